@@ -1,0 +1,1 @@
+# make install: headers, libraries, command, plug-ins, pkg-config file and CMake package.

@@ -1,0 +1,40 @@
+/* weir/client.h: a client, the account of one engine or model on one runtime. */
+#ifndef WEIR_CLIENT_H
+#define WEIR_CLIENT_H
+
+#include <weir/runtime.h>
+
+WEIR_BEGIN
+
+typedef struct weir_client weir_client;
+
+typedef struct weir_client_options {
+    size_t size;
+    const char *name;    /* how reports and refusals call it; copied, cut at 63 bytes; NULL or "" is WEIR_INVALID.
+                            Names need not be unique, but people read them */
+    uint64_t guaranteed; /* bytes that are never lent as live memory to another client */
+    uint64_t maximum;    /* the most this client may have live + pending + promised; 0: the budget */
+} weir_client_options;
+
+/* Opens an account. WEIR_OUT_OF_MEMORY when the guarantees and what other clients have live would exceed the budget;
+ * WEIR_INVALID when guaranteed > maximum. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *options,
+                                                     weir_client **out);
+
+/* Closes it. Pending frees are waited for. WEIR_BUSY while it has blocks, naming how many, how many bytes and the
+ * largest one's tag; the client stays open. Closing a closed client is WEIR_INVALID. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_client_close(weir_client *client);
+
+/* Changes the limits while in use. A maximum below what is live, pending and promised, or a guarantee that the others
+ * leave no room for, is refused with numbers (WEIR_OUT_OF_MEMORY), and nothing changes. maximum 0: the budget. */
+WEIR_API WEIR_NODISCARD weir_status weir_client_set_limits(weir_client *client, uint64_t guaranteed, uint64_t maximum);
+
+WEIR_API const char *weir_client_name(const weir_client *client);
+WEIR_API weir_runtime *weir_client_runtime(const weir_client *client);
+
+/* Notes the bytes this client's engine took without asking weir, and how that was found out ("RssAnon over load and
+ * first run, less the ledger"); shown in statistics, charged to nothing. The text is copied, cut at 127 bytes. */
+WEIR_API WEIR_NODISCARD weir_status weir_client_note_outside(weir_client *client, uint64_t bytes, const char *method);
+
+WEIR_END
+#endif

@@ -1,0 +1,184 @@
+/* weir/engine.h: the table by which an inference engine plugs into weir.
+ *
+ * A plug-in is a shared object named weir-engine-NAME.so that links to libweir and exports
+ *     const weir_engine *weir_engine_entry(uint32_t abi);
+ * It is looked for in the directories of the option `engine_path` (WEIR_ENGINE_PATH), in weir/ beside libweir, and in
+ * engines/plugins of the store. Loading it must do nothing but answer that call; the engine's own libraries are opened
+ * by `probe` or `load`. docs/guide/engines.md walks through a complete one.
+ *
+ * Rules for every function of the table: it answers with a status and, if it fails, has set weir_detail() by weir_fail().
+ * Device memory comes from the clients it was given. It neither prints nor exits, and lets no foreign exception through.
+ * Structures and texts it hands out stay valid as long as stated. Unless said otherwise it may be called from any
+ * thread, and several calls may run at once on one model: an engine that cannot do that serialises them itself. */
+#ifndef WEIR_ENGINE_H
+#define WEIR_ENGINE_H
+
+#include <weir/memory.h>
+#include <weir/tensor.h>
+
+WEIR_BEGIN
+
+/* Raised when a member is added at the end; weir accepts a table whose abi is at most its own, and leaves alone what
+ * lies beyond the table's `size`. */
+enum { WEIR_ENGINE_ABI = 1 };
+
+typedef struct weir_engine_model weir_engine_model; /* the engine's own */
+
+/* A choice by name, as text: {"threads", "4"}. An engine refuses keys it does not know (WEIR_INVALID, with the list). */
+typedef struct weir_setting {
+    const char *key, *value;
+} weir_setting;
+
+/* What `probe` found. */
+typedef struct weir_engine_probe {
+    size_t size;
+    bool available;
+    char library[512]; /* the file of the engine itself; "" if none was found */
+    char version[64];
+    char missing[512]; /* if not available: what is missing, and how to get it */
+} weir_engine_probe;
+
+/* One device the model may use, with the account its bytes there are charged to. */
+typedef struct weir_engine_place {
+    weir_runtime *runtime;
+    weir_client *client;
+} weir_engine_place;
+
+typedef struct weir_engine_load {
+    size_t size;
+    const char *path; /* the model file */
+    const weir_engine_place *places;
+    size_t place_count; /* at least 1; the first is where weights go unless a setting says otherwise */
+    const weir_setting *settings;
+    size_t setting_count;
+    void (*progress)(double fraction, void *user); /* may be NULL; called from 0 to 1, on the loading thread */
+    void *progress_user;
+} weir_engine_load;
+
+/* What the model will take, as far as it can be told before loading. */
+typedef struct weir_engine_plan {
+    size_t size;
+    uint64_t bytes[WEIR_CLASS_COUNT]; /* by weir_class, on the first place */
+    bool exact[WEIR_CLASS_COUNT];     /* or else "at least" */
+} weir_engine_plan;
+
+typedef struct weir_port {
+    const char *name;
+    weir_type type;
+    uint32_t rank;
+    int64_t shape[WEIR_MAX_RANK]; /* -1: any extent */
+    bool optional;
+} weir_port;
+
+/* Valid until the model is unloaded. */
+typedef struct weir_model_info {
+    size_t size;
+    const char *engine, *version, *provider;
+    const char *architecture; /* "bert", "llama", "onnx graph of 214 nodes" */
+    const weir_port *inputs;
+    size_t input_count;
+    const weir_port *outputs;
+    size_t output_count;
+    bool generates;        /* it answers infer_stream piece by piece */
+    const char *remarks;   /* one line on what stays outside the client's account and why; "" if nothing */
+} weir_model_info;
+
+typedef struct weir_inference {
+    size_t size;
+    uint64_t id; /* the caller's name for this run, for `cancel`; 0: only a cancel of all reaches it */
+    const weir_tensor *inputs;
+    size_t input_count;
+    const weir_setting *settings;
+    size_t setting_count;
+    weir_stream stream; /* what the inputs are ordered on; WEIR_STREAM_HOST if they are ready */
+} weir_inference;
+
+/* The results of one run: `tensors` and their data belong to the engine until `release_outputs`. */
+typedef struct weir_outputs {
+    size_t size;
+    weir_tensor *tensors;
+    size_t count;
+    void *engine_data; /* the engine's */
+} weir_outputs;
+
+/* One piece of a generated answer. */
+typedef struct weir_piece {
+    size_t size;
+    const char *text; /* UTF-8 bytes, not terminated; may end inside a character */
+    size_t bytes;
+    int32_t token;
+    uint64_t index; /* from 0 */
+} weir_piece;
+
+/* Answers false to stop; the run then ends with what it has, as a success. Called on the calling thread of infer_stream;
+ * it may call weir, but not this model. */
+typedef bool (*weir_piece_fn)(const weir_piece *piece, void *user);
+
+typedef struct weir_engine_metrics {
+    size_t size;
+    uint64_t runs, failures, cancelled;
+    uint64_t tokens_in, tokens_out; /* 0 for engines that have none */
+    double busy_seconds;
+} weir_engine_metrics;
+
+typedef struct weir_engine {
+    uint32_t abi;  /* WEIR_ENGINE_ABI of the header it was compiled against */
+    uint32_t size; /* sizeof(weir_engine) there */
+    const char *name;    /* "onnx"; [a-z0-9-] */
+    const char *summary; /* one line for people */
+    const char *suffixes; /* file names it takes, ".onnx" or ".gguf .ggml" */
+
+    /* Is the engine's own library here, and which version? Fills *out; WEIR_OK also when it is not available. */
+    weir_status (*probe)(weir_engine_probe *out);
+    /* Optional. Reads the model file, checks its structure and predicts bytes; no device memory is touched. */
+    weir_status (*plan)(const weir_engine_load *load, weir_engine_plan *out);
+    /* Loads the model. On failure nothing of it is left: the clients' ledgers are as before. WEIR_CORRUPT for a file that
+     * is not well-formed, WEIR_UNSUPPORTED for what it cannot run, WEIR_OUT_OF_MEMORY with the refusal set. */
+    weir_status (*load)(const weir_engine_load *load, weir_engine_model **out);
+    /* Runs it once. Inputs by name, in any order; WEIR_INVALID names a missing, unknown or ill-shaped one. */
+    weir_status (*infer)(weir_engine_model *model, const weir_inference *inference, weir_outputs *out);
+    /* Optional. The same, piece by piece. */
+    weir_status (*infer_stream)(weir_engine_model *model, const weir_inference *inference, weir_piece_fn piece,
+                                void *user, weir_outputs *out);
+    /* Gives the results of one run back. */
+    void (*release_outputs)(weir_engine_model *model, weir_outputs *outputs);
+    /* Optional. Stops the run of that id (0: every run) as soon as the engine can; that run answers WEIR_CANCELLED. A run
+     * that has not begun or has ended is not affected: WEIR_NOT_FOUND. */
+    weir_status (*cancel)(weir_engine_model *model, uint64_t id);
+    /* Optional. Runs several inferences together; out[i] belongs to inferences[i], and statuses[i] tells how it went. */
+    weir_status (*batch)(weir_engine_model *model, const weir_inference *inferences, size_t count, weir_outputs *out,
+                         weir_status *statuses);
+    /* Optional. Does what the first run would have to do otherwise. */
+    weir_status (*warm_up)(weir_engine_model *model);
+    /* Optional. Gives back memory it can do without; `released` gets the bytes. */
+    weir_status (*trim)(weir_engine_model *model, uint64_t wanted, uint64_t *released);
+    /* Optional. Gives its memory up while idle, and takes it back. */
+    weir_status (*suspend)(weir_engine_model *model);
+    weir_status (*resume)(weir_engine_model *model);
+    /* Optional. WEIR_OK if the next run can be expected to work. */
+    weir_status (*health)(weir_engine_model *model);
+    /* Optional. */
+    weir_status (*metrics)(weir_engine_model *model, weir_engine_metrics *out);
+    /* What the model is. */
+    weir_status (*info)(weir_engine_model *model, weir_model_info *out);
+    /* Frees everything. Called once, with no run under way and all outputs released; cannot fail. */
+    void (*unload)(weir_engine_model *model);
+} weir_engine;
+
+/* What a plug-in exports. It answers NULL when it cannot serve that abi. */
+typedef const weir_engine *(*weir_engine_entry_fn)(uint32_t abi);
+
+/* Finds and opens the plug-in of an engine; an opened one stays for the life of the process. WEIR_NOT_FOUND says where it
+ * was looked for and how to get it; WEIR_ENGINE when the file is there and no plug-in, or links to another libweir than
+ * the one that is running. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_engine_open(const char *name, const weir_engine **out);
+
+/* Registers an engine that is linked into the program. The table must stay valid. WEIR_CONFLICT if the name is taken. */
+WEIR_API WEIR_NODISCARD weir_status weir_engine_register(const weir_engine *engine);
+
+/* The name of the engine number `index` of those that can be opened here, from 0; NULL past the last. Reads the
+ * directories each time it is asked for 0. The text is valid until the calling thread asks for 0 again. */
+WEIR_API const char *weir_engine_name_at(size_t index);
+
+WEIR_END
+#endif

@@ -1,0 +1,101 @@
+/* weir/memory.h: allocation and free, in stream order.
+ *
+ * A block allocated on a stream may be used by work put on that stream afterwards. A free is ordered on its stream:
+ * work queued there before it still finds the block. Bytes become another's only when the device is past the free.
+ * Sizes are bytes. The charge of a block is its size rounded up to 256 (the alignment that CUDA's own allocator and
+ * ONNX Runtime's CUDA provider promise: cuda.h, cuMemAlloc; onnxruntime 1.31 kAllocAlignment); it is stored in the block
+ * and returned exactly. */
+#ifndef WEIR_MEMORY_H
+#define WEIR_MEMORY_H
+
+#include <weir/client.h>
+#include <weir/stream.h>
+
+WEIR_BEGIN
+
+/* What the bytes are for; reports and guarantees speak in these. */
+typedef enum weir_class {
+    WEIR_OTHER = 0,
+    WEIR_WEIGHTS = 1, /* lives as long as the model: kept apart from what comes and goes */
+    WEIR_ACTIVATIONS = 2,
+    WEIR_SCRATCH = 3,
+    WEIR_KV = 4,
+    WEIR_CLASS_COUNT = 5
+} weir_class;
+
+/* "weights" and so on, as in the command's JSON; "?" for a number that is none. */
+WEIR_API const char *weir_class_name(weir_class memory_class);
+
+/* A block by name: the address alone cannot tell a block from a later one at the same place. */
+typedef struct weir_block {
+    void *pointer;
+    uint64_t generation; /* unique within the process, from 1; 0 with a NULL pointer */
+} weir_block;
+
+enum {
+    WEIR_ZEROED = 1u << 0,  /* the bytes are zero when the stream reaches this point */
+    WEIR_NO_WAIT = 1u << 1, /* refuse rather than wait for pending frees */
+    WEIR_STABLE = 1u << 2   /* the address stays mapped to the same physical memory while the block lives */
+};
+
+typedef struct weir_request {
+    size_t size;
+    size_t bytes;
+    size_t alignment; /* a power of two up to 2 MiB; 0 is 256 */
+    weir_stream stream;
+    weir_class memory_class;
+    const char *tag; /* the caller's name for it, copied, cut at 47 bytes; NULL is none */
+    uint32_t flags;
+} weir_request;
+
+/* Allocates `bytes` on `stream` for the client. Zero bytes: WEIR_OK, NULL, nothing charged. On failure *out is NULL and
+ * nothing has changed. Errors: WEIR_OUT_OF_MEMORY (weir/refusal.h has the numbers), WEIR_INVALID (a class or client that
+ * is none, a size beyond the address range), WEIR_STREAM_MISUSE, WEIR_DRIVER, WEIR_FORKED. May block while the driver
+ * maps memory and, without WEIR_NO_WAIT, up to the option `wait` (default 1 s) for pending frees. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream,
+                                               weir_class memory_class, void **out);
+
+/* The same with everything said; flags that are none and alignments that are no power of two are WEIR_INVALID. */
+WEIR_API WEIR_NODISCARD weir_status weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out);
+
+/* Frees the block that starts at `pointer`, ordered behind the work on `stream`. NULL: WEIR_OK. Errors, each of which
+ * changes nothing: WEIR_FOREIGN (no block of this client's runtime, or another client's: the detail names it),
+ * WEIR_INTERIOR (names the block and the offset), WEIR_DOUBLE_FREE, WEIR_STREAM_MISUSE, WEIR_FORKED. Any thread, not
+ * only the one that allocated. Never waits. */
+WEIR_API WEIR_NODISCARD weir_status weir_free(weir_client *client, void *pointer, weir_stream stream);
+
+/* The same by name: also WEIR_STALE when the address has become another block since. */
+WEIR_API WEIR_NODISCARD weir_status weir_free_block(weir_client *client, weir_block block, weir_stream stream);
+
+/* Makes the block `bytes` long without moving it. Shrinking returns the tail, ordered on `stream`, and always works;
+ * growing works where the range behind it is free and the limits allow: WEIR_NO_ROOM names what stands there,
+ * WEIR_OUT_OF_MEMORY the limit; the block is unchanged in both cases. Zero bytes is WEIR_INVALID (free it instead).
+ * Other errors as weir_free. */
+WEIR_API WEIR_NODISCARD weir_status weir_resize(weir_client *client, void *pointer, size_t bytes, weir_stream stream);
+
+typedef enum weir_block_state {
+    WEIR_BLOCK_LIVE = 0,
+    WEIR_BLOCK_PENDING = 1, /* freed; the device is not yet past it */
+    WEIR_BLOCK_FREE = 2     /* weir's memory, and nobody's block */
+} weir_block_state;
+
+typedef struct weir_block_details {
+    size_t size;
+    weir_block block;            /* where it starts, and its generation; generation 0 when FREE */
+    size_t offset;               /* of the pointer asked about, from the start */
+    size_t bytes;                /* as requested */
+    size_t charged;              /* as the ledger counts it */
+    const weir_client *client;   /* NULL when FREE */
+    const weir_runtime *runtime;
+    weir_class memory_class;
+    weir_block_state state;
+    weir_stream stream;          /* where it was allocated */
+    char tag[48];                /* "" is none */
+} weir_block_details;
+
+/* Tells what `pointer`, which may point into a block, belongs to. WEIR_FOREIGN when it is no memory of weir's. A look at
+ * a moment: another thread may free the block before the caller reads the answer. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_block_info(const void *pointer, weir_block_details *out);
+
+WEIR_END
+#endif

@@ -1,0 +1,51 @@
+/* weir/model.h: a model loaded by an engine, with an account of its own. */
+#ifndef WEIR_MODEL_H
+#define WEIR_MODEL_H
+
+#include <weir/engine.h>
+
+WEIR_BEGIN
+
+typedef struct weir_model weir_model;
+
+typedef struct weir_model_options {
+    size_t size;
+    const char *name;   /* of the client; NULL: the file's name */
+    const char *engine; /* NULL: by the file's suffix, else by its first bytes */
+    const char *device; /* NULL: "host" */
+    weir_runtime *runtime; /* use this one instead of weir_runtime_get(device) */
+    uint64_t guaranteed, maximum; /* of the client; weir/client.h */
+    const weir_setting *settings;
+    size_t setting_count;
+    void (*progress)(double fraction, void *user);
+    void *progress_user;
+} weir_model_options;
+
+/* Loads the model at `path`. `options` may be NULL. On failure nothing is left of it. Errors: WEIR_NOT_FOUND (file,
+ * engine, device), WEIR_CORRUPT, WEIR_UNSUPPORTED, WEIR_OUT_OF_MEMORY, WEIR_ENGINE, WEIR_INVALID. Any thread; loads of
+ * several models may run at once. */
+WEIR_API WEIR_NODISCARD weir_status weir_model_load(const char *path, const weir_model_options *options,
+                                                    weir_model **out);
+
+/* Unloads it and closes its client. WEIR_BUSY while a run is under way or outputs are not released. */
+WEIR_API WEIR_NODISCARD weir_status weir_model_unload(weir_model *model);
+
+/* As the functions of the same names in weir_engine. Optional ones that the engine lacks: WEIR_UNSUPPORTED. Outputs are
+ * to be released before the model is unloaded. */
+WEIR_API WEIR_NODISCARD weir_status weir_model_infer(weir_model *model, const weir_inference *inference,
+                                                     weir_outputs *out);
+WEIR_API WEIR_NODISCARD weir_status weir_model_infer_stream(weir_model *model, const weir_inference *inference,
+                                                            weir_piece_fn piece, void *user, weir_outputs *out);
+WEIR_API void weir_model_release_outputs(weir_model *model, weir_outputs *outputs);
+WEIR_API WEIR_NODISCARD weir_status weir_model_cancel(weir_model *model, uint64_t id);
+WEIR_API WEIR_NODISCARD weir_status weir_model_warm_up(weir_model *model);
+WEIR_API WEIR_NODISCARD weir_status weir_model_health(weir_model *model);
+WEIR_API WEIR_NODISCARD weir_status weir_model_metrics(weir_model *model, weir_engine_metrics *out);
+WEIR_API WEIR_NODISCARD weir_status weir_model_info_get(weir_model *model, weir_model_info *out);
+
+/* The model's account and engine; valid until it is unloaded. */
+WEIR_API weir_client *weir_model_client(const weir_model *model);
+WEIR_API const weir_engine *weir_model_engine(const weir_model *model);
+
+WEIR_END
+#endif

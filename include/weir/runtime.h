@@ -1,0 +1,54 @@
+/* weir/runtime.h: the runtime, one per device and process, which owns the device's budget.
+ *
+ * Engines are clients of it (weir/client.h). It is made by the first weir_runtime_get and lives as long as the process:
+ * nothing of it is torn down at exit, and no driver is called once exit has begun. In a child made by fork every call
+ * answers WEIR_FORKED. */
+#ifndef WEIR_RUNTIME_H
+#define WEIR_RUNTIME_H
+
+#include <weir/status.h>
+
+WEIR_BEGIN
+
+typedef struct weir_runtime weir_runtime;
+
+typedef struct weir_runtime_options {
+    size_t size;
+    uint64_t budget;      /* bytes of device memory that all clients together may hold; 0: the option `budget`, else what
+                             is free less the larger of 10 % and 512 MiB (on the host: of the cgroup's limit) */
+    const char *resource; /* which resource serves the clients; NULL: the option `resource`, else "mapped" */
+} weir_runtime_options;
+
+/* The runtime of `device`: "host", "cuda", "cuda:1" ("cuda" is "cuda:0"; "host" has ordinal 0 alone). The first call
+ * makes it, under a lock, so concurrent first callers get the same one; afterwards it is a table look-up. A failed start
+ * leaves nothing behind and the next call tries again. Errors: WEIR_INVALID (a text that is no device), WEIR_NOT_FOUND
+ * (no such driver or ordinal here; the detail says what is missing), WEIR_DRIVER, WEIR_SYSTEM. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_runtime_get(const char *device, weir_runtime **out);
+
+/* The same with options. If the runtime exists with another budget or resource: WEIR_CONFLICT, naming both; members that
+ * are 0 or NULL agree with everything. The budget can be changed later with weir_runtime_set_budget. */
+WEIR_API WEIR_NODISCARD weir_status weir_runtime_get_with(const char *device, const weir_runtime_options *options,
+                                                          weir_runtime **out);
+
+/* A runtime of its own that is not found by weir_runtime_get: for tests, and for embedders that partition a device on
+ * purpose. The caller owns it. weir_runtime_destroy waits for queued work and gives everything back to the driver;
+ * WEIR_BUSY while a client is open or a stream acquired, WEIR_INVALID for one that weir_runtime_get made. */
+WEIR_API WEIR_NODISCARD weir_status weir_runtime_create(const char *device, const weir_runtime_options *options,
+                                                        weir_runtime **out);
+WEIR_API WEIR_NODISCARD weir_status weir_runtime_destroy(weir_runtime *runtime);
+
+/* "host", "cuda:0"; owned by the runtime. */
+WEIR_API const char *weir_runtime_device(const weir_runtime *runtime);
+WEIR_API int weir_runtime_ordinal(const weir_runtime *runtime);
+WEIR_API uint64_t weir_runtime_budget(const weir_runtime *runtime);
+
+/* Changes the budget while in use. Cached memory is given up as far as needed; below what clients have live, pending,
+ * promised or guaranteed: WEIR_OUT_OF_MEMORY with those numbers, and the old budget stays. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget);
+
+/* Gives cached and spare memory back to the driver until at most `keep` bytes of it are left; `released` (may be NULL)
+ * gets the bytes given back. What a live block shares a handle with stays. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_runtime_trim(weir_runtime *runtime, uint64_t keep, uint64_t *released);
+
+WEIR_END
+#endif

@@ -1,0 +1,58 @@
+/* weir/stats.h: the ledger, read in one step: who holds what.
+ *
+ * Every byte of the device that weir holds is in exactly one state:
+ *   live      in blocks, as charged                       pending  freed, the device not yet past it
+ *   cached    mapped, in nobody's block                   spare    physical memory that is mapped nowhere
+ * and promised bytes are claimed under the limits but not yet backed. held = live + pending + cached + spare is what the
+ * driver has given out, and never exceeds the budget. Bytes, all of them. */
+#ifndef WEIR_STATS_H
+#define WEIR_STATS_H
+
+#include <weir/memory.h>
+
+WEIR_BEGIN
+
+typedef struct weir_stats {
+    size_t size;
+    uint64_t budget;
+    uint64_t live, pending, cached, spare, promised;
+    uint64_t held;
+    uint64_t peak;          /* of live + pending, since start or the last reset */
+    uint64_t peak_held;     /* of held */
+    uint64_t guaranteed;    /* sum over the clients */
+    uint64_t allocations;   /* blocks ever allocated, freed, requests refused */
+    uint64_t frees;
+    uint64_t refusals;
+    uint64_t driver_calls;  /* calls that create, destroy, map or unmap physical memory */
+    uint32_t clients;
+} weir_stats;
+
+typedef struct weir_client_stats {
+    size_t size;
+    const weir_client *client;
+    char name[64];
+    uint64_t guaranteed, maximum;
+    uint64_t live, pending, promised;
+    uint64_t live_class[WEIR_CLASS_COUNT]; /* adds up to live */
+    uint64_t peak;                         /* of live + pending */
+    uint64_t peak_class[WEIR_CLASS_COUNT]; /* live + pending by class at the moment of that peak: adds up to it */
+    uint64_t blocks;                       /* live ones */
+    uint64_t allocations, frees, refusals;
+    uint64_t outside;                      /* weir_client_note_outside */
+    char outside_method[128];
+} weir_client_stats;
+
+/* One consistent view of the runtime and of its clients in the order they were opened: `clients` (may be NULL with
+ * capacity 0) gets up to `capacity` of them, each with its member size set by the caller in clients[0].size; `count` (may
+ * be NULL) gets how many there are. Exact at every moment: no state is counted twice or missed. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_stats *clients,
+                                                  size_t capacity, size_t *count);
+
+/* One client's line of it. */
+WEIR_API WEIR_NODISCARD weir_status weir_client_snapshot(weir_client *client, weir_client_stats *out);
+
+/* Peaks start again from what is live and pending now: the runtime's and every client's. */
+WEIR_API WEIR_NODISCARD weir_status weir_reset_peaks(weir_runtime *runtime);
+
+WEIR_END
+#endif

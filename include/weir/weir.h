@@ -1,0 +1,20 @@
+/* weir.h: everything. One device-memory budget for every inference engine in a process. */
+#ifndef WEIR_WEIR_H
+#define WEIR_WEIR_H
+
+#include <weir/base.h>
+#include <weir/status.h>
+#include <weir/log.h>
+#include <weir/options.h>
+#include <weir/runtime.h>
+#include <weir/stream.h>
+#include <weir/client.h>
+#include <weir/memory.h>
+#include <weir/refusal.h>
+#include <weir/stats.h>
+#include <weir/trace.h>
+#include <weir/tensor.h>
+#include <weir/engine.h>
+#include <weir/model.h>
+
+#endif

@@ -1,0 +1,1 @@
+list(APPEND WEIR_SOURCES)
