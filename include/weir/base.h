@@ -11,15 +11,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WEIR_VERSION_MAJOR 0
-#define WEIR_VERSION_MINOR 1
-#define WEIR_VERSION_PATCH 0
+#define WEIR_VERSION_MAJOR  0
+#define WEIR_VERSION_MINOR  1
+#define WEIR_VERSION_PATCH  0
 #define WEIR_VERSION_STRING "0.1.0"
 
 #ifdef __cplusplus
 #define WEIR_BEGIN extern "C" {
-#define WEIR_END }
-#define WEIR_INIT(type) ([] { type value_{}; value_.size = sizeof(type); return value_; }())
+#define WEIR_END   }
+#define WEIR_INIT(type)                                                                                                \
+    ([] {                                                                                                              \
+        type value_{};                                                                                                 \
+        value_.size = sizeof(type);                                                                                    \
+        return value_;                                                                                                 \
+    }())
 #else
 #define WEIR_BEGIN
 #define WEIR_END
@@ -27,8 +32,8 @@
 #endif
 
 #if defined(__GNUC__)
-#define WEIR_API __attribute__((visibility("default")))
-#define WEIR_NODISCARD __attribute__((warn_unused_result))
+#define WEIR_API               __attribute__((visibility("default")))
+#define WEIR_NODISCARD         __attribute__((warn_unused_result))
 #define WEIR_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #else
 #define WEIR_API

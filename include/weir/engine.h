@@ -79,8 +79,8 @@ typedef struct weir_model_info {
     size_t input_count;
     const weir_port *outputs;
     size_t output_count;
-    bool generates;        /* it answers infer_stream piece by piece */
-    const char *remarks;   /* one line on what stays outside the client's account and why; "" if nothing */
+    bool generates;      /* it answers infer_stream piece by piece */
+    const char *remarks; /* one line on what stays outside the client's account and why; "" if nothing */
 } weir_model_info;
 
 typedef struct weir_inference {
@@ -122,10 +122,10 @@ typedef struct weir_engine_metrics {
 } weir_engine_metrics;
 
 typedef struct weir_engine {
-    uint32_t abi;  /* WEIR_ENGINE_ABI of the header it was compiled against */
-    uint32_t size; /* sizeof(weir_engine) there */
-    const char *name;    /* "onnx"; [a-z0-9-] */
-    const char *summary; /* one line for people */
+    uint32_t abi;         /* WEIR_ENGINE_ABI of the header it was compiled against */
+    uint32_t size;        /* sizeof(weir_engine) there */
+    const char *name;     /* "onnx"; [a-z0-9-] */
+    const char *summary;  /* one line for people */
     const char *suffixes; /* file names it takes, ".onnx" or ".gguf .ggml" */
 
     /* Is the engine's own library here, and which version? Fills *out; WEIR_OK also when it is not available. */

@@ -81,16 +81,16 @@ typedef enum weir_block_state {
 
 typedef struct weir_block_details {
     size_t size;
-    weir_block block;            /* where it starts, and its generation; generation 0 when FREE */
-    size_t offset;               /* of the pointer asked about, from the start */
-    size_t bytes;                /* as requested */
-    size_t charged;              /* as the ledger counts it */
-    const weir_client *client;   /* NULL when FREE */
+    weir_block block;          /* where it starts, and its generation; generation 0 when FREE */
+    size_t offset;             /* of the pointer asked about, from the start */
+    size_t bytes;              /* as requested */
+    size_t charged;            /* as the ledger counts it */
+    const weir_client *client; /* NULL when FREE */
     const weir_runtime *runtime;
     weir_class memory_class;
     weir_block_state state;
-    weir_stream stream;          /* where it was allocated */
-    char tag[48];                /* "" is none */
+    weir_stream stream; /* where it was allocated */
+    char tag[48];       /* "" is none */
 } weir_block_details;
 
 /* Tells what `pointer`, which may point into a block, belongs to. WEIR_FOREIGN when it is no memory of weir's. A look at

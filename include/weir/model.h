@@ -10,10 +10,10 @@ typedef struct weir_model weir_model;
 
 typedef struct weir_model_options {
     size_t size;
-    const char *name;   /* of the client; NULL: the file's name */
-    const char *engine; /* NULL: by the file's suffix, else by its first bytes */
-    const char *device; /* NULL: "host" */
-    weir_runtime *runtime; /* use this one instead of weir_runtime_get(device) */
+    const char *name;             /* of the client; NULL: the file's name */
+    const char *engine;           /* NULL: by the file's suffix, else by its first bytes */
+    const char *device;           /* NULL: "host" */
+    weir_runtime *runtime;        /* use this one instead of weir_runtime_get(device) */
     uint64_t guaranteed, maximum; /* of the client; weir/client.h */
     const weir_setting *settings;
     size_t setting_count;

@@ -6,7 +6,11 @@
 
 WEIR_BEGIN
 
-typedef enum weir_option_source { WEIR_FROM_DEFAULT = 0, WEIR_FROM_ENVIRONMENT = 1, WEIR_FROM_CALL = 2 } weir_option_source;
+typedef enum weir_option_source {
+    WEIR_FROM_DEFAULT = 0,
+    WEIR_FROM_ENVIRONMENT = 1,
+    WEIR_FROM_CALL = 2
+} weir_option_source;
 
 typedef struct weir_option {
     size_t size;

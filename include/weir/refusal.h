@@ -22,18 +22,18 @@ enum { WEIR_REFUSAL_HOLDERS = 4 };
 typedef struct weir_refusal {
     size_t size;
     weir_refusal_cause cause;
-    char client[64];          /* who asked */
+    char client[64]; /* who asked */
     char device[32];
     weir_class memory_class;
-    uint64_t requested;       /* bytes asked for, as they would have been charged */
-    uint64_t current;         /* what the client had live, pending and promised */
-    uint64_t remaining;       /* what was left for it under the limit that refused */
-    uint64_t limit;           /* that limit: the budget or the maximum */
-    uint64_t largest;         /* the largest request that would have been met */
-    uint64_t needed;          /* the value of that limit under which this request would have been met */
+    uint64_t requested; /* bytes asked for, as they would have been charged */
+    uint64_t current;   /* what the client had live, pending and promised */
+    uint64_t remaining; /* what was left for it under the limit that refused */
+    uint64_t limit;     /* that limit: the budget or the maximum */
+    uint64_t largest;   /* the largest request that would have been met */
+    uint64_t needed;    /* the value of that limit under which this request would have been met */
     struct {
         char client[64];
-        uint64_t bytes;       /* live + pending, or guaranteed if that is more */
+        uint64_t bytes;              /* live + pending, or guaranteed if that is more */
     } holders[WEIR_REFUSAL_HOLDERS]; /* most first; an empty name ends the list */
 } weir_refusal;
 

@@ -14,7 +14,7 @@ typedef struct weir_runtime weir_runtime;
 
 typedef struct weir_runtime_options {
     size_t size;
-    uint64_t budget;      /* bytes of device memory that all clients together may hold; 0: the option `budget`, else what
+    uint64_t budget; /* bytes of device memory that all clients together may hold; 0: the option `budget`, else what
                              is free less the larger of 10 % and 512 MiB (on the host: of the cgroup's limit) */
     const char *resource; /* which resource serves the clients; NULL: the option `resource`, else "mapped" */
 } weir_runtime_options;

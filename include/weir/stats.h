@@ -17,13 +17,13 @@ typedef struct weir_stats {
     uint64_t budget;
     uint64_t live, pending, cached, spare, promised;
     uint64_t held;
-    uint64_t peak;          /* of live + pending, since start or the last reset */
-    uint64_t peak_held;     /* of held */
-    uint64_t guaranteed;    /* sum over the clients */
-    uint64_t allocations;   /* blocks ever allocated, freed, requests refused */
+    uint64_t peak;        /* of live + pending, since start or the last reset */
+    uint64_t peak_held;   /* of held */
+    uint64_t guaranteed;  /* sum over the clients */
+    uint64_t allocations; /* blocks ever allocated, freed, requests refused */
     uint64_t frees;
     uint64_t refusals;
-    uint64_t driver_calls;  /* calls that create, destroy, map or unmap physical memory */
+    uint64_t driver_calls; /* calls that create, destroy, map or unmap physical memory */
     uint32_t clients;
 } weir_stats;
 
@@ -38,7 +38,7 @@ typedef struct weir_client_stats {
     uint64_t peak_class[WEIR_CLASS_COUNT]; /* live + pending by class at the moment of that peak: adds up to it */
     uint64_t blocks;                       /* live ones */
     uint64_t allocations, frees, refusals;
-    uint64_t outside;                      /* weir_client_note_outside */
+    uint64_t outside; /* weir_client_note_outside */
     char outside_method[128];
 } weir_client_stats;
 

@@ -24,17 +24,17 @@ typedef struct weir_event {
     size_t size;
     weir_action action;
     weir_class memory_class;
-    uint64_t order;         /* strictly increasing within the runtime, from 1 */
-    uint64_t nanoseconds;   /* monotonic clock */
-    uint64_t thread;        /* small number, 1 for the first thread seen */
+    uint64_t order;       /* strictly increasing within the runtime, from 1 */
+    uint64_t nanoseconds; /* monotonic clock */
+    uint64_t thread;      /* small number, 1 for the first thread seen */
     void *pointer;
-    uint64_t bytes;         /* as requested */
-    uint64_t charged;       /* as counted */
+    uint64_t bytes;   /* as requested */
+    uint64_t charged; /* as counted */
     uint64_t generation;
-    weir_stream stream;     /* of this action */
+    weir_stream stream;           /* of this action */
     uint64_t live, pending, held; /* the runtime's, after this event */
-    const char *client;     /* its name; "" for WEIR_HOLD. Names and tags stay valid for the life of the process */
-    const char *tag;        /* "" is none */
+    const char *client; /* its name; "" for WEIR_HOLD. Names and tags stay valid for the life of the process */
+    const char *tag;    /* "" is none */
 } weir_event;
 
 /* Starts recording on `runtime`, keeping at most `capacity` unread events (0: 1,048,576); later ones are counted as lost
