@@ -1,0 +1,524 @@
+"""The store: where engines, models and their Python tools are kept.
+
+Everything in it can be made again from scripts/pins.json, so it is a cache.
+This module knows how a thing gets there: downloaded through pip, checked
+against its pinned hash, made in a temporary folder of the store and renamed
+into place together with a stamp that says what it was made from. It uses the
+standard library alone, because it runs before any environment exists.
+"""
+
+import argparse
+import contextlib
+import errno
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+SCRIPTS = Path(__file__).resolve().parent
+MIB = 1 << 20
+
+
+class Failed(Exception):
+    """What went wrong and what to do about it, in one line."""
+
+
+def mib(size):
+    return f"{size / MIB:.0f} MiB" if size >= 10 * MIB else f"{size / MIB:.1f} MiB"
+
+
+def sha256_of(path):
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(4 * MIB):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def pins():
+    return json.loads((SCRIPTS / "pins.json").read_text())
+
+
+def machine():
+    name = platform.machine().lower()
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
+
+
+def default_home():
+    if os.environ.get("WEIR_HOME"):
+        return Path(os.environ["WEIR_HOME"]).absolute()
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(cache).absolute() / "weir"
+
+
+class Screen:
+    """Progress on standard error: a bar on a terminal, plain lines elsewhere."""
+
+    def __init__(self, stream=None):
+        self.stream = stream or sys.stderr
+        self.terminal = self.stream.isatty() and os.environ.get("TERM") != "dumb"
+        self.drawn = False
+        self.last = (None, -1)
+
+    def say(self, text):
+        self.clear()
+        print(text, file=self.stream, flush=True)
+
+    def clear(self):
+        if self.drawn:
+            print("\r\x1b[K", end="", file=self.stream, flush=True)
+            self.drawn = False
+
+    def progress(self, text, done, total, show):
+        """show(n) writes n for people; without a terminal every fifth is a line."""
+        share = min(1.0, done / total) if total else 1.0
+        if not self.terminal:
+            fifth = int(share * 5)
+            if (text, fifth) != self.last and fifth > 0:
+                self.say(f"{text}: {show(done)} of {show(total)}")
+            self.last = (text, fifth)
+            return
+        columns = shutil.get_terminal_size().columns
+        tail = f" {show(done)} of {show(total)}"
+        width = max(10, min(40, columns - len(text) - len(tail) - 5))
+        bar = "#" * int(share * width)
+        line = f"{text} [{bar:<{width}}]{tail}"[: columns - 1]
+        print(f"\r\x1b[K{line}", end="", file=self.stream, flush=True)
+        self.drawn = True
+
+
+def interrupt_on_signals():
+    """Being told to end is Ctrl-C: what was begun is cleaned up."""
+    def handler(_number, _frame):
+        raise KeyboardInterrupt
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, handler)
+
+
+def run(command, log, on_line=None, on_tick=None, env=None, cwd=None):
+    """Run a command with its output in the open file log; answer its status.
+
+    The command gets a session of its own, and all of it ends when this process
+    is interrupted: a compiler left behind would go on writing into the store.
+    """
+    log.write("$ " + " ".join(map(str, command)) + "\n")
+    log.flush()
+    process = subprocess.Popen(
+        [str(word) for word in command], cwd=cwd, env=env, text=True, errors="replace",
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if on_line else log,
+        stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        if on_line:
+            for line in process.stdout:
+                log.write(line)
+                on_line(line)
+            log.flush()
+        while process.poll() is None:
+            if on_tick:
+                on_tick()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.1)
+        return process.returncode
+    finally:
+        if process.poll() is None:
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(3)
+                    break
+        if process.stdout:
+            process.stdout.close()
+
+
+class Store:
+    def __init__(self, home=None, screen=None):
+        self.home = Path(home) if home else default_home()
+        self.screen = screen or Screen()
+        self.held = 0
+        self.lock_file = None
+
+    def path(self, *parts):
+        return self.home.joinpath(*parts)
+
+    # ---- one maker at a time -------------------------------------------------
+
+    @contextlib.contextmanager
+    def lock(self):
+        """Whoever makes something holds the store's lock; readers need none."""
+        if self.held:
+            self.held += 1
+            try:
+                yield
+            finally:
+                self.held -= 1
+            return
+        self.home.mkdir(parents=True, exist_ok=True)
+        with open(self.path(".lock"), "a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                holder = file.read().strip() or "another process"
+                self.screen.say(f"waiting for {holder}, which is working in {self.home}")
+                fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            file.truncate()
+            file.write(f"process {os.getpid()} ({os.path.basename(sys.argv[0])})\n")
+            file.flush()
+            self.held = 1
+            try:
+                # The lock is ours, so what lies here was left by a killed process.
+                shutil.rmtree(self.path("tmp"), ignore_errors=True)
+                yield
+            finally:
+                self.held = 0
+                file.seek(0)
+                file.truncate()
+
+    @contextlib.contextmanager
+    def scratch(self, name):
+        """A temporary folder on the store's own file system, so that rename works."""
+        folder = self.path("tmp", f"{name}.{os.getpid()}.{time.monotonic_ns()}")
+        folder.mkdir(parents=True)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                self.path("tmp").rmdir()
+
+    @contextlib.contextmanager
+    def log(self, name):
+        path = self.path("logs", f"{name}.log")
+        path.parent.mkdir(exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            yield file
+
+    def room(self, what, size):
+        free = shutil.disk_usage(self.home).free
+        if free < size:
+            raise Failed(f"{what}: needs about {mib(size)} free in {self.home}, there are {mib(free)}; "
+                         "free some, or set WEIR_HOME to a folder on a larger disk")
+
+    # ---- downloads -----------------------------------------------------------
+
+    def fetch(self, name):
+        """The pinned file of that name, from downloads/ or through pip."""
+        pin = pins()[name]
+        arch = machine()
+        file = pin["files"].get("any") or pin["files"].get(arch)
+        if file is None:
+            raise Failed(f"{name}: {pin['project']} {pin['version']} is not published for {arch} "
+                         f"(pinned: {', '.join(sorted(pin['files']))})")
+        target = self.path("downloads", file["name"])
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists():
+            found = sha256_of(target)
+            if found == file["sha256"]:
+                return target
+            target.unlink()
+            self.screen.say(f"{name}: {target} has sha256 {found[:12]}…, not the pinned "
+                            f"{file['sha256'][:12]}…; removed")
+        self.room(name, 4 * file["size"])
+        with self.scratch("download") as folder, self.log(f"download-{name}") as log:
+            got = self._pip_download(name, pin, file, folder, log)
+            os.replace(got, target)
+        return target
+
+    def _pip_download(self, name, pin, file, folder, log):
+        wanted = folder / "requirement.txt"
+        wanted.write_text(f"{pin['project']}=={pin['version']} --hash=sha256:{file['sha256']}\n")
+        out, unpacked = folder / "out", folder / "unpacked"
+        unpacked.mkdir()
+        command = [*self.pip(folder, log), "download", "--no-deps", "--no-cache-dir", "--retries", "2",
+                   "--disable-pip-version-check", "--require-hashes", "-r", wanted, "-d", out]
+        # pip unpacks below TMPDIR, where its progress can be seen and is cleaned up.
+        env = dict(os.environ, TMPDIR=str(unpacked), PIP_NO_INPUT="1")
+        if file["name"].endswith(".whl"):
+            python, abi, platforms = file["name"][: -len(".whl")].split("-")[-3:]
+            command += ["--only-binary", ":all:"]
+            if platforms != "any":
+                command += ["--python-version", python[2:3] + "." + python[3:],
+                            "--implementation", "cp", "--abi", abi]
+                for tag in platforms.split("."):
+                    command += ["--platform", tag]
+        else:
+            # pip asks a source package for its metadata. An answering backend of our
+            # own keeps it from fetching unpinned build tools and running foreign code.
+            command += ["--no-binary", ":all:", "--no-build-isolation"]
+            env["PYTHONPATH"] = str(write_metadata_backend(folder / "backend", pin))
+
+        def tick():
+            sizes = []
+            for root, _, names in os.walk(unpacked):
+                for each in names:
+                    with contextlib.suppress(OSError):
+                        sizes.append(os.stat(os.path.join(root, each)).st_size)
+            self.screen.progress(f"{name}: downloading", max(sizes, default=0), file["size"], mib)
+
+        self.screen.say(f"{name}: downloading {file['name']} ({mib(file['size'])})")
+        status = run(command, log, on_tick=tick, env=env)
+        self.screen.clear()
+        got = out / file["name"]
+        if status == 0 and got.exists() and sha256_of(got) == file["sha256"]:
+            return got
+        text = Path(log.name).read_text(errors="replace")
+        advice = f"put that file into {self.path('downloads')} yourself and call again"
+        if "DO NOT MATCH THE HASHES" in text or status == 0:
+            raise Failed(f"{name}: {file['name']} came with another hash than the pinned one and was "
+                         f"thrown away; call again, or {advice} (log: {log.name})")
+        if "No space left" in text:
+            raise Failed(f"{name}: the disk became full while downloading {file['name']} (log: {log.name})")
+        raise Failed(f"{name}: {file['name']} could not be downloaded; is there a network? "
+                     f"Otherwise {advice} (log: {log.name})")
+
+    def pip(self, folder, log):
+        """A command that is pip: this Python's, or that of a passing environment."""
+        if importlib.util.find_spec("pip"):
+            return [sys.executable, "-m", "pip"]
+        need_venv("downloads")
+        if run([sys.executable, "-m", "venv", folder / "pip"], log):
+            raise Failed(f"no Python environment could be made (log: {log.name}); {apt('python3-venv')}")
+        return [folder / "pip" / "bin" / "python", "-m", "pip"]
+
+    # ---- the Python environment ----------------------------------------------
+
+    def venv(self):
+        """The interpreter with the pinned packages; made when it is missing."""
+        item = venv_item(self)
+        item.ensure()
+        return item.place / "bin" / "python"
+
+
+def write_metadata_backend(folder, pin):
+    package = folder / "scikit_build_core"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    name = pin["project"].replace("-", "_") + "-" + pin["version"] + ".dist-info"
+    text = f"Metadata-Version: 2.1\nName: {pin['project']}\nVersion: {pin['version']}\n"
+    (package / "build.py").write_text(
+        "import os\n"
+        "def prepare_metadata_for_build_wheel(folder, config_settings=None):\n"
+        f"    os.mkdir(os.path.join(folder, {name!r}))\n"
+        f"    with open(os.path.join(folder, {name!r}, 'METADATA'), 'w') as file:\n"
+        f"        file.write({text!r})\n"
+        f"    return {name!r}\n")
+    return folder
+
+
+def apt(*packages):
+    return "install it with: sudo apt install " + " ".join(packages)
+
+
+def need_venv(what):
+    if not (importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip")):
+        raise Failed(f"{what}: this Python cannot make an environment; {apt('python3-venv')}")
+
+
+# ---- things in the store -----------------------------------------------------
+
+def stamp_files(folder, names):
+    files = {}
+    for name in names:
+        path = folder / name
+        if path.is_symlink():
+            files[name] = {"link": os.readlink(path)}
+        else:
+            info = path.stat()
+            files[name] = {"size": info.st_size, "mtime": info.st_mtime_ns, "sha256": sha256_of(path)}
+    return files
+
+
+class Item:
+    """One thing in the store: a folder of its own, or files in a shared folder.
+
+    make(folder) fills an empty folder. With whole=True that folder becomes
+    `place`; otherwise its files are moved into `place`, one rename each, and the
+    stamp comes last. `recipe` is whatever, when it changes, makes the thing stale.
+    """
+
+    def __init__(self, store, name, version, place, recipe, make, whole=True, current=None, shown=None):
+        self.store, self.name, self.version = store, name, version
+        self.place, self.make, self.whole, self.current = place, make, whole, current
+        self.shown = shown or place
+        self.recipe = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()
+        self.stamp = place / ".stamp" if whole else place / f".{name}.stamp"
+
+    def state(self):
+        """("ready" | "missing" | "stale" | "damaged", why)."""
+        if not self.stamp.exists():
+            if os.path.lexists(self.shown):
+                return "damaged", f"{self.shown} has no stamp: it was not made here"
+            return "missing", "not made yet"
+        try:
+            stamp = json.loads(self.stamp.read_text())
+            files = stamp["files"]
+            if stamp["recipe"] != self.recipe:
+                return "stale", "made from an older recipe"
+            for name, known in files.items():
+                why = self._check(self.place / name, known)
+                if why:
+                    return "damaged", why
+        except (ValueError, KeyError, TypeError):
+            return "damaged", f"{self.stamp} cannot be read"
+        if self.current and (not self.current.is_symlink() or os.readlink(self.current) != self.place.name):
+            return "damaged", f"{self.current} does not point at {self.place.name}"
+        return "ready", ""
+
+    @staticmethod
+    def _check(path, known):
+        """A file of the stamped size and time is believed; any other one is read."""
+        try:
+            if "link" in known:
+                same = path.is_symlink() and os.readlink(path) == known["link"] and path.exists()
+                return "" if same else f"{path} points elsewhere"
+            info = os.stat(path)
+        except OSError:
+            return f"{path} is gone"
+        if info.st_size == known["size"]:
+            if info.st_mtime_ns == known["mtime"] or sha256_of(path) == known["sha256"]:
+                return ""
+        return f"{path} was changed after it was made"
+
+    def ensure(self, force=False):
+        """Make it unless it is there; answers whether anything was made."""
+        if not force and self.state()[0] == "ready":
+            return False
+        with self.store.lock():
+            state, why = self.state()     # another process may have made it meanwhile
+            if state == "ready" and not force:
+                return False
+            if state in ("damaged", "stale"):
+                self.store.screen.say(f"{self.name}: {why}; making it again")
+            with self.store.scratch(self.name) as folder:
+                product = folder / "product"
+                product.mkdir()
+                self.make(product)
+                self._install(product, folder)
+        return True
+
+    def _install(self, product, folder):
+        names = sorted(str(path.relative_to(product)) for path in product.rglob("*")
+                       if path.is_symlink() or path.is_file())
+        self._stamp(product / self.stamp.name, stamp_files(product, names))
+        if self.whole:
+            self.place.parent.mkdir(parents=True, exist_ok=True)
+            if os.path.lexists(self.place):
+                os.rename(self.place, folder / "old")
+            os.rename(product, self.place)
+        else:
+            self.place.mkdir(parents=True, exist_ok=True)
+            self.stamp.unlink(missing_ok=True)
+            for name in [*names, self.stamp.name]:
+                if (self.place / name).is_dir():
+                    os.rename(self.place / name, folder / f"old-{name}")
+                os.replace(product / name, self.place / name)
+        if self.current:
+            link = folder / "current"
+            link.symlink_to(self.place.name)
+            if self.current.is_dir() and not self.current.is_symlink():
+                os.rename(self.current, folder / "old-current")
+            os.replace(link, self.current)
+
+    def _stamp(self, path, files):
+        stamp = {"name": self.name, "version": self.version, "recipe": self.recipe, "files": files}
+        path.write_text(json.dumps(stamp, indent=1, sort_keys=True) + "\n")
+
+
+def venv_item(store):
+    requirements = SCRIPTS / "requirements.txt"
+
+    def make(product):
+        need_venv("venv")
+        store.room("venv", 400 * MIB)
+        with store.log("venv") as log:
+            store.screen.say("venv: installing the pinned Python packages")
+            if run([sys.executable, "-m", "venv", product], log):
+                raise Failed(f"venv: no Python environment could be made (log: {log.name}); "
+                             f"{apt('python3-venv')}")
+            command = [product / "bin" / "python", "-m", "pip", "install", "--no-deps", "--no-cache-dir",
+                       "--disable-pip-version-check", "--no-compile", "--only-binary", ":all:",
+                       "--retries", "2", "--find-links", store.path("downloads"),
+                       "--require-hashes", "-r", requirements]
+            if run(command, log):
+                text = Path(log.name).read_text(errors="replace")
+                why = ("a package came with another hash than the pinned one"
+                       if "DO NOT MATCH THE HASHES" in text else
+                       "the pinned packages could not be installed; is there a network?")
+                raise Failed(f"venv: {why} (log: {log.name})")
+        # Some files name the folder they were made in: give them their final one.
+        here, there = os.fsencode(product), os.fsencode(store.path("venv"))
+        for path in [*(product / "bin").iterdir(), product / "pyvenv.cfg"]:
+            if path.is_file() and not path.is_symlink() and here in path.read_bytes():
+                path.write_bytes(path.read_bytes().replace(here, there))
+
+    return Item(store, "venv", "%d.%d" % sys.version_info[:2], store.path("venv"),
+                {"requirements": sha256_of(requirements) if requirements.exists() else "",
+                 "python": os.path.realpath(sys.executable)}, make)
+
+
+# ---- the command line --------------------------------------------------------
+
+def explain(error):
+    if error.errno == errno.ENOSPC:
+        return "the disk is full; free some room, or set WEIR_HOME to a folder on a larger disk"
+    return f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
+
+
+def parser(prog, text, names):
+    it = argparse.ArgumentParser(prog=prog, description=text)
+    it.add_argument("names", nargs="*", metavar="NAME", help=f"what to make: {', '.join(names)}; default: all")
+    it.add_argument("--list", action="store_true", help="say what is in the store; make nothing")
+    it.add_argument("--force", action="store_true", help="make again what is there already")
+    it.add_argument("--json", action="store_true", help="answer with one JSON object on standard output")
+    return it
+
+
+def command(it, args, items):
+    """Run the parsed command line over items: a dict of name to Item."""
+    for name in args.names:
+        if name not in items:
+            it.error(f"there is no {name}; choose from {', '.join(items)}")
+    chosen = {name: items[name] for name in items if name in args.names or not args.names}
+    failed, made = [], []
+    if not args.list:
+        interrupt_on_signals()
+        for name, item in chosen.items():
+            try:
+                if item.ensure(args.force):
+                    made.append(name)
+            except Failed as error:
+                failed.append((name, str(error)))
+            except KeyboardInterrupt:
+                failed.append((name, f"{name}: interrupted; nothing of it was installed"))
+            except OSError as error:
+                failed.append((name, f"{name}: {explain(error)}"))
+            if failed and failed[-1][0] == name:
+                item.store.screen.clear()
+                print(f"{it.prog}: {failed[-1][1]}", file=sys.stderr)
+                if "interrupted" in failed[-1][1]:
+                    break
+    rows = []
+    for name, item in chosen.items():
+        state, why = item.state()
+        rows.append({"name": name, "version": item.version, "state": state, "why": why,
+                     "path": str(item.shown), "made": name in made})
+    if args.json:
+        home = str(next(iter(items.values())).store.home)
+        print(json.dumps({"store": home, "items": rows,
+                          "failures": [{"name": name, "why": why} for name, why in failed]}))
+    else:
+        for row in rows:
+            if args.list or row["state"] == "ready":
+                print(f"{row['name']:<16} {row['version']:<14} {row['state']:<8} {row['path']}")
+    return 1 if failed else 0
