@@ -1,0 +1,76 @@
+/* What every file of libweir may use: small macros, the fork guard, locks. Internal names begin with wi_. */
+#ifndef WI_INTERNAL_H
+#define WI_INTERNAL_H
+
+#include <weir/status.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define wi_likely(x)   __builtin_expect(!!(x), 1)
+#define wi_unlikely(x) __builtin_expect(!!(x), 0)
+
+#define WI_KIB (UINT64_C(1) << 10)
+#define WI_MIB (UINT64_C(1) << 20)
+#define WI_GIB (UINT64_C(1) << 30)
+
+/* The laws written beside the types are executed in builds with WEIR_INVARIANTS; a broken one ends the process there,
+ * because going on would only move the damage. Other builds do not contain them. */
+#ifdef WEIR_INVARIANTS
+void wi_law_broken(const char *law, const char *file, int line);
+#define wi_law(condition) ((condition) ? (void)0 : wi_law_broken(#condition, __FILE__, __LINE__))
+#else
+#define wi_law(condition) ((void)sizeof(condition))
+#endif
+
+static inline uint64_t wi_min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+static inline uint64_t wi_max(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+/* `unit` is a power of two; the caller has made sure that the sum does not overflow. */
+static inline uint64_t wi_round_up(uint64_t value, uint64_t unit)
+{
+    return (value + unit - 1) & ~(unit - 1);
+}
+static inline bool wi_power_of_two(uint64_t value)
+{
+    return value != 0 && (value & (value - 1)) == 0;
+}
+
+/* Set in a child made by fork from a process that had a runtime: threads and device contexts did not come along. */
+extern atomic_bool wi_forked;
+void wi_watch_forks(void);
+weir_status wi_fail_forked(void);
+#define WI_ENTER()                                                                                                     \
+    do {                                                                                                               \
+        if (wi_unlikely(atomic_load_explicit(&wi_forked, memory_order_relaxed)))                                       \
+            return wi_fail_forked();                                                                                   \
+    } while (0)
+
+/* Copies what a caller's structure of `caller_size` bytes can hold of ours, so that old callers keep working; false if it
+ * is too small to be one at all. The member `size` at its front keeps the caller's value. */
+static inline bool wi_copy_out(void *to, size_t caller_size, const void *from, size_t our_size)
+{
+    if (caller_size < 2 * sizeof(size_t))
+        return false;
+    memcpy((char *)to + sizeof(size_t), (const char *)from + sizeof(size_t),
+           wi_min(caller_size, our_size) - sizeof(size_t));
+    return true;
+}
+/* The other way: an option structure, with zeros for what the caller does not know. */
+static inline bool wi_copy_in(void *to, size_t our_size, const void *from, size_t caller_size)
+{
+    if (caller_size < 2 * sizeof(size_t))
+        return false;
+    memset(to, 0, our_size);
+    memcpy(to, from, wi_min(caller_size, our_size));
+    return true;
+}
+
+#endif

@@ -1,0 +1,74 @@
+/* The log: one function of the caller's, or standard error when the environment asks for it. */
+#include "base/internal.h"
+#include "base/options.h"
+
+#include <weir/log.h>
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static weir_log_fn sink;
+static void *sink_user;
+static atomic_int sink_level = -1; /* -1: not yet read from the option */
+
+static const char *const level_names[] = {"off", "error", "warning", "info", "debug"};
+
+static void to_stderr(weir_log_level level, const char *text, void *user)
+{
+    (void)user;
+    fprintf(stderr, "weir %s: %s\n", level_names[level], text);
+}
+
+weir_status weir_log_set(weir_log_fn fn, void *user, weir_log_level level)
+{
+    if (level < WEIR_LOG_OFF || level > WEIR_LOG_DEBUG)
+        return weir_fail(WEIR_INVALID, "weir_log_set: level %d is none of 0 (off) to 4 (debug)", (int)level);
+    pthread_mutex_lock(&lock);
+    sink = fn;
+    sink_user = user;
+    atomic_store(&sink_level, fn ? (int)level : -1);
+    pthread_mutex_unlock(&lock);
+    return WEIR_OK;
+}
+
+static int level_from_option(void)
+{
+    weir_option option = {.size = sizeof option};
+    if (weir_option_get("log", &option) == WEIR_OK)
+        for (int i = 0; i <= WEIR_LOG_DEBUG; i++)
+            if (strcmp(option.value, level_names[i]) == 0)
+                return i;
+    return WEIR_LOG_OFF;
+}
+
+void weir_log(weir_log_level level, const char *format, ...)
+{
+    int wanted = atomic_load(&sink_level);
+    if (wanted < 0) {
+        wanted = level_from_option();
+        int unread = -1;
+        if (!atomic_compare_exchange_strong(&sink_level, &unread, wanted))
+            wanted = unread;
+    }
+    if (level < WEIR_LOG_ERROR || (int)level > wanted)
+        return;
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    pthread_mutex_lock(&lock);
+    weir_log_fn fn = sink ? sink : to_stderr;
+    void *user = sink_user;
+    pthread_mutex_unlock(&lock);
+    fn(level, text, user);
+}
+
+void wi_log_option_changed(void)
+{
+    pthread_mutex_lock(&lock);
+    if (!sink)
+        atomic_store(&sink_level, -1);
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,280 @@
+/* The options: one table, from which values, checks and listings come. */
+#include "base/options.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <strings.h>
+
+typedef bool check_fn(const char *value);
+
+static check_fn is_budget, is_resource, is_level, is_duration, is_anything;
+
+enum { VALUE_BYTES = 256 };
+
+static struct option {
+    const char *name, *environment, *standard, *help;
+    check_fn *valid;
+    bool given; /* by a call */
+    char value[VALUE_BYTES];
+} options[] = {
+    {.name = "budget",
+     .environment = "WEIR_BUDGET",
+     .standard = "",
+     .help = "bytes all clients of a device may hold: a size, or a list like host=2GiB,cuda:0=40GiB",
+     .valid = is_budget},
+    {.name = "resource",
+     .environment = "WEIR_RESOURCE",
+     .standard = "mapped",
+     .help = "the resource that serves clients: mapped",
+     .valid = is_resource},
+    {.name = "wait",
+     .environment = "WEIR_WAIT",
+     .standard = "1s",
+     .help = "how long an allocation may wait for memory that is freed but still in use: 0, 250ms, 1s",
+     .valid = is_duration},
+    {.name = "log",
+     .environment = "WEIR_LOG",
+     .standard = "off",
+     .help = "messages on standard error: off, error, warning, info, debug",
+     .valid = is_level},
+    {.name = "home",
+     .environment = "WEIR_HOME",
+     .standard = NULL, /* computed */
+     .help = "the store of engines and models",
+     .valid = is_anything},
+    {.name = "engine_path",
+     .environment = "WEIR_ENGINE_PATH",
+     .standard = "",
+     .help = "directories searched first for engine plug-ins, separated by colons",
+     .valid = is_anything},
+    {.name = "onnxruntime",
+     .environment = "WEIR_ONNXRUNTIME",
+     .standard = "",
+     .help = "the libonnxruntime.so that the onnx engine opens instead of the store's",
+     .valid = is_anything},
+    {.name = "llama",
+     .environment = "WEIR_LLAMA",
+     .standard = "",
+     .help = "the directory with libllama.so that the gguf engine opens instead of the store's",
+     .valid = is_anything},
+};
+enum { OPTION_COUNT = sizeof options / sizeof options[0] };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Checks ----------------------------------------------------------------------------------------------------------- */
+
+static bool is_anything(const char *value)
+{
+    (void)value;
+    return true;
+}
+
+static bool is_resource(const char *value)
+{
+    return strcmp(value, "mapped") == 0;
+}
+
+static bool is_level(const char *value)
+{
+    static const char *const names[] = {"off", "error", "warning", "info", "debug"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(value, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* "0", "250ms", "1s", "1.5s" */
+static bool parse_duration(const char *value, uint64_t *nanoseconds)
+{
+    char *end;
+    if (!isdigit((unsigned char)*value))
+        return false;
+    double number = strtod(value, &end);
+    double unit = strcmp(end, "ms") == 0 ? 1e6 : strcmp(end, "s") == 0 ? 1e9 : number == 0 && *end == '\0' ? 1 : 0;
+    if (unit == 0 || !(number * unit <= 3.6e12))
+        return false;
+    *nanoseconds = (uint64_t)(number * unit);
+    return true;
+}
+
+static bool is_duration(const char *value)
+{
+    uint64_t ignored;
+    return parse_duration(value, &ignored);
+}
+
+/* Takes the next item off a comma-separated list; false at its end. */
+static bool next_item(const char **list, char *item, size_t capacity)
+{
+    if (**list == '\0')
+        return false;
+    size_t length = strcspn(*list, ",");
+    snprintf(item, capacity, "%.*s", (int)length, *list);
+    *list += length;
+    if (**list == ',')
+        (*list)++;
+    return true;
+}
+
+/* "2GiB" is for every device; "host=2GiB" for one. The last that fits wins. */
+static bool parse_budget(const char *value, const char *device, uint64_t *bytes)
+{
+    char item[VALUE_BYTES];
+    *bytes = 0;
+    while (next_item(&value, item, sizeof item)) {
+        char *equals = strchr(item, '=');
+        uint64_t size;
+        if (weir_size_parse(equals ? equals + 1 : item, &size) != WEIR_OK || size == 0)
+            return false;
+        if (equals)
+            *equals = '\0';
+        if (!equals || (device && strcmp(item, device) == 0))
+            *bytes = size;
+    }
+    return true;
+}
+
+static bool is_budget(const char *value)
+{
+    uint64_t ignored;
+    return parse_budget(value, NULL, &ignored);
+}
+
+/* Values ----------------------------------------------------------------------------------------------------------- */
+
+static void default_home(char *text, size_t capacity)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (cache && *cache)
+        snprintf(text, capacity, "%s/weir", cache);
+    else
+        snprintf(text, capacity, "%s/.cache/weir", home && *home ? home : "");
+}
+
+static struct option *find(const char *name)
+{
+    for (size_t i = 0; name && i < OPTION_COUNT; i++)
+        if (strcmp(options[i].name, name) == 0)
+            return &options[i];
+    return NULL;
+}
+
+/* With the lock held. A value that does not parse is not used, and is marked. */
+static void read_option(const struct option *option, weir_option *out)
+{
+    *out = (weir_option){.size = out->size, .name = option->name, .environment = option->environment,
+                         .help = option->help};
+    if (option->given) {
+        out->source = WEIR_FROM_CALL;
+        memcpy(out->value, option->value, sizeof out->value);
+        return;
+    }
+    const char *value = getenv(option->environment);
+    if (value && *value) {
+        if (strlen(value) < sizeof out->value && option->valid(value)) {
+            out->source = WEIR_FROM_ENVIRONMENT;
+            memcpy(out->value, value, strlen(value) + 1);
+            return;
+        }
+        out->rejected = true;
+    }
+    if (option->standard)
+        snprintf(out->value, sizeof out->value, "%s", option->standard);
+    else
+        default_home(out->value, sizeof out->value);
+}
+
+static weir_status give(const struct option *option, weir_option *out)
+{
+    weir_option value = {.size = sizeof value};
+    pthread_mutex_lock(&lock);
+    read_option(option, &value);
+    pthread_mutex_unlock(&lock);
+    if (!wi_copy_out(out, out->size, &value, sizeof value))
+        return weir_fail(WEIR_INVALID, "weir_option: member size is not set");
+    return WEIR_OK;
+}
+
+weir_status weir_option_at(size_t index, weir_option *out)
+{
+    if (!out)
+        return weir_fail(WEIR_INVALID, "weir_option_at: NULL");
+    if (index >= OPTION_COUNT)
+        return weir_fail(WEIR_NOT_FOUND, "there are %d options; %zu is past the last", (int)OPTION_COUNT, index);
+    return give(&options[index], out);
+}
+
+/* How many letters differ: a distance good enough to name the option that was meant. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t row[64];
+    size_t n = wi_min(strlen(b), 62);
+    for (size_t j = 0; j <= n; j++)
+        row[j] = j;
+    for (size_t i = 1; a[i - 1] && i < 64; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= n; j++) {
+            size_t substitution = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = wi_min(substitution, wi_min(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[n];
+}
+
+static weir_status unknown(const char *name)
+{
+    const struct option *nearest = &options[0];
+    for (size_t i = 1; i < OPTION_COUNT; i++)
+        if (distance(name, options[i].name) < distance(name, nearest->name))
+            nearest = &options[i];
+    return weir_fail(WEIR_NOT_FOUND, "there is no option \"%.64s\"; the nearest is \"%s\"", name, nearest->name);
+}
+
+weir_status weir_option_get(const char *name, weir_option *out)
+{
+    if (!name || !out)
+        return weir_fail(WEIR_INVALID, "weir_option_get: NULL");
+    const struct option *option = find(name);
+    return option ? give(option, out) : unknown(name);
+}
+
+weir_status weir_option_set(const char *name, const char *value)
+{
+    if (!name)
+        return weir_fail(WEIR_INVALID, "weir_option_set: NULL");
+    struct option *option = find(name);
+    if (!option)
+        return unknown(name);
+    if (value && (strlen(value) >= VALUE_BYTES || !option->valid(value)))
+        return weir_fail(WEIR_INVALID, "option %s does not take \"%.80s\": %s", name, value, option->help);
+    pthread_mutex_lock(&lock);
+    option->given = value != NULL;
+    if (value)
+        memcpy(option->value, value, strlen(value) + 1);
+    pthread_mutex_unlock(&lock);
+    wi_log_option_changed();
+    return WEIR_OK;
+}
+
+weir_status wi_option_budget(const char *device, uint64_t *bytes)
+{
+    weir_option option = {.size = sizeof option};
+    weir_status status = weir_option_get("budget", &option);
+    if (status == WEIR_OK && option.rejected)
+        return weir_fail(WEIR_INVALID, "%s does not hold a budget: %s", option.environment, option.help);
+    if (status == WEIR_OK)
+        (void)parse_budget(option.value, device, bytes);
+    return status;
+}
+
+uint64_t wi_option_wait(void)
+{
+    weir_option option = {.size = sizeof option};
+    uint64_t nanoseconds = UINT64_C(1000000000);
+    if (weir_option_get("wait", &option) == WEIR_OK)
+        (void)parse_duration(option.value, &nanoseconds);
+    return nanoseconds;
+}

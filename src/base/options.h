@@ -1,0 +1,18 @@
+/* What the rest of the library needs of options beyond weir/options.h. */
+#ifndef WI_OPTIONS_H
+#define WI_OPTIONS_H
+
+#include "base/internal.h"
+
+#include <weir/options.h>
+
+/* The budget that the option names for a device, 0 if none. WEIR_INVALID when the option holds no size for it. */
+weir_status wi_option_budget(const char *device, uint64_t *bytes);
+/* How long an allocation waits for pending frees, in nanoseconds. */
+uint64_t wi_option_wait(void);
+/* Bytes as a size, rounded up to one decimal where it is not exact: a remedy must never name less than what helps. */
+char *wi_size_ceil(uint64_t bytes, char *text, size_t capacity);
+
+void wi_log_option_changed(void);
+
+#endif

@@ -1,0 +1,103 @@
+/* Sizes and durations with units. */
+#include "base/options.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <strings.h>
+
+/* The power of 1024 that a unit stands for; -1 for none. */
+static int unit_power(const char *unit)
+{
+    static const char letters[] = "kmgt";
+    if (*unit == '\0' || strcasecmp(unit, "b") == 0)
+        return 0;
+    const char *letter = strchr(letters, tolower((unsigned char)*unit));
+    if (!letter)
+        return -1;
+    const char *rest = unit + 1;
+    bool known = *rest == '\0' || strcasecmp(rest, "b") == 0 || strcasecmp(rest, "ib") == 0;
+    return known ? (int)(letter - letters) + 1 : -1;
+}
+
+static weir_status no_size(const char *text)
+{
+    return weir_fail(WEIR_INVALID, "\"%.80s\" is no size; write bytes or a number with a unit, such as 512MiB or 1.5g",
+                     text);
+}
+
+/* value = whole.fraction x 1024^power, exactly, or nothing. */
+static bool scale(uint64_t whole, const char *fraction, size_t digits, int power, uint64_t *bytes)
+{
+    unsigned __int128 unit = (unsigned __int128)1 << (10 * power);
+    unsigned __int128 numerator = 0, denominator = 1;
+    for (size_t i = 0; i < digits; i++) {
+        numerator = numerator * 10 + (unsigned)(fraction[i] - '0');
+        denominator *= 10;
+    }
+    unsigned __int128 part = numerator * unit;
+    if (part % denominator != 0)
+        return false;
+    unsigned __int128 value = (unsigned __int128)whole * unit + part / denominator;
+    if (value > UINT64_MAX)
+        return false;
+    *bytes = (uint64_t)value;
+    return true;
+}
+
+weir_status weir_size_parse(const char *text, uint64_t *bytes)
+{
+    if (!text || !bytes)
+        return weir_fail(WEIR_INVALID, "weir_size_parse: NULL");
+    const char *at = text;
+    uint64_t whole = 0;
+    size_t digits = 0, fraction_digits = 0;
+    const char *fraction = NULL;
+    for (; isdigit((unsigned char)*at); at++, digits++)
+        if (__builtin_mul_overflow(whole, 10, &whole) || __builtin_add_overflow(whole, (uint64_t)(*at - '0'), &whole))
+            return no_size(text);
+    if (*at == '.') {
+        fraction = ++at;
+        for (; isdigit((unsigned char)*at); at++)
+            fraction_digits++;
+        while (fraction_digits > 0 && fraction[fraction_digits - 1] == '0')
+            fraction_digits--; /* "1.50" is "1.5" */
+        if (at == fraction)
+            return no_size(text);
+    }
+    while (*at == ' ')
+        at++;
+    int power = unit_power(at);
+    if (digits == 0 || power < 0 || fraction_digits > 18 || !scale(whole, fraction, fraction_digits, power, bytes))
+        return no_size(text);
+    return WEIR_OK;
+}
+
+static char *format(uint64_t bytes, char *text, size_t capacity, bool up)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int power = 0;
+    while (power < 4 && bytes >> (10 * (power + 1)) != 0)
+        power++;
+    uint64_t unit = UINT64_C(1) << (10 * power);
+    unsigned __int128 tenths = ((unsigned __int128)bytes * 10 + (up ? unit - 1 : unit / 2)) / unit;
+    if (tenths >= 10240 && power < 4) { /* 1023.96 MiB reads better as 1 GiB */
+        tenths = (tenths + (up ? 1023 : 512)) / 1024;
+        power++;
+    }
+    uint64_t whole = (uint64_t)(tenths / 10), tenth = (uint64_t)(tenths % 10);
+    if (tenth == 0 || power == 0)
+        snprintf(text, capacity, "%llu %s", (unsigned long long)whole, units[power]);
+    else
+        snprintf(text, capacity, "%llu.%llu %s", (unsigned long long)whole, (unsigned long long)tenth, units[power]);
+    return text;
+}
+
+char *weir_size_format(uint64_t bytes, char *text, size_t capacity)
+{
+    return format(bytes, text, capacity, false);
+}
+
+char *wi_size_ceil(uint64_t bytes, char *text, size_t capacity)
+{
+    return format(bytes, text, capacity, true);
+}

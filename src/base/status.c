@@ -1,0 +1,63 @@
+/* Statuses and the thread's detail text. */
+#include "base/internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static const char *const status_names[WEIR_STATUS_COUNT] = {
+    "WEIR_OK",          "WEIR_INVALID",     "WEIR_OUT_OF_MEMORY", "WEIR_FOREIGN",     "WEIR_INTERIOR",
+    "WEIR_DOUBLE_FREE", "WEIR_STALE",       "WEIR_BUSY",          "WEIR_CONFLICT",    "WEIR_NOT_FOUND",
+    "WEIR_UNSUPPORTED", "WEIR_STREAM_MISUSE", "WEIR_NO_ROOM",     "WEIR_FORKED",      "WEIR_DRIVER",
+    "WEIR_DEVICE_LOST", "WEIR_SYSTEM",      "WEIR_CORRUPT",       "WEIR_ENGINE",      "WEIR_CANCELLED",
+};
+
+static _Thread_local char detail[1024];
+
+const char *weir_version(void)
+{
+    return WEIR_VERSION_STRING;
+}
+
+const char *weir_status_name(weir_status status)
+{
+    return (unsigned)status < WEIR_STATUS_COUNT ? status_names[status] : "WEIR_?";
+}
+
+const char *weir_detail(void)
+{
+    return detail;
+}
+
+/* A text that was cut must not end inside a UTF-8 character. */
+static void drop_partial_character(char *text, size_t length)
+{
+    size_t start = length;
+    while (start > 0 && length - start < 4 && ((unsigned char)text[start - 1] & 0xC0) == 0x80)
+        start--;
+    if (start > 0 && ((unsigned char)text[start - 1] & 0xC0) == 0xC0)
+        text[start - 1] = '\0';
+}
+
+weir_status weir_fail(weir_status status, const char *format, ...)
+{
+    /* The arguments may contain the present detail ("loading x: <detail>"), so the new one is made beside it. */
+    char text[sizeof detail];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        text[0] = '\0';
+    else if ((size_t)length >= sizeof text)
+        drop_partial_character(text, sizeof text - 1);
+    memcpy(detail, text, strlen(text) + 1);
+    return status;
+}
+
+#ifdef WEIR_INVARIANTS
+void wi_law_broken(const char *law, const char *file, int line)
+{
+    fprintf(stderr, "weir: broken invariant: %s (%s:%d)\n", law, file, line);
+    abort();
+}
+#endif

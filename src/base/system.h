@@ -1,0 +1,14 @@
+/* The operating system, as far as it is not a device: clock, threads, memory limits, forks. */
+#ifndef WI_SYSTEM_H
+#define WI_SYSTEM_H
+
+#include "base/internal.h"
+
+uint64_t wi_now(void);           /* monotonic nanoseconds */
+uint64_t wi_thread_number(void); /* 1 for the first thread that asks, 2 for the second … */
+
+/* Bytes of memory this process may use and how many of them are free: the smaller of the machine's and of the limits of
+ * its cgroup and that group's parents (v2 or v1). */
+void wi_system_memory(uint64_t *available, uint64_t *total);
+
+#endif

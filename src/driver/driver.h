@@ -1,0 +1,67 @@
+/* The seam between weir and devices: one table of functions per driver, as small as it can be.
+ *
+ * Every function answers with a status and, when it fails, has set the detail. None of them is called with a weir lock
+ * held, except where a comment says that it never blocks. `device` is what `open` made; `stream` is what stream_create
+ * made, or NULL for "at once, on the calling thread".
+ *
+ * Physical memory comes as handles of the device's granule. A handle is mapped at one address or nowhere; mapping puts
+ * its bytes there, unmapping takes them away, and what they hold survives the move from one address to another. */
+#ifndef WI_DRIVER_H
+#define WI_DRIVER_H
+
+#include "base/internal.h"
+
+typedef struct wi_device wi_device;
+typedef uint64_t wi_handle;
+
+/* A point in a stream's work: passed when everything queued on the stream before it is done. Remains valid as long as
+ * the device is open; {NULL, 0} is always passed. */
+typedef struct wi_event {
+    void *stream;
+    uint64_t sequence;
+} wi_event;
+
+typedef struct wi_driver {
+    const char *name;
+    int ordinals; /* 0 to ordinals - 1 may exist */
+
+    weir_status (*open)(int ordinal, wi_device **out);
+    void (*close)(wi_device *device);
+    weir_status (*memory)(wi_device *device, uint64_t *available, uint64_t *total);
+    uint64_t (*granule)(wi_device *device); /* bytes of a handle: a power of two */
+
+    /* Addresses without memory. `bytes` is a multiple of the granule, the result aligned to 2 MiB. */
+    weir_status (*reserve)(wi_device *device, uint64_t bytes, void **address);
+    void (*unreserve)(wi_device *device, void *address, uint64_t bytes);
+
+    /* `count` handles. All or none. */
+    weir_status (*create)(wi_device *device, size_t count, wi_handle *handles);
+    void (*destroy)(wi_device *device, size_t count, const wi_handle *handles);
+    /* Maps them side by side from `address` on, inside a reserved range. All or none. */
+    weir_status (*map)(wi_device *device, void *address, size_t count, const wi_handle *handles);
+    /* Takes `count` mapped handles away from `address`; handles[] says which they are and gets their new values. */
+    weir_status (*unmap)(wi_device *device, void *address, size_t count, wi_handle *handles);
+
+    weir_status (*stream_create)(wi_device *device, void **stream);
+    void (*stream_destroy)(wi_device *device, void *stream);
+    weir_status (*stream_synchronize)(wi_device *device, void *stream);
+    void *(*stream_native)(void *stream); /* what users' libraries call a stream */
+
+    weir_status (*record)(wi_device *device, void *stream, wi_event *out);
+    bool (*passed)(wi_device *device, wi_event event); /* never blocks */
+    /* Waits until it is passed or the clock reads `deadline`; WEIR_OK either way, WEIR_DRIVER if it will never be. */
+    weir_status (*wait)(wi_device *device, wi_event event, uint64_t deadline);
+    /* What is queued on `stream` from now on runs after the event. */
+    weir_status (*order)(wi_device *device, void *stream, wi_event event);
+
+    weir_status (*copy)(wi_device *device, void *to, const void *from, size_t bytes, void *stream);
+    weir_status (*fill)(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream);
+    weir_status (*call)(wi_device *device, void (*fn)(void *), void *user, void *stream);
+} wi_driver;
+
+extern const wi_driver wi_host_driver;
+
+/* Reads "host", "cuda", "cuda:3". WEIR_INVALID for a text that is no device, WEIR_NOT_FOUND for one that is not here. */
+weir_status wi_driver_find(const char *device, const wi_driver **driver, int *ordinal);
+
+#endif

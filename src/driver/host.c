@@ -1,0 +1,175 @@
+/* The host driver's memory: private anonymous pages, moved between addresses by mremap.
+ *
+ * Private pages rather than a memfd: they can be huge pages under the kernel's usual setting (madvise), a memfd's cannot;
+ * docs/benchmarks.md has the measurement. The price is that a handle is mapped at one address at a time.
+ *
+ * A handle is 0 while it has no pages yet (they come with the first touch, where it is mapped), and otherwise the address
+ * at which its pages are parked while it is mapped nowhere. */
+#include "driver/host.h"
+#include "base/system.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+#ifndef PR_SET_VMA
+#define PR_SET_VMA 0x53564d41 /* linux/prctl.h since 5.17 */
+#define PR_SET_VMA_ANON_NAME 0
+#endif
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4 /* linux/mman.h since 5.7 */
+#endif
+
+enum { GRANULE = 64 * 1024, ALIGNMENT = 2 * 1024 * 1024 };
+
+struct wi_device {
+    int ordinal;
+};
+
+static weir_status fail(const char *what, uint64_t bytes)
+{
+    return weir_fail(WEIR_DRIVER, "host: %s of %llu bytes: %s", what, (unsigned long long)bytes, strerror(errno));
+}
+
+static weir_status host_open(int ordinal, wi_device **out)
+{
+    wi_device *device = calloc(1, sizeof *device);
+    if (!device)
+        return weir_fail(WEIR_SYSTEM, "host: no memory for the device record");
+    device->ordinal = ordinal;
+    *out = device;
+    return WEIR_OK;
+}
+
+static void host_close(wi_device *device)
+{
+    free(device);
+}
+
+static weir_status host_memory(wi_device *device, uint64_t *available, uint64_t *total)
+{
+    (void)device;
+    wi_system_memory(available, total);
+    return WEIR_OK;
+}
+
+static uint64_t host_granule(wi_device *device)
+{
+    (void)device;
+    return GRANULE;
+}
+
+static weir_status host_reserve(wi_device *device, uint64_t bytes, void **address)
+{
+    (void)device;
+    char *raw = mmap(NULL, bytes + ALIGNMENT, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (raw == MAP_FAILED)
+        return fail("reserving addresses", bytes);
+    char *start = (char *)wi_round_up((uintptr_t)raw, ALIGNMENT);
+    if (start > raw)
+        munmap(raw, (size_t)(start - raw));
+    munmap(start + bytes, (size_t)(raw + ALIGNMENT - start));
+    /* Both are wishes: an old kernel or one without huge pages serves as well. */
+    madvise(start, bytes, MADV_HUGEPAGE);
+    prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, start, bytes, "weir");
+    *address = start;
+    return WEIR_OK;
+}
+
+static void host_unreserve(wi_device *device, void *address, uint64_t bytes)
+{
+    (void)device;
+    munmap(address, bytes);
+}
+
+static weir_status host_create(wi_device *device, size_t count, wi_handle *handles)
+{
+    (void)device;
+    memset(handles, 0, count * sizeof *handles);
+    return WEIR_OK;
+}
+
+static void host_destroy(wi_device *device, size_t count, const wi_handle *handles)
+{
+    (void)device;
+    for (size_t i = 0; i < count; i++)
+        if (handles[i])
+            munmap((void *)(uintptr_t)handles[i], GRANULE);
+}
+
+/* Makes [address, +count granules) addresses without memory again. */
+static void close_range(char *address, size_t count)
+{
+    madvise(address, count * GRANULE, MADV_DONTNEED);
+    mprotect(address, count * GRANULE, PROT_NONE);
+}
+
+static weir_status host_map(wi_device *device, void *address, size_t count, const wi_handle *handles)
+{
+    (void)device;
+    /* One call opens all of it for fresh handles; parked pages are then moved in over it. */
+    if (mprotect(address, count * GRANULE, PROT_READ | PROT_WRITE) != 0)
+        return fail("opening memory", count * GRANULE);
+    for (size_t i = 0; i < count; i++) {
+        char *to = (char *)address + i * GRANULE;
+        if (!handles[i])
+            continue;
+        void *moved = mremap((void *)(uintptr_t)handles[i], GRANULE, GRANULE, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+        if (moved == MAP_FAILED) {
+            weir_status status = fail("moving memory", GRANULE);
+            /* What moved already goes back where it was parked; nobody else knows of those addresses. */
+            for (size_t j = 0; j < i; j++)
+                if (handles[j])
+                    mremap((char *)address + j * GRANULE, GRANULE, GRANULE, MREMAP_MAYMOVE | MREMAP_FIXED,
+                           (void *)(uintptr_t)handles[j]);
+            mmap(address, count * GRANULE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+            return status;
+        }
+    }
+    return WEIR_OK;
+}
+
+static weir_status host_unmap(wi_device *device, void *address, size_t count, wi_handle *handles)
+{
+    (void)device;
+    for (size_t i = 0; i < count; i++) {
+        char *from = (char *)address + i * GRANULE;
+        void *parked = mremap(from, GRANULE, GRANULE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+        /* A kernel that cannot leave the range behind: the pages are given up, and the handle is a fresh one. */
+        handles[i] = parked == MAP_FAILED ? 0 : (wi_handle)(uintptr_t)parked;
+    }
+    close_range(address, count);
+    return WEIR_OK;
+}
+
+static void *host_stream_native(void *stream)
+{
+    (void)stream;
+    return NULL;
+}
+
+const wi_driver wi_host_driver = {
+    .name = "host",
+    .ordinals = 1,
+    .open = host_open,
+    .close = host_close,
+    .memory = host_memory,
+    .granule = host_granule,
+    .reserve = host_reserve,
+    .unreserve = host_unreserve,
+    .create = host_create,
+    .destroy = host_destroy,
+    .map = host_map,
+    .unmap = host_unmap,
+    .stream_create = wi_host_stream_create,
+    .stream_destroy = wi_host_stream_destroy,
+    .stream_synchronize = wi_host_stream_synchronize,
+    .stream_native = host_stream_native,
+    .record = wi_host_record,
+    .passed = wi_host_passed,
+    .wait = wi_host_wait,
+    .order = wi_host_order,
+    .copy = wi_host_copy,
+    .fill = wi_host_fill,
+    .call = wi_host_call,
+};

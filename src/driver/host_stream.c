@@ -1,0 +1,224 @@
+/* The host driver's streams: a thread each, so that work is truly asynchronous.
+ *
+ * Work is numbered from 1 in the order it was queued. Law: done <= queued; an event {stream, n} is passed when n <= done. */
+#include "driver/host.h"
+#include "base/system.h"
+
+#include <errno.h>
+#include <time.h>
+
+typedef struct work {
+    struct work *next;
+    void (*run)(struct work *work);
+    void *to;
+    const void *from;
+    size_t bytes;
+    uint8_t value;
+    void (*fn)(void *);
+    wi_event event;
+} work;
+
+typedef struct host_stream {
+    pthread_mutex_t lock;
+    pthread_cond_t queued_some, done_some;
+    pthread_t thread;
+    work *first, *last;
+    uint64_t queued;
+    atomic_uint_fast64_t done; /* written with the lock held; read without it by wi_host_passed */
+    bool closing;
+} host_stream;
+
+/* The thread ------------------------------------------------------------------------------------------------------- */
+
+static void *run_stream(void *argument)
+{
+    host_stream *stream = argument;
+    pthread_mutex_lock(&stream->lock);
+    for (;;) {
+        while (!stream->first && !stream->closing)
+            pthread_cond_wait(&stream->queued_some, &stream->lock);
+        work *item = stream->first;
+        if (!item)
+            break;
+        stream->first = item->next;
+        pthread_mutex_unlock(&stream->lock);
+        item->run(item);
+        free(item);
+        pthread_mutex_lock(&stream->lock);
+        atomic_fetch_add_explicit(&stream->done, 1, memory_order_release);
+        wi_law(atomic_load(&stream->done) <= stream->queued);
+        pthread_cond_broadcast(&stream->done_some);
+    }
+    pthread_mutex_unlock(&stream->lock);
+    return NULL;
+}
+
+static void init_clocked_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+static void free_stream(host_stream *stream)
+{
+    pthread_cond_destroy(&stream->queued_some);
+    pthread_cond_destroy(&stream->done_some);
+    pthread_mutex_destroy(&stream->lock);
+    free(stream);
+}
+
+weir_status wi_host_stream_create(wi_device *device, void **out)
+{
+    (void)device;
+    host_stream *stream = calloc(1, sizeof *stream);
+    if (!stream)
+        return weir_fail(WEIR_SYSTEM, "host: no memory for a stream");
+    pthread_mutex_init(&stream->lock, NULL);
+    pthread_cond_init(&stream->queued_some, NULL);
+    init_clocked_condition(&stream->done_some);
+    int error = pthread_create(&stream->thread, NULL, run_stream, stream);
+    if (error != 0) {
+        free_stream(stream);
+        return weir_fail(WEIR_SYSTEM, "host: no thread for a stream: %s", strerror(error));
+    }
+    *out = stream;
+    return WEIR_OK;
+}
+
+void wi_host_stream_destroy(wi_device *device, void *handle)
+{
+    (void)device;
+    host_stream *stream = handle;
+    pthread_mutex_lock(&stream->lock);
+    stream->closing = true;
+    pthread_cond_signal(&stream->queued_some);
+    pthread_mutex_unlock(&stream->lock);
+    pthread_join(stream->thread, NULL);
+    free_stream(stream);
+}
+
+/* Events ----------------------------------------------------------------------------------------------------------- */
+
+static bool is_done(host_stream *stream, uint64_t sequence)
+{
+    return sequence <= atomic_load_explicit(&stream->done, memory_order_acquire);
+}
+
+static void wait_done(host_stream *stream, uint64_t sequence, uint64_t deadline)
+{
+    struct timespec until = {.tv_sec = (time_t)(deadline / UINT64_C(1000000000)),
+                             .tv_nsec = (long)(deadline % UINT64_C(1000000000))};
+    pthread_mutex_lock(&stream->lock);
+    while (!is_done(stream, sequence)) {
+        if (deadline == UINT64_MAX)
+            pthread_cond_wait(&stream->done_some, &stream->lock);
+        else if (pthread_cond_timedwait(&stream->done_some, &stream->lock, &until) == ETIMEDOUT)
+            break;
+    }
+    pthread_mutex_unlock(&stream->lock);
+}
+
+weir_status wi_host_record(wi_device *device, void *handle, wi_event *out)
+{
+    (void)device;
+    host_stream *stream = handle;
+    *out = (wi_event){0};
+    if (!stream)
+        return WEIR_OK;
+    pthread_mutex_lock(&stream->lock);
+    *out = (wi_event){stream, stream->queued};
+    pthread_mutex_unlock(&stream->lock);
+    return WEIR_OK;
+}
+
+bool wi_host_passed(wi_device *device, wi_event event)
+{
+    (void)device;
+    return !event.stream || is_done(event.stream, event.sequence);
+}
+
+weir_status wi_host_wait(wi_device *device, wi_event event, uint64_t deadline)
+{
+    (void)device;
+    if (event.stream)
+        wait_done(event.stream, event.sequence, deadline);
+    return WEIR_OK;
+}
+
+weir_status wi_host_stream_synchronize(wi_device *device, void *stream)
+{
+    wi_event event;
+    weir_status status = wi_host_record(device, stream, &event);
+    return status == WEIR_OK ? wi_host_wait(device, event, UINT64_MAX) : status;
+}
+
+/* Work ------------------------------------------------------------------------------------------------------------- */
+
+static void run_copy(work *item)
+{
+    memmove(item->to, item->from, item->bytes);
+}
+static void run_fill(work *item)
+{
+    memset(item->to, item->value, item->bytes);
+}
+static void run_call(work *item)
+{
+    item->fn(item->to);
+}
+static void run_order(work *item)
+{
+    wait_done(item->event.stream, item->event.sequence, UINT64_MAX);
+}
+
+/* Queues a copy of `item`, or runs it at once when there is no stream. */
+static weir_status put(host_stream *stream, work item)
+{
+    if (!stream) {
+        item.run(&item);
+        return WEIR_OK;
+    }
+    work *queued = malloc(sizeof *queued);
+    if (!queued)
+        return weir_fail(WEIR_SYSTEM, "host: no memory to queue work");
+    *queued = item;
+    queued->next = NULL;
+    pthread_mutex_lock(&stream->lock);
+    if (stream->first)
+        stream->last->next = queued;
+    else
+        stream->first = queued;
+    stream->last = queued;
+    stream->queued++;
+    pthread_cond_signal(&stream->queued_some);
+    pthread_mutex_unlock(&stream->lock);
+    return WEIR_OK;
+}
+
+weir_status wi_host_order(wi_device *device, void *stream, wi_event event)
+{
+    if (wi_host_passed(device, event) || event.stream == stream)
+        return WEIR_OK;
+    return put(stream, (work){.run = run_order, .event = event});
+}
+
+weir_status wi_host_copy(wi_device *device, void *to, const void *from, size_t bytes, void *stream)
+{
+    (void)device;
+    return put(stream, (work){.run = run_copy, .to = to, .from = from, .bytes = bytes});
+}
+
+weir_status wi_host_fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream)
+{
+    (void)device;
+    return put(stream, (work){.run = run_fill, .to = to, .value = value, .bytes = bytes});
+}
+
+weir_status wi_host_call(wi_device *device, void (*fn)(void *), void *user, void *stream)
+{
+    (void)device;
+    return put(stream, (work){.run = run_call, .fn = fn, .to = user});
+}
