@@ -41,7 +41,7 @@ class Graph:
     def constant(self, name, value, kind=None):
         if name not in self.known:
             self.known.add(name)
-            array = np.ascontiguousarray(value, dtype=kind)
+            array = np.array(value, dtype=kind, order="C")
             self.initializers.append(self.numpy_helper.from_array(array, name))
         return name
 
@@ -209,8 +209,6 @@ def add_wordpiece(writer, gguf, tokenizer):
     writer.add_sep_token_id(ids["[SEP]"])
     writer.add_pad_token_id(ids["[PAD]"])
     writer.add_mask_token_id(ids["[MASK]"])
-    writer.add_bos_token_id(ids["[CLS]"])
-    writer.add_eos_token_id(ids["[SEP]"])
 
 
 def bert_tensors(weights):
