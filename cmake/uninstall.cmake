@@ -1,0 +1,25 @@
+# Removes the files that the last install from this build tree wrote, and the directories of weir's own that are then empty.
+set(manifest install_manifest.txt)
+if(NOT EXISTS ${CMAKE_CURRENT_BINARY_DIR}/${manifest})
+  message(FATAL_ERROR "Nothing was installed from ${CMAKE_CURRENT_BINARY_DIR}: there is no ${manifest}")
+endif()
+file(STRINGS ${CMAKE_CURRENT_BINARY_DIR}/${manifest} files)
+set(directories)
+foreach(file IN LISTS files)
+  set(path "$ENV{DESTDIR}${file}")
+  if(EXISTS "${path}" OR IS_SYMLINK "${path}")
+    message(STATUS "Removing ${path}")
+    file(REMOVE "${path}")
+  endif()
+  # Directories named weir, and what lies in them; others are shared with the rest of the system.
+  get_filename_component(directory "${path}" DIRECTORY)
+  while(directory MATCHES "/weir(/|$)" AND NOT directory STREQUAL "$ENV{DESTDIR}")
+    list(APPEND directories "${directory}")
+    get_filename_component(directory "${directory}" DIRECTORY)
+  endwhile()
+endforeach()
+list(REMOVE_DUPLICATES directories)
+list(SORT directories ORDER DESCENDING) # children before their parents
+foreach(directory IN LISTS directories)
+  execute_process(COMMAND rmdir "${directory}" ERROR_QUIET) # which refuses when something is left in it
+endforeach()

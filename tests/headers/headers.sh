@@ -1,0 +1,28 @@
+#!/bin/sh
+# headers.sh INCLUDE: compiles each header of INCLUDE/weir by itself, twice included, with every warning an error.
+set -eu
+include=$1
+strict="-Wall -Wextra -Wpedantic -Wshadow -Wstrict-aliasing -Werror -fsyntax-only"
+compiled=0
+check() {
+    compiler=$1
+    shift
+    command -v "$compiler" >/dev/null 2>&1 || return 0
+    for header in "$include"/weir/*.h; do
+        name=weir/$(basename "$header")
+        printf '#include <%s>\n#include <%s>\n' "$name" "$name" |
+            "$compiler" $strict "$@" -I "$include" - || { echo "$name: $compiler $*"; exit 1; }
+        compiled=$((compiled + 1))
+    done
+    # The macros, used as their comments say.
+    printf '%s\n' '#include <weir/weir.h>' \
+        'int main(void) { weir_client_options o = WEIR_INIT(weir_client_options); o.name = "a";' \
+        'weir_stream s = WEIR_STREAM_HOST; return !(o.size == sizeof o && o.maximum == 0 && s.id == 0); }' |
+        "$compiler" $strict "$@" -I "$include" - || { echo "macros: $compiler $*"; exit 1; }
+}
+check gcc -std=c11 -x c -Wstrict-prototypes
+check clang -std=c11 -x c -Wstrict-prototypes
+check g++ -std=c++17 -x c++
+check clang++ -std=c++17 -x c++
+echo "$compiled compilations"
+[ "$compiled" -gt 0 ] || exit 77

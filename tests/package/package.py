@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""package.py BUILD CASE: checks the tree that `cmake --install BUILD` makes."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+HEADERS = HERE.parent.parent / "include/weir"
+BUILD = Path(sys.argv[1])
+SCRATCH = BUILD / "package"
+PREFIX = SCRATCH / "moved"  # installed as SCRATCH/prefix, then moved: nothing in it may know where it was
+STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+CC = os.environ.get("CC", "cc")
+CXX = {"gcc": "g++", "clang": "clang++"}.get(Path(CC).name, "c++")
+
+
+def run(*command, **options):
+    command = [str(word) for word in command]
+    answer = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
+    if answer.returncode:
+        sys.exit(f"{shlex.join(command)}: exit status {answer.returncode}\n{answer.stdout}")
+    return answer.stdout
+
+
+def one(pattern):
+    found = sorted(PREFIX.glob(pattern))
+    if len(found) != 1:
+        sys.exit(f"expected exactly one {pattern} below the prefix, found {[str(p) for p in found]}")
+    return found[0]
+
+
+def libdir():
+    return one("**/libweir.so").parent
+
+
+def clean_environment():
+    """No search path of the caller's may help the installed programs to find the library."""
+    return {k: v for k, v in os.environ.items() if k not in ("LD_LIBRARY_PATH", "PKG_CONFIG_PATH", "CMAKE_PREFIX_PATH")}
+
+
+def install():
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    manifest = BUILD / "install_manifest.txt"
+    before = manifest.read_bytes() if manifest.exists() else None
+    run("cmake", "--install", BUILD, "--prefix", SCRATCH / "prefix")
+    manifest.rename(SCRATCH / "manifest.txt")
+    if before is not None:  # what a real `make install` noted, for `make uninstall`
+        manifest.write_bytes(before)
+    (SCRATCH / "prefix").rename(PREFIX)
+
+
+def cmake(static):
+    build = SCRATCH / f"consumer-{'static' if static else 'shared'}"
+    shutil.rmtree(build, ignore_errors=True)
+    environment = clean_environment()
+    run("cmake", "-S", HERE / "consumer", "-B", build, f"-DCMAKE_PREFIX_PATH={PREFIX}", f"-DSTATIC={'ON' if static else 'OFF'}",
+        f"-DCMAKE_C_COMPILER={CC}", f"-DCMAKE_CXX_COMPILER={CXX}", env=environment)
+    run("cmake", "--build", build, env=environment)
+    for program in ("consumer-c", "consumer-cxx"):
+        needed = run("readelf", "-d", build / program)
+        if ("libweir" in needed) == static:
+            sys.exit(f"{program} is linked to the wrong libweir:\n{needed}")
+        run(build / program, env=environment)
+
+
+def pkgconfig(static):
+    environment = {**clean_environment(), "PKG_CONFIG_PATH": str(libdir() / "pkgconfig")}
+    query = ["pkg-config", *(["--static"] if static else []), "--cflags", "--libs", "weir"]
+    flags = shlex.split(run(*query, env=environment))
+    if run("pkg-config", "--modversion", "weir", env=environment).strip() != header_version():
+        sys.exit("weir.pc and base.h name different versions")
+    program = SCRATCH / f"pkgconfig-{static}"
+    source = HERE / "consumer/consumer.c"
+    # A static program can still dlopen; the linker warns that it needs the same libc then.
+    link = ["-static", "-Wl,--no-warnings"] if static else [f"-Wl,-rpath,{libdir()}"]
+    if static and "--no-warnings" not in run("ld", "--help"):
+        link = ["-static"]
+    run(CC, "-std=c11", *STRICT, source, "-o", program, *flags, *link, env=environment)
+    run(program, env=environment)
+
+
+def header_version():
+    return re.search(r'WEIR_VERSION_STRING\s+"([^"]+)"', (HEADERS / "base.h").read_text())[1]
+
+
+def declared():
+    """The functions that the headers declare WEIR_API."""
+    text = run(CC, "-std=c11", "-E", "-P", "-x", "c", "-I", HEADERS.parent, HEADERS / "weir.h")
+    exported = re.findall(r'__attribute__\(\(visibility\("default"\)\)\)([^;{]*);', text)
+    return {re.search(r"\b(weir_\w+)\s*\(", declaration)[1] for declaration in exported}
+
+
+def symbols():
+    def names(*options):
+        return {line.split()[-1] for line in run("nm", "--defined-only", *options).splitlines() if len(line.split()) == 3}
+
+    library, wanted = libdir() / "libweir.so", declared()
+    exported = names("-D", library)
+    complaints = [f"declared and not exported: {', '.join(sorted(wanted - exported))}" if wanted - exported else "",
+                  f"exported and not declared: {', '.join(sorted(exported - wanted))}" if exported - wanted else ""]
+    # In the static library what is not static is visible to the whole program: it must stay in weir's name space.
+    loose = {name for name in names("-g", libdir() / "libweir.a") if not name.startswith("weir_")}
+    complaints.append(f"libweir.a defines names outside weir_: {', '.join(sorted(loose))}" if loose else "")
+    soname = re.search(r"\(SONAME\).*\[(.*)\]", run("readelf", "-d", library))
+    if not soname or soname[1] != "libweir.so." + header_version().split(".")[0]:
+        complaints.append(f"SONAME is {soname and soname[1]}")
+    if any(complaints):
+        sys.exit("\n".join(filter(None, complaints)))
+    print(f"{len(wanted)} functions, each declared and exported")
+
+
+def files():
+    """What is there, that nothing points outside, and that the command runs where it was moved to."""
+    for pattern in ("include/weir/weir.h", "**/libweir.so.0", "**/libweir.a", "**/cmake/weir/weirConfig.cmake",
+                    "**/cmake/weir/weirTargets.cmake", "**/pkgconfig/weir.pc", "share/doc/weir/LICENSE"):
+        one(pattern)
+    installed = {path.name for path in (PREFIX / "include/weir").iterdir()}
+    if installed != {path.name for path in HEADERS.glob("*.h")}:
+        sys.exit(f"the installed headers are {sorted(installed)}")
+    foreign = [str(BUILD), str(SCRATCH / "prefix"), str(HERE.parent.parent)]
+    for path in PREFIX.rglob("*"):
+        if path.is_symlink() or not path.is_file():
+            continue
+        content = path.read_bytes()
+        if content[:4] == b"\x7fELF":
+            for entry in re.findall(r"\(R(?:UN)?PATH\).*\[(.*)\]", run("readelf", "-d", path)):
+                if not all(re.fullmatch(r"\$ORIGIN(/\.\.)?(/\w[\w-]*)*", part) for part in entry.split(":")):
+                    sys.exit(f"{path} looks for libraries in {entry}")
+        elif content[:7] != b"!<arch>":
+            for place in foreign:
+                if place.encode() in content:
+                    sys.exit(f"{path} names {place}")
+    command = PREFIX / "bin/weir"
+    if command.exists():
+        run(command, "--help", env=clean_environment())
+
+
+def uninstall():
+    """Removes every file it installed, and nothing else."""
+    root = SCRATCH / "undo"
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(PREFIX, root / "root/opt/weir-test", symlinks=True)
+    (root / "root/opt/weir-test/bin/other").parent.mkdir(exist_ok=True)
+    (root / "root/opt/weir-test/bin/other").write_text("not weir's\n")
+    lines = (SCRATCH / "manifest.txt").read_text().replace(str(SCRATCH / "prefix"), "/opt/weir-test")
+    (root / "install_manifest.txt").write_text(lines)
+    run("cmake", "-P", HERE.parent.parent / "cmake/uninstall.cmake", cwd=root, env={**os.environ, "DESTDIR": str(root / "root")})
+    left = [str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir()]
+    if sorted(left) != ["install_manifest.txt", "root/opt/weir-test/bin/other"]:
+        sys.exit(f"left after uninstall: {left}")
+    if (root / "root/opt/weir-test/include/weir").exists():
+        sys.exit("uninstall left an empty include/weir")
+
+
+CASES = {"install": install, "cmake-shared": lambda: cmake(False), "cmake-static": lambda: cmake(True),
+         "pkgconfig-shared": lambda: pkgconfig(False), "pkgconfig-static": lambda: pkgconfig(True),
+         "symbols": symbols, "files": files, "uninstall": uninstall}
+CASES[sys.argv[2]]()

@@ -1,0 +1,14 @@
+# The installed tree: installed into a scratch prefix, moved elsewhere, and used from there by a project of its own.
+# Not under sanitizers (a consumer would need their runtimes), and not when cross-compiling.
+if(WEIR_SANITIZE OR CMAKE_CROSSCOMPILING OR NOT WEIR_INSTALL)
+  return()
+endif()
+find_package(Python3 COMPONENTS Interpreter REQUIRED)
+set(package ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER}
+  ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/package.py ${PROJECT_BINARY_DIR})
+add_test(NAME package-install COMMAND ${package} install)
+set_tests_properties(package-install PROPERTIES FIXTURES_SETUP package LABELS package TIMEOUT 60)
+foreach(case cmake-shared cmake-static pkgconfig-shared pkgconfig-static symbols files uninstall)
+  add_test(NAME package-${case} COMMAND ${package} ${case})
+  set_tests_properties(package-${case} PROPERTIES FIXTURES_REQUIRED package LABELS package TIMEOUT 120)
+endforeach()
