@@ -1,0 +1,6 @@
+# The scripts that fill the store: plain Python, no network, no engine needed.
+find_package(Python3 COMPONENTS Interpreter)
+if(Python3_FOUND AND NOT CMAKE_CROSSCOMPILING AND NOT WEIR_SANITIZE)
+  add_test(NAME scripts-store COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_store.py)
+  set_tests_properties(scripts-store PROPERTIES TIMEOUT 120 LABELS scripts)
+endif()
