@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""snippets.py SOURCE BUILD: tries what README.md, CONTRIBUTING.md and docs/**/*.md show.
+
+    ```c            compiled with the strictest warnings and linked. Without a `main` it is the inside of a function that
+                    returns a weir_status and is given `rt`, `client` and `stream`; #include lines and functions of its
+                    own (from column 0, up to a closing brace in column 0) stay outside
+    ```c run        a whole program, also run; it must exit with 0
+    ```c norun      a fragment that does not compile by itself: only for declarations quoted from headers
+    ```sh run       run by sh in a scratch folder with the build's `weir` first in PATH; each must exit with 0
+    ```sh run engines   the same, skipped where the store has no engines and models
+    ```json         must parse
+Also every link to a file of the repository must lead somewhere."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCE, BUILD = Path(sys.argv[1]), Path(sys.argv[2])
+SCRATCH = BUILD / "docs"
+STORE = Path(os.environ.get("WEIR_HOME") or SCRATCH)
+# A fragment may leave what it got to the reader.
+STRICT = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-variable", "-Wno-unused-but-set-variable"]
+PRELUDE = "#include <weir/weir.h>\n#include <stdio.h>\n#include <string.h>"
+
+
+def wrapped(code):
+    """A whole program of a fragment. In an inner block, so that it may declare `rt`, `client` and `stream` itself."""
+    if re.search(r"^int main\(", code, re.M):
+        return code
+    outside, inside, function = [], [], False
+    for line in code.splitlines():
+        function = function or re.match(r"(?!if|for|while|switch|else|return)\w[\w *]*\w\([^;]*$", line)
+        (outside if function or line.startswith("#include") else inside).append(line)
+        function = function and line != "}"
+    return "\n".join([PRELUDE, *outside,
+                      "static weir_status fragment(weir_runtime *rt, weir_client *client, weir_stream stream)",
+                      "{", "(void)rt, (void)client, (void)stream;", "{", *inside, "}", "return WEIR_OK;", "}",
+                      "int main(void) { return fragment(NULL, NULL, WEIR_STREAM_HOST) == WEIR_OK ? 0 : 1; }", ""])
+
+
+def call(command, **options):
+    answer = subprocess.run(command, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            errors="replace", timeout=120, **options)
+    return "" if answer.returncode == 0 else f"exit status {answer.returncode}\n{answer.stdout}"
+
+
+def try_c(code, words, name):
+    source, program = SCRATCH / f"{name}.c", SCRATCH / name
+    source.write_text(wrapped(code))
+    complaint = call([os.environ.get("CC", "cc"), "-std=c11", *STRICT, "-D_GNU_SOURCE", "-I", SOURCE / "include", source,
+                      "-o", program, "-L", BUILD / "lib", "-lweir", f"-Wl,-rpath,{BUILD / 'lib'}", "-pthread"])
+    return complaint or (call([program], cwd=SCRATCH) if "run" in words else "")
+
+
+def try_sh(code, words, name):
+    folder = SCRATCH / name
+    folder.mkdir()
+    lines = [line[2:] if line.startswith("$ ") else line for line in code.splitlines() if not line.startswith("> ")]
+    # Models by the names that the documentation gives them.
+    for model in STORE.glob("models/*.*"):
+        (folder / model.name).symlink_to(model)
+    path = f"{BUILD / 'bin'}:{os.environ['PATH']}"
+    return call(["sh", "-euc", "\n".join(lines)], cwd=folder, env={**os.environ, "PATH": path})
+
+
+def blocks(path):
+    """(line, words after the fence, text) of each fenced block."""
+    start = None
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if start is None and line.startswith("```"):
+            start, words, text = number, line[3:].split() or [""], []
+        elif start is not None and line == "```":
+            yield start, words, "\n".join(text) + "\n"
+            start = None
+        elif start is not None:
+            text.append(line)
+
+
+def links(path):
+    text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.M | re.S)
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+        if not (path.parent / target).exists():
+            yield target
+
+
+def main():
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    SCRATCH.mkdir(parents=True)
+    passed, failures, skipped = 0, [], 0
+    pages = [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *sorted((SOURCE / "docs").rglob("*.md"))]
+    for page in (page for page in pages if page.exists()):
+        where = page.relative_to(SOURCE)
+        for target in links(page):
+            failures.append(f"{where}: a link leads nowhere: {target}")
+        for line, words, text in blocks(page):
+            name = re.sub(r"\W", "-", f"{where}-{line}")
+            complaint = None
+            if words[0] == "c" and "norun" not in words:
+                complaint = try_c(text, words, name)
+            elif words[0] == "sh" and "run" in words:
+                if "engines" in words and not list(STORE.glob("models/*.onnx")):
+                    skipped += 1
+                    continue
+                complaint = try_sh(text, words, name)
+            elif words[0] == "json":
+                try:
+                    complaint = json.loads(text) and ""
+                except ValueError as error:
+                    complaint = str(error)
+            if complaint:
+                failures.append(f"{where}:{line}: {complaint}")
+            elif complaint is not None:
+                passed += 1
+    for failure in failures:
+        print(failure)
+    # As cmocka says it, for those who count.
+    for kind, count in (("PASSED ", passed), ("SKIPPED", skipped), ("FAILED ", len(failures))):
+        if count:
+            print(f"[  {kind} ] {count} test(s).")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
