@@ -162,8 +162,13 @@ class Store:
             finally:
                 self.held -= 1
             return
-        self.home.mkdir(parents=True, exist_ok=True)
-        with open(self.path(".lock"), "a+") as file:
+        try:
+            self.home.mkdir(parents=True, exist_ok=True)
+            file = open(self.path(".lock"), "a+")
+        except OSError as error:
+            raise Failed(f"the store {self.home} cannot be written ({error.strerror}); "
+                         "set WEIR_HOME to a folder that can") from None
+        with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -258,13 +263,15 @@ class Store:
             command += ["--no-binary", ":all:", "--no-build-isolation"]
             env["PYTHONPATH"] = str(write_metadata_backend(folder / "backend", pin))
 
+        most = 0
+
         def tick():
-            sizes = []
+            nonlocal most
             for root, _, names in os.walk(unpacked):
                 for each in names:
                     with contextlib.suppress(OSError):
-                        sizes.append(os.stat(os.path.join(root, each)).st_size)
-            self.screen.progress(f"{name}: downloading", max(sizes, default=0), file["size"], mib)
+                        most = max(most, os.stat(os.path.join(root, each)).st_size)
+            self.screen.progress(f"{name}: downloading", most, file["size"], mib)
 
         self.screen.say(f"{name}: downloading {file['name']} ({mib(file['size'])})")
         status = run(command, log, on_tick=tick, env=env)
@@ -356,11 +363,11 @@ class Item:
 
     def state(self):
         """("ready" | "missing" | "stale" | "damaged", why)."""
-        if not self.stamp.exists():
-            if os.path.lexists(self.shown):
-                return "damaged", f"{self.shown} has no stamp: it was not made here"
-            return "missing", "not made yet"
         try:
+            if not os.path.lexists(self.stamp):
+                if os.path.lexists(self.shown):
+                    return "damaged", f"{self.shown} has no stamp: it was not made here"
+                return "missing", "not made yet"
             stamp = json.loads(self.stamp.read_text())
             files = stamp["files"]
             if stamp["recipe"] != self.recipe:
@@ -369,7 +376,7 @@ class Item:
                 why = self._check(self.place / name, known)
                 if why:
                     return "damaged", why
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OSError):
             return "damaged", f"{self.stamp} cannot be read"
         if self.current and (not self.current.is_symlink() or os.readlink(self.current) != self.place.name):
             return "damaged", f"{self.current} does not point at {self.place.name}"
@@ -440,6 +447,9 @@ def venv_item(store):
 
     def make(product):
         need_venv("venv")
+        if sys.version_info < (3, 10):
+            raise Failed("venv: the pinned packages need Python 3.10 or newer, this is "
+                         f"{platform.python_version()} ({sys.executable})")
         store.room("venv", 400 * MIB)
         with store.log("venv") as log:
             store.screen.say("venv: installing the pinned Python packages")
@@ -520,5 +530,6 @@ def command(it, args, items):
     else:
         for row in rows:
             if args.list or row["state"] == "ready":
-                print(f"{row['name']:<16} {row['version']:<14} {row['state']:<8} {row['path']}")
+                why = f"  ({row['why']})" if row["state"] in ("damaged", "stale") else ""
+                print(f"{row['name']:<16} {row['version']:<14} {row['state']:<8} {row['path']}{why}")
     return 1 if failed else 0
