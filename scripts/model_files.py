@@ -52,6 +52,29 @@ class Graph:
         return output
 
 
+def intermediate_shapes(model_of):
+    """Every intermediate's shape in terms of batch and sequence, for planners.
+
+    Inference mixes these names up where tensors are broadcast, so it runs with two sizes
+    that occur nowhere else, which are then named again. It cannot follow the computed
+    end of the positions' Slice: that one is told.
+    """
+    from onnx import TensorProto, helper, shape_inference
+    named = {7: "batch", 13: "sequence"}
+    places = helper.make_tensor_value_info("/embeddings/Slice_output_0", TensorProto.INT64, [1, 13])
+    inferred = shape_inference.infer_shapes(model_of(*named, [places]), strict_mode=True).graph
+    shapes = []
+    for value in inferred.value_info:
+        kind = value.type.tensor_type
+        sizes = [dimension.dim_value for dimension in kind.shape.dim]
+        assert all(sizes), f"{value.name} has an unknown shape"   # unknown reads as 0
+        shapes.append(helper.make_tensor_value_info(
+            value.name, kind.elem_type, [named.get(size, size) for size in sizes]))
+    produced = {name for node in inferred.node for name in node.output}
+    assert produced == {each.name for each in [*shapes, *inferred.output]}
+    return shapes
+
+
 def write_minilm_onnx(weights_path, out):
     import onnx
     from onnx import TensorProto, helper
@@ -142,14 +165,17 @@ def write_minilm_onnx(weights_path, out):
         x = layer(x, mask, number)
     pooled(x)
 
-    grid = ["batch", "sequence"]
-    inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, grid)
-              for name in ("input_ids", "attention_mask", "token_type_ids")]
-    outputs = [helper.make_tensor_value_info("last_hidden_state", TensorProto.FLOAT, [*grid, WIDTH]),
-               helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["batch", WIDTH])]
-    model = helper.make_model(
-        helper.make_graph(graph.nodes, "all-MiniLM-L6-v2", inputs, outputs, graph.initializers),
-        opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="weir")
+    def model_of(batch, sequence, shapes=()):
+        inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, [batch, sequence])
+                  for name in ("input_ids", "attention_mask", "token_type_ids")]
+        outputs = [helper.make_tensor_value_info("last_hidden_state", TensorProto.FLOAT, [batch, sequence, WIDTH]),
+                   helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, [batch, WIDTH])]
+        return helper.make_model(
+            helper.make_graph(graph.nodes, "all-MiniLM-L6-v2", inputs, outputs, graph.initializers,
+                              value_info=shapes),
+            opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="weir")
+
+    model = model_of("batch", "sequence", intermediate_shapes(model_of))
     onnx.checker.check_model(model, full_check=True)
     with open(out, "wb") as file:
         file.write(model.SerializeToString(deterministic=True))

@@ -16,7 +16,6 @@ import importlib.util
 import json
 import os
 import platform
-import re
 import shutil
 import signal
 import subprocess
