@@ -33,7 +33,7 @@ foreach(engine onnx gguf)
 endforeach()
 
 # An installed weir can fetch its engines too: PREFIX/share/weir/scripts/engines.
-foreach(script engines models)
+foreach(script engines models venv)
   if(EXISTS ${PROJECT_SOURCE_DIR}/scripts/${script})
     install(PROGRAMS scripts/${script} DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/scripts)
   endif()

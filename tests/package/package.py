@@ -135,9 +135,10 @@ def files():
             for place in foreign:
                 if place.encode() in content:
                     sys.exit(f"{path} names {place}")
-    command = PREFIX / "bin/weir"
-    if command.exists():
-        run(command, "--help", env=clean_environment())
+    environment = {**clean_environment(), "PYTHONDONTWRITEBYTECODE": "1"}
+    for command in (PREFIX / "bin/weir", *sorted((PREFIX / "share/weir/scripts").iterdir()))):
+        if os.access(command, os.X_OK):
+            run(command, "--help", env=environment)
 
 
 def uninstall():
