@@ -1,0 +1,191 @@
+/* The part of ONNX Runtime's C interface that weir uses, in own declarations: its table is append-only, so a slot keeps
+ * its place in every later version, and a program that knows the places needs no header of theirs. tests/onnx compares
+ * them with the real header where one is installed. Their functions answer NULL for success. */
+#ifndef WEIR_ONNX_API_H
+#define WEIR_ONNX_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct ort_status ort_status;
+typedef struct ort_env ort_env;
+typedef struct ort_session ort_session;
+typedef struct ort_session_options ort_session_options;
+typedef struct ort_run_options ort_run_options;
+typedef struct ort_value ort_value;
+typedef struct ort_memory_info ort_memory_info;
+typedef struct ort_type_info ort_type_info;
+typedef struct ort_shape_info ort_shape_info; /* theirs: OrtTensorTypeAndShapeInfo */
+typedef struct ort_stream ort_stream;
+
+/* The version whose table is asked for: what weir was checked against at the least. */
+enum { ORT_API_WANTED = 23, ORT_ALLOCATOR_VERSION = 23 };
+
+enum { ORT_LOG_WARNING = 2, ORT_LOG_ERROR = 3, ORT_LOG_FATAL = 4 };
+enum { ORT_DEVICE_ALLOCATOR = 0, ORT_MEMORY_DEFAULT = 0, ORT_KIND_TENSOR = 1 };
+/* Status codes that are told apart. */
+enum {
+    ORT_FAIL = 1,
+    ORT_INVALID_ARGUMENT = 2,
+    ORT_NO_SUCHFILE = 3,
+    ORT_INVALID_PROTOBUF = 7,
+    ORT_NOT_IMPLEMENTED = 9,
+    ORT_INVALID_GRAPH = 10
+};
+
+typedef struct ort_allocator ort_allocator;
+struct ort_allocator {
+    uint32_t version;
+    void *(*Alloc)(ort_allocator *self, size_t size);
+    void (*Free)(ort_allocator *self, void *pointer);
+    const ort_memory_info *(*Info)(const ort_allocator *self);
+    void *(*Reserve)(ort_allocator *self, size_t size);                           /* since 18 */
+    ort_status *(*GetStats)(const ort_allocator *self, void **key_values);        /* since 23; may be NULL */
+    void *(*AllocOnStream)(ort_allocator *self, size_t size, ort_stream *stream); /* since 23; may be NULL */
+    void *later[8]; /* room for what newer versions append: a library that looked there would find NULL */
+};
+
+typedef void (*ort_log_fn)(void *user, int severity, const char *category, const char *log_id, const char *place,
+                           const char *message);
+
+#define ORT_SKIP(from, to) void *skip_##from[(to) - (from) + 1]
+
+typedef struct ort_api {
+    ORT_SKIP(0, 0);
+    int (*GetErrorCode)(const ort_status *status);
+    const char *(*GetErrorMessage)(const ort_status *status);
+    ORT_SKIP(3, 3);
+    ort_status *(*CreateEnvWithCustomLogger)(ort_log_fn log, void *user, int severity, const char *log_id,
+                                             ort_env **out);
+    ORT_SKIP(5, 6);
+    ort_status *(*CreateSession)(const ort_env *env, const char *path, const ort_session_options *options,
+                                 ort_session **out);
+    ort_status *(*CreateSessionFromArray)(const ort_env *env, const void *model, size_t size,
+                                          const ort_session_options *options, ort_session **out);
+    ort_status *(*Run)(ort_session *session, const ort_run_options *options, const char *const *input_names,
+                       const ort_value *const *inputs, size_t input_count, const char *const *output_names,
+                       size_t output_count, ort_value **outputs);
+    ort_status *(*CreateSessionOptions)(ort_session_options **out);
+    ORT_SKIP(11, 16);
+    ort_status *(*DisableMemPattern)(ort_session_options *options);
+    ORT_SKIP(18, 22);
+    ort_status *(*SetSessionGraphOptimizationLevel)(ort_session_options *options, int level);
+    ort_status *(*SetIntraOpNumThreads)(ort_session_options *options, int threads);
+    ORT_SKIP(25, 29);
+    ort_status *(*SessionGetInputCount)(const ort_session *session, size_t *out);
+    ort_status *(*SessionGetOutputCount)(const ort_session *session, size_t *out);
+    ort_status *(*SessionGetOverridableInitializerCount)(const ort_session *session, size_t *out);
+    ort_status *(*SessionGetInputTypeInfo)(const ort_session *session, size_t index, ort_type_info **out);
+    ort_status *(*SessionGetOutputTypeInfo)(const ort_session *session, size_t index, ort_type_info **out);
+    ort_status *(*SessionGetOverridableInitializerTypeInfo)(const ort_session *session, size_t index,
+                                                            ort_type_info **out);
+    ort_status *(*SessionGetInputName)(const ort_session *session, size_t index, ort_allocator *allocator, char **out);
+    ort_status *(*SessionGetOutputName)(const ort_session *session, size_t index, ort_allocator *allocator, char **out);
+    ort_status *(*SessionGetOverridableInitializerName)(const ort_session *session, size_t index,
+                                                        ort_allocator *allocator, char **out);
+    ort_status *(*CreateRunOptions)(ort_run_options **out);
+    ORT_SKIP(40, 45);
+    ort_status *(*RunOptionsSetTerminate)(ort_run_options *options);
+    ORT_SKIP(47, 48);
+    ort_status *(*CreateTensorWithDataAsOrtValue)(const ort_memory_info *info, void *data, size_t bytes,
+                                                  const int64_t *shape, size_t rank, int type, ort_value **out);
+    ORT_SKIP(50, 50);
+    ort_status *(*GetTensorMutableData)(ort_value *value, void **out);
+    ORT_SKIP(52, 54);
+    ort_status *(*CastTypeInfoToTensorInfo)(const ort_type_info *info, const ort_shape_info **out);
+    ort_status *(*GetOnnxTypeFromTypeInfo)(const ort_type_info *info, int *out);
+    ORT_SKIP(57, 59);
+    ort_status *(*GetTensorElementType)(const ort_shape_info *info, int *out);
+    ort_status *(*GetDimensionsCount)(const ort_shape_info *info, size_t *out);
+    ort_status *(*GetDimensions)(const ort_shape_info *info, int64_t *shape, size_t rank);
+    ORT_SKIP(63, 64);
+    ort_status *(*GetTensorTypeAndShape)(const ort_value *value, ort_shape_info **out);
+    ORT_SKIP(66, 66);
+    ort_status *(*GetValueType)(const ort_value *value, int *out);
+    ORT_SKIP(68, 68);
+    ort_status *(*CreateCpuMemoryInfo)(int allocator_type, int memory_type, ort_memory_info **out);
+    ORT_SKIP(70, 75);
+    ort_status *(*AllocatorFree)(ort_allocator *allocator, void *pointer);
+    ORT_SKIP(77, 77);
+    ort_status *(*GetAllocatorWithDefaultOptions)(ort_allocator **out);
+    ORT_SKIP(79, 92);
+    void (*ReleaseStatus)(ort_status *status);
+    void (*ReleaseMemoryInfo)(ort_memory_info *info);
+    void (*ReleaseSession)(ort_session *session);
+    void (*ReleaseValue)(ort_value *value);
+    void (*ReleaseRunOptions)(ort_run_options *options);
+    void (*ReleaseTypeInfo)(ort_type_info *info);
+    void (*ReleaseTensorTypeAndShapeInfo)(ort_shape_info *info);
+    void (*ReleaseSessionOptions)(ort_session_options *options);
+    ORT_SKIP(101, 129);
+    ort_status *(*AddSessionConfigEntry)(ort_session_options *options, const char *key, const char *value);
+    ORT_SKIP(131, 149);
+    ort_status *(*AddInitializer)(ort_session_options *options, const char *name, const ort_value *value);
+    ORT_SKIP(151, 175);
+    ort_status *(*RegisterAllocator)(ort_env *env, ort_allocator *allocator);
+    ort_status *(*UnregisterAllocator)(ort_env *env, const ort_memory_info *info);
+} ort_api;
+
+#undef ORT_SKIP
+
+typedef struct ort_base {
+    const ort_api *(*GetApi)(uint32_t version);
+    const char *(*GetVersionString)(void);
+} ort_base;
+
+/* Every slot that is called, with its number; the test against the real header reads this list too. */
+/* clang-format off */
+#define ORT_SLOTS(slot)                                                                                                \
+    slot(GetErrorCode, 1)                                                                                              \
+    slot(GetErrorMessage, 2)                                                                                           \
+    slot(CreateEnvWithCustomLogger, 4)                                                                                 \
+    slot(CreateSession, 7)                                                                                             \
+    slot(CreateSessionFromArray, 8)                                                                                    \
+    slot(Run, 9)                                                                                                       \
+    slot(CreateSessionOptions, 10)                                                                                     \
+    slot(DisableMemPattern, 17)                                                                                        \
+    slot(SetSessionGraphOptimizationLevel, 23)                                                                         \
+    slot(SetIntraOpNumThreads, 24)                                                                                     \
+    slot(SessionGetInputCount, 30)                                                                                     \
+    slot(SessionGetOutputCount, 31)                                                                                    \
+    slot(SessionGetOverridableInitializerCount, 32)                                                                    \
+    slot(SessionGetInputTypeInfo, 33)                                                                                  \
+    slot(SessionGetOutputTypeInfo, 34)                                                                                 \
+    slot(SessionGetOverridableInitializerTypeInfo, 35)                                                                 \
+    slot(SessionGetInputName, 36)                                                                                      \
+    slot(SessionGetOutputName, 37)                                                                                     \
+    slot(SessionGetOverridableInitializerName, 38)                                                                     \
+    slot(CreateRunOptions, 39)                                                                                         \
+    slot(RunOptionsSetTerminate, 46)                                                                                   \
+    slot(CreateTensorWithDataAsOrtValue, 49)                                                                           \
+    slot(GetTensorMutableData, 51)                                                                                     \
+    slot(CastTypeInfoToTensorInfo, 55)                                                                                 \
+    slot(GetOnnxTypeFromTypeInfo, 56)                                                                                  \
+    slot(GetTensorElementType, 60)                                                                                     \
+    slot(GetDimensionsCount, 61)                                                                                       \
+    slot(GetDimensions, 62)                                                                                            \
+    slot(GetTensorTypeAndShape, 65)                                                                                    \
+    slot(GetValueType, 67)                                                                                             \
+    slot(CreateCpuMemoryInfo, 69)                                                                                      \
+    slot(AllocatorFree, 76)                                                                                            \
+    slot(GetAllocatorWithDefaultOptions, 78)                                                                           \
+    slot(ReleaseStatus, 93)                                                                                            \
+    slot(ReleaseMemoryInfo, 94)                                                                                        \
+    slot(ReleaseSession, 95)                                                                                           \
+    slot(ReleaseValue, 96)                                                                                             \
+    slot(ReleaseRunOptions, 97)                                                                                        \
+    slot(ReleaseTypeInfo, 98)                                                                                          \
+    slot(ReleaseTensorTypeAndShapeInfo, 99)                                                                            \
+    slot(ReleaseSessionOptions, 100)                                                                                   \
+    slot(AddSessionConfigEntry, 130)                                                                                   \
+    slot(AddInitializer, 150)                                                                                          \
+    slot(RegisterAllocator, 176)                                                                                       \
+    slot(UnregisterAllocator, 177)
+/* clang-format on */
+
+#define ORT_CHECK_SLOT(name, number)                                                                                   \
+    _Static_assert(offsetof(ort_api, name) == (number) * sizeof(void *), "slot of " #name);
+ORT_SLOTS(ORT_CHECK_SLOT)
+#undef ORT_CHECK_SLOT
+
+#endif

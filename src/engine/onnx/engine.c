@@ -1,0 +1,265 @@
+/* The engine table, and what holds one model together. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <weir/log.h>
+#include <weir/options.h>
+
+#include "check.h"
+#include "model.h"
+#include "strip.h"
+
+/* ---- probe and plan ----------------------------------------------------------------------------------------------- */
+
+static weir_status onnx_probe(weir_engine_probe *out)
+{
+    const onnx_library *library;
+    weir_status status = onnx_library_get(&library);
+    out->available = status == WEIR_OK;
+    out->library[0] = out->version[0] = out->missing[0] = 0;
+    if (status == WEIR_OK) {
+        snprintf(out->library, sizeof out->library, "%s", library->path);
+        snprintf(out->version, sizeof out->version, "%s", library->version);
+    } else {
+        snprintf(out->missing, sizeof out->missing, "%s", weir_detail());
+    }
+    return WEIR_OK;
+}
+
+/* The model file, checked and read; onnx_source_close in any case. */
+typedef struct onnx_source {
+    onnx_file file;
+    onnx_graph graph;
+} onnx_source;
+
+static weir_status onnx_source_open(const char *path, onnx_source *source)
+{
+    memset(source, 0, sizeof *source);
+    if (!path || !*path)
+        return weir_fail(WEIR_INVALID, "the engine onnx was given no file");
+    weir_status status = onnx_file_open(path, &source->file);
+    if (status == WEIR_OK)
+        status = onnx_check(&source->file);
+    if (status == WEIR_OK)
+        status = onnx_graph_read(&source->file, &source->graph);
+    if (status == WEIR_OK)
+        status = onnx_graph_supported(&source->file, &source->graph);
+    return status;
+}
+
+static void onnx_source_close(onnx_source *source)
+{
+    onnx_graph_free(&source->graph);
+    onnx_file_close(&source->file);
+}
+
+static uint64_t weights_charge(const onnx_graph *graph)
+{
+    uint64_t total = 0;
+    for (size_t i = 0; i < graph->weight_count; i++)
+        if (onnx_moved(&graph->weights[i]))
+            total += onnx_charge(graph->weights[i].bytes);
+    return total;
+}
+
+/* The outputs with every open extent at 1: less than that no run takes. */
+static uint64_t least_activations(const onnx_graph *graph)
+{
+    uint64_t total = 0;
+    for (size_t i = 0; i < graph->output_count; i++) {
+        const onnx_value *value = &graph->outputs[i];
+        int64_t shape[WEIR_MAX_RANK];
+        size_t bytes;
+        for (uint32_t d = 0; d < value->rank; d++)
+            shape[d] = value->shape[d] < 0 ? 1 : value->shape[d];
+        weir_type type = onnx_type_to_weir(value->type);
+        if (type != WEIR_TYPE_NONE && weir_tensor_bytes(type, value->rank, shape, &bytes) == WEIR_OK && bytes)
+            total += onnx_charge(bytes);
+    }
+    return total;
+}
+
+static weir_status onnx_plan(const weir_engine_load *load, weir_engine_plan *out)
+{
+    onnx_source source;
+    onnx_settings settings;
+    weir_status status = onnx_settings_read(load->settings, load->setting_count, &settings);
+    if (status != WEIR_OK)
+        return status;
+    status = onnx_source_open(load->path, &source);
+    if (status == WEIR_OK) {
+        memset(out->bytes, 0, sizeof out->bytes);
+        for (int i = 0; i < WEIR_CLASS_COUNT; i++)
+            out->exact[i] = true;
+        out->bytes[WEIR_WEIGHTS] = settings.ours ? weights_charge(&source.graph) : 0;
+        /* How large a kernel's own layout of its weights is, only the kernel knows. */
+        out->exact[WEIR_WEIGHTS] = !settings.prepack;
+        out->bytes[WEIR_ACTIVATIONS] = least_activations(&source.graph);
+        out->exact[WEIR_ACTIVATIONS] = false;
+    }
+    onnx_source_close(&source);
+    return status;
+}
+
+/* ---- load and unload ------------------------------------------------------------------------------------------------ */
+
+static void onnx_unload(weir_engine_model *model)
+{
+    onnx_session_end(model);
+    onnx_ports_free(&model->inputs);
+    onnx_ports_free(&model->outputs);
+    onnx_allocator_destroy(&model->allocator);
+    pthread_mutex_destroy(&model->lock);
+    free(model);
+}
+
+static void describe(weir_engine_model *model, const onnx_graph *graph)
+{
+    snprintf(model->architecture, sizeof model->architecture, "onnx graph of %zu nodes", graph->nodes);
+    uint64_t left = 0;
+    for (size_t i = 0; i < graph->weight_count; i++)
+        if (!model->settings.ours || !onnx_moved(&graph->weights[i]))
+            left += graph->weights[i].bytes;
+    char size[24];
+    snprintf(model->remarks, sizeof model->remarks,
+             "outside: ONNX Runtime's graph and kernels, %s of %s, weights that its optimizer rewrites, "
+             "buffers inside some kernels",
+             weir_size_format(left, size, sizeof size), model->settings.ours ? "small or packed constants" : "weights");
+}
+
+static weir_status check_place(const weir_engine_load *load)
+{
+    if (load->place_count == 0 || !load->places[0].client || !load->places[0].runtime)
+        return weir_fail(WEIR_INVALID, "the engine onnx was given no client to charge");
+    const char *device = weir_runtime_device(load->places[0].runtime);
+    if (strcmp(device, "host") != 0)
+        return weir_fail(WEIR_UNSUPPORTED, "the engine onnx runs on host, not on %s", device);
+    return WEIR_OK;
+}
+
+static void report(const weir_engine_load *load, double fraction)
+{
+    if (load->progress)
+        load->progress(fraction, load->progress_user);
+}
+
+static weir_status make(const weir_engine_load *load, const onnx_settings *settings, const onnx_library *library,
+                        onnx_source *source, weir_engine_model **out)
+{
+    weir_engine_model *model = calloc(1, sizeof *model);
+    if (!model)
+        return weir_fail(WEIR_SYSTEM, "%s: no host memory", load->path);
+    model->library = library;
+    model->settings = *settings;
+    model->client = load->places[0].client;
+    model->runtime = load->places[0].runtime;
+    model->metrics.size = sizeof model->metrics;
+    pthread_mutex_init(&model->lock, NULL);
+    onnx_allocator_init(&model->allocator, library, model->client);
+    report(load, 0.1);
+    weir_status status = onnx_session_begin(model, &source->file, &source->graph, load);
+    if (status == WEIR_OK)
+        status = onnx_ports_read(model, &source->graph);
+    if (status != WEIR_OK) {
+        onnx_unload(model);
+        return status;
+    }
+    describe(model, &source->graph);
+    report(load, 1.0);
+    *out = model;
+    return WEIR_OK;
+}
+
+static weir_status onnx_load(const weir_engine_load *load, weir_engine_model **out)
+{
+    const onnx_library *library;
+    onnx_settings settings;
+    onnx_source source;
+    *out = NULL;
+    weir_status status = check_place(load);
+    if (status == WEIR_OK)
+        status = onnx_settings_read(load->settings, load->setting_count, &settings);
+    if (status != WEIR_OK)
+        return status;
+    report(load, 0.0);
+    status = onnx_source_open(load->path, &source);
+    if (status == WEIR_OK)
+        status = onnx_library_get(&library);
+    if (status == WEIR_OK)
+        status = make(load, &settings, library, &source, out);
+    onnx_source_close(&source);
+    return status;
+}
+
+/* ---- looking ---------------------------------------------------------------------------------------------------------- */
+
+static weir_status onnx_health(weir_engine_model *model)
+{
+    pthread_mutex_lock(&model->lock);
+    weir_status last = model->last;
+    pthread_mutex_unlock(&model->lock);
+    return last == WEIR_ENGINE
+               ? weir_fail(WEIR_ENGINE, "%s: its last run failed inside ONNX Runtime", weir_client_name(model->client))
+               : WEIR_OK;
+}
+
+/* Fills as much of the caller's structure as it has. */
+static void copy_out(void *to, size_t to_size, const void *from, size_t from_size)
+{
+    size_t n = to_size < from_size ? to_size : from_size;
+    if (n > sizeof(size_t))
+        memcpy((char *)to + sizeof(size_t), (const char *)from + sizeof(size_t), n - sizeof(size_t));
+}
+
+static weir_status onnx_metrics(weir_engine_model *model, weir_engine_metrics *out)
+{
+    pthread_mutex_lock(&model->lock);
+    weir_engine_metrics metrics = model->metrics;
+    pthread_mutex_unlock(&model->lock);
+    copy_out(out, out->size, &metrics, sizeof metrics);
+    return WEIR_OK;
+}
+
+static weir_status onnx_info(weir_engine_model *model, weir_model_info *out)
+{
+    weir_model_info info = {
+        .engine = "onnx",
+        .version = model->library->version,
+        .provider = "cpu",
+        .architecture = model->architecture,
+        .inputs = model->inputs.list,
+        .input_count = model->inputs.count,
+        .outputs = model->outputs.list,
+        .output_count = model->outputs.count,
+        .remarks = model->remarks,
+    };
+    copy_out(out, out->size, &info, sizeof info);
+    return WEIR_OK;
+}
+
+static const weir_engine table = {
+    .abi = WEIR_ENGINE_ABI,
+    .size = sizeof table,
+    .name = "onnx",
+    .summary = "ONNX models on the CPU, by ONNX Runtime",
+    .suffixes = ".onnx",
+    .probe = onnx_probe,
+    .plan = onnx_plan,
+    .load = onnx_load,
+    .infer = onnx_infer,
+    .release_outputs = onnx_release_outputs,
+    .cancel = onnx_cancel,
+    .warm_up = onnx_warm_up,
+    .health = onnx_health,
+    .metrics = onnx_metrics,
+    .info = onnx_info,
+    .unload = onnx_unload,
+};
+
+WEIR_API const weir_engine *weir_engine_entry(uint32_t abi);
+const weir_engine *weir_engine_entry(uint32_t abi)
+{
+    return abi >= WEIR_ENGINE_ABI ? &table : NULL;
+}

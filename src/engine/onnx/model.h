@@ -1,0 +1,71 @@
+/* A loaded model. */
+#ifndef WEIR_ONNX_MODEL_H
+#define WEIR_ONNX_MODEL_H
+
+#include <time.h>
+
+#include "allocator.h"
+#include "graph.h"
+#include "settings.h"
+
+/* A run under way, so that it can be cancelled. */
+typedef struct onnx_run {
+    struct onnx_run *next;
+    uint64_t id;
+    ort_run_options *options;
+    bool cancelled;
+} onnx_run;
+
+typedef struct onnx_ports {
+    weir_port *list;
+    const char **names; /* the same names, as ONNX Runtime wants them */
+    bool *any_rank;     /* the model leaves even the rank open */
+    size_t count;
+} onnx_ports;
+
+/* One initializer in the client's memory, and what ONNX Runtime knows it by. */
+typedef struct onnx_weight {
+    char *name;
+    void *data;
+    ort_value *value;
+} onnx_weight;
+
+struct weir_engine_model {
+    const onnx_library *library;
+    onnx_allocator allocator;
+    onnx_settings settings;
+    weir_client *client;
+    weir_runtime *runtime;
+    onnx_weight *weights;
+    size_t weight_count;
+    ort_session *session;
+    onnx_ports inputs, outputs;
+    char architecture[64];
+    char remarks[256];
+    pthread_mutex_t lock; /* guards what follows */
+    onnx_run *runs;
+    weir_engine_metrics metrics;
+    weir_status last; /* how the last run ended, if it was the engine's doing */
+};
+
+/* session.c: makes model->weights and model->session. On failure what was made stays for onnx_session_end. */
+weir_status onnx_session_begin(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
+                               const weir_engine_load *load);
+void onnx_session_end(weir_engine_model *model);
+/* The words and code of a failed call as weir's status. */
+weir_status onnx_session_failed(weir_engine_model *model, uint64_t refusals_before, int code, char *text,
+                                size_t capacity, const char *doing);
+
+/* ports.c */
+weir_status onnx_ports_read(weir_engine_model *model, const onnx_graph *graph);
+void onnx_ports_free(onnx_ports *ports);
+/* Writes "[2, ?, 384]". */
+char *onnx_shape_text(uint32_t rank, const int64_t *shape, char *text, size_t capacity);
+
+/* infer.c */
+weir_status onnx_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out);
+void onnx_release_outputs(weir_engine_model *model, weir_outputs *outputs);
+weir_status onnx_cancel(weir_engine_model *model, uint64_t id);
+weir_status onnx_warm_up(weir_engine_model *model);
+
+#endif

@@ -1,0 +1,184 @@
+/* Weights into the client's memory, and the session over them. */
+#include "model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <weir/log.h>
+
+#include "strip.h"
+
+/* A session keeps for life the allocator that is registered while it is made; so one at a time. */
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+
+weir_status onnx_session_failed(weir_engine_model *model, uint64_t refusals_before, int code, char *text,
+                                size_t capacity, const char *doing)
+{
+    const char *name = weir_client_name(model->client);
+    if (onnx_allocator_refused(&model->allocator, refusals_before, text, capacity))
+        return weir_fail(WEIR_OUT_OF_MEMORY, "%s", text);
+    if (code == ORT_NOT_IMPLEMENTED)
+        return weir_fail(WEIR_UNSUPPORTED, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version, text);
+    if (code == ORT_INVALID_PROTOBUF || code == ORT_INVALID_GRAPH)
+        return weir_fail(WEIR_CORRUPT, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version, text);
+    return weir_fail(WEIR_ENGINE, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version, text);
+}
+
+/* ---- weights ------------------------------------------------------------------------------------------------------ */
+
+static weir_status place_weight(weir_engine_model *model, const onnx_tensor *tensor, onnx_weight *weight)
+{
+    const onnx_library *library = model->library;
+    weight->name = strndup(tensor->name.text ? tensor->name.text : "", tensor->name.size);
+    if (!weight->name)
+        return weir_fail(WEIR_SYSTEM, "%s: no host memory for its names", weir_client_name(model->client));
+    weir_block block;
+    weir_request request = {.size = sizeof request,
+                            .bytes = tensor->bytes + ONNX_SLACK,
+                            .stream = WEIR_STREAM_HOST,
+                            .memory_class = WEIR_WEIGHTS,
+                            .tag = weight->name};
+    weir_status status = weir_alloc_with(model->client, &request, &block);
+    if (status != WEIR_OK)
+        return status;
+    weight->data = block.pointer;
+    memcpy(weight->data, tensor->data, tensor->bytes);
+    memset((char *)weight->data + tensor->bytes, 0, ONNX_SLACK);
+    int code;
+    char text[512];
+    if (onnx_failed(library->api,
+                    library->api->CreateTensorWithDataAsOrtValue(library->host, weight->data, tensor->bytes,
+                                                                 tensor->shape, tensor->rank, tensor->type,
+                                                                 &weight->value),
+                    &code, text, sizeof text))
+        return weir_fail(WEIR_ENGINE, "%s: tensor \"%s\": ONNX Runtime %s: %s", weir_client_name(model->client),
+                         weight->name, library->version, text);
+    return WEIR_OK;
+}
+
+static weir_status place_weights(weir_engine_model *model, const onnx_graph *graph, const weir_engine_load *load)
+{
+    uint64_t total = 1, done = 0;
+    for (size_t i = 0; i < graph->weight_count; i++)
+        if (onnx_moved(&graph->weights[i])) {
+            model->weight_count++;
+            total += graph->weights[i].bytes;
+        }
+    model->weights = calloc(model->weight_count + 1, sizeof *model->weights);
+    if (!model->weights)
+        return weir_fail(WEIR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
+    size_t next = 0;
+    for (size_t i = 0; i < graph->weight_count; i++) {
+        const onnx_tensor *tensor = &graph->weights[i];
+        if (!onnx_moved(tensor))
+            continue;
+        weir_status status = place_weight(model, tensor, &model->weights[next++]);
+        if (status != WEIR_OK)
+            return status;
+        done += tensor->bytes;
+        if (load->progress)
+            load->progress(0.1 + 0.6 * (double)done / (double)total, load->progress_user);
+    }
+    return WEIR_OK;
+}
+
+/* ---- session ------------------------------------------------------------------------------------------------------ */
+
+typedef struct attempt {
+    int code;
+    char text[1024];
+} attempt;
+
+#define FAILED(model, a, call) onnx_failed((model)->library->api, call, &(a)->code, (a)->text, sizeof(a)->text)
+
+static bool set_options(weir_engine_model *model, const onnx_file *file, ort_session_options *options, attempt *a)
+{
+    const ort_api *api = model->library->api;
+    const onnx_settings *s = &model->settings;
+    if (FAILED(model, a, api->SetSessionGraphOptimizationLevel(options, s->optimization)) ||
+        FAILED(model, a, api->SetIntraOpNumThreads(options, s->threads)) ||
+        FAILED(model, a, api->AddSessionConfigEntry(options, "session.use_env_allocators", "1")) ||
+        FAILED(model, a, api->AddSessionConfigEntry(options, "session.disable_prepacking", s->prepack ? "0" : "1")) ||
+        FAILED(
+            model, a,
+            api->AddSessionConfigEntry(options, "session.model_external_initializers_file_folder_path", file->folder)))
+        return false;
+    if (!s->memory_pattern && FAILED(model, a, api->DisableMemPattern(options)))
+        return false;
+    for (size_t i = 0; i < model->weight_count; i++)
+        if (FAILED(model, a, api->AddInitializer(options, model->weights[i].name, model->weights[i].value)))
+            return false;
+    return true;
+}
+
+/* `stripped` has data when the weights are ours. */
+static bool create(weir_engine_model *model, const onnx_file *file, const onnx_buffer *stripped,
+                   const ort_session_options *options, attempt *a)
+{
+    const ort_api *api = model->library->api;
+    ort_env *env = model->library->env;
+    pthread_mutex_lock(&making);
+    bool made = !FAILED(model, a, api->RegisterAllocator(env, &model->allocator.table));
+    if (made) {
+        ort_status *status =
+            stripped->data ? api->CreateSessionFromArray(env, stripped->data, stripped->size, options, &model->session)
+                           : api->CreateSession(env, file->real, options, &model->session);
+        made = !FAILED(model, a, status);
+        /* The session keeps its allocator; sessions that others make must not get it. */
+        attempt ignored;
+        if (FAILED(model, &ignored, api->UnregisterAllocator(env, model->library->host)))
+            weir_log(WEIR_LOG_WARNING, "onnxruntime: the allocator could not be unregistered: %s", ignored.text);
+    }
+    pthread_mutex_unlock(&making);
+    return made;
+}
+
+static weir_status make_session(weir_engine_model *model, const onnx_file *file, const onnx_buffer *stripped)
+{
+    const ort_api *api = model->library->api;
+    ort_session_options *options = NULL;
+    attempt a = {0};
+    uint64_t before = atomic_load(&model->allocator.refusals);
+    bool made = !FAILED(model, &a, api->CreateSessionOptions(&options)) && set_options(model, file, options, &a) &&
+                create(model, file, stripped, options, &a);
+    if (options)
+        api->ReleaseSessionOptions(options);
+    atomic_store(&model->allocator.loading, false);
+    return made ? WEIR_OK : onnx_session_failed(model, before, a.code, a.text, sizeof a.text, "loading");
+}
+
+weir_status onnx_session_begin(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
+                               const weir_engine_load *load)
+{
+    onnx_buffer stripped = {0};
+    weir_status status = WEIR_OK;
+    if (model->settings.ours) {
+        status = place_weights(model, graph, load);
+        if (status == WEIR_OK)
+            status = onnx_strip(file, graph, &stripped);
+    }
+    if (status == WEIR_OK)
+        status = make_session(model, file, &stripped);
+    onnx_buffer_free(&stripped);
+    return status;
+}
+
+void onnx_session_end(weir_engine_model *model)
+{
+    const ort_api *api = model->library->api;
+    if (model->session)
+        api->ReleaseSession(model->session);
+    for (size_t i = 0; model->weights && i < model->weight_count; i++) {
+        onnx_weight *weight = &model->weights[i];
+        if (weight->value)
+            api->ReleaseValue(weight->value);
+        if (weight->data && weir_free(model->client, weight->data, WEIR_STREAM_HOST) != WEIR_OK)
+            weir_log(WEIR_LOG_WARNING, "onnx: tensor \"%s\" could not be freed: %s", weight->name, weir_detail());
+        free(weight->name);
+    }
+    free(model->weights);
+    model->weights = NULL;
+    model->weight_count = 0;
+    model->session = NULL;
+}

@@ -1,0 +1,59 @@
+/* The protobuf wire format, read in place and written into a growing buffer. nanopb's low-level coder does the decoding;
+ * what is added here is that every field also tells where in the file it stands. */
+#ifndef WEIR_ONNX_WIRE_H
+#define WEIR_ONNX_WIRE_H
+
+#include <pb_decode.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct onnx_wire {
+    const uint8_t *data;
+    size_t size;
+    pb_istream_t in;
+} onnx_wire;
+
+typedef struct onnx_field {
+    uint32_t number;
+    pb_wire_type_t type;
+    uint64_t value;      /* PB_WT_VARINT: the number; PB_WT_32BIT and PB_WT_64BIT: not decoded */
+    const uint8_t *data; /* otherwise: the bytes of the value, without their length */
+    size_t size;
+    const uint8_t *begin, *end; /* the whole field, tag included */
+} onnx_field;
+
+/* A text inside the file; not terminated. */
+typedef struct onnx_text {
+    const char *text;
+    size_t size;
+} onnx_text;
+
+void onnx_wire_open(onnx_wire *wire, const uint8_t *data, size_t size);
+/* 1: *field is the next one, 0: the end, -1: malformed at onnx_wire_at(). */
+int onnx_wire_next(onnx_wire *wire, onnx_field *field);
+const uint8_t *onnx_wire_at(const onnx_wire *wire);
+
+/* The next varint of a packed field; 1, 0 or -1 as above. */
+int onnx_wire_varint(onnx_wire *wire, uint64_t *value);
+
+bool onnx_text_is(onnx_text text, const char *other);
+bool onnx_text_same(onnx_text a, onnx_text b);
+bool onnx_text_valid(onnx_text text); /* UTF-8 without NUL */
+/* For "%.*s": a name cut to what a message can hold. */
+#define ONNX_SHOW(t) (int)((t).size < 80 ? (t).size : 80), (t).size ? (t).text : ""
+
+typedef struct onnx_buffer {
+    uint8_t *data;
+    size_t size, capacity;
+    bool failed; /* out of host memory: everything since was dropped */
+} onnx_buffer;
+
+void onnx_put_bytes(onnx_buffer *buffer, const void *bytes, size_t size);
+void onnx_put_varint(onnx_buffer *buffer, uint32_t field, uint64_t value);
+void onnx_put_data(onnx_buffer *buffer, uint32_t field, const void *bytes, size_t size);
+/* The tag and the length of a field whose `size` bytes are put next. */
+void onnx_put_head(onnx_buffer *buffer, uint32_t field, size_t size);
+void onnx_buffer_free(onnx_buffer *buffer);
+
+#endif
