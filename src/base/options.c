@@ -163,8 +163,8 @@ static struct option *find(const char *name)
 /* With the lock held. A value that does not parse is not used, and is marked. */
 static void read_option(const struct option *option, weir_option *out)
 {
-    *out = (weir_option){.size = out->size, .name = option->name, .environment = option->environment,
-                         .help = option->help};
+    *out = (weir_option){
+        .size = out->size, .name = option->name, .environment = option->environment, .help = option->help};
     if (option->given) {
         out->source = WEIR_FROM_CALL;
         memcpy(out->value, option->value, sizeof out->value);

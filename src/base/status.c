@@ -5,10 +5,10 @@
 #include <stdio.h>
 
 static const char *const status_names[WEIR_STATUS_COUNT] = {
-    "WEIR_OK",          "WEIR_INVALID",     "WEIR_OUT_OF_MEMORY", "WEIR_FOREIGN",     "WEIR_INTERIOR",
-    "WEIR_DOUBLE_FREE", "WEIR_STALE",       "WEIR_BUSY",          "WEIR_CONFLICT",    "WEIR_NOT_FOUND",
-    "WEIR_UNSUPPORTED", "WEIR_STREAM_MISUSE", "WEIR_NO_ROOM",     "WEIR_FORKED",      "WEIR_DRIVER",
-    "WEIR_DEVICE_LOST", "WEIR_SYSTEM",      "WEIR_CORRUPT",       "WEIR_ENGINE",      "WEIR_CANCELLED",
+    "WEIR_OK",          "WEIR_INVALID",       "WEIR_OUT_OF_MEMORY", "WEIR_FOREIGN",  "WEIR_INTERIOR",
+    "WEIR_DOUBLE_FREE", "WEIR_STALE",         "WEIR_BUSY",          "WEIR_CONFLICT", "WEIR_NOT_FOUND",
+    "WEIR_UNSUPPORTED", "WEIR_STREAM_MISUSE", "WEIR_NO_ROOM",       "WEIR_FORKED",   "WEIR_DRIVER",
+    "WEIR_DEVICE_LOST", "WEIR_SYSTEM",        "WEIR_CORRUPT",       "WEIR_ENGINE",   "WEIR_CANCELLED",
 };
 
 static _Thread_local char detail[1024];

@@ -37,8 +37,8 @@ typedef struct wi_driver {
     /* `count` handles. All or none. */
     weir_status (*create)(wi_device *device, size_t count, wi_handle *handles);
     void (*destroy)(wi_device *device, size_t count, const wi_handle *handles);
-    /* Maps them side by side from `address` on, inside a reserved range. All or none. */
-    weir_status (*map)(wi_device *device, void *address, size_t count, const wi_handle *handles);
+    /* Maps them side by side from `address` on, inside a reserved range. All or none; handles[] may get new values. */
+    weir_status (*map)(wi_device *device, void *address, size_t count, wi_handle *handles);
     /* Takes `count` mapped handles away from `address`; handles[] says which they are and gets their new values. */
     weir_status (*unmap)(wi_device *device, void *address, size_t count, wi_handle *handles);
 

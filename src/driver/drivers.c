@@ -8,7 +8,8 @@ static const char *const absent[] = {"cuda"}; /* known names without a driver in
 
 static weir_status no_device(const char *text)
 {
-    return weir_fail(WEIR_INVALID, "\"%.40s\" is no device; write host, or a driver and an ordinal such as cuda:0", text);
+    return weir_fail(WEIR_INVALID, "\"%.40s\" is no device; write host, or a driver and an ordinal such as cuda:0",
+                     text);
 }
 
 weir_status wi_driver_find(const char *device, const wi_driver **driver, int *ordinal)
@@ -29,7 +30,8 @@ weir_status wi_driver_find(const char *device, const wi_driver **driver, int *or
     }
     for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++)
         if (strncmp(absent[i], device, length) == 0 && absent[i][length] == '\0')
-            return weir_fail(WEIR_NOT_FOUND, "there is no driver for %s in this version of weir; host is there", device);
+            return weir_fail(WEIR_NOT_FOUND, "there is no driver for %s in this version of weir; host is there",
+                             device);
     for (size_t i = 0; i < sizeof drivers / sizeof drivers[0]; i++) {
         if (strncmp(drivers[i]->name, device, length) != 0 || drivers[i]->name[length] != '\0')
             continue;

@@ -13,7 +13,7 @@
 #include <sys/prctl.h>
 
 #ifndef PR_SET_VMA
-#define PR_SET_VMA 0x53564d41 /* linux/prctl.h since 5.17 */
+#define PR_SET_VMA           0x53564d41 /* linux/prctl.h since 5.17 */
 #define PR_SET_VMA_ANON_NAME 0
 #endif
 #ifndef MREMAP_DONTUNMAP
@@ -104,31 +104,7 @@ static void close_range(char *address, size_t count)
     mprotect(address, count * GRANULE, PROT_NONE);
 }
 
-static weir_status host_map(wi_device *device, void *address, size_t count, const wi_handle *handles)
-{
-    (void)device;
-    /* One call opens all of it for fresh handles; parked pages are then moved in over it. */
-    if (mprotect(address, count * GRANULE, PROT_READ | PROT_WRITE) != 0)
-        return fail("opening memory", count * GRANULE);
-    for (size_t i = 0; i < count; i++) {
-        char *to = (char *)address + i * GRANULE;
-        if (!handles[i])
-            continue;
-        void *moved = mremap((void *)(uintptr_t)handles[i], GRANULE, GRANULE, MREMAP_MAYMOVE | MREMAP_FIXED, to);
-        if (moved == MAP_FAILED) {
-            weir_status status = fail("moving memory", GRANULE);
-            /* What moved already goes back where it was parked; nobody else knows of those addresses. */
-            for (size_t j = 0; j < i; j++)
-                if (handles[j])
-                    mremap((char *)address + j * GRANULE, GRANULE, GRANULE, MREMAP_MAYMOVE | MREMAP_FIXED,
-                           (void *)(uintptr_t)handles[j]);
-            mmap(address, count * GRANULE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-            return status;
-        }
-    }
-    return WEIR_OK;
-}
-
+/* Parks the pages of mapped handles elsewhere; their range stays reserved. */
 static weir_status host_unmap(wi_device *device, void *address, size_t count, wi_handle *handles)
 {
     (void)device;
@@ -139,6 +115,26 @@ static weir_status host_unmap(wi_device *device, void *address, size_t count, wi
         handles[i] = parked == MAP_FAILED ? 0 : (wi_handle)(uintptr_t)parked;
     }
     close_range(address, count);
+    return WEIR_OK;
+}
+
+static weir_status host_map(wi_device *device, void *address, size_t count, wi_handle *handles)
+{
+    /* One call opens all of it for fresh handles; parked pages are then moved in over it. */
+    if (mprotect(address, count * GRANULE, PROT_READ | PROT_WRITE) != 0)
+        return fail("opening memory", count * GRANULE);
+    for (size_t i = 0; i < count; i++) {
+        char *to = (char *)address + i * GRANULE;
+        if (!handles[i])
+            continue;
+        void *moved = mremap((void *)(uintptr_t)handles[i], GRANULE, GRANULE, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+        if (moved == MAP_FAILED) {
+            weir_status status = fail("moving memory", GRANULE);
+            host_unmap(device, address, i, handles);
+            close_range(to, count - i);
+            return status;
+        }
+    }
     return WEIR_OK;
 }
 

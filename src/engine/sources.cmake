@@ -1,1 +1,3 @@
-list(APPEND WEIR_SOURCES)
+foreach(file tensor registry model)
+  list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
+endforeach()

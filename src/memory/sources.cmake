@@ -1,1 +1,3 @@
-list(APPEND WEIR_SOURCES)
+foreach(file ledger stats refusal events extents handles mapped)
+  list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
+endforeach()

@@ -1,1 +1,3 @@
-list(APPEND WEIR_SOURCES)
+foreach(file runtime client streams alloc trace)
+  list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
+endforeach()

@@ -1,0 +1,12 @@
+/* The engines that are known: linked in, or found as plug-ins. */
+#ifndef WI_REGISTRY_H
+#define WI_REGISTRY_H
+
+#include "base/internal.h"
+
+#include <weir/engine.h>
+
+/* The engine for a model file: by its suffix, else by its first bytes. WEIR_NOT_FOUND names what there is. */
+weir_status wi_engine_for(const char *path, const weir_engine **out);
+
+#endif

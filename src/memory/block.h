@@ -1,0 +1,25 @@
+/* A block: one allocation, as every resource records it. Records lie outside device memory. */
+#ifndef WI_BLOCK_H
+#define WI_BLOCK_H
+
+#include "base/internal.h"
+
+#include <weir/memory.h>
+
+typedef struct wi_account wi_account;
+
+enum { WI_UNIT = 256 }; /* charges are multiples of it; weir/memory.h says why 256 */
+
+typedef struct wi_block {
+    void *pointer;
+    uint64_t bytes;   /* as requested; law: bytes <= charged */
+    uint64_t charged; /* as the ledger counts it */
+    uint64_t generation;
+    wi_account *account;
+    const char *tag; /* interned */
+    weir_stream stream;
+    weir_class memory_class;
+    weir_block_state state;
+} wi_block;
+
+#endif

@@ -1,0 +1,371 @@
+#include "memory/extents.h"
+
+#include <sys/mman.h>
+
+/* Lists and records ------------------------------------------------------------------------------------------------ */
+
+void wi_list_add(wi_extent_list *list, wi_extent *extent)
+{
+    extent->list_previous = list->last;
+    extent->list_next = NULL;
+    *(list->last ? &list->last->list_next : &list->first) = extent;
+    list->last = extent;
+}
+
+void wi_list_remove(wi_extent_list *list, wi_extent *extent)
+{
+    *(extent->list_previous ? &extent->list_previous->list_next : &list->first) = extent->list_next;
+    *(extent->list_next ? &extent->list_next->list_previous : &list->last) = extent->list_previous;
+    extent->list_previous = extent->list_next = NULL;
+}
+
+enum { CHUNK = 1024 };
+
+static bool add_chunk(wi_extent_pool *pool)
+{
+    wi_extent **chunks = realloc(pool->chunks, (pool->chunk_count + 1) * sizeof *chunks);
+    if (!chunks)
+        return false;
+    pool->chunks = chunks;
+    wi_extent *chunk = calloc(CHUNK, sizeof *chunk);
+    if (!chunk)
+        return false;
+    chunks[pool->chunk_count] = chunk;
+    for (size_t i = 0; i < CHUNK; i++) {
+        chunk[i].index = (uint32_t)(pool->chunk_count * CHUNK + i);
+        chunk[i].next = pool->unused;
+        pool->unused = &chunk[i];
+    }
+    pool->chunk_count++;
+    pool->unused_count += CHUNK;
+    return true;
+}
+
+weir_status wi_extent_pool_reserve(wi_extent_pool *pool, size_t count)
+{
+    while (pool->unused_count < count)
+        if (!add_chunk(pool))
+            return weir_fail(WEIR_SYSTEM, "no host memory for the records of blocks");
+    return WEIR_OK;
+}
+
+void wi_extent_pool_destroy(wi_extent_pool *pool)
+{
+    for (size_t i = 0; i < pool->chunk_count; i++)
+        free(pool->chunks[i]);
+    free(pool->chunks);
+}
+
+static wi_extent *take_record(wi_space *space)
+{
+    wi_extent_pool *pool = space->pool;
+    wi_law(pool->unused_count > 0); /* reserved before the first change */
+    wi_extent *extent = pool->unused;
+    pool->unused = extent->next;
+    pool->unused_count--;
+    uint32_t index = extent->index;
+    *extent = (wi_extent){.index = index, .space = space};
+    return extent;
+}
+
+static void drop_record(wi_extent_pool *pool, wi_extent *extent)
+{
+    extent->next = pool->unused;
+    pool->unused = extent;
+    pool->unused_count++;
+}
+
+static wi_extent *record_at(const wi_extent_pool *pool, uint32_t index)
+{
+    return &pool->chunks[index / CHUNK][index % CHUNK];
+}
+
+/* Bins: rows by the power of two, columns by the four bits below it ------------------------------------------------ */
+
+static void bin_of(uint64_t bytes, unsigned *row, unsigned *column)
+{
+    uint64_t units = bytes / WI_UNIT;
+    unsigned power = 63u - (unsigned)__builtin_clzll(units);
+    *row = power;
+    *column = power >= 4 ? (unsigned)(units >> (power - 4)) & 15u : (unsigned)(units << (4 - power)) & 15u;
+}
+
+static void enter_bin(wi_space *space, wi_extent *extent)
+{
+    unsigned row, column;
+    bin_of(extent->bytes, &row, &column);
+    wi_list_add(&space->bins[row][column], extent);
+    space->column_bits[row] |= (uint16_t)(1u << column);
+    space->row_bits |= UINT64_C(1) << row;
+    space->free_bytes += extent->bytes;
+}
+
+static void leave_bin(wi_space *space, wi_extent *extent)
+{
+    unsigned row, column;
+    bin_of(extent->bytes, &row, &column);
+    wi_list_remove(&space->bins[row][column], extent);
+    space->free_bytes -= extent->bytes;
+    if (space->bins[row][column].first)
+        return;
+    space->column_bits[row] &= (uint16_t) ~(1u << column);
+    if (!space->column_bits[row])
+        space->row_bits &= ~(UINT64_C(1) << row);
+}
+
+static bool holds(const wi_extent *extent, uint64_t bytes, uint64_t alignment)
+{
+    uint64_t start = wi_round_up(extent->offset, alignment);
+    return start + bytes <= extent->offset + extent->bytes;
+}
+
+static wi_extent *best_in_bin(const wi_extent_list *bin, uint64_t bytes, uint64_t alignment)
+{
+    wi_extent *best = NULL;
+    for (wi_extent *e = bin->first; e; e = e->list_next)
+        if (holds(e, bytes, alignment) && (!best || e->bytes < best->bytes))
+            best = e;
+    return best;
+}
+
+wi_extent *wi_space_best(wi_space *space, uint64_t bytes, uint64_t alignment)
+{
+    unsigned row, column;
+    bin_of(bytes, &row, &column);
+    uint64_t rows = space->row_bits >> row << row;
+    for (unsigned from = column; rows; rows &= rows - 1, from = 0) {
+        unsigned r = (unsigned)__builtin_ctzll(rows);
+        unsigned columns = space->column_bits[r] >> (r == row ? from : 0) << (r == row ? from : 0);
+        for (; columns; columns &= columns - 1) {
+            wi_extent *best = best_in_bin(&space->bins[r][__builtin_ctz(columns)], bytes, alignment);
+            if (best)
+                return best;
+        }
+    }
+    return NULL;
+}
+
+uint64_t wi_space_largest_free(const wi_space *space)
+{
+    uint64_t largest = 0;
+    if (!space->row_bits)
+        return 0;
+    unsigned row = 63u - (unsigned)__builtin_clzll(space->row_bits);
+    unsigned column = 31u - (unsigned)__builtin_clz(space->column_bits[row]);
+    for (wi_extent *e = space->bins[row][column].first; e; e = e->list_next)
+        largest = wi_max(largest, e->bytes);
+    return largest;
+}
+
+/* Cutting and joining ---------------------------------------------------------------------------------------------- */
+
+static void enlist(wi_space *space, wi_extent *extent)
+{
+    if (extent->kind == WI_FREE)
+        enter_bin(space, extent);
+    else if (extent->kind == WI_HOLE)
+        wi_list_add(&space->holes, extent);
+}
+
+static void delist(wi_space *space, wi_extent *extent)
+{
+    if (extent->kind == WI_FREE)
+        leave_bin(space, extent);
+    else if (extent->kind == WI_HOLE)
+        wi_list_remove(&space->holes, extent);
+}
+
+wi_extent *wi_space_cut(wi_space *space, wi_extent *extent, uint64_t offset)
+{
+    wi_law(offset > extent->offset && offset < extent->offset + extent->bytes && offset % WI_UNIT == 0);
+    wi_extent *rest = take_record(space);
+    delist(space, extent);
+    rest->kind = extent->kind;
+    rest->offset = offset;
+    rest->bytes = extent->offset + extent->bytes - offset;
+    extent->bytes = offset - extent->offset;
+    rest->previous = extent;
+    rest->next = extent->next;
+    if (rest->next)
+        rest->next->previous = rest;
+    extent->next = rest;
+    enlist(space, extent);
+    enlist(space, rest);
+    return rest;
+}
+
+void wi_space_set(wi_space *space, wi_extent *extent, wi_extent_kind kind)
+{
+    delist(space, extent);
+    extent->kind = kind;
+    enlist(space, extent);
+}
+
+static void absorb_next(wi_space *space, wi_extent *extent)
+{
+    wi_extent *next = extent->next;
+    delist(space, extent);
+    delist(space, next);
+    extent->bytes += next->bytes;
+    extent->next = next->next;
+    if (extent->next)
+        extent->next->previous = extent;
+    drop_record(space->pool, next);
+    enlist(space, extent);
+}
+
+wi_extent *wi_space_join(wi_space *space, wi_extent *extent)
+{
+    wi_law(extent->kind == WI_HOLE || extent->kind == WI_FREE);
+    if (extent->next && extent->next->kind == extent->kind)
+        absorb_next(space, extent);
+    if (extent->previous && extent->previous->kind == extent->kind) {
+        extent = extent->previous;
+        absorb_next(space, extent);
+    }
+    return extent;
+}
+
+void wi_space_merge_busy(wi_space *space, wi_extent *extent)
+{
+    wi_law(extent->kind == WI_BUSY && extent->next && extent->next->kind == WI_BUSY);
+    absorb_next(space, extent);
+}
+
+void wi_space_give(wi_space *space, wi_extent *busy, wi_extent *used, uint64_t bytes)
+{
+    wi_law(busy->kind == WI_BUSY && used->kind == WI_USED && used->next == busy && bytes <= busy->bytes);
+    if (bytes < busy->bytes) {
+        wi_extent *rest = wi_space_cut(space, busy, busy->offset + bytes);
+        wi_space_set(space, rest, WI_FREE);
+        wi_space_join(space, rest);
+    }
+    absorb_next(space, used);
+}
+
+/* Blocks ----------------------------------------------------------------------------------------------------------- */
+
+wi_extent *wi_space_use(wi_space *space, wi_extent *extent, uint64_t offset, uint64_t bytes)
+{
+    wi_extent *front = offset > extent->offset ? extent : NULL;
+    if (front)
+        extent = wi_space_cut(space, front, offset);
+    wi_space_set(space, extent, WI_USED);
+    if (front) {
+        wi_space_set(space, front, WI_FREE);
+        wi_space_join(space, front);
+    }
+    if (bytes < extent->bytes) {
+        wi_extent *rest = wi_space_cut(space, extent, offset + bytes);
+        wi_space_set(space, rest, WI_FREE);
+        wi_space_join(space, rest);
+    }
+    space->slots[offset / WI_UNIT] = extent->index + 1;
+    space->starts[offset / space->granule]++;
+    return extent;
+}
+
+wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent)
+{
+    space->slots[extent->offset / WI_UNIT] |= WI_SLOT_FREED;
+    space->starts[extent->offset / space->granule]--;
+    extent->block = (wi_block){0};
+    wi_space_set(space, extent, WI_FREE);
+    return wi_space_join(space, extent);
+}
+
+wi_extent *wi_space_find(wi_space *space, uint64_t offset, bool *freed)
+{
+    uint64_t unit = offset / WI_UNIT, granule = offset / space->granule;
+    *freed = offset % WI_UNIT == 0 && (space->slots[unit] & WI_SLOT_FREED) != 0;
+    /* The nearest beginning at or before the offset: granules without one are passed over whole. */
+    for (;; granule--) {
+        uint64_t first = granule * space->granule / WI_UNIT;
+        for (uint64_t u = wi_min(unit, first + space->granule / WI_UNIT - 1) + 1;
+             space->starts[granule] && u > first;) {
+            uint32_t slot = space->slots[--u];
+            if (slot == 0 || (slot & WI_SLOT_FREED))
+                continue;
+            wi_extent *extent = record_at(space->pool, slot - 1);
+            return offset < extent->offset + extent->bytes ? extent : NULL;
+        }
+        if (granule == 0)
+            return NULL;
+    }
+}
+
+/* The space -------------------------------------------------------------------------------------------------------- */
+
+static void *lazy_table(uint64_t bytes)
+{
+    void *table = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return table == MAP_FAILED ? NULL : table;
+}
+
+weir_status wi_space_init(wi_space *space, char *base, uint64_t bytes, uint64_t granule, wi_extent_pool *pool)
+{
+    *space = (wi_space){.base = base, .bytes = bytes, .granule = granule, .pool = pool};
+    uint64_t granules = bytes / granule;
+    space->slots = lazy_table(bytes / WI_UNIT * sizeof *space->slots);
+    space->starts = lazy_table(granules * sizeof *space->starts);
+    space->handles = lazy_table(granules * sizeof *space->handles);
+    space->mapped = lazy_table(granules);
+    weir_status status = wi_extent_pool_reserve(pool, 1);
+    if (!space->slots || !space->starts || !space->handles || !space->mapped)
+        status =
+            weir_fail(WEIR_SYSTEM, "no host memory for the tables of a range of %llu bytes", (unsigned long long)bytes);
+    if (status != WEIR_OK) {
+        wi_space_destroy(space);
+        return status;
+    }
+    space->first = take_record(space);
+    space->first->bytes = bytes;
+    space->first->kind = WI_HOLE;
+    wi_list_add(&space->holes, space->first);
+    return WEIR_OK;
+}
+
+void wi_space_destroy(wi_space *space)
+{
+    uint64_t granules = space->granule ? space->bytes / space->granule : 0;
+    if (space->slots)
+        munmap(space->slots, space->bytes / WI_UNIT * sizeof *space->slots);
+    if (space->starts)
+        munmap(space->starts, granules * sizeof *space->starts);
+    if (space->handles)
+        munmap(space->handles, granules * sizeof *space->handles);
+    if (space->mapped)
+        munmap(space->mapped, granules);
+    *space = (wi_space){0};
+}
+
+void wi_space_check(wi_space *space)
+{
+#ifdef WEIR_INVARIANTS
+    if (++space->changes % 64 != 0 && space->changes > 256)
+        return; /* a full walk each time would make long runs quadratic */
+    uint64_t at = 0, free_bytes = 0;
+    for (const wi_extent *e = space->first, *before = NULL; e; before = e, e = e->next) {
+        wi_law(e->offset == at && e->bytes > 0 && e->bytes % WI_UNIT == 0 && e->previous == before);
+        wi_law(!before || before->kind != e->kind || e->kind == WI_USED || e->kind == WI_BUSY);
+        wi_law(e->kind != WI_HOLE || (e->offset % space->granule == 0 && e->bytes % space->granule == 0));
+        uint32_t slot = space->slots[e->offset / WI_UNIT];
+        if (e->kind == WI_USED)
+            wi_law(slot == e->index + 1 && e->block.charged == e->bytes && e->block.bytes <= e->bytes &&
+                   e->block.pointer == space->base + e->offset);
+        else
+            wi_law(slot == 0 || (slot & WI_SLOT_FREED));
+        if (e->kind == WI_HOLE)
+            wi_law(!space->mapped[e->offset / space->granule]);
+        if (e->kind == WI_FREE || e->kind == WI_USED)
+            wi_law(space->mapped[e->offset / space->granule] &&
+                   space->mapped[(e->offset + e->bytes - 1) / space->granule]);
+        if (e->kind == WI_FREE)
+            free_bytes += e->bytes;
+        at += e->bytes;
+    }
+    wi_law(at == space->bytes && free_bytes == space->free_bytes);
+#else
+    (void)space;
+#endif
+}

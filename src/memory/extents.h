@@ -1,0 +1,107 @@
+/* A space: a reserved range of addresses, cut without gaps into extents.
+ *
+ *   hole   addresses without memory                  free   mapped memory that is nobody's
+ *   used   a block, live or pending                  busy   being mapped or unmapped by one thread, outside the lock
+ *
+ * Laws: extents cover the range in address order; no two holes and no two free extents are neighbours; holes begin and
+ * end on granules; a granule has a handle if and only if no hole covers it (busy extents apart); the bins hold exactly
+ * the free extents and the list of holes exactly the holes; slots[offset / unit] names a used extent if and only if one
+ * begins there. Pure bookkeeping: no locks, no driver. The caller holds the lock of the resource. */
+#ifndef WI_EXTENTS_H
+#define WI_EXTENTS_H
+
+#include "driver/driver.h"
+#include "memory/block.h"
+
+typedef enum wi_extent_kind { WI_HOLE = 0, WI_FREE = 1, WI_USED = 2, WI_BUSY = 3 } wi_extent_kind;
+
+typedef struct wi_space wi_space;
+
+typedef struct wi_extent {
+    wi_block block; /* when used */
+    uint64_t offset, bytes;
+    wi_extent_kind kind;
+    uint32_t index; /* of this record in the pool */
+    bool taken;     /* by a thread that frees or resizes it */
+    wi_space *space;
+    struct wi_extent *previous, *next;           /* by address */
+    struct wi_extent *list_previous, *list_next; /* in a bin, the holes, or a list of the resource's */
+    wi_event event;                              /* what a pending block waits for */
+} wi_extent;
+
+typedef struct wi_extent_list {
+    wi_extent *first, *last;
+} wi_extent_list;
+
+enum { WI_BIN_ROWS = 48, WI_BIN_COLUMNS = 16 };
+
+/* Records in chunks that never move, so that an index finds one for ever. */
+typedef struct wi_extent_pool {
+    wi_extent **chunks;
+    size_t chunk_count;
+    wi_extent *unused; /* linked by next */
+    size_t unused_count;
+} wi_extent_pool;
+
+struct wi_space {
+    char *base;
+    uint64_t bytes, granule;
+    wi_extent_pool *pool; /* shared by the spaces of a resource */
+    wi_extent *first;
+    wi_extent_list holes;
+    wi_extent_list bins[WI_BIN_ROWS][WI_BIN_COLUMNS];
+    uint64_t row_bits;
+    uint16_t column_bits[WI_BIN_ROWS];
+    uint32_t *slots; /* per unit: index + 1 of the used extent that begins there; with WI_SLOT_FREED, of a former one */
+    uint32_t *starts;   /* per granule: used extents that begin in it */
+    wi_handle *handles; /* per granule */
+    uint8_t *mapped;    /* per granule */
+    uint64_t free_bytes;
+    uint64_t changes; /* for the law checker */
+};
+
+#define WI_SLOT_FREED UINT32_C(0x80000000)
+
+/* The tables lie in lazily backed memory; `base` is a reserved range. WEIR_SYSTEM when there is none. */
+weir_status wi_space_init(wi_space *space, char *base, uint64_t bytes, uint64_t granule, wi_extent_pool *pool);
+void wi_space_destroy(wi_space *space);
+void wi_extent_pool_destroy(wi_extent_pool *pool);
+
+/* Makes sure that the next `count` splits find their records. */
+weir_status wi_extent_pool_reserve(wi_extent_pool *pool, size_t count);
+
+/* The smallest free extent that holds `bytes` at `alignment`; NULL if none does. */
+wi_extent *wi_space_best(wi_space *space, uint64_t bytes, uint64_t alignment);
+
+/* Cuts the extent at `offset` (of the space); the rest, which is returned, is of the same kind. */
+wi_extent *wi_space_cut(wi_space *space, wi_extent *extent, uint64_t offset);
+/* Changes what it is, without merging. */
+void wi_space_set(wi_space *space, wi_extent *extent, wi_extent_kind kind);
+/* Joins a hole or a free extent with neighbours of its kind; returns the joined extent. */
+wi_extent *wi_space_join(wi_space *space, wi_extent *extent);
+/* A busy extent takes in the busy one behind it, of the same thread. */
+void wi_space_merge_busy(wi_space *space, wi_extent *extent);
+/* A used extent takes `bytes` from the front of the busy one behind it; the rest of that becomes free. */
+void wi_space_give(wi_space *space, wi_extent *busy, wi_extent *used, uint64_t bytes);
+
+/* A free or busy extent gives up [offset, offset + bytes) to a block, the rest becomes free. */
+wi_extent *wi_space_use(wi_space *space, wi_extent *extent, uint64_t offset, uint64_t bytes);
+/* A used extent becomes free; its slot remembers that a block was freed there. */
+wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent);
+
+/* The used extent that begins at `offset` or covers it; NULL if none. *freed: a block that was freed began there. */
+wi_extent *wi_space_find(wi_space *space, uint64_t offset, bool *freed);
+
+uint64_t wi_space_largest_free(const wi_space *space);
+/* Walks everything and executes the laws above; nothing in builds without WEIR_INVARIANTS. */
+void wi_space_check(wi_space *space);
+
+static inline bool wi_space_holds(const wi_space *space, const void *pointer)
+{
+    return (const char *)pointer >= space->base && (const char *)pointer < space->base + space->bytes;
+}
+
+void wi_list_add(wi_extent_list *list, wi_extent *extent); /* at the end */
+void wi_list_remove(wi_extent_list *list, wi_extent *extent);
+
+#endif

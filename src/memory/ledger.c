@@ -1,0 +1,342 @@
+/* The ledger's steps. Snapshots are in stats.c, refusals in refusal.c. */
+#include "memory/ledger.h"
+
+static uint64_t used(const wi_account *account)
+{
+    return account->live + account->pending + account->promised;
+}
+
+static uint64_t commitment(const wi_account *account)
+{
+    return wi_max(used(account), account->guaranteed);
+}
+
+#ifdef WEIR_INVARIANTS
+static void check_laws(const wi_ledger *ledger)
+{
+    uint64_t live = 0, pending = 0, promised = 0, guaranteed = 0, committed = 0;
+    for (const wi_account *a = ledger->first; a; a = a->next) {
+        uint64_t live_classes = 0, pending_classes = 0;
+        for (int c = 0; c < WEIR_CLASS_COUNT; c++) {
+            live_classes += a->live_class[c];
+            pending_classes += a->pending_class[c];
+        }
+        wi_law(a->live == live_classes && a->pending == pending_classes);
+        wi_law(used(a) <= a->maximum);
+        live += a->live;
+        pending += a->pending;
+        promised += a->promised;
+        guaranteed += a->guaranteed;
+        committed += commitment(a);
+    }
+    wi_law(ledger->live == live && ledger->pending == pending && ledger->promised == promised);
+    wi_law(ledger->guaranteed == guaranteed && ledger->committed == committed);
+    wi_law(committed <= ledger->budget);
+    wi_law(ledger->held <= ledger->budget && ledger->spare <= ledger->held);
+    wi_law(live + pending <= ledger->held - ledger->spare);
+}
+#else
+static void check_laws(const wi_ledger *ledger)
+{
+    (void)ledger;
+}
+#endif
+
+static void enter(wi_ledger *ledger)
+{
+    pthread_mutex_lock(&ledger->lock);
+}
+
+static void leave(wi_ledger *ledger)
+{
+    check_laws(ledger);
+    pthread_mutex_unlock(&ledger->lock);
+}
+
+void wi_ledger_init(wi_ledger *ledger, uint64_t budget)
+{
+    *ledger = (wi_ledger){.budget = budget};
+    pthread_mutex_init(&ledger->lock, NULL);
+}
+
+void wi_ledger_destroy(wi_ledger *ledger)
+{
+    wi_events_destroy(ledger->events);
+    pthread_mutex_destroy(&ledger->lock);
+}
+
+/* Every change of an account's bytes goes through here, so that the commitment follows. Unsigned sums wrap, which makes
+ * "add the negative" right. */
+static void shift(wi_ledger *ledger, wi_account *account, uint64_t live, uint64_t pending, uint64_t promised)
+{
+    uint64_t before = commitment(account);
+    account->live += live;
+    account->pending += pending;
+    account->promised += promised;
+    ledger->live += live;
+    ledger->pending += pending;
+    ledger->promised += promised;
+    ledger->committed += commitment(account) - before;
+}
+
+static void raise_peaks(wi_ledger *ledger, wi_account *account)
+{
+    ledger->peak = wi_max(ledger->peak, ledger->live + ledger->pending);
+    if (account->live + account->pending <= account->peak)
+        return;
+    account->peak = account->live + account->pending;
+    for (int c = 0; c < WEIR_CLASS_COUNT; c++)
+        account->peak_class[c] = account->live_class[c] + account->pending_class[c];
+}
+
+static void trace(wi_ledger *ledger, weir_action action, const wi_block *block, weir_stream stream)
+{
+    if (wi_likely(!ledger->events))
+        return;
+    weir_event event = {.action = action,
+                        .live = ledger->live,
+                        .pending = ledger->pending,
+                        .held = ledger->held,
+                        .client = "",
+                        .tag = "",
+                        .stream = stream};
+    if (block) {
+        event.memory_class = block->memory_class;
+        event.pointer = block->pointer;
+        event.bytes = block->bytes;
+        event.charged = block->charged;
+        event.generation = block->generation;
+        event.client = block->account->name;
+        event.tag = block->tag;
+    }
+    wi_events_add(ledger->events, event);
+}
+
+/* Accounts --------------------------------------------------------------------------------------------------------- */
+
+weir_status wi_ledger_open(wi_ledger *ledger, wi_account *account)
+{
+    weir_status status = WEIR_OK;
+    char wanted[24], left[24];
+    enter(ledger);
+    if (account->guaranteed > ledger->budget - ledger->committed) {
+        status = weir_fail(WEIR_OUT_OF_MEMORY,
+                           "%s cannot be guaranteed %s: %s of the budget are neither used nor "
+                           "guaranteed to others; lower the guarantee or raise the budget",
+                           account->name, weir_size_format(account->guaranteed, wanted, sizeof wanted),
+                           weir_size_format(ledger->budget - ledger->committed, left, sizeof left));
+    } else {
+        account->previous = ledger->last;
+        account->next = NULL;
+        *(ledger->last ? &ledger->last->next : &ledger->first) = account;
+        ledger->last = account;
+        ledger->accounts++;
+        ledger->guaranteed += account->guaranteed;
+        ledger->committed += commitment(account);
+    }
+    leave(ledger);
+    return status;
+}
+
+weir_status wi_ledger_close(wi_ledger *ledger, wi_account *account)
+{
+    weir_status status = WEIR_OK;
+    enter(ledger);
+    if (used(account) != 0) {
+        char text[24];
+        status = weir_fail(WEIR_BUSY, "%s has %llu blocks of %s; free them before closing it", account->name,
+                           (unsigned long long)account->blocks, weir_size_format(used(account), text, sizeof text));
+    } else {
+        ledger->guaranteed -= account->guaranteed;
+        ledger->committed -= commitment(account);
+        *(account->previous ? &account->previous->next : &ledger->first) = account->next;
+        *(account->next ? &account->next->previous : &ledger->last) = account->previous;
+        ledger->accounts--;
+    }
+    leave(ledger);
+    return status;
+}
+
+weir_status wi_ledger_set_limits(wi_ledger *ledger, wi_account *account, uint64_t guaranteed, uint64_t maximum)
+{
+    weir_status status = WEIR_OK;
+    char wanted[24], there[24];
+    enter(ledger);
+    uint64_t others = ledger->committed - commitment(account);
+    if (used(account) > maximum) {
+        status = weir_fail(WEIR_OUT_OF_MEMORY, "%s cannot have a maximum of %s: %s are live, pending or promised",
+                           account->name, weir_size_format(maximum, wanted, sizeof wanted),
+                           weir_size_format(used(account), there, sizeof there));
+    } else if (wi_max(used(account), guaranteed) > ledger->budget - others) {
+        status = weir_fail(WEIR_OUT_OF_MEMORY,
+                           "%s cannot be guaranteed %s: the others use or are guaranteed %s of the "
+                           "budget",
+                           account->name, weir_size_format(guaranteed, wanted, sizeof wanted),
+                           weir_size_format(others, there, sizeof there));
+    } else {
+        ledger->guaranteed += guaranteed - account->guaranteed;
+        account->guaranteed = guaranteed;
+        account->maximum = maximum;
+        ledger->committed = others + commitment(account);
+    }
+    leave(ledger);
+    return status;
+}
+
+weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget)
+{
+    weir_status status = WEIR_OK;
+    char wanted[24], there[24];
+    enter(ledger);
+    uint64_t floor = wi_max(ledger->committed, ledger->held);
+    if (floor > budget)
+        status =
+            weir_fail(WEIR_OUT_OF_MEMORY, "the budget cannot be %s: %s are %s",
+                      weir_size_format(budget, wanted, sizeof wanted), weir_size_format(floor, there, sizeof there),
+                      floor == ledger->committed ? "used by clients or guaranteed to them"
+                                                 : "held in handles that live blocks share");
+    else
+        ledger->budget = budget;
+    leave(ledger);
+    return status;
+}
+
+/* Blocks ----------------------------------------------------------------------------------------------------------- */
+
+static bool fits(const wi_ledger *ledger, const wi_account *account, uint64_t used_now, uint64_t committed,
+                 uint64_t bytes)
+{
+    if (bytes > account->maximum || used_now > account->maximum - bytes)
+        return false;
+    uint64_t grown = wi_max(used_now + bytes, account->guaranteed) - wi_max(used_now, account->guaranteed);
+    return grown <= ledger->budget - committed;
+}
+
+/* What the device would be committed to if no free were pending. */
+static uint64_t committed_without_pending(const wi_ledger *ledger)
+{
+    uint64_t committed = 0;
+    for (const wi_account *a = ledger->first; a; a = a->next)
+        committed += wi_max(a->live + a->promised, a->guaranteed);
+    return committed;
+}
+
+bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, bool *could)
+{
+    enter(ledger);
+    bool claimed = fits(ledger, account, used(account), ledger->committed, bytes);
+    if (claimed)
+        shift(ledger, account, 0, 0, bytes);
+    else
+        *could = fits(ledger, account, account->live + account->promised, committed_without_pending(ledger), bytes);
+    leave(ledger);
+    return claimed;
+}
+
+void wi_ledger_cancel(wi_ledger *ledger, wi_account *account, uint64_t bytes)
+{
+    enter(ledger);
+    shift(ledger, account, 0, 0, -bytes);
+    leave(ledger);
+}
+
+void wi_ledger_settle(wi_ledger *ledger, const wi_block *block)
+{
+    wi_account *account = block->account;
+    enter(ledger);
+    shift(ledger, account, block->charged, 0, -block->charged);
+    account->live_class[block->memory_class] += block->charged;
+    account->blocks++;
+    account->allocations++;
+    ledger->allocations++;
+    raise_peaks(ledger, account);
+    trace(ledger, WEIR_ALLOCATE, block, block->stream);
+    leave(ledger);
+}
+
+void wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, bool complete)
+{
+    wi_account *account = block->account;
+    enter(ledger);
+    shift(ledger, account, -block->charged, complete ? 0 : block->charged, 0);
+    account->live_class[block->memory_class] -= block->charged;
+    if (!complete)
+        account->pending_class[block->memory_class] += block->charged;
+    account->blocks--;
+    account->frees++;
+    ledger->frees++;
+    trace(ledger, WEIR_DEALLOCATE, block, stream);
+    leave(ledger);
+}
+
+void wi_ledger_reap(wi_ledger *ledger, const wi_block *block)
+{
+    enter(ledger);
+    shift(ledger, block->account, 0, -block->charged, 0);
+    block->account->pending_class[block->memory_class] -= block->charged;
+    trace(ledger, WEIR_REAP, block, block->stream);
+    leave(ledger);
+}
+
+void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, uint64_t charged, bool complete)
+{
+    wi_account *account = block->account;
+    uint64_t more = charged - block->charged; /* wraps when it shrinks, as shift wants it */
+    bool grows = charged > block->charged;
+    enter(ledger);
+    shift(ledger, account, more, grows || complete ? 0 : -more, grows ? -more : 0);
+    account->live_class[block->memory_class] += more;
+    if (!grows && !complete)
+        account->pending_class[block->memory_class] -= more;
+    raise_peaks(ledger, account);
+    wi_block now = *block;
+    now.bytes = bytes;
+    now.charged = charged;
+    trace(ledger, WEIR_RESIZE, &now, block->stream);
+    leave(ledger);
+}
+
+/* Physical memory -------------------------------------------------------------------------------------------------- */
+
+uint64_t wi_ledger_hold(wi_ledger *ledger, uint64_t bytes, uint64_t granule)
+{
+    enter(ledger);
+    uint64_t taken = wi_min(bytes, (ledger->budget - ledger->held) & ~(granule - 1));
+    ledger->held += taken;
+    ledger->spare += taken;
+    ledger->peak_held = wi_max(ledger->peak_held, ledger->held);
+    if (taken)
+        trace(ledger, WEIR_HOLD, NULL, WEIR_STREAM_HOST);
+    leave(ledger);
+    return taken;
+}
+
+void wi_ledger_release(wi_ledger *ledger, uint64_t bytes)
+{
+    enter(ledger);
+    ledger->held -= bytes;
+    ledger->spare -= bytes;
+    trace(ledger, WEIR_HOLD, NULL, WEIR_STREAM_HOST);
+    leave(ledger);
+}
+
+void wi_ledger_mapped(wi_ledger *ledger, uint64_t bytes)
+{
+    enter(ledger);
+    ledger->spare -= bytes;
+    leave(ledger);
+}
+
+void wi_ledger_unmapped(wi_ledger *ledger, uint64_t bytes)
+{
+    enter(ledger);
+    ledger->spare += bytes;
+    leave(ledger);
+}
+
+void wi_ledger_driver_call(wi_ledger *ledger)
+{
+    enter(ledger);
+    ledger->driver_calls++;
+    leave(ledger);
+}

@@ -1,0 +1,87 @@
+/* The ledger: a device's book of bytes, and its accounts, one per client.
+ *
+ * Laws, true whenever the lock is free:
+ *   for each account   live = sum of live_class,  used = live + pending + promised <= maximum
+ *   for the device     live, pending, promised, guaranteed = sums over the accounts
+ *                      committed = sum over the accounts of max(used, guaranteed) <= budget
+ *                      live + pending <= held - spare,  held <= budget
+ * Checking and claiming are one step (wi_ledger_claim); what is claimed is settled into live bytes or cancelled. Nothing
+ * here calls a driver or waits. Each change is written into the trace, if one is open, within the same step. */
+#ifndef WI_LEDGER_H
+#define WI_LEDGER_H
+
+#include "memory/block.h"
+#include "memory/events.h"
+
+#include <weir/options.h>
+#include <weir/refusal.h>
+#include <weir/stats.h>
+
+struct wi_account {
+    wi_account *previous, *next; /* in the order of opening */
+    const char *name;            /* interned */
+    const weir_client *client;
+    uint64_t guaranteed, maximum; /* maximum UINT64_MAX: the budget */
+    uint64_t live, pending, promised;
+    uint64_t live_class[WEIR_CLASS_COUNT], pending_class[WEIR_CLASS_COUNT];
+    uint64_t peak, peak_class[WEIR_CLASS_COUNT];
+    uint64_t blocks, allocations, frees, refusals;
+    uint64_t outside;
+    char outside_method[128];
+};
+
+typedef struct wi_ledger {
+    pthread_mutex_t lock;
+    uint64_t budget, guaranteed, committed;
+    uint64_t live, pending, promised, held, spare;
+    uint64_t peak, peak_held;
+    uint64_t allocations, frees, refusals, driver_calls;
+    wi_account *first, *last;
+    uint32_t accounts;
+    wi_events *events; /* NULL: no trace is open */
+} wi_ledger;
+
+void wi_ledger_init(wi_ledger *ledger, uint64_t budget);
+void wi_ledger_destroy(wi_ledger *ledger);
+
+/* Accounts. Each either happens as a whole or answers with numbers and changes nothing. */
+weir_status wi_ledger_open(wi_ledger *ledger, wi_account *account);
+weir_status wi_ledger_close(wi_ledger *ledger, wi_account *account); /* WEIR_BUSY while anything is live or promised */
+weir_status wi_ledger_set_limits(wi_ledger *ledger, wi_account *account, uint64_t guaranteed, uint64_t maximum);
+weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget);
+
+/* Claims `bytes` for the account. False when the budget or the maximum forbids it; *could tells whether it would not if
+ * every pending free were complete. */
+bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, bool *could);
+void wi_ledger_cancel(wi_ledger *ledger, wi_account *account, uint64_t bytes);
+/* The claimed bytes are this block now. */
+void wi_ledger_settle(wi_ledger *ledger, const wi_block *block);
+/* The block is freed on `stream`: its bytes are pending, or gone when `complete`. */
+void wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, bool complete);
+/* A pending block is complete. */
+void wi_ledger_reap(wi_ledger *ledger, const wi_block *block);
+/* The block's charge becomes `charged`: a claim for the difference has been made when it grows; when it shrinks, the
+ * difference is gone if `complete`, else pending until a block of that charge is reaped. */
+void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, uint64_t charged, bool complete);
+
+/* Physical memory: `bytes` more are about to be taken from the driver. Takes as much of it as the budget leaves, in whole
+ * granules, and answers how much; counts it as spare until it is mapped. */
+uint64_t wi_ledger_hold(wi_ledger *ledger, uint64_t bytes, uint64_t granule);
+void wi_ledger_release(wi_ledger *ledger, uint64_t bytes);  /* spare bytes are back with the driver */
+void wi_ledger_mapped(wi_ledger *ledger, uint64_t bytes);   /* spare -> cached */
+void wi_ledger_unmapped(wi_ledger *ledger, uint64_t bytes); /* cached -> spare */
+void wi_ledger_driver_call(wi_ledger *ledger);
+
+/* Writes down why `bytes` of `memory_class` are refused to the account, as this thread's last refusal and detail, counts
+ * and traces it. `largest_piece` is what could be placed in one piece; `cause` WEIR_CAUSE_NONE: found out here (budget
+ * or maximum). */
+weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, uint64_t bytes, weir_class memory_class,
+                             weir_refusal_cause cause, uint64_t largest_piece, const char *device);
+
+void wi_ledger_snapshot(wi_ledger *ledger, weir_stats *out, weir_client_stats *clients, size_t stride, size_t capacity,
+                        size_t *count);
+void wi_ledger_account_snapshot(wi_ledger *ledger, wi_account *account, weir_client_stats *out);
+void wi_ledger_reset_peaks(wi_ledger *ledger);
+void wi_ledger_note_outside(wi_ledger *ledger, wi_account *account, uint64_t bytes, const char *method);
+
+#endif

@@ -1,0 +1,500 @@
+/* The resource "mapped": places blocks in free memory by best fit, gets more under the cheapest hole, and frees them when
+ * the device is past them. */
+#include "memory/mapped.h"
+#include "base/system.h"
+
+static atomic_uint_fast64_t last_generation;
+
+static wi_mapped *of(wi_resource *resource)
+{
+    return (wi_mapped *)resource;
+}
+
+/* The block is the first member of its extent. */
+static wi_extent *extent_of(wi_block *block)
+{
+    return (wi_extent *)block;
+}
+
+static int side_of(weir_class memory_class)
+{
+    return memory_class == WEIR_WEIGHTS ? WI_LONG_LIVED : WI_SHORT_LIVED;
+}
+
+static void lock(wi_mapped *mapped)
+{
+    pthread_mutex_lock(&mapped->lock);
+}
+
+static void unlock(wi_mapped *mapped)
+{
+    for (int side = 0; side < WI_SIDES; side++)
+        wi_space_check(&mapped->sides[side]);
+    pthread_mutex_unlock(&mapped->lock);
+}
+
+/* Placing ---------------------------------------------------------------------------------------------------------- */
+
+/* Where a block could stand if memory were put under (a part of) the hole. */
+typedef struct place {
+    wi_extent *hole;
+    uint64_t start, low, high; /* the block's start; the region to be backed, low <= start */
+    uint64_t cost;             /* granules to be mapped */
+} place;
+
+static bool place_at(const wi_mapped *mapped, wi_extent *hole, uint64_t bytes, uint64_t alignment, place *out)
+{
+    uint64_t granule = mapped->granule, hole_end = hole->offset + hole->bytes;
+    const wi_extent *left = hole->previous, *right = hole->next;
+    uint64_t first = left && left->kind == WI_FREE ? left->offset : hole->offset;
+    uint64_t end_of_room = right && right->kind == WI_FREE ? right->offset + right->bytes : hole_end;
+    uint64_t start = wi_round_up(first, alignment);
+    if (start >= hole_end || bytes > end_of_room - start)
+        return false;
+    out->hole = hole;
+    out->start = start;
+    out->low = start < hole->offset ? start : start & ~(granule - 1);
+    out->high = start + bytes <= hole_end ? wi_round_up(start + bytes, granule) : start + bytes;
+    out->cost = (wi_min(out->high, hole_end) - wi_max(out->low, hole->offset)) / granule;
+    return true;
+}
+
+static bool cheapest_place(const wi_mapped *mapped, const wi_space *space, uint64_t bytes, uint64_t alignment,
+                           place *best)
+{
+    best->hole = NULL;
+    for (wi_extent *hole = space->holes.first; hole; hole = hole->list_next) {
+        place candidate;
+        if (place_at(mapped, hole, bytes, alignment, &candidate) &&
+            (!best->hole || candidate.cost < best->cost ||
+             (candidate.cost == best->cost && candidate.start < best->start)))
+            *best = candidate;
+    }
+    return best->hole != NULL;
+}
+
+/* Makes [low, high), which consists of free memory and at most one hole, one busy extent. */
+static wi_extent *make_busy(wi_space *space, wi_extent *extent, uint64_t low, uint64_t high)
+{
+    while (extent->offset > low)
+        extent = extent->previous;
+    if (low > extent->offset)
+        extent = wi_space_cut(space, extent, low);
+    for (wi_extent *e = extent; e && e->offset < high; e = extent->next) {
+        if (e->offset + e->bytes > high)
+            wi_space_cut(space, e, high);
+        wi_space_set(space, e, WI_BUSY);
+        if (e != extent)
+            wi_space_merge_busy(space, extent);
+    }
+    return extent;
+}
+
+static wi_extent *grow_and_use(wi_mapped *mapped, wi_space *space, const wi_placement *p, weir_status *status)
+{
+    place at;
+    if (!cheapest_place(mapped, space, p->charged, p->alignment, &at)) {
+        *status = weir_fail(WEIR_OUT_OF_MEMORY, "the address range is full");
+        return NULL;
+    }
+    wi_extent *busy = make_busy(space, at.hole, at.low, at.high);
+    *status = wi_mapped_back(mapped, busy);
+    if (*status != WEIR_OK)
+        return NULL;
+    return wi_space_use(space, busy, at.start, p->charged);
+}
+
+static weir_status allocate(wi_resource *resource, const wi_placement *p, wi_block **out, weir_refusal_cause *cause,
+                            uint64_t *largest)
+{
+    wi_mapped *mapped = of(resource);
+    wi_space *space = &mapped->sides[side_of(p->memory_class)];
+    *cause = WEIR_CAUSE_FRAGMENTATION;
+    if (p->charged > space->bytes - p->alignment) {
+        *cause = WEIR_CAUSE_ADDRESS_RANGE;
+        *largest = space->bytes;
+        return weir_fail(WEIR_OUT_OF_MEMORY, "larger than the address range");
+    }
+    lock(mapped);
+    weir_status status = wi_extent_pool_reserve(&mapped->pool, WI_RECORDS_PER_CHANGE);
+    wi_extent *extent = NULL;
+    if (status == WEIR_OK) {
+        extent = wi_space_best(space, p->charged, p->alignment);
+        extent = extent ? wi_space_use(space, extent, wi_round_up(extent->offset, p->alignment), p->charged)
+                        : grow_and_use(mapped, space, p, &status);
+    }
+    if (extent) {
+        extent->block = (wi_block){.pointer = space->base + extent->offset,
+                                   .bytes = p->bytes,
+                                   .charged = p->charged,
+                                   .generation = atomic_fetch_add(&last_generation, 1) + 1,
+                                   .account = p->account,
+                                   .tag = p->tag,
+                                   .stream = p->stream,
+                                   .memory_class = p->memory_class,
+                                   .state = WEIR_BLOCK_FREE}; /* until the runtime has put it back */
+        extent->taken = true;
+        *out = &extent->block;
+    } else if (status == WEIR_OUT_OF_MEMORY) {
+        *largest = wi_max(wi_space_largest_free(space), wi_mapped_obtainable(mapped));
+    }
+    unlock(mapped);
+    return status;
+}
+
+static void discard(wi_resource *resource, wi_block *block)
+{
+    wi_mapped *mapped = of(resource);
+    lock(mapped);
+    extent_of(block)->taken = false;
+    wi_space_unuse(extent_of(block)->space, extent_of(block));
+    unlock(mapped);
+}
+
+/* Taking and freeing ----------------------------------------------------------------------------------------------- */
+
+static wi_space *space_of(wi_mapped *mapped, const void *pointer)
+{
+    for (int side = 0; side < WI_SIDES; side++)
+        if (wi_space_holds(&mapped->sides[side], pointer))
+            return &mapped->sides[side];
+    return NULL;
+}
+
+static weir_status no_block_there(const void *pointer, const wi_extent *extent, bool freed, uint64_t offset)
+{
+    if (freed || (extent && extent->offset == offset))
+        return weir_fail(WEIR_DOUBLE_FREE, "the block at %p was freed before; free a block once", pointer);
+    return weir_fail(WEIR_FOREIGN, "%p lies in weir's memory, but no block begins there", pointer);
+}
+
+static weir_status check_taking(const wi_extent *extent, const wi_account *account, const void *pointer, bool freed,
+                                uint64_t generation, uint64_t offset)
+{
+    if (!extent || extent->block.state != WEIR_BLOCK_LIVE)
+        return no_block_there(pointer, extent, freed, offset);
+    const wi_block *block = &extent->block;
+    if (extent->offset != offset)
+        return weir_fail(WEIR_INTERIOR, "%p points %llu bytes into the block of %llu bytes at %p (%s); pass its start",
+                         pointer, (unsigned long long)(offset - extent->offset), (unsigned long long)block->bytes,
+                         block->pointer, block->account->name);
+    if (generation != 0 && generation != block->generation)
+        return weir_fail(WEIR_STALE,
+                         "the block at %p that generation %llu named was freed; a block of %s with generation "
+                         "%llu lives there now",
+                         pointer, (unsigned long long)generation, block->account->name,
+                         (unsigned long long)block->generation);
+    if (block->account != account)
+        return weir_fail(WEIR_FOREIGN, "the block of %llu bytes at %p belongs to %s, not to %s",
+                         (unsigned long long)block->bytes, pointer, block->account->name, account->name);
+    if (extent->taken)
+        return weir_fail(WEIR_BUSY, "the block at %p is being freed or resized by another thread", pointer);
+    return WEIR_OK;
+}
+
+static weir_status take(wi_resource *resource, const wi_account *account, void *pointer, uint64_t generation,
+                        wi_block **out)
+{
+    wi_mapped *mapped = of(resource);
+    wi_space *space = space_of(mapped, pointer);
+    if (!space)
+        return weir_fail(WEIR_FOREIGN, "%p is no memory of this runtime's; free it where it was allocated", pointer);
+    uint64_t offset = (uint64_t)((char *)pointer - space->base);
+    bool freed;
+    lock(mapped);
+    wi_extent *extent = wi_space_find(space, offset, &freed);
+    weir_status status = check_taking(extent, account, pointer, freed, generation, offset);
+    if (status == WEIR_OK) {
+        extent->taken = true;
+        *out = &extent->block;
+    }
+    unlock(mapped);
+    return status;
+}
+
+static void put_back(wi_resource *resource, wi_block *block)
+{
+    wi_mapped *mapped = of(resource);
+    lock(mapped);
+    block->state = WEIR_BLOCK_LIVE;
+    extent_of(block)->taken = false;
+    unlock(mapped);
+}
+
+/* The ledger first: bytes that it calls live or pending must still be mapped. */
+static void free_taken(wi_resource *resource, wi_block *block, weir_stream stream, const wi_event *event)
+{
+    wi_mapped *mapped = of(resource);
+    wi_extent *extent = extent_of(block);
+    wi_ledger_retire(resource->ledger, block, stream, event == NULL);
+    lock(mapped);
+    extent->taken = false;
+    if (event) {
+        block->state = WEIR_BLOCK_PENDING;
+        extent->event = *event;
+        wi_list_add(&mapped->pending, extent);
+    } else {
+        wi_space_unuse(extent->space, extent);
+    }
+    unlock(mapped);
+}
+
+/* Resizing --------------------------------------------------------------------------------------------------------- */
+
+static weir_status shrink(wi_resource *resource, wi_block *block, uint64_t bytes, uint64_t charged,
+                          const wi_event *event)
+{
+    wi_mapped *mapped = of(resource);
+    wi_extent *extent = extent_of(block), *tail = NULL;
+    lock(mapped);
+    weir_status status = wi_extent_pool_reserve(&mapped->pool, WI_RECORDS_PER_CHANGE);
+    if (status == WEIR_OK && charged < block->charged) {
+        tail = wi_space_cut(extent->space, extent, extent->offset + charged);
+        tail->block = *block;
+        tail->block.pointer = extent->space->base + tail->offset;
+        tail->block.bytes = tail->block.charged = tail->bytes;
+        tail->block.state = WEIR_BLOCK_PENDING;
+        extent->space->slots[tail->offset / WI_UNIT] = tail->index + 1;
+        extent->space->starts[tail->offset / mapped->granule]++;
+    }
+    if (status == WEIR_OK) {
+        wi_ledger_resize(resource->ledger, block, bytes, charged, event == NULL);
+        block->bytes = bytes;
+        block->charged = charged;
+    }
+    if (tail && event) {
+        tail->event = *event;
+        wi_list_add(&mapped->pending, tail);
+    } else if (tail) {
+        wi_space_unuse(tail->space, tail);
+    }
+    unlock(mapped);
+    return status;
+}
+
+static weir_status no_room(const wi_extent *extent)
+{
+    const wi_extent *next = extent->next;
+    if (next && next->kind == WI_USED)
+        return weir_fail(WEIR_NO_ROOM,
+                         "the block at %p cannot grow: a block of %s stands behind it; allocate anew and "
+                         "copy",
+                         extent->block.pointer, next->block.account ? next->block.account->name : "another");
+    return weir_fail(WEIR_NO_ROOM, "the block at %p cannot grow by so much where it is; allocate anew and copy",
+                     extent->block.pointer);
+}
+
+/* Bytes of free memory and hole that follow the extent. */
+static uint64_t room_behind(const wi_extent *extent)
+{
+    uint64_t room = 0;
+    for (const wi_extent *e = extent->next; e && (e->kind == WI_FREE || e->kind == WI_HOLE); e = e->next)
+        room += e->bytes;
+    return room;
+}
+
+static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, uint64_t charged)
+{
+    wi_mapped *mapped = of(resource);
+    wi_extent *extent = extent_of(block);
+    wi_space *space = extent->space;
+    uint64_t more = charged - block->charged, end = extent->offset + extent->bytes;
+    lock(mapped);
+    weir_status status = wi_extent_pool_reserve(&mapped->pool, WI_RECORDS_PER_CHANGE);
+    if (status == WEIR_OK && more > room_behind(extent))
+        status = no_room(extent);
+    if (status == WEIR_OK && more > 0) {
+        /* Up to the end of a granule where memory must be put there, so that holes keep their bounds. */
+        uint64_t high = end + more;
+        if (!space->mapped[(high - 1) / mapped->granule])
+            high = wi_round_up(high, mapped->granule);
+        wi_extent *busy = make_busy(space, extent->next, end, high);
+        status = wi_mapped_back(mapped, busy);
+        if (status == WEIR_OK)
+            wi_space_give(space, busy, extent, more);
+    }
+    if (status == WEIR_OK) {
+        wi_ledger_resize(resource->ledger, block, bytes, charged, true);
+        block->bytes = bytes;
+        block->charged = charged;
+    }
+    unlock(mapped);
+    return status;
+}
+
+/* Pending blocks --------------------------------------------------------------------------------------------------- */
+
+static uint64_t reap(wi_resource *resource)
+{
+    wi_mapped *mapped = of(resource);
+    uint64_t freed = 0;
+    lock(mapped);
+    for (wi_extent *e = mapped->pending.first, *next; e; e = next) {
+        next = e->list_next;
+        if (!resource->driver->passed(resource->device, e->event)) /* never blocks */
+            continue;
+        wi_list_remove(&mapped->pending, e);
+        freed += e->bytes;
+        wi_ledger_reap(resource->ledger, &e->block);
+        wi_space_unuse(e->space, e);
+    }
+    unlock(mapped);
+    return freed;
+}
+
+static bool wait_oldest(wi_resource *resource, const wi_account *account, uint64_t deadline)
+{
+    wi_mapped *mapped = of(resource);
+    wi_event event;
+    bool found = false;
+    lock(mapped);
+    for (const wi_extent *e = mapped->pending.first; e && !found; e = e->list_next)
+        if (!account || e->block.account == account) {
+            event = e->event;
+            found = true;
+        }
+    unlock(mapped);
+    if (found)
+        (void)resource->driver->wait(resource->device, event, deadline);
+    return found;
+}
+
+/* Giving back, looking, ending ------------------------------------------------------------------------------------- */
+
+static uint64_t trim(wi_resource *resource, uint64_t keep)
+{
+    wi_mapped *mapped = of(resource);
+    uint64_t released = 0;
+    lock(mapped);
+    for (;;) {
+        uint64_t spare = mapped->spare_count * mapped->granule, there = spare;
+        for (int side = 0; side < WI_SIDES; side++)
+            there += mapped->sides[side].free_bytes;
+        if (there <= keep)
+            break;
+        uint64_t excess = there - keep;
+        uint64_t given = wi_mapped_destroy_spare(mapped, spare - wi_min(spare, wi_round_up(excess, mapped->granule)));
+        released += given;
+        if (given == 0 && wi_mapped_unmap_free(mapped, (excess + mapped->granule - 1) / mapped->granule) == 0)
+            break;
+    }
+    unlock(mapped);
+    return released;
+}
+
+static uint64_t largest(wi_resource *resource, weir_class memory_class)
+{
+    wi_mapped *mapped = of(resource);
+    lock(mapped);
+    uint64_t bytes = wi_max(wi_space_largest_free(&mapped->sides[side_of(memory_class)]), wi_mapped_obtainable(mapped));
+    unlock(mapped);
+    return bytes;
+}
+
+static bool owns(wi_resource *resource, const void *pointer)
+{
+    return space_of(of(resource), pointer) != NULL;
+}
+
+static void inspect(wi_resource *resource, const void *pointer, weir_block_details *out)
+{
+    wi_mapped *mapped = of(resource);
+    wi_space *space = space_of(mapped, pointer);
+    uint64_t offset = (uint64_t)((const char *)pointer - space->base);
+    bool freed;
+    lock(mapped);
+    const wi_extent *extent = wi_space_find(space, offset, &freed);
+    if (extent && extent->block.state != WEIR_BLOCK_FREE) {
+        const wi_block *block = &extent->block;
+        out->block = (weir_block){block->pointer, block->generation};
+        out->offset = offset - extent->offset;
+        out->bytes = block->bytes;
+        out->charged = block->charged;
+        out->client = block->account->client;
+        out->memory_class = block->memory_class;
+        out->state = block->state;
+        out->stream = block->stream;
+        memcpy(out->tag, block->tag, strlen(block->tag) + 1);
+    } else {
+        out->state = WEIR_BLOCK_FREE;
+    }
+    unlock(mapped);
+}
+
+static void destroy(wi_resource *resource)
+{
+    wi_mapped *mapped = of(resource);
+    (void)trim(resource, 0);
+    for (int side = 0; side < WI_SIDES; side++) {
+        char *base = mapped->sides[side].base;
+        wi_space_destroy(&mapped->sides[side]);
+        if (base)
+            resource->driver->unreserve(resource->device, base, mapped->range_bytes);
+    }
+    wi_extent_pool_destroy(&mapped->pool);
+    free(mapped->spare);
+    pthread_mutex_destroy(&mapped->lock);
+    free(mapped);
+}
+
+static const wi_resource_table table = {
+    .name = "mapped",
+    .allocate = allocate,
+    .discard = discard,
+    .take = take,
+    .put_back = put_back,
+    .free = free_taken,
+    .shrink = shrink,
+    .grow = grow,
+    .reap = reap,
+    .wait_oldest = wait_oldest,
+    .trim = trim,
+    .largest = largest,
+    .owns = owns,
+    .inspect = inspect,
+    .destroy = destroy,
+};
+
+/* Addresses cost nothing but the tables for them: four times the device per side leaves room for large blocks between
+ * scattered small ones. A system that limits addresses gets less. */
+static weir_status reserve_sides(wi_mapped *mapped)
+{
+    wi_resource *r = &mapped->resource;
+    uint64_t available, total, bytes = WI_GIB;
+    weir_status status = r->driver->memory(r->device, &available, &total);
+    if (status != WEIR_OK)
+        return status;
+    while (bytes < 4 * total && bytes < 4096 * WI_GIB)
+        bytes *= 2;
+    for (int side = 0; side < WI_SIDES; side++) {
+        void *base = NULL;
+        while ((status = r->driver->reserve(r->device, bytes, &base)) != WEIR_OK && side == 0 && bytes > total)
+            bytes /= 2;
+        if (status == WEIR_OK)
+            status = wi_space_init(&mapped->sides[side], base, bytes, mapped->granule, &mapped->pool);
+        if (status != WEIR_OK) {
+            if (base)
+                r->driver->unreserve(r->device, base, bytes);
+            return status;
+        }
+        mapped->range_bytes = bytes;
+    }
+    return WEIR_OK;
+}
+
+weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_ledger *ledger, wi_resource **out)
+{
+    wi_mapped *mapped = calloc(1, sizeof *mapped);
+    if (!mapped)
+        return weir_fail(WEIR_SYSTEM, "no host memory for a resource");
+    mapped->resource = (wi_resource){&table, driver, device, ledger};
+    mapped->granule = driver->granule(device);
+    pthread_mutex_init(&mapped->lock, NULL);
+    weir_status status = reserve_sides(mapped);
+    if (status != WEIR_OK) {
+        destroy(&mapped->resource);
+        return status;
+    }
+    *out = &mapped->resource;
+    return WEIR_OK;
+}

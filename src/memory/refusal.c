@@ -1,0 +1,158 @@
+/* Why there was no memory: the numbers are gathered under the ledger's lock, the words are made after it. */
+#include "memory/ledger.h"
+#include "base/options.h"
+
+#include <stdio.h>
+
+static _Thread_local weir_refusal last;
+
+weir_status weir_refusal_last(weir_refusal *out)
+{
+    if (!out || !wi_copy_out(out, out->size, &last, sizeof last))
+        return weir_fail(WEIR_INVALID, "weir_refusal_last: NULL, or member size is not set");
+    return WEIR_OK;
+}
+
+static uint64_t used(const wi_account *account)
+{
+    return account->live + account->pending + account->promised;
+}
+
+static void copy_text(char *to, size_t capacity, const char *text)
+{
+    snprintf(to, capacity, "%s", text);
+}
+
+/* The accounts that the device's bytes are bound to, most first. */
+static void find_holders(const wi_ledger *ledger, weir_refusal *refusal)
+{
+    for (const wi_account *a = ledger->first; a; a = a->next) {
+        uint64_t bytes = wi_max(used(a), a->guaranteed);
+        int at = WEIR_REFUSAL_HOLDERS;
+        while (at > 0 && bytes > refusal->holders[at - 1].bytes)
+            at--;
+        if (bytes == 0 || at == WEIR_REFUSAL_HOLDERS)
+            continue;
+        memmove(&refusal->holders[at + 1], &refusal->holders[at],
+                (size_t)(WEIR_REFUSAL_HOLDERS - 1 - at) * sizeof refusal->holders[0]);
+        copy_text(refusal->holders[at].client, sizeof refusal->holders[at].client, a->name);
+        refusal->holders[at].bytes = bytes;
+    }
+}
+
+/* Which limit stands in the way, what is left under it, and what it would have to be. */
+static void weigh(const wi_ledger *ledger, const wi_account *account, weir_refusal *refusal)
+{
+    uint64_t mine = used(account), others = ledger->committed - wi_max(mine, account->guaranteed);
+    uint64_t under_maximum = wi_min(account->maximum, ledger->budget) - wi_min(account->maximum, mine);
+    uint64_t under_budget = ledger->budget - others - mine;
+    refusal->current = mine;
+    if (refusal->cause == WEIR_CAUSE_NONE)
+        refusal->cause = account->maximum != UINT64_MAX && refusal->requested > under_maximum ? WEIR_CAUSE_MAXIMUM
+                                                                                              : WEIR_CAUSE_BUDGET;
+    if (refusal->cause == WEIR_CAUSE_MAXIMUM) {
+        refusal->limit = account->maximum;
+        refusal->remaining = under_maximum;
+        refusal->needed = mine + refusal->requested;
+    } else {
+        refusal->limit = ledger->budget;
+        refusal->remaining = under_budget;
+        refusal->needed = others + wi_max(mine + refusal->requested, account->guaranteed);
+    }
+    refusal->largest = wi_min(refusal->largest, wi_min(under_maximum, under_budget));
+    if (refusal->needed < refusal->requested) /* the sum is beyond 64 bits */
+        refusal->needed = UINT64_MAX;
+}
+
+static void append(char *text, size_t capacity, const char *piece)
+{
+    size_t length = strlen(text);
+    snprintf(text + length, capacity - length, "%s", piece);
+}
+
+/* The words: who, how much, which limit and what is left under it, who holds the rest, what would do. */
+static weir_status explain(const weir_refusal *r)
+{
+    char asked[24], limit[24], left[24], mine[24], needed[24], largest[24], held[24], piece[160];
+    char holders[400] = "";
+    weir_size_format(r->requested, asked, sizeof asked);
+    weir_size_format(r->limit, limit, sizeof limit);
+    weir_size_format(r->remaining, left, sizeof left);
+    weir_size_format(r->current, mine, sizeof mine);
+    weir_size_format(r->largest, largest, sizeof largest);
+    wi_size_ceil(r->needed, needed, sizeof needed);
+    for (int i = 0; i < WEIR_REFUSAL_HOLDERS && r->holders[i].client[0]; i++) {
+        snprintf(piece, sizeof piece, "%s%s holds %s", i ? ", " : "", r->holders[i].client,
+                 weir_size_format(r->holders[i].bytes, held, sizeof held));
+        append(holders, sizeof holders, piece);
+    }
+    if (!holders[0])
+        append(holders, sizeof holders, "nobody holds any");
+    const char *kind = weir_class_name(r->memory_class);
+    switch (r->cause) {
+    case WEIR_CAUSE_MAXIMUM:
+        return weir_fail(
+            WEIR_OUT_OF_MEMORY,
+            "%s asked for %s (%s) on %s; its maximum is %s and %s are in use, so %s are left; a maximum of "
+            "at least %s would do",
+            r->client, asked, kind, r->device, limit, mine, left, needed);
+    case WEIR_CAUSE_BUDGET:
+        return weir_fail(WEIR_OUT_OF_MEMORY,
+                         "%s asked for %s (%s) on %s; of the budget of %s, %s are left to it; %s; a budget of at least "
+                         "%s would do",
+                         r->client, asked, kind, r->device, limit, left, holders, needed);
+    case WEIR_CAUSE_ADDRESS_RANGE:
+        return weir_fail(WEIR_OUT_OF_MEMORY,
+                         "%s asked for %s (%s), more than %s can address; the largest possible "
+                         "request is %s",
+                         r->client, asked, kind, r->device, largest);
+    case WEIR_CAUSE_PENDING:
+        return weir_fail(
+            WEIR_OUT_OF_MEMORY,
+            "%s asked for %s (%s) on %s; freed memory that the device still uses would do, but waiting for "
+            "it was not allowed or took too long (option wait); %s are free at once; %s",
+            r->client, asked, kind, r->device, largest, holders);
+    case WEIR_CAUSE_DEVICE:
+    case WEIR_CAUSE_OTHER_PROCESS:
+        return weir_fail(WEIR_OUT_OF_MEMORY,
+                         "%s asked for %s (%s); %s has no more memory, though the budget of %s would "
+                         "allow it; lower the budget, or end what else uses the device",
+                         r->client, asked, kind, r->device, limit);
+    default:
+        return weir_fail(
+            WEIR_OUT_OF_MEMORY,
+            "%s asked for %s (%s) on %s; %s are left of the budget of %s, but the largest free piece is %s; "
+            "%s; a budget of %s more would do, or freeing blocks between free ones",
+            r->client, asked, kind, r->device, left, limit, largest, holders, asked);
+    }
+}
+
+weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, uint64_t bytes, weir_class memory_class,
+                             weir_refusal_cause cause, uint64_t largest_piece, const char *device)
+{
+    weir_refusal refusal = {.size = sizeof refusal,
+                            .cause = cause,
+                            .memory_class = memory_class,
+                            .requested = bytes,
+                            .largest = largest_piece};
+    copy_text(refusal.client, sizeof refusal.client, account->name);
+    copy_text(refusal.device, sizeof refusal.device, device);
+    pthread_mutex_lock(&ledger->lock);
+    weigh(ledger, account, &refusal);
+    find_holders(ledger, &refusal);
+    account->refusals++;
+    ledger->refusals++;
+    if (ledger->events)
+        wi_events_add(ledger->events, (weir_event){.action = WEIR_REFUSE,
+                                                   .memory_class = memory_class,
+                                                   .bytes = bytes,
+                                                   .charged = bytes,
+                                                   .live = ledger->live,
+                                                   .pending = ledger->pending,
+                                                   .held = ledger->held,
+                                                   .client = account->name,
+                                                   .tag = ""});
+    pthread_mutex_unlock(&ledger->lock);
+    last = refusal;
+    return explain(&refusal);
+}

@@ -1,0 +1,93 @@
+/* Snapshots of the ledger. */
+#include "memory/ledger.h"
+
+static void fill_account(const wi_ledger *ledger, const wi_account *account, weir_client_stats *out)
+{
+    size_t size = out->size;
+    *out = (weir_client_stats){.size = size,
+                               .client = account->client,
+                               .guaranteed = account->guaranteed,
+                               .maximum = wi_min(account->maximum, ledger->budget),
+                               .live = account->live,
+                               .pending = account->pending,
+                               .promised = account->promised,
+                               .peak = account->peak,
+                               .blocks = account->blocks,
+                               .allocations = account->allocations,
+                               .frees = account->frees,
+                               .refusals = account->refusals,
+                               .outside = account->outside};
+    memcpy(out->name, account->name, strlen(account->name) + 1);
+    memcpy(out->live_class, account->live_class, sizeof out->live_class);
+    memcpy(out->peak_class, account->peak_class, sizeof out->peak_class);
+    memcpy(out->outside_method, account->outside_method, sizeof out->outside_method);
+}
+
+static void fill_device(const wi_ledger *ledger, weir_stats *out)
+{
+    *out = (weir_stats){.size = sizeof *out,
+                        .budget = ledger->budget,
+                        .live = ledger->live,
+                        .pending = ledger->pending,
+                        .cached = ledger->held - ledger->spare - ledger->live - ledger->pending,
+                        .spare = ledger->spare,
+                        .promised = ledger->promised,
+                        .held = ledger->held,
+                        .peak = ledger->peak,
+                        .peak_held = ledger->peak_held,
+                        .guaranteed = ledger->guaranteed,
+                        .allocations = ledger->allocations,
+                        .frees = ledger->frees,
+                        .refusals = ledger->refusals,
+                        .driver_calls = ledger->driver_calls,
+                        .clients = ledger->accounts};
+}
+
+void wi_ledger_snapshot(wi_ledger *ledger, weir_stats *out, weir_client_stats *clients, size_t stride, size_t capacity,
+                        size_t *count)
+{
+    size_t index = 0;
+    pthread_mutex_lock(&ledger->lock);
+    fill_device(ledger, out);
+    for (const wi_account *a = ledger->first; a; a = a->next, index++) {
+        if (index >= capacity)
+            continue;
+        weir_client_stats stats = {.size = stride};
+        fill_account(ledger, a, &stats);
+        char *to = (char *)clients + index * stride;
+        memcpy(to, &stride, sizeof stride);
+        wi_copy_out(to, stride, &stats, sizeof stats);
+    }
+    pthread_mutex_unlock(&ledger->lock);
+    *count = index;
+}
+
+void wi_ledger_account_snapshot(wi_ledger *ledger, wi_account *account, weir_client_stats *out)
+{
+    pthread_mutex_lock(&ledger->lock);
+    fill_account(ledger, account, out);
+    pthread_mutex_unlock(&ledger->lock);
+}
+
+void wi_ledger_reset_peaks(wi_ledger *ledger)
+{
+    pthread_mutex_lock(&ledger->lock);
+    ledger->peak = ledger->live + ledger->pending;
+    ledger->peak_held = ledger->held;
+    for (wi_account *a = ledger->first; a; a = a->next) {
+        a->peak = a->live + a->pending;
+        for (int c = 0; c < WEIR_CLASS_COUNT; c++)
+            a->peak_class[c] = a->live_class[c] + a->pending_class[c];
+    }
+    pthread_mutex_unlock(&ledger->lock);
+}
+
+void wi_ledger_note_outside(wi_ledger *ledger, wi_account *account, uint64_t bytes, const char *method)
+{
+    pthread_mutex_lock(&ledger->lock);
+    account->outside = bytes;
+    size_t length = method ? strnlen(method, sizeof account->outside_method - 1) : 0;
+    memcpy(account->outside_method, method ? method : "", length);
+    account->outside_method[length] = '\0';
+    pthread_mutex_unlock(&ledger->lock);
+}

@@ -1,0 +1,132 @@
+/* Clients: accounts that are opened and closed. */
+#include "runtime/runtime.h"
+#include "base/intern.h"
+
+weir_status wi_client_check(const weir_client *client, const char *call)
+{
+    WI_ENTER();
+    if (!client)
+        return weir_fail(WEIR_INVALID, "%s: the client is NULL", call);
+    if (atomic_load_explicit(&client->state, memory_order_acquire) != WI_CLIENT_OPEN)
+        return weir_fail(WEIR_INVALID, "%s: the client is closed", call);
+    return WEIR_OK;
+}
+
+/* A record that has been closed for long enough, or a new one. */
+static weir_client *take_record(weir_runtime *runtime)
+{
+    weir_client *client = NULL;
+    pthread_mutex_lock(&runtime->clients_lock);
+    if (runtime->closed_count > WI_CLOSED_KEPT) {
+        client = runtime->closed_first;
+        runtime->closed_first = client->next_closed;
+        runtime->closed_count--;
+    }
+    pthread_mutex_unlock(&runtime->clients_lock);
+    return client ? client : calloc(1, sizeof *client);
+}
+
+static void keep_record(weir_runtime *runtime, weir_client *client)
+{
+    client->next_closed = NULL;
+    pthread_mutex_lock(&runtime->clients_lock);
+    *(runtime->closed_first ? &runtime->closed_last->next_closed : &runtime->closed_first) = client;
+    runtime->closed_last = client;
+    runtime->closed_count++;
+    pthread_mutex_unlock(&runtime->clients_lock);
+}
+
+weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *options, weir_client **out)
+{
+    WI_ENTER();
+    weir_client_options o;
+    if (!runtime || !out || !options || !wi_copy_in(&o, sizeof o, options, options->size))
+        return weir_fail(WEIR_INVALID, "weir_client_open: NULL, or member size is not set");
+    *out = NULL;
+    if (!o.name || !*o.name)
+        return weir_fail(WEIR_INVALID, "weir_client_open: a client needs a name that people can read");
+    if (o.maximum != 0 && o.guaranteed > o.maximum)
+        return weir_fail(WEIR_INVALID, "weir_client_open: %s is guaranteed %llu bytes, more than its maximum of %llu",
+                         o.name, (unsigned long long)o.guaranteed, (unsigned long long)o.maximum);
+    weir_client *client = take_record(runtime);
+    if (!client)
+        return weir_fail(WEIR_SYSTEM, "no host memory for a client");
+    client->runtime = runtime;
+    client->account = (wi_account){.name = wi_intern(o.name, 63),
+                                   .client = client,
+                                   .guaranteed = o.guaranteed,
+                                   .maximum = o.maximum ? o.maximum : UINT64_MAX};
+    weir_status status = wi_ledger_open(&runtime->ledger, &client->account);
+    if (status != WEIR_OK) {
+        atomic_store(&client->state, WI_CLIENT_CLOSED);
+        keep_record(runtime, client);
+        return status;
+    }
+    atomic_store_explicit(&client->state, WI_CLIENT_OPEN, memory_order_release);
+    *out = client;
+    return WEIR_OK;
+}
+
+weir_status weir_client_close(weir_client *client)
+{
+    weir_status status = wi_client_check(client, "weir_client_close");
+    if (status != WEIR_OK)
+        return status;
+    weir_runtime *runtime = client->runtime;
+    /* One closer wins, so that the account is taken out of the ledger once. */
+    unsigned open = WI_CLIENT_OPEN;
+    if (!atomic_compare_exchange_strong(&client->state, &open, WI_CLIENT_CLOSED))
+        return weir_fail(WEIR_INVALID, "weir_client_close: the client is closed");
+    wi_runtime_drain(runtime, &client->account);
+    status = wi_ledger_close(&runtime->ledger, &client->account);
+    if (status != WEIR_OK) {
+        atomic_store(&client->state, WI_CLIENT_OPEN);
+        return status;
+    }
+    keep_record(runtime, client);
+    return WEIR_OK;
+}
+
+weir_status weir_client_set_limits(weir_client *client, uint64_t guaranteed, uint64_t maximum)
+{
+    weir_status status = wi_client_check(client, "weir_client_set_limits");
+    if (status != WEIR_OK)
+        return status;
+    if (maximum != 0 && guaranteed > maximum)
+        return weir_fail(WEIR_INVALID, "%s cannot be guaranteed %llu bytes, more than its maximum of %llu",
+                         client->account.name, (unsigned long long)guaranteed, (unsigned long long)maximum);
+    (void)client->runtime->resource->table->reap(client->runtime->resource);
+    return wi_ledger_set_limits(&client->runtime->ledger, &client->account, guaranteed, maximum ? maximum : UINT64_MAX);
+}
+
+const char *weir_client_name(const weir_client *client)
+{
+    return client ? client->account.name : "";
+}
+
+weir_runtime *weir_client_runtime(const weir_client *client)
+{
+    return client ? client->runtime : NULL;
+}
+
+weir_status weir_client_note_outside(weir_client *client, uint64_t bytes, const char *method)
+{
+    weir_status status = wi_client_check(client, "weir_client_note_outside");
+    if (status == WEIR_OK)
+        wi_ledger_note_outside(&client->runtime->ledger, &client->account, bytes, method);
+    return status;
+}
+
+weir_status weir_client_snapshot(weir_client *client, weir_client_stats *out)
+{
+    weir_status status = wi_client_check(client, "weir_client_snapshot");
+    if (status != WEIR_OK)
+        return status;
+    if (!out || out->size < 2 * sizeof(size_t))
+        return weir_fail(WEIR_INVALID, "weir_client_snapshot: NULL, or member size is not set");
+    (void)client->runtime->resource->table->reap(client->runtime->resource);
+    weir_client_stats stats = {.size = sizeof stats};
+    wi_ledger_account_snapshot(&client->runtime->ledger, &client->account, &stats);
+    wi_copy_out(out, out->size, &stats, sizeof stats);
+    return WEIR_OK;
+}

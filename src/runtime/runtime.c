@@ -1,0 +1,314 @@
+/* The runtimes: one per device, made once, and owned ones. */
+#include "runtime/runtime.h"
+#include "base/options.h"
+
+#include <stdio.h>
+
+/* All runtimes, shared and owned. Entries are added under the lock and read without it; a shared one is never removed. */
+static weir_runtime *_Atomic runtimes;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t list_lock = PTHREAD_RWLOCK_INITIALIZER;
+
+static weir_runtime *find_shared(const wi_driver *driver, int ordinal)
+{
+    for (weir_runtime *r = atomic_load(&runtimes); r; r = r->next)
+        if (r->shared && r->driver == driver && r->ordinal == ordinal)
+            return r;
+    return NULL;
+}
+
+/* Making and ending ------------------------------------------------------------------------------------------------ */
+
+/* What is free, less what others on the machine may want: the larger of a tenth and 512 MiB. */
+static weir_status default_budget(const weir_runtime *runtime, uint64_t *budget)
+{
+    uint64_t available, total;
+    weir_status status = runtime->driver->memory(runtime->device, &available, &total);
+    if (status != WEIR_OK)
+        return status;
+    uint64_t margin = wi_max(available / 10, 512 * WI_MIB);
+    if (available <= margin)
+        return weir_fail(WEIR_DRIVER, "%s has only %llu MiB free; set a budget to use it all the same", runtime->name,
+                         (unsigned long long)(available / WI_MIB));
+    *budget = available - margin;
+    return WEIR_OK;
+}
+
+static weir_status start(weir_runtime *runtime, const weir_runtime_options *options)
+{
+    weir_status status = runtime->driver->open(runtime->ordinal, &runtime->device);
+    if (status != WEIR_OK)
+        return status;
+    uint64_t budget = options->budget;
+    if (budget == 0)
+        status = wi_option_budget(runtime->name, &budget);
+    if (status == WEIR_OK && budget == 0)
+        status = default_budget(runtime, &budget);
+    if (status == WEIR_OK) {
+        wi_ledger_init(&runtime->ledger, budget);
+        status = wi_mapped_create(runtime->driver, runtime->device, &runtime->ledger, &runtime->resource);
+        if (status != WEIR_OK)
+            wi_ledger_destroy(&runtime->ledger);
+    }
+    if (status != WEIR_OK)
+        runtime->driver->close(runtime->device);
+    return status;
+}
+
+static weir_status check_resource(const char *name)
+{
+    if (name && strcmp(name, "mapped") != 0)
+        return weir_fail(WEIR_NOT_FOUND, "there is no resource \"%.40s\"; there is mapped", name);
+    return WEIR_OK;
+}
+
+/* A runtime that runs and is in the list, or nothing. With the lock held. */
+static weir_status make(const wi_driver *driver, int ordinal, const weir_runtime_options *options, bool shared,
+                        weir_runtime **out)
+{
+    weir_status status = check_resource(options->resource);
+    weir_runtime *runtime = status == WEIR_OK ? calloc(1, sizeof *runtime) : NULL;
+    if (!runtime)
+        return status != WEIR_OK ? status : weir_fail(WEIR_SYSTEM, "no host memory for a runtime");
+    if (driver->ordinals == 1)
+        snprintf(runtime->name, sizeof runtime->name, "%s", driver->name);
+    else
+        snprintf(runtime->name, sizeof runtime->name, "%.8s:%d", driver->name, ordinal);
+    runtime->ordinal = ordinal;
+    runtime->shared = shared;
+    runtime->driver = driver;
+    status = start(runtime, options);
+    if (status != WEIR_OK) {
+        free(runtime);
+        return status;
+    }
+    wi_watch_forks();
+    pthread_mutex_init(&runtime->clients_lock, NULL);
+    wi_streams_init(&runtime->streams);
+    pthread_rwlock_wrlock(&list_lock);
+    runtime->next = atomic_load(&runtimes);
+    atomic_store(&runtimes, runtime);
+    pthread_rwlock_unlock(&list_lock);
+    *out = runtime;
+    return WEIR_OK;
+}
+
+static weir_status agree(const weir_runtime *runtime, const weir_runtime_options *options)
+{
+    char there[24], asked[24];
+    uint64_t budget = weir_runtime_budget(runtime);
+    weir_status status = check_resource(options->resource);
+    if (status == WEIR_OK && options->budget != 0 && options->budget != budget)
+        return weir_fail(WEIR_CONFLICT,
+                         "%s runs already with a budget of %s (%llu bytes), not %s (%llu); one device has "
+                         "one budget: change it with weir_runtime_set_budget",
+                         runtime->name, weir_size_format(budget, there, sizeof there), (unsigned long long)budget,
+                         weir_size_format(options->budget, asked, sizeof asked), (unsigned long long)options->budget);
+    return status;
+}
+
+weir_status weir_runtime_get_with(const char *device, const weir_runtime_options *options, weir_runtime **out)
+{
+    WI_ENTER();
+    weir_runtime_options given = {0};
+    const wi_driver *driver;
+    int ordinal;
+    if (!out || (options && !wi_copy_in(&given, sizeof given, options, options->size)))
+        return weir_fail(WEIR_INVALID, "weir_runtime_get: no place for the result, or member size is not set");
+    *out = NULL;
+    weir_status status = wi_driver_find(device, &driver, &ordinal);
+    if (status != WEIR_OK)
+        return status;
+    pthread_rwlock_rdlock(&list_lock);
+    weir_runtime *runtime = find_shared(driver, ordinal);
+    pthread_rwlock_unlock(&list_lock);
+    if (!runtime) {
+        pthread_mutex_lock(&lock);
+        runtime = find_shared(driver, ordinal);
+        if (!runtime)
+            status = make(driver, ordinal, &given, true, &runtime);
+        pthread_mutex_unlock(&lock);
+    }
+    if (status == WEIR_OK)
+        status = agree(runtime, &given);
+    if (status == WEIR_OK)
+        *out = runtime;
+    return status;
+}
+
+weir_status weir_runtime_get(const char *device, weir_runtime **out)
+{
+    return weir_runtime_get_with(device, NULL, out);
+}
+
+weir_status weir_runtime_create(const char *device, const weir_runtime_options *options, weir_runtime **out)
+{
+    WI_ENTER();
+    weir_runtime_options given = {0};
+    const wi_driver *driver;
+    int ordinal;
+    if (!out || (options && !wi_copy_in(&given, sizeof given, options, options->size)))
+        return weir_fail(WEIR_INVALID, "weir_runtime_create: no place for the result, or member size is not set");
+    *out = NULL;
+    weir_status status = wi_driver_find(device, &driver, &ordinal);
+    if (status != WEIR_OK)
+        return status;
+    pthread_mutex_lock(&lock);
+    status = make(driver, ordinal, &given, false, out);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+static void unlist(weir_runtime *runtime)
+{
+    pthread_rwlock_wrlock(&list_lock);
+    weir_runtime *before = atomic_load(&runtimes);
+    if (before == runtime)
+        atomic_store(&runtimes, runtime->next);
+    else {
+        while (before->next != runtime)
+            before = before->next;
+        before->next = runtime->next;
+    }
+    pthread_rwlock_unlock(&list_lock);
+}
+
+weir_status weir_runtime_destroy(weir_runtime *runtime)
+{
+    WI_ENTER();
+    if (!runtime || runtime->shared)
+        return weir_fail(WEIR_INVALID, "weir_runtime_destroy: %s",
+                         runtime ? "this one is the process's own and stays" : "NULL");
+    weir_stats stats = {.size = sizeof stats};
+    size_t ignored;
+    wi_ledger_snapshot(&runtime->ledger, &stats, NULL, 0, 0, &ignored);
+    if (stats.clients > 0 || wi_streams_any(&runtime->streams))
+        return weir_fail(WEIR_BUSY, "the runtime %s has %u open clients%s; close and release them first", runtime->name,
+                         stats.clients, wi_streams_any(&runtime->streams) ? " and acquired streams" : "");
+    unlist(runtime);
+    runtime->resource->table->destroy(runtime->resource);
+    wi_streams_destroy(&runtime->streams, runtime->driver, runtime->device);
+    runtime->driver->close(runtime->device);
+    wi_ledger_destroy(&runtime->ledger);
+    while (runtime->closed_first) {
+        weir_client *client = runtime->closed_first;
+        runtime->closed_first = client->next_closed;
+        free(client);
+    }
+    pthread_mutex_destroy(&runtime->clients_lock);
+    free(runtime);
+    return WEIR_OK;
+}
+
+/* Finding ---------------------------------------------------------------------------------------------------------- */
+
+weir_runtime *wi_runtime_of(const void *pointer)
+{
+    pthread_rwlock_rdlock(&list_lock);
+    weir_runtime *r = atomic_load(&runtimes);
+    while (r && !r->resource->table->owns(r->resource, pointer))
+        r = r->next;
+    return r;
+}
+
+void wi_runtimes_unlock(void)
+{
+    pthread_rwlock_unlock(&list_lock);
+}
+
+weir_runtime *wi_runtime_of_pool(uint16_t pool)
+{
+    pthread_rwlock_rdlock(&list_lock);
+    weir_runtime *r = atomic_load(&runtimes);
+    while (r && r->streams.pool != pool)
+        r = r->next;
+    pthread_rwlock_unlock(&list_lock);
+    return r;
+}
+
+/* Looking and changing --------------------------------------------------------------------------------------------- */
+
+const char *weir_runtime_device(const weir_runtime *runtime)
+{
+    return runtime ? runtime->name : "";
+}
+
+int weir_runtime_ordinal(const weir_runtime *runtime)
+{
+    return runtime ? runtime->ordinal : -1;
+}
+
+uint64_t weir_runtime_budget(const weir_runtime *runtime)
+{
+    weir_stats stats = {.size = sizeof stats};
+    size_t ignored;
+    if (!runtime || atomic_load(&wi_forked))
+        return 0;
+    wi_ledger_snapshot((wi_ledger *)&runtime->ledger, &stats, NULL, 0, 0, &ignored);
+    return stats.budget;
+}
+
+weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget)
+{
+    WI_ENTER();
+    if (!runtime || budget == 0)
+        return weir_fail(WEIR_INVALID, "weir_runtime_set_budget: %s", runtime ? "a budget of 0" : "NULL");
+    wi_resource *resource = runtime->resource;
+    weir_stats stats = {.size = sizeof stats};
+    size_t ignored;
+    (void)resource->table->reap(resource);
+    wi_ledger_snapshot(&runtime->ledger, &stats, NULL, 0, 0, &ignored);
+    uint64_t in_use = stats.live + stats.pending;
+    if (stats.held > budget)
+        (void)resource->table->trim(resource, budget > in_use ? budget - in_use : 0);
+    return wi_ledger_set_budget(&runtime->ledger, budget);
+}
+
+weir_status weir_runtime_trim(weir_runtime *runtime, uint64_t keep, uint64_t *released)
+{
+    WI_ENTER();
+    if (!runtime)
+        return weir_fail(WEIR_INVALID, "weir_runtime_trim: NULL");
+    (void)runtime->resource->table->reap(runtime->resource);
+    uint64_t bytes = runtime->resource->table->trim(runtime->resource, keep);
+    if (released)
+        *released = bytes;
+    return WEIR_OK;
+}
+
+void wi_runtime_drain(weir_runtime *runtime, wi_account *account)
+{
+    wi_resource *resource = runtime->resource;
+    do
+        (void)resource->table->reap(resource);
+    while (resource->table->wait_oldest(resource, account, UINT64_MAX));
+}
+
+/* Statistics and traces -------------------------------------------------------------------------------------------- */
+
+weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_stats *clients, size_t capacity,
+                          size_t *count)
+{
+    WI_ENTER();
+    if (!runtime || !out || (!clients && capacity > 0))
+        return weir_fail(WEIR_INVALID, "weir_snapshot: NULL");
+    size_t stride = capacity > 0 ? clients[0].size : sizeof *clients, found = 0;
+    if (stride < 2 * sizeof(size_t) || out->size < 2 * sizeof(size_t))
+        return weir_fail(WEIR_INVALID, "weir_snapshot: member size is not set");
+    (void)runtime->resource->table->reap(runtime->resource);
+    weir_stats stats = {.size = sizeof stats};
+    wi_ledger_snapshot(&runtime->ledger, &stats, clients, stride, capacity, &found);
+    wi_copy_out(out, out->size, &stats, sizeof stats);
+    if (count)
+        *count = found;
+    return WEIR_OK;
+}
+
+weir_status weir_reset_peaks(weir_runtime *runtime)
+{
+    WI_ENTER();
+    if (!runtime)
+        return weir_fail(WEIR_INVALID, "weir_reset_peaks: NULL");
+    wi_ledger_reset_peaks(&runtime->ledger);
+    return WEIR_OK;
+}

@@ -1,0 +1,53 @@
+/* The runtime and its clients, inside. */
+#ifndef WI_RUNTIME_H
+#define WI_RUNTIME_H
+
+#include "driver/driver.h"
+#include "memory/resource.h"
+#include "runtime/streams.h"
+
+#include <weir/weir.h>
+
+struct weir_client {
+    atomic_uint state; /* WI_CLIENT_OPEN, or WI_CLIENT_CLOSED */
+    weir_runtime *runtime;
+    wi_account account;
+    weir_client *next_closed;
+};
+
+enum { WI_CLIENT_OPEN = 0x6f70656e, WI_CLIENT_CLOSED = 0x73687574 };
+
+/* Records of closed clients are kept this long before they serve again, so that a late call finds a closed client rather
+ * than somebody else's. */
+enum { WI_CLOSED_KEPT = 64 };
+
+struct weir_runtime {
+    char name[16]; /* "host", "cuda:0" */
+    int ordinal;
+    bool shared; /* made by weir_runtime_get */
+    const wi_driver *driver;
+    wi_device *device;
+    wi_ledger ledger;
+    wi_resource *resource;
+    wi_streams streams;
+    char resource_name[32];
+
+    pthread_mutex_t clients_lock;
+    weir_client *closed_first, *closed_last;
+    size_t closed_count;
+    weir_runtime *next; /* in the list of all runtimes */
+};
+
+/* The runtime whose memory holds `pointer`, kept from being destroyed until wi_runtimes_unlock; NULL if none. */
+weir_runtime *wi_runtime_of(const void *pointer);
+void wi_runtimes_unlock(void);
+/* The runtime that hands out streams under this number; NULL if none. */
+weir_runtime *wi_runtime_of_pool(uint16_t pool);
+
+/* WEIR_INVALID for NULL and for a closed client. */
+weir_status wi_client_check(const weir_client *client, const char *call);
+
+/* Frees what is pending and passed until nothing of `account` (NULL: of anyone) is pending, waiting for it. */
+void wi_runtime_drain(weir_runtime *runtime, wi_account *account);
+
+#endif
