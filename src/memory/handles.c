@@ -22,7 +22,7 @@ static weir_status make_room(wi_mapped *mapped, size_t count)
 static weir_status create(wi_mapped *mapped, size_t count)
 {
     wi_resource *r = &mapped->resource;
-    uint64_t bytes = wi_ledger_hold(r->ledger, count * mapped->granule, mapped->granule);
+    uint64_t bytes = wi_ledger_hold(r->ledger, count * mapped->granule);
     size_t taken = bytes / mapped->granule;
     if (taken == 0)
         return WEIR_OK;

@@ -53,9 +53,9 @@ static void leave(wi_ledger *ledger)
     pthread_mutex_unlock(&ledger->lock);
 }
 
-void wi_ledger_init(wi_ledger *ledger, uint64_t budget)
+void wi_ledger_init(wi_ledger *ledger, uint64_t budget, uint64_t granule)
 {
-    *ledger = (wi_ledger){.budget = budget};
+    *ledger = (wi_ledger){.budget = budget, .granule = granule};
     pthread_mutex_init(&ledger->lock, NULL);
 }
 
@@ -298,10 +298,10 @@ void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, 
 
 /* Physical memory -------------------------------------------------------------------------------------------------- */
 
-uint64_t wi_ledger_hold(wi_ledger *ledger, uint64_t bytes, uint64_t granule)
+uint64_t wi_ledger_hold(wi_ledger *ledger, uint64_t bytes)
 {
     enter(ledger);
-    uint64_t taken = wi_min(bytes, (ledger->budget - ledger->held) & ~(granule - 1));
+    uint64_t taken = wi_min(bytes, (ledger->budget - ledger->held) & ~(ledger->granule - 1));
     ledger->held += taken;
     ledger->spare += taken;
     ledger->peak_held = wi_max(ledger->peak_held, ledger->held);

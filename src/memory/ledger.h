@@ -32,6 +32,7 @@ struct wi_account {
 
 typedef struct wi_ledger {
     pthread_mutex_t lock;
+    uint64_t granule; /* of the device's handles: what is held comes in these */
     uint64_t budget, guaranteed, committed;
     uint64_t live, pending, promised, held, spare;
     uint64_t peak, peak_held;
@@ -41,7 +42,7 @@ typedef struct wi_ledger {
     wi_events *events; /* NULL: no trace is open */
 } wi_ledger;
 
-void wi_ledger_init(wi_ledger *ledger, uint64_t budget);
+void wi_ledger_init(wi_ledger *ledger, uint64_t budget, uint64_t granule);
 void wi_ledger_destroy(wi_ledger *ledger);
 
 /* Accounts. Each either happens as a whole or answers with numbers and changes nothing. */
@@ -66,7 +67,7 @@ void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, 
 
 /* Physical memory: `bytes` more are about to be taken from the driver. Takes as much of it as the budget leaves, in whole
  * granules, and answers how much; counts it as spare until it is mapped. */
-uint64_t wi_ledger_hold(wi_ledger *ledger, uint64_t bytes, uint64_t granule);
+uint64_t wi_ledger_hold(wi_ledger *ledger, uint64_t bytes);
 void wi_ledger_release(wi_ledger *ledger, uint64_t bytes);  /* spare bytes are back with the driver */
 void wi_ledger_mapped(wi_ledger *ledger, uint64_t bytes);   /* spare -> cached */
 void wi_ledger_unmapped(wi_ledger *ledger, uint64_t bytes); /* cached -> spare */

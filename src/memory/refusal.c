@@ -40,6 +40,13 @@ static void find_holders(const wi_ledger *ledger, weir_refusal *refusal)
     }
 }
 
+/* A budget under which `bytes` can be held: memory comes in handles, and each of the two sides may begin one that the other
+ * cannot use. */
+static uint64_t in_handles(const wi_ledger *ledger, uint64_t bytes)
+{
+    return bytes > UINT64_MAX / 2 ? UINT64_MAX : wi_round_up(bytes, ledger->granule) + ledger->granule;
+}
+
 /* Which limit stands in the way, what is left under it, and what it would have to be. */
 static void weigh(const wi_ledger *ledger, const wi_account *account, weir_refusal *refusal)
 {
@@ -57,7 +64,7 @@ static void weigh(const wi_ledger *ledger, const wi_account *account, weir_refus
     } else {
         refusal->limit = ledger->budget;
         refusal->remaining = under_budget;
-        refusal->needed = others + wi_max(mine + refusal->requested, account->guaranteed);
+        refusal->needed = in_handles(ledger, others + wi_max(mine + refusal->requested, account->guaranteed));
     }
     refusal->largest = wi_min(refusal->largest, wi_min(under_maximum, under_budget));
     if (refusal->needed < refusal->requested) /* the sum is beyond 64 bits */

@@ -45,7 +45,7 @@ static weir_status start(weir_runtime *runtime, const weir_runtime_options *opti
     if (status == WEIR_OK && budget == 0)
         status = default_budget(runtime, &budget);
     if (status == WEIR_OK) {
-        wi_ledger_init(&runtime->ledger, budget);
+        wi_ledger_init(&runtime->ledger, budget, runtime->driver->granule(runtime->device));
         status = wi_mapped_create(runtime->driver, runtime->device, &runtime->ledger, &runtime->resource);
         if (status != WEIR_OK)
             wi_ledger_destroy(&runtime->ledger);
