@@ -19,6 +19,8 @@ set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 
 add_compile_options(-Wall -Wextra -Wshadow -Wpointer-arith -Wvla
   "$<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes;-Wmissing-prototypes>")
+# gcc warns of every snprintf that may cut its text. Names and details are cut on purpose, and say so.
+add_compile_options($<$<OR:$<C_COMPILER_ID:GNU>,$<CXX_COMPILER_ID:GNU>>:-Wno-format-truncation>)
 if(WEIR_WERROR)
   add_compile_options(-Werror)
 endif()
