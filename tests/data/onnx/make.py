@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Make the small ONNX models of tests/onnx beside this file (needs the packages onnx and numpy).
+
+`make.py --schema FILE` compares src/engine/onnx/schema.c with the onnx package's own descriptors.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto as T
+from onnx import helper as h
+from onnx import numpy_helper as nh
+
+HERE = Path(__file__).parent
+RANDOM = np.random.default_rng(7)
+
+
+def value(name, kind, shape):
+    return h.make_tensor_value_info(name, kind, shape)
+
+
+def weight(name, *shape):
+    return nh.from_array(RANDOM.standard_normal(shape).astype(np.float32) * 0.1, name)
+
+
+def save(name, nodes, inputs, outputs, weights=(), opset=17, ir=8):
+    graph = h.make_graph(nodes, name, inputs, outputs, list(weights))
+    model = h.make_model(graph, opset_imports=[h.make_opsetid("", opset)], ir_version=ir)
+    onnx.save(model, HERE / f"{name}.onnx")
+    return model
+
+
+def mlp():
+    nodes = [h.make_node("MatMul", ["x", "w"], ["m"]), h.make_node("Add", ["m", "b"], ["y"]),
+             h.make_node("Relu", ["y"], ["z"]), h.make_node("ArgMax", ["z"], ["best"], axis=1, keepdims=0)]
+    return save("mlp", nodes, [value("x", T.FLOAT, ["n", 16])],
+                [value("y", T.FLOAT, ["n", 17]), value("z", T.FLOAT, ["n", 17]), value("best", T.INT64, ["n"])],
+                [weight("w", 16, 17), weight("b", 17)])
+
+
+def typed():
+    """As mlp, with the weights as a list of floats instead of raw bytes."""
+    model = onnx.load(HERE / "mlp.onnx")
+    for tensor in model.graph.initializer:
+        values = nh.to_array(tensor)
+        tensor.ClearField("raw_data")
+        tensor.float_data.extend(values.flatten().tolist())
+    onnx.save(model, HERE / "typed.onnx")
+
+
+def beside():
+    """As mlp, with the weights in a file beside it; and two that name a file they must not."""
+    model = onnx.load(HERE / "mlp.onnx")
+    data = b"head" * 3
+    for tensor in model.graph.initializer:
+        raw = tensor.raw_data
+        tensor.ClearField("raw_data")
+        tensor.data_location = T.EXTERNAL
+        for key, text in (("location", "beside.data"), ("offset", str(len(data))), ("length", str(len(raw)))):
+            tensor.external_data.add(key=key, value=text)
+        data += raw
+    onnx.save(model, HERE / "beside.onnx")
+    (HERE / "beside.data").write_bytes(data)
+    for name, location, offset in (("escape", "../onnx/beside.data", "12"), ("memory", "*/_ORT_MEM_ADDR_/*", "4096"),
+                                   ("beyond", "beside.data", "600")):
+        entries = model.graph.initializer[0].external_data
+        entries[0].value, entries[1].value = location, offset
+        onnx.save(model, HERE / f"{name}.onnx")
+
+
+def types():
+    kinds = {"f32": T.FLOAT, "f64": T.DOUBLE, "f16": T.FLOAT16, "bf16": T.BFLOAT16, "i8": T.INT8, "i16": T.INT16,
+             "i32": T.INT32, "i64": T.INT64, "u8": T.UINT8, "u16": T.UINT16, "u32": T.UINT32, "u64": T.UINT64,
+             "bool": T.BOOL, "f8e4m3fn": T.FLOAT8E4M3FN, "f8e5m2": T.FLOAT8E5M2}
+    save("types", [h.make_node("Identity", [k], [f"{k}_out"]) for k in kinds],
+         [value(k, t, [2, "n"]) for k, t in kinds.items()],
+         [value(f"{k}_out", t, [2, "n"]) for k, t in kinds.items()], opset=19, ir=9)
+
+
+def scalar():
+    save("scalar", [h.make_node("Add", ["a", "b"], ["sum"]), h.make_node("Greater", ["a", "b"], ["more"])],
+         [value("a", T.FLOAT, []), value("b", T.FLOAT, [])], [value("sum", T.FLOAT, []), value("more", T.BOOL, [])])
+
+
+def empty():
+    save("empty", [h.make_node("Concat", ["x", "x"], ["both"], axis=0), h.make_node("NonZero", ["x"], ["where"])],
+         [value("x", T.FLOAT, ["n", 3])], [value("both", T.FLOAT, [None, 3]), value("where", T.INT64, [2, None])])
+
+
+def default():
+    """An input with an initializer need not be given."""
+    save("default", [h.make_node("Mul", ["x", "scale"], ["y"])],
+         [value("x", T.FLOAT, ["n"]), value("scale", T.FLOAT, [1])], [value("y", T.FLOAT, ["n"])],
+         [nh.from_array(np.array([3], np.float32), "scale")])
+
+
+def rankless():
+    info = h.make_tensor_value_info("x", T.FLOAT, None)
+    save("rankless", [h.make_node("Neg", ["x"], ["y"])], [info], [h.make_tensor_value_info("y", T.FLOAT, None)])
+
+
+def loop():
+    body = h.make_graph([h.make_node("MatMul", ["v", "w"], ["t"]), h.make_node("Tanh", ["t"], ["v_out"]),
+                         h.make_node("Identity", ["go"], ["go_out"])], "body",
+                        [value("i", T.INT64, []), value("go", T.BOOL, []), value("v", T.FLOAT, [1, 16])],
+                        [value("go_out", T.BOOL, []), value("v_out", T.FLOAT, [1, 16])])
+    save("loop", [h.make_node("Loop", ["count", "", "x"], ["y"], body=body)],
+         [value("count", T.INT64, []), value("x", T.FLOAT, [1, 16])], [value("y", T.FLOAT, [1, 16])],
+         [weight("w", 16, 16)])
+
+
+def grow():
+    """Takes as much memory as its input says."""
+    save("grow", [h.make_node("ConstantOfShape", ["n"], ["zeros"]), h.make_node("Exp", ["zeros"], ["y"])],
+         [value("n", T.INT64, [1])], [value("y", T.FLOAT, [None])])
+
+
+def conv():
+    save("conv", [h.make_node("Conv", ["x", "k", "b"], ["c"], pads=[1, 1, 1, 1]), h.make_node("Relu", ["c"], ["y"])],
+         [value("x", T.FLOAT, [1, 3, "h", "w"])], [value("y", T.FLOAT, [1, 16, "h", "w"])],
+         [weight("k", 16, 3, 3, 3), weight("b", 16)])
+
+
+def branch():
+    """Weights inside subgraphs, and a node that hands an initializer out."""
+    def side(name, sign):
+        return h.make_graph([h.make_node("Mul", ["x", f"{name}_w"], [f"{name}_y"])], name, [],
+                            [value(f"{name}_y", T.FLOAT, [300])],
+                            [nh.from_array(np.arange(300, dtype=np.float32) * sign, f"{name}_w")])
+    save("branch", [h.make_node("If", ["yes"], ["y"], then_branch=side("a", 1), else_branch=side("b", -1)),
+                    h.make_node("Identity", ["table"], ["copy"])],
+         [value("yes", T.BOOL, []), value("x", T.FLOAT, [300])],
+         [value("y", T.FLOAT, [300]), value("copy", T.FLOAT, [300])], [weight("table", 300)])
+
+
+def refused():
+    save("strings", [h.make_node("Identity", ["words"], ["same"])], [value("words", T.STRING, ["n"])],
+         [value("same", T.STRING, ["n"])])
+    sequence = h.make_tensor_sequence_value_info("parts", T.FLOAT, None)
+    save("sequence", [h.make_node("SplitToSequence", ["x"], ["parts"], axis=0)], [value("x", T.FLOAT, [4])], [sequence])
+    save("int4", [h.make_node("DequantizeLinear", ["q", "s"], ["y"])], [value("q", T.INT4, [4]), value("s", T.FLOAT, [])],
+         [value("y", T.FLOAT, [4])], opset=21, ir=10)
+
+
+def compare_schema(path):
+    """Every field of every message of the package: is it in the C table, with the same kind?"""
+    text = Path(path).read_text()
+    tables = dict(re.findall(r"\[ONNX_(\w+)\] = \{((?:\s*\[\d+\] = \w+\(\w+\),?)+)\}", text))
+    names = {"ModelProto": "MODEL", "GraphProto": "GRAPH", "NodeProto": "NODE", "AttributeProto": "ATTRIBUTE",
+             "TensorProto": "TENSOR", "Segment": "SEGMENT", "SparseTensorProto": "SPARSE",
+             "StringStringEntryProto": "ENTRY", "TypeProto": "TYPE", "Tensor": "TYPE_TENSOR",
+             "SparseTensor": "TYPE_TENSOR", "Sequence": "TYPE_SEQUENCE", "Map": "TYPE_MAP", "Opaque": "TYPE_OPAQUE",
+             "Optional": "TYPE_OPTIONAL", "TensorShapeProto": "SHAPE", "Dimension": "DIMENSION",
+             "ValueInfoProto": "VALUE", "TensorAnnotation": "ANNOTATION", "OperatorSetIdProto": "OPSET",
+             "TrainingInfoProto": "TRAINING", "FunctionProto": "FUNCTION", "DeviceConfigurationProto": "DEVICES",
+             "NodeDeviceConfigurationProto": "NODE_DEVICES", "ShardingSpecProto": "SHARDING",
+             "IntIntListEntryProto": "INT_LIST", "ShardedDimProto": "SHARDED",
+             "SimpleShardedDimProto": "SIMPLE_SHARDED"}
+    kinds = {1: "FIX64", 2: "FIX32", 9: "TEXT", 11: "", 12: "DATA"}
+    wrong, todo, seen = 0, [onnx.ModelProto.DESCRIPTOR], set()
+    while todo:
+        message = todo.pop()
+        if message.full_name in seen:
+            continue
+        seen.add(message.full_name)
+        table = dict(re.findall(r"\[(\d+)\] = (\w+\(\w+\))", tables.get(names[message.name], "")))
+        for field in message.fields:
+            if field.message_type:
+                todo.append(field.message_type)
+                wanted = f"{'SUBS' if field.is_repeated else 'SUB'}({names[field.message_type.name]})"
+            else:
+                wanted = f"{'MANY' if field.is_repeated else 'ONE'}({kinds.get(field.type, 'VARINT')})"
+            found = table.get(str(field.number))
+            if found != wanted:
+                wrong += 1
+                print(f"{message.name}.{field.name} = {field.number}: {found}, should be {wanted}")
+    print(f"{len(seen)} messages compared, {wrong} differences")
+    return wrong != 0
+
+
+def main():
+    if len(sys.argv) == 3 and sys.argv[1] == "--schema":
+        return compare_schema(sys.argv[2])
+    for make in (mlp, typed, beside, types, scalar, empty, default, rankless, loop, grow, conv, branch, refused):
+        make()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
