@@ -151,6 +151,7 @@ void *weir_stream_native(weir_stream stream)
 
 static weir_status resolve(weir_runtime *runtime, weir_stream stream, bool arguments, const char *call, void **native)
 {
+    *native = NULL;
     WI_ENTER();
     if (!runtime || !arguments)
         return weir_fail(WEIR_INVALID, "%s: NULL", call);
