@@ -1,0 +1,95 @@
+#include "cli.h"
+
+#include "text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* In one write, so that lines of several threads do not mix. */
+static void say(const char *text)
+{
+    char *clean = text_clean(text, strlen(text), false);
+    char *line = text_print("weir: %s\n", clean);
+    fputs(line, stderr);
+    free(line);
+    free(clean);
+}
+
+int cli_fail(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    char *text = text_vprint(format, arguments);
+    va_end(arguments);
+    say(text);
+    free(text);
+    return CLI_FAILED;
+}
+
+int cli_usage(const char *verb, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    char *text = text_vprint(format, arguments);
+    va_end(arguments);
+    char *line = verb != NULL ? text_print("%s; see 'weir %s --help'", text, verb)
+                              : text_print("%s; see 'weir help'", text);
+    say(line);
+    free(line);
+    free(text);
+    return CLI_USAGE;
+}
+
+int cli_bad_option(const char *verb, int code, char **argv)
+{
+    const char *word = argv[optind - 1];
+    if (code == ':')
+        return cli_usage(verb, "%s needs a value", word);
+    /* optopt is the letter of an unknown short option, and 0 or the option's own value for long ones. */
+    if (optopt > 0 && optopt < 256 && strncmp(word, "--", 2) != 0)
+        return cli_usage(verb, "unknown option -%c", optopt);
+    if (optopt != 0)
+        return cli_usage(verb, "%s takes no value", word);
+    return cli_usage(verb, "unknown or ambiguous option %s", word);
+}
+
+int cli_simple_words(int argc, char **argv, const char *help, bool *json)
+{
+    static const struct option words[] = {
+        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    int code;
+    opterr = 0;
+    optind = 1;
+    while ((code = getopt_long(argc, argv, ":h", words, NULL)) != -1) {
+        if (code == 'h') {
+            fputs(help, stdout);
+            return cli_flush(CLI_OK);
+        }
+        if (code != 'j')
+            return cli_bad_option(argv[0], code, argv);
+        *json = true;
+    }
+    if (optind < argc)
+        return cli_usage(argv[0], "%s takes no word '%s'", argv[0], argv[optind]);
+    return -1;
+}
+
+int cli_flush(int status)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    return cli_fail("cannot write to standard output: %s", strerror(errno));
+}
+
+int cli_print_json(json_t *object)
+{
+    char *text = object == NULL ? NULL : json_dumps(object, JSON_INDENT(2));
+    json_decref(object);
+    if (text == NULL)
+        return cli_fail("cannot make the JSON answer: out of memory");
+    puts(text);
+    free(text);
+    return cli_flush(CLI_OK);
+}

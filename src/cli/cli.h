@@ -1,0 +1,42 @@
+/* cli.h: what the verbs of the command share: how they are found, how they answer and how they fail. */
+#ifndef WEIR_CLI_CLI_H
+#define WEIR_CLI_CLI_H
+
+#include <weir/weir.h>
+
+#include <getopt.h>
+#include <jansson.h>
+
+/* Exit statuses; a run stopped by a signal answers as shells expect it. */
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
+
+typedef struct cli_verb {
+    const char *name;
+    const char *summary;
+    int (*main)(int argc, char **argv); /* argv[0] is the verb */
+} cli_verb;
+
+int verb_run(int argc, char **argv);
+int verb_options(int argc, char **argv);
+int verb_engines(int argc, char **argv);
+int verb_version(int argc, char **argv);
+
+/* Writes "weir: …" as one line on standard error; control characters in it become '?'. Answers CLI_FAILED. */
+int cli_fail(const char *format, ...) WEIR_PRINTF(1, 2);
+
+/* The same for bad usage: adds where help is. `verb` NULL: the command's own. Answers CLI_USAGE. */
+int cli_usage(const char *verb, const char *format, ...) WEIR_PRINTF(2, 3);
+
+/* Says what getopt_long, called with opterr 0 and a leading ':', found wrong with the word it just read. */
+int cli_bad_option(const char *verb, int code, char **argv);
+
+/* Reads the words of a verb that takes nothing but --json and --help; answers -1 to go on, else the exit status. */
+int cli_simple_words(int argc, char **argv, const char *help, bool *json);
+
+/* Writes one JSON object on standard output and takes the reference. Answers CLI_OK, or CLI_FAILED with its line. */
+int cli_print_json(json_t *object);
+
+/* Flushes standard output; what was printed and did not arrive is a failure. */
+int cli_flush(int status);
+
+#endif

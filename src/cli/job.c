@@ -1,0 +1,208 @@
+#include "job.h"
+
+#include "interrupt.h"
+#include "measure.h"
+#include "remedy.h"
+#include "terminal.h"
+#include "text.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+double job_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+bool job_good(const job *work)
+{
+    return work->loaded && work->failed.status == WEIR_OK;
+}
+
+void job_begin(job *work, const run_options *options, int index, weir_runtime *runtime)
+{
+    *work = (job){.options = options, .words = &options->models[index], .index = index, .runtime = runtime};
+    work->stats = WEIR_INIT(weir_client_stats);
+}
+
+static void show_progress(double fraction, void *user)
+{
+    const job *work = user;
+    terminal_progress(work->words->name, fraction);
+}
+
+static weir_status load_model(job *work)
+{
+    weir_model_options options = WEIR_INIT(weir_model_options);
+    options.name = work->words->name;
+    options.runtime = work->runtime;
+    options.guaranteed = work->words->guaranteed;
+    options.maximum = work->words->maximum;
+    options.settings = work->words->settings;
+    options.setting_count = work->words->setting_count;
+    options.progress = show_progress;
+    options.progress_user = work;
+    double start = job_clock();
+    show_progress(0, work);
+    weir_status status = weir_model_load(work->words->path, &options, &work->model);
+    terminal_progress_end();
+    work->load_seconds = job_clock() - start;
+    if (status == WEIR_OK)
+        interrupt_covers(work->model);
+    else
+        work->model = NULL;
+    return status;
+}
+
+static char *copy_or_empty(const char *text)
+{
+    return text_copy(text != NULL ? text : "");
+}
+
+static void note_info(job *work, const weir_model_info *info)
+{
+    work->engine = copy_or_empty(info->engine);
+    work->version = copy_or_empty(info->version);
+    work->provider = copy_or_empty(info->provider);
+    work->architecture = copy_or_empty(info->architecture);
+    work->remarks = copy_or_empty(info->remarks);
+    work->generates = info->generates;
+    work->loaded = true;
+}
+
+/* One run. `tokens` is for models that generate; 0 leaves it to the engine. Outputs are copied into `keep` if wanted. */
+static weir_status run_once(job *work, uint64_t id, uint64_t tokens, bool stream, outputs *keep)
+{
+    char number[24];
+    weir_setting limit = {"tokens", number};
+    weir_inference inference = WEIR_INIT(weir_inference);
+    weir_outputs results = WEIR_INIT(weir_outputs);
+    inference.id = id;
+    inference.inputs = work->in.tensors;
+    inference.input_count = work->in.count;
+    inference.stream = WEIR_STREAM_HOST;
+    if (work->generates && tokens > 0) {
+        snprintf(number, sizeof number, "%llu", (unsigned long long)tokens);
+        inference.settings = &limit;
+        inference.setting_count = 1;
+    }
+    if (interrupt_seen())
+        return weir_fail(WEIR_CANCELLED, "stopped");
+    weir_status status = stream ? weir_model_infer_stream(work->model, &inference, stream_print_piece, &work->stream,
+                                                          &results)
+                                : weir_model_infer(work->model, &inference, &results);
+    if (status != WEIR_OK)
+        return status;
+    if (keep != NULL) {
+        outputs_clear(keep);
+        status = outputs_keep(&results, keep);
+    }
+    weir_model_release_outputs(work->model, &results);
+    return status;
+}
+
+/* The first run does what engines leave to it: buffers, plans, threads. One token shows all of that. */
+static weir_status first_run(job *work)
+{
+    double start = job_clock();
+    weir_status status = run_once(work, 1, 1, false, NULL);
+    work->first_seconds = job_clock() - start;
+    return status;
+}
+
+static weir_status load_and_describe(job *work, measure *before, measure *after)
+{
+    weir_model_info info = WEIR_INIT(weir_model_info);
+    work->measured = measure_now(before);
+    weir_status status = load_model(work);
+    work->measured = measure_now(after) && work->measured;
+    if (status == WEIR_OK)
+        status = weir_model_info_get(work->model, &info);
+    if (status == WEIR_OK)
+        note_info(work, &info);
+    return status;
+}
+
+/* The growth of both spans together: the load, and the first run. What this command reads in between is not counted. */
+static void note_outside(job *work, const measure span[4])
+{
+    measure before = {span[0].anonymous + span[2].anonymous, span[0].own + span[2].own};
+    measure after = {span[1].anonymous + span[3].anonymous, span[1].own + span[3].own};
+    work->outside = work->measured ? measure_outside(&before, &after) : 0;
+    if (work->measured)
+        work->measured =
+            weir_client_note_outside(weir_model_client(work->model), work->outside, measure_method) == WEIR_OK;
+}
+
+void job_load(job *work, given_input *given, size_t given_count)
+{
+    measure span[4];
+    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_status status = load_and_describe(work, &span[0], &span[1]);
+    if (status != WEIR_OK) {
+        failure_take(&work->failed, status, "load");
+        remedy_find(work);
+        return;
+    }
+    status = weir_model_info_get(work->model, &info);
+    if (status == WEIR_OK)
+        status = inputs_make(&info, work->index, given, given_count, &work->in);
+    if (status != WEIR_OK) {
+        failure_take(&work->failed, status, "inputs");
+        return;
+    }
+    work->measured = measure_now(&span[2]) && work->measured;
+    status = first_run(work);
+    work->measured = measure_now(&span[3]) && work->measured;
+    note_outside(work, span);
+    if (status != WEIR_OK) {
+        failure_take(&work->failed, status, "first run");
+        remedy_find(work);
+    }
+}
+
+void job_run(job *work)
+{
+    bool stream = work->options->stream && work->generates;
+    double start = job_clock();
+    weir_status status = WEIR_OK;
+    for (uint64_t i = 0; status == WEIR_OK && i < work->options->repeat; i++) {
+        bool last = i + 1 == work->options->repeat;
+        status = run_once(work, i + 2, work->options->tokens, stream, last ? &work->out : NULL);
+        if (stream)
+            stream_print_end(&work->stream);
+        work->runs += status == WEIR_OK;
+    }
+    work->seconds = job_clock() - start;
+    if (status != WEIR_OK) {
+        failure_take(&work->failed, status, "run");
+        remedy_find(work);
+    }
+}
+
+void job_unload(job *work)
+{
+    if (work->model == NULL)
+        return;
+    interrupt_forgets(work->model);
+    weir_status status = weir_client_snapshot(weir_model_client(work->model), &work->stats);
+    failure_take(&work->failed, status, "unload");
+    inputs_clear(&work->in); /* their names are the model's */
+    failure_take(&work->failed, weir_model_unload(work->model), "unload");
+    work->model = NULL;
+}
+
+void job_clear(job *work)
+{
+    outputs_clear(&work->out);
+    inputs_clear(&work->in);
+    failure_clear(&work->failed);
+    free(work->engine);
+    free(work->version);
+    free(work->provider);
+    free(work->architecture);
+    free(work->remarks);
+}

@@ -1,0 +1,86 @@
+/* main.c: the command weir: finds the verb. */
+#include "cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int verb_help(int argc, char **argv);
+
+static const cli_verb verbs[] = {
+    {"run", "load models under one budget, run them, show where the memory went", verb_run},
+    {"options", "every option, its value and where it came from", verb_options},
+    {"engines", "the inference engines that can be used here, and what is missing", verb_engines},
+    {"version", "the version", verb_version},
+    {"help", "this text, or the help of a verb", verb_help},
+};
+enum { VERBS = sizeof verbs / sizeof verbs[0] };
+
+static const cli_verb *find(const char *name)
+{
+    for (size_t i = 0; i < VERBS; i++)
+        if (strcmp(verbs[i].name, name) == 0)
+            return &verbs[i];
+    return NULL;
+}
+
+static int print_help(bool json)
+{
+    if (json) {
+        json_t *list = json_array();
+        for (size_t i = 0; i < VERBS; i++)
+            json_array_append_new(list, json_pack("{s:s, s:s}", "name", verbs[i].name, "summary", verbs[i].summary));
+        return cli_print_json(json_pack("{s:o}", "verbs", list));
+    }
+    puts("usage: weir VERB …\n\n"
+         "One device-memory budget for every inference engine in a process.\n");
+    for (size_t i = 0; i < VERBS; i++)
+        printf("  %-9s %s\n", verbs[i].name, verbs[i].summary);
+    puts("\n'weir VERB --help' tells more. Every verb takes --json (one JSON object on standard output).\n"
+         "Exit status: 0; 1 it failed, with one line on standard error; 2 bad usage.");
+    return cli_flush(CLI_OK);
+}
+
+static int verb_help(int argc, char **argv)
+{
+    if (argc == 2 && argv[1][0] != '-') {
+        const cli_verb *verb = find(argv[1]);
+        if (verb == NULL)
+            return cli_usage(NULL, "there is no verb '%s'", argv[1]);
+        char help[] = "--help";
+        char *words[] = {argv[1], help, NULL};
+        return verb->main == verb_help ? print_help(false) : verb->main(2, words);
+    }
+    bool json = false;
+    int status = cli_simple_words(argc, argv, "usage: weir help [VERB] [--json]\n", &json);
+    return status >= 0 ? status : print_help(json);
+}
+
+int verb_version(int argc, char **argv)
+{
+    bool json = false;
+    int status = cli_simple_words(argc, argv,
+                                  "usage: weir version [--json]\n\nPrints the version of libweir that is running.\n",
+                                  &json);
+    if (status >= 0)
+        return status;
+    if (json)
+        return cli_print_json(json_pack("{s:s, s:s}", "version", weir_version(), "command", WEIR_VERSION_STRING));
+    printf("weir %s\n", weir_version());
+    return cli_flush(CLI_OK);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2)
+        return cli_usage(NULL, "which verb?");
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return print_help(false);
+    if (strcmp(argv[1], "--version") == 0) {
+        argv[1] = (char[]){"version"};
+        return verb_version(argc - 1, argv + 1);
+    }
+    const cli_verb *verb = find(argv[1]);
+    if (verb == NULL)
+        return cli_usage(NULL, argv[1][0] == '-' ? "unknown option %s" : "there is no verb '%s'", argv[1]);
+    return verb->main(argc - 1, argv + 1);
+}

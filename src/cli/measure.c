@@ -1,0 +1,55 @@
+#include "measure.h"
+
+#include <weir/memory.h>
+
+#include <inttypes.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <string.h>
+
+const char measure_method[] = "RssAnon (from smaps, after malloc_trim) over serialised load and first run, less "
+                              "weir's own resident pages";
+
+static bool is_weirs(uint64_t address)
+{
+    weir_block_details details = WEIR_INIT(weir_block_details);
+    return weir_block_info((const void *)(uintptr_t)address, &details) == WEIR_OK;
+}
+
+/* A mapping's head line: "start-end perms offset device inode   [name]". Field lines begin with a capital letter. */
+static bool read_head(const char *line, uint64_t *start, uint64_t *end, bool *file)
+{
+    uint64_t inode = 0;
+    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %*s %*s %" SCNu64, start, end, &inode) != 3)
+        return false;
+    *file = inode != 0;
+    return true;
+}
+
+bool measure_now(measure *out)
+{
+    char line[4352]; /* a path, and what stands before it */
+    uint64_t start = 0, end = 0, kilobytes;
+    bool file = false, any = false;
+    *out = (measure){0};
+    malloc_trim(0);
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    if (maps == NULL)
+        return false;
+    while (fgets(line, sizeof line, maps) != NULL) {
+        if (read_head(line, &start, &end, &file) || sscanf(line, "Anonymous: %" SCNu64, &kilobytes) != 1)
+            continue;
+        any = true;
+        out->anonymous += kilobytes * 1024;
+        if (kilobytes > 0 && !file && (is_weirs(start) || is_weirs(end - 1)))
+            out->own += kilobytes * 1024;
+    }
+    fclose(maps);
+    return any;
+}
+
+uint64_t measure_outside(const measure *before, const measure *after)
+{
+    uint64_t then = before->anonymous - before->own, now = after->anonymous - after->own;
+    return now > then ? now - then : 0;
+}

@@ -1,0 +1,38 @@
+/* run.h: a whole run, as the table, the JSON and the report show it. */
+#ifndef WEIR_CLI_RUN_H
+#define WEIR_CLI_RUN_H
+
+#include "job.h"
+
+#include "trace/timeline.h"
+
+/* A stretch of time with a name: "load bert.onnx", "all at once", "unload". */
+typedef struct run_phase {
+    char *label;
+    uint64_t from, to; /* nanoseconds of the trace's clock */
+} run_phase;
+
+typedef struct run {
+    const run_options *options;
+    weir_runtime *runtime; /* the models' */
+    job *jobs;
+    size_t count;
+    timeline *line;
+    run_phase phases[RUN_MODELS_MOST + 2];
+    size_t phase_count;
+    weir_stats end; /* when everything was unloaded */
+    uint64_t budget;
+    double seconds; /* of the runs together, after loading */
+    bool leaked;
+} run;
+
+/* The clients' places in the whole's peak, as the trace saw it; 0 for one that it did not see. */
+uint64_t run_peak_share(const run *all, const char *client, uint64_t by_class[WEIR_CLASS_COUNT]);
+
+/* The first thing that failed, and of which model; NULL if nothing did. */
+const failure *run_failure(const run *all, const char **model);
+
+int run_print_json(const run *all);
+void run_print_table(const run *all);
+
+#endif

@@ -1,0 +1,107 @@
+/* run_table.c: a run as people read it: what came out, then who held what. */
+#include "run.h"
+
+#include "table.h"
+#include "terminal.h"
+#include "text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The order in which a model comes by its memory. */
+static const weir_class columns[] = {WEIR_WEIGHTS, WEIR_ACTIVATIONS, WEIR_KV, WEIR_SCRATCH, WEIR_OTHER};
+enum { COLUMNS = sizeof columns / sizeof columns[0] };
+
+static void print_outputs(const run *all)
+{
+    bool streamed = all->options->stream;
+    for (size_t i = 0; i < all->count; i++) {
+        const job *work = &all->jobs[i];
+        if (work->out.count == 0)
+            continue;
+        printf("%s%s%s", terminal_bold(), work->words->name, terminal_plain());
+        printf("%s  %llu run%s in %.3g s%s\n", terminal_faint(), (unsigned long long)work->runs,
+               work->runs == 1 ? "" : "s", work->seconds, terminal_plain());
+        outputs_print(&work->out, streamed && work->generates);
+    }
+    puts("");
+}
+
+static void size_cell(table *grid, uint64_t bytes, const char *colour)
+{
+    char text[24];
+    table_cell(grid, bytes == 0 ? "-" : weir_size_format(bytes, text, sizeof text), colour, true);
+}
+
+static void head(table *grid)
+{
+    table_row(grid);
+    table_cell(grid, "model", terminal_bold(), false);
+    table_cell(grid, "engine", terminal_bold(), false);
+    for (int i = 0; i < COLUMNS; i++)
+        table_cell(grid, weir_class_name(columns[i]), terminal_bold(), true);
+    table_cell(grid, "peak", terminal_bold(), true);
+    table_cell(grid, "outside", terminal_bold(), true);
+}
+
+static void job_row(table *grid, const job *work)
+{
+    table_row(grid);
+    table_cell(grid, work->words->name, "", false);
+    if (!work->loaded) {
+        table_cell(grid, work->failed.status == WEIR_OK ? "not loaded" : "failed", terminal_red(), false);
+        return;
+    }
+    bool good = work->failed.status == WEIR_OK;
+    char *engine = text_print("%s%s", work->engine, good ? "" : ", failed");
+    table_cell(grid, engine, good ? "" : terminal_red(), false);
+    free(engine);
+    for (int i = 0; i < COLUMNS; i++)
+        size_cell(grid, work->stats.peak_class[columns[i]], "");
+    size_cell(grid, work->stats.peak, terminal_bold());
+    if (work->measured)
+        size_cell(grid, work->outside, terminal_faint());
+    else
+        table_cell(grid, "?", terminal_faint(), true);
+}
+
+static void print_total(const run *all)
+{
+    char peak[24], budget[24], held[24], live[24];
+    double share = all->budget == 0 ? 0 : 100.0 * (double)all->end.peak / (double)all->budget;
+    const char *colour = share < 75 ? terminal_green() : share < 95 ? terminal_yellow() : terminal_red();
+    printf("total %s%s%s of budget %s %s(%.0f %%)%s at the peak; held at most %s; %s live at the end\n", terminal_bold(),
+           weir_size_format(all->end.peak, peak, sizeof peak), terminal_plain(),
+           weir_size_format(all->budget, budget, sizeof budget), colour, share, terminal_plain(),
+           weir_size_format(all->end.peak_held, held, sizeof held), weir_size_format(all->end.live, live, sizeof live));
+}
+
+/* Why an engine keeps bytes to itself, in its own words. */
+static void print_remarks(const run *all)
+{
+    for (size_t i = 0; i < all->count; i++)
+        if (all->jobs[i].loaded && all->jobs[i].remarks[0] != '\0')
+            printf("%soutside, %s: %s%s\n", terminal_faint(), all->jobs[i].words->name, all->jobs[i].remarks,
+                   terminal_plain());
+    if (timeline_lost(all->line) > 0)
+        printf("%s%llu events were lost: the trace has holes%s\n", terminal_yellow(),
+               (unsigned long long)timeline_lost(all->line), terminal_plain());
+}
+
+void run_print_table(const run *all)
+{
+    table grid = {0};
+    print_outputs(all);
+    head(&grid);
+    for (size_t i = 0; i < all->count; i++)
+        job_row(&grid, &all->jobs[i]);
+    table_print(&grid, stdout);
+    table_clear(&grid);
+    print_total(all);
+    print_remarks(all);
+    if (all->options->trace != NULL)
+        printf("trace: %s\n", all->options->trace);
+    if (all->options->report != NULL)
+        printf("report: %s\n", all->options->report);
+}

@@ -1,0 +1,139 @@
+#include "text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void no_memory(void)
+{
+    fputs("weir: out of memory for the command itself\n", stderr);
+    exit(1);
+}
+
+void *text_grow(void *old, size_t count, size_t each)
+{
+    if (each != 0 && count > SIZE_MAX / each)
+        no_memory();
+    void *grown = realloc(old, count * each == 0 ? 1 : count * each);
+    if (grown == NULL)
+        no_memory();
+    return grown;
+}
+
+void *text_zeroed(size_t count, size_t each)
+{
+    void *memory = calloc(count == 0 ? 1 : count, each == 0 ? 1 : each);
+    if (memory == NULL)
+        no_memory();
+    return memory;
+}
+
+char *text_copy(const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    return memcpy(text_grow(NULL, bytes, 1), text, bytes);
+}
+
+char *text_vprint(const char *format, va_list arguments)
+{
+    char *text = NULL;
+    if (vasprintf(&text, format, arguments) < 0)
+        no_memory();
+    return text;
+}
+
+char *text_print(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    char *text = text_vprint(format, arguments);
+    va_end(arguments);
+    return text;
+}
+
+/* The lowest code point that needs so many bytes, and the mark of the first byte. */
+size_t text_character(const char *text, size_t left)
+{
+    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char *at = (const unsigned char *)text;
+    if (left == 0)
+        return 0;
+    if (at[0] < 0x80)
+        return 1;
+    size_t bytes = at[0] >= 0xf0 && at[0] < 0xf8 ? 4 : at[0] >= 0xe0 ? 3 : at[0] >= 0xc2 ? 2 : 0;
+    if (bytes == 0 || at[0] >= 0xf8 || bytes > left)
+        return 0;
+    uint32_t point = at[0] & (0x7fu >> bytes);
+    for (size_t i = 1; i < bytes; i++) {
+        if ((at[i] & 0xc0) != 0x80)
+            return 0;
+        point = point << 6 | (at[i] & 0x3f);
+    }
+    bool surrogate = point >= 0xd800 && point <= 0xdfff;
+    return point < least[bytes] || point > 0x10ffff || surrogate ? 0 : bytes;
+}
+
+static bool is_control(const char *text, size_t bytes)
+{
+    unsigned char first = (unsigned char)text[0];
+    if (bytes == 1)
+        return first < 0x20 || first == 0x7f;
+    return bytes == 2 && first == 0xc2 && (unsigned char)text[1] < 0xa0; /* C1: some terminals obey them */
+}
+
+char *text_clean(const char *text, size_t bytes, bool lines)
+{
+    char *clean = text_grow(NULL, bytes + 1, 1);
+    size_t used = 0;
+    for (size_t i = 0; i < bytes;) {
+        size_t length = text_character(text + i, bytes - i);
+        bool kept = lines && length == 1 && (text[i] == '\n' || text[i] == '\t');
+        if (length == 0 || (is_control(text + i, length) && !kept)) {
+            clean[used++] = '?';
+            i += length == 0 ? 1 : length;
+            continue;
+        }
+        memcpy(clean + used, text + i, length);
+        used += length;
+        i += length;
+    }
+    clean[used] = '\0';
+    return clean;
+}
+
+size_t text_columns(const char *text)
+{
+    size_t columns = 0;
+    for (; *text != '\0'; text++)
+        columns += ((unsigned char)*text & 0xc0) != 0x80;
+    return columns;
+}
+
+json_t *text_json_bytes(const char *text, size_t bytes)
+{
+    json_t *string = json_stringn(text, bytes);
+    if (string != NULL)
+        return string;
+    char *clean = text_clean(text, bytes, true);
+    string = json_string(clean);
+    free(clean);
+    return string;
+}
+
+json_t *text_json(const char *text)
+{
+    return text_json_bytes(text, strlen(text));
+}
+
+bool text_number(const char *text, uint64_t least, uint64_t most, uint64_t *out)
+{
+    uint64_t value = 0;
+    if (*text == '\0')
+        return false;
+    for (; *text != '\0'; text++) {
+        if (*text < '0' || *text > '9' || value > (UINT64_MAX - 9) / 10)
+            return false;
+        value = value * 10 + (uint64_t)(*text - '0');
+    }
+    *out = value;
+    return value >= least && value <= most;
+}

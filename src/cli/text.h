@@ -1,0 +1,38 @@
+/* text.h: memory and text for the command. Running out of memory for texts ends the command with a line saying so. */
+#ifndef WEIR_CLI_TEXT_H
+#define WEIR_CLI_TEXT_H
+
+#include <weir/base.h>
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+/* realloc(old, count * each), checked; the new part is not cleared. */
+void *text_grow(void *old, size_t count, size_t each);
+
+/* Zeroed memory for `count` elements; at least one byte, so never NULL. */
+void *text_zeroed(size_t count, size_t each);
+
+char *text_copy(const char *text);
+char *text_print(const char *format, ...) WEIR_PRINTF(1, 2);
+char *text_vprint(const char *format, va_list arguments) WEIR_PRINTF(1, 0);
+
+/* A copy in which every byte that is not UTF-8 is '?' and, unless `lines`, every control character too: fit for JSON,
+ * for terminals and for HTML. */
+char *text_clean(const char *text, size_t bytes, bool lines);
+
+/* Bytes of the UTF-8 character at `text` with `left` bytes to go; 0 if it is none. */
+size_t text_character(const char *text, size_t left);
+
+/* Columns of a clean text on a terminal, one for each character. */
+size_t text_columns(const char *text);
+
+/* A JSON string of any text. */
+json_t *text_json(const char *text);
+json_t *text_json_bytes(const char *text, size_t bytes);
+
+/* Reads a whole decimal number from `least` to `most`. */
+bool text_number(const char *text, uint64_t least, uint64_t most, uint64_t *out);
+
+#endif

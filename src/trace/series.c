@@ -1,0 +1,119 @@
+#include "series.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCH = 512, KEPT = 5 };
+
+/* The points of one stretch that stay, as copies: first, lowest, highest, most held, last. */
+typedef struct stretch {
+    fold kept[KEPT];
+    size_t events;
+} stretch;
+
+enum { FIRST, LOWEST, HIGHEST, MOST_HELD, LAST };
+
+static bool add_point(series *all, const fold *state)
+{
+    size_t width = all->end->count * WEIR_CLASS_COUNT;
+    if ((all->count & (all->count + 1)) == 0) { /* full at 0, 1, 3, 7 …: double */
+        size_t capacity = all->count * 2 + 2;
+        series_point *points = realloc(all->points, capacity * sizeof *points);
+        if (points != NULL)
+            all->points = points;
+        uint64_t *values = realloc(all->values, (capacity * width + 1) * sizeof *values);
+        if (values != NULL)
+            all->values = values;
+        if (points == NULL || values == NULL)
+            return false;
+    }
+    if (state->total > (all->count > 0 ? all->points[all->peak].total : 0))
+        all->peak = all->count;
+    uint64_t *value = all->values + all->count * width;
+    for (size_t i = 0; i < all->end->count; i++)
+        for (int j = 0; j < WEIR_CLASS_COUNT; j++) {
+            int64_t bytes = i < state->count ? state->clients[i].bytes[j] : 0;
+            *value++ = bytes > 0 ? (uint64_t)bytes : 0;
+        }
+    all->points[all->count++] = (series_point){state->order, state->nanoseconds, state->total, state->held};
+    return true;
+}
+
+/* The kept ones in their order, each once. */
+static bool flush_stretch(series *all, stretch *now)
+{
+    uint64_t before = 0;
+    for (size_t left = now->events > 0 ? KEPT : 0; left > 0; left--) {
+        const fold *next = NULL;
+        for (int i = 0; i < KEPT; i++)
+            if (now->kept[i].order > before && (next == NULL || now->kept[i].order < next->order))
+                next = &now->kept[i];
+        if (next == NULL)
+            break;
+        before = next->order;
+        if (!add_point(all, next))
+            return false;
+    }
+    now->events = 0;
+    return true;
+}
+
+static bool take(stretch *now, const fold *state)
+{
+    bool first = now->events++ == 0;
+    bool good = fold_copy(&now->kept[LAST], state);
+    if (first)
+        good = fold_copy(&now->kept[FIRST], state) && good;
+    if (first || state->total < now->kept[LOWEST].total)
+        good = fold_copy(&now->kept[LOWEST], state) && good;
+    if (first || state->total > now->kept[HIGHEST].total)
+        good = fold_copy(&now->kept[HIGHEST], state) && good;
+    if (first || state->held > now->kept[MOST_HELD].held)
+        good = fold_copy(&now->kept[MOST_HELD], state) && good;
+    return good;
+}
+
+static bool make_points(timeline *line, size_t per_stretch, series *out)
+{
+    weir_event events[BATCH];
+    fold state = {0};
+    stretch now = {0};
+    size_t count;
+    bool good = true;
+    while (good && (count = timeline_next(line, events, BATCH)) > 0)
+        for (size_t i = 0; i < count && good; i++) {
+            good = fold_event(&state, &events[i]) && take(&now, &state);
+            if (good && now.events >= per_stretch)
+                good = flush_stretch(out, &now);
+        }
+    good = good && flush_stretch(out, &now);
+    for (int i = 0; i < KEPT; i++)
+        fold_clear(&now.kept[i]);
+    fold_clear(&state);
+    return good;
+}
+
+weir_status series_make(timeline *line, size_t wanted, series *out)
+{
+    *out = (series){.end = timeline_end(line)};
+    weir_status status = timeline_rewind(line);
+    if (status != WEIR_OK)
+        return status;
+    uint64_t per_stretch = timeline_events(line) * (KEPT - 1) / (wanted == 0 ? 1 : wanted);
+    if (make_points(line, per_stretch == 0 ? 1 : (size_t)per_stretch, out))
+        return WEIR_OK;
+    series_clear(out);
+    return weir_fail(WEIR_SYSTEM, "no memory for the points of the picture");
+}
+
+uint64_t series_value(const series *all, size_t point, size_t client, weir_class memory_class)
+{
+    return all->values[(point * all->end->count + client) * WEIR_CLASS_COUNT + (size_t)memory_class];
+}
+
+void series_clear(series *all)
+{
+    free(all->points);
+    free(all->values);
+    *all = (series){0};
+}

@@ -1,0 +1,154 @@
+#include "timeline.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* The ring that the runtime fills is this program's memory too: small, and emptied often. */
+enum { RING_EVENTS = 32768, BATCH_EVENTS = 512, PAUSE_NANOSECONDS = 2000000 };
+
+struct timeline {
+    weir_trace *trace;
+    pthread_t thread;
+    atomic_bool stopping;
+    bool running;
+    FILE *file; /* NULL unless events are kept */
+    fold now, peak;
+    uint64_t events, lost;
+    weir_status status; /* of collecting; the first trouble stays */
+    char detail[256];
+    weir_event batch[BATCH_EVENTS];
+};
+
+static void trouble(timeline *line, weir_status status, const char *text)
+{
+    if (line->status != WEIR_OK)
+        return;
+    line->status = status;
+    snprintf(line->detail, sizeof line->detail, "%s", text);
+}
+
+static void take_batch(timeline *line, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!fold_event(&line->now, &line->batch[i]) ||
+            (line->now.total > line->peak.total && !fold_copy(&line->peak, &line->now)))
+            trouble(line, WEIR_SYSTEM, "no memory to follow the trace");
+    }
+    line->events += count;
+    if (line->file != NULL && line->status == WEIR_OK &&
+        fwrite(line->batch, sizeof line->batch[0], count, line->file) != count)
+        trouble(line, WEIR_SYSTEM, strerror(errno));
+}
+
+/* Takes everything that is waiting; answers whether there was anything. */
+static bool drain(timeline *line)
+{
+    size_t count = 0;
+    bool any = false;
+    do {
+        line->batch[0].size = sizeof line->batch[0];
+        if (weir_trace_read(line->trace, line->batch, BATCH_EVENTS, &count) != WEIR_OK) {
+            trouble(line, WEIR_SYSTEM, weir_detail());
+            return false;
+        }
+        take_batch(line, count);
+        any = any || count > 0;
+    } while (count == BATCH_EVENTS);
+    return any;
+}
+
+static void *collect(void *user)
+{
+    timeline *line = user;
+    while (!atomic_load(&line->stopping))
+        if (!drain(line))
+            nanosleep(&(struct timespec){0, PAUSE_NANOSECONDS}, NULL);
+    drain(line);
+    return NULL;
+}
+
+weir_status timeline_start(weir_runtime *runtime, bool keep, timeline **out)
+{
+    timeline *line = calloc(1, sizeof *line);
+    if (line == NULL)
+        return weir_fail(WEIR_SYSTEM, "no memory for the trace");
+    if (keep && (line->file = tmpfile()) == NULL) {
+        free(line);
+        return weir_fail(WEIR_SYSTEM, "no temporary file to keep the trace in: %s", strerror(errno));
+    }
+    weir_status status = weir_trace_open(runtime, RING_EVENTS, &line->trace);
+    if (status == WEIR_OK && pthread_create(&line->thread, NULL, collect, line) != 0) {
+        weir_trace_close(line->trace);
+        status = weir_fail(WEIR_SYSTEM, "no thread to collect the trace");
+    }
+    if (status != WEIR_OK) {
+        if (line->file != NULL)
+            fclose(line->file);
+        free(line);
+        return status;
+    }
+    line->running = true;
+    *out = line;
+    return WEIR_OK;
+}
+
+weir_status timeline_stop(timeline *line)
+{
+    if (line->running) {
+        atomic_store(&line->stopping, true);
+        pthread_join(line->thread, NULL);
+        line->running = false;
+        line->lost = weir_trace_lost(line->trace);
+        weir_trace_close(line->trace);
+    }
+    return line->status == WEIR_OK ? WEIR_OK : weir_fail(line->status, "collecting the trace: %s", line->detail);
+}
+
+const fold *timeline_peak(const timeline *line)
+{
+    return &line->peak;
+}
+
+const fold *timeline_end(const timeline *line)
+{
+    return &line->now;
+}
+
+uint64_t timeline_events(const timeline *line)
+{
+    return line->events;
+}
+
+uint64_t timeline_lost(const timeline *line)
+{
+    return line->lost;
+}
+
+weir_status timeline_rewind(timeline *line)
+{
+    if (line->file == NULL || fseek(line->file, 0, SEEK_SET) != 0)
+        return weir_fail(WEIR_SYSTEM, "the events of this run were not kept");
+    return WEIR_OK;
+}
+
+size_t timeline_next(timeline *line, weir_event *events, size_t capacity)
+{
+    return fread(events, sizeof *events, capacity, line->file);
+}
+
+void timeline_free(timeline *line)
+{
+    if (line == NULL)
+        return;
+    (void)timeline_stop(line);
+    if (line->file != NULL)
+        fclose(line->file);
+    fold_clear(&line->now);
+    fold_clear(&line->peak);
+    free(line);
+}
