@@ -151,14 +151,24 @@ static weir_status check_own(const weir_model_info *info, int model, const given
     return WEIR_OK;
 }
 
+/* Where all inputs may be left out ("text or tokens") and none was given, a run still needs one: the first. */
+static bool nothing_else(const weir_model_info *info, int model, given_input *given, size_t count)
+{
+    bool any = false;
+    for (size_t i = 0; i < info->input_count; i++)
+        any = any || !info->inputs[i].optional || find_given(&info->inputs[i], model, given, count) != NULL;
+    return !any;
+}
+
 weir_status inputs_make(const weir_model_info *info, int model, given_input *given, size_t given_count, inputs *out)
 {
     out->count = 0;
     out->tensors = text_zeroed(info->input_count, sizeof *out->tensors);
+    bool wanted = nothing_else(info, model, given, given_count);
     for (size_t i = 0; i < info->input_count; i++) {
         const weir_port *port = &info->inputs[i];
         const given_input *found = find_given(port, model, given, given_count);
-        if (found == NULL && port->optional)
+        if (found == NULL && port->optional && !(i == 0 && wanted))
             continue;
         weir_tensor *tensor = &out->tensors[out->count++];
         *tensor = (weir_tensor){.size = sizeof *tensor, .name = port->name, .type = port->type};

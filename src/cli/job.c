@@ -113,19 +113,6 @@ static weir_status first_run(job *work)
     return status;
 }
 
-static weir_status load_and_describe(job *work, measure *before, measure *after)
-{
-    weir_model_info info = WEIR_INIT(weir_model_info);
-    work->measured = measure_now(before);
-    weir_status status = load_model(work);
-    work->measured = measure_now(after) && work->measured;
-    if (status == WEIR_OK)
-        status = weir_model_info_get(work->model, &info);
-    if (status == WEIR_OK)
-        note_info(work, &info);
-    return status;
-}
-
 /* The growth of both spans together: the load, and the first run. What this command reads in between is not counted. */
 static void note_outside(job *work, const measure span[4])
 {
@@ -137,31 +124,40 @@ static void note_outside(job *work, const measure span[4])
             weir_client_note_outside(weir_model_client(work->model), work->outside, measure_method) == WEIR_OK;
 }
 
+/* Takes the failure at once: measuring asks weir about addresses that are not its own, which is a failing call too. */
+static bool failed_at(job *work, weir_status status, const char *stage)
+{
+    failure_take(&work->failed, status, stage);
+    if (status != WEIR_OK)
+        remedy_find(work);
+    return status != WEIR_OK;
+}
+
+static void prepare_inputs(job *work, given_input *given, size_t given_count)
+{
+    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_status status = weir_model_info_get(work->model, &info);
+    if (status == WEIR_OK) {
+        note_info(work, &info);
+        status = inputs_make(&info, work->index, given, given_count, &work->in);
+    }
+    failed_at(work, status, "inputs");
+}
+
 void job_load(job *work, given_input *given, size_t given_count)
 {
     measure span[4];
-    weir_model_info info = WEIR_INIT(weir_model_info);
-    weir_status status = load_and_describe(work, &span[0], &span[1]);
-    if (status != WEIR_OK) {
-        failure_take(&work->failed, status, "load");
-        remedy_find(work);
+    work->measured = measure_now(&span[0]);
+    if (failed_at(work, load_model(work), "load"))
         return;
-    }
-    status = weir_model_info_get(work->model, &info);
-    if (status == WEIR_OK)
-        status = inputs_make(&info, work->index, given, given_count, &work->in);
-    if (status != WEIR_OK) {
-        failure_take(&work->failed, status, "inputs");
+    work->measured = measure_now(&span[1]) && work->measured;
+    prepare_inputs(work, given, given_count);
+    if (work->failed.status != WEIR_OK)
         return;
-    }
     work->measured = measure_now(&span[2]) && work->measured;
-    status = first_run(work);
+    failed_at(work, first_run(work), "first run");
     work->measured = measure_now(&span[3]) && work->measured;
     note_outside(work, span);
-    if (status != WEIR_OK) {
-        failure_take(&work->failed, status, "first run");
-        remedy_find(work);
-    }
 }
 
 void job_run(job *work)
@@ -177,10 +173,7 @@ void job_run(job *work)
         work->runs += status == WEIR_OK;
     }
     work->seconds = job_clock() - start;
-    if (status != WEIR_OK) {
-        failure_take(&work->failed, status, "run");
-        remedy_find(work);
-    }
+    failed_at(work, status, "run");
 }
 
 void job_unload(job *work)

@@ -3,6 +3,7 @@
 #include "text.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Is one of the words of `suffixes` the end of `path`? */
@@ -31,14 +32,15 @@ static const weir_engine *engine_of(const job *work)
     return NULL;
 }
 
-/* All bytes the model will take; false unless the engine knows them exactly. */
-static bool exact_plan(const job *work, uint64_t *total)
+/* The bytes of the whole model, as far as its engine can tell; answers whether that is all of them. */
+static bool plan_total(const job *work, uint64_t *total)
 {
     const weir_engine *engine = engine_of(work);
     weir_engine_place place = {.runtime = work->runtime};
     weir_client_options options = WEIR_INIT(weir_client_options);
     weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
     options.name = work->words->name;
+    *total = 0;
     if (engine == NULL || engine->plan == NULL || weir_client_open(work->runtime, &options, &place.client) != WEIR_OK)
         return false;
     weir_engine_load load = WEIR_INIT(weir_engine_load);
@@ -47,9 +49,8 @@ static bool exact_plan(const job *work, uint64_t *total)
     load.place_count = 1;
     load.settings = work->words->settings;
     load.setting_count = work->words->setting_count;
-    bool exact = engine->plan(&load, &plan) == WEIR_OK;
-    *total = 0;
-    for (int i = 0; i < WEIR_CLASS_COUNT; i++) {
+    bool told = engine->plan(&load, &plan) == WEIR_OK, exact = told;
+    for (int i = 0; told && i < WEIR_CLASS_COUNT; i++) {
         exact = exact && plan.exact[i];
         *total += plan.bytes[i];
     }
@@ -72,23 +73,29 @@ static uint64_t others_to_come(const job *work)
     return bytes;
 }
 
+/* What is needed comes in pieces of physical memory: a remedy that is a few bytes short would be none. */
+static uint64_t in_pieces(uint64_t bytes)
+{
+    enum { PIECE = 65536 };
+    return (bytes + PIECE - 1) / PIECE * PIECE;
+}
+
 void remedy_find(job *work)
 {
     const weir_refusal *refusal = &work->failed.refusal;
     bool budget = refusal->cause == WEIR_CAUSE_BUDGET, maximum = refusal->cause == WEIR_CAUSE_MAXIMUM;
-    uint64_t planned = 0, limit = refusal->needed;
-    char size[24];
-    if ((!budget && !maximum) || limit <= refusal->limit)
+    uint64_t planned = 0, limit = refusal->needed, with_this = refusal->current + refusal->requested;
+    char more[24], size[24];
+    if ((!budget && !maximum) || limit <= refusal->limit || limit == UINT64_MAX)
         return;
-    if (!exact_plan(work, &planned)) {
-        work->failed.remedy = text_print("at least %s more is needed",
-                                         weir_size_format(limit - refusal->limit, size, sizeof size));
-        return;
-    }
-    uint64_t with_this = refusal->current + refusal->requested;
-    limit += planned > with_this ? planned - with_this : 0;
-    limit += budget ? others_to_come(work) : 0;
+    bool exact = plan_total(work, &planned);
+    limit += planned > with_this ? in_pieces(planned - with_this) : 0;
+    limit += budget ? in_pieces(others_to_come(work)) : 0;
     weir_size_format(limit, size, sizeof size);
-    work->failed.remedy = budget ? text_print("--budget %" PRIu64 " (%s) would do", limit, size)
-                                 : text_print("--maximum %s=%" PRIu64 " (%s) would do", work->words->name, limit, size);
+    weir_size_format(limit - refusal->limit, more, sizeof more);
+    char *option = budget ? text_print("--budget %" PRIu64, limit)
+                          : text_print("--maximum %s=%" PRIu64, work->words->name, limit);
+    work->failed.remedy = exact ? text_print("with %s (%s) all of it fits", option, size)
+                                : text_print("at least %s more is needed: %s", more, option);
+    free(option);
 }

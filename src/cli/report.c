@@ -57,9 +57,7 @@ static void put_tiles(FILE *file, run *all)
     size_tile(file, all->end.peak_held, "held at most");
     size_tile(file, outside, "outside weir");
     size_tile(file, all->end.live, "live at the end");
-    char *seconds = text_print("%.3g s", all->seconds);
-    tile(file, seconds, all->options->serial ? "one after another" : "all models at once", -1);
-    free(seconds);
+    tile(file, text_seconds(all->seconds, text, sizeof text), all->options->serial ? "one after another" : "all models at once", -1);
     free(label);
 }
 
@@ -119,7 +117,7 @@ static void put_notes(FILE *file, run *all)
             measure_method);
     for (size_t i = 0; i < all->count; i++)
         if (all->jobs[i].loaded && all->jobs[i].remarks[0] != '\0') {
-            fputs("<p class=\"notes\">Outside, ", file);
+            fputs("<p class=\"notes\">", file);
             html_text(file, all->jobs[i].words->name);
             fputs(": ", file);
             html_text(file, all->jobs[i].remarks);

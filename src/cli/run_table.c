@@ -16,13 +16,14 @@ enum { COLUMNS = sizeof columns / sizeof columns[0] };
 static void print_outputs(const run *all)
 {
     bool streamed = all->options->stream;
+    char time[24];
     for (size_t i = 0; i < all->count; i++) {
         const job *work = &all->jobs[i];
         if (work->out.count == 0)
             continue;
         printf("%s%s%s", terminal_bold(), work->words->name, terminal_plain());
-        printf("%s  %llu run%s in %.3g s%s\n", terminal_faint(), (unsigned long long)work->runs,
-               work->runs == 1 ? "" : "s", work->seconds, terminal_plain());
+        printf("%s  %llu run%s in %s%s\n", terminal_faint(), (unsigned long long)work->runs, work->runs == 1 ? "" : "s",
+               text_seconds(work->seconds, time, sizeof time), terminal_plain());
         outputs_print(&work->out, streamed && work->generates);
     }
     puts("");
@@ -82,7 +83,7 @@ static void print_remarks(const run *all)
 {
     for (size_t i = 0; i < all->count; i++)
         if (all->jobs[i].loaded && all->jobs[i].remarks[0] != '\0')
-            printf("%soutside, %s: %s%s\n", terminal_faint(), all->jobs[i].words->name, all->jobs[i].remarks,
+            printf("%s%s: %s%s\n", terminal_faint(), all->jobs[i].words->name, all->jobs[i].remarks,
                    terminal_plain());
     if (timeline_lost(all->line) > 0)
         printf("%s%llu events were lost: the trace has holes%s\n", terminal_yellow(),

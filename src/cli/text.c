@@ -124,6 +124,17 @@ json_t *text_json(const char *text)
     return text_json_bytes(text, strlen(text));
 }
 
+char *text_seconds(double seconds, char *text, size_t capacity)
+{
+    if (seconds < 1e-3)
+        snprintf(text, capacity, "%.0f µs", seconds * 1e6);
+    else if (seconds < 1)
+        snprintf(text, capacity, "%.3g ms", seconds * 1e3);
+    else
+        snprintf(text, capacity, "%.3g s", seconds);
+    return text;
+}
+
 bool text_number(const char *text, uint64_t least, uint64_t most, uint64_t *out)
 {
     uint64_t value = 0;

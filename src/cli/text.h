@@ -32,6 +32,9 @@ size_t text_columns(const char *text);
 json_t *text_json(const char *text);
 json_t *text_json_bytes(const char *text, size_t bytes);
 
+/* Writes "31 µs", "5.3 ms", "1.78 s" and returns it. */
+char *text_seconds(double seconds, char *text, size_t capacity);
+
 /* Reads a whole decimal number from `least` to `most`. */
 bool text_number(const char *text, uint64_t least, uint64_t most, uint64_t *out);
 
