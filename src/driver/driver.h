@@ -34,7 +34,7 @@ typedef struct wi_driver {
     weir_status (*reserve)(wi_device *device, uint64_t bytes, void **address);
     void (*unreserve)(wi_device *device, void *address, uint64_t bytes);
 
-    /* `count` handles. All or none. */
+    /* `count` handles. All or none; WEIR_OUT_OF_MEMORY when the device has no more. */
     weir_status (*create)(wi_device *device, size_t count, wi_handle *handles);
     void (*destroy)(wi_device *device, size_t count, const wi_handle *handles);
     /* Maps them side by side from `address` on, inside a reserved range. All or none; handles[] may get new values. */
@@ -59,7 +59,7 @@ typedef struct wi_driver {
     weir_status (*call)(wi_device *device, void (*fn)(void *), void *user, void *stream);
 } wi_driver;
 
-extern const wi_driver wi_host_driver;
+extern const wi_driver wi_host_driver, wi_cuda_driver;
 
 /* Reads "host", "cuda", "cuda:3". WEIR_INVALID for a text that is no device, WEIR_NOT_FOUND for one that is not here. */
 weir_status wi_driver_find(const char *device, const wi_driver **driver, int *ordinal);

@@ -182,7 +182,7 @@ void wi_mapped_dissolve(wi_mapped *mapped, wi_extent *busy)
 
 /* Takes spare handles into `mine` until there are `needed`: those at hand, new ones within the budget, then ones from
  * under free memory. Others may help themselves to the spare ones whenever the lock is released, hence the loop. */
-static weir_status gather(wi_mapped *mapped, wi_handle *mine, size_t needed, size_t *got)
+static weir_status gather(wi_mapped *mapped, wi_handle *mine, size_t needed, size_t *got, bool *device_full)
 {
     *got = 0;
     for (;;) {
@@ -193,7 +193,8 @@ static weir_status gather(wi_mapped *mapped, wi_handle *mine, size_t needed, siz
         if (*got == needed)
             return WEIR_OK;
         weir_status status = create(mapped, needed - *got);
-        if (status != WEIR_OK)
+        *device_full = status == WEIR_OUT_OF_MEMORY;
+        if (status != WEIR_OK && !*device_full)
             return status;
         if (mapped->spare_count == 0 && wi_mapped_unmap_free(mapped, needed - *got) == 0)
             return weir_fail(WEIR_OUT_OF_MEMORY, "not enough whole handles are free");
@@ -251,12 +252,12 @@ static weir_status map_all(wi_mapped *mapped, wi_extent *busy, wi_handle *handle
     return WEIR_OK;
 }
 
-weir_status wi_mapped_back(wi_mapped *mapped, wi_extent *busy)
+weir_status wi_mapped_back(wi_mapped *mapped, wi_extent *busy, bool *device_full)
 {
     size_t needed = count_unmapped(mapped, busy), got = 0, used = 0;
     wi_handle *mine = malloc((needed + 1) * sizeof *mine);
     weir_status status =
-        mine ? gather(mapped, mine, needed, &got) : weir_fail(WEIR_SYSTEM, "no host memory for handles");
+        mine ? gather(mapped, mine, needed, &got, device_full) : weir_fail(WEIR_SYSTEM, "no host memory for handles");
     if (status == WEIR_OK)
         status = map_all(mapped, busy, mine, &used);
     if (status == WEIR_OK)

@@ -90,7 +90,8 @@ static wi_extent *make_busy(wi_space *space, wi_extent *extent, uint64_t low, ui
     return extent;
 }
 
-static wi_extent *grow_and_use(wi_mapped *mapped, wi_space *space, const wi_placement *p, weir_status *status)
+static wi_extent *grow_and_use(wi_mapped *mapped, wi_space *space, const wi_placement *p, weir_status *status,
+                               bool *device_full)
 {
     place at;
     if (!cheapest_place(mapped, space, p->charged, p->alignment, &at)) {
@@ -98,7 +99,7 @@ static wi_extent *grow_and_use(wi_mapped *mapped, wi_space *space, const wi_plac
         return NULL;
     }
     wi_extent *busy = make_busy(space, at.hole, at.low, at.high);
-    *status = wi_mapped_back(mapped, busy);
+    *status = wi_mapped_back(mapped, busy, device_full);
     if (*status != WEIR_OK)
         return NULL;
     return wi_space_use(space, busy, at.start, p->charged);
@@ -118,10 +119,11 @@ static weir_status allocate(wi_resource *resource, const wi_placement *p, wi_blo
     lock(mapped);
     weir_status status = wi_extent_pool_reserve(&mapped->pool, WI_RECORDS_PER_CHANGE);
     wi_extent *extent = NULL;
+    bool device_full = false;
     if (status == WEIR_OK) {
         extent = wi_space_best(space, p->charged, p->alignment);
         extent = extent ? wi_space_use(space, extent, wi_round_up(extent->offset, p->alignment), p->charged)
-                        : grow_and_use(mapped, space, p, &status);
+                        : grow_and_use(mapped, space, p, &status, &device_full);
     }
     if (extent) {
         extent->block = (wi_block){.pointer = space->base + extent->offset,
@@ -137,6 +139,8 @@ static weir_status allocate(wi_resource *resource, const wi_placement *p, wi_blo
         *out = &extent->block;
     } else if (status == WEIR_OUT_OF_MEMORY) {
         *largest = wi_max(wi_space_largest_free(space), wi_mapped_obtainable(mapped));
+        if (device_full)
+            *cause = WEIR_CAUSE_OTHER_PROCESS;
     }
     unlock(mapped);
     return status;
@@ -309,7 +313,8 @@ static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, 
         if (!space->mapped[(high - 1) / mapped->granule])
             high = wi_round_up(high, mapped->granule);
         wi_extent *busy = make_busy(space, extent->next, end, high);
-        status = wi_mapped_back(mapped, busy);
+        bool device_full = false;
+        status = wi_mapped_back(mapped, busy, &device_full);
         if (status == WEIR_OK)
             wi_space_give(space, busy, extent, more);
     }

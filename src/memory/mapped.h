@@ -25,8 +25,8 @@ typedef struct wi_mapped {
 
 /* With the lock held; it is released while the driver works. `busy` is a busy extent: afterwards every granule under it
  * is mapped, it is still busy and records for one more change are reserved; or, when that cannot be, it has been dissolved
- * into what it was made of. */
-weir_status wi_mapped_back(wi_mapped *mapped, wi_extent *busy);
+ * into what it was made of. *device_full: the device had no more, though the budget would have allowed it. */
+weir_status wi_mapped_back(wi_mapped *mapped, wi_extent *busy, bool *device_full);
 /* The same lock rules. Turns a busy extent back into free extents and holes. */
 void wi_mapped_dissolve(wi_mapped *mapped, wi_extent *busy);
 /* Bytes that could be mapped into one place: spare, within the budget, and under wholly free granules. */

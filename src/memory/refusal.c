@@ -121,10 +121,11 @@ static weir_status explain(const weir_refusal *r)
             r->client, asked, kind, r->device, largest, holders);
     case WEIR_CAUSE_DEVICE:
     case WEIR_CAUSE_OTHER_PROCESS:
-        return weir_fail(WEIR_OUT_OF_MEMORY,
-                         "%s asked for %s (%s); %s has no more memory, though the budget of %s would "
-                         "allow it; lower the budget, or end what else uses the device",
-                         r->client, asked, kind, r->device, limit);
+        return weir_fail(
+            WEIR_OUT_OF_MEMORY,
+            "%s asked for %s (%s); %s has no more memory, though the budget of %s would allow it: another "
+            "process, or what engines take outside weir, holds the rest; lower the budget or end that process",
+            r->client, asked, kind, r->device, limit);
     default:
         return weir_fail(
             WEIR_OUT_OF_MEMORY,

@@ -75,7 +75,7 @@ static weir_status place(ladder *l, const wi_placement *placement, wi_block **bl
         status = resource->table->allocate(resource, placement, block, &cause, &largest);
         if (status == WEIR_OK)
             return WEIR_OK;
-        if (status == WEIR_OUT_OF_MEMORY && cause == WEIR_CAUSE_FRAGMENTATION && climb(l, any_pending(l->runtime)))
+        if (status == WEIR_OUT_OF_MEMORY && cause != WEIR_CAUSE_ADDRESS_RANGE && climb(l, any_pending(l->runtime)))
             continue;
         wi_ledger_cancel(&l->runtime->ledger, l->account, placement->charged);
         if (status == WEIR_OUT_OF_MEMORY)

@@ -1,0 +1,291 @@
+/* The cuda driver's device and memory: the primary context, made current by guard, and virtual-memory management. */
+#include "driver/cuda.h"
+
+/* Once exit has begun the driver may be gone: no call of ours may reach it. */
+static atomic_bool exiting;
+
+static void begin_exit(void)
+{
+    atomic_store(&exiting, true);
+}
+
+static void watch_exit(void)
+{
+    atexit(begin_exit);
+}
+
+/* Results ---------------------------------------------------------------------------------------------------------- */
+
+/* After these the context is of no use any more (cuda.h says so of each). */
+static bool means_lost(CUresult result)
+{
+    return (result >= CUDA_ERROR_HARDWARE_STACK_ERROR && result <= CUDA_ERROR_LAUNCH_FAILED) ||
+           result == CUDA_ERROR_ILLEGAL_ADDRESS || result == CUDA_ERROR_LAUNCH_TIMEOUT || result == CUDA_ERROR_ASSERT ||
+           result == CUDA_ERROR_ECC_UNCORRECTABLE || result == CUDA_ERROR_NVLINK_UNCORRECTABLE ||
+           result == CUDA_ERROR_CONTAINED;
+}
+
+weir_status wi_cuda_check(wi_device *device, CUresult result, const char *call)
+{
+    if (wi_likely(result == CUDA_SUCCESS))
+        return WEIR_OK;
+    const char *name = "?", *text = "";
+    (void)wi_cuda.cuGetErrorName(result, &name);
+    (void)wi_cuda.cuGetErrorString(result, &text);
+    if (means_lost(result))
+        atomic_store(&device->lost, true);
+    weir_status status = atomic_load(&device->lost)           ? WEIR_DEVICE_LOST
+                         : result == CUDA_ERROR_OUT_OF_MEMORY ? WEIR_OUT_OF_MEMORY
+                                                              : WEIR_DRIVER;
+    return weir_fail(status, "cuda:%d: %s: %s (%d: %s)%s", device->ordinal, call, name, result, text,
+                     status == WEIR_DEVICE_LOST ? "; the device is lost to this process: restart it" : "");
+}
+
+weir_status wi_cuda_begin(wi_device *device, wi_cuda_guard *guard)
+{
+    *guard = (wi_cuda_guard){.capture_mode = CU_STREAM_CAPTURE_MODE_RELAXED};
+    if (wi_unlikely(atomic_load(&exiting)))
+        return weir_fail(WEIR_DRIVER, "cuda:%d: the process is ending; no driver call is made any more",
+                         device->ordinal);
+    if (wi_unlikely(atomic_load(&device->lost)))
+        return weir_fail(WEIR_DEVICE_LOST, "cuda:%d is lost to this process: restart it", device->ordinal);
+    CUcontext current = NULL;
+    CUresult result = wi_cuda.cuCtxGetCurrent(&current);
+    if (result == CUDA_SUCCESS && current != device->context) {
+        result = wi_cuda.cuCtxPushCurrent(device->context);
+        guard->pushed = result == CUDA_SUCCESS;
+    }
+    weir_status status = wi_cuda_check(device, result, "making the context current");
+    if (status == WEIR_OK)
+        (void)wi_cuda.cuThreadExchangeStreamCaptureMode(&guard->capture_mode);
+    return status;
+}
+
+void wi_cuda_end(wi_cuda_guard *guard)
+{
+    (void)wi_cuda.cuThreadExchangeStreamCaptureMode(&guard->capture_mode);
+    if (guard->pushed) {
+        CUcontext ignored;
+        (void)wi_cuda.cuCtxPopCurrent(&ignored);
+    }
+}
+
+/* The device ------------------------------------------------------------------------------------------------------- */
+
+static weir_status choose_device(wi_device *device)
+{
+    int count = 0, managed = 0;
+    weir_status status = wi_cuda_check(device, wi_cuda.cuInit(0), "cuInit");
+    if (status == WEIR_OK)
+        status = wi_cuda_check(device, wi_cuda.cuDeviceGetCount(&count), "cuDeviceGetCount");
+    if (status == WEIR_OK && device->ordinal >= count)
+        status =
+            weir_fail(WEIR_NOT_FOUND, "there is no cuda:%d; this process sees %d CUDA devices", device->ordinal, count);
+    if (status == WEIR_OK)
+        status = wi_cuda_check(device, wi_cuda.cuDeviceGet(&device->device, device->ordinal), "cuDeviceGet");
+    if (status == WEIR_OK)
+        status = wi_cuda_check(device,
+                               wi_cuda.cuDeviceGetAttribute(
+                                   &managed, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device->device),
+                               "cuDeviceGetAttribute");
+    if (status == WEIR_OK && !managed)
+        status = weir_fail(WEIR_UNSUPPORTED, "cuda:%d has no virtual-memory management", device->ordinal);
+    return status;
+}
+
+static weir_status set_up(wi_device *device)
+{
+    size_t granule = 0;
+    device->properties = (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                               .location = {CU_MEM_LOCATION_TYPE_DEVICE, device->device}};
+    weir_status status = wi_cuda_check(
+        device, wi_cuda.cuMemGetAllocationGranularity(&granule, &device->properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+        "cuMemGetAllocationGranularity");
+    if (status == WEIR_OK && !wi_power_of_two(granule))
+        status = weir_fail(WEIR_DRIVER, "cuda:%d: an allocation granularity of %zu bytes is no power of two",
+                           device->ordinal, granule);
+    device->granule = granule;
+    return status == WEIR_OK ? wi_cuda_stream_create(device, &device->own_stream) : status;
+}
+
+static void cuda_close(wi_device *device)
+{
+    wi_cuda_guard guard;
+    if (device->own_stream)
+        wi_cuda_stream_destroy(device, device->own_stream);
+    if (device->context && wi_cuda_begin(device, &guard) == WEIR_OK) {
+        wi_cuda_end(&guard);
+        (void)wi_cuda.cuDevicePrimaryCtxRelease(device->device);
+    }
+    free(device);
+}
+
+static weir_status cuda_open(int ordinal, wi_device **out)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    weir_status status = wi_cuda_load();
+    if (status != WEIR_OK)
+        return status;
+    wi_device *device = calloc(1, sizeof *device);
+    if (!device)
+        return weir_fail(WEIR_SYSTEM, "cuda: no memory for the device record");
+    device->ordinal = ordinal;
+    status = choose_device(device);
+    if (status == WEIR_OK)
+        status = wi_cuda_check(device, wi_cuda.cuDevicePrimaryCtxRetain(&device->context, device->device),
+                               "cuDevicePrimaryCtxRetain");
+    if (status == WEIR_OK) {
+        pthread_once(&once, watch_exit); /* after cuInit, so that it runs before the driver's own exit handlers */
+        status = set_up(device);
+    }
+    if (status != WEIR_OK) {
+        cuda_close(device);
+        return status;
+    }
+    *out = device;
+    return WEIR_OK;
+}
+
+static weir_status cuda_memory(wi_device *device, uint64_t *available, uint64_t *total)
+{
+    wi_cuda_guard guard;
+    size_t free_bytes = 0, all_bytes = 0;
+    weir_status status = wi_cuda_begin(device, &guard);
+    if (status != WEIR_OK)
+        return status;
+    status = wi_cuda_check(device, wi_cuda.cuMemGetInfo(&free_bytes, &all_bytes), "cuMemGetInfo");
+    wi_cuda_end(&guard);
+    *available = free_bytes;
+    *total = all_bytes;
+    return status;
+}
+
+static uint64_t cuda_granule(wi_device *device)
+{
+    return device->granule;
+}
+
+/* Addresses and handles -------------------------------------------------------------------------------------------- */
+
+static weir_status cuda_reserve(wi_device *device, uint64_t bytes, void **address)
+{
+    wi_cuda_guard guard;
+    CUdeviceptr start = 0;
+    weir_status status = wi_cuda_begin(device, &guard);
+    if (status != WEIR_OK)
+        return status;
+    status = wi_cuda_check(device, wi_cuda.cuMemAddressReserve(&start, bytes, 2 * WI_MIB, 0, 0), "cuMemAddressReserve");
+    wi_cuda_end(&guard);
+    *address = (void *)(uintptr_t)start;
+    return status;
+}
+
+static void cuda_unreserve(wi_device *device, void *address, uint64_t bytes)
+{
+    wi_cuda_guard guard;
+    if (wi_cuda_begin(device, &guard) != WEIR_OK)
+        return;
+    (void)wi_cuda.cuMemAddressFree((CUdeviceptr)(uintptr_t)address, bytes);
+    wi_cuda_end(&guard);
+}
+
+static void cuda_destroy(wi_device *device, size_t count, const wi_handle *handles)
+{
+    wi_cuda_guard guard;
+    if (wi_cuda_begin(device, &guard) != WEIR_OK)
+        return;
+    for (size_t i = 0; i < count; i++)
+        (void)wi_cuda.cuMemRelease(handles[i]);
+    wi_cuda_end(&guard);
+}
+
+static weir_status cuda_create(wi_device *device, size_t count, wi_handle *handles)
+{
+    wi_cuda_guard guard;
+    weir_status status = wi_cuda_begin(device, &guard);
+    if (status != WEIR_OK)
+        return status;
+    size_t made = 0;
+    for (; made < count && status == WEIR_OK; made++) {
+        CUmemGenericAllocationHandle handle = 0;
+        status =
+            wi_cuda_check(device, wi_cuda.cuMemCreate(&handle, device->granule, &device->properties, 0), "cuMemCreate");
+        handles[made] = handle;
+    }
+    if (status != WEIR_OK)
+        for (size_t i = 0; i + 1 < made; i++)
+            (void)wi_cuda.cuMemRelease(handles[i]);
+    wi_cuda_end(&guard);
+    return status;
+}
+
+static weir_status cuda_map(wi_device *device, void *address, size_t count, wi_handle *handles)
+{
+    wi_cuda_guard guard;
+    CUdeviceptr start = (CUdeviceptr)(uintptr_t)address;
+    weir_status status = wi_cuda_begin(device, &guard);
+    if (status != WEIR_OK)
+        return status;
+    size_t mapped = 0;
+    for (; mapped < count; mapped++) {
+        status = wi_cuda_check(
+            device, wi_cuda.cuMemMap(start + mapped * device->granule, device->granule, 0, handles[mapped], 0),
+            "cuMemMap");
+        if (status != WEIR_OK)
+            break;
+    }
+    if (status == WEIR_OK) {
+        CUmemAccessDesc access = {device->properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        status =
+            wi_cuda_check(device, wi_cuda.cuMemSetAccess(start, count * device->granule, &access, 1), "cuMemSetAccess");
+    }
+    if (status != WEIR_OK)
+        for (size_t i = 0; i < mapped; i++)
+            (void)wi_cuda.cuMemUnmap(start + i * device->granule, device->granule);
+    wi_cuda_end(&guard);
+    return status;
+}
+
+static weir_status cuda_unmap(wi_device *device, void *address, size_t count, wi_handle *handles)
+{
+    wi_cuda_guard guard;
+    weir_status status = wi_cuda_begin(device, &guard);
+    if (status != WEIR_OK)
+        return status;
+    /* cuMemUnmap takes away one whole mapping. What a failure leaves half done is mapped again. */
+    CUdeviceptr start = (CUdeviceptr)(uintptr_t)address;
+    size_t done = 0;
+    for (; done < count && status == WEIR_OK; done++)
+        status =
+            wi_cuda_check(device, wi_cuda.cuMemUnmap(start + done * device->granule, device->granule), "cuMemUnmap");
+    wi_cuda_end(&guard);
+    if (status != WEIR_OK && done > 1)
+        (void)cuda_map(device, address, done - 1, handles);
+    return status;
+}
+
+const wi_driver wi_cuda_driver = {
+    .name = "cuda",
+    .ordinals = 64,
+    .open = cuda_open,
+    .close = cuda_close,
+    .memory = cuda_memory,
+    .granule = cuda_granule,
+    .reserve = cuda_reserve,
+    .unreserve = cuda_unreserve,
+    .create = cuda_create,
+    .destroy = cuda_destroy,
+    .map = cuda_map,
+    .unmap = cuda_unmap,
+    .stream_create = wi_cuda_stream_create,
+    .stream_destroy = wi_cuda_stream_destroy,
+    .stream_synchronize = wi_cuda_stream_synchronize,
+    .stream_native = wi_cuda_stream_native,
+    .record = wi_cuda_record,
+    .passed = wi_cuda_passed,
+    .wait = wi_cuda_wait,
+    .order = wi_cuda_order,
+    .copy = wi_cuda_copy,
+    .fill = wi_cuda_fill,
+    .call = wi_cuda_call,
+};

@@ -1,0 +1,46 @@
+/* Finding CUDA's driver at run time. */
+#include "driver/cuda_api.h"
+
+#include <dlfcn.h>
+
+wi_cuda_functions wi_cuda;
+
+typedef CUresult (*get_proc)(const char *name, void **function, int version, unsigned long long flags, int *found);
+typedef CUresult (*init)(unsigned flags);
+
+static weir_status find_all(void *library)
+{
+    void *symbol = dlsym(library, "cuGetProcAddress_v2");
+    if (!symbol)
+        return weir_fail(WEIR_NOT_FOUND, "libcuda.so.1 has no cuGetProcAddress_v2: the driver is older than CUDA 12; "
+                                         "install a newer one");
+    get_proc get;
+    memcpy(&get, &symbol, sizeof get);
+#define X(name, version, parameters)                                                                                   \
+    {                                                                                                                  \
+        void *function = NULL;                                                                                         \
+        if (get(#name, &function, version, 0, NULL) != CUDA_SUCCESS || !function)                                      \
+            return weir_fail(WEIR_NOT_FOUND, "libcuda.so.1 has no " #name ": install a newer driver");                 \
+        memcpy(&wi_cuda.name, &function, sizeof function);                                                             \
+    }
+    WI_CUDA_FUNCTIONS(X)
+#undef X
+    return WEIR_OK;
+}
+
+weir_status wi_cuda_load(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool loaded;
+    pthread_mutex_lock(&lock);
+    weir_status status = WEIR_OK;
+    if (!loaded) {
+        /* Never closed: the driver keeps threads and exit handlers of its own. */
+        void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+        status = library ? find_all(library)
+                         : weir_fail(WEIR_NOT_FOUND, "no CUDA driver: %s; install the NVIDIA driver", dlerror());
+        loaded = status == WEIR_OK;
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}

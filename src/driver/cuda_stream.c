@@ -1,0 +1,294 @@
+/* The cuda driver's streams and events.
+ *
+ * An event of weir's is a number on a stream. Behind the numbers that are not known to be passed stand CUDA events, oldest
+ * first, in a ring per stream; they are taken from and returned to a list, so that a steady state creates none.
+ * Laws: passed <= recorded; the ring holds the numbers passed + 1 … recorded, one CUDA event each. */
+#include "driver/cuda.h"
+#include "base/system.h"
+
+#include <time.h>
+
+typedef struct cuda_stream {
+    CUstream stream;
+    pthread_mutex_t lock;
+    atomic_uint_fast64_t passed; /* written with the lock held */
+    uint64_t recorded;
+    CUevent *ring; /* number n at n % capacity */
+    size_t capacity;
+    CUevent *unused;
+    size_t unused_count, unused_capacity;
+} cuda_stream;
+
+/* Events ----------------------------------------------------------------------------------------------------------- */
+
+/* With the lock held: a ring and a list that can take one more event. */
+static bool make_room(cuda_stream *s)
+{
+    size_t waiting = s->recorded - atomic_load(&s->passed);
+    if (waiting < s->capacity)
+        return true;
+    size_t capacity = s->capacity ? s->capacity * 2 : 64;
+    CUevent *ring = malloc(capacity * sizeof(CUevent)), *unused = realloc(s->unused, capacity * sizeof(CUevent));
+    if (unused) {
+        s->unused = unused;
+        s->unused_capacity = capacity;
+    }
+    if (!ring || !unused) {
+        free(ring);
+        return false;
+    }
+    for (uint64_t n = atomic_load(&s->passed) + 1; n <= s->recorded; n++)
+        ring[n % capacity] = s->ring[n % s->capacity];
+    free(s->ring);
+    s->ring = ring;
+    s->capacity = capacity;
+    return true;
+}
+
+static CUresult take_event(cuda_stream *s, CUevent *out)
+{
+    if (s->unused_count > 0) {
+        *out = s->unused[--s->unused_count];
+        return CUDA_SUCCESS;
+    }
+    return wi_cuda.cuEventCreate(out, CU_EVENT_DISABLE_TIMING);
+}
+
+static void return_event(cuda_stream *s, CUevent event)
+{
+    if (s->unused_count < s->unused_capacity)
+        s->unused[s->unused_count++] = event;
+    else
+        (void)wi_cuda.cuEventDestroy(event);
+}
+
+/* With the lock held: number `sequence` and all before it are done. */
+static void note_passed(cuda_stream *s, uint64_t sequence)
+{
+    for (uint64_t n = atomic_load(&s->passed) + 1; n <= sequence; n++)
+        return_event(s, s->ring[n % s->capacity]);
+    if (sequence > atomic_load(&s->passed))
+        atomic_store_explicit(&s->passed, sequence, memory_order_release);
+    wi_law(atomic_load(&s->passed) <= s->recorded);
+}
+
+weir_status wi_cuda_record(wi_device *device, void *handle, wi_event *out)
+{
+    cuda_stream *s = handle;
+    wi_cuda_guard guard;
+    *out = (wi_event){0};
+    if (!s)
+        return WEIR_OK;
+    weir_status status = wi_cuda_begin(device, &guard);
+    if (status != WEIR_OK)
+        return status;
+    CUevent event = NULL;
+    pthread_mutex_lock(&s->lock);
+    if (!make_room(s))
+        status = weir_fail(WEIR_SYSTEM, "cuda:%d: no memory for events", device->ordinal);
+    if (status == WEIR_OK)
+        status = wi_cuda_check(device, take_event(s, &event), "cuEventCreate");
+    if (status == WEIR_OK) {
+        status = wi_cuda_check(device, wi_cuda.cuEventRecord(event, s->stream), "cuEventRecord");
+        if (status != WEIR_OK)
+            return_event(s, event);
+    }
+    if (status == WEIR_OK) {
+        s->recorded++;
+        s->ring[s->recorded % s->capacity] = event;
+        *out = (wi_event){s, s->recorded};
+    }
+    pthread_mutex_unlock(&s->lock);
+    wi_cuda_end(&guard);
+    return status;
+}
+
+bool wi_cuda_passed(wi_device *device, wi_event event)
+{
+    cuda_stream *s = event.stream;
+    wi_cuda_guard guard;
+    if (!s || event.sequence <= atomic_load_explicit(&s->passed, memory_order_acquire))
+        return true;
+    if (wi_cuda_begin(device, &guard) != WEIR_OK)
+        return false;
+    pthread_mutex_lock(&s->lock);
+    bool passed = event.sequence <= atomic_load(&s->passed);
+    if (!passed) {
+        CUresult result = wi_cuda.cuEventQuery(s->ring[event.sequence % s->capacity]);
+        passed = result == CUDA_SUCCESS;
+        if (passed)
+            note_passed(s, event.sequence);
+        else if (result != CUDA_ERROR_NOT_READY)
+            (void)wi_cuda_check(device, result, "cuEventQuery");
+    }
+    pthread_mutex_unlock(&s->lock);
+    wi_cuda_end(&guard);
+    return passed;
+}
+
+/* The driver has no wait with a deadline. Looking again after pauses that grow from 20 to 500 microseconds costs little
+ * and overshoots little. */
+weir_status wi_cuda_wait(wi_device *device, wi_event event, uint64_t deadline)
+{
+    long pause = 20000;
+    while (!wi_cuda_passed(device, event)) {
+        if (atomic_load(&device->lost))
+            return weir_fail(WEIR_DEVICE_LOST, "cuda:%d was lost while an event was waited for", device->ordinal);
+        if (wi_now() >= deadline)
+            break;
+        nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
+        pause = pause < 250000 ? pause * 2 : 500000;
+    }
+    return WEIR_OK;
+}
+
+weir_status wi_cuda_order(wi_device *device, void *handle, wi_event event)
+{
+    cuda_stream *s = handle, *other = event.stream;
+    wi_cuda_guard guard;
+    if (!other || other == s || wi_cuda_passed(device, event))
+        return WEIR_OK;
+    if (!s)
+        return wi_cuda_wait(device, event, UINT64_MAX);
+    weir_status status = wi_cuda_begin(device, &guard);
+    if (status != WEIR_OK)
+        return status;
+    /* The other's lock keeps its CUDA event from being recorded anew before the wait is queued. */
+    pthread_mutex_lock(&other->lock);
+    if (event.sequence > atomic_load(&other->passed))
+        status = wi_cuda_check(device,
+                               wi_cuda.cuStreamWaitEvent(s->stream, other->ring[event.sequence % other->capacity], 0),
+                               "cuStreamWaitEvent");
+    pthread_mutex_unlock(&other->lock);
+    wi_cuda_end(&guard);
+    return status;
+}
+
+/* Streams ---------------------------------------------------------------------------------------------------------- */
+
+weir_status wi_cuda_stream_create(wi_device *device, void **out)
+{
+    wi_cuda_guard guard;
+    cuda_stream *s = calloc(1, sizeof *s);
+    if (!s)
+        return weir_fail(WEIR_SYSTEM, "cuda:%d: no memory for a stream", device->ordinal);
+    weir_status status = wi_cuda_begin(device, &guard);
+    if (status == WEIR_OK) {
+        status = wi_cuda_check(device, wi_cuda.cuStreamCreate(&s->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+        wi_cuda_end(&guard);
+    }
+    if (status != WEIR_OK) {
+        free(s);
+        return status;
+    }
+    pthread_mutex_init(&s->lock, NULL);
+    *out = s;
+    return WEIR_OK;
+}
+
+void wi_cuda_stream_destroy(wi_device *device, void *handle)
+{
+    cuda_stream *s = handle;
+    wi_cuda_guard guard;
+    if (wi_cuda_begin(device, &guard) == WEIR_OK) {
+        (void)wi_cuda.cuStreamSynchronize(s->stream);
+        note_passed(s, s->recorded);
+        for (size_t i = 0; i < s->unused_count; i++)
+            (void)wi_cuda.cuEventDestroy(s->unused[i]);
+        (void)wi_cuda.cuStreamDestroy(s->stream);
+        wi_cuda_end(&guard);
+    }
+    pthread_mutex_destroy(&s->lock);
+    free(s->ring);
+    free(s->unused);
+    free(s);
+}
+
+weir_status wi_cuda_stream_synchronize(wi_device *device, void *handle)
+{
+    cuda_stream *s = handle;
+    wi_cuda_guard guard;
+    weir_status status = s ? wi_cuda_begin(device, &guard) : WEIR_OK;
+    if (!s || status != WEIR_OK)
+        return status;
+    pthread_mutex_lock(&s->lock);
+    uint64_t recorded = s->recorded;
+    pthread_mutex_unlock(&s->lock);
+    status = wi_cuda_check(device, wi_cuda.cuStreamSynchronize(s->stream), "cuStreamSynchronize");
+    if (status == WEIR_OK) {
+        pthread_mutex_lock(&s->lock);
+        note_passed(s, recorded);
+        pthread_mutex_unlock(&s->lock);
+    }
+    wi_cuda_end(&guard);
+    return status;
+}
+
+void *wi_cuda_stream_native(void *handle)
+{
+    return ((cuda_stream *)handle)->stream;
+}
+
+/* Work ------------------------------------------------------------------------------------------------------------- */
+
+typedef CUresult queue_fn(cuda_stream *s, const void *arguments);
+
+/* Queues on the stream; without one, on the device's own, and waits. */
+static weir_status put(wi_device *device, cuda_stream *s, queue_fn *queue, const void *arguments, const char *call)
+{
+    wi_cuda_guard guard;
+    cuda_stream *on = s ? s : device->own_stream;
+    weir_status status = wi_cuda_begin(device, &guard);
+    if (status != WEIR_OK)
+        return status;
+    status = wi_cuda_check(device, queue(on, arguments), call);
+    if (status == WEIR_OK && !s)
+        status = wi_cuda_check(device, wi_cuda.cuStreamSynchronize(on->stream), call);
+    wi_cuda_end(&guard);
+    return status;
+}
+
+typedef struct copy_arguments {
+    void *to;
+    const void *from;
+    size_t bytes;
+    uint8_t value;
+} copy_arguments;
+
+static CUresult queue_copy(cuda_stream *s, const void *arguments)
+{
+    const copy_arguments *a = arguments;
+    return wi_cuda.cuMemcpyAsync((CUdeviceptr)(uintptr_t)a->to, (CUdeviceptr)(uintptr_t)a->from, a->bytes, s->stream);
+}
+
+static CUresult queue_fill(cuda_stream *s, const void *arguments)
+{
+    const copy_arguments *a = arguments;
+    return wi_cuda.cuMemsetD8Async((CUdeviceptr)(uintptr_t)a->to, a->value, a->bytes, s->stream);
+}
+
+weir_status wi_cuda_copy(wi_device *device, void *to, const void *from, size_t bytes, void *stream)
+{
+    return put(device, stream, queue_copy, &(copy_arguments){to, from, bytes, 0}, "cuMemcpyAsync");
+}
+
+weir_status wi_cuda_fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream)
+{
+    return put(device, stream, queue_fill, &(copy_arguments){to, NULL, bytes, value}, "cuMemsetD8Async");
+}
+
+weir_status wi_cuda_call(wi_device *device, void (*fn)(void *), void *user, void *handle)
+{
+    cuda_stream *s = handle;
+    wi_cuda_guard guard;
+    if (!s) {
+        fn(user);
+        return WEIR_OK;
+    }
+    weir_status status = wi_cuda_begin(device, &guard);
+    if (status != WEIR_OK)
+        return status;
+    status = wi_cuda_check(device, wi_cuda.cuLaunchHostFunc(s->stream, fn, user), "cuLaunchHostFunc");
+    wi_cuda_end(&guard);
+    return status;
+}
