@@ -24,14 +24,7 @@ enum { ORT_API_WANTED = 23, ORT_ALLOCATOR_VERSION = 23 };
 enum { ORT_LOG_WARNING = 2, ORT_LOG_ERROR = 3, ORT_LOG_FATAL = 4 };
 enum { ORT_DEVICE_ALLOCATOR = 0, ORT_MEMORY_DEFAULT = 0, ORT_KIND_TENSOR = 1 };
 /* Status codes that are told apart. */
-enum {
-    ORT_FAIL = 1,
-    ORT_INVALID_ARGUMENT = 2,
-    ORT_NO_SUCHFILE = 3,
-    ORT_INVALID_PROTOBUF = 7,
-    ORT_NOT_IMPLEMENTED = 9,
-    ORT_INVALID_GRAPH = 10
-};
+enum { ORT_INVALID_PROTOBUF_CODE = 7, ORT_NOT_IMPLEMENTED_CODE = 9, ORT_INVALID_GRAPH_CODE = 10 };
 
 typedef struct ort_allocator ort_allocator;
 struct ort_allocator {

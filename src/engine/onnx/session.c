@@ -18,9 +18,9 @@ weir_status onnx_session_failed(weir_engine_model *model, uint64_t refusals_befo
     const char *name = weir_client_name(model->client);
     if (onnx_allocator_refused(&model->allocator, refusals_before, text, capacity))
         return weir_fail(WEIR_OUT_OF_MEMORY, "%s", text);
-    if (code == ORT_NOT_IMPLEMENTED)
+    if (code == ORT_NOT_IMPLEMENTED_CODE)
         return weir_fail(WEIR_UNSUPPORTED, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version, text);
-    if (code == ORT_INVALID_PROTOBUF || code == ORT_INVALID_GRAPH)
+    if (code == ORT_INVALID_PROTOBUF_CODE || code == ORT_INVALID_GRAPH_CODE)
         return weir_fail(WEIR_CORRUPT, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version, text);
     return weir_fail(WEIR_ENGINE, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version, text);
 }

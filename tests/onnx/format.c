@@ -1,0 +1,291 @@
+/* The file before ONNX Runtime: wire format, structure, tensors, the model without its weights. Needs no ONNX Runtime. */
+#include "common.h"
+
+#include <unistd.h>
+
+#include "check.h"
+#include "graph.h"
+#include "strip.h"
+
+static const char *const good[] = {"mlp",  "typed", "beside",   "types",  "scalar",  "empty",  "loop",
+                                   "grow", "conv",  "rankless", "branch", "default", "strings"};
+
+static weir_status check_file(const char *path)
+{
+    onnx_file file;
+    weir_status status = onnx_file_open(path, &file);
+    if (status == WEIR_OK)
+        status = onnx_check(&file);
+    onnx_file_close(&file);
+    return status;
+}
+
+/* Writes the bytes beside the models, so that files that they name are found, and checks them. */
+static weir_status check_bytes(const uint8_t *data, size_t size)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/onnx/tmp-%d.onnx", WEIR_TEST_DATA, (int)getpid());
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, size, f), size);
+    assert_int_equal(fclose(f), 0);
+    weir_status status = check_file(path);
+    unlink(path);
+    return status;
+}
+
+static uint8_t *read_model(const char *name, size_t *size)
+{
+    FILE *f = fopen(model_path(name), "rb");
+    assert_non_null(f);
+    fseek(f, 0, SEEK_END);
+    *size = (size_t)ftell(f);
+    rewind(f);
+    uint8_t *data = malloc(*size + 1);
+    assert_non_null(data);
+    assert_int_equal(fread(data, 1, *size, f), *size);
+    fclose(f);
+    return data;
+}
+
+static void good_files_pass(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        assert_ok(check_file(model_path(good[i])));
+}
+
+static void missing_and_empty(void **state)
+{
+    (void)state;
+    assert_status(check_file("/nowhere/model.onnx"), WEIR_NOT_FOUND);
+    assert_detail("/nowhere/model.onnx");
+    assert_status(check_file("/tmp"), WEIR_SYSTEM);
+    assert_status(check_bytes((const uint8_t *)"", 0), WEIR_CORRUPT);
+    assert_detail("empty");
+    assert_status(check_bytes((const uint8_t *)"GGUF\3\0\0\0", 8), WEIR_CORRUPT);
+}
+
+/* Every length of every model: a truncated file is never taken for a whole one, unless the cut is between two fields of
+ * the model itself and leaves all it needs; none of these models has such a place. */
+static void truncated_files_fail(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        size_t size;
+        uint8_t *data = read_model(good[i], &size);
+        for (size_t n = 0; n<size; n += size> 2000 ? 7 : 1)
+            assert_status(check_bytes(data, n), WEIR_CORRUPT);
+        free(data);
+    }
+}
+
+static void external_data_stays_inside(void **state)
+{
+    (void)state;
+    assert_status(check_file(model_path("escape")), WEIR_CORRUPT);
+    assert_detail("leaves the model's folder");
+    assert_detail("\"w\"");
+    assert_status(check_file(model_path("memory")), WEIR_CORRUPT);
+    assert_status(check_file(model_path("beyond")), WEIR_CORRUPT);
+    assert_detail("bytes 600 to 1688 of a file of 1168");
+}
+
+/* ---- made by hand ------------------------------------------------------------------------------------------------- */
+
+typedef struct made {
+    onnx_buffer model, graph, tensor;
+} made;
+
+/* A model around one initializer whose body is in m->tensor. */
+static weir_status check_made(made *m)
+{
+    onnx_buffer opset = {0};
+    onnx_put_varint(&opset, 2, 17);
+    onnx_put_data(&m->graph, 5, m->tensor.data, m->tensor.size);
+    onnx_put_varint(&m->model, 1, 8);
+    onnx_put_data(&m->model, 8, opset.data, opset.size);
+    onnx_put_data(&m->model, 7, m->graph.data, m->graph.size);
+    weir_status status = check_bytes(m->model.data, m->model.size);
+    onnx_buffer_free(&opset);
+    onnx_buffer_free(&m->model);
+    onnx_buffer_free(&m->graph);
+    onnx_buffer_free(&m->tensor);
+    return status;
+}
+
+static made with_tensor(const int64_t *dims, size_t rank, int type, size_t raw)
+{
+    made m = {0};
+    static const uint8_t zeros[256];
+    for (size_t i = 0; i < rank; i++)
+        onnx_put_varint(&m.tensor, 1, (uint64_t)dims[i]);
+    onnx_put_varint(&m.tensor, 2, (uint64_t)type);
+    onnx_put_data(&m.tensor, 8, "t", 1);
+    onnx_put_data(&m.tensor, 9, zeros, raw);
+    return m;
+}
+
+static void tensors_are_as_long_as_they_say(void **state)
+{
+    (void)state;
+    made m = with_tensor((int64_t[]){2, 3}, 2, ONNX_FLOAT, 24);
+    assert_ok(check_made(&m));
+    m = with_tensor((int64_t[]){2, 3}, 2, ONNX_FLOAT, 20);
+    assert_status(check_made(&m), WEIR_CORRUPT);
+    assert_detail("20 bytes of data, its shape and type (float) need 24");
+    m = with_tensor((int64_t[]){3}, 1, ONNX_INT4, 2);
+    assert_ok(check_made(&m));
+    m = with_tensor((int64_t[]){0, 1000000}, 2, ONNX_DOUBLE, 0);
+    assert_ok(check_made(&m));
+    m = with_tensor((int64_t[]){-1, 3}, 2, ONNX_FLOAT, 24);
+    assert_status(check_made(&m), WEIR_CORRUPT);
+    assert_detail("negative");
+    m = with_tensor((int64_t[]){INT64_MAX, 2, INT64_MAX}, 3, ONNX_FLOAT, 24);
+    assert_status(check_made(&m), WEIR_CORRUPT);
+    assert_detail("multiply beyond");
+    m = with_tensor((int64_t[]){1}, 1, 77, 4);
+    assert_status(check_made(&m), WEIR_CORRUPT);
+    m = with_tensor((int64_t[]){1}, 1, ONNX_STRING, 4);
+    assert_status(check_made(&m), WEIR_CORRUPT);
+    m = with_tensor(NULL, 0, ONNX_FLOAT, 4);
+    onnx_put_data(&m.tensor, 4, "\0\0\0\0", 4);
+    assert_status(check_made(&m), WEIR_CORRUPT);
+    assert_detail("both raw and typed");
+}
+
+static void names_are_given_once(void **state)
+{
+    (void)state;
+    made m = with_tensor(NULL, 0, ONNX_FLOAT, 4);
+    onnx_put_data(&m.graph, 5, m.tensor.data, m.tensor.size);
+    assert_status(check_made(&m), WEIR_CORRUPT);
+    assert_detail("\"t\" is defined twice");
+}
+
+static void texts_are_utf8(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool valid;
+    } texts[] = {{"plain", true},
+                 {"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", true},
+                 {"\xc3", false},
+                 {"\xc0\x80", false},
+                 {"\xed\xa0\x80", false},
+                 {"\xf5\x80\x80\x80", false},
+                 {"\xe2\x28\xa1", false},
+                 {"\x80", false},
+                 {"", true}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        assert_int_equal(onnx_text_valid((onnx_text){texts[i].text, strlen(texts[i].text)}), texts[i].valid);
+    assert_false(onnx_text_valid((onnx_text){"a\0b", 3}));
+    made m = with_tensor(NULL, 0, ONNX_FLOAT, 4);
+    onnx_put_data(&m.graph, 2, "\xff", 1);
+    assert_status(check_made(&m), WEIR_CORRUPT);
+    assert_detail("UTF-8");
+}
+
+/* A graph in a node's attribute in a graph …, deeper than any recursion should go. */
+static void nesting_has_an_end(void **state)
+{
+    (void)state;
+    onnx_buffer inner = {0};
+    for (int i = 0; i < 60; i++) {
+        onnx_buffer attribute = {0}, node = {0}, graph = {0};
+        onnx_put_data(&attribute, 1, "g", 1);
+        onnx_put_data(&attribute, 6, inner.data, inner.size);
+        onnx_put_varint(&attribute, 20, 5);
+        onnx_put_data(&node, 4, "If", 2);
+        onnx_put_data(&node, 5, attribute.data, attribute.size);
+        onnx_put_data(&graph, 1, node.data, node.size);
+        onnx_buffer_free(&inner);
+        onnx_buffer_free(&attribute);
+        onnx_buffer_free(&node);
+        inner = graph;
+    }
+    made m = with_tensor(NULL, 0, ONNX_FLOAT, 4);
+    onnx_put_bytes(&m.graph, inner.data, inner.size);
+    onnx_buffer_free(&inner);
+    assert_status(check_made(&m), WEIR_CORRUPT);
+    assert_detail("inside one another");
+}
+
+static void fields_have_their_kind(void **state)
+{
+    (void)state;
+    made m = with_tensor(NULL, 0, ONNX_FLOAT, 4);
+    onnx_put_varint(&m.graph, 1, 5); /* a node that is a number */
+    assert_status(check_made(&m), WEIR_CORRUPT);
+    assert_detail("wrong wire type");
+    m = with_tensor(NULL, 0, ONNX_FLOAT, 4);
+    onnx_put_data(&m.graph, 2, "a", 1);
+    onnx_put_data(&m.graph, 2, "b", 1);
+    assert_status(check_made(&m), WEIR_CORRUPT);
+    assert_detail("appears twice");
+    m = with_tensor(NULL, 0, ONNX_FLOAT, 4);
+    onnx_put_data(&m.graph, 4000, "later", 5); /* a field of a later version */
+    assert_ok(check_made(&m));
+}
+
+/* The stripped model is a model again, with the same tensors, whose bytes are where it says. */
+static void stripped_model_tells_the_truth(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"mlp", "typed", "beside", "conv"};
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+        onnx_file file;
+        onnx_graph graph;
+        onnx_buffer stripped = {0};
+        assert_ok(onnx_file_open(model_path(names[n]), &file));
+        assert_ok(onnx_check(&file));
+        assert_ok(onnx_graph_read(&file, &graph));
+        assert_ok(onnx_strip(&file, &graph, &stripped));
+        assert_true(stripped.size < 1000);
+
+        onnx_file again = file; /* the same folder, other bytes */
+        onnx_graph copy;
+        again.data = stripped.data;
+        again.size = stripped.size;
+        again.sides = NULL;
+        assert_ok(onnx_check(&again));
+        assert_ok(onnx_graph_read(&again, &copy));
+        assert_int_equal(copy.weight_count, graph.weight_count);
+        size_t moved = 0;
+        for (size_t i = 0; i < graph.weight_count; i++) {
+            const onnx_tensor *a = &graph.weights[i], *b = &copy.weights[i];
+            assert_true(onnx_text_same(a->name, b->name));
+            assert_int_equal(a->type, b->type);
+            assert_int_equal(a->rank, b->rank);
+            assert_memory_equal(a->shape, b->shape, sizeof a->shape);
+            assert_memory_equal(a->data, b->data, a->bytes);
+            moved += b->place == ONNX_PLACE_BESIDE;
+        }
+        assert_int_equal(moved, 1);
+        onnx_graph_free(&copy);
+        again.data = NULL;
+        again.real = again.folder = NULL;
+        onnx_file_close(&again);
+        onnx_graph_free(&graph);
+        onnx_buffer_free(&stripped);
+        onnx_file_close(&file);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(good_files_pass),
+        cmocka_unit_test(missing_and_empty),
+        cmocka_unit_test(truncated_files_fail),
+        cmocka_unit_test(external_data_stays_inside),
+        cmocka_unit_test(tensors_are_as_long_as_they_say),
+        cmocka_unit_test(names_are_given_once),
+        cmocka_unit_test(texts_are_utf8),
+        cmocka_unit_test(nesting_has_an_end),
+        cmocka_unit_test(fields_have_their_kind),
+        cmocka_unit_test(stripped_model_tells_the_truth),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,22 @@
+# The engine onnx. Its tests link the engine's objects, so that they can look inside and drive ONNX Runtime by the same table.
+set(WEIR_ORT_HEADERS "" CACHE PATH "Directory of onnxruntime_c_api.h, to check weir's own declarations")
+
+function(weir_onnx_test name)
+  weir_test(onnx-${name} ${ARGN})
+  target_link_libraries(test-onnx-${name} PRIVATE weir_onnx_objects ${NANOPB_LIBRARY} Threads::Threads)
+  target_include_directories(test-onnx-${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/onnx)
+  set_tests_properties(onnx-${name} PROPERTIES SKIP_RETURN_CODE 77)
+endfunction()
+
+if(TARGET weir_onnx_objects)
+  find_path(ORT_HEADERS onnxruntime_c_api.h HINTS ${WEIR_ORT_HEADERS} PATH_SUFFIXES onnxruntime onnxruntime/core/session)
+  set(common ${CMAKE_CURRENT_LIST_DIR}/common.c ${CMAKE_CURRENT_LIST_DIR}/plain.c)
+  foreach(name format)
+    weir_onnx_test(${name} ${CMAKE_CURRENT_LIST_DIR}/${name}.c ${common})
+  endforeach()
+  weir_onnx_test(slots ${CMAKE_CURRENT_LIST_DIR}/slots.c)
+  if(ORT_HEADERS)
+    target_compile_definitions(test-onnx-slots PRIVATE HAVE_ORT_HEADER)
+    target_include_directories(test-onnx-slots SYSTEM PRIVATE ${ORT_HEADERS})
+  endif()
+endif()
