@@ -1,0 +1,234 @@
+/* echo.c: an engine for tests of the command: it answers every input as an output of the same name. A model (.echo) is a
+ * text file of lines:
+ *     input NAME TYPE EXTENT…   an input, -1 for any extent      weights BYTES   held as long as the model lives
+ *     scratch BYTES             held during a run                slow MILLIS     each run takes so long, or is cancelled
+ *     generate TEXT             the answer of infer_stream       exact           `plan` knows everything
+ *     leak                      one block is never freed         twice           outputs get two names that one file has */
+#include <weir/weir.h>
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MOST_PORTS = 24 };
+
+struct weir_engine_model {
+    weir_client *client;
+    char names[MOST_PORTS][64];
+    weir_port ports[MOST_PORTS];
+    size_t count;
+    size_t weight_bytes, scratch_bytes;
+    long slow;
+    char text[256];
+    bool exact, leaks, twice;
+    void *weights;
+    atomic_int running;
+    atomic_bool cancelled;
+};
+
+static weir_status echo_probe(weir_engine_probe *out)
+{
+    out->available = true;
+    snprintf(out->version, sizeof out->version, "1.0");
+    return WEIR_OK;
+}
+
+static weir_type type_of(const char *name)
+{
+    for (int i = 1; i < WEIR_TYPE_COUNT; i++)
+        if (strcmp(weir_type_name((weir_type)i), name) == 0)
+            return (weir_type)i;
+    return WEIR_TYPE_NONE;
+}
+
+static void read_port(weir_engine_model *model, char *rest)
+{
+    weir_port *port = &model->ports[model->count];
+    char *word = strtok(rest, " ");
+    snprintf(model->names[model->count], sizeof model->names[0], "%s", word);
+    port->name = model->names[model->count++];
+    port->type = type_of(strtok(NULL, " "));
+    while ((word = strtok(NULL, " ")) != NULL)
+        port->shape[port->rank++] = strtoll(word, NULL, 10);
+}
+
+static weir_status echo_read(const char *path, weir_engine_model *model)
+{
+    char line[300], key[32];
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return weir_fail(WEIR_NOT_FOUND, "cannot open %s", path);
+    while (fgets(line, sizeof line, file) != NULL) {
+        int at = 0;
+        line[strcspn(line, "\n")] = '\0';
+        if (sscanf(line, "%31s %n", key, &at) != 1)
+            continue;
+        if (strcmp(key, "input") == 0)
+            read_port(model, line + at);
+        else if (strcmp(key, "weights") == 0)
+            model->weight_bytes = strtoull(line + at, NULL, 10);
+        else if (strcmp(key, "scratch") == 0)
+            model->scratch_bytes = strtoull(line + at, NULL, 10);
+        else if (strcmp(key, "slow") == 0)
+            model->slow = strtol(line + at, NULL, 10);
+        else if (strcmp(key, "generate") == 0)
+            snprintf(model->text, sizeof model->text, "%s", line + at);
+        model->exact = model->exact || strcmp(key, "exact") == 0;
+        model->leaks = model->leaks || strcmp(key, "leak") == 0;
+        model->twice = model->twice || strcmp(key, "twice") == 0;
+    }
+    fclose(file);
+    return WEIR_OK;
+}
+
+static weir_status echo_plan(const weir_engine_load *load, weir_engine_plan *out)
+{
+    weir_engine_model model = {0};
+    weir_status status = echo_read(load->path, &model);
+    for (int i = 0; i < WEIR_CLASS_COUNT; i++)
+        out->exact[i] = model.exact;
+    out->bytes[WEIR_WEIGHTS] = model.weight_bytes;
+    out->bytes[WEIR_SCRATCH] = model.exact ? model.scratch_bytes : 0;
+    return status;
+}
+
+static void give_back(weir_engine_model *model, void *pointer)
+{
+    if (weir_free(model->client, pointer, WEIR_STREAM_HOST) != WEIR_OK)
+        weir_log(WEIR_LOG_ERROR, "echo: %s", weir_detail());
+}
+
+static void echo_unload(weir_engine_model *model)
+{
+    if (!model->leaks)
+        give_back(model, model->weights);
+    free(model);
+}
+
+static weir_status echo_load(const weir_engine_load *load, weir_engine_model **out)
+{
+    weir_engine_model *model = calloc(1, sizeof *model);
+    if (model == NULL)
+        return weir_fail(WEIR_SYSTEM, "no memory");
+    for (size_t i = 0; i < load->setting_count; i++)
+        if (strcmp(load->settings[i].key, "known") != 0) {
+            free(model);
+            return weir_fail(WEIR_INVALID, "the engine echo has no setting '%s'; it has: known", load->settings[i].key);
+        }
+    model->client = load->places[0].client;
+    weir_status status = echo_read(load->path, model);
+    if (load->progress != NULL)
+        load->progress(0.5, load->progress_user);
+    if (status == WEIR_OK)
+        status = weir_alloc(model->client, model->weight_bytes, WEIR_STREAM_HOST, WEIR_WEIGHTS, &model->weights);
+    if (status == WEIR_OK && model->weight_bytes > 0)
+        memset(model->weights, 1, model->weight_bytes);
+    if (status == WEIR_OK)
+        *out = model;
+    else
+        free(model);
+    return status;
+}
+
+static weir_status work(weir_engine_model *model)
+{
+    void *scratch = NULL;
+    weir_status status = weir_alloc(model->client, model->scratch_bytes, WEIR_STREAM_HOST, WEIR_SCRATCH, &scratch);
+    if (status != WEIR_OK)
+        return status;
+    for (long left = model->slow; left > 0 && !atomic_load(&model->cancelled); left -= 5)
+        nanosleep(&(struct timespec){0, 5000000}, NULL);
+    give_back(model, scratch);
+    return atomic_load(&model->cancelled) ? weir_fail(WEIR_CANCELLED, "stopped on request") : WEIR_OK;
+}
+
+static void echo_release_outputs(weir_engine_model *model, weir_outputs *outputs)
+{
+    for (size_t i = 0; i < outputs->count; i++)
+        give_back(model, outputs->tensors[i].data);
+    free(outputs->tensors);
+}
+
+static weir_status answer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
+{
+    static const char *const twice[] = {"a/b", "a_b"};
+    weir_status status = WEIR_OK;
+    out->tensors = calloc(inference->input_count + 1, sizeof *out->tensors);
+    for (size_t i = 0; i < inference->input_count && status == WEIR_OK; i++) {
+        weir_tensor *tensor = &out->tensors[i];
+        *tensor = inference->inputs[i];
+        tensor->data = NULL;
+        if (model->twice && i < 2)
+            tensor->name = twice[i];
+        status = weir_alloc(model->client, tensor->bytes, WEIR_STREAM_HOST, WEIR_ACTIVATIONS, &tensor->data);
+        if (status == WEIR_OK && tensor->bytes > 0)
+            memcpy(tensor->data, inference->inputs[i].data, tensor->bytes);
+        out->count += status == WEIR_OK;
+    }
+    if (status != WEIR_OK)
+        echo_release_outputs(model, out);
+    return status;
+}
+
+static weir_status echo_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
+{
+    if (inference->input_count > model->count)
+        return weir_fail(WEIR_INVALID, "too many inputs");
+    atomic_fetch_add(&model->running, 1);
+    weir_status status = work(model);
+    atomic_fetch_sub(&model->running, 1);
+    return status == WEIR_OK ? answer(model, inference, out) : status;
+}
+
+static weir_status echo_infer_stream(weir_engine_model *model, const weir_inference *inference, weir_piece_fn piece,
+                                     void *user, weir_outputs *out)
+{
+    for (size_t i = 0; model->text[i] != '\0'; i++) {
+        weir_piece one = {sizeof one, model->text + i, 1, (int32_t)i, i};
+        if (!piece(&one, user))
+            break;
+    }
+    return echo_infer(model, inference, out);
+}
+
+static weir_status echo_cancel(weir_engine_model *model, uint64_t id)
+{
+    (void)id;
+    if (atomic_load(&model->running) == 0)
+        return weir_fail(WEIR_NOT_FOUND, "nothing runs");
+    atomic_store(&model->cancelled, true);
+    return WEIR_OK;
+}
+
+static weir_status echo_info(weir_engine_model *model, weir_model_info *out)
+{
+    *out = (weir_model_info){out->size, "echo", "1.0", "c", "an echo", model->ports, model->count, model->ports,
+                             model->count, model->text[0] != '\0', "it keeps its <record> & nothing else to itself"};
+    return WEIR_OK;
+}
+
+static const weir_engine echo = {
+    .abi = WEIR_ENGINE_ABI,
+    .size = sizeof(weir_engine),
+    .name = "echo",
+    .summary = "answers what it is asked",
+    .suffixes = ".echo",
+    .probe = echo_probe,
+    .plan = echo_plan,
+    .load = echo_load,
+    .infer = echo_infer,
+    .infer_stream = echo_infer_stream,
+    .release_outputs = echo_release_outputs,
+    .cancel = echo_cancel,
+    .info = echo_info,
+    .unload = echo_unload,
+};
+
+extern WEIR_API const weir_engine *weir_engine_entry(uint32_t abi);
+
+const weir_engine *weir_engine_entry(uint32_t abi)
+{
+    return abi >= WEIR_ENGINE_ABI ? &echo : NULL;
+}

@@ -1,0 +1,159 @@
+"""The command's words: verbs, options, bad usage, the environment."""
+
+import json
+
+import harness
+
+
+class Words(harness.Case):
+    def test_no_verb_and_unknown_verbs(self):
+        self.assertIn("'weir help'", self.refused())
+        self.assertIn("'rum'", self.refused("rum"))
+        self.assertIn("--rum", self.refused("--rum"))
+
+    def test_help(self):
+        for words in ((), ("run",), ("options",), ("engines",), ("version",), ("help",)):
+            out, error = self.weir(*words, "--help")
+            self.assertIn("usage: weir", out)
+            self.assertEqual(error, "")
+        self.assertIn("--guarantee", self.weir("help", "run")[0])
+        self.assertEqual([verb["name"] for verb in self.weir_json("help")["verbs"]],
+                         ["run", "options", "engines", "version", "help"])
+        self.refused("help", "nothing")
+
+    def test_version(self):
+        version = self.weir_json("version")["version"]
+        self.assertRegex(version, r"^\d+\.\d+\.\d+$")
+        self.assertEqual(self.weir("version")[0], f"weir {version}\n")
+        self.assertEqual(self.weir("--version")[0], f"weir {version}\n")
+
+    def test_simple_verbs_take_nothing_else(self):
+        for verb in ("options", "engines", "version", "help"):
+            self.assertIn("--some", self.refused(verb, "--some"))
+            self.assertIn("--json", self.refused(verb, "--json=1"))
+            self.assertIn("-x", self.refused(verb, "-x"))
+        for verb in ("options", "engines", "version"):
+            self.assertIn("'word'", self.refused(verb, "word"))
+
+    def test_bad_words_of_run(self):
+        for words, said in (
+                ([], "which model"),
+                ([""], "''"),
+                (["a.toy", "--some"], "--some"),
+                (["a.toy", "-x"], "-x"),
+                (["a.toy", "--budget"], "--budget needs a value"),
+                (["a.toy", "--budget", "12xb"], "12xb"),
+                (["a.toy", "--budget", ""], "--budget"),
+                (["a.toy", "--budget", "-1"], "-1"),
+                (["a.toy", "--budget", "0"], "--budget 0"),
+                (["a.toy", "--budget", "=1g"], "no device"),
+                (["a.toy", "--budget", "host=1g,host=2g"], "twice"),
+                (["a.toy", "--budget", "moon=1g"], "moon"),
+                (["a.toy", "--guarantee", "1g"], "NAME=SIZE"),
+                (["a.toy", "--guarantee", "c.toy=1g"], "a.toy"),
+                (["a.toy", "--maximum", "a.toy=1x"], "'1x'"),
+                (["a.toy", "--maximum", "=1g"], "NAME=SIZE"),
+                (["a.toy", "--input", "x"], "NAME=VALUE"),
+                (["a.toy", "--input", "=1"], "NAME=VALUE"),
+                (["a.toy", "--input", "x=shape:"], None),
+                (["a.toy", "--input", "x=shape:2y3"], "shape:2x16"),
+                (["a.toy", "--input", "x=shape:2x"], "shape:2x16"),
+                (["a.toy", "--input", "x=shape:-1"], "shape:2x16"),
+                (["a.toy", "--input", "x=shape:" + "x".join(["9"] * 17)], "dimensions"),
+                (["a.toy", "--input", "x=shape:9999999999x9999999999"], "too large"),
+                (["a.toy", "--input", "x=1,2,3", "--input", "x=1,2,4"], "twice"),
+                (["a.toy", "--tokens", "0"], "--tokens 0"),
+                (["a.toy", "--tokens", "many"], "many"),
+                (["a.toy", "--repeat", "0"], "--repeat 0"),
+                (["a.toy", "--repeat", "-3"], "-3"),
+                (["a.toy", "--repeat", "99999999999999999999"], "99999999999999999999"),
+                (["a.toy", "--serial=yes"], "--serial=yes"),
+                (["a.toy", "--set", "x"], "KEY=VALUE"),
+                (["a.toy", "--set", "=x"], "KEY=VALUE"),
+                (["a.toy", "--output", ""], "--output"),
+                (["a.toy"] * 65, "65 models"),
+        ):
+            with self.subTest(words=words):
+                if said is None:  # a scalar's shape: fine as a word, and not what this model wants
+                    self.weir("run", *words, status=1)
+                    continue
+                line = self.refused("run", *words)
+                self.assertIn(said, line)
+                self.assertIn("'weir run --help'", line)
+
+    def test_an_input_that_no_model_has(self):
+        line = self.refused("run", "a.toy", "b.toy", "--input", "z=1,2,3")
+        self.assertIn("z", line)
+        self.assertIn("a.toy has x; b.toy has x", line)
+        self.assertIn("text", self.refused("run", "a.toy", "--prompt", "hello"))
+        self.assertIn("its inputs are: x", self.refused("run", "a.toy", "b.toy", "--input", "a.toy:z=1"))
+        self.assertIn("c.toy:x", self.refused("run", "a.toy", "--input", "c.toy:x=1"))
+
+    def test_options(self):
+        options = {option["name"]: option for option in self.weir_json("options", WEIR_LOG="error")["options"]}
+        self.assertEqual(options["log"]["value"], "error")
+        self.assertEqual(options["log"]["source"], "environment")
+        self.assertEqual(options["budget"]["source"], "default")
+        self.assertEqual(options["budget"]["environment"], "WEIR_BUDGET")
+        self.assertFalse(any(option["rejected"] for option in options.values()))
+        for option in options.values():
+            self.assertLessEqual({"name", "environment", "value", "source", "rejected", "help"}, set(option))
+        out = self.weir("options")[0]
+        for name, option in options.items():
+            self.assertIn(name, out)
+            self.assertIn(option["help"], out)
+
+    def test_options_that_are_rejected(self):
+        options = {option["name"]: option for option in self.weir_json("options", WEIR_BUDGET="1x")["options"]}
+        self.assertTrue(options["budget"]["rejected"])
+        self.assertEqual(options["budget"]["rejected_value"], "1x")
+        self.assertEqual(options["budget"]["source"], "default")
+        self.assertIn("rejected: WEIR_BUDGET=1x", self.weir("options", WEIR_BUDGET="1x")[0])
+        # A budget that is not understood is none to go on with; other options are told and left.
+        self.assertIn("WEIR_BUDGET", self.refused("run", "a.toy", status=1, WEIR_BUDGET="1x"))
+        self.weir("run", "a.toy", "--budget", "1m", WEIR_BUDGET="1x")
+        self.assertIn("WEIR_LOG=loud", self.weir("run", "a.toy", WEIR_LOG="loud")[1])
+
+    def test_the_budget_from_the_environment(self):
+        self.assertEqual(self.weir_json("run", "a.toy", WEIR_BUDGET="3MiB")["budget"], 3 * harness.MIB)
+        self.assertEqual(self.weir_json("run", "a.toy", "--budget", "2m", WEIR_BUDGET="3MiB")["budget"], 2 * harness.MIB)
+
+    def test_engines(self):
+        engines = {engine["name"]: engine for engine in self.weir_json("engines")["engines"]}
+        self.assertTrue(engines["toy"]["available"])
+        self.assertEqual(engines["toy"]["suffixes"], ".toy")
+        self.assertEqual(engines["echo"]["version"], "1.0")
+        for engine in engines.values():  # the store is empty here: what is missing says how to get it
+            self.assertTrue(engine["available"] or engine["missing"], engine)
+        self.assertIn("multiplies", self.weir("engines")[0])
+
+    def test_a_plugin_that_is_none(self):
+        (self.folder / "plugins").mkdir()
+        self.write("plugins/weir-engine-odd.so", "no shared object")
+        engines = {engine["name"]: engine for engine in
+                   self.weir_json("engines", WEIR_ENGINE_PATH=str(self.folder / "plugins"))["engines"]}
+        self.assertFalse(engines["odd"]["opened"])
+        self.assertIn("odd", engines["odd"]["missing"])
+
+    def test_output_that_cannot_be_written(self):
+        import subprocess
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([harness.COMMAND, "options", "--json"], stdout=full, stderr=subprocess.PIPE, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.one_line(done.stderr.decode())
+
+    def test_control_characters_do_not_reach_the_terminal(self):
+        line = self.refused("run", "a.toy", "--input", "\x1b[31mred=1")
+        self.assertNotIn("\x1b", line)
+
+    def test_errors_are_json_too(self):
+        answer = self.weir_json("run", "missing.toy", status=1)
+        self.one_line(self.error)
+        self.assertEqual(answer["error"]["model"], "missing.toy")
+        self.assertEqual(answer["error"]["stage"], "load")
+        answer = json.loads(self.weir("run", "a.toy", "--budget", "cuda:7=1g", "--json", status=1)[0])
+        self.assertIn("cuda", answer["error"]["detail"])
+
+
+if __name__ == "__main__":
+    harness.main()
