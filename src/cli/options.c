@@ -45,7 +45,7 @@ static void print_option(const weir_option *option)
     if (option->rejected) {
         const char *given = getenv(option->environment);
         char *clean = text_clean(given != NULL ? given : "", given != NULL ? strlen(given) : 0, false);
-        printf("               %srejected: %s=%s is not understood; the default is used%s\n", terminal_red(),
+        printf("               %srejected: %s=%s is not understood and not used%s\n", terminal_red(),
                option->environment, clean, terminal_plain());
         free(clean);
     }

@@ -48,7 +48,7 @@ static void put_tiles(FILE *file, run *all)
 {
     char text[24];
     double share = all->budget == 0 ? 0 : (double)all->end.peak / (double)all->budget;
-    char *label = text_print("peak, %.0f %% of the budget", 100 * share);
+    char *label = text_print("peak, %.0f %% of budget", 100 * share);
     uint64_t outside = 0;
     for (size_t i = 0; i < all->count; i++)
         outside += all->jobs[i].outside;

@@ -28,15 +28,15 @@ static weir_status prepare_runtimes(run *all)
     return status == WEIR_OK ? weir_runtime_get("host", &all->runtime) : status;
 }
 
-/* A value in the environment that was not understood would otherwise be overlooked in silence. */
+/* A value in the environment that was not understood would otherwise be overlooked in silence; that of the budget is not:
+ * without --budget there is no runtime then. */
 static void warn_of_rejected_options(void)
 {
     weir_option option = WEIR_INIT(weir_option);
     for (size_t i = 0; weir_option_at(i, &option) == WEIR_OK; i++) {
         const char *given = getenv(option.environment);
-        if (option.rejected)
-            cli_fail("%s=%s is not understood, the default is used; see 'weir options'", option.environment,
-                     given != NULL ? given : "");
+        if (option.rejected && strcmp(option.name, "budget") != 0)
+            cli_fail("%s=%s is not understood and not used; see 'weir options'", option.environment, given != NULL ? given : "");
         option = WEIR_INIT(weir_option);
     }
 }
@@ -310,7 +310,7 @@ static void clear(run *all)
 static int cannot_start(const run_options *options, weir_status status)
 {
     failure failed = {0};
-    if (status == WEIR_INVALID)
+    if (status == WEIR_INVALID && options->budget_count > 0)
         return cli_usage("run", "--budget: %s", weir_detail());
     failure_take(&failed, status, "start");
     cli_fail("%s", failed.detail);

@@ -252,7 +252,7 @@ static int read_word(run_options *options, late_words *late, int code, char **ar
     case TRACE:
     case REPORT:
         if (optarg[0] == '\0')
-            return cli_usage("run", "%s needs a file name", argv[optind - 1]);
+            return cli_usage("run", "--%s needs a file name", words[code - BUDGET].name);
         *(code == OUTPUT ? &options->output : code == TRACE ? &options->trace : &options->report) = optarg;
         return -1;
     case GUARANTEE:

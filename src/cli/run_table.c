@@ -55,7 +55,10 @@ static void job_row(table *grid, const job *work)
         return;
     }
     bool good = work->failed.status == WEIR_OK;
-    char *engine = text_print("%s%s", work->engine, good ? "" : ", failed");
+    char *engine = text_print("%s%s", work->engine,
+                              good                                      ? ""
+                              : work->failed.status == WEIR_CANCELLED ? ", stopped"
+                                                                        : ", failed");
     table_cell(grid, engine, good ? "" : terminal_red(), false);
     free(engine);
     for (int i = 0; i < COLUMNS; i++)
