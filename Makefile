@@ -34,6 +34,7 @@ bench:          ## the project's own measurements
 	@scripts/models
 	@$(release)
 	@cmake --build $(BUILD)/release --target bench
+	@set -e; for program in $(BUILD)/release/bench/bench-*; do echo "$${program##*/}"; "$$program"; done
 
 install:        ## install into PREFIX (default /usr/local), below DESTDIR
 	@scripts/deps build
