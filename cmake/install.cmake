@@ -41,6 +41,8 @@ endforeach()
 file(GLOB store_files ${PROJECT_SOURCE_DIR}/scripts/*.py ${PROJECT_SOURCE_DIR}/scripts/pins.json
   ${PROJECT_SOURCE_DIR}/scripts/requirements.txt)
 install(FILES ${store_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/scripts)
+# What scripts/engines compiles against the llama.cpp that it has put into the store.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/engine/gguf DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/engine)
 
 install(EXPORT weirTargets NAMESPACE weir:: DESTINATION ${cmake_package})
 configure_package_config_file(cmake/weirConfig.cmake.in ${PROJECT_BINARY_DIR}/weirConfig.cmake
