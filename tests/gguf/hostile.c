@@ -1,0 +1,194 @@
+/* hostile.c: cut and bit-flipped files. Each is loaded and run once in a child process of its own: a clear error or an
+ * honest answer, the ledger back at zero, and no signal. Without arguments: the two small models; test-gguf-hostile FILE
+ * CUTS FLIPS SEED goes through a copy of any model. */
+#include "common.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ANSWERED = 0, REFUSED = 1, WRONG = 2, NO_ENGINE = 3, SECONDS = 120 };
+
+typedef struct tally {
+    int answered, refused, crashed;
+    int by_status[WEIR_STATUS_COUNT];
+} tally;
+
+static bool verbose;
+
+static int run_once(const weir_engine *engine, weir_engine_model *model)
+{
+    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_setting settings[] = {{"tokens", "3"}, {"ignore_eos", "1"}};
+    weir_tensor input = text_input("a cab. bed 17\n\xe2\x82\xac fade");
+    weir_outputs outputs = WEIR_INIT(weir_outputs);
+    if (engine->info(model, &info) != WEIR_OK)
+        return WRONG;
+    weir_inference inference = inference_of(&input, settings, info.generates ? 2 : 0);
+    weir_status status = engine->infer(model, &inference, &outputs);
+    if (status == WEIR_OK)
+        engine->release_outputs(model, &outputs);
+    return status == WEIR_OK ? ANSWERED : REFUSED;
+}
+
+/* What the child does; its exit status carries the outcome in the low bits and the load's status above. */
+static int load_and_run(const char *path)
+{
+    const weir_engine *engine = NULL;
+    weir_runtime *runtime = NULL;
+    weir_client *client = NULL;
+    weir_engine_model *model = NULL;
+    weir_runtime_options options = WEIR_INIT(weir_runtime_options);
+    weir_client_options named = WEIR_INIT(weir_client_options);
+    named.name = "hostile";
+    options.budget = 1ull << 30;
+    if (weir_engine_open("gguf", &engine) != WEIR_OK)
+        return NO_ENGINE;
+    if (weir_runtime_create("host", &options, &runtime) != WEIR_OK ||
+        weir_client_open(runtime, &named, &client) != WEIR_OK)
+        return WRONG;
+    weir_engine_place place = {runtime, client};
+    weir_engine_load load = WEIR_INIT(weir_engine_load);
+    load.path = path;
+    load.places = &place;
+    load.place_count = 1;
+    weir_status status = engine->load(&load, &model);
+    if (verbose && status != WEIR_OK)
+        fprintf(stderr, "    %s: %s\n", weir_status_name(status), weir_detail());
+    int outcome = status == WEIR_OK ? run_once(engine, model) : REFUSED;
+    if (status == WEIR_OK)
+        engine->unload(model);
+    weir_client_stats stats = WEIR_INIT(weir_client_stats);
+    if (weir_client_snapshot(client, &stats) != WEIR_OK || stats.live != 0)
+        return WRONG;
+    return outcome | (int)status << 2;
+}
+
+static void try(const char *path, const char *what, uint64_t at, int bit, tally *count)
+{
+    if (verbose)
+        fprintf(stderr, "  %s %llu.%d\n", what, (unsigned long long)at, bit);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(SECONDS);
+        _exit(load_and_run(path));
+    }
+    int how = 0;
+    assert_true(child > 0 && waitpid(child, &how, 0) == child);
+    int outcome = WIFEXITED(how) ? WEXITSTATUS(how) & 3 : WRONG;
+    if (WIFEXITED(how) && outcome != WRONG)
+        count->by_status[WEXITSTATUS(how) >> 2]++;
+    count->answered += outcome == ANSWERED;
+    count->refused += outcome == REFUSED;
+    if (outcome == NO_ENGINE)
+        skip();
+    if (outcome != ANSWERED && outcome != REFUSED) {
+        count->crashed++;
+        print_error("%s %llu bit %d: %s %d\n", what, (unsigned long long)at, bit,
+                    WIFSIGNALED(how) ? "killed by signal" : "wrong, exit status",
+                    WIFSIGNALED(how) ? WTERMSIG(how) : WEXITSTATUS(how));
+    }
+}
+
+static uint64_t next(uint64_t *seed)
+{
+    *seed = *seed * 6364136223846793005ull + 1442695040888963407ull;
+    return *seed >> 17;
+}
+
+static void flip(const char *path, uint64_t at, int bit)
+{
+    unsigned char byte = 0;
+    int file = open(path, O_RDWR);
+    assert_true(file >= 0 && pread(file, &byte, 1, (off_t)at) == 1);
+    byte ^= (unsigned char)(1u << bit);
+    assert_int_equal(pwrite(file, &byte, 1, (off_t)at), 1);
+    close(file);
+}
+
+/* `focus` bytes at the beginning get most of the flips: header, keys and tensor directory. */
+static tally campaign(const char *path, uint64_t focus, int cuts, int flips, uint64_t seed)
+{
+    struct stat about;
+    tally count = {0};
+    assert_int_equal(stat(path, &about), 0);
+    uint64_t size = (uint64_t)about.st_size;
+    focus = focus < size ? focus : size;
+    for (int i = 0; i < flips; i++) {
+        /* A third each: the numbers in front, all metadata, and anywhere. */
+        uint64_t range = i % 3 == 0 ? (focus < 2048 ? focus : 2048) : i % 3 == 1 || i % 12 ? focus : size;
+        uint64_t at = next(&seed) % range;
+        int bit = (int)(next(&seed) % 8);
+        flip(path, at, bit);
+        try(path, "flip", at, bit, &count);
+        flip(path, at, bit);
+    }
+    uint64_t length = size;
+    for (int i = 0; i < cuts; i++) {
+        /* Shorter and shorter: the first half within the data, the second within the metadata, at every length there. */
+        uint64_t shortest = i < cuts / 2 ? focus : 0;
+        uint64_t step = (length - shortest) / (uint64_t)((i < cuts / 2 ? cuts / 2 : cuts) - i) + 1;
+        length = length > step ? length - (step > 1 ? step - next(&seed) % (step / 2 + 1) : 1) : 0;
+        assert_int_equal(truncate(path, (off_t)length), 0);
+        try(path, "cut", length, 0, &count);
+    }
+    return count;
+}
+
+static void report(const char *what, const tally *count)
+{
+    print_message("%s: %d answered, %d refused, %d crashed;", what, count->answered, count->refused, count->crashed);
+    for (int i = 0; i < WEIR_STATUS_COUNT; i++)
+        if (count->by_status[i])
+            print_message(" %s %d", weir_status_name((weir_status)i), count->by_status[i]);
+    print_message("\n");
+}
+
+static void small_model(const char *name, void (*write)(const char *path, const model_shape *shape), uint64_t focus)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/weir-hostile-%d.gguf", (int)getpid());
+    write(path, &small_shape);
+    tally count = campaign(path, focus, 220, 420, 1);
+    unlink(path);
+    report(name, &count);
+    assert_int_equal(count.crashed, 0);
+    assert_true(count.answered > 0 && count.refused > 200);
+}
+
+static void test_llama(void **state)
+{
+    (void)state;
+    small_model("llama", write_llama, 9000);
+}
+
+static void test_bert(void **state)
+{
+    (void)state;
+    small_model("bert", write_bert, 4500);
+}
+
+static int campaign_on_copy(char **words)
+{
+    char path[64], command[600];
+    snprintf(path, sizeof path, "/tmp/weir-hostile-%d.gguf", (int)getpid());
+    snprintf(command, sizeof command, "cp '%s' %s", words[1], path);
+    if (system(command) != 0)
+        return 1;
+    tally count =
+        campaign(path, strtoull(words[5], NULL, 10), atoi(words[2]), atoi(words[3]), strtoull(words[4], NULL, 10));
+    unlink(path);
+    report(words[1], &count);
+    return count.crashed != 0;
+}
+
+int main(int argc, char **argv)
+{
+    verbose = getenv("HOSTILE_VERBOSE") != NULL;
+    if (argc == 6)
+        return campaign_on_copy(argv);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_llama), cmocka_unit_test(test_bert)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,297 @@
+/* memory.c: where the bytes of a model go: classes, the plan, failing allocations, what stays outside. */
+#include "plain.h"
+
+#include <malloc.h>
+#include <unistd.h>
+
+static char llama_path[64], bert_path[64];
+
+static void run_once(const bench *it, weir_engine_model *model)
+{
+    weir_tensor input = text_input("a cab. bed 17\nfade");
+    weir_outputs outputs = WEIR_INIT(weir_outputs);
+    weir_inference inference = inference_of(&input, NULL, 0);
+    OK(it->engine->infer(model, &inference, &outputs));
+    it->engine->release_outputs(model, &outputs);
+}
+
+/* ---- plan and classes ------------------------------------------------------------------------------------------- */
+
+static void plan_is_charge(const char *path, const weir_setting *settings, size_t count)
+{
+    bench it = bench_open(path, 1ull << 30);
+    weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
+    weir_engine_model *model = NULL;
+    it.place = (weir_engine_place){it.runtime, it.client};
+    it.load.places = &it.place;
+    it.load.place_count = 1;
+    it.load.settings = settings;
+    it.load.setting_count = count;
+    OK(it.engine->plan(&it.load, &plan));
+    assert_int_equal(stats_of(&it).allocations, 0);
+    OK(bench_load(&it, settings, count, &model));
+    weir_client_stats stats = stats_of(&it);
+    for (int i = 0; i < WEIR_CLASS_COUNT; i++) {
+        if (stats.live_class[i] != plan.bytes[i])
+            print_error("%s: %s planned %llu, charged %llu\n", path, weir_class_name((weir_class)i),
+                        (unsigned long long)plan.bytes[i], (unsigned long long)stats.live_class[i]);
+        assert_int_equal(stats.live_class[i], plan.bytes[i]);
+    }
+    assert_true(plan.exact[WEIR_WEIGHTS] && plan.exact[WEIR_KV] && plan.exact[WEIR_SCRATCH]);
+    assert_int_equal(stats.live_class[WEIR_OTHER], 0);
+    run_once(&it, model);
+    assert_int_equal(stats_of(&it).live_class[WEIR_WEIGHTS], plan.bytes[WEIR_WEIGHTS]);
+    assert_int_equal(stats_of(&it).live_class[WEIR_KV], plan.bytes[WEIR_KV]);
+    it.engine->unload(model);
+    bench_close(&it);
+}
+
+static void test_plan(void **state)
+{
+    (void)state;
+    static const weir_setting wide[] = {{"context", "1024"}, {"batch", "64"}}, pooled[] = {{"pooling", "last"}};
+    plan_is_charge(llama_path, NULL, 0);
+    plan_is_charge(llama_path, wide, 2);
+    plan_is_charge(llama_path, pooled, 1);
+    plan_is_charge(bert_path, NULL, 0);
+}
+
+static void test_plan_of_store(void **state)
+{
+    (void)state;
+    char path[512];
+    if (store_model("tiny-llama.gguf", path, sizeof path))
+        plan_is_charge(path, NULL, 0);
+    if (store_model("minilm.gguf", path, sizeof path))
+        plan_is_charge(path, NULL, 0);
+}
+
+/* Every class has the size it must have by the model's shape. */
+static void test_classes(void **state)
+{
+    (void)state;
+    bench it = bench_open(llama_path, 1ull << 28);
+    weir_engine_model *model = NULL;
+    OK(bench_load(&it, NULL, 0, &model));
+    weir_client_stats stats = stats_of(&it);
+    /* context 128 becomes 256 cells; f16 keys and values of 2 heads of 8 in 2 layers */
+    assert_int_equal(stats.live_class[WEIR_KV], 256 * 2 * 2 * 2 * 8 * 2);
+    assert_int_equal(stats.live_class[WEIR_ACTIVATIONS], (286 * 4 + 255) / 256 * 256);
+    assert_true(stats.live_class[WEIR_WEIGHTS] >= (2 * 286 * 32 + 2 * (3 * 32 * 64 + 2 * 32 * 32 + 2 * 32 * 16)) * 4);
+    assert_true(stats.live_class[WEIR_SCRATCH] > 0);
+    it.engine->unload(model);
+    bench_close(&it);
+}
+
+/* ---- failing allocations ---------------------------------------------------------------------------------------- */
+
+static void set_maximum(const bench *it, uint64_t maximum)
+{
+    OK(weir_client_set_limits(it->client, 0, maximum));
+}
+
+static void every_allocation_fails(const char *path)
+{
+    bench it = bench_open(path, 1ull << 28);
+    weir_client_options named = WEIR_INIT(weir_client_options);
+    weir_client *neighbour = NULL;
+    weir_engine_model *other = NULL, *model = NULL;
+    named.name = "neighbour";
+    OK(weir_client_open(it.runtime, &named, &neighbour));
+    weir_engine_place place = {it.runtime, neighbour};
+    weir_engine_load load = it.load;
+    load.path = llama_path;
+    load.places = &place;
+    load.place_count = 1;
+    OK(it.engine->load(&load, &other));
+    OK(bench_load(&it, NULL, 0, &model));
+    uint64_t whole = stats_of(&it).live;
+    it.engine->unload(model);
+
+    int refused = 0;
+    for (uint64_t maximum = 256; maximum < whole; maximum += whole / 24 / 256 * 256 + 256) {
+        set_maximum(&it, maximum);
+        assert_int_equal(bench_load(&it, NULL, 0, &model), WEIR_OUT_OF_MEMORY);
+        assert_non_null(strstr(weir_detail(), "model"));
+        weir_refusal refusal = WEIR_INIT(weir_refusal);
+        OK(weir_refusal_last(&refusal));
+        assert_int_equal(refusal.cause, WEIR_CAUSE_MAXIMUM);
+        assert_string_equal(refusal.client, "model");
+        assert_int_equal(stats_of(&it).live, 0);
+        refused++;
+    }
+    assert_true(refused > 10);
+    run_once(&it, other);
+    it.engine->unload(other);
+    set_maximum(&it, whole);
+    OK(bench_load(&it, NULL, 0, &model));
+
+    /* Nothing is left for the results of a run. */
+    weir_tensor input = text_input("a cab. bed 17\nfade");
+    weir_outputs outputs = WEIR_INIT(weir_outputs);
+    weir_inference inference = inference_of(&input, NULL, 0);
+    assert_int_equal(it.engine->infer(model, &inference, &outputs), WEIR_OUT_OF_MEMORY);
+    assert_true(stats_of(&it).live <= whole); /* an output buffer that could not grow is gone until the next run */
+    set_maximum(&it, 0);
+    run_once(&it, model);
+    it.engine->unload(model);
+    OK(weir_client_close(neighbour));
+    bench_close(&it);
+}
+
+static void test_failing_llama(void **state)
+{
+    (void)state;
+    every_allocation_fails(llama_path);
+}
+
+static void test_failing_bert(void **state)
+{
+    (void)state;
+    every_allocation_fails(bert_path);
+}
+
+/* More texts at once than at load need a larger output buffer; without it the run fails and the next one works. */
+static void test_growing_output_fails(void **state)
+{
+    (void)state;
+    bench it = bench_open(bert_path, 1ull << 28);
+    weir_engine_model *model = NULL;
+    OK(bench_load(&it, NULL, 0, &model));
+    set_maximum(&it, stats_of(&it).live + 1024);
+    weir_tensor input = text_input("abcdefghijklmnopqrstuvwxyz abcdefghijklmnopqrstuvwxyz");
+    weir_outputs outputs = WEIR_INIT(weir_outputs);
+    weir_inference inference = inference_of(&input, NULL, 0);
+    assert_int_equal(it.engine->infer(model, &inference, &outputs), WEIR_OUT_OF_MEMORY);
+    assert_non_null(strstr(weir_detail(), "model"));
+    OK(it.engine->health(model));
+    set_maximum(&it, 0);
+    OK(it.engine->infer(model, &inference, &outputs));
+    it.engine->release_outputs(model, &outputs);
+    it.engine->unload(model);
+    bench_close(&it);
+}
+
+/* ---- outside ---------------------------------------------------------------------------------------------------- */
+
+/* Touched anonymous memory that is not in the mappings where weir's blocks lie: between `low` and `high`. */
+static uint64_t anonymous_outside(uintptr_t low, uintptr_t high)
+{
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    char line[512];
+    unsigned long first = 0, last = 0;
+    uint64_t sum = 0, kib = 0;
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps))
+        if (sscanf(line, "%lx-%lx ", &first, &last) == 2)
+            continue;
+        else if (sscanf(line, "Anonymous: %lu kB", &kib) == 1 && !(first < high && last > low))
+            sum += kib * 1024;
+    fclose(maps);
+    return sum;
+}
+
+static uint64_t outside_of(const char *path, uint64_t *weights)
+{
+    bench it = bench_open(path, 1ull << 30);
+    weir_trace *trace = NULL;
+    weir_engine_model *model = NULL;
+    weir_event events[64];
+    size_t count = 0;
+    uintptr_t low = UINTPTR_MAX, high = 0;
+    events[0].size = sizeof events[0];
+    malloc_trim(0);
+    uint64_t before = anonymous_outside(0, 0);
+    OK(weir_trace_open(it.runtime, 0, &trace));
+    OK(bench_load(&it, NULL, 0, &model));
+    run_once(&it, model);
+    OK(weir_trace_read(trace, events, 64, &count));
+    for (size_t i = 0; i < count; i++)
+        if (events[i].action == WEIR_ALLOCATE) {
+            uintptr_t at = (uintptr_t)events[i].pointer;
+            low = at < low ? at : low;
+            high = at + events[i].charged > high ? at + events[i].charged : high;
+        }
+    uint64_t after = anonymous_outside(low, high);
+    *weights = stats_of(&it).live_class[WEIR_WEIGHTS];
+    weir_trace_close(trace);
+    it.engine->unload(model);
+    bench_close(&it);
+    return after > before ? after - before : 0;
+}
+
+static void test_outside(void **state)
+{
+    (void)state;
+    char path[512];
+    uint64_t weights = 0, outside = 0;
+    if (!store_model("minilm.gguf", path, sizeof path))
+        skip();
+    the_engine();
+    outside = outside_of(path, &weights);
+    print_message("minilm.gguf: outside %.1f MB, weights %.1f MB\n", (double)outside / 1e6, (double)weights / 1e6);
+    assert_true(outside * 10 < weights);
+    if (!store_model("tiny-llama.gguf", path, sizeof path))
+        return;
+    outside = outside_of(path, &weights);
+    print_message("tiny-llama.gguf: outside %.1f MB, weights %.1f MB\n", (double)outside / 1e6, (double)weights / 1e6);
+    assert_true(outside < weights / 3);
+}
+
+/* A thread that is not at work for a model of ours gets ggml's own memory. */
+static void test_others_keep_theirs(void **state)
+{
+    (void)state;
+    bench it = bench_open(llama_path, 1ull << 28);
+    weir_engine_probe probe = WEIR_INIT(weir_engine_probe);
+    weir_engine_model *model = NULL;
+    OK(it.engine->probe(&probe));
+    OK(bench_load(&it, NULL, 0, &model));
+    uint64_t allocations = stats_of(&it).allocations;
+    plain other = plain_library(probe.library);
+    plain_open(&other, llama_path, false, 128, 128, 1);
+    plain_close(&other);
+    assert_int_equal(stats_of(&it).allocations, allocations);
+    it.engine->unload(model);
+    bench_close(&it);
+}
+
+/* With `mmap` the weights stay in the file's pages, and the remarks say so. */
+static void test_mapped(void **state)
+{
+    (void)state;
+    bench it = bench_open(llama_path, 1ull << 28);
+    weir_engine_model *model = NULL;
+    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_setting mapped = {"mmap", "1"};
+    OK(bench_load(&it, &mapped, 1, &model));
+    OK(it.engine->info(model, &info));
+    assert_int_equal(stats_of(&it).live_class[WEIR_WEIGHTS], 0);
+    assert_non_null(strstr(info.remarks, "mapped"));
+    run_once(&it, model);
+    it.engine->unload(model);
+    bench_close(&it);
+}
+
+int main(void)
+{
+    snprintf(llama_path, sizeof llama_path, "/tmp/weir-memory-%d-l.gguf", (int)getpid());
+    snprintf(bert_path, sizeof bert_path, "/tmp/weir-memory-%d-b.gguf", (int)getpid());
+    write_llama(llama_path, &small_shape);
+    write_bert(bert_path, &small_shape);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_outside),
+        cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_plan_of_store),
+        cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_failing_llama),
+        cmocka_unit_test(test_failing_bert),
+        cmocka_unit_test(test_growing_output_fails),
+        cmocka_unit_test(test_others_keep_theirs),
+        cmocka_unit_test(test_mapped),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    unlink(llama_path);
+    unlink(bert_path);
+    return failed;
+}

@@ -1,0 +1,21 @@
+# The check of a file's structure needs no llama.cpp: its sources are built into the test.
+set(gguf_sources ${PROJECT_SOURCE_DIR}/src/engine/gguf)
+weir_test(gguf-check gguf/check.c gguf/writer.c ${gguf_sources}/check.c ${gguf_sources}/check_tensors.c
+  ${gguf_sources}/check_vocabulary.c ${gguf_sources}/file.c ${gguf_sources}/cursor.c ${gguf_sources}/types.c
+  LIBS m LABELS gguf)
+target_include_directories(test-gguf-check PRIVATE ${PROJECT_SOURCE_DIR}/src)
+
+# Where llama.cpp is not in the store there is no plug-in to test.
+if(TARGET weir-engine-gguf)
+  foreach(part engine memory library)
+    weir_test(gguf-${part} gguf/${part}.c gguf/writer.c LIBS m TIMEOUT 300 LABELS gguf
+      ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
+    target_include_directories(test-gguf-${part} SYSTEM PRIVATE ${WEIR_LLAMA}/include)
+    add_dependencies(test-gguf-${part} weir-engine-gguf)
+  endforeach()
+  target_sources(test-gguf-engine PRIVATE ${gguf_sources}/types.c)
+  target_include_directories(test-gguf-engine PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  weir_test(gguf-hostile gguf/hostile.c gguf/writer.c TIMEOUT 600 LABELS gguf
+    ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
+  add_dependencies(test-gguf-hostile weir-engine-gguf)
+endif()
