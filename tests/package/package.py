@@ -141,6 +141,17 @@ def files():
             run(command, "--help", env=environment)
 
 
+def plugin():
+    """The gguf plug-in from its installed sources, as scripts/engines builds it where weir is installed."""
+    build = SCRATCH / "plugin"
+    shutil.rmtree(build, ignore_errors=True)
+    run("cmake", "-S", PREFIX / "share/weir/engine/gguf", "-B", build, f"-DCMAKE_PREFIX_PATH={PREFIX}",
+        f"-DWEIR_LLAMA={os.environ['WEIR_LLAMA']}", f"-DCMAKE_C_COMPILER={CC}", f"-DCMAKE_CXX_COMPILER={CXX}")
+    run("cmake", "--build", build, "-j", "2")
+    if not list(build.rglob("weir-engine-gguf.so")):
+        sys.exit("it was built and is not there")
+
+
 def uninstall():
     """Removes every file it installed, and nothing else."""
     root = SCRATCH / "undo"
@@ -160,5 +171,5 @@ def uninstall():
 
 CASES = {"install": install, "cmake-shared": lambda: cmake(False), "cmake-static": lambda: cmake(True),
          "pkgconfig-shared": lambda: pkgconfig(False), "pkgconfig-static": lambda: pkgconfig(True),
-         "symbols": symbols, "files": files, "uninstall": uninstall}
+         "symbols": symbols, "files": files, "plugin": plugin, "uninstall": uninstall}
 CASES[sys.argv[2]]()
