@@ -125,7 +125,7 @@ static void fill(weir_tensor *t)
         else if (t->type == WEIR_BOOL)
             ((uint8_t *)t->data)[i] = small & 1;
         else if (t->type == WEIR_I64)
-            ((int64_t *)t->data)[i] = small % 4 + 1;
+            ((int64_t *)t->data)[i] = small % 2;
         else
             ((uint8_t *)t->data)[i * width] = (uint8_t)small;
     }

@@ -64,6 +64,16 @@ static uint64_t weights_charge(const onnx_graph *graph)
     return total;
 }
 
+/* How large a kernel's own layout of its weights is, only the kernel knows; which of the small constants it copies and
+ * which its optimizer folds away, only ONNX Runtime. */
+static bool all_moved(const onnx_graph *graph)
+{
+    for (size_t i = 0; i < graph->weight_count; i++)
+        if (!onnx_moved(&graph->weights[i]))
+            return false;
+    return true;
+}
+
 /* The outputs with every open extent at 1: less than that no run takes. */
 static uint64_t least_activations(const onnx_graph *graph)
 {
@@ -94,8 +104,7 @@ static weir_status onnx_plan(const weir_engine_load *load, weir_engine_plan *out
         for (int i = 0; i < WEIR_CLASS_COUNT; i++)
             out->exact[i] = true;
         out->bytes[WEIR_WEIGHTS] = settings.ours ? weights_charge(&source.graph) : 0;
-        /* How large a kernel's own layout of its weights is, only the kernel knows. */
-        out->exact[WEIR_WEIGHTS] = !settings.prepack;
+        out->exact[WEIR_WEIGHTS] = settings.ours && !settings.prepack && all_moved(&source.graph);
         out->bytes[WEIR_ACTIVATIONS] = least_activations(&source.graph);
         out->exact[WEIR_ACTIVATIONS] = false;
     }

@@ -1,0 +1,275 @@
+/* Bytes: whose they are, of which class, back to zero; and what happens when there are none. */
+#include "common.h"
+
+#include "model.h"
+
+static void *self_made(const loaded *l, size_t bytes)
+{
+    void *p;
+    assert_ok(weir_alloc(l->client, bytes, WEIR_STREAM_HOST, WEIR_OTHER, &p));
+    return p;
+}
+
+static void weights_and_outputs_are_charged(void **state)
+{
+    (void)state;
+    loaded l = load_model("mlp", (const char *const[]){"prepack=off", NULL});
+    uint64_t weights = live_class(&l, WEIR_WEIGHTS);
+    assert_true(weights >= 16 * 17 * 4);
+    assert_int_equal(live(&l), weights);
+
+    float x[32] = {0};
+    weir_tensor in = tensor("x", WEIR_F32, SHAPE(2, 16), x);
+    weir_outputs out;
+    assert_ok(infer(&l, &in, 1, &out));
+    assert_int_equal(live_class(&l, WEIR_WEIGHTS), weights);
+    assert_true(live_class(&l, WEIR_ACTIVATIONS) > 0);
+    for (size_t i = 0; i < out.count; i++) { /* in place: nothing was copied out of the client's memory */
+        weir_block_details details = WEIR_INIT(weir_block_details);
+        assert_ok(weir_block_info(out.tensors[i].data, &details));
+        assert_ptr_equal(details.client, l.client);
+        assert_int_equal(details.memory_class, WEIR_ACTIVATIONS);
+        assert_true(details.offset + out.tensors[i].bytes <= details.bytes);
+    }
+    l.engine->release_outputs(l.model, &out);
+    assert_int_equal(live(&l), weights);
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* Overwriting the weights in the client's memory changes the answer: the kernels read them there. */
+static void the_weights_are_these_bytes(void **state)
+{
+    (void)state;
+    loaded l = load_model("mlp", (const char *const[]){"prepack=off", NULL});
+    float x[16];
+    for (int i = 0; i < 16; i++)
+        x[i] = 1;
+    weir_tensor in = tensor("x", WEIR_F32, SHAPE(1, 16), x);
+    weir_outputs before, after;
+    assert_ok(infer(&l, &in, 1, &before));
+    assert_int_equal(l.model->weight_count, 1);
+    assert_string_equal(l.model->weights[0].name, "w");
+    void *w = l.model->weights[0].data;
+    weir_block_details details = WEIR_INIT(weir_block_details);
+    assert_ok(weir_block_info(w, &details));
+    assert_string_equal(details.tag, "w");
+    assert_int_equal(details.memory_class, WEIR_WEIGHTS);
+    memset(w, 0, 16 * 17 * 4);
+    assert_ok(infer(&l, &in, 1, &after));
+    assert_memory_not_equal(before.tensors[0].data, after.tensors[0].data, 17 * 4);
+    l.engine->release_outputs(l.model, &before);
+    l.engine->release_outputs(l.model, &after);
+    unload_model(&l);
+    close_client(&l);
+}
+
+static void plan_agrees_with_load(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"mlp", "typed", "beside", "loop", "conv", "branch", "types", "grow"};
+    weir_setting off = {"prepack", "off"};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        loaded l = load_model(models[i], (const char *const[]){"prepack=off", NULL});
+        weir_engine_load load = {
+            .size = sizeof load, .path = model_path(models[i]), .settings = &off, .setting_count = 1};
+        weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
+        assert_ok(l.engine->plan(&load, &plan));
+        if (plan.exact[WEIR_WEIGHTS])
+            assert_int_equal(plan.bytes[WEIR_WEIGHTS], live_class(&l, WEIR_WEIGHTS));
+        else
+            assert_true(plan.bytes[WEIR_WEIGHTS] <= live_class(&l, WEIR_WEIGHTS));
+        assert_false(plan.exact[WEIR_ACTIVATIONS]);
+        assert_int_equal(plan.bytes[WEIR_KV], 0);
+        unload_model(&l);
+        close_client(&l);
+    }
+}
+
+/* The maximum of the client, from nothing up to enough: every allocation of load and run is refused once, each time with a
+ * clean status and a ledger as before. */
+static void every_allocation_can_fail(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"mlp", "conv", "loop", "branch"};
+    static const char *const settings[][2] = {{NULL}, {"memory_pattern=off", NULL}};
+    for (size_t m = 0; m < sizeof models / sizeof *models * 2; m++) {
+        loaded l = open_client(0);
+        int load_refusals = 0, run_refusals = 0;
+        bool done = false;
+        for (uint64_t maximum = 256; !done; maximum += 256) {
+            assert_true(maximum < 1 << 20);
+            assert_ok(weir_client_set_limits(l.client, 0, maximum));
+            weir_status status = load_into(&l, models[m / 2], settings[m % 2]);
+            if (status != WEIR_OK) {
+                assert_status(status, WEIR_OUT_OF_MEMORY);
+                assert_detail("model asked for");
+                weir_refusal refusal = WEIR_INIT(weir_refusal);
+                assert_ok(weir_refusal_last(&refusal));
+                assert_int_equal(refusal.cause, WEIR_CAUSE_MAXIMUM);
+                assert_int_equal(refusal.limit, maximum);
+                assert_null(l.model);
+                assert_int_equal(live(&l), 0);
+                load_refusals++;
+                continue;
+            }
+            weir_tensor inputs[PLAIN_VALUES];
+            size_t count = make_inputs(&l, 3, inputs, PLAIN_VALUES);
+            uint64_t before = live(&l);
+            done = true;
+            for (int run = 0; run < 3; run++) {
+                weir_outputs out;
+                status = infer(&l, inputs, count, &out);
+                if (status == WEIR_OK) {
+                    l.engine->release_outputs(l.model, &out);
+                } else {
+                    assert_status(status, WEIR_OUT_OF_MEMORY);
+                    assert_detail("model asked for");
+                    run_refusals++;
+                    done = false;
+                }
+                assert_int_equal(live(&l), before);
+            }
+            assert_ok(weir_client_set_limits(l.client, 0, 0)); /* with room again, the same model answers */
+            weir_outputs out;
+            assert_ok(infer(&l, inputs, count, &out));
+            l.engine->release_outputs(l.model, &out);
+            free_inputs(inputs, count);
+            unload_model(&l);
+        }
+        assert_true(load_refusals > 0 && run_refusals > 0);
+        close_client(&l);
+    }
+}
+
+static weir_status grow_to(const loaded *l, int64_t elements, weir_outputs *out)
+{
+    weir_tensor n = tensor("n", WEIR_I64, SHAPE(1), &elements);
+    return infer(l, &n, 1, out);
+}
+
+/* Two models under one budget: one asks for too much, the other keeps answering. */
+static void one_is_refused_the_other_answers(void **state)
+{
+    (void)state;
+    loaded big = open_client(8u << 20), small = big;
+    assert_ok(load_into(&big, "grow", NULL));
+    weir_client_options options = {.size = sizeof options, .name = "small"};
+    assert_ok(weir_client_open(small.runtime, &options, &small.client));
+    assert_ok(load_into(&small, "mlp", NULL));
+
+    float x[16] = {0};
+    weir_tensor in = tensor("x", WEIR_F32, SHAPE(1, 16), x);
+    weir_outputs out;
+    for (int i = 0; i < 5; i++) {
+        assert_status(grow_to(&big, 64 << 20, &out), WEIR_OUT_OF_MEMORY);
+        assert_detail("model asked for");
+        assert_int_equal(live(&big), 0);
+        assert_ok(infer(&small, &in, 1, &out));
+        small.engine->release_outputs(small.model, &out);
+        assert_ok(grow_to(&big, 1000, &out));
+        big.engine->release_outputs(big.model, &out);
+    }
+    assert_status(grow_to(&big, INT64_MAX / 2, &out),
+                  WEIR_ENGINE); /* more than can be addressed: ONNX Runtime's own no */
+    assert_status(grow_to(&big, -5, &out), WEIR_ENGINE);
+    unload_model(&small);
+    assert_ok(weir_client_close(small.client));
+    unload_model(&big);
+    close_client(&big);
+}
+
+/* Outputs may be kept while later runs come and go. */
+static void outputs_stay_until_released(void **state)
+{
+    (void)state;
+    loaded l = load_model("grow", NULL);
+    weir_outputs kept[4], out;
+    for (int i = 0; i < 4; i++)
+        assert_ok(grow_to(&l, 1000, &kept[i]));
+    for (int i = 0; i < 20; i++) {
+        assert_ok(grow_to(&l, 1000 + i, &out));
+        l.engine->release_outputs(l.model, &out);
+    }
+    for (int i = 3; i >= 0; i--) {
+        for (int k = 0; k < 1000; k++)
+            assert_true(((float *)kept[i].tensors[0].data)[k] == 1.0f);
+        l.engine->release_outputs(l.model, &kept[i]);
+    }
+    assert_int_equal(live(&l), 0);
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* A session keeps its allocator, and a later one of somebody else's does not get it. */
+static void models_do_not_mix(void **state)
+{
+    (void)state;
+    loaded a = load_model("loop", NULL), b = load_model("mlp", NULL);
+    uint64_t live_a = live(&a), live_b = live(&b);
+    const onnx_library *library;
+    assert_ok(onnx_library_get(&library));
+    plain p = plain_open(library, model_path("mlp"), NULL);
+    assert_int_equal(live(&b), live_b);
+    float x[16] = {0};
+    int64_t count = 2;
+    weir_tensor of_a[] = {tensor("count", WEIR_I64, 0, NULL, &count), tensor("x", WEIR_F32, SHAPE(1, 16), x)};
+    weir_outputs out;
+    assert_ok(infer(&a, of_a, 2, &out));
+    assert_true(live(&a) > live_a);
+    assert_int_equal(live(&b), live_b);
+    a.engine->release_outputs(a.model, &out);
+    unload_model(&a);
+    close_client(&a);
+    weir_tensor of_b = tensor("x", WEIR_F32, SHAPE(1, 16), x);
+    assert_ok(infer(&b, &of_b, 1, &out));
+    b.engine->release_outputs(b.model, &out);
+    plain_close(&p);
+    unload_model(&b);
+    close_client(&b);
+}
+
+/* A pointer that is no block of the client's is ignored and counted, and told to the log. */
+static void foreign_frees_are_ignored(void **state)
+{
+    (void)state;
+    loaded l = open_client(0);
+    const onnx_library *library;
+    assert_ok(onnx_library_get(&library));
+    onnx_allocator allocator;
+    onnx_allocator_init(&allocator, library, l.client);
+    int other;
+    allocator.table.Free(&allocator.table, &other);
+    assert_int_equal(atomic_load(&allocator.foreign), 1);
+    allocator.table.Free(&allocator.table, NULL);
+    assert_int_equal(atomic_load(&allocator.foreign), 1);
+    assert_null(allocator.table.Alloc(&allocator.table, 0));
+    void *p = allocator.table.AllocOnStream(&allocator.table, 1000, NULL);
+    assert_true((uintptr_t)p % 256 == 0);
+    assert_int_equal(live(&l), onnx_charge(1000));
+    allocator.table.Free(&allocator.table, p);
+    p = self_made(&l, 10);
+    allocator.table.Free(&allocator.table, (char *)p + 1);
+    assert_int_equal(atomic_load(&allocator.foreign), 2);
+    assert_ok(weir_free(l.client, p, WEIR_STREAM_HOST));
+    onnx_allocator_destroy(&allocator);
+    close_client(&l);
+}
+
+int main(void)
+{
+    int missing = need_onnxruntime();
+    if (missing)
+        return missing;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_and_outputs_are_charged),
+        cmocka_unit_test(the_weights_are_these_bytes),
+        cmocka_unit_test(plan_agrees_with_load),
+        cmocka_unit_test(every_allocation_can_fail),
+        cmocka_unit_test(one_is_refused_the_other_answers),
+        cmocka_unit_test(outputs_stay_until_released),
+        cmocka_unit_test(models_do_not_mix),
+        cmocka_unit_test(foreign_frees_are_ignored),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

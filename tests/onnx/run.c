@@ -1,0 +1,298 @@
+/* Answers: bit-equal to ONNX Runtime alone, for every type and shape; and wrong questions refused in words. */
+#include "common.h"
+
+static const onnx_library *library;
+
+static void same_as_plain(const char *name, const char *const *settings, int64_t extent)
+{
+    loaded l = load_model(name, settings);
+    weir_setting list[MAX_SETTINGS];
+    char texts[MAX_SETTINGS][64];
+    size_t count = 0;
+    for (; settings && settings[count]; count++) {
+        snprintf(texts[count], sizeof *texts, "%s", settings[count]);
+        char *equals = strchr(texts[count], '=');
+        *equals = 0;
+        list[count] = (weir_setting){texts[count], equals + 1};
+    }
+    onnx_settings read;
+    assert_ok(onnx_settings_read(list, count, &read));
+    plain p = plain_open(library, model_path(name), &read);
+
+    weir_tensor inputs[PLAIN_VALUES];
+    size_t input_count = make_inputs(&l, extent, inputs, PLAIN_VALUES);
+    for (int run = 0; run < 3; run++) { /* ONNX Runtime allocates differently from the second run on */
+        weir_outputs out;
+        ort_value *values[PLAIN_VALUES];
+        const char *names[PLAIN_VALUES];
+        assert_ok(infer(&l, inputs, input_count, &out));
+        assert_true(out.count > 0);
+        for (size_t i = 0; i < out.count; i++)
+            names[i] = out.tensors[i].name;
+        plain_run(&p, inputs, input_count, names, out.count, values);
+        for (size_t i = 0; i < out.count; i++) {
+            if (out.tensors[i].bytes)
+                assert_memory_equal(out.tensors[i].data, plain_data(&p, values[i]), out.tensors[i].bytes);
+            library->api->ReleaseValue(values[i]);
+        }
+        l.engine->release_outputs(l.model, &out);
+        assert_null(out.tensors);
+    }
+    free_inputs(inputs, input_count);
+    plain_close(&p);
+    unload_model(&l);
+    close_client(&l);
+}
+
+static void outputs_are_bit_equal(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"mlp",  "typed",  "beside", "types",  "scalar",
+                                         "conv", "branch", "loop",   "default"};
+    static const char *const choices[][4] = {{NULL},
+                                             {"prepack=off", NULL},
+                                             {"memory_pattern=off", "threads=1", NULL},
+                                             {"optimization=disable", NULL},
+                                             {"optimization=all", NULL},
+                                             {"weights=engine", NULL}};
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++)
+        for (size_t c = 0; c < sizeof choices / sizeof *choices; c++)
+            same_as_plain(models[m], choices[c], 5);
+}
+
+static void minilm_is_bit_equal(void **state)
+{
+    (void)state;
+    char path[512];
+    snprintf(path, sizeof path, "%s/models/minilm.onnx", WEIR_TEST_STORE);
+    FILE *f = fopen(path, "rb");
+    if (!f) {
+        printf("skipped: no %s (run scripts/models)\n", path);
+        skip();
+    }
+    fclose(f);
+    same_as_plain(path, (const char *const[]){"threads=2", NULL}, 3);
+    same_as_plain(path, (const char *const[]){"threads=2", "prepack=off", NULL}, 3);
+}
+
+static void every_type_passes(void **state)
+{
+    (void)state;
+    loaded l = load_model("types", NULL);
+    weir_model_info info = WEIR_INIT(weir_model_info);
+    assert_ok(l.engine->info(l.model, &info));
+    assert_int_equal(info.input_count, 15);
+    weir_tensor inputs[PLAIN_VALUES];
+    size_t count = make_inputs(&l, 3, inputs, PLAIN_VALUES);
+    weir_outputs out;
+    assert_ok(infer(&l, inputs, count, &out));
+    for (size_t i = 0; i < count; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s_out", inputs[i].name);
+        const weir_tensor *t = output(&out, name);
+        assert_string_equal(weir_type_name(t->type), inputs[i].name); /* the ports are named after their types */
+        assert_int_equal(t->bytes, inputs[i].bytes);
+        assert_memory_equal(t->data, inputs[i].data, t->bytes);
+    }
+    l.engine->release_outputs(l.model, &out);
+    free_inputs(inputs, count);
+    unload_model(&l);
+    close_client(&l);
+}
+
+static void scalars(void **state)
+{
+    (void)state;
+    loaded l = load_model("scalar", NULL);
+    float a = 2.5f, b = 1.25f;
+    weir_tensor inputs[] = {tensor("b", WEIR_F32, 0, NULL, &b), tensor("a", WEIR_F32, 0, NULL, &a)};
+    weir_outputs out;
+    assert_ok(infer(&l, inputs, 2, &out));
+    assert_int_equal(output(&out, "sum")->rank, 0);
+    assert_int_equal(output(&out, "sum")->bytes, 4);
+    assert_true(*(float *)output(&out, "sum")->data == 3.75f);
+    assert_int_equal(output(&out, "more")->type, WEIR_BOOL);
+    assert_int_equal(*(uint8_t *)output(&out, "more")->data, 1);
+    l.engine->release_outputs(l.model, &out);
+    unload_model(&l);
+    close_client(&l);
+}
+
+static void empty_tensors(void **state)
+{
+    (void)state;
+    loaded l = load_model("empty", NULL);
+    weir_tensor none = tensor("x", WEIR_F32, SHAPE(0, 3), NULL);
+    weir_outputs out;
+    assert_ok(infer(&l, &none, 1, &out));
+    assert_int_equal(output(&out, "both")->shape[0], 0);
+    assert_int_equal(output(&out, "both")->bytes, 0);
+    assert_int_equal(output(&out, "where")->shape[1], 0);
+    l.engine->release_outputs(l.model, &out);
+
+    float zeros[6] = {0}; /* a full input, and one output that is empty all the same */
+    weir_tensor some = tensor("x", WEIR_F32, SHAPE(2, 3), zeros);
+    assert_ok(infer(&l, &some, 1, &out));
+    assert_int_equal(output(&out, "both")->shape[0], 4);
+    assert_int_equal(output(&out, "where")->bytes, 0);
+    l.engine->release_outputs(l.model, &out);
+    unload_model(&l);
+    close_client(&l);
+}
+
+static void defaults_and_open_ranks(void **state)
+{
+    (void)state;
+    float x[2] = {1, 2}, ten = 10;
+    weir_outputs out;
+    loaded l = load_model("default", NULL);
+    weir_tensor inputs[] = {tensor("x", WEIR_F32, SHAPE(2), x), tensor("scale", WEIR_F32, SHAPE(1), &ten)};
+    assert_ok(infer(&l, inputs, 1, &out));
+    assert_true(((float *)out.tensors[0].data)[1] == 6);
+    l.engine->release_outputs(l.model, &out);
+    assert_ok(infer(&l, inputs, 2, &out));
+    assert_true(((float *)out.tensors[0].data)[1] == 20);
+    l.engine->release_outputs(l.model, &out);
+    unload_model(&l);
+    close_client(&l);
+
+    l = load_model("rankless", NULL);
+    weir_tensor any = tensor("x", WEIR_F32, SHAPE(1, 2, 1), x);
+    assert_ok(infer(&l, &any, 1, &out));
+    assert_int_equal(out.tensors[0].rank, 3);
+    assert_true(((float *)out.tensors[0].data)[1] == -2);
+    l.engine->release_outputs(l.model, &out);
+    unload_model(&l);
+    close_client(&l);
+}
+
+static void wrong_inputs_are_named(void **state)
+{
+    (void)state;
+    loaded l = load_model("mlp", NULL);
+    float x[32] = {0};
+    weir_outputs out;
+    weir_tensor good = tensor("x", WEIR_F32, SHAPE(2, 16), x), bad = good;
+    uint64_t before = live(&l);
+
+    assert_status(infer(&l, NULL, 0, &out), WEIR_INVALID);
+    assert_detail("input \"x\" is missing (f32 [?, 16])");
+    bad.name = "y";
+    assert_status(infer(&l, &bad, 1, &out), WEIR_INVALID);
+    assert_detail("no input \"y\"; its inputs are: x");
+    bad = good, bad.type = WEIR_I32;
+    assert_status(infer(&l, &bad, 1, &out), WEIR_INVALID);
+    assert_detail("input \"x\": expected f32 [?, 16], given i32 [2, 16]");
+    bad = tensor("x", WEIR_F32, SHAPE(32), x);
+    assert_status(infer(&l, &bad, 1, &out), WEIR_INVALID);
+    assert_detail("given f32 [32]");
+    bad = tensor("x", WEIR_F32, SHAPE(4, 8), x);
+    assert_status(infer(&l, &bad, 1, &out), WEIR_INVALID);
+    assert_detail("given f32 [4, 8]");
+    bad = good, bad.bytes--;
+    assert_status(infer(&l, &bad, 1, &out), WEIR_INVALID);
+    assert_detail("takes 128 bytes, given 127");
+    bad = good, bad.data = NULL;
+    assert_status(infer(&l, &bad, 1, &out), WEIR_INVALID);
+    bad = good, bad.shape[0] = -1;
+    assert_status(infer(&l, &bad, 1, &out), WEIR_INVALID);
+    weir_tensor twice[] = {good, good};
+    assert_status(infer(&l, twice, 2, &out), WEIR_INVALID);
+    assert_detail("given twice");
+    weir_setting setting = {"speed", "high"};
+    weir_inference with = {
+        .size = sizeof with, .inputs = &good, .input_count = 1, .settings = &setting, .setting_count = 1};
+    assert_status(l.engine->infer(l.model, &with, &out), WEIR_INVALID);
+
+    assert_int_equal(live(&l), before);
+    assert_ok(infer(&l, &good, 1, &out)); /* and it still works */
+    l.engine->release_outputs(l.model, &out);
+    unload_model(&l);
+    close_client(&l);
+}
+
+static void refused_models(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *words;
+        weir_status status;
+    } list[] = {{"strings", "input \"words\" is a tensor of string", WEIR_UNSUPPORTED},
+                {"sequence", "output \"parts\" is a sequence", WEIR_UNSUPPORTED},
+                {"int4", "input \"q\" is a tensor of int4", WEIR_UNSUPPORTED},
+                {"escape", "leaves the model's folder", WEIR_CORRUPT},
+                {"memory", "_ORT_MEM_ADDR_", WEIR_CORRUPT},
+                {"/nowhere/at-all.onnx", "/nowhere/at-all.onnx", WEIR_NOT_FOUND}};
+    loaded l = open_client(0);
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        assert_status(load_into(&l, list[i].model, NULL), list[i].status);
+        assert_detail(list[i].words);
+        assert_null(l.model);
+        assert_int_equal(live(&l), 0);
+    }
+    close_client(&l);
+}
+
+static void unknown_settings_are_listed(void **state)
+{
+    (void)state;
+    static const char *const wrong[][2] = {{"speed=high", NULL},      {"prepack=maybe", NULL}, {"threads=-1", NULL},
+                                           {"threads=1000000", NULL}, {"threads=", NULL},      {"weights=mine", NULL},
+                                           {"optimization=12", NULL}};
+    loaded l = open_client(0);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_status(load_into(&l, "mlp", wrong[i]), WEIR_INVALID);
+        assert_detail("prepack=on|off");
+        assert_detail("threads=0..256");
+    }
+    close_client(&l);
+}
+
+static void what_a_model_says_of_itself(void **state)
+{
+    (void)state;
+    loaded l = load_model("mlp", NULL);
+    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
+    assert_ok(l.engine->info(l.model, &info));
+    assert_string_equal(info.engine, "onnx");
+    assert_string_equal(info.version, library->version);
+    assert_string_equal(info.architecture, "onnx graph of 4 nodes");
+    assert_int_equal(info.input_count, 1);
+    assert_int_equal(info.output_count, 3);
+    assert_int_equal(info.inputs[0].rank, 2);
+    assert_int_equal(info.inputs[0].shape[0], -1);
+    assert_int_equal(info.inputs[0].shape[1], 16);
+    assert_int_equal(info.outputs[2].type, WEIR_I64);
+    assert_true(strlen(info.remarks) > 0);
+    assert_ok(l.engine->warm_up(l.model));
+    assert_ok(l.engine->health(l.model));
+    assert_ok(l.engine->metrics(l.model, &metrics));
+    assert_int_equal(metrics.runs, 1);
+    assert_true(metrics.busy_seconds > 0);
+    assert_int_equal(live_class(&l, WEIR_SCRATCH), 0);
+    unload_model(&l);
+    close_client(&l);
+}
+
+int main(void)
+{
+    int missing = need_onnxruntime();
+    if (missing)
+        return missing;
+    if (onnx_library_get(&library) != WEIR_OK)
+        return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(outputs_are_bit_equal),
+        cmocka_unit_test(minilm_is_bit_equal),
+        cmocka_unit_test(every_type_passes),
+        cmocka_unit_test(scalars),
+        cmocka_unit_test(empty_tensors),
+        cmocka_unit_test(defaults_and_open_ranks),
+        cmocka_unit_test(wrong_inputs_are_named),
+        cmocka_unit_test(refused_models),
+        cmocka_unit_test(unknown_settings_are_listed),
+        cmocka_unit_test(what_a_model_says_of_itself),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
