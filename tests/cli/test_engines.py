@@ -1,0 +1,90 @@
+"""weir run with the real engines and the demo's models, where the store has them."""
+
+import subprocess
+import sys
+import unittest
+
+import harness
+from harness import CLASSES, COMMAND, MIB, SOURCE, STORE
+
+MODELS = STORE / "models"
+
+
+def missing():
+    names = ("minilm.onnx", "minilm.gguf", "tiny-llama.gguf")
+    lacking = [str(MODELS / name) for name in names if not (MODELS / name).exists()]
+    lacking += [str(plugin) for name in ("onnx", "gguf")
+                for plugin in [harness.BUILD / f"lib/weir/weir-engine-{name}.so"] if not plugin.exists()]
+    return ", ".join(lacking)
+
+
+@unittest.skipIf(missing(), f"not here: {missing()}")
+class Engines(harness.Case):
+    def environment(self, more):
+        return super().environment({"WEIR_HOME": str(STORE), **more})
+
+    def test_two_models_under_one_budget(self):
+        answer = self.weir_json("run", MODELS / "minilm.onnx", MODELS / "minilm.gguf", "--budget", "600MiB")
+        self.assertEqual(answer["live_at_end"], 0)
+        self.assertEqual(answer["budget"], 600 * MIB)
+        self.assertLessEqual(answer["peak"], answer["budget"])
+        self.assertLessEqual(answer["peak_held"], answer["budget"])
+        self.assertEqual(answer["events_lost"], 0)
+        self.assertEqual(sum(client["bytes"] for client in answer["peak_clients"]), answer["peak"])
+        for client in answer["clients"]:
+            self.assertEqual(sum(client[name] for name in CLASSES), client["peak"])
+            self.assertGreater(client["weights"], 80 * MIB)
+            self.assertIn("RssAnon", client["outside_method"])
+            self.assertEqual(client["runs"], 1)
+        onnx, gguf = self.client(answer, "minilm.onnx"), self.client(answer, "minilm.gguf")
+        self.assertIn("sentence_embedding", [output["name"] for output in onnx["outputs"]])
+        self.assertEqual(gguf["outputs"][0]["shape"], [1, 384])
+
+    def test_what_llama_keeps_outside(self):
+        gguf = self.weir_json("run", MODELS / "minilm.gguf")["clients"][0]
+        self.assertLess(gguf["outside"], 0.1 * gguf["weights"])
+
+    def test_a_budget_for_one_of_two(self):
+        words = (MODELS / "minilm.onnx", MODELS / "minilm.gguf", "--budget")
+        answer = self.weir_json("run", *words, "200MiB", status=1)
+        self.one_line(self.error)
+        self.assertRegex(self.error, r"^weir: minilm\.gguf asked for [\d.]+ MiB .* minilm\.onnx holds [\d.]+ MiB; .*--budget \d+")
+        self.assertEqual(self.client(answer, "minilm.onnx")["runs"], 1)
+        self.assertEqual(answer["live_at_end"], 0)
+        self.weir_json("run", *words, self.error.split("--budget ")[1].split()[0])
+
+    def test_the_exact_budget_of_a_generating_model(self):
+        model = MODELS / "tiny-llama.gguf"
+        line = self.refused("run", model, "--budget", "20MiB", status=1)
+        self.assertRegex(line, r"with --budget \d+ \(.*\) all of it fits\n$")
+        budget = int(line.split("--budget ")[1].split()[0])
+        self.weir("run", model, "--budget", budget, "--tokens", "3")
+        self.weir("run", model, "--budget", budget - 2 * 65536, "--tokens", "3", status=1)
+
+    def test_generation(self):
+        words = ("run", MODELS / "tiny-llama.gguf", "--prompt", "Once upon a time", "--tokens", "5")
+        client = self.weir_json(*words)["clients"][0]
+        outputs = {output["name"]: output for output in client["outputs"]}
+        self.assertEqual(outputs["tokens"]["shape"], [5])
+        self.assertGreater(client["kv"], 0)
+        out = self.weir(*words, "--stream")[0]
+        self.assertTrue(outputs["text"]["text"].strip())
+        self.assertIn(outputs["text"]["text"].strip().splitlines()[0][:8], out)
+
+    def test_hostile_files(self):
+        for name in ("minilm.onnx", "minilm.gguf"):
+            with open(MODELS / name, "rb") as file:
+                self.write(name, file.read(100000))
+            answer = self.weir_json("run", name, status=1)
+            self.one_line(self.error)
+            self.assertEqual((answer["live_at_end"], answer["clients"]), (0, []))
+
+    def test_demo(self):
+        done = subprocess.run([sys.executable, SOURCE / "scripts/demo", COMMAND.parents[1]], capture_output=True, text=True,
+                              env=self.environment({}), timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("The nearest pairs of 12 sentences", done.stdout)
+
+
+if __name__ == "__main__":
+    harness.main()
