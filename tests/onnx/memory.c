@@ -64,6 +64,23 @@ static void the_weights_are_these_bytes(void **state)
     close_client(&l);
 }
 
+/* With prepacking, the packed form is the only one: the raw weight is read from the file and not kept. If the kernel packs
+ * nothing after all, the raw one is. */
+static void packed_weights_are_held_once(void **state)
+{
+    (void)state;
+    loaded l = load_model("mlp", NULL);
+    assert_int_equal(l.model->weight_count, 0);
+    assert_true(atomic_load(&l.model->allocator.reserved) >= 16 * 17 * 4);
+    unload_model(&l);
+    close_client(&l);
+    l = load_model("folded", NULL);
+    assert_int_equal(l.model->weight_count, 1);
+    assert_true(atomic_load(&l.model->allocator.reserved) < 16 * 17 * 4);
+    unload_model(&l);
+    close_client(&l);
+}
+
 static void plan_agrees_with_load(void **state)
 {
     (void)state;
@@ -262,13 +279,10 @@ int main(void)
     if (missing)
         return missing;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_and_outputs_are_charged),
-        cmocka_unit_test(the_weights_are_these_bytes),
-        cmocka_unit_test(plan_agrees_with_load),
-        cmocka_unit_test(every_allocation_can_fail),
-        cmocka_unit_test(one_is_refused_the_other_answers),
-        cmocka_unit_test(outputs_stay_until_released),
-        cmocka_unit_test(models_do_not_mix),
+        cmocka_unit_test(weights_and_outputs_are_charged), cmocka_unit_test(the_weights_are_these_bytes),
+        cmocka_unit_test(packed_weights_are_held_once),    cmocka_unit_test(plan_agrees_with_load),
+        cmocka_unit_test(every_allocation_can_fail),       cmocka_unit_test(one_is_refused_the_other_answers),
+        cmocka_unit_test(outputs_stay_until_released),     cmocka_unit_test(models_do_not_mix),
         cmocka_unit_test(foreign_frees_are_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

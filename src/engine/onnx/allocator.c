@@ -63,7 +63,10 @@ static void *table_alloc_on_stream(ort_allocator *self, size_t size, ort_stream 
 /* ONNX Runtime reserves what lives as long as the session: prepacked weights. */
 static void *table_reserve(ort_allocator *self, size_t size)
 {
-    return take((onnx_allocator *)self, size, WEIR_WEIGHTS);
+    onnx_allocator *allocator = (onnx_allocator *)self;
+    void *pointer = take(allocator, size, WEIR_WEIGHTS);
+    atomic_fetch_add(&allocator->reserved, size);
+    return pointer;
 }
 
 static void table_free(ort_allocator *self, void *pointer)

@@ -12,6 +12,7 @@ typedef struct onnx_allocator {
     const onnx_library *library;
     weir_client *client;
     atomic_bool loading;           /* what it asks for now lives as long as the session */
+    atomic_uint_fast64_t reserved; /* bytes that Reserve was asked for */
     atomic_uint_fast64_t refusals; /* requests that were refused */
     atomic_uint_fast64_t foreign;  /* frees of pointers that are not the client's, which were ignored */
     pthread_mutex_t lock;

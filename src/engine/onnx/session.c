@@ -7,6 +7,7 @@
 
 #include <weir/log.h>
 
+#include "packed.h"
 #include "strip.h"
 
 /* A session keeps for life the allocator that is registered while it is made; so one at a time. */
@@ -57,11 +58,13 @@ static weir_status place_weight(weir_engine_model *model, const onnx_tensor *ten
     return WEIR_OK;
 }
 
-static weir_status place_weights(weir_engine_model *model, const onnx_graph *graph, const weir_engine_load *load)
+/* Those that are packed are left in the file. */
+static weir_status place_weights(weir_engine_model *model, const onnx_graph *graph, const bool *packed,
+                                 const weir_engine_load *load)
 {
     uint64_t total = 1, done = 0;
     for (size_t i = 0; i < graph->weight_count; i++)
-        if (onnx_moved(&graph->weights[i])) {
+        if (onnx_moved(&graph->weights[i]) && !packed[i]) {
             model->weight_count++;
             total += graph->weights[i].bytes;
         }
@@ -71,7 +74,7 @@ static weir_status place_weights(weir_engine_model *model, const onnx_graph *gra
     size_t next = 0;
     for (size_t i = 0; i < graph->weight_count; i++) {
         const onnx_tensor *tensor = &graph->weights[i];
-        if (!onnx_moved(tensor))
+        if (!onnx_moved(tensor) || packed[i])
             continue;
         weir_status status = place_weight(model, tensor, &model->weights[next++]);
         if (status != WEIR_OK)
@@ -148,19 +151,47 @@ static weir_status make_session(weir_engine_model *model, const onnx_file *file,
     return made ? WEIR_OK : onnx_session_failed(model, before, a.code, a.text, sizeof a.text, "loading");
 }
 
+static weir_status try_session(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
+                               const bool *packed, const onnx_buffer *stripped, const weir_engine_load *load)
+{
+    atomic_store(&model->allocator.loading, true);
+    atomic_store(&model->allocator.reserved, 0);
+    weir_status status = stripped->data ? place_weights(model, graph, packed, load) : WEIR_OK;
+    return status == WEIR_OK ? make_session(model, file, stripped) : status;
+}
+
+/* With prepacking on, weights that kernels pack are not copied to the client's memory first: the packed form is there. If
+ * less was packed than expected, some are still read from the mapped file: then it is done again with every weight placed. */
+static weir_status begin_ours(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph, bool *packed,
+                              const weir_engine_load *load)
+{
+    onnx_buffer stripped = {0};
+    uint64_t expected = 0;
+    weir_status status = onnx_strip(file, graph, &stripped);
+    if (status == WEIR_OK && model->settings.prepack)
+        status = onnx_packed(file, graph, packed, &expected);
+    if (status == WEIR_OK)
+        status = try_session(model, file, graph, packed, &stripped, load);
+    if (status == WEIR_OK && atomic_load(&model->allocator.reserved) < expected) {
+        onnx_session_end(model);
+        memset(packed, 0, graph->weight_count * sizeof *packed);
+        status = try_session(model, file, graph, packed, &stripped, load);
+    }
+    onnx_buffer_free(&stripped);
+    return status;
+}
+
 weir_status onnx_session_begin(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
                                const weir_engine_load *load)
 {
-    onnx_buffer stripped = {0};
-    weir_status status = WEIR_OK;
-    if (model->settings.ours) {
-        status = place_weights(model, graph, load);
-        if (status == WEIR_OK)
-            status = onnx_strip(file, graph, &stripped);
-    }
-    if (status == WEIR_OK)
-        status = make_session(model, file, &stripped);
-    onnx_buffer_free(&stripped);
+    static const onnx_buffer whole;
+    if (!model->settings.ours)
+        return try_session(model, file, graph, NULL, &whole, load);
+    bool *packed = calloc(graph->weight_count + 1, sizeof *packed);
+    if (!packed)
+        return weir_fail(WEIR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
+    weir_status status = begin_ours(model, file, graph, packed, load);
+    free(packed);
     return status;
 }
 

@@ -136,6 +136,12 @@ def branch():
          [value("y", T.FLOAT, [300]), value("copy", T.FLOAT, [300])], [weight("table", 300)])
 
 
+def folded():
+    """A weight that looks as if a kernel would pack it, and that the optimizer folds away."""
+    save("folded", [h.make_node("MatMul", ["one", "w"], ["m"]), h.make_node("Add", ["x", "m"], ["y"])],
+         [value("x", T.FLOAT, ["n", 17])], [value("y", T.FLOAT, ["n", 17])], [weight("one", 1, 16), weight("w", 16, 17)])
+
+
 def refused():
     save("strings", [h.make_node("Identity", ["words"], ["same"])], [value("words", T.STRING, ["n"])],
          [value("same", T.STRING, ["n"])])
@@ -184,7 +190,7 @@ def compare_schema(path):
 def main():
     if len(sys.argv) == 3 and sys.argv[1] == "--schema":
         return compare_schema(sys.argv[2])
-    for make in (mlp, typed, beside, types, scalar, empty, default, rankless, loop, grow, conv, branch, refused):
+    for make in (mlp, typed, beside, types, scalar, empty, default, rankless, loop, grow, conv, branch, refused, folded):
         make()
     return 0
 
