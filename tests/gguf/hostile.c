@@ -151,7 +151,7 @@ static void small_model(const char *name, void (*write)(const char *path, const 
     char path[64];
     snprintf(path, sizeof path, "/tmp/weir-hostile-%d.gguf", (int)getpid());
     write(path, &small_shape);
-    tally count = campaign(path, focus, 220, 420, 1);
+    tally count = campaign(path, focus, 210, 240, 1);
     unlink(path);
     report(name, &count);
     assert_int_equal(count.crashed, 0);

@@ -1,4 +1,5 @@
 /* memory.c: where the bytes of a model go: classes, the plan, failing allocations, what stays outside. */
+#include "common.h"
 #include "plain.h"
 
 #include <malloc.h>

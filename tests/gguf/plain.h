@@ -3,17 +3,21 @@
 #define PLAIN_H
 
 #include <dlfcn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
 #include <llama.h>
 
-#include "common.h"
-
-#define PLAIN(X)                                                                                                       \
-    X(llama_model_default_params)                                                                                      \
-    X(llama_context_default_params) X(llama_model_load_from_file) X(llama_init_from_model) X(llama_model_free)         \
-        X(llama_free) X(llama_decode) X(llama_encode) X(llama_batch_init) X(llama_batch_free) X(llama_batch_get_one)   \
-            X(llama_get_logits_ith) X(llama_get_embeddings_seq) X(llama_model_get_vocab) X(llama_vocab_n_tokens)       \
-                X(llama_model_n_embd_out) X(llama_tokenize) X(llama_get_memory) X(llama_memory_clear)                  \
-                    X(ggml_blck_size) X(ggml_type_size)
+/* clang-format off */
+#define PLAIN(X)                                                                                                   \
+    X(llama_model_default_params) X(llama_context_default_params) X(llama_model_load_from_file)                    \
+    X(llama_init_from_model) X(llama_model_free) X(llama_free) X(llama_decode) X(llama_encode)                     \
+    X(llama_batch_init) X(llama_batch_free) X(llama_batch_get_one) X(llama_get_logits_ith)                         \
+    X(llama_get_embeddings_seq) X(llama_model_get_vocab) X(llama_vocab_n_tokens) X(llama_model_n_embd_out)         \
+    X(llama_tokenize) X(llama_get_memory) X(llama_memory_clear) X(ggml_blck_size) X(ggml_type_size)                \
+    X(llama_sampler_init_greedy) X(llama_sampler_sample) X(llama_sampler_free)
+/* clang-format on */
 
 typedef struct plain {
 #define MEMBER(name) __typeof__(&name) name;
@@ -24,14 +28,22 @@ typedef struct plain {
     const struct llama_vocab *vocab;
 } plain;
 
+static inline void plain_need(bool there, const char *what)
+{
+    if (there)
+        return;
+    fprintf(stderr, "llama.cpp by itself: %s failed\n", what);
+    abort();
+}
+
 static inline plain plain_library(const char *file)
 {
     plain it = {0};
     void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    assert_non_null(handle);
+    plain_need(handle != NULL, file);
 #define TAKE(name)                                                                                                     \
     *(void **)&it.name = dlsym(handle, #name);                                                                         \
-    assert_non_null(*(void **)&it.name);
+    plain_need(it.name != NULL, #name);
     PLAIN(TAKE)
 #undef TAKE
     return it;
@@ -47,7 +59,7 @@ static inline void plain_open(plain *it, const char *path, bool embeds, uint32_t
     model.devices = no_devices;
     model.n_gpu_layers = 0;
     it->model = it->llama_model_load_from_file(path, model);
-    assert_non_null(it->model);
+    plain_need(it->model != NULL, "loading");
     it->vocab = it->llama_model_get_vocab(it->model);
     params.n_ctx = context;
     params.n_batch = params.n_ubatch = embeds ? context : batch;
@@ -61,7 +73,7 @@ static inline void plain_open(plain *it, const char *path, bool embeds, uint32_t
         params.n_outputs_max = 1;
     }
     it->context = it->llama_init_from_model(it->model, params);
-    assert_non_null(it->context);
+    plain_need(it->context != NULL, "making a context");
 }
 
 static inline void plain_close(plain *it)

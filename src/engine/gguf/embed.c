@@ -153,7 +153,7 @@ static weir_status make_call(call *it)
     bool whole = wg_guarded(compute, it, thrown, sizeof thrown);
     wg_phase_end(&phase);
     if (!whole) {
-        it->model->broken = true;
+        atomic_store(&it->model->broken, true);
         return weir_fail(WEIR_ENGINE, "llama.cpp failed in the middle of a run: %s", thrown);
     }
     return it->code == 0 ? WEIR_OK : wg_run_failed(it->model, &phase, it->code);

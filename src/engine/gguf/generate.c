@@ -253,7 +253,7 @@ static weir_status run_it(generation *it)
     bool whole = wg_guarded(generate, it, thrown, sizeof thrown);
     wg_phase_end(&phase);
     if (!whole) {
-        it->model->broken = true;
+        atomic_store(&it->model->broken, true);
         return weir_fail(WEIR_ENGINE, "llama.cpp failed in the middle of a run: %s", thrown);
     }
     if (it->no_memory)

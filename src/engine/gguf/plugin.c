@@ -83,10 +83,7 @@ static weir_status warm_up(weir_engine_model *model)
 
 static weir_status health(weir_engine_model *model)
 {
-    pthread_mutex_lock(&model->lock);
-    bool broken = model->broken;
-    pthread_mutex_unlock(&model->lock);
-    if (broken)
+    if (atomic_load(&model->broken))
         return weir_fail(WEIR_ENGINE, "this model failed in the middle of a run and cannot go on; load it again");
     return WEIR_OK;
 }

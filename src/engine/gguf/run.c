@@ -30,7 +30,7 @@ weir_status wg_turn_begin(weir_engine_model *model, wg_run *run, uint64_t id)
     weir_status status = WEIR_OK;
     if (atomic_load(&run->stop))
         status = weir_fail(WEIR_CANCELLED, "the run was cancelled before it began");
-    else if (model->broken)
+    else if (atomic_load(&model->broken))
         status = weir_fail(WEIR_ENGINE, "this model failed in the middle of a run and cannot go on; load it again");
     if (status == WEIR_OK) {
         model->active = run;

@@ -99,9 +99,9 @@ struct weir_engine_model {
     pthread_cond_t turn;
     wg_run *runs; /* under way or waiting */
     wg_run *active;
-    bool broken;
     weir_engine_metrics metrics;
 
+    atomic_bool broken;      /* an exception left a run half done */
     wg_run *_Atomic watched; /* what the abort callback asks */
     weir_port inputs[2], outputs[3];
     char architecture[160], version[64], remarks[256];
