@@ -2,6 +2,8 @@
 
 #include "npy_header.h"
 
+#include "trace/sink.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -103,16 +105,11 @@ weir_status npy_write(const char *path, const weir_tensor *tensor)
     size_t length = npy_header_make(npy_stored_type(tensor->type), tensor->rank, tensor->shape, header);
     if (length == 0)
         return weir_fail(WEIR_UNSUPPORTED, "%s: %s is nothing that NPY can hold", path, weir_type_name(tensor->type));
-    FILE *file = fopen(path, "wb");
+    FILE *file = sink_open(path, "");
     if (file == NULL)
-        return weir_fail(WEIR_SYSTEM, "cannot write %s: %s", path, strerror(errno));
+        return WEIR_SYSTEM;
+    errno = 0;
     bool good = fwrite(header, 1, length, file) == length &&
                 (tensor->bytes == 0 || fwrite(tensor->data, 1, tensor->bytes, file) == tensor->bytes);
-    int problem = good ? 0 : errno;
-    if (fclose(file) != 0 && problem == 0)
-        problem = errno;
-    if (problem == 0)
-        return WEIR_OK;
-    remove(path);
-    return weir_fail(WEIR_SYSTEM, "cannot write %s: %s", path, strerror(problem));
+    return sink_close(file, path, "", good ? 0 : errno);
 }

@@ -6,6 +6,8 @@
 #include "terminal.h"
 #include "text.h"
 
+#include "trace/sink.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -55,13 +57,14 @@ static weir_status make_folder(const char *path)
 
 static weir_status write_text(const char *path, const weir_tensor *tensor)
 {
-    FILE *file = fopen(path, "wb");
+    FILE *file = sink_open(path, "");
     if (file == NULL)
-        return weir_fail(WEIR_SYSTEM, "cannot write %s: %s", path, strerror(errno));
+        return WEIR_SYSTEM;
+    errno = 0;
     bool good = tensor->bytes == 0 || fwrite(tensor->data, 1, tensor->bytes, file) == tensor->bytes;
-    good = (tensor->bytes == 0 || ((const char *)tensor->data)[tensor->bytes - 1] == '\n' || fputc('\n', file) != EOF) && good;
-    good = fclose(file) == 0 && good;
-    return good ? WEIR_OK : weir_fail(WEIR_SYSTEM, "cannot write %s: %s", path, strerror(errno));
+    if (tensor->bytes == 0 || ((const char *)tensor->data)[tensor->bytes - 1] != '\n')
+        good = fputc('\n', file) != EOF && good;
+    return sink_close(file, path, "", good ? 0 : errno);
 }
 
 /* DIR/NAME.npy, and NAME-2.npy when two names become one on the way to a file name. */

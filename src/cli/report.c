@@ -7,7 +7,8 @@
 #include "report_data.h"
 #include "text.h"
 
-#include <errno.h>
+#include "trace/sink.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,15 +176,9 @@ static void put_page(FILE *file, run *all)
 
 weir_status report_write(run *all, const char *path)
 {
-    FILE *file = fopen(path, "w");
+    FILE *file = sink_open(path, "the report");
     if (file == NULL)
-        return weir_fail(WEIR_SYSTEM, "cannot write the report %s: %s", path, strerror(errno));
+        return WEIR_SYSTEM;
     put_page(file, all);
-    int problem = ferror(file) ? EIO : 0;
-    if (fclose(file) != 0)
-        problem = errno;
-    if (problem == 0)
-        return WEIR_OK;
-    remove(path);
-    return weir_fail(WEIR_SYSTEM, "cannot write the report %s: %s", path, strerror(problem));
+    return sink_close(file, path, "the report", 0);
 }

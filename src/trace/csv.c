@@ -1,11 +1,11 @@
 #include "csv.h"
 
+#include "sink.h"
 #include "sizes.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { BATCH = 512 };
@@ -92,17 +92,9 @@ weir_status csv_write(timeline *line, const char *path)
     weir_status status = timeline_rewind(line);
     if (status != WEIR_OK)
         return status;
-    FILE *file = fopen(path, "w");
+    FILE *file = sink_open(path, "the trace");
     if (file == NULL)
-        return weir_fail(WEIR_SYSTEM, "cannot write the trace %s: %s", path, strerror(errno));
+        return WEIR_SYSTEM;
     bool good = write_all(line, file);
-    int problem = good ? 0 : ENOMEM;
-    if (ferror(file) && problem == 0)
-        problem = EIO;
-    if (fclose(file) != 0 && problem == 0)
-        problem = errno;
-    if (problem == 0)
-        return WEIR_OK;
-    remove(path);
-    return weir_fail(WEIR_SYSTEM, "cannot write the trace %s: %s", path, strerror(problem));
+    return sink_close(file, path, "the trace", good ? 0 : ENOMEM);
 }

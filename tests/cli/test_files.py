@@ -5,6 +5,7 @@ import html
 import json
 import os
 import re
+import stat
 from html.parser import HTMLParser
 
 import harness
@@ -134,6 +135,7 @@ class Files(harness.Case):
             self.one_line(self.error)
             self.assertIn(name, self.error)
             self.assertEqual(self.client(answer, "a.toy")["outputs"][0]["name"], "y")
+        self.assertTrue(stat.S_ISCHR(os.stat("/dev/full").st_mode))  # no half-written file: it stays
         self.write("file", "")
         answer = self.weir_json("run", "a.toy", "--output", "file/deep", status=1)
         self.assertEqual(answer["error"]["stage"], "output")

@@ -1,6 +1,8 @@
 """The command's words: verbs, options, bad usage, the environment."""
 
 import json
+import re
+import subprocess
 
 import harness
 
@@ -136,7 +138,6 @@ class Words(harness.Case):
         self.assertIn("odd", engines["odd"]["missing"])
 
     def test_output_that_cannot_be_written(self):
-        import subprocess
         with open("/dev/full", "w", encoding="utf-8") as full:
             done = subprocess.run([harness.COMMAND, "options", "--json"], stdout=full, stderr=subprocess.PIPE, check=False)
         self.assertEqual(done.returncode, 1)
@@ -145,6 +146,14 @@ class Words(harness.Case):
     def test_control_characters_do_not_reach_the_terminal(self):
         line = self.refused("run", "a.toy", "--input", "\x1b[31mred=1")
         self.assertNotIn("\x1b", line)
+
+    def test_the_guide_quotes_the_engine_as_it_is(self):
+        guide = (harness.SOURCE / "docs/guide/engines.md").read_text(encoding="utf-8")
+        source = (harness.SOURCE / "examples/toy-engine/toy.c").read_text(encoding="utf-8")
+        quotes = re.findall(r"^```c norun\n(.*?)^```$", guide, re.M | re.S)
+        self.assertGreater(len(quotes), 5)
+        for quote in quotes:
+            self.assertIn(quote, source)
 
     def test_errors_are_json_too(self):
         answer = self.weir_json("run", "missing.toy", status=1)
