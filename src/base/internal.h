@@ -53,6 +53,9 @@ weir_status wi_fail_forked(void);
             return wi_fail_forked();                                                                                   \
     } while (0)
 
+/* Makes one line of a text that may come from elsewhere: no line breaks inside, none at the end. */
+void wi_one_line(char *text);
+
 /* Copies what a caller's structure of `caller_size` bytes can hold of ours, so that old callers keep working; false if it
  * is too small to be one at all. The member `size` at its front keeps the caller's value. */
 static inline bool wi_copy_out(void *to, size_t caller_size, const void *from, size_t our_size)

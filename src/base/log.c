@@ -22,6 +22,7 @@ static void to_stderr(weir_log_level level, const char *text, void *user)
 
 weir_status weir_log_set(weir_log_fn fn, void *user, weir_log_level level)
 {
+    WI_ENTER();
     if (level < WEIR_LOG_OFF || level > WEIR_LOG_DEBUG)
         return weir_fail(WEIR_INVALID, "weir_log_set: level %d is none of 0 (off) to 4 (debug)", (int)level);
     pthread_mutex_lock(&lock);
@@ -44,6 +45,8 @@ static int level_from_option(void)
 
 void weir_log(weir_log_level level, const char *format, ...)
 {
+    if (atomic_load(&wi_forked))
+        return;
     int wanted = atomic_load(&sink_level);
     if (wanted < 0) {
         wanted = level_from_option();
@@ -58,11 +61,15 @@ void weir_log(weir_log_level level, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    wi_one_line(text);
     pthread_mutex_lock(&lock);
+    /* The function may have been taken back since the level was read: silence then, for nobody asked for the rest. */
+    int now = atomic_load(&sink_level);
     weir_log_fn fn = sink ? sink : to_stderr;
     void *user = sink_user;
     pthread_mutex_unlock(&lock);
-    fn(level, text, user);
+    if ((int)level <= now)
+        fn(level, text, user);
 }
 
 void wi_log_option_changed(void)

@@ -125,7 +125,7 @@ static bool parse_budget(const char *value, const char *device, uint64_t *bytes)
     while (next_item(&value, item, sizeof item)) {
         char *equals = strchr(item, '=');
         uint64_t size;
-        if (weir_size_parse(equals ? equals + 1 : item, &size) != WEIR_OK || size == 0)
+        if (!wi_size_read(equals ? equals + 1 : item, &size) || size == 0)
             return false;
         if (equals)
             *equals = '\0';
@@ -198,6 +198,7 @@ static weir_status give(const struct option *option, weir_option *out)
 
 weir_status weir_option_at(size_t index, weir_option *out)
 {
+    WI_ENTER();
     if (!out)
         return weir_fail(WEIR_INVALID, "weir_option_at: NULL");
     if (index >= OPTION_COUNT)
@@ -235,6 +236,7 @@ static weir_status unknown(const char *name)
 
 weir_status weir_option_get(const char *name, weir_option *out)
 {
+    WI_ENTER();
     if (!name || !out)
         return weir_fail(WEIR_INVALID, "weir_option_get: NULL");
     const struct option *option = find(name);
@@ -243,6 +245,7 @@ weir_status weir_option_get(const char *name, weir_option *out)
 
 weir_status weir_option_set(const char *name, const char *value)
 {
+    WI_ENTER();
     if (!name)
         return weir_fail(WEIR_INVALID, "weir_option_set: NULL");
     struct option *option = find(name);

@@ -10,6 +10,8 @@
 weir_status wi_option_budget(const char *device, uint64_t *bytes);
 /* How long an allocation waits for pending frees, in nanoseconds. */
 uint64_t wi_option_wait(void);
+/* weir_size_parse that leaves the detail alone. */
+bool wi_size_read(const char *text, uint64_t *bytes);
 /* Bytes as a size, rounded up to one decimal where it is not exact: a remedy must never name less than what helps. */
 char *wi_size_ceil(uint64_t bytes, char *text, size_t capacity);
 

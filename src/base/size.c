@@ -44,17 +44,15 @@ static bool scale(uint64_t whole, const char *fraction, size_t digits, int power
     return true;
 }
 
-weir_status weir_size_parse(const char *text, uint64_t *bytes)
+bool wi_size_read(const char *text, uint64_t *bytes)
 {
-    if (!text || !bytes)
-        return weir_fail(WEIR_INVALID, "weir_size_parse: NULL");
     const char *at = text;
     uint64_t whole = 0;
     size_t digits = 0, fraction_digits = 0;
     const char *fraction = NULL;
     for (; isdigit((unsigned char)*at); at++, digits++)
         if (__builtin_mul_overflow(whole, 10, &whole) || __builtin_add_overflow(whole, (uint64_t)(*at - '0'), &whole))
-            return no_size(text);
+            return false;
     if (*at == '.') {
         fraction = ++at;
         for (; isdigit((unsigned char)*at); at++)
@@ -62,14 +60,19 @@ weir_status weir_size_parse(const char *text, uint64_t *bytes)
         while (fraction_digits > 0 && fraction[fraction_digits - 1] == '0')
             fraction_digits--; /* "1.50" is "1.5" */
         if (at == fraction)
-            return no_size(text);
+            return false;
     }
-    while (*at == ' ')
+    if (*at == ' ' && at[1] != '\0')
         at++;
     int power = unit_power(at);
-    if (digits == 0 || power < 0 || fraction_digits > 18 || !scale(whole, fraction, fraction_digits, power, bytes))
-        return no_size(text);
-    return WEIR_OK;
+    return digits > 0 && power >= 0 && fraction_digits <= 18 && scale(whole, fraction, fraction_digits, power, bytes);
+}
+
+weir_status weir_size_parse(const char *text, uint64_t *bytes)
+{
+    if (!text || !bytes)
+        return weir_fail(WEIR_INVALID, "weir_size_parse: NULL");
+    return wi_size_read(text, bytes) ? WEIR_OK : no_size(text);
 }
 
 static char *format(uint64_t bytes, char *text, size_t capacity, bool up)

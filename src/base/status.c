@@ -32,10 +32,24 @@ const char *weir_detail(void)
 static void drop_partial_character(char *text, size_t length)
 {
     size_t start = length;
-    while (start > 0 && length - start < 4 && ((unsigned char)text[start - 1] & 0xC0) == 0x80)
+    while (start > 0 && length - start < 3 && ((unsigned char)text[start - 1] & 0xC0) == 0x80)
         start--;
-    if (start > 0 && ((unsigned char)text[start - 1] & 0xC0) == 0xC0)
+    if (start == 0)
+        return;
+    unsigned char lead = (unsigned char)text[start - 1];
+    size_t whole = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
+    if (length - (start - 1) < whole)
         text[start - 1] = '\0';
+}
+
+void wi_one_line(char *text)
+{
+    size_t length = strlen(text);
+    while (length > 0 && strchr("\r\n", text[length - 1]))
+        text[--length] = '\0';
+    for (; *text; text++)
+        if (*text == '\n' || *text == '\r')
+            *text = ' ';
 }
 
 weir_status weir_fail(weir_status status, const char *format, ...)
@@ -50,6 +64,7 @@ weir_status weir_fail(weir_status status, const char *format, ...)
         text[0] = '\0';
     else if ((size_t)length >= sizeof text)
         drop_partial_character(text, sizeof text - 1);
+    wi_one_line(text);
     memcpy(detail, text, strlen(text) + 1);
     return status;
 }
