@@ -2,6 +2,30 @@
  * under nothing but free memory. */
 #include "memory/mapped.h"
 
+/* Driver calls are made between these two. */
+static void go_to_driver(wi_mapped *mapped)
+{
+    mapped->working++;
+    pthread_mutex_unlock(&mapped->lock);
+}
+
+static void come_back(wi_mapped *mapped)
+{
+    wi_ledger_driver_call(mapped->resource.ledger);
+    pthread_mutex_lock(&mapped->lock);
+    mapped->working--;
+    pthread_cond_broadcast(&mapped->settled);
+}
+
+bool wi_mapped_settle(wi_mapped *mapped, unsigned *waits)
+{
+    enum { MOST_WAITS = 64 }; /* others may come and go for ever; a refusal must not wait for all of them */
+    if (mapped->working == 0 || ++*waits > MOST_WAITS)
+        return false;
+    pthread_cond_wait(&mapped->settled, &mapped->lock);
+    return true;
+}
+
 /* Spare handles ---------------------------------------------------------------------------------------------------- */
 
 static weir_status make_room(wi_mapped *mapped, size_t count)
@@ -18,6 +42,20 @@ static weir_status make_room(wi_mapped *mapped, size_t count)
     return WEIR_OK;
 }
 
+/* Puts handles that are mapped nowhere among the spare ones; without a place in the list they go back to the driver. */
+static void give_back(wi_mapped *mapped, const wi_handle *handles, size_t count)
+{
+    if (count == 0)
+        return;
+    if (make_room(mapped, count) == WEIR_OK) {
+        memcpy(mapped->spare + mapped->spare_count, handles, count * sizeof *handles);
+        mapped->spare_count += count;
+        return;
+    }
+    mapped->resource.driver->destroy(mapped->resource.device, count, handles);
+    wi_ledger_release(mapped->resource.ledger, count * mapped->granule);
+}
+
 /* Asks the driver for up to `count` handles, as many as the budget allows. With the lock held, released meanwhile. */
 static weir_status create(wi_mapped *mapped, size_t count)
 {
@@ -27,19 +65,16 @@ static weir_status create(wi_mapped *mapped, size_t count)
     if (taken == 0)
         return WEIR_OK;
     wi_handle *handles = malloc(taken * sizeof *handles);
-    pthread_mutex_unlock(&mapped->lock);
-    weir_status status =
-        handles ? r->driver->create(r->device, taken, handles) : weir_fail(WEIR_SYSTEM, "no host memory for handles");
-    wi_ledger_driver_call(r->ledger);
-    pthread_mutex_lock(&mapped->lock);
-    if (status == WEIR_OK)
-        status = make_room(mapped, taken);
-    if (status == WEIR_OK) {
-        memcpy(mapped->spare + mapped->spare_count, handles, taken * sizeof *handles);
-        mapped->spare_count += taken;
-    } else {
-        wi_ledger_release(r->ledger, bytes);
+    weir_status status = handles ? WEIR_OK : weir_fail(WEIR_SYSTEM, "no host memory for handles");
+    if (handles) {
+        go_to_driver(mapped);
+        status = r->driver->create(r->device, taken, handles);
+        come_back(mapped);
     }
+    if (status == WEIR_OK)
+        give_back(mapped, handles, taken);
+    else
+        wi_ledger_release(r->ledger, bytes);
     free(handles);
     return status;
 }
@@ -53,11 +88,10 @@ uint64_t wi_mapped_destroy_spare(wi_mapped *mapped, uint64_t keep)
         return 0;
     memcpy(handles, mapped->spare + kept, count * sizeof *handles);
     mapped->spare_count = kept;
-    pthread_mutex_unlock(&mapped->lock);
+    go_to_driver(mapped);
     r->driver->destroy(r->device, count, handles);
-    wi_ledger_driver_call(r->ledger);
     wi_ledger_release(r->ledger, count * mapped->granule);
-    pthread_mutex_lock(&mapped->lock);
+    come_back(mapped);
     free(handles);
     return count * mapped->granule;
 }
@@ -88,23 +122,16 @@ static size_t unmap_extent(wi_mapped *mapped, wi_extent *busy)
     wi_space *space = busy->space;
     uint64_t first = busy->offset / mapped->granule;
     size_t count = busy->bytes / mapped->granule;
-    weir_status status = make_room(mapped, count);
-    if (status == WEIR_OK) {
-        pthread_mutex_unlock(&mapped->lock);
-        status = r->driver->unmap(r->device, space->base + busy->offset, count, space->handles + first);
-        wi_ledger_driver_call(r->ledger);
-        pthread_mutex_lock(&mapped->lock);
-    }
-    if (status == WEIR_OK)
-        status = make_room(mapped, count); /* others may have filled the room meanwhile */
+    go_to_driver(mapped);
+    weir_status status = r->driver->unmap(r->device, space->base + busy->offset, count, space->handles + first);
+    come_back(mapped);
     if (status != WEIR_OK) {
         wi_mapped_dissolve(mapped, busy);
         return 0;
     }
-    memcpy(mapped->spare + mapped->spare_count, space->handles + first, count * sizeof *mapped->spare);
-    mapped->spare_count += count;
     memset(space->mapped + first, 0, count);
     wi_ledger_unmapped(r->ledger, count * mapped->granule);
+    give_back(mapped, space->handles + first, count);
     wi_space_set(space, busy, WI_HOLE);
     wi_space_join(space, busy);
     return count;
@@ -143,13 +170,28 @@ size_t wi_mapped_unmap_free(wi_mapped *mapped, size_t most)
     return done;
 }
 
-uint64_t wi_mapped_obtainable(wi_mapped *mapped)
+uint64_t wi_mapped_at_hand(wi_mapped *mapped, uint64_t *held)
 {
     weir_stats stats = {.size = sizeof stats};
     size_t ignored;
     wi_ledger_snapshot(mapped->resource.ledger, &stats, NULL, 0, 0, &ignored);
-    uint64_t headroom = (stats.budget - stats.held) & ~(mapped->granule - 1);
-    return headroom + (mapped->spare_count + count_inner(mapped)) * mapped->granule;
+    if (held)
+        *held = stats.held;
+    return (stats.budget - stats.held) / mapped->granule + mapped->spare_count;
+}
+
+uint64_t wi_mapped_obtainable(wi_mapped *mapped)
+{
+    return wi_mapped_at_hand(mapped, NULL) + count_inner(mapped);
+}
+
+uint64_t wi_mapped_held_for(wi_mapped *mapped, uint64_t count)
+{
+    uint64_t held, there = mapped->spare_count + count_inner(mapped);
+    (void)wi_mapped_at_hand(mapped, &held);
+    if (count > UINT64_MAX / 2 / mapped->granule)
+        return UINT64_MAX;
+    return count > there ? held + (count - there) * mapped->granule : held;
 }
 
 /* Backing ---------------------------------------------------------------------------------------------------------- */
@@ -182,46 +224,32 @@ void wi_mapped_dissolve(wi_mapped *mapped, wi_extent *busy)
 
 /* Takes spare handles into `mine` until there are `needed`: those at hand, new ones within the budget, then ones from
  * under free memory. Others may help themselves to the spare ones whenever the lock is released, hence the loop. */
-static weir_status gather(wi_mapped *mapped, wi_handle *mine, size_t needed, size_t *got, bool *device_full)
+static weir_status gather(wi_mapped *mapped, wi_handle *mine, size_t needed, size_t *got)
 {
-    *got = 0;
-    for (;;) {
+    bool device_full = false;
+    for (*got = 0;;) {
         size_t take = wi_min(mapped->spare_count, needed - *got);
         mapped->spare_count -= take;
-        memcpy(mine + *got, mapped->spare + mapped->spare_count, take * sizeof *mine);
-        *got += take;
+        for (size_t i = 0; i < take; i++)
+            mine[(*got)++] = mapped->spare[mapped->spare_count + i];
         if (*got == needed)
             return WEIR_OK;
-        weir_status status = create(mapped, needed - *got);
-        *device_full = status == WEIR_OUT_OF_MEMORY;
-        if (status != WEIR_OK && !*device_full)
+        weir_status status = device_full ? WEIR_OUT_OF_MEMORY : create(mapped, needed - *got);
+        if (status != WEIR_OK && status != WEIR_OUT_OF_MEMORY)
             return status;
+        device_full = status != WEIR_OK; /* what lies under free memory may still do */
         if (mapped->spare_count == 0 && wi_mapped_unmap_free(mapped, needed - *got) == 0)
-            return weir_fail(WEIR_OUT_OF_MEMORY, "not enough whole handles are free");
+            return device_full ? WEIR_OUT_OF_MEMORY : WEIR_BUSY;
     }
-}
-
-static void give_back(wi_mapped *mapped, const wi_handle *handles, size_t count)
-{
-    if (count == 0)
-        return;
-    if (make_room(mapped, count) == WEIR_OK) {
-        memcpy(mapped->spare + mapped->spare_count, handles, count * sizeof *handles);
-        mapped->spare_count += count;
-        return;
-    }
-    mapped->resource.driver->destroy(mapped->resource.device, count, handles);
-    wi_ledger_release(mapped->resource.ledger, count * mapped->granule);
 }
 
 /* Maps `count` handles from granule `first` on. With the lock held, released meanwhile. */
 static weir_status map_run(wi_mapped *mapped, wi_space *space, uint64_t first, wi_handle *handles, size_t count)
 {
     wi_resource *r = &mapped->resource;
-    pthread_mutex_unlock(&mapped->lock);
+    go_to_driver(mapped);
     weir_status status = r->driver->map(r->device, space->base + first * mapped->granule, count, handles);
-    wi_ledger_driver_call(r->ledger);
-    pthread_mutex_lock(&mapped->lock);
+    come_back(mapped);
     if (status != WEIR_OK)
         return status;
     memcpy(space->handles + first, handles, count * sizeof *handles);
@@ -252,18 +280,19 @@ static weir_status map_all(wi_mapped *mapped, wi_extent *busy, wi_handle *handle
     return WEIR_OK;
 }
 
-weir_status wi_mapped_back(wi_mapped *mapped, wi_extent *busy, bool *device_full)
+weir_status wi_mapped_back(wi_mapped *mapped, wi_extent *busy)
 {
     size_t needed = count_unmapped(mapped, busy), got = 0, used = 0;
     wi_handle *mine = malloc((needed + 1) * sizeof *mine);
     weir_status status =
-        mine ? gather(mapped, mine, needed, &got, device_full) : weir_fail(WEIR_SYSTEM, "no host memory for handles");
+        mine ? gather(mapped, mine, needed, &got) : weir_fail(WEIR_SYSTEM, "no host memory for handles");
     if (status == WEIR_OK)
         status = map_all(mapped, busy, mine, &used);
     if (status == WEIR_OK)
         status = wi_extent_pool_reserve(&mapped->pool, WI_RECORDS_PER_CHANGE);
     if (status != WEIR_OK) {
-        give_back(mapped, mine + used, got - used);
+        if (mine)
+            give_back(mapped, mine + used, got - used);
         wi_mapped_dissolve(mapped, busy);
     }
     free(mine);

@@ -128,6 +128,7 @@ weir_status wi_ledger_open(wi_ledger *ledger, wi_account *account)
     } else {
         account->previous = ledger->last;
         account->next = NULL;
+        account->open = true;
         *(ledger->last ? &ledger->last->next : &ledger->first) = account;
         ledger->last = account;
         ledger->accounts++;
@@ -151,6 +152,7 @@ weir_status wi_ledger_close(wi_ledger *ledger, wi_account *account)
         ledger->committed -= commitment(account);
         *(account->previous ? &account->previous->next : &ledger->first) = account->next;
         *(account->next ? &account->next->previous : &ledger->last) = account->previous;
+        account->open = false;
         ledger->accounts--;
     }
     leave(ledger);
@@ -183,12 +185,14 @@ weir_status wi_ledger_set_limits(wi_ledger *ledger, wi_account *account, uint64_
     return status;
 }
 
-weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget)
+weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget, bool *held)
 {
     weir_status status = WEIR_OK;
     char wanted[24], there[24];
     enter(ledger);
     uint64_t floor = wi_max(ledger->committed, ledger->held);
+    if (held)
+        *held = budget >= ledger->committed && budget < ledger->held;
     if (floor > budget)
         status =
             weir_fail(WEIR_OUT_OF_MEMORY, "the budget cannot be %s: %s are %s",
@@ -224,11 +228,12 @@ static uint64_t committed_without_pending(const wi_ledger *ledger)
 bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, bool *could)
 {
     enter(ledger);
-    bool claimed = fits(ledger, account, used(account), ledger->committed, bytes);
+    bool claimed = account->open && fits(ledger, account, used(account), ledger->committed, bytes);
     if (claimed)
         shift(ledger, account, 0, 0, bytes);
     else
-        *could = fits(ledger, account, account->live + account->promised, committed_without_pending(ledger), bytes);
+        *could = account->open &&
+                 fits(ledger, account, account->live + account->promised, committed_without_pending(ledger), bytes);
     leave(ledger);
     return claimed;
 }

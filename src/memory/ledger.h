@@ -21,6 +21,7 @@ struct wi_account {
     wi_account *previous, *next; /* in the order of opening */
     const char *name;            /* interned */
     const weir_client *client;
+    bool open;                    /* a claim of a closed account is refused */
     uint64_t guaranteed, maximum; /* maximum UINT64_MAX: the budget */
     uint64_t live, pending, promised;
     uint64_t live_class[WEIR_CLASS_COUNT], pending_class[WEIR_CLASS_COUNT];
@@ -49,10 +50,11 @@ void wi_ledger_destroy(wi_ledger *ledger);
 weir_status wi_ledger_open(wi_ledger *ledger, wi_account *account);
 weir_status wi_ledger_close(wi_ledger *ledger, wi_account *account); /* WEIR_BUSY while anything is live or promised */
 weir_status wi_ledger_set_limits(wi_ledger *ledger, wi_account *account, uint64_t guaranteed, uint64_t maximum);
-weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget);
+/* *held, if that is not NULL: whether only what is held stands in the way, which could be trimmed. */
+weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget, bool *held);
 
-/* Claims `bytes` for the account. False when the budget or the maximum forbids it; *could tells whether it would not if
- * every pending free were complete. */
+/* Claims `bytes` for the account. False when the budget or the maximum forbids it, or it is closed; *could tells whether
+ * it would be granted if every pending free were complete. */
 bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, bool *could);
 void wi_ledger_cancel(wi_ledger *ledger, wi_account *account, uint64_t bytes);
 /* The claimed bytes are this block now. */
@@ -73,11 +75,23 @@ void wi_ledger_mapped(wi_ledger *ledger, uint64_t bytes);   /* spare -> cached *
 void wi_ledger_unmapped(wi_ledger *ledger, uint64_t bytes); /* cached -> spare */
 void wi_ledger_driver_call(wi_ledger *ledger);
 
-/* Writes down why `bytes` of `memory_class` are refused to the account, as this thread's last refusal and detail, counts
- * and traces it. `largest_piece` is what could be placed in one piece; `cause` WEIR_CAUSE_NONE: found out here (budget
- * or maximum). */
-weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, uint64_t bytes, weir_class memory_class,
-                             weir_refusal_cause cause, uint64_t largest_piece, const char *device);
+/* Why a request was not met, as the resource sees it. */
+typedef struct wi_shortage {
+    weir_refusal_cause cause; /* WEIR_CAUSE_NONE: a limit of the ledger's, which finds out which */
+    uint64_t largest;         /* bytes that could be placed in one piece */
+    uint64_t held;            /* bytes that would have to be held to place the request */
+} wi_shortage;
+
+typedef struct wi_request {
+    uint64_t bytes, charged; /* as asked for, as it would count */
+    weir_class memory_class;
+    weir_stream stream;
+    const char *tag;
+} wi_request;
+
+/* Writes down why the request is refused to the account, as this thread's last refusal and detail, counts and traces it. */
+weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_request *request,
+                             const wi_shortage *shortage, const char *device);
 
 void wi_ledger_snapshot(wi_ledger *ledger, weir_stats *out, weir_client_stats *clients, size_t stride, size_t capacity,
                         size_t *count);

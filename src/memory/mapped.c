@@ -35,49 +35,9 @@ static void unlock(wi_mapped *mapped)
 
 /* Placing ---------------------------------------------------------------------------------------------------------- */
 
-/* Where a block could stand if memory were put under (a part of) the hole. */
-typedef struct place {
-    wi_extent *hole;
-    uint64_t start, low, high; /* the block's start; the region to be backed, low <= start */
-    uint64_t cost;             /* granules to be mapped */
-} place;
-
-static bool place_at(const wi_mapped *mapped, wi_extent *hole, uint64_t bytes, uint64_t alignment, place *out)
-{
-    uint64_t granule = mapped->granule, hole_end = hole->offset + hole->bytes;
-    const wi_extent *left = hole->previous, *right = hole->next;
-    uint64_t first = left && left->kind == WI_FREE ? left->offset : hole->offset;
-    uint64_t end_of_room = right && right->kind == WI_FREE ? right->offset + right->bytes : hole_end;
-    uint64_t start = wi_round_up(first, alignment);
-    if (start >= hole_end || bytes > end_of_room - start)
-        return false;
-    out->hole = hole;
-    out->start = start;
-    out->low = start < hole->offset ? start : start & ~(granule - 1);
-    out->high = start + bytes <= hole_end ? wi_round_up(start + bytes, granule) : start + bytes;
-    out->cost = (wi_min(out->high, hole_end) - wi_max(out->low, hole->offset)) / granule;
-    return true;
-}
-
-static bool cheapest_place(const wi_mapped *mapped, const wi_space *space, uint64_t bytes, uint64_t alignment,
-                           place *best)
-{
-    best->hole = NULL;
-    for (wi_extent *hole = space->holes.first; hole; hole = hole->list_next) {
-        place candidate;
-        if (place_at(mapped, hole, bytes, alignment, &candidate) &&
-            (!best->hole || candidate.cost < best->cost ||
-             (candidate.cost == best->cost && candidate.start < best->start)))
-            *best = candidate;
-    }
-    return best->hole != NULL;
-}
-
-/* Makes [low, high), which consists of free memory and at most one hole, one busy extent. */
+/* Makes [low, high), which consists of free memory and holes and begins in `extent`, one busy extent. */
 static wi_extent *make_busy(wi_space *space, wi_extent *extent, uint64_t low, uint64_t high)
 {
-    while (extent->offset > low)
-        extent = extent->previous;
     if (low > extent->offset)
         extent = wi_space_cut(space, extent, low);
     for (wi_extent *e = extent; e && e->offset < high; e = extent->next) {
@@ -90,42 +50,54 @@ static wi_extent *make_busy(wi_space *space, wi_extent *extent, uint64_t low, ui
     return extent;
 }
 
-static wi_extent *grow_and_use(wi_mapped *mapped, wi_space *space, const wi_placement *p, weir_status *status,
-                               bool *device_full)
+/* Puts memory under a place and the block into it. WEIR_NO_ROOM: there is no such place, or too few handles for it. */
+static weir_status back_and_use(wi_mapped *mapped, wi_space *space, const wi_placement *p, wi_extent **out)
 {
-    place at;
-    if (!cheapest_place(mapped, space, p->charged, p->alignment, &at)) {
-        *status = weir_fail(WEIR_OUT_OF_MEMORY, "the address range is full");
-        return NULL;
-    }
-    wi_extent *busy = make_busy(space, at.hole, at.low, at.high);
-    *status = wi_mapped_back(mapped, busy, device_full);
-    if (*status != WEIR_OK)
-        return NULL;
-    return wi_space_use(space, busy, at.start, p->charged);
+    wi_place at;
+    if (!wi_place_find(space, p->charged, p->alignment, wi_mapped_at_hand(mapped, NULL), &at) &&
+        !wi_place_find(space, p->charged, p->alignment, wi_mapped_obtainable(mapped), &at))
+        return WEIR_NO_ROOM;
+    wi_extent *busy = make_busy(space, at.extent, at.low, at.high);
+    weir_status status = wi_mapped_back(mapped, busy);
+    if (status == WEIR_OK)
+        *out = wi_space_use(space, busy, at.start, p->charged);
+    return status;
 }
 
-static weir_status allocate(wi_resource *resource, const wi_placement *p, wi_block **out, weir_refusal_cause *cause,
-                            uint64_t *largest)
+static weir_status find_room(wi_mapped *mapped, wi_space *space, const wi_placement *p, wi_extent **out)
+{
+    for (unsigned waits = 0;;) {
+        weir_status status = wi_extent_pool_reserve(&mapped->pool, WI_RECORDS_PER_CHANGE);
+        if (status != WEIR_OK)
+            return status;
+        wi_extent *extent = wi_space_best(space, p->charged, p->alignment);
+        if (extent) {
+            *out = wi_space_use(space, extent, wi_round_up(extent->offset, p->alignment), p->charged);
+            return WEIR_OK;
+        }
+        status = back_and_use(mapped, space, p, out);
+        /* Others may have in hand what is missing, or have taken what was there. */
+        if (status != WEIR_BUSY && (status != WEIR_NO_ROOM || !wi_mapped_settle(mapped, &waits)))
+            return status;
+    }
+}
+
+/* What could be had instead, and how many bytes would have to be held for `bytes`. With the lock held. */
+static void look_around(wi_mapped *mapped, const wi_space *space, uint64_t bytes, uint64_t alignment,
+                        wi_shortage *shortage)
+{
+    shortage->largest = wi_place_largest(space, wi_mapped_obtainable(mapped));
+    shortage->held = wi_mapped_held_for(mapped, wi_place_handles(space, bytes, alignment));
+}
+
+static weir_status allocate(wi_resource *resource, const wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
     wi_mapped *mapped = of(resource);
     wi_space *space = &mapped->sides[side_of(p->memory_class)];
-    *cause = WEIR_CAUSE_FRAGMENTATION;
-    if (p->charged > space->bytes - p->alignment) {
-        *cause = WEIR_CAUSE_ADDRESS_RANGE;
-        *largest = space->bytes;
-        return weir_fail(WEIR_OUT_OF_MEMORY, "larger than the address range");
-    }
-    lock(mapped);
-    weir_status status = wi_extent_pool_reserve(&mapped->pool, WI_RECORDS_PER_CHANGE);
     wi_extent *extent = NULL;
-    bool device_full = false;
+    lock(mapped);
+    weir_status status = find_room(mapped, space, p, &extent);
     if (status == WEIR_OK) {
-        extent = wi_space_best(space, p->charged, p->alignment);
-        extent = extent ? wi_space_use(space, extent, wi_round_up(extent->offset, p->alignment), p->charged)
-                        : grow_and_use(mapped, space, p, &status, &device_full);
-    }
-    if (extent) {
         extent->block = (wi_block){.pointer = space->base + extent->offset,
                                    .bytes = p->bytes,
                                    .charged = p->charged,
@@ -137,10 +109,12 @@ static weir_status allocate(wi_resource *resource, const wi_placement *p, wi_blo
                                    .state = WEIR_BLOCK_FREE}; /* until the runtime has put it back */
         extent->taken = true;
         *out = &extent->block;
-    } else if (status == WEIR_OUT_OF_MEMORY) {
-        *largest = wi_max(wi_space_largest_free(space), wi_mapped_obtainable(mapped));
-        if (device_full)
-            *cause = WEIR_CAUSE_OTHER_PROCESS;
+    } else if (status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY) {
+        shortage->cause = p->charged > space->bytes - p->alignment ? WEIR_CAUSE_ADDRESS_RANGE
+                          : status == WEIR_NO_ROOM                 ? WEIR_CAUSE_FRAGMENTATION
+                                                                   : WEIR_CAUSE_OTHER_PROCESS;
+        look_around(mapped, space, p->charged, p->alignment, shortage);
+        status = WEIR_OUT_OF_MEMORY;
     }
     unlock(mapped);
     return status;
@@ -225,13 +199,14 @@ static void put_back(wi_resource *resource, wi_block *block)
     unlock(mapped);
 }
 
-/* The ledger first: bytes that it calls live or pending must still be mapped. */
+/* In one step with the ledger: whoever sees the bytes there finds them here too. The ledger first: bytes that it calls live
+ * or pending must still be mapped. */
 static void free_taken(wi_resource *resource, wi_block *block, weir_stream stream, const wi_event *event)
 {
     wi_mapped *mapped = of(resource);
     wi_extent *extent = extent_of(block);
-    wi_ledger_retire(resource->ledger, block, stream, event == NULL);
     lock(mapped);
+    wi_ledger_retire(resource->ledger, block, stream, event == NULL);
     extent->taken = false;
     if (event) {
         block->state = WEIR_BLOCK_PENDING;
@@ -288,36 +263,33 @@ static weir_status no_room(const wi_extent *extent)
                      extent->block.pointer);
 }
 
-/* Bytes of free memory and hole that follow the extent. */
-static uint64_t room_behind(const wi_extent *extent)
+/* Puts memory behind the extent and gives it `more` bytes of it. WEIR_OUT_OF_MEMORY: there are too few handles. */
+static weir_status extend(wi_mapped *mapped, wi_extent *extent, uint64_t more)
 {
-    uint64_t room = 0;
-    for (const wi_extent *e = extent->next; e && (e->kind == WI_FREE || e->kind == WI_HOLE); e = e->next)
-        room += e->bytes;
-    return room;
+    wi_place at;
+    for (unsigned waits = 0;;) {
+        weir_status status = wi_extent_pool_reserve(&mapped->pool, WI_RECORDS_PER_CHANGE);
+        if (status != WEIR_OK)
+            return status;
+        bool there = wi_place_behind(extent->space, extent, more, &at);
+        if (there && at.whole <= wi_mapped_obtainable(mapped)) {
+            wi_extent *busy = make_busy(extent->space, at.extent, at.low, at.high);
+            status = wi_mapped_back(mapped, busy);
+            if (status == WEIR_OK)
+                wi_space_give(extent->space, busy, extent, more);
+            if (status != WEIR_BUSY)
+                return status;
+        } else if (!wi_mapped_settle(mapped, &waits)) {
+            return there ? WEIR_OUT_OF_MEMORY : no_room(extent);
+        }
+    }
 }
 
 static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, uint64_t charged)
 {
     wi_mapped *mapped = of(resource);
-    wi_extent *extent = extent_of(block);
-    wi_space *space = extent->space;
-    uint64_t more = charged - block->charged, end = extent->offset + extent->bytes;
     lock(mapped);
-    weir_status status = wi_extent_pool_reserve(&mapped->pool, WI_RECORDS_PER_CHANGE);
-    if (status == WEIR_OK && more > room_behind(extent))
-        status = no_room(extent);
-    if (status == WEIR_OK && more > 0) {
-        /* Up to the end of a granule where memory must be put there, so that holes keep their bounds. */
-        uint64_t high = end + more;
-        if (!space->mapped[(high - 1) / mapped->granule])
-            high = wi_round_up(high, mapped->granule);
-        wi_extent *busy = make_busy(space, extent->next, end, high);
-        bool device_full = false;
-        status = wi_mapped_back(mapped, busy, &device_full);
-        if (status == WEIR_OK)
-            wi_space_give(space, busy, extent, more);
-    }
+    weir_status status = extend(mapped, extent_of(block), charged - block->charged);
     if (status == WEIR_OK) {
         wi_ledger_resize(resource->ledger, block, bytes, charged, true);
         block->bytes = bytes;
@@ -387,13 +359,26 @@ static uint64_t trim(wi_resource *resource, uint64_t keep)
     return released;
 }
 
-static uint64_t largest(wi_resource *resource, weir_class memory_class)
+static void look(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
+                 wi_shortage *shortage)
 {
     wi_mapped *mapped = of(resource);
     lock(mapped);
-    uint64_t bytes = wi_max(wi_space_largest_free(&mapped->sides[side_of(memory_class)]), wi_mapped_obtainable(mapped));
+    look_around(mapped, &mapped->sides[side_of(memory_class)], charged, alignment, shortage);
     unlock(mapped);
-    return bytes;
+}
+
+static void largest_block(wi_resource *resource, const wi_account *account, wi_block *out)
+{
+    wi_mapped *mapped = of(resource);
+    *out = (wi_block){.tag = ""};
+    lock(mapped);
+    for (int side = 0; side < WI_SIDES; side++)
+        for (const wi_extent *e = mapped->sides[side].first; e; e = e->next)
+            if (e->kind == WI_USED && e->block.account == account && e->block.state == WEIR_BLOCK_LIVE &&
+                e->block.charged > out->charged)
+                *out = e->block;
+    unlock(mapped);
 }
 
 static bool owns(wi_resource *resource, const void *pointer)
@@ -438,6 +423,7 @@ static void destroy(wi_resource *resource)
     }
     wi_extent_pool_destroy(&mapped->pool);
     free(mapped->spare);
+    pthread_cond_destroy(&mapped->settled);
     pthread_mutex_destroy(&mapped->lock);
     free(mapped);
 }
@@ -454,7 +440,8 @@ static const wi_resource_table table = {
     .reap = reap,
     .wait_oldest = wait_oldest,
     .trim = trim,
-    .largest = largest,
+    .look = look,
+    .largest_block = largest_block,
     .owns = owns,
     .inspect = inspect,
     .destroy = destroy,
@@ -495,6 +482,7 @@ weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_ledg
     mapped->resource = (wi_resource){&table, driver, device, ledger};
     mapped->granule = driver->granule(device);
     pthread_mutex_init(&mapped->lock, NULL);
+    pthread_cond_init(&mapped->settled, NULL);
     weir_status status = reserve_sides(mapped);
     if (status != WEIR_OK) {
         destroy(&mapped->resource);

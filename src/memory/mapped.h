@@ -1,5 +1,5 @@
-/* The resource "mapped", inside: its two spaces and its spare handles. mapped.c places and frees blocks; handles.c gets
- * physical memory under them. */
+/* The resource "mapped", inside: its two spaces and its spare handles. mapped.c makes and frees blocks; places.c finds
+ * where they can stand; handles.c gets physical memory under them. */
 #ifndef WI_MAPPED_H
 #define WI_MAPPED_H
 
@@ -15,6 +15,8 @@ enum { WI_LONG_LIVED = 0, WI_SHORT_LIVED = 1, WI_SIDES = 2 };
 typedef struct wi_mapped {
     wi_resource resource;
     pthread_mutex_t lock; /* everything below; never held across a driver call that can block */
+    pthread_cond_t settled;
+    size_t working; /* threads in the driver: what they have in hand is neither free nor a block's */
     wi_extent_pool pool;
     wi_space sides[WI_SIDES];
     wi_extent_list pending; /* oldest first; extents of both sides; wi_extent.event */
@@ -23,14 +25,37 @@ typedef struct wi_mapped {
     uint64_t granule, range_bytes;
 } wi_mapped;
 
+/* A place for a block: `whole` counts the granules in it that are no other block's, each of which needs a handle. */
+typedef struct wi_place {
+    wi_extent *extent;         /* `low` lies in it */
+    uint64_t start, low, high; /* the block's start; what becomes busy and is backed, low <= start */
+    uint64_t whole;
+} wi_place;
+
+/* A place that no more than `handles` whole granules belong to: the one that needs the fewest new ones if that fits,
+ * else the tightest. False: there is none. */
+bool wi_place_find(const wi_space *space, uint64_t bytes, uint64_t alignment, uint64_t handles, wi_place *out);
+/* The place for `more` bytes directly behind a used extent; false when something stands there. */
+bool wi_place_behind(const wi_space *space, wi_extent *used, uint64_t more, wi_place *out);
+/* The largest block that `handles` handles could be put under, those under free memory included. */
+uint64_t wi_place_largest(const wi_space *space, uint64_t handles);
+/* The fewest handles with which `bytes` could stand somewhere; UINT64_MAX: nowhere. */
+uint64_t wi_place_handles(const wi_space *space, uint64_t bytes, uint64_t alignment);
+
 /* With the lock held; it is released while the driver works. `busy` is a busy extent: afterwards every granule under it
  * is mapped, it is still busy and records for one more change are reserved; or, when that cannot be, it has been dissolved
- * into what it was made of. *device_full: the device had no more, though the budget would have allowed it. */
-weir_status wi_mapped_back(wi_mapped *mapped, wi_extent *busy, bool *device_full);
+ * into what it was made of. WEIR_BUSY: others took the handles meanwhile; WEIR_OUT_OF_MEMORY: the device has no more. */
+weir_status wi_mapped_back(wi_mapped *mapped, wi_extent *busy);
 /* The same lock rules. Turns a busy extent back into free extents and holes. */
 void wi_mapped_dissolve(wi_mapped *mapped, wi_extent *busy);
-/* Bytes that could be mapped into one place: spare, within the budget, and under wholly free granules. */
+/* Handles that can be had without moving any: spare and within the budget. *held (may be NULL): what is held now. */
+uint64_t wi_mapped_at_hand(wi_mapped *mapped, uint64_t *held);
+/* Handles that can be had: spare, within the budget, and under wholly free granules. */
 uint64_t wi_mapped_obtainable(wi_mapped *mapped);
+/* Bytes that would have to be held for `count` handles to be had. */
+uint64_t wi_mapped_held_for(wi_mapped *mapped, uint64_t count);
+/* Waits until a thread is back from the driver; false when none is there, or after *waits has become too many. */
+bool wi_mapped_settle(wi_mapped *mapped, unsigned *waits);
 /* Takes wholly free granules, at most `most` of them, off their addresses; their handles become spare. The lock is
  * released while the driver works. Answers how many. */
 size_t wi_mapped_unmap_free(wi_mapped *mapped, size_t most);

@@ -8,6 +8,7 @@ static _Thread_local weir_refusal last;
 
 weir_status weir_refusal_last(weir_refusal *out)
 {
+    WI_ENTER();
     if (!out || !wi_copy_out(out, out->size, &last, sizeof last))
         return weir_fail(WEIR_INVALID, "weir_refusal_last: NULL, or member size is not set");
     return WEIR_OK;
@@ -40,15 +41,9 @@ static void find_holders(const wi_ledger *ledger, weir_refusal *refusal)
     }
 }
 
-/* A budget under which `bytes` can be held: memory comes in handles, and each of the two sides may begin one that the other
- * cannot use. */
-static uint64_t in_handles(const wi_ledger *ledger, uint64_t bytes)
-{
-    return bytes > UINT64_MAX / 2 ? UINT64_MAX : wi_round_up(bytes, ledger->granule) + ledger->granule;
-}
-
 /* Which limit stands in the way, what is left under it, and what it would have to be. */
-static void weigh(const wi_ledger *ledger, const wi_account *account, weir_refusal *refusal)
+static void weigh(const wi_ledger *ledger, const wi_account *account, const wi_shortage *shortage,
+                  weir_refusal *refusal)
 {
     uint64_t mine = used(account), others = ledger->committed - wi_max(mine, account->guaranteed);
     uint64_t under_maximum = wi_min(account->maximum, ledger->budget) - wi_min(account->maximum, mine);
@@ -64,9 +59,9 @@ static void weigh(const wi_ledger *ledger, const wi_account *account, weir_refus
     } else {
         refusal->limit = ledger->budget;
         refusal->remaining = under_budget;
-        refusal->needed = in_handles(ledger, others + wi_max(mine + refusal->requested, account->guaranteed));
+        refusal->needed = wi_max(shortage->held, others + wi_max(mine + refusal->requested, account->guaranteed));
     }
-    refusal->largest = wi_min(refusal->largest, wi_min(under_maximum, under_budget));
+    refusal->largest = wi_min(shortage->largest, wi_min(under_maximum, under_budget));
     if (refusal->needed < refusal->requested) /* the sum is beyond 64 bits */
         refusal->needed = UINT64_MAX;
 }
@@ -130,36 +125,36 @@ static weir_status explain(const weir_refusal *r)
         return weir_fail(
             WEIR_OUT_OF_MEMORY,
             "%s asked for %s (%s) on %s; %s are left of the budget of %s, but the largest free piece is %s; "
-            "%s; a budget of %s more would do, or freeing blocks between free ones",
-            r->client, asked, kind, r->device, left, limit, largest, holders, asked);
+            "%s; a budget of at least %s would do, or freeing blocks between free ones",
+            r->client, asked, kind, r->device, left, limit, largest, holders, needed);
     }
 }
 
-weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, uint64_t bytes, weir_class memory_class,
-                             weir_refusal_cause cause, uint64_t largest_piece, const char *device)
+weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_request *request,
+                             const wi_shortage *shortage, const char *device)
 {
     weir_refusal refusal = {.size = sizeof refusal,
-                            .cause = cause,
-                            .memory_class = memory_class,
-                            .requested = bytes,
-                            .largest = largest_piece};
+                            .cause = shortage->cause,
+                            .memory_class = request->memory_class,
+                            .requested = request->charged};
     copy_text(refusal.client, sizeof refusal.client, account->name);
     copy_text(refusal.device, sizeof refusal.device, device);
     pthread_mutex_lock(&ledger->lock);
-    weigh(ledger, account, &refusal);
+    weigh(ledger, account, shortage, &refusal);
     find_holders(ledger, &refusal);
     account->refusals++;
     ledger->refusals++;
     if (ledger->events)
         wi_events_add(ledger->events, (weir_event){.action = WEIR_REFUSE,
-                                                   .memory_class = memory_class,
-                                                   .bytes = bytes,
-                                                   .charged = bytes,
+                                                   .memory_class = request->memory_class,
+                                                   .bytes = request->bytes,
+                                                   .charged = request->charged,
+                                                   .stream = request->stream,
                                                    .live = ledger->live,
                                                    .pending = ledger->pending,
                                                    .held = ledger->held,
                                                    .client = account->name,
-                                                   .tag = ""});
+                                                   .tag = request->tag});
     pthread_mutex_unlock(&ledger->lock);
     last = refusal;
     return explain(&refusal);

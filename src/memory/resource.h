@@ -22,10 +22,9 @@ typedef struct wi_placement {
 typedef struct wi_resource_table {
     const char *name;
 
-    /* Finds a place; *out is a taken block, which put_back makes live. WEIR_OUT_OF_MEMORY: *cause and *largest tell why
-     * not. */
+    /* Finds a place; *out is a taken block, which put_back makes live. WEIR_OUT_OF_MEMORY: *shortage tells why not. */
     weir_status (*allocate)(wi_resource *resource, const wi_placement *placement, wi_block **out,
-                            weir_refusal_cause *cause, uint64_t *largest);
+                            wi_shortage *shortage);
     /* Gives back a block that was allocated and never became anyone's. */
     void (*discard)(wi_resource *resource, wi_block *block);
 
@@ -39,7 +38,8 @@ typedef struct wi_resource_table {
     /* Cuts the taken block to `charged`; the tail is free at once, or when the event has passed. The ledger follows. */
     weir_status (*shrink)(wi_resource *resource, wi_block *block, uint64_t bytes, uint64_t charged,
                           const wi_event *event);
-    /* Makes the taken block longer where it is; the caller has claimed the difference. WEIR_NO_ROOM. */
+    /* Makes the taken block longer where it is; the caller has claimed the difference. WEIR_NO_ROOM: something stands
+     * behind it; WEIR_OUT_OF_MEMORY: there is too little memory to put there. */
     weir_status (*grow)(wi_resource *resource, wi_block *block, uint64_t bytes, uint64_t charged);
 
     /* Frees what is pending and passed; answers how many bytes that were. */
@@ -50,7 +50,11 @@ typedef struct wi_resource_table {
 
     /* Gives back to the driver until at most `keep` cached and spare bytes are left; answers how many it gave. */
     uint64_t (*trim)(wi_resource *resource, uint64_t keep);
-    uint64_t (*largest)(wi_resource *resource, weir_class memory_class);
+    /* What could be placed, and what a request needs; sets all of *shortage but its cause. */
+    void (*look)(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
+                 wi_shortage *shortage);
+    /* A copy of the account's largest live block; charged 0: it has none. */
+    void (*largest_block)(wi_resource *resource, const wi_account *account, wi_block *out);
     bool (*owns)(wi_resource *resource, const void *pointer);
     /* What stands at a pointer that it owns. */
     void (*inspect)(wi_resource *resource, const void *pointer, weir_block_details *out);

@@ -41,15 +41,24 @@ static bool climb(ladder *l, bool helps)
     return resource->table->wait_oldest(resource, NULL, l->deadline);
 }
 
-static weir_status claim(ladder *l, uint64_t bytes, weir_class memory_class)
+static weir_status refuse(const ladder *l, const wi_request *request, const wi_shortage *shortage)
 {
+    return wi_ledger_refuse(&l->runtime->ledger, l->account, request, shortage, l->runtime->name);
+}
+
+static weir_status claim(ladder *l, const wi_request *request, uint64_t alignment)
+{
+    wi_resource *resource = l->runtime->resource;
     bool could = false;
-    while (!wi_ledger_claim(&l->runtime->ledger, l->account, bytes, &could)) {
+    while (!wi_ledger_claim(&l->runtime->ledger, l->account, request->charged, &could)) {
+        weir_status status = wi_client_check(l->account->client, "weir_alloc");
+        if (status != WEIR_OK) /* closed by another thread meanwhile */
+            return status;
         if (climb(l, could))
             continue;
-        uint64_t largest = l->runtime->resource->table->largest(l->runtime->resource, memory_class);
-        return wi_ledger_refuse(&l->runtime->ledger, l->account, bytes, memory_class,
-                                could ? WEIR_CAUSE_PENDING : WEIR_CAUSE_NONE, largest, l->runtime->name);
+        wi_shortage shortage = {.cause = could ? WEIR_CAUSE_PENDING : WEIR_CAUSE_NONE};
+        resource->table->look(resource, request->memory_class, request->charged, alignment, &shortage);
+        return refuse(l, request, &shortage);
     }
     return WEIR_OK;
 }
@@ -63,25 +72,23 @@ static bool any_pending(weir_runtime *runtime)
 }
 
 /* Claims and places a block; it is taken, and not yet settled. */
-static weir_status place(ladder *l, const wi_placement *placement, wi_block **block)
+static weir_status place(ladder *l, const wi_placement *p, wi_block **block)
 {
     wi_resource *resource = l->runtime->resource;
-    weir_status status = claim(l, placement->charged, placement->memory_class);
+    wi_request request = {p->bytes, p->charged, p->memory_class, p->stream, p->tag};
+    weir_status status = claim(l, &request, p->alignment);
     if (status != WEIR_OK)
         return status;
     for (;;) {
-        weir_refusal_cause cause = WEIR_CAUSE_NONE;
-        uint64_t largest = 0;
-        status = resource->table->allocate(resource, placement, block, &cause, &largest);
+        wi_shortage shortage = {.cause = WEIR_CAUSE_NONE};
+        status = resource->table->allocate(resource, p, block, &shortage);
         if (status == WEIR_OK)
             return WEIR_OK;
-        if (status == WEIR_OUT_OF_MEMORY && cause != WEIR_CAUSE_ADDRESS_RANGE && climb(l, any_pending(l->runtime)))
+        if (status == WEIR_OUT_OF_MEMORY && shortage.cause != WEIR_CAUSE_ADDRESS_RANGE &&
+            climb(l, any_pending(l->runtime)))
             continue;
-        wi_ledger_cancel(&l->runtime->ledger, l->account, placement->charged);
-        if (status == WEIR_OUT_OF_MEMORY)
-            status = wi_ledger_refuse(&l->runtime->ledger, l->account, placement->charged, placement->memory_class,
-                                      cause, largest, l->runtime->name);
-        return status;
+        wi_ledger_cancel(&l->runtime->ledger, l->account, p->charged);
+        return status == WEIR_OUT_OF_MEMORY ? refuse(l, &request, &shortage) : status;
     }
 }
 
@@ -127,8 +134,8 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
     if (request->flags & WEIR_ZEROED) {
         status = runtime->driver->fill(runtime->device, block->pointer, 0, request->bytes, native);
         if (status != WEIR_OK) {
-            wi_ledger_cancel(&runtime->ledger, &client->account, placement.charged);
             runtime->resource->table->discard(runtime->resource, block);
+            wi_ledger_cancel(&runtime->ledger, &client->account, placement.charged);
             return status;
         }
     }
@@ -224,20 +231,25 @@ static weir_status shrink(weir_runtime *runtime, wi_block *block, uint64_t bytes
     return status;
 }
 
-static weir_status grow(weir_runtime *runtime, wi_block *block, uint64_t bytes, uint64_t charged)
+static weir_status grow(weir_runtime *runtime, wi_block *block, uint64_t bytes, uint64_t charged, weir_stream stream)
 {
+    wi_resource *resource = runtime->resource;
     uint64_t more = charged - block->charged;
+    wi_request request = {bytes - block->bytes, more, block->memory_class, stream, block->tag};
     ladder l = {.runtime = runtime, .account = block->account, .may_wait = false};
-    weir_status status = claim(&l, more, block->memory_class);
+    weir_status status = claim(&l, &request, WI_UNIT);
     if (status != WEIR_OK)
         return status;
-    status = runtime->resource->table->grow(runtime->resource, block, bytes, charged);
+    do
+        status = resource->table->grow(resource, block, bytes, charged);
+    while ((status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY) && climb(&l, false));
     if (status != WEIR_OK)
         wi_ledger_cancel(&runtime->ledger, block->account, more);
-    if (status == WEIR_OUT_OF_MEMORY) /* no handle to put there */
-        status =
-            wi_ledger_refuse(&runtime->ledger, block->account, more, block->memory_class, WEIR_CAUSE_FRAGMENTATION,
-                             runtime->resource->table->largest(runtime->resource, block->memory_class), runtime->name);
+    if (status == WEIR_OUT_OF_MEMORY) { /* no handle to put there */
+        wi_shortage shortage = {.cause = WEIR_CAUSE_FRAGMENTATION};
+        resource->table->look(resource, block->memory_class, more, WI_UNIT, &shortage);
+        status = refuse(&l, &request, &shortage);
+    }
     return status;
 }
 
@@ -261,7 +273,7 @@ weir_status weir_resize(weir_client *client, void *pointer, size_t bytes, weir_s
         status = resource->table->take(resource, &client->account, pointer, 0, &block);
     if (status != WEIR_OK)
         return status;
-    status = charged > block->charged ? grow(runtime, block, bytes, charged)
+    status = charged > block->charged ? grow(runtime, block, bytes, charged, stream)
                                       : shrink(runtime, block, bytes, charged, stream);
     resource->table->put_back(resource, block);
     return status;
