@@ -14,7 +14,11 @@ if(TARGET weir_onnx_objects)
   foreach(name format run memory threads hostile)
     weir_onnx_test(${name} ${CMAKE_CURRENT_LIST_DIR}/${name}.c ${common})
   endforeach()
-  # The same, on the real sentence encoder.
+  # Through libweir's own door: the plug-in is found, opened and used as a program would.
+  weir_test(onnx-plugin ${CMAKE_CURRENT_LIST_DIR}/plugin.c)
+  set_tests_properties(onnx-plugin PROPERTIES SKIP_RETURN_CODE 77)
+  add_dependencies(test-onnx-plugin weir-engine-onnx)
+  # Damaged files again, of the real sentence encoder.
   add_test(NAME onnx-hostile-minilm COMMAND test-onnx-hostile ${WEIR_STORE_PATH}/models/minilm.onnx 200)
   set_tests_properties(onnx-hostile-minilm PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 LABELS long)
   weir_onnx_test(slots ${CMAKE_CURRENT_LIST_DIR}/slots.c)

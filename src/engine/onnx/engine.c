@@ -154,6 +154,15 @@ static void report(const weir_engine_load *load, double fraction)
         load->progress(fraction, load->progress_user);
 }
 
+/* A refusal speaks of one tensor; whoever reads it wants to know what the whole model takes. */
+static weir_status refused(const onnx_graph *graph)
+{
+    char words[900], size[24];
+    snprintf(words, sizeof words, "%s", weir_detail());
+    return weir_fail(WEIR_OUT_OF_MEMORY, "%s; the whole model takes at least %s, and more while it runs", words,
+                     weir_size_format(weights_charge(graph), size, sizeof size));
+}
+
 static weir_status make(const weir_engine_load *load, const onnx_settings *settings, const onnx_library *library,
                         onnx_source *source, weir_engine_model **out)
 {
@@ -173,7 +182,7 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
         status = onnx_ports_read(model, &source->graph);
     if (status != WEIR_OK) {
         onnx_unload(model);
-        return status;
+        return status == WEIR_OUT_OF_MEMORY ? refused(&source->graph) : status;
     }
     describe(model, &source->graph);
     report(load, 1.0);
