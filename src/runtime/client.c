@@ -2,6 +2,8 @@
 #include "runtime/runtime.h"
 #include "base/intern.h"
 
+#include <weir/options.h>
+
 weir_status wi_client_check(const weir_client *client, const char *call)
 {
     WI_ENTER();
@@ -56,6 +58,7 @@ weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *o
                                    .client = client,
                                    .guaranteed = o.guaranteed,
                                    .maximum = o.maximum ? o.maximum : UINT64_MAX};
+    (void)runtime->resource->table->reap(runtime->resource); /* what has been passed is in nobody's way */
     weir_status status = wi_ledger_open(&runtime->ledger, &client->account);
     if (status != WEIR_OK) {
         atomic_store(&client->state, WI_CLIENT_CLOSED);
@@ -67,12 +70,26 @@ weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *o
     return WEIR_OK;
 }
 
+static weir_status has_blocks(weir_client *client, uint64_t blocks, uint64_t bytes)
+{
+    char text[24];
+    wi_block largest;
+    client->runtime->resource->table->largest_block(client->runtime->resource, &client->account, &largest);
+    return weir_fail(WEIR_BUSY, "%s has %llu blocks of %s, the largest tagged \"%s\"; free them before closing it",
+                     client->account.name, (unsigned long long)blocks, weir_size_format(bytes, text, sizeof text),
+                     largest.tag);
+}
+
 weir_status weir_client_close(weir_client *client)
 {
     weir_status status = wi_client_check(client, "weir_client_close");
     if (status != WEIR_OK)
         return status;
     weir_runtime *runtime = client->runtime;
+    weir_client_stats stats = {.size = sizeof stats};
+    wi_ledger_account_snapshot(&runtime->ledger, &client->account, &stats);
+    if (stats.blocks > 0) /* not even closed for the moment: other threads may be using it */
+        return has_blocks(client, stats.blocks, stats.live);
     /* One closer wins, so that the account is taken out of the ledger once. */
     unsigned open = WI_CLIENT_OPEN;
     if (!atomic_compare_exchange_strong(&client->state, &open, WI_CLIENT_CLOSED))

@@ -4,17 +4,19 @@
 
 #include <stdio.h>
 
-/* All runtimes, shared and owned. Entries are added under the lock and read without it; a shared one is never removed. */
-static weir_runtime *_Atomic runtimes;
+/* All runtimes, shared and owned, under the list's lock; a shared one is never removed. Making one takes `lock` besides. */
+static weir_runtime *runtimes;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_rwlock_t list_lock = PTHREAD_RWLOCK_INITIALIZER;
 
 static weir_runtime *find_shared(const wi_driver *driver, int ordinal)
 {
-    for (weir_runtime *r = atomic_load(&runtimes); r; r = r->next)
-        if (r->shared && r->driver == driver && r->ordinal == ordinal)
-            return r;
-    return NULL;
+    pthread_rwlock_rdlock(&list_lock);
+    weir_runtime *r = runtimes;
+    while (r && (!r->shared || r->driver != driver || r->ordinal != ordinal))
+        r = r->next;
+    pthread_rwlock_unlock(&list_lock);
+    return r;
 }
 
 /* Making and ending ------------------------------------------------------------------------------------------------ */
@@ -82,12 +84,11 @@ static weir_status make(const wi_driver *driver, int ordinal, const weir_runtime
         free(runtime);
         return status;
     }
-    wi_watch_forks();
     pthread_mutex_init(&runtime->clients_lock, NULL);
     wi_streams_init(&runtime->streams);
     pthread_rwlock_wrlock(&list_lock);
-    runtime->next = atomic_load(&runtimes);
-    atomic_store(&runtimes, runtime);
+    runtime->next = runtimes;
+    runtimes = runtime;
     pthread_rwlock_unlock(&list_lock);
     *out = runtime;
     return WEIR_OK;
@@ -119,10 +120,9 @@ weir_status weir_runtime_get_with(const char *device, const weir_runtime_options
     weir_status status = wi_driver_find(device, &driver, &ordinal);
     if (status != WEIR_OK)
         return status;
-    pthread_rwlock_rdlock(&list_lock);
     weir_runtime *runtime = find_shared(driver, ordinal);
-    pthread_rwlock_unlock(&list_lock);
     if (!runtime) {
+        wi_watch_forks(); /* before a lock that a child could inherit */
         pthread_mutex_lock(&lock);
         runtime = find_shared(driver, ordinal);
         if (!runtime)
@@ -141,6 +141,16 @@ weir_status weir_runtime_get(const char *device, weir_runtime **out)
     return weir_runtime_get_with(device, NULL, out);
 }
 
+weir_status wi_runtime_create_over(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
+                                   weir_runtime **out)
+{
+    wi_watch_forks();
+    pthread_mutex_lock(&lock);
+    weir_status status = make(driver, ordinal, options, false, out);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
 weir_status weir_runtime_create(const char *device, const weir_runtime_options *options, weir_runtime **out)
 {
     WI_ENTER();
@@ -151,25 +161,16 @@ weir_status weir_runtime_create(const char *device, const weir_runtime_options *
         return weir_fail(WEIR_INVALID, "weir_runtime_create: no place for the result, or member size is not set");
     *out = NULL;
     weir_status status = wi_driver_find(device, &driver, &ordinal);
-    if (status != WEIR_OK)
-        return status;
-    pthread_mutex_lock(&lock);
-    status = make(driver, ordinal, &given, false, out);
-    pthread_mutex_unlock(&lock);
-    return status;
+    return status == WEIR_OK ? wi_runtime_create_over(driver, ordinal, &given, out) : status;
 }
 
 static void unlist(weir_runtime *runtime)
 {
     pthread_rwlock_wrlock(&list_lock);
-    weir_runtime *before = atomic_load(&runtimes);
-    if (before == runtime)
-        atomic_store(&runtimes, runtime->next);
-    else {
-        while (before->next != runtime)
-            before = before->next;
-        before->next = runtime->next;
-    }
+    weir_runtime **link = &runtimes;
+    while (*link != runtime)
+        link = &(*link)->next;
+    *link = runtime->next;
     pthread_rwlock_unlock(&list_lock);
 }
 
@@ -186,8 +187,8 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
         return weir_fail(WEIR_BUSY, "the runtime %s has %u open clients%s; close and release them first", runtime->name,
                          stats.clients, wi_streams_any(&runtime->streams) ? " and acquired streams" : "");
     unlist(runtime);
+    wi_streams_destroy(&runtime->streams, runtime->driver, runtime->device); /* waits for work that uses the memory */
     runtime->resource->table->destroy(runtime->resource);
-    wi_streams_destroy(&runtime->streams, runtime->driver, runtime->device);
     runtime->driver->close(runtime->device);
     wi_ledger_destroy(&runtime->ledger);
     while (runtime->closed_first) {
@@ -205,7 +206,7 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
 weir_runtime *wi_runtime_of(const void *pointer)
 {
     pthread_rwlock_rdlock(&list_lock);
-    weir_runtime *r = atomic_load(&runtimes);
+    weir_runtime *r = runtimes;
     while (r && !r->resource->table->owns(r->resource, pointer))
         r = r->next;
     return r;
@@ -219,7 +220,7 @@ void wi_runtimes_unlock(void)
 weir_runtime *wi_runtime_of_pool(uint16_t pool)
 {
     pthread_rwlock_rdlock(&list_lock);
-    weir_runtime *r = atomic_load(&runtimes);
+    weir_runtime *r = runtimes;
     while (r && r->streams.pool != pool)
         r = r->next;
     pthread_rwlock_unlock(&list_lock);
@@ -254,14 +255,21 @@ weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget)
     if (!runtime || budget == 0)
         return weir_fail(WEIR_INVALID, "weir_runtime_set_budget: %s", runtime ? "a budget of 0" : "NULL");
     wi_resource *resource = runtime->resource;
-    weir_stats stats = {.size = sizeof stats};
-    size_t ignored;
     (void)resource->table->reap(resource);
-    wi_ledger_snapshot(&runtime->ledger, &stats, NULL, 0, 0, &ignored);
-    uint64_t in_use = stats.live + stats.pending;
-    if (stats.held > budget)
-        (void)resource->table->trim(resource, budget > in_use ? budget - in_use : 0);
-    return wi_ledger_set_budget(&runtime->ledger, budget);
+    /* What clients use is looked at first, so that a refusal gives nothing up. Others may allocate between a trim and the
+     * next try, hence more than one. */
+    for (int tries = 0;; tries++) {
+        bool held;
+        weir_status status = wi_ledger_set_budget(&runtime->ledger, budget, &held);
+        if (status == WEIR_OK || !held || tries == 8)
+            return status;
+        weir_stats stats = {.size = sizeof stats};
+        size_t ignored;
+        wi_ledger_snapshot(&runtime->ledger, &stats, NULL, 0, 0, &ignored);
+        uint64_t in_use = stats.live + stats.pending;
+        if (resource->table->trim(resource, budget > in_use ? budget - in_use : 0) == 0 && tries > 0)
+            return status;
+    }
 }
 
 weir_status weir_runtime_trim(weir_runtime *runtime, uint64_t keep, uint64_t *released)

@@ -38,6 +38,10 @@ struct weir_runtime {
     weir_runtime *next; /* in the list of all runtimes */
 };
 
+/* weir_runtime_create over a driver that need not be in the list of drivers; for tests. */
+weir_status wi_runtime_create_over(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
+                                   weir_runtime **out);
+
 /* The runtime whose memory holds `pointer`, kept from being destroyed until wi_runtimes_unlock; NULL if none. */
 weir_runtime *wi_runtime_of(const void *pointer);
 void wi_runtimes_unlock(void);

@@ -142,11 +142,15 @@ weir_status weir_stream_synchronize(weir_stream stream)
 
 void *weir_stream_native(weir_stream stream)
 {
-    weir_runtime *runtime = wi_runtime_of_pool((uint16_t)(stream.id >> 48));
+    weir_runtime *runtime = atomic_load(&wi_forked) ? NULL : wi_runtime_of_pool((uint16_t)(stream.id >> 48));
     void *native = NULL;
-    if (!runtime || wi_streams_resolve(&runtime->streams, stream, runtime->name, &native) != WEIR_OK || !native)
-        return NULL;
-    return runtime->driver->stream_native(native);
+    if (runtime) {
+        pthread_mutex_lock(&runtime->streams.lock);
+        const wi_stream_place *place = find(&runtime->streams, stream);
+        native = place ? place->stream : NULL;
+        pthread_mutex_unlock(&runtime->streams.lock);
+    }
+    return native ? runtime->driver->stream_native(native) : NULL;
 }
 
 static weir_status resolve(weir_runtime *runtime, weir_stream stream, bool arguments, const char *call, void **native)
