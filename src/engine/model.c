@@ -111,8 +111,12 @@ weir_status weir_model_unload(weir_model *model)
                          weir_client_name(model->client), runs, outputs);
     model->engine->unload(model->loaded);
     weir_status status = weir_client_close(model->client);
-    if (status != WEIR_OK) /* the engine kept bytes: they stay charged, and are named */
+    if (status != WEIR_OK) { /* the engine kept bytes: they stay charged, and are named */
         weir_log(WEIR_LOG_ERROR, "after unloading: %s", weir_detail());
+        /* Not WEIR_BUSY, which says that the model is still there. */
+        status = weir_fail(WEIR_ENGINE, "the model is unloaded, but the engine %s kept memory: %s", model->engine->name,
+                           weir_detail());
+    }
     pthread_mutex_destroy(&model->lock);
     free(model);
     return status;
@@ -175,9 +179,16 @@ void weir_model_release_outputs(weir_model *model, weir_outputs *outputs)
 {
     if (!model || !outputs || atomic_load(&wi_forked))
         return;
+    pthread_mutex_lock(&model->lock);
+    bool any = model->outputs > 0;
+    pthread_mutex_unlock(&model->lock);
+    if (!any) {
+        weir_log(WEIR_LOG_ERROR, "%s: outputs are released that were released before", weir_client_name(model->client));
+        return;
+    }
     model->engine->release_outputs(model->loaded, outputs);
     pthread_mutex_lock(&model->lock);
-    model->outputs--;
+    model->outputs--; /* after the engine is done with it: unload may follow at once */
     pthread_mutex_unlock(&model->lock);
 }
 

@@ -213,8 +213,10 @@ static void add_name(names *list, const char *name, size_t length)
     for (size_t i = 0; i < list->count; i++)
         if (strlen(list->text[i]) == length && memcmp(list->text[i], name, length) == 0)
             return;
-    memcpy(list->text[list->count], name, length);
-    list->text[list->count++][length] = '\0';
+    char *text = list->text[list->count];
+    memcpy(text, name, length);
+    text[length] = '\0';
+    list->count += good_name(text);
 }
 
 static void list_directory(names *list, const char *path)
