@@ -1,0 +1,311 @@
+/* Statuses, details, sizes and the log. */
+#include "core.h"
+
+static void every_status_has_its_name(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"OK",          "INVALID",       "OUT_OF_MEMORY", "FOREIGN",  "INTERIOR",
+                                        "DOUBLE_FREE", "STALE",         "BUSY",          "CONFLICT", "NOT_FOUND",
+                                        "UNSUPPORTED", "STREAM_MISUSE", "NO_ROOM",       "FORKED",   "DRIVER",
+                                        "DEVICE_LOST", "SYSTEM",        "CORRUPT",       "ENGINE",   "CANCELLED"};
+    assert_int_equal(sizeof names / sizeof names[0], WEIR_STATUS_COUNT);
+    for (int i = 0; i < WEIR_STATUS_COUNT; i++) {
+        assert_int_equal(strncmp(weir_status_name((weir_status)i), "WEIR_", 5), 0);
+        assert_string_equal(weir_status_name((weir_status)i) + 5, names[i]);
+    }
+    assert_string_equal(weir_status_name(WEIR_STATUS_COUNT), "WEIR_?");
+    assert_string_equal(weir_status_name((weir_status)-1), "WEIR_?");
+    assert_string_equal(weir_version(), WEIR_VERSION_STRING);
+}
+
+static void classes_have_their_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"other", "weights", "activations", "scratch", "kv"};
+    for (int i = 0; i < WEIR_CLASS_COUNT; i++)
+        assert_string_equal(weir_class_name((weir_class)i), names[i]);
+    assert_string_equal(weir_class_name(WEIR_CLASS_COUNT), "?");
+    assert_string_equal(weir_class_name((weir_class)-1), "?");
+}
+
+/* Details ---------------------------------------------------------------------------------------------------------- */
+
+static void *fresh_thread(void *user)
+{
+    *(size_t *)user = strlen(weir_detail());
+    return NULL;
+}
+
+static void detail_is_the_threads_own(void **state)
+{
+    (void)state;
+    size_t length = 99;
+    pthread_t thread;
+    assert_int_equal(weir_fail(WEIR_ENGINE, "%s: %d", "code", 7), WEIR_ENGINE);
+    assert_string_equal(weir_detail(), "code: 7");
+    pthread_create(&thread, NULL, fresh_thread, &length);
+    pthread_join(thread, NULL);
+    assert_int_equal(length, 0);
+    uint64_t bytes;
+    ok(weir_size_parse("1k", &bytes)); /* success leaves it */
+    assert_string_equal(weir_detail(), "code: 7");
+    assert_int_equal(weir_fail(WEIR_BUSY, "outer: %s", weir_detail()), WEIR_BUSY);
+    assert_string_equal(weir_detail(), "outer: code: 7");
+    weir_fail(WEIR_ENGINE, "two\nlines\r\n");
+    assert_string_equal(weir_detail(), "two lines");
+}
+
+/* `filler` bytes of x, then a text; the detail must be the longest whole-character beginning of at most 1023 bytes. */
+static void check_cut(size_t filler, const char *text, size_t length)
+{
+    char whole[2048];
+    memset(whole, 'x', filler);
+    strcpy(whole + filler, text);
+    weir_fail(WEIR_ENGINE, "%s", whole);
+    assert_int_equal(strlen(weir_detail()), length);
+    assert_memory_equal(weir_detail(), whole, length);
+}
+
+static void detail_is_cut_at_a_character(void **state)
+{
+    (void)state;
+    check_cut(1023, "", 1023);
+    check_cut(1024, "", 1023);
+    check_cut(1500, "", 1023);
+    check_cut(1022, "\xc3\xa9", 1022);
+    check_cut(1021, "\xc3\xa9", 1023);
+    check_cut(1021, "\xc3\xa9y", 1023); /* the character is whole, what follows is not there */
+    check_cut(1021, "\xe2\x82\xacy", 1021);
+    check_cut(1020, "\xe2\x82\xacy", 1023);
+    check_cut(1022, "\xe2\x82\xacy", 1022);
+    check_cut(1019, "\xf0\x9f\x90\x9fy", 1023);
+    check_cut(1020, "\xf0\x9f\x90\x9fy", 1020);
+    check_cut(1021, "\xf0\x9f\x90\x9fy", 1021);
+    check_cut(1022, "\xf0\x9f\x90\x9fy", 1022);
+}
+
+/* Sizes ------------------------------------------------------------------------------------------------------------ */
+
+static void sizes_are_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } good[] = {{"0", 0},
+                {"1", 1},
+                {"17B", 17},
+                {"17b", 17},
+                {"2k", 2048},
+                {"2K", 2048},
+                {"2kB", 2048},
+                {"2KiB", 2048},
+                {"2kib", 2048},
+                {"3m", 3 << 20},
+                {"3MB", 3 << 20},
+                {"1gb", 1 << 30},
+                {"1G", 1 << 30},
+                {"1GiB", 1 << 30},
+                {"1t", (uint64_t)1 << 40},
+                {"1TiB", (uint64_t)1 << 40},
+                {"1.5GiB", (uint64_t)3 << 29},
+                {"1.50 GiB", (uint64_t)3 << 29},
+                {"0.5k", 512},
+                {"0.0009765625k", 1},
+                {"1.0", 1},
+                {"2.000", 2},
+                {"007", 7},
+                {"18446744073709551615", UINT64_MAX},
+                {"16777215.5t", UINT64_MAX - ((uint64_t)1 << 39) + 1}};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        uint64_t bytes = 12345;
+        ok(weir_size_parse(good[i].text, &bytes));
+        assert_int_equal(bytes, good[i].bytes);
+    }
+    static const char *const bad[] = {"",          " ",
+                                      "k",         "-1",
+                                      "+1",        "1.5",
+                                      "1.",        ".5k",
+                                      "1.k",       "1kk",
+                                      "1kbx",      "1i",
+                                      "1 ",        "1k ",
+                                      " 1",        "1  ",
+                                      "0x10",      "1e3",
+                                      "1,5g",      "1.2.3k",
+                                      "inf",       "nan",
+                                      "1bb",       "1ki",
+                                      "0.0001k",   "18446744073709551616",
+                                      "16777216t", "99999999999999999999999",
+                                      "1p"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        uint64_t bytes = 12345;
+        weir_status status = weir_size_parse(bad[i], &bytes);
+        if (status != WEIR_INVALID)
+            print_error("\"%s\" is read\n", bad[i]);
+        assert_int_equal(status, WEIR_INVALID);
+        assert_int_equal(bytes, 12345);
+    }
+    uint64_t bytes;
+    fails(WEIR_INVALID, weir_size_parse(NULL, &bytes));
+    fails(WEIR_INVALID, weir_size_parse("1", NULL));
+}
+
+static void sizes_are_written(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } table[] = {{0, "0 B"},
+                 {1, "1 B"},
+                 {1023, "1023 B"},
+                 {1024, "1 KiB"},
+                 {1536, "1.5 KiB"},
+                 {(uint64_t)980 << 20, "980 MiB"},
+                 {(uint64_t)3 << 29, "1.5 GiB"},
+                 {((uint64_t)1 << 20) - 1, "1 MiB"},
+                 {((uint64_t)1 << 30) - 1, "1 GiB"},
+                 {1024 * 10 + 51, "10 KiB"},
+                 {1024 * 10 + 52, "10.1 KiB"},
+                 {(uint64_t)1 << 40, "1 TiB"},
+                 {(uint64_t)5 << 50, "5120 TiB"},
+                 {UINT64_MAX, "16777216 TiB"}};
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        char text[24];
+        assert_ptr_equal(weir_size_format(table[i].bytes, text, sizeof text), text);
+        assert_string_equal(text, table[i].text);
+    }
+    char small[4];
+    assert_string_equal(weir_size_format((uint64_t)980 << 20, small, sizeof small), "980");
+    /* What is written is read back as nearly the same number. */
+    uint64_t seed = 7;
+    for (int i = 0; i < 2000; i++) {
+        uint64_t bytes = (next_random(&seed) % 2000) << (10 * (next_random(&seed) % 4)), again;
+        char text[24];
+        weir_size_format(bytes, text, sizeof text);
+        if (weir_size_parse(text, &again) != WEIR_OK)
+            continue; /* a tenth that is no whole number of bytes */
+        assert_true(again <= bytes + bytes / 20 && bytes <= again + again / 20);
+        if (bytes < 1000 || bytes % (1000 * KIB) == 0)
+            assert_int_equal(again, bytes);
+    }
+}
+
+/* The log ---------------------------------------------------------------------------------------------------------- */
+
+static struct {
+    int calls, depth;
+    weir_log_level level;
+    char text[2048];
+} heard;
+
+static void listen(weir_log_level level, const char *text, void *user)
+{
+    assert_ptr_equal(user, &heard);
+    heard.calls++;
+    heard.level = level;
+    snprintf(heard.text, sizeof heard.text, "%s", text);
+}
+
+/* May call weir: logs itself, and takes itself away. */
+static void listen_and_call(weir_log_level level, const char *text, void *user)
+{
+    listen(level, text, user);
+    if (heard.depth++ == 0) {
+        weir_log(WEIR_LOG_ERROR, "from inside");
+        ok(weir_log_set(listen, &heard, WEIR_LOG_DEBUG));
+        weir_option option = WEIR_INIT(weir_option);
+        ok(weir_option_get("log", &option));
+    }
+}
+
+static void log_levels(void **state)
+{
+    (void)state;
+    memset(&heard, 0, sizeof heard);
+    for (int level = WEIR_LOG_OFF; level <= WEIR_LOG_DEBUG; level++) {
+        ok(weir_log_set(listen, &heard, (weir_log_level)level));
+        heard.calls = 0;
+        for (int message = WEIR_LOG_OFF; message <= WEIR_LOG_DEBUG + 1; message++)
+            weir_log((weir_log_level)message, "message %d", message);
+        assert_int_equal(heard.calls, level);
+    }
+    weir_log(WEIR_LOG_INFO, "two\nlines\n");
+    assert_string_equal(heard.text, "two lines");
+    assert_int_equal(heard.level, WEIR_LOG_INFO);
+    fails(WEIR_INVALID, weir_log_set(listen, &heard, (weir_log_level)5));
+    fails(WEIR_INVALID, weir_log_set(listen, &heard, (weir_log_level)-1));
+    ok(weir_log_set(NULL, NULL, WEIR_LOG_DEBUG));
+    heard.calls = 0;
+    weir_log(WEIR_LOG_ERROR, "nobody hears this");
+    assert_int_equal(heard.calls, 0);
+}
+
+static void log_function_may_call_weir(void **state)
+{
+    (void)state;
+    memset(&heard, 0, sizeof heard);
+    ok(weir_log_set(listen_and_call, &heard, WEIR_LOG_DEBUG));
+    weir_log(WEIR_LOG_WARNING, "first");
+    assert_int_equal(heard.calls, 2);
+    assert_string_equal(heard.text, "from inside");
+    weir_log(WEIR_LOG_WARNING, "second");
+    assert_int_equal(heard.calls, 3);
+    ok(weir_log_set(NULL, NULL, WEIR_LOG_OFF));
+}
+
+/* Standard error, while `fn` runs. */
+static size_t errors_of(void (*fn)(void), char *text, size_t capacity)
+{
+    int pipes[2], old = dup(2);
+    assert_int_equal(pipe(pipes), 0);
+    dup2(pipes[1], 2);
+    fn();
+    dup2(old, 2);
+    close(old);
+    close(pipes[1]);
+    ssize_t length = read(pipes[0], text, capacity - 1);
+    close(pipes[0]);
+    text[length > 0 ? length : 0] = '\0';
+    return strlen(text);
+}
+
+static void say_two(void)
+{
+    weir_log(WEIR_LOG_WARNING, "careful");
+    weir_log(WEIR_LOG_INFO, "by the way");
+}
+
+static void log_option_asks_for_standard_error(void **state)
+{
+    (void)state;
+    char text[256];
+    ok(weir_log_set(NULL, NULL, WEIR_LOG_OFF));
+    assert_int_equal(errors_of(say_two, text, sizeof text), 0);
+    ok(weir_option_set("log", "warning"));
+    errors_of(say_two, text, sizeof text);
+    assert_non_null(strstr(text, "careful\n"));
+    assert_null(strstr(text, "by the way"));
+    ok(weir_log_set(listen, &heard, WEIR_LOG_DEBUG)); /* a function takes the place of standard error */
+    assert_int_equal(errors_of(say_two, text, sizeof text), 0);
+    ok(weir_log_set(NULL, NULL, WEIR_LOG_OFF)); /* and gives it back */
+    assert_true(errors_of(say_two, text, sizeof text) > 0);
+    ok(weir_option_set("log", NULL));
+    assert_int_equal(errors_of(say_two, text, sizeof text), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_status_has_its_name),
+        cmocka_unit_test(classes_have_their_names),
+        cmocka_unit_test(detail_is_the_threads_own),
+        cmocka_unit_test(detail_is_cut_at_a_character),
+        cmocka_unit_test(sizes_are_read),
+        cmocka_unit_test(sizes_are_written),
+        cmocka_unit_test(log_levels),
+        cmocka_unit_test(log_function_may_call_weir),
+        cmocka_unit_test(log_option_asks_for_standard_error),
+    };
+    return cmocka_run_group_tests_name("base", tests, NULL, NULL);
+}

@@ -1,0 +1,193 @@
+/* What the tests of the core share: cmocka, short checks that print the detail, gates that hold a stream, snapshots. */
+#ifndef TESTS_CORE_H
+#define TESTS_CORE_H
+
+#include <weir/weir.h>
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define KIB     ((uint64_t)1 << 10)
+#define MIB     ((uint64_t)1 << 20)
+#define GRANULE (64 * KIB) /* of the host driver */
+#define UNIT    256u
+
+static inline void check_status(weir_status got, weir_status wanted, const char *call, const char *file, int line)
+{
+    if (got != wanted) {
+        print_error("%s: %s (%s), not %s\n", call, weir_status_name(got), weir_detail(), weir_status_name(wanted));
+        _assert_true(0, call, file, line);
+    }
+}
+#define ok(call)            check_status((call), WEIR_OK, #call, __FILE__, __LINE__)
+#define fails(status, call) check_status((call), (status), #call, __FILE__, __LINE__)
+
+/* The detail names each of the texts. */
+static inline void check_detail(const char *text, const char *file, int line)
+{
+    if (!strstr(weir_detail(), text)) {
+        print_error("\"%s\" is not in the detail: %s\n", text, weir_detail());
+        _assert_true(0, text, file, line);
+    }
+}
+#define detail_names(text) check_detail((text), __FILE__, __LINE__)
+
+static inline weir_runtime *make_runtime(uint64_t budget)
+{
+    weir_runtime_options options = {.size = sizeof options, .budget = budget};
+    weir_runtime *runtime;
+    ok(weir_runtime_create("host", &options, &runtime));
+    return runtime;
+}
+
+static inline weir_client *open_client(weir_runtime *runtime, const char *name, uint64_t guaranteed, uint64_t maximum)
+{
+    weir_client_options options = {.size = sizeof options, .name = name, .guaranteed = guaranteed, .maximum = maximum};
+    weir_client *client;
+    ok(weir_client_open(runtime, &options, &client));
+    return client;
+}
+
+static inline void *allocate(weir_client *client, size_t bytes, weir_stream stream, weir_class memory_class)
+{
+    void *pointer;
+    ok(weir_alloc(client, bytes, stream, memory_class, &pointer));
+    return pointer;
+}
+
+static inline weir_refusal last_refusal(void)
+{
+    weir_refusal refusal = {.size = sizeof refusal};
+    ok(weir_refusal_last(&refusal));
+    return refusal;
+}
+
+/* Snapshots -------------------------------------------------------------------------------------------------------- */
+
+enum { MOST_CLIENTS = 40 };
+typedef struct snapshot {
+    weir_stats device;
+    weir_client_stats clients[MOST_CLIENTS];
+    size_t count;
+} snapshot;
+
+static inline snapshot take_snapshot(weir_runtime *runtime)
+{
+    snapshot s;
+    memset(&s, 0, sizeof s);
+    s.device.size = sizeof s.device;
+    s.clients[0].size = sizeof s.clients[0];
+    ok(weir_snapshot(runtime, &s.device, s.clients, MOST_CLIENTS, &s.count));
+    return s;
+}
+
+/* The laws that weir/stats.h states. */
+static inline void check_sums(const snapshot *s)
+{
+    uint64_t live = 0, pending = 0, promised = 0, guaranteed = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        const weir_client_stats *c = &s->clients[i];
+        uint64_t by_class = 0, peak = 0;
+        for (int k = 0; k < WEIR_CLASS_COUNT; k++) {
+            by_class += c->live_class[k];
+            peak += c->peak_class[k];
+        }
+        assert_int_equal(by_class, c->live);
+        assert_int_equal(peak, c->peak);
+        assert_true(c->live + c->pending <= c->peak);
+        assert_true(c->live + c->pending + c->promised <= c->maximum);
+        live += c->live;
+        pending += c->pending;
+        promised += c->promised;
+        guaranteed += c->guaranteed;
+    }
+    const weir_stats *d = &s->device;
+    assert_int_equal(d->clients, s->count);
+    assert_int_equal(d->live, live);
+    assert_int_equal(d->pending, pending);
+    assert_int_equal(d->promised, promised);
+    assert_int_equal(d->guaranteed, guaranteed);
+    assert_int_equal(d->held, d->live + d->pending + d->cached + d->spare);
+    assert_true(d->held <= d->budget && d->held <= d->peak_held && d->live + d->pending <= d->peak);
+}
+
+/* Nothing has changed: not a byte, not a count. */
+#define unchanged(runtime, before)                                                                                     \
+    do {                                                                                                               \
+        snapshot now_ = take_snapshot(runtime);                                                                        \
+        assert_memory_equal(&now_, &(before), sizeof now_);                                                            \
+    } while (0)
+
+static inline void check_empty(weir_runtime *runtime)
+{
+    snapshot s = take_snapshot(runtime);
+    check_sums(&s);
+    assert_int_equal(s.device.live + s.device.pending + s.device.promised, 0);
+    assert_int_equal(s.device.allocations, s.device.frees);
+}
+
+/* Gates: put on a stream, they hold it until they are opened ------------------------------------------------------- */
+
+typedef struct gate {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool open, reached;
+} gate;
+
+#define GATE                                                                                                           \
+    {                                                                                                                  \
+        PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, false                                              \
+    }
+
+static inline void pass_gate(void *user)
+{
+    gate *g = user;
+    pthread_mutex_lock(&g->lock);
+    g->reached = true;
+    pthread_cond_broadcast(&g->changed);
+    while (!g->open)
+        pthread_cond_wait(&g->changed, &g->lock);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static inline void open_gate(gate *g)
+{
+    pthread_mutex_lock(&g->lock);
+    g->open = true;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static inline void *open_gate_later(void *user)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 30 * 1000 * 1000}, NULL);
+    open_gate(user);
+    return NULL;
+}
+
+static inline uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Small numbers in an order that a seed decides. */
+static inline uint64_t next_random(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+#endif

@@ -1,0 +1,193 @@
+/* Options: where values come from, what is refused, and structures of other sizes. */
+#include "core.h"
+
+static weir_option get(const char *name)
+{
+    weir_option option = WEIR_INIT(weir_option);
+    ok(weir_option_get(name, &option));
+    assert_string_equal(option.name, name);
+    return option;
+}
+
+static void every_option_is_listed(void **state)
+{
+    (void)state;
+    size_t count = 0;
+    bool budget = false;
+    for (weir_option option = WEIR_INIT(weir_option); weir_option_at(count, &option) == WEIR_OK; count++) {
+        weir_option same = get(option.name);
+        assert_ptr_equal(same.name, option.name);
+        assert_string_equal(same.value, option.value);
+        assert_int_equal(strncmp(option.environment, "WEIR_", 5), 0);
+        assert_true(strlen(option.help) > 0);
+        budget |= strcmp(option.name, "budget") == 0;
+    }
+    assert_true(budget && count >= 5);
+    weir_option option = WEIR_INIT(weir_option);
+    fails(WEIR_NOT_FOUND, weir_option_at(count, &option));
+    fails(WEIR_NOT_FOUND, weir_option_at(SIZE_MAX, &option));
+    fails(WEIR_INVALID, weir_option_at(0, NULL));
+    option.size = 0;
+    fails(WEIR_INVALID, weir_option_at(0, &option));
+}
+
+static void call_wins_over_environment_over_default(void **state)
+{
+    (void)state;
+    unsetenv("WEIR_WAIT");
+    weir_option option = get("wait");
+    assert_string_equal(option.value, "1s");
+    assert_int_equal(option.source, WEIR_FROM_DEFAULT);
+    setenv("WEIR_WAIT", "250ms", 1);
+    option = get("wait");
+    assert_string_equal(option.value, "250ms");
+    assert_int_equal(option.source, WEIR_FROM_ENVIRONMENT);
+    ok(weir_option_set("wait", "2.5s"));
+    option = get("wait");
+    assert_string_equal(option.value, "2.5s");
+    assert_int_equal(option.source, WEIR_FROM_CALL);
+    fails(WEIR_INVALID, weir_option_set("wait", "soon"));
+    detail_names("wait");
+    detail_names("250ms"); /* which values are taken */
+    assert_string_equal(get("wait").value, "2.5s");
+    ok(weir_option_set("wait", NULL));
+    assert_string_equal(get("wait").value, "250ms");
+    unsetenv("WEIR_WAIT");
+    assert_string_equal(get("wait").value, "1s");
+}
+
+static void bad_values_in_the_environment_are_marked(void **state)
+{
+    (void)state;
+    weir_fail(WEIR_BUSY, "as it was");
+    setenv("WEIR_BUDGET", "plenty", 1);
+    weir_option option = get("budget");
+    assert_true(option.rejected);
+    assert_string_equal(option.value, "");
+    assert_int_equal(option.source, WEIR_FROM_DEFAULT);
+    setenv("WEIR_WAIT", "-1s", 1);
+    option = get("wait");
+    assert_true(option.rejected);
+    assert_string_equal(option.value, "1s");
+    assert_string_equal(weir_detail(), "as it was"); /* none of these calls failed */
+    weir_runtime *runtime;
+    fails(WEIR_INVALID, weir_runtime_create("host", NULL, &runtime));
+    detail_names("WEIR_BUDGET");
+    char longer[400];
+    memset(longer, 'x', sizeof longer - 1);
+    longer[sizeof longer - 1] = '\0';
+    setenv("WEIR_ENGINE_PATH", longer, 1);
+    assert_true(get("engine_path").rejected);
+    setenv("WEIR_BUDGET", "", 1); /* empty is unset */
+    assert_false(get("budget").rejected);
+    unsetenv("WEIR_BUDGET");
+    unsetenv("WEIR_WAIT");
+    unsetenv("WEIR_ENGINE_PATH");
+}
+
+static void values_are_checked(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *value;
+        bool good;
+    } table[] = {
+        {"wait", "0", true},          {"wait", "0ms", true},       {"wait", "1.5s", true},
+        {"wait", "1", false},         {"wait", "1m", false},       {"wait", "s", false},
+        {"wait", "infs", false},      {"wait", "3601s", false},    {"wait", "", false},
+        {"log", "error", true},       {"log", "Error", false},     {"log", "all", false},
+        {"resource", "mapped", true}, {"resource", "pool", false}, {"budget", "2GiB", true},
+        {"budget", "0", false},       {"budget", "host=1g", true}, {"budget", "host=2GiB,cuda:0=40GiB", true},
+        {"budget", "host=", false},   {"budget", "1g,x", false},   {"budget", "", true},
+        {"home", "anywhere", true},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        weir_status status = weir_option_set(table[i].name, table[i].value);
+        if (status != (table[i].good ? WEIR_OK : WEIR_INVALID))
+            print_error("%s=%s\n", table[i].name, table[i].value);
+        assert_int_equal(status, table[i].good ? WEIR_OK : WEIR_INVALID);
+        ok(weir_option_set(table[i].name, NULL));
+    }
+    char longer[257];
+    memset(longer, 'x', 256);
+    longer[256] = '\0';
+    fails(WEIR_INVALID, weir_option_set("home", longer));
+    longer[255] = '\0';
+    ok(weir_option_set("home", longer));
+    assert_string_equal(get("home").value, longer);
+    ok(weir_option_set("home", NULL));
+}
+
+static void nearest_name(void **state)
+{
+    (void)state;
+    weir_option option = WEIR_INIT(weir_option);
+    fails(WEIR_NOT_FOUND, weir_option_get("buget", &option));
+    detail_names("\"budget\"");
+    fails(WEIR_NOT_FOUND, weir_option_get("engine-path", &option));
+    detail_names("\"engine_path\"");
+    fails(WEIR_NOT_FOUND, weir_option_set("Wait", "1s"));
+    detail_names("\"wait\"");
+    char name[300];
+    memset(name, 'w', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    fails(WEIR_NOT_FOUND, weir_option_get(name, &option));
+    fails(WEIR_NOT_FOUND, weir_option_get("", &option));
+    fails(WEIR_INVALID, weir_option_get(NULL, &option));
+    fails(WEIR_INVALID, weir_option_get("wait", NULL));
+    fails(WEIR_INVALID, weir_option_set(NULL, "1s"));
+}
+
+static void home_is_in_the_cache_directory(void **state)
+{
+    (void)state;
+    unsetenv("WEIR_HOME");
+    setenv("XDG_CACHE_HOME", "/cache", 1);
+    assert_string_equal(get("home").value, "/cache/weir");
+    unsetenv("XDG_CACHE_HOME");
+    setenv("HOME", "/me", 1);
+    assert_string_equal(get("home").value, "/me/.cache/weir");
+    setenv("WEIR_HOME", "/store", 1);
+    assert_string_equal(get("home").value, "/store");
+    assert_int_equal(get("home").source, WEIR_FROM_ENVIRONMENT);
+    unsetenv("WEIR_HOME");
+}
+
+static uint64_t budget_made(const char *value)
+{
+    weir_runtime *runtime;
+    ok(weir_option_set("budget", value));
+    ok(weir_runtime_create("host", NULL, &runtime));
+    uint64_t budget = weir_runtime_budget(runtime);
+    ok(weir_runtime_destroy(runtime));
+    ok(weir_option_set("budget", NULL));
+    return budget;
+}
+
+static void budget_by_device(void **state)
+{
+    (void)state;
+    assert_int_equal(budget_made("5m"), 5 * MIB);
+    assert_int_equal(budget_made("host=6m,cuda:0=7m"), 6 * MIB);
+    assert_int_equal(budget_made("cuda:0=7m,8m"), 8 * MIB);
+    assert_true(budget_made("cuda:0=7m") > 64 * MIB); /* none for this device: what is free, less a margin */
+    weir_runtime *runtime = make_runtime(3 * MIB);
+    ok(weir_option_set("budget", "9m")); /* does not change one that is there */
+    assert_int_equal(weir_runtime_budget(runtime), 3 * MIB);
+    ok(weir_option_set("budget", NULL));
+    ok(weir_runtime_destroy(runtime));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_option_is_listed),
+        cmocka_unit_test(call_wins_over_environment_over_default),
+        cmocka_unit_test(bad_values_in_the_environment_are_marked),
+        cmocka_unit_test(values_are_checked),
+        cmocka_unit_test(nearest_name),
+        cmocka_unit_test(home_is_in_the_cache_directory),
+        cmocka_unit_test(budget_by_device),
+    };
+    return cmocka_run_group_tests_name("options", tests, NULL, NULL);
+}

@@ -1,0 +1,4 @@
+# The core: base, the host driver, memory, runtime, trace, engines.
+foreach(core_test base options memory misuse)
+  weir_test(core-${core_test} core/${core_test}.c)
+endforeach()
