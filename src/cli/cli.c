@@ -34,8 +34,8 @@ int cli_usage(const char *verb, const char *format, ...)
     va_start(arguments, format);
     char *text = text_vprint(format, arguments);
     va_end(arguments);
-    char *line = verb != NULL ? text_print("%s; see 'weir %s --help'", text, verb)
-                              : text_print("%s; see 'weir help'", text);
+    char *line =
+        verb != NULL ? text_print("%s; see 'weir %s --help'", text, verb) : text_print("%s; see 'weir help'", text);
     say(line);
     free(line);
     free(text);

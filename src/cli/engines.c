@@ -37,12 +37,12 @@ static finding look_at(const char *name)
 static json_t *finding_json(const finding *found)
 {
     const weir_engine *table = found->table;
-    json_t *object = json_pack("{s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o}", "name", text_json(found->name), "opened",
-                               table != NULL, "available", found->probe.available, "version",
-                               text_json(found->probe.version), "library", text_json(found->probe.library), "summary",
-                               text_json(table != NULL ? table->summary : ""), "suffixes",
-                               text_json(table != NULL ? table->suffixes : ""), "missing",
-                               text_json(found->problem != NULL ? found->problem : ""));
+    json_t *object =
+        json_pack("{s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o}", "name", text_json(found->name), "opened", table != NULL,
+                  "available", found->probe.available, "version", text_json(found->probe.version), "library",
+                  text_json(found->probe.library), "summary", text_json(table != NULL ? table->summary : ""),
+                  "suffixes", text_json(table != NULL ? table->suffixes : ""), "missing",
+                  text_json(found->problem != NULL ? found->problem : ""));
     return object;
 }
 
@@ -91,8 +91,9 @@ int verb_engines(int argc, char **argv)
             json_pack("{s:o, s:o}", "engines", list, "engine_path", text_json(named ? path.value : "")));
     json_decref(list);
     if (count == 0)
-        printf("no engine plug-in found (weir-engine-NAME.so): 'make' builds weir's own beside libweir, scripts/engines\n"
-               "gets the engines they open; other places to look in are named by WEIR_ENGINE_PATH%s%s\n",
-               named ? ", now " : "", named ? path.value : "");
+        printf(
+            "no engine plug-in found (weir-engine-NAME.so): 'make' builds weir's own beside libweir, scripts/engines\n"
+            "gets the engines they open; other places to look in are named by WEIR_ENGINE_PATH%s%s\n",
+            named ? ", now " : "", named ? path.value : "");
     return cli_flush(CLI_OK);
 }

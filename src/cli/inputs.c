@@ -130,9 +130,9 @@ static weir_status set_given(weir_tensor *tensor, const weir_port *port, const g
     case GIVEN_ARRAY:
         return set_array(tensor, given);
     case GIVEN_LINES:
-        return port->type == WEIR_TEXT ? set_text(tensor, given->value)
-                                       : weir_fail(WEIR_INVALID, "is %s; lines of a file are for text",
-                                                   weir_type_name(port->type));
+        return port->type == WEIR_TEXT
+                   ? set_text(tensor, given->value)
+                   : weir_fail(WEIR_INVALID, "is %s; lines of a file are for text", weir_type_name(port->type));
     case GIVEN_TEXT:
         break;
     }
@@ -144,7 +144,8 @@ static weir_status check_own(const weir_model_info *info, int model, const given
     for (size_t i = 0; i < count; i++)
         if (given[i].model == model && !given[i].used) {
             char *names = inputs_names(info);
-            weir_status status = weir_fail(WEIR_NOT_FOUND, "has no input '%s'; its inputs are: %s", given[i].name, names);
+            weir_status status =
+                weir_fail(WEIR_NOT_FOUND, "has no input '%s'; its inputs are: %s", given[i].name, names);
             free(names);
             return status;
         }

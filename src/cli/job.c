@@ -91,9 +91,9 @@ static weir_status run_once(job *work, uint64_t id, uint64_t tokens, bool stream
     }
     if (interrupt_seen())
         return weir_fail(WEIR_CANCELLED, "stopped");
-    weir_status status = stream ? weir_model_infer_stream(work->model, &inference, stream_print_piece, &work->stream,
-                                                          &results)
-                                : weir_model_infer(work->model, &inference, &results);
+    weir_status status =
+        stream ? weir_model_infer_stream(work->model, &inference, stream_print_piece, &work->stream, &results)
+               : weir_model_infer(work->model, &inference, &results);
     if (status != WEIR_OK)
         return status;
     if (keep != NULL) {

@@ -58,9 +58,8 @@ static int verb_help(int argc, char **argv)
 int verb_version(int argc, char **argv)
 {
     bool json = false;
-    int status = cli_simple_words(argc, argv,
-                                  "usage: weir version [--json]\n\nPrints the version of libweir that is running.\n",
-                                  &json);
+    int status = cli_simple_words(
+        argc, argv, "usage: weir version [--json]\n\nPrints the version of libweir that is running.\n", &json);
     if (status >= 0)
         return status;
     if (json)

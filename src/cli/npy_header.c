@@ -8,7 +8,7 @@ static const struct {
     const char *descr; /* as written */
     weir_type type;
 } types[] = {
-    {"<f2", WEIR_F16}, {"<f4", WEIR_F32}, {"<f8", WEIR_F64}, {"|i1", WEIR_I8},  {"<i2", WEIR_I16},  {"<i4", WEIR_I32},
+    {"<f2", WEIR_F16}, {"<f4", WEIR_F32}, {"<f8", WEIR_F64}, {"|i1", WEIR_I8},  {"<i2", WEIR_I16}, {"<i4", WEIR_I32},
     {"<i8", WEIR_I64}, {"|u1", WEIR_U8},  {"<u2", WEIR_U16}, {"<u4", WEIR_U32}, {"<u8", WEIR_U64}, {"|b1", WEIR_BOOL},
 };
 enum { TYPES = sizeof types / sizeof types[0] };
@@ -176,12 +176,15 @@ size_t npy_header_make(weir_type type, uint32_t rank, const int64_t *shape, char
     size_t used = (size_t)snprintf(text, room, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
     for (uint32_t i = 0; i < rank; i++)
         used += (size_t)snprintf(text + used, room - used, "%" PRId64 "%s", shape[i],
-                                 rank == 1 ? "," : i + 1 < rank ? ", " : "");
+                                 rank == 1      ? ","
+                                 : i + 1 < rank ? ", "
+                                                : "");
     used += (size_t)snprintf(text + used, room - used, "), }");
     while ((10 + used + 1) % 64 != 0)
         text[used++] = ' ';
     text[used++] = '\n';
-    memcpy(header, "\x93NUMPY\x01\x00", 8);
+    static const unsigned char magic[8] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0};
+    memcpy(header, magic, sizeof magic);
     header[8] = (char)(used & 0xff);
     header[9] = (char)(used >> 8);
     return 10 + used;

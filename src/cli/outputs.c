@@ -108,9 +108,9 @@ json_t *outputs_json(const outputs *kept)
         json_t *shape = json_array();
         for (uint32_t j = 0; j < tensor->rank; j++)
             json_array_append_new(shape, json_integer(tensor->shape[j]));
-        json_t *object = json_pack("{s:o, s:s, s:o, s:o}", "name", text_json(tensor->name), "type",
-                                   weir_type_name(tensor->type), "shape", shape, "file",
-                                   kept->files[i] != NULL ? text_json(kept->files[i]) : json_null());
+        json_t *object =
+            json_pack("{s:o, s:s, s:o, s:o}", "name", text_json(tensor->name), "type", weir_type_name(tensor->type),
+                      "shape", shape, "file", kept->files[i] != NULL ? text_json(kept->files[i]) : json_null());
         if (tensor->type == WEIR_TEXT)
             json_object_set_new(object, "text", text_json_bytes(tensor->data, tensor->bytes));
         else if (stored != tensor->type)
@@ -150,7 +150,8 @@ void outputs_print(const outputs *kept, bool streamed)
             printf("%s%" PRId64, j > 0 ? ", " : "", tensor->shape[j]);
         printf("]%s", terminal_plain());
         if (kept->files[i] != NULL)
-            printf(" → %s%s%s", kept->files[i], stored != tensor->type && tensor->type != WEIR_TEXT ? ", stored as " : "",
+            printf(" → %s%s%s", kept->files[i],
+                   stored != tensor->type && tensor->type != WEIR_TEXT ? ", stored as " : "",
                    stored != tensor->type && tensor->type != WEIR_TEXT ? weir_type_name(stored) : "");
         if (tensor->type == WEIR_TEXT && !streamed)
             print_text(tensor);

@@ -93,8 +93,8 @@ void remedy_find(job *work)
     limit += budget ? in_pieces(others_to_come(work)) : 0;
     weir_size_format(limit, size, sizeof size);
     weir_size_format(limit - refusal->limit, more, sizeof more);
-    char *option = budget ? text_print("--budget %" PRIu64, limit)
-                          : text_print("--maximum %s=%" PRIu64, work->words->name, limit);
+    char *option =
+        budget ? text_print("--budget %" PRIu64, limit) : text_print("--maximum %s=%" PRIu64, work->words->name, limit);
     work->failed.remedy = exact ? text_print("with %s (%s) all of it fits", option, size)
                                 : text_print("at least %s more is needed: %s", more, option);
     free(option);

@@ -58,7 +58,8 @@ static void put_tiles(FILE *file, run *all)
     size_tile(file, all->end.peak_held, "held at most");
     size_tile(file, outside, "outside weir");
     size_tile(file, all->end.live, "live at the end");
-    tile(file, text_seconds(all->seconds, text, sizeof text), all->options->serial ? "one after another" : "all models at once", -1);
+    tile(file, text_seconds(all->seconds, text, sizeof text),
+         all->options->serial ? "one after another" : "all models at once", -1);
     free(label);
 }
 
@@ -113,8 +114,9 @@ static void put_table(FILE *file, run *all)
 
 static void put_notes(FILE *file, run *all)
 {
-    fprintf(file, "<p class=\"notes\">The classes of a model add up to its own peak; the peaks of two models need not fall "
-                  "on the same moment. Outside is what an engine took without asking weir: %s.</p>\n",
+    fprintf(file,
+            "<p class=\"notes\">The classes of a model add up to its own peak; the peaks of two models need not fall "
+            "on the same moment. Outside is what an engine took without asking weir: %s.</p>\n",
             measure_method);
     for (size_t i = 0; i < all->count; i++)
         if (all->jobs[i].loaded && all->jobs[i].remarks[0] != '\0') {
@@ -150,7 +152,7 @@ static const struct {
     const char *mark;
     void (*put)(FILE *file, run *all);
 } parts[] = {
-    {"title", put_title}, {"command", put_command}, {"tiles", put_tiles}, {"table", put_table},
+    {"title", put_title}, {"command", put_command}, {"tiles", put_tiles},      {"table", put_table},
     {"notes", put_notes}, {"footer", put_footer},   {"data", report_put_data},
 };
 

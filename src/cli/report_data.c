@@ -63,8 +63,8 @@ static json_t *points_json(const series *all, const shown *list, size_t count)
         json_t *point = json_pack("[I,I,I,I]", (json_int_t)(since / 1000), (json_int_t)at->order, (json_int_t)at->total,
                                   (json_int_t)at->held);
         for (size_t j = 0; j < count; j++)
-            json_array_append_new(
-                point, json_integer((json_int_t)series_value(all, i, list[j].client, list[j].memory_class)));
+            json_array_append_new(point,
+                                  json_integer((json_int_t)series_value(all, i, list[j].client, list[j].memory_class)));
         json_array_append_new(array, point);
     }
     return array;
@@ -101,10 +101,10 @@ void report_put_data(FILE *file, run *all)
         drawn = (series){.end = timeline_end(all->line)};
     shown *list = text_zeroed(drawn.end->count * WEIR_CLASS_COUNT, sizeof *list);
     size_t count = choose(&drawn, list);
-    json_t *object = json_pack("{s:I, s:I, s:o, s:o, s:o, s:o}", "budget", (json_int_t)all->budget, "peak",
-                               (json_int_t)drawn.peak, "clients", clients_json(&drawn), "series",
-                               series_json(list, count), "points", points_json(&drawn, list, count), "phases",
-                               phases_json(all, &drawn));
+    json_t *object =
+        json_pack("{s:I, s:I, s:o, s:o, s:o, s:o}", "budget", (json_int_t)all->budget, "peak", (json_int_t)drawn.peak,
+                  "clients", clients_json(&drawn), "series", series_json(list, count), "points",
+                  points_json(&drawn, list, count), "phases", phases_json(all, &drawn));
     html_json(file, object);
     json_decref(object);
     free(list);

@@ -36,15 +36,17 @@ static void warn_of_rejected_options(void)
     for (size_t i = 0; weir_option_at(i, &option) == WEIR_OK; i++) {
         const char *given = getenv(option.environment);
         if (option.rejected && strcmp(option.name, "budget") != 0)
-            cli_fail("%s=%s is not understood and not used; see 'weir options'", option.environment, given != NULL ? given : "");
+            cli_fail("%s=%s is not understood and not used; see 'weir options'", option.environment,
+                     given != NULL ? given : "");
         option = WEIR_INIT(weir_option);
     }
 }
 
-static void begin_phase(run *all, char *label)
+static void begin_phase(run *all, const char *what, const char *name)
 {
-    uint64_t now = (uint64_t)(job_clock() * 1e9);
-    all->phases[all->phase_count++] = (run_phase){label, now, now};
+    run_phase *phase = &all->phases[all->phase_count++];
+    phase->from = phase->to = (uint64_t)(job_clock() * 1e9);
+    snprintf(phase->label, sizeof phase->label, "%s%s", what, name);
 }
 
 static void end_phase(run *all)
@@ -58,7 +60,7 @@ static void load_all(run *all)
 {
     for (size_t i = 0; i < all->count && !interrupt_seen(); i++) {
         job *work = &all->jobs[i];
-        begin_phase(all, text_print("load %s", work->words->name));
+        begin_phase(all, "load ", work->words->name);
         job_load(work, all->options->inputs, all->options->input_count);
         end_phase(all);
         if (work->failed.status != WEIR_OK && work->failed.status != WEIR_CANCELLED)
@@ -162,7 +164,7 @@ static void run_at_once(run *all)
 static void run_all(run *all)
 {
     double start = job_clock();
-    begin_phase(all, text_copy(all->options->serial ? "one after another" : "all at once"));
+    begin_phase(all, all->options->serial ? "one after another" : "all at once", "");
     if (!all->options->serial)
         run_at_once(all);
     for (size_t i = 0; all->options->serial && i < all->count; i++)
@@ -191,7 +193,7 @@ static void prepare_streams(run *all)
 
 static void unload_all(run *all)
 {
-    begin_phase(all, text_copy("unload"));
+    begin_phase(all, "unload", "");
     for (size_t i = 0; i < all->count; i++) {
         bool good = all->jobs[i].failed.status == WEIR_OK;
         job_unload(&all->jobs[i]);
@@ -238,7 +240,8 @@ static bool write_files(run *all)
         cli_fail("%s", weir_detail());
         good = false;
     }
-    if (options->report != NULL && timeline_stop(all->line) == WEIR_OK && report_write(all, options->report) != WEIR_OK) {
+    if (options->report != NULL && timeline_stop(all->line) == WEIR_OK &&
+        report_write(all, options->report) != WEIR_OK) {
         cli_fail("%s", weir_detail());
         good = false;
     }
@@ -300,8 +303,6 @@ static void clear(run *all)
 {
     for (size_t i = 0; i < all->count; i++)
         job_clear(&all->jobs[i]);
-    for (size_t i = 0; i < all->phase_count; i++)
-        free(all->phases[i].label);
     free(all->jobs);
     timeline_free(all->line);
 }

@@ -8,7 +8,7 @@
 
 /* A stretch of time with a name: "load bert.onnx", "all at once", "unload". */
 typedef struct run_phase {
-    char *label;
+    char label[96];
     uint64_t from, to; /* nanoseconds of the trace's clock */
 } run_phase;
 

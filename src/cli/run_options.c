@@ -34,7 +34,22 @@ static const char help[] =
     "Exit status: 0; 1 something failed, told on standard error, and the other models went on; 2 bad usage.\n"
     "docs/guide/run.md has examples.\n";
 
-enum { BUDGET = 256, GUARANTEE, MAXIMUM, INPUT, PROMPT, TOKENS, REPEAT, SERIAL, SET, OUTPUT, TRACE, REPORT, STREAM, JSON };
+enum {
+    BUDGET = 256,
+    GUARANTEE,
+    MAXIMUM,
+    INPUT,
+    PROMPT,
+    TOKENS,
+    REPEAT,
+    SERIAL,
+    SET,
+    OUTPUT,
+    TRACE,
+    REPORT,
+    STREAM,
+    JSON
+};
 
 static const struct option words[] = {{"budget", required_argument, NULL, BUDGET},
                                       {"guarantee", required_argument, NULL, GUARANTEE},

@@ -56,9 +56,9 @@ static void job_row(table *grid, const job *work)
     }
     bool good = work->failed.status == WEIR_OK;
     char *engine = text_print("%s%s", work->engine,
-                              good                                      ? ""
+                              good                                    ? ""
                               : work->failed.status == WEIR_CANCELLED ? ", stopped"
-                                                                        : ", failed");
+                                                                      : ", failed");
     table_cell(grid, engine, good ? "" : terminal_red(), false);
     free(engine);
     for (int i = 0; i < COLUMNS; i++)
@@ -75,8 +75,8 @@ static void print_total(const run *all)
     char peak[24], budget[24], held[24], live[24];
     double share = all->budget == 0 ? 0 : 100.0 * (double)all->end.peak / (double)all->budget;
     const char *colour = share < 75 ? terminal_green() : share < 95 ? terminal_yellow() : terminal_red();
-    printf("total %s%s%s of budget %s %s(%.0f %%)%s at the peak; held at most %s; %s live at the end\n", terminal_bold(),
-           weir_size_format(all->end.peak, peak, sizeof peak), terminal_plain(),
+    printf("total %s%s%s of budget %s %s(%.0f %%)%s at the peak; held at most %s; %s live at the end\n",
+           terminal_bold(), weir_size_format(all->end.peak, peak, sizeof peak), terminal_plain(),
            weir_size_format(all->budget, budget, sizeof budget), colour, share, terminal_plain(),
            weir_size_format(all->end.peak_held, held, sizeof held), weir_size_format(all->end.live, live, sizeof live));
 }
@@ -86,8 +86,7 @@ static void print_remarks(const run *all)
 {
     for (size_t i = 0; i < all->count; i++)
         if (all->jobs[i].loaded && all->jobs[i].remarks[0] != '\0')
-            printf("%s%s: %s%s\n", terminal_faint(), all->jobs[i].words->name, all->jobs[i].remarks,
-                   terminal_plain());
+            printf("%s%s: %s%s\n", terminal_faint(), all->jobs[i].words->name, all->jobs[i].remarks, terminal_plain());
     if (timeline_lost(all->line) > 0)
         printf("%s%llu events were lost: the trace has holes%s\n", terminal_yellow(),
                (unsigned long long)timeline_lost(all->line), terminal_plain());

@@ -31,9 +31,11 @@ static void quoted(FILE *file, const char *text)
 static void row(FILE *file, const weir_event *event, const char *action, uint64_t bytes, uint64_t start)
 {
     uint64_t micros = (event->nanoseconds - start) / 1000;
-    fprintf(file, "%" PRIu64 ",%02" PRIu64 ":%02" PRIu64 ":%02" PRIu64 ".%06" PRIu64 ",%s,0x%" PRIxPTR ",%" PRIu64 ",%" PRIu64 ",",
-            event->thread, micros / 3600000000u, micros / 60000000u % 60, micros / 1000000u % 60, micros % 1000000u, action,
-            (uintptr_t)event->pointer, bytes, event->stream.id);
+    fprintf(file,
+            "%" PRIu64 ",%02" PRIu64 ":%02" PRIu64 ":%02" PRIu64 ".%06" PRIu64 ",%s,0x%" PRIxPTR ",%" PRIu64 ",%" PRIu64
+            ",",
+            event->thread, micros / 3600000000u, micros / 60000000u % 60, micros / 1000000u % 60, micros % 1000000u,
+            action, (uintptr_t)event->pointer, bytes, event->stream.id);
     quoted(file, event->client);
     fprintf(file, ",%s,", weir_class_name(event->memory_class));
     quoted(file, event->tag);

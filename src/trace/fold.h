@@ -8,7 +8,7 @@
 #include <weir/trace.h>
 
 typedef struct fold_client {
-    const char *name; /* of the trace: lives as long as the process */
+    const char *name;                /* of the trace: lives as long as the process */
     int64_t bytes[WEIR_CLASS_COUNT]; /* live + pending */
 } fold_client;
 

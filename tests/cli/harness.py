@@ -116,7 +116,7 @@ def main():
     if skipped and os.environ.get("WEIR_REQUIRE_ENGINES") == "1":
         print("tests were skipped, and WEIR_REQUIRE_ENGINES=1 does not allow it")
         bad, skipped = bad + skipped, 0
-    for kind, count in (("PASSED ", result.testsRun - bad - skipped), ("SKIPPED", skipped), ("FAILED ", bad)):
+    for kind, count in (("PASSED ", max(0, result.testsRun - bad - skipped)), ("SKIPPED", skipped), ("FAILED ", bad)):
         if count:
             print(f"[  {kind} ] {count} test(s).")
     sys.exit(1 if bad else 0)
