@@ -104,15 +104,33 @@ static void close_range(char *address, size_t count)
     mprotect(address, count * GRANULE, PROT_NONE);
 }
 
+static weir_status host_map(wi_device *device, void *address, size_t count, wi_handle *handles);
+
+/* A kernel that cannot leave the range behind: the bytes are copied. MAP_FAILED when there is no memory for that. */
+static void *park_copy(const char *from)
+{
+    void *parked = mmap(NULL, GRANULE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (parked != MAP_FAILED)
+        memcpy(parked, from, GRANULE);
+    return parked;
+}
+
 /* Parks the pages of mapped handles elsewhere; their range stays reserved. */
 static weir_status host_unmap(wi_device *device, void *address, size_t count, wi_handle *handles)
 {
     (void)device;
     for (size_t i = 0; i < count; i++) {
         char *from = (char *)address + i * GRANULE;
-        void *parked = mremap(from, GRANULE, GRANULE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
-        /* A kernel that cannot leave the range behind: the pages are given up, and the handle is a fresh one. */
-        handles[i] = parked == MAP_FAILED ? 0 : (wi_handle)(uintptr_t)parked;
+        /* The address is no wish, but the C library reads one in any case and recent kernels look at it. */
+        void *parked = mremap(from, GRANULE, GRANULE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
+        if (parked == MAP_FAILED)
+            parked = park_copy(from);
+        if (parked == MAP_FAILED) {
+            weir_status status = fail("parking memory", GRANULE);
+            (void)host_map(device, address, i, handles);
+            return status;
+        }
+        handles[i] = (wi_handle)(uintptr_t)parked;
     }
     close_range(address, count);
     return WEIR_OK;
@@ -130,7 +148,7 @@ static weir_status host_map(wi_device *device, void *address, size_t count, wi_h
         void *moved = mremap((void *)(uintptr_t)handles[i], GRANULE, GRANULE, MREMAP_MAYMOVE | MREMAP_FIXED, to);
         if (moved == MAP_FAILED) {
             weir_status status = fail("moving memory", GRANULE);
-            host_unmap(device, address, i, handles);
+            (void)host_unmap(device, address, i, handles);
             close_range(to, count - i);
             return status;
         }
