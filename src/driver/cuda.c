@@ -22,31 +22,52 @@ static bool means_lost(CUresult result)
     return (result >= CUDA_ERROR_HARDWARE_STACK_ERROR && result <= CUDA_ERROR_LAUNCH_FAILED) ||
            result == CUDA_ERROR_ILLEGAL_ADDRESS || result == CUDA_ERROR_LAUNCH_TIMEOUT || result == CUDA_ERROR_ASSERT ||
            result == CUDA_ERROR_ECC_UNCORRECTABLE || result == CUDA_ERROR_NVLINK_UNCORRECTABLE ||
-           result == CUDA_ERROR_CONTAINED;
+           result == CUDA_ERROR_CONTAINED || result == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
+           result == CUDA_ERROR_TENSOR_MEMORY_LEAK;
 }
 
 weir_status wi_cuda_check(wi_device *device, CUresult result, const char *call)
 {
     if (wi_likely(result == CUDA_SUCCESS))
         return WEIR_OK;
-    const char *name = "?", *text = "";
+    const char *name = NULL, *text = NULL; /* both stay NULL for a code that this driver does not know */
     (void)wi_cuda.cuGetErrorName(result, &name);
     (void)wi_cuda.cuGetErrorString(result, &text);
     if (means_lost(result))
         atomic_store(&device->lost, true);
+    if (result == CUDA_ERROR_DEINITIALIZED) /* its exit handlers came before ours */
+        atomic_store(&exiting, true);
     weir_status status = atomic_load(&device->lost)           ? WEIR_DEVICE_LOST
                          : result == CUDA_ERROR_OUT_OF_MEMORY ? WEIR_OUT_OF_MEMORY
+                         : result == CUDA_ERROR_NO_DEVICE     ? WEIR_NOT_FOUND
                                                               : WEIR_DRIVER;
-    return weir_fail(status, "cuda:%d: %s: %s (%d: %s)%s", device->ordinal, call, name, result, text,
+    return weir_fail(status, "cuda:%d: %s: %s (%d: %s)%s", device->ordinal, call, name ? name : "?", result,
+                     text ? text : "no text",
                      status == WEIR_DEVICE_LOST ? "; the device is lost to this process: restart it" : "");
+}
+
+bool wi_cuda_over(wi_device *device)
+{
+    return atomic_load(&device->lost) || atomic_load(&exiting);
+}
+
+static weir_status fail_exiting(int ordinal)
+{
+    return weir_fail(WEIR_DRIVER, "cuda:%d: the process is ending; no driver call is made any more", ordinal);
+}
+
+static void pop(const wi_cuda_guard *guard)
+{
+    CUcontext ignored;
+    if (guard->pushed)
+        (void)wi_cuda.cuCtxPopCurrent(&ignored);
 }
 
 weir_status wi_cuda_begin(wi_device *device, wi_cuda_guard *guard)
 {
     *guard = (wi_cuda_guard){.capture_mode = CU_STREAM_CAPTURE_MODE_RELAXED};
     if (wi_unlikely(atomic_load(&exiting)))
-        return weir_fail(WEIR_DRIVER, "cuda:%d: the process is ending; no driver call is made any more",
-                         device->ordinal);
+        return fail_exiting(device->ordinal);
     if (wi_unlikely(atomic_load(&device->lost)))
         return weir_fail(WEIR_DEVICE_LOST, "cuda:%d is lost to this process: restart it", device->ordinal);
     CUcontext current = NULL;
@@ -55,19 +76,18 @@ weir_status wi_cuda_begin(wi_device *device, wi_cuda_guard *guard)
         result = wi_cuda.cuCtxPushCurrent(device->context);
         guard->pushed = result == CUDA_SUCCESS;
     }
-    weir_status status = wi_cuda_check(device, result, "making the context current");
-    if (status == WEIR_OK)
-        (void)wi_cuda.cuThreadExchangeStreamCaptureMode(&guard->capture_mode);
-    return status;
+    if (result == CUDA_SUCCESS) {
+        result = wi_cuda.cuThreadExchangeStreamCaptureMode(&guard->capture_mode);
+        if (result != CUDA_SUCCESS)
+            pop(guard);
+    }
+    return wi_cuda_check(device, result, "making the context current");
 }
 
 void wi_cuda_end(wi_cuda_guard *guard)
 {
     (void)wi_cuda.cuThreadExchangeStreamCaptureMode(&guard->capture_mode);
-    if (guard->pushed) {
-        CUcontext ignored;
-        (void)wi_cuda.cuCtxPopCurrent(&ignored);
-    }
+    pop(guard);
 }
 
 /* The device ------------------------------------------------------------------------------------------------------- */
@@ -123,6 +143,8 @@ static void cuda_close(wi_device *device)
 static weir_status cuda_open(int ordinal, wi_device **out)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (atomic_load(&exiting))
+        return fail_exiting(ordinal);
     weir_status status = wi_cuda_load();
     if (status != WEIR_OK)
         return status;

@@ -24,6 +24,9 @@ typedef struct wi_cuda_guard {
 weir_status wi_cuda_begin(wi_device *device, wi_cuda_guard *guard);
 void wi_cuda_end(wi_cuda_guard *guard);
 
+/* The device is lost or the process is ending: nothing can be put on it any more, so there is nothing to wait for. */
+bool wi_cuda_over(wi_device *device);
+
 /* WEIR_OK, or the failure of `call` in words. Notes when the device is lost. */
 weir_status wi_cuda_check(wi_device *device, CUresult result, const char *call);
 

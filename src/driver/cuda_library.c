@@ -35,11 +35,14 @@ weir_status wi_cuda_load(void)
     pthread_mutex_lock(&lock);
     weir_status status = WEIR_OK;
     if (!loaded) {
-        /* Never closed: the driver keeps threads and exit handlers of its own. */
         void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
         status = library ? find_all(library)
                          : weir_fail(WEIR_NOT_FOUND, "no CUDA driver: %s; install the NVIDIA driver", dlerror());
         loaded = status == WEIR_OK;
+        /* One that serves is never closed: it keeps threads and exit handlers of its own. One that does not is, or the
+         * next call would be given the same again instead of what has been installed meanwhile. */
+        if (library && !loaded)
+            dlclose(library);
     }
     pthread_mutex_unlock(&lock);
     return status;

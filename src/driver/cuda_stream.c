@@ -72,18 +72,30 @@ static void note_passed(cuda_stream *s, uint64_t sequence)
     wi_law(atomic_load(&s->passed) <= s->recorded);
 }
 
+/* With the lock held and the context current: before the ring grows, the older half of it is asked for, so that numbers
+ * that nobody asks for do not pile up. */
+static void note_oldest(cuda_stream *s)
+{
+    uint64_t middle = atomic_load(&s->passed) + s->capacity / 2;
+    if (s->capacity > 0 && s->recorded - atomic_load(&s->passed) == s->capacity &&
+        wi_cuda.cuEventQuery(s->ring[middle % s->capacity]) == CUDA_SUCCESS)
+        note_passed(s, middle);
+}
+
 weir_status wi_cuda_record(wi_device *device, void *handle, wi_event *out)
 {
     cuda_stream *s = handle;
     wi_cuda_guard guard;
     *out = (wi_event){0};
-    if (!s)
+    /* Frees must go on when the device is over: there is nothing left that they would have to wait for. */
+    if (!s || wi_cuda_over(device))
         return WEIR_OK;
     weir_status status = wi_cuda_begin(device, &guard);
     if (status != WEIR_OK)
         return status;
     CUevent event = NULL;
     pthread_mutex_lock(&s->lock);
+    note_oldest(s);
     if (!make_room(s))
         status = weir_fail(WEIR_SYSTEM, "cuda:%d: no memory for events", device->ordinal);
     if (status == WEIR_OK)
@@ -103,27 +115,37 @@ weir_status wi_cuda_record(wi_device *device, void *handle, wi_event *out)
     return status;
 }
 
-bool wi_cuda_passed(wi_device *device, wi_event event)
+/* *passed, or why that cannot be told. */
+static weir_status ask(wi_device *device, wi_event event, bool *passed)
 {
     cuda_stream *s = event.stream;
     wi_cuda_guard guard;
-    if (!s || event.sequence <= atomic_load_explicit(&s->passed, memory_order_acquire))
-        return true;
-    if (wi_cuda_begin(device, &guard) != WEIR_OK)
-        return false;
+    *passed = !s || event.sequence <= atomic_load_explicit(&s->passed, memory_order_acquire) || wi_cuda_over(device);
+    if (*passed)
+        return WEIR_OK;
+    weir_status status = wi_cuda_begin(device, &guard);
+    if (status != WEIR_OK)
+        return status;
     pthread_mutex_lock(&s->lock);
-    bool passed = event.sequence <= atomic_load(&s->passed);
-    if (!passed) {
+    *passed = event.sequence <= atomic_load(&s->passed);
+    if (!*passed) {
         CUresult result = wi_cuda.cuEventQuery(s->ring[event.sequence % s->capacity]);
-        passed = result == CUDA_SUCCESS;
-        if (passed)
+        *passed = result == CUDA_SUCCESS;
+        if (*passed)
             note_passed(s, event.sequence);
         else if (result != CUDA_ERROR_NOT_READY)
-            (void)wi_cuda_check(device, result, "cuEventQuery");
+            status = wi_cuda_check(device, result, "cuEventQuery");
     }
     pthread_mutex_unlock(&s->lock);
     wi_cuda_end(&guard);
-    return passed;
+    return status;
+}
+
+bool wi_cuda_passed(wi_device *device, wi_event event)
+{
+    bool passed;
+    (void)ask(device, event, &passed);
+    return passed || wi_cuda_over(device);
 }
 
 /* The driver has no wait with a deadline. Looking again after pauses that grow from 20 to 500 microseconds costs little
@@ -131,15 +153,16 @@ bool wi_cuda_passed(wi_device *device, wi_event event)
 weir_status wi_cuda_wait(wi_device *device, wi_event event, uint64_t deadline)
 {
     long pause = 20000;
-    while (!wi_cuda_passed(device, event)) {
-        if (atomic_load(&device->lost))
-            return weir_fail(WEIR_DEVICE_LOST, "cuda:%d was lost while an event was waited for", device->ordinal);
-        if (wi_now() >= deadline)
-            break;
+    bool passed = false;
+    for (;;) {
+        weir_status status = ask(device, event, &passed);
+        if (wi_cuda_over(device) || passed || wi_now() >= deadline)
+            return WEIR_OK;
+        if (status != WEIR_OK)
+            return status;
         nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
         pause = pause < 250000 ? pause * 2 : 500000;
     }
-    return WEIR_OK;
 }
 
 weir_status wi_cuda_order(wi_device *device, void *handle, wi_event event)
