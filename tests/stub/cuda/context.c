@@ -1,0 +1,82 @@
+/* Primary contexts, each thread's stack of current ones, and its capture mode. */
+#include "stub.h"
+
+static _Thread_local struct CUctx_st *stack[STUB_MOST_CONTEXTS];
+static _Thread_local size_t depth;
+static _Thread_local int capture_mode; /* 0: global, as CUDA begins */
+
+struct CUctx_st *stub_current(void)
+{
+    return depth ? stack[depth - 1] : NULL;
+}
+
+size_t stub_context_depth(void)
+{
+    return depth;
+}
+
+int stub_capture_mode(void)
+{
+    return capture_mode;
+}
+
+CUresult stub_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    STUB_CALL(cuDevicePrimaryCtxRetain, 0);
+    if (device < 0 || device >= stub.devices)
+        return STUB_INVALID_DEVICE;
+    pthread_mutex_lock(&stub.lock);
+    stub.device[device].primary.retained++;
+    pthread_mutex_unlock(&stub.lock);
+    *context = &stub.device[device].primary;
+    return CUDA_SUCCESS;
+}
+
+CUresult stub_cuDevicePrimaryCtxRelease(CUdevice device)
+{
+    STUB_CALL(cuDevicePrimaryCtxRelease, 0);
+    if (device < 0 || device >= stub.devices)
+        return STUB_INVALID_DEVICE;
+    pthread_mutex_lock(&stub.lock);
+    bool retained = stub.device[device].primary.retained > 0;
+    stub.device[device].primary.retained -= retained;
+    pthread_mutex_unlock(&stub.lock);
+    return retained ? CUDA_SUCCESS : STUB_INVALID_CONTEXT;
+}
+
+/* A thread's stack works when the device is lost as well; without that no guard could put it back. */
+CUresult stub_cuCtxGetCurrent(CUcontext *context)
+{
+    STUB_CALL(cuCtxGetCurrent, STUB_ANYTIME);
+    *context = stub_current();
+    return CUDA_SUCCESS;
+}
+
+CUresult stub_cuCtxPushCurrent(CUcontext context)
+{
+    STUB_CALL(cuCtxPushCurrent, STUB_ANYTIME);
+    if (!context || context->retained == 0 || depth == STUB_MOST_CONTEXTS)
+        return STUB_INVALID_CONTEXT;
+    stack[depth++] = context;
+    return CUDA_SUCCESS;
+}
+
+CUresult stub_cuCtxPopCurrent(CUcontext *context)
+{
+    STUB_CALL(cuCtxPopCurrent, STUB_ANYTIME);
+    if (depth == 0)
+        return STUB_INVALID_CONTEXT;
+    *context = stack[--depth];
+    return CUDA_SUCCESS;
+}
+
+CUresult stub_cuThreadExchangeStreamCaptureMode(int *mode)
+{
+    STUB_CALL(cuThreadExchangeStreamCaptureMode, STUB_ANYTIME);
+    if (*mode < 0 || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+        return STUB_INVALID_VALUE;
+    int before = capture_mode;
+    capture_mode = *mode;
+    *mode = before;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,176 @@
+/* What every call of the stub goes through, and how tests steer it. */
+#include "stub.h"
+
+#include <stdio.h>
+
+stub_state stub = {.lock = PTHREAD_MUTEX_INITIALIZER};
+_Thread_local bool stub_in_host_function;
+
+static const char *const names[] = {
+#define X(name, version, parameters) #name,
+    WI_CUDA_FUNCTIONS(X)
+#undef X
+};
+
+static int find(const char *name, size_t length)
+{
+    for (int i = 0; i < STUB_FUNCTIONS; i++)
+        if (strlen(names[i]) == length && memcmp(names[i], name, length) == 0)
+            return i;
+    fprintf(stderr, "stub: there is no function %s\n", name);
+    abort();
+}
+
+/* The environment -------------------------------------------------------------------------------------------------- */
+
+static uint64_t number(const char *name, uint64_t standard)
+{
+    const char *text = getenv(name);
+    return text && *text ? strtoull(text, NULL, 0) : standard;
+}
+
+static void read_environment(void)
+{
+    pthread_mutex_lock(&stub.lock);
+    stub.devices = (int)number("STUB_CUDA_DEVICES", 1);
+    stub.unmanaged = number("STUB_CUDA_UNMANAGED", 0) != 0;
+    if (stub.devices > STUB_MOST_DEVICES)
+        abort();
+    for (int i = 0; i < stub.devices; i++)
+        stub.device[i] = (stub_device){.total = number("STUB_CUDA_TOTAL", 256 * WI_MIB) & ~(uint64_t)(STUB_GRANULE - 1),
+                                       .taken = number("STUB_CUDA_TAKEN", 0),
+                                       .memory = -1,
+                                       .primary = {.device = i},
+                                       .foreign = {.device = i, .retained = 1, .foreign = true}};
+    const char *fail = getenv("STUB_CUDA_FAIL");
+    const char *colon = fail ? strchr(fail, ':') : NULL;
+    if (colon) {
+        int function = find(fail, (size_t)(colon - fail));
+        char *rest;
+        stub.fail[function].after = (int)strtol(colon + 1, &rest, 10);
+        stub.fail[function].code = *rest ? (int)strtol(rest + 1, NULL, 10) : 0;
+    }
+    pthread_mutex_unlock(&stub.lock);
+}
+
+void stub_init(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_environment);
+}
+
+/* Every call ------------------------------------------------------------------------------------------------------- */
+
+static CUresult judge(enum stub_function function, unsigned rules)
+{
+    if (stub.fail[function].after > 0 && --stub.fail[function].after == 0)
+        return stub.fail[function].code;
+    if (rules & STUB_ANYTIME)
+        return CUDA_SUCCESS;
+    if (!stub.initialized)
+        return STUB_NOT_INITIALIZED;
+    if (stub_in_host_function)
+        return STUB_NOT_PERMITTED;
+    if (stub.lost)
+        return CUDA_ERROR_LAUNCH_FAILED;
+    const struct CUctx_st *current = stub_current();
+    if ((rules & STUB_IN_CONTEXT) && (!current || current->retained == 0))
+        return STUB_INVALID_CONTEXT;
+    if ((rules & STUB_UNSAFE) && stub.capturing && stub_capture_mode() != CU_STREAM_CAPTURE_MODE_RELAXED) {
+        stub.captures_broken++;
+        return STUB_CAPTURE_UNSUPPORTED;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult stub_enter(enum stub_function function, unsigned rules)
+{
+    pthread_mutex_lock(&stub.lock);
+    if (stub.forbidden) {
+        fprintf(stderr, "stub: %s was called when nothing may be called any more\n", names[function]);
+        abort();
+    }
+    stub.calls[function]++;
+    CUresult result = judge(function, rules);
+    pthread_mutex_unlock(&stub.lock);
+    return result;
+}
+
+/* Controls --------------------------------------------------------------------------------------------------------- */
+
+#define X(type, name, parameters) __attribute__((visibility("default"))) type name parameters;
+STUB_CONTROLS(X)
+#undef X
+
+void stub_fail(const char *function, int nth, int code)
+{
+    int i = find(function, strlen(function));
+    pthread_mutex_lock(&stub.lock);
+    stub.fail[i].after = nth;
+    stub.fail[i].code = code;
+    pthread_mutex_unlock(&stub.lock);
+}
+
+void stub_lose(bool lost)
+{
+    pthread_mutex_lock(&stub.lock);
+    stub.lost = lost;
+    pthread_mutex_unlock(&stub.lock);
+}
+
+void stub_take(int device, uint64_t bytes)
+{
+    pthread_mutex_lock(&stub.lock);
+    stub.device[device].taken = bytes;
+    pthread_mutex_unlock(&stub.lock);
+}
+
+void stub_capture(bool capturing)
+{
+    pthread_mutex_lock(&stub.lock);
+    stub.capturing = capturing;
+    pthread_mutex_unlock(&stub.lock);
+}
+
+void stub_forbid(void)
+{
+    pthread_mutex_lock(&stub.lock);
+    stub.forbidden = true;
+    pthread_mutex_unlock(&stub.lock);
+}
+
+void *stub_foreign(int device)
+{
+    return &stub.device[device].foreign;
+}
+
+static uint64_t count(const char *what)
+{
+    const struct {
+        const char *name;
+        uint64_t count;
+    } counts[] = {{"handles", stub.handles},
+                  {"mappings", stub.mappings},
+                  {"reservations", stub.reservations},
+                  {"streams", stub.streams},
+                  {"events", stub.events},
+                  {"captures broken", stub.captures_broken},
+                  {"used", stub.device[0].used},
+                  {"depth", stub_context_depth()},
+                  {"capture mode", (uint64_t)stub_capture_mode()}};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        if (strcmp(counts[i].name, what) == 0)
+            return counts[i].count;
+    uint64_t contexts = 0;
+    for (int i = 0; i < stub.devices; i++)
+        contexts += stub.device[i].primary.retained;
+    return strcmp(what, "contexts") == 0 ? contexts : stub.calls[find(what, strlen(what))];
+}
+
+uint64_t stub_count(const char *what)
+{
+    pthread_mutex_lock(&stub.lock);
+    uint64_t found = count(what);
+    pthread_mutex_unlock(&stub.lock);
+    return found;
+}

@@ -1,0 +1,307 @@
+/* Virtual-memory management over one memfd per device: a handle is a piece of the file and may be mapped at two addresses.
+ *
+ * Strict where it matters: whole granules, whole handles, unmapping exactly one mapping, access on fully mapped ranges,
+ * free addresses only without mappings. What is unmapped or was given no access really faults. */
+#include "stub.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+#include <fcntl.h>
+
+typedef struct handle {
+    CUmemGenericAllocationHandle id; /* never used twice */
+    int device;
+    uint64_t offset, bytes;
+    uint64_t mappings;
+    bool released;
+    struct handle *next;
+} handle;
+
+/* One granule of a reservation. A mapping begins where `first` is set. */
+typedef struct cell {
+    handle *handle;
+    bool first;
+} cell;
+
+typedef struct reservation {
+    char *address;
+    uint64_t bytes;
+    cell *cells;
+    struct reservation *next;
+} reservation;
+
+static handle *handles;
+static reservation *reservations;
+static CUmemGenericAllocationHandle last_id;
+
+static bool whole(uint64_t bytes)
+{
+    return bytes != 0 && bytes % STUB_GRANULE == 0;
+}
+
+static bool right_kind(const CUmemAllocationProp *p)
+{
+    return p && p->type == CU_MEM_ALLOCATION_TYPE_PINNED && p->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+           p->location.id >= 0 && p->location.id < stub.devices;
+}
+
+CUresult stub_cuMemGetInfo(size_t *available, size_t *total)
+{
+    STUB_CALL(cuMemGetInfo, STUB_IN_CONTEXT);
+    pthread_mutex_lock(&stub.lock);
+    const stub_device *device = &stub.device[stub_current()->device];
+    *total = device->total;
+    *available = device->total - wi_min(device->total, device->taken + device->used);
+    pthread_mutex_unlock(&stub.lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult stub_cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp *properties, int option)
+{
+    STUB_CALL(cuMemGetAllocationGranularity, 0);
+    if (!right_kind(properties) || option < 0 || option > 1)
+        return STUB_INVALID_VALUE;
+    *bytes = STUB_GRANULE;
+    return CUDA_SUCCESS;
+}
+
+/* Addresses -------------------------------------------------------------------------------------------------------- */
+
+static void *close_addresses(char *address, uint64_t bytes, int flags)
+{
+    return mmap(address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+}
+
+static char *reserve(uint64_t bytes, uint64_t alignment)
+{
+    char *raw = close_addresses(NULL, bytes + alignment, 0);
+    if (raw == MAP_FAILED)
+        return NULL;
+    char *start = (char *)wi_round_up((uintptr_t)raw, alignment);
+    if (start > raw)
+        munmap(raw, (size_t)(start - raw));
+    munmap(start + bytes, (size_t)(raw + alignment - start));
+    return start;
+}
+
+CUresult stub_cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr wish,
+                                  unsigned long long flags)
+{
+    (void)wish;
+    STUB_CALL(cuMemAddressReserve, STUB_IN_CONTEXT | STUB_UNSAFE);
+    if (!whole(bytes) || flags != 0 || (alignment != 0 && !wi_power_of_two(alignment)))
+        return STUB_INVALID_VALUE;
+    reservation *r = calloc(1, sizeof *r);
+    cell *cells = calloc(bytes / STUB_GRANULE, sizeof *cells);
+    char *start = r && cells ? reserve(bytes, wi_max(alignment, STUB_GRANULE)) : NULL;
+    if (!start) {
+        free(r);
+        free(cells);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    pthread_mutex_lock(&stub.lock);
+    *r = (reservation){start, bytes, cells, reservations};
+    reservations = r;
+    stub.reservations++;
+    pthread_mutex_unlock(&stub.lock);
+    *address = (CUdeviceptr)(uintptr_t)start;
+    return CUDA_SUCCESS;
+}
+
+/* With the lock held: the granules of [address, + bytes), which must lie in one reservation. */
+static cell *find_cells(CUdeviceptr address, uint64_t bytes)
+{
+    if (address % STUB_GRANULE != 0 || !whole(bytes))
+        return NULL;
+    for (reservation *r = reservations; r; r = r->next) {
+        CUdeviceptr start = (CUdeviceptr)(uintptr_t)r->address;
+        if (address >= start && address < start + r->bytes)
+            return bytes <= start + r->bytes - address ? r->cells + (address - start) / STUB_GRANULE : NULL;
+    }
+    return NULL;
+}
+
+CUresult stub_cuMemAddressFree(CUdeviceptr address, size_t bytes)
+{
+    STUB_CALL(cuMemAddressFree, STUB_IN_CONTEXT | STUB_UNSAFE);
+    CUresult result = STUB_INVALID_VALUE;
+    pthread_mutex_lock(&stub.lock);
+    for (reservation **at = &reservations; *at; at = &(*at)->next) {
+        reservation *r = *at;
+        if ((CUdeviceptr)(uintptr_t)r->address != address || r->bytes != bytes)
+            continue;
+        bool mapped = false;
+        for (uint64_t i = 0; i < bytes / STUB_GRANULE; i++)
+            mapped |= r->cells[i].handle != NULL;
+        if (mapped)
+            break;
+        munmap(r->address, bytes);
+        *at = r->next;
+        free(r->cells);
+        free(r);
+        stub.reservations--;
+        result = CUDA_SUCCESS;
+        break;
+    }
+    pthread_mutex_unlock(&stub.lock);
+    return result;
+}
+
+/* Handles ---------------------------------------------------------------------------------------------------------- */
+
+static bool open_memory(stub_device *device)
+{
+    if (device->memory >= 0)
+        return true;
+    device->granules = calloc(device->total / STUB_GRANULE, 1);
+    device->memory = memfd_create("stub-cuda", MFD_CLOEXEC);
+    return device->granules && device->memory >= 0 && ftruncate(device->memory, (off_t)device->total) == 0;
+}
+
+/* The first run of unused granules that is long enough. */
+static bool find_piece(const stub_device *device, uint64_t bytes, uint64_t *offset)
+{
+    uint64_t wanted = bytes / STUB_GRANULE, run = 0;
+    for (uint64_t i = 0; i < device->total / STUB_GRANULE; i++) {
+        run = device->granules[i] ? 0 : run + 1;
+        if (run == wanted) {
+            *offset = (i + 1 - wanted) * STUB_GRANULE;
+            return true;
+        }
+    }
+    return false;
+}
+
+CUresult stub_cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes, const CUmemAllocationProp *properties,
+                          unsigned long long flags)
+{
+    STUB_CALL(cuMemCreate, STUB_IN_CONTEXT | STUB_UNSAFE);
+    if (!right_kind(properties) || !whole(bytes) || flags != 0)
+        return STUB_INVALID_VALUE;
+    handle *made = calloc(1, sizeof *made);
+    pthread_mutex_lock(&stub.lock);
+    stub_device *device = &stub.device[properties->location.id];
+    uint64_t offset, taken = device->taken + device->used;
+    bool fits = made && taken <= device->total && bytes <= device->total - taken && open_memory(device) &&
+                find_piece(device, bytes, &offset);
+    if (fits) {
+        memset(device->granules + offset / STUB_GRANULE, 1, bytes / STUB_GRANULE);
+        device->used += bytes;
+        stub.handles++;
+        *made = (handle){
+            .id = ++last_id, .device = properties->location.id, .offset = offset, .bytes = bytes, .next = handles};
+        handles = made;
+        *out = made->id;
+    }
+    pthread_mutex_unlock(&stub.lock);
+    if (!fits)
+        free(made);
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* With the lock held. */
+static handle *find_handle(CUmemGenericAllocationHandle id)
+{
+    handle *h = handles;
+    while (h && (h->id != id || h->released))
+        h = h->next;
+    return h;
+}
+
+/* With the lock held: its memory goes back once it is released and mapped nowhere. */
+static void forget(handle *h)
+{
+    if (!h->released || h->mappings > 0)
+        return;
+    stub_device *device = &stub.device[h->device];
+    memset(device->granules + h->offset / STUB_GRANULE, 0, h->bytes / STUB_GRANULE);
+    device->used -= h->bytes;
+    (void)fallocate(device->memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)h->offset, (off_t)h->bytes);
+    handle **at = &handles;
+    while (*at != h)
+        at = &(*at)->next;
+    *at = h->next;
+    free(h);
+    stub.handles--;
+}
+
+CUresult stub_cuMemRelease(CUmemGenericAllocationHandle id)
+{
+    STUB_CALL(cuMemRelease, STUB_IN_CONTEXT | STUB_UNSAFE);
+    pthread_mutex_lock(&stub.lock);
+    handle *h = find_handle(id);
+    if (h) {
+        h->released = true;
+        forget(h);
+    }
+    pthread_mutex_unlock(&stub.lock);
+    return h ? CUDA_SUCCESS : STUB_INVALID_VALUE;
+}
+
+/* Mappings --------------------------------------------------------------------------------------------------------- */
+
+static CUresult map(CUdeviceptr address, handle *h)
+{
+    cell *cells = find_cells(address, h->bytes);
+    if (!cells)
+        return STUB_INVALID_VALUE;
+    for (uint64_t i = 0; i < h->bytes / STUB_GRANULE; i++)
+        if (cells[i].handle)
+            return STUB_INVALID_VALUE;
+    if (mmap((void *)(uintptr_t)address, h->bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, stub.device[h->device].memory,
+             (off_t)h->offset) == MAP_FAILED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (uint64_t i = 0; i < h->bytes / STUB_GRANULE; i++)
+        cells[i] = (cell){h, i == 0};
+    h->mappings++;
+    stub.mappings++;
+    return CUDA_SUCCESS;
+}
+
+CUresult stub_cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle id,
+                       unsigned long long flags)
+{
+    STUB_CALL(cuMemMap, STUB_IN_CONTEXT | STUB_UNSAFE);
+    pthread_mutex_lock(&stub.lock);
+    handle *h = find_handle(id);
+    CUresult result = h && bytes == h->bytes && offset == 0 && flags == 0 ? map(address, h) : STUB_INVALID_VALUE;
+    pthread_mutex_unlock(&stub.lock);
+    return result;
+}
+
+CUresult stub_cuMemUnmap(CUdeviceptr address, size_t bytes)
+{
+    STUB_CALL(cuMemUnmap, STUB_IN_CONTEXT | STUB_UNSAFE);
+    CUresult result = STUB_INVALID_VALUE;
+    pthread_mutex_lock(&stub.lock);
+    cell *cells = find_cells(address, bytes);
+    if (cells && cells[0].first && cells[0].handle->bytes == bytes) {
+        handle *h = cells[0].handle;
+        if (close_addresses((char *)(uintptr_t)address, bytes, MAP_FIXED) != MAP_FAILED) {
+            memset(cells, 0, bytes / STUB_GRANULE * sizeof *cells);
+            h->mappings--;
+            stub.mappings--;
+            forget(h);
+            result = CUDA_SUCCESS;
+        }
+    }
+    pthread_mutex_unlock(&stub.lock);
+    return result;
+}
+
+CUresult stub_cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
+{
+    STUB_CALL(cuMemSetAccess, STUB_IN_CONTEXT | STUB_UNSAFE);
+    if (!access || count != 1 || access->location.type != CU_MEM_LOCATION_TYPE_DEVICE || access->location.id < 0 ||
+        access->location.id >= stub.devices || access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+        return STUB_INVALID_VALUE;
+    pthread_mutex_lock(&stub.lock);
+    cell *cells = find_cells(address, bytes);
+    bool mapped = cells && cells[0].first;
+    for (uint64_t i = 0; mapped && i < bytes / STUB_GRANULE; i++)
+        mapped = cells[i].handle != NULL;
+    if (mapped)
+        mapped = mprotect((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE) == 0;
+    pthread_mutex_unlock(&stub.lock);
+    return mapped ? CUDA_SUCCESS : STUB_INVALID_VALUE;
+}

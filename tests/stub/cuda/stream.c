@@ -1,0 +1,124 @@
+/* Streams are threads that do their work in order, some time. */
+#include "stream.h"
+
+static struct CUstream_st *streams; /* all that ever were */
+
+static void *run_stream(void *argument)
+{
+    struct CUstream_st *stream = argument;
+    pthread_mutex_lock(&stream->lock);
+    for (;;) {
+        while (!stream->first && !stream->closing)
+            pthread_cond_wait(&stream->queued_some, &stream->lock);
+        stub_work *work = stream->first;
+        if (!work)
+            break;
+        stream->first = work->next;
+        pthread_mutex_unlock(&stream->lock);
+        work->run(work);
+        free(work);
+        pthread_mutex_lock(&stream->lock);
+        stream->done++;
+        pthread_cond_broadcast(&stream->done_some);
+    }
+    pthread_mutex_unlock(&stream->lock);
+    return NULL;
+}
+
+CUresult stub_check_stream(struct CUstream_st *stream)
+{
+    pthread_mutex_lock(&stub.lock);
+    bool good = stream && stream->alive && stream->context == stub_current();
+    pthread_mutex_unlock(&stub.lock);
+    return good ? CUDA_SUCCESS : STUB_INVALID_HANDLE;
+}
+
+CUresult stub_put(struct CUstream_st *stream, stub_work work)
+{
+    CUresult result = stub_check_stream(stream);
+    stub_work *queued = result == CUDA_SUCCESS ? malloc(sizeof *queued) : NULL;
+    if (!queued)
+        return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+    *queued = work;
+    queued->next = NULL;
+    pthread_mutex_lock(&stream->lock);
+    *(stream->first ? &stream->last->next : &stream->first) = queued;
+    stream->last = queued;
+    stream->queued++;
+    pthread_cond_signal(&stream->queued_some);
+    pthread_mutex_unlock(&stream->lock);
+    return CUDA_SUCCESS;
+}
+
+bool stub_done(struct CUstream_st *stream, uint64_t sequence)
+{
+    pthread_mutex_lock(&stream->lock);
+    bool done = stream->done >= sequence;
+    pthread_mutex_unlock(&stream->lock);
+    return done;
+}
+
+void stub_wait(struct CUstream_st *stream, uint64_t sequence)
+{
+    pthread_mutex_lock(&stream->lock);
+    while (stream->done < sequence)
+        pthread_cond_wait(&stream->done_some, &stream->lock);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+CUresult stub_cuStreamCreate(CUstream *out, unsigned flags)
+{
+    STUB_CALL(cuStreamCreate, STUB_IN_CONTEXT | STUB_UNSAFE);
+    if (flags != CU_STREAM_NON_BLOCKING) /* a blocking one waits for the legacy stream: no stream of weir's may */
+        return STUB_INVALID_VALUE;
+    struct CUstream_st *stream = calloc(1, sizeof *stream);
+    if (!stream)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    stream->context = stub_current();
+    stream->alive = true;
+    pthread_mutex_init(&stream->lock, NULL);
+    pthread_cond_init(&stream->queued_some, NULL);
+    pthread_cond_init(&stream->done_some, NULL);
+    if (pthread_create(&stream->thread, NULL, run_stream, stream) != 0) {
+        free(stream);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    pthread_mutex_lock(&stub.lock);
+    stream->next = streams;
+    streams = stream;
+    stub.streams++;
+    pthread_mutex_unlock(&stub.lock);
+    *out = stream;
+    return CUDA_SUCCESS;
+}
+
+CUresult stub_cuStreamDestroy(CUstream stream)
+{
+    STUB_CALL(cuStreamDestroy, STUB_IN_CONTEXT | STUB_UNSAFE);
+    CUresult result = stub_check_stream(stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&stub.lock);
+    stream->alive = false;
+    stub.streams--;
+    pthread_mutex_unlock(&stub.lock);
+    pthread_mutex_lock(&stream->lock);
+    stream->closing = true;
+    pthread_cond_signal(&stream->queued_some);
+    pthread_mutex_unlock(&stream->lock);
+    pthread_join(stream->thread, NULL);
+    return CUDA_SUCCESS;
+}
+
+CUresult stub_cuStreamSynchronize(CUstream stream)
+{
+    STUB_CALL(cuStreamSynchronize, STUB_IN_CONTEXT | STUB_UNSAFE);
+    CUresult result = stub_check_stream(stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&stream->lock);
+    uint64_t queued = stream->queued;
+    pthread_mutex_unlock(&stream->lock);
+    stub_wait(stream, queued);
+    return CUDA_SUCCESS;
+}

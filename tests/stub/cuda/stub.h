@@ -1,0 +1,86 @@
+/* The stub of libcuda.so.1, inside. It does what the real one promises and no more: where that one tolerates a mistake or
+ * leaves it undefined, this one answers with an error or dies, so that the mistake is seen.
+ *
+ * One lock guards all bookkeeping. Streams have a lock each for their work, taken after it. */
+#ifndef STUB_H
+#define STUB_H
+
+#include "driver/cuda_api.h"
+#include "control.h"
+
+enum {
+    STUB_INVALID_VALUE = 1,
+    STUB_NOT_INITIALIZED = 3,
+    STUB_INVALID_DEVICE = 101,
+    STUB_INVALID_CONTEXT = 201,
+    STUB_INVALID_HANDLE = 400,
+    STUB_NOT_FOUND = 500,
+    STUB_NOT_PERMITTED = 800,
+    STUB_CAPTURE_UNSUPPORTED = 900,
+};
+
+enum { STUB_GRANULE = 2 * 1024 * 1024, STUB_MOST_DEVICES = 80, STUB_MOST_CONTEXTS = 16 };
+
+enum stub_function {
+#define X(name, version, parameters) STUB_##name,
+    WI_CUDA_FUNCTIONS(X)
+#undef X
+        STUB_FUNCTIONS
+};
+
+/* What a function asks for before it works. */
+enum {
+    STUB_ANYTIME = 1,    /* works before cuInit, and when the device is lost */
+    STUB_IN_CONTEXT = 2, /* a context must be current */
+    STUB_UNSAFE = 4,     /* breaks a capture of another thread, unless this one has the relaxed mode */
+};
+
+struct CUctx_st {
+    int device;
+    uint64_t retained; /* a foreign one, which a test makes current, has 1 for ever */
+    bool foreign;
+};
+
+typedef struct stub_device {
+    uint64_t total, taken, used;
+    int memory;        /* a memfd, once something was created */
+    uint8_t *granules; /* 1: in use */
+    struct CUctx_st primary, foreign;
+} stub_device;
+
+typedef struct stub_state {
+    pthread_mutex_t lock;
+    bool initialized, lost, capturing, forbidden, unmanaged;
+    int devices;
+    stub_device device[STUB_MOST_DEVICES];
+    uint64_t handles, mappings, reservations, streams, events, captures_broken;
+    uint64_t calls[STUB_FUNCTIONS];
+    struct {
+        int after, code; /* the after-th call from now fails */
+    } fail[STUB_FUNCTIONS];
+} stub_state;
+
+extern stub_state stub;
+
+/* To be called first by every function: counts the call, and answers what it has to fail with. */
+CUresult stub_enter(enum stub_function function, unsigned rules);
+#define STUB_CALL(function, rules)                                                                                     \
+    do {                                                                                                               \
+        CUresult result_ = stub_enter(STUB_##function, rules);                                                         \
+        if (result_ != CUDA_SUCCESS)                                                                                   \
+            return result_;                                                                                            \
+    } while (0)
+
+void stub_init(void);
+struct CUctx_st *stub_current(void); /* NULL: none */
+int stub_capture_mode(void);
+size_t stub_context_depth(void);
+
+/* Set while the thread runs a host function, from which no call is allowed. */
+extern _Thread_local bool stub_in_host_function;
+
+#define X(name, version, parameters) CUresult stub_##name parameters;
+WI_CUDA_FUNCTIONS(X)
+#undef X
+
+#endif

@@ -1,0 +1,163 @@
+/* What is put on the stub's streams, and the events between it. */
+#include "stream.h"
+
+/* Work ------------------------------------------------------------------------------------------------------------- */
+
+static void run_copy(stub_work *work)
+{
+    memmove(work->to, work->from, work->bytes);
+}
+
+static void run_fill(stub_work *work)
+{
+    memset(work->to, work->value, work->bytes);
+}
+
+static void run_call(stub_work *work)
+{
+    stub_in_host_function = true;
+    work->fn(work->to);
+    stub_in_host_function = false;
+}
+
+static void run_wait(stub_work *work)
+{
+    stub_wait(work->stream, work->sequence);
+}
+
+CUresult stub_cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    STUB_CALL(cuMemcpyAsync, STUB_IN_CONTEXT);
+    return stub_put(stream, (stub_work){.run = run_copy,
+                                        .to = (void *)(uintptr_t)to,
+                                        .from = (const void *)(uintptr_t)from,
+                                        .bytes = bytes});
+}
+
+CUresult stub_cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream)
+{
+    STUB_CALL(cuMemsetD8Async, STUB_IN_CONTEXT);
+    return stub_put(stream, (stub_work){.run = run_fill, .to = (void *)(uintptr_t)to, .bytes = bytes, .value = value});
+}
+
+CUresult stub_cuLaunchHostFunc(CUstream stream, void (*fn)(void *), void *user)
+{
+    STUB_CALL(cuLaunchHostFunc, STUB_IN_CONTEXT);
+    return fn ? stub_put(stream, (stub_work){.run = run_call, .to = user, .fn = fn}) : STUB_INVALID_VALUE;
+}
+
+/* Events ----------------------------------------------------------------------------------------------------------- */
+
+static struct CUevent_st *events; /* all that ever were */
+
+CUresult stub_check_event(struct CUevent_st *event)
+{
+    pthread_mutex_lock(&stub.lock);
+    bool good = event && event->alive && event->context == stub_current();
+    pthread_mutex_unlock(&stub.lock);
+    return good ? CUDA_SUCCESS : STUB_INVALID_HANDLE;
+}
+
+/* With the lock held. */
+static struct CUevent_st *take_record(void)
+{
+    struct CUevent_st *event = calloc(1, sizeof *event);
+    if (event) {
+        event->next = events;
+        events = event;
+    }
+    return event;
+}
+
+CUresult stub_cuEventCreate(CUevent *out, unsigned flags)
+{
+    STUB_CALL(cuEventCreate, STUB_IN_CONTEXT | STUB_UNSAFE);
+    if (flags != CU_EVENT_DISABLE_TIMING)
+        return STUB_INVALID_VALUE;
+    pthread_mutex_lock(&stub.lock);
+    struct CUevent_st *event = take_record();
+    if (event) {
+        event->context = stub_current();
+        event->alive = true;
+        stub.events++;
+    }
+    pthread_mutex_unlock(&stub.lock);
+    *out = event;
+    return event ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult stub_cuEventDestroy(CUevent event)
+{
+    STUB_CALL(cuEventDestroy, STUB_IN_CONTEXT | STUB_UNSAFE);
+    CUresult result = stub_check_event(event);
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&stub.lock);
+    event->alive = false;
+    stub.events--;
+    pthread_mutex_unlock(&stub.lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult stub_cuEventRecord(CUevent event, CUstream stream)
+{
+    STUB_CALL(cuEventRecord, STUB_IN_CONTEXT);
+    CUresult result = stub_check_event(event);
+    if (result == CUDA_SUCCESS)
+        result = stub_check_stream(stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&stub.lock);
+    pthread_mutex_lock(&stream->lock);
+    event->stream = stream;
+    event->sequence = stream->queued;
+    pthread_mutex_unlock(&stream->lock);
+    pthread_mutex_unlock(&stub.lock);
+    return CUDA_SUCCESS;
+}
+
+/* What the event stands for now. */
+static CUresult read_event(CUevent event, CUstream *stream, uint64_t *sequence)
+{
+    CUresult result = stub_check_event(event);
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&stub.lock);
+    *stream = event->stream;
+    *sequence = event->sequence;
+    pthread_mutex_unlock(&stub.lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult stub_cuEventQuery(CUevent event)
+{
+    STUB_CALL(cuEventQuery, STUB_IN_CONTEXT | STUB_UNSAFE);
+    CUstream stream = NULL;
+    uint64_t sequence = 0;
+    CUresult result = read_event(event, &stream, &sequence);
+    if (result == CUDA_SUCCESS && stream && !stub_done(stream, sequence))
+        result = CUDA_ERROR_NOT_READY;
+    return result;
+}
+
+CUresult stub_cuEventSynchronize(CUevent event)
+{
+    STUB_CALL(cuEventSynchronize, STUB_IN_CONTEXT | STUB_UNSAFE);
+    CUstream stream = NULL;
+    uint64_t sequence = 0;
+    CUresult result = read_event(event, &stream, &sequence);
+    if (result == CUDA_SUCCESS && stream)
+        stub_wait(stream, sequence);
+    return result;
+}
+
+CUresult stub_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
+{
+    STUB_CALL(cuStreamWaitEvent, STUB_IN_CONTEXT);
+    CUstream other = NULL;
+    uint64_t sequence = 0;
+    CUresult result = flags == 0 ? read_event(event, &other, &sequence) : STUB_INVALID_VALUE;
+    if (result != CUDA_SUCCESS || !other)
+        return result;
+    return stub_put(stream, (stub_work){.run = run_wait, .stream = other, .sequence = sequence});
+}
