@@ -15,6 +15,7 @@ SOURCE = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("WEIR_TEST_BINARY", SOURCE / "build/debug"))
 COMMAND = BUILD / "bin/weir"
 STORE = Path(os.environ.get("WEIR_TEST_STORE", "/nonexistent"))
+SANITIZED = bool(os.environ.get("WEIR_TEST_SANITIZE"))
 MIB = 1 << 20
 
 
@@ -113,7 +114,7 @@ def main():
     result = unittest.TextTestRunner(verbosity=2, stream=sys.stderr).run(
         unittest.defaultTestLoader.loadTestsFromModule(sys.modules["__main__"]))
     bad, skipped = len(result.failures) + len(result.errors), len(result.skipped)
-    if skipped and os.environ.get("WEIR_REQUIRE_ENGINES") == "1":
+    if skipped and os.environ.get("WEIR_REQUIRE_ENGINES") == "1" and not SANITIZED:
         print("tests were skipped, and WEIR_REQUIRE_ENGINES=1 does not allow it")
         bad, skipped = bad + skipped, 0
     for kind, count in (("PASSED ", max(0, result.testsRun - bad - skipped)), ("SKIPPED", skipped), ("FAILED ", bad)):

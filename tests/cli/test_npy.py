@@ -105,8 +105,8 @@ class Arrays(harness.Case):
 
     def test_hostile(self):
         good = npy("<f4", (3,), struct.pack("<3f", 1, 2, 3))
-        for cut in range(len(good)):
-            self.refuse_quickly(good[:cut])
+        for cut in (1, 5, 6, 7, 8, 9, 10, 11, 30, 80, 126, 127, 128, 129, len(good) - 1):
+            self.refuse(good[:cut])
         self.refuse(good + b"\0", "more than one array")
         self.refuse(npy("<f4", (1 << 62, 1 << 62), b""), "shape")
         self.refuse(npy("<f4", (1 << 40,), b""), "cut off")
@@ -120,10 +120,6 @@ class Arrays(harness.Case):
                      "{'descr': '<f4', 'fortran_order': 1, 'shape': (3,)}", "{" * 3000, "{'descr\\x00': '<f4'}",
                      "{\0'descr': '<f4', 'fortran_order': False, 'shape': (3,)}"):
             self.refuse(npy(None, None, bytes(12), header=text))
-
-    def refuse_quickly(self, content):
-        self.write("x.npy", content)
-        self.refused("run", "a.toy", "--input", "x=x.npy", status=1)
 
     def test_a_folder(self):
         (self.folder / "d.npy").mkdir()
