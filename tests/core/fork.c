@@ -1,0 +1,190 @@
+/* In a forked child every call answers WEIR_FORKED, or its neutral value, and none of them waits for a lock that a thread
+ * of the parent held. */
+#include "core.h"
+
+#include <stdatomic.h>
+#include <sys/wait.h>
+
+static weir_runtime *runtime, *own;
+static weir_client *client;
+static weir_stream stream;
+static weir_trace *trace;
+static void *block;
+static atomic_bool stop;
+
+#define expect(condition)                                                                                              \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition, weir_detail());                        \
+            _exit(1);                                                                                                  \
+        }                                                                                                              \
+    } while (0)
+#define forked(call) expect((call) == WEIR_FORKED)
+
+static void listen(weir_log_level level, const char *text, void *user)
+{
+    (void)level;
+    (void)text;
+    (void)user;
+}
+
+static void nothing(void *user)
+{
+    (void)user;
+}
+
+static void in_child(void)
+{
+    weir_runtime *r;
+    weir_client *c;
+    weir_stream s;
+    weir_trace *t;
+    weir_model *m;
+    void *p;
+    size_t count;
+    weir_block b = {block, 1};
+    weir_request request = {.size = sizeof request, .bytes = 1};
+    weir_client_options co = {.size = sizeof co, .name = "x"};
+    weir_block_details details = WEIR_INIT(weir_block_details);
+    weir_stats stats = WEIR_INIT(weir_stats);
+    weir_client_stats cs = WEIR_INIT(weir_client_stats);
+    weir_option option = WEIR_INIT(weir_option);
+    weir_refusal refusal = WEIR_INIT(weir_refusal);
+    weir_event event = WEIR_INIT(weir_event);
+    const weir_engine *engine;
+    alarm(20); /* a call that waits ends the child */
+    forked(weir_runtime_get("host", &r));
+    forked(weir_runtime_get_with("host", NULL, &r));
+    forked(weir_runtime_create("host", NULL, &r));
+    forked(weir_runtime_destroy(own));
+    forked(weir_runtime_set_budget(runtime, MIB));
+    forked(weir_runtime_trim(runtime, 0, NULL));
+    expect(weir_runtime_budget(runtime) == 0);
+    expect(strcmp(weir_runtime_device(runtime), "host") == 0 && weir_runtime_ordinal(runtime) == 0);
+    forked(weir_client_open(runtime, &co, &c));
+    forked(weir_client_close(client));
+    forked(weir_client_set_limits(client, 0, 0));
+    forked(weir_client_note_outside(client, 1, "x"));
+    forked(weir_client_snapshot(client, &cs));
+    expect(strcmp(weir_client_name(client), "parent") == 0 && weir_client_runtime(client) == runtime);
+    forked(weir_stream_acquire(runtime, &s));
+    forked(weir_stream_release(stream));
+    forked(weir_stream_synchronize(stream));
+    forked(weir_stream_synchronize(WEIR_STREAM_HOST));
+    expect(weir_stream_native(stream) == NULL);
+    forked(weir_copy(runtime, block, block, 1, stream));
+    forked(weir_fill(runtime, block, 0, 1, stream));
+    forked(weir_call(runtime, nothing, NULL, WEIR_STREAM_HOST));
+    forked(weir_alloc(client, 1, stream, WEIR_KV, &p));
+    forked(weir_alloc(client, 0, stream, WEIR_KV, &p));
+    forked(weir_alloc_with(client, &request, &b));
+    forked(weir_free(client, block, stream));
+    forked(weir_free(client, NULL, stream));
+    forked(weir_free_block(client, b, stream));
+    forked(weir_resize(client, block, 1, stream));
+    forked(weir_block_info(block, &details));
+    forked(weir_snapshot(runtime, &stats, NULL, 0, NULL));
+    forked(weir_reset_peaks(runtime));
+    forked(weir_trace_open(own, 0, &t));
+    forked(weir_trace_read(trace, &event, 1, &count));
+    expect(weir_trace_lost(trace) == 0);
+    weir_trace_close(trace);
+    forked(weir_refusal_last(&refusal));
+    forked(weir_log_set(listen, NULL, WEIR_LOG_DEBUG));
+    weir_log(WEIR_LOG_ERROR, "nobody hears this");
+    forked(weir_option_at(0, &option));
+    forked(weir_option_get("wait", &option));
+    forked(weir_option_set("wait", "1s"));
+    forked(weir_engine_open("x", &engine));
+    forked(weir_engine_register(NULL));
+    expect(weir_engine_name_at(0) == NULL);
+    forked(weir_model_load("/x", NULL, &m));
+    forked(weir_model_unload(NULL));
+    forked(weir_model_infer(NULL, NULL, NULL));
+    forked(weir_model_infer_stream(NULL, NULL, NULL, NULL, NULL));
+    weir_model_release_outputs(NULL, NULL);
+    forked(weir_model_cancel(NULL, 0));
+    forked(weir_model_warm_up(NULL));
+    forked(weir_model_health(NULL));
+    forked(weir_model_metrics(NULL, NULL));
+    forked(weir_model_info_get(NULL, NULL));
+    /* What needs neither a device nor a lock still works. */
+    uint64_t bytes;
+    char text[24];
+    expect(weir_size_parse("1k", &bytes) == WEIR_OK && bytes == 1024);
+    expect(strcmp(weir_size_format(1024, text, sizeof text), "1 KiB") == 0);
+    expect(weir_fail(WEIR_BUSY, "x") == WEIR_BUSY && strcmp(weir_detail(), "x") == 0);
+    expect(strcmp(weir_status_name(WEIR_FORKED), "WEIR_FORKED") == 0);
+    _exit(0);
+}
+
+static void whatever(weir_status status)
+{
+    (void)status;
+}
+
+/* Holds now this lock, now that. */
+static void *be_busy(void *user)
+{
+    uint64_t random = (uintptr_t)user;
+    while (!atomic_load(&stop)) {
+        void *p;
+        weir_stream s;
+        weir_option option = WEIR_INIT(weir_option);
+        weir_block_details details = WEIR_INIT(weir_block_details);
+        if (weir_alloc(client, 1 + next_random(&random) % MIB, stream, WEIR_KV, &p) == WEIR_OK) {
+            whatever(weir_block_info(p, &details));
+            whatever(weir_free(client, p, stream));
+        }
+        whatever(weir_runtime_trim(runtime, 0, NULL));
+        whatever(weir_option_get("wait", &option));
+        whatever(weir_log_set(listen, NULL, WEIR_LOG_DEBUG));
+        weir_log(WEIR_LOG_DEBUG, "text");
+        if (weir_stream_acquire(runtime, &s) == WEIR_OK)
+            whatever(weir_stream_release(s));
+        (void)weir_engine_name_at(0);
+    }
+    return NULL;
+}
+
+static void every_call_in_a_child(void **state)
+{
+    (void)state;
+    pthread_t threads[3];
+    ok(weir_option_set("budget", "16MiB"));
+    ok(weir_runtime_get("host", &runtime));
+    own = make_runtime(MIB);
+    client = open_client(runtime, "parent", 0, 0);
+    ok(weir_stream_acquire(runtime, &stream));
+    ok(weir_trace_open(runtime, 16, &trace));
+    block = allocate(client, 1000, stream, WEIR_KV);
+    weir_trace_close(trace);
+    ok(weir_trace_open(runtime, 1 << 20, &trace));
+    for (int i = 0; i < 3; i++)
+        pthread_create(&threads[i], NULL, be_busy, (void *)(uintptr_t)(i + 1));
+    for (int i = 0; i < 12; i++) {
+        pid_t child = fork();
+        if (child == 0)
+            in_child();
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+            print_error("the child ended with %d\n", status);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    atomic_store(&stop, true);
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    ok(weir_log_set(NULL, NULL, WEIR_LOG_OFF));
+    weir_trace_close(trace);
+    ok(weir_free(client, block, stream)); /* the parent goes on */
+    ok(weir_stream_release(stream));
+    ok(weir_client_close(client));
+    ok(weir_runtime_destroy(own));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_call_in_a_child)};
+    return cmocka_run_group_tests_name("fork", tests, NULL, NULL);
+}

@@ -1,0 +1,385 @@
+/* The ledger's limits: guarantees, maxima, the budget, and what a refusal says about them. */
+#include "core.h"
+
+enum { BUDGET = 8 << 20 };
+
+static int set_up(void **state)
+{
+    *state = make_runtime(BUDGET);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    ok(weir_runtime_destroy(*state));
+    return 0;
+}
+
+static void refused(weir_client *client, uint64_t bytes, weir_class memory_class)
+{
+    void *p = &p;
+    weir_runtime *runtime = weir_client_runtime(client);
+    snapshot before = take_snapshot(runtime);
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc(client, bytes, WEIR_STREAM_HOST, memory_class, &p));
+    assert_null(p);
+    before.device.refusals++;
+    for (size_t i = 0; i < before.count; i++)
+        before.clients[i].refusals += before.clients[i].client == client;
+    unchanged(runtime, before);
+}
+
+/* What the last refusal calls the largest request is met, and 256 bytes more are not. */
+static void check_largest(weir_client *client, weir_class memory_class)
+{
+    weir_refusal r = last_refusal();
+    assert_int_equal(r.largest % 256, 0);
+    assert_true(r.largest < r.requested && r.largest <= r.remaining);
+    if (r.largest) {
+        void *p = allocate(client, r.largest, WEIR_STREAM_HOST, memory_class);
+        ok(weir_free(client, p, WEIR_STREAM_HOST));
+    }
+    refused(client, r.largest + 256, memory_class);
+}
+
+static void a_guarantee_is_never_lent(void **state)
+{
+    weir_runtime *runtime = *state;
+    weir_client *owner = open_client(runtime, "owner", 3 * MIB, 0);
+    weir_client *guest = open_client(runtime, "guest", 0, 0);
+    refused(guest, BUDGET, WEIR_KV);
+    weir_refusal r = last_refusal();
+    assert_int_equal(r.cause, WEIR_CAUSE_BUDGET);
+    assert_int_equal(r.remaining, 5 * MIB);
+    assert_int_equal(r.limit, BUDGET);
+    assert_int_equal(r.needed, 11 * MIB);
+    check_largest(guest, WEIR_KV);
+    void *g = allocate(guest, 5 * MIB, WEIR_STREAM_HOST, WEIR_KV);
+    refused(guest, 1, WEIR_KV);
+    void *o = allocate(owner, 3 * MIB, WEIR_STREAM_HOST, WEIR_KV); /* always there for its owner */
+    refused(owner, 1, WEIR_KV);
+    ok(weir_free(guest, g, WEIR_STREAM_HOST));
+    void *more = allocate(owner, 2 * MIB, WEIR_STREAM_HOST, WEIR_KV); /* beyond its guarantee, as far as there is */
+    g = allocate(guest, 3 * MIB, WEIR_STREAM_HOST, WEIR_KV);
+    refused(guest, 1, WEIR_KV);
+    ok(weir_free(owner, more, WEIR_STREAM_HOST));
+    void *h = allocate(guest, 2 * MIB, WEIR_STREAM_HOST, WEIR_KV);
+    ok(weir_free(owner, o, WEIR_STREAM_HOST)); /* its bytes may be cache, not somebody's */
+    refused(guest, 1, WEIR_KV);
+    ok(weir_free(guest, g, WEIR_STREAM_HOST));
+    ok(weir_free(guest, h, WEIR_STREAM_HOST));
+    ok(weir_client_close(owner));
+    g = allocate(guest, BUDGET, WEIR_STREAM_HOST, WEIR_KV); /* a guarantee ends with its client */
+    ok(weir_free(guest, g, WEIR_STREAM_HOST));
+    ok(weir_client_close(guest));
+}
+
+static void opening_needs_room_for_the_guarantee(void **state)
+{
+    weir_runtime *runtime = *state;
+    weir_client *a = open_client(runtime, "a", 2 * MIB, 0);
+    void *p = allocate(a, 3 * MIB, WEIR_STREAM_HOST, WEIR_KV);
+    weir_client *b = open_client(runtime, "b", 4 * MIB, 0);
+    weir_client_options options = {.size = sizeof options, .name = "c", .guaranteed = MIB + 1};
+    weir_client *c = a;
+    snapshot before = take_snapshot(runtime);
+    fails(WEIR_OUT_OF_MEMORY, weir_client_open(runtime, &options, &c));
+    assert_null(c);
+    detail_names("c cannot be guaranteed");
+    detail_names("1 MiB");
+    unchanged(runtime, before);
+    options.guaranteed = MIB;
+    ok(weir_client_open(runtime, &options, &c));
+    ok(weir_client_close(c));
+    /* A free that the device is past is in nobody's way, whether or not somebody has looked. */
+    weir_stream stream;
+    gate g = GATE;
+    ok(weir_stream_acquire(runtime, &stream));
+    ok(weir_call(runtime, pass_gate, &g, stream));
+    ok(weir_free(a, p, stream));
+    options.guaranteed = 2 * MIB;
+    fails(WEIR_OUT_OF_MEMORY, weir_client_open(runtime, &options, &c));
+    open_gate(&g);
+    ok(weir_stream_synchronize(stream));
+    ok(weir_client_open(runtime, &options, &c));
+    ok(weir_client_close(c));
+    ok(weir_stream_release(stream));
+    ok(weir_client_close(a));
+    ok(weir_client_close(b));
+}
+
+static void a_maximum_is_a_maximum(void **state)
+{
+    weir_runtime *runtime = *state;
+    weir_client *client = open_client(runtime, "bert", 0, 100 * 256);
+    weir_client *other = open_client(runtime, "llama", 0, 0);
+    void *big = allocate(other, 4 * MIB, WEIR_STREAM_HOST, WEIR_WEIGHTS);
+    void *p = allocate(client, 60 * 256, WEIR_STREAM_HOST, WEIR_WEIGHTS);
+    refused(client, 41 * 256 - 1, WEIR_ACTIVATIONS);
+    weir_refusal r = last_refusal();
+    assert_int_equal(r.cause, WEIR_CAUSE_MAXIMUM);
+    assert_string_equal(r.client, "bert");
+    assert_string_equal(r.device, "host");
+    assert_int_equal(r.memory_class, WEIR_ACTIVATIONS);
+    assert_int_equal(r.requested, 41 * 256);
+    assert_int_equal(r.current, 60 * 256);
+    assert_int_equal(r.remaining, 40 * 256);
+    assert_int_equal(r.limit, 100 * 256);
+    assert_int_equal(r.needed, 101 * 256);
+    assert_string_equal(r.holders[0].client, "llama");
+    assert_int_equal(r.holders[0].bytes, 4 * MIB);
+    assert_string_equal(r.holders[1].client, "bert");
+    assert_int_equal(r.holders[1].bytes, 60 * 256);
+    assert_string_equal(r.holders[2].client, "");
+    static const char *const named[] = {"bert",   "10.3 KiB", "activations", "host",
+                                        "25 KiB", "15 KiB",   "10 KiB",      "25.3 KiB"};
+    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
+        detail_names(named[i]);
+    check_largest(client, WEIR_ACTIVATIONS);
+    ok(weir_client_set_limits(client, 0, r.needed - 1));
+    refused(client, r.requested, WEIR_ACTIVATIONS);
+    ok(weir_client_set_limits(client, 0, r.needed));
+    ok(weir_free(client, allocate(client, r.requested, WEIR_STREAM_HOST, WEIR_ACTIVATIONS), WEIR_STREAM_HOST));
+    assert_int_equal(take_snapshot(runtime).clients[0].maximum, 101 * 256);
+    /* Pending bytes count. */
+    weir_stream stream;
+    gate g = GATE;
+    ok(weir_stream_acquire(runtime, &stream));
+    ok(weir_call(runtime, pass_gate, &g, stream));
+    ok(weir_free(client, p, stream));
+    ok(weir_option_set("wait", "0"));
+    refused(client, 42 * 256, WEIR_KV);
+    assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
+    ok(weir_option_set("wait", NULL));
+    open_gate(&g);
+    ok(weir_stream_release(stream));
+    ok(weir_free(other, big, WEIR_STREAM_HOST));
+    ok(weir_client_close(client));
+    ok(weir_client_close(other));
+}
+
+static void changing_limits_while_live(void **state)
+{
+    weir_runtime *runtime = *state;
+    weir_client *a = open_client(runtime, "a", MIB, 2 * MIB);
+    weir_client *b = open_client(runtime, "b", 3 * MIB, 0);
+    void *p = allocate(a, 2 * MIB, WEIR_STREAM_HOST, WEIR_KV);
+    snapshot before = take_snapshot(runtime);
+    fails(WEIR_OUT_OF_MEMORY, weir_client_set_limits(a, 0, 2 * MIB - 1));
+    detail_names("a cannot have a maximum");
+    detail_names("2 MiB");
+    fails(WEIR_OUT_OF_MEMORY, weir_client_set_limits(a, 5 * MIB + 1, 0));
+    detail_names("3 MiB"); /* what the others use or are guaranteed */
+    unchanged(runtime, before);
+    ok(weir_client_set_limits(a, 5 * MIB, 0));
+    snapshot s = take_snapshot(runtime);
+    check_sums(&s);
+    assert_int_equal(s.clients[0].maximum, BUDGET); /* 0: the budget */
+    assert_int_equal(s.clients[0].guaranteed, 5 * MIB);
+    refused(b, 3 * MIB + 1, WEIR_KV);
+    ok(weir_client_set_limits(a, 0, 2 * MIB));
+    void *q = allocate(b, 6 * MIB, WEIR_STREAM_HOST, WEIR_KV);
+    ok(weir_free(a, p, WEIR_STREAM_HOST));
+    ok(weir_free(b, q, WEIR_STREAM_HOST));
+    ok(weir_client_close(a));
+    ok(weir_client_close(b));
+}
+
+static void changing_the_budget_while_live(void **state)
+{
+    weir_runtime *runtime = *state;
+    weir_client *a = open_client(runtime, "a", MIB, 0);
+    weir_client *b = open_client(runtime, "b", 3 * MIB, 0);
+    void *p = allocate(a, 2 * MIB, WEIR_STREAM_HOST, WEIR_KV);
+    ok(weir_free(a, allocate(a, 3 * MIB, WEIR_STREAM_HOST, WEIR_WEIGHTS), WEIR_STREAM_HOST));
+    snapshot before = take_snapshot(runtime);
+    assert_int_equal(before.device.held, 5 * MIB);
+    fails(WEIR_OUT_OF_MEMORY, weir_runtime_set_budget(runtime, 5 * MIB - 1)); /* 2 live, 3 guaranteed */
+    detail_names("5 MiB");
+    unchanged(runtime, before); /* not even the cache is given up */
+    ok(weir_runtime_set_budget(runtime, 5 * MIB));
+    assert_int_equal(weir_runtime_budget(runtime), 5 * MIB);
+    refused(a, 1, WEIR_KV);
+    ok(weir_client_close(b));
+    ok(weir_runtime_set_budget(runtime, 2 * MIB)); /* the cache is given up */
+    snapshot s = take_snapshot(runtime);
+    check_sums(&s);
+    assert_int_equal(s.device.held, 2 * MIB);
+    refused(a, 1, WEIR_KV);
+    ok(weir_runtime_set_budget(runtime, 3 * MIB));
+    ok(weir_free(a, allocate(a, MIB, WEIR_STREAM_HOST, WEIR_WEIGHTS), WEIR_STREAM_HOST));
+    ok(weir_free(a, p, WEIR_STREAM_HOST));
+    ok(weir_client_close(a));
+}
+
+/* Blocks that leave holes of odd sizes on both sides: the numbers of a refusal must still be exact. */
+static void refusals_over_fragments(void **state)
+{
+    weir_runtime *runtime = *state;
+    weir_client *client = open_client(runtime, "fragmented", 0, 0);
+    uint64_t seed = 99;
+    void *blocks[64];
+    size_t count = 0;
+    for (; count < 64 && take_snapshot(runtime).device.live < 7 * MIB; count++)
+        blocks[count] = allocate(client, 1 + next_random(&seed) % (4 * GRANULE), WEIR_STREAM_HOST,
+                                 count % 3 ? WEIR_KV : WEIR_WEIGHTS);
+    for (size_t i = 0; i < count; i += 2)
+        ok(weir_free(client, blocks[i], WEIR_STREAM_HOST));
+    for (int side = 0; side < 2; side++) {
+        weir_class memory_class = side ? WEIR_WEIGHTS : WEIR_SCRATCH;
+        weir_stats stats = WEIR_INIT(weir_stats);
+        ok(weir_snapshot(runtime, &stats, NULL, 0, NULL));
+        refused(client, BUDGET - stats.live, memory_class); /* the bytes are there, but not in one piece */
+        weir_refusal r = last_refusal();
+        assert_int_equal(r.cause, WEIR_CAUSE_FRAGMENTATION);
+        assert_int_equal(r.remaining, BUDGET - stats.live);
+        assert_true(r.largest > 0);
+        check_largest(client, memory_class);
+        assert_int_equal(last_refusal().requested, r.largest + 256);
+        r = last_refusal();
+        assert_true(r.needed > BUDGET);
+        ok(weir_runtime_set_budget(runtime, r.needed - 1));
+        refused(client, r.requested, memory_class);
+        ok(weir_runtime_set_budget(runtime, r.needed));
+        void *p = allocate(client, r.requested, WEIR_STREAM_HOST, memory_class);
+        ok(weir_free(client, p, WEIR_STREAM_HOST));
+        ok(weir_runtime_set_budget(runtime, BUDGET));
+        refused(client, 2 * BUDGET, memory_class); /* and when the budget itself is too small */
+        r = last_refusal();
+        assert_int_equal(r.cause, WEIR_CAUSE_BUDGET);
+        ok(weir_runtime_set_budget(runtime, r.needed - 1));
+        refused(client, r.requested, memory_class);
+        ok(weir_runtime_set_budget(runtime, r.needed));
+        p = allocate(client, r.requested, WEIR_STREAM_HOST, memory_class);
+        ok(weir_free(client, p, WEIR_STREAM_HOST));
+        ok(weir_runtime_set_budget(runtime, BUDGET));
+    }
+    for (size_t i = 1; i < count; i += 2)
+        ok(weir_free(client, blocks[i], WEIR_STREAM_HOST));
+    ok(weir_client_close(client));
+}
+
+static void holders_most_first(void **state)
+{
+    weir_runtime *runtime = *state;
+    static const struct {
+        const char *name;
+        uint64_t guaranteed, live;
+    } table[] = {{"a", 0, 3}, {"b", 40, 1}, {"c", 0, 20}, {"d", 0, 5}, {"e", 0, 4}, {"f", 0, 0}};
+    weir_client *clients[6];
+    void *blocks[6] = {NULL};
+    for (int i = 0; i < 6; i++) {
+        clients[i] = open_client(runtime, table[i].name, table[i].guaranteed * 256, 0);
+        if (table[i].live)
+            blocks[i] = allocate(clients[i], table[i].live * 256, WEIR_STREAM_HOST, WEIR_KV);
+    }
+    refused(clients[5], BUDGET, WEIR_KV);
+    weir_refusal r = last_refusal();
+    static const char *const order[] = {"b", "c", "d", "e"};
+    static const uint64_t bytes[] = {40, 20, 5, 4};
+    for (int i = 0; i < WEIR_REFUSAL_HOLDERS; i++) {
+        assert_string_equal(r.holders[i].client, order[i]);
+        assert_int_equal(r.holders[i].bytes, bytes[i] * 256);
+    }
+    detail_names("b holds 10 KiB, c holds 5 KiB");
+    detail_names("budget of 8 MiB");
+    for (int i = 0; i < 6; i++) {
+        ok(weir_free(clients[i], blocks[i], WEIR_STREAM_HOST));
+        ok(weir_client_close(clients[i]));
+    }
+}
+
+static void *look_at_refusal(void *user)
+{
+    *(weir_refusal *)user = last_refusal();
+    return NULL;
+}
+
+static void refusals_are_the_threads_own(void **state)
+{
+    weir_runtime *runtime = *state;
+    weir_client *client = open_client(runtime, "x", 0, 0);
+    refused(client, 2 * BUDGET, WEIR_KV);
+    ok(weir_free(client, allocate(client, 1, WEIR_STREAM_HOST, WEIR_KV), WEIR_STREAM_HOST));
+    assert_int_equal(last_refusal().requested, 2 * BUDGET); /* a success leaves it */
+    weir_refusal other;
+    pthread_t thread;
+    pthread_create(&thread, NULL, look_at_refusal, &other);
+    pthread_join(thread, NULL);
+    assert_int_equal(other.cause, WEIR_CAUSE_NONE);
+    fails(WEIR_INVALID, weir_refusal_last(NULL));
+    ok(weir_client_close(client));
+}
+
+static void outside_is_noted_and_charged_to_nothing(void **state)
+{
+    weir_runtime *runtime = *state;
+    weir_client *client = open_client(runtime, "x", 0, MIB);
+    char method[200];
+    memset(method, 'm', sizeof method - 1);
+    method[sizeof method - 1] = '\0';
+    ok(weir_client_note_outside(client, 5 * BUDGET, method));
+    weir_client_stats stats = WEIR_INIT(weir_client_stats);
+    ok(weir_client_snapshot(client, &stats));
+    assert_int_equal(stats.outside, (uint64_t)5 * BUDGET);
+    assert_int_equal(strlen(stats.outside_method), 127);
+    assert_int_equal(stats.live, 0);
+    ok(weir_client_note_outside(client, 0, NULL));
+    ok(weir_client_snapshot(client, &stats));
+    assert_string_equal(stats.outside_method, "");
+    fails(WEIR_INVALID, weir_client_snapshot(client, NULL));
+    assert_string_equal(weir_client_name(client), "x");
+    assert_ptr_equal(weir_client_runtime(client), runtime);
+    char long_name[100];
+    memset(long_name, 'n', sizeof long_name - 1);
+    long_name[sizeof long_name - 1] = '\0';
+    weir_client *other = open_client(runtime, long_name, 0, 0);
+    assert_int_equal(strlen(weir_client_name(other)), 63);
+    ok(weir_client_close(other));
+    ok(weir_client_close(client));
+}
+
+static void trimming(void **state)
+{
+    weir_runtime *runtime = *state;
+    weir_client *client = open_client(runtime, "x", 0, 0);
+    void *kept = allocate(client, 100, WEIR_STREAM_HOST, WEIR_KV);
+    ok(weir_free(client, allocate(client, 4 * MIB, WEIR_STREAM_HOST, WEIR_KV), WEIR_STREAM_HOST));
+    ok(weir_free(client, allocate(client, 2 * MIB, WEIR_STREAM_HOST, WEIR_WEIGHTS), WEIR_STREAM_HOST));
+    snapshot before = take_snapshot(runtime);
+    uint64_t released = 1;
+    ok(weir_runtime_trim(runtime, BUDGET, &released));
+    assert_int_equal(released, 0);
+    unchanged(runtime, before);
+    ok(weir_runtime_trim(runtime, 3 * MIB + 1, &released));
+    snapshot after = take_snapshot(runtime);
+    check_sums(&after);
+    assert_int_equal(before.device.held - after.device.held, released);
+    assert_true(after.device.cached + after.device.spare <= 3 * MIB + 1);
+    assert_true(after.device.cached + after.device.spare > 3 * MIB - GRANULE); /* no more than asked for */
+    ok(weir_runtime_trim(runtime, 0, &released));
+    after = take_snapshot(runtime);
+    assert_int_equal(after.device.held, GRANULE); /* shared with a live block */
+    assert_int_equal(after.device.spare, 0);
+    ok(weir_free(client, kept, WEIR_STREAM_HOST));
+    ok(weir_runtime_trim(runtime, 0, NULL));
+    assert_int_equal(take_snapshot(runtime).device.held, 0);
+    ok(weir_client_close(client));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define test(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        test(a_guarantee_is_never_lent),
+        test(opening_needs_room_for_the_guarantee),
+        test(a_maximum_is_a_maximum),
+        test(changing_limits_while_live),
+        test(changing_the_budget_while_live),
+        test(refusals_over_fragments),
+        test(holders_most_first),
+        test(refusals_are_the_threads_own),
+        test(outside_is_noted_and_charged_to_nothing),
+        test(trimming),
+    };
+    return cmocka_run_group_tests_name("limits", tests, NULL, NULL);
+}

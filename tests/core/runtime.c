@@ -1,0 +1,240 @@
+/* The runtimes: found by device, made once, created and destroyed; and what happens at exit. */
+#include "core.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+static void devices_that_are_none(void **state)
+{
+    (void)state;
+    static const char *const none[] = {"",           ":",     ":0",  "host:", "host:x", "host:0x", "host:-1",
+                                       "host:00000", "hosts", "hos", "Host",  "host ",  "gpu:0",   "host:0:0"};
+    weir_runtime *runtime = (weir_runtime *)state;
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
+        fails(WEIR_INVALID, weir_runtime_get(none[i], &runtime));
+        detail_names("host");
+        assert_null(runtime);
+        fails(WEIR_INVALID, weir_runtime_create(none[i], NULL, &runtime));
+    }
+    fails(WEIR_NOT_FOUND, weir_runtime_get("host:1", &runtime));
+    fails(WEIR_NOT_FOUND, weir_runtime_get("host:9999", &runtime));
+    fails(WEIR_INVALID, weir_runtime_get(NULL, &runtime));
+    fails(WEIR_INVALID, weir_runtime_get("host", NULL));
+    weir_runtime_options options = {.size = 3};
+    fails(WEIR_INVALID, weir_runtime_get_with("host", &options, &runtime));
+    options = (weir_runtime_options){.size = sizeof options, .resource = "fast"};
+    fails(WEIR_NOT_FOUND, weir_runtime_create("host", &options, &runtime));
+    detail_names("fast");
+    detail_names("mapped");
+}
+
+/* With too few addresses nothing can start; with enough of them the next call can. */
+static void a_failed_start_leaves_nothing(void **state)
+{
+    (void)state;
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+    return; /* their shadow memory needs all addresses */
+#endif
+#if defined __has_feature
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+    return;
+#endif
+#endif
+    struct rlimit old, small;
+    weir_runtime *runtime = NULL;
+    assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
+    small = (struct rlimit){(rlim_t)256 << 20, old.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_AS, &small), 0);
+    for (int i = 0; i < 50; i++) {
+        weir_status status = weir_runtime_get("host", &runtime);
+        assert_int_equal(status, WEIR_DRIVER);
+        assert_null(runtime);
+        assert_true(strlen(weir_detail()) > 0);
+    }
+    setrlimit(RLIMIT_AS, &old);
+}
+
+static void one_runtime_per_device(void **state)
+{
+    (void)state;
+    weir_runtime *first, *again;
+    ok(weir_option_set("budget", "24MiB"));
+    ok(weir_runtime_get("host", &first));
+    ok(weir_option_set("budget", NULL));
+    assert_int_equal(weir_runtime_budget(first), 24 * MIB);
+    assert_string_equal(weir_runtime_device(first), "host");
+    assert_int_equal(weir_runtime_ordinal(first), 0);
+    ok(weir_runtime_get("host:0", &again));
+    assert_ptr_equal(again, first);
+    weir_runtime_options options = {.size = sizeof options};
+    ok(weir_runtime_get_with("host", &options, &again));
+    assert_ptr_equal(again, first);
+    options.budget = 24 * MIB;
+    options.resource = "mapped";
+    ok(weir_runtime_get_with("host", &options, &again));
+    options.budget = 25 * MIB;
+    fails(WEIR_CONFLICT, weir_runtime_get_with("host", &options, &again));
+    assert_null(again);
+    detail_names("24 MiB");
+    detail_names("25 MiB");
+    options = (weir_runtime_options){.size = sizeof options, .resource = "other"};
+    fails(WEIR_NOT_FOUND, weir_runtime_get_with("host", &options, &again));
+    ok(weir_runtime_set_budget(first, 25 * MIB));
+    fails(WEIR_INVALID, weir_runtime_destroy(first));
+    assert_string_equal(weir_runtime_device(NULL), "");
+    assert_int_equal(weir_runtime_budget(NULL), 0);
+    weir_runtime *own = make_runtime(MIB); /* not found by a get, nor mixed up with it */
+    ok(weir_runtime_get("host", &again));
+    assert_ptr_equal(again, first);
+    ok(weir_runtime_destroy(own));
+}
+
+static void destroying(void **state)
+{
+    (void)state;
+    weir_runtime *runtime = make_runtime(4 * MIB);
+    weir_stream stream;
+    weir_client *client = open_client(runtime, "x", 0, 0);
+    fails(WEIR_INVALID, weir_runtime_destroy(NULL));
+    fails(WEIR_BUSY, weir_runtime_destroy(runtime));
+    detail_names("1 open client");
+    ok(weir_stream_acquire(runtime, &stream));
+    ok(weir_client_close(client));
+    fails(WEIR_BUSY, weir_runtime_destroy(runtime));
+    detail_names("stream");
+    ok(weir_stream_release(stream));
+    ok(weir_runtime_destroy(runtime));
+    fails(WEIR_STREAM_MISUSE, weir_stream_synchronize(stream));
+    fails(WEIR_STREAM_MISUSE, weir_stream_release(stream));
+}
+
+/* A pool of 1024; then none, and never another one. */
+static void streams_run_out(void **state)
+{
+    (void)state;
+    enum { MOST = 1024 };
+    weir_runtime *runtime = make_runtime(MIB);
+    static weir_stream streams[MOST];
+    weir_stream more;
+    for (int i = 0; i < MOST; i++) {
+        ok(weir_stream_acquire(runtime, &streams[i]));
+        assert_true(streams[i].id != 0);
+        assert_true(i == 0 || streams[i].id != streams[i - 1].id);
+    }
+    fails(WEIR_BUSY, weir_stream_acquire(runtime, &more));
+    detail_names("1024");
+    assert_int_equal(more.id, 0);
+    ok(weir_stream_release(streams[500]));
+    ok(weir_stream_acquire(runtime, &more));
+    fails(WEIR_STREAM_MISUSE, weir_stream_release(streams[500]));
+    streams[500] = more;
+    for (int i = 0; i < MOST; i++)
+        ok(weir_stream_release(streams[i]));
+    ok(weir_runtime_destroy(runtime));
+}
+
+static void records_of_closed_clients_serve_again(void **state)
+{
+    (void)state;
+    weir_runtime *runtime = make_runtime(4 * MIB);
+    weir_client *first = open_client(runtime, "first", MIB, 2 * MIB);
+    void *p = allocate(first, 1000, WEIR_STREAM_HOST, WEIR_KV);
+    ok(weir_free(first, p, WEIR_STREAM_HOST));
+    ok(weir_client_note_outside(first, 5, "x"));
+    ok(weir_client_close(first));
+    for (int i = 0; i < 64; i++) {
+        weir_client *c = open_client(runtime, "next", 0, 0);
+        assert_ptr_not_equal(c, first); /* a late call finds a closed client, not somebody else's */
+        fails(WEIR_INVALID, weir_client_close(first));
+        ok(weir_client_close(c));
+    }
+    for (int i = 0; i < 200; i++) {
+        weir_client *c = open_client(runtime, "next", 0, 0);
+        snapshot s = take_snapshot(runtime);
+        assert_int_equal(s.count, 1);
+        assert_int_equal(s.clients[0].peak + s.clients[0].allocations + s.clients[0].outside, 0);
+        assert_int_equal(s.clients[0].maximum, 4 * MIB);
+        ok(weir_client_close(c));
+    }
+    ok(weir_runtime_destroy(runtime));
+}
+
+static void snapshots_in_the_order_of_opening(void **state)
+{
+    (void)state;
+    weir_runtime *runtime = make_runtime(4 * MIB);
+    weir_client *clients[5];
+    static const char *const names[] = {"e", "d", "c", "b", "a"};
+    for (int i = 0; i < 5; i++)
+        clients[i] = open_client(runtime, names[i], 0, 0);
+    ok(weir_client_close(clients[1]));
+    clients[1] = open_client(runtime, "again", 0, 0);
+    static const char *const order[] = {"e", "c", "b", "a", "again"};
+    weir_stats stats = WEIR_INIT(weir_stats);
+    weir_client_stats lines[5];
+    size_t count = 0;
+    memset(lines, 0x77, sizeof lines);
+    lines[0].size = sizeof lines[0];
+    ok(weir_snapshot(runtime, &stats, lines, 3, &count)); /* as many as there is room for */
+    assert_int_equal(count, 5);
+    assert_int_equal(lines[3].size, 0x7777777777777777);
+    ok(weir_snapshot(runtime, &stats, lines, 5, NULL));
+    for (int i = 0; i < 5; i++) {
+        assert_string_equal(lines[i].name, order[i]);
+        assert_int_equal(lines[i].size, sizeof lines[0]);
+    }
+    ok(weir_snapshot(runtime, &stats, NULL, 0, &count));
+    assert_int_equal(count, 5);
+    for (int i = 0; i < 5; i++)
+        ok(weir_client_close(clients[i]));
+    ok(weir_runtime_destroy(runtime));
+}
+
+/* Exit with live blocks, acquired streams, queued work and a trace. */
+static void leave_everything(void)
+{
+    weir_runtime *runtime;
+    weir_stream stream;
+    weir_trace *trace;
+    static gate g = GATE;
+    if (weir_option_set("budget", "8m") || weir_runtime_get("host", &runtime))
+        _exit(3);
+    weir_client *client = open_client(runtime, "x", 0, 0);
+    ok(weir_stream_acquire(runtime, &stream));
+    ok(weir_trace_open(runtime, 0, &trace));
+    void *p = allocate(client, MIB, stream, WEIR_KV), *q = allocate(client, MIB, stream, WEIR_KV);
+    ok(weir_call(runtime, pass_gate, &g, stream));
+    ok(weir_fill(runtime, p, 1, MIB, stream));
+    ok(weir_free(client, q, stream));
+}
+
+/* The children are started before the first runtime, by main. */
+static int end_of_child;
+
+static void exit_with_everything_live(void **state)
+{
+    (void)state;
+    assert_true(WIFEXITED(end_of_child));
+    assert_int_equal(WEXITSTATUS(end_of_child), 7);
+}
+
+int main(void)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        leave_everything();
+        exit(7);
+    }
+    waitpid(child, &end_of_child, 0);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exit_with_everything_live),
+        cmocka_unit_test(devices_that_are_none),
+        cmocka_unit_test(a_failed_start_leaves_nothing),
+        cmocka_unit_test(one_runtime_per_device),
+        cmocka_unit_test(destroying),
+        cmocka_unit_test(streams_run_out),
+        cmocka_unit_test(records_of_closed_clients_serve_again),
+        cmocka_unit_test(snapshots_in_the_order_of_opening),
+    };
+    return cmocka_run_group_tests_name("runtime", tests, NULL, NULL);
+}
