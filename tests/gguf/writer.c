@@ -38,6 +38,11 @@ static void key(gguf_writer *to, const char *name, uint32_t kind, const void *va
         return;
     if (writing && writing->replace_u32 && strcmp(writing->replace_u32, name) == 0)
         value = &writing->replacement;
+    char own[96];
+    if (writing && writing->architecture && strncmp(name, "llama.", 6) == 0) {
+        snprintf(own, sizeof own, "%s%s", writing->architecture, name + 5);
+        name = own;
+    }
     put_text(&to->keys, name);
     put(&to->keys, &kind, 4);
     put(&to->keys, value, size);
@@ -195,7 +200,7 @@ void write_llama(const char *path, const model_shape *shape)
     gguf_writer it = {.seed = 7};
     uint32_t n = shape->width, kv = n / shape->heads * shape->heads_kv;
     writing = shape;
-    key_text(&it, "general.architecture", "llama");
+    key_text(&it, "general.architecture", shape->architecture ? shape->architecture : "llama");
     key_text(&it, "general.name", "letters");
     key_u32(&it, "llama.context_length", shape->context);
     key_u32(&it, "llama.embedding_length", n);

@@ -36,6 +36,7 @@ typedef struct model_shape {
     const char *skip_key;    /* left out */
     const char *replace_u32; /* this key gets `replacement` */
     uint32_t replacement;
+    const char *architecture; /* instead of llama: a file of that name with a llama's tensors */
 } model_shape;
 
 extern const model_shape small_shape;

@@ -16,6 +16,7 @@ namespace
 {
 
 thread_local int guards = 0;
+thread_local bool alone = false;
 
 struct guard {
     guard()
@@ -43,6 +44,7 @@ uint64_t charged(size_t bytes)
 extern "C" {
 
 bool wg_guarded(void (*fn)(void *user), void *user, char *text, size_t capacity);
+bool wg_guarded_alone(void (*fn)(void *user), void *user, char *text, size_t capacity);
 void wg_on_abort(const char *message);
 bool wg_breakdown(void *function, const llama_context *context, uint64_t *weights, uint64_t *cache, uint64_t *compute);
 
@@ -60,9 +62,17 @@ bool wg_guarded(void (*fn)(void *user), void *user, char *text, size_t capacity)
     return false;
 }
 
+bool wg_guarded_alone(void (*fn)(void *user), void *user, char *text, size_t capacity)
+{
+    alone = true;
+    bool whole = wg_guarded(fn, user, text, capacity);
+    alone = false;
+    return whole;
+}
+
 void wg_on_abort(const char *message)
 {
-    if (guards > 0 && !std::strstr(message, "/ggml-cpu/"))
+    if (guards > 0 && (alone || !std::strstr(message, "/ggml-cpu/")))
         throw std::runtime_error(message);
     weir_log(WEIR_LOG_ERROR, "gguf: llama.cpp ends the process: %s", message);
     std::fprintf(stderr, "%s\n", message);

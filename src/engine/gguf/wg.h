@@ -58,6 +58,8 @@ void wg_phase_end(wg_phase *phase);
 /* Calls fn(user) and answers true; false when it threw, with the words in `text`. While it runs, an assertion of ggml's
  * on this thread is such an exception too, unless it comes from inside a computation, where other threads take part. */
 bool wg_guarded(void (*fn)(void *user), void *user, char *text, size_t capacity);
+/* The same where llama.cpp computes with one thread, so that an assertion inside a computation is an exception too. */
+bool wg_guarded_alone(void (*fn)(void *user), void *user, char *text, size_t capacity);
 /* ggml's abort callback. */
 void wg_on_abort(const char *message);
 /* Bytes of a context made with no_alloc: each buffer type's rounded up as weir charges them. */
