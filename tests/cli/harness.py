@@ -48,7 +48,8 @@ class Case(unittest.TestCase):
 
     def environment(self, more):
         kept = {key: value for key, value in os.environ.items() if not key.startswith("WEIR_")}
-        kept.update({"WEIR_ENGINE_PATH": self.engines, "WEIR_HOME": str(self.folder / "store"), "LC_ALL": "C.UTF-8"})
+        # Without a budget, how much there is would depend on what else the machine does.
+        kept.update({"WEIR_BUDGET": "1GiB", "WEIR_ENGINE_PATH": self.engines, "WEIR_HOME": str(self.folder / "store"), "LC_ALL": "C.UTF-8"})
         kept.update(more)
         return kept
 

@@ -42,17 +42,20 @@ class Engines(harness.Case):
 
     @unittest.skipIf(harness.SANITIZED, "a sanitizer's shadow memory is anonymous memory too")
     def test_what_llama_keeps_outside(self):
-        gguf = self.weir_json("run", MODELS / "minilm.gguf")["clients"][0]
-        self.assertLess(gguf["outside"], 0.1 * gguf["weights"])
+        # The first model of an engine carries what the engine's library takes once for the process.
+        first, second = self.weir_json("run", MODELS / "minilm.gguf", MODELS / "minilm.gguf", "--budget", "400MiB")["clients"]
+        self.assertLess(second["outside"], 0.10 * second["weights"])
+        self.assertLess(first["outside"], 0.12 * first["weights"])
 
     def test_a_budget_for_one_of_two(self):
-        words = (MODELS / "minilm.onnx", MODELS / "minilm.gguf", "--budget")
-        answer = self.weir_json("run", *words, "200MiB", status=1)
+        models = (MODELS / "minilm.onnx", MODELS / "minilm.gguf")
+        budget = self.weir_json("run", models[0], "--budget", "600MiB")["peak_held"] + 32 * MIB
+        answer = self.weir_json("run", *models, "--budget", budget, status=1)
         self.one_line(self.error)
         self.assertRegex(self.error, r"^weir: minilm\.gguf asked for [\d.]+ MiB .* minilm\.onnx holds [\d.]+ MiB; .*--budget \d+")
         self.assertEqual(self.client(answer, "minilm.onnx")["runs"], 1)
         self.assertEqual(answer["live_at_end"], 0)
-        self.weir_json("run", *words, self.error.split("--budget ")[1].split()[0])
+        self.weir_json("run", *models, "--budget", self.error.split("--budget ")[1].split()[0])
 
     def test_the_exact_budget_of_a_generating_model(self):
         model = MODELS / "tiny-llama.gguf"
@@ -63,7 +66,8 @@ class Engines(harness.Case):
         self.weir("run", model, "--budget", budget - 2 * 65536, "--tokens", "3", status=1)
 
     def test_generation(self):
-        words = ("run", MODELS / "tiny-llama.gguf", "--prompt", "Once upon a time", "--tokens", "5")
+        words = ("run", MODELS / "tiny-llama.gguf", "--prompt", "Once upon a time", "--tokens", "5",
+                 "--budget", "400MiB")
         client = self.weir_json(*words)["clients"][0]
         outputs = {output["name"]: output for output in client["outputs"]}
         self.assertEqual(outputs["tokens"]["shape"], [5])

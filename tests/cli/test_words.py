@@ -95,7 +95,7 @@ class Words(harness.Case):
         options = {option["name"]: option for option in self.weir_json("options", WEIR_LOG="error")["options"]}
         self.assertEqual(options["log"]["value"], "error")
         self.assertEqual(options["log"]["source"], "environment")
-        self.assertEqual(options["budget"]["source"], "default")
+        self.assertEqual(options["resource"]["source"], "default")
         self.assertEqual(options["budget"]["environment"], "WEIR_BUDGET")
         self.assertFalse(any(option["rejected"] for option in options.values()))
         for option in options.values():
