@@ -16,3 +16,21 @@ endfunction()
 
 set(WEIR_STUB_TOTAL 0x10000000)
 weir_driver_test(driver-contract driver/contract.c driver/memory.c driver/streams.c driver/faults.c INTERNAL)
+
+# What src/driver/cuda_api.h declares, compared with the real header.
+set(WEIR_CUDA_HEADERS "" CACHE PATH "Directory of cuda.h, to check weir's own declarations")
+find_path(CUDA_HEADERS cudaTypedefs.h HINTS ${WEIR_CUDA_HEADERS} /usr/local/cuda/include)
+weir_test(driver-api driver/api.c INTERNAL LABELS driver)
+set_tests_properties(driver-api PROPERTIES SKIP_RETURN_CODE 77)
+if(CUDA_HEADERS AND NOT CMAKE_CROSSCOMPILING)
+  target_compile_definitions(test-driver-api PRIVATE HAVE_CUDA_HEADER)
+  target_include_directories(test-driver-api SYSTEM PRIVATE ${CUDA_HEADERS})
+endif()
+
+weir_test(driver-start driver/start.c driver/device.c LIBS ${CMAKE_DL_LIBS} Threads::Threads LABELS driver)
+target_compile_definitions(test-driver-start PRIVATE STUB_DIRECTORY="${WEIR_STUB}")
+add_dependencies(test-driver-start stub-cuda stub-cuda-lacking)
+
+# Two gigabytes: the default budget leaves 512 MiB alone.
+set(WEIR_STUB_TOTAL 0x80000000)
+weir_driver_test(driver-runtime driver/runtime.c driver/runtime_common.c driver/kernel.c)

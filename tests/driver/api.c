@@ -1,0 +1,188 @@
+/* Our declarations of CUDA's driver interface against its own header, where there is one: the values of constants, the
+ * layout of structures, and for each function that the version we ask for has these parameters. */
+#include <stddef.h>
+#include <stdio.h>
+
+#ifdef HAVE_CUDA_HEADER
+
+#define CONSTANTS(X)                                                                                                   \
+    X(CUDA_SUCCESS)                                                                                                    \
+    X(CUDA_ERROR_OUT_OF_MEMORY)                                                                                        \
+    X(CUDA_ERROR_DEINITIALIZED)                                                                                        \
+    X(CUDA_ERROR_NO_DEVICE)                                                                                            \
+    X(CUDA_ERROR_ECC_UNCORRECTABLE)                                                                                    \
+    X(CUDA_ERROR_NVLINK_UNCORRECTABLE)                                                                                 \
+    X(CUDA_ERROR_CONTAINED)                                                                                            \
+    X(CUDA_ERROR_NOT_READY)                                                                                            \
+    X(CUDA_ERROR_ILLEGAL_ADDRESS)                                                                                      \
+    X(CUDA_ERROR_LAUNCH_TIMEOUT)                                                                                       \
+    X(CUDA_ERROR_CONTEXT_IS_DESTROYED)                                                                                 \
+    X(CUDA_ERROR_ASSERT)                                                                                               \
+    X(CUDA_ERROR_HARDWARE_STACK_ERROR)                                                                                 \
+    X(CUDA_ERROR_LAUNCH_FAILED)                                                                                        \
+    X(CUDA_ERROR_TENSOR_MEMORY_LEAK)                                                                                   \
+    X(CU_STREAM_NON_BLOCKING)                                                                                          \
+    X(CU_EVENT_DISABLE_TIMING)                                                                                         \
+    X(CU_STREAM_CAPTURE_MODE_RELAXED)                                                                                  \
+    X(CU_STREAM_CAPTURE_STATUS_NONE)                                                                                   \
+    X(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)                                                         \
+    X(CU_MEM_ALLOCATION_TYPE_PINNED)                                                                                   \
+    X(CU_MEM_LOCATION_TYPE_DEVICE)                                                                                     \
+    X(CU_MEM_ALLOC_GRANULARITY_MINIMUM)                                                                                \
+    X(CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+
+/* Theirs first. What the constants are there is kept under other names, and ours get other names as they are declared. */
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+enum {
+#define X(name) THEIR_##name = (int)name,
+    CONSTANTS(X)
+#undef X
+};
+typedef CUmemLocation their_location;
+typedef CUmemAllocationProp their_properties;
+typedef CUmemAccessDesc their_access;
+
+#define CUDA_SUCCESS                    OUR_CUDA_SUCCESS
+#define CUDA_ERROR_OUT_OF_MEMORY        OUR_CUDA_ERROR_OUT_OF_MEMORY
+#define CUDA_ERROR_DEINITIALIZED        OUR_CUDA_ERROR_DEINITIALIZED
+#define CUDA_ERROR_NO_DEVICE            OUR_CUDA_ERROR_NO_DEVICE
+#define CUDA_ERROR_ECC_UNCORRECTABLE    OUR_CUDA_ERROR_ECC_UNCORRECTABLE
+#define CUDA_ERROR_NVLINK_UNCORRECTABLE OUR_CUDA_ERROR_NVLINK_UNCORRECTABLE
+#define CUDA_ERROR_CONTAINED            OUR_CUDA_ERROR_CONTAINED
+#define CUDA_ERROR_NOT_READY            OUR_CUDA_ERROR_NOT_READY
+#define CUDA_ERROR_ILLEGAL_ADDRESS      OUR_CUDA_ERROR_ILLEGAL_ADDRESS
+#define CUDA_ERROR_LAUNCH_TIMEOUT       OUR_CUDA_ERROR_LAUNCH_TIMEOUT
+#define CUDA_ERROR_CONTEXT_IS_DESTROYED OUR_CUDA_ERROR_CONTEXT_IS_DESTROYED
+#define CUDA_ERROR_ASSERT               OUR_CUDA_ERROR_ASSERT
+#define CUDA_ERROR_HARDWARE_STACK_ERROR OUR_CUDA_ERROR_HARDWARE_STACK_ERROR
+#define CUDA_ERROR_LAUNCH_FAILED        OUR_CUDA_ERROR_LAUNCH_FAILED
+#define CUDA_ERROR_TENSOR_MEMORY_LEAK   OUR_CUDA_ERROR_TENSOR_MEMORY_LEAK
+#define CU_STREAM_NON_BLOCKING          OUR_CU_STREAM_NON_BLOCKING
+#define CU_EVENT_DISABLE_TIMING         OUR_CU_EVENT_DISABLE_TIMING
+#define CU_STREAM_CAPTURE_MODE_RELAXED  OUR_CU_STREAM_CAPTURE_MODE_RELAXED
+#define CU_STREAM_CAPTURE_STATUS_NONE   OUR_CU_STREAM_CAPTURE_STATUS_NONE
+#define CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED                                                        \
+    OUR_CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+#define CU_MEM_ALLOCATION_TYPE_PINNED OUR_CU_MEM_ALLOCATION_TYPE_PINNED
+#undef CU_MEM_LOCATION_TYPE_DEVICE
+#define CU_MEM_LOCATION_TYPE_DEVICE        OUR_CU_MEM_LOCATION_TYPE_DEVICE
+#define CU_MEM_ALLOC_GRANULARITY_MINIMUM   OUR_CU_MEM_ALLOC_GRANULARITY_MINIMUM
+#define CU_MEM_ACCESS_FLAGS_PROT_READWRITE OUR_CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+#define CUresult                           our_result
+#define CUdevice                           our_device
+#define CUdeviceptr                        our_pointer
+#define CUmemGenericAllocationHandle       our_handle
+#define CUcontext                          our_context
+#define CUstream                           our_stream
+#define CUevent                            our_event
+#define CUmemLocation                      our_location
+#define CUmemAllocationProp                our_properties
+#define CUmemAccessDesc                    our_access
+#include "driver/cuda_api.h"
+#undef CUresult
+#undef CUdevice
+#undef CUdeviceptr
+#undef CUmemGenericAllocationHandle
+#undef CUcontext
+#undef CUstream
+#undef CUevent
+#undef CUmemLocation
+#undef CUmemAllocationProp
+#undef CUmemAccessDesc
+
+#define SAME_TYPE(a, b) __builtin_types_compatible_p(a, b)
+#define SAME_SIZE(a, b) _Static_assert(sizeof(a) == sizeof(b) && _Alignof(a) == _Alignof(b), #a " is not as " #b)
+SAME_SIZE(our_result, CUresult);
+SAME_SIZE(our_device, CUdevice);
+SAME_SIZE(our_pointer, CUdeviceptr);
+SAME_SIZE(our_handle, CUmemGenericAllocationHandle);
+SAME_SIZE(our_context, CUcontext);
+SAME_SIZE(our_stream, CUstream);
+SAME_SIZE(our_event, CUevent);
+SAME_SIZE(our_location, their_location);
+SAME_SIZE(our_properties, their_properties);
+SAME_SIZE(our_access, their_access);
+SAME_SIZE(int, CUdevice_attribute);
+SAME_SIZE(int, CUmemAllocationGranularity_flags);
+SAME_SIZE(int, CUstreamCaptureMode);
+
+#define SAME_MEMBER(ours, theirs, member)                                                                              \
+    _Static_assert(offsetof(ours, member) == offsetof(theirs, member) &&                                               \
+                       sizeof(((ours *)0)->member) == sizeof(((theirs *)0)->member),                                   \
+                   #member " is not where it is in " #theirs)
+SAME_MEMBER(our_location, their_location, type);
+SAME_MEMBER(our_location, their_location, id);
+SAME_MEMBER(our_properties, their_properties, type);
+SAME_MEMBER(our_properties, their_properties, requestedHandleTypes);
+SAME_MEMBER(our_properties, their_properties, location);
+SAME_MEMBER(our_properties, their_properties, win32HandleMetaData);
+SAME_MEMBER(our_properties, their_properties, allocFlags);
+SAME_MEMBER(our_properties, their_properties, allocFlags.compressionType);
+SAME_MEMBER(our_properties, their_properties, allocFlags.gpuDirectRDMACapable);
+SAME_MEMBER(our_properties, their_properties, allocFlags.usage);
+SAME_MEMBER(our_access, their_access, location);
+SAME_MEMBER(our_access, their_access, flags);
+
+/* Our parameter lists, read with their types, are theirs; but for enumerations, which are numbers with us. */
+static const struct {
+    const char *name;
+    int same;
+} functions[] = {
+#define X(name, version, parameters) {#name, SAME_TYPE(CUresult(*) parameters, PFN_##name##_v##version)},
+    WI_CUDA_FUNCTIONS(X)
+#undef X
+};
+static const struct {
+    const char *name;
+    int same;
+} with_enumerations[] = {
+    {"cuDeviceGetAttribute",
+     SAME_TYPE(CUresult (*)(int *, CUdevice_attribute, CUdevice), PFN_cuDeviceGetAttribute_v2000)},
+    {"cuMemGetAllocationGranularity",
+     SAME_TYPE(CUresult (*)(size_t *, const CUmemAllocationProp *, CUmemAllocationGranularity_flags),
+               PFN_cuMemGetAllocationGranularity_v10020)},
+    {"cuThreadExchangeStreamCaptureMode",
+     SAME_TYPE(CUresult (*)(CUstreamCaptureMode *), PFN_cuThreadExchangeStreamCaptureMode_v10010)},
+};
+
+static int is_same(size_t i)
+{
+    for (size_t j = 0; j < sizeof with_enumerations / sizeof with_enumerations[0]; j++)
+        if (strcmp(functions[i].name, with_enumerations[j].name) == 0)
+            return with_enumerations[j].same;
+    return functions[i].same;
+}
+
+int main(void)
+{
+    size_t count = sizeof functions / sizeof functions[0];
+    int constants = 0, wrong = 0;
+#define X(name)                                                                                                        \
+    constants++;                                                                                                       \
+    if ((int)name != (int)THEIR_##name) {                                                                              \
+        printf("%s is %d, and %d in the header\n", #name, (int)name, (int)THEIR_##name);                               \
+        wrong++;                                                                                                       \
+    }
+    CONSTANTS(X)
+#undef X
+    for (size_t i = 0; i < count; i++)
+        if (!is_same(i)) {
+            printf("%s has other parameters in the header\n", functions[i].name);
+            wrong++;
+        }
+    printf("%zu functions and %d constants compared with cuda.h of CUDA %d, %d wrong\n", count, constants, CUDA_VERSION,
+           wrong);
+    return wrong != 0;
+}
+
+#else
+
+int main(void)
+{
+    printf("skipped: no cuda.h (configure with -DWEIR_CUDA_HEADERS=DIR)\n");
+    return 77;
+}
+
+#endif
