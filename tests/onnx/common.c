@@ -1,6 +1,10 @@
 /* See common.h. */
 #include "common.h"
 
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 int need_onnxruntime(void)
 {
     weir_engine_probe probe = WEIR_INIT(weir_engine_probe);
@@ -19,6 +23,46 @@ const char *model_path(const char *name)
         return name;
     snprintf(path, sizeof path, "%s/onnx/%s.onnx", WEIR_TEST_DATA, name);
     return path;
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    char bytes[4096];
+    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+    assert_non_null(in);
+    assert_non_null(out);
+    size_t n = fread(bytes, 1, sizeof bytes, in);
+    assert_true(n < sizeof bytes);
+    assert_int_equal(fwrite(bytes, 1, n, out), n);
+    fclose(in);
+    assert_int_equal(fclose(out), 0);
+}
+
+const char *scratch_path(void)
+{
+    static char path[512];
+    if (path[0])
+        return path;
+    char folder[400], from[512];
+    snprintf(folder, sizeof folder, "%s/tests/onnx-%d", WEIR_TEST_BINARY, (int)getpid());
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+        fail_msg("cannot make %s", folder);
+    snprintf(from, sizeof from, "%s/onnx/beside.data", WEIR_TEST_DATA);
+    snprintf(path, sizeof path, "%s/beside.data", folder);
+    copy_file(from, path);
+    snprintf(path, sizeof path, "%s/model.onnx", folder);
+    return path;
+}
+
+void scratch_clear(void)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/tests/onnx-%d/model.onnx", WEIR_TEST_BINARY, (int)getpid());
+    unlink(path);
+    snprintf(path, sizeof path, "%s/tests/onnx-%d/beside.data", WEIR_TEST_BINARY, (int)getpid());
+    unlink(path);
+    *strrchr(path, '/') = 0;
+    rmdir(path);
 }
 
 loaded open_client(uint64_t budget)

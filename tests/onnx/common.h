@@ -38,6 +38,10 @@ enum { MAX_SETTINGS = 8 };
 /* tests/data/onnx/NAME.onnx, or the path itself if it holds a slash; in static storage of the thread. */
 const char *model_path(const char *name);
 
+/* A path for a file of this process, in a directory where the file lies beside a copy of beside.data. */
+const char *scratch_path(void);
+void scratch_clear(void);
+
 /* Opens runtime and client; `budget` 0 is 1 GiB. */
 loaded open_client(uint64_t budget);
 /* Loads into it; `settings` are "key=value" texts up to a NULL, or NULL. */

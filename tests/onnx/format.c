@@ -1,8 +1,6 @@
 /* The file before ONNX Runtime: wire format, structure, tensors, the model without its weights. Needs no ONNX Runtime. */
 #include "common.h"
 
-#include <unistd.h>
-
 #include "check.h"
 #include "graph.h"
 #include "strip.h"
@@ -20,18 +18,15 @@ static weir_status check_file(const char *path)
     return status;
 }
 
-/* Writes the bytes beside the models, so that files that they name are found, and checks them. */
+/* Writes the bytes beside beside.data, so that files that they name are found, and checks them. */
 static weir_status check_bytes(const uint8_t *data, size_t size)
 {
-    char path[512];
-    snprintf(path, sizeof path, "%s/onnx/tmp-%d.onnx", WEIR_TEST_DATA, (int)getpid());
+    const char *path = scratch_path();
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
     assert_int_equal(fwrite(data, 1, size, f), size);
     assert_int_equal(fclose(f), 0);
-    weir_status status = check_file(path);
-    unlink(path);
-    return status;
+    return check_file(path);
 }
 
 static uint8_t *read_model(const char *name, size_t *size)
@@ -287,5 +282,7 @@ int main(void)
         cmocka_unit_test(fields_have_their_kind),
         cmocka_unit_test(stripped_model_tells_the_truth),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    scratch_clear();
+    return failed;
 }

@@ -98,8 +98,7 @@ static size_t interesting(size_t size)
 static void damage(const char *model, int count)
 {
     bytes whole = read_all(model_path(model));
-    char path[512];
-    snprintf(path, sizeof path, "%s/onnx/hostile-%d.onnx", WEIR_TEST_DATA, (int)getpid());
+    const char *path = scratch_path();
     loaded l = open_client(512u << 20);
     for (int i = 0; i < count; i++) {
         write_all(path, whole.data, interesting(whole.size));
@@ -119,7 +118,6 @@ static void damage(const char *model, int count)
         for (int k = flips - 1; k >= 0; k--)
             whole.data[at[k]] ^= bit[k];
     }
-    unlink(path);
     close_client(&l);
     free(whole.data);
     printf("%s: %d truncated and %d flipped: %d refused, %d loaded, %d ran\n", model, count, count, tally.refused,
@@ -152,8 +150,11 @@ int main(int argc, char **argv)
         return missing;
     const struct CMUnitTest small[] = {cmocka_unit_test(small_models)};
     const struct CMUnitTest one[] = {cmocka_unit_test(the_given_model)};
-    if (argc < 3)
-        return cmocka_run_group_tests(small, NULL, NULL);
+    if (argc < 3) {
+        int failed = cmocka_run_group_tests(small, NULL, NULL);
+        scratch_clear();
+        return failed;
+    }
     given = argv[1];
     given_count = atoi(argv[2]);
     if (access(given, R_OK) != 0) {
@@ -161,5 +162,7 @@ int main(int argc, char **argv)
         printf("skipped: no %s (run scripts/models)\n", given);
         return require && strcmp(require, "1") == 0 ? 1 : SKIPPED;
     }
-    return cmocka_run_group_tests(one, NULL, NULL);
+    int failed = cmocka_run_group_tests(one, NULL, NULL);
+    scratch_clear();
+    return failed;
 }

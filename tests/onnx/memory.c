@@ -196,6 +196,36 @@ static void one_is_refused_the_other_answers(void **state)
     close_client(&big);
 }
 
+/* Touched anonymous memory of the process, in KiB. */
+static long anonymous(void)
+{
+    char line[256];
+    long kib = 0;
+    FILE *f = fopen("/proc/self/status", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f))
+        if (strncmp(line, "RssAnon:", 8) == 0)
+            kib = atol(line + 8);
+    fclose(f);
+    return kib;
+}
+
+/* The optimizer must not spend what the budget would refuse: computed while loading, this constant would be 800 MiB. */
+static void a_small_file_takes_little(void **state)
+{
+    (void)state;
+    loaded l = open_client(8u << 20);
+    long before = anonymous();
+    assert_ok(load_into(&l, "bomb", NULL));
+    assert_true(anonymous() - before < 64 << 10);
+    float x = 1;
+    weir_tensor in = tensor("x", WEIR_F32, SHAPE(1), &x);
+    weir_outputs out;
+    assert_status(infer(&l, &in, 1, &out), WEIR_OUT_OF_MEMORY);
+    unload_model(&l);
+    close_client(&l);
+}
+
 /* Outputs may be kept while later runs come and go. */
 static void outputs_stay_until_released(void **state)
 {
@@ -279,10 +309,15 @@ int main(void)
     if (missing)
         return missing;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_and_outputs_are_charged), cmocka_unit_test(the_weights_are_these_bytes),
-        cmocka_unit_test(packed_weights_are_held_once),    cmocka_unit_test(plan_agrees_with_load),
-        cmocka_unit_test(every_allocation_can_fail),       cmocka_unit_test(one_is_refused_the_other_answers),
-        cmocka_unit_test(outputs_stay_until_released),     cmocka_unit_test(models_do_not_mix),
+        cmocka_unit_test(weights_and_outputs_are_charged),
+        cmocka_unit_test(the_weights_are_these_bytes),
+        cmocka_unit_test(packed_weights_are_held_once),
+        cmocka_unit_test(plan_agrees_with_load),
+        cmocka_unit_test(every_allocation_can_fail),
+        cmocka_unit_test(one_is_refused_the_other_answers),
+        cmocka_unit_test(a_small_file_takes_little),
+        cmocka_unit_test(outputs_stay_until_released),
+        cmocka_unit_test(models_do_not_mix),
         cmocka_unit_test(foreign_frees_are_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -131,11 +131,14 @@ static void describe(weir_engine_model *model, const onnx_graph *graph)
     for (size_t i = 0; i < graph->weight_count; i++)
         if (!model->settings.ours || !onnx_moved(&graph->weights[i]))
             left += graph->weights[i].bytes;
-    char size[24];
+    char size[24], what[64] = "";
+    if (left)
+        snprintf(what, sizeof what, "%s of %s, ", weir_size_format(left, size, sizeof size),
+                 model->settings.ours ? "constants" : "weights");
     snprintf(model->remarks, sizeof model->remarks,
-             "outside: ONNX Runtime's graph and kernels, %s of %s, weights that its optimizer rewrites, "
-             "buffers inside some kernels",
-             weir_size_format(left, size, sizeof size), model->settings.ours ? "small or packed constants" : "weights");
+             "outside: %sONNX Runtime's graph and kernels, what its optimizer computes of weights, buffers inside some "
+             "kernels",
+             what);
 }
 
 static weir_status check_place(const weir_engine_load *load)

@@ -1,6 +1,7 @@
 /* Weights into the client's memory, and the session over them. */
 #include "model.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +96,18 @@ typedef struct attempt {
 
 #define FAILED(model, a, call) onnx_failed((model)->library->api, call, &(a)->code, (a)->text, sizeof(a)->text)
 
+/* The optimizer computes constants while loading and keeps them on the heap, up to 1 GiB each unless told otherwise: a file
+ * of a hundred bytes can ask for that. What comes of real weights (transposed, unpacked from 4 bits) stays in proportion to
+ * the file. */
+static uint64_t fold_at_most(const onnx_file *file)
+{
+    uint64_t bytes = file->size;
+    for (const onnx_side_file *side = file->sides; side; side = side->next)
+        bytes += side->size;
+    uint64_t most = (16u << 20) + 8 * bytes;
+    return most < 1u << 30 ? most : 1u << 30;
+}
+
 static bool set_options(weir_engine_model *model, const onnx_file *file, ort_session_options *options, attempt *a)
 {
     const ort_api *api = model->library->api;
@@ -106,6 +119,11 @@ static bool set_options(weir_engine_model *model, const onnx_file *file, ort_ses
         FAILED(
             model, a,
             api->AddSessionConfigEntry(options, "session.model_external_initializers_file_folder_path", file->folder)))
+        return false;
+    char most[32];
+    snprintf(most, sizeof most, "%" PRIu64, fold_at_most(file));
+    if (FAILED(model, a,
+               api->AddSessionConfigEntry(options, "optimization.constant_folding_max_output_size_in_bytes", most)))
         return false;
     if (!s->memory_pattern && FAILED(model, a, api->DisableMemPattern(options)))
         return false;

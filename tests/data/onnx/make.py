@@ -142,6 +142,13 @@ def folded():
          [value("x", T.FLOAT, ["n", 17])], [value("y", T.FLOAT, ["n", 17])], [weight("one", 1, 16), weight("w", 16, 17)])
 
 
+def bomb():
+    """A hundred bytes that ask the optimizer for a constant of 800 MiB."""
+    save("bomb", [h.make_node("Expand", ["one", "n"], ["z"]), h.make_node("Add", ["x", "z"], ["y"])],
+         [value("x", T.FLOAT, [1])], [value("y", T.FLOAT, [None])],
+         [nh.from_array(np.array([200 << 20], np.int64), "n"), nh.from_array(np.array([1], np.float32), "one")])
+
+
 def refused():
     save("strings", [h.make_node("Identity", ["words"], ["same"])], [value("words", T.STRING, ["n"])],
          [value("same", T.STRING, ["n"])])
@@ -190,7 +197,7 @@ def compare_schema(path):
 def main():
     if len(sys.argv) == 3 and sys.argv[1] == "--schema":
         return compare_schema(sys.argv[2])
-    for make in (mlp, typed, beside, types, scalar, empty, default, rankless, loop, grow, conv, branch, refused, folded):
+    for make in (mlp, typed, beside, types, scalar, empty, default, rankless, loop, grow, conv, branch, refused, folded, bomb):
         make()
     return 0
 
