@@ -78,6 +78,7 @@ static bytes read_all(const char *path)
 
 static void write_all(const char *path, const uint8_t *data, size_t size)
 {
+    unlink(path); /* a file that is cut and written again is flushed to the disk by some file systems */
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
     assert_int_equal(fwrite(data, 1, size, f), size);
