@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { AGAIN_NANOSECONDS = 20000000 };
+enum { AGAIN_NANOSECONDS = 20000000, SETTLE_ROUNDS = 25 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static weir_model *covered[RUN_MODELS_MOST]; /* under the lock */
@@ -40,9 +40,10 @@ static void *watch(void *user)
     while (sigwaitinfo(signals, &info) < 0)
         continue;
     atomic_store(&seen, true);
-    for (;;) {
+    for (unsigned round = 0;; round += round < SETTLE_ROUNDS) {
         cancel_all();
-        if (sigtimedwait(signals, &info, &(struct timespec){0, AGAIN_NANOSECONDS}) > 0)
+        /* A shell or a supervisor may send one signal twice, to the process and to its group: that is still the first. */
+        if (sigtimedwait(signals, &info, &(struct timespec){0, AGAIN_NANOSECONDS}) > 0 && round == SETTLE_ROUNDS)
             _exit(CLI_INTERRUPTED);
     }
     return NULL;

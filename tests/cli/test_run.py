@@ -159,6 +159,20 @@ class Run(harness.Case):
         self.assertEqual(answer["error"]["model"], "e.echo")
         self.assertEqual(answer["error"]["refusal"]["holders"][0]["client"], "a.toy")
 
+    def test_a_refusal_while_running_together(self):
+        # Each fits alone, and both while idle; their scratch does not fit twice.
+        self.write("e.echo", BIG + "slow 300\nexact\n")
+        words = ("run", "e.echo", "e.echo", "a.toy", "--budget")
+        answer = self.weir_json(*words, "11MiB", status=1)
+        self.one_line(self.error)
+        self.assertEqual(answer["error"]["stage"], "run")
+        good = [client for client in answer["clients"] if "error" not in client]
+        self.assertEqual(len(good), 2)
+        self.assertEqual([client["runs"] for client in good], [1, 1])
+        self.assertEqual(answer["live_at_end"], 0)
+        self.weir_json(*words, self.error.split("--budget ")[1].split()[0])
+        self.weir_json(*words, "11MiB", "--serial")
+
     def test_several_failures(self):
         answer = self.weir_json("run", "missing.toy", "a.toy", "missing.xyz", status=1)
         self.assertEqual([failed["model"] for failed in answer["errors"]], ["missing.toy", "missing.xyz"])
@@ -185,6 +199,15 @@ class Run(harness.Case):
             self.assertEqual(error.decode(), "weir: stopped\n")
             self.assertEqual(json.loads(out)["live_at_end"], 0)
             self.assertLess(time.monotonic() - begun, 30)
+
+    def test_the_example_of_two_models(self):
+        self.write("t.echo", "input text text -1\nweights 1000\n")
+        self.write("u.echo", "input text text -1\nweights 5000\n")
+        done = subprocess.run([harness.BUILD / "bin/example-two-models", "hello", "t.echo", "u.echo"], cwd=self.folder,
+                              env=self.environment({"WEIR_BUDGET": ""}), capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("t.echo: text, 5 bytes of text", done.stdout)
+        self.assertIn("of 1 GiB at the peak", done.stdout)
 
     def test_devices_that_are_not_here(self):
         self.assertIn("cuda", self.refused("run", "a.toy", "--budget", "host=1g,cuda:7=1g", status=1))
