@@ -19,7 +19,8 @@ typedef struct worker {
 static void *run_mlp(void *user)
 {
     worker *w = user;
-    float x[16], first[17];
+    float x[16];
+    uint8_t first[17 * sizeof(float)];
     bool have = false;
     for (int i = 0; i < 16; i++)
         x[i] = (float)((w->seed + (unsigned)i * 5) % 7) - 3;

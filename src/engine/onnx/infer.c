@@ -189,9 +189,9 @@ static void free_results(weir_engine_model *model, results *r)
 static weir_status describe_outputs(weir_engine_model *model, results *r, weir_outputs *out)
 {
     weir_tensor *tensors = calloc(r->count + 1, sizeof *tensors);
-    weir_status status =
-        tensors ? WEIR_OK
-                : weir_fail(WEIR_SYSTEM, "%s: no host memory for its outputs", weir_client_name(model->client));
+    if (!tensors)
+        return weir_fail(WEIR_SYSTEM, "%s: no host memory for its outputs", weir_client_name(model->client));
+    weir_status status = WEIR_OK;
     for (size_t i = 0; status == WEIR_OK && i < r->count; i++)
         status = describe_output(model, i, r->values[i], &tensors[i]);
     if (status != WEIR_OK) {

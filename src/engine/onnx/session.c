@@ -59,13 +59,18 @@ static weir_status place_weight(weir_engine_model *model, const onnx_tensor *ten
     return WEIR_OK;
 }
 
-/* Those that are packed are left in the file. */
+/* Those that kernels pack are left in the file. */
+static bool is_placed(const onnx_graph *graph, const bool *packed, size_t index)
+{
+    return onnx_moved(&graph->weights[index]) && !(packed && packed[index]);
+}
+
 static weir_status place_weights(weir_engine_model *model, const onnx_graph *graph, const bool *packed,
                                  const weir_engine_load *load)
 {
     uint64_t total = 1, done = 0;
     for (size_t i = 0; i < graph->weight_count; i++)
-        if (onnx_moved(&graph->weights[i]) && !packed[i]) {
+        if (is_placed(graph, packed, i)) {
             model->weight_count++;
             total += graph->weights[i].bytes;
         }
@@ -75,7 +80,7 @@ static weir_status place_weights(weir_engine_model *model, const onnx_graph *gra
     size_t next = 0;
     for (size_t i = 0; i < graph->weight_count; i++) {
         const onnx_tensor *tensor = &graph->weights[i];
-        if (!onnx_moved(tensor) || packed[i])
+        if (!is_placed(graph, packed, i))
             continue;
         weir_status status = place_weight(model, tensor, &model->weights[next++]);
         if (status != WEIR_OK)
