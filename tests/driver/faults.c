@@ -125,11 +125,11 @@ static void test_each_call_recovers(void **state)
             wi_event event = {0};
             uint64_t depth = control.stub_count("depth"), mode = control.stub_count("capture mode");
             control.stub_fail(functions[i], nth, 999);
-            (void)driver->fill(device, range.address, 1, granule, one);
+            (void)driver->fill(device, range.address, 1, 4096, one);
             (void)driver->call(device, hold, &g, one);
             (void)driver->record(device, one, &event);
             (void)driver->order(device, two, event);
-            (void)driver->copy(device, range.address + 512, range.address, 256, two);
+            (void)driver->copy(device, range.address + 8192, range.address + 4096, 256, two);
             (void)driver->passed(device, event);
             (void)driver->stream_synchronize(device, one);
             (void)driver->stream_synchronize(device, two);
@@ -224,7 +224,7 @@ static void test_lost_is_sticky(void **state)
     wi_handle handle;
     uint64_t available, total;
     wi_event event;
-    gate g = {0};
+    static gate g; /* the stream is never destroyed */
     ok(D(stream_create(device, &stream)));
     ok(D(call(device, hold, &g, stream)));
     ok(D(record(device, stream, &event)));

@@ -148,6 +148,9 @@ static void test_no_block_is_reused_under_late_work(void **state)
 static void test_a_block_reused_too_early_would_be_seen(void **state)
 {
     (void)state;
+#ifdef __SANITIZE_THREAD__
+    skip(); /* it sees the planted race, too */
+#endif
     assert_true(late_write_is_seen(true));
 }
 
@@ -350,7 +353,7 @@ static void test_a_lost_device(void **state)
     weir_client *client = open_client("one");
     weir_stream stream;
     void *block, *second, *more;
-    gate g = {0};
+    static gate g; /* the stream is never destroyed */
     ok(weir_stream_acquire(runtime, &stream));
     ok(weir_alloc(client, 6 * MIB, stream, WEIR_OTHER, &block));
     ok(weir_alloc(client, 1 * MIB, stream, WEIR_OTHER, &second));

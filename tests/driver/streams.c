@@ -255,12 +255,14 @@ static void test_steady_state_makes_no_events(void **state)
 static void test_unasked_events_do_not_pile_up(void **state)
 {
     (void)state;
+    enum { RECORDS = 2000 };
+    static gate gates[RECORDS];
     void *stream = new_stream();
-    for (int i = 0; i < 5000; i++) {
-        gate g = {.open = true};
-        ok(D(call(device, hold, &g, stream)));
+    for (int i = 0; i < RECORDS; i++) {
+        gates[i] = (gate){.open = true};
+        ok(D(call(device, hold, &gates[i], stream)));
         (void)mark(stream);
-        wait_entered(&g);
+        wait_entered(&gates[i]);
     }
     if (device_kind_now == ON_STUB)
         assert_true(control.stub_count("events") <= 128);
