@@ -216,7 +216,7 @@ static void one_tensor(uint32_t dims, const uint64_t *ne, uint32_t type, uint64_
     header(&it, 3, 1, 0);
     text(&it, "t");
     put(&it, &dims, 4);
-    put(&it, ne, 8 * (dims <= 4 ? dims : 4));
+    put(&it, ne, sizeof *ne * (dims <= 4 ? dims : 4));
     put(&it, &type, 4);
     put(&it, &offset, 8);
     for (int i = 0; i < 64; i++)

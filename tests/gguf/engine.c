@@ -113,7 +113,7 @@ static void embeddings_equal(const char *path, uint32_t context, const int32_t *
         for (int k = 0; k < 16; k++)
             *at++ = k < lengths[i] ? tokens[k + i] : -1;
     for (int i = 0; i < texts; i++)
-        plain_add(&batch, rows + i * 16, lengths[i], i);
+        plain_add(&batch, rows + (size_t)i * 16, lengths[i], i);
     assert_int_equal(other.llama_encode(other.context, batch), 0);
 
     weir_tensor input = token_input(rows, texts, 16);
@@ -159,7 +159,7 @@ static void test_normalized_in_any_company(void **state)
     assert_int_equal(all->shape[0], 40);
     char *line = strtok(text, "\n");
     for (int i = 0; i < 40; i++, line = strtok(NULL, "\n")) {
-        const float *vector = (const float *)all->data + i * 32;
+        const float *vector = (const float *)all->data + (size_t)i * 32;
         double norm = 0, cosine = 0;
         input = text_input(line);
         OK(infer(&its, &input, NULL, 0, &alone));
@@ -228,7 +228,7 @@ static void test_stream(void **state)
         OK(infer(&its, &input, ways[way], count, &whole));
         OK(its.it.engine->infer_stream(its.model, &inference, on_piece, &got, &streamed));
         assert_int_equal(got.count, 20);
-        assert_memory_equal(got.tokens, output_named(&whole, "tokens")->data, 20 * 4);
+        assert_memory_equal(got.tokens, output_named(&whole, "tokens")->data, 20 * sizeof *got.tokens);
         const weir_tensor *text = output_named(&whole, "text");
         assert_int_equal(strlen(got.text), text->bytes);
         if (text->bytes)
@@ -238,7 +238,7 @@ static void test_stream(void **state)
         got = (pieces){.most = 5};
         OK(its.it.engine->infer_stream(its.model, &inference, on_piece, &got, &streamed));
         assert_int_equal(output_named(&streamed, "tokens")->shape[0], 5);
-        assert_memory_equal(got.tokens, output_named(&whole, "tokens")->data, 5 * 4);
+        assert_memory_equal(got.tokens, output_named(&whole, "tokens")->data, 5 * sizeof *got.tokens);
         release(&its, &streamed);
         release(&its, &whole);
     }

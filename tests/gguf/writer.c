@@ -120,7 +120,7 @@ void tensor(gguf_writer *to, const char *name, uint64_t first, uint64_t second, 
     uint64_t ne[2] = {first, second}, offset = to->data.count;
     put_text(&to->tensors, name);
     put(&to->tensors, &dims, 4);
-    put(&to->tensors, ne, 8 * dims);
+    put(&to->tensors, ne, sizeof *ne * dims);
     put(&to->tensors, &type, 4);
     put(&to->tensors, &offset, 8);
     for (uint64_t i = 0; i < first * (second ? second : 1); i++) {
@@ -167,7 +167,7 @@ static void llama_vocabulary(gguf_writer *to)
     static const char *const first[] = {"<unk>", "<s>", "</s>"};
     for (int i = 0; i < LLAMA_TOKENS; i++) {
         if (i < 3)
-            strcpy(texts[i], first[i]);
+            snprintf(texts[i], sizeof texts[i], "%s", first[i]);
         else if (i < 3 + 256)
             snprintf(texts[i], sizeof texts[i], "<0x%02X>", i - 3);
         else if (i == 3 + 256)
@@ -236,7 +236,7 @@ static void bert_vocabulary(gguf_writer *to)
     static const char *const first[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]"};
     for (int i = 0; i < BERT_TOKENS; i++) {
         if (i < 4)
-            strcpy(texts[i], first[i]);
+            snprintf(texts[i], sizeof texts[i], "%s", first[i]);
         else if (i < 4 + 26)
             snprintf(texts[i], sizeof texts[i], "\xe2\x96\x81%c", 'a' + i - 4);
         else if (i < 4 + 52)

@@ -124,7 +124,7 @@ static weir_status architecture(const wg_file *file, wg_facts *facts)
     if (key->kind != WG_TEXT || key->text_bytes == 0 || key->text_bytes >= sizeof facts->architecture ||
         strspn(key->text, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != key->text_bytes)
         return wg_bad_key(file, key, "it must be a short name in small letters");
-    strcpy(facts->architecture, key->text);
+    snprintf(facts->architecture, sizeof facts->architecture, "%s", key->text);
     facts->known = strcmp(facts->architecture, "llama") == 0 || strcmp(facts->architecture, "bert") == 0;
     const wg_key *parts = wg_file_key(file, "split.count");
     if (parts && parts->number != 0 && parts->number != 1)
@@ -196,7 +196,7 @@ static weir_status heads(const wg_file *file, const wg_facts *facts, bool rotate
                                "layer %u; both must be there, and the second divide the first",
                                file->path, facts->architecture, count[i], kv[i], i);
     uint32_t key_length = 0, value_length = 0, rotated = 0;
-    if (status == WEIR_OK) {
+    if (status == WEIR_OK && count[0] != 0) {
         key_length = value_length = facts->width / count[0];
         if (!own_key(file, facts, "attention.key_length") && facts->width % count[0] != 0)
             status = weir_fail(WEIR_CORRUPT, "%s: key '%s.embedding_length' is %u, which %u heads do not divide",

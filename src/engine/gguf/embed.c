@@ -31,7 +31,7 @@ static weir_status add_text(const weir_engine_model *model, const wg_run_setting
                          model->longest < model->facts.context ? ", or load with a larger 'context'" : "");
     bool cut = count > model->longest;
     size_t kept = cut ? model->longest : count;
-    if (to->token_count + kept > to->token_room) {
+    if (!to->tokens || to->token_count + kept > to->token_room) {
         size_t room = (to->token_count + kept) * 2;
         int32_t *grown = realloc(to->tokens, room * sizeof *grown);
         if (!grown)
@@ -47,7 +47,8 @@ static weir_status add_text(const weir_engine_model *model, const wg_run_setting
         to->ends = grown;
         to->room = room;
     }
-    memcpy(to->tokens + to->token_count, tokens, kept * sizeof *tokens);
+    for (size_t i = 0; i < kept; i++)
+        to->tokens[to->token_count + i] = tokens[i];
     /* The last token of a text is the tokenizer's mark of its end, which a cut text needs as well. */
     if (cut)
         to->tokens[to->token_count + kept - 1] = tokens[count - 1];

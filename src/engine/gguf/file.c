@@ -312,7 +312,7 @@ static weir_status place_tensors(wg_file *file, uint64_t directory_end)
                              "%s: tensor '%s' takes %llu bytes from byte %llu on, and the file ends at "
                              "%llu",
                              file->path, tensor->name, (unsigned long long)tensor->bytes,
-                             (unsigned long long)(file->data_at + tensor->offset), (unsigned long long)file->size);
+                             (unsigned long long)file->data_at + tensor->offset, (unsigned long long)file->size);
         expected = (tensor->offset + tensor->bytes + mask) & ~mask;
     }
     return WEIR_OK;

@@ -255,7 +255,7 @@ weir_status wg_hand_out(weir_engine_model *model, const wg_part *parts, size_t c
                               .data = part->bytes ? data : NULL,
                               .bytes = part->bytes};
         memcpy(tensor.shape, part->shape, sizeof part->shape);
-        if (part->bytes)
+        if (part->bytes && data)
             memcpy(data, part->data, part->bytes);
         data = data ? data + padded(part->bytes) : NULL;
         it->tensors[i] = tensor;

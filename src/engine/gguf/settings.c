@@ -92,7 +92,7 @@ static bool store(const choice *it, const char *value, void *base)
     case 't':
         if (strlen(value) >= (size_t)it->most)
             return false;
-        strcpy(to, value);
+        memcpy(to, value, strlen(value) + 1);
         return true;
     default:
         if (!read_number(it, value, &real, &integer))

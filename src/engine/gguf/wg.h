@@ -49,7 +49,7 @@ typedef struct wg_phase {
     struct wg_phase *outer;
 } wg_phase;
 
-void wg_buffers_hook(const wg_library *library);
+void wg_buffers_hook(const wg_library *from);
 void wg_phase_begin(wg_phase *phase, enum wg_stage stage, weir_client *client);
 void wg_phase_end(wg_phase *phase);
 
