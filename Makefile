@@ -7,7 +7,7 @@ ifneq ($(shell command -v ninja),)
 export CMAKE_GENERATOR ?= Ninja
 endif
 
-release = cmake --preset release -B $(BUILD)/release >/dev/null && cmake --build $(BUILD)/release -j $(JOBS)
+release = cmake --preset release -B $(BUILD)/release >/dev/null && cmake --build $(BUILD)/release -j $(JOBS) --target products
 
 .PHONY: all demo check check-long bench install uninstall lint format deps clean help
 
@@ -39,7 +39,7 @@ bench:          ## the project's own measurements
 install:        ## install into PREFIX (default /usr/local), below DESTDIR
 	@scripts/deps build
 	@cmake --preset release -B $(BUILD)/release -DCMAKE_INSTALL_PREFIX=$(PREFIX) >/dev/null
-	@cmake --build $(BUILD)/release -j $(JOBS)
+	@cmake --build $(BUILD)/release -j $(JOBS) --target products
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD)/release
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
 
