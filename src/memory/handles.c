@@ -116,7 +116,7 @@ static uint64_t count_inner(const wi_mapped *mapped)
 }
 
 /* Unmaps one busy extent, which covers whole granules, and makes it a hole. With the lock held, released meanwhile. */
-static size_t unmap_extent(wi_mapped *mapped, wi_extent *busy)
+static weir_status unmap_extent(wi_mapped *mapped, wi_extent *busy)
 {
     wi_resource *r = &mapped->resource;
     wi_space *space = busy->space;
@@ -127,14 +127,14 @@ static size_t unmap_extent(wi_mapped *mapped, wi_extent *busy)
     come_back(mapped);
     if (status != WEIR_OK) {
         wi_mapped_dissolve(mapped, busy);
-        return 0;
+        return status;
     }
     memset(space->mapped + first, 0, count);
     wi_ledger_unmapped(r->ledger, count * mapped->granule);
     give_back(mapped, space->handles + first, count);
     wi_space_set(space, busy, WI_HOLE);
     wi_space_join(space, busy);
-    return count;
+    return WEIR_OK;
 }
 
 /* Cuts a run of wholly free granules out of a free extent and marks it busy; NULL when there is none. */
@@ -157,17 +157,18 @@ static wi_extent *isolate_run(wi_mapped *mapped, size_t most)
     return NULL;
 }
 
-size_t wi_mapped_unmap_free(wi_mapped *mapped, size_t most)
+weir_status wi_mapped_unmap_free(wi_mapped *mapped, size_t most, size_t *done)
 {
-    size_t done = 0;
-    while (done < most) {
-        wi_extent *run = isolate_run(mapped, most - done);
-        size_t count = run ? unmap_extent(mapped, run) : 0;
-        if (count == 0)
-            break;
-        done += count;
+    wi_extent *run;
+    *done = 0;
+    while (*done < most && (run = isolate_run(mapped, most - *done))) {
+        size_t count = run->bytes / mapped->granule;
+        weir_status status = unmap_extent(mapped, run);
+        if (status != WEIR_OK)
+            return status;
+        *done += count;
     }
-    return done;
+    return WEIR_OK;
 }
 
 uint64_t wi_mapped_at_hand(wi_mapped *mapped, uint64_t *held)
@@ -238,8 +239,11 @@ static weir_status gather(wi_mapped *mapped, wi_handle *mine, size_t needed, siz
         if (status != WEIR_OK && status != WEIR_OUT_OF_MEMORY)
             return status;
         device_full = status != WEIR_OK; /* what lies under free memory may still do */
-        if (mapped->spare_count == 0 && wi_mapped_unmap_free(mapped, needed - *got) == 0)
-            return device_full ? WEIR_OUT_OF_MEMORY : WEIR_BUSY;
+        size_t moved = 0;
+        if (mapped->spare_count == 0)
+            status = wi_mapped_unmap_free(mapped, needed - *got, &moved);
+        if (mapped->spare_count == 0 && moved == 0)
+            return device_full ? WEIR_OUT_OF_MEMORY : status != WEIR_OK ? status : WEIR_BUSY;
     }
 }
 

@@ -351,8 +351,11 @@ static uint64_t trim(wi_resource *resource, uint64_t keep)
             break;
         uint64_t excess = there - keep;
         uint64_t given = wi_mapped_destroy_spare(mapped, spare - wi_min(spare, wi_round_up(excess, mapped->granule)));
+        size_t moved = 0;
         released += given;
-        if (given == 0 && wi_mapped_unmap_free(mapped, (excess + mapped->granule - 1) / mapped->granule) == 0)
+        if (given == 0)
+            (void)wi_mapped_unmap_free(mapped, (excess + mapped->granule - 1) / mapped->granule, &moved);
+        if (given == 0 && moved == 0)
             break;
     }
     unlock(mapped);

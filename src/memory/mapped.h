@@ -57,8 +57,8 @@ uint64_t wi_mapped_held_for(wi_mapped *mapped, uint64_t count);
 /* Waits until a thread is back from the driver; false when none is there, or after *waits has become too many. */
 bool wi_mapped_settle(wi_mapped *mapped, unsigned *waits);
 /* Takes wholly free granules, at most `most` of them, off their addresses; their handles become spare. The lock is
- * released while the driver works. Answers how many. */
-size_t wi_mapped_unmap_free(wi_mapped *mapped, size_t most);
+ * released while the driver works. *done tells how many, also when the driver fails. */
+weir_status wi_mapped_unmap_free(wi_mapped *mapped, size_t most, size_t *done);
 /* Destroys spare handles until at most `keep` bytes of them are left; the same lock rules. */
 uint64_t wi_mapped_destroy_spare(wi_mapped *mapped, uint64_t keep);
 
