@@ -194,15 +194,15 @@ void weir_model_release_outputs(weir_model *model, weir_outputs *outputs)
 
 /* The rest --------------------------------------------------------------------------------------------------------- */
 
-static weir_status check(const weir_model *model, const char *call)
+static weir_status check(const weir_model *model, bool arguments, const char *call)
 {
     WI_ENTER();
-    return model ? WEIR_OK : weir_fail(WEIR_INVALID, "%s: the model is NULL", call);
+    return model && arguments ? WEIR_OK : weir_fail(WEIR_INVALID, "%s: NULL", call);
 }
 
 weir_status weir_model_cancel(weir_model *model, uint64_t id)
 {
-    weir_status status = check(model, "weir_model_cancel");
+    weir_status status = check(model, true, "weir_model_cancel");
     if (status != WEIR_OK)
         return status;
     return model->engine->cancel ? model->engine->cancel(model->loaded, id) : lacks(model, "way to cancel a run");
@@ -210,7 +210,7 @@ weir_status weir_model_cancel(weir_model *model, uint64_t id)
 
 weir_status weir_model_warm_up(weir_model *model)
 {
-    weir_status status = check(model, "weir_model_warm_up");
+    weir_status status = check(model, true, "weir_model_warm_up");
     if (status != WEIR_OK)
         return status;
     return model->engine->warm_up ? model->engine->warm_up(model->loaded) : lacks(model, "warm-up");
@@ -218,7 +218,7 @@ weir_status weir_model_warm_up(weir_model *model)
 
 weir_status weir_model_health(weir_model *model)
 {
-    weir_status status = check(model, "weir_model_health");
+    weir_status status = check(model, true, "weir_model_health");
     if (status != WEIR_OK)
         return status;
     return model->engine->health ? model->engine->health(model->loaded) : lacks(model, "health check");
@@ -226,7 +226,7 @@ weir_status weir_model_health(weir_model *model)
 
 weir_status weir_model_metrics(weir_model *model, weir_engine_metrics *out)
 {
-    weir_status status = check(model, "weir_model_metrics");
+    weir_status status = check(model, out != NULL, "weir_model_metrics");
     if (status != WEIR_OK)
         return status;
     return model->engine->metrics ? model->engine->metrics(model->loaded, out) : lacks(model, "metrics");
@@ -234,7 +234,7 @@ weir_status weir_model_metrics(weir_model *model, weir_engine_metrics *out)
 
 weir_status weir_model_info_get(weir_model *model, weir_model_info *out)
 {
-    weir_status status = check(model, "weir_model_info_get");
+    weir_status status = check(model, out != NULL, "weir_model_info_get");
     return status == WEIR_OK ? model->engine->info(model->loaded, out) : status;
 }
 
