@@ -1,4 +1,27 @@
 # The core: base, the host driver, memory, runtime, trace, engines.
-foreach(core_test base options memory misuse pending limits placement threads fork runtime)
+foreach(core_test base options memory misuse pending limits placement threads fork runtime trace structs)
   weir_test(core-${core_test} core/${core_test}.c)
 endforeach()
+weir_test(core-host core/host.c INTERNAL)
+weir_test(core-faults core/faults.c core/faulty.c INTERNAL)
+target_link_options(test-core-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
+
+# Plug-ins: a good one, and one for each way to be none.
+weir_test(core-model core/model.c)
+function(weir_test_plugin name)
+  add_library(test-plugin-${name} MODULE core/plugin.c)
+  target_include_directories(test-plugin-${name} PRIVATE ${PROJECT_SOURCE_DIR}/include)
+  target_compile_definitions(test-plugin-${name} PRIVATE ${ARGN})
+  set_target_properties(test-plugin-${name} PROPERTIES PREFIX "" OUTPUT_NAME weir-engine-${name}
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/plugins)
+  add_dependencies(test-core-model test-plugin-${name})
+endfunction()
+weir_test_plugin(good PLUGIN_NAME="good")
+weir_test_plugin(no-entry PLUGIN_NAME="no-entry" NO_ENTRY)
+weir_test_plugin(no-table PLUGIN_NAME="no-table" NO_TABLE)
+weir_test_plugin(newer-abi PLUGIN_NAME="newer-abi" NEWER_ABI)
+weir_test_plugin(small-table PLUGIN_NAME="small-table" SMALL_TABLE)
+weir_test_plugin(other-name PLUGIN_NAME="otherwise")
+weir_test_plugin(no-load PLUGIN_NAME="no-load" NO_LOAD)
+weir_test_plugin(bad_name PLUGIN_NAME="bad_name")
+file(WRITE ${PROJECT_BINARY_DIR}/tests/plugins/weir-engine-no-library.so "no library\n")

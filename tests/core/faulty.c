@@ -1,0 +1,176 @@
+#include "core/faulty.h"
+
+#include <stdio.h>
+
+static const wi_driver *const host = &wi_host_driver;
+
+faults fault = {.fail_at = -1};
+
+void faults_reset(long fail_at)
+{
+    fault = (faults){.fail_at = fail_at, .status = WEIR_DRIVER};
+}
+
+bool faults_nothing_left(void)
+{
+    bool nothing = !fault.devices && !fault.ranges && !fault.handles && !fault.mapped && !fault.streams;
+    if (!nothing)
+        fprintf(stderr, "left: %ld devices, %ld ranges, %ld handles, %ld mapped, %ld streams\n", fault.devices,
+                fault.ranges, fault.handles, fault.mapped, fault.streams);
+    return nothing;
+}
+
+static weir_status next(void)
+{
+    long call = fault.calls++;
+    if (fault.fail_at < 0 || (fault.stay ? call < fault.fail_at : call != fault.fail_at))
+        return WEIR_OK;
+    return weir_fail(fault.status, "faulty: call %ld is made to fail", call);
+}
+
+#define NEXT                                                                                                           \
+    do {                                                                                                               \
+        weir_status status_ = next();                                                                                  \
+        if (status_ != WEIR_OK)                                                                                        \
+            return status_;                                                                                            \
+    } while (0)
+
+static weir_status counted(weir_status status, long *count, long by)
+{
+    if (status == WEIR_OK)
+        *count += by;
+    return status;
+}
+
+static weir_status f_open(int ordinal, wi_device **out)
+{
+    NEXT;
+    return counted(host->open(ordinal, out), &fault.devices, 1);
+}
+static void f_close(wi_device *device)
+{
+    fault.devices--;
+    host->close(device);
+}
+static weir_status f_memory(wi_device *device, uint64_t *available, uint64_t *total)
+{
+    NEXT;
+    (void)device;
+    *available = *total = UINT64_C(2) << 30;
+    return WEIR_OK;
+}
+static uint64_t f_granule(wi_device *device)
+{
+    return host->granule(device);
+}
+static weir_status f_reserve(wi_device *device, uint64_t bytes, void **address)
+{
+    NEXT;
+    return counted(host->reserve(device, bytes, address), &fault.ranges, 1);
+}
+static void f_unreserve(wi_device *device, void *address, uint64_t bytes)
+{
+    fault.ranges--;
+    host->unreserve(device, address, bytes);
+}
+static weir_status f_create(wi_device *device, size_t count, wi_handle *handles)
+{
+    NEXT;
+    if (fault.limit && (uint64_t)fault.handles + count > fault.limit)
+        return weir_fail(WEIR_OUT_OF_MEMORY, "faulty: the device is full");
+    return counted(host->create(device, count, handles), &fault.handles, (long)count);
+}
+static void f_destroy(wi_device *device, size_t count, const wi_handle *handles)
+{
+    fault.handles -= (long)count;
+    host->destroy(device, count, handles);
+}
+static weir_status f_map(wi_device *device, void *address, size_t count, wi_handle *handles)
+{
+    NEXT;
+    return counted(host->map(device, address, count, handles), &fault.mapped, (long)count);
+}
+static weir_status f_unmap(wi_device *device, void *address, size_t count, wi_handle *handles)
+{
+    NEXT;
+    return counted(host->unmap(device, address, count, handles), &fault.mapped, -(long)count);
+}
+static weir_status f_stream_create(wi_device *device, void **stream)
+{
+    NEXT;
+    return counted(host->stream_create(device, stream), &fault.streams, 1);
+}
+static void f_stream_destroy(wi_device *device, void *stream)
+{
+    fault.streams--;
+    host->stream_destroy(device, stream);
+}
+static weir_status f_stream_synchronize(wi_device *device, void *stream)
+{
+    NEXT;
+    return host->stream_synchronize(device, stream);
+}
+static void *f_stream_native(void *stream)
+{
+    return stream;
+}
+static weir_status f_record(wi_device *device, void *stream, wi_event *out)
+{
+    NEXT;
+    return host->record(device, stream, out);
+}
+static bool f_passed(wi_device *device, wi_event event)
+{
+    return host->passed(device, event);
+}
+static weir_status f_wait(wi_device *device, wi_event event, uint64_t deadline)
+{
+    NEXT;
+    return host->wait(device, event, deadline);
+}
+static weir_status f_order(wi_device *device, void *stream, wi_event event)
+{
+    NEXT;
+    return host->order(device, stream, event);
+}
+static weir_status f_copy(wi_device *device, void *to, const void *from, size_t bytes, void *stream)
+{
+    NEXT;
+    return host->copy(device, to, from, bytes, stream);
+}
+static weir_status f_fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream)
+{
+    NEXT;
+    return host->fill(device, to, value, bytes, stream);
+}
+static weir_status f_call(wi_device *device, void (*fn)(void *), void *user, void *stream)
+{
+    NEXT;
+    return host->call(device, fn, user, stream);
+}
+
+const wi_driver faulty_driver = {
+    .name = "faulty",
+    .ordinals = 2,
+    .open = f_open,
+    .close = f_close,
+    .memory = f_memory,
+    .granule = f_granule,
+    .reserve = f_reserve,
+    .unreserve = f_unreserve,
+    .create = f_create,
+    .destroy = f_destroy,
+    .map = f_map,
+    .unmap = f_unmap,
+    .stream_create = f_stream_create,
+    .stream_destroy = f_stream_destroy,
+    .stream_synchronize = f_stream_synchronize,
+    .stream_native = f_stream_native,
+    .record = f_record,
+    .passed = f_passed,
+    .wait = f_wait,
+    .order = f_order,
+    .copy = f_copy,
+    .fill = f_fill,
+    .call = f_call,
+};

@@ -1,0 +1,23 @@
+/* A driver that is the host's, counts what it gives out, and fails at the call that it is told to. */
+#ifndef TESTS_CORE_FAULTY_H
+#define TESTS_CORE_FAULTY_H
+
+#include "driver/driver.h"
+
+extern const wi_driver faulty_driver;
+
+typedef struct faults {
+    long calls;                                     /* that can fail, since the last reset */
+    long fail_at;                                   /* the call that fails, from 0; -1: none */
+    weir_status status;                             /* what it answers */
+    bool stay;                                      /* every later call fails too */
+    uint64_t limit;                                 /* handles that the device has; 0: no limit */
+    long devices, ranges, handles, mapped, streams; /* given out and not given back */
+} faults;
+
+extern faults fault;
+
+void faults_reset(long fail_at);
+bool faults_nothing_left(void);
+
+#endif

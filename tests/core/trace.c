@@ -1,0 +1,316 @@
+/* The trace: every change of the ledger, in its order; replaying it gives the ledger. */
+#include "core.h"
+
+typedef struct fixture {
+    weir_runtime *runtime;
+    weir_client *client;
+    weir_stream stream;
+    weir_trace *trace;
+} fixture;
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    f->runtime = make_runtime(4 * MIB);
+    f->client = open_client(f->runtime, "traced", 0, 0);
+    ok(weir_stream_acquire(f->runtime, &f->stream));
+    ok(weir_trace_open(f->runtime, 0, &f->trace));
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    weir_trace_close(f->trace);
+    ok(weir_client_close(f->client));
+    ok(weir_stream_release(f->stream));
+    ok(weir_runtime_destroy(f->runtime));
+    free(f);
+    return 0;
+}
+
+static weir_event next(weir_trace *trace)
+{
+    weir_event event = WEIR_INIT(weir_event);
+    size_t count = 0;
+    ok(weir_trace_read(trace, &event, 1, &count));
+    assert_int_equal(count, 1);
+    assert_int_equal(event.size, sizeof event);
+    return event;
+}
+
+static bool at_end(weir_trace *trace)
+{
+    weir_event event = WEIR_INIT(weir_event);
+    size_t count = 9;
+    ok(weir_trace_read(trace, &event, 1, &count));
+    return count == 0;
+}
+
+static void every_action_with_its_numbers(void **state)
+{
+    fixture *f = *state;
+    uint64_t before = now_ns();
+    weir_request request = {
+        .size = sizeof request, .bytes = 1000, .stream = f->stream, .memory_class = WEIR_KV, .tag = "cache"};
+    weir_block block;
+    ok(weir_alloc_with(f->client, &request, &block));
+    gate g = GATE;
+    ok(weir_call(f->runtime, pass_gate, &g, f->stream));
+    ok(weir_resize(f->client, block.pointer, 2000, WEIR_STREAM_HOST));
+    ok(weir_resize(f->client, block.pointer, 300, f->stream));
+    ok(weir_free_block(f->client, block, f->stream));
+    open_gate(&g);
+    ok(weir_stream_synchronize(f->stream));
+    snapshot s = take_snapshot(f->runtime);
+    weir_request large = {
+        .size = sizeof large, .bytes = 5 * MIB + 1, .stream = f->stream, .memory_class = WEIR_SCRATCH, .tag = "big"};
+    weir_block none;
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc_with(f->client, &large, &none));
+    ok(weir_runtime_trim(f->runtime, 0, NULL));
+
+    weir_event e = next(f->trace);
+    uint64_t order = e.order;
+    assert_int_equal(order, 1);
+    assert_int_equal(e.action, WEIR_HOLD);
+    assert_int_equal(e.held, GRANULE);
+    assert_string_equal(e.client, "");
+    static const struct {
+        weir_action action;
+        uint64_t bytes, charged, live, pending;
+    } wanted[] = {{WEIR_ALLOCATE, 1000, 1024, 1024, 0},
+                  {WEIR_RESIZE, 2000, 2048, 2048, 0},
+                  {WEIR_RESIZE, 300, 512, 512, 1536},
+                  {WEIR_DEALLOCATE, 300, 512, 0, 2048},
+                  {WEIR_REAP, 1536, 1536, 0, 512},
+                  {WEIR_REAP, 300, 512, 0, 0},
+                  {WEIR_REFUSE, 5 * MIB + 1, 5 * MIB + 256, 0, 0}};
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        e = next(f->trace);
+        assert_int_equal(e.action, wanted[i].action);
+        assert_int_equal(e.order, ++order);
+        assert_true(e.nanoseconds >= before && e.nanoseconds <= now_ns());
+        before = e.nanoseconds;
+        assert_true(e.thread > 0);
+        assert_int_equal(e.bytes, wanted[i].bytes);
+        assert_int_equal(e.charged, wanted[i].charged);
+        assert_int_equal(e.live, wanted[i].live);
+        assert_int_equal(e.pending, wanted[i].pending);
+        assert_int_equal(e.held, GRANULE);
+        assert_string_equal(e.client, "traced");
+        if (e.action == WEIR_REFUSE) {
+            assert_null(e.pointer);
+            assert_string_equal(e.tag, "big");
+            assert_int_equal(e.stream.id, f->stream.id);
+            assert_int_equal(e.memory_class, WEIR_SCRATCH);
+            continue;
+        }
+        assert_int_equal(e.memory_class, WEIR_KV);
+        assert_int_equal(e.generation, block.generation);
+        assert_string_equal(e.tag, "cache");
+        assert_ptr_equal(e.pointer, (char *)block.pointer + (i == 4 ? 512 : 0));
+        if (e.action == WEIR_DEALLOCATE)
+            assert_int_equal(e.stream.id, f->stream.id);
+    }
+    e = next(f->trace);
+    assert_int_equal(e.action, WEIR_HOLD);
+    assert_int_equal(e.held, 0);
+    assert_true(at_end(f->trace));
+    assert_int_equal(s.device.pending, 0);
+}
+
+static void one_trace_per_runtime(void **state)
+{
+    fixture *f = *state;
+    weir_trace *second = NULL;
+    fails(WEIR_BUSY, weir_trace_open(f->runtime, 0, &second));
+    fails(WEIR_INVALID, weir_trace_open(NULL, 0, &second));
+    fails(WEIR_INVALID, weir_trace_open(f->runtime, 0, NULL));
+    weir_runtime *other = make_runtime(MIB); /* another's is its own */
+    ok(weir_trace_open(other, 0, &second));
+    weir_trace_close(second);
+    ok(weir_runtime_destroy(other));
+    weir_trace_close(f->trace);
+    weir_trace_close(NULL);
+    void *p = allocate(f->client, 10, WEIR_STREAM_HOST, WEIR_KV); /* nobody records */
+    ok(weir_trace_open(f->runtime, 0, &f->trace));
+    assert_true(at_end(f->trace)); /* from the moment it is opened */
+    ok(weir_free(f->client, p, WEIR_STREAM_HOST));
+    assert_int_equal(next(f->trace).action, WEIR_DEALLOCATE);
+    weir_event event = WEIR_INIT(weir_event);
+    size_t count;
+    fails(WEIR_INVALID, weir_trace_read(NULL, &event, 1, &count));
+    fails(WEIR_INVALID, weir_trace_read(f->trace, NULL, 1, &count));
+    fails(WEIR_INVALID, weir_trace_read(f->trace, &event, 1, NULL));
+    event.size = 0;
+    fails(WEIR_INVALID, weir_trace_read(f->trace, &event, 1, &count));
+    assert_int_equal(weir_trace_lost(NULL), 0);
+}
+
+static void what_does_not_fit_is_counted(void **state)
+{
+    fixture *f = *state;
+    static const size_t capacities[] = {1, 7, 1500, 3000};
+    void *first = allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_KV); /* so that no HOLD comes between */
+    for (size_t k = 0; k < sizeof capacities / sizeof capacities[0]; k++) {
+        size_t capacity = capacities[k], count;
+        static weir_event events[4000];
+        weir_trace_close(f->trace);
+        ok(weir_trace_open(f->runtime, capacity, &f->trace));
+        for (size_t i = 0; i < 2000; i++)
+            ok(weir_free(f->client, allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_KV), WEIR_STREAM_HOST));
+        assert_int_equal(weir_trace_lost(f->trace), 4000 - capacity);
+        events[0].size = sizeof events[0];
+        ok(weir_trace_read(f->trace, events, (capacity + 1) / 2, &count));
+        assert_int_equal(count, (capacity + 1) / 2);
+        ok(weir_free(f->client, allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_KV), WEIR_STREAM_HOST));
+        events[count].size = sizeof events[0];
+        size_t more;
+        ok(weir_trace_read(f->trace, events + count, 4000 - count, &more));
+        uint64_t lost = weir_trace_lost(f->trace);
+        assert_int_equal(lost + count + more, 4002);
+        for (size_t i = 0; i < count + more; i++) {
+            assert_true(i == 0 || events[i].order > events[i - 1].order);
+            assert_int_equal(i < capacity ? events[i].order : 0, i < capacity ? i + 1 : 0);
+        }
+        if (capacity >= 4)
+            assert_int_equal(events[count + more - 1].order, 4002); /* the gap shows where some are missing */
+    }
+    ok(weir_free(f->client, first, WEIR_STREAM_HOST));
+}
+
+/* Under threads ---------------------------------------------------------------------------------------------------- */
+
+enum { THREADS = 4, STEPS = 400 };
+
+static void *work(void *user)
+{
+    fixture *f = user;
+    void *held[8] = {NULL};
+    weir_stream stream;
+    uint64_t random = (uintptr_t)&stream | 1;
+    if (weir_stream_acquire(f->runtime, &stream) != WEIR_OK)
+        return f;
+    for (int i = 0; i < STEPS; i++) {
+        void **slot = &held[next_random(&random) % 8];
+        if (*slot && weir_free(f->client, *slot, i % 2 ? stream : WEIR_STREAM_HOST) != WEIR_OK)
+            return f;
+        *slot = NULL;
+        weir_status status =
+            weir_alloc(f->client, 1 + next_random(&random) % (40 * KIB), stream, i % 3 ? WEIR_KV : WEIR_WEIGHTS, slot);
+        if (status != WEIR_OK && status != WEIR_OUT_OF_MEMORY)
+            return f;
+        if (*slot && weir_fill(f->runtime, *slot, 1, 1, stream) != WEIR_OK)
+            return f;
+    }
+    for (int i = 0; i < 8; i++)
+        if (weir_free(f->client, held[i], stream) != WEIR_OK)
+            return f;
+    return weir_stream_release(stream) == WEIR_OK ? NULL : f;
+}
+
+typedef struct known {
+    uintptr_t start, end;
+    uint64_t generation;
+    bool live;
+} known;
+
+static known *books;
+static size_t known_count;
+static uint64_t live, pending;
+
+/* Each event follows from those before it: bytes are free before they are somebody's again. */
+static void replay(const weir_event *e)
+{
+    uintptr_t start = (uintptr_t)e->pointer, end = start + e->charged;
+    size_t i = 0;
+    while (i < known_count && books[i].generation != e->generation)
+        i++;
+    switch (e->action) {
+    case WEIR_ALLOCATE:
+        assert_int_equal(i, known_count);
+        for (size_t k = 0; k < known_count; k++)
+            assert_true(end <= books[k].start || start >= books[k].end);
+        books[known_count++] = (known){start, end, e->generation, true};
+        live += e->charged;
+        break;
+    case WEIR_DEALLOCATE:
+        assert_true(i < known_count && books[i].live && books[i].start == start);
+        live -= e->charged;
+        books[i].live = false;
+        if (e->pending == pending) /* complete at once */
+            books[i] = books[--known_count];
+        pending = e->pending;
+        break;
+    case WEIR_REAP:
+        assert_true(i < known_count && !books[i].live && books[i].start == start);
+        pending -= e->charged;
+        books[i] = books[--known_count];
+        break;
+    default:
+        break;
+    }
+    assert_int_equal(e->live, live);
+    assert_int_equal(e->pending, pending);
+    assert_true(e->live + e->pending <= e->held);
+}
+
+static void replaying_gives_the_ledger(void **state)
+{
+    fixture *f = *state;
+    pthread_t threads[THREADS];
+    ok(weir_option_set("wait", "2ms"));
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, work, f);
+    void *failed = NULL;
+    for (int i = 0; i < THREADS; i++) {
+        void *result;
+        pthread_join(threads[i], &result);
+        failed = result ? result : failed;
+    }
+    assert_null(failed);
+    snapshot s = take_snapshot(f->runtime);
+    books = calloc(THREADS * STEPS, sizeof *books);
+    known_count = 0;
+    live = pending = 0;
+    weir_event events[100];
+    uint64_t order = 0, held = 0, allocated = 0, freed = 0, refused = 0;
+    for (size_t count = 1; count > 0;) {
+        events[0].size = sizeof events[0];
+        ok(weir_trace_read(f->trace, events, 100, &count));
+        for (size_t i = 0; i < count; i++) {
+            assert_int_equal(events[i].order, ++order);
+            if (events[i].action == WEIR_HOLD)
+                assert_int_not_equal(events[i].held, held);
+            else
+                assert_int_equal(events[i].held, held);
+            held = events[i].held;
+            allocated += events[i].action == WEIR_ALLOCATE;
+            freed += events[i].action == WEIR_DEALLOCATE;
+            refused += events[i].action == WEIR_REFUSE;
+            replay(&events[i]);
+        }
+    }
+    assert_int_equal(weir_trace_lost(f->trace), 0);
+    assert_int_equal(known_count, 0);
+    assert_int_equal(held, s.device.held);
+    assert_int_equal(live, s.device.live);
+    assert_int_equal(allocated, s.device.allocations);
+    assert_int_equal(freed, s.device.frees);
+    assert_int_equal(refused, s.device.refusals);
+    free(books);
+    ok(weir_option_set("wait", NULL));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define test(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        test(every_action_with_its_numbers),
+        test(one_trace_per_runtime),
+        test(what_does_not_fit_is_counted),
+        test(replaying_gives_the_ledger),
+    };
+    return cmocka_run_group_tests_name("trace", tests, NULL, NULL);
+}
