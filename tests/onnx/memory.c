@@ -214,6 +214,11 @@ static long anonymous(void)
 static void a_small_file_takes_little(void **state)
 {
     (void)state;
+    const onnx_library *library;
+    unsigned minor = 0;
+    assert_ok(onnx_library_get(&library));
+    if (sscanf(library->version, "1.%u", &minor) != 1 || minor < 27)
+        skip(); /* 1.23 does not know the limit */
     loaded l = open_client(8u << 20);
     long before = anonymous();
     assert_ok(load_into(&l, "bomb", NULL));
