@@ -59,7 +59,7 @@ static void make_inputs(weir_tensor *inputs, int64_t batch, int64_t tokens)
         free(t->data);
         *t = (weir_tensor){.size = sizeof *t, .name = names[i], .type = WEIR_I64, .rank = 2, .shape = {batch, tokens}};
         must(weir_tensor_bytes(t->type, t->rank, t->shape, &t->bytes));
-        int64_t *values = t->data = malloc(t->bytes);
+        int64_t *values = t->data = malloc(t->bytes + 1);
         if (!values)
             exit(1);
         for (int64_t k = 0; k < batch * tokens; k++)
