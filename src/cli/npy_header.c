@@ -113,7 +113,7 @@ enum { DESCR = 1, ORDER = 2, SHAPE = 4 };
 /* One value; answers which key it was in *seen. */
 static weir_status take_value(const char *path, reader *in, const char *key, npy_header *out, int *seen)
 {
-    char descr[32];
+    char descr[32] = "";
     if (strcmp(key, "descr") == 0) {
         *seen = DESCR;
         if (take_string(in, descr, sizeof descr))
@@ -144,7 +144,7 @@ weir_status npy_header_parse(const char *path, const char *text, size_t bytes, n
     if (!take_mark(&in, '{'))
         return weir_fail(WEIR_CORRUPT, "%s: its header is no dictionary", path);
     while (!take_mark(&in, '}')) {
-        char key[32];
+        char key[32] = "";
         int seen = 0;
         if (!comma || !take_string(&in, key, sizeof key) || !take_mark(&in, ':'))
             return weir_fail(WEIR_CORRUPT, "%s: its header is no dictionary", path);
