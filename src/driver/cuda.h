@@ -30,16 +30,16 @@ bool wi_cuda_over(wi_device *device);
 /* WEIR_OK, or the failure of `call` in words. Notes when the device is lost. */
 weir_status wi_cuda_check(wi_device *device, CUresult result, const char *call);
 
-weir_status wi_cuda_stream_create(wi_device *device, void **stream);
-void wi_cuda_stream_destroy(wi_device *device, void *stream);
-weir_status wi_cuda_stream_synchronize(wi_device *device, void *stream);
-void *wi_cuda_stream_native(void *stream);
-weir_status wi_cuda_record(wi_device *device, void *stream, wi_event *out);
+weir_status wi_cuda_stream_create(wi_device *device, void **out);
+void wi_cuda_stream_destroy(wi_device *device, void *handle);
+weir_status wi_cuda_stream_synchronize(wi_device *device, void *handle);
+void *wi_cuda_stream_native(void *handle);
+weir_status wi_cuda_record(wi_device *device, void *handle, wi_event *out);
 bool wi_cuda_passed(wi_device *device, wi_event event);
 weir_status wi_cuda_wait(wi_device *device, wi_event event, uint64_t deadline);
-weir_status wi_cuda_order(wi_device *device, void *stream, wi_event event);
+weir_status wi_cuda_order(wi_device *device, void *handle, wi_event event);
 weir_status wi_cuda_copy(wi_device *device, void *to, const void *from, size_t bytes, void *stream);
 weir_status wi_cuda_fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream);
-weir_status wi_cuda_call(wi_device *device, void (*fn)(void *), void *user, void *stream);
+weir_status wi_cuda_call(wi_device *device, void (*fn)(void *), void *user, void *handle);
 
 #endif

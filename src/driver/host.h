@@ -4,10 +4,10 @@
 
 #include "driver/driver.h"
 
-weir_status wi_host_stream_create(wi_device *device, void **stream);
-void wi_host_stream_destroy(wi_device *device, void *stream);
+weir_status wi_host_stream_create(wi_device *device, void **out);
+void wi_host_stream_destroy(wi_device *device, void *handle);
 weir_status wi_host_stream_synchronize(wi_device *device, void *stream);
-weir_status wi_host_record(wi_device *device, void *stream, wi_event *out);
+weir_status wi_host_record(wi_device *device, void *handle, wi_event *out);
 bool wi_host_passed(wi_device *device, wi_event event);
 weir_status wi_host_wait(wi_device *device, wi_event event, uint64_t deadline);
 weir_status wi_host_order(wi_device *device, void *stream, wi_event event);

@@ -43,7 +43,7 @@ bool find_controls(void);
 typedef struct gate {
     atomic_bool entered, open;
 } gate;
-void hold(void *gate);
+void hold(void *user);
 void nap(unsigned microseconds);
 
 #endif

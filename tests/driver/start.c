@@ -10,8 +10,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 /* In the child; the first failed expectation ends it. */
 #define expect(condition)                                                                                              \
     do {                                                                                                               \
