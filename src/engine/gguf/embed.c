@@ -32,7 +32,7 @@ static weir_status add_text(const weir_engine_model *model, const wg_run_setting
     bool cut = count > model->longest;
     size_t kept = cut ? model->longest : count;
     if (!to->tokens || to->token_count + kept > to->token_room) {
-        size_t room = (to->token_count + kept) * 2;
+        size_t room = (to->token_count + kept) * 2 + 64;
         int32_t *grown = realloc(to->tokens, room * sizeof *grown);
         if (!grown)
             return weir_fail(WEIR_SYSTEM, "no memory for %zu tokens", room);

@@ -189,6 +189,16 @@ static weir_status same_place(const char *directory)
                      directory, library.file);
 }
 
+/* llama.cpp makes a table of all of Unicode, 2.2 MB, when the first text of the process becomes tokens. It belongs to the
+ * process and not to the model that happens to come first, so it is made here. */
+static void make_tables(const wg_library *it)
+{
+    uint16_t (*flags_of)(uint32_t character);
+    *(void **)&flags_of = dlsym(it->handle, "_Z26unicode_cpt_flags_from_cptj");
+    if (flags_of)
+        flags_of('a');
+}
+
 weir_status wg_library_get(const char *directory, const wg_library **out)
 {
     weir_status status = WEIR_OK;
@@ -201,6 +211,7 @@ weir_status wg_library_get(const char *directory, const wg_library **out)
         library.llama_log_set(wg_on_log, NULL);
         library.ggml_set_abort_callback(wg_on_abort);
         library.llama_backend_init();
+        make_tables(&library);
         wg_buffers_hook(&library);
         opened = true;
     }
