@@ -56,7 +56,7 @@ static weir_status f_memory(wi_device *device, uint64_t *available, uint64_t *to
 {
     NEXT;
     (void)device;
-    *available = *total = UINT64_C(2) << 30;
+    *available = *total = UINT64_C(256) << 20;
     return WEIR_OK;
 }
 static uint64_t f_granule(wi_device *device)

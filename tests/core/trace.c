@@ -194,7 +194,7 @@ static void *work(void *user)
         return f;
     for (int i = 0; i < STEPS; i++) {
         void **slot = &held[next_random(&random) % 8];
-        if (*slot && weir_free(f->client, *slot, i % 2 ? stream : WEIR_STREAM_HOST) != WEIR_OK)
+        if (*slot && weir_free(f->client, *slot, stream) != WEIR_OK)
             return f;
         *slot = NULL;
         weir_status status =
