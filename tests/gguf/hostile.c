@@ -236,8 +236,8 @@ static int campaign_on_copy(char **words)
     char path[64], command[600];
     snprintf(path, sizeof path, "/tmp/weir-hostile-%d.gguf", (int)getpid());
     snprintf(command, sizeof command, "cp '%s' %s", words[1], path);
-    if (system(command) != 0)
-        return 1;
+    if (access(words[1], R_OK) != 0 || system(command) != 0)
+        return 77; /* ctest: skipped */
     tally count =
         campaign(path, strtoull(words[5], NULL, 10), atoi(words[2]), atoi(words[3]), strtoull(words[4], NULL, 10));
     unlink(path);

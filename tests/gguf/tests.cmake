@@ -18,4 +18,10 @@ if(TARGET weir-engine-gguf)
   weir_test(gguf-hostile gguf/hostile.c gguf/writer.c TIMEOUT 600 LABELS gguf
     ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
   add_dependencies(test-gguf-hostile weir-engine-gguf)
+  # The demo's models: 200 cuts and 300 flips each, most of them in the metadata.
+  foreach(model minilm tiny-llama)
+    add_test(NAME gguf-hostile-${model} COMMAND test-gguf-hostile ${WEIR_STORE_PATH}/models/${model}.gguf 200 300 5 750000)
+    set_tests_properties(gguf-hostile-${model} PROPERTIES LABELS "gguf;long" TIMEOUT 1200 SKIP_RETURN_CODE 77
+      ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
+  endforeach()
 endif()
