@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-const char measure_method[] = "RssAnon (from smaps, after malloc_trim) over serialised load and first run, less "
-                              "weir's own resident pages";
+const char measure_method[] = "RssAnon growth over serialised load and first run, after malloc_trim, less weir's "
+                              "resident pages; see outside_once";
 
 static bool is_weirs(uint64_t address)
 {

@@ -118,6 +118,13 @@ static void put_notes(FILE *file, run *all)
             "<p class=\"notes\">The classes of a model add up to its own peak; the peaks of two models need not fall "
             "on the same moment. Outside is what an engine took without asking weir: %s.</p>\n",
             measure_method);
+    char once[24];
+    for (size_t i = 0; i < all->count; i++)
+        if (all->jobs[i].loaded && all->jobs[i].outside_once > 0)
+            fprintf(
+                file,
+                "<p class=\"notes\">The engine %s itself took %s when it was opened, once for all its models.</p>\n",
+                all->jobs[i].engine, weir_size_format(all->jobs[i].outside_once, once, sizeof once));
     for (size_t i = 0; i < all->count; i++)
         if (all->jobs[i].loaded && all->jobs[i].remarks[0] != '\0') {
             fputs("<p class=\"notes\">", file);

@@ -28,6 +28,7 @@ static json_t *client_json(const job *work)
     json_object_update(object, by_class);
     json_decref(by_class);
     json_object_set_new(object, "outside", work->measured ? integer(work->outside) : json_null());
+    json_object_set_new(object, "outside_once", work->measured ? integer(work->outside_once) : json_null());
     json_object_set_new(object, "outside_method",
                         text_json(work->measured ? stats->outside_method : "not measured here"));
     json_object_set_new(object, "remarks", text_json(work->remarks));

@@ -81,9 +81,15 @@ static void print_total(const run *all)
            weir_size_format(all->end.peak_held, held, sizeof held), weir_size_format(all->end.live, live, sizeof live));
 }
 
-/* Why an engine keeps bytes to itself, in its own words. */
+/* Why an engine keeps bytes to itself, in its own words, and what it took before it saw a model. */
 static void print_remarks(const run *all)
 {
+    char once[24];
+    for (size_t i = 0; i < all->count; i++)
+        if (all->jobs[i].loaded && all->jobs[i].outside_once > 0)
+            printf("%s%s: the engine itself took %s when it was opened, once for all its models%s\n", terminal_faint(),
+                   all->jobs[i].engine, weir_size_format(all->jobs[i].outside_once, once, sizeof once),
+                   terminal_plain());
     for (size_t i = 0; i < all->count; i++)
         if (all->jobs[i].loaded && all->jobs[i].remarks[0] != '\0')
             printf("%s%s: %s%s\n", terminal_faint(), all->jobs[i].words->name, all->jobs[i].remarks, terminal_plain());
