@@ -63,6 +63,8 @@ static void test_zeroed(void **state)
 static void test_free_behind_long_work_is_pending(void **state)
 {
     (void)state;
+    /* compute-sanitizer makes a fill wait for all work on the device, and so for a gate that opens after it. */
+    skip_unless(getenv("WEIR_SANITIZED") == NULL || device_kind_now != ON_CUDA);
     make_runtime(16 * MIB);
     weir_client *one = open_client("one"), *two = open_client("two");
     weir_stream stream;
