@@ -38,8 +38,6 @@ foreach(script engines models venv)
     install(PROGRAMS scripts/${script} DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/scripts)
   endif()
 endforeach()
-# What builds the gguf plug-in against the llama.cpp that was fetched.
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/engine/gguf DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/engine)
 file(GLOB store_files ${PROJECT_SOURCE_DIR}/scripts/*.py ${PROJECT_SOURCE_DIR}/scripts/pins.json
   ${PROJECT_SOURCE_DIR}/scripts/requirements.txt)
 install(FILES ${store_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/scripts)
