@@ -1,6 +1,6 @@
 #include "job.h"
 
-#include "engine_warm.h"
+#include "engine_file.h"
 #include "interrupt.h"
 #include "measure.h"
 #include "remedy.h"
@@ -150,7 +150,7 @@ static void open_engine(job *work)
 {
     measure before, after;
     bool measured = measure_now(&before);
-    engine_warm(work->words->path);
+    engine_open_library(work->words->path);
     work->outside_once = measured && measure_now(&after) ? measure_outside(&before, &after) : 0;
 }
 

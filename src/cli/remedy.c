@@ -1,41 +1,19 @@
 #include "remedy.h"
 
+#include "engine_file.h"
+
 #include "text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Is one of the words of `suffixes` the end of `path`? */
-static bool has_suffix(const char *path, const char *suffixes)
-{
-    size_t length = strlen(path);
-    while (suffixes != NULL && *suffixes != '\0') {
-        size_t word = strcspn(suffixes, " ");
-        if (word > 0 && word < length && strncmp(path + length - word, suffixes, word) == 0)
-            return true;
-        suffixes += word + strspn(suffixes + word, " ");
-    }
-    return false;
-}
-
-/* The engine that loads, or would have loaded, the job's file. */
-static const weir_engine *engine_of(const job *work)
-{
-    const char *name;
-    const weir_engine *engine = NULL;
-    if (work->model != NULL)
-        return weir_model_engine(work->model);
-    for (size_t i = 0; (name = weir_engine_name_at(i)) != NULL; i++)
-        if (weir_engine_open(name, &engine) == WEIR_OK && has_suffix(work->words->path, engine->suffixes))
-            return engine;
-    return NULL;
-}
-
 /* The bytes of the whole model, as far as its engine can tell; answers whether that is all of them. */
 static bool plan_total(const job *work, uint64_t *total)
 {
-    const weir_engine *engine = engine_of(work);
+    /* The one that has loaded the file, or would have. */
+    const weir_engine *engine =
+        work->model != NULL ? weir_model_engine(work->model) : engine_for_file(work->words->path);
     weir_engine_place place = {.runtime = work->runtime};
     weir_client_options options = WEIR_INIT(weir_client_options);
     weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
@@ -57,7 +35,15 @@ static bool plan_total(const job *work, uint64_t *total)
     return weir_client_close(place.client) == WEIR_OK && exact;
 }
 
-/* What the other clients will want again: they were at their peaks before, and will be while this one is there. */
+/* What is needed comes in pieces of physical memory: a remedy that is a few bytes short would be none. */
+enum { PIECE = 65536 };
+static uint64_t in_pieces(uint64_t bytes)
+{
+    return (bytes + PIECE - 1) / PIECE * PIECE;
+}
+
+/* What the other clients will want again: they were at their peaks before, and will be while this one is there, each with
+ * a piece that its small blocks may keep from being put together with others. */
 static uint64_t others_to_come(const job *work)
 {
     weir_stats whole = WEIR_INIT(weir_stats);
@@ -69,15 +55,8 @@ static uint64_t others_to_come(const job *work)
         return 0;
     for (size_t i = 0; i < count && i < RUN_MODELS_MOST + 1; i++)
         if (strcmp(clients[i].name, work->words->name) != 0)
-            bytes += clients[i].peak - clients[i].live - clients[i].pending;
+            bytes += in_pieces(clients[i].peak - clients[i].live - clients[i].pending) + PIECE;
     return bytes;
-}
-
-/* What is needed comes in pieces of physical memory: a remedy that is a few bytes short would be none. */
-static uint64_t in_pieces(uint64_t bytes)
-{
-    enum { PIECE = 65536 };
-    return (bytes + PIECE - 1) / PIECE * PIECE;
 }
 
 void remedy_find(job *work)
@@ -90,7 +69,7 @@ void remedy_find(job *work)
         return;
     bool exact = plan_total(work, &planned);
     limit += planned > with_this ? in_pieces(planned - with_this) : 0;
-    limit += budget ? in_pieces(others_to_come(work)) : 0;
+    limit += budget ? others_to_come(work) : 0;
     weir_size_format(limit, size, sizeof size);
     weir_size_format(limit - refusal->limit, more, sizeof more);
     char *option =

@@ -508,9 +508,12 @@ static void plugins(void **state)
     assert_string_equal(weir_model_engine(model)->name, "good");
     ok(weir_model_unload(model));
     unlink(named);
-    fails(WEIR_NOT_FOUND, weir_model_load(odd_path, &options, &model)); /* nobody here takes .gguf */
-    detail_names("model.odd");
-    detail_names(".full");
+    const weir_engine *real;
+    if (weir_engine_open("gguf", &real) != WEIR_OK) { /* nobody here takes .gguf */
+        fails(WEIR_NOT_FOUND, weir_model_load(odd_path, &options, &model));
+        detail_names("model.odd");
+        detail_names(".full");
+    }
     weir_engine gguf = full;
     gguf.name = "as-gguf";
     gguf.suffixes = ".gguf";

@@ -1,0 +1,13 @@
+/* engine_file.h: the engine of a model file, before the model is loaded. */
+#ifndef WEIR_CLI_ENGINE_FILE_H
+#define WEIR_CLI_ENGINE_FILE_H
+
+#include <weir/engine.h>
+
+/* The engine that takes files of this name; NULL if none does. */
+const weir_engine *engine_for_file(const char *path);
+
+/* Opens that engine's own library. Failures are left to the load, which says them. */
+void engine_open_library(const char *path);
+
+#endif
