@@ -153,19 +153,23 @@ static weir_status open_plugin(const char *name, const weir_engine **out)
     if (!s)
         return weir_fail(WEIR_SYSTEM, "no host memory to look for engines");
     find_directories(s);
+    const weir_engine *engine = NULL;
     weir_status status = WEIR_NOT_FOUND;
     for (size_t i = 0; i < s->count && status == WEIR_NOT_FOUND; i++) {
         char path[PATH_MAX + 64];
         snprintf(path, sizeof path, "%s/weir-engine-%s.so", s->directories[i], name);
         if (access(path, F_OK) == 0)
-            status = open_file(path, out);
+            status = open_file(path, &engine);
     }
     if (status == WEIR_NOT_FOUND)
         status = not_found(name, s);
-    else if (status == WEIR_OK && strcmp((*out)->name, name) != 0)
-        status = weir_fail(WEIR_ENGINE, "the plug-in weir-engine-%s.so calls itself \"%s\"", name, (*out)->name);
     free(s);
-    return status == WEIR_OK ? add(*out) : status;
+    if (status != WEIR_OK || !engine)
+        return status;
+    if (strcmp(engine->name, name) != 0)
+        return weir_fail(WEIR_ENGINE, "the plug-in weir-engine-%s.so calls itself \"%s\"", name, engine->name);
+    *out = engine;
+    return add(engine);
 }
 
 weir_status weir_engine_open(const char *name, const weir_engine **out)
@@ -305,8 +309,8 @@ weir_status wi_engine_for(const char *path, const weir_engine **out)
         if (pass == 1)
             by_content = suffix_of_content(path);
         for (size_t i = 0; (name = weir_engine_name_at(i)); i++) {
-            const weir_engine *engine;
-            if (weir_engine_open(name, &engine) != WEIR_OK) {
+            const weir_engine *engine = NULL;
+            if (weir_engine_open(name, &engine) != WEIR_OK || !engine) {
                 snprintf(failure, sizeof failure, "; %.400s", weir_detail());
                 continue;
             }

@@ -31,7 +31,7 @@ static bool grow(wi_events *events)
     weir_event *ring = wanted > events->allocated ? malloc(wanted * sizeof *ring) : NULL;
     if (!ring)
         return false;
-    for (uint64_t n = events->taken; n < events->added; n++)
+    for (uint64_t n = events->taken; events->allocated > 0 && n < events->added; n++)
         ring[n % wanted] = events->ring[n % events->allocated];
     free(events->ring);
     events->ring = ring;
