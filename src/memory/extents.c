@@ -342,13 +342,20 @@ void wi_space_destroy(wi_space *space)
 void wi_space_check(wi_space *space)
 {
 #ifdef WEIR_INVARIANTS
-    if (++space->changes % 64 != 0 && space->changes > 256)
+    if (!space->first || (++space->changes % 64 != 0 && space->changes > 256))
         return; /* a full walk each time would make long runs quadratic */
-    uint64_t at = 0, free_bytes = 0;
+    uint64_t at = 0, free_bytes = 0, granule = 0;
+    uint32_t begin = 0; /* used extents in this granule */
     for (const wi_extent *e = space->first, *before = NULL; e; before = e, e = e->next) {
         wi_law(e->offset == at && e->bytes > 0 && e->bytes % WI_UNIT == 0 && e->previous == before);
         wi_law(!before || before->kind != e->kind || e->kind == WI_USED || e->kind == WI_BUSY);
         wi_law(e->kind != WI_HOLE || (e->offset % space->granule == 0 && e->bytes % space->granule == 0));
+        if (e->offset / space->granule != granule) {
+            wi_law(space->starts[granule] == begin);
+            granule = e->offset / space->granule;
+            begin = 0;
+        }
+        begin += e->kind == WI_USED;
         uint32_t slot = space->slots[e->offset / WI_UNIT];
         if (e->kind == WI_USED)
             wi_law(slot == e->index + 1 && e->block.charged == e->bytes && e->block.bytes <= e->bytes &&
@@ -364,6 +371,7 @@ void wi_space_check(wi_space *space)
             free_bytes += e->bytes;
         at += e->bytes;
     }
+    wi_law(space->starts[granule] == begin);
     wi_law(at == space->bytes && free_bytes == space->free_bytes);
 #else
     (void)space;

@@ -6,7 +6,7 @@
  * Laws: extents cover the range in address order; no two holes and no two free extents are neighbours; holes begin and
  * end on granules; a granule has a handle if and only if no hole covers it (busy extents apart); the bins hold exactly
  * the free extents and the list of holes exactly the holes; slots[offset / unit] names a used extent if and only if one
- * begins there. Pure bookkeeping: no locks, no driver. The caller holds the lock of the resource. */
+ * begins there; starts[granule] counts them. Pure bookkeeping: no locks, no driver. The caller holds the lock of the resource. */
 #ifndef WI_EXTENTS_H
 #define WI_EXTENTS_H
 

@@ -17,12 +17,13 @@ static void come_back(wi_mapped *mapped)
     pthread_cond_broadcast(&mapped->settled);
 }
 
-bool wi_mapped_settle(wi_mapped *mapped, unsigned *waits)
+bool wi_mapped_settle(wi_mapped *mapped, bool lost, unsigned *waits)
 {
     enum { MOST_WAITS = 64 }; /* others may come and go for ever; a refusal must not wait for all of them */
-    if (mapped->working == 0 || ++*waits > MOST_WAITS)
+    if (++*waits > MOST_WAITS || (mapped->working == 0 && !lost))
         return false;
-    pthread_cond_wait(&mapped->settled, &mapped->lock);
+    if (mapped->working > 0)
+        pthread_cond_wait(&mapped->settled, &mapped->lock);
     return true;
 }
 

@@ -76,9 +76,8 @@ static weir_status find_room(wi_mapped *mapped, wi_space *space, const wi_placem
             return WEIR_OK;
         }
         status = back_and_use(mapped, space, p, out);
-        /* Others may have in hand what is missing, or have taken what was there. */
-        if (status != WEIR_BUSY && (status != WEIR_NO_ROOM || !wi_mapped_settle(mapped, &waits)))
-            return status;
+        if ((status != WEIR_BUSY && status != WEIR_NO_ROOM) || !wi_mapped_settle(mapped, status == WEIR_BUSY, &waits))
+            return status == WEIR_BUSY ? WEIR_NO_ROOM : status;
     }
 }
 
@@ -271,17 +270,18 @@ static weir_status extend(wi_mapped *mapped, wi_extent *extent, uint64_t more)
         weir_status status = wi_extent_pool_reserve(&mapped->pool, WI_RECORDS_PER_CHANGE);
         if (status != WEIR_OK)
             return status;
-        bool there = wi_place_behind(extent->space, extent, more, &at);
+        bool there = wi_place_behind(extent->space, extent, more, &at), tried = false;
         if (there && at.whole <= wi_mapped_obtainable(mapped)) {
+            tried = true;
             wi_extent *busy = make_busy(extent->space, at.extent, at.low, at.high);
             status = wi_mapped_back(mapped, busy);
             if (status == WEIR_OK)
                 wi_space_give(extent->space, busy, extent, more);
             if (status != WEIR_BUSY)
                 return status;
-        } else if (!wi_mapped_settle(mapped, &waits)) {
-            return there ? WEIR_OUT_OF_MEMORY : no_room(extent);
         }
+        if (!wi_mapped_settle(mapped, tried, &waits))
+            return there ? WEIR_OUT_OF_MEMORY : no_room(extent);
     }
 }
 

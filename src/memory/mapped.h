@@ -54,8 +54,9 @@ uint64_t wi_mapped_at_hand(wi_mapped *mapped, uint64_t *held);
 uint64_t wi_mapped_obtainable(wi_mapped *mapped);
 /* Bytes that would have to be held for `count` handles to be had. */
 uint64_t wi_mapped_held_for(wi_mapped *mapped, uint64_t count);
-/* Waits until a thread is back from the driver; false when none is there, or after *waits has become too many. */
-bool wi_mapped_settle(wi_mapped *mapped, unsigned *waits);
+/* Whether another try is worth it: handles that were there were lost to another thread, or one was in the driver, which is
+ * waited for. False at last, by *waits, which begins at 0. */
+bool wi_mapped_settle(wi_mapped *mapped, bool lost, unsigned *waits);
 /* Takes wholly free granules, at most `most` of them, off their addresses; their handles become spare. The lock is
  * released while the driver works. *done tells how many, also when the driver fails. */
 weir_status wi_mapped_unmap_free(wi_mapped *mapped, size_t most, size_t *done);
