@@ -335,6 +335,32 @@ static void a_device_smaller_than_the_budget(void **state)
     assert_true(faults_nothing_left());
 }
 
+/* Handles that a failed request leaves over are spare: kept as far as asked for, and used before new ones. */
+static void spare_handles(void **state)
+{
+    (void)state;
+    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    weir_runtime *runtime;
+    faults_reset(-1);
+    ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
+    weir_client *client = open_client(runtime, "x", 0, 0);
+    void *p;
+    fault.fail_at = fault.calls + 1; /* after the create comes the map */
+    fails(WEIR_DRIVER, weir_alloc(client, 9 * GRANULE, WEIR_STREAM_HOST, WEIR_KV, &p));
+    assert_int_equal(take_snapshot(runtime).device.spare, 9 * GRANULE);
+    uint64_t released;
+    ok(weir_runtime_trim(runtime, 5 * GRANULE + 1, &released));
+    assert_int_equal(released, 4 * GRANULE);
+    assert_int_equal(take_snapshot(runtime).device.spare, 5 * GRANULE);
+    p = allocate(client, 4 * GRANULE, WEIR_STREAM_HOST, WEIR_WEIGHTS);
+    assert_int_equal(take_snapshot(runtime).device.held, 5 * GRANULE);
+    assert_int_equal(fault.handles, 5);
+    ok(weir_free(client, p, WEIR_STREAM_HOST));
+    ok(weir_client_close(client));
+    ok(weir_runtime_destroy(runtime));
+    assert_true(faults_nothing_left());
+}
+
 static void sleep_a_little(void *user)
 {
     (void)user;
@@ -372,6 +398,7 @@ int main(void)
         cmocka_unit_test(a_driver_that_stays_broken),
         cmocka_unit_test(malloc_fails_at_every_call),
         cmocka_unit_test(a_device_smaller_than_the_budget),
+        cmocka_unit_test(spare_handles),
         cmocka_unit_test(destroying_waits_for_work_on_its_memory),
     };
     return cmocka_run_group_tests_name("faults", tests, NULL, NULL);

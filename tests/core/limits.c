@@ -150,8 +150,11 @@ static void a_maximum_is_a_maximum(void **state)
     refused(client, 42 * 256, WEIR_KV);
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
     ok(weir_option_set("wait", NULL));
+    fails(WEIR_OUT_OF_MEMORY, weir_client_set_limits(client, 0, 60 * 256 - 1));
+    ok(weir_client_set_limits(client, 0, 60 * 256));
     open_gate(&g);
     ok(weir_stream_release(stream));
+    ok(weir_client_set_limits(client, 0, 1));
     ok(weir_free(other, big, WEIR_STREAM_HOST));
     ok(weir_client_close(client));
     ok(weir_client_close(other));

@@ -221,6 +221,7 @@ static void releasing_a_stream_makes_its_frees_final(void **state)
     ok(weir_free(f->client, p, own));
     pthread_create(&opener, NULL, open_gate_later, &g);
     ok(weir_stream_release(own));
+    assert_true(g.open);
     pthread_join(opener, NULL);
     weir_stats stats = WEIR_INIT(weir_stats);
     ok(weir_snapshot(f->runtime, &stats, NULL, 0, NULL));

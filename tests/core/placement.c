@@ -311,6 +311,42 @@ static void all_of_the_budget_can_be_had(void **state)
     ok(weir_runtime_destroy(runtime));
 }
 
+/* Of several free pieces the smallest that will do, down to the exact one, without a call of the driver. */
+static void the_best_of_the_free_pieces(void **state)
+{
+    (void)state;
+    enum { PIECES = 6 };
+    static const uint64_t units[PIECES] = {45, 33, 37, 34, 36, 35}; /* some share a bin, whatever the bins are */
+    for (uint64_t scale = 256; scale <= 4096; scale *= 4) {
+        weir_runtime *runtime = make_runtime(8 * MIB);
+        weir_client *client = open_client(runtime, "x", 0, 0);
+        void *pieces[PIECES], *between[PIECES];
+        for (int i = 0; i < PIECES; i++) {
+            pieces[i] = allocate(client, units[i] * scale, WEIR_STREAM_HOST, WEIR_KV);
+            between[i] = allocate(client, 256, WEIR_STREAM_HOST, WEIR_KV);
+        }
+        for (int i = 0; i < PIECES; i++)
+            ok(weir_free(client, pieces[i], WEIR_STREAM_HOST));
+        uint64_t calls = take_snapshot(runtime).device.driver_calls;
+        for (int i = 0; i < PIECES; i++) {
+            void *exact = allocate(client, units[i] * scale, WEIR_STREAM_HOST, WEIR_KV);
+            assert_ptr_equal(exact, pieces[i]);
+            ok(weir_free(client, exact, WEIR_STREAM_HOST));
+        }
+        void *best = allocate(client, units[1] * scale - scale / 2, WEIR_STREAM_HOST, WEIR_KV);
+        assert_ptr_equal(best, pieces[1]);
+        void *second = allocate(client, units[1] * scale - scale / 2, WEIR_STREAM_HOST, WEIR_KV);
+        assert_ptr_equal(second, pieces[3]);
+        assert_int_equal(take_snapshot(runtime).device.driver_calls, calls);
+        ok(weir_free(client, best, WEIR_STREAM_HOST));
+        ok(weir_free(client, second, WEIR_STREAM_HOST));
+        for (int i = 0; i < PIECES; i++)
+            ok(weir_free(client, between[i], WEIR_STREAM_HOST));
+        ok(weir_client_close(client));
+        ok(weir_runtime_destroy(runtime));
+    }
+}
+
 /* A block that fits only where it shares the handle of the block behind it. */
 static void the_right_end_of_a_gap(void **state)
 {
@@ -336,6 +372,7 @@ static void the_right_end_of_a_gap(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_best_of_the_free_pieces),
         cmocka_unit_test(the_right_end_of_a_gap),
         cmocka_unit_test(all_of_the_budget_can_be_had),
         cmocka_unit_test(tight_budgets),

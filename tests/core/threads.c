@@ -219,6 +219,35 @@ static void no_false_shortage_while_others_move_memory(void **state)
     ok(weir_runtime_destroy(runtime));
 }
 
+/* One piece that goes round: whoever sees it free in the ledger finds it, too. Nobody is told that it lies in pieces. */
+static void *pass_it_round(void *user)
+{
+    (void)user;
+    for (int i = 0; i < 1500; i++) {
+        void *p;
+        weir_status status = weir_alloc(common, share, WEIR_STREAM_HOST, WEIR_KV, &p);
+        if (status == WEIR_OK) {
+            expect(weir_free(common, p, WEIR_STREAM_HOST) == WEIR_OK);
+        } else {
+            weir_refusal r = WEIR_INIT(weir_refusal);
+            expect(status == WEIR_OUT_OF_MEMORY && weir_refusal_last(&r) == WEIR_OK && r.cause == WEIR_CAUSE_BUDGET);
+        }
+    }
+    return NULL;
+}
+
+static void what_the_ledger_has_is_there(void **state)
+{
+    (void)state;
+    share = 3 * GRANULE;
+    runtime = make_runtime(share);
+    common = open_client(runtime, "common", 0, 0);
+    run_threads(4, pass_it_round);
+    check_empty(runtime);
+    ok(weir_client_close(common));
+    ok(weir_runtime_destroy(runtime));
+}
+
 /* One block, freed by all: once. */
 static void *free_it(void *user)
 {
@@ -328,6 +357,7 @@ int main(void)
         cmocka_unit_test(everything_at_once),
         cmocka_unit_test(the_last_bytes_go_to_as_many_as_fit),
         cmocka_unit_test(no_false_shortage_while_others_move_memory),
+        cmocka_unit_test(what_the_ledger_has_is_there),
         cmocka_unit_test(a_block_is_freed_once),
         cmocka_unit_test(closing_under_use),
         cmocka_unit_test(first_callers_get_the_same_runtime),
