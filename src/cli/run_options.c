@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char help[] =
     "usage: weir run MODEL… [OPTION]…\n"
@@ -30,6 +31,7 @@ static const char help[] =
     "      --json                  one JSON object on standard output instead of the table\n"
     "      --help                  this text\n"
     "\n"
+    "MODEL is a file, or the name of one in the store's models/ (weir options tells where that is).\n"
     "NAME of a model is its file's name; the second of the same name is NAME#2.\n"
     "Exit status: 0; 1 something failed, told on standard error, and the other models went on; 2 bad usage.\n"
     "docs/guide/run.md has examples.\n";
@@ -283,6 +285,19 @@ static int read_word(run_options *options, late_words *late, int code, char **ar
     }
 }
 
+/* The file that a word means: a bare name that is none here may be one of the store's models. */
+static char *find_file(const char *word)
+{
+    weir_option home = WEIR_INIT(weir_option);
+    if (strchr(word, '/') != NULL || access(word, F_OK) == 0 || weir_option_get("home", &home) != WEIR_OK)
+        return text_copy(word);
+    char *stored = text_print("%s/models/%s", home.value, word);
+    if (access(stored, F_OK) == 0)
+        return stored;
+    free(stored);
+    return text_copy(word);
+}
+
 static int read_models(run_options *options, char **paths, size_t count)
 {
     if (count == 0)
@@ -295,7 +310,7 @@ static int read_models(run_options *options, char **paths, size_t count)
         if (paths[i][0] == '\0')
             return cli_usage("run", "'' is no model's file");
         names[i] = names_of_model(paths[i], names, i);
-        options->models[i] = (run_model_words){.path = paths[i], .name = names[i]};
+        options->models[i] = (run_model_words){.path = find_file(paths[i]), .name = names[i]};
         options->model_count++;
     }
     return -1;
@@ -338,6 +353,7 @@ void run_options_clear(run_options *options)
             free((char *)model->settings[j].value);
         }
         free(model->settings);
+        free(model->path);
         free(model->name);
     }
     for (size_t i = 0; i < options->budget_count; i++)

@@ -52,6 +52,10 @@ class Engines(harness.Case):
         self.assertGreater(first["outside_once"], MIB)
         self.assertEqual(second["outside_once"], 0)
 
+    def test_the_stores_models_by_name(self):
+        self.assertEqual(self.weir_json("run", "minilm.onnx", "--budget", "600MiB")["clients"][0]["runs"], 1)
+        self.assertIn("neither-here-nor-there.onnx", self.refused("run", "neither-here-nor-there.onnx", status=1))
+
     def test_a_budget_for_one_of_two(self):
         models = (MODELS / "minilm.onnx", MODELS / "minilm.gguf")
         budget = self.weir_json("run", models[0], "--budget", "600MiB")["peak_held"] + 32 * MIB
