@@ -361,6 +361,53 @@ static void spare_handles(void **state)
     assert_true(faults_nothing_left());
 }
 
+static void *trim_all(void *user)
+{
+    uint64_t released;
+    return weir_runtime_trim(user, 0, &released) == WEIR_OK ? NULL : user;
+}
+
+/* What another thread has in the driver just now is no shortage: it is waited for. */
+static void memory_in_the_driver_is_waited_for(void **state)
+{
+    (void)state;
+    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    weir_runtime *runtime;
+    faults_reset(-1);
+    ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
+    weir_client *client = open_client(runtime, "x", 0, 0);
+    gate g = GATE;
+    pthread_t trimmer, opener;
+    for (int grown = 0; grown < 2; grown++) {
+        void *p = allocate(client, BUDGET, WEIR_STREAM_HOST, WEIR_KV);
+        ok(weir_resize(client, p, GRANULE, WEIR_STREAM_HOST));
+        if (!grown)
+            ok(weir_free(client, p, WEIR_STREAM_HOST));
+        g = (gate)GATE;
+        fault.in_destroy = pass_gate;
+        fault.user = &g;
+        pthread_create(&trimmer, NULL, trim_all, runtime);
+        pthread_mutex_lock(&g.lock);
+        while (!g.reached)
+            pthread_cond_wait(&g.changed, &g.lock);
+        pthread_mutex_unlock(&g.lock);
+        pthread_create(&opener, NULL, open_gate_later, &g);
+        if (grown)
+            ok(weir_resize(client, p, BUDGET, WEIR_STREAM_HOST));
+        else
+            p = allocate(client, BUDGET, WEIR_STREAM_HOST, WEIR_KV);
+        void *failed;
+        pthread_join(opener, NULL);
+        pthread_join(trimmer, &failed);
+        assert_null(failed);
+        fault.in_destroy = NULL;
+        ok(weir_free(client, p, WEIR_STREAM_HOST));
+    }
+    ok(weir_client_close(client));
+    ok(weir_runtime_destroy(runtime));
+    assert_true(faults_nothing_left());
+}
+
 static void sleep_a_little(void *user)
 {
     (void)user;
@@ -399,6 +446,7 @@ int main(void)
         cmocka_unit_test(malloc_fails_at_every_call),
         cmocka_unit_test(a_device_smaller_than_the_budget),
         cmocka_unit_test(spare_handles),
+        cmocka_unit_test(memory_in_the_driver_is_waited_for),
         cmocka_unit_test(destroying_waits_for_work_on_its_memory),
     };
     return cmocka_run_group_tests_name("faults", tests, NULL, NULL);

@@ -82,6 +82,8 @@ static weir_status f_create(wi_device *device, size_t count, wi_handle *handles)
 }
 static void f_destroy(wi_device *device, size_t count, const wi_handle *handles)
 {
+    if (fault.in_destroy)
+        fault.in_destroy(fault.user);
     fault.handles -= (long)count;
     host->destroy(device, count, handles);
 }

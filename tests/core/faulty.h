@@ -13,6 +13,8 @@ typedef struct faults {
     bool stay;                                      /* every later call fails too */
     uint64_t limit;                                 /* handles that the device has; 0: no limit */
     long devices, ranges, handles, mapped, streams; /* given out and not given back */
+    void (*in_destroy)(void *);                     /* called while handles are being destroyed */
+    void *user;
 } faults;
 
 extern faults fault;

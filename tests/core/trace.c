@@ -180,6 +180,25 @@ static void what_does_not_fit_is_counted(void **state)
     ok(weir_free(f->client, first, WEIR_STREAM_HOST));
 }
 
+/* The ring grows while its oldest event stands in the middle. */
+static void the_ring_grows_in_order(void **state)
+{
+    fixture *f = *state;
+    static weir_event events[4000];
+    uint64_t order = 0;
+    for (int part = 0; part < 2; part++) {
+        for (int i = 0; i < (part ? 1500 : 450); i++)
+            ok(weir_free(f->client, allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_KV), WEIR_STREAM_HOST));
+        size_t count;
+        events[0].size = sizeof events[0];
+        ok(weir_trace_read(f->trace, events, part ? 4000 : 600, &count));
+        assert_int_equal(count, part ? 3301 : 600);
+        for (size_t i = 0; i < count; i++)
+            assert_int_equal(events[i].order, ++order);
+    }
+    assert_int_equal(weir_trace_lost(f->trace), 0);
+}
+
 /* Under threads ---------------------------------------------------------------------------------------------------- */
 
 enum { THREADS = 4, STEPS = 400 };
@@ -307,10 +326,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define test(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        test(every_action_with_its_numbers),
-        test(one_trace_per_runtime),
-        test(what_does_not_fit_is_counted),
-        test(replaying_gives_the_ledger),
+        test(every_action_with_its_numbers), test(one_trace_per_runtime),      test(what_does_not_fit_is_counted),
+        test(the_ring_grows_in_order),       test(replaying_gives_the_ledger),
     };
     return cmocka_run_group_tests_name("trace", tests, NULL, NULL);
 }
