@@ -1,4 +1,5 @@
 #include "memory/extents.h"
+#include "memory/marks.h"
 
 #include <sys/mman.h>
 
@@ -269,6 +270,7 @@ wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent)
 {
     space->slots[extent->offset / WI_UNIT] |= WI_SLOT_FREED;
     space->starts[extent->offset / space->granule]--;
+    wi_marks_free(extent->block.marks);
     extent->block = (wi_block){0};
     wi_space_set(space, extent, WI_FREE);
     return wi_space_join(space, extent);
@@ -304,7 +306,8 @@ static void *lazy_table(uint64_t bytes)
 
 weir_status wi_space_init(wi_space *space, char *base, uint64_t bytes, uint64_t granule, wi_extent_pool *pool)
 {
-    *space = (wi_space){.base = base, .bytes = bytes, .granule = granule, .pool = pool};
+    *space = (wi_space){.bytes = bytes, .granule = granule, .pool = pool};
+    space->base = base;
     uint64_t granules = bytes / granule;
     space->slots = lazy_table(bytes / WI_UNIT * sizeof *space->slots);
     space->starts = lazy_table(granules * sizeof *space->starts);
