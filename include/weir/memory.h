@@ -60,8 +60,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_alloc_with(weir_client *client, const w
 
 /* Frees the block that starts at `pointer`, ordered behind the work on `stream`. NULL: WEIR_OK. Errors, each of which
  * changes nothing: WEIR_FOREIGN (no block of this client's runtime, or another client's: the detail names it),
- * WEIR_INTERIOR (names the block and the offset), WEIR_DOUBLE_FREE, WEIR_STREAM_MISUSE, WEIR_FORKED. Any thread, not
- * only the one that allocated. Never waits. */
+ * WEIR_INTERIOR (names the block and the offset), WEIR_DOUBLE_FREE, WEIR_BUSY (a launch that uses it has not ended:
+ * weir/uses.h), WEIR_STREAM_MISUSE, WEIR_FORKED. Any thread, not only the one that allocated. Never waits. */
 WEIR_API WEIR_NODISCARD weir_status weir_free(weir_client *client, void *pointer, weir_stream stream);
 
 /* The same by name: also WEIR_STALE when the address has become another block since. */

@@ -10,6 +10,7 @@
 #include <weir/stream.h>
 #include <weir/client.h>
 #include <weir/memory.h>
+#include <weir/uses.h>
 #include <weir/refusal.h>
 #include <weir/stats.h>
 #include <weir/trace.h>

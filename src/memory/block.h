@@ -7,6 +7,7 @@
 #include <weir/memory.h>
 
 typedef struct wi_account wi_account;
+struct wi_marks;
 
 enum { WI_UNIT = 256 }; /* charges are multiples of it; weir/memory.h says why 256 */
 
@@ -20,6 +21,7 @@ typedef struct wi_block {
     weir_stream stream;
     weir_class memory_class;
     weir_block_state state;
+    struct wi_marks *marks; /* where streams used it; NULL: nowhere that was declared */
 } wi_block;
 
 #endif

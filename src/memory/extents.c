@@ -1,4 +1,5 @@
 #include "memory/extents.h"
+#include "memory/marks.h"
 
 #include <sys/mman.h>
 
@@ -269,6 +270,7 @@ wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent)
 {
     space->slots[extent->offset / WI_UNIT] |= WI_SLOT_FREED;
     space->starts[extent->offset / space->granule]--;
+    wi_marks_free(extent->block.marks);
     extent->block = (wi_block){0};
     wi_space_set(space, extent, WI_FREE);
     return wi_space_join(space, extent);

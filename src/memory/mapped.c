@@ -1,6 +1,7 @@
 /* The resource "mapped": places blocks in free memory by best fit, gets more under the cheapest hole, and frees them when
  * the device is past them. */
 #include "memory/mapped.h"
+#include "memory/marks.h"
 #include "base/system.h"
 
 static atomic_uint_fast64_t last_generation;
@@ -161,7 +162,7 @@ static weir_status check_taking(const wi_extent *extent, const wi_account *accou
                          "%llu lives there now",
                          pointer, (unsigned long long)generation, block->account->name,
                          (unsigned long long)block->generation);
-    if (block->account != account)
+    if (account && block->account != account)
         return weir_fail(WEIR_FOREIGN, "the block of %llu bytes at %p belongs to %s, not to %s",
                          (unsigned long long)block->bytes, pointer, block->account->name, account->name);
     if (extent->taken)
@@ -169,22 +170,46 @@ static weir_status check_taking(const wi_extent *extent, const wi_account *accou
     return WEIR_OK;
 }
 
-static weir_status take(wi_resource *resource, const wi_account *account, void *pointer, uint64_t generation,
-                        wi_block **out)
+/* With the lock held. `account` NULL: anyone's. */
+static weir_status find_live(wi_mapped *mapped, const wi_account *account, void *pointer, uint64_t generation,
+                             wi_extent **out)
 {
-    wi_mapped *mapped = of(resource);
     wi_space *space = space_of(mapped, pointer);
     if (!space)
         return weir_fail(WEIR_FOREIGN, "%p is no memory of this runtime's; free it where it was allocated", pointer);
     uint64_t offset = (uint64_t)((char *)pointer - space->base);
     bool freed;
+    *out = wi_space_find(space, offset, &freed);
+    return check_taking(*out, account, pointer, freed, generation, offset);
+}
+
+static weir_status take(wi_resource *resource, const wi_account *account, void *pointer, uint64_t generation,
+                        wi_block **out)
+{
+    wi_mapped *mapped = of(resource);
+    wi_extent *extent = NULL;
     lock(mapped);
-    wi_extent *extent = wi_space_find(space, offset, &freed);
-    weir_status status = check_taking(extent, account, pointer, freed, generation, offset);
+    weir_status status = find_live(mapped, account, pointer, generation, &extent);
+    if (status == WEIR_OK && wi_marks_held(extent->block.marks))
+        status = weir_fail(WEIR_BUSY, "the block at %p is used by a launch that has not ended; end or abort it first",
+                           pointer);
     if (status == WEIR_OK) {
         extent->taken = true;
         *out = &extent->block;
     }
+    unlock(mapped);
+    return status;
+}
+
+static weir_status visit(wi_resource *resource, void *pointer, uint64_t generation,
+                         weir_status (*fn)(wi_block *block, void *user), void *user)
+{
+    wi_mapped *mapped = of(resource);
+    wi_extent *extent = NULL;
+    lock(mapped);
+    weir_status status = find_live(mapped, NULL, pointer, generation, &extent);
+    if (status == WEIR_OK)
+        status = fn(&extent->block, user);
     unlock(mapped);
     return status;
 }
@@ -224,14 +249,19 @@ static weir_status shrink(wi_resource *resource, wi_block *block, uint64_t bytes
 {
     wi_mapped *mapped = of(resource);
     wi_extent *extent = extent_of(block), *tail = NULL;
+    wi_marks *marks = NULL;
     lock(mapped);
     weir_status status = wi_extent_pool_reserve(&mapped->pool, WI_RECORDS_PER_CHANGE);
+    if (status == WEIR_OK && event)
+        status = wi_marks_copy(block->marks, &marks);
     if (status == WEIR_OK && charged < block->charged) {
         tail = wi_space_cut(extent->space, extent, extent->offset + charged);
         tail->block = *block;
         tail->block.pointer = extent->space->base + tail->offset;
         tail->block.bytes = tail->block.charged = tail->bytes;
         tail->block.state = WEIR_BLOCK_PENDING;
+        tail->block.marks = marks;
+        marks = NULL;
         extent->space->slots[tail->offset / WI_UNIT] = tail->index + 1;
         extent->space->starts[tail->offset / mapped->granule]++;
     }
@@ -247,6 +277,7 @@ static weir_status shrink(wi_resource *resource, wi_block *block, uint64_t bytes
         wi_space_unuse(tail->space, tail);
     }
     unlock(mapped);
+    wi_marks_free(marks);
     return status;
 }
 
@@ -301,14 +332,24 @@ static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, 
 
 /* Pending blocks --------------------------------------------------------------------------------------------------- */
 
+/* Is the device past the free and past every declared use? If not, *waiting is one point that it is not past. Never
+ * blocks. */
+static bool is_past(const wi_resource *resource, const wi_extent *extent, wi_event *waiting)
+{
+    *waiting = extent->event;
+    return resource->driver->passed(resource->device, extent->event) &&
+           wi_marks_passed(extent->block.marks, resource->driver, resource->device, waiting);
+}
+
 static uint64_t reap(wi_resource *resource)
 {
     wi_mapped *mapped = of(resource);
     uint64_t freed = 0;
+    wi_event ignored;
     lock(mapped);
     for (wi_extent *e = mapped->pending.first, *next; e; e = next) {
         next = e->list_next;
-        if (!resource->driver->passed(resource->device, e->event)) /* never blocks */
+        if (!is_past(resource, e, &ignored))
             continue;
         wi_list_remove(&mapped->pending, e);
         freed += e->bytes;
@@ -323,15 +364,15 @@ static bool wait_oldest(wi_resource *resource, const wi_account *account, uint64
 {
     wi_mapped *mapped = of(resource);
     wi_event event;
-    bool found = false;
+    bool found = false, past = true;
     lock(mapped);
     for (const wi_extent *e = mapped->pending.first; e && !found; e = e->list_next)
         if (!account || e->block.account == account) {
-            event = e->event;
+            past = is_past(resource, e, &event);
             found = true;
         }
     unlock(mapped);
-    if (found)
+    if (!past)
         (void)resource->driver->wait(resource->device, event, deadline);
     return found;
 }
@@ -437,6 +478,7 @@ static const wi_resource_table table = {
     .discard = discard,
     .take = take,
     .put_back = put_back,
+    .visit = visit,
     .free = free_taken,
     .shrink = shrink,
     .grow = grow,

@@ -29,11 +29,16 @@ typedef struct wi_resource_table {
     void (*discard)(wi_resource *resource, wi_block *block);
 
     /* The live block that begins at `pointer`, taken: no other call can take it until it is freed, retired or put back.
-     * generation 0 fits any. WEIR_FOREIGN, WEIR_INTERIOR, WEIR_DOUBLE_FREE, WEIR_STALE, WEIR_BUSY when it is taken. */
+     * generation 0 fits any. WEIR_FOREIGN, WEIR_INTERIOR, WEIR_DOUBLE_FREE, WEIR_STALE, WEIR_BUSY when it is taken or a
+     * launch holds it. */
     weir_status (*take)(wi_resource *resource, const wi_account *account, void *pointer, uint64_t generation,
                         wi_block **out);
     void (*put_back)(wi_resource *resource, wi_block *block);
-    /* Ends a taken block, and writes that into the ledger: now, or when the event has passed. */
+    /* Runs `fn` on that block with the resource's lock held, and answers what it answers. Errors as `take`, of any
+     * account. */
+    weir_status (*visit)(wi_resource *resource, void *pointer, uint64_t generation,
+                         weir_status (*fn)(wi_block *block, void *user), void *user);
+    /* Ends a taken block, and writes that into the ledger: now, or when the event and all marks of it have passed. */
     void (*free)(wi_resource *resource, wi_block *block, weir_stream stream, const wi_event *event);
     /* Cuts the taken block to `charged`; the tail is free at once, or when the event has passed. The ledger follows. */
     weir_status (*shrink)(wi_resource *resource, wi_block *block, uint64_t bytes, uint64_t charged,

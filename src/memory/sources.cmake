@@ -1,3 +1,3 @@
-foreach(file block ledger stats refusal events extents places handles mapped)
+foreach(file block ledger stats refusal events extents marks places handles mapped)
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()

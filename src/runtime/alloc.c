@@ -4,6 +4,7 @@
 #include "base/intern.h"
 #include "base/options.h"
 #include "base/system.h"
+#include "memory/marks.h"
 
 /* Making room ------------------------------------------------------------------------------------------------------ */
 
@@ -102,6 +103,23 @@ static weir_status check_request(const weir_request *request, uint64_t alignment
     return WEIR_OK;
 }
 
+/* The fill is the block's first write: a use on another stream waits for it. */
+static weir_status zero(weir_runtime *runtime, wi_block *block, void *native)
+{
+    wi_event event;
+    bool opened;
+    weir_status status = native ? wi_marks_open(&block->marks, WEIR_WRITE, &opened) : WEIR_OK;
+    if (status == WEIR_OK)
+        status = runtime->driver->fill(runtime->device, block->pointer, 0, block->bytes, native);
+    if (status != WEIR_OK || !native)
+        return status;
+    status = runtime->driver->record(runtime->device, native, &event);
+    if (status != WEIR_OK) /* the block is about to be given back, with the fill on its way */
+        (void)runtime->driver->stream_synchronize(runtime->device, native);
+    wi_marks_close(block->marks, WEIR_WRITE, status == WEIR_OK ? &event : NULL);
+    return status;
+}
+
 static weir_status allocate(weir_client *client, const weir_request *request, weir_block *out)
 {
     weir_runtime *runtime = client->runtime;
@@ -125,7 +143,7 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
     if (status != WEIR_OK)
         return status;
     if (request->flags & WEIR_ZEROED) {
-        status = runtime->driver->fill(runtime->device, block->pointer, 0, request->bytes, native);
+        status = zero(runtime, block, native);
         if (status != WEIR_OK) {
             runtime->resource->table->discard(runtime->resource, block);
             wi_ledger_cancel(&runtime->ledger, &client->account, placement.charged);
@@ -167,16 +185,20 @@ weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream, we
 
 /* Free and resize -------------------------------------------------------------------------------------------------- */
 
-/* The point on the stream that what is given back now must wait for; *wait is false when it is passed already. */
-static weir_status fence(weir_runtime *runtime, weir_stream stream, wi_event *event, bool *wait)
+/* The point on the stream that what is given back of a taken block now must wait for; *wait is false when it and every
+ * declared use of the block are passed already. */
+static weir_status fence(weir_runtime *runtime, const wi_block *block, weir_stream stream, wi_event *event, bool *wait)
 {
     void *native;
+    wi_event ignored;
+    *event = (wi_event){0};
     *wait = false;
     weir_status status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &native);
-    if (status != WEIR_OK || !native)
-        return status;
-    status = runtime->driver->record(runtime->device, native, event);
-    *wait = status == WEIR_OK && !runtime->driver->passed(runtime->device, *event);
+    if (status == WEIR_OK && native)
+        status = runtime->driver->record(runtime->device, native, event);
+    if (status == WEIR_OK)
+        *wait = !runtime->driver->passed(runtime->device, *event) ||
+                !wi_marks_passed(block->marks, runtime->driver, runtime->device, &ignored);
     return status;
 }
 
@@ -190,7 +212,7 @@ static weir_status free_named(weir_client *client, void *pointer, uint64_t gener
     weir_status status = resource->table->take(resource, &client->account, pointer, generation, &block);
     if (status != WEIR_OK)
         return status;
-    status = fence(runtime, stream, &event, &wait);
+    status = fence(runtime, block, stream, &event, &wait);
     if (status != WEIR_OK)
         resource->table->put_back(resource, block);
     else
@@ -218,7 +240,7 @@ static weir_status shrink(weir_runtime *runtime, wi_block *block, uint64_t bytes
 {
     wi_event event;
     bool wait;
-    weir_status status = fence(runtime, stream, &event, &wait);
+    weir_status status = fence(runtime, block, stream, &event, &wait);
     if (status == WEIR_OK)
         status = runtime->resource->table->shrink(runtime->resource, block, bytes, charged, wait ? &event : NULL);
     return status;

@@ -1,3 +1,3 @@
-foreach(file runtime client streams alloc trace)
+foreach(file runtime client streams uses alloc trace)
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()

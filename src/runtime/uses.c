@@ -1,0 +1,236 @@
+/* Launches: tickets on the blocks they use, the waits before them and the event behind them. */
+#include "memory/marks.h"
+#include "runtime/runtime.h"
+
+struct weir_launch {
+    weir_runtime *runtime;
+    weir_stream stream;
+    size_t count; /* blocks that hold a ticket of this launch */
+    weir_use uses[];
+};
+
+/* Events that a stream must wait for, gathered under the resource's lock and queued after it. */
+typedef struct waits {
+    wi_event *events;
+    size_t count, capacity;
+} waits;
+
+static weir_status add_wait(waits *w, wi_event event)
+{
+    if (w->count == w->capacity) {
+        size_t capacity = w->capacity ? 2 * w->capacity : 16;
+        wi_event *events = realloc(w->events, capacity * sizeof *events);
+        if (!events)
+            return weir_fail(WEIR_SYSTEM, "no host memory for the waits of a launch");
+        w->events = events;
+        w->capacity = capacity;
+    }
+    w->events[w->count++] = event;
+    return WEIR_OK;
+}
+
+/* Tickets ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct visit {
+    weir_use *use;
+    waits *waits;
+    const wi_event *event;
+} visit;
+
+/* Called by the resource with its lock held. */
+static weir_status open_ticket(wi_block *block, void *user)
+{
+    visit *v = user;
+    bool opened;
+    wi_event event;
+    weir_status status = wi_marks_open(&block->marks, v->use->access, &opened);
+    if (status != WEIR_OK)
+        return status;
+    if (!opened)
+        return weir_fail(WEIR_BUSY,
+                         "the block of %s at %p is %s by a launch that has not ended; end it before beginning one that "
+                         "%s it",
+                         block->account->name, block->pointer, block->marks->writer ? "written" : "read",
+                         v->use->access == WEIR_READ ? "reads" : "writes");
+    for (uint32_t i = 0; status == WEIR_OK && wi_marks_point(block->marks, v->use->access, i, &event); i++)
+        if (event.stream)
+            status = add_wait(v->waits, event);
+    if (status != WEIR_OK)
+        wi_marks_close(block->marks, v->use->access, NULL);
+    v->use->block.generation = block->generation; /* a pointer alone means this block from here on */
+    return status;
+}
+
+static weir_status close_ticket(wi_block *block, void *user)
+{
+    const visit *v = user;
+    wi_marks_close(block->marks, v->use->access, v->event);
+    return WEIR_OK;
+}
+
+/* The ticket keeps the block where it is, so that this cannot fail. */
+static void close_tickets(weir_launch *launch, const wi_event *event)
+{
+    wi_resource *resource = launch->runtime->resource;
+    for (size_t i = 0; i < launch->count; i++) {
+        visit v = {.use = &launch->uses[i], .event = event};
+        weir_status status =
+            resource->table->visit(resource, v.use->block.pointer, v.use->block.generation, close_ticket, &v);
+        wi_law(status == WEIR_OK);
+        (void)status;
+    }
+    launch->count = 0;
+}
+
+/* Beginning -------------------------------------------------------------------------------------------------------- */
+
+static int by_pointer(const void *a, const void *b)
+{
+    uintptr_t x = (uintptr_t)((const weir_use *)a)->block.pointer, y = (uintptr_t)((const weir_use *)b)->block.pointer;
+    return x < y ? -1 : x > y;
+}
+
+/* One entry a block, with both its accesses. */
+static size_t without_duplicates(weir_use *uses, size_t count)
+{
+    size_t kept = 0;
+    qsort(uses, count, sizeof *uses, by_pointer);
+    for (size_t i = 0; i < count; i++) {
+        weir_use *last = kept > 0 ? &uses[kept - 1] : NULL;
+        if (!last || last->block.pointer != uses[i].block.pointer) {
+            uses[kept++] = uses[i];
+            continue;
+        }
+        last->access = (weir_access)((int)last->access | (int)uses[i].access);
+        last->block.generation = wi_max(last->block.generation, uses[i].block.generation);
+    }
+    return kept;
+}
+
+static weir_status check_uses(const weir_use *uses, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!uses[i].block.pointer)
+            return weir_fail(WEIR_INVALID, "weir_launch_begin: the pointer of use %zu is NULL", i);
+        if (uses[i].access < WEIR_READ || uses[i].access > WEIR_READ_WRITE)
+            return weir_fail(WEIR_INVALID, "weir_launch_begin: %d is no access; see weir_access", (int)uses[i].access);
+    }
+    return WEIR_OK;
+}
+
+static weir_status open_tickets(weir_launch *launch, size_t count, waits *w)
+{
+    wi_resource *resource = launch->runtime->resource;
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; i < count && status == WEIR_OK; i++) {
+        visit v = {.use = &launch->uses[i], .waits = w};
+        status = resource->table->visit(resource, v.use->block.pointer, v.use->block.generation, open_ticket, &v);
+        launch->count += status == WEIR_OK;
+    }
+    return status;
+}
+
+/* Events passed already, or of the launch's own stream, need no wait. */
+static weir_status queue_waits(weir_runtime *runtime, void *native, const waits *w)
+{
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; i < w->count && status == WEIR_OK; i++)
+        if (w->events[i].stream != native && !runtime->driver->passed(runtime->device, w->events[i]))
+            status = runtime->driver->order(runtime->device, native, w->events[i]);
+    return status;
+}
+
+weir_status weir_launch_begin(weir_runtime *runtime, weir_stream stream, const weir_use *uses, size_t count,
+                              weir_launch **out)
+{
+    WI_ENTER();
+    void *native;
+    if (!runtime || !out || (!uses && count > 0))
+        return weir_fail(WEIR_INVALID, "weir_launch_begin: NULL");
+    *out = NULL;
+    weir_status status = check_uses(uses, count);
+    if (status == WEIR_OK)
+        status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &native);
+    if (status != WEIR_OK)
+        return status;
+    weir_launch *launch = malloc(sizeof *launch + count * sizeof *uses);
+    if (!launch)
+        return weir_fail(WEIR_SYSTEM, "no host memory for a launch of %zu uses", count);
+    *launch = (weir_launch){.runtime = runtime, .stream = stream};
+    if (count > 0)
+        memcpy(launch->uses, uses, count * sizeof *uses);
+    waits w = {0};
+    status = open_tickets(launch, without_duplicates(launch->uses, count), &w);
+    if (status == WEIR_OK)
+        status = queue_waits(runtime, native, &w);
+    free(w.events);
+    if (status != WEIR_OK) {
+        close_tickets(launch, NULL);
+        free(launch);
+        return status;
+    }
+    *out = launch;
+    return WEIR_OK;
+}
+
+/* Ending ----------------------------------------------------------------------------------------------------------- */
+
+static weir_status record(weir_runtime *runtime, weir_stream stream, wi_event *event)
+{
+    void *native;
+    *event = (wi_event){0};
+    weir_status status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &native);
+    if (status != WEIR_OK || !native)
+        return status;
+    return runtime->driver->record(runtime->device, native, event);
+}
+
+weir_status weir_launch_end(weir_launch *launch)
+{
+    WI_ENTER();
+    if (!launch)
+        return weir_fail(WEIR_INVALID, "weir_launch_end: NULL");
+    wi_event event;
+    weir_status status = record(launch->runtime, launch->stream, &event);
+    if (status != WEIR_OK)
+        return status;
+    close_tickets(launch, &event);
+    free(launch);
+    return WEIR_OK;
+}
+
+void weir_launch_abort(weir_launch *launch)
+{
+    if (!launch || atomic_load(&wi_forked))
+        return;
+    close_tickets(launch, NULL);
+    free(launch);
+}
+
+/* The simple form -------------------------------------------------------------------------------------------------- */
+
+static weir_status mark_read(wi_block *block, void *user)
+{
+    const visit *v = user;
+    bool opened;
+    weir_status status = wi_marks_open(&block->marks, WEIR_READ, &opened);
+    if (status == WEIR_OK && !opened)
+        status = weir_fail(WEIR_BUSY, "the block of %s at %p is written by a launch that has not ended",
+                           block->account->name, block->pointer);
+    if (status == WEIR_OK)
+        wi_marks_close(block->marks, WEIR_READ, v->event);
+    return status;
+}
+
+weir_status weir_use_record(weir_runtime *runtime, const void *pointer, weir_stream stream)
+{
+    WI_ENTER();
+    if (!runtime || !pointer)
+        return weir_fail(WEIR_INVALID, "weir_use_record: NULL");
+    wi_event event;
+    weir_status status = record(runtime, stream, &event);
+    if (status != WEIR_OK)
+        return status;
+    visit v = {.event = &event};
+    return runtime->resource->table->visit(runtime->resource, (void *)(uintptr_t)pointer, 0, mark_read, &v);
+}

@@ -1,0 +1,388 @@
+/* Declared uses: what they wait for, what a free waits for, and that nothing is lost between begin and end. */
+#include "core.h"
+
+enum { BUDGET = 8 << 20, BLOCK = 1 << 20 };
+
+typedef struct fixture {
+    weir_runtime *runtime;
+    weir_client *client;
+    weir_stream a, b, c;
+} fixture;
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    f->runtime = make_runtime(BUDGET);
+    f->client = open_client(f->runtime, "one", 0, 0);
+    ok(weir_stream_acquire(f->runtime, &f->a));
+    ok(weir_stream_acquire(f->runtime, &f->b));
+    ok(weir_stream_acquire(f->runtime, &f->c));
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    ok(weir_stream_release(f->a));
+    ok(weir_stream_release(f->b));
+    ok(weir_stream_release(f->c));
+    check_empty(f->runtime);
+    ok(weir_client_close(f->client));
+    ok(weir_runtime_destroy(f->runtime));
+    free(f);
+    return 0;
+}
+
+static weir_launch *begin(fixture *f, weir_stream stream, void *pointer, weir_access access)
+{
+    weir_use use = {{pointer, 0}, access};
+    weir_launch *launch;
+    ok(weir_launch_begin(f->runtime, stream, &use, 1, &launch));
+    return launch;
+}
+
+static weir_status try_begin(fixture *f, weir_stream stream, void *pointer, weir_access access)
+{
+    weir_use use = {{pointer, 0}, access};
+    weir_launch *launch = (weir_launch *)f;
+    weir_status status = weir_launch_begin(f->runtime, stream, &use, 1, &launch);
+    if (status == WEIR_OK)
+        weir_launch_abort(launch);
+    else
+        assert_null(launch);
+    return status;
+}
+
+/* Work of 1 MiB that is held up by a gate, declared as a use. */
+static void gated_use(fixture *f, weir_stream stream, void *pointer, weir_access access, gate *g)
+{
+    weir_launch *launch = begin(f, stream, pointer, access);
+    ok(weir_call(f->runtime, pass_gate, g, stream));
+    ok(weir_launch_end(launch));
+}
+
+/* Time enough for what is not ordered to run too early. */
+static void short_nap(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 20 * 1000 * 1000}, NULL);
+}
+
+static long resident_kib(void)
+{
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%*s %ld", &pages), 1);
+    fclose(file);
+    return pages * 4;
+}
+
+static uint64_t pending(fixture *f)
+{
+    return take_snapshot(f->runtime).device.pending;
+}
+
+static void a_free_waits_for_every_declared_use(void **state)
+{
+    fixture *f = *state;
+    gate reads = GATE, writes = GATE;
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV), *q = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    gated_use(f, f->b, p, WEIR_READ, &reads);
+    gated_use(f, f->c, q, WEIR_WRITE, &writes);
+    ok(weir_free(f->client, p, f->a)); /* nothing is queued on a */
+    ok(weir_free(f->client, q, WEIR_STREAM_HOST));
+    assert_int_equal(pending(f), 2 * BLOCK);
+    weir_request request = {.size = sizeof request, .bytes = BUDGET - BLOCK, .flags = WEIR_NO_WAIT};
+    weir_block block;
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc_with(f->client, &request, &block));
+    assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
+    open_gate(&reads);
+    ok(weir_stream_synchronize(f->b));
+    assert_int_equal(pending(f), BLOCK);
+    open_gate(&writes);
+    ok(weir_stream_synchronize(f->c));
+    assert_int_equal(pending(f), 0);
+    ok(weir_alloc_with(f->client, &request, &block));
+    ok(weir_free_block(f->client, block, WEIR_STREAM_HOST));
+}
+
+static void an_allocation_waits_for_the_uses_of_a_freed_block(void **state)
+{
+    fixture *f = *state;
+    gate g = GATE;
+    void *p = allocate(f->client, BUDGET, f->a, WEIR_KV);
+    gated_use(f, f->b, p, WEIR_READ, &g);
+    ok(weir_free(f->client, p, f->a));
+    pthread_t opener;
+    assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &g), 0);
+    void *q = allocate(f->client, BUDGET, f->a, WEIR_KV); /* option wait: one second */
+    pthread_join(opener, NULL);
+    ok(weir_free(f->client, q, WEIR_STREAM_HOST));
+}
+
+/* Adds what it is given to the end of a list of letters, in the order of execution. */
+typedef struct letters {
+    pthread_mutex_t lock;
+    char text[32];
+} letters;
+typedef struct letter {
+    letters *list;
+    char which;
+} letter;
+
+static void write_letter(void *user)
+{
+    letter *l = user;
+    pthread_mutex_lock(&l->list->lock);
+    size_t length = strlen(l->list->text);
+    l->list->text[length] = l->which;
+    l->list->text[length + 1] = '\0';
+    pthread_mutex_unlock(&l->list->lock);
+}
+
+/* Reads wait for the write before them, a write for the reads: W, then R and r in any order, then X. */
+static void uses_are_ordered_by_what_they_do(void **state)
+{
+    fixture *f = *state;
+    letters list = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    letter w = {&list, 'W'}, r1 = {&list, 'R'}, r2 = {&list, 'r'}, x = {&list, 'X'};
+    gate first = GATE, between = GATE;
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    weir_launch *launch = begin(f, f->a, p, WEIR_WRITE);
+    ok(weir_call(f->runtime, pass_gate, &first, f->a));
+    ok(weir_call(f->runtime, write_letter, &w, f->a));
+    ok(weir_launch_end(launch));
+    launch = begin(f, f->b, p, WEIR_READ);
+    ok(weir_call(f->runtime, pass_gate, &between, f->b));
+    ok(weir_call(f->runtime, write_letter, &r1, f->b));
+    ok(weir_launch_end(launch));
+    launch = begin(f, f->c, p, WEIR_READ);
+    ok(weir_call(f->runtime, write_letter, &r2, f->c));
+    ok(weir_launch_end(launch));
+    launch = begin(f, f->a, p, WEIR_READ_WRITE);
+    ok(weir_call(f->runtime, write_letter, &x, f->a));
+    ok(weir_launch_end(launch));
+    short_nap();
+    pthread_mutex_lock(&list.lock);
+    assert_string_equal(list.text, ""); /* everything waits for the first write */
+    pthread_mutex_unlock(&list.lock);
+    open_gate(&first);
+    ok(weir_stream_synchronize(f->c));
+    short_nap();
+    pthread_mutex_lock(&list.lock);
+    assert_string_equal(list.text, "Wr"); /* the second write waits for the read that is held up */
+    pthread_mutex_unlock(&list.lock);
+    open_gate(&between);
+    ok(weir_stream_synchronize(f->a));
+    assert_string_equal(list.text, "WrRX");
+    ok(weir_free(f->client, p, f->a));
+}
+
+static void zeroing_is_the_first_write(void **state)
+{
+    fixture *f = *state;
+    gate g = GATE;
+    unsigned char *copy = malloc(BLOCK);
+    memset(copy, 1, BLOCK);
+    ok(weir_call(f->runtime, pass_gate, &g, f->a));
+    weir_request request = {.size = sizeof request, .bytes = BLOCK, .stream = f->a, .flags = WEIR_ZEROED};
+    weir_block block;
+    ok(weir_alloc_with(f->client, &request, &block));
+    weir_launch *launch = begin(f, f->b, block.pointer, WEIR_READ);
+    ok(weir_copy(f->runtime, copy, block.pointer, BLOCK, f->b));
+    ok(weir_launch_end(launch));
+    short_nap();
+    open_gate(&g);
+    ok(weir_stream_synchronize(f->b));
+    for (size_t i = 0; i < BLOCK; i++)
+        assert_int_equal(copy[i], 0);
+    ok(weir_free_block(f->client, block, f->b));
+    free(copy);
+}
+
+static void tickets_exclude_what_conflicts(void **state)
+{
+    fixture *f = *state;
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    weir_launch *one = begin(f, f->a, p, WEIR_READ), *two = begin(f, f->b, p, WEIR_READ);
+    fails(WEIR_BUSY, try_begin(f, f->c, p, WEIR_WRITE));
+    detail_names("read");
+    fails(WEIR_BUSY, weir_free(f->client, p, f->a));
+    fails(WEIR_BUSY, weir_resize(f->client, p, BLOCK / 2, f->a));
+    weir_launch_abort(one);
+    fails(WEIR_BUSY, weir_free(f->client, p, f->a));
+    ok(weir_launch_end(two));
+    one = begin(f, f->c, p, WEIR_WRITE);
+    fails(WEIR_BUSY, try_begin(f, f->a, p, WEIR_READ));
+    detail_names("written");
+    fails(WEIR_BUSY, weir_use_record(f->runtime, p, f->a));
+    fails(WEIR_BUSY, weir_free(f->client, p, f->a));
+    ok(weir_launch_end(one));
+    ok(try_begin(f, f->a, p, WEIR_READ_WRITE));
+    ok(weir_free(f->client, p, f->a));
+}
+
+static void all_blocks_or_none(void **state)
+{
+    fixture *f = *state;
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV), *q = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    weir_launch *launch = NULL;
+    weir_use uses[] = {{{p, 0}, WEIR_WRITE}, {{(char *)q + 512, 0}, WEIR_READ}};
+    fails(WEIR_INTERIOR, weir_launch_begin(f->runtime, f->b, uses, 2, &launch));
+    assert_null(launch);
+    ok(weir_free(f->client, p, f->a)); /* it holds no ticket */
+    p = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    /* A block named twice is used in both ways, and once. */
+    weir_use twice[] = {{{p, 0}, WEIR_READ}, {{q, 0}, WEIR_READ}, {{p, 0}, WEIR_WRITE}};
+    ok(weir_launch_begin(f->runtime, f->b, twice, 3, &launch));
+    fails(WEIR_BUSY, try_begin(f, f->c, p, WEIR_READ));
+    ok(try_begin(f, f->c, q, WEIR_READ));
+    ok(weir_launch_end(launch));
+    ok(weir_launch_begin(f->runtime, f->b, NULL, 0, &launch));
+    ok(weir_launch_end(launch));
+    ok(weir_free(f->client, p, f->a));
+    ok(weir_free(f->client, q, f->a));
+}
+
+static void bad_calls_change_nothing(void **state)
+{
+    fixture *f = *state;
+    weir_launch *launch;
+    int foreign;
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    weir_block_details d = WEIR_INIT(weir_block_details);
+    ok(weir_block_info(p, &d));
+    snapshot before = take_snapshot(f->runtime);
+    weir_use stale = {{p, d.block.generation + 1}, WEIR_READ}, no_access = {{p, 0}, (weir_access)0};
+    weir_use null = {{NULL, 0}, WEIR_READ}, good = {{p, 0}, WEIR_READ};
+    weir_stream gone;
+    ok(weir_stream_acquire(f->runtime, &gone));
+    ok(weir_stream_release(gone));
+    fails(WEIR_FOREIGN, try_begin(f, f->a, &foreign, WEIR_READ));
+    fails(WEIR_STALE, weir_launch_begin(f->runtime, f->a, &stale, 1, &launch));
+    fails(WEIR_INVALID, weir_launch_begin(f->runtime, f->a, &no_access, 1, &launch));
+    fails(WEIR_INVALID, weir_launch_begin(f->runtime, f->a, &null, 1, &launch));
+    fails(WEIR_STREAM_MISUSE, weir_launch_begin(f->runtime, gone, &good, 1, &launch));
+    fails(WEIR_INVALID, weir_launch_begin(NULL, f->a, &good, 1, &launch));
+    fails(WEIR_INVALID, weir_launch_begin(f->runtime, f->a, &good, 1, NULL));
+    fails(WEIR_INVALID, weir_launch_begin(f->runtime, f->a, NULL, 1, &launch));
+    fails(WEIR_INVALID, weir_launch_end(NULL));
+    fails(WEIR_FOREIGN, weir_use_record(f->runtime, &foreign, f->a));
+    fails(WEIR_INVALID, weir_use_record(f->runtime, NULL, f->a));
+    weir_launch_abort(NULL);
+    unchanged(f->runtime, before);
+    ok(weir_free(f->client, p, f->a));
+    fails(WEIR_DOUBLE_FREE, try_begin(f, f->a, p, WEIR_READ));
+    fails(WEIR_DOUBLE_FREE, weir_use_record(f->runtime, p, f->a));
+}
+
+static void the_simple_form_delays_the_free(void **state)
+{
+    fixture *f = *state;
+    gate g = GATE;
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    ok(weir_call(f->runtime, pass_gate, &g, f->b));
+    ok(weir_use_record(f->runtime, p, f->b));
+    ok(weir_free(f->client, p, f->a));
+    assert_int_equal(pending(f), BLOCK);
+    open_gate(&g);
+    ok(weir_stream_synchronize(f->b));
+    assert_int_equal(pending(f), 0);
+}
+
+/* A tail that is given back is as much in use as the block was. */
+static void a_tail_waits_for_the_uses(void **state)
+{
+    fixture *f = *state;
+    gate g = GATE;
+    void *p = allocate(f->client, 2 * BLOCK, f->a, WEIR_KV);
+    gated_use(f, f->b, p, WEIR_READ, &g);
+    ok(weir_resize(f->client, p, BLOCK, f->a));
+    assert_int_equal(pending(f), BLOCK);
+    ok(weir_free(f->client, p, f->a));
+    assert_int_equal(pending(f), 2 * BLOCK);
+    open_gate(&g);
+    ok(weir_stream_synchronize(f->b));
+    assert_int_equal(pending(f), 0);
+}
+
+static void a_million_reads_cost_no_memory(void **state)
+{
+    fixture *f = *state;
+    const int rounds = getenv("WEIR_SANITIZED") ? 20000 : 1000000;
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_WEIGHTS);
+    long before = resident_kib();
+    for (int i = 0; i < rounds; i++)
+        ok(weir_launch_end(begin(f, i % 2 ? f->b : f->c, p, WEIR_READ)));
+    assert_true(getenv("WEIR_SANITIZED") || resident_kib() - before < 1024);
+    ok(weir_free(f->client, p, f->a));
+}
+
+/* Launches of several threads on shared blocks; conflicts answer busy, and at the end nothing is held or lost. */
+typedef struct worker {
+    fixture *f;
+    weir_stream stream;
+    void **blocks;
+    unsigned seed;
+    int done, busy;
+} worker;
+
+static void *work(void *user)
+{
+    worker *w = user;
+    for (int i = 0; i < 3000; i++) {
+        unsigned x = (unsigned)rand_r(&w->seed);
+        weir_use uses[] = {{{w->blocks[x % 4], 0}, x & 16 ? WEIR_READ : WEIR_WRITE},
+                           {{w->blocks[(x >> 8) % 4], 0}, WEIR_READ}};
+        weir_launch *launch;
+        weir_status status = weir_launch_begin(w->f->runtime, w->stream, uses, 2, &launch);
+        if (status == WEIR_OK && x & 32)
+            status = weir_launch_end(launch);
+        else if (status == WEIR_OK)
+            weir_launch_abort(launch);
+        if (status == WEIR_OK)
+            w->done++;
+        else if (status == WEIR_BUSY)
+            w->busy++;
+    }
+    return NULL;
+}
+
+static void launches_of_several_threads(void **state)
+{
+    fixture *f = *state;
+    void *blocks[4];
+    for (int i = 0; i < 4; i++)
+        blocks[i] = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    worker workers[3] = {{f, f->a, blocks, 1, 0, 0}, {f, f->b, blocks, 2, 0, 0}, {f, f->c, blocks, 3, 0, 0}};
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
+    for (int i = 0; i < 3; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(workers[i].done + workers[i].busy, 3000);
+    }
+    for (int i = 0; i < 4; i++)
+        ok(weir_free(f->client, blocks[i], f->a));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_free_waits_for_every_declared_use),
+        CASE(an_allocation_waits_for_the_uses_of_a_freed_block),
+        CASE(uses_are_ordered_by_what_they_do),
+        CASE(zeroing_is_the_first_write),
+        CASE(tickets_exclude_what_conflicts),
+        CASE(all_blocks_or_none),
+        CASE(bad_calls_change_nothing),
+        CASE(the_simple_form_delays_the_free),
+        CASE(a_tail_waits_for_the_uses),
+        CASE(a_million_reads_cost_no_memory),
+        CASE(launches_of_several_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
