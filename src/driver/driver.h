@@ -59,7 +59,7 @@ typedef struct wi_driver {
     weir_status (*call)(wi_device *device, void (*fn)(void *), void *user, void *stream);
 } wi_driver;
 
-extern const wi_driver wi_host_driver, wi_cuda_driver;
+extern const wi_driver wi_host_driver, wi_cuda_driver, wi_sim_driver;
 
 /* Reads "host", "cuda", "cuda:3". WEIR_INVALID for a text that is no device, WEIR_NOT_FOUND for one that is not here. */
 weir_status wi_driver_find(const char *device, const wi_driver **driver, int *ordinal);

@@ -3,7 +3,7 @@
 
 #include <ctype.h>
 
-static const wi_driver *const drivers[] = {&wi_host_driver, &wi_cuda_driver};
+static const wi_driver *const drivers[] = {&wi_host_driver, &wi_cuda_driver, &wi_sim_driver};
 
 static weir_status no_device(const char *text)
 {

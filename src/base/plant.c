@@ -1,0 +1,3 @@
+#include "base/plant.h"
+
+wi_defect wi_plant = WI_PLANT_NOTHING;

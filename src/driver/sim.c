@@ -1,0 +1,448 @@
+/* The simulated device's memory: handles, ranges, what is mapped where and what it holds; and the faults. */
+#include "driver/sim_world.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/mman.h>
+
+enum { ALIGNMENT = 2 * 1024 * 1024 };
+
+static wi_sim_options next_options;
+static bool configured;
+
+void wi_sim_configure(const wi_sim_options *options)
+{
+    configured = options != NULL;
+    if (options)
+        next_options = *options;
+}
+
+/* xorshift64*: small, and the same everywhere. */
+uint64_t wi_sim_random(uint64_t *state)
+{
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    return *state * UINT64_C(2685821657736338717);
+}
+
+/* Faults ----------------------------------------------------------------------------------------------------------- */
+
+static wi_sim_fault faults[2] = {{.at = -1}, {.at = -1}};
+static unsigned happened;
+static _Atomic uint64_t calls[WI_SIM_CALLS], fallible_calls;
+
+void wi_sim_arm(const wi_sim_fault *first, const wi_sim_fault *second)
+{
+    faults[0] = first ? *first : (wi_sim_fault){.at = -1};
+    faults[1] = second ? *second : (wi_sim_fault){.at = -1};
+    happened = 0;
+}
+
+unsigned wi_sim_faults(void)
+{
+    return happened;
+}
+
+uint64_t wi_sim_calls(wi_sim_call kind)
+{
+    return kind == WI_SIM_FALLIBLE ? fallible_calls : calls[kind];
+}
+
+const char *wi_sim_call_name(wi_sim_call kind)
+{
+    static const char *const names[WI_SIM_CALLS] = {
+        "open",   "memory", "reserve", "create", "map",  "unmap", "stream_create", "synchronize",
+        "record", "wait",   "order",   "copy",   "fill", "call",  "destroy",       "passed"};
+    return kind < WI_SIM_CALLS ? names[kind] : "any";
+}
+
+weir_status wi_sim_enter(wi_sim_call kind)
+{
+    calls[kind]++;
+    if (kind >= WI_SIM_FALLIBLE)
+        return WEIR_OK;
+    fallible_calls++;
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; i < 2; i++) {
+        wi_sim_fault *f = &faults[i];
+        if (f->at < 0 || (f->kind != kind && f->kind < WI_SIM_FALLIBLE))
+            continue;
+        if (f->at == 0)
+            status = f->status;
+        if (f->at > 0 || !f->stay)
+            f->at--;
+    }
+    happened += status != WEIR_OK;
+    return status == WEIR_OK ? status : weir_fail(status, "sim: %s is made to fail", wi_sim_call_name(kind));
+}
+
+void wi_sim_wrong(wi_device *device, const char *format, ...)
+{
+    char text[256];
+    va_list arguments;
+    if (!device->watcher.wrong)
+        return;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    device->watcher.wrong(device->watcher.user, text);
+}
+
+/* Opening ---------------------------------------------------------------------------------------------------------- */
+
+static void free_device(wi_device *device)
+{
+    while (device->ended) {
+        wi_sim_stream *s = device->ended;
+        device->ended = s->next_ended;
+        free(s);
+    }
+    wi_plane_clear(&device->contents);
+    free(device->handles);
+    free(device);
+}
+
+static weir_status sim_open(int ordinal, wi_device **out)
+{
+    (void)ordinal;
+    weir_status status = wi_sim_enter(WI_SIM_OPEN);
+    if (status != WEIR_OK)
+        return status;
+    wi_sim_options options = configured ? next_options : (wi_sim_options){.by_itself = true};
+    wi_device *device = calloc(1, sizeof *device);
+    if (!device)
+        return weir_fail(WEIR_SYSTEM, "sim: no memory for the device record");
+    device->bytes = options.bytes ? options.bytes : 256 * WI_MIB;
+    device->granule = options.granule ? options.granule : 2 * WI_MIB;
+    device->by_itself = options.by_itself;
+    wi_sim_seed(device, options.seed);
+    if (options.watcher)
+        device->watcher = *options.watcher;
+    device->handle_count = device->bytes / device->granule;
+    device->handles = calloc(device->handle_count + 1, sizeof *device->handles);
+    if (!device->handles ||
+        !wi_plane_init(&device->contents, device->handle_count + 1, (uint32_t)(device->granule / WI_SIM_UNIT))) {
+        free_device(device);
+        return weir_fail(WEIR_SYSTEM, "sim: no memory for the handles");
+    }
+    pthread_mutex_init(&device->lock, NULL);
+    *out = device;
+    return WEIR_OK;
+}
+
+static void sim_close(wi_device *device)
+{
+    if (device->handles_used)
+        wi_sim_wrong(device, "the device is closed while %zu handles exist", device->handles_used);
+    for (size_t i = 0; i < WI_SIM_RANGES; i++)
+        if (device->ranges[i].base)
+            wi_sim_wrong(device, "the device is closed while a range is reserved");
+    for (size_t i = 0; i < WI_SIM_STREAMS; i++)
+        if (device->streams[i])
+            wi_sim_wrong(device, "the device is closed while stream %zu exists", i + 1);
+    pthread_mutex_destroy(&device->lock);
+    free_device(device);
+}
+
+static weir_status sim_memory(wi_device *device, uint64_t *available, uint64_t *total)
+{
+    weir_status status = wi_sim_enter(WI_SIM_MEMORY);
+    uint64_t used = device->handles_used * device->granule;
+    *total = device->handle_count * device->granule;
+    *available = device->bytes > used ? device->bytes - used : 0;
+    return status;
+}
+
+static uint64_t sim_granule(wi_device *device)
+{
+    return device->granule;
+}
+
+void wi_sim_resize(wi_device *device, uint64_t bytes)
+{
+    pthread_mutex_lock(&device->lock);
+    device->bytes = wi_min(bytes, device->handle_count * device->granule);
+    pthread_mutex_unlock(&device->lock);
+}
+
+/* Ranges ----------------------------------------------------------------------------------------------------------- */
+
+static wi_sim_range *free_range(wi_device *device)
+{
+    for (size_t i = 0; i < WI_SIM_RANGES; i++)
+        if (!device->ranges[i].base)
+            return &device->ranges[i];
+    return NULL;
+}
+
+static weir_status sim_reserve(wi_device *device, uint64_t bytes, void **address)
+{
+    weir_status status = wi_sim_enter(WI_SIM_RESERVE);
+    if (status != WEIR_OK)
+        return status;
+    wi_sim_range *range = free_range(device);
+    uint32_t *handles = range ? calloc(bytes / device->granule, sizeof *handles) : NULL;
+    char *raw = handles ? mmap(NULL, bytes + ALIGNMENT, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+                        : MAP_FAILED;
+    if (raw == MAP_FAILED) {
+        free(handles);
+        return weir_fail(WEIR_DRIVER, "sim: no addresses for a range of %llu bytes", (unsigned long long)bytes);
+    }
+    char *start = (char *)wi_round_up((uintptr_t)raw, ALIGNMENT);
+    if (start > raw)
+        munmap(raw, (size_t)(start - raw));
+    munmap(start + bytes, (size_t)(raw + ALIGNMENT - start));
+    pthread_mutex_lock(&device->lock);
+    *range = (wi_sim_range){start, bytes, handles};
+    pthread_mutex_unlock(&device->lock);
+    *address = start;
+    return WEIR_OK;
+}
+
+static wi_sim_range *range_of(wi_device *device, const void *address)
+{
+    for (size_t i = 0; i < WI_SIM_RANGES; i++) {
+        wi_sim_range *range = &device->ranges[i];
+        if (range->base && (const char *)address >= range->base && (const char *)address < range->base + range->bytes)
+            return range;
+    }
+    return NULL;
+}
+
+static void sim_unreserve(wi_device *device, void *address, uint64_t bytes)
+{
+    pthread_mutex_lock(&device->lock);
+    wi_sim_range *range = range_of(device, address);
+    if (!range || range->base != address || range->bytes != bytes) {
+        wi_sim_wrong(device, "a range is given back that was not reserved so");
+    } else {
+        for (uint64_t g = 0; g < bytes / device->granule; g++)
+            if (range->handles[g])
+                wi_sim_wrong(device, "a range is given back while handle %u is mapped there", range->handles[g] - 1);
+        munmap(address, bytes);
+        free(range->handles);
+        *range = (wi_sim_range){0};
+    }
+    pthread_mutex_unlock(&device->lock);
+}
+
+/* Handles ---------------------------------------------------------------------------------------------------------- */
+
+static wi_handle value_of(const wi_device *device, uint32_t index)
+{
+    return (wi_handle)device->handles[index].stamp << 32 | (index + 1);
+}
+
+/* The index behind a value, or -1, which has been told. */
+static long index_of(wi_device *device, wi_handle handle)
+{
+    uint32_t index = (uint32_t)handle - 1;
+    if (index < device->handle_count && device->handles[index].used && value_of(device, index) == handle)
+        return (long)index;
+    wi_sim_wrong(device, "%llx is no handle, or a stale value of one", (unsigned long long)handle);
+    return -1;
+}
+
+static void tell_held(wi_device *device)
+{
+    if (device->watcher.hold)
+        device->watcher.hold(device->watcher.user, device->handles_used * device->granule);
+}
+
+static weir_status sim_create(wi_device *device, size_t count, wi_handle *handles)
+{
+    weir_status status = wi_sim_enter(WI_SIM_CREATE);
+    if (status != WEIR_OK)
+        return status;
+    pthread_mutex_lock(&device->lock);
+    if ((device->handles_used + count) * device->granule > device->bytes) {
+        pthread_mutex_unlock(&device->lock);
+        return weir_fail(WEIR_OUT_OF_MEMORY, "sim: the device has no more memory");
+    }
+    for (size_t i = 0; i < count; i++) {
+        while (device->handles[device->next_handle % device->handle_count].used)
+            device->next_handle++;
+        uint32_t index = (uint32_t)(device->next_handle++ % device->handle_count);
+        device->handles[index].used = true;
+        device->handles[index].stamp++;
+        (void)wi_plane_set(&device->contents, index, 0, device->contents.units, WI_SIM_GARBAGE);
+        handles[i] = value_of(device, index);
+    }
+    device->handles_used += count;
+    tell_held(device);
+    pthread_mutex_unlock(&device->lock);
+    return WEIR_OK;
+}
+
+static void sim_destroy(wi_device *device, size_t count, const wi_handle *handles)
+{
+    (void)wi_sim_enter(WI_SIM_DESTROY);
+    pthread_mutex_lock(&device->lock);
+    for (size_t i = 0; i < count; i++) {
+        long index = index_of(device, handles[i]);
+        if (index < 0)
+            continue;
+        if (device->handles[index].maps)
+            wi_sim_wrong(device, "handle %ld is destroyed while it is mapped", index);
+        device->handles[index].used = false;
+        device->handles[index].stamp++;
+        device->handles_used--;
+    }
+    tell_held(device);
+    pthread_mutex_unlock(&device->lock);
+}
+
+/* The granules at `address`, or NULL, which has been told. */
+static uint32_t *granules_at(wi_device *device, void *address, size_t count)
+{
+    wi_sim_range *range = range_of(device, address);
+    uint64_t offset = range ? (uint64_t)((char *)address - range->base) : 0;
+    if (range && offset % device->granule == 0 && offset + count * device->granule <= range->bytes)
+        return range->handles + offset / device->granule;
+    wi_sim_wrong(device, "%p, %zu granules long, is no part of a range", address, count);
+    return NULL;
+}
+
+static weir_status sim_map(wi_device *device, void *address, size_t count, wi_handle *handles)
+{
+    weir_status status = wi_sim_enter(WI_SIM_MAP);
+    if (status != WEIR_OK)
+        return status;
+    pthread_mutex_lock(&device->lock);
+    uint32_t *granules = granules_at(device, address, count);
+    for (size_t i = 0; granules && i < count; i++) {
+        long index = index_of(device, handles[i]);
+        if (granules[i])
+            wi_sim_wrong(device, "handle %u is mapped where handle %u is", (uint32_t)handles[i] - 1, granules[i] - 1);
+        if (index < 0 || granules[i])
+            continue;
+        granules[i] = (uint32_t)index + 1;
+        if (device->handles[index].maps++ == 0)
+            device->handles[index].stamp++;
+        handles[i] = value_of(device, (uint32_t)index);
+        if (device->watcher.map)
+            device->watcher.map(device->watcher.user, (char *)address + i * device->granule, (uint32_t)index);
+    }
+    pthread_mutex_unlock(&device->lock);
+    return WEIR_OK;
+}
+
+static weir_status sim_unmap(wi_device *device, void *address, size_t count, wi_handle *handles)
+{
+    weir_status status = wi_sim_enter(WI_SIM_UNMAP);
+    if (status != WEIR_OK)
+        return status;
+    pthread_mutex_lock(&device->lock);
+    uint32_t *granules = granules_at(device, address, count);
+    for (size_t i = 0; granules && i < count; i++) {
+        long index = index_of(device, handles[i]);
+        if (index < 0 || granules[i] != (uint32_t)index + 1) {
+            wi_sim_wrong(device, "handle %u is unmapped where it is not", (uint32_t)handles[i] - 1);
+            continue;
+        }
+        if (device->watcher.unmap)
+            device->watcher.unmap(device->watcher.user, (char *)address + i * device->granule, (uint32_t)index);
+        granules[i] = 0;
+        if (--device->handles[index].maps == 0)
+            device->handles[index].stamp++;
+        handles[i] = value_of(device, (uint32_t)index);
+    }
+    pthread_mutex_unlock(&device->lock);
+    return WEIR_OK;
+}
+
+/* Contents --------------------------------------------------------------------------------------------------------- */
+
+/* The part of [address, +bytes) that lies in one handle; false: nothing is mapped there. */
+static bool piece_at(wi_device *device, const char *address, uint64_t bytes, size_t *row, uint32_t *first,
+                     uint32_t *count)
+{
+    const wi_sim_range *range = range_of(device, address);
+    uint64_t offset = range ? (uint64_t)(address - range->base) : 0, inside = offset % device->granule;
+    if (!range || range->handles[offset / device->granule] == 0)
+        return false;
+    *row = range->handles[offset / device->granule] - 1;
+    *first = (uint32_t)(inside / WI_SIM_UNIT);
+    *count = (uint32_t)((wi_min(inside + bytes, device->granule) + WI_SIM_UNIT - 1) / WI_SIM_UNIT) - *first;
+    return true;
+}
+
+static void look_at(wi_device *device, const wi_sim_work *work, size_t row, uint32_t first, uint32_t count)
+{
+    uint32_t found;
+    for (uint32_t done = 0; done < count;) {
+        done += wi_plane_run(&device->contents, row, first + done, count - done, &found);
+        if (found != work->version) {
+            wi_sim_wrong(device, "work reads version %u at %p, where version %u was written", found,
+                         (const void *)work->to, work->version);
+            return;
+        }
+    }
+}
+
+/* Copies are rare and go unit by unit; what comes from no device is new. */
+static uint32_t version_from(wi_device *device, const char *from)
+{
+    size_t row;
+    uint32_t first, count, version;
+    if (!from || !piece_at(device, from, 1, &row, &first, &count))
+        return WI_SIM_GARBAGE;
+    (void)wi_plane_run(&device->contents, row, first, 1, &version);
+    return version;
+}
+
+void wi_sim_do(wi_device *device, const wi_sim_work *work)
+{
+    if (work->kind == WI_SIM_DO_CALL)
+        work->fn(work->user);
+    if (work->kind == WI_SIM_DO_CALL || work->kind == WI_SIM_DO_ORDER)
+        return;
+    for (uint64_t at = 0; at < work->bytes;) {
+        size_t row;
+        uint32_t first, count;
+        uint64_t piece = work->kind == WI_SIM_DO_COPY ? wi_min(WI_SIM_UNIT, work->bytes - at) : work->bytes - at;
+        if (!piece_at(device, work->to + at, piece, &row, &first, &count)) {
+            wi_sim_wrong(device, "work touches %p, where nothing is mapped", (void *)(work->to + at));
+            return;
+        }
+        if (work->kind == WI_SIM_DO_READ)
+            look_at(device, work, row, first, count);
+        else
+            (void)wi_plane_set(&device->contents, row, first, count,
+                               work->kind == WI_SIM_DO_COPY ? version_from(device, work->from + at) : work->version);
+        at += (uint64_t)count * WI_SIM_UNIT - (uintptr_t)(work->to + at) % WI_SIM_UNIT;
+    }
+}
+
+static void *sim_stream_native(void *stream)
+{
+    return stream;
+}
+
+const wi_driver wi_sim_driver = {
+    .name = "sim",
+    .ordinals = 1,
+    .open = sim_open,
+    .close = sim_close,
+    .memory = sim_memory,
+    .granule = sim_granule,
+    .reserve = sim_reserve,
+    .unreserve = sim_unreserve,
+    .create = sim_create,
+    .destroy = sim_destroy,
+    .map = sim_map,
+    .unmap = sim_unmap,
+    .stream_create = wi_sim_stream_create,
+    .stream_destroy = wi_sim_stream_destroy,
+    .stream_synchronize = wi_sim_stream_synchronize,
+    .stream_native = sim_stream_native,
+    .record = wi_sim_record,
+    .passed = wi_sim_passed,
+    .wait = wi_sim_wait,
+    .order = wi_sim_order,
+    .copy = wi_sim_copy,
+    .fill = wi_sim_fill,
+    .call = wi_sim_do_call,
+};

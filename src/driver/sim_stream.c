@@ -1,0 +1,349 @@
+/* The simulated device's streams, and its time.
+ *
+ * An event is {stream, how much was queued then}, as on the host. Nothing is done until the world runs; a host thread that
+ * waits runs it, in an order drawn from the seed, until what it waits for is done or its deadline has come. */
+#include "driver/sim_world.h"
+
+#define SECOND UINT64_C(1000000000)
+
+static _Atomic uint64_t now = SECOND;
+
+uint64_t wi_sim_now(void)
+{
+    return now;
+}
+
+void wi_sim_seed(wi_device *device, uint64_t seed)
+{
+    device->random = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15) | 1;
+}
+
+unsigned wi_sim_number(const void *stream)
+{
+    return stream ? ((const wi_sim_stream *)stream)->number : 0;
+}
+
+uint64_t wi_sim_done(wi_device *device, unsigned stream)
+{
+    return stream && device->streams[stream - 1] ? device->streams[stream - 1]->done : 0;
+}
+
+uint64_t wi_sim_queued(wi_device *device, unsigned stream)
+{
+    return stream && device->streams[stream - 1] ? device->streams[stream - 1]->queued : 0;
+}
+
+/* Running ---------------------------------------------------------------------------------------------------------- */
+
+static bool is_done(wi_event event)
+{
+    const wi_sim_stream *s = event.stream;
+    return !s || event.sequence <= s->done;
+}
+
+static const wi_sim_work *head(const wi_sim_stream *s)
+{
+    return &s->ring[(s->done + 1) & (s->capacity - 1)];
+}
+
+static bool can_run(const wi_sim_stream *s)
+{
+    if (!s || s->done == s->queued || s->stalled_until > now)
+        return false;
+    return head(s)->kind != WI_SIM_DO_ORDER || is_done(head(s)->event);
+}
+
+static void run_one(wi_sim_stream *s)
+{
+    wi_sim_do(s->device, head(s));
+    s->done++;
+    now += 1000 + wi_sim_random(&s->device->random) % 64000;
+    wi_law(s->done <= s->queued);
+}
+
+/* One piece of work of a stream that chance picks; false: none can run. */
+static bool run_any(wi_device *device)
+{
+    unsigned start = (unsigned)(wi_sim_random(&device->random) >> 32) % WI_SIM_STREAMS;
+    for (unsigned i = 0; i < WI_SIM_STREAMS; i++) {
+        wi_sim_stream *s = device->streams[(start + i) % WI_SIM_STREAMS];
+        if (can_run(s)) {
+            run_one(s);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Nothing can run before a stall ends: lets time pass until then, or until the deadline. False: nothing ever will. */
+static bool pass_time(wi_device *device, uint64_t deadline)
+{
+    uint64_t next = UINT64_MAX;
+    for (unsigned i = 0; i < WI_SIM_STREAMS; i++) {
+        const wi_sim_stream *s = device->streams[i];
+        if (s && s->done < s->queued && s->stalled_until > now)
+            next = wi_min(next, s->stalled_until);
+    }
+    next = wi_min(next, deadline);
+    if (next == UINT64_MAX)
+        return false;
+    now = wi_max(now, next);
+    return true;
+}
+
+/* Runs the world until the event is done or the clock reads `deadline`. */
+static weir_status run_until(wi_device *device, wi_event event, uint64_t deadline)
+{
+    while (!is_done(event) && now < deadline)
+        if (!run_any(device) && !pass_time(device, deadline)) {
+            wi_sim_wrong(device, "stream %u waits for what never happens", wi_sim_number(event.stream));
+            return weir_fail(WEIR_DRIVER, "sim: the streams wait for one another");
+        }
+    if (is_done(event) && event.stream && device->watcher.pass)
+        device->watcher.pass(device->watcher.user, wi_sim_number(event.stream), event.sequence);
+    return WEIR_OK;
+}
+
+unsigned wi_sim_run(wi_device *device, unsigned stream, unsigned most)
+{
+    unsigned count = 0;
+    pthread_mutex_lock(&device->lock);
+    if (stream == 0) {
+        while (count < most && run_any(device))
+            count++;
+        if (count == 0) /* whatever is stalled goes on some day */
+            now += SECOND / 100;
+    }
+    wi_sim_stream *s = stream ? device->streams[stream - 1] : NULL;
+    while (s && count < most && can_run(s)) {
+        run_one(s);
+        count++;
+    }
+    pthread_mutex_unlock(&device->lock);
+    return count;
+}
+
+void wi_sim_stall(wi_device *device, unsigned stream, uint64_t nanoseconds)
+{
+    pthread_mutex_lock(&device->lock);
+    if (stream && device->streams[stream - 1])
+        device->streams[stream - 1]->stalled_until = now + nanoseconds;
+    pthread_mutex_unlock(&device->lock);
+}
+
+/* Queueing --------------------------------------------------------------------------------------------------------- */
+
+static void lock(wi_device *device)
+{
+    pthread_mutex_lock(&device->lock);
+    if (device->by_itself)
+        (void)run_any(device);
+}
+
+static void unlock(wi_device *device)
+{
+    pthread_mutex_unlock(&device->lock);
+}
+
+static bool make_room(wi_sim_stream *s)
+{
+    if (s->queued - s->done + 1 < s->capacity)
+        return true;
+    uint64_t capacity = s->capacity ? s->capacity * 2 : 64;
+    wi_sim_work *ring = malloc(capacity * sizeof *ring);
+    if (!ring)
+        return false;
+    for (uint64_t n = s->done + 1; n <= s->queued; n++)
+        ring[n & (capacity - 1)] = s->ring[n & (s->capacity - 1)];
+    free(s->ring);
+    s->ring = ring;
+    s->capacity = capacity;
+    return true;
+}
+
+static void tell_touch(wi_device *device, const wi_sim_stream *s, const void *address, uint64_t bytes, bool write,
+                       bool own)
+{
+    if (device->watcher.touch)
+        device->watcher.touch(device->watcher.user, s ? s->number : 0, s ? s->queued : 0, address, bytes, write, own);
+}
+
+/* With the lock held: queues it, or does it at once when there is no stream, and tells the watcher what it touches. */
+static weir_status put(wi_device *device, wi_sim_stream *s, const wi_sim_work *work, bool own)
+{
+    if (s) {
+        if (!make_room(s))
+            return weir_fail(WEIR_SYSTEM, "sim: no memory to queue work");
+        s->ring[++s->queued & (s->capacity - 1)] = *work;
+    }
+    if (work->kind == WI_SIM_DO_COPY && work->from)
+        tell_touch(device, s, work->from, work->bytes, false, own);
+    if (work->kind <= WI_SIM_DO_COPY)
+        tell_touch(device, s, work->to, work->bytes, work->kind != WI_SIM_DO_READ, own);
+    if (!s)
+        wi_sim_do(device, work);
+    return WEIR_OK;
+}
+
+static weir_status enter_and_put(wi_device *device, wi_sim_call call, wi_sim_stream *s, const wi_sim_work *work)
+{
+    weir_status status = wi_sim_enter(call);
+    if (status != WEIR_OK)
+        return status;
+    lock(device);
+    status = put(device, s, work, true);
+    unlock(device);
+    return status;
+}
+
+weir_status wi_sim_copy(wi_device *device, void *to, const void *from, size_t bytes, void *stream)
+{
+    wi_sim_work work = {.kind = WI_SIM_DO_COPY, .to = to, .from = from, .bytes = bytes};
+    return enter_and_put(device, WI_SIM_COPY, stream, &work);
+}
+
+weir_status wi_sim_fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream)
+{
+    wi_sim_work work = {.kind = WI_SIM_DO_WRITE, .to = to, .bytes = bytes, .version = WI_SIM_ZERO + value};
+    return enter_and_put(device, WI_SIM_FILL, stream, &work);
+}
+
+weir_status wi_sim_do_call(wi_device *device, void (*fn)(void *), void *user, void *stream)
+{
+    wi_sim_work work = {.kind = WI_SIM_DO_CALL, .fn = fn, .user = user};
+    return enter_and_put(device, WI_SIM_CALL, stream, &work);
+}
+
+void wi_sim_touch(wi_device *device, void *stream, const void *address, uint64_t bytes, bool write, uint32_t version)
+{
+    wi_sim_work work = {
+        .kind = write ? WI_SIM_DO_WRITE : WI_SIM_DO_READ, .to = (char *)address, .bytes = bytes, .version = version};
+    lock(device);
+    (void)put(device, stream, &work, false);
+    unlock(device);
+}
+
+/* Events ----------------------------------------------------------------------------------------------------------- */
+
+static wi_event record(wi_device *device, wi_sim_stream *s)
+{
+    if (s && device->watcher.record)
+        device->watcher.record(device->watcher.user, s->number, s->queued);
+    return s ? (wi_event){s, s->queued} : (wi_event){0};
+}
+
+weir_status wi_sim_record(wi_device *device, void *stream, wi_event *out)
+{
+    *out = (wi_event){0};
+    weir_status status = wi_sim_enter(WI_SIM_RECORD);
+    if (status != WEIR_OK)
+        return status;
+    lock(device);
+    *out = record(device, stream);
+    unlock(device);
+    return WEIR_OK;
+}
+
+bool wi_sim_passed(wi_device *device, wi_event event)
+{
+    (void)wi_sim_enter(WI_SIM_PASSED);
+    if (!event.stream)
+        return true;
+    lock(device);
+    bool done = is_done(event);
+    if (done && device->watcher.pass)
+        device->watcher.pass(device->watcher.user, wi_sim_number(event.stream), event.sequence);
+    unlock(device);
+    return done;
+}
+
+weir_status wi_sim_wait(wi_device *device, wi_event event, uint64_t deadline)
+{
+    weir_status status = wi_sim_enter(WI_SIM_WAIT);
+    if (status != WEIR_OK || !event.stream)
+        return status;
+    lock(device);
+    status = run_until(device, event, deadline);
+    unlock(device);
+    return status;
+}
+
+static weir_status order(wi_device *device, wi_sim_stream *s, wi_event event, bool own)
+{
+    if (!event.stream || event.stream == s)
+        return WEIR_OK;
+    if (!s)
+        return run_until(device, event, UINT64_MAX);
+    weir_status status = put(device, s, &(wi_sim_work){.kind = WI_SIM_DO_ORDER, .event = event}, own);
+    if (status == WEIR_OK && device->watcher.order)
+        device->watcher.order(device->watcher.user, s->number, wi_sim_number(event.stream), event.sequence);
+    return status;
+}
+
+weir_status wi_sim_order(wi_device *device, void *stream, wi_event event)
+{
+    weir_status status = wi_sim_enter(WI_SIM_ORDER);
+    if (status != WEIR_OK)
+        return status;
+    lock(device);
+    status = order(device, stream, event, true);
+    unlock(device);
+    return status;
+}
+
+void wi_sim_follow(wi_device *device, void *stream, void *other)
+{
+    lock(device);
+    (void)order(device, stream, record(device, other), false);
+    unlock(device);
+}
+
+/* Streams ---------------------------------------------------------------------------------------------------------- */
+
+weir_status wi_sim_stream_create(wi_device *device, void **out)
+{
+    weir_status status = wi_sim_enter(WI_SIM_STREAM_CREATE);
+    if (status != WEIR_OK)
+        return status;
+    wi_sim_stream *s = calloc(1, sizeof *s);
+    lock(device);
+    unsigned number = 1;
+    while (number <= WI_SIM_STREAMS && device->streams[number - 1])
+        number++;
+    if (s && number <= WI_SIM_STREAMS) {
+        s->number = number;
+        s->device = device;
+        device->streams[number - 1] = s;
+    }
+    unlock(device);
+    if (!s || number > WI_SIM_STREAMS) {
+        free(s);
+        return weir_fail(WEIR_SYSTEM, s ? "sim: all %d streams exist" : "sim: no memory for a stream", WI_SIM_STREAMS);
+    }
+    *out = s;
+    return WEIR_OK;
+}
+
+weir_status wi_sim_stream_synchronize(wi_device *device, void *stream)
+{
+    weir_status status = wi_sim_enter(WI_SIM_SYNCHRONIZE);
+    if (status != WEIR_OK || !stream)
+        return status;
+    lock(device);
+    status = run_until(device, record(device, stream), UINT64_MAX);
+    unlock(device);
+    return status;
+}
+
+void wi_sim_stream_destroy(wi_device *device, void *stream)
+{
+    wi_sim_stream *s = stream;
+    lock(device);
+    (void)run_until(device, record(device, s), UINT64_MAX);
+    device->streams[s->number - 1] = NULL;
+    free(s->ring);
+    s->ring = NULL;
+    s->next_ended = device->ended;
+    device->ended = s;
+    unlock(device);
+}
