@@ -50,7 +50,7 @@ typedef struct weir_request {
 
 /* Allocates `bytes` on `stream` for the client. Zero bytes: WEIR_OK, NULL, nothing charged. On failure *out is NULL and
  * nothing has changed. Errors: WEIR_OUT_OF_MEMORY (weir/refusal.h has the numbers), WEIR_INVALID (a class or client that
- * is none, a size beyond the address range), WEIR_STREAM_MISUSE, WEIR_DRIVER, WEIR_FORKED. May block while the driver
+ * is none, a size that no device could have), WEIR_STREAM_MISUSE, WEIR_DRIVER, WEIR_FORKED. May block while the driver
  * maps memory and, without WEIR_NO_WAIT, up to the option `wait` (default 1 s) for pending frees. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream,
                                                weir_class memory_class, void **out);
@@ -60,8 +60,9 @@ WEIR_API WEIR_NODISCARD weir_status weir_alloc_with(weir_client *client, const w
 
 /* Frees the block that starts at `pointer`, ordered behind the work on `stream`. NULL: WEIR_OK. Errors, each of which
  * changes nothing: WEIR_FOREIGN (no block of this client's runtime, or another client's: the detail names it),
- * WEIR_INTERIOR (names the block and the offset), WEIR_DOUBLE_FREE, WEIR_BUSY (a launch that uses it has not ended:
- * weir/uses.h), WEIR_STREAM_MISUSE, WEIR_FORKED. Any thread, not only the one that allocated. Never waits. */
+ * WEIR_INTERIOR (names the block and the offset), WEIR_DOUBLE_FREE, WEIR_BUSY (a launch that uses it has not ended,
+ * weir/uses.h, or another thread is freeing or resizing it), WEIR_STREAM_MISUSE, WEIR_FORKED. Any thread, not only the
+ * one that allocated. Never waits. */
 WEIR_API WEIR_NODISCARD weir_status weir_free(weir_client *client, void *pointer, weir_stream stream);
 
 /* The same by name: also WEIR_STALE when the address has become another block since. */

@@ -34,8 +34,9 @@ WEIR_API WEIR_NODISCARD weir_status weir_option_set(const char *name, const char
 
 /* Reads a size: digits with an optional fraction, then a unit: none or B (bytes), k, KiB, m, MiB, g, GiB, t, TiB and
  * kB, MB, GB, TB, in any case. All of them are powers of 1024: memory comes in those, and "1gb" that means something
- * else than "1g" has never helped anyone. "1.5GiB" is exact; a fraction that leaves no whole byte, a sign, an empty
- * text, trailing text and more than 2^64-1 bytes are WEIR_INVALID. Any thread. */
+ * else than "1g" has never helped anyone. What a fraction leaves of a byte is dropped ("1.7GiB"). Fractions of
+ * bytes ("1.5") or of less than one, a sign, an empty text, trailing text and more than 2^64-1 bytes are WEIR_INVALID.
+ * Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_size_parse(const char *text, uint64_t *bytes);
 
 /* Writes "980 MiB", "1.5 GiB", "512 B" into `text` (24 bytes are enough, always terminated) and returns it. Exact where

@@ -32,7 +32,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_runtime_get_with(const char *device, co
 
 /* A runtime of its own that is not found by weir_runtime_get: for tests, and for embedders that partition a device on
  * purpose. The caller owns it. weir_runtime_destroy waits for queued work and gives everything back to the driver;
- * WEIR_BUSY while a client is open or a stream acquired, WEIR_INVALID for one that weir_runtime_get made. */
+ * WEIR_BUSY while a client is open, a stream acquired or a trace open, WEIR_INVALID for one that weir_runtime_get made. */
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_create(const char *device, const weir_runtime_options *options,
                                                         weir_runtime **out);
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_destroy(weir_runtime *runtime);

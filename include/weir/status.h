@@ -1,5 +1,6 @@
 /* weir/status.h: how a call answers. Every function that can fail returns a weir_status; the reason in words is the
- * calling thread's detail text. Nothing in libweir prints or aborts, and a refused call has changed nothing. */
+ * calling thread's detail text. Nothing in libweir prints or aborts, and a refused call has changed
+ * nothing that anybody holds; memory that is nobody's may have gone back to the driver on the way. */
 #ifndef WEIR_STATUS_H
 #define WEIR_STATUS_H
 

@@ -24,7 +24,7 @@ typedef struct weir_event {
     size_t size;
     weir_action action;
     weir_class memory_class;
-    uint64_t order;       /* strictly increasing within the runtime, from 1 */
+    uint64_t order;       /* strictly increasing within the trace, from 1 */
     uint64_t nanoseconds; /* monotonic clock */
     uint64_t thread;      /* small number, 1 for the first thread seen */
     void *pointer;

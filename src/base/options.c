@@ -117,10 +117,27 @@ static bool next_item(const char **list, char *item, size_t capacity)
     return true;
 }
 
+/* "host", "cuda:1"; "cuda" stands for "cuda:0". A name that is none must not be taken for a device that is not there. */
+static bool device_name(const char *text, char *full, size_t capacity)
+{
+    static const char *const alone[] = {"host", "sim"};
+    unsigned ordinal = 0;
+    int end = 0;
+    for (size_t i = 0; i < sizeof alone / sizeof alone[0]; i++)
+        if (strcmp(text, alone[i]) == 0) {
+            snprintf(full, capacity, "%s", text);
+            return true;
+        }
+    bool cuda = strcmp(text, "cuda") == 0 || (strncmp(text, "cuda:", 5) == 0 && isdigit((unsigned char)text[5]) &&
+                                              sscanf(text + 5, "%4u%n", &ordinal, &end) == 1 && text[5 + end] == '\0');
+    snprintf(full, capacity, "cuda:%u", ordinal);
+    return cuda;
+}
+
 /* "2GiB" is for every device; "host=2GiB" for one. The last that fits wins. */
 static bool parse_budget(const char *value, const char *device, uint64_t *bytes)
 {
-    char item[VALUE_BYTES];
+    char item[VALUE_BYTES], name[32] = "";
     *bytes = 0;
     while (next_item(&value, item, sizeof item)) {
         char *equals = strchr(item, '=');
@@ -129,7 +146,9 @@ static bool parse_budget(const char *value, const char *device, uint64_t *bytes)
             return false;
         if (equals)
             *equals = '\0';
-        if (!equals || (device && strcmp(item, device) == 0))
+        if (equals && !device_name(item, name, sizeof name))
+            return false;
+        if (!equals || (device && strcmp(name, device) == 0))
             *bytes = size;
     }
     return true;

@@ -25,7 +25,7 @@ static weir_status no_size(const char *text)
                      text);
 }
 
-/* value = whole.fraction x 1024^power, exactly, or nothing. */
+/* whole.fraction x 1024^power, without what is left of a byte; false for fractions of bytes and for less than one. */
 static bool scale(uint64_t whole, const char *fraction, size_t digits, int power, uint64_t *bytes)
 {
     unsigned __int128 unit = (unsigned __int128)1 << (10 * power);
@@ -34,11 +34,9 @@ static bool scale(uint64_t whole, const char *fraction, size_t digits, int power
         numerator = numerator * 10 + (unsigned)(fraction[i] - '0');
         denominator *= 10;
     }
-    unsigned __int128 part = numerator * unit;
-    if (part % denominator != 0)
-        return false;
-    unsigned __int128 value = (unsigned __int128)whole * unit + part / denominator;
-    if (value > UINT64_MAX)
+    unsigned __int128 part = numerator * unit / denominator;
+    unsigned __int128 value = (unsigned __int128)whole * unit + part;
+    if (value > UINT64_MAX || (numerator > 0 && (power == 0 || value == 0)))
         return false;
     *bytes = (uint64_t)value;
     return true;

@@ -21,6 +21,7 @@ typedef struct wi_block {
     weir_stream stream;
     weir_class memory_class;
     weir_block_state state;
+    bool zeroing;           /* zeros were queued on `stream`, and no other stream has been ordered behind them */
     struct wi_marks *marks; /* where streams used it; NULL: nowhere that was declared */
 } wi_block;
 

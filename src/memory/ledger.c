@@ -65,6 +65,14 @@ void wi_ledger_destroy(wi_ledger *ledger)
     pthread_mutex_destroy(&ledger->lock);
 }
 
+bool wi_ledger_traced(wi_ledger *ledger)
+{
+    pthread_mutex_lock(&ledger->lock);
+    bool traced = ledger->events != NULL;
+    pthread_mutex_unlock(&ledger->lock);
+    return traced;
+}
+
 /* Every change of an account's bytes goes through here, so that the commitment follows. Unsigned sums wrap, which makes
  * "add the negative" right. */
 static void shift(wi_ledger *ledger, wi_account *account, uint64_t live, uint64_t pending, uint64_t promised)

@@ -45,6 +45,7 @@ typedef struct wi_ledger {
 
 void wi_ledger_init(wi_ledger *ledger, uint64_t budget, uint64_t granule);
 void wi_ledger_destroy(wi_ledger *ledger);
+bool wi_ledger_traced(wi_ledger *ledger); /* a trace is open */
 
 /* Accounts. Each either happens as a whole or answers with numbers and changes nothing. */
 weir_status wi_ledger_open(wi_ledger *ledger, wi_account *account);

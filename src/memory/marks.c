@@ -61,6 +61,17 @@ void wi_marks_close(wi_marks *marks, weir_access access, const wi_event *event)
     }
 }
 
+weir_status wi_marks_first_write(wi_marks **marks, wi_event event)
+{
+    if (!*marks)
+        *marks = calloc(1, sizeof **marks);
+    if (!*marks)
+        return no_memory();
+    if (!(*marks)->write.stream)
+        (*marks)->write = event;
+    return WEIR_OK;
+}
+
 bool wi_marks_held(const wi_marks *marks)
 {
     return marks && (marks->writer || marks->readers > 0);

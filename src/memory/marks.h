@@ -25,6 +25,10 @@ weir_status wi_marks_open(wi_marks **marks, weir_access access, bool *opened);
 void wi_marks_close(wi_marks *marks, weir_access access, const wi_event *event);
 bool wi_marks_held(const wi_marks *marks); /* any ticket open */
 
+/* `event` stands behind what was done to the block before any declared use: it is the last write, unless there is one,
+ * which came later. WEIR_SYSTEM without host memory. */
+weir_status wi_marks_first_write(wi_marks **marks, wi_event event);
+
 /* The points that a use of this kind waits for: number `index` of them; false past the last. */
 bool wi_marks_point(const wi_marks *marks, weir_access access, uint32_t index, wi_event *out);
 

@@ -103,23 +103,6 @@ static weir_status check_request(const weir_request *request, uint64_t alignment
     return WEIR_OK;
 }
 
-/* The fill is the block's first write: a use on another stream waits for it. */
-static weir_status zero(weir_runtime *runtime, wi_block *block, void *native)
-{
-    wi_event event;
-    bool opened;
-    weir_status status = native ? wi_marks_open(&block->marks, WEIR_WRITE, &opened) : WEIR_OK;
-    if (status == WEIR_OK)
-        status = runtime->driver->fill(runtime->device, block->pointer, 0, block->bytes, native);
-    if (status != WEIR_OK || !native)
-        return status;
-    status = runtime->driver->record(runtime->device, native, &event);
-    if (status != WEIR_OK) /* the block is about to be given back, with the fill on its way */
-        (void)runtime->driver->stream_synchronize(runtime->device, native);
-    wi_marks_close(block->marks, WEIR_WRITE, status == WEIR_OK ? &event : NULL);
-    return status;
-}
-
 static weir_status allocate(weir_client *client, const weir_request *request, weir_block *out)
 {
     weir_runtime *runtime = client->runtime;
@@ -143,7 +126,8 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
     if (status != WEIR_OK)
         return status;
     if (request->flags & WEIR_ZEROED) {
-        status = zero(runtime, block, native);
+        status = runtime->driver->fill(runtime->device, block->pointer, 0, request->bytes, native);
+        block->zeroing = native != NULL;
         if (status != WEIR_OK) {
             runtime->resource->table->discard(runtime->resource, block);
             wi_ledger_cancel(&runtime->ledger, &client->account, placement.charged);
@@ -185,15 +169,40 @@ weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream, we
 
 /* Free and resize -------------------------------------------------------------------------------------------------- */
 
+weir_status wi_zeroing_point(weir_runtime *runtime, weir_stream stream, wi_event *out)
+{
+    void *native;
+    *out = (wi_event){0};
+    if (wi_streams_find(&runtime->streams, stream, &native)) /* a released one was waited for */
+        return runtime->driver->record(runtime->device, native, out);
+    return WEIR_OK;
+}
+
+/* A block that is being zeroed on another stream is not given back before that is done. The block is taken. */
+static weir_status wait_for_zeroing(weir_runtime *runtime, wi_block *block, weir_stream stream)
+{
+    wi_event event;
+    if (!block->zeroing || stream.id == block->stream.id)
+        return WEIR_OK;
+    weir_status status = wi_zeroing_point(runtime, block->stream, &event);
+    if (status == WEIR_OK)
+        status = wi_marks_first_write(&block->marks, event);
+    if (status == WEIR_OK)
+        block->zeroing = false;
+    return status;
+}
+
 /* The point on the stream that what is given back of a taken block now must wait for; *wait is false when it and every
  * declared use of the block are passed already. */
-static weir_status fence(weir_runtime *runtime, const wi_block *block, weir_stream stream, wi_event *event, bool *wait)
+static weir_status fence(weir_runtime *runtime, wi_block *block, weir_stream stream, wi_event *event, bool *wait)
 {
     void *native;
     wi_event ignored;
     *event = (wi_event){0};
     *wait = false;
     weir_status status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &native);
+    if (status == WEIR_OK)
+        status = wait_for_zeroing(runtime, block, stream);
     if (status == WEIR_OK && native)
         status = runtime->driver->record(runtime->device, native, event);
     if (status == WEIR_OK)

@@ -186,6 +186,8 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
     if (stats.clients > 0 || wi_streams_any(&runtime->streams))
         return weir_fail(WEIR_BUSY, "the runtime %s has %u open clients%s; close and release them first", runtime->name,
                          stats.clients, wi_streams_any(&runtime->streams) ? " and acquired streams" : "");
+    if (wi_ledger_traced(&runtime->ledger))
+        return weir_fail(WEIR_BUSY, "the runtime %s is being traced; close the trace first", runtime->name);
     unlist(runtime);
     wi_streams_destroy(&runtime->streams, runtime->driver, runtime->device); /* waits for work that uses the memory */
     runtime->resource->table->destroy(runtime->resource);

@@ -48,6 +48,9 @@ void wi_runtimes_unlock(void);
 /* The runtime that hands out streams under this number; NULL if none. */
 weir_runtime *wi_runtime_of_pool(uint16_t pool);
 
+/* The point behind the zeroing that an allocation queued on `stream`. */
+weir_status wi_zeroing_point(weir_runtime *runtime, weir_stream stream, wi_event *out);
+
 /* WEIR_INVALID for NULL and for a closed client. */
 weir_status wi_client_check(const weir_client *client, const char *call);
 

@@ -40,19 +40,22 @@ static wi_stream_place *find(wi_streams *streams, weir_stream stream)
     return place->acquired && make_id(streams, index).id == stream.id ? place : NULL;
 }
 
+bool wi_streams_find(wi_streams *streams, weir_stream stream, void **out)
+{
+    pthread_mutex_lock(&streams->lock);
+    const wi_stream_place *place = find(streams, stream);
+    if (place)
+        *out = place->stream;
+    pthread_mutex_unlock(&streams->lock);
+    return place != NULL;
+}
+
 weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const char *runtime, void **out)
 {
     *out = NULL;
-    if (stream.id == 0)
+    if (stream.id == 0 || wi_streams_find(streams, stream, out))
         return WEIR_OK;
-    pthread_mutex_lock(&streams->lock);
-    wi_stream_place *place = find(streams, stream);
-    if (place)
-        *out = place->stream;
     bool ours = stream.id >> 48 == streams->pool;
-    pthread_mutex_unlock(&streams->lock);
-    if (place)
-        return WEIR_OK;
     return weir_fail(WEIR_STREAM_MISUSE, "stream %llx is %s; acquire one from the runtime %s",
                      (unsigned long long)stream.id, ours ? "released" : "another runtime's, or none", runtime);
 }

@@ -57,7 +57,6 @@ static weir_status open_ticket(wi_block *block, void *user)
             status = add_wait(v->waits, event);
     if (status != WEIR_OK)
         wi_marks_close(block->marks, v->use->access, NULL);
-    v->use->block.generation = block->generation; /* a pointer alone means this block from here on */
     return status;
 }
 
@@ -88,6 +87,41 @@ static int by_pointer(const void *a, const void *b)
 {
     uintptr_t x = (uintptr_t)((const weir_use *)a)->block.pointer, y = (uintptr_t)((const weir_use *)b)->block.pointer;
     return x < y ? -1 : x > y;
+}
+
+/* Zeros that an allocation queued on another stream than the launch's come before its use. */
+typedef struct zeroing {
+    weir_stream launch, stream; /* `stream` is where the zeros were queued; WEIR_STREAM_HOST: no need to wait */
+    wi_event event;
+} zeroing;
+
+static weir_status find_zeroing(wi_block *block, void *user)
+{
+    zeroing *z = user;
+    z->stream = block->zeroing && block->stream.id != z->launch.id ? block->stream : WEIR_STREAM_HOST;
+    return WEIR_OK;
+}
+
+static weir_status mark_zeroing(wi_block *block, void *user)
+{
+    const zeroing *z = user;
+    weir_status status = block->zeroing ? wi_marks_first_write(&block->marks, z->event) : WEIR_OK;
+    if (status == WEIR_OK)
+        block->zeroing = false;
+    return status;
+}
+
+static weir_status order_behind_zeroing(weir_runtime *runtime, weir_stream stream, const weir_block *block)
+{
+    wi_resource *resource = runtime->resource;
+    zeroing z = {.launch = stream};
+    weir_status status = resource->table->visit(resource, block->pointer, block->generation, find_zeroing, &z);
+    if (status != WEIR_OK || z.stream.id == 0)
+        return status;
+    status = wi_zeroing_point(runtime, z.stream, &z.event);
+    if (status == WEIR_OK)
+        status = resource->table->visit(resource, block->pointer, block->generation, mark_zeroing, &z);
+    return status;
 }
 
 /* One entry a block, with both its accesses. */
@@ -124,6 +158,9 @@ static weir_status open_tickets(weir_launch *launch, size_t count, waits *w)
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < count && status == WEIR_OK; i++) {
         visit v = {.use = &launch->uses[i], .waits = w};
+        status = order_behind_zeroing(launch->runtime, launch->stream, &v.use->block);
+        if (status != WEIR_OK)
+            break;
         status = resource->table->visit(resource, v.use->block.pointer, v.use->block.generation, open_ticket, &v);
         launch->count += status == WEIR_OK;
     }

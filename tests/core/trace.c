@@ -22,9 +22,11 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     fixture *f = *state;
-    weir_trace_close(f->trace);
     ok(weir_client_close(f->client));
     ok(weir_stream_release(f->stream));
+    fails(WEIR_BUSY, weir_runtime_destroy(f->runtime));
+    detail_names("trace");
+    weir_trace_close(f->trace);
     ok(weir_runtime_destroy(f->runtime));
     free(f);
     return 0;

@@ -201,6 +201,30 @@ static void zeroing_is_the_first_write(void **state)
     free(copy);
 }
 
+/* A zeroed block that is freed elsewhere is not another's before the zeros are written. */
+static void a_free_elsewhere_waits_for_the_zeros(void **state)
+{
+    fixture *f = *state;
+    gate g = GATE;
+    ok(weir_call(f->runtime, pass_gate, &g, f->a));
+    weir_request request = {.size = sizeof request, .bytes = BLOCK, .stream = f->a, .flags = WEIR_ZEROED};
+    weir_block block;
+    ok(weir_alloc_with(f->client, &request, &block));
+    ok(weir_free_block(f->client, block, WEIR_STREAM_HOST));
+    assert_int_equal(pending(f), BLOCK);
+    open_gate(&g);
+    ok(weir_stream_synchronize(f->a));
+    assert_int_equal(pending(f), 0);
+    /* On a stream that is gone they are written. */
+    weir_stream gone;
+    ok(weir_stream_acquire(f->runtime, &gone));
+    request.stream = gone;
+    ok(weir_alloc_with(f->client, &request, &block));
+    ok(weir_stream_release(gone));
+    ok(try_begin(f, f->b, block.pointer, WEIR_READ));
+    ok(weir_free_block(f->client, block, f->b));
+}
+
 static void tickets_exclude_what_conflicts(void **state)
 {
     fixture *f = *state;
@@ -376,6 +400,7 @@ int main(void)
         CASE(an_allocation_waits_for_the_uses_of_a_freed_block),
         CASE(uses_are_ordered_by_what_they_do),
         CASE(zeroing_is_the_first_write),
+        CASE(a_free_elsewhere_waits_for_the_zeros),
         CASE(tickets_exclude_what_conflicts),
         CASE(all_blocks_or_none),
         CASE(bad_calls_change_nothing),
