@@ -41,12 +41,17 @@ static inline void check_detail(const char *text, const char *file, int line)
 }
 #define detail_names(text) check_detail((text), __FILE__, __LINE__)
 
-static inline weir_runtime *make_runtime(uint64_t budget)
+static inline weir_runtime *make_runtime_on(const char *device, uint64_t budget)
 {
     weir_runtime_options options = {.size = sizeof options, .budget = budget};
     weir_runtime *runtime;
-    ok(weir_runtime_create("host", &options, &runtime));
+    ok(weir_runtime_create(device, &options, &runtime));
     return runtime;
+}
+
+static inline weir_runtime *make_runtime(uint64_t budget)
+{
+    return make_runtime_on("host", budget);
 }
 
 static inline weir_client *open_client(weir_runtime *runtime, const char *name, uint64_t guaranteed, uint64_t maximum)
