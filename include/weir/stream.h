@@ -45,7 +45,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_copy(weir_runtime *runtime, void *to, c
 WEIR_API WEIR_NODISCARD weir_status weir_fill(weir_runtime *runtime, void *to, uint8_t value, size_t bytes,
                                               weir_stream stream);
 /* `fn` runs on a thread of the driver's; it must not call weir or the driver (a rule of CUDA's, kept on every driver so
- * that what works on one works on all). */
+ * that what works on one works on all), nor wait for another stream's: on cuda those of all streams run on one thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_call(weir_runtime *runtime, void (*fn)(void *user), void *user,
                                               weir_stream stream);
 
