@@ -8,8 +8,10 @@
 typedef enum wi_defect {
     WI_PLANT_NOTHING = 0,
     WI_PLANT_EARLY_REUSE = 1,     /* a pending free is taken for passed */
-    WI_PLANT_DROP_WAIT = 2,       /* what has to be waited for counts as waited for */
+    WI_PLANT_DROP_WAIT = 2,       /* a launch does not wait for the uses before it */
     WI_PLANT_UNMAP_UNDER_USE = 3, /* what is pending is unmapped like free memory */
+    WI_PLANT_LOST_READER = 4,     /* a read that has ended is forgotten */
+    WI_PLANT_FREE_UNDER_USE = 5,  /* a block is freed while a launch uses it */
     WI_DEFECTS
 } wi_defect;
 

@@ -369,6 +369,12 @@ static bool piece_at(wi_device *device, const char *address, uint64_t bytes, siz
     return true;
 }
 
+long wi_sim_handle_at(wi_device *device, const void *address)
+{
+    const wi_sim_range *range = range_of(device, address);
+    return range ? (long)range->handles[(uint64_t)((const char *)address - range->base) / device->granule] - 1 : -1;
+}
+
 static void look_at(wi_device *device, const wi_sim_work *work, size_t row, uint32_t first, uint32_t count)
 {
     uint32_t found;

@@ -87,6 +87,7 @@ void wi_sim_resize(wi_device *device, uint64_t bytes); /* another process takes 
 uint64_t wi_sim_done(wi_device *device, unsigned stream);
 uint64_t wi_sim_queued(wi_device *device, unsigned stream);
 unsigned wi_sim_number(const void *stream);
+long wi_sim_handle_at(wi_device *device, const void *address); /* -1: nothing is mapped there */
 
 /* A user's own calls, past weir: work that writes `version` or expects to read it, and one stream made to wait for all
  * that another has queued. They never fail. stream NULL: on the host, now. */

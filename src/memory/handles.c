@@ -1,6 +1,7 @@
 /* Physical memory of the resource "mapped": spare handles, new ones within the budget, and ones moved from where they lie
  * under nothing but free memory. */
 #include "memory/mapped.h"
+#include "base/plant.h"
 
 /* Driver calls are made between these two. */
 static void go_to_driver(wi_mapped *mapped)
@@ -285,8 +286,18 @@ static weir_status map_all(wi_mapped *mapped, wi_extent *busy, wi_handle *handle
     return WEIR_OK;
 }
 
+static void plant_pending_for_free(wi_mapped *mapped)
+{
+    for (wi_extent *e; wi_plant == WI_PLANT_UNMAP_UNDER_USE && (e = mapped->pending.first);) {
+        wi_list_remove(&mapped->pending, e);
+        wi_ledger_reap(mapped->resource.ledger, &e->block);
+        wi_space_unuse(e->space, e);
+    }
+}
+
 weir_status wi_mapped_back(wi_mapped *mapped, wi_extent *busy)
 {
+    plant_pending_for_free(mapped);
     size_t needed = count_unmapped(mapped, busy), got = 0, used = 0;
     wi_handle *mine = malloc((needed + 1) * sizeof *mine);
     weir_status status =

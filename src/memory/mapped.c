@@ -2,6 +2,7 @@
  * the device is past them. */
 #include "memory/mapped.h"
 #include "memory/marks.h"
+#include "base/plant.h"
 #include "base/system.h"
 
 static atomic_uint_fast64_t last_generation;
@@ -349,7 +350,7 @@ static uint64_t reap(wi_resource *resource)
     lock(mapped);
     for (wi_extent *e = mapped->pending.first, *next; e; e = next) {
         next = e->list_next;
-        if (!is_past(resource, e, &ignored))
+        if (!is_past(resource, e, &ignored) && wi_plant != WI_PLANT_EARLY_REUSE)
             continue;
         wi_list_remove(&mapped->pending, e);
         freed += e->bytes;

@@ -1,4 +1,5 @@
 #include "memory/marks.h"
+#include "base/plant.h"
 
 static weir_status no_memory(void)
 {
@@ -74,7 +75,7 @@ weir_status wi_marks_first_write(wi_marks **marks, wi_event event)
 
 bool wi_marks_held(const wi_marks *marks)
 {
-    return marks && (marks->writer || marks->readers > 0);
+    return marks && (marks->writer || marks->readers > 0) && wi_plant != WI_PLANT_FREE_UNDER_USE;
 }
 
 bool wi_marks_point(const wi_marks *marks, weir_access access, uint32_t index, wi_event *out)

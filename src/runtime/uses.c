@@ -1,4 +1,5 @@
 /* Launches: tickets on the blocks they use, the waits before them and the event behind them. */
+#include "base/plant.h"
 #include "memory/marks.h"
 #include "runtime/runtime.h"
 
@@ -63,7 +64,8 @@ static weir_status open_ticket(wi_block *block, void *user)
 static weir_status close_ticket(wi_block *block, void *user)
 {
     const visit *v = user;
-    wi_marks_close(block->marks, v->use->access, v->event);
+    bool lost = wi_plant == WI_PLANT_LOST_READER && v->use->access == WEIR_READ;
+    wi_marks_close(block->marks, v->use->access, lost ? NULL : v->event);
     return WEIR_OK;
 }
 
@@ -198,7 +200,7 @@ weir_status weir_launch_begin(weir_runtime *runtime, weir_stream stream, const w
         memcpy(launch->uses, uses, count * sizeof *uses);
     waits w = {0};
     status = open_tickets(launch, without_duplicates(launch->uses, count), &w);
-    if (status == WEIR_OK)
+    if (status == WEIR_OK && wi_plant != WI_PLANT_DROP_WAIT)
         status = queue_waits(runtime, native, &w);
     free(w.events);
     if (status != WEIR_OK) {
