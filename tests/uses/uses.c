@@ -316,7 +316,7 @@ static void bad_calls_change_nothing(void **state)
 {
     fixture *f = *state;
     weir_launch *launch;
-    int foreign;
+    int foreign = 0;
     void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
     weir_block_details d = WEIR_INIT(weir_block_details);
     ok(weir_block_info(p, &d));
