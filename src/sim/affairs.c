@@ -1,0 +1,220 @@
+/* What else happens to a runtime: its device works and stalls, streams and clients come and go, limits change, somebody
+ * looks or makes a mistake, and calls fail. */
+#include "sim/world.h"
+
+#include "driver/sim.h"
+
+/* The device ------------------------------------------------------------------------------------------------------- */
+
+void run_device_work(world *w, const step *s)
+{
+    unsigned stream = (unsigned)s->field[F_STREAM];
+    if (world_has_stream(w, stream))
+        (void)wi_sim_run(w->device, world_number(w, stream), (unsigned)s->field[F_COUNT]);
+}
+
+void run_stall(world *w, const step *s)
+{
+    unsigned stream = (unsigned)s->field[F_STREAM];
+    if (stream && world_has_stream(w, stream))
+        wi_sim_stall(w->device, world_number(w, stream), s->field[F_BYTES]);
+}
+
+/* Another process takes some of the device's memory, or gives it back. */
+void run_device_bytes(world *w, const step *s)
+{
+    w->held_back = s->field[F_BYTES];
+    wi_sim_resize(w->device, w->options.device - (w->held_back < w->options.device ? w->held_back : 0));
+}
+
+void run_fault(world *w, const step *s)
+{
+    wi_sim_fault fault = {WI_SIM_CALLS, (long)s->field[F_COUNT], false, WEIR_DRIVER};
+    wi_sim_arm(&fault, NULL);
+    w->fault_mark = 0;
+}
+
+/* Streams and clients ---------------------------------------------------------------------------------------------- */
+
+/* The host knows that all of the stream's work is done. */
+static void forget_stream(world *w, unsigned stream)
+{
+    for (unsigned i = 0; i < WORLD_SLOTS; i++) {
+        w->slots[i].touched &= ~(UINT64_C(1) << stream);
+        if (w->slots[i].writer == stream)
+            w->slots[i].writer = 0;
+    }
+}
+
+void run_synchronize(world *w, const step *s)
+{
+    unsigned stream = (unsigned)s->field[F_STREAM];
+    if (world_has_stream(w, stream) &&
+        ANSWER(w, "weir_stream_synchronize", weir_stream_synchronize(w->streams[stream]), WEIR_OK) && stream)
+        forget_stream(w, stream);
+}
+
+/* Acquires or releases. */
+void run_stream(world *w, const step *s)
+{
+    unsigned stream = (unsigned)s->field[F_STREAM];
+    if (stream == 0 || stream > w->options.streams)
+        return;
+    if (!w->streams[stream].id) {
+        weir_stream got;
+        if (ANSWER(w, "weir_stream_acquire", weir_stream_acquire(w->runtime, &got), WEIR_OK)) {
+            w->streams[stream] = got;
+            w->native[stream] = weir_stream_native(got);
+        }
+        return;
+    }
+    for (unsigned i = 0; i < WORLD_LAUNCHES; i++)
+        if (w->launches[i].launch && w->launches[i].stream == stream)
+            return;
+    if (!ANSWER(w, "weir_stream_release", weir_stream_release(w->streams[stream]), WEIR_OK))
+        return;
+    forget_stream(w, stream);
+    w->last_released = w->streams[stream];
+    w->streams[stream] = WEIR_STREAM_HOST;
+    w->native[stream] = NULL;
+}
+
+static bool has_blocks(const world *w, unsigned client)
+{
+    for (unsigned i = 0; i < WORLD_SLOTS; i++)
+        if (w->slots[i].block.pointer && w->slots[i].client == client)
+            return true;
+    return false;
+}
+
+/* Opens or closes. */
+void run_client(world *w, const step *s)
+{
+    unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients;
+    uint64_t guaranteed = s->field[F_BYTES], maximum = s->field[F_MORE];
+    if (!w->clients[client]) {
+        weir_client_options options = {
+            .size = sizeof options, .name = "client", .guaranteed = guaranteed, .maximum = maximum};
+        if (maximum && guaranteed > maximum)
+            return;
+        weir_status status = weir_client_open(w->runtime, &options, &w->clients[client]);
+        if (ANSWER(w, "weir_client_open", status, WEIR_OUT_OF_MEMORY))
+            oracle_set_limits(w->oracle, client, guaranteed, maximum);
+        return;
+    }
+    bool busy = has_blocks(w, client);
+    weir_status status = weir_client_close(w->clients[client]);
+    if (busy && status != WEIR_BUSY)
+        oracle_report(w->oracle, ORACLE_ANSWER, "a client with blocks is closed: %s", weir_status_name(status));
+    if (busy || !ANSWER(w, "weir_client_close", status, WEIR_OK))
+        return;
+    w->clients[client] = NULL;
+    oracle_set_limits(w->oracle, client, 0, 0);
+}
+
+void run_limits(world *w, const step *s)
+{
+    unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients;
+    uint64_t guaranteed = s->field[F_BYTES], maximum = s->field[F_MORE];
+    if (!w->clients[client] || (maximum && guaranteed > maximum))
+        return;
+    weir_status status = weir_client_set_limits(w->clients[client], guaranteed, maximum);
+    if (ANSWER(w, "weir_client_set_limits", status, WEIR_OUT_OF_MEMORY))
+        oracle_set_limits(w->oracle, client, guaranteed, maximum);
+}
+
+/* The runtime ------------------------------------------------------------------------------------------------------ */
+
+void run_budget(world *w, const step *s)
+{
+    uint64_t budget = s->field[F_BYTES] ? s->field[F_BYTES] : 1;
+    weir_status status = weir_runtime_set_budget(w->runtime, budget);
+    if (ANSWER(w, "weir_runtime_set_budget", status, WEIR_OUT_OF_MEMORY))
+        oracle_set_budget(w->oracle, budget);
+}
+
+void run_trim(world *w, const step *s)
+{
+    uint64_t released;
+    (void)ANSWER(w, "weir_runtime_trim", weir_runtime_trim(w->runtime, s->field[F_BYTES], &released), WEIR_OK);
+}
+
+void run_snapshot(world *w, const step *s)
+{
+    weir_stats stats = {.size = sizeof stats};
+    weir_client_stats lines[WORLD_CLIENTS] = {{.size = sizeof lines[0]}};
+    unsigned numbers[WORLD_CLIENTS];
+    size_t count = 0;
+    (void)s;
+    weir_status status = weir_snapshot(w->runtime, &stats, lines, WORLD_CLIENTS, &count);
+    if (!ANSWER(w, "weir_snapshot", status, WEIR_OK))
+        return;
+    for (size_t i = 0; i < count; i++) {
+        numbers[i] = 0;
+        while (numbers[i] < w->options.clients && w->clients[numbers[i]] != lines[i].client)
+            numbers[i]++;
+        if (numbers[i] == w->options.clients) {
+            oracle_report(w->oracle, ORACLE_LEDGER, "a snapshot tells of a client that is not open");
+            return;
+        }
+    }
+    oracle_check(w->oracle, &stats, lines, numbers, count);
+}
+
+/* Looking and mistakes --------------------------------------------------------------------------------------------- */
+
+void run_info(world *w, const step *s)
+{
+    const slot *b = &w->slots[s->field[F_SLOT] % WORLD_SLOTS];
+    weir_block_details details = {.size = sizeof details};
+    if (!b->block.pointer)
+        return;
+    uint64_t offset = s->field[F_MORE] % b->bytes;
+    weir_status status = weir_block_info((char *)b->block.pointer + offset, &details);
+    if (!ANSWER(w, "weir_block_info", status, WEIR_OK))
+        return;
+    if (details.block.pointer != b->block.pointer || details.block.generation != b->block.generation ||
+        details.offset != offset || details.bytes != b->bytes || details.state != WEIR_BLOCK_LIVE ||
+        details.client != w->clients[b->client] || details.memory_class != b->memory_class)
+        oracle_report(w->oracle, ORACLE_ANSWER, "weir_block_info of a live block tells another");
+}
+
+static void must_fail(world *w, const char *call, weir_status status, weir_status expected)
+{
+    if (status == WEIR_OK || (expected != WEIR_OK && status != expected))
+        oracle_report(w->oracle, ORACLE_ANSWER, "%s answers %s", call, weir_status_name(status));
+}
+
+/* What no state of the world makes right; the kinds of mistakes by number. */
+void run_misuse(world *w, const step *s)
+{
+    const slot *b = &w->slots[s->field[F_SLOT] % WORLD_SLOTS];
+    unsigned other = (b->client + 1u) % w->options.clients;
+    weir_client *client = w->clients[s->field[F_CLIENT] % w->options.clients];
+    bool held = b->readers > 0 || b->written;
+    switch (s->field[F_COUNT] % 5) {
+    case 0: /* what lives there now, if anything does, is another block */
+        if (client && w->last_freed.pointer)
+            must_fail(w, "a second weir_free_block", weir_free_block(client, w->last_freed, WEIR_STREAM_HOST), WEIR_OK);
+        return;
+    case 1:
+        if (b->block.pointer && w->clients[other] && other != b->client && !held)
+            must_fail(w, "another client's weir_free", weir_free(w->clients[other], b->block.pointer, WEIR_STREAM_HOST),
+                      WEIR_FOREIGN);
+        return;
+    case 2:
+        if (b->block.pointer && b->bytes > 1)
+            must_fail(w, "weir_free inside a block",
+                      weir_free(w->clients[b->client], (char *)b->block.pointer + 1, WEIR_STREAM_HOST), WEIR_INTERIOR);
+        return;
+    case 3:
+        if (b->block.pointer && w->last_released.id && !held)
+            must_fail(w, "weir_free on a released stream",
+                      weir_free(w->clients[b->client], b->block.pointer, w->last_released), WEIR_STREAM_MISUSE);
+        return;
+    default:
+        if (client)
+            must_fail(w, "weir_free of foreign memory", weir_free(client, w, WEIR_STREAM_HOST), WEIR_FOREIGN);
+        return;
+    }
+}

@@ -1,0 +1,244 @@
+/* The operations, and how chance picks them and their numbers. A new one is a line of the table, a function that runs it
+ * and one that chooses. */
+#include "sim/world.h"
+
+static bool chance(world *w, unsigned percent)
+{
+    return world_random(w, 100) < percent;
+}
+
+static uint64_t any_stream(world *w)
+{
+    for (int tries = 0; tries < 4; tries++) {
+        uint64_t stream = world_random(w, w->options.streams) + 1;
+        if (world_has_stream(w, stream))
+            return stream;
+    }
+    return 0;
+}
+
+static uint64_t some_stream(world *w)
+{
+    return chance(w, 4) ? 0 : any_stream(w);
+}
+
+/* Most blocks are small, and most bytes are in large ones. */
+static uint64_t some_bytes(world *w)
+{
+    uint64_t kind = world_random(w, 100);
+    uint64_t most = kind < 50 ? 64 << 10 : kind < 80 ? 1 << 20 : kind < 95 ? 8 << 20 : w->options.budget / 3;
+    uint64_t bytes = world_random(w, most) + 1;
+    return chance(w, 30) ? (bytes + 4095) / 4096 * 4096 : bytes;
+}
+
+/* A slot that holds a block, or not, if one is soon found. */
+static uint64_t some_slot(world *w, bool full)
+{
+    uint64_t found = 0;
+    for (int tries = 0; tries < 8; tries++) {
+        found = world_random(w, WORLD_SLOTS);
+        if ((w->slots[found].block.pointer != NULL) == full)
+            break;
+    }
+    return found;
+}
+
+static void choose_allocate(world *w, step *s)
+{
+    s->field[F_SLOT] = some_slot(w, false);
+    s->field[F_CLIENT] = world_random(w, w->options.clients);
+    s->field[F_STREAM] = some_stream(w);
+    s->field[F_BYTES] = chance(w, 1) ? 0 : some_bytes(w);
+    s->field[F_MORE] = chance(w, 20) ? UINT64_C(1) << world_random(w, 22) : 0;
+    s->field[F_CLASS] = world_random(w, WEIR_CLASS_COUNT);
+    s->field[F_FLAGS] =
+        (chance(w, 10) ? WEIR_ZEROED : 0) | (chance(w, 40) ? WEIR_NO_WAIT : 0) | (chance(w, 5) ? WEIR_STABLE : 0);
+    s->field[F_COUNT] = chance(w, 40);
+}
+
+/* A stream for the next use of a block: often the one that it was last written on. */
+static uint64_t next_stream(world *w, const slot *b)
+{
+    return b->writer && chance(w, 60) ? b->writer : some_stream(w);
+}
+
+static void choose_free(world *w, step *s)
+{
+    s->field[F_SLOT] = some_slot(w, true);
+    s->field[F_STREAM] = next_stream(w, &w->slots[s->field[F_SLOT]]);
+    s->field[F_FLAGS] = chance(w, 50);
+}
+
+static void choose_resize(world *w, step *s)
+{
+    s->field[F_SLOT] = some_slot(w, true);
+    const slot *b = &w->slots[s->field[F_SLOT]];
+    s->field[F_STREAM] = next_stream(w, b);
+    s->field[F_BYTES] = chance(w, 50) ? world_random(w, b->bytes + 1) + 1 : b->bytes + some_bytes(w);
+}
+
+static void choose_touch(world *w, step *s)
+{
+    s->field[F_SLOT] = some_slot(w, true);
+    const slot *b = &w->slots[s->field[F_SLOT]];
+    s->field[F_STREAM] = next_stream(w, b);
+    s->field[F_FLAGS] = chance(w, 50);
+    s->field[F_MORE] = chance(w, 50) ? 0 : world_random(w, b->bytes + 1);
+    s->field[F_BYTES] = chance(w, 50) ? b->bytes : world_random(w, b->bytes + 1) + 1;
+}
+
+static void choose_begin(world *w, step *s)
+{
+    for (int tries = 0; tries < 8; tries++) {
+        s->field[F_SLOT] = some_slot(w, true);
+        if (w->slots[s->field[F_SLOT]].declared)
+            break;
+    }
+    s->field[F_STREAM] = some_stream(w);
+    s->field[F_CLASS] = world_random(w, WORLD_LAUNCHES);
+    s->field[F_FLAGS] = world_random(w, 8) & world_random(w, 8); /* more reads than writes */
+    s->field[F_COUNT] = world_random(w, WORLD_USES);
+    s->field[F_MORE] = chance(w, 50);
+}
+
+static void choose_launch(world *w, step *s)
+{
+    s->field[F_SLOT] = world_random(w, WORLD_LAUNCHES);
+}
+
+static void choose_work(world *w, step *s)
+{
+    s->field[F_STREAM] = chance(w, 50) ? any_stream(w) : 0;
+    s->field[F_COUNT] = world_random(w, 12) + 1;
+}
+
+static void choose_stall(world *w, step *s)
+{
+    s->field[F_STREAM] = any_stream(w);
+    s->field[F_BYTES] = world_random(w, UINT64_C(3000000000));
+}
+
+static void choose_stream(world *w, step *s)
+{
+    s->field[F_STREAM] = chance(w, 50) ? any_stream(w) : world_random(w, w->options.streams) + 1;
+}
+
+static void choose_client(world *w, step *s)
+{
+    s->field[F_CLIENT] = world_random(w, w->options.clients);
+    s->field[F_BYTES] = chance(w, 50) ? 0 : world_random(w, w->options.budget / w->options.clients);
+    s->field[F_MORE] = chance(w, 60) ? 0 : s->field[F_BYTES] + world_random(w, w->options.budget / 2) + 1;
+}
+
+static void choose_budget(world *w, step *s)
+{
+    s->field[F_BYTES] =
+        chance(w, 60) ? w->options.budget : w->options.budget / 2 + world_random(w, w->options.budget / 2) + 1;
+}
+
+static void choose_trim(world *w, step *s)
+{
+    s->field[F_BYTES] = chance(w, 30) ? 0 : world_random(w, w->options.budget);
+}
+
+static void choose_device_bytes(world *w, step *s)
+{
+    s->field[F_BYTES] = chance(w, 70) ? 0 : world_random(w, w->options.device);
+}
+
+static void choose_slot(world *w, step *s)
+{
+    s->field[F_SLOT] = some_slot(w, true);
+    s->field[F_CLIENT] = world_random(w, w->options.clients);
+    s->field[F_COUNT] = world_random(w, 5);
+    s->field[F_MORE] = world_random(w, 1 << 20);
+}
+
+static void choose_fault(world *w, step *s)
+{
+    s->field[F_COUNT] = world_random(w, 12);
+}
+
+static void choose_nothing(world *w, step *s)
+{
+    (void)w;
+    (void)s;
+}
+
+const operation operations[] = {
+    {"allocate", 260, run_allocate, choose_allocate},
+    {"free", 210, run_free, choose_free},
+    {"resize", 40, run_resize, choose_resize},
+    {"touch", 140, run_touch, choose_touch},
+    {"begin", 60, run_begin, choose_begin},
+    {"end", 90, run_end, choose_launch},
+    {"abort", 5, run_abort, choose_launch},
+    {"work", 200, run_device_work, choose_work},
+    {"stall", 6, run_stall, choose_stall},
+    {"synchronize", 4, run_synchronize, choose_stream},
+    {"stream", 6, run_stream, choose_stream},
+    {"client", 6, run_client, choose_client},
+    {"limits", 6, run_limits, choose_client},
+    {"budget", 3, run_budget, choose_budget},
+    {"trim", 5, run_trim, choose_trim},
+    {"device", 2, run_device_bytes, choose_device_bytes},
+    {"snapshot", 20, run_snapshot, choose_nothing},
+    {"info", 20, run_info, choose_slot},
+    {"misuse", 15, run_misuse, choose_slot},
+    {"fault", 4, run_fault, choose_fault},
+};
+
+unsigned operation_count(void)
+{
+    return sizeof operations / sizeof operations[0];
+}
+
+const char *operation_name(unsigned number)
+{
+    return number < operation_count() ? operations[number].name : "?";
+}
+
+static unsigned operation_called(const char *name)
+{
+    unsigned i = 0;
+    while (i < operation_count() && strcmp(operations[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+/* At first there are neither clients nor streams: they come before all else. */
+static bool choose_beginning(world *w, step *s)
+{
+    for (unsigned i = 1; i <= w->options.streams; i++)
+        if (!w->streams[i].id && !w->last_freed.pointer && chance(w, 80)) {
+            s->operation = (uint8_t)operation_called("stream");
+            s->field[F_STREAM] = i;
+            return true;
+        }
+    for (unsigned i = 0; i < w->options.clients; i++)
+        if (!w->clients[i] && chance(w, 20)) {
+            s->operation = (uint8_t)operation_called("client");
+            choose_client(w, s);
+            s->field[F_CLIENT] = i;
+            return true;
+        }
+    return false;
+}
+
+void world_choose(world *w, step *out)
+{
+    *out = (step){0};
+    unsigned total = 0, at = 0;
+    out->field[F_SEED] = world_random(w, UINT32_MAX);
+    if (choose_beginning(w, out))
+        return;
+    for (unsigned i = 0; i < operation_count(); i++)
+        total += operations[i].weight;
+    uint64_t pick = world_random(w, total);
+    while (pick >= operations[at].weight)
+        pick -= operations[at++].weight;
+    if (operations[at].run == run_fault && !w->options.faults)
+        at = 0;
+    out->operation = (uint8_t)at;
+    operations[at].choose(w, out);
+}

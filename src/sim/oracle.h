@@ -1,0 +1,76 @@
+/* The oracle: what may and may not happen on a device, whatever the runtime decides.
+ *
+ * It hears two sides: the driver's calls (which work was queued where, what was recorded, ordered, found passed) and what
+ * users of the runtime got and gave back. From the first it keeps a vector clock per stream and one for the host: clock[s]
+ * is the last piece of work on stream s that is known to be done before whatever comes next there. From both it knows for
+ * every 256 bytes of physical memory whose they are, or last were, and the last access of every stream to them.
+ *
+ * What one host thread learns, all know: what weir hands from one to another goes through its locks.
+ *
+ * A block is given out rightly when the stream it is given out on (or the host) is behind every access of those who had
+ * the bytes before, and behind their frees. A use of it is ordered rightly when it is behind the accesses that it
+ * conflicts with; it is weir's fault when the use was declared to weir, and the user's otherwise. */
+#ifndef SIM_ORACLE_H
+#define SIM_ORACLE_H
+
+#include "driver/sim.h"
+
+#include <weir/stats.h>
+
+typedef struct oracle oracle;
+typedef uint32_t oracle_block; /* 0 is none */
+
+typedef enum oracle_kind {
+    ORACLE_EARLY_REUSE,     /* bytes given out while those who had them may still use them */
+    ORACLE_OVERLAP,         /* bytes of a live block given out */
+    ORACLE_UNMAPPED,        /* a block, or work, where no memory is */
+    ORACLE_UNMAP_LIVE,      /* a live block's memory taken away */
+    ORACLE_UNMAP_UNDER_USE, /* memory taken away while queued work may use it */
+    ORACLE_LOST_ORDER,      /* declared uses that conflict and run in no order */
+    ORACLE_BUDGET,          /* more held than the budget */
+    ORACLE_LEDGER,          /* a snapshot that is not what users have */
+    ORACLE_REFUSAL,         /* refused without the reason that is named */
+    ORACLE_ANSWER,          /* a status that this call cannot have */
+    ORACLE_DEVICE,          /* what no device would let happen, contents that are not right */
+    ORACLE_LEAK,            /* something left when all is over */
+    ORACLE_USER,            /* the user's own: unordered uses that were not declared, use after free */
+    ORACLE_KINDS
+} oracle_kind;
+
+const char *oracle_kind_name(oracle_kind kind);
+
+typedef struct oracle_findings {
+    uint64_t count[ORACLE_KINDS], violations; /* the latter: all but the users' own */
+    char first[512];                          /* of the violations; of the users' if there is none */
+    oracle_kind first_kind;
+} oracle_findings;
+
+enum { ORACLE_CLIENTS = 64 };
+
+oracle *oracle_create(unsigned streams, uint64_t device_bytes, uint64_t granule, uint64_t budget);
+void oracle_destroy(oracle *o);
+wi_sim_watcher oracle_watcher(oracle *o); /* to hand to the driver */
+void oracle_attach(oracle *o, wi_device *device);
+const oracle_findings *oracle_found(const oracle *o);
+void oracle_report(oracle *o, oracle_kind kind, const char *format, ...) WEIR_PRINTF(3, 4);
+
+/* What users do. Streams are the driver's numbers, clients numbers below ORACLE_CLIENTS. */
+oracle_block oracle_allocated(oracle *o, unsigned client, unsigned stream, void *address, uint64_t bytes,
+                              weir_class memory_class, bool zeroed);
+void oracle_freed(oracle *o, oracle_block block, unsigned stream);
+void oracle_resized(oracle *o, oracle_block block, uint64_t bytes, unsigned stream);
+/* Touches from here on are declared to weir, or not. */
+void oracle_declare(oracle *o, bool declared);
+/* The declared use of the block on the stream is over: the block waits for all that is queued there now. */
+void oracle_used(oracle *o, oracle_block block, unsigned stream, bool write);
+void oracle_set_budget(oracle *o, uint64_t budget);
+void oracle_set_limits(oracle *o, unsigned client, uint64_t guaranteed, uint64_t maximum); /* maximum 0: none */
+/* Compares a view with the book; lines[i] is client numbers[i]'s. */
+void oracle_check(oracle *o, const weir_stats *stats, const weir_client_stats *lines, const unsigned *numbers,
+                  size_t count);
+/* A request of this charge was refused with this cause. */
+void oracle_refused(oracle *o, unsigned client, uint64_t charged, int cause);
+/* Everything was freed and the device closed. */
+void oracle_ended(oracle *o);
+
+#endif

@@ -1,0 +1,160 @@
+/* The book: what clients have, as their users know it. */
+#include "sim/oracle_state.h"
+
+#include <weir/refusal.h>
+
+#define ULL(x) ((unsigned long long)(x))
+
+/* Pending frees ---------------------------------------------------------------------------------------------------- */
+
+void oracle_list_pending(oracle *o, uint32_t index)
+{
+    if (o->pending_count == o->pending_capacity) {
+        size_t capacity = o->pending_capacity ? 2 * o->pending_capacity : 64;
+        uint32_t *pending = realloc(o->pending, capacity * sizeof *pending);
+        if (!pending) {
+            oracle_report(o, ORACLE_DEVICE, "no host memory for the oracle");
+            return;
+        }
+        o->pending = pending;
+        o->pending_capacity = capacity;
+    }
+    o->pending[o->pending_count++] = index;
+    o->table[index].listed = true;
+}
+
+/* Is the device past the free, and past the uses that weir was told of? */
+static bool is_past(const oracle *o, const owner *w)
+{
+    for (unsigned s = 1; s < o->width; s++)
+        if (w->points[s] && wi_sim_done(o->device, s) < w->points[s])
+            return false;
+    return true;
+}
+
+void oracle_sweep_pending(oracle *o)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < o->pending_count; i++) {
+        owner *w = &o->table[o->pending[i]];
+        account *a = &o->accounts[w->client];
+        if (!w->past && is_past(o, w)) {
+            w->past = true;
+            a->pending_least -= w->charged;
+        }
+        if (!w->past || wi_sim_done(o->device, w->stream) < w->zeroing) {
+            o->pending[kept++] = o->pending[i];
+            continue;
+        }
+        a->pending_most -= w->charged;
+        w->listed = false;
+        oracle_let_go(o, o->pending[i]);
+    }
+    o->pending_count = kept;
+}
+
+/* Limits ----------------------------------------------------------------------------------------------------------- */
+
+void oracle_holding(void *user, uint64_t bytes)
+{
+    oracle *o = user;
+    o->held = bytes;
+    if (bytes > o->budget)
+        oracle_report(o, ORACLE_BUDGET, "%llu bytes are held under a budget of %llu", ULL(bytes), ULL(o->budget));
+}
+
+void oracle_set_budget(oracle *o, uint64_t budget)
+{
+    o->budget = budget;
+    oracle_holding(o, o->held);
+}
+
+void oracle_set_limits(oracle *o, unsigned client, uint64_t guaranteed, uint64_t maximum)
+{
+    o->accounts[client].guaranteed = guaranteed;
+    o->accounts[client].maximum = maximum;
+}
+
+/* What clients have or are guaranteed, all but one. */
+static uint64_t committed(const oracle *o, unsigned except, bool most)
+{
+    uint64_t sum = 0;
+    for (unsigned c = 0; c < ORACLE_CLIENTS; c++) {
+        const account *a = &o->accounts[c];
+        if (c != except)
+            sum += wi_max(a->live + (most ? a->pending_most : a->pending_least), a->guaranteed);
+    }
+    return sum;
+}
+
+void oracle_refused(oracle *o, unsigned client, uint64_t charged, int cause)
+{
+    const account *a = &o->accounts[client];
+    oracle_sweep_pending(o);
+    uint64_t wanted = a->live + a->pending_most + charged;
+    if (cause == WEIR_CAUSE_MAXIMUM && (a->maximum == 0 || wanted <= a->maximum))
+        oracle_report(o, ORACLE_REFUSAL, "client %u is refused %llu bytes for its maximum of %llu, with %llu used",
+                      client, ULL(charged), ULL(a->maximum), ULL(a->live + a->pending_most));
+    if (cause == WEIR_CAUSE_BUDGET && committed(o, client, true) + wi_max(wanted, a->guaranteed) <= o->budget)
+        oracle_report(o, ORACLE_REFUSAL,
+                      "client %u is refused %llu bytes for the budget of %llu, of which %llu are used", client,
+                      ULL(charged), ULL(o->budget), ULL(committed(o, ORACLE_CLIENTS, true)));
+}
+
+/* Snapshots -------------------------------------------------------------------------------------------------------- */
+
+static void check_equal(oracle *o, const char *what, unsigned client, uint64_t told, uint64_t is)
+{
+    if (told != is)
+        oracle_report(o, ORACLE_LEDGER, "a snapshot tells %llu bytes %s for client %u, which has %llu", ULL(told), what,
+                      client, ULL(is));
+}
+
+static void check_line(oracle *o, const weir_client_stats *line, unsigned number)
+{
+    const account *a = &o->accounts[number];
+    check_equal(o, "live", number, line->live, a->live);
+    if (line->pending < a->pending_least || line->pending > a->pending_most)
+        check_equal(o, "pending", number, line->pending, a->pending_least);
+    check_equal(o, "promised", number, line->promised, 0);
+    for (int k = 0; k < WEIR_CLASS_COUNT; k++)
+        check_equal(o, weir_class_name((weir_class)k), number, line->live_class[k], a->live_class[k]);
+    if (a->maximum && a->live + a->pending_least > a->maximum)
+        oracle_report(o, ORACLE_BUDGET, "client %u has %llu bytes and a maximum of %llu", number,
+                      ULL(a->live + a->pending_least), ULL(a->maximum));
+}
+
+void oracle_check(oracle *o, const weir_stats *stats, const weir_client_stats *lines, const unsigned *numbers,
+                  size_t count)
+{
+    uint64_t live = 0, pending = 0;
+    oracle_sweep_pending(o);
+    for (size_t i = 0; i < count; i++) {
+        check_line(o, &lines[i], numbers[i]);
+        live += lines[i].live;
+        pending += lines[i].pending;
+    }
+    if (live != stats->live || pending != stats->pending || live != o->live)
+        oracle_report(o, ORACLE_LEDGER,
+                      "the clients' %llu live and %llu pending bytes are not the device's %llu and %llu", ULL(live),
+                      ULL(pending), ULL(stats->live), ULL(stats->pending));
+    if (stats->held != o->held)
+        oracle_report(o, ORACLE_LEDGER, "a snapshot tells %llu bytes held; the device has given out %llu",
+                      ULL(stats->held), ULL(o->held));
+    if (stats->live + stats->pending + stats->cached + stats->spare != stats->held)
+        oracle_report(o, ORACLE_LEDGER, "live, pending, cached and spare bytes do not add up to the %llu held",
+                      ULL(stats->held));
+    if (stats->budget != o->budget)
+        oracle_report(o, ORACLE_LEDGER, "the budget is told as %llu and is %llu", ULL(stats->budget), ULL(o->budget));
+    if (committed(o, ORACLE_CLIENTS, false) > o->budget)
+        oracle_report(o, ORACLE_BUDGET, "clients have or are guaranteed %llu bytes of a budget of %llu",
+                      ULL(committed(o, ORACLE_CLIENTS, false)), ULL(o->budget));
+}
+
+void oracle_ended(oracle *o)
+{
+    if (o->held != 0)
+        oracle_report(o, ORACLE_LEAK, "%llu bytes are held when all is over", ULL(o->held));
+    if (o->live != 0)
+        oracle_report(o, ORACLE_LEAK, "%llu bytes are live when all is over", ULL(o->live));
+}

@@ -1,0 +1,366 @@
+/* Owners: whose bytes are whose, and who may touch them when. */
+#include "sim/oracle_state.h"
+
+#define ULL(x) ((unsigned long long)(x))
+
+/* Records ---------------------------------------------------------------------------------------------------------- */
+
+owner *oracle_owner(oracle *o, uint32_t index)
+{
+    return &o->table[index];
+}
+
+static bool grow_table(oracle *o)
+{
+    if (o->count < o->capacity)
+        return true;
+    uint32_t capacity = o->capacity ? 2 * o->capacity : 256;
+    owner *table = realloc(o->table, capacity * sizeof *table);
+    if (table)
+        o->table = table;
+    uint32_t *unused = realloc(o->unused, capacity * sizeof *unused);
+    if (unused)
+        o->unused = unused;
+    if (!table || !unused)
+        return false;
+    o->capacity = capacity;
+    return true;
+}
+
+uint32_t oracle_new_owner(oracle *o, uint64_t bytes, void *address)
+{
+    uint32_t index = o->count;
+    uint64_t *last;
+    if (o->unused_count > 0) {
+        index = o->unused[--o->unused_count];
+        last = o->table[index].last;
+        memset(last, 0, 2 * o->width * sizeof *last);
+    } else {
+        last = calloc(2 * (size_t)o->width, sizeof *last);
+        if (!last || !grow_table(o)) {
+            free(last);
+            oracle_report(o, ORACLE_DEVICE, "no host memory for the oracle");
+            return UINT32_MAX;
+        }
+        o->count++;
+    }
+    o->table[index] = (owner){.bytes = bytes,
+                              .charged = wi_round_up(bytes, WI_SIM_UNIT),
+                              .serial = ++o->serial,
+                              .address = address,
+                              .last = last,
+                              .points = last + o->width};
+    return index;
+}
+
+void oracle_let_go(oracle *o, uint32_t index)
+{
+    const owner *w = &o->table[index];
+    if (index != 0 && w->units == 0 && !w->listed && w->state != OWNER_LIVE)
+        o->unused[o->unused_count++] = index;
+}
+
+/* Bytes ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct run {
+    size_t row;
+    uint32_t first, count, owner;
+} run;
+
+/* The first run of equal owners in [address, +bytes); false where nothing is mapped. */
+static bool first_run(oracle *o, const char *address, uint64_t bytes, run *out)
+{
+    long handle = wi_sim_handle_at(o->device, address);
+    if (handle < 0)
+        return false;
+    uint64_t inside = (uintptr_t)address & (o->granule - 1), end = wi_min(inside + bytes, o->granule);
+    out->row = (size_t)handle;
+    out->first = (uint32_t)(inside / WI_SIM_UNIT);
+    out->count = (uint32_t)((end + WI_SIM_UNIT - 1) / WI_SIM_UNIT) - out->first;
+    out->count = wi_plane_run(&o->owners, out->row, out->first, out->count, &out->owner);
+    return true;
+}
+
+static uint64_t run_end(const run *r, uint64_t at, const char *address)
+{
+    return at + (uint64_t)r->count * WI_SIM_UNIT - (uintptr_t)(address + at) % WI_SIM_UNIT;
+}
+
+/* Gives [address, +bytes) to `index`; whoever had it before lets it go. */
+static void give(oracle *o, const char *address, uint64_t bytes, uint32_t index)
+{
+    run r;
+    for (uint64_t at = 0; at < bytes && first_run(o, address + at, bytes - at, &r); at = run_end(&r, at, address)) {
+        (void)wi_plane_set(&o->owners, r.row, r.first, r.count, index);
+        o->table[index].units += r.count;
+        o->table[r.owner].units -= r.owner ? r.count : 0;
+        oracle_let_go(o, r.owner);
+    }
+}
+
+/* Giving out ------------------------------------------------------------------------------------------------------- */
+
+/* Those who had the bytes must be done with them before the clock; what they did is remembered with the new owner. */
+static void take_over(oracle *o, const char *address, uint64_t bytes, const uint64_t *clock, owner *w)
+{
+    run r;
+    unsigned late;
+    uint32_t previous = UINT32_MAX;
+    for (uint64_t at = 0; at < bytes; at = run_end(&r, at, address)) {
+        if (!first_run(o, address + at, bytes - at, &r)) {
+            oracle_report(o, ORACLE_UNMAPPED, "block %llu is given out at %p, where nothing is mapped", ULL(w->serial),
+                          (const void *)(address + at));
+            return;
+        }
+        if (r.owner == previous || r.owner == 0)
+            continue;
+        previous = r.owner;
+        const owner *had = &o->table[r.owner];
+        if (had->state == OWNER_LIVE)
+            oracle_report(o, ORACLE_OVERLAP, "block %llu is given out over block %llu, which is live", ULL(w->serial),
+                          ULL(had->serial));
+        else if (!oracle_behind(o, clock, had->last, &late))
+            oracle_report(o, ORACLE_EARLY_REUSE,
+                          "block %llu has bytes of block %llu, freed on stream %u, whose work %llu on stream %u may "
+                          "still run",
+                          ULL(w->serial), ULL(had->serial), had->free_stream, ULL(had->last[late]), late);
+        for (unsigned s = 1; s < o->width; s++)
+            w->last[s] = wi_max(w->last[s], had->last[s]);
+    }
+}
+
+oracle_block oracle_allocated(oracle *o, unsigned client, unsigned stream, void *address, uint64_t bytes,
+                              weir_class memory_class, bool zeroed)
+{
+    uint32_t index = oracle_new_owner(o, bytes, address);
+    if (index == UINT32_MAX)
+        return 0;
+    owner *w = &o->table[index];
+    w->state = OWNER_LIVE;
+    w->client = client;
+    w->memory_class = memory_class;
+    w->stream = stream;
+    w->allocated = wi_sim_queued(o->device, stream);
+    uint64_t *clock = stream ? o->clock[stream] : o->host;
+    /* What is put on the stream from here on is put there by a host that knows what it knows now. */
+    for (unsigned s = 1; stream && s < o->width; s++)
+        clock[s] = wi_max(clock[s], o->host[s]);
+    take_over(o, address, w->charged, clock, w);
+    give(o, address, w->charged, index);
+    w->zeroed = zeroed && stream;
+    if (zeroed && stream) { /* the fill is a write, which weir itself remembers */
+        w->write_stream = stream;
+        w->write = w->last[stream] = w->points[stream] = w->allocated;
+        w->own = w->declared = UINT64_C(1) << stream;
+    }
+    o->accounts[client].live += w->charged;
+    o->accounts[client].live_class[memory_class] += w->charged;
+    o->live += w->charged;
+    return index;
+}
+
+/* Touching --------------------------------------------------------------------------------------------------------- */
+
+/* Work on `stream` that conflicts with `late`'s on the block, and runs in no order with it. */
+static void tell_race(oracle *o, const owner *w, const uint64_t *clock, unsigned stream, bool write, unsigned late)
+{
+    bool previous = !(w->own >> late & 1);
+    bool after_allocation = !w->stream || clock[w->stream] >= w->allocated;
+    oracle_kind kind = previous ? ORACLE_EARLY_REUSE : ORACLE_LOST_ORDER;
+    if (!o->declared && !(previous && after_allocation))
+        kind = ORACLE_USER;
+    oracle_report(o, kind, "work on stream %u %s block %llu, which work %llu on stream %u%s may still %s", stream,
+                  write ? "writes" : "reads", ULL(w->serial), ULL(w->last[late]), late,
+                  previous ? ", of a block before it," : "", write ? "use" : "write");
+}
+
+static void check_order(oracle *o, const owner *w, const uint64_t *clock, unsigned stream, bool write)
+{
+    for (unsigned s = 1; s < o->width; s++) {
+        bool own_read = w->own >> s & 1 && (w->write_stream != s || clock[s] >= w->write);
+        if (clock[s] < w->last[s] && (write || !own_read)) {
+            tell_race(o, w, clock, stream, write, s);
+            return;
+        }
+    }
+}
+
+static void touch_live(oracle *o, owner *w, unsigned stream, uint64_t sequence, bool write)
+{
+    check_order(o, w, oracle_clock(o, stream), stream, write);
+    if (stream) {
+        w->last[stream] = sequence;
+        w->own |= UINT64_C(1) << stream;
+        w->declared &= ~(UINT64_C(1) << stream);
+        w->declared |= (uint64_t)o->declared << stream;
+    }
+    if (write) {
+        w->write_stream = stream;
+        w->write = sequence;
+    }
+}
+
+/* The runtime's own work on bytes that are nobody's, which are about to be given out. */
+static void touch_free(oracle *o, unsigned stream, uint64_t sequence, const char *address, uint64_t bytes)
+{
+    uint32_t index = oracle_new_owner(o, bytes, (char *)address);
+    if (index == UINT32_MAX)
+        return;
+    owner *w = &o->table[index];
+    w->state = OWNER_FREED;
+    take_over(o, address, w->charged, oracle_clock(o, stream), w);
+    if (stream)
+        w->last[stream] = sequence;
+    give(o, address, w->charged, index);
+}
+
+void oracle_touch(void *user, unsigned stream, uint64_t sequence, const void *address, uint64_t bytes, bool write,
+                  bool own)
+{
+    oracle *o = user;
+    const char *start = address;
+    uint32_t previous = UINT32_MAX;
+    run r;
+    for (uint64_t at = 0; at < bytes; at = run_end(&r, at, start)) {
+        if (!first_run(o, start + at, bytes - at, &r)) {
+            if (wi_sim_handle_at(o->device, start + at) == -1 && !own)
+                oracle_report(o, ORACLE_UNMAPPED, "work on stream %u touches %p, where nothing is mapped", stream,
+                              (const void *)(start + at));
+            return;
+        }
+        if (r.owner == previous)
+            continue;
+        previous = r.owner;
+        owner *w = &o->table[r.owner];
+        if (w->state == OWNER_LIVE) {
+            touch_live(o, w, stream, sequence, write);
+        } else if (own) {
+            touch_free(o, stream, sequence, start + at, bytes - at);
+            return;
+        } else {
+            oracle_report(o, ORACLE_USER, "work on stream %u touches %p, which is nobody's", stream,
+                          (const void *)(start + at));
+        }
+    }
+}
+
+void oracle_used(oracle *o, oracle_block block, unsigned stream, bool write)
+{
+    owner *w = &o->table[block];
+    if (!stream)
+        return;
+    w->last[stream] = w->points[stream] = wi_sim_queued(o->device, stream);
+    w->own |= UINT64_C(1) << stream;
+    w->declared |= UINT64_C(1) << stream;
+    if (write) {
+        w->write_stream = stream;
+        w->write = w->last[stream];
+    }
+}
+
+void oracle_unmapping(void *user, const void *address, uint32_t handle)
+{
+    oracle *o = user;
+    uint32_t previous = UINT32_MAX, index;
+    unsigned late;
+    (void)address;
+    for (uint32_t at = 0; at < o->owners.units;) {
+        at += wi_plane_run(&o->owners, handle, at, o->owners.units - at, &index);
+        if (index == previous)
+            continue;
+        previous = index;
+        const owner *w = &o->table[index];
+        if (w->state == OWNER_LIVE)
+            oracle_report(o, ORACLE_UNMAP_LIVE, "handle %u is unmapped under block %llu, which is live", handle,
+                          ULL(w->serial));
+        else if (!oracle_behind(o, o->host, w->last, &late))
+            oracle_report(o, ORACLE_UNMAP_UNDER_USE,
+                          "handle %u is unmapped under block %llu, freed on stream %u, whose work %llu on stream %u "
+                          "may still run",
+                          handle, ULL(w->serial), w->free_stream, ULL(w->last[late]), late);
+    }
+}
+
+/* Giving back ------------------------------------------------------------------------------------------------------ */
+
+/* The freeing stream must be behind the accesses that weir was not told of; for the others weir waits. */
+static void check_free(oracle *o, const owner *w, unsigned stream)
+{
+    const uint64_t *clock = oracle_clock(o, stream);
+    for (unsigned s = 1; s < o->width; s++)
+        if (w->own >> s & ~(w->declared >> s) & 1 && wi_max(clock[s], o->host[s]) < w->last[s] && s != stream)
+            oracle_report(o, ORACLE_USER,
+                          "block %llu is freed on stream %u, which is not behind its use %llu on stream %u",
+                          ULL(w->serial), stream, ULL(w->last[s]), s);
+}
+
+static void end_owner(oracle *o, uint32_t index, unsigned stream)
+{
+    owner *w = &o->table[index];
+    account *a = &o->accounts[w->client];
+    w->state = OWNER_FREED;
+    w->free_stream = stream;
+    w->freed = wi_sim_queued(o->device, stream);
+    w->zeroing = w->zeroed ? wi_sim_queued(o->device, w->stream) : 0;
+    if (stream) {
+        w->last[stream] = w->points[stream] = w->freed;
+    }
+    a->live -= w->charged;
+    a->live_class[w->memory_class] -= w->charged;
+    a->pending_least += w->charged;
+    a->pending_most += w->charged;
+    o->live -= w->charged;
+    oracle_list_pending(o, index);
+}
+
+void oracle_freed(oracle *o, oracle_block block, unsigned stream)
+{
+    check_free(o, &o->table[block], stream);
+    end_owner(o, block, stream);
+}
+
+static void cut(oracle *o, oracle_block block, uint64_t bytes, uint64_t charged, unsigned stream)
+{
+    uint32_t tail = oracle_new_owner(o, o->table[block].charged - charged, o->table[block].address + charged);
+    if (tail == UINT32_MAX)
+        return;
+    owner *w = &o->table[block], *t = &o->table[tail];
+    uint64_t *last = t->last, length = t->bytes, serial = t->serial;
+    memcpy(last, w->last, 2 * o->width * sizeof *last);
+    *t = *w;
+    t->last = last;
+    t->points = last + o->width;
+    t->serial = serial;
+    t->units = 0;
+    t->listed = false;
+    t->address = w->address + charged;
+    t->bytes = t->charged = length;
+    check_free(o, w, stream);
+    give(o, t->address, length, tail);
+    w->bytes = bytes;
+    w->charged = charged;
+    end_owner(o, tail, stream);
+}
+
+void oracle_resized(oracle *o, oracle_block block, uint64_t bytes, unsigned stream)
+{
+    owner *w = &o->table[block];
+    uint64_t charged = wi_round_up(bytes, WI_SIM_UNIT);
+    if (charged < w->charged) {
+        cut(o, block, bytes, charged, stream);
+        return;
+    }
+    uint64_t more = charged - w->charged;
+    uint64_t *clock = stream ? o->clock[stream] : o->host;
+    for (unsigned s = 1; stream && s < o->width; s++)
+        clock[s] = wi_max(clock[s], o->host[s]);
+    if (more > 0) {
+        take_over(o, w->address + w->charged, more, clock, w);
+        give(o, w->address + w->charged, more, block);
+    }
+    w->bytes = bytes;
+    w->charged = charged;
+    o->accounts[w->client].live += more;
+    o->accounts[w->client].live_class[w->memory_class] += more;
+    o->live += more;
+}

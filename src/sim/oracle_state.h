@@ -1,0 +1,79 @@
+/* Inside the oracle: clocks (oracle.c), the owners of bytes (oracle_owner.c) and the book (oracle_book.c). */
+#ifndef SIM_ORACLE_STATE_H
+#define SIM_ORACLE_STATE_H
+
+#include "sim/oracle.h"
+
+typedef enum owner_state { OWNER_NONE, OWNER_LIVE, OWNER_FREED } owner_state;
+
+/* Who has, or last had, some bytes. Kept as long as any unit or the list of pending frees points to it. */
+typedef struct owner {
+    uint64_t units; /* that point here */
+    bool listed;    /* in the list of pending frees */
+    owner_state state;
+    unsigned client;
+    weir_class memory_class;
+    uint64_t bytes, charged, serial;
+    char *address;
+    unsigned stream; /* where it was allocated, and how far that was */
+    uint64_t allocated;
+    unsigned write_stream;
+    uint64_t write;
+    unsigned free_stream;
+    uint64_t freed, zeroing; /* how far the allocation's stream was then, if it was to write zeros */
+    bool zeroed, past;       /* the latter: of a free that may count as pending, and need not */
+    uint64_t own, declared;  /* bits of streams: with accesses of this owner; whose last one was declared */
+    uint64_t *last;          /* per stream: the last access of this owner or of those before */
+    uint64_t *points;        /* per stream: what weir was told to wait for; lies behind `last` */
+} owner;
+
+typedef struct snapshot {
+    uint64_t sequence;
+    uint64_t *clock;
+} snapshot;
+
+/* The events of a stream that the host does not know to be passed, oldest first. */
+typedef struct snapshots {
+    snapshot *ring;
+    size_t first, count, capacity;
+} snapshots;
+
+typedef struct account {
+    uint64_t live, live_class[WEIR_CLASS_COUNT], guaranteed, maximum;
+    uint64_t pending_least, pending_most; /* weir may order zeros with whatever followed them on their stream */
+} account;
+
+struct oracle {
+    oracle_findings found;
+    wi_device *device;
+    unsigned width; /* of a clock: streams + 1 */
+    uint64_t granule, budget, held, serial;
+    uint64_t *host;
+    uint64_t **clock; /* per stream */
+    snapshots *events;
+    bool declared;
+    wi_plane owners; /* per unit: an owner's index */
+    owner *table;
+    uint32_t *unused;
+    uint32_t count, capacity, unused_count;
+    uint32_t *pending;
+    size_t pending_count, pending_capacity;
+    account accounts[ORACLE_CLIENTS];
+    uint64_t live;
+};
+
+/* True if a clock is behind everything in `last`; else *late is a stream that it is not behind. */
+bool oracle_behind(const oracle *o, const uint64_t *clock, const uint64_t *last, unsigned *late);
+const uint64_t *oracle_clock(const oracle *o, unsigned stream); /* 0: the host's */
+void oracle_touch(void *user, unsigned stream, uint64_t sequence, const void *address, uint64_t bytes, bool write,
+                  bool own);
+void oracle_unmapping(void *user, const void *address, uint32_t handle);
+void oracle_holding(void *user, uint64_t bytes);
+
+owner *oracle_owner(oracle *o, uint32_t index);
+uint32_t oracle_new_owner(oracle *o, uint64_t bytes, void *address);
+void oracle_let_go(oracle *o, uint32_t index); /* frees the record when nothing points to it */
+void oracle_list_pending(oracle *o, uint32_t index);
+void oracle_sweep_pending(oracle *o);
+
+#endif

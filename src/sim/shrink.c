@@ -1,0 +1,108 @@
+/* The shortest script: delta debugging. Ever smaller runs of steps are left out, as long as what is left still leads to
+ * the same kind of finding; then numbers are made smaller. */
+#include "sim/simulate.h"
+
+#include <time.h>
+
+typedef struct attempt {
+    const world_options *options;
+    oracle_kind kind;
+    double until;
+} attempt;
+
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Does it still happen? What comes after it is cut off. */
+static bool happens(const attempt *a, const step *steps, size_t *count)
+{
+    steps_outcome outcome;
+    if (!run_steps(a->options, steps, *count, &outcome) || outcome.found.count[a->kind] == 0 ||
+        outcome.found.first_kind != a->kind)
+        return false;
+    *count = outcome.used;
+    return true;
+}
+
+static bool leave_out(const attempt *a, step *steps, size_t *count, size_t from, size_t length, step *spare)
+{
+    size_t left = *count - length;
+    memcpy(spare, steps, from * sizeof *steps);
+    memcpy(spare + from, steps + from + length, (left - from) * sizeof *steps);
+    if (!happens(a, spare, &left))
+        return false;
+    memcpy(steps, spare, left * sizeof *steps);
+    *count = left;
+    return true;
+}
+
+/* From the back, where most of what is not needed came after what is. */
+static bool leave_out_runs(const attempt *a, step *steps, size_t *count, size_t length, step *spare)
+{
+    bool any = false;
+    for (size_t end = *count; end > 0 && seconds_now() < a->until;) {
+        size_t from = end > length ? end - length : 0;
+        any |= leave_out(a, steps, count, from, end - from, spare);
+        end = wi_min(from, *count);
+    }
+    return any;
+}
+
+/* Some steps, as acquiring and releasing, can only be left out together. */
+static void leave_out_pairs(const attempt *a, step *steps, size_t *count, step *spare)
+{
+    enum { MOST = 60 };
+    for (size_t i = 0; *count <= MOST && i + 1 < *count; i++)
+        for (size_t k = i + 1; k < *count && seconds_now() < a->until;) {
+            size_t left = 0;
+            for (size_t n = 0; n < *count; n++)
+                if (n != i && n != k)
+                    spare[left++] = steps[n];
+            if (!happens(a, spare, &left)) {
+                k++;
+                continue;
+            }
+            memcpy(steps, spare, left * sizeof *steps);
+            *count = left;
+            k = i + 1;
+        }
+}
+
+static void make_smaller(const attempt *a, step *steps, size_t *count, step *spare)
+{
+    for (size_t i = 0; i < *count && seconds_now() < a->until; i++)
+        for (int f = 0; f < STEP_FIELDS && i < *count; f++) {
+            if (steps[i].field[f] == 0)
+                continue;
+            size_t left = *count;
+            memcpy(spare, steps, left * sizeof *steps);
+            spare[i].field[f] = 0;
+            if (happens(a, spare, &left)) {
+                memcpy(steps, spare, left * sizeof *steps);
+                *count = left;
+            }
+        }
+}
+
+void shrink(const world_options *options, oracle_kind kind, double seconds, step *steps, size_t *count)
+{
+    attempt a = {options, kind, seconds_now() + seconds};
+    step *spare = malloc((*count + 1) * sizeof *spare);
+    if (!spare || !happens(&a, steps, count)) {
+        free(spare);
+        return;
+    }
+    for (size_t length = (*count + 1) / 2; length > 0 && seconds_now() < a.until;) {
+        bool any = leave_out_runs(&a, steps, count, length, spare);
+        if (length == 1 && !any)
+            break;
+        length = length > 1 ? length / 2 : 1;
+    }
+    leave_out_pairs(&a, steps, count, spare);
+    make_smaller(&a, steps, count, spare);
+    free(spare);
+}

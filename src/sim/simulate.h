@@ -1,0 +1,60 @@
+/* A whole simulation: random steps or a script, the oracle's findings, and the shortest script that shows the first. */
+#ifndef SIM_SIMULATE_H
+#define SIM_SIMULATE_H
+
+#include "base/plant.h"
+#include "sim/world.h"
+
+typedef struct simulate_options {
+    world_options world;
+    uint64_t steps;
+    wi_defect plant;
+    const char *script;    /* its text, instead of random steps; its first line has the world */
+    double shrink_seconds; /* at most this long for the shortest script */
+} simulate_options;
+
+typedef struct simulate_result {
+    uint64_t steps;
+    oracle_findings found;
+    uint64_t ladder[LADDER_RUNGS], done[256], faults;
+    wi_defect plant;
+    double seconds;
+    char *script; /* NULL: nothing was found; for free() */
+    size_t script_steps;
+    char error[256]; /* why nothing ran, when that is so */
+} simulate_result;
+
+/* What the command calls things. An operation past the last is "?". */
+typedef struct simulate_names {
+    const char *(*defect)(wi_defect defect);
+    wi_defect (*defect_called)(const char *name);
+    const char *(*rung)(ladder_rung rung);
+    const char *(*operation)(unsigned operation);
+    const char *(*finding)(oracle_kind kind);
+} simulate_names;
+extern const simulate_names simulate_words;
+
+void simulate_defaults(simulate_options *options);
+/* False: `error` says why nothing ran. */
+bool simulate(const simulate_options *options, simulate_result *out);
+const char *defect_name(wi_defect defect);
+wi_defect defect_called(const char *name); /* WI_DEFECTS: none */
+
+/* Scripts: a line for the world, then one per step. */
+char *script_write(const world_options *options, wi_defect plant, const step *steps, size_t count);
+bool script_read(const char *text, world_options *options, wi_defect *plant, step **steps, size_t *count, char *error,
+                 size_t capacity);
+
+/* Leaves out what the finding does not need; the steps left are in place, *count of them. */
+void shrink(const world_options *options, oracle_kind kind, double seconds, step *steps, size_t *count);
+
+/* Runs the steps until something is found, and ends the world. */
+typedef struct steps_outcome {
+    oracle_findings found;
+    uint64_t ladder[LADDER_RUNGS], done[256], faults;
+    size_t used;    /* steps until the first finding */
+    uint64_t calls; /* that could have failed */
+} steps_outcome;
+bool run_steps(const world_options *options, const step *steps, size_t count, steps_outcome *out);
+
+#endif

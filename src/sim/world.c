@@ -1,0 +1,146 @@
+/* Worlds: made, moved and ended. */
+#include "sim/world.h"
+#include "base/system.h"
+#include "runtime/runtime.h"
+
+#include <stdio.h>
+
+const char *ladder_name(ladder_rung rung)
+{
+    static const char *const names[LADDER_RUNGS] = {"fit",
+                                                    "spare",
+                                                    "create",
+                                                    "remap",
+                                                    "wait",
+                                                    "refused_budget",
+                                                    "refused_maximum",
+                                                    "refused_fragmentation",
+                                                    "refused_pending",
+                                                    "refused_device",
+                                                    "refused_other_process",
+                                                    "refused_address_range"};
+    return rung < LADDER_RUNGS ? names[rung] : "?";
+}
+
+const char *field_name(step_field field)
+{
+    static const char *const names[STEP_FIELDS] = {"client", "stream", "slot",  "bytes", "more",
+                                                   "class",  "flags",  "count", "seed"};
+    return field < STEP_FIELDS ? names[field] : "?";
+}
+
+uint64_t world_random(world *w, uint64_t below)
+{
+    uint64_t x = w->random += UINT64_C(0x9e3779b97f4a7c15); /* splitmix64 */
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return (x ^ x >> 31) % below;
+}
+
+bool world_answer(world *w, const char *call, weir_status status, const weir_status *allowed, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (status == allowed[i])
+            return status == WEIR_OK;
+    /* A fault may come back from whatever call met it. */
+    if (status != WEIR_DRIVER || wi_sim_faults() == w->fault_mark)
+        oracle_report(w->oracle, ORACLE_ANSWER, "%s answers %s: %s", call, weir_status_name(status), weir_detail());
+    return false;
+}
+
+bool world_has_stream(const world *w, uint64_t stream)
+{
+    return stream == 0 || (stream <= w->options.streams && w->streams[stream].id != 0);
+}
+
+unsigned world_number(const world *w, unsigned stream)
+{
+    return stream ? wi_sim_number(w->native[stream]) : 0;
+}
+
+world *world_create(const world_options *options)
+{
+    world *w = calloc(1, sizeof *w);
+    if (!w)
+        return NULL;
+    w->options = *options;
+    w->random = options->seed * UINT64_C(0x2545f4914f6cdd1d) + 1;
+    w->last_version = WI_SIM_FIRST_VERSION;
+    w->oracle = oracle_create(options->streams + 1, options->device, options->granule, options->budget);
+    if (!w->oracle) {
+        free(w);
+        return NULL;
+    }
+    wi_clock = wi_sim_now;
+    wi_sim_watcher watcher = oracle_watcher(w->oracle);
+    wi_sim_configure(&(wi_sim_options){
+        .bytes = options->device, .granule = options->granule, .seed = options->seed, .watcher = &watcher});
+    wi_sim_arm(&options->first, &options->second);
+    weir_runtime_options o = {.size = sizeof o, .budget = options->budget, .resource = options->resource};
+    weir_status status = wi_runtime_create_over(&wi_sim_driver, 0, &o, &w->runtime);
+    (void)ANSWER(w, "weir_runtime_create", status, WEIR_OK);
+    if (status == WEIR_OK) {
+        w->device = w->runtime->device;
+        oracle_attach(w->oracle, w->device);
+    }
+    return w;
+}
+
+void world_step(world *w, const step *s)
+{
+    if (!w->runtime || s->operation >= operation_count())
+        return;
+    w->fault_mark = wi_sim_faults();
+    wi_sim_seed(w->device, s->field[F_SEED]);
+    operations[s->operation].run(w, s);
+    w->done[s->operation]++;
+    w->faults += wi_sim_faults() - w->fault_mark;
+}
+
+static void end_blocks(world *w)
+{
+    for (unsigned i = 0; i < WORLD_LAUNCHES; i++) {
+        launch *l = &w->launches[i];
+        bool there = l->launch != NULL;
+        for (unsigned k = 0; k < l->count; k++) /* not so once a defect has freed what the launch holds */
+            there &= w->slots[l->slots[k]].block.pointer != NULL;
+        if (there)
+            run_end(w, &(step){.field = {[F_SLOT] = i}});
+        else
+            free(l->launch); /* all that is left of it */
+        *l = (launch){0};
+    }
+    for (unsigned s = 1; s <= w->options.streams; s++)
+        if (w->streams[s].id)
+            run_synchronize(w, &(step){.field = {[F_STREAM] = s}});
+    for (unsigned i = 0; i < WORLD_SLOTS; i++)
+        if (w->slots[i].block.pointer)
+            run_free(w, &(step){.field = {[F_SLOT] = i}});
+}
+
+void world_end(world *w)
+{
+    wi_sim_arm(NULL, NULL);
+    w->fault_mark = 0;
+    if (w->runtime) {
+        end_blocks(w);
+        run_snapshot(w, &(step){0});
+        for (unsigned c = 0; c < w->options.clients; c++)
+            if (w->clients[c])
+                run_client(w, &(step){.field = {[F_CLIENT] = c}});
+        for (unsigned s = 1; s <= w->options.streams; s++)
+            if (w->streams[s].id)
+                run_stream(w, &(step){.field = {[F_STREAM] = s}});
+        (void)ANSWER(w, "weir_runtime_destroy", weir_runtime_destroy(w->runtime), WEIR_OK);
+        w->runtime = NULL;
+    }
+    oracle_ended(w->oracle);
+}
+
+void world_destroy(world *w)
+{
+    oracle_destroy(w->oracle);
+    free(w);
+    wi_sim_configure(NULL);
+    wi_clock = NULL;
+}
