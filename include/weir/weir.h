@@ -15,6 +15,7 @@
 #include <weir/stats.h>
 #include <weir/trace.h>
 #include <weir/tensor.h>
+#include <weir/blocks.h>
 #include <weir/engine.h>
 #include <weir/model.h>
 

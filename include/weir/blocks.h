@@ -1,0 +1,250 @@
+/* weir/blocks.h: pools of equal blocks over one allocation, for what comes and goes in pieces of one size: KV caches.
+ *
+ * A pool is one block of a client's (weir_alloc_with), cut into `count` blocks of `bytes` bytes. Blocks are called by
+ * their index, from 0, and block i lies at base + i * bytes for the life of the pool. Clients of the same runtime join a
+ * pool as members, each with a cap, and take and give blocks; the bytes stay charged to the pool's client.
+ *
+ * A block is free, held by one member, or pending: given back on a stream that is not past that yet. Taking and giving
+ * are in stream order as in weir/memory.h: a taken block may be used by work put on that stream afterwards, and a given
+ * block becomes free, for whichever member, when the stream is past the work queued on it before. Whoever uses or gives
+ * a block on another stream than the one he took it on orders that behind the taking.
+ *
+ * Taking one block and giving it back on WEIR_STREAM_HOST call no driver and no host allocator. Sizes of blocks are in
+ * bytes, everything else is counted in blocks. A refused call has changed nothing but the counter `refused`. */
+#ifndef WEIR_BLOCKS_H
+#define WEIR_BLOCKS_H
+
+#include <weir/memory.h>
+#include <weir/tensor.h>
+
+WEIR_BEGIN
+
+typedef struct weir_blocks weir_blocks;
+typedef struct weir_blocks_member weir_blocks_member;
+
+/* The most blocks a pool can have. */
+#define WEIR_BLOCKS_MOST (UINT32_C(1) << 30)
+/* No block. */
+#define WEIR_BLOCKS_NONE UINT32_MAX
+
+enum {
+    /* A block that comes to a member from another one, or for the first time, is filled with zeros on the taker's stream
+     * before the taker's work there: nobody reads what another left behind. */
+    WEIR_BLOCKS_CLEAR = 1u << 16,
+    /* Takings are numbered, for weir_blocks_give_named. Costs 4 bytes of host memory a block. */
+    WEIR_BLOCKS_NAMED = 1u << 17
+};
+
+typedef struct weir_blocks_options {
+    size_t size;
+    size_t bytes;            /* of a block; a multiple of `alignment` */
+    uint32_t count;          /* from 1 to WEIR_BLOCKS_MOST */
+    weir_class memory_class; /* WEIR_OTHER, which is 0, means WEIR_KV */
+    size_t alignment;        /* of every block: a power of two up to 2 MiB; 0 is 256 */
+    const char *tag;         /* how reports call the pool; copied, cut at 47 bytes; NULL is "blocks" */
+    uint32_t flags;          /* WEIR_NO_WAIT: takes never wait for pending blocks; WEIR_BLOCKS_… */
+} weir_blocks_options;
+
+/* Makes a pool with all its blocks free. The bytes are one WEIR_STABLE block of `client`: under its limits and the
+ * budget, refused as any allocation (weir/refusal.h), and not to be freed by anyone but weir_blocks_destroy. Errors also:
+ * WEIR_INVALID names the member at fault, WEIR_SYSTEM for want of host memory (less than 3 bytes a block). Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_blocks_create(weir_client *client, const weir_blocks_options *options,
+                                                       weir_blocks **out);
+
+/* Frees the pool, its members and its bytes. WEIR_BUSY while blocks are held or pending, naming how many and whose; the
+ * pool stays. To be called by one thread, when no other uses the pool; `pool` and its members are gone afterwards. */
+WEIR_API WEIR_NODISCARD weir_status weir_blocks_destroy(weir_blocks *pool);
+
+/* Members ---------------------------------------------------------------------------------------------------------- */
+
+/* Makes `client` a member that may have up to `cap` blocks held and pending together; 0: all of them. Caps may add up to
+ * more than the pool has. A client may join several times; each membership counts by itself, and is another owner to
+ * WEIR_BLOCKS_CLEAR. WEIR_INVALID when the client is another runtime's,
+ * WEIR_BUSY beyond 65535 members at once. A client that is closed while it is a member can
+ * no longer take; its blocks can still be given back. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_blocks_join(weir_blocks *pool, weir_client *client, uint32_t cap,
+                                                     weir_blocks_member **out);
+
+/* Ends a membership. WEIR_BUSY while it holds blocks or has pending ones. The member is gone afterwards. With
+ * WEIR_BLOCKS_CLEAR in time that grows with the pool. */
+WEIR_API WEIR_NODISCARD weir_status weir_blocks_leave(weir_blocks_member *member);
+
+/* Changes a cap; 0: all blocks. Below what the member has held and pending: WEIR_OUT_OF_MEMORY with the numbers. */
+WEIR_API WEIR_NODISCARD weir_status weir_blocks_set_cap(weir_blocks_member *member, uint32_t cap);
+
+/* Taking ----------------------------------------------------------------------------------------------------------- */
+
+/* Takes one block. WEIR_OUT_OF_MEMORY when none is free or the cap is reached; the detail names the member, its cap, and
+ * what is free, held and pending. Without WEIR_NO_WAIT it first waits, up to the option `wait`, for pending blocks that
+ * would do. *index is WEIR_BLOCKS_NONE on failure. Which block it is, is the pool's choice: it fills up gaps between
+ * held blocks, the shortest gaps first, and lower indices before higher ones. Other errors: WEIR_STREAM_MISUSE,
+ * WEIR_INVALID, and from clearing WEIR_DRIVER and WEIR_DEVICE_LOST. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_blocks_take(weir_blocks_member *member, weir_stream stream, uint32_t *index);
+
+/* Takes `count` blocks in a row, *first being the first: the same errors, and WEIR_OUT_OF_MEMORY naming the longest free
+ * run when enough blocks are free but not in a row. Up to 64 blocks it is found in constant time, best fit by words of
+ * 64 blocks; longer runs are first fit, in time that grows with the pool. A count of 0 is WEIR_INVALID. */
+WEIR_API WEIR_NODISCARD weir_status weir_blocks_take_run(weir_blocks_member *member, uint32_t count, weir_stream stream,
+                                                         uint32_t *first);
+
+/* Takes `count` blocks, wherever they are, and writes their indices: all of them, or none. */
+WEIR_API WEIR_NODISCARD weir_status weir_blocks_take_many(weir_blocks_member *member, uint32_t count,
+                                                          weir_stream stream, uint32_t *indices);
+
+/* Giving ----------------------------------------------------------------------------------------------------------- */
+
+/* Gives the blocks [first, first + count) back, ordered behind the work on `stream`. Blocks are given one by one as it
+ * were: a run may be given back in parts, and runs taken separately together. Errors, each of which changes nothing:
+ * WEIR_INVALID (out of range, a count of 0), WEIR_DOUBLE_FREE (free or pending), WEIR_FOREIGN (another member's; the
+ * detail names it), WEIR_STREAM_MISUSE, WEIR_DRIVER, WEIR_SYSTEM. Never waits. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_blocks_give(weir_blocks_member *member, uint32_t first, uint32_t count,
+                                                     weir_stream stream);
+
+/* The same for blocks anywhere: all of them or, if one of them is bad or named twice, none. */
+WEIR_API WEIR_NODISCARD weir_status weir_blocks_give_many(weir_blocks_member *member, const uint32_t *indices,
+                                                          uint32_t count, weir_stream stream);
+
+/* The same for one block by name: also WEIR_STALE when the block has been given and taken again since
+ * weir_blocks_info told this generation. WEIR_UNSUPPORTED in a pool without WEIR_BLOCKS_NAMED. */
+WEIR_API WEIR_NODISCARD weir_status weir_blocks_give_named(weir_blocks_member *member, uint32_t index,
+                                                           uint32_t generation, weir_stream stream);
+
+/* Addresses -------------------------------------------------------------------------------------------------------- */
+
+/* What addresses are computed from: constant for the life of the pool, to be copied at will. */
+typedef struct weir_blocks_view {
+    size_t size;
+    void *base;
+    size_t bytes; /* of a block */
+    uint32_t count;
+} weir_blocks_view;
+
+WEIR_API WEIR_NODISCARD weir_status weir_blocks_look(const weir_blocks *pool, weir_blocks_view *out);
+
+/* The address of a block; the index is not checked. */
+static inline void *weir_blocks_at(const weir_blocks_view *view, uint32_t index)
+{
+    return (char *)view->base + (size_t)index * view->bytes;
+}
+
+/* The block that `pointer` points to or into; WEIR_BLOCKS_NONE when it is none of this pool's. */
+static inline uint32_t weir_blocks_index(const weir_blocks_view *view, const void *pointer)
+{
+    size_t offset = (size_t)((uintptr_t)pointer - (uintptr_t)view->base);
+    return offset / view->bytes < view->count ? (uint32_t)(offset / view->bytes) : WEIR_BLOCKS_NONE;
+}
+
+typedef struct weir_blocks_details {
+    size_t size;
+    uint32_t index;
+    uint32_t generation;    /* how often it has been taken, modulo 2^32; 0 without WEIR_BLOCKS_NAMED */
+    weir_block_state state; /* LIVE is held */
+    void *pointer;
+    const weir_blocks_member *member; /* NULL when FREE */
+    char name[64];                    /* of the member's client; "" when FREE */
+} weir_blocks_details;
+
+/* Tells who has a block. WEIR_INVALID for an index out of range. A look at a moment. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_blocks_info(weir_blocks *pool, uint32_t index, weir_blocks_details *out);
+
+/* Statistics ------------------------------------------------------------------------------------------------------- */
+
+typedef struct weir_blocks_member_stats {
+    size_t size;
+    const weir_blocks_member *member;
+    char name[64]; /* of its client */
+    uint32_t cap, held, pending;
+    uint32_t peak;         /* of held + pending, since it joined */
+    uint64_t taken, given; /* blocks, ever */
+    uint64_t refused;      /* calls that answered WEIR_OUT_OF_MEMORY */
+} weir_blocks_member_stats;
+
+typedef struct weir_blocks_stats {
+    size_t size;
+    size_t bytes; /* of a block */
+    uint32_t count;
+    uint32_t free, held, pending; /* add up to count */
+    uint32_t peak;                /* of held + pending */
+    uint32_t longest;             /* the longest free run */
+    double fragmentation;         /* 1 - longest / free; 0 when nothing is free */
+    uint32_t members;
+    uint64_t taken, given, refused; /* of all members there ever were */
+} weir_blocks_stats;
+
+/* One consistent view of the pool and of its members in the order they joined; arrays as in weir_snapshot. What streams
+ * are past is free in it. Takes time that grows with the pool. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_blocks_snapshot(weir_blocks *pool, weir_blocks_stats *out,
+                                                         weir_blocks_member_stats *members, size_t capacity,
+                                                         size_t *count);
+
+/* One member's line of it, in constant time. */
+WEIR_API WEIR_NODISCARD weir_status weir_blocks_member_snapshot(weir_blocks_member *member,
+                                                                weir_blocks_member_stats *out);
+
+/* Keys and values --------------------------------------------------------------------------------------------------
+ *
+ * A typed view of a pool: where the key or the value of a token lies. A block holds `tokens` tokens of one layer, or of
+ * several, first the keys and then the values of all its heads:
+ *     [layers_in_block][planes][kv_heads][tokens][head_size]
+ * Geometry is not the pool's but a view's: models of different shapes and element types share a pool as long as their
+ * blocks fit into its blocks. Nothing here takes a lock or calls a driver; any thread. */
+
+typedef enum weir_kv_plane { WEIR_KV_KEYS = 0, WEIR_KV_VALUES = 1 } weir_kv_plane;
+
+typedef struct weir_kv_geometry {
+    size_t size;
+    weir_type type;     /* of an element; WEIR_TYPE_NONE: `bits` says how large one is */
+    uint32_t bits;      /* of an element of no weir_type: 4, 6 …; else 0 */
+    uint32_t row_bytes; /* of head_size elements, when it is more than they take (scales of a quantized row); else 0 */
+    uint32_t layers;    /* of the model */
+    uint32_t layers_in_block;  /* how many consecutive layers share a block; 0 is 1 */
+    uint32_t blocks_per_layer; /* N: the pool is cut into parts of N blocks, one for each layer or group of layers that
+                                  shares a block, and block b of part p is p * N + b; 0: any block may serve any layer */
+    uint32_t planes;           /* 2: keys and values; 1: one plane for both (latent attention); 0 is 2 */
+    uint32_t kv_heads;
+    uint32_t tokens; /* in a block */
+    uint32_t head_size;
+} weir_kv_geometry;
+
+/* A geometry worked out. All members in bytes but the counts. */
+typedef struct weir_kv_layout {
+    size_t size;
+    weir_kv_geometry geometry;          /* with its defaults filled in */
+    uint64_t elements;                  /* in a block */
+    uint64_t bytes;                     /* of a block */
+    uint64_t token, head, plane, layer; /* from one to the next */
+    uint32_t parts;                     /* groups of layers that share a block */
+    uint64_t blocks; /* parts * blocks_per_layer: what the pool must have; 0 when blocks are shared */
+} weir_kv_layout;
+
+/* Works a geometry out. WEIR_INVALID names the member that is 0, the row that is not whole bytes, a type without a fixed
+ * size, or the product that is beyond 2^63 bytes. */
+WEIR_API WEIR_NODISCARD weir_status weir_kv_layout_of(const weir_kv_geometry *geometry, weir_kv_layout *out);
+
+/* Whether blocks of this layout fit into the pool's: *waste (may be NULL) gets the bytes of each pool block that stay
+ * unused; 0 means the same geometry as far as bytes can tell. WEIR_UNSUPPORTED names both sizes, or both counts, when
+ * they do not. */
+WEIR_API WEIR_NODISCARD weir_status weir_kv_fits(const weir_blocks *pool, const weir_kv_layout *layout,
+                                                 uint64_t *waste);
+
+/* The pool's index of block `block` of a layer, and the offset in it of a token's row in a plane and head. Nothing is
+ * checked. */
+static inline uint32_t weir_kv_index(const weir_kv_layout *layout, uint32_t layer, uint32_t block)
+{
+    return layer / layout->geometry.layers_in_block * layout->geometry.blocks_per_layer + block;
+}
+static inline uint64_t weir_kv_offset(const weir_kv_layout *layout, uint32_t layer, weir_kv_plane plane, uint32_t head,
+                                      uint32_t token)
+{
+    return layer % layout->geometry.layers_in_block * layout->layer + (uint64_t)plane * layout->plane +
+           head * layout->head + token * layout->token;
+}
+
+/* The address of that row in the pool, everything checked: WEIR_INVALID names what is out of range, WEIR_UNSUPPORTED as
+ * weir_kv_fits. That the block is held is the caller's business. */
+WEIR_API WEIR_NODISCARD weir_status weir_kv_address(const weir_blocks *pool, const weir_kv_layout *layout,
+                                                    uint32_t layer, uint32_t block, weir_kv_plane plane, uint32_t head,
+                                                    uint32_t token, void **out);
+
+WEIR_END
+#endif

@@ -1,0 +1,374 @@
+#include "base/bitmap.h"
+
+#include <sys/mman.h>
+
+/* Bits ------------------------------------------------------------------------------------------------------------- */
+
+static uint32_t lowest(uint64_t bits) /* of what is not zero */
+{
+    return (uint32_t)__builtin_ctzll(bits);
+}
+
+/* How many ones there are from the bottom up, and from the top down. */
+static uint32_t ones_below(uint64_t bits)
+{
+    return ~bits ? lowest(~bits) : 64;
+}
+static uint32_t ones_above(uint64_t bits)
+{
+    return ~bits ? (uint32_t)__builtin_clzll(~bits) : 64;
+}
+
+/* The longest run of ones: by doubling until no run is that long, then by halves. */
+static uint32_t longest_inside(uint64_t bits)
+{
+    uint64_t runs[7] = {bits};
+    uint32_t steps = 0, length;
+    if (!bits)
+        return 0;
+    while (steps < 6 && (runs[steps + 1] = runs[steps] & runs[steps] >> (1u << steps)) != 0)
+        steps++;
+    length = 1u << steps;
+    uint64_t starts = runs[steps];
+    while (steps-- > 0) {
+        uint64_t longer = starts & runs[steps] >> length;
+        if (longer) {
+            starts = longer;
+            length += 1u << steps;
+        }
+    }
+    return length;
+}
+
+/* The longest free run that begins in the word and goes on into the next at most. */
+static uint32_t longest_from(const wi_bitmap *b, uint32_t word)
+{
+    uint64_t bits = b->bits[word];
+    uint32_t inside = longest_inside(bits), across = ones_above(bits);
+    if (across > 0)
+        across += ones_below(b->bits[word + 1]);
+    return (uint32_t)wi_min(wi_max(inside, across), WI_BITMAP_LONGEST);
+}
+
+/* Where runs of `count` begin in the 128 bits (high, low), as far as that is in `low`. */
+static uint64_t starts_of(uint64_t low, uint64_t high, uint32_t count)
+{
+    for (uint32_t have = 1; have < count;) {
+        uint32_t step = (uint32_t)wi_min(have, count - have); /* from 1 to 32 */
+        low &= low >> step | high << (64 - step);
+        high &= high >> step;
+        have += step;
+    }
+    return low;
+}
+
+/* Trees ------------------------------------------------------------------------------------------------------------ */
+
+static uint64_t *tree_of(const wi_bitmap *b, uint32_t bound)
+{
+    return b->tree + (size_t)(bound - 1) * b->tree_words;
+}
+
+static void enter(wi_bitmap *b, uint32_t bound, uint32_t word)
+{
+    uint64_t *tree = tree_of(b, bound);
+    for (uint32_t level = 0; level < b->levels; level++, word /= 64) {
+        uint64_t *at = &tree[b->level[level] + word / 64], before = *at;
+        *at = before | UINT64_C(1) << word % 64;
+        if (before)
+            return;
+    }
+    b->trees |= UINT64_C(1) << (bound - 1);
+}
+
+static void leave(wi_bitmap *b, uint32_t bound, uint32_t word)
+{
+    uint64_t *tree = tree_of(b, bound);
+    for (uint32_t level = 0; level < b->levels; level++, word /= 64)
+        if ((tree[b->level[level] + word / 64] &= ~(UINT64_C(1) << word % 64)) != 0)
+            return;
+    b->trees &= ~(UINT64_C(1) << (bound - 1));
+}
+
+/* The lowest word of a tree that is not empty. */
+static uint32_t first_in(const wi_bitmap *b, uint32_t bound)
+{
+    const uint64_t *tree = tree_of(b, bound);
+    uint32_t at = 0;
+    for (uint32_t level = b->levels; level-- > 0;)
+        at = at * 64 + lowest(tree[b->level[level] + at]);
+    return at;
+}
+
+static void set_bound(wi_bitmap *b, uint32_t word, uint32_t bound)
+{
+    uint32_t before = b->bound[word];
+    if (before == bound)
+        return;
+    if (before)
+        leave(b, before, word);
+    if (bound)
+        enter(b, bound, word);
+    b->bound[word] = (uint8_t)bound;
+}
+
+/* Making ----------------------------------------------------------------------------------------------------------- */
+
+void *wi_table_make(size_t count, size_t size)
+{
+    const size_t huge = 2 * WI_MIB;
+    size_t bytes;
+    void *table;
+    if (__builtin_mul_overflow(count, size, &bytes) || bytes < huge)
+        return calloc(count, size);
+    bytes = wi_round_up(bytes, huge);
+    if (posix_memalign(&table, huge, bytes) != 0)
+        return NULL;
+    (void)madvise(table, bytes, MADV_HUGEPAGE); /* a kernel without them says so, and that is all */
+    memset(table, 0, bytes);
+    return table;
+}
+
+bool wi_bitmap_init(wi_bitmap *b, uint32_t count)
+{
+    *b = (wi_bitmap){.count = count, .words = (count + 63) / 64, .free = count};
+    for (uint32_t below = b->words; b->levels == 0 || below > 1; b->levels++) {
+        b->level[b->levels] = b->tree_words;
+        below = (below + 63) / 64;
+        b->tree_words += below;
+    }
+    b->bits = wi_table_make((size_t)b->words + 1, sizeof *b->bits);
+    b->bound = calloc(b->words, 1);
+    b->tree = wi_table_make((size_t)b->tree_words * WI_BITMAP_LONGEST, sizeof *b->tree);
+    if (!b->bits || !b->bound || !b->tree) {
+        wi_bitmap_destroy(b);
+        return false;
+    }
+    for (uint32_t w = 0; w < b->words; w++)
+        b->bits[w] = wi_bits(0, (uint32_t)wi_min(64, count - w * 64));
+    for (uint32_t w = 0; w < b->words; w++)
+        set_bound(b, w, longest_from(b, w));
+    wi_bitmap_check(b);
+    return true;
+}
+
+void wi_bitmap_destroy(wi_bitmap *b)
+{
+    free(b->bits);
+    free(b->bound);
+    free(b->tree);
+    *b = (wi_bitmap){0};
+}
+
+/* Taking ----------------------------------------------------------------------------------------------------------- */
+
+uint32_t wi_bitmap_take_last(wi_bitmap *b)
+{
+    uint32_t word = b->open;
+    uint64_t bits = b->bits[word];
+    if (wi_unlikely(!bits)) {
+        if (!b->trees)
+            return WI_BITMAP_NONE;
+        b->open = word = first_in(b, lowest(b->trees) + 1);
+        bits = b->bits[word];
+    }
+    b->bits[word] = bits & (bits - 1);
+    b->free--;
+    if (!b->bits[word])
+        set_bound(b, word, 0);
+    wi_bitmap_check(b);
+    return word * 64 + lowest(bits);
+}
+
+/* Takes the bits of [first, first + count); bounds stay as they are but for words that are full now. */
+static void clear_bits(wi_bitmap *b, uint32_t first, uint32_t count)
+{
+    b->free -= count;
+    while (count > 0) {
+        uint32_t word = first / 64, part = (uint32_t)wi_min(count, 64 - first % 64);
+        b->bits[word] &= ~wi_bits(first % 64, part);
+        if (!b->bits[word])
+            set_bound(b, word, 0);
+        first += part;
+        count -= part;
+    }
+}
+
+/* The place in the word where a run of `count` fits best; the word's bound says that one may. */
+static bool fit(const wi_bitmap *b, uint32_t word, uint32_t count, uint32_t *first)
+{
+    uint64_t low = b->bits[word], high = b->bits[word + 1];
+    uint64_t starts = starts_of(low, high, count);
+    if (!starts)
+        return false;
+    /* An exact run has nothing free before it and nothing behind: no start of the same length one place further. */
+    uint64_t before = low << 1 | (word > 0 ? b->bits[word - 1] >> 63 : 0);
+    uint64_t exact = starts & ~before & ~(starts >> 1);
+    uint32_t at = lowest(exact ? exact : starts);
+    *first = word * 64 + at;
+    return true;
+}
+
+static uint32_t take_short_run(wi_bitmap *b, uint32_t count)
+{
+    for (;;) {
+        uint64_t enough = b->trees & ~UINT64_C(0) << (count - 1);
+        if (!enough)
+            return WI_BITMAP_NONE;
+        uint32_t word = first_in(b, lowest(enough) + 1), first;
+        bool found = fit(b, word, count, &first);
+        if (found)
+            clear_bits(b, first, count);
+        set_bound(b, word, longest_from(b, word)); /* now is the time to put it right */
+        if (!found)
+            continue;
+        if (first / 64 == word && first % 64 == 0 && word > 0)
+            set_bound(b, word - 1, longest_from(b, word - 1));
+        if ((first + count - 1) / 64 != word)
+            set_bound(b, word + 1, longest_from(b, word + 1));
+        return first;
+    }
+}
+
+/* The end of the free run that goes on from place `at`, or `enough` places later if that comes first. */
+static uint64_t run_end(const wi_bitmap *b, uint64_t at, uint64_t enough)
+{
+    for (uint64_t end = at + enough; at < end && at < b->count;) {
+        uint32_t inside = (uint32_t)(at % 64), ones = ones_below(b->bits[at / 64] >> inside);
+        at += wi_min(ones, 64 - inside);
+        if (at % 64 != 0 || ones == 0)
+            break;
+    }
+    return at;
+}
+
+/* The lowest run of at least `count` > 64, or the longest there is: it begins at the last free places of a word whose
+ * bound is 64. Returns its length, up to `count`. */
+static uint64_t find_long_run(const wi_bitmap *b, uint64_t count, uint64_t *first)
+{
+    const uint64_t *level = tree_of(b, WI_BITMAP_LONGEST);
+    uint64_t best = 0, done = 0; /* words below `done` have been looked at */
+    for (uint32_t group = 0; group < (b->words + 63) / 64; group++)
+        for (uint64_t left = level[group]; left; left &= left - 1) {
+            uint64_t word = group * UINT64_C(64) + lowest(left);
+            if (word < done)
+                continue;
+            uint64_t start = word * 64 + 64 - ones_above(b->bits[word]), end = run_end(b, start, count);
+            done = wi_max(word + 1, end / 64);
+            if (end > start && end - start > best) {
+                best = end - start;
+                *first = start;
+                if (best >= count)
+                    return count;
+            }
+        }
+    return best;
+}
+
+uint32_t wi_bitmap_take_run(wi_bitmap *b, uint32_t count)
+{
+    uint64_t first = WI_BITMAP_NONE;
+    wi_law(count > 0);
+    if (count <= WI_BITMAP_LONGEST) {
+        first = take_short_run(b, count);
+    } else if (count <= b->free && find_long_run(b, count, &first) == count) {
+        uint32_t from = (uint32_t)(first / 64), to = (uint32_t)((first + count - 1) / 64);
+        clear_bits(b, (uint32_t)first, count);
+        set_bound(b, from, longest_from(b, from));
+        set_bound(b, to, longest_from(b, to));
+    } else {
+        first = WI_BITMAP_NONE;
+    }
+    wi_bitmap_check(b);
+    return (uint32_t)first;
+}
+
+/* Giving ----------------------------------------------------------------------------------------------------------- */
+
+static void raise_bound(wi_bitmap *b, uint32_t word, uint32_t length)
+{
+    length = (uint32_t)wi_min(length, WI_BITMAP_LONGEST);
+    if (length > b->bound[word])
+        set_bound(b, word, length);
+}
+
+/* The run through the bit that was just set, with what it goes on into, raises the bounds of the word and of the one
+ * before. */
+static void raise_around(wi_bitmap *b, uint32_t word, uint32_t bit)
+{
+    uint64_t bits = b->bits[word];
+    uint32_t up = ones_below(bits >> bit), down = ones_above(bits << (63 - bit));
+    up = (uint32_t)wi_min(up, 64 - bit);
+    down = (uint32_t)wi_min(down, bit + 1);
+    uint32_t length = up + down - 1;
+    if (down == bit + 1 && word > 0) {
+        uint32_t before = ones_above(b->bits[word - 1]);
+        if (before)
+            raise_bound(b, word - 1, before + length);
+    }
+    if (bit + up == 64)
+        length += ones_below(b->bits[word + 1]);
+    raise_bound(b, word, length);
+}
+
+void wi_bitmap_give(wi_bitmap *b, uint32_t first, uint32_t count)
+{
+    b->free += count;
+    while (count > 0) {
+        uint32_t word = first / 64, part = (uint32_t)wi_min(count, 64 - first % 64);
+        b->bits[word] |= wi_bits(first % 64, part);
+        raise_around(b, word, first % 64);
+        first += part;
+        count -= part;
+        if (b->bound[word] < b->bound[b->open])
+            b->open = word; /* short runs are used up first */
+    }
+    wi_bitmap_check(b);
+}
+
+uint32_t wi_bitmap_longest(const wi_bitmap *b)
+{
+    uint64_t first, best = find_long_run(b, b->count, &first);
+    for (uint32_t w = 0; w < b->words && best < WI_BITMAP_LONGEST; w++)
+        if (b->bound[w] > best)
+            best = wi_max(best, longest_from(b, w));
+    return (uint32_t)best;
+}
+
+/* Laws ------------------------------------------------------------------------------------------------------------- */
+
+void wi_bitmap_check(wi_bitmap *b)
+{
+#ifdef WEIR_INVARIANTS
+    if (++b->changes % (1 + b->words / 4) != 0)
+        return; /* a walk over all words each time would make long tests quadratic */
+    uint64_t counted = 0, trees = 0;
+    for (uint32_t w = 0; w < b->words; w++) {
+        uint32_t bound = b->bound[w];
+        counted += (uint64_t)__builtin_popcountll(b->bits[w]);
+        wi_law(bound <= WI_BITMAP_LONGEST && bound >= longest_from(b, w) && (bound == 0) == (b->bits[w] == 0));
+        wi_law(bound == 0 || (tree_of(b, bound)[w / 64] >> w % 64 & 1));
+        trees |= bound ? UINT64_C(1) << (bound - 1) : 0;
+    }
+    wi_law(counted == b->free && trees == b->trees && b->bits[b->words] == 0);
+    uint64_t entered = 0, words = 0;
+    for (uint32_t bound = 1; bound <= WI_BITMAP_LONGEST; bound++) {
+        const uint64_t *tree = tree_of(b, bound);
+        for (uint32_t level = 0; level < b->levels; level++) {
+            uint32_t end = level + 1 < b->levels ? b->level[level + 1] : b->tree_words;
+            for (uint32_t i = b->level[level]; i < end; i++) {
+                uint32_t at = i - b->level[level];
+                if (level == 0)
+                    entered += (uint64_t)__builtin_popcountll(tree[i]);
+                if (level + 1 < b->levels)
+                    wi_law((tree[b->level[level + 1] + at / 64] >> at % 64 & 1) == (tree[i] != 0));
+            }
+        }
+    }
+    for (uint32_t w = 0; w < b->words; w++)
+        words += b->bound[w] != 0;
+    wi_law(entered == words);
+#else
+    (void)b;
+#endif
+}

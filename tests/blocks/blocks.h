@@ -1,0 +1,111 @@
+/* What the tests of pools share, on top of the core's. */
+#ifndef TESTS_BLOCKS_H
+#define TESTS_BLOCKS_H
+
+#include "core/core.h"
+
+enum { BLOCK = 256 };
+
+static inline weir_blocks *make_pool_with(weir_client *client, uint32_t count, uint32_t flags)
+{
+    weir_blocks_options options = {.size = sizeof options, .bytes = BLOCK, .count = count, .tag = "kv", .flags = flags};
+    weir_blocks *pool;
+    ok(weir_blocks_create(client, &options, &pool));
+    return pool;
+}
+
+static inline weir_blocks *make_pool(weir_client *client, uint32_t count)
+{
+    return make_pool_with(client, count, WEIR_NO_WAIT);
+}
+
+static inline weir_blocks_member *join(weir_blocks *pool, weir_client *client, uint32_t cap)
+{
+    weir_blocks_member *member;
+    ok(weir_blocks_join(pool, client, cap, &member));
+    return member;
+}
+
+static inline uint32_t take(weir_blocks_member *member)
+{
+    uint32_t index;
+    ok(weir_blocks_take(member, WEIR_STREAM_HOST, &index));
+    return index;
+}
+
+static inline uint32_t take_run(weir_blocks_member *member, uint32_t count)
+{
+    uint32_t first;
+    ok(weir_blocks_take_run(member, count, WEIR_STREAM_HOST, &first));
+    return first;
+}
+
+#define give(member, first, count) ok(weir_blocks_give((member), (first), (count), WEIR_STREAM_HOST))
+
+static inline weir_blocks_stats pool_stats(weir_blocks *pool)
+{
+    weir_blocks_stats s;
+    memset(&s, 0, sizeof s); /* padding too, for comparing */
+    s.size = sizeof s;
+    ok(weir_blocks_snapshot(pool, &s, NULL, 0, NULL));
+    assert_int_equal(s.free + s.held + s.pending, s.count);
+    return s;
+}
+
+static inline weir_blocks_member_stats member_stats(weir_blocks_member *member)
+{
+    weir_blocks_member_stats s;
+    memset(&s, 0, sizeof s);
+    s.size = sizeof s;
+    ok(weir_blocks_member_snapshot(member, &s));
+    return s;
+}
+
+static inline weir_block_state state_of(weir_blocks *pool, uint32_t index)
+{
+    weir_blocks_details d = WEIR_INIT(weir_blocks_details);
+    ok(weir_blocks_info(pool, index, &d));
+    return d.state;
+}
+
+static inline weir_blocks_view view_of(const weir_blocks *pool)
+{
+    weir_blocks_view v = WEIR_INIT(weir_blocks_view);
+    ok(weir_blocks_look(pool, &v));
+    return v;
+}
+
+/* A runtime with two clients, a pool of the first one's, and a stream. */
+typedef struct fixture {
+    weir_runtime *runtime;
+    weir_client *a, *b;
+    weir_stream stream;
+} fixture;
+
+static inline int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    f->runtime = make_runtime(64 * MIB);
+    f->a = open_client(f->runtime, "anna", 0, 0);
+    f->b = open_client(f->runtime, "bert", 0, 0);
+    ok(weir_stream_acquire(f->runtime, &f->stream));
+    *state = f;
+    return 0;
+}
+
+static inline int tear_down(void **state)
+{
+    fixture *f = *state;
+    ok(weir_option_set("wait", NULL));
+    check_empty(f->runtime);
+    ok(weir_client_close(f->a));
+    ok(weir_client_close(f->b));
+    ok(weir_stream_release(f->stream));
+    ok(weir_runtime_destroy(f->runtime));
+    free(f);
+    return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+#endif
