@@ -75,6 +75,6 @@ void remedy_find(job *work)
     char *option =
         budget ? text_print("--budget %" PRIu64, limit) : text_print("--maximum %s=%" PRIu64, work->words->name, limit);
     work->failed.remedy = exact ? text_print("with %s (%s) all of it fits", option, size)
-                                : text_print("at least %s more is needed: %s", more, option);
+                                : text_print("the model needs at least %s more: %s", more, option);
     free(option);
 }

@@ -95,13 +95,13 @@ static weir_status explain(const weir_refusal *r)
     case WEIR_CAUSE_MAXIMUM:
         return weir_fail(
             WEIR_OUT_OF_MEMORY,
-            "%s asked for %s (%s) on %s; its maximum is %s and %s are in use, so %s are left; a maximum of "
-            "at least %s would do",
+            "%s asked for %s (%s) on %s; its maximum is %s and %s are in use, so %s are left; this request needs "
+            "a maximum of at least %s",
             r->client, asked, kind, r->device, limit, mine, left, needed);
     case WEIR_CAUSE_BUDGET:
         return weir_fail(WEIR_OUT_OF_MEMORY,
-                         "%s asked for %s (%s) on %s; of the budget of %s, %s are left to it; %s; a budget of at least "
-                         "%s would do",
+                         "%s asked for %s (%s) on %s; of the budget of %s, %s are left to it; %s; this request needs a "
+                         "budget of at least %s",
                          r->client, asked, kind, r->device, limit, left, holders, needed);
     case WEIR_CAUSE_ADDRESS_RANGE:
         return weir_fail(WEIR_OUT_OF_MEMORY,
@@ -125,7 +125,7 @@ static weir_status explain(const weir_refusal *r)
         return weir_fail(
             WEIR_OUT_OF_MEMORY,
             "%s asked for %s (%s) on %s; %s are left of the budget of %s, but the largest free piece is %s; "
-            "%s; a budget of at least %s would do, or freeing blocks between free ones",
+            "%s; this request needs a budget of at least %s, or blocks freed between free ones",
             r->client, asked, kind, r->device, left, limit, largest, holders, needed);
     }
 }

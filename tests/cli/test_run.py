@@ -145,7 +145,7 @@ class Run(harness.Case):
     def test_a_refusal_without_an_exact_plan(self):
         self.write("e.echo", BIG)
         line = self.refused("run", "e.echo", "--budget", "1MiB", status=1)
-        self.assertRegex(line, r"at least [\d.]+ MiB more is needed: --budget \d+\n$")
+        self.assertRegex(line, r"the model needs at least [\d.]+ MiB more: --budget \d+\n$")
         self.write("e.echo", BIG + "exact\n")
         line = self.refused("run", "e.echo", "--maximum", "e.echo=5MiB", status=1)
         self.assertRegex(line, rf"its maximum is 5 MiB.*; with --maximum e\.echo={6 * MIB} \(6 MiB\) all of it fits\n$")
