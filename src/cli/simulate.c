@@ -184,7 +184,7 @@ static json_t *answer_json(const words *w, const simulate_result *r)
     return object;
 }
 
-static void print_answer(const words *w, const simulate_result *r)
+static void print_answer(const simulate_result *r)
 {
     char time[24];
     bool found = r->found.first[0] != '\0';
@@ -204,7 +204,7 @@ static void print_answer(const words *w, const simulate_result *r)
 static int answer(const words *w, simulate_result *r)
 {
     bool found = r->found.violations + r->found.count[ORACLE_USER] > 0;
-    int status = w->json ? cli_print_json(answer_json(w, r)) : (print_answer(w, r), cli_flush(CLI_OK));
+    int status = w->json ? cli_print_json(answer_json(w, r)) : (print_answer(r), cli_flush(CLI_OK));
     free(r->script);
     if (status != CLI_OK || found == (r->plant != WI_PLANT_NOTHING))
         return status;
