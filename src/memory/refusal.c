@@ -46,7 +46,7 @@ static void weigh(const wi_ledger *ledger, const wi_account *account, const wi_s
                   weir_refusal *refusal)
 {
     uint64_t mine = used(account), others = ledger->committed - wi_max(mine, account->guaranteed);
-    uint64_t under_maximum = wi_min(account->maximum, ledger->budget) - wi_min(account->maximum, mine);
+    uint64_t under_maximum = account->maximum - wi_min(account->maximum, mine);
     uint64_t under_budget = ledger->budget - others - mine;
     refusal->current = mine;
     if (refusal->cause == WEIR_CAUSE_NONE)
