@@ -188,12 +188,49 @@ static void clear_comb(weir_blocks_member *m, const uint8_t *held)
     }
 }
 
+/* What it is measured against: the pool's free indices in order, first fit. The set is a sorted array, which is kinder to a scan than
+ * a tree. */
+static void naive(weir_blocks *pool, const char *name)
+{
+    weir_blocks_details d = {.size = sizeof d};
+    uint32_t *set = malloc(BLOCKS * sizeof *set), count = 0;
+    samples take = make_samples();
+    for (uint32_t i = 0; i < BLOCKS; i++) {
+        must(weir_blocks_info(pool, i, &d));
+        if (d.state == WEIR_BLOCK_FREE)
+            set[count++] = i;
+    }
+    for (int i = 0; i < NAIVE_ROUNDS; i++) {
+        uint32_t wanted = 1 + (uint32_t)(random_number() % LONGEST), start_at = 0, found = 0;
+        pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+        uint64_t start = now();
+        pthread_mutex_lock(&lock);
+        for (uint32_t k = 1; k <= count && !found; k++)
+            if (k == count || set[k] != set[k - 1] + 1) {
+                if (k - start_at >= wanted)
+                    found = k;
+                else
+                    start_at = k;
+            } else if (k - start_at + 1 >= wanted) {
+                found = k + 1;
+            }
+        pthread_mutex_unlock(&lock);
+        volatile uint32_t keep = found;
+        (void)keep;
+        add(&take, start, now());
+    }
+    char line[128];
+    snprintf(line, sizeof line, "scan of an ordered set, %s", name);
+    print(line, &take);
+    free(set);
+}
+
 typedef struct run {
     uint32_t first, count;
 } run;
 
 /* `live` runs of 1 to 64 come and go in any order; `mixed`: single blocks between them. */
-static void runs(weir_blocks_member *m, uint32_t live, bool mixed, const char *name)
+static void runs(weir_blocks *pool, weir_blocks_member *m, uint32_t live, bool mixed, const char *name)
 {
     run *kept = calloc(live, sizeof *kept);
     uint32_t *single = calloc(live, sizeof *single), refused = 0;
@@ -224,6 +261,7 @@ static void runs(weir_blocks_member *m, uint32_t live, bool mixed, const char *n
     print(line, &take);
     snprintf(line, sizeof line, "give it, %s", name);
     print(line, &give);
+    naive(pool, name);
     for (uint32_t i = 0; i < live; i++) {
         if (kept[i].count)
             must(weir_blocks_give(m, kept[i].first, kept[i].count, WEIR_STREAM_HOST));
@@ -232,40 +270,6 @@ static void runs(weir_blocks_member *m, uint32_t live, bool mixed, const char *n
     }
     free(kept);
     free(single);
-}
-
-/* What it is measured against: free indices in order, first fit. The set is a sorted array, which is kinder to a scan than
- * a tree. */
-static void naive(const uint8_t *held, const char *name)
-{
-    uint32_t *set = malloc(BLOCKS * sizeof *set), count = 0;
-    samples take = make_samples();
-    for (uint32_t i = 0; i < BLOCKS; i++)
-        if (!held[i])
-            set[count++] = i;
-    for (int i = 0; i < NAIVE_ROUNDS; i++) {
-        uint32_t wanted = 1 + (uint32_t)(random_number() % LONGEST), start_at = 0, found = 0;
-        pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-        uint64_t start = now();
-        pthread_mutex_lock(&lock);
-        for (uint32_t k = 1; k <= count && !found; k++)
-            if (k == count || set[k] != set[k - 1] + 1) {
-                if (k - start_at >= wanted)
-                    found = k;
-                else
-                    start_at = k;
-            } else if (k - start_at + 1 >= wanted) {
-                found = k + 1;
-            }
-        pthread_mutex_unlock(&lock);
-        volatile uint32_t keep = found;
-        (void)keep;
-        add(&take, start, now());
-    }
-    char line[128];
-    snprintf(line, sizeof line, "scan of an ordered set, %s", name);
-    print(line, &take);
-    free(set);
 }
 
 /* Threads ---------------------------------------------------------------------------------------------------------- */
@@ -329,10 +333,9 @@ int main(void)
         char name[64];
         snprintf(name, sizeof name, gaps[i] == 1 ? "every other block, few gaps of 64" : "gaps of 1 to %u", gaps[i]);
         make_comb(m, gaps[i], comb);
-        runs(m, 1000, false, name);
-        naive(comb, name);
+        runs(pool, m, 1000, false, name);
         strncat(name, "; singles too", sizeof name - strlen(name) - 1);
-        runs(m, 1000, true, name);
+        runs(pool, m, 1000, true, name);
         clear_comb(m, comb);
     }
     must(weir_blocks_destroy(pool));

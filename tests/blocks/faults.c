@@ -1,0 +1,155 @@
+/* A fault at every driver call and at every malloc of a life of a pool: a clean status, exact counts, and nothing that a
+ * member could read of another's. */
+#include "blocks/blocks.h"
+#include "core/faulty.h"
+
+#include "runtime/runtime.h"
+
+static long mallocs, malloc_fails_at = -1;
+static bool malloc_armed;
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+
+static bool refuse_malloc(void)
+{
+    return malloc_armed && mallocs++ == malloc_fails_at;
+}
+void *__wrap_malloc(size_t size)
+{
+    return refuse_malloc() ? NULL : __real_malloc(size);
+}
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return refuse_malloc() ? NULL : __real_calloc(count, size);
+}
+
+static unsigned failures;
+static long driver_fails_at = -1, calls_made;
+
+/* True if it went well; else it failed as planned. */
+static bool went(weir_status status)
+{
+    failures += status != WEIR_OK;
+    assert_true(status == WEIR_OK || status == WEIR_DRIVER || status == WEIR_SYSTEM || status == WEIR_OUT_OF_MEMORY);
+    return status == WEIR_OK;
+}
+
+/* Zeros, or what the member wrote itself. */
+static void check_clean(weir_blocks *pool, uint32_t first, uint32_t count, int mine)
+{
+    weir_blocks_view v = view_of(pool);
+    const unsigned char *p = weir_blocks_at(&v, first);
+    for (size_t i = 0; i < count * v.bytes; i++)
+        assert_true(p[i] == 0 || p[i] == mine);
+}
+
+/* Takes on the stream, and sees zeros whatever failed before; gives on the stream, and again if that fails. */
+static void use(weir_blocks *pool, weir_blocks_member *m, int mark, weir_stream stream)
+{
+    uint32_t first, list[5] = {0};
+    weir_blocks_view v = view_of(pool);
+    if (went(weir_blocks_take_run(m, 6, stream, &first))) {
+        malloc_armed = false; /* the look at the bytes is not what is tried */
+        fault.fail_at = -1;
+        ok(weir_stream_synchronize(stream));
+        check_clean(pool, first, 6, mark);
+        memset(weir_blocks_at(&v, first), mark, (size_t)6 * BLOCK);
+        malloc_armed = true;
+        fault.fail_at = driver_fails_at;
+        if (!went(weir_blocks_give(m, first, 6, stream)))
+            give(m, first, 6);
+    } else {
+        assert_int_equal(first, WEIR_BLOCKS_NONE);
+    }
+    if (went(weir_blocks_take_many(m, 5, stream, list)))
+        if (!went(weir_blocks_give_many(m, list, 5, stream)))
+            for (int i = 0; i < 5; i++)
+                give(m, list[i], 1);
+}
+
+static void live(void)
+{
+    weir_runtime_options options = {.size = sizeof options, .budget = 4 * MIB};
+    weir_blocks_options what = {
+        .size = sizeof what, .bytes = BLOCK, .count = 8, .flags = WEIR_NO_WAIT | WEIR_BLOCKS_CLEAR | WEIR_BLOCKS_NAMED};
+    weir_runtime *runtime;
+    ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
+    weir_client *client = open_client(runtime, "one", 0, 0);
+    weir_stream stream;
+    weir_blocks *pool;
+    ok(weir_stream_acquire(runtime, &stream));
+    fault.calls = 0;
+    fault.fail_at = driver_fails_at;
+    malloc_armed = true;
+    bool made = went(weir_blocks_create(client, &what, &pool));
+    weir_blocks_member *m[2] = {NULL, NULL};
+    for (int i = 0; made && i < 2; i++)
+        if (!went(weir_blocks_join(pool, client, 0, &m[i])))
+            ok(weir_blocks_join(pool, client, 0, &m[i]));
+    for (int i = 0; made && i < 4; i++)
+        use(pool, m[i % 2], 0xe0 + i % 2, stream);
+    malloc_armed = false;
+    fault.fail_at = -1;
+    calls_made = fault.calls;
+    if (made) {
+        ok(weir_stream_synchronize(stream));
+        weir_blocks_stats s = pool_stats(pool);
+        assert_int_equal(s.free, 8);
+        assert_int_equal(s.longest, 8);
+        assert_int_equal(s.taken, s.given);
+        ok(weir_blocks_destroy(pool));
+    }
+    ok(weir_stream_release(stream));
+    check_empty(runtime);
+    ok(weir_client_close(client));
+    ok(weir_runtime_destroy(runtime));
+    assert_true(faults_nothing_left());
+}
+
+static void each_driver_call_fails_once(void **state)
+{
+    (void)state;
+    long calls = 0;
+    for (long at = -1; at <= calls; at++) {
+        faults_reset(-1);
+        failures = 0;
+        malloc_fails_at = -1;
+        driver_fails_at = at;
+        live();
+        if (at < 0) {
+            assert_int_equal(failures, 0);
+            calls = calls_made;
+            assert_true(calls > 10);
+        }
+    }
+}
+
+static void each_malloc_fails_once(void **state)
+{
+    (void)state;
+    unsigned seen = 0;
+    long most = 0;
+    for (long at = -1; at <= most; at++) {
+        faults_reset(-1);
+        failures = 0;
+        driver_fails_at = -1;
+        mallocs = 0;
+        malloc_fails_at = at;
+        live();
+        most = at < 0 ? mallocs : most;
+        seen += failures > 0;
+    }
+    assert_true(most > 10 && seen > 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_driver_call_fails_once),
+        cmocka_unit_test(each_malloc_fails_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
