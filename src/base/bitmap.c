@@ -19,23 +19,20 @@ static uint32_t ones_above(uint64_t bits)
     return ~bits ? (uint32_t)__builtin_clzll(~bits) : 64;
 }
 
-/* The longest run of ones: by doubling until no run is that long, then by halves. */
+/* The longest run of ones. Where runs of 1, 2, 4 … begin, and then from the longest of them on, as many of each as fit
+ * behind one another. Without branches: what they depend on is as good as random. */
 static uint32_t longest_inside(uint64_t bits)
 {
-    uint64_t runs[7] = {bits};
-    uint32_t steps = 0, length;
-    if (!bits)
-        return 0;
-    while (steps < 6 && (runs[steps + 1] = runs[steps] & runs[steps] >> (1u << steps)) != 0)
-        steps++;
-    length = 1u << steps;
-    uint64_t starts = runs[steps];
-    while (steps-- > 0) {
-        uint64_t longer = starts & runs[steps] >> length;
-        if (longer) {
-            starts = longer;
-            length += 1u << steps;
-        }
+    uint64_t runs[6] = {bits}, starts = ~UINT64_C(0);
+    uint32_t length = 0;
+    if (!~bits)
+        return 64;
+    for (uint32_t k = 0; k < 5; k++)
+        runs[k + 1] = runs[k] & runs[k] >> (1u << k);
+    for (uint32_t k = 6; k-- > 0;) {
+        uint64_t longer = starts & runs[k] >> length;
+        starts = longer ? longer : starts;
+        length += longer ? 1u << k : 0;
     }
     return length;
 }
@@ -50,12 +47,12 @@ static uint32_t longest_from(const wi_bitmap *b, uint32_t word)
     return (uint32_t)wi_min(wi_max(inside, across), WI_BITMAP_LONGEST);
 }
 
-/* Where runs of `count` begin in the 128 bits (high, low), as far as that is in `low`. */
+/* Where runs of `count` begin in the 128 bits (high, low), as far as that is in `low`. Always six steps, as above. */
 static uint64_t starts_of(uint64_t low, uint64_t high, uint32_t count)
 {
-    for (uint32_t have = 1; have < count;) {
-        uint32_t step = (uint32_t)wi_min(have, count - have); /* from 1 to 32 */
-        low &= low >> step | high << (64 - step);
+    for (uint32_t k = 0, have = 1; k < 6; k++) {
+        uint32_t step = (uint32_t)wi_min(have, count - have); /* from 0 to 32 */
+        low &= low >> step | high << 1 << (63 - step);
         high &= high >> step;
         have += step;
     }
@@ -64,39 +61,37 @@ static uint64_t starts_of(uint64_t low, uint64_t high, uint32_t count)
 
 /* Trees ------------------------------------------------------------------------------------------------------------ */
 
-static uint64_t *tree_of(const wi_bitmap *b, uint32_t bound)
+/* Word `at` of a level of the tree of `bound`. The 64 trees' words for the same places lie together: a place that changes
+ * its bound touches one neighbourhood. */
+static uint64_t *tree_at(const wi_bitmap *b, uint32_t level, uint32_t at, uint32_t bound)
 {
-    return b->tree + (size_t)(bound - 1) * b->tree_words;
+    return &b->tree[((size_t)b->level[level] + at) * WI_BITMAP_LONGEST + bound - 1];
 }
 
 static void enter(wi_bitmap *b, uint32_t bound, uint32_t word)
 {
-    uint64_t *tree = tree_of(b, bound);
-    for (uint32_t level = 0; level < b->levels; level++, word /= 64) {
-        uint64_t *at = &tree[b->level[level] + word / 64], before = *at;
-        *at = before | UINT64_C(1) << word % 64;
-        if (before)
-            return;
-    }
+    for (uint32_t level = 0; level < b->levels; level++, word /= 64)
+        *tree_at(b, level, word / 64, bound) |= UINT64_C(1) << word % 64;
     b->trees |= UINT64_C(1) << (bound - 1);
 }
 
 static void leave(wi_bitmap *b, uint32_t bound, uint32_t word)
 {
-    uint64_t *tree = tree_of(b, bound);
-    for (uint32_t level = 0; level < b->levels; level++, word /= 64)
-        if ((tree[b->level[level] + word / 64] &= ~(UINT64_C(1) << word % 64)) != 0)
-            return;
-    b->trees &= ~(UINT64_C(1) << (bound - 1));
+    uint64_t gone = 1; /* whether nothing is left below */
+    for (uint32_t level = 0; level < b->levels; level++, word /= 64) {
+        uint64_t *at = tree_at(b, level, word / 64, bound);
+        *at &= ~(gone << word % 64);
+        gone &= *at == 0;
+    }
+    b->trees &= ~(gone << (bound - 1));
 }
 
 /* The lowest word of a tree that is not empty. */
 static uint32_t first_in(const wi_bitmap *b, uint32_t bound)
 {
-    const uint64_t *tree = tree_of(b, bound);
     uint32_t at = 0;
     for (uint32_t level = b->levels; level-- > 0;)
-        at = at * 64 + lowest(tree[b->level[level] + at]);
+        at = at * 64 + lowest(*tree_at(b, level, at, bound));
     return at;
 }
 
@@ -246,10 +241,9 @@ static uint64_t run_end(const wi_bitmap *b, uint64_t at, uint64_t enough)
  * bound is 64. Returns its length, up to `count`. */
 static uint64_t find_long_run(const wi_bitmap *b, uint64_t count, uint64_t *first)
 {
-    const uint64_t *level = tree_of(b, WI_BITMAP_LONGEST);
     uint64_t best = 0, done = 0; /* words below `done` have been looked at */
     for (uint32_t group = 0; group < (b->words + 63) / 64; group++)
-        for (uint64_t left = level[group]; left; left &= left - 1) {
+        for (uint64_t left = *tree_at(b, 0, group, WI_BITMAP_LONGEST); left; left &= left - 1) {
             uint64_t word = group * UINT64_C(64) + lowest(left);
             if (word < done)
                 continue;
@@ -285,7 +279,7 @@ uint32_t wi_bitmap_take_run(wi_bitmap *b, uint32_t count)
 
 /* Giving ----------------------------------------------------------------------------------------------------------- */
 
-static void raise_bound(wi_bitmap *b, uint32_t word, uint32_t length)
+static inline void raise_bound(wi_bitmap *b, uint32_t word, uint32_t length)
 {
     length = (uint32_t)wi_min(length, WI_BITMAP_LONGEST);
     if (length > b->bound[word])
@@ -294,7 +288,7 @@ static void raise_bound(wi_bitmap *b, uint32_t word, uint32_t length)
 
 /* The run through the bit that was just set, with what it goes on into, raises the bounds of the word and of the one
  * before. */
-static void raise_around(wi_bitmap *b, uint32_t word, uint32_t bit)
+static inline void raise_around(wi_bitmap *b, uint32_t word, uint32_t bit)
 {
     uint64_t bits = b->bits[word];
     uint32_t up = ones_below(bits >> bit), down = ones_above(bits << (63 - bit));
@@ -311,6 +305,23 @@ static void raise_around(wi_bitmap *b, uint32_t word, uint32_t bit)
     raise_bound(b, word, length);
 }
 
+/* Short runs are used up first. */
+static inline void open_word(wi_bitmap *b, uint32_t word)
+{
+    if (b->bound[word] < b->bound[b->open])
+        b->open = word;
+}
+
+void wi_bitmap_give_one(wi_bitmap *b, uint32_t place)
+{
+    uint32_t word = place / 64;
+    b->free++;
+    b->bits[word] |= UINT64_C(1) << place % 64;
+    raise_around(b, word, place % 64);
+    open_word(b, word);
+    wi_bitmap_check(b);
+}
+
 void wi_bitmap_give(wi_bitmap *b, uint32_t first, uint32_t count)
 {
     b->free += count;
@@ -320,8 +331,7 @@ void wi_bitmap_give(wi_bitmap *b, uint32_t first, uint32_t count)
         raise_around(b, word, first % 64);
         first += part;
         count -= part;
-        if (b->bound[word] < b->bound[b->open])
-            b->open = word; /* short runs are used up first */
+        open_word(b, word);
     }
     wi_bitmap_check(b);
 }
@@ -347,24 +357,21 @@ void wi_bitmap_check(wi_bitmap *b)
         uint32_t bound = b->bound[w];
         counted += (uint64_t)__builtin_popcountll(b->bits[w]);
         wi_law(bound <= WI_BITMAP_LONGEST && bound >= longest_from(b, w) && (bound == 0) == (b->bits[w] == 0));
-        wi_law(bound == 0 || (tree_of(b, bound)[w / 64] >> w % 64 & 1));
+        wi_law(bound == 0 || (*tree_at(b, 0, w / 64, bound) >> w % 64 & 1));
         trees |= bound ? UINT64_C(1) << (bound - 1) : 0;
     }
     wi_law(counted == b->free && trees == b->trees && b->bits[b->words] == 0);
     uint64_t entered = 0, words = 0;
-    for (uint32_t bound = 1; bound <= WI_BITMAP_LONGEST; bound++) {
-        const uint64_t *tree = tree_of(b, bound);
+    for (uint32_t bound = 1; bound <= WI_BITMAP_LONGEST; bound++)
         for (uint32_t level = 0; level < b->levels; level++) {
             uint32_t end = level + 1 < b->levels ? b->level[level + 1] : b->tree_words;
-            for (uint32_t i = b->level[level]; i < end; i++) {
-                uint32_t at = i - b->level[level];
-                if (level == 0)
-                    entered += (uint64_t)__builtin_popcountll(tree[i]);
+            for (uint32_t at = 0; at < end - b->level[level]; at++) {
+                uint64_t bits = *tree_at(b, level, at, bound);
+                entered += level == 0 ? (uint64_t)__builtin_popcountll(bits) : 0;
                 if (level + 1 < b->levels)
-                    wi_law((tree[b->level[level + 1] + at / 64] >> at % 64 & 1) == (tree[i] != 0));
+                    wi_law((*tree_at(b, level + 1, at / 64, bound) >> at % 64 & 1) == (bits != 0));
             }
         }
-    }
     for (uint32_t w = 0; w < b->words; w++)
         words += b->bound[w] != 0;
     wi_law(entered == words);

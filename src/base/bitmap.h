@@ -26,7 +26,7 @@ typedef struct wi_bitmap {
     uint64_t *bits; /* one word more than there are, for ever full */
     uint8_t *bound; /* per word */
     uint64_t trees; /* bit n - 1: some word has the bound n */
-    uint64_t *tree; /* 64 trees of tree_words each, the level of single words first */
+    uint64_t *tree; /* 64 trees of tree_words each, interleaved; the level of single words first */
     uint32_t tree_words, levels, level[WI_BITMAP_LEVELS]; /* where each level of a tree begins */
     uint64_t changes;                                     /* for the law checker */
 } wi_bitmap;
@@ -50,6 +50,7 @@ static inline uint32_t wi_bitmap_take(wi_bitmap *bitmap);
 uint32_t wi_bitmap_take_run(wi_bitmap *bitmap, uint32_t count);
 
 /* Gives taken places back. */
+void wi_bitmap_give_one(wi_bitmap *bitmap, uint32_t place);
 void wi_bitmap_give(wi_bitmap *bitmap, uint32_t first, uint32_t count);
 
 /* The longest free run. Reads every word that is not full. */

@@ -217,12 +217,6 @@ bool wi_blocks_unhold(weir_blocks_member *member, wi_block_run run)
     weir_blocks *pool = member->pool;
     const uint16_t *owners = pool->owners + run.first;
     uint64_t bad = 0;
-    if (run.count == 1) { /* the most frequent case */
-        if (wi_unlikely(!gives(member, run.first)))
-            return false;
-        pool->held[run.first / 64] &= ~(UINT64_C(1) << run.first % 64);
-        return true;
-    }
     for (uint32_t i = 0; i < run.count; i++)
         bad |= owners[i] ^ member->slot;
     for (uint32_t i = 0, part; i < run.count; i += part) {
@@ -279,8 +273,28 @@ static weir_status give_run(weir_blocks_member *member, wi_block_run run, const 
     return say(member, &wrong);
 }
 
+/* What give_run() does in the most frequent case; false when it is another one. */
+static inline bool give_quickly(weir_blocks_member *member, uint32_t index, uint32_t count, weir_stream stream)
+{
+    if (count != 1 || stream.id != 0 || !member || index >= member->pool->count ||
+        atomic_load_explicit(&wi_forked, memory_order_relaxed))
+        return false;
+    weir_blocks *pool = member->pool;
+    wi_blocks_lock(pool);
+    bool good = gives(member, index);
+    if (wi_likely(good)) {
+        pool->held[index / 64] &= ~(UINT64_C(1) << index % 64);
+        wi_bitmap_give_one(&pool->free, index);
+        member->used--;
+    }
+    wi_blocks_unlock(pool);
+    return good;
+}
+
 weir_status weir_blocks_give(weir_blocks_member *member, uint32_t first, uint32_t count, weir_stream stream)
 {
+    if (wi_likely(give_quickly(member, first, count, stream)))
+        return WEIR_OK;
     weir_status status = check_call(member, "weir_blocks_give");
     if (status != WEIR_OK)
         return status;
