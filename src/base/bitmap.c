@@ -336,13 +336,17 @@ void wi_bitmap_give(wi_bitmap *b, uint32_t first, uint32_t count)
     wi_bitmap_check(b);
 }
 
-uint32_t wi_bitmap_longest(const wi_bitmap *b)
+uint32_t wi_bitmap_longest(wi_bitmap *b)
 {
-    uint64_t first, best = find_long_run(b, b->count, &first);
-    for (uint32_t w = 0; w < b->words && best < WI_BITMAP_LONGEST; w++)
-        if (b->bound[w] > best)
-            best = wi_max(best, longest_from(b, w));
-    return (uint32_t)best;
+    while (b->trees) {
+        uint32_t bound = 64 - (uint32_t)__builtin_clzll(b->trees), word = first_in(b, bound);
+        uint32_t length = longest_from(b, word);
+        uint64_t first;
+        if (length == bound)
+            return bound < WI_BITMAP_LONGEST ? bound : (uint32_t)wi_max(bound, find_long_run(b, b->count, &first));
+        set_bound(b, word, length); /* it was too high */
+    }
+    return 0;
 }
 
 /* Laws ------------------------------------------------------------------------------------------------------------- */

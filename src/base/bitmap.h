@@ -53,8 +53,9 @@ uint32_t wi_bitmap_take_run(wi_bitmap *bitmap, uint32_t count);
 void wi_bitmap_give_one(wi_bitmap *bitmap, uint32_t place);
 void wi_bitmap_give(wi_bitmap *bitmap, uint32_t first, uint32_t count);
 
-/* The longest free run. Reads every word that is not full. */
-uint32_t wi_bitmap_longest(const wi_bitmap *bitmap);
+/* The longest free run. Up to 64 in constant time but for bounds that are put right; else it looks at every word with that
+ * bound. */
+uint32_t wi_bitmap_longest(wi_bitmap *bitmap);
 
 /* The last place of the open word, or one of another word. */
 uint32_t wi_bitmap_take_last(wi_bitmap *bitmap);
@@ -74,9 +75,9 @@ static inline bool wi_bitmap_is_free(const wi_bitmap *bitmap, uint32_t place)
     return bitmap->bits[place / 64] >> place % 64 & 1;
 }
 
-/* Zeros for a table of host memory, `bytes` long, on huge pages where it is large enough for some: tables that are read at
+/* Zeros for a table of `count` members of `size` bytes, on huge pages where it is large enough for some: tables that are read at
  * random cost a miss of the address tables else. NULL when there is no memory. */
-void *wi_table_make(size_t count, size_t bytes);
+void *wi_table_make(size_t count, size_t size);
 
 /* Executes the laws; nothing in builds without WEIR_INVARIANTS. */
 void wi_bitmap_check(wi_bitmap *bitmap);

@@ -129,7 +129,7 @@ static inline void wi_blocks_hold(weir_blocks *pool, wi_block_run run)
 
 /* NULL when there is no host memory. */
 wi_waiting *wi_waiting_make(weir_blocks_member *member, uint32_t runs);
-void wi_waiting_free(wi_waiting *list);
+void wi_waiting_free(wi_waiting *waiting); /* and those behind it */
 /* Records where the stream is now. *wait: the device is not past that. */
 weir_status wi_waiting_fence(weir_blocks *pool, void *native, wi_waiting *waiting, bool *wait);
 

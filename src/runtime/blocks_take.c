@@ -115,7 +115,7 @@ typedef struct numbers {
 static numbers look(const wish *w)
 {
     const weir_blocks_member *member = w->member;
-    const weir_blocks *pool = member->pool;
+    weir_blocks *pool = member->pool;
     numbers n = {member->cap, member->used - member->pending, member->pending, pool->free.free, pool->pending, 0, 0,
                  ""};
     if (w->kind == RUN && w->count <= n.free)
@@ -307,12 +307,14 @@ weir_status weir_blocks_take(weir_blocks_member *member, weir_stream stream, uin
 
 weir_status weir_blocks_take_run(weir_blocks_member *member, uint32_t count, weir_stream stream, uint32_t *first)
 {
-    wish w = {.member = member, .kind = RUN, .count = count, .out = first, .stream = stream};
+    wish w = {.member = member, .kind = RUN, .count = count, .stream = stream};
+    w.out = first;
     return take(&w, "weir_blocks_take_run");
 }
 
 weir_status weir_blocks_take_many(weir_blocks_member *member, uint32_t count, weir_stream stream, uint32_t *indices)
 {
-    wish w = {.member = member, .kind = MANY, .count = count, .out = indices, .stream = stream};
+    wish w = {.member = member, .kind = MANY, .count = count, .stream = stream};
+    w.out = indices;
     return take(&w, "weir_blocks_take_many");
 }
