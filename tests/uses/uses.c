@@ -64,6 +64,14 @@ static void gated_use(fixture *f, weir_stream stream, void *pointer, weir_access
     ok(weir_launch_end(launch));
 }
 
+static void wait_until_reached(gate *g)
+{
+    pthread_mutex_lock(&g->lock);
+    while (!g->reached)
+        pthread_cond_wait(&g->changed, &g->lock);
+    pthread_mutex_unlock(&g->lock);
+}
+
 /* Time enough for what is not ordered to run too early. */
 static void short_nap(void)
 {
@@ -227,10 +235,15 @@ static void zeroing_is_the_first_write(void **state)
     gate g = GATE;
     unsigned char *copy = malloc(BLOCK);
     memset(copy, 1, BLOCK);
+    void *before = allocate(f->client, BLOCK, f->a, WEIR_KV); /* what lies there is not zero already */
+    ok(weir_fill(f->runtime, before, 7, BLOCK, f->a));
+    ok(weir_stream_synchronize(f->a));
+    ok(weir_free(f->client, before, f->a));
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
     weir_request request = {.size = sizeof request, .bytes = BLOCK, .stream = f->a, .flags = WEIR_ZEROED};
     weir_block block;
     ok(weir_alloc_with(f->client, &request, &block));
+    assert_ptr_equal(block.pointer, before);
     weir_launch *launch = begin(f, f->b, block.pointer, WEIR_READ);
     pthread_t opener; /* a copy to ordinary memory may wait for what is before it */
     assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &g), 0);
@@ -290,6 +303,56 @@ static void tickets_exclude_what_conflicts(void **state)
     ok(weir_free(f->client, p, f->a));
 }
 
+/* However the launches of several streams overlap, each is remembered. */
+static void open_reads_of_several_streams(void **state)
+{
+    fixture *f = *state;
+    const weir_stream streams[] = {f->a, f->b, f->c};
+    weir_launch *launches[3];
+    gate g = GATE;
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    for (int i = 0; i < 3; i++)
+        launches[i] = begin(f, streams[i], p, WEIR_READ);
+    ok(weir_call(f->runtime, pass_gate, &g, f->c));
+    for (int i = 0; i < 3; i++)
+        ok(weir_launch_end(launches[i]));
+    ok(weir_free(f->client, p, f->a));
+    assert_int_equal(pending(f), BLOCK);
+    open_gate(&g);
+    ok(weir_stream_synchronize(f->c));
+    assert_int_equal(pending(f), 0);
+}
+
+static void the_last_of_several_uses_counts(void **state)
+{
+    fixture *f = *state;
+    gate first = GATE, second = GATE;
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    gated_use(f, f->b, p, WEIR_READ, &first);
+    gated_use(f, f->b, p, WEIR_READ, &second);
+    ok(weir_free(f->client, p, f->a));
+    open_gate(&first);
+    wait_until_reached(&second);
+    assert_int_equal(pending(f), BLOCK);
+    open_gate(&second);
+    ok(weir_stream_synchronize(f->b));
+    assert_int_equal(pending(f), 0);
+}
+
+static void a_launch_that_cannot_end_holds_its_blocks(void **state)
+{
+    fixture *f = *state;
+    weir_stream gone;
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    ok(weir_stream_acquire(f->runtime, &gone));
+    weir_launch *launch = begin(f, gone, p, WEIR_WRITE);
+    ok(weir_stream_release(gone));
+    fails(WEIR_STREAM_MISUSE, weir_launch_end(launch));
+    fails(WEIR_BUSY, weir_free(f->client, p, f->a));
+    weir_launch_abort(launch);
+    ok(weir_free(f->client, p, f->a));
+}
+
 static void all_blocks_or_none(void **state)
 {
     fixture *f = *state;
@@ -328,6 +391,7 @@ static void bad_calls_change_nothing(void **state)
     ok(weir_stream_release(gone));
     fails(WEIR_FOREIGN, try_begin(f, f->a, &foreign, WEIR_READ));
     fails(WEIR_STALE, weir_launch_begin(f->runtime, f->a, &stale, 1, &launch));
+    fails(WEIR_STALE, weir_launch_begin(f->runtime, f->a, (weir_use[]){good, stale}, 2, &launch));
     fails(WEIR_INVALID, weir_launch_begin(f->runtime, f->a, &no_access, 1, &launch));
     fails(WEIR_INVALID, weir_launch_begin(f->runtime, f->a, &null, 1, &launch));
     fails(WEIR_STREAM_MISUSE, weir_launch_begin(f->runtime, gone, &good, 1, &launch));
@@ -446,6 +510,9 @@ int main(void)
         CASE(zeroing_is_the_first_write),
         CASE(a_free_elsewhere_waits_for_the_zeros),
         CASE(tickets_exclude_what_conflicts),
+        CASE(open_reads_of_several_streams),
+        CASE(the_last_of_several_uses_counts),
+        CASE(a_launch_that_cannot_end_holds_its_blocks),
         CASE(all_blocks_or_none),
         CASE(bad_calls_change_nothing),
         CASE(the_simple_form_delays_the_free),
