@@ -373,8 +373,8 @@ static bool wait_oldest(wi_resource *resource, const wi_account *account, uint64
             found = true;
         }
     unlock(mapped);
-    if (!past)
-        (void)resource->driver->wait(resource->device, event, deadline);
+    if (!past && resource->driver->wait(resource->device, event, deadline) != WEIR_OK)
+        return false; /* asking again would be asking for ever */
     return found;
 }
 

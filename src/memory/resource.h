@@ -50,7 +50,7 @@ typedef struct wi_resource_table {
     /* Frees what is pending and passed; answers how many bytes that were. */
     uint64_t (*reap)(wi_resource *resource);
     /* Waits for the oldest pending block (of `account`, or of anyone) until the clock reads `deadline`; false if there is
-     * none. */
+     * none, or the driver cannot wait. */
     bool (*wait_oldest)(wi_resource *resource, const wi_account *account, uint64_t deadline);
 
     /* Gives back to the driver until at most `keep` cached and spare bytes are left; answers how many it gave. */
