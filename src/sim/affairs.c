@@ -106,6 +106,8 @@ void run_client(world *w, const step *s)
     weir_status status = weir_client_close(w->clients[client]);
     if (busy && status != WEIR_BUSY)
         oracle_report(w->oracle, ORACLE_ANSWER, "a client with blocks is closed: %s", weir_status_name(status));
+    if (!busy && status == WEIR_BUSY && wi_sim_faults() != w->fault_mark)
+        return; /* what is pending could not be waited for */
     if (busy || !ANSWER(w, "weir_client_close", status, WEIR_OK))
         return;
     w->clients[client] = NULL;
