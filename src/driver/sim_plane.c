@@ -28,33 +28,33 @@ static bool split(const wi_plane *plane, wi_plane_row *row)
     return true;
 }
 
-bool wi_plane_set(wi_plane *plane, size_t index, uint32_t first, uint32_t count, uint32_t value)
+bool wi_plane_set(wi_plane *plane, size_t row, uint32_t first, uint32_t count, uint32_t value)
 {
-    wi_plane_row *row = &plane->rows[index];
+    wi_plane_row *at = &plane->rows[row];
     if (count == plane->units) {
-        row->split = false;
-        row->all = value;
+        at->split = false;
+        at->all = value;
         return true;
     }
-    if (!row->split && row->all == value)
+    if (!at->split && at->all == value)
         return true;
-    if (!split(plane, row))
+    if (!split(plane, at))
         return false;
     for (uint32_t i = 0; i < count; i++)
-        row->units[first + i] = value;
+        at->units[first + i] = value;
     return true;
 }
 
-uint32_t wi_plane_run(const wi_plane *plane, size_t index, uint32_t first, uint32_t most, uint32_t *value)
+uint32_t wi_plane_run(const wi_plane *plane, size_t row, uint32_t first, uint32_t most, uint32_t *value)
 {
-    const wi_plane_row *row = &plane->rows[index];
-    if (!row->split) {
-        *value = row->all;
+    const wi_plane_row *at = &plane->rows[row];
+    if (!at->split) {
+        *value = at->all;
         return most;
     }
     uint32_t count = 1;
-    *value = row->units[first];
-    while (count < most && row->units[first + count] == *value)
+    *value = at->units[first];
+    while (count < most && at->units[first + count] == *value)
         count++;
     return count;
 }

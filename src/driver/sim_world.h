@@ -67,7 +67,7 @@ uint64_t wi_sim_random(uint64_t *state);
 /* What a piece of work does to the contents. */
 void wi_sim_do(wi_device *device, const wi_sim_work *work);
 
-weir_status wi_sim_stream_create(wi_device *device, void **stream);
+weir_status wi_sim_stream_create(wi_device *device, void **out);
 void wi_sim_stream_destroy(wi_device *device, void *stream);
 weir_status wi_sim_stream_synchronize(wi_device *device, void *stream);
 weir_status wi_sim_record(wi_device *device, void *stream, wi_event *out);

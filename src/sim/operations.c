@@ -96,7 +96,8 @@ static void choose_begin(world *w, step *s)
     }
     s->field[F_STREAM] = some_stream(w);
     s->field[F_CLASS] = world_random(w, WORLD_LAUNCHES);
-    s->field[F_FLAGS] = world_random(w, 8) & world_random(w, 8); /* more reads than writes */
+    uint64_t writes = world_random(w, 8);
+    s->field[F_FLAGS] = writes & world_random(w, 8); /* more reads than writes */
     s->field[F_COUNT] = world_random(w, WORLD_USES);
     s->field[F_MORE] = chance(w, 50);
 }

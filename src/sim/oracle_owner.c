@@ -34,7 +34,7 @@ uint32_t oracle_new_owner(oracle *o, uint64_t bytes, void *address)
     if (o->unused_count > 0) {
         index = o->unused[--o->unused_count];
         last = o->table[index].last;
-        memset(last, 0, 2 * o->width * sizeof *last);
+        memset(last, 0, 2 * (size_t)o->width * sizeof *last);
     } else {
         last = calloc(2 * (size_t)o->width, sizeof *last);
         if (!last || !grow_table(o)) {
@@ -326,7 +326,7 @@ static void cut(oracle *o, oracle_block block, uint64_t bytes, uint64_t charged,
         return;
     owner *w = &o->table[block], *t = &o->table[tail];
     uint64_t *last = t->last, length = t->bytes, serial = t->serial;
-    memcpy(last, w->last, 2 * o->width * sizeof *last);
+    memcpy(last, w->last, 2 * (size_t)o->width * sizeof *last);
     *t = *w;
     t->last = last;
     t->points = last + o->width;
