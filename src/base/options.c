@@ -7,7 +7,7 @@
 
 typedef bool check_fn(const char *value);
 
-static check_fn is_budget, is_resource, is_level, is_duration, is_anything;
+static check_fn is_size, is_budget, is_resource, is_level, is_duration, is_anything;
 
 enum { VALUE_BYTES = 256 };
 
@@ -27,6 +27,11 @@ static struct option {
      .standard = "mapped",
      .help = "the resource that serves clients: mapped",
      .valid = is_resource},
+    {.name = "range",
+     .environment = "WEIR_RANGE",
+     .standard = "",
+     .help = "addresses to reserve for each of a device's two ranges, in whole GiB; by default four times its memory",
+     .valid = is_size},
     {.name = "wait",
      .environment = "WEIR_WAIT",
      .standard = "1s",
@@ -152,6 +157,12 @@ static bool parse_budget(const char *value, const char *device, uint64_t *bytes)
             *bytes = size;
     }
     return true;
+}
+
+static bool is_size(const char *value)
+{
+    uint64_t bytes;
+    return *value == '\0' || (wi_size_read(value, &bytes) && bytes > 0);
 }
 
 static bool is_budget(const char *value)
@@ -290,6 +301,15 @@ weir_status wi_option_budget(const char *device, uint64_t *bytes)
     if (status == WEIR_OK)
         (void)parse_budget(option.value, device, bytes);
     return status;
+}
+
+uint64_t wi_option_range(void)
+{
+    weir_option option = {.size = sizeof option};
+    uint64_t bytes = 0;
+    if (weir_option_get("range", &option) == WEIR_OK && option.value[0])
+        (void)wi_size_read(option.value, &bytes);
+    return bytes;
 }
 
 uint64_t wi_option_wait(void)

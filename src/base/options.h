@@ -8,6 +8,8 @@
 
 /* The budget that the option names for a device, 0 if none. WEIR_INVALID when the option holds no size for it. */
 weir_status wi_option_budget(const char *device, uint64_t *bytes);
+/* Bytes of addresses to reserve for a range; 0: as the resource sees fit. */
+uint64_t wi_option_range(void);
 /* How long an allocation waits for pending frees, in nanoseconds. */
 uint64_t wi_option_wait(void);
 /* weir_size_parse that leaves the detail alone. */

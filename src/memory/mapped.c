@@ -3,6 +3,7 @@
 #include "memory/mapped.h"
 #include "memory/marks.h"
 #include "base/plant.h"
+#include "base/options.h"
 #include "base/system.h"
 
 static atomic_uint_fast64_t last_generation;
@@ -494,16 +495,17 @@ static const wi_resource_table table = {
 };
 
 /* Addresses cost nothing but the tables for them: four times the device per side leaves room for large blocks between
- * scattered small ones. A system that limits addresses gets less. */
+ * scattered small ones. A system that limits addresses gets less, or what the option `range` says. */
 static weir_status reserve_sides(wi_mapped *mapped)
 {
     wi_resource *r = &mapped->resource;
-    uint64_t available, total, bytes = WI_GIB;
+    uint64_t available, total, bytes = wi_round_up(wi_min(wi_option_range(), 4096 * WI_GIB), WI_GIB);
     weir_status status = r->driver->memory(r->device, &available, &total);
     if (status != WEIR_OK)
         return status;
-    while (bytes < 4 * total && bytes < 4096 * WI_GIB)
-        bytes *= 2;
+    if (bytes == 0)
+        for (bytes = WI_GIB; bytes < 4 * total && bytes < 4096 * WI_GIB;)
+            bytes *= 2;
     for (int side = 0; side < WI_SIDES; side++) {
         void *base = NULL;
         while ((status = r->driver->reserve(r->device, bytes, &base)) != WEIR_OK && side == 0 && bytes > total)
