@@ -153,8 +153,14 @@ weir_status wi_ledger_close(wi_ledger *ledger, wi_account *account)
     enter(ledger);
     if (used(account) != 0) {
         char text[24];
-        status = weir_fail(WEIR_BUSY, "%s has %llu blocks of %s; free them before closing it", account->name,
-                           (unsigned long long)account->blocks, weir_size_format(used(account), text, sizeof text));
+        weir_size_format(used(account), text, sizeof text);
+        status = account->blocks > 0
+                     ? weir_fail(WEIR_BUSY, "%s has %llu blocks of %s; free them before closing it", account->name,
+                                 (unsigned long long)account->blocks, text)
+                     : weir_fail(WEIR_BUSY,
+                                 "%s has %s that are freed or asked for and that the device still uses; "
+                                 "close it when that work is done",
+                                 account->name, text);
     } else {
         ledger->guaranteed -= account->guaranteed;
         ledger->committed -= commitment(account);
