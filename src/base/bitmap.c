@@ -231,7 +231,7 @@ static uint64_t run_end(const wi_bitmap *b, uint64_t at, uint64_t enough)
     for (uint64_t end = at + enough; at < end && at < b->count;) {
         uint32_t inside = (uint32_t)(at % 64), ones = ones_below(b->bits[at / 64] >> inside);
         at += wi_min(ones, 64 - inside);
-        if (at % 64 != 0 || ones == 0)
+        if (ones == 0)
             break;
     }
     return at;

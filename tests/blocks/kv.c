@@ -94,6 +94,8 @@ static void bad_geometries_are_named(void **state)
     g = geometry(WEIR_U8, 1, 1u << 31, 1u << 29, 2);
     ok(weir_kv_layout_of(&g, &l));
     assert_true(l.bytes == (uint64_t)1 << 62);
+    g.head_size = 4;
+    fails(WEIR_INVALID, weir_kv_layout_of(&g, &l));
 }
 
 /* Every row of a pool lies somewhere else, inside its block, and no two overlap. */

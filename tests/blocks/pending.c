@@ -141,9 +141,13 @@ static void waiting_ends(void **state)
     /* What cannot come true is not waited for. */
     ok(weir_option_set("wait", "60s"));
     fails(WEIR_OUT_OF_MEMORY, weir_blocks_take_run(b, 4, WEIR_STREAM_HOST, &index));
+    give(a, 3, 1);
+    fails(WEIR_BUSY, weir_blocks_destroy(pool));
+    detail_names("0 are held and 3 pending");
+    fails(WEIR_BUSY, weir_blocks_leave(a));
+    detail_names("3 are pending");
     open_gate(&g);
     ok(weir_stream_synchronize(f->stream));
-    give(a, 3, 1);
     ok(weir_blocks_destroy(pool));
 }
 

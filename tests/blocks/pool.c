@@ -116,6 +116,10 @@ static void runs_take_the_gap_that_fits_best(void **state)
     assert_int_equal(take_run(m, 40), 10);
     assert_int_equal(take_run(m, 6), 764);
     assert_int_equal(pool_stats(pool).free, 0);
+    give(m, 130, 8);
+    give(m, 150, 7);
+    assert_int_equal(take_run(m, 7), 150); /* the exact one, though the other comes first */
+    take_run(m, 8);
     give(m, 0, 1024);
     assert_int_equal(take_run(m, 65), 0);
     assert_int_equal(take_run(m, 900), 65);
