@@ -19,7 +19,7 @@
 /* The laws written beside the types are executed in builds with WEIR_INVARIANTS; a broken one ends the process there,
  * because going on would only move the damage. Other builds do not contain them. */
 #ifdef WEIR_INVARIANTS
-void wi_law_broken(const char *law, const char *file, int line);
+_Noreturn void wi_law_broken(const char *law, const char *file, int line);
 #define wi_law(condition) ((condition) ? (void)0 : wi_law_broken(#condition, __FILE__, __LINE__))
 #else
 #define wi_law(condition) ((void)sizeof(condition))
