@@ -135,7 +135,7 @@ static char *read_script(const char *path)
 {
     enum { MOST = 64 << 20 };
     FILE *file = fopen(path, "re");
-    char *text = NULL;
+    char *text = text_grow(NULL, 1, 1);
     size_t bytes = 0, room = 0;
     while (file && !feof(file) && !ferror(file) && bytes < MOST) {
         room = room ? 2 * room : 65536;

@@ -21,6 +21,7 @@ void oracle_report(oracle *o, oracle_kind kind, const char *format, ...)
         va_list arguments;
         int length = snprintf(f->first, sizeof f->first, "%s: ", oracle_kind_name(kind));
         va_start(arguments, format);
+        /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it does not see va_start */
         vsnprintf(f->first + length, sizeof f->first - (size_t)length, format, arguments);
         va_end(arguments);
         f->first_kind = kind;
@@ -83,8 +84,12 @@ static bool make_room(const oracle *o, snapshots *e)
             i < e->capacity ? e->ring[(e->first + i) % e->capacity].clock : calloc(o->width, sizeof *ring[i].clock);
         if (i < e->count)
             ring[i].sequence = e->ring[(e->first + i) % e->capacity].sequence;
-        if (!ring[i].clock)
+        if (!ring[i].clock) {
+            for (size_t k = e->capacity; k < i; k++)
+                free(ring[k].clock);
+            free(ring);
             return false;
+        }
     }
     if (!ring)
         return false;
