@@ -41,7 +41,7 @@ static void blocks_are_zero_for_a_new_owner(void **state)
     ok(weir_blocks_give_many(b, list, 20, WEIR_STREAM_HOST));
     give(a, own, 1);
     /* A run of both: the part that was b's is cleared, the other is not. */
-    first = take_run(a, 64);
+    take_run(a, 64);
     uint32_t zero = 0, one = 0;
     for (uint32_t i = 0; i < 64; i++) {
         zero += is_filled(&v, i, 0);
