@@ -19,7 +19,8 @@ typedef struct weir_option {
     const char *help;          /* one line, what it does and what values it takes */
     char value[256];           /* in the form it was given; "" when unset */
     weir_option_source source; /* where the value came from; a call wins over the environment */
-    bool rejected;             /* the environment holds a value that does not parse; `value` is the default instead */
+    bool rejected;             /* the environment holds a value that does not parse; `value` is the default instead.
+                                  A runtime does not start on a rejected budget: WEIR_INVALID */
 } weir_option;
 
 /* The option number `index`, from 0; WEIR_NOT_FOUND past the last. Any thread. */
