@@ -6,6 +6,7 @@
 #ifndef WEIR_STREAM_H
 #define WEIR_STREAM_H
 
+#include <weir/kind.h>
 #include <weir/runtime.h>
 
 WEIR_BEGIN
@@ -30,11 +31,39 @@ WEIR_API WEIR_NODISCARD weir_status weir_stream_acquire(weir_runtime *runtime, w
  * on it stay live. WEIR_STREAM_MISUSE when it is not an acquired stream; WEIR_INVALID for WEIR_STREAM_HOST. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_release(weir_stream stream);
 
+/* Makes a stream known that somebody else made (a CUstream) and keeps; frees and uses can then be ordered on it. The
+ * caller keeps it alive until it is unregistered. Registered twice, it has the same id and must be unregistered twice. A
+ * stream that has the address of a registered one that is gone is told apart, where the driver can: it gets an id of its
+ * own, and the old one answers WEIR_STREAM_MISUSE from then on. Errors: WEIR_INVALID for NULL and for what CUDA's headers
+ * call default streams (ask weir_stream_default for those), WEIR_STREAM_MISUSE for a stream of another context,
+ * WEIR_UNSUPPORTED on host, whose streams are weir's own, WEIR_BUSY as weir_stream_acquire. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_stream_register(weir_runtime *runtime, void *native, weir_stream *out);
+
+/* Ends that, once the work put on it so far is done, for which it waits. WEIR_STREAM_MISUSE when it is not registered. */
+WEIR_API WEIR_NODISCARD weir_status weir_stream_unregister(weir_stream stream);
+
+/* One of CUDA's default streams, for programs that work on it; weir itself never does. An id as from
+ * weir_stream_register: unregister it. WEIR_UNSUPPORTED on devices without. */
+WEIR_API WEIR_NODISCARD weir_status weir_stream_default(weir_runtime *runtime, weir_default_stream which,
+                                                        weir_stream *out);
+
 /* Waits until all work put on the stream so far is done. Blocks; holds no weir lock. On WEIR_STREAM_HOST: WEIR_OK. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_synchronize(weir_stream stream);
 
 /* The driver's own stream (a CUstream on cuda; NULL on host, for WEIR_STREAM_HOST and for a stale stream). */
 WEIR_API void *weir_stream_native(weir_stream stream);
+
+/* Between these two a stream is being captured into a graph: its work happens when the graph is launched, once, often or
+ * never, so that no event on it tells anything about now. What would need one is refused with WEIR_STREAM_MISUSE: freeing
+ * a block on it, launches (declare them around the launch of the graph), weir_use_record, waiting for it, releasing it,
+ * and allocations for which something must be queued (zeros, and all of a resource that allocates in stream order). Other
+ * allocations serve without waiting; weir_copy, weir_fill and weir_call become part of the graph, on drivers that capture.
+ * weir also looks itself whether a stream is being captured, where the driver can tell; begin says so beforehand, and
+ * works on every driver. The caller starts and ends the driver's own capture, inside. begin is WEIR_BUSY while the stream
+ * is captured already, WEIR_INVALID for WEIR_STREAM_HOST, WEIR_STREAM_MISUSE for CUDA's legacy stream, which cannot be
+ * captured; end is WEIR_INVALID without a begin. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_capture_begin(weir_stream stream);
+WEIR_API WEIR_NODISCARD weir_status weir_capture_end(weir_stream stream);
 
 /* The three below queue work and return; the work happens in stream order. On WEIR_STREAM_HOST it is done at return.
  * The bytes are not checked against blocks: that they are live until the work is done is the caller's promise, kept by

@@ -6,6 +6,7 @@
 #include <weir/status.h>
 #include <weir/log.h>
 #include <weir/options.h>
+#include <weir/kind.h>
 #include <weir/runtime.h>
 #include <weir/stream.h>
 #include <weir/client.h>

@@ -11,6 +11,8 @@
 
 #include "base/internal.h"
 
+#include <weir/kind.h>
+
 typedef struct wi_device wi_device;
 typedef uint64_t wi_handle;
 
@@ -42,11 +44,36 @@ typedef struct wi_driver {
     /* Takes `count` mapped handles away from `address`; handles[] says which they are and gets their new values. */
     weir_status (*unmap)(wi_device *device, void *address, size_t count, wi_handle *handles);
 
+    /* One piece of memory with an address of its own, aligned to 256 or more; `bytes` is a multiple of 256. What it holds
+     * is unknown. WEIR_UNSUPPORTED for a kind that the driver has not. Both may wait for the whole device (cuMemFree
+     * does), so that only what the device is past is released. */
+    weir_status (*allocate)(wi_device *device, weir_kind kind, uint64_t bytes, void **address);
+    weir_status (*release)(wi_device *device, weir_kind kind, void *address, uint64_t bytes);
+
+    /* The same for device memory in the order of a stream, from a pool that is this device record's own: work put on the
+     * stream after the allocation may use it, and so may the next owner after the release, on that stream at once and
+     * elsewhere when the device is past it. Without a stream: at once, having waited. What the pool keeps is given back by
+     * trim, down to `keep` bytes; both tell what it has from the device afterwards. */
+    weir_status (*pool_allocate)(wi_device *device, uint64_t bytes, void *stream, void **address);
+    weir_status (*pool_release)(wi_device *device, void *address, uint64_t bytes, void *stream);
+    weir_status (*pool_trim)(wi_device *device, uint64_t keep, uint64_t *held);
+    weir_status (*pool_held)(wi_device *device, uint64_t *held);
+
     weir_status (*stream_create)(wi_device *device, void **stream);
+    /* A stream that somebody else made and will destroy. stream_destroy then only forgets it. WEIR_STREAM_MISUSE for one
+     * of another context, WEIR_UNSUPPORTED from a driver that knows no streams but its own. *identity differs between two
+     * streams that had the same native address one after the other. */
+    weir_status (*stream_adopt)(wi_device *device, void *native, void **stream, uint64_t *identity);
+    /* The device's default stream, which nothing of weir's uses unless it is asked for; WEIR_UNSUPPORTED without one. */
+    weir_status (*stream_default)(wi_device *device, weir_default_stream which, void **stream);
     void (*stream_destroy)(wi_device *device, void *stream);
     weir_status (*stream_synchronize)(wi_device *device, void *stream);
     void *(*stream_native)(void *stream); /* what users' libraries call a stream */
+    bool (*stream_capturing)(wi_device *device, void *stream); /* into a graph; never blocks */
+    void *(*context)(wi_device *device); /* what users' libraries call the device: a CUcontext; NULL without one */
 
+    /* Errors of the next ones and of the work below: WEIR_STREAM_MISUSE for a stream that is being captured, except that
+     * copy and fill become part of the graph. */
     weir_status (*record)(wi_device *device, void *stream, wi_event *out);
     bool (*passed)(wi_device *device, wi_event event); /* never blocks */
     /* Waits until it is passed or the clock reads `deadline`; WEIR_OK either way, WEIR_DRIVER if it will never be. */

@@ -58,7 +58,7 @@ weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *o
                                    .client = client,
                                    .guaranteed = o.guaranteed,
                                    .maximum = o.maximum ? o.maximum : UINT64_MAX};
-    (void)runtime->resource->table->reap(runtime->resource); /* what has been passed is in nobody's way */
+    (void)wi_runtime_reap(runtime); /* what has been passed is in nobody's way */
     weir_status status = wi_ledger_open(&runtime->ledger, &client->account);
     if (status != WEIR_OK) {
         atomic_store(&client->state, WI_CLIENT_CLOSED);
@@ -112,7 +112,7 @@ weir_status weir_client_set_limits(weir_client *client, uint64_t guaranteed, uin
     if (maximum != 0 && guaranteed > maximum)
         return weir_fail(WEIR_INVALID, "%s cannot be guaranteed %llu bytes, more than its maximum of %llu",
                          client->account.name, (unsigned long long)guaranteed, (unsigned long long)maximum);
-    (void)client->runtime->resource->table->reap(client->runtime->resource);
+    (void)wi_runtime_reap(client->runtime);
     return wi_ledger_set_limits(&client->runtime->ledger, &client->account, guaranteed, maximum ? maximum : UINT64_MAX);
 }
 
@@ -141,7 +141,7 @@ weir_status weir_client_snapshot(weir_client *client, weir_client_stats *out)
         return status;
     if (!out || out->size < 2 * sizeof(size_t))
         return weir_fail(WEIR_INVALID, "weir_client_snapshot: NULL, or member size is not set");
-    (void)client->runtime->resource->table->reap(client->runtime->resource);
+    (void)wi_runtime_reap(client->runtime);
     weir_client_stats stats = {.size = sizeof stats};
     wi_ledger_account_snapshot(&client->runtime->ledger, &client->account, &stats);
     wi_copy_out(out, out->size, &stats, sizeof stats);

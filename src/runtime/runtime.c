@@ -257,7 +257,7 @@ weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget)
     if (!runtime || budget == 0)
         return weir_fail(WEIR_INVALID, "weir_runtime_set_budget: %s", runtime ? "a budget of 0" : "NULL");
     wi_resource *resource = runtime->resource;
-    (void)resource->table->reap(resource);
+    (void)wi_runtime_reap(runtime);
     /* What clients use is looked at first, so that a refusal gives nothing up. Others may allocate between a trim and the
      * next try, hence more than one. */
     for (int tries = 0;; tries++) {
@@ -279,18 +279,23 @@ weir_status weir_runtime_trim(weir_runtime *runtime, uint64_t keep, uint64_t *re
     WI_ENTER();
     if (!runtime)
         return weir_fail(WEIR_INVALID, "weir_runtime_trim: NULL");
-    (void)runtime->resource->table->reap(runtime->resource);
+    (void)wi_runtime_reap(runtime);
     uint64_t bytes = runtime->resource->table->trim(runtime->resource, keep);
     if (released)
         *released = bytes;
     return WEIR_OK;
 }
 
+uint64_t wi_runtime_reap(weir_runtime *runtime)
+{
+    return runtime->resource->table->reap(runtime->resource);
+}
+
 void wi_runtime_drain(weir_runtime *runtime, wi_account *account)
 {
     wi_resource *resource = runtime->resource;
     do
-        (void)resource->table->reap(resource);
+        (void)wi_runtime_reap(runtime);
     while (resource->table->wait_oldest(resource, account, UINT64_MAX));
 }
 
@@ -305,7 +310,7 @@ weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_st
     size_t stride = capacity > 0 ? clients[0].size : sizeof *clients, found = 0;
     if (stride < 2 * sizeof(size_t) || out->size < 2 * sizeof(size_t))
         return weir_fail(WEIR_INVALID, "weir_snapshot: member size is not set");
-    (void)runtime->resource->table->reap(runtime->resource);
+    (void)wi_runtime_reap(runtime);
     weir_stats stats = {.size = sizeof stats};
     wi_ledger_snapshot(&runtime->ledger, &stats, clients, stride, capacity, &found);
     wi_copy_out(out, out->size, &stats, sizeof stats);

@@ -54,6 +54,8 @@ weir_status wi_zeroing_point(weir_runtime *runtime, weir_stream stream, wi_event
 /* WEIR_INVALID for NULL and for a closed client. */
 weir_status wi_client_check(const weir_client *client, const char *call);
 
+/* Frees what is pending and passed; answers how many bytes that were. */
+uint64_t wi_runtime_reap(weir_runtime *runtime);
 /* Frees what is pending and passed until nothing of `account` (NULL: of anyone) is pending, waiting for it. */
 void wi_runtime_drain(weir_runtime *runtime, wi_account *account);
 

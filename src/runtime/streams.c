@@ -126,7 +126,7 @@ weir_status weir_stream_release(weir_stream stream)
     if (!place)
         return weir_fail(WEIR_STREAM_MISUSE, "stream %llx was released by another thread meanwhile",
                          (unsigned long long)stream.id);
-    (void)runtime->resource->table->reap(runtime->resource);
+    (void)wi_runtime_reap(runtime);
     return WEIR_OK;
 }
 
