@@ -68,7 +68,7 @@ typedef struct wi_driver {
     weir_status (*stream_default)(wi_device *device, weir_default_stream which, void **stream);
     void (*stream_destroy)(wi_device *device, void *stream);
     weir_status (*stream_synchronize)(wi_device *device, void *stream);
-    void *(*stream_native)(void *stream); /* what users' libraries call a stream */
+    void *(*stream_native)(void *stream);                      /* what users' libraries call a stream */
     bool (*stream_capturing)(wi_device *device, void *stream); /* into a graph; never blocks */
     void *(*context)(wi_device *device); /* what users' libraries call the device: a CUcontext; NULL without one */
 
@@ -87,6 +87,11 @@ typedef struct wi_driver {
 } wi_driver;
 
 extern const wi_driver wi_host_driver, wi_cuda_driver, wi_sim_driver;
+
+enum { WI_DRIVERS = 3, WI_ORDINALS = 64 }; /* how many there are, and the most devices that one has */
+
+/* The place of one of these in the list of drivers. */
+size_t wi_driver_number(const wi_driver *driver);
 
 /* Reads "host", "cuda", "cuda:3". WEIR_INVALID for a text that is no device, WEIR_NOT_FOUND for one that is not here. */
 weir_status wi_driver_find(const char *device, const wi_driver **driver, int *ordinal);

@@ -3,12 +3,20 @@
 
 #include <ctype.h>
 
-static const wi_driver *const drivers[] = {&wi_host_driver, &wi_cuda_driver, &wi_sim_driver};
+static const wi_driver *const drivers[WI_DRIVERS] = {&wi_host_driver, &wi_cuda_driver, &wi_sim_driver};
 
 static weir_status no_device(const char *text)
 {
     return weir_fail(WEIR_INVALID, "\"%.40s\" is no device; write host, or a driver and an ordinal such as cuda:0",
                      text);
+}
+
+size_t wi_driver_number(const wi_driver *driver)
+{
+    size_t number = 0;
+    while (number < WI_DRIVERS - 1 && drivers[number] != driver)
+        number++;
+    return number;
 }
 
 weir_status wi_driver_find(const char *device, const wi_driver **driver, int *ordinal)
@@ -27,12 +35,12 @@ weir_status wi_driver_find(const char *device, const wi_driver **driver, int *or
             number = number * 10 + (*digit - '0');
         }
     }
-    for (size_t i = 0; i < sizeof drivers / sizeof drivers[0]; i++) {
+    for (size_t i = 0; i < WI_DRIVERS; i++) {
         if (strncmp(drivers[i]->name, device, length) != 0 || drivers[i]->name[length] != '\0')
             continue;
         if (number >= drivers[i]->ordinals)
-            return weir_fail(WEIR_NOT_FOUND, "there is no device %s; the driver %s has ordinals below %d", device,
-                             drivers[i]->name, drivers[i]->ordinals);
+            return weir_fail(WEIR_NOT_FOUND, "there is no device %s; the ordinals of %s go from 0 to %d", device,
+                             drivers[i]->name, drivers[i]->ordinals - 1);
         *driver = drivers[i];
         *ordinal = number;
         return WEIR_OK;

@@ -1,12 +1,35 @@
-/* The two halves of the host driver: memory (host.c) and streams (host_stream.c). */
+/* The parts of the host driver: memory (host.c), its pool in stream order (host_pool.c) and streams (host_stream.c). */
 #ifndef WI_HOST_H
 #define WI_HOST_H
 
 #include "driver/driver.h"
 
+struct wi_host_stream;
+struct wi_host_piece;
+
+struct wi_device {
+    pthread_mutex_t lock;           /* the members below; a leaf */
+    struct wi_host_stream *ended;   /* records for the next streams */
+    struct wi_host_piece *returned; /* what was released into the pool, oldest last */
+    uint64_t pool_held;             /* those and what is handed out */
+};
+
+weir_status wi_host_allocate(wi_device *device, weir_kind kind, uint64_t bytes, void **address);
+weir_status wi_host_release(wi_device *device, weir_kind kind, void *address, uint64_t bytes);
+
+weir_status wi_host_pool_allocate(wi_device *device, uint64_t bytes, void *stream, void **address);
+weir_status wi_host_pool_release(wi_device *device, void *address, uint64_t bytes, void *stream);
+weir_status wi_host_pool_trim(wi_device *device, uint64_t keep, uint64_t *held);
+weir_status wi_host_pool_held(wi_device *device, uint64_t *held);
+void wi_host_pool_clear(wi_device *device);
+
 weir_status wi_host_stream_create(wi_device *device, void **out);
+weir_status wi_host_stream_adopt(wi_device *device, void *native, void **stream, uint64_t *identity);
+weir_status wi_host_stream_default(wi_device *device, weir_default_stream which, void **stream);
 void wi_host_stream_destroy(wi_device *device, void *handle);
 weir_status wi_host_stream_synchronize(wi_device *device, void *stream);
+bool wi_host_stream_capturing(wi_device *device, void *stream);
+void wi_host_streams_clear(wi_device *device);
 weir_status wi_host_record(wi_device *device, void *handle, wi_event *out);
 bool wi_host_passed(wi_device *device, wi_event event);
 weir_status wi_host_wait(wi_device *device, wi_event event, uint64_t deadline);

@@ -1,6 +1,7 @@
 /* The host driver's streams: a thread each, so that work is truly asynchronous.
  *
- * Work is numbered from 1 in the order it was queued. Law: done <= queued; an event {stream, n} is passed when n <= done. */
+ * Work is numbered from 1 in the order it was queued. Law: done <= queued; an event {stream, n} is passed when n <= done.
+ * The record of a stream that has ended serves the next one, which goes on counting: old events stay passed. */
 #include "driver/host.h"
 #include "base/system.h"
 
@@ -18,7 +19,7 @@ typedef struct work {
     wi_event event;
 } work;
 
-typedef struct host_stream {
+typedef struct wi_host_stream {
     pthread_mutex_t lock;
     pthread_cond_t queued_some, done_some;
     pthread_t thread;
@@ -26,6 +27,7 @@ typedef struct host_stream {
     uint64_t queued;
     atomic_uint_fast64_t done; /* written with the lock held; read without it by wi_host_passed */
     bool closing;
+    struct wi_host_stream *next_ended;
 } host_stream;
 
 /* The thread ------------------------------------------------------------------------------------------------------- */
@@ -62,26 +64,56 @@ static void init_clocked_condition(pthread_cond_t *condition)
     pthread_condattr_destroy(&attributes);
 }
 
-static void free_stream(host_stream *stream)
+static host_stream *new_record(void)
 {
-    pthread_cond_destroy(&stream->queued_some);
-    pthread_cond_destroy(&stream->done_some);
-    pthread_mutex_destroy(&stream->lock);
-    free(stream);
+    host_stream *stream = calloc(1, sizeof *stream);
+    if (!stream)
+        return NULL;
+    pthread_mutex_init(&stream->lock, NULL);
+    pthread_cond_init(&stream->queued_some, NULL);
+    init_clocked_condition(&stream->done_some);
+    return stream;
+}
+
+static host_stream *take_record(wi_device *device)
+{
+    pthread_mutex_lock(&device->lock);
+    host_stream *stream = device->ended;
+    if (stream)
+        device->ended = stream->next_ended;
+    pthread_mutex_unlock(&device->lock);
+    return stream ? stream : new_record();
+}
+
+static void return_record(wi_device *device, host_stream *stream)
+{
+    pthread_mutex_lock(&device->lock);
+    stream->next_ended = device->ended;
+    device->ended = stream;
+    pthread_mutex_unlock(&device->lock);
+}
+
+void wi_host_streams_clear(wi_device *device)
+{
+    while (device->ended) {
+        host_stream *stream = device->ended;
+        device->ended = stream->next_ended;
+        pthread_cond_destroy(&stream->queued_some);
+        pthread_cond_destroy(&stream->done_some);
+        pthread_mutex_destroy(&stream->lock);
+        free(stream);
+    }
 }
 
 weir_status wi_host_stream_create(wi_device *device, void **out)
 {
-    (void)device;
-    host_stream *stream = calloc(1, sizeof *stream);
+    host_stream *stream = take_record(device);
     if (!stream)
         return weir_fail(WEIR_SYSTEM, "host: no memory for a stream");
-    pthread_mutex_init(&stream->lock, NULL);
-    pthread_cond_init(&stream->queued_some, NULL);
-    init_clocked_condition(&stream->done_some);
+    stream->closing = false;
     int error = pthread_create(&stream->thread, NULL, run_stream, stream);
     if (error != 0) {
-        free_stream(stream);
+        return_record(device, stream);
         return weir_fail(WEIR_SYSTEM, "host: no thread for a stream: %s", strerror(error));
     }
     *out = stream;
@@ -90,14 +122,31 @@ weir_status wi_host_stream_create(wi_device *device, void **out)
 
 void wi_host_stream_destroy(wi_device *device, void *handle)
 {
-    (void)device;
     host_stream *stream = handle;
     pthread_mutex_lock(&stream->lock);
     stream->closing = true;
     pthread_cond_signal(&stream->queued_some);
     pthread_mutex_unlock(&stream->lock);
     pthread_join(stream->thread, NULL);
-    free_stream(stream);
+    return_record(device, stream);
+}
+
+weir_status wi_host_stream_adopt(wi_device *device, void *native, void **stream, uint64_t *identity)
+{
+    (void)device, (void)native, (void)stream, (void)identity;
+    return weir_fail(WEIR_UNSUPPORTED, "host: all streams are weir's own: take one with weir_stream_acquire");
+}
+
+weir_status wi_host_stream_default(wi_device *device, weir_default_stream which, void **stream)
+{
+    (void)device, (void)which, (void)stream;
+    return weir_fail(WEIR_UNSUPPORTED, "host: there is no default stream: take one with weir_stream_acquire");
+}
+
+bool wi_host_stream_capturing(wi_device *device, void *stream)
+{
+    (void)device, (void)stream;
+    return false;
 }
 
 /* Events ----------------------------------------------------------------------------------------------------------- */
