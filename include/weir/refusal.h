@@ -14,7 +14,8 @@ typedef enum weir_refusal_cause {
     WEIR_CAUSE_PENDING = 4,       /* freed bytes that the device is not past would do */
     WEIR_CAUSE_DEVICE = 5,        /* the device itself has no more, though the budget would allow it */
     WEIR_CAUSE_OTHER_PROCESS = 6, /* as before, and another process holds it */
-    WEIR_CAUSE_ADDRESS_RANGE = 7  /* larger than the range of addresses of this runtime */
+    WEIR_CAUSE_ADDRESS_RANGE = 7, /* larger than the range of addresses of this runtime */
+    WEIR_CAUSE_RESERVATION = 8    /* more than what is left of the reservation that it was to come from */
 } weir_refusal_cause;
 
 enum { WEIR_REFUSAL_HOLDERS = 4 };

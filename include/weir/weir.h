@@ -9,6 +9,7 @@
 #include <weir/kind.h>
 #include <weir/runtime.h>
 #include <weir/stream.h>
+#include <weir/resource.h>
 #include <weir/client.h>
 #include <weir/memory.h>
 #include <weir/uses.h>

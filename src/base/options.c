@@ -7,7 +7,7 @@
 
 typedef bool check_fn(const char *value);
 
-static check_fn is_size, is_budget, is_resource, is_level, is_duration, is_anything;
+static check_fn is_size, is_budget, is_stack, is_level, is_duration, is_anything;
 
 enum { VALUE_BYTES = 256 };
 
@@ -25,8 +25,8 @@ static struct option {
     {.name = "resource",
      .environment = "WEIR_RESOURCE",
      .standard = "mapped",
-     .help = "the resource that serves clients: mapped",
-     .valid = is_resource},
+     .help = "the stack of resources that serves clients, like mapped or log(async); weir/resource.h",
+     .valid = is_stack},
     {.name = "range",
      .environment = "WEIR_RANGE",
      .standard = "",
@@ -75,9 +75,13 @@ static bool is_anything(const char *value)
     return true;
 }
 
-static bool is_resource(const char *value)
+/* Its brackets; what the words in it mean is known above this room. */
+static bool is_stack(const char *value)
 {
-    return strcmp(value, "mapped") == 0;
+    long depth = 0;
+    for (; *value && depth >= 0; value++)
+        depth += (*value == '(') - (*value == ')');
+    return depth == 0;
 }
 
 static bool is_level(const char *value)

@@ -182,6 +182,7 @@ wi_extent *wi_space_cut(wi_space *space, wi_extent *extent, uint64_t offset)
     wi_extent *rest = take_record(space);
     delist(space, extent);
     rest->kind = extent->kind;
+    rest->last = extent->last;
     rest->offset = offset;
     rest->bytes = extent->offset + extent->bytes - offset;
     extent->bytes = offset - extent->offset;
@@ -202,12 +203,20 @@ void wi_space_set(wi_space *space, wi_extent *extent, wi_extent_kind kind)
     enlist(space, extent);
 }
 
+/* Whose bytes those of both are. Clean ones are anybody's. */
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+    uint64_t secret = (a | b) & WI_SECRET, x = a & ~WI_SECRET, y = b & ~WI_SECRET;
+    return (x == y || y == WI_CLEAN ? x : x == WI_CLEAN ? y : WI_MIXED) | secret;
+}
+
 static void absorb_next(wi_space *space, wi_extent *extent)
 {
     wi_extent *next = extent->next;
     delist(space, extent);
     delist(space, next);
     extent->bytes += next->bytes;
+    extent->last = mix(extent->last, next->last);
     extent->next = next->next;
     if (extent->next)
         extent->next->previous = extent;
@@ -266,11 +275,14 @@ wi_extent *wi_space_use(wi_space *space, wi_extent *extent, uint64_t offset, uin
     return extent;
 }
 
-wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent)
+wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent, uint64_t last)
 {
     space->slots[extent->offset / WI_UNIT] |= WI_SLOT_FREED;
     space->starts[extent->offset / space->granule]--;
+    if (extent->block.before > 0) /* where a second free of it would look */
+        space->slots[((uint64_t)((char *)extent->block.pointer - space->base)) / WI_UNIT] = WI_SLOT_FREED;
     wi_marks_free(extent->block.marks);
+    extent->last = last;
     extent->block = (wi_block){0};
     wi_space_set(space, extent, WI_FREE);
     return wi_space_join(space, extent);

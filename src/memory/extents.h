@@ -22,11 +22,10 @@ typedef struct wi_extent {
     uint64_t offset, bytes;
     wi_extent_kind kind;
     uint32_t index; /* of this record in the pool */
-    bool taken;     /* by a thread that frees or resizes it */
+    uint64_t last;  /* whose bytes these were, when free or busy; block.h */
     wi_space *space;
     struct wi_extent *previous, *next;           /* by address */
     struct wi_extent *list_previous, *list_next; /* in a bin, the holes, or a list of the resource's */
-    wi_event event;                              /* what a pending block waits for */
 } wi_extent;
 
 typedef struct wi_extent_list {
@@ -86,8 +85,8 @@ void wi_space_give(wi_space *space, wi_extent *busy, wi_extent *used, uint64_t b
 
 /* A free or busy extent gives up [offset, offset + bytes) to a block, the rest becomes free. */
 wi_extent *wi_space_use(wi_space *space, wi_extent *extent, uint64_t offset, uint64_t bytes);
-/* A used extent becomes free; its slot remembers that a block was freed there. */
-wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent);
+/* A used extent becomes free, and its bytes are `last`'s; its slot remembers that a block was freed there. */
+wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent, uint64_t last);
 
 /* The used extent that begins at `offset` or covers it; NULL if none. *freed: a block that was freed began there. */
 wi_extent *wi_space_find(wi_space *space, uint64_t offset, bool *freed);

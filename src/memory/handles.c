@@ -1,19 +1,18 @@
 /* Physical memory of the resource "mapped": spare handles, new ones within the budget, and ones moved from where they lie
  * under nothing but free memory. */
 #include "memory/mapped.h"
-#include "base/plant.h"
 
 /* Driver calls are made between these two. */
 static void go_to_driver(wi_mapped *mapped)
 {
     mapped->working++;
-    pthread_mutex_unlock(&mapped->lock);
+    pthread_mutex_unlock(&mapped->resource.lock);
 }
 
 static void come_back(wi_mapped *mapped)
 {
     wi_ledger_driver_call(mapped->resource.ledger);
-    pthread_mutex_lock(&mapped->lock);
+    pthread_mutex_lock(&mapped->resource.lock);
     mapped->working--;
     pthread_cond_broadcast(&mapped->settled);
 }
@@ -24,7 +23,7 @@ bool wi_mapped_settle(wi_mapped *mapped, bool lost, unsigned *waits)
     if (++*waits > MOST_WAITS || (mapped->working == 0 && !lost))
         return false;
     if (mapped->working > 0)
-        pthread_cond_wait(&mapped->settled, &mapped->lock);
+        pthread_cond_wait(&mapped->settled, &mapped->resource.lock);
     return true;
 }
 
@@ -135,6 +134,7 @@ static weir_status unmap_extent(wi_mapped *mapped, wi_extent *busy)
     wi_ledger_unmapped(r->ledger, count * mapped->granule);
     give_back(mapped, space->handles + first, count);
     wi_space_set(space, busy, WI_HOLE);
+    busy->last = WI_CLEAN;
     wi_space_join(space, busy);
     return WEIR_OK;
 }
@@ -286,18 +286,8 @@ static weir_status map_all(wi_mapped *mapped, wi_extent *busy, wi_handle *handle
     return WEIR_OK;
 }
 
-static void plant_pending_for_free(wi_mapped *mapped)
-{
-    for (wi_extent *e; wi_plant == WI_PLANT_UNMAP_UNDER_USE && (e = mapped->pending.first);) {
-        wi_list_remove(&mapped->pending, e);
-        wi_ledger_reap(mapped->resource.ledger, &e->block);
-        wi_space_unuse(e->space, e);
-    }
-}
-
 weir_status wi_mapped_back(wi_mapped *mapped, wi_extent *busy)
 {
-    plant_pending_for_free(mapped);
     size_t needed = count_unmapped(mapped, busy), got = 0, used = 0;
     wi_handle *mine = malloc((needed + 1) * sizeof *mine);
     weir_status status =
@@ -306,6 +296,8 @@ weir_status wi_mapped_back(wi_mapped *mapped, wi_extent *busy)
         status = map_all(mapped, busy, mine, &used);
     if (status == WEIR_OK)
         status = wi_extent_pool_reserve(&mapped->pool, WI_RECORDS_PER_CHANGE);
+    if (status == WEIR_OK && needed > 0) /* handles do not tell what they held */
+        busy->last = WI_MIXED | mapped->secret;
     if (status != WEIR_OK) {
         if (mine)
             give_back(mapped, mine + used, got - used);

@@ -53,9 +53,9 @@ static void leave(wi_ledger *ledger)
     pthread_mutex_unlock(&ledger->lock);
 }
 
-void wi_ledger_init(wi_ledger *ledger, uint64_t budget, uint64_t granule)
+void wi_ledger_init(wi_ledger *ledger, const char *device, uint64_t budget, uint64_t granule)
 {
-    *ledger = (wi_ledger){.budget = budget, .granule = granule};
+    *ledger = (wi_ledger){.device = device, .budget = budget, .granule = granule};
     pthread_mutex_init(&ledger->lock, NULL);
 }
 
@@ -124,6 +124,7 @@ static void trace(wi_ledger *ledger, weir_action action, const wi_block *block, 
 
 weir_status wi_ledger_open(wi_ledger *ledger, wi_account *account)
 {
+    static atomic_uint_fast64_t last_serial;
     weir_status status = WEIR_OK;
     char wanted[24], left[24];
     enter(ledger);
@@ -137,6 +138,7 @@ weir_status wi_ledger_open(wi_ledger *ledger, wi_account *account)
         account->previous = ledger->last;
         account->next = NULL;
         account->open = true;
+        account->serial = atomic_fetch_add(&last_serial, 1) + 1;
         *(ledger->last ? &ledger->last->next : &ledger->first) = account;
         ledger->last = account;
         ledger->accounts++;
@@ -250,6 +252,14 @@ bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, boo
                  fits(ledger, account, account->live + account->promised, committed_without_pending(ledger), bytes);
     leave(ledger);
     return claimed;
+}
+
+bool wi_ledger_is_open(wi_ledger *ledger, const wi_account *account)
+{
+    enter(ledger);
+    bool open = account->open;
+    leave(ledger);
+    return open;
 }
 
 void wi_ledger_cancel(wi_ledger *ledger, wi_account *account, uint64_t bytes)

@@ -22,6 +22,8 @@ struct wi_account {
     const char *name;            /* interned */
     const weir_client *client;
     bool open;                    /* a claim of a closed account is refused */
+    uint64_t serial;              /* from 1, never given twice */
+    bool secret;                  /* what it leaves in memory is not for others */
     uint64_t guaranteed, maximum; /* maximum UINT64_MAX: the budget */
     uint64_t live, pending, promised;
     uint64_t live_class[WEIR_CLASS_COUNT], pending_class[WEIR_CLASS_COUNT];
@@ -31,8 +33,15 @@ struct wi_account {
     char outside_method[128];
 };
 
+/* Whose bytes its blocks hold; block.h. */
+static inline uint64_t wi_account_owner(const wi_account *account)
+{
+    return account->serial | (account->secret ? WI_SECRET : 0);
+}
+
 typedef struct wi_ledger {
     pthread_mutex_t lock;
+    const char *device; /* its name */
     uint64_t granule; /* of the device's handles: what is held comes in these */
     uint64_t budget, guaranteed, committed;
     uint64_t live, pending, promised, held, spare;
@@ -43,7 +52,7 @@ typedef struct wi_ledger {
     wi_events *events; /* NULL: no trace is open */
 } wi_ledger;
 
-void wi_ledger_init(wi_ledger *ledger, uint64_t budget, uint64_t granule);
+void wi_ledger_init(wi_ledger *ledger, const char *device, uint64_t budget, uint64_t granule);
 void wi_ledger_destroy(wi_ledger *ledger);
 bool wi_ledger_traced(wi_ledger *ledger); /* a trace is open */
 
@@ -57,6 +66,7 @@ weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget, bool *held)
 /* Claims `bytes` for the account. False when the budget or the maximum forbids it, or it is closed; *could tells whether
  * it would be granted if every pending free were complete. */
 bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, bool *could);
+bool wi_ledger_is_open(wi_ledger *ledger, const wi_account *account);
 void wi_ledger_cancel(wi_ledger *ledger, wi_account *account, uint64_t bytes);
 /* The claimed bytes are this block now. */
 void wi_ledger_settle(wi_ledger *ledger, const wi_block *block);
@@ -81,6 +91,7 @@ typedef struct wi_shortage {
     weir_refusal_cause cause; /* WEIR_CAUSE_NONE: a limit of the ledger's, which finds out which */
     uint64_t largest;         /* bytes that could be placed in one piece */
     uint64_t held;            /* bytes that would have to be held to place the request */
+    /* WEIR_CAUSE_RESERVATION: largest is what is left of it, held what it was */
 } wi_shortage;
 
 typedef struct wi_request {
@@ -92,7 +103,7 @@ typedef struct wi_request {
 
 /* Writes down why the request is refused to the account, as this thread's last refusal and detail, counts and traces it. */
 weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_request *request,
-                             const wi_shortage *shortage, const char *device);
+                             const wi_shortage *shortage);
 
 void wi_ledger_snapshot(wi_ledger *ledger, weir_stats *out, weir_client_stats *clients, size_t stride, size_t capacity,
                         size_t *count);

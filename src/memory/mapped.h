@@ -12,17 +12,19 @@ enum { WI_RECORDS_PER_CHANGE = 8 }; /* more than any one change of the extents c
 
 enum { WI_LONG_LIVED = 0, WI_SHORT_LIVED = 1, WI_SIDES = 2 };
 
+weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_resource **out);
+
 typedef struct wi_mapped {
     wi_resource resource;
-    pthread_mutex_t lock; /* everything below; never held across a driver call that can block */
+    /* everything below is under the resource's lock */
     pthread_cond_t settled;
     size_t working; /* threads in the driver: what they have in hand is neither free nor a block's */
     wi_extent_pool pool;
     wi_space sides[WI_SIDES];
-    wi_extent_list pending; /* oldest first; extents of both sides; wi_extent.event */
     wi_handle *spare;
     size_t spare_count, spare_capacity;
     uint64_t granule, range_bytes;
+    uint64_t secret; /* WI_SECRET once a block of an account that asks for scrubbing has been freed */
 } wi_mapped;
 
 /* A place for a block: `whole` counts the granules in it that are no other block's, each of which needs a handle. */

@@ -48,6 +48,13 @@ static void weigh(const wi_ledger *ledger, const wi_account *account, const wi_s
     uint64_t mine = used(account), others = ledger->committed - wi_max(mine, account->guaranteed);
     uint64_t under_maximum = account->maximum - wi_min(account->maximum, mine);
     uint64_t under_budget = ledger->budget - others - mine;
+    if (refusal->cause == WEIR_CAUSE_RESERVATION) {
+        refusal->limit = shortage->held;
+        refusal->remaining = refusal->largest = shortage->largest;
+        refusal->current = shortage->held - shortage->largest;
+        refusal->needed = refusal->current + refusal->requested;
+        return;
+    }
     refusal->current = mine;
     if (refusal->cause == WEIR_CAUSE_NONE)
         refusal->cause = account->maximum != UINT64_MAX && refusal->requested > under_maximum ? WEIR_CAUSE_MAXIMUM
@@ -103,6 +110,10 @@ static weir_status explain(const weir_refusal *r)
                          "%s asked for %s (%s) on %s; of the budget of %s, %s are left to it; %s; this request needs a "
                          "budget of at least %s",
                          r->client, asked, kind, r->device, limit, left, holders, needed);
+    case WEIR_CAUSE_RESERVATION:
+        return weir_fail(WEIR_OUT_OF_MEMORY,
+                         "%s asked for %s (%s) of a reservation of %s on %s; %s of it are left; reserve at least %s",
+                         r->client, asked, kind, limit, r->device, left, needed);
     case WEIR_CAUSE_ADDRESS_RANGE:
         return weir_fail(WEIR_OUT_OF_MEMORY,
                          "%s asked for %s (%s), more than %s can address; the largest possible "
@@ -131,14 +142,14 @@ static weir_status explain(const weir_refusal *r)
 }
 
 weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_request *request,
-                             const wi_shortage *shortage, const char *device)
+                             const wi_shortage *shortage)
 {
     weir_refusal refusal = {.size = sizeof refusal,
                             .cause = shortage->cause,
                             .memory_class = request->memory_class,
                             .requested = request->charged};
     copy_text(refusal.client, sizeof refusal.client, account->name);
-    copy_text(refusal.device, sizeof refusal.device, device);
+    copy_text(refusal.device, sizeof refusal.device, ledger->device);
     pthread_mutex_lock(&ledger->lock);
     weigh(ledger, account, shortage, &refusal);
     find_holders(ledger, &refusal);

@@ -1,79 +1,151 @@
-/* The seam between the runtime and what serves its blocks: one table of functions per resource.
+/* The seam between the runtime and what serves its blocks.
  *
- * The runtime has claimed the bytes in the ledger before it asks a resource to place them, and settles or cancels the
- * claim after; a resource takes physical memory through wi_ledger_hold. All functions may be called from any thread; none
- * of them waits for a device, except wait_oldest. */
+ * A resource is a base, which has memory, or an adaptor around another one; a runtime has a stack of them. Calls enter at
+ * the top (the wi_… functions below); an adaptor leaves a function NULL that it has nothing to add to, and calls the
+ * inner one where it has. The budget is an adaptor, too: it claims bytes in the ledger before anything below it looks for
+ * them. Settling, retiring and reaping are written into the ledger by the base, in one step with its own books.
+ *
+ * The life of a block:   allocate -> taken -> publish -> live -> take -> retire -> pending -> release -> nobody's
+ * All functions may be called from any thread. None waits for a device, except where the comment says so. */
 #ifndef WI_RESOURCE_H
 #define WI_RESOURCE_H
 
 #include "driver/driver.h"
 #include "memory/ledger.h"
 
+#include <weir/resource.h>
+
 typedef struct wi_resource wi_resource;
+struct wi_reservation;
 
 typedef struct wi_placement {
-    uint64_t bytes, charged, alignment;
+    uint64_t bytes, alignment; /* the latter at least WI_UNIT */
+    uint64_t before, after;    /* margins that belong to the block and not to its user; multiples of WI_UNIT */
+    uint64_t charged;          /* set by wi_measure, as the margins are */
     weir_class memory_class;
     weir_stream stream;
+    void *native; /* the driver's stream */
     wi_account *account;
     const char *tag;
+    bool may_wait;                      /* for pending frees */
+    struct wi_reservation *reservation; /* bytes claimed before; NULL: none */
+    bool hit;                           /* set by the base: no driver call was needed */
 } wi_placement;
 
 typedef struct wi_resource_table {
     const char *name;
+    uint32_t features; /* weir/resource.h: what a base can, or what an adaptor adds */
+    uint32_t hides;    /* what an adaptor takes away from that */
 
-    /* Finds a place; *out is a taken block, which put_back makes live. WEIR_OUT_OF_MEMORY: *shortage tells why not. */
-    weir_status (*allocate)(wi_resource *resource, const wi_placement *placement, wi_block **out,
-                            wi_shortage *shortage);
+    /* Of any resource; NULL in an adaptor: as the one below does. */
+
+    /* Adds margins, or as a base works out the charge. Outermost first, each is asked: an adaptor does not call the inner
+     * one. */
+    void (*measure)(wi_resource *resource, wi_placement *placement);
+    /* Finds a place; *out is a taken block. WEIR_OUT_OF_MEMORY: *shortage tells why not, unless the refusal is complete. */
+    weir_status (*allocate)(wi_resource *resource, wi_placement *placement, wi_block **out, wi_shortage *shortage);
     /* Gives back a block that was allocated and never became anyone's. */
-    void (*discard)(wi_resource *resource, wi_block *block);
+    void (*discard)(wi_resource *resource, wi_block *block, const wi_placement *placement);
+    /* The allocated block is its client's now, and no longer taken. */
+    void (*publish)(wi_resource *resource, wi_block *block);
+    /* The taken block is freed on `stream`: pending until release is called. `complete`: the device is past everything;
+     * true is answered when the block is gone with that, which a resource may do that needs no driver call for it. Called
+     * with the lock of the pending list held. */
+    bool (*retire)(wi_resource *resource, wi_block *block, weir_stream stream, bool complete);
+    /* The device is past the free of the pending block and past its uses: it becomes nobody's. A failure leaves it pending.
+     * May block in the driver. */
+    weir_status (*release)(wi_resource *resource, wi_block *block);
+    /* Cuts the taken block to `bytes`. *tail is a pending block of its own, to be released when the device is past, or
+     * NULL. */
+    weir_status (*shrink)(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail);
+    /* Makes the taken block longer where it is. WEIR_NO_ROOM: something stands behind it; WEIR_OUT_OF_MEMORY: as allocate. */
+    weir_status (*grow)(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage);
+    /* Gives up blocks that an adaptor keeps back although the device is past them; answers their bytes. May block. */
+    uint64_t (*relieve)(wi_resource *resource);
+    /* Writes arguments of the text form, each followed by ", ". NULL: there are none. */
+    void (*describe)(const wi_resource *resource, char *text, size_t capacity);
+    void (*destroy)(
+        wi_resource *resource); /* nothing is live or pending; of the resource alone, not of the inner one */
 
-    /* The live block that begins at `pointer`, taken: no other call can take it until it is freed, retired or put back.
-     * generation 0 fits any. WEIR_FOREIGN, WEIR_INTERIOR, WEIR_DOUBLE_FREE, WEIR_STALE, WEIR_BUSY when it is taken or a
-     * launch holds it. */
-    weir_status (*take)(wi_resource *resource, const wi_account *account, void *pointer, uint64_t generation,
-                        wi_block **out);
-    void (*put_back)(wi_resource *resource, wi_block *block);
-    /* Runs `fn` on that block with the resource's lock held, and answers what it answers. Errors as `take`, of any
-     * account. */
-    weir_status (*visit)(wi_resource *resource, void *pointer, uint64_t generation,
-                         weir_status (*fn)(wi_block *block, void *user), void *user);
-    /* Ends a taken block, and writes that into the ledger: now, or when the event and all marks of it have passed. */
-    void (*free)(wi_resource *resource, wi_block *block, weir_stream stream, const wi_event *event);
-    /* Cuts the taken block to `charged`; the tail is free at once, or when the event has passed. The ledger follows. */
-    weir_status (*shrink)(wi_resource *resource, wi_block *block, uint64_t bytes, uint64_t charged,
-                          const wi_event *event);
-    /* Makes the taken block longer where it is; the caller has claimed the difference. WEIR_NO_ROOM: something stands
-     * behind it; WEIR_OUT_OF_MEMORY: there is too little memory to put there. */
-    weir_status (*grow)(wi_resource *resource, wi_block *block, uint64_t bytes, uint64_t charged);
+    /* Of bases alone. */
 
-    /* Frees what is pending and passed; answers how many bytes that were. */
-    uint64_t (*reap)(wi_resource *resource);
-    /* Waits for the oldest pending block (of `account`, or of anyone) until the clock reads `deadline`; false if there is
-     * none, or the driver cannot wait. */
-    bool (*wait_oldest)(wi_resource *resource, const wi_account *account, uint64_t deadline);
-
+    /* What a block of so many bytes, margins included, counts as. */
+    uint64_t (*charge)(wi_resource *resource, uint64_t bytes);
+    /* Hands a taken block to the driver in the order of the stream, which is all that the block still waits for; release
+     * has then nothing left to do but the books. NULL: it cannot. Blocks for no device. */
+    weir_status (*hand_over)(wi_resource *resource, wi_block *block, void *native);
+    /* With the lock held: the block whose bytes, margins included, `pointer` lies in; else NULL, and whether a block that
+     * was freed began there. `pointer` is one that it owns. */
+    wi_block *(*find)(wi_resource *resource, const void *pointer, bool *freed);
+    /* With the lock held: every live and pending block. */
+    void (*each)(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user);
+    bool (*owns)(wi_resource *resource, const void *pointer);
     /* Gives back to the driver until at most `keep` cached and spare bytes are left; answers how many it gave. */
     uint64_t (*trim)(wi_resource *resource, uint64_t keep);
     /* What could be placed, and what a request needs; sets all of *shortage but its cause. */
     void (*look)(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
                  wi_shortage *shortage);
-    /* A copy of the account's largest live block; charged 0: it has none. */
-    void (*largest_block)(wi_resource *resource, const wi_account *account, wi_block *out);
-    bool (*owns)(wi_resource *resource, const void *pointer);
-    /* What stands at a pointer that it owns. */
-    void (*inspect)(wi_resource *resource, const void *pointer, weir_block_details *out);
-    void (*destroy)(wi_resource *resource); /* nothing is live or pending */
+    /* With the lock held: executes the laws of the resource's own books. NULL: there are none. */
+    void (*check)(wi_resource *resource);
 } wi_resource_table;
 
 struct wi_resource {
     const wi_resource_table *table;
     const wi_driver *driver;
     wi_device *device;
-    wi_ledger *ledger;
+    wi_ledger *ledger; /* NULL until a runtime takes the stack */
+    wi_resource *inner, *base;
+    uint64_t granule;     /* of a base: what it takes from the device comes in these */
+    pthread_mutex_t lock; /* of a base: its blocks and books; never held across a driver call that can block */
 };
 
-/* Handles mapped into one range per lifetime side, sub-allocated by best fit. */
-weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_ledger *ledger, wi_resource **out);
+/* Fills in the members above; the lock is wi_resource_destroy's to end. */
+void wi_resource_init(wi_resource *resource, const wi_resource_table *table, const wi_driver *driver, wi_device *device,
+                      wi_resource *inner);
+/* The whole stack, from the top. */
+void wi_resource_attach(wi_resource *top, wi_ledger *ledger);
+void wi_resource_destroy(wi_resource *top);
+uint32_t wi_resource_features(const wi_resource *top);
+/* "budget(log(async))", cut at the capacity. */
+void wi_resource_describe(const wi_resource *top, char *text, size_t capacity);
+
+static inline void wi_resource_lock(wi_resource *base)
+{
+    pthread_mutex_lock(&base->lock);
+}
+static inline void wi_resource_unlock(wi_resource *base)
+{
+    if (base->table->check)
+        base->table->check(base);
+    pthread_mutex_unlock(&base->lock);
+}
+
+/* The calls that walk the stack; an adaptor calls them on its inner one. */
+void wi_measure(wi_resource *top, wi_placement *placement);
+weir_status wi_allocate(wi_resource *r, wi_placement *placement, wi_block **out, wi_shortage *shortage);
+void wi_discard(wi_resource *r, wi_block *block, const wi_placement *placement);
+void wi_publish(wi_resource *r, wi_block *block);
+bool wi_retire(wi_resource *r, wi_block *block, weir_stream stream, bool complete);
+weir_status wi_release(wi_resource *r, wi_block *block);
+weir_status wi_shrink(wi_resource *r, wi_block *block, uint64_t bytes, void *native, wi_block **tail);
+weir_status wi_grow(wi_resource *r, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage);
+uint64_t wi_relieve(wi_resource *top); /* every adaptor */
+
+/* Taking: who holds a taken block alone may free or resize it. taking.c, once for all bases. */
+
+/* The live block that begins at `pointer`. generation 0 fits any, account NULL anyone's. WEIR_FOREIGN, WEIR_INTERIOR,
+ * WEIR_DOUBLE_FREE, WEIR_STALE, WEIR_BUSY when it is taken or a launch holds it. */
+weir_status wi_take(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation, wi_block **out);
+void wi_put_back(wi_resource *base, wi_block *block);
+/* Runs `fn` on that block with the lock held, and answers what it answers. Errors as wi_take. */
+weir_status wi_visit(wi_resource *base, void *pointer, uint64_t generation,
+                     weir_status (*fn)(wi_block *block, void *user), void *user);
+/* What stands at a pointer that the base owns. */
+void wi_inspect(wi_resource *base, const void *pointer, weir_block_details *out);
+/* A copy of the account's largest live block; charged 0: it has none. */
+void wi_largest_block(wi_resource *base, const wi_account *account, wi_block *out);
+
+/* What a base writes into every new block. */
+wi_block wi_block_make(const wi_placement *placement, void *start, uint64_t previous);
 
 #endif

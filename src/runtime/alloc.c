@@ -1,90 +1,8 @@
-/* Allocation and free: the claim in the ledger, the place in the resource, and the ladder between a shortage and a
- * refusal. */
+/* Allocation and free: a request is checked, placed by the runtime's stack of resources, zeroed where it must be, and
+ * published; a free is ordered and handed to the list of pending ones. */
 #include "runtime/runtime.h"
 #include "base/intern.h"
-#include "base/options.h"
-#include "base/system.h"
 #include "memory/marks.h"
-
-/* Making room ------------------------------------------------------------------------------------------------------ */
-
-/* What an allocation has tried so far. Each rung is climbed once, the waiting until its deadline. */
-typedef struct ladder {
-    weir_runtime *runtime;
-    wi_account *account;
-    bool may_wait, reaped;
-    uint64_t deadline; /* 0: not waited yet */
-} ladder;
-
-/* True if something has changed that makes another try worth it. `helps`: pending frees would be enough. */
-static bool climb(ladder *l, bool helps)
-{
-    wi_resource *resource = l->runtime->resource;
-    if (resource->table->reap(resource) > 0)
-        return true;
-    if (!l->reaped) { /* another thread may have reaped between the shortage and our look */
-        l->reaped = true;
-        return true;
-    }
-    if (!helps || !l->may_wait)
-        return false;
-    if (l->deadline == 0)
-        l->deadline = wi_now() + wi_option_wait();
-    if (wi_now() >= l->deadline)
-        return false;
-    return resource->table->wait_oldest(resource, NULL, l->deadline);
-}
-
-static weir_status refuse(const ladder *l, const wi_request *request, const wi_shortage *shortage)
-{
-    return wi_ledger_refuse(&l->runtime->ledger, l->account, request, shortage, l->runtime->name);
-}
-
-static weir_status claim(ladder *l, const wi_request *request, uint64_t alignment)
-{
-    wi_resource *resource = l->runtime->resource;
-    bool could = false;
-    while (!wi_ledger_claim(&l->runtime->ledger, l->account, request->charged, &could)) {
-        weir_status status = wi_client_check(l->account->client, "weir_alloc");
-        if (status != WEIR_OK) /* closed by another thread meanwhile */
-            return status;
-        if (climb(l, could))
-            continue;
-        wi_shortage shortage = {.cause = could ? WEIR_CAUSE_PENDING : WEIR_CAUSE_NONE};
-        resource->table->look(resource, request->memory_class, request->charged, alignment, &shortage);
-        return refuse(l, request, &shortage);
-    }
-    return WEIR_OK;
-}
-
-static bool any_pending(weir_runtime *runtime)
-{
-    weir_stats stats = {.size = sizeof stats};
-    size_t ignored;
-    wi_ledger_snapshot(&runtime->ledger, &stats, NULL, 0, 0, &ignored);
-    return stats.pending > 0;
-}
-
-/* Claims and places a block; it is taken, and not yet settled. */
-static weir_status place(ladder *l, const wi_placement *p, wi_block **block)
-{
-    wi_resource *resource = l->runtime->resource;
-    wi_request request = {p->bytes, p->charged, p->memory_class, p->stream, p->tag};
-    weir_status status = claim(l, &request, p->alignment);
-    if (status != WEIR_OK)
-        return status;
-    for (;;) {
-        wi_shortage shortage = {.cause = WEIR_CAUSE_NONE};
-        status = resource->table->allocate(resource, p, block, &shortage);
-        if (status == WEIR_OK)
-            return WEIR_OK;
-        if (status == WEIR_OUT_OF_MEMORY && shortage.cause != WEIR_CAUSE_ADDRESS_RANGE &&
-            climb(l, any_pending(l->runtime)))
-            continue;
-        wi_ledger_cancel(&l->runtime->ledger, l->account, p->charged);
-        return status == WEIR_OUT_OF_MEMORY ? refuse(l, &request, &shortage) : status;
-    }
-}
 
 /* Allocation ------------------------------------------------------------------------------------------------------- */
 
@@ -103,6 +21,44 @@ static weir_status check_request(const weir_request *request, uint64_t alignment
     return WEIR_OK;
 }
 
+/* Whether the bytes of the block held what its owner must not read, or others must not. */
+static bool needs_scrubbing(const wi_block *block)
+{
+    uint64_t mine = wi_account_owner(block->account), before = block->previous & ~WI_SECRET;
+    if (before == WI_CLEAN || before == (mine & ~WI_SECRET))
+        return false;
+    return ((mine | block->previous) & WI_SECRET) != 0;
+}
+
+/* Queues zeros on the block's stream. The block is taken and not yet published. */
+static weir_status clear(weir_runtime *runtime, wi_block *block, void *native)
+{
+    weir_status status = runtime->driver->fill(runtime->device, block->pointer, 0, block->bytes, native);
+    block->zeroing |= native != NULL;
+    return status;
+}
+
+static weir_status place(weir_client *client, const weir_request *request, wi_placement *placement, weir_block *out)
+{
+    weir_runtime *runtime = client->runtime;
+    wi_resource *stack = runtime->resource;
+    wi_shortage ignored;
+    wi_block *block;
+    wi_measure(stack, placement);
+    weir_status status = wi_allocate(stack, placement, &block, &ignored);
+    if (status != WEIR_OK)
+        return status;
+    if (request->flags & WEIR_ZEROED || needs_scrubbing(block))
+        status = clear(runtime, block, placement->native);
+    if (status != WEIR_OK) {
+        wi_discard(stack, block, placement);
+        return status;
+    }
+    *out = (weir_block){block->pointer, block->generation};
+    wi_publish(stack, block);
+    return WEIR_OK;
+}
+
 static weir_status allocate(weir_client *client, const weir_request *request, weir_block *out)
 {
     weir_runtime *runtime = client->runtime;
@@ -113,31 +69,19 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
         status = wi_streams_resolve(&runtime->streams, request->stream, runtime->name, &native);
     if (status != WEIR_OK || request->bytes == 0)
         return status;
+    bool captured =
+        native && wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, request->stream);
+    if (captured && (request->flags & WEIR_ZEROED || !(wi_resource_features(runtime->resource) & WEIR_CAPTURABLE)))
+        return wi_streams_captured(runtime, request->stream, "weir_alloc");
     wi_placement placement = {.bytes = request->bytes,
-                              .charged = wi_round_up(request->bytes, WI_UNIT),
                               .alignment = wi_max(alignment, WI_UNIT),
                               .memory_class = request->memory_class,
                               .stream = request->stream,
+                              .native = native,
                               .account = &client->account,
-                              .tag = wi_intern(request->tag, sizeof((weir_block_details *)0)->tag - 1)};
-    ladder l = {.runtime = runtime, .account = &client->account, .may_wait = !(request->flags & WEIR_NO_WAIT)};
-    wi_block *block;
-    status = place(&l, &placement, &block);
-    if (status != WEIR_OK)
-        return status;
-    if (request->flags & WEIR_ZEROED) {
-        status = runtime->driver->fill(runtime->device, block->pointer, 0, request->bytes, native);
-        block->zeroing = native != NULL;
-        if (status != WEIR_OK) {
-            runtime->resource->table->discard(runtime->resource, block);
-            wi_ledger_cancel(&runtime->ledger, &client->account, placement.charged);
-            return status;
-        }
-    }
-    *out = (weir_block){block->pointer, block->generation};
-    wi_ledger_settle(&runtime->ledger, block);
-    runtime->resource->table->put_back(runtime->resource, block);
-    return WEIR_OK;
+                              .tag = wi_intern(request->tag, sizeof((weir_block_details *)0)->tag - 1),
+                              .may_wait = !captured && !(request->flags & WEIR_NO_WAIT)};
+    return place(client, request, &placement, out);
 }
 
 weir_status weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out)
@@ -169,22 +113,13 @@ weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream, we
 
 /* Free and resize -------------------------------------------------------------------------------------------------- */
 
-weir_status wi_zeroing_point(weir_runtime *runtime, weir_stream stream, wi_event *out)
-{
-    void *native;
-    *out = (wi_event){0};
-    if (wi_streams_find(&runtime->streams, stream, &native)) /* a released one was waited for */
-        return runtime->driver->record(runtime->device, native, out);
-    return WEIR_OK;
-}
-
 /* A block that is being zeroed on another stream is not given back before that is done. The block is taken. */
 static weir_status wait_for_zeroing(weir_runtime *runtime, wi_block *block, weir_stream stream)
 {
     wi_event event;
     if (!block->zeroing || stream.id == block->stream.id)
         return WEIR_OK;
-    weir_status status = wi_zeroing_point(runtime, block->stream, &event);
+    weir_status status = wi_streams_point(runtime, block->stream, "weir_free", &event);
     if (status == WEIR_OK)
         status = wi_marks_first_write(&block->marks, event);
     if (status == WEIR_OK)
@@ -194,38 +129,52 @@ static weir_status wait_for_zeroing(weir_runtime *runtime, wi_block *block, weir
 
 /* The point on the stream that what is given back of a taken block now must wait for; *wait is false when it and every
  * declared use of the block are passed already. */
-static weir_status fence(weir_runtime *runtime, wi_block *block, weir_stream stream, wi_event *event, bool *wait)
+static weir_status fence(weir_runtime *runtime, wi_block *block, weir_stream stream, void **native, wi_event *event,
+                         bool *wait)
 {
-    void *native;
     wi_event ignored;
     *event = (wi_event){0};
     *wait = false;
-    weir_status status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &native);
+    weir_status status = wi_streams_resolve_now(runtime, stream, "weir_free", native);
     if (status == WEIR_OK)
         status = wait_for_zeroing(runtime, block, stream);
-    if (status == WEIR_OK && native)
-        status = runtime->driver->record(runtime->device, native, event);
+    if (status == WEIR_OK && *native)
+        status = runtime->driver->record(runtime->device, *native, event);
     if (status == WEIR_OK)
         *wait = !runtime->driver->passed(runtime->device, *event) ||
                 !wi_marks_passed(block->marks, runtime->driver, runtime->device, &ignored);
     return status;
 }
 
+/* The driver may have the block at once, when nothing but the stream's own order stands before it. */
+static weir_status hand_over(weir_runtime *runtime, wi_block *block, void *native, const wi_event *event)
+{
+    wi_resource *stack = runtime->resource, *base = stack->base;
+    wi_event ignored;
+    if (!event->stream || !base->table->hand_over || !(wi_resource_features(stack) & WEIR_STREAM_ORDERED) ||
+        !wi_marks_passed(block->marks, runtime->driver, runtime->device, &ignored))
+        return WEIR_OK;
+    return base->table->hand_over(base, block, native);
+}
+
 static weir_status free_named(weir_client *client, void *pointer, uint64_t generation, weir_stream stream)
 {
     weir_runtime *runtime = client->runtime;
-    wi_resource *resource = runtime->resource;
+    wi_resource *stack = runtime->resource;
     wi_block *block;
     wi_event event;
+    void *native;
     bool wait;
-    weir_status status = resource->table->take(resource, &client->account, pointer, generation, &block);
+    weir_status status = wi_take(stack->base, &client->account, pointer, generation, &block);
     if (status != WEIR_OK)
         return status;
-    status = fence(runtime, block, stream, &event, &wait);
+    status = fence(runtime, block, stream, &native, &event, &wait);
+    if (status == WEIR_OK && wait)
+        status = hand_over(runtime, block, native, &event);
     if (status != WEIR_OK)
-        resource->table->put_back(resource, block);
+        wi_put_back(stack->base, block);
     else
-        resource->table->free(resource, block, stream, wait ? &event : NULL);
+        wi_pending_free(&runtime->pending, stack, block, stream, wait ? &event : NULL);
     return status;
 }
 
@@ -245,34 +194,29 @@ weir_status weir_free_block(weir_client *client, weir_block block, weir_stream s
     return free_named(client, block.pointer, block.generation, stream);
 }
 
-static weir_status shrink(weir_runtime *runtime, wi_block *block, uint64_t bytes, uint64_t charged, weir_stream stream)
+static weir_status shrink(weir_runtime *runtime, wi_block *block, uint64_t bytes, weir_stream stream)
 {
+    wi_resource *stack = runtime->resource;
+    wi_block *tail = NULL;
     wi_event event;
+    void *native;
     bool wait;
-    weir_status status = fence(runtime, block, stream, &event, &wait);
+    weir_status status = fence(runtime, block, stream, &native, &event, &wait);
     if (status == WEIR_OK)
-        status = runtime->resource->table->shrink(runtime->resource, block, bytes, charged, wait ? &event : NULL);
+        status = wi_shrink(stack, block, bytes, native, &tail);
+    if (tail)
+        wi_pending_add(&runtime->pending, stack, tail, wait ? &event : NULL);
     return status;
 }
 
-static weir_status grow(weir_runtime *runtime, wi_block *block, uint64_t bytes, uint64_t charged, weir_stream stream)
+static weir_status grow(weir_runtime *runtime, wi_block *block, uint64_t bytes, void *native)
 {
-    wi_resource *resource = runtime->resource;
-    uint64_t more = charged - block->charged;
-    wi_request request = {bytes - block->bytes, more, block->memory_class, stream, block->tag};
-    ladder l = {.runtime = runtime, .account = block->account, .may_wait = false};
-    weir_status status = claim(&l, &request, WI_UNIT);
-    if (status != WEIR_OK)
-        return status;
-    do
-        status = resource->table->grow(resource, block, bytes, charged);
-    while ((status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY) && climb(&l, false));
-    if (status != WEIR_OK)
-        wi_ledger_cancel(&runtime->ledger, block->account, more);
-    if (status == WEIR_OUT_OF_MEMORY) { /* no handle to put there */
-        wi_shortage shortage = {.cause = WEIR_CAUSE_FRAGMENTATION};
-        resource->table->look(resource, block->memory_class, more, WI_UNIT, &shortage);
-        status = refuse(&l, &request, &shortage);
+    uint64_t before = block->bytes;
+    wi_shortage ignored;
+    weir_status status = wi_grow(runtime->resource, block, bytes, false, &ignored);
+    if (status == WEIR_OK && needs_scrubbing(block)) {
+        status = runtime->driver->fill(runtime->device, (char *)block->pointer + before, 0, bytes - before, native);
+        block->zeroing |= native != NULL;
     }
     return status;
 }
@@ -288,18 +232,17 @@ weir_status weir_resize(weir_client *client, void *pointer, size_t bytes, weir_s
                          : bytes == 0 ? "to zero bytes; free the block instead"
                                       : "no size a device could have");
     weir_runtime *runtime = client->runtime;
-    wi_resource *resource = runtime->resource;
+    wi_resource *base = runtime->resource->base;
     wi_block *block;
-    void *ignored;
-    uint64_t charged = wi_round_up(bytes, WI_UNIT);
-    status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &ignored);
+    void *native;
+    status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &native);
     if (status == WEIR_OK)
-        status = resource->table->take(resource, &client->account, pointer, 0, &block);
+        status = wi_take(base, &client->account, pointer, 0, &block);
     if (status != WEIR_OK)
         return status;
-    status = charged > block->charged ? grow(runtime, block, bytes, charged, stream)
-                                      : shrink(runtime, block, bytes, charged, stream);
-    resource->table->put_back(resource, block);
+    bool more = base->table->charge(base, block->before + bytes + block->after) > block->charged;
+    status = more ? grow(runtime, block, bytes, native) : shrink(runtime, block, bytes, stream);
+    wi_put_back(base, block);
     return status;
 }
 
@@ -314,7 +257,7 @@ weir_status weir_block_info(const void *pointer, weir_block_details *out)
     weir_runtime *runtime = wi_runtime_of(pointer);
     if (runtime) {
         details.runtime = runtime;
-        runtime->resource->table->inspect(runtime->resource, pointer, &details);
+        wi_inspect(runtime->resource->base, pointer, &details);
     }
     wi_runtimes_unlock();
     if (!runtime)

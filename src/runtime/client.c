@@ -74,7 +74,7 @@ static weir_status has_blocks(weir_client *client, uint64_t blocks, uint64_t byt
 {
     char text[24];
     wi_block largest;
-    client->runtime->resource->table->largest_block(client->runtime->resource, &client->account, &largest);
+    wi_largest_block(client->runtime->resource->base, &client->account, &largest);
     return weir_fail(WEIR_BUSY, "%s has %llu blocks of %s, the largest tagged \"%s\"; free them before closing it",
                      client->account.name, (unsigned long long)blocks, weir_size_format(bytes, text, sizeof text),
                      largest.tag);

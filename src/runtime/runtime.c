@@ -1,6 +1,8 @@
 /* The runtimes: one per device, made once, and owned ones. */
 #include "runtime/runtime.h"
 #include "base/options.h"
+#include "memory/budget.h"
+#include "memory/stack.h"
 
 #include <stdio.h>
 
@@ -9,14 +11,13 @@ static weir_runtime *runtimes;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_rwlock_t list_lock = PTHREAD_RWLOCK_INITIALIZER;
 
-static weir_runtime *find_shared(const wi_driver *driver, int ordinal)
+/* The shared ones, each set once it runs, so that a look needs no lock. */
+static _Atomic(weir_runtime *) by_device[WI_DRIVERS][WI_ORDINALS];
+
+static _Atomic(weir_runtime *) *slot_of(const wi_driver *driver, int ordinal)
 {
-    pthread_rwlock_rdlock(&list_lock);
-    weir_runtime *r = runtimes;
-    while (r && (!r->shared || r->driver != driver || r->ordinal != ordinal))
-        r = r->next;
-    pthread_rwlock_unlock(&list_lock);
-    return r;
+    wi_law(ordinal >= 0 && ordinal < WI_ORDINALS);
+    return &by_device[wi_driver_number(driver)][ordinal];
 }
 
 /* Making and ending ------------------------------------------------------------------------------------------------ */
@@ -36,42 +37,69 @@ static weir_status default_budget(const weir_runtime *runtime, uint64_t *budget)
     return WEIR_OK;
 }
 
-static weir_status start(weir_runtime *runtime, const weir_runtime_options *options)
+/* What start has made. */
+static void stop(weir_runtime *runtime)
 {
-    weir_status status = runtime->driver->open(runtime->ordinal, &runtime->device);
-    if (status != WEIR_OK)
-        return status;
-    uint64_t budget = options->budget;
-    if (budget == 0)
-        status = wi_option_budget(runtime->name, &budget);
-    if (status == WEIR_OK && budget == 0)
-        status = default_budget(runtime, &budget);
-    if (status == WEIR_OK) {
-        wi_ledger_init(&runtime->ledger, budget, runtime->driver->granule(runtime->device));
-        status = wi_mapped_create(runtime->driver, runtime->device, &runtime->ledger, &runtime->resource);
-        if (status != WEIR_OK)
-            wi_ledger_destroy(&runtime->ledger);
-    }
-    if (status != WEIR_OK)
-        runtime->driver->close(runtime->device);
+    wi_resource_destroy(runtime->resource);
+    wi_pending_destroy(&runtime->pending);
+    runtime->driver->close(runtime->device);
+    wi_ledger_destroy(&runtime->ledger);
+}
+
+/* What the caller, or else the option, says about the budget. */
+static weir_status choose_budget(const weir_runtime *runtime, const weir_runtime_options *options, uint64_t *budget)
+{
+    weir_status status = WEIR_OK;
+    *budget = options->budget;
+    if (*budget == 0)
+        status = wi_option_budget(runtime->name, budget);
+    if (status == WEIR_OK && *budget == 0)
+        status = default_budget(runtime, budget);
     return status;
 }
 
-static weir_status check_resource(const char *name)
+static weir_status choose_stack(const weir_runtime_options *options, char *text, size_t capacity)
 {
-    if (name && strcmp(name, "mapped") != 0)
-        return weir_fail(WEIR_NOT_FOUND, "there is no resource \"%.40s\"; there is mapped", name);
-    return WEIR_OK;
+    weir_option option = {.size = sizeof option};
+    weir_status status = options->resource ? WEIR_OK : weir_option_get("resource", &option);
+    snprintf(text, capacity, "%s", options->resource ? options->resource : option.value);
+    if (options->resource && strlen(options->resource) >= capacity)
+        return weir_fail(WEIR_INVALID, "a stack of resources of more than %zu characters", capacity - 1);
+    return status;
+}
+
+static weir_status start(weir_runtime *runtime, const weir_runtime_options *options)
+{
+    uint64_t budget = 0;
+    weir_status status = choose_stack(options, runtime->stack, sizeof runtime->stack);
+    if (status == WEIR_OK)
+        status = runtime->driver->open(runtime->ordinal, &runtime->device);
+    if (status != WEIR_OK)
+        return status;
+    status = choose_budget(runtime, options, &budget);
+    if (status == WEIR_OK)
+        status = wi_stack_create(runtime->stack, runtime->driver, runtime->device, &runtime->resource);
+    if (status != WEIR_OK) {
+        runtime->driver->close(runtime->device);
+        return status;
+    }
+    wi_ledger_init(&runtime->ledger, runtime->name, budget, runtime->resource->base->granule);
+    wi_pending_init(&runtime->pending, runtime->driver, runtime->device);
+    wi_resource_attach(runtime->resource, &runtime->ledger);
+    if (!wi_budget_attach(runtime->resource, &runtime->pending))
+        status = weir_fail(WEIR_INVALID, "the stack %s has two budgets; one is enough", runtime->stack);
+    if (status != WEIR_OK)
+        stop(runtime);
+    return status;
 }
 
 /* A runtime that runs and is in the list, or nothing. With the lock held. */
 static weir_status make(const wi_driver *driver, int ordinal, const weir_runtime_options *options, bool shared,
                         weir_runtime **out)
 {
-    weir_status status = check_resource(options->resource);
-    weir_runtime *runtime = status == WEIR_OK ? calloc(1, sizeof *runtime) : NULL;
+    weir_runtime *runtime = calloc(1, sizeof *runtime);
     if (!runtime)
-        return status != WEIR_OK ? status : weir_fail(WEIR_SYSTEM, "no host memory for a runtime");
+        return weir_fail(WEIR_SYSTEM, "no host memory for a runtime");
     if (driver->ordinals == 1)
         snprintf(runtime->name, sizeof runtime->name, "%s", driver->name);
     else
@@ -79,7 +107,7 @@ static weir_status make(const wi_driver *driver, int ordinal, const weir_runtime
     runtime->ordinal = ordinal;
     runtime->shared = shared;
     runtime->driver = driver;
-    status = start(runtime, options);
+    weir_status status = start(runtime, options);
     if (status != WEIR_OK) {
         free(runtime);
         return status;
@@ -97,15 +125,24 @@ static weir_status make(const wi_driver *driver, int ordinal, const weir_runtime
 static weir_status agree(const weir_runtime *runtime, const weir_runtime_options *options)
 {
     char there[24], asked[24];
+    weir_status status = options->resource ? wi_stack_check(options->resource) : WEIR_OK;
+    if (status != WEIR_OK)
+        return status;
+    if (options->resource && strcmp(options->resource, runtime->stack) != 0)
+        return weir_fail(WEIR_CONFLICT,
+                         "%s runs already with the resource %s, not %.80s; the resource of a device is chosen "
+                         "when it is first used",
+                         runtime->name, runtime->stack, options->resource);
+    if (options->budget == 0) /* nothing is asked of the ledger then, which has a lock */
+        return WEIR_OK;
     uint64_t budget = weir_runtime_budget(runtime);
-    weir_status status = check_resource(options->resource);
-    if (status == WEIR_OK && options->budget != 0 && options->budget != budget)
+    if (options->budget != budget)
         return weir_fail(WEIR_CONFLICT,
                          "%s runs already with a budget of %s (%llu bytes), not %s (%llu); one device has "
                          "one budget: change it with weir_runtime_set_budget",
                          runtime->name, weir_size_format(budget, there, sizeof there), (unsigned long long)budget,
                          weir_size_format(options->budget, asked, sizeof asked), (unsigned long long)options->budget);
-    return status;
+    return WEIR_OK;
 }
 
 weir_status weir_runtime_get_with(const char *device, const weir_runtime_options *options, weir_runtime **out)
@@ -120,13 +157,16 @@ weir_status weir_runtime_get_with(const char *device, const weir_runtime_options
     weir_status status = wi_driver_find(device, &driver, &ordinal);
     if (status != WEIR_OK)
         return status;
-    weir_runtime *runtime = find_shared(driver, ordinal);
+    _Atomic(weir_runtime *) *slot = slot_of(driver, ordinal);
+    weir_runtime *runtime = atomic_load_explicit(slot, memory_order_acquire);
     if (!runtime) {
         wi_watch_forks(); /* before a lock that a child could inherit */
         pthread_mutex_lock(&lock);
-        runtime = find_shared(driver, ordinal);
+        runtime = atomic_load_explicit(slot, memory_order_relaxed);
         if (!runtime)
             status = make(driver, ordinal, &given, true, &runtime);
+        if (status == WEIR_OK)
+            atomic_store_explicit(slot, runtime, memory_order_release);
         pthread_mutex_unlock(&lock);
     }
     if (status == WEIR_OK)
@@ -185,14 +225,12 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
     wi_ledger_snapshot(&runtime->ledger, &stats, NULL, 0, 0, &ignored);
     if (stats.clients > 0 || wi_streams_any(&runtime->streams))
         return weir_fail(WEIR_BUSY, "the runtime %s has %u open clients%s; close and release them first", runtime->name,
-                         stats.clients, wi_streams_any(&runtime->streams) ? " and acquired streams" : "");
+                         stats.clients, wi_streams_any(&runtime->streams) ? " and acquired or registered streams" : "");
     if (wi_ledger_traced(&runtime->ledger))
         return weir_fail(WEIR_BUSY, "the runtime %s is being traced; close the trace first", runtime->name);
     unlist(runtime);
     wi_streams_destroy(&runtime->streams, runtime->driver, runtime->device); /* waits for work that uses the memory */
-    runtime->resource->table->destroy(runtime->resource);
-    runtime->driver->close(runtime->device);
-    wi_ledger_destroy(&runtime->ledger);
+    stop(runtime);
     while (runtime->closed_first) {
         weir_client *client = runtime->closed_first;
         runtime->closed_first = client->next_closed;
@@ -209,7 +247,7 @@ weir_runtime *wi_runtime_of(const void *pointer)
 {
     pthread_rwlock_rdlock(&list_lock);
     weir_runtime *r = runtimes;
-    while (r && !r->resource->table->owns(r->resource, pointer))
+    while (r && !r->resource->base->table->owns(r->resource->base, pointer))
         r = r->next;
     return r;
 }
@@ -231,6 +269,20 @@ weir_runtime *wi_runtime_of_pool(uint16_t pool)
 
 /* Looking and changing --------------------------------------------------------------------------------------------- */
 
+uint32_t weir_runtime_features(const weir_runtime *runtime)
+{
+    return runtime ? wi_resource_features(runtime->resource) : 0;
+}
+
+char *weir_runtime_resource(const weir_runtime *runtime, char *text, size_t capacity)
+{
+    if (capacity > 0)
+        text[0] = '\0';
+    if (runtime && capacity > 0)
+        wi_resource_describe(runtime->resource, text, capacity);
+    return text;
+}
+
 const char *weir_runtime_device(const weir_runtime *runtime)
 {
     return runtime ? runtime->name : "";
@@ -239,6 +291,11 @@ const char *weir_runtime_device(const weir_runtime *runtime)
 int weir_runtime_ordinal(const weir_runtime *runtime)
 {
     return runtime ? runtime->ordinal : -1;
+}
+
+void *weir_runtime_native(const weir_runtime *runtime)
+{
+    return runtime && !atomic_load(&wi_forked) ? runtime->driver->context(runtime->device) : NULL;
 }
 
 uint64_t weir_runtime_budget(const weir_runtime *runtime)
@@ -256,7 +313,7 @@ weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget)
     WI_ENTER();
     if (!runtime || budget == 0)
         return weir_fail(WEIR_INVALID, "weir_runtime_set_budget: %s", runtime ? "a budget of 0" : "NULL");
-    wi_resource *resource = runtime->resource;
+    wi_resource *base = runtime->resource->base;
     (void)wi_runtime_reap(runtime);
     /* What clients use is looked at first, so that a refusal gives nothing up. Others may allocate between a trim and the
      * next try, hence more than one. */
@@ -269,7 +326,7 @@ weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget)
         size_t ignored;
         wi_ledger_snapshot(&runtime->ledger, &stats, NULL, 0, 0, &ignored);
         uint64_t in_use = stats.live + stats.pending;
-        if (resource->table->trim(resource, budget > in_use ? budget - in_use : 0) == 0 && tries > 0)
+        if (base->table->trim(base, budget > in_use ? budget - in_use : 0) == 0 && tries > 0)
             return status;
     }
 }
@@ -280,7 +337,9 @@ weir_status weir_runtime_trim(weir_runtime *runtime, uint64_t keep, uint64_t *re
     if (!runtime)
         return weir_fail(WEIR_INVALID, "weir_runtime_trim: NULL");
     (void)wi_runtime_reap(runtime);
-    uint64_t bytes = runtime->resource->table->trim(runtime->resource, keep);
+    wi_resource *base = runtime->resource->base;
+    (void)wi_relieve(runtime->resource);
+    uint64_t bytes = base->table->trim(base, keep);
     if (released)
         *released = bytes;
     return WEIR_OK;
@@ -288,15 +347,20 @@ weir_status weir_runtime_trim(weir_runtime *runtime, uint64_t keep, uint64_t *re
 
 uint64_t wi_runtime_reap(weir_runtime *runtime)
 {
-    return runtime->resource->table->reap(runtime->resource);
+    return wi_pending_reap(&runtime->pending);
 }
 
 void wi_runtime_drain(weir_runtime *runtime, wi_account *account)
 {
-    wi_resource *resource = runtime->resource;
-    do
+    enum { MOST_FAILURES = 3 }; /* what the driver does not take back now is tried again another time */
+    wi_pending *pending = &runtime->pending;
+    uint64_t failures = atomic_load(&pending->failures);
+    (void)wi_relieve(runtime->resource);
+    do {
         (void)wi_runtime_reap(runtime);
-    while (resource->table->wait_oldest(resource, account, UINT64_MAX));
+        (void)wi_relieve(runtime->resource);
+    } while (wi_pending_wait(pending, account, UINT64_MAX) &&
+             atomic_load(&pending->failures) - failures < MOST_FAILURES);
 }
 
 /* Statistics and traces -------------------------------------------------------------------------------------------- */

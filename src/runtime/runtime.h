@@ -3,7 +3,7 @@
 #define WI_RUNTIME_H
 
 #include "driver/driver.h"
-#include "memory/resource.h"
+#include "memory/pending.h"
 #include "runtime/streams.h"
 
 #include <weir/weir.h>
@@ -28,9 +28,10 @@ struct weir_runtime {
     const wi_driver *driver;
     wi_device *device;
     wi_ledger ledger;
-    wi_resource *resource;
+    wi_resource *resource; /* the top of the stack that serves the device's memory */
+    wi_pending pending;
     wi_streams streams;
-    char resource_name[32];
+    char stack[256]; /* of resources, as it was given */
 
     pthread_mutex_t clients_lock;
     weir_client *closed_first, *closed_last;
@@ -47,9 +48,6 @@ weir_runtime *wi_runtime_of(const void *pointer);
 void wi_runtimes_unlock(void);
 /* The runtime that hands out streams under this number; NULL if none. */
 weir_runtime *wi_runtime_of_pool(uint16_t pool);
-
-/* The point behind the zeroing that an allocation queued on `stream`. */
-weir_status wi_zeroing_point(weir_runtime *runtime, weir_stream stream, wi_event *out);
 
 /* WEIR_INVALID for NULL and for a closed client. */
 weir_status wi_client_check(const weir_client *client, const char *call);

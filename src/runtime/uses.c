@@ -72,11 +72,10 @@ static weir_status close_ticket(wi_block *block, void *user)
 /* The ticket keeps the block where it is, so that this cannot fail. */
 static void close_tickets(weir_launch *launch, const wi_event *event)
 {
-    wi_resource *resource = launch->runtime->resource;
+    wi_resource *base = launch->runtime->resource->base;
     for (size_t i = 0; i < launch->count; i++) {
         visit v = {.use = &launch->uses[i], .event = event};
-        weir_status status =
-            resource->table->visit(resource, v.use->block.pointer, v.use->block.generation, close_ticket, &v);
+        weir_status status = wi_visit(base, v.use->block.pointer, v.use->block.generation, close_ticket, &v);
         wi_law(status == WEIR_OK);
         (void)status;
     }
@@ -115,14 +114,14 @@ static weir_status mark_zeroing(wi_block *block, void *user)
 
 static weir_status order_behind_zeroing(weir_runtime *runtime, weir_stream stream, const weir_block *block)
 {
-    wi_resource *resource = runtime->resource;
+    wi_resource *base = runtime->resource->base;
     zeroing z = {.launch = stream};
-    weir_status status = resource->table->visit(resource, block->pointer, block->generation, find_zeroing, &z);
+    weir_status status = wi_visit(base, block->pointer, block->generation, find_zeroing, &z);
     if (status != WEIR_OK || z.stream.id == 0)
         return status;
-    status = wi_zeroing_point(runtime, z.stream, &z.event);
+    status = wi_streams_point(runtime, z.stream, "weir_launch_begin", &z.event);
     if (status == WEIR_OK)
-        status = resource->table->visit(resource, block->pointer, block->generation, mark_zeroing, &z);
+        status = wi_visit(base, block->pointer, block->generation, mark_zeroing, &z);
     return status;
 }
 
@@ -156,14 +155,14 @@ static weir_status check_uses(const weir_use *uses, size_t count)
 
 static weir_status open_tickets(weir_launch *launch, size_t count, waits *w)
 {
-    wi_resource *resource = launch->runtime->resource;
+    wi_resource *base = launch->runtime->resource->base;
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < count && status == WEIR_OK; i++) {
         visit v = {.use = &launch->uses[i], .waits = w};
         status = order_behind_zeroing(launch->runtime, launch->stream, &v.use->block);
         if (status != WEIR_OK)
             break;
-        status = resource->table->visit(resource, v.use->block.pointer, v.use->block.generation, open_ticket, &v);
+        status = wi_visit(base, v.use->block.pointer, v.use->block.generation, open_ticket, &v);
         launch->count += status == WEIR_OK;
     }
     return status;
@@ -189,7 +188,7 @@ weir_status weir_launch_begin(weir_runtime *runtime, weir_stream stream, const w
     *out = NULL;
     weir_status status = check_uses(uses, count);
     if (status == WEIR_OK)
-        status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &native);
+        status = wi_streams_resolve_now(runtime, stream, "weir_launch_begin", &native);
     if (status != WEIR_OK)
         return status;
     weir_launch *launch = malloc(sizeof *launch + count * sizeof *uses);
@@ -214,11 +213,11 @@ weir_status weir_launch_begin(weir_runtime *runtime, weir_stream stream, const w
 
 /* Ending ----------------------------------------------------------------------------------------------------------- */
 
-static weir_status record(weir_runtime *runtime, weir_stream stream, wi_event *event)
+static weir_status record(weir_runtime *runtime, weir_stream stream, const char *call, wi_event *event)
 {
     void *native;
     *event = (wi_event){0};
-    weir_status status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &native);
+    weir_status status = wi_streams_resolve_now(runtime, stream, call, &native);
     if (status != WEIR_OK || !native)
         return status;
     return runtime->driver->record(runtime->device, native, event);
@@ -230,7 +229,7 @@ weir_status weir_launch_end(weir_launch *launch)
     if (!launch)
         return weir_fail(WEIR_INVALID, "weir_launch_end: NULL");
     wi_event event;
-    weir_status status = record(launch->runtime, launch->stream, &event);
+    weir_status status = record(launch->runtime, launch->stream, "weir_launch_end", &event);
     if (status != WEIR_OK)
         return status;
     close_tickets(launch, &event);
@@ -267,9 +266,9 @@ weir_status weir_use_record(weir_runtime *runtime, const void *pointer, weir_str
     if (!runtime || !pointer)
         return weir_fail(WEIR_INVALID, "weir_use_record: NULL");
     wi_event event;
-    weir_status status = record(runtime, stream, &event);
+    weir_status status = record(runtime, stream, "weir_use_record", &event);
     if (status != WEIR_OK)
         return status;
     visit v = {.event = &event};
-    return runtime->resource->table->visit(runtime->resource, (void *)(uintptr_t)pointer, 0, mark_read, &v);
+    return wi_visit(runtime->resource->base, (void *)(uintptr_t)pointer, 0, mark_read, &v);
 }

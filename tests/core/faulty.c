@@ -13,10 +13,11 @@ void faults_reset(long fail_at)
 
 bool faults_nothing_left(void)
 {
-    bool nothing = !fault.devices && !fault.ranges && !fault.handles && !fault.mapped && !fault.streams;
+    bool nothing =
+        !fault.devices && !fault.ranges && !fault.handles && !fault.mapped && !fault.streams && !fault.pieces;
     if (!nothing)
-        fprintf(stderr, "left: %ld devices, %ld ranges, %ld handles, %ld mapped, %ld streams\n", fault.devices,
-                fault.ranges, fault.handles, fault.mapped, fault.streams);
+        fprintf(stderr, "left: %ld devices, %ld ranges, %ld handles, %ld mapped, %ld streams, %ld pieces\n",
+                fault.devices, fault.ranges, fault.handles, fault.mapped, fault.streams, fault.pieces);
     return nothing;
 }
 
@@ -97,6 +98,36 @@ static weir_status f_unmap(wi_device *device, void *address, size_t count, wi_ha
     NEXT;
     return counted(host->unmap(device, address, count, handles), &fault.mapped, -(long)count);
 }
+static weir_status f_allocate(wi_device *device, weir_kind kind, uint64_t bytes, void **address)
+{
+    NEXT;
+    return counted(host->allocate(device, kind, bytes, address), &fault.pieces, 1);
+}
+static weir_status f_release(wi_device *device, weir_kind kind, void *address, uint64_t bytes)
+{
+    NEXT;
+    return counted(host->release(device, kind, address, bytes), &fault.pieces, -1);
+}
+static weir_status f_pool_allocate(wi_device *device, uint64_t bytes, void *stream, void **address)
+{
+    NEXT;
+    return counted(host->pool_allocate(device, bytes, stream, address), &fault.pieces, 1);
+}
+static weir_status f_pool_release(wi_device *device, void *address, uint64_t bytes, void *stream)
+{
+    NEXT;
+    return counted(host->pool_release(device, address, bytes, stream), &fault.pieces, -1);
+}
+static weir_status f_pool_trim(wi_device *device, uint64_t keep, uint64_t *held)
+{
+    NEXT;
+    return host->pool_trim(device, keep, held);
+}
+static weir_status f_pool_held(wi_device *device, uint64_t *held)
+{
+    NEXT;
+    return host->pool_held(device, held);
+}
 static weir_status f_stream_create(wi_device *device, void **stream)
 {
     NEXT;
@@ -115,6 +146,22 @@ static weir_status f_stream_synchronize(wi_device *device, void *stream)
 static void *f_stream_native(void *stream)
 {
     return stream;
+}
+static weir_status f_stream_adopt(wi_device *device, void *native, void **stream, uint64_t *identity)
+{
+    return host->stream_adopt(device, native, stream, identity);
+}
+static weir_status f_stream_default(wi_device *device, weir_default_stream which, void **stream)
+{
+    return host->stream_default(device, which, stream);
+}
+static bool f_stream_capturing(wi_device *device, void *stream)
+{
+    return host->stream_capturing(device, stream);
+}
+static void *f_context(wi_device *device)
+{
+    return host->context(device);
 }
 static weir_status f_record(wi_device *device, void *stream, wi_event *out)
 {
@@ -164,10 +211,20 @@ const wi_driver faulty_driver = {
     .destroy = f_destroy,
     .map = f_map,
     .unmap = f_unmap,
+    .allocate = f_allocate,
+    .release = f_release,
+    .pool_allocate = f_pool_allocate,
+    .pool_release = f_pool_release,
+    .pool_trim = f_pool_trim,
+    .pool_held = f_pool_held,
     .stream_create = f_stream_create,
+    .stream_adopt = f_stream_adopt,
+    .stream_default = f_stream_default,
     .stream_destroy = f_stream_destroy,
     .stream_synchronize = f_stream_synchronize,
     .stream_native = f_stream_native,
+    .stream_capturing = f_stream_capturing,
+    .context = f_context,
     .record = f_record,
     .passed = f_passed,
     .wait = f_wait,

@@ -12,7 +12,7 @@ typedef struct faults {
     weir_status status;                             /* what it answers */
     bool stay;                                      /* every later call fails too */
     uint64_t limit;                                 /* handles that the device has; 0: no limit */
-    long devices, ranges, handles, mapped, streams; /* given out and not given back */
+    long devices, ranges, handles, mapped, streams, pieces; /* given out and not given back */
     void (*in_destroy)(void *);                     /* called while handles are being destroyed */
     void *user;
 } faults;

@@ -1,0 +1,43 @@
+/* weir/resource.h: what serves the blocks of a runtime: resources, and adaptors around them.
+ *
+ * A stack is written as text, outermost first: "budget(log(async))". The bases:
+ *   mapped    handles mapped into a large range of addresses; memory moves to where it is needed. The default
+ *   direct    one allocation of the driver's per block, for sanitizers
+ *   async     one allocation of a stream-ordered pool of the driver's per block; the pool is the runtime's own
+ *   blocks    runs of fixed blocks over one extent that is taken whole: "blocks(64KiB)"
+ * The adaptors:
+ *   budget    claims a request in the ledger before anything below it is asked, and climbs the ladder before it refuses.
+ *             A stack has one; where the text has none it is the outermost
+ *   log       records each allocation, free and reap that reaches it, and how it went: "log(csv=PATH, async)"
+ *   guard     red zones around blocks, poison, quarantine: "guard(direct)", "guard(zone=1KiB, quarantine=64MiB, mapped)"
+ *   stats     counts, hit rate, sizes and latencies of what passes: "stats(mapped)"
+ * Budget(Logging(Async)) is the recommended order: the log then has what was really asked of the device. */
+#ifndef WEIR_RESOURCE_H
+#define WEIR_RESOURCE_H
+
+#include <weir/stream.h>
+
+WEIR_BEGIN
+
+/* What a stack can do; weir_runtime_features. */
+enum {
+    WEIR_TRACKS_USES = 1u << 0,    /* launches and weir_use_record; without it they answer WEIR_STREAM_MISUSE */
+    WEIR_ZEROES = 1u << 1,         /* WEIR_ZEROED */
+    WEIR_SHRINKS = 1u << 2,        /* weir_resize to less gives the tail back */
+    WEIR_GROWS = 1u << 3,          /* weir_resize to more, where there is room */
+    WEIR_MOVES_MEMORY = 1u << 4,   /* free memory in pieces can serve a request as large as their sum */
+    WEIR_STREAM_ORDERED = 1u << 5, /* the next owner on the same stream need not wait for a free */
+    WEIR_CAPTURABLE = 1u << 6,     /* allocates on a stream that is being captured */
+    WEIR_GUARDS = 1u << 7,         /* writes past a block are found */
+    WEIR_TRIMS = 1u << 8           /* keeps memory that weir_runtime_trim gives back */
+};
+
+/* What the runtime's device memory can do: a sum of the above; 0 for NULL. Any thread. */
+WEIR_API uint32_t weir_runtime_features(const weir_runtime *runtime);
+
+/* The runtime's stack in one line, "budget(mapped)", with its arguments; written into `text` and returned. Always
+ * terminated, cut at the capacity. Any thread. */
+WEIR_API char *weir_runtime_resource(const weir_runtime *runtime, char *text, size_t capacity);
+
+WEIR_END
+#endif

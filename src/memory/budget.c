@@ -1,0 +1,192 @@
+/* Claiming before placing, and the ladder between a shortage and a refusal. */
+#include "memory/budget.h"
+#include "base/options.h"
+#include "base/system.h"
+
+typedef struct budget {
+    wi_resource resource;
+    wi_pending *pending;
+} budget;
+
+/* The ladder ------------------------------------------------------------------------------------------------------- */
+
+/* What a request has tried so far. Each rung is climbed once, the waiting until its deadline. */
+typedef struct ladder {
+    budget *budget;
+    wi_account *account;
+    bool may_wait, reaped;
+    uint64_t deadline; /* 0: not waited yet */
+} ladder;
+
+/* True if something has changed that makes another try worth it. `helps`: pending frees would be enough. */
+static bool climb(ladder *l, bool helps)
+{
+    wi_pending *pending = l->budget->pending;
+    if (wi_pending_reap(pending) > 0 || wi_pending_settle(pending))
+        return true;
+    if (!l->reaped) { /* another thread may have reaped between the shortage and our look */
+        l->reaped = true;
+        return true;
+    }
+    if (wi_relieve(l->budget->resource.inner) > 0)
+        return true;
+    if (!helps || !l->may_wait)
+        return false;
+    if (l->deadline == 0)
+        l->deadline = wi_now() + wi_option_wait();
+    if (wi_now() >= l->deadline)
+        return false;
+    return wi_pending_wait(pending, NULL, l->deadline);
+}
+
+static weir_status refuse(const ladder *l, const wi_request *request, const wi_shortage *shortage)
+{
+    return wi_ledger_refuse(l->budget->resource.ledger, l->account, request, shortage);
+}
+
+static weir_status claim(ladder *l, const wi_request *request, uint64_t alignment)
+{
+    wi_resource *resource = &l->budget->resource, *base = resource->base;
+    bool could = false;
+    while (!wi_ledger_claim(resource->ledger, l->account, request->charged, &could)) {
+        if (!wi_ledger_is_open(resource->ledger, l->account))
+            return weir_fail(WEIR_INVALID, "the client %s was closed meanwhile", l->account->name);
+        if (climb(l, could))
+            continue;
+        wi_shortage shortage = {.cause = could ? WEIR_CAUSE_PENDING : WEIR_CAUSE_NONE};
+        base->table->look(base, request->memory_class, request->charged, alignment, &shortage);
+        return refuse(l, request, &shortage);
+    }
+    return WEIR_OK;
+}
+
+static bool any_pending(wi_ledger *ledger)
+{
+    weir_stats stats = {.size = sizeof stats};
+    size_t ignored;
+    wi_ledger_snapshot(ledger, &stats, NULL, 0, 0, &ignored);
+    return stats.pending > 0;
+}
+
+/* Blocks ----------------------------------------------------------------------------------------------------------- */
+
+/* The bytes come from what was reserved, if that is where they shall come from. */
+static weir_status obtain(ladder *l, const wi_placement *p, const wi_request *request)
+{
+    if (!p->reservation)
+        return claim(l, request, p->alignment);
+    uint64_t left = atomic_load(&p->reservation->left);
+    do
+        if (left < p->charged) {
+            wi_shortage shortage = {WEIR_CAUSE_RESERVATION, left, p->reservation->total};
+            return refuse(l, request, &shortage);
+        }
+    while (!atomic_compare_exchange_weak(&p->reservation->left, &left, left - p->charged));
+    return WEIR_OK;
+}
+
+static void return_bytes(const budget *b, const wi_placement *p)
+{
+    if (p->reservation)
+        atomic_fetch_add(&p->reservation->left, p->charged);
+    else
+        wi_ledger_cancel(b->resource.ledger, p->account, p->charged);
+}
+
+static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
+{
+    budget *b = (budget *)resource;
+    wi_request request = {p->bytes, p->charged, p->memory_class, p->stream, p->tag};
+    ladder l = {.budget = b, .account = p->account, .may_wait = p->may_wait};
+    weir_status status = obtain(&l, p, &request);
+    if (status != WEIR_OK)
+        return status;
+    for (;;) {
+        *shortage = (wi_shortage){.cause = WEIR_CAUSE_NONE};
+        status = wi_allocate(resource->inner, p, out, shortage);
+        if (status == WEIR_OK)
+            return WEIR_OK;
+        if (status == WEIR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE &&
+            climb(&l, any_pending(resource->ledger)))
+            continue;
+        return_bytes(b, p);
+        return status == WEIR_OUT_OF_MEMORY ? refuse(&l, &request, shortage) : status;
+    }
+}
+
+static void discard(wi_resource *resource, wi_block *block, const wi_placement *p)
+{
+    wi_discard(resource->inner, block, p);
+    return_bytes((budget *)resource, p);
+}
+
+static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage)
+{
+    wi_resource *base = resource->base;
+    uint64_t charge = base->table->charge(base, block->before + bytes + block->after);
+    uint64_t more = charge > block->charged ? charge - block->charged : 0;
+    wi_request request = {bytes - block->bytes, more, block->memory_class, block->stream, block->tag};
+    ladder l = {.budget = (budget *)resource, .account = block->account, .may_wait = may_wait};
+    weir_status status = claim(&l, &request, WI_UNIT);
+    if (status != WEIR_OK)
+        return status;
+    do
+        status = wi_grow(resource->inner, block, bytes, may_wait, shortage);
+    while ((status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY) && climb(&l, false));
+    if (status != WEIR_OK)
+        wi_ledger_cancel(resource->ledger, block->account, more);
+    if (status == WEIR_OUT_OF_MEMORY) { /* no memory to put there */
+        *shortage = (wi_shortage){.cause = WEIR_CAUSE_FRAGMENTATION};
+        base->table->look(base, block->memory_class, more, WI_UNIT, shortage);
+        status = refuse(&l, &request, shortage);
+    }
+    return status;
+}
+
+static void destroy(wi_resource *resource)
+{
+    pthread_mutex_destroy(&resource->lock);
+    free(resource);
+}
+
+/* Making ----------------------------------------------------------------------------------------------------------- */
+
+static const wi_resource_table table = {
+    .name = "budget",
+    .allocate = allocate,
+    .discard = discard,
+    .grow = grow,
+    .destroy = destroy,
+};
+
+static wi_resource *find(wi_resource *top)
+{
+    while (top && top->table != &table)
+        top = top->inner;
+    return top;
+}
+
+weir_status wi_budget_create(wi_resource *inner, wi_resource **out)
+{
+    budget *b = calloc(1, sizeof *b);
+    if (!b)
+        return weir_fail(WEIR_SYSTEM, "no host memory for a budget");
+    wi_resource_init(&b->resource, &table, inner->driver, inner->device, inner);
+    *out = &b->resource;
+    return WEIR_OK;
+}
+
+bool wi_budget_attach(wi_resource *top, wi_pending *pending)
+{
+    wi_resource *found = find(top);
+    if (!found || find(found->inner))
+        return false;
+    ((budget *)found)->pending = pending;
+    return true;
+}
+
+weir_status wi_budget_reserve(wi_resource *top, wi_account *account, const wi_request *request, bool may_wait)
+{
+    ladder l = {.budget = (budget *)find(top), .account = account, .may_wait = may_wait};
+    return claim(&l, request, WI_UNIT);
+}

@@ -1,0 +1,163 @@
+#include "memory/pending.h"
+#include "base/plant.h"
+#include "memory/marks.h"
+
+#include <weir/log.h>
+
+void wi_pending_init(wi_pending *pending, const wi_driver *driver, wi_device *device)
+{
+    *pending = (wi_pending){.driver = driver, .device = device};
+    pthread_mutex_init(&pending->lock, NULL);
+    pthread_cond_init(&pending->settled, NULL);
+}
+
+void wi_pending_destroy(wi_pending *pending)
+{
+    wi_law(!pending->first && pending->working == 0);
+    pthread_cond_destroy(&pending->settled);
+    pthread_mutex_destroy(&pending->lock);
+}
+
+/* The list, with the lock held ------------------------------------------------------------------------------------- */
+
+static void append(wi_pending *pending, wi_block *block)
+{
+    block->pending_previous = pending->last;
+    block->pending_next = NULL;
+    *(pending->last ? &pending->last->pending_next : &pending->first) = block;
+    pending->last = block;
+}
+
+static void take_out(wi_pending *pending, wi_block *block)
+{
+    *(block->pending_previous ? &block->pending_previous->pending_next : &pending->first) = block->pending_next;
+    *(block->pending_next ? &block->pending_next->pending_previous : &pending->last) = block->pending_previous;
+}
+
+/* Is the device past the free and past every declared use? If not, *waiting is one point that it is not past. Never
+ * blocks. */
+static bool is_past(const wi_pending *pending, const wi_block *block, wi_event *waiting)
+{
+    *waiting = block->freed;
+    return pending->driver->passed(pending->device, block->freed) &&
+           wi_marks_passed(block->marks, pending->driver, pending->device, waiting);
+}
+
+/* Releasing, with the lock released meanwhile ---------------------------------------------------------------------- */
+
+/* Releases the blocks of a list that is linked by pending_next, all taken out; answers how many bytes that were. */
+static uint64_t release_all(wi_pending *pending, wi_block *list)
+{
+    uint64_t bytes = 0;
+    wi_block *refused = NULL;
+    pending->working++;
+    pthread_mutex_unlock(&pending->lock);
+    for (wi_block *block = list, *next; block; block = next) {
+        uint64_t charged = block->charged;
+        next = block->pending_next; /* a released block is another's at once */
+        if (wi_release(block->stack, block) == WEIR_OK) {
+            bytes += charged;
+            continue;
+        }
+        weir_log(WEIR_LOG_WARNING, "a free is tried again later: %s", weir_detail());
+        block->pending_next = refused;
+        refused = block;
+    }
+    pthread_mutex_lock(&pending->lock);
+    for (wi_block *block = refused, *next; block; block = next) {
+        next = block->pending_next;
+        atomic_fetch_add(&pending->failures, 1);
+        append(pending, block);
+    }
+    pending->working--;
+    pending->turns++;
+    pthread_cond_broadcast(&pending->settled);
+    return bytes;
+}
+
+void wi_pending_add(wi_pending *pending, wi_resource *stack, wi_block *block, const wi_event *event)
+{
+    pthread_mutex_lock(&pending->lock);
+    block->stack = stack;
+    block->freed = event ? *event : (wi_event){0};
+    block->pending_next = NULL;
+    if (event)
+        append(pending, block);
+    else
+        (void)release_all(pending, block);
+    pthread_mutex_unlock(&pending->lock);
+}
+
+void wi_pending_free(wi_pending *pending, wi_resource *stack, wi_block *block, weir_stream stream,
+                     const wi_event *event)
+{
+    pthread_mutex_lock(&pending->lock);
+    block->stack = stack;
+    block->freed = event ? *event : (wi_event){0};
+    block->pending_next = NULL;
+    if (wi_retire(stack, block, stream, event == NULL))
+        ; /* gone already */
+    else if (event)
+        append(pending, block);
+    else
+        (void)release_all(pending, block);
+    pthread_mutex_unlock(&pending->lock);
+}
+
+uint64_t wi_pending_reap(wi_pending *pending)
+{
+    wi_event ignored;
+    wi_block *done = NULL, **end = &done;
+    uint64_t bytes = 0;
+    pthread_mutex_lock(&pending->lock);
+    for (wi_block *block = pending->first, *next; block; block = next) {
+        next = block->pending_next;
+        if (!is_past(pending, block, &ignored) && wi_plant != WI_PLANT_EARLY_REUSE)
+            continue;
+        take_out(pending, block);
+        block->pending_next = NULL;
+        *end = block;
+        end = &block->pending_next;
+    }
+    if (done)
+        bytes = release_all(pending, done);
+    pthread_mutex_unlock(&pending->lock);
+    return bytes;
+}
+
+/* Waiting ---------------------------------------------------------------------------------------------------------- */
+
+static bool settle(wi_pending *pending)
+{
+    if (pending->working == 0)
+        return false;
+    for (uint64_t turn = pending->turns; turn == pending->turns;)
+        pthread_cond_wait(&pending->settled, &pending->lock);
+    return true;
+}
+
+bool wi_pending_settle(wi_pending *pending)
+{
+    pthread_mutex_lock(&pending->lock);
+    bool settled = settle(pending);
+    pthread_mutex_unlock(&pending->lock);
+    return settled;
+}
+
+bool wi_pending_wait(wi_pending *pending, const wi_account *account, uint64_t deadline)
+{
+    wi_event event;
+    bool past = true, found = false;
+    pthread_mutex_lock(&pending->lock);
+    for (const wi_block *block = pending->first; block && !found; block = block->pending_next)
+        if (!account || block->account == account) {
+            past = is_past(pending, block, &event);
+            found = true;
+        }
+    if (!found)
+        found = settle(pending);
+    pthread_mutex_unlock(&pending->lock);
+    if (!past && pending->driver->wait(pending->device, event, deadline) != WEIR_OK)
+        return false; /* asking again would be asking for ever */
+    return found;
+}

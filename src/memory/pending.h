@@ -1,0 +1,40 @@
+/* Blocks that are freed and that the device is not past, oldest first: where a free becomes final, for all resources.
+ *
+ * Laws, true whenever the lock is free: the list holds exactly the blocks of the runtime that are pending, but for those in
+ * the hands of a thread that releases them, which `working` counts; so whoever sees pending bytes in the ledger finds a
+ * block here or a thread to wait for. The lock comes before those of resources and the ledger. */
+#ifndef WI_PENDING_H
+#define WI_PENDING_H
+
+#include "memory/resource.h"
+
+typedef struct wi_pending {
+    pthread_mutex_t lock;
+    pthread_cond_t settled; /* a thread has released what it had in hand */
+    const wi_driver *driver;
+    wi_device *device;
+    wi_block *first, *last;
+    size_t working;
+    uint64_t turns; /* how often one has */
+    atomic_uint_fast64_t failures;
+} wi_pending;
+
+void wi_pending_init(wi_pending *pending, const wi_driver *driver, wi_device *device);
+void wi_pending_destroy(wi_pending *pending);
+
+/* Ends a taken block of the stack: it waits for *event (NULL: the device is past everything) and for its marks. Cannot
+ * fail: what the driver refuses to take back stays pending and is tried again. */
+void wi_pending_free(wi_pending *pending, wi_resource *stack, wi_block *block, weir_stream stream,
+                     const wi_event *event);
+/* The same for a block that the resource has retired itself: the tail of one that was cut. */
+void wi_pending_add(wi_pending *pending, wi_resource *stack, wi_block *block, const wi_event *event);
+
+/* Releases what has passed; answers how many bytes that were. */
+uint64_t wi_pending_reap(wi_pending *pending);
+/* Waits for other threads that have blocks in hand; false when there is none. */
+bool wi_pending_settle(wi_pending *pending);
+/* Waits for the oldest block (of `account`, or of anyone) until the clock reads `deadline`; false if there is none, or
+ * the driver cannot wait. */
+bool wi_pending_wait(wi_pending *pending, const wi_account *account, uint64_t deadline);
+
+#endif

@@ -1,0 +1,123 @@
+/* Walking a stack of resources. */
+#include "memory/resource.h"
+
+#include <stdio.h>
+
+void wi_resource_init(wi_resource *resource, const wi_resource_table *table, const wi_driver *driver, wi_device *device,
+                      wi_resource *inner)
+{
+    resource->table = table;
+    resource->driver = driver;
+    resource->device = device;
+    resource->ledger = NULL;
+    resource->inner = inner;
+    resource->base = inner ? inner->base : resource;
+    resource->granule = WI_UNIT;
+    pthread_mutex_init(&resource->lock, NULL);
+}
+
+void wi_resource_attach(wi_resource *top, wi_ledger *ledger)
+{
+    for (wi_resource *r = top; r; r = r->inner)
+        r->ledger = ledger;
+}
+
+void wi_resource_destroy(wi_resource *top)
+{
+    for (wi_resource *r = top, *inner; r; r = inner) {
+        inner = r->inner;
+        r->table->destroy(r);
+    }
+}
+
+uint32_t wi_resource_features(const wi_resource *top)
+{
+    uint32_t below = top->inner ? wi_resource_features(top->inner) : 0;
+    return (below & ~top->table->hides) | top->table->features;
+}
+
+void wi_resource_describe(const wi_resource *top, char *text, size_t capacity)
+{
+    size_t length = 0, depth = 0;
+    char arguments[256];
+    for (const wi_resource *r = top; r && length < capacity; r = r->inner, depth++) {
+        arguments[0] = '\0';
+        if (r->table->describe)
+            r->table->describe(r, arguments, sizeof arguments);
+        size_t end = strlen(arguments);
+        if (!r->inner && end >= 2) /* nothing stands behind the last one */
+            arguments[end - 2] = '\0';
+        bool open = r->inner || arguments[0];
+        length += (size_t)snprintf(text + length, capacity - length, "%s%s%s%s", r->table->name, open ? "(" : "",
+                                   arguments, open && !r->inner ? ")" : "");
+    }
+    while (--depth > 0 && length + 1 < capacity) {
+        text[length++] = ')';
+        text[length] = '\0';
+    }
+}
+
+/* The calls -------------------------------------------------------------------------------------------------------- */
+
+/* The outermost resource that has something to say to it. */
+#define WALK(r, function)                                                                                              \
+    while (!(r)->table->function)                                                                                      \
+    (r) = (r)->inner
+
+void wi_measure(wi_resource *top, wi_placement *placement)
+{
+    for (wi_resource *r = top; r; r = r->inner)
+        if (r->table->measure)
+            r->table->measure(r, placement);
+}
+
+weir_status wi_allocate(wi_resource *r, wi_placement *placement, wi_block **out, wi_shortage *shortage)
+{
+    WALK(r, allocate);
+    return r->table->allocate(r, placement, out, shortage);
+}
+
+void wi_discard(wi_resource *r, wi_block *block, const wi_placement *placement)
+{
+    WALK(r, discard);
+    r->table->discard(r, block, placement);
+}
+
+void wi_publish(wi_resource *r, wi_block *block)
+{
+    WALK(r, publish);
+    r->table->publish(r, block);
+}
+
+bool wi_retire(wi_resource *r, wi_block *block, weir_stream stream, bool complete)
+{
+    WALK(r, retire);
+    return r->table->retire(r, block, stream, complete);
+}
+
+weir_status wi_release(wi_resource *r, wi_block *block)
+{
+    WALK(r, release);
+    return r->table->release(r, block);
+}
+
+weir_status wi_shrink(wi_resource *r, wi_block *block, uint64_t bytes, void *native, wi_block **tail)
+{
+    WALK(r, shrink);
+    return r->table->shrink(r, block, bytes, native, tail);
+}
+
+weir_status wi_grow(wi_resource *r, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage)
+{
+    WALK(r, grow);
+    return r->table->grow(r, block, bytes, may_wait, shortage);
+}
+
+uint64_t wi_relieve(wi_resource *top)
+{
+    uint64_t bytes = 0;
+    for (wi_resource *r = top; r; r = r->inner)
+        if (r->table->relieve)
+            bytes += r->table->relieve(r);
+    return bytes;
+}

@@ -1,0 +1,209 @@
+#include "memory/stack.h"
+#include "base/options.h"
+#include "memory/budget.h"
+#include "memory/mapped.h"
+
+#include <stdio.h>
+
+/* The parts there are. One of the two is set. */
+typedef struct part {
+    const char *name;
+    weir_status (*base)(const wi_driver *driver, wi_device *device, const wi_arguments *arguments, wi_resource **out);
+    weir_status (*adaptor)(wi_resource *inner, const wi_arguments *arguments, wi_resource **out);
+} part;
+
+static weir_status make_mapped(const wi_driver *driver, wi_device *device, const wi_arguments *arguments,
+                               wi_resource **out)
+{
+    weir_status status = wi_arguments_check(arguments, (const char *const[]){NULL});
+    return status == WEIR_OK ? wi_mapped_create(driver, device, out) : status;
+}
+
+static weir_status make_budget(wi_resource *inner, const wi_arguments *arguments, wi_resource **out)
+{
+    weir_status status = wi_arguments_check(arguments, (const char *const[]){NULL});
+    return status == WEIR_OK ? wi_budget_create(inner, out) : status;
+}
+
+static const part parts[] = {
+    {.name = "mapped", .base = make_mapped},
+    {.name = "budget", .adaptor = make_budget},
+};
+enum { PARTS = sizeof parts / sizeof parts[0] };
+
+static const part *part_called(const char *name)
+{
+    for (size_t i = 0; i < PARTS; i++)
+        if (strcmp(parts[i].name, name) == 0)
+            return &parts[i];
+    return NULL;
+}
+
+static weir_status unknown(const char *name)
+{
+    char list[160] = "";
+    for (size_t i = 0, n = 0; i < PARTS && n < sizeof list; i++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", parts[i].name);
+    return weir_fail(WEIR_NOT_FOUND, "there is no resource \"%.40s\"; there are %s", name, list);
+}
+
+/* Arguments -------------------------------------------------------------------------------------------------------- */
+
+const char *wi_argument(const wi_arguments *arguments, const char *name)
+{
+    size_t length = strlen(name);
+    for (size_t i = 0; i < arguments->count; i++) {
+        const char *text = arguments->text[i];
+        if (length == 0 && !strchr(text, '='))
+            return text;
+        if (length > 0 && strncmp(text, name, length) == 0 && text[length] == '=')
+            return text + length + 1;
+    }
+    return NULL;
+}
+
+weir_status wi_argument_size(const wi_arguments *arguments, const char *name, uint64_t *out)
+{
+    const char *value = wi_argument(arguments, name);
+    if (value && (!wi_size_read(value, out) || *out == 0))
+        return weir_fail(WEIR_INVALID, "the resource %s does not take \"%.40s\" for %s; it is a size", arguments->part,
+                         value, *name ? name : "its argument");
+    return WEIR_OK;
+}
+
+weir_status wi_arguments_check(const wi_arguments *arguments, const char *const *known)
+{
+    for (size_t i = 0; i < arguments->count; i++) {
+        const char *text = arguments->text[i], *equals = strchr(text, '=');
+        size_t length = equals ? (size_t)(equals - text) : 0, k = 0;
+        while (known[k] && (strlen(known[k]) != length || strncmp(known[k], text, length) != 0))
+            k++;
+        if (!known[k])
+            return weir_fail(WEIR_INVALID, "the resource %s takes no argument \"%.40s\"", arguments->part, text);
+    }
+    return WEIR_OK;
+}
+
+/* Reading ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct reading {
+    const char *text, *at;
+    const wi_driver *driver; /* NULL: nothing is made */
+    wi_device *device;
+    unsigned depth;
+    bool budgeted;
+} reading;
+
+enum { MOST_PARTS = 16 };
+
+static weir_status wrong(const reading *r, const char *what)
+{
+    return weir_fail(WEIR_INVALID,
+                     "\"%.80s\" is no stack of resources: %s at character %d; write it like "
+                     "budget(log(async))",
+                     r->text, what, (int)(r->at - r->text) + 1);
+}
+
+static void skip_blanks(reading *r)
+{
+    while (*r->at == ' ')
+        r->at++;
+}
+
+/* One word of the text up to a bracket or a comma; blanks around it do not count. */
+static void read_word(reading *r, char *word, size_t capacity)
+{
+    skip_blanks(r);
+    size_t length = strcspn(r->at, "(),");
+    const char *next = r->at + length;
+    while (length > 0 && r->at[length - 1] == ' ')
+        length--;
+    snprintf(word, capacity, "%.*s", (int)wi_min(length, capacity - 1), r->at);
+    r->at = next;
+}
+
+static weir_status read_part(reading *r, wi_resource **out);
+
+/* What stands between a part's brackets: arguments, and last, for an adaptor, the inner resource. */
+static weir_status read_brackets(reading *r, const part *p, wi_arguments *arguments, bool *within, wi_resource **inner)
+{
+    weir_status status = WEIR_OK;
+    while (status == WEIR_OK && *r->at++ != ')') {
+        const char *start = r->at;
+        char word[WI_ARGUMENT_BYTES];
+        read_word(r, word, sizeof word);
+        if (!word[0])
+            return wrong(r, "something is missing");
+        if (*within)
+            return wrong(r, "nothing may follow the inner resource");
+        if (p->adaptor && (*r->at == '(' || part_called(word) || (*r->at == ')' && !strchr(word, '=')))) {
+            r->at = start;
+            *within = true;
+            status = read_part(r, inner);
+        } else if (arguments->count == WI_ARGUMENTS) {
+            return wrong(r, "too many arguments");
+        } else {
+            memcpy(arguments->text[arguments->count++], word, sizeof word);
+        }
+        if (status == WEIR_OK && *r->at != ',' && *r->at != ')')
+            return wrong(r, "a bracket is missing");
+    }
+    return status;
+}
+
+static weir_status read_part(reading *r, wi_resource **out)
+{
+    char name[40];
+    wi_resource *inner = NULL;
+    bool within = false;
+    read_word(r, name, sizeof name);
+    const part *p = part_called(name);
+    if (!p)
+        return name[0] ? unknown(name) : wrong(r, "a name is missing");
+    if (++r->depth > MOST_PARTS)
+        return wrong(r, "too many resources");
+    wi_arguments arguments = {.part = p->name};
+    weir_status status = *r->at == '(' ? read_brackets(r, p, &arguments, &within, &inner) : WEIR_OK;
+    skip_blanks(r);
+    r->budgeted |= p->adaptor == make_budget;
+    if (status == WEIR_OK && p->adaptor && !within)
+        status = wrong(r, "an adaptor needs a resource within");
+    if (status == WEIR_OK && r->driver)
+        status = p->base ? p->base(r->driver, r->device, &arguments, out) : p->adaptor(inner, &arguments, out);
+    if (status != WEIR_OK && inner)
+        wi_resource_destroy(inner);
+    return status;
+}
+
+static weir_status read_all(reading *r, wi_resource **out)
+{
+    weir_status status = read_part(r, out);
+    if (status == WEIR_OK && *r->at) {
+        status = wrong(r, "something stands behind the end");
+        if (*out)
+            wi_resource_destroy(*out);
+    }
+    return status;
+}
+
+weir_status wi_stack_check(const char *text)
+{
+    wi_resource *none = NULL;
+    reading r = {.text = text, .at = text};
+    return read_all(&r, &none);
+}
+
+weir_status wi_stack_create(const char *text, const wi_driver *driver, wi_device *device, wi_resource **out)
+{
+    wi_resource *top = NULL;
+    reading r = {.text = text, .at = text, .driver = driver, .device = device};
+    weir_status status = read_all(&r, &top);
+    if (status == WEIR_OK && !r.budgeted) {
+        wi_resource *inner = top;
+        status = wi_budget_create(inner, &top);
+        if (status != WEIR_OK)
+            wi_resource_destroy(inner);
+    }
+    *out = status == WEIR_OK ? top : NULL;
+    return status;
+}

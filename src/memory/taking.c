@@ -1,0 +1,140 @@
+/* Taking blocks by their address, once for all bases: who holds a taken block alone may free or resize it. */
+#include "memory/marks.h"
+#include "memory/resource.h"
+
+static atomic_uint_fast64_t last_generation;
+
+wi_block wi_block_make(const wi_placement *placement, void *start, uint64_t previous)
+{
+    return (wi_block){.pointer = (char *)start + placement->before,
+                      .bytes = placement->bytes,
+                      .before = placement->before,
+                      .after = placement->after,
+                      .charged = placement->charged,
+                      .generation = atomic_fetch_add(&last_generation, 1) + 1,
+                      .account = placement->account,
+                      .tag = placement->tag,
+                      .stream = placement->stream,
+                      .memory_class = placement->memory_class,
+                      .state = WEIR_BLOCK_FREE, /* until it is published */
+                      .taken = true,
+                      .previous = previous};
+}
+
+static weir_status no_block_there(const void *pointer, bool freed)
+{
+    if (freed)
+        return weir_fail(WEIR_DOUBLE_FREE, "the block at %p was freed before; free a block once", pointer);
+    return weir_fail(WEIR_FOREIGN, "%p lies in weir's memory, but no block begins there", pointer);
+}
+
+static weir_status check(const wi_block *block, const wi_account *account, const void *pointer, bool freed,
+                         uint64_t generation)
+{
+    if (!block || block->state != WEIR_BLOCK_LIVE)
+        return no_block_there(pointer, freed || (block && block->pointer == pointer));
+    if (block->pointer != pointer)
+        return weir_fail(WEIR_INTERIOR, "%p points %lld bytes into the block of %llu bytes at %p (%s); pass its start",
+                         pointer, (long long)((const char *)pointer - (const char *)block->pointer),
+                         (unsigned long long)block->bytes, block->pointer, block->account->name);
+    if (generation != 0 && generation != block->generation)
+        return weir_fail(WEIR_STALE,
+                         "the block at %p that generation %llu named was freed; a block of %s with generation "
+                         "%llu lives there now",
+                         pointer, (unsigned long long)generation, block->account->name,
+                         (unsigned long long)block->generation);
+    if (account && block->account != account)
+        return weir_fail(WEIR_FOREIGN, "the block of %llu bytes at %p belongs to %s, not to %s",
+                         (unsigned long long)block->bytes, pointer, block->account->name, account->name);
+    if (block->taken)
+        return weir_fail(WEIR_BUSY, "the block at %p is being freed or resized by another thread", pointer);
+    return WEIR_OK;
+}
+
+/* With the lock held. */
+static weir_status find_live(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation,
+                             wi_block **out)
+{
+    if (!base->table->owns(base, pointer))
+        return weir_fail(WEIR_FOREIGN, "%p is no memory of this runtime's; free it where it was allocated", pointer);
+    bool freed = false;
+    *out = base->table->find(base, pointer, &freed);
+    return check(*out, account, pointer, freed, generation);
+}
+
+weir_status wi_take(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation, wi_block **out)
+{
+    wi_block *block = NULL;
+    wi_resource_lock(base);
+    weir_status status = find_live(base, account, pointer, generation, &block);
+    if (status == WEIR_OK && wi_marks_held(block->marks))
+        status = weir_fail(WEIR_BUSY, "the block at %p is used by a launch that has not ended; end or abort it first",
+                           pointer);
+    if (status == WEIR_OK) {
+        block->taken = true;
+        *out = block;
+    }
+    wi_resource_unlock(base);
+    return status;
+}
+
+void wi_put_back(wi_resource *base, wi_block *block)
+{
+    wi_resource_lock(base);
+    block->taken = false;
+    wi_resource_unlock(base);
+}
+
+weir_status wi_visit(wi_resource *base, void *pointer, uint64_t generation,
+                     weir_status (*fn)(wi_block *block, void *user), void *user)
+{
+    wi_block *block = NULL;
+    wi_resource_lock(base);
+    weir_status status = find_live(base, NULL, pointer, generation, &block);
+    if (status == WEIR_OK)
+        status = fn(block, user);
+    wi_resource_unlock(base);
+    return status;
+}
+
+/* Looking ---------------------------------------------------------------------------------------------------------- */
+
+void wi_inspect(wi_resource *base, const void *pointer, weir_block_details *out)
+{
+    bool freed;
+    wi_resource_lock(base);
+    const wi_block *block = base->table->find(base, pointer, &freed);
+    out->state = WEIR_BLOCK_FREE;
+    if (block && block->state != WEIR_BLOCK_FREE) {
+        out->block = (weir_block){block->pointer, block->generation};
+        out->offset = (size_t)((const char *)pointer - (const char *)block->pointer);
+        out->bytes = block->bytes;
+        out->charged = block->charged;
+        out->client = block->account->client;
+        out->memory_class = block->memory_class;
+        out->state = block->state;
+        out->stream = block->stream;
+        memcpy(out->tag, block->tag, strlen(block->tag) + 1);
+    }
+    wi_resource_unlock(base);
+}
+
+typedef struct search {
+    const wi_account *account;
+    wi_block *largest;
+} search;
+
+static void compare(wi_block *block, void *user)
+{
+    search *s = user;
+    if (block->account == s->account && block->state == WEIR_BLOCK_LIVE && block->charged > s->largest->charged)
+        *s->largest = *block;
+}
+
+void wi_largest_block(wi_resource *base, const wi_account *account, wi_block *out)
+{
+    *out = (wi_block){.tag = ""};
+    wi_resource_lock(base);
+    base->table->each(base, compare, &(search){account, out});
+    wi_resource_unlock(base);
+}
