@@ -19,10 +19,11 @@ typedef struct weir_runtime_options {
     const char *resource; /* which resource serves the clients; NULL: the option `resource`, else "mapped" */
 } weir_runtime_options;
 
-/* The runtime of `device`: "host", "cuda", "cuda:1" ("cuda" is "cuda:0"; "host" has ordinal 0 alone). The first call
- * makes it, under a lock, so concurrent first callers get the same one; afterwards it is a table look-up. A failed start
- * leaves nothing behind and the next call tries again. Errors: WEIR_INVALID (a text that is no device), WEIR_NOT_FOUND
- * (no such driver or ordinal here; the detail says what is missing), WEIR_DRIVER, WEIR_SYSTEM. Any thread. */
+/* The runtime of `device`: "host", "cuda", "cuda:1" ("cuda" is "cuda:0"; ordinals go from 0 to 63, "host" has 0 alone). The
+ * first call makes it, under a lock, so concurrent first callers get the same one; afterwards it is a table look-up without
+ * one. A failed start leaves nothing behind and the next call tries again. Errors: WEIR_INVALID (a text that is no device),
+ * WEIR_NOT_FOUND (no such driver or ordinal here; the detail says what is missing), WEIR_DRIVER, WEIR_SYSTEM. Any
+ * thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_get(const char *device, weir_runtime **out);
 
 /* The same with options. If the runtime exists with another budget or resource: WEIR_CONFLICT, naming both; members that
@@ -32,7 +33,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_runtime_get_with(const char *device, co
 
 /* A runtime of its own that is not found by weir_runtime_get: for tests, and for embedders that partition a device on
  * purpose. The caller owns it. weir_runtime_destroy waits for queued work and gives everything back to the driver;
- * WEIR_BUSY while a client is open, a stream acquired or a trace open, WEIR_INVALID for one that weir_runtime_get made. */
+ * WEIR_BUSY while a client is open, a stream acquired or registered or a trace open, WEIR_INVALID for one that
+ * weir_runtime_get made. */
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_create(const char *device, const weir_runtime_options *options,
                                                         weir_runtime **out);
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_destroy(weir_runtime *runtime);
@@ -40,6 +42,9 @@ WEIR_API WEIR_NODISCARD weir_status weir_runtime_destroy(weir_runtime *runtime);
 /* "host", "cuda:0"; owned by the runtime. */
 WEIR_API const char *weir_runtime_device(const weir_runtime *runtime);
 WEIR_API int weir_runtime_ordinal(const weir_runtime *runtime);
+/* What the device's own libraries call it, for programs that use them beside weir: the CUcontext on cuda (the device's
+ * primary context, which weir retains), NULL on host. It lives as long as the runtime. Any thread. */
+WEIR_API void *weir_runtime_native(const weir_runtime *runtime);
 WEIR_API uint64_t weir_runtime_budget(const weir_runtime *runtime);
 
 /* Changes the budget while in use. Cached memory is given up as far as needed; below what clients have live, pending,

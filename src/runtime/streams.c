@@ -1,11 +1,9 @@
+/* The table of streams, the pool of own ones, and the work that users queue. */
+#include "runtime/streams.h"
+#include "base/system.h"
 #include "runtime/runtime.h"
 
 static atomic_uint last_pool;
-
-static weir_stream make_id(const wi_streams *streams, uint32_t index)
-{
-    return (weir_stream){(uint64_t)streams->pool << 48 | (uint64_t)streams->places[index].generation << 16 | index};
-}
 
 void wi_streams_init(wi_streams *streams)
 {
@@ -15,8 +13,8 @@ void wi_streams_init(wi_streams *streams)
 
 void wi_streams_destroy(wi_streams *streams, const wi_driver *driver, wi_device *device)
 {
-    for (uint32_t i = 0; i < streams->used; i++)
-        driver->stream_destroy(device, streams->places[i].stream);
+    for (uint32_t i = 0; i < streams->idle_used; i++)
+        driver->stream_destroy(device, streams->idle[i]);
     pthread_mutex_destroy(&streams->lock);
 }
 
@@ -25,80 +23,97 @@ bool wi_streams_any(wi_streams *streams)
     bool any = false;
     pthread_mutex_lock(&streams->lock);
     for (uint32_t i = 0; i < streams->used; i++)
-        any |= streams->places[i].acquired;
+        any |= streams->places[i].users > 0;
     pthread_mutex_unlock(&streams->lock);
     return any;
 }
 
-/* With the lock held. */
-static wi_stream_place *find(wi_streams *streams, weir_stream stream)
+/* Places ----------------------------------------------------------------------------------------------------------- */
+
+weir_stream wi_streams_id(const wi_streams *streams, const wi_stream_place *place)
+{
+    uint64_t index = (uint64_t)(place - streams->places);
+    return (weir_stream){(uint64_t)streams->pool << 48 | (uint64_t)place->generation << 16 | index};
+}
+
+wi_stream_place *wi_streams_place(wi_streams *streams, weir_stream stream)
 {
     uint32_t index = (uint32_t)(stream.id & 0xffff);
     if (stream.id >> 48 != streams->pool || index >= streams->used)
         return NULL;
     wi_stream_place *place = &streams->places[index];
-    return place->acquired && make_id(streams, index).id == stream.id ? place : NULL;
+    return place->users > 0 && wi_streams_id(streams, place).id == stream.id ? place : NULL;
+}
+
+wi_stream_place *wi_streams_free_place(wi_streams *streams)
+{
+    uint32_t i = 0;
+    while (i < streams->used && streams->places[i].users > 0)
+        i++;
+    return i < WI_STREAMS ? &streams->places[i] : NULL;
+}
+
+weir_stream wi_streams_take(wi_streams *streams, wi_stream_place *place, wi_stream_place content)
+{
+    wi_law(place->users == 0 && content.stream);
+    content.generation = place->generation + 1;
+    content.users = 1;
+    *place = content;
+    if (place == &streams->places[streams->used])
+        streams->used++;
+    return wi_streams_id(streams, place);
+}
+
+weir_status wi_streams_all_taken(const weir_runtime *runtime)
+{
+    return weir_fail(WEIR_BUSY, "all %d streams of %s are acquired or registered; release or unregister some",
+                     (int)WI_STREAMS, runtime->name);
+}
+
+/* Finding ---------------------------------------------------------------------------------------------------------- */
+
+/* The driver's stream, or NULL; whose it is. */
+static void *look_up(wi_streams *streams, weir_stream stream, uint64_t *thread)
+{
+    pthread_mutex_lock(&streams->lock);
+    const wi_stream_place *place = wi_streams_place(streams, stream);
+    void *found = place ? place->stream : NULL;
+    *thread = place ? place->thread : 0;
+    pthread_mutex_unlock(&streams->lock);
+    return found;
 }
 
 bool wi_streams_find(wi_streams *streams, weir_stream stream, void **out)
 {
-    pthread_mutex_lock(&streams->lock);
-    const wi_stream_place *place = find(streams, stream);
-    if (place)
-        *out = place->stream;
-    pthread_mutex_unlock(&streams->lock);
-    return place != NULL;
+    uint64_t ignored;
+    void *found = look_up(streams, stream, &ignored);
+    if (found)
+        *out = found;
+    return found != NULL;
 }
 
 weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const char *runtime, void **out)
 {
+    uint64_t thread;
     *out = NULL;
-    if (stream.id == 0 || wi_streams_find(streams, stream, out))
+    if (stream.id == 0)
         return WEIR_OK;
-    bool ours = stream.id >> 48 == streams->pool;
-    return weir_fail(WEIR_STREAM_MISUSE, "stream %llx is %s; acquire one from the runtime %s",
-                     (unsigned long long)stream.id, ours ? "released" : "another runtime's, or none", runtime);
+    void *found = look_up(streams, stream, &thread);
+    if (!found)
+        return weir_fail(WEIR_STREAM_MISUSE, "stream %llx is %s; acquire or register one with the runtime %s",
+                         (unsigned long long)stream.id,
+                         stream.id >> 48 == streams->pool ? "released or unregistered" : "another runtime's, or none",
+                         runtime);
+    /* The driver takes a per-thread stream for that of whoever calls. */
+    if (thread != 0 && thread != wi_thread_number())
+        return weir_fail(WEIR_STREAM_MISUSE,
+                         "stream %llx of %s is another thread's default stream; ask weir_stream_default on this one",
+                         (unsigned long long)stream.id, runtime);
+    *out = found;
+    return WEIR_OK;
 }
 
-/* Public calls ----------------------------------------------------------------------------------------------------- */
-
-/* With the lock held: a released place, or the next new one; WI_STREAMS when there is neither. */
-static uint32_t free_place(const wi_streams *streams)
-{
-    for (uint32_t i = 0; i < streams->used; i++)
-        if (!streams->places[i].acquired)
-            return i;
-    return streams->used;
-}
-
-weir_status weir_stream_acquire(weir_runtime *runtime, weir_stream *out)
-{
-    WI_ENTER();
-    if (!runtime || !out)
-        return weir_fail(WEIR_INVALID, "weir_stream_acquire: NULL");
-    wi_streams *streams = &runtime->streams;
-    weir_status status = WEIR_OK;
-    *out = WEIR_STREAM_HOST;
-    pthread_mutex_lock(&streams->lock);
-    uint32_t index = free_place(streams);
-    if (index == WI_STREAMS)
-        status =
-            weir_fail(WEIR_BUSY, "all %d streams of %s are acquired; release some", (int)WI_STREAMS, runtime->name);
-    /* Making a stream under the lock is slow and rare; it can hold up only other acquirers. */
-    if (status == WEIR_OK && index == streams->used)
-        status = runtime->driver->stream_create(runtime->device, &streams->places[index].stream);
-    if (status == WEIR_OK) {
-        if (index == streams->used)
-            streams->used++;
-        streams->places[index].acquired = true;
-        streams->places[index].generation++;
-        *out = make_id(streams, index);
-    }
-    pthread_mutex_unlock(&streams->lock);
-    return status;
-}
-
-static weir_status with_runtime(weir_stream stream, weir_runtime **runtime)
+weir_status wi_streams_runtime(weir_stream stream, weir_runtime **runtime)
 {
     *runtime = wi_runtime_of_pool((uint16_t)(stream.id >> 48));
     if (*runtime)
@@ -107,53 +122,121 @@ static weir_status with_runtime(weir_stream stream, weir_runtime **runtime)
                      (unsigned long long)stream.id);
 }
 
+void *weir_stream_native(weir_stream stream)
+{
+    weir_runtime *runtime = atomic_load(&wi_forked) ? NULL : wi_runtime_of_pool((uint16_t)(stream.id >> 48));
+    void *found;
+    if (!runtime || !wi_streams_find(&runtime->streams, stream, &found))
+        return NULL;
+    return runtime->driver->stream_native(found);
+}
+
+/* Own streams ------------------------------------------------------------------------------------------------------ */
+
+/* With the lock held. An idle stream, else *made, which is NULL afterwards: while there are idle ones no other is added, so
+ * that all own streams would have a place. False: no place, or no stream for it. */
+static bool take_own(wi_streams *streams, void **made, weir_stream *out)
+{
+    wi_stream_place *place = wi_streams_free_place(streams);
+    void *stream = streams->idle_used > 0 ? streams->idle[streams->idle_used - 1] : *made;
+    if (!place || !stream)
+        return false;
+    if (streams->idle_used > 0)
+        streams->idle_used--;
+    else
+        *made = NULL;
+    *out = wi_streams_take(streams, place, (wi_stream_place){.stream = stream, .origin = WI_STREAM_OWN});
+    return true;
+}
+
+weir_status weir_stream_acquire(weir_runtime *runtime, weir_stream *out)
+{
+    WI_ENTER();
+    if (!runtime || !out)
+        return weir_fail(WEIR_INVALID, "weir_stream_acquire: NULL");
+    wi_streams *streams = &runtime->streams;
+    void *made = NULL;
+    *out = WEIR_STREAM_HOST;
+    pthread_mutex_lock(&streams->lock);
+    bool room = wi_streams_free_place(streams) != NULL, taken = take_own(streams, &made, out);
+    pthread_mutex_unlock(&streams->lock);
+    if (taken || !room)
+        return taken ? WEIR_OK : wi_streams_all_taken(runtime);
+    weir_status status = runtime->driver->stream_create(runtime->device, &made);
+    if (status != WEIR_OK)
+        return status;
+    pthread_mutex_lock(&streams->lock);
+    taken = take_own(streams, &made, out);
+    pthread_mutex_unlock(&streams->lock);
+    if (made) /* others were quicker, and nothing was ever put on it */
+        runtime->driver->stream_destroy(runtime->device, made);
+    return taken ? WEIR_OK : wi_streams_all_taken(runtime);
+}
+
+/* With the lock held. */
+static weir_status give_own(weir_runtime *runtime, weir_stream stream)
+{
+    wi_streams *streams = &runtime->streams;
+    wi_stream_place *place = wi_streams_place(streams, stream);
+    if (!place)
+        return weir_fail(WEIR_STREAM_MISUSE, "stream %llx was released by another thread meanwhile",
+                         (unsigned long long)stream.id);
+    if (place->captured)
+        return wi_streams_captured(runtime, stream, "weir_stream_release");
+    wi_law(streams->idle_used < WI_STREAMS);
+    streams->idle[streams->idle_used++] = place->stream;
+    *place = (wi_stream_place){.generation = place->generation};
+    return WEIR_OK;
+}
+
 weir_status weir_stream_release(weir_stream stream)
 {
     WI_ENTER();
     if (stream.id == 0)
         return weir_fail(WEIR_INVALID, "weir_stream_release: WEIR_STREAM_HOST is nobody's to release");
     weir_runtime *runtime;
-    weir_status status = weir_stream_synchronize(stream);
-    if (status == WEIR_OK)
-        status = with_runtime(stream, &runtime);
+    weir_status status = wi_streams_settle(stream, 1u << WI_STREAM_OWN, "weir_stream_release", &runtime);
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&runtime->streams.lock);
-    wi_stream_place *place = find(&runtime->streams, stream);
-    if (place)
-        place->acquired = false;
+    status = give_own(runtime, stream);
     pthread_mutex_unlock(&runtime->streams.lock);
-    if (!place)
-        return weir_fail(WEIR_STREAM_MISUSE, "stream %llx was released by another thread meanwhile",
-                         (unsigned long long)stream.id);
-    (void)wi_runtime_reap(runtime);
-    return WEIR_OK;
+    if (status == WEIR_OK)
+        (void)wi_runtime_reap(runtime);
+    return status;
+}
+
+/* Waiting and work ------------------------------------------------------------------------------------------------- */
+
+static weir_status check_origin(weir_runtime *runtime, weir_stream stream, unsigned origins, const char *call)
+{
+    pthread_mutex_lock(&runtime->streams.lock);
+    const wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
+    bool good = !place || (1u << place->origin & origins);
+    pthread_mutex_unlock(&runtime->streams.lock);
+    if (good)
+        return WEIR_OK;
+    bool own = origins & 1u << WI_STREAM_OWN;
+    return weir_fail(WEIR_STREAM_MISUSE, "%s: stream %llx of %s was %s; %s it", call, (unsigned long long)stream.id,
+                     runtime->name, own ? "registered" : "acquired", own ? "unregister" : "release");
+}
+
+weir_status wi_streams_settle(weir_stream stream, unsigned origins, const char *call, weir_runtime **runtime)
+{
+    void *native;
+    weir_status status = wi_streams_runtime(stream, runtime);
+    if (status == WEIR_OK)
+        status = check_origin(*runtime, stream, origins, call);
+    if (status == WEIR_OK)
+        status = wi_streams_resolve_now(*runtime, stream, call, &native);
+    return status == WEIR_OK ? (*runtime)->driver->stream_synchronize((*runtime)->device, native) : status;
 }
 
 weir_status weir_stream_synchronize(weir_stream stream)
 {
     WI_ENTER();
-    if (stream.id == 0)
-        return WEIR_OK;
     weir_runtime *runtime;
-    void *native;
-    weir_status status = with_runtime(stream, &runtime);
-    if (status == WEIR_OK)
-        status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &native);
-    return status == WEIR_OK ? runtime->driver->stream_synchronize(runtime->device, native) : status;
-}
-
-void *weir_stream_native(weir_stream stream)
-{
-    weir_runtime *runtime = atomic_load(&wi_forked) ? NULL : wi_runtime_of_pool((uint16_t)(stream.id >> 48));
-    void *native = NULL;
-    if (runtime) {
-        pthread_mutex_lock(&runtime->streams.lock);
-        const wi_stream_place *place = find(&runtime->streams, stream);
-        native = place ? place->stream : NULL;
-        pthread_mutex_unlock(&runtime->streams.lock);
-    }
-    return native ? runtime->driver->stream_native(native) : NULL;
+    return stream.id == 0 ? WEIR_OK : wi_streams_settle(stream, ~0u, "weir_stream_synchronize", &runtime);
 }
 
 static weir_status resolve(weir_runtime *runtime, weir_stream stream, bool arguments, const char *call, void **native)

@@ -1,6 +1,8 @@
-/* A runtime's streams: a pool of the driver's, handed out under ids that are never given twice.
+/* A runtime's streams: its own, a pool of the driver's, and those of others that were made known to it; all under ids that
+ * are never given twice.
  *
- * An id is the runtime's number (16 bits, from 1), a generation (32 bits) and a place in the table (16 bits). */
+ * An id is the runtime's number (16 bits, from 1), a generation (32 bits) and a place in the table (16 bits).
+ * Laws: a place has a stream exactly while it has users; an own stream is in a place or idle. */
 #ifndef WI_STREAMS_H
 #define WI_STREAMS_H
 
@@ -10,26 +12,68 @@
 
 enum { WI_STREAMS = 1024 };
 
+typedef enum wi_stream_origin {
+    WI_STREAM_OWN,
+    WI_STREAM_ADOPTED,
+    WI_STREAM_LEGACY,
+    WI_STREAM_PER_THREAD
+} wi_stream_origin;
+
 typedef struct wi_stream_place {
-    void *stream; /* the driver's; kept for the next user when released */
+    void *stream; /* the driver's */
     uint32_t generation;
-    bool acquired;
+    uint32_t users; /* 1 when acquired, else as often as registered; 0: the place is free */
+    wi_stream_origin origin;
+    void *native; /* of an adopted one: what it was registered as, and what tells it from an earlier one there */
+    uint64_t identity;
+    uint64_t thread; /* whose default stream it is; 0: any thread may use it */
+    bool captured;   /* as weir_capture_begin said */
+    wi_event before; /* while captured: the point before the capture */
 } wi_stream_place;
 
 typedef struct wi_streams {
     pthread_mutex_t lock;
-    uint16_t pool; /* the runtime's number */
-    uint32_t used; /* places below it have a stream */
+    uint16_t pool;      /* the runtime's number */
+    uint32_t used;      /* places from there on never had a stream */
+    uint32_t idle_used; /* own streams that nobody has: they wait for the next who acquires one */
+    void *idle[WI_STREAMS];
     wi_stream_place places[WI_STREAMS];
 } wi_streams;
 
 void wi_streams_init(wi_streams *streams);
+/* Nobody has any more: destroys the idle ones. */
 void wi_streams_destroy(wi_streams *streams, const wi_driver *driver, wi_device *device);
 
-/* The driver's stream behind an id; NULL for WEIR_STREAM_HOST. WEIR_STREAM_MISUSE for one that is not acquired here. */
+/* The driver's stream behind an id; NULL for WEIR_STREAM_HOST. WEIR_STREAM_MISUSE for one that is not known here. */
 weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const char *runtime, void **out);
-/* The same without a failure: false when the id is none that is acquired, or WEIR_STREAM_HOST. */
+/* The same without a failure: false when the id is none that is known, or WEIR_STREAM_HOST. */
 bool wi_streams_find(wi_streams *streams, weir_stream stream, void **out);
 bool wi_streams_any(wi_streams *streams);
+
+/* Whether the stream is being captured into a graph, as it was declared or as the driver sees it. Never blocks. */
+bool wi_streams_capturing(wi_streams *streams, const wi_driver *driver, wi_device *device, weir_stream stream);
+/* wi_streams_resolve for `call`, which needs to know when the stream's work is done: WEIR_STREAM_MISUSE besides while it
+ * is being captured. */
+weir_status wi_streams_resolve_now(weir_runtime *runtime, weir_stream stream, const char *call, void **out);
+/* The point behind what weir itself has queued on the stream so far. It is passed when the stream is gone, which was waited
+ * for then, and when it is captured, before the capture: weir queues nothing during one. */
+weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, const char *call, wi_event *out);
+
+/* Among the files of this room --------------------------------------------------------------------------------------- */
+
+/* With the lock held. */
+wi_stream_place *wi_streams_place(wi_streams *streams, weir_stream stream); /* NULL: not known here */
+wi_stream_place *wi_streams_free_place(wi_streams *streams);                /* NULL: all are taken */
+weir_stream wi_streams_id(const wi_streams *streams, const wi_stream_place *place);
+/* Fills a free place for its first user. */
+weir_stream wi_streams_take(wi_streams *streams, wi_stream_place *place, wi_stream_place content);
+
+/* The runtime that an id names; WEIR_STREAM_MISUSE when there is none. */
+weir_status wi_streams_runtime(weir_stream stream, weir_runtime **runtime);
+/* Waits for the stream's work on behalf of `call`, which is for streams of these origins (a bit each). */
+weir_status wi_streams_settle(weir_stream stream, unsigned origins, const char *call, weir_runtime **runtime);
+/* Failures in words. */
+weir_status wi_streams_all_taken(const weir_runtime *runtime);
+weir_status wi_streams_captured(const weir_runtime *runtime, weir_stream stream, const char *call);
 
 #endif

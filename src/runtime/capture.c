@@ -1,0 +1,128 @@
+/* Streams that are being captured into a graph: nothing on them tells about now. */
+#include "runtime/runtime.h"
+
+weir_status wi_streams_captured(const weir_runtime *runtime, weir_stream stream, const char *call)
+{
+    return weir_fail(WEIR_STREAM_MISUSE,
+                     "%s: stream %llx of %s is being captured into a graph, whose work happens when it is launched; do "
+                     "this before or after the capture, on another stream, or around the launch of the graph",
+                     call, (unsigned long long)stream.id, runtime->name);
+}
+
+bool wi_streams_capturing(wi_streams *streams, const wi_driver *driver, wi_device *device, weir_stream stream)
+{
+    pthread_mutex_lock(&streams->lock);
+    const wi_stream_place *place = wi_streams_place(streams, stream);
+    void *native = place ? place->stream : NULL;
+    bool declared = place && place->captured;
+    pthread_mutex_unlock(&streams->lock);
+    return declared || (native && driver->stream_capturing(device, native));
+}
+
+weir_status wi_streams_resolve_now(weir_runtime *runtime, weir_stream stream, const char *call, void **out)
+{
+    weir_status status = wi_streams_resolve(&runtime->streams, stream, runtime->name, out);
+    if (status == WEIR_OK && *out && wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, stream))
+        return wi_streams_captured(runtime, stream, call);
+    return status;
+}
+
+weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, const char *call, wi_event *out)
+{
+    wi_streams *streams = &runtime->streams;
+    void *native;
+    *out = (wi_event){0};
+    pthread_mutex_lock(&streams->lock);
+    const wi_stream_place *place = wi_streams_place(streams, stream);
+    bool captured = place && place->captured;
+    if (captured)
+        *out = place->before;
+    pthread_mutex_unlock(&streams->lock);
+    if (!place || captured)
+        return WEIR_OK;
+    weir_status status = wi_streams_resolve_now(runtime, stream, call, &native);
+    return status == WEIR_OK ? runtime->driver->record(runtime->device, native, out) : status;
+}
+
+/* Beginning and ending --------------------------------------------------------------------------------------------- */
+
+/* The stream that `call` is about. */
+static weir_status named(weir_stream stream, const char *call, weir_runtime **runtime, void **native)
+{
+    WI_ENTER();
+    if (stream.id == 0)
+        return weir_fail(WEIR_INVALID, "%s: WEIR_STREAM_HOST is no stream that could be captured", call);
+    weir_status status = wi_streams_runtime(stream, runtime);
+    return status == WEIR_OK ? wi_streams_resolve(&(*runtime)->streams, stream, (*runtime)->name, native) : status;
+}
+
+static weir_status captured_already(const weir_runtime *runtime, weir_stream stream)
+{
+    return weir_fail(WEIR_BUSY, "weir_capture_begin: stream %llx of %s is being captured already",
+                     (unsigned long long)stream.id, runtime->name);
+}
+
+/* With the lock held. */
+static weir_status begin(weir_runtime *runtime, weir_stream stream, wi_event before)
+{
+    wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
+    if (!place)
+        return weir_fail(WEIR_STREAM_MISUSE, "weir_capture_begin: stream %llx was released by another thread meanwhile",
+                         (unsigned long long)stream.id);
+    if (place->captured)
+        return captured_already(runtime, stream);
+    place->captured = true;
+    place->before = before;
+    return WEIR_OK;
+}
+
+static bool is_legacy(weir_runtime *runtime, weir_stream stream)
+{
+    pthread_mutex_lock(&runtime->streams.lock);
+    const wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
+    bool legacy = place && place->origin == WI_STREAM_LEGACY;
+    pthread_mutex_unlock(&runtime->streams.lock);
+    return legacy;
+}
+
+weir_status weir_capture_begin(weir_stream stream)
+{
+    weir_runtime *runtime;
+    void *native;
+    wi_event before;
+    weir_status status = named(stream, "weir_capture_begin", &runtime, &native);
+    if (status != WEIR_OK)
+        return status;
+    if (is_legacy(runtime, stream))
+        return weir_fail(WEIR_STREAM_MISUSE,
+                         "weir_capture_begin: the legacy stream of %s cannot be captured; capture another one",
+                         runtime->name);
+    if (wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, stream))
+        return captured_already(runtime, stream);
+    status = runtime->driver->record(runtime->device, native, &before);
+    if (status != WEIR_OK)
+        return status;
+    pthread_mutex_lock(&runtime->streams.lock);
+    status = begin(runtime, stream, before);
+    pthread_mutex_unlock(&runtime->streams.lock);
+    return status;
+}
+
+weir_status weir_capture_end(weir_stream stream)
+{
+    weir_runtime *runtime;
+    void *native;
+    weir_status status = named(stream, "weir_capture_end", &runtime, &native);
+    if (status != WEIR_OK)
+        return status;
+    pthread_mutex_lock(&runtime->streams.lock);
+    wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
+    bool captured = place && place->captured;
+    if (captured)
+        place->captured = false;
+    pthread_mutex_unlock(&runtime->streams.lock);
+    if (!captured)
+        return weir_fail(WEIR_INVALID, "weir_capture_end: no capture of stream %llx of %s was begun",
+                         (unsigned long long)stream.id, runtime->name);
+    return WEIR_OK;
+}

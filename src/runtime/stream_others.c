@@ -1,0 +1,137 @@
+/* Streams that somebody else made: known to the runtime from register to unregister. */
+#include "base/system.h"
+#include "runtime/runtime.h"
+
+static const uintptr_t most_special = 2; /* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are no addresses */
+
+/* With the lock held: the place of that stream, or of one that had its address. */
+static wi_stream_place *find_same(weir_runtime *runtime, const wi_stream_place *wanted)
+{
+    wi_streams *streams = &runtime->streams;
+    for (uint32_t i = 0; i < streams->used; i++) {
+        wi_stream_place *place = &streams->places[i];
+        if (place->users > 0 && place->origin == wanted->origin && place->native == wanted->native &&
+            place->thread == wanted->thread)
+            return place;
+    }
+    return NULL;
+}
+
+/* With the lock held. Own streams never go, so that the address alone tells. */
+static bool is_own(weir_runtime *runtime, const void *native)
+{
+    const wi_streams *streams = &runtime->streams;
+    bool own = false;
+    for (uint32_t i = 0; i < streams->used && !own; i++)
+        own = streams->places[i].users > 0 && streams->places[i].origin == WI_STREAM_OWN &&
+              runtime->driver->stream_native(streams->places[i].stream) == native;
+    for (uint32_t i = 0; i < streams->idle_used && !own; i++)
+        own = runtime->driver->stream_native(streams->idle[i]) == native;
+    return own;
+}
+
+/* With the lock held: gives `content` a place, or one more user to the place that has the same stream. *spare is the driver's record that is
+ * not needed then: that of `content`, or of a stream that is gone and whose address it has. */
+static weir_status settle_in(weir_runtime *runtime, const wi_stream_place *content, weir_stream *out, void **spare)
+{
+    wi_streams *streams = &runtime->streams;
+    wi_stream_place *same = find_same(runtime, content);
+    *spare = content->stream;
+    if (same && same->identity == content->identity) {
+        same->users++;
+        *out = wi_streams_id(streams, same);
+        return WEIR_OK;
+    }
+    wi_stream_place *place = same ? same : wi_streams_free_place(streams);
+    if (!place)
+        return wi_streams_all_taken(runtime);
+    *spare = place->stream;
+    *place = (wi_stream_place){.generation = place->generation};
+    *out = wi_streams_take(streams, place, *content);
+    return WEIR_OK;
+}
+
+static weir_status enter(weir_runtime *runtime, const wi_stream_place *content, weir_stream *out)
+{
+    void *spare;
+    pthread_mutex_lock(&runtime->streams.lock);
+    weir_status status = settle_in(runtime, content, out, &spare);
+    pthread_mutex_unlock(&runtime->streams.lock);
+    if (spare)
+        runtime->driver->stream_destroy(runtime->device, spare);
+    return status;
+}
+
+weir_status weir_stream_register(weir_runtime *runtime, void *native, weir_stream *out)
+{
+    WI_ENTER();
+    if (!runtime || !out)
+        return weir_fail(WEIR_INVALID, "weir_stream_register: NULL");
+    *out = WEIR_STREAM_HOST;
+    if ((uintptr_t)native <= most_special)
+        return weir_fail(WEIR_INVALID,
+                         "weir_stream_register: %p is one of CUDA's default streams; ask weir_stream_default for them",
+                         native);
+    pthread_mutex_lock(&runtime->streams.lock);
+    bool own = is_own(runtime, native);
+    pthread_mutex_unlock(&runtime->streams.lock);
+    if (own)
+        return weir_fail(WEIR_INVALID, "weir_stream_register: %p was acquired from %s; use the id that it has", native,
+                         runtime->name);
+    wi_stream_place content = {.origin = WI_STREAM_ADOPTED, .native = native};
+    weir_status status = runtime->driver->stream_adopt(runtime->device, native, &content.stream, &content.identity);
+    return status == WEIR_OK ? enter(runtime, &content, out) : status;
+}
+
+weir_status weir_stream_default(weir_runtime *runtime, weir_default_stream which, weir_stream *out)
+{
+    WI_ENTER();
+    if (!runtime || !out)
+        return weir_fail(WEIR_INVALID, "weir_stream_default: NULL");
+    *out = WEIR_STREAM_HOST;
+    if (which != WEIR_DEFAULT_LEGACY && which != WEIR_DEFAULT_PER_THREAD)
+        return weir_fail(WEIR_INVALID, "weir_stream_default: %d is none; see weir_default_stream", (int)which);
+    bool legacy = which == WEIR_DEFAULT_LEGACY;
+    wi_stream_place content = {.origin = legacy ? WI_STREAM_LEGACY : WI_STREAM_PER_THREAD,
+                               .thread = legacy ? 0 : wi_thread_number()};
+    weir_status status = runtime->driver->stream_default(runtime->device, which, &content.stream);
+    return status == WEIR_OK ? enter(runtime, &content, out) : status;
+}
+
+/* With the lock held. *spare is the driver's record when it was the last user. */
+static weir_status leave(weir_runtime *runtime, weir_stream stream, void **spare)
+{
+    wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
+    *spare = NULL;
+    if (!place)
+        return weir_fail(WEIR_STREAM_MISUSE, "stream %llx was unregistered by another thread meanwhile",
+                         (unsigned long long)stream.id);
+    if (place->captured)
+        return wi_streams_captured(runtime, stream, "weir_stream_unregister");
+    if (--place->users == 0) {
+        *spare = place->stream;
+        *place = (wi_stream_place){.generation = place->generation};
+    }
+    return WEIR_OK;
+}
+
+weir_status weir_stream_unregister(weir_stream stream)
+{
+    WI_ENTER();
+    const unsigned origins = 1u << WI_STREAM_ADOPTED | 1u << WI_STREAM_LEGACY | 1u << WI_STREAM_PER_THREAD;
+    weir_runtime *runtime;
+    void *spare;
+    if (stream.id == 0)
+        return weir_fail(WEIR_INVALID, "weir_stream_unregister: WEIR_STREAM_HOST was not registered");
+    weir_status status = wi_streams_settle(stream, origins, "weir_stream_unregister", &runtime);
+    if (status != WEIR_OK)
+        return status;
+    pthread_mutex_lock(&runtime->streams.lock);
+    status = leave(runtime, stream, &spare);
+    pthread_mutex_unlock(&runtime->streams.lock);
+    if (status == WEIR_OK)
+        (void)wi_runtime_reap(runtime);
+    if (spare)
+        runtime->driver->stream_destroy(runtime->device, spare);
+    return status;
+}
