@@ -5,6 +5,9 @@ endforeach()
 weir_test(core-host core/host.c INTERNAL)
 weir_test(core-faults core/faults.c core/faulty.c INTERNAL)
 target_link_options(test-core-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
+weir_test(core-get core/get.c INTERNAL)
+target_link_options(test-core-get PRIVATE
+  -Wl,--wrap=pthread_mutex_lock,--wrap=pthread_rwlock_rdlock,--wrap=pthread_rwlock_wrlock)
 
 # Plug-ins: a good one, and one for each way to be none.
 weir_test(core-model core/model.c)
