@@ -26,6 +26,12 @@ static bool means_lost(CUresult result)
            result == CUDA_ERROR_TENSOR_MEMORY_LEAK;
 }
 
+/* What a call may not do while a stream is captured into a graph. */
+static bool means_captured(CUresult result)
+{
+    return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
+
 weir_status wi_cuda_check(wi_device *device, CUresult result, const char *call)
 {
     if (wi_likely(result == CUDA_SUCCESS))
@@ -40,6 +46,7 @@ weir_status wi_cuda_check(wi_device *device, CUresult result, const char *call)
     weir_status status = atomic_load(&device->lost)           ? WEIR_DEVICE_LOST
                          : result == CUDA_ERROR_OUT_OF_MEMORY ? WEIR_OUT_OF_MEMORY
                          : result == CUDA_ERROR_NO_DEVICE     ? WEIR_NOT_FOUND
+                         : means_captured(result)             ? WEIR_STREAM_MISUSE
                                                               : WEIR_DRIVER;
     return weir_fail(status, "cuda:%d: %s: %s (%d: %s)%s", device->ordinal, call, name ? name : "?", result,
                      text ? text : "no text",
@@ -125,7 +132,11 @@ static weir_status set_up(wi_device *device)
         status = weir_fail(WEIR_DRIVER, "cuda:%d: an allocation granularity of %zu bytes is no power of two",
                            device->ordinal, granule);
     device->granule = granule;
-    return status == WEIR_OK ? wi_cuda_stream_create(device, &device->own_stream) : status;
+    void *own = NULL;
+    if (status == WEIR_OK)
+        status = wi_cuda_stream_create(device, &own);
+    device->own_stream = own;
+    return status;
 }
 
 static void cuda_close(wi_device *device)
@@ -133,10 +144,13 @@ static void cuda_close(wi_device *device)
     wi_cuda_guard guard;
     if (device->own_stream)
         wi_cuda_stream_destroy(device, device->own_stream);
+    wi_cuda_pool_close(device);
+    wi_cuda_streams_clear(device);
     if (device->context && wi_cuda_begin(device, &guard) == WEIR_OK) {
         wi_cuda_end(&guard);
         (void)wi_cuda.cuDevicePrimaryCtxRelease(device->device);
     }
+    pthread_mutex_destroy(&device->lock);
     free(device);
 }
 
@@ -152,6 +166,7 @@ static weir_status cuda_open(int ordinal, wi_device **out)
     if (!device)
         return weir_fail(WEIR_SYSTEM, "cuda: no memory for the device record");
     device->ordinal = ordinal;
+    pthread_mutex_init(&device->lock, NULL);
     status = choose_device(device);
     if (status == WEIR_OK)
         status = wi_cuda_check(device, wi_cuda.cuDevicePrimaryCtxRetain(&device->context, device->device),
@@ -180,6 +195,11 @@ static weir_status cuda_memory(wi_device *device, uint64_t *available, uint64_t 
     *available = free_bytes;
     *total = all_bytes;
     return status;
+}
+
+static void *cuda_context(wi_device *device)
+{
+    return device->context;
 }
 
 static uint64_t cuda_granule(wi_device *device)
@@ -299,10 +319,20 @@ const wi_driver wi_cuda_driver = {
     .destroy = cuda_destroy,
     .map = cuda_map,
     .unmap = cuda_unmap,
+    .allocate = wi_cuda_allocate,
+    .release = wi_cuda_release,
+    .pool_allocate = wi_cuda_pool_allocate,
+    .pool_release = wi_cuda_pool_release,
+    .pool_trim = wi_cuda_pool_trim,
+    .pool_held = wi_cuda_pool_held,
     .stream_create = wi_cuda_stream_create,
+    .stream_adopt = wi_cuda_stream_adopt,
+    .stream_default = wi_cuda_stream_default,
     .stream_destroy = wi_cuda_stream_destroy,
     .stream_synchronize = wi_cuda_stream_synchronize,
     .stream_native = wi_cuda_stream_native,
+    .stream_capturing = wi_cuda_stream_capturing,
+    .context = cuda_context,
     .record = wi_cuda_record,
     .passed = wi_cuda_passed,
     .wait = wi_cuda_wait,

@@ -14,6 +14,10 @@ typedef unsigned long long CUmemGenericAllocationHandle;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
+typedef struct CUmemPoolHandle_st *CUmemoryPool;
+
+#define CU_STREAM_LEGACY     ((CUstream)0x1)
+#define CU_STREAM_PER_THREAD ((CUstream)0x2)
 
 enum {
     CUDA_SUCCESS = 0,
@@ -31,16 +35,24 @@ enum {
     CUDA_ERROR_HARDWARE_STACK_ERROR = 714,
     CUDA_ERROR_LAUNCH_FAILED = 719,
     CUDA_ERROR_TENSOR_MEMORY_LEAK = 721,
+    CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
+    CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906,
+    CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD = 908,
 
     CU_STREAM_NON_BLOCKING = 1,
     CU_EVENT_DISABLE_TIMING = 2,
     CU_STREAM_CAPTURE_MODE_RELAXED = 2,
     CU_STREAM_CAPTURE_STATUS_NONE = 0,
     CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102,
+    CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
     CU_MEM_ALLOCATION_TYPE_PINNED = 1,
     CU_MEM_LOCATION_TYPE_DEVICE = 1,
     CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0,
     CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3,
+    CU_MEMHOSTALLOC_PORTABLE = 1,
+    CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3,
+    CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
+    CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
 };
 
 typedef struct CUmemLocation {
@@ -65,6 +77,16 @@ typedef struct CUmemAccessDesc {
     CUmemLocation location;
     int flags;
 } CUmemAccessDesc;
+
+typedef struct CUmemPoolProps {
+    int allocType;
+    int handleTypes;
+    CUmemLocation location;
+    void *win32SecurityAttributes;
+    size_t maxSize;
+    unsigned short usage;
+    unsigned char reserved[54];
+} CUmemPoolProps;
 
 /* name, first version of CUDA whose form of it is meant, parameters */
 #define WI_CUDA_FUNCTIONS(X)                                                                                           \
@@ -94,10 +116,24 @@ typedef struct CUmemAccessDesc {
        unsigned long long flags))                                                                                      \
     X(cuMemUnmap, 10020, (CUdeviceptr address, size_t bytes))                                                          \
     X(cuMemSetAccess, 10020, (CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count))         \
+    X(cuMemAlloc, 3020, (CUdeviceptr * address, size_t bytes))                                                         \
+    X(cuMemFree, 3020, (CUdeviceptr address))                                                                          \
+    X(cuMemHostAlloc, 2020, (void **address, size_t bytes, unsigned flags))                                            \
+    X(cuMemFreeHost, 2000, (void *address))                                                                            \
+    X(cuMemPoolCreate, 11020, (CUmemoryPool * pool, const CUmemPoolProps *properties))                                 \
+    X(cuMemPoolDestroy, 11020, (CUmemoryPool pool))                                                                    \
+    X(cuMemPoolSetAttribute, 11020, (CUmemoryPool pool, int attribute, void *value))                                   \
+    X(cuMemPoolGetAttribute, 11020, (CUmemoryPool pool, int attribute, void *value))                                   \
+    X(cuMemPoolTrimTo, 11020, (CUmemoryPool pool, size_t keep))                                                        \
+    X(cuMemAllocFromPoolAsync, 11020, (CUdeviceptr * address, size_t bytes, CUmemoryPool pool, CUstream stream))       \
+    X(cuMemFreeAsync, 11020, (CUdeviceptr address, CUstream stream))                                                   \
     X(cuStreamCreate, 2000, (CUstream * stream, unsigned flags))                                                       \
     X(cuStreamDestroy, 4000, (CUstream stream))                                                                        \
     X(cuStreamSynchronize, 2000, (CUstream stream))                                                                    \
     X(cuStreamWaitEvent, 3020, (CUstream stream, CUevent event, unsigned flags))                                       \
+    X(cuStreamGetCtx, 9020, (CUstream stream, CUcontext * context))                                                    \
+    X(cuStreamGetId, 12000, (CUstream stream, unsigned long long *id))                                                 \
+    X(cuStreamIsCapturing, 10000, (CUstream stream, int *status))                                                      \
     X(cuThreadExchangeStreamCaptureMode, 10010, (int *mode))                                                           \
     X(cuEventCreate, 2000, (CUevent * event, unsigned flags))                                                          \
     X(cuEventDestroy, 4000, (CUevent event))                                                                           \

@@ -1,190 +1,87 @@
-/* The cuda driver's streams and events.
- *
- * An event of weir's is a number on a stream. Behind the numbers that are not known to be passed stand CUDA events, oldest
- * first, in a ring per stream; they are taken from and returned to a list, so that a steady state creates none.
- * Laws: passed <= recorded; the ring holds the numbers passed + 1 … recorded, one CUDA event each. */
+/* The cuda driver's streams, its own and others', and the work that is put on them. */
 #include "driver/cuda.h"
-#include "base/system.h"
 
-#include <time.h>
+/* Records ---------------------------------------------------------------------------------------------------------- */
 
-typedef struct cuda_stream {
-    CUstream stream;
-    pthread_mutex_t lock;
-    atomic_uint_fast64_t passed; /* written with the lock held */
-    uint64_t recorded;
-    CUevent *ring; /* number n at n % capacity */
-    size_t capacity;
-    CUevent *unused;
-    size_t unused_count, unused_capacity;
-} cuda_stream;
-
-/* Events ----------------------------------------------------------------------------------------------------------- */
-
-/* With the lock held: a ring and a list that can take one more event. */
-static bool make_room(cuda_stream *s)
+static wi_cuda_stream *new_record(void)
 {
-    size_t waiting = s->recorded - atomic_load(&s->passed);
-    if (waiting < s->capacity)
-        return true;
-    size_t capacity = s->capacity ? s->capacity * 2 : 64;
-    CUevent *ring = malloc(capacity * sizeof(CUevent)), *unused = realloc(s->unused, capacity * sizeof(CUevent));
-    if (unused) {
-        s->unused = unused;
-        s->unused_capacity = capacity;
+    wi_cuda_stream *s = calloc(1, sizeof *s);
+    if (s)
+        pthread_mutex_init(&s->lock, NULL);
+    return s;
+}
+
+static weir_status take_record(wi_device *device, wi_cuda_stream **out)
+{
+    pthread_mutex_lock(&device->lock);
+    wi_cuda_stream *s = device->ended;
+    if (s)
+        device->ended = s->next_ended;
+    pthread_mutex_unlock(&device->lock);
+    *out = s ? s : new_record();
+    return *out ? WEIR_OK : weir_fail(WEIR_SYSTEM, "cuda:%d: no memory for a stream", device->ordinal);
+}
+
+static void return_record(wi_device *device, wi_cuda_stream *s)
+{
+    s->stream = NULL;
+    s->foreign = false;
+    s->thread = 0;
+    pthread_mutex_lock(&device->lock);
+    s->next_ended = device->ended;
+    device->ended = s;
+    pthread_mutex_unlock(&device->lock);
+}
+
+void wi_cuda_streams_clear(wi_device *device)
+{
+    while (device->ended) {
+        wi_cuda_stream *s = device->ended;
+        device->ended = s->next_ended;
+        pthread_mutex_destroy(&s->lock);
+        free(s->ring);
+        free(s->unused);
+        free(s);
     }
-    if (!ring || !unused) {
-        free(ring);
+}
+
+/* Capture and threads ---------------------------------------------------------------------------------------------- */
+
+/* With the context current. The legacy stream answers with an error while a stream is captured that waits for it. */
+static bool is_capturing(const wi_cuda_stream *s)
+{
+    int capture = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result = wi_cuda.cuStreamIsCapturing(s->stream, &capture);
+    return result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ||
+           (result == CUDA_SUCCESS && capture != CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+weir_status wi_cuda_check_stream(wi_device *device, const wi_cuda_stream *s, bool joins, const char *what)
+{
+    unsigned long long id = s->thread;
+    weir_status status =
+        s->thread ? wi_cuda_check(device, wi_cuda.cuStreamGetId(s->stream, &id), "cuStreamGetId") : WEIR_OK;
+    if (status == WEIR_OK && id != s->thread)
+        return weir_fail(WEIR_STREAM_MISUSE,
+                         "cuda:%d: %s on the per-thread default stream of another thread, whose name means this "
+                         "thread's own here: ask for this thread's, or use a stream that all threads share",
+                         device->ordinal, what);
+    if (status == WEIR_OK && (!joins || s->stream == CU_STREAM_LEGACY) && is_capturing(s))
+        return weir_fail(WEIR_STREAM_MISUSE,
+                         "cuda:%d: %s on a stream that is being captured into a graph: do it after the capture or on a "
+                         "stream that is not captured",
+                         device->ordinal, what);
+    return status;
+}
+
+bool wi_cuda_stream_capturing(wi_device *device, void *handle)
+{
+    wi_cuda_guard guard;
+    if (!handle || wi_cuda_over(device) || wi_cuda_begin(device, &guard) != WEIR_OK)
         return false;
-    }
-    for (uint64_t n = atomic_load(&s->passed) + 1; n <= s->recorded; n++)
-        ring[n % capacity] = s->ring[n % s->capacity];
-    free(s->ring);
-    s->ring = ring;
-    s->capacity = capacity;
-    return true;
-}
-
-static CUresult take_event(cuda_stream *s, CUevent *out)
-{
-    if (s->unused_count > 0) {
-        *out = s->unused[--s->unused_count];
-        return CUDA_SUCCESS;
-    }
-    return wi_cuda.cuEventCreate(out, CU_EVENT_DISABLE_TIMING);
-}
-
-static void return_event(cuda_stream *s, CUevent event)
-{
-    if (s->unused_count < s->unused_capacity)
-        s->unused[s->unused_count++] = event;
-    else
-        (void)wi_cuda.cuEventDestroy(event);
-}
-
-/* With the lock held: number `sequence` and all before it are done. */
-static void note_passed(cuda_stream *s, uint64_t sequence)
-{
-    for (uint64_t n = atomic_load(&s->passed) + 1; n <= sequence; n++)
-        return_event(s, s->ring[n % s->capacity]);
-    if (sequence > atomic_load(&s->passed))
-        atomic_store_explicit(&s->passed, sequence, memory_order_release);
-    wi_law(atomic_load(&s->passed) <= s->recorded);
-}
-
-/* With the lock held and the context current: before the ring grows, the older half of it is asked for, so that numbers
- * that nobody asks for do not pile up. */
-static void note_oldest(cuda_stream *s)
-{
-    uint64_t middle = atomic_load(&s->passed) + s->capacity / 2;
-    if (s->capacity > 0 && s->recorded - atomic_load(&s->passed) == s->capacity &&
-        wi_cuda.cuEventQuery(s->ring[middle % s->capacity]) == CUDA_SUCCESS)
-        note_passed(s, middle);
-}
-
-weir_status wi_cuda_record(wi_device *device, void *handle, wi_event *out)
-{
-    cuda_stream *s = handle;
-    wi_cuda_guard guard;
-    *out = (wi_event){0};
-    /* Frees must go on when the device is over: there is nothing left that they would have to wait for. */
-    if (!s || wi_cuda_over(device))
-        return WEIR_OK;
-    weir_status status = wi_cuda_begin(device, &guard);
-    if (status != WEIR_OK)
-        return status;
-    CUevent event = NULL;
-    pthread_mutex_lock(&s->lock);
-    note_oldest(s);
-    if (!make_room(s))
-        status = weir_fail(WEIR_SYSTEM, "cuda:%d: no memory for events", device->ordinal);
-    if (status == WEIR_OK)
-        status = wi_cuda_check(device, take_event(s, &event), "cuEventCreate");
-    if (status == WEIR_OK) {
-        status = wi_cuda_check(device, wi_cuda.cuEventRecord(event, s->stream), "cuEventRecord");
-        if (status != WEIR_OK)
-            return_event(s, event);
-    }
-    if (status == WEIR_OK) {
-        s->recorded++;
-        s->ring[s->recorded % s->capacity] = event;
-        *out = (wi_event){s, s->recorded};
-    }
-    pthread_mutex_unlock(&s->lock);
+    bool capturing = is_capturing(handle);
     wi_cuda_end(&guard);
-    return status;
-}
-
-/* *passed, or why that cannot be told. */
-static weir_status ask(wi_device *device, wi_event event, bool *passed)
-{
-    cuda_stream *s = event.stream;
-    wi_cuda_guard guard;
-    *passed = !s || event.sequence <= atomic_load_explicit(&s->passed, memory_order_acquire) || wi_cuda_over(device);
-    if (*passed)
-        return WEIR_OK;
-    weir_status status = wi_cuda_begin(device, &guard);
-    if (status != WEIR_OK)
-        return status;
-    pthread_mutex_lock(&s->lock);
-    *passed = event.sequence <= atomic_load(&s->passed);
-    if (!*passed) {
-        CUresult result = wi_cuda.cuEventQuery(s->ring[event.sequence % s->capacity]);
-        *passed = result == CUDA_SUCCESS;
-        if (*passed)
-            note_passed(s, event.sequence);
-        else if (result != CUDA_ERROR_NOT_READY)
-            status = wi_cuda_check(device, result, "cuEventQuery");
-    }
-    pthread_mutex_unlock(&s->lock);
-    wi_cuda_end(&guard);
-    return status;
-}
-
-bool wi_cuda_passed(wi_device *device, wi_event event)
-{
-    bool passed;
-    (void)ask(device, event, &passed);
-    return passed || wi_cuda_over(device);
-}
-
-/* The driver has no wait with a deadline. Looking again after pauses that grow from 20 to 500 microseconds costs little
- * and overshoots little. */
-weir_status wi_cuda_wait(wi_device *device, wi_event event, uint64_t deadline)
-{
-    long pause = 20000;
-    bool passed = false;
-    for (;;) {
-        weir_status status = ask(device, event, &passed);
-        if (wi_cuda_over(device) || passed || wi_now() >= deadline)
-            return WEIR_OK;
-        if (status != WEIR_OK)
-            return status;
-        nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
-        pause = pause < 250000 ? pause * 2 : 500000;
-    }
-}
-
-weir_status wi_cuda_order(wi_device *device, void *handle, wi_event event)
-{
-    cuda_stream *s = handle, *other = event.stream;
-    wi_cuda_guard guard;
-    if (!other || other == s || wi_cuda_passed(device, event))
-        return WEIR_OK;
-    if (!s)
-        return wi_cuda_wait(device, event, UINT64_MAX);
-    weir_status status = wi_cuda_begin(device, &guard);
-    if (status != WEIR_OK)
-        return status;
-    /* The other's lock keeps its CUDA event from being recorded anew before the wait is queued. */
-    pthread_mutex_lock(&other->lock);
-    if (event.sequence > atomic_load(&other->passed))
-        status = wi_cuda_check(device,
-                               wi_cuda.cuStreamWaitEvent(s->stream, other->ring[event.sequence % other->capacity], 0),
-                               "cuStreamWaitEvent");
-    pthread_mutex_unlock(&other->lock);
-    wi_cuda_end(&guard);
-    return status;
+    return capturing;
 }
 
 /* Streams ---------------------------------------------------------------------------------------------------------- */
@@ -192,44 +89,108 @@ weir_status wi_cuda_order(wi_device *device, void *handle, wi_event event)
 weir_status wi_cuda_stream_create(wi_device *device, void **out)
 {
     wi_cuda_guard guard;
-    cuda_stream *s = calloc(1, sizeof *s);
-    if (!s)
-        return weir_fail(WEIR_SYSTEM, "cuda:%d: no memory for a stream", device->ordinal);
+    wi_cuda_stream *s;
     weir_status status = wi_cuda_begin(device, &guard);
+    if (status != WEIR_OK)
+        return status;
+    status = take_record(device, &s);
     if (status == WEIR_OK) {
         status = wi_cuda_check(device, wi_cuda.cuStreamCreate(&s->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-        wi_cuda_end(&guard);
+        if (status == WEIR_OK)
+            *out = s;
+        else
+            return_record(device, s);
     }
-    if (status != WEIR_OK) {
-        free(s);
+    wi_cuda_end(&guard);
+    return status;
+}
+
+/* A record for a stream that is not ours. */
+static weir_status note_foreign(wi_device *device, CUstream stream, uint64_t thread, void **out)
+{
+    wi_cuda_stream *s;
+    weir_status status = take_record(device, &s);
+    if (status != WEIR_OK)
         return status;
-    }
-    pthread_mutex_init(&s->lock, NULL);
+    s->stream = stream;
+    s->foreign = true;
+    s->thread = thread;
     *out = s;
     return WEIR_OK;
 }
 
+weir_status wi_cuda_stream_adopt(wi_device *device, void *native, void **out, uint64_t *identity)
+{
+    wi_cuda_guard guard;
+    CUcontext context = NULL;
+    unsigned long long id = 0;
+    CUstream stream = native;
+    if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
+        return weir_fail(WEIR_INVALID, "cuda:%d: %p is a default stream: ask for those with weir_stream_default",
+                         device->ordinal, native);
+    weir_status status = wi_cuda_begin(device, &guard);
+    if (status != WEIR_OK)
+        return status;
+    status = wi_cuda_check(device, wi_cuda.cuStreamGetCtx(stream, &context), "cuStreamGetCtx");
+    if (status == WEIR_OK && context != device->context)
+        status = weir_fail(WEIR_STREAM_MISUSE,
+                           "cuda:%d: stream %p belongs to context %p; weir works in the device's primary context, %p: "
+                           "make the stream there",
+                           device->ordinal, native, (void *)context, (void *)device->context);
+    if (status == WEIR_OK)
+        status = wi_cuda_check(device, wi_cuda.cuStreamGetId(stream, &id), "cuStreamGetId");
+    if (status == WEIR_OK)
+        status = note_foreign(device, stream, 0, out);
+    wi_cuda_end(&guard);
+    if (status == WEIR_OK)
+        *identity = id;
+    return status;
+}
+
+/* CUDA's name for the per-thread stream means another stream in every thread. The record is for the one of the thread
+ * that asks, which its id tells from the others. */
+weir_status wi_cuda_stream_default(wi_device *device, weir_default_stream which, void **out)
+{
+    wi_cuda_guard guard;
+    unsigned long long id = 0;
+    if (which != WEIR_DEFAULT_LEGACY && which != WEIR_DEFAULT_PER_THREAD)
+        return weir_fail(WEIR_INVALID, "cuda:%d: there is no default stream with the number %d", device->ordinal,
+                         (int)which);
+    weir_status status = wi_cuda_begin(device, &guard);
+    if (status != WEIR_OK)
+        return status;
+    if (which == WEIR_DEFAULT_PER_THREAD)
+        status = wi_cuda_check(device, wi_cuda.cuStreamGetId(CU_STREAM_PER_THREAD, &id), "cuStreamGetId");
+    if (status == WEIR_OK)
+        status = note_foreign(device, which == WEIR_DEFAULT_LEGACY ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD, id, out);
+    wi_cuda_end(&guard);
+    return status;
+}
+
+/* One that is not ours has been drained by whoever forgets it; its owner may have destroyed it since. */
 void wi_cuda_stream_destroy(wi_device *device, void *handle)
 {
-    cuda_stream *s = handle;
+    wi_cuda_stream *s = handle;
     wi_cuda_guard guard;
-    if (wi_cuda_begin(device, &guard) == WEIR_OK) {
+    bool alive = wi_cuda_begin(device, &guard) == WEIR_OK;
+    if (alive && !s->foreign)
         (void)wi_cuda.cuStreamSynchronize(s->stream);
-        note_passed(s, s->recorded);
-        for (size_t i = 0; i < s->unused_count; i++)
-            (void)wi_cuda.cuEventDestroy(s->unused[i]);
+    pthread_mutex_lock(&s->lock);
+    wi_cuda_note_passed(s, s->recorded);
+    for (size_t i = 0; alive && i < s->unused_count; i++)
+        (void)wi_cuda.cuEventDestroy(s->unused[i]);
+    s->unused_count = 0;
+    pthread_mutex_unlock(&s->lock);
+    if (alive && !s->foreign)
         (void)wi_cuda.cuStreamDestroy(s->stream);
+    if (alive)
         wi_cuda_end(&guard);
-    }
-    pthread_mutex_destroy(&s->lock);
-    free(s->ring);
-    free(s->unused);
-    free(s);
+    return_record(device, s);
 }
 
 weir_status wi_cuda_stream_synchronize(wi_device *device, void *handle)
 {
-    cuda_stream *s = handle;
+    wi_cuda_stream *s = handle;
     wi_cuda_guard guard;
     weir_status status = s ? wi_cuda_begin(device, &guard) : WEIR_OK;
     if (!s || status != WEIR_OK)
@@ -237,10 +198,12 @@ weir_status wi_cuda_stream_synchronize(wi_device *device, void *handle)
     pthread_mutex_lock(&s->lock);
     uint64_t recorded = s->recorded;
     pthread_mutex_unlock(&s->lock);
-    status = wi_cuda_check(device, wi_cuda.cuStreamSynchronize(s->stream), "cuStreamSynchronize");
+    status = wi_cuda_check_stream(device, s, false, "waiting for its work");
+    if (status == WEIR_OK)
+        status = wi_cuda_check(device, wi_cuda.cuStreamSynchronize(s->stream), "cuStreamSynchronize");
     if (status == WEIR_OK) {
         pthread_mutex_lock(&s->lock);
-        note_passed(s, recorded);
+        wi_cuda_note_passed(s, recorded);
         pthread_mutex_unlock(&s->lock);
     }
     wi_cuda_end(&guard);
@@ -249,22 +212,24 @@ weir_status wi_cuda_stream_synchronize(wi_device *device, void *handle)
 
 void *wi_cuda_stream_native(void *handle)
 {
-    return ((cuda_stream *)handle)->stream;
+    return ((wi_cuda_stream *)handle)->stream;
 }
 
 /* Work ------------------------------------------------------------------------------------------------------------- */
 
-typedef CUresult queue_fn(cuda_stream *s, const void *arguments);
+typedef CUresult queue_fn(wi_cuda_stream *s, const void *arguments);
 
 /* Queues on the stream; without one, on the device's own, and waits. */
-static weir_status put(wi_device *device, cuda_stream *s, queue_fn *queue, const void *arguments, const char *call)
+static weir_status put(wi_device *device, wi_cuda_stream *s, queue_fn *queue, const void *arguments, const char *call)
 {
     wi_cuda_guard guard;
-    cuda_stream *on = s ? s : device->own_stream;
+    wi_cuda_stream *on = s ? s : device->own_stream;
     weir_status status = wi_cuda_begin(device, &guard);
     if (status != WEIR_OK)
         return status;
-    status = wi_cuda_check(device, queue(on, arguments), call);
+    status = wi_cuda_check_stream(device, on, true, call);
+    if (status == WEIR_OK)
+        status = wi_cuda_check(device, queue(on, arguments), call);
     if (status == WEIR_OK && !s)
         status = wi_cuda_check(device, wi_cuda.cuStreamSynchronize(on->stream), call);
     wi_cuda_end(&guard);
@@ -278,13 +243,13 @@ typedef struct copy_arguments {
     uint8_t value;
 } copy_arguments;
 
-static CUresult queue_copy(cuda_stream *s, const void *arguments)
+static CUresult queue_copy(wi_cuda_stream *s, const void *arguments)
 {
     const copy_arguments *a = arguments;
     return wi_cuda.cuMemcpyAsync((CUdeviceptr)(uintptr_t)a->to, (CUdeviceptr)(uintptr_t)a->from, a->bytes, s->stream);
 }
 
-static CUresult queue_fill(cuda_stream *s, const void *arguments)
+static CUresult queue_fill(wi_cuda_stream *s, const void *arguments)
 {
     const copy_arguments *a = arguments;
     return wi_cuda.cuMemsetD8Async((CUdeviceptr)(uintptr_t)a->to, a->value, a->bytes, s->stream);
@@ -302,7 +267,7 @@ weir_status wi_cuda_fill(wi_device *device, void *to, uint8_t value, size_t byte
 
 weir_status wi_cuda_call(wi_device *device, void (*fn)(void *), void *user, void *handle)
 {
-    cuda_stream *s = handle;
+    wi_cuda_stream *s = handle;
     wi_cuda_guard guard;
     if (!s) {
         fn(user);
@@ -311,7 +276,9 @@ weir_status wi_cuda_call(wi_device *device, void (*fn)(void *), void *user, void
     weir_status status = wi_cuda_begin(device, &guard);
     if (status != WEIR_OK)
         return status;
-    status = wi_cuda_check(device, wi_cuda.cuLaunchHostFunc(s->stream, fn, user), "cuLaunchHostFunc");
+    status = wi_cuda_check_stream(device, s, true, "cuLaunchHostFunc");
+    if (status == WEIR_OK)
+        status = wi_cuda_check(device, wi_cuda.cuLaunchHostFunc(s->stream, fn, user), "cuLaunchHostFunc");
     wi_cuda_end(&guard);
     return status;
 }

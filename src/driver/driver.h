@@ -46,14 +46,16 @@ typedef struct wi_driver {
 
     /* One piece of memory with an address of its own, aligned to 256 or more; `bytes` is a multiple of 256. What it holds
      * is unknown. WEIR_UNSUPPORTED for a kind that the driver has not. Both may wait for the whole device (cuMemFree
-     * does), so that only what the device is past is released. */
+     * does), so that only what the device is past is released. The host writes to pinned and pageable memory itself;
+     * whether `fill` reaches what is pageable is the driver's matter (on cuda it does not). */
     weir_status (*allocate)(wi_device *device, weir_kind kind, uint64_t bytes, void **address);
     weir_status (*release)(wi_device *device, weir_kind kind, void *address, uint64_t bytes);
 
     /* The same for device memory in the order of a stream, from a pool that is this device record's own: work put on the
      * stream after the allocation may use it, and so may the next owner after the release, on that stream at once and
      * elsewhere when the device is past it. Without a stream: at once, having waited. What the pool keeps is given back by
-     * trim, down to `keep` bytes; both tell what it has from the device afterwards. */
+     * trim, down to `keep` bytes; both tell what it has from the device afterwards. WEIR_STREAM_MISUSE for a stream that
+     * is being captured, WEIR_UNSUPPORTED from a device without pools. */
     weir_status (*pool_allocate)(wi_device *device, uint64_t bytes, void *stream, void **address);
     weir_status (*pool_release)(wi_device *device, void *address, uint64_t bytes, void *stream);
     weir_status (*pool_trim)(wi_device *device, uint64_t keep, uint64_t *held);
@@ -64,7 +66,9 @@ typedef struct wi_driver {
      * of another context, WEIR_UNSUPPORTED from a driver that knows no streams but its own. *identity differs between two
      * streams that had the same native address one after the other. */
     weir_status (*stream_adopt)(wi_device *device, void *native, void **stream, uint64_t *identity);
-    /* The device's default stream, which nothing of weir's uses unless it is asked for; WEIR_UNSUPPORTED without one. */
+    /* The device's default stream, which nothing of weir's uses unless it is asked for; WEIR_UNSUPPORTED without one. The
+     * per-thread one is the calling thread's: from another thread its native name would mean another stream, so that what
+     * is queued, recorded or waited for there is answered with WEIR_STREAM_MISUSE. Events of it serve every thread. */
     weir_status (*stream_default)(wi_device *device, weir_default_stream which, void **stream);
     void (*stream_destroy)(wi_device *device, void *stream);
     weir_status (*stream_synchronize)(wi_device *device, void *stream);
@@ -72,8 +76,8 @@ typedef struct wi_driver {
     bool (*stream_capturing)(wi_device *device, void *stream); /* into a graph; never blocks */
     void *(*context)(wi_device *device); /* what users' libraries call the device: a CUcontext; NULL without one */
 
-    /* Errors of the next ones and of the work below: WEIR_STREAM_MISUSE for a stream that is being captured, except that
-     * copy and fill become part of the graph. */
+    /* Errors of stream_synchronize, record and order: WEIR_STREAM_MISUSE for a stream that is being captured, and the
+     * capture goes on. The work below becomes part of the graph. */
     weir_status (*record)(wi_device *device, void *stream, wi_event *out);
     bool (*passed)(wi_device *device, wi_event event); /* never blocks */
     /* Waits until it is passed or the clock reads `deadline`; WEIR_OK either way, WEIR_DRIVER if it will never be. */
@@ -85,6 +89,10 @@ typedef struct wi_driver {
     weir_status (*fill)(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream);
     weir_status (*call)(wi_device *device, void (*fn)(void *), void *user, void *stream);
 } wi_driver;
+
+/* Pageable memory of the host, for drivers: from the C allocator, to which free gives it back, and not a byte longer than
+ * asked, so that the allocator's checkers see whoever goes beyond the end. */
+weir_status wi_pageable_allocate(uint64_t bytes, void **address);
 
 extern const wi_driver wi_host_driver, wi_cuda_driver, wi_sim_driver;
 

@@ -20,7 +20,7 @@
 #define MREMAP_DONTUNMAP 4 /* linux/mman.h since 5.7 */
 #endif
 
-enum { GRANULE = 64 * 1024, ALIGNMENT = 2 * 1024 * 1024, PIECE_ALIGNMENT = 256 };
+enum { GRANULE = 64 * 1024, ALIGNMENT = 2 * 1024 * 1024 };
 
 static weir_status fail(const char *what, uint64_t bytes)
 {
@@ -163,11 +163,7 @@ weir_status wi_host_allocate(wi_device *device, weir_kind kind, uint64_t bytes, 
     (void)device;
     if (kind < 0 || kind >= WEIR_KIND_COUNT)
         return weir_fail(WEIR_UNSUPPORTED, "host: there is no kind of memory with the number %d", (int)kind);
-    /* From the C allocator and not a byte longer, so that its checkers see whoever goes beyond the end. */
-    if (posix_memalign(address, PIECE_ALIGNMENT, bytes) != 0)
-        return weir_fail(WEIR_OUT_OF_MEMORY, "host: the C library has no %llu bytes of %s memory",
-                         (unsigned long long)bytes, weir_kind_name(kind));
-    return WEIR_OK;
+    return wi_pageable_allocate(bytes, address);
 }
 
 weir_status wi_host_release(wi_device *device, weir_kind kind, void *address, uint64_t bytes)

@@ -29,7 +29,15 @@
     X(CU_MEM_ALLOCATION_TYPE_PINNED)                                                                                   \
     X(CU_MEM_LOCATION_TYPE_DEVICE)                                                                                     \
     X(CU_MEM_ALLOC_GRANULARITY_MINIMUM)                                                                                \
-    X(CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+    X(CU_MEM_ACCESS_FLAGS_PROT_READWRITE)                                                                              \
+    X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)                                                                           \
+    X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)                                                                              \
+    X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)                                                                          \
+    X(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)                                                                      \
+    X(CU_MEMHOSTALLOC_PORTABLE)                                                                                        \
+    X(CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)                                                               \
+    X(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)                                                                               \
+    X(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
 
 /* Theirs first. What the constants are there is kept under other names, and ours get other names as they are declared. */
 #include <cuda.h>
@@ -43,6 +51,8 @@ enum {
 typedef CUmemLocation their_location;
 typedef CUmemAllocationProp their_properties;
 typedef CUmemAccessDesc their_access;
+typedef CUmemPoolProps their_pool;
+static const CUstream their_legacy = CU_STREAM_LEGACY, their_per_thread = CU_STREAM_PER_THREAD;
 
 #define CUDA_SUCCESS                    OUR_CUDA_SUCCESS
 #define CUDA_ERROR_OUT_OF_MEMORY        OUR_CUDA_ERROR_OUT_OF_MEMORY
@@ -70,16 +80,29 @@ typedef CUmemAccessDesc their_access;
 #define CU_MEM_LOCATION_TYPE_DEVICE        OUR_CU_MEM_LOCATION_TYPE_DEVICE
 #define CU_MEM_ALLOC_GRANULARITY_MINIMUM   OUR_CU_MEM_ALLOC_GRANULARITY_MINIMUM
 #define CU_MEM_ACCESS_FLAGS_PROT_READWRITE OUR_CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-#define CUresult                           our_result
-#define CUdevice                           our_device
-#define CUdeviceptr                        our_pointer
-#define CUmemGenericAllocationHandle       our_handle
-#define CUcontext                          our_context
-#define CUstream                           our_stream
-#define CUevent                            our_event
-#define CUmemLocation                      our_location
-#define CUmemAllocationProp                our_properties
-#define CUmemAccessDesc                    our_access
+#undef CU_MEMHOSTALLOC_PORTABLE
+#undef CU_STREAM_LEGACY
+#undef CU_STREAM_PER_THREAD
+#define CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED             OUR_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+#define CUDA_ERROR_STREAM_CAPTURE_IMPLICIT                OUR_CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+#define CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD            OUR_CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
+#define CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED        OUR_CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
+#define CU_MEMHOSTALLOC_PORTABLE                          OUR_CU_MEMHOSTALLOC_PORTABLE
+#define CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES OUR_CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES
+#define CU_MEMPOOL_ATTR_RELEASE_THRESHOLD                 OUR_CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+#define CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT              OUR_CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
+#define CUresult                                          our_result
+#define CUdevice                                          our_device
+#define CUdeviceptr                                       our_pointer
+#define CUmemGenericAllocationHandle                      our_handle
+#define CUcontext                                         our_context
+#define CUstream                                          our_stream
+#define CUevent                                           our_event
+#define CUmemLocation                                     our_location
+#define CUmemAllocationProp                               our_properties
+#define CUmemAccessDesc                                   our_access
+#define CUmemoryPool                                      our_pool_handle
+#define CUmemPoolProps                                    our_pool
 #include "driver/cuda_api.h"
 #undef CUresult
 #undef CUdevice
@@ -91,6 +114,8 @@ typedef CUmemAccessDesc their_access;
 #undef CUmemLocation
 #undef CUmemAllocationProp
 #undef CUmemAccessDesc
+#undef CUmemoryPool
+#undef CUmemPoolProps
 
 #define SAME_TYPE(a, b) __builtin_types_compatible_p(a, b)
 #define SAME_SIZE(a, b) _Static_assert(sizeof(a) == sizeof(b) && _Alignof(a) == _Alignof(b), #a " is not as " #b)
@@ -104,9 +129,13 @@ SAME_SIZE(our_event, CUevent);
 SAME_SIZE(our_location, their_location);
 SAME_SIZE(our_properties, their_properties);
 SAME_SIZE(our_access, their_access);
+SAME_SIZE(our_pool_handle, CUmemoryPool);
+SAME_SIZE(our_pool, their_pool);
 SAME_SIZE(int, CUdevice_attribute);
 SAME_SIZE(int, CUmemAllocationGranularity_flags);
 SAME_SIZE(int, CUstreamCaptureMode);
+SAME_SIZE(int, CUstreamCaptureStatus);
+SAME_SIZE(int, CUmemPool_attribute);
 
 #define SAME_MEMBER(ours, theirs, member)                                                                              \
     _Static_assert(offsetof(ours, member) == offsetof(theirs, member) &&                                               \
@@ -124,6 +153,13 @@ SAME_MEMBER(our_properties, their_properties, allocFlags.gpuDirectRDMACapable);
 SAME_MEMBER(our_properties, their_properties, allocFlags.usage);
 SAME_MEMBER(our_access, their_access, location);
 SAME_MEMBER(our_access, their_access, flags);
+SAME_MEMBER(our_pool, their_pool, allocType);
+SAME_MEMBER(our_pool, their_pool, handleTypes);
+SAME_MEMBER(our_pool, their_pool, location);
+SAME_MEMBER(our_pool, their_pool, win32SecurityAttributes);
+SAME_MEMBER(our_pool, their_pool, maxSize);
+SAME_MEMBER(our_pool, their_pool, usage);
+SAME_MEMBER(our_pool, their_pool, reserved);
 
 /* Our parameter lists, read with their types, are theirs; but for enumerations, which are numbers with us. */
 static const struct {
@@ -143,6 +179,11 @@ static const struct {
     {"cuMemGetAllocationGranularity",
      SAME_TYPE(CUresult (*)(size_t *, const CUmemAllocationProp *, CUmemAllocationGranularity_flags),
                PFN_cuMemGetAllocationGranularity_v10020)},
+    {"cuStreamIsCapturing", SAME_TYPE(CUresult (*)(CUstream, CUstreamCaptureStatus *), PFN_cuStreamIsCapturing_v10000)},
+    {"cuMemPoolSetAttribute",
+     SAME_TYPE(CUresult (*)(CUmemoryPool, CUmemPool_attribute, void *), PFN_cuMemPoolSetAttribute_v11020)},
+    {"cuMemPoolGetAttribute",
+     SAME_TYPE(CUresult (*)(CUmemoryPool, CUmemPool_attribute, void *), PFN_cuMemPoolGetAttribute_v11020)},
     {"cuThreadExchangeStreamCaptureMode",
      SAME_TYPE(CUresult (*)(CUstreamCaptureMode *), PFN_cuThreadExchangeStreamCaptureMode_v10010)},
 };
@@ -167,6 +208,10 @@ int main(void)
     }
     CONSTANTS(X)
 #undef X
+    if ((void *)CU_STREAM_LEGACY != (void *)their_legacy || (void *)CU_STREAM_PER_THREAD != (void *)their_per_thread) {
+        printf("the default streams have other names in the header\n");
+        wrong++;
+    }
     for (size_t i = 0; i < count; i++)
         if (!is_same(i)) {
             printf("%s has other parameters in the header\n", functions[i].name);

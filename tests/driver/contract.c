@@ -51,7 +51,8 @@ int open_device(void **state)
 
 void expect_nothing_left(void)
 {
-    static const char *const kinds[] = {"handles", "mappings", "reservations", "contexts", "streams", "events"};
+    static const char *const kinds[] = {"handles", "mappings", "reservations", "contexts",
+                                        "streams", "events",   "allocations",  "pools"};
     if (device_kind_now != ON_STUB)
         return;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
@@ -65,6 +66,14 @@ int close_device(void **state)
     V(close(device));
     expect_nothing_left();
     return 0;
+}
+
+void *new_stream(void)
+{
+    void *stream = NULL;
+    ok(D(stream_create(device, &stream)));
+    assert_non_null(stream);
+    return stream;
 }
 
 void make_range(mapped_range *range, size_t granules, size_t count)
@@ -114,7 +123,7 @@ int main(int argc, char **argv)
     int answer = choose_device(argc, argv);
     if (answer != 0)
         return answer;
-    int failed = run_memory_tests() + run_stream_tests();
+    int failed = run_memory_tests() + run_stream_tests() + run_single_tests() + run_foreign_tests();
     if (device_kind_now == ON_STUB)
         failed += run_stub_tests();
     return failed != 0;

@@ -38,8 +38,10 @@ void check_status(weir_status status, weir_status expected, const char *file, in
 
 int open_device(void **state);
 int close_device(void **state);
-/* Everything is with the driver again: handles, mappings, addresses, contexts, streams, events (stub). */
+/* Everything is with the driver again: handles, mappings, addresses, pieces, contexts, streams, events (stub). */
 void expect_nothing_left(void);
+
+void *new_stream(void);
 
 /* Reserved addresses with `count` handles mapped at the front of them. */
 typedef struct mapped_range {
@@ -56,6 +58,8 @@ void expect_granule(const char *address, uint8_t value);
 
 int run_memory_tests(void);
 int run_stream_tests(void);
+int run_single_tests(void);
+int run_foreign_tests(void);
 int run_stub_tests(void);
 
 #endif

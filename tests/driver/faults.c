@@ -112,7 +112,7 @@ static void test_each_call_recovers(void **state)
         "cuCtxGetCurrent",   "cuCtxPushCurrent",    "cuThreadExchangeStreamCaptureMode",
         "cuEventCreate",     "cuEventRecord",       "cuEventQuery",
         "cuStreamWaitEvent", "cuStreamSynchronize", "cuMemcpyAsync",
-        "cuMemsetD8Async",   "cuLaunchHostFunc"};
+        "cuMemsetD8Async",   "cuLaunchHostFunc",    "cuStreamIsCapturing"};
     mapped_range range;
     make_range(&range, 2, 1);
     void *one = NULL, *two = NULL;
@@ -145,6 +145,115 @@ static void test_each_call_recovers(void **state)
     V(stream_destroy(device, one));
     V(stream_destroy(device, two));
     drop_range(&range);
+}
+
+/* Single pieces, and those of a pool: an error leaves nothing behind, and the next call works. */
+static void test_pieces_fail_and_then_work(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *function;
+        int nth;
+        weir_kind kind; /* WEIR_KIND_COUNT: from the pool, without a stream */
+    } cases[] = {{"cuMemAlloc", 1, WEIR_KIND_DEVICE},
+                 {"cuMemHostAlloc", 1, WEIR_KIND_PINNED},
+                 {"cuDeviceGetAttribute", 1, WEIR_KIND_COUNT},
+                 {"cuMemPoolCreate", 1, WEIR_KIND_COUNT},
+                 {"cuMemPoolSetAttribute", 1, WEIR_KIND_COUNT},
+                 {"cuMemPoolSetAttribute", 2, WEIR_KIND_COUNT},
+                 {"cuMemAllocFromPoolAsync", 1, WEIR_KIND_COUNT},
+                 {"cuStreamSynchronize", 1, WEIR_KIND_COUNT}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        void *address = NULL;
+        bool pool = cases[i].kind == WEIR_KIND_COUNT;
+        wi_device *second = NULL;
+        ok(D(open(0, &second)));
+        for (int code = 2; code < 1000; code += 997) {
+            weir_status expected = code == 2 ? WEIR_OUT_OF_MEMORY : WEIR_DRIVER;
+            control.stub_fail(cases[i].function, cases[i].nth, code);
+            fails(pool ? D(pool_allocate(second, 4096, NULL, &address))
+                       : D(allocate(second, cases[i].kind, 4096, &address)),
+                  expected);
+            assert_non_null(strstr(weir_detail(), cases[i].function));
+            assert_int_equal(control.stub_count("allocations"), 0);
+        }
+        ok(pool ? D(pool_allocate(second, 4096, NULL, &address)) : D(allocate(second, cases[i].kind, 4096, &address)));
+        ok(pool ? D(pool_release(second, address, 4096, NULL)) : D(release(second, cases[i].kind, address, 4096)));
+        V(close(second));
+        assert_int_equal(control.stub_count("pools"), 0);
+    }
+}
+
+static void test_releases_fail_and_then_work(void **state)
+{
+    (void)state;
+    static const char *const functions[] = {"cuMemFree", "cuMemFreeHost", "cuMemFreeAsync"};
+    void *pieces[3];
+    uint64_t held = 1;
+    ok(D(allocate(device, WEIR_KIND_DEVICE, 4096, &pieces[0])));
+    ok(D(allocate(device, WEIR_KIND_PINNED, 4096, &pieces[1])));
+    ok(D(pool_allocate(device, 4096, NULL, &pieces[2])));
+    for (int nth = 1; nth >= 0; nth--) /* once with the failure, then without */
+        for (int i = 0; i < 3; i++) {
+            control.stub_fail(functions[i], nth, 999);
+            weir_status status = i < 2 ? D(release(device, (weir_kind)i, pieces[i], 4096))
+                                       : D(pool_release(device, pieces[i], 4096, NULL));
+            fails(status, nth ? WEIR_DRIVER : WEIR_OK);
+            assert_int_equal(control.stub_count("allocations"), nth ? 3 : 2 - i);
+        }
+    control.stub_fail("cuMemPoolTrimTo", 1, 999);
+    fails(D(pool_trim(device, 0, &held)), WEIR_DRIVER);
+    control.stub_fail("cuMemPoolGetAttribute", 1, 999);
+    fails(D(pool_held(device, &held)), WEIR_DRIVER);
+    ok(D(pool_trim(device, 0, &held)));
+    assert_int_equal(held, 0);
+}
+
+static void test_without_pools(void **state)
+{
+    (void)state;
+    void *address = NULL;
+    uint64_t held = 1;
+    control.stub_pools(false);
+    fails(D(pool_allocate(device, 4096, NULL, &address)), WEIR_UNSUPPORTED);
+    ok(D(pool_held(device, &held)));
+    assert_int_equal(held, 0);
+    control.stub_pools(true);
+    ok(D(pool_allocate(device, 4096, NULL, &address)));
+    ok(D(pool_release(device, address, 4096, NULL)));
+}
+
+/* Nothing is left of a stream that could not be adopted. */
+static void test_adopting_fails_and_then_works(void **state)
+{
+    (void)state;
+    static const char *const functions[] = {"cuCtxPushCurrent", "cuStreamGetCtx", "cuStreamGetId"};
+    void *own = new_stream(), *stream = NULL;
+    uint64_t identity;
+    for (int i = 0; i < 3; i++) {
+        control.stub_fail(functions[i], 1, 999);
+        fails(D(stream_adopt(device, driver->stream_native(own), &stream, &identity)), WEIR_DRIVER);
+        ok(D(stream_adopt(device, driver->stream_native(own), &stream, &identity)));
+        V(stream_destroy(device, stream));
+    }
+    control.stub_fail("cuStreamGetId", 1, 999);
+    fails(D(stream_default(device, WEIR_DEFAULT_PER_THREAD, &stream)), WEIR_DRIVER);
+    V(stream_destroy(device, own));
+}
+
+/* The driver's own words for a capture in the way. */
+static void test_capture_errors_are_misuse(void **state)
+{
+    (void)state;
+    void *stream = new_stream();
+    wi_event event;
+    for (int code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; code <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD; code++) {
+        control.stub_fail("cuEventRecord", 1, code);
+        fails(D(record(device, stream, &event)), WEIR_STREAM_MISUSE);
+    }
+    control.stub_fail("cuEventRecord", 1, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD + 1);
+    fails(D(record(device, stream, &event)), WEIR_DRIVER);
+    V(stream_destroy(device, stream));
 }
 
 /* An event that can never be asked for again: the wait says so instead of waiting for ever. */
@@ -242,6 +351,10 @@ static void test_lost_is_sticky(void **state)
     fails(D(stream_create(device, &more)), WEIR_DEVICE_LOST);
     fails(D(stream_synchronize(device, stream)), WEIR_DEVICE_LOST);
     fails(D(call(device, hold, &g, stream)), WEIR_DEVICE_LOST);
+    fails(D(allocate(device, WEIR_KIND_DEVICE, 256, &more)), WEIR_DEVICE_LOST);
+    fails(D(release(device, WEIR_KIND_DEVICE, range.address, 256)), WEIR_DEVICE_LOST);
+    fails(D(pool_allocate(device, 256, stream, &more)), WEIR_DEVICE_LOST);
+    assert_false(driver->stream_capturing(device, stream));
     V(destroy(device, 2, range.handles));
     /* Nothing runs there any more, so what was waited for is over, and a free has nothing to wait for. */
     assert_true(driver->passed(device, event));
@@ -267,6 +380,11 @@ int run_stub_tests(void)
         cmocka_unit_test_setup_teardown(test_no_device_is_not_found, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_unknown_codes_have_words, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_each_call_recovers, open_device, close_device),
+        cmocka_unit_test_setup_teardown(test_pieces_fail_and_then_work, open_device, close_device),
+        cmocka_unit_test_setup_teardown(test_releases_fail_and_then_work, open_device, close_device),
+        cmocka_unit_test_setup_teardown(test_without_pools, open_device, close_device),
+        cmocka_unit_test_setup_teardown(test_adopting_fails_and_then_works, open_device, close_device),
+        cmocka_unit_test_setup_teardown(test_capture_errors_are_misuse, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_wait_ends_when_asking_fails, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_foreign_context_stays_current, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_no_capture_is_broken, open_device, close_device),

@@ -1,14 +1,6 @@
 /* What driver.h promises of streams, events and work. */
 #include "driver/contract.h"
 
-static void *new_stream(void)
-{
-    void *stream = NULL;
-    ok(D(stream_create(device, &stream)));
-    assert_non_null(stream);
-    return stream;
-}
-
 static wi_event mark(void *stream)
 {
     wi_event event = {0};
@@ -285,6 +277,34 @@ static void test_unasked_events_do_not_pile_up(void **state)
     V(stream_destroy(device, stream));
 }
 
+/* An event of a stream that has ended stays passed, whatever the streams after it are at. */
+static void test_events_outlive_their_stream(void **state)
+{
+    (void)state;
+    wi_event old[3];
+    gate gates[3] = {{0}};
+    for (int i = 0; i < 3; i++) {
+        void *stream = new_stream();
+        atomic_store(&gates[i].open, true);
+        ok(D(call(device, hold, &gates[i], stream)));
+        old[i] = mark(stream);
+        V(stream_destroy(device, stream));
+        assert_true(passed(old[i]));
+    }
+    void *stream = new_stream();
+    gate g = {0};
+    ok(D(call(device, hold, &g, stream)));
+    wi_event event = mark(stream);
+    for (int i = 0; i < 3; i++) {
+        assert_true(passed(old[i]));
+        ok(D(wait(device, old[i], UINT64_MAX)));
+    }
+    assert_false(passed(event));
+    atomic_store(&g.open, true);
+    V(stream_destroy(device, stream));
+    assert_true(passed(event));
+}
+
 /* Threads ---------------------------------------------------------------------------------------------------------- */
 
 static void *work_alone(void *argument)
@@ -343,6 +363,7 @@ int run_stream_tests(void)
         cmocka_unit_test_setup_teardown(test_many_outstanding_events, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_steady_state_makes_no_events, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_unasked_events_do_not_pile_up, open_device, close_device),
+        cmocka_unit_test_setup_teardown(test_events_outlive_their_stream, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_threads_that_never_saw_the_driver, open_device, close_device),
     };
     return cmocka_run_group_tests(streams, NULL, NULL);

@@ -70,6 +70,26 @@ CUresult stub_cuCtxPopCurrent(CUcontext *context)
     return CUDA_SUCCESS;
 }
 
+/* There is one for each device, which the stub has from the beginning. */
+CUresult stub_cuCtxCreate(CUcontext *context, unsigned flags, CUdevice device)
+{
+    STUB_CALL(cuCtxCreate, 0);
+    if (flags != 0 || device < 0 || device >= stub.devices || depth == STUB_MOST_CONTEXTS)
+        return STUB_INVALID_VALUE;
+    *context = stack[depth++] = &stub.device[device].foreign;
+    return CUDA_SUCCESS;
+}
+
+CUresult stub_cuCtxDestroy(CUcontext context)
+{
+    STUB_CALL(cuCtxDestroy, 0);
+    if (!context || !context->foreign)
+        return STUB_INVALID_CONTEXT;
+    if (stub_current() == context)
+        depth--;
+    return CUDA_SUCCESS;
+}
+
 CUresult stub_cuThreadExchangeStreamCaptureMode(int *mode)
 {
     STUB_CALL(cuThreadExchangeStreamCaptureMode, STUB_ANYTIME);

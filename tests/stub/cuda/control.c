@@ -8,7 +8,7 @@ _Thread_local bool stub_in_host_function;
 
 static const char *const names[] = {
 #define X(name, version, parameters) #name,
-    WI_CUDA_FUNCTIONS(X)
+    WI_CUDA_FUNCTIONS(X) STUB_USERS(X)
 #undef X
 };
 
@@ -34,6 +34,7 @@ static void read_environment(void)
     pthread_mutex_lock(&stub.lock);
     stub.devices = (int)number("STUB_CUDA_DEVICES", 1);
     stub.unmanaged = number("STUB_CUDA_UNMANAGED", 0) != 0;
+    stub.unpooled = number("STUB_CUDA_UNPOOLED", 0) != 0;
     if (stub.devices > STUB_MOST_DEVICES)
         abort();
     for (int i = 0; i < stub.devices; i++)
@@ -78,7 +79,7 @@ static CUresult judge(enum stub_function function, unsigned rules)
         return STUB_INVALID_CONTEXT;
     if ((rules & STUB_UNSAFE) && stub.capturing && stub_capture_mode() != CU_STREAM_CAPTURE_MODE_RELAXED) {
         stub.captures_broken++;
-        return STUB_CAPTURE_UNSUPPORTED;
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
     return CUDA_SUCCESS;
 }
@@ -132,6 +133,13 @@ void stub_capture(bool capturing)
     pthread_mutex_unlock(&stub.lock);
 }
 
+void stub_pools(bool there)
+{
+    pthread_mutex_lock(&stub.lock);
+    stub.unpooled = !there;
+    pthread_mutex_unlock(&stub.lock);
+}
+
 void stub_forbid(void)
 {
     pthread_mutex_lock(&stub.lock);
@@ -154,6 +162,8 @@ static uint64_t count(const char *what)
                   {"reservations", stub.reservations},
                   {"streams", stub.streams},
                   {"events", stub.events},
+                  {"allocations", stub.allocations},
+                  {"pools", stub.pools},
                   {"captures broken", stub.captures_broken},
                   {"used", stub.device[0].used},
                   {"depth", stub_context_depth()},

@@ -14,7 +14,7 @@ typedef struct entry {
 
 static const entry entries[] = {
 #define X(name, version, parameters) {#name, version, (void (*)(void))stub_##name},
-    WI_CUDA_FUNCTIONS(X)
+    WI_CUDA_FUNCTIONS(X) STUB_USERS(X)
 #undef X
 };
 
@@ -91,7 +91,8 @@ CUresult stub_cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
     STUB_CALL(cuDeviceGetAttribute, 0);
     if (device < 0 || device >= stub.devices)
         return STUB_INVALID_DEVICE;
-    *value = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED && !stub.unmanaged;
+    *value = (attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED && !stub.unmanaged) ||
+             (attribute == CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED && !stub.unpooled);
     return CUDA_SUCCESS;
 }
 
@@ -114,7 +115,13 @@ static const struct {
     {CUDA_ERROR_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
     {CUDA_ERROR_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
     {STUB_NOT_PERMITTED, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
-    {STUB_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+    {STUB_CAPTURE_BROKEN, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+     "operation failed due to a previous error during capture"},
+    {STUB_CAPTURE_ISOLATION, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
+     "dependency created on uncaptured work in another stream"},
+    {STUB_CAPTURED_EVENT, "CUDA_ERROR_CAPTURED_EVENT",
+     "operation not permitted on an event last recorded in a capturing stream"},
+    {CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
      "operation not permitted when stream is capturing"},
 };
 

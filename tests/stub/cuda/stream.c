@@ -25,22 +25,66 @@ static void *run_stream(void *argument)
     return NULL;
 }
 
-CUresult stub_check_stream(struct CUstream_st *stream)
+/* The stream's record and its thread. */
+static struct CUstream_st *new_stream(struct CUctx_st *context)
 {
+    static unsigned long long last_id;
+    struct CUstream_st *stream = calloc(1, sizeof *stream);
+    if (!stream)
+        return NULL;
+    stream->context = context;
+    stream->alive = true;
+    pthread_mutex_init(&stream->lock, NULL);
+    pthread_cond_init(&stream->queued_some, NULL);
+    pthread_cond_init(&stream->done_some, NULL);
+    if (pthread_create(&stream->thread, NULL, run_stream, stream) != 0) {
+        free(stream);
+        return NULL;
+    }
     pthread_mutex_lock(&stub.lock);
-    bool good = stream && stream->alive && stream->context == stub_current();
+    stream->id = ++last_id;
+    stream->next = streams;
+    streams = stream;
+    pthread_mutex_unlock(&stub.lock);
+    return stream;
+}
+
+/* The default streams, made when they are first meant: one for all, and one for each thread. They last. */
+static struct CUstream_st *default_stream(struct CUstream_st **place)
+{
+    if (!*place && stub_current()) {
+        *place = new_stream(stub_current());
+        if (*place)
+            pthread_detach((*place)->thread);
+    }
+    return *place;
+}
+
+CUresult stub_find_stream(CUstream *stream)
+{
+    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+    static struct CUstream_st *legacy;
+    static _Thread_local struct CUstream_st *own;
+    pthread_mutex_lock(&making);
+    if (*stream == CU_STREAM_LEGACY || *stream == CU_STREAM_PER_THREAD)
+        *stream = default_stream(*stream == CU_STREAM_LEGACY ? &legacy : &own);
+    pthread_mutex_unlock(&making);
+    pthread_mutex_lock(&stub.lock);
+    bool good = *stream && (*stream)->alive && (*stream)->context == stub_current();
     pthread_mutex_unlock(&stub.lock);
     return good ? CUDA_SUCCESS : STUB_INVALID_HANDLE;
 }
 
-CUresult stub_put(struct CUstream_st *stream, stub_work work)
+CUresult stub_put(CUstream stream, stub_work work)
 {
-    CUresult result = stub_check_stream(stream);
+    CUresult result = stub_find_stream(&stream);
     stub_work *queued = result == CUDA_SUCCESS ? malloc(sizeof *queued) : NULL;
     if (!queued)
         return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
     *queued = work;
     queued->next = NULL;
+    if (stub_captured(stream, queued))
+        return CUDA_SUCCESS;
     pthread_mutex_lock(&stream->lock);
     *(stream->first ? &stream->last->next : &stream->first) = queued;
     stream->last = queued;
@@ -58,6 +102,14 @@ bool stub_done(struct CUstream_st *stream, uint64_t sequence)
     return done;
 }
 
+uint64_t stub_queued(struct CUstream_st *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    uint64_t queued = stream->queued;
+    pthread_mutex_unlock(&stream->lock);
+    return queued;
+}
+
 void stub_wait(struct CUstream_st *stream, uint64_t sequence)
 {
     pthread_mutex_lock(&stream->lock);
@@ -66,26 +118,24 @@ void stub_wait(struct CUstream_st *stream, uint64_t sequence)
     pthread_mutex_unlock(&stream->lock);
 }
 
+void stub_wait_for_all(void)
+{
+    pthread_mutex_lock(&stub.lock);
+    struct CUstream_st *stream = streams;
+    pthread_mutex_unlock(&stub.lock);
+    for (; stream; stream = stream->next) /* which never changes */
+        stub_wait(stream, stub_queued(stream));
+}
+
 CUresult stub_cuStreamCreate(CUstream *out, unsigned flags)
 {
     STUB_CALL(cuStreamCreate, STUB_IN_CONTEXT | STUB_UNSAFE);
     if (flags != CU_STREAM_NON_BLOCKING) /* a blocking one waits for the legacy stream: no stream of weir's may */
         return STUB_INVALID_VALUE;
-    struct CUstream_st *stream = calloc(1, sizeof *stream);
+    struct CUstream_st *stream = new_stream(stub_current());
     if (!stream)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    stream->context = stub_current();
-    stream->alive = true;
-    pthread_mutex_init(&stream->lock, NULL);
-    pthread_cond_init(&stream->queued_some, NULL);
-    pthread_cond_init(&stream->done_some, NULL);
-    if (pthread_create(&stream->thread, NULL, run_stream, stream) != 0) {
-        free(stream);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     pthread_mutex_lock(&stub.lock);
-    stream->next = streams;
-    streams = stream;
     stub.streams++;
     pthread_mutex_unlock(&stub.lock);
     *out = stream;
@@ -95,7 +145,7 @@ CUresult stub_cuStreamCreate(CUstream *out, unsigned flags)
 CUresult stub_cuStreamDestroy(CUstream stream)
 {
     STUB_CALL(cuStreamDestroy, STUB_IN_CONTEXT | STUB_UNSAFE);
-    CUresult result = stub_check_stream(stream);
+    CUresult result = stub_find_stream(&stream);
     if (result != CUDA_SUCCESS)
         return result;
     pthread_mutex_lock(&stub.lock);
@@ -113,12 +163,31 @@ CUresult stub_cuStreamDestroy(CUstream stream)
 CUresult stub_cuStreamSynchronize(CUstream stream)
 {
     STUB_CALL(cuStreamSynchronize, STUB_IN_CONTEXT | STUB_UNSAFE);
-    CUresult result = stub_check_stream(stream);
+    CUresult result = stub_find_stream(&stream);
+    if (result == CUDA_SUCCESS)
+        result = stub_break_capture(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     if (result != CUDA_SUCCESS)
         return result;
-    pthread_mutex_lock(&stream->lock);
-    uint64_t queued = stream->queued;
-    pthread_mutex_unlock(&stream->lock);
-    stub_wait(stream, queued);
+    stub_wait(stream, stub_queued(stream));
+    stub_trim_pools();
     return CUDA_SUCCESS;
+}
+
+CUresult stub_cuStreamGetCtx(CUstream stream, CUcontext *context)
+{
+    STUB_CALL(cuStreamGetCtx, STUB_IN_CONTEXT);
+    pthread_mutex_lock(&stub.lock);
+    bool alive = stream->alive;
+    *context = stream->context;
+    pthread_mutex_unlock(&stub.lock);
+    return alive ? CUDA_SUCCESS : STUB_INVALID_HANDLE;
+}
+
+CUresult stub_cuStreamGetId(CUstream stream, unsigned long long *id)
+{
+    STUB_CALL(cuStreamGetId, STUB_IN_CONTEXT);
+    CUresult result = stub_find_stream(&stream);
+    if (result == CUDA_SUCCESS)
+        *id = stream->id;
+    return result;
 }

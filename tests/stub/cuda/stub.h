@@ -7,6 +7,7 @@
 
 #include "driver/cuda_api.h"
 #include "control.h"
+#include "users.h"
 
 enum {
     STUB_INVALID_VALUE = 1,
@@ -16,14 +17,19 @@ enum {
     STUB_INVALID_HANDLE = 400,
     STUB_NOT_FOUND = 500,
     STUB_NOT_PERMITTED = 800,
-    STUB_CAPTURE_UNSUPPORTED = 900,
+    STUB_CAPTURE_BROKEN = 901,
+    STUB_CAPTURE_ISOLATION = 905,
+    STUB_CAPTURED_EVENT = 907,
 };
+
+/* Beside CU_STREAM_CAPTURE_STATUS_NONE. */
+enum { STUB_CAPTURE_ACTIVE = 1, STUB_CAPTURE_INVALIDATED = 2 };
 
 enum { STUB_GRANULE = 2 * 1024 * 1024, STUB_MOST_DEVICES = 80, STUB_MOST_CONTEXTS = 16 };
 
 enum stub_function {
 #define X(name, version, parameters) STUB_##name,
-    WI_CUDA_FUNCTIONS(X)
+    WI_CUDA_FUNCTIONS(X) STUB_USERS(X)
 #undef X
         STUB_FUNCTIONS
 };
@@ -50,10 +56,10 @@ typedef struct stub_device {
 
 typedef struct stub_state {
     pthread_mutex_t lock;
-    bool initialized, lost, capturing, forbidden, unmanaged;
+    bool initialized, lost, capturing, forbidden, unmanaged, unpooled;
     int devices;
     stub_device device[STUB_MOST_DEVICES];
-    uint64_t handles, mappings, reservations, streams, events, captures_broken;
+    uint64_t handles, mappings, reservations, streams, events, captures_broken, allocations, pools;
     uint64_t calls[STUB_FUNCTIONS];
     struct {
         int after, code; /* the after-th call from now fails */
@@ -81,6 +87,7 @@ extern _Thread_local bool stub_in_host_function;
 
 #define X(name, version, parameters) CUresult stub_##name parameters;
 WI_CUDA_FUNCTIONS(X)
+STUB_USERS(X)
 #undef X
 
 #endif

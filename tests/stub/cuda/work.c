@@ -46,6 +46,11 @@ CUresult stub_cuLaunchHostFunc(CUstream stream, void (*fn)(void *), void *user)
     return fn ? stub_put(stream, (stub_work){.run = run_call, .to = user, .fn = fn}) : STUB_INVALID_VALUE;
 }
 
+CUresult stub_put_wait(CUstream stream, struct CUstream_st *other, uint64_t sequence)
+{
+    return stub_put(stream, (stub_work){.run = run_wait, .stream = other, .sequence = sequence});
+}
+
 /* Events ----------------------------------------------------------------------------------------------------------- */
 
 static struct CUevent_st *events; /* all that ever were */
@@ -104,11 +109,12 @@ CUresult stub_cuEventRecord(CUevent event, CUstream stream)
     STUB_CALL(cuEventRecord, STUB_IN_CONTEXT);
     CUresult result = stub_check_event(event);
     if (result == CUDA_SUCCESS)
-        result = stub_check_stream(stream);
+        result = stub_find_stream(&stream);
     if (result != CUDA_SUCCESS)
         return result;
     pthread_mutex_lock(&stub.lock);
     pthread_mutex_lock(&stream->lock);
+    event->captured = stream->capture != CU_STREAM_CAPTURE_STATUS_NONE;
     event->stream = stream;
     event->sequence = stream->queued;
     pthread_mutex_unlock(&stream->lock);
@@ -125,8 +131,9 @@ static CUresult read_event(CUevent event, CUstream *stream, uint64_t *sequence)
     pthread_mutex_lock(&stub.lock);
     *stream = event->stream;
     *sequence = event->sequence;
+    bool captured = event->captured;
     pthread_mutex_unlock(&stub.lock);
-    return CUDA_SUCCESS;
+    return captured ? STUB_CAPTURED_EVENT : CUDA_SUCCESS;
 }
 
 CUresult stub_cuEventQuery(CUevent event)
@@ -157,7 +164,9 @@ CUresult stub_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
     CUstream other = NULL;
     uint64_t sequence = 0;
     CUresult result = flags == 0 ? read_event(event, &other, &sequence) : STUB_INVALID_VALUE;
-    if (result != CUDA_SUCCESS || !other)
-        return result;
-    return stub_put(stream, (stub_work){.run = run_wait, .stream = other, .sequence = sequence});
+    if (result == CUDA_SUCCESS)
+        result = stub_find_stream(&stream);
+    if (result == CUDA_SUCCESS)
+        result = stub_break_capture(stream, STUB_CAPTURE_ISOLATION);
+    return result == CUDA_SUCCESS && other ? stub_put_wait(stream, other, sequence) : result;
 }

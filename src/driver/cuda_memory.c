@@ -1,0 +1,210 @@
+/* The cuda driver's memory piece by piece: at once, of every kind, and in stream order from a pool of the device's own.
+ *
+ * The pool keeps what comes back until it is trimmed. It hands memory to another stream when the device is past its
+ * release; it may not make that stream wait instead, which would be an order that nobody asked for. */
+#include "driver/cuda.h"
+
+#define PTR(address) ((CUdeviceptr)(uintptr_t)(address))
+
+/* At once ---------------------------------------------------------------------------------------------------------- */
+
+weir_status wi_cuda_allocate(wi_device *device, weir_kind kind, uint64_t bytes, void **address)
+{
+    wi_cuda_guard guard;
+    CUdeviceptr start = 0;
+    if (kind == WEIR_KIND_HOST)
+        return wi_pageable_allocate(bytes, address);
+    if (kind != WEIR_KIND_DEVICE && kind != WEIR_KIND_PINNED)
+        return weir_fail(WEIR_UNSUPPORTED, "cuda:%d: there is no kind of memory with the number %d", device->ordinal,
+                         (int)kind);
+    weir_status status = wi_cuda_begin(device, &guard);
+    if (status != WEIR_OK)
+        return status;
+    if (kind == WEIR_KIND_PINNED) {
+        status =
+            wi_cuda_check(device, wi_cuda.cuMemHostAlloc(address, bytes, CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc");
+    } else {
+        status = wi_cuda_check(device, wi_cuda.cuMemAlloc(&start, bytes), "cuMemAlloc");
+        *address = (void *)(uintptr_t)start;
+    }
+    wi_cuda_end(&guard);
+    return status;
+}
+
+weir_status wi_cuda_release(wi_device *device, weir_kind kind, void *address, uint64_t bytes)
+{
+    wi_cuda_guard guard;
+    (void)bytes;
+    if (kind == WEIR_KIND_HOST) {
+        free(address);
+        return WEIR_OK;
+    }
+    weir_status status = wi_cuda_begin(device, &guard);
+    if (status != WEIR_OK)
+        return status;
+    status = kind == WEIR_KIND_PINNED ? wi_cuda_check(device, wi_cuda.cuMemFreeHost(address), "cuMemFreeHost")
+                                      : wi_cuda_check(device, wi_cuda.cuMemFree(PTR(address)), "cuMemFree");
+    wi_cuda_end(&guard);
+    return status;
+}
+
+/* The pool --------------------------------------------------------------------------------------------------------- */
+
+static weir_status make_pool(wi_device *device, CUmemoryPool *out)
+{
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = device->properties.location};
+    int supported = 0, wait_inside = 0;
+    unsigned long long keep = UINT64_MAX;
+    CUmemoryPool pool = NULL;
+    weir_status status = wi_cuda_check(
+        device, wi_cuda.cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device->device),
+        "cuDeviceGetAttribute");
+    if (status == WEIR_OK && !supported)
+        status = weir_fail(WEIR_UNSUPPORTED, "cuda:%d has no memory pools, and so no allocation in stream order",
+                           device->ordinal);
+    if (status == WEIR_OK)
+        status = wi_cuda_check(device, wi_cuda.cuMemPoolCreate(&pool, &properties), "cuMemPoolCreate");
+    if (status != WEIR_OK)
+        return status;
+    status = wi_cuda_check(device, wi_cuda.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep),
+                           "cuMemPoolSetAttribute");
+    if (status == WEIR_OK)
+        status = wi_cuda_check(
+            device,
+            wi_cuda.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &wait_inside),
+            "cuMemPoolSetAttribute");
+    if (status == WEIR_OK)
+        *out = pool;
+    else
+        (void)wi_cuda.cuMemPoolDestroy(pool);
+    return status;
+}
+
+/* The pool, or NULL when it was never asked for. */
+static CUmemoryPool pool_of(wi_device *device)
+{
+    pthread_mutex_lock(&device->lock);
+    CUmemoryPool pool = device->pool;
+    pthread_mutex_unlock(&device->lock);
+    return pool;
+}
+
+/* With the context current: makes the pool when it is not there. Two threads may make one each; one of them is kept. */
+static weir_status open_pool(wi_device *device, CUmemoryPool *out)
+{
+    CUmemoryPool made = NULL;
+    *out = pool_of(device);
+    if (*out)
+        return WEIR_OK;
+    weir_status status = make_pool(device, &made);
+    if (status != WEIR_OK)
+        return status;
+    pthread_mutex_lock(&device->lock);
+    CUmemoryPool other = device->pool;
+    if (!other)
+        device->pool = made;
+    *out = device->pool;
+    pthread_mutex_unlock(&device->lock);
+    if (other)
+        (void)wi_cuda.cuMemPoolDestroy(made);
+    return WEIR_OK;
+}
+
+void wi_cuda_pool_close(wi_device *device)
+{
+    wi_cuda_guard guard;
+    if (!device->pool || wi_cuda_begin(device, &guard) != WEIR_OK)
+        return;
+    (void)wi_cuda.cuMemPoolDestroy(device->pool);
+    wi_cuda_end(&guard);
+}
+
+/* On the stream, or on the device's own, which is waited for. */
+static weir_status settle(wi_device *device, const wi_cuda_stream *stream)
+{
+    if (stream)
+        return WEIR_OK;
+    return wi_cuda_check(device, wi_cuda.cuStreamSynchronize(device->own_stream->stream), "cuStreamSynchronize");
+}
+
+weir_status wi_cuda_pool_allocate(wi_device *device, uint64_t bytes, void *stream, void **address)
+{
+    wi_cuda_guard guard;
+    CUmemoryPool pool = NULL;
+    CUdeviceptr start = 0;
+    const wi_cuda_stream *on = stream ? stream : device->own_stream;
+    weir_status status = wi_cuda_begin(device, &guard);
+    if (status != WEIR_OK)
+        return status;
+    status = wi_cuda_check_stream(device, on, false, "allocating from the pool");
+    if (status == WEIR_OK)
+        status = open_pool(device, &pool);
+    if (status == WEIR_OK)
+        status = wi_cuda_check(device, wi_cuda.cuMemAllocFromPoolAsync(&start, bytes, pool, on->stream),
+                               "cuMemAllocFromPoolAsync");
+    if (status == WEIR_OK) {
+        status = settle(device, stream);
+        if (status != WEIR_OK)
+            (void)wi_cuda.cuMemFreeAsync(start, on->stream);
+    }
+    wi_cuda_end(&guard);
+    *address = (void *)(uintptr_t)start;
+    return status;
+}
+
+/* It is released once the driver has taken it: a failure to wait for that would only be told of something else. */
+weir_status wi_cuda_pool_release(wi_device *device, void *address, uint64_t bytes, void *stream)
+{
+    wi_cuda_guard guard;
+    const wi_cuda_stream *on = stream ? stream : device->own_stream;
+    (void)bytes;
+    weir_status status = wi_cuda_begin(device, &guard);
+    if (status != WEIR_OK)
+        return status;
+    status = wi_cuda_check_stream(device, on, false, "releasing memory of the pool");
+    if (status == WEIR_OK)
+        status = wi_cuda_check(device, wi_cuda.cuMemFreeAsync(PTR(address), on->stream), "cuMemFreeAsync");
+    if (status == WEIR_OK)
+        (void)settle(device, stream);
+    wi_cuda_end(&guard);
+    return status;
+}
+
+/* With the context current. */
+static weir_status read_held(wi_device *device, CUmemoryPool pool, uint64_t *held)
+{
+    unsigned long long reserved = 0;
+    weir_status status =
+        wi_cuda_check(device, wi_cuda.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved),
+                      "cuMemPoolGetAttribute");
+    *held = reserved;
+    return status;
+}
+
+weir_status wi_cuda_pool_held(wi_device *device, uint64_t *held)
+{
+    wi_cuda_guard guard;
+    CUmemoryPool pool = pool_of(device);
+    *held = 0;
+    weir_status status = pool ? wi_cuda_begin(device, &guard) : WEIR_OK;
+    if (!pool || status != WEIR_OK)
+        return status;
+    status = read_held(device, pool, held);
+    wi_cuda_end(&guard);
+    return status;
+}
+
+weir_status wi_cuda_pool_trim(wi_device *device, uint64_t keep, uint64_t *held)
+{
+    wi_cuda_guard guard;
+    CUmemoryPool pool = pool_of(device);
+    *held = 0;
+    weir_status status = pool ? wi_cuda_begin(device, &guard) : WEIR_OK;
+    if (!pool || status != WEIR_OK)
+        return status;
+    status = wi_cuda_check(device, wi_cuda.cuMemPoolTrimTo(pool, keep), "cuMemPoolTrimTo");
+    if (status == WEIR_OK)
+        status = read_held(device, pool, held);
+    wi_cuda_end(&guard);
+    return status;
+}

@@ -1,0 +1,303 @@
+/* Memory piece by piece: at once, and from pools in stream order. Pieces come from the C allocator, which sees overruns.
+ *
+ * Stricter than the real one: what came from a pool goes back into it, and nothing else does. */
+#include "stream.h"
+
+enum { ALIGNMENT = 256 };
+
+typedef enum piece_kind { FREED, DEVICE, PINNED, POOLED } piece_kind;
+
+/* A piece; one of a pool stays in the list when it is freed, with the point from which on another stream may have it. */
+typedef struct piece {
+    struct piece *next;
+    piece_kind kind;
+    int device;
+    void *address;
+    uint64_t bytes, reserved; /* what it counts for on the device */
+    CUmemoryPool pool;
+    struct CUstream_st *stream;
+    uint64_t sequence;
+} piece;
+
+struct CUmemPoolHandle_st {
+    int device;
+    uint64_t held, threshold;
+    int wait_inside; /* may make a stream wait for the release of what it is given */
+};
+
+static piece *pieces; /* with the lock held */
+
+/* With the lock held: NULL when the device has not so much. */
+static piece *make(piece_kind kind, int ordinal, uint64_t bytes, uint64_t reserved)
+{
+    stub_device *device = &stub.device[ordinal];
+    uint64_t taken = device->taken + device->used;
+    if (bytes == 0 || taken > device->total || reserved > device->total - taken)
+        return NULL;
+    piece *p = calloc(1, sizeof *p);
+    void *address = NULL;
+    if (!p || posix_memalign(&address, ALIGNMENT, bytes) != 0) {
+        free(p);
+        return NULL;
+    }
+    *p = (piece){pieces, kind, ordinal, address, bytes, reserved, NULL, NULL, 0};
+    pieces = p;
+    device->used += reserved;
+    stub.allocations++;
+    return p;
+}
+
+/* With the lock held. */
+static void unmake(piece **at)
+{
+    piece *p = *at;
+    *at = p->next;
+    stub.device[p->device].used -= p->reserved;
+    if (p->pool)
+        p->pool->held -= p->reserved;
+    stub.allocations -= p->kind != FREED;
+    free(p->address);
+    free(p);
+}
+
+/* With the lock held. */
+static piece **find(const void *address, piece_kind kind)
+{
+    piece **at = &pieces;
+    while (*at && ((*at)->address != address || (*at)->kind != kind))
+        at = &(*at)->next;
+    return at;
+}
+
+/* At once ---------------------------------------------------------------------------------------------------------- */
+
+static CUresult allocate(piece_kind kind, uint64_t bytes, void **address)
+{
+    pthread_mutex_lock(&stub.lock);
+    const piece *p = make(kind, stub_current()->device, bytes, kind == DEVICE ? bytes : 0);
+    if (p)
+        *address = p->address;
+    pthread_mutex_unlock(&stub.lock);
+    return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Waits for everything, as the real one does. */
+static CUresult release(piece_kind kind, const void *address)
+{
+    stub_wait_for_all();
+    pthread_mutex_lock(&stub.lock);
+    piece **at = find(address, kind);
+    bool found = *at;
+    if (found)
+        unmake(at);
+    pthread_mutex_unlock(&stub.lock);
+    return found ? CUDA_SUCCESS : STUB_INVALID_VALUE;
+}
+
+CUresult stub_cuMemAlloc(CUdeviceptr *address, size_t bytes)
+{
+    STUB_CALL(cuMemAlloc, STUB_IN_CONTEXT | STUB_UNSAFE);
+    void *start = NULL;
+    CUresult result = allocate(DEVICE, bytes, &start);
+    *address = (CUdeviceptr)(uintptr_t)start;
+    return result;
+}
+
+CUresult stub_cuMemFree(CUdeviceptr address)
+{
+    STUB_CALL(cuMemFree, STUB_IN_CONTEXT | STUB_UNSAFE);
+    return release(DEVICE, (const void *)(uintptr_t)address);
+}
+
+CUresult stub_cuMemHostAlloc(void **address, size_t bytes, unsigned flags)
+{
+    STUB_CALL(cuMemHostAlloc, STUB_IN_CONTEXT | STUB_UNSAFE);
+    return flags == CU_MEMHOSTALLOC_PORTABLE ? allocate(PINNED, bytes, address) : STUB_INVALID_VALUE;
+}
+
+CUresult stub_cuMemFreeHost(void *address)
+{
+    STUB_CALL(cuMemFreeHost, STUB_IN_CONTEXT | STUB_UNSAFE);
+    return release(PINNED, address);
+}
+
+/* Pools ------------------------------------------------------------------------------------------------------------ */
+
+CUresult stub_cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *p)
+{
+    STUB_CALL(cuMemPoolCreate, STUB_UNSAFE);
+    if (p->allocType != CU_MEM_ALLOCATION_TYPE_PINNED || p->handleTypes != 0 || p->maxSize != 0 || p->usage != 0 ||
+        p->location.type != CU_MEM_LOCATION_TYPE_DEVICE || p->location.id < 0 || p->location.id >= stub.devices)
+        return STUB_INVALID_VALUE;
+    CUmemoryPool pool = calloc(1, sizeof *pool);
+    if (!pool)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *pool = (struct CUmemPoolHandle_st){.device = p->location.id, .wait_inside = 1};
+    pthread_mutex_lock(&stub.lock);
+    stub.pools++;
+    pthread_mutex_unlock(&stub.lock);
+    *out = pool;
+    return CUDA_SUCCESS;
+}
+
+/* With the lock held: gives back what nobody has and the device is past, down to `keep` bytes. */
+static void trim(CUmemoryPool pool, uint64_t keep)
+{
+    for (piece **at = &pieces; *at && pool->held > keep;) {
+        const piece *p = *at;
+        if (p->pool == pool && p->kind == FREED && stub_done(p->stream, p->sequence))
+            unmake(at);
+        else
+            at = &(*at)->next;
+    }
+}
+
+CUresult stub_cuMemPoolDestroy(CUmemoryPool pool)
+{
+    STUB_CALL(cuMemPoolDestroy, STUB_UNSAFE);
+    stub_wait_for_all();
+    pthread_mutex_lock(&stub.lock);
+    trim(pool, 0);
+    for (piece *p = pieces; p; p = p->next)
+        if (p->pool == pool) /* still somebody's: it stays and is counted */
+            p->pool = NULL;
+    stub.pools--;
+    pthread_mutex_unlock(&stub.lock);
+    free(pool);
+    return CUDA_SUCCESS;
+}
+
+CUresult stub_cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value)
+{
+    STUB_CALL(cuMemPoolSetAttribute, 0);
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&stub.lock);
+    if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+        pool->threshold = *(unsigned long long *)value;
+    else if (attribute == CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
+        pool->wait_inside = *(int *)value;
+    else
+        result = STUB_INVALID_VALUE;
+    pthread_mutex_unlock(&stub.lock);
+    return result;
+}
+
+CUresult stub_cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value)
+{
+    STUB_CALL(cuMemPoolGetAttribute, 0);
+    if (attribute != CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
+        return STUB_INVALID_VALUE;
+    pthread_mutex_lock(&stub.lock);
+    *(unsigned long long *)value = pool->held;
+    pthread_mutex_unlock(&stub.lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult stub_cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
+{
+    STUB_CALL(cuMemPoolTrimTo, 0);
+    pthread_mutex_lock(&stub.lock);
+    trim(pool, keep);
+    pthread_mutex_unlock(&stub.lock);
+    return CUDA_SUCCESS;
+}
+
+/* What every synchronisation does to pools beyond their threshold. */
+void stub_trim_pools(void)
+{
+    pthread_mutex_lock(&stub.lock);
+    for (bool again = true; again;) {
+        again = false;
+        for (const piece *p = pieces; p && !again; p = p->next) {
+            again =
+                p->pool && p->kind == FREED && p->pool->held > p->pool->threshold && stub_done(p->stream, p->sequence);
+            if (again)
+                trim(p->pool, p->pool->threshold);
+        }
+    }
+    pthread_mutex_unlock(&stub.lock);
+}
+
+/* In stream order -------------------------------------------------------------------------------------------------- */
+
+/* With the lock held. *late: another stream is to wait for the release. */
+static piece *find_freed(CUmemoryPool pool, uint64_t bytes, const struct CUstream_st *stream, bool *late)
+{
+    piece *found = NULL;
+    *late = false;
+    for (piece *p = pieces; p; p = p->next) {
+        if (p->pool != pool || p->kind != FREED || p->bytes != bytes)
+            continue;
+        if (p->stream == stream || stub_done(p->stream, p->sequence)) {
+            *late = false;
+            return p;
+        }
+        if (pool->wait_inside)
+            found = p;
+    }
+    *late = found;
+    return found;
+}
+
+/* With the lock held. */
+static piece *make_pooled(CUmemoryPool pool, uint64_t bytes)
+{
+    uint64_t reserved = wi_round_up(bytes, STUB_GRANULE);
+    piece *p = make(POOLED, pool->device, bytes, reserved);
+    if (!p) {
+        trim(pool, 0);
+        p = make(POOLED, pool->device, bytes, reserved);
+    }
+    if (p) {
+        p->pool = pool;
+        pool->held += reserved;
+    }
+    return p;
+}
+
+CUresult stub_cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    STUB_CALL(cuMemAllocFromPoolAsync, STUB_IN_CONTEXT);
+    bool late;
+    CUresult result = stub_find_stream(&stream);
+    if (result == CUDA_SUCCESS) /* it would become memory of the graph's, which nothing here is made for */
+        result = stub_break_capture(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&stub.lock);
+    piece *p = find_freed(pool, bytes, stream, &late);
+    struct CUstream_st *other = late ? p->stream : NULL;
+    uint64_t sequence = late ? p->sequence : 0;
+    if (p) {
+        p->kind = POOLED;
+        stub.allocations++;
+    } else {
+        p = make_pooled(pool, bytes);
+    }
+    if (p)
+        *address = (CUdeviceptr)(uintptr_t)p->address;
+    pthread_mutex_unlock(&stub.lock);
+    if (other)
+        return stub_put_wait(stream, other, sequence);
+    return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult stub_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
+{
+    STUB_CALL(cuMemFreeAsync, STUB_IN_CONTEXT);
+    CUresult result = stub_find_stream(&stream);
+    if (result == CUDA_SUCCESS)
+        result = stub_break_capture(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&stub.lock);
+    piece *p = *find((const void *)(uintptr_t)address, POOLED);
+    if (p) {
+        p->kind = FREED;
+        p->stream = stream;
+        p->sequence = stub_queued(stream);
+        stub.allocations--;
+    }
+    pthread_mutex_unlock(&stub.lock);
+    return p ? CUDA_SUCCESS : STUB_INVALID_VALUE;
+}

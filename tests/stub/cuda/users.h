@@ -1,0 +1,23 @@
+/* The part of CUDA's driver interface that weir does not use, but programs beside it do: in the stub as in the real one it
+ * is found through cuGetProcAddress. Graphs, and contexts of one's own. */
+#ifndef STUB_USERS_H
+#define STUB_USERS_H
+
+#include "driver/cuda_api.h"
+
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphExec_st *CUgraphExec;
+
+enum { CU_STREAM_CAPTURE_MODE_GLOBAL = 0 };
+
+#define STUB_USERS(X)                                                                                                  \
+    X(cuCtxCreate, 3020, (CUcontext * context, unsigned flags, CUdevice device))                                       \
+    X(cuCtxDestroy, 4000, (CUcontext context))                                                                         \
+    X(cuStreamBeginCapture, 10010, (CUstream stream, int mode))                                                        \
+    X(cuStreamEndCapture, 10000, (CUstream stream, CUgraph * graph))                                                   \
+    X(cuGraphInstantiateWithFlags, 11040, (CUgraphExec * executable, CUgraph graph, unsigned long long flags))         \
+    X(cuGraphLaunch, 10000, (CUgraphExec executable, CUstream stream))                                                 \
+    X(cuGraphExecDestroy, 10000, (CUgraphExec executable))                                                             \
+    X(cuGraphDestroy, 10000, (CUgraph graph))
+
+#endif
