@@ -5,7 +5,6 @@
 
 device_kind device_kind_now;
 struct stub_control control;
-struct cuda_users users;
 
 static void *library(void)
 {
@@ -33,21 +32,6 @@ bool find_controls(void)
     return all;
 }
 
-static bool find_users(void)
-{
-    CUresult (*get)(const char *, void **, int, unsigned long long, int *);
-    void *symbol = cuda_symbol("cuGetProcAddress_v2");
-    bool all = symbol;
-    memcpy(&get, &symbol, sizeof get);
-#define X(name, version, parameters)                                                                                   \
-    symbol = NULL;                                                                                                     \
-    all = all && get(#name, &symbol, version, 0, NULL) == CUDA_SUCCESS && symbol;                                      \
-    memcpy(&users.name, &symbol, sizeof symbol);
-    STUB_USERS(X)
-#undef X
-    return all;
-}
-
 static const char *why_no_gpu(void)
 {
     int (*init)(unsigned);
@@ -63,8 +47,6 @@ static const char *why_no_gpu(void)
     memcpy(&count, &symbol, sizeof symbol);
     if (!init || !count || init(0) != 0 || count(&devices) != 0 || devices == 0)
         return "CUDA's driver finds no device";
-    if (!find_users())
-        return "CUDA's driver is too old for the suite";
     return NULL;
 }
 
@@ -81,7 +63,7 @@ int choose_device(int argc, char **argv)
         return 2;
     }
     device_kind_now = (device_kind)found;
-    if (device_kind_now == ON_STUB && !(find_controls() && find_users())) {
+    if (device_kind_now == ON_STUB && !find_controls()) {
         fprintf(stderr, "the stub of libcuda.so.1 is not in LD_LIBRARY_PATH\n");
         return 1;
     }

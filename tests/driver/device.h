@@ -3,7 +3,6 @@
 #define TEST_DEVICE_H
 
 #include "stub/cuda/control.h"
-#include "stub/cuda/users.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,13 +22,6 @@ extern struct stub_control {
     STUB_CONTROLS(X)
 #undef X
 } control;
-
-/* What programs beside weir use of the driver library. */
-extern struct cuda_users {
-#define X(name, version, parameters) CUresult(*name) parameters;
-    STUB_USERS(X)
-#undef X
-} users;
 
 /* Reads the kind from the arguments and looks whether it is there. 0: run; else what main answers: 77 for a skipped suite,
  * 1 where WEIR_REQUIRE_CUDA=1 forbids to skip it. */

@@ -1,8 +1,32 @@
 /* What driver.h promises of streams that are not weir's: a program's own, the default ones, and captured ones. */
 #include "driver/contract.h"
-#include "driver/cuda_api.h"
+#include "stub/cuda/users.h"
 
-/* A program beside weir, in a context of its own choice. */
+/* A program beside weir: what it calls, and the context of its own choice. */
+static struct cuda_users {
+#define X(name, version, parameters) CUresult(*name) parameters;
+    STUB_USERS(X)
+#undef X
+} users;
+
+static int find_users(void **state)
+{
+    (void)state;
+    CUresult (*get)(const char *, void **, int, unsigned long long, int *);
+    void *symbol = device_kind_now == ON_HOST ? NULL : cuda_symbol("cuGetProcAddress_v2");
+    if (!symbol)
+        return device_kind_now == ON_HOST ? 0 : -1;
+    memcpy(&get, &symbol, sizeof get);
+    bool all = true;
+#define X(name, version, parameters)                                                                                   \
+    symbol = NULL;                                                                                                     \
+    all = all && get(#name, &symbol, version, 0, NULL) == CUDA_SUCCESS && symbol;                                      \
+    memcpy(&users.name, &symbol, sizeof symbol);
+    STUB_USERS(X)
+#undef X
+    return all ? 0 : -1;
+}
+
 static void enter(CUcontext context)
 {
     assert_int_equal(wi_cuda.cuCtxPushCurrent(context), CUDA_SUCCESS);
@@ -422,5 +446,5 @@ int run_foreign_tests(void)
         cmocka_unit_test_setup_teardown(test_the_rest_goes_on_beside_a_capture, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_legacy_stream_beside_a_capture, open_device, close_device),
     };
-    return cmocka_run_group_tests(foreign, NULL, NULL);
+    return cmocka_run_group_tests(foreign, find_users, NULL);
 }
