@@ -1,11 +1,15 @@
-/* weir/trace.h: what happened, event by event, in the order in which the ledger saw it.
+/* weir/trace.h: what happened, event by event.
  *
- * A trace records from the moment it is opened; reading takes events out of it. Records are written within the step
- * that changes the ledger, so that a free never stands behind the reuse of its address. Nothing of it calls back. */
+ * A trace records from the moment it is opened; the blocks that are live then come first, as allocations. Every event is given its order within the step that it tells of: what
+ * the ledger does within the ledger's own step, so that a free never stands behind the reuse of its address; a use
+ * between the opening of its ticket and the giving back, so that it never stands behind the free of its block; work on
+ * streams, streams and notes before the call returns.
+ *
+ * Events are read with weir_trace_read, or handed to sinks. While no trace is open, recording costs a load. */
 #ifndef WEIR_TRACE_H
 #define WEIR_TRACE_H
 
-#include <weir/memory.h>
+#include <weir/uses.h>
 
 WEIR_BEGIN
 
@@ -16,15 +20,47 @@ typedef enum weir_action {
     WEIR_DEALLOCATE = 1, /* the free call; the bytes are pending or free from here on */
     WEIR_REAP = 2,       /* pending bytes have become free; pointer and bytes of the block */
     WEIR_RESIZE = 3,     /* bytes and charged are the new ones */
-    WEIR_REFUSE = 4,     /* pointer is NULL, bytes as requested */
-    WEIR_HOLD = 5        /* the driver gave (or took back) physical memory: `held` has changed */
+    WEIR_REFUSE = 4,     /* pointer is NULL, bytes as requested, result WEIR_OUT_OF_MEMORY */
+    WEIR_HOLD = 5,       /* the driver gave (or took back) physical memory: `held` has changed */
+    /* A weir_alloc, weir_free or weir_resize that failed otherwise than by a refusal: `result` is its answer, `object`
+     * the action that did not happen, pointer and bytes as the caller gave them. Calls with a client that is none belong
+     * to no runtime, and to no trace. */
+    WEIR_FAIL = 6,
+
+    /* What follows changes nothing in the ledger. A call that failed is recorded as well, with its `result`; only the
+     * NULLs of a caller are not. */
+    WEIR_STREAM_OPEN = 7,  /* acquired, or registered */
+    WEIR_STREAM_CLOSE = 8, /* released, or unregistered; its work is done */
+    WEIR_SYNCHRONIZE = 9,  /* the host has waited for all work on the stream */
+
+    /* A launch: one event for each of its blocks, with its access; `object` is the launch's number. One with a failure in `result` tells that the launch was not begun: those of the
+     * same number before it are given back. */
+    WEIR_USE_BEGIN = 10,
+    WEIR_USE_END = 11,    /* of the launch `object`, on all its blocks */
+    WEIR_USE_ABORT = 12,  /* the same; nothing was queued */
+    WEIR_USE_RECORD = 13, /* weir_use_record */
+
+    /* Work that weir queued. A copy is two events of one `object`, the bytes read (WEIR_READ) and the bytes written
+     * (WEIR_WRITE); either may be memory that is not weir's. */
+    WEIR_COPY = 14,
+    WEIR_FILL = 15,
+    WEIR_CALL = 16,
+
+    /* What the program says of work that weir does not see; the notes below. */
+    WEIR_NOTE_RECORD = 17, /* `object` is the event's number */
+    WEIR_NOTE_WAIT = 18,
+    WEIR_NOTE_USE = 19,
+    WEIR_ACTION_COUNT
 } weir_action;
+
+/* "allocate", "use-begin" and so on; "?" for a number that is none. Any thread; static storage. */
+WEIR_API const char *weir_action_name(weir_action action);
 
 typedef struct weir_event {
     size_t size;
     weir_action action;
     weir_class memory_class;
-    uint64_t order;       /* strictly increasing within the trace, from 1 */
+    uint64_t order;       /* strictly increasing within the trace, from 1; a gap is what was lost */
     uint64_t nanoseconds; /* monotonic clock */
     uint64_t thread;      /* small number, 1 for the first thread seen */
     void *pointer;
@@ -33,24 +69,97 @@ typedef struct weir_event {
     uint64_t generation;
     weir_stream stream;           /* of this action */
     uint64_t live, pending, held; /* the runtime's, after this event */
-    const char *client; /* its name; "" for WEIR_HOLD. Names and tags stay valid for the life of the process */
+    const char *client; /* its name; "" where there is none. Names and tags stay valid for the life of the process */
     const char *tag;    /* "" is none */
+    weir_status result; /* what the call answered */
+    weir_access access; /* of a use; 0 for what is none */
+    const char *device; /* "cuda:0" */
+    uint64_t object;    /* the number of a launch, a copy or a noted event */
+    weir_stream other;  /* where the block was allocated, for what concerns a block */
 } weir_event;
 
+/* Sinks ------------------------------------------------------------------------------------------------------------- */
+
+/* Where a trace's events go. They are called with no lock of weir's held, but one after the other: in the order of the
+ * events, by whichever thread ends a call of weir's when enough events wait, by a flush and by the close. Inside, weir may
+ * be called; flushing or closing the trace, or adding to it, is WEIR_BUSY or nothing there. */
+typedef struct weir_sink {
+    size_t size;
+    void *user;
+    /* Takes the events; events[0].size is their stride. They are the sink's to read until it returns. A failure loses
+     * them for this sink alone. */
+    weir_status (*write)(void *user, const weir_event *events, size_t count);
+    weir_status (*flush)(void *user);         /* what was written is to arrive; NULL: nothing to do */
+    weir_status (*close)(void *user);         /* the last call; NULL: nothing to do */
+    void (*lost)(void *user, uint64_t count); /* before the close: so many events never came; NULL: of no interest */
+} weir_sink;
+
+/* A file of comma-separated values: the columns that RMM's logging adaptor writes, Thread,Time,Action,Pointer,Size,Stream
+ * with the actions allocate, allocate failure and free, and behind them Client,Class,Tag,Order,Nanoseconds. A resize is a
+ * free and an allocation. An old file is overwritten. Errors: WEIR_SYSTEM, which names the file. */
+WEIR_API WEIR_NODISCARD weir_status weir_sink_csv(const char *path, weir_sink *out);
+
+/* A binary file with all members of every event, which `weir simulate --trace` reads; docs/guide/trace.md describes it.
+ * Errors as above. */
+WEIR_API WEIR_NODISCARD weir_status weir_sink_binary(const char *path, weir_sink *out);
+
+/* Traces ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct weir_trace_options {
+    size_t size;
+    size_t capacity;        /* unread events that are kept; 0: 1,048,576 */
+    const weir_sink *sinks; /* sinks[0].size is the stride; they are copied */
+    size_t sink_count;
+} weir_trace_options;
+
 /* Starts recording on `runtime`, keeping at most `capacity` unread events (0: 1,048,576); later ones are counted as lost
- * until somebody reads. One trace per runtime: WEIR_BUSY otherwise. Any thread. */
+ * until somebody reads. One trace per runtime beside that of the option `trace`: WEIR_BUSY otherwise. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_trace_open(weir_runtime *runtime, size_t capacity, weir_trace **out);
 
+/* The same with everything said. The sinks are the trace's when it answers WEIR_OK, and still the caller's otherwise. */
+WEIR_API WEIR_NODISCARD weir_status weir_trace_open_with(weir_runtime *runtime, const weir_trace_options *options,
+                                                         weir_trace **out);
+
+/* One sink more; it gets the events that have not been read or handed out yet. It is the trace's from here on, which
+ * closes it. WEIR_INVALID for one without `write`, WEIR_BUSY inside a sink. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_trace_add_sink(weir_trace *trace, const weir_sink *sink);
+
 /* Takes up to `capacity` events, oldest first; events[0].size is the stride. *count is 0 when none is waiting. One
- * reader at a time. */
+ * reader at a time. WEIR_CONFLICT when the trace has sinks, which get the events. */
 WEIR_API WEIR_NODISCARD weir_status weir_trace_read(weir_trace *trace, weir_event *events, size_t capacity,
                                                     size_t *count);
 
-/* How many events were lost so far. */
+/* Hands the sinks all that was recorded before the call and has them flush it. Waits while another thread hands events
+ * out. Answers what the first sink answered that failed. WEIR_BUSY inside a sink. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_trace_flush(weir_trace *trace);
+
+/* How many events were lost so far, because as many as the capacity were waiting. */
 WEIR_API uint64_t weir_trace_lost(const weir_trace *trace);
 
-/* Stops recording and frees the trace. */
+/* How many calls of sinks have failed so far. The caller of weir whose thread it was is never told; the log is, once for
+ * each sink. */
+WEIR_API uint64_t weir_trace_failed(const weir_trace *trace);
+
+/* Stops recording, hands the sinks what is left, closes them and frees the trace. Inside a sink it does nothing. */
 WEIR_API void weir_trace_close(weir_trace *trace);
+
+/* Notes ------------------------------------------------------------------------------------------------------------- */
+
+/* A program that orders its streams by means of its own (a CUevent, a barrier) or that touches blocks without declaring
+ * it (weir/uses.h) can say so, for whoever reads the trace: weir simulate --trace checks a recorded program with it. They
+ * do nothing else, and without a trace nothing at all: WEIR_OK. Otherwise WEIR_INVALID for NULL, no access, or no bytes,
+ * WEIR_STREAM_MISUSE for a stream that is not the runtime's. Any thread. */
+
+/* "I have just recorded my event number `event` on this stream"; on WEIR_STREAM_HOST: whatever the host did so far. A
+ * number stands for its latest record. */
+WEIR_API weir_status weir_note_record(weir_runtime *runtime, uint64_t event, weir_stream stream);
+
+/* "Work on this stream waits, from here on, for that event"; on WEIR_STREAM_HOST: the host has waited for it. */
+WEIR_API weir_status weir_note_wait(weir_runtime *runtime, uint64_t event, weir_stream stream);
+
+/* "The work that I have just queued here touches these bytes"; on WEIR_STREAM_HOST: the host does, now. */
+WEIR_API weir_status weir_note_use(weir_runtime *runtime, const void *pointer, size_t bytes, weir_stream stream,
+                                   weir_access access);
 
 WEIR_END
 #endif

@@ -1,20 +1,22 @@
 #include "memory/events.h"
-#include "base/system.h"
 
 /* Law: taken <= added <= taken + capacity; event n stands in slot n % capacity. The array grows by doubling up to the
  * capacity, so that a short trace costs little. */
 struct wi_events {
+    wi_events *next;
     weir_event *ring;
     size_t allocated, capacity;
-    uint64_t added, taken, order;
+    uint64_t added, taken, order, call_at;
     atomic_uint_fast64_t lost;
 };
 
 wi_events *wi_events_create(size_t capacity)
 {
     wi_events *events = calloc(1, sizeof *events);
-    if (events)
-        events->capacity = capacity ? capacity : (size_t)1 << 20;
+    if (events) {
+        events->capacity = capacity ? capacity : WI_EVENTS_STANDARD;
+        events->call_at = UINT64_MAX;
+    }
     return events;
 }
 
@@ -39,17 +41,16 @@ static bool grow(wi_events *events)
     return true;
 }
 
-void wi_events_add(wi_events *events, weir_event event)
+void wi_events_add(wi_events *events, const weir_event *event)
 {
-    event.size = sizeof event;
-    event.order = ++events->order;
-    event.nanoseconds = wi_now();
-    event.thread = wi_thread_number();
+    events->order++;
     if (events->added - events->taken == events->allocated && !grow(events)) {
         atomic_fetch_add(&events->lost, 1);
         return;
     }
-    events->ring[events->added++ % events->allocated] = event;
+    weir_event *kept = &events->ring[events->added++ % events->allocated];
+    *kept = *event;
+    kept->order = events->order;
     wi_law(events->taken <= events->added && events->added <= events->taken + events->capacity);
 }
 
@@ -64,7 +65,46 @@ size_t wi_events_take(wi_events *events, char *out, size_t stride, size_t capaci
     return count;
 }
 
+size_t wi_events_count(const wi_events *events)
+{
+    return (size_t)(events->added - events->taken);
+}
+
 uint64_t wi_events_lost(const wi_events *events)
 {
     return atomic_load(&events->lost);
+}
+
+void wi_events_call(wi_events *events)
+{
+    events->call_at = wi_min(1024, (events->capacity + 1) / 2);
+}
+
+bool wi_events_called(const wi_events *events)
+{
+    return events->call_at != UINT64_MAX;
+}
+
+bool wi_events_calls(const wi_events *events)
+{
+    return wi_events_count(events) >= events->call_at;
+}
+
+wi_events *wi_events_next(const wi_events *events)
+{
+    return events->next;
+}
+
+void wi_events_link(wi_events **list, wi_events *events)
+{
+    events->next = *list;
+    *list = events;
+}
+
+void wi_events_unlink(wi_events **list, wi_events *events)
+{
+    while (*list != events)
+        list = &(*list)->next;
+    *list = events->next;
+    events->next = NULL;
 }

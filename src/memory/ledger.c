@@ -1,5 +1,6 @@
 /* The ledger's steps. Snapshots are in stats.c, refusals in refusal.c. */
 #include "memory/ledger.h"
+#include "memory/record.h"
 
 static uint64_t used(const wi_account *account)
 {
@@ -61,16 +62,7 @@ void wi_ledger_init(wi_ledger *ledger, const char *device, uint64_t budget, uint
 
 void wi_ledger_destroy(wi_ledger *ledger)
 {
-    wi_events_destroy(ledger->events);
     pthread_mutex_destroy(&ledger->lock);
-}
-
-bool wi_ledger_traced(wi_ledger *ledger)
-{
-    pthread_mutex_lock(&ledger->lock);
-    bool traced = ledger->events != NULL;
-    pthread_mutex_unlock(&ledger->lock);
-    return traced;
 }
 
 /* Every change of an account's bytes goes through here, so that the commitment follows. Unsigned sums wrap, which makes
@@ -99,25 +91,9 @@ static void raise_peaks(wi_ledger *ledger, wi_account *account)
 
 static void trace(wi_ledger *ledger, weir_action action, const wi_block *block, weir_stream stream)
 {
-    if (wi_likely(!ledger->events))
-        return;
-    weir_event event = {.action = action,
-                        .live = ledger->live,
-                        .pending = ledger->pending,
-                        .held = ledger->held,
-                        .client = "",
-                        .tag = "",
-                        .stream = stream};
-    if (block) {
-        event.memory_class = block->memory_class;
-        event.pointer = block->pointer;
-        event.bytes = block->bytes;
-        event.charged = block->charged;
-        event.generation = block->generation;
-        event.client = block->account->name;
-        event.tag = block->tag;
-    }
-    wi_events_add(ledger->events, event);
+    if (wi_unlikely(ledger->events))
+        wi_record_locked(
+            ledger, (weir_event){.action = action, .stream = stream, .other = block ? block->stream : stream}, block);
 }
 
 /* Accounts --------------------------------------------------------------------------------------------------------- */

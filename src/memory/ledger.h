@@ -42,19 +42,19 @@ static inline uint64_t wi_account_owner(const wi_account *account)
 typedef struct wi_ledger {
     pthread_mutex_t lock;
     const char *device; /* its name */
-    uint64_t granule; /* of the device's handles: what is held comes in these */
+    uint64_t granule;   /* of the device's handles: what is held comes in these */
     uint64_t budget, guaranteed, committed;
     uint64_t live, pending, promised, held, spare;
     uint64_t peak, peak_held;
     uint64_t allocations, frees, refusals, driver_calls;
     wi_account *first, *last;
     uint32_t accounts;
-    wi_events *events; /* NULL: no trace is open */
+    wi_events *events;     /* the rings of the traces that are open; NULL: none is */
+    atomic_uint recording; /* events.h: what there is to do about them */
 } wi_ledger;
 
 void wi_ledger_init(wi_ledger *ledger, const char *device, uint64_t budget, uint64_t granule);
 void wi_ledger_destroy(wi_ledger *ledger);
-bool wi_ledger_traced(wi_ledger *ledger); /* a trace is open */
 
 /* Accounts. Each either happens as a whole or answers with numbers and changes nothing. */
 weir_status wi_ledger_open(wi_ledger *ledger, wi_account *account);

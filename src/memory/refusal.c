@@ -1,5 +1,5 @@
 /* Why there was no memory: the numbers are gathered under the ledger's lock, the words are made after it. */
-#include "memory/ledger.h"
+#include "memory/record.h"
 #include "base/options.h"
 
 #include <stdio.h>
@@ -156,16 +156,16 @@ weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_re
     account->refusals++;
     ledger->refusals++;
     if (ledger->events)
-        wi_events_add(ledger->events, (weir_event){.action = WEIR_REFUSE,
-                                                   .memory_class = request->memory_class,
-                                                   .bytes = request->bytes,
-                                                   .charged = request->charged,
-                                                   .stream = request->stream,
-                                                   .live = ledger->live,
-                                                   .pending = ledger->pending,
-                                                   .held = ledger->held,
-                                                   .client = account->name,
-                                                   .tag = request->tag});
+        wi_record_locked(ledger,
+                         (weir_event){.action = WEIR_REFUSE,
+                                      .memory_class = request->memory_class,
+                                      .bytes = request->bytes,
+                                      .charged = request->charged,
+                                      .stream = request->stream,
+                                      .client = account->name,
+                                      .tag = request->tag,
+                                      .result = WEIR_OUT_OF_MEMORY},
+                         NULL);
     pthread_mutex_unlock(&ledger->lock);
     last = refusal;
     return explain(&refusal);

@@ -114,6 +114,7 @@ static weir_status make(const wi_driver *driver, int ordinal, const weir_runtime
     }
     pthread_mutex_init(&runtime->clients_lock, NULL);
     wi_streams_init(&runtime->streams);
+    wi_recorder_init(runtime);
     pthread_rwlock_wrlock(&list_lock);
     runtime->next = runtimes;
     runtimes = runtime;
@@ -163,11 +164,14 @@ weir_status weir_runtime_get_with(const char *device, const weir_runtime_options
         wi_watch_forks(); /* before a lock that a child could inherit */
         pthread_mutex_lock(&lock);
         runtime = atomic_load_explicit(slot, memory_order_relaxed);
-        if (!runtime)
+        bool made = !runtime;
+        if (made)
             status = make(driver, ordinal, &given, true, &runtime);
         if (status == WEIR_OK)
             atomic_store_explicit(slot, runtime, memory_order_release);
         pthread_mutex_unlock(&lock);
+        if (made && status == WEIR_OK)
+            wi_recorder_start(runtime);
     }
     if (status == WEIR_OK)
         status = agree(runtime, &given);
@@ -188,6 +192,8 @@ weir_status wi_runtime_create_over(const wi_driver *driver, int ordinal, const w
     pthread_mutex_lock(&lock);
     weir_status status = make(driver, ordinal, options, false, out);
     pthread_mutex_unlock(&lock);
+    if (status == WEIR_OK)
+        wi_recorder_start(*out);
     return status;
 }
 
@@ -226,10 +232,11 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
     if (stats.clients > 0 || wi_streams_any(&runtime->streams))
         return weir_fail(WEIR_BUSY, "the runtime %s has %u open clients%s; close and release them first", runtime->name,
                          stats.clients, wi_streams_any(&runtime->streams) ? " and acquired or registered streams" : "");
-    if (wi_ledger_traced(&runtime->ledger))
+    if (wi_recorder_used(runtime))
         return weir_fail(WEIR_BUSY, "the runtime %s is being traced; close the trace first", runtime->name);
     unlist(runtime);
     wi_streams_destroy(&runtime->streams, runtime->driver, runtime->device); /* waits for work that uses the memory */
+    wi_recorder_end(runtime);
     stop(runtime);
     while (runtime->closed_first) {
         weir_client *client = runtime->closed_first;

@@ -4,6 +4,7 @@
 
 #include "driver/driver.h"
 #include "memory/pending.h"
+#include "runtime/recording.h"
 #include "runtime/streams.h"
 
 #include <weir/weir.h>
@@ -28,6 +29,7 @@ struct weir_runtime {
     const wi_driver *driver;
     wi_device *device;
     wi_ledger ledger;
+    wi_recorder recorder;
     wi_resource *resource; /* the top of the stack that serves the device's memory */
     wi_pending pending;
     wi_streams streams;

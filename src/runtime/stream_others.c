@@ -80,7 +80,9 @@ weir_status weir_stream_register(weir_runtime *runtime, void *native, weir_strea
                          runtime->name);
     wi_stream_place content = {.origin = WI_STREAM_ADOPTED, .native = native};
     weir_status status = runtime->driver->stream_adopt(runtime->device, native, &content.stream, &content.identity);
-    return status == WEIR_OK ? enter(runtime, &content, out) : status;
+    if (status == WEIR_OK)
+        status = enter(runtime, &content, out);
+    return wi_recorded(runtime, status, .action = WEIR_STREAM_OPEN, .stream = *out);
 }
 
 weir_status weir_stream_default(weir_runtime *runtime, weir_default_stream which, weir_stream *out)
@@ -95,7 +97,9 @@ weir_status weir_stream_default(weir_runtime *runtime, weir_default_stream which
     wi_stream_place content = {.origin = legacy ? WI_STREAM_LEGACY : WI_STREAM_PER_THREAD,
                                .thread = legacy ? 0 : wi_thread_number()};
     weir_status status = runtime->driver->stream_default(runtime->device, which, &content.stream);
-    return status == WEIR_OK ? enter(runtime, &content, out) : status;
+    if (status == WEIR_OK)
+        status = enter(runtime, &content, out);
+    return wi_recorded(runtime, status, .action = WEIR_STREAM_OPEN, .stream = *out);
 }
 
 /* With the lock held. *spare is the driver's record when it was the last user. */
@@ -125,7 +129,7 @@ weir_status weir_stream_unregister(weir_stream stream)
         return weir_fail(WEIR_INVALID, "weir_stream_unregister: WEIR_STREAM_HOST was not registered");
     weir_status status = wi_streams_settle(stream, origins, "weir_stream_unregister", &runtime);
     if (status != WEIR_OK)
-        return status;
+        return wi_recorded(runtime, status, .action = WEIR_STREAM_CLOSE, .stream = stream);
     pthread_mutex_lock(&runtime->streams.lock);
     status = leave(runtime, stream, &spare);
     pthread_mutex_unlock(&runtime->streams.lock);
@@ -133,5 +137,5 @@ weir_status weir_stream_unregister(weir_stream stream)
         (void)wi_runtime_reap(runtime);
     if (spare)
         runtime->driver->stream_destroy(runtime->device, spare);
-    return status;
+    return wi_recorded(runtime, status, .action = WEIR_STREAM_CLOSE, .stream = stream);
 }

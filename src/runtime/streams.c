@@ -149,6 +149,11 @@ static bool take_own(wi_streams *streams, void **made, weir_stream *out)
     return true;
 }
 
+static weir_status opened(weir_runtime *runtime, weir_status status, weir_stream stream)
+{
+    return wi_recorded(runtime, status, .action = WEIR_STREAM_OPEN, .stream = stream);
+}
+
 weir_status weir_stream_acquire(weir_runtime *runtime, weir_stream *out)
 {
     WI_ENTER();
@@ -161,16 +166,16 @@ weir_status weir_stream_acquire(weir_runtime *runtime, weir_stream *out)
     bool room = wi_streams_free_place(streams) != NULL, taken = take_own(streams, &made, out);
     pthread_mutex_unlock(&streams->lock);
     if (taken || !room)
-        return taken ? WEIR_OK : wi_streams_all_taken(runtime);
+        return opened(runtime, taken ? WEIR_OK : wi_streams_all_taken(runtime), *out);
     weir_status status = runtime->driver->stream_create(runtime->device, &made);
     if (status != WEIR_OK)
-        return status;
+        return opened(runtime, status, *out);
     pthread_mutex_lock(&streams->lock);
     taken = take_own(streams, &made, out);
     pthread_mutex_unlock(&streams->lock);
     if (made) /* others were quicker, and nothing was ever put on it */
         runtime->driver->stream_destroy(runtime->device, made);
-    return taken ? WEIR_OK : wi_streams_all_taken(runtime);
+    return opened(runtime, taken ? WEIR_OK : wi_streams_all_taken(runtime), *out);
 }
 
 /* With the lock held. */
@@ -196,14 +201,14 @@ weir_status weir_stream_release(weir_stream stream)
         return weir_fail(WEIR_INVALID, "weir_stream_release: WEIR_STREAM_HOST is nobody's to release");
     weir_runtime *runtime;
     weir_status status = wi_streams_settle(stream, 1u << WI_STREAM_OWN, "weir_stream_release", &runtime);
-    if (status != WEIR_OK)
-        return status;
-    pthread_mutex_lock(&runtime->streams.lock);
-    status = give_own(runtime, stream);
-    pthread_mutex_unlock(&runtime->streams.lock);
+    if (status == WEIR_OK) {
+        pthread_mutex_lock(&runtime->streams.lock);
+        status = give_own(runtime, stream);
+        pthread_mutex_unlock(&runtime->streams.lock);
+    }
     if (status == WEIR_OK)
         (void)wi_runtime_reap(runtime);
-    return status;
+    return wi_recorded(runtime, status, .action = WEIR_STREAM_CLOSE, .stream = stream);
 }
 
 /* Waiting and work ------------------------------------------------------------------------------------------------- */
@@ -235,8 +240,11 @@ weir_status wi_streams_settle(weir_stream stream, unsigned origins, const char *
 weir_status weir_stream_synchronize(weir_stream stream)
 {
     WI_ENTER();
+    if (stream.id == 0)
+        return WEIR_OK;
     weir_runtime *runtime;
-    return stream.id == 0 ? WEIR_OK : wi_streams_settle(stream, ~0u, "weir_stream_synchronize", &runtime);
+    weir_status status = wi_streams_settle(stream, ~0u, "weir_stream_synchronize", &runtime);
+    return wi_recorded(runtime, status, .action = WEIR_SYNCHRONIZE, .stream = stream);
 }
 
 static weir_status resolve(weir_runtime *runtime, weir_stream stream, bool arguments, const char *call, void **native)
@@ -252,23 +260,26 @@ weir_status weir_copy(weir_runtime *runtime, void *to, const void *from, size_t 
 {
     void *native;
     weir_status status = resolve(runtime, stream, (to && from) || bytes == 0, "weir_copy", &native);
-    if (status != WEIR_OK || bytes == 0)
-        return status;
-    return runtime->driver->copy(runtime->device, to, from, bytes, native);
+    if (status == WEIR_OK && bytes > 0)
+        status = runtime->driver->copy(runtime->device, to, from, bytes, native);
+    return wi_recorded_copy(runtime, status, to, from, bytes, stream);
 }
 
 weir_status weir_fill(weir_runtime *runtime, void *to, uint8_t value, size_t bytes, weir_stream stream)
 {
     void *native;
     weir_status status = resolve(runtime, stream, to || bytes == 0, "weir_fill", &native);
-    if (status != WEIR_OK || bytes == 0)
-        return status;
-    return runtime->driver->fill(runtime->device, to, value, bytes, native);
+    if (status == WEIR_OK && bytes > 0)
+        status = runtime->driver->fill(runtime->device, to, value, bytes, native);
+    return wi_recorded(runtime, status, .action = WEIR_FILL, .pointer = to, .bytes = bytes, .stream = stream,
+                       .access = WEIR_WRITE);
 }
 
 weir_status weir_call(weir_runtime *runtime, void (*fn)(void *user), void *user, weir_stream stream)
 {
     void *native;
     weir_status status = resolve(runtime, stream, fn != NULL, "weir_call", &native);
-    return status == WEIR_OK ? runtime->driver->call(runtime->device, fn, user, native) : status;
+    if (status == WEIR_OK)
+        status = runtime->driver->call(runtime->device, fn, user, native);
+    return wi_recorded(runtime, status, .action = WEIR_CALL, .stream = stream);
 }

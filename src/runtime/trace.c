@@ -1,35 +1,126 @@
-/* The public face of the ledger's event ring. */
+/* Traces: opening, reading, closing. */
+#include "runtime/trace.h"
 #include "runtime/runtime.h"
 
-struct weir_trace {
-    weir_runtime *runtime;
-    wi_events *events;
-};
+#include <weir/log.h>
+
+const char *weir_action_name(weir_action action)
+{
+    static const char *const names[WEIR_ACTION_COUNT] = {
+        "allocate",    "deallocate",   "reap",        "resize",      "refuse",    "hold",      "fail",
+        "stream-open", "stream-close", "synchronize", "use-begin",   "use-end",   "use-abort", "use-record",
+        "copy",        "fill",         "call",        "note-record", "note-wait", "note-use"};
+    return (unsigned)action < WEIR_ACTION_COUNT ? names[action] : "?";
+}
+
+static void tell(const char text[WI_UNTOLD], bool untold)
+{
+    if (untold)
+        weir_log(WEIR_LOG_WARNING, "%s", text);
+}
+
+/* Opening ---------------------------------------------------------------------------------------------------------- */
+
+static weir_status read_sink(const weir_sink *given, size_t stride, size_t index, weir_sink *out)
+{
+    const void *place = (const char *)given + index * stride;
+    if (!given || !wi_copy_in(out, sizeof *out, place, stride) || !out->write)
+        return weir_fail(WEIR_INVALID, "sink %zu: NULL, no write, or member size is not set", index);
+    out->size = sizeof *out;
+    return WEIR_OK;
+}
+
+static void destroy(weir_trace *trace)
+{
+    if (!trace)
+        return;
+    while (trace->outlets) {
+        wi_outlet *o = trace->outlets;
+        trace->outlets = o->next;
+        free(o);
+    }
+    wi_events_destroy(trace->events);
+    free(trace);
+}
+
+/* With its sinks, and not yet the runtime's. */
+static weir_status make(weir_runtime *runtime, wi_trace_place place, const weir_trace_options *options,
+                        weir_trace **out)
+{
+    weir_trace *trace = calloc(1, sizeof *trace);
+    *out = trace;
+    if (!trace)
+        return weir_fail(WEIR_SYSTEM, "no host memory for a trace");
+    trace->runtime = runtime;
+    trace->place = place;
+    trace->events = wi_events_create(options->capacity);
+    weir_status status = trace->events ? WEIR_OK : weir_fail(WEIR_SYSTEM, "no host memory for a trace");
+    for (size_t i = 0; status == WEIR_OK && i < options->sink_count; i++) {
+        weir_sink sink;
+        status = read_sink(options->sinks, options->sinks ? options->sinks[0].size : 0, i, &sink);
+        if (status == WEIR_OK)
+            status = wi_outlets_add(trace, &sink);
+    }
+    return status;
+}
+
+weir_status wi_trace_open(weir_runtime *runtime, wi_trace_place place, const weir_trace_options *options,
+                          weir_trace **out)
+{
+    wi_recorder *recorder = &runtime->recorder;
+    weir_trace *trace;
+    if (wi_outlets_inside())
+        return weir_fail(WEIR_BUSY, "a trace cannot be opened inside a sink");
+    weir_status status = make(runtime, place, options, &trace);
+    if (status == WEIR_OK) {
+        pthread_mutex_lock(&recorder->drain);
+        if (recorder->traces[place])
+            status = weir_fail(WEIR_BUSY, "%s is being traced already; close that trace first", runtime->name);
+        else {
+            recorder->traces[place] = trace;
+            wi_record_into(runtime->resource->base, trace->events);
+        }
+        pthread_mutex_unlock(&recorder->drain);
+    }
+    if (status != WEIR_OK)
+        destroy(trace);
+    else
+        *out = trace;
+    return status;
+}
+
+weir_status weir_trace_open_with(weir_runtime *runtime, const weir_trace_options *options, weir_trace **out)
+{
+    WI_ENTER();
+    weir_trace_options given = {0};
+    if (!runtime || !out || (options && !wi_copy_in(&given, sizeof given, options, options->size)))
+        return weir_fail(WEIR_INVALID, "weir_trace_open: NULL, or member size is not set");
+    return wi_trace_open(runtime, WI_TRACE_OPENED, &given, out);
+}
 
 weir_status weir_trace_open(weir_runtime *runtime, size_t capacity, weir_trace **out)
 {
+    weir_trace_options options = {.size = sizeof options, .capacity = capacity};
+    return weir_trace_open_with(runtime, &options, out);
+}
+
+/* Using ------------------------------------------------------------------------------------------------------------ */
+
+weir_status weir_trace_add_sink(weir_trace *trace, const weir_sink *sink)
+{
     WI_ENTER();
-    if (!runtime || !out)
-        return weir_fail(WEIR_INVALID, "weir_trace_open: NULL");
-    weir_trace *trace = calloc(1, sizeof *trace);
-    wi_events *events = wi_events_create(capacity);
-    bool taken = false;
-    if (trace && events) {
-        *trace = (weir_trace){runtime, events};
-        pthread_mutex_lock(&runtime->ledger.lock);
-        taken = runtime->ledger.events != NULL;
-        if (!taken)
-            runtime->ledger.events = events;
-        pthread_mutex_unlock(&runtime->ledger.lock);
-    }
-    if (!trace || !events || taken) {
-        free(trace);
-        wi_events_destroy(events);
-        return taken ? weir_fail(WEIR_BUSY, "%s is being traced already; close that trace first", runtime->name)
-                     : weir_fail(WEIR_SYSTEM, "no host memory for a trace");
-    }
-    *out = trace;
-    return WEIR_OK;
+    weir_sink copy;
+    if (!trace)
+        return weir_fail(WEIR_INVALID, "weir_trace_add_sink: NULL");
+    if (wi_outlets_inside())
+        return weir_fail(WEIR_BUSY, "a sink cannot be added inside a sink");
+    weir_status status = read_sink(sink, sink ? sink->size : 0, 0, &copy);
+    if (status != WEIR_OK)
+        return status;
+    pthread_mutex_lock(&trace->runtime->recorder.drain);
+    status = wi_outlets_add(trace, &copy);
+    pthread_mutex_unlock(&trace->runtime->recorder.drain);
+    return status;
 }
 
 weir_status weir_trace_read(weir_trace *trace, weir_event *events, size_t capacity, size_t *count)
@@ -37,10 +128,56 @@ weir_status weir_trace_read(weir_trace *trace, weir_event *events, size_t capaci
     WI_ENTER();
     if (!trace || !events || !count || capacity == 0 || events[0].size < 2 * sizeof(size_t))
         return weir_fail(WEIR_INVALID, "weir_trace_read: NULL, no room, or member size is not set");
-    pthread_mutex_lock(&trace->runtime->ledger.lock);
-    *count = wi_events_take(trace->events, (char *)events, events[0].size, capacity);
-    pthread_mutex_unlock(&trace->runtime->ledger.lock);
-    return WEIR_OK;
+    wi_ledger *ledger = &trace->runtime->ledger;
+    pthread_mutex_lock(&ledger->lock);
+    bool called = wi_events_called(trace->events);
+    if (!called)
+        *count = wi_events_take(trace->events, (char *)events, events[0].size, capacity);
+    pthread_mutex_unlock(&ledger->lock);
+    return called ? weir_fail(WEIR_CONFLICT, "the events of this trace go to its sinks") : WEIR_OK;
+}
+
+void wi_trace_hand_out(weir_runtime *runtime)
+{
+    wi_recorder *recorder = &runtime->recorder;
+    if (!(wi_recording(&runtime->ledger) & WI_EVENTS_WAITING) || wi_outlets_inside() ||
+        pthread_mutex_trylock(&recorder->drain) != 0)
+        return;
+    char texts[WI_TRACE_PLACES][WI_UNTOLD];
+    bool untold[WI_TRACE_PLACES] = {false};
+    wi_kept_detail kept;
+    wi_detail_keep(&kept);
+    atomic_fetch_and(&runtime->ledger.recording, ~(unsigned)WI_EVENTS_WAITING);
+    for (int place = 0; place < WI_TRACE_PLACES; place++) {
+        weir_trace *trace = recorder->traces[place];
+        if (!trace || !trace->outlets)
+            continue;
+        (void)wi_outlets_drain(trace);
+        untold[place] = wi_outlets_untold(trace, texts[place]);
+    }
+    pthread_mutex_unlock(&recorder->drain);
+    for (int place = 0; place < WI_TRACE_PLACES; place++)
+        tell(texts[place], untold[place]);
+    wi_detail_restore(&kept);
+}
+
+weir_status weir_trace_flush(weir_trace *trace)
+{
+    WI_ENTER();
+    char text[WI_UNTOLD];
+    wi_kept_detail kept;
+    if (!trace)
+        return weir_fail(WEIR_INVALID, "weir_trace_flush: NULL");
+    if (wi_outlets_inside())
+        return weir_fail(WEIR_BUSY, "a trace cannot be flushed inside a sink");
+    pthread_mutex_lock(&trace->runtime->recorder.drain);
+    weir_status status = wi_outlets_flush(trace);
+    bool untold = wi_outlets_untold(trace, text);
+    pthread_mutex_unlock(&trace->runtime->recorder.drain);
+    wi_detail_keep(&kept);
+    tell(text, untold);
+    wi_detail_restore(&kept);
+    return status;
 }
 
 uint64_t weir_trace_lost(const weir_trace *trace)
@@ -48,13 +185,27 @@ uint64_t weir_trace_lost(const weir_trace *trace)
     return trace ? wi_events_lost(trace->events) : 0;
 }
 
+uint64_t weir_trace_failed(const weir_trace *trace)
+{
+    return trace ? atomic_load(&trace->failed) : 0;
+}
+
 void weir_trace_close(weir_trace *trace)
 {
-    if (!trace || atomic_load(&wi_forked))
+    if (!trace || atomic_load(&wi_forked) || wi_outlets_inside())
         return;
-    pthread_mutex_lock(&trace->runtime->ledger.lock);
-    trace->runtime->ledger.events = NULL;
-    pthread_mutex_unlock(&trace->runtime->ledger.lock);
-    wi_events_destroy(trace->events);
-    free(trace);
+    weir_runtime *runtime = trace->runtime;
+    char text[WI_UNTOLD];
+    wi_kept_detail kept;
+    wi_detail_keep(&kept);
+    pthread_mutex_lock(&runtime->recorder.drain);
+    runtime->recorder.traces[trace->place] = NULL;
+    wi_record_no_more(&runtime->ledger, trace->events);
+    pthread_mutex_unlock(&runtime->recorder.drain);
+    (void)wi_outlets_flush(trace);
+    wi_outlets_close(trace);
+    while (wi_outlets_untold(trace, text))
+        tell(text, true);
+    wi_detail_restore(&kept);
+    destroy(trace);
 }

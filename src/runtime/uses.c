@@ -6,7 +6,8 @@
 struct weir_launch {
     weir_runtime *runtime;
     weir_stream stream;
-    size_t count; /* blocks that hold a ticket of this launch */
+    uint64_t number; /* in traces; 0: none was open when it began */
+    size_t count;    /* blocks that hold a ticket of this launch */
     weir_use uses[];
 };
 
@@ -30,9 +31,27 @@ static weir_status add_wait(waits *w, wi_event event)
     return WEIR_OK;
 }
 
+/* Traces ----------------------------------------------------------------------------------------------------------- */
+
+static uint64_t next_number(void)
+{
+    static atomic_uint_fast64_t last;
+    return atomic_fetch_add(&last, 1) + 1;
+}
+
+/* Without a sink being called: tickets may be held. */
+static void trace_launch(const weir_launch *launch, weir_action action, weir_status result)
+{
+    if (launch->number)
+        wi_record(&launch->runtime->ledger,
+                  (weir_event){.action = action, .stream = launch->stream, .object = launch->number, .result = result},
+                  NULL);
+}
+
 /* Tickets ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct visit {
+    const weir_launch *launch;
     weir_use *use;
     waits *waits;
     const wi_event *event;
@@ -58,6 +77,14 @@ static weir_status open_ticket(wi_block *block, void *user)
             status = add_wait(v->waits, event);
     if (status != WEIR_OK)
         wi_marks_close(block->marks, v->use->access, NULL);
+    else if (v->launch->number)
+        wi_record(&v->launch->runtime->ledger,
+                  (weir_event){.action = WEIR_USE_BEGIN,
+                               .stream = v->launch->stream,
+                               .other = block->stream,
+                               .access = v->use->access,
+                               .object = v->launch->number},
+                  block);
     return status;
 }
 
@@ -158,7 +185,7 @@ static weir_status open_tickets(weir_launch *launch, size_t count, waits *w)
     wi_resource *base = launch->runtime->resource->base;
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < count && status == WEIR_OK; i++) {
-        visit v = {.use = &launch->uses[i], .waits = w};
+        visit v = {.launch = launch, .use = &launch->uses[i], .waits = w};
         status = order_behind_zeroing(launch->runtime, launch->stream, &v.use->block);
         if (status != WEIR_OK)
             break;
@@ -190,11 +217,12 @@ weir_status weir_launch_begin(weir_runtime *runtime, weir_stream stream, const w
     if (status == WEIR_OK)
         status = wi_streams_resolve_now(runtime, stream, "weir_launch_begin", &native);
     if (status != WEIR_OK)
-        return status;
+        return wi_recorded(runtime, status, .action = WEIR_USE_BEGIN, .stream = stream);
     weir_launch *launch = malloc(sizeof *launch + count * sizeof *uses);
     if (!launch)
         return weir_fail(WEIR_SYSTEM, "no host memory for a launch of %zu uses", count);
     *launch = (weir_launch){.runtime = runtime, .stream = stream};
+    launch->number = wi_recording(&runtime->ledger) ? next_number() : 0;
     if (count > 0)
         memcpy(launch->uses, uses, count * sizeof *uses);
     waits w = {0};
@@ -203,12 +231,14 @@ weir_status weir_launch_begin(weir_runtime *runtime, weir_stream stream, const w
         status = queue_waits(runtime, native, &w);
     free(w.events);
     if (status != WEIR_OK) {
+        trace_launch(launch, WEIR_USE_BEGIN, status);
         close_tickets(launch, NULL);
         free(launch);
-        return status;
+    } else {
+        *out = launch;
     }
-    *out = launch;
-    return WEIR_OK;
+    wi_hand_out(runtime);
+    return status;
 }
 
 /* Ending ----------------------------------------------------------------------------------------------------------- */
@@ -229,11 +259,14 @@ weir_status weir_launch_end(weir_launch *launch)
     if (!launch)
         return weir_fail(WEIR_INVALID, "weir_launch_end: NULL");
     wi_event event;
-    weir_status status = record(launch->runtime, launch->stream, "weir_launch_end", &event);
+    weir_runtime *runtime = launch->runtime;
+    weir_status status = record(runtime, launch->stream, "weir_launch_end", &event);
+    trace_launch(launch, WEIR_USE_END, status);
     if (status != WEIR_OK)
         return status;
     close_tickets(launch, &event);
     free(launch);
+    wi_hand_out(runtime);
     return WEIR_OK;
 }
 
@@ -241,23 +274,45 @@ void weir_launch_abort(weir_launch *launch)
 {
     if (!launch || atomic_load(&wi_forked))
         return;
+    trace_launch(launch, WEIR_USE_ABORT, WEIR_OK);
     close_tickets(launch, NULL);
     free(launch);
 }
 
 /* The simple form -------------------------------------------------------------------------------------------------- */
 
+typedef struct simple_use {
+    weir_runtime *runtime;
+    weir_stream stream;
+    const wi_event *event;
+} simple_use;
+
 static weir_status mark_read(wi_block *block, void *user)
 {
-    const visit *v = user;
+    const simple_use *use = user;
     bool opened;
     weir_status status = wi_marks_open(&block->marks, WEIR_READ, &opened);
     if (status == WEIR_OK && !opened)
         status = weir_fail(WEIR_BUSY, "the block of %s at %p is written by a launch that has not ended",
                            block->account->name, block->pointer);
     if (status == WEIR_OK)
-        wi_marks_close(block->marks, WEIR_READ, v->event);
+        wi_marks_close(block->marks, WEIR_READ, use->event);
+    if (status == WEIR_OK && wi_recording(&use->runtime->ledger))
+        wi_record(
+            &use->runtime->ledger,
+            (weir_event){.action = WEIR_USE_RECORD, .stream = use->stream, .other = block->stream, .access = WEIR_READ},
+            block);
     return status;
+}
+
+static weir_status use_record(weir_runtime *runtime, const void *pointer, weir_stream stream)
+{
+    wi_event event;
+    weir_status status = record(runtime, stream, "weir_use_record", &event);
+    if (status != WEIR_OK)
+        return status;
+    simple_use use = {runtime, stream, &event};
+    return wi_visit(runtime->resource->base, (void *)(uintptr_t)pointer, 0, mark_read, &use);
 }
 
 weir_status weir_use_record(weir_runtime *runtime, const void *pointer, weir_stream stream)
@@ -265,10 +320,10 @@ weir_status weir_use_record(weir_runtime *runtime, const void *pointer, weir_str
     WI_ENTER();
     if (!runtime || !pointer)
         return weir_fail(WEIR_INVALID, "weir_use_record: NULL");
-    wi_event event;
-    weir_status status = record(runtime, stream, "weir_use_record", &event);
-    if (status != WEIR_OK)
-        return status;
-    visit v = {.event = &event};
-    return wi_visit(runtime->resource->base, (void *)(uintptr_t)pointer, 0, mark_read, &v);
+    weir_status status = use_record(runtime, pointer, stream);
+    if (status != WEIR_OK) /* else it was recorded with the block */
+        return wi_recorded(runtime, status, .action = WEIR_USE_RECORD, .pointer = (void *)(uintptr_t)pointer,
+                           .stream = stream, .access = WEIR_READ);
+    wi_hand_out(runtime);
+    return WEIR_OK;
 }

@@ -1,14 +1,14 @@
-#include "sizes.h"
+#include "sinks/sizes.h"
 
 #include <stdlib.h>
 
-static size_t home(const sizes *table, const void *pointer)
+static size_t home(const wi_sizes *table, const void *pointer)
 {
     return (size_t)(((uint64_t)(uintptr_t)pointer >> 8) * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (table->capacity - 1);
 }
 
 /* Where the pointer is, or the empty place where it would go. */
-static size_t place_of(const sizes *table, const void *pointer)
+static size_t place_of(const wi_sizes *table, const void *pointer)
 {
     size_t at = home(table, pointer);
     while (table->entries[at].pointer != NULL && table->entries[at].pointer != pointer)
@@ -16,9 +16,9 @@ static size_t place_of(const sizes *table, const void *pointer)
     return at;
 }
 
-static bool grow(sizes *table)
+static bool grow(wi_sizes *table)
 {
-    sizes larger = {.capacity = table->capacity == 0 ? 256 : table->capacity * 2, .used = table->used};
+    wi_sizes larger = {.capacity = table->capacity == 0 ? 256 : table->capacity * 2, .used = table->used};
     larger.entries = calloc(larger.capacity, sizeof *larger.entries);
     if (larger.entries == NULL)
         return false;
@@ -30,19 +30,19 @@ static bool grow(sizes *table)
     return true;
 }
 
-bool sizes_put(sizes *table, const void *pointer, uint64_t bytes)
+bool wi_sizes_put(wi_sizes *table, const void *pointer, uint64_t bytes)
 {
     if (pointer == NULL)
         return true;
     if (table->used * 2 >= table->capacity && !grow(table))
         return false;
-    sizes_entry *entry = &table->entries[place_of(table, pointer)];
+    wi_sizes_entry *entry = &table->entries[place_of(table, pointer)];
     table->used += entry->pointer == NULL;
-    *entry = (sizes_entry){pointer, bytes};
+    *entry = (wi_sizes_entry){pointer, bytes};
     return true;
 }
 
-bool sizes_take(sizes *table, const void *pointer, uint64_t *bytes)
+bool wi_sizes_take(wi_sizes *table, const void *pointer, uint64_t *bytes)
 {
     if (table->capacity == 0 || pointer == NULL)
         return false;
@@ -58,13 +58,13 @@ bool sizes_take(sizes *table, const void *pointer, uint64_t *bytes)
             hole = at;
         }
     }
-    table->entries[hole] = (sizes_entry){0};
+    table->entries[hole] = (wi_sizes_entry){0};
     table->used--;
     return true;
 }
 
-void sizes_clear(sizes *table)
+void wi_sizes_clear(wi_sizes *table)
 {
     free(table->entries);
-    *table = (sizes){0};
+    *table = (wi_sizes){0};
 }

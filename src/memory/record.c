@@ -1,0 +1,85 @@
+#include "memory/record.h"
+#include "base/system.h"
+
+/* Adds what the ledger, the clock and the block know. */
+static void complete(const wi_ledger *ledger, weir_event *event, const wi_block *block)
+{
+    event->size = sizeof *event;
+    event->nanoseconds = wi_now();
+    event->thread = wi_thread_number();
+    event->live = ledger->live;
+    event->pending = ledger->pending;
+    event->held = ledger->held;
+    event->device = ledger->device;
+    if (block) {
+        event->memory_class = block->memory_class;
+        event->pointer = block->pointer;
+        event->bytes = block->bytes;
+        event->charged = block->charged;
+        event->generation = block->generation;
+        event->client = block->account->name;
+        event->tag = block->tag;
+    }
+    event->client = event->client ? event->client : "";
+    event->tag = event->tag ? event->tag : "";
+}
+
+static void add(wi_ledger *ledger, wi_events *ring, const weir_event *event)
+{
+    wi_events_add(ring, event);
+    if (wi_events_calls(ring))
+        atomic_fetch_or_explicit(&ledger->recording, WI_EVENTS_WAITING, memory_order_relaxed);
+}
+
+void wi_record_locked(wi_ledger *ledger, weir_event event, const wi_block *block)
+{
+    complete(ledger, &event, block);
+    for (wi_events *ring = ledger->events; ring; ring = wi_events_next(ring))
+        add(ledger, ring, &event);
+}
+
+void wi_record(wi_ledger *ledger, weir_event event, const wi_block *block)
+{
+    pthread_mutex_lock(&ledger->lock);
+    if (ledger->events)
+        wi_record_locked(ledger, event, block);
+    pthread_mutex_unlock(&ledger->lock);
+}
+
+typedef struct walk {
+    wi_ledger *ledger;
+    wi_events *ring;
+    uint64_t live; /* so far, as if they were allocated now, one after the other */
+} walk;
+
+static void add_live(wi_block *block, void *user)
+{
+    walk *w = user;
+    if (block->state != WEIR_BLOCK_LIVE)
+        return;
+    weir_event event = {.action = WEIR_ALLOCATE, .stream = block->stream, .other = block->stream};
+    complete(w->ledger, &event, block);
+    event.live = w->live += block->charged;
+    add(w->ledger, w->ring, &event);
+}
+
+void wi_record_into(wi_resource *base, wi_events *events)
+{
+    wi_ledger *ledger = base->ledger;
+    wi_resource_lock(base);
+    pthread_mutex_lock(&ledger->lock);
+    base->table->each(base, add_live, &(walk){ledger, events, 0});
+    wi_events_link(&ledger->events, events);
+    atomic_fetch_or(&ledger->recording, WI_RECORDING);
+    pthread_mutex_unlock(&ledger->lock);
+    wi_resource_unlock(base);
+}
+
+void wi_record_no_more(wi_ledger *ledger, wi_events *events)
+{
+    pthread_mutex_lock(&ledger->lock);
+    wi_events_unlink(&ledger->events, events);
+    if (!ledger->events)
+        atomic_store(&ledger->recording, 0);
+    pthread_mutex_unlock(&ledger->lock);
+}

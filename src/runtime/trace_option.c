@@ -1,0 +1,154 @@
+/* The option `trace`: every runtime that is made records into a file. */
+#include "base/options.h"
+#include "runtime/runtime.h"
+#include "runtime/trace.h"
+
+#include <weir/log.h>
+
+#include <stdio.h>
+#include <unistd.h>
+
+enum { PATH = 512, RING = 65536 };
+
+/* The traces of this option that are open, to be closed when the process exits. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static weir_runtime *runtimes[64];
+static bool watching;
+/* Names that were used, and how often, so that one runtime does not overwrite another's file. */
+static struct used_name {
+    char path[PATH];
+    unsigned count;
+} names[64];
+
+/* Names ------------------------------------------------------------------------------------------------------------ */
+
+/* %d becomes the device's name, without a colon, and %p the process's number. */
+static void expand(const char *pattern, const char *device, char out[PATH])
+{
+    size_t used = 0;
+    for (const char *p = pattern; *p && used + 1 < PATH; p++) {
+        char number[16];
+        const char *part = *p != '%' ? NULL : p[1] == 'd' ? device : p[1] == 'p' ? number : NULL;
+        snprintf(number, sizeof number, "%ld", (long)getpid());
+        if (!part) {
+            out[used++] = *p;
+            continue;
+        }
+        for (p++; *part && used + 1 < PATH; part++)
+            out[used++] = (char)(*part == ':' ? '-' : *part);
+    }
+    out[used] = '\0';
+}
+
+/* The second runtime that is to write trace.weir writes trace.2.weir. With the lock held. */
+static void make_single(char path[PATH])
+{
+    struct used_name *n = names, *end = names + sizeof names / sizeof names[0];
+    while (n < end && n->path[0] && strcmp(n->path, path) != 0)
+        n++;
+    if (n == end)
+        return;
+    memcpy(n->path, path, PATH);
+    if (++n->count == 1)
+        return;
+    char ending[PATH] = "";
+    char *dot = strrchr(path, '.');
+    if (dot && !strchr(dot, '/')) {
+        snprintf(ending, sizeof ending, "%s", dot);
+        *dot = '\0';
+    }
+    size_t length = strlen(path);
+    snprintf(path + length, PATH - length, ".%u%s", n->count, ending);
+}
+
+/* Exit ------------------------------------------------------------------------------------------------------------- */
+
+static weir_runtime *take_any(void)
+{
+    weir_runtime *found = NULL;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < sizeof runtimes / sizeof runtimes[0]; i++)
+        if (runtimes[i]) {
+            found = runtimes[i];
+            runtimes[i] = NULL;
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static void close_trace(weir_runtime *runtime)
+{
+    pthread_mutex_lock(&runtime->recorder.drain);
+    weir_trace *trace = runtime->recorder.traces[WI_TRACE_OF_OPTION];
+    pthread_mutex_unlock(&runtime->recorder.drain);
+    weir_trace_close(trace);
+}
+
+/* Files are finished when the process exits in order; no driver is called. */
+static void at_exit(void)
+{
+    if (atomic_load(&wi_forked) || wi_outlets_inside())
+        return;
+    for (weir_runtime *runtime; (runtime = take_any());)
+        close_trace(runtime);
+}
+
+static void watch(weir_runtime *runtime)
+{
+    pthread_mutex_lock(&lock);
+    if (!watching)
+        watching = atexit(at_exit) == 0;
+    for (size_t i = 0; i < sizeof runtimes / sizeof runtimes[0]; i++)
+        if (!runtimes[i]) {
+            runtimes[i] = runtime;
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+}
+
+void wi_trace_option_end(weir_runtime *runtime)
+{
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < sizeof runtimes / sizeof runtimes[0]; i++)
+        if (runtimes[i] == runtime)
+            runtimes[i] = NULL;
+    pthread_mutex_unlock(&lock);
+    close_trace(runtime);
+}
+
+/* Start ------------------------------------------------------------------------------------------------------------ */
+
+static weir_status open_sink(const char *path, weir_sink *sink)
+{
+    const char *dot = strrchr(path, '.');
+    return dot && strcmp(dot, ".csv") == 0 ? weir_sink_csv(path, sink) : weir_sink_binary(path, sink);
+}
+
+void wi_recorder_start(weir_runtime *runtime)
+{
+    weir_option option = {.size = sizeof option};
+    char path[PATH];
+    weir_sink sink = {.size = sizeof sink};
+    weir_trace *trace;
+    wi_kept_detail kept;
+    if (weir_option_get("trace", &option) != WEIR_OK || !option.value[0])
+        return;
+    wi_detail_keep(&kept);
+    expand(option.value, runtime->name, path);
+    pthread_mutex_lock(&lock);
+    make_single(path);
+    pthread_mutex_unlock(&lock);
+    weir_trace_options options = {.size = sizeof options, .capacity = RING, .sinks = &sink, .sink_count = 1};
+    weir_status status = open_sink(path, &sink);
+    if (status == WEIR_OK) {
+        status = wi_trace_open(runtime, WI_TRACE_OF_OPTION, &options, &trace);
+        if (status != WEIR_OK)
+            (void)sink.close(sink.user);
+    }
+    if (status == WEIR_OK)
+        watch(runtime);
+    else
+        weir_log(WEIR_LOG_ERROR, "%s is not traced: %s", runtime->name, weir_detail());
+    wi_detail_restore(&kept);
+}
