@@ -8,16 +8,31 @@ WEIR_BEGIN
 
 typedef struct weir_client weir_client;
 
+/* Whether bytes are zeroed when they pass from one client of the runtime to another. */
+typedef enum weir_scrub {
+    WEIR_SCRUB_NEVER = 0,  /* a block holds what its bytes held before */
+    WEIR_SCRUB_OTHERS = 1, /* what another client had is zeroed before this one gets it, and what this one had before
+                              another gets it; never while the owner stays the same */
+    WEIR_SCRUB_COUNT = 2
+} weir_scrub;
+
 typedef struct weir_client_options {
     size_t size;
     const char *name;    /* how reports and refusals call it; copied, cut at 63 bytes; NULL or "" is WEIR_INVALID.
                             Names need not be unique, but people read them */
     uint64_t guaranteed; /* bytes that are never lent as live memory to another client */
     uint64_t maximum;    /* the most this client may have live + pending + promised; 0: the budget */
+    weir_scrub scrub;
 } weir_client_options;
 
 /* Opens an account. WEIR_OUT_OF_MEMORY when the guarantees and what other clients have live would exceed the budget;
- * WEIR_INVALID when guaranteed > maximum. Any thread. */
+ * WEIR_INVALID when guaranteed > maximum, or for a scrub that is none. Any thread.
+ *
+ * Scrubbing is part of an allocation: the zeros are queued on its stream, before anything of the new owner's, and cover
+ * all that the block is charged. Free memory in which bytes of several clients have come together counts as another
+ * client's, and so does what is taken from the driver after some was given back to it. What cannot be zeroed is not given
+ * out: the allocation fails as the zeros did (WEIR_DRIVER), and with WEIR_STREAM_MISUSE on a stream that is being captured.
+ * Other runtimes and programs get what the driver gives them. */
 WEIR_API WEIR_NODISCARD weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *options,
                                                      weir_client **out);
 

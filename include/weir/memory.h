@@ -70,8 +70,9 @@ WEIR_API WEIR_NODISCARD weir_status weir_free_block(weir_client *client, weir_bl
 
 /* Makes the block `bytes` long without moving it. Shrinking returns the tail, ordered on `stream`, and always works;
  * growing works where the range behind it is free and the limits allow: WEIR_NO_ROOM names what stands there,
- * WEIR_OUT_OF_MEMORY the limit; the block is unchanged in both cases. Zero bytes is WEIR_INVALID (free it instead).
- * Other errors as weir_free. */
+ * WEIR_OUT_OF_MEMORY the limit; the block is unchanged in both cases. What the client's scrub policy asks for is done to
+ * the new part alone, on `stream`, or at once where another stream has used the block; if it cannot be, the block keeps
+ * its length. Zero bytes is WEIR_INVALID (free it instead). Other errors as weir_free. */
 WEIR_API WEIR_NODISCARD weir_status weir_resize(weir_client *client, void *pointer, size_t bytes, weir_stream stream);
 
 typedef enum weir_block_state {

@@ -33,6 +33,7 @@ typedef struct wi_block {
     bool zeroing; /* work was queued on `stream` at the allocation, and no other stream is ordered behind it */
     struct wi_marks *marks; /* where streams used it; NULL: nowhere that was declared */
     uint64_t previous;      /* whose bytes these were */
+    bool untouched;         /* they still are: the account never had them to itself */
 
     /* While it is pending; pending.h. */
     struct wi_resource *stack;

@@ -203,8 +203,7 @@ void wi_space_set(wi_space *space, wi_extent *extent, wi_extent_kind kind)
     enlist(space, extent);
 }
 
-/* Whose bytes those of both are. Clean ones are anybody's. */
-static uint64_t mix(uint64_t a, uint64_t b)
+uint64_t wi_owners_mix(uint64_t a, uint64_t b)
 {
     uint64_t secret = (a | b) & WI_SECRET, x = a & ~WI_SECRET, y = b & ~WI_SECRET;
     return (x == y || y == WI_CLEAN ? x : x == WI_CLEAN ? y : WI_MIXED) | secret;
@@ -216,7 +215,7 @@ static void absorb_next(wi_space *space, wi_extent *extent)
     delist(space, extent);
     delist(space, next);
     extent->bytes += next->bytes;
-    extent->last = mix(extent->last, next->last);
+    extent->last = wi_owners_mix(extent->last, next->last);
     extent->next = next->next;
     if (extent->next)
         extent->next->previous = extent;

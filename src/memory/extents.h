@@ -91,6 +91,9 @@ wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent, uint64_t last);
 /* The used extent that begins at `offset` or covers it; NULL if none. *freed: a block that was freed began there. */
 wi_extent *wi_space_find(wi_space *space, uint64_t offset, bool *freed);
 
+/* Whose bytes those of both are, together. Clean ones are anybody's. */
+uint64_t wi_owners_mix(uint64_t a, uint64_t b);
+
 uint64_t wi_space_largest_free(const wi_space *space);
 /* Walks everything and executes the laws above; nothing in builds without WEIR_INVARIANTS. */
 void wi_space_check(wi_space *space);

@@ -43,16 +43,19 @@ static weir_status make_room(wi_mapped *mapped, size_t count)
     return WEIR_OK;
 }
 
-/* Puts handles that are mapped nowhere among the spare ones; without a place in the list they go back to the driver. */
-static void give_back(wi_mapped *mapped, const wi_handle *handles, size_t count)
+/* Puts handles that are mapped nowhere, with the bytes of `last`, among the spare ones; without a place in the list they go
+ * back to the driver. */
+static void give_back(wi_mapped *mapped, const wi_handle *handles, size_t count, uint64_t last)
 {
     if (count == 0)
         return;
     if (make_room(mapped, count) == WEIR_OK) {
         memcpy(mapped->spare + mapped->spare_count, handles, count * sizeof *handles);
         mapped->spare_count += count;
+        mapped->spare_last = wi_owners_mix(mapped->spare_last, last);
         return;
     }
+    mapped->fresh_last = wi_owners_mix(mapped->fresh_last, last);
     mapped->resource.driver->destroy(mapped->resource.device, count, handles);
     wi_ledger_release(mapped->resource.ledger, count * mapped->granule);
 }
@@ -73,7 +76,7 @@ static weir_status create(wi_mapped *mapped, size_t count)
         come_back(mapped);
     }
     if (status == WEIR_OK)
-        give_back(mapped, handles, taken);
+        give_back(mapped, handles, taken, mapped->fresh_last);
     else
         wi_ledger_release(r->ledger, bytes);
     free(handles);
@@ -89,6 +92,7 @@ uint64_t wi_mapped_destroy_spare(wi_mapped *mapped, uint64_t keep)
         return 0;
     memcpy(handles, mapped->spare + kept, count * sizeof *handles);
     mapped->spare_count = kept;
+    mapped->fresh_last = wi_owners_mix(mapped->fresh_last, mapped->spare_last);
     go_to_driver(mapped);
     r->driver->destroy(r->device, count, handles);
     wi_ledger_release(r->ledger, count * mapped->granule);
@@ -132,7 +136,7 @@ static weir_status unmap_extent(wi_mapped *mapped, wi_extent *busy)
     }
     memset(space->mapped + first, 0, count);
     wi_ledger_unmapped(r->ledger, count * mapped->granule);
-    give_back(mapped, space->handles + first, count);
+    give_back(mapped, space->handles + first, count, busy->last);
     wi_space_set(space, busy, WI_HOLE);
     busy->last = WI_CLEAN;
     wi_space_join(space, busy);
@@ -226,8 +230,9 @@ void wi_mapped_dissolve(wi_mapped *mapped, wi_extent *busy)
 }
 
 /* Takes spare handles into `mine` until there are `needed`: those at hand, new ones within the budget, then ones from
- * under free memory. Others may help themselves to the spare ones whenever the lock is released, hence the loop. */
-static weir_status gather(wi_mapped *mapped, wi_handle *mine, size_t needed, size_t *got)
+ * under free memory. Others may help themselves to the spare ones whenever the lock is released, hence the loop. *last gets
+ * the owners of their bytes mixed in. */
+static weir_status gather(wi_mapped *mapped, wi_handle *mine, size_t needed, size_t *got, uint64_t *last)
 {
     bool device_full = false;
     for (*got = 0;;) {
@@ -235,6 +240,10 @@ static weir_status gather(wi_mapped *mapped, wi_handle *mine, size_t needed, siz
         mapped->spare_count -= take;
         for (size_t i = 0; i < take; i++)
             mine[(*got)++] = mapped->spare[mapped->spare_count + i];
+        if (take > 0)
+            *last = wi_owners_mix(*last, mapped->spare_last);
+        if (mapped->spare_count == 0)
+            mapped->spare_last = WI_CLEAN;
         if (*got == needed)
             return WEIR_OK;
         weir_status status = device_full ? WEIR_OUT_OF_MEMORY : create(mapped, needed - *got);
@@ -289,18 +298,18 @@ static weir_status map_all(wi_mapped *mapped, wi_extent *busy, wi_handle *handle
 weir_status wi_mapped_back(wi_mapped *mapped, wi_extent *busy)
 {
     size_t needed = count_unmapped(mapped, busy), got = 0, used = 0;
+    uint64_t last = WI_CLEAN;
     wi_handle *mine = malloc((needed + 1) * sizeof *mine);
     weir_status status =
-        mine ? gather(mapped, mine, needed, &got) : weir_fail(WEIR_SYSTEM, "no host memory for handles");
+        mine ? gather(mapped, mine, needed, &got, &last) : weir_fail(WEIR_SYSTEM, "no host memory for handles");
     if (status == WEIR_OK)
         status = map_all(mapped, busy, mine, &used);
     if (status == WEIR_OK)
         status = wi_extent_pool_reserve(&mapped->pool, WI_RECORDS_PER_CHANGE);
-    if (status == WEIR_OK && needed > 0) /* handles do not tell what they held */
-        busy->last = WI_MIXED | mapped->secret;
+    busy->last = wi_owners_mix(busy->last, last);
     if (status != WEIR_OK) {
         if (mine)
-            give_back(mapped, mine + used, got - used);
+            give_back(mapped, mine + used, got - used, last);
         wi_mapped_dissolve(mapped, busy);
     }
     free(mine);

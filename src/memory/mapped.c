@@ -147,10 +147,9 @@ static void publish(wi_resource *resource, wi_block *block)
 
 static uint64_t trim(wi_resource *resource, uint64_t keep);
 
-static void unuse(wi_mapped *mapped, wi_block *block)
+static void unuse(wi_block *block)
 {
-    uint64_t owner = wi_account_owner(block->account);
-    mapped->secret |= owner & WI_SECRET;
+    uint64_t owner = block->untouched ? block->previous : wi_account_owner(block->account);
     wi_space_unuse(extent_of(block)->space, extent_of(block), owner);
 }
 
@@ -166,7 +165,7 @@ static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, b
     block->taken = false;
     block->state = WEIR_BLOCK_PENDING;
     if (complete)
-        unuse(mapped, block);
+        unuse(block);
     unlock(mapped);
     if (planted)
         (void)trim(resource, 0);
@@ -178,7 +177,7 @@ static weir_status release(wi_resource *resource, wi_block *block)
     wi_mapped *mapped = of(resource);
     lock(mapped);
     wi_ledger_reap(resource->ledger, block);
-    unuse(mapped, block);
+    unuse(block);
     unlock(mapped);
     return WEIR_OK;
 }

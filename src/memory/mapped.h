@@ -24,7 +24,8 @@ typedef struct wi_mapped {
     wi_handle *spare;
     size_t spare_count, spare_capacity;
     uint64_t granule, range_bytes;
-    uint64_t secret; /* WI_SECRET once a block of an account that asks for scrubbing has been freed */
+    uint64_t spare_last; /* whose bytes the spare handles hold; extents.h */
+    uint64_t fresh_last; /* ... and those that the driver gives: it may give back what it got */
 } wi_mapped;
 
 /* A place for a block: `whole` counts the granules in it that are no other block's, each of which needs a handle. */

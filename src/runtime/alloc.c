@@ -30,15 +30,42 @@ static bool needs_scrubbing(const wi_block *block)
     return ((mine | block->previous) & WI_SECRET) != 0;
 }
 
-/* Queues zeros on the block's stream. The block is taken and not yet published. */
-static weir_status clear(weir_runtime *runtime, wi_block *block, void *native)
+/* How far zeros go, from the start of the block: also over what nobody asked for, which a later resize may give to the
+ * user, and which becomes the next owner's. An adaptor writes what lies behind a margin of its own. */
+static uint64_t scrubbed_bytes(const wi_block *block)
 {
-    weir_status status = runtime->driver->fill(runtime->device, block->pointer, 0, block->bytes, native);
+    return block->after == 0 ? block->charged - block->before : block->bytes;
+}
+
+/* Queues zeros on the block's stream; native NULL: they are there at return. The block is taken. */
+static weir_status clear(weir_runtime *runtime, wi_block *block, uint64_t from, uint64_t to, void *native)
+{
+    weir_status status = runtime->driver->fill(runtime->device, (char *)block->pointer + from, 0, to - from, native);
     block->zeroing |= native != NULL;
     return status;
 }
 
-static weir_status place(weir_client *client, const weir_request *request, wi_placement *placement, weir_block *out)
+static weir_status not_while_captured(const weir_runtime *runtime, const wi_block *block, weir_stream stream)
+{
+    return weir_fail(
+        WEIR_STREAM_MISUSE,
+        "%s: what another client had there must be zeroed first, which stream %llx of %s cannot do while it "
+        "is captured into a graph; allocate before the capture or on another stream",
+        block->account->name, (unsigned long long)stream.id, runtime->name);
+}
+
+/* What must be queued before the allocated block is its client's. */
+static weir_status prepare(weir_runtime *runtime, wi_block *block, const wi_placement *placement, bool zeroed,
+                           bool captured)
+{
+    if (needs_scrubbing(block))
+        return captured ? not_while_captured(runtime, block, placement->stream)
+                        : clear(runtime, block, 0, scrubbed_bytes(block), placement->native);
+    return zeroed ? clear(runtime, block, 0, block->bytes, placement->native) : WEIR_OK;
+}
+
+static weir_status place(weir_client *client, const weir_request *request, wi_placement *placement, bool captured,
+                         weir_block *out)
 {
     weir_runtime *runtime = client->runtime;
     wi_resource *stack = runtime->resource;
@@ -48,8 +75,7 @@ static weir_status place(weir_client *client, const weir_request *request, wi_pl
     weir_status status = wi_allocate(stack, placement, &block, &ignored);
     if (status != WEIR_OK)
         return status;
-    if (request->flags & WEIR_ZEROED || needs_scrubbing(block))
-        status = clear(runtime, block, placement->native);
+    status = prepare(runtime, block, placement, request->flags & WEIR_ZEROED, captured);
     if (status != WEIR_OK) {
         wi_discard(stack, block, placement);
         return status;
@@ -81,7 +107,7 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
                               .account = &client->account,
                               .tag = wi_intern(request->tag, sizeof((weir_block_details *)0)->tag - 1),
                               .may_wait = !captured && !(request->flags & WEIR_NO_WAIT)};
-    return place(client, request, &placement, out);
+    return place(client, request, &placement, captured, out);
 }
 
 weir_status weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out)
@@ -93,7 +119,8 @@ weir_status weir_alloc_with(weir_client *client, const weir_request *request, we
     if (!out || !request || !wi_copy_in(&copy, sizeof copy, request, request->size))
         return weir_fail(WEIR_INVALID, "weir_alloc_with: NULL, or member size is not set");
     *out = (weir_block){NULL, 0};
-    return allocate(client, &copy, out);
+    status = allocate(client, &copy, out);
+    return wi_recorded_failure(client->runtime, status, WEIR_ALLOCATE, NULL, copy.bytes, copy.stream);
 }
 
 weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream, weir_class memory_class, void **out)
@@ -108,7 +135,7 @@ weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream, we
     *out = NULL;
     status = allocate(client, &request, &block);
     *out = block.pointer;
-    return status;
+    return wi_recorded_failure(client->runtime, status, WEIR_ALLOCATE, NULL, bytes, stream);
 }
 
 /* Free and resize -------------------------------------------------------------------------------------------------- */
@@ -181,7 +208,10 @@ static weir_status free_named(weir_client *client, void *pointer, uint64_t gener
 weir_status weir_free(weir_client *client, void *pointer, weir_stream stream)
 {
     weir_status status = wi_client_check(client, "weir_free");
-    return status != WEIR_OK || !pointer ? status : free_named(client, pointer, 0, stream);
+    if (status != WEIR_OK || !pointer)
+        return status;
+    status = free_named(client, pointer, 0, stream);
+    return wi_recorded_failure(client->runtime, status, WEIR_DEALLOCATE, pointer, 0, stream);
 }
 
 weir_status weir_free_block(weir_client *client, weir_block block, weir_stream stream)
@@ -191,7 +221,8 @@ weir_status weir_free_block(weir_client *client, weir_block block, weir_stream s
         return status;
     if (block.generation == 0)
         return weir_fail(WEIR_INVALID, "weir_free_block: the block at %p has no generation", block.pointer);
-    return free_named(client, block.pointer, block.generation, stream);
+    status = free_named(client, block.pointer, block.generation, stream);
+    return wi_recorded_failure(client->runtime, status, WEIR_DEALLOCATE, block.pointer, 0, stream);
 }
 
 static weir_status shrink(weir_runtime *runtime, wi_block *block, uint64_t bytes, weir_stream stream)
@@ -209,23 +240,42 @@ static weir_status shrink(weir_runtime *runtime, wi_block *block, uint64_t bytes
     return status;
 }
 
-static weir_status grow(weir_runtime *runtime, wi_block *block, uint64_t bytes, void *native)
+/* The block gets back the length it had; what it had won is still as it was, and nobody's. */
+static void undo_growth(weir_runtime *runtime, wi_block *block, uint64_t bytes)
 {
-    uint64_t before = block->bytes;
+    wi_resource *stack = runtime->resource;
+    wi_block *tail = NULL;
+    if (wi_shrink(stack, block, bytes, NULL, &tail) != WEIR_OK || !tail)
+        return; /* the failure that this leaves behind is the caller's answer; weir_block_info tells the length */
+    tail->untouched = true;
+    wi_pending_add(&runtime->pending, stack, tail, NULL);
+}
+
+/* The zeros of a growth are on the block's own stream like those of an allocation, if nothing was declared elsewhere that
+ * they might come behind; else they are there at return. */
+static weir_status scrub_growth(weir_runtime *runtime, wi_block *block, uint64_t from, weir_stream stream, void *native)
+{
+    bool queued = native && stream.id == block->stream.id && !block->marks;
+    if (queued && wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, stream))
+        return not_while_captured(runtime, block, stream);
+    return clear(runtime, block, from, scrubbed_bytes(block), queued ? native : NULL);
+}
+
+static weir_status grow(weir_runtime *runtime, wi_block *block, uint64_t bytes, weir_stream stream, void *native)
+{
+    uint64_t before = block->bytes, from = scrubbed_bytes(block);
     wi_shortage ignored;
     weir_status status = wi_grow(runtime->resource, block, bytes, false, &ignored);
-    if (status == WEIR_OK && needs_scrubbing(block)) {
-        status = runtime->driver->fill(runtime->device, (char *)block->pointer + before, 0, bytes - before, native);
-        block->zeroing |= native != NULL;
-    }
+    if (status != WEIR_OK || !needs_scrubbing(block))
+        return status;
+    status = scrub_growth(runtime, block, from, stream, native);
+    if (status != WEIR_OK)
+        undo_growth(runtime, block, before);
     return status;
 }
 
-weir_status weir_resize(weir_client *client, void *pointer, size_t bytes, weir_stream stream)
+static weir_status resize(weir_client *client, void *pointer, size_t bytes, weir_stream stream)
 {
-    weir_status status = wi_client_check(client, "weir_resize");
-    if (status != WEIR_OK)
-        return status;
     if (!pointer || bytes == 0 || bytes > UINT64_MAX / 4)
         return weir_fail(WEIR_INVALID, "weir_resize: %s",
                          !pointer     ? "the pointer is NULL"
@@ -235,15 +285,24 @@ weir_status weir_resize(weir_client *client, void *pointer, size_t bytes, weir_s
     wi_resource *base = runtime->resource->base;
     wi_block *block;
     void *native;
-    status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &native);
+    weir_status status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &native);
     if (status == WEIR_OK)
         status = wi_take(base, &client->account, pointer, 0, &block);
     if (status != WEIR_OK)
         return status;
     bool more = base->table->charge(base, block->before + bytes + block->after) > block->charged;
-    status = more ? grow(runtime, block, bytes, native) : shrink(runtime, block, bytes, stream);
+    status = more ? grow(runtime, block, bytes, stream, native) : shrink(runtime, block, bytes, stream);
     wi_put_back(base, block);
     return status;
+}
+
+weir_status weir_resize(weir_client *client, void *pointer, size_t bytes, weir_stream stream)
+{
+    weir_status status = wi_client_check(client, "weir_resize");
+    if (status != WEIR_OK)
+        return status;
+    status = resize(client, pointer, bytes, stream);
+    return wi_recorded_failure(client->runtime, status, WEIR_RESIZE, pointer, bytes, stream);
 }
 
 /* Looking ---------------------------------------------------------------------------------------------------------- */

@@ -50,12 +50,15 @@ weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *o
     if (o.maximum != 0 && o.guaranteed > o.maximum)
         return weir_fail(WEIR_INVALID, "weir_client_open: %s is guaranteed %llu bytes, more than its maximum of %llu",
                          o.name, (unsigned long long)o.guaranteed, (unsigned long long)o.maximum);
+    if ((unsigned)o.scrub >= WEIR_SCRUB_COUNT)
+        return weir_fail(WEIR_INVALID, "weir_client_open: %d is no way to scrub; see weir_scrub", (int)o.scrub);
     weir_client *client = take_record(runtime);
     if (!client)
         return weir_fail(WEIR_SYSTEM, "no host memory for a client");
     client->runtime = runtime;
     client->account = (wi_account){.name = wi_intern(o.name, 63),
                                    .client = client,
+                                   .secret = o.scrub == WEIR_SCRUB_OTHERS,
                                    .guaranteed = o.guaranteed,
                                    .maximum = o.maximum ? o.maximum : UINT64_MAX};
     (void)wi_runtime_reap(runtime); /* what has been passed is in nobody's way */

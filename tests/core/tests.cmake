@@ -9,6 +9,19 @@ weir_test(core-get core/get.c INTERNAL)
 target_link_options(test-core-get PRIVATE
   -Wl,--wrap=pthread_mutex_lock,--wrap=pthread_rwlock_rdlock,--wrap=pthread_rwlock_wrlock)
 
+include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
+# weir_device_test(NAME SOURCES…): on the host, and as NAME-stub on cuda over the stub.
+function(weir_device_test name)
+  weir_test(${name} ${ARGN} INTERNAL)
+  if(TARGET stub-cuda)
+    add_dependencies(test-${name} stub-cuda)
+    add_test(NAME ${name}-stub COMMAND test-${name})
+    set_tests_properties(${name}-stub PROPERTIES TIMEOUT 120
+      ENVIRONMENT "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/stub/cuda;STUB_CUDA_TOTAL=0x10000000")
+  endif()
+endfunction()
+weir_device_test(core-scrub core/scrub.c core/faulty.c)
+
 # Plug-ins: a good one, and one for each way to be none.
 weir_test(core-model core/model.c)
 function(weir_test_plugin name)
