@@ -7,7 +7,8 @@
  * A block is free, held by one member, or pending: given back on a stream that is not past that yet. Taking and giving
  * are in stream order as in weir/memory.h: a taken block may be used by work put on that stream afterwards, and a given
  * block becomes free, for whichever member, when the stream is past the work queued on it before. Whoever uses or gives
- * a block on another stream than the one he took it on orders that behind the taking.
+ * a block on another stream than the one he took it on orders that behind the taking. While a stream is being captured
+ * (weir_capture_begin) giving on it is WEIR_STREAM_MISUSE, and so is taking from a pool that clears.
  *
  * Taking one block and giving it back on WEIR_STREAM_HOST call no driver and no host allocator. Sizes of blocks are in
  * bytes, everything else is counted in blocks. A refused call has changed nothing but the counter `refused`. */

@@ -257,7 +257,9 @@ static weir_status take(wish *w, const char *call)
     if (status != WEIR_OK)
         return status;
     weir_blocks *pool = w->member->pool;
-    if (w->stream.id != 0)
+    if (w->stream.id != 0 && pool->flags & WEIR_BLOCKS_CLEAR)
+        status = wi_streams_resolve_now(pool->runtime, w->stream, call, &w->native); /* zeros now, not in a graph */
+    else if (w->stream.id != 0)
         status = wi_streams_resolve(&pool->runtime->streams, w->stream, pool->runtime->name, &w->native);
     if (status != WEIR_OK)
         return status;

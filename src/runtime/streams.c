@@ -83,15 +83,6 @@ static void *look_up(wi_streams *streams, weir_stream stream, uint64_t *thread)
     return found;
 }
 
-bool wi_streams_find(wi_streams *streams, weir_stream stream, void **out)
-{
-    uint64_t ignored;
-    void *found = look_up(streams, stream, &ignored);
-    if (found)
-        *out = found;
-    return found != NULL;
-}
-
 weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const char *runtime, void **out)
 {
     uint64_t thread;
@@ -125,10 +116,9 @@ weir_status wi_streams_runtime(weir_stream stream, weir_runtime **runtime)
 void *weir_stream_native(weir_stream stream)
 {
     weir_runtime *runtime = atomic_load(&wi_forked) ? NULL : wi_runtime_of_pool((uint16_t)(stream.id >> 48));
-    void *found;
-    if (!runtime || !wi_streams_find(&runtime->streams, stream, &found))
-        return NULL;
-    return runtime->driver->stream_native(found);
+    uint64_t ignored;
+    void *found = runtime ? look_up(&runtime->streams, stream, &ignored) : NULL;
+    return found ? runtime->driver->stream_native(found) : NULL;
 }
 
 /* Own streams ------------------------------------------------------------------------------------------------------ */

@@ -46,8 +46,6 @@ void wi_streams_destroy(wi_streams *streams, const wi_driver *driver, wi_device 
 
 /* The driver's stream behind an id; NULL for WEIR_STREAM_HOST. WEIR_STREAM_MISUSE for one that is not known here. */
 weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const char *runtime, void **out);
-/* The same without a failure: false when the id is none that is known, or WEIR_STREAM_HOST. */
-bool wi_streams_find(wi_streams *streams, weir_stream stream, void **out);
 bool wi_streams_any(wi_streams *streams);
 
 /* Whether the stream is being captured into a graph, as it was declared or as the driver sees it. Never blocks. */

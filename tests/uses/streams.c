@@ -86,6 +86,13 @@ static void refuses_what_needs_an_event(fixture *f, weir_stream stream, void *p)
     assert_null(none);
     fails(WEIR_STREAM_MISUSE, weir_use_record(f->runtime, p, stream));
     detail_names("weir_use_record");
+    fails(WEIR_STREAM_MISUSE, weir_free(f->client, p, stream));
+    detail_names("weir_free");
+    fails(WEIR_STREAM_MISUSE, weir_resize(f->client, p, BLOCK / 2, stream));
+    weir_request request = {.size = sizeof request, .bytes = BLOCK, .stream = stream, .flags = WEIR_ZEROED};
+    weir_block block = {p, 1};
+    fails(WEIR_STREAM_MISUSE, weir_alloc_with(f->client, &request, &block));
+    assert_null(block.pointer);
     fails(WEIR_STREAM_MISUSE, weir_stream_synchronize(stream));
     detail_names("weir_stream_synchronize");
     fails(WEIR_STREAM_MISUSE, weir_stream_release(stream));
@@ -207,6 +214,54 @@ static void order_afterwards(void **state)
     assert_int_equal(pending(f), 0);
     holds(f, q, 4);
     ok(weir_free(f->client, q, f->b));
+}
+
+/* An allocation waits for nobody while its stream is captured. */
+static void allocations_in_a_capture_do_not_wait(void **state)
+{
+    fixture *f = *state;
+    gate g = GATE;
+    void *p = allocate(f->client, BUDGET, f->a, WEIR_KV), *q;
+    ok(weir_call(f->runtime, pass_gate, &g, f->a));
+    ok(weir_free(f->client, p, f->a));
+    ok(weir_capture_begin(f->b));
+    uint64_t before = now_ns();
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->client, BUDGET, f->b, WEIR_KV, &q));
+    assert_true(now_ns() - before < 500 * 1000 * 1000); /* the option wait is a second */
+    open_gate(&g);
+    ok(weir_stream_synchronize(f->a));
+    q = allocate(f->client, BUDGET, f->b, WEIR_KV);
+    ok(weir_capture_end(f->b));
+    ok(weir_free(f->client, q, f->b));
+}
+
+static void pools_in_a_capture(void **state)
+{
+    fixture *f = *state;
+    for (int clears = 0; clears < 2; clears++) {
+        weir_blocks_options options = {.size = sizeof options, .bytes = 256, .count = 8, .tag = "kv"};
+        options.flags = clears ? WEIR_BLOCKS_CLEAR : 0;
+        weir_blocks *pool;
+        weir_blocks_member *member;
+        uint32_t taken, more;
+        ok(weir_blocks_create(f->client, &options, &pool));
+        ok(weir_blocks_join(pool, f->client, 0, &member));
+        ok(weir_blocks_take(member, f->a, &taken));
+        ok(weir_capture_begin(f->a));
+        fails(WEIR_STREAM_MISUSE, weir_blocks_give(member, taken, 1, f->a));
+        detail_names("weir_blocks_give");
+        if (clears)
+            fails(WEIR_STREAM_MISUSE, weir_blocks_take(member, f->a, &more));
+        else
+            ok(weir_blocks_take(member, f->a, &more));
+        ok(weir_capture_end(f->a));
+        ok(weir_blocks_give(member, taken, 1, f->a));
+        if (!clears)
+            ok(weir_blocks_give(member, more, 1, f->a));
+        ok(weir_stream_synchronize(f->a));
+        ok(weir_blocks_leave(member));
+        ok(weir_blocks_destroy(pool));
+    }
 }
 
 /* Two threads want the same capture: one gets it. */
@@ -436,7 +491,9 @@ static void a_graph(void **state)
     fails(WEIR_STREAM_MISUSE, launch(f, f->a, p));
     fails(WEIR_STREAM_MISUSE, weir_stream_synchronize(f->a));
     fails(WEIR_STREAM_MISUSE, weir_use_record(f->runtime, p, f->a));
+    fails(WEIR_STREAM_MISUSE, weir_free(f->client, p, f->a));
     fails(WEIR_BUSY, weir_capture_begin(f->a));
+    void *q = allocate(f->client, BLOCK, f->a, WEIR_KV);
     ok(weir_fill(f->runtime, p, 6, BLOCK, f->a));
     ok(launch(f, f->b, p));
     CUDA(f, "cuStreamEndCapture", (void *, void **), native, &graph);
@@ -454,6 +511,7 @@ static void a_graph(void **state)
     CUDA(f, "cuGraphExecDestroy", (void *), runnable);
     CUDA(f, "cuGraphDestroy", (void *), graph);
     ok(weir_free(f->client, p, f->a));
+    ok(weir_free(f->client, q, f->a));
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -466,6 +524,8 @@ int main(void)
         CASE(a_launch_does_not_end_in_a_capture),
         CASE(zeros_before_a_capture),
         CASE(order_afterwards),
+        CASE(allocations_in_a_capture_do_not_wait),
+        CASE(pools_in_a_capture),
         CASE(one_capture_at_a_time),
         CASE(the_native_context),
         cmocka_unit_test(devices_that_are_not_there),
