@@ -23,31 +23,38 @@ typedef struct weir_stream {
 #define WEIR_STREAM_HOST ((weir_stream){0})
 #endif
 
-/* Takes a stream from the runtime's pool; released streams are used again under a new id. At most 1024 at once, then
- * WEIR_BUSY; never a silent fallback to a default stream. Any thread. */
+/* Takes a stream from the runtime's pool; released streams are used again under a new id. At most 1024 at once, those
+ * that are registered counted in, then WEIR_BUSY; never a silent fallback to a default stream. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_acquire(weir_runtime *runtime, weir_stream *out);
 
 /* Gives the stream back when its work is done: waits for that work. Blocks freed on it are final then; blocks allocated
- * on it stay live. WEIR_STREAM_MISUSE when it is not an acquired stream; WEIR_INVALID for WEIR_STREAM_HOST. */
+ * on it stay live. WEIR_STREAM_MISUSE when it is not an acquired stream, or captured; WEIR_INVALID for WEIR_STREAM_HOST;
+ * WEIR_DRIVER and WEIR_DEVICE_LOST when the wait fails, and the stream stays acquired. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_release(weir_stream stream);
 
 /* Makes a stream known that somebody else made (a CUstream) and keeps; frees and uses can then be ordered on it. The
  * caller keeps it alive until it is unregistered. Registered twice, it has the same id and must be unregistered twice. A
  * stream that has the address of a registered one that is gone is told apart, where the driver can: it gets an id of its
- * own, and the old one answers WEIR_STREAM_MISUSE from then on. Errors: WEIR_INVALID for NULL and for what CUDA's headers
- * call default streams (ask weir_stream_default for those), WEIR_STREAM_MISUSE for a stream of another context,
- * WEIR_UNSUPPORTED on host, whose streams are weir's own, WEIR_BUSY as weir_stream_acquire. Any thread. */
+ * own, and the old one answers WEIR_STREAM_MISUSE from then on; frees and uses ordered on that one still wait for its
+ * work, but nothing does for zeros that an allocation queued there. Errors: WEIR_INVALID for NULL, for what CUDA's headers
+ * call default streams (ask weir_stream_default for those) and for the runtime's own, WEIR_STREAM_MISUSE for a stream of
+ * another context, WEIR_UNSUPPORTED on host, whose streams are weir's own, WEIR_BUSY as weir_stream_acquire. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_register(weir_runtime *runtime, void *native, weir_stream *out);
 
-/* Ends that, once the work put on it so far is done, for which it waits. WEIR_STREAM_MISUSE when it is not registered. */
+/* Ends that, once the work put on it so far is done, for which it waits. WEIR_STREAM_MISUSE when it is not registered, or
+ * captured; WEIR_INVALID for WEIR_STREAM_HOST; WEIR_DRIVER and WEIR_DEVICE_LOST when the wait fails, and the stream stays
+ * registered. Any thread, but for a per-thread stream. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_unregister(weir_stream stream);
 
 /* One of CUDA's default streams, for programs that work on it; weir itself never does. An id as from
- * weir_stream_register: unregister it. WEIR_UNSUPPORTED on devices without. */
+ * weir_stream_register: unregister it. The per-thread stream is the calling thread's, and its id serves that thread alone;
+ * on others it is WEIR_STREAM_MISUSE. Errors: WEIR_INVALID for NULL and for what is none, WEIR_UNSUPPORTED on devices
+ * without, WEIR_BUSY as weir_stream_acquire. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_default(weir_runtime *runtime, weir_default_stream which,
                                                         weir_stream *out);
 
-/* Waits until all work put on the stream so far is done. Blocks; holds no weir lock. On WEIR_STREAM_HOST: WEIR_OK. */
+/* Waits until all work put on the stream so far is done. Blocks; holds no weir lock. On WEIR_STREAM_HOST: WEIR_OK.
+ * WEIR_STREAM_MISUSE while it is captured. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_synchronize(weir_stream stream);
 
 /* The driver's own stream (a CUstream on cuda; NULL on host, for WEIR_STREAM_HOST and for a stale stream). */
