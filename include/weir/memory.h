@@ -38,6 +38,8 @@ enum {
     WEIR_STABLE = 1u << 2   /* the address stays mapped to the same physical memory while the block lives */
 };
 
+typedef struct weir_reservation weir_reservation; /* weir/reserve.h */
+
 typedef struct weir_request {
     size_t size;
     size_t bytes;
@@ -46,6 +48,7 @@ typedef struct weir_request {
     weir_class memory_class;
     const char *tag; /* the caller's name for it, copied, cut at 47 bytes; NULL is none */
     uint32_t flags;
+    weir_reservation *reservation; /* the client's, which the charge comes out of; NULL: it is claimed now */
 } weir_request;
 
 /* Allocates `bytes` on `stream` for the client. Zero bytes: WEIR_OK, NULL, nothing charged. On failure *out is NULL and

@@ -12,6 +12,7 @@
 #include <weir/resource.h>
 #include <weir/client.h>
 #include <weir/memory.h>
+#include <weir/reserve.h>
 #include <weir/uses.h>
 #include <weir/refusal.h>
 #include <weir/stats.h>

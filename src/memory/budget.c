@@ -44,6 +44,7 @@ static weir_status refuse(const ladder *l, const wi_request *request, const wi_s
     return wi_ledger_refuse(l->budget->resource.ledger, l->account, request, shortage);
 }
 
+/* alignment 0: the bytes need not be in one piece. */
 static weir_status claim(ladder *l, const wi_request *request, uint64_t alignment)
 {
     wi_resource *resource = &l->budget->resource, *base = resource->base;
@@ -53,8 +54,9 @@ static weir_status claim(ladder *l, const wi_request *request, uint64_t alignmen
             return weir_fail(WEIR_INVALID, "the client %s was closed meanwhile", l->account->name);
         if (climb(l, could))
             continue;
-        wi_shortage shortage = {.cause = could ? WEIR_CAUSE_PENDING : WEIR_CAUSE_NONE};
-        base->table->look(base, request->memory_class, request->charged, alignment, &shortage);
+        wi_shortage shortage = {.cause = could ? WEIR_CAUSE_PENDING : WEIR_CAUSE_NONE, .largest = UINT64_MAX};
+        if (alignment > 0)
+            base->table->look(base, request->memory_class, request->charged, alignment, &shortage);
         return refuse(l, request, &shortage);
     }
     return WEIR_OK;
@@ -188,5 +190,5 @@ bool wi_budget_attach(wi_resource *top, wi_pending *pending)
 weir_status wi_budget_reserve(wi_resource *top, wi_account *account, const wi_request *request, bool may_wait)
 {
     ladder l = {.budget = (budget *)find(top), .account = account, .may_wait = may_wait};
-    return claim(&l, request, WI_UNIT);
+    return claim(&l, request, 0);
 }

@@ -95,6 +95,9 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
         status = wi_streams_resolve(&runtime->streams, request->stream, runtime->name, &native);
     if (status != WEIR_OK || request->bytes == 0)
         return status;
+    if (request->reservation && request->reservation->client != client)
+        return weir_fail(WEIR_INVALID, "weir_alloc: a reservation of %s does not serve %s",
+                         request->reservation->client->account.name, client->account.name);
     bool captured =
         native && wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, request->stream);
     if (captured && (request->flags & WEIR_ZEROED || !(wi_resource_features(runtime->resource) & WEIR_CAPTURABLE)))
@@ -106,7 +109,8 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
                               .native = native,
                               .account = &client->account,
                               .tag = wi_intern(request->tag, sizeof((weir_block_details *)0)->tag - 1),
-                              .may_wait = !captured && !(request->flags & WEIR_NO_WAIT)};
+                              .may_wait = !captured && !(request->flags & WEIR_NO_WAIT),
+                              .reservation = request->reservation ? &request->reservation->claim : NULL};
     return place(client, request, &placement, captured, out);
 }
 

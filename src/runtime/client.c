@@ -83,6 +83,13 @@ static weir_status has_blocks(weir_client *client, uint64_t blocks, uint64_t byt
                      largest.tag);
 }
 
+static weir_status has_reservations(const weir_client *client, unsigned open, uint64_t bytes)
+{
+    char text[24];
+    return weir_fail(WEIR_BUSY, "%s has %u open reservation%s with %s left; release what is reserved before closing it",
+                     client->account.name, open, open == 1 ? "" : "s", weir_size_format(bytes, text, sizeof text));
+}
+
 weir_status weir_client_close(weir_client *client)
 {
     weir_status status = wi_client_check(client, "weir_client_close");
@@ -93,12 +100,17 @@ weir_status weir_client_close(weir_client *client)
     wi_ledger_account_snapshot(&runtime->ledger, &client->account, &stats);
     if (stats.blocks > 0) /* not even closed for the moment: other threads may be using it */
         return has_blocks(client, stats.blocks, stats.live);
+    unsigned reservations = atomic_load(&client->reservations);
+    if (reservations > 0)
+        return has_reservations(client, reservations, stats.promised);
     /* One closer wins, so that the account is taken out of the ledger once. */
     unsigned open = WI_CLIENT_OPEN;
     if (!atomic_compare_exchange_strong(&client->state, &open, WI_CLIENT_CLOSED))
         return weir_fail(WEIR_INVALID, "weir_client_close: the client is closed");
     wi_runtime_drain(runtime, &client->account);
-    status = wi_ledger_close(&runtime->ledger, &client->account);
+    reservations = atomic_load(&client->reservations); /* one more may have been opened between the look and the end */
+    status = reservations > 0 ? has_reservations(client, reservations, stats.promised)
+                              : wi_ledger_close(&runtime->ledger, &client->account);
     if (status != WEIR_OK) {
         atomic_store(&client->state, WI_CLIENT_OPEN);
         return status;

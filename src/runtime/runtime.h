@@ -3,7 +3,7 @@
 #define WI_RUNTIME_H
 
 #include "driver/driver.h"
-#include "memory/pending.h"
+#include "memory/budget.h"
 #include "runtime/recording.h"
 #include "runtime/streams.h"
 
@@ -13,7 +13,13 @@ struct weir_client {
     atomic_uint state; /* WI_CLIENT_OPEN, or WI_CLIENT_CLOSED */
     weir_runtime *runtime;
     wi_account account;
+    atomic_uint reservations; /* open ones */
     weir_client *next_closed;
+};
+
+struct weir_reservation {
+    wi_reservation claim;
+    weir_client *client;
 };
 
 enum { WI_CLIENT_OPEN = 0x6f70656e, WI_CLIENT_CLOSED = 0x73687574 };

@@ -21,6 +21,7 @@ function(weir_device_test name)
   endif()
 endfunction()
 weir_device_test(core-scrub core/scrub.c core/faulty.c)
+weir_test(core-reserve core/reserve.c core/faulty.c INTERNAL)
 
 # Plug-ins: a good one, and one for each way to be none.
 weir_test(core-model core/model.c)
