@@ -143,6 +143,11 @@ WEIR_API uint64_t weir_trace_failed(const weir_trace *trace);
 /* Stops recording, hands the sinks what is left, closes them and frees the trace. Inside a sink it does nothing. */
 WEIR_API void weir_trace_close(weir_trace *trace);
 
+/* The trace of the adaptor "log" in the runtime's stack (weir/resource.h), to read from, flush or add sinks to: what
+ * reached the adaptor, as WEIR_ALLOCATE, WEIR_DEALLOCATE, WEIR_REAP, WEIR_RESIZE, and WEIR_REFUSE and WEIR_FAIL with their
+ * result. It belongs to the runtime: closing it does nothing. NULL without such an adaptor. Any thread. */
+WEIR_API weir_trace *weir_runtime_log(weir_runtime *runtime);
+
 /* Notes ------------------------------------------------------------------------------------------------------------- */
 
 /* A program that orders its streams by means of its own (a CUevent, a barrier) or that touches blocks without declaring

@@ -46,6 +46,15 @@ void wi_record(wi_ledger *ledger, weir_event event, const wi_block *block)
     pthread_mutex_unlock(&ledger->lock);
 }
 
+void wi_record_to(wi_ledger *ledger, wi_events **ring, weir_event event, const wi_block *block)
+{
+    pthread_mutex_lock(&ledger->lock);
+    complete(ledger, &event, block);
+    if (*ring)
+        add(ledger, *ring, &event);
+    pthread_mutex_unlock(&ledger->lock);
+}
+
 typedef struct walk {
     wi_ledger *ledger;
     wi_events *ring;
@@ -80,6 +89,6 @@ void wi_record_no_more(wi_ledger *ledger, wi_events *events)
     pthread_mutex_lock(&ledger->lock);
     wi_events_unlink(&ledger->events, events);
     if (!ledger->events)
-        atomic_store(&ledger->recording, 0);
+        atomic_fetch_and(&ledger->recording, ~(unsigned)WI_RECORDING);
     pthread_mutex_unlock(&ledger->lock);
 }

@@ -1,4 +1,4 @@
 foreach(file block ledger stats refusal events record extents marks places handles mapped resource taking pending
-        budget stack)
+        budget logging stack)
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()

@@ -1,6 +1,7 @@
 #include "memory/stack.h"
 #include "base/options.h"
 #include "memory/budget.h"
+#include "memory/logging.h"
 #include "memory/mapped.h"
 
 #include <stdio.h>
@@ -28,6 +29,7 @@ static weir_status make_budget(wi_resource *inner, const wi_arguments *arguments
 static const part parts[] = {
     {.name = "mapped", .base = make_mapped},
     {.name = "budget", .adaptor = make_budget},
+    {.name = "log", .adaptor = wi_log_create},
 };
 enum { PARTS = sizeof parts / sizeof parts[0] };
 

@@ -1,4 +1,5 @@
-/* What a runtime knows of its traces: there may be one that the program opened and one that the option `trace` asks for.
+/* What a runtime knows of its traces: there may be one that the program opened, one that the option `trace` asks for, and
+ * one of the adaptor "log" in its stack, whose events do not come from the ledger.
  *
  * A public call records what it did and, when enough events wait, hands them to the sinks before it returns. Handing out
  * has a lock of its own, under which no other lock is held but the ledger's for the moment of taking events; whoever finds
@@ -8,7 +9,7 @@
 
 #include "memory/record.h"
 
-typedef enum wi_trace_place { WI_TRACE_OPENED, WI_TRACE_OF_OPTION, WI_TRACE_PLACES } wi_trace_place;
+typedef enum wi_trace_place { WI_TRACE_OPENED, WI_TRACE_OF_OPTION, WI_TRACE_OF_LOG, WI_TRACE_PLACES } wi_trace_place;
 
 typedef struct wi_recorder {
     pthread_mutex_t drain;
@@ -19,11 +20,13 @@ typedef struct wi_recorder {
 void wi_recorder_init(weir_runtime *runtime);
 /* Opens the trace that the option asks for; what is wrong with that is for the log. No lock is held. */
 void wi_recorder_start(weir_runtime *runtime);
-/* A trace is open, other than the option's. */
+/* A trace is open that the program opened. */
 bool wi_recorder_used(weir_runtime *runtime);
-/* Closes the option's trace; nothing more is recorded. */
+/* Closes the others; nothing more is recorded. */
 void wi_recorder_end(weir_runtime *runtime);
 void wi_trace_option_end(weir_runtime *runtime);
+/* The trace of the adaptor "log", if the stack has one, with a sink for each file that it names. */
+void wi_trace_log_start(weir_runtime *runtime);
 
 /* Opens the runtime's trace in this place. */
 weir_status wi_trace_open(weir_runtime *runtime, wi_trace_place place, const weir_trace_options *options,

@@ -1,5 +1,6 @@
 /* Traces: opening, reading, closing. */
 #include "runtime/trace.h"
+#include "memory/logging.h"
 #include "runtime/runtime.h"
 
 #include <weir/log.h>
@@ -64,6 +65,25 @@ static weir_status make(weir_runtime *runtime, wi_trace_place place, const weir_
     return status;
 }
 
+/* Where its events come from. */
+static void attach(weir_trace *trace)
+{
+    wi_resource *stack = trace->runtime->resource;
+    if (trace->place == WI_TRACE_OF_LOG)
+        wi_log_into(wi_log_find(stack), trace->events);
+    else
+        wi_record_into(stack->base, trace->events);
+}
+
+static void detach(weir_trace *trace)
+{
+    wi_resource *stack = trace->runtime->resource;
+    if (trace->place == WI_TRACE_OF_LOG)
+        wi_log_into(wi_log_find(stack), NULL);
+    else
+        wi_record_no_more(stack->ledger, trace->events);
+}
+
 weir_status wi_trace_open(weir_runtime *runtime, wi_trace_place place, const weir_trace_options *options,
                           weir_trace **out)
 {
@@ -78,7 +98,7 @@ weir_status wi_trace_open(weir_runtime *runtime, wi_trace_place place, const wei
             status = weir_fail(WEIR_BUSY, "%s is being traced already; close that trace first", runtime->name);
         else {
             recorder->traces[place] = trace;
-            wi_record_into(runtime->resource->base, trace->events);
+            attach(trace);
         }
         pthread_mutex_unlock(&recorder->drain);
     }
@@ -190,7 +210,7 @@ uint64_t weir_trace_failed(const weir_trace *trace)
     return trace ? atomic_load(&trace->failed) : 0;
 }
 
-void weir_trace_close(weir_trace *trace)
+void wi_trace_close(weir_trace *trace)
 {
     if (!trace || atomic_load(&wi_forked) || wi_outlets_inside())
         return;
@@ -200,7 +220,7 @@ void weir_trace_close(weir_trace *trace)
     wi_detail_keep(&kept);
     pthread_mutex_lock(&runtime->recorder.drain);
     runtime->recorder.traces[trace->place] = NULL;
-    wi_record_no_more(&runtime->ledger, trace->events);
+    detach(trace);
     pthread_mutex_unlock(&runtime->recorder.drain);
     (void)wi_outlets_flush(trace);
     wi_outlets_close(trace);
@@ -208,4 +228,54 @@ void weir_trace_close(weir_trace *trace)
         tell(text, true);
     wi_detail_restore(&kept);
     destroy(trace);
+}
+
+void weir_trace_close(weir_trace *trace)
+{
+    if (trace && trace->place != WI_TRACE_OF_LOG)
+        wi_trace_close(trace);
+}
+
+/* The adaptor's ---------------------------------------------------------------------------------------------------- */
+
+static weir_status open_log(weir_runtime *runtime, const wi_resource *log, weir_trace **out)
+{
+    weir_sink sinks[2] = {WEIR_INIT(weir_sink), WEIR_INIT(weir_sink)};
+    weir_trace_options options = {.size = sizeof options, .sinks = sinks};
+    weir_status status = WEIR_OK;
+    if (*wi_log_csv(log))
+        status = weir_sink_csv(wi_log_csv(log), &sinks[options.sink_count++]);
+    if (status == WEIR_OK && *wi_log_binary(log))
+        status = weir_sink_binary(wi_log_binary(log), &sinks[options.sink_count++]);
+    if (status == WEIR_OK)
+        status = wi_trace_open(runtime, WI_TRACE_OF_LOG, &options, out);
+    for (size_t i = 0; status != WEIR_OK && i < options.sink_count; i++)
+        if (sinks[i].close)
+            (void)sinks[i].close(sinks[i].user);
+    return status;
+}
+
+void wi_trace_log_start(weir_runtime *runtime)
+{
+    const wi_resource *log = wi_log_find(runtime->resource);
+    wi_kept_detail kept;
+    weir_trace *trace;
+    if (!log)
+        return;
+    wi_detail_keep(&kept);
+    if (open_log(runtime, log, &trace) == WEIR_OK)
+        wi_trace_watch_exit(runtime);
+    else
+        weir_log(WEIR_LOG_ERROR, "%s does not log: %s", runtime->name, weir_detail());
+    wi_detail_restore(&kept);
+}
+
+weir_trace *weir_runtime_log(weir_runtime *runtime)
+{
+    if (!runtime || atomic_load(&wi_forked))
+        return NULL;
+    pthread_mutex_lock(&runtime->recorder.drain);
+    weir_trace *trace = runtime->recorder.traces[WI_TRACE_OF_LOG];
+    pthread_mutex_unlock(&runtime->recorder.drain);
+    return trace;
 }

@@ -1,4 +1,4 @@
-/* The option `trace`: every runtime that is made records into a file. */
+/* The option `trace`: every runtime that is made records into a file. And the end of all files when the process exits. */
 #include "base/options.h"
 #include "runtime/runtime.h"
 #include "runtime/trace.h"
@@ -77,12 +77,14 @@ static weir_runtime *take_any(void)
     return found;
 }
 
-static void close_trace(weir_runtime *runtime)
+static void close_traces(weir_runtime *runtime)
 {
-    pthread_mutex_lock(&runtime->recorder.drain);
-    weir_trace *trace = runtime->recorder.traces[WI_TRACE_OF_OPTION];
-    pthread_mutex_unlock(&runtime->recorder.drain);
-    weir_trace_close(trace);
+    for (int place = WI_TRACE_OF_OPTION; place < WI_TRACE_PLACES; place++) {
+        pthread_mutex_lock(&runtime->recorder.drain);
+        weir_trace *trace = runtime->recorder.traces[place];
+        pthread_mutex_unlock(&runtime->recorder.drain);
+        wi_trace_close(trace);
+    }
 }
 
 /* Files are finished when the process exits in order; no driver is called. */
@@ -91,16 +93,16 @@ static void at_exit(void)
     if (atomic_load(&wi_forked) || wi_outlets_inside())
         return;
     for (weir_runtime *runtime; (runtime = take_any());)
-        close_trace(runtime);
+        close_traces(runtime);
 }
 
-static void watch(weir_runtime *runtime)
+void wi_trace_watch_exit(weir_runtime *runtime)
 {
     pthread_mutex_lock(&lock);
     if (!watching)
         watching = atexit(at_exit) == 0;
     for (size_t i = 0; i < sizeof runtimes / sizeof runtimes[0]; i++)
-        if (!runtimes[i]) {
+        if (!runtimes[i] || runtimes[i] == runtime) {
             runtimes[i] = runtime;
             break;
         }
@@ -114,7 +116,7 @@ void wi_trace_option_end(weir_runtime *runtime)
         if (runtimes[i] == runtime)
             runtimes[i] = NULL;
     pthread_mutex_unlock(&lock);
-    close_trace(runtime);
+    close_traces(runtime);
 }
 
 /* Start ------------------------------------------------------------------------------------------------------------ */
@@ -132,6 +134,7 @@ void wi_recorder_start(weir_runtime *runtime)
     weir_sink sink = {.size = sizeof sink};
     weir_trace *trace;
     wi_kept_detail kept;
+    wi_trace_log_start(runtime);
     if (weir_option_get("trace", &option) != WEIR_OK || !option.value[0])
         return;
     wi_detail_keep(&kept);
@@ -147,7 +150,7 @@ void wi_recorder_start(weir_runtime *runtime)
             (void)sink.close(sink.user);
     }
     if (status == WEIR_OK)
-        watch(runtime);
+        wi_trace_watch_exit(runtime);
     else
         weir_log(WEIR_LOG_ERROR, "%s is not traced: %s", runtime->name, weir_detail());
     wi_detail_restore(&kept);

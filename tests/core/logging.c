@@ -1,0 +1,215 @@
+/* The adaptor "log": what reaches it, in which order, and what does not. */
+#include "core/core.h"
+
+enum { MOST = 64 };
+
+typedef struct log_world {
+    weir_runtime *runtime;
+    weir_client *client;
+    weir_stream stream;
+    weir_event events[MOST];
+    size_t count;
+} log_world;
+
+static log_world make(const char *stack)
+{
+    weir_runtime_options options = {.size = sizeof options, .budget = MIB, .resource = stack};
+    log_world w = {.events = {{.size = sizeof w.events[0]}}};
+    ok(weir_runtime_create("host", &options, &w.runtime));
+    w.client = open_client(w.runtime, "logged", 0, 0);
+    ok(weir_stream_acquire(w.runtime, &w.stream));
+    return w;
+}
+
+static void end(log_world *w)
+{
+    ok(weir_stream_release(w->stream));
+    ok(weir_client_close(w->client));
+    ok(weir_runtime_destroy(w->runtime));
+}
+
+static void read_log(log_world *w)
+{
+    w->events[0].size = sizeof w->events[0];
+    ok(weir_trace_read(weir_runtime_log(w->runtime), w->events, MOST, &w->count));
+}
+
+static void check_event(const weir_event *e, weir_action action, weir_status result, const void *pointer,
+                        uint64_t bytes)
+{
+    assert_string_equal(weir_action_name(e->action), weir_action_name(action));
+    assert_int_equal(e->result, result);
+    assert_ptr_equal(e->pointer, pointer);
+    assert_int_equal(e->bytes, bytes);
+    assert_string_equal(e->client, "logged");
+    assert_string_equal(e->device, "host");
+}
+
+/* Allocate twice, free twice, reap: each is there with all that there is to say, in order. */
+static void each_call_is_recorded(void **state)
+{
+    (void)state;
+    log_world w = make("budget(log(mapped))");
+    weir_request request = {
+        .size = sizeof request, .bytes = 1000, .stream = w.stream, .memory_class = WEIR_KV, .tag = "first"};
+    weir_block a, b;
+    ok(weir_alloc_with(w.client, &request, &a));
+    request.tag = NULL;
+    request.bytes = 300;
+    ok(weir_alloc_with(w.client, &request, &b));
+    ok(weir_free(w.client, a.pointer, w.stream));
+    ok(weir_stream_synchronize(w.stream));
+    ok(weir_free(w.client, b.pointer, WEIR_STREAM_HOST));
+    read_log(&w);
+    assert_in_range(w.count, 4, 5); /* the first free may have been complete at once */
+    check_event(&w.events[0], WEIR_ALLOCATE, WEIR_OK, a.pointer, 1000);
+    assert_string_equal(w.events[0].tag, "first");
+    assert_int_equal(w.events[0].memory_class, WEIR_KV);
+    assert_int_equal(w.events[0].charged, 1024);
+    assert_int_equal(w.events[0].generation, a.generation);
+    assert_int_equal(w.events[0].stream.id, w.stream.id);
+    check_event(&w.events[1], WEIR_ALLOCATE, WEIR_OK, b.pointer, 300);
+    check_event(&w.events[2], WEIR_DEALLOCATE, WEIR_OK, a.pointer, 1000);
+    for (size_t i = 0; i < w.count; i++) {
+        assert_int_equal(w.events[i].order, i + 1);
+        assert_true(i == 0 || w.events[i].nanoseconds >= w.events[i - 1].nanoseconds);
+    }
+    end(&w);
+}
+
+static void hold(void *user)
+{
+    pthread_mutex_lock(user);
+    pthread_mutex_unlock(user);
+}
+
+/* A free that has to wait is reaped later, by whoever looks. */
+static void a_reap_is_recorded(void **state)
+{
+    (void)state;
+    log_world w = make("log(mapped)");
+    pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+    void *a = allocate(w.client, 1000, w.stream, WEIR_OTHER);
+    pthread_mutex_lock(&held);
+    ok(weir_call(w.runtime, hold, &held, w.stream));
+    ok(weir_free(w.client, a, w.stream));
+    (void)take_snapshot(w.runtime);
+    read_log(&w);
+    assert_int_equal(w.count, 2);
+    pthread_mutex_unlock(&held);
+    ok(weir_stream_synchronize(w.stream));
+    (void)take_snapshot(w.runtime);
+    read_log(&w);
+    assert_int_equal(w.count, 1);
+    check_event(&w.events[0], WEIR_REAP, WEIR_OK, a, 1000);
+    end(&w);
+}
+
+/* Budget(Logging(…)): what the budget refuses never reaches the log. Logging(Budget(…)): it does, with its kind. */
+static void the_order_of_adaptors_counts(void **state)
+{
+    (void)state;
+    void *none;
+    log_world w = make("budget(log(mapped))");
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc(w.client, 2 * MIB, WEIR_STREAM_HOST, WEIR_OTHER, &none));
+    read_log(&w);
+    assert_int_equal(w.count, 0);
+    end(&w);
+    w = make("log(budget(mapped))");
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc(w.client, 2 * MIB, WEIR_STREAM_HOST, WEIR_OTHER, &none));
+    assert_int_equal(last_refusal().limit, MIB);
+    read_log(&w);
+    assert_int_equal(w.count, 1);
+    check_event(&w.events[0], WEIR_REFUSE, WEIR_OUT_OF_MEMORY, NULL, 2 * MIB);
+    end(&w);
+}
+
+static weir_status fail_to_write(void *user, const weir_event *events, size_t count)
+{
+    (void)events;
+    (void)count;
+    ++*(int *)user;
+    return weir_fail(WEIR_SYSTEM, "the disk is full");
+}
+
+/* A sink that fails is counted, and nobody who allocates hears of it. */
+static void a_failing_sink_is_counted(void **state)
+{
+    (void)state;
+    log_world w = make("log(mapped)");
+    int calls = 0;
+    weir_sink sink = {.size = sizeof sink, .user = &calls, .write = fail_to_write};
+    weir_trace *log = weir_runtime_log(w.runtime);
+    ok(weir_trace_add_sink(log, &sink));
+    void *a = allocate(w.client, 1000, WEIR_STREAM_HOST, WEIR_OTHER);
+    ok(weir_free(w.client, a, WEIR_STREAM_HOST));
+    fails(WEIR_SYSTEM, weir_trace_flush(log));
+    assert_true(calls > 0);
+    assert_int_equal(weir_trace_failed(log), calls);
+    weir_trace_close(log); /* the runtime's: it stays */
+    assert_ptr_equal(weir_runtime_log(w.runtime), log);
+    end(&w);
+}
+
+static void a_file_is_written(void **state)
+{
+    (void)state;
+    char path[128], stack[200], line[512], text[256];
+    snprintf(path, sizeof path, "%s/tests/logging-%ld.csv", WEIR_TEST_BINARY, (long)getpid());
+    snprintf(stack, sizeof stack, "log(csv=%s, mapped)", path);
+    log_world w = make(stack);
+    snprintf(text, sizeof text, "budget(%s)", stack);
+    assert_string_equal(weir_runtime_resource(w.runtime, line, sizeof line), text);
+    void *a = allocate(w.client, 1000, WEIR_STREAM_HOST, WEIR_OTHER);
+    ok(weir_free(w.client, a, WEIR_STREAM_HOST));
+    end(&w);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof line, file));
+    assert_non_null(strstr(line, "Thread,Time,Action,Pointer,Size,Stream"));
+    assert_non_null(fgets(line, sizeof line, file));
+    assert_non_null(strstr(line, "allocate"));
+    assert_non_null(fgets(line, sizeof line, file));
+    assert_non_null(strstr(line, "free"));
+    fclose(file);
+    unlink(path);
+}
+
+static void what_is_no_log_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *stack;
+        weir_status status;
+    } wrong[] = {{"log(log(mapped))", WEIR_INVALID},
+                 {"log(cvs=x, mapped)", WEIR_INVALID},
+                 {"log", WEIR_INVALID},
+                 {"log()", WEIR_INVALID},
+                 {"log(csv=x)", WEIR_INVALID},
+                 {"log(nothing)", WEIR_NOT_FOUND},
+                 {"log(mapped))", WEIR_INVALID},
+                 {"log(mapped", WEIR_INVALID},
+                 {"budget(budget(mapped))", WEIR_INVALID},
+                 {"", WEIR_INVALID},
+                 {"log(mapped, mapped)", WEIR_INVALID}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        weir_runtime_options options = {.size = sizeof options, .budget = MIB, .resource = wrong[i].stack};
+        weir_runtime *runtime;
+        print_message("%s\n", wrong[i].stack);
+        fails(wrong[i].status, weir_runtime_create("host", &options, &runtime));
+        assert_null(runtime);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_call_is_recorded),
+        cmocka_unit_test(a_reap_is_recorded),
+        cmocka_unit_test(the_order_of_adaptors_counts),
+        cmocka_unit_test(a_failing_sink_is_counted),
+        cmocka_unit_test(a_file_is_written),
+        cmocka_unit_test(what_is_no_log_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
