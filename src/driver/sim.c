@@ -53,8 +53,9 @@ uint64_t wi_sim_calls(wi_sim_call kind)
 const char *wi_sim_call_name(wi_sim_call kind)
 {
     static const char *const names[WI_SIM_CALLS] = {
-        "open",   "memory", "reserve", "create", "map",  "unmap", "stream_create", "synchronize",
-        "record", "wait",   "order",   "copy",   "fill", "call",  "destroy",       "passed"};
+        "open",        "memory",  "reserve",       "create",       "map",       "unmap",   "stream_create",
+        "synchronize", "record",  "wait",          "order",        "copy",      "fill",    "call",
+        "allocate",    "release", "pool_allocate", "pool_release", "pool_trim", "destroy", "passed"};
     return kind < WI_SIM_CALLS ? names[kind] : "any";
 }
 
@@ -134,6 +135,7 @@ static weir_status sim_open(int ordinal, wi_device **out)
 
 static void sim_close(wi_device *device)
 {
+    wi_sim_close_pieces(device);
     if (device->handles_used)
         wi_sim_wrong(device, "the device is closed while %zu handles exist", device->handles_used);
     for (size_t i = 0; i < WI_SIM_RANGES; i++)
@@ -177,11 +179,8 @@ static wi_sim_range *free_range(wi_device *device)
     return NULL;
 }
 
-static weir_status sim_reserve(wi_device *device, uint64_t bytes, void **address)
+weir_status wi_sim_reserve(wi_device *device, uint64_t bytes, char **address)
 {
-    weir_status status = wi_sim_enter(WI_SIM_RESERVE);
-    if (status != WEIR_OK)
-        return status;
     wi_sim_range *range = free_range(device);
     uint32_t *handles = range ? calloc(bytes / device->granule, sizeof *handles) : NULL;
     char *raw = handles ? mmap(NULL, bytes + ALIGNMENT, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
@@ -194,11 +193,22 @@ static weir_status sim_reserve(wi_device *device, uint64_t bytes, void **address
     if (start > raw)
         munmap(raw, (size_t)(start - raw));
     munmap(start + bytes, (size_t)(raw + ALIGNMENT - start));
-    pthread_mutex_lock(&device->lock);
     *range = (wi_sim_range){start, bytes, handles};
-    pthread_mutex_unlock(&device->lock);
     *address = start;
     return WEIR_OK;
+}
+
+static weir_status sim_reserve(wi_device *device, uint64_t bytes, void **address)
+{
+    char *start = NULL;
+    weir_status status = wi_sim_enter(WI_SIM_RESERVE);
+    if (status != WEIR_OK)
+        return status;
+    pthread_mutex_lock(&device->lock);
+    status = wi_sim_reserve(device, bytes, &start);
+    pthread_mutex_unlock(&device->lock);
+    *address = start;
+    return status;
 }
 
 static wi_sim_range *range_of(wi_device *device, const void *address)
@@ -211,20 +221,25 @@ static wi_sim_range *range_of(wi_device *device, const void *address)
     return NULL;
 }
 
-static void sim_unreserve(wi_device *device, void *address, uint64_t bytes)
+void wi_sim_unreserve(wi_device *device, void *address, uint64_t bytes)
 {
-    pthread_mutex_lock(&device->lock);
     wi_sim_range *range = range_of(device, address);
     if (!range || range->base != address || range->bytes != bytes) {
         wi_sim_wrong(device, "a range is given back that was not reserved so");
-    } else {
-        for (uint64_t g = 0; g < bytes / device->granule; g++)
-            if (range->handles[g])
-                wi_sim_wrong(device, "a range is given back while handle %u is mapped there", range->handles[g] - 1);
-        munmap(address, bytes);
-        free(range->handles);
-        *range = (wi_sim_range){0};
+        return;
     }
+    for (uint64_t g = 0; g < bytes / device->granule; g++)
+        if (range->handles[g])
+            wi_sim_wrong(device, "a range is given back while handle %u is mapped there", range->handles[g] - 1);
+    munmap(address, bytes);
+    free(range->handles);
+    *range = (wi_sim_range){0};
+}
+
+static void sim_unreserve(wi_device *device, void *address, uint64_t bytes)
+{
+    pthread_mutex_lock(&device->lock);
+    wi_sim_unreserve(device, address, bytes);
     pthread_mutex_unlock(&device->lock);
 }
 
@@ -245,10 +260,37 @@ static long index_of(wi_device *device, wi_handle handle)
     return -1;
 }
 
-static void tell_held(wi_device *device)
+void wi_sim_tell_held(wi_device *device)
 {
     if (device->watcher.hold)
-        device->watcher.hold(device->watcher.user, device->handles_used * device->granule);
+        device->watcher.hold(device->watcher.user,
+                             (device->handles_used - device->single.granules) * device->granule + device->single.given);
+}
+
+bool wi_sim_has_room(const wi_device *device, size_t handles)
+{
+    return (device->handles_used + handles) * device->granule <= device->bytes;
+}
+
+uint32_t wi_sim_new_handle(wi_device *device)
+{
+    while (device->handles[device->next_handle % device->handle_count].used)
+        device->next_handle++;
+    uint32_t index = (uint32_t)(device->next_handle++ % device->handle_count);
+    device->handles[index].used = true;
+    device->handles[index].stamp++;
+    device->handles_used++;
+    (void)wi_plane_set(&device->contents, index, 0, device->contents.units, WI_SIM_GARBAGE);
+    return index;
+}
+
+void wi_sim_end_handle(wi_device *device, uint32_t index)
+{
+    if (device->handles[index].maps)
+        wi_sim_wrong(device, "handle %u is destroyed while it is mapped", index);
+    device->handles[index].used = false;
+    device->handles[index].stamp++;
+    device->handles_used--;
 }
 
 static weir_status sim_create(wi_device *device, size_t count, wi_handle *handles)
@@ -257,21 +299,13 @@ static weir_status sim_create(wi_device *device, size_t count, wi_handle *handle
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&device->lock);
-    if ((device->handles_used + count) * device->granule > device->bytes) {
+    if (!wi_sim_has_room(device, count)) {
         pthread_mutex_unlock(&device->lock);
         return weir_fail(WEIR_OUT_OF_MEMORY, "sim: the device has no more memory");
     }
-    for (size_t i = 0; i < count; i++) {
-        while (device->handles[device->next_handle % device->handle_count].used)
-            device->next_handle++;
-        uint32_t index = (uint32_t)(device->next_handle++ % device->handle_count);
-        device->handles[index].used = true;
-        device->handles[index].stamp++;
-        (void)wi_plane_set(&device->contents, index, 0, device->contents.units, WI_SIM_GARBAGE);
-        handles[i] = value_of(device, index);
-    }
-    device->handles_used += count;
-    tell_held(device);
+    for (size_t i = 0; i < count; i++)
+        handles[i] = value_of(device, wi_sim_new_handle(device));
+    wi_sim_tell_held(device);
     pthread_mutex_unlock(&device->lock);
     return WEIR_OK;
 }
@@ -282,15 +316,10 @@ static void sim_destroy(wi_device *device, size_t count, const wi_handle *handle
     pthread_mutex_lock(&device->lock);
     for (size_t i = 0; i < count; i++) {
         long index = index_of(device, handles[i]);
-        if (index < 0)
-            continue;
-        if (device->handles[index].maps)
-            wi_sim_wrong(device, "handle %ld is destroyed while it is mapped", index);
-        device->handles[index].used = false;
-        device->handles[index].stamp++;
-        device->handles_used--;
+        if (index >= 0)
+            wi_sim_end_handle(device, (uint32_t)index);
     }
-    tell_held(device);
+    wi_sim_tell_held(device);
     pthread_mutex_unlock(&device->lock);
 }
 
@@ -303,6 +332,24 @@ static uint32_t *granules_at(wi_device *device, void *address, size_t count)
         return range->handles + offset / device->granule;
     wi_sim_wrong(device, "%p, %zu granules long, is no part of a range", address, count);
     return NULL;
+}
+
+void wi_sim_map_handle(wi_device *device, char *address, uint32_t index)
+{
+    *granules_at(device, address, 1) = index + 1;
+    if (device->handles[index].maps++ == 0)
+        device->handles[index].stamp++;
+    if (device->watcher.map)
+        device->watcher.map(device->watcher.user, address, index);
+}
+
+void wi_sim_unmap_handle(wi_device *device, char *address, uint32_t index)
+{
+    if (device->watcher.unmap)
+        device->watcher.unmap(device->watcher.user, address, index);
+    *granules_at(device, address, 1) = 0;
+    if (--device->handles[index].maps == 0)
+        device->handles[index].stamp++;
 }
 
 static weir_status sim_map(wi_device *device, void *address, size_t count, wi_handle *handles)
@@ -318,12 +365,8 @@ static weir_status sim_map(wi_device *device, void *address, size_t count, wi_ha
             wi_sim_wrong(device, "handle %u is mapped where handle %u is", (uint32_t)handles[i] - 1, granules[i] - 1);
         if (index < 0 || granules[i])
             continue;
-        granules[i] = (uint32_t)index + 1;
-        if (device->handles[index].maps++ == 0)
-            device->handles[index].stamp++;
+        wi_sim_map_handle(device, (char *)address + i * device->granule, (uint32_t)index);
         handles[i] = value_of(device, (uint32_t)index);
-        if (device->watcher.map)
-            device->watcher.map(device->watcher.user, (char *)address + i * device->granule, (uint32_t)index);
     }
     pthread_mutex_unlock(&device->lock);
     return WEIR_OK;
@@ -342,11 +385,7 @@ static weir_status sim_unmap(wi_device *device, void *address, size_t count, wi_
             wi_sim_wrong(device, "handle %u is unmapped where it is not", (uint32_t)handles[i] - 1);
             continue;
         }
-        if (device->watcher.unmap)
-            device->watcher.unmap(device->watcher.user, (char *)address + i * device->granule, (uint32_t)index);
-        granules[i] = 0;
-        if (--device->handles[index].maps == 0)
-            device->handles[index].stamp++;
+        wi_sim_unmap_handle(device, (char *)address + i * device->granule, (uint32_t)index);
         handles[i] = value_of(device, (uint32_t)index);
     }
     pthread_mutex_unlock(&device->lock);
@@ -372,7 +411,21 @@ static bool piece_at(wi_device *device, const char *address, uint64_t bytes, siz
 long wi_sim_handle_at(wi_device *device, const void *address)
 {
     const wi_sim_range *range = range_of(device, address);
-    return range ? (long)range->handles[(uint64_t)((const char *)address - range->base) / device->granule] - 1 : -1;
+    if (!range)
+        return wi_sim_on_host(device, address) ? -2 : -1;
+    return (long)range->handles[(uint64_t)((const char *)address - range->base) / device->granule] - 1;
+}
+
+void wi_sim_make_garbage(wi_device *device, char *address, uint64_t bytes)
+{
+    for (uint64_t at = 0; at < bytes;) {
+        size_t row;
+        uint32_t first, count;
+        if (!piece_at(device, address + at, bytes - at, &row, &first, &count))
+            return;
+        (void)wi_plane_set(&device->contents, row, first, count, WI_SIM_GARBAGE);
+        at += (uint64_t)count * WI_SIM_UNIT;
+    }
 }
 
 static void look_at(wi_device *device, const wi_sim_work *work, size_t row, uint32_t first, uint32_t count)
@@ -405,6 +458,10 @@ void wi_sim_do(wi_device *device, const wi_sim_work *work)
         work->fn(work->user);
     if (work->kind == WI_SIM_DO_CALL || work->kind == WI_SIM_DO_ORDER)
         return;
+    if (wi_sim_on_host(device, work->to)) {
+        wi_sim_do_on_host(device, work);
+        return;
+    }
     for (uint64_t at = 0; at < work->bytes;) {
         size_t row;
         uint32_t first, count;
@@ -427,6 +484,18 @@ static void *sim_stream_native(void *stream)
     return stream;
 }
 
+static weir_status sim_stream_default(wi_device *device, weir_default_stream which, void **stream)
+{
+    (void)device, (void)which, (void)stream;
+    return weir_fail(WEIR_UNSUPPORTED, "sim: there is no default stream");
+}
+
+static void *sim_context(wi_device *device)
+{
+    (void)device;
+    return NULL;
+}
+
 const wi_driver wi_sim_driver = {
     .name = "sim",
     .ordinals = 1,
@@ -440,10 +509,20 @@ const wi_driver wi_sim_driver = {
     .destroy = sim_destroy,
     .map = sim_map,
     .unmap = sim_unmap,
+    .allocate = wi_sim_allocate,
+    .release = wi_sim_release,
+    .pool_allocate = wi_sim_pool_allocate,
+    .pool_release = wi_sim_pool_release,
+    .pool_trim = wi_sim_pool_trim,
+    .pool_held = wi_sim_pool_held,
     .stream_create = wi_sim_stream_create,
+    .stream_adopt = wi_sim_stream_adopt,
+    .stream_default = sim_stream_default,
     .stream_destroy = wi_sim_stream_destroy,
     .stream_synchronize = wi_sim_stream_synchronize,
     .stream_native = sim_stream_native,
+    .stream_capturing = wi_sim_stream_capturing,
+    .context = sim_context,
     .record = wi_sim_record,
     .passed = wi_sim_passed,
     .wait = wi_sim_wait,

@@ -32,6 +32,11 @@ typedef enum wi_sim_call {
     WI_SIM_COPY,
     WI_SIM_FILL,
     WI_SIM_CALL,
+    WI_SIM_ALLOCATE,
+    WI_SIM_RELEASE,
+    WI_SIM_POOL_ALLOCATE,
+    WI_SIM_POOL_RELEASE,
+    WI_SIM_POOL_TRIM,
     WI_SIM_FALLIBLE,
     WI_SIM_DESTROY = WI_SIM_FALLIBLE,
     WI_SIM_PASSED,
@@ -47,7 +52,8 @@ typedef struct wi_sim_watcher {
     void (*record)(void *user, unsigned stream, uint64_t sequence);
     void (*order)(void *user, unsigned stream, unsigned other, uint64_t sequence);
     void (*pass)(void *user, unsigned stream, uint64_t sequence); /* the host knows that it is done */
-    void (*hold)(void *user, uint64_t bytes);                     /* all that the device has given out */
+    /* All that the device has given out: handles, single pieces by what was asked for, and what the pool has. */
+    void (*hold)(void *user, uint64_t bytes);
     void (*map)(void *user, const void *address, uint32_t handle);
     void (*unmap)(void *user, const void *address, uint32_t handle);
     void (*wrong)(void *user,
@@ -87,7 +93,10 @@ void wi_sim_resize(wi_device *device, uint64_t bytes); /* another process takes 
 uint64_t wi_sim_done(wi_device *device, unsigned stream);
 uint64_t wi_sim_queued(wi_device *device, unsigned stream);
 unsigned wi_sim_number(const void *stream);
-long wi_sim_handle_at(wi_device *device, const void *address); /* -1: nothing is mapped there */
+/* -1: nothing is mapped there; -2: it is the host's memory, given out by allocate. */
+long wi_sim_handle_at(wi_device *device, const void *address);
+/* Somebody begins or ends to capture the stream into a graph, which is never launched. */
+void wi_sim_capture(wi_device *device, void *stream, bool captured);
 
 /* A user's own calls, past weir: work that writes `version` or expects to read it, and one stream made to wait for all
  * that another has queued. They never fail. stream NULL: on the host, now. */

@@ -99,8 +99,7 @@ static weir_status run_until(wi_device *device, wi_event event, uint64_t deadlin
             wi_sim_wrong(device, "stream %u waits for what never happens", wi_sim_number(event.stream));
             return weir_fail(WEIR_DRIVER, "sim: the streams wait for one another");
         }
-    if (is_done(event) && event.stream && device->watcher.pass)
-        device->watcher.pass(device->watcher.user, wi_sim_number(event.stream), event.sequence);
+    (void)wi_sim_is_past(device, event);
     return WEIR_OK;
 }
 
@@ -133,14 +132,14 @@ void wi_sim_stall(wi_device *device, unsigned stream, uint64_t nanoseconds)
 
 /* Queueing --------------------------------------------------------------------------------------------------------- */
 
-static void lock(wi_device *device)
+void wi_sim_lock(wi_device *device)
 {
     pthread_mutex_lock(&device->lock);
     if (device->by_itself)
         (void)run_any(device);
 }
 
-static void unlock(wi_device *device)
+void wi_sim_unlock(wi_device *device)
 {
     pthread_mutex_unlock(&device->lock);
 }
@@ -168,9 +167,12 @@ static void tell_touch(wi_device *device, const wi_sim_stream *s, const void *ad
         device->watcher.touch(device->watcher.user, s ? s->number : 0, s ? s->queued : 0, address, bytes, write, own);
 }
 
-/* With the lock held: queues it, or does it at once when there is no stream, and tells the watcher what it touches. */
+/* With the lock held: queues it, or does it at once when there is no stream, and tells the watcher what it touches. What a
+ * graph takes, which is never launched, happens never. */
 static weir_status put(wi_device *device, wi_sim_stream *s, const wi_sim_work *work, bool own)
 {
+    if (s && s->captured)
+        return WEIR_OK;
     if (s) {
         if (!make_room(s))
             return weir_fail(WEIR_SYSTEM, "sim: no memory to queue work");
@@ -190,9 +192,9 @@ static weir_status enter_and_put(wi_device *device, wi_sim_call call, wi_sim_str
     weir_status status = wi_sim_enter(call);
     if (status != WEIR_OK)
         return status;
-    lock(device);
+    wi_sim_lock(device);
     status = put(device, s, work, true);
-    unlock(device);
+    wi_sim_unlock(device);
     return status;
 }
 
@@ -218,12 +220,22 @@ void wi_sim_touch(wi_device *device, void *stream, const void *address, uint64_t
 {
     wi_sim_work work = {
         .kind = write ? WI_SIM_DO_WRITE : WI_SIM_DO_READ, .to = (char *)address, .bytes = bytes, .version = version};
-    lock(device);
+    wi_sim_lock(device);
     (void)put(device, stream, &work, false);
-    unlock(device);
+    wi_sim_unlock(device);
 }
 
 /* Events ----------------------------------------------------------------------------------------------------------- */
+
+weir_status wi_sim_check_capture(const void *stream, const char *what)
+{
+    const wi_sim_stream *s = stream;
+    if (!s || !s->captured)
+        return WEIR_OK;
+    return weir_fail(WEIR_STREAM_MISUSE,
+                     "sim: %s on stream %u, which is being captured: do it after the capture or on another stream",
+                     what, s->number);
+}
 
 static wi_event record(wi_device *device, wi_sim_stream *s)
 {
@@ -238,10 +250,25 @@ weir_status wi_sim_record(wi_device *device, void *stream, wi_event *out)
     weir_status status = wi_sim_enter(WI_SIM_RECORD);
     if (status != WEIR_OK)
         return status;
-    lock(device);
-    *out = record(device, stream);
-    unlock(device);
-    return WEIR_OK;
+    wi_sim_lock(device);
+    status = wi_sim_check_capture(stream, "an event");
+    if (status == WEIR_OK)
+        *out = record(device, stream);
+    wi_sim_unlock(device);
+    return status;
+}
+
+wi_event wi_sim_point(wi_device *device, void *stream)
+{
+    return record(device, stream);
+}
+
+bool wi_sim_is_past(wi_device *device, wi_event event)
+{
+    bool done = is_done(event);
+    if (done && event.stream && device->watcher.pass)
+        device->watcher.pass(device->watcher.user, wi_sim_number(event.stream), event.sequence);
+    return done;
 }
 
 bool wi_sim_passed(wi_device *device, wi_event event)
@@ -249,11 +276,9 @@ bool wi_sim_passed(wi_device *device, wi_event event)
     (void)wi_sim_enter(WI_SIM_PASSED);
     if (!event.stream)
         return true;
-    lock(device);
-    bool done = is_done(event);
-    if (done && device->watcher.pass)
-        device->watcher.pass(device->watcher.user, wi_sim_number(event.stream), event.sequence);
-    unlock(device);
+    wi_sim_lock(device);
+    bool done = wi_sim_is_past(device, event);
+    wi_sim_unlock(device);
     return done;
 }
 
@@ -262,9 +287,9 @@ weir_status wi_sim_wait(wi_device *device, wi_event event, uint64_t deadline)
     weir_status status = wi_sim_enter(WI_SIM_WAIT);
     if (status != WEIR_OK || !event.stream)
         return status;
-    lock(device);
+    wi_sim_lock(device);
     status = run_until(device, event, deadline);
-    unlock(device);
+    wi_sim_unlock(device);
     return status;
 }
 
@@ -285,17 +310,21 @@ weir_status wi_sim_order(wi_device *device, void *stream, wi_event event)
     weir_status status = wi_sim_enter(WI_SIM_ORDER);
     if (status != WEIR_OK)
         return status;
-    lock(device);
-    status = order(device, stream, event, true);
-    unlock(device);
+    wi_sim_lock(device);
+    bool needed = event.stream && event.stream != stream && !is_done(event);
+    if (needed)
+        status = wi_sim_check_capture(stream, "waiting for another stream");
+    if (status == WEIR_OK)
+        status = order(device, stream, event, true);
+    wi_sim_unlock(device);
     return status;
 }
 
 void wi_sim_follow(wi_device *device, void *stream, void *other)
 {
-    lock(device);
+    wi_sim_lock(device);
     (void)order(device, stream, record(device, other), false);
-    unlock(device);
+    wi_sim_unlock(device);
 }
 
 /* Streams ---------------------------------------------------------------------------------------------------------- */
@@ -306,16 +335,17 @@ weir_status wi_sim_stream_create(wi_device *device, void **out)
     if (status != WEIR_OK)
         return status;
     wi_sim_stream *s = calloc(1, sizeof *s);
-    lock(device);
+    wi_sim_lock(device);
     unsigned number = 1;
     while (number <= WI_SIM_STREAMS && device->streams[number - 1])
         number++;
     if (s && number <= WI_SIM_STREAMS) {
         s->number = number;
         s->device = device;
+        s->identity = ++device->last_identity;
         device->streams[number - 1] = s;
     }
-    unlock(device);
+    wi_sim_unlock(device);
     if (!s || number > WI_SIM_STREAMS) {
         free(s);
         return weir_fail(WEIR_SYSTEM, s ? "sim: all %d streams exist" : "sim: no memory for a stream", WI_SIM_STREAMS);
@@ -324,26 +354,69 @@ weir_status wi_sim_stream_create(wi_device *device, void **out)
     return WEIR_OK;
 }
 
+/* A stream that was made past weir. The pointer is only compared: what it points to may be gone. */
+weir_status wi_sim_stream_adopt(wi_device *device, void *native, void **out, uint64_t *identity)
+{
+    wi_sim_stream *found = NULL;
+    if (!native)
+        return weir_fail(WEIR_INVALID, "sim: no stream is given");
+    wi_sim_lock(device);
+    for (unsigned i = 0; i < WI_SIM_STREAMS; i++)
+        if (device->streams[i] == native)
+            found = device->streams[i];
+    if (found) {
+        found->adopted++;
+        *out = found;
+        *identity = found->identity;
+    }
+    wi_sim_unlock(device);
+    return found ? WEIR_OK : weir_fail(WEIR_STREAM_MISUSE, "sim: %p is no stream of this device", native);
+}
+
+bool wi_sim_stream_capturing(wi_device *device, void *stream)
+{
+    wi_sim_stream *s = stream;
+    pthread_mutex_lock(&device->lock);
+    bool captured = s && s->captured;
+    pthread_mutex_unlock(&device->lock);
+    return captured;
+}
+
+void wi_sim_capture(wi_device *device, void *stream, bool captured)
+{
+    wi_sim_stream *s = stream;
+    pthread_mutex_lock(&device->lock);
+    s->captured = captured;
+    pthread_mutex_unlock(&device->lock);
+}
+
 weir_status wi_sim_stream_synchronize(wi_device *device, void *stream)
 {
     weir_status status = wi_sim_enter(WI_SIM_SYNCHRONIZE);
     if (status != WEIR_OK || !stream)
         return status;
-    lock(device);
-    status = run_until(device, record(device, stream), UINT64_MAX);
-    unlock(device);
+    wi_sim_lock(device);
+    status = wi_sim_check_capture(stream, "waiting for its work");
+    if (status == WEIR_OK)
+        status = run_until(device, record(device, stream), UINT64_MAX);
+    wi_sim_unlock(device);
     return status;
 }
 
 void wi_sim_stream_destroy(wi_device *device, void *stream)
 {
     wi_sim_stream *s = stream;
-    lock(device);
+    wi_sim_lock(device);
+    if (s->adopted > 0) {
+        s->adopted--;
+        wi_sim_unlock(device);
+        return;
+    }
     (void)run_until(device, record(device, s), UINT64_MAX);
     device->streams[s->number - 1] = NULL;
     free(s->ring);
     s->ring = NULL;
     s->next_ended = device->ended;
     device->ended = s;
-    unlock(device);
+    wi_sim_unlock(device);
 }

@@ -1,4 +1,5 @@
-/* Inside the driver sim: the device and its streams. sim.c has the memory, sim_stream.c the streams and the time. */
+/* Inside the driver sim: the device and its streams. sim.c has the memory, sim_single.c that which is given out piece by
+ * piece, sim_stream.c the streams and the time. */
 #ifndef WI_SIM_WORLD_H
 #define WI_SIM_WORLD_H
 
@@ -30,6 +31,9 @@ typedef struct wi_sim_stream {
     uint64_t queued, done, stalled_until;
     wi_sim_work *ring;
     uint64_t capacity; /* a power of two */
+    uint64_t identity;
+    unsigned adopted; /* so many of its ends only forget it */
+    bool captured;
     struct wi_sim_stream *next_ended;
 } wi_sim_stream;
 
@@ -45,6 +49,24 @@ typedef struct wi_sim_handle {
     uint32_t maps;
 } wi_sim_handle;
 
+/* A piece of memory with an address of its own. */
+typedef struct wi_sim_piece {
+    struct wi_sim_piece *next; /* with a higher address */
+    char *address;
+    uint64_t bytes;
+    bool released;  /* into the pool, … */
+    wi_event point; /* … where others than its stream may have it */
+} wi_sim_piece;
+
+/* Addresses that pieces lie in side by side, with memory under those granules that a piece touches.
+ * Law: the pieces lie in order and do not overlap. */
+typedef struct wi_sim_space {
+    char *base; /* NULL until it is needed */
+    uint64_t bytes, given;
+    size_t granules; /* that have memory */
+    wi_sim_piece *pieces;
+} wi_sim_space;
+
 enum { WI_SIM_RANGES = 16 };
 
 struct wi_device {
@@ -58,16 +80,52 @@ struct wi_device {
     wi_plane contents;
     wi_sim_stream *streams[WI_SIM_STREAMS]; /* [number - 1] */
     wi_sim_stream *ended;                   /* their events are still asked about */
+    uint64_t last_identity;
+    wi_sim_space single, pool;
+    wi_sim_piece *host; /* memory of the host's, which is not modelled: it has bytes */
 };
 
 /* Fault or OK; counts the call. */
 weir_status wi_sim_enter(wi_sim_call kind);
 void wi_sim_wrong(wi_device *device, const char *format, ...) WEIR_PRINTF(2, 3);
 uint64_t wi_sim_random(uint64_t *state);
-/* What a piece of work does to the contents. */
+/* With the lock held, all below but the table's own functions. What a piece of work does to the contents: */
 void wi_sim_do(wi_device *device, const wi_sim_work *work);
 
+/* Addresses without memory; handles, of which there must be room for one more; and what is mapped at a granule. */
+weir_status wi_sim_reserve(wi_device *device, uint64_t bytes, char **address);
+void wi_sim_unreserve(wi_device *device, void *address, uint64_t bytes);
+bool wi_sim_has_room(const wi_device *device, size_t handles);
+uint32_t wi_sim_new_handle(wi_device *device);
+void wi_sim_end_handle(wi_device *device, uint32_t index);
+void wi_sim_map_handle(wi_device *device, char *address, uint32_t index);
+void wi_sim_unmap_handle(wi_device *device, char *address, uint32_t index);
+void wi_sim_make_garbage(wi_device *device, char *address, uint64_t bytes);
+void wi_sim_tell_held(wi_device *device);
+
+/* Single pieces: host memory at an address, what work does to it, and the end of all when the device is closed. */
+bool wi_sim_on_host(const wi_device *device, const void *address);
+void wi_sim_do_on_host(const wi_device *device, const wi_sim_work *work);
+void wi_sim_close_pieces(wi_device *device);
+weir_status wi_sim_allocate(wi_device *device, weir_kind kind, uint64_t bytes, void **address);
+weir_status wi_sim_release(wi_device *device, weir_kind kind, void *address, uint64_t bytes);
+weir_status wi_sim_pool_allocate(wi_device *device, uint64_t bytes, void *stream, void **address);
+weir_status wi_sim_pool_release(wi_device *device, void *address, uint64_t bytes, void *stream);
+weir_status wi_sim_pool_trim(wi_device *device, uint64_t keep, uint64_t *held);
+weir_status wi_sim_pool_held(wi_device *device, uint64_t *held);
+
+/* Takes the lock; where the world runs by itself, some work is done first. */
+void wi_sim_lock(wi_device *device);
+void wi_sim_unlock(wi_device *device);
+/* The point where the stream is; whether the device is past it, which the host knows from then on. */
+wi_event wi_sim_point(wi_device *device, void *stream);
+bool wi_sim_is_past(wi_device *device, wi_event event);
+/* WEIR_STREAM_MISUSE while it is captured. */
+weir_status wi_sim_check_capture(const void *stream, const char *what);
+
 weir_status wi_sim_stream_create(wi_device *device, void **out);
+weir_status wi_sim_stream_adopt(wi_device *device, void *native, void **out, uint64_t *identity);
+bool wi_sim_stream_capturing(wi_device *device, void *stream);
 void wi_sim_stream_destroy(wi_device *device, void *stream);
 weir_status wi_sim_stream_synchronize(wi_device *device, void *stream);
 weir_status wi_sim_record(wi_device *device, void *stream, wi_event *out);

@@ -1,27 +1,7 @@
 /* The simulated device by itself: its order, its time, its contents, its faults. */
-#include "sim.h"
+#include "device.h"
 
 #include "base/system.h"
-
-static const wi_driver *const sim = &wi_sim_driver;
-static char wrong[256];
-
-static void note_wrong(void *user, const char *what)
-{
-    (void)user;
-    snprintf(wrong, sizeof wrong, "%s", what);
-}
-
-static wi_device *open_device(void)
-{
-    static const wi_sim_watcher watcher = {.wrong = note_wrong};
-    wi_device *device;
-    wrong[0] = '\0';
-    wi_sim_configure(&(wi_sim_options){.bytes = 16 * WI_MIB, .granule = 2 * WI_MIB, .watcher = &watcher});
-    assert_int_equal(sim->open(0, &device), WEIR_OK);
-    wi_sim_configure(NULL);
-    return device;
-}
 
 static void work_waits_for_the_world(void **state)
 {
