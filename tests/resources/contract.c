@@ -1,0 +1,54 @@
+/* The contract of a resource, on any device and any stack: test-contract host|stub|cuda STACK, and
+ * test-contract-sim STACK. */
+#include "resources/contract.h"
+
+elsewhere other;
+
+/* A stack that is not there fails the suite once, and not every test of it. */
+static bool stack_is_there(void)
+{
+    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .resource = place.stack};
+    weir_runtime *runtime;
+    return weir_runtime_create(place.device, &options, &runtime) == WEIR_OK && weir_runtime_destroy(runtime) == WEIR_OK;
+}
+
+static bool open_elsewhere(void)
+{
+    weir_runtime_options options = {.size = sizeof options, .budget = 16 * MIB, .resource = "mapped"};
+    weir_client_options client = {.size = sizeof client, .name = "elsewhere"};
+    return weir_runtime_create(place.device, &options, &other.runtime) == WEIR_OK &&
+           weir_client_open(other.runtime, &client, &other.client) == WEIR_OK &&
+           weir_stream_acquire(other.runtime, &other.stream) == WEIR_OK &&
+           weir_alloc(other.client, 1000, WEIR_STREAM_HOST, WEIR_OTHER, &other.block) == WEIR_OK;
+}
+
+static bool close_elsewhere(void)
+{
+    return weir_free(other.client, other.block, WEIR_STREAM_HOST) == WEIR_OK &&
+           weir_stream_release(other.stream) == WEIR_OK && weir_client_close(other.client) == WEIR_OK &&
+           weir_runtime_destroy(other.runtime) == WEIR_OK;
+}
+
+int main(int argc, char **argv)
+{
+    int (*const parts[])(void) = {contract_blocks, contract_misuse,  contract_order,   contract_uses, contract_limits,
+                                  contract_resize, contract_runtime, contract_threads, contract_model};
+    int answer = choose_place(argc, argv), failed = 0;
+    if (answer != 0)
+        return answer;
+    printf("%s on %s%s\n", place.stack, place.device,
+           place.simulated ? ": what memory holds cannot be looked at there, and is not" : "");
+    if (!open_elsewhere() || !stack_is_there()) {
+        fprintf(stderr, "%s\n", weir_detail());
+        return 1;
+    }
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        failed += parts[i]();
+    if (failed == 0 && !close_elsewhere()) {
+        fprintf(stderr, "%s\n", weir_detail());
+        failed++;
+    }
+    if (failed == 0 && something_is_left())
+        failed++;
+    return failed > 0;
+}

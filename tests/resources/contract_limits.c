@@ -1,0 +1,186 @@
+/* Budget, maximum, guarantee: met exactly, refused with exact numbers, and waited for where waiting helps. */
+#include "resources/contract.h"
+
+/* The refusal counts itself; what nobody holds may have gone back to the driver; all else is as before. */
+static void check_only_refused(fixture *f, const snapshot *before, int client)
+{
+    snapshot now = take_snapshot(f->runtime);
+    assert_int_equal(now.device.refusals, before->device.refusals + 1);
+    assert_int_equal(now.clients[client].refusals, before->clients[client].refusals + 1);
+    assert_true(now.device.held <= before->device.held);
+    assert_int_equal(now.device.live, before->device.live);
+    assert_int_equal(now.device.pending, before->device.pending);
+    assert_int_equal(now.device.promised, 0);
+    assert_int_equal(now.device.peak, before->device.peak);
+    assert_int_equal(now.device.allocations, before->device.allocations);
+    now.clients[client].refusals--;
+    assert_int_equal(now.count, before->count);
+    assert_memory_equal(now.clients, before->clients, now.count * sizeof now.clients[0]);
+}
+
+static void check_refusal(weir_refusal_cause cause, uint64_t requested, uint64_t current, uint64_t remaining,
+                          uint64_t limit)
+{
+    weir_refusal r = last_refusal();
+    assert_int_equal(r.cause, cause);
+    assert_int_equal(r.requested, requested);
+    assert_int_equal(r.current, current);
+    assert_int_equal(r.remaining, remaining);
+    assert_int_equal(r.limit, limit);
+    assert_true(r.largest <= remaining);
+}
+
+static void the_budget_is_met_exactly(void **state)
+{
+    fixture *f = *state;
+    void *pieces[BUDGET / PIECE], *p = f;
+    uint64_t one_byte = charge_of(f, 1), more = charge_of(f, PIECE);
+    take_pieces(f, f->one, BUDGET - PIECE, pieces);
+    snapshot before = settled(f);
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->one, PIECE + 1, f->a, WEIR_KV, &p));
+    assert_null(p);
+    assert_true(last_refusal().requested >= more);
+    check_refusal(WEIR_CAUSE_BUDGET, last_refusal().requested, BUDGET - PIECE, PIECE, BUDGET);
+    assert_true(last_refusal().requested > PIECE);
+    check_only_refused(f, &before, 0);
+    pieces[BUDGET / PIECE - 1] = take(f->one, bytes_for(f, PIECE), f->a);
+    before = settled(f);
+    assert_int_equal(before.device.live, BUDGET);
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->two, 1, f->a, WEIR_KV, &p));
+    check_refusal(WEIR_CAUSE_BUDGET, one_byte, 0, 0, BUDGET);
+    assert_string_equal(last_refusal().client, "two");
+    assert_string_equal(last_refusal().holders[0].client, "one");
+    assert_int_equal(last_refusal().holders[0].bytes, BUDGET);
+    check_only_refused(f, &before, 1);
+    give_pieces(f, f->one, BUDGET, pieces);
+}
+
+static void a_maximum_is_met_exactly(void **state)
+{
+    fixture *f = *state;
+    void *blocks[5], *p;
+    const uint64_t charge = charge_of(f, 12345), more = charge_of(f, 1);
+    weir_client *small = open_client(f->runtime, "small", 0, 5 * charge);
+    for (int i = 0; i < 5; i++)
+        blocks[i] = take(small, 12345, i % 2 ? f->a : f->b);
+    snapshot before = settled(f);
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc(small, 1, f->a, WEIR_KV, &p));
+    check_refusal(WEIR_CAUSE_MAXIMUM, more, 5 * charge, 0, 5 * charge);
+    check_only_refused(f, &before, 2);
+    fails(WEIR_OUT_OF_MEMORY, weir_client_set_limits(small, 0, 5 * charge - 1));
+    ok(weir_client_set_limits(small, 0, 5 * charge + more));
+    p = take(small, 1, f->a);
+    ok(weir_free(small, p, f->a));
+    for (int i = 0; i < 5; i++)
+        ok(weir_free(small, blocks[i], i % 2 ? f->a : f->b));
+    ok(weir_client_close(small));
+}
+
+static void a_guarantee_is_never_lent(void **state)
+{
+    enum { SURE = 4 * PIECE };
+    fixture *f = *state;
+    void *pieces[BUDGET / PIECE], *own[BUDGET / PIECE], *p;
+    const uint64_t one_byte = charge_of(f, 1);
+    weir_client *sure = open_client(f->runtime, "sure", SURE, 0), *late;
+    take_pieces(f, f->one, BUDGET - SURE, pieces);
+    snapshot before = settled(f);
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->two, 1, f->a, WEIR_KV, &p));
+    check_refusal(WEIR_CAUSE_BUDGET, one_byte, 0, 0, BUDGET);
+    check_only_refused(f, &before, 1);
+    weir_client_options options = {.size = sizeof options, .name = "late", .guaranteed = 1};
+    fails(WEIR_OUT_OF_MEMORY, weir_client_open(f->runtime, &options, &late));
+    size_t bytes = PIECE - (details_of(pieces[0]).charged - details_of(pieces[0]).bytes);
+    for (int i = 0; i < SURE / PIECE; i++)
+        own[i] = take(sure, bytes, f->a);
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc(sure, 1, f->a, WEIR_KV, &p));
+    for (int i = 0; i < SURE / PIECE; i++)
+        ok(weir_free(sure, own[i], f->a));
+    give_pieces(f, f->one, BUDGET - SURE, pieces);
+    ok(weir_client_close(sure));
+}
+
+/* What is freed and not yet passed is waited for, or refused where that is not wanted or takes too long. */
+static void pending_bytes_are_waited_for(void **state)
+{
+    fixture *f = *state;
+    weir_block block;
+    void *rest[BUDGET / PIECE];
+    size_t bytes = bytes_for(f, 2 * PIECE);
+    take_pieces(f, f->two, BUDGET - 2 * PIECE, rest);
+    void *p = take(f->one, bytes, f->a);
+    gate *g = hold_up(f, f->a);
+    ok(weir_fill(f->runtime, p, 1, bytes, f->a));
+    ok(weir_free(f->one, p, f->a));
+    snapshot before = take_snapshot(f->runtime);
+    fails(WEIR_OUT_OF_MEMORY, try_take(f->two, bytes, WEIR_STREAM_HOST, WEIR_NO_WAIT, &block));
+    check_refusal(WEIR_CAUSE_PENDING, 2 * PIECE, BUDGET - 2 * PIECE, 0, BUDGET);
+    check_only_refused(f, &before, 1);
+    if (!place.simulated) { /* where time passes when somebody waits */
+        ok(weir_option_set("wait", "20ms"));
+        uint64_t start = now_ns();
+        fails(WEIR_OUT_OF_MEMORY, try_take(f->two, bytes, WEIR_STREAM_HOST, 0, &block));
+        assert_true(now_ns() - start >= 20000000);
+        assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
+        ok(weir_option_set("wait", NULL));
+    }
+    let_go_later(f, g);
+    ok(try_take(f->two, bytes, WEIR_STREAM_HOST, 0, &block)); /* up to a second */
+    ok(weir_fill(f->runtime, block.pointer, 2, bytes, WEIR_STREAM_HOST));
+    ok(weir_stream_synchronize(f->a));
+    check_filled(f, block.pointer, 2, bytes);
+    ok(weir_free_block(f->two, block, WEIR_STREAM_HOST));
+    give_pieces(f, f->two, BUDGET - 2 * PIECE, rest);
+}
+
+/* There is always enough for one more, only not yet. */
+static void a_loop_at_the_limit_goes_on(void **state)
+{
+    fixture *f = *state;
+    const int rounds = getenv("WEIR_SANITIZED") ? 1000 : 10000;
+    weir_client *narrow = open_client(f->runtime, "narrow", 0, charge_of(f, 4096));
+    const weir_stream streams[] = {f->a, f->b, WEIR_STREAM_HOST};
+    for (int i = 0; i < rounds; i++) {
+        weir_stream stream = streams[i / 10 % 3];
+        void *p = take(narrow, 4096, stream);
+        if (i % 100 == 0)
+            ok(weir_fill(f->runtime, p, 1, 4096, stream));
+        ok(weir_free(narrow, p, stream));
+    }
+    size_t bytes = bytes_for(f, BUDGET / 2); /* the same with what weir must not hold twice */
+    void *half = take(f->one, bytes, f->a);
+    for (int i = 0; i < 50; i++) {
+        void *p = take(f->two, bytes, streams[i % 3]);
+        ok(weir_free(f->two, p, streams[i % 3]));
+    }
+    ok(weir_free(f->one, half, f->a));
+    settle(f);
+    assert_int_equal(take_snapshot(f->runtime).device.refusals, 0);
+    ok(weir_client_close(narrow));
+}
+
+static void peaks(void **state)
+{
+    fixture *f = *state;
+    ok(weir_reset_peaks(f->runtime));
+    assert_int_equal(take_snapshot(f->runtime).device.peak, 0);
+    void *p = take(f->one, 700000, f->a), *q = take(f->one, 300000, f->a);
+    uint64_t most = details_of(p).charged + details_of(q).charged;
+    ok(weir_free(f->one, q, f->a));
+    ok(weir_stream_synchronize(f->a));
+    snapshot s = settled(f);
+    assert_int_equal(s.device.peak, most);
+    assert_int_equal(s.clients[0].peak, most);
+    ok(weir_reset_peaks(f->runtime));
+    assert_int_equal(take_snapshot(f->runtime).device.peak, details_of(p).charged);
+    ok(weir_free(f->one, p, f->a));
+}
+
+int contract_limits(void)
+{
+    const struct CMUnitTest limits[] = {
+        CASE(the_budget_is_met_exactly),    CASE(a_maximum_is_met_exactly),    CASE(a_guarantee_is_never_lent),
+        CASE(pending_bytes_are_waited_for), CASE(a_loop_at_the_limit_goes_on), CASE(peaks),
+    };
+    return cmocka_run_group_tests(limits, NULL, NULL);
+}

@@ -1,0 +1,118 @@
+/* weir_resize and weir_runtime_trim, as far as the stack's features go, and what is answered where they end. */
+#include "resources/contract.h"
+
+static void a_block_shrinks(void **state)
+{
+    fixture *f = *state;
+    const size_t bytes = 1000000, less = 200000;
+    char *p = take(f->one, bytes, f->a);
+    const uint64_t charged = details_of(p).charged, fewer = charge_of(f, less);
+    ok(weir_fill(f->runtime, p, 0x61, bytes, f->a));
+    gate *g = hold_up(f, f->a);
+    ok(weir_resize(f->one, p, less, f->a));
+    weir_block_details d = details_of(p);
+    snapshot s = take_snapshot(f->runtime);
+    assert_int_equal(d.bytes, less);
+    assert_int_equal(d.charged, can(f, WEIR_SHRINKS) ? fewer : charged);
+    assert_int_equal(s.device.live, d.charged);
+    assert_int_equal(s.device.pending, charged - d.charged); /* the tail is ordered as a free is */
+    let_go(g);
+    ok(weir_stream_synchronize(f->a));
+    assert_int_equal(settled(f).device.pending, 0);
+    check_filled(f, p, 0x61, less);
+    fails(WEIR_INTERIOR, weir_free(f->one, p + less - 1, f->a));
+    ok(weir_free(f->one, p, f->a));
+}
+
+static void a_block_grows_or_is_as_before(void **state)
+{
+    fixture *f = *state;
+    const size_t bytes = 100000;
+    char *p = take(f->one, bytes, f->a);
+    const uint64_t charged = details_of(p).charged;
+    ok(weir_fill(f->runtime, p, 0x62, bytes, f->a));
+    ok(weir_stream_synchronize(f->a));
+    ok(weir_resize(f->one, p, bytes + 1, f->a)); /* what it is charged for it has */
+    assert_true(details_of(p).bytes == bytes + 1 && details_of(p).charged == charged);
+    snapshot before = settled(f);
+    weir_status status = weir_resize(f->one, p, 3 * bytes, f->a);
+    if (can(f, WEIR_GROWS)) { /* there is room: it is the only block on its side */
+        assert_int_equal(status, WEIR_OK);
+        assert_int_equal(details_of(p).bytes, 3 * bytes);
+        assert_true(details_of(p).charged >= 3 * bytes);
+        assert_int_equal(settled(f).device.live, details_of(p).charged);
+        ok(weir_fill(f->runtime, p + bytes, 0x63, 2 * bytes, f->a));
+        ok(weir_stream_synchronize(f->a));
+        check_filled(f, p + bytes, 0x63, 2 * bytes);
+        before = settled(f);
+    } else {
+        assert_int_equal(status, WEIR_NO_ROOM);
+        unchanged(f->runtime, before);
+    }
+    check_filled(f, p, 0x62, bytes);
+    status = weir_resize(f->one, p, 2 * (size_t)BUDGET, f->a);
+    assert_true(status == WEIR_OUT_OF_MEMORY || status == WEIR_NO_ROOM);
+    assert_int_equal(settled(f).device.live, before.device.live);
+    check_filled(f, p, 0x62, bytes);
+    ok(weir_free(f->one, p, f->a));
+}
+
+static void what_is_cached_can_be_trimmed(void **state)
+{
+    fixture *f = *state;
+    uint64_t released = 7;
+    void *p = take(f->one, 8 * MIB, f->a), *kept = take(f->two, 5000, f->a);
+    ok(weir_fill(f->runtime, kept, 0x64, 5000, f->a));
+    ok(weir_free(f->one, p, f->a));
+    ok(weir_stream_synchronize(f->a));
+    uint64_t held = settled(f).device.held;
+    ok(weir_runtime_trim(f->runtime, 0, &released));
+    snapshot s = settled(f);
+    assert_int_equal(held - released, s.device.held);
+    assert_true(!can(f, WEIR_TRIMS) || released > 0);
+    check_filled(f, kept, 0x64, 5000);
+    ok(weir_free(f->two, kept, WEIR_STREAM_HOST));
+    held = settled(f).device.held;
+    ok(weir_runtime_trim(f->runtime, 0, &released));
+    s = settled(f);
+    assert_int_equal(held - released, s.device.held);
+    if (can(f, WEIR_TRIMS))
+        assert_int_equal(s.device.held, 0);
+    else
+        assert_int_equal(released, 0);
+}
+
+/* A budget below what is in use is refused; one above it holds from then on. */
+static void the_budget_can_be_lowered(void **state)
+{
+    fixture *f = *state;
+    void *p = take(f->one, 8 * MIB, f->a), *q;
+    uint64_t live = details_of(p).charged;
+    fails(WEIR_OUT_OF_MEMORY, weir_runtime_set_budget(f->runtime, live - 256));
+    assert_int_equal(weir_runtime_budget(f->runtime), BUDGET);
+    uint64_t held = settled(f).device.held;
+    weir_status status = weir_runtime_set_budget(f->runtime, 16 * MIB);
+    if (held > 16 * MIB && !can(f, WEIR_TRIMS)) { /* what it took whole it cannot give back in part */
+        assert_int_equal(status, WEIR_OUT_OF_MEMORY);
+        assert_int_equal(weir_runtime_budget(f->runtime), BUDGET);
+    } else {
+        assert_int_equal(status, WEIR_OK);
+        fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->two, 12 * MIB, f->a, WEIR_KV, &q));
+        assert_int_equal(last_refusal().limit, 16 * MIB);
+        ok(weir_runtime_set_budget(f->runtime, BUDGET));
+        q = take(f->two, 12 * MIB, f->a);
+        ok(weir_free(f->two, q, f->a));
+    }
+    ok(weir_free(f->one, p, f->a));
+}
+
+int contract_resize(void)
+{
+    const struct CMUnitTest resize[] = {
+        CASE(a_block_shrinks),
+        CASE(a_block_grows_or_is_as_before),
+        CASE(what_is_cached_can_be_trimmed),
+        CASE(the_budget_can_be_lowered),
+    };
+    return cmocka_run_group_tests(resize, NULL, NULL);
+}

@@ -1,0 +1,107 @@
+/* One client's kernel of a second must not delay another's allocations: test-latency host|stub|cuda STACK.
+ *
+ * 99 of 100 allocations take at most a millisecond. A machine that does other work at the same time may take the
+ * processor away for longer than that, which says nothing about weir, so the best of three attempts counts: what waits
+ * for the kernel does so in each of them. */
+#include "resources/contract.h"
+
+enum { COUNT = 1000, WINDOW = 16, ATTEMPTS = 3 };
+#define SECOND UINT64_C(1000000000)
+#define LIMIT  UINT64_C(1000000)
+
+elsewhere other;
+
+static void sleep_a_second(void *user)
+{
+    (void)user;
+    nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+}
+
+/* On a GPU a kernel, elsewhere a host function; the work of a second, and blocks freed behind it,
+ * whose charge is answered. */
+static uint64_t start_long_work(fixture *f)
+{
+    enum { BLOCKS = 8, BYTES = 1000000 };
+    void *blocks[BLOCKS];
+    uint64_t charged = 0;
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = take(f->one, BYTES, f->a);
+        charged += details_of(blocks[i]).charged;
+    }
+    if (place.gpu)
+        assert_true(spin_on_gpu(weir_stream_native(f->a), SECOND));
+    else
+        ok(weir_call(f->runtime, sleep_a_second, NULL, f->a));
+    for (int i = 0; i < BLOCKS; i++) {
+        ok(weir_fill(f->runtime, blocks[i], 1, BYTES, f->a));
+        ok(weir_free(f->one, blocks[i], f->a));
+    }
+    return charged;
+}
+
+static int compare(const void *left, const void *right)
+{
+    uint64_t l = *(const uint64_t *)left, r = *(const uint64_t *)right;
+    return (l > r) - (l < r);
+}
+
+typedef struct times {
+    uint64_t take[COUNT], give[COUNT];
+} times;
+
+static void measure(fixture *f, times *t)
+{
+    static const size_t most[] = {1000, 20000, 300000, 2000000};
+    uint64_t random = 5;
+    void *window[WINDOW] = {NULL};
+    for (int i = 0; i < COUNT; i++) {
+        void **slot = &window[next_random(&random) % WINDOW];
+        size_t bytes = next_random(&random) % most[next_random(&random) % 4] + 1;
+        uint64_t start = now_ns();
+        ok(weir_free(f->two, *slot, f->b));
+        t->give[i] = now_ns() - start;
+        start = now_ns();
+        *slot = take(f->two, bytes, f->b);
+        t->take[i] = now_ns() - start;
+    }
+    for (int i = 0; i < WINDOW; i++)
+        ok(weir_free(f->two, window[i], f->b));
+}
+
+static uint64_t attempt(fixture *f, times *t)
+{
+    uint64_t behind = start_long_work(f);
+    measure(f, t);
+    assert_true(take_snapshot(f->runtime).device.pending >= behind); /* all of it was beside the long work */
+    ok(weir_stream_synchronize(f->a));
+    ok(weir_stream_synchronize(f->b));
+    settle(f);
+    qsort(t->take, COUNT, sizeof t->take[0], compare);
+    qsort(t->give, COUNT, sizeof t->give[0], compare);
+    print_message("allocations: half within %.1f us, 99%% within %.1f, all within %.1f; frees: %.1f, %.1f, %.1f\n",
+                  (double)t->take[COUNT / 2] / 1e3, (double)t->take[COUNT * 99 / 100 - 1] / 1e3,
+                  (double)t->take[COUNT - 1] / 1e3, (double)t->give[COUNT / 2] / 1e3,
+                  (double)t->give[COUNT * 99 / 100 - 1] / 1e3, (double)t->give[COUNT - 1] / 1e3);
+    return t->take[COUNT * 99 / 100 - 1];
+}
+
+static void a_long_kernel_delays_nobody_else(void **state)
+{
+    times *t = malloc(sizeof *t);
+    uint64_t best = UINT64_MAX;
+    for (int i = 0; i < ATTEMPTS && best > LIMIT; i++) {
+        uint64_t now = attempt(*state, t);
+        best = now < best ? now : best;
+    }
+    free(t);
+    assert_true(best <= LIMIT);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest latency[] = {CASE(a_long_kernel_delays_nobody_else)};
+    int answer = choose_place(argc, argv);
+    if (answer != 0)
+        return answer;
+    return cmocka_run_group_tests(latency, NULL, NULL);
+}
