@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 uint64_t (*wi_clock)(void);
+bool wi_alone;
 
 uint64_t wi_now(void)
 {

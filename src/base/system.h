@@ -10,6 +10,10 @@ uint64_t wi_thread_number(void); /* 1 for the first thread that asks, 2 for the 
 /* What wi_now asks instead of the system's clock when it is set: simulated time. Set before anything of weir runs. */
 extern uint64_t (*wi_clock)(void);
 
+/* Set where one thread plays all of a program's, as the simulator does: another thread's work never gets done while this one
+ * waits for it. Such waits then answer at once, as they do when nobody is at work. */
+extern bool wi_alone;
+
 /* Bytes of memory this process may use and how many of them are free: the smaller of the machine's and of the limits of
  * its cgroup and that group's parents (v2 or v1). */
 void wi_system_memory(uint64_t *available, uint64_t *total);

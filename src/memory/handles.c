@@ -1,6 +1,7 @@
 /* Physical memory of the resource "mapped": spare handles, new ones within the budget, and ones moved from where they lie
  * under nothing but free memory. */
 #include "memory/mapped.h"
+#include "base/system.h"
 
 /* Driver calls are made between these two. */
 static void go_to_driver(wi_mapped *mapped)
@@ -22,6 +23,8 @@ bool wi_mapped_settle(wi_mapped *mapped, bool lost, unsigned *waits)
     enum { MOST_WAITS = 64 }; /* others may come and go for ever; a refusal must not wait for all of them */
     if (++*waits > MOST_WAITS || (mapped->working == 0 && !lost))
         return false;
+    if (mapped->working > 0 && wi_alone)
+        return lost;
     if (mapped->working > 0)
         pthread_cond_wait(&mapped->settled, &mapped->resource.lock);
     return true;

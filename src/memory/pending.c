@@ -1,5 +1,6 @@
 #include "memory/pending.h"
 #include "base/plant.h"
+#include "base/system.h"
 #include "memory/marks.h"
 
 #include <weir/log.h>
@@ -129,7 +130,7 @@ uint64_t wi_pending_reap(wi_pending *pending)
 
 static bool settle(wi_pending *pending)
 {
-    if (pending->working == 0)
+    if (pending->working == 0 || wi_alone)
         return false;
     for (uint64_t turn = pending->turns; turn == pending->turns;)
         pthread_cond_wait(&pending->settled, &pending->lock);
