@@ -49,6 +49,8 @@ static inline bool can(const fixture *f, uint32_t feature)
 
 /* Whether a base of weir's own chooses the addresses, so that it is known when one serves again; else the driver does. */
 bool chooses_addresses(void);
+/* Whether the driver's own free of a block waits for the whole device, as cuMemFree does. */
+bool freeing_waits(void);
 
 /* The stream does nothing until it is let go; or for so long. A simulated stream has much to do instead, which the first
  * who waits for it does. A held stream goes on by itself after seconds, so that a driver that waits for all streams is

@@ -43,6 +43,11 @@ bool chooses_addresses(void)
     return strstr(place.stack, "mapped") || strstr(place.stack, "blocks");
 }
 
+bool freeing_waits(void)
+{
+    return strstr(place.stack, "direct") && strcmp(place.device, "cuda:0") == 0;
+}
+
 void settle(const fixture *f)
 {
     ok(weir_runtime_trim(f->runtime, UINT64_MAX, NULL));
