@@ -141,6 +141,26 @@ static void test_pool_serves_at_once_without_a_stream(void **state)
     ok(D(pool_release(device, second, PIECE, NULL)));
 }
 
+/* What is kept serves no request that it is too short for. */
+static void test_reuse_is_long_enough(void **state)
+{
+    (void)state;
+    void *stream = new_stream();
+    char *piece = take(PIECE, stream);
+    ok(D(pool_release(device, piece, PIECE, stream)));
+    char *longer = take(2 * PIECE, stream), *again = take(PIECE, stream);
+    if (device_kind_now != ON_CUDA)
+        assert_ptr_not_equal(longer, piece);
+    ok(D(stream_synchronize(device, stream)));
+    write_pattern(longer, 2 * PIECE, 3);
+    write_pattern(again, PIECE, 4);
+    expect_pattern(longer, 2 * PIECE, 3);
+    expect_pattern(again, PIECE, 4);
+    ok(D(pool_release(device, longer, 2 * PIECE, stream)));
+    ok(D(pool_release(device, again, PIECE, stream)));
+    V(stream_destroy(device, stream));
+}
+
 /* The next owner on the same stream has the piece while the one before still works on it: the last value wins. */
 static void test_reuse_on_a_stream_is_ordered(void **state)
 {
@@ -303,6 +323,7 @@ int run_single_tests(void)
         cmocka_unit_test_setup_teardown(test_no_such_kind, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_too_much_is_refused, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_pool_serves_at_once_without_a_stream, open_device, close_device),
+        cmocka_unit_test_setup_teardown(test_reuse_is_long_enough, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_reuse_on_a_stream_is_ordered, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_reuse_elsewhere_waits_for_the_device, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_trim_gives_back_what_is_passed, open_device, close_device),
