@@ -240,7 +240,6 @@ weir_status weir_stream_synchronize(weir_stream stream)
 static weir_status resolve(weir_runtime *runtime, weir_stream stream, bool arguments, const char *call, void **native)
 {
     *native = NULL;
-    WI_ENTER();
     if (!runtime || !arguments)
         return weir_fail(WEIR_INVALID, "%s: NULL", call);
     return wi_streams_resolve(&runtime->streams, stream, runtime->name, native);
@@ -248,6 +247,7 @@ static weir_status resolve(weir_runtime *runtime, weir_stream stream, bool argum
 
 weir_status weir_copy(weir_runtime *runtime, void *to, const void *from, size_t bytes, weir_stream stream)
 {
+    WI_ENTER();
     void *native;
     weir_status status = resolve(runtime, stream, (to && from) || bytes == 0, "weir_copy", &native);
     if (status == WEIR_OK && bytes > 0)
@@ -257,6 +257,7 @@ weir_status weir_copy(weir_runtime *runtime, void *to, const void *from, size_t 
 
 weir_status weir_fill(weir_runtime *runtime, void *to, uint8_t value, size_t bytes, weir_stream stream)
 {
+    WI_ENTER();
     void *native;
     weir_status status = resolve(runtime, stream, to || bytes == 0, "weir_fill", &native);
     if (status == WEIR_OK && bytes > 0)
@@ -267,6 +268,7 @@ weir_status weir_fill(weir_runtime *runtime, void *to, uint8_t value, size_t byt
 
 weir_status weir_call(weir_runtime *runtime, void (*fn)(void *user), void *user, weir_stream stream)
 {
+    WI_ENTER();
     void *native;
     weir_status status = resolve(runtime, stream, fn != NULL, "weir_call", &native);
     if (status == WEIR_OK)

@@ -72,6 +72,12 @@ static void in_child(void)
     forked(weir_stream_synchronize(stream));
     forked(weir_stream_synchronize(WEIR_STREAM_HOST));
     expect(weir_stream_native(stream) == NULL);
+    forked(weir_stream_register(runtime, &s, &s));
+    forked(weir_stream_unregister(stream));
+    forked(weir_stream_default(runtime, WEIR_DEFAULT_LEGACY, &s));
+    forked(weir_capture_begin(stream));
+    forked(weir_capture_end(stream));
+    expect(weir_runtime_native(runtime) == NULL);
     forked(weir_copy(runtime, block, block, 1, stream));
     forked(weir_fill(runtime, block, 0, 1, stream));
     forked(weir_call(runtime, nothing, NULL, WEIR_STREAM_HOST));
