@@ -131,6 +131,7 @@ void wi_host_stream_destroy(wi_device *device, void *handle)
     return_record(device, stream);
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): the table says so */
 weir_status wi_host_stream_adopt(wi_device *device, void *native, void **stream, uint64_t *identity)
 {
     (void)device, (void)native, (void)stream, (void)identity;

@@ -141,8 +141,9 @@ void wi_sim_do_on_host(const wi_device *device, const wi_sim_work *work)
 static weir_status allocate_host(wi_device *device, uint64_t bytes, void **address)
 {
     wi_sim_piece *piece = malloc(sizeof *piece);
-    weir_status status =
-        piece ? wi_pageable_allocate(bytes, address) : weir_fail(WEIR_SYSTEM, "sim: no memory to note a piece");
+    if (!piece)
+        return weir_fail(WEIR_SYSTEM, "sim: no memory to note a piece");
+    weir_status status = wi_pageable_allocate(bytes, address);
     if (status != WEIR_OK) {
         free(piece);
         return status;

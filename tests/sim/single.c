@@ -284,7 +284,7 @@ static void oracle_knows_pieces(void **state)
     ok(sim->stream_synchronize(device, b));
     ok(sim->stream_synchronize(device, a));
     char *single = piece_of(device, 4096);
-    block = oracle_allocated(o, 0, 0, single, 4096, WEIR_OTHER, false);
+    (void)oracle_allocated(o, 0, 0, single, 4096, WEIR_OTHER, false);
     assert_int_equal(oracle_found(o)->count[ORACLE_UNMAP_LIVE], 0);
     ok(sim->release(device, WEIR_KIND_DEVICE, single, 4096)); /* under a live block */
     assert_int_equal(oracle_found(o)->count[ORACLE_UNMAP_LIVE], 1);

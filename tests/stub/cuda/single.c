@@ -266,8 +266,12 @@ CUresult stub_cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemo
         return result;
     pthread_mutex_lock(&stub.lock);
     piece *p = find_freed(pool, bytes, stream, &late);
-    struct CUstream_st *other = late ? p->stream : NULL;
-    uint64_t sequence = late ? p->sequence : 0;
+    struct CUstream_st *other = NULL;
+    uint64_t sequence = 0;
+    if (p && late) {
+        other = p->stream;
+        sequence = p->sequence;
+    }
     if (p) {
         p->kind = POOLED;
         stub.allocations++;
