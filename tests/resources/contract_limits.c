@@ -1,6 +1,8 @@
 /* Budget, maximum, guarantee: met exactly, refused with exact numbers, and waited for where waiting helps. */
 #include "resources/contract.h"
 
+#define MILLISECOND UINT64_C(1000000)
+
 /* The refusal counts itself; what nobody holds may have gone back to the driver; all else is as before. */
 static void check_only_refused(fixture *f, const snapshot *before, int client)
 {
@@ -68,6 +70,9 @@ static void a_maximum_is_met_exactly(void **state)
     check_refusal(WEIR_CAUSE_MAXIMUM, more, 5 * charge, 0, 5 * charge);
     check_only_refused(f, &before, 2);
     fails(WEIR_OUT_OF_MEMORY, weir_client_set_limits(small, 0, 5 * charge - 1));
+    ok(weir_client_set_limits(small, 0, 5 * charge + more - 1));
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc(small, 1, f->a, WEIR_KV, &p));
+    check_refusal(WEIR_CAUSE_MAXIMUM, more, 5 * charge, more - 1, 5 * charge + more - 1);
     ok(weir_client_set_limits(small, 0, 5 * charge + more));
     p = take(small, 1, f->a);
     ok(weir_free(small, p, f->a));
@@ -94,9 +99,19 @@ static void a_guarantee_is_never_lent(void **state)
     for (int i = 0; i < SURE / PIECE; i++)
         own[i] = take(sure, bytes, f->a);
     fails(WEIR_OUT_OF_MEMORY, weir_alloc(sure, 1, f->a, WEIR_KV, &p));
+    check_refusal(WEIR_CAUSE_BUDGET, one_byte, SURE, 0, BUDGET);
     for (int i = 0; i < SURE / PIECE; i++)
         ok(weir_free(sure, own[i], f->a));
+    ok(weir_stream_synchronize(f->a));
     give_pieces(f, f->one, BUDGET - SURE, pieces);
+    /* Nor does an own guarantee reach into that of another, who has nothing yet. */
+    options.guaranteed = SURE;
+    ok(weir_client_open(f->runtime, &options, &late));
+    take_pieces(f, sure, BUDGET - SURE, pieces);
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc(sure, 1, f->a, WEIR_KV, &p));
+    check_refusal(WEIR_CAUSE_BUDGET, one_byte, BUDGET - SURE, 0, BUDGET);
+    give_pieces(f, sure, BUDGET - SURE, pieces);
+    ok(weir_client_close(late));
     ok(weir_client_close(sure));
 }
 
@@ -113,14 +128,16 @@ static void pending_bytes_are_waited_for(void **state)
     ok(weir_fill(f->runtime, p, 1, bytes, f->a));
     ok(weir_free(f->one, p, f->a));
     snapshot before = take_snapshot(f->runtime);
+    uint64_t start = now_ns();
     fails(WEIR_OUT_OF_MEMORY, try_take(f->two, bytes, WEIR_STREAM_HOST, WEIR_NO_WAIT, &block));
+    assert_true(now_ns() - start < 500 * MILLISECOND); /* the option wait would be a second */
     check_refusal(WEIR_CAUSE_PENDING, 2 * PIECE, BUDGET - 2 * PIECE, 0, BUDGET);
     check_only_refused(f, &before, 1);
     if (!place.simulated) { /* where time passes when somebody waits */
         ok(weir_option_set("wait", "20ms"));
-        uint64_t start = now_ns();
+        start = now_ns();
         fails(WEIR_OUT_OF_MEMORY, try_take(f->two, bytes, WEIR_STREAM_HOST, 0, &block));
-        assert_true(now_ns() - start >= 20000000);
+        assert_true(now_ns() - start >= 20 * MILLISECOND);
         assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
         ok(weir_option_set("wait", NULL));
     }
@@ -173,7 +190,14 @@ static void peaks(void **state)
     assert_int_equal(s.clients[0].peak, most);
     ok(weir_reset_peaks(f->runtime));
     assert_int_equal(take_snapshot(f->runtime).device.peak, details_of(p).charged);
+    uint64_t both = details_of(p).charged; /* what is pending counts */
+    gate *g = hold_up(f, f->a);
     ok(weir_free(f->one, p, f->a));
+    q = take(f->one, 300000, f->a);
+    both += details_of(q).charged;
+    assert_int_equal(take_snapshot(f->runtime).device.peak, both);
+    let_go(g);
+    ok(weir_free(f->one, q, f->a));
 }
 
 int contract_limits(void)

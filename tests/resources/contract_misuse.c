@@ -97,10 +97,11 @@ static void requests_that_are_none(void **state)
 static void streams_that_are_none(void **state)
 {
     fixture *f = *state;
-    weir_stream gone;
+    weir_stream gone, there;
     void *p = take(f->one, 1000, f->a), *q = f;
     ok(weir_stream_acquire(f->runtime, &gone));
     ok(weir_stream_release(gone));
+    ok(weir_stream_acquire(f->runtime, &there)); /* in its place */
     const weir_stream wrong[] = {gone, other.stream, {0xdeadbeef}, {UINT64_MAX}};
     snapshot before = settled(f);
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
@@ -112,7 +113,8 @@ static void streams_that_are_none(void **state)
         fails(WEIR_STREAM_MISUSE, weir_fill(f->runtime, p, 1, 1000, wrong[i]));
     }
     unchanged(f->runtime, before);
-    ok(weir_free(f->one, p, f->a));
+    ok(weir_free(f->one, p, there));
+    ok(weir_stream_release(there));
 }
 
 static void a_client_is_not_closed_over_its_blocks(void **state)

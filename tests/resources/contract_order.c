@@ -69,7 +69,7 @@ static void a_first_use_elsewhere_comes_after_the_allocation(void **state)
     fixture *f = *state;
     weir_block block;
     weir_launch *launch;
-    if (!can(f, WEIR_ZEROES | WEIR_TRACKS_USES)) /* said so in contract_uses.c and contract_blocks.c */
+    if (!can(f, WEIR_ZEROES | WEIR_TRACKS_USES)) /* refused, as contract_blocks.c and contract_uses.c see */
         return;
     void *seen = take(f->two, BYTES, f->b), *dirty = take(f->one, BYTES, f->a);
     ok(weir_fill(f->runtime, dirty, 0xee, BYTES, f->a));
@@ -88,6 +88,23 @@ static void a_first_use_elsewhere_comes_after_the_allocation(void **state)
     ok(weir_stream_synchronize(f->b));
     check_filled(f, seen, 0, BYTES);
     ok(weir_free(f->two, seen, f->b));
+}
+
+/* Zeros that are still to be written would hurt the next owner. */
+static void a_free_elsewhere_waits_for_the_zeros(void **state)
+{
+    fixture *f = *state;
+    weir_block block;
+    if (!can(f, WEIR_ZEROES)) /* refused, as contract_blocks.c sees */
+        return;
+    gate *g = hold_up(f, f->a);
+    ok(try_take(f->one, 5000, f->a, WEIR_ZEROED, &block));
+    uint64_t charged = details_of(block.pointer).charged;
+    ok(weir_free_block(f->one, block, WEIR_STREAM_HOST));
+    assert_int_equal(settled(f).device.pending, charged);
+    let_go(g);
+    ok(weir_stream_synchronize(f->a));
+    assert_int_equal(settled(f).device.pending, 0);
 }
 
 /* The bytes stay charged to who freed them until the device is past. */
@@ -184,6 +201,7 @@ int contract_order(void)
         CASE(one_stream_needs_no_waiting),
         CASE(late_writes_hurt_nobody),
         CASE(a_first_use_elsewhere_comes_after_the_allocation),
+        CASE(a_free_elsewhere_waits_for_the_zeros),
         CASE(a_free_is_pending_while_its_stream_is_held),
         CASE(a_released_stream_leaves_nothing_pending),
         CASE(a_registered_stream_orders_as_well),

@@ -1,6 +1,7 @@
 /* Several threads at once. They count what goes wrong; the test looks at the counts when they have ended. */
 #include "resources/contract.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 
 enum { THREADS = 8, LIVE = 6 };
@@ -159,34 +160,44 @@ static void reaping_beside_frees(void **state)
     assert_int_equal(s.device.frees, FREERS * 200);
 }
 
-/* One block, two threads: exactly one of them frees it. */
-static void *free_one(void *user)
+/* One block, two threads at the same moment: exactly one of them frees it. */
+enum { RACES = 400 };
+
+typedef struct race {
+    fixture *f;
+    void *blocks[RACES];
+    atomic_int arrived, freed, told;
+} race;
+
+static void *free_each(void *user)
 {
-    worker *w = user;
-    for (int i = 0; i < LIVE; i++) {
-        weir_status status = weir_free(w->client, w->live[i].pointer, w->stream);
-        w->refused += status == WEIR_DOUBLE_FREE || status == WEIR_BUSY;
-        w->rounds += status == WEIR_OK;
+    race *r = user;
+    for (int i = 0; i < RACES; i++) {
+        atomic_fetch_add(&r->arrived, 1);
+        while (atomic_load(&r->arrived) < 2 * (i + 1))
+            sched_yield();
+        weir_status status = weir_free(r->f->one, r->blocks[i], r->f->a);
+        atomic_fetch_add(&r->freed, status == WEIR_OK);
+        atomic_fetch_add(&r->told, status == WEIR_DOUBLE_FREE || status == WEIR_BUSY);
     }
     return NULL;
 }
 
 static void one_of_two_frees_wins(void **state)
 {
-    fixture *f = *state;
-    worker workers[2] = {{.f = f, .client = f->one, .stream = f->a}, {.f = f, .client = f->one, .stream = f->b}};
+    race *r = calloc(1, sizeof *r);
     pthread_t threads[2];
-    for (int round = 0; round < 20; round++) {
-        for (int i = 0; i < LIVE; i++)
-            workers[0].live[i].pointer = workers[1].live[i].pointer = take(f->one, 3000, f->a);
-        for (int i = 0; i < 2; i++)
-            assert_int_equal(pthread_create(&threads[i], NULL, free_one, &workers[i]), 0);
-        for (int i = 0; i < 2; i++)
-            pthread_join(threads[i], NULL);
-    }
-    assert_int_equal(workers[0].rounds + workers[1].rounds, 20 * LIVE);
-    assert_int_equal(workers[0].refused + workers[1].refused, 20 * LIVE);
-    assert_int_equal(take_snapshot(f->runtime).device.live, 0);
+    r->f = *state;
+    for (int i = 0; i < RACES; i++)
+        r->blocks[i] = take(r->f->one, 3000, r->f->a);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, free_each, r), 0);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(atomic_load(&r->freed), RACES);
+    assert_int_equal(atomic_load(&r->told), RACES);
+    assert_int_equal(take_snapshot(r->f->runtime).device.live, 0);
+    free(r);
 }
 
 int contract_threads(void)
