@@ -1,5 +1,6 @@
 /* simulate.c: `weir simulate`. */
 #include "cli.h"
+#include "simulate_trace.h"
 #include "table.h"
 #include "terminal.h"
 #include "text.h"
@@ -12,7 +13,8 @@
 #include <string.h>
 
 static const char help[] =
-    "usage: weir simulate [OPTION…]\n\n"
+    "usage: weir simulate [OPTION…]\n"
+    "       weir simulate --trace FILE [--json]\n\n"
     "Uses a simulated device at random, as several clients on several streams would, and watches with an oracle that\n"
     "knows of every byte whose it is and what may still be using it. What it finds is printed with the shortest "
     "script\n"
@@ -27,16 +29,30 @@ static const char help[] =
     "  --plant BUG      has the runtime make a mistake, to see it found: early-reuse, drop-wait, unmap-under-use,\n"
     "                   lost-reader, free-under-use\n"
     "  --script FILE    the steps of a file instead of random ones\n"
+    "  --trace FILE     instead of all that: the check of a program that recorded itself (WEIR_TRACE=FILE) for uses\n"
+    "                   that nothing orders\n"
     "  --json           the answer as JSON\n\n"
     "Exit status: 0 nothing was found, or with --plant something was; 1 the other way round; 2 bad usage.\n";
 
 typedef struct words {
     simulate_options options;
-    const char *script;
-    bool json;
+    const char *script, *trace;
+    bool json, others; /* words that --trace has no use for */
 } words;
 
-enum { W_STEPS = 256, W_SEED, W_CLIENTS, W_STREAMS, W_BUDGET, W_RESOURCE, W_NO_FAULTS, W_PLANT, W_SCRIPT, W_JSON };
+enum {
+    W_STEPS = 256,
+    W_SEED,
+    W_CLIENTS,
+    W_STREAMS,
+    W_BUDGET,
+    W_RESOURCE,
+    W_NO_FAULTS,
+    W_PLANT,
+    W_SCRIPT,
+    W_TRACE,
+    W_JSON
+};
 
 static const struct option long_words[] = {{"steps", required_argument, NULL, W_STEPS},
                                            {"seed", required_argument, NULL, W_SEED},
@@ -47,6 +63,7 @@ static const struct option long_words[] = {{"steps", required_argument, NULL, W_
                                            {"no-faults", no_argument, NULL, W_NO_FAULTS},
                                            {"plant", required_argument, NULL, W_PLANT},
                                            {"script", required_argument, NULL, W_SCRIPT},
+                                           {"trace", required_argument, NULL, W_TRACE},
                                            {"json", no_argument, NULL, W_JSON},
                                            {"help", no_argument, NULL, 'h'},
                                            {NULL, 0, NULL, 0}};
@@ -82,6 +99,7 @@ static int read_budget(const char *value, world_options *o)
 static int read_word(int code, words *w)
 {
     world_options *o = &w->options.world;
+    w->others |= code != W_TRACE && code != W_JSON;
     switch (code) {
     case W_STEPS:
         return read_number("--steps", optarg, 1, UINT64_C(1000000000000), &w->options.steps);
@@ -105,6 +123,9 @@ static int read_word(int code, words *w)
     case W_SCRIPT:
         w->script = optarg;
         return -1;
+    case W_TRACE:
+        w->trace = optarg;
+        return -1;
     default:
         w->json = true;
         return -1;
@@ -127,7 +148,9 @@ static int read_words(int argc, char **argv, words *out)
         if (status >= 0)
             return status;
     }
-    return optind < argc ? cli_usage("simulate", "there is no place for '%s'", argv[optind]) : -1;
+    if (optind < argc)
+        return cli_usage("simulate", "there is no place for '%s'", argv[optind]);
+    return out->trace && out->others ? cli_usage("simulate", "--trace goes with --json alone") : -1;
 }
 
 /* NULL, which has been told. */
@@ -219,6 +242,8 @@ int verb_simulate(int argc, char **argv)
     int status = read_words(argc, argv, &w);
     if (status >= 0)
         return status;
+    if (w.trace)
+        return simulate_trace(w.trace, w.json);
     char *text = w.script ? read_script(w.script) : NULL;
     if (w.script && !text)
         return CLI_FAILED;

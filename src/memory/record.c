@@ -66,7 +66,7 @@ static void add_live(wi_block *block, void *user)
     walk *w = user;
     if (block->state != WEIR_BLOCK_LIVE)
         return;
-    weir_event event = {.action = WEIR_ALLOCATE, .stream = block->stream, .other = block->stream};
+    weir_event event = {.action = WEIR_ALLOCATE, .stream = WEIR_STREAM_HOST, .other = block->stream};
     complete(w->ledger, &event, block);
     event.live = w->live += block->charged;
     add(w->ledger, w->ring, &event);

@@ -1,0 +1,283 @@
+/* Events one by one: what each call leaves in a trace, and in which order. */
+#include "trace.h"
+
+static int set_up(void **state)
+{
+    fixture *f = start();
+    ok(weir_trace_open(f->runtime, 0, &f->trace));
+    *state = f;
+    return 0;
+}
+
+static weir_event next(fixture *f, weir_action action)
+{
+    weir_event event = WEIR_INIT(weir_event);
+    size_t count = 0;
+    ok(weir_trace_read(f->trace, &event, 1, &count));
+    assert_int_equal(count, 1);
+    if (event.action != action)
+        print_error("%s, not %s\n", weir_action_name(event.action), weir_action_name(action));
+    assert_int_equal(event.action, action);
+    assert_string_equal(event.device, "host");
+    return event;
+}
+
+static weir_event good(fixture *f, weir_action action, weir_stream stream)
+{
+    weir_event event = next(f, action);
+    assert_int_equal(event.result, WEIR_OK);
+    assert_int_equal(event.stream.id, stream.id);
+    return event;
+}
+
+static void nothing_more(fixture *f)
+{
+    weir_event event = WEIR_INIT(weir_event);
+    size_t count = 1;
+    ok(weir_trace_read(f->trace, &event, 1, &count));
+    assert_int_equal(count, 0);
+}
+
+static void *tagged(fixture *f, size_t bytes, const char *tag)
+{
+    weir_request request = {
+        .size = sizeof request, .bytes = bytes, .stream = f->a, .memory_class = WEIR_KV, .tag = tag};
+    weir_block block;
+    ok(weir_alloc_with(f->client, &request, &block));
+    return block.pointer;
+}
+
+static void allocations_frees_and_the_reap(void **state)
+{
+    fixture *f = *state;
+    void *p = tagged(f, 1000, "p"), *q = tagged(f, 300, "q");
+    gate g = GATE;
+    ok(weir_call(f->runtime, pass_gate, &g, f->a));
+    ok(weir_free(f->client, p, f->a));
+    ok(weir_free(f->client, q, f->a));
+    open_gate(&g);
+    ok(weir_stream_synchronize(f->a));
+    (void)take_snapshot(f->runtime);
+    next(f, WEIR_HOLD);
+    weir_event one = good(f, WEIR_ALLOCATE, f->a), two = good(f, WEIR_ALLOCATE, f->a);
+    assert_ptr_equal(one.pointer, p);
+    assert_int_equal(one.bytes, 1000);
+    assert_int_equal(one.charged, 1024);
+    assert_string_equal(one.tag, "p");
+    assert_string_equal(one.client, "traced");
+    assert_int_equal(one.memory_class, WEIR_KV);
+    assert_int_equal(two.live, 1024 + 512);
+    good(f, WEIR_CALL, f->a);
+    weir_event freed = good(f, WEIR_DEALLOCATE, f->a);
+    assert_ptr_equal(freed.pointer, p);
+    assert_int_equal(freed.generation, one.generation);
+    assert_int_equal(freed.pending, 1024);
+    assert_int_equal(good(f, WEIR_DEALLOCATE, f->a).pending, 1024 + 512);
+    good(f, WEIR_SYNCHRONIZE, f->a);
+    assert_ptr_equal(next(f, WEIR_REAP).pointer, p);
+    assert_ptr_equal(next(f, WEIR_REAP).pointer, q);
+    nothing_more(f);
+}
+
+static void launches(void **state)
+{
+    fixture *f = *state;
+    void *p = tagged(f, 1000, "p"), *q = tagged(f, 300, "q");
+    weir_use uses[] = {{{q, 0}, WEIR_READ}, {{p, 0}, WEIR_WRITE}, {{q, 0}, WEIR_WRITE}};
+    weir_launch *launch, *other;
+    ok(weir_launch_begin(f->runtime, f->b, uses, 3, &launch));
+    fails(WEIR_BUSY, weir_launch_begin(f->runtime, f->a, uses, 1, &other));
+    fails(WEIR_BUSY, weir_free(f->client, p, f->b));
+    ok(weir_launch_end(launch));
+    weir_launch_abort(begin(f, f->b, p, WEIR_READ));
+    ok(weir_use_record(f->runtime, q, f->b));
+    fails(WEIR_FOREIGN, weir_use_record(f->runtime, f, f->b));
+    next(f, WEIR_HOLD);
+    weir_event made[] = {next(f, WEIR_ALLOCATE), next(f, WEIR_ALLOCATE)};
+    bool p_first = p < q;
+    uint64_t number = 0;
+    for (int i = 0; i < 2; i++) {
+        weir_event e = good(f, WEIR_USE_BEGIN, f->b);
+        bool is_p = (i == 0) == p_first;
+        assert_ptr_equal(e.pointer, is_p ? p : q);
+        assert_int_equal(e.bytes, is_p ? 1000 : 300);
+        assert_int_equal(e.generation, made[is_p ? 0 : 1].generation);
+        assert_string_equal(e.tag, is_p ? "p" : "q");
+        assert_int_equal(e.access, is_p ? WEIR_WRITE : WEIR_READ_WRITE);
+        assert_int_equal(e.other.id, f->a.id);
+        assert_true(i == 0 ? e.object > 0 : e.object == number);
+        number = e.object;
+    }
+    weir_event refused = next(f, WEIR_USE_BEGIN);
+    assert_int_equal(refused.result, WEIR_BUSY);
+    assert_int_equal(refused.stream.id, f->a.id);
+    assert_int_not_equal(refused.object, number);
+    weir_event failed = next(f, WEIR_FAIL);
+    assert_int_equal(failed.result, WEIR_BUSY);
+    assert_int_equal(failed.object, WEIR_DEALLOCATE);
+    assert_ptr_equal(failed.pointer, p);
+    assert_int_equal(good(f, WEIR_USE_END, f->b).object, number);
+    number = good(f, WEIR_USE_BEGIN, f->b).object;
+    assert_int_equal(good(f, WEIR_USE_ABORT, f->b).object, number);
+    weir_event use = good(f, WEIR_USE_RECORD, f->b);
+    assert_ptr_equal(use.pointer, q);
+    assert_int_equal(use.access, WEIR_READ);
+    assert_int_equal(next(f, WEIR_USE_RECORD).result, WEIR_FOREIGN);
+    nothing_more(f);
+    ok(weir_free(f->client, p, f->a));
+    ok(weir_free(f->client, q, f->a));
+}
+
+static void streams_and_work(void **state)
+{
+    fixture *f = *state;
+    weir_stream c;
+    char *p = tagged(f, 4096, "p"), bytes[16] = "";
+    ok(weir_stream_acquire(f->runtime, &c));
+    ok(weir_fill(f->runtime, p, 1, 256, c));
+    ok(weir_copy(f->runtime, p, bytes, 16, c));
+    ok(weir_stream_release(c));
+    fails(WEIR_STREAM_MISUSE, weir_stream_release(c));
+    fails(WEIR_STREAM_MISUSE, weir_fill(f->runtime, p, 1, 1, c));
+    fails(WEIR_STREAM_MISUSE, weir_copy(f->runtime, p, bytes, 1, c));
+    ok(weir_free(f->client, p, f->a));
+    next(f, WEIR_HOLD);
+    next(f, WEIR_ALLOCATE);
+    good(f, WEIR_STREAM_OPEN, c);
+    weir_event fill = good(f, WEIR_FILL, c);
+    assert_ptr_equal(fill.pointer, p);
+    assert_int_equal(fill.bytes, 256);
+    assert_int_equal(fill.access, WEIR_WRITE);
+    weir_event from = good(f, WEIR_COPY, c), to = good(f, WEIR_COPY, c);
+    assert_ptr_equal(from.pointer, bytes);
+    assert_int_equal(from.access, WEIR_READ);
+    assert_ptr_equal(to.pointer, p);
+    assert_int_equal(to.access, WEIR_WRITE);
+    assert_int_equal(from.object, to.object);
+    assert_int_equal(from.bytes, 16);
+    good(f, WEIR_STREAM_CLOSE, c);
+    assert_int_equal(next(f, WEIR_STREAM_CLOSE).result, WEIR_STREAM_MISUSE);
+    assert_int_equal(next(f, WEIR_FILL).result, WEIR_STREAM_MISUSE);
+    assert_int_equal(next(f, WEIR_COPY).result, WEIR_STREAM_MISUSE);
+    assert_int_equal(next(f, WEIR_COPY).result, WEIR_STREAM_MISUSE);
+    next(f, WEIR_DEALLOCATE);
+}
+
+static void notes(void **state)
+{
+    fixture *f = *state;
+    weir_runtime *other = make_runtime(MIB);
+    char byte;
+    ok(weir_note_record(f->runtime, 77, f->a));
+    ok(weir_note_wait(f->runtime, 77, f->b));
+    ok(weir_note_use(f->runtime, &byte, 1, f->b, WEIR_READ_WRITE));
+    ok(weir_note_wait(f->runtime, 78, WEIR_STREAM_HOST));
+    ok(weir_note_record(other, 1, f->a)); /* not traced: nobody looks */
+    fails(WEIR_STREAM_MISUSE, weir_note_record(f->runtime, 1, (weir_stream){1}));
+    fails(WEIR_INVALID, weir_note_use(f->runtime, NULL, 1, f->a, WEIR_READ));
+    fails(WEIR_INVALID, weir_note_use(f->runtime, &byte, 0, f->a, WEIR_READ));
+    fails(WEIR_INVALID, weir_note_use(f->runtime, &byte, 1, f->a, (weir_access)4));
+    fails(WEIR_INVALID, weir_note_record(NULL, 1, f->a));
+    fails(WEIR_INVALID, weir_note_wait(NULL, 1, f->a));
+    assert_int_equal(good(f, WEIR_NOTE_RECORD, f->a).object, 77);
+    assert_int_equal(good(f, WEIR_NOTE_WAIT, f->b).object, 77);
+    weir_event use = good(f, WEIR_NOTE_USE, f->b);
+    assert_ptr_equal(use.pointer, &byte);
+    assert_int_equal(use.bytes, 1);
+    assert_int_equal(use.access, WEIR_READ_WRITE);
+    assert_int_equal(good(f, WEIR_NOTE_WAIT, WEIR_STREAM_HOST).object, 78);
+    assert_int_equal(next(f, WEIR_NOTE_RECORD).result, WEIR_STREAM_MISUSE);
+    nothing_more(f);
+    ok(weir_runtime_destroy(other));
+}
+
+static void failures_with_their_kind(void **state)
+{
+    fixture *f = *state;
+    void *p = tagged(f, 1000, "p"), *ignored;
+    weir_runtime *other = make_runtime(MIB);
+    weir_client *stranger = open_client(other, "stranger", 0, 0);
+    weir_stream foreign;
+    ok(weir_stream_acquire(other, &foreign));
+    fails(WEIR_STREAM_MISUSE, weir_alloc(f->client, 77, foreign, WEIR_KV, &ignored));
+    fails(WEIR_INVALID, weir_alloc(f->client, 78, f->a, (weir_class)9, &ignored));
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->client, 5 * MIB, f->a, WEIR_KV, &ignored));
+    fails(WEIR_INTERIOR, weir_free(f->client, (char *)p + 1, f->a));
+    fails(WEIR_STREAM_MISUSE, weir_resize(f->client, p, 10, foreign));
+    ok(weir_free(f->client, p, f->a));
+    fails(WEIR_DOUBLE_FREE, weir_free(f->client, p, f->a));
+    fails(WEIR_FOREIGN, weir_free(stranger, p, WEIR_STREAM_HOST)); /* the other runtime's affair */
+    next(f, WEIR_HOLD);
+    next(f, WEIR_ALLOCATE);
+    static const struct {
+        weir_action action, object;
+        weir_status result;
+        uint64_t bytes;
+    } wanted[] = {{WEIR_FAIL, WEIR_ALLOCATE, WEIR_STREAM_MISUSE, 77}, {WEIR_FAIL, WEIR_ALLOCATE, WEIR_INVALID, 78},
+                  {WEIR_REFUSE, 0, WEIR_OUT_OF_MEMORY, 5 * MIB},      {WEIR_FAIL, WEIR_DEALLOCATE, WEIR_INTERIOR, 0},
+                  {WEIR_FAIL, WEIR_RESIZE, WEIR_STREAM_MISUSE, 10},   {WEIR_DEALLOCATE, 0, WEIR_OK, 1000},
+                  {WEIR_FAIL, WEIR_DEALLOCATE, WEIR_DOUBLE_FREE, 0}};
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        weir_event e = next(f, wanted[i].action);
+        assert_int_equal(e.object, wanted[i].object);
+        assert_int_equal(e.result, wanted[i].result);
+        assert_int_equal(e.bytes, wanted[i].bytes);
+    }
+    weir_event e = WEIR_INIT(weir_event);
+    size_t count;
+    ok(weir_trace_read(f->trace, &e, 1, &count)); /* the free may have been reaped */
+    assert_true(count == 0 || e.action == WEIR_REAP);
+    ok(weir_stream_release(foreign));
+    ok(weir_client_close(stranger));
+    ok(weir_runtime_destroy(other));
+}
+
+static void what_is_live_comes_first(void **state)
+{
+    fixture *f = *state;
+    void *p = tagged(f, 1000, "p"), *q = tagged(f, 300, "q"), *gone = tagged(f, 100, "gone");
+    gate g = GATE;
+    weir_trace_close(f->trace);
+    ok(weir_call(f->runtime, pass_gate, &g, f->a));
+    ok(weir_free(f->client, gone, f->a)); /* pending, and no longer live */
+    ok(weir_trace_open(f->runtime, 0, &f->trace));
+    weir_event one = next(f, WEIR_ALLOCATE), two = next(f, WEIR_ALLOCATE);
+    assert_true((one.pointer == p && two.pointer == q) || (one.pointer == q && two.pointer == p));
+    assert_int_equal(one.stream.id, 0);
+    assert_int_equal(one.other.id, f->a.id);
+    assert_string_equal(one.tag, one.pointer == p ? "p" : "q");
+    assert_int_equal(one.live, one.charged);
+    assert_int_equal(two.live, 1024 + 512);
+    nothing_more(f);
+    open_gate(&g);
+    ok(weir_stream_synchronize(f->a));
+    ok(weir_free(f->client, p, f->a));
+    ok(weir_free(f->client, q, f->a));
+}
+
+static void names(void **state)
+{
+    (void)state;
+    for (int i = 0; i < WEIR_ACTION_COUNT; i++) {
+        assert_string_not_equal(weir_action_name((weir_action)i), "?");
+        for (int k = 0; k < i; k++)
+            assert_string_not_equal(weir_action_name((weir_action)i), weir_action_name((weir_action)k));
+    }
+    assert_string_equal(weir_action_name(WEIR_ACTION_COUNT), "?");
+    assert_string_equal(weir_action_name(WEIR_NOTE_USE), "note-use");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define test(name) cmocka_unit_test_setup_teardown(name, set_up, end)
+        test(allocations_frees_and_the_reap),
+        test(launches),
+        test(streams_and_work),
+        test(notes),
+        test(failures_with_their_kind),
+        test(what_is_live_comes_first),
+        test(names),
+    };
+    return cmocka_run_group_tests_name("trace events", tests, NULL, NULL);
+}

@@ -1,0 +1,60 @@
+/* A small program that is recorded by WEIR_TRACE: two streams share a block. `ordered` says so to weir; `unordered` frees
+ * on one stream what the other may still read; `killed` ends without a word. */
+#include <weir/weir.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void must(weir_status status)
+{
+    if (status == WEIR_OK)
+        return;
+    fprintf(stderr, "%s\n", weir_detail());
+    exit(3);
+}
+
+static void round_trip(weir_runtime *rt, weir_client *client, weir_stream a, weir_stream b, bool ordered)
+{
+    void *p;
+    must(weir_alloc(client, 4096, a, WEIR_ACTIVATIONS, &p));
+    must(weir_fill(rt, p, 1, 4096, a));
+    must(weir_note_record(rt, 1, a));
+    must(weir_note_wait(rt, 1, b));
+    must(weir_note_use(rt, p, 4096, b, WEIR_READ));
+    if (ordered) {
+        must(weir_note_record(rt, 2, b));
+        must(weir_note_wait(rt, 2, a));
+    }
+    must(weir_free(client, p, a));
+}
+
+int main(int argc, char **argv)
+{
+    const char *how = argc > 1 ? argv[1] : "ordered", *device = argc > 2 ? argv[2] : "host";
+    weir_client_options options = WEIR_INIT(weir_client_options);
+    weir_runtime *rt, *second;
+    weir_client *client;
+    weir_stream a, b;
+    options.name = "user, \"program\"";
+    must(weir_runtime_get(device, &rt));
+    must(weir_client_open(rt, &options, &client));
+    must(weir_stream_acquire(rt, &a));
+    must(weir_stream_acquire(rt, &b));
+    for (int i = 0; i < (strcmp(how, "killed") == 0 ? 2000 : 3); i++)
+        round_trip(rt, client, a, b, strcmp(how, "unordered") != 0);
+    if (strcmp(how, "killed") == 0)
+        _exit(0);
+    if (strcmp(how, "twice") == 0) {
+        weir_runtime_options more = WEIR_INIT(weir_runtime_options);
+        more.budget = 1 << 20;
+        must(weir_runtime_create(device, &more, &second));
+        must(weir_runtime_destroy(second));
+    }
+    must(weir_stream_release(a));
+    must(weir_stream_release(b));
+    must(weir_client_close(client));
+    puts(weir_detail());
+    return 0;
+}

@@ -1,0 +1,22 @@
+# Recording: events, sinks, files and the check of a recorded program.
+foreach(part events sinks)
+  weir_test(trace-${part} ${CMAKE_CURRENT_LIST_DIR}/${part}.c)
+  target_include_directories(test-trace-${part} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../core)
+endforeach()
+foreach(part file replay)
+  weir_test(trace-${part} ${CMAKE_CURRENT_LIST_DIR}/${part}.c
+    ${PROJECT_SOURCE_DIR}/src/trace/reader.c ${PROJECT_SOURCE_DIR}/src/sim/replay.c
+    ${PROJECT_SOURCE_DIR}/src/sim/replay_blocks.c ${PROJECT_SOURCE_DIR}/src/sim/replay_clock.c
+    ${PROJECT_SOURCE_DIR}/src/sim/tree.c)
+  target_include_directories(test-trace-${part} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../core ${PROJECT_SOURCE_DIR}/src)
+endforeach()
+add_executable(test-trace-program ${CMAKE_CURRENT_LIST_DIR}/program.c)
+target_link_libraries(test-trace-program PRIVATE weir Threads::Threads)
+set_target_properties(test-trace-program PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+
+find_package(Python3 COMPONENTS Interpreter)
+if(TARGET weir_command AND Python3_FOUND AND NOT CMAKE_CROSSCOMPILING)
+  add_test(NAME trace-command COMMAND ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER} WEIR_TEST_BINARY=${PROJECT_BINARY_DIR}
+    WEIR_TEST_SANITIZE=${WEIR_SANITIZE} ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_trace.py)
+  set_tests_properties(trace-command PROPERTIES TIMEOUT 120 LABELS "cli;sim")
+endif()
