@@ -26,7 +26,7 @@ typedef enum weir_status {
     WEIR_DRIVER = 14,        /* the device driver failed; the detail names the call and its code */
     WEIR_DEVICE_LOST = 15,   /* the device is gone; sticky */
     WEIR_SYSTEM = 16,        /* the operating system refused: a file, a thread, a mapping */
-    WEIR_CORRUPT = 17,       /* a file whose content breaks its own format */
+    WEIR_CORRUPT = 17,       /* a file whose content breaks its own format; memory written past its block */
     WEIR_ENGINE = 18,        /* an inference engine failed; the detail holds its words */
     WEIR_CANCELLED = 19,     /* stopped on request */
     WEIR_STATUS_COUNT

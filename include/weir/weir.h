@@ -16,6 +16,8 @@
 #include <weir/uses.h>
 #include <weir/refusal.h>
 #include <weir/stats.h>
+#include <weir/statistics.h>
+#include <weir/guard.h>
 #include <weir/trace.h>
 #include <weir/tensor.h>
 #include <weir/blocks.h>

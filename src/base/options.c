@@ -7,7 +7,7 @@
 
 typedef bool check_fn(const char *value);
 
-static check_fn is_size, is_budget, is_stack, is_level, is_duration, is_anything;
+static check_fn is_size, is_budget, is_stack, is_level, is_duration, is_switch, is_anything;
 
 enum { VALUE_BYTES = 256 };
 
@@ -27,6 +27,11 @@ static struct option {
      .standard = "mapped",
      .help = "the stack of resources that serves clients, like mapped or log(async); weir/resource.h",
      .valid = is_stack},
+    {.name = "poison",
+     .environment = "WEIR_POISON",
+     .standard = "0",
+     .help = "1 puts a guard, which finds writes past blocks and after frees, around every resource; weir/guard.h",
+     .valid = is_switch},
     {.name = "range",
      .environment = "WEIR_RANGE",
      .standard = "",
@@ -87,6 +92,11 @@ static bool is_stack(const char *value)
     for (; *value && depth >= 0; value++)
         depth += (*value == '(') - (*value == ')');
     return depth == 0;
+}
+
+static bool is_switch(const char *value)
+{
+    return strcmp(value, "0") == 0 || strcmp(value, "1") == 0;
 }
 
 static bool is_level(const char *value)
@@ -328,4 +338,10 @@ uint64_t wi_option_wait(void)
     if (weir_option_get("wait", &option) == WEIR_OK)
         (void)parse_duration(option.value, &nanoseconds);
     return nanoseconds;
+}
+
+bool wi_option_poison(void)
+{
+    weir_option option = {.size = sizeof option};
+    return weir_option_get("poison", &option) == WEIR_OK && strcmp(option.value, "1") == 0;
 }

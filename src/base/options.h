@@ -10,6 +10,8 @@
 weir_status wi_option_budget(const char *device, uint64_t *bytes);
 /* Bytes of addresses to reserve for a range; 0: as the resource sees fit. */
 uint64_t wi_option_range(void);
+/* Whether runtimes whose stack has no guard get one. */
+bool wi_option_poison(void);
 /* How long an allocation waits for pending frees, in nanoseconds. */
 uint64_t wi_option_wait(void);
 /* weir_size_parse that leaves the detail alone. */

@@ -6,6 +6,7 @@
 typedef struct budget {
     wi_resource resource;
     wi_pending *pending;
+    wi_resource *top; /* of the stack: adaptors around the budget may keep blocks back, too */
 } budget;
 
 /* The ladder ------------------------------------------------------------------------------------------------------- */
@@ -28,7 +29,7 @@ static bool climb(ladder *l, bool helps)
         l->reaped = true;
         return true;
     }
-    if (wi_relieve(l->budget->resource.inner) > 0)
+    if (wi_relieve(l->budget->top) > 0)
         return true;
     if (!helps || !l->may_wait)
         return false;
@@ -184,6 +185,7 @@ bool wi_budget_attach(wi_resource *top, wi_pending *pending)
     if (!found || find(found->inner))
         return false;
     ((budget *)found)->pending = pending;
+    ((budget *)found)->top = top;
     return true;
 }
 

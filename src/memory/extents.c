@@ -372,8 +372,9 @@ void wi_space_check(wi_space *space)
         begin += e->kind == WI_USED;
         uint32_t slot = space->slots[e->offset / WI_UNIT];
         if (e->kind == WI_USED)
-            wi_law(slot == e->index + 1 && e->block.charged == e->bytes && e->block.bytes <= e->bytes &&
-                   e->block.pointer == space->base + e->offset);
+            wi_law(slot == e->index + 1 && e->block.charged == e->bytes &&
+                   e->block.before + e->block.bytes + e->block.after <= e->bytes &&
+                   e->block.pointer == space->base + e->offset + e->block.before);
         else
             wi_law(slot == 0 || (slot & WI_SLOT_FREED));
         if (e->kind == WI_HOLE)

@@ -63,12 +63,19 @@ static wi_extent *make_busy(wi_space *space, wi_extent *extent, uint64_t low, ui
     return extent;
 }
 
+static bool find_place(wi_mapped *mapped, const wi_space *space, const wi_placement *p, wi_place *at)
+{
+    if (p->apart)
+        return wi_place_apart(space, p->charged, p->alignment, wi_mapped_obtainable(mapped), at);
+    return wi_place_find(space, p->charged, p->alignment, wi_mapped_at_hand(mapped, NULL), at) ||
+           wi_place_find(space, p->charged, p->alignment, wi_mapped_obtainable(mapped), at);
+}
+
 /* Puts memory under a place and the block into it. WEIR_NO_ROOM: there is no such place, or too few handles for it. */
 static weir_status back_and_use(wi_mapped *mapped, wi_space *space, const wi_placement *p, wi_extent **out)
 {
     wi_place at;
-    if (!wi_place_find(space, p->charged, p->alignment, wi_mapped_at_hand(mapped, NULL), &at) &&
-        !wi_place_find(space, p->charged, p->alignment, wi_mapped_obtainable(mapped), &at))
+    if (!find_place(mapped, space, p, &at))
         return WEIR_NO_ROOM;
     wi_extent *busy = make_busy(space, at.extent, at.low, at.high);
     weir_status status = wi_mapped_back(mapped, busy);
@@ -83,7 +90,7 @@ static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p
         weir_status status = wi_extent_pool_reserve(&mapped->pool, WI_RECORDS_PER_CHANGE);
         if (status != WEIR_OK)
             return status;
-        wi_extent *extent = wi_space_best(space, p->charged, p->alignment);
+        wi_extent *extent = p->apart ? NULL : wi_space_best(space, p->charged, p->alignment);
         if (extent) {
             p->hit = waits == 0;
             *out = wi_space_use(space, extent, wi_round_up(extent->offset, p->alignment), p->charged);
@@ -364,6 +371,7 @@ static void destroy(wi_resource *resource)
 
 static const wi_resource_table table = {
     .name = "mapped",
+    .places_apart = true,
     .features =
         WEIR_TRACKS_USES | WEIR_ZEROES | WEIR_SHRINKS | WEIR_GROWS | WEIR_MOVES_MEMORY | WEIR_CAPTURABLE | WEIR_TRIMS,
     .measure = measure,

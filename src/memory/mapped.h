@@ -38,6 +38,9 @@ typedef struct wi_place {
 /* A place that no more than `handles` whole granules belong to: the one that needs the fewest new ones if that fits,
  * else the tightest. False: there is none. */
 bool wi_place_find(const wi_space *space, uint64_t bytes, uint64_t alignment, uint64_t handles, wi_place *out);
+/* A place in a hole that ends where memory ends, with a granule before it, unless it is the first, and one behind that stay
+ * unmapped as long as all blocks are placed so. */
+bool wi_place_apart(const wi_space *space, uint64_t bytes, uint64_t alignment, uint64_t handles, wi_place *out);
 /* The place for `more` bytes directly behind a used extent; false when something stands there. */
 bool wi_place_behind(const wi_space *space, wi_extent *used, uint64_t more, wi_place *out);
 /* The largest block that `handles` handles could be put under, those under free memory included. */

@@ -46,12 +46,16 @@ static bool is_past(const wi_pending *pending, const wi_block *block, wi_event *
 
 /* Releasing, with the lock released meanwhile ---------------------------------------------------------------------- */
 
+/* Lists that this thread has in hand: the log's function is called meanwhile, and may allocate. */
+static _Thread_local size_t in_hand;
+
 /* Releases the blocks of a list that is linked by pending_next, all taken out; answers how many bytes that were. */
 static uint64_t release_all(wi_pending *pending, wi_block *list)
 {
     uint64_t bytes = 0;
     wi_block *refused = NULL;
     pending->working++;
+    in_hand++;
     pthread_mutex_unlock(&pending->lock);
     for (wi_block *block = list, *next; block; block = next) {
         uint64_t charged = block->charged;
@@ -70,6 +74,7 @@ static uint64_t release_all(wi_pending *pending, wi_block *list)
         atomic_fetch_add(&pending->failures, 1);
         append(pending, block);
     }
+    in_hand--;
     pending->working--;
     pending->turns++;
     pthread_cond_broadcast(&pending->settled);
@@ -130,7 +135,7 @@ uint64_t wi_pending_reap(wi_pending *pending)
 
 static bool settle(wi_pending *pending)
 {
-    if (pending->working == 0 || wi_alone)
+    if (pending->working <= in_hand || wi_alone)
         return false;
     for (uint64_t turn = pending->turns; turn == pending->turns;)
         pthread_cond_wait(&pending->settled, &pending->lock);

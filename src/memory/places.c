@@ -117,6 +117,22 @@ bool wi_place_find(const wi_space *space, uint64_t bytes, uint64_t alignment, ui
     return tightest(space, bytes, alignment, out) && out->whole <= handles;
 }
 
+bool wi_place_apart(const wi_space *space, uint64_t bytes, uint64_t alignment, uint64_t handles, wi_place *out)
+{
+    uint64_t granule = space->granule;
+    for (wi_extent *hole = space->holes.first; hole; hole = hole->list_next) {
+        uint64_t start = wi_round_up(hole->offset + (hole->previous ? granule : 0), alignment);
+        uint64_t high = wi_round_up(start + bytes, granule);
+        if (high + granule > hole->offset + hole->bytes)
+            continue;
+        start = (high - bytes) & ~(alignment - 1); /* the end at the edge, or as near as the alignment lets it be */
+        uint64_t low = start & ~(granule - 1);
+        *out = (wi_place){.extent = hole, .start = start, .low = low, .high = high, .whole = (high - low) / granule};
+        return out->whole <= handles;
+    }
+    return false;
+}
+
 bool wi_place_behind(const wi_space *space, wi_extent *used, uint64_t more, wi_place *out)
 {
     if (!used->next || !vacant(used->next))

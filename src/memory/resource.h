@@ -28,6 +28,7 @@ typedef struct wi_placement {
     wi_account *account;
     const char *tag;
     bool may_wait;                      /* for pending frees */
+    bool apart;                         /* it ends where its memory ends, and what is behind stays unmapped */
     struct wi_reservation *reservation; /* bytes claimed before; NULL: none */
     bool hit;                           /* set by the base: no driver call was needed */
 } wi_placement;
@@ -68,6 +69,8 @@ typedef struct wi_resource_table {
         wi_resource *resource); /* nothing is live or pending; of the resource alone, not of the inner one */
 
     /* Of bases alone. */
+
+    bool places_apart; /* it looks at placement->apart */
 
     /* What a block of so many bytes, margins included, counts as. */
     uint64_t (*charge)(wi_resource *resource, uint64_t bytes);

@@ -2,3 +2,6 @@ foreach(file block ledger stats refusal events record extents marks places handl
         budget logging stack)
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()
+foreach(file guard guard_set guard_check guard_look meter)
+  list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
+endforeach()

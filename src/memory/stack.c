@@ -1,8 +1,10 @@
 #include "memory/stack.h"
 #include "base/options.h"
 #include "memory/budget.h"
+#include "memory/guard.h"
 #include "memory/logging.h"
 #include "memory/mapped.h"
+#include "memory/meter.h"
 
 #include <stdio.h>
 
@@ -30,6 +32,8 @@ static const part parts[] = {
     {.name = "mapped", .base = make_mapped},
     {.name = "budget", .adaptor = make_budget},
     {.name = "log", .adaptor = wi_log_create},
+    {.name = "guard", .adaptor = wi_guard_create},
+    {.name = "stats", .adaptor = wi_meter_create},
 };
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
@@ -94,6 +98,7 @@ typedef struct reading {
     wi_device *device;
     unsigned depth;
     bool budgeted;
+    bool guarded; /* or not to be */
 } reading;
 
 enum { MOST_PARTS = 16 };
@@ -153,6 +158,18 @@ static weir_status read_brackets(reading *r, const part *p, wi_arguments *argume
     return status;
 }
 
+/* The option `poison`: a guard next to the base, where the text has none. */
+static weir_status put_guard_around(wi_resource **base)
+{
+    wi_resource *inner = *base;
+    weir_status status = wi_guard_create(inner, &(wi_arguments){.part = "guard"}, base);
+    if (status != WEIR_OK) {
+        wi_resource_destroy(inner);
+        *base = NULL;
+    }
+    return status;
+}
+
 static weir_status read_part(reading *r, wi_resource **out)
 {
     char name[40];
@@ -165,6 +182,7 @@ static weir_status read_part(reading *r, wi_resource **out)
     if (++r->depth > MOST_PARTS)
         return wrong(r, "too many resources");
     wi_arguments arguments = {.part = p->name};
+    r->guarded |= p->adaptor == wi_guard_create;
     weir_status status = *r->at == '(' ? read_brackets(r, p, &arguments, &within, &inner) : WEIR_OK;
     skip_blanks(r);
     r->budgeted |= p->adaptor == make_budget;
@@ -172,6 +190,8 @@ static weir_status read_part(reading *r, wi_resource **out)
         status = wrong(r, "an adaptor needs a resource within");
     if (status == WEIR_OK && r->driver)
         status = p->base ? p->base(r->driver, r->device, &arguments, out) : p->adaptor(inner, &arguments, out);
+    if (status == WEIR_OK && r->driver && p->base && !r->guarded)
+        status = put_guard_around(out);
     if (status != WEIR_OK && inner)
         wi_resource_destroy(inner);
     return status;
@@ -198,7 +218,7 @@ weir_status wi_stack_check(const char *text)
 weir_status wi_stack_create(const char *text, const wi_driver *driver, wi_device *device, wi_resource **out)
 {
     wi_resource *top = NULL;
-    reading r = {.text = text, .at = text, .driver = driver, .device = device};
+    reading r = {.text = text, .at = text, .driver = driver, .device = device, .guarded = !wi_option_poison()};
     weir_status status = read_all(&r, &top);
     if (status == WEIR_OK && !r.budgeted) {
         wi_resource *inner = top;

@@ -1,6 +1,7 @@
 /* Clients: accounts that are opened and closed. */
 #include "runtime/runtime.h"
 #include "base/intern.h"
+#include "memory/guard.h"
 
 #include <weir/options.h>
 
@@ -63,6 +64,8 @@ weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *o
                                    .maximum = o.maximum ? o.maximum : UINT64_MAX};
     (void)wi_runtime_reap(runtime); /* what has been passed is in nobody's way */
     weir_status status = wi_ledger_open(&runtime->ledger, &client->account);
+    if (status == WEIR_OUT_OF_MEMORY && wi_relieve(runtime->resource) > 0)
+        status = wi_ledger_open(&runtime->ledger, &client->account);
     if (status != WEIR_OK) {
         atomic_store(&client->state, WI_CLIENT_CLOSED);
         keep_record(runtime, client);
@@ -78,6 +81,7 @@ static weir_status has_blocks(weir_client *client, uint64_t blocks, uint64_t byt
     char text[24];
     wi_block largest;
     wi_largest_block(client->runtime->resource->base, &client->account, &largest);
+    wi_guard_log_leaks(client->runtime->resource, client);
     return weir_fail(WEIR_BUSY, "%s has %llu blocks of %s, the largest tagged \"%s\"; free them before closing it",
                      client->account.name, (unsigned long long)blocks, weir_size_format(bytes, text, sizeof text),
                      largest.tag);
@@ -128,7 +132,12 @@ weir_status weir_client_set_limits(weir_client *client, uint64_t guaranteed, uin
         return weir_fail(WEIR_INVALID, "%s cannot be guaranteed %llu bytes, more than its maximum of %llu",
                          client->account.name, (unsigned long long)guaranteed, (unsigned long long)maximum);
     (void)wi_runtime_reap(client->runtime);
-    return wi_ledger_set_limits(&client->runtime->ledger, &client->account, guaranteed, maximum ? maximum : UINT64_MAX);
+    wi_ledger *ledger = &client->runtime->ledger;
+    maximum = maximum ? maximum : UINT64_MAX;
+    status = wi_ledger_set_limits(ledger, &client->account, guaranteed, maximum);
+    if (status == WEIR_OUT_OF_MEMORY && wi_relieve(client->runtime->resource) > 0)
+        status = wi_ledger_set_limits(ledger, &client->account, guaranteed, maximum);
+    return status;
 }
 
 const char *weir_client_name(const weir_client *client)

@@ -327,6 +327,8 @@ weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget)
     for (int tries = 0;; tries++) {
         bool held;
         weir_status status = wi_ledger_set_budget(&runtime->ledger, budget, &held);
+        if (status != WEIR_OK && tries < 8 && wi_relieve(runtime->resource) > 0)
+            continue;
         if (status == WEIR_OK || !held || tries == 8)
             return status;
         weir_stats stats = {.size = sizeof stats};
@@ -362,12 +364,12 @@ void wi_runtime_drain(weir_runtime *runtime, wi_account *account)
     enum { MOST_FAILURES = 3 }; /* what the driver does not take back now is tried again another time */
     wi_pending *pending = &runtime->pending;
     uint64_t failures = atomic_load(&pending->failures);
-    (void)wi_relieve(runtime->resource);
     do {
         (void)wi_runtime_reap(runtime);
         (void)wi_relieve(runtime->resource);
     } while (wi_pending_wait(pending, account, UINT64_MAX) &&
              atomic_load(&pending->failures) - failures < MOST_FAILURES);
+    (void)wi_relieve(runtime->resource); /* what other threads have reaped since */
 }
 
 /* Statistics and traces -------------------------------------------------------------------------------------------- */

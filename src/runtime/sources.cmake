@@ -2,3 +2,6 @@ foreach(file runtime client streams stream_others capture uses alloc reserve tra
         blocks blocks_take blocks_give blocks_look blocks_kv)
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()
+foreach(file guards statistics)
+  list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
+endforeach()

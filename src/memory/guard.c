@@ -1,0 +1,512 @@
+/* The adaptor "guard": red zones and poison around what the inner resource serves, and a quarantine behind the free. */
+#include "memory/guard.h"
+#include "base/options.h"
+#include "base/system.h"
+#include "memory/marks.h"
+
+#include <stdio.h>
+
+static wi_guard *of(wi_resource *resource)
+{
+    return (wi_guard *)resource;
+}
+
+static void lock(wi_guard *guard)
+{
+    pthread_mutex_lock(&guard->resource.lock);
+}
+
+static void unlock(wi_guard *guard)
+{
+    pthread_mutex_unlock(&guard->resource.lock);
+}
+
+void wi_guard_pin(wi_guard *guard, wi_guarded *record)
+{
+    while (record->pinned)
+        pthread_cond_wait(&guard->changed, &guard->resource.lock);
+    record->pinned = true;
+}
+
+void wi_guard_unpin(wi_guard *guard, wi_guarded *record)
+{
+    record->pinned = false;
+    pthread_cond_broadcast(&guard->changed);
+}
+
+/* The record of a block that is in the caller's hands; pinned. */
+static wi_guarded *pin(wi_guard *guard, const wi_block *block)
+{
+    lock(guard);
+    wi_guarded *record = wi_guard_set_find(guard, block);
+    wi_law(record);
+    wi_guard_pin(guard, record);
+    unlock(guard);
+    return record;
+}
+
+/* Ends a pinned record, the lock held. */
+static void forget(wi_guard *guard, wi_guarded *record)
+{
+    wi_guard_set_remove(guard, record);
+    wi_guard_unpin(guard, record);
+    free(record);
+}
+
+static weir_status fill(const wi_guard *guard, char *from, const char *to, uint8_t value, void *native)
+{
+    const wi_resource *r = &guard->resource;
+    return to > from ? r->driver->fill(r->device, from, value, (size_t)(to - from), native) : WEIR_OK;
+}
+
+/* Allocating ------------------------------------------------------------------------------------------------------- */
+
+/* The block begins behind the zone before it, which must not spoil its alignment. */
+static void measure(wi_resource *resource, wi_placement *p)
+{
+    const wi_guard *guard = of(resource);
+    p->before += wi_round_up(guard->zone, p->alignment);
+    p->after += guard->unmapped ? 0 : guard->zone;
+    p->apart |= guard->unmapped;
+}
+
+static wi_guarded record_of(wi_block *block, const wi_placement *p)
+{
+    uint64_t room = wi_round_up(block->bytes, WI_UNIT);
+    char *pointer = block->pointer;
+    return (wi_guarded){.block = block,
+                        .start = pointer - block->before,
+                        .end = pointer + room + block->after,
+                        .pointer = pointer,
+                        .bytes = block->bytes,
+                        .room = room,
+                        .charged = block->charged,
+                        .generation = block->generation,
+                        .client = p->account->client,
+                        .client_name = p->account->name,
+                        .tag = block->tag,
+                        .memory_class = block->memory_class,
+                        .allocated = block->stream};
+}
+
+/* In the order of the block's stream. */
+static weir_status paint(const wi_guard *guard, const wi_guarded *record, void *native)
+{
+    char *behind = record->pointer + record->bytes;
+    weir_status status = fill(guard, record->start, record->pointer, WI_GUARD_ZONE, native);
+    if (status == WEIR_OK)
+        status = fill(guard, record->pointer, behind, guard->poison, native);
+    return status == WEIR_OK ? fill(guard, behind, record->end, WI_GUARD_ZONE, native) : status;
+}
+
+/* Notes the block, and whether it stands on another one: what is there is then left as it is. */
+static weir_status enter(wi_guard *guard, wi_guarded *record, wi_guard_news *news)
+{
+    const wi_guarded *under;
+    lock(guard);
+    weir_status status = wi_guard_set_reserve(guard);
+    if (status == WEIR_OK) {
+        wi_guard_set_insert(guard, record, &under);
+        record->blank = under != NULL;
+        if (under) {
+            const char *from = under->start > record->start ? under->start : record->start;
+            const char *to = under->end < record->end ? under->end : record->end;
+            wi_damage shared = {
+                .kind = WEIR_GUARD_OVERLAP, .offset = from - record->pointer, .bytes = (uint64_t)(to - from)};
+            wi_guard_note(guard, record, &shared, under, news);
+        }
+    }
+    unlock(guard);
+    return status;
+}
+
+static void withdraw(wi_guard *guard, wi_block *block, const wi_placement *p)
+{
+    wi_guarded *record = pin(guard, block);
+    record->state = WI_GUARDED_LEAVING;
+    wi_discard(guard->resource.inner, block, p);
+    lock(guard);
+    forget(guard, record);
+    unlock(guard);
+}
+
+static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
+{
+    wi_guard *guard = of(resource);
+    wi_guard_news news = {.count = 0};
+    wi_guarded *record = malloc(sizeof *record);
+    if (!record)
+        return weir_fail(WEIR_SYSTEM, "no host memory for the record of a guarded block");
+    weir_status status = wi_allocate(resource->inner, p, out, shortage);
+    if (status != WEIR_OK) {
+        free(record);
+        return status;
+    }
+    *record = record_of(*out, p);
+    status = enter(guard, record, &news);
+    if (status != WEIR_OK) {
+        wi_discard(resource->inner, *out, p);
+        free(record);
+        return status;
+    }
+    if (!record->blank) {
+        status = paint(guard, record, p->native);
+        (*out)->zeroing |= p->native != NULL;
+    }
+    if (status != WEIR_OK)
+        withdraw(guard, *out, p);
+    wi_guard_tell(&news);
+    return status;
+}
+
+static void discard(wi_resource *resource, wi_block *block, const wi_placement *p)
+{
+    withdraw(of(resource), block, p);
+}
+
+static void publish(wi_resource *resource, wi_block *block)
+{
+    wi_guard *guard = of(resource);
+    lock(guard);
+    wi_guard_set_find(guard, block)->state = WI_GUARDED_LIVE;
+    unlock(guard);
+    wi_publish(resource->inner, block);
+}
+
+/* Freeing ---------------------------------------------------------------------------------------------------------- */
+
+/* Never gone at once: the zones can be looked at only when the device is past the block, and without a lock. */
+static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, bool complete)
+{
+    wi_guard *guard = of(resource);
+    (void)complete;
+    lock(guard);
+    wi_guarded *record = wi_guard_set_find(guard, block);
+    record->state = WI_GUARDED_FREED;
+    record->freed = stream;
+    unlock(guard);
+    return wi_retire(resource->inner, block, stream, false);
+}
+
+static weir_status inspect(wi_guard *guard, wi_guarded *record, wi_guard_news *news)
+{
+    wi_damage damages[2] = {{.bytes = 0}};
+    bool kept = record->state == WI_GUARDED_KEPT; /* freed blocks change it in the hands of who pinned them alone */
+    weir_status status = record->blank ? WEIR_OK : wi_guard_examine(guard, record, kept, damages);
+    lock(guard);
+    for (int i = 0; i < 2; i++)
+        if (damages[i].bytes > 0)
+            wi_guard_note(guard, record, &damages[i], NULL, news);
+    unlock(guard);
+    return status;
+}
+
+/* Gives a pinned block, which is in no list, to the inner resource; the record is gone with it, or else stays pinned. */
+static weir_status let_go(wi_guard *guard, wi_guarded *record)
+{
+    wi_guarded_state before = record->state;
+    lock(guard);
+    record->state = WI_GUARDED_LEAVING;
+    unlock(guard);
+    weir_status status = wi_release(guard->resource.inner, record->block);
+    lock(guard);
+    record->state = before;
+    if (status == WEIR_OK)
+        forget(guard, record);
+    unlock(guard);
+    return status;
+}
+
+static void put_in(wi_guard *guard, wi_guarded *record, bool at_front)
+{
+    record->state = WI_GUARDED_KEPT;
+    record->next = at_front ? guard->first : NULL;
+    if (!guard->first || !at_front) {
+        *(guard->first ? &guard->last->next : &guard->first) = record;
+        guard->last = record;
+    } else {
+        guard->first = record;
+    }
+    guard->kept += record->charged;
+    wi_guard_unpin(guard, record);
+}
+
+/* Gives up kept blocks, oldest first, until at most `keep` bytes are left. */
+static void give_up(wi_guard *guard, uint64_t keep)
+{
+    weir_status status = WEIR_OK;
+    lock(guard);
+    while (guard->kept > keep && status == WEIR_OK) {
+        wi_guarded *record = guard->first;
+        wi_guard_news news = {.count = 0};
+        uint64_t charged = record->charged;
+        guard->first = record->next;
+        guard->kept -= charged;
+        guard->leaving++;
+        wi_guard_pin(guard, record);
+        unlock(guard);
+        (void)inspect(guard, record, &news); /* what cannot be read is given back all the same */
+        status = let_go(guard, record);
+        lock(guard);
+        if (status == WEIR_OK)
+            guard->given_up += charged;
+        else
+            put_in(guard, record, true); /* tried again when the next one leaves */
+        guard->leaving--;
+        pthread_cond_broadcast(&guard->changed);
+        unlock(guard);
+        wi_guard_tell(&news); /* nothing in hand: who listens may allocate */
+        lock(guard);
+    }
+    unlock(guard);
+}
+
+/* Fills a freed block whole. A device that does not take it has said so before, or will. */
+static bool bury(wi_guard *guard, wi_guarded *record)
+{
+    bool filled = fill(guard, record->start, record->end, WI_GUARD_FREED, NULL) == WEIR_OK;
+    record->blank |= !filled;
+    return filled;
+}
+
+static weir_status release(wi_resource *resource, wi_block *block)
+{
+    wi_guard *guard = of(resource);
+    wi_guarded *record = pin(guard, block);
+    wi_guard_news news = {.count = 0};
+    weir_status status = inspect(guard, record, &news);
+    bool keep = status == WEIR_OK && !record->blank && record->charged <= guard->quarantine && bury(guard, record);
+    if (keep) {
+        lock(guard);
+        put_in(guard, record, false);
+        unlock(guard);
+    } else {
+        status = let_go(guard, record);
+        if (status != WEIR_OK) {
+            lock(guard);
+            wi_guard_unpin(guard, record);
+            unlock(guard);
+        }
+    }
+    wi_guard_tell(&news);
+    give_up(guard, guard->quarantine);
+    return status;
+}
+
+/* Whoever sees pending bytes finds them here, or waits for the thread that has them in hand. */
+static uint64_t relieve(wi_resource *resource)
+{
+    wi_guard *guard = of(resource);
+    lock(guard);
+    uint64_t before = guard->given_up;
+    unlock(guard);
+    give_up(guard, 0);
+    lock(guard);
+    while (guard->leaving > 0 && !wi_alone)
+        pthread_cond_wait(&guard->changed, &guard->resource.lock);
+    uint64_t bytes = guard->given_up - before;
+    unlock(guard);
+    return bytes;
+}
+
+/* Resizing --------------------------------------------------------------------------------------------------------- */
+
+static weir_status no_room(const wi_block *block, uint64_t bytes)
+{
+    return weir_fail(WEIR_NO_ROOM,
+                     "the block of %llu bytes at %p cannot become %llu bytes long: a red zone stands behind it; "
+                     "allocate anew and copy",
+                     (unsigned long long)block->bytes, block->pointer, (unsigned long long)bytes);
+}
+
+/* Moves the border between the block and the zone behind it, in the order of the stream. */
+static weir_status repaint(const wi_guard *guard, const wi_guarded *record, uint64_t bytes, void *native)
+{
+    char *now = record->pointer + record->bytes, *then = record->pointer + bytes;
+    return bytes < record->bytes ? fill(guard, then, now, WI_GUARD_ZONE, native)
+                                 : fill(guard, now, then, guard->poison, native);
+}
+
+/* Behind everything that was put on other streams for the taken block: its poison, and declared uses of the bytes that it
+ * loses. Without a stream that has to be waited for. */
+static weir_status order(const wi_guard *guard, const wi_block *block, void *native)
+{
+    const wi_resource *r = &guard->resource;
+    weir_status status = WEIR_OK;
+    wi_event event;
+    for (uint32_t i = 0; status == WEIR_OK && wi_marks_point(block->marks, WEIR_WRITE, i, &event); i++)
+        if (!r->driver->passed(r->device, event))
+            status =
+                native ? r->driver->order(r->device, native, event) : r->driver->wait(r->device, event, UINT64_MAX);
+    return status;
+}
+
+/* That, as a declared write, so that a free waits for it wherever it is made. */
+static weir_status repaint_in_order(const wi_guard *guard, const wi_guarded *record, uint64_t bytes, void *native)
+{
+    const wi_resource *r = &guard->resource;
+    wi_block *block = record->block;
+    wi_event event = {0};
+    bool opened;
+    weir_status status = wi_marks_open(&block->marks, WEIR_WRITE, &opened); /* nobody else has one of a taken block */
+    if (status != WEIR_OK)
+        return status;
+    status = order(guard, block, native);
+    if (status == WEIR_OK)
+        status = repaint(guard, record, bytes, native);
+    if (status == WEIR_OK && native)
+        status = r->driver->record(r->device, native, &event);
+    wi_marks_close(block->marks, WEIR_WRITE, status == WEIR_OK ? &event : NULL);
+    return status;
+}
+
+/* The charge stays, and so nothing is given back: the zone grows. */
+static weir_status shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail)
+{
+    wi_guard *guard = of(resource);
+    wi_guarded *record = pin(guard, block);
+    weir_status status = bytes > record->room ? no_room(block, bytes) : WEIR_OK;
+    *tail = NULL;
+    if (status == WEIR_OK && !record->blank)
+        status = repaint_in_order(guard, record, bytes, native);
+    if (status == WEIR_OK) {
+        wi_resource_lock(resource->base);
+        wi_ledger_resize(resource->ledger, block, bytes, block->charged, true);
+        block->bytes = bytes;
+        wi_resource_unlock(resource->base);
+    }
+    lock(guard);
+    if (status == WEIR_OK)
+        record->bytes = bytes;
+    wi_guard_unpin(guard, record);
+    unlock(guard);
+    return status;
+}
+
+static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage)
+{
+    (void)resource, (void)may_wait, (void)shortage;
+    return no_room(block, bytes);
+}
+
+/* Making ----------------------------------------------------------------------------------------------------------- */
+
+static void size_text(uint64_t bytes, char *text, size_t capacity)
+{
+    if (bytes % WI_MIB == 0)
+        snprintf(text, capacity, "%lluMiB", (unsigned long long)(bytes / WI_MIB));
+    else if (bytes % WI_KIB == 0)
+        snprintf(text, capacity, "%lluKiB", (unsigned long long)(bytes / WI_KIB));
+    else
+        snprintf(text, capacity, "%llu", (unsigned long long)bytes);
+}
+
+static void describe(const wi_resource *resource, char *text, size_t capacity)
+{
+    const wi_guard *guard = (const wi_guard *)resource;
+    char zone[24], quarantine[24];
+    size_text(guard->zone, zone, sizeof zone);
+    size_text(guard->quarantine, quarantine, sizeof quarantine);
+    snprintf(text, capacity, "zone=%s, quarantine=%s, poison=0x%02X, %s", zone, quarantine, guard->poison,
+             guard->unmapped ? "unmapped, " : "");
+}
+
+static void destroy(wi_resource *resource)
+{
+    wi_guard *guard = of(resource);
+    wi_law(guard->kept == 0 && guard->leaving == 0);
+    for (size_t i = 0; i < guard->count; i++)
+        free(guard->set[i]);
+    free(guard->set);
+    pthread_cond_destroy(&guard->changed);
+    pthread_mutex_destroy(&resource->lock);
+    free(guard);
+}
+
+/* A block that is cut gives nothing back, and none grows; the fills are queued, so that a capture has no place for them
+ * and the next owner has to wait for the free. */
+static const wi_resource_table table = {
+    .name = "guard",
+    .features = WEIR_GUARDS,
+    .hides = WEIR_STREAM_ORDERED | WEIR_CAPTURABLE | WEIR_SHRINKS | WEIR_GROWS,
+    .measure = measure,
+    .allocate = allocate,
+    .discard = discard,
+    .publish = publish,
+    .retire = retire,
+    .release = release,
+    .shrink = shrink,
+    .grow = grow,
+    .relieve = relieve,
+    .describe = describe,
+    .destroy = destroy,
+};
+
+wi_guard *wi_guard_in(wi_resource *top)
+{
+    while (top && top->table != &table)
+        top = top->inner;
+    return (wi_guard *)top;
+}
+
+static weir_status read_poison(const wi_arguments *arguments, uint8_t *out)
+{
+    const char *text = wi_argument(arguments, "poison");
+    char *end;
+    unsigned long value = text ? strtoul(text, &end, 0) : *out;
+    if (text && (!*text || strchr("+- ", *text) || *end || value > UINT8_MAX))
+        return weir_fail(WEIR_INVALID, "the resource guard does not take \"%.40s\" for poison; it is a byte, like 0xA5",
+                         text);
+    *out = (uint8_t)value;
+    return WEIR_OK;
+}
+
+static weir_status read_arguments(wi_guard *guard, const wi_arguments *arguments)
+{
+    const char *word = wi_argument(arguments, "");
+    weir_status status = wi_arguments_check(arguments, (const char *const[]){"zone", "quarantine", "poison", "", NULL});
+    if (status == WEIR_OK && word && strcmp(word, "unmapped") != 0)
+        status = weir_fail(WEIR_INVALID, "the resource guard takes no argument \"%.40s\"", word);
+    guard->unmapped = word != NULL;
+    if (status == WEIR_OK)
+        status = wi_argument_size(arguments, "zone", &guard->zone);
+    if (status == WEIR_OK)
+        status = wi_argument_size(arguments, "quarantine", &guard->quarantine);
+    if (status == WEIR_OK && guard->zone > WI_GIB)
+        status = weir_fail(WEIR_INVALID, "the resource guard takes zones of up to 1 GiB");
+    guard->zone = wi_round_up(guard->zone, WI_UNIT);
+    return status == WEIR_OK ? read_poison(arguments, &guard->poison) : status;
+}
+
+static weir_status check_inner(const wi_guard *guard, wi_resource *inner)
+{
+    if (wi_guard_in(inner))
+        return weir_fail(WEIR_INVALID, "a guard within a guard; one is enough");
+    if (guard->unmapped && !inner->base->table->places_apart)
+        return weir_fail(WEIR_UNSUPPORTED,
+                         "the resource %s cannot leave addresses unmapped behind a block; use guard(unmapped, mapped), "
+                         "or a guard without it",
+                         inner->base->table->name);
+    return WEIR_OK;
+}
+
+weir_status wi_guard_create(wi_resource *inner, const wi_arguments *arguments, wi_resource **out)
+{
+    wi_guard *guard = calloc(1, sizeof *guard);
+    if (!guard)
+        return weir_fail(WEIR_SYSTEM, "no host memory for a guard");
+    guard->zone = WI_UNIT;
+    guard->quarantine = 16 * WI_MIB;
+    guard->poison = 0xA5;
+    weir_status status = read_arguments(guard, arguments);
+    if (status == WEIR_OK)
+        status = check_inner(guard, inner);
+    if (status != WEIR_OK) {
+        free(guard);
+        return status;
+    }
+    wi_resource_init(&guard->resource, &table, inner->driver, inner->device, inner);
+    pthread_cond_init(&guard->changed, NULL);
+    *out = &guard->resource;
+    return WEIR_OK;
+}

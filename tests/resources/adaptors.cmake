@@ -1,0 +1,15 @@
+# The adaptors guard and stats, on the host and on cuda over the stub.
+function(weir_adaptor_test name)
+  weir_test(${name} ${ARGN} LIBS ${CMAKE_DL_LIBS} TIMEOUT 120)
+  target_include_directories(test-${name} PRIVATE core)
+  if(TARGET stub-cuda)
+    add_dependencies(test-${name} stub-cuda)
+    add_test(NAME ${name}-stub COMMAND test-${name})
+    set_tests_properties(${name}-stub PROPERTIES TIMEOUT 120
+      ENVIRONMENT "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/stub/cuda;STUB_CUDA_TOTAL=0x10000000")
+  endif()
+endfunction()
+weir_adaptor_test(guard resources/guard.c resources/guard_pages.c)
+weir_adaptor_test(meter resources/meter.c INTERNAL)
+weir_test(guard-inside resources/guard_inside.c INTERNAL)
+target_include_directories(test-guard-inside PRIVATE core)

@@ -1,0 +1,728 @@
+/* The adaptor guard: each kind of damage is found and described, nothing is found where nothing is wrong, and what is kept
+ * back is given up when it is needed. On the device that WEIR_TEST_DEVICE names, or the host. */
+#include "resources/guard.h"
+
+#include <stdatomic.h>
+
+enum { BUDGET = 8 << 20, MOST = 300 };
+
+typedef struct fixture {
+    weir_runtime *runtime;
+    weir_client *client;
+    weir_stream a, b;
+} fixture;
+
+static char logged[8][600];
+static atomic_int logged_count;
+
+static void listen(weir_log_level level, const char *text, void *user)
+{
+    (void)level, (void)user;
+    int at = atomic_fetch_add(&logged_count, 1);
+    if (at < 8)
+        snprintf(logged[at], sizeof logged[at], "%s", text);
+}
+
+static void set_up_with(void **state, const char *resource)
+{
+    fixture *f = calloc(1, sizeof *f);
+    f->runtime = make_with(resource, BUDGET);
+    f->client = open_client(f->runtime, "bert", 0, 0);
+    ok(weir_stream_acquire(f->runtime, &f->a));
+    ok(weir_stream_acquire(f->runtime, &f->b));
+    atomic_store(&logged_count, 0);
+    ok(weir_log_set(listen, NULL, WEIR_LOG_WARNING));
+    *state = f;
+}
+
+static int set_up(void **state)
+{
+    set_up_with(state, "guard(mapped)");
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    ok(weir_stream_release(f->a));
+    ok(weir_stream_release(f->b));
+    ok(weir_client_close(f->client));
+    check_empty(f->runtime);
+    ok(weir_runtime_destroy(f->runtime));
+    ok(weir_log_set(NULL, NULL, WEIR_LOG_OFF));
+    free(f);
+    return 0;
+}
+
+static weir_block make(fixture *f, size_t bytes, weir_stream stream, const char *tag)
+{
+    weir_request request = {
+        .size = sizeof request, .bytes = bytes, .stream = stream, .memory_class = WEIR_KV, .tag = tag};
+    weir_block block;
+    ok(weir_alloc_with(f->client, &request, &block));
+    return block;
+}
+
+/* Writes `count` bytes, at once. */
+static void write_at(fixture *f, weir_block block, int64_t offset, uint8_t value, size_t count)
+{
+    ok(weir_fill(f->runtime, (char *)block.pointer + offset, value, count, WEIR_STREAM_HOST));
+}
+
+static void check_bytes(fixture *f, const void *from, uint8_t value, size_t count)
+{
+    uint8_t *copy = malloc(count);
+    ok(weir_copy(f->runtime, copy, from, count, WEIR_STREAM_HOST));
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(copy[i], value);
+    free(copy);
+}
+
+static size_t count_reports(fixture *f)
+{
+    size_t count;
+    ok(weir_guard_reports(f->runtime, NULL, 0, &count));
+    return count;
+}
+
+/* The reports are exactly so many; the last of them. */
+static weir_guard_report last_report(fixture *f, size_t wanted)
+{
+    static weir_guard_report reports[MOST];
+    size_t count;
+    reports[0].size = sizeof reports[0];
+    ok(weir_guard_reports(f->runtime, reports, MOST, &count));
+    assert_int_equal(count, wanted);
+    return reports[wanted - 1];
+}
+
+static void check_report(const weir_guard_report *r, weir_guard_kind kind, weir_block block, size_t bytes,
+                         int64_t offset, uint64_t damaged)
+{
+    assert_int_equal(r->kind, kind);
+    assert_ptr_equal(r->block.pointer, block.pointer);
+    assert_int_equal(r->block.generation, block.generation);
+    assert_int_equal(r->bytes, bytes);
+    assert_int_equal(r->offset, offset);
+    assert_int_equal(r->damaged, damaged);
+    assert_int_equal(r->memory_class, WEIR_KV);
+    assert_string_equal(r->client, "bert");
+}
+
+static uint64_t pending(fixture *f)
+{
+    return take_snapshot(f->runtime).device.pending;
+}
+
+static void trim(fixture *f)
+{
+    ok(weir_runtime_trim(f->runtime, 0, NULL));
+}
+
+/* Damage ----------------------------------------------------------------------------------------------------------- */
+
+static void an_overrun_is_described(void **state)
+{
+    fixture *f = *state;
+    weir_block block = make(f, 1000, f->a, "logits");
+    ok(weir_fill(f->runtime, (char *)block.pointer + 1002, 0x41, 4, f->a));
+    ok(weir_free(f->client, block.pointer, f->b));
+    ok(weir_stream_synchronize(f->a));
+    ok(weir_stream_synchronize(f->b));
+    weir_guard_report r = last_report(f, 1);
+    check_report(&r, WEIR_GUARD_OVERRUN, block, 1000, 1002, 4);
+    assert_string_equal(r.tag, "logits");
+    assert_int_equal(r.found, 0x41);
+    assert_int_equal(r.expected, 0xFB);
+    assert_int_equal(r.allocated.id, f->a.id);
+    assert_int_equal(r.freed.id, f->b.id);
+    assert_false(r.live);
+    assert_int_equal(atomic_load(&logged_count), 1);
+    assert_non_null(strstr(logged[0], "overrun: the block of 1000 bytes"));
+    assert_non_null(strstr(logged[0], "of bert (kv, tag \"logits\""));
+    assert_non_null(
+        strstr(logged[0], "4 bytes behind it were written, the first at offset 1002 (0x41 instead of 0xFB)"));
+}
+
+static void every_byte_of_the_zones_counts(void **state)
+{
+    fixture *f = *state;
+    static const size_t sizes[] = {1, 255, 256, 257, 5000};
+    size_t found = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        size_t bytes = sizes[i];
+        int64_t last = (int64_t)(bytes + UNIT - 1) / UNIT * UNIT + UNIT - 1;
+        int64_t places[] = {(int64_t)bytes, last, -1, -(int64_t)UNIT};
+        for (int k = 0; k < 4; k++) {
+            weir_block block = make(f, bytes, WEIR_STREAM_HOST, NULL);
+            write_at(f, block, places[k], 0, 1);
+            ok(weir_free(f->client, block.pointer, WEIR_STREAM_HOST));
+            weir_guard_report r = last_report(f, ++found);
+            check_report(&r, k < 2 ? WEIR_GUARD_OVERRUN : WEIR_GUARD_UNDERRUN, block, bytes, places[k], 1);
+            assert_int_equal(r.found, 0);
+        }
+        weir_block block = make(f, bytes, WEIR_STREAM_HOST, NULL);
+        write_at(f, block, 0, 0, bytes);
+        ok(weir_free(f->client, block.pointer, WEIR_STREAM_HOST));
+        assert_int_equal(count_reports(f), found);
+    }
+}
+
+static void both_ends_are_two_reports(void **state)
+{
+    fixture *f = *state;
+    weir_block block = make(f, 512, WEIR_STREAM_HOST, "x");
+    write_at(f, block, -3, 7, 3);
+    write_at(f, block, 512, 7, 100);
+    ok(weir_free(f->client, block.pointer, WEIR_STREAM_HOST));
+    weir_guard_report r = last_report(f, 2);
+    check_report(&r, WEIR_GUARD_OVERRUN, block, 512, 512, 100);
+    weir_guard_report first = WEIR_INIT(weir_guard_report);
+    ok(weir_guard_reports(f->runtime, &first, 1, NULL));
+    check_report(&first, WEIR_GUARD_UNDERRUN, block, 512, -3, 3);
+}
+
+static void a_use_after_free_is_found_when_the_block_is_given_up(void **state)
+{
+    fixture *f = *state;
+    static const int64_t places[] = {0, 10, 2999, -1, 3000};
+    for (size_t i = 0; i < 5; i++) {
+        weir_block block = make(f, 3000, f->a, "cache");
+        ok(weir_free(f->client, block.pointer, f->a));
+        ok(weir_stream_synchronize(f->a));
+        assert_int_equal(count_reports(f), i);
+        write_at(f, block, places[i], 0x99, 1);
+        trim(f);
+        weir_guard_report r = last_report(f, i + 1);
+        check_report(&r, WEIR_GUARD_USE_AFTER_FREE, block, 3000, places[i], 1);
+        assert_int_equal(r.expected, 0xDD);
+        assert_int_equal(r.found, 0x99);
+        assert_int_equal(r.freed.id, f->a.id);
+        assert_string_equal(r.tag, "cache");
+    }
+}
+
+static void damage_in_the_middle_of_much_memory_is_found(void **state)
+{
+    fixture *f = *state;
+    weir_block block = make(f, 3 * MIB, WEIR_STREAM_HOST, NULL);
+    ok(weir_free(f->client, block.pointer, WEIR_STREAM_HOST));
+    write_at(f, block, MIB + 77, 1, 2);
+    write_at(f, block, 2 * MIB + 5, 1, 3);
+    trim(f);
+    weir_guard_report r = last_report(f, 1);
+    check_report(&r, WEIR_GUARD_USE_AFTER_FREE, block, 3 * MIB, MIB + 77, 5);
+}
+
+static void poison_shows_what_was_never_written(void **state)
+{
+    fixture *f = *state;
+    weir_block block = make(f, 1000, f->a, NULL);
+    ok(weir_stream_synchronize(f->a));
+    check_bytes(f, block.pointer, 0xA5, 1000);
+    ok(weir_free(f->client, block.pointer, WEIR_STREAM_HOST));
+    check_bytes(f, block.pointer, 0xDD, 1000);
+    weir_request zeroed = {.size = sizeof zeroed, .bytes = 1000, .stream = f->a, .flags = WEIR_ZEROED};
+    ok(weir_alloc_with(f->client, &zeroed, &block));
+    ok(weir_stream_synchronize(f->a));
+    check_bytes(f, block.pointer, 0, 1000);
+    ok(weir_free(f->client, block.pointer, f->a));
+    ok(weir_stream_synchronize(f->a));
+    trim(f);
+    assert_int_equal(count_reports(f), 0);
+}
+
+static void alignment_is_kept(void **state)
+{
+    fixture *f = *state;
+    static const size_t alignments[] = {1, 256, 512, 4096, MIB};
+    for (int i = 0; i < 5; i++) {
+        weir_request request = {.size = sizeof request, .bytes = 100, .alignment = alignments[i]};
+        weir_block block;
+        ok(weir_alloc_with(f->client, &request, &block));
+        assert_int_equal((uintptr_t)block.pointer % alignments[i], 0);
+        write_at(f, block, -1, 0, 1);
+        ok(weir_free(f->client, block.pointer, WEIR_STREAM_HOST));
+        assert_int_equal(last_report(f, (size_t)i + 1).offset, -1);
+        trim(f);
+    }
+}
+
+static void more_reports_than_are_kept(void **state)
+{
+    fixture *f = *state;
+    static weir_guard_report reports[MOST];
+    size_t count;
+    for (size_t i = 0; i < MOST; i++) {
+        weir_block block = make(f, 100 + i, WEIR_STREAM_HOST, NULL);
+        write_at(f, block, (int64_t)(100 + i), 0, 1);
+        ok(weir_free(f->client, block.pointer, WEIR_STREAM_HOST));
+    }
+    memset(reports, 0, sizeof reports);
+    reports[0].size = sizeof reports[0];
+    ok(weir_guard_reports(f->runtime, reports, MOST, &count));
+    assert_int_equal(count, MOST);
+    for (size_t i = 0; i < 256; i++)
+        assert_int_equal(reports[i].bytes, 100 + i);
+    assert_int_equal(reports[256].bytes, 0);
+    assert_int_equal(atomic_load(&logged_count), MOST);
+}
+
+/* Looking ---------------------------------------------------------------------------------------------------------- */
+
+static void a_check_looks_at_what_is_live(void **state)
+{
+    fixture *f = *state;
+    weir_block good = make(f, 700, WEIR_STREAM_HOST, "good"), bad = make(f, 700, WEIR_STREAM_HOST, "bad");
+    ok(weir_guard_check(f->runtime));
+    write_at(f, bad, 701, 0, 2);
+    for (int i = 0; i < 2; i++) {
+        fails(WEIR_CORRUPT, weir_guard_check(f->runtime));
+        detail_names("tag \"bad\"");
+        detail_names("offset 701");
+        weir_guard_report r = last_report(f, 1);
+        check_report(&r, WEIR_GUARD_OVERRUN, bad, 700, 701, 2);
+        assert_true(r.live);
+    }
+    ok(weir_free(f->client, bad.pointer, WEIR_STREAM_HOST));
+    ok(weir_guard_check(f->runtime));
+    assert_int_equal(count_reports(f), 1); /* told once */
+    ok(weir_free(f->client, good.pointer, WEIR_STREAM_HOST));
+    write_at(f, good, 0, 0, 1);
+    fails(WEIR_CORRUPT, weir_guard_check(f->runtime)); /* what is kept back, too */
+    detail_names("use after free");
+    trim(f);
+    weir_guard_report r = last_report(f, 2);
+    check_report(&r, WEIR_GUARD_USE_AFTER_FREE, good, 700, 0, 1);
+}
+
+static void what_was_forgotten_is_listed(void **state)
+{
+    fixture *f = *state;
+    weir_client *other = open_client(f->runtime, "llama", 0, 0);
+    weir_block blocks[4];
+    for (int i = 0; i < 4; i++)
+        blocks[i] = make(f, 1000 * (size_t)(i + 1), f->a, i % 2 ? "odd" : "even");
+    void *p = allocate(other, 50, WEIR_STREAM_HOST, WEIR_WEIGHTS);
+    weir_guard_leak leaks[8] = {{.size = sizeof leaks[0]}};
+    weir_guard_leak_sum sums[8] = {{.size = sizeof sums[0]}};
+    size_t count;
+    ok(weir_guard_leaks(f->runtime, leaks, 8, &count));
+    assert_int_equal(count, 5);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(leaks[i].block.generation, blocks[i].generation);
+        assert_int_equal(leaks[i].bytes, 1000 * (i + 1));
+        assert_string_equal(leaks[i].tag, i % 2 ? "odd" : "even");
+        assert_ptr_equal(leaks[i].client, f->client);
+        assert_int_equal(leaks[i].stream.id, f->a.id);
+    }
+    assert_string_equal(leaks[4].name, "llama");
+    assert_int_equal(leaks[4].memory_class, WEIR_WEIGHTS);
+    ok(weir_guard_leak_sums(f->runtime, sums, 8, &count));
+    assert_int_equal(count, 3);
+    assert_string_equal(sums[0].tag, "odd");
+    assert_int_equal(sums[0].bytes, 6000);
+    assert_int_equal(sums[0].blocks, 2);
+    assert_int_equal(sums[0].oldest.generation, blocks[1].generation);
+    assert_int_equal(sums[1].bytes, 4000);
+    assert_int_equal(sums[2].bytes, 50);
+    fails(WEIR_BUSY, weir_client_close(f->client));
+    assert_int_equal(atomic_load(&logged_count), 2); /* one line a tag, the client's alone */
+    assert_non_null(strstr(logged[0], "bert has 2 live blocks of 5.9 KiB tagged \"odd\""));
+    for (int i = 0; i < 4; i++)
+        ok(weir_free(f->client, blocks[i].pointer, f->a));
+    ok(weir_free(other, p, WEIR_STREAM_HOST));
+    ok(weir_guard_leaks(f->runtime, NULL, 0, &count));
+    assert_int_equal(count, 0);
+    ok(weir_client_close(other));
+}
+
+static void old_and_new_structures(void **state)
+{
+    fixture *f = *state;
+    weir_block block = make(f, 100, WEIR_STREAM_HOST, "t");
+    size_t sizes[] = {offsetof(weir_guard_report, bytes), sizeof(weir_guard_report) + 32};
+    write_at(f, block, 100, 0, 1);
+    ok(weir_free(f->client, block.pointer, WEIR_STREAM_HOST));
+    for (int i = 0; i < 2; i++) {
+        _Alignas(16) unsigned char raw[1024];
+        memset(raw, 0x5a, sizeof raw);
+        memcpy(raw, &sizes[i], sizeof sizes[i]);
+        ok(weir_guard_reports(f->runtime, (weir_guard_report *)raw, 1, NULL));
+        assert_ptr_equal(((weir_guard_report *)raw)->block.pointer, block.pointer);
+        assert_int_equal(raw[sizes[i]], 0x5a);
+    }
+    weir_guard_report none = {.size = 0};
+    fails(WEIR_INVALID, weir_guard_reports(f->runtime, &none, 1, NULL));
+    fails(WEIR_INVALID, weir_guard_reports(f->runtime, NULL, 1, NULL));
+    fails(WEIR_INVALID, weir_guard_reports(NULL, NULL, 0, NULL));
+    fails(WEIR_INVALID, weir_guard_leaks(f->runtime, NULL, 1, NULL));
+    fails(WEIR_INVALID, weir_guard_leak_sums(f->runtime, NULL, 1, NULL));
+}
+
+/* The quarantine --------------------------------------------------------------------------------------------------- */
+
+static void what_is_freed_is_kept_back(void **state)
+{
+    fixture *f = *state;
+    weir_block first = make(f, 100 * KIB, WEIR_STREAM_HOST, NULL);
+    uint64_t charged = take_snapshot(f->runtime).device.live;
+    assert_int_equal(charged, 100 * KIB + 512);
+    ok(weir_free(f->client, first.pointer, WEIR_STREAM_HOST));
+    assert_int_equal(pending(f), charged);
+    fails(WEIR_DOUBLE_FREE, weir_free(f->client, first.pointer, WEIR_STREAM_HOST));
+    for (int i = 0; i < 20; i++) {
+        weir_block next = make(f, 100 * KIB, WEIR_STREAM_HOST, NULL);
+        assert_ptr_not_equal(next.pointer, first.pointer);
+        ok(weir_free(f->client, next.pointer, WEIR_STREAM_HOST));
+    }
+    trim(f);
+    assert_int_equal(pending(f), 0);
+}
+
+static void the_quarantine_is_bounded_and_in_order(void **state)
+{
+    fixture *f = *state; /* 64 KiB of it */
+    weir_block blocks[6];
+    for (int i = 0; i < 6; i++)
+        blocks[i] = make(f, 20 * KIB - 512, WEIR_STREAM_HOST, NULL);
+    for (int i = 0; i < 6; i++) {
+        ok(weir_free(f->client, blocks[i].pointer, WEIR_STREAM_HOST));
+        assert_int_equal(pending(f), 20 * KIB * (uint64_t)(i < 3 ? i + 1 : 3));
+        weir_block_details details = WEIR_INIT(weir_block_details);
+        for (int k = 0; k <= i; k++) {
+            ok(weir_block_info(blocks[k].pointer, &details));
+            assert_int_equal(details.state, k + 3 <= i ? WEIR_BLOCK_FREE : WEIR_BLOCK_PENDING);
+        }
+    }
+    weir_block large = make(f, 65 * KIB, WEIR_STREAM_HOST, NULL); /* would flush all and not fit */
+    ok(weir_free(f->client, large.pointer, WEIR_STREAM_HOST));
+    assert_int_equal(pending(f), 60 * KIB);
+}
+
+static void a_request_that_fits_only_then_succeeds(void **state)
+{
+    fixture *f = *state;
+    weir_request request = {.size = sizeof request, .bytes = 5 * MIB, .flags = WEIR_NO_WAIT};
+    weir_block block;
+    for (int i = 0; i < 10; i++) {
+        ok(weir_alloc_with(f->client, &request, &block));
+        ok(weir_free(f->client, block.pointer, WEIR_STREAM_HOST));
+        assert_int_equal(pending(f), 5 * MIB + 512);
+    }
+    request.bytes = BUDGET;
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc_with(f->client, &request, &block)); /* no room for its zones */
+    request.bytes = BUDGET - 512;
+    ok(weir_alloc_with(f->client, &request, &block));
+    ok(weir_free(f->client, block.pointer, WEIR_STREAM_HOST));
+    assert_int_equal(pending(f), BUDGET);
+    weir_client *other = open_client(f->runtime, "other", BUDGET / 2, 0); /* nor in a guarantee's way */
+    assert_int_equal(pending(f), 0);
+    ok(weir_client_close(other));
+    ok(weir_alloc_with(f->client, &request, &block));
+    ok(weir_free(f->client, block.pointer, WEIR_STREAM_HOST));
+    ok(weir_runtime_set_budget(f->runtime, BUDGET / 2));
+    assert_int_equal(count_reports(f), 0);
+}
+
+/* Order ------------------------------------------------------------------------------------------------------------ */
+
+static void poison_is_the_first_write(void **state)
+{
+    fixture *f = *state;
+    gate g = GATE;
+    ok(weir_call(f->runtime, pass_gate, &g, f->a));
+    weir_block block = make(f, 1000, f->a, NULL);
+    ok(weir_fill(f->runtime, block.pointer, 1, 1000, f->a));
+    ok(weir_free(f->client, block.pointer, f->b)); /* before anything of it is done */
+    assert_int_equal(pending(f), 1536);
+    assert_int_equal(count_reports(f), 0);
+    open_gate(&g);
+    ok(weir_stream_synchronize(f->a));
+    ok(weir_stream_synchronize(f->b));
+    trim(f);
+    assert_int_equal(pending(f), 0);
+    assert_int_equal(count_reports(f), 0);
+}
+
+static void a_cut_block_has_a_longer_zone(void **state)
+{
+    fixture *f = *state;
+    weir_block block = make(f, 1000, f->a, NULL);
+    uint64_t charged = take_snapshot(f->runtime).device.live;
+    ok(weir_resize(f->client, block.pointer, 600, f->b));
+    ok(weir_resize(f->client, block.pointer, 610, f->b));
+    ok(weir_stream_synchronize(f->b));
+    assert_int_equal(take_snapshot(f->runtime).device.live, charged);
+    weir_block_details details = WEIR_INIT(weir_block_details);
+    ok(weir_block_info(block.pointer, &details));
+    assert_int_equal(details.bytes, 610);
+    ok(weir_guard_check(f->runtime));
+    ok(weir_resize(f->client, block.pointer, 1024, f->b)); /* as far as its own bytes reach */
+    ok(weir_resize(f->client, block.pointer, 610, f->b));
+    ok(weir_stream_synchronize(f->b));
+    snapshot before = take_snapshot(f->runtime);
+    fails(WEIR_NO_ROOM, weir_resize(f->client, block.pointer, 1025, f->b));
+    detail_names("red zone");
+    fails(WEIR_NO_ROOM, weir_resize(f->client, block.pointer, MIB, f->b));
+    unchanged(f->runtime, before);
+    write_at(f, block, 610, 3, 1);
+    ok(weir_free(f->client, block.pointer, WEIR_STREAM_HOST));
+    weir_guard_report r = last_report(f, 1);
+    check_report(&r, WEIR_GUARD_OVERRUN, block, 610, 610, 1);
+}
+
+static void a_free_waits_for_the_zone_of_a_cut_block(void **state)
+{
+    fixture *f = *state;
+    gate g = GATE;
+    weir_block block = make(f, 1000, f->a, NULL);
+    ok(weir_stream_synchronize(f->a));
+    ok(weir_call(f->runtime, pass_gate, &g, f->b));
+    ok(weir_resize(f->client, block.pointer, 10, f->b));
+    ok(weir_free(f->client, block.pointer, f->a));
+    ok(weir_stream_synchronize(f->a));
+    trim(f);
+    assert_int_equal(pending(f), 1536);
+    open_gate(&g);
+    ok(weir_stream_synchronize(f->b));
+    trim(f);
+    assert_int_equal(pending(f), 0);
+    assert_int_equal(count_reports(f), 0);
+}
+
+/* Runs ------------------------------------------------------------------------------------------------------------- */
+
+typedef struct worker {
+    fixture *f;
+    weir_client *client;
+    weir_stream stream;
+    uint64_t seed;
+} worker;
+
+static void *run(void *user)
+{
+    enum { STEPS = 2500, SLOTS = 12 };
+    worker *w = user;
+    weir_block slots[SLOTS] = {{NULL, 0}};
+    size_t sizes[SLOTS];
+    for (int i = 0; i < STEPS + SLOTS; i++) {
+        uint64_t x = next_random(&w->seed);
+        size_t at = i < STEPS ? x % SLOTS : (size_t)(i - STEPS);
+        weir_stream stream = x & 64 ? w->stream : WEIR_STREAM_HOST;
+        if (!slots[at].pointer && i < STEPS) {
+            sizes[at] = 1 + (x >> 8) % 20000;
+            weir_request request = {.size = sizeof request, .bytes = sizes[at], .stream = stream};
+            if (weir_alloc_with(w->client, &request, &slots[at]) == WEIR_OK)
+                ok(weir_fill(w->f->runtime, slots[at].pointer, (uint8_t)x, sizes[at], stream));
+        } else if (slots[at].pointer && i < STEPS && x % 7 == 0) {
+            sizes[at] = 1 + sizes[at] / 2;
+            if (stream.id == WEIR_STREAM_HOST.id)
+                ok(weir_stream_synchronize(w->stream)); /* what it says is done is done */
+            ok(weir_resize(w->client, slots[at].pointer, sizes[at], stream));
+        } else if (slots[at].pointer) {
+            ok(weir_stream_synchronize(w->stream));
+            ok(weir_free_block(w->client, slots[at], stream));
+            slots[at].pointer = NULL;
+        }
+        if (x % 97 == 0)
+            ok(weir_runtime_trim(w->f->runtime, 0, NULL));
+    }
+    return NULL;
+}
+
+static void nothing_is_found_where_nothing_is_wrong(void **state)
+{
+    enum { WORKERS = 4 };
+    fixture *f = *state;
+    worker workers[WORKERS];
+    pthread_t threads[WORKERS];
+    for (int i = 0; i < WORKERS; i++) {
+        workers[i] = (worker){f, open_client(f->runtime, "worker", 0, 0), f->a, 99 + (uint64_t)i};
+        ok(weir_stream_acquire(f->runtime, &workers[i].stream));
+        assert_int_equal(pthread_create(&threads[i], NULL, run, &workers[i]), 0);
+    }
+    for (int i = 0; i < WORKERS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < WORKERS; i++)
+        ok(weir_client_close(workers[i].client)); /* nothing of theirs stays pending */
+    for (int i = 0; i < WORKERS; i++)
+        ok(weir_stream_release(workers[i].stream));
+    assert_int_equal(count_reports(f), 0);
+    ok(weir_guard_check(f->runtime));
+    check_empty(f->runtime);
+}
+
+static atomic_bool stop;
+
+static void *keep_checking(void *user)
+{
+    fixture *f = user;
+    while (!atomic_load(&stop))
+        ok(weir_guard_check(f->runtime));
+    return NULL;
+}
+
+/* On the host alone in the device's order: the zones are there when the calls return. */
+static void checks_beside_frees(void **state)
+{
+    fixture *f = *state;
+    pthread_t checker;
+    atomic_store(&stop, false);
+    assert_int_equal(pthread_create(&checker, NULL, keep_checking, f), 0);
+    for (int i = 0; i < 2000; i++) {
+        weir_block one = make(f, 1000, WEIR_STREAM_HOST, NULL), two = make(f, 90000, WEIR_STREAM_HOST, NULL);
+        ok(weir_resize(f->client, one.pointer, 999, WEIR_STREAM_HOST));
+        ok(weir_free(f->client, one.pointer, WEIR_STREAM_HOST));
+        ok(weir_free(f->client, two.pointer, WEIR_STREAM_HOST));
+    }
+    atomic_store(&stop, true);
+    pthread_join(checker, NULL);
+    assert_int_equal(count_reports(f), 0);
+}
+
+static weir_client *hungry;
+
+/* The log's function may call weir, also for memory that there is only when others have given theirs back. */
+static void allocate_when_told(weir_log_level level, const char *text, void *user)
+{
+    (void)level, (void)text;
+    void *pointer;
+    atomic_int *served = user;
+    if (weir_alloc(hungry, BUDGET - 512, WEIR_STREAM_HOST, WEIR_OTHER, &pointer) == WEIR_OK) {
+        atomic_fetch_add(served, 1);
+        ok(weir_free(hungry, pointer, WEIR_STREAM_HOST));
+    }
+}
+
+static void who_listens_may_allocate(void **state)
+{
+    fixture *f = *state;
+    atomic_int served = 0;
+    hungry = f->client;
+    ok(weir_log_set(allocate_when_told, &served, WEIR_LOG_ERROR));
+    weir_block block = make(f, 100, WEIR_STREAM_HOST, NULL), kept = make(f, 100, WEIR_STREAM_HOST, NULL);
+    ok(weir_free(f->client, kept.pointer, WEIR_STREAM_HOST));
+    write_at(f, kept, 0, 0, 1);
+    write_at(f, block, 100, 0, 1);
+    ok(weir_free(f->client, block.pointer, WEIR_STREAM_HOST));
+    assert_int_equal(count_reports(f), 2);
+    assert_int_equal(atomic_load(&served), 2);
+}
+
+/* Stacks ----------------------------------------------------------------------------------------------------------- */
+
+static void refuses(weir_status status, const char *resource, const char *word)
+{
+    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .resource = resource};
+    weir_runtime *runtime;
+    fails(status, weir_runtime_create(test_device(), &options, &runtime));
+    detail_names(word);
+}
+
+static void describes(const char *resource, const char *text)
+{
+    char line[200];
+    weir_runtime *runtime = make_with(resource, BUDGET);
+    assert_string_equal(weir_runtime_resource(runtime, line, sizeof line), text);
+    ok(weir_runtime_destroy(runtime));
+}
+
+static void arguments_are_read(void **state)
+{
+    (void)state;
+    describes("guard(mapped)", "budget(guard(zone=256, quarantine=16MiB, poison=0xA5, mapped))");
+    describes("guard(zone=300, quarantine=5000, poison=7, unmapped, mapped)",
+              "budget(guard(zone=512, quarantine=5000, poison=0x07, unmapped, mapped))");
+    describes("guard(budget(mapped))", "guard(zone=256, quarantine=16MiB, poison=0xA5, budget(mapped))");
+    refuses(WEIR_INVALID, "guard(poison=256, mapped)", "256");
+    refuses(WEIR_INVALID, "guard(poison=-1, mapped)", "poison");
+    refuses(WEIR_INVALID, "guard(poison=, mapped)", "poison");
+    refuses(WEIR_INVALID, "guard(zone=x, mapped)", "zone");
+    refuses(WEIR_INVALID, "guard(zone=2GiB, mapped)", "1 GiB");
+    refuses(WEIR_INVALID, "guard(zones=1KiB, mapped)", "zones=1KiB");
+    refuses(WEIR_INVALID, "guard(wrapped, mapped)", "wrapped");
+    refuses(WEIR_INVALID, "guard(guard(mapped))", "one is enough");
+}
+
+static void features_tell_what_a_guard_changes(void **state)
+{
+    (void)state;
+    weir_runtime *plain = make_with("mapped", BUDGET), *guarded = make_with("guard(mapped)", BUDGET);
+    uint32_t hidden = WEIR_CAPTURABLE | WEIR_STREAM_ORDERED | WEIR_SHRINKS | WEIR_GROWS;
+    assert_int_equal(weir_runtime_features(guarded), (weir_runtime_features(plain) & ~hidden) | WEIR_GUARDS);
+    fails(WEIR_UNSUPPORTED, weir_guard_check(plain));
+    detail_names("WEIR_POISON=1");
+    fails(WEIR_UNSUPPORTED, weir_guard_reports(plain, NULL, 0, NULL));
+    fails(WEIR_UNSUPPORTED, weir_guard_leaks(plain, NULL, 0, NULL));
+    fails(WEIR_UNSUPPORTED, weir_guard_leak_sums(plain, NULL, 0, NULL));
+    ok(weir_runtime_destroy(plain));
+    ok(weir_runtime_destroy(guarded));
+}
+
+static void the_option_guards_every_stack(void **state)
+{
+    (void)state;
+    fails(WEIR_INVALID, weir_option_set("poison", "yes"));
+    ok(weir_option_set("poison", "1"));
+    describes("mapped", "budget(guard(zone=256, quarantine=16MiB, poison=0xA5, mapped))");
+    describes("budget(mapped)", "budget(guard(zone=256, quarantine=16MiB, poison=0xA5, mapped))");
+    describes("guard(zone=1KiB, mapped)", "budget(guard(zone=1KiB, quarantine=16MiB, poison=0xA5, mapped))");
+    ok(weir_option_set("poison", NULL));
+    describes("mapped", "budget(mapped)");
+}
+
+static int set_up_small(void **state)
+{
+    set_up_with(state, "guard(quarantine=64KiB, mapped)");
+    return 0;
+}
+static int set_up_around(void **state)
+{
+    set_up_with(state, "guard(budget(mapped))");
+    return 0;
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE_IN(name, setup)                                                                                           \
+    {                                                                                                                  \
+#name " (" #setup ")", name, setup, tear_down, NULL                                                            \
+    }
+
+int main(int argc, char **argv)
+{
+    if (argc == 4 && strcmp(argv[1], "fault") == 0)
+        return touch_and_fault(argv[2], argv[3]);
+    const struct CMUnitTest tests[] = {
+        CASE(an_overrun_is_described),
+        CASE_IN(an_overrun_is_described, set_up_around),
+        CASE(every_byte_of_the_zones_counts),
+        CASE(both_ends_are_two_reports),
+        CASE(a_use_after_free_is_found_when_the_block_is_given_up),
+        CASE(damage_in_the_middle_of_much_memory_is_found),
+        CASE(poison_shows_what_was_never_written),
+        CASE(alignment_is_kept),
+        CASE(more_reports_than_are_kept),
+        CASE(a_check_looks_at_what_is_live),
+        CASE(what_was_forgotten_is_listed),
+        CASE(old_and_new_structures),
+        CASE(what_is_freed_is_kept_back),
+        CASE_IN(the_quarantine_is_bounded_and_in_order, set_up_small),
+        CASE(a_request_that_fits_only_then_succeeds),
+        CASE_IN(a_request_that_fits_only_then_succeeds, set_up_around),
+        CASE(poison_is_the_first_write),
+        CASE(a_cut_block_has_a_longer_zone),
+        CASE(a_free_waits_for_the_zone_of_a_cut_block),
+        CASE(nothing_is_found_where_nothing_is_wrong),
+        CASE_IN(nothing_is_found_where_nothing_is_wrong, set_up_small),
+        CASE_IN(nothing_is_found_where_nothing_is_wrong, set_up_around),
+        CASE_IN(checks_beside_frees, set_up_small),
+        CASE(who_listens_may_allocate),
+        cmocka_unit_test(arguments_are_read),
+        cmocka_unit_test(features_tell_what_a_guard_changes),
+        cmocka_unit_test(the_option_guards_every_stack),
+        cmocka_unit_test(a_write_behind_the_last_page_ends_the_program),
+        cmocka_unit_test(blocks_apart_leave_holes_and_serve_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

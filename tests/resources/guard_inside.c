@@ -1,0 +1,239 @@
+/* What cannot happen over a resource that works: the guard over one that hands out memory twice, and that fails. */
+#include "core.h"
+#include "memory/guard.h"
+
+#include <stdatomic.h>
+
+/* A base over an array, which places blocks where the test says. */
+typedef struct shelf {
+    wi_resource resource;
+    wi_block blocks[8];
+    size_t count;
+    uint64_t next; /* where the next one begins */
+    weir_status answer;
+    _Alignas(256) char bytes[16384];
+} shelf;
+
+static void shelf_measure(wi_resource *resource, wi_placement *p)
+{
+    (void)resource;
+    p->charged = wi_round_up(p->before + p->bytes + p->after, WI_UNIT);
+}
+
+static weir_status shelf_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
+{
+    shelf *s = (shelf *)resource;
+    (void)shortage;
+    *out = &s->blocks[s->count++];
+    **out = wi_block_make(p, s->bytes + s->next, WI_CLEAN);
+    return WEIR_OK;
+}
+
+static atomic_int discarded, released;
+
+static void shelf_discard(wi_resource *resource, wi_block *block, const wi_placement *p)
+{
+    (void)resource, (void)block, (void)p;
+    atomic_fetch_add(&discarded, 1);
+}
+
+static void shelf_publish(wi_resource *resource, wi_block *block)
+{
+    (void)resource;
+    block->state = WEIR_BLOCK_LIVE;
+}
+
+static bool shelf_retire(wi_resource *resource, wi_block *block, weir_stream stream, bool complete)
+{
+    (void)resource, (void)stream;
+    block->state = WEIR_BLOCK_PENDING;
+    return complete;
+}
+
+static weir_status shelf_release(wi_resource *resource, wi_block *block)
+{
+    (void)block;
+    weir_status status = ((shelf *)resource)->answer;
+    if (status == WEIR_OK)
+        atomic_fetch_add(&released, 1);
+    return status;
+}
+
+static void shelf_destroy(wi_resource *resource)
+{
+    pthread_mutex_destroy(&resource->lock);
+    free(resource);
+}
+
+static const wi_resource_table shelf_table = {.name = "shelf",
+                                              .measure = shelf_measure,
+                                              .allocate = shelf_allocate,
+                                              .discard = shelf_discard,
+                                              .publish = shelf_publish,
+                                              .retire = shelf_retire,
+                                              .release = shelf_release,
+                                              .destroy = shelf_destroy};
+
+/* The host's copies and fills, or none. */
+static bool broken;
+
+static weir_status copy(wi_device *device, void *to, const void *from, size_t bytes, void *stream)
+{
+    return broken ? weir_fail(WEIR_DEVICE_LOST, "gone") : wi_host_driver.copy(device, to, from, bytes, stream);
+}
+
+static weir_status fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream)
+{
+    return broken ? weir_fail(WEIR_DEVICE_LOST, "gone") : wi_host_driver.fill(device, to, value, bytes, stream);
+}
+
+static wi_driver driver;
+static wi_account account = {.name = "bert"};
+
+static wi_resource *make(shelf **out)
+{
+    wi_resource *guard;
+    driver = wi_host_driver;
+    driver.copy = copy;
+    driver.fill = fill;
+    broken = false;
+    shelf *s = calloc(1, sizeof *s);
+    wi_resource_init(&s->resource, &shelf_table, &driver, NULL, NULL);
+    wi_arguments arguments = {.part = "guard", .count = 1, .text = {"zone=256"}};
+    ok(wi_guard_create(&s->resource, &arguments, &guard));
+    atomic_store(&discarded, 0);
+    atomic_store(&released, 0);
+    *out = s;
+    return guard;
+}
+
+static weir_status place(wi_resource *guard, shelf *s, uint64_t at, uint64_t bytes, wi_block **out)
+{
+    wi_placement p = {.bytes = bytes, .alignment = WI_UNIT, .account = &account, .tag = "x", .memory_class = WEIR_KV};
+    wi_shortage ignored;
+    s->next = at;
+    wi_measure(guard, &p);
+    weir_status status = wi_allocate(guard, &p, out, &ignored);
+    if (status == WEIR_OK)
+        wi_publish(guard, *out);
+    return status;
+}
+
+static void a_block_over_another_is_found(void **state)
+{
+    (void)state;
+    shelf *s;
+    wi_resource *guard = make(&s);
+    wi_block *one, *two, *three, *four;
+    weir_guard_report reports[8] = {{.size = sizeof reports[0]}};
+    size_t count;
+    ok(place(guard, s, 1024, 300, &one));   /* [1024, 2048) */
+    ok(place(guard, s, 2048, 300, &two));   /* side by side is no overlap */
+    ok(place(guard, s, 2816, 300, &three)); /* 256 bytes of the second's end */
+    ok(place(guard, s, 768, 10, &four));    /* from before the first into it */
+    wi_guard_reports(wi_guard_in(guard), reports, 8, &count);
+    assert_int_equal(count, 2);
+    assert_int_equal(reports[0].kind, WEIR_GUARD_OVERLAP);
+    assert_ptr_equal(reports[0].block.pointer, three->pointer);
+    assert_ptr_equal(reports[0].other.pointer, two->pointer);
+    assert_int_equal(reports[0].other.generation, two->generation);
+    assert_int_equal(reports[0].offset, -256);
+    assert_int_equal(reports[0].damaged, 256);
+    assert_ptr_equal(reports[1].block.pointer, four->pointer);
+    assert_ptr_equal(reports[1].other.pointer, one->pointer);
+    assert_int_equal(reports[1].damaged, 512);
+    ok(wi_guard_check(wi_guard_in(guard))); /* what was there is as it was */
+    wi_block *blocks[] = {two, four, one, three};
+    for (int i = 0; i < 4; i++) {
+        assert_false(wi_retire(guard, blocks[i], WEIR_STREAM_HOST, true));
+        ok(wi_release(guard, blocks[i]));
+    }
+    (void)wi_relieve(guard);
+    wi_guard_reports(wi_guard_in(guard), NULL, 0, &count);
+    assert_int_equal(count, 2);
+    assert_int_equal(atomic_load(&released), 4);
+    wi_resource_destroy(guard);
+}
+
+/* A pending block's memory is not free either; what has left is. */
+static void a_pending_block_counts_until_it_is_released(void **state)
+{
+    (void)state;
+    shelf *s;
+    wi_resource *guard = make(&s);
+    wi_block *one, *two, *three;
+    size_t count;
+    ok(place(guard, s, 0, 300, &one));
+    (void)wi_retire(guard, one, WEIR_STREAM_HOST, true);
+    ok(place(guard, s, 0, 300, &two));
+    wi_guard_reports(wi_guard_in(guard), NULL, 0, &count);
+    assert_int_equal(count, 1);
+    (void)wi_retire(guard, two, WEIR_STREAM_HOST, true);
+    ok(wi_release(guard, one));
+    ok(wi_release(guard, two));
+    (void)wi_relieve(guard);
+    ok(place(guard, s, 0, 300, &three));
+    wi_guard_reports(wi_guard_in(guard), NULL, 0, &count);
+    assert_int_equal(count, 1);
+    (void)wi_retire(guard, three, WEIR_STREAM_HOST, true);
+    ok(wi_release(guard, three));
+    assert_int_equal(wi_relieve(guard), three->charged);
+    wi_resource_destroy(guard);
+}
+
+static void a_resource_that_refuses_is_asked_again(void **state)
+{
+    (void)state;
+    shelf *s;
+    wi_resource *guard = make(&s);
+    wi_block *one, *two;
+    ok(place(guard, s, 0, 300, &one));
+    ok(place(guard, s, 2048, 300, &two));
+    (void)wi_retire(guard, one, WEIR_STREAM_HOST, true);
+    (void)wi_retire(guard, two, WEIR_STREAM_HOST, true);
+    ok(wi_release(guard, one));
+    ok(wi_release(guard, two));
+    s->answer = WEIR_DRIVER;
+    assert_int_equal(wi_relieve(guard), 0);
+    assert_int_equal(atomic_load(&released), 0);
+    s->answer = WEIR_OK;
+    assert_int_equal(wi_relieve(guard), one->charged + two->charged);
+    assert_int_equal(atomic_load(&released), 2);
+    wi_resource_destroy(guard);
+}
+
+/* What cannot be filled is not handed out; what cannot be read is given back all the same. */
+static void a_device_that_is_gone_keeps_nothing_back(void **state)
+{
+    (void)state;
+    shelf *s;
+    wi_resource *guard = make(&s);
+    wi_block *one, *two, *three;
+    size_t count;
+    ok(place(guard, s, 0, 300, &one));
+    ok(place(guard, s, 2048, 300, &two));
+    (void)wi_retire(guard, one, WEIR_STREAM_HOST, true);
+    ok(wi_release(guard, one));
+    broken = true;
+    fails(WEIR_DEVICE_LOST, place(guard, s, 4096, 300, &three));
+    assert_int_equal(atomic_load(&discarded), 1);
+    fails(WEIR_DEVICE_LOST, wi_guard_check(wi_guard_in(guard)));
+    (void)wi_retire(guard, two, WEIR_STREAM_HOST, true);
+    ok(wi_release(guard, two));
+    assert_int_equal(atomic_load(&released), 1);
+    assert_int_equal(wi_relieve(guard), one->charged);
+    wi_guard_reports(wi_guard_in(guard), NULL, 0, &count);
+    assert_int_equal(count, 0);
+    wi_resource_destroy(guard);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_block_over_another_is_found),
+        cmocka_unit_test(a_pending_block_counts_until_it_is_released),
+        cmocka_unit_test(a_resource_that_refuses_is_asked_again),
+        cmocka_unit_test(a_device_that_is_gone_keeps_nothing_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
