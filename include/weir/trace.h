@@ -97,7 +97,8 @@ typedef struct weir_sink {
 
 /* A file of comma-separated values: the columns that RMM's logging adaptor writes, Thread,Time,Action,Pointer,Size,Stream
  * with the actions allocate, allocate failure and free, and behind them Client,Class,Tag,Order,Nanoseconds. A resize is a
- * free and an allocation. An old file is overwritten. Errors: WEIR_SYSTEM, which names the file. */
+ * free and an allocation. An old file is overwritten. out->size is the caller's to set, as everywhere. The
+ * sink is for one trace at a time. Errors: WEIR_SYSTEM, which names the file, WEIR_INVALID. */
 WEIR_API WEIR_NODISCARD weir_status weir_sink_csv(const char *path, weir_sink *out);
 
 /* A binary file with all members of every event, which `weir simulate --trace` reads; docs/guide/trace.md describes it.

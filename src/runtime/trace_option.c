@@ -63,20 +63,6 @@ static void make_single(char path[PATH])
 
 /* Exit ------------------------------------------------------------------------------------------------------------- */
 
-static weir_runtime *take_any(void)
-{
-    weir_runtime *found = NULL;
-    pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < sizeof runtimes / sizeof runtimes[0]; i++)
-        if (runtimes[i]) {
-            found = runtimes[i];
-            runtimes[i] = NULL;
-            break;
-        }
-    pthread_mutex_unlock(&lock);
-    return found;
-}
-
 static void close_traces(weir_runtime *runtime)
 {
     for (int place = WI_TRACE_OF_OPTION; place < WI_TRACE_PLACES; place++) {
@@ -87,13 +73,18 @@ static void close_traces(weir_runtime *runtime)
     }
 }
 
-/* Files are finished when the process exits in order; no driver is called. */
+/* Files are finished when the process exits in order; no driver is called. The lock keeps runtimes from being destroyed
+ * meanwhile, and whoever makes one then waits. */
 static void at_exit(void)
 {
     if (atomic_load(&wi_forked) || wi_outlets_inside())
         return;
-    for (weir_runtime *runtime; (runtime = take_any());)
-        close_traces(runtime);
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < sizeof runtimes / sizeof runtimes[0]; i++)
+        if (runtimes[i])
+            close_traces(runtimes[i]);
+    memset(runtimes, 0, sizeof runtimes);
+    pthread_mutex_unlock(&lock);
 }
 
 void wi_trace_watch_exit(weir_runtime *runtime)
