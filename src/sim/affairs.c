@@ -30,8 +30,8 @@ void run_device_bytes(world *w, const step *s)
 void run_fault(world *w, const step *s)
 {
     wi_sim_fault fault = {WI_SIM_CALLS, (long)s->field[F_COUNT], false, WEIR_DRIVER};
+    w->fault_base = world_faults(w);
     wi_sim_arm(&fault, NULL);
-    w->fault_mark = 0;
 }
 
 /* Streams and clients ---------------------------------------------------------------------------------------------- */
@@ -49,25 +49,27 @@ static void forget_stream(world *w, unsigned stream)
 void run_synchronize(world *w, const step *s)
 {
     unsigned stream = (unsigned)s->field[F_STREAM];
-    if (world_has_stream(w, stream) &&
-        ANSWER(w, "weir_stream_synchronize", weir_stream_synchronize(w->streams[stream]), WEIR_OK) && stream)
+    uint64_t nested = w->nested;
+    if (!world_has_stream(w, stream))
+        return;
+    world_take_stream(w, stream, 1);
+    bool done = ANSWER(w, "weir_stream_synchronize", weir_stream_synchronize(w->streams[stream]), WEIR_OK);
+    world_take_stream(w, stream, -1);
+    if (done && stream && w->nested == nested) /* else others may have put more on it since */
         forget_stream(w, stream);
 }
 
-/* Acquires or releases. */
-void run_stream(world *w, const step *s)
+static void acquire(world *w, unsigned stream)
 {
-    unsigned stream = (unsigned)s->field[F_STREAM];
-    if (stream == 0 || stream > w->options.streams)
+    weir_stream got;
+    if (!ANSWER(w, "weir_stream_acquire", weir_stream_acquire(w->runtime, &got), WEIR_OK))
         return;
-    if (!w->streams[stream].id) {
-        weir_stream got;
-        if (ANSWER(w, "weir_stream_acquire", weir_stream_acquire(w->runtime, &got), WEIR_OK)) {
-            w->streams[stream] = got;
-            w->native[stream] = weir_stream_native(got);
-        }
-        return;
-    }
+    w->streams[stream] = got;
+    w->native[stream] = weir_stream_native(got);
+}
+
+static void release(world *w, unsigned stream)
+{
     for (unsigned i = 0; i < WORLD_LAUNCHES; i++)
         if (w->launches[i].launch && w->launches[i].stream == stream)
             return;
@@ -79,6 +81,20 @@ void run_stream(world *w, const step *s)
     w->native[stream] = NULL;
 }
 
+/* Acquires or releases. */
+void run_stream(world *w, const step *s)
+{
+    unsigned stream = (unsigned)s->field[F_STREAM];
+    if (stream == 0 || stream > w->options.streams || w->stream_closed[stream] || w->stream_in_hand[stream] > 0)
+        return;
+    w->stream_closed[stream] = true;
+    if (!w->streams[stream].id)
+        acquire(w, stream);
+    else
+        release(w, stream);
+    w->stream_closed[stream] = false;
+}
+
 static bool has_blocks(const world *w, unsigned client)
 {
     for (unsigned i = 0; i < WORLD_SLOTS; i++)
@@ -87,40 +103,55 @@ static bool has_blocks(const world *w, unsigned client)
     return false;
 }
 
-/* Opens or closes. */
-void run_client(world *w, const step *s)
+static void open_client(world *w, unsigned client, uint64_t guaranteed, uint64_t maximum)
 {
-    unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients;
-    uint64_t guaranteed = s->field[F_BYTES], maximum = s->field[F_MORE];
-    if (!w->clients[client]) {
-        weir_client_options options = {
-            .size = sizeof options, .name = "client", .guaranteed = guaranteed, .maximum = maximum};
-        if (maximum && guaranteed > maximum)
-            return;
-        weir_status status = weir_client_open(w->runtime, &options, &w->clients[client]);
-        if (ANSWER(w, "weir_client_open", status, WEIR_OUT_OF_MEMORY))
-            oracle_set_limits(w->oracle, client, guaranteed, maximum);
+    weir_client_options options = {
+        .size = sizeof options, .name = "client", .guaranteed = guaranteed, .maximum = maximum};
+    if (maximum && guaranteed > maximum)
         return;
-    }
+    weir_status status = weir_client_open(w->runtime, &options, &w->clients[client]);
+    if (ANSWER(w, "weir_client_open", status, WEIR_OUT_OF_MEMORY))
+        oracle_set_limits(w->oracle, client, guaranteed, maximum);
+}
+
+static void close_client(world *w, unsigned client)
+{
     bool busy = has_blocks(w, client);
+    uint64_t nested = w->nested;
     weir_status status = weir_client_close(w->clients[client]);
     if (busy && status != WEIR_BUSY)
         oracle_report(w->oracle, ORACLE_ANSWER, "a client with blocks is closed: %s", weir_status_name(status));
-    if (!busy && status == WEIR_BUSY && wi_sim_faults() != w->fault_mark)
-        return; /* what is pending could not be waited for */
+    if (!busy && status == WEIR_BUSY && (world_faults(w) != w->fault_mark || !world_undisturbed(w, nested)))
+        return; /* what is pending could not be waited for, or others had it in hand */
     if (busy || !ANSWER(w, "weir_client_close", status, WEIR_OK))
         return;
     w->clients[client] = NULL;
     oracle_set_limits(w->oracle, client, 0, 0);
 }
 
+/* Opens or closes. */
+void run_client(world *w, const step *s)
+{
+    unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients;
+    if (w->client_closed[client] || w->client_in_hand[client] > 0)
+        return;
+    w->client_closed[client] = true;
+    if (!w->clients[client])
+        open_client(w, client, s->field[F_BYTES], s->field[F_MORE]);
+    else
+        close_client(w, client);
+    w->client_closed[client] = false;
+}
+
 void run_limits(world *w, const step *s)
 {
     unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients;
     uint64_t guaranteed = s->field[F_BYTES], maximum = s->field[F_MORE];
-    if (!w->clients[client] || (maximum && guaranteed > maximum))
+    if (!world_has_client(w, client) || (maximum && guaranteed > maximum))
         return;
+    w->client_in_hand[client]++;
     weir_status status = weir_client_set_limits(w->clients[client], guaranteed, maximum);
+    w->client_in_hand[client]--;
     if (ANSWER(w, "weir_client_set_limits", status, WEIR_OUT_OF_MEMORY))
         oracle_set_limits(w->oracle, client, guaranteed, maximum);
 }
@@ -147,6 +178,7 @@ void run_snapshot(world *w, const step *s)
     weir_client_stats lines[WORLD_CLIENTS] = {{.size = sizeof lines[0]}};
     unsigned numbers[WORLD_CLIENTS];
     size_t count = 0;
+    uint64_t nested = w->nested;
     (void)s;
     weir_status status = weir_snapshot(w->runtime, &stats, lines, WORLD_CLIENTS, &count);
     if (!ANSWER(w, "weir_snapshot", status, WEIR_OK))
@@ -160,7 +192,9 @@ void run_snapshot(world *w, const step *s)
             return;
         }
     }
-    oracle_check(w->oracle, &stats, lines, numbers, count);
+    bool settled =
+        world_undisturbed(w, nested) && world_faults(w) == w->fault_mark && !(world_features(w) & WEIR_GUARDS);
+    oracle_check(w->oracle, &stats, lines, numbers, count, settled);
 }
 
 /* Looking and mistakes --------------------------------------------------------------------------------------------- */
@@ -169,7 +203,7 @@ void run_info(world *w, const step *s)
 {
     const slot *b = &w->slots[s->field[F_SLOT] % WORLD_SLOTS];
     weir_block_details details = {.size = sizeof details};
-    if (!b->block.pointer)
+    if (!b->block.pointer || b->in_hand)
         return;
     uint64_t offset = s->field[F_MORE] % b->bytes;
     weir_status status = weir_block_info((char *)b->block.pointer + offset, &details);
@@ -192,8 +226,11 @@ void run_misuse(world *w, const step *s)
 {
     const slot *b = &w->slots[s->field[F_SLOT] % WORLD_SLOTS];
     unsigned other = (b->client + 1u) % w->options.clients;
-    weir_client *client = w->clients[s->field[F_CLIENT] % w->options.clients];
+    unsigned number = (unsigned)(s->field[F_CLIENT] % w->options.clients);
+    weir_client *client = world_has_client(w, number) ? w->clients[number] : NULL;
     bool held = b->readers > 0 || b->written;
+    if (b->in_hand)
+        return;
     switch (s->field[F_COUNT] % 5) {
     case 0: /* what lives there now, if anything does, is another block */
         if (client && w->last_freed.pointer)

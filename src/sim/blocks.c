@@ -13,9 +13,26 @@ static slot *slot_at(world *w, uint64_t index)
     return &w->slots[index % WORLD_SLOTS];
 }
 
-static uint64_t charged(uint64_t bytes)
+/* What users of so many bytes may touch: a device's work goes by units. */
+static uint64_t touchable(uint64_t bytes)
 {
     return (bytes + UNIT - 1) / UNIT * UNIT;
+}
+
+/* Others leave the slot and the stream alone until it is let go. False: the one or the other is not there to be had. */
+static bool take_slot(world *w, slot *b, unsigned stream, bool full)
+{
+    if (b->in_hand || (b->block.pointer != NULL) != full || !world_has_stream(w, stream))
+        return false;
+    b->in_hand = true;
+    world_take_stream(w, stream, 1);
+    return true;
+}
+
+static void let_slot_go(world *w, slot *b, unsigned stream)
+{
+    b->in_hand = false;
+    world_take_stream(w, stream, -1);
 }
 
 /* A user's order ---------------------------------------------------------------------------------------------------- */
@@ -52,8 +69,9 @@ static bool order_use(world *w, slot *b, unsigned stream, bool write)
 static void touch(world *w, slot *b, unsigned stream, bool write, uint64_t offset, uint64_t bytes)
 {
     if (write) {
-        b->offset = offset % charged(b->bytes) / UNIT * UNIT;
-        b->length = bytes >= charged(b->bytes) - b->offset ? charged(b->bytes) - b->offset : charged(bytes ? bytes : 1);
+        b->offset = offset % touchable(b->bytes) / UNIT * UNIT;
+        b->length =
+            bytes >= touchable(b->bytes) - b->offset ? touchable(b->bytes) - b->offset : touchable(bytes ? bytes : 1);
         b->version = ++w->last_version;
     } else if (b->version == 0) { /* garbage may be anything */
         return;
@@ -66,9 +84,11 @@ void run_touch(world *w, const step *s)
     slot *b = slot_at(w, s->field[F_SLOT]);
     unsigned stream = (unsigned)s->field[F_STREAM];
     bool write = s->field[F_FLAGS] & 1;
-    if (!b->block.pointer || b->declared || !world_has_stream(w, stream) || !order_use(w, b, stream, write))
+    if (!take_slot(w, b, stream, true))
         return;
-    touch(w, b, stream, write, s->field[F_MORE], s->field[F_BYTES]);
+    if (!b->declared && order_use(w, b, stream, write))
+        touch(w, b, stream, write, s->field[F_MORE], s->field[F_BYTES]);
+    let_slot_go(w, b, stream);
 }
 
 /* Allocating ------------------------------------------------------------------------------------------------------- */
@@ -83,33 +103,63 @@ static counts count_calls(void)
                     wi_sim_calls(WI_SIM_WAIT)};
 }
 
-static void count_ladder(world *w, weir_status status, const counts *before, unsigned client, uint64_t bytes)
+static ladder_rung rung_of(const counts *before)
 {
     counts now = count_calls();
-    weir_refusal refusal = {.size = sizeof refusal};
-    if (status == WEIR_OK) {
-        ladder_rung rung = now.wait > before->wait       ? LADDER_WAIT
-                           : now.unmap > before->unmap   ? LADDER_REMAP
-                           : now.create > before->create ? LADDER_CREATE
-                           : now.map > before->map       ? LADDER_SPARE
-                                                         : LADDER_FIT;
-        w->ladder[rung]++;
-    } else if (status == WEIR_OUT_OF_MEMORY && weir_refusal_last(&refusal) == WEIR_OK && refusal.cause > 0 &&
-               refusal.cause <= WEIR_CAUSE_ADDRESS_RANGE) {
-        w->ladder[LADDER_REFUSED_BUDGET + (int)refusal.cause - 1]++;
-        oracle_refused(w->oracle, client, bytes, (int)refusal.cause);
-    } else if (status == WEIR_OUT_OF_MEMORY) {
-        oracle_report(w->oracle, ORACLE_REFUSAL, "client %u is refused %llu bytes and no cause is named", client,
-                      (unsigned long long)bytes);
-    }
+    return now.wait > before->wait       ? LADDER_WAIT
+           : now.unmap > before->unmap   ? LADDER_REMAP
+           : now.create > before->create ? LADDER_CREATE
+           : now.map > before->map       ? LADDER_SPARE
+                                         : LADDER_FIT;
 }
 
-void run_allocate(world *w, const step *s)
+/* A refusal names its cause. Whether that is true can be told when no other call was in the middle of something, and no
+ * free could be kept from ending. */
+static void count_refusal(world *w, unsigned client, uint64_t charged, uint64_t nested)
 {
-    slot *b = slot_at(w, s->field[F_SLOT]);
-    unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients, stream = (unsigned)s->field[F_STREAM];
-    if (b->block.pointer || !w->clients[client] || !world_has_stream(w, stream))
+    weir_refusal refusal = {.size = sizeof refusal};
+    if (weir_refusal_last(&refusal) != WEIR_OK || refusal.cause == 0 || refusal.cause > WEIR_CAUSE_RESERVATION) {
+        oracle_report(w->oracle, ORACLE_REFUSAL, "client %u is refused %llu bytes and no cause is named", client,
+                      (unsigned long long)charged);
         return;
+    }
+    w->ladder[LADDER_REFUSED_BUDGET + (int)refusal.cause - 1]++;
+    if (world_undisturbed(w, nested) && world_faults(w) == w->fault_mark)
+        oracle_refused(w->oracle, client, charged, (int)refusal.cause);
+}
+
+/* What the runtime says of a new block. */
+static uint64_t check_charge(world *w, const slot *b, uint64_t expected)
+{
+    weir_block_details details = {.size = sizeof details};
+    if (!ANSWER(w, "weir_block_info", weir_block_info(b->block.pointer, &details), WEIR_OK))
+        return expected;
+    if (details.charged != expected || details.charged < b->bytes || details.bytes != b->bytes)
+        oracle_report(w->oracle, ORACLE_LEDGER, "a block of %llu bytes is charged %llu; by its resource it is %llu",
+                      (unsigned long long)b->bytes, (unsigned long long)details.charged, (unsigned long long)expected);
+    return details.charged;
+}
+
+/* The user has the block from here on. */
+static void settle_in(world *w, slot *b, unsigned stream, uint64_t charged, bool zeroed)
+{
+    uint64_t alignment = b->alignment ? b->alignment : UNIT;
+    if ((uintptr_t)b->block.pointer % alignment != 0)
+        oracle_report(w->oracle, ORACLE_ANSWER, "a block at %p is not aligned to %llu", b->block.pointer,
+                      (unsigned long long)alignment);
+    charged = check_charge(w, b, charged);
+    b->known = oracle_allocated(w->oracle, &(oracle_got){.client = b->client,
+                                                         .stream = world_number(w, stream),
+                                                         .address = b->block.pointer,
+                                                         .length = b->bytes,
+                                                         .charged = charged,
+                                                         .memory_class = (weir_class)b->memory_class,
+                                                         .queued = true,
+                                                         .zeroed = zeroed});
+}
+
+static void allocate(world *w, const step *s, slot *b, unsigned client, unsigned stream)
+{
     weir_request request = {.size = sizeof request,
                             .bytes = s->field[F_BYTES],
                             .alignment = s->field[F_MORE],
@@ -118,26 +168,40 @@ void run_allocate(world *w, const step *s)
                             .flags = (uint32_t)s->field[F_FLAGS]};
     weir_block block;
     counts before = count_calls();
+    uint64_t nested = w->nested, charged = world_charge(w, request.bytes, request.alignment);
+    oracle_asking(w->oracle, client, request.memory_class, charged, false);
     weir_status status = weir_alloc_with(w->clients[client], &request, &block);
-    count_ladder(w, status, &before, client, charged(request.bytes));
+    oracle_answered(w->oracle, client, request.memory_class, charged, false);
+    if (status == WEIR_OUT_OF_MEMORY)
+        count_refusal(w, client, charged, nested);
     if (!ANSWER(w, "weir_alloc_with", status, WEIR_OUT_OF_MEMORY) || request.bytes == 0)
         return;
-    uint64_t alignment = request.alignment ? request.alignment : UNIT;
-    if ((uintptr_t)block.pointer % alignment != 0)
-        oracle_report(w->oracle, ORACLE_ANSWER, "a block at %p is not aligned to %llu", block.pointer,
-                      (unsigned long long)alignment);
+    w->ladder[rung_of(&before)]++;
     bool zeroed = request.flags & WEIR_ZEROED;
     *b = (slot){.block = block,
                 .bytes = request.bytes,
-                .length = charged(request.bytes),
+                .length = touchable(request.bytes),
                 .version = zeroed ? WI_SIM_ZERO : 0,
                 .client = (uint8_t)client,
                 .memory_class = (uint8_t)request.memory_class,
+                .alignment = (uint32_t)request.alignment,
                 .touched = bit(stream),
                 .writer = (uint8_t)stream,
+                .in_hand = true,
                 .declared = s->field[F_COUNT] & 1};
-    b->known = oracle_allocated(w->oracle, client, world_number(w, stream), block.pointer, request.bytes,
-                                request.memory_class, zeroed);
+    settle_in(w, b, stream, charged, zeroed);
+}
+
+void run_allocate(world *w, const step *s)
+{
+    slot *b = slot_at(w, s->field[F_SLOT]);
+    unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients, stream = (unsigned)s->field[F_STREAM];
+    if (!world_has_client(w, client) || s->field[F_CLASS] >= WEIR_CLASS_COUNT || !take_slot(w, b, stream, false))
+        return;
+    w->client_in_hand[client]++;
+    allocate(w, s, b, client, stream);
+    w->client_in_hand[client]--;
+    let_slot_go(w, b, stream);
 }
 
 /* Freeing and resizing --------------------------------------------------------------------------------------------- */
@@ -150,49 +214,89 @@ static bool held(const slot *b)
 /* A block that an open launch holds is refused, and nothing changes. */
 static void expect_busy(world *w, const char *call, weir_status status)
 {
-    if (status != WEIR_BUSY && (status != WEIR_DRIVER || wi_sim_faults() == w->fault_mark))
+    if (status != WEIR_BUSY && (status != WEIR_DRIVER || world_faults(w) == w->fault_mark))
         oracle_report(w->oracle, ORACLE_ANSWER, "%s of a block that a launch holds answers %s", call,
                       weir_status_name(status));
+}
+
+static void free_slot(world *w, const step *s, slot *b, unsigned stream)
+{
+    weir_client *client = w->clients[b->client];
+    bool busy = held(b);
+    if (!busy)
+        oracle_freeing(w->oracle, b->known, world_number(w, stream));
+    weir_status status = s->field[F_FLAGS] & 1 ? weir_free_block(client, b->block, w->streams[stream])
+                                               : weir_free(client, b->block.pointer, w->streams[stream]);
+    if (busy)
+        expect_busy(w, "weir_free", status);
+    bool freed = ANSWER(w, "weir_free", status, busy ? WEIR_BUSY : WEIR_OK);
+    if (!freed) {
+        if (!busy)
+            oracle_kept(w->oracle, b->known);
+        return;
+    }
+    if (busy) /* a defect lets it */
+        oracle_freeing(w->oracle, b->known, world_number(w, stream));
+    oracle_freed(w->oracle, b->known);
+    w->last_freed = b->block;
+    *b = (slot){.in_hand = true};
 }
 
 void run_free(world *w, const step *s)
 {
     slot *b = slot_at(w, s->field[F_SLOT]);
     unsigned stream = (unsigned)s->field[F_STREAM];
-    if (!b->block.pointer || !world_has_stream(w, stream))
+    if (!take_slot(w, b, stream, true))
         return;
-    if (!b->declared && !order_use(w, b, stream, true))
+    unsigned client = b->client;
+    w->client_in_hand[client]++;
+    if (b->declared || order_use(w, b, stream, true))
+        free_slot(w, s, b, stream);
+    w->client_in_hand[client]--;
+    let_slot_go(w, b, stream);
+}
+
+/* What the block becomes, if the call does not fail: its tail goes, or it gets more. */
+static void resize_slot(world *w, slot *b, uint64_t bytes, unsigned stream)
+{
+    uint64_t before = world_charge(w, b->bytes, b->alignment), after = world_charge(w, bytes, b->alignment);
+    uint64_t more = after > before ? after - before : 0;
+    weir_class memory_class = (weir_class)b->memory_class;
+    bool busy = held(b), cuts = !busy && bytes < b->bytes;
+    oracle_block tail =
+        cuts ? oracle_cutting(w->oracle, b->known, bytes, after, world_number(w, stream)) : (oracle_block)0;
+    oracle_asking(w->oracle, b->client, memory_class, more, false);
+    weir_status status = weir_resize(w->clients[b->client], b->block.pointer, bytes, w->streams[stream]);
+    oracle_answered(w->oracle, b->client, memory_class, more, false);
+    if (busy)
+        expect_busy(w, "weir_resize", status);
+    bool can = world_features(w) & (bytes < b->bytes ? WEIR_SHRINKS : WEIR_GROWS);
+    bool resized = ANSWER(w, "weir_resize", status, WEIR_OUT_OF_MEMORY, WEIR_NO_ROOM, busy ? WEIR_BUSY : WEIR_OK,
+                          can ? WEIR_OK : WEIR_UNSUPPORTED);
+    if (!resized) {
+        if (cuts)
+            oracle_uncut(w->oracle, b->known, tail);
         return;
-    weir_client *client = w->clients[b->client];
-    weir_status status = s->field[F_FLAGS] & 1 ? weir_free_block(client, b->block, w->streams[stream])
-                                               : weir_free(client, b->block.pointer, w->streams[stream]);
-    if (held(b))
-        expect_busy(w, "weir_free", status);
-    if (!ANSWER(w, "weir_free", status, held(b) ? WEIR_BUSY : WEIR_OK))
-        return;
-    oracle_freed(w->oracle, b->known, world_number(w, stream));
-    w->last_freed = b->block;
-    *b = (slot){0};
+    }
+    if (cuts)
+        oracle_freed(w->oracle, tail);
+    else
+        oracle_grown(w->oracle, b->known, bytes, after, world_number(w, stream));
+    b->bytes = bytes;
+    (void)check_charge(w, b, after);
+    if (b->offset + b->length > touchable(bytes))
+        b->version = 0;
 }
 
 void run_resize(world *w, const step *s)
 {
     slot *b = slot_at(w, s->field[F_SLOT]);
     unsigned stream = (unsigned)s->field[F_STREAM];
-    uint64_t bytes = s->field[F_BYTES] ? s->field[F_BYTES] : 1;
-    if (!b->block.pointer || !world_has_stream(w, stream))
+    if (!take_slot(w, b, stream, true))
         return;
-    if (!b->declared && !order_use(w, b, stream, true))
-        return;
-    weir_status status = weir_resize(w->clients[b->client], b->block.pointer, bytes, w->streams[stream]);
-    if (held(b))
-        expect_busy(w, "weir_resize", status);
-    if (!ANSWER(w, "weir_resize", status, WEIR_OUT_OF_MEMORY, WEIR_NO_ROOM, held(b) ? WEIR_BUSY : WEIR_OK))
-        return;
-    oracle_resized(w->oracle, b->known, bytes, world_number(w, stream));
-    b->bytes = bytes;
-    if (b->offset + b->length > charged(bytes))
-        b->version = 0;
+    if (b->declared || order_use(w, b, stream, true))
+        resize_slot(w, b, s->field[F_BYTES] ? s->field[F_BYTES] : 1, stream);
+    let_slot_go(w, b, stream);
 }
 
 /* Launches --------------------------------------------------------------------------------------------------------- */
@@ -226,7 +330,7 @@ static bool gather(world *w, const step *s, launch *l, weir_use *uses)
         uint64_t index = (s->field[F_SLOT] + 2 * (uint64_t)i) % WORLD_SLOTS;
         const slot *b = slot_at(w, index);
         bool write = s->field[F_FLAGS] >> i & 1;
-        if (!b->block.pointer || !b->declared)
+        if (!b->block.pointer || !b->declared || b->in_hand)
             continue;
         conflict |= b->written || (write && b->readers > 0);
         l->slots[l->count] = (uint8_t)index;
@@ -236,51 +340,77 @@ static bool gather(world *w, const step *s, launch *l, weir_use *uses)
     return conflict;
 }
 
-void run_begin(world *w, const step *s)
+/* Others leave the launch, its stream and its blocks alone, or may have them again. */
+static void take_launch(world *w, launch *l, bool take)
 {
-    launch *l = &w->launches[s->field[F_CLASS] % WORLD_LAUNCHES], fresh = {.stream = (unsigned)s->field[F_STREAM]};
-    weir_use uses[WORLD_USES];
-    if (l->launch || !world_has_stream(w, fresh.stream))
-        return;
-    bool conflict = gather(w, s, &fresh, uses);
-    if (fresh.count == 0)
-        return;
-    fresh.late = s->field[F_MORE] & 1;
-    weir_status status = weir_launch_begin(w->runtime, w->streams[fresh.stream], uses, fresh.count, &fresh.launch);
+    l->in_hand = take;
+    world_take_stream(w, l->stream, take ? 1 : -1);
+    for (unsigned i = 0; i < l->count; i++)
+        slot_at(w, l->slots[i])->in_hand = take;
+}
+
+static void begin(world *w, launch *l, const weir_use *uses, bool conflict)
+{
+    weir_status status = weir_launch_begin(w->runtime, w->streams[l->stream], uses, l->count, &l->launch);
     if (conflict) {
         expect_busy(w, "weir_launch_begin", status);
         return;
     }
     if (!ANSWER(w, "weir_launch_begin", status, WEIR_OK))
         return;
-    *l = fresh;
     open_tickets(w, l, 1);
     if (!l->late)
         queue_launch(w, l);
 }
 
-void run_end(world *w, const step *s)
+void run_begin(world *w, const step *s)
 {
-    launch *l = &w->launches[s->field[F_SLOT] % WORLD_LAUNCHES];
-    if (!l->launch)
+    launch *l = &w->launches[s->field[F_CLASS] % WORLD_LAUNCHES], fresh = {.stream = (unsigned)s->field[F_STREAM]};
+    weir_use uses[WORLD_USES];
+    if (l->launch || l->in_hand || !world_has_stream(w, fresh.stream))
         return;
+    bool conflict = gather(w, s, &fresh, uses);
+    if (fresh.count == 0)
+        return;
+    fresh.late = s->field[F_MORE] & 1;
+    *l = fresh;
+    take_launch(w, l, true);
+    begin(w, l, uses, conflict);
+    take_launch(w, l, false);
+}
+
+static void end(world *w, launch *l)
+{
+    unsigned stream = world_number(w, l->stream);
     if (l->late)
         queue_launch(w, l);
     l->late = false;
+    for (unsigned i = 0; i < l->count; i++)
+        oracle_using(w->oracle, slot_at(w, l->slots[i])->known, stream, l->write[i]);
     if (!ANSWER(w, "weir_launch_end", weir_launch_end(l->launch), WEIR_OK))
         return;
     for (unsigned i = 0; i < l->count; i++)
-        oracle_used(w->oracle, slot_at(w, l->slots[i])->known, world_number(w, l->stream), l->write[i]);
+        oracle_used(w->oracle, slot_at(w, l->slots[i])->known, stream);
     open_tickets(w, l, -1);
-    *l = (launch){0};
+    l->launch = NULL;
+}
+
+void run_end(world *w, const step *s)
+{
+    launch *l = &w->launches[s->field[F_SLOT] % WORLD_LAUNCHES];
+    if (!l->launch || l->in_hand)
+        return;
+    take_launch(w, l, true);
+    end(w, l);
+    take_launch(w, l, false);
 }
 
 void run_abort(world *w, const step *s)
 {
     launch *l = &w->launches[s->field[F_SLOT] % WORLD_LAUNCHES];
-    if (!l->launch || !l->late) /* only of one that has queued nothing */
+    if (!l->launch || l->in_hand || !l->late) /* only of one that has queued nothing */
         return;
     weir_launch_abort(l->launch);
     open_tickets(w, l, -1);
-    *l = (launch){0};
+    l->launch = NULL;
 }

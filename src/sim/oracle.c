@@ -203,7 +203,7 @@ oracle *oracle_create(unsigned streams, uint64_t device_bytes, uint64_t granule,
                 wi_plane_init(&o->owners, device_bytes / granule + 1, (uint32_t)(granule / WI_SIM_UNIT));
     for (unsigned s = 0; made && s < o->width; s++)
         made = (o->clock[s] = calloc(o->width, sizeof **o->clock)) != NULL;
-    made = made && oracle_new_owner(o, 0, NULL) == 0; /* nobody: what units point to at first */
+    made = made && oracle_new_owner(o, 0, 0, NULL) == 0; /* nobody: what units point to at first */
     if (made)
         return o;
     oracle_destroy(o);

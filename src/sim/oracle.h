@@ -54,21 +54,49 @@ void oracle_attach(oracle *o, wi_device *device);
 const oracle_findings *oracle_found(const oracle *o);
 void oracle_report(oracle *o, oracle_kind kind, const char *format, ...) WEIR_PRINTF(3, 4);
 
-/* What users do. Streams are the driver's numbers, clients numbers below ORACLE_CLIENTS. */
-oracle_block oracle_allocated(oracle *o, unsigned client, unsigned stream, void *address, uint64_t bytes,
-                              weir_class memory_class, bool zeroed);
-void oracle_freed(oracle *o, oracle_block block, unsigned stream);
-void oracle_resized(oracle *o, oracle_block block, uint64_t bytes, unsigned stream);
+/* What users do. Streams are the driver's numbers, clients numbers below ORACLE_CLIENTS.
+ *
+ * Others may do something in the middle of a call of weir. What a call could give back is nobody's from its beginning on,
+ * and what it could get is the caller's from its end on; between the two the book allows for either. */
+
+/* A call that may get so many bytes more for the client begins, and ends. `reserved`: they are promised already. */
+void oracle_asking(oracle *o, unsigned client, weir_class memory_class, uint64_t charged, bool reserved);
+void oracle_answered(oracle *o, unsigned client, weir_class memory_class, uint64_t charged, bool reserved);
+/* The client has so many bytes more promised, or less. */
+void oracle_reserved(oracle *o, unsigned client, uint64_t more, uint64_t less);
+
+/* A block that was got: the user may touch `length` bytes of it, and it is charged as `charged`. `queued`: weir may have
+ * put work of its own for it on the stream, zeros or a pool's order. */
+typedef struct oracle_got {
+    unsigned client, stream;
+    void *address;
+    uint64_t length, charged;
+    weir_class memory_class;
+    bool queued, zeroed;
+} oracle_got;
+oracle_block oracle_allocated(oracle *o, const oracle_got *got);
+/* The call that frees the block on the stream begins; and how it ended. */
+void oracle_freeing(oracle *o, oracle_block block, unsigned stream);
+void oracle_freed(oracle *o, oracle_block block);
+void oracle_kept(oracle *o, oracle_block block);
+/* The call that cuts the block begins; the tail is a block of its own, which is then freed, or joined again. */
+oracle_block oracle_cutting(oracle *o, oracle_block block, uint64_t length, uint64_t charged, unsigned stream);
+void oracle_uncut(oracle *o, oracle_block block, oracle_block tail);
+void oracle_grown(oracle *o, oracle_block block, uint64_t length, uint64_t charged, unsigned stream);
 /* Touches from here on are declared to weir, or not. */
 void oracle_declare(oracle *o, bool declared);
-/* The declared use of the block on the stream is over: the block waits for all that is queued there now. */
-void oracle_used(oracle *o, oracle_block block, unsigned stream, bool write);
+/* The call begins, and ends, that makes the block wait for all that is queued on the stream. */
+void oracle_using(oracle *o, oracle_block block, unsigned stream, bool write);
+void oracle_used(oracle *o, oracle_block block, unsigned stream);
 void oracle_set_budget(oracle *o, uint64_t budget);
+/* A pool of the driver's may hold more than its pieces, and more than the budget. */
+void oracle_set_pooled(oracle *o);
 void oracle_set_limits(oracle *o, unsigned client, uint64_t guaranteed, uint64_t maximum); /* maximum 0: none */
-/* Compares a view with the book; lines[i] is client numbers[i]'s. */
+/* Compares a view with the book; lines[i] is client numbers[i]'s. `settled`: no call is under way, nothing has failed and
+ * nothing is kept back, so that what the device is past is free. */
 void oracle_check(oracle *o, const weir_stats *stats, const weir_client_stats *lines, const unsigned *numbers,
-                  size_t count);
-/* A request of this charge was refused with this cause. */
+                  size_t count, bool settled);
+/* A request of this charge was refused with this cause, while no other call was under way. */
 void oracle_refused(oracle *o, unsigned client, uint64_t charged, int cause);
 /* Everything was freed and the device closed. */
 void oracle_ended(oracle *o);

@@ -23,11 +23,20 @@ void oracle_list_pending(oracle *o, uint32_t index)
     o->table[index].listed = true;
 }
 
-/* Is the device past the free, and past the uses that weir was told of? */
-static bool is_past(const oracle *o, const owner *w)
+void oracle_unlist_pending(oracle *o, uint32_t index)
+{
+    size_t at = o->pending_count;
+    while (at > 0 && o->pending[at - 1] != index)
+        at--;
+    if (at > 0)
+        o->pending[at - 1] = o->pending[--o->pending_count];
+    o->table[index].listed = false;
+}
+
+static bool are_done(const oracle *o, const uint64_t *points)
 {
     for (unsigned s = 1; s < o->width; s++)
-        if (w->points[s] && wi_sim_done(o->device, s) < w->points[s])
+        if (points[s] && wi_sim_done(o->device, s) < points[s])
             return false;
     return true;
 }
@@ -38,11 +47,11 @@ void oracle_sweep_pending(oracle *o)
     for (size_t i = 0; i < o->pending_count; i++) {
         owner *w = &o->table[o->pending[i]];
         account *a = &o->accounts[w->client];
-        if (!w->past && is_past(o, w)) {
+        if (!w->moving && !w->past && are_done(o, w->least)) {
             w->past = true;
             a->pending_least -= w->charged;
         }
-        if (!w->past || wi_sim_done(o->device, w->stream) < w->zeroing) {
+        if (!w->past || !are_done(o, w->most)) {
             o->pending[kept++] = o->pending[i];
             continue;
         }
@@ -53,13 +62,52 @@ void oracle_sweep_pending(oracle *o)
     o->pending_count = kept;
 }
 
+/* Live and promised bytes ------------------------------------------------------------------------------------------ */
+
+void oracle_live(oracle *o, unsigned client, weir_class memory_class, uint64_t more, uint64_t less)
+{
+    account *a = &o->accounts[client];
+    a->live += more - less;
+    a->live_class[memory_class] += more - less;
+    o->live += more - less;
+}
+
+void oracle_move(oracle *o, unsigned client, weir_class memory_class, uint64_t more, uint64_t less)
+{
+    account *a = &o->accounts[client];
+    a->moving += more - less;
+    a->moving_class[memory_class] += more - less;
+    o->moving += more - less;
+}
+
+void oracle_reserved(oracle *o, unsigned client, uint64_t more, uint64_t less)
+{
+    o->accounts[client].reserved += more - less;
+}
+
+void oracle_asking(oracle *o, unsigned client, weir_class memory_class, uint64_t charged, bool reserved)
+{
+    oracle_move(o, client, memory_class, charged, 0);
+    o->accounts[client].asked += charged;
+    if (reserved)
+        oracle_reserved(o, client, 0, charged);
+}
+
+void oracle_answered(oracle *o, unsigned client, weir_class memory_class, uint64_t charged, bool reserved)
+{
+    oracle_move(o, client, memory_class, 0, charged);
+    o->accounts[client].asked -= charged;
+    if (reserved)
+        oracle_reserved(o, client, charged, 0);
+}
+
 /* Limits ----------------------------------------------------------------------------------------------------------- */
 
 void oracle_holding(void *user, uint64_t bytes)
 {
     oracle *o = user;
     o->held = bytes;
-    if (bytes > o->budget)
+    if (bytes > o->budget && !o->pooled)
         oracle_report(o, ORACLE_BUDGET, "%llu bytes are held under a budget of %llu", ULL(bytes), ULL(o->budget));
 }
 
@@ -67,6 +115,11 @@ void oracle_set_budget(oracle *o, uint64_t budget)
 {
     o->budget = budget;
     oracle_holding(o, o->held);
+}
+
+void oracle_set_pooled(oracle *o)
+{
+    o->pooled = true;
 }
 
 void oracle_set_limits(oracle *o, unsigned client, uint64_t guaranteed, uint64_t maximum)
@@ -82,7 +135,7 @@ static uint64_t committed(const oracle *o, unsigned except, bool most)
     for (unsigned c = 0; c < ORACLE_CLIENTS; c++) {
         const account *a = &o->accounts[c];
         if (c != except)
-            sum += wi_max(a->live + (most ? a->pending_most : a->pending_least), a->guaranteed);
+            sum += wi_max(a->live + a->reserved + (most ? a->pending_most : a->pending_least), a->guaranteed);
     }
     return sum;
 }
@@ -91,10 +144,10 @@ void oracle_refused(oracle *o, unsigned client, uint64_t charged, int cause)
 {
     const account *a = &o->accounts[client];
     oracle_sweep_pending(o);
-    uint64_t wanted = a->live + a->pending_most + charged;
+    uint64_t wanted = a->live + a->reserved + a->pending_most + charged;
     if (cause == WEIR_CAUSE_MAXIMUM && (a->maximum == 0 || wanted <= a->maximum))
         oracle_report(o, ORACLE_REFUSAL, "client %u is refused %llu bytes for its maximum of %llu, with %llu used",
-                      client, ULL(charged), ULL(a->maximum), ULL(a->live + a->pending_most));
+                      client, ULL(charged), ULL(a->maximum), ULL(wanted - charged));
     if (cause == WEIR_CAUSE_BUDGET && committed(o, client, true) + wi_max(wanted, a->guaranteed) <= o->budget)
         oracle_report(o, ORACLE_REFUSAL,
                       "client %u is refused %llu bytes for the budget of %llu, of which %llu are used", client,
@@ -103,47 +156,55 @@ void oracle_refused(oracle *o, unsigned client, uint64_t charged, int cause)
 
 /* Snapshots -------------------------------------------------------------------------------------------------------- */
 
-static void check_equal(oracle *o, const char *what, unsigned client, uint64_t told, uint64_t is)
+/* `more`: what calls that are under way may have added. */
+static void check_bytes(oracle *o, const char *what, unsigned client, uint64_t told, uint64_t least, uint64_t more)
 {
-    if (told != is)
+    if (told < least || told - least > more)
         oracle_report(o, ORACLE_LEDGER, "a snapshot tells %llu bytes %s for client %u, which has %llu", ULL(told), what,
-                      client, ULL(is));
+                      client, ULL(told < least ? least : least + more));
 }
 
-static void check_line(oracle *o, const weir_client_stats *line, unsigned number)
+static void check_line(oracle *o, const weir_client_stats *line, unsigned number, bool settled)
 {
     const account *a = &o->accounts[number];
-    check_equal(o, "live", number, line->live, a->live);
-    if (line->pending < a->pending_least || line->pending > a->pending_most)
-        check_equal(o, "pending", number, line->pending, a->pending_least);
-    check_equal(o, "promised", number, line->promised, 0);
+    check_bytes(o, "live", number, line->live, a->live, a->moving);
+    check_bytes(o, "pending", number, line->pending, a->pending_least,
+                settled ? a->pending_most - a->pending_least : UINT64_MAX - a->pending_least);
+    check_bytes(o, "promised", number, line->promised, a->reserved, a->asked);
     for (int k = 0; k < WEIR_CLASS_COUNT; k++)
-        check_equal(o, weir_class_name((weir_class)k), number, line->live_class[k], a->live_class[k]);
-    if (a->maximum && a->live + a->pending_least > a->maximum)
+        check_bytes(o, weir_class_name((weir_class)k), number, line->live_class[k], a->live_class[k],
+                    a->moving_class[k]);
+    if (a->maximum && a->live + a->reserved + a->pending_least > a->maximum)
         oracle_report(o, ORACLE_BUDGET, "client %u has %llu bytes and a maximum of %llu", number,
-                      ULL(a->live + a->pending_least), ULL(a->maximum));
+                      ULL(a->live + a->reserved + a->pending_least), ULL(a->maximum));
 }
 
-void oracle_check(oracle *o, const weir_stats *stats, const weir_client_stats *lines, const unsigned *numbers,
-                  size_t count)
+/* A call under way may have noted what it is about to take from the device, or still note what it gave back. */
+static void check_held(oracle *o, const weir_stats *stats, bool settled)
 {
-    uint64_t live = 0, pending = 0;
-    oracle_sweep_pending(o);
-    for (size_t i = 0; i < count; i++) {
-        check_line(o, &lines[i], numbers[i]);
-        live += lines[i].live;
-        pending += lines[i].pending;
-    }
-    if (live != stats->live || pending != stats->pending || live != o->live)
-        oracle_report(o, ORACLE_LEDGER,
-                      "the clients' %llu live and %llu pending bytes are not the device's %llu and %llu", ULL(live),
-                      ULL(pending), ULL(stats->live), ULL(stats->pending));
-    if (stats->held != o->held)
+    if (o->pooled ? stats->held > stats->budget : settled ? stats->held != o->held : stats->held < o->held)
         oracle_report(o, ORACLE_LEDGER, "a snapshot tells %llu bytes held; the device has given out %llu",
                       ULL(stats->held), ULL(o->held));
     if (stats->live + stats->pending + stats->cached + stats->spare != stats->held)
         oracle_report(o, ORACLE_LEDGER, "live, pending, cached and spare bytes do not add up to the %llu held",
                       ULL(stats->held));
+}
+
+void oracle_check(oracle *o, const weir_stats *stats, const weir_client_stats *lines, const unsigned *numbers,
+                  size_t count, bool settled)
+{
+    uint64_t live = 0, pending = 0;
+    oracle_sweep_pending(o);
+    for (size_t i = 0; i < count; i++) {
+        check_line(o, &lines[i], numbers[i], settled);
+        live += lines[i].live;
+        pending += lines[i].pending;
+    }
+    if (live != stats->live || pending != stats->pending || live < o->live || live - o->live > o->moving)
+        oracle_report(o, ORACLE_LEDGER,
+                      "the clients' %llu live and %llu pending bytes are not the device's %llu and %llu", ULL(live),
+                      ULL(pending), ULL(stats->live), ULL(stats->pending));
+    check_held(o, stats, settled);
     if (stats->budget != o->budget)
         oracle_report(o, ORACLE_LEDGER, "the budget is told as %llu and is %llu", ULL(stats->budget), ULL(o->budget));
     if (committed(o, ORACLE_CLIENTS, false) > o->budget)

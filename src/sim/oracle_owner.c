@@ -27,16 +27,16 @@ static bool grow_table(oracle *o)
     return true;
 }
 
-uint32_t oracle_new_owner(oracle *o, uint64_t bytes, void *address)
+uint32_t oracle_new_owner(oracle *o, uint64_t length, uint64_t charged, void *address)
 {
     uint32_t index = o->count;
     uint64_t *last;
     if (o->unused_count > 0) {
         index = o->unused[--o->unused_count];
         last = o->table[index].last;
-        memset(last, 0, 2 * (size_t)o->width * sizeof *last);
+        memset(last, 0, 3 * (size_t)o->width * sizeof *last);
     } else {
-        last = calloc(2 * (size_t)o->width, sizeof *last);
+        last = calloc(3 * (size_t)o->width, sizeof *last);
         if (!last || !grow_table(o)) {
             free(last);
             oracle_report(o, ORACLE_DEVICE, "no host memory for the oracle");
@@ -44,12 +44,13 @@ uint32_t oracle_new_owner(oracle *o, uint64_t bytes, void *address)
         }
         o->count++;
     }
-    o->table[index] = (owner){.bytes = bytes,
-                              .charged = wi_round_up(bytes, WI_SIM_UNIT),
+    o->table[index] = (owner){.length = wi_round_up(length, WI_SIM_UNIT),
+                              .charged = charged,
                               .serial = ++o->serial,
                               .address = address,
                               .last = last,
-                              .points = last + o->width};
+                              .least = last + o->width,
+                              .most = last + 2 * (size_t)o->width};
     return index;
 }
 
@@ -129,33 +130,35 @@ static void take_over(oracle *o, const char *address, uint64_t bytes, const uint
     }
 }
 
-oracle_block oracle_allocated(oracle *o, unsigned client, unsigned stream, void *address, uint64_t bytes,
-                              weir_class memory_class, bool zeroed)
+/* What is put on the stream from here on is put there by a host that knows what it knows now. */
+static uint64_t *clock_now(oracle *o, unsigned stream)
 {
-    uint32_t index = oracle_new_owner(o, bytes, address);
+    uint64_t *clock = stream ? o->clock[stream] : o->host;
+    for (unsigned s = 1; stream && s < o->width; s++)
+        clock[s] = wi_max(clock[s], o->host[s]);
+    return clock;
+}
+
+oracle_block oracle_allocated(oracle *o, const oracle_got *got)
+{
+    uint32_t index = oracle_new_owner(o, got->length, got->charged, got->address);
     if (index == UINT32_MAX)
         return 0;
     owner *w = &o->table[index];
     w->state = OWNER_LIVE;
-    w->client = client;
-    w->memory_class = memory_class;
-    w->stream = stream;
-    w->allocated = wi_sim_queued(o->device, stream);
-    uint64_t *clock = stream ? o->clock[stream] : o->host;
-    /* What is put on the stream from here on is put there by a host that knows what it knows now. */
-    for (unsigned s = 1; stream && s < o->width; s++)
-        clock[s] = wi_max(clock[s], o->host[s]);
-    take_over(o, address, w->charged, clock, w);
-    give(o, address, w->charged, index);
-    w->zeroed = zeroed && stream;
-    if (zeroed && stream) { /* the fill is a write, which weir itself remembers */
-        w->write_stream = stream;
-        w->write = w->last[stream] = w->points[stream] = w->allocated;
-        w->own = w->declared = UINT64_C(1) << stream;
+    w->client = got->client;
+    w->memory_class = got->memory_class;
+    w->stream = got->stream;
+    w->allocated = wi_sim_queued(o->device, got->stream);
+    take_over(o, got->address, w->length, clock_now(o, got->stream), w);
+    give(o, got->address, w->length, index);
+    w->queued = got->queued && got->stream;
+    if (got->zeroed && got->stream) { /* the fill is a write, which weir itself remembers */
+        w->write_stream = got->stream;
+        w->write = w->last[got->stream] = w->least[got->stream] = w->allocated;
+        w->own = w->declared = UINT64_C(1) << got->stream;
     }
-    o->accounts[client].live += w->charged;
-    o->accounts[client].live_class[memory_class] += w->charged;
-    o->live += w->charged;
+    oracle_live(o, w->client, w->memory_class, w->charged, 0);
     return index;
 }
 
@@ -203,15 +206,15 @@ static void touch_live(oracle *o, owner *w, unsigned stream, uint64_t sequence, 
 /* The runtime's own work on bytes that are nobody's, which are about to be given out. */
 static void touch_free(oracle *o, unsigned stream, uint64_t sequence, const char *address, uint64_t bytes)
 {
-    uint32_t index = oracle_new_owner(o, bytes, (char *)address);
+    uint32_t index = oracle_new_owner(o, bytes, 0, (char *)address);
     if (index == UINT32_MAX)
         return;
     owner *w = &o->table[index];
     w->state = OWNER_FREED;
-    take_over(o, address, w->charged, oracle_clock(o, stream), w);
+    take_over(o, address, w->length, oracle_clock(o, stream), w);
     if (stream)
         w->last[stream] = sequence;
-    give(o, address, w->charged, index);
+    give(o, address, w->length, index);
 }
 
 void oracle_touch(void *user, unsigned stream, uint64_t sequence, const void *address, uint64_t bytes, bool write,
@@ -244,18 +247,24 @@ void oracle_touch(void *user, unsigned stream, uint64_t sequence, const void *ad
     }
 }
 
-void oracle_used(oracle *o, oracle_block block, unsigned stream, bool write)
+void oracle_using(oracle *o, oracle_block block, unsigned stream, bool write)
 {
     owner *w = &o->table[block];
     if (!stream)
         return;
-    w->last[stream] = w->points[stream] = wi_sim_queued(o->device, stream);
+    w->last[stream] = w->least[stream] = wi_sim_queued(o->device, stream);
     w->own |= UINT64_C(1) << stream;
     w->declared |= UINT64_C(1) << stream;
     if (write) {
         w->write_stream = stream;
         w->write = w->last[stream];
     }
+}
+
+void oracle_used(oracle *o, oracle_block block, unsigned stream)
+{
+    if (stream)
+        o->table[block].most[stream] = wi_sim_queued(o->device, stream);
 }
 
 void oracle_unmapping(void *user, const void *address, uint32_t handle)
@@ -294,73 +303,104 @@ static void check_free(oracle *o, const owner *w, unsigned stream)
                           ULL(w->serial), stream, ULL(w->last[s]), s);
 }
 
-static void end_owner(oracle *o, uint32_t index, unsigned stream)
-{
-    owner *w = &o->table[index];
-    account *a = &o->accounts[w->client];
-    w->state = OWNER_FREED;
-    w->free_stream = stream;
-    w->freed = wi_sim_queued(o->device, stream);
-    w->zeroing = w->zeroed ? wi_sim_queued(o->device, w->stream) : 0;
-    if (stream) {
-        w->last[stream] = w->points[stream] = w->freed;
-    }
-    a->live -= w->charged;
-    a->live_class[w->memory_class] -= w->charged;
-    a->pending_least += w->charged;
-    a->pending_most += w->charged;
-    o->live -= w->charged;
-    oracle_list_pending(o, index);
-}
-
-void oracle_freed(oracle *o, oracle_block block, unsigned stream)
-{
-    check_free(o, &o->table[block], stream);
-    end_owner(o, block, stream);
-}
-
-static void cut(oracle *o, oracle_block block, uint64_t bytes, uint64_t charged, unsigned stream)
-{
-    uint32_t tail = oracle_new_owner(o, o->table[block].charged - charged, o->table[block].address + charged);
-    if (tail == UINT32_MAX)
-        return;
-    owner *w = &o->table[block], *t = &o->table[tail];
-    uint64_t *last = t->last, length = t->bytes, serial = t->serial;
-    memcpy(last, w->last, 2 * (size_t)o->width * sizeof *last);
-    *t = *w;
-    t->last = last;
-    t->points = last + o->width;
-    t->serial = serial;
-    t->units = 0;
-    t->listed = false;
-    t->address = w->address + charged;
-    t->bytes = t->charged = length;
-    check_free(o, w, stream);
-    give(o, t->address, length, tail);
-    w->bytes = bytes;
-    w->charged = charged;
-    end_owner(o, tail, stream);
-}
-
-void oracle_resized(oracle *o, oracle_block block, uint64_t bytes, unsigned stream)
+void oracle_freeing(oracle *o, oracle_block block, unsigned stream)
 {
     owner *w = &o->table[block];
-    uint64_t charged = wi_round_up(bytes, WI_SIM_UNIT);
-    if (charged < w->charged) {
-        cut(o, block, bytes, charged, stream);
-        return;
-    }
-    uint64_t more = charged - w->charged;
-    uint64_t *clock = stream ? o->clock[stream] : o->host;
-    for (unsigned s = 1; stream && s < o->width; s++)
-        clock[s] = wi_max(clock[s], o->host[s]);
-    if (more > 0) {
-        take_over(o, w->address + w->charged, more, clock, w);
-        give(o, w->address + w->charged, more, block);
-    }
-    w->bytes = bytes;
+    check_free(o, w, stream);
+    w->state = OWNER_FREED;
+    w->moving = true;
+    w->free_stream = stream;
+    w->last_before = w->last[stream];
+    w->least_before = w->least[stream];
+    if (stream)
+        w->last[stream] = w->least[stream] = wi_sim_queued(o->device, stream);
+    oracle_live(o, w->client, w->memory_class, 0, w->charged);
+    oracle_move(o, w->client, w->memory_class, w->charged, 0);
+    o->accounts[w->client].pending_most += w->charged;
+    oracle_list_pending(o, block);
+}
+
+static void end_free(oracle *o, owner *w)
+{
+    w->moving = false;
+    oracle_move(o, w->client, w->memory_class, 0, w->charged);
+}
+
+void oracle_freed(oracle *o, oracle_block block)
+{
+    owner *w = &o->table[block];
+    unsigned stream = w->free_stream;
+    end_free(o, w);
+    if (stream)
+        w->most[stream] = wi_sim_queued(o->device, stream);
+    if (w->queued) /* weir may order its own work with whatever followed it there */
+        w->most[w->stream] = wi_sim_queued(o->device, w->stream);
+    o->accounts[w->client].pending_least += w->charged;
+}
+
+void oracle_kept(oracle *o, oracle_block block)
+{
+    owner *w = &o->table[block];
+    end_free(o, w);
+    w->last[w->free_stream] = w->last_before;
+    w->least[w->free_stream] = w->least_before;
+    oracle_unlist_pending(o, block);
+    o->accounts[w->client].pending_most -= w->charged;
+    w->state = OWNER_LIVE;
+    oracle_live(o, w->client, w->memory_class, w->charged, 0);
+    if (w->units != w->length / WI_SIM_UNIT)
+        oracle_report(o, ORACLE_OVERLAP, "bytes of block %llu were given out, though its free was refused",
+                      ULL(w->serial));
+}
+
+/* Resizing --------------------------------------------------------------------------------------------------------- */
+
+oracle_block oracle_cutting(oracle *o, oracle_block block, uint64_t length, uint64_t charged, unsigned stream)
+{
+    length = wi_round_up(length, WI_SIM_UNIT);
+    uint32_t tail = oracle_new_owner(o, o->table[block].length - length, o->table[block].charged - charged,
+                                     o->table[block].address + length);
+    if (tail == UINT32_MAX)
+        return 0;
+    owner *w = &o->table[block], *t = &o->table[tail], made = *t;
+    memcpy(made.last, w->last, 3 * (size_t)o->width * sizeof *made.last);
+    *t = *w;
+    t->units = 0;
+    t->address = made.address;
+    t->length = made.length;
+    t->charged = made.charged;
+    t->serial = made.serial;
+    t->last = made.last;
+    t->least = made.least;
+    t->most = made.most;
+    w->length = length;
     w->charged = charged;
-    o->accounts[w->client].live += more;
-    o->accounts[w->client].live_class[w->memory_class] += more;
-    o->live += more;
+    give(o, t->address, t->length, tail);
+    oracle_freeing(o, tail, stream);
+    return tail;
+}
+
+void oracle_uncut(oracle *o, oracle_block block, oracle_block tail)
+{
+    oracle_kept(o, tail);
+    owner *w = &o->table[block], *t = &o->table[tail];
+    w->length += t->length;
+    w->charged += t->charged;
+    t->state = OWNER_FREED;
+    give(o, t->address, t->length, block);
+    if (t->length == 0)
+        oracle_let_go(o, tail);
+}
+
+void oracle_grown(oracle *o, oracle_block block, uint64_t length, uint64_t charged, unsigned stream)
+{
+    owner *w = &o->table[block];
+    length = wi_round_up(length, WI_SIM_UNIT);
+    if (length > w->length) {
+        take_over(o, w->address + w->length, length - w->length, clock_now(o, stream), w);
+        give(o, w->address + w->length, length - w->length, block);
+        w->length = length;
+    }
+    oracle_live(o, w->client, w->memory_class, charged - w->charged, 0);
+    w->charged = charged;
 }

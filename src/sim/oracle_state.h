@@ -10,21 +10,22 @@ typedef enum owner_state { OWNER_NONE, OWNER_LIVE, OWNER_FREED } owner_state;
 typedef struct owner {
     uint64_t units; /* that point here */
     bool listed;    /* in the list of pending frees */
+    bool moving;    /* its free has not ended */
     owner_state state;
     unsigned client;
     weir_class memory_class;
-    uint64_t bytes, charged, serial;
+    uint64_t length, charged, serial; /* the former: bytes that its user may touch */
     char *address;
     unsigned stream; /* where it was allocated, and how far that was */
     uint64_t allocated;
     unsigned write_stream;
     uint64_t write;
     unsigned free_stream;
-    uint64_t freed, zeroing; /* how far the allocation's stream was then, if it was to write zeros */
-    bool zeroed, past;       /* the latter: of a free that may count as pending, and need not */
-    uint64_t own, declared;  /* bits of streams: with accesses of this owner; whose last one was declared */
-    uint64_t *last;          /* per stream: the last access of this owner or of those before */
-    uint64_t *points;        /* per stream: what weir was told to wait for; lies behind `last` */
+    uint64_t last_before, least_before; /* of that stream, in case the free is refused */
+    bool queued, past; /* weir's own work may stand on `stream`; of a free that may count as pending, and need not */
+    uint64_t own, declared; /* bits of streams: with accesses of this owner; whose last one was declared */
+    uint64_t *last;         /* per stream: the last access of this owner or of those before */
+    uint64_t *least, *most; /* per stream: what weir was told to wait for: it stands between; both lie behind `last` */
 } owner;
 
 typedef struct snapshot {
@@ -39,8 +40,10 @@ typedef struct snapshots {
 } snapshots;
 
 typedef struct account {
-    uint64_t live, live_class[WEIR_CLASS_COUNT], guaranteed, maximum;
-    uint64_t pending_least, pending_most; /* weir may order zeros with whatever followed them on their stream */
+    uint64_t live, live_class[WEIR_CLASS_COUNT], reserved, guaranteed, maximum;
+    uint64_t pending_least, pending_most;
+    uint64_t moving, moving_class[WEIR_CLASS_COUNT],
+        asked; /* that may be live, or promised, besides: calls are under way */
 } account;
 
 struct oracle {
@@ -51,7 +54,7 @@ struct oracle {
     uint64_t *host;
     uint64_t **clock; /* per stream */
     snapshots *events;
-    bool declared;
+    bool declared, pooled;
     wi_plane owners; /* per unit: an owner's index */
     owner *table;
     uint32_t *unused;
@@ -59,7 +62,7 @@ struct oracle {
     uint32_t *pending;
     size_t pending_count, pending_capacity;
     account accounts[ORACLE_CLIENTS];
-    uint64_t live;
+    uint64_t live, moving;
 };
 
 /* True if a clock is behind everything in `last`; else *late is a stream that it is not behind. */
@@ -71,9 +74,12 @@ void oracle_unmapping(void *user, const void *address, uint32_t handle);
 void oracle_holding(void *user, uint64_t bytes);
 
 owner *oracle_owner(oracle *o, uint32_t index);
-uint32_t oracle_new_owner(oracle *o, uint64_t bytes, void *address);
+uint32_t oracle_new_owner(oracle *o, uint64_t length, uint64_t charged, void *address);
 void oracle_let_go(oracle *o, uint32_t index); /* frees the record when nothing points to it */
 void oracle_list_pending(oracle *o, uint32_t index);
+void oracle_unlist_pending(oracle *o, uint32_t index);
+void oracle_move(oracle *o, unsigned client, weir_class memory_class, uint64_t more, uint64_t less);
+void oracle_live(oracle *o, unsigned client, weir_class memory_class, uint64_t more, uint64_t less);
 void oracle_sweep_pending(oracle *o);
 
 #endif

@@ -1,12 +1,13 @@
 /* Scripts, as texts: "world clients=4 streams=8 …", then a line per step, "allocate slot=3 client=1 bytes=4096". Numbers
- * that are 0 are left out; a line that begins with # is a remark. */
+ * that are 0 are left out; a line that begins with # is a remark. Two blanks before a step: it runs within the one above
+ * that has fewer. */
 #include "sim/simulate.h"
 #include "base/intern.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-enum { LINE = 512 };
+enum { LINE = 1024, RESOURCE = 256 };
 
 char *script_write(const world_options *options, wi_defect plant, const step *steps, size_t count)
 {
@@ -24,7 +25,7 @@ char *script_write(const world_options *options, wi_defect plant, const step *st
         fprintf(out, " plant=%s", defect_name(plant));
     fputc('\n', out);
     for (size_t i = 0; i < count; i++) {
-        fputs(operation_name(steps[i].operation), out);
+        fprintf(out, "%*s%s", 2 * steps[i].depth, "", operation_name(steps[i].operation));
         for (int f = 0; f < STEP_FIELDS; f++)
             if (steps[i].field[f])
                 fprintf(out, " %s=%llu", field_name((step_field)f), (unsigned long long)steps[i].field[f]);
@@ -50,7 +51,7 @@ static bool read_world_word(const char *name, const char *value, world_options *
         return *plant != WI_DEFECTS;
     }
     if (strcmp(name, "resource") == 0) { /* the runtime knows which there are */
-        options->resource = wi_intern(value, 31);
+        options->resource = wi_intern(value, RESOURCE - 1);
         return true;
     }
     if (!read_number(value, &number))
@@ -83,6 +84,7 @@ static bool read_step_word(const char *name, const char *value, step *s)
 /* Fills in the world or the step of one line; NULL, or the word that is wrong. */
 static const char *read_line(char *line, bool first_line, world_options *options, wi_defect *plant, step *s)
 {
+    size_t depth = strspn(line, " ") / 2;
     char *rest, *word = strtok_r(line, " \t\r", &rest), *start = word;
     unsigned index = 0;
     if (first_line && strcmp(word, "world") != 0)
@@ -91,7 +93,7 @@ static const char *read_line(char *line, bool first_line, world_options *options
         index++;
     if (!first_line && index == operation_count())
         return start;
-    *s = (step){.operation = (uint8_t)index};
+    *s = (step){.operation = (uint8_t)index, .depth = (uint8_t)wi_min(depth, WORLD_DEPTH)};
     while ((word = strtok_r(NULL, " \t\r", &rest))) {
         char *equals = strchr(word, '=');
         if (!equals)

@@ -52,6 +52,23 @@ static bool leave_out_runs(const attempt *a, step *steps, size_t *count, size_t 
     return any;
 }
 
+/* A step on its own is easier to understand than one within another. */
+static void take_apart(const attempt *a, step *steps, size_t *count, step *spare)
+{
+    for (size_t i = 0; i < *count && seconds_now() < a->until; i++) {
+        size_t left = *count;
+        if (steps[i].depth == 0)
+            continue;
+        memcpy(spare, steps, left * sizeof *steps);
+        spare[i].depth = 0;
+        spare[i].field[F_AT] = 0;
+        if (happens(a, spare, &left)) {
+            memcpy(steps, spare, left * sizeof *steps);
+            *count = left;
+        }
+    }
+}
+
 /* Some steps, as acquiring and releasing, can only be left out together. */
 static void leave_out_pairs(const attempt *a, step *steps, size_t *count, step *spare)
 {
@@ -102,6 +119,7 @@ void shrink(const world_options *options, oracle_kind kind, double seconds, step
             break;
         length = length > 1 ? length / 2 : 1;
     }
+    take_apart(&a, steps, count, spare);
     leave_out_pairs(&a, steps, count, spare);
     make_smaller(&a, steps, count, spare);
     free(spare);

@@ -21,6 +21,12 @@ wi_defect defect_called(const char *name)
 
 const simulate_names simulate_words = {defect_name, defect_called, ladder_name, operation_name, oracle_kind_name};
 
+const char *simulate_stack(size_t index)
+{
+    static const char *const stacks[] = {"mapped", NULL};
+    return stacks[index];
+}
+
 void simulate_defaults(simulate_options *options)
 {
     *options = (simulate_options){.steps = 1000000,
@@ -32,6 +38,7 @@ void simulate_defaults(simulate_options *options)
                                             .clients = 4,
                                             .streams = 8,
                                             .faults = true,
+                                            .nested = true,
                                             .first = {.at = -1},
                                             .second = {.at = -1}}};
 }
@@ -56,7 +63,7 @@ bool run_steps(const world_options *options, const step *steps, size_t count, st
         return false;
     size_t used = 0;
     while (used < count && !anything(world_found(w)))
-        world_step(w, &steps[used++]);
+        used += world_step(w, steps + used, count - used);
     uint64_t after = wi_sim_calls(WI_SIM_FALLIBLE);
     world_end(w);
     *out = (steps_outcome){.found = *world_found(w), .faults = w->faults, .used = used, .calls = after - before};
@@ -67,33 +74,33 @@ bool run_steps(const world_options *options, const step *steps, size_t count, st
 }
 
 /* The random steps until the first finding, once more, this time kept. */
-static bool keep_steps(const world_options *options, uint64_t count, step **steps)
+static bool keep_steps(const world_options *options, uint64_t count, step_list *kept)
 {
     world *w = world_create(options);
-    *steps = w ? malloc((count + 1) * sizeof **steps) : NULL;
-    for (uint64_t i = 0; *steps && i < count; i++) {
-        world_choose(w, &(*steps)[i]);
-        world_step(w, &(*steps)[i]);
-    }
+    bool room = w != NULL;
+    *kept = (step_list){0};
+    for (uint64_t i = 0; room && i < count; i++)
+        room = world_advance(w, kept);
     if (w) {
         world_end(w);
         world_destroy(w);
     }
-    return *steps != NULL;
+    return room && kept->count > 0;
 }
 
-static void explain(const simulate_options *options, simulate_result *out)
+/* The shortest script that shows what was found in this world. */
+static void explain(const world_options *one, double seconds, uint64_t count, simulate_result *out)
 {
-    step *steps;
-    if (!keep_steps(&options->world, out->steps, &steps))
-        return;
-    out->script_steps = out->steps;
-    shrink(&options->world, out->found.first_kind, options->shrink_seconds, steps, &out->script_steps);
-    out->script = script_write(&options->world, out->plant, steps, out->script_steps);
-    steps_outcome outcome; /* what is told is what the script shows */
-    if (run_steps(&options->world, steps, out->script_steps, &outcome) && anything(&outcome.found))
-        memcpy(out->found.first, outcome.found.first, sizeof out->found.first);
-    free(steps);
+    step_list kept;
+    if (keep_steps(one, count, &kept)) {
+        out->script_steps = kept.count;
+        shrink(one, out->found.first_kind, seconds, kept.list, &out->script_steps);
+        out->script = script_write(one, out->plant, kept.list, out->script_steps);
+        steps_outcome outcome; /* what is told is what the script shows */
+        if (run_steps(one, kept.list, out->script_steps, &outcome) && anything(&outcome.found))
+            memcpy(out->found.first, outcome.found.first, sizeof out->found.first);
+    }
+    free(kept.list);
 }
 
 /* A world whose runtime could be made, or why not. */
@@ -108,23 +115,63 @@ static world *make_world(const world_options *options, simulate_result *out)
     return NULL;
 }
 
-static bool run_random(const simulate_options *options, simulate_result *out)
+static void add_up(simulate_result *out, const char *resource, uint64_t steps, const oracle_findings *found,
+                   const uint64_t *ladder, const uint64_t *done, uint64_t faults)
 {
-    world *w = make_world(&options->world, out);
-    step s;
+    out->parts[out->part_count++] = (simulate_part){resource, steps, found->violations};
+    out->found = *found;
+    out->steps += steps;
+    out->faults += faults;
+    for (unsigned i = 0; i < LADDER_RUNGS; i++)
+        out->ladder[i] += ladder[i];
+    for (unsigned i = 0; i < sizeof out->done / sizeof out->done[0]; i++)
+        out->done[i] += done[i];
+}
+
+/* Steps of one world; those until the first finding are counted. */
+static bool run_world(const world_options *options, uint64_t steps, simulate_result *out)
+{
+    uint64_t i = 0;
+    world *w = make_world(options, out);
     if (!w)
         return false;
-    for (; out->steps < options->steps && !anything(world_found(w)); out->steps++) {
-        world_choose(w, &s);
-        world_step(w, &s);
+    while (i < steps && !anything(world_found(w))) {
+        (void)world_advance(w, NULL);
+        i++;
     }
     world_end(w);
-    out->found = *world_found(w);
-    memcpy(out->ladder, w->ladder, sizeof out->ladder);
-    memcpy(out->done, w->done, sizeof out->done);
-    out->faults = w->faults;
+    add_up(out, options->resource, i, world_found(w), w->ladder, w->done, w->faults);
     world_destroy(w);
     return true;
+}
+
+static size_t count_stacks(void)
+{
+    size_t count = 0;
+    while (simulate_stack(count))
+        count++;
+    return count;
+}
+
+/* One world after another, until something is found. */
+static bool run_random(const simulate_options *options, simulate_result *out)
+{
+    bool named = options->world.resource != NULL, ran = true;
+    size_t count = named ? 1 : count_stacks();
+    for (size_t i = 0; ran && i < count && !anything(&out->found); i++) {
+        world_options one = options->world;
+        uint64_t steps = options->steps / count + (i < options->steps % count);
+        if (!named) {
+            one.resource = simulate_stack(i);
+            one.seed += i * UINT64_C(0x9e3779b97f4a7c15);
+        }
+        if (steps == 0)
+            continue;
+        ran = run_world(&one, steps, out);
+        if (ran && anything(&out->found))
+            explain(&one, options->shrink_seconds, out->parts[out->part_count - 1].steps, out);
+    }
+    return ran;
 }
 
 static bool run_script(const simulate_options *options, simulate_result *out)
@@ -145,13 +192,8 @@ static bool run_script(const simulate_options *options, simulate_result *out)
     wi_plant = out->plant;
     bool ran = run_steps(&given, steps, count, &outcome);
     free(steps);
-    if (ran) {
-        out->found = outcome.found;
-        out->steps = outcome.used;
-        out->faults = outcome.faults;
-        memcpy(out->ladder, outcome.ladder, sizeof out->ladder);
-        memcpy(out->done, outcome.done, sizeof out->done);
-    }
+    if (ran)
+        add_up(out, given.resource, outcome.used, &outcome.found, outcome.ladder, outcome.done, outcome.faults);
     return ran;
 }
 
@@ -162,8 +204,6 @@ bool simulate(const simulate_options *options, simulate_result *out)
     wi_plant = options->plant;
     bool ran = options->script ? run_script(options, out) : run_random(options, out);
     out->seconds = seconds_now() - start;
-    if (ran && !options->script && anything(&out->found))
-        explain(options, out);
     wi_plant = WI_PLANT_NOTHING;
     return ran;
 }

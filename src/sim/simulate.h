@@ -5,16 +5,26 @@
 #include "base/plant.h"
 #include "sim/world.h"
 
+/* A world for each of these stacks of resources, where none is named. */
+enum { SIMULATE_STACKS = 12 };
+
 typedef struct simulate_options {
-    world_options world;
+    world_options world; /* resource NULL: the steps are divided over all */
     uint64_t steps;
     wi_defect plant;
     const char *script;    /* its text, instead of random steps; its first line has the world */
     double shrink_seconds; /* at most this long for the shortest script */
 } simulate_options;
 
+typedef struct simulate_part {
+    const char *resource;
+    uint64_t steps, violations;
+} simulate_part;
+
 typedef struct simulate_result {
     uint64_t steps;
+    simulate_part parts[SIMULATE_STACKS];
+    size_t part_count;
     oracle_findings found;
     uint64_t ladder[LADDER_RUNGS], done[256], faults;
     wi_defect plant;
@@ -45,6 +55,9 @@ char *script_write(const world_options *options, wi_defect plant, const step *st
 bool script_read(const char *text, world_options *options, wi_defect *plant, step **steps, size_t *count, char *error,
                  size_t capacity);
 
+/* The stack of number `index`, from 0; NULL past the last. */
+const char *simulate_stack(size_t index);
+
 /* Leaves out what the finding does not need; the steps left are in place, *count of them. */
 void shrink(const world_options *options, oracle_kind kind, double seconds, step *steps, size_t *count);
 
@@ -52,7 +65,7 @@ void shrink(const world_options *options, oracle_kind kind, double seconds, step
 typedef struct steps_outcome {
     oracle_findings found;
     uint64_t ladder[LADDER_RUNGS], done[256], faults;
-    size_t used;    /* steps until the first finding */
+    size_t used;    /* steps until the first finding, those within them counted in */
     uint64_t calls; /* that could have failed */
 } steps_outcome;
 bool run_steps(const world_options *options, const step *steps, size_t count, steps_outcome *out);

@@ -2,6 +2,7 @@
 #include "sim/world.h"
 #include "base/system.h"
 #include "runtime/runtime.h"
+#include "sim/between.h"
 
 #include <stdio.h>
 
@@ -18,14 +19,15 @@ const char *ladder_name(ladder_rung rung)
                                                     "refused_pending",
                                                     "refused_device",
                                                     "refused_other_process",
-                                                    "refused_address_range"};
+                                                    "refused_address_range",
+                                                    "refused_reservation"};
     return rung < LADDER_RUNGS ? names[rung] : "?";
 }
 
 const char *field_name(step_field field)
 {
     static const char *const names[STEP_FIELDS] = {"client", "stream", "slot",  "bytes", "more",
-                                                   "class",  "flags",  "count", "seed"};
+                                                   "class",  "flags",  "count", "seed",  "at"};
     return field < STEP_FIELDS ? names[field] : "?";
 }
 
@@ -43,14 +45,34 @@ bool world_answer(world *w, const char *call, weir_status status, const weir_sta
         if (status == allowed[i])
             return status == WEIR_OK;
     /* A fault may come back from whatever call met it. */
-    if (status != WEIR_DRIVER || wi_sim_faults() == w->fault_mark)
+    if (status != WEIR_DRIVER || world_faults(w) == w->fault_mark)
         oracle_report(w->oracle, ORACLE_ANSWER, "%s answers %s: %s", call, weir_status_name(status), weir_detail());
     return false;
 }
 
 bool world_has_stream(const world *w, uint64_t stream)
 {
-    return stream == 0 || (stream <= w->options.streams && w->streams[stream].id != 0);
+    return stream == 0 || (stream <= w->options.streams && w->streams[stream].id != 0 && !w->stream_closed[stream]);
+}
+
+bool world_has_client(const world *w, unsigned client)
+{
+    return w->clients[client] && !w->client_closed[client];
+}
+
+uint32_t world_features(const world *w)
+{
+    return weir_runtime_features(w->runtime);
+}
+
+void world_take_stream(world *w, unsigned stream, int by)
+{
+    w->stream_in_hand[stream] = (uint8_t)(w->stream_in_hand[stream] + by);
+}
+
+uint64_t world_faults(const world *w)
+{
+    return w->fault_base + wi_sim_faults();
 }
 
 unsigned world_number(const world *w, unsigned stream)
@@ -72,29 +94,21 @@ world *world_create(const world_options *options)
         return NULL;
     }
     wi_clock = wi_sim_now;
+    wi_alone = true;
     wi_sim_watcher watcher = oracle_watcher(w->oracle);
     wi_sim_configure(&(wi_sim_options){
         .bytes = options->device, .granule = options->granule, .seed = options->seed, .watcher = &watcher});
     wi_sim_arm(&options->first, &options->second);
     weir_runtime_options o = {.size = sizeof o, .budget = options->budget, .resource = options->resource};
-    weir_status status = wi_runtime_create_over(&wi_sim_driver, 0, &o, &w->runtime);
+    weir_status status = wi_runtime_create_over(between_driver(), 0, &o, &w->runtime);
     (void)ANSWER(w, "weir_runtime_create", status, WEIR_OK);
     if (status == WEIR_OK) {
         w->device = w->runtime->device;
         oracle_attach(w->oracle, w->device);
+        if (world_features(w) & WEIR_STREAM_ORDERED)
+            oracle_set_pooled(w->oracle);
     }
     return w;
-}
-
-void world_step(world *w, const step *s)
-{
-    if (!w->runtime || s->operation >= operation_count())
-        return;
-    w->fault_mark = wi_sim_faults();
-    wi_sim_seed(w->device, s->field[F_SEED]);
-    operations[s->operation].run(w, s);
-    w->done[s->operation]++;
-    w->faults += wi_sim_faults() - w->fault_mark;
 }
 
 static void end_blocks(world *w)
@@ -120,8 +134,9 @@ static void end_blocks(world *w)
 
 void world_end(world *w)
 {
+    w->faults = world_faults(w);
     wi_sim_arm(NULL, NULL);
-    w->fault_mark = 0;
+    w->fault_base = w->fault_mark = w->faults;
     if (w->runtime) {
         end_blocks(w);
         run_snapshot(w, &(step){0});
@@ -143,4 +158,5 @@ void world_destroy(world *w)
     free(w);
     wi_sim_configure(NULL);
     wi_clock = NULL;
+    wi_alone = false;
 }

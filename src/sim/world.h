@@ -1,7 +1,11 @@
 /* A world: one runtime on a simulated device, several clients with blocks on several streams, and an oracle that watches.
  *
  * It moves in steps, each of which is one operation with numbers; the same steps in the same world always have the same
- * effect. A step that makes no sense where it is (a free of an empty slot) does nothing, so that steps can be left out. */
+ * effect. A step that makes no sense where it is (a free of an empty slot) does nothing, so that steps can be left out.
+ *
+ * Within a step's calls of weir others may run, as other threads' calls would: at a call that weir makes of the driver. They
+ * stand behind it, one deeper, with the number of the place where they run. What a step that has not ended has in hand (a
+ * slot, a stream, a client, a launch) others leave alone, as programs must. */
 #ifndef SIM_WORLD_H
 #define SIM_WORLD_H
 
@@ -9,7 +13,14 @@
 
 #include <weir/weir.h>
 
-enum { WORLD_SLOTS = 256, WORLD_LAUNCHES = 4, WORLD_USES = 3, WORLD_STREAMS = 63, WORLD_CLIENTS = ORACLE_CLIENTS };
+enum {
+    WORLD_SLOTS = 256,
+    WORLD_LAUNCHES = 4,
+    WORLD_USES = 3,
+    WORLD_STREAMS = 63,
+    WORLD_CLIENTS = ORACLE_CLIENTS,
+    WORLD_DEPTH = 2
+};
 
 typedef enum step_field {
     F_CLIENT,
@@ -21,19 +32,27 @@ typedef enum step_field {
     F_FLAGS,
     F_COUNT,
     F_SEED, /* of the device's choices during the step */
+    F_AT,   /* before which place in the step that it interrupts; 0 is the first */
     STEP_FIELDS
 } step_field;
 
 typedef struct step {
-    uint8_t operation;
+    uint8_t operation, depth; /* the latter: how many steps it runs within, at most WORLD_DEPTH */
     uint64_t field[STEP_FIELDS];
 } step;
+
+/* Steps in the order in which they begin. */
+typedef struct steps {
+    step *list;
+    size_t count, capacity;
+} step_list;
 
 typedef struct world_options {
     uint64_t seed, budget, device, granule;
     unsigned clients, streams;
     const char *resource;
     bool faults;                /* the random steps have some */
+    bool nested;                /* … and others within them */
     wi_sim_fault first, second; /* armed before the runtime is made; at < 0: none */
 } world_options;
 
@@ -51,6 +70,7 @@ typedef enum ladder_rung {
     LADDER_REFUSED_DEVICE,
     LADDER_REFUSED_OTHER_PROCESS,
     LADDER_REFUSED_ADDRESS_RANGE,
+    LADDER_REFUSED_RESERVATION,
     LADDER_RUNGS
 } ladder_rung;
 
@@ -66,12 +86,15 @@ typedef struct slot {
     bool declared; /* used through launches alone */
     uint8_t readers;
     bool written;
+    bool in_hand; /* of a step that has not ended */
+    uint32_t alignment;
 } slot;
 
 typedef struct launch {
     weir_launch *launch; /* NULL: none is open */
     unsigned stream, count;
     bool late; /* the work is queued just before the end */
+    bool in_hand;
     uint8_t slots[WORLD_USES];
     bool write[WORLD_USES];
 } launch;
@@ -91,13 +114,25 @@ typedef struct world {
     uint32_t last_version;
     uint64_t random, held_back; /* of the generator; bytes that another process has */
     uint64_t ladder[LADDER_RUNGS], done[256], faults;
-    unsigned fault_mark;
+    uint64_t fault_base, fault_mark; /* faults before the last arming, and before this step */
+    uint8_t stream_in_hand[WORLD_STREAMS + 1], client_in_hand[WORLD_CLIENTS]; /* of so many steps that have not ended */
+    bool stream_closed[WORLD_STREAMS + 1], client_closed[WORLD_CLIENTS];      /* being made or ended: nobody's to use */
+    unsigned depth;                                                           /* steps under way */
+    uint64_t nested, place; /* steps that ran within others; where the innermost step is */
+    const step *script;     /* what runs within the step under way, … */
+    size_t script_left;     /* … so many; without a script it is chosen, where `choosing` */
+    bool choosing;
+    step_list *log; /* where the chosen ones are written; NULL: nowhere */
 } world;
 
 /* Makes the runtime; without one (a fault) the world only ends. False: no host memory, or the driver's status is none
  * that was armed. */
 world *world_create(const world_options *options);
-void world_step(world *w, const step *s);
+/* Runs the first of the steps with those that stand within it; answers how many that were. */
+size_t world_step(world *w, const step *list, size_t count);
+/* Chooses the next step at random, with others within it, and runs it. Those that ran are added to *log, if that is not
+ * NULL. False: there is no host memory for that. */
+bool world_advance(world *w, step_list *log);
 /* Frees, closes and gives back all; the oracle looks at what is left. The findings stay until world_destroy. */
 void world_end(world *w);
 void world_destroy(world *w);
@@ -105,9 +140,6 @@ static inline const oracle_findings *world_found(const world *w)
 {
     return oracle_found(w->oracle);
 }
-
-/* The next random step, fitting the state of the world. */
-void world_choose(world *w, step *out);
 
 /* Operations by number. */
 unsigned operation_count(void);
@@ -119,8 +151,19 @@ bool world_answer(world *w, const char *call, weir_status status, const weir_sta
 #define ANSWER(w, call, status, ...)                                                                                   \
     world_answer(w, call, status, (const weir_status[]){WEIR_OK, __VA_ARGS__},                                         \
                  sizeof((weir_status[]){WEIR_OK, __VA_ARGS__}) / sizeof(weir_status))
+/* The next random step, fitting the state of the world. */
+void world_choose(world *w, step *out);
+/* Between what a step takes in hand and what it lets go. */
+void world_take_stream(world *w, unsigned stream, int by);
+uint64_t world_faults(const world *w); /* since it was made */
+/* Whether nothing else could have happened since `nested` was read: no other step ran, and this one is within none. */
+bool world_undisturbed(const world *w, uint64_t nested);
+/* What the runtime will charge for so many bytes; 0 for none. */
+uint64_t world_charge(const world *w, uint64_t bytes, uint64_t alignment);
 unsigned world_number(const world *w, unsigned stream);
 bool world_has_stream(const world *w, uint64_t stream);
+bool world_has_client(const world *w, unsigned client);
+uint32_t world_features(const world *w);
 uint64_t world_random(world *w, uint64_t below);
 
 typedef struct operation {

@@ -50,7 +50,10 @@ static void tear_down(bench *b, oracle_kind kind)
 
 static oracle_block take(bench *b, unsigned stream, uint64_t offset, uint64_t bytes)
 {
-    return oracle_allocated(b->o, 0, stream, b->range + offset, bytes, WEIR_OTHER, false);
+    return oracle_allocated(b->o, &(oracle_got){.stream = stream,
+                                                .address = b->range + offset,
+                                                .length = bytes,
+                                                .charged = wi_round_up(bytes, WI_SIM_UNIT)});
 }
 
 static void work(bench *b, unsigned stream, uint64_t offset, bool write)
@@ -58,12 +61,25 @@ static void work(bench *b, unsigned stream, uint64_t offset, bool write)
     wi_sim_touch(b->device, b->stream[stream], b->range + offset, 256, write, 1000);
 }
 
+static void give(bench *b, oracle_block block, unsigned stream)
+{
+    oracle_freeing(b->o, block, stream);
+    oracle_freed(b->o, block);
+}
+
+/* On stream 1. */
+static void cut(bench *b, oracle_block block, uint64_t bytes)
+{
+    uint64_t charged = wi_round_up(bytes, WI_SIM_UNIT);
+    oracle_freed(b->o, oracle_cutting(b->o, block, bytes, charged, 1));
+}
+
 /* A block of 1 MiB used and freed on stream 1. */
 static void one_owner(bench *b)
 {
     oracle_block block = take(b, 1, 0, WI_MIB);
     work(b, 1, 0, true);
-    oracle_freed(b->o, block, 1);
+    give(b, block, 1);
 }
 
 static void same_stream_is_in_order(void **state)
@@ -139,7 +155,7 @@ static void an_event_before_the_free_is_too_early(void **state)
     assert_int_equal(sim->record(b.device, b.stream[1], &event), WEIR_OK);
     assert_int_equal(sim->wait(b.device, event, UINT64_MAX), WEIR_OK);
     work(&b, 1, 0, false);
-    oracle_freed(b.o, block, 1);
+    give(&b, block, 1);
     take(&b, 2, 0, WI_MIB);
     tear_down(&b, ORACLE_EARLY_REUSE);
 }
@@ -179,7 +195,7 @@ static void order_has_a_direction(void **state)
     wi_sim_follow(b.device, b.stream[2], b.stream[1]);
     work(&b, 2, 0, true);
     wi_sim_follow(b.device, b.stream[3], b.stream[2]);
-    oracle_freed(b.o, block, 3);
+    give(&b, block, 3);
     take(&b, 1, 0, WI_MIB);
     tear_down(&b, ORACLE_EARLY_REUSE);
 }
@@ -234,7 +250,7 @@ static void a_moved_handle_is_still_in_use(void **state)
     const oracle_findings *f = oracle_found(b.o);
     assert_int_equal(f->count[ORACLE_EARLY_REUSE], 1);
     (void)sim->stream_synchronize(b.device, b.stream[1]);
-    oracle_freed(b.o, 2, 2);
+    give(&b, 2, 2);
     assert_int_equal(sim->unmap(b.device, b.range + 8 * WI_MIB, 1, &twice), WEIR_OK);
     tear_down(&b, ORACLE_EARLY_REUSE);
 }
@@ -245,11 +261,11 @@ static void shrunk_tails_are_freed_and_grown_ones_taken(void **state)
     bench b = set_up();
     oracle_block block = take(&b, 1, 0, WI_MIB);
     work(&b, 1, WI_MIB - 256, true);
-    oracle_resized(b.o, block, 1000, 1);
+    cut(&b, block, 1000);
     take(&b, 1, 1024, 256); /* behind it, on the same stream */
-    oracle_resized(b.o, block, 1024, 1);
+    oracle_grown(b.o, block, 1024, 1024, 1);
     assert_int_equal(oracle_found(b.o)->violations, 0);
-    oracle_resized(b.o, block, 1025, 1);
+    oracle_grown(b.o, block, 1025, 1280, 1);
     tear_down(&b, ORACLE_OVERLAP);
 }
 
@@ -259,7 +275,7 @@ static void a_shrunk_tail_may_still_be_in_use(void **state)
     bench b = set_up();
     oracle_block block = take(&b, 1, 0, WI_MIB);
     work(&b, 1, WI_MIB - 256, true);
-    oracle_resized(b.o, block, 1000, 1);
+    cut(&b, block, 1000);
     take(&b, 2, WI_MIB / 2, WI_MIB);
     tear_down(&b, ORACLE_EARLY_REUSE);
 }
@@ -322,9 +338,10 @@ static void a_lost_reader_is_found_at_the_next_owner(void **state)
     wi_sim_follow(b.device, b.stream[2], b.stream[1]);
     oracle_declare(b.o, true);
     work(&b, 2, 0, false);
-    oracle_used(b.o, block, 2, false);
+    oracle_using(b.o, block, 2, false);
+    oracle_used(b.o, block, 2);
     oracle_declare(b.o, false);
-    oracle_freed(b.o, block, 1); /* weir is to wait for the reader */
+    give(&b, block, 1); /* weir is to wait for the reader */
     assert_int_equal(oracle_found(b.o)->count[ORACLE_USER], 0);
     take(&b, 1, 0, WI_MIB);
     tear_down(&b, ORACLE_EARLY_REUSE);
@@ -336,7 +353,7 @@ static void frees_too_early_are_the_users(void **state)
     bench b = set_up();
     oracle_block block = take(&b, 1, 0, WI_MIB);
     work(&b, 1, 0, true);
-    oracle_freed(b.o, block, 2);
+    give(&b, block, 2);
     tear_down(&b, ORACLE_USER);
 }
 
@@ -360,7 +377,7 @@ static void look(bench *b, uint64_t live, uint64_t pending)
                         .pending = pending,
                         .cached = 8 * WI_MIB - live - pending};
     weir_client_stats line = {.size = sizeof line, .live = live, .live_class = {live}, .pending = pending};
-    oracle_check(b->o, &stats, &line, &(unsigned){0}, 1);
+    oracle_check(b->o, &stats, &line, &(unsigned){0}, 1, true);
 }
 
 static void snapshots_agree(void **state)

@@ -68,30 +68,36 @@ static void everything_is_exercised(void **state)
     assert_true(r.faults > 0);
 }
 
+/* What is drawn at random, with steps within steps, is the same again from its text. */
 static void scripts_are_read_as_written(void **state)
 {
     (void)state;
     simulate_options o;
     simulate_defaults(&o);
     o.world.resource = "mapped";
-    step steps[50], *again;
+    step_list drawn = {0};
     world *w = world_create(&o.world);
-    for (int i = 0; i < 50; i++) {
-        world_choose(w, &steps[i]);
-        world_step(w, &steps[i]);
-    }
+    for (int i = 0; i < 2000; i++)
+        assert_true(world_advance(w, &drawn));
     world_end(w);
-    world_destroy(w);
-    char *text = script_write(&o.world, WI_PLANT_DROP_WAIT, steps, 50), error[128];
+    assert_true(w->nested > 100);
+    char *text = script_write(&o.world, WI_PLANT_DROP_WAIT, drawn.list, drawn.count), error[128];
     world_options read = {0};
     wi_defect plant;
+    step *again;
     size_t count;
     assert_true(script_read(text, &read, &plant, &again, &count, error, sizeof error));
-    assert_int_equal(count, 50);
+    assert_int_equal(count, drawn.count);
     assert_int_equal(plant, WI_PLANT_DROP_WAIT);
-    assert_memory_equal(again, steps, sizeof steps);
+    assert_memory_equal(again, drawn.list, count * sizeof *again);
     assert_int_equal(read.budget, o.world.budget);
     assert_string_equal(read.resource, "mapped");
+    steps_outcome outcome;
+    assert_true(run_steps(&o.world, again, count, &outcome));
+    assert_memory_equal(outcome.done, w->done, sizeof outcome.done);
+    assert_memory_equal(outcome.ladder, w->ladder, sizeof outcome.ladder);
+    world_destroy(w);
+    free(drawn.list);
     free(again);
     free(text);
 }

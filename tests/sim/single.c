@@ -267,24 +267,28 @@ static void oracle_knows_pieces(void **state)
     oracle_attach(o, device);
     void *a = new_stream(device), *b = new_stream(device);
     char *piece = take(device, 4096, a);
-    oracle_block block = oracle_allocated(o, 0, 1, piece, 4096, WEIR_OTHER, false);
+    oracle_block block =
+        oracle_allocated(o, &(oracle_got){.stream = 1, .address = piece, .length = 4096, .charged = 4096});
     wi_sim_touch(device, a, piece, 4096, true, 1000);
-    oracle_freed(o, block, 1);
+    oracle_freeing(o, block, 1);
+    oracle_freed(o, block);
     ok(sim->pool_release(device, piece, 4096, a));
     run_all(device);
     assert_ptr_equal(take(device, 4096, b), piece); /* the pool has looked: the device is past it */
-    block = oracle_allocated(o, 0, 2, piece, 4096, WEIR_OTHER, false);
+    block = oracle_allocated(o, &(oracle_got){.stream = 2, .address = piece, .length = 4096, .charged = 4096});
     wi_sim_touch(device, b, piece, 4096, true, 1001);
     assert_int_equal(oracle_found(o)->violations, 0);
-    oracle_freed(o, block, 2);
-    block = oracle_allocated(o, 0, 1, piece, 4096, WEIR_OTHER, false);
+    oracle_freeing(o, block, 2);
+    oracle_freed(o, block);
+    block = oracle_allocated(o, &(oracle_got){.stream = 1, .address = piece, .length = 4096, .charged = 4096});
     assert_int_equal(oracle_found(o)->count[ORACLE_EARLY_REUSE], 1);
-    oracle_freed(o, block, 1);
+    oracle_freeing(o, block, 1);
+    oracle_freed(o, block);
     run_all(device);
     ok(sim->stream_synchronize(device, b));
     ok(sim->stream_synchronize(device, a));
     char *single = piece_of(device, 4096);
-    (void)oracle_allocated(o, 0, 0, single, 4096, WEIR_OTHER, false);
+    (void)oracle_allocated(o, &(oracle_got){.stream = 0, .address = single, .length = 4096, .charged = 4096});
     assert_int_equal(oracle_found(o)->count[ORACLE_UNMAP_LIVE], 0);
     ok(sim->release(device, WEIR_KIND_DEVICE, single, 4096)); /* under a live block */
     assert_int_equal(oracle_found(o)->count[ORACLE_UNMAP_LIVE], 1);

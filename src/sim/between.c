@@ -1,0 +1,157 @@
+#include "sim/between.h"
+
+static void (*interrupt)(void *user);
+static void *interrupted;
+
+void between_calls(void (*fn)(void *user), void *user)
+{
+    interrupt = fn;
+    interrupted = user;
+}
+
+static void before(void)
+{
+    if (interrupt)
+        interrupt(interrupted);
+}
+
+static weir_status after(weir_status status)
+{
+    if (status == WEIR_OK)
+        before();
+    return status;
+}
+
+static weir_status create(wi_device *device, size_t count, wi_handle *handles)
+{
+    before();
+    return after(wi_sim_driver.create(device, count, handles));
+}
+
+static void destroy(wi_device *device, size_t count, const wi_handle *handles)
+{
+    before();
+    wi_sim_driver.destroy(device, count, handles);
+    before();
+}
+
+static weir_status map(wi_device *device, void *address, size_t count, wi_handle *handles)
+{
+    before();
+    return after(wi_sim_driver.map(device, address, count, handles));
+}
+
+static weir_status unmap(wi_device *device, void *address, size_t count, wi_handle *handles)
+{
+    before();
+    return after(wi_sim_driver.unmap(device, address, count, handles));
+}
+
+static weir_status allocate(wi_device *device, weir_kind kind, uint64_t bytes, void **address)
+{
+    before();
+    return after(wi_sim_driver.allocate(device, kind, bytes, address));
+}
+
+static weir_status release(wi_device *device, weir_kind kind, void *address, uint64_t bytes)
+{
+    before();
+    return after(wi_sim_driver.release(device, kind, address, bytes));
+}
+
+static weir_status pool_allocate(wi_device *device, uint64_t bytes, void *stream, void **address)
+{
+    before();
+    return after(wi_sim_driver.pool_allocate(device, bytes, stream, address));
+}
+
+static weir_status pool_release(wi_device *device, void *address, uint64_t bytes, void *stream)
+{
+    before();
+    return after(wi_sim_driver.pool_release(device, address, bytes, stream));
+}
+
+static weir_status pool_trim(wi_device *device, uint64_t keep, uint64_t *held)
+{
+    before();
+    return after(wi_sim_driver.pool_trim(device, keep, held));
+}
+
+static weir_status pool_held(wi_device *device, uint64_t *held)
+{
+    before();
+    return after(wi_sim_driver.pool_held(device, held));
+}
+
+static weir_status stream_create(wi_device *device, void **stream)
+{
+    before();
+    return after(wi_sim_driver.stream_create(device, stream));
+}
+
+static weir_status stream_synchronize(wi_device *device, void *stream)
+{
+    before();
+    return after(wi_sim_driver.stream_synchronize(device, stream));
+}
+
+static weir_status record(wi_device *device, void *stream, wi_event *out)
+{
+    before();
+    return after(wi_sim_driver.record(device, stream, out));
+}
+
+static weir_status wait(wi_device *device, wi_event event, uint64_t deadline)
+{
+    before();
+    return after(wi_sim_driver.wait(device, event, deadline));
+}
+
+static weir_status order(wi_device *device, void *stream, wi_event event)
+{
+    before();
+    return after(wi_sim_driver.order(device, stream, event));
+}
+
+static weir_status copy(wi_device *device, void *to, const void *from, size_t bytes, void *stream)
+{
+    before();
+    return after(wi_sim_driver.copy(device, to, from, bytes, stream));
+}
+
+static weir_status fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream)
+{
+    before();
+    return after(wi_sim_driver.fill(device, to, value, bytes, stream));
+}
+
+static weir_status call(wi_device *device, void (*fn)(void *), void *user, void *stream)
+{
+    before();
+    return after(wi_sim_driver.call(device, fn, user, stream));
+}
+
+const wi_driver *between_driver(void)
+{
+    static wi_driver driver;
+    driver = wi_sim_driver;
+    driver.create = create;
+    driver.destroy = destroy;
+    driver.map = map;
+    driver.unmap = unmap;
+    driver.allocate = allocate;
+    driver.release = release;
+    driver.pool_allocate = pool_allocate;
+    driver.pool_release = pool_release;
+    driver.pool_trim = pool_trim;
+    driver.pool_held = pool_held;
+    driver.stream_create = stream_create;
+    driver.stream_synchronize = stream_synchronize;
+    driver.record = record;
+    driver.wait = wait;
+    driver.order = order;
+    driver.copy = copy;
+    driver.fill = fill;
+    driver.call = call;
+    return &driver;
+}

@@ -1,0 +1,138 @@
+/* How a world moves: steps from a script or by chance, and others within them. */
+#include "sim/between.h"
+#include "sim/world.h"
+
+#include "runtime/runtime.h"
+
+enum { NESTED_PERCENT = 10 }; /* of the places where another step could run */
+
+static bool write_down(step_list *log, const step *s)
+{
+    if (log->count == log->capacity) {
+        size_t capacity = log->capacity ? 2 * log->capacity : 1024;
+        step *list = realloc(log->list, capacity * sizeof *list);
+        if (!list)
+            return false;
+        log->list = list;
+        log->capacity = capacity;
+    }
+    log->list[log->count++] = *s;
+    return true;
+}
+
+static void run(world *w, const step *s)
+{
+    uint64_t mark = w->fault_mark, place = w->place;
+    if (s->operation >= operation_count())
+        return;
+    w->fault_mark = world_faults(w);
+    w->place = 0;
+    w->depth++;
+    wi_sim_seed(w->device, s->field[F_SEED]);
+    operations[s->operation].run(w, s);
+    w->depth--;
+    w->place = place;
+    w->fault_mark = mark;
+    w->done[s->operation]++;
+}
+
+/* Those that stand within the first of the steps. */
+static size_t count_within(const step *list, size_t count)
+{
+    size_t within = 0;
+    while (1 + within < count && list[1 + within].depth > list[0].depth)
+        within++;
+    return within;
+}
+
+static size_t run_with_others(world *w, const step *list, size_t count)
+{
+    const step *script = w->script;
+    size_t left = w->script_left, within = count_within(list, count);
+    w->script = list + 1;
+    w->script_left = within;
+    run(w, list);
+    w->script = script;
+    w->script_left = left;
+    return 1 + within;
+}
+
+static void run_next(world *w)
+{
+    while (w->script_left > 0 && w->script[0].field[F_AT] <= w->place) {
+        const step *first = w->script;
+        size_t used = 1 + count_within(first, w->script_left);
+        w->script += used;
+        w->script_left -= used;
+        w->nested++;
+        (void)run_with_others(w, first, used);
+    }
+}
+
+static void choose_next(world *w)
+{
+    step s;
+    if (world_random(w, 100) >= NESTED_PERCENT)
+        return;
+    world_choose(w, &s);
+    s.depth = (uint8_t)w->depth;
+    s.field[F_AT] = w->place;
+    if (w->log && !write_down(w->log, &s))
+        return;
+    w->nested++;
+    run(w, &s);
+}
+
+/* weir calls the driver, with no lock held. */
+static void interrupt(void *user)
+{
+    world *w = user;
+    if (w->depth == 0 || w->depth > WORLD_DEPTH)
+        return;
+    if (w->choosing)
+        choose_next(w);
+    else
+        run_next(w);
+    w->place++;
+}
+
+size_t world_step(world *w, const step *list, size_t count)
+{
+    if (!w->runtime)
+        return 1;
+    between_calls(interrupt, w);
+    size_t used = run_with_others(w, list, count);
+    between_calls(NULL, NULL);
+    return used;
+}
+
+bool world_advance(world *w, step_list *log)
+{
+    step s;
+    world_choose(w, &s);
+    if (log && !write_down(log, &s))
+        return false;
+    if (!w->runtime)
+        return true;
+    w->log = log;
+    w->choosing = w->options.nested;
+    between_calls(w->choosing ? interrupt : NULL, w);
+    run(w, &s);
+    between_calls(NULL, NULL);
+    w->choosing = false;
+    w->log = NULL;
+    return true;
+}
+
+bool world_undisturbed(const world *w, uint64_t nested)
+{
+    return w->depth <= 1 && w->nested == nested;
+}
+
+uint64_t world_charge(const world *w, uint64_t bytes, uint64_t alignment)
+{
+    wi_placement placement = {.bytes = bytes, .alignment = wi_max(alignment, WI_UNIT)};
+    if (bytes > 0)
+        wi_measure(w->runtime->resource, &placement);
+    return placement.charged;
+}
