@@ -37,6 +37,7 @@ static void the_budget_is_met_exactly(void **state)
     fixture *f = *state;
     void *pieces[BUDGET / PIECE], *p = f;
     uint64_t one_byte = charge_of(f, 1), more = charge_of(f, PIECE);
+    size_t bytes = bytes_for(f, PIECE);
     take_pieces(f, f->one, BUDGET - PIECE, pieces);
     snapshot before = settled(f);
     fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->one, PIECE + 1, f->a, WEIR_KV, &p));
@@ -45,7 +46,7 @@ static void the_budget_is_met_exactly(void **state)
     check_refusal(WEIR_CAUSE_BUDGET, last_refusal().requested, BUDGET - PIECE, PIECE, BUDGET);
     assert_true(last_refusal().requested > PIECE);
     check_only_refused(f, &before, 0);
-    pieces[BUDGET / PIECE - 1] = take(f->one, bytes_for(f, PIECE), f->a);
+    pieces[BUDGET / PIECE - 1] = take(f->one, bytes, f->a);
     before = settled(f);
     assert_int_equal(before.device.live, BUDGET);
     fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->two, 1, f->a, WEIR_KV, &p));
@@ -164,13 +165,14 @@ static void a_loop_at_the_limit_goes_on(void **state)
             ok(weir_fill(f->runtime, p, 1, 4096, stream));
         ok(weir_free(narrow, p, stream));
     }
-    size_t bytes = bytes_for(f, BUDGET / 2); /* the same with what weir must not hold twice */
-    void *half = take(f->one, bytes, f->a);
+    /* The same at the budget, with what weir must not hold twice. */
+    size_t most = bytes_for(f, BUDGET - PIECE), bytes = bytes_for(f, PIECE);
+    void *rest = take(f->one, most, f->a);
     for (int i = 0; i < 50; i++) {
         void *p = take(f->two, bytes, streams[i % 3]);
         ok(weir_free(f->two, p, streams[i % 3]));
     }
-    ok(weir_free(f->one, half, f->a));
+    ok(weir_free(f->one, rest, f->a));
     settle(f);
     assert_int_equal(take_snapshot(f->runtime).device.refusals, 0);
     ok(weir_client_close(narrow));

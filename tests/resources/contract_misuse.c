@@ -56,8 +56,8 @@ static void a_name_outlives_its_block(void **state)
     fixture *f = *state;
     void *rest[BUDGET / PIECE];
     weir_block first, second;
-    take_pieces(f, f->two, BUDGET - PIECE, rest);
     size_t bytes = bytes_for(f, PIECE);
+    take_pieces(f, f->two, BUDGET - PIECE, rest);
     ok(try_take(f->one, bytes, f->a, 0, &first));
     ok(weir_free_block(f->one, first, WEIR_STREAM_HOST));
     ok(try_take(f->one, bytes, f->a, 0, &second));

@@ -53,8 +53,8 @@ static void late_writes_hurt_nobody(void **state)
     fixture *f = *state;
     void *rest[BUDGET / PIECE];
     int reused = 0, tracks = can(f, WEIR_TRACKS_USES);
-    take_pieces(f, f->two, BUDGET - PIECE, rest);
     size_t bytes = bytes_for(f, PIECE);
+    take_pieces(f, f->two, BUDGET - PIECE, rest);
     for (int i = 0; i < CYCLES; i++)
         reused += next_owner(f, bytes, tracks && i % 2);
     give_pieces(f, f->two, BUDGET - PIECE, rest);

@@ -116,11 +116,12 @@ static void wait_for_use(fixture *f, bool simple)
     weir_launch *launch = simple ? NULL : begin(f, f->b, p, WEIR_WRITE);
     gate *g = hold_up(f, f->b);
     ok(simple ? weir_use_record(f->runtime, p, f->b) : weir_launch_end(launch));
-    ok(weir_free(f->one, p, f->a)); /* nothing is queued there */
+    ok(weir_free(f->one, p, f->a)); /* where nothing holds it up */
     assert_int_equal(take_snapshot(f->runtime).device.pending, charged);
     assert_int_equal(settled(f).device.pending, charged);
     let_go(g);
     ok(weir_stream_synchronize(f->b));
+    ok(weir_stream_synchronize(f->a)); /* a guard paints blocks there */
     assert_int_equal(settled(f).device.pending, 0);
 }
 

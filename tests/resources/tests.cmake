@@ -8,9 +8,11 @@ set(WEIR_CONTRACT_STACKS
   "budget(mapped)"
   "budget(log(mapped))"
   "log(budget(mapped))"
+  "guard(mapped)"
+  "stats(mapped)"
 )
 
-set(WEIR_CONTRACT_STUB "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x10000000")
+set(WEIR_CONTRACT_STUB "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x40000000")
 
 # weir_contract_test(SUITE DEVICE STACK PROGRAM ARGUMENTS…)
 function(weir_contract_test suite device stack)
@@ -23,7 +25,7 @@ function(weir_contract_test suite device stack)
   set_tests_properties(${name} PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77 LABELS "resources;${labels_of_${device}}")
   if(device STREQUAL stub)
     set_tests_properties(${name} PROPERTIES ENVIRONMENT
-      "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x10000000")
+      "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x40000000")
   endif()
 endfunction()
 
@@ -57,7 +59,9 @@ foreach(stack IN LISTS WEIR_CONTRACT_STACKS)
       weir_contract_test(latency ${device} ${stack} test-latency ${device})
     endif()
   endforeach()
-  weir_contract_test(contract sim ${stack} test-contract-sim)
+  if(NOT stack MATCHES "guard") # whose zones have no bytes there that it could look at
+    weir_contract_test(contract sim ${stack} test-contract-sim)
+  endif()
 endforeach()
 
 # The tests of single bases and adaptors.
