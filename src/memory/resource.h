@@ -83,6 +83,9 @@ typedef struct wi_resource_table {
     /* With the lock held: every live and pending block. */
     void (*each)(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user);
     bool (*owns)(wi_resource *resource, const void *pointer);
+    /* With the lock held: whether a block that was freed began at a pointer that it owns no longer. NULL: it owns what it
+     * ever had. */
+    bool (*was_freed)(wi_resource *resource, const void *pointer);
     /* Gives back to the driver until at most `keep` cached and spare bytes are left; answers how many it gave. */
     uint64_t (*trim)(wi_resource *resource, uint64_t keep);
     /* What could be placed, and what a request needs; sets all of *shortage but its cause. */

@@ -1,10 +1,12 @@
 #include "memory/stack.h"
 #include "base/options.h"
 #include "memory/budget.h"
+#include "memory/fixed.h"
 #include "memory/guard.h"
 #include "memory/logging.h"
 #include "memory/mapped.h"
 #include "memory/meter.h"
+#include "memory/single.h"
 
 #include <stdio.h>
 
@@ -30,6 +32,9 @@ static weir_status make_budget(wi_resource *inner, const wi_arguments *arguments
 
 static const part parts[] = {
     {.name = "mapped", .base = make_mapped},
+    {.name = "direct", .base = wi_direct_make},
+    {.name = "async", .base = wi_async_make},
+    {.name = "blocks", .base = wi_fixed_make},
     {.name = "budget", .adaptor = make_budget},
     {.name = "log", .adaptor = wi_log_create},
     {.name = "guard", .adaptor = wi_guard_create},

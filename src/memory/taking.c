@@ -55,6 +55,8 @@ static weir_status check(const wi_block *block, const wi_account *account, const
 static weir_status find_live(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation,
                              wi_block **out)
 {
+    if (!base->table->owns(base, pointer) && base->table->was_freed && base->table->was_freed(base, pointer))
+        return no_block_there(pointer, true);
     if (!base->table->owns(base, pointer))
         return weir_fail(WEIR_FOREIGN, "%p is no memory of this runtime's; free it where it was allocated", pointer);
     bool freed = false;

@@ -1,0 +1,608 @@
+/* The resource "blocks": runs of fixed blocks over one extent.
+ *
+ * The extent is taken whole at the first allocation, because only then is there a ledger to say how much there may be, and
+ * goes back whole when nothing is in it. Its addresses are reserved from the start: whose pointer one is, and which block it
+ * lies in, is arithmetic.
+ *
+ * Laws: a place is free in the bitmap if and only if it has no run; a run has all of its places. */
+#include "memory/fixed.h"
+#include "base/bitmap.h"
+#include "base/options.h"
+#include "memory/marks.h"
+
+#include <stdio.h>
+
+typedef struct run {
+    wi_block block; /* the first member */
+    uint32_t first, count;
+} run;
+
+typedef struct place {
+    run *run;       /* NULL: free */
+    uint64_t owner; /* whose bytes it holds, or held last */
+    uint32_t freed; /* 1 + the unit in it where a block began that was freed; 0: none */
+} place;
+
+typedef struct fixed {
+    wi_resource resource;
+    uint64_t block_bytes, range_bytes;
+    char *base;
+    /* everything below is under the resource's lock */
+    pthread_cond_t settled;
+    bool working;   /* a thread takes the extent from the driver, or gives it back */
+    uint32_t count; /* places; 0: there is no extent */
+    size_t handle_count;
+    wi_handle *handles;
+    place *places;
+    wi_bitmap free;
+    uint64_t secret; /* WI_SECRET once a block of an account that asks for scrubbing has been freed */
+} fixed;
+
+static fixed *of(wi_resource *resource)
+{
+    return (fixed *)resource;
+}
+
+static run *run_of(wi_block *block)
+{
+    return (run *)block;
+}
+
+static void lock(fixed *f)
+{
+    wi_resource_lock(&f->resource);
+}
+
+static void unlock(fixed *f)
+{
+    wi_resource_unlock(&f->resource);
+}
+
+/* The extent ------------------------------------------------------------------------------------------------------- */
+
+/* What an extent comes in: whole handles and whole blocks. Both are powers of two. */
+static uint64_t step_of(const fixed *f)
+{
+    return wi_max(f->resource.granule, f->block_bytes);
+}
+
+/* The driver is called between these two, with the lock released. */
+static void go_to_driver(fixed *f)
+{
+    f->working = true;
+    unlock(f);
+}
+
+static void come_back(fixed *f)
+{
+    wi_ledger_driver_call(f->resource.ledger);
+    lock(f);
+    f->working = false;
+    pthread_cond_broadcast(&f->settled);
+}
+
+static void wait_settled(fixed *f)
+{
+    while (f->working)
+        pthread_cond_wait(&f->settled, &f->resource.lock);
+}
+
+/* Asks for *bytes, which the ledger holds, or for the half as long as the device has not so much; *bytes tells. */
+static weir_status map_extent(fixed *f, uint64_t *bytes, wi_handle *handles)
+{
+    wi_resource *r = &f->resource;
+    for (;;) {
+        size_t count = *bytes / r->granule;
+        weir_status status = r->driver->create(r->device, count, handles);
+        if (status == WEIR_OK) {
+            status = r->driver->map(r->device, f->base, count, handles);
+            if (status != WEIR_OK)
+                r->driver->destroy(r->device, count, handles);
+            return status;
+        }
+        uint64_t half = *bytes / 2 & ~(step_of(f) - 1);
+        if (status != WEIR_OUT_OF_MEMORY || half == 0)
+            return status;
+        wi_ledger_release(r->ledger, *bytes - half);
+        *bytes = half;
+    }
+}
+
+/* As much as the budget leaves, in whole steps. */
+static uint64_t hold(fixed *f)
+{
+    uint64_t got = wi_ledger_hold(f->resource.ledger, f->range_bytes), bytes = got & ~(step_of(f) - 1);
+    if (got > bytes)
+        wi_ledger_release(f->resource.ledger, got - bytes);
+    return bytes;
+}
+
+static weir_status no_records(void)
+{
+    return weir_fail(WEIR_SYSTEM, "no host memory for the records of a resource of blocks");
+}
+
+static void forget_extent(fixed *f)
+{
+    wi_bitmap_destroy(&f->free);
+    free(f->places);
+    free(f->handles);
+    f->places = NULL;
+    f->handles = NULL;
+    f->handle_count = 0;
+    f->count = 0;
+}
+
+/* Records for so many bytes; nobody sees them before the extent has a count. */
+static weir_status make_records(fixed *f, uint64_t bytes)
+{
+    uint32_t count = (uint32_t)(bytes / f->block_bytes);
+    f->places = wi_table_make(count, sizeof *f->places);
+    f->handles = malloc(bytes / f->resource.granule * sizeof *f->handles);
+    if (f->places && f->handles && wi_bitmap_init(&f->free, count))
+        return WEIR_OK;
+    forget_extent(f);
+    return no_records();
+}
+
+/* With the lock held, released meanwhile. WEIR_NO_ROOM: the budget leaves nothing. */
+static weir_status take_extent(fixed *f)
+{
+    uint64_t bytes = hold(f), asked = bytes;
+    if (bytes == 0)
+        return WEIR_NO_ROOM;
+    weir_status status = make_records(f, bytes);
+    if (status == WEIR_OK) {
+        go_to_driver(f);
+        status = map_extent(f, &bytes, f->handles);
+        come_back(f);
+    }
+    if (status != WEIR_OK) {
+        wi_ledger_release(f->resource.ledger, bytes);
+        forget_extent(f);
+        return status;
+    }
+    wi_ledger_mapped(f->resource.ledger, bytes);
+    f->handle_count = bytes / f->resource.granule;
+    f->count = (uint32_t)(bytes / f->block_bytes);
+    if (bytes < asked) /* what could not be had is never free */
+        (void)wi_bitmap_take_at(&f->free, f->count, (uint32_t)((asked - bytes) / f->block_bytes));
+    for (uint32_t i = 0; i < f->count; i++)
+        f->places[i].owner = WI_MIXED | f->secret;
+    return WEIR_OK;
+}
+
+/* Gives the extent back, with nothing in it. With the lock held, released meanwhile. */
+static uint64_t give_extent(fixed *f)
+{
+    wi_resource *r = &f->resource;
+    uint64_t bytes = f->handle_count * r->granule;
+    go_to_driver(f);
+    weir_status status = r->driver->unmap(r->device, f->base, f->handle_count, f->handles);
+    if (status == WEIR_OK)
+        r->driver->destroy(r->device, f->handle_count, f->handles);
+    come_back(f);
+    if (status != WEIR_OK)
+        return 0;
+    wi_ledger_unmapped(r->ledger, bytes);
+    wi_ledger_release(r->ledger, bytes);
+    forget_extent(f);
+    return bytes;
+}
+
+/* Runs ------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t charge(wi_resource *resource, uint64_t bytes)
+{
+    return wi_round_up(bytes, of(resource)->block_bytes);
+}
+
+static void measure(wi_resource *resource, wi_placement *p)
+{
+    p->charged = charge(resource, p->before + p->bytes + p->after);
+}
+
+static char *address_of(const fixed *f, uint32_t index)
+{
+    return f->base + index * f->block_bytes;
+}
+
+/* The places become the run's; the answer is whose bytes they held. */
+static uint64_t use(fixed *f, run *user, uint32_t first, uint32_t count)
+{
+    uint64_t previous = f->places[first].owner;
+    for (uint32_t i = first; i < first + count; i++) {
+        place *at = &f->places[i];
+        if (at->owner != previous)
+            previous = WI_MIXED | ((previous | at->owner) & WI_SECRET);
+        at->run = user;
+        at->freed = 0;
+    }
+    return previous;
+}
+
+/* The run's places are free, and the record goes. owner NULL: they hold what they held before. */
+static void unuse(fixed *f, run *r, const uint64_t *owner)
+{
+    for (uint32_t i = r->first; i < r->first + r->count; i++) {
+        f->places[i].run = NULL;
+        if (owner)
+            f->places[i].owner = *owner;
+    }
+    wi_bitmap_give(&f->free, r->first, r->count);
+    wi_marks_free(r->block.marks);
+    free(r);
+}
+
+/* Remembers that a block was freed, and whose. */
+static void end_block(fixed *f, wi_block *block)
+{
+    uint64_t owner = wi_account_owner(block->account);
+    uint64_t offset = (uint64_t)((char *)block->pointer - f->base);
+    f->places[offset / f->block_bytes].freed = 1 + (uint32_t)(offset % f->block_bytes / WI_UNIT);
+    f->secret |= owner & WI_SECRET;
+    unuse(f, run_of(block), block->untouched ? NULL : &owner);
+}
+
+/* A run whose start is aligned beyond a block: the first one that fits. */
+static uint32_t take_aligned(fixed *f, uint32_t count, uint32_t step)
+{
+    for (uint64_t first = 0; first + count <= f->count; first += step)
+        if (wi_bitmap_take_at(&f->free, (uint32_t)first, count))
+            return (uint32_t)first;
+    return WI_BITMAP_NONE;
+}
+
+static uint32_t take_places(fixed *f, uint64_t count, uint64_t alignment)
+{
+    if (count > f->free.free)
+        return WI_BITMAP_NONE;
+    if (alignment > f->block_bytes)
+        return take_aligned(f, (uint32_t)count, (uint32_t)(alignment / f->block_bytes));
+    return wi_bitmap_take_run(&f->free, (uint32_t)count);
+}
+
+/* What there is in one piece, and what would have to be held for the request. With the lock held. */
+static void look_around(fixed *f, uint64_t charged, wi_shortage *shortage)
+{
+    weir_stats stats = {.size = sizeof stats};
+    size_t ignored;
+    wi_ledger_snapshot(f->resource.ledger, &stats, NULL, 0, 0, &ignored);
+    uint64_t most = wi_min(stats.budget - stats.held, f->range_bytes) & ~(step_of(f) - 1);
+    shortage->largest = f->count ? wi_bitmap_longest(&f->free) * f->block_bytes : most;
+    shortage->held = stats.held;
+    if (charged > shortage->largest)
+        shortage->held += wi_round_up(f->count ? charged : wi_max(charged, step_of(f)), step_of(f));
+}
+
+static weir_status place_run(fixed *f, wi_placement *p, run *new)
+{
+    wait_settled(f);
+    bool small = p->charged > f->count * f->block_bytes && p->charged <= f->range_bytes;
+    if (f->count > 0 && small && f->free.free == f->count) /* the budget may leave more by now */
+        (void)give_extent(f);
+    p->hit = f->count > 0;
+    weir_status status = f->count > 0 ? WEIR_OK : take_extent(f);
+    if (status != WEIR_OK)
+        return status;
+    uint32_t first = take_places(f, p->charged / f->block_bytes, p->alignment);
+    if (first == WI_BITMAP_NONE)
+        return WEIR_NO_ROOM;
+    new->first = first;
+    new->count = (uint32_t)(p->charged / f->block_bytes);
+    uint64_t previous = use(f, new, new->first, new->count);
+    new->block = wi_block_make(p, address_of(f, first), previous);
+    return WEIR_OK;
+}
+
+static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
+{
+    fixed *f = of(resource);
+    run *new = calloc(1, sizeof *new);
+    if (!new)
+        return no_records();
+    lock(f);
+    weir_status status = place_run(f, p, new);
+    if (status == WEIR_OK) {
+        *out = &new->block;
+    } else if (status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY) {
+        shortage->cause = status == WEIR_OUT_OF_MEMORY  ? WEIR_CAUSE_OTHER_PROCESS
+                          : p->charged > f->range_bytes ? WEIR_CAUSE_ADDRESS_RANGE
+                                                        : WEIR_CAUSE_FRAGMENTATION;
+        look_around(f, p->charged, shortage);
+        status = WEIR_OUT_OF_MEMORY;
+    }
+    unlock(f);
+    if (status != WEIR_OK)
+        free(new);
+    return status;
+}
+
+static void discard(wi_resource *resource, wi_block *block, const wi_placement *p)
+{
+    fixed *f = of(resource);
+    (void)p;
+    lock(f);
+    unuse(f, run_of(block), NULL);
+    unlock(f);
+}
+
+static void publish(wi_resource *resource, wi_block *block)
+{
+    fixed *f = of(resource);
+    lock(f);
+    wi_ledger_settle(resource->ledger, block);
+    block->state = WEIR_BLOCK_LIVE;
+    block->taken = false;
+    unlock(f);
+}
+
+/* Freeing ---------------------------------------------------------------------------------------------------------- */
+
+static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, bool complete)
+{
+    fixed *f = of(resource);
+    lock(f);
+    wi_ledger_retire(resource->ledger, block, stream, complete);
+    block->taken = false;
+    block->state = WEIR_BLOCK_PENDING;
+    if (complete)
+        end_block(f, block);
+    unlock(f);
+    return complete;
+}
+
+static weir_status release(wi_resource *resource, wi_block *block)
+{
+    fixed *f = of(resource);
+    lock(f);
+    wi_ledger_reap(resource->ledger, block);
+    end_block(f, block);
+    unlock(f);
+    return WEIR_OK;
+}
+
+/* Resizing --------------------------------------------------------------------------------------------------------- */
+
+/* The places of the run from the `keep`th on become a pending block of their own. */
+static weir_status cut_tail(fixed *f, run *r, uint32_t keep, wi_block **out)
+{
+    run *tail = malloc(sizeof *tail);
+    wi_marks *marks = NULL;
+    weir_status status = tail ? wi_marks_copy(r->block.marks, &marks) : no_records();
+    if (status != WEIR_OK) {
+        free(tail);
+        return status;
+    }
+    *tail = (run){.block = r->block, .first = r->first + keep, .count = r->count - keep};
+    tail->block.pointer = address_of(f, tail->first);
+    tail->block.bytes = tail->block.charged = tail->count * f->block_bytes;
+    tail->block.before = tail->block.after = 0;
+    tail->block.state = WEIR_BLOCK_PENDING;
+    tail->block.taken = false;
+    tail->block.marks = marks;
+    for (uint32_t i = tail->first; i < tail->first + tail->count; i++)
+        f->places[i].run = tail;
+    r->count = keep;
+    *out = &tail->block;
+    return WEIR_OK;
+}
+
+static weir_status shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail)
+{
+    fixed *f = of(resource);
+    run *r = run_of(block);
+    uint64_t charged = charge(resource, block->before + bytes + block->after);
+    uint32_t keep = (uint32_t)(charged / f->block_bytes);
+    weir_status status = WEIR_OK;
+    (void)native;
+    *tail = NULL;
+    lock(f);
+    if (keep < r->count)
+        status = cut_tail(f, r, keep, tail);
+    if (status == WEIR_OK) {
+        wi_ledger_resize(resource->ledger, block, bytes, charged, false);
+        block->bytes = bytes;
+        block->charged = charged;
+    }
+    unlock(f);
+    return status;
+}
+
+static weir_status no_room(const fixed *f, const run *r, uint32_t more)
+{
+    for (uint32_t i = r->first + r->count; i < f->count && i < r->first + r->count + more; i++)
+        if (f->places[i].run)
+            return weir_fail(WEIR_NO_ROOM,
+                             "the block at %p cannot grow: a block of %s stands behind it; allocate anew and copy",
+                             r->block.pointer, f->places[i].run->block.account->name);
+    return weir_fail(WEIR_NO_ROOM, "the block at %p cannot grow by so much: its extent ends; allocate anew and copy",
+                     r->block.pointer);
+}
+
+static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage)
+{
+    fixed *f = of(resource);
+    run *r = run_of(block);
+    uint64_t charged = charge(resource, block->before + bytes + block->after);
+    uint64_t more = charged / f->block_bytes - r->count;
+    weir_status status = WEIR_OK;
+    (void)may_wait;
+    (void)shortage;
+    lock(f);
+    uint32_t end = r->first + r->count;
+    if (more > f->count - end || !wi_bitmap_take_at(&f->free, end, (uint32_t)more))
+        status = no_room(f, r, (uint32_t)wi_min(more, f->count));
+    if (status == WEIR_OK) {
+        block->previous = use(f, r, end, (uint32_t)more);
+        r->count += (uint32_t)more;
+        wi_ledger_resize(resource->ledger, block, bytes, charged, true);
+        block->bytes = bytes;
+        block->charged = charged;
+    }
+    unlock(f);
+    return status;
+}
+
+/* Giving back, looking --------------------------------------------------------------------------------------------- */
+
+/* All of it or nothing. */
+static uint64_t trim(wi_resource *resource, uint64_t keep)
+{
+    fixed *f = of(resource);
+    uint64_t given = 0;
+    lock(f);
+    wait_settled(f);
+    if (f->count > 0 && f->free.free == f->count && keep < f->handle_count * resource->granule)
+        given = give_extent(f);
+    unlock(f);
+    return given;
+}
+
+static void look(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
+                 wi_shortage *shortage)
+{
+    fixed *f = of(resource);
+    (void)memory_class;
+    (void)alignment;
+    lock(f);
+    look_around(f, charged, shortage);
+    unlock(f);
+}
+
+static bool owns(wi_resource *resource, const void *pointer)
+{
+    const fixed *f = of(resource);
+    return (uintptr_t)pointer - (uintptr_t)f->base < f->range_bytes;
+}
+
+static wi_block *find(wi_resource *resource, const void *pointer, bool *freed)
+{
+    fixed *f = of(resource);
+    uint64_t offset = (uint64_t)((const char *)pointer - f->base), index = offset / f->block_bytes;
+    *freed = false;
+    if (index >= f->count)
+        return NULL;
+    const place *at = &f->places[index];
+    *freed = at->freed && offset == index * f->block_bytes + (at->freed - UINT64_C(1)) * WI_UNIT;
+    return at->run ? &at->run->block : NULL;
+}
+
+static void each(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user)
+{
+    fixed *f = of(resource);
+    for (uint32_t i = 0; i < f->count;) {
+        run *r = f->places[i].run;
+        if (r && r->block.state != WEIR_BLOCK_FREE)
+            fn(&r->block, user);
+        i += r ? r->count : 1;
+    }
+}
+
+/* Making and ending ------------------------------------------------------------------------------------------------ */
+
+/* A size as the text form takes it. */
+static void write_size(uint64_t bytes, char *text, size_t capacity)
+{
+    static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB"};
+    int unit = 0;
+    for (; unit < 4 && bytes % 1024 == 0; unit++)
+        bytes /= 1024;
+    snprintf(text, capacity, "%llu%s", (unsigned long long)bytes, units[unit]);
+}
+
+static void describe(const wi_resource *resource, char *text, size_t capacity)
+{
+    const fixed *f = (const fixed *)resource;
+    char block[24], all[24];
+    write_size(f->block_bytes, block, sizeof block);
+    write_size(f->range_bytes, all, sizeof all);
+    snprintf(text, capacity, "%s, size=%s, ", block, all);
+}
+
+static void destroy(wi_resource *resource)
+{
+    fixed *f = of(resource);
+    if (f->count > 0)
+        (void)trim(resource, 0);
+    forget_extent(f);
+    if (f->base)
+        resource->driver->unreserve(resource->device, f->base, f->range_bytes);
+    pthread_cond_destroy(&f->settled);
+    pthread_mutex_destroy(&resource->lock);
+    free(f);
+}
+
+static const wi_resource_table table = {
+    .name = "blocks",
+    .features = WEIR_TRACKS_USES | WEIR_ZEROES | WEIR_SHRINKS | WEIR_GROWS | WEIR_CAPTURABLE,
+    .measure = measure,
+    .allocate = allocate,
+    .discard = discard,
+    .publish = publish,
+    .retire = retire,
+    .release = release,
+    .shrink = shrink,
+    .grow = grow,
+    .describe = describe,
+    .destroy = destroy,
+    .charge = charge,
+    .find = find,
+    .each = each,
+    .owns = owns,
+    .trim = trim,
+    .look = look,
+};
+
+/* Addresses for `bytes` at most, and for as many as the device and the option `range` allow. */
+static weir_status reserve(fixed *f, uint64_t bytes)
+{
+    wi_resource *r = &f->resource;
+    uint64_t available, total, range = wi_option_range();
+    weir_status status = r->driver->memory(r->device, &available, &total);
+    if (status != WEIR_OK)
+        return status;
+    if (bytes == 0)
+        bytes = range ? wi_min(range, total) : total;
+    bytes = wi_round_up(wi_min(bytes, UINT64_MAX / 2), step_of(f));
+    bytes = wi_min(bytes, (f->block_bytes * WI_BITMAP_MOST) & ~(step_of(f) - 1));
+    status = r->driver->reserve(r->device, bytes, (void **)&f->base);
+    if (status == WEIR_OK)
+        f->range_bytes = bytes;
+    return status;
+}
+
+weir_status wi_fixed_create(const wi_driver *driver, wi_device *device, uint64_t block_bytes, uint64_t bytes,
+                            wi_resource **out)
+{
+    if (!wi_power_of_two(block_bytes) || block_bytes < WI_UNIT || block_bytes > WI_GIB)
+        return weir_fail(WEIR_INVALID,
+                         "the resource blocks cannot have blocks of %llu bytes; their size is a power of two from %d "
+                         "bytes to 1 GiB",
+                         (unsigned long long)block_bytes, WI_UNIT);
+    fixed *f = calloc(1, sizeof *f);
+    if (!f)
+        return no_records();
+    wi_resource_init(&f->resource, &table, driver, device, NULL);
+    f->resource.granule = driver->granule(device);
+    f->block_bytes = block_bytes;
+    pthread_cond_init(&f->settled, NULL);
+    weir_status status = reserve(f, bytes);
+    if (status != WEIR_OK) {
+        destroy(&f->resource);
+        return status;
+    }
+    *out = &f->resource;
+    return WEIR_OK;
+}
+
+weir_status wi_fixed_make(const wi_driver *driver, wi_device *device, const wi_arguments *arguments, wi_resource **out)
+{
+    uint64_t block_bytes = 64 * WI_KIB, bytes = 0;
+    weir_status status = wi_arguments_check(arguments, (const char *const[]){"", "size", NULL});
+    if (status == WEIR_OK)
+        status = wi_argument_size(arguments, "", &block_bytes);
+    if (status == WEIR_OK)
+        status = wi_argument_size(arguments, "size", &bytes);
+    return status == WEIR_OK ? wi_fixed_create(driver, device, block_bytes, bytes, out) : status;
+}

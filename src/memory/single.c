@@ -1,0 +1,577 @@
+/* The resources "direct" and "async": one allocation of the driver's per block.
+ *
+ * Both keep a piece per block, found by its address. A piece that is freed goes to the driver when the device is past it,
+ * with no lock held; from then on the driver may give the same addresses to another piece. "async" need not wait where
+ * nothing but a stream stands before it: the pool gets the piece in the order of that stream, and its record waits on for
+ * the books alone. When the addresses serve again meanwhile, the older piece is displaced from the index.
+ *
+ * What "async" has in its pool beyond the pieces is `kept`, which the ledger counts as cached. The pool alone decides what
+ * it reuses, so that it is asked after each change; as there is no lock over its calls, only what is asked while no other
+ * call is under way counts, and the last one out asks.
+ *
+ * Laws: the ledger holds, for this resource, lent + kept and what threads in the driver have taken beforehand;
+ * lent is the sum of all pieces. */
+#include "memory/single.h"
+#include "memory/index.h"
+#include "memory/marks.h"
+
+#include <stddef.h>
+
+typedef struct piece {
+    wi_block block; /* the first member */
+    wi_range range; /* all that the driver gave */
+    bool returning; /* on its way to the driver, which may give it to another from now on */
+    bool returned;
+    bool displaced; /* out of the index, and in the list of those */
+    struct piece *previous, *next;
+} piece;
+
+typedef struct single {
+    wi_resource resource;
+    weir_kind kind;
+    bool pooled;
+    pthread_mutex_t addresses; /* a leaf; the index changes under both locks, so that either is enough to look */
+    wi_index index;
+    /* everything below is under the resource's lock */
+    piece *displaced;
+    wi_block *unwanted; /* discarded, and the device is not past them or the driver refused; linked by pending_next */
+    uint64_t lent, kept;
+    size_t working;  /* threads in the driver */
+    uint64_t turns;  /* how often one came back */
+    uint64_t secret; /* WI_SECRET once a block of an account that asks for scrubbing has been freed */
+} single;
+
+static single *of(wi_resource *resource)
+{
+    return (single *)resource;
+}
+
+static piece *piece_of(wi_block *block)
+{
+    return (piece *)block;
+}
+
+static piece *piece_with(wi_range *range)
+{
+    return (piece *)((char *)range - offsetof(piece, range));
+}
+
+static uint64_t size_of(const piece *p)
+{
+    return p->range.end - p->range.start;
+}
+
+static void lock(single *s)
+{
+    wi_resource_lock(&s->resource);
+}
+
+static void unlock(single *s)
+{
+    wi_resource_unlock(&s->resource);
+}
+
+static void check(wi_resource *resource)
+{
+    wi_index_check(&of(resource)->index);
+}
+
+/* With the lock held, around calls of the driver that give or take memory. */
+static void go_to_driver(single *s)
+{
+    s->working++;
+}
+
+static void come_back(single *s)
+{
+    s->working--;
+    s->turns++;
+    wi_ledger_driver_call(s->resource.ledger);
+}
+
+/* What the pool keeps ---------------------------------------------------------------------------------------------- */
+
+/* The pool has `held` bytes in all: the books follow, as far as the budget leaves room. With the lock held. */
+static void adjust(single *s, uint64_t held)
+{
+    wi_ledger *ledger = s->resource.ledger;
+    uint64_t kept = held - wi_min(held, s->lent);
+    if (kept < s->kept) {
+        wi_ledger_unmapped(ledger, s->kept - kept);
+        wi_ledger_release(ledger, s->kept - kept);
+    } else if (kept > s->kept) {
+        kept = s->kept + wi_ledger_hold(ledger, kept - s->kept);
+        wi_ledger_mapped(ledger, kept - s->kept);
+    }
+    s->kept = kept;
+}
+
+/* Asks the pool what it has, having it give back what it keeps beyond `keep` if it is to be trimmed. True: it has more than
+ * the budget allows. *given, if that is not NULL: how many bytes less the books have now. */
+static bool follow(single *s, bool trim, uint64_t keep, uint64_t *given)
+{
+    wi_resource *r = &s->resource;
+    uint64_t held = 0;
+    lock(s);
+    uint64_t turn = s->turns, most = s->lent + wi_min(keep, UINT64_MAX / 2);
+    bool last = s->working == 0;
+    unlock(s);
+    if (!last && !trim)
+        return false;
+    weir_status status = trim ? r->driver->pool_trim(r->device, most, &held) : r->driver->pool_held(r->device, &held);
+    lock(s);
+    uint64_t before = s->kept;
+    bool true_now = status == WEIR_OK && s->working == 0 && s->turns == turn;
+    s->turns += trim;
+    if (true_now)
+        adjust(s, held);
+    if (given)
+        *given = before - wi_min(before, s->kept);
+    bool beyond = true_now && held > s->lent + s->kept;
+    unlock(s);
+    return beyond;
+}
+
+static void follow_pool(single *s)
+{
+    if (s->pooled && follow(s, false, 0, NULL))
+        (void)follow(s, true, 0, NULL);
+}
+
+/* Getting a piece -------------------------------------------------------------------------------------------------- */
+
+/* What could be had, and what would have to be held for such a piece. With the lock held. */
+static void look_around(single *s, uint64_t bytes, uint64_t alignment, wi_shortage *shortage)
+{
+    weir_stats stats = {.size = sizeof stats};
+    size_t ignored;
+    wi_ledger_snapshot(s->resource.ledger, &stats, NULL, 0, 0, &ignored);
+    uint64_t room = (stats.budget - stats.held + s->kept) & ~(uint64_t)(WI_UNIT - 1), lost = alignment - WI_UNIT;
+    shortage->largest = room - wi_min(room, lost);
+    shortage->held = stats.held - wi_min(s->kept, bytes + lost) + bytes + lost;
+}
+
+/* Takes the bytes in the books: of what the pool keeps, which it will reuse if it can, and new ones, which are *fresh. */
+static bool hold(single *s, uint64_t bytes, uint64_t *fresh)
+{
+    uint64_t missing = bytes - wi_min(bytes, s->kept), got = missing ? wi_ledger_hold(s->resource.ledger, missing) : 0;
+    if (got < missing) {
+        if (got)
+            wi_ledger_release(s->resource.ledger, got);
+        return false;
+    }
+    *fresh = got;
+    s->kept -= bytes - got;
+    return true;
+}
+
+static weir_status ask_driver(single *s, uint64_t bytes, void *native, void **address)
+{
+    wi_resource *r = &s->resource;
+    uint64_t ignored;
+    if (!s->pooled)
+        return r->driver->allocate(r->device, s->kind, bytes, address);
+    weir_status status = r->driver->pool_allocate(r->device, bytes, native, address);
+    if (status == WEIR_OUT_OF_MEMORY && r->driver->pool_trim(r->device, 0, &ignored) == WEIR_OK)
+        status = r->driver->pool_allocate(r->device, bytes, native, address); /* what it keeps may lie too scattered */
+    return status;
+}
+
+/* Older pieces whose bytes the driver has given out anew stay in the books alone. With the lock held. */
+static void put_into_index(single *s, piece *new)
+{
+    wi_range *range;
+    pthread_mutex_lock(&s->addresses);
+    while ((range = wi_index_find(&s->index, new->range.start, new->range.end))) {
+        piece *older = piece_with(range);
+        wi_law(older->returning || older->returned);
+        wi_index_remove(&s->index, range);
+        older->displaced = true;
+        older->previous = NULL;
+        older->next = s->displaced;
+        if (s->displaced)
+            s->displaced->previous = older;
+        s->displaced = older;
+    }
+    wi_index_insert(&s->index, &new->range);
+    pthread_mutex_unlock(&s->addresses);
+}
+
+static weir_status obtain(single *s, const wi_placement *p, piece *new, wi_shortage *shortage)
+{
+    wi_ledger *ledger = s->resource.ledger;
+    uint64_t bytes = p->charged + p->alignment - WI_UNIT, fresh = 0;
+    void *address = NULL;
+    weir_status status = WEIR_OUT_OF_MEMORY;
+    lock(s);
+    bool held = hold(s, bytes, &fresh);
+    if (held) {
+        go_to_driver(s);
+        unlock(s);
+        status = ask_driver(s, bytes, p->native, &address);
+        lock(s);
+        come_back(s);
+    }
+    if (status == WEIR_OK) {
+        new->range = (wi_range){.start = (uintptr_t)address, .end = (uintptr_t)address + bytes};
+        new->block = wi_block_make(p, (void *)wi_round_up((uintptr_t)address, p->alignment), WI_MIXED | s->secret);
+        new->block.zeroing = s->pooled && p->native;
+        wi_ledger_mapped(ledger, fresh);
+        s->lent += bytes;
+        put_into_index(s, new);
+    } else {
+        if (fresh)
+            wi_ledger_release(ledger, fresh);
+        s->kept += held ? bytes - fresh : 0;
+        shortage->cause = held ? WEIR_CAUSE_OTHER_PROCESS : WEIR_CAUSE_FRAGMENTATION;
+        look_around(s, p->charged, p->alignment, shortage);
+    }
+    unlock(s);
+    return status;
+}
+
+static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
+{
+    single *s = of(resource);
+    piece *new = calloc(1, sizeof *new);
+    if (!new)
+        return weir_fail(WEIR_SYSTEM, "no host memory to note a block of %llu bytes", (unsigned long long)p->bytes);
+    weir_status status = obtain(s, p, new, shortage);
+    if (status == WEIR_OK)
+        *out = &new->block;
+    else
+        free(new);
+    follow_pool(s);
+    return status;
+}
+
+static void publish(wi_resource *resource, wi_block *block)
+{
+    single *s = of(resource);
+    lock(s);
+    wi_ledger_settle(resource->ledger, block);
+    block->state = WEIR_BLOCK_LIVE;
+    block->taken = false;
+    unlock(s);
+}
+
+/* Giving it back --------------------------------------------------------------------------------------------------- */
+
+/* To the driver, on the stream if there is one. When it refuses, everything is as before. */
+static weir_status give(single *s, piece *p, void *native)
+{
+    const wi_driver *driver = s->resource.driver;
+    wi_device *device = s->resource.device;
+    void *address = (void *)p->range.start;
+    lock(s);
+    p->returning = true;
+    s->secret |= wi_account_owner(p->block.account) & WI_SECRET;
+    go_to_driver(s);
+    unlock(s);
+    weir_status status = s->pooled ? driver->pool_release(device, address, size_of(p), native)
+                                   : driver->release(device, s->kind, address, size_of(p));
+    lock(s);
+    come_back(s);
+    wi_law(status == WEIR_OK || !p->displaced);
+    p->returning = false;
+    p->returned = status == WEIR_OK;
+    unlock(s);
+    return status;
+}
+
+/* A piece that the driver has, and that nobody waits for any more, leaves the books. With the lock held; the record goes,
+ * too. */
+static void drop(single *s, piece *p)
+{
+    uint64_t bytes = size_of(p);
+    if (p->displaced) {
+        *(p->previous ? &p->previous->next : &s->displaced) = p->next;
+        if (p->next)
+            p->next->previous = p->previous;
+    } else {
+        pthread_mutex_lock(&s->addresses);
+        wi_index_remove(&s->index, &p->range);
+        pthread_mutex_unlock(&s->addresses);
+    }
+    s->lent -= bytes;
+    if (s->pooled) {
+        s->kept += bytes;
+    } else {
+        wi_ledger_unmapped(s->resource.ledger, bytes);
+        wi_ledger_release(s->resource.ledger, bytes);
+    }
+    wi_marks_free(p->block.marks);
+    free(p);
+}
+
+static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, bool complete)
+{
+    single *s = of(resource);
+    (void)complete; /* the driver has to be called all the same */
+    lock(s);
+    wi_ledger_retire(resource->ledger, block, stream, false);
+    block->taken = false;
+    block->state = WEIR_BLOCK_PENDING;
+    unlock(s);
+    return false;
+}
+
+static weir_status release(wi_resource *resource, wi_block *block)
+{
+    single *s = of(resource);
+    piece *p = piece_of(block);
+    uintptr_t start = (uintptr_t)block->pointer;
+    weir_status status = p->returned ? WEIR_OK : give(s, p, NULL);
+    if (status != WEIR_OK)
+        return status;
+    lock(s);
+    wi_ledger_reap(resource->ledger, block);
+    drop(s, p);
+    wi_index_freed(&s->index, start);
+    unlock(s);
+    follow_pool(s);
+    return WEIR_OK;
+}
+
+static weir_status hand_over(wi_resource *resource, wi_block *block, void *native)
+{
+    return give(of(resource), piece_of(block), native);
+}
+
+/* Blocks that nobody wants any more: true when it is gone, as far as the device is. */
+static bool give_up(single *s, wi_block *block, void *native)
+{
+    wi_resource *r = &s->resource;
+    if (!r->driver->passed(r->device, block->freed) || give(s, piece_of(block), native) != WEIR_OK)
+        return false;
+    lock(s);
+    drop(s, piece_of(block));
+    unlock(s);
+    follow_pool(s);
+    return true;
+}
+
+static void keep_unwanted(single *s, wi_block *block)
+{
+    lock(s);
+    block->pending_next = s->unwanted;
+    s->unwanted = block;
+    unlock(s);
+}
+
+/* Something may have been queued on the stream for the block. A pool takes it back in that order. */
+static void discard(wi_resource *resource, wi_block *block, const wi_placement *p)
+{
+    single *s = of(resource);
+    if (p->native && !s->pooled)
+        (void)resource->driver->record(resource->device, p->native, &block->freed);
+    if (!give_up(s, block, p->native))
+        keep_unwanted(s, block);
+}
+
+static uint64_t relieve(wi_resource *resource)
+{
+    single *s = of(resource);
+    uint64_t bytes = 0;
+    lock(s);
+    wi_block *list = s->unwanted;
+    s->unwanted = NULL;
+    unlock(s);
+    for (wi_block *block = list, *next; block; block = next) {
+        uint64_t size = size_of(piece_of(block));
+        next = block->pending_next;
+        if (give_up(s, block, NULL))
+            bytes += size;
+        else
+            keep_unwanted(s, block);
+    }
+    return bytes;
+}
+
+static uint64_t trim(wi_resource *resource, uint64_t keep)
+{
+    uint64_t given = 0;
+    if (of(resource)->pooled)
+        (void)follow(of(resource), true, keep, &given);
+    return given;
+}
+
+/* Resizing --------------------------------------------------------------------------------------------------------- */
+
+static uint64_t charge(wi_resource *resource, uint64_t bytes)
+{
+    (void)resource;
+    return wi_round_up(bytes, WI_UNIT);
+}
+
+static void measure(wi_resource *resource, wi_placement *p)
+{
+    p->charged = charge(resource, p->before + p->bytes + p->after);
+}
+
+static void set_length(single *s, wi_block *block, uint64_t bytes, uint64_t charged)
+{
+    wi_ledger_resize(s->resource.ledger, block, bytes, charged, true);
+    block->bytes = bytes;
+    block->charged = charged;
+}
+
+/* The driver takes no part of a piece: the rest stays there, and is cached. */
+static weir_status shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail)
+{
+    single *s = of(resource);
+    (void)native;
+    *tail = NULL;
+    lock(s);
+    set_length(s, block, bytes, charge(resource, block->before + bytes + block->after));
+    unlock(s);
+    return WEIR_OK;
+}
+
+static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage)
+{
+    single *s = of(resource);
+    uint64_t charged = charge(resource, block->before + bytes + block->after);
+    uint64_t room = piece_of(block)->range.end - ((uintptr_t)block->pointer - block->before);
+    (void)may_wait;
+    (void)shortage;
+    if (charged > room)
+        return weir_fail(
+            WEIR_NO_ROOM,
+            "the block at %p cannot grow to %llu bytes: it has an allocation of its own, which ends after %llu; "
+            "allocate anew and copy",
+            block->pointer, (unsigned long long)bytes, (unsigned long long)(room - block->before - block->after));
+    lock(s);
+    set_length(s, block, bytes, charged);
+    unlock(s);
+    return WEIR_OK;
+}
+
+/* Looking ---------------------------------------------------------------------------------------------------------- */
+
+static void look(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
+                 wi_shortage *shortage)
+{
+    single *s = of(resource);
+    (void)memory_class;
+    lock(s);
+    look_around(s, charged, alignment, shortage);
+    unlock(s);
+}
+
+/* Of what lies in a piece now. What was freed may be another runtime's by now, or nobody's. */
+static bool owns(wi_resource *resource, const void *pointer)
+{
+    single *s = of(resource);
+    pthread_mutex_lock(&s->addresses);
+    bool found = wi_index_find(&s->index, (uintptr_t)pointer, (uintptr_t)pointer + 1) != NULL;
+    pthread_mutex_unlock(&s->addresses);
+    return found;
+}
+
+static bool was_freed(wi_resource *resource, const void *pointer)
+{
+    return wi_index_was_freed(&of(resource)->index, (uintptr_t)pointer);
+}
+
+static wi_block *find(wi_resource *resource, const void *pointer, bool *freed)
+{
+    wi_range *range = wi_index_find(&of(resource)->index, (uintptr_t)pointer, (uintptr_t)pointer + 1);
+    *freed = false;
+    if (!range)
+        return NULL;
+    wi_block *block = &piece_with(range)->block;
+    uintptr_t start = (uintptr_t)block->pointer - block->before;
+    return (uintptr_t)pointer >= start && (uintptr_t)pointer < start + block->charged ? block : NULL;
+}
+
+typedef struct visit {
+    void (*fn)(wi_block *block, void *user);
+    void *user;
+} visit;
+
+static void visit_range(wi_range *range, void *user)
+{
+    const visit *v = user;
+    wi_block *block = &piece_with(range)->block;
+    if (block->state != WEIR_BLOCK_FREE)
+        v->fn(block, v->user);
+}
+
+static void each(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user)
+{
+    single *s = of(resource);
+    wi_index_each(&s->index, visit_range, &(visit){fn, user});
+    for (piece *p = s->displaced; p; p = p->next)
+        fn(&p->block, user);
+}
+
+/* Making and ending ------------------------------------------------------------------------------------------------ */
+
+static void destroy(wi_resource *resource)
+{
+    single *s = of(resource);
+    if (resource->ledger) {
+        (void)relieve(resource);
+        (void)trim(resource, 0);
+    }
+    pthread_mutex_destroy(&s->addresses);
+    pthread_mutex_destroy(&resource->lock);
+    free(s);
+}
+
+#define COMMON                                                                                                         \
+    .measure = measure, .allocate = allocate, .discard = discard, .publish = publish, .retire = retire,                \
+    .release = release, .shrink = shrink, .grow = grow, .relieve = relieve, .destroy = destroy, .charge = charge,      \
+    .find = find, .each = each, .owns = owns, .was_freed = was_freed, .trim = trim, .look = look, .check = check
+
+static const wi_resource_table direct = {
+    .name = "direct",
+    .features = WEIR_TRACKS_USES | WEIR_ZEROES | WEIR_SHRINKS | WEIR_GROWS | WEIR_CAPTURABLE,
+    COMMON,
+};
+
+static const wi_resource_table async = {
+    .name = "async",
+    .features = WEIR_TRACKS_USES | WEIR_ZEROES | WEIR_SHRINKS | WEIR_GROWS | WEIR_STREAM_ORDERED | WEIR_TRIMS,
+    .hand_over = hand_over,
+    COMMON,
+};
+
+static weir_status create(const wi_resource_table *table, const wi_driver *driver, wi_device *device, weir_kind kind,
+                          wi_resource **out)
+{
+    single *s = calloc(1, sizeof *s);
+    if (!s)
+        return weir_fail(WEIR_SYSTEM, "no host memory for a resource");
+    wi_resource_init(&s->resource, table, driver, device, NULL);
+    pthread_mutex_init(&s->addresses, NULL);
+    s->kind = kind;
+    s->pooled = table == &async;
+    *out = &s->resource;
+    return WEIR_OK;
+}
+
+weir_status wi_direct_create(const wi_driver *driver, wi_device *device, weir_kind kind, wi_resource **out)
+{
+    return create(&direct, driver, device, kind, out);
+}
+
+weir_status wi_async_create(const wi_driver *driver, wi_device *device, wi_resource **out)
+{
+    uint64_t ignored;
+    weir_status status = driver->pool_held(device, &ignored); /* a device without pools says so now */
+    return status == WEIR_OK ? create(&async, driver, device, WEIR_KIND_DEVICE, out) : status;
+}
+
+weir_status wi_direct_make(const wi_driver *driver, wi_device *device, const wi_arguments *arguments, wi_resource **out)
+{
+    weir_status status = wi_arguments_check(arguments, (const char *const[]){NULL});
+    return status == WEIR_OK ? wi_direct_create(driver, device, WEIR_KIND_DEVICE, out) : status;
+}
+
+weir_status wi_async_make(const wi_driver *driver, wi_device *device, const wi_arguments *arguments, wi_resource **out)
+{
+    weir_status status = wi_arguments_check(arguments, (const char *const[]){NULL});
+    return status == WEIR_OK ? wi_async_create(driver, device, out) : status;
+}
