@@ -11,12 +11,17 @@ typedef struct budget {
 
 /* The ladder ------------------------------------------------------------------------------------------------------- */
 
+/* The oldest pending block is waited for, which may stand behind somebody's long work while others are past. So it is
+ * waited for a little at a time, in pauses that grow from this on. */
+enum { FIRST_PAUSE = 250 * 1000 };
+
 /* What a request has tried so far. Each rung is climbed once, the waiting until its deadline. */
 typedef struct ladder {
     budget *budget;
     wi_account *account;
     bool may_wait, reaped;
     uint64_t deadline; /* 0: not waited yet */
+    uint64_t pause;
 } ladder;
 
 /* True if something has changed that makes another try worth it. `helps`: pending frees would be enough. */
@@ -33,11 +38,13 @@ static bool climb(ladder *l, bool helps)
         return true;
     if (!helps || !l->may_wait)
         return false;
+    uint64_t now = wi_now();
     if (l->deadline == 0)
-        l->deadline = wi_now() + wi_option_wait();
-    if (wi_now() >= l->deadline)
+        l->deadline = now + wi_option_wait();
+    if (now >= l->deadline)
         return false;
-    return wi_pending_wait(pending, NULL, l->deadline);
+    l->pause = l->pause ? 2 * l->pause : FIRST_PAUSE;
+    return wi_pending_wait(pending, NULL, wi_min(l->deadline, now + l->pause));
 }
 
 static weir_status refuse(const ladder *l, const wi_request *request, const wi_shortage *shortage)

@@ -151,6 +151,34 @@ static void pending_bytes_are_waited_for(void **state)
     give_pieces(f, f->two, BUDGET - 2 * PIECE, rest);
 }
 
+/* The oldest pending block may stay so for long: whichever is passed first serves the request. */
+static void the_first_that_is_passed_will_do(void **state)
+{
+    fixture *f = *state;
+    void *rest[BUDGET / PIECE];
+    size_t bytes = bytes_for(f, PIECE);
+    take_pieces(f, f->one, BUDGET - 2 * PIECE, rest);
+    void *p = take(f->one, bytes, f->a), *q = take(f->two, bytes, f->b);
+    gate *g = hold_up(f, f->a);
+    ok(weir_free(f->one, p, f->a));
+    if (place.gpu) /* whose host functions wait for one another */
+        assert_true(spin_on_gpu(weir_stream_native(f->b), 20 * MILLISECOND));
+    else
+        hold_up_for(f, f->b, 20000);
+    ok(weir_free(f->two, q, f->b));
+    if (freeing_waits())
+        let_go_later(f, g);
+    uint64_t start = now_ns();
+    void *next = take(f->two, bytes, WEIR_STREAM_HOST);
+    assert_true(now_ns() - start < 500 * MILLISECOND);
+    if (!freeing_waits() && !place.simulated)
+        assert_true(take_snapshot(f->runtime).device.pending >= PIECE); /* the held one is still there */
+    let_go(g);
+    ok(weir_free(f->two, next, WEIR_STREAM_HOST));
+    ok(weir_stream_synchronize(f->a));
+    give_pieces(f, f->one, BUDGET - 2 * PIECE, rest);
+}
+
 /* There is always enough for one more, only not yet. */
 static void a_loop_at_the_limit_goes_on(void **state)
 {
@@ -205,8 +233,13 @@ static void peaks(void **state)
 int contract_limits(void)
 {
     const struct CMUnitTest limits[] = {
-        CASE(the_budget_is_met_exactly),    CASE(a_maximum_is_met_exactly),    CASE(a_guarantee_is_never_lent),
-        CASE(pending_bytes_are_waited_for), CASE(a_loop_at_the_limit_goes_on), CASE(peaks),
+        CASE(the_budget_is_met_exactly),
+        CASE(a_maximum_is_met_exactly),
+        CASE(a_guarantee_is_never_lent),
+        CASE(pending_bytes_are_waited_for),
+        CASE(the_first_that_is_passed_will_do),
+        CASE(a_loop_at_the_limit_goes_on),
+        CASE(peaks),
     };
     return cmocka_run_group_tests(limits, NULL, NULL);
 }

@@ -51,7 +51,7 @@ typedef struct times {
 
 static void measure(fixture *f, times *t)
 {
-    static const size_t most[] = {1000, 20000, 300000, 2000000};
+    static const size_t most[] = {1000, 10000, 100000, 500000};
     uint64_t random = 5;
     void *window[WINDOW] = {NULL};
     for (int i = 0; i < COUNT; i++) {

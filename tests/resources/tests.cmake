@@ -5,14 +5,17 @@ include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
 # block (cuMemFree waits for the whole device).
 set(WEIR_CONTRACT_STACKS
   "mapped"
-  "budget(mapped)"
-  "budget(log(mapped))"
-  "log(budget(mapped))"
+  "direct"
+  "async"
+  "blocks(64KiB)"
+  "budget(log(async))"
+  "log(budget(async))"
   "guard(mapped)"
+  "guard(direct)"
   "stats(mapped)"
+  "guard(stats(log(async)))"
+  "stats(guard(blocks(64KiB)))"
 )
-
-set(WEIR_CONTRACT_STUB "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x40000000")
 
 # weir_contract_test(SUITE DEVICE STACK PROGRAM ARGUMENTS…)
 function(weir_contract_test suite device stack)
