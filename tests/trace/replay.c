@@ -278,6 +278,50 @@ static void declared_uses_are_weirs_affair(void **state)
     finds(r, -1, 0);
 }
 
+static void a_declared_write_is_behind_the_reads(void **state)
+{
+    recorded *r = *state;
+    weir_stream a = r->f->a, b = r->f->b;
+    void *p = make(r, a);
+    ok(weir_launch_end(begin(r->f, b, p, WEIR_WRITE)));
+    ok(weir_launch_end(begin(r->f, b, p, WEIR_READ)));
+    ok(weir_launch_end(begin(r->f, a, p, WEIR_READ)));
+    ok(weir_launch_end(begin(r->f, a, p, WEIR_WRITE)));
+    use(r, p, a, WEIR_WRITE); /* which is behind what the launch was behind */
+    finds(r, -1, 0);
+    give(r, p, a);
+}
+
+static void a_read_does_not_hide_the_write_before_it(void **state)
+{
+    recorded *r = *state;
+    weir_stream a = r->f->a, b = r->f->b;
+    void *p = make(r, a);
+    order(r, a, b, 1);
+    use(r, p, a, WEIR_WRITE);
+    use(r, p, a, WEIR_READ);
+    use(r, p, b, WEIR_READ);
+    finds(r, REPLAY_UNORDERED_USE, 1);
+    ok(weir_stream_synchronize(b));
+    give(r, p, a);
+}
+
+/* A stream's place serves again only when its work is done, also where the events that say so are missing. */
+static void a_stream_at_the_place_of_another(void **state)
+{
+    recorded *r = *state;
+    const weir_stream first = {0x1000000010005}, second = {0x1000000020005};
+    const weir_event events[] = {
+        {.action = WEIR_ALLOCATE, .order = 1, .stream = first, .pointer = r, .bytes = 256, .client = "c", .tag = ""},
+        {.action = WEIR_NOTE_USE, .order = 2, .stream = first, .pointer = r, .bytes = 256, .access = WEIR_WRITE},
+        {.action = WEIR_STREAM_OPEN, .order = 5, .stream = second},
+        {.action = WEIR_DEALLOCATE, .order = 6, .pointer = r}};
+    r->check = replay_create();
+    for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
+        ok(replay_event(r->check, &events[i]));
+    finds(r, -1, 0);
+}
+
 static void a_launch_does_not_wait_for_what_was_not_declared(void **state)
 {
     recorded *r = *state;
@@ -421,6 +465,9 @@ int main(void)
         test(used_after_the_free),
         test(used_before_its_allocation_is_reached),
         test(declared_uses_are_weirs_affair),
+        test(a_declared_write_is_behind_the_reads),
+        test(a_read_does_not_hide_the_write_before_it),
+        test(a_stream_at_the_place_of_another),
         test(a_launch_does_not_wait_for_what_was_not_declared),
         test(a_use_in_the_middle_of_a_launch),
         test(a_recorded_use_is_waited_for),

@@ -1,6 +1,9 @@
 /* Sinks: who is called, when, in which order, and that nothing they do reaches the caller. */
 #include "trace.h"
 
+#include <sched.h>
+#include <stdatomic.h>
+
 static int set_up(void **state)
 {
     *state = start();
@@ -373,6 +376,78 @@ static void the_order_holds_under_threads(void **state)
     free(b);
 }
 
+/* A launch's end comes before the free that it makes possible, however closely the two follow. */
+typedef struct eager {
+    fixture *f;
+    void *_Atomic block;
+    atomic_bool freed, over;
+    bool failed;
+} eager;
+
+static void *free_eagerly(void *user)
+{
+    eager *e = user;
+    while (!atomic_load(&e->over)) {
+        void *block = atomic_exchange(&e->block, NULL);
+        if (!block) {
+            sched_yield();
+            continue;
+        }
+        weir_status status;
+        while ((status = weir_free(e->f->client, block, e->f->b)) == WEIR_BUSY)
+            ;
+        e->failed |= status != WEIR_OK;
+        atomic_store(&e->freed, true);
+    }
+    return NULL;
+}
+
+static void an_end_comes_before_the_free(void **state)
+{
+    fixture *f = *state;
+    book *b = calloc(1, sizeof *b);
+    eager e = {.f = f};
+    pthread_t thread;
+    weir_sink sink = {.size = sizeof sink, .user = b, .write = keep_book};
+    weir_trace_options options = {.size = sizeof options, .sinks = &sink, .sink_count = 1};
+    ok(weir_trace_open_with(f->runtime, &options, &f->trace));
+    /* Tickets are given back one after the other: the first block's long before the last one's. */
+    enum { OTHERS = 50, ROUNDS = STEPS };
+    weir_use uses[OTHERS + 1];
+    void *hole = allocate(f->client, 256, f->a, WEIR_KV);
+    for (int i = 0; i < OTHERS; i++)
+        uses[i] = (weir_use){{allocate(f->client, 256, f->a, WEIR_KV), 0}, WEIR_WRITE};
+    ok(weir_free(f->client, hole, WEIR_STREAM_HOST));
+    pthread_create(&thread, NULL, free_eagerly, &e);
+    for (int i = 0; i < ROUNDS; i++) {
+        void *p = allocate(f->client, 256, f->a, WEIR_KV);
+        assert_ptr_equal(p, hole);
+        uses[OTHERS] = (weir_use){{p, 0}, WEIR_WRITE};
+        weir_launch *launch;
+        ok(weir_launch_begin(f->runtime, f->a, uses, OTHERS + 1, &launch));
+        atomic_store(&e.block, p);
+        ok(weir_launch_end(launch));
+        while (!atomic_load(&e.freed))
+            sched_yield();
+        atomic_store(&e.freed, false);
+        ok(weir_stream_synchronize(f->a));
+        ok(weir_stream_synchronize(f->b));
+        (void)take_snapshot(f->runtime);
+    }
+    atomic_store(&e.over, true);
+    pthread_join(thread, NULL);
+    assert_false(e.failed);
+    ok(weir_trace_flush(f->trace));
+    assert_int_equal(b->all.seen[WEIR_USE_END], ROUNDS);
+    assert_int_equal(b->all.seen[WEIR_DEALLOCATE], ROUNDS + 1);
+    assert_false(b->broken);
+    for (int i = 0; i < OTHERS; i++)
+        ok(weir_free(f->client, uses[i].block.pointer, f->a));
+    weir_trace_close(f->trace);
+    f->trace = NULL;
+    free(b);
+}
+
 /* Traces come and go while others record: nothing dangles. */
 static void *open_and_close(void *user)
 {
@@ -416,6 +491,7 @@ int main(void)
         test(bad_options),
         test(a_full_disk_costs_events_and_nothing_else),
         test(the_order_holds_under_threads),
+        test(an_end_comes_before_the_free),
         test(traces_come_and_go),
     };
     return cmocka_run_group_tests_name("trace sinks", tests, NULL, NULL);
