@@ -265,7 +265,9 @@ static void give_up(wi_guard *guard, uint64_t keep)
 static bool bury(wi_guard *guard, wi_guarded *record)
 {
     bool filled = fill(guard, record->start, record->end, WI_GUARD_FREED, NULL) == WEIR_OK;
+    lock(guard);
     record->blank |= !filled;
+    unlock(guard);
     return filled;
 }
 

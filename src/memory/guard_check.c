@@ -96,8 +96,8 @@ static void damage_words(const weir_guard_report *r, char *text, size_t capacity
                  (unsigned long long)r->damaged, (long long)r->offset, r->other.pointer,
                  (unsigned long long)r->other.generation);
     else
-        snprintf(text, capacity, "%llu bytes %s were written, the first at offset %lld (0x%02X instead of 0x%02X)",
-                 (unsigned long long)r->damaged,
+        snprintf(text, capacity, "%llu byte%s %s overwritten, the first at offset %lld (0x%02X instead of 0x%02X)",
+                 (unsigned long long)r->damaged, r->damaged == 1 ? "" : "s",
                  r->kind == WEIR_GUARD_OVERRUN    ? "behind it"
                  : r->kind == WEIR_GUARD_UNDERRUN ? "before it"
                                                   : "of it, after its free,",
@@ -140,14 +140,14 @@ void wi_guard_tell(const wi_guard_news *news)
 
 /* Looking at everything -------------------------------------------------------------------------------------------- */
 
-/* The first record at or behind the address that can be looked at, and behind the one of `generation` there; pinned. With
- * the lock held, which is released while another thread has it. */
-static wi_guarded *next(wi_guard *guard, const char *start, uint64_t generation)
+/* The first record behind the address that can be looked at; pinned. With the lock held, which is released while another
+ * thread has it. */
+static wi_guarded *next(wi_guard *guard, const char *start)
 {
     for (size_t i = 0; i < guard->count;) {
         wi_guarded *record = guard->set[i];
-        bool past = record->start < start || (record->start == start && record->generation <= generation);
-        if (past || record->blank || (record->state != WI_GUARDED_LIVE && record->state != WI_GUARDED_KEPT)) {
+        bool there = record->state == WI_GUARDED_LIVE || record->state == WI_GUARDED_KEPT;
+        if (record->start <= start || record->blank || !there) {
             i++;
         } else if (record->pinned) { /* it may be gone then, and the set another */
             pthread_cond_wait(&guard->changed, &guard->resource.lock);
@@ -164,19 +164,17 @@ weir_status wi_guard_check(wi_guard *guard)
 {
     char first[512] = "";
     const char *start = NULL;
-    uint64_t generation = 0;
     weir_status status = WEIR_OK;
     for (wi_guarded *record; status == WEIR_OK;) {
         wi_damage damages[2];
         wi_guard_news news = {.count = 0};
         pthread_mutex_lock(&guard->resource.lock);
-        record = next(guard, start, generation);
+        record = next(guard, start);
         bool kept = record && record->state == WI_GUARDED_KEPT;
         pthread_mutex_unlock(&guard->resource.lock);
         if (!record)
             break;
         start = record->start;
-        generation = record->generation;
         status = wi_guard_examine(guard, record, kept, damages);
         pthread_mutex_lock(&guard->resource.lock);
         for (int i = 0; i < 2 && status == WEIR_OK; i++) {

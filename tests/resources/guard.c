@@ -141,7 +141,7 @@ static void an_overrun_is_described(void **state)
     assert_non_null(strstr(logged[0], "overrun: the block of 1000 bytes"));
     assert_non_null(strstr(logged[0], "of bert (kv, tag \"logits\""));
     assert_non_null(
-        strstr(logged[0], "4 bytes behind it were written, the first at offset 1002 (0x41 instead of 0xFB)"));
+        strstr(logged[0], "4 bytes behind it overwritten, the first at offset 1002 (0x41 instead of 0xFB)"));
 }
 
 static void every_byte_of_the_zones_counts(void **state)
@@ -472,6 +472,25 @@ static void a_cut_block_has_a_longer_zone(void **state)
     check_report(&r, WEIR_GUARD_OVERRUN, block, 610, 610, 1);
 }
 
+/* The poison of a block that is cut elsewhere at once must not come over its new zone. */
+static void a_cut_comes_after_the_poison(void **state)
+{
+    fixture *f = *state;
+    gate g = GATE;
+    pthread_t opener;
+    ok(weir_call(f->runtime, pass_gate, &g, f->a));
+    weir_block one = make(f, 1000, f->a, NULL), two = make(f, 1000, f->a, NULL);
+    ok(weir_resize(f->client, one.pointer, 10, f->b));
+    assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &g), 0);
+    ok(weir_resize(f->client, two.pointer, 10, WEIR_STREAM_HOST)); /* waits */
+    pthread_join(opener, NULL);
+    ok(weir_stream_synchronize(f->a));
+    ok(weir_stream_synchronize(f->b));
+    ok(weir_guard_check(f->runtime));
+    ok(weir_free(f->client, one.pointer, f->b));
+    ok(weir_free(f->client, two.pointer, f->b));
+}
+
 static void a_free_waits_for_the_zone_of_a_cut_block(void **state)
 {
     fixture *f = *state;
@@ -712,6 +731,7 @@ int main(int argc, char **argv)
         CASE_IN(a_request_that_fits_only_then_succeeds, set_up_around),
         CASE(poison_is_the_first_write),
         CASE(a_cut_block_has_a_longer_zone),
+        CASE(a_cut_comes_after_the_poison),
         CASE(a_free_waits_for_the_zone_of_a_cut_block),
         CASE(nothing_is_found_where_nothing_is_wrong),
         CASE_IN(nothing_is_found_where_nothing_is_wrong, set_up_small),
@@ -722,6 +742,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(features_tell_what_a_guard_changes),
         cmocka_unit_test(the_option_guards_every_stack),
         cmocka_unit_test(a_write_behind_the_last_page_ends_the_program),
+        cmocka_unit_test(a_block_apart_keeps_its_distance_from_the_next),
         cmocka_unit_test(blocks_apart_leave_holes_and_serve_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,6 +21,7 @@ static inline weir_runtime *make_with(const char *resource, uint64_t budget)
 /* guard_pages.c */
 int touch_and_fault(const char *bytes, const char *offset); /* the other program; its exit status */
 void a_write_behind_the_last_page_ends_the_program(void **state);
+void a_block_apart_keeps_its_distance_from_the_next(void **state);
 void blocks_apart_leave_holes_and_serve_again(void **state);
 
 #endif

@@ -30,6 +30,8 @@ static weir_status shelf_allocate(wi_resource *resource, wi_placement *p, wi_blo
 }
 
 static atomic_int discarded, released;
+static wi_block *order[8]; /* of the releases */
+static gate *hold;         /* NULL: a release goes through */
 
 static void shelf_discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
@@ -52,10 +54,11 @@ static bool shelf_retire(wi_resource *resource, wi_block *block, weir_stream str
 
 static weir_status shelf_release(wi_resource *resource, wi_block *block)
 {
-    (void)block;
     weir_status status = ((shelf *)resource)->answer;
+    if (hold)
+        pass_gate(hold);
     if (status == WEIR_OK)
-        atomic_fetch_add(&released, 1);
+        order[atomic_fetch_add(&released, 1)] = block;
     return status;
 }
 
@@ -199,6 +202,50 @@ static void a_resource_that_refuses_is_asked_again(void **state)
     s->answer = WEIR_OK;
     assert_int_equal(wi_relieve(guard), one->charged + two->charged);
     assert_int_equal(atomic_load(&released), 2);
+    assert_ptr_equal(order[0], one); /* it is still the oldest */
+    assert_ptr_equal(order[1], two);
+    wi_resource_destroy(guard);
+}
+
+static atomic_bool relieved;
+
+static void *relieve(void *user)
+{
+    uint64_t *bytes = user;
+    *bytes = wi_relieve((wi_resource *)(uintptr_t)bytes[1]);
+    atomic_store(&relieved, true);
+    return NULL;
+}
+
+/* Whoever finds nothing kept back must not take that for nothing pending. */
+static void what_another_thread_has_in_hand_is_waited_for(void **state)
+{
+    (void)state;
+    shelf *s;
+    wi_resource *guard = make(&s);
+    wi_block *one;
+    gate g = GATE;
+    pthread_t first, second;
+    ok(place(guard, s, 0, 300, &one));
+    (void)wi_retire(guard, one, WEIR_STREAM_HOST, true);
+    ok(wi_release(guard, one));
+    uint64_t bytes[2][2] = {{0, (uintptr_t)guard}, {0, (uintptr_t)guard}};
+    hold = &g;
+    assert_int_equal(pthread_create(&first, NULL, relieve, bytes[0]), 0);
+    pthread_mutex_lock(&g.lock);
+    while (!g.reached)
+        pthread_cond_wait(&g.changed, &g.lock);
+    pthread_mutex_unlock(&g.lock);
+    atomic_store(&relieved, false);
+    assert_int_equal(pthread_create(&second, NULL, relieve, bytes[1]), 0);
+    nanosleep(&(struct timespec){.tv_nsec = 30 * 1000 * 1000}, NULL);
+    assert_false(atomic_load(&relieved));
+    open_gate(&g);
+    pthread_join(first, NULL);
+    pthread_join(second, NULL);
+    hold = NULL;
+    assert_int_equal(bytes[0][0], one->charged);
+    assert_int_equal(bytes[1][0], one->charged); /* another try is worth it for both */
     wi_resource_destroy(guard);
 }
 
@@ -233,6 +280,7 @@ int main(void)
         cmocka_unit_test(a_block_over_another_is_found),
         cmocka_unit_test(a_pending_block_counts_until_it_is_released),
         cmocka_unit_test(a_resource_that_refuses_is_asked_again),
+        cmocka_unit_test(what_another_thread_has_in_hand_is_waited_for),
         cmocka_unit_test(a_device_that_is_gone_keeps_nothing_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

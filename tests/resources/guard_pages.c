@@ -59,6 +59,34 @@ void a_write_behind_the_last_page_ends_the_program(void **state)
     }
 }
 
+/* A gap that a block would fill up to the next one is no place for it. */
+void a_block_apart_keeps_its_distance_from_the_next(void **state)
+{
+    (void)state;
+    if (strcmp(test_device(), "host") != 0)
+        skip(); /* another granule */
+    weir_runtime *runtime = make_with("guard(unmapped, mapped)", 8 * MIB);
+    weir_client *client = open_client(runtime, "x", 0, 0);
+    char *blocks[6];
+    for (int i = 0; i < 3; i++)
+        blocks[i] = allocate(client, 1000, WEIR_STREAM_HOST, WEIR_KV);
+    assert_int_equal(blocks[1] - blocks[0], 2 * GRANULE);
+    assert_int_equal(blocks[2] - blocks[1], 2 * GRANULE);
+    ok(weir_free(client, blocks[1], WEIR_STREAM_HOST));
+    ok(weir_runtime_trim(runtime, 0, NULL));
+    for (int i = 3; i < 5; i++) { /* two granules with the zone, where one was; whichever gap is looked at first */
+        blocks[i] = allocate(client, GRANULE, WEIR_STREAM_HOST, WEIR_KV);
+        assert_true(blocks[i] > blocks[2]);
+    }
+    blocks[5] = allocate(client, 1000, WEIR_STREAM_HOST, WEIR_KV);
+    assert_ptr_equal(blocks[5], blocks[1]);
+    for (int i = 0; i < 6; i++)
+        if (i != 1)
+            ok(weir_free(client, blocks[i], WEIR_STREAM_HOST));
+    ok(weir_client_close(client));
+    ok(weir_runtime_destroy(runtime));
+}
+
 /* Many more blocks than there is memory for at once, one after another and side by side; the bytes between a block and its
  * page are still checked. */
 void blocks_apart_leave_holes_and_serve_again(void **state)
