@@ -159,6 +159,8 @@ static void the_first_that_is_passed_will_do(void **state)
     size_t bytes = bytes_for(f, PIECE);
     take_pieces(f, f->one, BUDGET - 2 * PIECE, rest);
     void *p = take(f->one, bytes, f->a), *q = take(f->two, bytes, f->b);
+    if (place.gpu) /* the first kernel is loaded, which waits for everything */
+        assert_true(spin_on_gpu(weir_stream_native(f->b), 0));
     gate *g = hold_up(f, f->a);
     ok(weir_free(f->one, p, f->a));
     if (place.gpu) /* whose host functions wait for one another */
