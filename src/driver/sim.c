@@ -452,12 +452,28 @@ static uint32_t version_from(wi_device *device, const char *from)
     return version;
 }
 
+/* To memory of the program's own, which has bytes: what a fill wrote is known, what else lies there is not zero. */
+static void copy_out(wi_device *device, const wi_sim_work *work)
+{
+    for (uint64_t at = 0, next; at < work->bytes; at = next) {
+        uint32_t version = version_from(device, work->from + at);
+        bool filled = version >= WI_SIM_ZERO && version < WI_SIM_ZERO + 256;
+        next = at + WI_SIM_UNIT - (uintptr_t)(work->from + at) % WI_SIM_UNIT;
+        next = wi_min(next, work->bytes);
+        memset(work->to + at, filled ? (int)(version - WI_SIM_ZERO) : 0xA5, next - at);
+    }
+}
+
 void wi_sim_do(wi_device *device, const wi_sim_work *work)
 {
     if (work->kind == WI_SIM_DO_CALL)
         work->fn(work->user);
     if (work->kind == WI_SIM_DO_CALL || work->kind == WI_SIM_DO_ORDER)
         return;
+    if (work->kind == WI_SIM_DO_COPY && !range_of(device, work->to) && wi_sim_handle_at(device, work->from) >= 0) {
+        copy_out(device, work);
+        return;
+    }
     if (wi_sim_on_host(device, work->to)) {
         wi_sim_do_on_host(device, work);
         return;

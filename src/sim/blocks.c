@@ -1,4 +1,5 @@
 /* What users do with blocks: allocate, use, resize and free them, in an order that they see to themselves or by launches. */
+#include "runtime/runtime.h"
 #include "sim/world.h"
 
 #define UNIT ((uint64_t)WI_SIM_UNIT)
@@ -17,6 +18,12 @@ static slot *slot_at(world *w, uint64_t index)
 static uint64_t touchable(uint64_t bytes)
 {
     return (bytes + UNIT - 1) / UNIT * UNIT;
+}
+
+/* A guard sees every byte beyond the end, and work here goes by units. */
+static uint64_t whole(const world *w, uint64_t bytes)
+{
+    return world_features(w) & WEIR_GUARDS ? touchable(bytes) : bytes;
 }
 
 /* Others leave the slot and the stream alone until it is let go. False: the one or the other is not there to be had. */
@@ -43,9 +50,16 @@ static bool follow(world *w, unsigned stream, uint64_t mask)
     for (unsigned other = 1; other <= w->options.streams; other++) {
         if (!(mask & bit(other)) || other == stream)
             continue;
-        if (stream)
+        if (!world_has_stream(w, other)) /* its end is under way */
+            return false;
+        if (stream) {
             wi_sim_follow(w->device, w->native[stream], w->native[other]);
-        else if (!ANSWER(w, "weir_stream_synchronize", weir_stream_synchronize(w->streams[other]), WEIR_OK))
+            continue;
+        }
+        world_take_stream(w, other, 1);
+        bool done = ANSWER(w, "weir_stream_synchronize", weir_stream_synchronize(w->streams[other]), WEIR_OK);
+        world_take_stream(w, other, -1);
+        if (!done)
             return false;
     }
     return true;
@@ -99,8 +113,8 @@ typedef struct counts {
 
 static counts count_calls(void)
 {
-    return (counts){wi_sim_calls(WI_SIM_CREATE), wi_sim_calls(WI_SIM_MAP), wi_sim_calls(WI_SIM_UNMAP),
-                    wi_sim_calls(WI_SIM_WAIT)};
+    uint64_t create = wi_sim_calls(WI_SIM_CREATE) + wi_sim_calls(WI_SIM_ALLOCATE) + wi_sim_calls(WI_SIM_POOL_ALLOCATE);
+    return (counts){create, wi_sim_calls(WI_SIM_MAP), wi_sim_calls(WI_SIM_UNMAP), wi_sim_calls(WI_SIM_WAIT)};
 }
 
 static ladder_rung rung_of(const counts *before)
@@ -129,39 +143,39 @@ static void count_refusal(world *w, unsigned client, uint64_t charged, uint64_t 
 }
 
 /* What the runtime says of a new block. */
-static uint64_t check_charge(world *w, const slot *b, uint64_t expected)
+static void check_charge(world *w, const slot *b, uint64_t expected)
 {
     weir_block_details details = {.size = sizeof details};
     if (!ANSWER(w, "weir_block_info", weir_block_info(b->block.pointer, &details), WEIR_OK))
-        return expected;
+        return;
     if (details.charged != expected || details.charged < b->bytes || details.bytes != b->bytes)
         oracle_report(w->oracle, ORACLE_LEDGER, "a block of %llu bytes is charged %llu; by its resource it is %llu",
                       (unsigned long long)b->bytes, (unsigned long long)details.charged, (unsigned long long)expected);
-    return details.charged;
 }
 
 /* The user has the block from here on. */
-static void settle_in(world *w, slot *b, unsigned stream, uint64_t charged, bool zeroed)
+static void settle_in(world *w, slot *b, unsigned stream, bool zeroed)
 {
     uint64_t alignment = b->alignment ? b->alignment : UNIT;
     if ((uintptr_t)b->block.pointer % alignment != 0)
         oracle_report(w->oracle, ORACLE_ANSWER, "a block at %p is not aligned to %llu", b->block.pointer,
                       (unsigned long long)alignment);
-    charged = check_charge(w, b, charged);
-    b->known = oracle_allocated(w->oracle, &(oracle_got){.client = b->client,
-                                                         .stream = world_number(w, stream),
-                                                         .address = b->block.pointer,
-                                                         .length = b->bytes,
-                                                         .charged = charged,
-                                                         .memory_class = (weir_class)b->memory_class,
-                                                         .queued = true,
-                                                         .zeroed = zeroed});
+    check_charge(w, b, b->charged);
+    b->known =
+        oracle_allocated(w->oracle, &(oracle_got){.client = b->client,
+                                                  .stream = world_number(w, stream),
+                                                  .address = b->block.pointer,
+                                                  .length = world_features(w) & WEIR_GUARDS ? b->bytes : b->charged,
+                                                  .charged = b->charged,
+                                                  .memory_class = (weir_class)b->memory_class,
+                                                  .queued = true,
+                                                  .zeroed = zeroed});
 }
 
 static void allocate(world *w, const step *s, slot *b, unsigned client, unsigned stream)
 {
     weir_request request = {.size = sizeof request,
-                            .bytes = s->field[F_BYTES],
+                            .bytes = whole(w, s->field[F_BYTES]),
                             .alignment = s->field[F_MORE],
                             .stream = w->streams[stream],
                             .memory_class = (weir_class)s->field[F_CLASS],
@@ -180,6 +194,7 @@ static void allocate(world *w, const step *s, slot *b, unsigned client, unsigned
     bool zeroed = request.flags & WEIR_ZEROED;
     *b = (slot){.block = block,
                 .bytes = request.bytes,
+                .charged = charged,
                 .length = touchable(request.bytes),
                 .version = zeroed ? WI_SIM_ZERO : 0,
                 .client = (uint8_t)client,
@@ -189,7 +204,7 @@ static void allocate(world *w, const step *s, slot *b, unsigned client, unsigned
                 .writer = (uint8_t)stream,
                 .in_hand = true,
                 .declared = s->field[F_COUNT] & 1};
-    settle_in(w, b, stream, charged, zeroed);
+    settle_in(w, b, stream, zeroed);
 }
 
 void run_allocate(world *w, const step *s)
@@ -256,34 +271,52 @@ void run_free(world *w, const step *s)
     let_slot_go(w, b, stream);
 }
 
-/* What the block becomes, if the call does not fail: its tail goes, or it gets more. */
+/* Whether what a block loses is given to others. A piece of the driver's stays whole, and so does what a guard is around. */
+static bool cuts(const world *w)
+{
+    const char *base = w->runtime->resource->base->table->name;
+    return !(world_features(w) & WEIR_GUARDS) && strcmp(base, "direct") != 0 && strcmp(base, "async") != 0;
+}
+
+/* The charge of the block becomes `after` if the call does not fail: its tail goes, or it gets more. */
+static weir_status resize(world *w, slot *b, uint64_t bytes, uint64_t after, unsigned stream)
+{
+    uint64_t most = wi_max(after, world_charge(w, bytes, b->alignment)); /* what is asked for, and may be refused */
+    uint64_t moved = most > b->charged ? most - b->charged : b->charged - after;
+    weir_class memory_class = (weir_class)b->memory_class;
+    unsigned number = world_number(w, stream);
+    bool less = after < b->charged && !held(b), cut = less && cuts(w);
+    oracle_block tail = 0;
+    if (cut)
+        tail = oracle_cutting(w->oracle, b->known, after, after, number);
+    else if (less)
+        oracle_grown(w->oracle, b->known, 0, after, number);
+    oracle_asking(w->oracle, b->client, memory_class, moved, false);
+    weir_status status = weir_resize(w->clients[b->client], b->block.pointer, bytes, w->streams[stream]);
+    oracle_answered(w->oracle, b->client, memory_class, moved, false);
+    if (cut && status == WEIR_OK)
+        oracle_freed(w->oracle, tail);
+    else if (cut)
+        oracle_uncut(w->oracle, b->known, tail);
+    else if (status == WEIR_OK)
+        oracle_grown(w->oracle, b->known, world_features(w) & WEIR_GUARDS ? bytes : after, after, number);
+    else if (less)
+        oracle_grown(w->oracle, b->known, 0, b->charged, number);
+    return status;
+}
+
 static void resize_slot(world *w, slot *b, uint64_t bytes, unsigned stream)
 {
-    uint64_t before = world_charge(w, b->bytes, b->alignment), after = world_charge(w, bytes, b->alignment);
-    uint64_t more = after > before ? after - before : 0;
-    weir_class memory_class = (weir_class)b->memory_class;
-    bool busy = held(b), cuts = !busy && bytes < b->bytes;
-    oracle_block tail =
-        cuts ? oracle_cutting(w->oracle, b->known, bytes, after, world_number(w, stream)) : (oracle_block)0;
-    oracle_asking(w->oracle, b->client, memory_class, more, false);
-    weir_status status = weir_resize(w->clients[b->client], b->block.pointer, bytes, w->streams[stream]);
-    oracle_answered(w->oracle, b->client, memory_class, more, false);
+    bool busy = held(b), guarded = world_features(w) & WEIR_GUARDS;
+    uint64_t after = guarded ? b->charged : world_charge(w, bytes, b->alignment);
+    weir_status status = resize(w, b, bytes, after, stream);
     if (busy)
         expect_busy(w, "weir_resize", status);
-    bool can = world_features(w) & (bytes < b->bytes ? WEIR_SHRINKS : WEIR_GROWS);
-    bool resized = ANSWER(w, "weir_resize", status, WEIR_OUT_OF_MEMORY, WEIR_NO_ROOM, busy ? WEIR_BUSY : WEIR_OK,
-                          can ? WEIR_OK : WEIR_UNSUPPORTED);
-    if (!resized) {
-        if (cuts)
-            oracle_uncut(w->oracle, b->known, tail);
+    if (!ANSWER(w, "weir_resize", status, WEIR_OUT_OF_MEMORY, WEIR_NO_ROOM, busy ? WEIR_BUSY : WEIR_OK))
         return;
-    }
-    if (cuts)
-        oracle_freed(w->oracle, tail);
-    else
-        oracle_grown(w->oracle, b->known, bytes, after, world_number(w, stream));
     b->bytes = bytes;
-    (void)check_charge(w, b, after);
+    b->charged = after;
+    check_charge(w, b, after);
     if (b->offset + b->length > touchable(bytes))
         b->version = 0;
 }
@@ -295,7 +328,7 @@ void run_resize(world *w, const step *s)
     if (!take_slot(w, b, stream, true))
         return;
     if (b->declared || order_use(w, b, stream, true))
-        resize_slot(w, b, s->field[F_BYTES] ? s->field[F_BYTES] : 1, stream);
+        resize_slot(w, b, whole(w, s->field[F_BYTES] ? s->field[F_BYTES] : 1), stream);
     let_slot_go(w, b, stream);
 }
 
@@ -379,6 +412,15 @@ void run_begin(world *w, const step *s)
     take_launch(w, l, false);
 }
 
+/* Another step may have the launch in hand, or one of its blocks. */
+static bool can_end(world *w, const launch *l)
+{
+    bool can = l->launch && !l->in_hand;
+    for (unsigned i = 0; can && i < l->count; i++)
+        can = !slot_at(w, l->slots[i])->in_hand;
+    return can;
+}
+
 static void end(world *w, launch *l)
 {
     unsigned stream = world_number(w, l->stream);
@@ -398,7 +440,7 @@ static void end(world *w, launch *l)
 void run_end(world *w, const step *s)
 {
     launch *l = &w->launches[s->field[F_SLOT] % WORLD_LAUNCHES];
-    if (!l->launch || l->in_hand)
+    if (!can_end(w, l))
         return;
     take_launch(w, l, true);
     end(w, l);
@@ -408,7 +450,7 @@ void run_end(world *w, const step *s)
 void run_abort(world *w, const step *s)
 {
     launch *l = &w->launches[s->field[F_SLOT] % WORLD_LAUNCHES];
-    if (!l->launch || l->in_hand || !l->late) /* only of one that has queued nothing */
+    if (!can_end(w, l) || !l->late) /* only of one that has queued nothing */
         return;
     weir_launch_abort(l->launch);
     open_tickets(w, l, -1);

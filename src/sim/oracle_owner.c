@@ -130,12 +130,15 @@ static void take_over(oracle *o, const char *address, uint64_t bytes, const uint
     }
 }
 
-/* What is put on the stream from here on is put there by a host that knows what it knows now. */
+/* What is put on the stream from here on is behind all that stands there, and is put there by a host that knows what it
+ * knows now. */
 static uint64_t *clock_now(oracle *o, unsigned stream)
 {
     uint64_t *clock = stream ? o->clock[stream] : o->host;
     for (unsigned s = 1; stream && s < o->width; s++)
         clock[s] = wi_max(clock[s], o->host[s]);
+    if (stream)
+        clock[stream] = wi_sim_queued(o->device, stream);
     return clock;
 }
 

@@ -105,6 +105,16 @@ static void make_smaller(const attempt *a, step *steps, size_t *count, step *spa
         }
 }
 
+static void leave_out_all(const attempt *a, step *steps, size_t *count, step *spare)
+{
+    for (size_t length = (*count + 1) / 2; length > 0 && seconds_now() < a->until;) {
+        bool any = leave_out_runs(a, steps, count, length, spare);
+        if (length == 1 && !any)
+            break;
+        length = length > 1 ? length / 2 : 1;
+    }
+}
+
 void shrink(const world_options *options, oracle_kind kind, double seconds, step *steps, size_t *count)
 {
     attempt a = {options, kind, seconds_now() + seconds};
@@ -113,14 +123,12 @@ void shrink(const world_options *options, oracle_kind kind, double seconds, step
         free(spare);
         return;
     }
-    for (size_t length = (*count + 1) / 2; length > 0 && seconds_now() < a.until;) {
-        bool any = leave_out_runs(&a, steps, count, length, spare);
-        if (length == 1 && !any)
-            break;
-        length = length > 1 ? length / 2 : 1;
+    for (size_t before = SIZE_MAX; *count < before && seconds_now() < a.until;) { /* smaller numbers leave less to do */
+        before = *count;
+        leave_out_all(&a, steps, count, spare);
+        take_apart(&a, steps, count, spare);
+        leave_out_pairs(&a, steps, count, spare);
+        make_smaller(&a, steps, count, spare);
     }
-    take_apart(&a, steps, count, spare);
-    leave_out_pairs(&a, steps, count, spare);
-    make_smaller(&a, steps, count, spare);
     free(spare);
 }

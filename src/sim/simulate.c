@@ -23,7 +23,7 @@ const simulate_names simulate_words = {defect_name, defect_called, ladder_name, 
 
 const char *simulate_stack(size_t index)
 {
-    static const char *const stacks[] = {"mapped", NULL};
+    static const char *const stacks[] = {"mapped", "stats(mapped)", NULL};
     return stacks[index];
 }
 

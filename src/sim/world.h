@@ -79,9 +79,10 @@ const char *ladder_name(ladder_rung rung);
 typedef struct slot {
     weir_block block; /* NULL: empty */
     oracle_block known;
-    uint64_t bytes, offset, length; /* the part last written, which holds `version` */
-    uint64_t touched;               /* bits of streams whose work the user knows nothing later of */
-    uint32_t version;               /* 0: nothing is known */
+    uint64_t bytes, charged;
+    uint64_t offset, length; /* the part last written, which holds `version` */
+    uint64_t touched;        /* bits of streams whose work the user knows nothing later of */
+    uint32_t version;        /* 0: nothing is known */
     uint8_t client, memory_class, writer;
     bool declared; /* used through launches alone */
     uint8_t readers;

@@ -16,26 +16,25 @@ static void a_hundred_million_steps(void **state)
     }
 }
 
-static void every_pair_of_faults(void **state)
+static void fail_pairs(const scenario *s)
+{
+    uint64_t stride = steps_here(20) < 20 ? 7 : 1;
+    for (uint64_t first = 0; first < s->calls; first += stride)
+        for (uint64_t second = first + 1; second < s->calls + 10; second += stride)
+            run_with_faults(s, fault_at(first), fault_at(second));
+}
+
+static void every_pair_of_calls_fails(void **state)
 {
     (void)state;
-    world_options options = scenario_world();
-    step steps[SCENARIO_STEPS];
-    size_t count;
-    uint64_t calls = write_scenario(&options, steps, &count), stride = steps_here(20) < 20 ? 7 : 1;
-    for (uint64_t first = 0; first < calls; first += stride)
-        for (uint64_t second = first + 1; second < calls + 10; second += stride) {
-            options.first = (wi_sim_fault){WI_SIM_CALLS, (long)first, false, WEIR_DRIVER};
-            options.second = (wi_sim_fault){WI_SIM_CALLS, (long)second, false, WEIR_DRIVER};
-            run_with_faults(&options, steps, count);
-        }
+    for_all_stacks(fail_pairs);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_hundred_million_steps),
-        cmocka_unit_test(every_pair_of_faults),
+        cmocka_unit_test(every_pair_of_calls_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

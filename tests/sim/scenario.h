@@ -1,4 +1,5 @@
-/* A scenario of up to 300 calls of the driver that can fail, written down once from a random world without faults. */
+/* A scenario of up to 300 calls of the driver that can fail, drawn once from a random world without faults, and run with
+ * faults at its calls. */
 #ifndef TESTS_SCENARIO_H
 #define TESTS_SCENARIO_H
 
@@ -6,44 +7,62 @@
 
 enum { SCENARIO_STEPS = 1500, SCENARIO_CALLS = 300 };
 
-static inline world_options scenario_world(void)
+typedef struct scenario {
+    world_options options;
+    step_list steps;
+    uint64_t calls;
+} scenario;
+
+static inline scenario make_scenario(const char *resource)
 {
     simulate_options o;
     simulate_defaults(&o);
-    o.world.seed = 11;
-    o.world.budget = 16 * WI_MIB;
-    o.world.device = 64 * WI_MIB;
-    o.world.clients = 2;
-    o.world.streams = 3;
-    o.world.faults = false;
-    return o.world;
-}
-
-/* Answers how many calls the steps make. */
-static inline uint64_t write_scenario(const world_options *options, step *steps, size_t *count)
-{
+    scenario s = {.options = o.world};
+    s.options.resource = resource;
+    s.options.seed = 11;
+    s.options.budget = 16 * WI_MIB;
+    s.options.device = 64 * WI_MIB;
+    s.options.clients = 2;
+    s.options.streams = 3;
+    s.options.faults = false;
     uint64_t before = wi_sim_calls(WI_SIM_FALLIBLE);
-    world *w = world_create(options);
+    world *w = world_create(&s.options);
     assert_non_null(w);
-    for (*count = 0; *count < SCENARIO_STEPS && wi_sim_calls(WI_SIM_FALLIBLE) - before < SCENARIO_CALLS - 10;
-         ++*count) {
-        world_choose(w, &steps[*count]);
-        world_step(w, &steps[*count]);
-    }
-    uint64_t calls = wi_sim_calls(WI_SIM_FALLIBLE) - before;
+    for (int i = 0; i < SCENARIO_STEPS && wi_sim_calls(WI_SIM_FALLIBLE) - before < SCENARIO_CALLS - 20; i++)
+        assert_true(world_advance(w, &s.steps));
+    s.calls = wi_sim_calls(WI_SIM_FALLIBLE) - before;
     world_end(w);
-    assert_int_equal(world_found(w)->violations, 0);
+    if (world_found(w)->violations > 0)
+        fail_msg("%s: %s", resource, world_found(w)->first);
     world_destroy(w);
-    return calls;
+    assert_in_range(s.calls, SCENARIO_CALLS / 3, SCENARIO_CALLS);
+    return s;
 }
 
-static inline void run_with_faults(const world_options *options, const step *steps, size_t count)
+static inline void run_with_faults(const scenario *s, wi_sim_fault first, wi_sim_fault second)
 {
+    world_options options = s->options;
     steps_outcome outcome;
-    assert_true(run_steps(options, steps, count, &outcome));
+    options.first = first;
+    options.second = second;
+    assert_true(run_steps(&options, s->steps.list, s->steps.count, &outcome));
     if (outcome.found.violations + outcome.found.count[ORACLE_USER] > 0)
-        fail_msg("call %ld (%s) and %ld: %s", options->first.at, weir_status_name(options->first.status),
-                 options->second.at, outcome.found.first);
+        fail_msg("%s, call %ld (%s) and %ld: %s", options.resource, first.at, weir_status_name(first.status), second.at,
+                 outcome.found.first);
+}
+
+static inline wi_sim_fault fault_at(uint64_t at)
+{
+    return (wi_sim_fault){WI_SIM_CALLS, (long)at, false, WEIR_DRIVER};
+}
+
+static inline void for_all_stacks(void (*fn)(const scenario *s))
+{
+    for (size_t i = 0; simulate_stack(i); i++) {
+        scenario s = make_scenario(simulate_stack(i));
+        fn(&s);
+        free(s.steps.list);
+    }
 }
 
 #endif
