@@ -535,7 +535,7 @@ static void destroy(wi_resource *resource)
 
 static const wi_resource_table table = {
     .name = "blocks",
-    .features = WEIR_TRACKS_USES | WEIR_ZEROES | WEIR_SHRINKS | WEIR_GROWS | WEIR_CAPTURABLE,
+    .features = WEIR_TRACKS_USES | WEIR_ZEROES | WEIR_SHRINKS | WEIR_GROWS | WEIR_CAPTURABLE | WEIR_TRIMS,
     .measure = measure,
     .allocate = allocate,
     .discard = discard,
