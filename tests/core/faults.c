@@ -135,6 +135,28 @@ static void resize_block(scenario *s, size_t i, size_t bytes, int stream)
     check_books(s);
 }
 
+/* Declares the use of the last blocks. What fails leaves no ticket: every block can be freed afterwards. */
+static void use_blocks(scenario *s, size_t count, int stream, weir_access access)
+{
+    enum { MOST = 3 };
+    weir_use uses[MOST];
+    weir_launch *launch = NULL;
+    if (!s->streams[stream].id)
+        return;
+    count = count < s->count ? count : s->count;
+    for (size_t i = 0; i < count; i++)
+        uses[i] = (weir_use){.block = {.pointer = s->blocks[s->count - 1 - i].start}, .access = access};
+    if (done(s, weir_launch_begin(s->runtime, s->streams[stream], uses, count, &launch))) {
+        if (!done(s, weir_launch_end(launch)))
+            weir_launch_abort(launch);
+    } else {
+        assert_null(launch);
+    }
+    if (count > 0)
+        done(s, weir_use_record(s->runtime, uses[0].block.pointer, s->streams[1 - stream]));
+    check_books(s);
+}
+
 static void wait_for(scenario *s, int stream)
 {
     if (s->streams[stream].id)
@@ -147,6 +169,9 @@ static void run_round(scenario *s)
     take_block(s, 1, 1000, -1, WEIR_KV, 0);
     take_block(s, 0, 5 * GRANULE + 700, 0, WEIR_KV, WEIR_ZEROED);
     take_block(s, 1, 3000, 1, WEIR_SCRATCH, 0);
+    use_blocks(s, 3, 0, WEIR_READ);
+    use_blocks(s, 3, 1, WEIR_READ_WRITE);
+    use_blocks(s, 2, 0, WEIR_WRITE);
     drop_block(s, 2, 0);
     take_block(s, 0, 8 * GRANULE, 1, WEIR_WEIGHTS, 0);
     resize_block(s, 0, GRANULE, 0);

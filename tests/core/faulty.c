@@ -106,6 +106,8 @@ static weir_status f_allocate(wi_device *device, weir_kind kind, uint64_t bytes,
 static weir_status f_release(wi_device *device, weir_kind kind, void *address, uint64_t bytes)
 {
     NEXT;
+    if (fault.in_release)
+        fault.in_release(fault.user);
     return counted(host->release(device, kind, address, bytes), &fault.pieces, -1);
 }
 static weir_status f_pool_allocate(wi_device *device, uint64_t bytes, void *stream, void **address)

@@ -7,13 +7,14 @@
 extern const wi_driver faulty_driver;
 
 typedef struct faults {
-    long calls;                                     /* that can fail, since the last reset */
-    long fail_at;                                   /* the call that fails, from 0; -1: none */
-    weir_status status;                             /* what it answers */
-    bool stay;                                      /* every later call fails too */
-    uint64_t limit;                                 /* handles that the device has; 0: no limit */
+    long calls;                                             /* that can fail, since the last reset */
+    long fail_at;                                           /* the call that fails, from 0; -1: none */
+    weir_status status;                                     /* what it answers */
+    bool stay;                                              /* every later call fails too */
+    uint64_t limit;                                         /* handles that the device has; 0: no limit */
     long devices, ranges, handles, mapped, streams, pieces; /* given out and not given back */
-    void (*in_destroy)(void *);                     /* called while handles are being destroyed */
+    void (*in_destroy)(void *);                             /* called while handles are being destroyed */
+    void (*in_release)(void *);                             /* ... and while a piece is being given back */
     void *user;
 } faults;
 

@@ -8,11 +8,16 @@ enum { FIRST = 12, LOOKS = 20000 };
 
 /* The linker puts these in the place of the library's locks. */
 static _Thread_local unsigned locks;
+static _Thread_local void (*before_lock)(void); /* called once */
 #define COUNTED(function, type)                                                                                        \
     int __real_##function(type *lock);                                                                                 \
     int __wrap_##function(type *lock);                                                                                 \
     int __wrap_##function(type *lock)                                                                                  \
     {                                                                                                                  \
+        void (*fn)(void) = before_lock;                                                                                \
+        before_lock = NULL;                                                                                            \
+        if (fn)                                                                                                        \
+            fn();                                                                                                      \
         locks++;                                                                                                       \
         return __real_##function(lock);                                                                                \
     }
@@ -105,6 +110,34 @@ static void a_failed_start_leaves_the_slot_empty(void **state)
     assert_string_equal(weir_runtime_device(runtime), "sim");
 }
 
+static weir_runtime *quicker;
+
+static void *get_once(void *user)
+{
+    weir_runtime **out = user;
+    return weir_runtime_get("host", out) == WEIR_OK ? NULL : user;
+}
+
+static void another_gets_it(void)
+{
+    pthread_t other;
+    void *failed;
+    assert_int_equal(pthread_create(&other, NULL, get_once, &quicker), 0);
+    pthread_join(other, &failed);
+    assert_null(failed);
+}
+
+/* Between the look at the slot and the lock, another thread makes the runtime: it is the one for both. */
+static void whoever_comes_second_looks_again(void **state)
+{
+    (void)state;
+    weir_runtime *runtime;
+    before_lock = another_gets_it;
+    ok(weir_runtime_get("host", &runtime));
+    assert_non_null(quicker);
+    assert_ptr_equal(runtime, quicker);
+}
+
 static void one_runtime_for_all(void **state)
 {
     (void)state;
@@ -126,6 +159,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_failed_start_leaves_the_slot_empty),
+        cmocka_unit_test(whoever_comes_second_looks_again),
         cmocka_unit_test(one_runtime_for_all),
     };
     return cmocka_run_group_tests_name("get", tests, NULL, NULL);

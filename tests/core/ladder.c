@@ -1,0 +1,282 @@
+/* What happens between two steps of a call: another thread has been there, or is there. The linker leads some of the
+ * library's own calls through here, so that it happens every time. */
+#include "core.h"
+#include "core/faulty.h"
+
+#include "runtime/runtime.h"
+
+enum { BUDGET = 1 << 20 };
+
+/* In the library's place ------------------------------------------------------------------------------------------- */
+
+static void (*before_reap)(void *user); /* once */
+static void *before_reap_user;
+static wi_resource *watched; /* the base whose books change with the ledger's */
+static unsigned steps, apart;
+
+static void in_one_step(const wi_ledger *ledger)
+{
+    if (!watched || watched->ledger != ledger)
+        return;
+    steps++;
+    if (pthread_mutex_trylock(&watched->lock) == 0) {
+        apart++;
+        pthread_mutex_unlock(&watched->lock);
+    }
+}
+
+uint64_t __real_wi_pending_reap(wi_pending *pending);
+uint64_t __wrap_wi_pending_reap(wi_pending *pending);
+uint64_t __wrap_wi_pending_reap(wi_pending *pending)
+{
+    void (*fn)(void *) = before_reap;
+    before_reap = NULL;
+    if (fn) {
+        fn(before_reap_user);
+        (void)__real_wi_pending_reap(pending); /* as another thread does, to whom the bytes are told */
+    }
+    return __real_wi_pending_reap(pending);
+}
+
+void __real_wi_ledger_settle(wi_ledger *ledger, const wi_block *block);
+void __wrap_wi_ledger_settle(wi_ledger *ledger, const wi_block *block);
+void __wrap_wi_ledger_settle(wi_ledger *ledger, const wi_block *block)
+{
+    in_one_step(ledger);
+    __real_wi_ledger_settle(ledger, block);
+}
+
+void __real_wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, bool complete);
+void __wrap_wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, bool complete);
+void __wrap_wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, bool complete)
+{
+    in_one_step(ledger);
+    __real_wi_ledger_retire(ledger, block, stream, complete);
+}
+
+void __real_wi_ledger_reap(wi_ledger *ledger, const wi_block *block);
+void __wrap_wi_ledger_reap(wi_ledger *ledger, const wi_block *block);
+void __wrap_wi_ledger_reap(wi_ledger *ledger, const wi_block *block)
+{
+    in_one_step(ledger);
+    __real_wi_ledger_reap(ledger, block);
+}
+
+/* What a trace gets is written while the ledger changes, in the step that holds its lock. */
+void __real_wi_record_locked(wi_ledger *ledger, weir_event event, const wi_block *block);
+void __wrap_wi_record_locked(wi_ledger *ledger, weir_event event, const wi_block *block);
+void __wrap_wi_record_locked(wi_ledger *ledger, weir_event event, const wi_block *block)
+{
+    steps++;
+    if (pthread_mutex_trylock(&ledger->lock) == 0) {
+        apart++;
+        pthread_mutex_unlock(&ledger->lock);
+    }
+    __real_wi_record_locked(ledger, event, block);
+}
+
+/* The fixture ------------------------------------------------------------------------------------------------------ */
+
+typedef struct fixture {
+    weir_runtime *runtime;
+    weir_client *client;
+    weir_stream stream;
+    gate gate;
+} fixture;
+
+static fixture start(const char *stack)
+{
+    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .resource = stack};
+    fixture f = {.gate = GATE};
+    faults_reset(-1);
+    ok(wi_runtime_create_over(&faulty_driver, 0, &options, &f.runtime));
+    f.client = open_client(f.runtime, "one", 0, 0);
+    ok(weir_stream_acquire(f.runtime, &f.stream));
+    return f;
+}
+
+static void end(fixture *f)
+{
+    ok(weir_stream_release(f->stream));
+    check_empty(f->runtime);
+    if (f->client)
+        ok(weir_client_close(f->client));
+    ok(weir_runtime_destroy(f->runtime));
+    assert_true(faults_nothing_left());
+}
+
+static weir_status take_at_once(weir_client *client, size_t bytes, void **out)
+{
+    weir_request request = {.size = sizeof request, .bytes = bytes, .memory_class = WEIR_KV, .flags = WEIR_NO_WAIT};
+    weir_block block = {NULL, 0};
+    weir_status status = weir_alloc_with(client, &request, &block);
+    *out = block.pointer;
+    return status;
+}
+
+/* Another thread has been there ------------------------------------------------------------------------------------ */
+
+static void let_the_stream_go(void *user)
+{
+    fixture *f = user;
+    open_gate(&f->gate);
+    ok(wi_host_driver.stream_synchronize(NULL, weir_stream_native(f->stream)));
+}
+
+/* Between the shortage and the look for what has passed, another thread takes all of that: one more try finds it. */
+static void what_another_has_reaped_is_found(void **state)
+{
+    (void)state;
+    fixture f = start("mapped");
+    void *p = allocate(f.client, BUDGET, f.stream, WEIR_KV);
+    ok(weir_call(f.runtime, pass_gate, &f.gate, f.stream));
+    ok(weir_free(f.client, p, f.stream));
+    before_reap_user = &f;
+    before_reap = let_the_stream_go;
+    ok(take_at_once(f.client, BUDGET, &p));
+    assert_null(before_reap);
+    ok(weir_free(f.client, p, WEIR_STREAM_HOST));
+    end(&f);
+}
+
+/* Another thread is there ------------------------------------------------------------------------------------------ */
+
+typedef struct freeing {
+    fixture *f;
+    void *pointer;
+    weir_status status;
+    pthread_t thread, opener;
+} freeing;
+
+static void *free_it(void *user)
+{
+    freeing *other = user;
+    other->status = weir_free(other->f->client, other->pointer, WEIR_STREAM_HOST);
+    return NULL;
+}
+
+/* Another thread frees the block, and the driver keeps it for a while. */
+static void begin_freeing(freeing *other)
+{
+    gate *g = &other->f->gate;
+    fault.user = g;
+    fault.in_release = pass_gate;
+    pthread_create(&other->thread, NULL, free_it, other);
+    pthread_mutex_lock(&g->lock);
+    while (!g->reached)
+        pthread_cond_wait(&g->changed, &g->lock);
+    pthread_mutex_unlock(&g->lock);
+    pthread_create(&other->opener, NULL, open_gate_later, g);
+}
+
+static void end_freeing(freeing *other)
+{
+    pthread_join(other->opener, NULL);
+    pthread_join(other->thread, NULL);
+    fault.in_release = NULL;
+    assert_int_equal(other->status, WEIR_OK);
+}
+
+static void what_another_gives_back_just_now_is_waited_for(void **state)
+{
+    (void)state;
+    fixture f = start("direct");
+    freeing other = {.f = &f, .pointer = allocate(f.client, BUDGET, WEIR_STREAM_HOST, WEIR_KV)};
+    void *p;
+    begin_freeing(&other);
+    ok(take_at_once(f.client, BUDGET, &p));
+    end_freeing(&other);
+    ok(weir_free(f.client, p, WEIR_STREAM_HOST));
+    end(&f);
+}
+
+static void a_close_waits_for_what_another_gives_back(void **state)
+{
+    (void)state;
+    fixture f = start("direct");
+    freeing other = {.f = &f, .pointer = allocate(f.client, 1000, WEIR_STREAM_HOST, WEIR_KV)};
+    begin_freeing(&other);
+    ok(weir_client_close(f.client));
+    end_freeing(&other);
+    f.client = NULL;
+    end(&f);
+}
+
+/* Who hears of a refused free in the log may allocate there, and does not wait for itself. */
+typedef struct listener {
+    weir_client *client;
+    unsigned calls;
+    weir_status status;
+} listener;
+
+static void allocate_in_the_log(weir_log_level level, const char *text, void *user)
+{
+    listener *l = user;
+    void *p;
+    (void)level;
+    (void)text;
+    if (l->calls++ == 0)
+        l->status = take_at_once(l->client, BUDGET, &p);
+}
+
+static void the_log_allocates(void **state)
+{
+    (void)state;
+    fixture f = start("direct");
+    listener l = {.client = f.client, .status = WEIR_OK};
+    void *p = allocate(f.client, 1000, WEIR_STREAM_HOST, WEIR_KV);
+    ok(weir_log_set(allocate_in_the_log, &l, WEIR_LOG_WARNING));
+    fault.fail_at = fault.calls; /* the driver does not take it back */
+    ok(weir_free(f.client, p, WEIR_STREAM_HOST));
+    ok(weir_log_set(NULL, NULL, WEIR_LOG_OFF));
+    assert_int_equal(l.calls, 1);
+    assert_int_equal(l.status, WEIR_OUT_OF_MEMORY);
+    end(&f);
+}
+
+/* One step --------------------------------------------------------------------------------------------------------- */
+
+static void use_blocks(fixture *f)
+{
+    void *p = allocate(f->client, 100000, f->stream, WEIR_KV), *q;
+    ok(weir_call(f->runtime, pass_gate, &f->gate, f->stream));
+    ok(weir_resize(f->client, p, 50000, f->stream));
+    ok(weir_free(f->client, p, f->stream));
+    ok(take_at_once(f->client, 1000, &q));
+    ok(weir_free(f->client, q, WEIR_STREAM_HOST));
+    open_gate(&f->gate);
+    ok(weir_stream_synchronize(f->stream));
+    (void)take_snapshot(f->runtime);
+}
+
+/* Whoever looks sees both books before a change or both after it. */
+static void both_books_change_in_one_step(void **state)
+{
+    (void)state;
+    static const char *const stacks[] = {"mapped", "direct", "async", "blocks(4KiB)"};
+    for (size_t i = 0; i < sizeof stacks / sizeof stacks[0]; i++) {
+        fixture f = start(stacks[i]);
+        weir_trace *trace;
+        ok(weir_trace_open(f.runtime, 64, &trace));
+        steps = apart = 0;
+        watched = f.runtime->resource->base;
+        use_blocks(&f);
+        watched = NULL;
+        assert_true(steps >= 12); /* two blocks and a tail, each step in the ledger and in the trace */
+        assert_int_equal(apart, 0);
+        weir_trace_close(trace);
+        end(&f);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_another_has_reaped_is_found),
+        cmocka_unit_test(what_another_gives_back_just_now_is_waited_for),
+        cmocka_unit_test(a_close_waits_for_what_another_gives_back),
+        cmocka_unit_test(the_log_allocates),
+        cmocka_unit_test(both_books_change_in_one_step),
+    };
+    return cmocka_run_group_tests_name("ladder", tests, NULL, NULL);
+}
