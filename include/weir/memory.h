@@ -49,6 +49,7 @@ typedef struct weir_request {
     const char *tag; /* the caller's name for it, copied, cut at 47 bytes; NULL is none */
     uint32_t flags;
     weir_reservation *reservation; /* the client's, which the charge comes out of; NULL: it is claimed now */
+    weir_kind kind;                /* WEIR_KIND_DEVICE, or memory of the host's: see below */
 } weir_request;
 
 /* Allocates `bytes` on `stream` for the client. Zero bytes: WEIR_OK, NULL, nothing charged. On failure *out is NULL and
@@ -58,7 +59,15 @@ typedef struct weir_request {
 WEIR_API WEIR_NODISCARD weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream,
                                                weir_class memory_class, void **out);
 
-/* The same with everything said; flags that are none and alignments that are no power of two are WEIR_INVALID. */
+/* The same with everything said; flags that are none and alignments that are no power of two are WEIR_INVALID.
+ *
+ * Pinned and pageable memory for work with a device is one allocation of the driver's per block. It counts in the ledger of
+ * the host's runtime (weir/runtime.h, `host`), in an account of the client's name, which is opened with the first such
+ * block and closed with the client: the host's budget bounds it, refusals name the host, and the client's limits are not
+ * asked. Everything else is as for device memory: it is ordered on the device's streams, freed, resized (within the 256
+ * that a charge is rounded to) and found by its pointer with the same calls. The first use of it in a process starts the
+ * host's runtime. Reservations are of device memory. A host's runtime has memory of one kind, which serves for all three.
+ * Errors besides: WEIR_UNSUPPORTED where the driver has no such memory. */
 WEIR_API WEIR_NODISCARD weir_status weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out);
 
 /* Frees the block that starts at `pointer`, ordered behind the work on `stream`. NULL: WEIR_OK. Errors, each of which
@@ -96,6 +105,7 @@ typedef struct weir_block_details {
     weir_block_state state;
     weir_stream stream; /* where it was allocated */
     char tag[48];       /* "" is none */
+    weir_kind kind;     /* WEIR_KIND_DEVICE for all memory of a host's runtime */
 } weir_block_details;
 
 /* Tells what `pointer`, which may point into a block, belongs to. WEIR_FOREIGN when it is no memory of weir's. A look at

@@ -17,6 +17,8 @@ typedef struct weir_runtime_options {
     uint64_t budget; /* bytes of device memory that all clients together may hold; 0: the option `budget`, else what
                              is free less the larger of 10 % and 512 MiB (on the host: of the cgroup's limit) */
     const char *resource; /* which resource serves the clients; NULL: the option `resource`, else "mapped" */
+    weir_runtime *host; /* the runtime in whose ledger pinned and pageable memory counts (weir/memory.h): one of "host",
+                             which stays until this one is destroyed; NULL: the process's. Of weir_runtime_create alone */
 } weir_runtime_options;
 
 /* The runtime of `device`: "host", "cuda", "cuda:1" ("cuda" is "cuda:0"; ordinals go from 0 to 63, "host" has 0 alone). The
@@ -33,8 +35,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_runtime_get_with(const char *device, co
 
 /* A runtime of its own that is not found by weir_runtime_get: for tests, and for embedders that partition a device on
  * purpose. The caller owns it. weir_runtime_destroy waits for queued work and gives everything back to the driver;
- * WEIR_BUSY while a client is open, a stream acquired or registered or a trace open, WEIR_INVALID for one that
- * weir_runtime_get made. */
+ * WEIR_BUSY while a client is open, a stream acquired or registered, a trace open or another runtime has it for its host,
+ * WEIR_INVALID for one that weir_runtime_get made. */
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_create(const char *device, const weir_runtime_options *options,
                                                         weir_runtime **out);
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_destroy(weir_runtime *runtime);

@@ -25,6 +25,7 @@ typedef struct weir_stats {
     uint64_t refusals;
     uint64_t driver_calls; /* calls that create, destroy, map or unmap physical memory */
     uint32_t clients;
+    uint64_t failed_frees; /* times that the driver refused to take back what was freed; it is tried again */
 } weir_stats;
 
 typedef struct weir_client_stats {

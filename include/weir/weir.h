@@ -10,6 +10,7 @@
 #include <weir/runtime.h>
 #include <weir/stream.h>
 #include <weir/resource.h>
+#include <weir/parts.h>
 #include <weir/client.h>
 #include <weir/memory.h>
 #include <weir/reserve.h>

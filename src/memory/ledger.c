@@ -306,7 +306,7 @@ void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, 
 uint64_t wi_ledger_hold(wi_ledger *ledger, uint64_t bytes)
 {
     enter(ledger);
-    uint64_t taken = wi_min(bytes, (ledger->budget - ledger->held) & ~(ledger->granule - 1));
+    uint64_t room = ledger->budget - ledger->held, taken = bytes <= room ? bytes : room & ~(ledger->granule - 1);
     ledger->held += taken;
     ledger->spare += taken;
     ledger->peak_held = wi_max(ledger->peak_held, ledger->held);

@@ -11,6 +11,8 @@ static weir_status check_request(const weir_request *request, uint64_t alignment
     const uint32_t known = WEIR_ZEROED | WEIR_NO_WAIT | WEIR_STABLE;
     if ((unsigned)request->memory_class >= WEIR_CLASS_COUNT)
         return weir_fail(WEIR_INVALID, "weir_alloc: %d is no class; see weir_class", (int)request->memory_class);
+    if ((unsigned)request->kind >= WEIR_KIND_COUNT)
+        return weir_fail(WEIR_INVALID, "weir_alloc: %d is no kind of memory; see weir_kind", (int)request->kind);
     if (!wi_power_of_two(alignment) || alignment > 2 * WI_MIB)
         return weir_fail(WEIR_INVALID, "weir_alloc: an alignment of %llu is no power of two up to 2 MiB",
                          (unsigned long long)alignment);
@@ -31,15 +33,21 @@ static bool needs_scrubbing(const wi_block *block)
 }
 
 /* How far zeros go, from the start of the block: also over what nobody asked for, which a later resize may give to the
- * user, and which becomes the next owner's. An adaptor writes what lies behind a margin of its own. */
+ * user, and which becomes the next owner's. An adaptor that adds margins has written all that lies around the bytes. */
 static uint64_t scrubbed_bytes(const wi_block *block)
 {
-    return block->after == 0 ? block->charged - block->before : block->bytes;
+    return block->before + block->after == 0 ? block->charged : block->bytes;
 }
 
-/* Queues zeros on the block's stream; native NULL: they are there at return. The block is taken. */
-static weir_status clear(weir_runtime *runtime, wi_block *block, uint64_t from, uint64_t to, void *native)
+/* Queues zeros on the block's stream; native NULL: they are there at return. The block is taken. What no device has seen
+ * the host zeroes itself, as not every driver reaches it. */
+static weir_status clear(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t from, uint64_t to,
+                         void *native)
 {
+    if (stack != runtime->resource) {
+        memset((char *)block->pointer + from, 0, to - from);
+        return WEIR_OK;
+    }
     weir_status status = runtime->driver->fill(runtime->device, (char *)block->pointer + from, 0, to - from, native);
     block->zeroing |= native != NULL;
     return status;
@@ -55,27 +63,28 @@ static weir_status not_while_captured(const weir_runtime *runtime, const wi_bloc
 }
 
 /* What must be queued before the allocated block is its client's. */
-static weir_status prepare(weir_runtime *runtime, wi_block *block, const wi_placement *placement, bool zeroed,
-                           bool captured)
+static weir_status prepare(weir_runtime *runtime, wi_resource *stack, wi_block *block, const wi_placement *placement,
+                           bool zeroed, bool captured)
 {
     if (needs_scrubbing(block))
-        return captured ? not_while_captured(runtime, block, placement->stream)
-                        : clear(runtime, block, 0, scrubbed_bytes(block), placement->native);
-    return zeroed ? clear(runtime, block, 0, block->bytes, placement->native) : WEIR_OK;
+        return captured && stack == runtime->resource
+                   ? not_while_captured(runtime, block, placement->stream)
+                   : clear(runtime, stack, block, 0, scrubbed_bytes(block), placement->native);
+    return zeroed ? clear(runtime, stack, block, 0, block->bytes, placement->native) : WEIR_OK;
 }
 
-static weir_status place(weir_client *client, const weir_request *request, wi_placement *placement, bool captured,
+/* Places the block in the stack and makes it its client's. */
+static weir_status place(weir_runtime *runtime, wi_resource *stack, wi_placement *placement, bool zeroed, bool captured,
                          weir_block *out)
 {
-    weir_runtime *runtime = client->runtime;
-    wi_resource *stack = runtime->resource;
     wi_shortage ignored;
     wi_block *block;
     wi_measure(stack, placement);
+    wi_kinds_make_way(runtime, stack, placement->charged + placement->alignment);
     weir_status status = wi_allocate(stack, placement, &block, &ignored);
     if (status != WEIR_OK)
         return status;
-    status = prepare(runtime, block, placement, request->flags & WEIR_ZEROED, captured);
+    status = prepare(runtime, stack, block, placement, zeroed, captured);
     if (status != WEIR_OK) {
         wi_discard(stack, block, placement);
         return status;
@@ -85,33 +94,61 @@ static weir_status place(weir_client *client, const weir_request *request, wi_pl
     return WEIR_OK;
 }
 
+static weir_status check_reservation(const weir_client *client, const weir_request *request)
+{
+    const weir_reservation *r = request->reservation;
+    if (r && r->client != client)
+        return weir_fail(WEIR_INVALID, "weir_alloc: a reservation of %s does not serve %s", r->client->account.name,
+                         client->account.name);
+    if (r && !wi_kind_is_own(client->runtime, request->kind))
+        return weir_fail(WEIR_INVALID, "weir_alloc: %s reserved memory of %s, not %s memory of the host",
+                         client->account.name, client->runtime->name, weir_kind_name(request->kind));
+    return WEIR_OK;
+}
+
+/* Whether the stream is being captured, which is refused where the request would need it to do something now. */
+static weir_status check_capture(weir_runtime *runtime, wi_resource *stack, const weir_request *request, void *native,
+                                 bool *captured)
+{
+    *captured = native && wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, request->stream);
+    bool queues = stack == runtime->resource && request->flags & WEIR_ZEROED;
+    if (*captured && (queues || !(wi_resource_features(stack) & WEIR_CAPTURABLE)))
+        return wi_streams_captured(runtime, request->stream, "weir_alloc");
+    return WEIR_OK;
+}
+
 static weir_status allocate(weir_client *client, const weir_request *request, weir_block *out)
 {
     weir_runtime *runtime = client->runtime;
     uint64_t alignment = request->alignment ? request->alignment : WI_UNIT;
+    wi_resource *stack;
+    wi_account *account;
+    bool captured;
     void *native;
     weir_status status = check_request(request, alignment);
     if (status == WEIR_OK)
         status = wi_streams_resolve(&runtime->streams, request->stream, runtime->name, &native);
+    if (status == WEIR_OK)
+        status = check_reservation(client, request);
     if (status != WEIR_OK || request->bytes == 0)
         return status;
-    if (request->reservation && request->reservation->client != client)
-        return weir_fail(WEIR_INVALID, "weir_alloc: a reservation of %s does not serve %s",
-                         request->reservation->client->account.name, client->account.name);
-    bool captured =
-        native && wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, request->stream);
-    if (captured && (request->flags & WEIR_ZEROED || !(wi_resource_features(runtime->resource) & WEIR_CAPTURABLE)))
-        return wi_streams_captured(runtime, request->stream, "weir_alloc");
+    status = wi_kinds_stack(runtime, request->kind, &stack);
+    if (status == WEIR_OK)
+        status = check_capture(runtime, stack, request, native, &captured);
+    if (status == WEIR_OK)
+        status = wi_kinds_account(client, stack, &account);
+    if (status != WEIR_OK)
+        return status;
     wi_placement placement = {.bytes = request->bytes,
                               .alignment = wi_max(alignment, WI_UNIT),
                               .memory_class = request->memory_class,
                               .stream = request->stream,
                               .native = native,
-                              .account = &client->account,
+                              .account = account,
                               .tag = wi_intern(request->tag, sizeof((weir_block_details *)0)->tag - 1),
                               .may_wait = !captured && !(request->flags & WEIR_NO_WAIT),
                               .reservation = request->reservation ? &request->reservation->claim : NULL};
-    return place(client, request, &placement, captured, out);
+    return place(runtime, stack, &placement, request->flags & WEIR_ZEROED, captured, out);
 }
 
 weir_status weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out)
@@ -178,9 +215,10 @@ static weir_status fence(weir_runtime *runtime, wi_block *block, weir_stream str
 }
 
 /* The driver may have the block at once, when nothing but the stream's own order stands before it. */
-static weir_status hand_over(weir_runtime *runtime, wi_block *block, void *native, const wi_event *event)
+static weir_status hand_over(weir_runtime *runtime, wi_resource *stack, wi_block *block, void *native,
+                             const wi_event *event)
 {
-    wi_resource *stack = runtime->resource, *base = stack->base;
+    wi_resource *base = stack->base;
     wi_event ignored;
     if (!event->stream || !base->table->hand_over || !(wi_resource_features(stack) & WEIR_STREAM_ORDERED) ||
         !wi_marks_passed(block->marks, runtime->driver, runtime->device, &ignored))
@@ -188,20 +226,26 @@ static weir_status hand_over(weir_runtime *runtime, wi_block *block, void *nativ
     return base->table->hand_over(base, block, native);
 }
 
+/* The client's account where the stack's memory counts. */
+static const wi_account *account_in(const weir_client *client, const wi_resource *stack)
+{
+    return stack == client->runtime->resource ? &client->account : &client->host_account;
+}
+
 static weir_status free_named(weir_client *client, void *pointer, uint64_t generation, weir_stream stream)
 {
     weir_runtime *runtime = client->runtime;
-    wi_resource *stack = runtime->resource;
+    wi_resource *stack = wi_runtime_stack_of(runtime, pointer);
     wi_block *block;
     wi_event event;
     void *native;
     bool wait;
-    weir_status status = wi_take(stack->base, &client->account, pointer, generation, &block);
+    weir_status status = wi_take(stack->base, account_in(client, stack), pointer, generation, &block);
     if (status != WEIR_OK)
         return status;
     status = fence(runtime, block, stream, &native, &event, &wait);
     if (status == WEIR_OK && wait)
-        status = hand_over(runtime, block, native, &event);
+        status = hand_over(runtime, stack, block, native, &event);
     if (status != WEIR_OK)
         wi_put_back(stack->base, block);
     else
@@ -229,9 +273,9 @@ weir_status weir_free_block(weir_client *client, weir_block block, weir_stream s
     return wi_recorded_failure(client->runtime, status, WEIR_DEALLOCATE, block.pointer, 0, stream);
 }
 
-static weir_status shrink(weir_runtime *runtime, wi_block *block, uint64_t bytes, weir_stream stream)
+static weir_status shrink(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t bytes,
+                          weir_stream stream)
 {
-    wi_resource *stack = runtime->resource;
     wi_block *tail = NULL;
     wi_event event;
     void *native;
@@ -245,9 +289,8 @@ static weir_status shrink(weir_runtime *runtime, wi_block *block, uint64_t bytes
 }
 
 /* The block gets back the length it had; what it had won is still as it was, and nobody's. */
-static void undo_growth(weir_runtime *runtime, wi_block *block, uint64_t bytes)
+static void undo_growth(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t bytes)
 {
-    wi_resource *stack = runtime->resource;
     wi_block *tail = NULL;
     if (wi_shrink(stack, block, bytes, NULL, &tail) != WEIR_OK || !tail)
         return; /* the failure that this leaves behind is the caller's answer; weir_block_info tells the length */
@@ -257,24 +300,26 @@ static void undo_growth(weir_runtime *runtime, wi_block *block, uint64_t bytes)
 
 /* The zeros of a growth are on the block's own stream like those of an allocation, if nothing was declared elsewhere that
  * they might come behind; else they are there at return. */
-static weir_status scrub_growth(weir_runtime *runtime, wi_block *block, uint64_t from, weir_stream stream, void *native)
+static weir_status scrub_growth(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t from,
+                                weir_stream stream, void *native)
 {
-    bool queued = native && stream.id == block->stream.id && !block->marks;
+    bool queued = stack == runtime->resource && native && stream.id == block->stream.id && !block->marks;
     if (queued && wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, stream))
         return not_while_captured(runtime, block, stream);
-    return clear(runtime, block, from, scrubbed_bytes(block), queued ? native : NULL);
+    return clear(runtime, stack, block, from, scrubbed_bytes(block), queued ? native : NULL);
 }
 
-static weir_status grow(weir_runtime *runtime, wi_block *block, uint64_t bytes, weir_stream stream, void *native)
+static weir_status grow(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t bytes, weir_stream stream,
+                        void *native)
 {
     uint64_t before = block->bytes, from = scrubbed_bytes(block);
     wi_shortage ignored;
-    weir_status status = wi_grow(runtime->resource, block, bytes, false, &ignored);
+    weir_status status = wi_grow(stack, block, bytes, false, &ignored);
     if (status != WEIR_OK || !needs_scrubbing(block))
         return status;
-    status = scrub_growth(runtime, block, from, stream, native);
+    status = scrub_growth(runtime, stack, block, from, stream, native);
     if (status != WEIR_OK)
-        undo_growth(runtime, block, before);
+        undo_growth(runtime, stack, block, before);
     return status;
 }
 
@@ -286,16 +331,16 @@ static weir_status resize(weir_client *client, void *pointer, size_t bytes, weir
                          : bytes == 0 ? "to zero bytes; free the block instead"
                                       : "no size a device could have");
     weir_runtime *runtime = client->runtime;
-    wi_resource *base = runtime->resource->base;
+    wi_resource *stack = wi_runtime_stack_of(runtime, pointer), *base = stack->base;
     wi_block *block;
     void *native;
     weir_status status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &native);
     if (status == WEIR_OK)
-        status = wi_take(base, &client->account, pointer, 0, &block);
+        status = wi_take(base, account_in(client, stack), pointer, 0, &block);
     if (status != WEIR_OK)
         return status;
     bool more = base->table->charge(base, block->before + bytes + block->after) > block->charged;
-    status = more ? grow(runtime, block, bytes, stream, native) : shrink(runtime, block, bytes, stream);
+    status = more ? grow(runtime, stack, block, bytes, stream, native) : shrink(runtime, stack, block, bytes, stream);
     wi_put_back(base, block);
     return status;
 }
@@ -319,8 +364,12 @@ weir_status weir_block_info(const void *pointer, weir_block_details *out)
     weir_block_details details = {.size = sizeof details};
     weir_runtime *runtime = wi_runtime_of(pointer);
     if (runtime) {
+        wi_resource *stack = wi_kinds_owner(runtime, pointer, &details.kind);
         details.runtime = runtime;
-        wi_inspect(runtime->resource->base, pointer, &details);
+        if (stack) /* else its memory was given back meanwhile */
+            wi_inspect(stack->base, pointer, &details);
+        else
+            details.state = WEIR_BLOCK_FREE;
     }
     wi_runtimes_unlock();
     if (!runtime)

@@ -87,6 +87,34 @@ static weir_status has_blocks(weir_client *client, uint64_t blocks, uint64_t byt
                      largest.tag);
 }
 
+/* Of other kinds of memory than the device's. */
+static weir_status has_host_blocks(weir_client *client)
+{
+    weir_runtime *runtime = client->runtime;
+    weir_client_stats stats = {.size = sizeof stats};
+    wi_block largest = {.tag = ""};
+    char text[24];
+    if (!atomic_load(&client->host_open))
+        return WEIR_OK;
+    wi_ledger_account_snapshot(&atomic_load(&runtime->host)->ledger, &client->host_account, &stats);
+    for (int kind = 0; kind < WEIR_KIND_COUNT; kind++) {
+        wi_resource *stack = atomic_load(&runtime->kinds[kind]);
+        wi_block found = {.tag = ""};
+        if (stack)
+            wi_largest_block(stack->base, &client->host_account, &found);
+        if (found.charged > largest.charged)
+            largest = found;
+    }
+    return stats.blocks == 0
+               ? WEIR_OK
+               : weir_fail(WEIR_BUSY,
+                           "%s has %llu blocks of %s in the memory of %s, the largest tagged \"%s\"; free "
+                           "them before closing it",
+                           client->account.name, (unsigned long long)stats.blocks,
+                           weir_size_format(stats.live, text, sizeof text), atomic_load(&runtime->host)->name,
+                           largest.tag);
+}
+
 static weir_status has_reservations(const weir_client *client, unsigned open, uint64_t bytes)
 {
     char text[24];
@@ -104,6 +132,9 @@ weir_status weir_client_close(weir_client *client)
     wi_ledger_account_snapshot(&runtime->ledger, &client->account, &stats);
     if (stats.blocks > 0) /* not even closed for the moment: other threads may be using it */
         return has_blocks(client, stats.blocks, stats.live);
+    status = has_host_blocks(client);
+    if (status != WEIR_OK)
+        return status;
     unsigned reservations = atomic_load(&client->reservations);
     if (reservations > 0)
         return has_reservations(client, reservations, stats.promised);
@@ -112,9 +143,11 @@ weir_status weir_client_close(weir_client *client)
     if (!atomic_compare_exchange_strong(&client->state, &open, WI_CLIENT_CLOSED))
         return weir_fail(WEIR_INVALID, "weir_client_close: the client is closed");
     wi_runtime_drain(runtime, &client->account);
+    wi_runtime_drain(runtime, &client->host_account);
     reservations = atomic_load(&client->reservations); /* one more may have been opened between the look and the end */
-    status = reservations > 0 ? has_reservations(client, reservations, stats.promised)
-                              : wi_ledger_close(&runtime->ledger, &client->account);
+    status = reservations > 0 ? has_reservations(client, reservations, stats.promised) : wi_kinds_close_account(client);
+    if (status == WEIR_OK)
+        status = wi_ledger_close(&runtime->ledger, &client->account);
     if (status != WEIR_OK) {
         atomic_store(&client->state, WI_CLIENT_OPEN);
         return status;

@@ -4,6 +4,7 @@
 #include "memory/budget.h"
 #include "memory/stack.h"
 
+#include <sched.h>
 #include <stdio.h>
 
 /* All runtimes, shared and owned, under the list's lock; a shared one is never removed. Making one takes `lock` besides. */
@@ -37,15 +38,6 @@ static weir_status default_budget(const weir_runtime *runtime, uint64_t *budget)
     return WEIR_OK;
 }
 
-/* What start has made. */
-static void stop(weir_runtime *runtime)
-{
-    wi_resource_destroy(runtime->resource);
-    wi_pending_destroy(&runtime->pending);
-    runtime->driver->close(runtime->device);
-    wi_ledger_destroy(&runtime->ledger);
-}
-
 /* What the caller, or else the option, says about the budget. */
 static weir_status choose_budget(const weir_runtime *runtime, const weir_runtime_options *options, uint64_t *budget)
 {
@@ -68,52 +60,75 @@ static weir_status choose_stack(const weir_runtime_options *options, char *text,
     return status;
 }
 
-static weir_status start(weir_runtime *runtime, const weir_runtime_options *options)
+weir_status wi_runtime_make_stack(const wi_driver *driver, wi_device *device, const char *text, wi_resource **out)
+{
+    weir_status status = wi_stack_create(text, driver, device, out);
+    if (status != WEIR_OK || wi_budget_attach(*out, NULL))
+        return status;
+    wi_resource_destroy(*out);
+    *out = NULL;
+    return weir_fail(WEIR_INVALID, "the stack %s has two budgets; one is enough", text);
+}
+
+/* Opens the device and makes the resource, as far as they are not given. */
+static weir_status start(weir_runtime *runtime, const weir_runtime_options *options, const wi_runtime_parts *parts)
 {
     uint64_t budget = 0;
-    weir_status status = choose_stack(options, runtime->stack, sizeof runtime->stack);
-    if (status == WEIR_OK)
+    weir_status status = WEIR_OK;
+    if (parts->text)
+        snprintf(runtime->stack, sizeof runtime->stack, "%s", parts->text);
+    else
+        status = choose_stack(options, runtime->stack, sizeof runtime->stack);
+    runtime->device = parts->device;
+    runtime->resource = parts->resource;
+    if (status == WEIR_OK && !runtime->device)
         status = runtime->driver->open(runtime->ordinal, &runtime->device);
     if (status != WEIR_OK)
         return status;
     status = choose_budget(runtime, options, &budget);
-    if (status == WEIR_OK)
-        status = wi_stack_create(runtime->stack, runtime->driver, runtime->device, &runtime->resource);
+    if (status == WEIR_OK && !runtime->resource)
+        status = wi_runtime_make_stack(runtime->driver, runtime->device, runtime->stack, &runtime->resource);
     if (status != WEIR_OK) {
-        runtime->driver->close(runtime->device);
+        if (!parts->device)
+            runtime->driver->close(runtime->device);
         return status;
     }
     wi_ledger_init(&runtime->ledger, runtime->name, budget, runtime->resource->base->granule);
     wi_pending_init(&runtime->pending, runtime->driver, runtime->device);
     wi_resource_attach(runtime->resource, &runtime->ledger);
-    if (!wi_budget_attach(runtime->resource, &runtime->pending))
-        status = weir_fail(WEIR_INVALID, "the stack %s has two budgets; one is enough", runtime->stack);
-    if (status != WEIR_OK)
-        stop(runtime);
-    return status;
+    (void)wi_budget_attach(runtime->resource, &runtime->pending); /* it has one */
+    return WEIR_OK;
+}
+
+void wi_runtime_name(const wi_driver *driver, int ordinal, char *name)
+{
+    if (driver->ordinals == 1)
+        snprintf(name, WI_NAME_BYTES, "%s", driver->name);
+    else
+        snprintf(name, WI_NAME_BYTES, "%.8s:%d", driver->name, ordinal);
 }
 
 /* A runtime that runs and is in the list, or nothing. With the lock held. */
-static weir_status make(const wi_driver *driver, int ordinal, const weir_runtime_options *options, bool shared,
-                        weir_runtime **out)
+static weir_status make(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
+                        const wi_runtime_parts *parts, bool shared, weir_runtime **out)
 {
     weir_runtime *runtime = calloc(1, sizeof *runtime);
     if (!runtime)
         return weir_fail(WEIR_SYSTEM, "no host memory for a runtime");
-    if (driver->ordinals == 1)
-        snprintf(runtime->name, sizeof runtime->name, "%s", driver->name);
-    else
-        snprintf(runtime->name, sizeof runtime->name, "%.8s:%d", driver->name, ordinal);
+    wi_runtime_name(driver, ordinal, runtime->name);
     runtime->ordinal = ordinal;
     runtime->shared = shared;
     runtime->driver = driver;
-    weir_status status = start(runtime, options);
+    runtime->parts = parts->of;
+    weir_status status = wi_kinds_init(runtime, options->host);
+    if (status == WEIR_OK && (status = start(runtime, options, parts)) != WEIR_OK)
+        wi_kinds_destroy(runtime);
     if (status != WEIR_OK) {
         free(runtime);
         return status;
     }
     pthread_mutex_init(&runtime->clients_lock, NULL);
-    wi_streams_init(&runtime->streams);
+    wi_streams_init(&runtime->streams, parts->streams, parts->stream_count);
     wi_recorder_init(runtime);
     pthread_rwlock_wrlock(&list_lock);
     runtime->next = runtimes;
@@ -155,6 +170,9 @@ weir_status weir_runtime_get_with(const char *device, const weir_runtime_options
     if (!out || (options && !wi_copy_in(&given, sizeof given, options, options->size)))
         return weir_fail(WEIR_INVALID, "weir_runtime_get: no place for the result, or member size is not set");
     *out = NULL;
+    if (given.host && !given.host->shared)
+        return weir_fail(WEIR_INVALID,
+                         "weir_runtime_get: the process's runtimes use the process's host, not an owned one");
     weir_status status = wi_driver_find(device, &driver, &ordinal);
     if (status != WEIR_OK)
         return status;
@@ -166,7 +184,7 @@ weir_status weir_runtime_get_with(const char *device, const weir_runtime_options
         runtime = atomic_load_explicit(slot, memory_order_relaxed);
         bool made = !runtime;
         if (made)
-            status = make(driver, ordinal, &given, true, &runtime);
+            status = make(driver, ordinal, &given, &(wi_runtime_parts){0}, true, &runtime);
         if (status == WEIR_OK)
             atomic_store_explicit(slot, runtime, memory_order_release);
         pthread_mutex_unlock(&lock);
@@ -185,16 +203,22 @@ weir_status weir_runtime_get(const char *device, weir_runtime **out)
     return weir_runtime_get_with(device, NULL, out);
 }
 
-weir_status wi_runtime_create_over(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
-                                   weir_runtime **out)
+weir_status wi_runtime_create_of(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
+                                 const wi_runtime_parts *parts, weir_runtime **out)
 {
     wi_watch_forks();
     pthread_mutex_lock(&lock);
-    weir_status status = make(driver, ordinal, options, false, out);
+    weir_status status = make(driver, ordinal, options, parts, false, out);
     pthread_mutex_unlock(&lock);
     if (status == WEIR_OK)
         wi_recorder_start(*out);
     return status;
+}
+
+weir_status wi_runtime_create_over(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
+                                   weir_runtime **out)
+{
+    return wi_runtime_create_of(driver, ordinal, options, &(wi_runtime_parts){0}, out);
 }
 
 weir_status weir_runtime_create(const char *device, const weir_runtime_options *options, weir_runtime **out)
@@ -212,12 +236,19 @@ weir_status weir_runtime_create(const char *device, const weir_runtime_options *
 
 static void unlist(weir_runtime *runtime)
 {
-    pthread_rwlock_wrlock(&list_lock);
-    weir_runtime **link = &runtimes;
-    while (*link != runtime)
-        link = &(*link)->next;
-    *link = runtime->next;
-    pthread_rwlock_unlock(&list_lock);
+    for (bool pinned = true; pinned;) {
+        pthread_rwlock_wrlock(&list_lock);
+        pinned = atomic_load(&runtime->pins) > 0; /* new ones need the lock */
+        if (!pinned) {
+            weir_runtime **link = &runtimes;
+            while (*link != runtime)
+                link = &(*link)->next;
+            *link = runtime->next;
+        }
+        pthread_rwlock_unlock(&list_lock);
+        if (pinned)
+            sched_yield();
+    }
 }
 
 weir_status weir_runtime_destroy(weir_runtime *runtime)
@@ -234,10 +265,22 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
                          stats.clients, wi_streams_any(&runtime->streams) ? " and acquired or registered streams" : "");
     if (wi_recorder_used(runtime))
         return weir_fail(WEIR_BUSY, "the runtime %s is being traced; close the trace first", runtime->name);
+    unsigned guests = atomic_load(&runtime->guests);
+    if (guests > 0)
+        return weir_fail(WEIR_BUSY, "the runtime %s is the host of %u others; destroy those first", runtime->name,
+                         guests);
+    weir_status status = wi_parts_check_end(runtime);
+    if (status != WEIR_OK)
+        return status;
     unlist(runtime);
     wi_streams_destroy(&runtime->streams, runtime->driver, runtime->device); /* waits for work that uses the memory */
     wi_recorder_end(runtime);
-    stop(runtime);
+    wi_kinds_destroy(runtime);
+    wi_resource_destroy(runtime->resource);
+    wi_pending_destroy(&runtime->pending);
+    runtime->driver->close(runtime->device);
+    wi_ledger_destroy(&runtime->ledger);
+    wi_parts_end(&runtime->parts);
     while (runtime->closed_first) {
         weir_client *client = runtime->closed_first;
         runtime->closed_first = client->next_closed;
@@ -254,9 +297,31 @@ weir_runtime *wi_runtime_of(const void *pointer)
 {
     pthread_rwlock_rdlock(&list_lock);
     weir_runtime *r = runtimes;
-    while (r && !r->resource->base->table->owns(r->resource->base, pointer))
+    weir_kind ignored;
+    while (r && !wi_kinds_owner(r, pointer, &ignored))
         r = r->next;
     return r;
+}
+
+/* The guest of `host` behind `last` in the list, which is let go; the first one for NULL. */
+static weir_runtime *pin_guest(const weir_runtime *host, weir_runtime *last)
+{
+    pthread_rwlock_rdlock(&list_lock);
+    weir_runtime *r = last ? last->next : runtimes;
+    while (r && atomic_load(&r->host) != host)
+        r = r->next;
+    if (r)
+        atomic_fetch_add(&r->pins, 1);
+    if (last)
+        atomic_fetch_sub(&last->pins, 1);
+    pthread_rwlock_unlock(&list_lock);
+    return r;
+}
+
+void wi_runtimes_reap_guests(weir_runtime *host)
+{
+    for (weir_runtime *r = pin_guest(host, NULL); r; r = pin_guest(host, r))
+        (void)wi_runtime_reap(r);
 }
 
 void wi_runtimes_unlock(void)
@@ -386,6 +451,7 @@ weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_st
     (void)wi_runtime_reap(runtime);
     weir_stats stats = {.size = sizeof stats};
     wi_ledger_snapshot(&runtime->ledger, &stats, clients, stride, capacity, &found);
+    stats.failed_frees = atomic_load(&runtime->pending.failures);
     wi_copy_out(out, out->size, &stats, sizeof stats);
     if (count)
         *count = found;

@@ -13,6 +13,8 @@ struct weir_client {
     atomic_uint state; /* WI_CLIENT_OPEN, or WI_CLIENT_CLOSED */
     weir_runtime *runtime;
     wi_account account;
+    wi_account host_account; /* for memory of other kinds than the device's, in the ledger of the host's runtime */
+    atomic_bool host_open;
     atomic_uint reservations; /* open ones */
     weir_client *next_closed;
 };
@@ -28,18 +30,26 @@ enum { WI_CLIENT_OPEN = 0x6f70656e, WI_CLIENT_CLOSED = 0x73687574 };
  * than somebody else's. */
 enum { WI_CLOSED_KEPT = 64 };
 
+enum { WI_NAME_BYTES = 16, WI_STACK_BYTES = 256 };
+
 struct weir_runtime {
-    char name[16]; /* "host", "cuda:0" */
+    char name[WI_NAME_BYTES]; /* "host", "cuda:0" */
     int ordinal;
     bool shared; /* made by weir_runtime_get */
     const wi_driver *driver;
     wi_device *device;
     wi_ledger ledger;
     wi_recorder recorder;
-    wi_resource *resource; /* the top of the stack that serves the device's memory */
-    wi_pending pending;
+    wi_resource *resource;                         /* the top of the stack that serves the device's memory */
+    _Atomic(wi_resource *) kinds[WEIR_KIND_COUNT]; /* of the host's memory, each made when it is first asked for */
+    _Atomic(weir_runtime *) host;                  /* whose that is; NULL: nobody has asked yet */
+    pthread_mutex_t kinds_lock;
+    atomic_uint guests; /* runtimes that this one is the host of */
+    atomic_uint pins;   /* threads that look at it and must not lose it */
+    wi_pending pending; /* of all stacks */
     wi_streams streams;
-    char stack[256]; /* of resources, as it was given */
+    char stack[WI_STACK_BYTES]; /* of resources, as it was given */
+    weir_parts parts;           /* which it was composed of, and which end with it */
 
     pthread_mutex_t clients_lock;
     weir_client *closed_first, *closed_last;
@@ -51,14 +61,55 @@ struct weir_runtime {
 weir_status wi_runtime_create_over(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
                                    weir_runtime **out);
 
+/* What a runtime is given rather than makes itself; all members may be 0. */
+typedef struct wi_runtime_parts {
+    wi_device *device;
+    wi_resource *resource; /* with a budget, and attached to no ledger */
+    const char *text;      /* the resource's */
+    void *const *streams;
+    uint32_t stream_count;
+    weir_parts of;
+} wi_runtime_parts;
+
+/* The same of parts that are there already, and that stay the caller's on failure. */
+weir_status wi_runtime_create_of(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
+                                 const wi_runtime_parts *parts, weir_runtime **out);
+/* Writes WI_NAME_BYTES: "host", "cuda:0". */
+void wi_runtime_name(const wi_driver *driver, int ordinal, char *name);
+/* A stack with one budget. */
+weir_status wi_runtime_make_stack(const wi_driver *driver, wi_device *device, const char *text, wi_resource **out);
+/* weir_device_open over a driver that need not be in the list. */
+weir_status wi_device_open_over(const wi_driver *driver, int ordinal, weir_device **out);
+/* Of a composed runtime: WEIR_BUSY while its device is needed by others; and the end of what is left of its parts. */
+weir_status wi_parts_check_end(const weir_runtime *runtime);
+void wi_parts_end(const weir_parts *parts);
+
 /* The runtime whose memory holds `pointer`, kept from being destroyed until wi_runtimes_unlock; NULL if none. */
 weir_runtime *wi_runtime_of(const void *pointer);
 void wi_runtimes_unlock(void);
+/* Frees what is pending and passed at the runtimes that this one is the host of. */
+void wi_runtimes_reap_guests(weir_runtime *host);
 /* The runtime that hands out streams under this number; NULL if none. */
 weir_runtime *wi_runtime_of_pool(uint16_t pool);
 
 /* WEIR_INVALID for NULL and for a closed client. */
 weir_status wi_client_check(const weir_client *client, const char *call);
+
+/* Kinds of memory; kinds.c. WEIR_INVALID when `host` is none. */
+weir_status wi_kinds_init(weir_runtime *runtime, weir_runtime *host);
+void wi_kinds_destroy(weir_runtime *runtime);
+bool wi_kind_is_own(const weir_runtime *runtime, weir_kind kind); /* of the device's memory */
+/* The stack that serves memory of the kind, and the client's account there. Each is made when it is first asked for. */
+weir_status wi_kinds_stack(weir_runtime *runtime, weir_kind kind, wi_resource **out);
+weir_status wi_kinds_account(weir_client *client, wi_resource *stack, wi_account **out);
+weir_status wi_kinds_close_account(weir_client *client);
+/* Has those give up what they do not need whose memory counts in the ledger that `bytes` are about to be claimed in: the
+ * ladder of a stack knows the pending blocks of its own runtime alone. */
+void wi_kinds_make_way(weir_runtime *runtime, wi_resource *stack, uint64_t bytes);
+/* The stack whose memory `pointer` lies in, and its kind; NULL if none's. */
+wi_resource *wi_kinds_owner(weir_runtime *runtime, const void *pointer, weir_kind *kind);
+/* The same for a pointer that is said to be the runtime's: the device's stack, which refuses it, when it is none's. */
+wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer);
 
 /* Frees what is pending and passed; answers how many bytes that were. */
 uint64_t wi_runtime_reap(weir_runtime *runtime);

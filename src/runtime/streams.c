@@ -5,8 +5,11 @@
 
 static atomic_uint last_pool;
 
-void wi_streams_init(wi_streams *streams)
+void wi_streams_init(wi_streams *streams, void *const *made, uint32_t count)
 {
+    streams->pooled = streams->idle_used = count;
+    for (uint32_t i = 0; i < count; i++)
+        streams->idle[i] = made[i];
     pthread_mutex_init(&streams->lock, NULL);
     streams->pool = (uint16_t)(atomic_fetch_add(&last_pool, 1) % 65535 + 1);
 }
@@ -144,6 +147,14 @@ static weir_status opened(weir_runtime *runtime, weir_status status, weir_stream
     return wi_recorded(runtime, status, .action = WEIR_STREAM_OPEN, .stream = stream);
 }
 
+static weir_status none_left(const weir_runtime *runtime)
+{
+    unsigned pooled = runtime->streams.pooled;
+    return pooled == 0 ? wi_streams_all_taken(runtime)
+                       : weir_fail(WEIR_BUSY, "all %u streams of the pool of %s are acquired; release some", pooled,
+                                   runtime->name);
+}
+
 weir_status weir_stream_acquire(weir_runtime *runtime, weir_stream *out)
 {
     WI_ENTER();
@@ -153,10 +164,10 @@ weir_status weir_stream_acquire(weir_runtime *runtime, weir_stream *out)
     void *made = NULL;
     *out = WEIR_STREAM_HOST;
     pthread_mutex_lock(&streams->lock);
-    bool room = wi_streams_free_place(streams) != NULL, taken = take_own(streams, &made, out);
+    bool room = wi_streams_free_place(streams) && streams->pooled == 0, taken = take_own(streams, &made, out);
     pthread_mutex_unlock(&streams->lock);
     if (taken || !room)
-        return opened(runtime, taken ? WEIR_OK : wi_streams_all_taken(runtime), *out);
+        return opened(runtime, taken ? WEIR_OK : none_left(runtime), *out);
     weir_status status = runtime->driver->stream_create(runtime->device, &made);
     if (status != WEIR_OK)
         return opened(runtime, status, *out);
@@ -165,7 +176,7 @@ weir_status weir_stream_acquire(weir_runtime *runtime, weir_stream *out)
     pthread_mutex_unlock(&streams->lock);
     if (made) /* others were quicker, and nothing was ever put on it */
         runtime->driver->stream_destroy(runtime->device, made);
-    return opened(runtime, taken ? WEIR_OK : wi_streams_all_taken(runtime), *out);
+    return opened(runtime, taken ? WEIR_OK : none_left(runtime), *out);
 }
 
 /* With the lock held. */

@@ -35,12 +35,14 @@ typedef struct wi_streams {
     pthread_mutex_t lock;
     uint16_t pool;      /* the runtime's number */
     uint32_t used;      /* places from there on never had a stream */
+    uint32_t pooled;    /* own streams there are, when no others are to be made; 0: they are made as they are wanted */
     uint32_t idle_used; /* own streams that nobody has: they wait for the next who acquires one */
     void *idle[WI_STREAMS];
     wi_stream_place places[WI_STREAMS];
 } wi_streams;
 
-void wi_streams_init(wi_streams *streams);
+/* `made`: the driver's streams that acquires are limited to; count 0: there is no such limit. */
+void wi_streams_init(wi_streams *streams, void *const *made, uint32_t count);
 /* Nobody has any more: destroys the idle ones. */
 void wi_streams_destroy(wi_streams *streams, const wi_driver *driver, wi_device *device);
 

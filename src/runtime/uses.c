@@ -99,9 +99,9 @@ static weir_status close_ticket(wi_block *block, void *user)
 /* The ticket keeps the block where it is, so that this cannot fail. */
 static void close_tickets(weir_launch *launch, const wi_event *event)
 {
-    wi_resource *base = launch->runtime->resource->base;
     for (size_t i = 0; i < launch->count; i++) {
         visit v = {.use = &launch->uses[i], .event = event};
+        wi_resource *base = wi_runtime_stack_of(launch->runtime, v.use->block.pointer)->base;
         weir_status status = wi_visit(base, v.use->block.pointer, v.use->block.generation, close_ticket, &v);
         wi_law(status == WEIR_OK);
         (void)status;
@@ -141,7 +141,7 @@ static weir_status mark_zeroing(wi_block *block, void *user)
 
 static weir_status order_behind_zeroing(weir_runtime *runtime, weir_stream stream, const weir_block *block)
 {
-    wi_resource *base = runtime->resource->base;
+    wi_resource *base = wi_runtime_stack_of(runtime, block->pointer)->base;
     zeroing z = {.launch = stream};
     weir_status status = wi_visit(base, block->pointer, block->generation, find_zeroing, &z);
     if (status != WEIR_OK || z.stream.id == 0)
@@ -182,13 +182,13 @@ static weir_status check_uses(const weir_use *uses, size_t count)
 
 static weir_status open_tickets(weir_launch *launch, size_t count, waits *w)
 {
-    wi_resource *base = launch->runtime->resource->base;
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < count && status == WEIR_OK; i++) {
         visit v = {.launch = launch, .use = &launch->uses[i], .waits = w};
         status = order_behind_zeroing(launch->runtime, launch->stream, &v.use->block);
         if (status != WEIR_OK)
             break;
+        wi_resource *base = wi_runtime_stack_of(launch->runtime, v.use->block.pointer)->base;
         status = wi_visit(base, v.use->block.pointer, v.use->block.generation, open_ticket, &v);
         launch->count += status == WEIR_OK;
     }
@@ -312,7 +312,8 @@ static weir_status use_record(weir_runtime *runtime, const void *pointer, weir_s
     if (status != WEIR_OK)
         return status;
     simple_use use = {runtime, stream, &event};
-    return wi_visit(runtime->resource->base, (void *)(uintptr_t)pointer, 0, mark_read, &use);
+    wi_resource *base = wi_runtime_stack_of(runtime, pointer)->base;
+    return wi_visit(base, (void *)(uintptr_t)pointer, 0, mark_read, &use);
 }
 
 weir_status weir_use_record(weir_runtime *runtime, const void *pointer, weir_stream stream)

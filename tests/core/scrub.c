@@ -291,15 +291,19 @@ static void during_a_capture(void **state)
 
 typedef struct neighbours {
     weir_client *first, *next;
-    unsigned char *mine, *behind; /* 1 KiB of `next`'s, and 1 KiB behind it that `first` has left */
+    unsigned char *mine, *behind; /* 1 KiB of `next`'s, and 1 KiB behind it that `first` has left ... */
+    void *wall;                   /* ... before another of its blocks */
 } neighbours;
 
 static neighbours make_neighbours(weir_runtime *runtime, weir_stream stream)
 {
-    neighbours n = {open_client(runtime, "first", 0, 0), open_scrubbed(runtime, "next", WEIR_SCRUB_OTHERS), NULL, NULL};
+    neighbours n = {open_client(runtime, "first", 0, 0), open_scrubbed(runtime, "next", WEIR_SCRUB_OTHERS), NULL, NULL,
+                    NULL};
     n.mine = allocate(n.next, 1000, stream, WEIR_KV);
     ok(weir_fill(runtime, n.mine, 3, 1024, stream));
     n.behind = allocate_filled(n.first, 1024, PATTERN);
+    n.wall = allocate(n.first, 1024, WEIR_STREAM_HOST, WEIR_KV);
+    assert_ptr_equal(n.wall, n.behind + 1024);
     assert_ptr_equal(n.behind, n.mine + 1024);
     ok(weir_free(n.first, n.behind, WEIR_STREAM_HOST));
     return n;
@@ -308,6 +312,7 @@ static neighbours make_neighbours(weir_runtime *runtime, weir_stream stream)
 static void end_neighbours(neighbours *n, weir_stream stream)
 {
     ok(weir_free(n->next, n->mine, stream));
+    ok(weir_free(n->first, n->wall, WEIR_STREAM_HOST));
     ok(weir_client_close(n->first));
     ok(weir_client_close(n->next));
 }
@@ -328,17 +333,18 @@ static void only_the_new_part_is_zeroed(void **state)
     }
 }
 
-/* On the block's own stream the zeros come in its order; where others have used the block they cannot be found again by
- * a later free, and are there at return. */
+/* On the block's own stream the zeros come in its order. A later free would not find them on another one, nor behind what
+ * others have done to the block: they are there at return. */
 static void growing_behind_a_gate(void **state)
 {
     fixture *f = *state;
     weir_stream other;
     ok(weir_stream_acquire(f->runtime, &other));
-    for (int used = 0; used < 2; used++) {
-        neighbours n = make_neighbours(f->runtime, f->stream);
+    enum { QUEUED, USED_ELSEWHERE, OF_ANOTHER_STREAM };
+    for (int k = QUEUED; k <= OF_ANOTHER_STREAM; k++) {
+        neighbours n = make_neighbours(f->runtime, k == OF_ANOTHER_STREAM ? WEIR_STREAM_HOST : f->stream);
         gate g = GATE;
-        if (used) {
+        if (k == USED_ELSEWHERE) {
             weir_use use = {{n.mine, 0}, WEIR_WRITE};
             weir_launch *launch;
             ok(weir_launch_begin(f->runtime, other, &use, 1, &launch));
@@ -346,15 +352,16 @@ static void growing_behind_a_gate(void **state)
         }
         ok(weir_call(f->runtime, pass_gate, &g, f->stream));
         ok(weir_resize(n.next, n.mine, 2048, f->stream));
-        assert_true(all_bytes(f->runtime, n.behind, 1024, used ? 0 : PATTERN));
+        assert_true(all_bytes(f->runtime, n.behind, 1024, k == QUEUED ? PATTERN : 0));
         ok(weir_free(n.next, n.mine, other));
-        if (!used) /* the zeros are still to come */
+        if (k == QUEUED) /* the zeros are still to come */
             assert_int_equal(take_snapshot(f->runtime).device.pending, 2048);
         open_gate(&g);
         ok(weir_stream_synchronize(f->stream));
         ok(weir_stream_synchronize(other));
         assert_int_equal(take_snapshot(f->runtime).device.pending, 0);
         assert_true(all_bytes(f->runtime, n.behind, 1024, 0));
+        ok(weir_free(n.first, n.wall, WEIR_STREAM_HOST));
         ok(weir_client_close(n.first));
         ok(weir_client_close(n.next));
         ok(weir_runtime_trim(f->runtime, 0, NULL));

@@ -25,6 +25,10 @@ function(weir_device_test name)
 endfunction()
 weir_device_test(core-scrub core/scrub.c core/faulty.c)
 weir_test(core-reserve core/reserve.c core/faulty.c INTERNAL)
+weir_test(core-parts core/parts.c core/faulty.c INTERNAL)
+weir_device_test(core-kinds core/kinds.c core/faulty.c)
+add_test(NAME core-kinds-sim COMMAND test-core-kinds)
+set_tests_properties(core-kinds-sim PROPERTIES TIMEOUT 120 ENVIRONMENT WEIR_TEST_DEVICE=sim:0)
 
 # Plug-ins: a good one, and one for each way to be none.
 weir_test(core-model core/model.c)

@@ -1,0 +1,194 @@
+/* Memory of the host's that a device's runtime hands out: pinned and pageable. Each kind has a stack over one allocation of
+ * the driver's per block, charged in the ledger of the host's runtime and ordered on the device's streams. */
+#include "runtime/runtime.h"
+#include "memory/single.h"
+
+/* A runtime of the host has memory of one kind. */
+static bool has_kinds(const weir_runtime *runtime)
+{
+    return runtime->driver != &wi_host_driver;
+}
+
+bool wi_kind_is_own(const weir_runtime *runtime, weir_kind kind)
+{
+    return kind == WEIR_KIND_DEVICE || !has_kinds(runtime);
+}
+
+/* Stacks ----------------------------------------------------------------------------------------------------------- */
+
+weir_status wi_kinds_init(weir_runtime *runtime, weir_runtime *host)
+{
+    if (host && (!has_kinds(runtime) || has_kinds(host)))
+        return weir_fail(WEIR_INVALID, "%s cannot be the host's runtime for %s; leave it out, or give one of host",
+                         host->name, runtime->name);
+    pthread_mutex_init(&runtime->kinds_lock, NULL);
+    atomic_init(&runtime->host, host);
+    if (host)
+        atomic_fetch_add(&host->guests, 1);
+    return WEIR_OK;
+}
+
+void wi_kinds_destroy(weir_runtime *runtime)
+{
+    for (int kind = 0; kind < WEIR_KIND_COUNT; kind++) {
+        wi_resource *stack = atomic_load(&runtime->kinds[kind]);
+        if (stack)
+            wi_resource_destroy(stack);
+    }
+    weir_runtime *host = atomic_load(&runtime->host);
+    if (host)
+        atomic_fetch_sub(&host->guests, 1);
+    pthread_mutex_destroy(&runtime->kinds_lock);
+}
+
+static weir_status make_stack(weir_runtime *runtime, weir_kind kind, wi_resource **out)
+{
+    wi_resource *direct = NULL;
+    weir_status status = wi_direct_create(runtime->driver, runtime->device, kind, &direct);
+    if (status == WEIR_OK)
+        status = wi_budget_create(direct, out);
+    if (status != WEIR_OK) {
+        if (direct)
+            wi_resource_destroy(direct);
+        return status;
+    }
+    wi_resource_attach(*out, &atomic_load(&runtime->host)->ledger);
+    (void)wi_budget_attach(*out, &runtime->pending); /* it has one budget */
+    return WEIR_OK;
+}
+
+weir_status wi_kinds_stack(weir_runtime *runtime, weir_kind kind, wi_resource **out)
+{
+    *out = wi_kind_is_own(runtime, kind) ? runtime->resource : atomic_load(&runtime->kinds[kind]);
+    if (*out)
+        return WEIR_OK;
+    weir_runtime *shared;
+    weir_status status = weir_runtime_get("host", &shared); /* before the lock: it may have to be started */
+    if (status != WEIR_OK)
+        return status;
+    pthread_mutex_lock(&runtime->kinds_lock);
+    *out = atomic_load(&runtime->kinds[kind]);
+    if (!*out) {
+        if (!atomic_load(&runtime->host)) {
+            atomic_store(&runtime->host, shared);
+            atomic_fetch_add(&shared->guests, 1);
+        }
+        status = make_stack(runtime, kind, out);
+        if (status == WEIR_OK)
+            atomic_store(&runtime->kinds[kind], *out);
+    }
+    pthread_mutex_unlock(&runtime->kinds_lock);
+    return status;
+}
+
+/* Accounts ---------------------------------------------------------------------------------------------------------- */
+
+weir_status wi_kinds_account(weir_client *client, wi_resource *stack, wi_account **out)
+{
+    weir_runtime *runtime = client->runtime;
+    weir_status status = WEIR_OK;
+    *out = stack == runtime->resource ? &client->account : &client->host_account;
+    if (*out == &client->account || atomic_load_explicit(&client->host_open, memory_order_acquire))
+        return WEIR_OK;
+    pthread_mutex_lock(&runtime->kinds_lock);
+    if (!atomic_load(&client->host_open)) {
+        status = wi_client_check(client, "weir_alloc"); /* a close ends the account behind this lock */
+        client->host_account = (wi_account){
+            .name = client->account.name, .client = client, .maximum = UINT64_MAX, .secret = client->account.secret};
+        if (status == WEIR_OK)
+            status = wi_ledger_open(&atomic_load(&runtime->host)->ledger, &client->host_account);
+        atomic_store_explicit(&client->host_open, status == WEIR_OK, memory_order_release);
+    }
+    pthread_mutex_unlock(&runtime->kinds_lock);
+    return status;
+}
+
+weir_status wi_kinds_close_account(weir_client *client)
+{
+    weir_runtime *runtime = client->runtime;
+    weir_status status = WEIR_OK;
+    pthread_mutex_lock(&runtime->kinds_lock);
+    if (atomic_load(&client->host_open))
+        status = wi_ledger_close(&atomic_load(&runtime->host)->ledger, &client->host_account);
+    if (status == WEIR_OK)
+        atomic_store(&client->host_open, false);
+    pthread_mutex_unlock(&runtime->kinds_lock);
+    return status;
+}
+
+/* Room -------------------------------------------------------------------------------------------------------------- */
+
+static weir_stats look(weir_runtime *host)
+{
+    weir_stats stats = {.size = sizeof stats};
+    size_t ignored;
+    wi_ledger_snapshot(&host->ledger, &stats, NULL, 0, 0, &ignored);
+    return stats;
+}
+
+static uint64_t excess(uint64_t there, uint64_t bytes, uint64_t budget)
+{
+    return there + bytes - wi_min(there + bytes, budget);
+}
+
+/* Memory that the host's own resource has free is given up, as much as the others need. */
+static void trim_host(weir_runtime *host, uint64_t bytes)
+{
+    wi_resource *base = host->resource->base;
+    weir_stats s = look(host);
+    uint64_t more = excess(s.held, bytes, s.budget), free_bytes = s.cached + s.spare;
+    if (more == 0)
+        return;
+    (void)base->table->trim(base, free_bytes - wi_min(free_bytes, more));
+    s = look(host);
+    if (excess(s.held, bytes, s.budget) > 0) /* some of what is cached is not its own */
+        (void)base->table->trim(base, 0);
+}
+
+void wi_kinds_make_way(weir_runtime *runtime, wi_resource *stack, uint64_t bytes)
+{
+    bool guest = stack != runtime->resource;
+    weir_runtime *host = guest ? atomic_load(&runtime->host) : runtime;
+    if (!guest && atomic_load(&runtime->guests) == 0)
+        return;
+    weir_stats s = look(host);
+    if (excess(wi_max(s.held, s.live + s.pending + s.promised + s.guaranteed), bytes, s.budget) == 0)
+        return;
+    (void)wi_runtime_reap(host);
+    wi_runtimes_reap_guests(host);
+    if (guest)
+        trim_host(host, bytes);
+}
+
+/* Finding ----------------------------------------------------------------------------------------------------------- */
+
+static bool freed_there(wi_resource *base, const void *pointer)
+{
+    wi_resource_lock(base);
+    bool freed = base->table->was_freed && base->table->was_freed(base, pointer);
+    wi_resource_unlock(base);
+    return freed;
+}
+
+wi_resource *wi_kinds_owner(weir_runtime *runtime, const void *pointer, weir_kind *kind)
+{
+    for (int k = 0; k < WEIR_KIND_COUNT; k++) {
+        wi_resource *stack = k == WEIR_KIND_DEVICE ? runtime->resource : atomic_load(&runtime->kinds[k]);
+        *kind = (weir_kind)k;
+        if (stack && stack->base->table->owns(stack->base, pointer))
+            return stack;
+    }
+    return NULL;
+}
+
+wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer)
+{
+    weir_kind ignored;
+    wi_resource *owner = wi_kinds_owner(runtime, pointer, &ignored);
+    for (int k = 0; !owner && k < WEIR_KIND_COUNT; k++) { /* a second free is to be told so */
+        wi_resource *stack = atomic_load(&runtime->kinds[k]);
+        if (stack && freed_there(stack->base, pointer))
+            owner = stack;
+    }
+    return owner ? owner : runtime->resource;
+}
