@@ -2,7 +2,8 @@
  *
  * A runtime whose stack has a guard ("guard(mapped)", or any runtime with WEIR_POISON=1) puts red zones before and behind
  * each block and fills them with one byte, a new block with another (0xA5: what was never written shows), and a freed one
- * with a third (0xDD), and then keeps it back for a while. (Of the device's memory; pinned and pageable blocks have none.) Damaged zones are found at the free, writes after the free
+ * with a third (0xDD), and then keeps it back for a while.
+ * (Of the device's memory; pinned and pageable blocks have none.) Damaged zones are found at the free, writes after the free
  * when the memory is given up; all of it without the device being waited for more than a free does anyway.
  *
  *   guard(zone=256, quarantine=16MiB, poison=0xA5, unmapped, mapped)
