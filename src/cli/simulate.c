@@ -24,7 +24,9 @@ static const char help[] =
     "  --clients N      clients, 1 to 64 (default 4)\n"
     "  --streams N      streams, 1 to 62 (default 8)\n"
     "  --budget SIZE    of the runtime, on a device of 256 MiB or four times that (default 64 MiB)\n"
-    "  --resource NAME  the resource that serves the clients (default mapped)\n"
+    "  --resource STACK the resources that serve the clients, as \"guard(direct)\" (default: a world for each of "
+    "several,\n"
+    "                   over which the steps are divided)\n"
     "  --no-faults      no driver call is made to fail\n"
     "  --plant BUG      has the runtime make a mistake, to see it found: early-reuse, drop-wait, unmap-under-use,\n"
     "                   lost-reader, free-under-use\n"
@@ -190,14 +192,24 @@ static json_t *counts_json(const uint64_t *counts, unsigned count, bool ladder)
     return object;
 }
 
+static json_t *parts_json(const simulate_result *r)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < r->part_count; i++)
+        json_array_append_new(array, json_pack("{s:s, s:I, s:I}", "resource", r->parts[i].resource, "steps",
+                                               (json_int_t)r->parts[i].steps, "violations",
+                                               (json_int_t)r->parts[i].violations));
+    return array;
+}
+
 static json_t *answer_json(const words *w, const simulate_result *r)
 {
     json_t *first = r->found.first[0] ? text_json(r->found.first) : json_null();
     json_t *object = json_pack(
-        "{s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:f}", "steps", (json_int_t)r->steps, "violations",
+        "{s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:f}", "steps", (json_int_t)r->steps, "violations",
         (json_int_t)r->found.violations, "first_violation", first, "ladder", counts_json(r->ladder, LADDER_RUNGS, true),
-        "operations", counts_json(r->done, sizeof r->done / sizeof r->done[0], false), "faults", (json_int_t)r->faults,
-        "user_errors", (json_int_t)r->found.count[ORACLE_USER], "seconds", r->seconds);
+        "operations", counts_json(r->done, sizeof r->done / sizeof r->done[0], false), "resources", parts_json(r),
+        "faults", (json_int_t)r->faults, "user_errors", (json_int_t)r->found.count[ORACLE_USER], "seconds", r->seconds);
     if (!w->options.script)
         json_object_set_new(object, "seed", json_integer((json_int_t)w->options.world.seed));
     if (r->plant)
@@ -222,6 +234,9 @@ static void print_answer(const simulate_result *r)
     for (unsigned i = 0; i < LADDER_RUNGS; i++)
         printf("  %-22s %12llu\n", simulate_words.rung((ladder_rung)i), (unsigned long long)r->ladder[i]);
     printf("  %-22s %12llu\n", "faults of the driver", (unsigned long long)r->faults);
+    puts("\nSteps by resource:");
+    for (size_t i = 0; i < r->part_count; i++)
+        printf("  %-22s %12llu\n", r->parts[i].resource, (unsigned long long)r->parts[i].steps);
 }
 
 static int answer(const words *w, simulate_result *r)

@@ -182,6 +182,8 @@ static bool run_script(const simulate_options *options, simulate_result *out)
     size_t count;
     if (!script_read(options->script, &given, &out->plant, &steps, &count, out->error, sizeof out->error))
         return false;
+    if (!given.resource)
+        given.resource = simulate_stack(0);
     world *w = make_world(&given, out);
     if (!w) {
         free(steps);

@@ -1,33 +1,43 @@
-/* Every defect that can be planted is found within 1e5 steps, whatever the seed, and its script shows it again. */
+/* Every defect that can be planted is found within 1e5 steps, whatever the seed, in every stack of resources where it can
+ * be made, and its script shows it again. */
 #include "sim.h"
 
-enum { SEEDS = 20, SHRUNK = 4 };
+enum { SEEDS = 20, FEW_SEEDS = 3, SHRUNK = 2 };
+
+static void find_with_seed(wi_defect defect, const char *resource, uint64_t seed, bool shrunk)
+{
+    simulate_options o;
+    simulate_result r, again;
+    simulate_defaults(&o);
+    o.steps = 100000;
+    o.plant = defect;
+    o.world.seed = seed;
+    o.world.resource = resource;
+    o.shrink_seconds = shrunk ? 60 : 0;
+    assert_true(simulate(&o, &r));
+    if (r.found.violations == 0)
+        fail_msg("%s is not found in %s with seed %llu", defect_name(defect), resource, (unsigned long long)seed);
+    assert_int_equal(r.found.count[ORACLE_USER], 0);
+    assert_non_null(r.script);
+    if (shrunk && r.script_steps > 30)
+        fail_msg("the script of %s in %s with seed %llu is long:\n%s", defect_name(defect), resource,
+                 (unsigned long long)seed, r.script);
+    o.script = r.script;
+    assert_true(simulate(&o, &again));
+    assert_true(again.found.violations > 0);
+    assert_int_equal(again.plant, defect);
+    assert_string_equal(again.parts[0].resource, resource);
+    assert_string_equal(again.found.first, r.found.first);
+    free(r.script);
+}
 
 static void find_planted(wi_defect defect)
 {
-    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        simulate_options o;
-        simulate_result r, again;
-        simulate_defaults(&o);
-        o.steps = 100000;
-        o.plant = defect;
-        o.world.seed = seed;
-        o.shrink_seconds = seed <= SHRUNK ? 60 : 0;
-        assert_true(simulate(&o, &r));
-        if (r.found.violations == 0)
-            fail_msg("%s is not found with seed %llu", defect_name(defect), (unsigned long long)seed);
-        assert_int_equal(r.found.count[ORACLE_USER], 0);
-        assert_non_null(r.script);
-        if (seed <= SHRUNK && r.script_steps > 30)
-            fail_msg("the script of %s with seed %llu is long:\n%s", defect_name(defect), (unsigned long long)seed,
-                     r.script);
-        o.script = r.script;
-        assert_true(simulate(&o, &again));
-        assert_true(again.found.violations > 0);
-        assert_int_equal(again.plant, defect);
-        assert_string_equal(again.found.first, r.found.first);
-        free(r.script);
-    }
+    for (uint64_t seed = 1; seed <= SEEDS; seed++)
+        find_with_seed(defect, "mapped", seed, seed <= SHRUNK);
+    for (size_t i = 1; simulate_stack(i) && defect != WI_PLANT_UNMAP_UNDER_USE; i++) /* which is mapped's alone */
+        for (uint64_t seed = 1; seed <= FEW_SEEDS; seed++)
+            find_with_seed(defect, simulate_stack(i), seed, seed == 1);
 }
 
 static void early_reuse(void **state)
