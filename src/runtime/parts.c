@@ -269,6 +269,8 @@ static weir_status check_parts(weir_parts *p, const weir_runtime_options *option
     if (p->device && theirs && p->device != theirs)
         return of_two_devices("device", p->device, of_streams ? "pool of streams" : "resource", theirs);
     p->device = p->device ? p->device : theirs;
+    if (!p->device)
+        return weir_fail(WEIR_INVALID, "weir_runtime_compose: no part tells which device it is to be of");
     weir_status status = in_use(&p->device->part, "device", p->device);
     if (p->streams && status == WEIR_OK)
         status = in_use(&p->streams->part, "pool of streams", p->device);
@@ -312,8 +314,6 @@ weir_status weir_runtime_compose(const weir_parts *parts, const weir_runtime_opt
         (options && !wi_copy_in(&given, sizeof given, options, options->size)))
         return weir_fail(WEIR_INVALID, "weir_runtime_compose: NULL, or member size is not set");
     *out = NULL;
-    if (!p.device && !p.streams && !p.resource)
-        return weir_fail(WEIR_INVALID, "weir_runtime_compose: no part tells which device it is to be of");
     pthread_mutex_lock(&lock);
     weir_status status = check_parts(&p, &given);
     if (status == WEIR_OK)
