@@ -118,6 +118,8 @@ static void runs_and_charges(void **state)
     p = allocate(f->one, 4 * BLOCK, WEIR_STREAM_HOST, WEIR_KV);
     fails(WEIR_INTERIOR, weir_free(f->one, q, WEIR_STREAM_HOST)); /* it serves again */
     ok(weir_free(f->one, p, WEIR_STREAM_HOST));
+    fails(WEIR_DOUBLE_FREE, weir_free(f->one, p, WEIR_STREAM_HOST));
+    fails(WEIR_FOREIGN, weir_free(f->one, q, WEIR_STREAM_HOST)); /* what is remembered is the block that served last */
 }
 
 static void alignments_beyond_a_block(void **state)
@@ -215,21 +217,48 @@ static void places_know_whose_they_were(void **state)
     weir_client_options o = {.size = sizeof o, .name = "secret", .scrub = WEIR_SCRUB_OTHERS};
     weir_client *secret;
     ok(weir_client_open(f->runtime, &o, &secret));
-    unsigned char *a = allocate(f->one, WHOLE / 2, WEIR_STREAM_HOST, WEIR_KV);
-    unsigned char *b = allocate(secret, WHOLE / 2, WEIR_STREAM_HOST, WEIR_KV);
-    memset(a, 1, WHOLE / 2);
-    memset(b, 2, WHOLE / 2);
+    unsigned char *a = allocate(f->one, WHOLE / 4, WEIR_STREAM_HOST, WEIR_KV);
+    unsigned char *b = allocate(secret, WHOLE / 4, WEIR_STREAM_HOST, WEIR_KV);
+    unsigned char *c = allocate(f->one, WHOLE / 2, WEIR_STREAM_HOST, WEIR_KV);
+    memset(a, 1, WHOLE);
     ok(weir_free(f->one, a, WEIR_STREAM_HOST));
     ok(weir_free(secret, b, WEIR_STREAM_HOST));
+    ok(weir_free(f->one, c, WEIR_STREAM_HOST));
     a = allocate(f->one, WHOLE / 4, WEIR_STREAM_HOST, WEIR_KV); /* its own bytes: as it left them */
     assert_int_equal(a[0], 1);
     assert_int_equal(a[WHOLE / 4 - 1], 1);
+    ok(weir_resize(f->one, a, WHOLE / 4 + BLOCK, WEIR_STREAM_HOST)); /* the first of the other's */
+    assert_int_equal(a[WHOLE / 4 - 1], 1);
+    assert_int_equal(a[WHOLE / 4], 0);
     ok(weir_free(f->one, a, WEIR_STREAM_HOST));
-    a = allocate(f->one, WHOLE, WEIR_STREAM_HOST, WEIR_KV); /* and with those of the other */
+    a = allocate(f->one, WHOLE, WEIR_STREAM_HOST, WEIR_KV); /* some of it the other's */
     for (size_t i = 0; i < WHOLE; i += 509)
         assert_int_equal(a[i], 0);
     ok(weir_free(f->one, a, WEIR_STREAM_HOST));
     ok(weir_client_close(secret));
+}
+
+/* A tail is free when the device is past all uses of the whole. */
+static void a_tail_has_the_uses_of_the_whole(void **state)
+{
+    fixture *f = *state;
+    weir_stream stream;
+    weir_launch *launch;
+    gate g = GATE;
+    ok(weir_stream_acquire(f->runtime, &stream));
+    void *p = allocate(f->one, 10 * BLOCK, WEIR_STREAM_HOST, WEIR_KV);
+    weir_use use = {.block = details_of(p).block, .access = WEIR_READ};
+    ok(weir_launch_begin(f->runtime, stream, &use, 1, &launch));
+    ok(weir_call(f->runtime, pass_gate, &g, stream));
+    ok(weir_launch_end(launch));
+    ok(weir_resize(f->one, p, 4 * BLOCK, WEIR_STREAM_HOST));
+    assert_int_equal(stats_of(f->runtime).pending, 6 * BLOCK);
+    fails(WEIR_NO_ROOM, weir_resize(f->one, p, 5 * BLOCK, WEIR_STREAM_HOST));
+    open_gate(&g);
+    ok(weir_stream_release(stream));
+    assert_int_equal(stats_of(f->runtime).pending, 0);
+    ok(weir_resize(f->one, p, 5 * BLOCK, WEIR_STREAM_HOST));
+    ok(weir_free(f->one, p, WEIR_STREAM_HOST));
 }
 
 /* The extent ------------------------------------------------------------------------------------------------------- */
@@ -297,12 +326,20 @@ static void *allocate_first(void *user)
     return weir_alloc(f->client, GRANULE, WEIR_STREAM_HOST, WEIR_KV, &f->block) == WEIR_OK ? NULL : user;
 }
 
+static weir_status create_slowly(wi_device *device, size_t count, wi_handle *handles)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 3 * 1000 * 1000}, NULL);
+    return faulty_driver.create(device, count, handles);
+}
+
 static void many_may_be_the_first(void **state)
 {
     (void)state;
-    for (int round = 0; round < 50; round++) {
+    wi_driver slow = faulty_driver;
+    slow.create = create_slowly;
+    for (int round = 0; round < 10; round++) {
         faults_reset(-1);
-        weir_runtime *runtime = make_over(&faulty_driver, "blocks", 16 * GRANULE);
+        weir_runtime *runtime = make_over(&slow, "blocks", 16 * GRANULE);
         first f[4];
         pthread_t threads[4];
         for (int i = 0; i < 4; i++) {
@@ -340,6 +377,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(alignments_beyond_a_block, set_up, tear_down),
         cmocka_unit_test_setup_teardown(runs_against_a_model, set_up, tear_down),
         cmocka_unit_test_setup_teardown(places_know_whose_they_were, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_tail_has_the_uses_of_the_whole, set_up, tear_down),
         cmocka_unit_test(the_extent_is_what_the_budget_leaves),
         cmocka_unit_test(a_smaller_device_gives_a_smaller_extent),
         cmocka_unit_test(many_may_be_the_first),

@@ -10,7 +10,9 @@ static wi_device *device;
 static struct {
     void *address;           /* the next allocation answers it; and its release keeps it */
     size_t refused_releases; /* that many, from the next on */
-    bool full, refuse_fill, refuse_held;
+    bool full, full_until_trim, refuse_fill, refuse_held;
+    void (*released)(void); /* runs once, when the driver has taken a piece back and not yet answered */
+    void (*asked)(void);    /* the same when the pool was asked what it has */
 } script;
 
 static weir_status my_open(int ordinal, wi_device **out)
@@ -46,9 +48,17 @@ static weir_status my_release(wi_device *d, weir_kind kind, void *address, uint6
     return mine ? WEIR_OK : faulty_driver.release(d, kind, address, bytes);
 }
 
+static void run_once(void (**hook)(void))
+{
+    void (*fn)(void) = *hook;
+    *hook = NULL;
+    if (fn)
+        fn();
+}
+
 static weir_status my_pool_allocate(wi_device *d, uint64_t bytes, void *stream, void **address)
 {
-    if (script.full)
+    if (script.full || script.full_until_trim)
         return weir_fail(WEIR_OUT_OF_MEMORY, "the script is full");
     return faulty_driver.pool_allocate(d, bytes, stream, address);
 }
@@ -57,12 +67,22 @@ static weir_status my_pool_release(wi_device *d, void *address, uint64_t bytes, 
 {
     if (script.refused_releases > 0 && script.refused_releases--)
         return refusal();
-    return faulty_driver.pool_release(d, address, bytes, stream);
+    weir_status status = faulty_driver.pool_release(d, address, bytes, stream);
+    run_once(&script.released);
+    return status;
+}
+
+static weir_status my_pool_trim(wi_device *d, uint64_t keep, uint64_t *held)
+{
+    script.full_until_trim = false;
+    return faulty_driver.pool_trim(d, keep, held);
 }
 
 static weir_status my_pool_held(wi_device *d, uint64_t *held)
 {
-    return script.refuse_held ? refusal() : faulty_driver.pool_held(d, held);
+    weir_status status = script.refuse_held ? refusal() : faulty_driver.pool_held(d, held);
+    run_once(&script.asked);
+    return status;
 }
 
 static weir_status my_fill(wi_device *d, void *to, uint8_t value, size_t bytes, void *stream)
@@ -97,6 +117,7 @@ static fixture *make(const char *resource, uint64_t budget)
     driver.release = my_release;
     driver.pool_allocate = my_pool_allocate;
     driver.pool_release = my_pool_release;
+    driver.pool_trim = my_pool_trim;
     driver.pool_held = my_pool_held;
     driver.fill = my_fill;
     return start(&driver, resource, budget);
@@ -253,6 +274,10 @@ static void a_device_that_is_full(void **state)
         ok(weir_free(f->one, p, f->a));
         end(f);
     }
+    fixture *f = make("async", MIB);
+    script.full_until_trim = true; /* by what the pool keeps */
+    ok(weir_free(f->one, allocate(f->one, 1000, f->a, WEIR_KV), f->a));
+    end(f);
 }
 
 /* What the pool keeps is in the books, is given up for the budget, and goes when it is trimmed. */
@@ -286,6 +311,28 @@ static void the_books_follow_the_pool(void **state)
     ok(weir_stream_synchronize(f->a));
     ok(weir_runtime_trim(f->runtime, 0, NULL));
     assert_int_equal(stats_of(f->runtime).held, 0);
+    end(f);
+}
+
+static fixture *in_hook;
+
+static void trim_meanwhile(void)
+{
+    ok(weir_runtime_trim(in_hook->runtime, 0, NULL));
+}
+
+/* An answer that is old when it comes is none. */
+static void the_pool_changes_while_it_is_asked(void **state)
+{
+    (void)state;
+    fixture *f = in_hook = make("async", MIB);
+    ok(weir_free(f->one, allocate(f->one, 100 * KIB, WEIR_STREAM_HOST, WEIR_KV), WEIR_STREAM_HOST));
+    script.asked = trim_meanwhile;
+    void *p = allocate(f->one, 1000, WEIR_STREAM_HOST, WEIR_KV);
+    assert_null(script.asked);
+    assert_int_equal(stats_of(f->runtime).held, 1024);
+    assert_int_equal(pool_held(), 1024);
+    ok(weir_free(f->one, p, WEIR_STREAM_HOST));
     end(f);
 }
 
@@ -390,6 +437,7 @@ static void an_address_serves_again_in_stream_order(void **state)
     ok(weir_launch_begin(f->runtime, f->b, &use, 1, &launch));
     ok(weir_fill(f->runtime, p, 2, 1000, f->b));
     ok(weir_launch_end(launch));
+    nanosleep(&(struct timespec){.tv_nsec = 20 * 1000 * 1000}, NULL);
     open_gate(&g);
     ok(weir_stream_synchronize(f->a));
     ok(weir_stream_synchronize(f->b));
@@ -401,6 +449,38 @@ static void an_address_serves_again_in_stream_order(void **state)
     ok(weir_free(f->two, p, f->a));
     ok(weir_free(f->two, elsewhere, f->b));
     end(f);
+}
+
+static void *hook_got;
+
+static void allocate_meanwhile(void)
+{
+    hook_got = allocate(in_hook->two, 1000, in_hook->a, WEIR_KV);
+}
+
+/* The driver gives the address out again before it has answered the one who gave it back. */
+static void an_address_serves_again_before_the_answer(void **state)
+{
+    (void)state;
+    for (int on_stream = 0; on_stream < 2; on_stream++) {
+        fixture *f = in_hook = make("async", MIB);
+        void *p = allocate(f->one, 1000, f->a, WEIR_KV);
+        gate g = GATE;
+        if (on_stream)
+            ok(weir_call(f->runtime, pass_gate, &g, f->a));
+        script.released = allocate_meanwhile;
+        ok(weir_free(f->one, p, f->a));
+        assert_ptr_equal(hook_got, p);
+        assert_ptr_equal(details_of(p).client, f->two);
+        assert_int_equal(details_of(p).state, WEIR_BLOCK_LIVE);
+        open_gate(&g);
+        ok(weir_stream_synchronize(f->a));
+        weir_stats s = stats_of(f->runtime);
+        assert_int_equal(s.live, 1024);
+        assert_int_equal(s.pending, 0);
+        ok(weir_free(f->two, p, f->a));
+        end(f);
+    }
 }
 
 static void several_wait_at_one_address(void **state)
@@ -578,10 +658,12 @@ int main(void)
         cmocka_unit_test(the_budget_is_exact),
         cmocka_unit_test(a_device_that_is_full),
         cmocka_unit_test(the_books_follow_the_pool),
+        cmocka_unit_test(the_pool_changes_while_it_is_asked),
         cmocka_unit_test(a_refused_release_is_tried_again),
         cmocka_unit_test(discarded_blocks_are_not_lost),
         cmocka_unit_test(secrets_are_not_handed_on),
         cmocka_unit_test(an_address_serves_again_in_stream_order),
+        cmocka_unit_test(an_address_serves_again_before_the_answer),
         cmocka_unit_test(several_wait_at_one_address),
         cmocka_unit_test(a_refused_hand_over_changes_nothing),
         cmocka_unit_test(hand_overs_do_not_race),
