@@ -186,6 +186,44 @@ static void closing_waits_for_pending_frees(void **state)
     assert_int_equal(take_snapshot(f->runtime).device.pending, 0);
 }
 
+typedef struct rescue {
+    gate done, *stuck;
+} rescue;
+
+/* Opens the gate after a while, unless it is told before that nobody waits for it. */
+static void *open_gate_unless_done(void *user)
+{
+    rescue *r = user;
+    struct timespec limit;
+    int late = 0;
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_sec += 5;
+    pthread_mutex_lock(&r->done.lock);
+    while (!r->done.open && !late)
+        late = pthread_cond_timedwait(&r->done.changed, &r->done.lock, &limit);
+    pthread_mutex_unlock(&r->done.lock);
+    if (late)
+        open_gate(r->stuck);
+    return NULL;
+}
+
+static void closing_waits_for_no_frees_of_others(void **state)
+{
+    fixture *f = *state;
+    gate g = GATE;
+    rescue r = {.done = GATE, .stuck = &g};
+    pthread_t rescuer;
+    weir_client *other = open_client(f->runtime, "other", 0, 0);
+    (void)block_behind_gate(f, MIB, &g);
+    pthread_create(&rescuer, NULL, open_gate_unless_done, &r);
+    ok(weir_client_close(other));
+    open_gate(&r.done);
+    pthread_join(rescuer, NULL);
+    assert_false(g.open);
+    open_gate(&g);
+    ok(weir_stream_synchronize(f->stream));
+}
+
 static void busy_close_is_answered_at_once(void **state)
 {
     fixture *f = *state;
@@ -299,6 +337,7 @@ int main(void)
         test(an_allocation_waits_for_pending_bytes),
         test(no_waiting_that_could_not_help),
         test(closing_waits_for_pending_frees),
+        test(closing_waits_for_no_frees_of_others),
         test(busy_close_is_answered_at_once),
         test(releasing_a_stream_makes_its_frees_final),
         test(frees_on_several_streams),
