@@ -139,11 +139,25 @@ static weir_status mark_zeroing(wi_block *block, void *user)
     return status;
 }
 
+/* A resource that cannot track says so instead of pretending. */
+static weir_status check_tracking(const wi_resource *stack)
+{
+    if (wi_resource_features(stack) & WEIR_TRACKS_USES)
+        return WEIR_OK;
+    return weir_fail(WEIR_STREAM_MISUSE,
+                     "the resource %s of %s cannot track uses: work on other streams than the block's own is not "
+                     "protected; order it yourself or choose another resource",
+                     stack->base->table->name, stack->ledger->device);
+}
+
 static weir_status order_behind_zeroing(weir_runtime *runtime, weir_stream stream, const weir_block *block)
 {
-    wi_resource *base = wi_runtime_stack_of(runtime, block->pointer)->base;
+    wi_resource *stack = wi_runtime_stack_of(runtime, block->pointer), *base = stack->base;
     zeroing z = {.launch = stream};
-    weir_status status = wi_visit(base, block->pointer, block->generation, find_zeroing, &z);
+    weir_status status = check_tracking(stack);
+    if (status != WEIR_OK)
+        return status;
+    status = wi_visit(base, block->pointer, block->generation, find_zeroing, &z);
     if (status != WEIR_OK || z.stream.id == 0)
         return status;
     status = wi_streams_point(runtime, z.stream, "weir_launch_begin", &z.event);
@@ -308,12 +322,14 @@ static weir_status mark_read(wi_block *block, void *user)
 static weir_status use_record(weir_runtime *runtime, const void *pointer, weir_stream stream)
 {
     wi_event event;
-    weir_status status = record(runtime, stream, "weir_use_record", &event);
+    wi_resource *stack = wi_runtime_stack_of(runtime, pointer);
+    weir_status status = check_tracking(stack);
+    if (status == WEIR_OK)
+        status = record(runtime, stream, "weir_use_record", &event);
     if (status != WEIR_OK)
         return status;
     simple_use use = {runtime, stream, &event};
-    wi_resource *base = wi_runtime_stack_of(runtime, pointer)->base;
-    return wi_visit(base, (void *)(uintptr_t)pointer, 0, mark_read, &use);
+    return wi_visit(stack->base, (void *)(uintptr_t)pointer, 0, mark_read, &use);
 }
 
 weir_status weir_use_record(weir_runtime *runtime, const void *pointer, weir_stream stream)

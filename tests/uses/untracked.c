@@ -1,0 +1,38 @@
+/* Uses over a resource that cannot track them: refused as stream misuse, with everything as it was. */
+#include "core/core.h"
+
+#include "runtime/runtime.h"
+
+static void untracked_uses_are_misuse(void **state)
+{
+    (void)state;
+    weir_runtime *runtime = make_runtime(MIB);
+    weir_client *client = open_client(runtime, "plain", 0, 0);
+    weir_stream stream;
+    weir_launch *launch;
+    ok(weir_stream_acquire(runtime, &stream));
+    weir_use use = {{allocate(client, 1000, stream, WEIR_OTHER), 0}, WEIR_READ};
+    wi_resource *base = runtime->resource->base;
+    const wi_resource_table *real = base->table;
+    wi_resource_table without = *real;
+    without.features &= ~(uint32_t)WEIR_TRACKS_USES;
+    base->table = &without;
+    assert_false(weir_runtime_features(runtime) & WEIR_TRACKS_USES);
+    fails(WEIR_STREAM_MISUSE, weir_launch_begin(runtime, stream, &use, 1, &launch));
+    detail_names("mapped of host");
+    assert_null(launch);
+    fails(WEIR_STREAM_MISUSE, weir_use_record(runtime, use.block.pointer, stream));
+    base->table = real;
+    ok(weir_launch_begin(runtime, stream, &use, 1, &launch)); /* nothing was left behind */
+    ok(weir_launch_end(launch));
+    ok(weir_free(client, use.block.pointer, stream));
+    ok(weir_stream_release(stream));
+    ok(weir_client_close(client));
+    ok(weir_runtime_destroy(runtime));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(untracked_uses_are_misuse)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
