@@ -369,7 +369,9 @@ static weir_status cut_tail(fixed *f, run *r, uint32_t keep, wi_block **out)
 {
     run *tail = malloc(sizeof *tail);
     wi_marks *marks = NULL;
-    weir_status status = tail ? wi_marks_copy(r->block.marks, &marks) : no_records();
+    if (!tail)
+        return no_records();
+    weir_status status = wi_marks_copy(r->block.marks, &marks);
     if (status != WEIR_OK) {
         free(tail);
         return status;
