@@ -45,7 +45,7 @@ static struct option {
     {.name = "trace",
      .environment = "WEIR_TRACE",
      .standard = "",
-     .help = "a file that every runtime made from now on records into, .csv or binary; %d is its device, %p the process",
+     .help = "a file that each runtime made from now on records into, .csv or binary; %d is the device, %p the process",
      .valid = is_anything},
     {.name = "log",
      .environment = "WEIR_LOG",

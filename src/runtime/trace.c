@@ -24,8 +24,7 @@ static void tell(const char text[WI_UNTOLD], bool untold)
 
 static weir_status read_sink(const weir_sink *given, size_t stride, size_t index, weir_sink *out)
 {
-    const void *place = (const char *)given + index * stride;
-    if (!given || !wi_copy_in(out, sizeof *out, place, stride) || !out->write)
+    if (!given || !wi_copy_in(out, sizeof *out, (const char *)given + index * stride, stride) || !out->write)
         return weir_fail(WEIR_INVALID, "sink %zu: NULL, no write, or member size is not set", index);
     out->size = sizeof *out;
     return WEIR_OK;

@@ -51,6 +51,7 @@ void replay_report(replay *r, replay_kind kind, const block *b, const weir_event
                           (unsigned long long)b->node.key, b->tag[0] ? " (" : "", b->tag, b->tag[0] ? ")" : "");
     va_list arguments;
     va_start(arguments, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it does not see va_start */
     vsnprintf(f->text + length, sizeof f->text - (size_t)length, format, arguments);
     va_end(arguments);
 }

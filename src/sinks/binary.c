@@ -61,6 +61,7 @@ static weir_status add_text(binary *b, const char *bytes, uint32_t number)
     size_t length = strlen(bytes);
     wi_put32(item + WI_TRACE_ITEM, number);
     wi_put32(item + WI_TRACE_ITEM + 4, (uint32_t)length);
+    /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): it has its length */
     memcpy(item + WI_TRACE_ITEM + 8, bytes, length);
     return add_item(b, item, WI_TRACE_ITEM + 8 + (length + 7) / 8 * 8, WI_TRACE_IS_TEXT);
 }
@@ -79,15 +80,13 @@ static weir_status number_of(binary *b, const char *bytes, uint32_t *out)
         return weir_fail(WEIR_SYSTEM, "no host memory for a trace");
     text *t = place_of(b, cut);
     if (!t->bytes) {
-        char *copy = strdup(cut);
-        if (!copy)
-            return weir_fail(WEIR_SYSTEM, "no host memory for a trace");
         weir_status status = add_text(b, cut, b->count + 1);
-        if (status != WEIR_OK) {
-            free(copy);
+        if (status != WEIR_OK)
             return status;
-        }
-        *t = (text){copy, ++b->count};
+        t->number = ++b->count;
+        t->bytes = strdup(cut);
+        if (!t->bytes) /* the file has it, and will have it again */
+            return weir_fail(WEIR_SYSTEM, "no host memory for a trace");
     }
     *out = t->number;
     return WEIR_OK;
@@ -188,6 +187,7 @@ weir_status weir_sink_binary(const char *path, weir_sink *out)
         return status;
     }
     unsigned char header[WI_TRACE_HEADER];
+    /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): the magic is no text */
     memcpy(header, WI_TRACE_MAGIC, 8);
     wi_put32(header + 8, WI_TRACE_VERSION);
     wi_put32(header + 12, WI_TRACE_EVENT);

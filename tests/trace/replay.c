@@ -431,7 +431,7 @@ static void the_map_is_one(void **state)
     uint64_t random = 3;
     memset(there, 0, sizeof there);
     for (int step = 0; step < 20000; step++) {
-        size_t k = next_random(&random) % KEYS, floor = k + 1, above = k + 1;
+        size_t k = next_random(&random) % KEYS, floor, above;
         if (there[k])
             tree_remove(&t, &nodes[k]);
         else
