@@ -48,16 +48,6 @@ static run *run_of(wi_block *block)
     return (run *)block;
 }
 
-static void lock(fixed *f)
-{
-    wi_resource_lock(&f->resource);
-}
-
-static void unlock(fixed *f)
-{
-    wi_resource_unlock(&f->resource);
-}
-
 /* The extent ------------------------------------------------------------------------------------------------------- */
 
 /* What an extent comes in: whole handles and whole blocks. Both are powers of two. */
@@ -70,13 +60,13 @@ static uint64_t step_of(const fixed *f)
 static void go_to_driver(fixed *f)
 {
     f->working = true;
-    unlock(f);
+    wi_resource_unlock(&f->resource);
 }
 
 static void come_back(fixed *f)
 {
     wi_ledger_driver_call(f->resource.ledger);
-    lock(f);
+    wi_resource_lock(&f->resource);
     f->working = false;
     pthread_cond_broadcast(&f->settled);
 }
@@ -301,7 +291,7 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
     run *new = calloc(1, sizeof *new);
     if (!new)
         return no_records();
-    lock(f);
+    wi_resource_lock(&f->resource);
     weir_status status = place_run(f, p, new);
     if (status == WEIR_OK) {
         *out = &new->block;
@@ -312,7 +302,7 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
         look_around(f, p->charged, shortage);
         status = WEIR_OUT_OF_MEMORY;
     }
-    unlock(f);
+    wi_resource_unlock(&f->resource);
     if (status != WEIR_OK)
         free(new);
     return status;
@@ -322,19 +312,19 @@ static void discard(wi_resource *resource, wi_block *block, const wi_placement *
 {
     fixed *f = of(resource);
     (void)p;
-    lock(f);
+    wi_resource_lock(&f->resource);
     unuse(f, run_of(block), NULL);
-    unlock(f);
+    wi_resource_unlock(&f->resource);
 }
 
 static void publish(wi_resource *resource, wi_block *block)
 {
     fixed *f = of(resource);
-    lock(f);
+    wi_resource_lock(&f->resource);
     wi_ledger_settle(resource->ledger, block);
     block->state = WEIR_BLOCK_LIVE;
     block->taken = false;
-    unlock(f);
+    wi_resource_unlock(&f->resource);
 }
 
 /* Freeing ---------------------------------------------------------------------------------------------------------- */
@@ -342,23 +332,23 @@ static void publish(wi_resource *resource, wi_block *block)
 static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, bool complete)
 {
     fixed *f = of(resource);
-    lock(f);
+    wi_resource_lock(&f->resource);
     wi_ledger_retire(resource->ledger, block, stream, complete);
     block->taken = false;
     block->state = WEIR_BLOCK_PENDING;
     if (complete)
         end_block(f, block);
-    unlock(f);
+    wi_resource_unlock(&f->resource);
     return complete;
 }
 
 static weir_status release(wi_resource *resource, wi_block *block)
 {
     fixed *f = of(resource);
-    lock(f);
+    wi_resource_lock(&f->resource);
     wi_ledger_reap(resource->ledger, block);
     end_block(f, block);
-    unlock(f);
+    wi_resource_unlock(&f->resource);
     return WEIR_OK;
 }
 
@@ -399,7 +389,7 @@ static weir_status shrink(wi_resource *resource, wi_block *block, uint64_t bytes
     weir_status status = WEIR_OK;
     (void)native;
     *tail = NULL;
-    lock(f);
+    wi_resource_lock(&f->resource);
     if (keep < r->count)
         status = cut_tail(f, r, keep, tail);
     if (status == WEIR_OK) {
@@ -407,7 +397,7 @@ static weir_status shrink(wi_resource *resource, wi_block *block, uint64_t bytes
         block->bytes = bytes;
         block->charged = charged;
     }
-    unlock(f);
+    wi_resource_unlock(&f->resource);
     return status;
 }
 
@@ -429,9 +419,8 @@ static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, 
     uint64_t charged = charge(resource, block->before + bytes + block->after);
     uint64_t more = charged / f->block_bytes - r->count;
     weir_status status = WEIR_OK;
-    (void)may_wait;
-    (void)shortage;
-    lock(f);
+    (void)may_wait, (void)shortage;
+    wi_resource_lock(&f->resource);
     uint32_t end = r->first + r->count;
     if (more > f->count - end || !wi_bitmap_take_at(&f->free, end, (uint32_t)more))
         status = no_room(f, r, (uint32_t)wi_min(more, f->count));
@@ -442,7 +431,7 @@ static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, 
         block->bytes = bytes;
         block->charged = charged;
     }
-    unlock(f);
+    wi_resource_unlock(&f->resource);
     return status;
 }
 
@@ -453,11 +442,11 @@ static uint64_t trim(wi_resource *resource, uint64_t keep)
 {
     fixed *f = of(resource);
     uint64_t given = 0;
-    lock(f);
+    wi_resource_lock(&f->resource);
     wait_settled(f);
     if (f->count > 0 && f->free.free == f->count && keep < f->handle_count * resource->granule)
         given = give_extent(f);
-    unlock(f);
+    wi_resource_unlock(&f->resource);
     return given;
 }
 
@@ -465,11 +454,10 @@ static void look(wi_resource *resource, weir_class memory_class, uint64_t charge
                  wi_shortage *shortage)
 {
     fixed *f = of(resource);
-    (void)memory_class;
-    (void)alignment;
-    lock(f);
+    (void)memory_class, (void)alignment;
+    wi_resource_lock(&f->resource);
     look_around(f, charged, shortage);
-    unlock(f);
+    wi_resource_unlock(&f->resource);
 }
 
 static bool owns(wi_resource *resource, const void *pointer)
