@@ -1,13 +1,13 @@
 /* One client's kernel of a second must not delay another's allocations: test-latency host|stub|cuda STACK.
  *
- * 99 of 100 allocations take at most a millisecond. A machine that does other work at the same time may take the
- * processor away for longer than that, which says nothing about weir, so the best of three attempts counts: what waits
- * for the kernel does so in each of them. */
+ * 99 of 100 allocations take at most a millisecond, and none takes half as long as the kernel. A machine that does other
+ * work at the same time may take the processor away for longer than that, which says nothing about weir, so the best of
+ * three attempts counts: what waits for the kernel does so in each of them. */
 #include "resources/contract.h"
 
 enum { COUNT = 1000, WINDOW = 16, ATTEMPTS = 3 };
 #define SECOND UINT64_C(1000000000)
-#define LIMIT  UINT64_C(1000000)
+#define LIMIT  (SECOND / 1000)
 
 elsewhere other;
 
@@ -82,19 +82,20 @@ static uint64_t attempt(fixture *f, times *t)
                   (double)t->take[COUNT / 2] / 1e3, (double)t->take[COUNT * 99 / 100 - 1] / 1e3,
                   (double)t->take[COUNT - 1] / 1e3, (double)t->give[COUNT / 2] / 1e3,
                   (double)t->give[COUNT * 99 / 100 - 1] / 1e3, (double)t->give[COUNT - 1] / 1e3);
-    return t->take[COUNT * 99 / 100 - 1];
+    uint64_t longest = t->take[COUNT - 1];
+    return longest > SECOND / 2 ? longest : t->take[COUNT * 99 / 100 - 1];
 }
 
 static void a_long_kernel_delays_nobody_else(void **state)
 {
     times *t = malloc(sizeof *t);
-    uint64_t best = UINT64_MAX;
-    for (int i = 0; i < ATTEMPTS && best > LIMIT; i++) {
+    uint64_t best = UINT64_MAX, limit = getenv("WEIR_SANITIZED") ? 20 * LIMIT : LIMIT; /* they slow everything down */
+    for (int i = 0; i < ATTEMPTS && best > limit; i++) {
         uint64_t now = attempt(*state, t);
         best = now < best ? now : best;
     }
     free(t);
-    assert_true(best <= LIMIT);
+    assert_true(best <= limit);
 }
 
 int main(int argc, char **argv)
