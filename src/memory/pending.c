@@ -94,19 +94,46 @@ void wi_pending_add(wi_pending *pending, wi_resource *stack, wi_block *block, co
     pthread_mutex_unlock(&pending->lock);
 }
 
-void wi_pending_free(wi_pending *pending, wi_resource *stack, wi_block *block, weir_stream stream,
+/* Nothing but the order of the stream that it is freed on stands before the block, and its base can make use of that. */
+static bool waits_for_stream_alone(const wi_pending *pending, const wi_block *block)
+{
+    wi_event ignored;
+    return block->freed.stream && block->stack->base->table->hand_over &&
+           (wi_resource_features(block->stack) & WEIR_STREAM_ORDERED) &&
+           wi_marks_passed(block->marks, pending->driver, pending->device, &ignored);
+}
+
+/* A refusal is no loss: release tries again. After the retirement, so that no record of the addresses' reuse comes before
+ * that of the free. With the lock held, released meanwhile. */
+static void hand_over(wi_pending *pending, wi_block *block, void *native)
+{
+    wi_resource *base = block->stack->base;
+    pending->working++;
+    in_hand++;
+    pthread_mutex_unlock(&pending->lock);
+    (void)!base->table->hand_over(base, block, native);
+    pthread_mutex_lock(&pending->lock);
+    in_hand--;
+    pending->working--;
+    pending->turns++;
+    pthread_cond_broadcast(&pending->settled);
+}
+
+void wi_pending_free(wi_pending *pending, wi_resource *stack, wi_block *block, weir_stream stream, void *native,
                      const wi_event *event)
 {
     pthread_mutex_lock(&pending->lock);
     block->stack = stack;
     block->freed = event ? *event : (wi_event){0};
     block->pending_next = NULL;
-    if (wi_retire(stack, block, stream, event == NULL))
-        ; /* gone already */
-    else if (event)
-        append(pending, block);
-    else
-        (void)release_all(pending, block);
+    if (!wi_retire(stack, block, stream, event == NULL)) {
+        if (event && waits_for_stream_alone(pending, block))
+            hand_over(pending, block, native);
+        if (event)
+            append(pending, block);
+        else
+            (void)release_all(pending, block);
+    }
     pthread_mutex_unlock(&pending->lock);
 }
 

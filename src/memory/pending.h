@@ -22,9 +22,9 @@ typedef struct wi_pending {
 void wi_pending_init(wi_pending *pending, const wi_driver *driver, wi_device *device);
 void wi_pending_destroy(wi_pending *pending);
 
-/* Ends a taken block of the stack: it waits for *event (NULL: the device is past everything) and for its marks. Cannot
+/* Ends a taken block of the stack, freed on `stream`, the driver's `native`: it waits for *event (NULL: the device is past everything) and for its marks. Cannot
  * fail: what the driver refuses to take back stays pending and is tried again. */
-void wi_pending_free(wi_pending *pending, wi_resource *stack, wi_block *block, weir_stream stream,
+void wi_pending_free(wi_pending *pending, wi_resource *stack, wi_block *block, weir_stream stream, void *native,
                      const wi_event *event);
 /* The same for a block that the resource has retired itself: the tail of one that was cut. */
 void wi_pending_add(wi_pending *pending, wi_resource *stack, wi_block *block, const wi_event *event);

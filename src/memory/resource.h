@@ -74,8 +74,8 @@ typedef struct wi_resource_table {
 
     /* What a block of so many bytes, margins included, counts as. */
     uint64_t (*charge)(wi_resource *resource, uint64_t bytes);
-    /* Hands a taken block to the driver in the order of the stream, which is all that the block still waits for; release
-     * has then nothing left to do but the books. NULL: it cannot. Blocks for no device. */
+    /* Hands a retired block to the driver in the order of the stream, which is all that the block still waits for; release
+     * has then nothing left to do but the books. A failure leaves it as it was. NULL: it cannot. Blocks for no device. */
     weir_status (*hand_over)(wi_resource *resource, wi_block *block, void *native);
     /* With the lock held: the block whose bytes, margins included, `pointer` lies in; else NULL, and whether a block that
      * was freed began there. `pointer` is one that it owns. */

@@ -214,18 +214,6 @@ static weir_status fence(weir_runtime *runtime, wi_block *block, weir_stream str
     return status;
 }
 
-/* The driver may have the block at once, when nothing but the stream's own order stands before it. */
-static weir_status hand_over(weir_runtime *runtime, wi_resource *stack, wi_block *block, void *native,
-                             const wi_event *event)
-{
-    wi_resource *base = stack->base;
-    wi_event ignored;
-    if (!event->stream || !base->table->hand_over || !(wi_resource_features(stack) & WEIR_STREAM_ORDERED) ||
-        !wi_marks_passed(block->marks, runtime->driver, runtime->device, &ignored))
-        return WEIR_OK;
-    return base->table->hand_over(base, block, native);
-}
-
 /* The client's account where the stack's memory counts. */
 static const wi_account *account_in(const weir_client *client, const wi_resource *stack)
 {
@@ -244,12 +232,10 @@ static weir_status free_named(weir_client *client, void *pointer, uint64_t gener
     if (status != WEIR_OK)
         return status;
     status = fence(runtime, block, stream, &native, &event, &wait);
-    if (status == WEIR_OK && wait)
-        status = hand_over(runtime, stack, block, native, &event);
     if (status != WEIR_OK)
         wi_put_back(stack->base, block);
     else
-        wi_pending_free(&runtime->pending, stack, block, stream, wait ? &event : NULL);
+        wi_pending_free(&runtime->pending, stack, block, stream, native, wait ? &event : NULL);
     return status;
 }
 
