@@ -3,7 +3,7 @@
  * The ranges stand in a tree that is ordered by address and in which the parent has the higher hash: as good as balanced
  * whatever the order they came in, and nothing has to be kept for it.
  *
- * Laws: no two ranges overlap; what is remembered as freed lies in no range. No locks: the caller has one. */
+ * Law: no two ranges overlap. No locks: the caller has one. */
 #ifndef WI_INDEX_H
 #define WI_INDEX_H
 
@@ -24,7 +24,7 @@ typedef struct wi_index {
     uint64_t changes; /* for the law checker */
 } wi_index;
 
-/* Puts in a range that overlaps with none, with start and end set; what was freed there is forgotten. */
+/* Puts in a range that overlaps with none, with start and end set. */
 void wi_index_insert(wi_index *index, wi_range *range);
 void wi_index_remove(wi_index *index, wi_range *range);
 /* The lowest range that has an address of [start, end); NULL: none has. */
@@ -34,6 +34,7 @@ void wi_index_each(const wi_index *index, void (*fn)(wi_range *range, void *user
 
 /* Remembers an address, unless it lies in a range: it serves again. The oldest one is forgotten for it. */
 void wi_index_freed(wi_index *index, uintptr_t address);
+/* One of the addresses remembered last, and it does not serve again. */
 bool wi_index_was_freed(const wi_index *index, uintptr_t address);
 
 /* Executes the laws; nothing in builds without WEIR_INVARIANTS. */
