@@ -8,6 +8,9 @@ target_link_options(test-core-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--w
 weir_test(core-ladder core/ladder.c core/faulty.c INTERNAL)
 target_link_options(test-core-ladder PRIVATE -Wl,--wrap=wi_pending_reap,--wrap=wi_record_locked
   -Wl,--wrap=wi_ledger_settle,--wrap=wi_ledger_retire,--wrap=wi_ledger_reap)
+weir_test(core-between core/between.c core/faulty.c INTERNAL)
+target_link_options(test-core-between PRIVATE -Wl,--wrap=wi_record_to,--wrap=wi_runtime_create_of
+  -Wl,--wrap=wi_ledger_settle,--wrap=wi_ledger_retire,--wrap=wi_ledger_reap)
 weir_test(core-get core/get.c INTERNAL)
 target_link_options(test-core-get PRIVATE
   -Wl,--wrap=pthread_mutex_lock,--wrap=pthread_rwlock_rdlock,--wrap=pthread_rwlock_wrlock)

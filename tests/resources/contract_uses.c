@@ -111,7 +111,7 @@ static void what_is_no_block_is_not_used(void **state)
 
 static void wait_for_use(fixture *f, bool simple)
 {
-    void *p = take(f->one, BYTES, f->a);
+    char *p = take(f->one, BYTES, f->a), *q;
     uint64_t charged = details_of(p).charged;
     weir_launch *launch = simple ? NULL : begin(f, f->b, p, WEIR_WRITE);
     gate *g = hold_up(f, f->b);
@@ -119,7 +119,10 @@ static void wait_for_use(fixture *f, bool simple)
     ok(weir_free(f->one, p, f->a)); /* where nothing holds it up */
     assert_int_equal(take_snapshot(f->runtime).device.pending, charged);
     assert_int_equal(settled(f).device.pending, charged);
+    q = take(f->one, BYTES, f->a); /* elsewhere, although it is in order behind the free */
+    assert_true(q + BYTES <= p || p + BYTES <= q);
     let_go(g);
+    ok(weir_free(f->one, q, f->a));
     ok(weir_stream_synchronize(f->b));
     ok(weir_stream_synchronize(f->a)); /* a guard paints blocks there */
     assert_int_equal(settled(f).device.pending, 0);

@@ -1,0 +1,180 @@
+/* What is said beforehand: the log hears of a change before it happens, and parts are taken before their runtime is made. The
+ * linker leads some of the library's own calls through here. */
+#include "core.h"
+#include "core/faulty.h"
+
+#include "runtime/runtime.h"
+
+enum { BUDGET = 1 << 20 };
+
+/* In the library's place ------------------------------------------------------------------------------------------- */
+
+static wi_resource *watched;
+static weir_event said[16]; /* to the log, in this order */
+static unsigned said_count, changes, unsaid;
+static void (*between)(void); /* the look at the parts and their runtime; once */
+
+static void change(const wi_ledger *ledger, weir_action action)
+{
+    if (!watched || watched->ledger != ledger)
+        return;
+    changes++;
+    unsaid += said_count == 0 || said[said_count - 1].action != action;
+}
+
+void __real_wi_record_to(wi_ledger *ledger, wi_events **ring, weir_event event, const wi_block *block);
+void __wrap_wi_record_to(wi_ledger *ledger, wi_events **ring, weir_event event, const wi_block *block);
+void __wrap_wi_record_to(wi_ledger *ledger, wi_events **ring, weir_event event, const wi_block *block)
+{
+    if (said_count < sizeof said / sizeof said[0])
+        said[said_count++] = event;
+    __real_wi_record_to(ledger, ring, event, block);
+}
+
+weir_status __real_wi_runtime_create_of(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
+                                        const wi_runtime_parts *parts, weir_runtime **out);
+weir_status __wrap_wi_runtime_create_of(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
+                                        const wi_runtime_parts *parts, weir_runtime **out);
+weir_status __wrap_wi_runtime_create_of(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
+                                        const wi_runtime_parts *parts, weir_runtime **out)
+{
+    void (*fn)(void) = between;
+    between = NULL;
+    if (fn)
+        fn();
+    return __real_wi_runtime_create_of(driver, ordinal, options, parts, out);
+}
+
+void __real_wi_ledger_settle(wi_ledger *ledger, const wi_block *block);
+void __wrap_wi_ledger_settle(wi_ledger *ledger, const wi_block *block);
+void __wrap_wi_ledger_settle(wi_ledger *ledger, const wi_block *block)
+{
+    change(ledger, WEIR_ALLOCATE);
+    __real_wi_ledger_settle(ledger, block);
+}
+
+void __real_wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, bool complete);
+void __wrap_wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, bool complete);
+void __wrap_wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, bool complete)
+{
+    change(ledger, WEIR_DEALLOCATE);
+    __real_wi_ledger_retire(ledger, block, stream, complete);
+}
+
+void __real_wi_ledger_reap(wi_ledger *ledger, const wi_block *block);
+void __wrap_wi_ledger_reap(wi_ledger *ledger, const wi_block *block);
+void __wrap_wi_ledger_reap(wi_ledger *ledger, const wi_block *block)
+{
+    change(ledger, WEIR_REAP);
+    __real_wi_ledger_reap(ledger, block);
+}
+
+/* The fixture ------------------------------------------------------------------------------------------------------ */
+
+typedef struct fixture {
+    weir_runtime *runtime;
+    weir_client *client;
+    weir_stream stream;
+    gate gate;
+} fixture;
+
+static fixture start(const char *stack)
+{
+    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .resource = stack};
+    fixture f = {.gate = GATE};
+    faults_reset(-1);
+    ok(wi_runtime_create_over(&faulty_driver, 0, &options, &f.runtime));
+    f.client = open_client(f.runtime, "one", 0, 0);
+    ok(weir_stream_acquire(f.runtime, &f.stream));
+    return f;
+}
+
+static void end(fixture *f)
+{
+    ok(weir_stream_release(f->stream));
+    check_empty(f->runtime);
+    if (f->client)
+        ok(weir_client_close(f->client));
+    ok(weir_runtime_destroy(f->runtime));
+    assert_true(faults_nothing_left());
+}
+
+/* The log -------------------------------------------------------------------------------------------------------- */
+
+/* A free is in the log before anybody could have its bytes, an allocation before anybody could free it. */
+static void the_log_hears_of_it_before_it_happens(void **state)
+{
+    (void)state;
+    fixture f = start("log(mapped)");
+    watched = f.runtime->resource->base;
+    changes = unsaid = said_count = 0;
+    void *p = allocate(f.client, 1000, f.stream, WEIR_KV);
+    ok(weir_call(f.runtime, pass_gate, &f.gate, f.stream));
+    ok(weir_free(f.client, p, f.stream));
+    open_gate(&f.gate);
+    ok(weir_stream_synchronize(f.stream));
+    p = allocate(f.client, 1000, WEIR_STREAM_HOST, WEIR_KV); /* reaps what is past */
+    ok(weir_free(f.client, p, WEIR_STREAM_HOST));
+    (void)take_snapshot(f.runtime);
+    watched = NULL;
+    assert_int_equal(changes, 5);
+    assert_int_equal(unsaid, 0);
+    end(&f);
+}
+
+static void the_log_hears_of_a_refused_release(void **state)
+{
+    (void)state;
+    fixture f = start("log(direct)");
+    void *p = allocate(f.client, 1000, WEIR_STREAM_HOST, WEIR_KV);
+    said_count = 0;
+    fault.fail_at = fault.calls;
+    ok(weir_free(f.client, p, WEIR_STREAM_HOST));
+    assert_int_equal(said_count, 3);
+    assert_int_equal(said[0].action, WEIR_DEALLOCATE);
+    assert_int_equal(said[1].action, WEIR_REAP);
+    assert_int_equal(said[2].action, WEIR_FAIL);
+    assert_int_equal(said[2].object, WEIR_REAP);
+    assert_int_equal(said[2].result, WEIR_DRIVER);
+    end(&f);
+}
+
+/* Parts ---------------------------------------------------------------------------------------------------------- */
+
+static weir_device *device;
+
+static weir_status compose(weir_runtime **out)
+{
+    weir_parts parts = {.size = sizeof parts, .device = device};
+    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    return weir_runtime_compose(&parts, &options, out);
+}
+
+static void take_them_too(void)
+{
+    weir_runtime *none;
+    fails(WEIR_CONFLICT, compose(&none));
+    fails(WEIR_BUSY, weir_device_close(device));
+}
+
+/* From the look at the parts on they are taken, not only when their runtime is there. */
+static void parts_are_taken_while_they_are_composed(void **state)
+{
+    (void)state;
+    weir_runtime *runtime;
+    ok(weir_device_open("host", &device));
+    between = take_them_too;
+    ok(compose(&runtime));
+    assert_null(between);
+    ok(weir_runtime_destroy(runtime));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_log_hears_of_it_before_it_happens),
+        cmocka_unit_test(the_log_hears_of_a_refused_release),
+        cmocka_unit_test(parts_are_taken_while_they_are_composed),
+    };
+    return cmocka_run_group_tests_name("between", tests, NULL, NULL);
+}
