@@ -153,7 +153,9 @@ weir_status wi_cuda_order(wi_device *device, void *handle, wi_event event)
 {
     wi_cuda_stream *s = handle, *other = event.stream;
     wi_cuda_guard guard;
-    if (!other || other == s || wi_cuda_passed(device, event))
+    /* To ask the driver whether it is passed would cost more than a wait that is none. */
+    if (!other || other == s || event.sequence <= atomic_load_explicit(&other->passed, memory_order_acquire) ||
+        wi_cuda_over(device))
         return WEIR_OK;
     if (!s)
         return wi_cuda_wait(device, event, UINT64_MAX);
@@ -161,6 +163,10 @@ weir_status wi_cuda_order(wi_device *device, void *handle, wi_event event)
     if (status != WEIR_OK)
         return status;
     status = wi_cuda_check_stream(device, s, false, "waiting for another stream");
+    if (status == WEIR_STREAM_MISUSE && wi_cuda_passed(device, event)) { /* then a capture is no matter */
+        wi_cuda_end(&guard);
+        return WEIR_OK;
+    }
     /* The other's lock keeps its CUDA event from being recorded anew before the wait is queued. */
     pthread_mutex_lock(&other->lock);
     if (status == WEIR_OK && event.sequence > atomic_load(&other->passed))

@@ -20,9 +20,17 @@ typedef struct ladder {
     budget *budget;
     wi_account *account;
     bool may_wait, reaped;
+    void *native;      /* the stream of the request */
     uint64_t deadline; /* 0: not waited yet */
     uint64_t pause;
 } ladder;
+
+/* Whose work happens when a graph is launched waits for nothing now. */
+static bool captured(const ladder *l)
+{
+    const wi_resource *r = &l->budget->resource;
+    return l->native && r->driver->stream_capturing(r->device, l->native);
+}
 
 /* True if something has changed that makes another try worth it. `helps`: pending frees would be enough. */
 static bool climb(ladder *l, bool helps)
@@ -36,7 +44,7 @@ static bool climb(ladder *l, bool helps)
     }
     if (wi_relieve(l->budget->top) > 0)
         return true;
-    if (!helps || !l->may_wait)
+    if (!helps || !l->may_wait || captured(l))
         return false;
     uint64_t now = wi_now();
     if (l->deadline == 0)
@@ -107,7 +115,7 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
 {
     budget *b = (budget *)resource;
     wi_request request = {p->bytes, p->charged, p->memory_class, p->stream, p->tag};
-    ladder l = {.budget = b, .account = p->account, .may_wait = p->may_wait};
+    ladder l = {.budget = b, .account = p->account, .may_wait = p->may_wait, .native = p->native};
     weir_status status = obtain(&l, p, &request);
     if (status != WEIR_OK)
         return status;

@@ -62,19 +62,24 @@ static weir_status not_while_captured(const weir_runtime *runtime, const wi_bloc
         block->account->name, (unsigned long long)stream.id, runtime->name);
 }
 
+static bool captured(weir_runtime *runtime, weir_stream stream, const void *native)
+{
+    return native && wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, stream);
+}
+
 /* What must be queued before the allocated block is its client's. */
 static weir_status prepare(weir_runtime *runtime, wi_resource *stack, wi_block *block, const wi_placement *placement,
-                           bool zeroed, bool captured)
+                           bool zeroed)
 {
     if (needs_scrubbing(block))
-        return captured && stack == runtime->resource
+        return stack == runtime->resource && captured(runtime, placement->stream, placement->native)
                    ? not_while_captured(runtime, block, placement->stream)
                    : clear(runtime, stack, block, 0, scrubbed_bytes(block), placement->native);
     return zeroed ? clear(runtime, stack, block, 0, block->bytes, placement->native) : WEIR_OK;
 }
 
 /* Places the block in the stack and makes it its client's. */
-static weir_status place(weir_runtime *runtime, wi_resource *stack, wi_placement *placement, bool zeroed, bool captured,
+static weir_status place(weir_runtime *runtime, wi_resource *stack, wi_placement *placement, bool zeroed,
                          weir_block *out)
 {
     wi_shortage ignored;
@@ -84,7 +89,7 @@ static weir_status place(weir_runtime *runtime, wi_resource *stack, wi_placement
     weir_status status = wi_allocate(stack, placement, &block, &ignored);
     if (status != WEIR_OK)
         return status;
-    status = prepare(runtime, stack, block, placement, zeroed, captured);
+    status = prepare(runtime, stack, block, placement, zeroed);
     if (status != WEIR_OK) {
         wi_discard(stack, block, placement);
         return status;
@@ -106,13 +111,11 @@ static weir_status check_reservation(const weir_client *client, const weir_reque
     return WEIR_OK;
 }
 
-/* Whether the stream is being captured, which is refused where the request would need it to do something now. */
-static weir_status check_capture(weir_runtime *runtime, wi_resource *stack, const weir_request *request, void *native,
-                                 bool *captured)
+/* On a stream that is being captured, what the request would queue is refused. */
+static weir_status check_capture(weir_runtime *runtime, wi_resource *stack, const weir_request *request, void *native)
 {
-    *captured = native && wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, request->stream);
     bool queues = stack == runtime->resource && request->flags & WEIR_ZEROED;
-    if (*captured && (queues || !(wi_resource_features(stack) & WEIR_CAPTURABLE)))
+    if ((queues || !(wi_resource_features(stack) & WEIR_CAPTURABLE)) && captured(runtime, request->stream, native))
         return wi_streams_captured(runtime, request->stream, "weir_alloc");
     return WEIR_OK;
 }
@@ -123,7 +126,6 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
     uint64_t alignment = request->alignment ? request->alignment : WI_UNIT;
     wi_resource *stack;
     wi_account *account;
-    bool captured;
     void *native;
     weir_status status = check_request(request, alignment);
     if (status == WEIR_OK)
@@ -134,7 +136,7 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
         return status;
     status = wi_kinds_stack(runtime, request->kind, &stack);
     if (status == WEIR_OK)
-        status = check_capture(runtime, stack, request, native, &captured);
+        status = check_capture(runtime, stack, request, native);
     if (status == WEIR_OK)
         status = wi_kinds_account(client, stack, &account);
     if (status != WEIR_OK)
@@ -146,9 +148,10 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
                               .native = native,
                               .account = account,
                               .tag = wi_intern(request->tag, sizeof((weir_block_details *)0)->tag - 1),
-                              .may_wait = !captured && !(request->flags & WEIR_NO_WAIT),
+                              .may_wait = !(request->flags & WEIR_NO_WAIT) &&
+                                          !wi_streams_declared(&runtime->streams, request->stream),
                               .reservation = request->reservation ? &request->reservation->claim : NULL};
-    return place(runtime, stack, &placement, request->flags & WEIR_ZEROED, captured, out);
+    return place(runtime, stack, &placement, request->flags & WEIR_ZEROED, out);
 }
 
 weir_status weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out)
@@ -203,7 +206,7 @@ static weir_status fence(weir_runtime *runtime, wi_block *block, weir_stream str
     wi_event ignored;
     *event = (wi_event){0};
     *wait = false;
-    weir_status status = wi_streams_resolve_now(runtime, stream, "weir_free", native);
+    weir_status status = wi_streams_resolve_recorded(runtime, stream, "weir_free", native);
     if (status == WEIR_OK)
         status = wait_for_zeroing(runtime, block, stream);
     if (status == WEIR_OK && *native)
@@ -290,7 +293,7 @@ static weir_status scrub_growth(weir_runtime *runtime, wi_resource *stack, wi_bl
                                 weir_stream stream, void *native)
 {
     bool queued = stack == runtime->resource && native && stream.id == block->stream.id && !block->marks;
-    if (queued && wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, stream))
+    if (queued && captured(runtime, stream, native))
         return not_while_captured(runtime, block, stream);
     return clear(runtime, stack, block, from, scrubbed_bytes(block), queued ? native : NULL);
 }

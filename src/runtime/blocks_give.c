@@ -198,7 +198,7 @@ static weir_status fence(weir_blocks_member *member, weir_stream stream, uint32_
     *waiting = NULL;
     if (wi_likely(stream.id == 0))
         return WEIR_OK;
-    weir_status status = wi_streams_resolve_now(pool->runtime, stream, "weir_blocks_give", &native);
+    weir_status status = wi_streams_resolve_recorded(pool->runtime, stream, "weir_blocks_give", &native);
     if (status != WEIR_OK)
         return status;
     *waiting = wi_waiting_make(member, runs);

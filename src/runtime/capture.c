@@ -9,6 +9,15 @@ weir_status wi_streams_captured(const weir_runtime *runtime, weir_stream stream,
                      call, (unsigned long long)stream.id, runtime->name);
 }
 
+bool wi_streams_declared(wi_streams *streams, weir_stream stream)
+{
+    pthread_mutex_lock(&streams->lock);
+    const wi_stream_place *place = wi_streams_place(streams, stream);
+    bool declared = place && place->captured;
+    pthread_mutex_unlock(&streams->lock);
+    return declared;
+}
+
 bool wi_streams_capturing(wi_streams *streams, const wi_driver *driver, wi_device *device, weir_stream stream)
 {
     pthread_mutex_lock(&streams->lock);
@@ -27,6 +36,14 @@ weir_status wi_streams_resolve_now(weir_runtime *runtime, weir_stream stream, co
     return status;
 }
 
+weir_status wi_streams_resolve_recorded(weir_runtime *runtime, weir_stream stream, const char *call, void **out)
+{
+    weir_status status = wi_streams_resolve(&runtime->streams, stream, runtime->name, out);
+    if (status == WEIR_OK && *out && wi_streams_declared(&runtime->streams, stream))
+        return wi_streams_captured(runtime, stream, call);
+    return status;
+}
+
 weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, const char *call, wi_event *out)
 {
     wi_streams *streams = &runtime->streams;
@@ -40,7 +57,7 @@ weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, const ch
     pthread_mutex_unlock(&streams->lock);
     if (!place || captured)
         return WEIR_OK;
-    weir_status status = wi_streams_resolve_now(runtime, stream, call, &native);
+    weir_status status = wi_streams_resolve_recorded(runtime, stream, call, &native);
     return status == WEIR_OK ? runtime->driver->record(runtime->device, native, out) : status;
 }
 

@@ -52,9 +52,12 @@ bool wi_streams_any(wi_streams *streams);
 
 /* Whether the stream is being captured into a graph, as it was declared or as the driver sees it. Never blocks. */
 bool wi_streams_capturing(wi_streams *streams, const wi_driver *driver, wi_device *device, weir_stream stream);
+bool wi_streams_declared(wi_streams *streams, weir_stream stream); /* the former alone: costs no driver call */
 /* wi_streams_resolve for `call`, which needs to know when the stream's work is done: WEIR_STREAM_MISUSE besides while it
  * is being captured. */
 weir_status wi_streams_resolve_now(weir_runtime *runtime, weir_stream stream, const char *call, void **out);
+/* The same for a call that goes on to record an event, which the driver refuses where it sees a capture. */
+weir_status wi_streams_resolve_recorded(weir_runtime *runtime, weir_stream stream, const char *call, void **out);
 /* The point behind what weir itself has queued on the stream so far. It is passed when the stream is gone, which was waited
  * for then, and when it is captured, before the capture: weir queues nothing during one. */
 weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, const char *call, wi_event *out);

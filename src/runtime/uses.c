@@ -209,12 +209,12 @@ static weir_status open_tickets(weir_launch *launch, size_t count, waits *w)
     return status;
 }
 
-/* Events passed already, or of the launch's own stream, need no wait. */
+/* Events of the launch's own stream need no wait; the driver knows those that are passed. */
 static weir_status queue_waits(weir_runtime *runtime, void *native, const waits *w)
 {
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < w->count && status == WEIR_OK; i++)
-        if (w->events[i].stream != native && !runtime->driver->passed(runtime->device, w->events[i]))
+        if (w->events[i].stream != native)
             status = runtime->driver->order(runtime->device, native, w->events[i]);
     return status;
 }
@@ -261,7 +261,7 @@ static weir_status record(weir_runtime *runtime, weir_stream stream, const char 
 {
     void *native;
     *event = (wi_event){0};
-    weir_status status = wi_streams_resolve_now(runtime, stream, call, &native);
+    weir_status status = wi_streams_resolve_recorded(runtime, stream, call, &native);
     if (status != WEIR_OK || !native)
         return status;
     return runtime->driver->record(runtime->device, native, event);

@@ -88,6 +88,14 @@ static bool l_capturing(wi_device *device, void *stream)
     return l && (const void *)l != &legacy && (const void *)l != &per_thread && atomic_load(&l->captured);
 }
 
+/* As drivers do: an event on a captured stream would tell of nothing that happens now. */
+static weir_status l_record(wi_device *device, void *stream, wi_event *out)
+{
+    if (stream && l_capturing(device, stream))
+        return weir_fail(WEIR_STREAM_MISUSE, "lender: an event on a stream that is being captured into a graph");
+    return host->record(device, stream, out);
+}
+
 static void *l_native(void *stream)
 {
     void *native = native_of(stream);
@@ -113,5 +121,6 @@ const wi_driver *lender(void)
     driver.stream_destroy = l_stream_destroy;
     driver.stream_native = l_native;
     driver.stream_capturing = l_capturing;
+    driver.record = l_record;
     return &driver;
 }
