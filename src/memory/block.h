@@ -39,6 +39,7 @@ typedef struct wi_block {
     struct wi_resource *stack;
     wi_event freed;
     struct wi_block *pending_previous, *pending_next;
+    bool refused; /* the driver did not take it back when it was last asked */
 } wi_block;
 
 #endif

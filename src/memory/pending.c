@@ -71,6 +71,7 @@ static uint64_t release_all(wi_pending *pending, wi_block *list)
     pthread_mutex_lock(&pending->lock);
     for (wi_block *block = refused, *next; block; block = next) {
         next = block->pending_next;
+        block->refused = true;
         atomic_fetch_add(&pending->failures, 1);
         append(pending, block);
     }
@@ -162,10 +163,12 @@ uint64_t wi_pending_reap(wi_pending *pending)
 
 static bool settle(wi_pending *pending)
 {
-    if (pending->working <= in_hand || wi_alone)
+    if (pending->working <= pending->parked + in_hand || wi_alone)
         return false;
+    pending->parked += in_hand;
     for (uint64_t turn = pending->turns; turn == pending->turns;)
         pthread_cond_wait(&pending->settled, &pending->lock);
+    pending->parked -= in_hand;
     return true;
 }
 
@@ -183,7 +186,7 @@ bool wi_pending_wait(wi_pending *pending, const wi_account *account, uint64_t de
     bool past = true, found = false;
     pthread_mutex_lock(&pending->lock);
     for (const wi_block *block = pending->first; block && !found; block = block->pending_next)
-        if (!account || block->account == account) {
+        if ((!account || block->account == account) && !block->refused) {
             past = is_past(pending, block, &event);
             found = true;
         }

@@ -108,6 +108,8 @@ static weir_status f_release(wi_device *device, weir_kind kind, void *address, u
     NEXT;
     if (fault.in_release)
         fault.in_release(fault.user);
+    if (atomic_load(&fault.refused_releases) > 0 && atomic_fetch_sub(&fault.refused_releases, 1) > 0)
+        return weir_fail(WEIR_DRIVER, "faulty: the piece at %p is not taken back", address);
     return counted(host->release(device, kind, address, bytes), &fault.pieces, -1);
 }
 static weir_status f_pool_allocate(wi_device *device, uint64_t bytes, void *stream, void **address)

@@ -13,6 +13,7 @@ typedef struct faults {
     bool stay;                                              /* every later call fails too */
     uint64_t limit;                                         /* handles that the device has; 0: no limit */
     long devices, ranges, handles, mapped, streams, pieces; /* given out and not given back */
+    atomic_long refused_releases;                           /* so many pieces more are not taken back */
     void (*in_destroy)(void *);                             /* called while handles are being destroyed */
     void (*in_release)(void *);                             /* ... and while a piece is being given back */
     void *user;

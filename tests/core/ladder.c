@@ -5,6 +5,8 @@
 
 #include "runtime/runtime.h"
 
+#include <stdatomic.h>
+
 enum { BUDGET = 1 << 20 };
 
 /* In the library's place ------------------------------------------------------------------------------------------- */
@@ -242,21 +244,100 @@ static void recover_at_last(weir_log_level level, const char *text, void *user)
         fault.fail_at = -1;
 }
 
-/* Bytes that the driver does not take back are not there, however often one asks: the request is refused at last. */
+/* Bytes that the driver does not take back are not there, however often one asks: the request is refused at last, and one
+ * that may wait does not spend that time on asking. */
 static void what_the_driver_refuses_is_no_reason_to_go_on(void **state)
 {
     (void)state;
+    for (int waits = 0; waits < 2; waits++) {
+        fixture f = start("direct");
+        unsigned calls = 0;
+        void *p = allocate(f.client, BUDGET, WEIR_STREAM_HOST, WEIR_KV);
+        fault.fail_at = fault.calls;
+        fault.stay = true;
+        ok(weir_log_set(recover_at_last, &calls, WEIR_LOG_WARNING));
+        ok(weir_free(f.client, p, WEIR_STREAM_HOST));
+        fails(WEIR_OUT_OF_MEMORY,
+              waits ? weir_alloc(f.client, BUDGET, WEIR_STREAM_HOST, WEIR_KV, &p) : take_at_once(f.client, BUDGET, &p));
+        ok(weir_log_set(NULL, NULL, WEIR_LOG_OFF));
+        assert_true(calls >= 2 && calls < 20);
+        fault.fail_at = -1;
+        end(&f);
+    }
+}
+
+/* Nor is what another client is owed: a close waits for the frees of its own that the device is not past. */
+static void a_close_waits_behind_frees_that_are_refused(void **state)
+{
+    enum { REFUSED = 5 };
+    (void)state;
     fixture f = start("direct");
-    unsigned calls = 0;
-    void *p = allocate(f.client, BUDGET, WEIR_STREAM_HOST, WEIR_KV);
-    fault.fail_at = fault.calls;
-    fault.stay = true;
-    ok(weir_log_set(recover_at_last, &calls, WEIR_LOG_WARNING));
-    ok(weir_free(f.client, p, WEIR_STREAM_HOST));
-    fails(WEIR_OUT_OF_MEMORY, take_at_once(f.client, BUDGET, &p));
+    weir_client *leaving = open_client(f.runtime, "leaving", 0, 0);
+    void *p = allocate(leaving, 1000, f.stream, WEIR_KV), *refused[REFUSED];
+    pthread_t opener;
+    for (int i = 0; i < REFUSED; i++)
+        refused[i] = allocate(f.client, 1000, WEIR_STREAM_HOST, WEIR_KV);
+    ok(weir_call(f.runtime, pass_gate, &f.gate, f.stream));
+    ok(weir_free(leaving, p, f.stream));
+    fault.refused_releases =
+        4 * REFUSED; /* each when it is freed, and whenever the close looks but for the last time */
+    for (int i = 0; i < REFUSED; i++)
+        ok(weir_free(f.client, refused[i], WEIR_STREAM_HOST));
+    pthread_create(&opener, NULL, open_gate_later, &f.gate);
+    ok(weir_client_close(leaving));
+    pthread_join(opener, NULL);
+    fault.refused_releases = 0;
+    end(&f);
+}
+
+/* Two who hear of that at the same time do not wait for each other. */
+typedef struct meeting {
+    weir_client *client;
+    void *pointers[2];
+    pthread_barrier_t both;
+    atomic_int freed, met, refused;
+} meeting;
+
+static void allocate_when_both_are_there(weir_log_level level, const char *text, void *user)
+{
+    meeting *m = user;
+    void *p;
+    (void)level;
+    (void)text;
+    if (atomic_fetch_add(&m->met, 1) >= 2)
+        return;
+    pthread_barrier_wait(&m->both);
+    atomic_fetch_add(&m->refused, take_at_once(m->client, BUDGET, &p) == WEIR_OUT_OF_MEMORY);
+}
+
+static void *free_one(void *user)
+{
+    meeting *m = user;
+    void *mine = m->pointers[atomic_fetch_add(&m->freed, 1)];
+    if (weir_free(m->client, mine, WEIR_STREAM_HOST) != WEIR_OK)
+        abort();
+    return NULL;
+}
+
+static void two_logs_allocate(void **state)
+{
+    (void)state;
+    fixture f = start("direct");
+    meeting m = {.client = f.client};
+    pthread_t threads[2];
+    pthread_barrier_init(&m.both, NULL, 2);
+    for (int i = 0; i < 2; i++)
+        m.pointers[i] = allocate(f.client, 1000, WEIR_STREAM_HOST, WEIR_KV);
+    ok(weir_log_set(allocate_when_both_are_there, &m, WEIR_LOG_WARNING));
+    fault.refused_releases = 1000;
+    for (int i = 0; i < 2; i++)
+        pthread_create(&threads[i], NULL, free_one, &m);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
     ok(weir_log_set(NULL, NULL, WEIR_LOG_OFF));
-    assert_true(calls >= 2 && calls < 20);
-    fault.fail_at = -1;
+    fault.refused_releases = 0;
+    assert_int_equal(m.refused, 2);
+    pthread_barrier_destroy(&m.both);
     end(&f);
 }
 
@@ -303,6 +384,8 @@ int main(void)
         cmocka_unit_test(a_close_waits_for_what_another_gives_back),
         cmocka_unit_test(the_log_allocates),
         cmocka_unit_test(what_the_driver_refuses_is_no_reason_to_go_on),
+        cmocka_unit_test(a_close_waits_behind_frees_that_are_refused),
+        cmocka_unit_test(two_logs_allocate),
         cmocka_unit_test(both_books_change_in_one_step),
     };
     return cmocka_run_group_tests_name("ladder", tests, NULL, NULL);
