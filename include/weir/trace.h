@@ -83,7 +83,7 @@ typedef struct weir_event {
 
 /* Where a trace's events go. They are called with no lock of weir's held, but one after the other: in the order of the
  * events, by whichever thread ends a call of weir's when enough events wait, by a flush and by the close. Inside, weir may
- * be called; flushing or closing the trace, or adding to it, is WEIR_BUSY or nothing there. */
+ * be called; flushing or closing the trace, adding to it, or destroying a runtime is WEIR_BUSY or nothing there. */
 typedef struct weir_sink {
     size_t size;
     void *user;

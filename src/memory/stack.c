@@ -146,6 +146,8 @@ static weir_status read_brackets(reading *r, const part *p, wi_arguments *argume
         read_word(r, word, sizeof word);
         if (!word[0])
             return wrong(r, "something is missing");
+        if (strlen(word) == sizeof word - 1)
+            return wrong(r, "an argument that is too long ends");
         if (*within)
             return wrong(r, "nothing may follow the inner resource");
         if (p->adaptor && (*r->at == '(' || part_called(word) || (*r->at == ')' && !strchr(word, '=')))) {

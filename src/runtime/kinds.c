@@ -62,8 +62,10 @@ weir_status wi_kinds_stack(weir_runtime *runtime, weir_kind kind, wi_resource **
     *out = wi_kind_is_own(runtime, kind) ? runtime->resource : atomic_load(&runtime->kinds[kind]);
     if (*out)
         return WEIR_OK;
-    weir_runtime *shared;
-    weir_status status = weir_runtime_get("host", &shared); /* before the lock: it may have to be started */
+    weir_runtime *shared = NULL;
+    weir_status status = WEIR_OK;
+    if (!atomic_load(&runtime->host)) /* before the lock: the process's may have to be started */
+        status = weir_runtime_get("host", &shared);
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&runtime->kinds_lock);
@@ -131,6 +133,13 @@ static uint64_t excess(uint64_t there, uint64_t bytes, uint64_t budget)
     return there + bytes - wi_min(there + bytes, budget);
 }
 
+/* For certain: guarantees are counted as if none of them were used. */
+static bool fits(weir_runtime *host, uint64_t bytes)
+{
+    weir_stats s = look(host);
+    return excess(wi_max(s.held, s.live + s.pending + s.promised + s.guaranteed), bytes, s.budget) == 0;
+}
+
 /* Memory that the host's own resource has free is given up, as much as the others need. */
 static void trim_host(weir_runtime *host, uint64_t bytes)
 {
@@ -151,12 +160,14 @@ void wi_kinds_make_way(weir_runtime *runtime, wi_resource *stack, uint64_t bytes
     weir_runtime *host = guest ? atomic_load(&runtime->host) : runtime;
     if (!guest && atomic_load(&runtime->guests) == 0)
         return;
-    weir_stats s = look(host);
-    if (excess(wi_max(s.held, s.live + s.pending + s.promised + s.guaranteed), bytes, s.budget) == 0)
+    if (fits(host, bytes))
         return;
     (void)wi_runtime_reap(host);
     wi_runtimes_reap_guests(host);
-    if (guest)
+    if (!guest)
+        return;
+    trim_host(host, bytes);
+    if (!fits(host, bytes) && wi_relieve(host->resource) > 0)
         trim_host(host, bytes);
 }
 

@@ -9,12 +9,13 @@ void wi_recorder_init(weir_runtime *runtime)
     runtime->ledger.device = wi_intern(runtime->name, sizeof runtime->name);
 }
 
-bool wi_recorder_used(weir_runtime *runtime)
+weir_status wi_recorder_check_end(const weir_runtime *runtime)
 {
-    pthread_mutex_lock(&runtime->recorder.drain);
-    bool used = runtime->recorder.traces[WI_TRACE_OPENED] != NULL;
-    pthread_mutex_unlock(&runtime->recorder.drain);
-    return used;
+    if (wi_outlets_inside())
+        return weir_fail(WEIR_BUSY, "the runtime %s cannot be destroyed inside a sink", runtime->name);
+    if (atomic_load(&runtime->recorder.traces[WI_TRACE_OPENED]))
+        return weir_fail(WEIR_BUSY, "the runtime %s is being traced; close the trace first", runtime->name);
+    return WEIR_OK;
 }
 
 void wi_recorder_end(weir_runtime *runtime)

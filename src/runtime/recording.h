@@ -13,15 +13,15 @@ typedef enum wi_trace_place { WI_TRACE_OPENED, WI_TRACE_OF_OPTION, WI_TRACE_OF_L
 
 typedef struct wi_recorder {
     pthread_mutex_t drain;
-    weir_trace *traces[WI_TRACE_PLACES]; /* under `drain` */
+    _Atomic(weir_trace *) traces[WI_TRACE_PLACES]; /* changed under `drain` */
 } wi_recorder;
 
 /* Of a runtime that is being made, whose ledger is there. */
 void wi_recorder_init(weir_runtime *runtime);
 /* Opens the trace that the option asks for; what is wrong with that is for the log. No lock is held. */
 void wi_recorder_start(weir_runtime *runtime);
-/* A trace is open that the program opened. */
-bool wi_recorder_used(weir_runtime *runtime);
+/* WEIR_BUSY while a trace is open that the program opened, and inside a sink. */
+weir_status wi_recorder_check_end(const weir_runtime *runtime);
 /* Closes the others; nothing more is recorded. */
 void wi_recorder_end(weir_runtime *runtime);
 void wi_trace_option_end(weir_runtime *runtime);

@@ -257,19 +257,20 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
     if (!runtime || runtime->shared)
         return weir_fail(WEIR_INVALID, "weir_runtime_destroy: %s",
                          runtime ? "this one is the process's own and stays" : "NULL");
+    weir_status status = wi_recorder_check_end(runtime);
+    if (status != WEIR_OK)
+        return status;
     weir_stats stats = {.size = sizeof stats};
     size_t ignored;
     wi_ledger_snapshot(&runtime->ledger, &stats, NULL, 0, 0, &ignored);
     if (stats.clients > 0 || wi_streams_any(&runtime->streams))
         return weir_fail(WEIR_BUSY, "the runtime %s has %u open clients%s; close and release them first", runtime->name,
                          stats.clients, wi_streams_any(&runtime->streams) ? " and acquired or registered streams" : "");
-    if (wi_recorder_used(runtime))
-        return weir_fail(WEIR_BUSY, "the runtime %s is being traced; close the trace first", runtime->name);
     unsigned guests = atomic_load(&runtime->guests);
     if (guests > 0)
         return weir_fail(WEIR_BUSY, "the runtime %s is the host of %u others; destroy those first", runtime->name,
                          guests);
-    weir_status status = wi_parts_check_end(runtime);
+    status = wi_parts_check_end(runtime);
     if (status != WEIR_OK)
         return status;
     unlist(runtime);
@@ -426,14 +427,12 @@ uint64_t wi_runtime_reap(weir_runtime *runtime)
 
 void wi_runtime_drain(weir_runtime *runtime, wi_account *account)
 {
-    enum { MOST_FAILURES = 3 }; /* what the driver does not take back now is tried again another time */
-    wi_pending *pending = &runtime->pending;
-    uint64_t failures = atomic_load(&pending->failures);
-    do {
-        (void)wi_runtime_reap(runtime);
-        (void)wi_relieve(runtime->resource);
-    } while (wi_pending_wait(pending, account, UINT64_MAX) &&
-             atomic_load(&pending->failures) - failures < MOST_FAILURES);
+    enum { ROUNDS = 3 }; /* so often the driver is asked at least to take back what it has refused */
+    for (int round = 0; round < ROUNDS; round++)
+        do {
+            (void)wi_runtime_reap(runtime);
+            (void)wi_relieve(runtime->resource);
+        } while (wi_pending_wait(&runtime->pending, account, UINT64_MAX));
     (void)wi_relieve(runtime->resource); /* what other threads have reaped since */
 }
 

@@ -271,10 +271,5 @@ void wi_trace_log_start(weir_runtime *runtime)
 
 weir_trace *weir_runtime_log(weir_runtime *runtime)
 {
-    if (!runtime || atomic_load(&wi_forked))
-        return NULL;
-    pthread_mutex_lock(&runtime->recorder.drain);
-    weir_trace *trace = runtime->recorder.traces[WI_TRACE_OF_LOG];
-    pthread_mutex_unlock(&runtime->recorder.drain);
-    return trace;
+    return runtime && !atomic_load(&wi_forked) ? atomic_load(&runtime->recorder.traces[WI_TRACE_OF_LOG]) : NULL;
 }

@@ -65,12 +65,8 @@ static void make_single(char path[PATH])
 
 static void close_traces(weir_runtime *runtime)
 {
-    for (int place = WI_TRACE_OF_OPTION; place < WI_TRACE_PLACES; place++) {
-        pthread_mutex_lock(&runtime->recorder.drain);
-        weir_trace *trace = runtime->recorder.traces[place];
-        pthread_mutex_unlock(&runtime->recorder.drain);
-        wi_trace_close(trace);
-    }
+    for (int place = WI_TRACE_OF_OPTION; place < WI_TRACE_PLACES; place++)
+        wi_trace_close(atomic_load(&runtime->recorder.traces[place]));
 }
 
 /* Files are finished when the process exits in order; no driver is called. The lock keeps runtimes from being destroyed

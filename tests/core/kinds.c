@@ -218,6 +218,45 @@ static void the_hosts_runtime_of_the_process(void **state)
     ok(weir_runtime_destroy(runtime));
 }
 
+/* The process's host is not started for a runtime that was given one: here it could not even be made. */
+static void a_host_of_ones_own(void **state)
+{
+    fixture *f = *state;
+    void *p;
+    if (on_host())
+        return;
+    ok(weir_option_set("resource", "guard(zone=2GiB, mapped)"));
+    weir_runtime *runtime;
+    fails(WEIR_INVALID, weir_runtime_create("host", NULL, &runtime));
+    p = take(f, WEIR_KIND_PINNED, 1000);
+    ok(weir_option_set("resource", NULL));
+    ok(weir_free(f->client, p, WEIR_STREAM_HOST));
+}
+
+/* Freed blocks that the host's guard keeps back are given up before a request is refused. */
+static void what_the_hosts_guard_keeps_back(void **state)
+{
+    (void)state;
+    weir_runtime_options options = {.size = sizeof options, .budget = HOST_BUDGET, .resource = "guard(mapped)"};
+    weir_runtime *runtime;
+    void *p;
+    if (on_host())
+        return;
+    ok(weir_runtime_create("host", &options, &options.host));
+    options.budget = BUDGET;
+    options.resource = NULL;
+    ok(weir_runtime_create(device(), &options, &runtime));
+    weir_client *neighbour = open_client(options.host, "neighbour", 0, 0), *client = open_client(runtime, "one", 0, 0);
+    ok(weir_free(neighbour, allocate(neighbour, HOST_BUDGET / 2, WEIR_STREAM_HOST, WEIR_KV), WEIR_STREAM_HOST));
+    assert_true(take_snapshot(options.host).device.pending >= HOST_BUDGET / 2);
+    ok(take_with(client, WEIR_KIND_PINNED, HOST_BUDGET * 3 / 4, WEIR_STREAM_HOST, 0, &p));
+    ok(weir_free(client, p, WEIR_STREAM_HOST));
+    ok(weir_client_close(client));
+    ok(weir_client_close(neighbour));
+    ok(weir_runtime_destroy(runtime));
+    ok(weir_runtime_destroy(options.host));
+}
+
 /* In the order of streams ------------------------------------------------------------------------------------------ */
 
 static void copies(void **state)
@@ -465,9 +504,11 @@ static void several_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        CASE(a_host_of_ones_own), /* before anybody starts the process's */
         CASE(charged_in_the_hosts_ledger),
         CASE(the_hosts_budget),
         CASE(host_and_device_share_it),
+        cmocka_unit_test(what_the_hosts_guard_keeps_back),
         cmocka_unit_test(the_hosts_runtime_of_the_process),
         CASE(copies),
         CASE(a_free_is_ordered),

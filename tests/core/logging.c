@@ -175,6 +175,9 @@ static void a_file_is_written(void **state)
     unlink(path);
 }
 
+#define TEXT_OF_50  "/tmp/a-path-that-would-be-cut-if-nobody-looked-at-"
+#define TEXT_OF_200 TEXT_OF_50 TEXT_OF_50 TEXT_OF_50 TEXT_OF_50
+
 static void what_is_no_log_is_refused(void **state)
 {
     (void)state;
@@ -191,7 +194,8 @@ static void what_is_no_log_is_refused(void **state)
                  {"log(mapped", WEIR_INVALID},
                  {"budget(budget(mapped))", WEIR_INVALID},
                  {"", WEIR_INVALID},
-                 {"log(mapped, mapped)", WEIR_INVALID}};
+                 {"log(mapped, mapped)", WEIR_INVALID},
+                 {"log(csv=" TEXT_OF_200 ", mapped)", WEIR_INVALID}}; /* rather than another file */
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         weir_runtime_options options = {.size = sizeof options, .budget = MIB, .resource = wrong[i].stack};
         weir_runtime *runtime;

@@ -37,8 +37,12 @@ static weir_status hear(void *user, const weir_event *events, size_t count)
         fails(WEIR_BUSY, weir_trace_add_sink(l->trace, &more));
         weir_trace_close(l->trace);
     }
-    if (l->runtime)
+    if (l->runtime) {
         ok(weir_runtime_trim(l->runtime, 0, NULL));
+        assert_null(weir_runtime_log(l->runtime));
+        fails(WEIR_BUSY, weir_runtime_destroy(l->runtime));
+        detail_names("inside a sink");
+    }
     return WEIR_OK;
 }
 
