@@ -53,6 +53,17 @@ static weir_status clear(weir_runtime *runtime, wi_resource *stack, wi_block *bl
     return status;
 }
 
+/* Where other threads cannot ask for the point behind what was queued for the taken block, it is noted now. If that fails,
+ * this thread alone can free the block. */
+static void note_point(weir_runtime *runtime, wi_block *block, void *native)
+{
+    wi_event event;
+    if (block->zeroing && wi_streams_is_threads(&runtime->streams, block->stream) &&
+        runtime->driver->record(runtime->device, native, &event) == WEIR_OK &&
+        wi_marks_first_write(&block->marks, event) == WEIR_OK)
+        block->zeroing = false;
+}
+
 static weir_status not_while_captured(const weir_runtime *runtime, const wi_block *block, weir_stream stream)
 {
     return weir_fail(
@@ -94,6 +105,7 @@ static weir_status place(weir_runtime *runtime, wi_resource *stack, wi_placement
         wi_discard(stack, block, placement);
         return status;
     }
+    note_point(runtime, block, placement->native);
     *out = (weir_block){block->pointer, block->generation};
     wi_publish(stack, block);
     return WEIR_OK;
@@ -309,6 +321,8 @@ static weir_status grow(weir_runtime *runtime, wi_resource *stack, wi_block *blo
     status = scrub_growth(runtime, stack, block, from, stream, native);
     if (status != WEIR_OK)
         undo_growth(runtime, stack, block, before);
+    else if (stream.id == block->stream.id)
+        note_point(runtime, block, native);
     return status;
 }
 

@@ -86,6 +86,13 @@ static void *look_up(wi_streams *streams, weir_stream stream, uint64_t *thread)
     return found;
 }
 
+bool wi_streams_is_threads(wi_streams *streams, weir_stream stream)
+{
+    uint64_t thread;
+    (void)look_up(streams, stream, &thread);
+    return thread != 0;
+}
+
 weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const char *runtime, void **out)
 {
     uint64_t thread;

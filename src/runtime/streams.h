@@ -49,6 +49,8 @@ void wi_streams_destroy(wi_streams *streams, const wi_driver *driver, wi_device 
 /* The driver's stream behind an id; NULL for WEIR_STREAM_HOST. WEIR_STREAM_MISUSE for one that is not known here. */
 weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const char *runtime, void **out);
 bool wi_streams_any(wi_streams *streams);
+/* Whether it is the default stream of one thread, so that others can record nothing on it. */
+bool wi_streams_is_threads(wi_streams *streams, weir_stream stream);
 
 /* Whether the stream is being captured into a graph, as it was declared or as the driver sees it. Never blocks. */
 bool wi_streams_capturing(wi_streams *streams, const wi_driver *driver, wi_device *device, weir_stream stream);

@@ -120,6 +120,7 @@ static int by_pointer(const void *a, const void *b)
 /* Zeros that an allocation queued on another stream than the launch's come before its use. */
 typedef struct zeroing {
     weir_stream launch, stream; /* `stream` is where the zeros were queued; WEIR_STREAM_HOST: no need to wait */
+    uint64_t generation;        /* of the block: what takes its place meanwhile has zeros of its own */
     wi_event event;
 } zeroing;
 
@@ -127,6 +128,7 @@ static weir_status find_zeroing(wi_block *block, void *user)
 {
     zeroing *z = user;
     z->stream = block->zeroing && block->stream.id != z->launch.id ? block->stream : WEIR_STREAM_HOST;
+    z->generation = block->generation;
     return WEIR_OK;
 }
 
@@ -162,7 +164,7 @@ static weir_status order_behind_zeroing(weir_runtime *runtime, weir_stream strea
         return status;
     status = wi_streams_point(runtime, z.stream, "weir_launch_begin", &z.event);
     if (status == WEIR_OK)
-        status = wi_visit(base, block->pointer, block->generation, mark_zeroing, &z);
+        status = wi_visit(base, block->pointer, z.generation, mark_zeroing, &z);
     return status;
 }
 

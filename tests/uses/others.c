@@ -8,6 +8,8 @@ enum { BUDGET = 8 << 20, BLOCK = 1 << 20, STREAMS = 1024 };
 typedef struct fixture {
     weir_runtime *runtime;
     weir_client *client;
+    weir_stream theirs; /* another thread's */
+    gate gate;
 } fixture;
 
 static weir_runtime *make_lender_runtime(void)
@@ -332,6 +334,49 @@ static void default_streams(void **state)
     is_no_stream(f, mine);
 }
 
+static void *zeroed_on_the_threads_own(void *user)
+{
+    fixture *f = user;
+    weir_request request = {.size = sizeof request, .bytes = BLOCK, .flags = WEIR_ZEROED};
+    weir_block block = {NULL, 0};
+    if (weir_stream_default(f->runtime, WEIR_DEFAULT_PER_THREAD, &request.stream) != WEIR_OK ||
+        weir_call(f->runtime, pass_gate, &f->gate, request.stream) != WEIR_OK ||
+        weir_alloc_with(f->client, &request, &block) != WEIR_OK)
+        return NULL;
+    f->theirs = request.stream;
+    return block.pointer;
+}
+
+/* Any thread frees and uses a block that was zeroed on another thread's stream, and nobody has it before the zeros. */
+static void zeros_on_another_threads_stream(void **state)
+{
+    fixture *f = *state;
+    pthread_t thread;
+    void *p;
+    lent one = {.identity = 1};
+    weir_stream a = enter(f, &one);
+    for (int used = 0; used < 2; used++) {
+        f->gate = (gate)GATE;
+        assert_int_equal(pthread_create(&thread, NULL, zeroed_on_the_threads_own, f), 0);
+        pthread_join(thread, &p);
+        assert_non_null(p);
+        if (used)
+            ok(launch(f, a, p));
+        ok(weir_free(f->client, p, WEIR_STREAM_HOST));
+        assert_int_equal(pending(f), BLOCK);
+        open_gate(&f->gate);
+        while (pending(f) > 0)
+            ;
+        pthread_mutex_lock(&f->runtime->streams.lock); /* its thread has ended; nobody can unregister it */
+        wi_stream_place *place = wi_streams_place(&f->runtime->streams, f->theirs);
+        void *stream = place->stream;
+        *place = (wi_stream_place){.generation = place->generation};
+        pthread_mutex_unlock(&f->runtime->streams.lock);
+        f->runtime->driver->stream_destroy(f->runtime->device, stream);
+    }
+    ok(weir_stream_unregister(a));
+}
+
 /* Captures that the driver sees ------------------------------------------------------------------------------------ */
 
 static void the_driver_tells_of_a_capture(void **state)
@@ -440,6 +485,7 @@ int main(void)
         cmocka_unit_test(destroying),
         CASE(places_serve_again),
         CASE(default_streams),
+        CASE(zeros_on_another_threads_stream),
         CASE(the_driver_tells_of_a_capture),
         CASE(a_capture_is_of_one_stream),
         CASE(many_threads_on_few_streams),

@@ -15,4 +15,5 @@ weir_uses_test(uses-streams streams)
 weir_test(uses-others uses/others.c uses/lender.c INTERNAL)
 target_include_directories(test-uses-others PRIVATE core)
 
+weir_test(uses-between ${CMAKE_CURRENT_LIST_DIR}/between.c INTERNAL)
 weir_test(uses-untracked ${CMAKE_CURRENT_LIST_DIR}/untracked.c INTERNAL)
