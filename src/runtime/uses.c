@@ -168,14 +168,20 @@ static weir_status order_behind_zeroing(weir_runtime *runtime, weir_stream strea
     return status;
 }
 
-/* One entry a block, with both its accesses. */
+/* Two names of which at most one is that of the block there now. */
+static bool contradict(const weir_block *a, const weir_block *b)
+{
+    return a->generation != 0 && b->generation != 0 && a->generation != b->generation;
+}
+
+/* One entry a block, with both its accesses; a stale name keeps its own, to be told so. */
 static size_t without_duplicates(weir_use *uses, size_t count)
 {
     size_t kept = 0;
     qsort(uses, count, sizeof *uses, by_pointer);
     for (size_t i = 0; i < count; i++) {
         weir_use *last = kept > 0 ? &uses[kept - 1] : NULL;
-        if (!last || last->block.pointer != uses[i].block.pointer) {
+        if (!last || last->block.pointer != uses[i].block.pointer || contradict(&last->block, &uses[i].block)) {
             uses[kept++] = uses[i];
             continue;
         }

@@ -392,6 +392,9 @@ static void bad_calls_change_nothing(void **state)
     fails(WEIR_FOREIGN, try_begin(f, f->a, &foreign, WEIR_READ));
     fails(WEIR_STALE, weir_launch_begin(f->runtime, f->a, &stale, 1, &launch));
     fails(WEIR_STALE, weir_launch_begin(f->runtime, f->a, (weir_use[]){good, stale}, 2, &launch));
+    weir_use named = {d.block, WEIR_READ}, older = {{p, d.block.generation - 1}, WEIR_READ};
+    assert_true(older.block.generation > 0);
+    fails(WEIR_STALE, weir_launch_begin(f->runtime, f->a, (weir_use[]){older, good, named}, 3, &launch));
     fails(WEIR_INVALID, weir_launch_begin(f->runtime, f->a, &no_access, 1, &launch));
     fails(WEIR_INVALID, weir_launch_begin(f->runtime, f->a, &null, 1, &launch));
     fails(WEIR_STREAM_MISUSE, weir_launch_begin(f->runtime, gone, &good, 1, &launch));
