@@ -19,10 +19,12 @@ enum { FIRST_PAUSE = 250 * 1000 };
 typedef struct ladder {
     budget *budget;
     wi_account *account;
-    bool may_wait, reaped;
+    bool may_wait;
     void *native;      /* the stream of the request */
     uint64_t deadline; /* 0: not waited yet */
     uint64_t pause;
+    uint64_t released; /* how much all threads had released when this one last looked */
+    unsigned looks;
 } ladder;
 
 /* Whose work happens when a graph is launched waits for nothing now. */
@@ -32,16 +34,21 @@ static bool captured(const ladder *l)
     return l->native && r->driver->stream_capturing(r->device, l->native);
 }
 
-/* True if something has changed that makes another try worth it. `helps`: pending frees would be enough. */
-static bool climb(ladder *l, bool helps)
+/* What this thread looked for in vain, another one may have released between the shortage and the look. */
+static bool others_have_released(ladder *l)
+{
+    enum { MOST_LOOKS = 64 }; /* others may come and go for ever; a refusal must not wait for all of them */
+    uint64_t released = wi_pending_released(l->budget->pending);
+    bool more = released != l->released;
+    l->released = released;
+    return more && l->looks++ < MOST_LOOKS;
+}
+
+static bool try_rungs(ladder *l, bool helps)
 {
     wi_pending *pending = l->budget->pending;
     if (wi_pending_reap(pending) > 0 || wi_pending_settle(pending))
         return true;
-    if (!l->reaped) { /* another thread may have reaped between the shortage and our look */
-        l->reaped = true;
-        return true;
-    }
     if (wi_relieve(l->budget->top) > 0)
         return true;
     if (!helps || !l->may_wait || captured(l))
@@ -53,6 +60,12 @@ static bool climb(ladder *l, bool helps)
         return false;
     l->pause = l->pause ? 2 * l->pause : FIRST_PAUSE;
     return wi_pending_wait(pending, NULL, wi_min(l->deadline, now + l->pause));
+}
+
+/* True if something has changed that makes another try worth it. `helps`: pending frees would be enough. */
+static bool climb(ladder *l, bool helps)
+{
+    return try_rungs(l, helps) || others_have_released(l);
 }
 
 static weir_status refuse(const ladder *l, const wi_request *request, const wi_shortage *shortage)

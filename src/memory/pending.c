@@ -78,6 +78,7 @@ static uint64_t release_all(wi_pending *pending, wi_block *list)
     in_hand--;
     pending->working--;
     pending->turns++;
+    pending->released += bytes;
     pthread_cond_broadcast(&pending->settled);
     return bytes;
 }
@@ -157,6 +158,14 @@ uint64_t wi_pending_reap(wi_pending *pending)
         bytes = release_all(pending, done);
     pthread_mutex_unlock(&pending->lock);
     return bytes;
+}
+
+uint64_t wi_pending_released(wi_pending *pending)
+{
+    pthread_mutex_lock(&pending->lock);
+    uint64_t released = pending->released;
+    pthread_mutex_unlock(&pending->lock);
+    return released;
 }
 
 /* Waiting ---------------------------------------------------------------------------------------------------------- */

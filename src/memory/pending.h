@@ -15,8 +15,9 @@ typedef struct wi_pending {
     wi_device *device;
     wi_block *first, *last;
     size_t working;
-    size_t parked;  /* lists in the hands of threads that wait for others here */
-    uint64_t turns; /* how often one has */
+    size_t parked;     /* lists in the hands of threads that wait for others here */
+    uint64_t turns;    /* how often one has */
+    uint64_t released; /* bytes, in all */
     atomic_uint_fast64_t failures;
 } wi_pending;
 
@@ -32,6 +33,8 @@ void wi_pending_add(wi_pending *pending, wi_resource *stack, wi_block *block, co
 
 /* Releases what has passed; answers how many bytes that were. */
 uint64_t wi_pending_reap(wi_pending *pending);
+/* How many bytes all threads have released so far. */
+uint64_t wi_pending_released(wi_pending *pending);
 /* Waits for other threads that have blocks in hand; false when there is none that does not wait here itself. */
 bool wi_pending_settle(wi_pending *pending);
 /* Waits for the oldest block (of `account`, or of anyone) until the clock reads `deadline`; false if there is none but what

@@ -11,8 +11,9 @@ enum { BUDGET = 1 << 20 };
 
 /* In the library's place ------------------------------------------------------------------------------------------- */
 
-static void (*before_reap)(void *user); /* once */
-static void *before_reap_user;
+static void (*before_look)(void *user); /* once, before the look with this number: */
+static unsigned looks_left;
+static void *before_look_user;
 static wi_resource *watched; /* the base whose books change with the ledger's */
 static unsigned steps, apart;
 
@@ -29,15 +30,29 @@ static void in_one_step(const wi_ledger *ledger)
 
 uint64_t __real_wi_pending_reap(wi_pending *pending);
 uint64_t __wrap_wi_pending_reap(wi_pending *pending);
+/* Another thread takes all that has passed, and is told how much that was. */
+static void look(wi_pending *pending)
+{
+    void (*fn)(void *) = before_look;
+    if (!fn || looks_left-- > 0)
+        return;
+    before_look = NULL;
+    fn(before_look_user);
+    (void)__real_wi_pending_reap(pending);
+}
+
 uint64_t __wrap_wi_pending_reap(wi_pending *pending)
 {
-    void (*fn)(void *) = before_reap;
-    before_reap = NULL;
-    if (fn) {
-        fn(before_reap_user);
-        (void)__real_wi_pending_reap(pending); /* as another thread does, to whom the bytes are told */
-    }
+    look(pending);
     return __real_wi_pending_reap(pending);
+}
+
+bool __real_wi_pending_wait(wi_pending *pending, const wi_account *account, uint64_t deadline);
+bool __wrap_wi_pending_wait(wi_pending *pending, const wi_account *account, uint64_t deadline);
+bool __wrap_wi_pending_wait(wi_pending *pending, const wi_account *account, uint64_t deadline)
+{
+    look(pending);
+    return __real_wi_pending_wait(pending, account, deadline);
 }
 
 void __real_wi_ledger_settle(wi_ledger *ledger, const wi_block *block);
@@ -125,20 +140,29 @@ static void let_the_stream_go(void *user)
     ok(wi_host_driver.stream_synchronize(NULL, weir_stream_native(f->stream)));
 }
 
-/* Between the shortage and the look for what has passed, another thread takes all of that: one more try finds it. */
+/* Between the shortage and one of the looks for what has passed, another thread takes all of that: one more try finds it. */
 static void what_another_has_reaped_is_found(void **state)
 {
+    enum { LOOKS = 4 }; /* reaping and waiting by turns */
     (void)state;
-    fixture f = start("mapped");
-    void *p = allocate(f.client, BUDGET, f.stream, WEIR_KV);
-    ok(weir_call(f.runtime, pass_gate, &f.gate, f.stream));
-    ok(weir_free(f.client, p, f.stream));
-    before_reap_user = &f;
-    before_reap = let_the_stream_go;
-    ok(take_at_once(f.client, BUDGET, &p));
-    assert_null(before_reap);
-    ok(weir_free(f.client, p, WEIR_STREAM_HOST));
-    end(&f);
+    ok(weir_option_set("wait", "20s"));
+    for (unsigned look_number = 0; look_number <= LOOKS; look_number++) {
+        fixture f = start("mapped");
+        void *p = allocate(f.client, BUDGET, f.stream, WEIR_KV);
+        ok(weir_call(f.runtime, pass_gate, &f.gate, f.stream));
+        ok(weir_free(f.client, p, f.stream));
+        before_look_user = &f;
+        before_look = let_the_stream_go;
+        looks_left = look_number % LOOKS;
+        if (look_number == LOOKS) /* the first one again */
+            ok(take_at_once(f.client, BUDGET, &p));
+        else
+            p = allocate(f.client, BUDGET, WEIR_STREAM_HOST, WEIR_KV);
+        assert_null(before_look);
+        ok(weir_free(f.client, p, WEIR_STREAM_HOST));
+        end(&f);
+    }
+    ok(weir_option_set("wait", NULL));
 }
 
 /* Another thread is there ------------------------------------------------------------------------------------------ */
