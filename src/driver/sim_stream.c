@@ -25,12 +25,16 @@ unsigned wi_sim_number(const void *stream)
 
 uint64_t wi_sim_done(wi_device *device, unsigned stream)
 {
-    return stream && device->streams[stream - 1] ? device->streams[stream - 1]->done : 0;
+    if (stream == 0)
+        return 0;
+    return device->streams[stream - 1] ? device->streams[stream - 1]->done : device->reached[stream - 1];
 }
 
 uint64_t wi_sim_queued(wi_device *device, unsigned stream)
 {
-    return stream && device->streams[stream - 1] ? device->streams[stream - 1]->queued : 0;
+    if (stream == 0)
+        return 0;
+    return device->streams[stream - 1] ? device->streams[stream - 1]->queued : device->reached[stream - 1];
 }
 
 /* Running ---------------------------------------------------------------------------------------------------------- */
@@ -343,6 +347,7 @@ weir_status wi_sim_stream_create(wi_device *device, void **out)
         s->number = number;
         s->device = device;
         s->identity = ++device->last_identity;
+        s->queued = s->done = device->reached[number - 1];
         device->streams[number - 1] = s;
     }
     wi_sim_unlock(device);
@@ -414,6 +419,7 @@ void wi_sim_stream_destroy(wi_device *device, void *stream)
     }
     (void)run_until(device, record(device, s), UINT64_MAX);
     device->streams[s->number - 1] = NULL;
+    device->reached[s->number - 1] = s->queued;
     free(s->ring);
     s->ring = NULL;
     s->next_ended = device->ended;

@@ -80,6 +80,7 @@ struct wi_device {
     wi_plane contents;
     wi_sim_stream *streams[WI_SIM_STREAMS]; /* [number - 1] */
     wi_sim_stream *ended;                   /* their events are still asked about */
+    uint64_t reached[WI_SIM_STREAMS];       /* by the ended stream of that number: the next one goes on from there */
     uint64_t last_identity;
     wi_sim_space single, pool;
     wi_sim_piece *host; /* memory of the host's, which is not modelled: it has bytes */

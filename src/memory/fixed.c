@@ -8,6 +8,7 @@
 #include "memory/fixed.h"
 #include "base/bitmap.h"
 #include "base/options.h"
+#include "base/system.h"
 #include "memory/marks.h"
 
 #include <stdio.h>
@@ -71,10 +72,12 @@ static void come_back(fixed *f)
     pthread_cond_broadcast(&f->settled);
 }
 
-static void wait_settled(fixed *f)
+/* False: another thread has the extent in hand, and cannot be waited for. */
+static bool wait_settled(fixed *f)
 {
-    while (f->working)
+    while (f->working && !wi_alone)
         pthread_cond_wait(&f->settled, &f->resource.lock);
+    return !f->working;
 }
 
 /* Asks for *bytes, which the ledger holds, or for the half as long as the device has not so much; *bytes tells. */
@@ -267,7 +270,8 @@ static void look_around(fixed *f, uint64_t charged, wi_shortage *shortage)
 
 static weir_status place_run(fixed *f, wi_placement *p, run *new)
 {
-    wait_settled(f);
+    if (!wait_settled(f))
+        return WEIR_NO_ROOM;
     bool small = p->charged > f->count * f->block_bytes && p->charged <= f->range_bytes;
     if (f->count > 0 && small && f->free.free == f->count) /* the budget may leave more by now */
         (void)give_extent(f);
@@ -443,8 +447,7 @@ static uint64_t trim(wi_resource *resource, uint64_t keep)
     fixed *f = of(resource);
     uint64_t given = 0;
     wi_resource_lock(&f->resource);
-    wait_settled(f);
-    if (f->count > 0 && f->free.free == f->count && keep < f->handle_count * resource->granule)
+    if (wait_settled(f) && f->count > 0 && f->free.free == f->count && keep < f->handle_count * resource->granule)
         given = give_extent(f);
     wi_resource_unlock(&f->resource);
     return given;

@@ -120,10 +120,22 @@ static weir_status enter(wi_guard *guard, wi_guarded *record, wi_guard_news *new
     return status;
 }
 
+/* What was painted on the stream is done before the next owner, on another one, has the bytes. A device that cannot be
+ * waited for does nothing any more. */
+static void outlast_paint(const wi_guard *guard, void *native)
+{
+    enum { TRIES = 3 };
+    const wi_resource *r = &guard->resource;
+    for (int tries = 0; native && tries < TRIES; tries++)
+        if (r->driver->stream_synchronize(r->device, native) == WEIR_OK)
+            return;
+}
+
 static void withdraw(wi_guard *guard, wi_block *block, const wi_placement *p)
 {
     wi_guarded *record = pin(guard, block);
     record->state = WI_GUARDED_LEAVING;
+    outlast_paint(guard, p->native);
     wi_discard(guard->resource.inner, block, p);
     lock(guard);
     forget(guard, record);
@@ -356,8 +368,8 @@ static weir_status repaint_in_order(const wi_guard *guard, const wi_guarded *rec
     status = order(guard, block, native);
     if (status == WEIR_OK)
         status = repaint(guard, record, bytes, native);
-    if (status == WEIR_OK && native)
-        status = r->driver->record(r->device, native, &event);
+    if (status == WEIR_OK && native && r->driver->record(r->device, native, &event) != WEIR_OK)
+        status = r->driver->stream_synchronize(r->device, native); /* it is painted: what is refused changes nothing */
     wi_marks_close(block->marks, WEIR_WRITE, status == WEIR_OK ? &event : NULL);
     return status;
 }

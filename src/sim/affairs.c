@@ -2,6 +2,8 @@
  * looks or makes a mistake, and calls fail. */
 #include "sim/world.h"
 
+#include "runtime/runtime.h"
+
 #include "driver/sim.h"
 
 /* The device ------------------------------------------------------------------------------------------------------- */
@@ -41,6 +43,7 @@ static void forget_stream(world *w, unsigned stream)
 {
     for (unsigned i = 0; i < WORLD_SLOTS; i++) {
         w->slots[i].touched &= ~(UINT64_C(1) << stream);
+        w->slots[i].recorded &= ~(UINT64_C(1) << stream);
         if (w->slots[i].writer == stream)
             w->slots[i].writer = 0;
     }
@@ -59,6 +62,31 @@ void run_synchronize(world *w, const step *s)
         forget_stream(w, stream);
 }
 
+/* A stream that somebody else made. */
+static void make_known(world *w, unsigned stream)
+{
+    void *native;
+    if (wi_sim_driver.stream_create(w->device, &native) != WEIR_OK)
+        return;
+    if (!ANSWER(w, "weir_stream_register", weir_stream_register(w->runtime, native, &w->streams[stream]), WEIR_OK)) {
+        wi_sim_driver.stream_destroy(w->device, native);
+        return;
+    }
+    w->native[stream] = native;
+    w->foreign[stream] = true;
+}
+
+static bool give_stream(world *w, unsigned stream)
+{
+    if (!w->foreign[stream])
+        return ANSWER(w, "weir_stream_release", weir_stream_release(w->streams[stream]), WEIR_OK);
+    if (!ANSWER(w, "weir_stream_unregister", weir_stream_unregister(w->streams[stream]), WEIR_OK))
+        return false;
+    wi_sim_driver.stream_destroy(w->device, w->native[stream]);
+    w->foreign[stream] = false;
+    return true;
+}
+
 static void acquire(world *w, unsigned stream)
 {
     weir_stream got;
@@ -73,7 +101,7 @@ static void release(world *w, unsigned stream)
     for (unsigned i = 0; i < WORLD_LAUNCHES; i++)
         if (w->launches[i].launch && w->launches[i].stream == stream)
             return;
-    if (!ANSWER(w, "weir_stream_release", weir_stream_release(w->streams[stream]), WEIR_OK))
+    if (!give_stream(w, stream))
         return;
     forget_stream(w, stream);
     w->last_released = w->streams[stream];
@@ -81,14 +109,17 @@ static void release(world *w, unsigned stream)
     w->native[stream] = NULL;
 }
 
-/* Acquires or releases. */
+/* Acquires or releases, or registers or unregisters. */
 void run_stream(world *w, const step *s)
 {
     unsigned stream = (unsigned)s->field[F_STREAM];
-    if (stream == 0 || stream > w->options.streams || w->stream_closed[stream] || w->stream_in_hand[stream] > 0)
+    if (stream == 0 || stream > w->options.streams || w->stream_closed[stream] || w->stream_in_hand[stream] > 0 ||
+        w->captured[stream])
         return;
     w->stream_closed[stream] = true;
-    if (!w->streams[stream].id)
+    if (!w->streams[stream].id && s->field[F_FLAGS] & 1 && world_knows_foreign(&w->options))
+        make_known(w, stream);
+    else if (!w->streams[stream].id)
         acquire(w, stream);
     else
         release(w, stream);
@@ -100,13 +131,16 @@ static bool has_blocks(const world *w, unsigned client)
     for (unsigned i = 0; i < WORLD_SLOTS; i++)
         if (w->slots[i].block.pointer && w->slots[i].client == client)
             return true;
+    for (unsigned i = 0; i < WORLD_RESERVATIONS; i++)
+        if (w->reservations[i].reservation && w->reservations[i].client == client)
+            return true;
     return false;
 }
 
-static void open_client(world *w, unsigned client, uint64_t guaranteed, uint64_t maximum)
+static void open_client(world *w, unsigned client, uint64_t guaranteed, uint64_t maximum, weir_scrub scrub)
 {
     weir_client_options options = {
-        .size = sizeof options, .name = "client", .guaranteed = guaranteed, .maximum = maximum};
+        .size = sizeof options, .name = "client", .guaranteed = guaranteed, .maximum = maximum, .scrub = scrub};
     if (maximum && guaranteed > maximum)
         return;
     weir_status status = weir_client_open(w->runtime, &options, &w->clients[client]);
@@ -129,6 +163,14 @@ static void close_client(world *w, unsigned client)
     oracle_set_limits(w->oracle, client, 0, 0);
 }
 
+/* Where bytes that a block has lost stay in its piece, and where a guard paints them, growth is zeroed in no order with the
+ * work that its owner left there: nobody else's bytes, and so no harm, but also no order that could be looked for. */
+static bool can_scrub(const world *w)
+{
+    const char *base = w->runtime->resource->base->table->name;
+    return !(world_features(w) & WEIR_GUARDS) && (strcmp(base, "mapped") == 0 || strcmp(base, "blocks") == 0);
+}
+
 /* Opens or closes. */
 void run_client(world *w, const step *s)
 {
@@ -137,7 +179,8 @@ void run_client(world *w, const step *s)
         return;
     w->client_closed[client] = true;
     if (!w->clients[client])
-        open_client(w, client, s->field[F_BYTES], s->field[F_MORE]);
+        open_client(w, client, s->field[F_BYTES], s->field[F_MORE],
+                    s->field[F_FLAGS] & 1 && can_scrub(w) ? WEIR_SCRUB_OTHERS : WEIR_SCRUB_NEVER);
     else
         close_client(w, client);
     w->client_closed[client] = false;

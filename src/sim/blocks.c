@@ -9,7 +9,7 @@ static uint64_t bit(unsigned stream)
     return stream ? UINT64_C(1) << stream : 0;
 }
 
-static slot *slot_at(world *w, uint64_t index)
+slot *world_slot(world *w, uint64_t index)
 {
     return &w->slots[index % WORLD_SLOTS];
 }
@@ -27,7 +27,7 @@ static uint64_t whole(const world *w, uint64_t bytes)
 }
 
 /* Others leave the slot and the stream alone until it is let go. False: the one or the other is not there to be had. */
-static bool take_slot(world *w, slot *b, unsigned stream, bool full)
+bool world_take_slot(world *w, slot *b, unsigned stream, bool full)
 {
     if (b->in_hand || (b->block.pointer != NULL) != full || !world_has_stream(w, stream))
         return false;
@@ -36,7 +36,7 @@ static bool take_slot(world *w, slot *b, unsigned stream, bool full)
     return true;
 }
 
-static void let_slot_go(world *w, slot *b, unsigned stream)
+void world_let_slot_go(world *w, slot *b, unsigned stream)
 {
     b->in_hand = false;
     world_take_stream(w, stream, -1);
@@ -66,10 +66,11 @@ static bool follow(world *w, unsigned stream, uint64_t mask)
 }
 
 /* Brings `stream` behind what a read, or a write or free, must come after. */
-static bool order_use(world *w, slot *b, unsigned stream, bool write)
+bool world_order_use(world *w, slot *b, unsigned stream, bool write)
 {
     if (!follow(w, stream, write ? b->touched : b->touched & bit(b->writer)))
         return false;
+    b->recorded &= write ? 0 : ~bit(stream);
     if (write) {
         b->touched = bit(stream);
         b->writer = (uint8_t)stream;
@@ -80,7 +81,7 @@ static bool order_use(world *w, slot *b, unsigned stream, bool write)
 }
 
 /* Queues work on a part of the block: a write gives it a new version, a read expects the last one. */
-static void touch(world *w, slot *b, unsigned stream, bool write, uint64_t offset, uint64_t bytes)
+void world_touch(world *w, slot *b, unsigned stream, bool write, uint64_t offset, uint64_t bytes)
 {
     if (write) {
         b->offset = offset % touchable(b->bytes) / UNIT * UNIT;
@@ -95,14 +96,14 @@ static void touch(world *w, slot *b, unsigned stream, bool write, uint64_t offse
 
 void run_touch(world *w, const step *s)
 {
-    slot *b = slot_at(w, s->field[F_SLOT]);
+    slot *b = world_slot(w, s->field[F_SLOT]);
     unsigned stream = (unsigned)s->field[F_STREAM];
     bool write = s->field[F_FLAGS] & 1;
-    if (!take_slot(w, b, stream, true))
+    if (!world_take_slot(w, b, stream, true))
         return;
-    if (!b->declared && order_use(w, b, stream, write))
-        touch(w, b, stream, write, s->field[F_MORE], s->field[F_BYTES]);
-    let_slot_go(w, b, stream);
+    if (!b->declared && world_order_use(w, b, stream, write))
+        world_touch(w, b, stream, write, s->field[F_MORE], s->field[F_BYTES]);
+    world_let_slot_go(w, b, stream);
 }
 
 /* Allocating ------------------------------------------------------------------------------------------------------- */
@@ -172,6 +173,24 @@ static void settle_in(world *w, slot *b, unsigned stream, bool zeroed)
                                                   .zeroed = zeroed});
 }
 
+static reserved *reserved_for(world *w, unsigned client)
+{
+    for (unsigned i = 0; i < WORLD_RESERVATIONS; i++)
+        if (w->reservations[i].reservation && w->reservations[i].client == client)
+            return &w->reservations[i];
+    return NULL;
+}
+
+/* The block is to come from there. True if it can. */
+static bool take_reserved(reserved *from, weir_request *request, uint64_t charged)
+{
+    if (!from)
+        return false;
+    from->in_hand++;
+    request->reservation = from->reservation;
+    return charged <= weir_reservation_left(from->reservation);
+}
+
 static void allocate(world *w, const step *s, slot *b, unsigned client, unsigned stream)
 {
     weir_request request = {.size = sizeof request,
@@ -181,11 +200,17 @@ static void allocate(world *w, const step *s, slot *b, unsigned client, unsigned
                             .memory_class = (weir_class)s->field[F_CLASS],
                             .flags = (uint32_t)s->field[F_FLAGS]};
     weir_block block;
+    reserved *from = s->field[F_COUNT] & 2 ? reserved_for(w, client) : NULL;
     counts before = count_calls();
     uint64_t nested = w->nested, charged = world_charge(w, request.bytes, request.alignment);
-    oracle_asking(w->oracle, client, request.memory_class, charged, false);
+    bool there = take_reserved(from, &request, charged);
+    oracle_asking(w->oracle, client, request.memory_class, charged, there);
     weir_status status = weir_alloc_with(w->clients[client], &request, &block);
-    oracle_answered(w->oracle, client, request.memory_class, charged, false);
+    oracle_answered(w->oracle, client, request.memory_class, charged, there);
+    if (there && status == WEIR_OK)
+        oracle_reserved(w->oracle, client, 0, charged);
+    if (from)
+        from->in_hand--;
     if (status == WEIR_OUT_OF_MEMORY)
         count_refusal(w, client, charged, nested);
     if (!ANSWER(w, "weir_alloc_with", status, WEIR_OUT_OF_MEMORY) || request.bytes == 0)
@@ -209,14 +234,14 @@ static void allocate(world *w, const step *s, slot *b, unsigned client, unsigned
 
 void run_allocate(world *w, const step *s)
 {
-    slot *b = slot_at(w, s->field[F_SLOT]);
+    slot *b = world_slot(w, s->field[F_SLOT]);
     unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients, stream = (unsigned)s->field[F_STREAM];
-    if (!world_has_client(w, client) || s->field[F_CLASS] >= WEIR_CLASS_COUNT || !take_slot(w, b, stream, false))
+    if (!world_has_client(w, client) || s->field[F_CLASS] >= WEIR_CLASS_COUNT || !world_take_slot(w, b, stream, false))
         return;
     w->client_in_hand[client]++;
     allocate(w, s, b, client, stream);
     w->client_in_hand[client]--;
-    let_slot_go(w, b, stream);
+    world_let_slot_go(w, b, stream);
 }
 
 /* Freeing and resizing --------------------------------------------------------------------------------------------- */
@@ -259,16 +284,16 @@ static void free_slot(world *w, const step *s, slot *b, unsigned stream)
 
 void run_free(world *w, const step *s)
 {
-    slot *b = slot_at(w, s->field[F_SLOT]);
+    slot *b = world_slot(w, s->field[F_SLOT]);
     unsigned stream = (unsigned)s->field[F_STREAM];
-    if (!take_slot(w, b, stream, true))
+    if (!world_take_slot(w, b, stream, true))
         return;
     unsigned client = b->client;
     w->client_in_hand[client]++;
-    if (b->declared || order_use(w, b, stream, true))
+    if (b->declared || follow(w, stream, b->touched & ~b->recorded))
         free_slot(w, s, b, stream);
     w->client_in_hand[client]--;
-    let_slot_go(w, b, stream);
+    world_let_slot_go(w, b, stream);
 }
 
 /* Whether what a block loses is given to others. A piece of the driver's stays whole, and so does what a guard is around. */
@@ -323,13 +348,13 @@ static void resize_slot(world *w, slot *b, uint64_t bytes, unsigned stream)
 
 void run_resize(world *w, const step *s)
 {
-    slot *b = slot_at(w, s->field[F_SLOT]);
+    slot *b = world_slot(w, s->field[F_SLOT]);
     unsigned stream = (unsigned)s->field[F_STREAM];
-    if (!take_slot(w, b, stream, true))
+    if (!world_take_slot(w, b, stream, true))
         return;
-    if (b->declared || order_use(w, b, stream, true))
+    if (b->declared || world_order_use(w, b, stream, true))
         resize_slot(w, b, whole(w, s->field[F_BYTES] ? s->field[F_BYTES] : 1), stream);
-    let_slot_go(w, b, stream);
+    world_let_slot_go(w, b, stream);
 }
 
 /* Launches --------------------------------------------------------------------------------------------------------- */
@@ -338,8 +363,8 @@ static void queue_launch(world *w, const launch *l)
 {
     oracle_declare(w->oracle, true);
     for (unsigned i = 0; i < l->count; i++) {
-        slot *b = slot_at(w, l->slots[i]);
-        touch(w, b, l->stream, l->write[i], b->version ? b->offset : 0, b->bytes);
+        slot *b = world_slot(w, l->slots[i]);
+        world_touch(w, b, l->stream, l->write[i], b->version ? b->offset : 0, b->bytes);
     }
     oracle_declare(w->oracle, false);
 }
@@ -347,7 +372,7 @@ static void queue_launch(world *w, const launch *l)
 static void open_tickets(world *w, const launch *l, int by)
 {
     for (unsigned i = 0; i < l->count; i++) {
-        slot *b = slot_at(w, l->slots[i]);
+        slot *b = world_slot(w, l->slots[i]);
         if (l->write[i])
             b->written = by > 0;
         else
@@ -361,7 +386,7 @@ static bool gather(world *w, const step *s, launch *l, weir_use *uses)
     bool conflict = false;
     for (unsigned i = 0; i < s->field[F_COUNT] % WORLD_USES + 1; i++) {
         uint64_t index = (s->field[F_SLOT] + 2 * (uint64_t)i) % WORLD_SLOTS;
-        const slot *b = slot_at(w, index);
+        const slot *b = world_slot(w, index);
         bool write = s->field[F_FLAGS] >> i & 1;
         if (!b->block.pointer || !b->declared || b->in_hand)
             continue;
@@ -379,7 +404,7 @@ static void take_launch(world *w, launch *l, bool take)
     l->in_hand = take;
     world_take_stream(w, l->stream, take ? 1 : -1);
     for (unsigned i = 0; i < l->count; i++)
-        slot_at(w, l->slots[i])->in_hand = take;
+        world_slot(w, l->slots[i])->in_hand = take;
 }
 
 static void begin(world *w, launch *l, const weir_use *uses, bool conflict)
@@ -417,7 +442,7 @@ static bool can_end(world *w, const launch *l)
 {
     bool can = l->launch && !l->in_hand;
     for (unsigned i = 0; can && i < l->count; i++)
-        can = !slot_at(w, l->slots[i])->in_hand;
+        can = !world_slot(w, l->slots[i])->in_hand;
     return can;
 }
 
@@ -428,11 +453,11 @@ static void end(world *w, launch *l)
         queue_launch(w, l);
     l->late = false;
     for (unsigned i = 0; i < l->count; i++)
-        oracle_using(w->oracle, slot_at(w, l->slots[i])->known, stream, l->write[i]);
+        oracle_using(w->oracle, world_slot(w, l->slots[i])->known, stream, l->write[i]);
     if (!ANSWER(w, "weir_launch_end", weir_launch_end(l->launch), WEIR_OK))
         return;
     for (unsigned i = 0; i < l->count; i++)
-        oracle_used(w->oracle, slot_at(w, l->slots[i])->known, stream);
+        oracle_used(w->oracle, world_slot(w, l->slots[i])->known, stream);
     open_tickets(w, l, -1);
     l->launch = NULL;
 }

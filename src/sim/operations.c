@@ -53,7 +53,7 @@ static void choose_allocate(world *w, step *s)
     s->field[F_CLASS] = world_random(w, WEIR_CLASS_COUNT);
     s->field[F_FLAGS] =
         (chance(w, 10) ? WEIR_ZEROED : 0) | (chance(w, 40) ? WEIR_NO_WAIT : 0) | (chance(w, 5) ? WEIR_STABLE : 0);
-    s->field[F_COUNT] = chance(w, 40);
+    s->field[F_COUNT] = (uint64_t)chance(w, 40) | (uint64_t)chance(w, 30) << 1;
 }
 
 /* A stream for the next use of a block: often the one that it was last written on. */
@@ -122,6 +122,7 @@ static void choose_stall(world *w, step *s)
 static void choose_stream(world *w, step *s)
 {
     s->field[F_STREAM] = chance(w, 50) ? any_stream(w) : world_random(w, w->options.streams) + 1;
+    s->field[F_FLAGS] = chance(w, 30);
 }
 
 static void choose_client(world *w, step *s)
@@ -129,6 +130,7 @@ static void choose_client(world *w, step *s)
     s->field[F_CLIENT] = world_random(w, w->options.clients);
     s->field[F_BYTES] = chance(w, 50) ? 0 : world_random(w, w->options.budget / w->options.clients);
     s->field[F_MORE] = chance(w, 60) ? 0 : s->field[F_BYTES] + world_random(w, w->options.budget / 2) + 1;
+    s->field[F_FLAGS] = chance(w, 25);
 }
 
 static void choose_budget(world *w, step *s)
@@ -160,6 +162,40 @@ static void choose_fault(world *w, step *s)
     s->field[F_COUNT] = world_random(w, 12);
 }
 
+static void choose_fill(world *w, step *s)
+{
+    choose_touch(w, s);
+    s->field[F_MORE] = world_random(w, 256);
+}
+
+static void choose_copy(world *w, step *s)
+{
+    choose_touch(w, s);
+    s->field[F_MORE] = some_slot(w, true);
+    s->field[F_BYTES] = 256 << 10; /* a device model's copies go unit by unit */
+}
+
+static void choose_call(world *w, step *s)
+{
+    s->field[F_STREAM] = some_stream(w);
+}
+
+static void choose_capture(world *w, step *s)
+{
+    s->field[F_STREAM] = world_random(w, w->options.streams) + 1;
+    for (unsigned i = 1; i <= w->options.streams; i++) /* not many at once */
+        if (w->captured[i])
+            s->field[F_STREAM] = i;
+    s->field[F_SLOT] = some_slot(w, true);
+}
+
+static void choose_reserve(world *w, step *s)
+{
+    s->field[F_SLOT] = world_random(w, WORLD_RESERVATIONS);
+    s->field[F_CLIENT] = world_random(w, w->options.clients);
+    s->field[F_BYTES] = some_bytes(w);
+}
+
 static void choose_nothing(world *w, step *s)
 {
     (void)w;
@@ -187,6 +223,12 @@ const operation operations[] = {
     {"info", 20, run_info, choose_slot},
     {"misuse", 15, run_misuse, choose_slot},
     {"fault", 4, run_fault, choose_fault},
+    {"fill", 20, run_fill, choose_fill},
+    {"copy", 10, run_copy, choose_copy},
+    {"call", 10, run_call, choose_call},
+    {"record", 20, run_record, choose_touch},
+    {"capture", 4, run_capture, choose_capture},
+    {"reserve", 6, run_reserve, choose_reserve},
 };
 
 unsigned operation_count(void)

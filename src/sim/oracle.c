@@ -40,6 +40,13 @@ void oracle_declare(oracle *o, bool declared)
     o->declared = declared;
 }
 
+bool oracle_by_user(oracle *o, bool users)
+{
+    bool before = o->users;
+    o->users = users;
+    return before;
+}
+
 /* Clocks ----------------------------------------------------------------------------------------------------------- */
 
 const uint64_t *oracle_clock(const oracle *o, unsigned stream)

@@ -85,6 +85,8 @@ void oracle_uncut(oracle *o, oracle_block block, oracle_block tail);
 void oracle_grown(oracle *o, oracle_block block, uint64_t length, uint64_t charged, unsigned stream);
 /* Touches from here on are declared to weir, or not. */
 void oracle_declare(oracle *o, bool declared);
+/* What weir queues from here on it was asked for as work of a user's, or not. */
+bool oracle_by_user(oracle *o, bool users); /* what it was before */
 /* The call begins, and ends, that makes the block wait for all that is queued on the stream. */
 void oracle_using(oracle *o, oracle_block block, unsigned stream, bool write);
 void oracle_used(oracle *o, oracle_block block, unsigned stream);

@@ -167,40 +167,46 @@ oracle_block oracle_allocated(oracle *o, const oracle_got *got)
 
 /* Touching --------------------------------------------------------------------------------------------------------- */
 
+typedef struct access {
+    unsigned stream;
+    bool write, declared; /* the latter: or weir's own, which weir remembers itself */
+} access;
+
 /* Work on `stream` that conflicts with `late`'s on the block, and runs in no order with it. */
-static void tell_race(oracle *o, const owner *w, const uint64_t *clock, unsigned stream, bool write, unsigned late)
+static void tell_race(oracle *o, const owner *w, const uint64_t *clock, const access *a, unsigned late)
 {
     bool previous = !(w->own >> late & 1);
     bool after_allocation = !w->stream || clock[w->stream] >= w->allocated;
     oracle_kind kind = previous ? ORACLE_EARLY_REUSE : ORACLE_LOST_ORDER;
-    if (!o->declared && !(previous && after_allocation))
+    if (!a->declared && !(previous && after_allocation))
         kind = ORACLE_USER;
-    oracle_report(o, kind, "work on stream %u %s block %llu, which work %llu on stream %u%s may still %s", stream,
-                  write ? "writes" : "reads", ULL(w->serial), ULL(w->last[late]), late,
-                  previous ? ", of a block before it," : "", write ? "use" : "write");
+    oracle_report(o, kind, "work on stream %u %s block %llu, which work %llu on stream %u%s may still %s", a->stream,
+                  a->write ? "writes" : "reads", ULL(w->serial), ULL(w->last[late]), late,
+                  previous ? ", of a block before it," : "", a->write ? "use" : "write");
 }
 
-static void check_order(oracle *o, const owner *w, const uint64_t *clock, unsigned stream, bool write)
+static void check_order(oracle *o, const owner *w, const uint64_t *clock, const access *a)
 {
     for (unsigned s = 1; s < o->width; s++) {
         bool own_read = w->own >> s & 1 && (w->write_stream != s || clock[s] >= w->write);
-        if (clock[s] < w->last[s] && (write || !own_read)) {
-            tell_race(o, w, clock, stream, write, s);
+        if (clock[s] < w->last[s] && (a->write || !own_read)) {
+            tell_race(o, w, clock, a, s);
             return;
         }
     }
 }
 
-static void touch_live(oracle *o, owner *w, unsigned stream, uint64_t sequence, bool write)
+static void touch_live(oracle *o, owner *w, const access *a, uint64_t sequence)
 {
-    check_order(o, w, oracle_clock(o, stream), stream, write);
+    unsigned stream = a->stream;
+    check_order(o, w, oracle_clock(o, stream), a);
     if (stream) {
         w->last[stream] = sequence;
         w->own |= UINT64_C(1) << stream;
         w->declared &= ~(UINT64_C(1) << stream);
-        w->declared |= (uint64_t)o->declared << stream;
+        w->declared |= (uint64_t)a->declared << stream;
     }
-    if (write) {
+    if (a->write) {
         w->write_stream = stream;
         w->write = sequence;
     }
@@ -226,6 +232,7 @@ void oracle_touch(void *user, unsigned stream, uint64_t sequence, const void *ad
     oracle *o = user;
     const char *start = address;
     uint32_t previous = UINT32_MAX;
+    access a = {stream, write, o->declared || (own && !o->users)};
     run r;
     for (uint64_t at = 0; at < bytes; at = run_end(&r, at, start)) {
         if (!first_run(o, start + at, bytes - at, &r)) {
@@ -239,7 +246,7 @@ void oracle_touch(void *user, unsigned stream, uint64_t sequence, const void *ad
         previous = r.owner;
         owner *w = &o->table[r.owner];
         if (w->state == OWNER_LIVE) {
-            touch_live(o, w, stream, sequence, write);
+            touch_live(o, w, &a, sequence);
         } else if (own) {
             touch_free(o, stream, sequence, start + at, bytes - at);
             return;

@@ -54,7 +54,7 @@ struct oracle {
     uint64_t *host;
     uint64_t **clock; /* per stream */
     snapshots *events;
-    bool declared, pooled;
+    bool declared, users, pooled;
     wi_plane owners; /* per unit: an owner's index */
     owner *table;
     uint32_t *unused;

@@ -21,10 +21,28 @@ wi_defect defect_called(const char *name)
 
 const simulate_names simulate_words = {defect_name, defect_called, ladder_name, operation_name, oracle_kind_name};
 
+/* The weights: most steps where most can happen, few where each is slow. */
+static const struct {
+    const char *text;
+    unsigned percent;
+} stacks[] = {{"mapped", 40},           {"direct", 15},       {"async", 15},
+              {"blocks(64KiB)", 15},    {"guard(mapped)", 3}, {"stats(guard(async))", 2},
+              {"log(blocks(4KiB))", 10}};
+enum { STACKS = sizeof stacks / sizeof stacks[0] };
+_Static_assert((int)STACKS <= (int)SIMULATE_STACKS, "a result has a place for each");
+
 const char *simulate_stack(size_t index)
 {
-    static const char *const stacks[] = {"mapped", "stats(mapped)", NULL};
-    return stacks[index];
+    return index < STACKS ? stacks[index].text : NULL;
+}
+
+/* How many of the steps; the first gets what is left over. */
+static uint64_t share_of(uint64_t steps, size_t index)
+{
+    uint64_t others = 0;
+    for (size_t i = 1; i < STACKS; i++)
+        others += steps / 100 * stacks[i].percent;
+    return index == 0 ? steps - others : steps / 100 * stacks[index].percent;
 }
 
 void simulate_defaults(simulate_options *options)
@@ -145,22 +163,14 @@ static bool run_world(const world_options *options, uint64_t steps, simulate_res
     return true;
 }
 
-static size_t count_stacks(void)
-{
-    size_t count = 0;
-    while (simulate_stack(count))
-        count++;
-    return count;
-}
-
 /* One world after another, until something is found. */
 static bool run_random(const simulate_options *options, simulate_result *out)
 {
     bool named = options->world.resource != NULL, ran = true;
-    size_t count = named ? 1 : count_stacks();
+    size_t count = named ? 1 : STACKS;
     for (size_t i = 0; ran && i < count && !anything(&out->found); i++) {
         world_options one = options->world;
-        uint64_t steps = options->steps / count + (i < options->steps % count);
+        uint64_t steps = named ? options->steps : share_of(options->steps, i);
         if (!named) {
             one.resource = simulate_stack(i);
             one.seed += i * UINT64_C(0x9e3779b97f4a7c15);

@@ -29,8 +29,10 @@ static void run(world *w, const step *s)
     w->fault_mark = world_faults(w);
     w->place = 0;
     w->depth++;
+    bool users = oracle_by_user(w->oracle, false);
     wi_sim_seed(w->device, s->field[F_SEED]);
     operations[s->operation].run(w, s);
+    (void)oracle_by_user(w->oracle, users);
     w->depth--;
     w->place = place;
     w->fault_mark = mark;

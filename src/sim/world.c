@@ -52,7 +52,8 @@ bool world_answer(world *w, const char *call, weir_status status, const weir_sta
 
 bool world_has_stream(const world *w, uint64_t stream)
 {
-    return stream == 0 || (stream <= w->options.streams && w->streams[stream].id != 0 && !w->stream_closed[stream]);
+    return stream == 0 || (stream <= w->options.streams && w->streams[stream].id != 0 && !w->stream_closed[stream] &&
+                           !w->captured[stream]);
 }
 
 bool world_has_client(const world *w, unsigned client)
@@ -80,6 +81,17 @@ unsigned world_number(const world *w, unsigned stream)
     return stream ? wi_sim_number(w->native[stream]) : 0;
 }
 
+bool world_knows_foreign(const world_options *options)
+{
+    return options->streams <= WORLD_STREAMS / 2;
+}
+
+/* Own streams that nobody has stay the runtime's, beside those that others made. */
+static unsigned most_streams(const world_options *options)
+{
+    return world_knows_foreign(options) ? 2 * options->streams : options->streams;
+}
+
 world *world_create(const world_options *options)
 {
     world *w = calloc(1, sizeof *w);
@@ -88,7 +100,7 @@ world *world_create(const world_options *options)
     w->options = *options;
     w->random = options->seed * UINT64_C(0x2545f4914f6cdd1d) + 1;
     w->last_version = WI_SIM_FIRST_VERSION;
-    w->oracle = oracle_create(options->streams + 1, options->device, options->granule, options->budget);
+    w->oracle = oracle_create(most_streams(options) + 1, options->device, options->granule, options->budget);
     if (!w->oracle) {
         free(w);
         return NULL;
@@ -105,7 +117,7 @@ world *world_create(const world_options *options)
     if (status == WEIR_OK) {
         w->device = w->runtime->device;
         oracle_attach(w->oracle, w->device);
-        if (world_features(w) & WEIR_STREAM_ORDERED)
+        if (strcmp(w->runtime->resource->base->table->name, "async") == 0)
             oracle_set_pooled(w->oracle);
     }
     return w;
@@ -132,12 +144,23 @@ static void end_blocks(world *w)
             run_free(w, &(step){.field = {[F_SLOT] = i}});
 }
 
+static void end_captures(world *w)
+{
+    for (unsigned s = 1; s <= w->options.streams; s++)
+        if (w->captured[s])
+            run_capture(w, &(step){.field = {[F_STREAM] = s}});
+    for (unsigned i = 0; i < WORLD_RESERVATIONS; i++)
+        if (w->reservations[i].reservation)
+            run_reserve(w, &(step){.field = {[F_SLOT] = i}});
+}
+
 void world_end(world *w)
 {
     w->faults = world_faults(w);
     wi_sim_arm(NULL, NULL);
     w->fault_base = w->fault_mark = w->faults;
     if (w->runtime) {
+        end_captures(w);
         end_blocks(w);
         run_snapshot(w, &(step){0});
         for (unsigned c = 0; c < w->options.clients; c++)
@@ -148,6 +171,9 @@ void world_end(world *w)
                 run_stream(w, &(step){.field = {[F_STREAM] = s}});
         (void)ANSWER(w, "weir_runtime_destroy", weir_runtime_destroy(w->runtime), WEIR_OK);
         w->runtime = NULL;
+        if (w->calls_done != w->calls_queued)
+            oracle_report(w->oracle, ORACLE_DEVICE, "of %llu functions that were put on streams %llu were called",
+                          (unsigned long long)w->calls_queued, (unsigned long long)w->calls_done);
     }
     oracle_ended(w->oracle);
 }

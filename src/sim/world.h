@@ -17,6 +17,7 @@ enum {
     WORLD_SLOTS = 256,
     WORLD_LAUNCHES = 4,
     WORLD_USES = 3,
+    WORLD_RESERVATIONS = 3,
     WORLD_STREAMS = 63,
     WORLD_CLIENTS = ORACLE_CLIENTS,
     WORLD_DEPTH = 2
@@ -82,6 +83,7 @@ typedef struct slot {
     uint64_t bytes, charged;
     uint64_t offset, length; /* the part last written, which holds `version` */
     uint64_t touched;        /* bits of streams whose work the user knows nothing later of */
+    uint64_t recorded;       /* ... and those whose reads the free waits for by itself */
     uint32_t version;        /* 0: nothing is known */
     uint8_t client, memory_class, writer;
     bool declared; /* used through launches alone */
@@ -100,6 +102,12 @@ typedef struct launch {
     bool write[WORLD_USES];
 } launch;
 
+typedef struct reserved {
+    weir_reservation *reservation; /* NULL: none */
+    unsigned client;
+    uint8_t in_hand;
+} reserved;
+
 typedef struct world {
     world_options options;
     oracle *oracle;
@@ -110,6 +118,9 @@ typedef struct world {
     void *native[WORLD_STREAMS + 1];
     slot slots[WORLD_SLOTS];
     launch launches[WORLD_LAUNCHES];
+    reserved reservations[WORLD_RESERVATIONS];
+    bool foreign[WORLD_STREAMS + 1], captured[WORLD_STREAMS + 1];
+    uint64_t calls_queued, calls_done; /* of users' functions */
     weir_block last_freed;
     weir_stream last_released;
     uint32_t last_version;
@@ -156,7 +167,8 @@ bool world_answer(world *w, const char *call, weir_status status, const weir_sta
 void world_choose(world *w, step *out);
 /* Between what a step takes in hand and what it lets go. */
 void world_take_stream(world *w, unsigned stream, int by);
-uint64_t world_faults(const world *w); /* since it was made */
+bool world_knows_foreign(const world_options *options); /* streams of others are registered */
+uint64_t world_faults(const world *w);                  /* since it was made */
 /* Whether nothing else could have happened since `nested` was read: no other step ran, and this one is within none. */
 bool world_undisturbed(const world *w, uint64_t nested);
 /* What the runtime will charge for so many bytes; 0 for none. */
@@ -196,5 +208,18 @@ void run_snapshot(world *w, const step *s);
 void run_info(world *w, const step *s);
 void run_misuse(world *w, const step *s);
 void run_fault(world *w, const step *s);
+void run_fill(world *w, const step *s);
+void run_copy(world *w, const step *s);
+void run_call(world *w, const step *s);
+void run_record(world *w, const step *s);
+void run_capture(world *w, const step *s);
+void run_reserve(world *w, const step *s);
+
+/* A slot, the two that others leave alone until they are let go, and the user's order before a use. */
+slot *world_slot(world *w, uint64_t index);
+bool world_take_slot(world *w, slot *b, unsigned stream, bool full);
+void world_let_slot_go(world *w, slot *b, unsigned stream);
+bool world_order_use(world *w, slot *b, unsigned stream, bool write);
+void world_touch(world *w, slot *b, unsigned stream, bool write, uint64_t offset, uint64_t bytes);
 
 #endif

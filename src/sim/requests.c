@@ -1,0 +1,179 @@
+/* What users ask of weir besides blocks: work on streams, reads that are recorded, captures, reservations. */
+#include "sim/world.h"
+
+#define UNIT ((uint64_t)WI_SIM_UNIT)
+
+static uint64_t bit(unsigned stream)
+{
+    return stream ? UINT64_C(1) << stream : 0;
+}
+
+/* Work that weir queues ---------------------------------------------------------------------------------------------- */
+
+static void fill(world *w, slot *b, unsigned stream, uint8_t value)
+{
+    uint64_t bytes = (b->bytes + UNIT - 1) / UNIT * UNIT;
+    (void)oracle_by_user(w->oracle, true);
+    weir_status status = weir_fill(w->runtime, b->block.pointer, value, bytes, w->streams[stream]);
+    (void)oracle_by_user(w->oracle, false);
+    if (!ANSWER(w, "weir_fill", status, WEIR_OK))
+        return;
+    b->offset = 0;
+    b->length = bytes;
+    b->version = WI_SIM_ZERO + value;
+}
+
+void run_fill(world *w, const step *s)
+{
+    slot *b = world_slot(w, s->field[F_SLOT]);
+    unsigned stream = (unsigned)s->field[F_STREAM];
+    if (!world_take_slot(w, b, stream, true))
+        return;
+    if (!b->declared && world_order_use(w, b, stream, true))
+        fill(w, b, stream, (uint8_t)s->field[F_MORE]);
+    world_let_slot_go(w, b, stream);
+}
+
+/* The part that was last written goes to the start of the other block. */
+static void copy(world *w, slot *to, const slot *from, unsigned stream)
+{
+    uint64_t room = (to->bytes + UNIT - 1) / UNIT * UNIT, bytes = from->length < room ? from->length : room;
+    (void)oracle_by_user(w->oracle, true);
+    weir_status status =
+        weir_copy(w->runtime, to->block.pointer, (char *)from->block.pointer + from->offset, bytes, w->streams[stream]);
+    (void)oracle_by_user(w->oracle, false);
+    if (!ANSWER(w, "weir_copy", status, WEIR_OK))
+        return;
+    to->offset = 0;
+    to->length = bytes;
+    to->version = from->version;
+}
+
+void run_copy(world *w, const step *s)
+{
+    slot *to = world_slot(w, s->field[F_SLOT]), *from = world_slot(w, s->field[F_MORE]);
+    unsigned stream = (unsigned)s->field[F_STREAM];
+    if (!world_take_slot(w, to, stream, true))
+        return;
+    if (world_take_slot(w, from, stream, true)) {
+        if (!to->declared && !from->declared && from->version != 0 && from->length <= s->field[F_BYTES] &&
+            world_order_use(w, to, stream, true) && world_order_use(w, from, stream, false))
+            copy(w, to, from, stream);
+        world_let_slot_go(w, from, stream);
+    }
+    world_let_slot_go(w, to, stream);
+}
+
+static void count_call(void *user)
+{
+    ++*(uint64_t *)user;
+}
+
+void run_call(world *w, const step *s)
+{
+    unsigned stream = (unsigned)s->field[F_STREAM];
+    if (!world_has_stream(w, stream))
+        return;
+    world_take_stream(w, stream, 1);
+    weir_status status = weir_call(w->runtime, count_call, &w->calls_done, w->streams[stream]);
+    w->calls_queued += ANSWER(w, "weir_call", status, WEIR_OK);
+    world_take_stream(w, stream, -1);
+}
+
+/* A read that is queued first and told then: the free waits for it by itself. */
+void run_record(world *w, const step *s)
+{
+    slot *b = world_slot(w, s->field[F_SLOT]);
+    unsigned stream = (unsigned)s->field[F_STREAM], number = world_number(w, stream);
+    if (!world_take_slot(w, b, stream, true))
+        return;
+    if (!b->declared && stream && world_order_use(w, b, stream, false)) {
+        world_touch(w, b, stream, false, 0, 0);
+        oracle_using(w->oracle, b->known, number, false);
+        if (ANSWER(w, "weir_use_record", weir_use_record(w->runtime, b->block.pointer, w->streams[stream]), WEIR_OK)) {
+            oracle_used(w->oracle, b->known, number);
+            b->recorded |= b->writer != stream ? bit(stream) : 0;
+        }
+    }
+    world_let_slot_go(w, b, stream);
+}
+
+/* Captures ----------------------------------------------------------------------------------------------------------- */
+
+static void must_be_misuse(world *w, const char *call, weir_status status)
+{
+    if (status != WEIR_STREAM_MISUSE)
+        oracle_report(w->oracle, ORACLE_ANSWER, "%s on a stream that is being captured answers %s", call,
+                      weir_status_name(status));
+}
+
+/* While a stream is being captured nobody puts anything on it, and what needs to know when its work is done is refused. */
+static void try_captured(world *w, unsigned stream, const slot *b)
+{
+    must_be_misuse(w, "weir_stream_synchronize", weir_stream_synchronize(w->streams[stream]));
+    if (!b->block.pointer || b->in_hand || b->readers > 0 || b->written)
+        return;
+    must_be_misuse(w, "weir_free", weir_free(w->clients[b->client], b->block.pointer, w->streams[stream]));
+    must_be_misuse(w, "weir_use_record", weir_use_record(w->runtime, b->block.pointer, w->streams[stream]));
+}
+
+/* Begins one, or ends it. */
+void run_capture(world *w, const step *s)
+{
+    unsigned stream = (unsigned)s->field[F_STREAM];
+    if (w->depth > 1 || stream == 0 || stream > w->options.streams || !w->streams[stream].id ||
+        w->stream_closed[stream] || w->stream_in_hand[stream] > 0)
+        return;
+    for (unsigned i = 0; i < WORLD_LAUNCHES; i++)
+        if (w->launches[i].launch && w->launches[i].stream == stream)
+            return;
+    w->stream_closed[stream] = true;
+    if (w->captured[stream]) {
+        wi_sim_capture(w->device, w->native[stream], false);
+        w->captured[stream] = !ANSWER(w, "weir_capture_end", weir_capture_end(w->streams[stream]), WEIR_OK);
+    } else if (ANSWER(w, "weir_capture_begin", weir_capture_begin(w->streams[stream]), WEIR_OK)) {
+        wi_sim_capture(w->device, w->native[stream], true);
+        w->captured[stream] = true;
+        try_captured(w, stream, world_slot(w, s->field[F_SLOT]));
+    }
+    w->stream_closed[stream] = false;
+}
+
+/* Reservations ------------------------------------------------------------------------------------------------------- */
+
+static void reserve(world *w, reserved *r, unsigned client, uint64_t bytes)
+{
+    uint64_t charged = (bytes + UNIT - 1) / UNIT * UNIT;
+    w->client_in_hand[client]++;
+    oracle_asking(w->oracle, client, WEIR_OTHER, charged, false);
+    weir_status status = weir_reserve(w->clients[client], bytes, WEIR_NO_WAIT, &r->reservation);
+    oracle_answered(w->oracle, client, WEIR_OTHER, charged, false);
+    if (ANSWER(w, "weir_reserve", status, WEIR_OUT_OF_MEMORY)) {
+        oracle_reserved(w->oracle, client, charged, 0);
+        r->client = client;
+    }
+    w->client_in_hand[client]--;
+}
+
+static void end_reservation(world *w, reserved *r)
+{
+    uint64_t left = weir_reservation_left(r->reservation);
+    if (ANSWER(w, "weir_reservation_release", weir_reservation_release(r->reservation), WEIR_OK))
+        oracle_reserved(w->oracle, r->client, 0, left);
+    r->reservation = NULL;
+}
+
+/* Makes one, or ends it. */
+void run_reserve(world *w, const step *s)
+{
+    reserved *r = &w->reservations[s->field[F_SLOT] % WORLD_RESERVATIONS];
+    unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients;
+    if (r->in_hand > 0)
+        return;
+    r->in_hand = 1;
+    if (r->reservation)
+        end_reservation(w, r);
+    else if (world_has_client(w, client) && s->field[F_BYTES] > 0)
+        reserve(w, r, client, s->field[F_BYTES]);
+    r->in_hand = 0;
+}
