@@ -31,12 +31,18 @@ static void find_with_seed(wi_defect defect, const char *resource, uint64_t seed
     free(r.script);
 }
 
+/* Memory is unmapped by "mapped" alone. A guard takes a block that is resized for its own, which the freed ones are not. */
+static bool applies(wi_defect defect, const char *resource)
+{
+    return defect != WI_PLANT_UNMAP_UNDER_USE && (defect != WI_PLANT_FREE_UNDER_USE || !strstr(resource, "guard"));
+}
+
 static void find_planted(wi_defect defect)
 {
     for (uint64_t seed = 1; seed <= SEEDS; seed++)
         find_with_seed(defect, "mapped", seed, seed <= SHRUNK);
-    for (size_t i = 1; simulate_stack(i) && defect != WI_PLANT_UNMAP_UNDER_USE; i++) /* which is mapped's alone */
-        for (uint64_t seed = 1; seed <= FEW_SEEDS; seed++)
+    for (size_t i = 1; simulate_stack(i); i++)
+        for (uint64_t seed = 1; applies(defect, simulate_stack(i)) && seed <= FEW_SEEDS; seed++)
             find_with_seed(defect, simulate_stack(i), seed, seed == 1);
 }
 

@@ -16,6 +16,12 @@ class Simulate(harness.Case):
         self.assertEqual((answer["steps"], answer["violations"], answer["first_violation"]), (20000, 0, None))
         self.assertGreater(answer["ladder"]["fit"], 0)
         self.assertGreater(answer["faults"], 0)
+        parts = answer["resources"]
+        self.assertEqual(sum(part["steps"] for part in parts), 20000)
+        self.assertEqual(sum(part["violations"] for part in parts), 0)
+        self.assertLessEqual({"mapped", "direct", "async", "blocks(64KiB)"}, {part["resource"] for part in parts})
+        one = self.weir_json("simulate", "--steps", 3000, "--resource", "stats(direct)")
+        self.assertEqual(one["resources"], [{"resource": "stats(direct)", "steps": 3000, "violations": 0}])
         self.assertNotIn("script", answer)
         again = self.weir_json("simulate", "--steps", 20000, "--seed", 5, "--clients", 3, "--streams", 9)
         self.assertEqual(again["ladder"], answer["ladder"])
