@@ -1,5 +1,5 @@
-/* What is said beforehand: the log hears of a change before it happens, and parts are taken before their runtime is made. The
- * linker leads some of the library's own calls through here. */
+/* What holds beforehand: the log hears of a change before it happens, parts are taken before their runtime is made, and one
+ * capture begins. The linker leads some of the library's own calls through here. */
 #include "core.h"
 #include "core/faulty.h"
 
@@ -78,15 +78,20 @@ typedef struct fixture {
     gate gate;
 } fixture;
 
-static fixture start(const char *stack)
+static fixture start_over(const wi_driver *driver, const char *stack)
 {
     weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .resource = stack};
     fixture f = {.gate = GATE};
     faults_reset(-1);
-    ok(wi_runtime_create_over(&faulty_driver, 0, &options, &f.runtime));
+    ok(wi_runtime_create_over(driver, 0, &options, &f.runtime));
     f.client = open_client(f.runtime, "one", 0, 0);
     ok(weir_stream_acquire(f.runtime, &f.stream));
     return f;
+}
+
+static fixture start(const char *stack)
+{
+    return start_over(&faulty_driver, stack);
 }
 
 static void end(fixture *f)
@@ -139,6 +144,80 @@ static void the_log_hears_of_a_refused_release(void **state)
     end(&f);
 }
 
+/* Captures ------------------------------------------------------------------------------------------------------- */
+
+static weir_stream rival; /* whose capture is begun once more, before the next record is answered */
+static weir_status won;
+static bool capturing;
+static unsigned waits;
+
+static weir_status record_and_be_late(wi_device *on, void *stream, wi_event *out)
+{
+    weir_stream taken = rival;
+    rival = WEIR_STREAM_HOST;
+    if (taken.id)
+        won = weir_capture_begin(taken);
+    return faulty_driver.record(on, stream, out);
+}
+
+static bool is_capturing(wi_device *on, void *stream)
+{
+    return capturing || faulty_driver.stream_capturing(on, stream);
+}
+
+static weir_status wait_and_count(wi_device *on, wi_event event, uint64_t deadline)
+{
+    waits++;
+    return faulty_driver.wait(on, event, deadline);
+}
+
+static fixture start_with_captures(void)
+{
+    static wi_driver driver;
+    driver = faulty_driver;
+    driver.record = record_and_be_late;
+    driver.stream_capturing = is_capturing;
+    driver.wait = wait_and_count;
+    return start_over(&driver, "mapped");
+}
+
+static void one_of_two_captures_begins(void **state)
+{
+    (void)state;
+    fixture f = start_with_captures();
+    rival = f.stream;
+    won = WEIR_BUSY;
+    fails(WEIR_BUSY, weir_capture_begin(f.stream));
+    assert_int_equal(won, WEIR_OK);
+    ok(weir_capture_end(f.stream));
+    end(&f);
+}
+
+/* Also where the caller has told the driver alone that it captures. */
+static void no_waiting_in_a_capture(void **state)
+{
+    (void)state;
+    fixture f = start_with_captures();
+    weir_stream other;
+    ok(weir_stream_acquire(f.runtime, &other));
+    void *p = allocate(f.client, BUDGET, f.stream, WEIR_KV);
+    ok(weir_call(f.runtime, pass_gate, &f.gate, f.stream));
+    ok(weir_free(f.client, p, f.stream));
+    ok(weir_option_set("wait", "100ms"));
+    waits = 0;
+    capturing = true;
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f.client, BUDGET, other, WEIR_KV, &p));
+    assert_int_equal(waits, 0);
+    capturing = false;
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f.client, BUDGET, other, WEIR_KV, &p));
+    assert_true(waits > 0);
+    ok(weir_option_set("wait", NULL));
+    open_gate(&f.gate);
+    ok(weir_stream_synchronize(f.stream));
+    ok(weir_stream_release(other));
+    end(&f);
+}
+
 /* Parts ---------------------------------------------------------------------------------------------------------- */
 
 static weir_device *device;
@@ -174,6 +253,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_log_hears_of_it_before_it_happens),
         cmocka_unit_test(the_log_hears_of_a_refused_release),
+        cmocka_unit_test(one_of_two_captures_begins),
+        cmocka_unit_test(no_waiting_in_a_capture),
         cmocka_unit_test(parts_are_taken_while_they_are_composed),
     };
     return cmocka_run_group_tests_name("between", tests, NULL, NULL);
