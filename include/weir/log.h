@@ -15,7 +15,8 @@ typedef enum weir_log_level {
 } weir_log_level;
 
 /* `text` is one line without newline, valid during the call. Called on the thread that has something to say, never with
- * a weir lock held; it may call weir. Calls may come from several threads at once. */
+ * a weir lock held; it may call weir, and the thread's weir_detail is afterwards as it was. Calls may come from several
+ * threads at once. */
 typedef void (*weir_log_fn)(weir_log_level level, const char *text, void *user);
 
 /* Sends messages of `level` and more urgent ones to `fn`; NULL restores the default, which is silence, or standard error

@@ -53,6 +53,13 @@ weir_status wi_fail_forked(void);
             return wi_fail_forked();                                                                                   \
     } while (0)
 
+/* The thread's detail, put back after what is no affair of whoever called weir: sinks and the log's function. */
+typedef struct wi_kept_detail {
+    char text[1024];
+} wi_kept_detail;
+void wi_detail_keep(wi_kept_detail *kept);
+void wi_detail_restore(const wi_kept_detail *kept);
+
 /* Makes one line of a text that may come from elsewhere: no line breaks inside, none at the end. */
 void wi_one_line(char *text);
 

@@ -36,11 +36,15 @@ weir_status weir_log_set(weir_log_fn fn, void *user, weir_log_level level)
 static int level_from_option(void)
 {
     weir_option option = {.size = sizeof option};
+    wi_kept_detail kept;
+    int level = WEIR_LOG_OFF;
+    wi_detail_keep(&kept);
     if (weir_option_get("log", &option) == WEIR_OK)
         for (int i = 0; i <= WEIR_LOG_DEBUG; i++)
             if (strcmp(option.value, level_names[i]) == 0)
-                return i;
-    return WEIR_LOG_OFF;
+                level = i;
+    wi_detail_restore(&kept);
+    return level;
 }
 
 void weir_log(weir_log_level level, const char *format, ...)
@@ -68,8 +72,12 @@ void weir_log(weir_log_level level, const char *format, ...)
     weir_log_fn fn = sink ? sink : to_stderr;
     void *user = sink_user;
     pthread_mutex_unlock(&lock);
-    if ((int)level <= now)
-        fn(level, text, user);
+    if ((int)level > now)
+        return;
+    wi_kept_detail kept; /* the message may come from the middle of a call whose own refusal is in words already */
+    wi_detail_keep(&kept);
+    fn(level, text, user);
+    wi_detail_restore(&kept);
 }
 
 void wi_log_option_changed(void)

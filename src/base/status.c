@@ -11,7 +11,7 @@ static const char *const status_names[WEIR_STATUS_COUNT] = {
     "WEIR_DEVICE_LOST", "WEIR_SYSTEM",        "WEIR_CORRUPT",       "WEIR_ENGINE",   "WEIR_CANCELLED",
 };
 
-static _Thread_local char detail[1024];
+static _Thread_local char detail[sizeof((wi_kept_detail *)0)->text];
 
 const char *weir_version(void)
 {
@@ -26,6 +26,16 @@ const char *weir_status_name(weir_status status)
 const char *weir_detail(void)
 {
     return detail;
+}
+
+void wi_detail_keep(wi_kept_detail *kept)
+{
+    memcpy(kept->text, detail, strlen(detail) + 1);
+}
+
+void wi_detail_restore(const wi_kept_detail *kept)
+{
+    memcpy(detail, kept->text, strlen(kept->text) + 1);
 }
 
 /* A text that was cut must not end inside a UTF-8 character. */

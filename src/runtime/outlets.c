@@ -106,13 +106,3 @@ bool wi_outlets_untold(weir_trace *trace, char text[WI_UNTOLD])
         }
     return false;
 }
-
-void wi_detail_keep(wi_kept_detail *kept)
-{
-    snprintf(kept->text, sizeof kept->text, "%s", weir_detail());
-}
-
-void wi_detail_restore(const wi_kept_detail *kept)
-{
-    (void)weir_fail(WEIR_OK, "%s", kept->text);
-}

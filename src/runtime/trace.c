@@ -184,7 +184,6 @@ weir_status weir_trace_flush(weir_trace *trace)
 {
     WI_ENTER();
     char text[WI_UNTOLD];
-    wi_kept_detail kept;
     if (!trace)
         return weir_fail(WEIR_INVALID, "weir_trace_flush: NULL");
     if (wi_outlets_inside())
@@ -193,9 +192,7 @@ weir_status weir_trace_flush(weir_trace *trace)
     weir_status status = wi_outlets_flush(trace);
     bool untold = wi_outlets_untold(trace, text);
     pthread_mutex_unlock(&trace->runtime->recorder.drain);
-    wi_detail_keep(&kept);
     tell(text, untold);
-    wi_detail_restore(&kept);
     return status;
 }
 

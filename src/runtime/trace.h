@@ -44,11 +44,4 @@ weir_status wi_outlets_add(weir_trace *trace, const weir_sink *sink);
 enum { WI_UNTOLD = 512 };
 bool wi_outlets_untold(weir_trace *trace, char text[WI_UNTOLD]);
 
-/* What sinks and the log do to the thread's detail is not the affair of whoever calls weir. */
-typedef struct wi_kept_detail {
-    char text[1024];
-} wi_kept_detail;
-void wi_detail_keep(wi_kept_detail *kept);
-void wi_detail_restore(const wi_kept_detail *kept);
-
 #endif

@@ -277,6 +277,24 @@ static void say_two(void)
     weir_log(WEIR_LOG_INFO, "by the way");
 }
 
+static void listen_and_fail(weir_log_level level, const char *text, void *user)
+{
+    listen(level, text, user);
+    fails(WEIR_INVALID, weir_log_set(NULL, NULL, (weir_log_level)7));
+}
+
+/* A message may come from the middle of a call that has refused already. */
+static void log_function_leaves_the_detail(void **state)
+{
+    (void)state;
+    ok(weir_log_set(listen_and_fail, &heard, WEIR_LOG_DEBUG));
+    fails(WEIR_BUSY, weir_fail(WEIR_BUSY, "the caller's %s", "own"));
+    weir_log(WEIR_LOG_WARNING, "about: %s", weir_detail());
+    assert_string_equal(heard.text, "about: the caller's own");
+    assert_string_equal(weir_detail(), "the caller's own");
+    ok(weir_log_set(NULL, NULL, WEIR_LOG_OFF));
+}
+
 static void log_option_asks_for_standard_error(void **state)
 {
     (void)state;
@@ -306,6 +324,7 @@ int main(void)
         cmocka_unit_test(sizes_are_written),
         cmocka_unit_test(log_levels),
         cmocka_unit_test(log_function_may_call_weir),
+        cmocka_unit_test(log_function_leaves_the_detail),
         cmocka_unit_test(log_option_asks_for_standard_error),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
