@@ -10,9 +10,9 @@
  *
  * `zone` is the length of each red zone, rounded up to 256, the one before a block to its alignment; what is left between
  * a block's last byte and the next multiple of 256 belongs to the zone behind it. `quarantine` bounds the freed blocks that
- * are kept back; they are charged as pending, are given up oldest first, and all of them before a request is refused, by
- * weir_runtime_trim and when a client is closed. `poison` is the byte that new blocks are filled with. `unmapped` leaves
- * no zone behind a block but a page of the device that is mapped nowhere, so that a write (or a read) there stops the
+ * are kept back (0: none are); they are charged as pending, are given up oldest first, and all of them before a request is
+ * refused, by weir_runtime_trim and when a client is closed. `poison` is the byte that new blocks are filled with.
+ * `unmapped` leaves no zone behind a block but a page of the device that is mapped nowhere, so that a write (or a read) there stops the
  * program where it is made; only with bases that have addresses to spare: mapped. Each block then takes whole granules.
  * Under a guard a block that is cut keeps its charge, and none can grow beyond the size that it was made with;
  * a resize on WEIR_STREAM_HOST waits for the poison, which is queued on the block's stream. */

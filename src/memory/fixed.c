@@ -594,8 +594,8 @@ weir_status wi_fixed_make(const wi_driver *driver, wi_device *device, const wi_a
     uint64_t block_bytes = 64 * WI_KIB, bytes = 0;
     weir_status status = wi_arguments_check(arguments, (const char *const[]){"", "size", NULL});
     if (status == WEIR_OK)
-        status = wi_argument_size(arguments, "", &block_bytes);
+        status = wi_argument_size(arguments, "", 1, &block_bytes);
     if (status == WEIR_OK)
-        status = wi_argument_size(arguments, "size", &bytes);
+        status = wi_argument_size(arguments, "size", 1, &bytes);
     return status == WEIR_OK ? wi_fixed_create(driver, device, block_bytes, bytes, out) : status;
 }

@@ -407,9 +407,9 @@ static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, 
 
 static void size_text(uint64_t bytes, char *text, size_t capacity)
 {
-    if (bytes % WI_MIB == 0)
+    if (bytes > 0 && bytes % WI_MIB == 0)
         snprintf(text, capacity, "%lluMiB", (unsigned long long)(bytes / WI_MIB));
-    else if (bytes % WI_KIB == 0)
+    else if (bytes > 0 && bytes % WI_KIB == 0)
         snprintf(text, capacity, "%lluKiB", (unsigned long long)(bytes / WI_KIB));
     else
         snprintf(text, capacity, "%llu", (unsigned long long)bytes);
@@ -483,9 +483,9 @@ static weir_status read_arguments(wi_guard *guard, const wi_arguments *arguments
         status = weir_fail(WEIR_INVALID, "the resource guard takes no argument \"%.40s\"", word);
     guard->unmapped = word != NULL;
     if (status == WEIR_OK)
-        status = wi_argument_size(arguments, "zone", &guard->zone);
+        status = wi_argument_size(arguments, "zone", 1, &guard->zone);
     if (status == WEIR_OK)
-        status = wi_argument_size(arguments, "quarantine", &guard->quarantine);
+        status = wi_argument_size(arguments, "quarantine", 0, &guard->quarantine);
     if (status == WEIR_OK && guard->zone > WI_GIB)
         status = weir_fail(WEIR_INVALID, "the resource guard takes zones of up to 1 GiB");
     guard->zone = wi_round_up(guard->zone, WI_UNIT);

@@ -73,24 +73,36 @@ const char *wi_argument(const wi_arguments *arguments, const char *name)
     return NULL;
 }
 
-weir_status wi_argument_size(const wi_arguments *arguments, const char *name, uint64_t *out)
+weir_status wi_argument_size(const wi_arguments *arguments, const char *name, uint64_t least, uint64_t *out)
 {
     const char *value = wi_argument(arguments, name);
-    if (value && (!wi_size_read(value, out) || *out == 0))
+    if (value && (!wi_size_read(value, out) || *out < least))
         return weir_fail(WEIR_INVALID, "the resource %s does not take \"%.40s\" for %s; it is a size", arguments->part,
                          value, *name ? name : "its argument");
     return WEIR_OK;
 }
 
+/* How much of an argument is its name: nothing of one without. */
+static size_t name_length(const char *text)
+{
+    const char *equals = strchr(text, '=');
+    return equals ? (size_t)(equals - text) : 0;
+}
+
 weir_status wi_arguments_check(const wi_arguments *arguments, const char *const *known)
 {
     for (size_t i = 0; i < arguments->count; i++) {
-        const char *text = arguments->text[i], *equals = strchr(text, '=');
-        size_t length = equals ? (size_t)(equals - text) : 0, k = 0;
+        const char *text = arguments->text[i];
+        size_t length = name_length(text), k = 0, first = 0;
         while (known[k] && (strlen(known[k]) != length || strncmp(known[k], text, length) != 0))
             k++;
         if (!known[k])
             return weir_fail(WEIR_INVALID, "the resource %s takes no argument \"%.40s\"", arguments->part, text);
+        while (name_length(arguments->text[first]) != length || strncmp(arguments->text[first], text, length) != 0)
+            first++;
+        if (first < i)
+            return weir_fail(WEIR_INVALID, "the resource %s takes one of \"%.40s\" and \"%.40s\", not both",
+                             arguments->part, arguments->text[first], text);
     }
     return WEIR_OK;
 }

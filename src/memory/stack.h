@@ -15,9 +15,10 @@ typedef struct wi_arguments {
 
 /* The value of the argument `name` ("" is the one without a name); NULL when it is not given. */
 const char *wi_argument(const wi_arguments *arguments, const char *name);
-/* Reads it as a size; *out stays as it is when it is not given. WEIR_INVALID names the part and the argument. */
-weir_status wi_argument_size(const wi_arguments *arguments, const char *name, uint64_t *out);
-/* WEIR_INVALID for arguments other than those of `known`, a list that ends with NULL. */
+/* Reads it as a size of `least` or more; *out stays as it is when it is not given. WEIR_INVALID names the part and the
+ * argument. */
+weir_status wi_argument_size(const wi_arguments *arguments, const char *name, uint64_t least, uint64_t *out);
+/* WEIR_INVALID for arguments other than those of `known`, a list that ends with NULL, and for one that is given twice. */
 weir_status wi_arguments_check(const wi_arguments *arguments, const char *const *known);
 
 /* Whether the text could be a stack: its grammar and its names. WEIR_INVALID or WEIR_NOT_FOUND say what is wrong. */

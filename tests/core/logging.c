@@ -186,6 +186,7 @@ static void what_is_no_log_is_refused(void **state)
         weir_status status;
     } wrong[] = {{"log(log(mapped))", WEIR_INVALID},
                  {"log(cvs=x, mapped)", WEIR_INVALID},
+                 {"log(csv=a, binary=b, csv=c, mapped)", WEIR_INVALID},
                  {"log", WEIR_INVALID},
                  {"log()", WEIR_INVALID},
                  {"log(csv=x)", WEIR_INVALID},

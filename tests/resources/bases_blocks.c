@@ -69,6 +69,9 @@ static void the_text_form(void **state)
     char text[80];
     static const char *const wrong[] = {"blocks(3000)",
                                         "blocks(64KiB, 32KiB, many=3)",
+                                        "blocks(64KiB, 128KiB)",
+                                        "blocks(size=1MiB, size=1MiB)",
+                                        "blocks(0)",
                                         "blocks(64KiB, size=some)",
                                         "blocks(128)",
                                         "direct(256)",

@@ -400,6 +400,16 @@ static void the_quarantine_is_bounded_and_in_order(void **state)
     assert_int_equal(pending(f), 60 * KIB);
 }
 
+static void a_quarantine_of_nothing_keeps_nothing(void **state)
+{
+    fixture *f = *state;
+    weir_block block = make(f, 20 * KIB, WEIR_STREAM_HOST, NULL);
+    write_at(f, block, 20 * KIB, 0, 1);
+    ok(weir_free(f->client, block.pointer, WEIR_STREAM_HOST));
+    assert_int_equal(pending(f), 0);
+    assert_int_equal(count_reports(f), 1);
+}
+
 static void a_request_that_fits_only_then_succeeds(void **state)
 {
     fixture *f = *state;
@@ -653,6 +663,7 @@ static void arguments_are_read(void **state)
     describes("guard(mapped)", "budget(guard(zone=256, quarantine=16MiB, poison=0xA5, mapped))");
     describes("guard(zone=300, quarantine=5000, poison=7, unmapped, mapped)",
               "budget(guard(zone=512, quarantine=5000, poison=0x07, unmapped, mapped))");
+    describes("guard(quarantine=0, mapped)", "budget(guard(zone=256, quarantine=0, poison=0xA5, mapped))");
     describes("guard(budget(mapped))", "guard(zone=256, quarantine=16MiB, poison=0xA5, budget(mapped))");
     refuses(WEIR_INVALID, "guard(poison=256, mapped)", "256");
     refuses(WEIR_INVALID, "guard(poison=-1, mapped)", "poison");
@@ -660,6 +671,9 @@ static void arguments_are_read(void **state)
     refuses(WEIR_INVALID, "guard(zone=x, mapped)", "zone");
     refuses(WEIR_INVALID, "guard(zone=2GiB, mapped)", "1 GiB");
     refuses(WEIR_INVALID, "guard(zones=1KiB, mapped)", "zones=1KiB");
+    refuses(WEIR_INVALID, "guard(zone=0, mapped)", "zone");
+    refuses(WEIR_INVALID, "guard(zone=1KiB, zone=1KiB, mapped)", "zone=1KiB");
+    refuses(WEIR_INVALID, "guard(unmapped, unmapped, mapped)", "unmapped");
     refuses(WEIR_INVALID, "guard(wrapped, mapped)", "wrapped");
     refuses(WEIR_INVALID, "guard(guard(mapped))", "one is enough");
 }
@@ -696,6 +710,11 @@ static int set_up_small(void **state)
     set_up_with(state, "guard(quarantine=64KiB, mapped)");
     return 0;
 }
+static int set_up_without(void **state)
+{
+    set_up_with(state, "guard(quarantine=0, mapped)");
+    return 0;
+}
 static int set_up_around(void **state)
 {
     set_up_with(state, "guard(budget(mapped))");
@@ -727,6 +746,7 @@ int main(int argc, char **argv)
         CASE(old_and_new_structures),
         CASE(what_is_freed_is_kept_back),
         CASE_IN(the_quarantine_is_bounded_and_in_order, set_up_small),
+        CASE_IN(a_quarantine_of_nothing_keeps_nothing, set_up_without),
         CASE(a_request_that_fits_only_then_succeeds),
         CASE_IN(a_request_that_fits_only_then_succeeds, set_up_around),
         CASE(poison_is_the_first_write),
