@@ -462,6 +462,43 @@ static void destroying_waits_for_work_on_its_memory(void **state)
     assert_true(faults_nothing_left());
 }
 
+static void *use_all_of_it(void *user)
+{
+    for (int i = 0; i < 200; i++) {
+        uint64_t released;
+        void *p;
+        if (weir_alloc(user, 2 * GRANULE, WEIR_STREAM_HOST, WEIR_KV, &p) != WEIR_OK ||
+            weir_free(user, p, WEIR_STREAM_HOST) != WEIR_OK ||
+            weir_runtime_trim(weir_client_runtime(user), 0, &released) != WEIR_OK)
+            return user;
+    }
+    return NULL;
+}
+
+/* What the driver counts is right whoever calls it. */
+static void the_faulty_driver_serves_many_threads(void **state)
+{
+    (void)state;
+    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    weir_runtime *runtime;
+    pthread_t threads[4];
+    faults_reset(-1);
+    fault.limit = 10;
+    ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
+    weir_client *client = open_client(runtime, "x", 0, 0);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, use_all_of_it, client), 0);
+    for (int i = 0; i < 4; i++) {
+        void *wrong;
+        pthread_join(threads[i], &wrong);
+        assert_null(wrong);
+    }
+    assert_int_equal(take_snapshot(runtime).device.held, (uint64_t)fault.handles * GRANULE);
+    ok(weir_client_close(client));
+    ok(weir_runtime_destroy(runtime));
+    assert_true(faults_nothing_left());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -473,6 +510,7 @@ int main(void)
         cmocka_unit_test(spare_handles),
         cmocka_unit_test(memory_in_the_driver_is_waited_for),
         cmocka_unit_test(destroying_waits_for_work_on_its_memory),
+        cmocka_unit_test(the_faulty_driver_serves_many_threads),
     };
     return cmocka_run_group_tests_name("faults", tests, NULL, NULL);
 }

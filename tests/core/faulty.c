@@ -23,8 +23,8 @@ bool faults_nothing_left(void)
 
 static weir_status next(void)
 {
-    long call = fault.calls++;
-    if (fault.fail_at < 0 || (fault.stay ? call < fault.fail_at : call != fault.fail_at))
+    long call = atomic_fetch_add(&fault.calls, 1), fail_at = atomic_load(&fault.fail_at);
+    if (fail_at < 0 || (atomic_load(&fault.stay) ? call < fail_at : call != fail_at))
         return WEIR_OK;
     return weir_fail(fault.status, "faulty: call %ld is made to fail", call);
 }
@@ -36,10 +36,10 @@ static weir_status next(void)
             return status_;                                                                                            \
     } while (0)
 
-static weir_status counted(weir_status status, long *count, long by)
+static weir_status counted(weir_status status, atomic_long *count, long by)
 {
     if (status == WEIR_OK)
-        *count += by;
+        atomic_fetch_add(count, by);
     return status;
 }
 
@@ -77,9 +77,13 @@ static void f_unreserve(wi_device *device, void *address, uint64_t bytes)
 static weir_status f_create(wi_device *device, size_t count, wi_handle *handles)
 {
     NEXT;
-    if (fault.limit && (uint64_t)fault.handles + count > fault.limit)
-        return weir_fail(WEIR_OUT_OF_MEMORY, "faulty: the device is full");
-    return counted(host->create(device, count, handles), &fault.handles, (long)count);
+    long there = atomic_fetch_add(&fault.handles, (long)count), limit = atomic_load(&fault.limit);
+    weir_status status = limit && there + (long)count > limit
+                             ? weir_fail(WEIR_OUT_OF_MEMORY, "faulty: the device is full")
+                             : host->create(device, count, handles);
+    if (status != WEIR_OK)
+        atomic_fetch_sub(&fault.handles, (long)count);
+    return status;
 }
 static void f_destroy(wi_device *device, size_t count, const wi_handle *handles)
 {

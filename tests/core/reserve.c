@@ -225,7 +225,7 @@ static void a_failed_block_leaves_the_claim(void **state)
     }
     assert_true(call >= 2);
     numbers(runtime, 300 * KIB, 0, 212 * KIB);
-    fault.limit = (uint64_t)fault.handles; /* the device has no more, whatever is promised */
+    fault.limit = fault.handles; /* the device has no more, whatever is promised */
     void *q;
     fails(WEIR_OUT_OF_MEMORY, take(client, r, 200 * KIB, &q));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_OTHER_PROCESS);
