@@ -55,10 +55,11 @@ void run_synchronize(world *w, const step *s)
     uint64_t nested = w->nested;
     if (!world_has_stream(w, stream))
         return;
+    bool alone = w->stream_in_hand[stream] == 0; /* else a step around this one may be about to put more on it */
     world_take_stream(w, stream, 1);
     bool done = ANSWER(w, "weir_stream_synchronize", weir_stream_synchronize(w->streams[stream]), WEIR_OK);
     world_take_stream(w, stream, -1);
-    if (done && stream && w->nested == nested) /* else others may have put more on it since */
+    if (done && stream && alone && w->nested == nested) /* others have put nothing on it since */
         forget_stream(w, stream);
 }
 

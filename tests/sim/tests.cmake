@@ -10,7 +10,12 @@ weir_test(sim-long sim/long.c $<TARGET_OBJECTS:test-sim-objects> INTERNAL LONG T
 
 find_package(Python3 COMPONENTS Interpreter)
 if(TARGET weir_command AND Python3_FOUND AND NOT CMAKE_CROSSCOMPILING)
-  add_test(NAME sim-command COMMAND ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER} WEIR_TEST_BINARY=${PROJECT_BINARY_DIR}
-    WEIR_TEST_SANITIZE=${WEIR_SANITIZE} ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_command.py)
+  set(environment ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER} WEIR_TEST_BINARY=${PROJECT_BINARY_DIR}
+    WEIR_TEST_SANITIZE=${WEIR_SANITIZE} ${Python3_EXECUTABLE} -B)
+  add_test(NAME sim-command COMMAND ${environment} ${CMAKE_CURRENT_LIST_DIR}/test_command.py)
   set_tests_properties(sim-command PROPERTIES TIMEOUT 300 LABELS "cli;sim")
+  if(NOT WEIR_INVARIANTS AND NOT WEIR_SANITIZE)
+    add_test(NAME sim-steps COMMAND ${environment} ${CMAKE_CURRENT_LIST_DIR}/test_steps.py)
+    set_tests_properties(sim-steps PROPERTIES TIMEOUT 120 LABELS "sim;release")
+  endif()
 endif()

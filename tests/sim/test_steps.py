@@ -1,0 +1,31 @@
+"""Ten million random steps in an optimised build: over all resources, with nothing found."""
+
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cli"))
+import harness
+
+STEPS = 10_000_000
+BASES = ("mapped", "direct", "async", "blocks")
+
+
+class Steps(harness.Case):
+    def test_nothing_is_found(self):
+        answer = self.weir_json("simulate", "--steps", STEPS, "--streams", 8, "--clients", 4)
+        self.assertEqual((answer["steps"], answer["violations"], answer["first_violation"]), (STEPS, 0, None))
+        self.assertEqual(answer["user_errors"], 0)
+        parts = {part["resource"]: part["steps"] for part in answer["resources"]}
+        self.assertEqual(sum(parts.values()), STEPS)
+        self.assertGreaterEqual(min(parts.values()), STEPS // 100)
+        for base in BASES:
+            self.assertGreaterEqual(sum(steps for stack, steps in parts.items() if base in stack), STEPS // 10, base)
+        for adaptor in ("guard(", "stats(", "log("):
+            self.assertTrue(any(adaptor in stack for stack in parts), adaptor)
+        self.assertGreater(min(answer["operations"].values()), 0)
+        self.assertGreater(answer["faults"], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
