@@ -154,8 +154,9 @@ WEIR_API weir_trace *weir_runtime_log(weir_runtime *runtime);
 
 /* A program that orders its streams by means of its own (a CUevent, a barrier) or that touches blocks without declaring
  * it (weir/uses.h) can say so, for whoever reads the trace: weir simulate --trace checks a recorded program with it. They
- * do nothing else, and without a trace nothing at all: WEIR_OK. Otherwise WEIR_INVALID for NULL, no access, or no bytes,
- * WEIR_STREAM_MISUSE for a stream that is not the runtime's. Any thread. */
+ * do nothing else, and without a trace nothing at all: WEIR_OK, but for a forked child, where they answer WEIR_FORKED,
+ * traced or not. Otherwise WEIR_INVALID for NULL, no access, or no bytes, WEIR_STREAM_MISUSE for a stream that is not the
+ * runtime's. Any thread. */
 
 /* "I have just recorded my event number `event` on this stream"; on WEIR_STREAM_HOST: whatever the host did so far. A
  * number stands for its latest record. */

@@ -16,9 +16,9 @@ static bool idle(const weir_runtime *runtime)
 
 weir_status weir_note_record(weir_runtime *runtime, uint64_t event, weir_stream stream)
 {
+    WI_ENTER();
     if (idle(runtime))
         return WEIR_OK;
-    WI_ENTER();
     if (!runtime)
         return weir_fail(WEIR_INVALID, "weir_note_record: NULL");
     return note(runtime, (weir_event){.action = WEIR_NOTE_RECORD, .object = event, .stream = stream});
@@ -26,9 +26,9 @@ weir_status weir_note_record(weir_runtime *runtime, uint64_t event, weir_stream 
 
 weir_status weir_note_wait(weir_runtime *runtime, uint64_t event, weir_stream stream)
 {
+    WI_ENTER();
     if (idle(runtime))
         return WEIR_OK;
-    WI_ENTER();
     if (!runtime)
         return weir_fail(WEIR_INVALID, "weir_note_wait: NULL");
     return note(runtime, (weir_event){.action = WEIR_NOTE_WAIT, .object = event, .stream = stream});
@@ -37,9 +37,9 @@ weir_status weir_note_wait(weir_runtime *runtime, uint64_t event, weir_stream st
 weir_status weir_note_use(weir_runtime *runtime, const void *pointer, size_t bytes, weir_stream stream,
                           weir_access access)
 {
+    WI_ENTER();
     if (idle(runtime))
         return WEIR_OK;
-    WI_ENTER();
     if (!runtime || !pointer || bytes == 0)
         return weir_fail(WEIR_INVALID, "weir_note_use: NULL, or no bytes");
     if (access < WEIR_READ || access > WEIR_READ_WRITE)

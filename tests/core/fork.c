@@ -95,6 +95,12 @@ static void in_child(void)
     forked(weir_trace_read(trace, &event, 1, &count));
     expect(weir_trace_lost(trace) == 0);
     weir_trace_close(trace);
+    weir_runtime *noted[] = {runtime, own}; /* traced, and not */
+    for (int i = 0; i < 2; i++) {
+        forked(weir_note_record(noted[i], 1, stream));
+        forked(weir_note_wait(noted[i], 1, stream));
+        forked(weir_note_use(noted[i], block, 1, stream, WEIR_READ));
+    }
     forked(weir_refusal_last(&refusal));
     forked(weir_log_set(listen, NULL, WEIR_LOG_DEBUG));
     weir_log(WEIR_LOG_ERROR, "nobody hears this");
