@@ -74,7 +74,9 @@ WEIR_API WEIR_NODISCARD weir_status weir_alloc_with(weir_client *client, const w
  * changes nothing: WEIR_FOREIGN (no block of this client's runtime, or another client's: the detail names it),
  * WEIR_INTERIOR (names the block and the offset), WEIR_DOUBLE_FREE, WEIR_BUSY (a launch that uses it has not ended,
  * weir/uses.h, or another thread is freeing or resizing it), WEIR_STREAM_MISUSE, WEIR_FORKED. Any thread, not only the
- * one that allocated. Never waits. */
+ * one that allocated. Waits for no work; where each block is an allocation of the driver's (the resource direct, pinned
+ * and pageable memory) a free that the device is past goes to the driver at once, whose own call may wait for the device
+ * (cuMemFree does). */
 WEIR_API WEIR_NODISCARD weir_status weir_free(weir_client *client, void *pointer, weir_stream stream);
 
 /* The same by name: also WEIR_STALE when the address has become another block since. */

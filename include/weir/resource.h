@@ -2,7 +2,8 @@
  *
  * A stack is written as text, outermost first: "budget(log(async))". The bases:
  *   mapped    handles mapped into a large range of addresses; memory moves to where it is needed. The default
- *   direct    one allocation of the driver's per block, for sanitizers
+ *   direct    one allocation of the driver's per block, for sanitizers; each goes back by a free of the driver's, which may
+ *             wait for the whole device (cuMemFree), in weir_free or in a later call that finds the block's free passed
  *   async     one allocation of a stream-ordered pool of the driver's per block; the pool is the runtime's own
  *   blocks    runs of fixed blocks over one extent that is taken whole: "blocks(64KiB)"
  * The adaptors:
