@@ -82,11 +82,12 @@ WEIR_API WEIR_NODISCARD weir_status weir_free(weir_client *client, void *pointer
 /* The same by name: also WEIR_STALE when the address has become another block since. */
 WEIR_API WEIR_NODISCARD weir_status weir_free_block(weir_client *client, weir_block block, weir_stream stream);
 
-/* Makes the block `bytes` long without moving it. Shrinking returns the tail, ordered on `stream`, and always works;
- * growing works where the range behind it is free and the limits allow: WEIR_NO_ROOM names what stands there,
- * WEIR_OUT_OF_MEMORY the limit; the block is unchanged in both cases. What the client's scrub policy asks for is done to
- * the new part alone, on `stream`, or at once where another stream has used the block; if it cannot be, the block keeps
- * its length. Zero bytes is WEIR_INVALID (free it instead). Other errors as weir_free. */
+/* Makes the block `bytes` long without moving it. Shrinking returns the tail, ordered on `stream`, and always works; a
+ * resource whose memory has no parts keeps the tail for the block (weir/resource.h, WEIR_SHRINKS). Growing works where the
+ * range behind it is free and the limits allow: WEIR_NO_ROOM names what stands there, WEIR_OUT_OF_MEMORY the limit; the
+ * block is unchanged in both cases. What the client's scrub policy asks for is done to the new part alone, on `stream`, or
+ * at once where another stream has used the block; if it cannot be, the block keeps its length. Zero bytes is WEIR_INVALID
+ * (free it instead). Other errors as weir_free. */
 WEIR_API WEIR_NODISCARD weir_status weir_resize(weir_client *client, void *pointer, size_t bytes, weir_stream stream);
 
 typedef enum weir_block_state {

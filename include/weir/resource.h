@@ -22,11 +22,12 @@ WEIR_BEGIN
 
 /* What a stack can do; weir_runtime_features. */
 enum {
-    WEIR_TRACKS_USES = 1u << 0,    /* launches and weir_use_record; without it they answer WEIR_STREAM_MISUSE */
-    WEIR_ZEROES = 1u << 1,         /* WEIR_ZEROED */
-    WEIR_SHRINKS = 1u << 2,        /* weir_resize to less gives the tail back */
-    WEIR_GROWS = 1u << 3,          /* weir_resize to more, where there is room */
-    WEIR_MOVES_MEMORY = 1u << 4,   /* free memory in pieces can serve a request as large as their sum */
+    WEIR_TRACKS_USES = 1u << 0,  /* launches and weir_use_record; without it they answer WEIR_STREAM_MISUSE */
+    WEIR_ZEROES = 1u << 1,       /* WEIR_ZEROED */
+    WEIR_SHRINKS = 1u << 2,      /* weir_resize to less takes the tail off what the block is charged. With direct and
+                                      async the memory stays with the block, cached, until the block is freed */
+    WEIR_GROWS = 1u << 3,        /* weir_resize to more, where there is room: with those two, up to what it once had */
+    WEIR_MOVES_MEMORY = 1u << 4, /* free memory in pieces can serve a request as large as their sum */
     WEIR_STREAM_ORDERED = 1u << 5, /* the next owner on the same stream need not wait for a free */
     WEIR_CAPTURABLE = 1u << 6,     /* allocates on a stream that is being captured */
     WEIR_GUARDS = 1u << 7,         /* writes past a block are found */

@@ -20,6 +20,7 @@
 typedef struct piece {
     wi_block block; /* the first member */
     wi_range range; /* all that the driver gave */
+    uint64_t own;   /* of which the block's client has had so much, however short the block is now */
     bool returning; /* on its way to the driver, which may give it to another from now on */
     bool returned;
     bool displaced; /* out of the index, and in the list of those */
@@ -216,6 +217,7 @@ static weir_status obtain(single *s, const wi_placement *p, piece *new, wi_short
         new->range = (wi_range){.start = (uintptr_t)address, .end = (uintptr_t)address + bytes};
         new->block = wi_block_make(p, (void *)wi_round_up((uintptr_t)address, p->alignment), WI_MIXED | s->secret);
         new->block.zeroing = s->pooled && p->native;
+        new->own = p->charged;
         wi_ledger_mapped(ledger, fresh);
         s->lent += bytes;
         put_into_index(s, new);
@@ -416,7 +418,7 @@ static void set_length(single *s, wi_block *block, uint64_t bytes, uint64_t char
     block->charged = charged;
 }
 
-/* The driver takes no part of a piece: the rest stays there, and is cached. */
+/* The driver takes no part of a piece: the rest stays there, cached and nobody's but the block's. */
 static weir_status shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail)
 {
     single *s = of(resource);
@@ -428,21 +430,22 @@ static weir_status shrink(wi_resource *resource, wi_block *block, uint64_t bytes
     return WEIR_OK;
 }
 
+/* Back over what the client has had before, which needs no scrubbing. */
 static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage)
 {
     single *s = of(resource);
-    uint64_t charged = charge(resource, block->before + bytes + block->after);
-    uint64_t room = piece_of(block)->range.end - ((uintptr_t)block->pointer - block->before);
+    uint64_t charged = charge(resource, block->before + bytes + block->after), own = piece_of(block)->own;
     (void)may_wait;
     (void)shortage;
-    if (charged > room)
+    if (charged > own)
         return weir_fail(
             WEIR_NO_ROOM,
             "the block at %p cannot grow to %llu bytes: it has an allocation of its own, which ends after %llu; "
             "allocate anew and copy",
-            block->pointer, (unsigned long long)bytes, (unsigned long long)(room - block->before - block->after));
+            block->pointer, (unsigned long long)bytes, (unsigned long long)(own - block->before - block->after));
     lock(s);
     set_length(s, block, bytes, charged);
+    block->previous = wi_account_owner(block->account);
     unlock(s);
     return WEIR_OK;
 }

@@ -218,6 +218,55 @@ static void resizing_within_the_piece(void **state)
     }
 }
 
+/* What a block was shortened by stayed its client's: it is there again, unscrubbed, and nothing is queued that could come
+ * behind what the client does there on another stream. */
+static void what_it_grows_back_over_is_as_it_was(void **state)
+{
+    (void)state;
+    static const char *const both[] = {"direct", "async"};
+    for (int i = 0; i < 4; i++) {
+        fixture *f = make(both[i / 2], 64 * KIB);
+        weir_client_options options = {.size = sizeof options, .name = "secret", .scrub = WEIR_SCRUB_OTHERS};
+        weir_client *secret;
+        weir_stream stream;
+        void *p;
+        ok(weir_client_open(f->runtime, &options, &secret));
+        ok(weir_stream_acquire(f->runtime, &stream));
+        ok(weir_alloc(secret, 60 * KIB, stream, WEIR_KV, &p));
+        ok(weir_stream_synchronize(stream));
+        for (size_t k = 0; k < 60 * KIB; k++)
+            assert_int_equal(((char *)p)[k], 0); /* once, all of it */
+        memset(p, 3, 60 * KIB);
+        ok(weir_resize(secret, p, 1000, stream));
+        ok(weir_resize(secret, p, 30 * KIB, i % 2 ? stream : WEIR_STREAM_HOST));
+        ok(weir_resize(secret, p, 60 * KIB, i % 2 ? stream : WEIR_STREAM_HOST));
+        ok(weir_stream_synchronize(stream));
+        for (size_t k = 0; k < 60 * KIB; k++)
+            assert_int_equal(((char *)p)[k], 3);
+        ok(weir_free(secret, p, WEIR_STREAM_HOST));
+        ok(weir_stream_release(stream));
+        ok(weir_client_close(secret));
+        end(f);
+    }
+}
+
+/* What an alignment costs beyond the block was never its client's. */
+static void no_growth_into_what_the_alignment_costs(void **state)
+{
+    (void)state;
+    static const char *const both[] = {"direct", "async"};
+    for (int i = 0; i < 2; i++) {
+        fixture *f = make(both[i], 64 * KIB);
+        weir_request request = {.size = sizeof request, .bytes = KIB, .alignment = 4 * KIB};
+        weir_block block;
+        ok(weir_alloc_with(f->one, &request, &block));
+        fails(WEIR_NO_ROOM, weir_resize(f->one, block.pointer, KIB + 1, WEIR_STREAM_HOST));
+        assert_int_equal(stats_of(f->runtime).live, KIB);
+        ok(weir_free(f->one, block.pointer, WEIR_STREAM_HOST));
+        end(f);
+    }
+}
+
 /* Books ------------------------------------------------------------------------------------------------------------ */
 
 static void the_budget_is_exact(void **state)
@@ -546,6 +595,8 @@ int main(void)
         cmocka_unit_test(what_lies_where),
         cmocka_unit_test(an_address_that_went_to_another_runtime),
         cmocka_unit_test(resizing_within_the_piece),
+        cmocka_unit_test(what_it_grows_back_over_is_as_it_was),
+        cmocka_unit_test(no_growth_into_what_the_alignment_costs),
         cmocka_unit_test(the_budget_is_exact),
         cmocka_unit_test(a_device_that_is_full),
         cmocka_unit_test(the_books_follow_the_pool),
