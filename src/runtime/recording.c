@@ -13,6 +13,9 @@ weir_status wi_recorder_check_end(const weir_runtime *runtime)
 {
     if (wi_outlets_inside())
         return weir_fail(WEIR_BUSY, "the runtime %s cannot be destroyed inside a sink", runtime->name);
+    if (wi_trace_exit_closes(runtime))
+        return weir_fail(WEIR_BUSY, "the runtime %s cannot be destroyed while the exit closes its trace",
+                         runtime->name);
     if (atomic_load(&runtime->recorder.traces[WI_TRACE_OPENED]))
         return weir_fail(WEIR_BUSY, "the runtime %s is being traced; close the trace first", runtime->name);
     return WEIR_OK;

@@ -20,11 +20,13 @@ typedef struct wi_recorder {
 void wi_recorder_init(weir_runtime *runtime);
 /* Opens the trace that the option asks for; what is wrong with that is for the log. No lock is held. */
 void wi_recorder_start(weir_runtime *runtime);
-/* WEIR_BUSY while a trace is open that the program opened, and inside a sink. */
+/* WEIR_BUSY while a trace is open that the program opened, and inside what closes one. */
 weir_status wi_recorder_check_end(const weir_runtime *runtime);
 /* Closes the others; nothing more is recorded. */
 void wi_recorder_end(weir_runtime *runtime);
 void wi_trace_option_end(weir_runtime *runtime);
+/* Whether this thread is closing the runtime's traces, as the process exits. */
+bool wi_trace_exit_closes(const weir_runtime *runtime);
 /* The trace of the adaptor "log", if the stack has one, with a sink for each file that it names. */
 void wi_trace_log_start(weir_runtime *runtime);
 

@@ -8,12 +8,16 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { PATH = 512, RING = 65536 };
+enum { PATH = 512, RING = 65536, WATCHED = 64 };
 
-/* The traces of this option that are open, to be closed when the process exits. */
+/* The runtimes whose traces are to be closed when the process exits. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static weir_runtime *runtimes[64];
+static weir_runtime *runtimes[WATCHED];
 static bool watching;
+/* The one whose traces the exit is closing, on the thread that is exiting: it is not destroyed meanwhile. */
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static weir_runtime *closing;
+static _Thread_local bool exiting;
 /* Names that were used, and how often, so that one runtime does not overwrite another's file. */
 static struct used_name {
     char path[PATH];
@@ -69,18 +73,45 @@ static void close_traces(weir_runtime *runtime)
         wi_trace_close(atomic_load(&runtime->recorder.traces[place]));
 }
 
-/* Files are finished when the process exits in order; no driver is called. The lock keeps runtimes from being destroyed
- * meanwhile, and whoever makes one then waits. */
+/* With the lock held: the next runtime whose traces are to be closed; NULL when there is none. */
+static weir_runtime *take_watched(void)
+{
+    weir_runtime *runtime = NULL;
+    for (size_t i = 0; i < WATCHED && !runtime; i++) {
+        runtime = runtimes[i];
+        runtimes[i] = NULL;
+    }
+    return runtime;
+}
+
+/* Files are finished when the process exits in order; no driver is called. Sinks and the log's function, which are called
+ * without the lock, may make runtimes; those have their turn, too, if they come to an end. */
 static void at_exit(void)
 {
     if (atomic_load(&wi_forked) || wi_outlets_inside())
         return;
+    exiting = true;
+    for (int turn = 0; turn < 2 * WATCHED; turn++) {
+        pthread_mutex_lock(&lock);
+        weir_runtime *runtime = closing = take_watched();
+        pthread_cond_broadcast(&changed);
+        pthread_mutex_unlock(&lock);
+        if (!runtime)
+            break;
+        close_traces(runtime);
+    }
     pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < sizeof runtimes / sizeof runtimes[0]; i++)
-        if (runtimes[i])
-            close_traces(runtimes[i]);
-    memset(runtimes, 0, sizeof runtimes);
+    closing = NULL;
+    pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
+}
+
+bool wi_trace_exit_closes(const weir_runtime *runtime)
+{
+    pthread_mutex_lock(&lock);
+    bool closes = exiting && closing == runtime;
+    pthread_mutex_unlock(&lock);
+    return closes;
 }
 
 void wi_trace_watch_exit(weir_runtime *runtime)
@@ -88,7 +119,7 @@ void wi_trace_watch_exit(weir_runtime *runtime)
     pthread_mutex_lock(&lock);
     if (!watching)
         watching = atexit(at_exit) == 0;
-    for (size_t i = 0; i < sizeof runtimes / sizeof runtimes[0]; i++)
+    for (size_t i = 0; i < WATCHED; i++)
         if (!runtimes[i] || runtimes[i] == runtime) {
             runtimes[i] = runtime;
             break;
@@ -99,7 +130,9 @@ void wi_trace_watch_exit(weir_runtime *runtime)
 void wi_trace_option_end(weir_runtime *runtime)
 {
     pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < sizeof runtimes / sizeof runtimes[0]; i++)
+    while (closing == runtime)
+        pthread_cond_wait(&changed, &lock);
+    for (size_t i = 0; i < WATCHED; i++)
         if (runtimes[i] == runtime)
             runtimes[i] = NULL;
     pthread_mutex_unlock(&lock);

@@ -1,5 +1,6 @@
 /* A small program that is recorded by WEIR_TRACE: two streams share a block. `ordered` says so to weir; `unordered` frees
- * on one stream what the other may still read; `killed` ends without a word. */
+ * on one stream what the other may still read; `killed` ends without a word; `late` makes runtimes from the log's function
+ * while the exit closes traces. */
 #include <weir/weir.h>
 
 #include <stdio.h>
@@ -30,6 +31,33 @@ static void round_trip(weir_runtime *rt, weir_client *client, weir_stream a, wei
     must(weir_free(client, p, a));
 }
 
+/* Called at exit, for files that cannot be finished: first for that of the option, then for that of the runtime made
+ * here. */
+static void make_one_more(weir_log_level level, const char *text, void *user)
+{
+    static weir_runtime *late;
+    static int calls;
+    weir_runtime_options options = WEIR_INIT(weir_runtime_options);
+    weir_client_options late_user = WEIR_INIT(weir_client_options);
+    weir_client *client;
+    void *p;
+    (void)level, (void)user;
+    options.budget = 1 << 20;
+    options.resource = "log(csv=/dev/full, mapped)";
+    late_user.name = "late";
+    if (!strstr(text, "/dev/full") || calls++ >= 2)
+        return;
+    if (calls == 1) {
+        must(weir_runtime_create("host", &options, &late));
+        must(weir_client_open(late, &late_user, &client));
+        must(weir_alloc(client, 4096, WEIR_STREAM_HOST, WEIR_KV, &p));
+        must(weir_free(client, p, WEIR_STREAM_HOST));
+        must(weir_client_close(client));
+    } else {
+        puts(weir_status_name(weir_runtime_destroy(late)));
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "ordered", *device = argc > 2 ? argv[2] : "host";
@@ -56,5 +84,7 @@ int main(int argc, char **argv)
     must(weir_stream_release(b));
     must(weir_client_close(client));
     puts(weir_detail());
+    if (strcmp(how, "late") == 0)
+        must(weir_log_set(make_one_more, NULL, WEIR_LOG_WARNING));
     return 0;
 }

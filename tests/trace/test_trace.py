@@ -76,6 +76,9 @@ class Trace(harness.Case):
         self.assertEqual(self.program("/nonexistent/t.weir").stderr, "")
         self.assertEqual(self.program("/dev/full").stdout, "\n")
 
+    def test_the_log_may_make_runtimes_at_exit(self):
+        self.assertEqual(self.program("/dev/full", "late").stdout, "\nWEIR_BUSY\n")
+
     def test_a_program_that_was_killed(self):
         self.program("t.weir", "killed")
         answer = self.weir_json("simulate", "--trace", "t.weir")
