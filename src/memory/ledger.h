@@ -67,6 +67,8 @@ weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget, bool *held)
  * it would be granted if every pending free were complete. */
 bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, bool *could);
 bool wi_ledger_is_open(wi_ledger *ledger, const wi_account *account);
+/* The same by number, where the record may be on its way to becoming another account's. */
+bool wi_ledger_knows(wi_ledger *ledger, uint64_t serial);
 void wi_ledger_cancel(wi_ledger *ledger, wi_account *account, uint64_t bytes);
 /* The claimed bytes are this block now. */
 void wi_ledger_settle(wi_ledger *ledger, const wi_block *block);

@@ -89,13 +89,13 @@ static void clear_line(wi_meter_line *line)
     memset(line->classes, 0, sizeof line->classes);
 }
 
-/* Takes one out whose client has been closed; records of accounts outlast the resource. */
+/* Takes one out whose client has been closed. */
 static wi_meter_line *reuse_line(wi_meter *meter)
 {
     for (size_t row = 0; row < WI_METER_ROWS; row++)
         for (wi_meter_line **link = &meter->rows[row]; *link; link = &(*link)->next) {
             wi_meter_line *line = *link;
-            if (line->account->serial == line->serial && wi_ledger_is_open(meter->resource.ledger, line->account))
+            if (wi_ledger_knows(meter->resource.ledger, line->serial))
                 continue;
             *link = line->next;
             clear_line(line);
@@ -116,7 +116,6 @@ static wi_meter_line *line_for(wi_meter *meter, const wi_account *account)
         meter->lines++;
     if (!line)
         return NULL;
-    line->account = account;
     line->serial = account->serial;
     line->next = *row_of(meter, account->serial);
     *row_of(meter, account->serial) = line;

@@ -1,4 +1,5 @@
-/* The adaptor "stats": counts and times what passes. Its lock is a leaf, held for nothing but counting.
+/* The adaptor "stats": counts and times what passes. Its lock is held for nothing but counting; only the ledger's
+ * is taken under it.
  *
  * Laws: the total's tallies have what all lines had ever; a line belongs to the account with its serial number. */
 #ifndef WI_METER_H
@@ -23,7 +24,6 @@ typedef struct wi_tally {
 } wi_tally;
 
 typedef struct wi_meter_line {
-    const wi_account *account;
     uint64_t serial;
     wi_tally *classes[WEIR_CLASS_COUNT]; /* NULL: nothing yet */
     struct wi_meter_line *next;

@@ -198,26 +198,38 @@ static void frames_nest(void **state)
     ok(weir_runtime_destroy(runtime));
 }
 
-/* The figures of clients that are gone make room, and theirs are nobody else's. */
-static void clients_without_end(void **state)
+enum { PASSING = WI_METER_LINES / 2 + 50 };
+
+static void *clients_pass(void *user)
 {
-    (void)state;
-    enum { MORE = WI_METER_LINES + 100 };
-    weir_runtime *runtime = make_with("stats(mapped)", 8 * MIB);
-    weir_client *kept = open_client(runtime, "kept", 0, 0);
-    weir_statistics s = WEIR_INIT(weir_statistics);
-    fails(WEIR_NOT_FOUND, weir_statistics_read(runtime, kept, WEIR_KV, &s));
-    detail_names("kept");
-    void *p = allocate(kept, 100, WEIR_STREAM_HOST, WEIR_KV);
-    for (int i = 0; i < MORE; i++) {
+    weir_runtime *runtime = user;
+    for (int i = 0; i < PASSING; i++) {
         weir_client *client = open_client(runtime, "passing", 0, 0);
         void *q = allocate(client, 100, WEIR_STREAM_HOST, WEIR_KV);
         assert_int_equal(read_all(runtime, client, WEIR_CLASS_COUNT).allocations, 1);
         ok(weir_free(client, q, WEIR_STREAM_HOST));
         ok(weir_client_close(client));
     }
+    return NULL;
+}
+
+/* The figures of clients that are gone make room, and theirs are nobody else's. */
+static void clients_without_end(void **state)
+{
+    (void)state;
+    weir_runtime *runtime = make_with("stats(mapped)", 8 * MIB);
+    weir_client *kept = open_client(runtime, "kept", 0, 0);
+    weir_statistics s = WEIR_INIT(weir_statistics);
+    fails(WEIR_NOT_FOUND, weir_statistics_read(runtime, kept, WEIR_KV, &s));
+    detail_names("kept");
+    void *p = allocate(kept, 100, WEIR_STREAM_HOST, WEIR_KV);
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, clients_pass, runtime), 0);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
     assert_int_equal(read_all(runtime, kept, WEIR_CLASS_COUNT).allocations, 1);
-    assert_int_equal(read_all(runtime, NULL, WEIR_CLASS_COUNT).allocations, MORE + 1);
+    assert_int_equal(read_all(runtime, NULL, WEIR_CLASS_COUNT).allocations, 2 * PASSING + 1);
     ok(weir_free(kept, p, WEIR_STREAM_HOST));
     ok(weir_client_close(kept));
     ok(weir_runtime_destroy(runtime));
