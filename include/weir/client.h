@@ -36,8 +36,9 @@ typedef struct weir_client_options {
 WEIR_API WEIR_NODISCARD weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *options,
                                                      weir_client **out);
 
-/* Closes it. Pending frees are waited for. WEIR_BUSY while it has blocks, naming how many, how many bytes and the
- * largest one's tag; the client stays open. Closing a closed client is WEIR_INVALID. Any thread. */
+/* Closes it. Pending frees are waited for; meanwhile other threads may free and look, while what would take more for the
+ * client, or close it, is WEIR_INVALID. WEIR_BUSY while it has blocks, naming how many, how many bytes and the largest
+ * one's tag; the client stays open. Closing a closed client is WEIR_INVALID. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_client_close(weir_client *client);
 
 /* Changes the limits while in use. A maximum below what is live, pending and promised, or a guarantee that the others

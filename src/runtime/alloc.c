@@ -256,7 +256,7 @@ static weir_status free_named(weir_client *client, void *pointer, uint64_t gener
 
 weir_status weir_free(weir_client *client, void *pointer, weir_stream stream)
 {
-    weir_status status = wi_client_check(client, "weir_free");
+    weir_status status = wi_client_check_giving(client, "weir_free");
     if (status != WEIR_OK || !pointer)
         return status;
     status = free_named(client, pointer, 0, stream);
@@ -265,7 +265,7 @@ weir_status weir_free(weir_client *client, void *pointer, weir_stream stream)
 
 weir_status weir_free_block(weir_client *client, weir_block block, weir_stream stream)
 {
-    weir_status status = wi_client_check(client, "weir_free_block");
+    weir_status status = wi_client_check_giving(client, "weir_free_block");
     if (status != WEIR_OK || !block.pointer)
         return status;
     if (block.generation == 0)

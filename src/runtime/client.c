@@ -5,14 +5,27 @@
 
 #include <weir/options.h>
 
-weir_status wi_client_check(const weir_client *client, const char *call)
+/* `gives`: the call takes nothing for the client. */
+static weir_status check(const weir_client *client, const char *call, bool gives)
 {
     WI_ENTER();
     if (!client)
         return weir_fail(WEIR_INVALID, "%s: the client is NULL", call);
-    if (atomic_load_explicit(&client->state, memory_order_acquire) != WI_CLIENT_OPEN)
-        return weir_fail(WEIR_INVALID, "%s: the client is closed", call);
-    return WEIR_OK;
+    unsigned state = atomic_load_explicit(&client->state, memory_order_acquire);
+    if (state == WI_CLIENT_OPEN || (gives && state == WI_CLIENT_CLOSING))
+        return WEIR_OK;
+    return weir_fail(WEIR_INVALID, "%s: the client is %s", call,
+                     state == WI_CLIENT_CLOSING ? "being closed" : "closed");
+}
+
+weir_status wi_client_check(const weir_client *client, const char *call)
+{
+    return check(client, call, false);
+}
+
+weir_status wi_client_check_giving(const weir_client *client, const char *call)
+{
+    return check(client, call, true);
 }
 
 /* A record that has been closed for long enough, or a new one. */
@@ -138,22 +151,21 @@ weir_status weir_client_close(weir_client *client)
     unsigned reservations = atomic_load(&client->reservations);
     if (reservations > 0)
         return has_reservations(client, reservations, stats.promised);
-    /* One closer wins, so that the account is taken out of the ledger once. */
+    /* One closer wins, so that the account is taken out of the ledger once. What others have taken since the look they may
+     * still give back. */
     unsigned open = WI_CLIENT_OPEN;
-    if (!atomic_compare_exchange_strong(&client->state, &open, WI_CLIENT_CLOSED))
-        return weir_fail(WEIR_INVALID, "weir_client_close: the client is closed");
+    if (!atomic_compare_exchange_strong(&client->state, &open, WI_CLIENT_CLOSING))
+        return check(client, "weir_client_close", false);
     wi_runtime_drain(runtime, &client->account);
     wi_runtime_drain(runtime, &client->host_account);
     reservations = atomic_load(&client->reservations); /* one more may have been opened between the look and the end */
     status = reservations > 0 ? has_reservations(client, reservations, stats.promised) : wi_kinds_close_account(client);
     if (status == WEIR_OK)
         status = wi_ledger_close(&runtime->ledger, &client->account);
-    if (status != WEIR_OK) {
-        atomic_store(&client->state, WI_CLIENT_OPEN);
-        return status;
-    }
-    keep_record(runtime, client);
-    return WEIR_OK;
+    atomic_store(&client->state, status == WEIR_OK ? WI_CLIENT_CLOSED : WI_CLIENT_OPEN);
+    if (status == WEIR_OK)
+        keep_record(runtime, client);
+    return status;
 }
 
 weir_status weir_client_set_limits(weir_client *client, uint64_t guaranteed, uint64_t maximum)
@@ -185,7 +197,7 @@ weir_runtime *weir_client_runtime(const weir_client *client)
 
 weir_status weir_client_note_outside(weir_client *client, uint64_t bytes, const char *method)
 {
-    weir_status status = wi_client_check(client, "weir_client_note_outside");
+    weir_status status = wi_client_check_giving(client, "weir_client_note_outside");
     if (status == WEIR_OK)
         wi_ledger_note_outside(&client->runtime->ledger, &client->account, bytes, method);
     return status;
@@ -193,7 +205,7 @@ weir_status weir_client_note_outside(weir_client *client, uint64_t bytes, const 
 
 weir_status weir_client_snapshot(weir_client *client, weir_client_stats *out)
 {
-    weir_status status = wi_client_check(client, "weir_client_snapshot");
+    weir_status status = wi_client_check_giving(client, "weir_client_snapshot");
     if (status != WEIR_OK)
         return status;
     if (!out || out->size < 2 * sizeof(size_t))

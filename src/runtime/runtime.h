@@ -10,7 +10,7 @@
 #include <weir/weir.h>
 
 struct weir_client {
-    atomic_uint state; /* WI_CLIENT_OPEN, or WI_CLIENT_CLOSED */
+    atomic_uint state; /* WI_CLIENT_OPEN and so on */
     weir_runtime *runtime;
     wi_account account;
     wi_account host_account; /* for memory of other kinds than the device's, in the ledger of the host's runtime */
@@ -24,7 +24,8 @@ struct weir_reservation {
     weir_client *client;
 };
 
-enum { WI_CLIENT_OPEN = 0x6f70656e, WI_CLIENT_CLOSED = 0x73687574 };
+/* CLOSING: its frees are waited for; it gets nothing any more, may give back, and is open again if the close is refused. */
+enum { WI_CLIENT_OPEN = 0x6f70656e, WI_CLIENT_CLOSING = 0x656e6473, WI_CLIENT_CLOSED = 0x73687574 };
 
 /* Records of closed clients are kept this long before they serve again, so that a late call finds a closed client rather
  * than somebody else's. */
@@ -92,8 +93,10 @@ void wi_runtimes_reap_guests(weir_runtime *host);
 /* The runtime that hands out streams under this number; NULL if none. */
 weir_runtime *wi_runtime_of_pool(uint16_t pool);
 
-/* WEIR_INVALID for NULL and for a closed client. */
+/* WEIR_INVALID for NULL and for a client that is closed, or being closed. */
 weir_status wi_client_check(const weir_client *client, const char *call);
+/* The same for a call that takes nothing for the client, such as a free or a look: it may be being closed. */
+weir_status wi_client_check_giving(const weir_client *client, const char *call);
 
 /* Kinds of memory; kinds.c. WEIR_INVALID when `host` is none. */
 weir_status wi_kinds_init(weir_runtime *runtime, weir_runtime *host);

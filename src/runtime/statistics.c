@@ -23,7 +23,7 @@ weir_status weir_statistics_read(weir_runtime *runtime, const weir_client *clien
     wi_meter *meter;
     weir_status status = find_meter(runtime, "weir_statistics_read", &meter);
     if (status == WEIR_OK && client)
-        status = wi_client_check(client, "weir_statistics_read");
+        status = wi_client_check_giving(client, "weir_statistics_read");
     if (status != WEIR_OK)
         return status;
     if (!out || out->size < 2 * sizeof(size_t) || (unsigned)memory_class > WEIR_CLASS_COUNT)

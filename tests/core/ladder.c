@@ -55,6 +55,20 @@ bool __wrap_wi_pending_wait(wi_pending *pending, const wi_account *account, uint
     return __real_wi_pending_wait(pending, account, deadline);
 }
 
+static void (*after_snapshot)(void *user); /* once */
+static void *after_snapshot_user;
+
+void __real_wi_ledger_account_snapshot(wi_ledger *ledger, wi_account *account, weir_client_stats *out);
+void __wrap_wi_ledger_account_snapshot(wi_ledger *ledger, wi_account *account, weir_client_stats *out);
+void __wrap_wi_ledger_account_snapshot(wi_ledger *ledger, wi_account *account, weir_client_stats *out)
+{
+    void (*fn)(void *) = after_snapshot;
+    after_snapshot = NULL;
+    __real_wi_ledger_account_snapshot(ledger, account, out);
+    if (fn)
+        fn(after_snapshot_user);
+}
+
 void __real_wi_ledger_settle(wi_ledger *ledger, const wi_block *block);
 void __wrap_wi_ledger_settle(wi_ledger *ledger, const wi_block *block);
 void __wrap_wi_ledger_settle(wi_ledger *ledger, const wi_block *block)
@@ -365,6 +379,59 @@ static void two_logs_allocate(void **state)
     end(&f);
 }
 
+/* While a client is being closed --------------------------------------------------------------------------------- */
+
+typedef struct leaving {
+    weir_client *client;
+    void *block;
+    bool gives_back;
+} leaving;
+
+static void take_behind_the_look(void *user)
+{
+    leaving *l = user;
+    l->block = allocate(l->client, 1000, WEIR_STREAM_HOST, WEIR_KV);
+}
+
+static void meet_a_close(void *user)
+{
+    leaving *l = user;
+    weir_client_stats stats = WEIR_INIT(weir_client_stats);
+    weir_reservation *reservation;
+    void *p;
+    ok(weir_client_snapshot(l->client, &stats));
+    assert_int_equal(stats.blocks, 1);
+    fails(WEIR_INVALID, weir_alloc(l->client, 1, WEIR_STREAM_HOST, WEIR_KV, &p));
+    fails(WEIR_INVALID, weir_reserve(l->client, 1, 0, &reservation));
+    fails(WEIR_INVALID, weir_client_close(l->client));
+    detail_names("being closed");
+    if (l->gives_back)
+        ok(weir_free(l->client, l->block, WEIR_STREAM_HOST));
+}
+
+/* Another thread takes a block when the close has looked already, and meets it again while it waits. */
+static void a_close_is_no_hindrance_to_frees(void **state)
+{
+    (void)state;
+    fixture f = start("mapped");
+    for (int gives_back = 0; gives_back < 2; gives_back++) {
+        leaving l = {.client = open_client(f.runtime, "leaving", 0, 0), .gives_back = gives_back};
+        after_snapshot_user = before_look_user = &l;
+        after_snapshot = take_behind_the_look;
+        before_look = meet_a_close;
+        looks_left = 0;
+        if (!gives_back) {
+            fails(WEIR_BUSY, weir_client_close(l.client));
+            ok(weir_free(l.client, l.block, WEIR_STREAM_HOST));
+            ok(weir_free(l.client, allocate(l.client, 1, WEIR_STREAM_HOST, WEIR_KV), WEIR_STREAM_HOST));
+        }
+        ok(weir_client_close(l.client));
+        assert_null(before_look);
+        fails(WEIR_INVALID, weir_free(l.client, l.block, WEIR_STREAM_HOST));
+    }
+    end(&f);
+}
+
 /* One step --------------------------------------------------------------------------------------------------------- */
 
 static void use_blocks(fixture *f)
@@ -410,6 +477,7 @@ int main(void)
         cmocka_unit_test(what_the_driver_refuses_is_no_reason_to_go_on),
         cmocka_unit_test(a_close_waits_behind_frees_that_are_refused),
         cmocka_unit_test(two_logs_allocate),
+        cmocka_unit_test(a_close_is_no_hindrance_to_frees),
         cmocka_unit_test(both_books_change_in_one_step),
     };
     return cmocka_run_group_tests_name("ladder", tests, NULL, NULL);

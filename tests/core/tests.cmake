@@ -7,7 +7,7 @@ weir_test(core-faults core/faults.c core/faulty.c INTERNAL)
 target_link_options(test-core-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
 weir_test(core-ladder core/ladder.c core/faulty.c INTERNAL)
 target_link_options(test-core-ladder PRIVATE -Wl,--wrap=wi_pending_reap,--wrap=wi_pending_wait,--wrap=wi_record_locked
-  -Wl,--wrap=wi_ledger_settle,--wrap=wi_ledger_retire,--wrap=wi_ledger_reap)
+  -Wl,--wrap=wi_ledger_settle,--wrap=wi_ledger_retire,--wrap=wi_ledger_reap,--wrap=wi_ledger_account_snapshot)
 weir_test(core-between core/between.c core/faulty.c INTERNAL)
 target_link_options(test-core-between PRIVATE -Wl,--wrap=wi_record_to,--wrap=wi_runtime_create_of
   -Wl,--wrap=wi_ledger_settle,--wrap=wi_ledger_retire,--wrap=wi_ledger_reap)
