@@ -43,13 +43,15 @@ WEIR_API WEIR_NODISCARD weir_status weir_stream_register(weir_runtime *runtime, 
 
 /* Ends that, once the work put on it so far is done, for which it waits. WEIR_STREAM_MISUSE when it is not registered, or
  * captured; WEIR_INVALID for WEIR_STREAM_HOST; WEIR_DRIVER and WEIR_DEVICE_LOST when the wait fails, and the stream stays
- * registered. Any thread, but for a per-thread stream. */
+ * registered. Any thread. A per-thread stream is waited for by its own thread alone: others, which may unregister it when
+ * that thread has ended or no longer works on it, wait for what weir has recorded there (frees, launches, uses, zeros of
+ * allocations), and not for work that was put on it since. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_unregister(weir_stream stream);
 
 /* One of CUDA's default streams, for programs that work on it; weir itself never does. An id as from
  * weir_stream_register: unregister it. The per-thread stream is the calling thread's, and its id serves that thread alone;
- * on others it is WEIR_STREAM_MISUSE. Errors: WEIR_INVALID for NULL and for what is none, WEIR_UNSUPPORTED on devices
- * without, WEIR_BUSY as weir_stream_acquire. Any thread. */
+ * on others it is WEIR_STREAM_MISUSE, but for weir_stream_unregister. Errors: WEIR_INVALID for NULL and for what is none,
+ * WEIR_UNSUPPORTED on devices without, WEIR_BUSY as weir_stream_acquire. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_default(weir_runtime *runtime, weir_default_stream which,
                                                         weir_stream *out);
 

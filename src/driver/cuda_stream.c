@@ -167,11 +167,22 @@ weir_status wi_cuda_stream_default(wi_device *device, weir_default_stream which,
     return status;
 }
 
-/* One that is not ours has been drained by whoever forgets it; its owner may have destroyed it since. */
+static void wait_for_recorded(wi_device *device, wi_cuda_stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    wi_event last = {s, s->recorded};
+    pthread_mutex_unlock(&s->lock);
+    (void)wi_cuda_wait(device, last, UINT64_MAX);
+}
+
+/* One that is not ours has been drained by whoever forgets it; its owner may have destroyed it since. But a per-thread one
+ * only its own thread could drain, whose name for it means another stream here. */
 void wi_cuda_stream_destroy(wi_device *device, void *handle)
 {
     wi_cuda_stream *s = handle;
     wi_cuda_guard guard;
+    if (s->thread)
+        wait_for_recorded(device, s);
     bool alive = wi_cuda_begin(device, &guard) == WEIR_OK;
     if (alive && !s->foreign)
         (void)wi_cuda.cuStreamSynchronize(s->stream);

@@ -68,7 +68,8 @@ typedef struct wi_driver {
     weir_status (*stream_adopt)(wi_device *device, void *native, void **stream, uint64_t *identity);
     /* The device's default stream, which nothing of weir's uses unless it is asked for; WEIR_UNSUPPORTED without one. The
      * per-thread one is the calling thread's: from another thread its native name would mean another stream, so that what
-     * is queued, recorded or waited for there is answered with WEIR_STREAM_MISUSE. Events of it serve every thread. */
+     * is queued, recorded or waited for there is answered with WEIR_STREAM_MISUSE. Events of it serve every thread, and so does its stream_destroy, which waits
+     * for those that were recorded. */
     weir_status (*stream_default)(wi_device *device, weir_default_stream which, void **stream);
     void (*stream_destroy)(wi_device *device, void *stream);
     weir_status (*stream_synchronize)(wi_device *device, void *stream);

@@ -119,23 +119,42 @@ static weir_status leave(weir_runtime *runtime, weir_stream stream, void **spare
     return WEIR_OK;
 }
 
+static bool is_another_threads(weir_runtime *runtime, weir_stream stream)
+{
+    pthread_mutex_lock(&runtime->streams.lock);
+    const wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
+    bool is = place && place->thread != 0 && place->thread != wi_thread_number();
+    pthread_mutex_unlock(&runtime->streams.lock);
+    return is;
+}
+
+/* Waits for the stream's work. Another thread's default stream, which may have ended with it, cannot be named here: the
+ * driver waits for what was recorded on it, when it forgets it. */
+static weir_status settle(weir_stream stream, weir_runtime **runtime)
+{
+    const unsigned origins = 1u << WI_STREAM_ADOPTED | 1u << WI_STREAM_LEGACY | 1u << WI_STREAM_PER_THREAD;
+    weir_status status = wi_streams_runtime(stream, runtime);
+    if (status == WEIR_OK && is_another_threads(*runtime, stream))
+        return WEIR_OK;
+    return wi_streams_settle(stream, origins, "weir_stream_unregister", runtime);
+}
+
 weir_status weir_stream_unregister(weir_stream stream)
 {
     WI_ENTER();
-    const unsigned origins = 1u << WI_STREAM_ADOPTED | 1u << WI_STREAM_LEGACY | 1u << WI_STREAM_PER_THREAD;
     weir_runtime *runtime;
     void *spare;
     if (stream.id == 0)
         return weir_fail(WEIR_INVALID, "weir_stream_unregister: WEIR_STREAM_HOST was not registered");
-    weir_status status = wi_streams_settle(stream, origins, "weir_stream_unregister", &runtime);
+    weir_status status = settle(stream, &runtime);
     if (status != WEIR_OK)
         return wi_recorded(runtime, status, .action = WEIR_STREAM_CLOSE, .stream = stream);
     pthread_mutex_lock(&runtime->streams.lock);
     status = leave(runtime, stream, &spare);
     pthread_mutex_unlock(&runtime->streams.lock);
-    if (status == WEIR_OK)
-        (void)wi_runtime_reap(runtime);
     if (spare)
         runtime->driver->stream_destroy(runtime->device, spare);
+    if (status == WEIR_OK)
+        (void)wi_runtime_reap(runtime);
     return wi_recorded(runtime, status, .action = WEIR_STREAM_CLOSE, .stream = stream);
 }

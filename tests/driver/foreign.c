@@ -267,6 +267,56 @@ static void test_per_thread_stream_is_its_threads(void **state)
     drop_range(&range);
 }
 
+typedef struct ended_thread {
+    void *stream;
+    weir_status status;
+    gate gate;
+    atomic_bool done;
+} ended_thread;
+
+static void note_done(void *user)
+{
+    atomic_store((atomic_bool *)user, true);
+}
+
+static void *work_and_end(void *user)
+{
+    ended_thread *t = user;
+    wi_event event;
+    t->status = driver->stream_default(device, WEIR_DEFAULT_PER_THREAD, &t->stream);
+    if (t->status == WEIR_OK)
+        t->status = driver->call(device, hold, &t->gate, t->stream);
+    if (t->status == WEIR_OK)
+        t->status = driver->call(device, note_done, &t->done, t->stream);
+    if (t->status == WEIR_OK)
+        t->status = driver->record(device, t->stream, &event);
+    return NULL;
+}
+
+static void *open_later(void *user)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 20 * 1000 * 1000}, NULL);
+    atomic_store(&((gate *)user)->open, true);
+    return NULL;
+}
+
+/* Its stream is forgotten by another one, when what was recorded there is passed. */
+static void test_per_thread_stream_of_a_thread_that_ended(void **state)
+{
+    (void)state;
+    skip_unless(device_kind_now != ON_HOST);
+    static ended_thread t;
+    pthread_t thread, opener;
+    t = (ended_thread){.status = WEIR_OK};
+    assert_int_equal(pthread_create(&thread, NULL, work_and_end, &t), 0);
+    pthread_join(thread, NULL);
+    ok(t.status);
+    assert_int_equal(pthread_create(&opener, NULL, open_later, &t.gate), 0);
+    V(stream_destroy(device, t.stream));
+    assert_true(atomic_load(&t.done));
+    pthread_join(opener, NULL);
+}
+
 /* Capture ---------------------------------------------------------------------------------------------------------- */
 
 static void begin_capture(CUstream native)
@@ -441,6 +491,7 @@ int run_foreign_tests(void)
         cmocka_unit_test_setup_teardown(test_other_contexts_are_refused, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_default_streams_work, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_per_thread_stream_is_its_threads, open_device, close_device),
+        cmocka_unit_test_setup_teardown(test_per_thread_stream_of_a_thread_that_ended, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_capture_survives_refusals, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_work_becomes_part_of_the_graph, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_the_rest_goes_on_beside_a_capture, open_device, close_device),

@@ -68,6 +68,8 @@ static weir_status l_default(wi_device *device, weir_default_stream which, void 
 static void l_stream_destroy(wi_device *device, void *stream)
 {
     bool adopted = false;
+    if (native_of(stream) == &per_thread)
+        (void)host->stream_synchronize(device, stream); /* as driver.h says of those */
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < used; i++)
         if (table[i].stream == stream) {

@@ -367,14 +367,46 @@ static void zeros_on_another_threads_stream(void **state)
         open_gate(&f->gate);
         while (pending(f) > 0)
             ;
-        pthread_mutex_lock(&f->runtime->streams.lock); /* its thread has ended; nobody can unregister it */
-        wi_stream_place *place = wi_streams_place(&f->runtime->streams, f->theirs);
-        void *stream = place->stream;
-        *place = (wi_stream_place){.generation = place->generation};
-        pthread_mutex_unlock(&f->runtime->streams.lock);
-        f->runtime->driver->stream_destroy(f->runtime->device, stream);
+        ok(weir_stream_unregister(f->theirs));
     }
     ok(weir_stream_unregister(a));
+}
+
+static void *frees_on_the_threads_own(void *user)
+{
+    fixture *f = user;
+    weir_stream again;
+    void *p;
+    bool good = weir_stream_default(f->runtime, WEIR_DEFAULT_PER_THREAD, &f->theirs) == WEIR_OK &&
+                weir_stream_default(f->runtime, WEIR_DEFAULT_PER_THREAD, &again) == WEIR_OK &&
+                weir_alloc(f->client, BLOCK, f->theirs, WEIR_KV, &p) == WEIR_OK &&
+                weir_call(f->runtime, pass_gate, &f->gate, f->theirs) == WEIR_OK &&
+                weir_free(f->client, p, f->theirs) == WEIR_OK;
+    return good ? NULL : user;
+}
+
+/* Its stream can be unregistered by any other, and what was freed on it is final then. */
+static void a_thread_that_has_ended(void **state)
+{
+    fixture *f = *state;
+    pthread_t thread, opener;
+    void *wrong;
+    f->gate = (gate)GATE;
+    assert_int_equal(pthread_create(&thread, NULL, frees_on_the_threads_own, f), 0);
+    pthread_join(thread, &wrong);
+    assert_null(wrong);
+    fails(WEIR_STREAM_MISUSE, weir_stream_synchronize(f->theirs));
+    ok(weir_stream_unregister(f->theirs)); /* it was registered twice */
+    assert_int_equal(pending(f), BLOCK);
+    assert_int_equal(atomic_load(&lender_records), 1);
+    assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &f->gate), 0);
+    ok(weir_stream_unregister(f->theirs));
+    weir_stats stats = {.size = sizeof stats}; /* a snapshot would reap */
+    size_t count;
+    wi_ledger_snapshot(&f->runtime->ledger, &stats, NULL, 0, 0, &count);
+    assert_int_equal(stats.pending, 0);
+    pthread_join(opener, NULL);
+    is_no_stream(f, f->theirs);
 }
 
 /* Captures that the driver sees ------------------------------------------------------------------------------------ */
@@ -486,6 +518,7 @@ int main(void)
         CASE(places_serve_again),
         CASE(default_streams),
         CASE(zeros_on_another_threads_stream),
+        CASE(a_thread_that_has_ended),
         CASE(the_driver_tells_of_a_capture),
         CASE(a_capture_is_of_one_stream),
         CASE(many_threads_on_few_streams),
