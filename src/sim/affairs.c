@@ -164,14 +164,6 @@ static void close_client(world *w, unsigned client)
     oracle_set_limits(w->oracle, client, 0, 0);
 }
 
-/* Where bytes that a block has lost stay in its piece, and where a guard paints them, growth is zeroed in no order with the
- * work that its owner left there: nobody else's bytes, and so no harm, but also no order that could be looked for. */
-static bool can_scrub(const world *w)
-{
-    const char *base = w->runtime->resource->base->table->name;
-    return !(world_features(w) & WEIR_GUARDS) && (strcmp(base, "mapped") == 0 || strcmp(base, "blocks") == 0);
-}
-
 /* Opens or closes. */
 void run_client(world *w, const step *s)
 {
@@ -181,7 +173,7 @@ void run_client(world *w, const step *s)
     w->client_closed[client] = true;
     if (!w->clients[client])
         open_client(w, client, s->field[F_BYTES], s->field[F_MORE],
-                    s->field[F_FLAGS] & 1 && can_scrub(w) ? WEIR_SCRUB_OTHERS : WEIR_SCRUB_NEVER);
+                    s->field[F_FLAGS] & 1 ? WEIR_SCRUB_OTHERS : WEIR_SCRUB_NEVER);
     else
         close_client(w, client);
     w->client_closed[client] = false;
@@ -216,6 +208,18 @@ void run_trim(world *w, const step *s)
     (void)ANSWER(w, "weir_runtime_trim", weir_runtime_trim(w->runtime, s->field[F_BYTES], &released), WEIR_OK);
 }
 
+/* Nobody writes where he has no business here. */
+void world_hear_guard(world *w)
+{
+    weir_guard_report report = {.size = sizeof report};
+    size_t count = 0;
+    if (!(world_features(w) & WEIR_GUARDS) ||
+        !ANSWER(w, "weir_guard_reports", weir_guard_reports(w->runtime, &report, 1, &count), WEIR_OK) || count == 0)
+        return;
+    oracle_report(w->oracle, ORACLE_DEVICE, "the guard reports %s of a block of %zu bytes, at offset %lld",
+                  weir_guard_kind_name(report.kind), report.bytes, (long long)report.offset);
+}
+
 void run_snapshot(world *w, const step *s)
 {
     weir_stats stats = {.size = sizeof stats};
@@ -224,6 +228,7 @@ void run_snapshot(world *w, const step *s)
     size_t count = 0;
     uint64_t nested = w->nested;
     (void)s;
+    world_hear_guard(w);
     weir_status status = weir_snapshot(w->runtime, &stats, lines, WORLD_CLIENTS, &count);
     if (!ANSWER(w, "weir_snapshot", status, WEIR_OK))
         return;

@@ -139,6 +139,8 @@ static void end_blocks(world *w)
     for (unsigned s = 1; s <= w->options.streams; s++)
         if (w->streams[s].id)
             run_synchronize(w, &(step){.field = {[F_STREAM] = s}});
+    if (world_features(w) & WEIR_GUARDS) /* now that no work is queued */
+        (void)ANSWER(w, "weir_guard_check", weir_guard_check(w->runtime), WEIR_OK);
     for (unsigned i = 0; i < WORLD_SLOTS; i++)
         if (w->slots[i].block.pointer)
             run_free(w, &(step){.field = {[F_SLOT] = i}});
@@ -169,6 +171,7 @@ void world_end(world *w)
         for (unsigned s = 1; s <= w->options.streams; s++)
             if (w->streams[s].id)
                 run_stream(w, &(step){.field = {[F_STREAM] = s}});
+        world_hear_guard(w);
         (void)ANSWER(w, "weir_runtime_destroy", weir_runtime_destroy(w->runtime), WEIR_OK);
         w->runtime = NULL;
         if (w->calls_done != w->calls_queued)

@@ -178,6 +178,7 @@ bool world_has_stream(const world *w, uint64_t stream);
 bool world_has_client(const world *w, unsigned client);
 uint32_t world_features(const world *w);
 uint64_t world_random(world *w, uint64_t below);
+void world_hear_guard(world *w); /* what it reports is a finding */
 
 typedef struct operation {
     const char *name;
