@@ -53,12 +53,12 @@ static weir_status clear(weir_runtime *runtime, wi_resource *stack, wi_block *bl
     return status;
 }
 
-/* Where other threads cannot ask for the point behind what was queued for the taken block, it is noted now. If that fails,
- * this thread alone can free the block. */
+/* Where others cannot ask later for the point behind what was queued for the taken block, it is noted now. If that fails,
+ * this thread alone can free the block, or whoever ends the capture. */
 static void note_point(weir_runtime *runtime, wi_block *block, void *native)
 {
     wi_event event;
-    if (block->zeroing && wi_streams_is_threads(&runtime->streams, block->stream) &&
+    if (block->zeroing && wi_streams_wants_point(&runtime->streams, block->stream) &&
         runtime->driver->record(runtime->device, native, &event) == WEIR_OK &&
         wi_marks_first_write(&block->marks, event) == WEIR_OK)
         block->zeroing = false;
@@ -202,7 +202,7 @@ static weir_status wait_for_zeroing(weir_runtime *runtime, wi_block *block, weir
     wi_event event;
     if (!block->zeroing || stream.id == block->stream.id)
         return WEIR_OK;
-    weir_status status = wi_streams_point(runtime, block->stream, "weir_free", &event);
+    weir_status status = wi_streams_point(runtime, block->stream, &event);
     if (status == WEIR_OK)
         status = wi_marks_first_write(&block->marks, event);
     if (status == WEIR_OK)

@@ -44,20 +44,20 @@ weir_status wi_streams_resolve_recorded(weir_runtime *runtime, weir_stream strea
     return status;
 }
 
-weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, const char *call, wi_event *out)
+weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, wi_event *out)
 {
     wi_streams *streams = &runtime->streams;
     void *native;
     *out = (wi_event){0};
     pthread_mutex_lock(&streams->lock);
     const wi_stream_place *place = wi_streams_place(streams, stream);
-    bool captured = place && place->captured;
-    if (captured)
+    bool bounded = place && place->bounded;
+    if (bounded)
         *out = place->before;
     pthread_mutex_unlock(&streams->lock);
-    if (!place || captured)
+    if (!place || bounded)
         return WEIR_OK;
-    weir_status status = wi_streams_resolve_recorded(runtime, stream, call, &native);
+    weir_status status = wi_streams_resolve(streams, stream, runtime->name, &native);
     return status == WEIR_OK ? runtime->driver->record(runtime->device, native, out) : status;
 }
 
@@ -80,7 +80,7 @@ static weir_status captured_already(const weir_runtime *runtime, weir_stream str
 }
 
 /* With the lock held. */
-static weir_status begin(weir_runtime *runtime, weir_stream stream, wi_event before)
+static weir_status mark(weir_runtime *runtime, weir_stream stream)
 {
     wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
     if (!place)
@@ -89,7 +89,6 @@ static weir_status begin(weir_runtime *runtime, weir_stream stream, wi_event bef
     if (place->captured)
         return captured_already(runtime, stream);
     place->captured = true;
-    place->before = before;
     return WEIR_OK;
 }
 
@@ -102,11 +101,26 @@ static bool is_legacy(weir_runtime *runtime, weir_stream stream)
     return legacy;
 }
 
+/* Records the point, behind which nobody has queued zeros: who does has seen the mark, or notes a point of his own
+ * (wi_streams_wants_point). */
+static weir_status record_point(weir_runtime *runtime, weir_stream stream, void *native)
+{
+    wi_event before = {0};
+    weir_status status = runtime->driver->record(runtime->device, native, &before);
+    pthread_mutex_lock(&runtime->streams.lock);
+    wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
+    if (place && place->captured) {
+        place->captured = place->bounded = status == WEIR_OK;
+        place->before = before;
+    }
+    pthread_mutex_unlock(&runtime->streams.lock);
+    return status;
+}
+
 weir_status weir_capture_begin(weir_stream stream)
 {
     weir_runtime *runtime;
     void *native;
-    wi_event before;
     weir_status status = named(stream, "weir_capture_begin", &runtime, &native);
     if (status != WEIR_OK)
         return status;
@@ -116,13 +130,10 @@ weir_status weir_capture_begin(weir_stream stream)
                          runtime->name);
     if (wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, stream))
         return captured_already(runtime, stream);
-    status = runtime->driver->record(runtime->device, native, &before);
-    if (status != WEIR_OK)
-        return status;
     pthread_mutex_lock(&runtime->streams.lock);
-    status = begin(runtime, stream, before);
+    status = mark(runtime, stream);
     pthread_mutex_unlock(&runtime->streams.lock);
-    return status;
+    return status == WEIR_OK ? record_point(runtime, stream, native) : status;
 }
 
 weir_status weir_capture_end(weir_stream stream)
@@ -136,7 +147,7 @@ weir_status weir_capture_end(weir_stream stream)
     wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
     bool captured = place && place->captured;
     if (captured)
-        place->captured = false;
+        place->captured = place->bounded = false;
     pthread_mutex_unlock(&runtime->streams.lock);
     if (!captured)
         return weir_fail(WEIR_INVALID, "weir_capture_end: no capture of stream %llx of %s was begun",

@@ -86,11 +86,13 @@ static void *look_up(wi_streams *streams, weir_stream stream, uint64_t *thread)
     return found;
 }
 
-bool wi_streams_is_threads(wi_streams *streams, weir_stream stream)
+bool wi_streams_wants_point(wi_streams *streams, weir_stream stream)
 {
-    uint64_t thread;
-    (void)look_up(streams, stream, &thread);
-    return thread != 0;
+    pthread_mutex_lock(&streams->lock);
+    const wi_stream_place *place = wi_streams_place(streams, stream);
+    bool wants = place && (place->thread != 0 || place->captured);
+    pthread_mutex_unlock(&streams->lock);
+    return wants;
 }
 
 weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const char *runtime, void **out)

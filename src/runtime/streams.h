@@ -28,7 +28,8 @@ typedef struct wi_stream_place {
     uint64_t identity;
     uint64_t thread; /* whose default stream it is; 0: any thread may use it */
     bool captured;   /* as weir_capture_begin said */
-    wi_event before; /* while captured: the point before the capture */
+    bool bounded;    /* while captured: the point before the capture is known */
+    wi_event before;
 } wi_stream_place;
 
 typedef struct wi_streams {
@@ -49,8 +50,9 @@ void wi_streams_destroy(wi_streams *streams, const wi_driver *driver, wi_device 
 /* The driver's stream behind an id; NULL for WEIR_STREAM_HOST. WEIR_STREAM_MISUSE for one that is not known here. */
 weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const char *runtime, void **out);
 bool wi_streams_any(wi_streams *streams);
-/* Whether it is the default stream of one thread, so that others can record nothing on it. */
-bool wi_streams_is_threads(wi_streams *streams, weir_stream stream);
+/* Whether the point behind what was just queued cannot be had later: it is the default stream of one thread, on which others
+ * can record nothing, or a capture of it has begun meanwhile. */
+bool wi_streams_wants_point(wi_streams *streams, weir_stream stream);
 
 /* Whether the stream is being captured into a graph, as it was declared or as the driver sees it. Never blocks. */
 bool wi_streams_capturing(wi_streams *streams, const wi_driver *driver, wi_device *device, weir_stream stream);
@@ -62,7 +64,7 @@ weir_status wi_streams_resolve_now(weir_runtime *runtime, weir_stream stream, co
 weir_status wi_streams_resolve_recorded(weir_runtime *runtime, weir_stream stream, const char *call, void **out);
 /* The point behind what weir itself has queued on the stream so far. It is passed when the stream is gone, which was waited
  * for then, and when it is captured, before the capture: weir queues nothing during one. */
-weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, const char *call, wi_event *out);
+weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, wi_event *out);
 
 /* Among the files of this room --------------------------------------------------------------------------------------- */
 

@@ -162,7 +162,7 @@ static weir_status order_behind_zeroing(weir_runtime *runtime, weir_stream strea
     status = wi_visit(base, block->pointer, block->generation, find_zeroing, &z);
     if (status != WEIR_OK || z.stream.id == 0)
         return status;
-    status = wi_streams_point(runtime, z.stream, "weir_launch_begin", &z.event);
+    status = wi_streams_point(runtime, z.stream, &z.event);
     if (status == WEIR_OK)
         status = wi_visit(base, block->pointer, z.generation, mark_zeroing, &z);
     return status;

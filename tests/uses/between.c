@@ -1,17 +1,35 @@
-/* What another thread does between two steps of the beginning of a launch. */
+/* What another thread does between two steps of the beginning of a launch, of a capture, of an allocation. */
 #include "core/core.h"
 
 #include "runtime/runtime.h"
 
-static void (*at_record)(void); /* once */
+static void (*at_record)(void), (*behind_record)(void), (*at_fill)(void); /* once */
+static bool refuse_record;
+
+static void once(void (**place)(void))
+{
+    void (*fn)(void) = *place;
+    *place = NULL;
+    if (fn)
+        fn();
+}
 
 static weir_status record(wi_device *device, void *stream, wi_event *out)
 {
-    void (*fn)(void) = at_record;
-    at_record = NULL;
-    if (fn)
-        fn();
-    return wi_host_driver.record(device, stream, out);
+    if (refuse_record) {
+        refuse_record = false;
+        return weir_fail(WEIR_DRIVER, "between: no event");
+    }
+    once(&at_record);
+    weir_status status = wi_host_driver.record(device, stream, out);
+    once(&behind_record);
+    return status;
+}
+
+static weir_status fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream)
+{
+    once(&at_fill);
+    return wi_host_driver.fill(device, to, value, bytes, stream);
 }
 
 static weir_runtime *runtime;
@@ -27,6 +45,32 @@ static void *take_zeroed(weir_stream stream)
     return block.pointer;
 }
 
+static int set_up(void **state)
+{
+    (void)state;
+    static wi_driver driver;
+    driver = wi_host_driver;
+    driver.record = record;
+    driver.fill = fill;
+    weir_runtime_options options = {.size = sizeof options, .budget = MIB};
+    ok(wi_runtime_create_over(&driver, 0, &options, &runtime));
+    client = open_client(runtime, "one", 0, 0);
+    ok(weir_stream_acquire(runtime, &first));
+    ok(weir_stream_acquire(runtime, &second));
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    ok(weir_stream_release(first));
+    ok(weir_stream_release(second));
+    check_empty(runtime);
+    ok(weir_client_close(client));
+    ok(weir_runtime_destroy(runtime));
+    return 0;
+}
+
 static void another_takes_its_place(void)
 {
     ok(weir_free(client, pointer, first));
@@ -37,15 +81,7 @@ static void another_takes_its_place(void)
 static void the_next_block_keeps_its_zeros(void **state)
 {
     (void)state;
-    static wi_driver driver;
-    driver = wi_host_driver;
-    driver.record = record;
-    weir_runtime_options options = {.size = sizeof options, .budget = MIB};
-    ok(wi_runtime_create_over(&driver, 0, &options, &runtime));
-    client = open_client(runtime, "one", 0, 0);
     weir_stream third;
-    ok(weir_stream_acquire(runtime, &first));
-    ok(weir_stream_acquire(runtime, &second));
     ok(weir_stream_acquire(runtime, &third));
     pointer = take_zeroed(first);
     ok(weir_stream_synchronize(first));
@@ -60,16 +96,85 @@ static void the_next_block_keeps_its_zeros(void **state)
     ok(weir_free(client, pointer, WEIR_STREAM_HOST));
     assert_int_equal(take_snapshot(runtime).device.pending, MIB); /* until the zeros are done */
     open_gate(&g);
-    ok(weir_stream_release(first));
-    ok(weir_stream_release(second));
     ok(weir_stream_release(third));
-    check_empty(runtime);
-    ok(weir_client_close(client));
-    ok(weir_runtime_destroy(runtime));
 }
+
+/* Captures --------------------------------------------------------------------------------------------------------- */
+
+static gate held;
+
+static void take_nothing(void)
+{
+    weir_request request = {.size = sizeof request, .bytes = MIB, .stream = first, .flags = WEIR_ZEROED};
+    weir_block block;
+    fails(WEIR_STREAM_MISUSE, weir_alloc_with(client, &request, &block));
+}
+
+static void begin_before_the_gate(void)
+{
+    ok(weir_capture_begin(first));
+    ok(weir_call(runtime, pass_gate, &held, first));
+}
+
+static void nobody_queues_zeros_once_a_capture_begins(void **state)
+{
+    (void)state;
+    behind_record = take_nothing;
+    ok(weir_capture_begin(first));
+    assert_null(behind_record);
+    ok(weir_capture_end(first));
+}
+
+static void free_it(void)
+{
+    ok(weir_free(client, pointer, WEIR_STREAM_HOST));
+    assert_int_equal(take_snapshot(runtime).device.pending, MIB);
+}
+
+static void a_free_while_a_capture_begins(void **state)
+{
+    (void)state;
+    held = (gate)GATE;
+    ok(weir_call(runtime, pass_gate, &held, first));
+    pointer = take_zeroed(first);
+    at_record = free_it;
+    ok(weir_capture_begin(first));
+    assert_null(at_record);
+    ok(weir_capture_end(first));
+    open_gate(&held);
+}
+
+static void a_capture_that_begins_while_zeros_are_queued(void **state)
+{
+    (void)state;
+    held = (gate)GATE;
+    at_fill = begin_before_the_gate;
+    pointer = take_zeroed(first);
+    free_it();
+    ok(weir_capture_end(first));
+    open_gate(&held);
+    ok(weir_stream_synchronize(first));
+    assert_int_equal(take_snapshot(runtime).device.pending, 0);
+}
+
+static void a_capture_that_does_not_begin(void **state)
+{
+    (void)state;
+    refuse_record = true;
+    fails(WEIR_DRIVER, weir_capture_begin(first));
+    assert_false(refuse_record);
+    ok(weir_stream_synchronize(first)); /* it is not captured */
+    fails(WEIR_INVALID, weir_capture_end(first));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_next_block_keeps_its_zeros)};
+    const struct CMUnitTest tests[] = {
+        CASE(the_next_block_keeps_its_zeros), CASE(nobody_queues_zeros_once_a_capture_begins),
+        CASE(a_free_while_a_capture_begins),  CASE(a_capture_that_begins_while_zeros_are_queued),
+        CASE(a_capture_that_does_not_begin),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
