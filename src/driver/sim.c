@@ -428,14 +428,32 @@ void wi_sim_make_garbage(wi_device *device, char *address, uint64_t bytes)
     }
 }
 
+static bool may_be_read(uint32_t expected, uint32_t found)
+{
+    if (!(expected & WI_SIM_VISIBLE))
+        return found == expected;
+    uint32_t reader = expected & ~WI_SIM_VISIBLE, owner = (found - WI_SIM_FIRST_VERSION) % WI_SIM_OWNERS;
+    return found < WI_SIM_FIRST_VERSION || owner == reader || !((owner | reader) & 1);
+}
+
+static void tell_other_version(wi_device *device, const wi_sim_work *work, uint32_t found)
+{
+    if (work->version & WI_SIM_VISIBLE)
+        wi_sim_wrong(device,
+                     "work reads version %u at %p, which is another's who shares nothing, or shares not with it", found,
+                     (const void *)work->to);
+    else
+        wi_sim_wrong(device, "work reads version %u at %p, where version %u was written", found, (const void *)work->to,
+                     work->version);
+}
+
 static void look_at(wi_device *device, const wi_sim_work *work, size_t row, uint32_t first, uint32_t count)
 {
     uint32_t found;
     for (uint32_t done = 0; done < count;) {
         done += wi_plane_run(&device->contents, row, first + done, count - done, &found);
-        if (found != work->version) {
-            wi_sim_wrong(device, "work reads version %u at %p, where version %u was written", found,
-                         (const void *)work->to, work->version);
+        if (!may_be_read(work->version, found)) {
+            tell_other_version(device, work, found);
             return;
         }
     }

@@ -145,8 +145,10 @@ static void open_client(world *w, unsigned client, uint64_t guaranteed, uint64_t
     if (maximum && guaranteed > maximum)
         return;
     weir_status status = weir_client_open(w->runtime, &options, &w->clients[client]);
-    if (ANSWER(w, "weir_client_open", status, WEIR_OUT_OF_MEMORY))
-        oracle_set_limits(w->oracle, client, guaranteed, maximum);
+    if (!ANSWER(w, "weir_client_open", status, WEIR_OUT_OF_MEMORY))
+        return;
+    oracle_set_limits(w->oracle, client, guaranteed, maximum);
+    w->owner[client] = (uint8_t)((w->openings++ * 2 + (scrub != WEIR_SCRUB_NEVER)) % WI_SIM_OWNERS);
 }
 
 static void close_client(world *w, unsigned client)

@@ -87,11 +87,20 @@ void world_touch(world *w, slot *b, unsigned stream, bool write, uint64_t offset
         b->offset = offset % touchable(b->bytes) / UNIT * UNIT;
         b->length =
             bytes >= touchable(b->bytes) - b->offset ? touchable(b->bytes) - b->offset : touchable(bytes ? bytes : 1);
-        b->version = ++w->last_version;
+        b->version = (w->last_version += WI_SIM_OWNERS) + w->owner[b->client];
     } else if (b->version == 0) { /* garbage may be anything */
         return;
     }
     wi_sim_touch(w->device, w->native[stream], (char *)b->block.pointer + b->offset, b->length, write, b->version);
+}
+
+/* What lies in a part of the block that the user has not written yet. */
+static void look_at_new(world *w, const slot *b, unsigned stream, uint64_t from)
+{
+    uint64_t start = touchable(from), end = touchable(b->bytes);
+    if (start < end)
+        wi_sim_touch(w->device, w->native[stream], (char *)b->block.pointer + start, end - start, false,
+                     WI_SIM_VISIBLE | w->owner[b->client]);
 }
 
 void run_touch(world *w, const step *s)
@@ -230,6 +239,8 @@ static void allocate(world *w, const step *s, slot *b, unsigned client, unsigned
                 .in_hand = true,
                 .declared = s->field[F_COUNT] & 1};
     settle_in(w, b, stream, zeroed);
+    if (s->field[F_COUNT] & 4 && !b->declared)
+        look_at_new(w, b, stream, 0);
 }
 
 void run_allocate(world *w, const step *s)
@@ -333,7 +344,7 @@ static weir_status resize(world *w, slot *b, uint64_t bytes, uint64_t after, uns
 static void resize_slot(world *w, slot *b, uint64_t bytes, unsigned stream)
 {
     bool busy = held(b), guarded = world_features(w) & WEIR_GUARDS;
-    uint64_t after = guarded ? b->charged : world_charge(w, bytes, b->alignment);
+    uint64_t before = b->bytes, after = guarded ? b->charged : world_charge(w, bytes, b->alignment);
     weir_status status = resize(w, b, bytes, after, stream);
     if (busy)
         expect_busy(w, "weir_resize", status);
@@ -342,6 +353,8 @@ static void resize_slot(world *w, slot *b, uint64_t bytes, unsigned stream)
     b->bytes = bytes;
     b->charged = after;
     check_charge(w, b, after);
+    if (!b->declared)
+        look_at_new(w, b, stream, before);
     if (b->offset + b->length > touchable(bytes))
         b->version = 0;
 }

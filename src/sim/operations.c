@@ -53,7 +53,7 @@ static void choose_allocate(world *w, step *s)
     s->field[F_CLASS] = world_random(w, WEIR_CLASS_COUNT);
     s->field[F_FLAGS] =
         (chance(w, 10) ? WEIR_ZEROED : 0) | (chance(w, 40) ? WEIR_NO_WAIT : 0) | (chance(w, 5) ? WEIR_STABLE : 0);
-    s->field[F_COUNT] = (uint64_t)chance(w, 40) | (uint64_t)chance(w, 30) << 1;
+    s->field[F_COUNT] = (uint64_t)chance(w, 40) | (uint64_t)chance(w, 30) << 1 | (uint64_t)chance(w, 30) << 2;
 }
 
 /* A stream for the next use of a block: often the one that it was last written on. */
@@ -171,7 +171,11 @@ static void choose_fill(world *w, step *s)
 static void choose_copy(world *w, step *s)
 {
     choose_touch(w, s);
-    s->field[F_MORE] = some_slot(w, true);
+    for (int tries = 0; tries < 8; tries++) { /* clients keep to themselves */
+        s->field[F_MORE] = some_slot(w, true);
+        if (w->slots[s->field[F_MORE]].client == w->slots[s->field[F_SLOT]].client)
+            break;
+    }
     s->field[F_BYTES] = 256 << 10; /* a device model's copies go unit by unit */
 }
 

@@ -56,8 +56,9 @@ void run_copy(world *w, const step *s)
     if (!world_take_slot(w, to, stream, true))
         return;
     if (world_take_slot(w, from, stream, true)) {
-        if (!to->declared && !from->declared && from->version != 0 && from->length <= s->field[F_BYTES] &&
-            world_order_use(w, to, stream, true) && world_order_use(w, from, stream, false))
+        if (!to->declared && !from->declared && to->client == from->client && from->version != 0 &&
+            from->length <= s->field[F_BYTES] && world_order_use(w, to, stream, true) &&
+            world_order_use(w, from, stream, false))
             copy(w, to, from, stream);
         world_let_slot_go(w, from, stream);
     }

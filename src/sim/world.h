@@ -119,6 +119,8 @@ typedef struct world {
     slot slots[WORLD_SLOTS];
     launch launches[WORLD_LAUNCHES];
     reserved reservations[WORLD_RESERVATIONS];
+    uint8_t owner[WORLD_CLIENTS]; /* as versions tell them apart; odd ones scrub */
+    unsigned openings;
     bool foreign[WORLD_STREAMS + 1], captured[WORLD_STREAMS + 1];
     uint64_t calls_queued, calls_done; /* of users' functions */
     weir_block last_freed;
