@@ -46,11 +46,13 @@ static inline bool wi_power_of_two(uint64_t value)
 /* Set in a child made by fork from a process that had a runtime: threads and device contexts did not come along. */
 extern atomic_bool wi_forked;
 void wi_watch_forks(void);
-weir_status wi_fail_forked(void);
+void wi_fail_forked(void);
 #define WI_ENTER()                                                                                                     \
     do {                                                                                                               \
-        if (wi_unlikely(atomic_load_explicit(&wi_forked, memory_order_relaxed)))                                       \
-            return wi_fail_forked();                                                                                   \
+        if (wi_unlikely(atomic_load_explicit(&wi_forked, memory_order_relaxed))) {                                     \
+            wi_fail_forked();                                                                                          \
+            return WEIR_FORKED;                                                                                        \
+        }                                                                                                              \
     } while (0)
 
 /* The thread's detail, put back after what is no affair of whoever called weir: sinks and the log's function. */

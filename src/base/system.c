@@ -45,10 +45,10 @@ void wi_watch_forks(void)
     pthread_once(&once, watch_forks_once);
 }
 
-weir_status wi_fail_forked(void)
+void wi_fail_forked(void)
 {
-    return weir_fail(WEIR_FORKED, "this process was forked from one that used weir, and device memory and threads do "
-                                  "not survive a fork; use exec, or fork before the first call");
+    (void)weir_fail(WEIR_FORKED, "this process was forked from one that used weir, and device memory and threads do "
+                                 "not survive a fork; use exec, or fork before the first call");
 }
 
 /* Memory ----------------------------------------------------------------------------------------------------------- */

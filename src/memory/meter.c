@@ -24,7 +24,7 @@ static size_t bucket_of(uint64_t time)
     if (time < 8)
         return (size_t)time;
     unsigned octave = 63u - (unsigned)__builtin_clzll(time);
-    return wi_min((octave - 2) * 8 + ((time >> (octave - 3)) & 7), WI_TIME_BUCKETS - 1);
+    return wi_min((uint64_t)(octave - 2) * 8 + ((time >> (octave - 3)) & 7), WI_TIME_BUCKETS - 1);
 }
 
 /* The longest time that falls into it. */

@@ -31,14 +31,10 @@ static weir_status make_budget(wi_resource *inner, const wi_arguments *arguments
 }
 
 static const part parts[] = {
-    {.name = "mapped", .base = make_mapped},
-    {.name = "direct", .base = wi_direct_make},
-    {.name = "async", .base = wi_async_make},
-    {.name = "blocks", .base = wi_fixed_make},
-    {.name = "budget", .adaptor = make_budget},
-    {.name = "log", .adaptor = wi_log_create},
-    {.name = "guard", .adaptor = wi_guard_create},
-    {.name = "stats", .adaptor = wi_meter_create},
+    {.name = "mapped", .base = make_mapped},       {.name = "direct", .base = wi_direct_make},
+    {.name = "async", .base = wi_async_make},      {.name = "blocks", .base = wi_fixed_make},
+    {.name = "budget", .adaptor = make_budget},    {.name = "log", .adaptor = wi_log_create},
+    {.name = "guard", .adaptor = wi_guard_create}, {.name = "stats", .adaptor = wi_meter_create},
 };
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
@@ -208,7 +204,7 @@ static weir_status read_part(reading *r, wi_resource **out)
     if (status == WEIR_OK && p->adaptor && !within)
         status = wrong(r, "an adaptor needs a resource within");
     if (status == WEIR_OK && r->driver)
-        status = p->base ? p->base(r->driver, r->device, &arguments, out) : p->adaptor(inner, &arguments, out);
+        status = p->adaptor ? p->adaptor(inner, &arguments, out) : p->base(r->driver, r->device, &arguments, out);
     if (status == WEIR_OK && r->driver && p->base && !r->guarded)
         status = put_guard_around(out);
     if (status != WEIR_OK && inner)

@@ -31,7 +31,7 @@ weir_status weir_statistics_read(weir_runtime *runtime, const weir_client *clien
     if (client && client->runtime != runtime)
         return weir_fail(WEIR_INVALID, "weir_statistics_read: %s is a client of another runtime", client->account.name);
     weir_statistics found;
-    if (!wi_meter_read(meter, client ? &client->account : NULL, memory_class, &found))
+    if (!wi_meter_read(meter, client ? &client->account : NULL, memory_class, &found) && client)
         return weir_fail(WEIR_NOT_FOUND, "%s has no figures of its own in %s", client->account.name, runtime->name);
     wi_copy_out(out, out->size, &found, sizeof found);
     return WEIR_OK;

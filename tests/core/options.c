@@ -96,7 +96,7 @@ static void values_are_checked(void **state)
         {"wait", "1", false},         {"wait", "1m", false},          {"wait", "s", false},
         {"wait", "infs", false},      {"wait", "3601s", false},       {"wait", "", false},
         {"log", "error", true},       {"log", "Error", false},        {"log", "all", false},
-        {"resource", "mapped", true}, {"resource", "pool)", false},    {"budget", "2GiB", true},
+        {"resource", "mapped", true}, {"resource", "pool)", false},   {"budget", "2GiB", true},
         {"budget", "0", false},       {"budget", "host=1g", true},    {"budget", "host=2GiB,cuda:0=40GiB", true},
         {"budget", "hots=2g", false}, {"budget", "cuda:x=2g", false}, {"budget", "cuda=2g", true},
         {"budget", "host=", false},   {"budget", "1g,x", false},      {"budget", "", true},

@@ -52,7 +52,7 @@ typedef CUmemLocation their_location;
 typedef CUmemAllocationProp their_properties;
 typedef CUmemAccessDesc their_access;
 typedef CUmemPoolProps their_pool;
-static const CUstream their_legacy = CU_STREAM_LEGACY, their_per_thread = CU_STREAM_PER_THREAD;
+static void *const their_legacy = (void *)CU_STREAM_LEGACY, *const their_per_thread = (void *)CU_STREAM_PER_THREAD;
 
 #define CUDA_SUCCESS                    OUR_CUDA_SUCCESS
 #define CUDA_ERROR_OUT_OF_MEMORY        OUR_CUDA_ERROR_OUT_OF_MEMORY
@@ -208,7 +208,7 @@ int main(void)
     }
     CONSTANTS(X)
 #undef X
-    if ((void *)CU_STREAM_LEGACY != (void *)their_legacy || (void *)CU_STREAM_PER_THREAD != (void *)their_per_thread) {
+    if ((void *)CU_STREAM_LEGACY != their_legacy || (void *)CU_STREAM_PER_THREAD != their_per_thread) {
         printf("the default streams have other names in the header\n");
         wrong++;
     }

@@ -5,8 +5,6 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
-extern char **environ;
-
 enum { AT_THE_BYTE = 42, ELSEWHERE = 43, NO_FAULT = 44 };
 
 static char *volatile expected;

@@ -78,12 +78,11 @@ static uint64_t attempt(fixture *f, times *t)
     settle(f);
     qsort(t->take, COUNT, sizeof t->take[0], compare);
     qsort(t->give, COUNT, sizeof t->give[0], compare);
+    const size_t half = COUNT / 2, most = COUNT * 99 / 100 - 1, last = COUNT - 1;
     print_message("allocations: half within %.1f us, 99%% within %.1f, all within %.1f; frees: %.1f, %.1f, %.1f\n",
-                  (double)t->take[COUNT / 2] / 1e3, (double)t->take[COUNT * 99 / 100 - 1] / 1e3,
-                  (double)t->take[COUNT - 1] / 1e3, (double)t->give[COUNT / 2] / 1e3,
-                  (double)t->give[COUNT * 99 / 100 - 1] / 1e3, (double)t->give[COUNT - 1] / 1e3);
-    uint64_t longest = t->take[COUNT - 1];
-    return longest > SECOND / 2 ? longest : t->take[COUNT * 99 / 100 - 1];
+                  (double)t->take[half] / 1e3, (double)t->take[most] / 1e3, (double)t->take[last] / 1e3,
+                  (double)t->give[half] / 1e3, (double)t->give[most] / 1e3, (double)t->give[last] / 1e3);
+    return t->take[last] > SECOND / 2 ? t->take[last] : t->take[most];
 }
 
 static void a_long_kernel_delays_nobody_else(void **state)
