@@ -18,7 +18,7 @@ static void every_call_fails_once(void **state)
 
 static void break_from_some(const scenario *s)
 {
-    for (uint64_t at = 0; at < s->calls; at += 5)
+    for (uint64_t at = 0; at < s->calls; at += 11)
         run_with_faults(s, (wi_sim_fault){WI_SIM_CALLS, (long)at, true, WEIR_DRIVER}, none);
 }
 
@@ -32,7 +32,7 @@ static void fill_up(const scenario *s)
 {
     static const wi_sim_call kinds[] = {WI_SIM_CREATE, WI_SIM_ALLOCATE, WI_SIM_POOL_ALLOCATE};
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
-        for (long at = 0; at < 30; at += 3)
+        for (long at = 0; at < 30; at += 5)
             run_with_faults(s, (wi_sim_fault){kinds[k], at, true, WEIR_OUT_OF_MEMORY}, none);
 }
 
@@ -48,7 +48,7 @@ static void fail_some_pairs(const scenario *s)
     uint64_t pairs = 0;
     for (uint64_t first = 0; first < s->calls; first++)
         for (uint64_t second = first + 1; second < s->calls + 10; second++)
-            if (pairs++ % 199 == 0)
+            if (pairs++ % 499 == 0)
                 run_with_faults(s, fault_at(first), fault_at(second));
 }
 

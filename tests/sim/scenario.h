@@ -28,7 +28,7 @@ static inline scenario make_scenario(const char *resource)
     uint64_t before = wi_sim_calls(WI_SIM_FALLIBLE);
     world *w = world_create(&s.options);
     assert_non_null(w);
-    for (int i = 0; i < SCENARIO_STEPS && wi_sim_calls(WI_SIM_FALLIBLE) - before < SCENARIO_CALLS - 40; i++)
+    for (int i = 0; i < SCENARIO_STEPS && wi_sim_calls(WI_SIM_FALLIBLE) - before < 2 * SCENARIO_CALLS / 3; i++)
         assert_true(world_advance(w, &s.steps));
     s.calls = wi_sim_calls(WI_SIM_FALLIBLE) - before;
     world_end(w);
