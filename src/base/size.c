@@ -93,6 +93,15 @@ static char *format(uint64_t bytes, char *text, size_t capacity, bool up)
     return text;
 }
 
+void wi_size_write(uint64_t bytes, char *text, size_t capacity)
+{
+    static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB"};
+    int unit = 0;
+    for (; bytes > 0 && unit < 4 && bytes % 1024 == 0; unit++)
+        bytes /= 1024;
+    snprintf(text, capacity, "%llu%s", (unsigned long long)bytes, units[unit]);
+}
+
 char *weir_size_format(uint64_t bytes, char *text, size_t capacity)
 {
     return format(bytes, text, capacity, false);

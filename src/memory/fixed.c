@@ -494,22 +494,12 @@ static void each(wi_resource *resource, void (*fn)(wi_block *block, void *user),
 
 /* Making and ending ------------------------------------------------------------------------------------------------ */
 
-/* A size as the text form takes it. */
-static void write_size(uint64_t bytes, char *text, size_t capacity)
-{
-    static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB"};
-    int unit = 0;
-    for (; unit < 4 && bytes % 1024 == 0; unit++)
-        bytes /= 1024;
-    snprintf(text, capacity, "%llu%s", (unsigned long long)bytes, units[unit]);
-}
-
 static void describe(const wi_resource *resource, char *text, size_t capacity)
 {
     const fixed *f = (const fixed *)resource;
     char block[24], all[24];
-    write_size(f->block_bytes, block, sizeof block);
-    write_size(f->range_bytes, all, sizeof all);
+    wi_size_write(f->block_bytes, block, sizeof block);
+    wi_size_write(f->range_bytes, all, sizeof all);
     snprintf(text, capacity, "%s, size=%s, ", block, all);
 }
 
@@ -581,12 +571,11 @@ weir_status wi_fixed_create(const wi_driver *driver, wi_device *device, uint64_t
     f->block_bytes = block_bytes;
     pthread_cond_init(&f->settled, NULL);
     weir_status status = reserve(f, bytes);
-    if (status != WEIR_OK) {
+    if (status == WEIR_OK)
+        *out = &f->resource;
+    else
         destroy(&f->resource);
-        return status;
-    }
-    *out = &f->resource;
-    return WEIR_OK;
+    return status;
 }
 
 weir_status wi_fixed_make(const wi_driver *driver, wi_device *device, const wi_arguments *arguments, wi_resource **out)

@@ -79,24 +79,30 @@ static void append(char *text, size_t capacity, const char *piece)
     snprintf(text + length, capacity - length, "%s", piece);
 }
 
+static void list_holders(const weir_refusal *r, char *text, size_t capacity)
+{
+    char held[24], piece[160];
+    text[0] = '\0';
+    for (int i = 0; i < WEIR_REFUSAL_HOLDERS && r->holders[i].client[0]; i++) {
+        snprintf(piece, sizeof piece, "%s%s holds %s", i ? ", " : "", r->holders[i].client,
+                 weir_size_format(r->holders[i].bytes, held, sizeof held));
+        append(text, capacity, piece);
+    }
+    if (!text[0])
+        append(text, capacity, "nobody holds any");
+}
+
 /* The words: who, how much, which limit and what is left under it, who holds the rest, what would do. */
 static weir_status explain(const weir_refusal *r)
 {
-    char asked[24], limit[24], left[24], mine[24], needed[24], largest[24], held[24], piece[160];
-    char holders[400] = "";
+    char asked[24], limit[24], left[24], mine[24], needed[24], largest[24], holders[400];
     weir_size_format(r->requested, asked, sizeof asked);
     weir_size_format(r->limit, limit, sizeof limit);
     weir_size_format(r->remaining, left, sizeof left);
     weir_size_format(r->current, mine, sizeof mine);
     weir_size_format(r->largest, largest, sizeof largest);
     wi_size_ceil(r->needed, needed, sizeof needed);
-    for (int i = 0; i < WEIR_REFUSAL_HOLDERS && r->holders[i].client[0]; i++) {
-        snprintf(piece, sizeof piece, "%s%s holds %s", i ? ", " : "", r->holders[i].client,
-                 weir_size_format(r->holders[i].bytes, held, sizeof held));
-        append(holders, sizeof holders, piece);
-    }
-    if (!holders[0])
-        append(holders, sizeof holders, "nobody holds any");
+    list_holders(r, holders, sizeof holders);
     const char *kind = weir_class_name(r->memory_class);
     switch (r->cause) {
     case WEIR_CAUSE_MAXIMUM:
