@@ -202,6 +202,15 @@ static void *cuda_context(wi_device *device)
     return device->context;
 }
 
+static void cuda_within(wi_device *device, void (*fn)(void *user), void *user)
+{
+    wi_cuda_guard guard;
+    if (wi_cuda_begin(device, &guard) != WEIR_OK)
+        return;
+    fn(user);
+    wi_cuda_end(&guard);
+}
+
 static uint64_t cuda_granule(wi_device *device)
 {
     return device->granule;
@@ -333,6 +342,7 @@ const wi_driver wi_cuda_driver = {
     .stream_native = wi_cuda_stream_native,
     .stream_capturing = wi_cuda_stream_capturing,
     .context = cuda_context,
+    .within = cuda_within,
     .record = wi_cuda_record,
     .passed = wi_cuda_passed,
     .wait = wi_cuda_wait,

@@ -76,6 +76,9 @@ typedef struct wi_driver {
     void *(*stream_native)(void *stream);                      /* what users' libraries call a stream */
     bool (*stream_capturing)(wi_device *device, void *stream); /* into a graph; never blocks */
     void *(*context)(wi_device *device); /* what users' libraries call the device: a CUcontext; NULL without one */
+    /* Runs `fn` here and now with the device current on this thread, as tools want it that watch its memory; does not where
+     * the device is over. NULL: no tool watches this driver's memory. */
+    void (*within)(wi_device *device, void (*fn)(void *user), void *user);
 
     /* Errors of stream_synchronize, record and order: WEIR_STREAM_MISUSE for a stream that is being captured, and the
      * capture goes on. The work below becomes part of the graph. */

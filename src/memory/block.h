@@ -34,6 +34,8 @@ typedef struct wi_block {
     struct wi_marks *marks; /* where streams used it; NULL: nowhere that was declared */
     uint64_t previous;      /* whose bytes these were */
     bool untouched;         /* they still are: the account never had them to itself */
+    void *heap;             /* a tool's handle of the block's piece; NULL: it has none; nvtx.h */
+    bool marked;            /* the tool has the block, too */
 
     /* While it is pending; pending.h. */
     struct wi_resource *stack;

@@ -3,6 +3,7 @@
 #include "base/options.h"
 #include "base/system.h"
 #include "memory/marks.h"
+#include "memory/nvtx.h"
 
 #include <stdio.h>
 
@@ -288,6 +289,7 @@ static weir_status release(wi_resource *resource, wi_block *block)
     wi_guard *guard = of(resource);
     wi_guarded *record = pin(guard, block);
     wi_guard_news news = {.count = 0};
+    wi_nvtx_bury(resource, block);
     weir_status status = inspect(guard, record, &news);
     bool keep = status == WEIR_OK && !record->blank && record->charged <= guard->quarantine && bury(guard, record);
     if (keep) {
@@ -388,6 +390,7 @@ static weir_status shrink(wi_resource *resource, wi_block *block, uint64_t bytes
         wi_ledger_resize(resource->ledger, block, bytes, block->charged, true);
         block->bytes = bytes;
         wi_resource_unlock(resource->base);
+        wi_nvtx_resize(resource, block);
     }
     lock(guard);
     if (status == WEIR_OK)

@@ -14,6 +14,7 @@
 #include "memory/single.h"
 #include "memory/index.h"
 #include "memory/marks.h"
+#include "memory/nvtx.h"
 
 #include <stddef.h>
 
@@ -232,6 +233,13 @@ static weir_status obtain(single *s, const wi_placement *p, piece *new, wi_short
     return status;
 }
 
+/* For tools that watch the device's memory. */
+static void mark(const single *s, piece *p)
+{
+    if (!s->pooled && s->kind == WEIR_KIND_DEVICE)
+        wi_nvtx_enter(&s->resource, &p->block, p->range.start, size_of(p));
+}
+
 static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
     single *s = of(resource);
@@ -239,10 +247,12 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
     if (!new)
         return weir_fail(WEIR_SYSTEM, "no host memory to note a block of %llu bytes", (unsigned long long)p->bytes);
     weir_status status = obtain(s, p, new, shortage);
-    if (status == WEIR_OK)
+    if (status == WEIR_OK) {
+        mark(s, new);
         *out = &new->block;
-    else
+    } else {
         free(new);
+    }
     follow_pool(s);
     return status;
 }
@@ -270,6 +280,7 @@ static weir_status give(single *s, piece *p, void *native)
     s->secret |= wi_account_owner(p->block.account) & WI_SECRET;
     go_to_driver(s);
     unlock(s);
+    wi_nvtx_leave(&s->resource, &p->block);
     weir_status status = s->pooled ? driver->pool_release(device, address, size_of(p), native)
                                    : driver->release(device, s->kind, address, size_of(p));
     lock(s);
@@ -427,6 +438,7 @@ static weir_status shrink(wi_resource *resource, wi_block *block, uint64_t bytes
     lock(s);
     set_length(s, block, bytes, charge(resource, block->before + bytes + block->after));
     unlock(s);
+    wi_nvtx_resize(resource, block);
     return WEIR_OK;
 }
 
@@ -447,6 +459,7 @@ static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, 
     set_length(s, block, bytes, charged);
     block->previous = wi_account_owner(block->account);
     unlock(s);
+    wi_nvtx_resize(resource, block);
     return WEIR_OK;
 }
 
