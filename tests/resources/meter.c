@@ -198,7 +198,7 @@ static void frames_nest(void **state)
     ok(weir_runtime_destroy(runtime));
 }
 
-enum { PASSING = WI_METER_LINES / 2 + 50 };
+enum { PASSING = 4 * WI_METER_LINES };
 
 static void *clients_pass(void *user)
 {

@@ -36,6 +36,7 @@ static weir_runtime *runtime;
 static weir_client *client;
 static weir_stream first, second;
 static void *pointer;
+static gate held; /* by a stream, until the test is over */
 
 static void *take_zeroed(weir_stream stream)
 {
@@ -85,8 +86,8 @@ static void the_next_block_keeps_its_zeros(void **state)
     ok(weir_stream_acquire(runtime, &third));
     pointer = take_zeroed(first);
     ok(weir_stream_synchronize(first));
-    gate g = GATE;
-    ok(weir_call(runtime, pass_gate, &g, second));
+    held = (gate)GATE;
+    ok(weir_call(runtime, pass_gate, &held, second));
     weir_use use = {{pointer, 0}, WEIR_READ};
     weir_launch *launch;
     at_record = another_takes_its_place;
@@ -95,13 +96,11 @@ static void the_next_block_keeps_its_zeros(void **state)
     assert_null(launch);
     ok(weir_free(client, pointer, WEIR_STREAM_HOST));
     assert_int_equal(take_snapshot(runtime).device.pending, MIB); /* until the zeros are done */
-    open_gate(&g);
+    open_gate(&held);
     ok(weir_stream_release(third));
 }
 
 /* Captures --------------------------------------------------------------------------------------------------------- */
-
-static gate held;
 
 static void take_nothing(void)
 {
