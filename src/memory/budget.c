@@ -2,17 +2,17 @@
 #include "memory/budget.h"
 #include "base/options.h"
 #include "base/system.h"
+#include "memory/holders.h"
 
 typedef struct budget {
     wi_resource resource;
-    wi_pending *pending;
     wi_resource *top; /* of the stack: adaptors around the budget may keep blocks back, too */
 } budget;
 
 /* The ladder ------------------------------------------------------------------------------------------------------- */
 
-/* The oldest pending block is waited for, which may stand behind somebody's long work while others are past. So it is
- * waited for a little at a time, in pauses that grow from this on. */
+/* The oldest pending block of a list is waited for, which may stand behind somebody's long work while others are past, there
+ * or in another list. So it is waited for a little at a time, in pauses that grow from this on. */
 enum { FIRST_PAUSE = 250 * 1000 };
 
 /* What a request has tried so far. Each rung is climbed once, the waiting until its deadline. */
@@ -38,16 +38,24 @@ static bool captured(const ladder *l)
 static bool others_have_released(ladder *l)
 {
     enum { MOST_LOOKS = 64 }; /* others may come and go for ever; a refusal must not wait for all of them */
-    uint64_t released = wi_pending_released(l->budget->pending);
+    uint64_t released = wi_holders_released(l->budget->resource.ledger);
     bool more = released != l->released;
     l->released = released;
     return more && l->looks++ < MOST_LOOKS;
 }
 
+static bool any_pending(wi_ledger *ledger)
+{
+    weir_stats stats = {.size = sizeof stats};
+    size_t ignored;
+    wi_ledger_snapshot(ledger, &stats, NULL, 0, 0, &ignored);
+    return stats.pending > 0;
+}
+
 static bool try_rungs(ladder *l, bool helps)
 {
-    wi_pending *pending = l->budget->pending;
-    if (wi_pending_reap(pending) > 0 || wi_pending_settle(pending))
+    wi_ledger *ledger = l->budget->resource.ledger;
+    if (wi_holders_reap(ledger, NULL) > 0 || (any_pending(ledger) && wi_holders_settle(ledger)))
         return true;
     if (wi_relieve(l->budget->top) > 0)
         return true;
@@ -59,7 +67,7 @@ static bool try_rungs(ladder *l, bool helps)
     if (now >= l->deadline)
         return false;
     l->pause = l->pause ? 2 * l->pause : FIRST_PAUSE;
-    return wi_pending_wait(pending, NULL, wi_min(l->deadline, now + l->pause));
+    return wi_holders_wait(ledger, wi_min(l->deadline, now + l->pause));
 }
 
 /* True if something has changed that makes another try worth it. `helps`: pending frees would be enough. */
@@ -89,14 +97,6 @@ static weir_status claim(ladder *l, const wi_request *request, uint64_t alignmen
         return refuse(l, request, &shortage);
     }
     return WEIR_OK;
-}
-
-static bool any_pending(wi_ledger *ledger)
-{
-    weir_stats stats = {.size = sizeof stats};
-    size_t ignored;
-    wi_ledger_snapshot(ledger, &stats, NULL, 0, 0, &ignored);
-    return stats.pending > 0;
 }
 
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
@@ -207,12 +207,11 @@ weir_status wi_budget_create(wi_resource *inner, wi_resource **out)
     return WEIR_OK;
 }
 
-bool wi_budget_attach(wi_resource *top, wi_pending *pending)
+bool wi_budget_attach(wi_resource *top)
 {
     wi_resource *found = find(top);
     if (!found || find(found->inner))
         return false;
-    ((budget *)found)->pending = pending;
     ((budget *)found)->top = top;
     return true;
 }

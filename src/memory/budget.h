@@ -2,12 +2,11 @@
 #ifndef WI_BUDGET_H
 #define WI_BUDGET_H
 
-#include "memory/pending.h"
+#include "memory/resource.h"
 
-/* `pending` is where the ladder finds what is freed; it is set when a runtime takes the stack. */
 weir_status wi_budget_create(wi_resource *inner, wi_resource **out);
-/* The budget of a stack is told where pending blocks are; false when the stack has none, or two. */
-bool wi_budget_attach(wi_resource *top, wi_pending *pending);
+/* The budget of a stack is told of what is around it; false when the stack has none, or two. */
+bool wi_budget_attach(wi_resource *top);
 
 /* Bytes claimed as a whole and made into blocks in parts. `left` of them are promised and no block's. */
 typedef struct wi_reservation {

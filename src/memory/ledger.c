@@ -58,10 +58,13 @@ void wi_ledger_init(wi_ledger *ledger, const char *device, uint64_t budget, uint
 {
     *ledger = (wi_ledger){.device = device, .budget = budget, .granule = granule};
     pthread_mutex_init(&ledger->lock, NULL);
+    pthread_mutex_init(&ledger->holders_lock, NULL);
 }
 
 void wi_ledger_destroy(wi_ledger *ledger)
 {
+    wi_law(!ledger->first_holder);
+    pthread_mutex_destroy(&ledger->holders_lock);
     pthread_mutex_destroy(&ledger->lock);
 }
 

@@ -51,6 +51,9 @@ typedef struct wi_ledger {
     uint32_t accounts;
     wi_events *events;     /* the rings of the traces that are open; NULL: none is */
     atomic_uint recording; /* events.h: what there is to do about them */
+
+    pthread_mutex_t holders_lock; /* holders.h */
+    struct wi_holder *first_holder, *last_holder;
 } wi_ledger;
 
 void wi_ledger_init(wi_ledger *ledger, const char *device, uint64_t budget, uint64_t granule);

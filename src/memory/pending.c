@@ -139,7 +139,12 @@ void wi_pending_free(wi_pending *pending, wi_resource *stack, wi_block *block, w
     pthread_mutex_unlock(&pending->lock);
 }
 
-uint64_t wi_pending_reap(wi_pending *pending)
+static bool is_of(const wi_block *block, const wi_resource *base)
+{
+    return !base || block->stack->base == base;
+}
+
+uint64_t wi_pending_reap(wi_pending *pending, const wi_resource *base)
 {
     wi_event ignored;
     wi_block *done = NULL, **end = &done;
@@ -147,7 +152,7 @@ uint64_t wi_pending_reap(wi_pending *pending)
     pthread_mutex_lock(&pending->lock);
     for (wi_block *block = pending->first, *next; block; block = next) {
         next = block->pending_next;
-        if (!is_past(pending, block, &ignored) && wi_plant != WI_PLANT_EARLY_REUSE)
+        if (!is_of(block, base) || (!is_past(pending, block, &ignored) && wi_plant != WI_PLANT_EARLY_REUSE))
             continue;
         take_out(pending, block);
         block->pending_next = NULL;
@@ -189,13 +194,13 @@ bool wi_pending_settle(wi_pending *pending)
     return settled;
 }
 
-bool wi_pending_wait(wi_pending *pending, const wi_account *account, uint64_t deadline)
+bool wi_pending_wait(wi_pending *pending, const wi_resource *base, const wi_account *account, uint64_t deadline)
 {
     wi_event event;
     bool past = true, found = false;
     pthread_mutex_lock(&pending->lock);
     for (const wi_block *block = pending->first; block && !found; block = block->pending_next)
-        if ((!account || block->account == account) && !block->refused) {
+        if (is_of(block, base) && (!account || block->account == account) && !block->refused) {
             past = is_past(pending, block, &event);
             found = true;
         }

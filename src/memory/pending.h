@@ -1,5 +1,7 @@
 /* Blocks that are freed and that the device is not past, oldest first: where a free becomes final, for all resources.
  *
+ * A runtime has one list for all its stacks, whose blocks may count in different ledgers (holders.h).
+ *
  * Laws, true whenever the lock is free: the list holds exactly the blocks of the runtime that are pending, but for those in
  * the hands of a thread that releases them, which `working` counts; so whoever sees pending bytes in the ledger finds a
  * block here or a thread to wait for. The lock comes before those of resources and the ledger. */
@@ -31,14 +33,14 @@ void wi_pending_free(wi_pending *pending, wi_resource *stack, wi_block *block, w
 /* The same for a block that the resource has retired itself: the tail of one that was cut. */
 void wi_pending_add(wi_pending *pending, wi_resource *stack, wi_block *block, const wi_event *event);
 
-/* Releases what has passed; answers how many bytes that were. */
-uint64_t wi_pending_reap(wi_pending *pending);
+/* Releases what has passed of the base's blocks (NULL: of any's); answers how many bytes that were. */
+uint64_t wi_pending_reap(wi_pending *pending, const wi_resource *base);
 /* How many bytes all threads have released so far. */
 uint64_t wi_pending_released(wi_pending *pending);
 /* Waits for other threads that have blocks in hand; false when there is none that does not wait here itself. */
 bool wi_pending_settle(wi_pending *pending);
-/* Waits for the oldest block (of `account`, or of anyone) until the clock reads `deadline`; false if there is none but what
- * the driver has refused to take back, or it cannot wait. */
-bool wi_pending_wait(wi_pending *pending, const wi_account *account, uint64_t deadline);
+/* Waits for the oldest block (of the base, or of any; of `account`, or of anyone) until the clock reads `deadline`; false if
+ * there is none but what the driver has refused to take back, or it cannot wait. */
+bool wi_pending_wait(wi_pending *pending, const wi_resource *base, const wi_account *account, uint64_t deadline);
 
 #endif

@@ -96,7 +96,6 @@ static weir_status place(weir_runtime *runtime, wi_resource *stack, wi_placement
     wi_shortage ignored;
     wi_block *block;
     wi_measure(stack, placement);
-    wi_kinds_make_way(runtime, stack, placement->charged + placement->alignment);
     weir_status status = wi_allocate(stack, placement, &block, &ignored);
     if (status != WEIR_OK)
         return status;

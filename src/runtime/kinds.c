@@ -32,8 +32,10 @@ void wi_kinds_destroy(weir_runtime *runtime)
 {
     for (int kind = 0; kind < WEIR_KIND_COUNT; kind++) {
         wi_resource *stack = atomic_load(&runtime->kinds[kind]);
-        if (stack)
+        if (stack) {
+            wi_holders_remove(&runtime->holders[kind]);
             wi_resource_destroy(stack);
+        }
     }
     weir_runtime *host = atomic_load(&runtime->host);
     if (host)
@@ -43,17 +45,22 @@ void wi_kinds_destroy(weir_runtime *runtime)
 
 static weir_status make_stack(weir_runtime *runtime, weir_kind kind, wi_resource **out)
 {
-    wi_resource *direct = NULL;
-    weir_status status = wi_direct_create(runtime->driver, runtime->device, kind, &direct);
+    weir_runtime *host = atomic_load(&runtime->host);
+    wi_resource *stack = NULL;
+    weir_status status = wi_direct_create(runtime->driver, runtime->device, kind, &stack);
     if (status == WEIR_OK)
-        status = wi_budget_create(direct, out);
+        status = wi_guest_create(host, stack, &stack);
+    if (status == WEIR_OK)
+        status = wi_budget_create(stack, &stack);
     if (status != WEIR_OK) {
-        if (direct)
-            wi_resource_destroy(direct);
+        if (stack)
+            wi_resource_destroy(stack);
         return status;
     }
-    wi_resource_attach(*out, &atomic_load(&runtime->host)->ledger);
-    (void)wi_budget_attach(*out, &runtime->pending); /* it has one budget */
+    wi_resource_attach(stack, &host->ledger);
+    (void)wi_budget_attach(stack); /* it has one budget */
+    wi_holders_add(&runtime->holders[kind], stack, &runtime->pending);
+    *out = stack;
     return WEIR_OK;
 }
 
@@ -116,59 +123,6 @@ weir_status wi_kinds_close_account(weir_client *client)
         atomic_store(&client->host_open, false);
     pthread_mutex_unlock(&runtime->kinds_lock);
     return status;
-}
-
-/* Room -------------------------------------------------------------------------------------------------------------- */
-
-static weir_stats look(weir_runtime *host)
-{
-    weir_stats stats = {.size = sizeof stats};
-    size_t ignored;
-    wi_ledger_snapshot(&host->ledger, &stats, NULL, 0, 0, &ignored);
-    return stats;
-}
-
-static uint64_t excess(uint64_t there, uint64_t bytes, uint64_t budget)
-{
-    return there + bytes - wi_min(there + bytes, budget);
-}
-
-/* For certain: guarantees are counted as if none of them were used. */
-static bool fits(weir_runtime *host, uint64_t bytes)
-{
-    weir_stats s = look(host);
-    return excess(wi_max(s.held, s.live + s.pending + s.promised + s.guaranteed), bytes, s.budget) == 0;
-}
-
-/* Memory that the host's own resource has free is given up, as much as the others need. */
-static void trim_host(weir_runtime *host, uint64_t bytes)
-{
-    wi_resource *base = host->resource->base;
-    weir_stats s = look(host);
-    uint64_t more = excess(s.held, bytes, s.budget), free_bytes = s.cached + s.spare;
-    if (more == 0)
-        return;
-    (void)base->table->trim(base, free_bytes - wi_min(free_bytes, more));
-    s = look(host);
-    if (excess(s.held, bytes, s.budget) > 0) /* some of what is cached is not its own */
-        (void)base->table->trim(base, 0);
-}
-
-void wi_kinds_make_way(weir_runtime *runtime, wi_resource *stack, uint64_t bytes)
-{
-    bool guest = stack != runtime->resource;
-    weir_runtime *host = guest ? atomic_load(&runtime->host) : runtime;
-    if (!guest && atomic_load(&runtime->guests) == 0)
-        return;
-    if (fits(host, bytes))
-        return;
-    (void)wi_runtime_reap(host);
-    wi_runtimes_reap_guests(host);
-    if (!guest)
-        return;
-    trim_host(host, bytes);
-    if (!fits(host, bytes) && wi_relieve(host->resource) > 0)
-        trim_host(host, bytes);
 }
 
 /* Finding ----------------------------------------------------------------------------------------------------------- */

@@ -4,7 +4,6 @@
 #include "memory/budget.h"
 #include "memory/stack.h"
 
-#include <sched.h>
 #include <stdio.h>
 
 /* All runtimes, shared and owned, under the list's lock; a shared one is never removed. Making one takes `lock` besides. */
@@ -63,7 +62,7 @@ static weir_status choose_stack(const weir_runtime_options *options, char *text,
 weir_status wi_runtime_make_stack(const wi_driver *driver, wi_device *device, const char *text, wi_resource **out)
 {
     weir_status status = wi_stack_create(text, driver, device, out);
-    if (status != WEIR_OK || wi_budget_attach(*out, NULL))
+    if (status != WEIR_OK || wi_budget_attach(*out))
         return status;
     wi_resource_destroy(*out);
     *out = NULL;
@@ -96,7 +95,8 @@ static weir_status start(weir_runtime *runtime, const weir_runtime_options *opti
     wi_ledger_init(&runtime->ledger, runtime->name, budget, runtime->resource->base->granule);
     wi_pending_init(&runtime->pending, runtime->driver, runtime->device);
     wi_resource_attach(runtime->resource, &runtime->ledger);
-    (void)wi_budget_attach(runtime->resource, &runtime->pending); /* it has one */
+    (void)wi_budget_attach(runtime->resource); /* it has one */
+    wi_holders_add(&runtime->holders[WEIR_KIND_DEVICE], runtime->resource, &runtime->pending);
     return WEIR_OK;
 }
 
@@ -236,19 +236,12 @@ weir_status weir_runtime_create(const char *device, const weir_runtime_options *
 
 static void unlist(weir_runtime *runtime)
 {
-    for (bool pinned = true; pinned;) {
-        pthread_rwlock_wrlock(&list_lock);
-        pinned = atomic_load(&runtime->pins) > 0; /* new ones need the lock */
-        if (!pinned) {
-            weir_runtime **link = &runtimes;
-            while (*link != runtime)
-                link = &(*link)->next;
-            *link = runtime->next;
-        }
-        pthread_rwlock_unlock(&list_lock);
-        if (pinned)
-            sched_yield();
-    }
+    pthread_rwlock_wrlock(&list_lock);
+    weir_runtime **link = &runtimes;
+    while (*link != runtime)
+        link = &(*link)->next;
+    *link = runtime->next;
+    pthread_rwlock_unlock(&list_lock);
 }
 
 weir_status weir_runtime_destroy(weir_runtime *runtime)
@@ -277,6 +270,7 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
     wi_streams_destroy(&runtime->streams, runtime->driver, runtime->device); /* waits for work that uses the memory */
     wi_recorder_end(runtime);
     wi_kinds_destroy(runtime);
+    wi_holders_remove(&runtime->holders[WEIR_KIND_DEVICE]);
     wi_resource_destroy(runtime->resource);
     wi_pending_destroy(&runtime->pending);
     runtime->driver->close(runtime->device);
@@ -302,27 +296,6 @@ weir_runtime *wi_runtime_of(const void *pointer)
     while (r && !wi_kinds_owner(r, pointer, &ignored))
         r = r->next;
     return r;
-}
-
-/* The guest of `host` behind `last` in the list, which is let go; the first one for NULL. */
-static weir_runtime *pin_guest(const weir_runtime *host, weir_runtime *last)
-{
-    pthread_rwlock_rdlock(&list_lock);
-    weir_runtime *r = last ? last->next : runtimes;
-    while (r && atomic_load(&r->host) != host)
-        r = r->next;
-    if (r)
-        atomic_fetch_add(&r->pins, 1);
-    if (last)
-        atomic_fetch_sub(&last->pins, 1);
-    pthread_rwlock_unlock(&list_lock);
-    return r;
-}
-
-void wi_runtimes_reap_guests(weir_runtime *host)
-{
-    for (weir_runtime *r = pin_guest(host, NULL); r; r = pin_guest(host, r))
-        (void)wi_runtime_reap(r);
 }
 
 void wi_runtimes_unlock(void)
@@ -422,7 +395,7 @@ weir_status weir_runtime_trim(weir_runtime *runtime, uint64_t keep, uint64_t *re
 
 uint64_t wi_runtime_reap(weir_runtime *runtime)
 {
-    return wi_pending_reap(&runtime->pending);
+    return wi_holders_reap(&runtime->ledger, &runtime->pending);
 }
 
 void wi_runtime_drain(weir_runtime *runtime, wi_account *account)
@@ -430,9 +403,9 @@ void wi_runtime_drain(weir_runtime *runtime, wi_account *account)
     enum { ROUNDS = 3 }; /* so often the driver is asked at least to take back what it has refused */
     for (int round = 0; round < ROUNDS; round++)
         do {
-            (void)wi_runtime_reap(runtime);
+            (void)wi_pending_reap(&runtime->pending, NULL);
             (void)wi_relieve(runtime->resource);
-        } while (wi_pending_wait(&runtime->pending, account, UINT64_MAX));
+        } while (wi_pending_wait(&runtime->pending, NULL, account, UINT64_MAX));
     (void)wi_relieve(runtime->resource); /* what other threads have reaped since */
 }
 

@@ -4,6 +4,7 @@
 
 #include "driver/driver.h"
 #include "memory/budget.h"
+#include "memory/holders.h"
 #include "runtime/recording.h"
 #include "runtime/streams.h"
 
@@ -45,9 +46,9 @@ struct weir_runtime {
     _Atomic(wi_resource *) kinds[WEIR_KIND_COUNT]; /* of the host's memory, each made when it is first asked for */
     _Atomic(weir_runtime *) host;                  /* whose that is; NULL: nobody has asked yet */
     pthread_mutex_t kinds_lock;
-    atomic_uint guests; /* runtimes that this one is the host of */
-    atomic_uint pins;   /* threads that look at it and must not lose it */
-    wi_pending pending; /* of all stacks */
+    atomic_uint guests;                 /* runtimes that this one is the host of */
+    wi_pending pending;                 /* of all stacks */
+    wi_holder holders[WEIR_KIND_COUNT]; /* of the device's memory, and of each kind in kinds[] */
     wi_streams streams;
     char stack[WI_STACK_BYTES]; /* of resources, as it was given */
     weir_parts parts;           /* which it was composed of, and which end with it */
@@ -88,8 +89,6 @@ void wi_parts_end(const weir_parts *parts);
 /* The runtime whose memory holds `pointer`, kept from being destroyed until wi_runtimes_unlock; NULL if none. */
 weir_runtime *wi_runtime_of(const void *pointer);
 void wi_runtimes_unlock(void);
-/* Frees what is pending and passed at the runtimes that this one is the host of. */
-void wi_runtimes_reap_guests(weir_runtime *host);
 /* The runtime that hands out streams under this number; NULL if none. */
 weir_runtime *wi_runtime_of_pool(uint16_t pool);
 
@@ -106,17 +105,18 @@ bool wi_kind_is_own(const weir_runtime *runtime, weir_kind kind); /* of the devi
 weir_status wi_kinds_stack(weir_runtime *runtime, weir_kind kind, wi_resource **out);
 weir_status wi_kinds_account(weir_client *client, wi_resource *stack, wi_account **out);
 weir_status wi_kinds_close_account(weir_client *client);
-/* Has those give up what they do not need whose memory counts in the ledger that `bytes` are about to be claimed in: the
- * ladder of a stack knows the pending blocks of its own runtime alone. */
-void wi_kinds_make_way(weir_runtime *runtime, wi_resource *stack, uint64_t bytes);
+/* The adaptor that has the host give up what it has free. */
+weir_status wi_guest_create(weir_runtime *host, wi_resource *inner, wi_resource **out);
 /* The stack whose memory `pointer` lies in, and its kind; NULL if none's. */
 wi_resource *wi_kinds_owner(weir_runtime *runtime, const void *pointer, weir_kind *kind);
 /* The same for a pointer that is said to be the runtime's: the device's stack, which refuses it, when it is none's. */
 wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer);
 
-/* Frees what is pending and passed; answers how many bytes that were. */
+/* Frees what is pending and passed here, and what counts in this runtime's ledger and is so elsewhere; answers how many bytes
+ * that were. */
 uint64_t wi_runtime_reap(weir_runtime *runtime);
-/* Frees what is pending and passed until nothing of `account` (NULL: of anyone) is pending, waiting for it. */
+/* Frees what is pending and passed until nothing of `account`, which is a client's of this runtime, is pending, waiting for
+ * it. */
 void wi_runtime_drain(weir_runtime *runtime, wi_account *account);
 
 #endif

@@ -6,6 +6,8 @@
 #include "driver/sim.h"
 #include "runtime/runtime.h"
 
+#include <stdatomic.h>
+
 enum { BUDGET = 8 << 20, HOST_BUDGET = 1 << 20 };
 
 typedef struct fixture {
@@ -257,6 +259,100 @@ static void what_the_hosts_guard_keeps_back(void **state)
     ok(weir_runtime_destroy(options.host));
 }
 
+/* What the device's runtime has freed and is past counts for the host, whoever asks. */
+static void what_is_past_elsewhere_is_in_nobodys_way(void **state)
+{
+    fixture *f = *state;
+    if (on_host())
+        return;
+    weir_client *neighbour = open_client(f->host, "neighbour", 0, 0), *second;
+    weir_client_options options = {.size = sizeof options, .name = "second", .guaranteed = HOST_BUDGET};
+    void *d = take(f, WEIR_KIND_DEVICE, 1000);
+    for (int way = 0; way < 4; way++) {
+        void *p = take(f, way % 2 ? WEIR_KIND_PINNED : WEIR_KIND_HOST, HOST_BUDGET / 2);
+        f->gate = (gate)GATE;
+        hold_stream(f);
+        ok(weir_fill(f->runtime, d, 1, 1000, f->stream));
+        ok(weir_free(f->client, p, f->stream));
+        let_go(f); /* nobody looks at the device's runtime from here on */
+        if (way == 0) {
+            ok(weir_client_open(f->host, &options, &second));
+            ok(weir_client_close(second));
+        } else if (way == 1) {
+            ok(weir_client_set_limits(neighbour, HOST_BUDGET, 0));
+            ok(weir_client_set_limits(neighbour, 0, 0));
+        } else if (way == 2) {
+            ok(weir_runtime_set_budget(f->host, HOST_BUDGET / 4));
+            ok(weir_runtime_set_budget(f->host, HOST_BUDGET));
+        } else {
+            assert_int_equal(take_snapshot(f->host).device.pending, 0);
+        }
+    }
+    ok(weir_free(f->client, d, WEIR_STREAM_HOST));
+    ok(weir_client_close(neighbour));
+}
+
+/* One of several runtimes whose pinned memory, or own, is the host's. */
+typedef struct party {
+    weir_runtime *runtime;
+    weir_client *client;
+    weir_stream stream;
+    void *block; /* of the device's, which the work of its stream is for */
+} party;
+
+static party join(weir_runtime *runtime)
+{
+    party p = {.runtime = runtime, .client = open_client(runtime, "party", 0, 0)};
+    ok(weir_stream_acquire(runtime, &p.stream));
+    p.block = allocate(p.client, 1000, p.stream, WEIR_KV);
+    return p;
+}
+
+static void leave(party *p)
+{
+    ok(weir_free(p->client, p->block, WEIR_STREAM_HOST));
+    ok(weir_stream_release(p->stream));
+    ok(weir_client_close(p->client));
+}
+
+/* Who may wait gets what is pending with another one that draws from the same budget: of the host's, or another's. */
+static void what_is_pending_elsewhere_is_waited_for(void **state)
+{
+    enum { MOST = HOST_BUDGET / 2 + 256, PARTIES = 3 };
+    fixture *f = *state;
+    weir_runtime *third;
+    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .host = f->host};
+    if (on_host())
+        return;
+    ok(weir_runtime_create(device(), &options, &third));
+    ok(weir_option_set("wait", "20s"));
+    party parties[PARTIES] = {join(f->host), join(f->runtime), join(third)};
+    for (int i = 0; i < PARTIES * PARTIES; i++) {
+        party *has = &parties[i / PARTIES], *wants = &parties[i % PARTIES];
+        bool held = has == &parties[0] || !f->sim;
+        void *p, *q;
+        pthread_t opener;
+        f->gate = (gate)GATE;
+        ok(take_with(has->client, WEIR_KIND_PINNED, MOST, has->stream, 0, &p));
+        if (held)
+            ok(weir_call(has->runtime, pass_gate, &f->gate, has->stream));
+        ok(weir_fill(has->runtime, has->block, 1, 1000, has->stream));
+        ok(weir_free(has->client, p, has->stream));
+        fails(WEIR_OUT_OF_MEMORY, take_with(wants->client, WEIR_KIND_PINNED, MOST, wants->stream, WEIR_NO_WAIT, &q));
+        assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
+        if (held)
+            assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &f->gate), 0);
+        ok(take_with(wants->client, WEIR_KIND_PINNED, MOST, wants->stream, 0, &q));
+        if (held)
+            pthread_join(opener, NULL);
+        ok(weir_free(wants->client, q, WEIR_STREAM_HOST));
+    }
+    ok(weir_option_set("wait", NULL));
+    for (int i = 0; i < PARTIES; i++)
+        leave(&parties[i]);
+    ok(weir_runtime_destroy(third));
+}
+
 /* In the order of streams ------------------------------------------------------------------------------------------ */
 
 static void copies(void **state)
@@ -454,10 +550,10 @@ static void a_driver_that_fails(void **state)
         fault.fail_at = fault.calls; /* what the driver does not take back stays pending, and is tried again */
         ok(weir_free(client, p, WEIR_STREAM_HOST));
         fault.fail_at = -1;
-        assert_int_equal(take_snapshot(host).device.pending, 3072);
-        assert_int_equal(take_snapshot(runtime).device.failed_frees, kind);
+        assert_int_equal(look(p).state, WEIR_BLOCK_PENDING);
         s = take_snapshot(host);
         assert_int_equal(s.device.pending + s.device.held, 0);
+        assert_int_equal(take_snapshot(runtime).device.failed_frees, kind);
     }
     ok(weir_client_close(client));
     ok(weir_runtime_destroy(runtime));
@@ -499,6 +595,55 @@ static void several_threads(void **state)
     assert_true(s.device.allocations >= THREADS * ROUNDS / 3);
 }
 
+typedef struct coming_and_going {
+    weir_runtime *host;
+    atomic_bool over;
+} coming_and_going;
+
+static void *look_at_all(void *user)
+{
+    coming_and_going *c = user;
+    weir_client *client = open_client(c->host, "looking", 0, 0);
+    while (!atomic_load(&c->over)) {
+        void *p;
+        weir_trace *trace;
+        if (weir_alloc(client, HOST_BUDGET, WEIR_STREAM_HOST, WEIR_KV, &p) == WEIR_OK)
+            ok(weir_free(client, p, WEIR_STREAM_HOST));
+        if (weir_trace_open(c->host, 0, &trace) == WEIR_OK)
+            weir_trace_close(trace);
+    }
+    ok(weir_client_close(client));
+    return NULL;
+}
+
+/* A runtime that goes is not lost to those who look at what it has of the host's. */
+static void runtimes_that_come_and_go(void **state)
+{
+    enum { TIMES = UNDER_TSAN ? 20 : 100 };
+    fixture *f = *state;
+    pthread_t threads[2];
+    coming_and_going c = {.host = f->host};
+    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .host = f->host};
+    if (f->sim || on_host())
+        return;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, look_at_all, &c), 0);
+    for (int i = 0; i < TIMES; i++) {
+        weir_runtime *runtime;
+        void *p;
+        ok(weir_runtime_create(device(), &options, &runtime));
+        weir_client *client = open_client(runtime, "passing", 0, 0);
+        for (int kind = WEIR_KIND_PINNED; kind <= WEIR_KIND_HOST; kind++)
+            if (take_with(client, (weir_kind)kind, 1000, WEIR_STREAM_HOST, 0, &p) == WEIR_OK)
+                ok(weir_free(client, p, WEIR_STREAM_HOST));
+        ok(weir_client_close(client));
+        ok(weir_runtime_destroy(runtime));
+    }
+    atomic_store(&c.over, true);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -508,6 +653,8 @@ int main(void)
         CASE(charged_in_the_hosts_ledger),
         CASE(the_hosts_budget),
         CASE(host_and_device_share_it),
+        CASE(what_is_past_elsewhere_is_in_nobodys_way),
+        CASE(what_is_pending_elsewhere_is_waited_for),
         cmocka_unit_test(what_the_hosts_guard_keeps_back),
         cmocka_unit_test(the_hosts_runtime_of_the_process),
         CASE(copies),
@@ -520,6 +667,7 @@ int main(void)
         CASE(hosts_that_are_none),
         cmocka_unit_test(a_driver_that_fails),
         CASE(several_threads),
+        CASE(runtimes_that_come_and_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

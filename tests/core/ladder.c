@@ -6,6 +6,7 @@
 #include "runtime/runtime.h"
 
 #include <stdatomic.h>
+#include <unistd.h>
 
 enum { BUDGET = 1 << 20 };
 
@@ -28,8 +29,8 @@ static void in_one_step(const wi_ledger *ledger)
     }
 }
 
-uint64_t __real_wi_pending_reap(wi_pending *pending);
-uint64_t __wrap_wi_pending_reap(wi_pending *pending);
+uint64_t __real_wi_pending_reap(wi_pending *pending, const wi_resource *base);
+uint64_t __wrap_wi_pending_reap(wi_pending *pending, const wi_resource *base);
 /* Another thread takes all that has passed, and is told how much that was. */
 static void look(wi_pending *pending)
 {
@@ -38,21 +39,21 @@ static void look(wi_pending *pending)
         return;
     before_look = NULL;
     fn(before_look_user);
-    (void)__real_wi_pending_reap(pending);
+    (void)__real_wi_pending_reap(pending, NULL);
 }
 
-uint64_t __wrap_wi_pending_reap(wi_pending *pending)
+uint64_t __wrap_wi_pending_reap(wi_pending *pending, const wi_resource *base)
 {
     look(pending);
-    return __real_wi_pending_reap(pending);
+    return __real_wi_pending_reap(pending, base);
 }
 
-bool __real_wi_pending_wait(wi_pending *pending, const wi_account *account, uint64_t deadline);
-bool __wrap_wi_pending_wait(wi_pending *pending, const wi_account *account, uint64_t deadline);
-bool __wrap_wi_pending_wait(wi_pending *pending, const wi_account *account, uint64_t deadline)
+bool __real_wi_pending_wait(wi_pending *pending, const wi_resource *base, const wi_account *account, uint64_t deadline);
+bool __wrap_wi_pending_wait(wi_pending *pending, const wi_resource *base, const wi_account *account, uint64_t deadline);
+bool __wrap_wi_pending_wait(wi_pending *pending, const wi_resource *base, const wi_account *account, uint64_t deadline)
 {
     look(pending);
-    return __real_wi_pending_wait(pending, account, deadline);
+    return __real_wi_pending_wait(pending, base, account, deadline);
 }
 
 static void (*after_snapshot)(void *user); /* once */
@@ -432,6 +433,57 @@ static void a_close_is_no_hindrance_to_frees(void **state)
     end(&f);
 }
 
+/* While a runtime goes --------------------------------------------------------------------------------------------- */
+
+typedef struct going {
+    weir_runtime *runtime;
+    pthread_t thread;
+    atomic_bool gone;
+} going;
+
+static void *destroy_it(void *user)
+{
+    going *g = user;
+    weir_status status = weir_runtime_destroy(g->runtime);
+    atomic_store(&g->gone, true);
+    return status == WEIR_OK ? NULL : g;
+}
+
+static void destroy_meanwhile(void *user)
+{
+    going *g = user;
+    pthread_create(&g->thread, NULL, destroy_it, g);
+    usleep(20000);
+    assert_false(atomic_load(&g->gone));
+}
+
+/* The host looks at what another runtime has of its memory: that one is not gone before the look is over. */
+static void a_runtime_that_is_looked_at_stays(void **state)
+{
+    (void)state;
+    weir_runtime *host = make_runtime(BUDGET);
+    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .host = host};
+    weir_request request = {.size = sizeof request, .bytes = 1000, .kind = WEIR_KIND_PINNED};
+    weir_block block;
+    going g = {0};
+    void *failed;
+    faults_reset(-1);
+    ok(wi_runtime_create_over(&faulty_driver, 0, &options, &g.runtime));
+    weir_client *client = open_client(g.runtime, "one", 0, 0);
+    ok(weir_alloc_with(client, &request, &block));
+    ok(weir_free_block(client, block, WEIR_STREAM_HOST));
+    ok(weir_client_close(client));
+    before_look_user = &g;
+    before_look = destroy_meanwhile;
+    looks_left = 1; /* the host looks at its own first */
+    (void)take_snapshot(host);
+    assert_null(before_look);
+    pthread_join(g.thread, &failed);
+    assert_null(failed);
+    ok(weir_runtime_destroy(host));
+    assert_true(faults_nothing_left());
+}
+
 /* One step --------------------------------------------------------------------------------------------------------- */
 
 static void use_blocks(fixture *f)
@@ -478,6 +530,7 @@ int main(void)
         cmocka_unit_test(a_close_waits_behind_frees_that_are_refused),
         cmocka_unit_test(two_logs_allocate),
         cmocka_unit_test(a_close_is_no_hindrance_to_frees),
+        cmocka_unit_test(a_runtime_that_is_looked_at_stays),
         cmocka_unit_test(both_books_change_in_one_step),
     };
     return cmocka_run_group_tests_name("ladder", tests, NULL, NULL);

@@ -1,0 +1,75 @@
+#include "memory/holders.h"
+
+#include <sched.h>
+
+void wi_holders_add(wi_holder *holder, wi_resource *stack, wi_pending *pending)
+{
+    wi_ledger *ledger = stack->ledger;
+    *holder = (wi_holder){.ledger = ledger, .base = stack->base, .pending = pending};
+    pthread_mutex_lock(&ledger->holders_lock);
+    holder->previous = ledger->last_holder;
+    *(ledger->last_holder ? &ledger->last_holder->next : &ledger->first_holder) = holder;
+    ledger->last_holder = holder;
+    pthread_mutex_unlock(&ledger->holders_lock);
+}
+
+void wi_holders_remove(wi_holder *holder)
+{
+    wi_ledger *ledger = holder->ledger;
+    for (bool used = true; used;) {
+        pthread_mutex_lock(&ledger->holders_lock);
+        used = holder->users > 0; /* new ones need the lock */
+        if (!used) {
+            *(holder->previous ? &holder->previous->next : &ledger->first_holder) = holder->next;
+            *(holder->next ? &holder->next->previous : &ledger->last_holder) = holder->previous;
+        }
+        pthread_mutex_unlock(&ledger->holders_lock);
+        if (used)
+            sched_yield();
+    }
+}
+
+/* The holder behind `last`, which is let go; the first one for NULL. */
+static wi_holder *look_at(wi_ledger *ledger, wi_holder *last)
+{
+    pthread_mutex_lock(&ledger->holders_lock);
+    wi_holder *holder = last ? last->next : ledger->first_holder;
+    if (holder)
+        holder->users++;
+    if (last)
+        last->users--;
+    pthread_mutex_unlock(&ledger->holders_lock);
+    return holder;
+}
+
+uint64_t wi_holders_reap(wi_ledger *ledger, const wi_pending *whole)
+{
+    uint64_t bytes = 0;
+    for (wi_holder *h = look_at(ledger, NULL); h; h = look_at(ledger, h))
+        bytes += wi_pending_reap(h->pending, h->pending == whole ? NULL : h->base);
+    return bytes;
+}
+
+uint64_t wi_holders_released(wi_ledger *ledger)
+{
+    uint64_t bytes = 0;
+    for (wi_holder *h = look_at(ledger, NULL); h; h = look_at(ledger, h))
+        bytes += wi_pending_released(h->pending);
+    return bytes;
+}
+
+bool wi_holders_settle(wi_ledger *ledger)
+{
+    bool settled = false;
+    for (wi_holder *h = look_at(ledger, NULL); h; h = look_at(ledger, h))
+        settled = wi_pending_settle(h->pending) || settled;
+    return settled;
+}
+
+bool wi_holders_wait(wi_ledger *ledger, uint64_t deadline)
+{
+    bool found = false;
+    for (wi_holder *h = look_at(ledger, NULL); h; h = look_at(ledger, h))
+        found = found || wi_pending_wait(h->pending, h->base, NULL, deadline);
+    return found;
+}

@@ -1,0 +1,30 @@
+/* The holders of a ledger: where the blocks lie that count in it. A device's own runtime is one; the ledger of the host's
+ * runtime has the pinned and the pageable memory of other runtimes besides, whose frees are pending there.
+ *
+ * A ledger's lock on its holders comes before those of bases; no driver is called with it held. A holder that is being
+ * looked at is not lost: who takes it out waits. */
+#ifndef WI_HOLDERS_H
+#define WI_HOLDERS_H
+
+#include "memory/pending.h"
+
+typedef struct wi_holder {
+    wi_ledger *ledger;
+    wi_resource *base;
+    wi_pending *pending; /* where its frees wait, and those of other bases */
+    unsigned users;      /* threads that look at it */
+    struct wi_holder *previous, *next;
+} wi_holder;
+
+/* A stack that a ledger is attached to. The holder is the caller's memory until it is taken out. */
+void wi_holders_add(wi_holder *holder, wi_resource *stack, wi_pending *pending);
+void wi_holders_remove(wi_holder *holder);
+
+/* The calls of pending.h over all that counts in the ledger. `whole`: a list all of which is reaped, or NULL. */
+uint64_t wi_holders_reap(wi_ledger *ledger, const wi_pending *whole);
+uint64_t wi_holders_released(wi_ledger *ledger);
+bool wi_holders_settle(wi_ledger *ledger);
+/* Waits for the oldest block of one list alone. */
+bool wi_holders_wait(wi_ledger *ledger, uint64_t deadline);
+
+#endif

@@ -1,0 +1,71 @@
+/* The adaptor "guest": below the budget of a stack that hands out the host's memory for another device. What the host's
+ * own resource has free, or keeps back, counts in the same ledger, and is given up before a guest goes without. */
+#include "runtime/runtime.h"
+
+typedef struct guest {
+    wi_resource resource;
+    weir_runtime *host;
+} guest;
+
+static weir_stats look(weir_runtime *host)
+{
+    weir_stats stats = {.size = sizeof stats};
+    size_t ignored;
+    wi_ledger_snapshot(&host->ledger, &stats, NULL, 0, 0, &ignored);
+    return stats;
+}
+
+/* How much more is held than the budget allows once there are `bytes` more. */
+static uint64_t excess(const weir_stats *s, uint64_t bytes)
+{
+    return s->held + bytes - wi_min(s->held + bytes, s->budget);
+}
+
+/* The host's resource gives up as much of what it has free as the others need. */
+static void trim_host(weir_runtime *host, uint64_t bytes)
+{
+    wi_resource *base = host->resource->base;
+    weir_stats s = look(host);
+    uint64_t more = excess(&s, bytes), free_bytes = s.cached + s.spare;
+    if (more == 0)
+        return;
+    (void)base->table->trim(base, free_bytes - wi_min(free_bytes, more));
+    s = look(host);
+    if (excess(&s, bytes) > 0) /* some of what is cached is not its own */
+        (void)base->table->trim(base, 0);
+}
+
+static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
+{
+    trim_host(((guest *)resource)->host, p->charged + p->alignment);
+    return wi_allocate(resource->inner, p, out, shortage);
+}
+
+static uint64_t relieve(wi_resource *resource)
+{
+    return wi_relieve(((guest *)resource)->host->resource);
+}
+
+static void destroy(wi_resource *resource)
+{
+    pthread_mutex_destroy(&resource->lock);
+    free(resource);
+}
+
+static const wi_resource_table table = {
+    .name = "guest",
+    .allocate = allocate,
+    .relieve = relieve,
+    .destroy = destroy,
+};
+
+weir_status wi_guest_create(weir_runtime *host, wi_resource *inner, wi_resource **out)
+{
+    guest *g = calloc(1, sizeof *g);
+    if (!g)
+        return weir_fail(WEIR_SYSTEM, "no host memory for a guest of %s", host->name);
+    wi_resource_init(&g->resource, &table, inner->driver, inner->device, inner);
+    g->host = host;
+    *out = &g->resource;
+    return WEIR_OK;
+}
