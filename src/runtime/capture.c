@@ -44,10 +44,9 @@ weir_status wi_streams_resolve_recorded(weir_runtime *runtime, weir_stream strea
     return status;
 }
 
-weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, wi_event *out)
+/* Without asking the driver; false: it has to be asked. */
+static bool known_point(wi_streams *streams, weir_stream stream, wi_event *out)
 {
-    wi_streams *streams = &runtime->streams;
-    void *native;
     *out = (wi_event){0};
     pthread_mutex_lock(&streams->lock);
     const wi_stream_place *place = wi_streams_place(streams, stream);
@@ -55,10 +54,20 @@ weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, wi_event
     if (bounded)
         *out = place->before;
     pthread_mutex_unlock(&streams->lock);
-    if (!place || bounded)
+    return !place || bounded;
+}
+
+weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, wi_event *out)
+{
+    wi_streams *streams = &runtime->streams;
+    void *native;
+    if (known_point(streams, stream, out))
         return WEIR_OK;
     weir_status status = wi_streams_resolve(streams, stream, runtime->name, &native);
-    return status == WEIR_OK ? runtime->driver->record(runtime->device, native, out) : status;
+    if (status == WEIR_OK)
+        status = runtime->driver->record(runtime->device, native, out);
+    /* Another thread may have begun to capture it, or released it, meanwhile. */
+    return status == WEIR_STREAM_MISUSE && known_point(streams, stream, out) ? WEIR_OK : status;
 }
 
 /* Beginning and ending --------------------------------------------------------------------------------------------- */
