@@ -408,22 +408,12 @@ static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, 
 
 /* Making ----------------------------------------------------------------------------------------------------------- */
 
-static void size_text(uint64_t bytes, char *text, size_t capacity)
-{
-    if (bytes > 0 && bytes % WI_MIB == 0)
-        snprintf(text, capacity, "%lluMiB", (unsigned long long)(bytes / WI_MIB));
-    else if (bytes > 0 && bytes % WI_KIB == 0)
-        snprintf(text, capacity, "%lluKiB", (unsigned long long)(bytes / WI_KIB));
-    else
-        snprintf(text, capacity, "%llu", (unsigned long long)bytes);
-}
-
 static void describe(const wi_resource *resource, char *text, size_t capacity)
 {
     const wi_guard *guard = (const wi_guard *)resource;
     char zone[24], quarantine[24];
-    size_text(guard->zone, zone, sizeof zone);
-    size_text(guard->quarantine, quarantine, sizeof quarantine);
+    wi_size_write(guard->zone, zone, sizeof zone);
+    wi_size_write(guard->quarantine, quarantine, sizeof quarantine);
     snprintf(text, capacity, "zone=%s, quarantine=%s, poison=0x%02X, %s", zone, quarantine, guard->poison,
              guard->unmapped ? "unmapped, " : "");
 }
