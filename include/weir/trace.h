@@ -1,10 +1,11 @@
 /* weir/trace.h: what happened, event by event.
  *
  * A trace records from the moment it is opened; the blocks that are live then come first, as allocations on
- * WEIR_STREAM_HOST, for nobody knows any more what was ordered behind them. Every event is given its order within the step
- * that it tells of: what the ledger does within the ledger's own step, so that a free never stands behind the reuse of its
- * address; a use between the opening of its ticket and the giving back, so that it never stands behind the free of its
- * block; work on streams, streams and notes before the call returns.
+ * WEIR_STREAM_HOST, for nobody knows any more what was ordered behind them. The trace of a host's runtime has what counts
+ * in its ledger: also the pinned and pageable blocks of other runtimes, whose own traces do not have them. Every event is
+ * given its order within the step that it tells of: what the ledger does within the ledger's own step, so that a free never
+ * stands behind the reuse of its address; a use between the opening of its ticket and the giving back, so that it never
+ * stands behind the free of its block; work on streams, streams and notes before the call returns.
  *
  * Events are read with weir_trace_read, or handed to sinks. While no trace is open, recording costs a load. */
 #ifndef WEIR_TRACE_H

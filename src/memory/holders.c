@@ -73,3 +73,25 @@ bool wi_holders_wait(wi_ledger *ledger, uint64_t deadline)
         found = found || wi_pending_wait(h->pending, h->base, NULL, deadline);
     return found;
 }
+
+/* All at once ------------------------------------------------------------------------------------------------------ */
+
+void wi_holders_lock(wi_ledger *ledger)
+{
+    pthread_mutex_lock(&ledger->holders_lock);
+    for (wi_holder *holder = ledger->first_holder; holder; holder = holder->next)
+        wi_resource_lock(holder->base);
+}
+
+void wi_holders_unlock(wi_ledger *ledger)
+{
+    for (wi_holder *holder = ledger->last_holder; holder; holder = holder->previous)
+        wi_resource_unlock(holder->base);
+    pthread_mutex_unlock(&ledger->holders_lock);
+}
+
+void wi_holders_each(wi_ledger *ledger, void (*fn)(wi_block *block, void *user), void *user)
+{
+    for (wi_holder *holder = ledger->first_holder; holder; holder = holder->next)
+        holder->base->table->each(holder->base, fn, user);
+}

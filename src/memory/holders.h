@@ -27,4 +27,10 @@ bool wi_holders_settle(wi_ledger *ledger);
 /* Waits for the oldest block of one list alone. */
 bool wi_holders_wait(wi_ledger *ledger, uint64_t deadline);
 
+/* Locks all bases, so that no block of the ledger comes or goes. */
+void wi_holders_lock(wi_ledger *ledger);
+void wi_holders_unlock(wi_ledger *ledger);
+/* Meanwhile: every live and pending block. */
+void wi_holders_each(wi_ledger *ledger, void (*fn)(wi_block *block, void *user), void *user);
+
 #endif

@@ -1,5 +1,6 @@
 #include "memory/record.h"
 #include "base/system.h"
+#include "memory/holders.h"
 
 /* Adds what the ledger, the clock and the block know. */
 static void complete(const wi_ledger *ledger, weir_event *event, const wi_block *block)
@@ -72,16 +73,15 @@ static void add_live(wi_block *block, void *user)
     add(w->ledger, w->ring, &event);
 }
 
-void wi_record_into(wi_resource *base, wi_events *events)
+void wi_record_into(wi_ledger *ledger, wi_events *events)
 {
-    wi_ledger *ledger = base->ledger;
-    wi_resource_lock(base);
+    wi_holders_lock(ledger);
     pthread_mutex_lock(&ledger->lock);
-    base->table->each(base, add_live, &(walk){ledger, events, 0});
+    wi_holders_each(ledger, add_live, &(walk){ledger, events, 0});
     wi_events_link(&ledger->events, events);
     atomic_fetch_or(&ledger->recording, WI_RECORDING);
     pthread_mutex_unlock(&ledger->lock);
-    wi_resource_unlock(base);
+    wi_holders_unlock(ledger);
 }
 
 void wi_record_no_more(wi_ledger *ledger, wi_events *events)

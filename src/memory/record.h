@@ -19,8 +19,8 @@ void wi_record(wi_ledger *ledger, weir_event event, const wi_block *block);
 /* Into one ring that is none of the ledger's, if there is one; *ring is read with the lock held. */
 void wi_record_to(wi_ledger *ledger, wi_events **ring, weir_event event, const wi_block *block);
 
-/* A ring more, which gets the base's live blocks first, in the step in which it begins to get all that is new; or less. */
-void wi_record_into(wi_resource *base, wi_events *events);
+/* A ring more, which gets the ledger's live blocks first, in the step in which it begins to get all that is new; or less. */
+void wi_record_into(wi_ledger *ledger, wi_events *events);
 void wi_record_no_more(wi_ledger *ledger, wi_events *events);
 
 #endif

@@ -71,7 +71,7 @@ static void attach(weir_trace *trace)
     if (trace->place == WI_TRACE_OF_LOG)
         wi_log_into(wi_log_find(stack), trace->events);
     else
-        wi_record_into(stack->base, trace->events);
+        wi_record_into(stack->ledger, trace->events);
 }
 
 static void detach(weir_trace *trace)

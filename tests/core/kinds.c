@@ -353,6 +353,37 @@ static void what_is_pending_elsewhere_is_waited_for(void **state)
     ok(weir_runtime_destroy(third));
 }
 
+/* The trace of the host's runtime begins with all that lives in its ledger, and so knows what is freed later. */
+static void a_trace_of_the_host(void **state)
+{
+    fixture *f = *state;
+    weir_client *neighbour = open_client(f->host, "neighbour", 0, 0);
+    void *blocks[] = {allocate(neighbour, 1000, WEIR_STREAM_HOST, WEIR_KV), take(f, WEIR_KIND_PINNED, 2000),
+                      take(f, WEIR_KIND_HOST, 3000)};
+    weir_trace *trace;
+    weir_event events[16];
+    size_t count, allocated = 0, freed = 0;
+    ok(weir_trace_open(f->host, 0, &trace));
+    ok(weir_free(neighbour, blocks[0], WEIR_STREAM_HOST));
+    ok(weir_free(f->client, blocks[1], WEIR_STREAM_HOST));
+    ok(weir_free(f->client, blocks[2], WEIR_STREAM_HOST));
+    events[0].size = sizeof events[0];
+    ok(weir_trace_read(trace, events, 16, &count));
+    for (size_t i = 0; i < count; i++) {
+        const weir_event *e = &events[i];
+        assert_true(e->action != WEIR_ALLOCATE || e->pointer == blocks[0] || e->pointer == blocks[1] ||
+                    e->pointer == blocks[2]);
+        allocated += e->action == WEIR_ALLOCATE;
+        freed += e->action == WEIR_DEALLOCATE;
+        if (e->action == WEIR_ALLOCATE && allocated == 3)
+            assert_int_equal(e->live, 1024 + 2048 + 3072);
+    }
+    assert_int_equal(allocated, 3);
+    assert_int_equal(freed, 3);
+    weir_trace_close(trace);
+    ok(weir_client_close(neighbour));
+}
+
 /* In the order of streams ------------------------------------------------------------------------------------------ */
 
 static void copies(void **state)
@@ -655,6 +686,7 @@ int main(void)
         CASE(host_and_device_share_it),
         CASE(what_is_past_elsewhere_is_in_nobodys_way),
         CASE(what_is_pending_elsewhere_is_waited_for),
+        CASE(a_trace_of_the_host),
         cmocka_unit_test(what_the_hosts_guard_keeps_back),
         cmocka_unit_test(the_hosts_runtime_of_the_process),
         CASE(copies),
