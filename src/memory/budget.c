@@ -219,5 +219,6 @@ bool wi_budget_attach(wi_resource *top)
 weir_status wi_budget_reserve(wi_resource *top, wi_account *account, const wi_request *request, bool may_wait)
 {
     ladder l = {.budget = (budget *)find(top), .account = account, .may_wait = may_wait};
+    wi_law(l.budget); /* every runtime's stack has one */
     return claim(&l, request, 0);
 }
