@@ -181,18 +181,19 @@ static wi_sim_range *free_range(wi_device *device)
 
 weir_status wi_sim_reserve(wi_device *device, uint64_t bytes, char **address)
 {
+    uint64_t alignment = wi_max(ALIGNMENT, device->granule); /* granules begin where addresses say so */
     wi_sim_range *range = free_range(device);
     uint32_t *handles = range ? calloc(bytes / device->granule, sizeof *handles) : NULL;
-    char *raw = handles ? mmap(NULL, bytes + ALIGNMENT, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+    char *raw = handles ? mmap(NULL, bytes + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
                         : MAP_FAILED;
     if (raw == MAP_FAILED) {
         free(handles);
         return weir_fail(WEIR_DRIVER, "sim: no addresses for a range of %llu bytes", (unsigned long long)bytes);
     }
-    char *start = (char *)wi_round_up((uintptr_t)raw, ALIGNMENT);
+    char *start = (char *)wi_round_up((uintptr_t)raw, alignment);
     if (start > raw)
         munmap(raw, (size_t)(start - raw));
-    munmap(start + bytes, (size_t)(raw + ALIGNMENT - start));
+    munmap(start + bytes, (size_t)(raw + alignment - start));
     *range = (wi_sim_range){start, bytes, handles};
     *address = start;
     return WEIR_OK;
