@@ -148,7 +148,7 @@ weir_status wi_visit(wi_resource *base, void *pointer, uint64_t generation,
                      weir_status (*fn)(wi_block *block, void *user), void *user);
 /* What stands at a pointer that the base owns. */
 void wi_inspect(wi_resource *base, const void *pointer, weir_block_details *out);
-/* A copy of the account's largest live block; charged 0: it has none. */
+/* What names the account's largest live block; charged 0: it has none. */
 void wi_largest_block(wi_resource *base, const wi_account *account, wi_block *out);
 
 /* What a base writes into every new block. */

@@ -126,11 +126,17 @@ typedef struct search {
     wi_block *largest;
 } search;
 
+/* What a free that is under way writes into a block, under another lock, is left out. */
 static void compare(wi_block *block, void *user)
 {
     search *s = user;
     if (block->account == s->account && block->state == WEIR_BLOCK_LIVE && block->charged > s->largest->charged)
-        *s->largest = *block;
+        *s->largest = (wi_block){.pointer = block->pointer,
+                                 .bytes = block->bytes,
+                                 .charged = block->charged,
+                                 .generation = block->generation,
+                                 .account = block->account,
+                                 .tag = block->tag};
 }
 
 void wi_largest_block(wi_resource *base, const wi_account *account, wi_block *out)

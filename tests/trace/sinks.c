@@ -139,7 +139,10 @@ static void hear_log(weir_log_level level, const char *text, void *user)
 static void a_refusing_sink_is_counted_and_nothing_else(void **state)
 {
     fixture *f = *state;
-    listener l[3] = {{.answer = WEIR_SYSTEM}, {0}, {.answer = WEIR_CANCELLED}};
+    static listener l[3]; /* the trace is closed after this */
+    l[0] = (listener){.answer = WEIR_SYSTEM};
+    l[1] = (listener){0};
+    l[2] = (listener){.answer = WEIR_CANCELLED};
     open_with(f, l, 3, 0);
     heard_count = 0;
     ok(weir_log_set(hear_log, f->runtime, WEIR_LOG_WARNING));
