@@ -38,15 +38,20 @@ void run_fault(world *w, const step *s)
 
 /* Streams and clients ---------------------------------------------------------------------------------------------- */
 
+void world_forget_in_slot(slot *b, unsigned stream)
+{
+    b->touched &= ~(UINT64_C(1) << stream);
+    b->recorded &= ~(UINT64_C(1) << stream);
+    if (b->writer == stream)
+        b->writer = 0;
+}
+
 /* The host knows that all of the stream's work is done. */
 static void forget_stream(world *w, unsigned stream)
 {
-    for (unsigned i = 0; i < WORLD_SLOTS; i++) {
-        w->slots[i].touched &= ~(UINT64_C(1) << stream);
-        w->slots[i].recorded &= ~(UINT64_C(1) << stream);
-        if (w->slots[i].writer == stream)
-            w->slots[i].writer = 0;
-    }
+    for (unsigned i = 0; i < WORLD_SLOTS; i++)
+        world_forget_in_slot(&w->slots[i], stream);
+    world_forget_in_pools(w, stream);
 }
 
 void run_synchronize(world *w, const step *s)
@@ -135,6 +140,9 @@ static bool has_blocks(const world *w, unsigned client)
     for (unsigned i = 0; i < WORLD_RESERVATIONS; i++)
         if (w->reservations[i].reservation && w->reservations[i].client == client)
             return true;
+    for (unsigned i = 0; i < WORLD_POOLS; i++)
+        if (w->pools[i].pool && w->pools[i].client == client)
+            return true;
     return false;
 }
 
@@ -148,7 +156,8 @@ static void open_client(world *w, unsigned client, uint64_t guaranteed, uint64_t
     if (!ANSWER(w, "weir_client_open", status, WEIR_OUT_OF_MEMORY))
         return;
     oracle_set_limits(w->oracle, client, guaranteed, maximum);
-    w->owner[client] = (uint8_t)((w->openings++ * 2 + (scrub != WEIR_SCRUB_NEVER)) % WI_SIM_OWNERS);
+    w->opening[client] = ++w->openings;
+    w->owner[client] = (uint8_t)((w->openings * 2 + (scrub != WEIR_SCRUB_NEVER)) % WI_SIM_OWNERS);
 }
 
 static void close_client(world *w, unsigned client)
@@ -231,6 +240,7 @@ void run_snapshot(world *w, const step *s)
     uint64_t nested = w->nested;
     (void)s;
     world_hear_guard(w);
+    world_check_pools(w);
     weir_status status = weir_snapshot(w->runtime, &stats, lines, WORLD_CLIENTS, &count);
     if (!ANSWER(w, "weir_snapshot", status, WEIR_OK))
         return;

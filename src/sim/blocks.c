@@ -45,7 +45,7 @@ void world_let_slot_go(world *w, slot *b, unsigned stream)
 /* A user's order ---------------------------------------------------------------------------------------------------- */
 
 /* What is done next on `stream` comes after the work of the streams in `mask`. False: a fault was in the way. */
-static bool follow(world *w, unsigned stream, uint64_t mask)
+bool world_follow(world *w, unsigned stream, uint64_t mask)
 {
     for (unsigned other = 1; other <= w->options.streams; other++) {
         if (!(mask & bit(other)) || other == stream)
@@ -68,7 +68,7 @@ static bool follow(world *w, unsigned stream, uint64_t mask)
 /* Brings `stream` behind what a read, or a write or free, must come after. */
 bool world_order_use(world *w, slot *b, unsigned stream, bool write)
 {
-    if (!follow(w, stream, write ? b->touched : b->touched & bit(b->writer)))
+    if (!world_follow(w, stream, write ? b->touched : b->touched & bit(b->writer)))
         return false;
     b->recorded &= write ? 0 : ~bit(stream);
     if (write) {
@@ -262,12 +262,10 @@ static bool held(const slot *b)
     return b->readers > 0 || b->written;
 }
 
-/* A block that an open launch holds is refused, and nothing changes. */
-static void expect_busy(world *w, const char *call, weir_status status)
+void world_expect_busy(world *w, const char *call, weir_status status)
 {
     if (status != WEIR_BUSY && (status != WEIR_DRIVER || world_faults(w) == w->fault_mark))
-        oracle_report(w->oracle, ORACLE_ANSWER, "%s of a block that a launch holds answers %s", call,
-                      weir_status_name(status));
+        oracle_report(w->oracle, ORACLE_ANSWER, "%s of what is held answers %s", call, weir_status_name(status));
 }
 
 static void free_slot(world *w, const step *s, slot *b, unsigned stream)
@@ -279,7 +277,7 @@ static void free_slot(world *w, const step *s, slot *b, unsigned stream)
     weir_status status = s->field[F_FLAGS] & 1 ? weir_free_block(client, b->block, w->streams[stream])
                                                : weir_free(client, b->block.pointer, w->streams[stream]);
     if (busy)
-        expect_busy(w, "weir_free", status);
+        world_expect_busy(w, "weir_free", status);
     bool freed = ANSWER(w, "weir_free", status, busy ? WEIR_BUSY : WEIR_OK);
     if (!freed) {
         if (!busy)
@@ -301,7 +299,7 @@ void run_free(world *w, const step *s)
         return;
     unsigned client = b->client;
     w->client_in_hand[client]++;
-    if (b->declared || follow(w, stream, b->touched & ~b->recorded))
+    if (b->declared || world_follow(w, stream, b->touched & ~b->recorded))
         free_slot(w, s, b, stream);
     w->client_in_hand[client]--;
     world_let_slot_go(w, b, stream);
@@ -347,7 +345,7 @@ static void resize_slot(world *w, slot *b, uint64_t bytes, unsigned stream)
     uint64_t before = b->bytes, after = guarded ? b->charged : world_charge(w, bytes, b->alignment);
     weir_status status = resize(w, b, bytes, after, stream);
     if (busy)
-        expect_busy(w, "weir_resize", status);
+        world_expect_busy(w, "weir_resize", status);
     if (!ANSWER(w, "weir_resize", status, WEIR_OUT_OF_MEMORY, WEIR_NO_ROOM, busy ? WEIR_BUSY : WEIR_OK))
         return;
     b->bytes = bytes;
@@ -424,7 +422,7 @@ static void begin(world *w, launch *l, const weir_use *uses, bool conflict)
 {
     weir_status status = weir_launch_begin(w->runtime, w->streams[l->stream], uses, l->count, &l->launch);
     if (conflict) {
-        expect_busy(w, "weir_launch_begin", status);
+        world_expect_busy(w, "weir_launch_begin", status);
         return;
     }
     if (!ANSWER(w, "weir_launch_begin", status, WEIR_OK))

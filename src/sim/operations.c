@@ -200,6 +200,58 @@ static void choose_reserve(world *w, step *s)
     s->field[F_BYTES] = some_bytes(w);
 }
 
+/* A pool that there is, if one is soon found. */
+static const pool *some_pool(world *w, step *s)
+{
+    s->field[F_SLOT] = world_random(w, WORLD_POOLS);
+    if (!w->pools[s->field[F_SLOT]].pool)
+        s->field[F_SLOT] = world_random(w, WORLD_POOLS);
+    return &w->pools[s->field[F_SLOT]];
+}
+
+static void choose_pool(world *w, step *s)
+{
+    s->field[F_SLOT] = world_random(w, WORLD_POOLS);
+    s->field[F_CLIENT] = world_random(w, w->options.clients);
+    s->field[F_BYTES] = world_random(w, chance(w, 70) ? 4 << 10 : 128 << 10);
+    s->field[F_COUNT] = world_random(w, WORLD_PIECES);
+    s->field[F_CLASS] = world_random(w, WEIR_CLASS_COUNT);
+    s->field[F_FLAGS] = (chance(w, 50) ? WEIR_BLOCKS_CLEAR : 0) | (chance(w, 50) ? WEIR_BLOCKS_NAMED : 0) |
+                        (chance(w, 30) ? WEIR_NO_WAIT : 0);
+}
+
+static void choose_member(world *w, step *s)
+{
+    (void)some_pool(w, s);
+    s->field[F_CLASS] = world_random(w, WORLD_MEMBERS);
+    s->field[F_CLIENT] = world_random(w, w->options.clients);
+    s->field[F_COUNT] = chance(w, 50) ? 0 : world_random(w, WORLD_PIECES);
+    s->field[F_FLAGS] = chance(w, 60);
+}
+
+static void choose_take(world *w, step *s)
+{
+    (void)some_pool(w, s);
+    s->field[F_CLASS] = world_random(w, WORLD_MEMBERS);
+    s->field[F_STREAM] = some_stream(w);
+    s->field[F_FLAGS] = world_random(w, 3);
+    s->field[F_COUNT] = world_random(w, 8);
+}
+
+/* A piece that is held, if one is soon found. */
+static void choose_piece(world *w, step *s)
+{
+    const pool *p = some_pool(w, s);
+    for (int tries = 0; tries < 8 && p->count > 0; tries++) {
+        s->field[F_MORE] = world_random(w, p->count);
+        if (p->pieces[s->field[F_MORE]].slot.block.pointer)
+            break;
+    }
+    s->field[F_STREAM] = next_stream(w, &p->pieces[s->field[F_MORE]].slot);
+    s->field[F_FLAGS] = world_random(w, 4);
+    s->field[F_COUNT] = world_random(w, 8);
+}
+
 static void choose_nothing(world *w, step *s)
 {
     (void)w;
@@ -211,8 +263,8 @@ const operation operations[] = {
     {"free", 210, run_free, choose_free},
     {"resize", 40, run_resize, choose_resize},
     {"touch", 140, run_touch, choose_touch},
-    {"begin", 60, run_begin, choose_begin},
-    {"end", 90, run_end, choose_launch},
+    {"begin", 75, run_begin, choose_begin},
+    {"end", 110, run_end, choose_launch},
     {"abort", 5, run_abort, choose_launch},
     {"work", 200, run_device_work, choose_work},
     {"stall", 6, run_stall, choose_stall},
@@ -231,8 +283,13 @@ const operation operations[] = {
     {"copy", 10, run_copy, choose_copy},
     {"call", 10, run_call, choose_call},
     {"record", 20, run_record, choose_touch},
-    {"capture", 4, run_capture, choose_capture},
+    {"capture", 6, run_capture, choose_capture},
     {"reserve", 6, run_reserve, choose_reserve},
+    {"pool", 3, run_pool, choose_pool},
+    {"member", 6, run_member, choose_member},
+    {"take", 26, run_take, choose_take},
+    {"give", 26, run_give, choose_piece},
+    {"piece", 20, run_piece, choose_piece},
 };
 
 unsigned operation_count(void)

@@ -73,12 +73,17 @@ typedef struct oracle_got {
     uint64_t length, charged;
     weir_class memory_class;
     bool queued, zeroed;
+    oracle_block pool; /* whose bytes they are: a pool's, which alone is charged; 0: nobody's */
 } oracle_got;
 oracle_block oracle_allocated(oracle *o, const oracle_got *got);
 /* The call that frees the block on the stream begins; and how it ended. */
 void oracle_freeing(oracle *o, oracle_block block, unsigned stream);
 void oracle_freed(oracle *o, oracle_block block);
 void oracle_kept(oracle *o, oracle_block block);
+/* From here on the block is a pool, whose bytes are given out and come back; and until here: the call that frees it, by
+ * oracle_freeing, begins. */
+void oracle_open_pool(oracle *o, oracle_block block);
+void oracle_close_pool(oracle *o, oracle_block block);
 /* The call that cuts the block begins; the tail is a block of its own, which is then freed, or joined again. */
 oracle_block oracle_cutting(oracle *o, oracle_block block, uint64_t length, uint64_t charged, unsigned stream);
 void oracle_uncut(oracle *o, oracle_block block, oracle_block tail);

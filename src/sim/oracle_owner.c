@@ -57,6 +57,8 @@ uint32_t oracle_new_owner(oracle *o, uint64_t length, uint64_t charged, void *ad
 void oracle_let_go(oracle *o, uint32_t index)
 {
     const owner *w = &o->table[index];
+    if (w->state == OWNER_POOL && w->pool == index)
+        return;
     if (index != 0 && w->units == 0 && !w->listed && w->state != OWNER_LIVE)
         o->unused[o->unused_count++] = index;
 }
@@ -117,7 +119,12 @@ static void take_over(oracle *o, const char *address, uint64_t bytes, const uint
             continue;
         previous = r.owner;
         const owner *had = &o->table[r.owner];
-        if (had->state == OWNER_LIVE)
+        uint32_t pool = had->state == OWNER_POOL ? had->pool : 0;
+        if (pool != w->pool)
+            oracle_report(o, ORACLE_OVERLAP,
+                          "block %llu is given out over bytes of pool %llu, or not over those of its own",
+                          ULL(w->serial), ULL(pool ? o->table[pool].serial : 0));
+        else if (had->state == OWNER_LIVE)
             oracle_report(o, ORACLE_OVERLAP, "block %llu is given out over block %llu, which is live", ULL(w->serial),
                           ULL(had->serial));
         else if (!oracle_behind(o, clock, had->last, &late))
@@ -149,6 +156,7 @@ oracle_block oracle_allocated(oracle *o, const oracle_got *got)
         return 0;
     owner *w = &o->table[index];
     w->state = OWNER_LIVE;
+    w->pool = got->pool;
     w->client = got->client;
     w->memory_class = got->memory_class;
     w->stream = got->stream;
@@ -159,7 +167,8 @@ oracle_block oracle_allocated(oracle *o, const oracle_got *got)
     if (got->zeroed && got->stream) { /* the fill is a write, which weir itself remembers */
         w->write_stream = got->stream;
         w->write = w->last[got->stream] = w->least[got->stream] = w->allocated;
-        w->own = w->declared = UINT64_C(1) << got->stream;
+        w->own = UINT64_C(1) << got->stream;
+        w->declared = got->pool ? 0 : w->own; /* of a pool's block the user sees to the order */
     }
     oracle_live(o, w->client, w->memory_class, w->charged, 0);
     return index;
@@ -219,7 +228,12 @@ static void touch_free(oracle *o, unsigned stream, uint64_t sequence, const char
     if (index == UINT32_MAX)
         return;
     owner *w = &o->table[index];
+    run r;
     w->state = OWNER_FREED;
+    if (first_run(o, address, bytes, &r) && o->table[r.owner].state == OWNER_POOL) {
+        w->state = OWNER_POOL;
+        w->pool = o->table[r.owner].pool;
+    }
     take_over(o, address, w->length, oracle_clock(o, stream), w);
     if (stream)
         w->last[stream] = sequence;
@@ -289,7 +303,7 @@ void oracle_unmapping(void *user, const void *address, uint32_t handle)
             continue;
         previous = index;
         const owner *w = &o->table[index];
-        if (w->state == OWNER_LIVE)
+        if (w->state == OWNER_LIVE || w->state == OWNER_POOL)
             oracle_report(o, ORACLE_UNMAP_LIVE, "handle %u is unmapped under block %llu, which is live", handle,
                           ULL(w->serial));
         else if (!oracle_behind(o, o->host, w->last, &late))
@@ -317,7 +331,7 @@ void oracle_freeing(oracle *o, oracle_block block, unsigned stream)
 {
     owner *w = &o->table[block];
     check_free(o, w, stream);
-    w->state = OWNER_FREED;
+    w->state = w->pool ? OWNER_POOL : OWNER_FREED;
     w->moving = true;
     w->free_stream = stream;
     w->last_before = w->last[stream];
@@ -361,6 +375,29 @@ void oracle_kept(oracle *o, oracle_block block)
     if (w->units != w->length / WI_SIM_UNIT)
         oracle_report(o, ORACLE_OVERLAP, "bytes of block %llu were given out, though its free was refused",
                       ULL(w->serial));
+}
+
+/* Pools ------------------------------------------------------------------------------------------------------------ */
+
+void oracle_open_pool(oracle *o, oracle_block block)
+{
+    o->table[block].state = OWNER_POOL;
+    o->table[block].pool = block;
+}
+
+/* Those who had its bytes last are remembered with it. */
+void oracle_close_pool(oracle *o, oracle_block block)
+{
+    owner *w = &o->table[block];
+    const char *address = w->address;
+    run r;
+    for (uint64_t at = 0; at < w->length && first_run(o, address + at, w->length - at, &r);
+         at = run_end(&r, at, address))
+        for (unsigned s = 1; s < o->width; s++)
+            w->last[s] = wi_max(w->last[s], o->table[r.owner].last[s]);
+    give(o, address, w->length, block);
+    w->state = OWNER_LIVE;
+    w->pool = 0;
 }
 
 /* Resizing --------------------------------------------------------------------------------------------------------- */

@@ -4,11 +4,12 @@
 
 #include "sim/oracle.h"
 
-typedef enum owner_state { OWNER_NONE, OWNER_LIVE, OWNER_FREED } owner_state;
+typedef enum owner_state { OWNER_NONE, OWNER_LIVE, OWNER_FREED, OWNER_POOL } owner_state; /* the last: a pool's alone */
 
 /* Who has, or last had, some bytes. Kept as long as any unit or the list of pending frees points to it. */
 typedef struct owner {
     uint64_t units; /* that point here */
+    uint32_t pool;  /* the pool that it is of, or is; 0: none */
     bool listed;    /* in the list of pending frees */
     bool moving;    /* its free has not ended */
     owner_state state;

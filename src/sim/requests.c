@@ -122,8 +122,8 @@ static void try_captured(world *w, unsigned stream, const slot *b)
 void run_capture(world *w, const step *s)
 {
     unsigned stream = (unsigned)s->field[F_STREAM];
-    if (w->depth > 1 || stream == 0 || stream > w->options.streams || !w->streams[stream].id ||
-        w->stream_closed[stream] || w->stream_in_hand[stream] > 0)
+    if (stream == 0 || stream > w->options.streams || !w->streams[stream].id || w->stream_closed[stream] ||
+        w->stream_in_hand[stream] > 0)
         return;
     for (unsigned i = 0; i < WORLD_LAUNCHES; i++)
         if (w->launches[i].launch && w->launches[i].stream == stream)

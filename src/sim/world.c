@@ -144,6 +144,7 @@ static void end_blocks(world *w)
     for (unsigned i = 0; i < WORLD_SLOTS; i++)
         if (w->slots[i].block.pointer)
             run_free(w, &(step){.field = {[F_SLOT] = i}});
+    world_end_pools(w);
 }
 
 static void end_captures(world *w)

@@ -18,6 +18,9 @@ enum {
     WORLD_LAUNCHES = 4,
     WORLD_USES = 3,
     WORLD_RESERVATIONS = 3,
+    WORLD_POOLS = 2,
+    WORLD_PIECES = 80, /* of a pool, at most */
+    WORLD_MEMBERS = 3,
     WORLD_STREAMS = 63,
     WORLD_CLIENTS = ORACLE_CLIENTS,
     WORLD_DEPTH = 2
@@ -108,6 +111,37 @@ typedef struct reserved {
     uint8_t in_hand;
 } reserved;
 
+/* A block of a pool; who had it last, and where he gave it back. */
+typedef struct pool_piece {
+    slot slot;
+    uint64_t had;         /* the membership's serial number; 0: nobody */
+    uint64_t least, most; /* between these points of the driver's stream */
+    unsigned stream;
+} pool_piece;
+
+typedef struct pool_member {
+    weir_blocks_member *member; /* NULL: none */
+    unsigned client, opening;
+    uint32_t cap;
+    uint64_t serial;
+    uint8_t in_hand;
+} pool_member;
+
+typedef struct pool {
+    weir_blocks *pool; /* NULL: none */
+    oracle_block known;
+    char *base;
+    unsigned client;
+    uint32_t count, flags;
+    uint64_t bytes; /* of a piece */
+    pool_member members[WORLD_MEMBERS];
+    pool_piece pieces[WORLD_PIECES];
+    bool closed; /* being made or ended */
+    uint64_t
+        untaken[WI_SIM_STREAMS + 1]; /* the point on each of the driver's streams behind which takings were undone */
+    uint8_t in_hand;
+} pool;
+
 typedef struct world {
     world_options options;
     oracle *oracle;
@@ -119,8 +153,10 @@ typedef struct world {
     slot slots[WORLD_SLOTS];
     launch launches[WORLD_LAUNCHES];
     reserved reservations[WORLD_RESERVATIONS];
+    pool pools[WORLD_POOLS];
+    uint64_t memberships;
     uint8_t owner[WORLD_CLIENTS]; /* as versions tell them apart; odd ones scrub */
-    unsigned openings;
+    unsigned openings, opening[WORLD_CLIENTS];
     bool foreign[WORLD_STREAMS + 1], captured[WORLD_STREAMS + 1];
     uint64_t calls_queued, calls_done; /* of users' functions */
     weir_block last_freed;
@@ -217,12 +253,26 @@ void run_call(world *w, const step *s);
 void run_record(world *w, const step *s);
 void run_capture(world *w, const step *s);
 void run_reserve(world *w, const step *s);
+void run_pool(world *w, const step *s);
+void run_member(world *w, const step *s);
+void run_take(world *w, const step *s);
+void run_give(world *w, const step *s);
+void run_piece(world *w, const step *s);
 
 /* A slot, the two that others leave alone until they are let go, and the user's order before a use. */
 slot *world_slot(world *w, uint64_t index);
 bool world_take_slot(world *w, slot *b, unsigned stream, bool full);
 void world_let_slot_go(world *w, slot *b, unsigned stream);
+bool world_follow(world *w, unsigned stream, uint64_t mask); /* streams' work; false: a fault was in the way */
 bool world_order_use(world *w, slot *b, unsigned stream, bool write);
 void world_touch(world *w, slot *b, unsigned stream, bool write, uint64_t offset, uint64_t bytes);
+void world_forget_in_slot(slot *b, unsigned stream); /* the host is behind all its work */
+/* A block, a pool or a member that something holds is refused, and nothing changes. */
+void world_expect_busy(world *w, const char *call, weir_status status);
+
+/* All pools. */
+void world_check_pools(world *w);
+void world_forget_in_pools(world *w, unsigned stream);
+void world_end_pools(world *w);
 
 #endif

@@ -3,6 +3,7 @@
 #include "sim.h"
 
 enum { SEEDS = 20, FEW_SEEDS = 3, SHRUNK = 2 };
+enum { LONG_SCRIPT = 30, LONG_ELSEWHERE = 60 }; /* the driver's pool may have to be filled before it serves again */
 
 static void find_with_seed(wi_defect defect, const char *resource, uint64_t seed, bool shrunk)
 {
@@ -19,7 +20,7 @@ static void find_with_seed(wi_defect defect, const char *resource, uint64_t seed
         fail_msg("%s is not found in %s with seed %llu", defect_name(defect), resource, (unsigned long long)seed);
     assert_int_equal(r.found.count[ORACLE_USER], 0);
     assert_non_null(r.script);
-    if (shrunk && r.script_steps > 30)
+    if (shrunk && r.script_steps > (strcmp(resource, "mapped") == 0 ? LONG_SCRIPT : LONG_ELSEWHERE))
         fail_msg("the script of %s in %s with seed %llu is long:\n%s", defect_name(defect), resource,
                  (unsigned long long)seed, r.script);
     o.script = r.script;
