@@ -78,12 +78,11 @@ static uint32_t longest_free(const world *w, const pool *p)
 
 /* Pools -------------------------------------------------------------------------------------------------------------- */
 
-static void move_in(world *w, const step *s, pool *p, unsigned client, const weir_blocks_options *o, uint64_t charged)
+static void move_in(world *w, pool *p, unsigned client, const weir_blocks_options *o, uint64_t charged)
 {
     weir_blocks_view view = {.size = sizeof view};
     if (!ANSWER(w, "weir_blocks_look", weir_blocks_look(p->pool, &view), WEIR_OK))
         return;
-    (void)s;
     p->base = view.base;
     p->client = client;
     p->count = o->count;
@@ -112,7 +111,7 @@ static void create(world *w, const step *s, pool *p, unsigned client)
     weir_status status = weir_blocks_create(w->clients[client], &o, &p->pool);
     oracle_answered(w->oracle, client, o.memory_class, charged, false);
     if (ANSWER(w, "weir_blocks_create", status, WEIR_OUT_OF_MEMORY))
-        move_in(w, s, p, client, &o, charged);
+        move_in(w, p, client, &o, charged);
     w->client_in_hand[client]--;
 }
 
@@ -213,13 +212,12 @@ void run_member(world *w, const step *s)
     if (!p)
         return;
     pool_member *m = &p->members[s->field[F_CLASS] % WORLD_MEMBERS];
-    if (m->in_hand > 0)
-        ;
-    else if (!m->member)
+    bool there = m->member != NULL, cap = s->field[F_FLAGS] & 1;
+    if (!there && m->in_hand == 0)
         join(w, s, p, m);
-    else if (s->field[F_FLAGS] & 1)
+    else if (cap && m->in_hand == 0)
         change_cap(w, s, p, m);
-    else
+    else if (m->in_hand == 0)
         end_membership(w, p, m);
     leave(p);
 }
