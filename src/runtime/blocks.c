@@ -166,6 +166,7 @@ weir_status weir_blocks_destroy(weir_blocks *pool)
         return status;
     for (weir_blocks_member *m = pool->first, *next; m; m = next) {
         next = m->next;
+        atomic_fetch_sub(&m->client->memberships, 1);
         free(m);
     }
     free_pool(pool);
@@ -207,6 +208,8 @@ weir_status weir_blocks_join(weir_blocks *pool, weir_client *client, uint32_t ca
         list(pool, member);
     }
     wi_blocks_unlock(pool);
+    if (slot != WI_BITMAP_NONE)
+        atomic_fetch_add(&client->memberships, 1);
     if (slot == WI_BITMAP_NONE) {
         free(member);
         return weir_fail(WEIR_BUSY, "the pool %s has %u members, as many as it can tell apart; let one leave first",
@@ -253,6 +256,7 @@ weir_status weir_blocks_leave(weir_blocks_member *member)
                          "%s holds %u blocks of the pool %s and %u are pending; give them back before leaving",
                          member->name, held, pool->tag, pending);
     forget(pool, member->slot);
+    atomic_fetch_sub(&member->client->memberships, 1);
     free(member);
     return WEIR_OK;
 }

@@ -202,8 +202,9 @@ static void untake(const wish *w)
     weir_blocks *pool = w->member->pool;
     wi_waiting *waiting = w->clearing;
     bool wait = false;
-    if (w->native)
-        (void)wi_waiting_fence(pool, w->native, waiting, &wait);
+    /* Zeros that were queued come before the next taker's work, if need be by waiting for them here. */
+    if (w->native && wi_waiting_fence(pool, w->native, waiting, &wait) != WEIR_OK)
+        (void)!pool->runtime->driver->stream_synchronize(pool->runtime->device, w->native);
     wi_blocks_lock(pool);
     for (uint32_t k = 0; k < w->count; k++) {
         waiting->runs[k] = (wi_block_run){taken_at(w, k), 1};

@@ -33,7 +33,7 @@ static weir_client *take_record(weir_runtime *runtime)
 {
     weir_client *client = NULL;
     pthread_mutex_lock(&runtime->clients_lock);
-    if (runtime->closed_count > WI_CLOSED_KEPT) {
+    if (runtime->closed_count > WI_CLOSED_KEPT && atomic_load(&runtime->closed_first->memberships) == 0) {
         client = runtime->closed_first;
         runtime->closed_first = client->next_closed;
         runtime->closed_count--;
