@@ -139,7 +139,7 @@ static void hear_log(weir_log_level level, const char *text, void *user)
 static void a_refusing_sink_is_counted_and_nothing_else(void **state)
 {
     fixture *f = *state;
-    static listener l[3]; /* the trace is closed after this */
+    static listener l[3]; /* the trace is closed after the test */
     l[0] = (listener){.answer = WEIR_SYSTEM};
     l[1] = (listener){0};
     l[2] = (listener){.answer = WEIR_CANCELLED};
@@ -170,7 +170,8 @@ static void a_refusing_sink_is_counted_and_nothing_else(void **state)
 static void a_sink_may_call_weir_but_not_its_trace(void **state)
 {
     fixture *f = *state;
-    listener l = {.runtime = f->runtime};
+    static listener l; /* the trace is closed after the test */
+    l = (listener){.runtime = f->runtime};
     open_with(f, &l, 1, 0);
     l.trace = f->trace;
     churn(f, 600);
@@ -187,7 +188,8 @@ static void a_sink_may_call_weir_but_not_its_trace(void **state)
 static void bad_options(void **state)
 {
     fixture *f = *state;
-    listener l = {0};
+    static listener l; /* the trace is closed after the test */
+    l = (listener){0};
     weir_sink sink = sink_of(&l);
     weir_trace_options options = {.size = sizeof options, .sinks = &sink, .sink_count = 1};
     fails(WEIR_INVALID, weir_trace_open_with(NULL, &options, &f->trace));
@@ -218,7 +220,8 @@ static void bad_options(void **state)
 static void a_full_disk_costs_events_and_nothing_else(void **state)
 {
     fixture *f = *state;
-    listener l = {0};
+    static listener l; /* the trace is closed after the test */
+    l = (listener){0};
     weir_sink sinks[3] = {{.size = sizeof(weir_sink)}, {.size = sizeof(weir_sink)}, sink_of(&l)};
     ok(weir_sink_binary("/dev/full", &sinks[0]));
     ok(weir_sink_csv("/dev/full", &sinks[1]));
