@@ -17,8 +17,7 @@ struct weir_client {
     wi_account host_account; /* for memory of other kinds than the device's, in the ledger of the host's runtime */
     atomic_bool host_open;
     atomic_uint reservations; /* open ones */
-    atomic_uint
-        memberships; /* in pools of blocks, which may outlast the client: its record serves nobody else meanwhile */
+    atomic_uint memberships;  /* in pools of blocks; while there are any, the record serves nobody else */
     weir_client *next_closed;
 };
 
