@@ -129,7 +129,9 @@ static void print_rows(const bench *b, table *grid, size_t first)
         snprintf(number, sizeof number, "%llu", (unsigned long long)row->p99);
         table_cell(grid, number, "", true);
         double r = ratio(b, row);
-        snprintf(number, sizeof number, r > 0 ? "%.2f" : "", r);
+        number[0] = '\0';
+        if (r > 0)
+            snprintf(number, sizeof number, "%.2f", r);
         table_cell(grid, number, "", true);
     }
 }
