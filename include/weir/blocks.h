@@ -60,9 +60,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_blocks_destroy(weir_blocks *pool);
 
 /* Makes `client` a member that may have up to `cap` blocks held and pending together; 0: all of them. Caps may add up to
  * more than the pool has. A client may join several times; each membership counts by itself, and is another owner to
- * WEIR_BLOCKS_CLEAR. WEIR_INVALID when the client is another runtime's,
- * WEIR_BUSY beyond 65535 members at once. A client that is closed while it is a member can
- * no longer take; its blocks can still be given back. Any thread. */
+ * WEIR_BLOCKS_CLEAR. WEIR_INVALID when the client is another runtime's, WEIR_BUSY beyond 65535 members at once. A client
+ * that is closed while it is a member can no longer take; its blocks can still be given back. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_blocks_join(weir_blocks *pool, weir_client *client, uint32_t cap,
                                                      weir_blocks_member **out);
 

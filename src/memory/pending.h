@@ -16,9 +16,9 @@ typedef struct wi_pending {
     const wi_driver *driver;
     wi_device *device;
     wi_block *first, *last;
-    size_t working;
+    size_t working;    /* threads with blocks in hand */
     size_t parked;     /* lists in the hands of threads that wait for others here */
-    uint64_t turns;    /* how often one has */
+    uint64_t turns;    /* how often a thread has put down what it had in hand */
     uint64_t released; /* bytes, in all */
     atomic_uint_fast64_t failures;
 } wi_pending;
@@ -26,8 +26,8 @@ typedef struct wi_pending {
 void wi_pending_init(wi_pending *pending, const wi_driver *driver, wi_device *device);
 void wi_pending_destroy(wi_pending *pending);
 
-/* Ends a taken block of the stack, freed on `stream`, the driver's `native`: it waits for *event (NULL: the device is past everything) and for its marks. Cannot
- * fail: what the driver refuses to take back stays pending and is tried again. */
+/* Ends a taken block of the stack, freed on `stream`, the driver's `native`: it waits for *event (NULL: the device is past
+ * everything) and for its marks. Cannot fail: what the driver refuses to take back stays pending and is tried again. */
 void wi_pending_free(wi_pending *pending, wi_resource *stack, wi_block *block, weir_stream stream, void *native,
                      const wi_event *event);
 /* The same for a block that the resource has retired itself: the tail of one that was cut. */
