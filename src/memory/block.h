@@ -18,18 +18,31 @@ enum { WI_UNIT = 256 }; /* charges are multiples of it; weir/memory.h says why 2
 #define WI_MIXED  (UINT64_MAX >> 1) /* several accounts', or unknown */
 #define WI_SECRET (UINT64_C(1) << 63)
 
+/* What a block is at a moment. A thread that finds it LIVE takes it by one compare-and-swap; every other change is made by
+ * the thread that has it in hand, or under the lock of its base. */
+typedef enum wi_block_phase {
+    WI_BLANK = 0,   /* a thread's own: allocated and not yet published */
+    WI_LIVE = 1,    /* its client's */
+    WI_TAKEN = 2,   /* the same, while a thread frees or resizes it */
+    WI_PENDING = 3, /* freed; the device is not past it */
+    WI_PARKED = 4   /* freed, and kept for the same client and stream; front.h */
+} wi_block_phase;
+
+/* The phase in the lowest three bits, then WI_TRACKED, then the generation. */
+typedef atomic_uint_fast64_t wi_block_word;
+#define WI_TRACKED          UINT64_C(8) /* it has marks, or zeros on their way: its free must look at them */
+#define WI_GENERATION_SHIFT 4
+
 typedef struct wi_block {
     void *pointer;
     uint64_t bytes;         /* as requested; law: before + bytes + after <= charged */
     uint64_t before, after; /* margins; the memory begins at pointer - before */
     uint64_t charged;       /* as the ledger counts it */
-    uint64_t generation;
+    wi_block_word word;
     wi_account *account;
     const char *tag; /* interned */
     weir_stream stream;
     weir_class memory_class;
-    weir_block_state state; /* FREE: allocated and not yet published */
-    bool taken;             /* by a thread that frees or resizes it */
     bool zeroing; /* work was queued on `stream` at the allocation, and no other stream is ordered behind it */
     struct wi_marks *marks; /* where streams used it; NULL: nowhere that was declared */
     uint64_t previous;      /* whose bytes these were */
@@ -43,5 +56,53 @@ typedef struct wi_block {
     struct wi_block *pending_previous, *pending_next;
     bool refused; /* the driver did not take it back when it was last asked */
 } wi_block;
+
+static inline uint64_t wi_block_generation(const wi_block *block)
+{
+    return atomic_load_explicit(&block->word, memory_order_relaxed) >> WI_GENERATION_SHIFT;
+}
+
+static inline wi_block_phase wi_block_phase_of(const wi_block *block)
+{
+    return (wi_block_phase)(atomic_load_explicit(&block->word, memory_order_acquire) & 7);
+}
+
+static inline bool wi_block_is_live(const wi_block *block)
+{
+    wi_block_phase phase = wi_block_phase_of(block);
+    return phase == WI_LIVE || phase == WI_TAKEN;
+}
+
+static inline bool wi_block_is_charged(const wi_block *block) /* to its client, as live or pending bytes */
+{
+    return wi_block_is_live(block) || wi_block_phase_of(block) == WI_PENDING;
+}
+
+/* Of a block in hand. */
+static inline void wi_block_turn(wi_block *block, wi_block_phase phase)
+{
+    uint64_t word = atomic_load_explicit(&block->word, memory_order_relaxed) >> WI_GENERATION_SHIFT;
+    bool tracked = phase == WI_LIVE && (block->marks || block->zeroing);
+    atomic_store_explicit(&block->word, word << WI_GENERATION_SHIFT | (tracked ? WI_TRACKED : 0) | phase,
+                          memory_order_release);
+}
+
+/* A live block becomes this thread's; false when another one has been faster. */
+static inline bool wi_block_claim(wi_block *block)
+{
+    uint64_t word = atomic_load_explicit(&block->word, memory_order_acquire);
+    return (word & 7) == WI_LIVE &&
+           atomic_compare_exchange_strong(&block->word, &word, (word & ~UINT64_C(15)) | WI_TAKEN);
+}
+
+/* The live block has marks from now on; under the lock of its base. False when a thread has taken it. */
+static inline bool wi_block_track(wi_block *block)
+{
+    uint64_t word = atomic_load_explicit(&block->word, memory_order_acquire);
+    while ((word & 7) == WI_LIVE && !(word & WI_TRACKED))
+        if (atomic_compare_exchange_weak(&block->word, &word, word | WI_TRACKED))
+            break;
+    return (word & 7) == WI_LIVE;
+}
 
 #endif

@@ -12,8 +12,8 @@ typedef struct budget {
 /* The ladder ------------------------------------------------------------------------------------------------------- */
 
 /* The oldest pending block of a list is waited for, which may stand behind somebody's long work while others are past, there
- * or in another list. So it is waited for a little at a time, in pauses that grow from this on. */
-enum { FIRST_PAUSE = 250 * 1000 };
+ * or in another list. So it is waited for a little at a time, in pauses that grow from the first to the longest: nanoseconds. */
+enum { FIRST_PAUSE = 250 * 1000, LONGEST_PAUSE = 8 * 1000 * 1000 };
 
 /* What a request has tried so far. Each rung is climbed once, the waiting until its deadline. */
 typedef struct ladder {
@@ -66,7 +66,7 @@ static bool try_rungs(ladder *l, bool helps)
         l->deadline = now + wi_option_wait();
     if (now >= l->deadline)
         return false;
-    l->pause = l->pause ? 2 * l->pause : FIRST_PAUSE;
+    l->pause = l->pause ? wi_min(2 * l->pause, LONGEST_PAUSE) : FIRST_PAUSE;
     return wi_holders_wait(ledger, wi_min(l->deadline, now + l->pause));
 }
 

@@ -326,8 +326,7 @@ static void publish(wi_resource *resource, wi_block *block)
     fixed *f = of(resource);
     wi_resource_lock(&f->resource);
     wi_ledger_settle(resource->ledger, block);
-    block->state = WEIR_BLOCK_LIVE;
-    block->taken = false;
+    wi_block_turn(block, WI_LIVE);
     wi_resource_unlock(&f->resource);
 }
 
@@ -338,8 +337,7 @@ static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, b
     fixed *f = of(resource);
     wi_resource_lock(&f->resource);
     wi_ledger_retire(resource->ledger, block, stream, complete);
-    block->taken = false;
-    block->state = WEIR_BLOCK_PENDING;
+    wi_block_turn(block, WI_PENDING);
     if (complete)
         end_block(f, block);
     wi_resource_unlock(&f->resource);
@@ -374,8 +372,7 @@ static weir_status cut_tail(fixed *f, run *r, uint32_t keep, wi_block **out)
     tail->block.pointer = address_of(f, tail->first);
     tail->block.bytes = tail->block.charged = tail->count * f->block_bytes;
     tail->block.before = tail->block.after = 0;
-    tail->block.state = WEIR_BLOCK_PENDING;
-    tail->block.taken = false;
+    wi_block_turn(&tail->block, WI_PENDING);
     tail->block.marks = marks;
     for (uint32_t i = tail->first; i < tail->first + tail->count; i++)
         f->places[i].run = tail;
@@ -486,7 +483,7 @@ static void each(wi_resource *resource, void (*fn)(wi_block *block, void *user),
     fixed *f = of(resource);
     for (uint32_t i = 0; i < f->count;) {
         run *r = f->places[i].run;
-        if (r && r->block.state != WEIR_BLOCK_FREE)
+        if (r && wi_block_is_charged(&r->block))
             fn(&r->block, user);
         i += r ? r->count : 1;
     }

@@ -82,7 +82,7 @@ static wi_guarded record_of(wi_block *block, const wi_placement *p)
                         .bytes = block->bytes,
                         .room = room,
                         .charged = block->charged,
-                        .generation = block->generation,
+                        .generation = wi_block_generation(block),
                         .client = p->account->client,
                         .client_name = p->account->name,
                         .tag = block->tag,

@@ -65,7 +65,7 @@ wi_guarded *wi_guard_set_find(wi_guard *guard, const wi_block *block)
 {
     const char *start = (const char *)block->pointer - block->before;
     for (size_t at = place_of(guard, start); at < guard->count && guard->set[at]->start == start; at++)
-        if (guard->set[at]->generation == block->generation)
+        if (guard->set[at]->generation == wi_block_generation(block))
             return guard->set[at];
     return NULL;
 }

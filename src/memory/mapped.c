@@ -145,8 +145,7 @@ static void publish(wi_resource *resource, wi_block *block)
     wi_mapped *mapped = of(resource);
     lock(mapped);
     wi_ledger_settle(resource->ledger, block);
-    block->state = WEIR_BLOCK_LIVE;
-    block->taken = false;
+    wi_block_turn(block, WI_LIVE);
     unlock(mapped);
 }
 
@@ -169,8 +168,7 @@ static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, b
     complete |= planted;
     lock(mapped);
     wi_ledger_retire(resource->ledger, block, stream, complete);
-    block->taken = false;
-    block->state = WEIR_BLOCK_PENDING;
+    wi_block_turn(block, WI_PENDING);
     if (complete)
         unuse(block);
     unlock(mapped);
@@ -211,8 +209,7 @@ static wi_extent *cut_tail(wi_extent *extent, uint64_t bytes, wi_marks *marks)
     tail->block.pointer = space->base + tail->offset;
     tail->block.bytes = tail->block.charged = bytes;
     tail->block.before = tail->block.after = 0;
-    tail->block.state = WEIR_BLOCK_PENDING;
-    tail->block.taken = false;
+    wi_block_turn(&tail->block, WI_PENDING);
     tail->block.marks = marks;
     space->slots[tail->offset / WI_UNIT] = tail->index + 1;
     space->starts[tail->offset / space->granule]++;
@@ -348,7 +345,7 @@ static void each(wi_resource *resource, void (*fn)(wi_block *block, void *user),
 {
     for (int side = 0; side < WI_SIDES; side++)
         for (wi_extent *e = of(resource)->sides[side].first; e; e = e->next)
-            if (e->kind == WI_USED && e->block.state != WEIR_BLOCK_FREE)
+            if (e->kind == WI_USED && wi_block_is_charged(&e->block))
                 fn(&e->block, user);
 }
 

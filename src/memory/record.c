@@ -17,7 +17,7 @@ static void complete(const wi_ledger *ledger, weir_event *event, const wi_block 
         event->pointer = block->pointer;
         event->bytes = block->bytes;
         event->charged = block->charged;
-        event->generation = block->generation;
+        event->generation = wi_block_generation(block);
         event->client = block->account->name;
         event->tag = block->tag;
     }
@@ -65,7 +65,7 @@ typedef struct walk {
 static void add_live(wi_block *block, void *user)
 {
     walk *w = user;
-    if (block->state != WEIR_BLOCK_LIVE)
+    if (!wi_block_is_live(block))
         return;
     weir_event event = {.action = WEIR_ALLOCATE, .stream = WEIR_STREAM_HOST, .other = block->stream};
     complete(w->ledger, &event, block);

@@ -262,8 +262,7 @@ static void publish(wi_resource *resource, wi_block *block)
     single *s = of(resource);
     lock(s);
     wi_ledger_settle(resource->ledger, block);
-    block->state = WEIR_BLOCK_LIVE;
-    block->taken = false;
+    wi_block_turn(block, WI_LIVE);
     unlock(s);
 }
 
@@ -323,8 +322,7 @@ static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, b
     (void)complete; /* the driver has to be called all the same */
     lock(s);
     wi_ledger_retire(resource->ledger, block, stream, false);
-    block->taken = false;
-    block->state = WEIR_BLOCK_PENDING;
+    wi_block_turn(block, WI_PENDING);
     unlock(s);
     return false;
 }
@@ -510,7 +508,7 @@ static void visit_range(wi_range *range, void *user)
 {
     const visit *v = user;
     wi_block *block = &piece_with(range)->block;
-    if (block->state != WEIR_BLOCK_FREE)
+    if (wi_block_is_charged(block))
         v->fn(block, v->user);
 }
 

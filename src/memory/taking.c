@@ -11,13 +11,11 @@ wi_block wi_block_make(const wi_placement *placement, void *start, uint64_t prev
                       .before = placement->before,
                       .after = placement->after,
                       .charged = placement->charged,
-                      .generation = atomic_fetch_add(&last_generation, 1) + 1,
+                      .word = (atomic_fetch_add(&last_generation, 1) + 1) << WI_GENERATION_SHIFT | WI_BLANK,
                       .account = placement->account,
                       .tag = placement->tag,
                       .stream = placement->stream,
                       .memory_class = placement->memory_class,
-                      .state = WEIR_BLOCK_FREE, /* until it is published */
-                      .taken = true,
                       .previous = previous};
 }
 
@@ -28,26 +26,31 @@ static weir_status no_block_there(const void *pointer, bool freed)
     return weir_fail(WEIR_FOREIGN, "%p lies in weir's memory, but no block begins there", pointer);
 }
 
+static weir_status taken_by_another(const void *pointer)
+{
+    return weir_fail(WEIR_BUSY, "the block at %p is being freed or resized by another thread", pointer);
+}
+
 static weir_status check(const wi_block *block, const wi_account *account, const void *pointer, bool freed,
                          uint64_t generation)
 {
-    if (!block || block->state != WEIR_BLOCK_LIVE)
+    if (!block || !wi_block_is_live(block))
         return no_block_there(pointer, freed || (block && block->pointer == pointer));
     if (block->pointer != pointer)
         return weir_fail(WEIR_INTERIOR, "%p points %lld bytes into the block of %llu bytes at %p (%s); pass its start",
                          pointer, (long long)((const char *)pointer - (const char *)block->pointer),
                          (unsigned long long)block->bytes, block->pointer, block->account->name);
-    if (generation != 0 && generation != block->generation)
+    if (generation != 0 && generation != wi_block_generation(block))
         return weir_fail(WEIR_STALE,
                          "the block at %p that generation %llu named was freed; a block of %s with generation "
                          "%llu lives there now",
                          pointer, (unsigned long long)generation, block->account->name,
-                         (unsigned long long)block->generation);
+                         (unsigned long long)wi_block_generation(block));
     if (account && block->account != account)
         return weir_fail(WEIR_FOREIGN, "the block of %llu bytes at %p belongs to %s, not to %s",
                          (unsigned long long)block->bytes, pointer, block->account->name, account->name);
-    if (block->taken)
-        return weir_fail(WEIR_BUSY, "the block at %p is being freed or resized by another thread", pointer);
+    if (wi_block_phase_of(block) == WI_TAKEN)
+        return taken_by_another(pointer);
     return WEIR_OK;
 }
 
@@ -72,10 +75,10 @@ weir_status wi_take(wi_resource *base, const wi_account *account, void *pointer,
     if (status == WEIR_OK && wi_marks_held(block->marks))
         status = weir_fail(WEIR_BUSY, "the block at %p is used by a launch that has not ended; end or abort it first",
                            pointer);
-    if (status == WEIR_OK) {
-        block->taken = true;
+    if (status == WEIR_OK && !wi_block_claim(block))
+        status = taken_by_another(pointer);
+    if (status == WEIR_OK)
         *out = block;
-    }
     wi_resource_unlock(base);
     return status;
 }
@@ -83,7 +86,7 @@ weir_status wi_take(wi_resource *base, const wi_account *account, void *pointer,
 void wi_put_back(wi_resource *base, wi_block *block)
 {
     wi_resource_lock(base);
-    block->taken = false;
+    wi_block_turn(block, WI_LIVE);
     wi_resource_unlock(base);
 }
 
@@ -93,6 +96,8 @@ weir_status wi_visit(wi_resource *base, void *pointer, uint64_t generation,
     wi_block *block = NULL;
     wi_resource_lock(base);
     weir_status status = find_live(base, NULL, pointer, generation, &block);
+    if (status == WEIR_OK && !wi_block_track(block)) /* from now on nobody takes it without the lock */
+        status = taken_by_another(pointer);
     if (status == WEIR_OK)
         status = fn(block, user);
     wi_resource_unlock(base);
@@ -107,14 +112,14 @@ void wi_inspect(wi_resource *base, const void *pointer, weir_block_details *out)
     wi_resource_lock(base);
     const wi_block *block = base->table->find(base, pointer, &freed);
     out->state = WEIR_BLOCK_FREE;
-    if (block && block->state != WEIR_BLOCK_FREE) {
-        out->block = (weir_block){block->pointer, block->generation};
+    if (block && wi_block_is_charged(block)) {
+        out->block = (weir_block){block->pointer, wi_block_generation(block)};
         out->offset = (size_t)((const char *)pointer - (const char *)block->pointer);
         out->bytes = block->bytes;
         out->charged = block->charged;
         out->client = block->account->client;
         out->memory_class = block->memory_class;
-        out->state = block->state;
+        out->state = wi_block_is_live(block) ? WEIR_BLOCK_LIVE : WEIR_BLOCK_PENDING;
         out->stream = block->stream;
         memcpy(out->tag, block->tag, strlen(block->tag) + 1);
     }
@@ -130,11 +135,11 @@ typedef struct search {
 static void compare(wi_block *block, void *user)
 {
     search *s = user;
-    if (block->account == s->account && block->state == WEIR_BLOCK_LIVE && block->charged > s->largest->charged)
+    if (block->account == s->account && wi_block_is_live(block) && block->charged > s->largest->charged)
         *s->largest = (wi_block){.pointer = block->pointer,
                                  .bytes = block->bytes,
                                  .charged = block->charged,
-                                 .generation = block->generation,
+                                 .word = atomic_load(&block->word),
                                  .account = block->account,
                                  .tag = block->tag};
 }

@@ -105,7 +105,7 @@ static weir_status place(weir_runtime *runtime, wi_resource *stack, wi_placement
         return status;
     }
     note_point(runtime, block, placement->native);
-    *out = (weir_block){block->pointer, block->generation};
+    *out = (weir_block){block->pointer, wi_block_generation(block)};
     wi_publish(stack, block);
     return WEIR_OK;
 }

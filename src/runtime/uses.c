@@ -128,7 +128,7 @@ static weir_status find_zeroing(wi_block *block, void *user)
 {
     zeroing *z = user;
     z->stream = block->zeroing && block->stream.id != z->launch.id ? block->stream : WEIR_STREAM_HOST;
-    z->generation = block->generation;
+    z->generation = wi_block_generation(block);
     return WEIR_OK;
 }
 

@@ -42,13 +42,13 @@ static void shelf_discard(wi_resource *resource, wi_block *block, const wi_place
 static void shelf_publish(wi_resource *resource, wi_block *block)
 {
     (void)resource;
-    block->state = WEIR_BLOCK_LIVE;
+    wi_block_turn(block, WI_LIVE);
 }
 
 static bool shelf_retire(wi_resource *resource, wi_block *block, weir_stream stream, bool complete)
 {
     (void)resource, (void)stream;
-    block->state = WEIR_BLOCK_PENDING;
+    wi_block_turn(block, WI_PENDING);
     return complete;
 }
 
@@ -139,7 +139,7 @@ static void a_block_over_another_is_found(void **state)
     assert_int_equal(reports[0].kind, WEIR_GUARD_OVERLAP);
     assert_ptr_equal(reports[0].block.pointer, three->pointer);
     assert_ptr_equal(reports[0].other.pointer, two->pointer);
-    assert_int_equal(reports[0].other.generation, two->generation);
+    assert_int_equal(reports[0].other.generation, wi_block_generation(two));
     assert_int_equal(reports[0].offset, -256);
     assert_int_equal(reports[0].damaged, 256);
     assert_ptr_equal(reports[1].block.pointer, four->pointer);
