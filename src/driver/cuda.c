@@ -240,9 +240,10 @@ static void cuda_unreserve(wi_device *device, void *address, uint64_t bytes)
     wi_cuda_end(&guard);
 }
 
-static void cuda_destroy(wi_device *device, size_t count, const wi_handle *handles)
+static void cuda_destroy(wi_device *device, uint64_t bytes, size_t count, const wi_handle *handles)
 {
     wi_cuda_guard guard;
+    (void)bytes;
     if (wi_cuda_begin(device, &guard) != WEIR_OK)
         return;
     for (size_t i = 0; i < count; i++)
@@ -250,27 +251,28 @@ static void cuda_destroy(wi_device *device, size_t count, const wi_handle *handl
     wi_cuda_end(&guard);
 }
 
-static weir_status cuda_create(wi_device *device, size_t count, wi_handle *handles)
+static weir_status cuda_create(wi_device *device, uint64_t bytes, size_t count, wi_handle *handles)
 {
     wi_cuda_guard guard;
     weir_status status = wi_cuda_begin(device, &guard);
     if (status != WEIR_OK)
         return status;
     size_t made = 0;
-    for (; made < count && status == WEIR_OK; made++) {
+    for (; made < count; made++) {
         CUmemGenericAllocationHandle handle = 0;
-        status =
-            wi_cuda_check(device, wi_cuda.cuMemCreate(&handle, device->granule, &device->properties, 0), "cuMemCreate");
+        status = wi_cuda_check(device, wi_cuda.cuMemCreate(&handle, bytes, &device->properties, 0), "cuMemCreate");
+        if (status != WEIR_OK)
+            break;
         handles[made] = handle;
     }
     if (status != WEIR_OK)
-        for (size_t i = 0; i + 1 < made; i++)
+        for (size_t i = 0; i < made; i++)
             (void)wi_cuda.cuMemRelease(handles[i]);
     wi_cuda_end(&guard);
     return status;
 }
 
-static weir_status cuda_map(wi_device *device, void *address, size_t count, wi_handle *handles)
+static weir_status cuda_map(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles)
 {
     wi_cuda_guard guard;
     CUdeviceptr start = (CUdeviceptr)(uintptr_t)address;
@@ -279,45 +281,38 @@ static weir_status cuda_map(wi_device *device, void *address, size_t count, wi_h
         return status;
     size_t mapped = 0;
     for (; mapped < count; mapped++) {
-        status = wi_cuda_check(
-            device, wi_cuda.cuMemMap(start + mapped * device->granule, device->granule, 0, handles[mapped], 0),
-            "cuMemMap");
+        status =
+            wi_cuda_check(device, wi_cuda.cuMemMap(start + mapped * bytes, bytes, 0, handles[mapped], 0), "cuMemMap");
         if (status != WEIR_OK)
             break;
     }
     if (status == WEIR_OK) {
         CUmemAccessDesc access = {device->properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-        status =
-            wi_cuda_check(device, wi_cuda.cuMemSetAccess(start, count * device->granule, &access, 1), "cuMemSetAccess");
+        status = wi_cuda_check(device, wi_cuda.cuMemSetAccess(start, count * bytes, &access, 1), "cuMemSetAccess");
     }
-    if (status != WEIR_OK)
-        for (size_t i = 0; i < mapped; i++)
-            (void)wi_cuda.cuMemUnmap(start + i * device->granule, device->granule);
+    if (status != WEIR_OK && mapped > 0)
+        (void)wi_cuda.cuMemUnmap(start, mapped * bytes);
     wi_cuda_end(&guard);
     return status;
 }
 
-static weir_status cuda_unmap(wi_device *device, void *address, size_t count, wi_handle *handles)
+/* cuMemUnmap takes any number of whole mappings away, or refuses and takes none. */
+static weir_status cuda_unmap(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles)
 {
     wi_cuda_guard guard;
+    (void)handles;
     weir_status status = wi_cuda_begin(device, &guard);
     if (status != WEIR_OK)
         return status;
-    /* cuMemUnmap takes away one whole mapping. What a failure leaves half done is mapped again. */
-    CUdeviceptr start = (CUdeviceptr)(uintptr_t)address;
-    size_t done = 0;
-    for (; done < count && status == WEIR_OK; done++)
-        status =
-            wi_cuda_check(device, wi_cuda.cuMemUnmap(start + done * device->granule, device->granule), "cuMemUnmap");
+    status = wi_cuda_check(device, wi_cuda.cuMemUnmap((CUdeviceptr)(uintptr_t)address, count * bytes), "cuMemUnmap");
     wi_cuda_end(&guard);
-    if (status != WEIR_OK && done > 1)
-        (void)cuda_map(device, address, done - 1, handles);
     return status;
 }
 
 const wi_driver wi_cuda_driver = {
     .name = "cuda",
     .ordinals = 64,
+    .maps_twice = true,
     .open = cuda_open,
     .close = cuda_close,
     .memory = cuda_memory,

@@ -4,8 +4,10 @@
  * held, except where a comment says that it never blocks. `device` is what `open` made; `stream` is what stream_create
  * made, or NULL for "at once, on the calling thread".
  *
- * Physical memory comes as handles of the device's granule. A handle is mapped at one address or nowhere; mapping puts
- * its bytes there, unmapping takes them away, and what they hold survives the move from one address to another. */
+ * Physical memory comes as handles, each as long as was asked for: a multiple of the device's granule. Mapping a handle puts
+ * its bytes at an address, unmapping takes them away, and what they hold survives the move from one address to another. It
+ * is mapped whole, and where the driver says so at more than one address at once, which then show the same bytes. A call
+ * serves handles of one length; whoever has several lengths remembers which is which. */
 #ifndef WI_DRIVER_H
 #define WI_DRIVER_H
 
@@ -25,24 +27,29 @@ typedef struct wi_event {
 
 typedef struct wi_driver {
     const char *name;
-    int ordinals; /* 0 to ordinals - 1 may exist */
+    int ordinals;    /* 0 to ordinals - 1 may exist */
+    bool maps_twice; /* a handle may be mapped at several addresses at once */
 
     weir_status (*open)(int ordinal, wi_device **out);
     void (*close)(wi_device *device);
     weir_status (*memory)(wi_device *device, uint64_t *available, uint64_t *total);
-    uint64_t (*granule)(wi_device *device); /* bytes of a handle: a power of two */
+    uint64_t (*granule)(wi_device *device); /* of addresses and the length of handles: a power of two */
 
     /* Addresses without memory. `bytes` is a multiple of the granule, the result aligned to 2 MiB. */
     weir_status (*reserve)(wi_device *device, uint64_t bytes, void **address);
     void (*unreserve)(wi_device *device, void *address, uint64_t bytes);
 
-    /* `count` handles. All or none; WEIR_OUT_OF_MEMORY when the device has no more. */
-    weir_status (*create)(wi_device *device, size_t count, wi_handle *handles);
-    void (*destroy)(wi_device *device, size_t count, const wi_handle *handles);
-    /* Maps them side by side from `address` on, inside a reserved range. All or none; handles[] may get new values. */
-    weir_status (*map)(wi_device *device, void *address, size_t count, wi_handle *handles);
-    /* Takes `count` mapped handles away from `address`; handles[] says which they are and gets their new values. */
-    weir_status (*unmap)(wi_device *device, void *address, size_t count, wi_handle *handles);
+    /* `count` handles of `bytes` each, a multiple of the granule, not 0. All or none; WEIR_OUT_OF_MEMORY when the device has
+     * no more. */
+    weir_status (*create)(wi_device *device, uint64_t bytes, size_t count, wi_handle *handles);
+    /* Handles that are mapped nowhere; `bytes` is, here and below, what each of them was created with. */
+    void (*destroy)(wi_device *device, uint64_t bytes, size_t count, const wi_handle *handles);
+    /* Maps them side by side from `address` on, a multiple of the granule, where a reserved range has count * bytes addresses
+     * without memory. All or none; handles[] may get new values. One that is mapped already only where maps_twice. */
+    weir_status (*map)(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles);
+    /* Takes `count` handles away that lie side by side from `address` on; handles[] says which they are and gets their new
+     * values. All or none. */
+    weir_status (*unmap)(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles);
 
     /* One piece of memory with an address of its own, aligned to 256 or more; `bytes` is a multiple of 256. What it holds
      * is unknown. WEIR_UNSUPPORTED for a kind that the driver has not. Both may wait for the whole device (cuMemFree

@@ -4,7 +4,7 @@
  * docs/benchmarks.md has the measurement. The price is that a handle is mapped at one address at a time.
  *
  * A handle is 0 while it has no pages yet (they come with the first touch, where it is mapped), and otherwise the address
- * at which its pages are parked while it is mapped nowhere. */
+ * at which its pages are parked while it is mapped nowhere: one area of the kernel's, however long it is. */
 #include "driver/host.h"
 #include "base/system.h"
 
@@ -59,6 +59,13 @@ static uint64_t host_granule(wi_device *device)
     return GRANULE;
 }
 
+/* Of addresses without memory. Both are wishes: an old kernel or one without huge pages serves as well. */
+static void set_wishes(char *start, uint64_t bytes)
+{
+    madvise(start, bytes, MADV_HUGEPAGE);
+    prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, start, bytes, "weir");
+}
+
 static weir_status host_reserve(wi_device *device, uint64_t bytes, void **address)
 {
     (void)device;
@@ -69,9 +76,7 @@ static weir_status host_reserve(wi_device *device, uint64_t bytes, void **addres
     if (start > raw)
         munmap(raw, (size_t)(start - raw));
     munmap(start + bytes, (size_t)(raw + ALIGNMENT - start));
-    /* Both are wishes: an old kernel or one without huge pages serves as well. */
-    madvise(start, bytes, MADV_HUGEPAGE);
-    prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, start, bytes, "weir");
+    set_wishes(start, bytes);
     *address = start;
     return WEIR_OK;
 }
@@ -82,74 +87,78 @@ static void host_unreserve(wi_device *device, void *address, uint64_t bytes)
     munmap(address, bytes);
 }
 
-static weir_status host_create(wi_device *device, size_t count, wi_handle *handles)
+static weir_status host_create(wi_device *device, uint64_t bytes, size_t count, wi_handle *handles)
 {
-    (void)device;
+    (void)device, (void)bytes;
     memset(handles, 0, count * sizeof *handles);
     return WEIR_OK;
 }
 
-static void host_destroy(wi_device *device, size_t count, const wi_handle *handles)
+static void host_destroy(wi_device *device, uint64_t bytes, size_t count, const wi_handle *handles)
 {
     (void)device;
     for (size_t i = 0; i < count; i++)
         if (handles[i])
-            munmap((void *)(uintptr_t)handles[i], GRANULE);
+            munmap((void *)(uintptr_t)handles[i], bytes);
 }
 
-/* Makes [address, +count granules) addresses without memory again. */
-static void close_range(char *address, size_t count)
+/* Makes them addresses without memory again, as they were reserved: what pages that came and went have left in the kernel's
+ * areas would cut up a longer handle that comes here next, and only one area moves at a time. */
+static void close_range(char *address, uint64_t bytes)
 {
-    madvise(address, count * GRANULE, MADV_DONTNEED);
-    mprotect(address, count * GRANULE, PROT_NONE);
+    if (mmap(address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+        madvise(address, bytes, MADV_DONTNEED);
+        mprotect(address, bytes, PROT_NONE);
+        return;
+    }
+    set_wishes(address, bytes);
 }
 
-static weir_status host_map(wi_device *device, void *address, size_t count, wi_handle *handles);
+static weir_status host_map(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles);
 
 /* A kernel that cannot leave the range behind: the bytes are copied. MAP_FAILED when there is no memory for that. */
-static void *park_copy(const char *from)
+static void *park_copy(const char *from, uint64_t bytes)
 {
-    void *parked = mmap(NULL, GRANULE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *parked = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (parked != MAP_FAILED)
-        memcpy(parked, from, GRANULE);
+        memcpy(parked, from, bytes);
     return parked;
 }
 
 /* Parks the pages of mapped handles elsewhere; their range stays reserved. */
-static weir_status host_unmap(wi_device *device, void *address, size_t count, wi_handle *handles)
+static weir_status host_unmap(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles)
 {
-    (void)device;
     for (size_t i = 0; i < count; i++) {
-        char *from = (char *)address + i * GRANULE;
+        char *from = (char *)address + i * bytes;
         /* The address is no wish, but the C library reads one in any case and recent kernels look at it. */
-        void *parked = mremap(from, GRANULE, GRANULE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
+        void *parked = mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
         if (parked == MAP_FAILED)
-            parked = park_copy(from);
+            parked = park_copy(from, bytes);
         if (parked == MAP_FAILED) {
-            weir_status status = fail("parking memory", GRANULE);
-            (void)host_map(device, address, i, handles);
+            weir_status status = fail("parking memory", bytes);
+            (void)host_map(device, address, bytes, i, handles);
             return status;
         }
         handles[i] = (wi_handle)(uintptr_t)parked;
     }
-    close_range(address, count);
+    close_range(address, count * bytes);
     return WEIR_OK;
 }
 
-static weir_status host_map(wi_device *device, void *address, size_t count, wi_handle *handles)
+static weir_status host_map(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles)
 {
     /* One call opens all of it for fresh handles; parked pages are then moved in over it. */
-    if (mprotect(address, count * GRANULE, PROT_READ | PROT_WRITE) != 0)
-        return fail("opening memory", count * GRANULE);
+    if (mprotect(address, count * bytes, PROT_READ | PROT_WRITE) != 0)
+        return fail("opening memory", count * bytes);
     for (size_t i = 0; i < count; i++) {
-        char *to = (char *)address + i * GRANULE;
+        char *to = (char *)address + i * bytes;
         if (!handles[i])
             continue;
-        void *moved = mremap((void *)(uintptr_t)handles[i], GRANULE, GRANULE, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+        void *moved = mremap((void *)(uintptr_t)handles[i], bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to);
         if (moved == MAP_FAILED) {
-            weir_status status = fail("moving memory", GRANULE);
-            (void)host_unmap(device, address, i, handles);
-            close_range(to, count - i);
+            weir_status status = fail("moving memory", bytes);
+            (void)host_unmap(device, address, bytes, i, handles);
+            close_range(to, (count - i) * bytes);
             return status;
         }
     }

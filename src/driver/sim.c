@@ -101,7 +101,7 @@ static void free_device(wi_device *device)
         free(s);
     }
     wi_plane_clear(&device->contents);
-    free(device->handles);
+    free(device->granules);
     free(device);
 }
 
@@ -121,12 +121,12 @@ static weir_status sim_open(int ordinal, wi_device **out)
     wi_sim_seed(device, options.seed);
     if (options.watcher)
         device->watcher = *options.watcher;
-    device->handle_count = device->bytes / device->granule;
-    device->handles = calloc(device->handle_count + 1, sizeof *device->handles);
-    if (!device->handles ||
-        !wi_plane_init(&device->contents, device->handle_count + 1, (uint32_t)(device->granule / WI_SIM_UNIT))) {
+    device->granule_count = device->bytes / device->granule;
+    device->granules = calloc(device->granule_count + 1, sizeof *device->granules);
+    if (!device->granules ||
+        !wi_plane_init(&device->contents, device->granule_count + 1, (uint32_t)(device->granule / WI_SIM_UNIT))) {
         free_device(device);
-        return weir_fail(WEIR_SYSTEM, "sim: no memory for the handles");
+        return weir_fail(WEIR_SYSTEM, "sim: no memory for the granules");
     }
     pthread_mutex_init(&device->lock, NULL);
     *out = device;
@@ -136,8 +136,8 @@ static weir_status sim_open(int ordinal, wi_device **out)
 static void sim_close(wi_device *device)
 {
     wi_sim_close_pieces(device);
-    if (device->handles_used)
-        wi_sim_wrong(device, "the device is closed while %zu handles exist", device->handles_used);
+    if (device->granules_used)
+        wi_sim_wrong(device, "the device is closed while handles of %zu granules exist", device->granules_used);
     for (size_t i = 0; i < WI_SIM_RANGES; i++)
         if (device->ranges[i].base)
             wi_sim_wrong(device, "the device is closed while a range is reserved");
@@ -151,8 +151,8 @@ static void sim_close(wi_device *device)
 static weir_status sim_memory(wi_device *device, uint64_t *available, uint64_t *total)
 {
     weir_status status = wi_sim_enter(WI_SIM_MEMORY);
-    uint64_t used = device->handles_used * device->granule;
-    *total = device->handle_count * device->granule;
+    uint64_t used = device->granules_used * device->granule;
+    *total = device->granule_count * device->granule;
     *available = device->bytes > used ? device->bytes - used : 0;
     return status;
 }
@@ -165,7 +165,7 @@ static uint64_t sim_granule(wi_device *device)
 void wi_sim_resize(wi_device *device, uint64_t bytes)
 {
     pthread_mutex_lock(&device->lock);
-    device->bytes = wi_min(bytes, device->handle_count * device->granule);
+    device->bytes = wi_min(bytes, device->granule_count * device->granule);
     pthread_mutex_unlock(&device->lock);
 }
 
@@ -183,18 +183,18 @@ weir_status wi_sim_reserve(wi_device *device, uint64_t bytes, char **address)
 {
     uint64_t alignment = wi_max(ALIGNMENT, device->granule); /* granules begin where addresses say so */
     wi_sim_range *range = free_range(device);
-    uint32_t *handles = range ? calloc(bytes / device->granule, sizeof *handles) : NULL;
-    char *raw = handles ? mmap(NULL, bytes + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
-                        : MAP_FAILED;
+    uint32_t *memory = range ? calloc(bytes / device->granule, sizeof *memory) : NULL;
+    char *raw = memory ? mmap(NULL, bytes + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+                       : MAP_FAILED;
     if (raw == MAP_FAILED) {
-        free(handles);
+        free(memory);
         return weir_fail(WEIR_DRIVER, "sim: no addresses for a range of %llu bytes", (unsigned long long)bytes);
     }
     char *start = (char *)wi_round_up((uintptr_t)raw, alignment);
     if (start > raw)
         munmap(raw, (size_t)(start - raw));
     munmap(start + bytes, (size_t)(raw + alignment - start));
-    *range = (wi_sim_range){start, bytes, handles};
+    *range = (wi_sim_range){start, bytes, memory};
     *address = start;
     return WEIR_OK;
 }
@@ -230,10 +230,10 @@ void wi_sim_unreserve(wi_device *device, void *address, uint64_t bytes)
         return;
     }
     for (uint64_t g = 0; g < bytes / device->granule; g++)
-        if (range->handles[g])
-            wi_sim_wrong(device, "a range is given back while handle %u is mapped there", range->handles[g] - 1);
+        if (range->memory[g])
+            wi_sim_wrong(device, "a range is given back while granule %u is mapped there", range->memory[g] - 1);
     munmap(address, bytes);
-    free(range->handles);
+    free(range->memory);
     *range = (wi_sim_range){0};
 }
 
@@ -248,75 +248,104 @@ static void sim_unreserve(wi_device *device, void *address, uint64_t bytes)
 
 static wi_handle value_of(const wi_device *device, uint32_t index)
 {
-    return (wi_handle)device->handles[index].stamp << 32 | (index + 1);
+    return (wi_handle)device->granules[index].stamp << 32 | (index + 1);
 }
 
-/* The index behind a value, or -1, which has been told. */
-static long index_of(wi_device *device, wi_handle handle)
+/* The index of the first granule of a handle of so many bytes, or -1, which has been told. */
+static long index_of(wi_device *device, wi_handle handle, uint64_t bytes)
 {
     uint32_t index = (uint32_t)handle - 1;
-    if (index < device->handle_count && device->handles[index].used && value_of(device, index) == handle)
+    if (index >= device->granule_count || device->granules[index].length == 0 || value_of(device, index) != handle) {
+        wi_sim_wrong(device, "%llx is no handle, or a stale value of one", (unsigned long long)handle);
+        return -1;
+    }
+    if (bytes == device->granules[index].length * device->granule)
         return (long)index;
-    wi_sim_wrong(device, "%llx is no handle, or a stale value of one", (unsigned long long)handle);
+    wi_sim_wrong(device, "handle %u, %u granules long, is said to have %llu bytes", index,
+                 device->granules[index].length, (unsigned long long)bytes);
     return -1;
 }
 
 void wi_sim_tell_held(wi_device *device)
 {
     if (device->watcher.hold)
-        device->watcher.hold(device->watcher.user,
-                             (device->handles_used - device->single.granules) * device->granule + device->single.given);
+        device->watcher.hold(device->watcher.user, (device->granules_used - device->single.granules) * device->granule +
+                                                       device->single.given);
 }
 
-bool wi_sim_has_room(const wi_device *device, size_t handles)
+bool wi_sim_has_room(const wi_device *device, size_t granules)
 {
-    return (device->handles_used + handles) * device->granule <= device->bytes;
+    uint64_t room = device->bytes / device->granule;
+    return device->granules_used <= room && granules <= room - device->granules_used;
 }
 
-uint32_t wi_sim_new_handle(wi_device *device)
+static uint32_t take_granule(wi_device *device)
 {
-    while (device->handles[device->next_handle % device->handle_count].used)
-        device->next_handle++;
-    uint32_t index = (uint32_t)(device->next_handle++ % device->handle_count);
-    device->handles[index].used = true;
-    device->handles[index].stamp++;
-    device->handles_used++;
+    while (device->granules[device->next_granule % device->granule_count].used)
+        device->next_granule++;
+    uint32_t index = (uint32_t)(device->next_granule++ % device->granule_count);
+    device->granules[index].used = true;
+    device->granules_used++;
     (void)wi_plane_set(&device->contents, index, 0, device->contents.units, WI_SIM_GARBAGE);
     return index;
 }
 
-void wi_sim_end_handle(wi_device *device, uint32_t index)
+uint32_t wi_sim_new_handle(wi_device *device, uint32_t granules)
 {
-    if (device->handles[index].maps)
-        wi_sim_wrong(device, "handle %u is destroyed while it is mapped", index);
-    device->handles[index].used = false;
-    device->handles[index].stamp++;
-    device->handles_used--;
+    uint32_t first = take_granule(device);
+    device->granules[first].stamp++;
+    device->granules[first].length = granules;
+    for (uint32_t i = 1, last = first; i < granules; i++) {
+        uint32_t index = take_granule(device);
+        device->granules[last].next = index + 1;
+        last = index;
+    }
+    return first;
 }
 
-static weir_status sim_create(wi_device *device, size_t count, wi_handle *handles)
+void wi_sim_end_handle(wi_device *device, uint32_t index)
 {
+    if (device->granules[index].maps)
+        wi_sim_wrong(device, "handle %u is destroyed while it is mapped", index);
+    device->granules[index].stamp++;
+    device->granules[index].length = 0;
+    for (uint32_t next = index + 1; next;) {
+        wi_sim_granule *g = &device->granules[next - 1];
+        next = g->next;
+        g->next = 0;
+        g->used = false;
+        device->granules_used--;
+    }
+}
+
+static weir_status sim_create(wi_device *device, uint64_t bytes, size_t count, wi_handle *handles)
+{
+    uint64_t length = bytes / device->granule;
     weir_status status = wi_sim_enter(WI_SIM_CREATE);
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&device->lock);
-    if (!wi_sim_has_room(device, count)) {
-        pthread_mutex_unlock(&device->lock);
-        return weir_fail(WEIR_OUT_OF_MEMORY, "sim: the device has no more memory");
+    if (length == 0 || bytes % device->granule != 0) {
+        wi_sim_wrong(device, "handles of %llu bytes are asked for, no whole granules", (unsigned long long)bytes);
+        status = weir_fail(WEIR_DRIVER, "sim: %llu bytes are no whole granules", (unsigned long long)bytes);
+    } else if (count > device->granule_count || length > device->granule_count ||
+               !wi_sim_has_room(device, count * length)) {
+        status = weir_fail(WEIR_OUT_OF_MEMORY, "sim: the device has no more memory");
     }
-    for (size_t i = 0; i < count; i++)
-        handles[i] = value_of(device, wi_sim_new_handle(device));
-    wi_sim_tell_held(device);
+    for (size_t i = 0; status == WEIR_OK && i < count; i++)
+        handles[i] = value_of(device, wi_sim_new_handle(device, (uint32_t)length));
+    if (status == WEIR_OK)
+        wi_sim_tell_held(device);
     pthread_mutex_unlock(&device->lock);
-    return WEIR_OK;
+    return status;
 }
 
-static void sim_destroy(wi_device *device, size_t count, const wi_handle *handles)
+static void sim_destroy(wi_device *device, uint64_t bytes, size_t count, const wi_handle *handles)
 {
     (void)wi_sim_enter(WI_SIM_DESTROY);
     pthread_mutex_lock(&device->lock);
     for (size_t i = 0; i < count; i++) {
-        long index = index_of(device, handles[i]);
+        long index = index_of(device, handles[i], bytes);
         if (index >= 0)
             wi_sim_end_handle(device, (uint32_t)index);
     }
@@ -324,69 +353,94 @@ static void sim_destroy(wi_device *device, size_t count, const wi_handle *handle
     pthread_mutex_unlock(&device->lock);
 }
 
-/* The granules at `address`, or NULL, which has been told. */
-static uint32_t *granules_at(wi_device *device, void *address, size_t count)
+/* What says which memory is under the granules at `address`, or NULL, which has been told. */
+static uint32_t *granules_at(wi_device *device, const char *address, uint64_t bytes)
 {
     wi_sim_range *range = range_of(device, address);
-    uint64_t offset = range ? (uint64_t)((char *)address - range->base) : 0;
-    if (range && offset % device->granule == 0 && offset + count * device->granule <= range->bytes)
-        return range->handles + offset / device->granule;
-    wi_sim_wrong(device, "%p, %zu granules long, is no part of a range", address, count);
+    uint64_t offset = range ? (uint64_t)(address - range->base) : 0;
+    if (range && offset % device->granule == 0 && bytes <= range->bytes - offset)
+        return range->memory + offset / device->granule;
+    wi_sim_wrong(device, "%p, %llu bytes long, is no part of a range", (const void *)address,
+                 (unsigned long long)bytes);
     return NULL;
 }
 
 void wi_sim_map_handle(wi_device *device, char *address, uint32_t index)
 {
-    *granules_at(device, address, 1) = index + 1;
-    if (device->handles[index].maps++ == 0)
-        device->handles[index].stamp++;
-    if (device->watcher.map)
-        device->watcher.map(device->watcher.user, address, index);
+    uint32_t *at = granules_at(device, address, device->granules[index].length * device->granule);
+    for (uint32_t next = index + 1; next; next = device->granules[next - 1].next, address += device->granule) {
+        *at++ = next;
+        if (device->watcher.map)
+            device->watcher.map(device->watcher.user, address, next - 1);
+    }
+    if (device->granules[index].maps++ == 0)
+        device->granules[index].stamp++;
 }
 
 void wi_sim_unmap_handle(wi_device *device, char *address, uint32_t index)
 {
-    if (device->watcher.unmap)
-        device->watcher.unmap(device->watcher.user, address, index);
-    *granules_at(device, address, 1) = 0;
-    if (--device->handles[index].maps == 0)
-        device->handles[index].stamp++;
+    uint32_t *at = granules_at(device, address, device->granules[index].length * device->granule);
+    for (uint32_t next = index + 1; next; next = device->granules[next - 1].next, address += device->granule) {
+        if (device->watcher.unmap)
+            device->watcher.unmap(device->watcher.user, address, next - 1);
+        *at++ = 0;
+    }
+    if (--device->granules[index].maps == 0)
+        device->granules[index].stamp++;
 }
 
-static weir_status sim_map(wi_device *device, void *address, size_t count, wi_handle *handles)
+/* Whether nothing is mapped there; else it has been told. */
+static bool is_unmapped(wi_device *device, const uint32_t *at, uint32_t index)
+{
+    for (uint32_t i = 0; i < device->granules[index].length; i++)
+        if (at[i]) {
+            wi_sim_wrong(device, "handle %u is mapped where granule %u is", index, at[i] - 1);
+            return false;
+        }
+    return true;
+}
+
+/* Whether it is this handle, from its first granule to its last, that is mapped there; else it has been told. */
+static bool is_mapped(wi_device *device, const uint32_t *at, uint32_t index)
+{
+    for (uint32_t next = index + 1; next; next = device->granules[next - 1].next)
+        if (*at++ != next) {
+            wi_sim_wrong(device, "handle %u is unmapped where it is not", index);
+            return false;
+        }
+    return true;
+}
+
+static weir_status sim_map(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles)
 {
     weir_status status = wi_sim_enter(WI_SIM_MAP);
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&device->lock);
-    uint32_t *granules = granules_at(device, address, count);
+    const uint32_t *granules = granules_at(device, address, count * bytes);
     for (size_t i = 0; granules && i < count; i++) {
-        long index = index_of(device, handles[i]);
-        if (granules[i])
-            wi_sim_wrong(device, "handle %u is mapped where handle %u is", (uint32_t)handles[i] - 1, granules[i] - 1);
-        if (index < 0 || granules[i])
+        long index = index_of(device, handles[i], bytes);
+        if (index < 0 || !is_unmapped(device, granules + i * (bytes / device->granule), (uint32_t)index))
             continue;
-        wi_sim_map_handle(device, (char *)address + i * device->granule, (uint32_t)index);
+        wi_sim_map_handle(device, (char *)address + i * bytes, (uint32_t)index);
         handles[i] = value_of(device, (uint32_t)index);
     }
     pthread_mutex_unlock(&device->lock);
     return WEIR_OK;
 }
 
-static weir_status sim_unmap(wi_device *device, void *address, size_t count, wi_handle *handles)
+static weir_status sim_unmap(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles)
 {
     weir_status status = wi_sim_enter(WI_SIM_UNMAP);
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&device->lock);
-    uint32_t *granules = granules_at(device, address, count);
+    const uint32_t *granules = granules_at(device, address, count * bytes);
     for (size_t i = 0; granules && i < count; i++) {
-        long index = index_of(device, handles[i]);
-        if (index < 0 || granules[i] != (uint32_t)index + 1) {
-            wi_sim_wrong(device, "handle %u is unmapped where it is not", (uint32_t)handles[i] - 1);
+        long index = index_of(device, handles[i], bytes);
+        if (index < 0 || !is_mapped(device, granules + i * (bytes / device->granule), (uint32_t)index))
             continue;
-        }
-        wi_sim_unmap_handle(device, (char *)address + i * device->granule, (uint32_t)index);
+        wi_sim_unmap_handle(device, (char *)address + i * bytes, (uint32_t)index);
         handles[i] = value_of(device, (uint32_t)index);
     }
     pthread_mutex_unlock(&device->lock);
@@ -395,26 +449,26 @@ static weir_status sim_unmap(wi_device *device, void *address, size_t count, wi_
 
 /* Contents --------------------------------------------------------------------------------------------------------- */
 
-/* The part of [address, +bytes) that lies in one handle; false: nothing is mapped there. */
+/* The part of [address, +bytes) that lies in one granule of memory; false: nothing is mapped there. */
 static bool piece_at(wi_device *device, const char *address, uint64_t bytes, size_t *row, uint32_t *first,
                      uint32_t *count)
 {
     const wi_sim_range *range = range_of(device, address);
     uint64_t offset = range ? (uint64_t)(address - range->base) : 0, inside = offset % device->granule;
-    if (!range || range->handles[offset / device->granule] == 0)
+    if (!range || range->memory[offset / device->granule] == 0)
         return false;
-    *row = range->handles[offset / device->granule] - 1;
+    *row = range->memory[offset / device->granule] - 1;
     *first = (uint32_t)(inside / WI_SIM_UNIT);
     *count = (uint32_t)((wi_min(inside + bytes, device->granule) + WI_SIM_UNIT - 1) / WI_SIM_UNIT) - *first;
     return true;
 }
 
-long wi_sim_handle_at(wi_device *device, const void *address)
+long wi_sim_memory_at(wi_device *device, const void *address)
 {
     const wi_sim_range *range = range_of(device, address);
     if (!range)
         return wi_sim_on_host(device, address) ? -2 : -1;
-    return (long)range->handles[(uint64_t)((const char *)address - range->base) / device->granule] - 1;
+    return (long)range->memory[(uint64_t)((const char *)address - range->base) / device->granule] - 1;
 }
 
 void wi_sim_make_garbage(wi_device *device, char *address, uint64_t bytes)
@@ -489,7 +543,7 @@ void wi_sim_do(wi_device *device, const wi_sim_work *work)
         work->fn(work->user);
     if (work->kind == WI_SIM_DO_CALL || work->kind == WI_SIM_DO_ORDER)
         return;
-    if (work->kind == WI_SIM_DO_COPY && !range_of(device, work->to) && wi_sim_handle_at(device, work->from) >= 0) {
+    if (work->kind == WI_SIM_DO_COPY && !range_of(device, work->to) && wi_sim_memory_at(device, work->from) >= 0) {
         copy_out(device, work);
         return;
     }
@@ -534,6 +588,7 @@ static void *sim_context(wi_device *device)
 const wi_driver wi_sim_driver = {
     .name = "sim",
     .ordinals = 1,
+    .maps_twice = true,
     .open = sim_open,
     .close = sim_close,
     .memory = sim_memory,

@@ -58,8 +58,9 @@ typedef struct wi_sim_watcher {
     void (*pass)(void *user, unsigned stream, uint64_t sequence); /* the host knows that it is done */
     /* All that the device has given out: handles, single pieces by what was asked for, and what the pool has. */
     void (*hold)(void *user, uint64_t bytes);
-    void (*map)(void *user, const void *address, uint32_t handle);
-    void (*unmap)(void *user, const void *address, uint32_t handle);
+    /* Granule by granule; those of memory have numbers. */
+    void (*map)(void *user, const void *address, uint32_t granule);
+    void (*unmap)(void *user, const void *address, uint32_t granule);
     void (*wrong)(void *user,
                   const char *what); /* a call that no driver would survive, or contents that are not right */
 } wi_sim_watcher;
@@ -97,8 +98,8 @@ void wi_sim_resize(wi_device *device, uint64_t bytes); /* another process takes 
 uint64_t wi_sim_done(wi_device *device, unsigned stream);
 uint64_t wi_sim_queued(wi_device *device, unsigned stream);
 unsigned wi_sim_number(const void *stream);
-/* -1: nothing is mapped there; -2: it is the host's memory, given out by allocate. */
-long wi_sim_handle_at(wi_device *device, const void *address);
+/* The number of the granule of memory there; -1: nothing is mapped; -2: the host's memory, given out by allocate. */
+long wi_sim_memory_at(wi_device *device, const void *address);
 /* Somebody begins or ends to capture the stream into a graph, which is never launched. */
 void wi_sim_capture(wi_device *device, void *stream, bool captured);
 
@@ -107,7 +108,7 @@ void wi_sim_capture(wi_device *device, void *stream, bool captured);
 void wi_sim_touch(wi_device *device, void *stream, const void *address, uint64_t bytes, bool write, uint32_t version);
 void wi_sim_follow(wi_device *device, void *stream, void *other);
 
-/* A plane: a number per unit of each handle. Cheap where neighbours agree. */
+/* A plane: a number per unit of each granule of memory. Cheap where neighbours agree. */
 typedef struct wi_plane_row {
     uint32_t all; /* of every unit, unless split */
     bool split;

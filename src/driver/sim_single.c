@@ -14,7 +14,7 @@ enum { TIMES_THE_DEVICE = 8 }; /* the addresses of a space, so that holes betwee
 
 static weir_status open_space(wi_device *device, wi_sim_space *space)
 {
-    uint64_t bytes = TIMES_THE_DEVICE * device->handle_count * device->granule;
+    uint64_t bytes = TIMES_THE_DEVICE * device->granule_count * device->granule;
     weir_status status = space->base ? WEIR_OK : wi_sim_reserve(device, bytes, &space->base);
     if (status == WEIR_OK)
         space->bytes = bytes;
@@ -31,7 +31,7 @@ static size_t count_missing(wi_device *device, const wi_sim_space *space, const 
 {
     size_t missing = 0;
     for (const char *at = granule_of(device, space, address); at < address + bytes; at += device->granule)
-        missing += wi_sim_handle_at(device, at) < 0;
+        missing += wi_sim_memory_at(device, at) < 0;
     return missing;
 }
 
@@ -66,8 +66,8 @@ static weir_status carve(wi_device *device, wi_sim_space *space, uint64_t bytes,
     *piece = (wi_sim_piece){.next = *at, .address = address, .bytes = bytes};
     *at = piece;
     for (char *g = granule_of(device, space, address); g < address + bytes; g += device->granule)
-        if (wi_sim_handle_at(device, g) < 0) {
-            wi_sim_map_handle(device, g, wi_sim_new_handle(device));
+        if (wi_sim_memory_at(device, g) < 0) {
+            wi_sim_map_handle(device, g, wi_sim_new_handle(device, 1));
             space->granules++;
         }
     wi_sim_make_garbage(device, address, bytes);
@@ -92,7 +92,7 @@ static void uncarve(wi_device *device, wi_sim_space *space, wi_sim_piece **at)
     *at = piece->next;
     for (char *g = granule_of(device, space, piece->address); g < piece->address + piece->bytes; g += device->granule)
         if (!is_touched(device, space, g)) {
-            uint32_t index = (uint32_t)wi_sim_handle_at(device, g);
+            uint32_t index = (uint32_t)wi_sim_memory_at(device, g);
             wi_sim_unmap_handle(device, g, index);
             wi_sim_end_handle(device, index);
             space->granules--;

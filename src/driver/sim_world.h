@@ -40,14 +40,18 @@ typedef struct wi_sim_stream {
 typedef struct wi_sim_range {
     char *base;
     uint64_t bytes;
-    uint32_t *handles; /* per granule: index + 1 */
+    uint32_t *memory; /* per granule of addresses: index of the memory under it + 1 */
 } wi_sim_range;
 
-typedef struct wi_sim_handle {
+/* A granule of memory. That of a handle lies anywhere; its first one stands for the handle.
+ * Law: what follows the first one by `next` is `length` long with it, all used and with a length of 0. */
+typedef struct wi_sim_granule {
     bool used;
     uint32_t stamp; /* part of the handle's value, which changes as drivers' do */
     uint32_t maps;
-} wi_sim_handle;
+    uint32_t length; /* of the handle, in granules */
+    uint32_t next;   /* of the handle: index + 1 */
+} wi_sim_granule;
 
 /* A piece of memory with an address of its own. */
 typedef struct wi_sim_piece {
@@ -75,8 +79,8 @@ struct wi_device {
     bool by_itself;
     wi_sim_watcher watcher;
     wi_sim_range ranges[WI_SIM_RANGES];
-    wi_sim_handle *handles;
-    size_t handle_count, handles_used, next_handle;
+    wi_sim_granule *granules;
+    size_t granule_count, granules_used, next_granule;
     wi_plane contents;
     wi_sim_stream *streams[WI_SIM_STREAMS]; /* [number - 1] */
     wi_sim_stream *ended;                   /* their events are still asked about */
@@ -93,11 +97,11 @@ uint64_t wi_sim_random(uint64_t *state);
 /* With the lock held, all below but the table's own functions. What a piece of work does to the contents: */
 void wi_sim_do(wi_device *device, const wi_sim_work *work);
 
-/* Addresses without memory; handles, of which there must be room for one more; and what is mapped at a granule. */
+/* Addresses without memory; handles, for whose granules there must be room; and what is mapped where. */
 weir_status wi_sim_reserve(wi_device *device, uint64_t bytes, char **address);
 void wi_sim_unreserve(wi_device *device, void *address, uint64_t bytes);
-bool wi_sim_has_room(const wi_device *device, size_t handles);
-uint32_t wi_sim_new_handle(wi_device *device);
+bool wi_sim_has_room(const wi_device *device, size_t granules);
+uint32_t wi_sim_new_handle(wi_device *device, uint32_t granules);
 void wi_sim_end_handle(wi_device *device, uint32_t index);
 void wi_sim_map_handle(wi_device *device, char *address, uint32_t index);
 void wi_sim_unmap_handle(wi_device *device, char *address, uint32_t index);

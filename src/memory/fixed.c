@@ -86,11 +86,11 @@ static weir_status map_extent(fixed *f, uint64_t *bytes, wi_handle *handles)
     wi_resource *r = &f->resource;
     for (;;) {
         size_t count = *bytes / r->granule;
-        weir_status status = r->driver->create(r->device, count, handles);
+        weir_status status = r->driver->create(r->device, r->granule, count, handles);
         if (status == WEIR_OK) {
-            status = r->driver->map(r->device, f->base, count, handles);
+            status = r->driver->map(r->device, f->base, r->granule, count, handles);
             if (status != WEIR_OK)
-                r->driver->destroy(r->device, count, handles);
+                r->driver->destroy(r->device, r->granule, count, handles);
             return status;
         }
         uint64_t half = *bytes / 2 & ~(step_of(f) - 1);
@@ -171,9 +171,9 @@ static uint64_t give_extent(fixed *f)
     wi_resource *r = &f->resource;
     uint64_t bytes = f->handle_count * r->granule;
     go_to_driver(f);
-    weir_status status = r->driver->unmap(r->device, f->base, f->handle_count, f->handles);
+    weir_status status = r->driver->unmap(r->device, f->base, r->granule, f->handle_count, f->handles);
     if (status == WEIR_OK)
-        r->driver->destroy(r->device, f->handle_count, f->handles);
+        r->driver->destroy(r->device, r->granule, f->handle_count, f->handles);
     come_back(f);
     if (status != WEIR_OK)
         return 0;

@@ -59,7 +59,7 @@ static void give_back(wi_mapped *mapped, const wi_handle *handles, size_t count,
         return;
     }
     mapped->fresh_last = wi_owners_mix(mapped->fresh_last, last);
-    mapped->resource.driver->destroy(mapped->resource.device, count, handles);
+    mapped->resource.driver->destroy(mapped->resource.device, mapped->granule, count, handles);
     wi_ledger_release(mapped->resource.ledger, count * mapped->granule);
 }
 
@@ -75,7 +75,7 @@ static weir_status create(wi_mapped *mapped, size_t count)
     weir_status status = handles ? WEIR_OK : weir_fail(WEIR_SYSTEM, "no host memory for handles");
     if (handles) {
         go_to_driver(mapped);
-        status = r->driver->create(r->device, taken, handles);
+        status = r->driver->create(r->device, mapped->granule, taken, handles);
         come_back(mapped);
     }
     if (status == WEIR_OK)
@@ -97,7 +97,7 @@ uint64_t wi_mapped_destroy_spare(wi_mapped *mapped, uint64_t keep)
     mapped->spare_count = kept;
     mapped->fresh_last = wi_owners_mix(mapped->fresh_last, mapped->spare_last);
     go_to_driver(mapped);
-    r->driver->destroy(r->device, count, handles);
+    r->driver->destroy(r->device, mapped->granule, count, handles);
     wi_ledger_release(r->ledger, count * mapped->granule);
     come_back(mapped);
     free(handles);
@@ -131,7 +131,8 @@ static weir_status unmap_extent(wi_mapped *mapped, wi_extent *busy)
     uint64_t first = busy->offset / mapped->granule;
     size_t count = busy->bytes / mapped->granule;
     go_to_driver(mapped);
-    weir_status status = r->driver->unmap(r->device, space->base + busy->offset, count, space->handles + first);
+    weir_status status =
+        r->driver->unmap(r->device, space->base + busy->offset, mapped->granule, count, space->handles + first);
     come_back(mapped);
     if (status != WEIR_OK) {
         wi_mapped_dissolve(mapped, busy);
@@ -266,7 +267,8 @@ static weir_status map_run(wi_mapped *mapped, wi_space *space, uint64_t first, w
 {
     wi_resource *r = &mapped->resource;
     go_to_driver(mapped);
-    weir_status status = r->driver->map(r->device, space->base + first * mapped->granule, count, handles);
+    weir_status status =
+        r->driver->map(r->device, space->base + first * mapped->granule, mapped->granule, count, handles);
     come_back(mapped);
     if (status != WEIR_OK)
         return status;

@@ -22,29 +22,29 @@ static weir_status after(weir_status status)
     return status;
 }
 
-static weir_status create(wi_device *device, size_t count, wi_handle *handles)
+static weir_status create(wi_device *device, uint64_t bytes, size_t count, wi_handle *handles)
 {
     before();
-    return after(wi_sim_driver.create(device, count, handles));
+    return after(wi_sim_driver.create(device, bytes, count, handles));
 }
 
-static void destroy(wi_device *device, size_t count, const wi_handle *handles)
+static void destroy(wi_device *device, uint64_t bytes, size_t count, const wi_handle *handles)
 {
     before();
-    wi_sim_driver.destroy(device, count, handles);
+    wi_sim_driver.destroy(device, bytes, count, handles);
     before();
 }
 
-static weir_status map(wi_device *device, void *address, size_t count, wi_handle *handles)
+static weir_status map(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles)
 {
     before();
-    return after(wi_sim_driver.map(device, address, count, handles));
+    return after(wi_sim_driver.map(device, address, bytes, count, handles));
 }
 
-static weir_status unmap(wi_device *device, void *address, size_t count, wi_handle *handles)
+static weir_status unmap(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles)
 {
     before();
-    return after(wi_sim_driver.unmap(device, address, count, handles));
+    return after(wi_sim_driver.unmap(device, address, bytes, count, handles));
 }
 
 static weir_status allocate(wi_device *device, weir_kind kind, uint64_t bytes, void **address)

@@ -73,7 +73,7 @@ typedef struct run {
 /* The first run of equal owners in [address, +bytes); false where nothing is mapped. */
 static bool first_run(oracle *o, const char *address, uint64_t bytes, run *out)
 {
-    long handle = wi_sim_handle_at(o->device, address);
+    long handle = wi_sim_memory_at(o->device, address);
     if (handle < 0)
         return false;
     uint64_t inside = (uintptr_t)address & (o->granule - 1), end = wi_min(inside + bytes, o->granule);
@@ -250,7 +250,7 @@ void oracle_touch(void *user, unsigned stream, uint64_t sequence, const void *ad
     run r;
     for (uint64_t at = 0; at < bytes; at = run_end(&r, at, start)) {
         if (!first_run(o, start + at, bytes - at, &r)) {
-            if (wi_sim_handle_at(o->device, start + at) == -1 && !own)
+            if (wi_sim_memory_at(o->device, start + at) == -1 && !own)
                 oracle_report(o, ORACLE_UNMAPPED, "work on stream %u touches %p, where nothing is mapped", stream,
                               (const void *)(start + at));
             return;

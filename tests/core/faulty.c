@@ -74,33 +74,37 @@ static void f_unreserve(wi_device *device, void *address, uint64_t bytes)
     fault.ranges--;
     host->unreserve(device, address, bytes);
 }
-static weir_status f_create(wi_device *device, size_t count, wi_handle *handles)
+static long granules(wi_device *device, uint64_t bytes, size_t count)
+{
+    return (long)(count * (bytes / host->granule(device)));
+}
+static weir_status f_create(wi_device *device, uint64_t bytes, size_t count, wi_handle *handles)
 {
     NEXT;
-    long there = atomic_fetch_add(&fault.handles, (long)count), limit = atomic_load(&fault.limit);
-    weir_status status = limit && there + (long)count > limit
-                             ? weir_fail(WEIR_OUT_OF_MEMORY, "faulty: the device is full")
-                             : host->create(device, count, handles);
+    long more = granules(device, bytes, count);
+    long there = atomic_fetch_add(&fault.handles, more), limit = atomic_load(&fault.limit);
+    weir_status status = limit && there + more > limit ? weir_fail(WEIR_OUT_OF_MEMORY, "faulty: the device is full")
+                                                       : host->create(device, bytes, count, handles);
     if (status != WEIR_OK)
-        atomic_fetch_sub(&fault.handles, (long)count);
+        atomic_fetch_sub(&fault.handles, more);
     return status;
 }
-static void f_destroy(wi_device *device, size_t count, const wi_handle *handles)
+static void f_destroy(wi_device *device, uint64_t bytes, size_t count, const wi_handle *handles)
 {
     if (fault.in_destroy)
         fault.in_destroy(fault.user);
-    fault.handles -= (long)count;
-    host->destroy(device, count, handles);
+    fault.handles -= granules(device, bytes, count);
+    host->destroy(device, bytes, count, handles);
 }
-static weir_status f_map(wi_device *device, void *address, size_t count, wi_handle *handles)
+static weir_status f_map(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles)
 {
     NEXT;
-    return counted(host->map(device, address, count, handles), &fault.mapped, (long)count);
+    return counted(host->map(device, address, bytes, count, handles), &fault.mapped, granules(device, bytes, count));
 }
-static weir_status f_unmap(wi_device *device, void *address, size_t count, wi_handle *handles)
+static weir_status f_unmap(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles)
 {
     NEXT;
-    return counted(host->unmap(device, address, count, handles), &fault.mapped, -(long)count);
+    return counted(host->unmap(device, address, bytes, count, handles), &fault.mapped, -granules(device, bytes, count));
 }
 static weir_status f_allocate(wi_device *device, weir_kind kind, uint64_t bytes, void **address)
 {

@@ -41,36 +41,36 @@ static void contents_move(void **state)
     wi_handle handles[COUNT], back[COUNT];
     ok(d->reserve(device, 64 * GRANULE, &range));
     char *base = range;
-    ok(d->create(device, COUNT, handles));
-    ok(d->map(device, base, COUNT, handles));
+    ok(d->create(device, GRANULE, COUNT, handles));
+    ok(d->map(device, base, GRANULE, COUNT, handles));
     for (size_t i = 0; i < COUNT * GRANULE; i++)
         assert_int_equal(base[i], 0); /* fresh memory is zero */
     for (int i = 0; i < COUNT; i++)
         memset(base + (size_t)i * GRANULE, 'a' + i, GRANULE);
-    ok(d->unmap(device, base, COUNT, handles));
+    ok(d->unmap(device, base, GRANULE, COUNT, handles));
     for (int i = 0; i < COUNT; i++)
         back[i] = handles[COUNT - 1 - i];
-    ok(d->map(device, base + 20 * GRANULE, COUNT, back)); /* elsewhere, in another order */
+    ok(d->map(device, base + 20 * GRANULE, GRANULE, COUNT, back)); /* elsewhere, in another order */
     for (int i = 0; i < COUNT; i++) {
         const char *at = base + (size_t)(20 + i) * GRANULE;
         for (size_t k = 0; k < GRANULE; k += 4095)
             assert_int_equal(at[k], 'a' + COUNT - 1 - i);
     }
-    ok(d->unmap(device, base + 22 * GRANULE, 3, back + 2)); /* some of them */
+    ok(d->unmap(device, base + 22 * GRANULE, GRANULE, 3, back + 2)); /* some of them */
     for (size_t k = 0; k < GRANULE; k += 4095)
         assert_int_equal(base[21 * GRANULE + k], 'a' + COUNT - 2);
-    ok(d->map(device, base, 3, back + 2));
+    ok(d->map(device, base, GRANULE, 3, back + 2));
     assert_int_equal(base[0], 'a' + COUNT - 3);
     assert_int_equal(base[2 * GRANULE], 'a' + COUNT - 5);
-    ok(d->unmap(device, base, 3, back + 2));
-    ok(d->unmap(device, base + 20 * GRANULE, 2, back));
-    ok(d->unmap(device, base + 25 * GRANULE, 3, back + 5));
-    d->destroy(device, COUNT, back);
-    ok(d->create(device, 2, handles)); /* and what is created then is fresh again */
-    ok(d->map(device, base, 2, handles));
+    ok(d->unmap(device, base, GRANULE, 3, back + 2));
+    ok(d->unmap(device, base + 20 * GRANULE, GRANULE, 2, back));
+    ok(d->unmap(device, base + 25 * GRANULE, GRANULE, 3, back + 5));
+    d->destroy(device, GRANULE, COUNT, back);
+    ok(d->create(device, GRANULE, 2, handles)); /* and what is created then is fresh again */
+    ok(d->map(device, base, GRANULE, 2, handles));
     assert_int_equal(base[0] | base[2 * GRANULE - 1], 0);
-    ok(d->unmap(device, base, 2, handles));
-    d->destroy(device, 2, handles);
+    ok(d->unmap(device, base, GRANULE, 2, handles));
+    d->destroy(device, GRANULE, 2, handles);
     d->unreserve(device, range, 64 * GRANULE);
     d->close(device);
 }
@@ -84,19 +84,19 @@ static void mapping_is_all_or_none(void **state)
     wi_handle handles[4];
     ok(d->reserve(device, 16 * GRANULE, &range));
     char *base = range;
-    ok(d->create(device, 4, handles));
-    ok(d->map(device, base, 4, handles));
+    ok(d->create(device, GRANULE, 4, handles));
+    ok(d->map(device, base, GRANULE, 4, handles));
     memset(base, 5, 4 * GRANULE);
-    ok(d->unmap(device, base, 4, handles));
+    ok(d->unmap(device, base, GRANULE, 4, handles));
     wi_handle bad[4] = {handles[0], handles[1], (wi_handle)(uintptr_t)base /* no pages there */ | 1, handles[3]};
-    fails(WEIR_DRIVER, d->map(device, base + 8 * GRANULE, 4, bad));
+    fails(WEIR_DRIVER, d->map(device, base + 8 * GRANULE, GRANULE, 4, bad));
     handles[0] = bad[0];
     handles[1] = bad[1];
-    ok(d->map(device, base + 8 * GRANULE, 4, handles));
+    ok(d->map(device, base + 8 * GRANULE, GRANULE, 4, handles));
     for (size_t k = 0; k < 4 * GRANULE; k += 4096)
         assert_int_equal(base[8 * GRANULE + k], 5);
-    ok(d->unmap(device, base + 8 * GRANULE, 4, handles));
-    d->destroy(device, 4, handles);
+    ok(d->unmap(device, base + 8 * GRANULE, GRANULE, 4, handles));
+    d->destroy(device, GRANULE, 4, handles);
     d->unreserve(device, range, 16 * GRANULE);
     d->close(device);
 }

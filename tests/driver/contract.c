@@ -85,15 +85,15 @@ void make_range(mapped_range *range, size_t granules, size_t count)
     assert_int_equal((uintptr_t)address % (2 * WI_MIB), 0);
     if (count == 0)
         return;
-    ok(D(create(device, count, range->handles)));
-    ok(D(map(device, address, count, range->handles)));
+    ok(D(create(device, granule, count, range->handles)));
+    ok(D(map(device, address, granule, count, range->handles)));
 }
 
 void drop_range(mapped_range *range)
 {
     if (range->count > 0) {
-        ok(D(unmap(device, range->address, range->count, range->handles)));
-        V(destroy(device, range->count, range->handles));
+        ok(D(unmap(device, range->address, granule, range->count, range->handles)));
+        V(destroy(device, granule, range->count, range->handles));
     }
     V(unreserve(device, range->address, range->bytes));
 }

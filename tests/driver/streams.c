@@ -317,8 +317,8 @@ static void *work_alone(void *argument)
     for (int i = 0; i < 20; i++) {
         unsigned char seen[64] = {0};
         *failures += driver->reserve(device, 2 * granule, &address) != WEIR_OK;
-        *failures += driver->create(device, 2, handles) != WEIR_OK;
-        *failures += driver->map(device, address, 2, handles) != WEIR_OK;
+        *failures += driver->create(device, granule, 2, handles) != WEIR_OK;
+        *failures += driver->map(device, address, granule, 2, handles) != WEIR_OK;
         *failures += driver->stream_create(device, &stream) != WEIR_OK;
         *failures += driver->fill(device, address, (uint8_t)i, 2 * granule, stream) != WEIR_OK;
         *failures += driver->copy(device, seen, (char *)address + granule, sizeof seen, stream) != WEIR_OK;
@@ -326,8 +326,8 @@ static void *work_alone(void *argument)
         *failures += driver->wait(device, event, UINT64_MAX) != WEIR_OK;
         *failures += seen[0] != i || seen[63] != i;
         driver->stream_destroy(device, stream);
-        *failures += driver->unmap(device, address, 2, handles) != WEIR_OK;
-        driver->destroy(device, 2, handles);
+        *failures += driver->unmap(device, address, granule, 2, handles) != WEIR_OK;
+        driver->destroy(device, granule, 2, handles);
         driver->unreserve(device, address, 2 * granule);
     }
     thread_state after = look_at_thread();

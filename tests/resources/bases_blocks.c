@@ -329,10 +329,10 @@ static void *allocate_first(void *user)
     return weir_alloc(f->client, GRANULE, WEIR_STREAM_HOST, WEIR_KV, &f->block) == WEIR_OK ? NULL : user;
 }
 
-static weir_status create_slowly(wi_device *device, size_t count, wi_handle *handles)
+static weir_status create_slowly(wi_device *device, uint64_t bytes, size_t count, wi_handle *handles)
 {
     nanosleep(&(struct timespec){.tv_nsec = 3 * 1000 * 1000}, NULL);
-    return faulty_driver.create(device, count, handles);
+    return faulty_driver.create(device, bytes, count, handles);
 }
 
 static void many_may_be_the_first(void **state)

@@ -58,24 +58,24 @@ static void contents_belong_to_handles(void **state)
     wi_handle handle[2];
     assert_int_equal(sim->reserve(device, 16 * WI_MIB, &range), WEIR_OK);
     char *here = range, *there = here + 4 * WI_MIB;
-    assert_int_equal(sim->create(device, 2, handle), WEIR_OK);
-    assert_int_equal(sim->map(device, here, 2, handle), WEIR_OK);
+    assert_int_equal(sim->create(device, 2 * WI_MIB, 2, handle), WEIR_OK);
+    assert_int_equal(sim->map(device, here, 2 * WI_MIB, 2, handle), WEIR_OK);
     wi_sim_touch(device, NULL, here + WI_MIB, 2 * WI_MIB, true, 1000);
-    assert_int_equal(sim->map(device, there, 1, &handle[1]), WEIR_OK);
+    assert_int_equal(sim->map(device, there, 2 * WI_MIB, 1, &handle[1]), WEIR_OK);
     wi_sim_touch(device, NULL, there, WI_MIB, false, 1000);
     assert_string_equal(wrong, "");
     wi_sim_touch(device, NULL, there + WI_MIB, 256, false, 1000);
     assert_non_null(strstr(wrong, "reads version 0"));
     wrong[0] = '\0';
-    assert_int_equal(sim->unmap(device, here, 2, handle), WEIR_OK);
+    assert_int_equal(sim->unmap(device, here, 2 * WI_MIB, 2, handle), WEIR_OK);
     wi_sim_touch(device, NULL, here, 256, true, 1001);
     assert_non_null(strstr(wrong, "nothing is mapped"));
     wrong[0] = '\0';
     wi_sim_touch(device, NULL, there, WI_MIB, false, 1000);
-    assert_int_equal(sim->unmap(device, there, 1, &handle[1]), WEIR_OK);
-    sim->destroy(device, 2, handle);
+    assert_int_equal(sim->unmap(device, there, 2 * WI_MIB, 1, &handle[1]), WEIR_OK);
+    sim->destroy(device, 2 * WI_MIB, 2, handle);
     assert_string_equal(wrong, "");
-    sim->destroy(device, 1, handle);
+    sim->destroy(device, 2 * WI_MIB, 1, handle);
     assert_non_null(strstr(wrong, "no handle"));
     wrong[0] = '\0';
     sim->unreserve(device, range, 16 * WI_MIB);
@@ -88,13 +88,13 @@ static void what_is_left_is_told(void **state)
     (void)state;
     wi_device *device = open_device();
     wi_handle handles[9];
-    assert_int_equal(sim->create(device, 9, handles), WEIR_OUT_OF_MEMORY);
-    assert_int_equal(sim->create(device, 8, handles), WEIR_OK);
+    assert_int_equal(sim->create(device, 2 * WI_MIB, 9, handles), WEIR_OUT_OF_MEMORY);
+    assert_int_equal(sim->create(device, 2 * WI_MIB, 8, handles), WEIR_OK);
     wi_sim_resize(device, WI_MIB);
-    sim->destroy(device, 7, handles);
-    assert_int_equal(sim->create(device, 1, handles), WEIR_OUT_OF_MEMORY);
+    sim->destroy(device, 2 * WI_MIB, 7, handles);
+    assert_int_equal(sim->create(device, 2 * WI_MIB, 1, handles), WEIR_OUT_OF_MEMORY);
     sim->close(device);
-    assert_non_null(strstr(wrong, "1 handles"));
+    assert_non_null(strstr(wrong, "handles of 1 granules"));
 }
 
 static void any_call_can_fail(void **state)

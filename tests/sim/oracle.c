@@ -23,8 +23,8 @@ static bench set_up(void)
         assert_int_equal(sim->stream_create(b.device, &b.stream[s]), WEIR_OK);
     assert_int_equal(sim->reserve(b.device, 16 * WI_MIB, &range), WEIR_OK);
     b.range = range;
-    assert_int_equal(sim->create(b.device, 4, b.handles), WEIR_OK);
-    assert_int_equal(sim->map(b.device, b.range, 4, b.handles), WEIR_OK);
+    assert_int_equal(sim->create(b.device, 2 * WI_MIB, 4, b.handles), WEIR_OK);
+    assert_int_equal(sim->map(b.device, b.range, 2 * WI_MIB, 4, b.handles), WEIR_OK);
     return b;
 }
 
@@ -40,8 +40,8 @@ static void tear_down(bench *b, oracle_kind kind)
         }
     for (int s = 1; s <= 3; s++)
         sim->stream_destroy(b->device, b->stream[s]);
-    (void)sim->unmap(b->device, b->range, 4, b->handles);
-    sim->destroy(b->device, 4, b->handles);
+    (void)sim->unmap(b->device, b->range, 2 * WI_MIB, 4, b->handles);
+    sim->destroy(b->device, 2 * WI_MIB, 4, b->handles);
     sim->unreserve(b->device, b->range, 16 * WI_MIB);
     sim->close(b->device);
     oracle_destroy(b->o);
@@ -222,8 +222,8 @@ static void unmapping_a_live_block(void **state)
     (void)state;
     bench b = set_up();
     take(&b, 1, 2 * WI_MIB, 1);
-    assert_int_equal(sim->unmap(b.device, b.range + 2 * WI_MIB, 1, &b.handles[1]), WEIR_OK);
-    assert_int_equal(sim->map(b.device, b.range + 2 * WI_MIB, 1, &b.handles[1]), WEIR_OK);
+    assert_int_equal(sim->unmap(b.device, b.range + 2 * WI_MIB, 2 * WI_MIB, 1, &b.handles[1]), WEIR_OK);
+    assert_int_equal(sim->map(b.device, b.range + 2 * WI_MIB, 2 * WI_MIB, 1, &b.handles[1]), WEIR_OK);
     tear_down(&b, ORACLE_UNMAP_LIVE);
 }
 
@@ -232,8 +232,8 @@ static void unmapping_under_use(void **state)
     (void)state;
     bench b = set_up();
     one_owner(&b);
-    assert_int_equal(sim->unmap(b.device, b.range, 1, b.handles), WEIR_OK);
-    assert_int_equal(sim->map(b.device, b.range, 1, b.handles), WEIR_OK);
+    assert_int_equal(sim->unmap(b.device, b.range, 2 * WI_MIB, 1, b.handles), WEIR_OK);
+    assert_int_equal(sim->map(b.device, b.range, 2 * WI_MIB, 1, b.handles), WEIR_OK);
     (void)wi_sim_run(b.device, 1, 10);
     tear_down(&b, ORACLE_UNMAP_UNDER_USE);
 }
@@ -245,13 +245,13 @@ static void a_moved_handle_is_still_in_use(void **state)
     bench b = set_up();
     wi_handle twice = b.handles[0];
     one_owner(&b);
-    assert_int_equal(sim->map(b.device, b.range + 8 * WI_MIB, 1, &twice), WEIR_OK);
+    assert_int_equal(sim->map(b.device, b.range + 8 * WI_MIB, 2 * WI_MIB, 1, &twice), WEIR_OK);
     take(&b, 2, 8 * WI_MIB, 256);
     const oracle_findings *f = oracle_found(b.o);
     assert_int_equal(f->count[ORACLE_EARLY_REUSE], 1);
     (void)sim->stream_synchronize(b.device, b.stream[1]);
     give(&b, 2, 2);
-    assert_int_equal(sim->unmap(b.device, b.range + 8 * WI_MIB, 1, &twice), WEIR_OK);
+    assert_int_equal(sim->unmap(b.device, b.range + 8 * WI_MIB, 2 * WI_MIB, 1, &twice), WEIR_OK);
     tear_down(&b, ORACLE_EARLY_REUSE);
 }
 
@@ -406,8 +406,8 @@ static void more_than_the_budget(void **state)
     (void)state;
     bench b = set_up();
     wi_handle one;
-    assert_int_equal(sim->create(b.device, 1, &one), WEIR_OK);
-    sim->destroy(b.device, 1, &one);
+    assert_int_equal(sim->create(b.device, 2 * WI_MIB, 1, &one), WEIR_OK);
+    sim->destroy(b.device, 2 * WI_MIB, 1, &one);
     tear_down(&b, ORACLE_BUDGET);
 }
 

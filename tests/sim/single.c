@@ -100,12 +100,12 @@ static void never_more_than_there_is(void **state)
     wi_handle handles[5];
     void *none = NULL;
     char *first = piece_of(device, 8 * WI_MIB);
-    fails(sim->create(device, 5, handles), WEIR_OUT_OF_MEMORY);
-    ok(sim->create(device, 4, handles));
+    fails(sim->create(device, 2 * WI_MIB, 5, handles), WEIR_OUT_OF_MEMORY);
+    ok(sim->create(device, 2 * WI_MIB, 4, handles));
     fails(sim->allocate(device, WEIR_KIND_DEVICE, 256, &none), WEIR_OUT_OF_MEMORY);
     fails(sim->pool_allocate(device, 256, NULL, &none), WEIR_OUT_OF_MEMORY);
     assert_int_equal(told_held, 16 * WI_MIB);
-    sim->destroy(device, 1, handles);
+    sim->destroy(device, 2 * WI_MIB, 1, handles);
     char *second = piece_of(device, WI_MIB); /* behind the first one, in a granule of its own */
     ok(sim->release(device, WEIR_KIND_DEVICE, first, 8 * WI_MIB));
     assert_ptr_equal(piece_of(device, 8 * WI_MIB), first);
@@ -116,7 +116,7 @@ static void never_more_than_there_is(void **state)
     fails(sim->allocate(device, WEIR_KIND_DEVICE, 256, &none), WEIR_OUT_OF_MEMORY);
     ok(sim->release(device, WEIR_KIND_DEVICE, second, WI_MIB));
     ok(sim->release(device, WEIR_KIND_DEVICE, third, WI_MIB));
-    sim->destroy(device, 3, handles + 1);
+    sim->destroy(device, 2 * WI_MIB, 3, handles + 1);
     sim->close(device);
     assert_string_equal(wrong, "");
 }
@@ -159,7 +159,7 @@ static void host_memory_is_real(void **state)
         assert_int_equal(bytes[256], 7);
         assert_int_equal(bytes[511], 7);
         assert_int_equal(bytes[512], 1);
-        assert_int_equal(wi_sim_handle_at(device, address), -2);
+        assert_int_equal(wi_sim_memory_at(device, address), -2);
         assert_int_equal(available(device), 16 * WI_MIB);
         assert_int_equal(told_held, 0);
         ok(sim->release(device, (weir_kind)kind, address, 4096));

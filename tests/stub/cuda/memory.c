@@ -1,6 +1,6 @@
 /* Virtual-memory management over one memfd per device: a handle is a piece of the file and may be mapped at two addresses.
  *
- * Strict where it matters: whole granules, whole handles, unmapping exactly one mapping, access on fully mapped ranges,
+ * Strict where it matters: whole granules, whole handles, unmapping whole mappings alone, access on fully mapped ranges,
  * free addresses only without mappings. What is unmapped or was given no access really faults. */
 #include "stub.h"
 
@@ -269,24 +269,34 @@ CUresult stub_cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGe
     return result;
 }
 
+/* Whether mappings begin at the first and end at the last of these granules, with nothing unmapped between them. */
+static bool whole_mappings(const cell *cells, uint64_t granules)
+{
+    uint64_t at = 0;
+    while (at < granules && cells[at].first)
+        at += cells[at].handle->bytes / STUB_GRANULE;
+    return at == granules;
+}
+
 CUresult stub_cuMemUnmap(CUdeviceptr address, size_t bytes)
 {
     STUB_CALL(cuMemUnmap, STUB_IN_CONTEXT | STUB_UNSAFE);
-    CUresult result = STUB_INVALID_VALUE;
+    uint64_t granules = bytes / STUB_GRANULE;
     pthread_mutex_lock(&stub.lock);
     cell *cells = find_cells(address, bytes);
-    if (cells && cells[0].first && cells[0].handle->bytes == bytes) {
-        handle *h = cells[0].handle;
-        if (close_addresses((char *)(uintptr_t)address, bytes, MAP_FIXED) != MAP_FAILED) {
-            memset(cells, 0, bytes / STUB_GRANULE * sizeof *cells);
-            h->mappings--;
-            stub.mappings--;
-            forget(h);
-            result = CUDA_SUCCESS;
-        }
+    bool done = cells && whole_mappings(cells, granules) &&
+                close_addresses((char *)(uintptr_t)address, bytes, MAP_FIXED) != MAP_FAILED;
+    for (uint64_t i = 0; done && i < granules; i++) {
+        handle *h = cells[i].first ? cells[i].handle : NULL;
+        cells[i] = (cell){0};
+        if (!h)
+            continue;
+        h->mappings--;
+        stub.mappings--;
+        forget(h);
     }
     pthread_mutex_unlock(&stub.lock);
-    return result;
+    return done ? CUDA_SUCCESS : STUB_INVALID_VALUE;
 }
 
 CUresult stub_cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
