@@ -145,22 +145,33 @@ static weir_status host_unmap(wi_device *device, void *address, uint64_t bytes, 
     return WEIR_OK;
 }
 
+/* One call opens all of a run of fresh handles. */
+static weir_status open_fresh(char *to, uint64_t bytes)
+{
+    return mprotect(to, bytes, PROT_READ | PROT_WRITE) == 0 ? WEIR_OK : fail("opening memory", bytes);
+}
+
+static weir_status move_in(char *to, uint64_t bytes, wi_handle parked)
+{
+    void *moved = mremap((void *)(uintptr_t)parked, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+    return moved != MAP_FAILED ? WEIR_OK : fail("moving memory", bytes);
+}
+
 static weir_status host_map(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles)
 {
-    /* One call opens all of it for fresh handles; parked pages are then moved in over it. */
-    if (mprotect(address, count * bytes, PROT_READ | PROT_WRITE) != 0)
-        return fail("opening memory", count * bytes);
-    for (size_t i = 0; i < count; i++) {
-        char *to = (char *)address + i * bytes;
-        if (!handles[i])
-            continue;
-        void *moved = mremap((void *)(uintptr_t)handles[i], bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to);
-        if (moved == MAP_FAILED) {
-            weir_status status = fail("moving memory", bytes);
-            (void)host_unmap(device, address, bytes, i, handles);
-            close_range(to, (count - i) * bytes);
+    size_t done = 0;
+    while (done < count) {
+        char *to = (char *)address + done * bytes;
+        size_t fresh = 0;
+        while (done + fresh < count && !handles[done + fresh])
+            fresh++;
+        weir_status status = fresh ? open_fresh(to, fresh * bytes) : move_in(to, bytes, handles[done]);
+        if (status != WEIR_OK) {
+            (void)host_unmap(device, address, bytes, done, handles);
+            close_range(to, (count - done) * bytes);
             return status;
         }
+        done += fresh ? fresh : 1;
     }
     return WEIR_OK;
 }

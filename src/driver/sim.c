@@ -1,4 +1,4 @@
-/* The simulated device's memory: handles, ranges, what is mapped where and what it holds; and the faults. */
+/* The simulated device and its memory: handles, ranges, what is mapped where; and the faults. */
 #include "driver/sim_world.h"
 
 #include <errno.h>
@@ -212,7 +212,7 @@ static weir_status sim_reserve(wi_device *device, uint64_t bytes, void **address
     return status;
 }
 
-static wi_sim_range *range_of(wi_device *device, const void *address)
+wi_sim_range *wi_sim_range_of(wi_device *device, const void *address)
 {
     for (size_t i = 0; i < WI_SIM_RANGES; i++) {
         wi_sim_range *range = &device->ranges[i];
@@ -224,7 +224,7 @@ static wi_sim_range *range_of(wi_device *device, const void *address)
 
 void wi_sim_unreserve(wi_device *device, void *address, uint64_t bytes)
 {
-    wi_sim_range *range = range_of(device, address);
+    wi_sim_range *range = wi_sim_range_of(device, address);
     if (!range || range->base != address || range->bytes != bytes) {
         wi_sim_wrong(device, "a range is given back that was not reserved so");
         return;
@@ -356,7 +356,7 @@ static void sim_destroy(wi_device *device, uint64_t bytes, size_t count, const w
 /* What says which memory is under the granules at `address`, or NULL, which has been told. */
 static uint32_t *granules_at(wi_device *device, const char *address, uint64_t bytes)
 {
-    wi_sim_range *range = range_of(device, address);
+    wi_sim_range *range = wi_sim_range_of(device, address);
     uint64_t offset = range ? (uint64_t)(address - range->base) : 0;
     if (range && offset % device->granule == 0 && bytes <= range->bytes - offset)
         return range->memory + offset / device->granule;
@@ -447,126 +447,15 @@ static weir_status sim_unmap(wi_device *device, void *address, uint64_t bytes, s
     return WEIR_OK;
 }
 
-/* Contents --------------------------------------------------------------------------------------------------------- */
-
-/* The part of [address, +bytes) that lies in one granule of memory; false: nothing is mapped there. */
-static bool piece_at(wi_device *device, const char *address, uint64_t bytes, size_t *row, uint32_t *first,
-                     uint32_t *count)
-{
-    const wi_sim_range *range = range_of(device, address);
-    uint64_t offset = range ? (uint64_t)(address - range->base) : 0, inside = offset % device->granule;
-    if (!range || range->memory[offset / device->granule] == 0)
-        return false;
-    *row = range->memory[offset / device->granule] - 1;
-    *first = (uint32_t)(inside / WI_SIM_UNIT);
-    *count = (uint32_t)((wi_min(inside + bytes, device->granule) + WI_SIM_UNIT - 1) / WI_SIM_UNIT) - *first;
-    return true;
-}
-
 long wi_sim_memory_at(wi_device *device, const void *address)
 {
-    const wi_sim_range *range = range_of(device, address);
+    const wi_sim_range *range = wi_sim_range_of(device, address);
     if (!range)
         return wi_sim_on_host(device, address) ? -2 : -1;
     return (long)range->memory[(uint64_t)((const char *)address - range->base) / device->granule] - 1;
 }
 
-void wi_sim_make_garbage(wi_device *device, char *address, uint64_t bytes)
-{
-    for (uint64_t at = 0; at < bytes;) {
-        size_t row;
-        uint32_t first, count;
-        if (!piece_at(device, address + at, bytes - at, &row, &first, &count))
-            return;
-        (void)wi_plane_set(&device->contents, row, first, count, WI_SIM_GARBAGE);
-        at += (uint64_t)count * WI_SIM_UNIT;
-    }
-}
-
-static bool may_be_read(uint32_t expected, uint32_t found)
-{
-    if (!(expected & WI_SIM_VISIBLE))
-        return found == expected;
-    uint32_t reader = expected & ~WI_SIM_VISIBLE, owner = (found - WI_SIM_FIRST_VERSION) % WI_SIM_OWNERS;
-    return found < WI_SIM_FIRST_VERSION || owner == reader || !((owner | reader) & 1);
-}
-
-static void tell_other_version(wi_device *device, const wi_sim_work *work, uint32_t found)
-{
-    if (work->version & WI_SIM_VISIBLE)
-        wi_sim_wrong(device,
-                     "work reads version %u at %p, which is another's who shares nothing, or shares not with it", found,
-                     (const void *)work->to);
-    else
-        wi_sim_wrong(device, "work reads version %u at %p, where version %u was written", found, (const void *)work->to,
-                     work->version);
-}
-
-static void look_at(wi_device *device, const wi_sim_work *work, size_t row, uint32_t first, uint32_t count)
-{
-    uint32_t found;
-    for (uint32_t done = 0; done < count;) {
-        done += wi_plane_run(&device->contents, row, first + done, count - done, &found);
-        if (!may_be_read(work->version, found)) {
-            tell_other_version(device, work, found);
-            return;
-        }
-    }
-}
-
-/* Copies are rare and go unit by unit; what comes from no device is new. */
-static uint32_t version_from(wi_device *device, const char *from)
-{
-    size_t row;
-    uint32_t first, count, version;
-    if (!from || !piece_at(device, from, 1, &row, &first, &count))
-        return WI_SIM_GARBAGE;
-    (void)wi_plane_run(&device->contents, row, first, 1, &version);
-    return version;
-}
-
-/* To memory of the program's own, which has bytes: what a fill wrote is known, what else lies there is not zero. */
-static void copy_out(wi_device *device, const wi_sim_work *work)
-{
-    for (uint64_t at = 0, next; at < work->bytes; at = next) {
-        uint32_t version = version_from(device, work->from + at);
-        bool filled = version >= WI_SIM_ZERO && version < WI_SIM_ZERO + 256;
-        next = at + WI_SIM_UNIT - (uintptr_t)(work->from + at) % WI_SIM_UNIT;
-        next = wi_min(next, work->bytes);
-        memset(work->to + at, filled ? (int)(version - WI_SIM_ZERO) : 0xA5, next - at);
-    }
-}
-
-void wi_sim_do(wi_device *device, const wi_sim_work *work)
-{
-    if (work->kind == WI_SIM_DO_CALL)
-        work->fn(work->user);
-    if (work->kind == WI_SIM_DO_CALL || work->kind == WI_SIM_DO_ORDER)
-        return;
-    if (work->kind == WI_SIM_DO_COPY && !range_of(device, work->to) && wi_sim_memory_at(device, work->from) >= 0) {
-        copy_out(device, work);
-        return;
-    }
-    if (wi_sim_on_host(device, work->to)) {
-        wi_sim_do_on_host(device, work);
-        return;
-    }
-    for (uint64_t at = 0; at < work->bytes;) {
-        size_t row;
-        uint32_t first, count;
-        uint64_t piece = work->kind == WI_SIM_DO_COPY ? wi_min(WI_SIM_UNIT, work->bytes - at) : work->bytes - at;
-        if (!piece_at(device, work->to + at, piece, &row, &first, &count)) {
-            wi_sim_wrong(device, "work touches %p, where nothing is mapped", (void *)(work->to + at));
-            return;
-        }
-        if (work->kind == WI_SIM_DO_READ)
-            look_at(device, work, row, first, count);
-        else
-            (void)wi_plane_set(&device->contents, row, first, count,
-                               work->kind == WI_SIM_DO_COPY ? version_from(device, work->from + at) : work->version);
-        at += (uint64_t)count * WI_SIM_UNIT - (uintptr_t)(work->to + at) % WI_SIM_UNIT;
-    }
-}
+/* The table -------------------------------------------------------------------------------------------------------- */
 
 static void *sim_stream_native(void *stream)
 {

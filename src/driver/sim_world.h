@@ -1,5 +1,5 @@
-/* Inside the driver sim: the device and its streams. sim.c has the memory, sim_single.c that which is given out piece by
- * piece, sim_stream.c the streams and the time. */
+/* Inside the driver sim: the device and its streams. sim.c has the memory, sim_contents.c what it holds, sim_single.c that
+ * which is given out piece by piece, sim_stream.c the streams and the time. */
 #ifndef WI_SIM_WORLD_H
 #define WI_SIM_WORLD_H
 
@@ -100,6 +100,7 @@ void wi_sim_do(wi_device *device, const wi_sim_work *work);
 /* Addresses without memory; handles, for whose granules there must be room; and what is mapped where. */
 weir_status wi_sim_reserve(wi_device *device, uint64_t bytes, char **address);
 void wi_sim_unreserve(wi_device *device, void *address, uint64_t bytes);
+wi_sim_range *wi_sim_range_of(wi_device *device, const void *address); /* NULL: in none */
 bool wi_sim_has_room(const wi_device *device, size_t granules);
 uint32_t wi_sim_new_handle(wi_device *device, uint32_t granules);
 void wi_sim_end_handle(wi_device *device, uint32_t index);

@@ -1,6 +1,8 @@
-/* The contract suite of drivers, on host, on cuda over the stub, and on a real GPU: what driver.h promises. */
+/* The contract suite of drivers, on host, on cuda over the stub, and on a real GPU: what driver.h promises. On the simulated
+ * device what it promises of memory. */
 #include "driver/contract.h"
 #include "driver/cuda_api.h"
+#include "driver/sim.h"
 
 const wi_driver *driver;
 wi_device *device;
@@ -37,11 +39,24 @@ void expect_thread(thread_state before, const char *call)
                  before.context, after.context, (int)before.depth, (int)after.depth, (int)before.mode, (int)after.mode);
 }
 
+/* What the simulated device finds wrong with the suite's own calls. */
+static unsigned findings;
+
+static void note_wrong(void *user, const char *what)
+{
+    (void)user;
+    print_error("sim: %s\n", what);
+    findings++;
+}
+
 int open_device(void **state)
 {
     (void)state;
+    static const wi_sim_watcher watcher = {.wrong = note_wrong};
     int ordinal;
     device = NULL;
+    findings = 0;
+    wi_sim_configure(&(wi_sim_options){.by_itself = true, .watcher = &watcher});
     ok(wi_driver_find(device_name(), &driver, &ordinal));
     ok(D(open(ordinal, &device)));
     assert_non_null(device);
@@ -65,6 +80,7 @@ int close_device(void **state)
     (void)state;
     V(close(device));
     expect_nothing_left();
+    assert_int_equal(findings, 0);
     return 0;
 }
 
@@ -123,7 +139,9 @@ int main(int argc, char **argv)
     int answer = choose_device(argc, argv);
     if (answer != 0)
         return answer;
-    int failed = run_memory_tests() + run_stream_tests() + run_single_tests() + run_foreign_tests();
+    int failed = run_memory_tests() + run_handle_tests();
+    if (device_kind_now != ON_SIM)
+        failed += run_stream_tests() + run_single_tests() + run_foreign_tests();
     if (device_kind_now == ON_STUB)
         failed += run_stub_tests();
     return failed != 0;

@@ -57,6 +57,7 @@ void fill_granules(char *address, size_t count, uint8_t first);
 void expect_granule(const char *address, uint8_t value);
 
 int run_memory_tests(void);
+int run_handle_tests(void);
 int run_stream_tests(void);
 int run_single_tests(void);
 int run_foreign_tests(void);

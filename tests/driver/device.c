@@ -52,14 +52,14 @@ static const char *why_no_gpu(void)
 
 int choose_device(int argc, char **argv)
 {
-    static const char *const kinds[] = {"host", "stub", "cuda"};
+    static const char *const kinds[] = {"host", "stub", "cuda", "sim"};
     const char *kind = argc > 1 ? argv[1] : "host";
     int found = -1;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (strcmp(kinds[i], kind) == 0)
             found = i;
     if (found < 0) {
-        fprintf(stderr, "usage: %s host|stub|cuda\n", argv[0]);
+        fprintf(stderr, "usage: %s host|stub|cuda|sim\n", argv[0]);
         return 2;
     }
     device_kind_now = (device_kind)found;
@@ -77,7 +77,7 @@ int choose_device(int argc, char **argv)
 
 const char *device_name(void)
 {
-    return device_kind_now == ON_HOST ? "host" : "cuda:0";
+    return device_kind_now == ON_HOST ? "host" : device_kind_now == ON_SIM ? "sim" : "cuda:0";
 }
 
 void nap(unsigned microseconds)

@@ -1,4 +1,5 @@
-/* Which device a suite runs on: "host", "stub" (cuda over the stub of libcuda.so.1) or "cuda" (a real GPU). */
+/* Which device a suite runs on: "host", "stub" (cuda over the stub of libcuda.so.1), "cuda" (a real
+ * GPU) or "sim" (the simulated one, where only memory is looked at). */
 #ifndef TEST_DEVICE_H
 #define TEST_DEVICE_H
 
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-typedef enum device_kind { ON_HOST, ON_STUB, ON_CUDA } device_kind;
+typedef enum device_kind { ON_HOST, ON_STUB, ON_CUDA, ON_SIM } device_kind;
 extern device_kind device_kind_now;
 
 /* The stub's controls, where it is the stub. */
@@ -26,7 +27,7 @@ extern struct stub_control {
 /* Reads the kind from the arguments and looks whether it is there. 0: run; else what main answers: 77 for a skipped suite,
  * 1 where WEIR_REQUIRE_CUDA=1 forbids to skip it. */
 int choose_device(int argc, char **argv);
-/* "host" or "cuda:0" */
+/* "host", "cuda:0" or "sim" */
 const char *device_name(void);
 /* A function of the driver library's; NULL if it has none. */
 void *cuda_symbol(const char *name);

@@ -17,6 +17,9 @@ static void test_create_is_all_or_none(void **state)
         fails(D(create(device, granule, 5, handles)), nth % 2 ? WEIR_OUT_OF_MEMORY : WEIR_DRIVER);
         assert_int_equal(control.stub_count("handles"), 0);
     }
+    control.stub_fail("cuMemCreate", 3, 2);
+    fails(D(create(device, 8 * granule, 5, handles)), WEIR_OUT_OF_MEMORY);
+    assert_int_equal(control.stub_count("used"), before);
     ok(D(create(device, granule, 128, handles)));
     V(destroy(device, granule, 128, handles));
 }

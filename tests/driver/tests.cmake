@@ -15,8 +15,10 @@ function(weir_driver_test name)
 endfunction()
 
 set(WEIR_STUB_TOTAL 0x10000000)
-weir_driver_test(driver-contract driver/contract.c driver/memory.c driver/streams.c driver/single.c
+weir_driver_test(driver-contract driver/contract.c driver/memory.c driver/handles.c driver/streams.c driver/single.c
   driver/foreign.c driver/faults.c INTERNAL)
+add_test(NAME driver-contract-sim COMMAND test-driver-contract sim)
+set_tests_properties(driver-contract-sim PROPERTIES TIMEOUT 120 LABELS driver)
 
 # What src/driver/cuda_api.h declares, compared with the real header.
 set(WEIR_CUDA_HEADERS "" CACHE PATH "Directory of cuda.h, to check weir's own declarations")

@@ -83,6 +83,61 @@ static void contents_belong_to_handles(void **state)
     assert_string_equal(wrong, "");
 }
 
+static void expect_wrong(const char *what)
+{
+    if (!strstr(wrong, what))
+        fail_msg("'%s' instead of '%s'", wrong, what);
+    wrong[0] = '\0';
+}
+
+/* A handle is as long as it was created, and whole. */
+static void handles_have_a_length(void **state)
+{
+    (void)state;
+    enum { G = 2 * WI_MIB };
+    wi_device *device = open_device();
+    void *range;
+    wi_handle small[3], large, more;
+    assert_int_equal(sim->reserve(device, 16 * G, &range), WEIR_OK);
+    char *base = range;
+    assert_int_equal(sim->create(device, G, 3, small), WEIR_OK);
+    sim->destroy(device, G, 1, &small[1]);
+    assert_int_equal(sim->create(device, 7 * G, 1, &large), WEIR_OUT_OF_MEMORY);
+    assert_int_equal(sim->create(device, 6 * G, 1, &large), WEIR_OK); /* its memory need not lie in one piece */
+    assert_int_equal(told_held, 8 * G);
+    assert_int_equal(sim->create(device, G, 1, &more), WEIR_OUT_OF_MEMORY);
+    assert_int_equal(sim->create(device, UINT64_MAX / G * G, 2, &more), WEIR_OUT_OF_MEMORY);
+    assert_string_equal(wrong, "");
+    assert_int_equal(sim->create(device, G / 2, 1, &more), WEIR_DRIVER);
+    expect_wrong("no whole granules");
+    assert_int_equal(sim->map(device, base, 5 * G, 1, &large), WEIR_OK);
+    expect_wrong("6 granules long");
+    assert_int_equal(sim->map(device, base + 11 * G, 6 * G, 1, &large), WEIR_OK);
+    expect_wrong("no part of a range");
+    assert_int_equal(sim->map(device, base + G, 6 * G, 1, &large), WEIR_OK);
+    wi_sim_touch(device, NULL, base + G, 6 * G, true, 1000);
+    assert_int_equal(sim->map(device, base + 6 * G, G, 1, small), WEIR_OK);
+    expect_wrong("is mapped where");
+    assert_int_equal(sim->unmap(device, base + G, 3 * G, 1, &large), WEIR_OK);
+    expect_wrong("6 granules long");
+    assert_int_equal(sim->unmap(device, base + 4 * G, 6 * G, 1, &large), WEIR_OK);
+    expect_wrong("unmapped where it is not");
+    assert_int_equal(sim->map(device, base + 10 * G, 6 * G, 1, &large), WEIR_OK); /* at two addresses */
+    assert_int_equal(sim->unmap(device, base + G, 6 * G, 1, &large), WEIR_OK);
+    wi_sim_touch(device, NULL, base + 10 * G, 6 * G, false, 1000);
+    assert_string_equal(wrong, "");
+    assert_int_equal(sim->unmap(device, base + 10 * G, 6 * G, 1, &large), WEIR_OK);
+    sim->destroy(device, 2 * G, 1, &large);
+    expect_wrong("6 granules long");
+    sim->destroy(device, 6 * G, 1, &large);
+    assert_int_equal(told_held, 2 * G);
+    sim->destroy(device, G, 1, small);
+    sim->destroy(device, G, 1, &small[2]);
+    sim->unreserve(device, range, 16 * G);
+    sim->close(device);
+    assert_string_equal(wrong, "");
+}
+
 static void what_is_left_is_told(void **state)
 {
     (void)state;
@@ -141,9 +196,13 @@ static void by_its_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(work_waits_for_the_world),   cmocka_unit_test(waiting_passes_virtual_time),
-        cmocka_unit_test(contents_belong_to_handles), cmocka_unit_test(what_is_left_is_told),
-        cmocka_unit_test(any_call_can_fail),          cmocka_unit_test(by_its_name),
+        cmocka_unit_test(work_waits_for_the_world),
+        cmocka_unit_test(waiting_passes_virtual_time),
+        cmocka_unit_test(contents_belong_to_handles),
+        cmocka_unit_test(handles_have_a_length),
+        cmocka_unit_test(what_is_left_is_told),
+        cmocka_unit_test(any_call_can_fail),
+        cmocka_unit_test(by_its_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
