@@ -1,6 +1,6 @@
 /* bench_peers.c: what a program would call instead: the C library on the host, CUDA's driver on a GPU. Its functions come
  * from libcuda.so.1 at run time; names and types are cuda.h's (CUDA 13.0). */
-#include "bench.h"
+#include "bench_operations.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

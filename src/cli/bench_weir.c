@@ -1,5 +1,5 @@
 /* bench_weir.c: weir's own operations: allocation and free by each resource, and the declaration of uses. */
-#include "bench.h"
+#include "bench_operations.h"
 
 #include <stdio.h>
 

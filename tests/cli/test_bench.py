@@ -1,12 +1,22 @@
-"""weir bench: that every row is measured, and that its ratio is that of the medians it prints."""
+"""weir bench: that every row is measured, that ratios and goals are those of the figures it prints, and that peers are called
+as bench/peer.h says."""
+
+import os
+import subprocess
+import unittest
+from pathlib import Path
 
 import harness
 
+SHORT = ("--rounds", "1", "--laps", "10")
+STUB = harness.BUILD / "stub/cuda"
 
-class Bench(harness.Case):
+
+class Operations(harness.Case):
     def test_rows_and_ratios(self):
-        answer = self.weir_json("bench", "--rounds", "2", "--laps", "50")
+        answer = self.weir_json("bench", "--only", "operations", "--rounds", "2", "--laps", "50")
         self.assertEqual(answer["device"], "host")
+        self.assertNotIn("allocator", answer)
         rows = answer["rows"]
         who = {row["who"] for row in rows}
         for part in ("mapped", "direct", "async", "blocks(64KiB)"):
@@ -25,17 +35,106 @@ class Bench(harness.Case):
                 self.assertAlmostEqual(row["ratio"], row["median"] / peer["median"], places=6)
 
     def test_table(self):
-        out, error = self.weir("bench", "--rounds", "1", "--laps", "20")
+        out, error = self.weir("bench", "--rounds", "1", "--laps", "10")
         self.assertIn("allocate and free 4 KiB on a stream", out)
         self.assertIn("C library: malloc and free", out)
+        self.assertIn("random, 10000 live", out)
         self.assertEqual(error, "")
 
     def test_bad_words(self):
         self.assertIn("--rounds 0", self.refused("bench", "--rounds", "0"))
         self.assertIn("--laps x", self.refused("bench", "--laps", "x"))
+        self.assertIn("--only all", self.refused("bench", "--only", "all"))
         self.assertIn("'word'", self.refused("bench", "word"))
         self.assertIn("--some", self.refused("bench", "--some"))
-        self.assertIn("moon", self.weir("bench", "--device", "moon", status=1)[1])
+        self.assertIn("moon", self.weir("bench", "--only", "operations", "--device", "moon", status=1)[1])
+
+
+class Allocator(harness.Case):
+    def allocator(self, *words, **environment):
+        return self.weir_json("bench", "--only", "allocator", *SHORT, *words, **environment)["allocator"]
+
+    def rows(self, part, by):
+        return {row["load"]: row for row in part["rows"] if row["by"] == by}
+
+    def check_rows(self, part):
+        weir = self.rows(part, part["rows"][0]["by"])
+        self.assertEqual(len(weir), 12)
+        self.assertTrue(all(row["own"] for row in weir.values()))
+        for row in part["rows"]:
+            if "failed" in row:
+                self.assertIsNone(row["ns"])
+                continue
+            self.assertLessEqual(row["p50"], row["p99"], row)
+            alone = row["load"].startswith("pair") and "threads" not in row["load"]
+            self.assertEqual(row["ns"], row["p50"] if alone else row["mean"], row)
+            self.assertGreater(row["ns"], 0)
+            self.assertAlmostEqual(row["of_weir"], row["ns"] / weir[row["load"]]["ns"], places=6)
+        return weir
+
+    def test_host(self):
+        part = self.allocator()
+        self.check_rows(part)
+        self.assertEqual(part["threads"], min(16, len(os.sched_getaffinity(0))))
+        own, peers = self.rows(part, "weir, no stream"), {row["by"] for row in part["rows"] if not row["own"]}
+        self.assertIn("malloc", peers)
+        mimalloc = [name for name in peers if name.startswith("mimalloc")]
+        if not mimalloc:
+            self.assertIn("libmimalloc", "".join(part["left_out"]))
+            self.assertEqual(part["goals"], [])
+            return
+        other = self.rows(part, mimalloc[0])
+        self.assertEqual(len(part["goals"]), 8)
+        for goal in part["goals"]:
+            self.assertAlmostEqual(goal["measured"], own[goal["load"]]["ns"] / other[goal["load"]]["ns"], places=6)
+            self.assertEqual(goal["met"], goal["measured"] <= goal["wanted"])
+
+    def test_resource(self):
+        part = self.allocator("--resource", "direct")
+        self.assertEqual(part["rows"][0]["by"], "weir: direct")
+        done = self.weir_json("bench", "--only", "allocator", *SHORT, "--resource", "none", status=1)
+        self.assertIn("none", done["allocator"]["rows"][0]["failed"])
+        self.one_line(self.error)
+
+    def build_peer(self):
+        target = self.folder / "peers/peer-test.so"
+        target.parent.mkdir()
+        subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC",
+                        "-o", target, Path(__file__).with_name("peer.c")], check=True)
+        return target
+
+    def test_peers(self):
+        target = self.build_peer()
+        part = self.allocator("--peer", target)
+        self.assertEqual(self.error, "")
+        self.check_rows(part)
+        watched, small = self.rows(part, "watched"), self.rows(part, "small")
+        self.assertTrue(all("failed" not in row for row in watched.values()), watched)
+        self.assertEqual({load for load, row in small.items() if "failed" in row},
+                         {"pair, 64 MiB", "pair, 66000001 B", "pair, 1200007 B", "random, 1000 live", "random, 10000 live"})
+        self.assertIn("absent: its library is not here", part["left_out"])
+
+    def test_peers_of_a_folder(self):
+        folder = self.build_peer().parent
+        self.write("peers/broken.so", "this is no shared object")
+        self.write("peers/words.txt", "nor is this")
+        part = self.allocator("--peer", folder, "--peer", self.folder / "nowhere.so")
+        self.assertEqual(len(self.rows(part, "watched")), 12)
+        left_out = "\n".join(part["left_out"])
+        self.assertIn("broken.so", left_out)
+        self.assertIn("nowhere.so", left_out)
+        self.assertNotIn("words.txt", left_out)
+
+    @unittest.skipUnless((STUB / "libcuda.so.1").exists() and not harness.SANITIZED, "the stub of CUDA is not built")
+    def test_cuda(self):
+        part = self.allocator("--device", "cuda:0", LD_LIBRARY_PATH=str(STUB), STUB_CUDA_TOTAL="0x4000000000")
+        weir = self.check_rows(part)
+        self.assertEqual(len(self.rows(part, "CUDA: cuMemAllocAsync")), 12)
+        wanted = {goal["load"]: goal for goal in part["goals"]}
+        self.assertEqual(set(wanted), set(weir))
+        for load, goal in wanted.items():
+            self.assertAlmostEqual(goal["measured"], weir[load]["ns"], places=6)
+            self.assertEqual(goal["wanted"], 100 if load.startswith("freed") else 25 if "B" in load else 50)
 
 
 if __name__ == "__main__":
