@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HANDLE = 64 * 1024, ROUNDS = 7 };
+enum { SMALL = 64 * 1024, LARGE = 2 * 1024 * 1024, MOVED = 64 * 1024 * 1024, ROUNDS = 7 };
 static const size_t total = (size_t)512 << 20;
 
 static double now(void)
@@ -45,8 +45,31 @@ static double random_reads(const char *p)
 }
 
 typedef struct result {
-    double touch, reads, move;
+    double touch, reads, move_small, move_large;
 } result;
+
+/* Seconds for a handle's way out and back again. */
+static double move_pages(char *p, size_t handle)
+{
+    size_t count = MOVED / handle;
+    double start = now();
+    for (size_t i = 0; i < count; i++) {
+        void *parked = must(mremap(p + i * handle, handle, handle, MREMAP_MAYMOVE | 4 /* MREMAP_DONTUNMAP */));
+        must(mremap(parked, handle, handle, MREMAP_MAYMOVE | MREMAP_FIXED, p + i * handle));
+    }
+    return (now() - start) / (double)count;
+}
+
+static double move_file(char *p, int fd, size_t handle)
+{
+    size_t count = MOVED / handle;
+    double start = now();
+    for (size_t i = 0; i < count; i++) {
+        must(mmap(p + i * handle, handle, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0));
+        must(mmap(p + i * handle, handle, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)(i * handle)));
+    }
+    return (now() - start) / (double)count;
+}
 
 static result anonymous(void)
 {
@@ -59,13 +82,8 @@ static result anonymous(void)
     memset(p, 1, total);
     r.touch = now() - start;
     r.reads = random_reads(p);
-    size_t count = 1024;
-    start = now();
-    for (size_t i = 0; i < count; i++) {
-        void *parked = must(mremap(p + i * HANDLE, HANDLE, HANDLE, MREMAP_MAYMOVE | 4 /* MREMAP_DONTUNMAP */));
-        must(mremap(parked, HANDLE, HANDLE, MREMAP_MAYMOVE | MREMAP_FIXED, p + i * HANDLE));
-    }
-    r.move = (now() - start) / (double)count;
+    r.move_large = move_pages(p, LARGE); /* before the small ones cut it up */
+    r.move_small = move_pages(p, SMALL);
     munmap(range, total + (2u << 20));
     return r;
 }
@@ -83,13 +101,8 @@ static result file(void)
     memset(p, 1, total);
     r.touch = now() - start;
     r.reads = random_reads(p);
-    size_t count = 1024;
-    start = now();
-    for (size_t i = 0; i < count; i++) {
-        must(mmap(p + i * HANDLE, HANDLE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0));
-        must(mmap(p + i * HANDLE, HANDLE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)(i * HANDLE)));
-    }
-    r.move = (now() - start) / (double)count;
+    r.move_large = move_file(p, fd, LARGE);
+    r.move_small = move_file(p, fd, SMALL);
     munmap(p, total);
     close(fd);
     return r;
@@ -109,21 +122,23 @@ static double median(double *values)
 
 int main(void)
 {
-    double ratios[3][ROUNDS], values[3][2][ROUNDS];
+    enum { ROWS = 4 };
+    double ratios[ROWS][ROUNDS], values[ROWS][2][ROUNDS];
     for (int i = 0; i < ROUNDS; i++) {
         result a = anonymous(), f = file();
-        const double pair[3][2] = {{a.touch, f.touch}, {a.reads, f.reads}, {a.move, f.move}};
-        for (int k = 0; k < 3; k++) {
+        const double pair[ROWS][2] = {
+            {a.touch, f.touch}, {a.reads, f.reads}, {a.move_small, f.move_small}, {a.move_large, f.move_large}};
+        for (int k = 0; k < ROWS; k++) {
             values[k][0][i] = pair[k][0];
             values[k][1][i] = pair[k][1];
             ratios[k][i] = pair[k][1] / pair[k][0];
         }
     }
     static const char *const names[] = {"first touch of 512 MiB, ms", "4 M random reads, ms",
-                                        "moving a 64 KiB handle, us"};
-    static const double scale[] = {1e3, 1e3, 1e6};
+                                        "moving a 64 KiB handle, us", "moving a 2 MiB handle, us"};
+    static const double scale[] = {1e3, 1e3, 1e6, 1e6};
     printf("%-28s %12s %12s %14s\n", "", "anonymous", "memfd", "memfd/anon.");
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < ROWS; k++)
         printf("%-28s %12.2f %12.2f %14.2f\n", names[k], median(values[k][0]) * scale[k],
                median(values[k][1]) * scale[k], median(ratios[k]));
     return 0;
