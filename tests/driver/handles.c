@@ -152,7 +152,7 @@ static void test_random_moves(void **state)
     piece pieces[PIECES] = {0};
     unsigned random = 7;
     make_range(&range, PLACES, 0);
-    for (int round = 0; round < 150; round++) {
+    for (int round = 0; round < 60; round++) {
         piece *p = &pieces[rand_r(&random) % PIECES];
         if (p->granules > 0 && rand_r(&random) % 3 == 0) {
             drop_piece(p);
