@@ -9,6 +9,7 @@ static int verb_help(int argc, char **argv);
 static const cli_verb verbs[] = {
     {"run", "load models under one budget, run them, show where the memory went", verb_run},
     {"simulate", "random or scripted use of a simulated device, watched for races", verb_simulate},
+    {"replay", "have a resource do again what a trace recorded; the smallest cap that does", verb_replay},
     {"bench", "what single operations cost, beside what one would call instead", verb_bench},
     {"options", "every option, its value and where it came from", verb_options},
     {"engines", "the inference engines that can be used here, and what is missing", verb_engines},

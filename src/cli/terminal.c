@@ -62,17 +62,22 @@ static int screen_columns(void)
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-void terminal_progress(const char *name, double fraction)
+void terminal_progress_of(const char *doing, const char *name, double fraction)
 {
     int percent = !(fraction > 0) ? 0 : fraction >= 1 ? 100 : (int)(fraction * 100);
     if (percent == drawn_percent || !is_terminal(STDERR_FILENO))
         return;
     drawn_percent = percent;
     int filled = percent * BAR_COLUMNS / 100;
-    int room = screen_columns() - BAR_COLUMNS - 20;
-    fprintf(stderr, "\r\x1b[Kloading %.*s [%.*s%*s] %d %%", room > 4 ? room : 4, name, filled,
+    int room = screen_columns() - BAR_COLUMNS - 13 - (int)strlen(doing);
+    fprintf(stderr, "\r\x1b[K%s %.*s [%.*s%*s] %d %%", doing, room > 4 ? room : 4, name, filled,
             "################################", BAR_COLUMNS - filled, "", percent);
     fflush(stderr);
+}
+
+void terminal_progress(const char *name, double fraction)
+{
+    terminal_progress_of("loading", name, fraction);
 }
 
 void terminal_progress_end(void)

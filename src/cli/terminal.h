@@ -15,6 +15,8 @@ const char *terminal_plain(void);
 /* Draws "loading NAME [#####     ] 45 %" over itself on standard error; nothing when that is no terminal. A fraction
  * that was drawn already, give or take, is not drawn again. Any one thread at a time. */
 void terminal_progress(const char *name, double fraction);
+/* The same for something else than loading. */
+void terminal_progress_of(const char *doing, const char *name, double fraction);
 
 /* Takes the bar away. */
 void terminal_progress_end(void);

@@ -1,0 +1,179 @@
+/* replay.h: the replay of allocation traces: a trace read into a list of operations, and the loop that has an allocator do
+ * them. `weir replay` and `weir bench` stand on it. */
+#ifndef WEIR_CLI_REPLAY_H
+#define WEIR_CLI_REPLAY_H
+
+#include <weir/weir.h>
+
+/* The plan: replay_plan.c, replay_load.c --------------------------------------------------------------------------- */
+
+/* An allocation or a free. All that could be looked up beforehand has been: blocks are places in an array. */
+typedef struct wi_replay_op {
+    uint64_t bytes; /* of a free: those of its block */
+    uint32_t slot;
+    uint16_t stream; /* its number in the plan */
+    uint8_t memory_class;
+    bool frees;
+} wi_replay_op;
+
+/* What could not be used of a trace. */
+typedef struct wi_replay_problem {
+    uint64_t line; /* or the order of an event in a binary trace */
+    const char *what;
+} wi_replay_problem;
+
+enum { WI_REPLAY_STREAMS = 1000, WI_REPLAY_PROBLEMS = 16, WI_REPLAY_NO_STREAM = UINT16_MAX };
+
+typedef struct wi_replay_plan {
+    char *name;
+    wi_replay_op *ops;
+    size_t count;
+    size_t *left; /* which allocations are never freed */
+    size_t left_count;
+    uint32_t slots;
+    uint16_t streams, host_stream; /* how many; which one is WEIR_STREAM_HOST, or WI_REPLAY_NO_STREAM */
+    uint64_t allocations, frees;
+    uint64_t refused; /* allocations that had failed when the trace was made; they are no operations */
+    uint64_t peak;    /* the most that was live at once, as requested */
+    uint64_t problem_count;
+    wi_replay_problem problems[WI_REPLAY_PROBLEMS]; /* the first ones */
+    uint64_t lost;                                  /* events that are known to be missing */
+    bool binary, cut; /* problems are told by order, not by line; the file ends before its end */
+} wi_replay_plan;
+
+/* Reads RMM's CSV (weir's own among it, plain or gzip) or weir's binary trace, told apart by their content. What is no row,
+ * a free of an unknown pointer and an allocation where a block is live are counted in the plan and left out. The order is
+ * that of weir's numbers where there are such; else the file's, unless its times go back: then that of the times, which may
+ * pass midnight once. WEIR_SYSTEM, WEIR_CORRUPT, WEIR_UNSUPPORTED; also for a trace without an allocation. */
+weir_status wi_replay_load(const char *path, wi_replay_plan *out);
+void wi_replay_plan_clear(wi_replay_plan *plan);
+
+/* One by one, for readers: begin, add in the order of the file, end. */
+typedef struct wi_replay_event {
+    uint64_t key; /* orders them, where keys go back */
+    uint64_t line, pointer, bytes, stream;
+    uint8_t memory_class;
+    bool frees;
+} wi_replay_event;
+
+typedef struct wi_replay_events {
+    wi_replay_event *list;
+    size_t count, room;
+    bool sorted, timed; /* no key goes back; keys are times of a day */
+} wi_replay_events;
+
+weir_status wi_replay_add(wi_replay_events *events, const wi_replay_event *event);
+void wi_replay_problem_add(wi_replay_plan *plan, uint64_t line, const char *what);
+/* Makes operations of them; `host`: stream 0 is WEIR_STREAM_HOST. The events are taken and freed, whatever the answer. */
+weir_status wi_replay_plan_make(wi_replay_events *events, bool host, wi_replay_plan *plan);
+
+/* The allocator that is to do it ----------------------------------------------------------------------------------- */
+
+typedef struct wi_replay_counts {
+    uint64_t driver_calls;
+    uint64_t moves; /* handles that were moved, where counts_moves */
+    uint64_t peak_held;
+    bool counts_moves;
+} wi_replay_counts;
+
+/* Gates: the work of each stream trails the host. NULL where work is done at once. */
+typedef struct wi_replay_gates {
+    void *user;
+    weir_status (*put)(void *user, uint16_t stream, uint64_t at); /* behind operation `at`, on its stream */
+    void (*reach)(void *user, uint64_t at);                       /* the host has come to operation `at` */
+    void (*open)(void *user);       /* all that were put before this operation: the host must not wait for itself */
+    void (*rest)(void *user);       /* the same at the end; the streams are drained before the next operation 0 */
+    uint64_t (*forced)(void *user); /* how often gates opened because the host did not come forward */
+} wi_replay_gates;
+
+/* An allocator. All calls come from one thread; `stream` numbers are those of the plan. */
+typedef struct wi_replay_target {
+    void *user;
+    weir_status (*take)(void *user, const wi_replay_op *op, void **out);     /* may wait for pending frees */
+    weir_status (*take_now)(void *user, const wi_replay_op *op, void **out); /* refuses instead; only with gates */
+    weir_status (*give)(void *user, const wi_replay_op *op, void *pointer);
+    weir_status (*drain)(void *user); /* waits for all streams */
+    weir_status (*counts)(void *user, wi_replay_counts *out);
+    const char *(*detail)(void); /* why the last call failed */
+    wi_replay_gates *gates;      /* NULL: none */
+} wi_replay_target;
+
+/* weir, on its own streams, one for each of the plan. */
+typedef struct wi_replay_world {
+    const char *device;
+    const char *resource;  /* NULL: weir's default */
+    uint64_t budget;       /* 0: weir's default */
+    uint64_t device_bytes; /* of a simulated device */
+    uint64_t lag;          /* 0: no gates */
+    uint16_t streams, host_stream;
+} wi_replay_world;
+
+typedef struct wi_replay_maker {
+    weir_status (*open)(const wi_replay_world *how, wi_replay_target *out); /* on failure: detail() says why */
+    weir_status (*close)(wi_replay_target *target);
+    const char *(*detail)(void);
+} wi_replay_maker;
+
+/* On the devices of libweir, and on the simulator's own one, which has a core of its own. */
+extern const wi_replay_maker wi_replay_weir, wi_replay_sim;
+
+/* Does nothing: what it takes is what the loop takes. */
+extern const wi_replay_target wi_replay_nobody;
+
+/* Gates of the devices of a core; *out is NULL for lag 0. `streams`: weir's, by the plan's numbers. */
+weir_status wi_replay_gates_make(const wi_replay_world *how, weir_runtime *runtime, const weir_stream *streams,
+                                 wi_replay_gates **out);
+void wi_replay_gates_end(wi_replay_gates *gates);
+
+/* The loop: replay_loop.c ------------------------------------------------------------------------------------------ */
+
+typedef struct wi_replay_pass {
+    uint64_t nanoseconds; /* of the loop alone, gates apart */
+    uint64_t driver_calls, moves;
+    uint64_t failures; /* allocations that were refused; their frees are left out */
+    uint64_t waits;    /* gates that had to open early: for a request that was refused at once, or a call that waited */
+} wi_replay_pass;
+
+/* One pass. Blocks that the trace leaves live are freed behind it, in no figure. `stop`: at the first failure. WEIR_OK also
+ * with failures; other statuses: the allocator is broken, the detail says how. */
+weir_status wi_replay_loop(const wi_replay_plan *plan, const wi_replay_target *target, bool stop, wi_replay_pass *out);
+
+enum { WI_REPLAY_PASSES = 1000 };
+
+typedef struct wi_replay_settings {
+    const char *device;           /* "host", "cuda:1", "sim" */
+    const char *resource;         /* NULL: weir's default */
+    uint64_t cap;                 /* bytes; 0: none */
+    uint64_t lag;                 /* each stream's work trails the host by so many operations */
+    unsigned repeat;              /* passes; 0 is 1 */
+    bool stop;                    /* at the first failure */
+    const wi_replay_maker *maker; /* of another allocator; NULL: weir's, by the device */
+} wi_replay_settings;
+
+typedef struct wi_replay_result {
+    wi_replay_pass *passes;
+    size_t count;
+    uint64_t peak_held;
+    bool counts_moves;
+} wi_replay_result;
+
+/* Replays the plan on a fresh runtime. The result is the caller's to clear, also after a failure. */
+weir_status wi_replay_run(const wi_replay_plan *plan, const wi_replay_settings *settings, wi_replay_result *out);
+void wi_replay_result_clear(wi_replay_result *result);
+double wi_replay_ns(const wi_replay_plan *plan, const wi_replay_result *result); /* per event, over all passes */
+
+/* The smallest cap: replay_cap.c ----------------------------------------------------------------------------------- */
+
+typedef struct wi_replay_cap {
+    uint64_t bytes; /* 0: there is none up to 64 times what was requested */
+    double ns;      /* per event under it */
+    unsigned tries;
+} wi_replay_cap;
+
+/* The smallest of the caps peak, peak + step, peak + 2 steps … (a step is 0.2 % of the peak) that the search finds and that
+ * lets the trace complete, with the next one letting it too; each try is a fresh runtime. Whether a trace completes need not
+ * be monotone in the cap, so a smaller one may exist. `told` (may be NULL) hears how far the search is. */
+weir_status wi_replay_min_cap(const wi_replay_plan *plan, const wi_replay_settings *settings,
+                              void (*told)(double fraction), wi_replay_cap *out);
+
+#endif

@@ -1,0 +1,134 @@
+/* replay_cap.c: the search for the smallest cap under which a trace completes. */
+#include "replay.h"
+
+#include <stdlib.h>
+
+enum {
+    STEPS = 500,
+    TIMES = 64,
+    LAST = STEPS * (TIMES - 1)
+}; /* in a peak; caps go up to so many peaks, the last step */
+enum { TRIES = 200, NEVER = -1 };
+
+typedef struct
+try {
+    long step;
+    double ns; /* per event; negative: it did not complete */
+}
+try;
+
+typedef struct search {
+    const wi_replay_plan *plan;
+    wi_replay_settings settings;
+    void (*told)(double fraction);
+    try tries[TRIES];
+    unsigned count;
+    long low, high; /* did not complete, or NEVER; did */
+} search;
+
+static uint64_t cap_of(const wi_replay_plan *plan, long step)
+{
+    uint64_t size = plan->peak / STEPS;
+    return plan->peak + (uint64_t)step * (size ? size : 1);
+}
+
+/* About half of the distance to what is known is left after each try. */
+static void tell(const search *s)
+{
+    unsigned left = 2;
+    for (long distance = s->high - s->low; distance > 1 && s->high != NEVER; distance /= 2)
+        left++;
+    if (s->told)
+        s->told((double)s->count / (s->count + (s->high == NEVER ? 10 : left)));
+}
+
+static weir_status attempt(search *s, long step, const try **out)
+{
+    for (unsigned i = 0; i < s->count; i++)
+        if (s->tries[i].step == step) {
+            *out = &s->tries[i];
+            return WEIR_OK;
+        }
+    if (s->count == TRIES)
+        return weir_fail(WEIR_UNSUPPORTED, "%s: no smallest cap after %d tries", s->plan->name, (int)TRIES);
+    wi_replay_result result;
+    tell(s);
+    s->settings.cap = cap_of(s->plan, step);
+    weir_status status = wi_replay_run(s->plan, &s->settings, &result);
+    if (status == WEIR_OK) {
+        bool failed = result.passes[result.count - 1].failures > 0;
+        s->tries[s->count] = (try){step, failed ? -1 : wi_replay_ns(s->plan, &result)};
+        *out = &s->tries[s->count++];
+    }
+    wi_replay_result_clear(&result);
+    return status;
+}
+
+/* Goes up from `low` in growing strides until one completes; high is NEVER when none does. */
+static weir_status find_high(search *s)
+{
+    const try *t;
+    s->high = NEVER;
+    long from = s->low;
+    for (long stride = 1; s->low < LAST; stride *= 2) {
+        weir_status status = attempt(s, from + stride < LAST ? from + stride : LAST, &t);
+        if (status != WEIR_OK)
+            return status;
+        if (t->ns >= 0) {
+            s->high = t->step;
+            return WEIR_OK;
+        }
+        s->low = t->step;
+    }
+    return WEIR_OK;
+}
+
+static weir_status halve(search *s)
+{
+    const try *t;
+    weir_status status = WEIR_OK;
+    while (status == WEIR_OK && s->high - s->low > 1) {
+        status = attempt(s, s->low + (s->high - s->low) / 2, &t);
+        if (status == WEIR_OK)
+            *(t->ns >= 0 ? &s->high : &s->low) = t->step;
+    }
+    return status;
+}
+
+/* Until one completes and the one above it does too. */
+static weir_status look(search *s, const try **found)
+{
+    const try *above;
+    for (s->low = -1;;) {
+        weir_status status = find_high(s);
+        if (status == WEIR_OK && s->high == NEVER)
+            return WEIR_OK;
+        if (status == WEIR_OK)
+            status = halve(s);
+        if (status == WEIR_OK)
+            status = attempt(s, s->high + 1, &above);
+        if (status != WEIR_OK)
+            return status;
+        if (above->ns >= 0)
+            return attempt(s, s->high, found);
+        s->low = s->high + 1;
+    }
+}
+
+weir_status wi_replay_min_cap(const wi_replay_plan *plan, const wi_replay_settings *settings,
+                              void (*told)(double fraction), wi_replay_cap *out)
+{
+    const try *found = NULL;
+    search *s = calloc(1, sizeof *s);
+    *out = (wi_replay_cap){0};
+    if (!s)
+        return weir_fail(WEIR_SYSTEM, "no memory for a search");
+    *s = (search){.plan = plan, .settings = *settings, .told = told, .high = NEVER};
+    s->settings.stop = true;
+    weir_status status = look(s, &found);
+    if (status == WEIR_OK && found)
+        *out = (wi_replay_cap){.bytes = cap_of(plan, found->step), .ns = found->ns};
+    out->tries = s->count;
+    free(s);
+    return status;
+}
