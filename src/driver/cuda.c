@@ -297,6 +297,7 @@ static weir_status cuda_map(wi_device *device, void *address, uint64_t bytes, si
 }
 
 /* cuMemUnmap takes any number of whole mappings away, or refuses and takes none. */
+/* NOLINTNEXTLINE(readability-non-const-parameter): the table says so */
 static weir_status cuda_unmap(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles)
 {
     wi_cuda_guard guard;

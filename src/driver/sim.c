@@ -367,9 +367,8 @@ static uint32_t *granules_at(wi_device *device, const char *address, uint64_t by
 
 void wi_sim_map_handle(wi_device *device, char *address, uint32_t index)
 {
-    uint32_t *at = granules_at(device, address, device->granules[index].length * device->granule);
     for (uint32_t next = index + 1; next; next = device->granules[next - 1].next, address += device->granule) {
-        *at++ = next;
+        *granules_at(device, address, device->granule) = next;
         if (device->watcher.map)
             device->watcher.map(device->watcher.user, address, next - 1);
     }
@@ -379,11 +378,10 @@ void wi_sim_map_handle(wi_device *device, char *address, uint32_t index)
 
 void wi_sim_unmap_handle(wi_device *device, char *address, uint32_t index)
 {
-    uint32_t *at = granules_at(device, address, device->granules[index].length * device->granule);
     for (uint32_t next = index + 1; next; next = device->granules[next - 1].next, address += device->granule) {
         if (device->watcher.unmap)
             device->watcher.unmap(device->watcher.user, address, next - 1);
-        *at++ = 0;
+        *granules_at(device, address, device->granule) = 0;
     }
     if (--device->granules[index].maps == 0)
         device->granules[index].stamp++;
