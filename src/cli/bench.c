@@ -7,30 +7,37 @@
 
 static const char help[] =
     "usage: weir bench [OPTION…]\n\n"
-    "Measures weir, and beside it, in the same run, what a program would use instead. Every row is measured in every\n"
-    "round; the figures are those of its best round, in nanoseconds.\n\n"
-    "Two parts. The allocator: pairs of an allocation and a free, blocks that come and go at random, and several\n"
-    "threads, by weir, by CUDA's stream-ordered pool or the host's malloc and mimalloc, and by further peers\n"
-    "(scripts/bench-peers builds PyTorch's and RMM's). Single operations: by each resource, and by the C library or\n"
-    "CUDA's driver; the ratio is that of the medians to the first peer's.\n\n"
+    "Measures weir, and beside it, in the same run, what a program would use instead. Three parts:\n\n"
+    "  allocator    pairs of an allocation and a free, blocks that come and go at random, several threads: by weir,\n"
+    "               by CUDA's stream-ordered pool or the host's malloc and mimalloc, and by further peers\n"
+    "               (scripts/bench-peers builds PyTorch's and RMM's). Every row is measured in every round; the\n"
+    "               figures are those of its best round, in nanoseconds\n"
+    "  operations   single operations by each resource, and by the C library or CUDA's driver; the ratio is that of\n"
+    "               the medians to the first peer's\n"
+    "  traces       with --traces: recorded traces replayed by weir and by the peers: what they hold, the smallest\n"
+    "               cap, what it costs\n\n"
     "  --device NAME    host, cuda, cuda:1 (default host)\n"
-    "  --only PART      allocator or operations alone\n"
-    "  --resource NAME  which resource of weir's the allocator's rows are of (default: the default)\n"
+    "  --only PART      this part alone; may be given more than once\n"
+    "  --resource NAME  which resource of weir's the allocator's and the traces' rows are of (default: the default)\n"
     "  --peer PATH      also measure the allocators of a shared object (bench/peer.h), or of all in a folder;\n"
     "                   may be given more than once\n"
+    "  --traces PATH    a trace that weir replay reads, or a folder of them; may be given more than once\n"
+    "  --lag N          replays also with each stream's work N operations behind the host; 0: not (default 64)\n"
     "  --rounds N       how many rounds (default 5)\n"
     "  --laps N         how often an operation is run in a round, at the most (default 2000)\n"
-    "  --json           the answer as JSON: device, allocator {threads, rows[] {load, by, own, ns, p50, p99, mean,\n"
-    "                   of_weir}, goals[] {load, what, wanted, measured, met}, left_out[]}, rows[] {operation, who,\n"
-    "                   peer, median, p99, ratio}\n";
+    "  --json           the answer as JSON: device; allocator {threads, rows[] {load, by, own, ns, p50, p99, mean,\n"
+    "                   of_weir}, goals[] {load, what, wanted, measured, met}, left_out[]}; rows[] {operation, who,\n"
+    "                   peer, median, p99, ratio}; traces {lag, rows[] {trace, by, own, events, streams,\n"
+    "                   peak_requested, held, ns, min_cap, min_cap_ns, ns_105, ns_110, driver_calls, moves, lag_held,\n"
+    "                   lag_min_cap, lag_min_cap_ns}, goals[], left_out[]}\n";
 
 typedef int part(const bench_options *options, json_t *answer);
 
 static const struct {
     const char *name;
     part *run;
-} parts[] = {{"allocator", bench_part_allocator}, {"operations", bench_part_operations}};
-enum { PARTS = sizeof parts / sizeof parts[0] };
+} parts[] = {{"allocator", bench_part_allocator}, {"operations", bench_part_operations}, {"traces", bench_part_traces}};
+enum { PARTS = sizeof parts / sizeof parts[0], PART_TRACES = 2, MOST_LAG = 1 << 20 };
 
 typedef struct words {
     bench_options options;
@@ -38,12 +45,14 @@ typedef struct words {
     bool json;
 } words;
 
-enum { W_DEVICE = 256, W_ONLY, W_RESOURCE, W_PEER, W_ROUNDS, W_LAPS, W_JSON };
+enum { W_DEVICE = 256, W_ONLY, W_RESOURCE, W_PEER, W_TRACES, W_LAG, W_ROUNDS, W_LAPS, W_JSON };
 
 static const struct option long_words[] = {{"device", required_argument, NULL, W_DEVICE},
                                            {"only", required_argument, NULL, W_ONLY},
                                            {"resource", required_argument, NULL, W_RESOURCE},
                                            {"peer", required_argument, NULL, W_PEER},
+                                           {"traces", required_argument, NULL, W_TRACES},
+                                           {"lag", required_argument, NULL, W_LAG},
                                            {"rounds", required_argument, NULL, W_ROUNDS},
                                            {"laps", required_argument, NULL, W_LAPS},
                                            {"json", no_argument, NULL, W_JSON},
@@ -51,12 +60,12 @@ static const struct option long_words[] = {{"device", required_argument, NULL, W
                                            {NULL, 0, NULL, 0}};
 
 /* These answer -1 to go on, else the exit status. */
-static int read_count(const char *option, uint64_t most, uint64_t *out)
+static int read_count(const char *option, uint64_t least, uint64_t most, uint64_t *out)
 {
-    if (text_number(optarg, 1, most, out))
+    if (text_number(optarg, least, most, out))
         return -1;
-    return cli_usage("bench", "%s %s: a whole number from 1 to %llu is wanted", option, optarg,
-                     (unsigned long long)most);
+    return cli_usage("bench", "%s %s: a whole number from %llu to %llu is wanted", option, optarg,
+                     (unsigned long long)least, (unsigned long long)most);
 }
 
 static int read_part(words *w)
@@ -66,14 +75,14 @@ static int read_part(words *w)
             w->wanted[i] = true;
             return -1;
         }
-    return cli_usage("bench", "--only %s: the parts are allocator and operations", optarg);
+    return cli_usage("bench", "--only %s: the parts are allocator, operations and traces", optarg);
 }
 
-static int read_peer(bench_options *o)
+static int read_path(const char *option, const char **paths, size_t *count)
 {
-    if (o->peer_count == BENCH_PATHS)
-        return cli_usage("bench", "--peer %s: there are %d already", optarg, BENCH_PATHS);
-    o->peers[o->peer_count++] = optarg;
+    if (*count == BENCH_PATHS)
+        return cli_usage("bench", "%s %s: there are %d already", option, optarg, BENCH_PATHS);
+    paths[(*count)++] = optarg;
     return -1;
 }
 
@@ -89,11 +98,15 @@ static int read_word(int code, words *w)
         w->options.resource = optarg;
         return -1;
     case W_PEER:
-        return read_peer(&w->options);
+        return read_path("--peer", w->options.peers, &w->options.peer_count);
+    case W_TRACES:
+        return read_path("--traces", w->options.traces, &w->options.trace_count);
+    case W_LAG:
+        return read_count("--lag", 0, MOST_LAG, &w->options.lag);
     case W_ROUNDS:
-        return read_count("--rounds", 1000, &w->options.rounds);
+        return read_count("--rounds", 1, 1000, &w->options.rounds);
     case W_LAPS:
-        return read_count("--laps", 10000000, &w->options.laps);
+        return read_count("--laps", 1, 10000000, &w->options.laps);
     default:
         w->json = true;
         return -1;
@@ -102,7 +115,7 @@ static int read_word(int code, words *w)
 
 static int read_words(int argc, char **argv, words *w)
 {
-    *w = (words){.options = {.device = "host", .rounds = 5, .laps = 2000}};
+    *w = (words){.options = {.device = "host", .lag = 64, .rounds = 5, .laps = 2000}};
     opterr = 0;
     optind = 1;
     for (int code; (code = getopt_long(argc, argv, ":h", long_words, NULL)) != -1;) {
@@ -116,7 +129,19 @@ static int read_words(int argc, char **argv, words *w)
         if (status >= 0)
             return status;
     }
+    if (w->wanted[PART_TRACES] && w->options.trace_count == 0)
+        return cli_usage("bench", "--only traces: --traces says which");
     return optind < argc ? cli_usage("bench", "what is '%s'?", argv[optind]) : -1;
+}
+
+/* Without --only: all for which there is what they need. */
+static void choose(words *w)
+{
+    bool chosen = false;
+    for (size_t i = 0; i < PARTS; i++)
+        chosen |= w->wanted[i];
+    for (size_t i = 0; i < PARTS && !chosen; i++)
+        w->wanted[i] = i != PART_TRACES || w->options.trace_count > 0;
 }
 
 int verb_bench(int argc, char **argv)
@@ -125,13 +150,11 @@ int verb_bench(int argc, char **argv)
     int status = read_words(argc, argv, &w);
     if (status >= 0)
         return status;
-    bool all = true;
-    for (size_t i = 0; i < PARTS; i++)
-        all &= !w.wanted[i];
+    choose(&w);
     json_t *answer = w.json ? json_pack("{s:s}", "device", w.options.device) : NULL;
     status = CLI_OK;
     for (size_t i = 0, done = 0; i < PARTS; i++) {
-        if (!all && !w.wanted[i])
+        if (!w.wanted[i])
             continue;
         if (!w.json && done++ > 0)
             puts("");

@@ -11,11 +11,15 @@ typedef struct bench_options {
     const char *resource;           /* NULL: the default */
     const char *peers[BENCH_PATHS]; /* shared objects, or folders of them */
     size_t peer_count;
+    const char *traces[BENCH_PATHS]; /* files, or folders of them */
+    size_t trace_count;
+    uint64_t lag; /* of replays, in operations; 0: without */
     uint64_t rounds, laps;
 } bench_options;
 
 /* Each answers an exit status; `answer` NULL: prints. */
 int bench_part_operations(const bench_options *options, json_t *answer); /* bench_operations.c: `rows` */
 int bench_part_allocator(const bench_options *options, json_t *answer);  /* bench_allocator.c: `allocator` */
+int bench_part_traces(const bench_options *options, json_t *answer);     /* bench_traces.c: `traces` */
 
 #endif

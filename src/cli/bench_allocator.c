@@ -1,8 +1,8 @@
 /* bench_allocator.c: the part `allocator` of `weir bench`: every load by every allocator, round after round, and the goals
  * that are set for weir. */
 #include "bench.h"
+#include "bench_answer.h"
 #include "bench_loads.h"
-#include "table.h"
 #include "terminal.h"
 
 #include <weir/weir.h>
@@ -40,11 +40,11 @@ static void measure(const bench_load *load, const bench_peer *by, const bench_li
     bench_figures figures = {0};
     const char *failure = by->begin(by->self, 0);
     if (!failure) {
-        bench_thread_begin(by);
+        bench_enter_thread(by);
         failure = load->run(load, by, limits, &figures);
         if (failure)
             snprintf(out->failed, sizeof out->failed, "%s", failure);
-        bench_thread_end(by);
+        bench_leave_thread(by);
         by->end(by->self);
     } else {
         snprintf(out->failed, sizeof out->failed, "%s", failure);
@@ -125,29 +125,16 @@ static double measured(const grid *g, const goal *wanted, size_t load)
     return wanted->peer ? figure(g, load, own) / figure(g, load, peer) : figure(g, load, own);
 }
 
-typedef void telling(const bench_load *load, const goal *wanted, double got, void *user);
-
-static void each_goal(const grid *g, bool host, telling *tell, void *user)
+static void add_goals(const grid *g, bool host, bench_goals *out)
 {
     const goal *goals = host ? host_goals : device_goals;
     size_t count = host ? sizeof host_goals / sizeof *host_goals : sizeof device_goals / sizeof *device_goals;
     for (size_t i = 0; i < count; i++)
-        for (size_t load = 0; load < g->load_count; load++) {
-            double got = measured(g, &goals[i], load);
-            if (!isnan(got))
-                tell(&g->loads[load], &goals[i], got, user);
-        }
+        for (size_t load = 0; load < g->load_count; load++)
+            bench_goal(out, g->loads[load].name, goals[i].what, goals[i].most, measured(g, &goals[i], load));
 }
 
 /* Answers ----------------------------------------------------------------------------------------------------------- */
-
-static void number_cell(table *t, double number, int digits)
-{
-    char text[40] = "";
-    if (!isnan(number))
-        snprintf(text, sizeof text, "%.*f", digits, number);
-    table_cell(t, text, "", true);
-}
 
 static void print_cell(const grid *g, size_t load, size_t by, table *t)
 {
@@ -159,29 +146,10 @@ static void print_cell(const grid *g, size_t load, size_t by, table *t)
         table_cell(t, "failed", terminal_red(), true);
         return;
     }
-    number_cell(t, figure(g, load, by), 1);
-    number_cell(t, c->best.p50, 1);
-    number_cell(t, c->best.p99, 1);
-    number_cell(t, of_weir(g, load, by), 2);
-}
-
-static void titles(table *t, const char *const *words, size_t count, size_t left)
-{
-    table_row(t);
-    for (size_t i = 0; i < count; i++)
-        table_cell(t, words[i], terminal_bold(), i >= left);
-}
-
-static void print_goal(const bench_load *load, const goal *wanted, double got, void *user)
-{
-    table *t = user;
-    bool met = got <= wanted->most;
-    table_row(t);
-    table_cell(t, load->name, "", false);
-    table_cell(t, wanted->what, "", false);
-    number_cell(t, wanted->most, wanted->peer ? 3 : 0);
-    number_cell(t, got, wanted->peer ? 3 : 1);
-    table_cell(t, met ? "met" : "missed", met ? terminal_green() : terminal_red(), false);
+    bench_number(t, figure(g, load, by), 1);
+    bench_number(t, c->best.p50, 1);
+    bench_number(t, c->best.p99, 1);
+    bench_number(t, of_weir(g, load, by), 2);
 }
 
 static void print_notes(const grid *g)
@@ -200,28 +168,18 @@ static void print_notes(const grid *g)
                 printf("Failed: %s by %s: %s\n", g->loads[i].name, g->all.at[j].by.name, g->cells[i][j].failed);
 }
 
-static void print_all(const grid *g, bool host)
+static void print_all(const grid *g, bench_goals *goals)
 {
-    static const char *const rows[] = {"load", "by", "ns", "p50", "p99", "of weir's"};
-    static const char *const goals[] = {"goal", "in", "at most", "measured", ""};
+    static const char *const words[] = {"load", "by", "ns", "p50", "p99", "of weir's"};
     table t = {0};
-    titles(&t, rows, sizeof rows / sizeof rows[0], 2);
+    bench_titles(&t, words, sizeof words / sizeof words[0], 2);
     for (size_t i = 0; i < g->load_count; i++)
         for (size_t j = 0; j < g->all.count; j++)
             print_cell(g, i, j, &t);
     table_print(&t, stdout);
     table_clear(&t);
-    puts("");
-    titles(&t, goals, sizeof goals / sizeof goals[0], 2);
-    each_goal(g, host, print_goal, &t);
-    table_print(&t, stdout);
-    table_clear(&t);
+    bench_goals_print(goals);
     print_notes(g);
-}
-
-static json_t *number_json(double number)
-{
-    return isnan(number) || isinf(number) ? json_null() : json_real(number);
 }
 
 static json_t *cell_json(const grid *g, size_t load, size_t by)
@@ -229,7 +187,7 @@ static json_t *cell_json(const grid *g, size_t load, size_t by)
     const cell *c = &g->cells[load][by];
     json_t *row = json_pack("{s:s, s:o, s:b, s:o, s:o}", "load", g->loads[load].name, "by",
                             text_json(g->all.at[by].by.name), "own", g->all.at[by].own, "ns",
-                            number_json(figure(g, load, by)), "of_weir", number_json(of_weir(g, load, by)));
+                            bench_number_json(figure(g, load, by)), "of_weir", bench_number_json(of_weir(g, load, by)));
     if (c->failed[0])
         json_object_set_new(row, "failed", text_json(c->failed));
     else
@@ -238,22 +196,14 @@ static json_t *cell_json(const grid *g, size_t load, size_t by)
     return row;
 }
 
-static void goal_json(const bench_load *load, const goal *wanted, double got, void *user)
+static json_t *all_json(const grid *g, bench_goals *goals)
 {
-    json_array_append_new(user,
-                          json_pack("{s:s, s:s, s:f, s:o, s:b}", "load", load->name, "what", wanted->what, "wanted",
-                                    wanted->most, "measured", number_json(got), "met", got <= wanted->most));
-}
-
-static json_t *all_json(const grid *g, bool host)
-{
-    json_t *rows = json_array(), *goals = json_array();
+    json_t *rows = json_array();
     for (size_t i = 0; i < g->load_count; i++)
         for (size_t j = 0; j < g->all.count; j++)
             json_array_append_new(rows, cell_json(g, i, j));
-    each_goal(g, host, goal_json, goals);
-    return json_pack("{s:i, s:o, s:o, s:O}", "threads", (int)g->threads, "rows", rows, "goals", goals, "left_out",
-                     g->all.left_out);
+    return json_pack("{s:i, s:o, s:o, s:O}", "threads", (int)g->threads, "rows", rows, "goals", bench_goals_json(goals),
+                     "left_out", g->all.left_out);
 }
 
 /* A peer that fails is told; weir must not. */
@@ -268,17 +218,20 @@ static int verdict(const grid *g)
 
 int bench_part_allocator(const bench_options *options, json_t *answer)
 {
-    bool host = strcmp(options->device, "host") == 0;
     grid *g = text_zeroed(1, sizeof *g);
     unsigned processors = bench_processors();
     g->threads = processors < BENCH_THREADS ? processors : BENCH_THREADS;
     g->load_count = bench_loads(g->loads, g->threads);
     bench_allocators_open(&g->all, options->device, options->resource, options->peers, options->peer_count);
     measure_all(g, options);
+    bench_goals goals;
+    bench_goals_begin(&goals);
+    add_goals(g, strcmp(options->device, "host") == 0, &goals);
     if (answer)
-        json_object_set_new(answer, "allocator", all_json(g, host));
+        json_object_set_new(answer, "allocator", all_json(g, &goals));
     else
-        print_all(g, host);
+        print_all(g, &goals);
+    bench_goals_end(&goals);
     int status = verdict(g);
     bench_allocators_close(&g->all);
     free(g);

@@ -7,6 +7,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
+void bench_enter_thread(const bench_peer *by)
+{
+    if (by->thread_begin)
+        by->thread_begin(by->self);
+}
+
+void bench_leave_thread(const bench_peer *by)
+{
+    if (by->thread_end)
+        by->thread_end(by->self);
+}
+
 void bench_by_leave_out(bench_allocators *all, const char *name, const char *why)
 {
     char *text = text_print("%s: %s", name, why);

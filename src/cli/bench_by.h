@@ -4,6 +4,7 @@
 #define WEIR_CLI_BENCH_BY_H
 
 #include "../../bench/peer.h"
+#include "replay.h"
 #include "text.h"
 
 enum { BENCH_ALLOCATORS = 16 };
@@ -33,6 +34,13 @@ const char *bench_by_mimalloc(bench_peer *out);
 
 /* Adds every peer of a shared object. NULL, or why it cannot be loaded. */
 const char *bench_by_file(bench_allocators *all, const char *path, int ordinal);
+
+/* The calling thread begins and ends to work with it. */
+void bench_enter_thread(const bench_peer *by);
+void bench_leave_thread(const bench_peer *by);
+
+/* As the allocator of a replay, which is one at a time. It has to be able to tell what it holds. */
+const wi_replay_maker *bench_by_replay(const bench_peer *by);
 
 /* NULL: there is no room for more, which is left out. */
 bench_allocator *bench_by_add(bench_allocators *all, const bench_peer *by);

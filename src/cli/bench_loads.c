@@ -90,18 +90,6 @@ void bench_samples_end(bench_samples *samples, unsigned threads, uint64_t units,
 
 /* Pairs ------------------------------------------------------------------------------------------------------------- */
 
-void bench_thread_begin(const bench_peer *by)
-{
-    if (by->thread_begin)
-        by->thread_begin(by->self);
-}
-
-void bench_thread_end(const bench_peer *by)
-{
-    if (by->thread_end)
-        by->thread_end(by->self);
-}
-
 const char *bench_why(const bench_peer *by)
 {
     return strncmp(by->name, "weir", 4) == 0 ? weir_detail() : "it refused a block";

@@ -62,7 +62,4 @@ bool bench_pairs(const bench_peer *by, size_t bytes, uint64_t stream);
 /* Why the last allocation or free failed, as far as anybody can tell. */
 const char *bench_why(const bench_peer *by);
 
-void bench_thread_begin(const bench_peer *by);
-void bench_thread_end(const bench_peer *by);
-
 #endif

@@ -58,7 +58,7 @@ static void *work(void *argument)
     worker *w = argument;
     bool good = true;
     unsigned spins = 0;
-    bench_thread_begin(w->by);
+    bench_enter_thread(w->by);
     for (int i = 0; i < WARM_UP && good; i++)
         good = bench_pairs(w->by, w->load->bytes, w->stream);
     atomic_fetch_add(&w->gate->there, 1);
@@ -72,7 +72,7 @@ static void *work(void *argument)
     }
     if (!good)
         note(&w->failed, w->by);
-    bench_thread_end(w->by);
+    bench_leave_thread(w->by);
     return NULL;
 }
 
@@ -143,7 +143,7 @@ static void *take(void *argument)
 {
     channel *c = argument;
     unsigned spins = 0;
-    bench_thread_begin(c->by);
+    bench_enter_thread(c->by);
     for (uint64_t taken = 0;;) {
         bool closed = atomic_load_explicit(&c->closed, memory_order_acquire);
         if (taken < atomic_load_explicit(&c->sent, memory_order_acquire)) {
@@ -156,7 +156,7 @@ static void *take(void *argument)
         }
     }
     c->finished = bench_now();
-    bench_thread_end(c->by);
+    bench_leave_thread(c->by);
     return NULL;
 }
 

@@ -1,5 +1,5 @@
 /* A shared object of allocators for `weir bench --peer`: malloc that watches how it is called and fails every later call
- * when that was wrong, one that has no large blocks, and one that cannot be used. */
+ * when that was wrong, holds what is live and keeps to its cap, one that has no large blocks, and one that cannot be used. */
 #include "../../bench/peer.h"
 
 #include <pthread.h>
@@ -16,6 +16,7 @@ typedef struct header {
 
 static atomic_bool begun, wrong;
 static atomic_long live, highest = -1;
+static atomic_size_t held, peak, most;
 static _Thread_local bool on_thread;
 static bool small_only;
 
@@ -27,7 +28,8 @@ static void mistake(const char *what)
 
 static const char *begin(void *self, uint64_t cap)
 {
-    (void)cap;
+    held = peak = 0;
+    most = cap ? cap : SIZE_MAX;
     if (atomic_exchange(&begun, true))
         mistake("begun twice");
     small_only = self != NULL;
@@ -77,9 +79,14 @@ static void *allocate(void *self, size_t bytes, uint64_t stream)
         mistake("an allocation out of order");
     if (wrong || (small_only && bytes > SMALL))
         return NULL;
-    char *memory = malloc(HEADER + bytes);
-    if (!memory)
+    size_t now = atomic_fetch_add(&held, bytes) + bytes, before = peak;
+    char *memory = now <= most ? malloc(HEADER + bytes) : NULL;
+    if (!memory) {
+        atomic_fetch_sub(&held, bytes);
         return NULL;
+    }
+    while (now > before && !atomic_compare_exchange_weak(&peak, &before, now))
+        ;
     *(header *)memory = (header){stream, bytes};
     atomic_fetch_add(&live, 1);
     return memory + HEADER;
@@ -91,9 +98,16 @@ static bool release(void *self, void *pointer, size_t bytes, uint64_t stream)
     header *h = (header *)((char *)pointer - HEADER);
     if (!begun || !on_thread || h->bytes != bytes || h->stream != stream)
         mistake("a free that does not fit");
+    atomic_fetch_sub(&held, bytes);
     free(h);
     atomic_fetch_sub(&live, 1);
     return !wrong;
+}
+
+static uint64_t peak_held(void *self)
+{
+    (void)self;
+    return peak;
 }
 
 bench_peer_entry weir_bench_peer;
@@ -112,7 +126,8 @@ bool weir_bench_peer(unsigned which, int ordinal, bench_peer *out, const char **
                         .thread_end = thread_end,
                         .stream = stream,
                         .allocate = allocate,
-                        .release = release};
+                        .release = release,
+                        .peak_held = which == 0 ? peak_held : NULL};
     snprintf(out->name, sizeof out->name, "%s", names[which]);
     if (which == 2)
         *failure = "its library is not here";

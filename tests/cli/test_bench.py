@@ -50,7 +50,16 @@ class Operations(harness.Case):
         self.assertIn("moon", self.weir("bench", "--only", "operations", "--device", "moon", status=1)[1])
 
 
-class Allocator(harness.Case):
+class Peers(harness.Case):
+    def build_peer(self):
+        target = self.folder / "peers/peer-test.so"
+        target.parent.mkdir()
+        subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC",
+                        "-o", target, Path(__file__).with_name("peer.c")], check=True)
+        return target
+
+
+class Allocator(Peers):
     def allocator(self, *words, **environment):
         return self.weir_json("bench", "--only", "allocator", *SHORT, *words, **environment)["allocator"]
 
@@ -96,13 +105,6 @@ class Allocator(harness.Case):
         self.assertIn("none", done["allocator"]["rows"][0]["failed"])
         self.one_line(self.error)
 
-    def build_peer(self):
-        target = self.folder / "peers/peer-test.so"
-        target.parent.mkdir()
-        subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC",
-                        "-o", target, Path(__file__).with_name("peer.c")], check=True)
-        return target
-
     def test_peers(self):
         target = self.build_peer()
         part = self.allocator("--peer", target)
@@ -135,6 +137,61 @@ class Allocator(harness.Case):
         for load, goal in wanted.items():
             self.assertAlmostEqual(goal["measured"], weir[load]["ns"], places=6)
             self.assertEqual(goal["wanted"], 100 if load.startswith("freed") else 25 if "B" in load else 50)
+
+
+class Traces(Peers):
+    """A trace of two streams that has 4 MiB live at its peak, in which half of it becomes one block."""
+
+    def trace(self):
+        rows = ["Thread,Time,Action,Pointer,Size,Stream"]
+        rows += [f"1,00:00:00.00000{i},allocate,0x{i + 1}0000000,{harness.MIB},{1 + i % 2}" for i in range(4)]
+        rows += [f"1,00:00:00.00001{i},free,0x{i + 1}0000000,{harness.MIB},{1 + i % 2}" for i in (0, 1)]
+        rows += [f"1,00:00:00.000020,allocate,0x90000000,{2 * harness.MIB},1", f"1,00:00:00.000021,free,0x90000000,{2 * harness.MIB},1"]
+        rows += [f"1,00:00:00.00003{i},free,0x{i + 1}0000000,{harness.MIB},{1 + i % 2}" for i in (2, 3)]
+        return self.write("small.csv", "\n".join(rows) + "\n")
+
+    def traces(self, *words, **environment):
+        return self.weir_json("bench", "--only", "traces", *words, **environment)["traces"]
+
+    def test_rows_and_goals(self):
+        part = self.traces("--traces", self.trace(), "--peer", self.build_peer(), "--lag", "0")
+        self.assertEqual(self.error, "")
+        rows = {row["by"]: row for row in part["rows"]}
+        self.assertEqual(set(rows), {"weir", "watched"})
+        for row in rows.values():
+            self.assertEqual((row["trace"], row["events"], row["streams"], row["peak_requested"]), ("small", 10, 2, 4 * harness.MIB))
+            self.assertGreater(row["ns"], 0)
+            self.assertIsNone(row["lag_min_cap"])
+        watched, weir = rows["watched"], rows["weir"]
+        self.assertEqual((watched["held"], watched["min_cap"], watched["driver_calls"]), (1, 1, None))
+        self.assertGreaterEqual(weir["held"], 1)
+        self.assertEqual(weir["min_cap"], 1)
+        goals = {goal["what"]: goal for goal in part["goals"]}
+        self.assertEqual(goals["least cap over requested"]["wanted"], 1.03)
+        self.assertEqual(goals["held without a cap over requested"]["measured"], weir["held"])
+        self.assertAlmostEqual(goals["cost under 1.05, of that without"]["measured"], weir["ns_105"] / weir["ns"], places=6)
+        self.assertNotIn("cost there, of expandable segments' at theirs", goals)
+
+    def test_lag(self):
+        part = self.traces("--traces", self.trace(), "--lag", "2")
+        self.assertEqual(part["lag"], 2)
+        self.assertGreaterEqual(part["rows"][0]["lag_held"], 1)
+        self.assertGreaterEqual(part["rows"][0]["lag_min_cap"], 1)
+
+    def test_folder_and_table(self):
+        folder = self.trace().parent / "traces"
+        folder.mkdir()
+        (self.folder / "small.csv").rename(folder / "first.csv")
+        (folder / "second.csv").write_bytes((folder / "first.csv").read_bytes())
+        out, error = self.weir("bench", "--only", "traces", "--traces", folder, "--lag", "0")
+        self.assertEqual(error, "")
+        for name in ("first", "second", "least cap over requested"):
+            self.assertIn(name, out)
+
+    def test_bad_words(self):
+        self.assertIn("--traces", self.refused("bench", "--only", "traces"))
+        self.assertIn("--lag x", self.refused("bench", "--lag", "x"))
+        self.assertIn("nowhere", self.weir("bench", "--traces", "nowhere", "--only", "traces", status=1)[1])
 
 
 if __name__ == "__main__":
