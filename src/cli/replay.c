@@ -166,10 +166,10 @@ static int judge(const replay_answers *all)
 {
     for (size_t i = 0; i < all->count; i++) {
         const replay_answer *a = &all->list[i];
-        uint64_t failures = replay_failures(a);
+        uint64_t failures = replay_failures(a), asked = a->plan.allocations * a->result.count;
         if (failures > 0)
             return cli_fail("%s: %llu of %llu allocations were refused", a->plan.name, (unsigned long long)failures,
-                            (unsigned long long)(a->plan.allocations * a->result.count));
+                            (unsigned long long)asked);
         if (a->min_cap && a->smallest.bytes == 0)
             return cli_fail("%s: no cap was found under which it completes", a->plan.name);
     }

@@ -123,7 +123,7 @@ extern const wi_replay_target wi_replay_nobody;
 /* Gates of the devices of a core; *out is NULL for lag 0. `streams`: weir's, by the plan's numbers. */
 weir_status wi_replay_gates_make(const wi_replay_world *how, weir_runtime *runtime, const weir_stream *streams,
                                  wi_replay_gates **out);
-void wi_replay_gates_end(wi_replay_gates *gates);
+void wi_replay_gates_end(wi_replay_gates *table);
 
 /* The loop: replay_loop.c ------------------------------------------------------------------------------------------ */
 

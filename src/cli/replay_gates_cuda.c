@@ -10,29 +10,35 @@ typedef int result;
 typedef unsigned long long address;
 
 typedef struct cuda_gates {
-    void *library, *word;
-    address at; /* of the word, as the GPU has it */
+    void *library, *word; /* the host's address of it is the GPU's too: all addresses are unified here */
     result (*push)(void *);
     result (*pop)(void **);
     result (*allocate)(void **, size_t, unsigned);
     result (*release)(void *);
-    result (*pointer)(address *, void *, unsigned);
     result (*wait)(void *, address, uint32_t, unsigned);
 } cuda_gates;
 
-static bool find(const cuda_gates *c, const char *name, void *function)
-{
-    void *symbol = dlsym(c->library, name);
-    memcpy(function, &symbol, sizeof symbol);
-    return symbol != NULL;
-}
-
 static bool load(cuda_gates *c)
 {
+    enum { VERSION = 12000 };
+    result (*find)(const char *, void **, int, unsigned long long, int *) = NULL;
+    struct {
+        const char *name;
+        void *to;
+    } wanted[] = {{"cuCtxPushCurrent", &c->push},
+                  {"cuCtxPopCurrent", &c->pop},
+                  {"cuMemHostAlloc", &c->allocate},
+                  {"cuMemFreeHost", &c->release},
+                  {"cuStreamWaitValue32", &c->wait}};
     c->library = dlopen("libcuda.so.1", RTLD_NOW);
-    return c->library && find(c, "cuCtxPushCurrent_v2", &c->push) && find(c, "cuCtxPopCurrent_v2", &c->pop) &&
-           find(c, "cuMemHostAlloc", &c->allocate) && find(c, "cuMemFreeHost", &c->release) &&
-           find(c, "cuMemHostGetDevicePointer_v2", &c->pointer) && find(c, "cuStreamWaitValue32_v2", &c->wait);
+    void *symbol = c->library ? dlsym(c->library, "cuGetProcAddress_v2") : NULL;
+    memcpy(&find, &symbol, sizeof symbol);
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        if (!find || find(wanted[i].name, &symbol, VERSION, 0, NULL) != 0 || !symbol)
+            return false;
+        memcpy(wanted[i].to, &symbol, sizeof symbol);
+    }
+    return true;
 }
 
 /* The context stays this thread's until the gates end: all of a replay is one thread's. */
@@ -40,27 +46,24 @@ static weir_status put(gates *g, uint16_t stream, uint32_t number)
 {
     enum { WAIT_VALUE_GEQ = 0 };
     const cuda_gates *c = g->device;
-    result code = c->wait(weir_stream_native(g->streams[stream]), c->at, number, WAIT_VALUE_GEQ);
+    result code = c->wait(weir_stream_native(g->streams[stream]), (uintptr_t)c->word, number, WAIT_VALUE_GEQ);
     return code == 0 ? WEIR_OK : weir_fail(WEIR_DRIVER, "cuStreamWaitValue32: error %d", code);
 }
 
 weir_status gates_cuda_begin(gates *g)
 {
-    enum { HOST_DEVICEMAP = 2 };
+    enum { PORTABLE = 1 };
     cuda_gates *c = calloc(1, sizeof *c);
     g->device = c;
     if (!c)
         return weir_fail(WEIR_SYSTEM, "no memory for gates");
     bool here = load(c), pushed = here && c->push(weir_runtime_native(g->runtime)) == 0;
-    bool made = pushed && c->allocate(&c->word, sizeof *g->word, HOST_DEVICEMAP) == 0;
-    if (made && c->pointer(&c->at, c->word, 0) == 0) {
+    if (pushed && c->allocate(&c->word, sizeof *g->word, PORTABLE) == 0) {
         memset(c->word, 0, sizeof *g->word);
         g->word = c->word;
         g->put = put;
         return WEIR_OK;
     }
-    if (made)
-        (void)c->release(c->word);
     void *ignored;
     if (pushed)
         (void)c->pop(&ignored);

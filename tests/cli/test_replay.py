@@ -129,6 +129,41 @@ class Replay(harness.Case):
                 self.assertEqual(answer["failures"], 0)
                 self.assertEqual(answer["traces"][0]["streams"], 3)
 
+    def test_lag_on_a_gpu(self):
+        stub = harness.BUILD / "stub/cuda"
+        if not (stub / "libcuda.so.1").exists():
+            self.skipTest("the stub of libcuda.so.1 is not built")
+        environment = {"LD_LIBRARY_PATH": str(stub)}
+        text = rows(("a", 1, 4 * MIB, 0), ("f", 1, 4 * MIB, 0), *pairs(10, 2, 100), ("a", 3, 4 * MIB, 0), *pairs(50, 3, 100, 7))
+        for lag, waits in ((0, 0), (100, 1)):
+            answer = self.replay(text, "--driver", "cuda", "--resource", "mapped", "--cap", "6MiB", "--lag", lag, "--repeat", "2", **environment)
+            self.assertEqual((answer["device"], answer["failures"]), ("cuda", 0))
+            self.assertGreaterEqual(answer["waits"], waits)
+        # cuMemFree waits for the whole device, and so for gates that wait for the host.
+        answer = self.replay(rows(*pairs(20, 1, MIB)), "--driver", "cuda:0", "--resource", "direct", "--cap", "8MiB", "--lag", "5", **environment)
+        self.assertGreater(answer["waits"], 0)
+        self.assertEqual(answer["failures"], 0)
+        error = self.refused("replay", self.folder / "trace.csv", "--driver", "cuda", "--cap", "64MiB", "--lag", "5", status=1, **environment,
+                             STUB_CUDA_FAIL="cuMemHostAlloc:1:2")
+        self.assertIn("pinned memory", error)
+
+    def test_cut_of_a_recorded_trace(self):
+        path = harness.SOURCE / "tests/data/traces/bert.csv.gz"
+        live, now, peak, count = {}, 0, 0, 0
+        for line in gzip.decompress(path.read_bytes()).decode().splitlines()[1:]:
+            _, _, action, pointer, size, _ = line.split(",")
+            if action == "allocate":
+                live[pointer] = int(size)
+                now += int(size)
+            else:
+                now -= live.pop(pointer)
+            peak, count = max(peak, now), count + 1
+        for driver in ("sim", "host"):
+            answer = self.weir_json("replay", path, "--driver", driver, "--lag", "8", WEIR_BUDGET="")
+            trace, = answer["traces"]
+            self.assertEqual((answer["events"], answer["peak_requested"], trace["live_at_end"]), (count, peak, len(live)))
+            self.assertEqual((answer["failures"], trace["malformed"]), (0, 0))
+
     def test_own_traces(self):
         run = self.weir_json("run", self.folder / "a.toy", "--trace", "run.csv")
         self.assertTrue(run["trace"])

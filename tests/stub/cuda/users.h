@@ -1,5 +1,5 @@
 /* The part of CUDA's driver interface that weir does not use, but programs beside it do: in the stub as in the real one it
- * is found through cuGetProcAddress. Graphs, and contexts of one's own. */
+ * is found through cuGetProcAddress. Graphs, contexts of one's own, and waiting for a word. */
 #ifndef STUB_USERS_H
 #define STUB_USERS_H
 
@@ -13,6 +13,7 @@ enum { CU_STREAM_CAPTURE_MODE_GLOBAL = 0 };
 #define STUB_USERS(X)                                                                                                  \
     X(cuCtxCreate, 3020, (CUcontext * context, unsigned flags, CUdevice device))                                       \
     X(cuCtxDestroy, 4000, (CUcontext context))                                                                         \
+    X(cuStreamWaitValue32, 11070, (CUstream stream, CUdeviceptr word, uint32_t value, unsigned flags))                 \
     X(cuStreamBeginCapture, 10010, (CUstream stream, int mode))                                                        \
     X(cuStreamEndCapture, 10000, (CUstream stream, CUgraph * graph))                                                   \
     X(cuGraphInstantiateWithFlags, 11040, (CUgraphExec * executable, CUgraph graph, unsigned long long flags))         \

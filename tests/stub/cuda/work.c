@@ -1,6 +1,9 @@
 /* What is put on the stub's streams, and the events between it. */
 #include "stream.h"
 
+#include <stdatomic.h>
+#include <unistd.h>
+
 /* Work ------------------------------------------------------------------------------------------------------------- */
 
 static void run_copy(stub_work *work)
@@ -25,6 +28,14 @@ static void run_wait(stub_work *work)
     stub_wait(work->stream, work->sequence);
 }
 
+/* As GPUs do it: by looking, and as differences of 32 bits. */
+static void run_wait_value(stub_work *work)
+{
+    const _Atomic uint32_t *word = work->from;
+    while ((int32_t)(atomic_load(word) - (uint32_t)work->sequence) < 0)
+        usleep(100);
+}
+
 CUresult stub_cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
     STUB_CALL(cuMemcpyAsync, STUB_IN_CONTEXT);
@@ -44,6 +55,16 @@ CUresult stub_cuLaunchHostFunc(CUstream stream, void (*fn)(void *), void *user)
 {
     STUB_CALL(cuLaunchHostFunc, STUB_IN_CONTEXT);
     return fn ? stub_put(stream, (stub_work){.run = run_call, .to = user, .fn = fn}) : STUB_INVALID_VALUE;
+}
+
+CUresult stub_cuStreamWaitValue32(CUstream stream, CUdeviceptr word, uint32_t value, unsigned flags)
+{
+    enum { WAIT_VALUE_GEQ = 0 };
+    STUB_CALL(cuStreamWaitValue32, STUB_IN_CONTEXT);
+    if (flags != WAIT_VALUE_GEQ || word % sizeof value != 0)
+        return STUB_INVALID_VALUE;
+    return stub_put(stream,
+                    (stub_work){.run = run_wait_value, .from = (const void *)(uintptr_t)word, .sequence = value});
 }
 
 CUresult stub_put_wait(CUstream stream, struct CUstream_st *other, uint64_t sequence)
