@@ -154,14 +154,12 @@ static void print_cell(const grid *g, size_t load, size_t by, table *t)
 
 static void print_notes(const grid *g)
 {
-    size_t index;
-    json_t *text;
     printf("\nThe median counts of pairs on one thread, the mean of what is mixed or on several. A quantile is one of\n"
            "batches of %d (%d where blocks are handed over). At random: blocks of 512 B * 2^u, u uniform in 0...13.\n",
            BENCH_BATCH, BENCH_HANDED);
     if (g->threads < BENCH_THREADS)
         printf("%u threads, as there are so many processors; %d are meant.\n", g->threads, BENCH_THREADS);
-    json_array_foreach(g->all.left_out, index, text) printf("Left out: %s\n", json_string_value(text));
+    bench_print_left_out(g->all.left_out);
     for (size_t i = 0; i < g->load_count; i++)
         for (size_t j = 0; j < g->all.count; j++)
             if (g->cells[i][j].failed[0])

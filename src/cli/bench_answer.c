@@ -26,6 +26,12 @@ json_t *bench_number_json(double number)
     return isfinite(number) ? json_real(number) : json_null();
 }
 
+void bench_print_left_out(const json_t *texts)
+{
+    for (size_t i = 0; i < json_array_size(texts); i++)
+        printf("Left out: %s\n", json_string_value(json_array_get(texts, i)));
+}
+
 /* Goals ------------------------------------------------------------------------------------------------------------- */
 
 void bench_goals_begin(bench_goals *goals)

@@ -11,6 +11,9 @@ void bench_titles(table *t, const char *const *words, size_t count, size_t left)
 void bench_number(table *t, double number, int digits); /* a cell; empty for NAN */
 json_t *bench_number_json(double number);               /* null for NAN */
 
+/* A line for each text. */
+void bench_print_left_out(const json_t *texts);
+
 /* Goals, kept until they are told. */
 typedef struct bench_goals {
     table grid;

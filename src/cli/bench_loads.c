@@ -25,7 +25,7 @@ size_t bench_loads(bench_load *out, unsigned threads)
         {"pair, 512 B", false, 512, 0, bench_run_pair},
         {"pair, 64 KiB", false, 65536, 0, bench_run_pair},
         {"pair, 1 MiB", false, MIB, 0, bench_run_pair},
-        {"pair, 64 MiB", false, 64 * MIB, 0, bench_run_pair},
+        {"pair, 64 MiB", false, (size_t)64 * MIB, 0, bench_run_pair},
         {"pair, 777 B", false, 777, 0, bench_run_pair},
         {"pair, 70001 B", false, 70001, 0, bench_run_pair},
         {"pair, 1200007 B", false, 1200007, 0, bench_run_pair},
@@ -81,8 +81,9 @@ void bench_samples_end(bench_samples *samples, unsigned threads, uint64_t units,
         total += all[i];
     bench_sort(all, count);
     if (count > 0) {
-        out->p50 = (double)all[count / 2] / (double)units;
-        out->p99 = (double)all[count - 1 - count / 100] / (double)units;
+        size_t half = count / 2, last = count - 1 - count / 100;
+        out->p50 = (double)all[half] / (double)units;
+        out->p99 = (double)all[last] / (double)units;
         out->mean = (double)total / (double)(count * units);
     }
     free(all);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { APART = 128, SLOTS = 8, WARM_UP = 4, SPINS = 256 };
+enum { APART = 128, SLOTS = 8, WARM_UP = 4, WARM_BATCHES = 16, SPINS = 256 };
 
 /* Why something failed, from the thread on which it did. */
 typedef struct failure {
@@ -192,7 +192,7 @@ const char *bench_run_handed(const bench_load *load, const bench_peer *by, const
         return failure_text;
     if (pthread_create(&taker, NULL, take, &c) != 0)
         return "a thread could not be started";
-    while (sent < 2 * SLOTS && good)
+    while (sent < WARM_BATCHES && good)
         good = send_batch(&c, sent++);
     first = sent;
     bench_samples_begin(&samples, limits);

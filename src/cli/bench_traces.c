@@ -207,8 +207,6 @@ static void print_all(const traces *t, bench_goals *goals)
 {
     static const char *const words[] = {"trace",    "by",       "no cap", "ns",    "least cap",   "ns there",
                                         "ns, 1.05", "ns, 1.10", "calls",  "moves", "lag: no cap", "least cap"};
-    size_t index;
-    json_t *text;
     table grid = {0};
     bench_titles(&grid, words, sizeof words / sizeof words[0], 2);
     for (size_t i = 0; i < t->count; i++)
@@ -222,7 +220,7 @@ static void print_all(const traces *t, bench_goals *goals)
            "event. Calls of the driver and moves are per allocation in a second pass. Lag: the streams' work is %llu\n"
            "operations behind the host.\n",
            (unsigned long long)t->lag);
-    json_array_foreach(t->all.left_out, index, text) printf("Left out: %s\n", json_string_value(text));
+    bench_print_left_out(t->all.left_out);
     for (size_t i = 0; i < t->count; i++)
         for (size_t j = 0; j < t->all.count; j++)
             if (t->list[i].by[j].failed[0])
