@@ -26,6 +26,8 @@ typedef struct weir_stats {
     uint64_t driver_calls; /* calls that create, destroy, map or unmap physical memory */
     uint32_t clients;
     uint64_t failed_frees; /* times that the driver refused to take back what was freed; it is tried again */
+    uint64_t ordered; /* of cached: freed on streams that the device is not past, and so for work on the same streams alone;
+                         looked at a moment later than the rest */
 } weir_stats;
 
 typedef struct weir_client_stats {

@@ -55,7 +55,9 @@ static bool any_pending(wi_ledger *ledger)
 static bool try_rungs(ladder *l, bool helps)
 {
     wi_ledger *ledger = l->budget->resource.ledger;
-    if (wi_holders_reap(ledger, NULL) > 0 || (any_pending(ledger) && wi_holders_settle(ledger)))
+    uint64_t left;
+    if (wi_holders_pass(ledger, &left) > 0 || wi_holders_reap(ledger, NULL) > 0 ||
+        (any_pending(ledger) && wi_holders_settle(ledger)))
         return true;
     if (wi_relieve(l->budget->top) > 0)
         return true;
@@ -67,7 +69,8 @@ static bool try_rungs(ladder *l, bool helps)
     if (now >= l->deadline)
         return false;
     l->pause = l->pause ? wi_min(2 * l->pause, LONGEST_PAUSE) : FIRST_PAUSE;
-    return wi_holders_wait(ledger, wi_min(l->deadline, now + l->pause));
+    uint64_t until = wi_min(l->deadline, now + l->pause);
+    return wi_holders_wait(ledger, until) || wi_holders_await(ledger, until);
 }
 
 /* True if something has changed that makes another try worth it. `helps`: pending frees would be enough. */
@@ -79,6 +82,15 @@ static bool climb(ladder *l, bool helps)
 static weir_status refuse(const ladder *l, const wi_request *request, const wi_shortage *shortage)
 {
     return wi_ledger_refuse(l->budget->resource.ledger, l->account, request, shortage);
+}
+
+/* Bytes that only time keeps from being anyone's are not lost to fragments. */
+static void blame(const ladder *l, const wi_request *request, wi_shortage *shortage)
+{
+    uint64_t left;
+    (void)wi_holders_pass(l->budget->resource.ledger, &left);
+    if (left > 0 && wi_max(left, shortage->largest) >= request->charged)
+        shortage->cause = WEIR_CAUSE_PENDING;
 }
 
 /* alignment 0: the bytes need not be in one piece. */
@@ -137,10 +149,11 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
         status = wi_allocate(resource->inner, p, out, shortage);
         if (status == WEIR_OK)
             return WEIR_OK;
-        if (status == WEIR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE &&
-            climb(&l, any_pending(resource->ledger)))
+        if (status == WEIR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE && climb(&l, true))
             continue;
         return_bytes(b, p);
+        if (status == WEIR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE)
+            blame(&l, &request, shortage);
         return status == WEIR_OUT_OF_MEMORY ? refuse(&l, &request, shortage) : status;
     }
 }

@@ -1,4 +1,5 @@
 #include "memory/extents.h"
+#include "memory/lanes.h"
 #include "memory/marks.h"
 
 #include <sys/mman.h>
@@ -91,27 +92,51 @@ static void bin_of(uint64_t bytes, unsigned *row, unsigned *column)
     *column = power >= 4 ? (unsigned)(units >> (power - 4)) & 15u : (unsigned)(units << (4 - power)) & 15u;
 }
 
-static void enter_bin(wi_space *space, wi_extent *extent)
+static wi_shelf *shelf_of(wi_space *space, const wi_lane *lane)
 {
-    unsigned row, column;
-    bin_of(extent->bytes, &row, &column);
-    wi_list_add(&space->bins[row][column], extent);
-    space->column_bits[row] |= (uint16_t)(1u << column);
-    space->row_bits |= UINT64_C(1) << row;
-    space->free_bytes += extent->bytes;
+    return lane ? (wi_shelf *)&lane->shelves[space->number] : &space->shelf;
 }
 
-static void leave_bin(wi_space *space, wi_extent *extent)
+static void enter_bin(wi_shelf *shelf, wi_extent *extent)
 {
     unsigned row, column;
     bin_of(extent->bytes, &row, &column);
-    wi_list_remove(&space->bins[row][column], extent);
-    space->free_bytes -= extent->bytes;
-    if (space->bins[row][column].first)
+    wi_list_add(&shelf->bins[row][column], extent);
+    shelf->column_bits[row] |= (uint16_t)(1u << column);
+    shelf->row_bits |= UINT64_C(1) << row;
+}
+
+static void leave_bin(wi_shelf *shelf, wi_extent *extent)
+{
+    unsigned row, column;
+    bin_of(extent->bytes, &row, &column);
+    wi_list_remove(&shelf->bins[row][column], extent);
+    if (shelf->bins[row][column].first)
         return;
-    space->column_bits[row] &= (uint16_t) ~(1u << column);
-    if (!space->column_bits[row])
-        space->row_bits &= ~(UINT64_C(1) << row);
+    shelf->column_bits[row] &= (uint16_t) ~(1u << column);
+    if (!shelf->column_bits[row])
+        shelf->row_bits &= ~(UINT64_C(1) << row);
+}
+
+/* Epochs only grow, so that what enters is mostly the newest. */
+static void enter_lane(wi_lane *lane, wi_extent *extent)
+{
+    wi_extent *before = lane->last;
+    while (before && before->epoch > extent->epoch)
+        before = before->lane_previous;
+    lane->bytes += extent->bytes;
+    extent->lane_previous = before;
+    extent->lane_next = before ? before->lane_next : lane->first;
+    *(before ? &before->lane_next : &lane->first) = extent;
+    *(extent->lane_next ? &extent->lane_next->lane_previous : &lane->last) = extent;
+}
+
+static void leave_lane(wi_lane *lane, wi_extent *extent)
+{
+    *(extent->lane_previous ? &extent->lane_previous->lane_next : &lane->first) = extent->lane_next;
+    *(extent->lane_next ? &extent->lane_next->lane_previous : &lane->last) = extent->lane_previous;
+    extent->lane_previous = extent->lane_next = NULL;
+    lane->bytes -= extent->bytes;
 }
 
 static bool holds(const wi_extent *extent, uint64_t bytes, uint64_t alignment)
@@ -129,16 +154,16 @@ static wi_extent *best_in_bin(const wi_extent_list *bin, uint64_t bytes, uint64_
     return best;
 }
 
-wi_extent *wi_space_best(wi_space *space, uint64_t bytes, uint64_t alignment)
+static wi_extent *best_on(const wi_shelf *shelf, uint64_t bytes, uint64_t alignment)
 {
     unsigned row, column;
     bin_of(bytes, &row, &column);
-    uint64_t rows = space->row_bits >> row << row;
+    uint64_t rows = shelf->row_bits >> row << row;
     for (unsigned from = column; rows; rows &= rows - 1, from = 0) {
         unsigned r = (unsigned)__builtin_ctzll(rows);
-        unsigned columns = space->column_bits[r] >> (r == row ? from : 0) << (r == row ? from : 0);
+        unsigned columns = shelf->column_bits[r] >> (r == row ? from : 0) << (r == row ? from : 0);
         for (; columns; columns &= columns - 1) {
-            wi_extent *best = best_in_bin(&space->bins[r][__builtin_ctz(columns)], bytes, alignment);
+            wi_extent *best = best_in_bin(&shelf->bins[r][__builtin_ctz(columns)], bytes, alignment);
             if (best)
                 return best;
         }
@@ -146,33 +171,41 @@ wi_extent *wi_space_best(wi_space *space, uint64_t bytes, uint64_t alignment)
     return NULL;
 }
 
-uint64_t wi_space_largest_free(const wi_space *space)
+wi_extent *wi_space_best_of(wi_space *space, const wi_lane *lane, uint64_t bytes, uint64_t alignment)
 {
-    uint64_t largest = 0;
-    if (!space->row_bits)
-        return 0;
-    unsigned row = 63u - (unsigned)__builtin_clzll(space->row_bits);
-    unsigned column = 31u - (unsigned)__builtin_clz(space->column_bits[row]);
-    for (wi_extent *e = space->bins[row][column].first; e; e = e->list_next)
-        largest = wi_max(largest, e->bytes);
-    return largest;
+    return best_on(shelf_of(space, lane), bytes, alignment);
+}
+
+wi_extent *wi_space_best(wi_space *space, const wi_lane *lane, uint64_t bytes, uint64_t alignment)
+{
+    wi_extent *mine = lane ? best_on(shelf_of(space, lane), bytes, alignment) : NULL;
+    if (mine && mine->bytes == bytes)
+        return mine;
+    wi_extent *anyones = best_on(&space->shelf, bytes, alignment);
+    return !mine || (anyones && anyones->bytes < mine->bytes) ? anyones : mine;
 }
 
 /* Cutting and joining ---------------------------------------------------------------------------------------------- */
 
 static void enlist(wi_space *space, wi_extent *extent)
 {
-    if (extent->kind == WI_FREE)
-        enter_bin(space, extent);
-    else if (extent->kind == WI_HOLE)
+    if (extent->kind == WI_FREE) {
+        enter_bin(shelf_of(space, extent->lane), extent);
+        space->free_bytes += extent->bytes;
+        if (extent->lane)
+            enter_lane(extent->lane, extent);
+    } else if (extent->kind == WI_HOLE)
         wi_list_add(&space->holes, extent);
 }
 
 static void delist(wi_space *space, wi_extent *extent)
 {
-    if (extent->kind == WI_FREE)
-        leave_bin(space, extent);
-    else if (extent->kind == WI_HOLE)
+    if (extent->kind == WI_FREE) {
+        leave_bin(shelf_of(space, extent->lane), extent);
+        space->free_bytes -= extent->bytes;
+        if (extent->lane)
+            leave_lane(extent->lane, extent);
+    } else if (extent->kind == WI_HOLE)
         wi_list_remove(&space->holes, extent);
 }
 
@@ -183,6 +216,8 @@ wi_extent *wi_space_cut(wi_space *space, wi_extent *extent, uint64_t offset)
     delist(space, extent);
     rest->kind = extent->kind;
     rest->last = extent->last;
+    rest->lane = extent->lane;
+    rest->epoch = extent->epoch;
     rest->offset = offset;
     rest->bytes = extent->offset + extent->bytes - offset;
     extent->bytes = offset - extent->offset;
@@ -216,6 +251,11 @@ static void absorb_next(wi_space *space, wi_extent *extent)
     delist(space, next);
     extent->bytes += next->bytes;
     extent->last = wi_owners_mix(extent->last, next->last);
+    if (next->lane) { /* of what is busy, a part may be anyone's: it joins the order of the rest */
+        wi_law(!extent->lane || extent->lane == next->lane);
+        extent->epoch = extent->lane ? wi_max(extent->epoch, next->epoch) : next->epoch;
+        extent->lane = next->lane;
+    }
     extent->next = next->next;
     if (extent->next)
         extent->next->previous = extent;
@@ -223,12 +263,17 @@ static void absorb_next(wi_space *space, wi_extent *extent)
     enlist(space, extent);
 }
 
+static bool alike(const wi_extent *a, const wi_extent *b)
+{
+    return a->kind == b->kind && (a->kind != WI_FREE || a->lane == b->lane);
+}
+
 wi_extent *wi_space_join(wi_space *space, wi_extent *extent)
 {
     wi_law(extent->kind == WI_HOLE || extent->kind == WI_FREE);
-    if (extent->next && extent->next->kind == extent->kind)
+    if (extent->next && alike(extent->next, extent))
         absorb_next(space, extent);
-    if (extent->previous && extent->previous->kind == extent->kind) {
+    if (extent->previous && alike(extent->previous, extent)) {
         extent = extent->previous;
         absorb_next(space, extent);
     }
@@ -249,6 +294,7 @@ void wi_space_give(wi_space *space, wi_extent *busy, wi_extent *used, uint64_t b
         wi_space_set(space, rest, WI_FREE);
         wi_space_join(space, rest);
     }
+    busy->lane = NULL;
     absorb_next(space, used);
 }
 
@@ -260,12 +306,17 @@ wi_extent *wi_space_use(wi_space *space, wi_extent *extent, uint64_t offset, uin
     if (front)
         extent = wi_space_cut(space, front, offset);
     wi_space_set(space, extent, WI_USED);
+    wi_lane *lane = extent->lane;
+    uint64_t epoch = extent->epoch;
+    extent->lane = NULL;
     if (front) {
         wi_space_set(space, front, WI_FREE);
         wi_space_join(space, front);
     }
     if (bytes < extent->bytes) {
         wi_extent *rest = wi_space_cut(space, extent, offset + bytes);
+        rest->lane = lane;
+        rest->epoch = epoch;
         wi_space_set(space, rest, WI_FREE);
         wi_space_join(space, rest);
     }
@@ -274,7 +325,7 @@ wi_extent *wi_space_use(wi_space *space, wi_extent *extent, uint64_t offset, uin
     return extent;
 }
 
-wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent, uint64_t last)
+wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent, uint64_t last, wi_lane *lane)
 {
     space->slots[extent->offset / WI_UNIT] |= WI_SLOT_FREED;
     space->starts[extent->offset / space->granule]--;
@@ -282,8 +333,19 @@ wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent, uint64_t last)
         space->slots[((uint64_t)((char *)extent->block.pointer - space->base)) / WI_UNIT] = WI_SLOT_FREED;
     wi_marks_free(extent->block.marks);
     extent->last = last;
+    extent->lane = lane;
+    extent->epoch = lane ? lane->open : 0;
     extent->block = (wi_block){0};
     wi_space_set(space, extent, WI_FREE);
+    return wi_space_join(space, extent);
+}
+
+wi_extent *wi_space_neutral(wi_space *space, wi_extent *extent)
+{
+    wi_law(extent->kind == WI_FREE && extent->lane);
+    delist(space, extent);
+    extent->lane = NULL;
+    enlist(space, extent);
     return wi_space_join(space, extent);
 }
 
@@ -315,9 +377,10 @@ static void *lazy_table(uint64_t bytes)
     return table == MAP_FAILED ? NULL : table;
 }
 
-weir_status wi_space_init(wi_space *space, char *base, uint64_t bytes, uint64_t granule, wi_extent_pool *pool)
+weir_status wi_space_init(wi_space *space, unsigned number, char *base, uint64_t bytes, uint64_t granule,
+                          wi_extent_pool *pool)
 {
-    *space = (wi_space){.bytes = bytes, .granule = granule, .pool = pool};
+    *space = (wi_space){.bytes = bytes, .granule = granule, .pool = pool, .number = number};
     space->base = base;
     uint64_t granules = bytes / granule;
     space->slots = lazy_table(bytes / WI_UNIT * sizeof *space->slots);
@@ -362,7 +425,8 @@ void wi_space_check(wi_space *space)
     uint32_t begin = 0; /* used extents in this granule */
     for (const wi_extent *e = space->first, *before = NULL; e; before = e, e = e->next) {
         wi_law(e->offset == at && e->bytes > 0 && e->bytes % WI_UNIT == 0 && e->previous == before);
-        wi_law(!before || before->kind != e->kind || e->kind == WI_USED || e->kind == WI_BUSY);
+        wi_law(!before || !alike(before, e) || e->kind == WI_USED || e->kind == WI_BUSY);
+        wi_law(!e->lane || e->kind == WI_FREE || e->kind == WI_BUSY);
         wi_law(e->kind != WI_HOLE || (e->offset % space->granule == 0 && e->bytes % space->granule == 0));
         if (e->offset / space->granule != granule) {
             wi_law(space->starts[granule] == begin);

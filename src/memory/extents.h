@@ -3,7 +3,8 @@
  *   hole   addresses without memory                  free   mapped memory that is nobody's
  *   used   a block, live or pending                  busy   being mapped or unmapped by one thread, outside the lock
  *
- * Laws: extents cover the range in address order; no two holes and no two free extents are neighbours; holes begin and
+ * Laws: extents cover the range in address order; no two holes, and no two free extents of one lane, are
+ * neighbours; holes begin and
  * end on granules; a granule has a handle if and only if no hole covers it (busy extents apart); the bins hold exactly
  * the free extents and the list of holes exactly the holes; slots[offset / unit] names a used extent if and only if one
  * begins there; starts[granule] counts them. Pure bookkeeping: no locks, no driver. The caller holds the lock of the resource. */
@@ -16,6 +17,7 @@
 typedef enum wi_extent_kind { WI_HOLE = 0, WI_FREE = 1, WI_USED = 2, WI_BUSY = 3 } wi_extent_kind;
 
 typedef struct wi_space wi_space;
+typedef struct wi_lane wi_lane;
 
 typedef struct wi_extent {
     wi_block block; /* when used */
@@ -23,7 +25,10 @@ typedef struct wi_extent {
     wi_extent_kind kind;
     uint32_t index; /* of this record in the pool */
     uint64_t last;  /* whose bytes these were, when free or busy; block.h */
+    wi_lane *lane;  /* when free or busy: in whose order alone it may be used; NULL: anyone's; lanes.h */
+    uint64_t epoch; /* of that lane */
     wi_space *space;
+    struct wi_extent *lane_previous, *lane_next; /* when free: in the lane's list */
     struct wi_extent *previous, *next;           /* by address */
     struct wi_extent *list_previous, *list_next; /* in a bin, the holes, or a list of the resource's */
 } wi_extent;
@@ -33,6 +38,15 @@ typedef struct wi_extent_list {
 } wi_extent_list;
 
 enum { WI_BIN_ROWS = 48, WI_BIN_COLUMNS = 16 };
+
+/* Free extents by size: rows by the power of two, columns by the bits below it. */
+typedef struct wi_shelf {
+    wi_extent_list bins[WI_BIN_ROWS][WI_BIN_COLUMNS];
+    uint64_t row_bits;
+    uint16_t column_bits[WI_BIN_ROWS];
+} wi_shelf;
+
+enum { WI_SHELVES = 2 }; /* of a lane: one for each space of a resource */
 
 /* Records in chunks that never move, so that an index finds one for ever. */
 typedef struct wi_extent_pool {
@@ -47,10 +61,9 @@ struct wi_space {
     uint64_t bytes, granule;
     wi_extent_pool *pool; /* shared by the spaces of a resource */
     wi_extent *first;
+    unsigned number; /* among the spaces of the resource */
     wi_extent_list holes;
-    wi_extent_list bins[WI_BIN_ROWS][WI_BIN_COLUMNS];
-    uint64_t row_bits;
-    uint16_t column_bits[WI_BIN_ROWS];
+    wi_shelf shelf;  /* what is free and in no lane */
     uint32_t *slots; /* per unit: index + 1 of the used extent that begins there; with WI_SLOT_FREED, of a former one */
     uint32_t *starts;   /* per granule: used extents that begin in it */
     wi_handle *handles; /* per granule */
@@ -62,15 +75,18 @@ struct wi_space {
 #define WI_SLOT_FREED UINT32_C(0x80000000)
 
 /* The tables lie in lazily backed memory; `base` is a reserved range. WEIR_SYSTEM when there is none. */
-weir_status wi_space_init(wi_space *space, char *base, uint64_t bytes, uint64_t granule, wi_extent_pool *pool);
+weir_status wi_space_init(wi_space *space, unsigned number, char *base, uint64_t bytes, uint64_t granule,
+                          wi_extent_pool *pool);
 void wi_space_destroy(wi_space *space);
 void wi_extent_pool_destroy(wi_extent_pool *pool);
 
 /* Makes sure that the next `count` splits find their records. */
 weir_status wi_extent_pool_reserve(wi_extent_pool *pool, size_t count);
 
-/* The smallest free extent that holds `bytes` at `alignment`; NULL if none does. */
-wi_extent *wi_space_best(wi_space *space, uint64_t bytes, uint64_t alignment);
+/* The smallest free extent that holds `bytes` at `alignment` and is the lane's or anyone's; NULL if none does. */
+wi_extent *wi_space_best(wi_space *space, const wi_lane *lane, uint64_t bytes, uint64_t alignment);
+/* The smallest one of the lane alone; lane NULL: of those that are anyone's. */
+wi_extent *wi_space_best_of(wi_space *space, const wi_lane *lane, uint64_t bytes, uint64_t alignment);
 
 /* Cuts the extent at `offset` (of the space); the rest, which is returned, is of the same kind. */
 wi_extent *wi_space_cut(wi_space *space, wi_extent *extent, uint64_t offset);
@@ -85,8 +101,11 @@ void wi_space_give(wi_space *space, wi_extent *busy, wi_extent *used, uint64_t b
 
 /* A free or busy extent gives up [offset, offset + bytes) to a block, the rest becomes free. */
 wi_extent *wi_space_use(wi_space *space, wi_extent *extent, uint64_t offset, uint64_t bytes);
-/* A used extent becomes free, and its bytes are `last`'s; its slot remembers that a block was freed there. */
-wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent, uint64_t last);
+/* A used extent becomes free in the order of the lane (NULL: for anyone), and its bytes are `last`'s; its slot remembers
+ * that a block was freed there. */
+wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent, uint64_t last, wi_lane *lane);
+/* A free extent of a lane becomes anyone's. */
+wi_extent *wi_space_neutral(wi_space *space, wi_extent *extent);
 
 /* The used extent that begins at `offset` or covers it; NULL if none. *freed: a block that was freed began there. */
 wi_extent *wi_space_find(wi_space *space, uint64_t offset, bool *freed);

@@ -332,16 +332,17 @@ static void publish(wi_resource *resource, wi_block *block)
 
 /* Freeing ---------------------------------------------------------------------------------------------------------- */
 
-static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, bool complete)
+static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
     fixed *f = of(resource);
     wi_resource_lock(&f->resource);
-    wi_ledger_retire(resource->ledger, block, stream, complete);
+    (void)native;
+    wi_ledger_retire(resource->ledger, block, stream, past == WI_PASSED);
     wi_block_turn(block, WI_PENDING);
-    if (complete)
+    if (past == WI_PASSED)
         end_block(f, block);
     wi_resource_unlock(&f->resource);
-    return complete;
+    return past == WI_PASSED;
 }
 
 static weir_status release(wi_resource *resource, wi_block *block)

@@ -189,16 +189,16 @@ static void publish(wi_resource *resource, wi_block *block)
 /* Freeing ---------------------------------------------------------------------------------------------------------- */
 
 /* Never gone at once: the zones can be looked at only when the device is past the block, and without a lock. */
-static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, bool complete)
+static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
     wi_guard *guard = of(resource);
-    (void)complete;
+    (void)past;
     lock(guard);
     wi_guarded *record = wi_guard_set_find(guard, block);
     record->state = WI_GUARDED_FREED;
     record->freed = stream;
     unlock(guard);
-    return wi_retire(resource->inner, block, stream, false);
+    return wi_retire(resource->inner, block, stream, native, WI_UNPASSED);
 }
 
 static weir_status inspect(wi_guard *guard, wi_guarded *record, wi_guard_news *news)
@@ -440,6 +440,7 @@ static const wi_resource_table table = {
     .allocate = allocate,
     .discard = discard,
     .publish = publish,
+    .wants_passed = true,
     .retire = retire,
     .release = release,
     .shrink = shrink,

@@ -113,12 +113,12 @@ static uint64_t inner_granules(const wi_extent *extent, uint64_t granule, uint64
     return end > *start ? (end - *start) / granule : 0;
 }
 
-static uint64_t count_inner(const wi_mapped *mapped)
+static uint64_t count_inner(const wi_mapped *mapped, bool later)
 {
     uint64_t count = 0, start;
     for (int side = 0; side < WI_SIDES; side++)
         for (const wi_extent *e = mapped->sides[side].first; e; e = e->next)
-            if (e->kind == WI_FREE)
+            if (e->kind == WI_FREE && (later || !e->lane))
                 count += inner_granules(e, mapped->granule, &start);
     return count;
 }
@@ -153,7 +153,7 @@ static wi_extent *isolate_run(wi_mapped *mapped, size_t most)
     uint64_t start;
     for (int side = 0; side < WI_SIDES; side++)
         for (wi_extent *e = mapped->sides[side].first; e; e = e->next) {
-            uint64_t count = e->kind == WI_FREE ? inner_granules(e, mapped->granule, &start) : 0;
+            uint64_t count = e->kind == WI_FREE && !e->lane ? inner_granules(e, mapped->granule, &start) : 0;
             if (count == 0 || wi_extent_pool_reserve(&mapped->pool, 2) != WEIR_OK)
                 continue;
             uint64_t end = start + wi_min(count, most) * mapped->granule;
@@ -191,14 +191,14 @@ uint64_t wi_mapped_at_hand(wi_mapped *mapped, uint64_t *held)
     return (stats.budget - stats.held) / mapped->granule + mapped->spare_count;
 }
 
-uint64_t wi_mapped_obtainable(wi_mapped *mapped)
+uint64_t wi_mapped_obtainable(wi_mapped *mapped, bool later)
 {
-    return wi_mapped_at_hand(mapped, NULL) + count_inner(mapped);
+    return wi_mapped_at_hand(mapped, NULL) + count_inner(mapped, later);
 }
 
 uint64_t wi_mapped_held_for(wi_mapped *mapped, uint64_t count)
 {
-    uint64_t held, there = mapped->spare_count + count_inner(mapped);
+    uint64_t held, there = mapped->spare_count + count_inner(mapped, true);
     (void)wi_mapped_at_hand(mapped, &held);
     if (count > UINT64_MAX / 2 / mapped->granule)
         return UINT64_MAX;
@@ -227,6 +227,8 @@ void wi_mapped_dissolve(wi_mapped *mapped, wi_extent *busy)
         if (edge < end && wi_extent_pool_reserve(&mapped->pool, 1) != WEIR_OK)
             return; /* without a record to cut it, the rest stays busy: lost addresses rather than a wrong book */
         wi_extent *rest = edge < end ? wi_space_cut(space, busy, edge) : NULL;
+        if (!backed)
+            busy->lane = NULL;
         wi_space_set(space, busy, backed ? WI_FREE : WI_HOLE);
         wi_space_join(space, busy);
         busy = rest;

@@ -74,6 +74,26 @@ bool wi_holders_wait(wi_ledger *ledger, uint64_t deadline)
     return found;
 }
 
+uint64_t wi_holders_pass(wi_ledger *ledger, uint64_t *left)
+{
+    uint64_t bytes = 0, more;
+    *left = 0;
+    for (wi_holder *h = look_at(ledger, NULL); h; h = look_at(ledger, h))
+        if (h->base->table->pass) {
+            bytes += h->base->table->pass(h->base, &more);
+            *left += more;
+        }
+    return bytes;
+}
+
+bool wi_holders_await(wi_ledger *ledger, uint64_t deadline)
+{
+    bool waited = false;
+    for (wi_holder *h = look_at(ledger, NULL); h; h = look_at(ledger, h))
+        waited = waited || (h->base->table->await && h->base->table->await(h->base, deadline));
+    return waited;
+}
+
 /* All at once ------------------------------------------------------------------------------------------------------ */
 
 void wi_holders_lock(wi_ledger *ledger)

@@ -27,6 +27,10 @@ bool wi_holders_settle(wi_ledger *ledger);
 /* Waits for the oldest block of one list alone. */
 bool wi_holders_wait(wi_ledger *ledger, uint64_t deadline);
 
+/* What was freed in the order of streams: resource.h, pass and await. *left: the bytes that have not passed. */
+uint64_t wi_holders_pass(wi_ledger *ledger, uint64_t *left);
+bool wi_holders_await(wi_ledger *ledger, uint64_t deadline);
+
 /* Locks all bases, so that no block of the ledger comes or goes. */
 void wi_holders_lock(wi_ledger *ledger);
 void wi_holders_unlock(wi_ledger *ledger);

@@ -56,10 +56,10 @@ static void publish(wi_resource *resource, wi_block *block)
     wi_publish(resource->inner, block);
 }
 
-static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, bool complete)
+static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
     record(resource, (weir_event){.action = WEIR_DEALLOCATE, .stream = stream, .other = block->stream}, block);
-    return wi_retire(resource->inner, block, stream, complete);
+    return wi_retire(resource->inner, block, stream, native, past);
 }
 
 static weir_status release(wi_resource *resource, wi_block *block)

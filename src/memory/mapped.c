@@ -63,12 +63,19 @@ static wi_extent *make_busy(wi_space *space, wi_extent *extent, uint64_t low, ui
     return extent;
 }
 
+/* In whose order the request may take what is not yet anyone's. What is captured runs who knows when, and where. */
+static const wi_lane *lane_of(const wi_mapped *mapped, const wi_placement *p)
+{
+    return p->captured ? NULL : wi_lanes_find(&mapped->lanes, p->stream);
+}
+
 static bool find_place(wi_mapped *mapped, const wi_space *space, const wi_placement *p, wi_place *at)
 {
+    const wi_lane *lane = lane_of(mapped, p);
     if (p->apart)
-        return wi_place_apart(space, p->charged, p->alignment, wi_mapped_obtainable(mapped), at);
-    return wi_place_find(space, p->charged, p->alignment, wi_mapped_at_hand(mapped, NULL), at) ||
-           wi_place_find(space, p->charged, p->alignment, wi_mapped_obtainable(mapped), at);
+        return wi_place_apart(space, p->charged, p->alignment, wi_mapped_obtainable(mapped, false), at);
+    return wi_place_find(space, lane, p->charged, p->alignment, wi_mapped_at_hand(mapped, NULL), at) ||
+           wi_place_find(space, lane, p->charged, p->alignment, wi_mapped_obtainable(mapped, false), at);
 }
 
 /* Puts memory under a place and the block into it. WEIR_NO_ROOM: there is no such place, or too few handles for it. */
@@ -90,12 +97,14 @@ static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p
         weir_status status = wi_extent_pool_reserve(&mapped->pool, WI_RECORDS_PER_CHANGE);
         if (status != WEIR_OK)
             return status;
-        wi_extent *extent = p->apart ? NULL : wi_space_best(space, p->charged, p->alignment);
+        wi_extent *extent = p->apart ? NULL : wi_space_best(space, lane_of(mapped, p), p->charged, p->alignment);
         if (extent) {
             p->hit = waits == 0;
             *out = wi_space_use(space, extent, wi_round_up(extent->offset, p->alignment), p->charged);
             return WEIR_OK;
         }
+        if (wi_lanes_any(&mapped->lanes, lane_of(mapped, p)) && wi_lanes_renew(&mapped->lanes) > 0)
+            continue;
         status = back_and_use(mapped, space, p, out);
         if ((status != WEIR_BUSY && status != WEIR_NO_ROOM) || !wi_mapped_settle(mapped, status == WEIR_BUSY, &waits))
             return status == WEIR_BUSY ? WEIR_NO_ROOM : status;
@@ -106,7 +115,7 @@ static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p
 static void look_around(wi_mapped *mapped, const wi_space *space, uint64_t bytes, uint64_t alignment,
                         wi_shortage *shortage)
 {
-    shortage->largest = wi_place_largest(space, wi_mapped_obtainable(mapped));
+    shortage->largest = wi_place_largest(space, wi_mapped_obtainable(mapped, true));
     shortage->held = wi_mapped_held_for(mapped, wi_place_handles(space, bytes, alignment));
 }
 
@@ -134,9 +143,9 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
 static void discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
     wi_mapped *mapped = of(resource);
-    (void)p;
     lock(mapped);
-    wi_space_unuse(extent_of(block)->space, extent_of(block), block->previous);
+    wi_space_unuse(extent_of(block)->space, extent_of(block), block->previous,
+                   wi_lanes_find(&mapped->lanes, p->stream));
     unlock(mapped);
 }
 
@@ -153,28 +162,47 @@ static void publish(wi_resource *resource, wi_block *block)
 
 static uint64_t trim(wi_resource *resource, uint64_t keep);
 
-static void unuse(wi_block *block)
+static void unuse(wi_block *block, wi_lane *lane)
 {
     uint64_t owner = block->untouched ? block->previous : wi_account_owner(block->account);
-    wi_space_unuse(extent_of(block)->space, extent_of(block), owner);
+    wi_space_unuse(extent_of(block)->space, extent_of(block), owner, lane);
+}
+
+static bool follow(wi_resource *resource, weir_stream stream, void *native)
+{
+    wi_mapped *mapped = of(resource);
+    lock(mapped);
+    bool there = wi_lanes_get(&mapped->lanes, stream, native) != NULL;
+    unlock(mapped);
+    return there;
+}
+
+static void unuse_in_order(wi_mapped *mapped, wi_block *block, weir_stream stream, void *native)
+{
+    wi_lane *lane = wi_lanes_get(&mapped->lanes, stream, native); /* it was made before */
+    unuse(block, lane);
+    wi_lanes_freed(&mapped->lanes, lane);
 }
 
 /* In one step with the ledger: whoever sees the bytes there finds them here too. The ledger first: bytes that it calls live
  * or pending must still be mapped. */
-static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, bool complete)
+static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
     wi_mapped *mapped = of(resource);
     bool planted = wi_plant == WI_PLANT_UNMAP_UNDER_USE;
-    complete |= planted;
+    if (planted)
+        past = WI_PASSED;
     lock(mapped);
-    wi_ledger_retire(resource->ledger, block, stream, complete);
+    wi_ledger_retire(resource->ledger, block, stream, past != WI_UNPASSED);
     wi_block_turn(block, WI_PENDING);
-    if (complete)
-        unuse(block);
+    if (past == WI_PASSED)
+        unuse(block, NULL);
+    else if (past == WI_IN_ORDER)
+        unuse_in_order(mapped, block, stream, native);
     unlock(mapped);
     if (planted)
         (void)trim(resource, 0);
-    return complete;
+    return past != WI_UNPASSED;
 }
 
 static weir_status release(wi_resource *resource, wi_block *block)
@@ -182,9 +210,39 @@ static weir_status release(wi_resource *resource, wi_block *block)
     wi_mapped *mapped = of(resource);
     lock(mapped);
     wi_ledger_reap(resource->ledger, block);
-    unuse(block);
+    unuse(block, NULL);
     unlock(mapped);
     return WEIR_OK;
+}
+
+/* Passing ---------------------------------------------------------------------------------------------------------- */
+
+static uint64_t pass(wi_resource *resource, uint64_t *left)
+{
+    wi_mapped *mapped = of(resource);
+    lock(mapped);
+    uint64_t bytes = wi_lanes_renew(&mapped->lanes);
+    *left = wi_lanes_bytes(&mapped->lanes);
+    unlock(mapped);
+    return bytes;
+}
+
+static bool await(wi_resource *resource, uint64_t deadline)
+{
+    wi_mapped *mapped = of(resource);
+    wi_event oldest;
+    lock(mapped);
+    bool any = wi_lanes_oldest(&mapped->lanes, &oldest);
+    unlock(mapped);
+    return any && resource->driver->wait(resource->device, oldest, deadline) == WEIR_OK;
+}
+
+static void forget(wi_resource *resource, weir_stream stream)
+{
+    wi_mapped *mapped = of(resource);
+    lock(mapped);
+    (void)wi_lanes_forget(&mapped->lanes, stream);
+    unlock(mapped);
 }
 
 /* Resizing --------------------------------------------------------------------------------------------------------- */
@@ -258,8 +316,8 @@ static weir_status extend(wi_mapped *mapped, wi_extent *extent, uint64_t more)
         weir_status status = wi_extent_pool_reserve(&mapped->pool, WI_RECORDS_PER_CHANGE);
         if (status != WEIR_OK)
             return status;
-        bool there = wi_place_behind(extent->space, extent, more, &at), tried = false;
-        if (there && at.whole <= wi_mapped_obtainable(mapped)) {
+        bool there = wi_place_behind(extent->space, NULL, extent, more, &at), tried = false;
+        if (there && at.whole <= wi_mapped_obtainable(mapped, false)) {
             tried = true;
             wi_extent *busy = make_busy(extent->space, at.extent, at.low, at.high);
             status = wi_mapped_back(mapped, busy);
@@ -301,6 +359,7 @@ static uint64_t trim(wi_resource *resource, uint64_t keep)
     wi_mapped *mapped = of(resource);
     uint64_t released = 0;
     lock(mapped);
+    (void)wi_lanes_renew(&mapped->lanes);
     for (;;) {
         uint64_t spare = mapped->spare_count * mapped->granule, there = spare;
         for (int side = 0; side < WI_SIDES; side++)
@@ -359,6 +418,7 @@ static void destroy(wi_resource *resource)
         if (base)
             resource->driver->unreserve(resource->device, base, mapped->range_bytes);
     }
+    wi_lanes_destroy(&mapped->lanes);
     wi_extent_pool_destroy(&mapped->pool);
     free(mapped->spare);
     pthread_cond_destroy(&mapped->settled);
@@ -387,6 +447,10 @@ static const wi_resource_table table = {
     .trim = trim,
     .look = look,
     .check = check,
+    .follow = follow,
+    .pass = pass,
+    .await = await,
+    .forget = forget,
 };
 
 /* Addresses cost nothing but the tables for them: four times the device per side leaves room for large blocks between
@@ -406,7 +470,7 @@ static weir_status reserve_sides(wi_mapped *mapped)
         while ((status = r->driver->reserve(r->device, bytes, &base)) != WEIR_OK && side == 0 && bytes > total)
             bytes /= 2;
         if (status == WEIR_OK)
-            status = wi_space_init(&mapped->sides[side], base, bytes, mapped->granule, &mapped->pool);
+            status = wi_space_init(&mapped->sides[side], (unsigned)side, base, bytes, mapped->granule, &mapped->pool);
         if (status != WEIR_OK) {
             if (base)
                 r->driver->unreserve(r->device, base, bytes);
@@ -424,6 +488,7 @@ weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_reso
         return weir_fail(WEIR_SYSTEM, "no host memory for a resource");
     wi_resource_init(&mapped->resource, &table, driver, device, NULL);
     mapped->granule = mapped->resource.granule = driver->granule(device);
+    wi_lanes_init(&mapped->lanes, driver, device, &mapped->resource.lock);
     pthread_cond_init(&mapped->settled, NULL);
     weir_status status = reserve_sides(mapped);
     if (status != WEIR_OK) {

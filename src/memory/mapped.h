@@ -3,7 +3,7 @@
 #ifndef WI_MAPPED_H
 #define WI_MAPPED_H
 
-#include "memory/extents.h"
+#include "memory/lanes.h"
 #include "memory/resource.h"
 
 /* Weights live as long as their model, and are kept apart from what comes and goes, so that the latter leaves whole
@@ -21,6 +21,7 @@ typedef struct wi_mapped {
     size_t working; /* threads in the driver: what they have in hand is neither free nor a block's */
     wi_extent_pool pool;
     wi_space sides[WI_SIDES];
+    wi_lanes lanes;
     wi_handle *spare;
     size_t spare_count, spare_capacity;
     uint64_t granule, range_bytes;
@@ -35,17 +36,21 @@ typedef struct wi_place {
     uint64_t whole;
 } wi_place;
 
-/* A place that no more than `handles` whole granules belong to: the one that needs the fewest new ones if that fits,
+#define WI_ANY_LANE ((const wi_lane *)1) /* whatever stands before its use */
+
+/* A place in what is the lane's or anyone's, that no more than `handles` whole granules belong to: the one that needs the fewest new ones if that fits,
  * else the tightest. False: there is none. */
-bool wi_place_find(const wi_space *space, uint64_t bytes, uint64_t alignment, uint64_t handles, wi_place *out);
+bool wi_place_find(const wi_space *space, const wi_lane *lane, uint64_t bytes, uint64_t alignment, uint64_t handles,
+                   wi_place *out);
 /* A place in a hole that ends where memory ends, with a granule before it, unless it is the first, and one behind that stay
  * unmapped as long as all blocks are placed so. */
 bool wi_place_apart(const wi_space *space, uint64_t bytes, uint64_t alignment, uint64_t handles, wi_place *out);
 /* The place for `more` bytes directly behind a used extent; false when something stands there. */
-bool wi_place_behind(const wi_space *space, wi_extent *used, uint64_t more, wi_place *out);
-/* The largest block that `handles` handles could be put under, those under free memory included. */
+bool wi_place_behind(const wi_space *space, const wi_lane *lane, wi_extent *used, uint64_t more, wi_place *out);
+/* The largest block that `handles` handles could be put under, those under free memory included, once everything freed has
+ * passed. */
 uint64_t wi_place_largest(const wi_space *space, uint64_t handles);
-/* The fewest handles with which `bytes` could stand somewhere; UINT64_MAX: nowhere. */
+/* The fewest handles with which `bytes` could stand somewhere then; UINT64_MAX: nowhere. */
 uint64_t wi_place_handles(const wi_space *space, uint64_t bytes, uint64_t alignment);
 
 /* With the lock held; it is released while the driver works. `busy` is a busy extent: afterwards every granule under it
@@ -56,8 +61,9 @@ weir_status wi_mapped_back(wi_mapped *mapped, wi_extent *busy);
 void wi_mapped_dissolve(wi_mapped *mapped, wi_extent *busy);
 /* Handles that can be had without moving any: spare and within the budget. *held (may be NULL): what is held now. */
 uint64_t wi_mapped_at_hand(wi_mapped *mapped, uint64_t *held);
-/* Handles that can be had: spare, within the budget, and under wholly free granules. */
-uint64_t wi_mapped_obtainable(wi_mapped *mapped);
+/* Handles that can be had: spare, within the budget, and under wholly free granules; `later`: also under those that have not
+ * passed. */
+uint64_t wi_mapped_obtainable(wi_mapped *mapped, bool later);
 /* Bytes that would have to be held for `count` handles to be had. */
 uint64_t wi_mapped_held_for(wi_mapped *mapped, uint64_t count);
 /* Whether another try is worth it: handles that were there were lost to another thread, or one was in the driver, which is

@@ -239,12 +239,12 @@ static void publish(wi_resource *resource, wi_block *block)
     wi_publish(resource->inner, block);
 }
 
-static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, bool complete)
+static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
     wi_meter *meter = of(resource);
     const wi_block was = *block; /* it may be another's afterwards */
     uint64_t start = wi_now();
-    bool gone = wi_retire(resource->inner, block, stream, complete);
+    bool gone = wi_retire(resource->inner, block, stream, native, past);
     uint64_t time = wi_now() - start;
     lock(meter);
     tallies t = tallies_of(meter, was.account, was.memory_class);

@@ -128,7 +128,7 @@ void wi_pending_free(wi_pending *pending, wi_resource *stack, wi_block *block, w
     block->stack = stack;
     block->freed = event ? *event : (wi_event){0};
     block->pending_next = NULL;
-    if (!wi_retire(stack, block, stream, event == NULL)) {
+    if (!wi_retire(stack, block, stream, native, event ? WI_UNPASSED : WI_PASSED)) {
         if (event && waits_for_stream_alone(pending, block))
             hand_over(pending, block, native);
         if (event)

@@ -8,33 +8,35 @@ typedef struct run {
     uint64_t start, end;
 } run;
 
-static bool vacant(const wi_extent *extent)
+/* Free for who allocates in that lane. */
+static bool vacant(const wi_extent *extent, const wi_lane *lane)
 {
-    return extent->kind == WI_FREE || extent->kind == WI_HOLE;
+    return extent->kind == WI_HOLE ||
+           (extent->kind == WI_FREE && (!extent->lane || extent->lane == lane || lane == WI_ANY_LANE));
 }
 
-static run run_from(wi_extent *first)
+static run run_from(wi_extent *first, const wi_lane *lane)
 {
     run r = {first, first->offset, first->offset};
-    for (const wi_extent *e = first; e && vacant(e); e = e->next)
+    for (const wi_extent *e = first; e && vacant(e, lane); e = e->next)
         r.end = e->offset + e->bytes;
     return r;
 }
 
 /* The first run at or behind the extent; false when there is none. */
-static bool next_run(wi_extent *extent, run *out)
+static bool next_run(wi_extent *extent, const wi_lane *lane, run *out)
 {
-    while (extent && !vacant(extent))
+    while (extent && !vacant(extent, lane))
         extent = extent->next;
     if (extent)
-        *out = run_from(extent);
+        *out = run_from(extent, lane);
     return extent != NULL;
 }
 
-static wi_extent *behind(const run *r)
+static wi_extent *behind(const run *r, const wi_lane *lane)
 {
     wi_extent *e = r->first;
-    while (e && vacant(e))
+    while (e && vacant(e, lane))
         e = e->next;
     return e;
 }
@@ -67,12 +69,12 @@ static wi_place place_in(const wi_space *space, wi_extent *extent, uint64_t star
 }
 
 /* The place that needs the fewest new handles, with a hole in it. Looks at the holes alone, which are few. */
-static bool cheapest(const wi_space *space, uint64_t bytes, uint64_t alignment, wi_place *best)
+static bool cheapest(const wi_space *space, const wi_lane *lane, uint64_t bytes, uint64_t alignment, wi_place *best)
 {
     uint64_t granule = space->granule, best_cost = UINT64_MAX;
     for (wi_extent *hole = space->holes.first; hole; hole = hole->list_next) {
-        wi_extent *left = hole->previous && hole->previous->kind == WI_FREE ? hole->previous : hole;
-        const wi_extent *right = hole->next && hole->next->kind == WI_FREE ? hole->next : hole;
+        wi_extent *left = hole->previous && vacant(hole->previous, lane) ? hole->previous : hole;
+        const wi_extent *right = hole->next && vacant(hole->next, lane) ? hole->next : hole;
         uint64_t hole_end = hole->offset + hole->bytes, end = right->offset + right->bytes;
         uint64_t start = wi_round_up(left->offset, alignment);
         if (start >= hole_end || bytes > end - start)
@@ -88,11 +90,11 @@ static bool cheapest(const wi_space *space, uint64_t bytes, uint64_t alignment, 
 }
 
 /* The place with the fewest whole granules: at one end of a run, where it shares most with what stands there. */
-static bool tightest(const wi_space *space, uint64_t bytes, uint64_t alignment, wi_place *best)
+static bool tightest(const wi_space *space, const wi_lane *lane, uint64_t bytes, uint64_t alignment, wi_place *best)
 {
     bool found = false;
     run r;
-    for (wi_extent *from = space->first; next_run(from, &r); from = behind(&r)) {
+    for (wi_extent *from = space->first; next_run(from, lane, &r); from = behind(&r, lane)) {
         if (r.end - r.start < bytes)
             continue;
         uint64_t starts[2] = {wi_round_up(r.start, alignment), (r.end - bytes) & ~(alignment - 1)};
@@ -110,11 +112,12 @@ static bool tightest(const wi_space *space, uint64_t bytes, uint64_t alignment, 
     return found;
 }
 
-bool wi_place_find(const wi_space *space, uint64_t bytes, uint64_t alignment, uint64_t handles, wi_place *out)
+bool wi_place_find(const wi_space *space, const wi_lane *lane, uint64_t bytes, uint64_t alignment, uint64_t handles,
+                   wi_place *out)
 {
-    if (cheapest(space, bytes, alignment, out) && out->whole <= handles)
+    if (cheapest(space, lane, bytes, alignment, out) && out->whole <= handles)
         return true;
-    return tightest(space, bytes, alignment, out) && out->whole <= handles;
+    return tightest(space, lane, bytes, alignment, out) && out->whole <= handles;
 }
 
 bool wi_place_apart(const wi_space *space, uint64_t bytes, uint64_t alignment, uint64_t handles, wi_place *out)
@@ -133,11 +136,11 @@ bool wi_place_apart(const wi_space *space, uint64_t bytes, uint64_t alignment, u
     return false;
 }
 
-bool wi_place_behind(const wi_space *space, wi_extent *used, uint64_t more, wi_place *out)
+bool wi_place_behind(const wi_space *space, const wi_lane *lane, wi_extent *used, uint64_t more, wi_place *out)
 {
-    if (!used->next || !vacant(used->next))
+    if (!used->next || !vacant(used->next, lane))
         return false;
-    run r = run_from(used->next);
+    run r = run_from(used->next, lane);
     if (more > r.end - r.start)
         return false;
     *out = place_in(space, r.first, r.start, more);
@@ -147,9 +150,10 @@ bool wi_place_behind(const wi_space *space, wi_extent *used, uint64_t more, wi_p
 
 uint64_t wi_place_largest(const wi_space *space, uint64_t handles)
 {
+    const wi_lane *lane = WI_ANY_LANE;
     uint64_t largest = 0, granule = space->granule;
     run r;
-    for (wi_extent *from = space->first; next_run(from, &r); from = behind(&r)) {
+    for (wi_extent *from = space->first; next_run(from, lane, &r); from = behind(&r, lane)) {
         uint64_t whole = whole_granules(r.start, r.end, r.start, r.end, granule), bytes = r.end - r.start;
         if (whole > handles) { /* what is shared at one end, and all handles */
             uint64_t left = wi_round_up(r.start, granule) - r.start, right = r.end % granule;
@@ -163,5 +167,5 @@ uint64_t wi_place_largest(const wi_space *space, uint64_t handles)
 uint64_t wi_place_handles(const wi_space *space, uint64_t bytes, uint64_t alignment)
 {
     wi_place at;
-    return tightest(space, bytes, alignment, &at) ? at.whole : UINT64_MAX;
+    return tightest(space, WI_ANY_LANE, bytes, alignment, &at) ? at.whole : UINT64_MAX;
 }

@@ -89,10 +89,18 @@ void wi_publish(wi_resource *r, wi_block *block)
     r->table->publish(r, block);
 }
 
-bool wi_retire(wi_resource *r, wi_block *block, weir_stream stream, bool complete)
+bool wi_keeps_order(const wi_resource *top)
+{
+    const wi_resource *r = top;
+    while (r->inner && !r->table->wants_passed)
+        r = r->inner;
+    return r->table->follow != NULL;
+}
+
+bool wi_retire(wi_resource *r, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
     WALK(r, retire);
-    return r->table->retire(r, block, stream, complete);
+    return r->table->retire(r, block, stream, native, past);
 }
 
 weir_status wi_release(wi_resource *r, wi_block *block)

@@ -18,6 +18,13 @@
 typedef struct wi_resource wi_resource;
 struct wi_reservation;
 
+/* What stands between a free and the next owner of the bytes. */
+typedef enum wi_past {
+    WI_PASSED,   /* nothing: the device is past it and past every use */
+    WI_IN_ORDER, /* what was queued on the stream of the free before it; no event was recorded */
+    WI_UNPASSED  /* more than that: it is pending until release is called */
+} wi_past;
+
 typedef struct wi_placement {
     uint64_t bytes, alignment; /* the latter at least WI_UNIT */
     uint64_t before, after;    /* margins that belong to the block and not to its user; multiples of WI_UNIT */
@@ -28,6 +35,7 @@ typedef struct wi_placement {
     wi_account *account;
     const char *tag;
     bool may_wait;                      /* for pending frees */
+    bool captured;                      /* into a graph, as was declared: nothing stands in the stream's order yet */
     bool apart;                         /* it ends where its memory ends, and what is behind stays unmapped */
     struct wi_reservation *reservation; /* bytes claimed before; NULL: none */
     bool hit;                           /* set by the base: no driver call was needed */
@@ -49,10 +57,10 @@ typedef struct wi_resource_table {
     void (*discard)(wi_resource *resource, wi_block *block, const wi_placement *placement);
     /* The allocated block is its client's now, and no longer taken. */
     void (*publish)(wi_resource *resource, wi_block *block);
-    /* The taken block is freed on `stream`: pending until release is called. `complete`: the device is past everything;
-     * true is answered when the block is gone with that, which a resource may do that needs no driver call for it. Called
-     * with the lock of the pending list held. */
-    bool (*retire)(wi_resource *resource, wi_block *block, weir_stream stream, bool complete);
+    /* The taken block is freed on `stream`, the driver's `native`: pending until release is called. WI_PASSED: true is
+     * answered when the block is gone with that, which a resource may do that needs no driver call for it. WI_IN_ORDER,
+     * of a stream that it follows: it is gone. Else called with the lock of the pending list held. */
+    bool (*retire)(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past);
     /* The device is past the free of the pending block and past its uses: it becomes nobody's. A failure leaves it pending.
      * May block in the driver. */
     weir_status (*release)(wi_resource *resource, wi_block *block);
@@ -68,9 +76,21 @@ typedef struct wi_resource_table {
     void (*destroy)(
         wi_resource *resource); /* nothing is live or pending; of the resource alone, not of the inner one */
 
+    bool wants_passed; /* an adaptor: it looks at blocks when the device is past them */
+
     /* Of bases alone. */
 
     bool places_apart; /* it looks at placement->apart */
+    /* It hands on in the stream's order what is freed on it, and may be told WI_IN_ORDER; false: not now, for want of host
+     * memory. NULL: it never does. */
+    bool (*follow)(wi_resource *resource, weir_stream stream, void *native);
+    /* What was freed in the order of streams and has passed becomes anyone's; answers those bytes, and *left the ones that
+     * have not passed. Waits for no device. */
+    uint64_t (*pass)(wi_resource *resource, uint64_t *left);
+    /* Waits until the clock reads `deadline` for the oldest of that; false: there is none, or it cannot wait. */
+    bool (*await)(wi_resource *resource, uint64_t deadline);
+    /* The device is past all work of the stream, whose id will not be used again. */
+    void (*forget)(wi_resource *resource, weir_stream stream);
 
     /* What a block of so many bytes, margins included, counts as. */
     uint64_t (*charge)(wi_resource *resource, uint64_t bytes);
@@ -131,7 +151,9 @@ void wi_measure(wi_resource *top, wi_placement *placement);
 weir_status wi_allocate(wi_resource *r, wi_placement *placement, wi_block **out, wi_shortage *shortage);
 void wi_discard(wi_resource *r, wi_block *block, const wi_placement *placement);
 void wi_publish(wi_resource *r, wi_block *block);
-bool wi_retire(wi_resource *r, wi_block *block, weir_stream stream, bool complete);
+bool wi_retire(wi_resource *r, wi_block *block, weir_stream stream, void *native, wi_past past);
+/* Whether a free may be told in order rather than with an event. */
+bool wi_keeps_order(const wi_resource *top);
 weir_status wi_release(wi_resource *r, wi_block *block);
 weir_status wi_shrink(wi_resource *r, wi_block *block, uint64_t bytes, void *native, wi_block **tail);
 weir_status wi_grow(wi_resource *r, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage);

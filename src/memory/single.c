@@ -316,10 +316,10 @@ static void drop(single *s, piece *p)
     free(p);
 }
 
-static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, bool complete)
+static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
     single *s = of(resource);
-    (void)complete; /* the driver has to be called all the same */
+    (void)native, (void)past; /* the driver has to be called all the same */
     lock(s);
     wi_ledger_retire(resource->ledger, block, stream, false);
     wi_block_turn(block, WI_PENDING);

@@ -159,9 +159,9 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
                               .native = native,
                               .account = account,
                               .tag = wi_intern(request->tag, sizeof((weir_block_details *)0)->tag - 1),
-                              .may_wait = !(request->flags & WEIR_NO_WAIT) &&
-                                          !wi_streams_declared(&runtime->streams, request->stream),
+                              .captured = wi_streams_declared(&runtime->streams, request->stream),
                               .reservation = request->reservation ? &request->reservation->claim : NULL};
+    placement.may_wait = !(request->flags & WEIR_NO_WAIT) && !placement.captured;
     return place(runtime, stack, &placement, request->flags & WEIR_ZEROED, out);
 }
 
@@ -209,23 +209,45 @@ static weir_status wait_for_zeroing(weir_runtime *runtime, wi_block *block, weir
     return status;
 }
 
-/* The point on the stream that what is given back of a taken block now must wait for; *wait is false when it and every
- * declared use of the block are passed already. */
-static weir_status fence(weir_runtime *runtime, wi_block *block, weir_stream stream, void **native, wi_event *event,
-                         bool *wait)
+/* What the free of a taken block must wait for. */
+typedef struct fence {
+    wi_past past;
+    void *native;   /* the stream's */
+    wi_event event; /* WI_UNPASSED: the point behind which the block is nobody's, besides its declared uses */
+} fence;
+
+/* Whether the order of the stream is all that the free waits for, and the stack hands the bytes on in that order. On the
+ * default stream of one thread others could record nothing later. */
+static bool follows(weir_runtime *runtime, wi_resource *stack, const wi_block *block, weir_stream stream, void *native)
 {
     wi_event ignored;
-    *event = (wi_event){0};
-    *wait = false;
-    weir_status status = wi_streams_resolve_recorded(runtime, stream, "weir_free", native);
+    return native && wi_keeps_order(stack) && !wi_streams_wants_point(&runtime->streams, stream) &&
+           wi_marks_passed(block->marks, runtime->driver, runtime->device, &ignored) &&
+           stack->base->table->follow(stack->base, stream, native);
+}
+
+static weir_status record_fence(weir_runtime *runtime, const wi_block *block, fence *f)
+{
+    wi_event ignored;
+    f->event = (wi_event){0};
+    weir_status status = f->native ? runtime->driver->record(runtime->device, f->native, &f->event) : WEIR_OK;
+    bool past = status == WEIR_OK && runtime->driver->passed(runtime->device, f->event) &&
+                wi_marks_passed(block->marks, runtime->driver, runtime->device, &ignored);
+    f->past = past ? WI_PASSED : WI_UNPASSED;
+    return status;
+}
+
+static weir_status make_fence(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream, fence *f)
+{
+    weir_status status = wi_streams_resolve_recorded(runtime, stream, "weir_free", &f->native);
     if (status == WEIR_OK)
         status = wait_for_zeroing(runtime, block, stream);
-    if (status == WEIR_OK && *native)
-        status = runtime->driver->record(runtime->device, *native, event);
-    if (status == WEIR_OK)
-        *wait = !runtime->driver->passed(runtime->device, *event) ||
-                !wi_marks_passed(block->marks, runtime->driver, runtime->device, &ignored);
-    return status;
+    if (status != WEIR_OK)
+        return status;
+    if (!follows(runtime, stack, block, stream, f->native))
+        return record_fence(runtime, block, f);
+    f->past = WI_IN_ORDER;
+    return captured(runtime, stream, f->native) ? wi_streams_captured(runtime, stream, "weir_free") : WEIR_OK;
 }
 
 /* The client's account where the stack's memory counts. */
@@ -239,17 +261,17 @@ static weir_status free_named(weir_client *client, void *pointer, uint64_t gener
     weir_runtime *runtime = client->runtime;
     wi_resource *stack = wi_runtime_stack_of(runtime, pointer);
     wi_block *block;
-    wi_event event;
-    void *native;
-    bool wait;
+    fence f;
     weir_status status = wi_take(stack->base, account_in(client, stack), pointer, generation, &block);
     if (status != WEIR_OK)
         return status;
-    status = fence(runtime, block, stream, &native, &event, &wait);
+    status = make_fence(runtime, stack, block, stream, &f);
     if (status != WEIR_OK)
         wi_put_back(stack->base, block);
+    else if (f.past == WI_IN_ORDER)
+        (void)wi_retire(stack, block, stream, f.native, f.past);
     else
-        wi_pending_free(&runtime->pending, stack, block, stream, native, wait ? &event : NULL);
+        wi_pending_free(&runtime->pending, stack, block, stream, f.native, f.past == WI_UNPASSED ? &f.event : NULL);
     return status;
 }
 
@@ -277,14 +299,16 @@ static weir_status shrink(weir_runtime *runtime, wi_resource *stack, wi_block *b
                           weir_stream stream)
 {
     wi_block *tail = NULL;
-    wi_event event;
-    void *native;
-    bool wait;
-    weir_status status = fence(runtime, block, stream, &native, &event, &wait);
+    fence f;
+    weir_status status = wi_streams_resolve_recorded(runtime, stream, "weir_resize", &f.native);
     if (status == WEIR_OK)
-        status = wi_shrink(stack, block, bytes, native, &tail);
+        status = wait_for_zeroing(runtime, block, stream);
+    if (status == WEIR_OK)
+        status = record_fence(runtime, block, &f);
+    if (status == WEIR_OK)
+        status = wi_shrink(stack, block, bytes, f.native, &tail);
     if (tail)
-        wi_pending_add(&runtime->pending, stack, tail, wait ? &event : NULL);
+        wi_pending_add(&runtime->pending, stack, tail, f.past == WI_UNPASSED ? &f.event : NULL);
     return status;
 }
 

@@ -424,6 +424,8 @@ weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_st
     weir_stats stats = {.size = sizeof stats};
     wi_ledger_snapshot(&runtime->ledger, &stats, clients, stride, capacity, &found);
     stats.failed_frees = atomic_load(&runtime->pending.failures);
+    (void)wi_holders_pass(&runtime->ledger, &stats.ordered);
+    stats.ordered = wi_min(stats.ordered, stats.cached);
     wi_copy_out(out, out->size, &stats, sizeof stats);
     if (count)
         *count = found;

@@ -152,8 +152,10 @@ weir_status weir_stream_unregister(weir_stream stream)
     pthread_mutex_lock(&runtime->streams.lock);
     status = leave(runtime, stream, &spare);
     pthread_mutex_unlock(&runtime->streams.lock);
-    if (spare)
+    if (spare) {
+        wi_streams_forget(runtime, stream); /* nobody records on it any more */
         runtime->driver->stream_destroy(runtime->device, spare);
+    }
     if (status == WEIR_OK)
         (void)wi_runtime_reap(runtime);
     return wi_recorded(runtime, status, .action = WEIR_STREAM_CLOSE, .stream = stream);

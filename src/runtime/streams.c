@@ -217,8 +217,17 @@ weir_status weir_stream_release(weir_stream stream)
         pthread_mutex_unlock(&runtime->streams.lock);
     }
     if (status == WEIR_OK)
+        wi_streams_forget(runtime, stream);
+    if (status == WEIR_OK)
         (void)wi_runtime_reap(runtime);
     return wi_recorded(runtime, status, .action = WEIR_STREAM_CLOSE, .stream = stream);
+}
+
+void wi_streams_forget(weir_runtime *runtime, weir_stream stream)
+{
+    wi_resource *base = runtime->resource->base;
+    if (base->table->forget)
+        base->table->forget(base, stream);
 }
 
 /* Waiting and work ------------------------------------------------------------------------------------------------- */

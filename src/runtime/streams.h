@@ -79,6 +79,8 @@ weir_stream wi_streams_take(wi_streams *streams, wi_stream_place *place, wi_stre
 weir_status wi_streams_runtime(weir_stream stream, weir_runtime **runtime);
 /* Waits for the stream's work on behalf of `call`, which is for streams of these origins (a bit each). */
 weir_status wi_streams_settle(weir_stream stream, unsigned origins, const char *call, weir_runtime **runtime);
+/* The stream, whose work was waited for, is nobody's any more: what waited for it becomes anyone's. */
+void wi_streams_forget(weir_runtime *runtime, weir_stream stream);
 /* Failures in words. */
 weir_status wi_streams_all_taken(const weir_runtime *runtime);
 weir_status wi_streams_captured(const weir_runtime *runtime, weir_stream stream, const char *call);

@@ -95,6 +95,19 @@ static inline snapshot take_snapshot(weir_runtime *runtime)
     return s;
 }
 
+/* Freed, and not for everybody yet. */
+static inline uint64_t unpassed(const snapshot *s)
+{
+    return s->device.pending + s->device.ordered;
+}
+
+/* A free that is pending until the stream has come to it, whatever the resource. */
+static inline void free_behind(weir_client *client, void *pointer, weir_stream stream)
+{
+    ok(weir_use_record(weir_client_runtime(client), pointer, stream));
+    ok(weir_free(client, pointer, WEIR_STREAM_HOST));
+}
+
 /* The laws that weir/stats.h states. */
 static inline void check_sums(const snapshot *s)
 {

@@ -338,8 +338,11 @@ static void what_is_pending_elsewhere_is_waited_for(void **state)
             ok(weir_call(has->runtime, pass_gate, &f->gate, has->stream));
         ok(weir_fill(has->runtime, has->block, 1, 1000, has->stream));
         ok(weir_free(has->client, p, has->stream));
-        fails(WEIR_OUT_OF_MEMORY, take_with(wants->client, WEIR_KIND_PINNED, MOST, wants->stream, WEIR_NO_WAIT, &q));
-        assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
+        if (i > 0) { /* the host's own memory is at once its stream's again */
+            fails(WEIR_OUT_OF_MEMORY,
+                  take_with(wants->client, WEIR_KIND_PINNED, MOST, wants->stream, WEIR_NO_WAIT, &q));
+            assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
+        }
         if (held)
             assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &f->gate), 0);
         ok(take_with(wants->client, WEIR_KIND_PINNED, MOST, wants->stream, 0, &q));

@@ -165,7 +165,7 @@ static void what_another_has_reaped_is_found(void **state)
         fixture f = start("mapped");
         void *p = allocate(f.client, BUDGET, f.stream, WEIR_KV);
         ok(weir_call(f.runtime, pass_gate, &f.gate, f.stream));
-        ok(weir_free(f.client, p, f.stream));
+        free_behind(f.client, p, f.stream);
         before_look_user = &f;
         before_look = let_the_stream_go;
         looks_left = look_number % LOOKS;

@@ -188,7 +188,7 @@ static void waiting_for_what_is_pending(void **state)
     ok(weir_stream_acquire(f->runtime, &stream));
     void *p = allocate(f->client, BUDGET, stream, WEIR_KV);
     ok(weir_call(f->runtime, pass_gate, &g, stream));
-    ok(weir_free(f->client, p, stream));
+    free_behind(f->client, p, stream);
     numbers(f->runtime, 0, BUDGET, 0);
     fails(WEIR_OUT_OF_MEMORY, weir_reserve(f->client, 512 * KIB, WEIR_NO_WAIT, &r));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);

@@ -49,6 +49,8 @@ static inline bool can(const fixture *f, uint32_t feature)
 
 /* Whether a base of weir's own chooses the addresses, so that it is known when one serves again; else the driver does. */
 bool chooses_addresses(void);
+/* Whether what is freed on a stream is for that stream at once, rather than pending. */
+bool hands_on(void);
 /* Whether the driver's own free of a block waits for the whole device, as cuMemFree does. */
 bool freeing_waits(void);
 

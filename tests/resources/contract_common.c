@@ -43,6 +43,11 @@ bool chooses_addresses(void)
     return strstr(place.stack, "mapped") || strstr(place.stack, "blocks");
 }
 
+bool hands_on(void)
+{
+    return strstr(place.stack, "mapped") && !strstr(place.stack, "guard");
+}
+
 bool freeing_waits(void)
 {
     return strstr(place.stack, "direct") && strcmp(place.device, "cuda:0") == 0;

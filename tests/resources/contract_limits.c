@@ -132,7 +132,8 @@ static void pending_bytes_are_waited_for(void **state)
     uint64_t start = now_ns();
     fails(WEIR_OUT_OF_MEMORY, try_take(f->two, bytes, WEIR_STREAM_HOST, WEIR_NO_WAIT, &block));
     assert_true(now_ns() - start < 500 * MILLISECOND); /* the option wait would be a second */
-    check_refusal(WEIR_CAUSE_PENDING, 2 * PIECE, BUDGET - 2 * PIECE, 0, BUDGET);
+    /* What is for the stream alone counts for nobody. */
+    check_refusal(WEIR_CAUSE_PENDING, 2 * PIECE, BUDGET - 2 * PIECE, hands_on() ? 2 * PIECE : 0, BUDGET);
     check_only_refused(f, &before, 1);
     if (!place.simulated) { /* where time passes when somebody waits */
         ok(weir_option_set("wait", "20ms"));
@@ -173,8 +174,10 @@ static void the_first_that_is_passed_will_do(void **state)
     uint64_t start = now_ns();
     void *next = take(f->two, bytes, WEIR_STREAM_HOST);
     assert_true(now_ns() - start < 500 * MILLISECOND);
-    if (!freeing_waits() && !place.simulated)
-        assert_true(take_snapshot(f->runtime).device.pending >= PIECE); /* the held one is still there */
+    if (!freeing_waits() && !place.simulated) {
+        snapshot s = take_snapshot(f->runtime);
+        assert_true(unpassed(&s) >= PIECE); /* the held one is still there */
+    }
     let_go(g);
     ok(weir_free(f->two, next, WEIR_STREAM_HOST));
     ok(weir_stream_synchronize(f->a));
@@ -195,7 +198,10 @@ static void a_loop_at_the_limit_goes_on(void **state)
             ok(weir_fill(f->runtime, p, 1, 4096, stream));
         ok(weir_free(narrow, p, stream));
     }
-    /* The same at the budget, with what weir must not hold twice. */
+    /* The same at the budget, with what weir must not hold twice. What one stream alone may have is in the way of others. */
+    ok(weir_stream_synchronize(f->a));
+    ok(weir_stream_synchronize(f->b));
+    settle(f);
     size_t most = bytes_for(f, BUDGET - PIECE), bytes = bytes_for(f, PIECE);
     void *rest = take(f->one, most, f->a);
     for (int i = 0; i < 50; i++) {
@@ -222,12 +228,12 @@ static void peaks(void **state)
     assert_int_equal(s.clients[0].peak, most);
     ok(weir_reset_peaks(f->runtime));
     assert_int_equal(take_snapshot(f->runtime).device.peak, details_of(p).charged);
-    uint64_t both = details_of(p).charged; /* what is pending counts */
+    uint64_t before = details_of(p).charged; /* what is pending counts */
     gate *g = hold_up(f, f->a);
     ok(weir_free(f->one, p, f->a));
     q = take(f->one, 300000, f->a);
-    both += details_of(q).charged;
-    assert_int_equal(take_snapshot(f->runtime).device.peak, both);
+    uint64_t both = before + details_of(q).charged;
+    assert_int_equal(take_snapshot(f->runtime).device.peak, hands_on() ? before : both);
     let_go(g);
     ok(weir_free(f->one, q, f->a));
 }

@@ -45,11 +45,11 @@ static void shelf_publish(wi_resource *resource, wi_block *block)
     wi_block_turn(block, WI_LIVE);
 }
 
-static bool shelf_retire(wi_resource *resource, wi_block *block, weir_stream stream, bool complete)
+static bool shelf_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
-    (void)resource, (void)stream;
+    (void)resource, (void)stream, (void)native;
     wi_block_turn(block, WI_PENDING);
-    return complete;
+    return past == WI_PASSED;
 }
 
 static weir_status shelf_release(wi_resource *resource, wi_block *block)
@@ -148,7 +148,7 @@ static void a_block_over_another_is_found(void **state)
     ok(wi_guard_check(wi_guard_in(guard))); /* what was there is as it was */
     wi_block *blocks[] = {two, four, one, three};
     for (int i = 0; i < 4; i++) {
-        assert_false(wi_retire(guard, blocks[i], WEIR_STREAM_HOST, true));
+        assert_false(wi_retire(guard, blocks[i], WEIR_STREAM_HOST, NULL, WI_PASSED));
         ok(wi_release(guard, blocks[i]));
     }
     (void)wi_relieve(guard);
@@ -167,18 +167,18 @@ static void a_pending_block_counts_until_it_is_released(void **state)
     wi_block *one, *two, *three;
     size_t count;
     ok(place(guard, s, 0, 300, &one));
-    (void)wi_retire(guard, one, WEIR_STREAM_HOST, true);
+    (void)wi_retire(guard, one, WEIR_STREAM_HOST, NULL, WI_PASSED);
     ok(place(guard, s, 0, 300, &two));
     wi_guard_reports(wi_guard_in(guard), NULL, 0, &count);
     assert_int_equal(count, 1);
-    (void)wi_retire(guard, two, WEIR_STREAM_HOST, true);
+    (void)wi_retire(guard, two, WEIR_STREAM_HOST, NULL, WI_PASSED);
     ok(wi_release(guard, one));
     ok(wi_release(guard, two));
     (void)wi_relieve(guard);
     ok(place(guard, s, 0, 300, &three));
     wi_guard_reports(wi_guard_in(guard), NULL, 0, &count);
     assert_int_equal(count, 1);
-    (void)wi_retire(guard, three, WEIR_STREAM_HOST, true);
+    (void)wi_retire(guard, three, WEIR_STREAM_HOST, NULL, WI_PASSED);
     ok(wi_release(guard, three));
     assert_int_equal(wi_relieve(guard), three->charged);
     wi_resource_destroy(guard);
@@ -192,8 +192,8 @@ static void a_resource_that_refuses_is_asked_again(void **state)
     wi_block *one, *two;
     ok(place(guard, s, 0, 300, &one));
     ok(place(guard, s, 2048, 300, &two));
-    (void)wi_retire(guard, one, WEIR_STREAM_HOST, true);
-    (void)wi_retire(guard, two, WEIR_STREAM_HOST, true);
+    (void)wi_retire(guard, one, WEIR_STREAM_HOST, NULL, WI_PASSED);
+    (void)wi_retire(guard, two, WEIR_STREAM_HOST, NULL, WI_PASSED);
     ok(wi_release(guard, one));
     ok(wi_release(guard, two));
     s->answer = WEIR_DRIVER;
@@ -227,7 +227,7 @@ static void what_another_thread_has_in_hand_is_waited_for(void **state)
     gate g = GATE;
     pthread_t first, second;
     ok(place(guard, s, 0, 300, &one));
-    (void)wi_retire(guard, one, WEIR_STREAM_HOST, true);
+    (void)wi_retire(guard, one, WEIR_STREAM_HOST, NULL, WI_PASSED);
     ok(wi_release(guard, one));
     uint64_t bytes[2][2] = {{0, (uintptr_t)guard}, {0, (uintptr_t)guard}};
     hold = &g;
@@ -259,13 +259,13 @@ static void a_device_that_is_gone_keeps_nothing_back(void **state)
     size_t count;
     ok(place(guard, s, 0, 300, &one));
     ok(place(guard, s, 2048, 300, &two));
-    (void)wi_retire(guard, one, WEIR_STREAM_HOST, true);
+    (void)wi_retire(guard, one, WEIR_STREAM_HOST, NULL, WI_PASSED);
     ok(wi_release(guard, one));
     broken = true;
     fails(WEIR_DEVICE_LOST, place(guard, s, 4096, 300, &three));
     assert_int_equal(atomic_load(&discarded), 1);
     fails(WEIR_DEVICE_LOST, wi_guard_check(wi_guard_in(guard)));
-    (void)wi_retire(guard, two, WEIR_STREAM_HOST, true);
+    (void)wi_retire(guard, two, WEIR_STREAM_HOST, NULL, WI_PASSED);
     ok(wi_release(guard, two));
     assert_int_equal(atomic_load(&released), 1);
     assert_int_equal(wi_relieve(guard), one->charged);

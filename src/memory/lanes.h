@@ -1,0 +1,68 @@
+/* Lanes: the order of streams, in which free memory is handed on without an event for each free.
+ *
+ * What is freed on a stream belongs to the stream's lane and to the lane's open epoch. Work that is queued on that stream
+ * later may have it at once. An epoch is closed by one event behind all its frees; when the device is past that, its memory
+ * is anyone's. Events are recorded when somebody else wants what the lane has, and after a number of frees where there are
+ * other lanes, so that what they find has had time to pass.
+ *
+ * Laws: passed <= recorded < open; an extent has a lane if and only if it is in that lane's list and in its bins; the
+ * list is in the order of epochs. All under the lock of the resource, but for events, which are recorded without it. */
+#ifndef WI_LANES_H
+#define WI_LANES_H
+
+#include "memory/extents.h"
+
+enum { WI_LANE_MARKS = 8, WI_LANE_PLACES = 1024 }; /* places: as many as a runtime has streams (streams.h) */
+
+typedef struct wi_lane_mark {
+    uint64_t epoch;
+    wi_event event; /* behind the frees of all epochs up to that */
+} wi_lane_mark;
+
+/* A lane outlives its stream, and serves the next one in the same place: its epochs go on. */
+struct wi_lane {
+    weir_stream stream; /* id 0: none */
+    void *native;
+    uint64_t open, recorded, passed; /* epochs */
+    uint64_t frees;                  /* in the open one */
+    bool recording;                  /* a thread is about it */
+    wi_lane_mark marks[WI_LANE_MARKS];
+    unsigned first_mark, mark_count;
+    uint64_t bytes;          /* free here */
+    wi_extent *first, *last; /* what is free here, by epoch; linked by lane_next */
+    wi_shelf shelves[WI_SHELVES];
+};
+
+typedef struct wi_lanes {
+    const wi_driver *driver;
+    wi_device *device;
+    pthread_mutex_t *lock;
+    unsigned count;                  /* lanes that have a stream */
+    wi_lane *places[WI_LANE_PLACES]; /* by the place of the stream in the runtime's table */
+} wi_lanes;
+
+void wi_lanes_init(wi_lanes *lanes, const wi_driver *driver, wi_device *device, pthread_mutex_t *lock);
+void wi_lanes_destroy(wi_lanes *lanes); /* nothing is free in any */
+
+/* The stream's lane; NULL when it has none. */
+wi_lane *wi_lanes_find(const wi_lanes *lanes, weir_stream stream);
+/* The same, made when there is none; NULL without host memory. */
+wi_lane *wi_lanes_get(wi_lanes *lanes, weir_stream stream, void *native);
+/* The device is past all work of the stream, whose id will not be used again: what it has is anyone's. Answers the bytes. */
+uint64_t wi_lanes_forget(wi_lanes *lanes, weir_stream stream);
+
+/* After a free in the lane: closes the epoch where that is due. The lock is released while the driver works. */
+void wi_lanes_freed(wi_lanes *lanes, wi_lane *lane);
+/* Whether anything is free in a lane other than `mine`. */
+bool wi_lanes_any(const wi_lanes *lanes, const wi_lane *mine);
+/* Closes the open epochs of all lanes and asks the driver what has passed, which becomes anyone's; answers the bytes. The lock
+ * is released while the driver works. */
+uint64_t wi_lanes_renew(wi_lanes *lanes);
+/* How much has not passed. */
+uint64_t wi_lanes_bytes(const wi_lanes *lanes);
+/* The oldest point that something waits for; false: nothing waits for a known one. */
+bool wi_lanes_oldest(const wi_lanes *lanes, wi_event *out);
+/* The point behind what is free in the extent; false where none was recorded yet. */
+bool wi_lanes_point(const wi_extent *extent, wi_event *out);
+
+#endif
