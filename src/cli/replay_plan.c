@@ -200,7 +200,7 @@ weir_status wi_replay_plan_make(wi_replay_events *events, bool host, wi_replay_p
         status = no_memory(plan);
     else if (events->count >= UINT32_MAX)
         status = weir_fail(WEIR_UNSUPPORTED, "%s: more than %u events", plan->name, UINT32_MAX);
-    if (status == WEIR_OK && !events->sorted)
+    if (status == WEIR_OK && events->count > 0 && !events->sorted)
         sort(events);
     if (status == WEIR_OK)
         status = make(m, events);

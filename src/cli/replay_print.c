@@ -158,14 +158,15 @@ static void titles(table *grid, bool min_cap)
         table_cell(grid, all[i], terminal_bold(), i > 0);
 }
 
-static void pass_cells(table *grid, const replay_answer *a, size_t first, size_t end)
+/* Counts are those of all the passes, or of one of them on average. */
+static void pass_cells(table *grid, const replay_answer *a, size_t first, size_t end, bool each)
 {
-    size_t count = end - first;
+    size_t count = end - first, parts = each ? count : 1;
     sums s = add_passes(&a->result, first, end);
     cell(grid, text_print("%.1f", over(s.nanoseconds, a->plan.count * count)));
-    cell(grid, text_print("%.4g", over(s.driver_calls, count)));
-    cell(grid, a->result.counts_moves ? text_print("%.4g", over(s.moves, count)) : text_copy("?"));
-    cell(grid, text_print("%.4g", over(s.failures, count)));
+    cell(grid, text_print("%.7g", over(s.driver_calls, parts)));
+    cell(grid, a->result.counts_moves ? text_print("%.7g", over(s.moves, parts)) : text_copy("?"));
+    cell(grid, text_print("%.7g", over(s.failures, parts)));
 }
 
 static void pass_row(table *grid, const replay_answer *a, const char *name, size_t first, size_t end)
@@ -174,7 +175,7 @@ static void pass_row(table *grid, const replay_answer *a, const char *name, size
     table_cell(grid, name, terminal_faint(), false);
     for (int i = 0; i < 4; i++)
         table_cell(grid, "", "", true);
-    pass_cells(grid, a, first, end);
+    pass_cells(grid, a, first, end, true);
 }
 
 static void trace_rows(table *grid, const replay_answer *a)
@@ -187,7 +188,7 @@ static void trace_rows(table *grid, const replay_answer *a)
     cell(grid, size_text(a->plan.peak));
     cell(grid, size_text(a->result.peak_held));
     cell(grid, text_print("%.3f", over(a->result.peak_held, a->plan.peak)));
-    pass_cells(grid, a, 0, passes);
+    pass_cells(grid, a, 0, passes, false);
     if (a->min_cap && a->smallest.bytes) {
         cell(grid, size_text(a->smallest.bytes));
         cell(grid, text_print("%.3f", over(a->smallest.bytes, a->plan.peak)));

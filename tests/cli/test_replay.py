@@ -159,7 +159,7 @@ class Replay(harness.Case):
                 now -= live.pop(pointer)
             peak, count = max(peak, now), count + 1
         for driver in ("sim", "host"):
-            answer = self.weir_json("replay", path, "--driver", driver, "--lag", "8", WEIR_BUDGET="")
+            answer = self.weir_json("replay", path, "--driver", driver, "--cap", "1.5x", "--lag", "8")
             trace, = answer["traces"]
             self.assertEqual((answer["events"], answer["peak_requested"], trace["live_at_end"]), (count, peak, len(live)))
             self.assertEqual((answer["failures"], trace["malformed"]), (0, 0))
