@@ -1,5 +1,6 @@
 /* A shared object of allocators for `weir bench --peer`: malloc that watches how it is called and fails every later call
- * when that was wrong, holds what is live and keeps to its cap, one that has no large blocks, and one that cannot be used. */
+ * when that was wrong, holds what is live and keeps to its cap; one that has no large blocks; one that holds twice what is
+ * live; and one that cannot be used. */
 #include "../../bench/peer.h"
 
 #include <pthread.h>
@@ -19,6 +20,7 @@ static atomic_long live, highest = -1;
 static atomic_size_t held, peak, most;
 static _Thread_local bool on_thread;
 static bool small_only;
+static size_t times;
 
 static void mistake(const char *what)
 {
@@ -32,7 +34,8 @@ static const char *begin(void *self, uint64_t cap)
     most = cap ? cap : SIZE_MAX;
     if (atomic_exchange(&begun, true))
         mistake("begun twice");
-    small_only = self != NULL;
+    small_only = self == &small_only;
+    times = self == &times ? 2 : 1;
     highest = -1;
     return atomic_load(&wrong) ? "it was called wrongly" : NULL;
 }
@@ -79,10 +82,10 @@ static void *allocate(void *self, size_t bytes, uint64_t stream)
         mistake("an allocation out of order");
     if (wrong || (small_only && bytes > SMALL))
         return NULL;
-    size_t now = atomic_fetch_add(&held, bytes) + bytes, before = peak;
+    size_t now = atomic_fetch_add(&held, times * bytes) + times * bytes, before = peak;
     char *memory = now <= most ? malloc(HEADER + bytes) : NULL;
     if (!memory) {
-        atomic_fetch_sub(&held, bytes);
+        atomic_fetch_sub(&held, times * bytes);
         return NULL;
     }
     while (now > before && !atomic_compare_exchange_weak(&peak, &before, now))
@@ -98,7 +101,7 @@ static bool release(void *self, void *pointer, size_t bytes, uint64_t stream)
     header *h = (header *)((char *)pointer - HEADER);
     if (!begun || !on_thread || h->bytes != bytes || h->stream != stream)
         mistake("a free that does not fit");
-    atomic_fetch_sub(&held, bytes);
+    atomic_fetch_sub(&held, times * bytes);
     free(h);
     atomic_fetch_sub(&live, 1);
     return !wrong;
@@ -114,12 +117,13 @@ bench_peer_entry weir_bench_peer;
 
 bool weir_bench_peer(unsigned which, int ordinal, bench_peer *out, const char **failure)
 {
-    static const char *const names[] = {"watched", "small", "absent"};
+    static const char *const names[] = {"watched", "small", "wasteful", "absent"};
+    void *const selves[] = {NULL, &small_only, &times, NULL};
     (void)ordinal;
-    if (which > 2)
+    if (which > 3)
         return false;
     *out = (bench_peer){.size = sizeof *out,
-                        .self = which == 1 ? out : NULL,
+                        .self = selves[which],
                         .begin = begin,
                         .end = end,
                         .thread_begin = thread_begin,
@@ -127,9 +131,9 @@ bool weir_bench_peer(unsigned which, int ordinal, bench_peer *out, const char **
                         .stream = stream,
                         .allocate = allocate,
                         .release = release,
-                        .peak_held = which == 0 ? peak_held : NULL};
+                        .peak_held = which == 1 ? NULL : peak_held};
     snprintf(out->name, sizeof out->name, "%s", names[which]);
-    if (which == 2)
+    if (which == 3)
         *failure = "its library is not here";
     return true;
 }

@@ -157,13 +157,19 @@ class Traces(Peers):
         part = self.traces("--traces", self.trace(), "--peer", self.build_peer(), "--lag", "0")
         self.assertEqual(self.error, "")
         rows = {row["by"]: row for row in part["rows"]}
-        self.assertEqual(set(rows), {"weir", "watched"})
+        self.assertEqual(set(rows), {"weir", "watched", "wasteful"})
         for row in rows.values():
             self.assertEqual((row["trace"], row["events"], row["streams"], row["peak_requested"]), ("small", 10, 2, 4 * harness.MIB))
             self.assertGreater(row["ns"], 0)
             self.assertIsNone(row["lag_min_cap"])
         watched, weir = rows["watched"], rows["weir"]
         self.assertEqual((watched["held"], watched["min_cap"], watched["driver_calls"]), (1, 1, None))
+        wasteful = rows["wasteful"]
+        self.assertEqual(wasteful["held"], 2)
+        self.assertAlmostEqual(wasteful["min_cap"], 2, places=2)
+        self.assertGreaterEqual(wasteful["min_cap"], 2)
+        self.assertEqual((wasteful["ns_105"], wasteful["ns_110"]), (None, None))
+        self.assertGreater(watched["ns_105"], 0)
         self.assertGreaterEqual(weir["held"], 1)
         self.assertEqual(weir["min_cap"], 1)
         goals = {goal["what"]: goal for goal in part["goals"]}
