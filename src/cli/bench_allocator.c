@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MILLISECONDS = 40 }; /* the most that one load by one allocator takes in one round, beside its warming up */
+enum { MILLISECONDS = 25 }; /* the most that one load by one allocator takes in one round, beside its warming up */
 
 typedef struct cell {
     bench_figures best;
