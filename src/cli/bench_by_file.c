@@ -10,11 +10,18 @@ static bool complete(const bench_peer *by)
     return by->size == sizeof *by && by->name[0] && by->begin && by->end && by->stream && by->allocate && by->release;
 }
 
+/* The loader names the file, which whoever asked does too. */
+static const char *without(const char *path, const char *text)
+{
+    size_t length = strlen(path);
+    return strncmp(text, path, length) == 0 && strncmp(text + length, ": ", 2) == 0 ? text + length + 2 : text;
+}
+
 const char *bench_by_file(bench_allocators *all, const char *path, int ordinal)
 {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        return dlerror();
+        return without(path, dlerror());
     bench_peer_entry *entry;
     void *symbol = dlsym(library, BENCH_PEER_ENTRY);
     if (!symbol)
