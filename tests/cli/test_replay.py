@@ -136,7 +136,7 @@ class Replay(harness.Case):
         environment = {"LD_LIBRARY_PATH": str(stub)}
         text = rows(("a", 1, 4 * MIB, 0), ("f", 1, 4 * MIB, 0), *pairs(10, 2, 100), ("a", 3, 4 * MIB, 0), *pairs(50, 3, 100, 7))
         for lag, waits in ((0, 0), (100, 1)):
-            answer = self.replay(text, "--driver", "cuda", "--resource", "mapped", "--cap", "6MiB", "--lag", lag, "--repeat", "2", **environment)
+            answer = self.replay(text, "--driver", "cuda", "--resource", "direct", "--cap", "4198400", "--lag", lag, "--repeat", "2", **environment)
             self.assertEqual((answer["device"], answer["failures"]), ("cuda", 0))
             self.assertGreaterEqual(answer["waits"], waits)
         # cuMemFree waits for the whole device, and so for gates that wait for the host.
