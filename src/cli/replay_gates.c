@@ -73,13 +73,13 @@ weir_status gates_host_put(gates *g, uint16_t stream, uint32_t number)
 static void *watch(void *user)
 {
     gates *g = user;
-    uint32_t seen = 0;
+    uint64_t seen = 0;
     unsigned looks = 0;
     while (!atomic_load(&g->ending)) {
         nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
-        uint32_t at = atomic_load(&g->at);
-        looks = at == seen && atomic_load(&g->at_work) ? looks + 1 : 0;
-        seen = at;
+        uint64_t beats = atomic_load(&g->beats);
+        looks = beats == seen && atomic_load(&g->at_work) ? looks + 1 : 0;
+        seen = beats;
         if (looks != PATIENCE)
             continue;
         atomic_fetch_add(&g->forced, 1);
@@ -102,6 +102,7 @@ static void reach(void *user, uint64_t at)
     if (at == 0) /* the streams are drained: nothing waits for the word */
         atomic_store(g->word, 0);
     atomic_store(&g->at, (uint32_t)at);
+    atomic_fetch_add(&g->beats, 1);
     atomic_store(&g->at_work, true);
     move_on(g, (uint32_t)at);
 }

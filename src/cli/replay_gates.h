@@ -22,6 +22,7 @@ struct gates {
     pthread_t watch;
     _Atomic bool ending, at_work; /* the latter: between the first operation of a pass and its rest */
     _Atomic uint32_t at;          /* the operation that the host is at */
+    _Atomic uint64_t beats;       /* how often the host came to an operation, in all passes: it is not stuck */
     _Atomic uint64_t forced;
 
     void *device; /* of the cuda gates */

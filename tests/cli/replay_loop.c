@@ -248,14 +248,37 @@ static void test_stuck_host(void **state)
     l.gates->open(l.gates->user);
     wait_for(&passed);
     l.gates->rest(l.gates->user);
+    ok(weir_stream_synchronize(l.streams[0]));
+    end_line(&l);
+}
+
+/* At the same operation of pass after pass, with next to no time between. */
+static void test_stuck_in_every_pass(void **state)
+{
+    (void)state;
+    line l;
+    begin_line(&l);
+    for (uint64_t pass = 1; pass <= 5; pass++) {
+        l.gates->reach(l.gates->user, 0);
+        ok(l.gates->put(l.gates->user, 0, 0));
+        l.gates->reach(l.gates->user, 1);
+        ok(weir_stream_synchronize(l.streams[0]));
+        assert_int_equal(l.gates->forced(l.gates->user), pass);
+        l.gates->rest(l.gates->user);
+    }
     end_line(&l);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_loop), cmocka_unit_test(test_broken_allocator), cmocka_unit_test(test_refused_at_once),
-        cmocka_unit_test(test_cost), cmocka_unit_test(test_lag_is_exact),     cmocka_unit_test(test_stuck_host),
+        cmocka_unit_test(test_loop),
+        cmocka_unit_test(test_broken_allocator),
+        cmocka_unit_test(test_refused_at_once),
+        cmocka_unit_test(test_cost),
+        cmocka_unit_test(test_lag_is_exact),
+        cmocka_unit_test(test_stuck_host),
+        cmocka_unit_test(test_stuck_in_every_pass),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
