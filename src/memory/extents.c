@@ -60,7 +60,7 @@ void wi_extent_pool_destroy(wi_extent_pool *pool)
 
 static wi_extent *take_record(wi_space *space)
 {
-    wi_extent_pool *pool = space->pool;
+    wi_extent_pool *pool = &space->shared->pool;
     wi_law(pool->unused_count > 0); /* reserved before the first change */
     wi_extent *extent = pool->unused;
     pool->unused = extent->next;
@@ -231,11 +231,19 @@ wi_extent *wi_space_cut(wi_space *space, wi_extent *extent, uint64_t offset)
     return rest;
 }
 
+static bool in_use(wi_extent_kind kind)
+{
+    return kind == WI_USED || kind == WI_BUSY;
+}
+
 void wi_space_set(wi_space *space, wi_extent *extent, wi_extent_kind kind)
 {
+    bool before = in_use(extent->kind), after = in_use(kind);
     delist(space, extent);
     extent->kind = kind;
     enlist(space, extent);
+    if (before != after)
+        wi_backing_use(space, extent->offset, extent->bytes, after);
 }
 
 uint64_t wi_owners_mix(uint64_t a, uint64_t b)
@@ -259,7 +267,7 @@ static void absorb_next(wi_space *space, wi_extent *extent)
     extent->next = next->next;
     if (extent->next)
         extent->next->previous = extent;
-    drop_record(space->pool, next);
+    drop_record(&space->shared->pool, next);
     enlist(space, extent);
 }
 
@@ -268,12 +276,19 @@ static bool alike(const wi_extent *a, const wi_extent *b)
     return a->kind == b->kind && (a->kind != WI_FREE || a->lane == b->lane);
 }
 
+/* The same; and while there is one lane alone, nobody minds when its order comes to hold for what was anyone's. */
+static bool joinable(const wi_space *space, const wi_extent *a, const wi_extent *b)
+{
+    return alike(a, b) ||
+           (a->kind == WI_FREE && b->kind == WI_FREE && space->shared->lanes == 1 && (!a->lane || !b->lane));
+}
+
 wi_extent *wi_space_join(wi_space *space, wi_extent *extent)
 {
     wi_law(extent->kind == WI_HOLE || extent->kind == WI_FREE);
-    if (extent->next && alike(extent->next, extent))
+    if (extent->next && joinable(space, extent->next, extent))
         absorb_next(space, extent);
-    if (extent->previous && alike(extent->previous, extent)) {
+    if (extent->previous && joinable(space, extent->previous, extent)) {
         extent = extent->previous;
         absorb_next(space, extent);
     }
@@ -300,26 +315,24 @@ void wi_space_give(wi_space *space, wi_extent *busy, wi_extent *used, uint64_t b
 
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
 
+static void free_rest(wi_space *space, wi_extent *extent)
+{
+    if (!extent || extent->kind == WI_FREE)
+        return;
+    wi_space_set(space, extent, WI_FREE);
+    wi_space_join(space, extent);
+}
+
 wi_extent *wi_space_use(wi_space *space, wi_extent *extent, uint64_t offset, uint64_t bytes)
 {
     wi_extent *front = offset > extent->offset ? extent : NULL;
     if (front)
         extent = wi_space_cut(space, front, offset);
+    wi_extent *rest = bytes < extent->bytes ? wi_space_cut(space, extent, offset + bytes) : NULL;
     wi_space_set(space, extent, WI_USED);
-    wi_lane *lane = extent->lane;
-    uint64_t epoch = extent->epoch;
     extent->lane = NULL;
-    if (front) {
-        wi_space_set(space, front, WI_FREE);
-        wi_space_join(space, front);
-    }
-    if (bytes < extent->bytes) {
-        wi_extent *rest = wi_space_cut(space, extent, offset + bytes);
-        rest->lane = lane;
-        rest->epoch = epoch;
-        wi_space_set(space, rest, WI_FREE);
-        wi_space_join(space, rest);
-    }
+    free_rest(space, front);
+    free_rest(space, rest);
     space->slots[offset / WI_UNIT] = extent->index + 1;
     space->starts[offset / space->granule]++;
     return extent;
@@ -349,11 +362,10 @@ wi_extent *wi_space_neutral(wi_space *space, wi_extent *extent)
     return wi_space_join(space, extent);
 }
 
-wi_extent *wi_space_find(wi_space *space, uint64_t offset, bool *freed)
+/* The used extent that begins nearest at or before the offset: granules without one are passed over whole. */
+static wi_extent *used_before(wi_space *space, uint64_t offset)
 {
     uint64_t unit = offset / WI_UNIT, granule = offset / space->granule;
-    *freed = offset % WI_UNIT == 0 && (space->slots[unit] & WI_SLOT_FREED) != 0;
-    /* The nearest beginning at or before the offset: granules without one are passed over whole. */
     for (;; granule--) {
         uint64_t first = granule * space->granule / WI_UNIT;
         for (uint64_t u = wi_min(unit, first + space->granule / WI_UNIT - 1) + 1;
@@ -361,12 +373,28 @@ wi_extent *wi_space_find(wi_space *space, uint64_t offset, bool *freed)
             uint32_t slot = space->slots[--u];
             if (slot == 0 || (slot & WI_SLOT_FREED))
                 continue;
-            wi_extent *extent = record_at(space->pool, slot - 1);
-            return offset < extent->offset + extent->bytes ? extent : NULL;
+            return record_at(&space->shared->pool, slot - 1);
         }
         if (granule == 0)
             return NULL;
     }
+}
+
+wi_extent *wi_space_find(wi_space *space, uint64_t offset, bool *freed)
+{
+    *freed = offset % WI_UNIT == 0 && (space->slots[offset / WI_UNIT] & WI_SLOT_FREED) != 0;
+    wi_extent *extent = used_before(space, offset);
+    return extent && offset < extent->offset + extent->bytes ? extent : NULL;
+}
+
+wi_extent *wi_space_at(wi_space *space, uint64_t offset)
+{
+    wi_extent *extent = used_before(space, offset);
+    if (!extent)
+        extent = space->first;
+    while (offset >= extent->offset + extent->bytes)
+        extent = extent->next;
+    return extent;
 }
 
 /* The space -------------------------------------------------------------------------------------------------------- */
@@ -378,17 +406,16 @@ static void *lazy_table(uint64_t bytes)
 }
 
 weir_status wi_space_init(wi_space *space, unsigned number, char *base, uint64_t bytes, uint64_t granule,
-                          wi_extent_pool *pool)
+                          wi_shared *shared)
 {
-    *space = (wi_space){.bytes = bytes, .granule = granule, .pool = pool, .number = number};
+    *space = (wi_space){.bytes = bytes, .granule = granule, .shared = shared, .number = number};
     space->base = base;
     uint64_t granules = bytes / granule;
     space->slots = lazy_table(bytes / WI_UNIT * sizeof *space->slots);
     space->starts = lazy_table(granules * sizeof *space->starts);
-    space->handles = lazy_table(granules * sizeof *space->handles);
-    space->mapped = lazy_table(granules);
-    weir_status status = wi_extent_pool_reserve(pool, 1);
-    if (!space->slots || !space->starts || !space->handles || !space->mapped)
+    space->backings = lazy_table(granules * sizeof *space->backings);
+    weir_status status = wi_extent_pool_reserve(&shared->pool, 1);
+    if (!space->slots || !space->starts || !space->backings)
         status =
             weir_fail(WEIR_SYSTEM, "no host memory for the tables of a range of %llu bytes", (unsigned long long)bytes);
     if (status != WEIR_OK) {
@@ -409,10 +436,8 @@ void wi_space_destroy(wi_space *space)
         munmap(space->slots, space->bytes / WI_UNIT * sizeof *space->slots);
     if (space->starts)
         munmap(space->starts, granules * sizeof *space->starts);
-    if (space->handles)
-        munmap(space->handles, granules * sizeof *space->handles);
-    if (space->mapped)
-        munmap(space->mapped, granules);
+    if (space->backings)
+        munmap(space->backings, granules * sizeof *space->backings);
     *space = (wi_space){0};
 }
 
@@ -442,10 +467,10 @@ void wi_space_check(wi_space *space)
         else
             wi_law(slot == 0 || (slot & WI_SLOT_FREED));
         if (e->kind == WI_HOLE)
-            wi_law(!space->mapped[e->offset / space->granule]);
+            wi_law(!space->backings[e->offset / space->granule]);
         if (e->kind == WI_FREE || e->kind == WI_USED)
-            wi_law(space->mapped[e->offset / space->granule] &&
-                   space->mapped[(e->offset + e->bytes - 1) / space->granule]);
+            wi_law(space->backings[e->offset / space->granule] &&
+                   space->backings[(e->offset + e->bytes - 1) / space->granule]);
         if (e->kind == WI_FREE)
             free_bytes += e->bytes;
         at += e->bytes;

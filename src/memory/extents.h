@@ -4,14 +4,12 @@
  *   used   a block, live or pending                  busy   being mapped or unmapped by one thread, outside the lock
  *
  * Laws: extents cover the range in address order; no two holes, and no two free extents of one lane, are
- * neighbours; holes begin and
- * end on granules; a granule has a handle if and only if no hole covers it (busy extents apart); the bins hold exactly
- * the free extents and the list of holes exactly the holes; slots[offset / unit] names a used extent if and only if one
+ * neighbours; holes begin and end on granules; the bins hold exactly the free extents and the list of holes exactly the holes; slots[offset / unit] names a used extent if and only if one
  * begins there; starts[granule] counts them. Pure bookkeeping: no locks, no driver. The caller holds the lock of the resource. */
 #ifndef WI_EXTENTS_H
 #define WI_EXTENTS_H
 
-#include "driver/driver.h"
+#include "memory/backing.h"
 #include "memory/block.h"
 
 typedef enum wi_extent_kind { WI_HOLE = 0, WI_FREE = 1, WI_USED = 2, WI_BUSY = 3 } wi_extent_kind;
@@ -46,7 +44,7 @@ typedef struct wi_shelf {
     uint16_t column_bits[WI_BIN_ROWS];
 } wi_shelf;
 
-enum { WI_SHELVES = 2 }; /* of a lane: one for each space of a resource */
+enum { WI_SHELVES = 3 }; /* of a lane: one for each space of a resource */
 
 /* Records in chunks that never move, so that an index finds one for ever. */
 typedef struct wi_extent_pool {
@@ -56,18 +54,24 @@ typedef struct wi_extent_pool {
     size_t unused_count;
 } wi_extent_pool;
 
+/* What the spaces of a resource share. */
+typedef struct wi_shared {
+    wi_extent_pool pool;
+    wi_idle idle;
+    unsigned lanes; /* that have a stream; lanes.h */
+} wi_shared;
+
 struct wi_space {
     char *base;
     uint64_t bytes, granule;
-    wi_extent_pool *pool; /* shared by the spaces of a resource */
+    wi_shared *shared;
     wi_extent *first;
     unsigned number; /* among the spaces of the resource */
     wi_extent_list holes;
     wi_shelf shelf;  /* what is free and in no lane */
     uint32_t *slots; /* per unit: index + 1 of the used extent that begins there; with WI_SLOT_FREED, of a former one */
-    uint32_t *starts;   /* per granule: used extents that begin in it */
-    wi_handle *handles; /* per granule */
-    uint8_t *mapped;    /* per granule */
+    uint32_t *starts;      /* per granule: used extents that begin in it */
+    wi_backing **backings; /* per granule */
     uint64_t free_bytes;
     uint64_t changes; /* for the law checker */
 };
@@ -76,7 +80,7 @@ struct wi_space {
 
 /* The tables lie in lazily backed memory; `base` is a reserved range. WEIR_SYSTEM when there is none. */
 weir_status wi_space_init(wi_space *space, unsigned number, char *base, uint64_t bytes, uint64_t granule,
-                          wi_extent_pool *pool);
+                          wi_shared *shared);
 void wi_space_destroy(wi_space *space);
 void wi_extent_pool_destroy(wi_extent_pool *pool);
 
@@ -99,7 +103,7 @@ void wi_space_merge_busy(wi_space *space, wi_extent *extent);
 /* A used extent takes `bytes` from the front of the busy one behind it; the rest of that becomes free. */
 void wi_space_give(wi_space *space, wi_extent *busy, wi_extent *used, uint64_t bytes);
 
-/* A free or busy extent gives up [offset, offset + bytes) to a block, the rest becomes free. */
+/* [offset, offset + bytes) of a free or busy extent is a block's, the rest becomes free. */
 wi_extent *wi_space_use(wi_space *space, wi_extent *extent, uint64_t offset, uint64_t bytes);
 /* A used extent becomes free in the order of the lane (NULL: for anyone), and its bytes are `last`'s; its slot remembers
  * that a block was freed there. */
@@ -107,6 +111,8 @@ wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent, uint64_t last, wi_
 /* A free extent of a lane becomes anyone's. */
 wi_extent *wi_space_neutral(wi_space *space, wi_extent *extent);
 
+/* The extent that covers `offset`, of whatever kind. */
+wi_extent *wi_space_at(wi_space *space, uint64_t offset);
 /* The used extent that begins at `offset` or covers it; NULL if none. *freed: a block that was freed began there. */
 wi_extent *wi_space_find(wi_space *space, uint64_t offset, bool *freed);
 

@@ -1,9 +1,8 @@
-/* Physical memory of the resource "mapped": spare handles, new ones within the budget, and ones moved from where they lie
- * under nothing but free memory. */
+/* The driver's work on handles: making them, moving them from where nothing lies on them to where memory is wanted, giving
+ * them back. What a thread works on is busy or in its hands, so that the lock is free meanwhile. */
 #include "memory/mapped.h"
 #include "base/system.h"
 
-/* Driver calls are made between these two. */
 static void go_to_driver(wi_mapped *mapped)
 {
     mapped->working++;
@@ -12,13 +11,12 @@ static void go_to_driver(wi_mapped *mapped)
 
 static void come_back(wi_mapped *mapped)
 {
-    wi_ledger_driver_call(mapped->resource.ledger);
     pthread_mutex_lock(&mapped->resource.lock);
     mapped->working--;
     pthread_cond_broadcast(&mapped->settled);
 }
 
-bool wi_mapped_settle(wi_mapped *mapped, bool lost, unsigned *waits)
+bool wi_handles_settle(wi_mapped *mapped, bool lost, unsigned *waits)
 {
     enum { MOST_WAITS = 64 }; /* others may come and go for ever; a refusal must not wait for all of them */
     if (++*waits > MOST_WAITS || (mapped->working == 0 && !lost))
@@ -30,201 +28,116 @@ bool wi_mapped_settle(wi_mapped *mapped, bool lost, unsigned *waits)
     return true;
 }
 
-/* Spare handles ---------------------------------------------------------------------------------------------------- */
+/* What there is ---------------------------------------------------------------------------------------------------- */
 
-static weir_status make_room(wi_mapped *mapped, size_t count)
-{
-    size_t needed = mapped->spare_count + count;
-    if (needed <= mapped->spare_capacity)
-        return WEIR_OK;
-    size_t capacity = wi_max(needed, mapped->spare_capacity * 2);
-    wi_handle *spare = realloc(mapped->spare, capacity * sizeof *spare);
-    if (!spare)
-        return weir_fail(WEIR_SYSTEM, "no host memory for the list of handles");
-    mapped->spare = spare;
-    mapped->spare_capacity = capacity;
-    return WEIR_OK;
-}
-
-/* Puts handles that are mapped nowhere, with the bytes of `last`, among the spare ones; without a place in the list they go
- * back to the driver. */
-static void give_back(wi_mapped *mapped, const wi_handle *handles, size_t count, uint64_t last)
-{
-    if (count == 0)
-        return;
-    if (make_room(mapped, count) == WEIR_OK) {
-        memcpy(mapped->spare + mapped->spare_count, handles, count * sizeof *handles);
-        mapped->spare_count += count;
-        mapped->spare_last = wi_owners_mix(mapped->spare_last, last);
-        return;
-    }
-    mapped->fresh_last = wi_owners_mix(mapped->fresh_last, last);
-    mapped->resource.driver->destroy(mapped->resource.device, mapped->granule, count, handles);
-    wi_ledger_release(mapped->resource.ledger, count * mapped->granule);
-}
-
-/* Asks the driver for up to `count` handles, as many as the budget allows. With the lock held, released meanwhile. */
-static weir_status create(wi_mapped *mapped, size_t count)
-{
-    wi_resource *r = &mapped->resource;
-    uint64_t bytes = wi_ledger_hold(r->ledger, count * mapped->granule);
-    size_t taken = bytes / mapped->granule;
-    if (taken == 0)
-        return WEIR_OK;
-    wi_handle *handles = malloc(taken * sizeof *handles);
-    weir_status status = handles ? WEIR_OK : weir_fail(WEIR_SYSTEM, "no host memory for handles");
-    if (handles) {
-        go_to_driver(mapped);
-        status = r->driver->create(r->device, mapped->granule, taken, handles);
-        come_back(mapped);
-    }
-    if (status == WEIR_OK)
-        give_back(mapped, handles, taken, mapped->fresh_last);
-    else
-        wi_ledger_release(r->ledger, bytes);
-    free(handles);
-    return status;
-}
-
-uint64_t wi_mapped_destroy_spare(wi_mapped *mapped, uint64_t keep)
-{
-    wi_resource *r = &mapped->resource;
-    size_t kept = wi_min(keep / mapped->granule, mapped->spare_count), count = mapped->spare_count - kept;
-    wi_handle *handles = count ? malloc(count * sizeof *handles) : NULL;
-    if (!handles)
-        return 0;
-    memcpy(handles, mapped->spare + kept, count * sizeof *handles);
-    mapped->spare_count = kept;
-    mapped->fresh_last = wi_owners_mix(mapped->fresh_last, mapped->spare_last);
-    go_to_driver(mapped);
-    r->driver->destroy(r->device, mapped->granule, count, handles);
-    wi_ledger_release(r->ledger, count * mapped->granule);
-    come_back(mapped);
-    free(handles);
-    return count * mapped->granule;
-}
-
-/* Wholly free granules --------------------------------------------------------------------------------------------- */
-
-static uint64_t inner_granules(const wi_extent *extent, uint64_t granule, uint64_t *start)
-{
-    uint64_t end = (extent->offset + extent->bytes) & ~(granule - 1);
-    *start = wi_round_up(extent->offset, granule);
-    return end > *start ? (end - *start) / granule : 0;
-}
-
-static uint64_t count_inner(const wi_mapped *mapped, bool later)
-{
-    uint64_t count = 0, start;
-    for (int side = 0; side < WI_SIDES; side++)
-        for (const wi_extent *e = mapped->sides[side].first; e; e = e->next)
-            if (e->kind == WI_FREE && (later || !e->lane))
-                count += inner_granules(e, mapped->granule, &start);
-    return count;
-}
-
-/* Unmaps one busy extent, which covers whole granules, and makes it a hole. With the lock held, released meanwhile. */
-static weir_status unmap_extent(wi_mapped *mapped, wi_extent *busy)
-{
-    wi_resource *r = &mapped->resource;
-    wi_space *space = busy->space;
-    uint64_t first = busy->offset / mapped->granule;
-    size_t count = busy->bytes / mapped->granule;
-    go_to_driver(mapped);
-    weir_status status =
-        r->driver->unmap(r->device, space->base + busy->offset, mapped->granule, count, space->handles + first);
-    come_back(mapped);
-    if (status != WEIR_OK) {
-        wi_mapped_dissolve(mapped, busy);
-        return status;
-    }
-    memset(space->mapped + first, 0, count);
-    wi_ledger_unmapped(r->ledger, count * mapped->granule);
-    give_back(mapped, space->handles + first, count, busy->last);
-    wi_space_set(space, busy, WI_HOLE);
-    busy->last = WI_CLEAN;
-    wi_space_join(space, busy);
-    return WEIR_OK;
-}
-
-/* Cuts a run of wholly free granules out of a free extent and marks it busy; NULL when there is none. */
-static wi_extent *isolate_run(wi_mapped *mapped, size_t most)
-{
-    uint64_t start;
-    for (int side = 0; side < WI_SIDES; side++)
-        for (wi_extent *e = mapped->sides[side].first; e; e = e->next) {
-            uint64_t count = e->kind == WI_FREE && !e->lane ? inner_granules(e, mapped->granule, &start) : 0;
-            if (count == 0 || wi_extent_pool_reserve(&mapped->pool, 2) != WEIR_OK)
-                continue;
-            uint64_t end = start + wi_min(count, most) * mapped->granule;
-            if (start > e->offset)
-                e = wi_space_cut(e->space, e, start);
-            if (end < e->offset + e->bytes)
-                wi_space_cut(e->space, e, end);
-            wi_space_set(e->space, e, WI_BUSY);
-            return e;
-        }
-    return NULL;
-}
-
-weir_status wi_mapped_unmap_free(wi_mapped *mapped, size_t most, size_t *done)
-{
-    wi_extent *run;
-    *done = 0;
-    while (*done < most && (run = isolate_run(mapped, most - *done))) {
-        size_t count = run->bytes / mapped->granule;
-        weir_status status = unmap_extent(mapped, run);
-        if (status != WEIR_OK)
-            return status;
-        *done += count;
-    }
-    return WEIR_OK;
-}
-
-uint64_t wi_mapped_at_hand(wi_mapped *mapped, uint64_t *held)
+uint64_t wi_handles_creatable(wi_mapped *mapped, uint64_t *held)
 {
     weir_stats stats = {.size = sizeof stats};
     size_t ignored;
     wi_ledger_snapshot(mapped->resource.ledger, &stats, NULL, 0, 0, &ignored);
     if (held)
         *held = stats.held;
-    return (stats.budget - stats.held) / mapped->granule + mapped->spare_count;
+    return (stats.budget - stats.held) / mapped->granule;
 }
 
-uint64_t wi_mapped_obtainable(wi_mapped *mapped, bool later)
+static uint64_t bytes_of(const wi_mapped *mapped, const wi_backing *b)
 {
-    return wi_mapped_at_hand(mapped, NULL) + count_inner(mapped, later);
+    return b->count * mapped->granule;
 }
 
-uint64_t wi_mapped_held_for(wi_mapped *mapped, uint64_t count)
+static uint64_t start_of(const wi_backing *b)
 {
-    uint64_t held, there = mapped->spare_count + count_inner(mapped, true);
-    (void)wi_mapped_at_hand(mapped, &held);
-    if (count > UINT64_MAX / 2 / mapped->granule)
-        return UINT64_MAX;
-    return count > there ? held + (count - there) * mapped->granule : held;
+    return b->first * b->space->granule;
 }
 
-/* Backing ---------------------------------------------------------------------------------------------------------- */
-
-static size_t count_unmapped(const wi_mapped *mapped, const wi_extent *busy)
+static char *address_of(const wi_backing *b)
 {
-    size_t count = 0;
-    for (uint64_t g = busy->offset / mapped->granule; g * mapped->granule < busy->offset + busy->bytes; g++)
-        count += !busy->space->mapped[g];
-    return count;
+    return b->space->base + start_of(b);
 }
 
-void wi_mapped_dissolve(wi_mapped *mapped, wi_extent *busy)
+bool wi_handles_movable(const wi_backing *b)
+{
+    uint64_t end = start_of(b) + b->count * b->space->granule;
+    for (const wi_extent *e = wi_space_at(b->space, start_of(b)); e && e->offset < end; e = e->next)
+        if (e->lane)
+            return false;
+    return true;
+}
+
+uint64_t wi_handles_obtainable(wi_mapped *mapped, bool later)
+{
+    uint64_t granules = mapped->spare_granules + wi_handles_creatable(mapped, NULL);
+    for (const wi_backing *b = mapped->shared.idle.first; b; b = b->next)
+        granules += later || wi_handles_movable(b) ? b->count : 0;
+    return granules;
+}
+
+/* In hand ---------------------------------------------------------------------------------------------------------- */
+
+/* Handles in the hands of a thread, in order. */
+typedef struct cargo {
+    wi_backing *first, **end;
+    uint64_t last; /* whose bytes they hold */
+} cargo;
+
+static void load(cargo *c, wi_backing *b)
+{
+    b->next = NULL;
+    *c->end = b;
+    c->end = &b->next;
+}
+
+static void keep_spare(wi_mapped *mapped, cargo *c)
+{
+    mapped->spare_last = c->first ? wi_owners_mix(mapped->spare_last, c->last) : mapped->spare_last;
+    for (wi_backing *b = c->first, *next; b; b = next) {
+        next = b->next;
+        b->next = mapped->spare;
+        mapped->spare = b;
+        mapped->spare_granules += b->count;
+    }
+    *c = (cargo){.end = &c->first};
+}
+
+/* An idle handle and what lies on it become busy; records have been reserved. */
+static wi_extent *seize(const wi_backing *b)
+{
+    wi_space *space = b->space;
+    uint64_t start = start_of(b), end = start + b->count * space->granule;
+    wi_extent *extent = wi_space_at(space, start);
+    if (extent->offset < start)
+        extent = wi_space_cut(space, extent, start);
+    for (wi_extent *e = extent; e && e->offset < end; e = extent->next) {
+        if (e->offset + e->bytes > end)
+            wi_space_cut(space, e, end);
+        wi_space_set(space, e, WI_BUSY);
+        if (e != extent)
+            wi_space_merge_busy(space, extent);
+    }
+    return extent;
+}
+
+/* A seized handle was unmapped: its addresses are a hole, and it is in the ledger's spare bytes. */
+static void vacate(wi_mapped *mapped, wi_backing *b, wi_extent *busy, cargo *c)
+{
+    wi_backing_leave(b);
+    wi_ledger_unmapped(mapped->resource.ledger, bytes_of(mapped, b));
+    c->last = wi_owners_mix(c->last, busy->last);
+    busy->last = WI_CLEAN;
+    wi_space_set(busy->space, busy, WI_HOLE);
+    wi_space_join(busy->space, busy);
+}
+
+void wi_handles_dissolve(wi_mapped *mapped, wi_extent *busy)
 {
     wi_space *space = busy->space;
     uint64_t end = busy->offset + busy->bytes;
     while (busy) {
         uint64_t g = busy->offset / mapped->granule, edge = (g + 1) * mapped->granule;
-        bool backed = space->mapped[g];
-        while (edge < end && space->mapped[edge / mapped->granule] == backed)
+        bool backed = space->backings[g];
+        while (edge < end && !!space->backings[edge / mapped->granule] == backed)
             edge += mapped->granule;
-        if (edge < end && wi_extent_pool_reserve(&mapped->pool, 1) != WEIR_OK)
+        if (edge < end && wi_extent_pool_reserve(&mapped->shared.pool, 1) != WEIR_OK)
             return; /* without a record to cut it, the rest stays busy: lost addresses rather than a wrong book */
         wi_extent *rest = edge < end ? wi_space_cut(space, busy, edge) : NULL;
         if (!backed)
@@ -235,90 +148,432 @@ void wi_mapped_dissolve(wi_mapped *mapped, wi_extent *busy)
     }
 }
 
-/* Takes spare handles into `mine` until there are `needed`: those at hand, new ones within the budget, then ones from
- * under free memory. Others may help themselves to the spare ones whenever the lock is released, hence the loop. *last gets
- * the owners of their bytes mixed in. */
-static weir_status gather(wi_mapped *mapped, wi_handle *mine, size_t needed, size_t *got, uint64_t *last)
+/* Growing ---------------------------------------------------------------------------------------------------------- */
+
+/* What one thread does for one block. */
+typedef struct job {
+    wi_mapped *mapped;
+    const wi_growth *growth;
+    wi_extent *target;
+    wi_extent **seized; /* the extents of the handles to be moved, in their order */
+    size_t vacated;     /* so many are unmapped */
+    cargo new, moved;   /* in hand, and mapped nowhere */
+    uint64_t created, mapped_granules;
+    uint64_t calls; /* of the driver */
+} job;
+
+static weir_status no_memory(void)
 {
-    bool device_full = false;
-    for (*got = 0;;) {
-        size_t take = wi_min(mapped->spare_count, needed - *got);
-        mapped->spare_count -= take;
-        for (size_t i = 0; i < take; i++)
-            mine[(*got)++] = mapped->spare[mapped->spare_count + i];
-        if (take > 0)
-            *last = wi_owners_mix(*last, mapped->spare_last);
-        if (mapped->spare_count == 0)
-            mapped->spare_last = WI_CLEAN;
-        if (*got == needed)
-            return WEIR_OK;
-        weir_status status = device_full ? WEIR_OUT_OF_MEMORY : create(mapped, needed - *got);
-        if (status != WEIR_OK && status != WEIR_OUT_OF_MEMORY)
-            return status;
-        device_full = status != WEIR_OK; /* what lies under free memory may still do */
-        size_t moved = 0;
-        if (mapped->spare_count == 0)
-            status = wi_mapped_unmap_free(mapped, needed - *got, &moved);
-        if (mapped->spare_count == 0 && moved == 0)
-            return device_full ? WEIR_OUT_OF_MEMORY : status != WEIR_OK ? status : WEIR_BUSY;
+    return weir_fail(WEIR_SYSTEM, "no host memory for the records of handles");
+}
+
+/* Records for the handles to be created: as many of the usual length as fit, then one of the rest. */
+static weir_status prepare_fresh(job *j, uint64_t granules)
+{
+    uint64_t usual = j->growth->space->number == WI_SMALL ? 1 : wi_growth_handle(j->mapped);
+    while (granules > 0) {
+        wi_backing *b = calloc(1, sizeof *b);
+        if (!b)
+            return no_memory();
+        b->count = wi_min(usual, granules);
+        granules -= b->count;
+        load(&j->new, b);
+    }
+    return WEIR_OK;
+}
+
+static void free_records(wi_backing *b)
+{
+    for (wi_backing *next; b; b = next) {
+        next = b->next;
+        free(b);
     }
 }
 
-/* Maps `count` handles from granule `first` on. With the lock held, released meanwhile. */
-static weir_status map_run(wi_mapped *mapped, wi_space *space, uint64_t first, wi_handle *handles, size_t count)
+/* With the lock held: everything that the driver is about to work on is made busy or taken in hand. */
+static weir_status begin(job *j)
 {
-    wi_resource *r = &mapped->resource;
-    go_to_driver(mapped);
+    wi_mapped *m = j->mapped;
+    const wi_growth *g = j->growth;
+    uint64_t fresh = g->fresh * m->granule;
+    j->seized = malloc((g->taken_count + 1) * sizeof(wi_extent *));
+    weir_status status = j->seized ? prepare_fresh(j, g->fresh) : no_memory();
+    if (status == WEIR_OK)
+        status = wi_extent_pool_reserve(&m->shared.pool, 2 * g->taken_count + WI_RECORDS_PER_CHANGE);
+    uint64_t got = status == WEIR_OK && fresh ? wi_ledger_hold(m->resource.ledger, fresh) : 0;
+    if (status == WEIR_OK && got < fresh) {
+        if (got)
+            wi_ledger_release(m->resource.ledger, got);
+        status = WEIR_BUSY;
+    }
+    if (status != WEIR_OK) {
+        free_records(j->new.first);
+        free(j->seized);
+        return status;
+    }
+    for (size_t i = 0; i < g->spare; i++) {
+        wi_backing *b = m->spare;
+        m->spare = b->next;
+        m->spare_granules -= b->count;
+        load(&j->moved, b);
+    }
+    j->moved.last = g->spare ? m->spare_last : WI_CLEAN;
+    j->new.last = m->fresh_last;
+    if (!m->spare)
+        m->spare_last = WI_CLEAN;
+    size_t i = 0;
+    for (const wi_backing *b = g->taken; b; b = b->chosen)
+        j->seized[i++] = seize(b);
+    return WEIR_OK;
+}
+
+/* Makes [low, high), which consists of free memory and a hole and begins in `first`, one busy extent. */
+static wi_extent *make_busy(const wi_growth *g)
+{
+    wi_space *space = g->space;
+    wi_extent *extent = g->first;
+    while (extent->offset + extent->bytes <= g->low)
+        extent = extent->next;
+    if (g->low > extent->offset)
+        extent = wi_space_cut(space, extent, g->low);
+    for (wi_extent *e = extent; e && e->offset < g->high; e = extent->next) {
+        if (e->offset + e->bytes > g->high)
+            wi_space_cut(space, e, g->high);
+        wi_space_set(space, e, WI_BUSY);
+        if (e != extent)
+            wi_space_merge_busy(space, extent);
+    }
+    return extent;
+}
+
+static weir_status create_run(job *j, wi_backing *first, size_t count)
+{
+    const wi_resource *r = &j->mapped->resource;
+    wi_handle *handles = malloc(count * sizeof *handles);
     weir_status status =
-        r->driver->map(r->device, space->base + first * mapped->granule, mapped->granule, count, handles);
-    come_back(mapped);
+        handles ? r->driver->create(r->device, bytes_of(j->mapped, first), count, handles) : no_memory();
+    j->calls++;
+    for (size_t i = 0; i < count && status == WEIR_OK; i++, first = first->next) {
+        first->handle = handles[i];
+        j->created += first->count;
+    }
+    free(handles);
+    return status;
+}
+
+static size_t same_length(const wi_backing *first)
+{
+    size_t count = 0;
+    for (const wi_backing *b = first; b && b->count == first->count; b = b->next)
+        count++;
+    return count;
+}
+
+static wi_backing *skip(wi_backing *b, size_t count)
+{
+    for (; count > 0; count--)
+        b = b->next;
+    return b;
+}
+
+/* Only whole runs are created; what was not is taken off the list. */
+static weir_status create_all(job *j)
+{
+    weir_status status = WEIR_OK;
+    wi_backing **link = &j->new.first;
+    while (*link && status == WEIR_OK) {
+        size_t count = same_length(*link);
+        status = create_run(j, *link, count);
+        if (status == WEIR_OK)
+            for (; count > 0; count--)
+                link = &(*link)->next;
+    }
+    free_records(*link);
+    *link = NULL;
+    j->new.end = link;
+    return status;
+}
+
+static weir_status unmap_all(job *j)
+{
+    const wi_resource *r = &j->mapped->resource;
+    for (wi_backing *b = j->growth->taken; b; b = b->chosen, j->vacated++) {
+        weir_status status = r->driver->unmap(r->device, address_of(b), bytes_of(j->mapped, b), 1, &b->handle);
+        j->calls++;
+        if (status != WEIR_OK)
+            return status;
+    }
+    return WEIR_OK;
+}
+
+/* Back under the lock: what became of the handles that were to move. Those that were unmapped are in hand. */
+static void take_stock(job *j)
+{
+    size_t i = 0;
+    for (wi_backing *b = j->growth->taken, *next; b; b = next, i++) {
+        next = b->chosen;
+        if (i < j->vacated) {
+            vacate(j->mapped, b, j->seized[i], &j->moved);
+            load(&j->moved, b);
+        } else {
+            wi_space_set(b->space, j->seized[i], WI_FREE);
+            wi_space_join(b->space, j->seized[i]);
+        }
+    }
+}
+
+static weir_status map_run(job *j, wi_backing *first, size_t count, uint64_t granule)
+{
+    const wi_resource *r = &j->mapped->resource;
+    const wi_backing *b = first;
+    wi_handle *handles = malloc(count * sizeof *handles);
+    if (!handles)
+        return no_memory();
+    for (size_t i = 0; i < count; i++, b = b->next)
+        handles[i] = b->handle;
+    char *address = j->growth->space->base + granule * j->mapped->granule;
+    weir_status status = r->driver->map(r->device, address, bytes_of(j->mapped, first), count, handles);
+    j->calls++;
+    for (size_t i = 0; i < count; i++, first = first->next)
+        first->handle = handles[i];
+    free(handles);
+    return status;
+}
+
+/* Maps what is in hand, in its order, from the hole on. */
+static weir_status map_all(job *j, wi_backing *first)
+{
+    uint64_t granule = j->growth->hole / j->mapped->granule + j->mapped_granules;
+    weir_status status = WEIR_OK;
+    while (first && status == WEIR_OK) {
+        size_t count = same_length(first);
+        status = map_run(j, first, count, granule);
+        if (status != WEIR_OK)
+            break;
+        granule += count * first->count;
+        j->mapped_granules += count * first->count;
+        first = skip(first, count);
+    }
+    return status;
+}
+
+/* What is mapped now lies under the target; the rest of the cargo is still in hand. */
+static void settle_in(job *j, cargo *c, uint64_t *granule)
+{
+    wi_mapped *m = j->mapped;
+    uint64_t end = j->growth->hole / m->granule + j->mapped_granules;
+    while (c->first && *granule < end) {
+        wi_backing *b = c->first;
+        c->first = b->next;
+        wi_backing_enter(b, j->growth->space, *granule);
+        wi_ledger_mapped(m->resource.ledger, bytes_of(m, b));
+        *granule += b->count;
+    }
+    if (!c->first)
+        c->end = &c->first;
+}
+
+static void count_work(job *j)
+{
+    for (; j->calls > 0; j->calls--)
+        wi_ledger_driver_call(j->mapped->resource.ledger);
+}
+
+/* Gets everything that is to be mapped into hand. */
+static weir_status gather(job *j)
+{
+    go_to_driver(j->mapped);
+    weir_status status = unmap_all(j);
+    if (status == WEIR_OK)
+        status = create_all(j);
+    else
+        free_records(j->new.first);
+    come_back(j->mapped);
+    if (j->created == 0)
+        j->new = (cargo){.end = &j->new.first};
+    take_stock(j);
+    wi_ledger_release(j->mapped->resource.ledger, (j->growth->fresh - j->created) * j->mapped->granule);
+    return status;
+}
+
+static weir_status map_cargo(job *j)
+{
+    go_to_driver(j->mapped);
+    weir_status status = map_all(j, j->moved.first);
+    if (status == WEIR_OK)
+        status = map_all(j, j->new.first);
+    come_back(j->mapped);
+    return status;
+}
+
+/* The target has what was mapped; the rest is spare. */
+static void put_down(job *j)
+{
+    uint64_t granule = j->growth->hole / j->mapped->granule, last = j->moved.last;
+    if (j->created)
+        last = wi_owners_mix(last, j->new.last);
+    j->target->last = wi_owners_mix(j->target->last, last);
+    settle_in(j, &j->moved, &granule);
+    settle_in(j, &j->new, &granule);
+    keep_spare(j->mapped, &j->moved);
+    keep_spare(j->mapped, &j->new);
+    count_work(j);
+    free(j->seized);
+}
+
+weir_status wi_handles_grow(wi_mapped *mapped, const wi_growth *growth, wi_extent **busy)
+{
+    job j = {.mapped = mapped, .growth = growth};
+    j.new.end = &j.new.first;
+    j.moved.end = &j.moved.first;
+    weir_status status = begin(&j);
     if (status != WEIR_OK)
         return status;
-    memcpy(space->handles + first, handles, count * sizeof *handles);
-    memset(space->mapped + first, 1, count);
-    wi_ledger_mapped(r->ledger, count * mapped->granule);
-    return WEIR_OK;
-}
-
-/* Puts the handles under every unmapped granule of the busy extent; *used tells how many are mapped. */
-static weir_status map_all(wi_mapped *mapped, wi_extent *busy, wi_handle *handles, size_t *used)
-{
-    wi_space *space = busy->space;
-    uint64_t end = (busy->offset + busy->bytes + mapped->granule - 1) / mapped->granule;
-    *used = 0;
-    for (uint64_t g = busy->offset / mapped->granule; g < end;) {
-        uint64_t first = g;
-        while (g < end && !space->mapped[g])
-            g++;
-        if (g > first) {
-            weir_status status = map_run(mapped, space, first, handles + *used, g - first);
-            if (status != WEIR_OK)
-                return status;
-            *used += g - first;
-        }
-        while (g < end && space->mapped[g])
-            g++;
-    }
-    return WEIR_OK;
-}
-
-weir_status wi_mapped_back(wi_mapped *mapped, wi_extent *busy)
-{
-    size_t needed = count_unmapped(mapped, busy), got = 0, used = 0;
-    uint64_t last = WI_CLEAN;
-    wi_handle *mine = malloc((needed + 1) * sizeof *mine);
-    weir_status status =
-        mine ? gather(mapped, mine, needed, &got, &last) : weir_fail(WEIR_SYSTEM, "no host memory for handles");
+    j.target = *busy = make_busy(growth);
+    status = gather(&j);
     if (status == WEIR_OK)
-        status = map_all(mapped, busy, mine, &used);
+        status = map_cargo(&j);
+    put_down(&j);
     if (status == WEIR_OK)
-        status = wi_extent_pool_reserve(&mapped->pool, WI_RECORDS_PER_CHANGE);
-    busy->last = wi_owners_mix(busy->last, last);
-    if (status != WEIR_OK) {
-        if (mine)
-            give_back(mapped, mine + used, got - used, last);
-        wi_mapped_dissolve(mapped, busy);
-    }
-    free(mine);
+        status = wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE);
+    if (status != WEIR_OK)
+        wi_handles_dissolve(mapped, j.target);
     return status;
+}
+
+/* Cutting ---------------------------------------------------------------------------------------------------------- */
+
+/* Makes two handles of which the first is `first` granules long, in the place of the old one, that is unmapped. What could be
+ * had of it is in b and rest, whose counts tell. */
+static weir_status remake(wi_mapped *m, wi_backing *b, wi_backing *rest, uint64_t first)
+{
+    const wi_resource *r = &m->resource;
+    wi_backing *parts[2] = {b, rest};
+    r->driver->destroy(r->device, bytes_of(m, b), 1, &b->handle);
+    rest->count = b->count - first;
+    rest->first = b->first + first;
+    b->count = first;
+    for (int i = 0; i < 2; i++) {
+        weir_status status = r->driver->create(r->device, bytes_of(m, parts[i]), 1, &parts[i]->handle);
+        if (status == WEIR_OK) {
+            status = r->driver->map(r->device, address_of(parts[i]), bytes_of(m, parts[i]), 1, &parts[i]->handle);
+            if (status != WEIR_OK)
+                r->driver->destroy(r->device, bytes_of(m, parts[i]), 1, &parts[i]->handle);
+        }
+        if (status != WEIR_OK) {
+            for (int k = i; k < 2; k++)
+                parts[k]->count = 0;
+            return status;
+        }
+    }
+    return WEIR_OK;
+}
+
+weir_status wi_handles_cut(wi_mapped *mapped, wi_backing *b, uint64_t first)
+{
+    wi_resource *r = &mapped->resource;
+    wi_backing *rest = calloc(1, sizeof *rest), old = *b;
+    weir_status status = rest ? wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE) : no_memory();
+    if (status != WEIR_OK) {
+        free(rest);
+        return status;
+    }
+    *rest = (wi_backing){.space = b->space};
+    wi_extent *busy = seize(b);
+    go_to_driver(mapped);
+    status = r->driver->unmap(r->device, address_of(b), bytes_of(mapped, b), 1, &b->handle);
+    bool remade = status == WEIR_OK;
+    if (remade)
+        status = remake(mapped, b, rest, first);
+    come_back(mapped);
+    for (int calls = 0; calls < 6; calls++)
+        wi_ledger_driver_call(r->ledger);
+    if (remade) {
+        uint64_t lost = (old.count - b->count - rest->count) * mapped->granule;
+        old.occupied = 1;
+        wi_backing_leave(&old);
+        wi_ledger_unmapped(r->ledger, lost);
+        wi_ledger_release(r->ledger, lost);
+        if (b->count > 0)
+            wi_backing_enter(b, old.space, old.first);
+        else
+            free(b);
+        if (rest->count > 0)
+            wi_backing_enter(rest, old.space, rest->first);
+    }
+    if (rest->count == 0)
+        free(rest);
+    wi_handles_dissolve(mapped, busy);
+    return status;
+}
+
+/* Giving back ------------------------------------------------------------------------------------------------------ */
+
+/* The longest idle handle that can be had, busy now; NULL: there is none. */
+static wi_backing *seize_idle(wi_mapped *mapped, wi_extent **busy)
+{
+    wi_backing *b = mapped->shared.idle.first;
+    while (b && !wi_handles_movable(b))
+        b = b->next;
+    if (!b || wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE) != WEIR_OK)
+        return NULL;
+    *busy = seize(b);
+    return b;
+}
+
+static uint64_t destroy(wi_mapped *mapped, wi_backing *b)
+{
+    wi_resource *r = &mapped->resource;
+    uint64_t bytes = bytes_of(mapped, b);
+    go_to_driver(mapped);
+    r->driver->destroy(r->device, bytes, 1, &b->handle);
+    wi_ledger_driver_call(r->ledger);
+    wi_ledger_release(r->ledger, bytes);
+    come_back(mapped);
+    free(b);
+    return bytes;
+}
+
+static uint64_t destroy_spare(wi_mapped *mapped)
+{
+    wi_backing *b = mapped->spare;
+    mapped->spare = b->next;
+    mapped->spare_granules -= b->count;
+    mapped->fresh_last = wi_owners_mix(mapped->fresh_last, mapped->spare_last);
+    return destroy(mapped, b);
+}
+
+/* 0: none can be had, or the driver keeps it. */
+static uint64_t destroy_idle(wi_mapped *mapped)
+{
+    wi_resource *r = &mapped->resource;
+    wi_extent *busy;
+    wi_backing *b = seize_idle(mapped, &busy);
+    cargo ignored = {.last = WI_CLEAN};
+    if (!b)
+        return 0;
+    go_to_driver(mapped);
+    weir_status status = r->driver->unmap(r->device, address_of(b), bytes_of(mapped, b), 1, &b->handle);
+    wi_ledger_driver_call(r->ledger);
+    come_back(mapped);
+    if (status != WEIR_OK) {
+        wi_handles_dissolve(mapped, busy);
+        return 0;
+    }
+    vacate(mapped, b, busy, &ignored);
+    mapped->fresh_last = wi_owners_mix(mapped->fresh_last, ignored.last);
+    return destroy(mapped, b);
+}
+
+uint64_t wi_handles_trim(wi_mapped *mapped, uint64_t keep)
+{
+    uint64_t released = 0, given;
+    do {
+        uint64_t there = mapped->spare_granules * mapped->granule;
+        for (int side = 0; side < WI_SIDES; side++)
+            there += mapped->sides[side].free_bytes;
+        given = there <= keep ? 0 : mapped->spare ? destroy_spare(mapped) : destroy_idle(mapped);
+        released += given;
+    } while (given > 0);
+    return released;
 }

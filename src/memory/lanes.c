@@ -8,9 +8,9 @@
  * cost each free a few nanoseconds (cuEventRecord and cuEventQuery take about 0.5 microseconds; docs/benchmarks.md). */
 enum { FREES_PER_EPOCH = 64 };
 
-void wi_lanes_init(wi_lanes *lanes, const wi_driver *driver, wi_device *device, pthread_mutex_t *lock)
+void wi_lanes_init(wi_lanes *lanes, const wi_driver *driver, wi_device *device, pthread_mutex_t *lock, unsigned *count)
 {
-    *lanes = (wi_lanes){.driver = driver, .device = device, .lock = lock};
+    *lanes = (wi_lanes){.driver = driver, .device = device, .lock = lock, .count = count};
 }
 
 void wi_lanes_destroy(wi_lanes *lanes)
@@ -50,7 +50,7 @@ wi_lane *wi_lanes_get(wi_lanes *lanes, weir_stream stream, void *native)
             return NULL;
         lane->open = 1;
     }
-    lanes->count += lane->stream.id == 0;
+    *lanes->count += lane->stream.id == 0;
     lane->stream = stream;
     lane->native = native;
     return lane;
@@ -68,9 +68,10 @@ uint64_t wi_lanes_forget(wi_lanes *lanes, weir_stream stream)
     }
     uint64_t bytes = release_up_to(lane, lane->open);
     lane->recorded = lane->open++;
+    lane->freed_passed = lane->freed;
     lane->mark_count = 0;
     lane->stream.id = 0;
-    lanes->count--;
+    --*lanes->count;
     return bytes;
 }
 
@@ -92,7 +93,7 @@ static bool is_open(const wi_lane *lane)
  * that is being captured, stays for the next time. */
 static void close_epoch(wi_lanes *lanes, wi_lane *lane)
 {
-    wi_lane_mark mark = {.epoch = lane->open++};
+    wi_lane_mark mark = {.epoch = lane->open++, .freed = lane->freed};
     weir_stream stream = lane->stream;
     void *native = lane->native;
     lane->frees = 0;
@@ -107,9 +108,10 @@ static void close_epoch(wi_lanes *lanes, wi_lane *lane)
     add_mark(lane, mark);
 }
 
-void wi_lanes_freed(wi_lanes *lanes, wi_lane *lane)
+void wi_lanes_freed(wi_lanes *lanes, wi_lane *lane, uint64_t bytes)
 {
-    if (++lane->frees >= FREES_PER_EPOCH && lanes->count > 1 && is_open(lane))
+    lane->freed += bytes;
+    if (++lane->frees >= FREES_PER_EPOCH && *lanes->count > 1 && is_open(lane))
         close_epoch(lanes, lane);
 }
 
@@ -123,6 +125,7 @@ static uint64_t pass(wi_lanes *lanes, wi_lane *lane)
         if (!lanes->driver->passed(lanes->device, mark->event))
             break;
         passed = mark->epoch;
+        lane->freed_passed = mark->freed;
         lane->first_mark = (lane->first_mark + 1) % WI_LANE_MARKS;
         lane->mark_count--;
     }
@@ -131,7 +134,7 @@ static uint64_t pass(wi_lanes *lanes, wi_lane *lane)
 
 bool wi_lanes_any(const wi_lanes *lanes, const wi_lane *mine)
 {
-    for (unsigned i = 0, seen = 0; i < WI_LANE_PLACES && seen < lanes->count; i++) {
+    for (unsigned i = 0, seen = 0; i < WI_LANE_PLACES && seen < *lanes->count; i++) {
         const wi_lane *lane = lanes->places[i];
         if (lane && lane->first && lane != mine)
             return true;
@@ -143,7 +146,7 @@ bool wi_lanes_any(const wi_lanes *lanes, const wi_lane *mine)
 uint64_t wi_lanes_renew(wi_lanes *lanes)
 {
     uint64_t bytes = 0;
-    for (unsigned i = 0, seen = 0; i < WI_LANE_PLACES && seen < lanes->count; i++) {
+    for (unsigned i = 0, seen = 0; i < WI_LANE_PLACES && seen < *lanes->count; i++) {
         wi_lane *lane = lanes->places[i];
         if (!lane || lane->stream.id == 0)
             continue;
@@ -158,14 +161,16 @@ uint64_t wi_lanes_renew(wi_lanes *lanes)
 uint64_t wi_lanes_bytes(const wi_lanes *lanes)
 {
     uint64_t bytes = 0;
-    for (unsigned i = 0; i < WI_LANE_PLACES; i++)
-        bytes += lanes->places[i] ? lanes->places[i]->bytes : 0;
+    for (unsigned i = 0; i < WI_LANE_PLACES; i++) {
+        const wi_lane *lane = lanes->places[i];
+        bytes += lane ? wi_min(lane->bytes, lane->freed - lane->freed_passed) : 0;
+    }
     return bytes;
 }
 
 bool wi_lanes_oldest(const wi_lanes *lanes, wi_event *out)
 {
-    for (unsigned i = 0, seen = 0; i < WI_LANE_PLACES && seen < lanes->count; i++) {
+    for (unsigned i = 0, seen = 0; i < WI_LANE_PLACES && seen < *lanes->count; i++) {
         const wi_lane *lane = lanes->places[i];
         seen += lane && lane->stream.id != 0;
         if (lane && lane->first && lane->mark_count > 0) {

@@ -17,6 +17,7 @@ enum { WI_LANE_MARKS = 8, WI_LANE_PLACES = 1024 }; /* places: as many as a runti
 typedef struct wi_lane_mark {
     uint64_t epoch;
     wi_event event; /* behind the frees of all epochs up to that */
+    uint64_t freed; /* the lane's, when it was recorded */
 } wi_lane_mark;
 
 /* A lane outlives its stream, and serves the next one in the same place: its epochs go on. */
@@ -25,6 +26,7 @@ struct wi_lane {
     void *native;
     uint64_t open, recorded, passed; /* epochs */
     uint64_t frees;                  /* in the open one */
+    uint64_t freed, freed_passed;    /* bytes in all, and in epochs that have passed */
     bool recording;                  /* a thread is about it */
     wi_lane_mark marks[WI_LANE_MARKS];
     unsigned first_mark, mark_count;
@@ -37,11 +39,11 @@ typedef struct wi_lanes {
     const wi_driver *driver;
     wi_device *device;
     pthread_mutex_t *lock;
-    unsigned count;                  /* lanes that have a stream */
+    unsigned *count;                 /* lanes that have a stream */
     wi_lane *places[WI_LANE_PLACES]; /* by the place of the stream in the runtime's table */
 } wi_lanes;
 
-void wi_lanes_init(wi_lanes *lanes, const wi_driver *driver, wi_device *device, pthread_mutex_t *lock);
+void wi_lanes_init(wi_lanes *lanes, const wi_driver *driver, wi_device *device, pthread_mutex_t *lock, unsigned *count);
 void wi_lanes_destroy(wi_lanes *lanes); /* nothing is free in any */
 
 /* The stream's lane; NULL when it has none. */
@@ -52,13 +54,13 @@ wi_lane *wi_lanes_get(wi_lanes *lanes, weir_stream stream, void *native);
 uint64_t wi_lanes_forget(wi_lanes *lanes, weir_stream stream);
 
 /* After a free in the lane: closes the epoch where that is due. The lock is released while the driver works. */
-void wi_lanes_freed(wi_lanes *lanes, wi_lane *lane);
+void wi_lanes_freed(wi_lanes *lanes, wi_lane *lane, uint64_t bytes);
 /* Whether anything is free in a lane other than `mine`. */
 bool wi_lanes_any(const wi_lanes *lanes, const wi_lane *mine);
 /* Closes the open epochs of all lanes and asks the driver what has passed, which becomes anyone's; answers the bytes. The lock
  * is released while the driver works. */
 uint64_t wi_lanes_renew(wi_lanes *lanes);
-/* How much has not passed. */
+/* How much of what is free has not passed, at most: while there is one lane alone, what was anyone's may have joined it. */
 uint64_t wi_lanes_bytes(const wi_lanes *lanes);
 /* The oldest point that something waits for; false: nothing waits for a known one. */
 bool wi_lanes_oldest(const wi_lanes *lanes, wi_event *out);

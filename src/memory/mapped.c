@@ -25,9 +25,18 @@ static wi_space *space_of(wi_mapped *mapped, const void *pointer)
     return NULL;
 }
 
-static int side_of(weir_class memory_class)
+/* Small blocks live in handles of their own: up to 16 KiB the traces of models behaved well, above 32 KiB worse, and their
+ * bytes are few. */
+enum { SMALL = 16 * WI_KIB };
+
+static unsigned side_for(weir_class memory_class, uint64_t charged)
 {
-    return memory_class == WEIR_WEIGHTS ? WI_LONG_LIVED : WI_SHORT_LIVED;
+    return memory_class == WEIR_WEIGHTS ? WI_LONG_LIVED : charged <= SMALL ? WI_SMALL : WI_SHORT_LIVED;
+}
+
+static unsigned side_of(const wi_placement *p)
+{
+    return p->apart ? WI_SHORT_LIVED : side_for(p->memory_class, p->charged);
 }
 
 static void lock(wi_mapped *mapped)
@@ -48,65 +57,54 @@ static void check(wi_resource *resource)
 
 /* Placing ---------------------------------------------------------------------------------------------------------- */
 
-/* Makes [low, high), which consists of free memory and holes and begins in `extent`, one busy extent. */
-static wi_extent *make_busy(wi_space *space, wi_extent *extent, uint64_t low, uint64_t high)
-{
-    if (low > extent->offset)
-        extent = wi_space_cut(space, extent, low);
-    for (wi_extent *e = extent; e && e->offset < high; e = extent->next) {
-        if (e->offset + e->bytes > high)
-            wi_space_cut(space, e, high);
-        wi_space_set(space, e, WI_BUSY);
-        if (e != extent)
-            wi_space_merge_busy(space, extent);
-    }
-    return extent;
-}
-
 /* In whose order the request may take what is not yet anyone's. What is captured runs who knows when, and where. */
 static const wi_lane *lane_of(const wi_mapped *mapped, const wi_placement *p)
 {
     return p->captured ? NULL : wi_lanes_find(&mapped->lanes, p->stream);
 }
 
-static bool find_place(wi_mapped *mapped, const wi_space *space, const wi_placement *p, wi_place *at)
+static wi_extent *use(wi_mapped *mapped, wi_extent *extent, uint64_t start, uint64_t bytes)
 {
-    const wi_lane *lane = lane_of(mapped, p);
-    if (p->apart)
-        return wi_place_apart(space, p->charged, p->alignment, wi_mapped_obtainable(mapped, false), at);
-    return wi_place_find(space, lane, p->charged, p->alignment, wi_mapped_at_hand(mapped, NULL), at) ||
-           wi_place_find(space, lane, p->charged, p->alignment, wi_mapped_obtainable(mapped, false), at);
+    mapped->in_use += bytes;
+    mapped->peak_in_use = wi_max(mapped->peak_in_use, mapped->in_use);
+    return wi_space_use(extent->space, extent, start, bytes);
 }
 
-/* Puts memory under a place and the block into it. WEIR_NO_ROOM: there is no such place, or too few handles for it. */
-static weir_status back_and_use(wi_mapped *mapped, wi_space *space, const wi_placement *p, wi_extent **out)
+/* Puts memory where a block can stand, and the block into it. WEIR_NO_ROOM: there is no such place, or no means. WEIR_BUSY: one
+ * more try. */
+static weir_status grow_and_use(wi_mapped *mapped, wi_space *space, const wi_placement *p, wi_extent **out)
 {
-    wi_place at;
-    if (!find_place(mapped, space, p, &at))
-        return WEIR_NO_ROOM;
-    wi_extent *busy = make_busy(space, at.extent, at.low, at.high);
-    weir_status status = wi_mapped_back(mapped, busy);
+    const wi_wish wish = {p->charged, p->alignment, lane_of(mapped, p), p->apart};
+    wi_growth growth;
+    wi_extent *busy;
+    weir_status status = wi_growth_plan(mapped, space, &wish, &growth);
+    if (status == WEIR_OK && growth.cut) {
+        status = wi_handles_cut(mapped, growth.cut, growth.cut_at);
+        return status == WEIR_OK ? WEIR_BUSY : status;
+    }
     if (status == WEIR_OK)
-        *out = wi_space_use(space, busy, at.start, p->charged);
+        status = wi_handles_grow(mapped, &growth, &busy);
+    if (status == WEIR_OK)
+        *out = use(mapped, busy, growth.start, p->charged);
     return status;
 }
 
 static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p, wi_extent **out)
 {
     for (unsigned waits = 0;;) {
-        weir_status status = wi_extent_pool_reserve(&mapped->pool, WI_RECORDS_PER_CHANGE);
+        weir_status status = wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE);
         if (status != WEIR_OK)
             return status;
         wi_extent *extent = p->apart ? NULL : wi_space_best(space, lane_of(mapped, p), p->charged, p->alignment);
         if (extent) {
             p->hit = waits == 0;
-            *out = wi_space_use(space, extent, wi_round_up(extent->offset, p->alignment), p->charged);
+            *out = use(mapped, extent, wi_round_up(extent->offset, p->alignment), p->charged);
             return WEIR_OK;
         }
         if (wi_lanes_any(&mapped->lanes, lane_of(mapped, p)) && wi_lanes_renew(&mapped->lanes) > 0)
             continue;
-        status = back_and_use(mapped, space, p, out);
-        if ((status != WEIR_BUSY && status != WEIR_NO_ROOM) || !wi_mapped_settle(mapped, status == WEIR_BUSY, &waits))
+        status = grow_and_use(mapped, space, p, out);
+        if ((status != WEIR_BUSY && status != WEIR_NO_ROOM) || !wi_handles_settle(mapped, status == WEIR_BUSY, &waits))
             return status == WEIR_BUSY ? WEIR_NO_ROOM : status;
     }
 }
@@ -115,17 +113,27 @@ static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p
 static void look_around(wi_mapped *mapped, const wi_space *space, uint64_t bytes, uint64_t alignment,
                         wi_shortage *shortage)
 {
-    shortage->largest = wi_place_largest(space, wi_mapped_obtainable(mapped, true));
-    shortage->held = wi_mapped_held_for(mapped, wi_place_handles(space, bytes, alignment));
+    uint64_t held, there = wi_handles_obtainable(mapped, true), creatable = wi_handles_creatable(mapped, &held);
+    uint64_t needed = wi_place_granules(space, bytes, alignment);
+    shortage->largest = wi_place_largest(space, there);
+    there -= creatable;
+    shortage->held = needed > UINT64_MAX / 2 / mapped->granule ? UINT64_MAX
+                     : needed > there                          ? held + (needed - there) * mapped->granule
+                                                               : held;
 }
 
 static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
     wi_mapped *mapped = of(resource);
-    wi_space *space = &mapped->sides[side_of(p->memory_class)];
+    wi_space *space = &mapped->sides[side_of(p)];
     wi_extent *extent = NULL;
     lock(mapped);
+    wi_growth_allocated(mapped);
     weir_status status = find_room(mapped, space, p, &extent);
+    if (space->number == WI_SMALL && (status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY)) {
+        space = &mapped->sides[WI_SHORT_LIVED];
+        status = find_room(mapped, space, p, &extent);
+    }
     if (status == WEIR_OK) {
         extent->block = wi_block_make(p, space->base + extent->offset, extent->last);
         *out = &extent->block;
@@ -140,12 +148,17 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
     return status;
 }
 
+static void unuse(wi_mapped *mapped, wi_block *block, uint64_t last, wi_lane *lane)
+{
+    mapped->in_use -= block->charged;
+    wi_space_unuse(extent_of(block)->space, extent_of(block), last, lane);
+}
+
 static void discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
     wi_mapped *mapped = of(resource);
     lock(mapped);
-    wi_space_unuse(extent_of(block)->space, extent_of(block), block->previous,
-                   wi_lanes_find(&mapped->lanes, p->stream));
+    unuse(mapped, block, block->previous, wi_lanes_find(&mapped->lanes, p->stream));
     unlock(mapped);
 }
 
@@ -162,10 +175,9 @@ static void publish(wi_resource *resource, wi_block *block)
 
 static uint64_t trim(wi_resource *resource, uint64_t keep);
 
-static void unuse(wi_block *block, wi_lane *lane)
+static void free_for(wi_mapped *mapped, wi_block *block, wi_lane *lane)
 {
-    uint64_t owner = block->untouched ? block->previous : wi_account_owner(block->account);
-    wi_space_unuse(extent_of(block)->space, extent_of(block), owner, lane);
+    unuse(mapped, block, block->untouched ? block->previous : wi_account_owner(block->account), lane);
 }
 
 static bool follow(wi_resource *resource, weir_stream stream, void *native)
@@ -180,8 +192,9 @@ static bool follow(wi_resource *resource, weir_stream stream, void *native)
 static void unuse_in_order(wi_mapped *mapped, wi_block *block, weir_stream stream, void *native)
 {
     wi_lane *lane = wi_lanes_get(&mapped->lanes, stream, native); /* it was made before */
-    unuse(block, lane);
-    wi_lanes_freed(&mapped->lanes, lane);
+    uint64_t bytes = block->charged;
+    free_for(mapped, block, lane);
+    wi_lanes_freed(&mapped->lanes, lane, bytes);
 }
 
 /* In one step with the ledger: whoever sees the bytes there finds them here too. The ledger first: bytes that it calls live
@@ -196,7 +209,7 @@ static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, v
     wi_ledger_retire(resource->ledger, block, stream, past != WI_UNPASSED);
     wi_block_turn(block, WI_PENDING);
     if (past == WI_PASSED)
-        unuse(block, NULL);
+        free_for(mapped, block, NULL);
     else if (past == WI_IN_ORDER)
         unuse_in_order(mapped, block, stream, native);
     unlock(mapped);
@@ -210,7 +223,7 @@ static weir_status release(wi_resource *resource, wi_block *block)
     wi_mapped *mapped = of(resource);
     lock(mapped);
     wi_ledger_reap(resource->ledger, block);
-    unuse(block, NULL);
+    free_for(mapped, block, NULL);
     unlock(mapped);
     return WEIR_OK;
 }
@@ -282,7 +295,7 @@ static weir_status shrink(wi_resource *resource, wi_block *block, uint64_t bytes
     (void)native;
     *tail = NULL;
     lock(mapped);
-    weir_status status = wi_extent_pool_reserve(&mapped->pool, WI_RECORDS_PER_CHANGE);
+    weir_status status = wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE);
     if (status == WEIR_OK && charged < block->charged)
         status = wi_marks_copy(block->marks, &marks);
     if (status == WEIR_OK) {
@@ -308,28 +321,47 @@ static weir_status no_room(const wi_extent *extent)
                      extent->block.pointer);
 }
 
+/* The free memory behind the extent that is anyone's becomes busy, if there is enough. */
+static wi_extent *take_behind(wi_extent *extent, uint64_t more)
+{
+    wi_extent *next = extent->next;
+    if (!next || next->kind != WI_FREE || next->lane || next->bytes < more)
+        return NULL;
+    if (next->bytes > more)
+        wi_space_cut(next->space, next, next->offset + more);
+    wi_space_set(next->space, next, WI_BUSY);
+    return next;
+}
+
+static weir_status grow_behind(wi_mapped *mapped, wi_extent *extent, uint64_t more, wi_extent **busy)
+{
+    wi_growth growth;
+    weir_status status = wi_growth_behind(mapped, extent, more, &growth);
+    if (status == WEIR_OK && growth.cut) {
+        status = wi_handles_cut(mapped, growth.cut, growth.cut_at);
+        return status == WEIR_OK ? WEIR_BUSY : status;
+    }
+    return status == WEIR_OK ? wi_handles_grow(mapped, &growth, busy) : status;
+}
+
 /* Puts memory behind the extent and gives it `more` bytes of it. WEIR_OUT_OF_MEMORY: there are too few handles. */
 static weir_status extend(wi_mapped *mapped, wi_extent *extent, uint64_t more)
 {
-    wi_place at;
     for (unsigned waits = 0;;) {
-        weir_status status = wi_extent_pool_reserve(&mapped->pool, WI_RECORDS_PER_CHANGE);
+        weir_status status = wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE);
         if (status != WEIR_OK)
             return status;
-        bool there = wi_place_behind(extent->space, NULL, extent, more, &at), tried = false;
-        if (there && at.whole <= wi_mapped_obtainable(mapped, false)) {
-            tried = true;
-            wi_extent *busy = make_busy(extent->space, at.extent, at.low, at.high);
-            status = wi_mapped_back(mapped, busy);
-            if (status == WEIR_OK) {
-                extent->block.previous = busy->last;
-                wi_space_give(extent->space, busy, extent, more);
-            }
-            if (status != WEIR_BUSY)
-                return status;
+        wi_extent *busy = take_behind(extent, more);
+        if (!busy)
+            status = grow_behind(mapped, extent, more, &busy);
+        if (status == WEIR_OK) {
+            extent->block.previous = busy->last;
+            mapped->in_use += more;
+            wi_space_give(extent->space, busy, extent, more);
         }
-        if (!wi_mapped_settle(mapped, tried, &waits))
-            return there ? WEIR_OUT_OF_MEMORY : no_room(extent);
+        bool again = status == WEIR_BUSY || status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY;
+        if (!again || !wi_handles_settle(mapped, status == WEIR_BUSY, &waits))
+            return status == WEIR_NO_ROOM || status == WEIR_BUSY ? no_room(extent) : status;
     }
 }
 
@@ -357,24 +389,9 @@ static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, 
 static uint64_t trim(wi_resource *resource, uint64_t keep)
 {
     wi_mapped *mapped = of(resource);
-    uint64_t released = 0;
     lock(mapped);
     (void)wi_lanes_renew(&mapped->lanes);
-    for (;;) {
-        uint64_t spare = mapped->spare_count * mapped->granule, there = spare;
-        for (int side = 0; side < WI_SIDES; side++)
-            there += mapped->sides[side].free_bytes;
-        if (there <= keep)
-            break;
-        uint64_t excess = there - keep;
-        uint64_t given = wi_mapped_destroy_spare(mapped, spare - wi_min(spare, wi_round_up(excess, mapped->granule)));
-        size_t moved = 0;
-        released += given;
-        if (given == 0)
-            (void)wi_mapped_unmap_free(mapped, (excess + mapped->granule - 1) / mapped->granule, &moved);
-        if (given == 0 && moved == 0)
-            break;
-    }
+    uint64_t released = wi_handles_trim(mapped, keep);
     unlock(mapped);
     return released;
 }
@@ -384,7 +401,7 @@ static void look(wi_resource *resource, weir_class memory_class, uint64_t charge
 {
     wi_mapped *mapped = of(resource);
     lock(mapped);
-    look_around(mapped, &mapped->sides[side_of(memory_class)], charged, alignment, shortage);
+    look_around(mapped, &mapped->sides[side_for(memory_class, charged)], charged, alignment, shortage);
     unlock(mapped);
 }
 
@@ -419,8 +436,7 @@ static void destroy(wi_resource *resource)
             resource->driver->unreserve(resource->device, base, mapped->range_bytes);
     }
     wi_lanes_destroy(&mapped->lanes);
-    wi_extent_pool_destroy(&mapped->pool);
-    free(mapped->spare);
+    wi_extent_pool_destroy(&mapped->shared.pool);
     pthread_cond_destroy(&mapped->settled);
     pthread_mutex_destroy(&mapped->resource.lock);
     free(mapped);
@@ -470,7 +486,7 @@ static weir_status reserve_sides(wi_mapped *mapped)
         while ((status = r->driver->reserve(r->device, bytes, &base)) != WEIR_OK && side == 0 && bytes > total)
             bytes /= 2;
         if (status == WEIR_OK)
-            status = wi_space_init(&mapped->sides[side], (unsigned)side, base, bytes, mapped->granule, &mapped->pool);
+            status = wi_space_init(&mapped->sides[side], (unsigned)side, base, bytes, mapped->granule, &mapped->shared);
         if (status != WEIR_OK) {
             if (base)
                 r->driver->unreserve(r->device, base, bytes);
@@ -488,7 +504,8 @@ weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_reso
         return weir_fail(WEIR_SYSTEM, "no host memory for a resource");
     wi_resource_init(&mapped->resource, &table, driver, device, NULL);
     mapped->granule = mapped->resource.granule = driver->granule(device);
-    wi_lanes_init(&mapped->lanes, driver, device, &mapped->resource.lock);
+    wi_lanes_init(&mapped->lanes, driver, device, &mapped->resource.lock, &mapped->shared.lanes);
+    wi_growth_begin(mapped);
     pthread_cond_init(&mapped->settled, NULL);
     weir_status status = reserve_sides(mapped);
     if (status != WEIR_OK) {

@@ -1,16 +1,17 @@
-/* The resource "mapped", inside: its two spaces and its spare handles. mapped.c makes and frees blocks; places.c finds
- * where they can stand; handles.c gets physical memory under them. */
+/* The resource "mapped", inside: its spaces, the handles under them and the spare ones. mapped.c makes and frees blocks;
+ * growth.c finds where memory should be put so that a block can stand; handles.c puts it there; places.c tells what could
+ * be had. */
 #ifndef WI_MAPPED_H
 #define WI_MAPPED_H
 
 #include "memory/lanes.h"
 #include "memory/resource.h"
 
-/* Weights live as long as their model, and are kept apart from what comes and goes, so that the latter leaves whole
- * handles behind. */
 enum { WI_RECORDS_PER_CHANGE = 8 }; /* more than any one change of the extents cuts */
 
-enum { WI_LONG_LIVED = 0, WI_SHORT_LIVED = 1, WI_SIDES = 2 };
+/* What lives long is kept apart from what comes and goes, so that the latter leaves whole handles behind; and what is small
+ * lies in handles of its own, so that it does not hold larger ones down. */
+enum { WI_LONG_LIVED = 0, WI_SHORT_LIVED = 1, WI_SMALL = 2, WI_SIDES = WI_SHELVES };
 
 weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_resource **out);
 
@@ -19,60 +20,90 @@ typedef struct wi_mapped {
     /* everything below is under the resource's lock */
     pthread_cond_t settled;
     size_t working; /* threads in the driver: what they have in hand is neither free nor a block's */
-    wi_extent_pool pool;
+    wi_shared shared;
     wi_space sides[WI_SIDES];
     wi_lanes lanes;
-    wi_handle *spare;
-    size_t spare_count, spare_capacity;
+    wi_backing *spare; /* handles that are mapped nowhere, linked by next */
+    uint64_t spare_granules;
     uint64_t granule, range_bytes;
-    uint64_t spare_last; /* whose bytes the spare handles hold; extents.h */
-    uint64_t fresh_last; /* ... and those that the driver gives: it may give back what it got */
+    uint64_t spare_last;          /* whose bytes the spare handles hold; extents.h */
+    uint64_t fresh_last;          /* ... and those that the driver gives: it may give back what it got */
+    uint64_t in_use, peak_in_use; /* bytes in blocks, live or pending */
+    uint64_t credit;              /* for moves: growth.c */
+    uint64_t plans;               /* made so far */
 } wi_mapped;
 
-/* A place for a block: `whole` counts the granules in it that are no other block's, each of which needs a handle. */
-typedef struct wi_place {
-    wi_extent *extent;         /* `low` lies in it */
-    uint64_t start, low, high; /* the block's start; what becomes busy and is backed, low <= start */
-    uint64_t whole;
-} wi_place;
+/* Where memory is put so that a block can stand. The block's range is [start, start + bytes); [low, high) becomes busy, which
+ * begins in `first`; [hole, hole + missing granules) in it is without memory. */
+typedef struct wi_growth {
+    wi_space *space;
+    wi_extent *first;
+    uint64_t start, low, high;
+    uint64_t hole, missing,
+        room; /* room: granules that may get memory; the hole's end, if `leftward`, else its start, is fixed */
+    bool leftward, exact;       /* exact: room = missing */
+    uint64_t run_low, run_high; /* the free memory beside it, whose own handles are not moved */
+    /* The means, once found: */
+    size_t spare;      /* of the spare handles, the first so many */
+    uint64_t fresh;    /* granules to be created */
+    wi_backing *taken; /* handles to be moved here, linked by chosen */
+    size_t taken_count;
+    /* Or, instead of them: an idle handle that has to be cut behind so many granules before another plan is made. */
+    wi_backing *cut;
+    uint64_t cut_at;
+} wi_growth;
+
+typedef struct wi_wish {
+    uint64_t bytes, alignment;
+    const wi_lane *lane; /* in whose order the request may take what is not anyone's yet */
+    bool apart;
+} wi_wish;
 
 #define WI_ANY_LANE ((const wi_lane *)1) /* whatever stands before its use */
 
-/* A place in what is the lane's or anyone's, that no more than `handles` whole granules belong to: the one that needs the fewest new ones if that fits,
- * else the tightest. False: there is none. */
-bool wi_place_find(const wi_space *space, const wi_lane *lane, uint64_t bytes, uint64_t alignment, uint64_t handles,
-                   wi_place *out);
-/* A place in a hole that ends where memory ends, with a granule before it, unless it is the first, and one behind that stay
- * unmapped as long as all blocks are placed so. */
-bool wi_place_apart(const wi_space *space, uint64_t bytes, uint64_t alignment, uint64_t handles, wi_place *out);
-/* The place for `more` bytes directly behind a used extent; false when something stands there. */
-bool wi_place_behind(const wi_space *space, const wi_lane *lane, wi_extent *used, uint64_t more, wi_place *out);
-/* The largest block that `handles` handles could be put under, those under free memory included, once everything freed has
- * passed. */
-uint64_t wi_place_largest(const wi_space *space, uint64_t handles);
-/* The fewest handles with which `bytes` could stand somewhere then; UINT64_MAX: nowhere. */
-uint64_t wi_place_handles(const wi_space *space, uint64_t bytes, uint64_t alignment);
+/* Free for who allocates in that lane. */
+static inline bool wi_vacant(const wi_extent *extent, const wi_lane *lane)
+{
+    return extent->kind == WI_HOLE ||
+           (extent->kind == WI_FREE && (!extent->lane || extent->lane == lane || lane == WI_ANY_LANE));
+}
 
-/* With the lock held; it is released while the driver works. `busy` is a busy extent: afterwards every granule under it
- * is mapped, it is still busy and records for one more change are reserved; or, when that cannot be, it has been dissolved
- * into what it was made of. WEIR_BUSY: others took the handles meanwhile; WEIR_OUT_OF_MEMORY: the device has no more. */
-weir_status wi_mapped_back(wi_mapped *mapped, wi_extent *busy);
-/* The same lock rules. Turns a busy extent back into free extents and holes. */
-void wi_mapped_dissolve(wi_mapped *mapped, wi_extent *busy);
-/* Handles that can be had without moving any: spare and within the budget. *held (may be NULL): what is held now. */
-uint64_t wi_mapped_at_hand(wi_mapped *mapped, uint64_t *held);
-/* Handles that can be had: spare, within the budget, and under wholly free granules; `later`: also under those that have not
- * passed. */
-uint64_t wi_mapped_obtainable(wi_mapped *mapped, bool later);
-/* Bytes that would have to be held for `count` handles to be had. */
-uint64_t wi_mapped_held_for(wi_mapped *mapped, uint64_t count);
-/* Whether another try is worth it: handles that were there were lost to another thread, or one was in the driver, which is
+/* Growth; growth.c. WEIR_NO_ROOM: there is no place and means for it; else *out has both. */
+weir_status wi_growth_plan(wi_mapped *mapped, wi_space *space, const wi_wish *wish, wi_growth *out);
+/* The same directly behind a used extent; WEIR_NO_ROOM: something stands there; WEIR_OUT_OF_MEMORY: no means. */
+weir_status wi_growth_behind(wi_mapped *mapped, wi_extent *used, uint64_t more, wi_growth *out);
+void wi_growth_begin(wi_mapped *mapped);
+void wi_growth_allocated(wi_mapped *mapped); /* one more allocation earns credit for moves */
+/* How long new handles are, in granules. */
+uint64_t wi_growth_handle(const wi_mapped *mapped);
+
+/* Looking; places.c. */
+
+/* The largest block that could stand somewhere with `granules` more of memory put there, once everything freed has passed. */
+uint64_t wi_place_largest(const wi_space *space, uint64_t granules);
+/* The fewest granules of memory with which `bytes` could stand somewhere then; UINT64_MAX: nowhere. */
+uint64_t wi_place_granules(const wi_space *space, uint64_t bytes, uint64_t alignment);
+
+/* Handles; handles.c. With the lock held, which is released while the driver works. */
+
+/* Carries a plan out: *busy is a busy extent from growth->low on, all of it mapped, and records for one more change are
+ * reserved. On failure it has been dissolved into what it was made of. WEIR_BUSY: others took the means meanwhile;
+ * WEIR_OUT_OF_MEMORY: the device has no more. */
+weir_status wi_handles_grow(wi_mapped *mapped, const wi_growth *growth, wi_extent **busy);
+/* Turns a busy extent back into free extents and holes. */
+void wi_handles_dissolve(wi_mapped *mapped, wi_extent *busy);
+/* Cuts an idle handle in two where it lies, the first of so many granules. Costs what creating, moving and destroying cost. */
+weir_status wi_handles_cut(wi_mapped *mapped, wi_backing *backing, uint64_t first);
+/* Gives idle and spare handles back to the driver until at most `keep` bytes are free and spare; answers the bytes. */
+uint64_t wi_handles_trim(wi_mapped *mapped, uint64_t keep);
+/* Granules that the budget leaves to be created. *held (may be NULL): the bytes held now. */
+uint64_t wi_handles_creatable(wi_mapped *mapped, uint64_t *held);
+/* Granules that can be had: spare, within the budget, and idle; `later`: also what has not passed. */
+uint64_t wi_handles_obtainable(wi_mapped *mapped, bool later);
+/* Whether the device is past all that was freed on an idle handle, so that it can be moved. */
+bool wi_handles_movable(const wi_backing *backing);
+/* Whether another try is worth it: memory that was there was lost to another thread, or some was in the driver, which is
  * waited for. False at last, by *waits, which begins at 0. */
-bool wi_mapped_settle(wi_mapped *mapped, bool lost, unsigned *waits);
-/* Takes wholly free granules, at most `most` of them, off their addresses; their handles become spare. The lock is
- * released while the driver works. *done tells how many, also when the driver fails. */
-weir_status wi_mapped_unmap_free(wi_mapped *mapped, size_t most, size_t *done);
-/* Destroys spare handles until at most `keep` bytes of them are left; the same lock rules. */
-uint64_t wi_mapped_destroy_spare(wi_mapped *mapped, uint64_t keep);
+bool wi_handles_settle(wi_mapped *mapped, bool lost, unsigned *waits);
 
 #endif

@@ -1,0 +1,70 @@
+#include "memory/backing.h"
+#include "memory/extents.h"
+
+static void enlist(wi_backing *backing)
+{
+    wi_idle *idle = &backing->space->shared->idle;
+    backing->previous = idle->last;
+    backing->next = NULL;
+    *(idle->last ? &idle->last->next : &idle->first) = backing;
+    idle->last = backing;
+    idle->granules += backing->count;
+}
+
+static void delist(wi_backing *backing)
+{
+    wi_idle *idle = &backing->space->shared->idle;
+    *(backing->previous ? &backing->previous->next : &idle->first) = backing->next;
+    *(backing->next ? &backing->next->previous : &idle->last) = backing->previous;
+    idle->granules -= backing->count;
+}
+
+void wi_backing_enter(wi_backing *backing, wi_space *space, uint64_t first)
+{
+    backing->space = space;
+    backing->first = first;
+    backing->occupied = backing->count * space->granule;
+    for (uint64_t g = first; g < first + backing->count; g++) {
+        wi_law(!space->backings[g]);
+        space->backings[g] = backing;
+    }
+}
+
+void wi_backing_leave(wi_backing *backing)
+{
+    wi_law(backing->occupied > 0); /* busy */
+    for (uint64_t g = backing->first; g < backing->first + backing->count; g++)
+        backing->space->backings[g] = NULL;
+}
+
+static bool is_partly(const wi_backing *backing)
+{
+    return backing->occupied > 0 && backing->occupied < backing->count * backing->space->granule;
+}
+
+static void change(wi_backing *backing, uint64_t bytes, bool in_use)
+{
+    wi_idle *idle = &backing->space->shared->idle;
+    if (in_use && backing->occupied == 0)
+        delist(backing);
+    idle->partly -= is_partly(backing);
+    backing->occupied += in_use ? bytes : -bytes;
+    wi_law(backing->occupied <= backing->count * backing->space->granule);
+    idle->partly += is_partly(backing);
+    idle->most_partly = wi_max(idle->most_partly, idle->partly);
+    if (backing->occupied == 0)
+        enlist(backing);
+}
+
+void wi_backing_use(wi_space *space, uint64_t offset, uint64_t bytes, bool in_use)
+{
+    uint64_t end = offset + bytes;
+    while (offset < end) {
+        wi_backing *backing = space->backings[offset / space->granule];
+        uint64_t behind = backing ? backing->first + backing->count : offset / space->granule + 1;
+        uint64_t next = wi_min(end, behind * space->granule);
+        if (backing)
+            change(backing, next - offset, in_use);
+        offset = next;
+    }
+}

@@ -1,0 +1,38 @@
+/* Handles under a space: under which granules each one lies, and how much of it is in use.
+ *
+ * A handle without anything on it is idle: it can be moved to where memory is wanted, or given back. Idle ones are listed in
+ * the order in which they became so, which is that of their last use.
+ *
+ * Laws: a granule has a backing if and only if no hole covers it (busy extents apart); occupied = bytes of used and busy
+ * extents on it; it is in the list if and only if that is 0. Pure bookkeeping under the lock of the resource. */
+#ifndef WI_BACKING_H
+#define WI_BACKING_H
+
+#include "driver/driver.h"
+
+struct wi_space;
+
+typedef struct wi_backing {
+    wi_handle handle;
+    struct wi_space *space;
+    uint64_t first, count; /* granules */
+    uint64_t occupied;     /* bytes */
+    struct wi_backing *previous, *next;
+    struct wi_backing *chosen; /* the next one of a plan */
+    uint64_t plan;             /* the last one that it was chosen for */
+} wi_backing;
+
+typedef struct wi_idle {
+    wi_backing *first, *last; /* the longest idle one first */
+    uint64_t granules;
+    uint64_t partly, most_partly; /* handles in use that are not wholly so; the most at a time */
+} wi_idle;
+
+/* The record stands for a handle from granule `first` of the space on, all of whose bytes are in use. */
+void wi_backing_enter(wi_backing *backing, struct wi_space *space, uint64_t first);
+/* The handle is mapped there no longer; the record is the caller's. */
+void wi_backing_leave(wi_backing *backing);
+/* [offset, +bytes) of the space is in use now, or no longer. Granules without memory are passed over. */
+void wi_backing_use(struct wi_space *space, uint64_t offset, uint64_t bytes, bool in_use);
+
+#endif

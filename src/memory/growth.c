@@ -1,0 +1,344 @@
+/* Where a block that fits nowhere can stand, and what has to be put there: the base is chosen so that the least memory is
+ * missing, and the means so that as few handles as possible are moved.
+ *
+ * A base is free memory with a hole beside it: extending what is there keeps the memory in one piece, which is worth more
+ * than anything else here. New handles are made as far as the budget allows. Beyond it, idle handles are moved from
+ * elsewhere, the longest idle first; but one that covers all that is missing, and the smallest such one, before several. */
+#include "memory/mapped.h"
+
+/* The length of handles: each block that shares one with a neighbour strands half of it, so that handles of a fixed share of
+ * the budget bound the waste (half of ten of them, at 1/512, is a hundredth), while longer ones mean fewer moves and calls of
+ * the driver, whose cost does not depend on the length (measured on an H200: creating 7 to 16 us, moving 29 to 34 us from 2 to
+ * 32 MiB). The more blocks share handles, the shorter they are made. */
+enum { SHARE = 512, SHARED_SHARE = 50 };
+#define LONGEST (64 * WI_MIB)
+
+/* Where the budget is far away, more is created only up to a little above what was ever in use; then idle handles are moved
+ * as long as that is rare: each allocation earns a little credit, and a batch of moves costs some. In thousandths of a batch. */
+enum { FAR = 4, SLACK_PERCENT = 3, EARNED = 2, COST = 1000, FIRST_CREDIT = 32000, MOST_CREDIT = 64000 };
+
+static uint64_t reach(const wi_mapped *m, uint64_t bytes, uint64_t held)
+{
+    return wi_max(held, wi_max(m->peak_in_use, m->in_use + bytes));
+}
+
+static uint64_t budget_of(wi_mapped *m, uint64_t *held)
+{
+    uint64_t creatable = wi_handles_creatable(m, held);
+    return *held + creatable * m->granule;
+}
+
+uint64_t wi_growth_handle(const wi_mapped *mapped)
+{
+    wi_mapped *m = (wi_mapped *)mapped;
+    uint64_t held, budget = budget_of(m, &held), basis = reach(m, 0, held);
+    if (budget < FAR * basis)
+        basis = budget;
+    uint64_t bytes = wi_min(basis / SHARE, basis / (SHARED_SHARE * (1 + m->shared.idle.most_partly)));
+    return wi_max(wi_min(bytes, LONGEST) / m->granule, 1);
+}
+
+void wi_growth_begin(wi_mapped *mapped)
+{
+    mapped->credit = FIRST_CREDIT;
+}
+
+void wi_growth_allocated(wi_mapped *mapped)
+{
+    mapped->credit = wi_min(mapped->credit + EARNED, MOST_CREDIT);
+}
+
+/* Granules that may be created for the request without a thought. */
+static uint64_t allowed(wi_mapped *m, uint64_t bytes)
+{
+    uint64_t held, creatable = wi_handles_creatable(m, &held), basis = reach(m, bytes, 0);
+    if (held + creatable * m->granule < FAR * wi_max(basis, held) || m->credit < COST)
+        return creatable;
+    uint64_t most = basis + basis * SLACK_PERCENT / 100;
+    return most > held ? wi_min(creatable, (most - held + m->granule - 1) / m->granule) : 0;
+}
+
+/* Bases ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct bases {
+    wi_growth *at;
+    size_t count;
+} bases;
+
+/* A hole, and the free memory on both sides of it that the lane may have. */
+typedef struct gap {
+    wi_extent *first; /* the leftmost extent of all that */
+    wi_extent *hole;
+    uint64_t low, hole_low, hole_high, high;
+} gap;
+
+static gap gap_at(wi_extent *hole, const wi_lane *lane)
+{
+    gap g = {.first = hole, .hole = hole, .low = hole->offset, .hole_low = hole->offset};
+    g.hole_high = g.high = hole->offset + hole->bytes;
+    while (g.first->previous && g.first->previous->kind == WI_FREE && wi_vacant(g.first->previous, lane)) {
+        g.first = g.first->previous;
+        g.low = g.first->offset;
+    }
+    for (const wi_extent *e = hole->next; e && e->kind == WI_FREE && wi_vacant(e, lane); e = e->next)
+        g.high = e->offset + e->bytes;
+    return g;
+}
+
+static wi_growth base_of(const wi_mapped *m, wi_space *space, const gap *g, uint64_t start, uint64_t bytes)
+{
+    (void)m;
+    return (wi_growth){.space = space,
+                       .first = g->first,
+                       .start = start,
+                       .low = start,
+                       .high = start + bytes,
+                       .run_low = g->low,
+                       .run_high = g->high};
+}
+
+/* From the free memory on the left into the hole, and where the hole is filled by that, into what lies behind. */
+static bool rightward(const wi_mapped *m, wi_space *space, const gap *g, const wi_wish *wish, wi_growth *out)
+{
+    uint64_t granule = m->granule, start = wi_round_up(g->low, wish->alignment), end = start + wish->bytes;
+    if (start >= g->hole_high || end > g->high || end <= g->hole_low)
+        return false;
+    *out = base_of(m, space, g, start, wish->bytes);
+    out->hole = wi_max(g->hole_low, start & ~(granule - 1));
+    out->low = wi_min(start, out->hole);
+    out->exact = end > g->hole_high;
+    uint64_t filled = out->exact ? g->hole_high : wi_round_up(end, granule);
+    out->missing = (filled - out->hole) / granule;
+    out->room = out->exact ? out->missing : (g->hole_high - out->hole) / granule;
+    return true;
+}
+
+/* From the free memory on the right back into the hole. */
+static bool leftward(const wi_mapped *m, wi_space *space, const gap *g, const wi_wish *wish, wi_growth *out)
+{
+    uint64_t granule = m->granule;
+    if (g->high == g->hole_high || wish->bytes > g->high - g->hole_low)
+        return false;
+    uint64_t start = (g->high - wish->bytes) & ~(wish->alignment - 1);
+    if (start < g->hole_low || start >= g->hole_high || start + wish->bytes <= g->hole_high)
+        return false;
+    *out = base_of(m, space, g, start, wish->bytes);
+    out->leftward = true;
+    out->first = g->hole;
+    out->hole = start & ~(granule - 1);
+    out->low = out->hole;
+    out->missing = (g->hole_high - out->hole) / granule;
+    out->room = (g->hole_high - g->hole_low) / granule;
+    return true;
+}
+
+/* A block that ends where memory ends, with a granule behind it, and before it unless it is the first, that stay without. */
+static bool apart(const wi_mapped *m, wi_space *space, const gap *g, const wi_wish *wish, wi_growth *out)
+{
+    uint64_t granule = m->granule, before = g->hole->previous ? granule : 0;
+    uint64_t start = wi_round_up(g->hole_low + before, wish->alignment),
+             high = wi_round_up(start + wish->bytes, granule);
+    if (high + granule > g->hole_high)
+        return false;
+    start =
+        (high - wish->bytes) & ~(wish->alignment - 1); /* the end at the edge, or as near as the alignment lets it be */
+    gap alone = *g;
+    alone.first = g->hole;
+    *out = base_of(m, space, &alone, start, wish->bytes);
+    out->low = out->hole = start & ~(granule - 1);
+    out->high = high;
+    out->missing = out->room = (high - out->hole) / granule;
+    out->exact = true;
+    return true;
+}
+
+/* The least that is missing first; then what extends memory before what begins anew; then the lowest. */
+static int better(const void *a, const void *b)
+{
+    const wi_growth *x = a, *y = b;
+    if (x->missing != y->missing)
+        return x->missing < y->missing ? -1 : 1;
+    bool anew_x = x->run_low == x->hole && !x->leftward, anew_y = y->run_low == y->hole && !y->leftward;
+    if (anew_x != anew_y)
+        return anew_x ? 1 : -1;
+    return (x->start > y->start) - (x->start < y->start);
+}
+
+static weir_status find_bases(const wi_mapped *m, wi_space *space, const wi_wish *wish, bases *out)
+{
+    size_t holes = 0;
+    for (const wi_extent *hole = space->holes.first; hole; hole = hole->list_next)
+        holes++;
+    *out = (bases){malloc((2 * holes + 1) * sizeof *out->at), 0};
+    if (!out->at)
+        return weir_fail(WEIR_SYSTEM, "no host memory to look for a place");
+    for (wi_extent *hole = space->holes.first; hole; hole = hole->list_next) {
+        gap g = gap_at(hole, wish->lane);
+        if (wish->apart) {
+            out->count += apart(m, space, &g, wish, &out->at[out->count]);
+            continue;
+        }
+        out->count += rightward(m, space, &g, wish, &out->at[out->count]);
+        out->count += leftward(m, space, &g, wish, &out->at[out->count]);
+    }
+    for (size_t i = 0; i < out->count && space->number == WI_SMALL; i++) {
+        out->at[i].room = out->at[i].missing; /* no long handle is spent on small blocks */
+        out->at[i].exact = true;
+    }
+    qsort(out->at, out->count, sizeof *out->at, better);
+    return WEIR_OK;
+}
+
+/* Means ------------------------------------------------------------------------------------------------------------ */
+
+static bool beside(const wi_backing *b, const wi_growth *g)
+{
+    uint64_t granule = g->space->granule;
+    return b->space == g->space && b->first * granule < g->run_high && (b->first + b->count) * granule > g->run_low;
+}
+
+static bool choosable(const wi_mapped *m, const wi_backing *b, const wi_growth *g)
+{
+    return b->plan != m->plans && !beside(b, g) && wi_handles_movable(b);
+}
+
+/* What to move next when `rest` is missing and there is room for `room`: NULL, nothing that fits. */
+static wi_backing *next_handle(const wi_mapped *m, const wi_growth *g, uint64_t rest, uint64_t room)
+{
+    wi_backing *covering = NULL, *oldest = NULL;
+    for (wi_backing *b = m->shared.idle.first; b; b = b->next) {
+        if (b->count > room || !choosable(m, b, g))
+            continue;
+        if (b->count >= rest && (!covering || b->count < covering->count))
+            covering = b;
+        if (!oldest)
+            oldest = b;
+    }
+    return covering ? covering : oldest;
+}
+
+/* The smallest one that is too long. */
+static wi_backing *handle_to_cut(const wi_mapped *m, const wi_growth *g, uint64_t rest)
+{
+    wi_backing *smallest = NULL;
+    for (wi_backing *b = m->shared.idle.first; b; b = b->next)
+        if (b->count > rest && (!smallest || b->count < smallest->count) && choosable(m, b, g))
+            smallest = b;
+    return smallest;
+}
+
+static void choose(wi_mapped *m, wi_growth *g, wi_backing *b, wi_backing ***end)
+{
+    b->plan = m->plans;
+    b->chosen = NULL;
+    **end = b;
+    *end = &b->chosen;
+    g->taken_count++;
+}
+
+/* Spare handles, new ones, at most `creatable` granules of them, and idle ones; false when that is not enough. */
+static bool find_means(wi_mapped *m, wi_growth *g, uint64_t creatable, bool may_cut)
+{
+    uint64_t had = 0;
+    wi_backing **end = &g->taken;
+    g->spare = g->taken_count = 0;
+    g->taken = NULL;
+    m->plans++;
+    for (const wi_backing *s = m->spare; s && had < g->missing && had + s->count <= g->room; s = s->next, g->spare++)
+        had += s->count;
+    g->fresh = wi_min(creatable, g->missing - wi_min(had, g->missing));
+    had += g->fresh;
+    while (had < g->missing) {
+        wi_backing *b = next_handle(m, g, g->missing - had, g->room - had);
+        if (!b && may_cut && (g->cut = handle_to_cut(m, g, g->missing - had))) {
+            g->cut_at = g->missing - had;
+            return true;
+        }
+        if (!b)
+            return false;
+        choose(m, g, b, &end);
+        had += b->count;
+    }
+    uint64_t beyond = wi_min(had - g->missing, g->fresh);
+    g->fresh -= beyond;
+    had -= beyond;
+    if (g->leftward)
+        g->low = g->hole = g->hole - (had - g->missing) * m->granule;
+    else
+        g->high = wi_max(g->high, g->hole + had * m->granule);
+    g->missing = had;
+    return true;
+}
+
+static bool try_bases(wi_mapped *m, const bases *all, uint64_t creatable, bool may_cut, wi_growth *out)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        *out = all->at[i];
+        if (find_means(m, out, creatable, may_cut))
+            return true;
+    }
+    return false;
+}
+
+/* Granules that would have to be created for the base for which the fewest would. */
+static uint64_t least_shortage(const wi_mapped *m, const bases *all)
+{
+    uint64_t least = UINT64_MAX;
+    for (size_t i = 0; i < all->count; i++) {
+        uint64_t there = m->spare_granules;
+        for (const wi_backing *b = m->shared.idle.first; b; b = b->next)
+            there += !beside(b, &all->at[i]) && wi_handles_movable(b) ? b->count : 0;
+        least = wi_min(least, all->at[i].missing - wi_min(all->at[i].missing, there));
+    }
+    return least;
+}
+
+static bool find(wi_mapped *m, const bases *all, uint64_t bytes, wi_growth *out)
+{
+    uint64_t held, creatable = wi_handles_creatable(m, &held), freely = allowed(m, bytes);
+    if (all->count == 0)
+        return false;
+    if (try_bases(m, all, freely, false, out))
+        return true;
+    if (freely < creatable &&
+        (try_bases(m, all, wi_min(creatable, wi_max(freely, least_shortage(m, all))), false, out) ||
+         try_bases(m, all, creatable, false, out)))
+        return true;
+    return try_bases(m, all, creatable, true, out);
+}
+
+static void pay(wi_mapped *m, const wi_growth *g)
+{
+    if (g->taken_count > 0)
+        m->credit -= wi_min(m->credit, COST);
+}
+
+weir_status wi_growth_plan(wi_mapped *mapped, wi_space *space, const wi_wish *wish, wi_growth *out)
+{
+    bases all;
+    weir_status status = find_bases(mapped, space, wish, &all);
+    if (status == WEIR_OK && !find(mapped, &all, wish->bytes, out))
+        status = WEIR_NO_ROOM;
+    if (status == WEIR_OK)
+        pay(mapped, out);
+    free(all.at);
+    return status;
+}
+
+weir_status wi_growth_behind(wi_mapped *mapped, wi_extent *used, uint64_t more, wi_growth *out)
+{
+    wi_extent *free_part = used->next && used->next->kind == WI_FREE ? used->next : NULL;
+    wi_extent *hole = free_part ? free_part->next : used->next;
+    const wi_wish wish = {.bytes = more, .alignment = WI_UNIT};
+    if ((free_part && free_part->lane) || !hole || hole->kind != WI_HOLE)
+        return WEIR_NO_ROOM;
+    gap g = gap_at(hole, NULL);
+    wi_growth *base = malloc(sizeof *base);
+    if (!base)
+        return weir_fail(WEIR_SYSTEM, "no host memory to look for a place");
+    weir_status status = rightward(mapped, used->space, &g, &wish, base) ? WEIR_OK : WEIR_NO_ROOM;
+    if (status == WEIR_OK && !find(mapped, &(bases){base, 1}, more, out))
+        status = WEIR_OUT_OF_MEMORY;
+    free(base);
+    return status;
+}
