@@ -147,8 +147,8 @@ static void test_no_trace(void **state)
                                         "\"",
                                         ",,,\n",
                                         HEADER,
-                                        HEADER "what?\n",
-                                        HEADER "1,00:00:00,free,0x100,1,0\n"};
+                                        (HEADER "what?\n"),
+                                        (HEADER "1,00:00:00,free,0x100,1,0\n")};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         store(texts[i], strlen(texts[i]));
         fails(WEIR_CORRUPT, wi_replay_load(path, &plan));
