@@ -337,7 +337,7 @@ static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, v
     fixed *f = of(resource);
     wi_resource_lock(&f->resource);
     (void)native;
-    wi_ledger_retire(resource->ledger, block, stream, past == WI_PASSED);
+    wi_ledger_retire(resource->ledger, block, stream, past);
     wi_block_turn(block, WI_PENDING);
     if (past == WI_PASSED)
         end_block(f, block);

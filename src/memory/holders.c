@@ -54,7 +54,7 @@ uint64_t wi_holders_released(wi_ledger *ledger)
 {
     uint64_t bytes = 0;
     for (wi_holder *h = look_at(ledger, NULL); h; h = look_at(ledger, h))
-        bytes += wi_pending_released(h->pending);
+        bytes += wi_pending_released(h->pending) + (h->base->table->released ? h->base->table->released(h->base) : 0);
     return bytes;
 }
 

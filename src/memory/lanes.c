@@ -1,6 +1,7 @@
 #include "memory/lanes.h"
 #include "base/plant.h"
 #include "base/system.h"
+#include "memory/record.h"
 
 #include <sched.h>
 
@@ -8,9 +9,24 @@
  * cost each free a few nanoseconds (cuEventRecord and cuEventQuery take about 0.5 microseconds; docs/benchmarks.md). */
 enum { FREES_PER_EPOCH = 64 };
 
-void wi_lanes_init(wi_lanes *lanes, const wi_driver *driver, wi_device *device, pthread_mutex_t *lock, unsigned *count)
+void wi_lanes_init(wi_lanes *lanes, wi_resource *resource, unsigned *count)
 {
-    *lanes = (wi_lanes){.driver = driver, .device = device, .lock = lock, .count = count};
+    *lanes = (wi_lanes){.resource = resource, .count = count};
+}
+
+static void lock(const wi_lanes *lanes)
+{
+    wi_resource_lock(lanes->resource);
+}
+
+static void unlock(const wi_lanes *lanes)
+{
+    wi_resource_unlock(lanes->resource);
+}
+
+static bool has_passed(const wi_lanes *lanes, wi_event event)
+{
+    return lanes->resource->driver->passed(lanes->resource->device, event);
 }
 
 void wi_lanes_destroy(wi_lanes *lanes)
@@ -27,51 +43,31 @@ wi_lane *wi_lanes_find(const wi_lanes *lanes, weir_stream stream)
     return stream.id != 0 && lane && lane->stream.id == stream.id ? lane : NULL;
 }
 
+/* For whoever reads a trace: the bytes may be used by all from here on. */
+static void trace(const wi_lanes *lanes, const wi_extent *extent)
+{
+    wi_ledger *ledger = lanes->resource->ledger;
+    if (wi_unlikely(wi_recording(ledger)))
+        wi_record(ledger,
+                  (weir_event){.action = WEIR_REAP,
+                               .pointer = extent->space->base + extent->offset,
+                               .bytes = extent->bytes,
+                               .stream = extent->lane->stream,
+                               .other = extent->lane->stream},
+                  NULL);
+}
+
 /* What the lane has up to the epoch becomes anyone's. */
-static uint64_t release_up_to(wi_lane *lane, uint64_t epoch)
+static uint64_t release_up_to(wi_lanes *lanes, wi_lane *lane, uint64_t epoch)
 {
     uint64_t bytes = 0;
     while (lane->first && lane->first->epoch <= epoch) {
         bytes += lane->first->bytes;
+        trace(lanes, lane->first);
         wi_space_neutral(lane->first->space, lane->first);
     }
     lane->passed = epoch;
-    return bytes;
-}
-
-wi_lane *wi_lanes_get(wi_lanes *lanes, weir_stream stream, void *native)
-{
-    wi_lane **place = &lanes->places[stream.id % WI_LANE_PLACES], *lane = *place;
-    if (lane && lane->stream.id == stream.id)
-        return lane;
-    if (!lane) {
-        lane = *place = calloc(1, sizeof *lane);
-        if (!lane)
-            return NULL;
-        lane->open = 1;
-    }
-    *lanes->count += lane->stream.id == 0;
-    lane->stream = stream;
-    lane->native = native;
-    return lane;
-}
-
-uint64_t wi_lanes_forget(wi_lanes *lanes, weir_stream stream)
-{
-    wi_lane *lane = wi_lanes_find(lanes, stream);
-    if (!lane)
-        return 0;
-    while (lane->recording && !wi_alone) { /* on the stream, which may be destroyed after this: not for long */
-        pthread_mutex_unlock(lanes->lock);
-        sched_yield();
-        pthread_mutex_lock(lanes->lock);
-    }
-    uint64_t bytes = release_up_to(lane, lane->open);
-    lane->recorded = lane->open++;
-    lane->freed_passed = lane->freed;
-    lane->mark_count = 0;
-    lane->stream.id = 0;
-    --*lanes->count;
+    lanes->released += bytes;
     return bytes;
 }
 
@@ -86,7 +82,7 @@ static void add_mark(wi_lane *lane, wi_lane_mark mark)
 
 static bool is_open(const wi_lane *lane)
 {
-    return lane->stream.id != 0 && lane->last && lane->last->epoch > lane->recorded && !lane->recording;
+    return lane->stream.id != 0 && !lane->gone && lane->last && lane->last->epoch > lane->recorded && !lane->recording;
 }
 
 /* The stream may end meanwhile, which is then past all this. What cannot be recorded now, on a stream
@@ -98,9 +94,9 @@ static void close_epoch(wi_lanes *lanes, wi_lane *lane)
     void *native = lane->native;
     lane->frees = 0;
     lane->recording = true;
-    pthread_mutex_unlock(lanes->lock);
-    weir_status status = lanes->driver->record(lanes->device, native, &mark.event);
-    pthread_mutex_lock(lanes->lock);
+    unlock(lanes);
+    weir_status status = lanes->resource->driver->record(lanes->resource->device, native, &mark.event);
+    lock(lanes);
     lane->recording = false;
     if (status != WEIR_OK || lane->stream.id != stream.id)
         return;
@@ -119,18 +115,93 @@ static uint64_t pass(wi_lanes *lanes, wi_lane *lane)
 {
     uint64_t passed = lane->passed;
     if (wi_plant == WI_PLANT_EARLY_REUSE)
-        return release_up_to(lane, lane->open - 1);
+        return release_up_to(lanes, lane, lane->open - 1);
     while (lane->mark_count > 0) {
         const wi_lane_mark *mark = &lane->marks[lane->first_mark];
-        if (!lanes->driver->passed(lanes->device, mark->event))
+        if (!has_passed(lanes, mark->event))
             break;
         passed = mark->epoch;
         lane->freed_passed = mark->freed;
         lane->first_mark = (lane->first_mark + 1) % WI_LANE_MARKS;
         lane->mark_count--;
     }
-    return passed > lane->passed ? release_up_to(lane, passed) : 0;
+    return passed > lane->passed ? release_up_to(lanes, lane, passed) : 0;
 }
+
+/* Streams ---------------------------------------------------------------------------------------------------------- */
+
+wi_lane *wi_lanes_get(wi_lanes *lanes, weir_stream stream, void *native)
+{
+    wi_lane **place = &lanes->places[stream.id % WI_LANE_PLACES], *lane = *place;
+    if (lane && lane->stream.id == stream.id)
+        return lane;
+    if (lane && lane->gone && (pass(lanes, lane), lane->first))
+        return NULL;
+    if (!lane) {
+        lane = *place = calloc(1, sizeof *lane);
+        if (!lane)
+            return NULL;
+        lane->open = 1;
+    }
+    *lanes->count += lane->stream.id == 0;
+    lane->stream = stream;
+    lane->native = native;
+    lane->gone = false;
+    return lane;
+}
+
+/* A thread that is about to record on the stream, which may be destroyed after this, is not about it for long. */
+static void let_record(wi_lanes *lanes, const wi_lane *lane)
+{
+    while (lane->recording && !wi_alone) {
+        unlock(lanes);
+        sched_yield();
+        lock(lanes);
+    }
+}
+
+uint64_t wi_lanes_forget(wi_lanes *lanes, weir_stream stream)
+{
+    wi_lane *lane = wi_lanes_find(lanes, stream);
+    if (!lane)
+        return 0;
+    let_record(lanes, lane);
+    uint64_t bytes = release_up_to(lanes, lane, lane->open);
+    lane->recorded = lane->open++;
+    lane->freed_passed = lane->freed;
+    lane->mark_count = 0;
+    lane->stream.id = 0;
+    --*lanes->count;
+    return bytes;
+}
+
+void wi_lanes_abandon(wi_lanes *lanes, weir_stream stream)
+{
+    wi_lane *lane = wi_lanes_find(lanes, stream);
+    if (!lane)
+        return;
+    let_record(lanes, lane);
+    if (is_open(lane))
+        close_epoch(lanes, lane);
+    lane->gone = true;
+    lane->native = NULL;
+}
+
+void wi_lanes_drain(wi_lanes *lanes)
+{
+    for (unsigned i = 0; i < WI_LANE_PLACES; i++) {
+        wi_lane *lane = lanes->places[i];
+        if (!lane || !lane->first)
+            continue;
+        if (lane->mark_count > 0) {
+            const wi_lane_mark *last = &lane->marks[(lane->first_mark + lane->mark_count - 1) % WI_LANE_MARKS];
+            (void)lanes->resource->driver->wait(lanes->resource->device, last->event, UINT64_MAX);
+        }
+        (void)release_up_to(lanes, lane, lane->open);
+    }
+}
+
+/* All lanes -------------------------------------------------------------------------------------------------------- */
 
 bool wi_lanes_any(const wi_lanes *lanes, const wi_lane *mine)
 {

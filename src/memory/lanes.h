@@ -11,6 +11,7 @@
 #define WI_LANES_H
 
 #include "memory/extents.h"
+#include "memory/resource.h"
 
 enum { WI_LANE_MARKS = 8, WI_LANE_PLACES = 1024 }; /* places: as many as a runtime has streams (streams.h) */
 
@@ -28,6 +29,7 @@ struct wi_lane {
     uint64_t frees;                  /* in the open one */
     uint64_t freed, freed_passed;    /* bytes in all, and in epochs that have passed */
     bool recording;                  /* a thread is about it */
+    bool gone;                       /* the stream has ended without a word: nothing can be recorded on it any more */
     wi_lane_mark marks[WI_LANE_MARKS];
     unsigned first_mark, mark_count;
     uint64_t bytes;          /* free here */
@@ -36,22 +38,26 @@ struct wi_lane {
 };
 
 typedef struct wi_lanes {
-    const wi_driver *driver;
-    wi_device *device;
-    pthread_mutex_t *lock;
+    wi_resource *resource;           /* whose lock it is */
+    uint64_t released;               /* bytes that have become anyone's so far */
     unsigned *count;                 /* lanes that have a stream */
     wi_lane *places[WI_LANE_PLACES]; /* by the place of the stream in the runtime's table */
 } wi_lanes;
 
-void wi_lanes_init(wi_lanes *lanes, const wi_driver *driver, wi_device *device, pthread_mutex_t *lock, unsigned *count);
+void wi_lanes_init(wi_lanes *lanes, wi_resource *resource, unsigned *count);
 void wi_lanes_destroy(wi_lanes *lanes); /* nothing is free in any */
 
 /* The stream's lane; NULL when it has none. */
 wi_lane *wi_lanes_find(const wi_lanes *lanes, weir_stream stream);
-/* The same, made when there is none; NULL without host memory. */
+/* The same, made when there is none; NULL without host memory, and while an abandoned one has its place. */
 wi_lane *wi_lanes_get(wi_lanes *lanes, weir_stream stream, void *native);
 /* The device is past all work of the stream, whose id will not be used again: what it has is anyone's. Answers the bytes. */
 uint64_t wi_lanes_forget(wi_lanes *lanes, weir_stream stream);
+/* The stream ends here, though the device may not be past its work: what it has is anyone's when that is so. Called while
+ * the driver still has a record of it; the lock is released while the driver works. */
+void wi_lanes_abandon(wi_lanes *lanes, weir_stream stream);
+/* Waits for what was abandoned; nothing is free in any lane then. All other streams are forgotten. */
+void wi_lanes_drain(wi_lanes *lanes);
 
 /* After a free in the lane: closes the epoch where that is due. The lock is released while the driver works. */
 void wi_lanes_freed(wi_lanes *lanes, wi_lane *lane, uint64_t bytes);

@@ -272,9 +272,10 @@ void wi_ledger_settle(wi_ledger *ledger, const wi_block *block)
     leave(ledger);
 }
 
-void wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, bool complete)
+void wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past)
 {
     wi_account *account = block->account;
+    bool complete = past != WI_UNPASSED;
     enter(ledger);
     shift(ledger, account, -block->charged, complete ? 0 : block->charged, 0);
     account->live_class[block->memory_class] -= block->charged;
@@ -283,7 +284,12 @@ void wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stre
     account->blocks--;
     account->frees++;
     ledger->frees++;
-    trace(ledger, WEIR_DEALLOCATE, block, stream);
+    if (wi_unlikely(ledger->events))
+        wi_record_locked(
+            ledger,
+            (weir_event){
+                .action = WEIR_DEALLOCATE, .stream = stream, .other = block->stream, .object = past == WI_IN_ORDER},
+            block);
     leave(ledger);
 }
 

@@ -39,6 +39,13 @@ static inline uint64_t wi_account_owner(const wi_account *account)
     return account->serial | (account->secret ? WI_SECRET : 0);
 }
 
+/* What stands between a free and the next owner of the bytes. */
+typedef enum wi_past {
+    WI_PASSED,   /* nothing: the device is past it and past every use */
+    WI_IN_ORDER, /* what was queued on the stream of the free before it; no event was recorded */
+    WI_UNPASSED  /* more than that: it is pending until release is called */
+} wi_past;
+
 typedef struct wi_ledger {
     pthread_mutex_t lock;
     const char *device; /* its name */
@@ -75,8 +82,8 @@ bool wi_ledger_knows(wi_ledger *ledger, uint64_t serial);
 void wi_ledger_cancel(wi_ledger *ledger, wi_account *account, uint64_t bytes);
 /* The claimed bytes are this block now. */
 void wi_ledger_settle(wi_ledger *ledger, const wi_block *block);
-/* The block is freed on `stream`: its bytes are pending, or gone when `complete`. */
-void wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, bool complete);
+/* The block is freed on `stream`: its bytes are gone, or pending when they are WI_UNPASSED. */
+void wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past);
 /* A pending block is complete. */
 void wi_ledger_reap(wi_ledger *ledger, const wi_block *block);
 /* The block's charge becomes `charged`: a claim for the difference has been made when it grows; when it shrinks, the

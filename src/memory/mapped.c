@@ -206,7 +206,7 @@ static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, v
     if (planted)
         past = WI_PASSED;
     lock(mapped);
-    wi_ledger_retire(resource->ledger, block, stream, past != WI_UNPASSED);
+    wi_ledger_retire(resource->ledger, block, stream, past);
     wi_block_turn(block, WI_PENDING);
     if (past == WI_PASSED)
         free_for(mapped, block, NULL);
@@ -240,6 +240,14 @@ static uint64_t pass(wi_resource *resource, uint64_t *left)
     return bytes;
 }
 
+static uint64_t has_released(wi_resource *resource)
+{
+    lock(of(resource));
+    uint64_t bytes = of(resource)->lanes.released;
+    unlock(of(resource));
+    return bytes;
+}
+
 static bool await(wi_resource *resource, uint64_t deadline)
 {
     wi_mapped *mapped = of(resource);
@@ -255,6 +263,14 @@ static void forget(wi_resource *resource, weir_stream stream)
     wi_mapped *mapped = of(resource);
     lock(mapped);
     (void)wi_lanes_forget(&mapped->lanes, stream);
+    unlock(mapped);
+}
+
+static void abandon(wi_resource *resource, weir_stream stream)
+{
+    wi_mapped *mapped = of(resource);
+    lock(mapped);
+    wi_lanes_abandon(&mapped->lanes, stream);
     unlock(mapped);
 }
 
@@ -428,6 +444,7 @@ static void each(wi_resource *resource, void (*fn)(wi_block *block, void *user),
 static void destroy(wi_resource *resource)
 {
     wi_mapped *mapped = of(resource);
+    wi_lanes_drain(&mapped->lanes);
     (void)trim(resource, 0);
     for (int side = 0; side < WI_SIDES; side++) {
         char *base = mapped->sides[side].base;
@@ -465,8 +482,10 @@ static const wi_resource_table table = {
     .check = check,
     .follow = follow,
     .pass = pass,
+    .released = has_released,
     .await = await,
     .forget = forget,
+    .abandon = abandon,
 };
 
 /* Addresses cost nothing but the tables for them: four times the device per side leaves room for large blocks between
@@ -504,7 +523,7 @@ weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_reso
         return weir_fail(WEIR_SYSTEM, "no host memory for a resource");
     wi_resource_init(&mapped->resource, &table, driver, device, NULL);
     mapped->granule = mapped->resource.granule = driver->granule(device);
-    wi_lanes_init(&mapped->lanes, driver, device, &mapped->resource.lock, &mapped->shared.lanes);
+    wi_lanes_init(&mapped->lanes, &mapped->resource, &mapped->shared.lanes);
     wi_growth_begin(mapped);
     pthread_cond_init(&mapped->settled, NULL);
     weir_status status = reserve_sides(mapped);

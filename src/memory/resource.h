@@ -18,13 +18,6 @@
 typedef struct wi_resource wi_resource;
 struct wi_reservation;
 
-/* What stands between a free and the next owner of the bytes. */
-typedef enum wi_past {
-    WI_PASSED,   /* nothing: the device is past it and past every use */
-    WI_IN_ORDER, /* what was queued on the stream of the free before it; no event was recorded */
-    WI_UNPASSED  /* more than that: it is pending until release is called */
-} wi_past;
-
 typedef struct wi_placement {
     uint64_t bytes, alignment; /* the latter at least WI_UNIT */
     uint64_t before, after;    /* margins that belong to the block and not to its user; multiples of WI_UNIT */
@@ -87,10 +80,14 @@ typedef struct wi_resource_table {
     /* What was freed in the order of streams and has passed becomes anyone's; answers those bytes, and *left the ones that
      * have not passed. Waits for no device. */
     uint64_t (*pass)(wi_resource *resource, uint64_t *left);
+    /* How many bytes have become anyone's so far in that way. */
+    uint64_t (*released)(wi_resource *resource);
     /* Waits until the clock reads `deadline` for the oldest of that; false: there is none, or it cannot wait. */
     bool (*await)(wi_resource *resource, uint64_t deadline);
     /* The device is past all work of the stream, whose id will not be used again. */
     void (*forget)(wi_resource *resource, weir_stream stream);
+    /* The same of one that ends while the device may not be past its work; the driver's record of it goes after this. */
+    void (*abandon)(wi_resource *resource, weir_stream stream);
 
     /* What a block of so many bytes, margins included, counts as. */
     uint64_t (*charge)(wi_resource *resource, uint64_t bytes);

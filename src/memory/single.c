@@ -321,7 +321,7 @@ static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, v
     single *s = of(resource);
     (void)native, (void)past; /* the driver has to be called all the same */
     lock(s);
-    wi_ledger_retire(resource->ledger, block, stream, false);
+    wi_ledger_retire(resource->ledger, block, stream, WI_UNPASSED);
     wi_block_turn(block, WI_PENDING);
     unlock(s);
     return false;

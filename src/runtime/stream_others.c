@@ -31,8 +31,9 @@ static bool is_own(weir_runtime *runtime, const void *native)
 }
 
 /* With the lock held: gives `content` a place, or one more user to the place that has the same stream. *spare is the driver's record that is
- * not needed then: that of `content`, or of a stream that is gone and whose address it has. */
-static weir_status settle_in(weir_runtime *runtime, const wi_stream_place *content, weir_stream *out, void **spare)
+ * not needed then: that of `content`, or of a stream that is gone and whose address it has: *gone. */
+static weir_status settle_in(weir_runtime *runtime, const wi_stream_place *content, weir_stream *out, void **spare,
+                             weir_stream *gone)
 {
     wi_streams *streams = &runtime->streams;
     wi_stream_place *same = find_same(runtime, content);
@@ -46,6 +47,7 @@ static weir_status settle_in(weir_runtime *runtime, const wi_stream_place *conte
     if (!place)
         return wi_streams_all_taken(runtime);
     *spare = place->stream;
+    *gone = same ? wi_streams_id(streams, same) : WEIR_STREAM_HOST;
     *place = (wi_stream_place){.generation = place->generation};
     *out = wi_streams_take(streams, place, *content);
     return WEIR_OK;
@@ -54,9 +56,12 @@ static weir_status settle_in(weir_runtime *runtime, const wi_stream_place *conte
 static weir_status enter(weir_runtime *runtime, const wi_stream_place *content, weir_stream *out)
 {
     void *spare;
+    weir_stream gone = WEIR_STREAM_HOST;
     pthread_mutex_lock(&runtime->streams.lock);
-    weir_status status = settle_in(runtime, content, out, &spare);
+    weir_status status = settle_in(runtime, content, out, &spare, &gone);
     pthread_mutex_unlock(&runtime->streams.lock);
+    if (gone.id)
+        wi_streams_abandon(runtime, gone);
     if (spare)
         runtime->driver->stream_destroy(runtime->device, spare);
     return status;

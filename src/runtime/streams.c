@@ -230,6 +230,13 @@ void wi_streams_forget(weir_runtime *runtime, weir_stream stream)
         base->table->forget(base, stream);
 }
 
+void wi_streams_abandon(weir_runtime *runtime, weir_stream stream)
+{
+    wi_resource *base = runtime->resource->base;
+    if (base->table->abandon)
+        base->table->abandon(base, stream);
+}
+
 /* Waiting and work ------------------------------------------------------------------------------------------------- */
 
 static weir_status check_origin(weir_runtime *runtime, weir_stream stream, unsigned origins, const char *call)

@@ -81,6 +81,8 @@ weir_status wi_streams_runtime(weir_stream stream, weir_runtime **runtime);
 weir_status wi_streams_settle(weir_stream stream, unsigned origins, const char *call, weir_runtime **runtime);
 /* The stream, whose work was waited for, is nobody's any more: what waited for it becomes anyone's. */
 void wi_streams_forget(weir_runtime *runtime, weir_stream stream);
+/* The same of one that ended without a word, whose work the device may not be past; before its record goes. */
+void wi_streams_abandon(weir_runtime *runtime, weir_stream stream);
 /* Failures in words. */
 weir_status wi_streams_all_taken(const weir_runtime *runtime);
 weir_status wi_streams_captured(const weir_runtime *runtime, weir_stream stream, const char *call);

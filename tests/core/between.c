@@ -53,12 +53,12 @@ void __wrap_wi_ledger_settle(wi_ledger *ledger, const wi_block *block)
     __real_wi_ledger_settle(ledger, block);
 }
 
-void __real_wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, bool complete);
-void __wrap_wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, bool complete);
-void __wrap_wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, bool complete)
+void __real_wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past);
+void __wrap_wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past);
+void __wrap_wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past)
 {
     change(ledger, WEIR_DEALLOCATE);
-    __real_wi_ledger_retire(ledger, block, stream, complete);
+    __real_wi_ledger_retire(ledger, block, stream, past);
 }
 
 void __real_wi_ledger_reap(wi_ledger *ledger, const wi_block *block);

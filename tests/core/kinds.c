@@ -422,11 +422,16 @@ static void a_free_is_ordered(void **state)
         ok(weir_free(f->client, p, f->stream));
         snapshot s = take_snapshot(f->host);
         check_sums(&s);
-        assert_int_equal(s.device.pending, 3072);
-        assert_int_equal(look(p).state, WEIR_BLOCK_PENDING);
+        if (on_host()) { /* its own stream may have them at once */
+            assert_int_equal(s.device.ordered, 3072);
+        } else {
+            assert_int_equal(s.device.pending, 3072);
+            assert_int_equal(look(p).state, WEIR_BLOCK_PENDING);
+        }
         let_go(f);
         (void)take_snapshot(f->runtime);
-        assert_int_equal(take_snapshot(f->host).device.pending, 0);
+        s = take_snapshot(f->host);
+        assert_int_equal(unpassed(&s), 0);
         ok(weir_free(f->client, d, WEIR_STREAM_HOST));
     }
 }

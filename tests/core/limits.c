@@ -95,7 +95,7 @@ static void opening_needs_room_for_the_guarantee(void **state)
     gate g = GATE;
     ok(weir_stream_acquire(runtime, &stream));
     ok(weir_call(runtime, pass_gate, &g, stream));
-    ok(weir_free(a, p, stream));
+    free_behind(a, p, stream);
     options.guaranteed = 2 * MIB;
     fails(WEIR_OUT_OF_MEMORY, weir_client_open(runtime, &options, &c));
     open_gate(&g);
@@ -145,7 +145,7 @@ static void a_maximum_is_a_maximum(void **state)
     gate g = GATE;
     ok(weir_stream_acquire(runtime, &stream));
     ok(weir_call(runtime, pass_gate, &g, stream));
-    ok(weir_free(client, p, stream));
+    free_behind(client, p, stream);
     ok(weir_option_set("wait", "0"));
     refused(client, 42 * 256, WEIR_KV);
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);

@@ -294,6 +294,8 @@ static void follow(book *b, const weir_event *e)
         b->pending = e->pending;
         break;
     case WEIR_REAP:
+        if (e->generation == 0) /* of no block: bytes of a stream's are everybody's */
+            break;
         b->broken |= i == b->count || !b->blocks[i].pending;
         if (i < b->count)
             b->blocks[i] = b->blocks[--b->count];
