@@ -286,9 +286,9 @@ static bool joinable(const wi_space *space, const wi_extent *a, const wi_extent 
 wi_extent *wi_space_join(wi_space *space, wi_extent *extent)
 {
     wi_law(extent->kind == WI_HOLE || extent->kind == WI_FREE);
-    if (extent->next && joinable(space, extent->next, extent))
+    while (extent->next && joinable(space, extent->next, extent))
         absorb_next(space, extent);
-    if (extent->previous && joinable(space, extent->previous, extent)) {
+    while (extent->previous && joinable(space, extent->previous, extent)) {
         extent = extent->previous;
         absorb_next(space, extent);
     }

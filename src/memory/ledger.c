@@ -340,7 +340,8 @@ void wi_ledger_release(wi_ledger *ledger, uint64_t bytes)
     enter(ledger);
     ledger->held -= bytes;
     ledger->spare -= bytes;
-    trace(ledger, WEIR_HOLD, NULL, WEIR_STREAM_HOST);
+    if (bytes)
+        trace(ledger, WEIR_HOLD, NULL, WEIR_STREAM_HOST);
     leave(ledger);
 }
 

@@ -89,7 +89,7 @@ static void every_action_with_its_numbers(void **state)
                   {WEIR_DEALLOCATE, 300, 512, 0, 1536},
                   {WEIR_SYNCHRONIZE, 0, 0, 0, 1536},
                   {WEIR_REAP, 1536, 1536, 0, 0},
-                  {WEIR_REAP, 512, 0, 0, 0}, /* what was freed in order is anyone's */
+                  {WEIR_REAP, 0, 0, 0, 0}, /* what was freed in order is anyone's, and what lies beside it */
                   {WEIR_REFUSE, 5 * MIB + 1, 5 * MIB + 256, 0, 0}};
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         e = next(f->trace);
@@ -98,7 +98,8 @@ static void every_action_with_its_numbers(void **state)
         assert_true(e.nanoseconds >= before && e.nanoseconds <= now_ns());
         before = e.nanoseconds;
         assert_true(e.thread > 0);
-        assert_int_equal(e.bytes, wanted[i].bytes);
+        if (wanted[i].bytes || e.action != WEIR_REAP)
+            assert_int_equal(e.bytes, wanted[i].bytes);
         assert_int_equal(e.charged, wanted[i].charged);
         assert_int_equal(e.live, wanted[i].live);
         assert_int_equal(e.pending, wanted[i].pending);
@@ -110,9 +111,9 @@ static void every_action_with_its_numbers(void **state)
             continue;
         }
         assert_int_equal(e.object, e.action == WEIR_DEALLOCATE);
-        if (e.action == WEIR_REAP && e.bytes == 512) {
-            assert_ptr_equal(e.pointer, block.pointer);
-            assert_int_equal(e.generation, 0);
+        if (e.action == WEIR_REAP && e.generation == 0) {
+            assert_true((char *)e.pointer <= (char *)block.pointer);
+            assert_true((char *)e.pointer + e.bytes >= (char *)block.pointer + 512);
             assert_int_equal(e.stream.id, f->stream.id);
             assert_string_equal(e.client, "");
             continue;
