@@ -26,8 +26,12 @@ typedef struct weir_stats {
     uint64_t driver_calls; /* calls that create, destroy, map or unmap physical memory */
     uint32_t clients;
     uint64_t failed_frees; /* times that the driver refused to take back what was freed; it is tried again */
-    uint64_t ordered; /* of cached: freed on streams that the device is not past, and so for work on the same streams alone;
-                         looked at a moment later than the rest */
+    /* Of cached: freed on streams that the device is not past, and so for work on the same streams alone. Looked at a moment
+     * later than the rest. */
+    uint64_t ordered;
+    uint64_t created; /* handles of physical memory ever made, */
+    uint64_t moved;   /* moved to where a block wanted memory, */
+    uint64_t batches; /* and times that some were moved for one block */
 } weir_stats;
 
 typedef struct weir_client_stats {

@@ -59,7 +59,8 @@ static weir_status counts(void *user, wi_replay_counts *out)
     const world *w = user;
     weir_stats stats = WEIR_INIT(weir_stats);
     weir_status status = weir_snapshot(w->runtime, &stats, NULL, 0, NULL);
-    *out = (wi_replay_counts){.driver_calls = stats.driver_calls, .peak_held = stats.peak_held};
+    *out = (wi_replay_counts){
+        .driver_calls = stats.driver_calls, .counts_moves = true, .moves = stats.moved, .peak_held = stats.peak_held};
     return status;
 }
 

@@ -15,7 +15,7 @@ enum { SHARE = 512, SHARED_SHARE = 50 };
 
 /* Where the budget is far away, more is created only up to a little above what was ever in use; then idle handles are moved
  * as long as that is rare: each allocation earns a little credit, and a batch of moves costs some. In thousandths of a batch. */
-enum { FAR = 4, SLACK_PERCENT = 3, EARNED = 2, COST = 1000, FIRST_CREDIT = 32000, MOST_CREDIT = 64000 };
+enum { FAR = 4, SLACK_PERCENT = 3, EARNED = 2, COST = 1000, FIRST_CREDIT = 48000, MOST_CREDIT = 128000 };
 
 static uint64_t reach(const wi_mapped *m, uint64_t bytes, uint64_t held)
 {
@@ -31,10 +31,9 @@ static uint64_t budget_of(wi_mapped *m, uint64_t *held)
 uint64_t wi_growth_handle(const wi_mapped *mapped)
 {
     wi_mapped *m = (wi_mapped *)mapped;
-    uint64_t held, budget = budget_of(m, &held), basis = reach(m, 0, held);
-    if (budget < FAR * basis)
-        basis = budget;
-    uint64_t bytes = wi_min(basis / SHARE, basis / (SHARED_SHARE * (1 + m->shared.idle.most_partly)));
+    uint64_t held, budget = budget_of(m, &held), bytes = reach(m, 0, held) / SHARE;
+    if (budget < FAR * reach(m, 0, held)) /* it counts, and the more blocks share handles, the more of it they strand */
+        bytes = wi_min(budget / SHARE, budget / (SHARED_SHARE * (1 + m->shared.idle.most_partly)));
     return wi_max(wi_min(bytes, LONGEST) / m->granule, 1);
 }
 
@@ -236,8 +235,9 @@ static void choose(wi_mapped *m, wi_growth *g, wi_backing *b, wi_backing ***end)
     g->taken_count++;
 }
 
-/* Spare handles, new ones, at most `creatable` granules of them, and idle ones; false when that is not enough. */
-static bool find_means(wi_mapped *m, wi_growth *g, uint64_t creatable, bool may_cut)
+/* Spare handles, `freely` new granules, idle handles, and as many more new granules as have to be, `most` in all; false when
+ * that is not enough. */
+static bool find_means(wi_mapped *m, wi_growth *g, uint64_t freely, uint64_t most, bool may_cut)
 {
     uint64_t had = 0;
     wi_backing **end = &g->taken;
@@ -246,7 +246,7 @@ static bool find_means(wi_mapped *m, wi_growth *g, uint64_t creatable, bool may_
     m->plans++;
     for (const wi_backing *s = m->spare; s && had < g->missing && had + s->count <= g->room; s = s->next, g->spare++)
         had += s->count;
-    g->fresh = wi_min(creatable, g->missing - wi_min(had, g->missing));
+    g->fresh = wi_min(freely, g->missing - wi_min(had, g->missing));
     had += g->fresh;
     while (had < g->missing) {
         wi_backing *b = next_handle(m, g, g->missing - had, g->room - had);
@@ -254,10 +254,13 @@ static bool find_means(wi_mapped *m, wi_growth *g, uint64_t creatable, bool may_
             g->cut_at = g->missing - had;
             return true;
         }
-        if (!b)
+        if (!b && g->fresh + g->missing - had > most)
             return false;
-        choose(m, g, b, &end);
-        had += b->count;
+        if (b)
+            choose(m, g, b, &end);
+        else
+            g->fresh += g->missing - had;
+        had = b ? had + b->count : g->missing;
     }
     uint64_t beyond = wi_min(had - g->missing, g->fresh);
     g->fresh -= beyond;
@@ -270,41 +273,41 @@ static bool find_means(wi_mapped *m, wi_growth *g, uint64_t creatable, bool may_
     return true;
 }
 
+/* The first base for which `creatable` new granules are enough. */
 static bool try_bases(wi_mapped *m, const bases *all, uint64_t creatable, bool may_cut, wi_growth *out)
 {
     for (size_t i = 0; i < all->count; i++) {
         *out = all->at[i];
-        if (find_means(m, out, creatable, may_cut))
+        if (find_means(m, out, creatable, creatable, may_cut))
             return true;
     }
     return false;
 }
 
-/* Granules that would have to be created for the base for which the fewest would. */
-static uint64_t least_shortage(const wi_mapped *m, const bases *all)
+/* The base for which the fewest have to be created beyond what may be freely, when everything else is moved. */
+static bool find_thriftiest(wi_mapped *m, const bases *all, uint64_t freely, uint64_t most, wi_growth *out)
 {
-    uint64_t least = UINT64_MAX;
+    uint64_t fewest = UINT64_MAX;
+    size_t best = 0;
     for (size_t i = 0; i < all->count; i++) {
-        uint64_t there = m->spare_granules;
-        for (const wi_backing *b = m->shared.idle.first; b; b = b->next)
-            there += !beside(b, &all->at[i]) && wi_handles_movable(b) ? b->count : 0;
-        least = wi_min(least, all->at[i].missing - wi_min(all->at[i].missing, there));
+        *out = all->at[i];
+        if (find_means(m, out, freely, most, false) && out->fresh < fewest) {
+            fewest = out->fresh;
+            best = i;
+        }
     }
-    return least;
+    if (fewest == UINT64_MAX)
+        return false;
+    *out = all->at[best];
+    return find_means(m, out, freely, most, false); /* again: the handles are marked for the last plan alone */
 }
 
 static bool find(wi_mapped *m, const bases *all, uint64_t bytes, wi_growth *out)
 {
     uint64_t held, creatable = wi_handles_creatable(m, &held), freely = allowed(m, bytes);
-    if (all->count == 0)
-        return false;
-    if (try_bases(m, all, freely, false, out))
-        return true;
-    if (freely < creatable &&
-        (try_bases(m, all, wi_min(creatable, wi_max(freely, least_shortage(m, all))), false, out) ||
-         try_bases(m, all, creatable, false, out)))
-        return true;
-    return try_bases(m, all, creatable, true, out);
+    return try_bases(m, all, freely, false, out) ||
+           (freely < creatable && find_thriftiest(m, all, freely, creatable, out)) ||
+           try_bases(m, all, creatable, true, out);
 }
 
 static void pay(wi_mapped *m, const wi_growth *g)

@@ -159,6 +159,7 @@ typedef struct job {
     size_t vacated;     /* so many are unmapped */
     cargo new, moved;   /* in hand, and mapped nowhere */
     uint64_t created, mapped_granules;
+    uint64_t handles_created;
     uint64_t calls; /* of the driver */
 } job;
 
@@ -256,6 +257,7 @@ static weir_status create_run(job *j, wi_backing *first, size_t count)
     for (size_t i = 0; i < count && status == WEIR_OK; i++, first = first->next) {
         first->handle = handles[i];
         j->created += first->count;
+        j->handles_created++;
     }
     free(handles);
     return status;
@@ -373,12 +375,6 @@ static void settle_in(job *j, cargo *c, uint64_t *granule)
         c->end = &c->first;
 }
 
-static void count_work(job *j)
-{
-    for (; j->calls > 0; j->calls--)
-        wi_ledger_driver_call(j->mapped->resource.ledger);
-}
-
 /* Gets everything that is to be mapped into hand. */
 static weir_status gather(job *j)
 {
@@ -417,7 +413,7 @@ static void put_down(job *j)
     settle_in(j, &j->new, &granule);
     keep_spare(j->mapped, &j->moved);
     keep_spare(j->mapped, &j->new);
-    count_work(j);
+    wi_ledger_worked(j->mapped->resource.ledger, j->calls, j->handles_created, j->vacated);
     free(j->seized);
 }
 
@@ -486,8 +482,7 @@ weir_status wi_handles_cut(wi_mapped *mapped, wi_backing *b, uint64_t first)
     if (remade)
         status = remake(mapped, b, rest, first);
     come_back(mapped);
-    for (int calls = 0; calls < 6; calls++)
-        wi_ledger_driver_call(r->ledger);
+    wi_ledger_worked(r->ledger, remade ? 6 : 1, remade ? 2 : 0, 0);
     if (remade) {
         uint64_t lost = (old.count - b->count - rest->count) * mapped->granule;
         old.occupied = 1;

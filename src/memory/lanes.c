@@ -203,17 +203,6 @@ void wi_lanes_drain(wi_lanes *lanes)
 
 /* All lanes -------------------------------------------------------------------------------------------------------- */
 
-bool wi_lanes_any(const wi_lanes *lanes, const wi_lane *mine)
-{
-    for (unsigned i = 0, seen = 0; i < WI_LANE_PLACES && seen < *lanes->count; i++) {
-        const wi_lane *lane = lanes->places[i];
-        if (lane && lane->first && lane != mine)
-            return true;
-        seen += lane && lane->stream.id != 0;
-    }
-    return false;
-}
-
 uint64_t wi_lanes_renew(wi_lanes *lanes)
 {
     uint64_t bytes = 0;

@@ -61,8 +61,6 @@ void wi_lanes_drain(wi_lanes *lanes);
 
 /* After a free in the lane: closes the epoch where that is due. The lock is released while the driver works. */
 void wi_lanes_freed(wi_lanes *lanes, wi_lane *lane, uint64_t bytes);
-/* Whether anything is free in a lane other than `mine`. */
-bool wi_lanes_any(const wi_lanes *lanes, const wi_lane *mine);
 /* Closes the open epochs of all lanes and asks the driver what has passed, which becomes anyone's; answers the bytes. The lock
  * is released while the driver works. */
 uint64_t wi_lanes_renew(wi_lanes *lanes);

@@ -365,3 +365,13 @@ void wi_ledger_driver_call(wi_ledger *ledger)
     ledger->driver_calls++;
     leave(ledger);
 }
+
+void wi_ledger_worked(wi_ledger *ledger, uint64_t calls, uint64_t created, uint64_t moved)
+{
+    pthread_mutex_lock(&ledger->lock);
+    ledger->driver_calls += calls;
+    ledger->created += created;
+    ledger->moved += moved;
+    ledger->batches += moved > 0;
+    pthread_mutex_unlock(&ledger->lock);
+}

@@ -54,6 +54,7 @@ typedef struct wi_ledger {
     uint64_t live, pending, promised, held, spare;
     uint64_t peak, peak_held;
     uint64_t allocations, frees, refusals, driver_calls;
+    uint64_t created, moved, batches; /* handles; and times that some were moved for one block */
     wi_account *first, *last;
     uint32_t accounts;
     wi_events *events;     /* the rings of the traces that are open; NULL: none is */
@@ -97,6 +98,7 @@ void wi_ledger_release(wi_ledger *ledger, uint64_t bytes);  /* spare bytes are b
 void wi_ledger_mapped(wi_ledger *ledger, uint64_t bytes);   /* spare -> cached */
 void wi_ledger_unmapped(wi_ledger *ledger, uint64_t bytes); /* cached -> spare */
 void wi_ledger_driver_call(wi_ledger *ledger);
+void wi_ledger_worked(wi_ledger *ledger, uint64_t calls, uint64_t created, uint64_t moved);
 
 /* Why a request was not met, as the resource sees it. */
 typedef struct wi_shortage {

@@ -101,7 +101,7 @@ static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p
             *out = use(mapped, extent, wi_round_up(extent->offset, p->alignment), p->charged);
             return WEIR_OK;
         }
-        if (wi_lanes_any(&mapped->lanes, lane_of(mapped, p)) && wi_lanes_renew(&mapped->lanes) > 0)
+        if (wi_lanes_renew(&mapped->lanes) > 0) /* what has passed is anyone's, and can be moved */
             continue;
         status = grow_and_use(mapped, space, p, out);
         if ((status != WEIR_BUSY && status != WEIR_NO_ROOM) || !wi_handles_settle(mapped, status == WEIR_BUSY, &waits))

@@ -40,6 +40,9 @@ static void fill_device(const wi_ledger *ledger, weir_stats *out)
                         .frees = ledger->frees,
                         .refusals = ledger->refusals,
                         .driver_calls = ledger->driver_calls,
+                        .created = ledger->created,
+                        .moved = ledger->moved,
+                        .batches = ledger->batches,
                         .clients = ledger->accounts};
 }
 
