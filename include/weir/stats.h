@@ -3,6 +3,8 @@
  * Every byte of the device that weir holds is in exactly one state:
  *   live      in blocks, as charged                       pending  freed, the device not yet past it
  *   cached    mapped, in nobody's block                   spare    physical memory that is mapped nowhere
+ * and parked bytes are those of the cached ones that a thread keeps for its next allocation for the same client on the same
+ * stream: they count against that client's maximum until somebody needs them, who gets them,
  * and promised bytes are claimed under the limits but not yet backed. held = live + pending + cached + spare is what the
  * driver has given out, and never exceeds the budget. Bytes, all of them. */
 #ifndef WEIR_STATS_H
@@ -32,6 +34,9 @@ typedef struct weir_stats {
     uint64_t created; /* handles of physical memory ever made, */
     uint64_t moved;   /* moved to where a block wanted memory, */
     uint64_t batches; /* and times that some were moved for one block */
+    uint64_t parked;  /* of the cached bytes */
+    uint64_t hits;    /* allocations that parked blocks served */
+    uint64_t emptied; /* parked bytes that were given up for requests which needed them */
 } weir_stats;
 
 typedef struct weir_client_stats {
@@ -47,11 +52,14 @@ typedef struct weir_client_stats {
     uint64_t allocations, frees, refusals;
     uint64_t outside; /* weir_client_note_outside */
     char outside_method[128];
+    uint64_t parked; /* live + pending + promised + parked <= maximum */
 } weir_client_stats;
 
 /* One consistent view of the runtime and of its clients in the order they were opened: `clients` (may be NULL with
  * capacity 0) gets up to `capacity` of them, each with its member size set by the caller in clients[0].size; `count` (may
- * be NULL) gets how many there are. Exact at every moment: no state is counted twice or missed. Any thread. */
+ * be NULL) gets how many there are. Exact at every moment: no state is counted twice or missed. Peaks are exact where one
+ * thread allocates for a client, or while nothing is parked; where several do, a peak may be off by no more than the bytes
+ * that were parked for the client at that moment. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_stats *clients,
                                                   size_t capacity, size_t *count);
 

@@ -7,7 +7,7 @@
 
 typedef bool check_fn(const char *value);
 
-static check_fn is_size, is_budget, is_stack, is_level, is_duration, is_switch, is_anything;
+static check_fn is_size, is_amount, is_budget, is_stack, is_level, is_duration, is_switch, is_anything;
 
 enum { VALUE_BYTES = 256 };
 
@@ -37,6 +37,11 @@ static struct option {
      .standard = "",
      .help = "addresses to reserve for each of a device's two ranges, in whole GiB; by default four times its memory",
      .valid = is_size},
+    {.name = "front",
+     .environment = "WEIR_FRONT",
+     .standard = "",
+     .help = "bytes of freed blocks that a thread may keep for each client and stream; by default a 64th of the budget",
+     .valid = is_amount},
     {.name = "wait",
      .environment = "WEIR_WAIT",
      .standard = "1s",
@@ -184,6 +189,12 @@ static bool is_size(const char *value)
     return *value == '\0' || (wi_size_read(value, &bytes) && bytes > 0);
 }
 
+static bool is_amount(const char *value)
+{
+    uint64_t ignored;
+    return *value == '\0' || wi_size_read(value, &ignored);
+}
+
 static bool is_budget(const char *value)
 {
     uint64_t ignored;
@@ -329,6 +340,14 @@ uint64_t wi_option_range(void)
     if (weir_option_get("range", &option) == WEIR_OK && option.value[0])
         (void)wi_size_read(option.value, &bytes);
     return bytes;
+}
+
+uint64_t wi_option_front(void)
+{
+    weir_option option = {.size = sizeof option};
+    uint64_t bytes;
+    bool said = weir_option_get("front", &option) == WEIR_OK && option.value[0] && wi_size_read(option.value, &bytes);
+    return said ? bytes : UINT64_MAX;
 }
 
 uint64_t wi_option_wait(void)

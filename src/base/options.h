@@ -12,6 +12,8 @@ weir_status wi_option_budget(const char *device, uint64_t *bytes);
 uint64_t wi_option_range(void);
 /* Whether runtimes whose stack has no guard get one. */
 bool wi_option_poison(void);
+/* The most bytes that a front may park; UINT64_MAX: nobody has said. */
+uint64_t wi_option_front(void);
 /* How long an allocation waits for pending frees, in nanoseconds. */
 uint64_t wi_option_wait(void);
 /* weir_size_parse that leaves the detail alone. */

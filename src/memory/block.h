@@ -33,6 +33,11 @@ typedef atomic_uint_fast64_t wi_block_word;
 #define WI_TRACKED          UINT64_C(8) /* it has marks, or zeros on their way: its free must look at them */
 #define WI_GENERATION_SHIFT 4
 
+/* What a front writes into a block that others may look at: bytes, tag, memory_class, stream.id. Such a look is of one block if
+ * the word is the same before and after it. */
+#define wi_load(member)         __atomic_load_n(&(member), __ATOMIC_ACQUIRE)
+#define wi_store(member, value) __atomic_store_n(&(member), (value), __ATOMIC_RELEASE)
+
 typedef struct wi_block {
     void *pointer;
     uint64_t bytes;         /* as requested; law: before + bytes + after <= charged */
@@ -87,22 +92,18 @@ static inline void wi_block_turn(wi_block *block, wi_block_phase phase)
                           memory_order_release);
 }
 
-/* A live block becomes this thread's; false when another one has been faster. */
-static inline bool wi_block_claim(wi_block *block)
+/* The live block whose word was `word` becomes this thread's; false when another one has been faster. */
+static inline bool wi_block_claim(wi_block *block, uint64_t word)
 {
-    uint64_t word = atomic_load_explicit(&block->word, memory_order_acquire);
     return (word & 7) == WI_LIVE &&
            atomic_compare_exchange_strong(&block->word, &word, (word & ~UINT64_C(15)) | WI_TAKEN);
 }
 
-/* The live block has marks from now on; under the lock of its base. False when a thread has taken it. */
-static inline bool wi_block_track(wi_block *block)
+/* The live block whose word was `word` has marks from now on; under the lock of its base. False when a thread has taken it. */
+static inline bool wi_block_track(wi_block *block, uint64_t word)
 {
-    uint64_t word = atomic_load_explicit(&block->word, memory_order_acquire);
-    while ((word & 7) == WI_LIVE && !(word & WI_TRACKED))
-        if (atomic_compare_exchange_weak(&block->word, &word, word | WI_TRACKED))
-            break;
-    return (word & 7) == WI_LIVE;
+    return (word & 7) == WI_LIVE &&
+           ((word & WI_TRACKED) || atomic_compare_exchange_strong(&block->word, &word, word | WI_TRACKED));
 }
 
 #endif

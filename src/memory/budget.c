@@ -15,6 +15,8 @@ typedef struct budget {
  * or in another list. So it is waited for a little at a time, in pauses that grow from the first to the longest: nanoseconds. */
 enum { FIRST_PAUSE = 250 * 1000, LONGEST_PAUSE = 8 * 1000 * 1000 };
 
+enum { MOST_LOOKS = 64 }; /* others may come and go for ever; a refusal must not wait for all of them */
+
 /* What a request has tried so far. Each rung is climbed once, the waiting until its deadline. */
 typedef struct ladder {
     budget *budget;
@@ -23,6 +25,7 @@ typedef struct ladder {
     void *native;      /* the stream of the request */
     uint64_t deadline; /* 0: not waited yet */
     uint64_t pause;
+    unsigned emptied;  /* how often parked blocks were given up */
     uint64_t released; /* how much all threads had released when this one last looked */
     unsigned looks;
 } ladder;
@@ -37,7 +40,6 @@ static bool captured(const ladder *l)
 /* What this thread looked for in vain, another one may have released between the shortage and the look. */
 static bool others_have_released(ladder *l)
 {
-    enum { MOST_LOOKS = 64 }; /* others may come and go for ever; a refusal must not wait for all of them */
     uint64_t released = wi_holders_released(l->budget->resource.ledger);
     bool more = released != l->released;
     l->released = released;
@@ -56,6 +58,8 @@ static bool try_rungs(ladder *l, bool helps)
 {
     wi_ledger *ledger = l->budget->resource.ledger;
     uint64_t left;
+    if (l->emptied < MOST_LOOKS && l->emptied++ < MOST_LOOKS && wi_ledger_empty_parking(ledger) > 0)
+        return true;
     if (wi_holders_pass(ledger, &left) > 0 || wi_holders_reap(ledger, NULL) > 0 ||
         (any_pending(ledger) && wi_holders_settle(ledger)))
         return true;

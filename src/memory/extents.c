@@ -21,18 +21,22 @@ void wi_list_remove(wi_extent_list *list, wi_extent *extent)
     extent->list_previous = extent->list_next = NULL;
 }
 
-enum { CHUNK = 1024 };
+enum { CHUNK = 1024, MOST_CHUNKS = (int)(WI_SLOT_FREED / CHUNK) };
+
+static void *lazy_table(uint64_t bytes)
+{
+    void *table = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return table == MAP_FAILED ? NULL : table;
+}
 
 static bool add_chunk(wi_extent_pool *pool)
 {
-    wi_extent **chunks = realloc(pool->chunks, (pool->chunk_count + 1) * sizeof *chunks);
-    if (!chunks)
-        return false;
-    pool->chunks = chunks;
-    wi_extent *chunk = calloc(CHUNK, sizeof *chunk);
+    if (!pool->chunks)
+        pool->chunks = lazy_table(MOST_CHUNKS * sizeof *pool->chunks);
+    wi_extent *chunk = pool->chunks && pool->chunk_count < MOST_CHUNKS ? calloc(CHUNK, sizeof *chunk) : NULL;
     if (!chunk)
         return false;
-    chunks[pool->chunk_count] = chunk;
+    pool->chunks[pool->chunk_count] = chunk;
     for (size_t i = 0; i < CHUNK; i++) {
         chunk[i].index = (uint32_t)(pool->chunk_count * CHUNK + i);
         chunk[i].next = pool->unused;
@@ -55,7 +59,8 @@ void wi_extent_pool_destroy(wi_extent_pool *pool)
 {
     for (size_t i = 0; i < pool->chunk_count; i++)
         free(pool->chunks[i]);
-    free(pool->chunks);
+    if (pool->chunks)
+        munmap(pool->chunks, MOST_CHUNKS * sizeof *pool->chunks);
 }
 
 static wi_extent *take_record(wi_space *space)
@@ -333,17 +338,17 @@ wi_extent *wi_space_use(wi_space *space, wi_extent *extent, uint64_t offset, uin
     extent->lane = NULL;
     free_rest(space, front);
     free_rest(space, rest);
-    space->slots[offset / WI_UNIT] = extent->index + 1;
+    wi_space_set_slot(space, offset, extent->index + 1);
     space->starts[offset / space->granule]++;
     return extent;
 }
 
 wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent, uint64_t last, wi_lane *lane)
 {
-    space->slots[extent->offset / WI_UNIT] |= WI_SLOT_FREED;
+    wi_space_set_slot(space, extent->offset, space->slots[extent->offset / WI_UNIT] | WI_SLOT_FREED);
     space->starts[extent->offset / space->granule]--;
     if (extent->block.before > 0) /* where a second free of it would look */
-        space->slots[((uint64_t)((char *)extent->block.pointer - space->base)) / WI_UNIT] = WI_SLOT_FREED;
+        wi_space_set_slot(space, (uint64_t)((char *)extent->block.pointer - space->base), WI_SLOT_FREED);
     wi_marks_free(extent->block.marks);
     extent->last = last;
     extent->lane = lane;
@@ -360,6 +365,13 @@ wi_extent *wi_space_neutral(wi_space *space, wi_extent *extent)
     extent->lane = NULL;
     enlist(space, extent);
     return wi_space_join(space, extent);
+}
+
+wi_extent *wi_space_peek(const wi_space *space, uint64_t offset)
+{
+    uint32_t slot = __atomic_load_n(&space->slots[offset / WI_UNIT], __ATOMIC_ACQUIRE);
+    return offset % WI_UNIT != 0 || slot == 0 || (slot & WI_SLOT_FREED) ? NULL
+                                                                        : record_at(&space->shared->pool, slot - 1);
 }
 
 /* The used extent that begins nearest at or before the offset: granules without one are passed over whole. */
@@ -398,12 +410,6 @@ wi_extent *wi_space_at(wi_space *space, uint64_t offset)
 }
 
 /* The space -------------------------------------------------------------------------------------------------------- */
-
-static void *lazy_table(uint64_t bytes)
-{
-    void *table = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return table == MAP_FAILED ? NULL : table;
-}
 
 weir_status wi_space_init(wi_space *space, unsigned number, char *base, uint64_t bytes, uint64_t granule,
                           wi_shared *shared)
@@ -462,7 +468,7 @@ void wi_space_check(wi_space *space)
         uint32_t slot = space->slots[e->offset / WI_UNIT];
         if (e->kind == WI_USED)
             wi_law(slot == e->index + 1 && e->block.charged == e->bytes &&
-                   e->block.before + e->block.bytes + e->block.after <= e->bytes &&
+                   e->block.before + wi_load(e->block.bytes) + e->block.after <= e->bytes &&
                    e->block.pointer == space->base + e->offset + e->block.before);
         else
             wi_law(slot == 0 || (slot & WI_SLOT_FREED));

@@ -46,9 +46,9 @@ typedef struct wi_shelf {
 
 enum { WI_SHELVES = 3 }; /* of a lane: one for each space of a resource */
 
-/* Records in chunks that never move, so that an index finds one for ever. */
+/* Records in chunks that never move, nor does the list of chunks, so that an index finds one for ever and without a lock. */
 typedef struct wi_extent_pool {
-    wi_extent **chunks;
+    wi_extent **chunks; /* lazily backed: as many as indices can name */
     size_t chunk_count;
     wi_extent *unused; /* linked by next */
     size_t unused_count;
@@ -116,6 +116,9 @@ wi_extent *wi_space_at(wi_space *space, uint64_t offset);
 /* The used extent that begins at `offset` or covers it; NULL if none. *freed: a block that was freed began there. */
 wi_extent *wi_space_find(wi_space *space, uint64_t offset, bool *freed);
 
+/* The used extent that begins at `offset`, or that did a moment ago; NULL if none. Needs no lock. */
+wi_extent *wi_space_peek(const wi_space *space, uint64_t offset);
+
 /* Whose bytes those of both are, together. Clean ones are anybody's. */
 uint64_t wi_owners_mix(uint64_t a, uint64_t b);
 
@@ -126,6 +129,12 @@ void wi_space_check(wi_space *space);
 static inline bool wi_space_holds(const wi_space *space, const void *pointer)
 {
     return (const char *)pointer >= space->base && (const char *)pointer < space->base + space->bytes;
+}
+
+/* Slots are written under the lock of the resource, and wi_space_peek reads them without it. */
+static inline void wi_space_set_slot(wi_space *space, uint64_t offset, uint32_t slot)
+{
+    __atomic_store_n(&space->slots[offset / WI_UNIT], slot, __ATOMIC_RELEASE);
 }
 
 void wi_list_add(wi_extent_list *list, wi_extent *extent); /* at the end */

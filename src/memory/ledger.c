@@ -4,7 +4,7 @@
 
 static uint64_t used(const wi_account *account)
 {
-    return account->live + account->pending + account->promised;
+    return account->live + account->pending + account->promised + account->parked;
 }
 
 static uint64_t commitment(const wi_account *account)
@@ -15,7 +15,7 @@ static uint64_t commitment(const wi_account *account)
 #ifdef WEIR_INVARIANTS
 static void check_laws(const wi_ledger *ledger)
 {
-    uint64_t live = 0, pending = 0, promised = 0, guaranteed = 0, committed = 0;
+    uint64_t live = 0, pending = 0, promised = 0, parked = 0, guaranteed = 0, committed = 0;
     for (const wi_account *a = ledger->first; a; a = a->next) {
         uint64_t live_classes = 0, pending_classes = 0;
         for (int c = 0; c < WEIR_CLASS_COUNT; c++) {
@@ -27,14 +27,16 @@ static void check_laws(const wi_ledger *ledger)
         live += a->live;
         pending += a->pending;
         promised += a->promised;
+        parked += a->parked;
         guaranteed += a->guaranteed;
         committed += commitment(a);
     }
     wi_law(ledger->live == live && ledger->pending == pending && ledger->promised == promised);
+    wi_law(ledger->parked == parked);
     wi_law(ledger->guaranteed == guaranteed && ledger->committed == committed);
     wi_law(committed <= ledger->budget);
     wi_law(ledger->held <= ledger->budget && ledger->spare <= ledger->held);
-    wi_law(live + pending <= ledger->held - ledger->spare);
+    wi_law(live + pending + parked <= ledger->held - ledger->spare);
 }
 #else
 static void check_laws(const wi_ledger *ledger)
@@ -68,7 +70,7 @@ void wi_ledger_destroy(wi_ledger *ledger)
     pthread_mutex_destroy(&ledger->lock);
 }
 
-/* Every change of an account's bytes goes through here, so that the commitment follows. Unsigned sums wrap, which makes
+/* Every change of what an account uses goes through here, so that the commitment follows. Unsigned sums wrap, which makes
  * "add the negative" right. */
 static void shift(wi_ledger *ledger, wi_account *account, uint64_t live, uint64_t pending, uint64_t promised)
 {
@@ -82,14 +84,28 @@ static void shift(wi_ledger *ledger, wi_account *account, uint64_t live, uint64_
     ledger->committed += commitment(account) - before;
 }
 
-static void raise_peaks(wi_ledger *ledger, wi_account *account)
+/* Before a fold they may be wrong, or less than none, which is no peak. */
+static bool classes_known(const wi_account *account)
 {
-    ledger->peak = wi_max(ledger->peak, ledger->live + ledger->pending);
-    if (account->live + account->pending <= account->peak)
-        return;
-    account->peak = account->live + account->pending;
+    bool known = true;
     for (int c = 0; c < WEIR_CLASS_COUNT; c++)
-        account->peak_class[c] = account->live_class[c] + account->pending_class[c];
+        known &= (int64_t)(account->live_class[c] + account->pending_class[c]) >= 0;
+    return known;
+}
+
+/* `more`: bytes, and those of each class (NULL: none), that were live besides for a moment. */
+static void raise_peaks(wi_ledger *ledger, wi_account *account, int64_t more, const int64_t *more_class)
+{
+    int64_t all = (int64_t)(ledger->live + ledger->pending) + more;
+    int64_t own = (int64_t)(account->live + account->pending) + more;
+    if (all > (int64_t)ledger->peak)
+        ledger->peak = (uint64_t)all;
+    if (own <= (int64_t)account->peak || !classes_known(account))
+        return;
+    account->peak = (uint64_t)own;
+    for (int c = 0; c < WEIR_CLASS_COUNT; c++)
+        account->peak_class[c] =
+            account->live_class[c] + account->pending_class[c] + (more_class ? (uint64_t)more_class[c] : 0);
 }
 
 static void trace(wi_ledger *ledger, weir_action action, const wi_block *block, weir_stream stream)
@@ -132,6 +148,7 @@ weir_status wi_ledger_close(wi_ledger *ledger, wi_account *account)
 {
     weir_status status = WEIR_OK;
     enter(ledger);
+    wi_ledger_fold_all(ledger);
     if (used(account) != 0) {
         char text[24];
         weir_size_format(used(account), text, sizeof text);
@@ -226,9 +243,11 @@ bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, boo
     bool claimed = account->open && fits(ledger, account, used(account), ledger->committed, bytes);
     if (claimed)
         shift(ledger, account, 0, 0, bytes);
-    else
+    else {
+        wi_ledger_fold_all(ledger);
         *could = account->open &&
                  fits(ledger, account, account->live + account->promised, committed_without_pending(ledger), bytes);
+    }
     leave(ledger);
     return claimed;
 }
@@ -267,23 +286,36 @@ void wi_ledger_settle(wi_ledger *ledger, const wi_block *block)
     account->blocks++;
     account->allocations++;
     ledger->allocations++;
-    raise_peaks(ledger, account);
+    raise_peaks(ledger, account, 0, NULL);
     trace(ledger, WEIR_ALLOCATE, block, block->stream);
     leave(ledger);
+}
+
+/* Parked bytes become live, or the other way round. */
+static void shift_parked(wi_ledger *ledger, wi_account *account, uint64_t live)
+{
+    account->live += live;
+    account->parked -= live;
+    ledger->live += live;
+    ledger->parked -= live;
 }
 
 void wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past)
 {
     wi_account *account = block->account;
-    bool complete = past != WI_UNPASSED;
+    bool complete = past != WI_UNPASSED, parked = wi_block_phase_of(block) == WI_PARKED;
     enter(ledger);
+    if (parked)
+        shift_parked(ledger, account, block->charged);
     shift(ledger, account, -block->charged, complete ? 0 : block->charged, 0);
-    account->live_class[block->memory_class] -= block->charged;
+    if (!parked) {
+        account->live_class[block->memory_class] -= block->charged;
+        account->blocks--;
+        account->frees++;
+        ledger->frees++;
+    }
     if (!complete)
         account->pending_class[block->memory_class] += block->charged;
-    account->blocks--;
-    account->frees++;
-    ledger->frees++;
     if (wi_unlikely(ledger->events))
         wi_record_locked(
             ledger,
@@ -312,12 +344,49 @@ void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, 
     account->live_class[block->memory_class] += more;
     if (!grows && !complete)
         account->pending_class[block->memory_class] -= more;
-    raise_peaks(ledger, account);
+    raise_peaks(ledger, account, 0, NULL);
     wi_block now = *block;
     now.bytes = bytes;
     now.charged = charged;
     trace(ledger, WEIR_RESIZE, &now, block->stream);
     leave(ledger);
+}
+
+/* Parking ---------------------------------------------------------------------------------------------------------- */
+
+void wi_ledger_fold(wi_ledger *ledger, wi_account *account, wi_drift *drift)
+{
+    raise_peaks(ledger, account, drift->high, drift->high_class);
+    shift_parked(ledger, account, (uint64_t)drift->live);
+    for (int c = 0; c < WEIR_CLASS_COUNT; c++)
+        account->live_class[c] += (uint64_t)drift->live_class[c];
+    account->blocks += drift->hits - drift->frees;
+    account->allocations += drift->hits;
+    account->frees += drift->frees;
+    ledger->allocations += drift->hits;
+    ledger->frees += drift->frees;
+    ledger->hits += drift->hits;
+    *drift = (wi_drift){0};
+}
+
+void wi_ledger_fold_all(wi_ledger *ledger)
+{
+    if (!ledger->parking.fold)
+        return;
+    ledger->parking.fold(ledger->parking.user);
+    for (wi_account *a = ledger->first; a; a = a->next)
+        raise_peaks(ledger, a, 0, NULL);
+}
+
+uint64_t wi_ledger_empty_parking(wi_ledger *ledger)
+{
+    if (!ledger->parking.empty)
+        return 0;
+    uint64_t bytes = ledger->parking.empty(ledger->parking.user);
+    enter(ledger);
+    ledger->emptied += bytes;
+    leave(ledger);
+    return bytes;
 }
 
 /* Physical memory -------------------------------------------------------------------------------------------------- */

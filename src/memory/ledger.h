@@ -1,10 +1,14 @@
 /* The ledger: a device's book of bytes, and its accounts, one per client.
  *
  * Laws, true whenever the lock is free:
- *   for each account   live = sum of live_class,  used = live + pending + promised <= maximum
- *   for the device     live, pending, promised, guaranteed = sums over the accounts
+ *   for each account   live = sum of live_class,  used = live + pending + promised + parked <= maximum
+ *   for the device     live, pending, promised, parked, guaranteed = sums over the accounts
  *                      committed = sum over the accounts of max(used, guaranteed) <= budget
- *                      live + pending <= held - spare,  held <= budget
+ *                      live + pending + parked <= held - spare,  held <= budget
+ *
+ * What threads park and take back by themselves (runtime/front.h) turns live bytes into parked ones and back, which changes
+ * nothing that is used; it is written down in drifts, which are folded in before live bytes are looked at. Until then they
+ * may read as less than none.
  * Checking and claiming are one step (wi_ledger_claim); what is claimed is settled into live bytes or cancelled. Nothing
  * here calls a driver or waits. Each change is written into the trace, if one is open, within the same step. */
 #ifndef WI_LEDGER_H
@@ -25,7 +29,7 @@ struct wi_account {
     uint64_t serial;              /* from 1, never given twice */
     bool secret;                  /* what it leaves in memory is not for others */
     uint64_t guaranteed, maximum; /* maximum UINT64_MAX: the budget */
-    uint64_t live, pending, promised;
+    uint64_t live, pending, promised, parked;
     uint64_t live_class[WEIR_CLASS_COUNT], pending_class[WEIR_CLASS_COUNT];
     uint64_t peak, peak_class[WEIR_CLASS_COUNT];
     uint64_t blocks, allocations, frees, refusals;
@@ -46,15 +50,33 @@ typedef enum wi_past {
     WI_UNPASSED  /* more than that: it is pending until release is called */
 } wi_past;
 
+/* What has happened without the ledger since the last fold. */
+typedef struct wi_drift {
+    int64_t live, live_class[WEIR_CLASS_COUNT]; /* by so much they grew */
+    int64_t high, high_class[WEIR_CLASS_COUNT]; /* the most that `live` was meanwhile, and the classes then */
+    uint64_t hits, frees;
+} wi_drift;
+
+/* Where drifts and parked blocks are. */
+typedef struct wi_parking {
+    /* Folds every drift; called with the ledger's lock held. */
+    void (*fold)(void *user);
+    /* Gives up parked blocks, those of this thread first; answers their bytes. No lock is held. */
+    uint64_t (*empty)(void *user);
+    void *user;
+} wi_parking;
+
 typedef struct wi_ledger {
     pthread_mutex_t lock;
     const char *device; /* its name */
     uint64_t granule;   /* of the device's handles: what is held comes in these */
     uint64_t budget, guaranteed, committed;
-    uint64_t live, pending, promised, held, spare;
+    uint64_t live, pending, promised, parked, held, spare;
     uint64_t peak, peak_held;
-    uint64_t allocations, frees, refusals, driver_calls;
+    uint64_t allocations, frees, refusals, driver_calls, hits;
     uint64_t created, moved, batches; /* handles; and times that some were moved for one block */
+    uint64_t emptied;                 /* parked bytes that were given up for a request */
+    wi_parking parking;               /* functions NULL: none */
     wi_account *first, *last;
     uint32_t accounts;
     wi_events *events;     /* the rings of the traces that are open; NULL: none is */
@@ -83,13 +105,21 @@ bool wi_ledger_knows(wi_ledger *ledger, uint64_t serial);
 void wi_ledger_cancel(wi_ledger *ledger, wi_account *account, uint64_t bytes);
 /* The claimed bytes are this block now. */
 void wi_ledger_settle(wi_ledger *ledger, const wi_block *block);
-/* The block is freed on `stream`: its bytes are gone, or pending when they are WI_UNPASSED. */
+/* The block is freed on `stream`: its bytes are gone, or pending when they are WI_UNPASSED. One that was parked was freed
+ * before. */
 void wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past);
 /* A pending block is complete. */
 void wi_ledger_reap(wi_ledger *ledger, const wi_block *block);
 /* The block's charge becomes `charged`: a claim for the difference has been made when it grows; when it shrinks, the
  * difference is gone if `complete`, else pending until a block of that charge is reaped. */
 void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, uint64_t charged, bool complete);
+
+/* Folds a drift of the account's, with the ledger's lock held; the drift is empty then. */
+void wi_ledger_fold(wi_ledger *ledger, wi_account *account, wi_drift *drift);
+/* All of them. With the lock held. */
+void wi_ledger_fold_all(wi_ledger *ledger);
+/* For a request that does not fit; answers the bytes given up. No lock is held. */
+uint64_t wi_ledger_empty_parking(wi_ledger *ledger);
 
 /* Physical memory: `bytes` more are about to be taken from the driver. Takes as much of it as the budget leaves, in whole
  * granules, and answers how much; counts it as spare until it is mapped. */

@@ -298,7 +298,7 @@ static wi_extent *cut_tail(wi_extent *extent, uint64_t bytes, wi_marks *marks)
     tail->block.before = tail->block.after = 0;
     wi_block_turn(&tail->block, WI_PENDING);
     tail->block.marks = marks;
-    space->slots[tail->offset / WI_UNIT] = tail->index + 1;
+    wi_space_set_slot(space, tail->offset, tail->index + 1);
     space->starts[tail->offset / space->granule]++;
     return tail;
 }
@@ -433,6 +433,13 @@ static wi_block *find(wi_resource *resource, const void *pointer, bool *freed)
     return extent ? &extent->block : NULL;
 }
 
+static wi_block *peek(wi_resource *resource, const void *pointer)
+{
+    wi_space *space = space_of(of(resource), pointer);
+    wi_extent *extent = space ? wi_space_peek(space, (uint64_t)((const char *)pointer - space->base)) : NULL;
+    return extent ? &extent->block : NULL;
+}
+
 static void each(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user)
 {
     for (int side = 0; side < WI_SIDES; side++)
@@ -475,6 +482,7 @@ static const wi_resource_table table = {
     .destroy = destroy,
     .charge = charge,
     .find = find,
+    .peek = peek,
     .each = each,
     .owns = owns,
     .trim = trim,

@@ -16,7 +16,7 @@ weir_status weir_refusal_last(weir_refusal *out)
 
 static uint64_t used(const wi_account *account)
 {
-    return account->live + account->pending + account->promised;
+    return account->live + account->pending + account->promised + account->parked;
 }
 
 static void copy_text(char *to, size_t capacity, const char *text)

@@ -31,6 +31,7 @@ typedef struct wi_placement {
     bool captured;                      /* into a graph, as was declared: nothing stands in the stream's order yet */
     bool apart;                         /* it ends where its memory ends, and what is behind stays unmapped */
     struct wi_reservation *reservation; /* bytes claimed before; NULL: none */
+    bool at_hand;                       /* WEIR_NO_ROOM instead of a driver call */
     bool hit;                           /* set by the base: no driver call was needed */
 } wi_placement;
 
@@ -97,6 +98,9 @@ typedef struct wi_resource_table {
     /* With the lock held: the block whose bytes, margins included, `pointer` lies in; else NULL, and whether a block that
      * was freed began there. `pointer` is one that it owns. */
     wi_block *(*find)(wi_resource *resource, const void *pointer, bool *freed);
+    /* Without a lock: the record of the block that begins there, or NULL. Perhaps of one that is no longer: whoever wants it
+     * claims it by the word that it had before a look at what it is. NULL: it cannot. */
+    wi_block *(*peek)(wi_resource *resource, const void *pointer);
     /* With the lock held: every live and pending block. */
     void (*each)(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user);
     bool (*owns)(wi_resource *resource, const void *pointer);
@@ -170,6 +174,8 @@ void wi_inspect(wi_resource *base, const void *pointer, weir_block_details *out)
 /* What names the account's largest live block; charged 0: it has none. */
 void wi_largest_block(wi_resource *base, const wi_account *account, wi_block *out);
 
+/* A number that no block has had. */
+uint64_t wi_new_generation(void);
 /* What a base writes into every new block. */
 wi_block wi_block_make(const wi_placement *placement, void *start, uint64_t previous);
 

@@ -16,7 +16,8 @@ static void fill_account(const wi_ledger *ledger, const wi_account *account, wei
                                .allocations = account->allocations,
                                .frees = account->frees,
                                .refusals = account->refusals,
-                               .outside = account->outside};
+                               .outside = account->outside,
+                               .parked = account->parked};
     memcpy(out->name, account->name, strlen(account->name) + 1);
     memcpy(out->live_class, account->live_class, sizeof out->live_class);
     memcpy(out->peak_class, account->peak_class, sizeof out->peak_class);
@@ -43,7 +44,10 @@ static void fill_device(const wi_ledger *ledger, weir_stats *out)
                         .created = ledger->created,
                         .moved = ledger->moved,
                         .batches = ledger->batches,
-                        .clients = ledger->accounts};
+                        .clients = ledger->accounts,
+                        .parked = ledger->parked,
+                        .hits = ledger->hits,
+                        .emptied = ledger->emptied};
 }
 
 void wi_ledger_snapshot(wi_ledger *ledger, weir_stats *out, weir_client_stats *clients, size_t stride, size_t capacity,
@@ -51,6 +55,7 @@ void wi_ledger_snapshot(wi_ledger *ledger, weir_stats *out, weir_client_stats *c
 {
     size_t index = 0;
     pthread_mutex_lock(&ledger->lock);
+    wi_ledger_fold_all(ledger);
     fill_device(ledger, out);
     for (const wi_account *a = ledger->first; a; a = a->next, index++) {
         if (index >= capacity)
@@ -68,6 +73,7 @@ void wi_ledger_snapshot(wi_ledger *ledger, weir_stats *out, weir_client_stats *c
 void wi_ledger_account_snapshot(wi_ledger *ledger, wi_account *account, weir_client_stats *out)
 {
     pthread_mutex_lock(&ledger->lock);
+    wi_ledger_fold_all(ledger);
     fill_account(ledger, account, out);
     pthread_mutex_unlock(&ledger->lock);
 }
@@ -75,6 +81,7 @@ void wi_ledger_account_snapshot(wi_ledger *ledger, wi_account *account, weir_cli
 void wi_ledger_reset_peaks(wi_ledger *ledger)
 {
     pthread_mutex_lock(&ledger->lock);
+    wi_ledger_fold_all(ledger);
     ledger->peak = ledger->live + ledger->pending;
     ledger->peak_held = ledger->held;
     for (wi_account *a = ledger->first; a; a = a->next) {

@@ -2,7 +2,17 @@
 #include "memory/marks.h"
 #include "memory/resource.h"
 
-static atomic_uint_fast64_t last_generation;
+/* Threads take numbers by so many, so that they seldom meet. */
+enum { GENERATIONS = 1024 };
+
+uint64_t wi_new_generation(void)
+{
+    static atomic_uint_fast64_t given;
+    static _Thread_local uint64_t last __attribute__((tls_model("initial-exec")));
+    if (wi_unlikely(last % GENERATIONS == 0))
+        last = atomic_fetch_add(&given, GENERATIONS);
+    return ++last;
+}
 
 wi_block wi_block_make(const wi_placement *placement, void *start, uint64_t previous)
 {
@@ -11,7 +21,7 @@ wi_block wi_block_make(const wi_placement *placement, void *start, uint64_t prev
                       .before = placement->before,
                       .after = placement->after,
                       .charged = placement->charged,
-                      .word = (atomic_fetch_add(&last_generation, 1) + 1) << WI_GENERATION_SHIFT | WI_BLANK,
+                      .word = wi_new_generation() << WI_GENERATION_SHIFT | WI_BLANK,
                       .account = placement->account,
                       .tag = placement->tag,
                       .stream = placement->stream,
@@ -39,7 +49,7 @@ static weir_status check(const wi_block *block, const wi_account *account, const
     if (block->pointer != pointer)
         return weir_fail(WEIR_INTERIOR, "%p points %lld bytes into the block of %llu bytes at %p (%s); pass its start",
                          pointer, (long long)((const char *)pointer - (const char *)block->pointer),
-                         (unsigned long long)block->bytes, block->pointer, block->account->name);
+                         (unsigned long long)wi_load(block->bytes), block->pointer, block->account->name);
     if (generation != 0 && generation != wi_block_generation(block))
         return weir_fail(WEIR_STALE,
                          "the block at %p that generation %llu named was freed; a block of %s with generation "
@@ -48,15 +58,15 @@ static weir_status check(const wi_block *block, const wi_account *account, const
                          (unsigned long long)wi_block_generation(block));
     if (account && block->account != account)
         return weir_fail(WEIR_FOREIGN, "the block of %llu bytes at %p belongs to %s, not to %s",
-                         (unsigned long long)block->bytes, pointer, block->account->name, account->name);
+                         (unsigned long long)wi_load(block->bytes), pointer, block->account->name, account->name);
     if (wi_block_phase_of(block) == WI_TAKEN)
         return taken_by_another(pointer);
     return WEIR_OK;
 }
 
-/* With the lock held. */
+/* With the lock held. What is said of the block is true of the one whose word *word is. */
 static weir_status find_live(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation,
-                             wi_block **out)
+                             wi_block **out, uint64_t *word)
 {
     if (!base->table->owns(base, pointer) && base->table->was_freed && base->table->was_freed(base, pointer))
         return no_block_there(pointer, true);
@@ -64,18 +74,20 @@ static weir_status find_live(wi_resource *base, const wi_account *account, void 
         return weir_fail(WEIR_FOREIGN, "%p is no memory of this runtime's; free it where it was allocated", pointer);
     bool freed = false;
     *out = base->table->find(base, pointer, &freed);
+    *word = *out ? atomic_load_explicit(&(*out)->word, memory_order_acquire) : WI_BLANK;
     return check(*out, account, pointer, freed, generation);
 }
 
 weir_status wi_take(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation, wi_block **out)
 {
     wi_block *block = NULL;
+    uint64_t word;
     wi_resource_lock(base);
-    weir_status status = find_live(base, account, pointer, generation, &block);
+    weir_status status = find_live(base, account, pointer, generation, &block, &word);
     if (status == WEIR_OK && wi_marks_held(block->marks))
         status = weir_fail(WEIR_BUSY, "the block at %p is used by a launch that has not ended; end or abort it first",
                            pointer);
-    if (status == WEIR_OK && !wi_block_claim(block))
+    if (status == WEIR_OK && !wi_block_claim(block, word))
         status = taken_by_another(pointer);
     if (status == WEIR_OK)
         *out = block;
@@ -94,9 +106,10 @@ weir_status wi_visit(wi_resource *base, void *pointer, uint64_t generation,
                      weir_status (*fn)(wi_block *block, void *user), void *user)
 {
     wi_block *block = NULL;
+    uint64_t word;
     wi_resource_lock(base);
-    weir_status status = find_live(base, NULL, pointer, generation, &block);
-    if (status == WEIR_OK && !wi_block_track(block)) /* from now on nobody takes it without the lock */
+    weir_status status = find_live(base, NULL, pointer, generation, &block, &word);
+    if (status == WEIR_OK && !wi_block_track(block, word)) /* from now on nobody takes it without the lock */
         status = taken_by_another(pointer);
     if (status == WEIR_OK)
         status = fn(block, user);
@@ -106,22 +119,40 @@ weir_status wi_visit(wi_resource *base, void *pointer, uint64_t generation,
 
 /* Looking ---------------------------------------------------------------------------------------------------------- */
 
+/* One moment of a block that a front may be writing to; with the lock held, so that its place and its account stay. */
+static wi_block look_at(const wi_block *block)
+{
+    wi_block seen = {.pointer = block->pointer, .charged = block->charged, .account = block->account};
+    uint64_t word, after = atomic_load_explicit(&block->word, memory_order_acquire);
+    do {
+        word = after;
+        seen.bytes = wi_load(block->bytes);
+        seen.tag = wi_load(block->tag);
+        seen.memory_class = wi_load(block->memory_class);
+        seen.stream.id = wi_load(block->stream.id);
+        after = atomic_load_explicit(&block->word, memory_order_acquire);
+    } while (after != word);
+    atomic_init(&seen.word, word);
+    return seen;
+}
+
 void wi_inspect(wi_resource *base, const void *pointer, weir_block_details *out)
 {
     bool freed;
     wi_resource_lock(base);
-    const wi_block *block = base->table->find(base, pointer, &freed);
+    const wi_block *found = base->table->find(base, pointer, &freed);
+    wi_block block = found ? look_at(found) : (wi_block){.word = WI_BLANK};
     out->state = WEIR_BLOCK_FREE;
-    if (block && wi_block_is_charged(block)) {
-        out->block = (weir_block){block->pointer, wi_block_generation(block)};
-        out->offset = (size_t)((const char *)pointer - (const char *)block->pointer);
-        out->bytes = block->bytes;
-        out->charged = block->charged;
-        out->client = block->account->client;
-        out->memory_class = block->memory_class;
-        out->state = wi_block_is_live(block) ? WEIR_BLOCK_LIVE : WEIR_BLOCK_PENDING;
-        out->stream = block->stream;
-        memcpy(out->tag, block->tag, strlen(block->tag) + 1);
+    if (wi_block_is_charged(&block)) {
+        out->block = (weir_block){block.pointer, wi_block_generation(&block)};
+        out->offset = (size_t)((const char *)pointer - (const char *)block.pointer);
+        out->bytes = block.bytes;
+        out->charged = block.charged;
+        out->client = block.account->client;
+        out->memory_class = block.memory_class;
+        out->state = wi_block_is_live(&block) ? WEIR_BLOCK_LIVE : WEIR_BLOCK_PENDING;
+        out->stream = block.stream;
+        memcpy(out->tag, block.tag, strlen(block.tag) + 1);
     }
     wi_resource_unlock(base);
 }
@@ -131,17 +162,14 @@ typedef struct search {
     wi_block *largest;
 } search;
 
-/* What a free that is under way writes into a block, under another lock, is left out. */
 static void compare(wi_block *block, void *user)
 {
     search *s = user;
-    if (block->account == s->account && wi_block_is_live(block) && block->charged > s->largest->charged)
-        *s->largest = (wi_block){.pointer = block->pointer,
-                                 .bytes = block->bytes,
-                                 .charged = block->charged,
-                                 .word = atomic_load(&block->word),
-                                 .account = block->account,
-                                 .tag = block->tag};
+    if (block->account != s->account || block->charged <= s->largest->charged)
+        return;
+    wi_block seen = look_at(block);
+    if (wi_block_is_live(&seen))
+        *s->largest = seen;
 }
 
 void wi_largest_block(wi_resource *base, const wi_account *account, wi_block *out)

@@ -89,14 +89,28 @@ static weir_status prepare(weir_runtime *runtime, wi_resource *stack, wi_block *
     return zeroed ? clear(runtime, stack, block, 0, block->bytes, placement->native) : WEIR_OK;
 }
 
-/* Places the block in the stack and makes it its client's. */
-static weir_status place(weir_runtime *runtime, wi_resource *stack, wi_placement *placement, bool zeroed,
-                         weir_block *out)
+/* What this thread has parked is used up, and not more memory taken, when it is a good deal. */
+static weir_status find_place(weir_client *client, wi_resource *stack, wi_placement *p, wi_block **out)
 {
     wi_shortage ignored;
+    weir_status status = WEIR_NO_ROOM;
+    p->at_hand = stack == client->runtime->resource && !p->reservation && wi_front_is_rich(client, p->stream);
+    if (p->at_hand) {
+        status = wi_allocate(stack, p, out, &ignored);
+        if (status == WEIR_NO_ROOM)
+            wi_front_empty_large(client, p->stream);
+    }
+    p->at_hand = false;
+    return status == WEIR_NO_ROOM ? wi_allocate(stack, p, out, &ignored) : status;
+}
+
+/* Places the block in the stack and makes it its client's. */
+static weir_status place(weir_client *client, wi_resource *stack, wi_placement *placement, bool zeroed, weir_block *out)
+{
+    weir_runtime *runtime = client->runtime;
     wi_block *block;
     wi_measure(stack, placement);
-    weir_status status = wi_allocate(stack, placement, &block, &ignored);
+    weir_status status = find_place(client, stack, placement, &block);
     if (status != WEIR_OK)
         return status;
     status = prepare(runtime, stack, block, placement, zeroed);
@@ -106,6 +120,7 @@ static weir_status place(weir_runtime *runtime, wi_resource *stack, wi_placement
     }
     note_point(runtime, block, placement->native);
     *out = (weir_block){block->pointer, wi_block_generation(block)};
+    wi_front_settle(client);
     wi_publish(stack, block);
     return WEIR_OK;
 }
@@ -162,7 +177,15 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
                               .captured = wi_streams_declared(&runtime->streams, request->stream),
                               .reservation = request->reservation ? &request->reservation->claim : NULL};
     placement.may_wait = !(request->flags & WEIR_NO_WAIT) && !placement.captured;
-    return place(runtime, stack, &placement, request->flags & WEIR_ZEROED, out);
+    return place(client, stack, &placement, request->flags & WEIR_ZEROED, out);
+}
+
+/* Whether a front may serve it: it says nothing but how much, where and for what class. */
+static bool is_plain(const weir_request *request)
+{
+    return request->kind == WEIR_KIND_DEVICE && request->alignment <= WI_UNIT &&
+           wi_power_of_two(request->alignment | !request->alignment) && !request->flags && !request->tag &&
+           !request->reservation;
 }
 
 weir_status weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out)
@@ -174,19 +197,25 @@ weir_status weir_alloc_with(weir_client *client, const weir_request *request, we
     if (!out || !request || !wi_copy_in(&copy, sizeof copy, request, request->size))
         return weir_fail(WEIR_INVALID, "weir_alloc_with: NULL, or member size is not set");
     *out = (weir_block){NULL, 0};
+    if (is_plain(&copy) && wi_front_take(client, copy.bytes, copy.stream, copy.memory_class, out))
+        return WEIR_OK;
     status = allocate(client, &copy, out);
     return wi_recorded_failure(client->runtime, status, WEIR_ALLOCATE, NULL, copy.bytes, copy.stream);
 }
 
 weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream, weir_class memory_class, void **out)
 {
+    weir_block block = {NULL, 0};
+    if (wi_likely(out && wi_front_take(client, bytes, stream, memory_class, &block))) {
+        *out = block.pointer;
+        return WEIR_OK;
+    }
     weir_status status = wi_client_check(client, "weir_alloc");
     if (status != WEIR_OK)
         return status;
     if (!out)
         return weir_fail(WEIR_INVALID, "weir_alloc: no place for the result");
     weir_request request = {.size = sizeof request, .bytes = bytes, .stream = stream, .memory_class = memory_class};
-    weir_block block = {NULL, 0};
     *out = NULL;
     status = allocate(client, &request, &block);
     *out = block.pointer;
@@ -256,27 +285,50 @@ static const wi_account *account_in(const weir_client *client, const wi_resource
     return stack == client->runtime->resource ? &client->account : &client->host_account;
 }
 
+weir_status wi_free_taken(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream)
+{
+    fence f;
+    weir_status status = make_fence(runtime, stack, block, stream, &f);
+    if (status != WEIR_OK)
+        return status;
+    if (f.past == WI_IN_ORDER)
+        (void)wi_retire(stack, block, stream, f.native, f.past);
+    else
+        wi_pending_free(&runtime->pending, stack, block, stream, f.native, f.past == WI_UNPASSED ? &f.event : NULL);
+    return WEIR_OK;
+}
+
+weir_status wi_free_behind(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream)
+{
+    wi_event event;
+    weir_status status = wi_streams_point(runtime, stream, &event);
+    bool wait = status == WEIR_OK && event.stream && !runtime->driver->passed(runtime->device, event);
+    if (status == WEIR_OK)
+        wi_pending_free(&runtime->pending, stack, block, WEIR_STREAM_HOST, NULL, wait ? &event : NULL);
+    return status;
+}
+
 static weir_status free_named(weir_client *client, void *pointer, uint64_t generation, weir_stream stream)
 {
     weir_runtime *runtime = client->runtime;
     wi_resource *stack = wi_runtime_stack_of(runtime, pointer);
     wi_block *block;
-    fence f;
+    if (wi_front_give_slowly(client, pointer, generation, stream))
+        return WEIR_OK;
+    wi_front_settle(client);
     weir_status status = wi_take(stack->base, account_in(client, stack), pointer, generation, &block);
     if (status != WEIR_OK)
         return status;
-    status = make_fence(runtime, stack, block, stream, &f);
+    status = wi_free_taken(runtime, stack, block, stream);
     if (status != WEIR_OK)
         wi_put_back(stack->base, block);
-    else if (f.past == WI_IN_ORDER)
-        (void)wi_retire(stack, block, stream, f.native, f.past);
-    else
-        wi_pending_free(&runtime->pending, stack, block, stream, f.native, f.past == WI_UNPASSED ? &f.event : NULL);
     return status;
 }
 
 weir_status weir_free(weir_client *client, void *pointer, weir_stream stream)
 {
+    if (wi_likely(wi_front_give(client, pointer, 0, stream)))
+        return WEIR_OK;
     weir_status status = wi_client_check_giving(client, "weir_free");
     if (status != WEIR_OK || !pointer)
         return status;
@@ -291,6 +343,8 @@ weir_status weir_free_block(weir_client *client, weir_block block, weir_stream s
         return status;
     if (block.generation == 0)
         return weir_fail(WEIR_INVALID, "weir_free_block: the block at %p has no generation", block.pointer);
+    if (wi_front_give(client, block.pointer, block.generation, stream))
+        return WEIR_OK;
     status = free_named(client, block.pointer, block.generation, stream);
     return wi_recorded_failure(client->runtime, status, WEIR_DEALLOCATE, block.pointer, 0, stream);
 }
@@ -361,6 +415,7 @@ static weir_status resize(weir_client *client, void *pointer, size_t bytes, weir
     wi_block *block;
     void *native;
     weir_status status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &native);
+    wi_front_settle(client);
     if (status == WEIR_OK)
         status = wi_take(base, account_in(client, stack), pointer, 0, &block);
     if (status != WEIR_OK)

@@ -142,7 +142,11 @@ weir_status weir_capture_begin(weir_stream stream)
     pthread_mutex_lock(&runtime->streams.lock);
     status = mark(runtime, stream);
     pthread_mutex_unlock(&runtime->streams.lock);
-    return status == WEIR_OK ? record_point(runtime, stream, native) : status;
+    if (status == WEIR_OK)
+        status = record_point(runtime, stream, native);
+    if (status == WEIR_OK)
+        wi_fronts_drop_stream(runtime, stream);
+    return status;
 }
 
 weir_status weir_capture_end(weir_stream stream)

@@ -52,6 +52,14 @@ static void keep_record(weir_runtime *runtime, weir_client *client)
     pthread_mutex_unlock(&runtime->clients_lock);
 }
 
+/* Whatever is kept back, of any client's; answers its bytes. */
+static uint64_t relieve(weir_runtime *runtime)
+{
+    uint64_t bytes = wi_fronts_empty(runtime) + wi_fronts_empty(runtime); /* this thread's, and all others' */
+    (void)wi_runtime_reap(runtime);
+    return bytes + wi_relieve(runtime->resource);
+}
+
 weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *options, weir_client **out)
 {
     WI_ENTER();
@@ -77,7 +85,7 @@ weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *o
                                    .maximum = o.maximum ? o.maximum : UINT64_MAX};
     (void)wi_runtime_reap(runtime); /* what has been passed is in nobody's way */
     weir_status status = wi_ledger_open(&runtime->ledger, &client->account);
-    if (status == WEIR_OUT_OF_MEMORY && wi_relieve(runtime->resource) > 0)
+    if (status == WEIR_OUT_OF_MEMORY && relieve(runtime) > 0)
         status = wi_ledger_open(&runtime->ledger, &client->account);
     if (status != WEIR_OK) {
         atomic_store(&client->state, WI_CLIENT_CLOSED);
@@ -156,6 +164,7 @@ weir_status weir_client_close(weir_client *client)
     unsigned open = WI_CLIENT_OPEN;
     if (!atomic_compare_exchange_strong(&client->state, &open, WI_CLIENT_CLOSING))
         return check(client, "weir_client_close", false);
+    wi_fronts_drop_client(client);
     wi_runtime_drain(runtime, &client->account);
     wi_runtime_drain(runtime, &client->host_account);
     reservations = atomic_load(&client->reservations); /* one more may have been opened between the look and the end */
@@ -180,7 +189,7 @@ weir_status weir_client_set_limits(weir_client *client, uint64_t guaranteed, uin
     wi_ledger *ledger = &client->runtime->ledger;
     maximum = maximum ? maximum : UINT64_MAX;
     status = wi_ledger_set_limits(ledger, &client->account, guaranteed, maximum);
-    if (status == WEIR_OUT_OF_MEMORY && wi_relieve(client->runtime->resource) > 0)
+    if (status == WEIR_OUT_OF_MEMORY && relieve(client->runtime) > 0)
         status = wi_ledger_set_limits(ledger, &client->account, guaranteed, maximum);
     return status;
 }

@@ -97,6 +97,7 @@ static weir_status start(weir_runtime *runtime, const weir_runtime_options *opti
     wi_resource_attach(runtime->resource, &runtime->ledger);
     (void)wi_budget_attach(runtime->resource); /* it has one */
     wi_holders_add(&runtime->holders[WEIR_KIND_DEVICE], runtime->resource, &runtime->pending);
+    wi_fronts_init(runtime);
     return WEIR_OK;
 }
 
@@ -267,6 +268,7 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
     if (status != WEIR_OK)
         return status;
     unlist(runtime);
+    wi_fronts_end(runtime);
     wi_streams_destroy(&runtime->streams, runtime->driver, runtime->device); /* waits for work that uses the memory */
     wi_recorder_end(runtime);
     wi_kinds_destroy(runtime);
@@ -366,7 +368,7 @@ weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget)
     for (int tries = 0;; tries++) {
         bool held;
         weir_status status = wi_ledger_set_budget(&runtime->ledger, budget, &held);
-        if (status != WEIR_OK && tries < 8 && wi_relieve(runtime->resource) > 0)
+        if (status != WEIR_OK && tries < 8 && wi_fronts_empty(runtime) + wi_relieve(runtime->resource) > 0)
             continue;
         if (status == WEIR_OK || !held || tries == 8)
             return status;
@@ -386,6 +388,8 @@ weir_status weir_runtime_trim(weir_runtime *runtime, uint64_t keep, uint64_t *re
         return weir_fail(WEIR_INVALID, "weir_runtime_trim: NULL");
     (void)wi_runtime_reap(runtime);
     wi_resource *base = runtime->resource->base;
+    while (wi_fronts_empty(runtime) > 0)
+        (void)wi_runtime_reap(runtime);
     (void)wi_relieve(runtime->resource);
     uint64_t bytes = base->table->trim(base, keep);
     if (released)

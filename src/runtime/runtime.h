@@ -5,6 +5,7 @@
 #include "driver/driver.h"
 #include "memory/budget.h"
 #include "memory/holders.h"
+#include "runtime/front.h"
 #include "runtime/recording.h"
 #include "runtime/streams.h"
 
@@ -51,6 +52,7 @@ struct weir_runtime {
     wi_pending pending;                 /* of all stacks */
     wi_holder holders[WEIR_KIND_COUNT]; /* of the device's memory, and of each kind in kinds[] */
     wi_streams streams;
+    wi_fronts fronts; /* over `resource` */
     char stack[WI_STACK_BYTES]; /* of resources, as it was given */
     weir_parts parts;           /* which it was composed of, and which end with it */
 
@@ -112,6 +114,11 @@ weir_status wi_guest_create(weir_runtime *host, wi_resource *inner, wi_resource 
 wi_resource *wi_kinds_owner(weir_runtime *runtime, const void *pointer, weir_kind *kind);
 /* The same for a pointer that is said to be the runtime's: the device's stack, which refuses it, when it is none's. */
 wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer);
+
+/* Allocation, for fronts; alloc.c. Both end a block that is in hand, or fail and leave it there. The former frees it on the
+ * stream now, the latter behind what wi_streams_point names, where the stream is gone or captured. */
+weir_status wi_free_taken(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream);
+weir_status wi_free_behind(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream);
 
 /* Frees what is pending and passed here, and what counts in this runtime's ledger and is so elsewhere; answers how many bytes
  * that were. */

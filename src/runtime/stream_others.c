@@ -161,7 +161,9 @@ weir_status weir_stream_unregister(weir_stream stream)
         wi_streams_forget(runtime, stream); /* nobody records on it any more */
         runtime->driver->stream_destroy(runtime->device, spare);
     }
-    if (status == WEIR_OK)
+    if (status == WEIR_OK) {
+        wi_fronts_drop_stream(runtime, stream);
         (void)wi_runtime_reap(runtime);
+    }
     return wi_recorded(runtime, status, .action = WEIR_STREAM_CLOSE, .stream = stream);
 }

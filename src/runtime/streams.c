@@ -95,6 +95,15 @@ bool wi_streams_wants_point(wi_streams *streams, weir_stream stream)
     return wants;
 }
 
+bool wi_streams_stays(wi_streams *streams, weir_stream stream)
+{
+    pthread_mutex_lock(&streams->lock);
+    const wi_stream_place *place = wi_streams_place(streams, stream);
+    bool stays = stream.id == 0 || (place && place->thread == 0 && !place->captured);
+    pthread_mutex_unlock(&streams->lock);
+    return stays;
+}
+
 weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const char *runtime, void **out)
 {
     uint64_t thread;
@@ -216,10 +225,11 @@ weir_status weir_stream_release(weir_stream stream)
         status = give_own(runtime, stream);
         pthread_mutex_unlock(&runtime->streams.lock);
     }
-    if (status == WEIR_OK)
+    if (status == WEIR_OK) {
+        wi_fronts_drop_stream(runtime, stream);
         wi_streams_forget(runtime, stream);
-    if (status == WEIR_OK)
         (void)wi_runtime_reap(runtime);
+    }
     return wi_recorded(runtime, status, .action = WEIR_STREAM_CLOSE, .stream = stream);
 }
 

@@ -50,6 +50,8 @@ void wi_streams_destroy(wi_streams *streams, const wi_driver *driver, wi_device 
 /* The driver's stream behind an id; NULL for WEIR_STREAM_HOST. WEIR_STREAM_MISUSE for one that is not known here. */
 weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const char *runtime, void **out);
 bool wi_streams_any(wi_streams *streams);
+/* Whether any thread may ask for points on it, now and later: it is known, not captured, and not one thread's own. */
+bool wi_streams_stays(wi_streams *streams, weir_stream stream);
 /* Whether the point behind what was just queued cannot be had later: it is the default stream of one thread, on which others
  * can record nothing, or a capture of it has begun meanwhile. */
 bool wi_streams_wants_point(wi_streams *streams, weir_stream stream);

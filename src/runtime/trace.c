@@ -70,8 +70,11 @@ static void attach(weir_trace *trace)
     wi_resource *stack = trace->runtime->resource;
     if (trace->place == WI_TRACE_OF_LOG)
         wi_log_into(wi_log_find(stack), trace->events);
-    else
+    else {
+        wi_fronts_shut(trace->runtime);
         wi_record_into(stack->ledger, trace->events);
+        wi_fronts_open(trace->runtime);
+    }
 }
 
 static void detach(weir_trace *trace)

@@ -3,6 +3,8 @@ foreach(core_test base options memory misuse pending limits placement threads fo
   weir_test(core-${core_test} core/${core_test}.c)
 endforeach()
 weir_test(core-host core/host.c INTERNAL)
+weir_test(core-biased core/biased.c INTERNAL)
+weir_test(core-front core/front.c)
 weir_test(core-faults core/faults.c core/faulty.c INTERNAL)
 target_link_options(test-core-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
 weir_test(core-ladder core/ladder.c core/faulty.c INTERNAL)

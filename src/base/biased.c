@@ -1,0 +1,60 @@
+#include "base/biased.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#ifdef __linux__
+#include <sys/syscall.h>
+#endif
+
+/* Of linux/membarrier.h, which not every system has. */
+enum { PRIVATE_EXPEDITED = 1 << 3, REGISTER_PRIVATE_EXPEDITED = 1 << 4 };
+
+atomic_bool wi_biased_fenced = true;
+
+static bool membarrier(int command)
+{
+#ifdef SYS_membarrier
+    return syscall(SYS_membarrier, command, 0, 0) == 0;
+#else
+    (void)command;
+    return false;
+#endif
+}
+
+static void prepare_once(void)
+{
+    bool served = !WI_BIASED_ALWAYS_FENCED && membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED);
+    atomic_store(&wi_biased_fenced, !served);
+}
+
+void wi_biased_prepare(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, prepare_once);
+}
+
+void wi_biased_ask(wi_biased *lock)
+{
+    (void)atomic_exchange(&lock->claimed, 1);
+}
+
+void wi_biased_fence(void)
+{
+    if (!atomic_load(&wi_biased_fenced)) {
+        bool fenced = membarrier(PRIVATE_EXPEDITED);
+        wi_law(fenced); /* it was registered, and that cannot be undone */
+        (void)fenced;
+    }
+}
+
+void wi_biased_wait(wi_biased *lock)
+{
+    while (atomic_load(&lock->busy))
+        sched_yield();
+}
+
+void wi_biased_release(wi_biased *lock)
+{
+    atomic_store_explicit(&lock->claimed, 0, memory_order_release);
+}

@@ -1,0 +1,119 @@
+/* Fronts, where nothing is shared: parking a block and taking it back. */
+#include "runtime/front.h"
+#include "memory/record.h"
+
+_Thread_local wi_front_thread *wi_front_mine __attribute__((tls_model("initial-exec")));
+
+/* This thread's front for them, and its own lock entered; NULL: there is none, or it is shut. */
+static inline wi_front *enter(const weir_client *client, weir_stream stream)
+{
+    wi_front_thread *mine = wi_front_mine;
+    if (wi_unlikely(!mine) || wi_unlikely(!wi_biased_enter(&mine->lock)))
+        return NULL;
+    wi_front *front = mine->table[wi_front_place(client, stream)];
+    if (wi_likely(front && front->client == client && front->stream.id == stream.id) &&
+        wi_likely(atomic_load_explicit(front->recording, memory_order_relaxed) == 0) &&
+        wi_likely(!atomic_load_explicit(&wi_forked, memory_order_relaxed)))
+        return front;
+    wi_biased_leave(&mine->lock);
+    return NULL;
+}
+
+static inline void leave(const wi_front *front)
+{
+    wi_biased_leave(&front->thread->lock);
+}
+
+static void raise_high(wi_drift *drift)
+{
+    drift->high = drift->live;
+    memcpy(drift->high_class, drift->live_class, sizeof drift->high_class);
+}
+
+/* The front's block becomes its client's again, as if it were new. */
+static inline void revive(wi_front *front, wi_block *block, uint64_t bytes, weir_class memory_class, weir_block *out)
+{
+    uint64_t generation = wi_new_generation();
+    wi_store(block->bytes, bytes);
+    wi_store(block->memory_class, memory_class);
+    *out = (weir_block){block->pointer, generation};
+    atomic_store_explicit(&block->word, generation << WI_GENERATION_SHIFT | WI_LIVE, memory_order_release);
+    front->parked -= block->charged;
+    front->drift.hits++;
+    front->drift.live_class[memory_class] += (int64_t)block->charged;
+    front->drift.live += (int64_t)block->charged;
+    if (front->drift.live > front->drift.high)
+        raise_high(&front->drift);
+}
+
+bool wi_front_take(weir_client *client, uint64_t bytes, weir_stream stream, weir_class memory_class, weir_block *out)
+{
+    if (wi_unlikely(bytes - 1 >= UINT64_MAX / 4) || (unsigned)memory_class >= WEIR_CLASS_COUNT ||
+        memory_class == WEIR_WEIGHTS)
+        return false;
+    wi_front *front = enter(client, stream);
+    if (!front)
+        return false;
+    uint64_t charged = wi_round_up(bytes, WI_UNIT);
+    wi_front_bin *bin = wi_front_bin_of(front, charged);
+    wi_block *block = bin->charged == charged ? bin->first : NULL;
+    if (wi_likely(block)) {
+        bin->first = block->pending_next;
+        bin->count--;
+        revive(front, block, bytes, memory_class, out);
+    }
+    leave(front);
+    return block;
+}
+
+/* Whether the live block is what `pointer` names, and one that the front may park. */
+static inline bool suits(const wi_front *front, const wi_block *block, uint64_t word, const void *pointer,
+                         uint64_t generation)
+{
+    return (word & (WI_TRACKED | 7)) == WI_LIVE && block->pointer == pointer && block->account == front->account &&
+           wi_load(block->memory_class) != WEIR_WEIGHTS &&
+           (generation == 0 || generation == word >> WI_GENERATION_SHIFT);
+}
+
+static inline bool has_room(wi_front *front, uint64_t charged)
+{
+    const wi_front_bin *bin = wi_front_bin_of(front, charged);
+    return (bin->charged == charged || bin->count == 0) && bin->count < wi_front_most(charged) &&
+           charged <= front->room - front->parked;
+}
+
+static inline void park(wi_front *front, wi_block *block)
+{
+    wi_front_bin *bin = wi_front_bin_of(front, block->charged);
+    wi_store(block->stream.id, front->stream.id);
+    wi_store(block->tag, front->no_tag);
+    block->pending_next = bin->first;
+    bin->first = block;
+    bin->charged = block->charged;
+    bin->count++;
+    front->parked += block->charged;
+    front->drift.frees++;
+    front->drift.live_class[block->memory_class] -= (int64_t)block->charged;
+    front->drift.live -= (int64_t)block->charged;
+    wi_block_turn(block, WI_PARKED);
+}
+
+bool wi_front_give(weir_client *client, void *pointer, uint64_t generation, weir_stream stream)
+{
+    wi_front *front = enter(client, stream);
+    if (!front)
+        return false;
+    wi_block *block = front->base->table->peek(front->base, pointer);
+    uint64_t word = block ? atomic_load_explicit(&block->word, memory_order_acquire) : WI_BLANK;
+    uint64_t charged = block ? wi_load(block->charged) : 0;
+    bool parked = word != WI_BLANK && suits(front, block, word, pointer, generation) && has_room(front, charged) &&
+                  wi_block_claim(block, word);
+    if (parked && wi_unlikely(block->charged != charged)) { /* resized in between */
+        wi_block_turn(block, WI_LIVE);
+        parked = false;
+    }
+    if (wi_likely(parked))
+        park(front, block);
+    leave(front);
+    return parked;
+}

@@ -1,0 +1,126 @@
+/* Fronts: what stands between a thread and the shared locks. A front belongs to one thread, one client and one stream, and
+ * keeps blocks that the thread freed on that stream *parked*, for its next allocations for that client there: no lock, no
+ * driver call, no event.
+ *
+ * Laws: a parked block has the phase WI_PARKED, is in exactly one bin (or in the hands of a thread that empties one), belongs
+ * to the front's client, whose maximum it counts against, was freed in the order of the front's stream, and has no marks and
+ * no zeros on their way. A front is in the list of its runtime and in that of its thread. Stacks with adaptors, which must see
+ * every call, have no fronts; while a trace records, nothing is parked or taken.
+ *
+ * Locks: the ledger's, then that of all fronts (front_lists.c), then a thread's own (base/biased.h), whose claimers hold the
+ * former two. No driver is called with any of them. */
+#ifndef WI_FRONT_H
+#define WI_FRONT_H
+
+#include "base/biased.h"
+#include "memory/resource.h"
+
+typedef struct wi_front wi_front;
+
+/* Of a runtime. */
+typedef struct wi_fronts {
+    bool usable;       /* the stack has none but a budget around a base that can peek */
+    uint64_t room;     /* the most bytes that one front parks; 0: the option says none */
+    wi_front *first;   /* under the lock of the ledger and that of all fronts */
+    wi_block *refused; /* blocks that were parked and that the driver did not take when they were freed; linked */
+    unsigned working;  /* threads with parked blocks in hand, and threads that end */
+} wi_fronts;
+
+/* Of a runtime whose stack and ledger are there. */
+void wi_fronts_init(weir_runtime *runtime);
+/* No client has a front any more: waits for threads that are about to end. */
+void wi_fronts_end(weir_runtime *runtime);
+
+/* Serves the request from what is parked; false: it cannot. All arguments may be wrong, and *out is written on success
+ * alone. The charge is exactly the request's. */
+bool wi_front_take(weir_client *client, uint64_t bytes, weir_stream stream, weir_class memory_class, weir_block *out);
+/* Parks the block that begins there; generation 0 fits any. False: it cannot, and the ordinary free does it or says why. */
+bool wi_front_give(weir_client *client, void *pointer, uint64_t generation, weir_stream stream);
+/* The same for an open client, with more trouble: makes a front, or room in it. */
+bool wi_front_give_slowly(weir_client *client, void *pointer, uint64_t generation, weir_stream stream);
+
+/* What this thread has done for the client without the ledger is written down there; before the ledger is told of more. */
+void wi_front_settle(weir_client *client);
+/* Whether this thread's front parks more than a mebibyte, which a request might use rather than new memory. */
+bool wi_front_is_rich(const weir_client *client, weir_stream stream);
+/* Gives up what that front parks of large blocks. */
+void wi_front_empty_large(weir_client *client, weir_stream stream);
+
+/* Nothing is parked for the client, or on the stream, and no front is there for them. The stream is captured or gone by now,
+ * or the client closing, so that no other is made. */
+void wi_fronts_drop_client(weir_client *client);
+void wi_fronts_drop_stream(weir_runtime *runtime, weir_stream stream);
+/* Gives up all that is parked; answers how many bytes. */
+uint64_t wi_fronts_empty(weir_runtime *runtime);
+/* Around the opening of a trace: nothing is parked, and nothing will be. */
+void wi_fronts_shut(weir_runtime *runtime);
+void wi_fronts_open(weir_runtime *runtime);
+
+/* Among the files of fronts ------------------------------------------------------------------------------------------ */
+
+/* Up to 16 KiB each charge has its bin; above, several share one, which keeps those of one at a time. Of small blocks many
+ * are worth keeping, of large ones two, which is what a loop over two buffers needs. */
+enum {
+    WI_FRONT_SMALL = 16 << 10,
+    WI_FRONT_SMALL_BINS = WI_FRONT_SMALL / WI_UNIT,
+    WI_FRONT_SHARED_BITS = 6,
+    WI_FRONT_BINS = WI_FRONT_SMALL_BINS + (1 << WI_FRONT_SHARED_BITS),
+    WI_FRONT_MIDDLE = 1 << 20,
+    WI_FRONT_MANY = 64,
+    WI_FRONT_SOME = 8,
+    WI_FRONT_FEW = 2
+};
+
+typedef struct wi_front_bin {
+    wi_block *first; /* the last that came; linked by pending_next */
+    uint64_t charged;
+    uint32_t count;
+} wi_front_bin;
+
+enum { WI_FRONT_TABLE_BITS = 6 };
+
+typedef struct wi_front_thread {
+    wi_biased lock;
+    wi_front *table[1 << WI_FRONT_TABLE_BITS]; /* a guess at each place */
+    wi_front *fronts;                          /* all of them */
+} wi_front_thread;
+
+struct wi_front {
+    weir_client *client;
+    weir_stream stream;
+    weir_runtime *runtime;
+    const atomic_uint *recording; /* the ledger's */
+    wi_resource *base;
+    wi_account *account;
+    const char *no_tag;
+    uint64_t parked, room; /* bytes: now, and at most */
+    wi_drift drift;
+    wi_front_thread *thread;
+    wi_front *next_of_thread;
+    wi_front *previous, *next, *picked;
+    uint32_t hand; /* the bin that makes room next */
+    wi_front_bin bins[WI_FRONT_BINS];
+};
+
+extern _Thread_local wi_front_thread *wi_front_mine __attribute__((tls_model("initial-exec")));
+
+static inline uint32_t wi_front_place(const weir_client *client, weir_stream stream)
+{
+    uint64_t mixed = ((uint64_t)(uintptr_t)client >> 4) + stream.id;
+    return (uint32_t)(mixed * UINT64_C(0x9e3779b97f4a7c15) >> (64 - WI_FRONT_TABLE_BITS));
+}
+
+static inline wi_front_bin *wi_front_bin_of(wi_front *front, uint64_t charged)
+{
+    if (charged <= WI_FRONT_SMALL)
+        return &front->bins[charged / WI_UNIT - 1];
+    uint64_t mixed = charged / WI_UNIT * UINT64_C(0x9e3779b97f4a7c15);
+    return &front->bins[WI_FRONT_SMALL_BINS + (mixed >> (64 - WI_FRONT_SHARED_BITS))];
+}
+
+static inline uint32_t wi_front_most(uint64_t charged)
+{
+    return charged <= WI_FRONT_SMALL ? WI_FRONT_MANY : charged <= WI_FRONT_MIDDLE ? WI_FRONT_SOME : WI_FRONT_FEW;
+}
+
+#endif

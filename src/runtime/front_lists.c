@@ -1,0 +1,454 @@
+/* Fronts, where others have a say: making and dropping them, and giving up what they park. */
+#include "base/intern.h"
+#include "base/options.h"
+#include "base/system.h"
+#include "memory/record.h"
+#include "runtime/runtime.h"
+
+#include <sched.h>
+
+/* Behind a ledger's lock. Whoever holds it claims threads' own locks. */
+static pthread_mutex_t lists = PTHREAD_MUTEX_INITIALIZER;
+
+static pthread_key_t thread_key;
+
+/* What a front may park: enough for a loop's working set, little of a budget even when there are some threads. */
+enum { BUDGET_PARTS = 64 };
+static const uint64_t least_room = 256 * WI_KIB, most_room = 256 * WI_MIB;
+
+/* Claiming --------------------------------------------------------------------------------------------------------- */
+
+/* Which fronts of a runtime are meant; members NULL: all. */
+typedef struct selection {
+    const weir_client *client;
+    const weir_stream *stream;
+    const wi_front_thread *thread;
+    uint64_t above; /* of their blocks, those of a larger charge */
+    bool keeps;     /* nothing is taken out: their drifts are folded */
+    bool drop;      /* the fronts go, too */
+} selection;
+
+static bool selects(const selection *s, const wi_front *front)
+{
+    return (!s->client || s->client == front->client) && (!s->stream || s->stream->id == front->stream.id) &&
+           (!s->thread || s->thread == front->thread);
+}
+
+/* With both locks held: those fronts are the caller's until let_go; linked by `picked`. */
+static wi_front *claim(wi_fronts *fronts, const selection *s)
+{
+    wi_front *picked = NULL;
+    bool others = false;
+    for (wi_front *f = fronts->first; f; f = f->next)
+        if (selects(s, f)) {
+            f->picked = picked;
+            picked = f;
+            others |= f->thread != wi_front_mine;
+            wi_biased_ask(&f->thread->lock);
+        }
+    if (others)
+        wi_biased_fence();
+    for (wi_front *f = picked; f; f = f->picked)
+        wi_biased_wait(&f->thread->lock);
+    return picked;
+}
+
+static void unlist(wi_fronts *fronts, wi_front *front)
+{
+    wi_front_thread *thread = front->thread;
+    *(front->previous ? &front->previous->next : &fronts->first) = front->next;
+    if (front->next)
+        front->next->previous = front->previous;
+    wi_front **link = &thread->fronts;
+    while (*link != front)
+        link = &(*link)->next_of_thread;
+    *link = front->next_of_thread;
+    wi_front **guess = &thread->table[wi_front_place(front->client, front->stream)];
+    if (*guess == front)
+        *guess = NULL;
+}
+
+static void let_go(wi_fronts *fronts, wi_front *picked, bool drop)
+{
+    for (wi_front *f = picked; drop && f; f = f->picked)
+        unlist(fronts, f);
+    for (wi_front *f = picked; f; f = f->picked)
+        wi_biased_release(&f->thread->lock);
+    for (wi_front *next; drop && picked; picked = next) {
+        next = picked->picked;
+        free(picked);
+    }
+}
+
+/* Taking out ------------------------------------------------------------------------------------------------------- */
+
+/* A bin's blocks but the `keep` last ones go in front of the list. */
+static void empty_bin(wi_front *front, wi_front_bin *bin, uint32_t keep, wi_block **list)
+{
+    wi_block **link = &bin->first;
+    for (uint32_t i = 0; i < keep && *link; i++)
+        link = &(*link)->pending_next;
+    wi_block *block = *link;
+    *link = NULL;
+    while (block) {
+        wi_block *next = block->pending_next;
+        bin->count--;
+        front->parked -= block->charged;
+        block->pending_next = *list;
+        *list = block;
+        block = next;
+    }
+}
+
+static void fold(wi_front *front)
+{
+    if (front->drift.hits + front->drift.frees > 0)
+        wi_ledger_fold(&front->runtime->ledger, front->account, &front->drift);
+}
+
+static void lock_lists(weir_runtime *runtime)
+{
+    pthread_mutex_lock(&runtime->ledger.lock);
+    pthread_mutex_lock(&lists);
+}
+
+static void unlock_lists(weir_runtime *runtime)
+{
+    pthread_mutex_unlock(&lists);
+    pthread_mutex_unlock(&runtime->ledger.lock);
+}
+
+/* The blocks that the selection means; the caller frees them and then calls done. NULL: there are none. */
+static wi_block *take_out(weir_runtime *runtime, const selection *s)
+{
+    wi_fronts *fronts = &runtime->fronts;
+    wi_block *list = NULL;
+    lock_lists(runtime);
+    wi_front *picked = claim(fronts, s);
+    for (wi_front *f = picked; f; f = f->picked) {
+        fold(f);
+        for (size_t i = 0; !s->keeps && i < WI_FRONT_BINS; i++)
+            if (f->bins[i].charged > s->above)
+                empty_bin(f, &f->bins[i], 0, &list);
+    }
+    let_go(fronts, picked, s->drop);
+    fronts->working += list != NULL;
+    unlock_lists(runtime);
+    return list;
+}
+
+static void done(wi_fronts *fronts)
+{
+    pthread_mutex_lock(&lists);
+    fronts->working--;
+    pthread_mutex_unlock(&lists);
+}
+
+/* Waits while others have something in hand of which *bytes tells whether it is still there. */
+static void wait_for_others(weir_runtime *runtime, const uint64_t *bytes)
+{
+    for (bool there = !wi_alone; there;) {
+        lock_lists(runtime);
+        there = *bytes > 0 && runtime->fronts.working > 0;
+        unlock_lists(runtime);
+        if (there)
+            sched_yield();
+    }
+}
+
+/* Freeing what was taken out --------------------------------------------------------------------------------------- */
+
+/* The free that was put off. The stream may be gone or captured by now, which were told when that was so. */
+static weir_status free_now(weir_runtime *runtime, wi_block *block)
+{
+    weir_status status = wi_free_taken(runtime, runtime->resource, block, block->stream);
+    return status == WEIR_STREAM_MISUSE ? wi_free_behind(runtime, runtime->resource, block, block->stream) : status;
+}
+
+static void keep_refused(wi_fronts *fronts, wi_block *block)
+{
+    pthread_mutex_lock(&lists);
+    block->pending_next = fronts->refused;
+    fronts->refused = block;
+    pthread_mutex_unlock(&lists);
+}
+
+static uint64_t free_all(weir_runtime *runtime, wi_block *list)
+{
+    uint64_t bytes = 0;
+    for (wi_block *block = list, *next; block; block = next) {
+        uint64_t charged = block->charged;
+        next = block->pending_next;
+        if (free_now(runtime, block) == WEIR_OK)
+            bytes += charged;
+        else
+            keep_refused(&runtime->fronts, block);
+    }
+    if (list)
+        done(&runtime->fronts);
+    return bytes;
+}
+
+/* What the driver would not take when it was asked before. */
+static uint64_t retry(weir_runtime *runtime)
+{
+    wi_fronts *fronts = &runtime->fronts;
+    pthread_mutex_lock(&lists);
+    wi_block *list = fronts->refused;
+    fronts->refused = NULL;
+    fronts->working += list != NULL;
+    pthread_mutex_unlock(&lists);
+    return free_all(runtime, list);
+}
+
+static uint64_t empty(weir_runtime *runtime, const selection *s)
+{
+    return runtime->fronts.usable ? free_all(runtime, take_out(runtime, s)) : 0;
+}
+
+/* Making ----------------------------------------------------------------------------------------------------------- */
+
+static void end_thread(void *user)
+{
+    wi_front_thread *mine = user;
+    weir_runtime *runtime = NULL;
+    if (atomic_load(&wi_forked))
+        return;
+    do {
+        pthread_mutex_lock(&lists);
+        runtime = mine->fronts ? mine->fronts->runtime : NULL;
+        if (runtime)
+            runtime->fronts.working++; /* it stays until then */
+        pthread_mutex_unlock(&lists);
+        if (runtime) {
+            (void)empty(runtime, &(selection){.thread = mine, .drop = true});
+            done(&runtime->fronts);
+        }
+    } while (runtime);
+    wi_front_mine = NULL;
+    free(mine);
+}
+
+static void make_key(void)
+{
+    wi_biased_prepare();
+    (void)pthread_key_create(&thread_key, end_thread);
+}
+
+static wi_front_thread *this_thread(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_key);
+    if (wi_front_mine)
+        return wi_front_mine;
+    wi_front_thread *mine = aligned_alloc(128, wi_round_up(sizeof *mine, 128));
+    if (!mine)
+        return NULL;
+    memset(mine, 0, sizeof *mine);
+    if (pthread_setspecific(thread_key, mine) != 0) {
+        free(mine);
+        return NULL;
+    }
+    return wi_front_mine = mine;
+}
+
+/* The owner's own look, entered or with the claimers' lock. */
+static wi_front *find(const wi_front_thread *mine, const weir_client *client, weir_stream stream)
+{
+    wi_front *front = mine->fronts;
+    while (front && (front->client != client || front->stream.id != stream.id))
+        front = front->next_of_thread;
+    return front;
+}
+
+/* With both locks held. */
+static wi_front *make(wi_front_thread *mine, weir_client *client, weir_stream stream)
+{
+    weir_runtime *runtime = client->runtime;
+    wi_fronts *fronts = &runtime->fronts;
+    bool open = atomic_load(&client->state) == WI_CLIENT_OPEN && wi_streams_stays(&runtime->streams, stream);
+    wi_front *front = open ? calloc(1, sizeof *front) : NULL;
+    if (!front)
+        return NULL;
+    *front = (wi_front){.client = client,
+                        .stream = stream,
+                        .runtime = runtime,
+                        .recording = &runtime->ledger.recording,
+                        .base = runtime->resource->base,
+                        .account = &client->account,
+                        .no_tag = wi_intern(NULL, 0),
+                        .room = fronts->room,
+                        .thread = mine,
+                        .next_of_thread = mine->fronts,
+                        .next = fronts->first};
+    mine->fronts = front;
+    if (fronts->first)
+        fronts->first->previous = front;
+    return fronts->first = front;
+}
+
+/* Makes room for one more block of that charge, the oldest ones first. */
+static void make_room(wi_front *front, uint64_t charged, wi_block **list)
+{
+    wi_front_bin *bin = wi_front_bin_of(front, charged);
+    if (bin->charged != charged)
+        empty_bin(front, bin, 0, list);
+    else if (bin->count >= wi_front_most(charged))
+        empty_bin(front, bin, bin->count / 2, list);
+    while (charged > front->room - front->parked) {
+        empty_bin(front, &front->bins[front->hand], 0, list);
+        front->hand = (front->hand + 1) % WI_FRONT_BINS;
+    }
+}
+
+/* Prepares this thread's front for a block of that charge; false: it will not have it. */
+static bool prepare(weir_client *client, weir_stream stream, uint64_t charged, wi_block **list)
+{
+    weir_runtime *runtime = client->runtime;
+    wi_front_thread *mine = this_thread();
+    if (!mine)
+        return false;
+    lock_lists(runtime);
+    wi_front *front = find(mine, client, stream);
+    if (!front)
+        front = make(mine, client, stream);
+    if (front) {
+        fold(front);
+        make_room(front, charged, list);
+        runtime->fronts.working += *list != NULL;
+        mine->table[wi_front_place(client, stream)] = front;
+    }
+    unlock_lists(runtime);
+    return front;
+}
+
+bool wi_front_give_slowly(weir_client *client, void *pointer, uint64_t generation, weir_stream stream)
+{
+    weir_runtime *runtime = client->runtime;
+    wi_resource *base = runtime->resource->base;
+    wi_block *list = NULL, *block = NULL;
+    if (!runtime->fronts.usable || wi_recording(&runtime->ledger) != 0 || !(block = base->table->peek(base, pointer)))
+        return false;
+    uint64_t charged = wi_load(block->charged);
+    if (charged == 0 || charged > runtime->fronts.room / 2 || wi_block_phase_of(block) != WI_LIVE)
+        return false;
+    bool ready = prepare(client, stream, charged, &list);
+    (void)free_all(runtime, list);
+    return ready && wi_front_give(client, pointer, generation, stream);
+}
+
+/* This thread's ---------------------------------------------------------------------------------------------------- */
+
+static bool has_drifted(const wi_front_thread *mine, const weir_client *client)
+{
+    bool drifted = false;
+    for (const wi_front *f = mine->fronts; f && !drifted; f = f->next_of_thread)
+        drifted = f->client == client && f->drift.hits + f->drift.frees > 0;
+    return drifted;
+}
+
+void wi_front_settle(weir_client *client)
+{
+    wi_front_thread *mine = wi_front_mine;
+    if (!mine || !wi_biased_enter(&mine->lock)) /* who claims it folds it, or drops it */
+        return;
+    bool drifted = has_drifted(mine, client);
+    wi_biased_leave(&mine->lock);
+    if (drifted)
+        (void)take_out(client->runtime, &(selection){.client = client, .thread = mine, .keeps = true});
+}
+
+bool wi_front_is_rich(const weir_client *client, weir_stream stream)
+{
+    wi_front_thread *mine = wi_front_mine;
+    if (!mine || !wi_biased_enter(&mine->lock))
+        return false;
+    const wi_front *front = find(mine, client, stream);
+    bool rich = front && front->parked > WI_MIB;
+    wi_biased_leave(&mine->lock);
+    return rich;
+}
+
+void wi_front_empty_large(weir_client *client, weir_stream stream)
+{
+    (void)empty(client->runtime,
+                &(selection){.client = client, .stream = &stream, .thread = wi_front_mine, .above = WI_FRONT_SMALL});
+}
+
+/* All of them ------------------------------------------------------------------------------------------------------ */
+
+void wi_fronts_drop_client(weir_client *client)
+{
+    (void)retry(client->runtime);
+    (void)empty(client->runtime, &(selection){.client = client, .drop = true});
+    wait_for_others(client->runtime, &client->account.parked);
+}
+
+void wi_fronts_drop_stream(weir_runtime *runtime, weir_stream stream)
+{
+    (void)empty(runtime, &(selection){.stream = &stream, .drop = true});
+}
+
+uint64_t wi_fronts_empty(weir_runtime *runtime)
+{
+    uint64_t bytes = retry(runtime);
+    if (wi_front_mine)
+        bytes += empty(runtime, &(selection){.thread = wi_front_mine});
+    return bytes > 0 ? bytes : empty(runtime, &(selection){0});
+}
+
+static uint64_t give_up(void *user)
+{
+    weir_runtime *runtime = user;
+    uint64_t bytes = wi_fronts_empty(runtime);
+    if (bytes == 0)
+        wait_for_others(runtime, &runtime->ledger.parked);
+    return bytes;
+}
+
+/* With the ledger's lock held. */
+static void fold_all(void *user)
+{
+    weir_runtime *runtime = user;
+    if (!runtime->fronts.first)
+        return;
+    pthread_mutex_lock(&lists);
+    wi_front *picked = claim(&runtime->fronts, &(selection){0});
+    for (wi_front *f = picked; f; f = f->picked)
+        fold(f);
+    let_go(&runtime->fronts, picked, false);
+    pthread_mutex_unlock(&lists);
+}
+
+void wi_fronts_shut(weir_runtime *runtime)
+{
+    atomic_fetch_or(&runtime->ledger.recording, WI_FRONTS_SHUT);
+    (void)retry(runtime);
+    (void)empty(runtime, &(selection){0});
+    wait_for_others(runtime, &runtime->ledger.parked);
+}
+
+void wi_fronts_open(weir_runtime *runtime)
+{
+    atomic_fetch_and(&runtime->ledger.recording, ~(unsigned)WI_FRONTS_SHUT);
+}
+
+/* Of a runtime ----------------------------------------------------------------------------------------------------- */
+
+void wi_fronts_init(weir_runtime *runtime)
+{
+    const wi_resource *top = runtime->resource;
+    uint64_t room = runtime->ledger.budget / BUDGET_PARTS;
+    room = wi_min(wi_option_front(), wi_min(wi_max(room, least_room), most_room));
+    runtime->fronts =
+        (wi_fronts){.usable = room > 0 && top->inner == top->base && top->base->table->peek, .room = room};
+    if (runtime->fronts.usable)
+        runtime->ledger.parking = (wi_parking){fold_all, give_up, runtime};
+}
+
+void wi_fronts_end(weir_runtime *runtime)
+{
+    const uint64_t one = 1;
+    wait_for_others(runtime, &one);
+    wi_law(!runtime->fronts.first && !runtime->fronts.refused);
+}

@@ -1,0 +1,95 @@
+/* The biased lock: what its owner and claimers do never overlaps. */
+#include "base/biased.h"
+#include "core/core.h"
+
+#include <sched.h>
+
+enum { CLAIMS = UNDER_TSAN ? 500 : 5000, LOCKS = 3 };
+
+typedef struct shared {
+    wi_biased lock;
+    uint64_t first, second; /* equal whenever nobody is inside */
+    uint64_t entered;       /* the owner's count */
+    uint64_t wrong;
+} shared;
+
+static atomic_bool stop;
+
+static void change(shared *s, uint64_t *wrong)
+{
+    *wrong += s->first != s->second;
+    s->first++;
+    atomic_signal_fence(memory_order_seq_cst); /* two stores, for the other to come between */
+    s->second++;
+}
+
+static void *own(void *user)
+{
+    shared *s = user;
+    uint64_t wrong = 0;
+    while (!atomic_load_explicit(&stop, memory_order_relaxed))
+        if (wi_biased_enter(&s->lock)) {
+            change(s, &wrong);
+            s->entered++;
+            wi_biased_leave(&s->lock);
+        }
+    s->wrong = wrong;
+    return NULL;
+}
+
+static void owners_and_a_claimer_exclude_each_other(void **state)
+{
+    (void)state;
+    static shared s[LOCKS];
+    pthread_t threads[LOCKS];
+    uint64_t wrong = 0;
+    wi_biased_prepare();
+    for (int i = 0; i < LOCKS; i++)
+        pthread_create(&threads[i], NULL, own, &s[i]);
+    for (int claim = 0; claim < CLAIMS; claim++) {
+        for (int i = 0; i < LOCKS; i++)
+            wi_biased_ask(&s[i].lock);
+        wi_biased_fence();
+        for (int i = 0; i < LOCKS; i++)
+            wi_biased_wait(&s[i].lock);
+        for (int i = 0; i < LOCKS; i++)
+            change(&s[i], &wrong);
+        for (int i = 0; i < LOCKS; i++)
+            wi_biased_release(&s[i].lock);
+        if (claim % 16 == 0)
+            sched_yield();
+    }
+    atomic_store(&stop, true);
+    for (int i = 0; i < LOCKS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(s[i].wrong, 0);
+        assert_true(s[i].entered > 0);
+        assert_int_equal(s[i].first, s[i].entered + CLAIMS); /* no step was lost */
+        assert_int_equal(s[i].second, s[i].first);
+    }
+    assert_int_equal(wrong, 0);
+}
+
+static void a_claimed_lock_is_not_entered(void **state)
+{
+    (void)state;
+    wi_biased lock = {0};
+    wi_biased_prepare();
+    wi_biased_ask(&lock);
+    wi_biased_fence();
+    wi_biased_wait(&lock);
+    assert_false(wi_biased_enter(&lock));
+    assert_int_equal(atomic_load(&lock.busy), 0);
+    wi_biased_release(&lock);
+    assert_true(wi_biased_enter(&lock));
+    wi_biased_leave(&lock);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_claimed_lock_is_not_entered),
+        cmocka_unit_test(owners_and_a_claimer_exclude_each_other),
+    };
+    return cmocka_run_group_tests_name("biased", tests, NULL, NULL);
+}

@@ -1,0 +1,520 @@
+/* Blocks that threads keep for themselves: who gets them, who may take them away, and what the ledger says meanwhile. */
+#include "core.h"
+
+#include <stdatomic.h>
+
+enum { BUDGET = 64 << 20, ROOM = BUDGET / 64 };
+
+typedef struct fixture {
+    weir_runtime *runtime;
+    weir_client *client, *other;
+    weir_stream stream, second;
+} fixture;
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    f->runtime = make_runtime(BUDGET);
+    f->client = open_client(f->runtime, "one", 0, 0);
+    f->other = open_client(f->runtime, "other", 0, 0);
+    ok(weir_stream_acquire(f->runtime, &f->stream));
+    ok(weir_stream_acquire(f->runtime, &f->second));
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    ok(weir_stream_synchronize(f->stream));
+    ok(weir_stream_synchronize(f->second));
+    check_empty(f->runtime);
+    ok(weir_client_close(f->client));
+    ok(weir_client_close(f->other));
+    assert_int_equal(take_snapshot(f->runtime).device.parked, 0);
+    ok(weir_stream_release(f->stream));
+    ok(weir_stream_release(f->second));
+    ok(weir_runtime_destroy(f->runtime));
+    free(f);
+    return 0;
+}
+
+static void give(weir_client *client, void *p, weir_stream stream)
+{
+    ok(weir_free(client, p, stream));
+}
+
+static uint64_t parked(const fixture *f)
+{
+    snapshot s = take_snapshot(f->runtime);
+    check_sums(&s);
+    assert_int_equal(s.device.parked, s.clients[0].parked + (s.count > 1 ? s.clients[1].parked : 0));
+    assert_true(s.device.parked <= s.device.cached);
+    return s.device.parked;
+}
+
+/* Serving ---------------------------------------------------------------------------------------------------------- */
+
+static void a_freed_block_serves_the_same_stream_alone(void **state)
+{
+    fixture *f = *state;
+    gate g = GATE;
+    ok(weir_call(f->runtime, pass_gate, &g, f->stream)); /* what is freed behind it is not free for others */
+    void *p = allocate(f->client, 5000, f->stream, WEIR_KV);
+    give(f->client, p, f->stream);
+    assert_int_equal(parked(f), 5120);
+    void *elsewhere = allocate(f->client, 5000, f->second, WEIR_KV),
+         *others = allocate(f->other, 5000, f->stream, WEIR_KV);
+    void *host = allocate(f->client, 5000, WEIR_STREAM_HOST, WEIR_KV);
+    assert_true(elsewhere != p && others != p && host != p);
+    assert_int_equal(parked(f), 5120);
+    void *larger = allocate(f->client, 5121, f->stream, WEIR_KV),
+         *weights = allocate(f->client, 5000, f->stream, WEIR_WEIGHTS);
+    assert_true(larger != p && weights != p);
+    assert_ptr_equal(allocate(f->client, 5120, f->stream, WEIR_SCRATCH), p); /* the same charge, of another class */
+    snapshot s = take_snapshot(f->runtime);
+    check_sums(&s);
+    assert_int_equal(s.device.parked, 0);
+    assert_int_equal(s.device.hits, 1);
+    assert_int_equal(s.clients[0].live_class[WEIR_SCRATCH], 5120);
+    weir_block_details d = WEIR_INIT(weir_block_details);
+    ok(weir_block_info(p, &d));
+    assert_int_equal(d.state, WEIR_BLOCK_LIVE);
+    assert_int_equal(d.bytes, 5120);
+    assert_int_equal(d.memory_class, WEIR_SCRATCH);
+    assert_int_equal(d.stream.id, f->stream.id);
+    open_gate(&g);
+    ok(weir_stream_synchronize(f->stream));
+    void *const all[] = {elsewhere, host, larger, weights, p};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        give(f->client, all[i], f->stream);
+    give(f->other, others, f->stream);
+}
+
+static void what_a_request_says_besides_is_not_served(void **state)
+{
+    fixture *f = *state;
+    void *p = allocate(f->client, 1000, f->stream, WEIR_KV);
+    give(f->client, p, f->stream);
+    const weir_request requests[] = {
+        {.size = sizeof(weir_request), .bytes = 1000, .stream = f->stream, .tag = "tagged"},
+        {.size = sizeof(weir_request), .bytes = 1000, .stream = f->stream, .flags = WEIR_ZEROED},
+        {.size = sizeof(weir_request), .bytes = 1000, .stream = f->stream, .alignment = 4096},
+        {.size = sizeof(weir_request), .bytes = 1000, .stream = f->stream, .kind = WEIR_KIND_HOST},
+    };
+    for (size_t i = 0; i < sizeof requests / sizeof requests[0]; i++) {
+        weir_block block;
+        ok(weir_alloc_with(f->client, &requests[i], &block));
+        assert_ptr_not_equal(block.pointer, p);
+        ok(weir_free_block(f->client, block, WEIR_STREAM_HOST));
+    }
+    assert_int_equal(take_snapshot(f->runtime).device.hits, 0);
+    weir_request plain = {.size = sizeof plain, .bytes = 900, .stream = f->stream};
+    weir_block first, second;
+    ok(weir_alloc_with(f->client, &plain, &first));
+    assert_ptr_equal(first.pointer, p);
+    ok(weir_free_block(f->client, first, f->stream));
+    ok(weir_alloc_with(f->client, &plain, &second));
+    assert_ptr_equal(second.pointer, p);
+    assert_true(second.generation != first.generation);
+    fails(WEIR_STALE, weir_free_block(f->client, first, f->stream));
+    ok(weir_free_block(f->client, second, f->stream));
+}
+
+static void mistakes_are_answered(void **state)
+{
+    fixture *f = *state;
+    weir_block_details d = WEIR_INIT(weir_block_details);
+    char *p = allocate(f->client, 3000, f->stream, WEIR_KV);
+    give(f->client, p, f->stream);
+    assert_true(parked(f) > 0);
+    ok(weir_block_info(p, &d));
+    assert_int_equal(d.state, WEIR_BLOCK_FREE);
+    fails(WEIR_DOUBLE_FREE, weir_free(f->client, p, f->stream));
+    fails(WEIR_DOUBLE_FREE, weir_free(f->client, p, f->second));
+    fails(WEIR_DOUBLE_FREE, weir_resize(f->client, p, 100, f->stream));
+    assert_ptr_equal(allocate(f->client, 3000, f->stream, WEIR_KV), p);
+    fails(WEIR_INTERIOR, weir_free(f->client, p + 256, f->stream));
+    fails(WEIR_INTERIOR, weir_free(f->client, p + 1, f->stream));
+    fails(WEIR_FOREIGN, weir_free(f->other, p, f->stream));
+    fails(WEIR_FOREIGN, weir_free(f->client, f, f->stream));
+    fails(WEIR_STALE, weir_free_block(f->client, (weir_block){p, UINT64_MAX >> 8}, f->stream));
+    give(f->client, p, f->stream);
+}
+
+static void a_block_in_use_is_not_parked(void **state)
+{
+    fixture *f = *state;
+    weir_request request = {.size = sizeof request, .bytes = 3000, .stream = f->stream};
+    weir_block block;
+    weir_launch *launch;
+    ok(weir_alloc_with(f->client, &request, &block));
+    ok(weir_free_block(f->client, block, f->stream)); /* there is a front now */
+    ok(weir_alloc_with(f->client, &request, &block));
+    weir_use use = {.block = block, .access = WEIR_WRITE};
+    ok(weir_launch_begin(f->runtime, f->second, &use, 1, &launch));
+    fails(WEIR_BUSY, weir_free_block(f->client, block, f->stream));
+    gate g = GATE;
+    ok(weir_call(f->runtime, pass_gate, &g, f->second));
+    ok(weir_launch_end(launch));
+    ok(weir_free_block(f->client, block, f->stream));
+    assert_int_equal(parked(f), 0);
+    assert_int_equal(take_snapshot(f->runtime).device.pending, 3072);
+    void *q = allocate(f->client, 3000, f->stream, WEIR_KV);
+    assert_ptr_not_equal(q, block.pointer);
+    open_gate(&g);
+    ok(weir_stream_synchronize(f->second));
+    give(f->client, q, f->stream);
+}
+
+/* The ledger ------------------------------------------------------------------------------------------------------- */
+
+static void peaks_of_one_thread_are_exact(void **state)
+{
+    fixture *f = *state;
+    void *p[8];
+    ok(weir_reset_peaks(f->runtime));
+    for (int i = 0; i < 8; i++)
+        p[i] = allocate(f->client, 4096, f->stream, WEIR_KV);
+    for (int i = 0; i < 8; i++)
+        give(f->client, p[i], f->stream);
+    ok(weir_reset_peaks(f->runtime));
+    for (int i = 0; i < 3; i++)
+        p[i] = allocate(f->client, 4096, f->stream, i == 2 ? WEIR_KV : WEIR_SCRATCH);
+    for (int i = 0; i < 3; i++)
+        give(f->client, p[i], f->stream);
+    void *q = allocate(f->client, 4096, f->stream, WEIR_KV), *r = allocate(f->client, 1000, f->second, WEIR_KV);
+    snapshot s = take_snapshot(f->runtime);
+    check_sums(&s);
+    assert_int_equal(s.device.peak, 3 * 4096);
+    assert_int_equal(s.clients[0].peak, 3 * 4096);
+    assert_int_equal(s.clients[0].peak_class[WEIR_SCRATCH], 2 * 4096);
+    assert_int_equal(s.clients[0].peak_class[WEIR_KV], 4096);
+    assert_int_equal(s.clients[0].live, 4096 + 1024);
+    assert_int_equal(s.device.parked, 7 * 4096);
+    give(f->client, q, f->stream);
+    give(f->client, r, f->second);
+}
+
+enum { THREADS = 4, HELD = 40, STEPS = UNDER_TSAN ? 4000 : 40000 };
+
+typedef struct worker {
+    fixture *f;
+    uint64_t random, live, wrong;
+    weir_stream stream;
+    _Atomic(void *) *shared; /* blocks that any of them may free */
+    void *held[HELD];
+    uint64_t bytes[HELD];
+} worker;
+
+static uint64_t any_size(uint64_t *random)
+{
+    uint64_t power = next_random(random) % 11;
+    return 1 + next_random(random) % (256u << power);
+}
+
+static void *mix(void *user)
+{
+    worker *w = user;
+    for (int step = 0; step < STEPS; step++) {
+        size_t i = next_random(&w->random) % HELD;
+        if (w->held[i]) {
+            w->wrong += *(uint64_t *)w->held[i] != (uintptr_t)&w->held[i];
+            w->wrong += weir_free(w->f->client, w->held[i], w->stream) != WEIR_OK;
+            w->held[i] = NULL;
+        } else if (next_random(&w->random) % 8 == 0) { /* one for another thread to free */
+            void *p = NULL;
+            w->wrong += weir_alloc(w->f->client, any_size(&w->random), w->stream, WEIR_KV, &p) != WEIR_OK;
+            p = atomic_exchange(w->shared, p);
+            w->wrong += p && weir_free(w->f->client, p, w->stream) != WEIR_OK;
+        } else {
+            w->bytes[i] = any_size(&w->random);
+            w->wrong +=
+                weir_alloc(w->f->client, w->bytes[i], w->stream, (weir_class)(step % 3 + 1), &w->held[i]) != WEIR_OK;
+            *(uint64_t *)w->held[i] = (uintptr_t)&w->held[i];
+        }
+    }
+    for (size_t i = 0; i < HELD; i++)
+        w->live += w->held[i] ? (w->bytes[i] + UNIT - 1) / UNIT * UNIT : 0;
+    return NULL;
+}
+
+static void the_ledger_is_exact_at_rest(void **state)
+{
+    fixture *f = *state;
+    static worker w[THREADS];
+    static _Atomic(void *) shared;
+    pthread_t threads[THREADS];
+    uint64_t live = 0;
+    for (int i = 0; i < THREADS; i++) {
+        w[i] = (worker){.f = f, .random = (uint64_t)i + 1, .stream = i % 2 ? f->stream : f->second, .shared = &shared};
+        pthread_create(&threads[i], NULL, mix, &w[i]);
+    }
+    for (int i = 0; i < 20; i++) { /* while they are at it, too */
+        snapshot s = take_snapshot(f->runtime);
+        assert_true(s.device.live <= s.device.held && s.device.held <= BUDGET);
+        assert_true(s.clients[0].live + s.clients[0].pending + s.clients[0].parked <= BUDGET);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(w[i].wrong, 0);
+        live += w[i].live;
+    }
+    void *p = atomic_exchange(&shared, NULL);
+    if (p)
+        give(f->client, p, f->stream);
+    snapshot s = take_snapshot(f->runtime);
+    check_sums(&s);
+    assert_int_equal(s.device.live, live);
+    assert_true(s.device.hits > STEPS / 10);
+    for (int i = 0; i < THREADS; i++)
+        for (size_t k = 0; k < HELD; k++)
+            if (w[i].held[k])
+                give(f->client, w[i].held[k], w[i].stream);
+    assert_int_equal(take_snapshot(f->runtime).device.live, 0);
+}
+
+/* Taking away ------------------------------------------------------------------------------------------------------ */
+
+static void a_starved_request_gets_what_is_parked(void **state)
+{
+    fixture *f = *state;
+    void *p[4];
+    for (int round = 0; round < 2; round++) {
+        weir_client *limited = open_client(f->runtime, "limited", 0, 1 * MIB);
+        for (int i = 0; i < 4; i++)
+            p[i] = allocate(limited, 256 * KIB, f->stream, WEIR_KV);
+        for (int i = 0; i < 4; i++)
+            give(limited, p[i], f->stream);
+        assert_true(take_snapshot(f->runtime).device.parked >= 768 * KIB);
+        void *all = allocate(limited, MIB, f->second, WEIR_KV); /* its own maximum */
+        give(limited, all, f->second);
+        ok(weir_client_close(limited));
+    }
+    for (int i = 0; i < 4; i++)
+        p[i] = allocate(f->client, 200 * KIB, f->stream, WEIR_KV);
+    for (int i = 0; i < 4; i++)
+        give(f->client, p[i], f->stream);
+    assert_true(parked(f) > 700 * KIB);
+    void *all = allocate(f->other, BUDGET, f->stream, WEIR_KV); /* another client's */
+    assert_true(take_snapshot(f->runtime).device.emptied > 700 * KIB);
+    give(f->other, all, f->stream);
+}
+
+typedef struct turn {
+    fixture *f;
+    pthread_barrier_t barrier;
+} turn;
+
+static void *park_and_wait(void *user)
+{
+    turn *t = user;
+    void *p = allocate(t->f->client, 300 * KIB, t->f->stream, WEIR_KV),
+         *q = allocate(t->f->client, 1000, t->f->stream, WEIR_KV);
+    give(t->f->client, p, t->f->stream);
+    give(t->f->client, q, t->f->stream);
+    pthread_barrier_wait(&t->barrier);
+    pthread_barrier_wait(&t->barrier);
+    if (weir_alloc(t->f->client, 300 * KIB, t->f->stream, WEIR_KV, &p) == WEIR_OK)
+        give(t->f->client, p, t->f->stream);
+    return NULL;
+}
+
+static void begin_turn(turn *t, fixture *f, pthread_t *thread)
+{
+    t->f = f;
+    pthread_barrier_init(&t->barrier, NULL, 2);
+    pthread_create(thread, NULL, park_and_wait, t);
+    pthread_barrier_wait(&t->barrier);
+    assert_int_equal(take_snapshot(f->runtime).clients[0].parked, 301 * KIB);
+}
+
+static void end_turn(turn *t, pthread_t thread)
+{
+    pthread_barrier_wait(&t->barrier);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&t->barrier);
+}
+
+static void another_threads_blocks_are_given_up(void **state)
+{
+    fixture *f = *state;
+    turn t;
+    pthread_t thread;
+    begin_turn(&t, f, &thread);
+    void *all = allocate(f->other, BUDGET, f->second, WEIR_KV);
+    assert_int_equal(parked(f), 0);
+    give(f->other, all, f->second);
+    end_turn(&t, thread);
+    assert_int_equal(parked(f), 0); /* the thread has ended */
+    begin_turn(&t, f, &thread);
+    uint64_t released;
+    ok(weir_runtime_trim(f->runtime, 0, &released));
+    assert_int_equal(take_snapshot(f->runtime).device.held, 0);
+    end_turn(&t, thread);
+    begin_turn(&t, f, &thread);
+    weir_client_options options = {.size = sizeof options, .name = "sure", .guaranteed = BUDGET};
+    weir_client *sure;
+    ok(weir_client_open(f->runtime, &options, &sure));
+    ok(weir_client_close(sure));
+    end_turn(&t, thread);
+}
+
+static void a_closing_client_takes_its_blocks_along(void **state)
+{
+    fixture *f = *state;
+    turn t;
+    pthread_t thread;
+    begin_turn(&t, f, &thread);
+    void *p = allocate(f->client, 5000, f->second, WEIR_KV);
+    give(f->client, p, f->second);
+    fixture closing = *f;
+    ok(weir_client_close(f->client));
+    assert_int_equal(take_snapshot(f->runtime).device.parked, 0);
+    void *none;
+    fails(WEIR_INVALID, weir_alloc(closing.client, 5000, closing.second, WEIR_KV, &none));
+    fails(WEIR_INVALID, weir_alloc(closing.client, 5000, closing.stream, WEIR_KV, &none));
+    end_turn(&t, thread); /* it finds its client closed */
+    f->client = open_client(f->runtime, "one again", 0, 0);
+}
+
+static void a_stream_takes_its_blocks_along(void **state)
+{
+    fixture *f = *state;
+    turn t;
+    pthread_t thread;
+    void *none;
+    begin_turn(&t, f, &thread);
+    ok(weir_stream_release(f->stream));
+    assert_int_equal(parked(f), 0);
+    fails(WEIR_STREAM_MISUSE, weir_alloc(f->client, 300 * KIB, f->stream, WEIR_KV, &none));
+    end_turn(&t, thread);
+    ok(weir_stream_acquire(f->runtime, &f->stream));
+    void *p = allocate(f->client, 300 * KIB, f->stream, WEIR_KV); /* the same driver's stream, perhaps */
+    give(f->client, p, f->stream);
+}
+
+static void a_captured_stream_parks_nothing(void **state)
+{
+    fixture *f = *state;
+    void *p = allocate(f->client, 1000, f->stream, WEIR_KV), *q = allocate(f->client, 1000, f->stream, WEIR_KV);
+    give(f->client, p, f->stream);
+    assert_int_equal(parked(f), 1024);
+    ok(weir_capture_begin(f->stream));
+    assert_int_equal(parked(f), 0);
+    fails(WEIR_STREAM_MISUSE, weir_free(f->client, q, f->stream));
+    ok(weir_capture_end(f->stream));
+    give(f->client, q, f->stream);
+    assert_int_equal(parked(f), 1024);
+}
+
+static void a_trace_sees_every_call(void **state)
+{
+    fixture *f = *state;
+    weir_trace *trace;
+    weir_event events[32];
+    size_t count;
+    void *p = allocate(f->client, 1000, f->stream, WEIR_KV);
+    give(f->client, p, f->stream);
+    assert_int_equal(parked(f), 1024);
+    ok(weir_trace_open(f->runtime, 0, &trace));
+    assert_int_equal(parked(f), 0);
+    for (int i = 0; i < 5; i++)
+        give(f->client, allocate(f->client, 1000, f->stream, WEIR_KV), f->stream);
+    assert_int_equal(parked(f), 0);
+    events[0].size = sizeof events[0];
+    ok(weir_trace_read(trace, events, 32, &count));
+    int allocated = 0, freed = 0;
+    for (size_t i = 0; i < count; i++) {
+        allocated += events[i].action == WEIR_ALLOCATE;
+        freed += events[i].action == WEIR_DEALLOCATE;
+    }
+    assert_int_equal(allocated, 5);
+    assert_int_equal(freed, 5);
+    weir_trace_close(trace);
+    give(f->client, allocate(f->client, 1000, f->stream, WEIR_KV), f->stream);
+    assert_int_equal(parked(f), 1024);
+}
+
+/* Bounds ----------------------------------------------------------------------------------------------------------- */
+
+static void a_front_is_bounded(void **state)
+{
+    fixture *f = *state;
+    enum { MANY = 1000 };
+    static void *p[MANY];
+    for (uint64_t bytes = 256; bytes <= 128 * KIB; bytes *= 4) {
+        uint64_t count = MANY * 256 / bytes + 20;
+        for (uint64_t i = 0; i < count; i++)
+            p[i] = allocate(f->client, bytes, f->stream, WEIR_KV);
+        for (uint64_t i = 0; i < count; i++) {
+            give(f->client, p[i], f->stream);
+            assert_true(i % 50 != 0 || parked(f) <= ROOM);
+        }
+        assert_true(parked(f) >= bytes);
+    }
+    void *large = allocate(f->client, ROOM, f->stream, WEIR_KV);
+    uint64_t before = parked(f);
+    give(f->client, large, f->stream); /* too large to be worth it */
+    assert_true(parked(f) <= before);
+}
+
+static void *be_brief(void *user)
+{
+    fixture *f = user;
+    void *p = NULL;
+    for (int i = 0; i < 2; i++)
+        if (weir_alloc(f->client, 20000, f->stream, WEIR_KV, &p) == WEIR_OK)
+            give(f->client, p, f->stream);
+    return NULL;
+}
+
+static uint64_t resident(void)
+{
+    unsigned long long all, pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_int_equal(fscanf(file, "%llu %llu", &all, &pages), 2);
+    fclose(file);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static void threads_leave_nothing(void **state)
+{
+    fixture *f = *state;
+    enum { LIVES = UNDER_TSAN ? 2000 : 100000, WARM = 500 };
+    uint64_t before = 0;
+    for (int i = 0; i < LIVES; i++) {
+        pthread_t thread;
+        if (i == WARM)
+            before = resident();
+        assert_int_equal(pthread_create(&thread, NULL, be_brief, f), 0);
+        pthread_join(thread, NULL);
+    }
+    assert_int_equal(parked(f), 0);
+    snapshot s = take_snapshot(f->runtime);
+    assert_int_equal(s.device.hits, LIVES);
+    assert_true(UNDER_TSAN || resident() < before + 8 * MIB);
+}
+
+#define test(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        test(a_freed_block_serves_the_same_stream_alone),
+        test(what_a_request_says_besides_is_not_served),
+        test(mistakes_are_answered),
+        test(a_block_in_use_is_not_parked),
+        test(peaks_of_one_thread_are_exact),
+        test(the_ledger_is_exact_at_rest),
+        test(a_starved_request_gets_what_is_parked),
+        test(another_threads_blocks_are_given_up),
+        test(a_closing_client_takes_its_blocks_along),
+        test(a_stream_takes_its_blocks_along),
+        test(a_captured_stream_parks_nothing),
+        test(a_trace_sees_every_call),
+        test(a_front_is_bounded),
+        test(threads_leave_nothing),
+    };
+    return cmocka_run_group_tests_name("front", tests, NULL, NULL);
+}
