@@ -87,14 +87,14 @@ static wi_extent *record_at(const wi_extent_pool *pool, uint32_t index)
     return &pool->chunks[index / CHUNK][index % CHUNK];
 }
 
-/* Bins: rows by the power of two, columns by the four bits below it ------------------------------------------------ */
+/* Bins: rows by the power of two, columns by the six bits below it ------------------------------------------------ */
 
 static void bin_of(uint64_t bytes, unsigned *row, unsigned *column)
 {
     uint64_t units = bytes / WI_UNIT;
     unsigned power = 63u - (unsigned)__builtin_clzll(units);
     *row = power;
-    *column = power >= 4 ? (unsigned)(units >> (power - 4)) & 15u : (unsigned)(units << (4 - power)) & 15u;
+    *column = (unsigned)(power >= 6 ? units >> (power - 6) : units << (6 - power)) & 63u;
 }
 
 static wi_shelf *shelf_of(wi_space *space, const wi_lane *lane)
@@ -107,7 +107,7 @@ static void enter_bin(wi_shelf *shelf, wi_extent *extent)
     unsigned row, column;
     bin_of(extent->bytes, &row, &column);
     wi_list_add(&shelf->bins[row][column], extent);
-    shelf->column_bits[row] |= (uint16_t)(1u << column);
+    shelf->column_bits[row] |= UINT64_C(1) << column;
     shelf->row_bits |= UINT64_C(1) << row;
 }
 
@@ -118,7 +118,7 @@ static void leave_bin(wi_shelf *shelf, wi_extent *extent)
     wi_list_remove(&shelf->bins[row][column], extent);
     if (shelf->bins[row][column].first)
         return;
-    shelf->column_bits[row] &= (uint16_t) ~(1u << column);
+    shelf->column_bits[row] &= ~(UINT64_C(1) << column);
     if (!shelf->column_bits[row])
         shelf->row_bits &= ~(UINT64_C(1) << row);
 }
@@ -166,9 +166,9 @@ static wi_extent *best_on(const wi_shelf *shelf, uint64_t bytes, uint64_t alignm
     uint64_t rows = shelf->row_bits >> row << row;
     for (unsigned from = column; rows; rows &= rows - 1, from = 0) {
         unsigned r = (unsigned)__builtin_ctzll(rows);
-        unsigned columns = shelf->column_bits[r] >> (r == row ? from : 0) << (r == row ? from : 0);
+        uint64_t columns = shelf->column_bits[r] >> (r == row ? from : 0) << (r == row ? from : 0);
         for (; columns; columns &= columns - 1) {
-            wi_extent *best = best_in_bin(&shelf->bins[r][__builtin_ctz(columns)], bytes, alignment);
+            wi_extent *best = best_in_bin(&shelf->bins[r][__builtin_ctzll(columns)], bytes, alignment);
             if (best)
                 return best;
         }

@@ -35,13 +35,13 @@ typedef struct wi_extent_list {
     wi_extent *first, *last;
 } wi_extent_list;
 
-enum { WI_BIN_ROWS = 48, WI_BIN_COLUMNS = 16 };
+enum { WI_BIN_ROWS = 48, WI_BIN_COLUMNS = 64 };
 
 /* Free extents by size: rows by the power of two, columns by the bits below it. */
 typedef struct wi_shelf {
     wi_extent_list bins[WI_BIN_ROWS][WI_BIN_COLUMNS];
     uint64_t row_bits;
-    uint16_t column_bits[WI_BIN_ROWS];
+    uint64_t column_bits[WI_BIN_ROWS];
 } wi_shelf;
 
 enum { WI_SHELVES = 3 }; /* of a lane: one for each space of a resource */

@@ -42,9 +42,12 @@ void wi_growth_begin(wi_mapped *mapped)
     mapped->credit = FIRST_CREDIT;
 }
 
-void wi_growth_allocated(wi_mapped *mapped)
+static void earn(wi_mapped *m)
 {
-    mapped->credit = wi_min(mapped->credit + EARNED, MOST_CREDIT);
+    uint64_t held, allocations;
+    (void)wi_ledger_room(m->resource.ledger, &held, &allocations);
+    m->credit = wi_min(m->credit + EARNED * (allocations - m->credited), MOST_CREDIT);
+    m->credited = allocations;
 }
 
 /* Granules that may be created for the request without a thought. */
@@ -320,6 +323,7 @@ weir_status wi_growth_plan(wi_mapped *mapped, wi_space *space, const wi_wish *wi
 {
     bases all;
     weir_status status = find_bases(mapped, space, wish, &all);
+    earn(mapped);
     if (status == WEIR_OK && !find(mapped, &all, wish->bytes, out))
         status = WEIR_NO_ROOM;
     if (status == WEIR_OK)

@@ -32,12 +32,8 @@ bool wi_handles_settle(wi_mapped *mapped, bool lost, unsigned *waits)
 
 uint64_t wi_handles_creatable(wi_mapped *mapped, uint64_t *held)
 {
-    weir_stats stats = {.size = sizeof stats};
-    size_t ignored;
-    wi_ledger_snapshot(mapped->resource.ledger, &stats, NULL, 0, 0, &ignored);
-    if (held)
-        *held = stats.held;
-    return (stats.budget - stats.held) / mapped->granule;
+    uint64_t ignored, allocations;
+    return wi_ledger_room(mapped->resource.ledger, held ? held : &ignored, &allocations) / mapped->granule;
 }
 
 static uint64_t bytes_of(const wi_mapped *mapped, const wi_backing *b)

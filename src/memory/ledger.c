@@ -404,6 +404,16 @@ uint64_t wi_ledger_hold(wi_ledger *ledger, uint64_t bytes)
     return taken;
 }
 
+uint64_t wi_ledger_room(wi_ledger *ledger, uint64_t *held, uint64_t *allocations)
+{
+    pthread_mutex_lock(&ledger->lock);
+    uint64_t room = ledger->budget - ledger->held;
+    *held = ledger->held;
+    *allocations = ledger->allocations;
+    pthread_mutex_unlock(&ledger->lock);
+    return room;
+}
+
 void wi_ledger_release(wi_ledger *ledger, uint64_t bytes)
 {
     enter(ledger);

@@ -124,6 +124,8 @@ uint64_t wi_ledger_empty_parking(wi_ledger *ledger);
 /* Physical memory: `bytes` more are about to be taken from the driver. Takes as much of it as the budget leaves, in whole
  * granules, and answers how much; counts it as spare until it is mapped. */
 uint64_t wi_ledger_hold(wi_ledger *ledger, uint64_t bytes);
+/* Bytes that the budget leaves for that; *held: those held now; *allocations: how many there have been. */
+uint64_t wi_ledger_room(wi_ledger *ledger, uint64_t *held, uint64_t *allocations);
 void wi_ledger_release(wi_ledger *ledger, uint64_t bytes);  /* spare bytes are back with the driver */
 void wi_ledger_mapped(wi_ledger *ledger, uint64_t bytes);   /* spare -> cached */
 void wi_ledger_unmapped(wi_ledger *ledger, uint64_t bytes); /* cached -> spare */

@@ -128,7 +128,6 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
     wi_space *space = &mapped->sides[side_of(p)];
     wi_extent *extent = NULL;
     lock(mapped);
-    wi_growth_allocated(mapped);
     weir_status status = find_room(mapped, space, p, &extent);
     if (space->number == WI_SMALL && (status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY)) {
         space = &mapped->sides[WI_SHORT_LIVED];

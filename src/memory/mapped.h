@@ -29,7 +29,7 @@ typedef struct wi_mapped {
     uint64_t spare_last;          /* whose bytes the spare handles hold; extents.h */
     uint64_t fresh_last;          /* ... and those that the driver gives: it may give back what it got */
     uint64_t in_use, peak_in_use; /* bytes in blocks, live or pending */
-    uint64_t credit;              /* for moves: growth.c */
+    uint64_t credit, credited;    /* for moves, and the allocations that it was earned by: growth.c */
     uint64_t plans;               /* made so far */
 } wi_mapped;
 
@@ -73,7 +73,6 @@ weir_status wi_growth_plan(wi_mapped *mapped, wi_space *space, const wi_wish *wi
 /* The same directly behind a used extent; WEIR_NO_ROOM: something stands there; WEIR_OUT_OF_MEMORY: no means. */
 weir_status wi_growth_behind(wi_mapped *mapped, wi_extent *used, uint64_t more, wi_growth *out);
 void wi_growth_begin(wi_mapped *mapped);
-void wi_growth_allocated(wi_mapped *mapped); /* one more allocation earns credit for moves */
 /* How long new handles are, in granules. */
 uint64_t wi_growth_handle(const wi_mapped *mapped);
 

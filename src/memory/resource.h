@@ -31,7 +31,6 @@ typedef struct wi_placement {
     bool captured;                      /* into a graph, as was declared: nothing stands in the stream's order yet */
     bool apart;                         /* it ends where its memory ends, and what is behind stays unmapped */
     struct wi_reservation *reservation; /* bytes claimed before; NULL: none */
-    bool at_hand;                       /* WEIR_NO_ROOM instead of a driver call */
     bool hit;                           /* set by the base: no driver call was needed */
 } wi_placement;
 

@@ -89,19 +89,14 @@ static weir_status prepare(weir_runtime *runtime, wi_resource *stack, wi_block *
     return zeroed ? clear(runtime, stack, block, 0, block->bytes, placement->native) : WEIR_OK;
 }
 
-/* What this thread has parked is used up, and not more memory taken, when it is a good deal. */
+/* Large blocks are parked from one allocation to the next: one of the same size finds them, any other one finds the free
+ * memory in as large pieces as it can be. */
 static weir_status find_place(weir_client *client, wi_resource *stack, wi_placement *p, wi_block **out)
 {
     wi_shortage ignored;
-    weir_status status = WEIR_NO_ROOM;
-    p->at_hand = stack == client->runtime->resource && !p->reservation && wi_front_is_rich(client, p->stream);
-    if (p->at_hand) {
-        status = wi_allocate(stack, p, out, &ignored);
-        if (status == WEIR_NO_ROOM)
-            wi_front_empty_large(client, p->stream);
-    }
-    p->at_hand = false;
-    return status == WEIR_NO_ROOM ? wi_allocate(stack, p, out, &ignored) : status;
+    if (p->charged > WI_FRONT_SMALL && stack == client->runtime->resource && wi_front_has_large(client, p->stream))
+        wi_front_empty_large(client, p->stream);
+    return wi_allocate(stack, p, out, &ignored);
 }
 
 /* Places the block in the stack and makes it its client's. */

@@ -38,7 +38,7 @@ static inline void revive(wi_front *front, wi_block *block, uint64_t bytes, weir
     wi_store(block->memory_class, memory_class);
     *out = (weir_block){block->pointer, generation};
     atomic_store_explicit(&block->word, generation << WI_GENERATION_SHIFT | WI_LIVE, memory_order_release);
-    front->parked -= block->charged;
+    wi_front_lose(front, block->charged);
     front->drift.hits++;
     front->drift.live_class[memory_class] += (int64_t)block->charged;
     front->drift.live += (int64_t)block->charged;
@@ -91,7 +91,7 @@ static inline void park(wi_front *front, wi_block *block)
     bin->first = block;
     bin->charged = block->charged;
     bin->count++;
-    front->parked += block->charged;
+    wi_front_gain(front, block->charged);
     front->drift.frees++;
     front->drift.live_class[block->memory_class] -= (int64_t)block->charged;
     front->drift.live -= (int64_t)block->charged;

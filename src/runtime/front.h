@@ -41,8 +41,8 @@ bool wi_front_give_slowly(weir_client *client, void *pointer, uint64_t generatio
 
 /* What this thread has done for the client without the ledger is written down there; before the ledger is told of more. */
 void wi_front_settle(weir_client *client);
-/* Whether this thread's front parks more than a mebibyte, which a request might use rather than new memory. */
-bool wi_front_is_rich(const weir_client *client, weir_stream stream);
+/* Whether this thread's front parks large blocks, which keep free memory in pieces. */
+bool wi_front_has_large(const weir_client *client, weir_stream stream);
 /* Gives up what that front parks of large blocks. */
 void wi_front_empty_large(weir_client *client, weir_stream stream);
 
@@ -94,6 +94,7 @@ struct wi_front {
     wi_account *account;
     const char *no_tag;
     uint64_t parked, room; /* bytes: now, and at most */
+    uint64_t large;        /* of parked: in blocks of more than WI_FRONT_SMALL */
     wi_drift drift;
     wi_front_thread *thread;
     wi_front *next_of_thread;
@@ -116,6 +117,18 @@ static inline wi_front_bin *wi_front_bin_of(wi_front *front, uint64_t charged)
         return &front->bins[charged / WI_UNIT - 1];
     uint64_t mixed = charged / WI_UNIT * UINT64_C(0x9e3779b97f4a7c15);
     return &front->bins[WI_FRONT_SMALL_BINS + (mixed >> (64 - WI_FRONT_SHARED_BITS))];
+}
+
+static inline void wi_front_gain(wi_front *front, uint64_t charged)
+{
+    front->parked += charged;
+    front->large += charged > WI_FRONT_SMALL ? charged : 0;
+}
+
+static inline void wi_front_lose(wi_front *front, uint64_t charged)
+{
+    front->parked -= charged;
+    front->large -= charged > WI_FRONT_SMALL ? charged : 0;
 }
 
 static inline uint32_t wi_front_most(uint64_t charged)

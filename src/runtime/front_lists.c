@@ -93,7 +93,7 @@ static void empty_bin(wi_front *front, wi_front_bin *bin, uint32_t keep, wi_bloc
     while (block) {
         wi_block *next = block->pending_next;
         bin->count--;
-        front->parked -= block->charged;
+        wi_front_lose(front, block->charged);
         block->pending_next = *list;
         *list = block;
         block = next;
@@ -358,15 +358,15 @@ void wi_front_settle(weir_client *client)
         (void)take_out(client->runtime, &(selection){.client = client, .thread = mine, .keeps = true});
 }
 
-bool wi_front_is_rich(const weir_client *client, weir_stream stream)
+bool wi_front_has_large(const weir_client *client, weir_stream stream)
 {
     wi_front_thread *mine = wi_front_mine;
     if (!mine || !wi_biased_enter(&mine->lock))
         return false;
     const wi_front *front = find(mine, client, stream);
-    bool rich = front && front->parked > WI_MIB;
+    bool large = front && front->large > 0;
     wi_biased_leave(&mine->lock);
-    return rich;
+    return large;
 }
 
 void wi_front_empty_large(weir_client *client, weir_stream stream)

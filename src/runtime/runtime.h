@@ -52,7 +52,7 @@ struct weir_runtime {
     wi_pending pending;                 /* of all stacks */
     wi_holder holders[WEIR_KIND_COUNT]; /* of the device's memory, and of each kind in kinds[] */
     wi_streams streams;
-    wi_fronts fronts; /* over `resource` */
+    wi_fronts fronts;           /* over `resource` */
     char stack[WI_STACK_BYTES]; /* of resources, as it was given */
     weir_parts parts;           /* which it was composed of, and which end with it */
 
