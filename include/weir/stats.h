@@ -29,7 +29,7 @@ typedef struct weir_stats {
     uint32_t clients;
     uint64_t failed_frees; /* times that the driver refused to take back what was freed; it is tried again */
     /* Of cached: freed on streams that the device is not past, and so for work on the same streams alone. Looked at a moment
-     * later than the rest. */
+     * before the rest. */
     uint64_t ordered;
     uint64_t created; /* handles of physical memory ever made, */
     uint64_t moved;   /* moved to where a block wanted memory, */

@@ -33,7 +33,7 @@ typedef atomic_uint_fast64_t wi_block_word;
 #define WI_TRACKED          UINT64_C(8) /* it has marks, or zeros on their way: its free must look at them */
 #define WI_GENERATION_SHIFT 4
 
-/* What a front writes into a block that others may look at: bytes, tag, memory_class, stream.id. Such a look is of one block if
+/* What a front writes into a block that others may look at: bytes, tag, memory_class, stream.id, ordered. Such a look is of one block if
  * the word is the same before and after it. */
 #define wi_load(member)         __atomic_load_n(&(member), __ATOMIC_ACQUIRE)
 #define wi_store(member, value) __atomic_store_n(&(member), (value), __ATOMIC_RELEASE)
@@ -49,6 +49,7 @@ typedef struct wi_block {
     weir_stream stream;
     weir_class memory_class;
     bool zeroing; /* work was queued on `stream` at the allocation, and no other stream is ordered behind it */
+    bool ordered; /* the same of work on the stream that may still use the bytes, which were freed in its order */
     struct wi_marks *marks; /* where streams used it; NULL: nowhere that was declared */
     uint64_t previous;      /* whose bytes these were */
     bool untouched;         /* they still are: the account never had them to itself */
@@ -61,6 +62,19 @@ typedef struct wi_block {
     struct wi_block *pending_previous, *pending_next;
     bool refused; /* the driver did not take it back when it was last asked */
 } wi_block;
+
+/* Whether other streams, before they use the block or take it back, have to come behind a point on its stream. */
+static inline bool wi_block_is_behind(const wi_block *block)
+{
+    return block->zeroing || wi_load(block->ordered);
+}
+
+/* They do from now on. */
+static inline void wi_block_came_behind(wi_block *block)
+{
+    block->zeroing = false;
+    wi_store(block->ordered, false);
+}
 
 static inline uint64_t wi_block_generation(const wi_block *block)
 {

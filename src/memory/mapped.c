@@ -63,8 +63,10 @@ static const wi_lane *lane_of(const wi_mapped *mapped, const wi_placement *p)
     return p->captured ? NULL : wi_lanes_find(&mapped->lanes, p->stream);
 }
 
-static wi_extent *use(wi_mapped *mapped, wi_extent *extent, uint64_t start, uint64_t bytes)
+static wi_extent *use(wi_mapped *mapped, wi_placement *p, wi_extent *extent, uint64_t start)
 {
+    uint64_t bytes = p->charged;
+    p->ordered = extent->lane != NULL;
     mapped->in_use += bytes;
     mapped->peak_in_use = wi_max(mapped->peak_in_use, mapped->in_use);
     return wi_space_use(extent->space, extent, start, bytes);
@@ -72,7 +74,7 @@ static wi_extent *use(wi_mapped *mapped, wi_extent *extent, uint64_t start, uint
 
 /* Puts memory where a block can stand, and the block into it. WEIR_NO_ROOM: there is no such place, or no means. WEIR_BUSY: one
  * more try. */
-static weir_status grow_and_use(wi_mapped *mapped, wi_space *space, const wi_placement *p, wi_extent **out)
+static weir_status grow_and_use(wi_mapped *mapped, wi_space *space, wi_placement *p, wi_extent **out)
 {
     const wi_wish wish = {p->charged, p->alignment, lane_of(mapped, p), p->apart};
     wi_growth growth;
@@ -85,7 +87,7 @@ static weir_status grow_and_use(wi_mapped *mapped, wi_space *space, const wi_pla
     if (status == WEIR_OK)
         status = wi_handles_grow(mapped, &growth, &busy);
     if (status == WEIR_OK)
-        *out = use(mapped, busy, growth.start, p->charged);
+        *out = use(mapped, p, busy, growth.start);
     return status;
 }
 
@@ -98,7 +100,7 @@ static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p
         wi_extent *extent = p->apart ? NULL : wi_space_best(space, lane_of(mapped, p), p->charged, p->alignment);
         if (extent) {
             p->hit = waits == 0;
-            *out = use(mapped, extent, wi_round_up(extent->offset, p->alignment), p->charged);
+            *out = use(mapped, p, extent, wi_round_up(extent->offset, p->alignment));
             return WEIR_OK;
         }
         if (wi_lanes_renew(&mapped->lanes) > 0) /* what has passed is anyone's, and can be moved */
@@ -135,6 +137,7 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
     }
     if (status == WEIR_OK) {
         extent->block = wi_block_make(p, space->base + extent->offset, extent->last);
+        extent->block.ordered = p->ordered;
         *out = &extent->block;
     } else if (status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY) {
         shortage->cause = p->charged > space->bytes - p->alignment ? WEIR_CAUSE_ADDRESS_RANGE

@@ -32,6 +32,7 @@ typedef struct wi_placement {
     bool apart;                         /* it ends where its memory ends, and what is behind stays unmapped */
     struct wi_reservation *reservation; /* bytes claimed before; NULL: none */
     bool hit;                           /* set by the base: no driver call was needed */
+    bool ordered;                       /* … and it has bytes that are in the order of the stream */
 } wi_placement;
 
 typedef struct wi_resource_table {

@@ -223,13 +223,13 @@ weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream, we
 static weir_status wait_for_zeroing(weir_runtime *runtime, wi_block *block, weir_stream stream)
 {
     wi_event event;
-    if (!block->zeroing || stream.id == block->stream.id)
+    if (!wi_block_is_behind(block) || stream.id == block->stream.id)
         return WEIR_OK;
     weir_status status = wi_streams_point(runtime, block->stream, &event);
     if (status == WEIR_OK)
         status = wi_marks_first_write(&block->marks, event);
     if (status == WEIR_OK)
-        block->zeroing = false;
+        wi_block_came_behind(block);
     return status;
 }
 

@@ -72,7 +72,8 @@ static inline bool suits(const wi_front *front, const wi_block *block, uint64_t 
 {
     return (word & (WI_TRACKED | 7)) == WI_LIVE && block->pointer == pointer && block->account == front->account &&
            wi_load(block->memory_class) != WEIR_WEIGHTS &&
-           (generation == 0 || generation == word >> WI_GENERATION_SHIFT);
+           (generation == 0 || generation == word >> WI_GENERATION_SHIFT) &&
+           (!wi_load(block->ordered) || wi_load(block->stream.id) == front->stream.id);
 }
 
 static inline bool has_room(wi_front *front, uint64_t charged)
@@ -86,6 +87,7 @@ static inline void park(wi_front *front, wi_block *block)
 {
     wi_front_bin *bin = wi_front_bin_of(front, block->charged);
     wi_store(block->stream.id, front->stream.id);
+    wi_store(block->ordered, true);
     wi_store(block->tag, front->no_tag);
     block->pending_next = bin->first;
     bin->first = block;

@@ -426,10 +426,11 @@ weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_st
         return weir_fail(WEIR_INVALID, "weir_snapshot: member size is not set");
     (void)wi_runtime_reap(runtime);
     weir_stats stats = {.size = sizeof stats};
+    uint64_t ordered; /* which the driver is asked about */
+    (void)wi_holders_pass(&runtime->ledger, &ordered);
     wi_ledger_snapshot(&runtime->ledger, &stats, clients, stride, capacity, &found);
     stats.failed_frees = atomic_load(&runtime->pending.failures);
-    (void)wi_holders_pass(&runtime->ledger, &stats.ordered);
-    stats.ordered = wi_min(stats.ordered, stats.cached);
+    stats.ordered = wi_min(ordered, stats.cached);
     wi_copy_out(out, out->size, &stats, sizeof stats);
     if (count)
         *count = found;

@@ -117,7 +117,7 @@ static int by_pointer(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Zeros that an allocation queued on another stream than the launch's come before its use. */
+/* What an allocation queued on another stream than the launch's, or found there, comes before its use. */
 typedef struct zeroing {
     weir_stream launch, stream; /* `stream` is where the zeros were queued; WEIR_STREAM_HOST: no need to wait */
     uint64_t generation;        /* of the block: what takes its place meanwhile has zeros of its own */
@@ -127,7 +127,7 @@ typedef struct zeroing {
 static weir_status find_zeroing(wi_block *block, void *user)
 {
     zeroing *z = user;
-    z->stream = block->zeroing && block->stream.id != z->launch.id ? block->stream : WEIR_STREAM_HOST;
+    z->stream = wi_block_is_behind(block) && block->stream.id != z->launch.id ? block->stream : WEIR_STREAM_HOST;
     z->generation = wi_block_generation(block);
     return WEIR_OK;
 }
@@ -135,9 +135,9 @@ static weir_status find_zeroing(wi_block *block, void *user)
 static weir_status mark_zeroing(wi_block *block, void *user)
 {
     const zeroing *z = user;
-    weir_status status = block->zeroing ? wi_marks_first_write(&block->marks, z->event) : WEIR_OK;
+    weir_status status = wi_block_is_behind(block) ? wi_marks_first_write(&block->marks, z->event) : WEIR_OK;
     if (status == WEIR_OK)
-        block->zeroing = false;
+        wi_block_came_behind(block);
     return status;
 }
 

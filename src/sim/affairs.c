@@ -231,16 +231,25 @@ void world_hear_guard(world *w)
                   weir_guard_kind_name(report.kind), report.bytes, (long long)report.offset);
 }
 
+static bool is_capturing(const world *w)
+{
+    for (unsigned i = 1; i <= w->options.streams; i++)
+        if (w->captured[i])
+            return true;
+    return false;
+}
+
 void run_snapshot(world *w, const step *s)
 {
     weir_stats stats = {.size = sizeof stats};
     weir_client_stats lines[WORLD_CLIENTS] = {{.size = sizeof lines[0]}};
     unsigned numbers[WORLD_CLIENTS];
     size_t count = 0;
-    uint64_t nested = w->nested;
     (void)s;
     world_hear_guard(w);
     world_check_pools(w);
+    uint64_t nested = w->nested;
+    bool drained = oracle_drained(w->oracle) && !is_capturing(w);
     weir_status status = weir_snapshot(w->runtime, &stats, lines, WORLD_CLIENTS, &count);
     if (!ANSWER(w, "weir_snapshot", status, WEIR_OK))
         return;
@@ -256,6 +265,8 @@ void run_snapshot(world *w, const step *s)
     bool settled =
         world_undisturbed(w, nested) && world_faults(w) == w->fault_mark && !(world_features(w) & WEIR_GUARDS);
     oracle_check(w->oracle, &stats, lines, numbers, count, settled);
+    if (settled)
+        oracle_check_order(w->oracle, &stats, drained);
 }
 
 /* Looking and mistakes --------------------------------------------------------------------------------------------- */

@@ -238,5 +238,6 @@ void oracle_destroy(oracle *o)
     free(o->table);
     free(o->unused);
     free(o->pending);
+    free(o->ordered);
     free(o);
 }

@@ -39,9 +39,19 @@ typedef enum oracle_kind {
 
 const char *oracle_kind_name(oracle_kind kind);
 
+/* Blocks that got bytes of one that was freed in the order of its stream. */
+typedef enum oracle_reuse {
+    ORACLE_REUSE_AT_ONCE, /* on the same stream, while the device was not past the free */
+    ORACLE_REUSE_PASSED,  /* elsewhere, when it was */
+    ORACLE_REUSES
+} oracle_reuse;
+
+const char *oracle_reuse_name(oracle_reuse kind);
+
 typedef struct oracle_findings {
     uint64_t count[ORACLE_KINDS], violations; /* the latter: all but the users' own */
-    char first[512];                          /* of the violations; of the users' if there is none */
+    uint64_t reuse[ORACLE_REUSES];
+    char first[512]; /* of the violations; of the users' if there is none */
     oracle_kind first_kind;
 } oracle_findings;
 
@@ -98,11 +108,18 @@ void oracle_used(oracle *o, oracle_block block, unsigned stream);
 void oracle_set_budget(oracle *o, uint64_t budget);
 /* A pool of the driver's may hold more than its pieces, and more than the budget. */
 void oracle_set_pooled(oracle *o);
+/* A free that waits for nothing but its stream's order is complete for the ledger: the bytes are that stream's. */
+void oracle_set_in_order(oracle *o);
 void oracle_set_limits(oracle *o, unsigned client, uint64_t guaranteed, uint64_t maximum); /* maximum 0: none */
 /* Compares a view with the book; lines[i] is client numbers[i]'s. `settled`: no call is under way, nothing has failed and
  * nothing is kept back, so that what the device is past is free. */
 void oracle_check(oracle *o, const weir_stats *stats, const weir_client_stats *lines, const unsigned *numbers,
                   size_t count, bool settled);
+/* Whether the device is past all that was queued on streams where something was freed in their order. */
+bool oracle_drained(const oracle *o);
+/* Compares what such a view tells to be in the order of streams. `drained`: so it was before the view was taken, and no
+ * stream was being captured. */
+void oracle_check_order(oracle *o, const weir_stats *stats, bool drained);
 /* A request of this charge was refused with this cause, while no other call was under way. */
 void oracle_refused(oracle *o, unsigned client, uint64_t charged, int cause);
 /* Everything was freed and the device closed. */

@@ -33,7 +33,7 @@ void oracle_unlist_pending(oracle *o, uint32_t index)
     o->table[index].listed = false;
 }
 
-static bool are_done(const oracle *o, const uint64_t *points)
+bool oracle_are_done(const oracle *o, const uint64_t *points)
 {
     for (unsigned s = 1; s < o->width; s++)
         if (points[s] && wi_sim_done(o->device, s) < points[s])
@@ -47,11 +47,11 @@ void oracle_sweep_pending(oracle *o)
     for (size_t i = 0; i < o->pending_count; i++) {
         owner *w = &o->table[o->pending[i]];
         account *a = &o->accounts[w->client];
-        if (!w->moving && !w->past && are_done(o, w->least)) {
+        if (!w->moving && !w->past && oracle_are_done(o, w->least)) {
             w->past = true;
             a->pending_least -= w->charged;
         }
-        if (!w->past || !are_done(o, w->most)) {
+        if (!w->past || !oracle_are_done(o, w->most)) {
             o->pending[kept++] = o->pending[i];
             continue;
         }

@@ -107,6 +107,7 @@ static void give(oracle *o, const char *address, uint64_t bytes, uint32_t index)
 static void take_over(oracle *o, const char *address, uint64_t bytes, const uint64_t *clock, owner *w)
 {
     run r;
+    bool at_once = false, passed = false;
     unsigned late;
     uint32_t previous = UINT32_MAX;
     for (uint64_t at = 0; at < bytes; at = run_end(&r, at, address)) {
@@ -132,6 +133,7 @@ static void take_over(oracle *o, const char *address, uint64_t bytes, const uint
                           "block %llu has bytes of block %llu, freed on stream %u, whose work %llu on stream %u may "
                           "still run",
                           ULL(w->serial), ULL(had->serial), had->free_stream, ULL(had->last[late]), late);
+        oracle_count_reuse(o, had, w, &at_once, &passed);
         for (unsigned s = 1; s < o->width; s++)
             w->last[s] = wi_max(w->last[s], had->last[s]);
     }
@@ -287,8 +289,10 @@ void oracle_using(oracle *o, oracle_block block, unsigned stream, bool write)
 
 void oracle_used(oracle *o, oracle_block block, unsigned stream)
 {
-    if (stream)
-        o->table[block].most[stream] = wi_sim_queued(o->device, stream);
+    if (!stream)
+        return;
+    o->table[block].most[stream] = wi_sim_queued(o->device, stream);
+    o->table[block].marks |= UINT64_C(1) << stream;
 }
 
 void oracle_unmapping(void *user, const void *address, uint32_t handle)
@@ -327,7 +331,7 @@ static void check_free(oracle *o, const owner *w, unsigned stream)
                           ULL(w->serial), stream, ULL(w->last[s]), s);
 }
 
-void oracle_freeing(oracle *o, oracle_block block, unsigned stream)
+static void begin_free(oracle *o, oracle_block block, unsigned stream)
 {
     owner *w = &o->table[block];
     check_free(o, w, stream);
@@ -340,8 +344,16 @@ void oracle_freeing(oracle *o, oracle_block block, unsigned stream)
         w->last[stream] = w->least[stream] = wi_sim_queued(o->device, stream);
     oracle_live(o, w->client, w->memory_class, 0, w->charged);
     oracle_move(o, w->client, w->memory_class, w->charged, 0);
+    if (w->order == ORDER_ALONE)
+        return;
     o->accounts[w->client].pending_most += w->charged;
     oracle_list_pending(o, block);
+}
+
+void oracle_freeing(oracle *o, oracle_block block, unsigned stream)
+{
+    oracle_begin_order(o, &o->table[block], stream);
+    begin_free(o, block, stream);
 }
 
 static void end_free(oracle *o, owner *w)
@@ -355,11 +367,17 @@ void oracle_freed(oracle *o, oracle_block block)
     owner *w = &o->table[block];
     unsigned stream = w->free_stream;
     end_free(o, w);
+    oracle_end_order(o, block);
+    if (w->order == ORDER_ALONE)
+        return;
     if (stream)
         w->most[stream] = wi_sim_queued(o->device, stream);
     if (w->queued) /* weir may order its own work with whatever followed it there */
         w->most[w->stream] = wi_sim_queued(o->device, w->stream);
-    o->accounts[w->client].pending_least += w->charged;
+    if (w->order == ORDER_PERHAPS)
+        w->past = true; /* it may be, and need not */
+    else
+        o->accounts[w->client].pending_least += w->charged;
 }
 
 void oracle_kept(oracle *o, oracle_block block)
@@ -368,8 +386,11 @@ void oracle_kept(oracle *o, oracle_block block)
     end_free(o, w);
     w->last[w->free_stream] = w->last_before;
     w->least[w->free_stream] = w->least_before;
-    oracle_unlist_pending(o, block);
-    o->accounts[w->client].pending_most -= w->charged;
+    if (w->order != ORDER_ALONE) {
+        oracle_unlist_pending(o, block);
+        o->accounts[w->client].pending_most -= w->charged;
+    }
+    w->order = ORDER_MORE;
     w->state = OWNER_LIVE;
     oracle_live(o, w->client, w->memory_class, w->charged, 0);
     if (w->units != w->length / WI_SIM_UNIT)
@@ -423,7 +444,7 @@ oracle_block oracle_cutting(oracle *o, oracle_block block, uint64_t length, uint
     w->length = length;
     w->charged = charged;
     give(o, t->address, t->length, tail);
-    oracle_freeing(o, tail, stream);
+    begin_free(o, tail, stream);
     return tail;
 }
 

@@ -6,11 +6,14 @@
 
 typedef enum owner_state { OWNER_NONE, OWNER_LIVE, OWNER_FREED, OWNER_POOL } owner_state; /* the last: a pool's alone */
 
-/* Who has, or last had, some bytes. Kept as long as any unit or the list of pending frees points to it. */
+/* What stands between a free and the next owner: more than its stream's order, perhaps no more, no more. */
+typedef enum free_order { ORDER_MORE, ORDER_PERHAPS, ORDER_ALONE } free_order;
+
+/* Who has, or last had, some bytes. Kept as long as any unit or a list of frees points to it. */
 typedef struct owner {
     uint64_t units; /* that point here */
     uint32_t pool;  /* the pool that it is of, or is; 0: none */
-    bool listed;    /* in the list of pending frees */
+    bool listed;    /* in the list of pending frees, or of those in order */
     bool moving;    /* its free has not ended */
     owner_state state;
     unsigned client;
@@ -22,8 +25,11 @@ typedef struct owner {
     unsigned write_stream;
     uint64_t write;
     unsigned free_stream;
+    free_order order;
+    uint64_t freed;                     /* how far that stream was */
     uint64_t last_before, least_before; /* of that stream, in case the free is refused */
     bool queued, past; /* weir's own work may stand on `stream`; of a free that may count as pending, and need not */
+    uint64_t marks;    /* bits of streams: with uses that weir remembers */
     uint64_t own, declared; /* bits of streams: with accesses of this owner; whose last one was declared */
     uint64_t *last;         /* per stream: the last access of this owner or of those before */
     uint64_t *least, *most; /* per stream: what weir was told to wait for: it stands between; both lie behind `last` */
@@ -55,13 +61,16 @@ struct oracle {
     uint64_t *host;
     uint64_t **clock; /* per stream */
     snapshots *events;
-    bool declared, users, pooled;
+    bool declared, users, pooled, in_order;
     wi_plane owners; /* per unit: an owner's index */
     owner *table;
     uint32_t *unused;
     uint32_t count, capacity, unused_count;
     uint32_t *pending;
     size_t pending_count, pending_capacity;
+    uint32_t *ordered; /* freed in the order of their streams alone */
+    size_t ordered_count, ordered_capacity;
+    uint64_t followed; /* bits of streams that had such frees, or may have had */
     account accounts[ORACLE_CLIENTS];
     uint64_t live, moving;
 };
@@ -82,5 +91,12 @@ void oracle_unlist_pending(oracle *o, uint32_t index);
 void oracle_move(oracle *o, unsigned client, weir_class memory_class, uint64_t more, uint64_t less);
 void oracle_live(oracle *o, unsigned client, weir_class memory_class, uint64_t more, uint64_t less);
 void oracle_sweep_pending(oracle *o);
+bool oracle_are_done(const oracle *o, const uint64_t *points);
+
+/* A free, with what its points were before it, begins and ends: what its order is. */
+void oracle_begin_order(oracle *o, owner *w, unsigned stream);
+void oracle_end_order(oracle *o, uint32_t index);
+/* A block gets bytes of one that was freed. */
+void oracle_count_reuse(oracle *o, const owner *had, const owner *gets, bool *at_once, bool *passed);
 
 #endif

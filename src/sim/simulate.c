@@ -19,7 +19,8 @@ wi_defect defect_called(const char *name)
     return WI_DEFECTS;
 }
 
-const simulate_names simulate_words = {defect_name, defect_called, ladder_name, operation_name, oracle_kind_name};
+const simulate_names simulate_words = {defect_name,    defect_called,    ladder_name,
+                                       operation_name, oracle_kind_name, oracle_reuse_name};
 
 /* The weights: most steps where most can happen, few where each is slow. */
 static const struct {
@@ -142,6 +143,8 @@ static void add_up(simulate_result *out, const char *resource, uint64_t steps, c
     out->faults += faults;
     for (unsigned i = 0; i < LADDER_RUNGS; i++)
         out->ladder[i] += ladder[i];
+    for (unsigned i = 0; i < ORACLE_REUSES; i++)
+        out->reuse[i] += found->reuse[i];
     for (unsigned i = 0; i < sizeof out->done / sizeof out->done[0]; i++)
         out->done[i] += done[i];
 }

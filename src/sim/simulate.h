@@ -26,7 +26,7 @@ typedef struct simulate_result {
     simulate_part parts[SIMULATE_STACKS];
     size_t part_count;
     oracle_findings found;
-    uint64_t ladder[LADDER_RUNGS], done[256], faults;
+    uint64_t ladder[LADDER_RUNGS], reuse[ORACLE_REUSES], done[256], faults;
     wi_defect plant;
     double seconds;
     char *script; /* NULL: nothing was found; for free() */
@@ -41,6 +41,7 @@ typedef struct simulate_names {
     const char *(*rung)(ladder_rung rung);
     const char *(*operation)(unsigned operation);
     const char *(*finding)(oracle_kind kind);
+    const char *(*reuse)(oracle_reuse kind);
 } simulate_names;
 extern const simulate_names simulate_words;
 

@@ -122,6 +122,8 @@ world *world_create(const world_options *options)
         oracle_attach(w->oracle, w->device);
         if (strcmp(w->runtime->resource->base->table->name, "async") == 0)
             oracle_set_pooled(w->oracle);
+        if (wi_keeps_order(w->runtime->resource))
+            oracle_set_in_order(w->oracle);
     }
     return w;
 }

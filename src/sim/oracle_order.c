@@ -1,0 +1,132 @@
+/* Frees in the order of their streams: which ones are, what of it a snapshot may tell, and who gets the bytes. */
+#include "sim/oracle_state.h"
+
+#define ULL(x) ((unsigned long long)(x))
+
+const char *oracle_reuse_name(oracle_reuse kind)
+{
+    static const char *const names[ORACLE_REUSES] = {"at_once", "passed"};
+    return kind < ORACLE_REUSES ? names[kind] : "?";
+}
+
+void oracle_set_in_order(oracle *o)
+{
+    o->in_order = true;
+}
+
+static bool is_drained(const oracle *o, unsigned stream)
+{
+    return wi_sim_done(o->device, stream) >= wi_sim_queued(o->device, stream);
+}
+
+/* Which frees are --------------------------------------------------------------------------------------------------- */
+
+/* Of declared uses the device may be past or not when weir looks. What it is past now it is past then. But the point behind
+ * what weir may have put on the stream of the allocation, or found there, is set in the call. */
+void oracle_begin_order(oracle *o, owner *w, unsigned stream)
+{
+    bool zeros = w->queued && w->stream != stream;
+    w->order = !o->in_order || !stream || w->pool      ? ORDER_MORE
+               : zeros || !oracle_are_done(o, w->most) ? ORDER_PERHAPS
+                                                       : ORDER_ALONE;
+    if (w->order != ORDER_MORE)
+        o->followed |= UINT64_C(1) << stream;
+}
+
+/* What it is not past now it was not past when weir looked. */
+static bool uses_are_open(const oracle *o, const owner *w)
+{
+    for (unsigned s = 1; s < o->width; s++) {
+        uint64_t point = s == w->free_stream ? w->least_before : w->least[s];
+        if (w->marks >> s & 1 && wi_sim_done(o->device, s) < point)
+            return true;
+    }
+    return false;
+}
+
+static void list_ordered(oracle *o, uint32_t index)
+{
+    if (o->ordered_count == o->ordered_capacity) {
+        size_t capacity = o->ordered_capacity ? 2 * o->ordered_capacity : 64;
+        uint32_t *ordered = realloc(o->ordered, capacity * sizeof *ordered);
+        if (!ordered) {
+            oracle_report(o, ORACLE_DEVICE, "no host memory for the oracle");
+            return;
+        }
+        o->ordered = ordered;
+        o->ordered_capacity = capacity;
+    }
+    o->ordered[o->ordered_count++] = index;
+    o->table[index].listed = true;
+}
+
+void oracle_end_order(oracle *o, uint32_t index)
+{
+    owner *w = &o->table[index];
+    w->freed = w->free_stream ? w->last[w->free_stream] : 0;
+    if (w->order == ORDER_PERHAPS && uses_are_open(o, w))
+        w->order = ORDER_MORE;
+    if (w->order == ORDER_ALONE)
+        list_ordered(o, index);
+}
+
+/* What a snapshot may tell ------------------------------------------------------------------------------------------ */
+
+bool oracle_drained(const oracle *o)
+{
+    for (unsigned s = 1; s < o->width; s++)
+        if (o->followed >> s & 1 && !is_drained(o, s))
+            return false;
+    return true;
+}
+
+/* Bytes that nobody had since, and that the device is not past. */
+static uint64_t sweep(oracle *o)
+{
+    uint64_t bytes = 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < o->ordered_count; i++) {
+        uint32_t index = o->ordered[i];
+        owner *w = &o->table[index];
+        if (w->units > 0 && wi_sim_done(o->device, w->free_stream) < w->freed) {
+            bytes += w->units * WI_SIM_UNIT;
+            o->ordered[kept++] = index;
+            continue;
+        }
+        w->listed = false;
+        oracle_let_go(o, index);
+    }
+    o->ordered_count = kept;
+    return bytes;
+}
+
+void oracle_check_order(oracle *o, const weir_stats *stats, bool drained)
+{
+    uint64_t least = sweep(o);
+    if (stats->ordered < least)
+        oracle_report(o, ORACLE_LEDGER,
+                      "a snapshot tells %llu bytes to be in the order of streams; %llu were freed there before points "
+                      "that the device is not past",
+                      ULL(stats->ordered), ULL(least));
+    if (stats->ordered > stats->cached || (drained && stats->ordered > 0))
+        oracle_report(o, ORACLE_LEDGER,
+                      "a snapshot tells %llu bytes to be in the order of streams, of %llu cached, and the device is %s",
+                      ULL(stats->ordered), ULL(stats->cached), drained ? "past all that is queued" : "at work");
+}
+
+/* Who gets the bytes ------------------------------------------------------------------------------------------------ */
+
+void oracle_count_reuse(oracle *o, const owner *had, const owner *gets, bool *at_once, bool *passed)
+{
+    if (had->state != OWNER_FREED || had->order != ORDER_ALONE || gets->state != OWNER_LIVE)
+        return;
+    bool done = wi_sim_done(o->device, had->free_stream) >= had->freed;
+    if (!done && had->free_stream == gets->stream && !*at_once) {
+        *at_once = true;
+        o->found.reuse[ORACLE_REUSE_AT_ONCE]++;
+    }
+    if (done && had->free_stream != gets->stream && !*passed) {
+        *passed = true;
+        o->found.reuse[ORACLE_REUSE_PASSED]++;
+    }
+}
