@@ -330,7 +330,7 @@ bool wi_front_give_slowly(weir_client *client, void *pointer, uint64_t generatio
     if (!runtime->fronts.usable || wi_recording(&runtime->ledger) != 0 || !(block = base->table->peek(base, pointer)))
         return false;
     uint64_t charged = wi_load(block->charged);
-    if (charged == 0 || charged > runtime->fronts.room / 2 || wi_block_phase_of(block) != WI_LIVE)
+    if (charged == 0 || charged > runtime->fronts.room || wi_block_phase_of(block) != WI_LIVE)
         return false;
     bool ready = prepare(client, stream, charged, &list);
     (void)free_all(runtime, list);
