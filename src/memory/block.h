@@ -106,11 +106,10 @@ static inline void wi_block_turn(wi_block *block, wi_block_phase phase)
                           memory_order_release);
 }
 
-/* The live block whose word was `word` becomes this thread's; false when another one has been faster. */
-static inline bool wi_block_claim(wi_block *block, uint64_t word)
+/* The live block whose word was `word` becomes this thread's, taken or parked; false when another one has been faster. */
+static inline bool wi_block_claim(wi_block *block, uint64_t word, wi_block_phase phase)
 {
-    return (word & 7) == WI_LIVE &&
-           atomic_compare_exchange_strong(&block->word, &word, (word & ~UINT64_C(15)) | WI_TAKEN);
+    return (word & 7) == WI_LIVE && atomic_compare_exchange_strong(&block->word, &word, (word & ~UINT64_C(15)) | phase);
 }
 
 /* The live block whose word was `word` has marks from now on; under the lock of its base. False when a thread has taken it. */

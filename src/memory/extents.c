@@ -21,7 +21,7 @@ void wi_list_remove(wi_extent_list *list, wi_extent *extent)
     extent->list_previous = extent->list_next = NULL;
 }
 
-enum { CHUNK = 1024, MOST_CHUNKS = (int)(WI_SLOT_FREED / CHUNK) };
+enum { CHUNK = WI_EXTENT_CHUNK, MOST_CHUNKS = (int)(WI_SLOT_FREED / CHUNK) };
 
 static void *lazy_table(uint64_t bytes)
 {
@@ -80,11 +80,6 @@ static void drop_record(wi_extent_pool *pool, wi_extent *extent)
     extent->next = pool->unused;
     pool->unused = extent;
     pool->unused_count++;
-}
-
-static wi_extent *record_at(const wi_extent_pool *pool, uint32_t index)
-{
-    return &pool->chunks[index / CHUNK][index % CHUNK];
 }
 
 /* Bins: rows by the power of two, columns by the six bits below it ------------------------------------------------ */
@@ -367,13 +362,6 @@ wi_extent *wi_space_neutral(wi_space *space, wi_extent *extent)
     return wi_space_join(space, extent);
 }
 
-wi_extent *wi_space_peek(const wi_space *space, uint64_t offset)
-{
-    uint32_t slot = __atomic_load_n(&space->slots[offset / WI_UNIT], __ATOMIC_ACQUIRE);
-    return offset % WI_UNIT != 0 || slot == 0 || (slot & WI_SLOT_FREED) ? NULL
-                                                                        : record_at(&space->shared->pool, slot - 1);
-}
-
 /* The used extent that begins nearest at or before the offset: granules without one are passed over whole. */
 static wi_extent *used_before(wi_space *space, uint64_t offset)
 {
@@ -385,7 +373,7 @@ static wi_extent *used_before(wi_space *space, uint64_t offset)
             uint32_t slot = space->slots[--u];
             if (slot == 0 || (slot & WI_SLOT_FREED))
                 continue;
-            return record_at(&space->shared->pool, slot - 1);
+            return wi_record_at(&space->shared->pool, slot - 1);
         }
         if (granule == 0)
             return NULL;

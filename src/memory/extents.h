@@ -46,6 +46,8 @@ typedef struct wi_shelf {
 
 enum { WI_SHELVES = 3 }; /* of a lane: one for each space of a resource */
 
+enum { WI_EXTENT_CHUNK = 1024 };
+
 /* Records in chunks that never move, nor does the list of chunks, so that an index finds one for ever and without a lock. */
 typedef struct wi_extent_pool {
     wi_extent **chunks; /* lazily backed: as many as indices can name */
@@ -84,6 +86,11 @@ weir_status wi_space_init(wi_space *space, unsigned number, char *base, uint64_t
 void wi_space_destroy(wi_space *space);
 void wi_extent_pool_destroy(wi_extent_pool *pool);
 
+static inline wi_extent *wi_record_at(const wi_extent_pool *pool, uint32_t index)
+{
+    return &pool->chunks[index / WI_EXTENT_CHUNK][index % WI_EXTENT_CHUNK];
+}
+
 /* Makes sure that the next `count` splits find their records. */
 weir_status wi_extent_pool_reserve(wi_extent_pool *pool, size_t count);
 
@@ -116,9 +123,6 @@ wi_extent *wi_space_at(wi_space *space, uint64_t offset);
 /* The used extent that begins at `offset` or covers it; NULL if none. *freed: a block that was freed began there. */
 wi_extent *wi_space_find(wi_space *space, uint64_t offset, bool *freed);
 
-/* The used extent that begins at `offset`, or that did a moment ago; NULL if none. Needs no lock. */
-wi_extent *wi_space_peek(const wi_space *space, uint64_t offset);
-
 /* Whose bytes those of both are, together. Clean ones are anybody's. */
 uint64_t wi_owners_mix(uint64_t a, uint64_t b);
 
@@ -139,5 +143,13 @@ static inline void wi_space_set_slot(wi_space *space, uint64_t offset, uint32_t 
 
 void wi_list_add(wi_extent_list *list, wi_extent *extent); /* at the end */
 void wi_list_remove(wi_extent_list *list, wi_extent *extent);
+
+/* The used extent that begins at `offset`, or that did a moment ago; NULL if none. Needs no lock. */
+static inline wi_extent *wi_space_peek(const wi_space *space, uint64_t offset)
+{
+    uint32_t slot = __atomic_load_n(&space->slots[offset / WI_UNIT], __ATOMIC_ACQUIRE);
+    return offset % WI_UNIT != 0 || slot == 0 || (slot & WI_SLOT_FREED) ? NULL
+                                                                        : wi_record_at(&space->shared->pool, slot - 1);
+}
 
 #endif

@@ -87,7 +87,7 @@ weir_status wi_take(wi_resource *base, const wi_account *account, void *pointer,
     if (status == WEIR_OK && wi_marks_held(block->marks))
         status = weir_fail(WEIR_BUSY, "the block at %p is used by a launch that has not ended; end or abort it first",
                            pointer);
-    if (status == WEIR_OK && !wi_block_claim(block, word))
+    if (status == WEIR_OK && !wi_block_claim(block, word, WI_TAKEN))
         status = taken_by_another(pointer);
     if (status == WEIR_OK)
         *out = block;

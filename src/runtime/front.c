@@ -4,15 +4,33 @@
 
 _Thread_local wi_front_thread *wi_front_mine __attribute__((tls_model("initial-exec")));
 
+static inline bool is_for(const wi_front *front, const weir_client *client, weir_stream stream)
+{
+    return front && front->client == client && front->stream.id == stream.id;
+}
+
+/* Another front has its place in the table. Entered. */
+static __attribute__((noinline)) wi_front *look_further(wi_front_thread *mine, const weir_client *client,
+                                                        weir_stream stream)
+{
+    wi_front *front = mine->fronts;
+    while (front && !is_for(front, client, stream))
+        front = front->next_of_thread;
+    if (front)
+        mine->table[wi_front_place(client, stream)] = front;
+    return front;
+}
+
 /* This thread's front for them, and its own lock entered; NULL: there is none, or it is shut. */
-static inline wi_front *enter(const weir_client *client, weir_stream stream)
+static inline __attribute__((always_inline)) wi_front *enter(const weir_client *client, weir_stream stream)
 {
     wi_front_thread *mine = wi_front_mine;
     if (wi_unlikely(!mine) || wi_unlikely(!wi_biased_enter(&mine->lock)))
         return NULL;
     wi_front *front = mine->table[wi_front_place(client, stream)];
-    if (wi_likely(front && front->client == client && front->stream.id == stream.id) &&
-        wi_likely(atomic_load_explicit(front->recording, memory_order_relaxed) == 0) &&
+    if (wi_unlikely(!is_for(front, client, stream)))
+        front = look_further(mine, client, stream);
+    if (wi_likely(front) && wi_likely(atomic_load_explicit(front->recording, memory_order_relaxed) == 0) &&
         wi_likely(!atomic_load_explicit(&wi_forked, memory_order_relaxed)))
         return front;
     wi_biased_leave(&mine->lock);
@@ -59,7 +77,7 @@ bool wi_front_take(weir_client *client, uint64_t bytes, weir_stream stream, weir
     wi_block *block = bin->charged == charged ? bin->first : NULL;
     if (wi_likely(block)) {
         bin->first = block->pending_next;
-        bin->count--;
+        bin->left++;
         revive(front, block, bytes, memory_class, out);
     }
     leave(front);
@@ -79,10 +97,10 @@ static inline bool suits(const wi_front *front, const wi_block *block, uint64_t 
 static inline bool has_room(wi_front *front, uint64_t charged)
 {
     const wi_front_bin *bin = wi_front_bin_of(front, charged);
-    return (bin->charged == charged || bin->count == 0) && bin->count < wi_front_most(charged) &&
-           charged <= front->room - front->parked;
+    return bin->charged == charged && bin->left > 0 && charged <= front->room;
 }
 
+/* The block has the phase already, which keeps others from it. */
 static inline void park(wi_front *front, wi_block *block)
 {
     wi_front_bin *bin = wi_front_bin_of(front, block->charged);
@@ -91,13 +109,11 @@ static inline void park(wi_front *front, wi_block *block)
     wi_store(block->tag, front->no_tag);
     block->pending_next = bin->first;
     bin->first = block;
-    bin->charged = block->charged;
-    bin->count++;
+    bin->left--;
     wi_front_gain(front, block->charged);
     front->drift.frees++;
     front->drift.live_class[block->memory_class] -= (int64_t)block->charged;
     front->drift.live -= (int64_t)block->charged;
-    wi_block_turn(block, WI_PARKED);
 }
 
 bool wi_front_give(weir_client *client, void *pointer, uint64_t generation, weir_stream stream)
@@ -109,7 +125,7 @@ bool wi_front_give(weir_client *client, void *pointer, uint64_t generation, weir
     uint64_t word = block ? atomic_load_explicit(&block->word, memory_order_acquire) : WI_BLANK;
     uint64_t charged = block ? wi_load(block->charged) : 0;
     bool parked = word != WI_BLANK && suits(front, block, word, pointer, generation) && has_room(front, charged) &&
-                  wi_block_claim(block, word);
+                  wi_block_claim(block, word, WI_PARKED);
     if (parked && wi_unlikely(block->charged != charged)) { /* resized in between */
         wi_block_turn(block, WI_LIVE);
         parked = false;

@@ -74,7 +74,7 @@ enum {
 typedef struct wi_front_bin {
     wi_block *first; /* the last that came; linked by pending_next */
     uint64_t charged;
-    uint32_t count;
+    uint32_t left; /* so many more may come */
 } wi_front_bin;
 
 enum { WI_FRONT_TABLE_BITS = 6 };
@@ -93,8 +93,8 @@ struct wi_front {
     wi_resource *base;
     wi_account *account;
     const char *no_tag;
-    uint64_t parked, room; /* bytes: now, and at most */
-    uint64_t large;        /* of parked: in blocks of more than WI_FRONT_SMALL */
+    uint64_t room;  /* bytes that may still be parked */
+    uint64_t large; /* parked in blocks of more than WI_FRONT_SMALL */
     wi_drift drift;
     wi_front_thread *thread;
     wi_front *next_of_thread;
@@ -121,13 +121,13 @@ static inline wi_front_bin *wi_front_bin_of(wi_front *front, uint64_t charged)
 
 static inline void wi_front_gain(wi_front *front, uint64_t charged)
 {
-    front->parked += charged;
+    front->room -= charged;
     front->large += charged > WI_FRONT_SMALL ? charged : 0;
 }
 
 static inline void wi_front_lose(wi_front *front, uint64_t charged)
 {
-    front->parked -= charged;
+    front->room += charged;
     front->large -= charged > WI_FRONT_SMALL ? charged : 0;
 }
 

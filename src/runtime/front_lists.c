@@ -92,7 +92,7 @@ static void empty_bin(wi_front *front, wi_front_bin *bin, uint32_t keep, wi_bloc
     *link = NULL;
     while (block) {
         wi_block *next = block->pending_next;
-        bin->count--;
+        bin->left++;
         wi_front_lose(front, block->charged);
         block->pending_next = *list;
         *list = block;
@@ -291,11 +291,14 @@ static wi_front *make(wi_front_thread *mine, weir_client *client, weir_stream st
 static void make_room(wi_front *front, uint64_t charged, wi_block **list)
 {
     wi_front_bin *bin = wi_front_bin_of(front, charged);
-    if (bin->charged != charged)
+    if (bin->charged != charged) {
         empty_bin(front, bin, 0, list);
-    else if (bin->count >= wi_front_most(charged))
-        empty_bin(front, bin, bin->count / 2, list);
-    while (charged > front->room - front->parked) {
+        bin->charged = charged;
+        bin->left = wi_front_most(charged);
+    } else if (bin->left == 0) {
+        empty_bin(front, bin, wi_front_most(charged) / 2, list);
+    }
+    while (charged > front->room) {
         empty_bin(front, &front->bins[front->hand], 0, list);
         front->hand = (front->hand + 1) % WI_FRONT_BINS;
     }

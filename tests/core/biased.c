@@ -4,16 +4,28 @@
 
 #include <sched.h>
 
-enum { CLAIMS = UNDER_TSAN ? 500 : 5000, LOCKS = 3 };
+enum { CLAIMS = UNDER_TSAN ? 500 : 20000, LOCKS = 2 };
 
 typedef struct shared {
     wi_biased lock;
     uint64_t first, second; /* equal whenever nobody is inside */
     uint64_t entered;       /* the owner's count */
     uint64_t wrong;
+    int number;
 } shared;
 
 static atomic_bool stop;
+
+/* Stores to memory that is in no cache keep those behind them from others for a while: without the claimer's fence it would
+ * see an owner outside who is in. */
+enum { FAR_BYTES = 32 << 20, FAR_STORES = 12 };
+static volatile char far_away[LOCKS][FAR_BYTES];
+
+static void store_far(int lock, uint64_t *random)
+{
+    for (int i = 0; i < FAR_STORES; i++)
+        far_away[lock][next_random(random) % FAR_BYTES] = 1;
+}
 
 static void change(shared *s, uint64_t *wrong)
 {
@@ -26,13 +38,15 @@ static void change(shared *s, uint64_t *wrong)
 static void *own(void *user)
 {
     shared *s = user;
-    uint64_t wrong = 0;
-    while (!atomic_load_explicit(&stop, memory_order_relaxed))
+    uint64_t wrong = 0, random = (uint64_t)s->number + 1;
+    while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
+        store_far(s->number, &random);
         if (wi_biased_enter(&s->lock)) {
             change(s, &wrong);
             s->entered++;
             wi_biased_leave(&s->lock);
         }
+    }
     s->wrong = wrong;
     return NULL;
 }
@@ -44,8 +58,10 @@ static void owners_and_a_claimer_exclude_each_other(void **state)
     pthread_t threads[LOCKS];
     uint64_t wrong = 0;
     wi_biased_prepare();
-    for (int i = 0; i < LOCKS; i++)
+    for (int i = 0; i < LOCKS; i++) {
+        s[i].number = i;
         pthread_create(&threads[i], NULL, own, &s[i]);
+    }
     for (int claim = 0; claim < CLAIMS; claim++) {
         for (int i = 0; i < LOCKS; i++)
             wi_biased_ask(&s[i].lock);

@@ -121,6 +121,30 @@ static void what_a_request_says_besides_is_not_served(void **state)
     ok(weir_free_block(f->client, second, f->stream));
 }
 
+static void among_many_streams_each_has_its_own(void **state)
+{
+    fixture *f = *state;
+    enum { MANY = 150 }; /* more than a thread finds at a glance */
+    weir_stream streams[MANY];
+    void *p[MANY];
+    for (int i = 0; i < MANY; i++) {
+        ok(weir_stream_acquire(f->runtime, &streams[i]));
+        p[i] = allocate(f->client, 1000, streams[i], WEIR_KV);
+    }
+    for (int i = 0; i < MANY; i++)
+        give(f->client, p[i], streams[i]);
+    assert_int_equal(parked(f), MANY * 1024);
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < MANY; i++) {
+            void *q = allocate(f->client, 1000, streams[i], WEIR_KV);
+            assert_ptr_equal(q, p[i]);
+            give(f->client, q, streams[i]);
+        }
+    for (int i = 0; i < MANY; i++)
+        ok(weir_stream_release(streams[i]));
+    assert_int_equal(parked(f), 0);
+}
+
 static void mistakes_are_answered(void **state)
 {
     fixture *f = *state;
@@ -266,6 +290,7 @@ static void the_ledger_is_exact_at_rest(void **state)
     snapshot s = take_snapshot(f->runtime);
     check_sums(&s);
     assert_int_equal(s.device.live, live);
+    assert_int_equal(s.clients[0].allocations - s.clients[0].frees, s.clients[0].blocks);
     assert_true(s.device.hits > STEPS / 10);
     for (int i = 0; i < THREADS; i++)
         for (size_t k = 0; k < HELD; k++)
@@ -503,6 +528,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         test(a_freed_block_serves_the_same_stream_alone),
         test(what_a_request_says_besides_is_not_served),
+        test(among_many_streams_each_has_its_own),
         test(mistakes_are_answered),
         test(a_block_in_use_is_not_parked),
         test(peaks_of_one_thread_are_exact),
