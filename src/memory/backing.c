@@ -19,11 +19,17 @@ static void delist(wi_backing *backing)
     idle->granules -= backing->count;
 }
 
+static uint64_t bytes_of(const wi_backing *backing)
+{
+    const wi_space *space = backing->space;
+    return wi_min(backing->count * space->granule, space->bytes - backing->first * space->granule);
+}
+
 void wi_backing_enter(wi_backing *backing, wi_space *space, uint64_t first)
 {
     backing->space = space;
     backing->first = first;
-    backing->occupied = backing->count * space->granule;
+    backing->occupied = bytes_of(backing);
     for (uint64_t g = first; g < first + backing->count; g++) {
         wi_law(!space->backings[g]);
         space->backings[g] = backing;
@@ -39,7 +45,7 @@ void wi_backing_leave(wi_backing *backing)
 
 static bool is_partly(const wi_backing *backing)
 {
-    return backing->occupied > 0 && backing->occupied < backing->count * backing->space->granule;
+    return backing->occupied > 0 && backing->occupied < bytes_of(backing);
 }
 
 static void change(wi_backing *backing, uint64_t bytes, bool in_use)
@@ -49,7 +55,7 @@ static void change(wi_backing *backing, uint64_t bytes, bool in_use)
         delist(backing);
     idle->partly -= is_partly(backing);
     backing->occupied += in_use ? bytes : -bytes;
-    wi_law(backing->occupied <= backing->count * backing->space->granule);
+    wi_law(backing->occupied <= bytes_of(backing));
     idle->partly += is_partly(backing);
     idle->most_partly = wi_max(idle->most_partly, idle->partly);
     if (backing->occupied == 0)

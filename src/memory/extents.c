@@ -92,9 +92,14 @@ static void bin_of(uint64_t bytes, unsigned *row, unsigned *column)
     *column = (unsigned)(power >= 6 ? units >> (power - 6) : units << (6 - power)) & 63u;
 }
 
-static wi_shelf *shelf_of(wi_space *space, const wi_lane *lane)
+static wi_shelf *shelf_of(const wi_shared *shared, unsigned number, const wi_lane *lane)
 {
-    return lane ? (wi_shelf *)&lane->shelves[space->number] : &space->shelf;
+    return (wi_shelf *)(lane ? &lane->shelves[number] : &shared->shelves[number]);
+}
+
+static wi_shelf *shelf_for(const wi_space *space, const wi_lane *lane)
+{
+    return shelf_of(space->shared, space->number, lane);
 }
 
 static void enter_bin(wi_shelf *shelf, wi_extent *extent)
@@ -139,17 +144,30 @@ static void leave_lane(wi_lane *lane, wi_extent *extent)
     lane->bytes -= extent->bytes;
 }
 
+uint64_t wi_extent_start(const wi_extent *extent, uint64_t alignment)
+{
+    uintptr_t base = (uintptr_t)extent->space->base;
+    return wi_round_up(base + extent->offset, alignment) - base;
+}
+
 static bool holds(const wi_extent *extent, uint64_t bytes, uint64_t alignment)
 {
-    uint64_t start = wi_round_up(extent->offset, alignment);
+    uint64_t start = wi_extent_start(extent, alignment);
     return start + bytes <= extent->offset + extent->bytes;
+}
+
+static bool is_better(const wi_extent *a, const wi_extent *b)
+{
+    if (a->bytes != b->bytes || !a->space->shared->by_address)
+        return a->bytes < b->bytes;
+    return a->space->base + a->offset < b->space->base + b->offset;
 }
 
 static wi_extent *best_in_bin(const wi_extent_list *bin, uint64_t bytes, uint64_t alignment)
 {
     wi_extent *best = NULL;
     for (wi_extent *e = bin->first; e; e = e->list_next)
-        if (holds(e, bytes, alignment) && (!best || e->bytes < best->bytes))
+        if (holds(e, bytes, alignment) && (!best || is_better(e, best)))
             best = e;
     return best;
 }
@@ -173,16 +191,22 @@ static wi_extent *best_on(const wi_shelf *shelf, uint64_t bytes, uint64_t alignm
 
 wi_extent *wi_space_best_of(wi_space *space, const wi_lane *lane, uint64_t bytes, uint64_t alignment)
 {
-    return best_on(shelf_of(space, lane), bytes, alignment);
+    return best_on(shelf_for(space, lane), bytes, alignment);
+}
+
+wi_extent *wi_shared_best(const wi_shared *shared, unsigned number, const wi_lane *lane, uint64_t bytes,
+                          uint64_t alignment)
+{
+    wi_extent *mine = lane ? best_on(shelf_of(shared, number, lane), bytes, alignment) : NULL;
+    if (mine && mine->bytes == bytes && !shared->by_address)
+        return mine;
+    wi_extent *anyones = best_on(shelf_of(shared, number, NULL), bytes, alignment);
+    return !mine || (anyones && is_better(anyones, mine)) ? anyones : mine;
 }
 
 wi_extent *wi_space_best(wi_space *space, const wi_lane *lane, uint64_t bytes, uint64_t alignment)
 {
-    wi_extent *mine = lane ? best_on(shelf_of(space, lane), bytes, alignment) : NULL;
-    if (mine && mine->bytes == bytes)
-        return mine;
-    wi_extent *anyones = best_on(&space->shelf, bytes, alignment);
-    return !mine || (anyones && anyones->bytes < mine->bytes) ? anyones : mine;
+    return wi_shared_best(space->shared, space->number, lane, bytes, alignment);
 }
 
 /* Cutting and joining ---------------------------------------------------------------------------------------------- */
@@ -190,7 +214,7 @@ wi_extent *wi_space_best(wi_space *space, const wi_lane *lane, uint64_t bytes, u
 static void enlist(wi_space *space, wi_extent *extent)
 {
     if (extent->kind == WI_FREE) {
-        enter_bin(shelf_of(space, extent->lane), extent);
+        enter_bin(shelf_for(space, extent->lane), extent);
         space->free_bytes += extent->bytes;
         if (extent->lane)
             enter_lane(extent->lane, extent);
@@ -201,7 +225,7 @@ static void enlist(wi_space *space, wi_extent *extent)
 static void delist(wi_space *space, wi_extent *extent)
 {
     if (extent->kind == WI_FREE) {
-        leave_bin(shelf_of(space, extent->lane), extent);
+        leave_bin(shelf_for(space, extent->lane), extent);
         space->free_bytes -= extent->bytes;
         if (extent->lane)
             leave_lane(extent->lane, extent);
@@ -236,11 +260,21 @@ static bool in_use(wi_extent_kind kind)
     return kind == WI_USED || kind == WI_BUSY;
 }
 
+static void count_use(wi_shared *shared, uint64_t bytes)
+{
+    shared->in_use += bytes;
+    shared->peak_in_use = wi_max(shared->peak_in_use, shared->in_use);
+}
+
 void wi_space_set(wi_space *space, wi_extent *extent, wi_extent_kind kind)
 {
     bool before = in_use(extent->kind), after = in_use(kind);
     delist(space, extent);
+    if (extent->kind == WI_USED)
+        space->shared->in_use -= extent->bytes;
     extent->kind = kind;
+    if (kind == WI_USED)
+        count_use(space->shared, extent->bytes);
     enlist(space, extent);
     if (before != after)
         wi_backing_use(space, extent->offset, extent->bytes, after);
@@ -310,6 +344,7 @@ void wi_space_give(wi_space *space, wi_extent *busy, wi_extent *used, uint64_t b
         wi_space_join(space, rest);
     }
     busy->lane = NULL;
+    count_use(space->shared, busy->bytes);
     absorb_next(space, used);
 }
 
@@ -323,12 +358,12 @@ static void free_rest(wi_space *space, wi_extent *extent)
     wi_space_join(space, extent);
 }
 
-wi_extent *wi_space_use(wi_space *space, wi_extent *extent, uint64_t offset, uint64_t bytes)
+wi_extent *wi_space_use(wi_space *space, wi_extent *extent, uint64_t offset, uint64_t bytes, uint64_t slack)
 {
     wi_extent *front = offset > extent->offset ? extent : NULL;
     if (front)
         extent = wi_space_cut(space, front, offset);
-    wi_extent *rest = bytes < extent->bytes ? wi_space_cut(space, extent, offset + bytes) : NULL;
+    wi_extent *rest = bytes + slack < extent->bytes ? wi_space_cut(space, extent, offset + bytes) : NULL;
     wi_space_set(space, extent, WI_USED);
     extent->lane = NULL;
     free_rest(space, front);
@@ -345,7 +380,7 @@ wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent, uint64_t last, wi_
     if (extent->block.before > 0) /* where a second free of it would look */
         wi_space_set_slot(space, (uint64_t)((char *)extent->block.pointer - space->base), WI_SLOT_FREED);
     wi_marks_free(extent->block.marks);
-    extent->last = last;
+    extent->last = extent->bytes > extent->block.charged ? wi_owners_mix(extent->last, last) : last;
     extent->lane = lane;
     extent->epoch = lane ? lane->open : 0;
     extent->block = (wi_block){0};
@@ -399,12 +434,17 @@ wi_extent *wi_space_at(wi_space *space, uint64_t offset)
 
 /* The space -------------------------------------------------------------------------------------------------------- */
 
+static uint64_t granules_of(const wi_space *space)
+{
+    return space->granule ? wi_round_up(space->bytes, space->granule) / space->granule : 0;
+}
+
 weir_status wi_space_init(wi_space *space, unsigned number, char *base, uint64_t bytes, uint64_t granule,
                           wi_shared *shared)
 {
     *space = (wi_space){.bytes = bytes, .granule = granule, .shared = shared, .number = number};
     space->base = base;
-    uint64_t granules = bytes / granule;
+    uint64_t granules = granules_of(space);
     space->slots = lazy_table(bytes / WI_UNIT * sizeof *space->slots);
     space->starts = lazy_table(granules * sizeof *space->starts);
     space->backings = lazy_table(granules * sizeof *space->backings);
@@ -425,7 +465,11 @@ weir_status wi_space_init(wi_space *space, unsigned number, char *base, uint64_t
 
 void wi_space_destroy(wi_space *space)
 {
-    uint64_t granules = space->granule ? space->bytes / space->granule : 0;
+    uint64_t granules = granules_of(space);
+    for (wi_extent *e = space->first, *next; e; e = next) {
+        next = e->next;
+        drop_record(&space->shared->pool, e);
+    }
     if (space->slots)
         munmap(space->slots, space->bytes / WI_UNIT * sizeof *space->slots);
     if (space->starts)
@@ -455,8 +499,8 @@ void wi_space_check(wi_space *space)
         begin += e->kind == WI_USED;
         uint32_t slot = space->slots[e->offset / WI_UNIT];
         if (e->kind == WI_USED)
-            wi_law(slot == e->index + 1 && e->block.charged == e->bytes &&
-                   e->block.before + wi_load(e->block.bytes) + e->block.after <= e->bytes &&
+            wi_law(slot == e->index + 1 && e->bytes - e->block.charged <= space->most_slack &&
+                   e->block.before + wi_load(e->block.bytes) + e->block.after <= e->block.charged &&
                    e->block.pointer == space->base + e->offset + e->block.before);
         else
             wi_law(slot == 0 || (slot & WI_SLOT_FREED));

@@ -22,7 +22,7 @@ typedef struct wi_extent {
     uint64_t offset, bytes;
     wi_extent_kind kind;
     uint32_t index; /* of this record in the pool */
-    uint64_t last;  /* whose bytes these were, when free or busy; block.h */
+    uint64_t last;  /* whose bytes these were, when free or busy; of a used one, those behind its charge; block.h */
     wi_lane *lane;  /* when free or busy: in whose order alone it may be used; NULL: anyone's; lanes.h */
     uint64_t epoch; /* of that lane */
     wi_space *space;
@@ -60,7 +60,10 @@ typedef struct wi_extent_pool {
 typedef struct wi_shared {
     wi_extent_pool pool;
     wi_idle idle;
-    unsigned lanes; /* that have a stream; lanes.h */
+    wi_shelf shelves[WI_SHELVES]; /* what is free and in no lane, by the number of its space */
+    bool by_address;              /* of free extents of one size the lowest serves */
+    unsigned lanes;               /* that have a stream; lanes.h */
+    uint64_t in_use, peak_in_use; /* bytes of used extents */
 } wi_shared;
 
 struct wi_space {
@@ -68,9 +71,9 @@ struct wi_space {
     uint64_t bytes, granule;
     wi_shared *shared;
     wi_extent *first;
-    unsigned number; /* among the spaces of the resource */
+    unsigned number;     /* which shelves its free extents are on; several spaces may have one */
+    uint64_t most_slack; /* bytes behind a block's charge that are not worth an extent: 0, unless set */
     wi_extent_list holes;
-    wi_shelf shelf;  /* what is free and in no lane */
     uint32_t *slots; /* per unit: index + 1 of the used extent that begins there; with WI_SLOT_FREED, of a former one */
     uint32_t *starts;      /* per granule: used extents that begin in it */
     wi_backing **backings; /* per granule */
@@ -80,7 +83,8 @@ struct wi_space {
 
 #define WI_SLOT_FREED UINT32_C(0x80000000)
 
-/* The tables lie in lazily backed memory; `base` is a reserved range. WEIR_SYSTEM when there is none. */
+/* The tables lie in lazily backed memory; `base` is a reserved range, or a piece that begins with a granule and may end in
+ * one. WEIR_SYSTEM when there is none. */
 weir_status wi_space_init(wi_space *space, unsigned number, char *base, uint64_t bytes, uint64_t granule,
                           wi_shared *shared);
 void wi_space_destroy(wi_space *space);
@@ -96,6 +100,9 @@ weir_status wi_extent_pool_reserve(wi_extent_pool *pool, size_t count);
 
 /* The smallest free extent that holds `bytes` at `alignment` and is the lane's or anyone's; NULL if none does. */
 wi_extent *wi_space_best(wi_space *space, const wi_lane *lane, uint64_t bytes, uint64_t alignment);
+/* The same in all spaces of the number. */
+wi_extent *wi_shared_best(const wi_shared *shared, unsigned number, const wi_lane *lane, uint64_t bytes,
+                          uint64_t alignment);
 /* The smallest one of the lane alone; lane NULL: of those that are anyone's. */
 wi_extent *wi_space_best_of(wi_space *space, const wi_lane *lane, uint64_t bytes, uint64_t alignment);
 
@@ -110,8 +117,11 @@ void wi_space_merge_busy(wi_space *space, wi_extent *extent);
 /* A used extent takes `bytes` from the front of the busy one behind it; the rest of that becomes free. */
 void wi_space_give(wi_space *space, wi_extent *busy, wi_extent *used, uint64_t bytes);
 
-/* [offset, offset + bytes) of a free or busy extent is a block's, the rest becomes free. */
-wi_extent *wi_space_use(wi_space *space, wi_extent *extent, uint64_t offset, uint64_t bytes);
+/* Where the first address of the alignment in it is, of the space. */
+uint64_t wi_extent_start(const wi_extent *extent, uint64_t alignment);
+/* [offset, offset + bytes) of a free or busy extent is a block's, the rest becomes free; but no more than `slack` bytes stay
+ * behind the block, whose extent is then longer than its charge. */
+wi_extent *wi_space_use(wi_space *space, wi_extent *extent, uint64_t offset, uint64_t bytes, uint64_t slack);
 /* A used extent becomes free in the order of the lane (NULL: for anyone), and its bytes are `last`'s; its slot remembers
  * that a block was freed there. */
 wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent, uint64_t last, wi_lane *lane);

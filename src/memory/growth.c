@@ -19,7 +19,7 @@ enum { FAR = 4, SLACK_PERCENT = 3, EARNED = 2, COST = 1000, FIRST_CREDIT = 48000
 
 static uint64_t reach(const wi_mapped *m, uint64_t bytes, uint64_t held)
 {
-    return wi_max(held, wi_max(m->peak_in_use, m->in_use + bytes));
+    return wi_max(held, wi_max(m->shared.peak_in_use, m->shared.in_use + bytes));
 }
 
 static uint64_t budget_of(wi_mapped *m, uint64_t *held)

@@ -12,6 +12,7 @@ enum { FREES_PER_EPOCH = 64 };
 void wi_lanes_init(wi_lanes *lanes, wi_resource *resource, unsigned *count)
 {
     *lanes = (wi_lanes){.resource = resource, .count = count};
+    resource->lanes = lanes;
 }
 
 static void lock(const wi_lanes *lanes)

@@ -1,20 +1,12 @@
 /* The resource "mapped": places blocks in free memory by best fit, gets more under the cheapest hole, and frees them when
  * the device is past them. */
 #include "memory/mapped.h"
-#include "memory/marks.h"
 #include "base/options.h"
-#include "base/plant.h"
 #include "base/system.h"
 
 static wi_mapped *of(wi_resource *resource)
 {
     return (wi_mapped *)resource;
-}
-
-/* The block is the first member of its extent. */
-static wi_extent *extent_of(wi_block *block)
-{
-    return (wi_extent *)block;
 }
 
 static wi_space *space_of(wi_mapped *mapped, const void *pointer)
@@ -57,26 +49,11 @@ static void check(wi_resource *resource)
 
 /* Placing ---------------------------------------------------------------------------------------------------------- */
 
-/* In whose order the request may take what is not yet anyone's. What is captured runs who knows when, and where. */
-static const wi_lane *lane_of(const wi_mapped *mapped, const wi_placement *p)
-{
-    return p->captured ? NULL : wi_lanes_find(&mapped->lanes, p->stream);
-}
-
-static wi_extent *use(wi_mapped *mapped, wi_placement *p, wi_extent *extent, uint64_t start)
-{
-    uint64_t bytes = p->charged;
-    p->ordered = extent->lane != NULL;
-    mapped->in_use += bytes;
-    mapped->peak_in_use = wi_max(mapped->peak_in_use, mapped->in_use);
-    return wi_space_use(extent->space, extent, start, bytes);
-}
-
 /* Puts memory where a block can stand, and the block into it. WEIR_NO_ROOM: there is no such place, or no means. WEIR_BUSY: one
  * more try. */
-static weir_status grow_and_use(wi_mapped *mapped, wi_space *space, wi_placement *p, wi_extent **out)
+static weir_status grow_and_use(wi_mapped *mapped, wi_space *space, wi_placement *p, wi_block **out)
 {
-    const wi_wish wish = {p->charged, p->alignment, lane_of(mapped, p), p->apart};
+    const wi_wish wish = {p->charged, p->alignment, wi_ordered_lane(&mapped->resource, p), p->apart};
     wi_growth growth;
     wi_extent *busy;
     weir_status status = wi_growth_plan(mapped, space, &wish, &growth);
@@ -87,20 +64,21 @@ static weir_status grow_and_use(wi_mapped *mapped, wi_space *space, wi_placement
     if (status == WEIR_OK)
         status = wi_handles_grow(mapped, &growth, &busy);
     if (status == WEIR_OK)
-        *out = use(mapped, p, busy, growth.start);
+        *out = wi_ordered_use(busy, growth.start, p, 0);
     return status;
 }
 
-static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p, wi_extent **out)
+static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p, wi_block **out)
 {
     for (unsigned waits = 0;;) {
         weir_status status = wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE);
         if (status != WEIR_OK)
             return status;
-        wi_extent *extent = p->apart ? NULL : wi_space_best(space, lane_of(mapped, p), p->charged, p->alignment);
+        const wi_lane *lane = wi_ordered_lane(&mapped->resource, p);
+        wi_extent *extent = p->apart ? NULL : wi_space_best(space, lane, p->charged, p->alignment);
         if (extent) {
             p->hit = waits == 0;
-            *out = use(mapped, p, extent, wi_round_up(extent->offset, p->alignment));
+            *out = wi_ordered_use(extent, wi_extent_start(extent, p->alignment), p, 0);
             return WEIR_OK;
         }
         if (wi_lanes_renew(&mapped->lanes) > 0) /* what has passed is anyone's, and can be moved */
@@ -128,18 +106,13 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
 {
     wi_mapped *mapped = of(resource);
     wi_space *space = &mapped->sides[side_of(p)];
-    wi_extent *extent = NULL;
     lock(mapped);
-    weir_status status = find_room(mapped, space, p, &extent);
+    weir_status status = find_room(mapped, space, p, out);
     if (space->number == WI_SMALL && (status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY)) {
         space = &mapped->sides[WI_SHORT_LIVED];
-        status = find_room(mapped, space, p, &extent);
+        status = find_room(mapped, space, p, out);
     }
-    if (status == WEIR_OK) {
-        extent->block = wi_block_make(p, space->base + extent->offset, extent->last);
-        extent->block.ordered = p->ordered;
-        *out = &extent->block;
-    } else if (status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY) {
+    if (status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY) {
         shortage->cause = p->charged > space->bytes - p->alignment ? WEIR_CAUSE_ADDRESS_RANGE
                           : status == WEIR_NO_ROOM                 ? WEIR_CAUSE_FRAGMENTATION
                                                                    : WEIR_CAUSE_OTHER_PROCESS;
@@ -148,132 +121,6 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
     }
     unlock(mapped);
     return status;
-}
-
-static void unuse(wi_mapped *mapped, wi_block *block, uint64_t last, wi_lane *lane)
-{
-    mapped->in_use -= block->charged;
-    wi_space_unuse(extent_of(block)->space, extent_of(block), last, lane);
-}
-
-static void discard(wi_resource *resource, wi_block *block, const wi_placement *p)
-{
-    wi_mapped *mapped = of(resource);
-    lock(mapped);
-    unuse(mapped, block, block->previous, wi_lanes_find(&mapped->lanes, p->stream));
-    unlock(mapped);
-}
-
-static void publish(wi_resource *resource, wi_block *block)
-{
-    wi_mapped *mapped = of(resource);
-    lock(mapped);
-    wi_ledger_settle(resource->ledger, block);
-    wi_block_turn(block, WI_LIVE);
-    unlock(mapped);
-}
-
-/* Freeing ---------------------------------------------------------------------------------------------------------- */
-
-static uint64_t trim(wi_resource *resource, uint64_t keep);
-
-static void free_for(wi_mapped *mapped, wi_block *block, wi_lane *lane)
-{
-    unuse(mapped, block, block->untouched ? block->previous : wi_account_owner(block->account), lane);
-}
-
-static bool follow(wi_resource *resource, weir_stream stream, void *native)
-{
-    wi_mapped *mapped = of(resource);
-    lock(mapped);
-    bool there = wi_lanes_get(&mapped->lanes, stream, native) != NULL;
-    unlock(mapped);
-    return there;
-}
-
-static void unuse_in_order(wi_mapped *mapped, wi_block *block, weir_stream stream, void *native)
-{
-    wi_lane *lane = wi_lanes_get(&mapped->lanes, stream, native); /* it was made before */
-    uint64_t bytes = block->charged;
-    free_for(mapped, block, lane);
-    wi_lanes_freed(&mapped->lanes, lane, bytes);
-}
-
-/* In one step with the ledger: whoever sees the bytes there finds them here too. The ledger first: bytes that it calls live
- * or pending must still be mapped. */
-static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
-{
-    wi_mapped *mapped = of(resource);
-    bool planted = wi_plant == WI_PLANT_UNMAP_UNDER_USE;
-    if (planted)
-        past = WI_PASSED;
-    lock(mapped);
-    wi_ledger_retire(resource->ledger, block, stream, past);
-    wi_block_turn(block, WI_PENDING);
-    if (past == WI_PASSED)
-        free_for(mapped, block, NULL);
-    else if (past == WI_IN_ORDER)
-        unuse_in_order(mapped, block, stream, native);
-    unlock(mapped);
-    if (planted)
-        (void)trim(resource, 0);
-    return past != WI_UNPASSED;
-}
-
-static weir_status release(wi_resource *resource, wi_block *block)
-{
-    wi_mapped *mapped = of(resource);
-    lock(mapped);
-    wi_ledger_reap(resource->ledger, block);
-    free_for(mapped, block, NULL);
-    unlock(mapped);
-    return WEIR_OK;
-}
-
-/* Passing ---------------------------------------------------------------------------------------------------------- */
-
-static uint64_t pass(wi_resource *resource, uint64_t *left)
-{
-    wi_mapped *mapped = of(resource);
-    lock(mapped);
-    uint64_t bytes = wi_lanes_renew(&mapped->lanes);
-    *left = wi_lanes_bytes(&mapped->lanes);
-    unlock(mapped);
-    return bytes;
-}
-
-static uint64_t has_released(wi_resource *resource)
-{
-    lock(of(resource));
-    uint64_t bytes = of(resource)->lanes.released;
-    unlock(of(resource));
-    return bytes;
-}
-
-static bool await(wi_resource *resource, uint64_t deadline)
-{
-    wi_mapped *mapped = of(resource);
-    wi_event oldest;
-    lock(mapped);
-    bool any = wi_lanes_oldest(&mapped->lanes, &oldest);
-    unlock(mapped);
-    return any && resource->driver->wait(resource->device, oldest, deadline) == WEIR_OK;
-}
-
-static void forget(wi_resource *resource, weir_stream stream)
-{
-    wi_mapped *mapped = of(resource);
-    lock(mapped);
-    (void)wi_lanes_forget(&mapped->lanes, stream);
-    unlock(mapped);
-}
-
-static void abandon(wi_resource *resource, weir_stream stream)
-{
-    wi_mapped *mapped = of(resource);
-    lock(mapped);
-    wi_lanes_abandon(&mapped->lanes, stream);
-    unlock(mapped);
 }
 
 /* Resizing --------------------------------------------------------------------------------------------------------- */
@@ -287,68 +134,6 @@ static uint64_t charge(wi_resource *resource, uint64_t bytes)
 static void measure(wi_resource *resource, wi_placement *p)
 {
     p->charged = charge(resource, p->before + p->bytes + p->after);
-}
-
-/* The last `bytes` of the used extent as a block of its own. */
-static wi_extent *cut_tail(wi_extent *extent, uint64_t bytes, wi_marks *marks)
-{
-    wi_space *space = extent->space;
-    wi_extent *tail = wi_space_cut(space, extent, extent->offset + extent->bytes - bytes);
-    tail->block = extent->block;
-    tail->block.pointer = space->base + tail->offset;
-    tail->block.bytes = tail->block.charged = bytes;
-    tail->block.before = tail->block.after = 0;
-    wi_block_turn(&tail->block, WI_PENDING);
-    tail->block.marks = marks;
-    wi_space_set_slot(space, tail->offset, tail->index + 1);
-    space->starts[tail->offset / space->granule]++;
-    return tail;
-}
-
-static weir_status shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail)
-{
-    wi_mapped *mapped = of(resource);
-    uint64_t charged = charge(resource, block->before + bytes + block->after);
-    wi_marks *marks = NULL;
-    (void)native;
-    *tail = NULL;
-    lock(mapped);
-    weir_status status = wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE);
-    if (status == WEIR_OK && charged < block->charged)
-        status = wi_marks_copy(block->marks, &marks);
-    if (status == WEIR_OK) {
-        wi_ledger_resize(resource->ledger, block, bytes, charged, false);
-        if (charged < block->charged)
-            *tail = &cut_tail(extent_of(block), block->charged - charged, marks)->block;
-        block->bytes = bytes;
-        block->charged = charged;
-    }
-    unlock(mapped);
-    return status;
-}
-
-static weir_status no_room(const wi_extent *extent)
-{
-    const wi_extent *next = extent->next;
-    if (next && next->kind == WI_USED)
-        return weir_fail(WEIR_NO_ROOM,
-                         "the block at %p cannot grow: a block of %s stands behind it; allocate anew and "
-                         "copy",
-                         extent->block.pointer, next->block.account ? next->block.account->name : "another");
-    return weir_fail(WEIR_NO_ROOM, "the block at %p cannot grow by so much where it is; allocate anew and copy",
-                     extent->block.pointer);
-}
-
-/* The free memory behind the extent that is anyone's becomes busy, if there is enough. */
-static wi_extent *take_behind(wi_extent *extent, uint64_t more)
-{
-    wi_extent *next = extent->next;
-    if (!next || next->kind != WI_FREE || next->lane || next->bytes < more)
-        return NULL;
-    if (next->bytes > more)
-        wi_space_cut(next->space, next, next->offset + more);
-    wi_space_set(next->space, next, WI_BUSY);
-    return next;
 }
 
 static weir_status grow_behind(wi_mapped *mapped, wi_extent *extent, uint64_t more, wi_extent **busy)
@@ -369,17 +154,16 @@ static weir_status extend(wi_mapped *mapped, wi_extent *extent, uint64_t more)
         weir_status status = wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE);
         if (status != WEIR_OK)
             return status;
-        wi_extent *busy = take_behind(extent, more);
+        wi_extent *busy = wi_ordered_take_behind(extent, more);
         if (!busy)
             status = grow_behind(mapped, extent, more, &busy);
         if (status == WEIR_OK) {
             extent->block.previous = busy->last;
-            mapped->in_use += more;
             wi_space_give(extent->space, busy, extent, more);
         }
         bool again = status == WEIR_BUSY || status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY;
         if (!again || !wi_handles_settle(mapped, status == WEIR_BUSY, &waits))
-            return status == WEIR_NO_ROOM || status == WEIR_BUSY ? no_room(extent) : status;
+            return status == WEIR_NO_ROOM || status == WEIR_BUSY ? wi_ordered_no_room(extent) : status;
     }
 }
 
@@ -392,12 +176,9 @@ static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, 
     (void)shortage;
     lock(mapped);
     if (charged > block->charged)
-        status = extend(mapped, extent_of(block), charged - block->charged);
-    if (status == WEIR_OK) {
-        wi_ledger_resize(resource->ledger, block, bytes, charged, true);
-        block->bytes = bytes;
-        block->charged = charged;
-    }
+        status = extend(mapped, wi_extent_of(block), charged - block->charged);
+    if (status == WEIR_OK)
+        wi_ordered_grown(resource, block, bytes, charged);
     unlock(mapped);
     return status;
 }
@@ -473,13 +254,9 @@ static const wi_resource_table table = {
     .places_apart = true,
     .features =
         WEIR_TRACKS_USES | WEIR_ZEROES | WEIR_SHRINKS | WEIR_GROWS | WEIR_MOVES_MEMORY | WEIR_CAPTURABLE | WEIR_TRIMS,
+    WI_ORDERED,
     .measure = measure,
     .allocate = allocate,
-    .discard = discard,
-    .publish = publish,
-    .retire = retire,
-    .release = release,
-    .shrink = shrink,
     .grow = grow,
     .destroy = destroy,
     .charge = charge,
@@ -490,12 +267,6 @@ static const wi_resource_table table = {
     .trim = trim,
     .look = look,
     .check = check,
-    .follow = follow,
-    .pass = pass,
-    .released = has_released,
-    .await = await,
-    .forget = forget,
-    .abandon = abandon,
 };
 
 /* Addresses cost nothing but the tables for them: four times the device per side leaves room for large blocks between

@@ -4,10 +4,7 @@
 #ifndef WI_MAPPED_H
 #define WI_MAPPED_H
 
-#include "memory/lanes.h"
-#include "memory/resource.h"
-
-enum { WI_RECORDS_PER_CHANGE = 8 }; /* more than any one change of the extents cuts */
+#include "memory/ordered.h"
 
 /* What lives long is kept apart from what comes and goes, so that the latter leaves whole handles behind; and what is small
  * lies in handles of its own, so that it does not hold larger ones down. */
@@ -26,11 +23,10 @@ typedef struct wi_mapped {
     wi_backing *spare; /* handles that are mapped nowhere, linked by next */
     uint64_t spare_granules;
     uint64_t granule, range_bytes;
-    uint64_t spare_last;          /* whose bytes the spare handles hold; extents.h */
-    uint64_t fresh_last;          /* ... and those that the driver gives: it may give back what it got */
-    uint64_t in_use, peak_in_use; /* bytes in blocks, live or pending */
-    uint64_t credit, credited;    /* for moves, and the allocations that it was earned by: growth.c */
-    uint64_t plans;               /* made so far */
+    uint64_t spare_last;       /* whose bytes the spare handles hold; extents.h */
+    uint64_t fresh_last;       /* ... and those that the driver gives: it may give back what it got */
+    uint64_t credit, credited; /* for moves, and the allocations that it was earned by: growth.c */
+    uint64_t plans;            /* made so far */
 } wi_mapped;
 
 /* Where memory is put so that a block can stand. The block's range is [start, start + bytes); [low, high) becomes busy, which

@@ -122,8 +122,9 @@ struct wi_resource {
     wi_device *device;
     wi_ledger *ledger; /* NULL until a runtime takes the stack */
     wi_resource *inner, *base;
-    uint64_t granule;     /* of a base: what it takes from the device comes in these */
-    pthread_mutex_t lock; /* of a base: its blocks and books; never held across a driver call that can block */
+    uint64_t granule;       /* of a base: what it takes from the device comes in these */
+    struct wi_lanes *lanes; /* of a base that hands on in order; ordered.h */
+    pthread_mutex_t lock;   /* of a base: its blocks and books; never held across a driver call that can block */
 };
 
 /* Fills in the members above; the lock is wi_resource_destroy's to end. */

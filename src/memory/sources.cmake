@@ -1,4 +1,4 @@
-foreach(file block ledger stats refusal events record extents lanes marks backing places growth handles mapped resource taking pending
+foreach(file block ledger stats refusal events record extents lanes ordered marks backing places growth handles mapped resource taking pending
         holders budget logging stack index single fixed nvtx)
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()

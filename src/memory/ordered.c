@@ -1,0 +1,210 @@
+#include "memory/ordered.h"
+#include "base/plant.h"
+#include "memory/marks.h"
+
+/* Blocks ----------------------------------------------------------------------------------------------------------- */
+
+/* What is captured runs who knows when, and where. */
+const wi_lane *wi_ordered_lane(const wi_resource *resource, const wi_placement *p)
+{
+    return p->captured ? NULL : wi_lanes_find(resource->lanes, p->stream);
+}
+
+wi_block *wi_ordered_use(wi_extent *extent, uint64_t start, wi_placement *p, uint64_t slack)
+{
+    wi_space *space = extent->space;
+    p->ordered = extent->lane != NULL;
+    extent = wi_space_use(space, extent, start, p->charged, slack);
+    extent->block = wi_block_make(p, space->base + extent->offset, extent->last);
+    extent->block.ordered = p->ordered;
+    return &extent->block;
+}
+
+static void unuse(wi_block *block, uint64_t last, wi_lane *lane)
+{
+    wi_extent *extent = wi_extent_of(block);
+    wi_space_unuse(extent->space, extent, last, lane);
+}
+
+void wi_ordered_discard(wi_resource *resource, wi_block *block, const wi_placement *p)
+{
+    wi_resource_lock(resource);
+    unuse(block, block->previous, wi_lanes_find(resource->lanes, p->stream));
+    wi_resource_unlock(resource);
+}
+
+void wi_ordered_publish(wi_resource *resource, wi_block *block)
+{
+    wi_resource_lock(resource);
+    wi_ledger_settle(resource->ledger, block);
+    wi_block_turn(block, WI_LIVE);
+    wi_resource_unlock(resource);
+}
+
+/* Freeing ---------------------------------------------------------------------------------------------------------- */
+
+static void free_for(wi_block *block, wi_lane *lane)
+{
+    unuse(block, block->untouched ? block->previous : wi_account_owner(block->account), lane);
+}
+
+bool wi_ordered_follow(wi_resource *resource, weir_stream stream, void *native)
+{
+    wi_resource_lock(resource);
+    bool there = wi_lanes_get(resource->lanes, stream, native) != NULL;
+    wi_resource_unlock(resource);
+    return there;
+}
+
+static void free_in_order(wi_lanes *lanes, wi_block *block, weir_stream stream, void *native)
+{
+    wi_lane *lane = wi_lanes_get(lanes, stream, native); /* it was made before */
+    uint64_t bytes = block->charged;
+    free_for(block, lane);
+    wi_lanes_freed(lanes, lane, bytes);
+}
+
+/* In one step with the ledger: whoever sees the bytes there finds them here too. The ledger first: bytes that it calls live
+ * or pending must still be there. */
+bool wi_ordered_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
+{
+    bool planted = wi_plant == WI_PLANT_UNMAP_UNDER_USE;
+    if (planted)
+        past = WI_PASSED;
+    wi_resource_lock(resource);
+    wi_ledger_retire(resource->ledger, block, stream, past);
+    wi_block_turn(block, WI_PENDING);
+    if (past == WI_PASSED)
+        free_for(block, NULL);
+    else if (past == WI_IN_ORDER)
+        free_in_order(resource->lanes, block, stream, native);
+    wi_resource_unlock(resource);
+    if (planted)
+        (void)resource->table->trim(resource, 0);
+    return past != WI_UNPASSED;
+}
+
+weir_status wi_ordered_release(wi_resource *resource, wi_block *block)
+{
+    wi_resource_lock(resource);
+    wi_ledger_reap(resource->ledger, block);
+    free_for(block, NULL);
+    wi_resource_unlock(resource);
+    return WEIR_OK;
+}
+
+/* Passing ---------------------------------------------------------------------------------------------------------- */
+
+uint64_t wi_ordered_pass(wi_resource *resource, uint64_t *left)
+{
+    wi_resource_lock(resource);
+    uint64_t bytes = wi_lanes_renew(resource->lanes);
+    *left = wi_lanes_bytes(resource->lanes);
+    wi_resource_unlock(resource);
+    return bytes;
+}
+
+uint64_t wi_ordered_released(wi_resource *resource)
+{
+    wi_resource_lock(resource);
+    uint64_t bytes = resource->lanes->released;
+    wi_resource_unlock(resource);
+    return bytes;
+}
+
+bool wi_ordered_await(wi_resource *resource, uint64_t deadline)
+{
+    wi_event oldest;
+    wi_resource_lock(resource);
+    bool any = wi_lanes_oldest(resource->lanes, &oldest);
+    wi_resource_unlock(resource);
+    return any && resource->driver->wait(resource->device, oldest, deadline) == WEIR_OK;
+}
+
+void wi_ordered_forget(wi_resource *resource, weir_stream stream)
+{
+    wi_resource_lock(resource);
+    (void)wi_lanes_forget(resource->lanes, stream);
+    wi_resource_unlock(resource);
+}
+
+void wi_ordered_abandon(wi_resource *resource, weir_stream stream)
+{
+    wi_resource_lock(resource);
+    wi_lanes_abandon(resource->lanes, stream);
+    wi_resource_unlock(resource);
+}
+
+/* Resizing --------------------------------------------------------------------------------------------------------- */
+
+/* What is charged to the used extent from `charged` on, as a block of its own. */
+static wi_block *cut_tail(wi_extent *extent, uint64_t charged, wi_marks *marks)
+{
+    wi_space *space = extent->space;
+    wi_extent *tail = wi_space_cut(space, extent, extent->offset + charged);
+    tail->block = extent->block;
+    tail->block.pointer = space->base + tail->offset;
+    tail->block.bytes = tail->block.charged = extent->block.charged - charged;
+    tail->block.before = tail->block.after = 0;
+    wi_block_turn(&tail->block, WI_PENDING);
+    tail->block.marks = marks;
+    wi_space_set_slot(space, tail->offset, tail->index + 1);
+    space->starts[tail->offset / space->granule]++;
+    return &tail->block;
+}
+
+/* A tail that is not worth an extent stays behind the block, and is nobody's but the block's. */
+weir_status wi_ordered_shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail)
+{
+    wi_extent *extent = wi_extent_of(block);
+    uint64_t charged = resource->table->charge(resource, block->before + bytes + block->after);
+    wi_marks *marks = NULL;
+    (void)native;
+    *tail = NULL;
+    wi_resource_lock(resource);
+    bool less = charged < block->charged, cut = less && extent->bytes - charged > extent->space->most_slack;
+    weir_status status = wi_extent_pool_reserve(&extent->space->shared->pool, WI_RECORDS_PER_CHANGE);
+    if (status == WEIR_OK && cut)
+        status = wi_marks_copy(block->marks, &marks);
+    if (status == WEIR_OK) {
+        wi_ledger_resize(resource->ledger, block, bytes, charged, !cut);
+        if (cut)
+            *tail = cut_tail(extent, charged, marks);
+        else if (less)
+            extent->last = wi_owners_mix(extent->last, wi_account_owner(block->account));
+        block->bytes = bytes;
+        block->charged = charged;
+    }
+    wi_resource_unlock(resource);
+    return status;
+}
+
+wi_extent *wi_ordered_take_behind(wi_extent *extent, uint64_t more)
+{
+    wi_extent *next = extent->next;
+    if (!next || next->kind != WI_FREE || next->lane || next->bytes < more)
+        return NULL;
+    if (next->bytes - more > next->space->most_slack)
+        wi_space_cut(next->space, next, next->offset + more);
+    wi_space_set(next->space, next, WI_BUSY);
+    return next;
+}
+
+weir_status wi_ordered_no_room(const wi_extent *extent)
+{
+    const wi_extent *next = extent->next;
+    if (next && next->kind == WI_USED)
+        return weir_fail(WEIR_NO_ROOM,
+                         "the block at %p cannot grow: a block of %s stands behind it; allocate anew and "
+                         "copy",
+                         extent->block.pointer, next->block.account ? next->block.account->name : "another");
+    return weir_fail(WEIR_NO_ROOM, "the block at %p cannot grow by so much where it is; allocate anew and copy",
+                     extent->block.pointer);
+}
+
+void wi_ordered_grown(wi_resource *resource, wi_block *block, uint64_t bytes, uint64_t charged)
+{
+    wi_ledger_resize(resource->ledger, block, bytes, charged, true);
+    block->bytes = bytes;
+    block->charged = charged;
+}

@@ -1,0 +1,49 @@
+/* What bases share whose blocks are extents and whose frees follow the order of streams: `mapped` and `segments`.
+ *
+ * Such a base has its lanes in resource->lanes, and resizes through table->charge. The functions are those of
+ * wi_resource_table; a table takes them all with WI_ORDERED. */
+#ifndef WI_ORDERED_H
+#define WI_ORDERED_H
+
+#include "memory/lanes.h"
+
+enum { WI_RECORDS_PER_CHANGE = 8 }; /* more than any one change of the extents cuts */
+
+/* The block is the first member of its extent. */
+static inline wi_extent *wi_extent_of(wi_block *block)
+{
+    return (wi_extent *)block;
+}
+
+void wi_ordered_discard(wi_resource *resource, wi_block *block, const wi_placement *placement);
+void wi_ordered_publish(wi_resource *resource, wi_block *block);
+bool wi_ordered_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past);
+weir_status wi_ordered_release(wi_resource *resource, wi_block *block);
+weir_status wi_ordered_shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail);
+bool wi_ordered_follow(wi_resource *resource, weir_stream stream, void *native);
+uint64_t wi_ordered_pass(wi_resource *resource, uint64_t *left);
+uint64_t wi_ordered_released(wi_resource *resource);
+bool wi_ordered_await(wi_resource *resource, uint64_t deadline);
+void wi_ordered_forget(wi_resource *resource, weir_stream stream);
+void wi_ordered_abandon(wi_resource *resource, weir_stream stream);
+
+#define WI_ORDERED                                                                                                     \
+    .discard = wi_ordered_discard, .publish = wi_ordered_publish, .retire = wi_ordered_retire,                         \
+    .release = wi_ordered_release, .shrink = wi_ordered_shrink, .follow = wi_ordered_follow, .pass = wi_ordered_pass,  \
+    .released = wi_ordered_released, .await = wi_ordered_await, .forget = wi_ordered_forget,                           \
+    .abandon = wi_ordered_abandon
+
+/* With the lock held: */
+
+/* In whose order the request may take what is not yet anyone's; NULL: in none. */
+const wi_lane *wi_ordered_lane(const wi_resource *resource, const wi_placement *placement);
+/* The free or busy extent serves the request, which is measured. */
+wi_block *wi_ordered_use(wi_extent *extent, uint64_t start, wi_placement *placement, uint64_t slack);
+/* The free memory behind a used extent that is anyone's becomes busy; NULL where there are not `more` bytes of it. */
+wi_extent *wi_ordered_take_behind(wi_extent *extent, uint64_t more);
+/* Why nothing could be put behind it: WEIR_NO_ROOM. */
+weir_status wi_ordered_no_room(const wi_extent *extent);
+/* The bytes that a block gains are in the ledger's books from here on. */
+void wi_ordered_grown(wi_resource *resource, wi_block *block, uint64_t bytes, uint64_t charged);
+
+#endif
