@@ -326,7 +326,6 @@ static void publish(wi_resource *resource, wi_block *block)
     fixed *f = of(resource);
     wi_resource_lock(&f->resource);
     wi_ledger_settle(resource->ledger, block);
-    wi_block_turn(block, WI_LIVE);
     wi_resource_unlock(&f->resource);
 }
 

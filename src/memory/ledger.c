@@ -277,7 +277,7 @@ void wi_ledger_cancel(wi_ledger *ledger, wi_account *account, uint64_t bytes)
     leave(ledger);
 }
 
-void wi_ledger_settle(wi_ledger *ledger, const wi_block *block)
+void wi_ledger_settle(wi_ledger *ledger, wi_block *block)
 {
     wi_account *account = block->account;
     enter(ledger);
@@ -288,6 +288,7 @@ void wi_ledger_settle(wi_ledger *ledger, const wi_block *block)
     ledger->allocations++;
     raise_peaks(ledger, account, 0, NULL);
     trace(ledger, WEIR_ALLOCATE, block, block->stream);
+    wi_block_turn(block, WI_LIVE); /* within the lock: a trace that is opened finds it live, or records this */
     leave(ledger);
 }
 

@@ -103,8 +103,8 @@ bool wi_ledger_is_open(wi_ledger *ledger, const wi_account *account);
 /* The same by number, where the record may be on its way to becoming another account's. */
 bool wi_ledger_knows(wi_ledger *ledger, uint64_t serial);
 void wi_ledger_cancel(wi_ledger *ledger, wi_account *account, uint64_t bytes);
-/* The claimed bytes are this block now. */
-void wi_ledger_settle(wi_ledger *ledger, const wi_block *block);
+/* The claimed bytes are this block now, which is live with that. */
+void wi_ledger_settle(wi_ledger *ledger, wi_block *block);
 /* The block is freed on `stream`: its bytes are gone, or pending when they are WI_UNPASSED. One that was parked was freed
  * before. */
 void wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past);

@@ -123,6 +123,125 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
     return status;
 }
 
+<<<<<<< HEAD
+=======
+static void unuse(wi_mapped *mapped, wi_block *block, uint64_t last, wi_lane *lane)
+{
+    mapped->in_use -= block->charged;
+    wi_space_unuse(extent_of(block)->space, extent_of(block), last, lane);
+}
+
+static void discard(wi_resource *resource, wi_block *block, const wi_placement *p)
+{
+    wi_mapped *mapped = of(resource);
+    lock(mapped);
+    unuse(mapped, block, block->previous, wi_lanes_find(&mapped->lanes, p->stream));
+    unlock(mapped);
+}
+
+static void publish(wi_resource *resource, wi_block *block)
+{
+    wi_ledger_settle(resource->ledger, block);
+}
+
+/* Freeing ---------------------------------------------------------------------------------------------------------- */
+
+static uint64_t trim(wi_resource *resource, uint64_t keep);
+
+static void free_for(wi_mapped *mapped, wi_block *block, wi_lane *lane)
+{
+    unuse(mapped, block, block->untouched ? block->previous : wi_account_owner(block->account), lane);
+}
+
+static bool follow(wi_resource *resource, weir_stream stream, void *native)
+{
+    wi_mapped *mapped = of(resource);
+    lock(mapped);
+    bool there = wi_lanes_get(&mapped->lanes, stream, native) != NULL;
+    unlock(mapped);
+    return there;
+}
+
+/* In one step with the ledger: whoever sees the bytes there finds them here too. The ledger first: bytes that it calls live
+ * or pending must still be mapped. */
+static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
+{
+    wi_mapped *mapped = of(resource);
+    bool planted = wi_plant == WI_PLANT_UNMAP_UNDER_USE;
+    uint64_t bytes = block->charged;
+    if (planted)
+        past = WI_PASSED;
+    lock(mapped);
+    wi_lane *lane = past == WI_IN_ORDER ? wi_lanes_get(&mapped->lanes, stream, native) : NULL; /* it is there */
+    wi_ledger_retire(resource->ledger, block, stream, past);
+    wi_block_turn(block, WI_PENDING);
+    if (past != WI_UNPASSED)
+        free_for(mapped, block, lane);
+    if (lane)
+        wi_lanes_freed(&mapped->lanes, lane, bytes);
+    unlock(mapped);
+    if (planted)
+        (void)trim(resource, 0);
+    return past != WI_UNPASSED;
+}
+
+static weir_status release(wi_resource *resource, wi_block *block)
+{
+    wi_mapped *mapped = of(resource);
+    lock(mapped);
+    wi_ledger_reap(resource->ledger, block);
+    free_for(mapped, block, NULL);
+    unlock(mapped);
+    return WEIR_OK;
+}
+
+/* Passing ---------------------------------------------------------------------------------------------------------- */
+
+static uint64_t pass(wi_resource *resource, uint64_t *left)
+{
+    wi_mapped *mapped = of(resource);
+    lock(mapped);
+    uint64_t bytes = wi_lanes_renew(&mapped->lanes);
+    *left = wi_lanes_bytes(&mapped->lanes);
+    unlock(mapped);
+    return bytes;
+}
+
+static uint64_t has_released(wi_resource *resource)
+{
+    lock(of(resource));
+    uint64_t bytes = of(resource)->lanes.released;
+    unlock(of(resource));
+    return bytes;
+}
+
+static bool await(wi_resource *resource, uint64_t deadline)
+{
+    wi_mapped *mapped = of(resource);
+    wi_event oldest;
+    lock(mapped);
+    bool any = wi_lanes_oldest(&mapped->lanes, &oldest);
+    unlock(mapped);
+    return any && resource->driver->wait(resource->device, oldest, deadline) == WEIR_OK;
+}
+
+static void forget(wi_resource *resource, weir_stream stream)
+{
+    wi_mapped *mapped = of(resource);
+    lock(mapped);
+    (void)wi_lanes_forget(&mapped->lanes, stream);
+    unlock(mapped);
+}
+
+static void abandon(wi_resource *resource, weir_stream stream)
+{
+    wi_mapped *mapped = of(resource);
+    lock(mapped);
+    wi_lanes_abandon(&mapped->lanes, stream);
+    unlock(mapped);
+}
+
+>>>>>>> 1ab1f11 (x)
 /* Resizing --------------------------------------------------------------------------------------------------------- */
 
 static uint64_t charge(wi_resource *resource, uint64_t bytes)

@@ -262,7 +262,6 @@ static void publish(wi_resource *resource, wi_block *block)
     single *s = of(resource);
     lock(s);
     wi_ledger_settle(resource->ledger, block);
-    wi_block_turn(block, WI_LIVE);
     unlock(s);
 }
 

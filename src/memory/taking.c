@@ -78,10 +78,25 @@ static weir_status find_live(wi_resource *base, const wi_account *account, void 
     return check(*out, account, pointer, freed, generation);
 }
 
+/* The common case, for which nobody has to be locked out: the block is there, and nothing but its owner knows of it. */
+static wi_block *take_quickly(wi_resource *base, const wi_account *account, const void *pointer, uint64_t generation)
+{
+    wi_block *block = base->table->peek ? base->table->peek(base, pointer) : NULL;
+    uint64_t word = block ? atomic_load_explicit(&block->word, memory_order_acquire) : WI_BLANK;
+    bool good = (word & (WI_TRACKED | 7)) == WI_LIVE && block->pointer == pointer &&
+                (!account || block->account == account) &&
+                (generation == 0 || generation == word >> WI_GENERATION_SHIFT);
+    return good && wi_block_claim(block, word) ? block : NULL;
+}
+
 weir_status wi_take(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation, wi_block **out)
 {
-    wi_block *block = NULL;
     uint64_t word;
+    wi_block *block = take_quickly(base, account, pointer, generation);
+    if (block) {
+        *out = block;
+        return WEIR_OK;
+    }
     wi_resource_lock(base);
     weir_status status = find_live(base, account, pointer, generation, &block, &word);
     if (status == WEIR_OK && wi_marks_held(block->marks))

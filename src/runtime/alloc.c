@@ -147,17 +147,17 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
     uint64_t alignment = request->alignment ? request->alignment : WI_UNIT;
     wi_resource *stack;
     wi_account *account;
-    void *native;
+    wi_stream_facts at;
     weir_status status = check_request(request, alignment);
     if (status == WEIR_OK)
-        status = wi_streams_resolve(&runtime->streams, request->stream, runtime->name, &native);
+        status = wi_streams_look(&runtime->streams, request->stream, runtime->name, &at);
     if (status == WEIR_OK)
         status = check_reservation(client, request);
     if (status != WEIR_OK || request->bytes == 0)
         return status;
     status = wi_kinds_stack(runtime, request->kind, &stack);
     if (status == WEIR_OK)
-        status = check_capture(runtime, stack, request, native);
+        status = check_capture(runtime, stack, request, at.native);
     if (status == WEIR_OK)
         status = wi_kinds_account(client, stack, &account);
     if (status != WEIR_OK)
@@ -166,10 +166,10 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
                               .alignment = wi_max(alignment, WI_UNIT),
                               .memory_class = request->memory_class,
                               .stream = request->stream,
-                              .native = native,
+                              .native = at.native,
                               .account = account,
                               .tag = wi_intern(request->tag, sizeof((weir_block_details *)0)->tag - 1),
-                              .captured = wi_streams_declared(&runtime->streams, request->stream),
+                              .captured = at.captured,
                               .reservation = request->reservation ? &request->reservation->claim : NULL};
     placement.may_wait = !(request->flags & WEIR_NO_WAIT) && !placement.captured;
     return place(client, stack, &placement, request->flags & WEIR_ZEROED, out);
@@ -242,12 +242,13 @@ typedef struct fence {
 
 /* Whether the order of the stream is all that the free waits for, and the stack hands the bytes on in that order. On the
  * default stream of one thread others could record nothing later. */
-static bool follows(weir_runtime *runtime, wi_resource *stack, const wi_block *block, weir_stream stream, void *native)
+static bool follows(weir_runtime *runtime, wi_resource *stack, const wi_block *block, weir_stream stream,
+                    const wi_stream_facts *at)
 {
     wi_event ignored;
-    return native && wi_keeps_order(stack) && !wi_streams_wants_point(&runtime->streams, stream) &&
+    return at->native && wi_keeps_order(stack) && !at->one_threads &&
            wi_marks_passed(block->marks, runtime->driver, runtime->device, &ignored) &&
-           stack->base->table->follow(stack->base, stream, native);
+           stack->base->table->follow(stack->base, stream, at->native);
 }
 
 static weir_status record_fence(weir_runtime *runtime, const wi_block *block, fence *f)
@@ -263,15 +264,21 @@ static weir_status record_fence(weir_runtime *runtime, const wi_block *block, fe
 
 static weir_status make_fence(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream, fence *f)
 {
-    weir_status status = wi_streams_resolve_recorded(runtime, stream, "weir_free", &f->native);
+    wi_stream_facts at;
+    weir_status status = wi_streams_look(&runtime->streams, stream, runtime->name, &at);
+    f->native = at.native;
+    if (status == WEIR_OK && at.captured)
+        status = wi_streams_captured(runtime, stream, "weir_free");
     if (status == WEIR_OK)
         status = wait_for_zeroing(runtime, block, stream);
     if (status != WEIR_OK)
         return status;
-    if (!follows(runtime, stack, block, stream, f->native))
+    if (!follows(runtime, stack, block, stream, &at))
         return record_fence(runtime, block, f);
     f->past = WI_IN_ORDER;
-    return captured(runtime, stream, f->native) ? wi_streams_captured(runtime, stream, "weir_free") : WEIR_OK;
+    return runtime->driver->stream_capturing(runtime->device, f->native)
+               ? wi_streams_captured(runtime, stream, "weir_free")
+               : WEIR_OK;
 }
 
 /* The client's account where the stack's memory counts. */

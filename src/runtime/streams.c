@@ -104,25 +104,36 @@ bool wi_streams_stays(wi_streams *streams, weir_stream stream)
     return stays;
 }
 
-weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const char *runtime, void **out)
+weir_status wi_streams_look(wi_streams *streams, weir_stream stream, const char *runtime, wi_stream_facts *out)
 {
-    uint64_t thread;
-    *out = NULL;
+    *out = (wi_stream_facts){0};
     if (stream.id == 0)
         return WEIR_OK;
-    void *found = look_up(streams, stream, &thread);
-    if (!found)
+    pthread_mutex_lock(&streams->lock);
+    const wi_stream_place *place = wi_streams_place(streams, stream);
+    uint64_t thread = place ? place->thread : 0;
+    if (place)
+        *out = (wi_stream_facts){place->stream, place->captured, thread != 0};
+    pthread_mutex_unlock(&streams->lock);
+    if (!out->native)
         return weir_fail(WEIR_STREAM_MISUSE, "stream %llx is %s; acquire or register one with the runtime %s",
                          (unsigned long long)stream.id,
                          stream.id >> 48 == streams->pool ? "released or unregistered" : "another runtime's, or none",
                          runtime);
     /* The driver takes a per-thread stream for that of whoever calls. */
-    if (thread != 0 && thread != wi_thread_number())
-        return weir_fail(WEIR_STREAM_MISUSE,
-                         "stream %llx of %s is another thread's default stream; ask weir_stream_default on this one",
-                         (unsigned long long)stream.id, runtime);
-    *out = found;
-    return WEIR_OK;
+    if (thread == 0 || thread == wi_thread_number())
+        return WEIR_OK;
+    return weir_fail(WEIR_STREAM_MISUSE,
+                     "stream %llx of %s is another thread's default stream; ask weir_stream_default on this one",
+                     (unsigned long long)stream.id, runtime);
+}
+
+weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const char *runtime, void **out)
+{
+    wi_stream_facts facts;
+    weir_status status = wi_streams_look(streams, stream, runtime, &facts);
+    *out = status == WEIR_OK ? facts.native : NULL;
+    return status;
 }
 
 weir_status wi_streams_runtime(weir_stream stream, weir_runtime **runtime)

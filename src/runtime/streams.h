@@ -47,6 +47,15 @@ void wi_streams_init(wi_streams *streams, void *const *made, uint32_t count);
 /* Nobody has any more: destroys the idle ones. */
 void wi_streams_destroy(wi_streams *streams, const wi_driver *driver, wi_device *device);
 
+/* What is known of a stream without the driver. */
+typedef struct wi_stream_facts {
+    void *native;     /* the driver's stream; NULL for WEIR_STREAM_HOST */
+    bool captured;    /* as was declared */
+    bool one_threads; /* the default stream of one thread, on which others can record nothing */
+} wi_stream_facts;
+
+/* WEIR_STREAM_MISUSE for a stream that is not known here, or that is another thread's. */
+weir_status wi_streams_look(wi_streams *streams, weir_stream stream, const char *runtime, wi_stream_facts *out);
 /* The driver's stream behind an id; NULL for WEIR_STREAM_HOST. WEIR_STREAM_MISUSE for one that is not known here. */
 weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const char *runtime, void **out);
 bool wi_streams_any(wi_streams *streams);
