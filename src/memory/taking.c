@@ -86,7 +86,7 @@ static wi_block *take_quickly(wi_resource *base, const wi_account *account, cons
     bool good = (word & (WI_TRACKED | 7)) == WI_LIVE && block->pointer == pointer &&
                 (!account || block->account == account) &&
                 (generation == 0 || generation == word >> WI_GENERATION_SHIFT);
-    return good && wi_block_claim(block, word) ? block : NULL;
+    return good && wi_block_claim(block, word, WI_TAKEN) ? block : NULL;
 }
 
 weir_status wi_take(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation, wi_block **out)

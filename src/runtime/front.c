@@ -57,6 +57,8 @@ static inline void revive(wi_front *front, wi_block *block, uint64_t bytes, weir
     *out = (weir_block){block->pointer, generation};
     atomic_store_explicit(&block->word, generation << WI_GENERATION_SHIFT | WI_LIVE, memory_order_release);
     wi_front_lose(front, block->charged);
+    if (block->charged > WI_FRONT_SMALL && front->hope < WI_FRONT_MOST_HOPE)
+        front->hope += 2;
     front->drift.hits++;
     front->drift.live_class[memory_class] += (int64_t)block->charged;
     front->drift.live += (int64_t)block->charged;
@@ -125,7 +127,7 @@ bool wi_front_give(weir_client *client, void *pointer, uint64_t generation, weir
     uint64_t word = block ? atomic_load_explicit(&block->word, memory_order_acquire) : WI_BLANK;
     uint64_t charged = block ? wi_load(block->charged) : 0;
     bool parked = word != WI_BLANK && suits(front, block, word, pointer, generation) && has_room(front, charged) &&
-                  wi_block_claim(block, word, WI_PARKED);
+                  !wi_front_declines(front, charged) && wi_block_claim(block, word, WI_PARKED);
     if (parked && wi_unlikely(block->charged != charged)) { /* resized in between */
         wi_block_turn(block, WI_LIVE);
         parked = false;

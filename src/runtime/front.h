@@ -68,7 +68,10 @@ enum {
     WI_FRONT_MIDDLE = 1 << 20,
     WI_FRONT_MANY = 64,
     WI_FRONT_SOME = 8,
-    WI_FRONT_FEW = 2
+    WI_FRONT_FEW = 2,
+    WI_FRONT_FIRST_HOPE = 2,
+    WI_FRONT_MOST_HOPE = 16,
+    WI_FRONT_TRIAL = 64
 };
 
 typedef struct wi_front_bin {
@@ -95,6 +98,10 @@ struct wi_front {
     const char *no_tag;
     uint64_t room;  /* bytes that may still be parked */
     uint64_t large; /* parked in blocks of more than WI_FRONT_SMALL */
+    /* Whether those are worth parking: a hit raises it, one that was given up unused lowers it. At 0 they are not, but for one
+     * in so many frees, which is to see whether that has changed. */
+    int32_t hope;
+    uint32_t declined;
     wi_drift drift;
     wi_front_thread *thread;
     wi_front *next_of_thread;
@@ -129,6 +136,11 @@ static inline void wi_front_lose(wi_front *front, uint64_t charged)
 {
     front->room += charged;
     front->large -= charged > WI_FRONT_SMALL ? charged : 0;
+}
+
+static inline bool wi_front_declines(wi_front *front, uint64_t charged)
+{
+    return charged > WI_FRONT_SMALL && front->hope <= 0 && ++front->declined % WI_FRONT_TRIAL != 0;
 }
 
 static inline uint32_t wi_front_most(uint64_t charged)

@@ -24,7 +24,6 @@ typedef struct selection {
     const weir_stream *stream;
     const wi_front_thread *thread;
     uint64_t above; /* of their blocks, those of a larger charge */
-    bool keeps;     /* nothing is taken out: their drifts are folded */
     bool drop;      /* the fronts go, too */
 } selection;
 
@@ -93,6 +92,7 @@ static void empty_bin(wi_front *front, wi_front_bin *bin, uint32_t keep, wi_bloc
     while (block) {
         wi_block *next = block->pending_next;
         bin->left++;
+        front->hope -= block->charged > WI_FRONT_SMALL && front->hope > 0;
         wi_front_lose(front, block->charged);
         block->pending_next = *list;
         *list = block;
@@ -127,7 +127,7 @@ static wi_block *take_out(weir_runtime *runtime, const selection *s)
     wi_front *picked = claim(fronts, s);
     for (wi_front *f = picked; f; f = f->picked) {
         fold(f);
-        for (size_t i = 0; !s->keeps && i < WI_FRONT_BINS; i++)
+        for (size_t i = s->above < WI_FRONT_SMALL ? 0 : WI_FRONT_SMALL_BINS; i < WI_FRONT_BINS; i++)
             if (f->bins[i].charged > s->above)
                 empty_bin(f, &f->bins[i], 0, &list);
     }
@@ -278,6 +278,7 @@ static wi_front *make(wi_front_thread *mine, weir_client *client, weir_stream st
                         .account = &client->account,
                         .no_tag = wi_intern(NULL, 0),
                         .room = fronts->room,
+                        .hope = WI_FRONT_FIRST_HOPE,
                         .thread = mine,
                         .next_of_thread = mine->fronts,
                         .next = fronts->first};
@@ -325,6 +326,18 @@ static bool prepare(weir_client *client, weir_stream stream, uint64_t charged, w
     return front;
 }
 
+/* Whether there is a front that would not have a block of that charge. */
+static bool is_declined(const weir_client *client, weir_stream stream, uint64_t charged)
+{
+    wi_front_thread *mine = wi_front_mine;
+    if (charged <= WI_FRONT_SMALL || !mine || !wi_biased_enter(&mine->lock))
+        return false;
+    wi_front *front = find(mine, client, stream);
+    bool declined = front && wi_front_declines(front, charged);
+    wi_biased_leave(&mine->lock);
+    return declined;
+}
+
 bool wi_front_give_slowly(weir_client *client, void *pointer, uint64_t generation, weir_stream stream)
 {
     weir_runtime *runtime = client->runtime;
@@ -335,6 +348,8 @@ bool wi_front_give_slowly(weir_client *client, void *pointer, uint64_t generatio
     uint64_t charged = wi_load(block->charged);
     if (charged == 0 || charged > runtime->fronts.room || wi_block_phase_of(block) != WI_LIVE)
         return false;
+    if (is_declined(client, stream, charged))
+        return false;
     bool ready = prepare(client, stream, charged, &list);
     (void)free_all(runtime, list);
     return ready && wi_front_give(client, pointer, generation, stream);
@@ -342,23 +357,28 @@ bool wi_front_give_slowly(weir_client *client, void *pointer, uint64_t generatio
 
 /* This thread's ---------------------------------------------------------------------------------------------------- */
 
-static bool has_drifted(const wi_front_thread *mine, const weir_client *client)
+static bool has_drifted(const wi_front *f, const weir_client *client)
 {
-    bool drifted = false;
-    for (const wi_front *f = mine->fronts; f && !drifted; f = f->next_of_thread)
-        drifted = f->client == client && f->drift.hits + f->drift.frees > 0;
-    return drifted;
+    return f->client == client && f->drift.hits + f->drift.frees > 0;
 }
 
+/* Claimers hold these locks: with them, nobody else is about this thread's fronts. */
 void wi_front_settle(weir_client *client)
 {
     wi_front_thread *mine = wi_front_mine;
+    bool drifted = false;
     if (!mine || !wi_biased_enter(&mine->lock)) /* who claims it folds it, or drops it */
         return;
-    bool drifted = has_drifted(mine, client);
+    for (const wi_front *f = mine->fronts; f && !drifted; f = f->next_of_thread)
+        drifted = has_drifted(f, client);
     wi_biased_leave(&mine->lock);
-    if (drifted)
-        (void)take_out(client->runtime, &(selection){.client = client, .thread = mine, .keeps = true});
+    if (!drifted)
+        return;
+    lock_lists(client->runtime);
+    for (wi_front *f = mine->fronts; f; f = f->next_of_thread)
+        if (has_drifted(f, client))
+            fold(f);
+    unlock_lists(client->runtime);
 }
 
 bool wi_front_has_large(const weir_client *client, weir_stream stream)
