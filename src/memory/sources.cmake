@@ -1,5 +1,5 @@
 foreach(file block ledger stats refusal events record extents lanes ordered marks backing places growth handles mapped resource taking pending
-        holders budget logging stack index single fixed nvtx)
+        holders budget logging stack index single fixed segments segments_pool nvtx)
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()
 foreach(file guard guard_set guard_check guard_look meter)

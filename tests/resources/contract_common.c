@@ -40,12 +40,12 @@ int tear_down(void **state)
 
 bool chooses_addresses(void)
 {
-    return strstr(place.stack, "mapped") || strstr(place.stack, "blocks");
+    return strstr(place.stack, "mapped") || strstr(place.stack, "segments") || strstr(place.stack, "blocks");
 }
 
 bool hands_on(void)
 {
-    return strstr(place.stack, "mapped") && !strstr(place.stack, "guard");
+    return (strstr(place.stack, "mapped") || strstr(place.stack, "segments")) && !strstr(place.stack, "guard");
 }
 
 bool freeing_waits(void)

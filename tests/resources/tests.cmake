@@ -5,6 +5,7 @@ include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
 # block (cuMemFree waits for the whole device).
 set(WEIR_CONTRACT_STACKS
   "mapped"
+  "segments"
   "direct"
   "async"
   "blocks(64KiB)"
@@ -13,6 +14,7 @@ set(WEIR_CONTRACT_STACKS
   "guard(mapped)"
   "guard(direct)"
   "stats(mapped)"
+  "stats(segments)"
   "guard(stats(log(async)))"
   "stats(guard(blocks(64KiB)))"
 )

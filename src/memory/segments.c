@@ -1,0 +1,290 @@
+/* The resource "segments": places blocks in pieces of the driver's by best fit. segments.h has the rules. */
+#include "memory/segments.h"
+
+#include <stddef.h>
+
+static wi_segments *of(wi_resource *resource)
+{
+    return (wi_segments *)resource;
+}
+
+static wi_segment *segment_at(const wi_segments *s, const void *pointer)
+{
+    wi_range *range = wi_index_find(&s->index, (uintptr_t)pointer, (uintptr_t)pointer + 1);
+    return range ? (wi_segment *)((char *)range - offsetof(wi_segment, range)) : NULL;
+}
+
+/* A few segments each time: all of them would make long runs quadratic. */
+static void check(wi_resource *resource)
+{
+    wi_segments *s = of(resource);
+    for (int i = 0; i < 4 && s->first; i++) {
+        s->checked = s->checked ? s->checked : s->first;
+        wi_space_check(&s->checked->space);
+        s->checked = s->checked->next;
+    }
+    wi_law(s->shared.in_use <= s->held);
+    wi_index_check(&s->index);
+}
+
+/* Placing ---------------------------------------------------------------------------------------------------------- */
+
+static wi_block *use(wi_placement *p, wi_extent *extent)
+{
+    uint64_t slack = wi_segment_kind(p->charged) == WI_SMALL_BLOCKS ? WI_SMALL_SLACK : WI_LARGE_SLACK;
+    return wi_ordered_use(extent, wi_extent_start(extent, p->alignment), p, wi_min(slack, extent->space->most_slack));
+}
+
+/* The best fit among the free memory of a kind; NULL: there is none. */
+static wi_extent *find_free(const wi_segments *s, const wi_placement *p, unsigned kind)
+{
+    return wi_shared_best(&s->shared, kind, wi_ordered_lane(&s->resource, p), p->charged, p->alignment);
+}
+
+static bool is_shortage(weir_status status)
+{
+    return status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY;
+}
+
+/* There is no segment by the rules. WEIR_OUT_OF_MEMORY: the device had none, whatever the budget says. */
+static weir_status make_do(wi_segments *s, const wi_placement *p, unsigned kind, weir_status status, wi_extent **out)
+{
+    *out = find_free(s, p, kind == WI_SMALL_BLOCKS ? WI_LARGE_BLOCKS : WI_SMALL_BLOCKS);
+    if (*out)
+        return wi_extent_pool_reserve(&s->shared.pool, WI_RECORDS_PER_CHANGE);
+    uint64_t bytes = wi_segment_length(p->charged, p->alignment);
+    for (weir_status now = status; is_shortage(now) && (bytes = wi_segment_shorter(bytes, p->charged, p->alignment));) {
+        now = wi_segments_obtain(s, kind, bytes, out);
+        status = now == WEIR_NO_ROOM ? status : now;
+    }
+    return status;
+}
+
+static weir_status find_room(wi_segments *s, wi_placement *p, wi_extent **out)
+{
+    unsigned kind = wi_segment_kind(p->charged);
+    for (unsigned waits = 0;;) {
+        weir_status status = wi_extent_pool_reserve(&s->shared.pool, WI_RECORDS_PER_CHANGE);
+        if (status != WEIR_OK)
+            return status;
+        *out = find_free(s, p, kind);
+        p->hit = *out && waits == 0;
+        if (*out)
+            return WEIR_OK;
+        if (wi_lanes_renew(&s->lanes) > 0) /* what has passed is anyone's */
+            continue;
+        status = wi_segments_obtain(s, kind, wi_segment_length(p->charged, p->alignment), out);
+        if (is_shortage(status))
+            status = make_do(s, p, kind, status, out);
+        if (!is_shortage(status) || !wi_segments_settle(s, &waits))
+            return status;
+    }
+}
+
+static void look_around(wi_segments *s, uint64_t charged, uint64_t alignment, wi_shortage *shortage);
+
+static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
+{
+    wi_segments *s = of(resource);
+    wi_extent *extent = NULL;
+    wi_resource_lock(resource);
+    weir_status status = find_room(s, p, &extent);
+    if (status == WEIR_OK) {
+        *out = use(p, extent);
+    } else if (is_shortage(status)) {
+        shortage->cause = status == WEIR_NO_ROOM ? WEIR_CAUSE_FRAGMENTATION : WEIR_CAUSE_OTHER_PROCESS;
+        look_around(s, p->charged, p->alignment, shortage);
+        status = WEIR_OUT_OF_MEMORY;
+    }
+    wi_resource_unlock(resource);
+    return status;
+}
+
+/* Resizing --------------------------------------------------------------------------------------------------------- */
+
+static uint64_t charge(wi_resource *resource, uint64_t bytes)
+{
+    (void)resource;
+    return wi_segment_charge(bytes);
+}
+
+static void measure(wi_resource *resource, wi_placement *p)
+{
+    p->charged = charge(resource, p->before + p->bytes + p->after);
+}
+
+/* The extent reaches as far as the charge: over what stays behind the block, and into free memory. */
+static weir_status reach(wi_extent *extent, uint64_t charged)
+{
+    wi_extent *busy = NULL;
+    if (charged > extent->bytes) {
+        weir_status status = wi_extent_pool_reserve(&extent->space->shared->pool, WI_RECORDS_PER_CHANGE);
+        if (status != WEIR_OK)
+            return status;
+        busy = wi_ordered_take_behind(extent, charged - extent->bytes);
+        if (!busy)
+            return wi_ordered_no_room(extent);
+    }
+    if (extent->bytes == extent->block.charged) /* nothing stayed behind it */
+        extent->last = WI_CLEAN;
+    if (busy)
+        wi_space_give(extent->space, busy, extent, busy->bytes);
+    extent->block.previous = extent->last;
+    return WEIR_OK;
+}
+
+static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage)
+{
+    uint64_t charged = charge(resource, block->before + bytes + block->after);
+    weir_status status = WEIR_OK;
+    (void)may_wait;
+    (void)shortage;
+    wi_resource_lock(resource);
+    if (charged > block->charged)
+        status = reach(wi_extent_of(block), charged);
+    if (status == WEIR_OK)
+        wi_ordered_grown(resource, block, bytes, charged);
+    wi_resource_unlock(resource);
+    return status;
+}
+
+/* Giving back, looking --------------------------------------------------------------------------------------------- */
+
+static uint64_t trim(wi_resource *resource, uint64_t keep)
+{
+    wi_segments *s = of(resource);
+    wi_resource_lock(resource);
+    (void)wi_lanes_renew(&s->lanes);
+    uint64_t cached = s->held - s->shared.in_use;
+    uint64_t given = cached > keep ? wi_segments_give_back(s, cached - keep) : 0;
+    wi_resource_unlock(resource);
+    return given;
+}
+
+/* The longest run of memory in the segment that is free or will be, behind an aligned address. */
+static uint64_t longest_run(const wi_space *space, uint64_t alignment)
+{
+    uint64_t longest = 0, start = 0;
+    for (const wi_extent *e = space->first; e; e = e->next) {
+        uint64_t end = e->offset + e->bytes;
+        if (e->kind != WI_FREE)
+            continue;
+        if (!e->previous || e->previous->kind != WI_FREE)
+            start = wi_extent_start(e, alignment);
+        longest = end > start ? wi_max(longest, end - start) : longest;
+    }
+    return longest;
+}
+
+/* What could be had, and what would have to be held for such a block. With the lock held. */
+static void look_around(wi_segments *s, uint64_t charged, uint64_t alignment, wi_shortage *shortage)
+{
+    uint64_t held, allocations, longest = 0, lost = alignment - WI_UNIT, idle = wi_segments_idle(s, true);
+    uint64_t room =
+        (wi_ledger_room(s->resource.ledger, &held, &allocations) & ~(uint64_t)(WI_SEGMENT_ROUND - 1)) + idle;
+    for (const wi_segment *segment = s->first; segment; segment = segment->next)
+        longest = wi_max(longest, longest_run(&segment->space, alignment));
+    shortage->largest = wi_max(longest, room - wi_min(room, lost));
+    shortage->held = longest >= charged ? held : held - wi_min(idle, charged + lost) + charged + lost;
+}
+
+static void look(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
+                 wi_shortage *shortage)
+{
+    (void)memory_class;
+    wi_resource_lock(resource);
+    look_around(of(resource), charged, alignment, shortage);
+    wi_resource_unlock(resource);
+}
+
+static bool owns(wi_resource *resource, const void *pointer)
+{
+    wi_segments *s = of(resource);
+    pthread_mutex_lock(&s->addresses);
+    bool found = segment_at(s, pointer) != NULL;
+    pthread_mutex_unlock(&s->addresses);
+    return found;
+}
+
+static bool was_freed(wi_resource *resource, const void *pointer)
+{
+    return wi_index_was_freed(&of(resource)->index, (uintptr_t)pointer);
+}
+
+static wi_block *find(wi_resource *resource, const void *pointer, bool *freed)
+{
+    wi_segment *segment = segment_at(of(resource), pointer);
+    *freed = false;
+    if (!segment)
+        return NULL;
+    uint64_t offset = (uint64_t)((const char *)pointer - segment->space.base);
+    wi_extent *extent = wi_space_find(&segment->space, offset, freed);
+    return extent && offset - extent->offset < extent->block.charged ? &extent->block : NULL;
+}
+
+static void each(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user)
+{
+    for (const wi_segment *segment = of(resource)->first; segment; segment = segment->next)
+        for (wi_extent *e = segment->space.first; e; e = e->next)
+            if (e->kind == WI_USED && wi_block_is_charged(&e->block))
+                fn(&e->block, user);
+}
+
+/* Making and ending ------------------------------------------------------------------------------------------------ */
+
+static void destroy(wi_resource *resource)
+{
+    wi_segments *s = of(resource);
+    if (resource->ledger) {
+        wi_lanes_drain(&s->lanes);
+        (void)trim(resource, 0);
+    }
+    wi_segments_drop_all(s);
+    wi_lanes_destroy(&s->lanes);
+    wi_extent_pool_destroy(&s->shared.pool);
+    pthread_cond_destroy(&s->settled);
+    pthread_mutex_destroy(&s->addresses);
+    pthread_mutex_destroy(&resource->lock);
+    free(s);
+}
+
+static const wi_resource_table table = {
+    .name = "segments",
+    .features = WEIR_TRACKS_USES | WEIR_ZEROES | WEIR_SHRINKS | WEIR_GROWS | WEIR_CAPTURABLE | WEIR_TRIMS,
+    WI_ORDERED,
+    .measure = measure,
+    .allocate = allocate,
+    .grow = grow,
+    .destroy = destroy,
+    .charge = charge,
+    .find = find,
+    .each = each,
+    .owns = owns,
+    .was_freed = was_freed,
+    .trim = trim,
+    .look = look,
+    .check = check,
+};
+
+weir_status wi_segments_create(const wi_driver *driver, wi_device *device, wi_resource **out)
+{
+    wi_segments *s = calloc(1, sizeof *s);
+    if (!s)
+        return weir_fail(WEIR_SYSTEM, "no host memory for a resource");
+    wi_resource_init(&s->resource, &table, driver, device, NULL);
+    s->resource.granule = WI_SEGMENT_ROUND;
+    wi_lanes_init(&s->lanes, &s->resource, &s->shared.lanes);
+    s->shared.by_address = true;
+    s->fresh_last = WI_MIXED;
+    pthread_cond_init(&s->settled, NULL);
+    pthread_mutex_init(&s->addresses, NULL);
+    *out = &s->resource;
+    return WEIR_OK;
+}
+
+weir_status wi_segments_make(const wi_driver *driver, wi_device *device, const wi_arguments *arguments,
+                             wi_resource **out)
+{
+    weir_status status = wi_arguments_check(arguments, (const char *const[]){NULL});
+    return status == WEIR_OK ? wi_segments_create(driver, device, out) : status;
+}
