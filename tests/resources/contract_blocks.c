@@ -164,6 +164,28 @@ static void nothing_is_no_block(void **state)
 }
 
 /* The rest of the budget is taken, so that what was dirty is what is given out again. */
+/* What is copied is what the stream had written there by then, however late that is. */
+static void copies_are_in_order(void **state)
+{
+    enum { BYTES = 100001 };
+    fixture *f = *state;
+    void *copy = f, *from = take(f->one, BYTES, f->a);
+    snapshot before = take_snapshot(f->runtime);
+    fails(WEIR_INVALID, weir_alloc_copy(f->one, NULL, BYTES, f->a, WEIR_KV, &copy));
+    assert_null(copy);
+    unchanged(f->runtime, before);
+    hold_up_for(f, f->a, 1000);
+    ok(weir_fill(f->runtime, from, 0x5c, BYTES, f->a));
+    ok(weir_alloc_copy(f->one, from, BYTES, f->a, WEIR_KV, &copy));
+    ok(weir_fill(f->runtime, from, 0xee, BYTES, f->a));
+    ok(weir_free(f->one, from, f->a));
+    ok(weir_stream_synchronize(f->a));
+    check_filled(f, copy, 0x5c, BYTES);
+    ok(weir_free(f->one, copy, f->a));
+    ok(weir_alloc_copy(f->one, NULL, 0, f->a, WEIR_KV, &copy));
+    assert_null(copy);
+}
+
 static void zeroed_blocks_are_zero(void **state)
 {
     static const size_t sizes[] = {1, 257, 100001, 2 * PIECE - 1};
@@ -203,6 +225,7 @@ int contract_blocks(void)
         CASE(alignments),
         CASE(nothing_is_no_block),
         CASE(zeroed_blocks_are_zero),
+        CASE(copies_are_in_order),
     };
     return cmocka_run_group_tests(blocks, NULL, NULL);
 }
