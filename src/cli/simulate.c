@@ -192,6 +192,14 @@ static json_t *counts_json(const uint64_t *counts, unsigned count, bool ladder)
     return object;
 }
 
+static json_t *reuse_json(const simulate_result *r)
+{
+    json_t *object = json_object();
+    for (unsigned i = 0; i < ORACLE_REUSES; i++)
+        json_object_set_new(object, simulate_words.reuse((oracle_reuse)i), json_integer((json_int_t)r->reuse[i]));
+    return object;
+}
+
 static json_t *parts_json(const simulate_result *r)
 {
     json_t *array = json_array();
@@ -210,6 +218,7 @@ static json_t *answer_json(const words *w, const simulate_result *r)
         (json_int_t)r->found.violations, "first_violation", first, "ladder", counts_json(r->ladder, LADDER_RUNGS, true),
         "operations", counts_json(r->done, sizeof r->done / sizeof r->done[0], false), "resources", parts_json(r),
         "faults", (json_int_t)r->faults, "user_errors", (json_int_t)r->found.count[ORACLE_USER], "seconds", r->seconds);
+    json_object_set_new(object, "reuse", reuse_json(r));
     if (!w->options.script)
         json_object_set_new(object, "seed", json_integer((json_int_t)w->options.world.seed));
     if (r->plant)
@@ -234,6 +243,9 @@ static void print_answer(const simulate_result *r)
     for (unsigned i = 0; i < LADDER_RUNGS; i++)
         printf("  %-22s %12llu\n", simulate_words.rung((ladder_rung)i), (unsigned long long)r->ladder[i]);
     printf("  %-22s %12llu\n", "faults of the driver", (unsigned long long)r->faults);
+    puts("\nBlocks with bytes that were freed in the order of a stream:");
+    printf("  %-22s %12llu\n", "there, at once", (unsigned long long)r->reuse[ORACLE_REUSE_AT_ONCE]);
+    printf("  %-22s %12llu\n", "elsewhere, passed", (unsigned long long)r->reuse[ORACLE_REUSE_PASSED]);
     puts("\nSteps by resource:");
     for (size_t i = 0; i < r->part_count; i++)
         printf("  %-22s %12llu\n", r->parts[i].resource, (unsigned long long)r->parts[i].steps);

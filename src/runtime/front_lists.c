@@ -161,8 +161,13 @@ static void wait_for_others(weir_runtime *runtime, const uint64_t *bytes)
 /* The free that was put off. The stream may be gone or captured by now, which were told when that was so. */
 static weir_status free_now(weir_runtime *runtime, wi_block *block)
 {
+    wi_kept_detail kept;
+    wi_detail_keep(&kept);
     weir_status status = wi_free_taken(runtime, runtime->resource, block, block->stream);
-    return status == WEIR_STREAM_MISUSE ? wi_free_behind(runtime, runtime->resource, block, block->stream) : status;
+    if (status == WEIR_STREAM_MISUSE)
+        status = wi_free_behind(runtime, runtime->resource, block, block->stream);
+    wi_detail_restore(&kept);
+    return status;
 }
 
 static void keep_refused(wi_fronts *fronts, wi_block *block)

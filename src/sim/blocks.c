@@ -321,6 +321,7 @@ static weir_status resize(world *w, slot *b, uint64_t bytes, uint64_t after, uns
     unsigned number = world_number(w, stream);
     bool less = after < b->charged && !held(b), cut = less && cuts(w);
     oracle_block tail = 0;
+    oracle_naming(w->oracle, b->known, number);
     if (cut)
         tail = oracle_cutting(w->oracle, b->known, after, after, number);
     else if (less)
@@ -420,6 +421,8 @@ static void take_launch(world *w, launch *l, bool take)
 
 static void begin(world *w, launch *l, const weir_use *uses, bool conflict)
 {
+    for (unsigned i = 0; i < l->count; i++)
+        oracle_naming(w->oracle, world_slot(w, l->slots[i])->known, world_number(w, l->stream));
     weir_status status = weir_launch_begin(w->runtime, w->streams[l->stream], uses, l->count, &l->launch);
     if (conflict) {
         world_expect_busy(w, "weir_launch_begin", status);

@@ -102,6 +102,10 @@ void oracle_grown(oracle *o, oracle_block block, uint64_t length, uint64_t charg
 void oracle_declare(oracle *o, bool declared);
 /* What weir queues from here on it was asked for as work of a user's, or not. */
 bool oracle_by_user(oracle *o, bool users); /* what it was before */
+/* A call begins that names the block and the stream: a launch, a resize. */
+void oracle_naming(oracle *o, oracle_block block, unsigned stream);
+/* The call begins after which nothing can be recorded on the stream. */
+void oracle_capturing(oracle *o, unsigned stream);
 /* The call begins, and ends, that makes the block wait for all that is queued on the stream. */
 void oracle_using(oracle *o, oracle_block block, unsigned stream, bool write);
 void oracle_used(oracle *o, oracle_block block, unsigned stream);

@@ -22,15 +22,23 @@ static bool is_drained(const oracle *o, unsigned stream)
 /* Which frees are --------------------------------------------------------------------------------------------------- */
 
 /* Of declared uses the device may be past or not when weir looks. What it is past now it is past then. But the point behind
- * what weir may have put on the stream of the allocation, or found there, is set in the call. */
+ * what weir may have put on the stream of the allocation, or found there, is set in the call,
+ * or in an earlier one that named another stream. */
 void oracle_begin_order(oracle *o, owner *w, unsigned stream)
 {
-    bool zeros = w->queued && w->stream != stream;
+    bool zeros = w->queued && (w->stream != stream || w->elsewhere);
     w->order = !o->in_order || !stream || w->pool      ? ORDER_MORE
                : zeros || !oracle_are_done(o, w->most) ? ORDER_PERHAPS
                                                        : ORDER_ALONE;
+    w->elsewhere |= w->stream != stream; /* for the next one, if this is refused */
     if (w->order != ORDER_MORE)
         o->followed |= UINT64_C(1) << stream;
+}
+
+void oracle_naming(oracle *o, oracle_block block, unsigned stream)
+{
+    owner *w = &o->table[block];
+    w->elsewhere |= w->stream != stream;
 }
 
 /* What it is not past now it was not past when weir looked. */
@@ -112,6 +120,26 @@ void oracle_check_order(oracle *o, const weir_stats *stats, bool drained)
         oracle_report(o, ORACLE_LEDGER,
                       "a snapshot tells %llu bytes to be in the order of streams, of %llu cached, and the device is %s",
                       ULL(stats->ordered), ULL(stats->cached), drained ? "past all that is queued" : "at work");
+}
+
+/* A front may have kept blocks that were freed there; what it gives up from now on is pending, behind the last point that
+ * can be set on the stream. */
+void oracle_capturing(oracle *o, unsigned stream)
+{
+    (void)sweep(o);
+    for (uint32_t i = 1; i < o->count; i++) {
+        owner *w = &o->table[i];
+        if (w->state != OWNER_FREED || w->order != ORDER_ALONE || w->units == 0 || w->free_stream != stream)
+            continue;
+        for (size_t k = o->ordered_count; w->listed && k-- > 0;)
+            if (o->ordered[k] == i)
+                o->ordered[k] = o->ordered[--o->ordered_count];
+        w->order = ORDER_PERHAPS;
+        w->past = true;
+        w->most[stream] = wi_sim_queued(o->device, stream);
+        o->accounts[w->client].pending_most += w->charged;
+        oracle_list_pending(o, i);
+    }
 }
 
 /* Who gets the bytes ------------------------------------------------------------------------------------------------ */

@@ -129,6 +129,8 @@ void run_capture(world *w, const step *s)
         if (w->launches[i].launch && w->launches[i].stream == stream)
             return;
     w->stream_closed[stream] = true;
+    if (!w->captured[stream])
+        oracle_capturing(w->oracle, world_number(w, stream));
     if (w->captured[stream]) {
         wi_sim_capture(w->device, w->native[stream], false);
         w->captured[stream] = !ANSWER(w, "weir_capture_end", weir_capture_end(w->streams[stream]), WEIR_OK);

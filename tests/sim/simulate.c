@@ -65,6 +65,9 @@ static void everything_is_exercised(void **state)
     for (unsigned i = 0; i <= LADDER_REFUSED_PENDING; i++)
         if (r.ladder[i] == 0)
             fail_msg("%s was never met", ladder_name((ladder_rung)i));
+    for (unsigned i = 0; i < ORACLE_REUSES; i++)
+        if (r.reuse[i] == 0)
+            fail_msg("what was freed in order was never had again: %s", oracle_reuse_name((oracle_reuse)i));
     assert_true(r.faults > 0);
 }
 
