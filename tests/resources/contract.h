@@ -51,6 +51,8 @@ static inline bool can(const fixture *f, uint32_t feature)
 bool chooses_addresses(void);
 /* Whether what is freed on a stream is for that stream at once, rather than pending. */
 bool hands_on(void);
+/* Whether a thread parks what it frees on a stream, for its own next request of that size there. */
+bool parks(void);
 /* Whether the driver's own free of a block waits for the whole device, as cuMemFree does. */
 bool freeing_waits(void);
 

@@ -48,6 +48,11 @@ bool hands_on(void)
     return (strstr(place.stack, "mapped") || strstr(place.stack, "segments")) && !strstr(place.stack, "guard");
 }
 
+bool parks(void)
+{
+    return strcmp(place.stack, "mapped") == 0 && strcmp(getenv("WEIR_FRONT"), "0") != 0;
+}
+
 bool freeing_waits(void)
 {
     return strstr(place.stack, "direct") && strcmp(place.device, "cuda:0") == 0;

@@ -169,6 +169,7 @@ static void random_steps(void **state)
     while (m->count > 0)
         free_one(m, m->count - 1);
     check_ledger(m);
+    assert_true((take_snapshot(f->runtime).device.hits > 0) == parks());
     free(m);
 }
 

@@ -69,6 +69,16 @@ foreach(stack IN LISTS WEIR_CONTRACT_STACKS)
   endif()
 endforeach()
 
+# Once more, with freed blocks parked by threads: the base that can do that.
+foreach(device host stub cuda sim)
+  set(arguments test-contract ${device})
+  if(device STREQUAL sim)
+    set(arguments test-contract-sim)
+  endif()
+  weir_contract_test(contract-fronts ${device} mapped ${arguments})
+  set_property(TEST contract-fronts-mapped-${device} APPEND PROPERTY ENVIRONMENT "WEIR_FRONT=1MiB")
+endforeach()
+
 # The tests of single bases and adaptors.
 include(${CMAKE_CURRENT_LIST_DIR}/bases.cmake OPTIONAL)
 include(${CMAKE_CURRENT_LIST_DIR}/adaptors.cmake OPTIONAL)
