@@ -17,6 +17,8 @@
 #include <weir/uses.h>
 #include <weir/refusal.h>
 #include <weir/stats.h>
+#include <weir/layout.h>
+#include <weir/trim.h>
 #include <weir/statistics.h>
 #include <weir/guard.h>
 #include <weir/trace.h>

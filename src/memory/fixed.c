@@ -9,6 +9,7 @@
 #include "base/bitmap.h"
 #include "base/options.h"
 #include "base/system.h"
+#include "memory/layout.h"
 #include "memory/marks.h"
 
 #include <stdio.h>
@@ -489,6 +490,24 @@ static void each(wi_resource *resource, void (*fn)(wi_block *block, void *user),
     }
 }
 
+static void walk(wi_resource *resource, wi_layout *layout)
+{
+    const fixed *f = of(resource);
+    if (f->count == 0)
+        return;
+    wi_layout_segment(layout, f->base, f->handle_count * resource->granule);
+    for (uint32_t i = 0, end; i < f->count; i = end) {
+        const run *r = f->places[i].run;
+        for (end = i + 1; end < f->count && f->places[end].run == r;)
+            end++;
+        uint64_t bytes = (end - i) * f->block_bytes;
+        if (r)
+            wi_layout_block(layout, &r->block, address_of(f, i), bytes);
+        else
+            wi_layout_span(layout, f->working ? WEIR_SPAN_BUSY : WEIR_SPAN_FREE, address_of(f, i), bytes);
+    }
+}
+
 /* Making and ending ------------------------------------------------------------------------------------------------ */
 
 static void describe(const wi_resource *resource, char *text, size_t capacity)
@@ -529,6 +548,7 @@ static const wi_resource_table table = {
     .charge = charge,
     .find = find,
     .each = each,
+    .walk = walk,
     .owns = owns,
     .trim = trim,
     .look = look,

@@ -305,9 +305,10 @@ static bool find_thriftiest(wi_mapped *m, const bases *all, uint64_t freely, uin
     return find_means(m, out, freely, most, false); /* again: the handles are marked for the last plan alone */
 }
 
-static bool find(wi_mapped *m, const bases *all, uint64_t bytes, wi_growth *out)
+static bool find(wi_mapped *m, const bases *all, const wi_wish *wish, wi_growth *out)
 {
-    uint64_t held, creatable = wi_handles_creatable(m, &held), freely = allowed(m, bytes);
+    uint64_t creatable = wish->no_fresh ? 0 : wi_handles_creatable(m, NULL);
+    uint64_t freely = wi_min(allowed(m, wish->bytes), creatable);
     return try_bases(m, all, freely, false, out) ||
            (freely < creatable && find_thriftiest(m, all, freely, creatable, out)) ||
            try_bases(m, all, creatable, true, out);
@@ -324,7 +325,7 @@ weir_status wi_growth_plan(wi_mapped *mapped, wi_space *space, const wi_wish *wi
     bases all;
     weir_status status = find_bases(mapped, space, wish, &all);
     earn(mapped);
-    if (status == WEIR_OK && !find(mapped, &all, wish->bytes, out))
+    if (status == WEIR_OK && !find(mapped, &all, wish, out))
         status = WEIR_NO_ROOM;
     if (status == WEIR_OK)
         pay(mapped, out);
@@ -332,11 +333,11 @@ weir_status wi_growth_plan(wi_mapped *mapped, wi_space *space, const wi_wish *wi
     return status;
 }
 
-weir_status wi_growth_behind(wi_mapped *mapped, wi_extent *used, uint64_t more, wi_growth *out)
+weir_status wi_growth_behind(wi_mapped *mapped, wi_extent *used, uint64_t more, bool no_fresh, wi_growth *out)
 {
     wi_extent *free_part = used->next && used->next->kind == WI_FREE ? used->next : NULL;
     wi_extent *hole = free_part ? free_part->next : used->next;
-    const wi_wish wish = {.bytes = more, .alignment = WI_UNIT};
+    const wi_wish wish = {.bytes = more, .alignment = WI_UNIT, .no_fresh = no_fresh};
     if ((free_part && free_part->lane) || !hole || hole->kind != WI_HOLE)
         return WEIR_NO_ROOM;
     gap g = gap_at(hole, NULL);
@@ -344,7 +345,7 @@ weir_status wi_growth_behind(wi_mapped *mapped, wi_extent *used, uint64_t more, 
     if (!base)
         return weir_fail(WEIR_SYSTEM, "no host memory to look for a place");
     weir_status status = rightward(mapped, used->space, &g, &wish, base) ? WEIR_OK : WEIR_NO_ROOM;
-    if (status == WEIR_OK && !find(mapped, &(bases){base, 1}, more, out))
+    if (status == WEIR_OK && !find(mapped, &(bases){base, 1}, &wish, out))
         status = WEIR_OUT_OF_MEMORY;
     free(base);
     return status;

@@ -1,15 +1,15 @@
 /* The driver's work on handles: making them, moving them from where nothing lies on them to where memory is wanted, giving
  * them back. What a thread works on is busy or in its hands, so that the lock is free meanwhile. */
-#include "memory/mapped.h"
+#include "memory/handles.h"
 #include "base/system.h"
 
-static void go_to_driver(wi_mapped *mapped)
+void wi_handles_go_to_driver(wi_mapped *mapped)
 {
     mapped->working++;
     pthread_mutex_unlock(&mapped->resource.lock);
 }
 
-static void come_back(wi_mapped *mapped)
+void wi_handles_come_back(wi_mapped *mapped)
 {
     pthread_mutex_lock(&mapped->resource.lock);
     mapped->working--;
@@ -36,25 +36,10 @@ uint64_t wi_handles_creatable(wi_mapped *mapped, uint64_t *held)
     return wi_ledger_room(mapped->resource.ledger, held ? held : &ignored, &allocations) / mapped->granule;
 }
 
-static uint64_t bytes_of(const wi_mapped *mapped, const wi_backing *b)
-{
-    return b->count * mapped->granule;
-}
-
-static uint64_t start_of(const wi_backing *b)
-{
-    return b->first * b->space->granule;
-}
-
-static char *address_of(const wi_backing *b)
-{
-    return b->space->base + start_of(b);
-}
-
 bool wi_handles_movable(const wi_backing *b)
 {
-    uint64_t end = start_of(b) + b->count * b->space->granule;
-    for (const wi_extent *e = wi_space_at(b->space, start_of(b)); e && e->offset < end; e = e->next)
+    uint64_t end = wi_backing_start(b) + b->count * b->space->granule;
+    for (const wi_extent *e = wi_space_at(b->space, wi_backing_start(b)); e && e->offset < end; e = e->next)
         if (e->lane)
             return false;
     return true;
@@ -95,11 +80,10 @@ static void keep_spare(wi_mapped *mapped, cargo *c)
     *c = (cargo){.end = &c->first};
 }
 
-/* An idle handle and what lies on it become busy; records have been reserved. */
-static wi_extent *seize(const wi_backing *b)
+wi_extent *wi_handles_seize(const wi_backing *b)
 {
     wi_space *space = b->space;
-    uint64_t start = start_of(b), end = start + b->count * space->granule;
+    uint64_t start = wi_backing_start(b), end = start + b->count * space->granule;
     wi_extent *extent = wi_space_at(space, start);
     if (extent->offset < start)
         extent = wi_space_cut(space, extent, start);
@@ -113,12 +97,11 @@ static wi_extent *seize(const wi_backing *b)
     return extent;
 }
 
-/* A seized handle was unmapped: its addresses are a hole, and it is in the ledger's spare bytes. */
-static void vacate(wi_mapped *mapped, wi_backing *b, wi_extent *busy, cargo *c)
+void wi_handles_vacate(wi_mapped *mapped, wi_backing *b, wi_extent *busy, uint64_t *last)
 {
     wi_backing_leave(b);
-    wi_ledger_unmapped(mapped->resource.ledger, bytes_of(mapped, b));
-    c->last = wi_owners_mix(c->last, busy->last);
+    wi_ledger_unmapped(mapped->resource.ledger, wi_backing_bytes(b, mapped));
+    *last = wi_owners_mix(*last, busy->last);
     busy->last = WI_CLEAN;
     wi_space_set(busy->space, busy, WI_HOLE);
     wi_space_join(busy->space, busy);
@@ -220,7 +203,7 @@ static weir_status begin(job *j)
         m->spare_last = WI_CLEAN;
     size_t i = 0;
     for (const wi_backing *b = g->taken; b; b = b->chosen)
-        j->seized[i++] = seize(b);
+        j->seized[i++] = wi_handles_seize(b);
     return WEIR_OK;
 }
 
@@ -248,7 +231,7 @@ static weir_status create_run(job *j, wi_backing *first, size_t count)
     const wi_resource *r = &j->mapped->resource;
     wi_handle *handles = malloc(count * sizeof *handles);
     weir_status status =
-        handles ? r->driver->create(r->device, bytes_of(j->mapped, first), count, handles) : no_memory();
+        handles ? r->driver->create(r->device, wi_backing_bytes(first, j->mapped), count, handles) : no_memory();
     j->calls++;
     for (size_t i = 0; i < count && status == WEIR_OK; i++, first = first->next) {
         first->handle = handles[i];
@@ -296,7 +279,8 @@ static weir_status unmap_all(job *j)
 {
     const wi_resource *r = &j->mapped->resource;
     for (wi_backing *b = j->growth->taken; b; b = b->chosen, j->vacated++) {
-        weir_status status = r->driver->unmap(r->device, address_of(b), bytes_of(j->mapped, b), 1, &b->handle);
+        weir_status status =
+            r->driver->unmap(r->device, wi_backing_address(b), wi_backing_bytes(b, j->mapped), 1, &b->handle);
         j->calls++;
         if (status != WEIR_OK)
             return status;
@@ -311,7 +295,7 @@ static void take_stock(job *j)
     for (wi_backing *b = j->growth->taken, *next; b; b = next, i++) {
         next = b->chosen;
         if (i < j->vacated) {
-            vacate(j->mapped, b, j->seized[i], &j->moved);
+            wi_handles_vacate(j->mapped, b, j->seized[i], &j->moved.last);
             load(&j->moved, b);
         } else {
             wi_space_set(b->space, j->seized[i], WI_FREE);
@@ -330,7 +314,7 @@ static weir_status map_run(job *j, wi_backing *first, size_t count, uint64_t gra
     for (size_t i = 0; i < count; i++, b = b->next)
         handles[i] = b->handle;
     char *address = j->growth->space->base + granule * j->mapped->granule;
-    weir_status status = r->driver->map(r->device, address, bytes_of(j->mapped, first), count, handles);
+    weir_status status = r->driver->map(r->device, address, wi_backing_bytes(first, j->mapped), count, handles);
     j->calls++;
     for (size_t i = 0; i < count; i++, first = first->next)
         first->handle = handles[i];
@@ -364,7 +348,7 @@ static void settle_in(job *j, cargo *c, uint64_t *granule)
         wi_backing *b = c->first;
         c->first = b->next;
         wi_backing_enter(b, j->growth->space, *granule);
-        wi_ledger_mapped(m->resource.ledger, bytes_of(m, b));
+        wi_ledger_mapped(m->resource.ledger, wi_backing_bytes(b, m));
         *granule += b->count;
     }
     if (!c->first)
@@ -374,13 +358,14 @@ static void settle_in(job *j, cargo *c, uint64_t *granule)
 /* Gets everything that is to be mapped into hand. */
 static weir_status gather(job *j)
 {
-    go_to_driver(j->mapped);
+    wi_handles_go_to_driver(j->mapped);
     weir_status status = unmap_all(j);
     if (status == WEIR_OK)
         status = create_all(j);
     else
         free_records(j->new.first);
-    come_back(j->mapped);
+    wi_handles_come_back(j->mapped);
+    j->mapped->squeezed |= status == WEIR_OUT_OF_MEMORY;
     if (j->created == 0)
         j->new = (cargo){.end = &j->new.first};
     take_stock(j);
@@ -390,11 +375,11 @@ static weir_status gather(job *j)
 
 static weir_status map_cargo(job *j)
 {
-    go_to_driver(j->mapped);
+    wi_handles_go_to_driver(j->mapped);
     weir_status status = map_all(j, j->moved.first);
     if (status == WEIR_OK)
         status = map_all(j, j->new.first);
-    come_back(j->mapped);
+    wi_handles_come_back(j->mapped);
     return status;
 }
 
@@ -441,16 +426,17 @@ static weir_status remake(wi_mapped *m, wi_backing *b, wi_backing *rest, uint64_
 {
     const wi_resource *r = &m->resource;
     wi_backing *parts[2] = {b, rest};
-    r->driver->destroy(r->device, bytes_of(m, b), 1, &b->handle);
+    r->driver->destroy(r->device, wi_backing_bytes(b, m), 1, &b->handle);
     rest->count = b->count - first;
     rest->first = b->first + first;
     b->count = first;
     for (int i = 0; i < 2; i++) {
-        weir_status status = r->driver->create(r->device, bytes_of(m, parts[i]), 1, &parts[i]->handle);
+        weir_status status = r->driver->create(r->device, wi_backing_bytes(parts[i], m), 1, &parts[i]->handle);
         if (status == WEIR_OK) {
-            status = r->driver->map(r->device, address_of(parts[i]), bytes_of(m, parts[i]), 1, &parts[i]->handle);
+            status = r->driver->map(r->device, wi_backing_address(parts[i]), wi_backing_bytes(parts[i], m), 1,
+                                    &parts[i]->handle);
             if (status != WEIR_OK)
-                r->driver->destroy(r->device, bytes_of(m, parts[i]), 1, &parts[i]->handle);
+                r->driver->destroy(r->device, wi_backing_bytes(parts[i], m), 1, &parts[i]->handle);
         }
         if (status != WEIR_OK) {
             for (int k = i; k < 2; k++)
@@ -471,13 +457,13 @@ weir_status wi_handles_cut(wi_mapped *mapped, wi_backing *b, uint64_t first)
         return status;
     }
     *rest = (wi_backing){.space = b->space};
-    wi_extent *busy = seize(b);
-    go_to_driver(mapped);
-    status = r->driver->unmap(r->device, address_of(b), bytes_of(mapped, b), 1, &b->handle);
+    wi_extent *busy = wi_handles_seize(b);
+    wi_handles_go_to_driver(mapped);
+    status = r->driver->unmap(r->device, wi_backing_address(b), wi_backing_bytes(b, mapped), 1, &b->handle);
     bool remade = status == WEIR_OK;
     if (remade)
         status = remake(mapped, b, rest, first);
-    come_back(mapped);
+    wi_handles_come_back(mapped);
     wi_ledger_worked(r->ledger, remade ? 6 : 1, remade ? 2 : 0, 0);
     if (remade) {
         uint64_t lost = (old.count - b->count - rest->count) * mapped->granule;
@@ -496,75 +482,4 @@ weir_status wi_handles_cut(wi_mapped *mapped, wi_backing *b, uint64_t first)
         free(rest);
     wi_handles_dissolve(mapped, busy);
     return status;
-}
-
-/* Giving back ------------------------------------------------------------------------------------------------------ */
-
-/* The longest idle handle that can be had, busy now; NULL: there is none. */
-static wi_backing *seize_idle(wi_mapped *mapped, wi_extent **busy)
-{
-    wi_backing *b = mapped->shared.idle.first;
-    while (b && !wi_handles_movable(b))
-        b = b->next;
-    if (!b || wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE) != WEIR_OK)
-        return NULL;
-    *busy = seize(b);
-    return b;
-}
-
-static uint64_t destroy(wi_mapped *mapped, wi_backing *b)
-{
-    wi_resource *r = &mapped->resource;
-    uint64_t bytes = bytes_of(mapped, b);
-    go_to_driver(mapped);
-    r->driver->destroy(r->device, bytes, 1, &b->handle);
-    wi_ledger_driver_call(r->ledger);
-    wi_ledger_release(r->ledger, bytes);
-    come_back(mapped);
-    free(b);
-    return bytes;
-}
-
-static uint64_t destroy_spare(wi_mapped *mapped)
-{
-    wi_backing *b = mapped->spare;
-    mapped->spare = b->next;
-    mapped->spare_granules -= b->count;
-    mapped->fresh_last = wi_owners_mix(mapped->fresh_last, mapped->spare_last);
-    return destroy(mapped, b);
-}
-
-/* 0: none can be had, or the driver keeps it. */
-static uint64_t destroy_idle(wi_mapped *mapped)
-{
-    wi_resource *r = &mapped->resource;
-    wi_extent *busy;
-    wi_backing *b = seize_idle(mapped, &busy);
-    cargo ignored = {.last = WI_CLEAN};
-    if (!b)
-        return 0;
-    go_to_driver(mapped);
-    weir_status status = r->driver->unmap(r->device, address_of(b), bytes_of(mapped, b), 1, &b->handle);
-    wi_ledger_driver_call(r->ledger);
-    come_back(mapped);
-    if (status != WEIR_OK) {
-        wi_handles_dissolve(mapped, busy);
-        return 0;
-    }
-    vacate(mapped, b, busy, &ignored);
-    mapped->fresh_last = wi_owners_mix(mapped->fresh_last, ignored.last);
-    return destroy(mapped, b);
-}
-
-uint64_t wi_handles_trim(wi_mapped *mapped, uint64_t keep)
-{
-    uint64_t released = 0, given;
-    do {
-        uint64_t there = mapped->spare_granules * mapped->granule;
-        for (int side = 0; side < WI_SIDES; side++)
-            there += mapped->sides[side].free_bytes;
-        given = there <= keep ? 0 : mapped->spare ? destroy_spare(mapped) : destroy_idle(mapped);
-        released += given;
-    } while (given > 0);
-    return released;
 }

@@ -4,6 +4,8 @@
 #include "base/options.h"
 #include "base/system.h"
 
+#include <weir/trim.h>
+
 static wi_mapped *of(wi_resource *resource)
 {
     return (wi_mapped *)resource;
@@ -51,9 +53,9 @@ static void check(wi_resource *resource)
 
 /* Puts memory where a block can stand, and the block into it. WEIR_NO_ROOM: there is no such place, or no means. WEIR_BUSY: one
  * more try. */
-static weir_status grow_and_use(wi_mapped *mapped, wi_space *space, wi_placement *p, wi_block **out)
+static weir_status grow_and_use(wi_mapped *mapped, wi_space *space, wi_placement *p, bool no_fresh, wi_block **out)
 {
-    const wi_wish wish = {p->charged, p->alignment, wi_ordered_lane(&mapped->resource, p), p->apart};
+    const wi_wish wish = {p->charged, p->alignment, wi_ordered_lane(&mapped->resource, p), p->apart, no_fresh};
     wi_growth growth;
     wi_extent *busy;
     weir_status status = wi_growth_plan(mapped, space, &wish, &growth);
@@ -68,8 +70,23 @@ static weir_status grow_and_use(wi_mapped *mapped, wi_space *space, wi_placement
     return status;
 }
 
+/* What a try to get memory has come to: whether there is to be another one. A device that has no more may have handles of ours
+ * that can be moved. */
+static bool once_more(wi_mapped *mapped, weir_status *status, bool *no_fresh, unsigned *waits)
+{
+    bool denied = *status == WEIR_OUT_OF_MEMORY && !*no_fresh;
+    *no_fresh |= denied;
+    if (denied ||
+        ((*status == WEIR_BUSY || *status == WEIR_NO_ROOM) && wi_handles_settle(mapped, *status == WEIR_BUSY, waits)))
+        return true;
+    if (*status == WEIR_BUSY || *status == WEIR_NO_ROOM)
+        *status = *no_fresh ? WEIR_OUT_OF_MEMORY : WEIR_NO_ROOM;
+    return false;
+}
+
 static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p, wi_block **out)
 {
+    bool no_fresh = false;
     for (unsigned waits = 0;;) {
         weir_status status = wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE);
         if (status != WEIR_OK)
@@ -83,9 +100,9 @@ static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p
         }
         if (wi_lanes_renew(&mapped->lanes) > 0) /* what has passed is anyone's, and can be moved */
             continue;
-        status = grow_and_use(mapped, space, p, out);
-        if ((status != WEIR_BUSY && status != WEIR_NO_ROOM) || !wi_handles_settle(mapped, status == WEIR_BUSY, &waits))
-            return status == WEIR_BUSY ? WEIR_NO_ROOM : status;
+        status = grow_and_use(mapped, space, p, no_fresh, out);
+        if (!once_more(mapped, &status, &no_fresh, &waits))
+            return status;
     }
 }
 
@@ -102,6 +119,14 @@ static void look_around(wi_mapped *mapped, const wi_space *space, uint64_t bytes
                                                                : held;
 }
 
+/* Others on the device want memory: they get what is idle here beyond a little. */
+static uint64_t relax(wi_mapped *mapped)
+{
+    bool squeezed = mapped->squeezed;
+    mapped->squeezed = false;
+    return squeezed ? wi_handles_shed(mapped, WEIR_IDLE_KEPT) : 0;
+}
+
 static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
     wi_mapped *mapped = of(resource);
@@ -112,7 +137,9 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
         space = &mapped->sides[WI_SHORT_LIVED];
         status = find_room(mapped, space, p, out);
     }
-    if (status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY) {
+    if (status == WEIR_OK) {
+        (void)relax(mapped);
+    } else if (status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY) {
         shortage->cause = p->charged > space->bytes - p->alignment ? WEIR_CAUSE_ADDRESS_RANGE
                           : status == WEIR_NO_ROOM                 ? WEIR_CAUSE_FRAGMENTATION
                                                                    : WEIR_CAUSE_OTHER_PROCESS;
@@ -136,10 +163,10 @@ static void measure(wi_resource *resource, wi_placement *p)
     p->charged = charge(resource, p->before + p->bytes + p->after);
 }
 
-static weir_status grow_behind(wi_mapped *mapped, wi_extent *extent, uint64_t more, wi_extent **busy)
+static weir_status grow_behind(wi_mapped *mapped, wi_extent *extent, uint64_t more, bool no_fresh, wi_extent **busy)
 {
     wi_growth growth;
-    weir_status status = wi_growth_behind(mapped, extent, more, &growth);
+    weir_status status = wi_growth_behind(mapped, extent, more, no_fresh, &growth);
     if (status == WEIR_OK && growth.cut) {
         status = wi_handles_cut(mapped, growth.cut, growth.cut_at);
         return status == WEIR_OK ? WEIR_BUSY : status;
@@ -150,17 +177,22 @@ static weir_status grow_behind(wi_mapped *mapped, wi_extent *extent, uint64_t mo
 /* Puts memory behind the extent and gives it `more` bytes of it. WEIR_OUT_OF_MEMORY: there are too few handles. */
 static weir_status extend(wi_mapped *mapped, wi_extent *extent, uint64_t more)
 {
+    bool no_fresh = false;
     for (unsigned waits = 0;;) {
         weir_status status = wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE);
         if (status != WEIR_OK)
             return status;
         wi_extent *busy = wi_ordered_take_behind(extent, more);
         if (!busy)
-            status = grow_behind(mapped, extent, more, &busy);
+            status = grow_behind(mapped, extent, more, no_fresh, &busy);
         if (status == WEIR_OK) {
             extent->block.previous = busy->last;
             wi_space_give(extent->space, busy, extent, more);
         }
+        bool denied = status == WEIR_OUT_OF_MEMORY && !no_fresh;
+        no_fresh |= denied;
+        if (denied)
+            continue;
         bool again = status == WEIR_BUSY || status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY;
         if (!again || !wi_handles_settle(mapped, status == WEIR_BUSY, &waits))
             return status == WEIR_NO_ROOM || status == WEIR_BUSY ? wi_ordered_no_room(extent) : status;
@@ -191,6 +223,17 @@ static uint64_t trim(wi_resource *resource, uint64_t keep)
     lock(mapped);
     (void)wi_lanes_renew(&mapped->lanes);
     uint64_t released = wi_handles_trim(mapped, keep);
+    unlock(mapped);
+    return released;
+}
+
+static uint64_t shed(wi_resource *resource, bool if_squeezed)
+{
+    wi_mapped *mapped = of(resource);
+    lock(mapped);
+    (void)wi_lanes_renew(&mapped->lanes);
+    mapped->squeezed |= !if_squeezed;
+    uint64_t released = relax(mapped);
     unlock(mapped);
     return released;
 }
@@ -263,8 +306,10 @@ static const wi_resource_table table = {
     .find = find,
     .peek = peek,
     .each = each,
+    .walk = wi_mapped_walk,
     .owns = owns,
     .trim = trim,
+    .shed = shed,
     .look = look,
     .check = check,
 };

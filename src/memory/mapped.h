@@ -27,6 +27,7 @@ typedef struct wi_mapped {
     uint64_t fresh_last;       /* ... and those that the driver gives: it may give back what it got */
     uint64_t credit, credited; /* for moves, and the allocations that it was earned by: growth.c */
     uint64_t plans;            /* made so far */
+    bool squeezed;             /* the device had no more, although the budget left room */
 } wi_mapped;
 
 /* Where memory is put so that a block can stand. The block's range is [start, start + bytes); [low, high) becomes busy, which
@@ -53,6 +54,7 @@ typedef struct wi_wish {
     uint64_t bytes, alignment;
     const wi_lane *lane; /* in whose order the request may take what is not anyone's yet */
     bool apart;
+    bool no_fresh; /* the device has no more */
 } wi_wish;
 
 #define WI_ANY_LANE ((const wi_lane *)1) /* whatever stands before its use */
@@ -67,7 +69,7 @@ static inline bool wi_vacant(const wi_extent *extent, const wi_lane *lane)
 /* Growth; growth.c. WEIR_NO_ROOM: there is no place and means for it; else *out has both. */
 weir_status wi_growth_plan(wi_mapped *mapped, wi_space *space, const wi_wish *wish, wi_growth *out);
 /* The same directly behind a used extent; WEIR_NO_ROOM: something stands there; WEIR_OUT_OF_MEMORY: no means. */
-weir_status wi_growth_behind(wi_mapped *mapped, wi_extent *used, uint64_t more, wi_growth *out);
+weir_status wi_growth_behind(wi_mapped *mapped, wi_extent *used, uint64_t more, bool no_fresh, wi_growth *out);
 void wi_growth_begin(wi_mapped *mapped);
 /* How long new handles are, in granules. */
 uint64_t wi_growth_handle(const wi_mapped *mapped);
@@ -79,6 +81,9 @@ uint64_t wi_place_largest(const wi_space *space, uint64_t granules);
 /* The fewest granules of memory with which `bytes` could stand somewhere then; UINT64_MAX: nowhere. */
 uint64_t wi_place_granules(const wi_space *space, uint64_t bytes, uint64_t alignment);
 
+/* Tells of every handle, and of what lies in it; mapped_layout.c. */
+void wi_mapped_walk(wi_resource *resource, struct wi_layout *layout);
+
 /* Handles; handles.c. With the lock held, which is released while the driver works. */
 
 /* Carries a plan out: *busy is a busy extent from growth->low on, all of it mapped, and records for one more change are
@@ -89,8 +94,11 @@ weir_status wi_handles_grow(wi_mapped *mapped, const wi_growth *growth, wi_exten
 void wi_handles_dissolve(wi_mapped *mapped, wi_extent *busy);
 /* Cuts an idle handle in two where it lies, the first of so many granules. Costs what creating, moving and destroying cost. */
 weir_status wi_handles_cut(wi_mapped *mapped, wi_backing *backing, uint64_t first);
-/* Gives idle and spare handles back to the driver until at most `keep` bytes are free and spare; answers the bytes. */
+/* Gives idle and spare handles back to the driver until at most `keep` bytes are free and spare; answers the bytes. The last
+ * two here are in trimming.c. */
 uint64_t wi_handles_trim(wi_mapped *mapped, uint64_t keep);
+/* The same, until at most `keep` bytes are idle and spare. */
+uint64_t wi_handles_shed(wi_mapped *mapped, uint64_t keep);
 /* Granules that the budget leaves to be created. *held (may be NULL): the bytes held now. */
 uint64_t wi_handles_creatable(wi_mapped *mapped, uint64_t *held);
 /* Granules that can be had: spare, within the budget, and idle; `later`: also what has not passed. */

@@ -17,6 +17,7 @@
 
 typedef struct wi_resource wi_resource;
 struct wi_reservation;
+struct wi_layout;
 
 typedef struct wi_placement {
     uint64_t bytes, alignment; /* the latter at least WI_UNIT */
@@ -103,12 +104,18 @@ typedef struct wi_resource_table {
     wi_block *(*peek)(wi_resource *resource, const void *pointer);
     /* With the lock held: every live and pending block. */
     void (*each)(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user);
+    /* With the lock held: every segment that it has from the driver, by address, and what lies in it; layout.h. */
+    void (*walk)(wi_resource *resource, struct wi_layout *layout);
     bool (*owns)(wi_resource *resource, const void *pointer);
     /* With the lock held: whether a block that was freed began at a pointer that it owns no longer. NULL: it owns what it
      * ever had. */
     bool (*was_freed)(wi_resource *resource, const void *pointer);
     /* Gives back to the driver until at most `keep` cached and spare bytes are left; answers how many it gave. */
     uint64_t (*trim)(wi_resource *resource, uint64_t keep);
+    /* The same for what is wholly free, until WEIR_IDLE_KEPT bytes of such are left. `if_squeezed`: where the device had no
+     * more lately, although the budget left room; the request that met that is served or refused by now. NULL: trim does it,
+     * and the device's shortness changes nothing. */
+    uint64_t (*shed)(wi_resource *resource, bool if_squeezed);
     /* What could be placed, and what a request needs; sets all of *shortage but its cause. */
     void (*look)(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
                  wi_shortage *shortage);
@@ -172,6 +179,8 @@ weir_status wi_visit(wi_resource *base, void *pointer, uint64_t generation,
                      weir_status (*fn)(wi_block *block, void *user), void *user);
 /* What stands at a pointer that the base owns. */
 void wi_inspect(wi_resource *base, const void *pointer, weir_block_details *out);
+/* One moment of a block that a front may be writing to; with the lock held, so that its place and its account stay. */
+wi_block wi_look_at(const wi_block *block);
 /* What names the account's largest live block; charged 0: it has none. */
 void wi_largest_block(wi_resource *base, const wi_account *account, wi_block *out);
 

@@ -1,5 +1,8 @@
 /* The resource "segments": places blocks in pieces of the driver's by best fit. segments.h has the rules. */
 #include "memory/segments.h"
+#include "memory/layout.h"
+
+#include <weir/trim.h>
 
 #include <stddef.h>
 
@@ -161,6 +164,19 @@ static uint64_t trim(wi_resource *resource, uint64_t keep)
     return given;
 }
 
+static uint64_t shed(wi_resource *resource, bool if_squeezed)
+{
+    wi_segments *s = of(resource);
+    if (if_squeezed) /* what was idle has gone back before a request was refused */
+        return 0;
+    wi_resource_lock(resource);
+    (void)wi_lanes_renew(&s->lanes);
+    uint64_t idle = wi_segments_idle(s, false);
+    uint64_t given = idle > WEIR_IDLE_KEPT ? wi_segments_give_back(s, idle - WEIR_IDLE_KEPT) : 0;
+    wi_resource_unlock(resource);
+    return given;
+}
+
 /* The longest run of memory in the segment that is free or will be, behind an aligned address. */
 static uint64_t longest_run(const wi_space *space, uint64_t alignment)
 {
@@ -230,6 +246,15 @@ static void each(wi_resource *resource, void (*fn)(wi_block *block, void *user),
                 fn(&e->block, user);
 }
 
+static void walk(wi_resource *resource, wi_layout *layout)
+{
+    for (const wi_segment *segment = of(resource)->first; segment; segment = segment->next) {
+        wi_layout_segment(layout, segment->space.base, segment->space.bytes);
+        for (const wi_extent *e = segment->space.first; e; e = e->next)
+            wi_layout_extent(layout, e, e->offset, e->bytes);
+    }
+}
+
 /* Making and ending ------------------------------------------------------------------------------------------------ */
 
 static void destroy(wi_resource *resource)
@@ -259,9 +284,11 @@ static const wi_resource_table table = {
     .charge = charge,
     .find = find,
     .each = each,
+    .walk = walk,
     .owns = owns,
     .was_freed = was_freed,
     .trim = trim,
+    .shed = shed,
     .look = look,
     .check = check,
 };

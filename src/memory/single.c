@@ -13,6 +13,7 @@
  * lent is the sum of all pieces. */
 #include "memory/single.h"
 #include "memory/index.h"
+#include "memory/layout.h"
 #include "memory/marks.h"
 #include "memory/nvtx.h"
 
@@ -519,6 +520,33 @@ static void each(wi_resource *resource, void (*fn)(wi_block *block, void *user),
         fn(&p->block, user);
 }
 
+/* A piece goes back whole: what is around the block, or was cut off it, stays with it. */
+static void tell_piece(wi_layout *layout, const piece *p)
+{
+    uintptr_t start = (uintptr_t)p->block.pointer - p->block.before, end = start + p->block.charged;
+    wi_layout_segment(layout, (const void *)p->range.start, size_of(p));
+    wi_layout_span(layout, WEIR_SPAN_KEPT, (const void *)p->range.start, start - p->range.start);
+    wi_layout_block(layout, &p->block, (const void *)start, p->block.charged);
+    wi_layout_span(layout, WEIR_SPAN_KEPT, (const void *)end, p->range.end - end);
+}
+
+static void tell_range(wi_range *range, void *user)
+{
+    tell_piece(user, piece_with(range));
+}
+
+static void walk(wi_resource *resource, wi_layout *layout)
+{
+    single *s = of(resource);
+    wi_index_each(&s->index, tell_range, layout);
+    for (const piece *p = s->displaced; p; p = p->next)
+        tell_piece(layout, p);
+    if (s->kept > 0) { /* the pool does not tell where it lies */
+        wi_layout_segment(layout, NULL, s->kept);
+        wi_layout_span(layout, WEIR_SPAN_FREE, NULL, s->kept);
+    }
+}
+
 /* Making and ending ------------------------------------------------------------------------------------------------ */
 
 static void destroy(wi_resource *resource)
@@ -536,7 +564,8 @@ static void destroy(wi_resource *resource)
 #define COMMON                                                                                                         \
     .measure = measure, .allocate = allocate, .discard = discard, .publish = publish, .retire = retire,                \
     .release = release, .shrink = shrink, .grow = grow, .relieve = relieve, .destroy = destroy, .charge = charge,      \
-    .find = find, .each = each, .owns = owns, .was_freed = was_freed, .trim = trim, .look = look, .check = check
+    .find = find, .each = each, .walk = walk, .owns = owns, .was_freed = was_freed, .trim = trim, .look = look,        \
+    .check = check
 
 static const wi_resource_table direct = {
     .name = "direct",

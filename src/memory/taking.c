@@ -134,8 +134,7 @@ weir_status wi_visit(wi_resource *base, void *pointer, uint64_t generation,
 
 /* Looking ---------------------------------------------------------------------------------------------------------- */
 
-/* One moment of a block that a front may be writing to; with the lock held, so that its place and its account stay. */
-static wi_block look_at(const wi_block *block)
+wi_block wi_look_at(const wi_block *block)
 {
     wi_block seen = {.pointer = block->pointer, .charged = block->charged, .account = block->account};
     uint64_t word, after = atomic_load_explicit(&block->word, memory_order_acquire);
@@ -156,7 +155,7 @@ void wi_inspect(wi_resource *base, const void *pointer, weir_block_details *out)
     bool freed;
     wi_resource_lock(base);
     const wi_block *found = base->table->find(base, pointer, &freed);
-    wi_block block = found ? look_at(found) : (wi_block){.word = WI_BLANK};
+    wi_block block = found ? wi_look_at(found) : (wi_block){.word = WI_BLANK};
     out->state = WEIR_BLOCK_FREE;
     if (wi_block_is_charged(&block)) {
         out->block = (weir_block){block.pointer, wi_block_generation(&block)};
@@ -182,7 +181,7 @@ static void compare(wi_block *block, void *user)
     search *s = user;
     if (block->account != s->account || block->charged <= s->largest->charged)
         return;
-    wi_block seen = look_at(block);
+    wi_block seen = wi_look_at(block);
     if (wi_block_is_live(&seen))
         *s->largest = seen;
 }

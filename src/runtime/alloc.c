@@ -106,6 +106,8 @@ static weir_status place(weir_client *client, wi_resource *stack, wi_placement *
     wi_block *block;
     wi_measure(stack, placement);
     weir_status status = find_place(client, stack, placement, &block);
+    if (status == WEIR_OUT_OF_MEMORY && stack->base->table->shed)
+        (void)stack->base->table->shed(stack->base, true);
     if (status != WEIR_OK)
         return status;
     status = prepare(runtime, stack, block, placement, zeroed);

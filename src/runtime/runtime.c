@@ -356,11 +356,8 @@ uint64_t weir_runtime_budget(const weir_runtime *runtime)
     return stats.budget;
 }
 
-weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget)
+static weir_status set_budget(weir_runtime *runtime, uint64_t budget)
 {
-    WI_ENTER();
-    if (!runtime || budget == 0)
-        return weir_fail(WEIR_INVALID, "weir_runtime_set_budget: %s", runtime ? "a budget of 0" : "NULL");
     wi_resource *base = runtime->resource->base;
     (void)wi_runtime_reap(runtime);
     /* What clients use is looked at first, so that a refusal gives nothing up. Others may allocate between a trim and the
@@ -381,20 +378,16 @@ weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget)
     }
 }
 
-weir_status weir_runtime_trim(weir_runtime *runtime, uint64_t keep, uint64_t *released)
+weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget)
 {
     WI_ENTER();
-    if (!runtime)
-        return weir_fail(WEIR_INVALID, "weir_runtime_trim: NULL");
-    (void)wi_runtime_reap(runtime);
-    wi_resource *base = runtime->resource->base;
-    while (wi_fronts_empty(runtime) > 0)
-        (void)wi_runtime_reap(runtime);
-    (void)wi_relieve(runtime->resource);
-    uint64_t bytes = base->table->trim(base, keep);
-    if (released)
-        *released = bytes;
-    return WEIR_OK;
+    if (!runtime || budget == 0)
+        return weir_fail(WEIR_INVALID, "weir_runtime_set_budget: %s", runtime ? "a budget of 0" : "NULL");
+    bool lowered = budget < weir_runtime_budget(runtime);
+    weir_status status = set_budget(runtime, budget);
+    if (status == WEIR_OK && lowered)
+        (void)wi_runtime_shed(runtime);
+    return status;
 }
 
 uint64_t wi_runtime_reap(weir_runtime *runtime)

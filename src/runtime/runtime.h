@@ -123,6 +123,8 @@ weir_status wi_free_behind(weir_runtime *runtime, wi_resource *stack, wi_block *
 /* Frees what is pending and passed here, and what counts in this runtime's ledger and is so elsewhere; answers how many bytes
  * that were. */
 uint64_t wi_runtime_reap(weir_runtime *runtime);
+/* weir_runtime_shed; answers the bytes. trim.c. */
+uint64_t wi_runtime_shed(weir_runtime *runtime);
 /* Frees what is pending and passed until nothing of `account`, which is a client's of this runtime, is pending, waiting for
  * it. */
 void wi_runtime_drain(weir_runtime *runtime, wi_account *account);

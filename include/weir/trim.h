@@ -1,0 +1,61 @@
+/* weir/trim.h: giving memory back to the driver, and what keeps the rest of it.
+ *
+ * What goes back goes back in segments (weir/layout.h) that are wholly free. Each of these calls first frees what is pending
+ * and passed, and gives up what threads keep parked; none waits for work on a stream. */
+#ifndef WEIR_TRIM_H
+#define WEIR_TRIM_H
+
+#include <weir/memory.h>
+
+WEIR_BEGIN
+
+/* So much wholly free memory is kept when the device is short of it though the budget is not used up, and when the budget is
+ * lowered: enough for the small change of engines, little beside a device. */
+#define WEIR_IDLE_KEPT (UINT64_C(64) << 20)
+
+/* A block that keeps segments from being wholly free. Each segment counts for that one of its live blocks which has the most
+ * of it, so that what all blocks pin adds up to what is pinned; when that block goes, smaller ones may still be there. */
+typedef struct weir_pin {
+    weir_block block;
+    uint64_t charged; /* the block itself */
+    uint64_t pinned;  /* bytes around it that nobody uses */
+    const weir_client *client;
+    char client_name[64];
+    char tag[48]; /* "" is none */
+    weir_class memory_class;
+    weir_stream stream; /* where it was allocated */
+} weir_pin;
+
+enum { WEIR_TRIM_PINS = 8 };
+
+typedef struct weir_trim_report {
+    size_t size;
+    uint64_t released; /* bytes given back by this call */
+    uint64_t left;     /* cached and spare bytes afterwards: the sum of the next five */
+    uint64_t pinned;   /* unused, in segments with live blocks */
+    uint64_t
+        unpassed;   /* unused, in segments from which only blocks or frees are to go that the device, or another thread,
+                          has not done with */
+    uint64_t idle;  /* in segments that are wholly free: up to `keep`, and what the driver did not take back */
+    uint64_t spare; /* in segments that are mapped nowhere: the same */
+    uint64_t busy;  /* in the hands of other threads */
+    uint64_t pending; /* freed bytes that the device is not past; they are not among those left, but will be */
+    uint64_t pinning; /* blocks that pin anything */
+    uint32_t pins;    /* so many of pin[] are filled, those that pin the most first */
+    weir_pin pin[WEIR_TRIM_PINS];
+} weir_trim_report;
+
+/* Gives wholly free segments back until at most `keep` cached and spare bytes are left. `out` (may be NULL) says how much
+ * that was and what stays why; making that costs what weir_layout_walk costs. Errors: WEIR_INVALID; WEIR_SYSTEM without
+ * host memory for the report, when the memory has been given back all the same; WEIR_FORKED. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_runtime_trim_to(weir_runtime *runtime, uint64_t keep, weir_trim_report *out);
+
+/* The same, with nothing kept. */
+WEIR_API WEIR_NODISCARD weir_status weir_runtime_empty_cache(weir_runtime *runtime, weir_trim_report *out);
+
+/* Gives wholly free segments back until at most WEIR_IDLE_KEPT bytes of such are left, however much else is cached. weir does
+ * so by itself when the driver has no more memory although the budget allows it, and when the budget is lowered. */
+WEIR_API WEIR_NODISCARD weir_status weir_runtime_shed(weir_runtime *runtime, weir_trim_report *out);
+
+WEIR_END
+#endif

@@ -1,0 +1,32 @@
+/* What the files that work on handles share; handles.c makes and moves them, trimming.c gives them back. */
+#ifndef WI_HANDLES_H
+#define WI_HANDLES_H
+
+#include "memory/mapped.h"
+
+/* The driver is called between these two, with the lock released. */
+void wi_handles_go_to_driver(wi_mapped *mapped);
+void wi_handles_come_back(wi_mapped *mapped);
+
+/* An idle handle and what lies on it become busy; records have been reserved, WI_RECORDS_PER_CHANGE for one. */
+wi_extent *wi_handles_seize(const wi_backing *backing);
+/* A seized handle was unmapped: its addresses are a hole, and it is in the ledger's spare bytes. *last: whose bytes it
+ * holds as well. */
+void wi_handles_vacate(wi_mapped *mapped, wi_backing *backing, wi_extent *busy, uint64_t *last);
+
+static inline uint64_t wi_backing_bytes(const wi_backing *backing, const wi_mapped *mapped)
+{
+    return backing->count * mapped->granule;
+}
+
+static inline uint64_t wi_backing_start(const wi_backing *backing)
+{
+    return backing->first * backing->space->granule;
+}
+
+static inline char *wi_backing_address(const wi_backing *backing)
+{
+    return backing->space->base + wi_backing_start(backing);
+}
+
+#endif

@@ -1,0 +1,129 @@
+/* Handles that go back to the driver: those that lie side by side in one call, with the lock released. */
+#include "memory/handles.h"
+
+enum { MOST_AT_ONCE = 64 };
+
+/* Handles of one length in the hands of a thread; those that were mapped lie side by side. */
+typedef struct batch {
+    wi_backing *of[MOST_AT_ONCE];
+    wi_extent *busy[MOST_AT_ONCE];
+    wi_handle handles[MOST_AT_ONCE];
+    size_t count;
+} batch;
+
+static void add(batch *b, wi_backing *backing)
+{
+    b->handles[b->count] = backing->handle;
+    b->of[b->count++] = backing;
+}
+
+static bool enough(const wi_mapped *mapped, const wi_backing *like, size_t count, uint64_t wanted)
+{
+    return count == MOST_AT_ONCE || count * wi_backing_bytes(like, mapped) >= wanted;
+}
+
+/* The handle is the driver's again; answers the bytes. */
+static uint64_t destroy(wi_mapped *mapped, batch *b)
+{
+    wi_resource *r = &mapped->resource;
+    uint64_t each = wi_backing_bytes(b->of[0], mapped), bytes = b->count * each;
+    wi_handles_go_to_driver(mapped);
+    r->driver->destroy(r->device, each, b->count, b->handles);
+    wi_ledger_driver_call(r->ledger);
+    wi_ledger_release(r->ledger, bytes);
+    wi_handles_come_back(mapped);
+    for (size_t i = 0; i < b->count; i++)
+        free(b->of[i]);
+    return bytes;
+}
+
+static uint64_t destroy_spare(wi_mapped *mapped, uint64_t wanted)
+{
+    batch b = {.count = 0};
+    do {
+        wi_backing *spare = mapped->spare;
+        mapped->spare = spare->next;
+        mapped->spare_granules -= spare->count;
+        add(&b, spare);
+    } while (mapped->spare && mapped->spare->count == b.of[0]->count && !enough(mapped, b.of[0], b.count, wanted));
+    mapped->fresh_last = wi_owners_mix(mapped->fresh_last, mapped->spare_last);
+    return destroy(mapped, &b);
+}
+
+/* The handle there, if it can be had as well as `like` and is as long. */
+static wi_backing *neighbour(const wi_backing *like, uint64_t granule)
+{
+    wi_space *space = like->space;
+    wi_backing *b = granule < space->bytes / space->granule ? space->backings[granule] : NULL;
+    return b && b->occupied == 0 && b->count == like->count && wi_handles_movable(b) ? b : NULL;
+}
+
+/* The longest idle handle that can be had, and as many beside it as are wanted, busy now; false: there is none. */
+static bool collect(wi_mapped *mapped, uint64_t wanted, batch *out)
+{
+    wi_backing *first = mapped->shared.idle.first, *more;
+    size_t count = 1;
+    out->count = 0;
+    while (first && !wi_handles_movable(first))
+        first = first->next;
+    if (!first || wi_extent_pool_reserve(&mapped->shared.pool, MOST_AT_ONCE * (size_t)WI_RECORDS_PER_CHANGE) != WEIR_OK)
+        return false;
+    for (; !enough(mapped, first, count, wanted) && (more = neighbour(first, first->first - 1)); count++)
+        first = more;
+    for (more = first; more && !enough(mapped, first, out->count, wanted);
+         more = neighbour(more, more->first + more->count))
+        add(out, more);
+    for (size_t i = 0; i < out->count; i++)
+        out->busy[i] = wi_handles_seize(out->of[i]);
+    return true;
+}
+
+/* 0: none can be had, or the driver keeps them. */
+static uint64_t destroy_idle(wi_mapped *mapped, uint64_t wanted)
+{
+    wi_resource *r = &mapped->resource;
+    uint64_t last = WI_CLEAN;
+    batch b;
+    if (!collect(mapped, wanted, &b))
+        return 0;
+    wi_handles_go_to_driver(mapped);
+    weir_status status =
+        r->driver->unmap(r->device, wi_backing_address(b.of[0]), wi_backing_bytes(b.of[0], mapped), b.count, b.handles);
+    wi_ledger_driver_call(r->ledger);
+    wi_handles_come_back(mapped);
+    for (size_t i = 0; i < b.count; i++)
+        if (status == WEIR_OK)
+            wi_handles_vacate(mapped, b.of[i], b.busy[i], &last);
+        else
+            wi_handles_dissolve(mapped, b.busy[i]);
+    mapped->fresh_last = wi_owners_mix(mapped->fresh_last, last);
+    return status == WEIR_OK ? destroy(mapped, &b) : 0;
+}
+
+static uint64_t give(wi_mapped *mapped, uint64_t there, uint64_t keep)
+{
+    return there <= keep ? 0 : mapped->spare ? destroy_spare(mapped, there - keep) : destroy_idle(mapped, there - keep);
+}
+
+uint64_t wi_handles_trim(wi_mapped *mapped, uint64_t keep)
+{
+    uint64_t released = 0, given;
+    do {
+        uint64_t there = mapped->spare_granules * mapped->granule;
+        for (int side = 0; side < WI_SIDES; side++)
+            there += mapped->sides[side].free_bytes;
+        given = give(mapped, there, keep);
+        released += given;
+    } while (given > 0);
+    return released;
+}
+
+uint64_t wi_handles_shed(wi_mapped *mapped, uint64_t keep)
+{
+    uint64_t released = 0, given;
+    do {
+        given = give(mapped, (mapped->spare_granules + mapped->shared.idle.granules) * mapped->granule, keep);
+        released += given;
+    } while (given > 0);
+    return released;
+}
