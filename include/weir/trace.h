@@ -19,11 +19,15 @@ typedef struct weir_trace weir_trace;
 
 typedef enum weir_action {
     WEIR_ALLOCATE = 0,
-    WEIR_DEALLOCATE = 1, /* the free call; the bytes are pending or free from here on */
-    WEIR_REAP = 2,       /* pending bytes have become free; pointer and bytes of the block */
-    WEIR_RESIZE = 3,     /* bytes and charged are the new ones */
-    WEIR_REFUSE = 4,     /* pointer is NULL, bytes as requested, result WEIR_OUT_OF_MEMORY */
-    WEIR_HOLD = 5,       /* the driver gave (or took back) physical memory: `held` has changed */
+    /* The free call; the bytes are pending or free from here on. `object` is 1 when they are the stream's, in its order: no
+     * reap of the block follows. */
+    WEIR_DEALLOCATE = 1,
+    /* Pending bytes have become free; pointer and bytes of the block. With generation 0, and charged 0: the device is past
+     * what was freed in the order of `stream` there, and these bytes, which may be of several blocks, are for every stream. */
+    WEIR_REAP = 2,
+    WEIR_RESIZE = 3, /* bytes and charged are the new ones */
+    WEIR_REFUSE = 4, /* pointer is NULL, bytes as requested, result WEIR_OUT_OF_MEMORY */
+    WEIR_HOLD = 5,   /* the driver gave (or took back) physical memory: `held` has changed */
     /* A weir_alloc, weir_free or weir_resize that failed otherwise than by a refusal: `result` is its answer, `object`
      * the action that did not happen, pointer and bytes as the caller gave them. Calls with a client that is none belong
      * to no runtime, and to no trace. */

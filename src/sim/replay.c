@@ -233,7 +233,8 @@ static weir_status take(replay *r, const weir_event *event, unsigned slot)
         status = queue(r, slot);
         return status == WEIR_OK ? replay_allocate(r, event, slot) : status;
     case WEIR_DEALLOCATE:
-        return replay_free(r, event, slot);
+        status = event->object ? queue(r, slot) : WEIR_OK; /* others can come behind it */
+        return status == WEIR_OK ? replay_free(r, event, slot) : status;
     case WEIR_RESIZE:
         return replay_resize(r, event, slot);
     case WEIR_SYNCHRONIZE:
@@ -264,6 +265,13 @@ static weir_status take(replay *r, const weir_event *event, unsigned slot)
 weir_status replay_event(replay *r, const weir_event *event)
 {
     unsigned slot;
+    if (r->last_order && event->order > r->last_order + 1)
+        replay_pass_all(r);
+    r->last_order = event->order;
+    if (event->result == WEIR_OK && event->action == WEIR_REAP) { /* on no stream: it may have ended long ago */
+        replay_pass(r, event);
+        return WEIR_OK;
+    }
     if (event->result != WEIR_OK)
         return event->action == WEIR_USE_BEGIN ? end_launch(r, event->object, false) : WEIR_OK;
     weir_status status = find_slot(r, event->stream.id, &slot);

@@ -69,6 +69,15 @@ static void take_over(replay *r, const weir_event *event, unsigned slot, uint64_
                           (unsigned long long)old->order, (unsigned long long)event->order);
             continue;
         }
+        if (old->freed_stream && old->freed_slot != slot &&
+            !replay_behind(clock, old->freed_slot, old->freed_sequence)) {
+            replay_report(r, REPLAY_EARLY_REUSE, old, event, old->freed_slot, old->freed,
+                          "freed in the order of %s by event %llu: its bytes are %.64s's on another stream from event "
+                          "%llu on, before they were anyone's",
+                          name(r, old->freed_slot, who), (unsigned long long)old->freed, event->client,
+                          (unsigned long long)event->order);
+            continue;
+        }
         for (size_t i = 0; i < old->access_count; i++) {
             const access *a = &old->accesses[i];
             if (a->end <= start || a->start >= end || replay_behind(&old->done, a->slot, a->sequence) ||
@@ -156,10 +165,31 @@ weir_status replay_free(replay *r, const weir_event *event, unsigned slot)
     }
     b->freed = event->order;
     b->freed_slot = slot;
+    b->freed_stream = event->object ? event->stream.id : 0;
+    b->freed_sequence = r->streams[slot].sequence;
     weir_status status = clock_copy(&r->purse, &b->done, clock);
     if (status == WEIR_OK)
         status = clock_join(&r->purse, &b->done, &b->writes);
     return status == WEIR_OK ? clock_join(&r->purse, &b->done, &b->reads) : status;
+}
+
+void replay_pass(replay *r, const weir_event *event)
+{
+    uint64_t start = (uint64_t)(uintptr_t)event->pointer, end = start + event->bytes;
+    if (event->generation != 0)
+        return;
+    for (block *b = first_in(r, start, end), *next; b; b = next) {
+        next = (block *)tree_above(&r->blocks, b->node.key);
+        next = next && next->node.key < end ? next : NULL;
+        if (b->freed_stream == event->stream.id)
+            b->freed_stream = 0;
+    }
+}
+
+void replay_pass_all(replay *r)
+{
+    for (block *b = (block *)tree_above(&r->blocks, 0); b; b = (block *)tree_above(&r->blocks, b->node.key))
+        b->freed_stream = 0;
 }
 
 /* Use -------------------------------------------------------------------------------------------------------------- */

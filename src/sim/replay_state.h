@@ -43,6 +43,8 @@ typedef struct block {
     clock_vector writes, reads; /* the declared uses that a free waits for; a write begins them anew */
     clock_vector done;          /* of a freed one: what is behind the free */
     unsigned freed_slot;
+    uint64_t freed_stream,
+        freed_sequence; /* of a free in the order of that stream, which none has come behind yet; else 0 */
 } block;
 
 typedef struct launch {
@@ -65,7 +67,7 @@ struct replay {
     clock_purse purse;
     replay_finding *found;
     size_t found_count;
-    uint64_t violations;
+    uint64_t violations, last_order;
 };
 
 /* Room for one more of `each` bytes; false without memory. */
@@ -82,6 +84,9 @@ weir_status replay_free(replay *r, const weir_event *event, unsigned slot);
 weir_status replay_resize(replay *r, const weir_event *event, unsigned slot);
 /* A use of these bytes; `number` is the launch of a declared one, else 0. */
 weir_status replay_touch(replay *r, const weir_event *event, unsigned slot, uint64_t number);
+/* Bytes that were freed in the order of the stream are anyone's; after events were lost, all are. */
+void replay_pass(replay *r, const weir_event *event);
+void replay_pass_all(replay *r);
 block *replay_block_at(const replay *r, uint64_t start); /* the live block that begins there */
 void replay_forget(replay *r, block *b);
 

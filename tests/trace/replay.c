@@ -237,6 +237,43 @@ static void reuse_behind_everything_is_right(void **state)
     finds(r, -1, 0);
 }
 
+/* As weir would tell it if it gave bytes in a stream's order to another stream. */
+static void bytes_in_the_order_of_another_stream(void **state)
+{
+    recorded *r = *state;
+    for (int passed = 0; passed < 3; passed++) {
+        weir_event e[] = {
+            {.action = WEIR_ALLOCATE,
+             .pointer = (void *)0x1000,
+             .bytes = 512,
+             .charged = 512,
+             .generation = 1,
+             .stream = {5}},
+            {.action = WEIR_DEALLOCATE,
+             .pointer = (void *)0x1000,
+             .bytes = 512,
+             .generation = 1,
+             .stream = {5},
+             .object = 1},
+            {.action = WEIR_REAP, .pointer = (void *)0x800, .bytes = 8192, .stream = {passed == 1 ? 5 : 6}},
+            {.action = WEIR_ALLOCATE,
+             .pointer = (void *)0x1100,
+             .bytes = 256,
+             .charged = 256,
+             .generation = 2,
+             .stream = {passed == 2 ? 5 : 6}}};
+        replay *check = replay_create();
+        for (size_t i = 0; i < 4; i++) {
+            e[i].order = i + 1;
+            e[i].client = e[i].tag = e[i].device = "x";
+            ok(replay_event(check, &e[i]));
+        }
+        assert_int_equal(replay_violations(check), passed == 0);
+        replay_destroy(check);
+    }
+    finds(r, -1, 0);
+}
+
 static void used_after_the_free(void **state)
 {
     recorded *r = *state;
@@ -463,6 +500,7 @@ int main(void)
         test(the_next_owner_is_named),
         test(reuse_behind_everything_is_right),
         test(used_after_the_free),
+        test(bytes_in_the_order_of_another_stream),
         test(used_before_its_allocation_is_reached),
         test(declared_uses_are_weirs_affair),
         test(a_declared_write_is_behind_the_reads),
