@@ -14,6 +14,27 @@
 
 WEIR_BEGIN
 
+/* How a request for a block came to be served: the rungs of the ladder, cheapest first. */
+typedef enum weir_rung {
+    WEIR_RUNG_FIT = 0,       /* memory that was free, whoever had it last, without a call of the driver */
+    WEIR_RUNG_PARKED = 1,    /* after threads had given up what they parked */
+    WEIR_RUNG_COMPLETED = 2, /* after a look at what was freed and has passed since */
+    WEIR_RUNG_SPARE = 3,     /* a spare handle was mapped */
+    WEIR_RUNG_CREATE = 4,    /* physical memory was taken from the driver */
+    WEIR_RUNG_REMAP = 5,     /* handles were moved from under free memory */
+    WEIR_RUNG_RELIEVED = 6,  /* after an adaptor had given up what it kept back */
+    WEIR_RUNG_ORDER = 7,     /* memory freed on another stream, behind which the request's stream was ordered */
+    WEIR_RUNG_PRESSURE = 8,  /* after a pressure callback had made room; weir/pressure.h */
+    WEIR_RUNG_WAIT = 9,      /* after waiting for pending frees */
+    WEIR_RUNGS = 10
+} weir_rung;
+
+enum { WEIR_RUNGS_MOST = 16 }; /* places in statistics, so that rungs can be added */
+
+/* "fit", "parked", "completed", "spare", "create", "remap", "relieved", "order", "pressure", "wait"; "?" for a number that
+ * is none. */
+WEIR_API const char *weir_rung_name(weir_rung rung);
+
 typedef struct weir_stats {
     size_t size;
     uint64_t budget;
@@ -37,6 +58,11 @@ typedef struct weir_stats {
     uint64_t parked;  /* of the cached bytes */
     uint64_t hits;    /* allocations that parked blocks served */
     uint64_t emptied; /* parked bytes that were given up for requests which needed them */
+    /* Blocks by the highest rung that led to them; law: hits and these add up to allocations. */
+    uint64_t ladder[WEIR_RUNGS_MOST];
+    /* Bytes of blocks in memory that was lent, without a call of the driver that moves or makes any: to a client by others, to
+     * a stream by others, whose frees it came behind or which had passed. What several had counts, too. */
+    uint64_t lent_clients, lent_streams;
 } weir_stats;
 
 typedef struct weir_client_stats {

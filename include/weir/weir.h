@@ -16,6 +16,7 @@
 #include <weir/reserve.h>
 #include <weir/uses.h>
 #include <weir/refusal.h>
+#include <weir/pressure.h>
 #include <weir/stats.h>
 #include <weir/layout.h>
 #include <weir/trim.h>

@@ -38,6 +38,9 @@ typedef atomic_uint_fast64_t wi_block_word;
 #define wi_load(member)         __atomic_load_n(&(member), __ATOMIC_ACQUIRE)
 #define wi_store(member, value) __atomic_store_n(&(member), (value), __ATOMIC_RELEASE)
 
+/* Bits of a block's `lent`. */
+enum { WI_LENT_CLIENT = 1, WI_LENT_STREAM = 2 };
+
 typedef struct wi_block {
     void *pointer;
     uint64_t bytes;         /* as requested; law: before + bytes + after <= charged */
@@ -49,6 +52,8 @@ typedef struct wi_block {
     weir_stream stream;
     weir_class memory_class;
     bool zeroing; /* work was queued on `stream` at the allocation, and no other stream is ordered behind it */
+    uint8_t rung; /* how it was come by: weir_rung */
+    uint8_t lent; /* who had its memory before, when no call of the driver was needed */
     bool ordered; /* the same of work on the stream that may still use the bytes, which were freed in its order */
     struct wi_marks *marks; /* where streams used it; NULL: nowhere that was declared */
     uint64_t previous;      /* whose bytes these were */

@@ -17,18 +17,29 @@ enum { FIRST_PAUSE = 250 * 1000, LONGEST_PAUSE = 8 * 1000 * 1000 };
 
 enum { MOST_LOOKS = 64 }; /* others may come and go for ever; a refusal must not wait for all of them */
 
-/* What a request has tried so far. Each rung is climbed once, the waiting until its deadline. */
+/* What a request has tried so far. Each rung is climbed once or as long as it helps, the waiting until its deadline. */
 typedef struct ladder {
     budget *budget;
     wi_account *account;
-    bool may_wait;
-    void *native;      /* the stream of the request */
+    const wi_request *request;
+    wi_placement
+        *placement;       /* of the block that is being placed; NULL: its bytes are not claimed yet, or there is none */
+    bool may_wait, helps; /* helps: pending frees would be enough */
+    void *native;         /* the stream of the request */
+    uint64_t largest;     /* that could have been placed at the last try */
+    weir_rung highest;
     uint64_t deadline; /* 0: not waited yet */
     uint64_t pause;
     unsigned emptied;  /* how often parked blocks were given up */
     uint64_t released; /* how much all threads had released when this one last looked */
     unsigned looks;
+    wi_pressure_turn turn;
 } ladder;
+
+static wi_ledger *ledger_of(const ladder *l)
+{
+    return l->budget->resource.ledger;
+}
 
 /* Whose work happens when a graph is launched waits for nothing now. */
 static bool captured(const ladder *l)
@@ -40,7 +51,7 @@ static bool captured(const ladder *l)
 /* What this thread looked for in vain, another one may have released between the shortage and the look. */
 static bool others_have_released(ladder *l)
 {
-    uint64_t released = wi_holders_released(l->budget->resource.ledger);
+    uint64_t released = wi_holders_released(ledger_of(l));
     bool more = released != l->released;
     l->released = released;
     return more && l->looks++ < MOST_LOOKS;
@@ -54,18 +65,84 @@ static bool any_pending(wi_ledger *ledger)
     return stats.pending > 0;
 }
 
-static bool try_rungs(ladder *l, bool helps)
+/* Rungs: each answers true if something has changed that makes another try worth it. */
+
+static bool take_what_is_parked(ladder *l)
 {
-    wi_ledger *ledger = l->budget->resource.ledger;
+    return l->emptied < MOST_LOOKS && l->emptied++ < MOST_LOOKS && wi_ledger_empty_parking(ledger_of(l)) > 0;
+}
+
+static bool take_what_has_passed(ladder *l)
+{
     uint64_t left;
-    if (l->emptied < MOST_LOOKS && l->emptied++ < MOST_LOOKS && wi_ledger_empty_parking(ledger) > 0)
-        return true;
-    if (wi_holders_pass(ledger, &left) > 0 || wi_holders_reap(ledger, NULL) > 0 ||
-        (any_pending(ledger) && wi_holders_settle(ledger)))
-        return true;
-    if (wi_relieve(l->budget->top) > 0)
-        return true;
-    if (!helps || !l->may_wait || captured(l))
+    wi_ledger *ledger = ledger_of(l);
+    return wi_holders_pass(ledger, &left) > 0 || wi_holders_reap(ledger, NULL) > 0 ||
+           (any_pending(ledger) && wi_holders_settle(ledger));
+}
+
+static bool relieve_adaptors(ladder *l)
+{
+    return wi_relieve(l->budget->top) > 0;
+}
+
+/* From now on the base may take what is free in the order of other streams. */
+static bool allow_stream_waits(ladder *l)
+{
+    wi_placement *p = l->placement;
+    if (!p || p->behind || !l->native || p->captured || captured(l) || !l->budget->resource.base->table->follow)
+        return false;
+    return p->behind = true;
+}
+
+/* Bytes that callbacks can make more: what the account may have, and what is nobody's, once the device is past all frees. */
+typedef struct room {
+    uint64_t account, device;
+} room;
+
+static room look_for_room(ladder *l)
+{
+    weir_stats stats = {.size = sizeof stats};
+    size_t ignored;
+    while (take_what_is_parked(l)) /* what was freed may be parked */
+        continue;
+    wi_ledger_snapshot(ledger_of(l), &stats, NULL, 0, 0, &ignored);
+    return (room){wi_ledger_left(ledger_of(l), l->account, true),
+                  stats.budget - stats.live - stats.promised - stats.parked};
+}
+
+static uint64_t shortfall(ladder *l)
+{
+    uint64_t asked = l->request->charged;
+    uint64_t there = l->placement ? l->largest : wi_ledger_left(ledger_of(l), l->account, false);
+    return there < asked ? asked - there : asked;
+}
+
+/* Calls callbacks until one has made room. */
+static bool ask_for_room(ladder *l)
+{
+    if (!l->may_wait || wi_pressures_inside() || captured(l))
+        return false;
+    weir_pressure pressure = {.size = sizeof pressure,
+                              .bytes = l->request->charged,
+                              .shortfall = shortfall(l),
+                              .client = l->account->client,
+                              .device = ledger_of(l)->device,
+                              .memory_class = l->request->memory_class};
+    room before = look_for_room(l);
+    while (wi_pressures_call(&ledger_of(l)->pressures, &l->turn, &pressure)) {
+        room after = look_for_room(l);
+        bool more = after.account > before.account || after.device > before.device;
+        l->turn.again = more && l->turn.attempt < MOST_LOOKS;
+        if (more)
+            return true;
+        before = after;
+    }
+    return false;
+}
+
+static bool wait_for_the_oldest(ladder *l)
+{
+    if (!l->helps || !l->may_wait || captured(l))
         return false;
     uint64_t now = wi_now();
     if (l->deadline == 0)
@@ -74,33 +151,59 @@ static bool try_rungs(ladder *l, bool helps)
         return false;
     l->pause = l->pause ? wi_min(2 * l->pause, LONGEST_PAUSE) : FIRST_PAUSE;
     uint64_t until = wi_min(l->deadline, now + l->pause);
-    return wi_holders_wait(ledger, until) || wi_holders_await(ledger, until);
+    return wi_holders_wait(ledger_of(l), until) || wi_holders_await(ledger_of(l), until);
 }
+
+static const struct rung {
+    bool (*climb)(ladder *l);
+    weir_rung rung;
+} rungs[] = {
+    {take_what_is_parked, WEIR_RUNG_PARKED},
+    {take_what_has_passed, WEIR_RUNG_COMPLETED},
+    {relieve_adaptors, WEIR_RUNG_RELIEVED},
+    {allow_stream_waits, WEIR_RUNG_FIT}, /* the base says whether it came to one */
+    {ask_for_room, WEIR_RUNG_PRESSURE},
+    {wait_for_the_oldest, WEIR_RUNG_WAIT},
+    {others_have_released, WEIR_RUNG_COMPLETED},
+};
 
 /* True if something has changed that makes another try worth it. `helps`: pending frees would be enough. */
 static bool climb(ladder *l, bool helps)
 {
-    return try_rungs(l, helps) || others_have_released(l);
+    l->helps = helps;
+    for (size_t i = 0; i < sizeof rungs / sizeof rungs[0]; i++)
+        if (rungs[i].climb(l)) {
+            l->highest = l->highest > rungs[i].rung ? l->highest : rungs[i].rung;
+            return true;
+        }
+    return false;
 }
 
-static weir_status refuse(const ladder *l, const wi_request *request, const wi_shortage *shortage)
+static weir_status refuse(const ladder *l, const wi_shortage *shortage)
 {
-    return wi_ledger_refuse(l->budget->resource.ledger, l->account, request, shortage);
+    return wi_ledger_refuse(ledger_of(l), l->account, l->request, shortage);
 }
 
 /* Bytes that only time keeps from being anyone's are not lost to fragments. */
-static void blame(const ladder *l, const wi_request *request, wi_shortage *shortage)
+static void blame(const ladder *l, wi_shortage *shortage)
 {
     uint64_t left;
-    (void)wi_holders_pass(l->budget->resource.ledger, &left);
-    if (left > 0 && wi_max(left, shortage->largest) >= request->charged)
+    (void)wi_holders_pass(ledger_of(l), &left);
+    if (left > 0 && shortage->later >= l->request->charged)
         shortage->cause = WEIR_CAUSE_PENDING;
 }
 
+static ladder begin(budget *b, wi_account *account, const wi_request *request, bool may_wait)
+{
+    return (ladder){
+        .budget = b, .account = account, .request = request, .may_wait = may_wait, .turn = wi_pressure_begin};
+}
+
 /* alignment 0: the bytes need not be in one piece. */
-static weir_status claim(ladder *l, const wi_request *request, uint64_t alignment)
+static weir_status claim(ladder *l, uint64_t alignment)
 {
     wi_resource *resource = &l->budget->resource, *base = resource->base;
+    const wi_request *request = l->request;
     bool could = false;
     while (!wi_ledger_claim(resource->ledger, l->account, request->charged, &could)) {
         if (!wi_ledger_is_open(resource->ledger, l->account))
@@ -110,7 +213,7 @@ static weir_status claim(ladder *l, const wi_request *request, uint64_t alignmen
         wi_shortage shortage = {.cause = could ? WEIR_CAUSE_PENDING : WEIR_CAUSE_NONE, .largest = UINT64_MAX};
         if (alignment > 0)
             base->table->look(base, request->memory_class, request->charged, alignment, &shortage);
-        return refuse(l, request, &shortage);
+        return refuse(l, &shortage);
     }
     return WEIR_OK;
 }
@@ -118,15 +221,15 @@ static weir_status claim(ladder *l, const wi_request *request, uint64_t alignmen
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
 
 /* The bytes come from what was reserved, if that is where they shall come from. */
-static weir_status obtain(ladder *l, const wi_placement *p, const wi_request *request)
+static weir_status obtain(ladder *l, const wi_placement *p)
 {
     if (!p->reservation)
-        return claim(l, request, p->alignment);
+        return claim(l, p->alignment);
     uint64_t left = atomic_load(&p->reservation->left);
     do
         if (left < p->charged) {
-            wi_shortage shortage = {WEIR_CAUSE_RESERVATION, left, p->reservation->total};
-            return refuse(l, request, &shortage);
+            wi_shortage shortage = {.cause = WEIR_CAUSE_RESERVATION, .largest = left, .held = p->reservation->total};
+            return refuse(l, &shortage);
         }
     while (!atomic_compare_exchange_weak(&p->reservation->left, &left, left - p->charged));
     return WEIR_OK;
@@ -144,21 +247,25 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
 {
     budget *b = (budget *)resource;
     wi_request request = {p->bytes, p->charged, p->memory_class, p->stream, p->tag};
-    ladder l = {.budget = b, .account = p->account, .may_wait = p->may_wait, .native = p->native};
-    weir_status status = obtain(&l, p, &request);
+    ladder l = begin(b, p->account, &request, p->may_wait);
+    l.native = p->native;
+    weir_status status = obtain(&l, p);
     if (status != WEIR_OK)
         return status;
+    l.placement = p;
     for (;;) {
         *shortage = (wi_shortage){.cause = WEIR_CAUSE_NONE};
+        p->rung = l.highest;
         status = wi_allocate(resource->inner, p, out, shortage);
         if (status == WEIR_OK)
             return WEIR_OK;
+        l.largest = shortage->largest;
         if (status == WEIR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE && climb(&l, true))
             continue;
         return_bytes(b, p);
         if (status == WEIR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE)
-            blame(&l, &request, shortage);
-        return status == WEIR_OUT_OF_MEMORY ? refuse(&l, &request, shortage) : status;
+            blame(&l, shortage);
+        return status == WEIR_OUT_OF_MEMORY ? refuse(&l, shortage) : status;
     }
 }
 
@@ -174,8 +281,8 @@ static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, 
     uint64_t charge = base->table->charge(base, block->before + bytes + block->after);
     uint64_t more = charge > block->charged ? charge - block->charged : 0;
     wi_request request = {bytes - block->bytes, more, block->memory_class, block->stream, block->tag};
-    ladder l = {.budget = (budget *)resource, .account = block->account, .may_wait = may_wait};
-    weir_status status = claim(&l, &request, WI_UNIT);
+    ladder l = begin((budget *)resource, block->account, &request, may_wait);
+    weir_status status = claim(&l, WI_UNIT);
     if (status != WEIR_OK)
         return status;
     do
@@ -186,7 +293,7 @@ static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, 
     if (status == WEIR_OUT_OF_MEMORY) { /* no memory to put there */
         *shortage = (wi_shortage){.cause = WEIR_CAUSE_FRAGMENTATION};
         base->table->look(base, block->memory_class, more, WI_UNIT, shortage);
-        status = refuse(&l, &request, shortage);
+        status = refuse(&l, shortage);
     }
     return status;
 }
@@ -235,7 +342,8 @@ bool wi_budget_attach(wi_resource *top)
 
 weir_status wi_budget_reserve(wi_resource *top, wi_account *account, const wi_request *request, bool may_wait)
 {
-    ladder l = {.budget = (budget *)find(top), .account = account, .may_wait = may_wait};
-    wi_law(l.budget); /* every runtime's stack has one */
-    return claim(&l, request, 0);
+    wi_resource *found = find(top);
+    wi_law(found); /* every runtime's stack has one */
+    ladder l = begin((budget *)found, account, request, may_wait);
+    return claim(&l, 0);
 }

@@ -189,9 +189,10 @@ static wi_extent *best_on(const wi_shelf *shelf, uint64_t bytes, uint64_t alignm
     return NULL;
 }
 
-wi_extent *wi_space_best_of(wi_space *space, const wi_lane *lane, uint64_t bytes, uint64_t alignment)
+wi_extent *wi_shared_best_of(const wi_shared *shared, unsigned number, const wi_lane *lane, uint64_t bytes,
+                             uint64_t alignment)
 {
-    return best_on(shelf_for(space, lane), bytes, alignment);
+    return best_on(shelf_of(shared, number, lane), bytes, alignment);
 }
 
 wi_extent *wi_shared_best(const wi_shared *shared, unsigned number, const wi_lane *lane, uint64_t bytes,
@@ -240,6 +241,7 @@ wi_extent *wi_space_cut(wi_space *space, wi_extent *extent, uint64_t offset)
     delist(space, extent);
     rest->kind = extent->kind;
     rest->last = extent->last;
+    rest->freed_on = extent->freed_on;
     rest->lane = extent->lane;
     rest->epoch = extent->epoch;
     rest->offset = offset;
@@ -275,6 +277,7 @@ void wi_space_set(wi_space *space, wi_extent *extent, wi_extent_kind kind)
     extent->kind = kind;
     if (kind == WI_USED)
         count_use(space->shared, extent->bytes);
+    extent->freed_on = kind == WI_HOLE ? WI_CLEAN : extent->freed_on;
     enlist(space, extent);
     if (before != after)
         wi_backing_use(space, extent->offset, extent->bytes, after);
@@ -293,6 +296,7 @@ static void absorb_next(wi_space *space, wi_extent *extent)
     delist(space, next);
     extent->bytes += next->bytes;
     extent->last = wi_owners_mix(extent->last, next->last);
+    extent->freed_on = wi_owners_mix(extent->freed_on, next->freed_on);
     if (next->lane) { /* of what is busy, a part may be anyone's: it joins the order of the rest */
         wi_law(!extent->lane || extent->lane == next->lane);
         extent->epoch = extent->lane ? wi_max(extent->epoch, next->epoch) : next->epoch;
@@ -383,6 +387,7 @@ wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent, uint64_t last, wi_
     extent->last = extent->bytes > extent->block.charged ? wi_owners_mix(extent->last, last) : last;
     extent->lane = lane;
     extent->epoch = lane ? lane->open : 0;
+    extent->freed_on = lane ? wi_lane_number(lane->stream) : WI_CLEAN;
     extent->block = (wi_block){0};
     wi_space_set(space, extent, WI_FREE);
     return wi_space_join(space, extent);

@@ -21,10 +21,11 @@ typedef struct wi_extent {
     wi_block block; /* when used */
     uint64_t offset, bytes;
     wi_extent_kind kind;
-    uint32_t index; /* of this record in the pool */
-    uint64_t last;  /* whose bytes these were, when free or busy; of a used one, those behind its charge; block.h */
-    wi_lane *lane;  /* when free or busy: in whose order alone it may be used; NULL: anyone's; lanes.h */
-    uint64_t epoch; /* of that lane */
+    uint32_t index;    /* of this record in the pool */
+    uint64_t last;     /* whose bytes these were, when free or busy; of a used one, those behind its charge; block.h */
+    uint64_t freed_on; /* the stream in whose order they were freed last: wi_lane_number; mixed as owners are */
+    wi_lane *lane;     /* when free or busy: in whose order alone it may be used; NULL: anyone's; lanes.h */
+    uint64_t epoch;    /* of that lane */
     wi_space *space;
     struct wi_extent *lane_previous, *lane_next; /* when free: in the lane's list */
     struct wi_extent *previous, *next;           /* by address */
@@ -104,7 +105,8 @@ wi_extent *wi_space_best(wi_space *space, const wi_lane *lane, uint64_t bytes, u
 wi_extent *wi_shared_best(const wi_shared *shared, unsigned number, const wi_lane *lane, uint64_t bytes,
                           uint64_t alignment);
 /* The smallest one of the lane alone; lane NULL: of those that are anyone's. */
-wi_extent *wi_space_best_of(wi_space *space, const wi_lane *lane, uint64_t bytes, uint64_t alignment);
+wi_extent *wi_shared_best_of(const wi_shared *shared, unsigned number, const wi_lane *lane, uint64_t bytes,
+                             uint64_t alignment);
 
 /* Cuts the extent at `offset` (of the space); the rest, which is returned, is of the same kind. */
 wi_extent *wi_space_cut(wi_space *space, wi_extent *extent, uint64_t offset);

@@ -286,6 +286,7 @@ static weir_status place_run(fixed *f, wi_placement *p, run *new)
     new->first = first;
     new->count = (uint32_t)(p->charged / f->block_bytes);
     uint64_t previous = use(f, new, new->first, new->count);
+    wi_climbed(p, p->hit ? WEIR_RUNG_FIT : WEIR_RUNG_CREATE);
     new->block = wi_block_make(p, address_of(f, first), previous);
     return WEIR_OK;
 }

@@ -47,7 +47,7 @@ bool wi_handles_movable(const wi_backing *b)
 
 uint64_t wi_handles_obtainable(wi_mapped *mapped, bool later)
 {
-    uint64_t granules = mapped->spare_granules + wi_handles_creatable(mapped, NULL);
+    uint64_t granules = mapped->spare_granules;
     for (const wi_backing *b = mapped->shared.idle.first; b; b = b->next)
         granules += later || wi_handles_movable(b) ? b->count : 0;
     return granules;

@@ -44,8 +44,7 @@ wi_lane *wi_lanes_find(const wi_lanes *lanes, weir_stream stream)
     return stream.id != 0 && lane && lane->stream.id == stream.id ? lane : NULL;
 }
 
-/* For whoever reads a trace: the bytes may be used by all from here on. */
-static void trace(const wi_lanes *lanes, const wi_extent *extent)
+void wi_lanes_trace(const wi_lanes *lanes, const wi_extent *extent, weir_stream other)
 {
     wi_ledger *ledger = lanes->resource->ledger;
     if (wi_unlikely(wi_recording(ledger)))
@@ -54,7 +53,7 @@ static void trace(const wi_lanes *lanes, const wi_extent *extent)
                                .pointer = extent->space->base + extent->offset,
                                .bytes = extent->bytes,
                                .stream = extent->lane->stream,
-                               .other = extent->lane->stream},
+                               .other = other},
                   NULL);
 }
 
@@ -64,7 +63,7 @@ static uint64_t release_up_to(wi_lanes *lanes, wi_lane *lane, uint64_t epoch)
     uint64_t bytes = 0;
     while (lane->first && lane->first->epoch <= epoch) {
         bytes += lane->first->bytes;
-        trace(lanes, lane->first);
+        wi_lanes_trace(lanes, lane->first, lane->first->lane->stream);
         wi_space_neutral(lane->first->space, lane->first);
     }
     lane->passed = epoch;

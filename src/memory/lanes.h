@@ -44,6 +44,12 @@ typedef struct wi_lanes {
     wi_lane *places[WI_LANE_PLACES]; /* by the place of the stream in the runtime's table */
 } wi_lanes;
 
+/* Tells streams of a runtime apart, now and ever; 0 is none. The rest of an id is the runtime's number. */
+static inline uint64_t wi_lane_number(weir_stream stream)
+{
+    return stream.id & (UINT64_MAX >> 16);
+}
+
 void wi_lanes_init(wi_lanes *lanes, wi_resource *resource, unsigned *count);
 void wi_lanes_destroy(wi_lanes *lanes); /* nothing is free in any */
 
@@ -66,6 +72,8 @@ void wi_lanes_freed(wi_lanes *lanes, wi_lane *lane, uint64_t bytes);
 uint64_t wi_lanes_renew(wi_lanes *lanes);
 /* How much of what is free has not passed, at most: while there is one lane alone, what was anyone's may have joined it. */
 uint64_t wi_lanes_bytes(const wi_lanes *lanes);
+/* For whoever reads a trace: `other` may use the bytes from here on; the extent's own stream stands for everybody. */
+void wi_lanes_trace(const wi_lanes *lanes, const wi_extent *extent, weir_stream other);
 /* The oldest point that something waits for; false: nothing waits for a known one. */
 bool wi_lanes_oldest(const wi_lanes *lanes, wi_event *out);
 /* The point behind what is free in the extent; false where none was recorded yet. */

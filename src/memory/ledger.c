@@ -61,11 +61,13 @@ void wi_ledger_init(wi_ledger *ledger, const char *device, uint64_t budget, uint
     *ledger = (wi_ledger){.device = device, .budget = budget, .granule = granule};
     pthread_mutex_init(&ledger->lock, NULL);
     pthread_mutex_init(&ledger->holders_lock, NULL);
+    wi_pressures_init(&ledger->pressures);
 }
 
 void wi_ledger_destroy(wi_ledger *ledger)
 {
     wi_law(!ledger->first_holder);
+    wi_pressures_destroy(&ledger->pressures);
     pthread_mutex_destroy(&ledger->holders_lock);
     pthread_mutex_destroy(&ledger->lock);
 }
@@ -252,6 +254,20 @@ bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, boo
     return claimed;
 }
 
+uint64_t wi_ledger_left(wi_ledger *ledger, const wi_account *account, bool later)
+{
+    enter(ledger);
+    if (later)
+        wi_ledger_fold_all(ledger);
+    uint64_t mine = later ? account->live + account->promised : used(account);
+    uint64_t committed = later ? committed_without_pending(ledger) : ledger->committed;
+    uint64_t owed = account->guaranteed - wi_min(account->guaranteed, mine);
+    uint64_t room = wi_min(account->maximum - wi_min(account->maximum, mine), ledger->budget - committed + owed);
+    room = account->open ? room : 0;
+    leave(ledger);
+    return room;
+}
+
 bool wi_ledger_is_open(wi_ledger *ledger, const wi_account *account)
 {
     enter(ledger);
@@ -286,6 +302,9 @@ void wi_ledger_settle(wi_ledger *ledger, wi_block *block)
     account->blocks++;
     account->allocations++;
     ledger->allocations++;
+    ledger->ladder[block->rung]++;
+    ledger->lent_clients += block->lent & WI_LENT_CLIENT ? block->charged : 0;
+    ledger->lent_streams += block->lent & WI_LENT_STREAM ? block->charged : 0;
     raise_peaks(ledger, account, 0, NULL);
     trace(ledger, WEIR_ALLOCATE, block, block->stream);
     wi_block_turn(block, WI_LIVE); /* within the lock: a trace that is opened finds it live, or records this */

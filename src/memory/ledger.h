@@ -16,6 +16,7 @@
 
 #include "memory/block.h"
 #include "memory/events.h"
+#include "memory/pressure.h"
 
 #include <weir/options.h>
 #include <weir/refusal.h>
@@ -76,7 +77,10 @@ typedef struct wi_ledger {
     uint64_t allocations, frees, refusals, driver_calls, hits;
     uint64_t created, moved, batches; /* handles; and times that some were moved for one block */
     uint64_t emptied;                 /* parked bytes that were given up for a request */
-    wi_parking parking;               /* functions NULL: none */
+    uint64_t ladder[WEIR_RUNGS];      /* blocks by how they were come by */
+    uint64_t lent_clients, lent_streams;
+    wi_pressures pressures; /* who can make room here */
+    wi_parking parking;     /* functions NULL: none */
     wi_account *first, *last;
     uint32_t accounts;
     wi_events *events;     /* the rings of the traces that are open; NULL: none is */
@@ -99,6 +103,8 @@ weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget, bool *held)
 /* Claims `bytes` for the account. False when the budget or the maximum forbids it, or it is closed; *could tells whether
  * it would be granted if every pending free were complete. */
 bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, bool *could);
+/* How many bytes more the account could have under the limits; `later`: once every pending free is complete. */
+uint64_t wi_ledger_left(wi_ledger *ledger, const wi_account *account, bool later);
 bool wi_ledger_is_open(wi_ledger *ledger, const wi_account *account);
 /* The same by number, where the record may be on its way to becoming another account's. */
 bool wi_ledger_knows(wi_ledger *ledger, uint64_t serial);
@@ -136,6 +142,7 @@ void wi_ledger_worked(wi_ledger *ledger, uint64_t calls, uint64_t created, uint6
 typedef struct wi_shortage {
     weir_refusal_cause cause; /* WEIR_CAUSE_NONE: a limit of the ledger's, which finds out which */
     uint64_t largest;         /* bytes that could be placed in one piece */
+    uint64_t later;           /* the same once everything that is free in some order has passed; 0: nothing is */
     uint64_t held;            /* bytes that would have to be held to place the request */
     /* WEIR_CAUSE_RESERVATION: largest is what is left of it, held what it was */
 } wi_shortage;

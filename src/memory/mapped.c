@@ -65,9 +65,12 @@ static weir_status grow_and_use(wi_mapped *mapped, wi_space *space, wi_placement
     }
     if (status == WEIR_OK)
         status = wi_handles_grow(mapped, &growth, &busy);
-    if (status == WEIR_OK)
-        *out = wi_ordered_use(busy, growth.start, p, 0);
-    return status;
+    if (status != WEIR_OK)
+        return status;
+    wi_climbed(p, growth.taken_count > 0 ? WEIR_RUNG_REMAP : growth.fresh > 0 ? WEIR_RUNG_CREATE : WEIR_RUNG_SPARE);
+    *out = wi_ordered_use(busy, growth.start, p, 0);
+    (*out)->lent = 0; /* it took the driver */
+    return WEIR_OK;
 }
 
 /* What a try to get memory has come to: whether there is to be another one. A device that has no more may have handles of ours
@@ -98,25 +101,38 @@ static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p
             *out = wi_ordered_use(extent, wi_extent_start(extent, p->alignment), p, 0);
             return WEIR_OK;
         }
-        if (wi_lanes_renew(&mapped->lanes) > 0) /* what has passed is anyone's, and can be moved */
+        if (wi_lanes_renew(&mapped->lanes) > 0) { /* what has passed is anyone's, and can be moved */
+            wi_climbed(p, WEIR_RUNG_COMPLETED);
             continue;
+        }
         status = grow_and_use(mapped, space, p, no_fresh, out);
         if (!once_more(mapped, &status, &no_fresh, &waits))
             return status;
     }
 }
 
-/* What could be had instead, and how many bytes would have to be held for `bytes`. With the lock held. */
-static void look_around(wi_mapped *mapped, const wi_space *space, uint64_t bytes, uint64_t alignment,
-                        wi_shortage *shortage)
+static bool is_shortage(weir_status status)
 {
-    uint64_t held, there = wi_handles_obtainable(mapped, true), creatable = wi_handles_creatable(mapped, &held);
-    uint64_t needed = wi_place_granules(space, bytes, alignment);
-    shortage->largest = wi_place_largest(space, there);
-    there -= creatable;
-    shortage->held = needed > UINT64_MAX / 2 / mapped->granule ? UINT64_MAX
-                     : needed > there                          ? held + (needed - there) * mapped->granule
-                                                               : held;
+    return status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY;
+}
+
+/* In the space of its kind; small blocks also among the larger ones. */
+static weir_status find_in_spaces(wi_mapped *mapped, wi_space **space, wi_placement *p, wi_block **out)
+{
+    weir_status status = find_room(mapped, *space, p, out);
+    if ((*space)->number != WI_SMALL || !is_shortage(status))
+        return status;
+    *space = &mapped->sides[WI_SHORT_LIVED];
+    return find_room(mapped, *space, p, out);
+}
+
+/* What is free in the order of another stream. */
+static wi_block *find_behind(wi_mapped *mapped, wi_placement *p)
+{
+    unsigned side = side_of(p);
+    wi_block *block = wi_ordered_use_behind(&mapped->resource, &mapped->shared, side, p, 0);
+    return block || side != WI_SMALL ? block
+                                     : wi_ordered_use_behind(&mapped->resource, &mapped->shared, WI_SHORT_LIVED, p, 0);
 }
 
 /* Others on the device want memory: they get what is idle here beyond a little. */
@@ -132,18 +148,17 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
     wi_mapped *mapped = of(resource);
     wi_space *space = &mapped->sides[side_of(p)];
     lock(mapped);
-    weir_status status = find_room(mapped, space, p, out);
-    if (space->number == WI_SMALL && (status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY)) {
-        space = &mapped->sides[WI_SHORT_LIVED];
-        status = find_room(mapped, space, p, out);
-    }
+    weir_status status = find_in_spaces(mapped, &space, p, out);
+    if (is_shortage(status) && p->behind && !p->apart && (*out = find_behind(mapped, p)))
+        status = WEIR_OK;
     if (status == WEIR_OK) {
         (void)relax(mapped);
-    } else if (status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY) {
+    } else if (is_shortage(status)) {
         shortage->cause = p->charged > space->bytes - p->alignment ? WEIR_CAUSE_ADDRESS_RANGE
                           : status == WEIR_NO_ROOM                 ? WEIR_CAUSE_FRAGMENTATION
                                                                    : WEIR_CAUSE_OTHER_PROCESS;
-        look_around(mapped, space, p->charged, p->alignment, shortage);
+        wi_place_look(mapped, space, wi_ordered_lane(resource, p), p->charged, p->alignment,
+                      status == WEIR_OUT_OF_MEMORY, shortage);
         status = WEIR_OUT_OF_MEMORY;
     }
     unlock(mapped);
@@ -243,7 +258,8 @@ static void look(wi_resource *resource, weir_class memory_class, uint64_t charge
 {
     wi_mapped *mapped = of(resource);
     lock(mapped);
-    look_around(mapped, &mapped->sides[side_for(memory_class, charged)], charged, alignment, shortage);
+    wi_place_look(mapped, &mapped->sides[side_for(memory_class, charged)], WI_ANY_LANE, charged, alignment, false,
+                  shortage);
     unlock(mapped);
 }
 

@@ -76,10 +76,10 @@ uint64_t wi_growth_handle(const wi_mapped *mapped);
 
 /* Looking; places.c. */
 
-/* The largest block that could stand somewhere with `granules` more of memory put there, once everything freed has passed. */
-uint64_t wi_place_largest(const wi_space *space, uint64_t granules);
-/* The fewest granules of memory with which `bytes` could stand somewhere then; UINT64_MAX: nowhere. */
-uint64_t wi_place_granules(const wi_space *space, uint64_t bytes, uint64_t alignment);
+/* Writes all of *shortage but its cause: what could be had by who allocates in the lane. `refused`: the device has no more
+ * for new handles. */
+void wi_place_look(wi_mapped *mapped, const wi_space *space, const wi_lane *lane, uint64_t bytes, uint64_t alignment,
+                   bool refused, wi_shortage *shortage);
 
 /* Tells of every handle, and of what lies in it; mapped_layout.c. */
 void wi_mapped_walk(wi_resource *resource, struct wi_layout *layout);
@@ -101,7 +101,7 @@ uint64_t wi_handles_trim(wi_mapped *mapped, uint64_t keep);
 uint64_t wi_handles_shed(wi_mapped *mapped, uint64_t keep);
 /* Granules that the budget leaves to be created. *held (may be NULL): the bytes held now. */
 uint64_t wi_handles_creatable(wi_mapped *mapped, uint64_t *held);
-/* Granules that can be had: spare, within the budget, and idle; `later`: also what has not passed. */
+/* Granules that can be had without the driver making any: spare and idle; `later`: also what has not passed. */
 uint64_t wi_handles_obtainable(wi_mapped *mapped, bool later);
 /* Whether the device is past all that was freed on an idle handle, so that it can be moved. */
 bool wi_handles_movable(const wi_backing *backing);

@@ -10,6 +10,15 @@ const wi_lane *wi_ordered_lane(const wi_resource *resource, const wi_placement *
     return p->captured ? NULL : wi_lanes_find(resource->lanes, p->stream);
 }
 
+/* Who had the memory before that is taken as it lies. */
+static uint8_t lenders(const wi_extent *extent, const wi_placement *p)
+{
+    uint64_t owner = extent->last & ~WI_SECRET;
+    bool clients = owner != WI_CLEAN && owner != p->account->serial;
+    bool streams = extent->freed_on != WI_CLEAN && extent->freed_on != wi_lane_number(p->stream);
+    return (uint8_t)((clients ? WI_LENT_CLIENT : 0) | (streams ? WI_LENT_STREAM : 0));
+}
+
 wi_block *wi_ordered_use(wi_extent *extent, uint64_t start, wi_placement *p, uint64_t slack)
 {
     wi_space *space = extent->space;
@@ -17,6 +26,7 @@ wi_block *wi_ordered_use(wi_extent *extent, uint64_t start, wi_placement *p, uin
     extent = wi_space_use(space, extent, start, p->charged, slack);
     extent->block = wi_block_make(p, space->base + extent->offset, extent->last);
     extent->block.ordered = p->ordered;
+    extent->block.lent = lenders(extent, p);
     return &extent->block;
 }
 

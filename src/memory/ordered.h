@@ -39,6 +39,10 @@ void wi_ordered_abandon(wi_resource *resource, weir_stream stream);
 const wi_lane *wi_ordered_lane(const wi_resource *resource, const wi_placement *placement);
 /* The free or busy extent serves the request, which is measured. */
 wi_block *wi_ordered_use(wi_extent *extent, uint64_t start, wi_placement *placement, uint64_t slack);
+/* The same of free memory in the order of another stream, in spaces of the number: the placement's stream is ordered behind
+ * what may still use it. NULL: there is none. The lock is released while the driver works; behind.c. */
+wi_block *wi_ordered_use_behind(wi_resource *resource, wi_shared *shared, unsigned number, wi_placement *placement,
+                                uint64_t slack);
 /* The free memory behind a used extent that is anyone's becomes busy; NULL where there are not `more` bytes of it. */
 wi_extent *wi_ordered_take_behind(wi_extent *extent, uint64_t more);
 /* Why nothing could be put behind it: WEIR_NO_ROOM. */

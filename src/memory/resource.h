@@ -32,9 +32,16 @@ typedef struct wi_placement {
     bool captured;                      /* into a graph, as was declared: nothing stands in the stream's order yet */
     bool apart;                         /* it ends where its memory ends, and what is behind stays unmapped */
     struct wi_reservation *reservation; /* bytes claimed before; NULL: none */
+    bool behind;                        /* what is free in the order of another stream will do, behind that */
+    weir_rung rung;                     /* the highest one climbed so far, which the base raises */
     bool hit;                           /* set by the base: no driver call was needed */
     bool ordered;                       /* … and it has bytes that are in the order of the stream */
 } wi_placement;
+
+static inline void wi_climbed(wi_placement *placement, weir_rung rung)
+{
+    placement->rung = placement->rung > rung ? placement->rung : rung;
+}
 
 typedef struct wi_resource_table {
     const char *name;

@@ -32,10 +32,19 @@ static void check(wi_resource *resource)
 
 /* Placing ---------------------------------------------------------------------------------------------------------- */
 
+static uint64_t slack_of(const wi_placement *p)
+{
+    return wi_segment_kind(p->charged) == WI_SMALL_BLOCKS ? WI_SMALL_SLACK : WI_LARGE_SLACK;
+}
+
 static wi_block *use(wi_placement *p, wi_extent *extent)
 {
-    uint64_t slack = wi_segment_kind(p->charged) == WI_SMALL_BLOCKS ? WI_SMALL_SLACK : WI_LARGE_SLACK;
-    return wi_ordered_use(extent, wi_extent_start(extent, p->alignment), p, wi_min(slack, extent->space->most_slack));
+    bool fresh = extent->kind == WI_BUSY;
+    uint64_t slack = wi_min(slack_of(p), extent->space->most_slack);
+    wi_climbed(p, fresh ? WEIR_RUNG_CREATE : WEIR_RUNG_FIT);
+    wi_block *block = wi_ordered_use(extent, wi_extent_start(extent, p->alignment), p, slack);
+    block->lent = fresh ? 0 : block->lent;
+    return block;
 }
 
 /* The best fit among the free memory of a kind; NULL: there is none. */
@@ -74,14 +83,25 @@ static weir_status find_room(wi_segments *s, wi_placement *p, wi_extent **out)
         p->hit = *out && waits == 0;
         if (*out)
             return WEIR_OK;
-        if (wi_lanes_renew(&s->lanes) > 0) /* what has passed is anyone's */
+        if (wi_lanes_renew(&s->lanes) > 0) { /* what has passed is anyone's */
+            wi_climbed(p, WEIR_RUNG_COMPLETED);
             continue;
+        }
         status = wi_segments_obtain(s, kind, wi_segment_length(p->charged, p->alignment), out);
         if (is_shortage(status))
             status = make_do(s, p, kind, status, out);
         if (!is_shortage(status) || !wi_segments_settle(s, &waits))
             return status;
     }
+}
+
+/* What is free in the order of another stream. */
+static wi_block *find_behind(wi_segments *s, wi_placement *p)
+{
+    unsigned kind = wi_segment_kind(p->charged);
+    wi_block *block = wi_ordered_use_behind(&s->resource, &s->shared, kind, p, slack_of(p));
+    kind = kind == WI_SMALL_BLOCKS ? WI_LARGE_BLOCKS : WI_SMALL_BLOCKS;
+    return block ? block : wi_ordered_use_behind(&s->resource, &s->shared, kind, p, slack_of(p));
 }
 
 static void look_around(wi_segments *s, uint64_t charged, uint64_t alignment, wi_shortage *shortage);
@@ -94,6 +114,8 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
     weir_status status = find_room(s, p, &extent);
     if (status == WEIR_OK) {
         *out = use(p, extent);
+    } else if (is_shortage(status) && p->behind && (*out = find_behind(s, p))) {
+        status = WEIR_OK;
     } else if (is_shortage(status)) {
         shortage->cause = status == WEIR_NO_ROOM ? WEIR_CAUSE_FRAGMENTATION : WEIR_CAUSE_OTHER_PROCESS;
         look_around(s, p->charged, p->alignment, shortage);
@@ -200,7 +222,7 @@ static void look_around(wi_segments *s, uint64_t charged, uint64_t alignment, wi
         (wi_ledger_room(s->resource.ledger, &held, &allocations) & ~(uint64_t)(WI_SEGMENT_ROUND - 1)) + idle;
     for (const wi_segment *segment = s->first; segment; segment = segment->next)
         longest = wi_max(longest, longest_run(&segment->space, alignment));
-    shortage->largest = wi_max(longest, room - wi_min(room, lost));
+    shortage->largest = shortage->later = wi_max(longest, room - wi_min(room, lost));
     shortage->held = longest >= charged ? held : held - wi_min(idle, charged + lost) + charged + lost;
 }
 

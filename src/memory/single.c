@@ -200,7 +200,7 @@ static void put_into_index(single *s, piece *new)
     pthread_mutex_unlock(&s->addresses);
 }
 
-static weir_status obtain(single *s, const wi_placement *p, piece *new, wi_shortage *shortage)
+static weir_status obtain(single *s, wi_placement *p, piece *new, wi_shortage *shortage)
 {
     wi_ledger *ledger = s->resource.ledger;
     uint64_t bytes = p->charged + p->alignment - WI_UNIT, fresh = 0;
@@ -216,6 +216,7 @@ static weir_status obtain(single *s, const wi_placement *p, piece *new, wi_short
         come_back(s);
     }
     if (status == WEIR_OK) {
+        wi_climbed(p, WEIR_RUNG_CREATE);
         new->range = (wi_range){.start = (uintptr_t)address, .end = (uintptr_t)address + bytes};
         new->block = wi_block_make(p, (void *)wi_round_up((uintptr_t)address, p->alignment), WI_MIXED | s->secret);
         new->block.zeroing = s->pooled && p->native;

@@ -1,6 +1,13 @@
 /* Snapshots of the ledger. */
 #include "memory/ledger.h"
 
+const char *weir_rung_name(weir_rung rung)
+{
+    static const char *const names[WEIR_RUNGS] = {"fit",   "parked",   "completed", "spare",    "create",
+                                                  "remap", "relieved", "order",     "pressure", "wait"};
+    return (unsigned)rung < WEIR_RUNGS ? names[rung] : "?";
+}
+
 static void fill_account(const wi_ledger *ledger, const wi_account *account, weir_client_stats *out)
 {
     size_t size = out->size;
@@ -47,7 +54,10 @@ static void fill_device(const wi_ledger *ledger, weir_stats *out)
                         .clients = ledger->accounts,
                         .parked = ledger->parked,
                         .hits = ledger->hits,
-                        .emptied = ledger->emptied};
+                        .emptied = ledger->emptied,
+                        .lent_clients = ledger->lent_clients,
+                        .lent_streams = ledger->lent_streams};
+    memcpy(out->ladder, ledger->ladder, sizeof ledger->ladder);
 }
 
 void wi_ledger_snapshot(wi_ledger *ledger, weir_stats *out, weir_client_stats *clients, size_t stride, size_t capacity,

@@ -26,6 +26,7 @@ wi_block wi_block_make(const wi_placement *placement, void *start, uint64_t prev
                       .tag = placement->tag,
                       .stream = placement->stream,
                       .memory_class = placement->memory_class,
+                      .rung = (uint8_t)placement->rung,
                       .previous = previous};
 }
 

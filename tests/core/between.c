@@ -196,7 +196,7 @@ static void no_waiting_in_a_capture(void **state)
     ok(weir_stream_acquire(f.runtime, &other));
     void *p = allocate(f.client, BUDGET, f.stream, WEIR_KV);
     ok(weir_call(f.runtime, pass_gate, &f.gate, f.stream));
-    ok(weir_free(f.client, p, f.stream));
+    free_behind(f.client, p, f.stream);
     ok(weir_option_set("wait", "100ms"));
     waits = 0;
     capturing = true;
