@@ -66,7 +66,7 @@ bool wi_ordered_follow(wi_resource *resource, weir_stream stream, void *native)
 static void free_in_order(wi_lanes *lanes, wi_block *block, weir_stream stream, void *native)
 {
     wi_lane *lane = wi_lanes_get(lanes, stream, native); /* it was made before */
-    uint64_t bytes = block->charged;
+    uint64_t bytes = wi_extent_of(block)->bytes;
     free_for(block, lane);
     wi_lanes_freed(lanes, lane, bytes);
 }

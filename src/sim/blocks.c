@@ -1,4 +1,5 @@
 /* What users do with blocks: allocate, use, resize and free them, in an order that they see to themselves or by launches. */
+#include "memory/ordered.h"
 #include "runtime/runtime.h"
 #include "sim/world.h"
 
@@ -305,11 +306,22 @@ void run_free(world *w, const step *s)
     world_let_slot_go(w, b, stream);
 }
 
-/* Whether what a block loses is given to others. A piece of the driver's stays whole, and so does what a guard is around. */
-static bool cuts(const world *w)
+/* Whether what a block loses is given to others. A piece of the driver's stays whole, and so do what a guard is around and
+ * what is not worth an extent. */
+static bool cuts(const world *w, const slot *b, uint64_t after)
 {
-    const char *base = w->runtime->resource->base->table->name;
-    return !(world_features(w) & WEIR_GUARDS) && strcmp(base, "direct") != 0 && strcmp(base, "async") != 0;
+    wi_resource *base = w->runtime->resource->base;
+    bool freed;
+    if ((world_features(w) & WEIR_GUARDS) || strcmp(base->table->name, "direct") == 0 ||
+        strcmp(base->table->name, "async") == 0)
+        return false;
+    if (!base->lanes)
+        return true;
+    wi_resource_lock(base);
+    const wi_extent *extent = wi_extent_of(base->table->find(base, b->block.pointer, &freed));
+    bool cut = !extent || extent->bytes - after > extent->space->most_slack;
+    wi_resource_unlock(base);
+    return cut;
 }
 
 /* The charge of the block becomes `after` if the call does not fail: its tail goes, or it gets more. */
@@ -319,7 +331,7 @@ static weir_status resize(world *w, slot *b, uint64_t bytes, uint64_t after, uns
     uint64_t moved = most > b->charged ? most - b->charged : b->charged - after;
     weir_class memory_class = (weir_class)b->memory_class;
     unsigned number = world_number(w, stream);
-    bool less = after < b->charged && !held(b), cut = less && cuts(w);
+    bool less = after < b->charged && !held(b), cut = less && cuts(w, b, after);
     oracle_block tail = 0;
     oracle_naming(w->oracle, b->known, number);
     if (cut)

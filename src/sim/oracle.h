@@ -112,8 +112,9 @@ void oracle_used(oracle *o, oracle_block block, unsigned stream);
 void oracle_set_budget(oracle *o, uint64_t budget);
 /* A pool of the driver's may hold more than its pieces, and more than the budget. */
 void oracle_set_pooled(oracle *o);
-/* A free that waits for nothing but its stream's order is complete for the ledger: the bytes are that stream's. */
-void oracle_set_in_order(oracle *o);
+/* A free that waits for nothing but its stream's order is complete for the ledger: the bytes are that stream's. `slack`: some
+ * of them may become what lies behind a block, and nobody's. */
+void oracle_set_in_order(oracle *o, bool slack);
 void oracle_set_limits(oracle *o, unsigned client, uint64_t guaranteed, uint64_t maximum); /* maximum 0: none */
 /* Compares a view with the book; lines[i] is client numbers[i]'s. `settled`: no call is under way, nothing has failed and
  * nothing is kept back, so that what the device is past is free. */

@@ -9,9 +9,10 @@ const char *oracle_reuse_name(oracle_reuse kind)
     return kind < ORACLE_REUSES ? names[kind] : "?";
 }
 
-void oracle_set_in_order(oracle *o)
+void oracle_set_in_order(oracle *o, bool slack)
 {
     o->in_order = true;
+    o->slack = slack;
 }
 
 static bool is_drained(const oracle *o, unsigned stream)
@@ -111,7 +112,7 @@ static uint64_t sweep(oracle *o)
 void oracle_check_order(oracle *o, const weir_stats *stats, bool drained)
 {
     uint64_t least = sweep(o);
-    if (stats->ordered < least)
+    if (stats->ordered < least && !o->slack)
         oracle_report(o, ORACLE_LEDGER,
                       "a snapshot tells %llu bytes to be in the order of streams; %llu were freed there before points "
                       "that the device is not past",

@@ -62,7 +62,7 @@ struct oracle {
     uint64_t *host;
     uint64_t **clock; /* per stream */
     snapshots *events;
-    bool declared, users, pooled, in_order;
+    bool declared, users, pooled, in_order, slack;
     wi_plane owners; /* per unit: an owner's index */
     owner *table;
     uint32_t *unused;

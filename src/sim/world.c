@@ -123,7 +123,7 @@ world *world_create(const world_options *options)
         if (strcmp(w->runtime->resource->base->table->name, "async") == 0)
             oracle_set_pooled(w->oracle);
         if (wi_keeps_order(w->runtime->resource))
-            oracle_set_in_order(w->oracle);
+            oracle_set_in_order(w->oracle, strcmp(w->runtime->resource->base->table->name, "segments") == 0);
     }
     return w;
 }

@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cli"))
 import harness
 
 STEPS = 10_000_000
-BASES = ("mapped", "direct", "async", "blocks")
+BASES = ("mapped", "segments", "direct", "async", "blocks")
 
 
 class Steps(harness.Case):
