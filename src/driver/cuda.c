@@ -115,8 +115,7 @@ static weir_status choose_device(wi_device *device)
                                wi_cuda.cuDeviceGetAttribute(
                                    &managed, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device->device),
                                "cuDeviceGetAttribute");
-    if (status == WEIR_OK && !managed)
-        status = weir_fail(WEIR_UNSUPPORTED, "cuda:%d has no virtual-memory management", device->ordinal);
+    device->unmanaged = !managed;
     return status;
 }
 
@@ -125,9 +124,14 @@ static weir_status set_up(wi_device *device)
     size_t granule = 0;
     device->properties = (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                                .location = {CU_MEM_LOCATION_TYPE_DEVICE, device->device}};
-    weir_status status = wi_cuda_check(
-        device, wi_cuda.cuMemGetAllocationGranularity(&granule, &device->properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-        "cuMemGetAllocationGranularity");
+    weir_status status = WEIR_OK;
+    if (device->unmanaged)
+        granule = 2 * WI_MIB; /* which nobody will ask handles of */
+    else
+        status = wi_cuda_check(
+            device,
+            wi_cuda.cuMemGetAllocationGranularity(&granule, &device->properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+            "cuMemGetAllocationGranularity");
     if (status == WEIR_OK && !wi_power_of_two(granule))
         status = weir_fail(WEIR_DRIVER, "cuda:%d: an allocation granularity of %zu bytes is no power of two",
                            device->ordinal, granule);
@@ -222,6 +226,8 @@ static weir_status cuda_reserve(wi_device *device, uint64_t bytes, void **addres
 {
     wi_cuda_guard guard;
     CUdeviceptr start = 0;
+    if (device->unmanaged)
+        return weir_fail(WEIR_UNSUPPORTED, "cuda:%d has no virtual-memory management", device->ordinal);
     weir_status status = wi_cuda_begin(device, &guard);
     if (status != WEIR_OK)
         return status;

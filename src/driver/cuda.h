@@ -29,6 +29,7 @@ struct wi_device {
     CUdevice device;
     CUcontext context; /* the primary one, retained */
     uint64_t granule;
+    bool unmanaged; /* memory cannot be mapped */
     CUmemAllocationProp properties;
     atomic_bool lost;
     wi_cuda_stream

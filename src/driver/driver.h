@@ -35,7 +35,8 @@ typedef struct wi_driver {
     weir_status (*memory)(wi_device *device, uint64_t *available, uint64_t *total);
     uint64_t (*granule)(wi_device *device); /* of addresses and the length of handles: a power of two */
 
-    /* Addresses without memory. `bytes` is a multiple of the granule, the result aligned to 2 MiB. */
+    /* Addresses without memory. `bytes` is a multiple of the granule, the result aligned to 2 MiB. WEIR_UNSUPPORTED where
+     * memory cannot be mapped, and then none of the six functions from here on is called again. */
     weir_status (*reserve)(wi_device *device, uint64_t bytes, void **address);
     void (*unreserve)(wi_device *device, void *address, uint64_t bytes);
 

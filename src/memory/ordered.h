@@ -37,7 +37,7 @@ void wi_ordered_abandon(wi_resource *resource, weir_stream stream);
 
 /* In whose order the request may take what is not yet anyone's; NULL: in none. */
 const wi_lane *wi_ordered_lane(const wi_resource *resource, const wi_placement *placement);
-/* The free or busy extent serves the request, which is measured. */
+/* The free or busy extent serves the request, which is measured. `slack`, as far as the space allows it, may stay behind. */
 wi_block *wi_ordered_use(wi_extent *extent, uint64_t start, wi_placement *placement, uint64_t slack);
 /* The same of free memory in the order of another stream, in spaces of the number: the placement's stream is ordered behind
  * what may still use it. NULL: there is none. The lock is released while the driver works; behind.c. */

@@ -40,9 +40,8 @@ static uint64_t slack_of(const wi_placement *p)
 static wi_block *use(wi_placement *p, wi_extent *extent)
 {
     bool fresh = extent->kind == WI_BUSY;
-    uint64_t slack = wi_min(slack_of(p), extent->space->most_slack);
     wi_climbed(p, fresh ? WEIR_RUNG_CREATE : WEIR_RUNG_FIT);
-    wi_block *block = wi_ordered_use(extent, wi_extent_start(extent, p->alignment), p, slack);
+    wi_block *block = wi_ordered_use(extent, wi_extent_start(extent, p->alignment), p, slack_of(p));
     block->lent = fresh ? 0 : block->lent;
     return block;
 }

@@ -80,9 +80,20 @@ static void case_no_device(void)
 
 static void case_unmanaged(void)
 {
+    weir_runtime_options options = {.size = sizeof options, .resource = "blocks(64KiB)"};
     weir_runtime *runtime;
-    expect(get("cuda:0", &runtime) == WEIR_UNSUPPORTED);
+    weir_client *client;
+    char text[64];
+    void *p;
+    expect(weir_runtime_create("cuda:0", &options, &runtime) == WEIR_UNSUPPORTED);
     expect(strstr(weir_detail(), "virtual-memory management"));
+    expect(get("cuda:0", &runtime) == WEIR_OK);
+    expect(strcmp(weir_runtime_resource(runtime, text, sizeof text), "budget(segments)") == 0);
+    expect(weir_client_open(runtime, &(weir_client_options){.size = sizeof(weir_client_options), .name = "x"},
+                            &client) == WEIR_OK);
+    expect(weir_alloc(client, 1000, WEIR_STREAM_HOST, WEIR_KV, &p) == WEIR_OK);
+    expect(weir_free(client, p, WEIR_STREAM_HOST) == WEIR_OK);
+    expect(weir_client_close(client) == WEIR_OK);
 }
 
 /* STUB_CUDA_FAIL makes the first cuInit fail: a failed start leaves nothing, and the next call tries again. */
