@@ -14,6 +14,7 @@
 #include <weir/client.h>
 #include <weir/memory.h>
 #include <weir/reserve.h>
+#include <weir/graph.h>
 #include <weir/uses.h>
 #include <weir/refusal.h>
 #include <weir/pressure.h>

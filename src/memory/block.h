@@ -7,6 +7,7 @@
 #include <weir/memory.h>
 
 typedef struct wi_account wi_account;
+struct weir_graph;
 struct wi_marks;
 struct wi_resource;
 
@@ -24,13 +25,13 @@ typedef enum wi_block_phase {
     WI_BLANK = 0,   /* a thread's own: allocated and not yet published */
     WI_LIVE = 1,    /* its client's */
     WI_TAKEN = 2,   /* the same, while a thread frees or resizes it */
-    WI_PENDING = 3, /* freed; the device is not past it */
+    WI_PENDING = 3, /* freed; the device is not past it, or a graph holds it */
     WI_PARKED = 4   /* freed, and kept for the same client and stream; front.h */
 } wi_block_phase;
 
 /* The phase in the lowest three bits, then WI_TRACKED, then the generation. */
 typedef atomic_uint_fast64_t wi_block_word;
-#define WI_TRACKED          UINT64_C(8) /* it has marks, or zeros on their way: its free must look at them */
+#define WI_TRACKED          UINT64_C(8) /* it has marks, zeros on their way or a graph: its free must look at them */
 #define WI_GENERATION_SHIFT 4
 
 /* What a front writes into a block that others may look at: bytes, tag, memory_class, stream.id, ordered. Such a look is of one block if
@@ -60,8 +61,9 @@ typedef struct wi_block {
     bool untouched;         /* they still are: the account never had them to itself */
     void *heap;             /* a tool's handle of the block's piece; NULL: it has none; nvtx.h */
     bool marked;            /* the tool has the block, too */
+    struct weir_graph *graph; /* of whose pool it is; NULL: of none; runtime/graph.h */
 
-    /* While it is pending; pending.h. */
+    /* While it is pending; pending.h. A graph links what it holds by pending_next. */
     struct wi_resource *stack;
     wi_event freed;
     struct wi_block *pending_previous, *pending_next;
@@ -106,7 +108,7 @@ static inline bool wi_block_is_charged(const wi_block *block) /* to its client, 
 static inline void wi_block_turn(wi_block *block, wi_block_phase phase)
 {
     uint64_t word = atomic_load_explicit(&block->word, memory_order_relaxed) >> WI_GENERATION_SHIFT;
-    bool tracked = phase == WI_LIVE && (block->marks || block->zeroing);
+    bool tracked = phase == WI_LIVE && (block->marks || block->zeroing || block->graph);
     atomic_store_explicit(&block->word, word << WI_GENERATION_SHIFT | (tracked ? WI_TRACKED : 0) | phase,
                           memory_order_release);
 }

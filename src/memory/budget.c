@@ -247,6 +247,8 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
 {
     budget *b = (budget *)resource;
     wi_request request = {p->bytes, p->charged, p->memory_class, p->stream, p->tag};
+    if (p->held) /* its bytes are the account's */
+        return wi_allocate(resource->inner, p, out, shortage);
     ladder l = begin(b, p->account, &request, p->may_wait);
     l.native = p->native;
     weir_status status = obtain(&l, p);

@@ -535,6 +535,7 @@ static void destroy(wi_resource *resource)
 
 static const wi_resource_table table = {
     .name = "blocks",
+    .cuts = true,
     .features = WEIR_TRACKS_USES | WEIR_ZEROES | WEIR_SHRINKS | WEIR_GROWS | WEIR_CAPTURABLE | WEIR_TRIMS,
     .measure = measure,
     .allocate = allocate,

@@ -7,6 +7,12 @@ static uint64_t used(const wi_account *account)
     return account->live + account->pending + account->promised + account->parked;
 }
 
+/* What it would use if no free were pending but what graphs hold. */
+static uint64_t used_for_long(const wi_account *account)
+{
+    return account->live + account->promised + account->kept;
+}
+
 static uint64_t commitment(const wi_account *account)
 {
     return wi_max(used(account), account->guaranteed);
@@ -22,7 +28,7 @@ static void check_laws(const wi_ledger *ledger)
             live_classes += a->live_class[c];
             pending_classes += a->pending_class[c];
         }
-        wi_law(a->live == live_classes && a->pending == pending_classes);
+        wi_law(a->live == live_classes && a->pending == pending_classes && a->kept <= a->pending);
         wi_law(used(a) <= a->maximum);
         live += a->live;
         pending += a->pending;
@@ -230,12 +236,12 @@ static bool fits(const wi_ledger *ledger, const wi_account *account, uint64_t us
     return grown <= ledger->budget - committed;
 }
 
-/* What the device would be committed to if no free were pending. */
+/* What the device would be committed to if no free were pending but what graphs hold. */
 static uint64_t committed_without_pending(const wi_ledger *ledger)
 {
     uint64_t committed = 0;
     for (const wi_account *a = ledger->first; a; a = a->next)
-        committed += wi_max(a->live + a->promised, a->guaranteed);
+        committed += wi_max(used_for_long(a), a->guaranteed);
     return committed;
 }
 
@@ -247,8 +253,8 @@ bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, boo
         shift(ledger, account, 0, 0, bytes);
     else {
         wi_ledger_fold_all(ledger);
-        *could = account->open &&
-                 fits(ledger, account, account->live + account->promised, committed_without_pending(ledger), bytes);
+        *could =
+            account->open && fits(ledger, account, used_for_long(account), committed_without_pending(ledger), bytes);
     }
     leave(ledger);
     return claimed;
@@ -259,7 +265,7 @@ uint64_t wi_ledger_left(wi_ledger *ledger, const wi_account *account, bool later
     enter(ledger);
     if (later)
         wi_ledger_fold_all(ledger);
-    uint64_t mine = later ? account->live + account->promised : used(account);
+    uint64_t mine = later ? used_for_long(account) : used(account);
     uint64_t committed = later ? committed_without_pending(ledger) : ledger->committed;
     uint64_t owed = account->guaranteed - wi_min(account->guaranteed, mine);
     uint64_t room = wi_min(account->maximum - wi_min(account->maximum, mine), ledger->budget - committed + owed);
@@ -296,8 +302,11 @@ void wi_ledger_cancel(wi_ledger *ledger, wi_account *account, uint64_t bytes)
 void wi_ledger_settle(wi_ledger *ledger, wi_block *block)
 {
     wi_account *account = block->account;
+    bool again = wi_block_phase_of(block) == WI_PENDING;
     enter(ledger);
-    shift(ledger, account, block->charged, 0, -block->charged);
+    shift(ledger, account, block->charged, again ? -block->charged : 0, again ? 0 : -block->charged);
+    if (again)
+        account->pending_class[block->memory_class] -= block->charged;
     account->live_class[block->memory_class] += block->charged;
     account->blocks++;
     account->allocations++;
@@ -354,11 +363,42 @@ void wi_ledger_reap(wi_ledger *ledger, const wi_block *block)
     leave(ledger);
 }
 
+void wi_ledger_keep(wi_ledger *ledger, const wi_block *block)
+{
+    enter(ledger);
+    block->account->kept += block->charged;
+    leave(ledger);
+}
+
+void wi_ledger_let_go(wi_ledger *ledger, const wi_block *block, weir_class memory_class)
+{
+    wi_account *account = block->account;
+    enter(ledger);
+    account->kept -= block->charged;
+    account->pending_class[block->memory_class] -= block->charged;
+    account->pending_class[memory_class] += block->charged;
+    leave(ledger);
+}
+
+/* By `more` bytes, which wrap. */
+static void cut_kept(wi_ledger *ledger, const wi_block *block, uint64_t more)
+{
+    enter(ledger);
+    shift(ledger, block->account, 0, more, 0);
+    block->account->pending_class[block->memory_class] += more;
+    block->account->kept += more;
+    leave(ledger);
+}
+
 void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, uint64_t charged, bool complete)
 {
     wi_account *account = block->account;
     uint64_t more = charged - block->charged; /* wraps when it shrinks, as shift wants it */
     bool grows = charged > block->charged;
+    if (wi_block_phase_of(block) == WI_PENDING) {
+        cut_kept(ledger, block, complete ? more : 0);
+        return;
+    }
     enter(ledger);
     shift(ledger, account, more, grows || complete ? 0 : -more, grows ? -more : 0);
     account->live_class[block->memory_class] += more;

@@ -5,6 +5,7 @@
  *   for the device     live, pending, promised, parked, guaranteed = sums over the accounts
  *                      committed = sum over the accounts of max(used, guaranteed) <= budget
  *                      live + pending + parked <= held - spare,  held <= budget
+ * and for each account kept <= pending
  *
  * What threads park and take back by themselves (runtime/front.h) turns live bytes into parked ones and back, which changes
  * nothing that is used; it is written down in drifts, which are folded in before live bytes are looked at. Until then they
@@ -31,6 +32,7 @@ struct wi_account {
     bool secret;                  /* what it leaves in memory is not for others */
     uint64_t guaranteed, maximum; /* maximum UINT64_MAX: the budget */
     uint64_t live, pending, promised, parked;
+    uint64_t kept; /* of the pending bytes: what graphs hold, which no waiting frees */
     uint64_t live_class[WEIR_CLASS_COUNT], pending_class[WEIR_CLASS_COUNT];
     uint64_t peak, peak_class[WEIR_CLASS_COUNT];
     uint64_t blocks, allocations, frees, refusals;
@@ -109,15 +111,19 @@ bool wi_ledger_is_open(wi_ledger *ledger, const wi_account *account);
 /* The same by number, where the record may be on its way to becoming another account's. */
 bool wi_ledger_knows(wi_ledger *ledger, uint64_t serial);
 void wi_ledger_cancel(wi_ledger *ledger, wi_account *account, uint64_t bytes);
-/* The claimed bytes are this block now, which is live with that. */
+/* The claimed bytes are this block now, which is live with that; the pending ones, if it is pending. */
 void wi_ledger_settle(wi_ledger *ledger, wi_block *block);
 /* The block is freed on `stream`: its bytes are gone, or pending when they are WI_UNPASSED. One that was parked was freed
  * before. */
 void wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past);
 /* A pending block is complete. */
 void wi_ledger_reap(wi_ledger *ledger, const wi_block *block);
+/* A graph holds the pending block from now on, or no longer; then its bytes count as of `memory_class`. */
+void wi_ledger_keep(wi_ledger *ledger, const wi_block *block);
+void wi_ledger_let_go(wi_ledger *ledger, const wi_block *block, weir_class memory_class);
 /* The block's charge becomes `charged`: a claim for the difference has been made when it grows; when it shrinks, the
- * difference is gone if `complete`, else pending until a block of that charge is reaped. */
+ * difference is gone if `complete`, else pending until a block of that charge is reaped. Of one that a graph holds
+ * the difference stays pending and kept. */
 void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, uint64_t charged, bool complete);
 
 /* Folds a drift of the account's, with the ledger's lock held; the drift is empty then. */

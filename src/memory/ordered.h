@@ -31,7 +31,7 @@ void wi_ordered_abandon(wi_resource *resource, weir_stream stream);
     .discard = wi_ordered_discard, .publish = wi_ordered_publish, .retire = wi_ordered_retire,                         \
     .release = wi_ordered_release, .shrink = wi_ordered_shrink, .follow = wi_ordered_follow, .pass = wi_ordered_pass,  \
     .released = wi_ordered_released, .await = wi_ordered_await, .forget = wi_ordered_forget,                           \
-    .abandon = wi_ordered_abandon
+    .abandon = wi_ordered_abandon, .cuts = true
 
 /* With the lock held: */
 

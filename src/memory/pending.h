@@ -2,9 +2,9 @@
  *
  * A runtime has one list for all its stacks, whose blocks may count in different ledgers (holders.h).
  *
- * Laws, true whenever the lock is free: the list holds exactly the blocks of the runtime that are pending, but for those in
- * the hands of a thread that releases them, which `working` counts; so whoever sees pending bytes in the ledger finds a
- * block here or a thread to wait for. The lock comes before those of resources and the ledger. */
+ * Laws, true whenever the lock is free: the list holds exactly the blocks of the runtime that are pending, but for those that
+ * a graph holds (runtime/graph.h), and those in the hands of a thread that releases them, which `working` counts; so whoever
+ * sees pending bytes in the ledger that are not kept finds a block here or a thread to wait for. The lock comes before those of resources and the ledger. */
 #ifndef WI_PENDING_H
 #define WI_PENDING_H
 

@@ -74,7 +74,8 @@ void wi_measure(wi_resource *top, wi_placement *placement)
 weir_status wi_allocate(wi_resource *r, wi_placement *placement, wi_block **out, wi_shortage *shortage)
 {
     WALK(r, allocate);
-    return r->table->allocate(r, placement, out, shortage);
+    return r == r->base && placement->held ? wi_reuse(r, placement, out)
+                                           : r->table->allocate(r, placement, out, shortage);
 }
 
 void wi_discard(wi_resource *r, wi_block *block, const wi_placement *placement)

@@ -36,6 +36,9 @@ typedef struct wi_placement {
     weir_rung rung;                     /* the highest one climbed so far, which the base raises */
     bool hit;                           /* set by the base: no driver call was needed */
     bool ordered;                       /* … and it has bytes that are in the order of the stream */
+    struct weir_graph *graph;           /* of whose pool the block will be; NULL: of none; for the runtime */
+    wi_block *held;                     /* a pending block in hand, which becomes the block; NULL: none */
+    wi_block *rest;                     /* set where `held` is: what it was longer, a pending block in hand, or NULL */
 } wi_placement;
 
 static inline void wi_climbed(wi_placement *placement, weir_rung rung)
@@ -83,6 +86,7 @@ typedef struct wi_resource_table {
     /* Of bases alone. */
 
     bool places_apart; /* it looks at placement->apart */
+    bool cuts;         /* shrink answers a tail, also of a pending block in hand */
     /* It hands on in the stream's order what is freed on it, and may be told WI_IN_ORDER; false: not now, for want of host
      * memory. NULL: it never does. */
     bool (*follow)(wi_resource *resource, weir_stream stream, void *native);
@@ -174,6 +178,10 @@ weir_status wi_release(wi_resource *r, wi_block *block);
 weir_status wi_shrink(wi_resource *r, wi_block *block, uint64_t bytes, void *native, wi_block **tail);
 weir_status wi_grow(wi_resource *r, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage);
 uint64_t wi_relieve(wi_resource *top); /* every adaptor */
+
+/* What a base does instead of its allocate with placement->held, whose charge is the request's, or more where it cuts; reuse.c.
+ * On success the block is a new one, and still pending until it is published. */
+weir_status wi_reuse(wi_resource *base, wi_placement *placement, wi_block **out);
 
 /* Taking: who holds a taken block alone may free or resize it. taking.c, once for all bases. */
 

@@ -89,11 +89,14 @@ static weir_status prepare(weir_runtime *runtime, wi_resource *stack, wi_block *
     return zeroed ? clear(runtime, stack, block, 0, block->bytes, placement->native) : WEIR_OK;
 }
 
-/* Large blocks are parked from one allocation to the next: one of the same size finds them, any other one finds the free
- * memory in as large pieces as it can be. */
+/* What a graph holds serves its captures first. Large blocks are parked from one allocation to the next: one of the same size
+ * finds them, any other one finds the free memory in as large pieces as it can be. */
 static weir_status find_place(weir_client *client, wi_resource *stack, wi_placement *p, wi_block **out)
 {
     wi_shortage ignored;
+    weir_status status = p->graph && !p->reservation ? wi_graph_allocate(p->graph, stack, p, out) : WEIR_NO_ROOM;
+    if (status != WEIR_NO_ROOM)
+        return status;
     if (p->charged > WI_FRONT_SMALL && stack == client->runtime->resource && wi_front_has_large(client, p->stream))
         wi_front_empty_large(client, p->stream);
     return wi_allocate(stack, p, out, &ignored);
@@ -117,6 +120,8 @@ static weir_status place(weir_client *client, wi_resource *stack, wi_placement *
     }
     note_point(runtime, block, placement->native);
     *out = (weir_block){block->pointer, wi_block_generation(block)};
+    if (placement->graph)
+        wi_graph_adopt(placement->graph, block);
     wi_front_settle(client);
     wi_publish(stack, block);
     return WEIR_OK;
@@ -141,6 +146,19 @@ static weir_status check_capture(weir_runtime *runtime, wi_resource *stack, cons
     if ((queues || !(wi_resource_features(stack) & WEIR_CAPTURABLE)) && captured(runtime, request->stream, native))
         return wi_streams_captured(runtime, request->stream, "weir_alloc");
     return WEIR_OK;
+}
+
+/* Of the captured stream, when the block shall be of its pool. */
+static weir_graph *graph_for(weir_client *client, const wi_resource *stack, const weir_request *request)
+{
+    weir_runtime *runtime = client->runtime;
+    weir_graph *graph = stack == runtime->resource && !(request->flags & WEIR_ZEROED)
+                            ? wi_streams_graph(&runtime->streams, request->stream)
+                            : NULL;
+    if (!graph || wi_graph_client(graph) == client)
+        return graph;
+    wi_graph_drop(graph);
+    return NULL;
 }
 
 static weir_status allocate(weir_client *client, const weir_request *request, weir_block *out)
@@ -174,7 +192,11 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
                               .captured = at.captured,
                               .reservation = request->reservation ? &request->reservation->claim : NULL};
     placement.may_wait = !(request->flags & WEIR_NO_WAIT) && !placement.captured;
-    return place(client, stack, &placement, request->flags & WEIR_ZEROED, out);
+    placement.graph = placement.captured ? graph_for(client, stack, request) : NULL;
+    status = place(client, stack, &placement, request->flags & WEIR_ZEROED, out);
+    if (placement.graph)
+        wi_graph_drop(placement.graph);
+    return status;
 }
 
 /* Whether a front may serve it: it says nothing but how much, where and for what class. */
@@ -344,7 +366,8 @@ static weir_status free_named(weir_client *client, void *pointer, uint64_t gener
     weir_status status = wi_take(stack->base, account_in(client, stack), pointer, generation, &block);
     if (status != WEIR_OK)
         return status;
-    status = wi_free_taken(runtime, stack, block, stream);
+    status =
+        block->graph ? wi_graph_free(block->graph, stack, block, stream) : wi_free_taken(runtime, stack, block, stream);
     if (status != WEIR_OK)
         wi_put_back(stack->base, block);
     return status;
@@ -384,9 +407,11 @@ static weir_status shrink(weir_runtime *runtime, wi_resource *stack, wi_block *b
         status = wait_for_zeroing(runtime, block, stream);
     if (status == WEIR_OK)
         status = record_fence(runtime, block, &f);
+    if (status == WEIR_OK && block->graph && f.past == WI_UNPASSED)
+        status = wi_graph_note(block, f.event);
     if (status == WEIR_OK)
         status = wi_shrink(stack, block, bytes, f.native, &tail);
-    if (tail)
+    if (tail && !(tail->graph && wi_graph_keep(tail->graph, stack, tail)))
         wi_pending_add(&runtime->pending, stack, tail, f.past == WI_UNPASSED ? &f.event : NULL);
     return status;
 }
@@ -398,6 +423,7 @@ static void undo_growth(weir_runtime *runtime, wi_resource *stack, wi_block *blo
     if (wi_shrink(stack, block, bytes, NULL, &tail) != WEIR_OK || !tail)
         return; /* the failure that this leaves behind is the caller's answer; weir_block_info tells the length */
     tail->untouched = true;
+    tail->graph = NULL; /* no graph has had it */
     wi_pending_add(&runtime->pending, stack, tail, NULL);
 }
 

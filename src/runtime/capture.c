@@ -82,22 +82,23 @@ static weir_status named(weir_stream stream, const char *call, weir_runtime **ru
     return status == WEIR_OK ? wi_streams_resolve(&(*runtime)->streams, stream, (*runtime)->name, native) : status;
 }
 
-static weir_status captured_already(const weir_runtime *runtime, weir_stream stream)
+static weir_status captured_already(const weir_runtime *runtime, weir_stream stream, const char *call)
 {
-    return weir_fail(WEIR_BUSY, "weir_capture_begin: stream %llx of %s is being captured already",
-                     (unsigned long long)stream.id, runtime->name);
+    return weir_fail(WEIR_BUSY, "%s: stream %llx of %s is being captured already", call, (unsigned long long)stream.id,
+                     runtime->name);
 }
 
 /* With the lock held. */
-static weir_status mark(weir_runtime *runtime, weir_stream stream)
+static weir_status mark(weir_runtime *runtime, weir_stream stream, weir_graph *graph, const char *call)
 {
     wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
     if (!place)
-        return weir_fail(WEIR_STREAM_MISUSE, "weir_capture_begin: stream %llx was released by another thread meanwhile",
+        return weir_fail(WEIR_STREAM_MISUSE, "%s: stream %llx was released by another thread meanwhile", call,
                          (unsigned long long)stream.id);
     if (place->captured)
-        return captured_already(runtime, stream);
+        return captured_already(runtime, stream, call);
     place->captured = true;
+    place->graph = graph;
     return WEIR_OK;
 }
 
@@ -121,32 +122,61 @@ static weir_status record_point(weir_runtime *runtime, weir_stream stream, void 
     if (place && place->captured) {
         place->captured = place->bounded = status == WEIR_OK;
         place->before = before;
+        place->graph = status == WEIR_OK ? place->graph : NULL;
     }
     pthread_mutex_unlock(&runtime->streams.lock);
     return status;
 }
 
-weir_status weir_capture_begin(weir_stream stream)
+weir_status wi_capture_begin(weir_stream stream, weir_graph *graph, const char *call)
 {
     weir_runtime *runtime;
     void *native;
-    weir_status status = named(stream, "weir_capture_begin", &runtime, &native);
+    weir_status status = named(stream, call, &runtime, &native);
+    if (status == WEIR_OK && graph)
+        status = wi_graph_check_runtime(graph, runtime, stream, call);
     if (status != WEIR_OK)
         return status;
     if (is_legacy(runtime, stream))
-        return weir_fail(WEIR_STREAM_MISUSE,
-                         "weir_capture_begin: the legacy stream of %s cannot be captured; capture another one",
-                         runtime->name);
+        return weir_fail(WEIR_STREAM_MISUSE, "%s: the legacy stream of %s cannot be captured; capture another one",
+                         call, runtime->name);
     if (wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, stream))
-        return captured_already(runtime, stream);
+        return captured_already(runtime, stream, call);
     pthread_mutex_lock(&runtime->streams.lock);
-    status = mark(runtime, stream);
+    status = mark(runtime, stream, graph, call);
     pthread_mutex_unlock(&runtime->streams.lock);
     if (status == WEIR_OK)
         status = record_point(runtime, stream, native);
     if (status == WEIR_OK)
         wi_fronts_drop_stream(runtime, stream);
     return status;
+}
+
+weir_status weir_capture_begin(weir_stream stream)
+{
+    return wi_capture_begin(stream, NULL, "weir_capture_begin");
+}
+
+weir_graph *wi_streams_graph(wi_streams *streams, weir_stream stream)
+{
+    pthread_mutex_lock(&streams->lock);
+    const wi_stream_place *place = wi_streams_place(streams, stream);
+    weir_graph *graph = place ? place->graph : NULL;
+    if (graph)
+        wi_graph_hold(graph);
+    pthread_mutex_unlock(&streams->lock);
+    return graph;
+}
+
+void wi_streams_end_graph(wi_streams *streams, weir_stream stream, const weir_graph *graph)
+{
+    pthread_mutex_lock(&streams->lock);
+    wi_stream_place *place = wi_streams_place(streams, stream);
+    if (place && place->graph == graph) {
+        place->captured = place->bounded = false;
+        place->graph = NULL;
+    }
+    pthread_mutex_unlock(&streams->lock);
 }
 
 weir_status weir_capture_end(weir_stream stream)
@@ -158,10 +188,14 @@ weir_status weir_capture_end(weir_stream stream)
         return status;
     pthread_mutex_lock(&runtime->streams.lock);
     wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
-    bool captured = place && place->captured;
-    if (captured)
+    bool captured = place && place->captured, directed = captured && place->graph;
+    if (captured && !directed)
         place->captured = place->bounded = false;
     pthread_mutex_unlock(&runtime->streams.lock);
+    if (directed)
+        return weir_fail(WEIR_INVALID,
+                         "weir_capture_end: stream %llx of %s is captured for a graph; end it with weir_graph_end",
+                         (unsigned long long)stream.id, runtime->name);
     if (!captured)
         return weir_fail(WEIR_INVALID, "weir_capture_end: no capture of stream %llx of %s was begun",
                          (unsigned long long)stream.id, runtime->name);

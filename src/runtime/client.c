@@ -159,6 +159,9 @@ weir_status weir_client_close(weir_client *client)
     unsigned reservations = atomic_load(&client->reservations);
     if (reservations > 0)
         return has_reservations(client, reservations, stats.promised);
+    status = wi_graphs_check_none(client);
+    if (status != WEIR_OK)
+        return status;
     /* One closer wins, so that the account is taken out of the ledger once. What others have taken since the look they may
      * still give back. */
     unsigned open = WI_CLIENT_OPEN;
@@ -168,7 +171,9 @@ weir_status weir_client_close(weir_client *client)
     wi_runtime_drain(runtime, &client->account);
     wi_runtime_drain(runtime, &client->host_account);
     reservations = atomic_load(&client->reservations); /* one more may have been opened between the look and the end */
-    status = reservations > 0 ? has_reservations(client, reservations, stats.promised) : wi_kinds_close_account(client);
+    status = reservations > 0 ? has_reservations(client, reservations, stats.promised) : wi_graphs_check_none(client);
+    if (status == WEIR_OK)
+        status = wi_kinds_close_account(client);
     if (status == WEIR_OK)
         status = wi_ledger_close(&runtime->ledger, &client->account);
     atomic_store(&client->state, status == WEIR_OK ? WI_CLIENT_CLOSED : WI_CLIENT_OPEN);

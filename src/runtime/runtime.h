@@ -6,6 +6,7 @@
 #include "memory/budget.h"
 #include "memory/holders.h"
 #include "runtime/front.h"
+#include "runtime/graph.h"
 #include "runtime/recording.h"
 #include "runtime/streams.h"
 
@@ -18,6 +19,7 @@ struct weir_client {
     wi_account host_account; /* for memory of other kinds than the device's, in the ledger of the host's runtime */
     atomic_bool host_open;
     atomic_uint reservations; /* open ones */
+    weir_graph *graphs;       /* open ones; under the runtime's clients_lock */
     atomic_uint memberships;  /* in pools of blocks; while there are any, the record serves nobody else */
     weir_client *next_closed;
 };

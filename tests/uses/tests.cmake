@@ -11,6 +11,8 @@ function(weir_uses_test name file)
 endfunction()
 weir_uses_test(uses uses)
 weir_uses_test(uses-streams streams)
+weir_uses_test(uses-graph graph)
+weir_uses_test(uses-graph-threads graph_threads)
 
 weir_test(uses-others uses/others.c uses/lender.c INTERNAL)
 target_include_directories(test-uses-others PRIVATE core)

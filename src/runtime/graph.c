@@ -1,0 +1,440 @@
+/* Graphs: private pools of memory for captures. */
+#include "memory/marks.h"
+#include "runtime/runtime.h"
+
+struct weir_graph {
+    pthread_mutex_t lock;
+    atomic_uint users; /* the handle, allocations under way, live blocks */
+    uint64_t number;
+    weir_client *client;
+    weir_graph *next;   /* of the client's; under the runtime's clients_lock */
+    weir_stream stream; /* being captured; WEIR_STREAM_HOST: none */
+    bool closed;
+    wi_event end;    /* while closed: the launches are done then */
+    wi_block *first; /* what it holds, linked by pending_next */
+    uint64_t held, held_blocks, live_blocks;
+};
+
+static weir_runtime *runtime_of(const weir_graph *graph)
+{
+    return graph->client->runtime;
+}
+
+static void lock(weir_graph *graph)
+{
+    pthread_mutex_lock(&graph->lock);
+}
+
+static void unlock(weir_graph *graph)
+{
+    pthread_mutex_unlock(&graph->lock);
+}
+
+void wi_graph_hold(weir_graph *graph)
+{
+    atomic_fetch_add_explicit(&graph->users, 1, memory_order_relaxed);
+}
+
+void wi_graph_drop(weir_graph *graph)
+{
+    if (atomic_fetch_sub_explicit(&graph->users, 1, memory_order_acq_rel) > 1)
+        return;
+    pthread_mutex_destroy(&graph->lock);
+    free(graph);
+}
+
+const weir_client *wi_graph_client(const weir_graph *graph)
+{
+    return graph->client;
+}
+
+weir_status wi_graph_check_runtime(const weir_graph *graph, const weir_runtime *runtime, weir_stream stream,
+                                   const char *call)
+{
+    if (runtime_of(graph) == runtime)
+        return WEIR_OK;
+    return weir_fail(WEIR_STREAM_MISUSE, "%s: stream %llx is of %s, but graph %llu is of %s on %s", call,
+                     (unsigned long long)stream.id, runtime->name, (unsigned long long)graph->number,
+                     graph->client->account.name, runtime_of(graph)->name);
+}
+
+/* What it holds, with the lock held -------------------------------------------------------------------------------- */
+
+static void put_in(weir_graph *graph, wi_block *block)
+{
+    block->pending_next = graph->first;
+    graph->first = block;
+    graph->held += block->charged;
+    graph->held_blocks++;
+}
+
+static wi_block *take_out(weir_graph *graph, wi_block **link)
+{
+    wi_block *block = *link;
+    *link = block->pending_next;
+    graph->held -= block->charged;
+    graph->held_blocks--;
+    return block;
+}
+
+static bool suits(const wi_block *block, const wi_placement *p, bool cuts)
+{
+    return (block->charged == p->charged || (cuts && block->charged > p->charged)) &&
+           (uintptr_t)block->pointer % p->alignment == 0;
+}
+
+/* The smallest that will do and that the device is past. NULL: there is none. */
+static wi_block *take_best(weir_graph *graph, const wi_resource *base, const wi_placement *p)
+{
+    wi_block **best = NULL;
+    wi_event ignored;
+    for (wi_block **link = &graph->first; *link; link = &(*link)->pending_next)
+        if (suits(*link, p, base->table->cuts) && (!best || (*link)->charged < (*best)->charged) &&
+            wi_marks_passed((*link)->marks, base->driver, base->device, &ignored))
+            best = link;
+    return best ? take_out(graph, best) : NULL;
+}
+
+/* Giving back ------------------------------------------------------------------------------------------------------ */
+
+/* The block, which nobody holds any more, is pending like any other, behind `end` and its marks. */
+static void give_back(weir_graph *graph, wi_block *block, wi_event end)
+{
+    weir_runtime *runtime = runtime_of(graph);
+    wi_event ignored;
+    bool past = runtime->driver->passed(runtime->device, end) &&
+                wi_marks_passed(block->marks, runtime->driver, runtime->device, &ignored);
+    block->graph = NULL;
+    wi_ledger_let_go(&runtime->ledger, block, block->memory_class);
+    wi_pending_add(&runtime->pending, block->stack, block, past ? NULL : &end);
+}
+
+/* A block that is pending and in hand, and kept in the ledger. */
+static void keep_or_give_back(weir_graph *graph, wi_block *block)
+{
+    lock(graph);
+    bool closed = graph->closed;
+    wi_event end = graph->end;
+    if (!closed)
+        put_in(graph, block);
+    unlock(graph);
+    if (closed)
+        give_back(graph, block, end);
+}
+
+/* Allocating ------------------------------------------------------------------------------------------------------- */
+
+weir_status wi_graph_allocate(weir_graph *graph, wi_resource *stack, wi_placement *p, wi_block **out)
+{
+    wi_shortage ignored;
+    lock(graph);
+    wi_block *held = take_best(graph, stack->base, p);
+    unlock(graph);
+    if (!held)
+        return WEIR_NO_ROOM;
+    p->held = held;
+    weir_status status = wi_allocate(stack, p, out, &ignored);
+    p->held = NULL;
+    wi_block *left = status == WEIR_OK ? p->rest : held;
+    if (left)
+        keep_or_give_back(graph, left);
+    return status;
+}
+
+void wi_graph_adopt(weir_graph *graph, wi_block *block)
+{
+    lock(graph);
+    block->graph = graph->closed ? NULL : graph;
+    if (block->graph) {
+        graph->live_blocks++;
+        wi_graph_hold(graph);
+    }
+    unlock(graph);
+}
+
+/* Freeing ---------------------------------------------------------------------------------------------------------- */
+
+weir_status wi_graph_note(wi_block *block, wi_event event)
+{
+    bool opened;
+    weir_status status = wi_marks_open(&block->marks, WEIR_READ, &opened); /* of a taken block nobody has a ticket */
+    if (opened)
+        wi_marks_close(block->marks, WEIR_READ, &event);
+    return status;
+}
+
+/* Zeros that a growth has queued since the capture are behind it in no stream's order that a later capture would know. */
+static weir_status note_zeros(weir_runtime *runtime, wi_block *block)
+{
+    wi_event event;
+    if (!wi_block_is_behind(block))
+        return WEIR_OK;
+    weir_status status = wi_streams_point(runtime, block->stream, &event);
+    if (status == WEIR_OK)
+        status = wi_marks_first_write(&block->marks, event);
+    if (status == WEIR_OK)
+        wi_block_came_behind(block);
+    return status;
+}
+
+/* Where the free is, on a stream of its own time. In a capture for the graph it comes with the launches, which are in order. */
+static weir_status note_free(const weir_graph *graph, wi_block *block, weir_stream stream, void **native)
+{
+    weir_runtime *runtime = runtime_of(graph);
+    wi_event event;
+    weir_status status = wi_streams_resolve(&runtime->streams, stream, runtime->name, native);
+    if (status == WEIR_OK)
+        status = note_zeros(runtime, block);
+    if (status != WEIR_OK || !*native)
+        return status;
+    weir_graph *captured = wi_streams_graph(&runtime->streams, stream);
+    if (captured)
+        wi_graph_drop(captured);
+    if (captured == graph)
+        return WEIR_OK;
+    status = wi_streams_resolve_recorded(runtime, stream, "weir_free", native);
+    if (status == WEIR_OK)
+        status = runtime->driver->record(runtime->device, *native, &event);
+    if (status != WEIR_OK || runtime->driver->passed(runtime->device, event))
+        return status;
+    return wi_graph_note(block, event);
+}
+
+/* False: it was closed. In one step with the list: who closes it finds the block here. */
+static bool retire(weir_graph *graph, wi_resource *stack, wi_block *block, weir_stream stream, void *native)
+{
+    lock(graph);
+    bool open = !graph->closed;
+    graph->live_blocks--;
+    if (open) {
+        block->stack = stack;
+        if (!wi_retire(stack, block, stream, native, WI_UNPASSED)) {
+            wi_ledger_keep(stack->ledger, block);
+            put_in(graph, block);
+        }
+    } else {
+        block->graph = NULL;
+    }
+    unlock(graph);
+    wi_graph_drop(graph);
+    return open;
+}
+
+static bool is_closed(weir_graph *graph)
+{
+    lock(graph);
+    bool closed = graph->closed;
+    unlock(graph);
+    return closed;
+}
+
+weir_status wi_graph_free(weir_graph *graph, wi_resource *stack, wi_block *block, weir_stream stream)
+{
+    weir_runtime *runtime = runtime_of(graph);
+    void *native = NULL;
+    weir_status status = is_closed(graph) ? WEIR_OK : note_free(graph, block, stream, &native);
+    if (status == WEIR_OK && !retire(graph, stack, block, stream, native))
+        status = wi_free_taken(runtime, stack, block, stream);
+    return status;
+}
+
+bool wi_graph_keep(weir_graph *graph, wi_resource *stack, wi_block *tail)
+{
+    lock(graph);
+    bool open = !graph->closed;
+    if (open) {
+        tail->stack = stack;
+        wi_ledger_keep(stack->ledger, tail);
+        put_in(graph, tail);
+    } else {
+        tail->graph = NULL;
+    }
+    unlock(graph);
+    return open;
+}
+
+/* Opening and closing ---------------------------------------------------------------------------------------------- */
+
+static weir_status is_null(const char *call)
+{
+    return weir_fail(WEIR_INVALID, "%s: NULL", call);
+}
+
+static void enlist(weir_graph *graph)
+{
+    weir_runtime *runtime = runtime_of(graph);
+    pthread_mutex_lock(&runtime->clients_lock);
+    graph->next = graph->client->graphs;
+    graph->client->graphs = graph;
+    pthread_mutex_unlock(&runtime->clients_lock);
+}
+
+static void unlist(weir_graph *graph)
+{
+    weir_runtime *runtime = runtime_of(graph);
+    pthread_mutex_lock(&runtime->clients_lock);
+    weir_graph **link = &graph->client->graphs;
+    while (*link != graph)
+        link = &(*link)->next;
+    *link = graph->next;
+    pthread_mutex_unlock(&runtime->clients_lock);
+}
+
+weir_status weir_graph_open(weir_client *client, weir_graph **out)
+{
+    static atomic_uint_fast64_t last_number;
+    char text[WI_STACK_BYTES];
+    weir_status status = wi_client_check(client, "weir_graph_open");
+    if (status != WEIR_OK)
+        return status;
+    if (!out)
+        return weir_fail(WEIR_INVALID, "weir_graph_open: no place for the result");
+    *out = NULL;
+    weir_runtime *runtime = client->runtime;
+    if (!(wi_resource_features(runtime->resource) & WEIR_CAPTURABLE))
+        return weir_fail(WEIR_UNSUPPORTED,
+                         "weir_graph_open: %s of %s allocates nothing in captures; use mapped or blocks",
+                         weir_runtime_resource(runtime, text, sizeof text), runtime->name);
+    weir_graph *graph = calloc(1, sizeof *graph);
+    if (!graph)
+        return weir_fail(WEIR_SYSTEM, "no host memory for a graph");
+    pthread_mutex_init(&graph->lock, NULL);
+    atomic_init(&graph->users, 1);
+    graph->number = atomic_fetch_add(&last_number, 1) + 1;
+    graph->client = client;
+    enlist(graph);
+    status = wi_client_check(client, "weir_graph_open"); /* a close looks for graphs after it has closed */
+    if (status == WEIR_OK) {
+        *out = graph;
+        return WEIR_OK;
+    }
+    unlist(graph);
+    wi_graph_drop(graph);
+    return status;
+}
+
+weir_status wi_graphs_check_none(const weir_client *client)
+{
+    weir_runtime *runtime = client->runtime;
+    weir_graph_details details = {.number = 0};
+    char text[24];
+    pthread_mutex_lock(&runtime->clients_lock);
+    weir_graph *graph = client->graphs;
+    if (graph) {
+        lock(graph);
+        details = (weir_graph_details){.number = graph->number, .held = graph->held};
+        unlock(graph);
+    }
+    pthread_mutex_unlock(&runtime->clients_lock);
+    if (details.number == 0)
+        return WEIR_OK;
+    return weir_fail(WEIR_BUSY, "%s has graph %llu open, which holds %s; close it before closing the client",
+                     client->account.name, (unsigned long long)details.number,
+                     weir_size_format(details.held, text, sizeof text));
+}
+
+static weir_status capturing(const weir_graph *graph, const char *call, weir_stream stream)
+{
+    return weir_fail(WEIR_BUSY, "%s: graph %llu of %s is capturing stream %llx; end that with weir_graph_end first",
+                     call, (unsigned long long)graph->number, graph->client->account.name,
+                     (unsigned long long)stream.id);
+}
+
+/* Ends it, unless it captures. *list: what it held. */
+static weir_status shut(weir_graph *graph, wi_event end, wi_block **list)
+{
+    lock(graph);
+    weir_stream stream = graph->stream;
+    if (stream.id == 0) {
+        graph->closed = true;
+        graph->end = end;
+        *list = graph->first;
+        graph->first = NULL;
+        graph->held = graph->held_blocks = 0;
+    }
+    unlock(graph);
+    return stream.id == 0 ? WEIR_OK : capturing(graph, "weir_graph_close", stream);
+}
+
+weir_status weir_graph_close(weir_graph *graph, weir_stream stream)
+{
+    WI_ENTER();
+    if (!graph)
+        return WEIR_OK;
+    weir_runtime *runtime = runtime_of(graph);
+    wi_event end = {0};
+    wi_block *list = NULL;
+    void *native;
+    weir_status status = wi_streams_resolve_recorded(runtime, stream, "weir_graph_close", &native);
+    if (status == WEIR_OK && native)
+        status = runtime->driver->record(runtime->device, native, &end);
+    if (status == WEIR_OK)
+        status = shut(graph, end, &list);
+    if (status != WEIR_OK)
+        return status;
+    for (wi_block *block = list, *next; block; block = next) {
+        next = block->pending_next;
+        give_back(graph, block, end);
+    }
+    unlist(graph); /* the client may be closed from here on */
+    wi_graph_drop(graph);
+    return WEIR_OK;
+}
+
+/* Capturing -------------------------------------------------------------------------------------------------------- */
+
+weir_status weir_graph_begin(weir_graph *graph, weir_stream stream)
+{
+    WI_ENTER();
+    if (!graph)
+        return is_null("weir_graph_begin");
+    lock(graph);
+    weir_stream other = graph->stream;
+    if (other.id == 0)
+        graph->stream = stream;
+    unlock(graph);
+    if (other.id != 0)
+        return capturing(graph, "weir_graph_begin", other);
+    weir_status status = wi_capture_begin(stream, graph, "weir_graph_begin");
+    if (status != WEIR_OK) {
+        lock(graph);
+        graph->stream = WEIR_STREAM_HOST;
+        unlock(graph);
+    }
+    return status;
+}
+
+weir_status weir_graph_end(weir_graph *graph, weir_stream stream)
+{
+    WI_ENTER();
+    if (!graph)
+        return is_null("weir_graph_end");
+    lock(graph);
+    bool mine = stream.id != 0 && graph->stream.id == stream.id;
+    if (mine) {
+        wi_streams_end_graph(&runtime_of(graph)->streams, stream, graph);
+        graph->stream = WEIR_STREAM_HOST;
+    }
+    unlock(graph);
+    if (mine)
+        return WEIR_OK;
+    return weir_fail(WEIR_INVALID, "weir_graph_end: graph %llu of %s is not capturing stream %llx",
+                     (unsigned long long)graph->number, graph->client->account.name, (unsigned long long)stream.id);
+}
+
+weir_status weir_graph_info(weir_graph *graph, weir_graph_details *out)
+{
+    WI_ENTER();
+    if (!graph || !out || out->size < 2 * sizeof(size_t))
+        return weir_fail(WEIR_INVALID, "weir_graph_info: NULL, or member size is not set");
+    lock(graph);
+    weir_graph_details details = {.size = sizeof details,
+                                  .number = graph->number,
+                                  .held = graph->held,
+                                  .held_blocks = graph->held_blocks,
+                                  .live_blocks = graph->live_blocks,
+                                  .stream = graph->stream};
+    unlock(graph);
+    wi_copy_out(out, out->size, &details, sizeof details);
+    return WEIR_OK;
+}

@@ -1,0 +1,504 @@
+/* Pools of graphs: whose bytes they are, and when. */
+#include "graph.h"
+
+/* A capture that allocates a block and frees it. */
+static void *capture_one(fixture *f, size_t bytes)
+{
+    program p;
+    begin(f, f->graph, f->a, &p);
+    void *block = allocate(f->client, bytes, f->a, WEIR_SCRATCH);
+    ok(weir_free(f->client, block, f->a));
+    end(f, f->graph, f->a, &p);
+    destroy(f, &p);
+    return block;
+}
+
+/* Whose bytes ------------------------------------------------------------------------------------------------------ */
+
+/* What was freed in a capture is written at every launch, and is nobody else's meanwhile. */
+static void launches_write_their_own_bytes(void **state)
+{
+    fixture *f = *state;
+    program p;
+    enum { MOST = BUDGET / BLOCK };
+    void *all[MOST];
+    int count = 0;
+    begin(f, f->graph, f->a, &p);
+    void *temporary = allocate(f->client, BLOCK, f->a, WEIR_SCRATCH);
+    put(f, &p, f->a, (operation){temporary, NULL, 7});
+    void *result = allocate(f->client, BLOCK, f->a, WEIR_ACTIVATIONS);
+    put(f, &p, f->a, (operation){result, temporary, 0});
+    ok(weir_free(f->client, temporary, f->a));
+    void *second = allocate(f->client, BLOCK, f->a, WEIR_SCRATCH);
+    assert_ptr_equal(second, temporary); /* within the capture it serves again */
+    put(f, &p, f->a, (operation){second, NULL, 5});
+    ok(weir_free(f->client, second, f->a));
+    end(f, f->graph, f->a, &p);
+    graph_has(f->graph, BLOCK, 1, 1);
+    assert_int_equal(pending(f), BLOCK);
+    for (weir_client *client = f->client; count < MOST; client = client == f->client ? f->other : f->client) {
+        if (weir_alloc(client, BLOCK, count % 3 ? f->b : f->a, WEIR_KV, &all[count]) != WEIR_OK)
+            break;
+        assert_ptr_not_equal(all[count], temporary);
+        ok(weir_fill(f->runtime, all[count], 9, BLOCK, count % 3 ? f->b : f->a));
+        count++;
+    }
+    assert_int_equal(count, MOST - 2);
+    ok(weir_stream_synchronize(f->b));
+    for (int round = 0; round < 2; round++) {
+        ok(weir_fill(f->runtime, result, 1, BLOCK, f->a));
+        launch(f, &p, f->a);
+        ok(weir_stream_synchronize(f->a));
+        holds(f, result, 7);
+        holds(f, temporary, 5);
+    }
+    for (int i = 0; i < count; i++) {
+        holds(f, all[i], 9);
+        ok(weir_free(i % 2 ? f->other : f->client, all[i], i % 3 ? f->b : f->a));
+    }
+    ok(weir_free(f->client, result, f->a));
+    graph_has(f->graph, 2 * (uint64_t)BLOCK, 2, 0);
+    destroy(f, &p);
+}
+
+/* The smallest that fits, cut to what is needed. A resource whose blocks have no parts serves with what fits exactly. */
+static void later_captures_use_them_again(void **state)
+{
+    fixture *f = *state;
+    bool cuts = strcmp(f->resource, "direct") != 0;
+    program p;
+    begin(f, f->graph, f->a, &p);
+    weir_block large = allocate_named(f->client, 4 * BLOCK, f->a, WEIR_SCRATCH);
+    weir_block small = allocate_named(f->client, BLOCK, f->a, WEIR_KV);
+    ok(weir_free_block(f->client, large, f->a));
+    fails(WEIR_DOUBLE_FREE, weir_free(f->client, large.pointer, f->a));
+    end(f, f->graph, f->a, &p);
+    fails(WEIR_DOUBLE_FREE, weir_free(f->client, large.pointer, f->b));
+    ok(weir_free_block(f->client, small, f->a));
+    graph_has(f->graph, 5 * (uint64_t)BLOCK, 2, 0);
+    weir_block_details details = {.size = sizeof details};
+    ok(weir_block_info(large.pointer, &details));
+    assert_int_equal(details.state, WEIR_BLOCK_PENDING);
+    destroy(f, &p);
+
+    begin(f, f->graph, f->b, &p);
+    weir_block first = allocate_named(f->client, BLOCK, f->b, WEIR_ACTIVATIONS);
+    assert_ptr_equal(first.pointer, small.pointer);
+    assert_int_not_equal(first.generation, small.generation);
+    weir_block half = allocate_named(f->client, 2 * BLOCK, f->b, WEIR_WEIGHTS);
+    if (cuts) {
+        assert_ptr_equal(half.pointer, large.pointer);
+        graph_has(f->graph, 2 * (uint64_t)BLOCK, 1, 2);
+    } else {
+        graph_has(f->graph, 4 * (uint64_t)BLOCK, 1, 2);
+    }
+    weir_block rest = allocate_named(f->client, (cuts ? 2 : 4) * BLOCK, f->b, WEIR_SCRATCH);
+    assert_ptr_equal(rest.pointer, (char *)large.pointer + (cuts ? 2 * BLOCK : 0));
+    graph_has(f->graph, 0, 0, 3);
+    end(f, f->graph, f->b, &p);
+    ok(weir_block_info(rest.pointer, &details));
+    assert_int_equal(details.state, WEIR_BLOCK_LIVE);
+    assert_int_equal(details.block.generation, rest.generation);
+    assert_int_equal(details.memory_class, WEIR_SCRATCH);
+    assert_int_equal(details.stream.id, f->b.id);
+    assert_string_equal(details.tag, "named");
+    snapshot s = take_snapshot(f->runtime);
+    check_sums(&s);
+    assert_int_equal(s.device.pending, 0);
+    assert_int_equal(s.clients[0].live_class[WEIR_WEIGHTS], 2 * BLOCK);
+    if (!cuts)
+        fails(WEIR_STALE, weir_free_block(f->client, large, f->a));
+    else
+        fails(WEIR_STALE, weir_free_block(f->client, small, f->a));
+    ok(weir_free_block(f->client, half, f->b));
+    ok(weir_free_block(f->client, rest, f->b));
+    ok(weir_free_block(f->client, first, f->b));
+    destroy(f, &p);
+}
+
+static void an_alignment_is_kept(void **state)
+{
+    fixture *f = *state;
+    program p;
+    begin(f, f->graph, f->a, &p);
+    for (int i = 0; i < 5; i++) {
+        void *odd = allocate(f->client, 512 + 256 * (size_t)i, f->a, WEIR_KV);
+        weir_request request = {.size = sizeof request, .bytes = BLOCK, .alignment = 64 << 10, .stream = f->a};
+        weir_block block;
+        ok(weir_alloc_with(f->client, &request, &block));
+        assert_int_equal((uintptr_t)block.pointer % (64 << 10), 0);
+        ok(weir_free(f->client, odd, f->a));
+        ok(weir_free_block(f->client, block, f->a));
+    }
+    end(f, f->graph, f->a, &p);
+    destroy(f, &p);
+}
+
+/* What a graph holds serves no other request, which is told so at once: no waiting would help. */
+static void nobody_else_gets_them(void **state)
+{
+    fixture *f = *state;
+    void *none;
+    (void)capture_one(f, BUDGET - BLOCK);
+    uint64_t before = now_ns();
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->other, 2 * BLOCK, f->b, WEIR_KV, &none));
+    assert_int_not_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
+    detail_names("one holds 63 MiB");
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->client, 2 * BLOCK, f->a, WEIR_KV, &none));
+    ok(weir_capture_begin(f->b));
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->client, 2 * BLOCK, f->b, WEIR_KV, &none));
+    ok(weir_capture_end(f->b));
+    assert_true(now_ns() - before < 500 * 1000 * 1000); /* the option wait is a second */
+    uint64_t released;
+    ok(weir_runtime_trim(f->runtime, 0, &released));
+    assert_int_equal(pending(f), BUDGET - BLOCK);
+}
+
+static void of_other_captures_it_knows_nothing(void **state)
+{
+    fixture *f = *state;
+    weir_graph *second;
+    program p, q;
+    (void)capture_one(f, BLOCK);
+    ok(weir_graph_open(f->client, &second));
+    begin(f, second, f->b, &q);
+    begin(f, f->graph, f->a, &p);
+    void *mine = allocate(f->client, BLOCK, f->a, WEIR_KV), *its = allocate(f->client, BLOCK, f->b, WEIR_KV);
+    void *others = allocate(f->other, BLOCK, f->a, WEIR_KV);
+    void *elsewhere = allocate(f->client, BLOCK, WEIR_STREAM_HOST, WEIR_KV);
+    graph_has(f->graph, 0, 0, 1);
+    graph_has(second, 0, 0, 1);
+    fails(WEIR_STREAM_MISUSE, weir_free(f->client, its, f->a));
+    fails(WEIR_STREAM_MISUSE, weir_free(f->other, others, f->a));
+    fails(WEIR_STREAM_MISUSE, weir_free(f->client, elsewhere, f->a));
+    detail_names("captured into a graph");
+    ok(weir_free(f->client, elsewhere, WEIR_STREAM_HOST));
+    ok(weir_free(f->client, mine, f->a));
+    end(f, f->graph, f->a, &p);
+    end(f, second, f->b, &q);
+    ok(weir_free(f->other, others, f->a));
+    ok(weir_free(f->client, its, f->b));
+    graph_has(f->graph, BLOCK, 1, 0);
+    graph_has(second, BLOCK, 1, 0);
+    ok(weir_graph_close(second, f->b));
+    ok(weir_stream_synchronize(f->b));
+    ok(weir_stream_synchronize(f->a));
+    assert_int_equal(pending(f), BLOCK);
+    destroy(f, &p);
+    destroy(f, &q);
+}
+
+/* A declared use, or a free on another stream, that the device has not reached keeps a block from the next capture. */
+static void uses_elsewhere_are_waited_for(void **state)
+{
+    fixture *f = *state;
+    for (int declared = 0; declared < 2; declared++) {
+        gate g = GATE;
+        program p;
+        begin(f, f->graph, f->a, &p);
+        void *block = allocate(f->client, BLOCK, f->a, WEIR_KV);
+        end(f, f->graph, f->a, &p);
+        destroy(f, &p);
+        ok(weir_call(f->runtime, pass_gate, &g, f->b));
+        if (declared)
+            ok(weir_use_record(f->runtime, block, f->b));
+        ok(weir_free(f->client, block, declared ? WEIR_STREAM_HOST : f->b));
+        begin(f, f->graph, f->a, &p);
+        void *second = allocate(f->client, BLOCK, f->a, WEIR_KV);
+        assert_ptr_not_equal(second, block);
+        end(f, f->graph, f->a, &p);
+        destroy(f, &p);
+        open_gate(&g);
+        ok(weir_stream_synchronize(f->b));
+        begin(f, f->graph, f->a, &p);
+        void *third = allocate(f->client, BLOCK, f->a, WEIR_KV);
+        assert_ptr_equal(third, block);
+        ok(weir_free(f->client, third, f->a));
+        ok(weir_free(f->client, second, f->a));
+        end(f, f->graph, f->a, &p);
+        destroy(f, &p);
+        ok(weir_graph_close(f->graph, f->a));
+        ok(weir_graph_open(f->client, &f->graph));
+    }
+}
+
+static void what_is_cut_off_stays(void **state)
+{
+    fixture *f = *state;
+    if (!strcmp(f->resource, "direct"))
+        skip();
+    gate g = GATE;
+    program p;
+    begin(f, f->graph, f->a, &p);
+    char *block = allocate(f->client, 4 * BLOCK, f->a, WEIR_KV);
+    fails(WEIR_STREAM_MISUSE, weir_resize(f->client, block, BLOCK, f->a));
+    end(f, f->graph, f->a, &p);
+    destroy(f, &p);
+    ok(weir_call(f->runtime, pass_gate, &g, f->b));
+    ok(weir_resize(f->client, block, BLOCK, f->b));
+    graph_has(f->graph, 3 * (uint64_t)BLOCK, 1, 1);
+    begin(f, f->graph, f->a, &p);
+    void *second = allocate(f->client, BLOCK, f->a, WEIR_KV); /* not before it has happened */
+    assert_true((char *)second < block || (char *)second >= block + 4 * BLOCK);
+    open_gate(&g);
+    ok(weir_stream_synchronize(f->b));
+    void *third = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    assert_ptr_equal(third, block + BLOCK);
+    graph_has(f->graph, 2 * (uint64_t)BLOCK, 1, 3);
+    end(f, f->graph, f->a, &p);
+    destroy(f, &p);
+    ok(weir_free(f->client, second, f->a));
+    ok(weir_free(f->client, third, f->a));
+    ok(weir_free(f->client, block, f->a));
+    graph_has(f->graph, 5 * (uint64_t)BLOCK, 4, 0);
+}
+
+/* What is reserved is drawn on, whatever the graph holds. */
+static void reservations_in_captures(void **state)
+{
+    fixture *f = *state;
+    weir_reservation *reservation;
+    program p;
+    void *held = capture_one(f, BLOCK);
+    ok(weir_reserve(f->client, BLOCK, 0, &reservation));
+    begin(f, f->graph, f->a, &p);
+    weir_request request = {.size = sizeof request, .bytes = BLOCK, .stream = f->a, .reservation = reservation};
+    weir_block block;
+    ok(weir_alloc_with(f->client, &request, &block));
+    assert_ptr_not_equal(block.pointer, held);
+    assert_int_equal(weir_reservation_left(reservation), 0);
+    graph_has(f->graph, BLOCK, 1, 1);
+    ok(weir_free_block(f->client, block, f->a));
+    end(f, f->graph, f->a, &p);
+    ok(weir_reservation_release(reservation));
+    destroy(f, &p);
+}
+
+/* Closing ---------------------------------------------------------------------------------------------------------- */
+
+/* Dropped with its last launch in flight: nothing waits, and the memory comes back behind the launch. */
+static void closing_is_in_order(void **state)
+{
+    fixture *f = *state;
+    gate g = GATE;
+    program p;
+    begin(f, f->graph, f->a, &p);
+    char *temporary = allocate(f->client, BLOCK, f->a, WEIR_SCRATCH), *result;
+    put(f, &p, f->a, (operation){temporary, NULL, 7});
+    ok(weir_free(f->client, temporary, f->a));
+    result = allocate(f->client, 2 * BLOCK, f->a, WEIR_ACTIVATIONS);
+    put(f, &p, f->a, (operation){result, temporary, 0});
+    end(f, f->graph, f->a, &p);
+    ok(weir_call(f->runtime, pass_gate, &g, f->a));
+    launch(f, &p, f->a);
+    ok(weir_graph_close(f->graph, f->a));
+    ok(weir_graph_open(f->client, &f->graph));
+    assert_int_equal(pending(f), BLOCK);
+    weir_block_details details = {.size = sizeof details};
+    ok(weir_block_info(temporary, &details));
+    assert_int_equal(details.state, WEIR_BLOCK_PENDING);
+    ok(weir_free(f->client, result, f->a)); /* an ordinary one by now */
+    graph_has(f->graph, 0, 0, 0);
+    weir_request request = {
+        .size = sizeof request, .bytes = BUDGET, .stream = f->b, .memory_class = WEIR_KV, .flags = WEIR_NO_WAIT};
+    weir_block block;
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc_with(f->other, &request, &block));
+    open_gate(&g);
+    ok(weir_stream_synchronize(f->a));
+    assert_int_equal(pending(f), 0);
+    ok(weir_alloc_with(f->other, &request, &block));
+    ok(weir_free_block(f->other, block, f->b));
+    destroy(f, &p);
+}
+
+/* Also behind a use elsewhere that the close's stream knows nothing of. */
+static void closing_waits_for_uses(void **state)
+{
+    fixture *f = *state;
+    gate g = GATE;
+    program p;
+    begin(f, f->graph, f->a, &p);
+    void *block = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    end(f, f->graph, f->a, &p);
+    ok(weir_call(f->runtime, pass_gate, &g, f->b));
+    ok(weir_free(f->client, block, f->b));
+    ok(weir_graph_close(f->graph, WEIR_STREAM_HOST));
+    ok(weir_graph_open(f->client, &f->graph));
+    assert_int_equal(pending(f), BLOCK);
+    open_gate(&g);
+    ok(weir_stream_synchronize(f->b));
+    assert_int_equal(pending(f), 0);
+    destroy(f, &p);
+}
+
+static void closing_on_the_host_is_final(void **state)
+{
+    fixture *f = *state;
+    (void)capture_one(f, BLOCK);
+    ok(weir_graph_close(f->graph, WEIR_STREAM_HOST));
+    ok(weir_graph_open(f->client, &f->graph));
+    check_empty(f->runtime);
+}
+
+static void what_is_refused(void **state)
+{
+    fixture *f = *state;
+    weir_stream gone;
+    ok(weir_stream_acquire(f->runtime, &gone));
+    ok(weir_stream_release(gone));
+    void *outside = allocate(f->client, BLOCK, f->a, WEIR_KV), *held = capture_one(f, BLOCK);
+    fails(WEIR_BUSY, weir_client_close(f->client)); /* for its block */
+    snapshot before = take_snapshot(f->runtime);
+    fails(WEIR_INVALID, weir_graph_end(f->graph, f->a));
+    fails(WEIR_INVALID, weir_graph_begin(f->graph, WEIR_STREAM_HOST));
+    fails(WEIR_STREAM_MISUSE, weir_graph_begin(f->graph, gone));
+    fails(WEIR_STREAM_MISUSE, weir_graph_close(f->graph, gone));
+    ok(weir_graph_begin(f->graph, f->a));
+    fails(WEIR_BUSY, weir_graph_begin(f->graph, f->a));
+    fails(WEIR_BUSY, weir_graph_begin(f->graph, f->b));
+    detail_names("weir_graph_end");
+    fails(WEIR_BUSY, weir_capture_begin(f->a));
+    fails(WEIR_BUSY, weir_graph_close(f->graph, f->b));
+    fails(WEIR_STREAM_MISUSE, weir_graph_close(f->graph, f->a));
+    fails(WEIR_STREAM_MISUSE, weir_stream_release(f->a));
+    fails(WEIR_INVALID, weir_capture_end(f->a));
+    detail_names("weir_graph_end");
+    fails(WEIR_INVALID, weir_graph_end(f->graph, f->b));
+    fails(WEIR_STREAM_MISUSE, weir_free(f->client, outside, f->a));
+    fails(WEIR_DOUBLE_FREE, weir_free(f->client, held, f->a));
+    fails(WEIR_STREAM_MISUSE, weir_use_record(f->runtime, outside, f->a));
+    weir_request request = {.size = sizeof request, .bytes = BLOCK, .stream = f->a, .flags = WEIR_ZEROED};
+    weir_block block;
+    fails(WEIR_STREAM_MISUSE, weir_alloc_with(f->client, &request, &block));
+    ok(weir_graph_end(f->graph, f->a));
+    ok(weir_capture_begin(f->a));
+    fails(WEIR_BUSY, weir_graph_begin(f->graph, f->a));
+    fails(WEIR_STREAM_MISUSE, weir_graph_close(f->graph, f->a));
+    fails(WEIR_INVALID, weir_graph_end(f->graph, f->a));
+    ok(weir_capture_end(f->a));
+    fails(WEIR_FOREIGN, weir_free(f->other, outside, f->a));
+    unchanged(f->runtime, before);
+    graph_has(f->graph, BLOCK, 1, 0);
+    ok(weir_free(f->client, outside, WEIR_STREAM_HOST));
+    fails(WEIR_BUSY, weir_client_close(f->client));
+    char name[40];
+    snprintf(name, sizeof name, "graph %llu open", (unsigned long long)info(f->graph).number);
+    detail_names(name);
+    detail_names("1 MiB");
+    void *still = allocate(f->client, BLOCK, f->a, WEIR_KV); /* it is open */
+    ok(weir_free(f->client, still, f->a));
+}
+
+static void nothing_and_none(void **state)
+{
+    fixture *f = *state;
+    weir_graph *graph = f->graph;
+    weir_graph_details details = {.size = sizeof details};
+    ok(weir_graph_close(NULL, f->a));
+    fails(WEIR_INVALID, weir_graph_begin(NULL, f->a));
+    fails(WEIR_INVALID, weir_graph_end(NULL, f->a));
+    fails(WEIR_INVALID, weir_graph_open(f->client, NULL));
+    fails(WEIR_INVALID, weir_graph_open(NULL, &graph));
+    fails(WEIR_INVALID, weir_graph_info(NULL, &details));
+    fails(WEIR_INVALID, weir_graph_info(f->graph, NULL));
+    details.size = 0;
+    fails(WEIR_INVALID, weir_graph_info(f->graph, &details));
+    weir_runtime *second = make_runtime_of("guard(mapped)");
+    weir_client *client = open_client(second, "guarded", 0, 0);
+    weir_stream stream;
+    ok(weir_stream_acquire(second, &stream));
+    fails(WEIR_UNSUPPORTED, weir_graph_open(client, &graph));
+    assert_null(graph);
+    detail_names("guard");
+    fails(WEIR_STREAM_MISUSE, weir_graph_begin(f->graph, stream));
+    fails(WEIR_STREAM_MISUSE, weir_graph_close(f->graph, stream));
+    assert_int_equal(info(f->graph).stream.id, 0);
+    ok(weir_graph_begin(f->graph, f->b));
+    assert_int_equal(info(f->graph).stream.id, f->b.id);
+    ok(weir_graph_end(f->graph, f->b));
+    ok(weir_stream_release(stream));
+    ok(weir_client_close(client));
+    ok(weir_runtime_destroy(second));
+}
+
+/* What others see -------------------------------------------------------------------------------------------------- */
+
+static void adaptors_see_every_block(void **state)
+{
+    fixture *f = *state;
+    weir_statistics s = {.size = sizeof s};
+    program p;
+    begin(f, f->graph, f->a, &p);
+    void *block = allocate(f->client, 4 * BLOCK, f->a, WEIR_KV);
+    ok(weir_free(f->client, block, f->a));
+    for (int i = 0; i < 4; i++) {
+        block = allocate(f->client, BLOCK, f->a, WEIR_KV);
+        ok(weir_free(f->client, block, f->a));
+    }
+    end(f, f->graph, f->a, &p);
+    ok(weir_statistics_read(f->runtime, f->client, WEIR_CLASS_COUNT, &s));
+    assert_int_equal(s.allocations, 5);
+    assert_int_equal(s.frees, 5);
+    assert_int_equal(s.hits + s.misses, 5);
+    assert_true(s.hits >= 4);
+    assert_int_equal(s.allocated, 8 * BLOCK);
+    assert_int_equal(s.freed, 8 * BLOCK);
+    destroy(f, &p);
+}
+
+static void a_trace_has_every_block(void **state)
+{
+    fixture *f = *state;
+    weir_trace *trace;
+    weir_event events[64];
+    uint64_t live = 0, pending_at_end = 1;
+    int allocations = 0, frees = 0;
+    ok(weir_trace_open(f->runtime, 64, &trace));
+    void *block = capture_one(f, 2 * BLOCK);
+    assert_ptr_equal(capture_one(f, BLOCK), block);
+    ok(weir_graph_close(f->graph, WEIR_STREAM_HOST));
+    events[0].size = sizeof events[0];
+    size_t count;
+    ok(weir_trace_read(trace, events, 64, &count));
+    for (size_t i = 0; i < count; i++) {
+        const weir_event *e = &events[i];
+        allocations += e->action == WEIR_ALLOCATE;
+        frees += e->action == WEIR_DEALLOCATE;
+        assert_int_not_equal(e->action, WEIR_RESIZE);
+        live += e->action == WEIR_ALLOCATE ? e->charged : e->action == WEIR_DEALLOCATE ? -e->charged : 0;
+        if (e->action == WEIR_ALLOCATE || e->action == WEIR_DEALLOCATE)
+            assert_int_equal(e->live, live);
+        pending_at_end = e->pending;
+    }
+    assert_int_equal(allocations, 2);
+    assert_int_equal(frees, 2);
+    assert_int_equal(pending_at_end, 0);
+    weir_trace_close(trace);
+    ok(weir_graph_open(f->client, &f->graph));
+}
+
+#define EVERYWHERE(name)                                                                                               \
+    CASE(name, "mapped"), CASE(name, "blocks(64KiB)"), CASE(name, "direct"), CASE(name, "stats(log(mapped))"),         \
+        CASE(name, "segments")
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        EVERYWHERE(launches_write_their_own_bytes),
+        EVERYWHERE(later_captures_use_them_again),
+        CASE(an_alignment_is_kept, "mapped"),
+        CASE(nobody_else_gets_them, "mapped"),
+        EVERYWHERE(of_other_captures_it_knows_nothing),
+        EVERYWHERE(uses_elsewhere_are_waited_for),
+        EVERYWHERE(what_is_cut_off_stays),
+        EVERYWHERE(reservations_in_captures),
+        EVERYWHERE(closing_is_in_order),
+        EVERYWHERE(closing_waits_for_uses),
+        EVERYWHERE(closing_on_the_host_is_final),
+        EVERYWHERE(what_is_refused),
+        CASE(nothing_and_none, "mapped"),
+        CASE(adaptors_see_every_block, "stats(log(mapped))"),
+        CASE(a_trace_has_every_block, "mapped"),
+    };
+    return cmocka_run_group_tests_name("graphs", tests, NULL, NULL);
+}
