@@ -108,7 +108,7 @@ static inline void a_fault_at_every_call(const char *resource, weir_status statu
         ok(weir_stream_release(streams[1]));
         end_over(runtime);
     }
-    assert_true(n > 30);
+    assert_true(n > 20);
     print_message("%s: %ld driver calls, each failing once with %s\n", resource, n - 1, weir_status_name(status));
 }
 
