@@ -60,8 +60,8 @@ typedef struct weir_stats {
     uint64_t emptied; /* parked bytes that were given up for requests which needed them */
     /* Blocks by the highest rung that led to them; law: hits and these add up to allocations. */
     uint64_t ladder[WEIR_RUNGS_MOST];
-    /* Bytes of blocks in memory that was lent, without a call of the driver that moves or makes any: to a client by others, to
-     * a stream by others, whose frees it came behind or which had passed. What several had counts, too. */
+    /* Bytes of blocks in memory that was lent, without a call of the driver that moves or makes any: to a client by another
+     * one (where it is known to have had all of it), to a stream by others, whose frees had passed or which it came behind. */
     uint64_t lent_clients, lent_streams;
 } weir_stats;
 

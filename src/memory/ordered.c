@@ -14,7 +14,7 @@ const wi_lane *wi_ordered_lane(const wi_resource *resource, const wi_placement *
 static uint8_t lenders(const wi_extent *extent, const wi_placement *p)
 {
     uint64_t owner = extent->last & ~WI_SECRET;
-    bool clients = owner != WI_CLEAN && owner != p->account->serial;
+    bool clients = owner != WI_CLEAN && owner != WI_MIXED && owner != p->account->serial;
     bool streams = extent->freed_on != WI_CLEAN && extent->freed_on != wi_lane_number(p->stream);
     return (uint8_t)((clients ? WI_LENT_CLIENT : 0) | (streams ? WI_LENT_STREAM : 0));
 }
