@@ -2,6 +2,8 @@
  *
  * A stack is written as text, outermost first: "budget(log(async))". The bases:
  *   mapped    handles mapped into a large range of addresses; memory moves to where it is needed. The default
+ *   segments  pieces of the driver's of 2 MiB, 20 MiB and more, cut into blocks of multiples of 512 bytes; memory stays where it
+ *             is. What `mapped` means on a device without virtual-memory management; weir_runtime_resource tells
  *   direct    one allocation of the driver's per block, for sanitizers; each goes back by a free of the driver's, which may
  *             wait for the whole device (cuMemFree), in weir_free or in a later call that finds the block's free passed
  *   async     one allocation of a stream-ordered pool of the driver's per block; the pool is the runtime's own
