@@ -209,9 +209,10 @@ static wi_backing *next_handle(const wi_mapped *m, const wi_growth *g, uint64_t 
 {
     wi_backing *covering = NULL, *oldest = NULL;
     for (wi_backing *b = m->shared.idle.first; b; b = b->next) {
-        if (b->count > room || !choosable(m, b, g))
-            continue;
-        if (b->count >= rest && (!covering || b->count < covering->count))
+        bool covers = b->count >= rest && (!covering || b->count < covering->count);
+        if (b->count > room || (!covers && oldest) || !choosable(m, b, g))
+            continue; /* what nobody would choose is not looked at, which takes long */
+        if (covers)
             covering = b;
         if (!oldest)
             oldest = b;
