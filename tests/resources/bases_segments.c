@@ -10,9 +10,9 @@
 /* A driver that cannot map memory: the faulty one, with what it is asked for written down. */
 static wi_driver driver;
 static struct {
-    uint64_t pieces, asked, released; /* calls; bytes of the last one */
-    uint64_t longest;                 /* the device has no longer piece; 0: any */
-    bool keeps;                       /* it takes nothing back */
+    atomic_uint_fast64_t pieces, asked, released; /* calls; bytes of the last one; of all that went back */
+    uint64_t longest;                             /* the device has no longer piece; 0: any */
+    bool keeps;                                   /* it takes nothing back */
 } script;
 
 static weir_status my_reserve(wi_device *device, uint64_t bytes, void **address)
@@ -650,6 +650,64 @@ static void random_blocks(void **state)
     end(&f);
 }
 
+/* Threads want more than there is, so that segments come and go under them all the time. */
+typedef struct worker {
+    const fixture *f;
+    uint64_t seed, served;
+    bool damaged;
+} worker;
+
+static void *work(void *user)
+{
+    enum { OWN = 4, ROUNDS = 300 };
+    worker *w = user;
+    unsigned char *blocks[OWN] = {0}, mark = (unsigned char)w->seed;
+    uint64_t bytes[OWN] = {0};
+    for (int i = 0; i < ROUNDS + OWN; i++) {
+        uint64_t k = (uint64_t)i % OWN;
+        weir_stream stream = next_random(&w->seed) % 2 ? w->f->a : w->f->b;
+        if (blocks[k]) {
+            w->damaged |= blocks[k][0] != mark || blocks[k][bytes[k] - 1] != mark;
+            w->damaged |= weir_free(w->f->one, blocks[k], stream) != WEIR_OK;
+            blocks[k] = NULL;
+        }
+        void *p;
+        bytes[k] = random_size(&w->seed);
+        if (i < ROUNDS && weir_alloc(w->f->one, bytes[k], stream, WEIR_KV, &p) == WEIR_OK) {
+            w->served++;
+            blocks[k] = p;
+            blocks[k][0] = blocks[k][bytes[k] - 1] = mark;
+        }
+        if (i % 16 == 15 && weir_runtime_trim(w->f->runtime, 0, NULL) != WEIR_OK)
+            w->damaged = true;
+    }
+    return NULL;
+}
+
+static void threads(void **state)
+{
+    enum { THREADS = 4 };
+    (void)state;
+    fixture f = start(24 * MIB);
+    worker workers[THREADS];
+    pthread_t ids[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        workers[i] = (worker){.f = &f, .seed = 11 + (uint64_t)i};
+        assert_int_equal(pthread_create(&ids[i], NULL, work, &workers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(ids[i], NULL);
+        assert_false(workers[i].damaged);
+        assert_true(workers[i].served > 50);
+    }
+    ok(weir_stream_synchronize(f.a));
+    ok(weir_stream_synchronize(f.b));
+    ok(weir_runtime_trim(f.runtime, 0, NULL));
+    assert_int_equal(stats_of(f.runtime).held, 0);
+    assert_int_equal(records(&f), 0);
+    end(&f);
+}
+
 static void faults_lose_nothing(void **state)
 {
     (void)state;
@@ -683,6 +741,7 @@ int main(void)
         cmocka_unit_test(resizing),
         cmocka_unit_test(secrets_behind_a_block),
         cmocka_unit_test(random_blocks),
+        cmocka_unit_test(threads),
         cmocka_unit_test(faults_lose_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
