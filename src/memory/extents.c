@@ -314,11 +314,17 @@ static bool alike(const wi_extent *a, const wi_extent *b)
     return a->kind == b->kind && (a->kind != WI_FREE || a->lane == b->lane);
 }
 
-/* The same; and while there is one lane alone, nobody minds when its order comes to hold for what was anyone's. */
+enum { SPREAD = 16 };
+
+/* The same. And while there is one lane alone, its order comes to hold for what was anyone's beside it, which keeps memory in
+ * one piece; but not for much more than was freed, as others would have to wait for that. */
 static bool joinable(const wi_space *space, const wi_extent *a, const wi_extent *b)
 {
-    return alike(a, b) ||
-           (a->kind == WI_FREE && b->kind == WI_FREE && space->shared->lanes == 1 && (!a->lane || !b->lane));
+    if (alike(a, b))
+        return true;
+    if (a->kind != WI_FREE || b->kind != WI_FREE || space->shared->lanes != 1 || (a->lane && b->lane))
+        return false;
+    return a->lane ? b->bytes <= SPREAD * a->bytes : a->bytes <= SPREAD * b->bytes;
 }
 
 wi_extent *wi_space_join(wi_space *space, wi_extent *extent)
