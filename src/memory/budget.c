@@ -189,7 +189,7 @@ static void blame(const ladder *l, wi_shortage *shortage)
 {
     uint64_t left;
     (void)wi_holders_pass(ledger_of(l), &left);
-    if (left > 0 && shortage->later >= l->request->charged)
+    if (left > 0 && wi_min(shortage->later, shortage->largest + left) >= l->request->charged)
         shortage->cause = WEIR_CAUSE_PENDING;
 }
 

@@ -45,7 +45,9 @@ void wi_ordered_discard(wi_resource *resource, wi_block *block, const wi_placeme
 
 void wi_ordered_publish(wi_resource *resource, wi_block *block)
 {
-    wi_ledger_settle(resource->ledger, block); /* its books have the block already */
+    wi_resource_lock(resource);
+    wi_ledger_settle(resource->ledger, block);
+    wi_resource_unlock(resource);
 }
 
 /* Freeing ---------------------------------------------------------------------------------------------------------- */

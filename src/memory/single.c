@@ -151,6 +151,7 @@ static void look_around(single *s, uint64_t bytes, uint64_t alignment, wi_shorta
     wi_ledger_snapshot(s->resource.ledger, &stats, NULL, 0, 0, &ignored);
     uint64_t room = (stats.budget - stats.held + s->kept) & ~(uint64_t)(WI_UNIT - 1), lost = alignment - WI_UNIT;
     shortage->largest = room - wi_min(room, lost);
+    shortage->later = UINT64_MAX; /* in one piece, if that is enough */
     shortage->held = stats.held - wi_min(s->kept, bytes + lost) + bytes + lost;
 }
 

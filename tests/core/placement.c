@@ -323,7 +323,7 @@ static void the_best_of_the_free_pieces(void **state)
         void *pieces[PIECES], *between[PIECES];
         for (int i = 0; i < PIECES; i++) {
             pieces[i] = allocate(client, units[i] * scale, WEIR_STREAM_HOST, WEIR_KV);
-            between[i] = allocate(client, 256, WEIR_STREAM_HOST, WEIR_KV);
+            between[i] = allocate(client, scale == 256 ? 256 : 20 * KIB, WEIR_STREAM_HOST, WEIR_KV); /* of their side */
         }
         for (int i = 0; i < PIECES; i++)
             ok(weir_free(client, pieces[i], WEIR_STREAM_HOST));

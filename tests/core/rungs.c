@@ -133,9 +133,9 @@ static void what_threads_park(void **state)
     fixture f = start("mapped");
     ok(weir_option_set("front", NULL));
     ok(weir_free(f.one, allocate(f.one, BUDGET, f.a, WEIR_KV), f.a));
-    void *p = allocate(f.two, 20000, f.a, WEIR_KV);
+    void *p = allocate(f.two, 20000, WEIR_STREAM_HOST, WEIR_KV);
     weir_stats last = take_snapshot(f.runtime).device;
-    ok(weir_free(f.two, p, f.a));
+    ok(weir_free(f.two, p, WEIR_STREAM_HOST));
     assert_true(take_snapshot(f.runtime).device.parked > 0);
     p = allocate(f.one, BUDGET, f.a, WEIR_KV);
     came_by(WEIR_RUNG_PARKED);

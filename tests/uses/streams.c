@@ -487,6 +487,7 @@ static void a_graph(void **state)
     void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
     ok(weir_fill(f->runtime, p, 1, BLOCK, f->a));
     ok(weir_stream_synchronize(f->a));
+    ok(weir_use_record(f->runtime, p, f->b)); /* so that its free is no matter of this thread's alone */
     CUDA(f, "cuStreamBeginCapture", (void *, int), native, 0 /* global */);
     fails(WEIR_STREAM_MISUSE, launch(f, f->a, p));
     fails(WEIR_STREAM_MISUSE, weir_stream_synchronize(f->a));
