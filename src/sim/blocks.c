@@ -118,24 +118,19 @@ void run_touch(world *w, const step *s)
 
 /* Allocating ------------------------------------------------------------------------------------------------------- */
 
-typedef struct counts {
-    uint64_t create, map, unmap, wait;
-} counts;
-
-static counts count_calls(void)
+static weir_status read_rung(wi_block *block, void *user)
 {
-    uint64_t create = wi_sim_calls(WI_SIM_CREATE) + wi_sim_calls(WI_SIM_ALLOCATE) + wi_sim_calls(WI_SIM_POOL_ALLOCATE);
-    return (counts){create, wi_sim_calls(WI_SIM_MAP), wi_sim_calls(WI_SIM_UNMAP), wi_sim_calls(WI_SIM_WAIT)};
+    *(unsigned *)user = block->rung;
+    return WEIR_OK;
 }
 
-static ladder_rung rung_of(const counts *before)
+/* How the new block was come by. */
+static unsigned rung_of(world *w, const weir_block *block)
 {
-    counts now = count_calls();
-    return now.wait > before->wait       ? LADDER_WAIT
-           : now.unmap > before->unmap   ? LADDER_REMAP
-           : now.create > before->create ? LADDER_CREATE
-           : now.map > before->map       ? LADDER_SPARE
-                                         : LADDER_FIT;
+    unsigned rung = WEIR_RUNG_FIT;
+    weir_status status = wi_visit(w->runtime->resource->base, block->pointer, block->generation, read_rung, &rung);
+    (void)ANSWER(w, "wi_visit", status, WEIR_OK);
+    return rung;
 }
 
 /* A refusal names its cause. Whether that is true can be told when no other call was in the middle of something, and no
@@ -211,7 +206,6 @@ static void allocate(world *w, const step *s, slot *b, unsigned client, unsigned
                             .flags = (uint32_t)s->field[F_FLAGS]};
     weir_block block;
     reserved *from = s->field[F_COUNT] & 2 ? reserved_for(w, client) : NULL;
-    counts before = count_calls();
     uint64_t nested = w->nested, charged = world_charge(w, request.bytes, request.alignment);
     bool there = take_reserved(from, &request, charged);
     oracle_asking(w->oracle, client, request.memory_class, charged, there);
@@ -225,7 +219,7 @@ static void allocate(world *w, const step *s, slot *b, unsigned client, unsigned
         count_refusal(w, client, charged, nested);
     if (!ANSWER(w, "weir_alloc_with", status, WEIR_OUT_OF_MEMORY) || request.bytes == 0)
         return;
-    w->ladder[rung_of(&before)]++;
+    w->ladder[rung_of(w, &block)]++;
     bool zeroed = request.flags & WEIR_ZEROED;
     *b = (slot){.block = block,
                 .bytes = request.bytes,
@@ -304,6 +298,24 @@ void run_free(world *w, const step *s)
         free_slot(w, s, b, stream);
     w->client_in_hand[client]--;
     world_let_slot_go(w, b, stream);
+}
+
+/* Somebody finds no memory. Now and then a user can do without some block. */
+void world_give_up(const weir_pressure *pressure, void *user)
+{
+    enum { SELDOM = 4 };
+    world *w = user;
+    if (w->pressed++ % SELDOM != 0 || pressure->attempt > 2)
+        return;
+    for (unsigned i = 0; i < WORLD_SLOTS; i++) {
+        unsigned number = (unsigned)(w->pressed + i) % WORLD_SLOTS;
+        const slot *b = world_slot(w, number);
+        if (!b->block.pointer || b->in_hand)
+            continue;
+        w->nested++;
+        run_free(w, &(step){.field = {[F_SLOT] = number, [F_STREAM] = b->writer}});
+        return;
+    }
 }
 
 /* Whether what a block loses is given to others. A piece of the driver's stays whole, and so do what a guard is around and

@@ -8,20 +8,12 @@
 
 const char *ladder_name(ladder_rung rung)
 {
-    static const char *const names[LADDER_RUNGS] = {"fit",
-                                                    "spare",
-                                                    "create",
-                                                    "remap",
-                                                    "wait",
-                                                    "refused_budget",
-                                                    "refused_maximum",
-                                                    "refused_fragmentation",
-                                                    "refused_pending",
-                                                    "refused_device",
-                                                    "refused_other_process",
-                                                    "refused_address_range",
-                                                    "refused_reservation"};
-    return rung < LADDER_RUNGS ? names[rung] : "?";
+    static const char *const refusals[] = {"refused_budget",        "refused_maximum",    "refused_fragmentation",
+                                           "refused_pending",       "refused_device",     "refused_other_process",
+                                           "refused_address_range", "refused_reservation"};
+    if ((unsigned)rung < WEIR_RUNGS)
+        return weir_rung_name((weir_rung)rung);
+    return rung < LADDER_RUNGS ? refusals[rung - LADDER_REFUSED_BUDGET] : "?";
 }
 
 const char *field_name(step_field field)
@@ -119,6 +111,8 @@ world *world_create(const world_options *options)
     (void)ANSWER(w, "weir_runtime_create", status, WEIR_OK);
     if (status == WEIR_OK) {
         w->device = w->runtime->device;
+        (void)ANSWER(w, "weir_pressure_add", weir_pressure_add(w->runtime, 0, world_give_up, w, &(uint64_t){0}),
+                     WEIR_OK);
         oracle_attach(w->oracle, w->device);
         if (strcmp(w->runtime->resource->base->table->name, "async") == 0)
             oracle_set_pooled(w->oracle);

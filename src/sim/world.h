@@ -60,14 +60,9 @@ typedef struct world_options {
     wi_sim_fault first, second; /* armed before the runtime is made; at < 0: none */
 } world_options;
 
-/* How requests were met, or why they were not. */
+/* How requests were met (weir_rung), or why they were not. */
 typedef enum ladder_rung {
-    LADDER_FIT,    /* in free memory, without a driver call */
-    LADDER_SPARE,  /* a spare handle was mapped */
-    LADDER_CREATE, /* a new handle */
-    LADDER_REMAP,  /* handles moved from under free memory */
-    LADDER_WAIT,   /* a pending free was waited for */
-    LADDER_REFUSED_BUDGET,
+    LADDER_REFUSED_BUDGET = WEIR_RUNGS,
     LADDER_REFUSED_MAXIMUM,
     LADDER_REFUSED_FRAGMENTATION,
     LADDER_REFUSED_PENDING,
@@ -169,6 +164,7 @@ typedef struct world {
     bool stream_closed[WORLD_STREAMS + 1], client_closed[WORLD_CLIENTS];      /* being made or ended: nobody's to use */
     unsigned depth;                                                           /* steps under way */
     uint64_t nested, place; /* steps that ran within others; where the innermost step is */
+    uint64_t pressed;       /* times that somebody was asked to do without a block */
     const step *script;     /* what runs within the step under way, … */
     size_t script_left;     /* … so many; without a script it is chosen, where `choosing` */
     bool choosing;
@@ -228,6 +224,7 @@ extern const operation operations[];
 
 /* What the operations do, by concept. */
 void run_allocate(world *w, const step *s);
+void world_give_up(const weir_pressure *pressure, void *user);
 void run_free(world *w, const step *s);
 void run_resize(world *w, const step *s);
 void run_touch(world *w, const step *s);
