@@ -71,7 +71,8 @@ weir_status wi_replay_plan_make(wi_replay_events *events, bool host, wi_replay_p
 
 typedef struct wi_replay_counts {
     uint64_t driver_calls;
-    uint64_t moves; /* handles that were moved, where counts_moves */
+    uint64_t moves;              /* handles that were moved, where counts_moves */
+    uint64_t ladder[WEIR_RUNGS]; /* blocks by rungs, where counts_moves */
     uint64_t peak_held;
     bool counts_moves;
 } wi_replay_counts;
@@ -129,7 +130,7 @@ void wi_replay_gates_end(wi_replay_gates *table);
 
 typedef struct wi_replay_pass {
     uint64_t nanoseconds; /* of the loop alone, gates apart */
-    uint64_t driver_calls, moves;
+    uint64_t driver_calls, moves, ladder[WEIR_RUNGS];
     uint64_t failures; /* allocations that were refused; their frees are left out */
     uint64_t waits;    /* gates that had to open early: for a request that was refused at once, or a call that waited */
 } wi_replay_pass;

@@ -172,6 +172,8 @@ static weir_status run_pass(const wi_replay_plan *plan, const wi_replay_target *
         return status;
     pass->driver_calls = after.driver_calls - before.driver_calls;
     pass->moves = after.moves - before.moves;
+    for (int i = 0; i < WEIR_RUNGS; i++)
+        pass->ladder[i] = after.ladder[i] - before.ladder[i];
     if (gates) {
         uint64_t clock = clock_cost() * plan->count;
         pass->nanoseconds -= clock < pass->nanoseconds ? clock : pass->nanoseconds;

@@ -8,8 +8,19 @@
 #include <string.h>
 
 typedef struct sums {
-    uint64_t nanoseconds, driver_calls, moves, failures, waits;
+    uint64_t nanoseconds, driver_calls, moves, failures, waits, ladder[WEIR_RUNGS];
 } sums;
+
+static void add_sums(sums *to, const sums *more)
+{
+    to->nanoseconds += more->nanoseconds;
+    to->driver_calls += more->driver_calls;
+    to->moves += more->moves;
+    to->failures += more->failures;
+    to->waits += more->waits;
+    for (int i = 0; i < WEIR_RUNGS; i++)
+        to->ladder[i] += more->ladder[i];
+}
 
 /* Of the passes from `first` on, up to `end`. */
 static sums add_passes(const wi_replay_result *r, size_t first, size_t end)
@@ -22,6 +33,8 @@ static sums add_passes(const wi_replay_result *r, size_t first, size_t end)
         s.moves += pass->moves;
         s.failures += pass->failures;
         s.waits += pass->waits;
+        for (int k = 0; k < WEIR_RUNGS; k++)
+            s.ladder[k] += pass->ladder[k];
     }
     return s;
 }
@@ -52,6 +65,15 @@ static json_t *real_if(bool known, double value)
 }
 
 /* JSON ------------------------------------------------------------------------------------------------------------- */
+
+/* How blocks that were not parked were come by. */
+static json_t *ladder_json(bool known, const sums *s)
+{
+    json_t *object = known ? json_object() : json_null();
+    for (int i = 0; known && i < WEIR_RUNGS; i++)
+        json_object_set_new(object, weir_rung_name((weir_rung)i), number(s->ladder[i]));
+    return object;
+}
 
 static json_t *passes_json(const replay_answer *a)
 {
@@ -91,7 +113,8 @@ static json_t *trace_json(const replay_answer *a)
                   wi_replay_ns(plan, r), "loop_ns_per_event", a->own, "driver_calls", number(s.driver_calls), "moves",
                   number_if(r->counts_moves, s.moves), "failures", number(s.failures), "waits", number(s.waits),
                   "passes", passes_json(a));
-    json_t *rest = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "min_cap", number_if(found, a->smallest.bytes),
+    json_t *rest = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "ladder",
+                             ladder_json(r->counts_moves, &s), "min_cap", number_if(found, a->smallest.bytes),
                              "min_cap_ratio", real_if(found, over(a->smallest.bytes, plan->peak)),
                              "min_cap_ns_per_event", real_if(found, a->smallest.ns), "refused_in_trace",
                              number(plan->refused), "malformed", number(plan->problem_count), "malformed_lines",
@@ -118,14 +141,14 @@ json_t *replay_json(const replay_answers *all)
         smallest = a->smallest.bytes > smallest ? a->smallest.bytes : smallest;
         found &= a->smallest.bytes != 0;
         moves &= a->result.counts_moves;
-        t = (sums){t.nanoseconds + s.nanoseconds, t.driver_calls + s.driver_calls, t.moves + s.moves,
-                   t.failures + s.failures, t.waits + s.waits};
+        add_sums(&t, &s);
         json_array_append_new(list, trace_json(a));
     }
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o}", "device", all->device,
-                     "resource", all->resource ? text_json(all->resource) : json_null(), "lag", number(all->lag),
-                     "events", number(events), "peak_requested", number(peak), "peak_reserved", number(held),
-                     "ns_per_event", over(t.nanoseconds, passed), "driver_calls", number(t.driver_calls), "moves",
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o}", "device", all->device,
+                     "ladder", ladder_json(moves, &t), "resource",
+                     all->resource ? text_json(all->resource) : json_null(), "lag", number(all->lag), "events",
+                     number(events), "peak_requested", number(peak), "peak_reserved", number(held), "ns_per_event",
+                     over(t.nanoseconds, passed), "driver_calls", number(t.driver_calls), "moves",
                      number_if(moves, t.moves), "failures", number(t.failures), "waits", number(t.waits), "min_cap",
                      number_if(found, smallest), "traces", list);
 }

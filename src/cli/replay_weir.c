@@ -3,6 +3,7 @@
 #include "replay.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #ifdef WI_REPLAY_SIM
 #include "base/system.h"
@@ -61,6 +62,7 @@ static weir_status counts(void *user, wi_replay_counts *out)
     weir_status status = weir_snapshot(w->runtime, &stats, NULL, 0, NULL);
     *out = (wi_replay_counts){
         .driver_calls = stats.driver_calls, .counts_moves = true, .moves = stats.moved, .peak_held = stats.peak_held};
+    memcpy(out->ladder, stats.ladder, sizeof out->ladder);
     return status;
 }
 

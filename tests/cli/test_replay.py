@@ -47,6 +47,9 @@ class Replay(harness.Case):
                 self.assertEqual((trace["allocations"], trace["frees"], trace["live_at_end"], trace["streams"]), (4, 1, 3, 2))
                 self.assertEqual(len(trace["passes"]), 3)
                 self.assertEqual(sum(one["driver_calls"] for one in trace["passes"]), answer["driver_calls"])
+                self.assertGreater(answer["ladder"]["create"], 0)
+                self.assertLessEqual(sum(answer["ladder"].values()), 3 * 4) # the rest was parked
+                self.assertEqual(answer["ladder"], trace["ladder"])
                 self.assertAlmostEqual(trace["held_ratio"], answer["peak_reserved"] / answer["peak_requested"])
                 self.assertEqual(trace["malformed"], 0)
 
