@@ -323,7 +323,6 @@ weir_status wi_segments_create(const wi_driver *driver, wi_device *device, wi_re
     s->resource.granule = WI_SEGMENT_ROUND;
     wi_lanes_init(&s->lanes, &s->resource, &s->shared.lanes);
     s->shared.by_address = true;
-    s->fresh_last = WI_MIXED;
     pthread_cond_init(&s->settled, NULL);
     pthread_mutex_init(&s->addresses, NULL);
     *out = &s->resource;

@@ -37,14 +37,13 @@ uint64_t wi_segment_length(uint64_t charged, uint64_t alignment)
     return wi_max(least, round_up(needed_for(charged, alignment), WI_SEGMENT_STEP));
 }
 
-/* A large block's is first as long as if it were one of its own; a small one's is halved. */
+/* A large block's is no longer than the block; a small one's is halved, so that others have something of it. */
 uint64_t wi_segment_shorter(uint64_t bytes, uint64_t charged, uint64_t alignment)
 {
-    uint64_t needed = needed_for(charged, alignment), own = round_up(needed, WI_SEGMENT_STEP);
-    if (own < bytes)
-        return own;
-    uint64_t half = bytes / 2 & ~(uint64_t)(WI_SEGMENT_ROUND - 1);
-    return bytes > needed ? wi_max(needed, half) : 0;
+    uint64_t needed = needed_for(charged, alignment), half = bytes / 2 & ~(uint64_t)(WI_SEGMENT_ROUND - 1);
+    if (bytes <= needed)
+        return 0;
+    return bytes > WI_SMALL_SEGMENT ? needed : wi_max(needed, half);
 }
 
 /* The driver ------------------------------------------------------------------------------------------------------- */
