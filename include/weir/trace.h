@@ -23,7 +23,8 @@ typedef enum weir_action {
      * reap of the block follows. */
     WEIR_DEALLOCATE = 1,
     /* Pending bytes have become free; pointer and bytes of the block. With generation 0, and charged 0: the device is past
-     * what was freed in the order of `stream` there, and these bytes, which may be of several blocks, are for every stream. */
+     * what was freed in the order of `stream` there, and these bytes, which may be of several blocks, are for every stream;
+     * where `other` is another one, they are for that alone, which was ordered behind it. */
     WEIR_REAP = 2,
     WEIR_RESIZE = 3, /* bytes and charged are the new ones */
     WEIR_REFUSE = 4, /* pointer is NULL, bytes as requested, result WEIR_OUT_OF_MEMORY */

@@ -257,6 +257,36 @@ static void memory_of_another_stream(void **state)
     }
 }
 
+/* Who reads a trace sees that the bytes were not given away too early. */
+static void a_trace_tells_of_it(void **state)
+{
+    (void)state;
+    fixture f = start("mapped");
+    weir_trace *trace;
+    weir_event events[64] = {{.size = sizeof events[0]}};
+    size_t count, at = 0;
+    char *p = allocate(f.one, BUDGET, f.a, WEIR_KV);
+    void *q;
+    hold(&f, f.a, p, 1, BUDGET);
+    ok(weir_trace_open(f.runtime, 64, &trace));
+    ok(weir_free(f.one, p, f.a));
+    ok(take_at_once(f.two, HALF, f.b, &q));
+    ok(weir_trace_read(trace, events, 64, &count));
+    while (at < count && events[at].action != WEIR_REAP)
+        at++;
+    assert_true(at + 1 < count);
+    assert_int_equal(events[at].generation, 0);
+    assert_ptr_equal(events[at].pointer, q);
+    assert_int_equal(events[at].bytes, HALF);
+    assert_int_equal(events[at].stream.id, f.a.id);
+    assert_int_equal(events[at].other.id, f.b.id);
+    assert_int_equal(events[at + 1].action, WEIR_ALLOCATE);
+    weir_trace_close(trace);
+    let_go(&f, f.a);
+    ok(weir_free(f.two, q, f.b));
+    end(&f);
+}
+
 /* The work behind the wait comes later than all that was freed before, and the rest stays what it was. */
 static void no_more_than_is_needed(void **state)
 {
@@ -455,6 +485,7 @@ int main(void)
         cmocka_unit_test(what_adaptors_keep_back),
         cmocka_unit_test(what_is_waited_for),
         cmocka_unit_test(memory_of_another_stream),
+        cmocka_unit_test(a_trace_tells_of_it),
         cmocka_unit_test(no_more_than_is_needed),
         cmocka_unit_test(a_block_behind_a_wait_is_freed_elsewhere),
         cmocka_unit_test(not_without_a_stream_nor_in_a_capture),
