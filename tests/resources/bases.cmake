@@ -1,5 +1,6 @@
-# The bases direct, async, blocks and segments from the inside: over a driver that fails, and one that gives the addresses it is told.
-foreach(base index single race blocks segments)
+# The bases direct, async, blocks and segments from the inside: over a driver that fails, and one that gives the addresses it
+# is told.
+foreach(base index single race blocks segments shortage)
   weir_test(bases-${base} resources/bases_${base}.c core/faulty.c INTERNAL)
   target_include_directories(test-bases-${base} PRIVATE core)
 endforeach()
