@@ -7,13 +7,15 @@
 
 static const char help[] =
     "usage: weir bench [OPTION…]\n\n"
-    "Measures weir, and beside it, in the same run, what a program would use instead. Three parts:\n\n"
+    "Measures weir, and beside it, in the same run, what a program would use instead. Four parts:\n\n"
     "  allocator    pairs of an allocation and a free, blocks that come and go at random, several threads: by weir,\n"
     "               by CUDA's stream-ordered pool or the host's malloc and mimalloc, and by further peers\n"
     "               (scripts/bench-peers builds PyTorch's and RMM's). Every row is measured in every round; the\n"
     "               figures are those of its best round, in nanoseconds\n"
     "  operations   single operations by each resource, and by the C library or CUDA's driver; the ratio is that of\n"
     "               the medians to the first peer's\n"
+    "  lending      memory that one client left behind (what the first of --traces leaves, or blocks of many sizes),\n"
+    "               taken by another in one block, taken back, and given back to the device\n"
     "  traces       with --traces: recorded traces replayed by weir and by the peers: what they hold, the smallest\n"
     "               cap, what it costs\n\n"
     "  --device NAME    host, cuda, cuda:1 (default host)\n"
@@ -27,7 +29,8 @@ static const char help[] =
     "  --laps N         how often an operation is run in a round, at the most (default 2000)\n"
     "  --json           the answer as JSON: device; allocator {threads, rows[] {load, by, own, ns, p50, p99, mean,\n"
     "                   of_weir}, goals[] {load, what, wanted, measured, met}, left_out[]}; rows[] {operation, who,\n"
-    "                   peer, median, p99, ratio}; traces {lag, rows[] {trace, by, own, events, streams,\n"
+    "                   peer, median, p99, ratio}; lending[] {what, bytes, us, driver_calls, moved,\n"
+    "                   without_driver_call}; traces {lag, rows[] {trace, by, own, events, streams,\n"
     "                   peak_requested, held, ns, min_cap, min_cap_ns, ns_105, ns_110, driver_calls, moves, lag_held,\n"
     "                   lag_min_cap, lag_min_cap_ns}, goals[], left_out[]}\n";
 
@@ -36,8 +39,11 @@ typedef int part(const bench_options *options, json_t *answer);
 static const struct {
     const char *name;
     part *run;
-} parts[] = {{"allocator", bench_part_allocator}, {"operations", bench_part_operations}, {"traces", bench_part_traces}};
-enum { PARTS = sizeof parts / sizeof parts[0], PART_TRACES = 2, MOST_LAG = 1 << 20 };
+} parts[] = {{"allocator", bench_part_allocator},
+             {"operations", bench_part_operations},
+             {"lending", bench_part_lending},
+             {"traces", bench_part_traces}};
+enum { PARTS = sizeof parts / sizeof parts[0], PART_TRACES = 3, MOST_LAG = 1 << 20 };
 
 typedef struct words {
     bench_options options;
@@ -75,7 +81,7 @@ static int read_part(words *w)
             w->wanted[i] = true;
             return -1;
         }
-    return cli_usage("bench", "--only %s: the parts are allocator, operations and traces", optarg);
+    return cli_usage("bench", "--only %s: the parts are allocator, operations, lending and traces", optarg);
 }
 
 static int read_path(const char *option, const char **paths, size_t *count)

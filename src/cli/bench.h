@@ -20,6 +20,7 @@ typedef struct bench_options {
 /* Each answers an exit status; `answer` NULL: prints. */
 int bench_part_operations(const bench_options *options, json_t *answer); /* bench_operations.c: `rows` */
 int bench_part_allocator(const bench_options *options, json_t *answer);  /* bench_allocator.c: `allocator` */
+int bench_part_lending(const bench_options *options, json_t *answer);    /* bench_lending.c: `lending` */
 int bench_part_traces(const bench_options *options, json_t *answer);     /* bench_traces.c: `traces` */
 
 #endif

@@ -1,0 +1,239 @@
+/* bench_lending.c: the part `lending`: what one client has left behind, taken by another, and given back to the device. */
+#include "bench.h"
+#include "bench_clock.h"
+#include "replay.h"
+#include "table.h"
+#include "text.h"
+
+#include <weir/weir.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define GIB (UINT64_C(1) << 30)
+#define MIB (UINT64_C(1) << 20)
+
+/* What one step did. */
+typedef struct step {
+    const char *what;
+    uint64_t bytes, without_call, calls, moved;
+    double microseconds;
+    bool done;
+} step;
+
+enum { TAKE_ALL, TAKE_AGAIN, GIVE_BACK, STEPS };
+
+typedef struct lending {
+    weir_runtime *runtime;
+    weir_client *first, *second;
+    weir_stream streams[2];
+    step steps[STEPS];
+} lending;
+
+static weir_stats look(const lending *l)
+{
+    weir_stats stats = WEIR_INIT(weir_stats);
+    if (weir_snapshot(l->runtime, &stats, NULL, 0, NULL) != WEIR_OK)
+        stats = (weir_stats){0};
+    return stats;
+}
+
+/* The first client's past ------------------------------------------------------------------------------------------- */
+
+static weir_status take(void *user, const wi_replay_op *op, void **out)
+{
+    const lending *l = user;
+    return weir_alloc(l->first, op->bytes, l->streams[0], (weir_class)op->memory_class, out);
+}
+
+static weir_status give(void *user, const wi_replay_op *op, void *pointer)
+{
+    const lending *l = user;
+    (void)op;
+    return weir_free(l->first, pointer, l->streams[0]);
+}
+
+static weir_status drain(void *user)
+{
+    const lending *l = user;
+    return weir_stream_synchronize(l->streams[0]);
+}
+
+static weir_status counts(void *user, wi_replay_counts *out)
+{
+    weir_stats stats = look(user);
+    *out = (wi_replay_counts){.driver_calls = stats.driver_calls, .peak_held = stats.peak_held};
+    return WEIR_OK;
+}
+
+static weir_status replay(lending *l, const char *path)
+{
+    wi_replay_plan plan = {0};
+    wi_replay_pass pass;
+    wi_replay_target target = {
+        .user = l, .take = take, .give = give, .drain = drain, .counts = counts, .detail = weir_detail};
+    weir_status status = wi_replay_load(path, &plan);
+    if (status == WEIR_OK)
+        status = wi_replay_loop(&plan, &target, true, &pass);
+    wi_replay_plan_clear(&plan);
+    return status;
+}
+
+/* Without a trace: blocks of many sizes, of which every second goes before the others. */
+static weir_status make_past(lending *l)
+{
+    enum { BLOCKS = 512 };
+    static void *blocks[BLOCKS];
+    weir_status status = WEIR_OK;
+    for (int i = 0; i < BLOCKS && status == WEIR_OK; i++)
+        status = weir_alloc(l->first, (size_t)((1 + i * 7 % 64) * 80000), l->streams[0], WEIR_ACTIVATIONS, &blocks[i]);
+    for (int half = 0; half < 2 && status == WEIR_OK; half++)
+        for (int i = half; i < BLOCKS && status == WEIR_OK; i += 2)
+            status = weir_free(l->first, blocks[i], l->streams[0]);
+    return status == WEIR_OK ? weir_stream_synchronize(l->streams[0]) : status;
+}
+
+/* Steps ------------------------------------------------------------------------------------------------------------- */
+
+static void note(lending *l, step *s, const weir_stats *before, uint64_t start)
+{
+    s->microseconds = (double)(bench_now() - start) / 1000.0;
+    weir_stats after = look(l);
+    s->calls = after.driver_calls - before->driver_calls;
+    s->moved = after.moved - before->moved;
+    s->done = true;
+}
+
+/* One block, by the second client on its stream. */
+static weir_status take_one(lending *l, step *s, uint64_t bytes, void **block)
+{
+    weir_stats before = look(l);
+    uint64_t start = bench_now();
+    weir_status status = weir_alloc(l->second, bytes, l->streams[1], WEIR_ACTIVATIONS, block);
+    if (status != WEIR_OK)
+        return status;
+    note(l, s, &before, start);
+    s->bytes = bytes;
+    weir_stats after = look(l);
+    uint64_t created = after.held - (before.held < after.held ? before.held : after.held);
+    s->without_call = s->calls == 0 ? bytes : bytes - (created < bytes ? created : bytes);
+    return WEIR_OK;
+}
+
+static weir_status run(lending *l)
+{
+    void *block;
+    weir_stats s = look(l);
+    uint64_t bytes = s.cached < GIB + GIB / 16 ? s.cached / 16 * 15 : GIB;
+    weir_status status = take_one(l, &l->steps[TAKE_ALL], bytes, &block);
+    if (status == WEIR_OK)
+        status = weir_free(l->second, block, l->streams[1]);
+    if (status == WEIR_OK)
+        status = weir_stream_synchronize(l->streams[1]);
+    weir_client *mine = l->second;
+    weir_stream there = l->streams[1];
+    l->second = l->first; /* back again, to the other client and its stream */
+    l->streams[1] = l->streams[0];
+    if (status == WEIR_OK)
+        status = take_one(l, &l->steps[TAKE_AGAIN], bytes, &block);
+    if (status == WEIR_OK)
+        status = weir_free(l->first, block, l->streams[0]);
+    l->second = mine;
+    l->streams[1] = there;
+    if (status == WEIR_OK)
+        status = weir_stream_synchronize(l->streams[0]);
+    weir_stats before = look(l);
+    uint64_t start = bench_now(), released = 0;
+    if (status == WEIR_OK)
+        status = weir_runtime_trim(l->runtime, 64 * MIB, &released);
+    note(l, &l->steps[GIVE_BACK], &before, start);
+    l->steps[GIVE_BACK].bytes = released;
+    return status;
+}
+
+/* Open and close ---------------------------------------------------------------------------------------------------- */
+
+static weir_status open_client(lending *l, const char *name, weir_client **out, weir_stream *stream)
+{
+    weir_client_options options = WEIR_INIT(weir_client_options);
+    options.name = name;
+    weir_status status = weir_client_open(l->runtime, &options, out);
+    return status == WEIR_OK ? weir_stream_acquire(l->runtime, stream) : status;
+}
+
+static weir_status measure(lending *l, const bench_options *o)
+{
+    weir_runtime_options options = WEIR_INIT(weir_runtime_options);
+    options.resource = o->resource;
+    weir_status status = weir_runtime_create(o->device, &options, &l->runtime);
+    if (status == WEIR_OK)
+        status = open_client(l, "lender", &l->first, &l->streams[0]);
+    if (status == WEIR_OK)
+        status = open_client(l, "borrower", &l->second, &l->streams[1]);
+    if (status == WEIR_OK)
+        status = o->trace_count > 0 ? replay(l, o->traces[0]) : make_past(l);
+    return status == WEIR_OK ? run(l) : status;
+}
+
+static void end(lending *l)
+{
+    weir_client *clients[2] = {l->first, l->second};
+    for (int i = 0; i < 2; i++) {
+        if (l->streams[i].id)
+            (void)!weir_stream_release(l->streams[i]);
+        if (clients[i])
+            (void)!weir_client_close(clients[i]);
+    }
+    if (l->runtime)
+        (void)!weir_runtime_destroy(l->runtime);
+}
+
+static void print(const lending *l)
+{
+    static const char *const titles[] = {"lending", "bytes", "us", "driver calls", "moved handles", "us per GiB"};
+    table grid = {0};
+    table_row(&grid);
+    for (size_t i = 0; i < sizeof titles / sizeof titles[0]; i++)
+        table_cell(&grid, titles[i], "", i > 0);
+    for (const step *s = l->steps; s < l->steps + STEPS; s++) {
+        char size[24];
+        table_row(&grid);
+        table_cell(&grid, s->what, "", false);
+        table_cell(&grid, weir_size_format(s->bytes, size, sizeof size), "", true);
+        char *cells[] = {text_print("%.1f", s->microseconds), text_print("%llu", (unsigned long long)s->calls),
+                         text_print("%llu", (unsigned long long)s->moved),
+                         text_print("%.1f", s->bytes ? s->microseconds * (double)GIB / (double)s->bytes : 0.0)};
+        for (size_t i = 0; i < sizeof cells / sizeof cells[0]; i++) {
+            table_cell(&grid, cells[i], "", true);
+            free(cells[i]);
+        }
+    }
+    table_print(&grid, stdout);
+    table_clear(&grid);
+}
+
+static json_t *as_json(const lending *l)
+{
+    json_t *rows = json_array();
+    for (const step *s = l->steps; s < l->steps + STEPS; s++)
+        json_array_append_new(rows, json_pack("{s:s, s:I, s:f, s:I, s:I, s:I}", "what", s->what, "bytes",
+                                              (json_int_t)s->bytes, "us", s->microseconds, "driver_calls",
+                                              (json_int_t)s->calls, "moved", (json_int_t)s->moved,
+                                              "without_driver_call", (json_int_t)s->without_call));
+    return rows;
+}
+
+int bench_part_lending(const bench_options *options, json_t *answer)
+{
+    lending l = {.steps = {{.what = "taken over by another client, in one block"},
+                           {.what = "taken back, where it fits"},
+                           {.what = "given back to the device, but for 64 MiB"}}};
+    weir_status status = measure(&l, options);
+    int verdict = status == WEIR_OK ? CLI_OK : cli_fail("lending: %s", weir_detail());
+    if (status == WEIR_OK && answer)
+        json_object_set_new(answer, "lending", as_json(&l));
+    else if (status == WEIR_OK)
+        print(&l);
+    end(&l);
+    return verdict;
+}
