@@ -92,8 +92,46 @@ WEIR_API WEIR_NODISCARD weir_status weir_snapshot(weir_runtime *runtime, weir_st
 /* One client's line of it. */
 WEIR_API WEIR_NODISCARD weir_status weir_client_snapshot(weir_client *client, weir_client_stats *out);
 
-/* Peaks start again from what is live and pending now: the runtime's and every client's. */
+/* Peaks start again from what is live and pending now: the runtime's and every client's, and those of weir_memory_stats.
+ * Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_reset_peaks(weir_runtime *runtime);
+
+/* The same book in the names of torch.cuda.memory_stats, for those who know that. */
+
+typedef struct weir_gauge {
+    uint64_t current, peak;    /* now; the most since the start or the last weir_reset_peaks */
+    uint64_t allocated, freed; /* what came and what went since the start or the last weir_reset_accumulated */
+} weir_gauge;
+
+/* PyTorch's key "allocated_bytes.all.current" is allocated_bytes.current, and so on. Bytes are as charged. */
+typedef struct weir_memory_stats {
+    size_t size;
+    weir_gauge allocated_bytes; /* live: in blocks that are not freed. What threads keep parked is freed */
+    weir_gauge
+        active_bytes; /* live + pending: also those that are freed and that work of their uses holds up. A free that
+                                   follows its stream's order alone is not active any more, as in PyTorch */
+    weir_gauge requested_bytes; /* of live blocks, as their users asked: allocated - requested is lost to rounding */
+    weir_gauge
+        reserved_bytes; /* held: physical memory that the driver gave; what was asked of it in vain comes and goes */
+    /* Not in blocks, in segments that hold some and so cannot be given back: free, for whomever. Of `mapped` and `segments`;
+     * 0 with other resources, which do not split. */
+    weir_gauge inactive_split_bytes;
+    weir_gauge allocation; /* live blocks */
+    weir_gauge segment;    /* segments, as weir/layout.h has them, without what the pool of `async` keeps */
+    weir_gauge active;     /* live and pending blocks; the tail that a resize cut off is one until it has passed */
+    weir_gauge
+        inactive_split; /* segments of which a part is in blocks and a part is not (PyTorch counts the free parts) */
+    uint64_t num_alloc_retries; /* blocks that took more than a free place or new memory: from WEIR_RUNG_REMAP on */
+    uint64_t num_ooms;          /* requests refused */
+} weir_memory_stats;
+
+/* One moment of it, for all memory of the runtime's ledger. Exact at rest, as weir_snapshot; the peaks of what several
+ * threads park and take back may be off as is said there, and requested_bytes.peak is that of a moment at which some
+ * thread's live bytes were highest. Errors: WEIR_INVALID, WEIR_FORKED. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_memory_stats_read(weir_runtime *runtime, weir_memory_stats *out);
+
+/* What came and went, retries and refusals start again from 0 in weir_memory_stats; weir_stats goes on. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_reset_accumulated(weir_runtime *runtime);
 
 WEIR_END
 #endif

@@ -1,5 +1,6 @@
 #include "memory/backing.h"
 #include "memory/extents.h"
+#include "memory/gauges.h"
 
 static void enlist(wi_backing *backing)
 {
@@ -48,9 +49,28 @@ static bool is_partly(const wi_backing *backing)
     return backing->occupied > 0 && backing->occupied < bytes_of(backing);
 }
 
+/* Bytes that nobody uses, and that cannot go back for those that somebody does. */
+static uint64_t split_of(const wi_backing *backing)
+{
+    return backing->occupied > 0 ? bytes_of(backing) - backing->occupied : 0;
+}
+
+static void set_split(wi_idle *idle, uint64_t before, uint64_t now)
+{
+    if (now > before)
+        wi_gauge_up(&idle->split, now - before);
+    else
+        wi_gauge_down(&idle->split, before - now);
+    if (now > 0 && before == 0)
+        wi_gauge_up(&idle->split_segments, 1);
+    else if (now == 0 && before > 0)
+        wi_gauge_down(&idle->split_segments, 1);
+}
+
 static void change(wi_backing *backing, uint64_t bytes, bool in_use)
 {
     wi_idle *idle = &backing->space->shared->idle;
+    uint64_t split = split_of(backing);
     if (in_use && backing->occupied == 0)
         delist(backing);
     idle->partly -= is_partly(backing);
@@ -58,6 +78,7 @@ static void change(wi_backing *backing, uint64_t bytes, bool in_use)
     wi_law(backing->occupied <= bytes_of(backing));
     idle->partly += is_partly(backing);
     idle->most_partly = wi_max(idle->most_partly, idle->partly);
+    set_split(idle, split, split_of(backing));
     if (backing->occupied == 0)
         enlist(backing);
 }

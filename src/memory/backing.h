@@ -10,6 +10,8 @@
 
 #include "driver/driver.h"
 
+#include <weir/stats.h>
+
 struct wi_space;
 
 typedef struct wi_backing {
@@ -25,7 +27,8 @@ typedef struct wi_backing {
 typedef struct wi_idle {
     wi_backing *first, *last; /* the longest idle one first */
     uint64_t granules;
-    uint64_t partly, most_partly; /* handles in use that are not wholly so; the most at a time */
+    weir_gauge split, split_segments; /* unused bytes of handles in use, and how many those handles are */
+    uint64_t partly, most_partly;     /* handles in use that are not wholly so; the most at a time */
 } wi_idle;
 
 /* The record stands for a handle from granule `first` of the space on, all of whose bytes are in use. */

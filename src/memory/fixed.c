@@ -157,6 +157,7 @@ static weir_status take_extent(fixed *f)
         return status;
     }
     wi_ledger_mapped(f->resource.ledger, bytes);
+    wi_ledger_segments(f->resource.ledger, 1, 0);
     f->handle_count = bytes / f->resource.granule;
     f->count = (uint32_t)(bytes / f->block_bytes);
     if (bytes < asked) /* what could not be had is never free */
@@ -180,6 +181,7 @@ static uint64_t give_extent(fixed *f)
         return 0;
     wi_ledger_unmapped(r->ledger, bytes);
     wi_ledger_release(r->ledger, bytes);
+    wi_ledger_segments(r->ledger, 0, 1);
     forget_extent(f);
     return bytes;
 }

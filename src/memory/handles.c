@@ -395,6 +395,7 @@ static void put_down(job *j)
     keep_spare(j->mapped, &j->moved);
     keep_spare(j->mapped, &j->new);
     wi_ledger_worked(j->mapped->resource.ledger, j->calls, j->handles_created, j->vacated);
+    wi_ledger_segments(j->mapped->resource.ledger, j->handles_created, 0);
     free(j->seized);
 }
 
@@ -471,6 +472,7 @@ weir_status wi_handles_cut(wi_mapped *mapped, wi_backing *b, uint64_t first)
         wi_backing_leave(&old);
         wi_ledger_unmapped(r->ledger, lost);
         wi_ledger_release(r->ledger, lost);
+        wi_ledger_segments(r->ledger, (b->count > 0) + (rest->count > 0), 1);
         if (b->count > 0)
             wi_backing_enter(b, old.space, old.first);
         else

@@ -1,5 +1,6 @@
 /* The ledger's steps. Snapshots are in stats.c, refusals in refusal.c. */
 #include "memory/ledger.h"
+#include "memory/gauges.h"
 #include "memory/record.h"
 
 static uint64_t used(const wi_account *account)
@@ -299,6 +300,55 @@ void wi_ledger_cancel(wi_ledger *ledger, wi_account *account, uint64_t bytes)
     leave(ledger);
 }
 
+static void gauge_active(wi_ledger *ledger, uint64_t bytes, bool more)
+{
+    (more ? wi_gauge_up : wi_gauge_down)(&ledger->gauges.active_bytes, bytes);
+    (more ? wi_gauge_up : wi_gauge_down)(&ledger->gauges.active, 1);
+}
+
+/* GAUGE_AGAIN: a pending block comes to be live. What is freed stays active until it is told otherwise. */
+typedef enum gauge_what { GAUGE_NEW, GAUGE_AGAIN, GAUGE_FREED } gauge_what;
+
+static void gauge_block(wi_ledger *ledger, const wi_block *block, gauge_what what)
+{
+    weir_memory_stats *g = &ledger->gauges;
+    void (*turn)(weir_gauge *, uint64_t) = what == GAUGE_FREED ? wi_gauge_down : wi_gauge_up;
+    turn(&g->allocated_bytes, block->charged);
+    turn(&g->requested_bytes, block->bytes);
+    turn(&g->allocation, 1);
+    if (what == GAUGE_NEW)
+        gauge_active(ledger, block->charged, true);
+}
+
+static void gauge_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, uint64_t charged, bool complete)
+{
+    weir_memory_stats *g = &ledger->gauges;
+    if (bytes > block->bytes)
+        wi_gauge_up(&g->requested_bytes, bytes - block->bytes);
+    else
+        wi_gauge_down(&g->requested_bytes, block->bytes - bytes);
+    if (charged > block->charged) {
+        wi_gauge_up(&g->allocated_bytes, charged - block->charged);
+        wi_gauge_up(&g->active_bytes, charged - block->charged);
+    } else {
+        wi_gauge_down(&g->allocated_bytes, block->charged - charged);
+        if (complete)
+            wi_gauge_down(&g->active_bytes, block->charged - charged);
+        else if (charged < block->charged)
+            wi_gauge_up(&g->active, 1); /* the tail */
+    }
+}
+
+static void gauge_drift(weir_memory_stats *g, const wi_drift *d)
+{
+    uint64_t given = d->taken - (uint64_t)d->live, high = (uint64_t)d->high;
+    wi_gauge_fold(&g->allocated_bytes, d->taken, given, high);
+    wi_gauge_fold(&g->active_bytes, d->taken, given, high);
+    wi_gauge_fold(&g->requested_bytes, d->requested, d->returned, d->high_requested);
+    wi_gauge_fold(&g->allocation, d->hits, d->frees, d->high_blocks);
+    wi_gauge_fold(&g->active, d->hits, d->frees, d->high_blocks);
+}
+
 void wi_ledger_settle(wi_ledger *ledger, wi_block *block)
 {
     wi_account *account = block->account;
@@ -314,6 +364,7 @@ void wi_ledger_settle(wi_ledger *ledger, wi_block *block)
     ledger->ladder[block->rung]++;
     ledger->lent_clients += block->lent & WI_LENT_CLIENT ? block->charged : 0;
     ledger->lent_streams += block->lent & WI_LENT_STREAM ? block->charged : 0;
+    gauge_block(ledger, block, again ? GAUGE_AGAIN : GAUGE_NEW);
     raise_peaks(ledger, account, 0, NULL);
     trace(ledger, WEIR_ALLOCATE, block, block->stream);
     wi_block_turn(block, WI_LIVE); /* within the lock: a trace that is opened finds it live, or records this */
@@ -342,9 +393,14 @@ void wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stre
         account->blocks--;
         account->frees++;
         ledger->frees++;
+        gauge_block(ledger, block, GAUGE_FREED);
     }
     if (!complete)
         account->pending_class[block->memory_class] += block->charged;
+    if (complete != parked)
+        gauge_active(ledger, block->charged, parked);
+    if (parked && !complete)
+        raise_peaks(ledger, account, 0, NULL);
     if (wi_unlikely(ledger->events))
         wi_record_locked(
             ledger,
@@ -359,6 +415,7 @@ void wi_ledger_reap(wi_ledger *ledger, const wi_block *block)
     enter(ledger);
     shift(ledger, block->account, 0, -block->charged, 0);
     block->account->pending_class[block->memory_class] -= block->charged;
+    gauge_active(ledger, block->charged, false);
     trace(ledger, WEIR_REAP, block, block->stream);
     leave(ledger);
 }
@@ -387,6 +444,7 @@ static void cut_kept(wi_ledger *ledger, const wi_block *block, uint64_t more)
     shift(ledger, block->account, 0, more, 0);
     block->account->pending_class[block->memory_class] += more;
     block->account->kept += more;
+    wi_gauge_down(&ledger->gauges.active_bytes, -more);
     leave(ledger);
 }
 
@@ -404,6 +462,7 @@ void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, 
     account->live_class[block->memory_class] += more;
     if (!grows && !complete)
         account->pending_class[block->memory_class] -= more;
+    gauge_resize(ledger, block, bytes, charged, complete);
     raise_peaks(ledger, account, 0, NULL);
     wi_block now = *block;
     now.bytes = bytes;
@@ -426,6 +485,7 @@ void wi_ledger_fold(wi_ledger *ledger, wi_account *account, wi_drift *drift)
     ledger->allocations += drift->hits;
     ledger->frees += drift->frees;
     ledger->hits += drift->hits;
+    gauge_drift(&ledger->gauges, drift);
     *drift = (wi_drift){0};
 }
 
@@ -458,6 +518,7 @@ uint64_t wi_ledger_hold(wi_ledger *ledger, uint64_t bytes)
     ledger->held += taken;
     ledger->spare += taken;
     ledger->peak_held = wi_max(ledger->peak_held, ledger->held);
+    wi_gauge_up(&ledger->gauges.reserved_bytes, taken);
     if (taken)
         trace(ledger, WEIR_HOLD, NULL, WEIR_STREAM_HOST);
     leave(ledger);
@@ -479,6 +540,7 @@ void wi_ledger_release(wi_ledger *ledger, uint64_t bytes)
     enter(ledger);
     ledger->held -= bytes;
     ledger->spare -= bytes;
+    wi_gauge_down(&ledger->gauges.reserved_bytes, bytes);
     if (bytes)
         trace(ledger, WEIR_HOLD, NULL, WEIR_STREAM_HOST);
     leave(ledger);
@@ -502,6 +564,14 @@ void wi_ledger_driver_call(wi_ledger *ledger)
 {
     enter(ledger);
     ledger->driver_calls++;
+    leave(ledger);
+}
+
+void wi_ledger_segments(wi_ledger *ledger, uint64_t made, uint64_t ended)
+{
+    enter(ledger);
+    wi_gauge_up(&ledger->gauges.segment, made);
+    wi_gauge_down(&ledger->gauges.segment, ended);
     leave(ledger);
 }
 

@@ -58,6 +58,9 @@ typedef struct wi_drift {
     int64_t live, live_class[WEIR_CLASS_COUNT]; /* by so much they grew */
     int64_t high, high_class[WEIR_CLASS_COUNT]; /* the most that `live` was meanwhile, and the classes then */
     uint64_t hits, frees;
+    uint64_t taken;                       /* bytes of the blocks that were hit, as charged */
+    uint64_t requested, returned;         /* as they were asked for; and of those that were freed */
+    uint64_t high_requested, high_blocks; /* when `live` was at its highest */
 } wi_drift;
 
 /* Where drifts and parked blocks are. */
@@ -81,8 +84,10 @@ typedef struct wi_ledger {
     uint64_t emptied;                 /* parked bytes that were given up for a request */
     uint64_t ladder[WEIR_RUNGS];      /* blocks by how they were come by */
     uint64_t lent_clients, lent_streams;
-    wi_pressures pressures; /* who can make room here */
-    wi_parking parking;     /* functions NULL: none */
+    weir_memory_stats gauges;                 /* current but for what threads have done without the ledger */
+    uint64_t retries_before, refusals_before; /* until the last reset */
+    wi_pressures pressures;                   /* who can make room here */
+    wi_parking parking;                       /* functions NULL: none */
     wi_account *first, *last;
     uint32_t accounts;
     wi_events *events;     /* the rings of the traces that are open; NULL: none is */
@@ -142,6 +147,8 @@ void wi_ledger_release(wi_ledger *ledger, uint64_t bytes);  /* spare bytes are b
 void wi_ledger_mapped(wi_ledger *ledger, uint64_t bytes);   /* spare -> cached */
 void wi_ledger_unmapped(wi_ledger *ledger, uint64_t bytes); /* cached -> spare */
 void wi_ledger_driver_call(wi_ledger *ledger);
+/* Segments that the driver made, and that it has back. */
+void wi_ledger_segments(wi_ledger *ledger, uint64_t made, uint64_t ended);
 void wi_ledger_worked(wi_ledger *ledger, uint64_t calls, uint64_t created, uint64_t moved);
 
 /* Why a request was not met, as the resource sees it. */
@@ -168,6 +175,9 @@ void wi_ledger_snapshot(wi_ledger *ledger, weir_stats *out, weir_client_stats *c
                         size_t *count);
 void wi_ledger_account_snapshot(wi_ledger *ledger, wi_account *account, weir_client_stats *out);
 void wi_ledger_reset_peaks(wi_ledger *ledger);
+/* All gauges of the ledger's, which leaves out what is split. */
+void wi_ledger_gauges(wi_ledger *ledger, weir_memory_stats *out);
+void wi_ledger_reset_accumulated(wi_ledger *ledger);
 void wi_ledger_note_outside(wi_ledger *ledger, wi_account *account, uint64_t bytes, const char *method);
 
 #endif

@@ -366,6 +366,7 @@ weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_reso
     wi_resource_init(&mapped->resource, &table, driver, device, NULL);
     mapped->granule = mapped->resource.granule = driver->granule(device);
     wi_lanes_init(&mapped->lanes, &mapped->resource, &mapped->shared.lanes);
+    mapped->resource.idle = &mapped->shared.idle;
     wi_growth_begin(mapped);
     pthread_cond_init(&mapped->settled, NULL);
     weir_status status = reserve_sides(mapped);

@@ -141,6 +141,7 @@ struct wi_resource {
     wi_ledger *ledger; /* NULL until a runtime takes the stack */
     wi_resource *inner, *base;
     uint64_t granule;       /* of a base: what it takes from the device comes in these */
+    struct wi_idle *idle;   /* of a base that cuts segments into blocks; backing.h */
     struct wi_lanes *lanes; /* of a base that hands on in order; ordered.h */
     pthread_mutex_t lock;   /* of a base: its blocks and books; never held across a driver call that can block */
 };

@@ -322,6 +322,7 @@ weir_status wi_segments_create(const wi_driver *driver, wi_device *device, wi_re
     wi_resource_init(&s->resource, &table, driver, device, NULL);
     s->resource.granule = WI_SEGMENT_ROUND;
     wi_lanes_init(&s->lanes, &s->resource, &s->shared.lanes);
+    s->resource.idle = &s->shared.idle;
     s->shared.by_address = true;
     pthread_cond_init(&s->settled, NULL);
     pthread_mutex_init(&s->addresses, NULL);

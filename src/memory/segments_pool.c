@@ -121,6 +121,7 @@ static weir_status settle_in(wi_segments *s, wi_segment *segment, unsigned kind,
     segment->range = (wi_range){.start = (uintptr_t)address, .end = (uintptr_t)address + bytes};
     link_segment(s, segment);
     wi_ledger_mapped(s->resource.ledger, bytes);
+    wi_ledger_segments(s->resource.ledger, 1, 0);
     return WEIR_OK;
 }
 
@@ -244,6 +245,7 @@ static uint64_t give_back(wi_segments *s, wi_segment *segment)
         return 0;
     }
     wi_ledger_release(r->ledger, bytes);
+    wi_ledger_segments(r->ledger, 0, 1);
     remember_frees(s, space);
     drop(segment);
     return bytes;

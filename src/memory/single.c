@@ -224,6 +224,7 @@ static weir_status obtain(single *s, wi_placement *p, piece *new, wi_shortage *s
         new->own = p->charged;
         wi_ledger_mapped(ledger, fresh);
         s->lent += bytes;
+        wi_ledger_segments(ledger, 1, 0);
         put_into_index(s, new);
     } else {
         if (fresh)
@@ -308,6 +309,7 @@ static void drop(single *s, piece *p)
         pthread_mutex_unlock(&s->addresses);
     }
     s->lent -= bytes;
+    wi_ledger_segments(s->resource.ledger, 0, 1);
     if (s->pooled) {
         s->kept += bytes;
     } else {

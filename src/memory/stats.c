@@ -1,4 +1,5 @@
 /* Snapshots of the ledger. */
+#include "memory/gauges.h"
 #include "memory/ledger.h"
 
 const char *weir_rung_name(weir_rung rung)
@@ -88,12 +89,52 @@ void wi_ledger_account_snapshot(wi_ledger *ledger, wi_account *account, weir_cli
     pthread_mutex_unlock(&ledger->lock);
 }
 
+/* Every gauge of the ledger's. */
+static void each_gauge(wi_ledger *ledger, void (*fn)(weir_gauge *gauge))
+{
+    weir_memory_stats *g = &ledger->gauges;
+    weir_gauge *const all[] = {&g->allocated_bytes, &g->active_bytes, &g->requested_bytes, &g->reserved_bytes,
+                               &g->allocation,      &g->segment,      &g->active};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        fn(all[i]);
+}
+
+static uint64_t retries(const wi_ledger *ledger)
+{
+    uint64_t count = 0;
+    for (int rung = WEIR_RUNG_REMAP; rung < WEIR_RUNGS; rung++)
+        count += ledger->ladder[rung];
+    return count;
+}
+
+void wi_ledger_gauges(wi_ledger *ledger, weir_memory_stats *out)
+{
+    pthread_mutex_lock(&ledger->lock);
+    wi_ledger_fold_all(ledger);
+    *out = ledger->gauges;
+    out->size = sizeof *out;
+    out->num_alloc_retries = retries(ledger) - ledger->retries_before;
+    out->num_ooms = ledger->refusals - ledger->refusals_before;
+    pthread_mutex_unlock(&ledger->lock);
+}
+
+void wi_ledger_reset_accumulated(wi_ledger *ledger)
+{
+    pthread_mutex_lock(&ledger->lock);
+    wi_ledger_fold_all(ledger);
+    each_gauge(ledger, wi_gauge_forget_past);
+    ledger->retries_before = retries(ledger);
+    ledger->refusals_before = ledger->refusals;
+    pthread_mutex_unlock(&ledger->lock);
+}
+
 void wi_ledger_reset_peaks(wi_ledger *ledger)
 {
     pthread_mutex_lock(&ledger->lock);
     wi_ledger_fold_all(ledger);
     ledger->peak = ledger->live + ledger->pending;
     ledger->peak_held = ledger->held;
+    each_gauge(ledger, wi_gauge_forget_peak);
     for (wi_account *a = ledger->first; a; a = a->next) {
         a->peak = a->live + a->pending;
         for (int c = 0; c < WEIR_CLASS_COUNT; c++)

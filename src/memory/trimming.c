@@ -31,6 +31,7 @@ static uint64_t destroy(wi_mapped *mapped, batch *b)
     r->driver->destroy(r->device, each, b->count, b->handles);
     wi_ledger_driver_call(r->ledger);
     wi_ledger_release(r->ledger, bytes);
+    wi_ledger_segments(r->ledger, 0, b->count);
     wi_handles_come_back(mapped);
     for (size_t i = 0; i < b->count; i++)
         free(b->of[i]);

@@ -46,6 +46,8 @@ static void raise_high(wi_drift *drift)
 {
     drift->high = drift->live;
     memcpy(drift->high_class, drift->live_class, sizeof drift->high_class);
+    drift->high_requested = drift->requested - drift->returned;
+    drift->high_blocks = drift->hits - drift->frees;
 }
 
 /* The front's block becomes its client's again, as if it were new. */
@@ -60,6 +62,8 @@ static inline void revive(wi_front *front, wi_block *block, uint64_t bytes, weir
     if (block->charged > WI_FRONT_SMALL && front->hope < WI_FRONT_MOST_HOPE)
         front->hope += 2;
     front->drift.hits++;
+    front->drift.taken += block->charged;
+    front->drift.requested += bytes;
     front->drift.live_class[memory_class] += (int64_t)block->charged;
     front->drift.live += (int64_t)block->charged;
     if (front->drift.live > front->drift.high)
@@ -114,6 +118,7 @@ static inline void park(wi_front *front, wi_block *block)
     bin->left--;
     wi_front_gain(front, block->charged);
     front->drift.frees++;
+    front->drift.returned += block->bytes;
     front->drift.live_class[block->memory_class] -= (int64_t)block->charged;
     front->drift.live -= (int64_t)block->charged;
 }

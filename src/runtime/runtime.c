@@ -429,12 +429,3 @@ weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_st
         *count = found;
     return WEIR_OK;
 }
-
-weir_status weir_reset_peaks(weir_runtime *runtime)
-{
-    WI_ENTER();
-    if (!runtime)
-        return weir_fail(WEIR_INVALID, "weir_reset_peaks: NULL");
-    wi_ledger_reset_peaks(&runtime->ledger);
-    return WEIR_OK;
-}
