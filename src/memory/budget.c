@@ -85,6 +85,15 @@ static bool relieve_adaptors(ladder *l)
     return wi_relieve(l->budget->top) > 0;
 }
 
+/* From now on the base does what it can, whatever that costs. */
+static bool allow_any_price(ladder *l)
+{
+    wi_placement *p = l->placement;
+    if (!p || p->thorough || !(l->budget->resource.base->table->features & WEIR_MOVES_MEMORY))
+        return false;
+    return p->thorough = true;
+}
+
 /* From now on the base may take what is free in the order of other streams. */
 static bool allow_stream_waits(ladder *l)
 {
@@ -161,7 +170,8 @@ static const struct rung {
     {take_what_is_parked, WEIR_RUNG_PARKED},
     {take_what_has_passed, WEIR_RUNG_COMPLETED},
     {relieve_adaptors, WEIR_RUNG_RELIEVED},
-    {allow_stream_waits, WEIR_RUNG_FIT}, /* the base says whether it came to one */
+    {allow_any_price, WEIR_RUNG_FIT}, /* the base says whether it came to something */
+    {allow_stream_waits, WEIR_RUNG_FIT},
     {ask_for_room, WEIR_RUNG_PRESSURE},
     {wait_for_the_oldest, WEIR_RUNG_WAIT},
     {others_have_released, WEIR_RUNG_COMPLETED},

@@ -330,13 +330,13 @@ static bool joinable(const wi_space *space, const wi_extent *a, const wi_extent 
 wi_extent *wi_space_join(wi_space *space, wi_extent *extent)
 {
     wi_law(extent->kind == WI_HOLE || extent->kind == WI_FREE);
-    while (extent->next && joinable(space, extent->next, extent))
-        absorb_next(space, extent);
-    while (extent->previous && joinable(space, extent->previous, extent)) {
-        extent = extent->previous;
+    for (;;) { /* what joins on one side can change what does on the other */
+        if (extent->previous && joinable(space, extent->previous, extent))
+            extent = extent->previous;
+        else if (!extent->next || !joinable(space, extent->next, extent))
+            return extent;
         absorb_next(space, extent);
     }
-    return extent;
 }
 
 void wi_space_merge_busy(wi_space *space, wi_extent *extent)

@@ -239,14 +239,13 @@ static void choose(wi_mapped *m, wi_growth *g, wi_backing *b, wi_backing ***end)
     g->taken_count++;
 }
 
-/* Spare handles, `freely` new granules, idle handles, and as many more new granules as have to be, `most` in all; false when
- * that is not enough. */
-static bool find_means(wi_mapped *m, wi_growth *g, uint64_t freely, uint64_t most, bool may_cut)
+bool wi_growth_means(wi_mapped *m, wi_growth *g, uint64_t freely, uint64_t most, bool may_cut)
 {
     uint64_t had = 0;
     wi_backing **end = &g->taken;
     g->spare = g->taken_count = 0;
     g->taken = NULL;
+    g->cut = NULL;
     m->plans++;
     for (const wi_backing *s = m->spare; s && had < g->missing && had + s->count <= g->room; s = s->next, g->spare++)
         had += s->count;
@@ -282,7 +281,7 @@ static bool try_bases(wi_mapped *m, const bases *all, uint64_t creatable, bool m
 {
     for (size_t i = 0; i < all->count; i++) {
         *out = all->at[i];
-        if (find_means(m, out, creatable, creatable, may_cut))
+        if (wi_growth_means(m, out, creatable, creatable, may_cut))
             return true;
     }
     return false;
@@ -295,7 +294,7 @@ static bool find_thriftiest(wi_mapped *m, const bases *all, uint64_t freely, uin
     size_t best = 0;
     for (size_t i = 0; i < all->count; i++) {
         *out = all->at[i];
-        if (find_means(m, out, freely, most, false) && out->fresh < fewest) {
+        if (wi_growth_means(m, out, freely, most, false) && out->fresh < fewest) {
             fewest = out->fresh;
             best = i;
         }
@@ -303,12 +302,12 @@ static bool find_thriftiest(wi_mapped *m, const bases *all, uint64_t freely, uin
     if (fewest == UINT64_MAX)
         return false;
     *out = all->at[best];
-    return find_means(m, out, freely, most, false); /* again: the handles are marked for the last plan alone */
+    return wi_growth_means(m, out, freely, most, false); /* again: the handles are marked for the last plan alone */
 }
 
 static bool find(wi_mapped *m, const bases *all, const wi_wish *wish, wi_growth *out)
 {
-    uint64_t creatable = wish->no_fresh ? 0 : wi_handles_creatable(m, NULL);
+    uint64_t creatable = wi_handles_creatable(m, NULL);
     uint64_t freely = wi_min(allowed(m, wish->bytes), creatable);
     return try_bases(m, all, freely, false, out) ||
            (freely < creatable && find_thriftiest(m, all, freely, creatable, out)) ||
@@ -334,11 +333,11 @@ weir_status wi_growth_plan(wi_mapped *mapped, wi_space *space, const wi_wish *wi
     return status;
 }
 
-weir_status wi_growth_behind(wi_mapped *mapped, wi_extent *used, uint64_t more, bool no_fresh, wi_growth *out)
+weir_status wi_growth_behind(wi_mapped *mapped, wi_extent *used, uint64_t more, wi_growth *out)
 {
     wi_extent *free_part = used->next && used->next->kind == WI_FREE ? used->next : NULL;
     wi_extent *hole = free_part ? free_part->next : used->next;
-    const wi_wish wish = {.bytes = more, .alignment = WI_UNIT, .no_fresh = no_fresh};
+    const wi_wish wish = {.bytes = more, .alignment = WI_UNIT};
     if ((free_part && free_part->lane) || !hole || hole->kind != WI_HOLE)
         return WEIR_NO_ROOM;
     gap g = gap_at(hole, NULL);

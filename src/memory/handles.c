@@ -33,7 +33,8 @@ bool wi_handles_settle(wi_mapped *mapped, bool lost, unsigned *waits)
 uint64_t wi_handles_creatable(wi_mapped *mapped, uint64_t *held)
 {
     uint64_t ignored, allocations;
-    return wi_ledger_room(mapped->resource.ledger, held ? held : &ignored, &allocations) / mapped->granule;
+    uint64_t room = wi_ledger_room(mapped->resource.ledger, held ? held : &ignored, &allocations) / mapped->granule;
+    return wi_min(room, mapped->device_has);
 }
 
 bool wi_handles_movable(const wi_backing *b)
@@ -207,8 +208,7 @@ static weir_status begin(job *j)
     return WEIR_OK;
 }
 
-/* Makes [low, high), which consists of free memory and a hole and begins in `first`, one busy extent. */
-static wi_extent *make_busy(const wi_growth *g)
+wi_extent *wi_handles_make_busy(const wi_growth *g)
 {
     wi_space *space = g->space;
     wi_extent *extent = g->first;
@@ -355,17 +355,31 @@ static void settle_in(job *j, cargo *c, uint64_t *granule)
         c->end = &c->first;
 }
 
+/* The device has less than the budget would allow: others have it. As far as it knows how much; else half of what was asked
+ * for, until that can be had. WEIR_BUSY: with this known, another plan may do. */
+static weir_status learn_limit(job *j, uint64_t available)
+{
+    uint64_t missing = j->growth->fresh - j->created, there = available / j->mapped->granule;
+    j->mapped->device_has = there < missing ? there : missing / 2;
+    return WEIR_BUSY;
+}
+
 /* Gets everything that is to be mapped into hand. */
 static weir_status gather(job *j)
 {
+    const wi_resource *r = &j->mapped->resource;
+    uint64_t available = 0, total;
     wi_handles_go_to_driver(j->mapped);
     weir_status status = unmap_all(j);
     if (status == WEIR_OK)
         status = create_all(j);
     else
         free_records(j->new.first);
+    bool lacking = status == WEIR_OUT_OF_MEMORY && r->driver->memory(r->device, &available, &total) == WEIR_OK;
     wi_handles_come_back(j->mapped);
     j->mapped->squeezed |= status == WEIR_OUT_OF_MEMORY;
+    if (lacking)
+        status = learn_limit(j, available);
     if (j->created == 0)
         j->new = (cargo){.end = &j->new.first};
     take_stock(j);
@@ -407,15 +421,17 @@ weir_status wi_handles_grow(wi_mapped *mapped, const wi_growth *growth, wi_exten
     weir_status status = begin(&j);
     if (status != WEIR_OK)
         return status;
-    j.target = *busy = make_busy(growth);
+    j.target = *busy = wi_handles_make_busy(growth);
     status = gather(&j);
     if (status == WEIR_OK)
         status = map_cargo(&j);
     put_down(&j);
     if (status == WEIR_OK)
         status = wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE);
-    if (status != WEIR_OK)
+    if (status != WEIR_OK) {
         wi_handles_dissolve(mapped, j.target);
+        *busy = NULL;
+    }
     return status;
 }
 

@@ -53,9 +53,9 @@ static void check(wi_resource *resource)
 
 /* Puts memory where a block can stand, and the block into it. WEIR_NO_ROOM: there is no such place, or no means. WEIR_BUSY: one
  * more try. */
-static weir_status grow_and_use(wi_mapped *mapped, wi_space *space, wi_placement *p, bool no_fresh, wi_block **out)
+static weir_status grow_and_use(wi_mapped *mapped, wi_space *space, wi_placement *p, wi_block **out)
 {
-    const wi_wish wish = {p->charged, p->alignment, wi_ordered_lane(&mapped->resource, p), p->apart, no_fresh};
+    const wi_wish wish = {p->charged, p->alignment, wi_ordered_lane(&mapped->resource, p), p->apart};
     wi_growth growth;
     wi_extent *busy;
     weir_status status = wi_growth_plan(mapped, space, &wish, &growth);
@@ -65,6 +65,10 @@ static weir_status grow_and_use(wi_mapped *mapped, wi_space *space, wi_placement
     }
     if (status == WEIR_OK)
         status = wi_handles_grow(mapped, &growth, &busy);
+    else if (status == WEIR_NO_ROOM && p->thorough && !p->apart) {
+        growth.taken_count = 1; /* or nothing, or new handles: it went through everything */
+        status = wi_rescue(mapped, space, &wish, &growth.start, &busy);
+    }
     if (status != WEIR_OK)
         return status;
     wi_climbed(p, growth.taken_count > 0 ? WEIR_RUNG_REMAP : growth.fresh > 0 ? WEIR_RUNG_CREATE : WEIR_RUNG_SPARE);
@@ -73,23 +77,20 @@ static weir_status grow_and_use(wi_mapped *mapped, wi_space *space, wi_placement
     return WEIR_OK;
 }
 
-/* What a try to get memory has come to: whether there is to be another one. A device that has no more may have handles of ours
- * that can be moved. */
-static bool once_more(wi_mapped *mapped, weir_status *status, bool *no_fresh, unsigned *waits)
+/* What a try to get memory has come to: whether there is to be another one. */
+static bool once_more(wi_mapped *mapped, weir_status *status, unsigned *waits)
 {
-    bool denied = *status == WEIR_OUT_OF_MEMORY && !*no_fresh;
-    *no_fresh |= denied;
-    if (denied ||
-        ((*status == WEIR_BUSY || *status == WEIR_NO_ROOM) && wi_handles_settle(mapped, *status == WEIR_BUSY, waits)))
+    if (*status != WEIR_BUSY && *status != WEIR_NO_ROOM)
+        return false;
+    if (wi_handles_settle(mapped, *status == WEIR_BUSY, waits))
         return true;
-    if (*status == WEIR_BUSY || *status == WEIR_NO_ROOM)
-        *status = *no_fresh ? WEIR_OUT_OF_MEMORY : WEIR_NO_ROOM;
+    *status = mapped->device_has == UINT64_MAX ? WEIR_NO_ROOM : WEIR_OUT_OF_MEMORY;
     return false;
 }
 
-static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p, wi_block **out)
+/* `own`: the space is that of its kind. What passes while other spaces are looked at is first looked for there, later. */
+static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p, bool own, wi_block **out)
 {
-    bool no_fresh = false;
     for (unsigned waits = 0;;) {
         weir_status status = wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE);
         if (status != WEIR_OK)
@@ -101,12 +102,12 @@ static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p
             *out = wi_ordered_use(extent, wi_extent_start(extent, p->alignment), p, 0);
             return WEIR_OK;
         }
-        if (wi_lanes_renew(&mapped->lanes) > 0) { /* what has passed is anyone's, and can be moved */
+        if (own && wi_lanes_renew(&mapped->lanes) > 0) { /* what has passed is anyone's, and can be moved */
             wi_climbed(p, WEIR_RUNG_COMPLETED);
             continue;
         }
-        status = grow_and_use(mapped, space, p, no_fresh, out);
-        if (!once_more(mapped, &status, &no_fresh, &waits))
+        status = grow_and_use(mapped, space, p, out);
+        if (!once_more(mapped, &status, &waits))
             return status;
     }
 }
@@ -116,23 +117,38 @@ static bool is_shortage(weir_status status)
     return status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY;
 }
 
-/* In the space of its kind; small blocks also among the larger ones. */
-static weir_status find_in_spaces(wi_mapped *mapped, wi_space **space, wi_placement *p, wi_block **out)
+/* Spaces are kept apart as long as nothing has to be refused for it; what is small may lie among the large before that. */
+static unsigned spaces_for(const wi_placement *p, const unsigned **out)
 {
-    weir_status status = find_room(mapped, *space, p, out);
-    if ((*space)->number != WI_SMALL || !is_shortage(status))
-        return status;
-    *space = &mapped->sides[WI_SHORT_LIVED];
-    return find_room(mapped, *space, p, out);
+    static const unsigned spaces[WI_SIDES][WI_SIDES] = {
+        [WI_LONG_LIVED] = {WI_LONG_LIVED, WI_SHORT_LIVED, WI_SMALL},
+        [WI_SHORT_LIVED] = {WI_SHORT_LIVED, WI_LONG_LIVED, WI_SMALL},
+        [WI_SMALL] = {WI_SMALL, WI_SHORT_LIVED, WI_LONG_LIVED},
+    };
+    unsigned own = side_of(p);
+    *out = spaces[own];
+    return p->thorough && !p->apart ? WI_SIDES : own == WI_SMALL ? 2 : 1;
+}
+
+static weir_status find_in_spaces(wi_mapped *mapped, wi_placement *p, wi_block **out)
+{
+    const unsigned *spaces;
+    unsigned count = spaces_for(p, &spaces);
+    weir_status status = WEIR_NO_ROOM;
+    for (unsigned i = 0; i < count && is_shortage(status); i++)
+        status = find_room(mapped, &mapped->sides[spaces[i]], p, i == 0, out);
+    return status;
 }
 
 /* What is free in the order of another stream. */
 static wi_block *find_behind(wi_mapped *mapped, wi_placement *p)
 {
-    unsigned side = side_of(p);
-    wi_block *block = wi_ordered_use_behind(&mapped->resource, &mapped->shared, side, p, 0);
-    return block || side != WI_SMALL ? block
-                                     : wi_ordered_use_behind(&mapped->resource, &mapped->shared, WI_SHORT_LIVED, p, 0);
+    const unsigned *spaces;
+    unsigned count = spaces_for(p, &spaces);
+    wi_block *block = NULL;
+    for (unsigned i = 0; i < count && !block; i++)
+        block = wi_ordered_use_behind(&mapped->resource, &mapped->shared, spaces[i], p, 0);
+    return block;
 }
 
 /* Others on the device want memory: they get what is idle here beyond a little. */
@@ -146,9 +162,9 @@ static uint64_t relax(wi_mapped *mapped)
 static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
     wi_mapped *mapped = of(resource);
-    wi_space *space = &mapped->sides[side_of(p)];
+    const wi_space *space = &mapped->sides[side_of(p)];
     lock(mapped);
-    weir_status status = find_in_spaces(mapped, &space, p, out);
+    weir_status status = find_in_spaces(mapped, p, out);
     if (is_shortage(status) && p->behind && !p->apart && (*out = find_behind(mapped, p)))
         status = WEIR_OK;
     if (status == WEIR_OK) {
@@ -157,10 +173,10 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
         shortage->cause = p->charged > space->bytes - p->alignment ? WEIR_CAUSE_ADDRESS_RANGE
                           : status == WEIR_NO_ROOM                 ? WEIR_CAUSE_FRAGMENTATION
                                                                    : WEIR_CAUSE_OTHER_PROCESS;
-        wi_place_look(mapped, space, wi_ordered_lane(resource, p), p->charged, p->alignment,
-                      status == WEIR_OUT_OF_MEMORY, shortage);
+        wi_place_look(mapped, wi_ordered_lane(resource, p), p->charged, p->alignment, shortage);
         status = WEIR_OUT_OF_MEMORY;
     }
+    mapped->device_has = UINT64_MAX;
     unlock(mapped);
     return status;
 }
@@ -178,36 +194,34 @@ static void measure(wi_resource *resource, wi_placement *p)
     p->charged = charge(resource, p->before + p->bytes + p->after);
 }
 
-static weir_status grow_behind(wi_mapped *mapped, wi_extent *extent, uint64_t more, bool no_fresh, wi_extent **busy)
+static weir_status grow_behind(wi_mapped *mapped, wi_extent *extent, uint64_t more, wi_extent **busy)
 {
     wi_growth growth;
-    weir_status status = wi_growth_behind(mapped, extent, more, no_fresh, &growth);
+    weir_status status = wi_growth_behind(mapped, extent, more, &growth);
     if (status == WEIR_OK && growth.cut) {
         status = wi_handles_cut(mapped, growth.cut, growth.cut_at);
         return status == WEIR_OK ? WEIR_BUSY : status;
     }
-    return status == WEIR_OK ? wi_handles_grow(mapped, &growth, busy) : status;
+    if (status == WEIR_OK)
+        return wi_handles_grow(mapped, &growth, busy);
+    weir_status rescued = wi_rescue_behind(mapped, extent, more, busy);
+    return rescued == WEIR_NO_ROOM ? status : rescued;
 }
 
 /* Puts memory behind the extent and gives it `more` bytes of it. WEIR_OUT_OF_MEMORY: there are too few handles. */
 static weir_status extend(wi_mapped *mapped, wi_extent *extent, uint64_t more)
 {
-    bool no_fresh = false;
     for (unsigned waits = 0;;) {
         weir_status status = wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE);
         if (status != WEIR_OK)
             return status;
         wi_extent *busy = wi_ordered_take_behind(extent, more);
         if (!busy)
-            status = grow_behind(mapped, extent, more, no_fresh, &busy);
+            status = grow_behind(mapped, extent, more, &busy);
         if (status == WEIR_OK) {
             extent->block.previous = busy->last;
             wi_space_give(extent->space, busy, extent, more);
         }
-        bool denied = status == WEIR_OUT_OF_MEMORY && !no_fresh;
-        no_fresh |= denied;
-        if (denied)
-            continue;
         bool again = status == WEIR_BUSY || status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY;
         if (!again || !wi_handles_settle(mapped, status == WEIR_BUSY, &waits))
             return status == WEIR_NO_ROOM || status == WEIR_BUSY ? wi_ordered_no_room(extent) : status;
@@ -226,6 +240,7 @@ static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, 
         status = extend(mapped, wi_extent_of(block), charged - block->charged);
     if (status == WEIR_OK)
         wi_ordered_grown(resource, block, bytes, charged);
+    mapped->device_has = UINT64_MAX;
     unlock(mapped);
     return status;
 }
@@ -258,8 +273,8 @@ static void look(wi_resource *resource, weir_class memory_class, uint64_t charge
 {
     wi_mapped *mapped = of(resource);
     lock(mapped);
-    wi_place_look(mapped, &mapped->sides[side_for(memory_class, charged)], WI_ANY_LANE, charged, alignment, false,
-                  shortage);
+    (void)memory_class; /* at last the request goes into any space */
+    wi_place_look(mapped, WI_ANY_LANE, charged, alignment, shortage);
     unlock(mapped);
 }
 
@@ -367,6 +382,7 @@ weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_reso
     mapped->granule = mapped->resource.granule = driver->granule(device);
     wi_lanes_init(&mapped->lanes, &mapped->resource, &mapped->shared.lanes);
     mapped->resource.idle = &mapped->shared.idle;
+    mapped->device_has = UINT64_MAX;
     wi_growth_begin(mapped);
     pthread_cond_init(&mapped->settled, NULL);
     weir_status status = reserve_sides(mapped);

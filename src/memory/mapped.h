@@ -23,6 +23,7 @@ typedef struct wi_mapped {
     wi_backing *spare; /* handles that are mapped nowhere, linked by next */
     uint64_t spare_granules;
     uint64_t granule, range_bytes;
+    uint64_t device_has;       /* granules, as far as a request has learnt that they are few; UINT64_MAX: enough */
     uint64_t spare_last;       /* whose bytes the spare handles hold; extents.h */
     uint64_t fresh_last;       /* ... and those that the driver gives: it may give back what it got */
     uint64_t credit, credited; /* for moves, and the allocations that it was earned by: growth.c */
@@ -54,7 +55,6 @@ typedef struct wi_wish {
     uint64_t bytes, alignment;
     const wi_lane *lane; /* in whose order the request may take what is not anyone's yet */
     bool apart;
-    bool no_fresh; /* the device has no more */
 } wi_wish;
 
 #define WI_ANY_LANE ((const wi_lane *)1) /* whatever stands before its use */
@@ -69,17 +69,40 @@ static inline bool wi_vacant(const wi_extent *extent, const wi_lane *lane)
 /* Growth; growth.c. WEIR_NO_ROOM: there is no place and means for it; else *out has both. */
 weir_status wi_growth_plan(wi_mapped *mapped, wi_space *space, const wi_wish *wish, wi_growth *out);
 /* The same directly behind a used extent; WEIR_NO_ROOM: something stands there; WEIR_OUT_OF_MEMORY: no means. */
-weir_status wi_growth_behind(wi_mapped *mapped, wi_extent *used, uint64_t more, bool no_fresh, wi_growth *out);
+weir_status wi_growth_behind(wi_mapped *mapped, wi_extent *used, uint64_t more, wi_growth *out);
 void wi_growth_begin(wi_mapped *mapped);
 /* How long new handles are, in granules. */
 uint64_t wi_growth_handle(const wi_mapped *mapped);
 
+/* Means for a growth that has a place: spare handles, `freely` new granules, idle handles, and as many more new granules as
+ * have to be, `most` in all. False when that is not enough. */
+bool wi_growth_means(wi_mapped *mapped, wi_growth *growth, uint64_t freely, uint64_t most, bool may_cut);
+
+/* The last look before a refusal, whatever it costs; rescue.c. *busy is a busy extent with room for wish->bytes at *start, all
+ * of it mapped. WEIR_NO_ROOM: brute force would find nothing either; WEIR_BUSY: one more try. */
+weir_status wi_rescue(wi_mapped *mapped, wi_space *space, const wi_wish *wish, uint64_t *start, wi_extent **busy);
+/* The same at a place that is given: behind a used extent. */
+weir_status wi_rescue_behind(wi_mapped *mapped, const wi_extent *used, uint64_t more, wi_extent **busy);
+
 /* Looking; places.c. */
 
-/* Writes all of *shortage but its cause: what could be had by who allocates in the lane. `refused`: the device has no more
- * for new handles. */
-void wi_place_look(wi_mapped *mapped, const wi_space *space, const wi_lane *lane, uint64_t bytes, uint64_t alignment,
-                   bool refused, wi_shortage *shortage);
+/* A place for a block among what is free and holes, and the granules that it touches. What lies under it stays, so that it
+ * costs one granule for each that is a hole or of a handle that could be moved. */
+typedef struct wi_place {
+    uint64_t start, end; /* bytes */
+    uint64_t low, high;  /* granules */
+    uint64_t cost, missing;
+    wi_extent *first; /* of the run of extents that it is in */
+} wi_place;
+
+/* The cheapest place; false when there is none that costs at most so many. */
+bool wi_place_find(const wi_space *space, const wi_wish *wish, uint64_t most, wi_place *out);
+/* The same for [start, end) of *place, in whose order the lane says. */
+bool wi_place_reckon(const wi_space *space, const wi_lane *lane, uint64_t most, wi_place *place);
+/* Whether the handle could be put elsewhere: idle, and past its use unless lane is WI_ANY_LANE. */
+bool wi_place_can_move(const wi_backing *backing, const wi_lane *lane);
+/* Writes all of *shortage but its cause: what could be had by who allocates in the lane. */
+void wi_place_look(wi_mapped *mapped, const wi_lane *lane, uint64_t bytes, uint64_t alignment, wi_shortage *shortage);
 
 /* Tells of every handle, and of what lies in it; mapped_layout.c. */
 void wi_mapped_walk(wi_resource *resource, struct wi_layout *layout);
@@ -87,19 +110,23 @@ void wi_mapped_walk(wi_resource *resource, struct wi_layout *layout);
 /* Handles; handles.c. With the lock held, which is released while the driver works. */
 
 /* Carries a plan out: *busy is a busy extent from growth->low on, all of it mapped, and records for one more change are
- * reserved. On failure it has been dissolved into what it was made of. WEIR_BUSY: others took the means meanwhile;
- * WEIR_OUT_OF_MEMORY: the device has no more. */
+ * reserved. What is busy there already stays so. On failure it has been dissolved into what it was made of, and *busy is
+ * NULL, once it was begun. WEIR_BUSY: others took the means meanwhile, or the device has fewer than was thought. */
 weir_status wi_handles_grow(wi_mapped *mapped, const wi_growth *growth, wi_extent **busy);
+/* Makes [low, high) of a growth, which consists of free memory and holes and begins in `first`, one busy extent. */
+wi_extent *wi_handles_make_busy(const wi_growth *growth);
 /* Turns a busy extent back into free extents and holes. */
 void wi_handles_dissolve(wi_mapped *mapped, wi_extent *busy);
 /* Cuts an idle handle in two where it lies, the first of so many granules. Costs what creating, moving and destroying cost. */
 weir_status wi_handles_cut(wi_mapped *mapped, wi_backing *backing, uint64_t first);
 /* Gives idle and spare handles back to the driver until at most `keep` bytes are free and spare; answers the bytes. The last
- * two here are in trimming.c. */
+ * three here are in trimming.c. */
 uint64_t wi_handles_trim(wi_mapped *mapped, uint64_t keep);
 /* The same, until at most `keep` bytes are idle and spare. */
 uint64_t wi_handles_shed(wi_mapped *mapped, uint64_t keep);
-/* Granules that the budget leaves to be created. *held (may be NULL): the bytes held now. */
+/* Gives one spare handle back. */
+void wi_handles_drop_spare(wi_mapped *mapped);
+/* Granules that the budget leaves to be created, and the device as far as that is known. *held (may be NULL): the bytes held now. */
 uint64_t wi_handles_creatable(wi_mapped *mapped, uint64_t *held);
 /* Granules that can be had without the driver making any: spare and idle; `later`: also what has not passed. */
 uint64_t wi_handles_obtainable(wi_mapped *mapped, bool later);

@@ -1,8 +1,28 @@
-/* What could be had: blocks in free memory and holes that lie side by side, once handles are under all of it. */
+/* Where a block could stand, between two others, over what is free and holes; and what could be had that way. */
 #include "memory/mapped.h"
 
-/* A run: neighbouring free extents and holes. Its granules are whole, or shared with a block at one of its ends and then
- * mapped already. Law of placing: what stands in a run needs memory, had or to be got, for each whole granule. */
+bool wi_place_can_move(const wi_backing *backing, const wi_lane *lane)
+{
+    return backing->occupied == 0 && (lane == WI_ANY_LANE || wi_handles_movable(backing));
+}
+
+bool wi_place_reckon(const wi_space *space, const wi_lane *lane, uint64_t most, wi_place *p)
+{
+    p->low = p->start / space->granule;
+    p->high = (p->end + space->granule - 1) / space->granule;
+    p->cost = p->missing = 0;
+    for (uint64_t g = p->low, next; g < p->high && p->cost <= most; g = next) {
+        const wi_backing *b = space->backings[g];
+        next = b ? wi_min(b->first + b->count, p->high) : g + 1;
+        p->missing += !b;
+        p->cost += !b || wi_place_can_move(b, lane) ? next - g : 0;
+    }
+    return p->cost <= most;
+}
+
+/* Runs ------------------------------------------------------------------------------------------------------------- */
+
+/* Neighbouring extents that are vacant. At its ends it may share handles with blocks; they stay where they are. */
 typedef struct run {
     wi_extent *first, *behind;
     uint64_t start, end;
@@ -23,55 +43,191 @@ static bool next_run(wi_extent *extent, const wi_lane *lane, run *out)
     return true;
 }
 
-/* Whole granules of a run that [low, high) touches. */
-static uint64_t whole_granules(const run *r, uint64_t low, uint64_t high, uint64_t granule)
+/* What a run stands on, by granules: what is a hole or could be moved, so that a place takes memory for it, and what not. */
+typedef struct stretch {
+    uint64_t low, high;
+    uint64_t before; /* that cost something, in front of it */
+    bool costs;
+} stretch;
+
+/* One run after the other, and the cheapest place so far. */
+typedef struct search {
+    const wi_space *space;
+    const wi_wish *wish;
+    run in;
+    stretch *at;
+    size_t count, capacity;
+    uint64_t most;
+    wi_place *best;
+    bool found;
+} search;
+
+static stretch *add(search *s, uint64_t low, uint64_t high, bool costs)
 {
-    uint64_t first = wi_max(low / granule, (r->start + granule - 1) / granule);
-    uint64_t last = wi_min((high + granule - 1) / granule, r->end / granule);
-    return last > first ? last - first : 0;
+    if (s->count == s->capacity) {
+        size_t capacity = s->capacity ? 2 * s->capacity : 64;
+        stretch *more = realloc(s->at, capacity * sizeof *more);
+        if (!more)
+            return NULL;
+        s->at = more;
+        s->capacity = capacity;
+    }
+    uint64_t granule = s->space->granule;
+    s->at[s->count] = (stretch){.low = wi_max(low, s->in.start / granule),
+                                .high = wi_min(high, (s->in.end + granule - 1) / granule),
+                                .costs = costs};
+    return &s->at[s->count++];
 }
 
-/* The largest block that could stand somewhere with `granules` more of memory put there. */
+static bool is_inside(const search *s, const wi_backing *b)
+{
+    uint64_t granule = s->space->granule;
+    return b->first * granule >= s->in.start && (b->first + b->count) * granule <= s->in.end;
+}
+
+/* A handle with several extents on it can be moved if nothing stands before the use of any. */
+static bool draw_free(search *s, const wi_extent *e, const wi_backing **last)
+{
+    uint64_t granule = s->space->granule, end = e->offset + e->bytes;
+    bool unpassed = e->lane && s->wish->lane != WI_ANY_LANE;
+    for (uint64_t at = e->offset; at < end; at = ((*last)->first + (*last)->count) * granule) {
+        const wi_backing *b = s->space->backings[at / granule];
+        bool costs = b->occupied == 0 && !unpassed && (is_inside(s, b) || wi_place_can_move(b, s->wish->lane));
+        if (b == *last)
+            s->at[s->count - 1].costs &= costs;
+        else if (!add(s, b->first, b->first + b->count, costs))
+            return false;
+        *last = b;
+    }
+    return true;
+}
+
+/* False without host memory. */
+static bool draw(search *s)
+{
+    uint64_t granule = s->space->granule, cost = 0;
+    const wi_backing *last = NULL;
+    s->count = 0;
+    for (const wi_extent *e = s->in.first; e != s->in.behind; e = e->next)
+        if (e->kind == WI_FREE ? !draw_free(s, e, &last)
+                               : !add(s, e->offset / granule, (e->offset + e->bytes) / granule, true))
+            return false;
+    for (size_t i = 0; i < s->count; i++) {
+        s->at[i].before = cost;
+        cost += s->at[i].costs ? s->at[i].high - s->at[i].low : 0;
+    }
+    return true;
+}
+
+static bool next_drawn(search *s, wi_extent *from)
+{
+    return next_run(from, s->wish->lane, &s->in) && draw(s);
+}
+
+/* What costs something in front of the granule. */
+static uint64_t cost_before(const search *s, uint64_t granule)
+{
+    size_t low = 0, high = s->count;
+    while (high - low > 1) {
+        size_t middle = (low + high) / 2;
+        *(s->at[middle].low <= granule ? &low : &high) = middle;
+    }
+    const stretch *at = &s->at[low];
+    return at->before + (at->costs && granule > at->low ? wi_min(granule, at->high) - at->low : 0);
+}
+
+static uint64_t cost_of(const search *s, uint64_t start, uint64_t end)
+{
+    uint64_t granule = s->space->granule;
+    return cost_before(s, (end + granule - 1) / granule) - cost_before(s, start / granule);
+}
+
+/* The cheapest place ----------------------------------------------------------------------------------------------- */
+
+static void try_start(search *s, uint64_t start)
+{
+    uint64_t end = start + s->wish->bytes;
+    if (start < s->in.start || end > s->in.end)
+        return;
+    uint64_t cost = cost_of(s, start, end);
+    if (s->found ? cost < s->best->cost : cost <= s->most) {
+        *s->best = (wi_place){.start = start, .end = end, .cost = cost, .first = s->in.first};
+        s->found = true;
+    }
+}
+
+/* It begins or ends as near as its alignment allows to an edge of what costs something. */
+static void try_edge(search *s, uint64_t edge)
+{
+    uint64_t alignment = s->wish->alignment, bytes = s->wish->bytes;
+    try_start(s, edge & ~(alignment - 1));
+    try_start(s, wi_round_up(edge, alignment));
+    if (edge < bytes)
+        return;
+    try_start(s, (edge - bytes) & ~(alignment - 1));
+    try_start(s, wi_round_up(edge - bytes, alignment));
+}
+
+static void try_run(search *s)
+{
+    if (s->in.end - s->in.start < s->wish->bytes)
+        return;
+    try_edge(s, s->in.start);
+    try_edge(s, s->in.end);
+    for (size_t i = 1; i < s->count; i++)
+        if (s->at[i].costs != s->at[i - 1].costs)
+            try_edge(s, s->at[i].low * s->space->granule);
+}
+
+bool wi_place_find(const wi_space *space, const wi_wish *wish, uint64_t most, wi_place *out)
+{
+    search s = {.space = space, .wish = wish, .most = most, .best = out};
+    for (wi_extent *from = space->first; next_drawn(&s, from); from = s.in.behind)
+        try_run(&s);
+    free(s.at);
+    return s.found && wi_place_reckon(space, wish->lane, most, out);
+}
+
+/* Looking ---------------------------------------------------------------------------------------------------------- */
+
+/* The largest block that could stand in the run with so many granules of memory: in all of it, or beside what costs nothing
+ * at one of its ends. */
+static uint64_t largest_in(const search *s, uint64_t granules)
+{
+    uint64_t granule = s->space->granule;
+    if (cost_of(s, s->in.start, s->in.end) <= granules)
+        return s->in.end - s->in.start;
+    const stretch *first = &s->at[0], *last = &s->at[s->count - 1];
+    uint64_t left = first->costs ? 0 : first->high * granule - s->in.start;
+    uint64_t right = last->costs ? 0 : s->in.end - last->low * granule;
+    return wi_max(left, right) + granules * granule;
+}
+
 static uint64_t largest(const wi_space *space, const wi_lane *lane, uint64_t granules)
 {
-    uint64_t most = 0, granule = space->granule;
-    run r;
-    for (wi_extent *from = space->first; next_run(from, lane, &r); from = r.behind) {
-        uint64_t whole = whole_granules(&r, r.start, r.end, granule), bytes = r.end - r.start;
-        if (whole > granules) { /* what is shared at one end, and all that can be had */
-            uint64_t left = wi_round_up(r.start, granule) - r.start, right = r.end % granule;
-            bytes = wi_max(left, right) + granules * granule;
-        }
-        most = wi_max(most, bytes);
-    }
+    const wi_wish wish = {.lane = lane};
+    search s = {.space = space, .wish = &wish};
+    uint64_t most = 0;
+    for (wi_extent *from = space->first; next_drawn(&s, from); from = s.in.behind)
+        most = wi_max(most, largest_in(&s, granules));
+    free(s.at);
     return most;
 }
 
-/* The fewest granules of memory with which `bytes` could stand somewhere once everything freed has passed; UINT64_MAX:
- * nowhere. At one end of a run a block shares most with what stands there. */
-static uint64_t granules_for(const wi_space *space, uint64_t bytes, uint64_t alignment)
+void wi_place_look(wi_mapped *mapped, const wi_lane *lane, uint64_t bytes, uint64_t alignment, wi_shortage *shortage)
 {
-    uint64_t fewest = UINT64_MAX;
-    run r;
-    for (wi_extent *from = space->first; next_run(from, WI_ANY_LANE, &r); from = r.behind) {
-        if (r.end - r.start < bytes)
-            continue;
-        uint64_t starts[2] = {wi_round_up(r.start, alignment), (r.end - bytes) & ~(alignment - 1)};
-        for (int i = 0; i < 2; i++)
-            if (starts[i] >= r.start && starts[i] + bytes <= r.end)
-                fewest = wi_min(fewest, whole_granules(&r, starts[i], starts[i] + bytes, space->granule));
-    }
-    return fewest;
-}
-
-void wi_place_look(wi_mapped *mapped, const wi_space *space, const wi_lane *lane, uint64_t bytes, uint64_t alignment,
-                   bool refused, wi_shortage *shortage)
-{
-    uint64_t held, creatable = wi_handles_creatable(mapped, &held), fresh = refused ? 0 : creatable;
+    const wi_wish wish = {.bytes = bytes, .alignment = alignment, .lane = WI_ANY_LANE};
+    uint64_t held, fresh = wi_handles_creatable(mapped, &held), needed = UINT64_MAX;
     uint64_t now = wi_handles_obtainable(mapped, lane == WI_ANY_LANE), there = wi_handles_obtainable(mapped, true);
-    uint64_t needed = granules_for(space, bytes, alignment);
-    shortage->largest = largest(space, lane, now + fresh);
-    shortage->later = largest(space, WI_ANY_LANE, there + fresh);
+    shortage->largest = shortage->later = 0;
+    for (int side = 0; side < WI_SIDES; side++) {
+        const wi_space *space = &mapped->sides[side];
+        wi_place place;
+        shortage->largest = wi_max(shortage->largest, largest(space, lane, now + fresh));
+        shortage->later = wi_max(shortage->later, largest(space, WI_ANY_LANE, there + fresh));
+        if (wi_place_find(space, &wish, needed, &place))
+            needed = place.cost;
+    }
     shortage->held = needed > UINT64_MAX / 2 / mapped->granule ? UINT64_MAX
                      : needed > there                          ? held + (needed - there) * mapped->granule
                                                                : held;

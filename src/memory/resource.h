@@ -32,6 +32,7 @@ typedef struct wi_placement {
     bool captured;                      /* into a graph, as was declared: nothing stands in the stream's order yet */
     bool apart;                         /* it ends where its memory ends, and what is behind stays unmapped */
     struct wi_reservation *reservation; /* bytes claimed before; NULL: none */
+    bool thorough;                      /* whatever can be done is to be done, at any price */
     bool behind;                        /* what is free in the order of another stream will do, behind that */
     weir_rung rung;                     /* the highest one climbed so far, which the base raises */
     bool hit;                           /* set by the base: no driver call was needed */

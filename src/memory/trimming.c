@@ -33,6 +33,8 @@ static uint64_t destroy(wi_mapped *mapped, batch *b)
     wi_ledger_release(r->ledger, bytes);
     wi_ledger_segments(r->ledger, 0, b->count);
     wi_handles_come_back(mapped);
+    if (mapped->device_has != UINT64_MAX)
+        mapped->device_has += bytes / mapped->granule;
     for (size_t i = 0; i < b->count; i++)
         free(b->of[i]);
     return bytes;
@@ -49,6 +51,11 @@ static uint64_t destroy_spare(wi_mapped *mapped, uint64_t wanted)
     } while (mapped->spare && mapped->spare->count == b.of[0]->count && !enough(mapped, b.of[0], b.count, wanted));
     mapped->fresh_last = wi_owners_mix(mapped->fresh_last, mapped->spare_last);
     return destroy(mapped, &b);
+}
+
+void wi_handles_drop_spare(wi_mapped *mapped)
+{
+    (void)destroy_spare(mapped, 1);
 }
 
 /* The handle there, if it can be had as well as `like` and is as long. */

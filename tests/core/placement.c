@@ -8,7 +8,6 @@ typedef struct block {
     unsigned char *start;
     uint64_t bytes, charged;
     int client;
-    bool weights;
     unsigned char pattern;
 } block;
 
@@ -84,42 +83,37 @@ static uint64_t fewest_handles(uint64_t before, uint64_t after, uint64_t bytes, 
     return fewest;
 }
 
-/* Whether the request could have been placed: handles that are not under a block, or may still be created, against those
- * that the tightest gap takes. */
-static bool could_be_placed(const world *w, uint64_t charged, uint64_t alignment, bool weights)
+static uint64_t end_of(const block *b)
 {
-    uint64_t theirs = 0, last = UINT64_MAX, fewest, before = 0;
-    bool any = false;
-    for (size_t i = 0; i < w->count; i++) { /* sorted; the sides are apart by far more than a granule */
-        uint64_t start = (uintptr_t)w->blocks[i].start, end = start + w->blocks[i].charged;
+    return (uintptr_t)b->start + b->charged;
+}
+
+static void lower(uint64_t *fewest, uint64_t handles)
+{
+    *fewest = handles < *fewest ? handles : *fewest;
+}
+
+/* Whether the request could have been placed: handles that are not under a block, or may still be created, against those
+ * that the tightest gap takes. Blocks are sorted; the ranges that they lie in are apart by far more than they are long. */
+static bool could_be_placed(const world *w, uint64_t charged, uint64_t alignment)
+{
+    uint64_t theirs = 0, last = UINT64_MAX, fewest = (charged + GRANULE - 1) / GRANULE; /* somewhere far out */
+    for (size_t i = 0; i < w->count; i++) {
+        const block *b = &w->blocks[i];
+        uint64_t start = (uintptr_t)b->start, end = end_of(b);
         for (uint64_t g = start / GRANULE; g * GRANULE < end; g++)
             if (g != last) {
                 theirs++;
                 last = g;
             }
-    }
-    uint64_t free_handles = w->budget / GRANULE - theirs;
-    fewest = (charged + GRANULE - 1) / GRANULE; /* somewhere far out */
-    for (size_t i = 0; i < w->count; i++) {
-        if (w->blocks[i].weights != weights)
-            continue;
-        uint64_t start = (uintptr_t)w->blocks[i].start;
-        /* The first block's side may have room in front of it: the range is aligned to 2 MiB, and begins there or before;
+        /* The first block of a range may have room in front of it: the range is aligned to 2 MiB, and begins there or before;
          * what could stand wholly in front is no tighter than far out, unless it shares the block's own first handle. */
-        if (!any)
-            before = start & ~((uint64_t)2 * MIB - 1);
-        uint64_t here = fewest_handles(before, start, charged, alignment);
-        if (here < fewest)
-            fewest = here;
-        before = start + w->blocks[i].charged;
-        any = true;
+        bool first = i == 0 || start - end_of(b - 1) > 256 * MIB;
+        lower(&fewest, fewest_handles(first ? start & ~(2 * MIB - 1) : end_of(b - 1), start, charged, alignment));
+        if (i + 1 == w->count || (uintptr_t)b[1].start - end > 256 * MIB)
+            lower(&fewest, fewest_handles(end, 0, charged, alignment));
     }
-    if (any) {
-        uint64_t here = fewest_handles(before, 0, charged, alignment);
-        if (here < fewest)
-            fewest = here;
-    }
-    return fewest <= free_handles;
+    return fewest <= w->budget / GRANULE - theirs;
 }
 
 static uint64_t live_bytes(const world *w)
@@ -167,7 +161,7 @@ static void allocate_one(world *w)
         assert_true(bytes_there && (uintptr_t)made.pointer % alignment == 0);
         unsigned char pattern = (unsigned char)next_random(&w->random);
         memset(made.pointer, pattern, request.bytes);
-        w->blocks[w->count++] = (block){made.pointer, request.bytes, charged, client, weights, pattern};
+        w->blocks[w->count++] = (block){made.pointer, request.bytes, charged, client, pattern};
         w->met++;
         return;
     }
@@ -177,7 +171,7 @@ static void allocate_one(world *w)
     w->refused++;
     if (bytes_there) {
         w->fragmented++;
-        if (could_be_placed(w, charged, alignment, weights)) {
+        if (could_be_placed(w, charged, alignment)) {
             print_error("%llu bytes at %llu were refused, but could be placed: %s\n", (unsigned long long)charged,
                         (unsigned long long)alignment, weir_detail());
             assert_true(false);
@@ -208,10 +202,7 @@ static void resize_one(world *w)
     weir_status status =
         weir_resize(w->clients[b->client], b->start, bytes, w->streams[next_random(&w->random) % STREAMS]);
     uint64_t end = (uintptr_t)b->start + b->charged;
-    const block *next = NULL;
-    for (size_t k = i + 1; k < w->count && !next; k++)
-        if (w->blocks[k].weights == b->weights)
-            next = &w->blocks[k];
+    const block *next = i + 1 < w->count ? &w->blocks[i + 1] : NULL;
     bool room = !next || end + more <= (uintptr_t)next->start;
     if (status == WEIR_OK) {
         assert_true(more == 0 || room);

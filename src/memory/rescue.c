@@ -1,0 +1,100 @@
+/* The last look before a refusal: any place between two blocks, over several holes and what is free between them, and
+ * whatever handles are elsewhere, cut where they lie half under the place. It may cost as much as it likes. */
+#include "memory/mapped.h"
+
+/* Granules that can be put somewhere. */
+static uint64_t obtainable(wi_mapped *m)
+{
+    return wi_handles_obtainable(m, false) + wi_handles_creatable(m, NULL);
+}
+
+/* A handle that lies half under the place, while the other half is needed; where it is to be cut. NULL: there is none. */
+static wi_backing *to_be_cut(wi_mapped *m, wi_space *space, const wi_place *p, uint64_t *at)
+{
+    uint64_t elsewhere = obtainable(m);
+    wi_backing *edge = NULL;
+    for (uint64_t g = p->low, next; g < p->high; g = next) {
+        wi_backing *b = space->backings[g];
+        next = b ? b->first + b->count : g + 1;
+        if (!b || !wi_place_can_move(b, NULL))
+            continue;
+        elsewhere -= b->count;
+        if (b->first < p->low || next > p->high)
+            edge = b;
+    }
+    if (!edge || elsewhere >= p->missing)
+        return NULL;
+    *at = edge->first < p->low ? p->low - edge->first : p->high - edge->first;
+    return edge;
+}
+
+/* The first hole of the busy range, as far as it goes; false: there is none. */
+static bool next_hole(const wi_space *space, const wi_place *p, wi_growth *g)
+{
+    uint64_t first = p->low, end;
+    while (first < p->high && space->backings[first])
+        first++;
+    for (end = first; end < p->high && !space->backings[end];)
+        end++;
+    g->hole = first * space->granule;
+    g->missing = g->room = end - first;
+    return end > first;
+}
+
+/* Puts memory under one hole of the place, or makes that possible. */
+static weir_status fill(wi_mapped *m, wi_growth *g, wi_extent **busy)
+{
+    uint64_t creatable = wi_handles_creatable(m, NULL);
+    if (wi_growth_means(m, g, creatable, creatable, true))
+        return g->cut ? wi_handles_cut(m, g->cut, g->cut_at) : wi_handles_grow(m, g, busy);
+    if (!m->spare)
+        return WEIR_BUSY; /* others have it */
+    wi_handles_drop_spare(m);
+    return WEIR_OK;
+}
+
+/* All of the place at once: what was put under one hole could not be told from its neighbours' any more. */
+static weir_status build(wi_mapped *m, wi_space *space, const wi_place *p, wi_extent **busy)
+{
+    uint64_t granule = space->granule;
+    wi_growth g = {.space = space, .first = p->first, .start = p->start, .exact = true};
+    g.low = space->backings[p->low] ? p->start : p->low * granule;
+    g.high = space->backings[p->high - 1] ? p->end : p->high * granule;
+    g.first = *busy = wi_handles_make_busy(&g);
+    weir_status status = WEIR_OK;
+    while (status == WEIR_OK && next_hole(space, p, &g))
+        status = fill(m, &g, busy);
+    if (status != WEIR_OK && *busy)
+        wi_handles_dissolve(m, *busy);
+    return status;
+}
+
+static weir_status carry_out(wi_mapped *m, wi_space *space, const wi_place *p, wi_extent **busy)
+{
+    uint64_t at;
+    wi_backing *edge = to_be_cut(m, space, p, &at);
+    if (!edge)
+        return build(m, space, p, busy);
+    weir_status status = wi_handles_cut(m, edge, at);
+    return status == WEIR_OK ? WEIR_BUSY : status;
+}
+
+weir_status wi_rescue(wi_mapped *mapped, wi_space *space, const wi_wish *wish, uint64_t *start, wi_extent **busy)
+{
+    wi_place place;
+    if (!wi_place_find(space, wish, obtainable(mapped), &place))
+        return WEIR_NO_ROOM;
+    *start = place.start;
+    return carry_out(mapped, space, &place, busy);
+}
+
+weir_status wi_rescue_behind(wi_mapped *mapped, const wi_extent *used, uint64_t more, wi_extent **busy)
+{
+    uint64_t start = used->offset + used->bytes, high = start;
+    wi_place place = {.start = start, .end = start + more, .first = used->next};
+    for (const wi_extent *e = used->next; e && wi_vacant(e, NULL); e = e->next)
+        high = e->offset + e->bytes;
+    if (high < place.end || !wi_place_reckon(used->space, NULL, obtainable(mapped), &place))
+        return WEIR_NO_ROOM;
+    return carry_out(mapped, used->space, &place, busy);
+}
