@@ -123,7 +123,14 @@ static weir_status open_world(const wi_replay_world *how, wi_replay_target *out)
         (void)end();
         return status;
     }
-    *out = (wi_replay_target){(void *)by, take, take_now, give, drain, counts, detail, world.gates};
+    *out = (wi_replay_target){.user = (void *)by,
+                              .take = take,
+                              .take_now = take_now,
+                              .give = give,
+                              .drain = drain,
+                              .counts = counts,
+                              .detail = detail,
+                              .gates = world.gates};
     return WEIR_OK;
 }
 

@@ -1,10 +1,12 @@
 /* replay.c: `weir replay`. */
 #include "replay.h"
 #include "cli.h"
+#include "replay_layout.h"
 #include "replay_print.h"
 #include "terminal.h"
 #include "text.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +23,7 @@ static const char help[] =
     "  --min-cap        also looks for the smallest cap under which the trace completes, to 0.2 %\n"
     "  --lag N          the work of each stream trails the host by N operations (default 0: it is done at once)\n"
     "  --repeat N       so many passes; the first and the later ones are told apart (default 1)\n"
+    "  --layout FILE    writes where memory lies at the end of each trace, as JSON\n"
     "  --json           the answer as JSON: events, peak_requested, peak_reserved, ns_per_event, driver_calls, moves,\n"
     "                   failures, min_cap, lag, traces[]\n\n"
     "Exit status: 0; 1 also where an allocation was refused, or no cap was found; 2 bad usage.\n";
@@ -28,7 +31,7 @@ static const char help[] =
 enum { LAG_MOST = 1 << 20 };
 
 typedef struct words {
-    const char *device, *resource, *cap;
+    const char *device, *resource, *cap, *layout;
     uint64_t cap_bytes, lag, repeat;
     double cap_times; /* of the peak; 0: none */
     bool min_cap, json;
@@ -36,7 +39,7 @@ typedef struct words {
 
 /* Words ------------------------------------------------------------------------------------------------------------ */
 
-enum { W_DRIVER = 256, W_RESOURCE, W_CAP, W_MIN_CAP, W_LAG, W_REPEAT, W_JSON };
+enum { W_DRIVER = 256, W_RESOURCE, W_CAP, W_MIN_CAP, W_LAG, W_REPEAT, W_LAYOUT, W_JSON };
 
 static const struct option long_words[] = {{"driver", required_argument, NULL, W_DRIVER},
                                            {"resource", required_argument, NULL, W_RESOURCE},
@@ -44,6 +47,7 @@ static const struct option long_words[] = {{"driver", required_argument, NULL, W
                                            {"min-cap", no_argument, NULL, W_MIN_CAP},
                                            {"lag", required_argument, NULL, W_LAG},
                                            {"repeat", required_argument, NULL, W_REPEAT},
+                                           {"layout", required_argument, NULL, W_LAYOUT},
                                            {"json", no_argument, NULL, W_JSON},
                                            {"help", no_argument, NULL, 'h'},
                                            {NULL, 0, NULL, 0}};
@@ -89,6 +93,9 @@ static int read_word(int code, words *w)
         return -1;
     case W_LAG:
         return read_count("--lag", 0, LAG_MOST, &w->lag);
+    case W_LAYOUT:
+        w->layout = optarg;
+        return -1;
     case W_REPEAT:
         return read_count("--repeat", 1, WI_REPLAY_PASSES, &w->repeat);
     default:
@@ -140,7 +147,7 @@ static weir_status measure_loop(replay_answer *a)
     return status;
 }
 
-static weir_status replay_one(const char *path, const words *w, replay_answer *a)
+static weir_status replay_one(const char *path, const words *w, replay_layout *layout, replay_answer *a)
 {
     weir_status status = wi_replay_load(path, &a->plan);
     if (status != WEIR_OK)
@@ -149,12 +156,16 @@ static weir_status replay_one(const char *path, const words *w, replay_answer *a
     a->min_cap = w->min_cap;
     wi_replay_settings settings = {
         .device = w->device, .resource = w->resource, .cap = a->cap, .lag = w->lag, .repeat = (unsigned)w->repeat};
+    layout->trace = a->plan.name;
+    settings.at_end = w->layout ? replay_layout_take : NULL;
+    settings.at_end_user = layout;
     status = measure_loop(a);
     if (status == WEIR_OK)
         status = wi_replay_run(&a->plan, &settings, &a->result);
     if (status != WEIR_OK || !w->min_cap)
         return status;
     settings.repeat = 1;
+    settings.at_end = NULL;
     searched = a->plan.name;
     status = wi_replay_min_cap(&a->plan, &settings, show_search, &a->smallest);
     terminal_progress_end();
@@ -185,13 +196,17 @@ int verb_replay(int argc, char **argv)
     size_t count = (size_t)(argc - optind);
     replay_answer *answers = text_zeroed(count, sizeof *answers);
     replay_answers all = {.device = w.device, .resource = w.resource, .lag = w.lag, .list = answers, .count = count};
+    replay_layout layout = {.traces = json_array()};
     status = CLI_OK;
     for (size_t i = 0; i < count && status == CLI_OK; i++) {
         const char *path = argv[(size_t)optind + i];
-        if (replay_one(path, &w, &answers[i]) != WEIR_OK)
+        if (replay_one(path, &w, &layout, &answers[i]) != WEIR_OK)
             status =
                 strstr(weir_detail(), path) ? cli_fail("%s", weir_detail()) : cli_fail("%s: %s", path, weir_detail());
     }
+    if (status == CLI_OK && w.layout && !replay_layout_write(&layout, w.layout))
+        status = cli_fail("%s: %s", w.layout, strerror(errno));
+    json_decref(layout.traces);
     if (status == CLI_OK)
         status = w.json ? cli_print_json(replay_json(&all)) : (replay_print(&all), cli_flush(CLI_OK));
     if (status == CLI_OK)

@@ -88,7 +88,9 @@ typedef struct wi_replay_gates {
 } wi_replay_gates;
 
 /* An allocator. All calls come from one thread; `stream` numbers are those of the plan. */
-typedef struct wi_replay_target {
+typedef struct wi_replay_target wi_replay_target;
+
+struct wi_replay_target {
     void *user;
     weir_status (*take)(void *user, const wi_replay_op *op, void **out);     /* may wait for pending frees */
     weir_status (*take_now)(void *user, const wi_replay_op *op, void **out); /* refuses instead; only with gates */
@@ -97,7 +99,12 @@ typedef struct wi_replay_target {
     weir_status (*counts)(void *user, wi_replay_counts *out);
     const char *(*detail)(void); /* why the last call failed */
     wi_replay_gates *gates;      /* NULL: none */
-} wi_replay_target;
+    /* As weir_layout_walk; NULL: it cannot tell. */
+    weir_status (*walk)(void *user, weir_layout_fn fn, void *to, weir_layout_totals *totals);
+    /* Called behind a pass, before what the trace leaves live is freed; NULL: nobody. */
+    weir_status (*at_end)(void *user, const wi_replay_target *target);
+    void *at_end_user;
+};
 
 /* weir, on its own streams, one for each of the plan. */
 typedef struct wi_replay_world {
@@ -149,6 +156,8 @@ typedef struct wi_replay_settings {
     unsigned repeat;              /* passes; 0 is 1 */
     bool stop;                    /* at the first failure */
     const wi_replay_maker *maker; /* of another allocator; NULL: weir's, by the device */
+    weir_status (*at_end)(void *user, const wi_replay_target *target); /* of the last pass; NULL: nobody */
+    void *at_end_user;
 } wi_replay_settings;
 
 typedef struct wi_replay_result {

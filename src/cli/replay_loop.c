@@ -168,6 +168,8 @@ static weir_status run_pass(const wi_replay_plan *plan, const wi_replay_target *
         status = target->drain(target->user);
     if (status == WEIR_OK)
         status = target->counts(target->user, &after);
+    if (status == WEIR_OK && target->at_end)
+        status = target->at_end(target->at_end_user, target);
     if (status != WEIR_OK)
         return status;
     pass->driver_calls = after.driver_calls - before.driver_calls;

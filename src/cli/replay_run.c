@@ -32,8 +32,8 @@ static wi_replay_world world_for(const wi_replay_plan *plan, const wi_replay_set
     return how;
 }
 
-static weir_status run_passes(const wi_replay_plan *plan, const wi_replay_settings *settings,
-                              const wi_replay_target *target, wi_replay_result *out)
+static weir_status run_passes(const wi_replay_plan *plan, const wi_replay_settings *settings, wi_replay_target *target,
+                              wi_replay_result *out)
 {
     size_t wanted = settings->repeat ? settings->repeat : 1;
     weir_status status = WEIR_OK;
@@ -42,6 +42,8 @@ static weir_status run_passes(const wi_replay_plan *plan, const wi_replay_settin
         return weir_fail(WEIR_SYSTEM, "no memory for %zu passes", wanted);
     while (status == WEIR_OK && out->count < wanted) {
         wi_replay_pass *pass = &out->passes[out->count++];
+        target->at_end = out->count == wanted ? settings->at_end : NULL;
+        target->at_end_user = settings->at_end_user;
         status = wi_replay_loop(plan, target, settings->stop, pass);
         if (settings->stop && pass->failures)
             break;

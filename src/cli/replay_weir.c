@@ -66,6 +66,11 @@ static weir_status counts(void *user, wi_replay_counts *out)
     return status;
 }
 
+static weir_status walk(void *user, weir_layout_fn fn, void *to, weir_layout_totals *totals)
+{
+    return weir_layout_walk(((const world *)user)->runtime, fn, to, totals);
+}
+
 /* Made and ended ----------------------------------------------------------------------------------------------------- */
 
 /* The simulated device does work when the world is told to, unless nothing trails. */
@@ -144,7 +149,15 @@ static weir_status open_world(const wi_replay_world *how, wi_replay_target *out)
         (void)end(w);
         return status;
     }
-    *out = (wi_replay_target){w, take, take_now, give, drain, counts, weir_detail, w->gates};
+    *out = (wi_replay_target){.user = w,
+                              .take = take,
+                              .take_now = take_now,
+                              .give = give,
+                              .drain = drain,
+                              .counts = counts,
+                              .detail = weir_detail,
+                              .gates = w->gates,
+                              .walk = walk};
     return WEIR_OK;
 }
 

@@ -2,6 +2,7 @@
 streams that trail the host."""
 
 import gzip
+import json
 
 import harness
 
@@ -52,6 +53,30 @@ class Replay(harness.Case):
                 self.assertEqual(answer["ladder"], trace["ladder"])
                 self.assertAlmostEqual(trace["held_ratio"], answer["peak_reserved"] / answer["peak_requested"])
                 self.assertEqual(trace["malformed"], 0)
+
+    def test_layout(self):
+        text = rows(("a", 1, 100, 0), ("a", 2, MIB, 0), ("f", 1, 100, 0), ("a", 3, 5000, "0x7f00"), ("a", 4, MIB, 0), ("f", 4, MIB, 0))
+        for driver in ("host", "sim"):
+            for resource in ("mapped", "segments", "direct", "async"):
+                path = self.folder / "layout.json"
+                answer = self.replay(text, "--driver", driver, "--resource", resource, "--repeat", "2", "--layout", path)
+                with open(path) as file:
+                    layout, = json.load(file)["traces"]
+                self.assertEqual(layout["trace"], answer["traces"][0]["trace"])
+                self.assertEqual(layout["in_hand"], 0)
+                self.assertEqual(sum(layout["bytes"].values()), layout["held"])
+                sums = dict.fromkeys(layout["bytes"], 0)
+                blocks = {}
+                for segment in layout["segments"]:
+                    self.assertEqual(sum(span["bytes"] for span in segment["spans"]), segment["bytes"])
+                    for span in segment["spans"]:
+                        sums[span["state"]] += span["bytes"]
+                        if span["state"] == "live":
+                            blocks.setdefault(span["block"], (span["requested"], span["client"]))
+                self.assertEqual(sums, layout["bytes"])
+                self.assertEqual(sorted(blocks.values()), [(5000, "replay"), (MIB, "replay")])
+        error = self.weir("replay", self.folder / "trace.csv", "--layout", "none/layout.json", status=1, WEIR_BUDGET="")[1]
+        self.assertIn("none/layout.json", error)
 
     def test_direct_calls_are_known(self):
         answer = self.replay(rows(*pairs(10, 1, 1000)), "--resource", "direct")
