@@ -47,6 +47,17 @@ static weir_status counts(void *user, wi_replay_counts *out)
     return WEIR_OK;
 }
 
+static wi_replay_target target_of(book *b)
+{
+    return (wi_replay_target){.user = b,
+                              .take = take,
+                              .take_now = take,
+                              .give = give,
+                              .drain = drain,
+                              .counts = counts,
+                              .detail = weir_detail};
+}
+
 static wi_replay_op ops[] = {
     {100, 0, 0, 0, false}, {50, 1, 0, 0, false}, {100, 0, 0, 0, true}, {80, 0, 0, 0, false}, {50, 1, 0, 0, true}};
 static size_t left[] = {3};
@@ -58,7 +69,7 @@ static void test_loop(void **state)
     (void)state;
     wi_replay_pass pass;
     book b = {.limit = 1000};
-    wi_replay_target target = {&b, take, take, give, drain, counts, weir_detail, NULL};
+    wi_replay_target target = target_of(&b);
     ok(wi_replay_loop(&small, &target, false, &pass));
     assert_int_equal(b.taken, 3);
     assert_int_equal(b.given, 3); /* the one that is left too */
@@ -89,7 +100,8 @@ static void test_broken_allocator(void **state)
     (void)state;
     wi_replay_pass pass;
     book b = {.limit = 1000};
-    wi_replay_target target = {&b, take_broken, take, give, drain, counts, weir_detail, NULL};
+    wi_replay_target target = target_of(&b);
+    target.take = take_broken;
     fails(WEIR_DRIVER, wi_replay_loop(&small, &target, false, &pass));
     detail_names("cable");
 }
@@ -129,7 +141,9 @@ static void test_refused_at_once(void **state)
     wi_replay_pass pass;
     book b = {.limit = 1000, .waited = 3};
     wi_replay_gates gates = {&b, put_gate, reach_gate, open_gates, open_gates, forced_gates};
-    wi_replay_target target = {&b, take, take_now, give, drain, counts, weir_detail, &gates};
+    wi_replay_target target = target_of(&b);
+    target.take_now = take_now;
+    target.gates = &gates;
     ok(wi_replay_loop(&small, &target, false, &pass));
     assert_int_equal(pass.waits, 3);
     assert_int_equal(pass.failures, 0);
