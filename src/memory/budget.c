@@ -103,26 +103,24 @@ static bool allow_stream_waits(ladder *l)
     return p->behind = true;
 }
 
-/* Bytes that callbacks can make more: what the account may have, and what is nobody's, once the device is past all frees. */
+/* Bytes that callbacks can make more: what the account may have now, and what is nobody's once the device is past all frees and
+ * threads have given up what they park. */
 typedef struct room {
     uint64_t account, device;
 } room;
 
-static room look_for_room(ladder *l)
+static room look_for_room(const ladder *l)
 {
     weir_stats stats = {.size = sizeof stats};
     size_t ignored;
-    while (take_what_is_parked(l)) /* what was freed may be parked */
-        continue;
     wi_ledger_snapshot(ledger_of(l), &stats, NULL, 0, 0, &ignored);
-    return (room){wi_ledger_left(ledger_of(l), l->account, true),
-                  stats.budget - stats.live - stats.promised - stats.parked};
+    return (room){wi_ledger_left(ledger_of(l), l->account), stats.budget - stats.live - stats.promised};
 }
 
-static uint64_t shortfall(ladder *l)
+static uint64_t shortfall(const ladder *l)
 {
     uint64_t asked = l->request->charged;
-    uint64_t there = l->placement ? l->largest : wi_ledger_left(ledger_of(l), l->account, false);
+    uint64_t there = l->placement ? l->largest : wi_ledger_left(ledger_of(l), l->account);
     return there < asked ? asked - there : asked;
 }
 

@@ -261,18 +261,14 @@ bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, boo
     return claimed;
 }
 
-uint64_t wi_ledger_left(wi_ledger *ledger, const wi_account *account, bool later)
+uint64_t wi_ledger_left(wi_ledger *ledger, const wi_account *account)
 {
     enter(ledger);
-    if (later)
-        wi_ledger_fold_all(ledger);
-    uint64_t mine = later ? used_for_long(account) : used(account);
-    uint64_t committed = later ? committed_without_pending(ledger) : ledger->committed;
-    uint64_t owed = account->guaranteed - wi_min(account->guaranteed, mine);
-    uint64_t room = wi_min(account->maximum - wi_min(account->maximum, mine), ledger->budget - committed + owed);
-    room = account->open ? room : 0;
+    uint64_t mine = used(account), owed = account->guaranteed - wi_min(account->guaranteed, mine);
+    uint64_t under_maximum = account->maximum - wi_min(account->maximum, mine);
+    uint64_t left = account->open ? wi_min(under_maximum, ledger->budget - ledger->committed + owed) : 0;
     leave(ledger);
-    return room;
+    return left;
 }
 
 bool wi_ledger_is_open(wi_ledger *ledger, const wi_account *account)

@@ -110,8 +110,8 @@ weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget, bool *held)
 /* Claims `bytes` for the account. False when the budget or the maximum forbids it, or it is closed; *could tells whether
  * it would be granted if every pending free were complete. */
 bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, bool *could);
-/* How many bytes more the account could have under the limits; `later`: once every pending free is complete. */
-uint64_t wi_ledger_left(wi_ledger *ledger, const wi_account *account, bool later);
+/* How many bytes more the account could have under the limits. */
+uint64_t wi_ledger_left(wi_ledger *ledger, const wi_account *account);
 bool wi_ledger_is_open(wi_ledger *ledger, const wi_account *account);
 /* The same by number, where the record may be on its way to becoming another account's. */
 bool wi_ledger_knows(wi_ledger *ledger, uint64_t serial);

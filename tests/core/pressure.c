@@ -240,6 +240,23 @@ static void a_limit_that_is_raised(void **state)
     end(&f);
 }
 
+/* A guarantee that is not used up is there for its client, and for nobody else. */
+static void what_is_guaranteed_is_not_short(void **state)
+{
+    (void)state;
+    fixture f = start();
+    giver g = {.f = &f, .gives = 1};
+    ok(weir_client_set_limits(f.other, PART, 0));
+    for (int i = 0; i < PARTS - 1; i++)
+        f.kept[i] = allocate(f.keeper, PART, WEIR_STREAM_HOST, WEIR_KV);
+    (void)add(&f, 0, give, &g);
+    void *p = allocate(f.other, 2 * PART, f.stream, WEIR_KV);
+    assert_int_equal(g.calls, 1);
+    assert_int_equal(g.told.shortfall, PART);
+    ok(weir_free(f.other, p, WEIR_STREAM_HOST));
+    end(&f);
+}
+
 /* What stands in the way of one piece. */
 static void give_up_the_neighbour(const weir_pressure *pressure, void *user)
 {
@@ -304,20 +321,30 @@ static void what_is_freed_may_be_waited_for(void **state)
     end(&f);
 }
 
+static void free_in_order(const weir_pressure *pressure, void *user)
+{
+    fixture *f = user;
+    (void)pressure;
+    if (f->kept[0])
+        ok(weir_free(f->keeper, f->kept[0], f->stream));
+    f->kept[0] = NULL;
+}
+
 /* What is freed in a callback may be parked first. */
 static void what_is_freed_may_be_parked(void **state)
 {
-    enum { SMALL = 4096, COUNT = 8 };
+    enum { SMALL = 4096 };
     (void)state;
     ok(weir_option_set("front", "1MiB"));
     fixture f = start();
     ok(weir_option_set("front", NULL));
-    giver g = {.f = &f, .gives = 1};
-    (void)add(&f, 0, give, &g);
-    f.kept[0] = allocate(f.keeper, SMALL, WEIR_STREAM_HOST, WEIR_KV);
+    giver last = {.f = &f};
+    (void)add(&f, 0, free_in_order, &f);
+    (void)add(&f, 1, give, &last);
+    f.kept[0] = allocate(f.keeper, SMALL, f.stream, WEIR_KV);
     void *most = allocate(f.other, BUDGET - GRANULE, f.stream, WEIR_WEIGHTS), *p;
     p = allocate(f.other, GRANULE, f.stream, WEIR_WEIGHTS);
-    assert_int_equal(g.calls, 1);
+    assert_int_equal(last.calls, 0); /* the first one has helped */
     assert_int_equal(served_by_pressure(&f), 1);
     ok(weir_free(f.other, p, WEIR_STREAM_HOST));
     ok(weir_free(f.other, most, WEIR_STREAM_HOST));
@@ -649,6 +676,7 @@ int main(void)
         cmocka_unit_test(not_where_nothing_is_short),
         cmocka_unit_test(not_for_requests_that_may_not_wait),
         cmocka_unit_test(a_limit_that_is_raised),
+        cmocka_unit_test(what_is_guaranteed_is_not_short),
         cmocka_unit_test(pieces_that_are_too_small),
         cmocka_unit_test(what_is_freed_may_be_waited_for),
         cmocka_unit_test(what_is_freed_may_be_parked),
