@@ -226,6 +226,24 @@ static void what_is_waited_for(void **state)
     end(&f);
 }
 
+/* Its bytes count for nobody any more, and still are in the order of a stream that the request is not on. */
+static void what_has_yet_to_pass_is_waited_for(void **state)
+{
+    (void)state;
+    fixture f = start("mapped");
+    pthread_t opener;
+    void *p = allocate(f.one, BUDGET, f.a, WEIR_KV);
+    hold(&f, f.a, p, 1, 256);
+    ok(weir_free(f.one, p, f.a));
+    weir_stats last = take_snapshot(f.runtime).device;
+    pthread_create(&opener, NULL, open_gate_later, &f.gate);
+    p = allocate(f.two, BUDGET, WEIR_STREAM_HOST, WEIR_KV);
+    came_by(WEIR_RUNG_WAIT);
+    pthread_join(opener, NULL);
+    ok(weir_free(f.two, p, WEIR_STREAM_HOST));
+    end(&f);
+}
+
 /* Behind a stream wait --------------------------------------------------------------------------------------------- */
 
 static void memory_of_another_stream(void **state)
@@ -484,6 +502,7 @@ int main(void)
         cmocka_unit_test(moved_handles),
         cmocka_unit_test(what_adaptors_keep_back),
         cmocka_unit_test(what_is_waited_for),
+        cmocka_unit_test(what_has_yet_to_pass_is_waited_for),
         cmocka_unit_test(memory_of_another_stream),
         cmocka_unit_test(a_trace_tells_of_it),
         cmocka_unit_test(no_more_than_is_needed),
