@@ -185,6 +185,11 @@ static void run_round(scenario *s)
     resize_block(s, s->count - 1, 14 * GRANULE, 0);
     uint64_t released;
     done(s, weir_runtime_trim(s->runtime, 2 * GRANULE, &released));
+    weir_trim_report report = WEIR_INIT(weir_trim_report);
+    weir_layout_totals totals = WEIR_INIT(weir_layout_totals);
+    done(s, weir_runtime_trim_to(s->runtime, GRANULE, &report));
+    if (done(s, weir_layout_walk(s->runtime, NULL, NULL, &totals)))
+        assert_int_equal(totals.in_hand, 0);
     check_books(s);
     done(s, weir_runtime_set_budget(s->runtime, BUDGET - GRANULE));
     done(s, weir_runtime_set_budget(s->runtime, BUDGET));

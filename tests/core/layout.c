@@ -424,6 +424,32 @@ static void a_walk_beside_threads_adds_up(void **state)
     end(&f);
 }
 
+/* Pinned memory counts in the host's ledger, and is told there. */
+static void the_host_tells_what_others_have_there(void **state)
+{
+    (void)state;
+    if (strcmp(device(), "host") == 0)
+        skip(); /* which has one kind of memory */
+    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    weir_runtime *host = options.host = make_runtime(MIB), *runtime;
+    if (on_sim())
+        wi_sim_configure(&(wi_sim_options){.seed = 1});
+    ok(weir_runtime_create(device(), &options, &runtime));
+    weir_client *client = open_client(runtime, "ann", 0, 0);
+    weir_request request = {.size = sizeof request, .bytes = 5000, .kind = WEIR_KIND_PINNED, .memory_class = WEIR_KV};
+    weir_block block;
+    ok(weir_alloc_with(client, &request, &block));
+    weir_layout_totals t = totals(host);
+    assert_int_equal(t.bytes[WEIR_SPAN_LIVE], 5120);
+    assert_int_equal(t.in_hand, 0);
+    assert_int_equal(t.held, take_snapshot(host).device.held);
+    assert_int_equal(totals(runtime).bytes[WEIR_SPAN_LIVE], 0);
+    ok(weir_free_block(client, block, WEIR_STREAM_HOST));
+    ok(weir_client_close(client));
+    ok(weir_runtime_destroy(runtime));
+    ok(weir_runtime_destroy(host));
+}
+
 static void what_is_wrong_is_refused(void **state)
 {
     (void)state;
@@ -439,9 +465,13 @@ static void what_is_wrong_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_byte_that_is_held_is_told_once), cmocka_unit_test(what_waits_says_for_what),
-        cmocka_unit_test(what_a_thread_keeps_is_parked),        cmocka_unit_test(a_walk_may_be_answered_with_calls),
-        cmocka_unit_test(a_walk_beside_threads_adds_up),        cmocka_unit_test(what_is_wrong_is_refused),
+        cmocka_unit_test(every_byte_that_is_held_is_told_once),
+        cmocka_unit_test(what_waits_says_for_what),
+        cmocka_unit_test(what_a_thread_keeps_is_parked),
+        cmocka_unit_test(a_walk_may_be_answered_with_calls),
+        cmocka_unit_test(a_walk_beside_threads_adds_up),
+        cmocka_unit_test(the_host_tells_what_others_have_there),
+        cmocka_unit_test(what_is_wrong_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,6 +42,9 @@ static void structures_that_are_filled(void **state)
     ALL_SIZES(weir_option, weir_option_get("log", out));
     ALL_SIZES(weir_stats, weir_snapshot(runtime, out, NULL, 0, NULL));
     ALL_SIZES(weir_client_stats, weir_client_snapshot(client, out));
+    ALL_SIZES(weir_memory_stats, weir_memory_stats_read(runtime, out));
+    ALL_SIZES(weir_layout_totals, weir_layout_walk(runtime, NULL, NULL, out));
+    ALL_SIZES(weir_trim_report, weir_runtime_trim_to(runtime, UINT64_MAX, out));
     ALL_SIZES(weir_block_details, weir_block_info(p, out));
     ALL_SIZES(weir_refusal, weir_refusal_last(out));
     ok(weir_free(client, p, WEIR_STREAM_HOST));
