@@ -1,9 +1,11 @@
 /* weir/resource.h: what serves the blocks of a runtime: resources, and adaptors around them.
  *
  * A stack is written as text, outermost first: "budget(log(async))". The bases:
- *   mapped    handles mapped into a large range of addresses; memory moves to where it is needed. The default
+ *   cache     the default: `mapped`, or `segments` on a device without virtual-memory management; weir_runtime_resource tells
+ *   mapped    handles mapped into a large range of addresses; memory moves to where it is needed. WEIR_UNSUPPORTED without
+ *             virtual-memory management
  *   segments  pieces of the driver's of 2 MiB, 20 MiB and more, cut into blocks of multiples of 512 bytes; memory stays where it
- *             is. What `mapped` means on a device without virtual-memory management; weir_runtime_resource tells
+ *             is
  *   direct    one allocation of the driver's per block, for sanitizers; each goes back by a free of the driver's, which may
  *             wait for the whole device (cuMemFree), in weir_free or in a later call that finds the block's free passed
  *   async     one allocation of a stream-ordered pool of the driver's per block; the pool is the runtime's own
@@ -12,8 +14,8 @@
  *   budget    claims a request in the ledger before anything below it is asked, and climbs the ladder before it refuses.
  *             A stack has one; where the text has none it is the outermost
  *   log       records each allocation, free and reap that reaches it, and how it went: "log(csv=PATH, async)"
- *   guard     red zones around blocks, poison, quarantine: "guard(direct)", "guard(zone=1KiB, quarantine=64MiB, mapped)"
- *   stats     counts, hit rate, sizes and latencies of what passes: "stats(mapped)"
+ *   guard     red zones around blocks, poison, quarantine: "guard(direct)", "guard(zone=1KiB, quarantine=64MiB, cache)"
+ *   stats     counts, hit rate, sizes and latencies of what passes: "stats(cache)"
  * Budget(Logging(Async)) is the recommended order: the log then has what was really asked of the device. */
 #ifndef WEIR_RESOURCE_H
 #define WEIR_RESOURCE_H

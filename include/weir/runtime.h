@@ -16,7 +16,7 @@ typedef struct weir_runtime_options {
     size_t size;
     uint64_t budget; /* bytes of device memory that all clients together may hold; 0: the option `budget`, else what
                              is free less the larger of 10 % and 512 MiB (on the host: of the cgroup's limit) */
-    const char *resource; /* which resource serves the clients; NULL: the option `resource`, else "mapped" */
+    const char *resource; /* which resource serves the clients; NULL: the option `resource`, else "cache" */
     weir_runtime *host; /* the runtime in whose ledger pinned and pageable memory counts (weir/memory.h): one of "host",
                              which stays until this one is destroyed; NULL: the process's. Of weir_runtime_create alone */
 } weir_runtime_options;

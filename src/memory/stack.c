@@ -18,13 +18,18 @@ typedef struct part {
     weir_status (*adaptor)(wi_resource *inner, const wi_arguments *arguments, wi_resource **out);
 } part;
 
-/* A device that cannot map memory has segments instead. */
 static weir_status make_mapped(const wi_driver *driver, wi_device *device, const wi_arguments *arguments,
                                wi_resource **out)
 {
     weir_status status = wi_arguments_check(arguments, (const char *const[]){NULL});
-    if (status == WEIR_OK)
-        status = wi_mapped_create(driver, device, out);
+    return status == WEIR_OK ? wi_mapped_create(driver, device, out) : status;
+}
+
+/* The caching allocator: a device that cannot map memory has segments instead. */
+static weir_status make_cache(const wi_driver *driver, wi_device *device, const wi_arguments *arguments,
+                              wi_resource **out)
+{
+    weir_status status = make_mapped(driver, device, arguments, out);
     return status == WEIR_UNSUPPORTED ? wi_segments_create(driver, device, out) : status;
 }
 
@@ -35,11 +40,11 @@ static weir_status make_budget(wi_resource *inner, const wi_arguments *arguments
 }
 
 static const part parts[] = {
-    {.name = "mapped", .base = make_mapped},        {.name = "direct", .base = wi_direct_make},
-    {.name = "async", .base = wi_async_make},       {.name = "blocks", .base = wi_fixed_make},
-    {.name = "segments", .base = wi_segments_make}, {.name = "budget", .adaptor = make_budget},
-    {.name = "log", .adaptor = wi_log_create},      {.name = "guard", .adaptor = wi_guard_create},
-    {.name = "stats", .adaptor = wi_meter_create},
+    {.name = "cache", .base = make_cache},         {.name = "mapped", .base = make_mapped},
+    {.name = "direct", .base = wi_direct_make},    {.name = "async", .base = wi_async_make},
+    {.name = "blocks", .base = wi_fixed_make},     {.name = "segments", .base = wi_segments_make},
+    {.name = "budget", .adaptor = make_budget},    {.name = "log", .adaptor = wi_log_create},
+    {.name = "guard", .adaptor = wi_guard_create}, {.name = "stats", .adaptor = wi_meter_create},
 };
 enum { PARTS = sizeof parts / sizeof parts[0] };
 

@@ -25,7 +25,7 @@ static void devices_that_are_none(void **state)
     options = (weir_runtime_options){.size = sizeof options, .resource = "fast"};
     fails(WEIR_NOT_FOUND, weir_runtime_create("host", &options, &runtime));
     detail_names("fast");
-    detail_names("mapped");
+    detail_names("cache");
 }
 
 /* With too few addresses nothing can start; with enough of them the next call can. */
@@ -71,7 +71,7 @@ static void one_runtime_per_device(void **state)
     ok(weir_runtime_get_with("host", &options, &again));
     assert_ptr_equal(again, first);
     options.budget = 24 * MIB;
-    options.resource = "mapped";
+    options.resource = "cache";
     ok(weir_runtime_get_with("host", &options, &again));
     options.budget = 25 * MIB;
     fails(WEIR_CONFLICT, weir_runtime_get_with("host", &options, &again));

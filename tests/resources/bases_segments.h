@@ -56,7 +56,7 @@ static inline fixture start(uint64_t budget)
     driver.reserve = my_reserve;
     driver.allocate = my_allocate;
     driver.release = my_release;
-    f.runtime = make_over(&driver, "mapped", budget); /* which it cannot have */
+    f.runtime = make_over(&driver, "cache", budget);
     f.base = (wi_segments *)f.runtime->resource->base;
     f.one = open_client(f.runtime, "one", 0, 0);
     f.two = open_client(f.runtime, "two", 0, 0);
