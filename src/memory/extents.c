@@ -368,6 +368,16 @@ static void free_rest(wi_space *space, wi_extent *extent)
     wi_space_join(space, extent);
 }
 
+void wi_space_note_start(wi_space *space, uint64_t offset, bool begins)
+{
+    uint64_t granule = offset / space->granule, bit = UINT64_C(1) << granule % 64;
+    space->starts[granule] += begins ? 1u : -1u;
+    if (space->starts[granule] > 0)
+        space->started[granule / 64] |= bit;
+    else
+        space->started[granule / 64] &= ~bit;
+}
+
 wi_extent *wi_space_use(wi_space *space, wi_extent *extent, uint64_t offset, uint64_t bytes, uint64_t slack)
 {
     wi_extent *front = offset > extent->offset ? extent : NULL;
@@ -379,14 +389,14 @@ wi_extent *wi_space_use(wi_space *space, wi_extent *extent, uint64_t offset, uin
     free_rest(space, front);
     free_rest(space, rest);
     wi_space_set_slot(space, offset, extent->index + 1);
-    space->starts[offset / space->granule]++;
+    wi_space_note_start(space, offset, true);
     return extent;
 }
 
 wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent, uint64_t last, wi_lane *lane)
 {
     wi_space_set_slot(space, extent->offset, space->slots[extent->offset / WI_UNIT] | WI_SLOT_FREED);
-    space->starts[extent->offset / space->granule]--;
+    wi_space_note_start(space, extent->offset, false);
     if (extent->block.before > 0) /* where a second free of it would look */
         wi_space_set_slot(space, (uint64_t)((char *)extent->block.pointer - space->base), WI_SLOT_FREED);
     wi_marks_free(extent->block.marks);
@@ -408,11 +418,27 @@ wi_extent *wi_space_neutral(wi_space *space, wi_extent *extent)
     return wi_space_join(space, extent);
 }
 
+#define NO_GRANULE UINT64_MAX
+
+static bool is_started(const wi_space *space, uint64_t granule)
+{
+    return space->started[granule / 64] >> granule % 64 & 1;
+}
+
+/* The last granule before it in which a used extent begins. */
+static uint64_t started_before(const wi_space *space, uint64_t granule)
+{
+    uint64_t word = granule / 64, bits = space->started[word] & ((UINT64_C(1) << granule % 64) - 1);
+    while (bits == 0 && word > 0)
+        bits = space->started[--word];
+    return bits ? word * 64 + 63u - (unsigned)__builtin_clzll(bits) : NO_GRANULE;
+}
+
 /* The used extent that begins nearest at or before the offset: granules without one are passed over whole. */
 static wi_extent *used_before(wi_space *space, uint64_t offset)
 {
     uint64_t unit = offset / WI_UNIT, granule = offset / space->granule;
-    for (;; granule--) {
+    for (; granule != NO_GRANULE; granule = started_before(space, granule)) {
         uint64_t first = granule * space->granule / WI_UNIT;
         for (uint64_t u = wi_min(unit, first + space->granule / WI_UNIT - 1) + 1;
              space->starts[granule] && u > first;) {
@@ -421,9 +447,8 @@ static wi_extent *used_before(wi_space *space, uint64_t offset)
                 continue;
             return wi_record_at(&space->shared->pool, slot - 1);
         }
-        if (granule == 0)
-            return NULL;
     }
+    return NULL;
 }
 
 wi_extent *wi_space_find(wi_space *space, uint64_t offset, bool *freed)
@@ -458,9 +483,10 @@ weir_status wi_space_init(wi_space *space, unsigned number, char *base, uint64_t
     uint64_t granules = granules_of(space);
     space->slots = lazy_table(bytes / WI_UNIT * sizeof *space->slots);
     space->starts = lazy_table(granules * sizeof *space->starts);
+    space->started = lazy_table((granules / 64 + 1) * sizeof *space->started);
     space->backings = lazy_table(granules * sizeof *space->backings);
     weir_status status = wi_extent_pool_reserve(&shared->pool, 1);
-    if (!space->slots || !space->starts || !space->backings)
+    if (!space->slots || !space->starts || !space->started || !space->backings)
         status =
             weir_fail(WEIR_SYSTEM, "no host memory for the tables of a range of %llu bytes", (unsigned long long)bytes);
     if (status != WEIR_OK) {
@@ -485,6 +511,8 @@ void wi_space_destroy(wi_space *space)
         munmap(space->slots, space->bytes / WI_UNIT * sizeof *space->slots);
     if (space->starts)
         munmap(space->starts, granules * sizeof *space->starts);
+    if (space->started)
+        munmap(space->started, (granules / 64 + 1) * sizeof *space->started);
     if (space->backings)
         munmap(space->backings, granules * sizeof *space->backings);
     *space = (wi_space){0};
@@ -503,7 +531,7 @@ void wi_space_check(wi_space *space)
         wi_law(!e->lane || e->kind == WI_FREE || e->kind == WI_BUSY);
         wi_law(e->kind != WI_HOLE || (e->offset % space->granule == 0 && e->bytes % space->granule == 0));
         if (e->offset / space->granule != granule) {
-            wi_law(space->starts[granule] == begin);
+            wi_law(space->starts[granule] == begin && is_started(space, granule) == (begin > 0));
             granule = e->offset / space->granule;
             begin = 0;
         }

@@ -5,7 +5,7 @@
  *
  * Laws: extents cover the range in address order; no two holes, and no two free extents of one lane, are
  * neighbours; holes begin and end on granules; the bins hold exactly the free extents and the list of holes exactly the holes; slots[offset / unit] names a used extent if and only if one
- * begins there; starts[granule] counts them. Pure bookkeeping: no locks, no driver. The caller holds the lock of the resource. */
+ * begins there; starts[granule] counts them, and a bit of started says that it is not 0. Pure bookkeeping: no locks, no driver. The caller holds the lock of the resource. */
 #ifndef WI_EXTENTS_H
 #define WI_EXTENTS_H
 
@@ -77,6 +77,7 @@ struct wi_space {
     wi_extent_list holes;
     uint32_t *slots; /* per unit: index + 1 of the used extent that begins there; with WI_SLOT_FREED, of a former one */
     uint32_t *starts;      /* per granule: used extents that begin in it */
+    uint64_t *started;     /* a bit per granule */
     wi_backing **backings; /* per granule */
     uint64_t free_bytes;
     uint64_t changes; /* for the law checker */
@@ -130,6 +131,8 @@ wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent, uint64_t last, wi_
 /* A free extent of a lane becomes anyone's. */
 wi_extent *wi_space_neutral(wi_space *space, wi_extent *extent);
 
+/* A used extent begins at `offset` from now on, or no longer. */
+void wi_space_note_start(wi_space *space, uint64_t offset, bool begins);
 /* The extent that covers `offset`, of whatever kind. */
 wi_extent *wi_space_at(wi_space *space, uint64_t offset);
 /* The used extent that begins at `offset` or covers it; NULL if none. *freed: a block that was freed began there. */

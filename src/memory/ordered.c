@@ -158,7 +158,7 @@ static wi_block *cut_tail(wi_extent *extent, uint64_t charged, wi_marks *marks)
     wi_block_turn(&tail->block, WI_PENDING);
     tail->block.marks = marks;
     wi_space_set_slot(space, tail->offset, tail->index + 1);
-    space->starts[tail->offset / space->granule]++;
+    wi_space_note_start(space, tail->offset, true);
     return &tail->block;
 }
 
