@@ -393,18 +393,31 @@ wi_extent *wi_space_use(wi_space *space, wi_extent *extent, uint64_t offset, uin
     return extent;
 }
 
-wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent, uint64_t last, wi_lane *lane)
+/* No block begins any more where the extent does; one was freed there. */
+static void end_block(wi_space *space, wi_extent *extent)
 {
     wi_space_set_slot(space, extent->offset, space->slots[extent->offset / WI_UNIT] | WI_SLOT_FREED);
     wi_space_note_start(space, extent->offset, false);
+    wi_marks_free(extent->block.marks);
+    extent->block = (wi_block){0};
+}
+
+void wi_space_unite(wi_space *space, wi_extent *extent)
+{
+    wi_law(extent->kind == WI_USED && extent->next->kind == WI_USED && extent->next->block.before == 0);
+    end_block(space, extent->next);
+    absorb_next(space, extent);
+}
+
+wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent, uint64_t last, wi_lane *lane)
+{
     if (extent->block.before > 0) /* where a second free of it would look */
         wi_space_set_slot(space, (uint64_t)((char *)extent->block.pointer - space->base), WI_SLOT_FREED);
-    wi_marks_free(extent->block.marks);
     extent->last = extent->bytes > extent->block.charged ? wi_owners_mix(extent->last, last) : last;
     extent->lane = lane;
     extent->epoch = lane ? lane->open : 0;
     extent->freed_on = lane ? wi_lane_number(lane->stream) : WI_CLEAN;
-    extent->block = (wi_block){0};
+    end_block(space, extent);
     wi_space_set(space, extent, WI_FREE);
     return wi_space_join(space, extent);
 }

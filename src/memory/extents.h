@@ -115,6 +115,8 @@ wi_extent *wi_space_cut(wi_space *space, wi_extent *extent, uint64_t offset);
 void wi_space_set(wi_space *space, wi_extent *extent, wi_extent_kind kind);
 /* Joins a hole or a free extent with neighbours of its kind; returns the joined extent. */
 wi_extent *wi_space_join(wi_space *space, wi_extent *extent);
+/* A used extent takes in the used one behind it, whose block is no more. */
+void wi_space_unite(wi_space *space, wi_extent *extent);
 /* A busy extent takes in the busy one behind it, of the same thread. */
 void wi_space_merge_busy(wi_space *space, wi_extent *extent);
 /* A used extent takes `bytes` from the front of the busy one behind it; the rest of that becomes free. */

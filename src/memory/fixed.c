@@ -406,6 +406,25 @@ static weir_status shrink(wi_resource *resource, wi_block *block, uint64_t bytes
     return status;
 }
 
+static bool join(wi_resource *resource, wi_block *block, wi_block *next)
+{
+    fixed *f = of(resource);
+    run *r = run_of(block), *more = run_of(next);
+    wi_resource_lock(resource);
+    bool adjoin = r->first + r->count == more->first;
+    for (uint32_t i = more->first; adjoin && i < more->first + more->count; i++)
+        f->places[i].run = r;
+    if (adjoin) {
+        f->places[more->first].freed = 1; /* a block was, at its first unit */
+        r->count += more->count;
+        block->bytes = block->charged = r->count * f->block_bytes;
+        wi_marks_free(next->marks);
+        free(more);
+    }
+    wi_resource_unlock(resource);
+    return adjoin;
+}
+
 static weir_status no_room(const fixed *f, const run *r, uint32_t more)
 {
     for (uint32_t i = r->first + r->count; i < f->count && i < r->first + r->count + more; i++)
@@ -537,7 +556,7 @@ static void destroy(wi_resource *resource)
 
 static const wi_resource_table table = {
     .name = "blocks",
-    .cuts = true,
+    .join = join,
     .features = WEIR_TRACKS_USES | WEIR_ZEROES | WEIR_SHRINKS | WEIR_GROWS | WEIR_CAPTURABLE | WEIR_TRIMS,
     .measure = measure,
     .allocate = allocate,

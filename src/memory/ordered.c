@@ -188,6 +188,20 @@ weir_status wi_ordered_shrink(wi_resource *resource, wi_block *block, uint64_t b
     return status;
 }
 
+/* Where something stays behind the first one, they do not. */
+bool wi_ordered_join(wi_resource *resource, wi_block *block, wi_block *next)
+{
+    wi_extent *extent = wi_extent_of(block);
+    wi_resource_lock(resource);
+    bool adjoin = extent->next == wi_extent_of(next) && extent->bytes == block->charged;
+    if (adjoin) {
+        block->bytes = block->charged += next->charged;
+        wi_space_unite(extent->space, extent);
+    }
+    wi_resource_unlock(resource);
+    return adjoin;
+}
+
 wi_extent *wi_ordered_take_behind(wi_extent *extent, uint64_t more)
 {
     wi_extent *next = extent->next;

@@ -20,6 +20,7 @@ void wi_ordered_publish(wi_resource *resource, wi_block *block);
 bool wi_ordered_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past);
 weir_status wi_ordered_release(wi_resource *resource, wi_block *block);
 weir_status wi_ordered_shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail);
+bool wi_ordered_join(wi_resource *resource, wi_block *block, wi_block *next);
 bool wi_ordered_follow(wi_resource *resource, weir_stream stream, void *native);
 uint64_t wi_ordered_pass(wi_resource *resource, uint64_t *left);
 uint64_t wi_ordered_released(wi_resource *resource);
@@ -31,7 +32,7 @@ void wi_ordered_abandon(wi_resource *resource, weir_stream stream);
     .discard = wi_ordered_discard, .publish = wi_ordered_publish, .retire = wi_ordered_retire,                         \
     .release = wi_ordered_release, .shrink = wi_ordered_shrink, .follow = wi_ordered_follow, .pass = wi_ordered_pass,  \
     .released = wi_ordered_released, .await = wi_ordered_await, .forget = wi_ordered_forget,                           \
-    .abandon = wi_ordered_abandon, .cuts = true
+    .abandon = wi_ordered_abandon, .join = wi_ordered_join
 
 /* With the lock held: */
 

@@ -87,7 +87,6 @@ typedef struct wi_resource_table {
     /* Of bases alone. */
 
     bool places_apart; /* it looks at placement->apart */
-    bool cuts;         /* shrink answers a tail, also of a pending block in hand */
     /* It hands on in the stream's order what is freed on it, and may be told WI_IN_ORDER; false: not now, for want of host
      * memory. NULL: it never does. */
     bool (*follow)(wi_resource *resource, weir_stream stream, void *native);
@@ -102,6 +101,11 @@ typedef struct wi_resource_table {
     void (*forget)(wi_resource *resource, weir_stream stream);
     /* The same of one that ends while the device may not be past its work; the driver's record of it goes after this. */
     void (*abandon)(wi_resource *resource, weir_stream stream);
+
+    /* The pending block takes in `next`, which is pending, too, and of the same account; both in hand, and the device past them.
+     * False: they do not adjoin, and nothing has changed. NULL: its blocks have no parts, and shrink, which otherwise cuts a
+     * pending block in hand as well, answers no tail. */
+    bool (*join)(wi_resource *resource, wi_block *block, wi_block *next);
 
     /* What a block of so many bytes, margins included, counts as. */
     uint64_t (*charge)(wi_resource *resource, uint64_t bytes);

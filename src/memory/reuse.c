@@ -24,7 +24,7 @@ weir_status wi_reuse(wi_resource *base, wi_placement *p, wi_block **out)
     wi_block *block = p->held;
     weir_status status = WEIR_OK;
     wi_law(block->account == p->account && p->before + p->after == 0 && block->before + block->after == 0);
-    wi_law(block->charged == p->charged || (base->table->cuts && block->charged > p->charged));
+    wi_law(block->charged == p->charged || (base->table->join && block->charged > p->charged));
     p->rest = NULL;
     if (block->charged > p->charged)
         status = base->table->shrink(base, block, p->bytes, p->native, &p->rest);

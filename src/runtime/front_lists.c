@@ -355,6 +355,8 @@ bool wi_front_give_slowly(weir_client *client, void *pointer, uint64_t generatio
         return false;
     if (is_declined(client, stream, charged))
         return false;
+    if (wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, stream))
+        return false;
     bool ready = prepare(client, stream, charged, &list);
     (void)free_all(runtime, list);
     return ready && wi_front_give(client, pointer, generation, stream);

@@ -60,12 +60,24 @@ weir_status wi_graph_check_runtime(const weir_graph *graph, const weir_runtime *
 
 /* What it holds, with the lock held -------------------------------------------------------------------------------- */
 
-static void put_in(weir_graph *graph, wi_block *block)
+static bool is_past(const wi_block *block)
 {
-    block->pending_next = graph->first;
-    graph->first = block;
-    graph->held += block->charged;
-    graph->held_blocks++;
+    const wi_resource *base = block->stack->base;
+    wi_event ignored;
+    return wi_marks_passed(block->marks, base->driver, base->device, &ignored);
+}
+
+/* The second one is no more then. */
+static bool join(wi_block *block, wi_block *next)
+{
+    wi_resource *base = block->stack->base;
+    const wi_block was = *next;
+    if ((char *)block->pointer + block->charged != was.pointer || !base->table->join || !is_past(block) ||
+        !is_past(next) || !base->table->join(base, block, next))
+        return false;
+    wi_ledger_let_go(base->ledger, &was, block->memory_class);
+    wi_ledger_keep(base->ledger, &was);
+    return true;
 }
 
 static wi_block *take_out(weir_graph *graph, wi_block **link)
@@ -75,6 +87,38 @@ static wi_block *take_out(weir_graph *graph, wi_block **link)
     graph->held -= block->charged;
     graph->held_blocks--;
     return block;
+}
+
+/* Joined with what adjoins it. */
+static void put_in(weir_graph *graph, wi_block *block)
+{
+    for (wi_block **link = &graph->first; *link;) {
+        wi_block *other = *link, *behind = other->pending_next;
+        uint64_t bytes = other->charged;
+        if (join(block, other) || (join(other, block) && (block = other))) {
+            *link = behind;
+            graph->held -= bytes;
+            graph->held_blocks--;
+        } else {
+            link = &other->pending_next;
+        }
+    }
+    block->pending_next = graph->first;
+    graph->first = block;
+    graph->held += block->charged;
+    graph->held_blocks++;
+}
+
+/* What could not be joined when it was freed. */
+static void join_all(weir_graph *graph)
+{
+    wi_block *list = graph->first;
+    graph->first = NULL;
+    graph->held = graph->held_blocks = 0;
+    for (wi_block *block = list, *next; block; block = next) {
+        next = block->pending_next;
+        put_in(graph, block);
+    }
 }
 
 static bool suits(const wi_block *block, const wi_placement *p, bool cuts)
@@ -87,10 +131,8 @@ static bool suits(const wi_block *block, const wi_placement *p, bool cuts)
 static wi_block *take_best(weir_graph *graph, const wi_resource *base, const wi_placement *p)
 {
     wi_block **best = NULL;
-    wi_event ignored;
     for (wi_block **link = &graph->first; *link; link = &(*link)->pending_next)
-        if (suits(*link, p, base->table->cuts) && (!best || (*link)->charged < (*best)->charged) &&
-            wi_marks_passed((*link)->marks, base->driver, base->device, &ignored))
+        if (suits(*link, p, base->table->join) && (!best || (*link)->charged < (*best)->charged) && is_past(*link))
             best = link;
     return best ? take_out(graph, best) : NULL;
 }
@@ -293,7 +335,7 @@ weir_status weir_graph_open(weir_client *client, weir_graph **out)
     weir_runtime *runtime = client->runtime;
     if (!(wi_resource_features(runtime->resource) & WEIR_CAPTURABLE))
         return weir_fail(WEIR_UNSUPPORTED,
-                         "weir_graph_open: %s of %s allocates nothing in captures; use mapped or blocks",
+                         "weir_graph_open: %s of %s allocates nothing in captures; use cache or blocks",
                          weir_runtime_resource(runtime, text, sizeof text), runtime->name);
     weir_graph *graph = calloc(1, sizeof *graph);
     if (!graph)
@@ -390,8 +432,10 @@ weir_status weir_graph_begin(weir_graph *graph, weir_stream stream)
         return is_null("weir_graph_begin");
     lock(graph);
     weir_stream other = graph->stream;
-    if (other.id == 0)
+    if (other.id == 0) {
         graph->stream = stream;
+        join_all(graph);
+    }
     unlock(graph);
     if (other.id != 0)
         return capturing(graph, "weir_graph_begin", other);
