@@ -53,9 +53,9 @@ typedef struct wi_block {
     weir_stream stream;
     weir_class memory_class;
     bool zeroing; /* work was queued on `stream` at the allocation, and no other stream is ordered behind it */
+    bool ordered; /* the same of work on the stream that may still use the bytes, which were freed in its order */
     uint8_t rung; /* how it was come by: weir_rung */
     uint8_t lent; /* who had its memory before, when no call of the driver was needed */
-    bool ordered; /* the same of work on the stream that may still use the bytes, which were freed in its order */
     struct wi_marks *marks; /* where streams used it; NULL: nowhere that was declared */
     uint64_t previous;      /* whose bytes these were */
     bool untouched;         /* they still are: the account never had them to itself */

@@ -98,9 +98,10 @@ static bool allow_any_price(ladder *l)
 static bool allow_stream_waits(ladder *l)
 {
     wi_placement *p = l->placement;
-    if (!p || p->behind || !l->native || p->captured || captured(l) || !l->budget->resource.base->table->follow)
+    wi_resource *base = l->budget->resource.base;
+    if (!p || p->behind || !l->native || p->captured || p->alone || captured(l) || !base->table->follow)
         return false;
-    return p->behind = true;
+    return p->behind = base->table->follow(base, p->stream, p->native); /* where it goes, should it be discarded */
 }
 
 /* Bytes that callbacks can make more: what the account may have now, and what is nobody's once the device is past all frees and

@@ -39,7 +39,10 @@ static void unuse(wi_block *block, uint64_t last, wi_lane *lane)
 void wi_ordered_discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
     wi_resource_lock(resource);
-    unuse(block, block->previous, wi_lanes_find(resource->lanes, p->stream));
+    wi_lane *lane = wi_lanes_find(resource->lanes, p->stream);
+    if (lane) /* it may have been another's */
+        lane->freed += block->charged;
+    unuse(block, block->previous, lane);
     wi_resource_unlock(resource);
 }
 

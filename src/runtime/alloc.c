@@ -190,6 +190,7 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
                               .account = account,
                               .tag = wi_intern(request->tag, sizeof((weir_block_details *)0)->tag - 1),
                               .captured = at.captured,
+                              .alone = at.one_threads,
                               .reservation = request->reservation ? &request->reservation->claim : NULL};
     placement.may_wait = !(request->flags & WEIR_NO_WAIT) && !placement.captured;
     placement.graph = placement.captured ? graph_for(client, stack, request) : NULL;

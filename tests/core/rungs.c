@@ -275,6 +275,117 @@ static void memory_of_another_stream(void **state)
     }
 }
 
+/* What could not be zeroed goes back, and still is not anyone's. */
+static weir_status refuse_fill(wi_device *on, void *to, uint8_t value, size_t bytes, void *stream)
+{
+    return value ? faulty_driver.fill(on, to, value, bytes, stream) : weir_fail(WEIR_DRIVER, "faulty: no zeros");
+}
+
+static void a_block_behind_a_wait_that_fails_later(void **state)
+{
+    (void)state;
+    static wi_driver driver;
+    driver = faulty_driver;
+    driver.fill = refuse_fill;
+    fixture f = start_over(&driver, BUDGET);
+    void *p = allocate(f.one, BUDGET, f.a, WEIR_KV);
+    hold(&f, f.a, p, 1, BUDGET);
+    ok(weir_free(f.one, p, f.a));
+    weir_request request = {.size = sizeof request,
+                            .bytes = HALF,
+                            .stream = f.b,
+                            .memory_class = WEIR_KV,
+                            .flags = WEIR_NO_WAIT | WEIR_ZEROED};
+    weir_block block;
+    fails(WEIR_DRIVER, weir_alloc_with(f.two, &request, &block));
+    assert_int_equal(take_snapshot(f.runtime).device.ordered, BUDGET);
+    fails(WEIR_OUT_OF_MEMORY, take_at_once(f.two, 1, WEIR_STREAM_HOST, &p));
+    assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
+    let_go(&f, f.a);
+    ok(weir_stream_synchronize(f.b));
+    ok(take_at_once(f.two, BUDGET, WEIR_STREAM_HOST, &p));
+    ok(weir_free(f.two, p, WEIR_STREAM_HOST));
+    end(&f);
+}
+
+/* Pieces of several streams, and of nobody, side by side: the stream is ordered behind each of them once. */
+static unsigned orders, orders_left;
+
+static weir_status count_orders(wi_device *on, void *stream, wi_event event)
+{
+    orders++;
+    if (orders_left-- == 0)
+        return weir_fail(WEIR_DRIVER, "faulty: no more orders");
+    return faulty_driver.order(on, stream, event);
+}
+
+/* The gate stays where it is: streams have it. */
+static void start_in_pieces(fixture *f, unsigned char **pieces)
+{
+    static wi_driver driver;
+    driver = faulty_driver;
+    driver.order = count_orders;
+    *f = start_over(&driver, BUDGET);
+    for (int i = 0; i < 8; i++)
+        pieces[i] = allocate(f->one, BUDGET / 8, i % 2 ? f->a : f->b, WEIR_KV);
+    for (int i = 1; i < 8; i++)
+        assert_ptr_equal(pieces[i], pieces[i - 1] + BUDGET / 8);
+    hold(f, f->a, pieces[1], 1, BUDGET / 8);
+    hold(f, f->b, pieces[2], 1, BUDGET / 8);
+    for (int i = 0; i < 8; i++)
+        ok(weir_free(f->one, pieces[i], i == 4 ? WEIR_STREAM_HOST : i % 2 ? f->a : f->b));
+    orders = 0;
+}
+
+static void pieces_of_several_streams(void **state)
+{
+    (void)state;
+    unsigned char *pieces[8];
+    fixture f;
+    start_in_pieces(&f, pieces);
+    weir_stream c;
+    void *q;
+    ok(weir_stream_acquire(f.runtime, &c));
+    weir_stats last = take_snapshot(f.runtime).device;
+    orders_left = 2;
+    ok(take_at_once(f.two, 6 * (BUDGET / 8), c, &q));
+    came_by(WEIR_RUNG_ORDER);
+    assert_int_equal(orders, 2);
+    assert_ptr_equal(q, pieces[0]);
+    ok(weir_fill(f.runtime, q, 2, 6 * (BUDGET / 8), c));
+    let_go(&f, f.a);
+    ok(weir_stream_synchronize(f.b));
+    ok(weir_stream_synchronize(c));
+    for (size_t at = 0; at < 6 * (BUDGET / 8); at++)
+        assert_int_equal(pieces[0][at], 2);
+    ok(weir_free(f.two, q, c));
+    ok(weir_stream_release(c));
+    end(&f);
+}
+
+static void pieces_go_back_where_they_were(void **state)
+{
+    (void)state;
+    unsigned char *pieces[8];
+    fixture f;
+    start_in_pieces(&f, pieces);
+    weir_stream c;
+    void *q;
+    ok(weir_stream_acquire(f.runtime, &c));
+    weir_stats last = take_snapshot(f.runtime).device;
+    orders_left = 1;
+    fails(WEIR_OUT_OF_MEMORY, take_at_once(f.two, 6 * (BUDGET / 8), c, &q));
+    assert_int_equal(orders, 2);
+    weir_stats now = take_snapshot(f.runtime).device;
+    assert_int_equal(now.ordered, last.ordered);
+    ok(take_at_once(f.one, BUDGET / 8, f.a, &q));
+    came_by(WEIR_RUNG_FIT);
+    ok(weir_free(f.one, q, f.a));
+    let_go(&f, f.a);
+    ok(weir_stream_release(c));
+    end(&f);
+}
+
 /* Who reads a trace sees that the bytes were not given away too early. */
 static void a_trace_tells_of_it(void **state)
 {
@@ -504,6 +615,9 @@ int main(void)
         cmocka_unit_test(what_is_waited_for),
         cmocka_unit_test(what_has_yet_to_pass_is_waited_for),
         cmocka_unit_test(memory_of_another_stream),
+        cmocka_unit_test(a_block_behind_a_wait_that_fails_later),
+        cmocka_unit_test(pieces_of_several_streams),
+        cmocka_unit_test(pieces_go_back_where_they_were),
         cmocka_unit_test(a_trace_tells_of_it),
         cmocka_unit_test(no_more_than_is_needed),
         cmocka_unit_test(a_block_behind_a_wait_is_freed_elsewhere),
