@@ -278,6 +278,8 @@ void wi_space_set(wi_space *space, wi_extent *extent, wi_extent_kind kind)
     if (kind == WI_USED)
         count_use(space->shared, extent->bytes);
     extent->freed_on = kind == WI_HOLE ? WI_CLEAN : extent->freed_on;
+    if (kind == WI_FREE && extent->lane && extent->epoch <= extent->lane->passed)
+        extent->lane = NULL; /* it has passed while this was busy */
     enlist(space, extent);
     if (before != after)
         wi_backing_use(space, extent->offset, extent->bytes, after);

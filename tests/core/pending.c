@@ -147,12 +147,14 @@ static void an_allocation_waits_for_pending_bytes(void **state)
     for (int by_budget = 0; by_budget < 2; by_budget++) {
         gate g = GATE;
         pthread_t opener;
-        /* Bytes that the budget lacks, or that are there but in pieces around the pending ones. */
-        (void)block_behind_gate(f, by_budget ? 3 << 20 : BUDGET - 70000, &g);
+        /* Bytes that the budget lacks, or that are there but in two pieces: beside the pending ones, and elsewhere. */
+        void *elsewhere = allocate(f->client, UNIT, WEIR_STREAM_HOST, WEIR_WEIGHTS);
+        (void)block_behind_gate(f, by_budget ? 3 << 20 : BUDGET - GRANULE - 4096, &g);
         pthread_create(&opener, NULL, open_gate_later, &g);
         void *p = allocate(f->client, by_budget ? HALF : 69000, WEIR_STREAM_HOST, WEIR_WEIGHTS);
         pthread_join(opener, NULL);
         ok(weir_free(f->client, p, WEIR_STREAM_HOST));
+        ok(weir_free(f->client, elsewhere, WEIR_STREAM_HOST));
     }
     assert_string_equal(weir_detail(), "as it was"); /* a successful call leaves the detail */
 }

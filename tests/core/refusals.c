@@ -190,6 +190,16 @@ static uint64_t some_size(world *w)
     }
 }
 
+/* What another thread could do while this one is in the driver with its memory: streams go on, which somebody finds out. */
+static void others_work(void *user)
+{
+    world *w = user;
+    if (w->stream_count == 1 || below(w, 3))
+        return;
+    toy_go_on(w->numbers[1 + below(w, (uint64_t)w->stream_count - 1)], below(w, 2) ? 2 : UINT64_MAX);
+    ok(weir_runtime_trim(w->runtime, UINT64_MAX, NULL));
+}
+
 static void inject(world *w)
 {
     the_toy.failed = false;
@@ -359,6 +369,8 @@ static void begin(world *w, uint64_t seed)
     uint64_t capacity = below(w, 5) ? 1000 : 10 + below(w, 40);
     toy_reset(w->granule, capacity, budget);
     w->faults = below(w, 6) == 0;
+    the_toy.meanwhile = below(w, 4) ? NULL : others_work;
+    the_toy.user = w;
     handle_lengths = below(w, 4) ? 1 + below(w, 8) : 0;
     handle_random = seed + 1;
     weir_runtime_options options = {.size = sizeof options, .budget = budget, .resource = "mapped"};
@@ -378,6 +390,7 @@ static void begin(world *w, uint64_t seed)
 
 static void end(world *w)
 {
+    the_toy.meanwhile = NULL;
     the_toy.fail_in = -1;
     while (w->count)
         free_one(w);

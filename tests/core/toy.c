@@ -51,6 +51,12 @@ static bool fails(void)
     return the_toy.failed = true;
 }
 
+static void let_others_work(void)
+{
+    if (the_toy.meanwhile)
+        the_toy.meanwhile(the_toy.user);
+}
+
 /* Streams ---------------------------------------------------------------------------------------------------------- */
 
 unsigned toy_stream(const void *native)
@@ -313,6 +319,7 @@ static void t_destroy(wi_device *device, uint64_t bytes, size_t count, const wi_
 static weir_status t_map(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles)
 {
     (void)device;
+    let_others_work();
     if (fails())
         return weir_fail(WEIR_DRIVER, "toy: a map that fails");
     for (size_t i = 0; i < count; i++) {
@@ -346,6 +353,7 @@ static void look_at_leaving(const toy_handle *handle)
 static weir_status t_unmap(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles)
 {
     (void)device;
+    let_others_work();
     if (fails())
         return weir_fail(WEIR_DRIVER, "toy: an unmap that fails");
     for (size_t i = 0; i < count; i++) {

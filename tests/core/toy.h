@@ -33,6 +33,8 @@ typedef struct toy {
     long fail_in;                     /* so many calls later one fails; -1: none */
     bool failed;                      /* one has */
     const char *wrong;                /* the first thing that may not happen */
+    void (*meanwhile)(void *user);    /* what others do while the driver maps or unmaps; NULL: nothing */
+    void *user;
     long devices, ranges, mapped;
 } toy;
 
