@@ -1,11 +1,11 @@
-/* A scenario of up to 300 calls of the driver that can fail, drawn once from a random world without faults, and run with
+/* A scenario of up to 400 calls of the driver that can fail, drawn once from a random world without faults, and run with
  * faults at its calls. */
 #ifndef TESTS_SCENARIO_H
 #define TESTS_SCENARIO_H
 
 #include "sim.h"
 
-enum { SCENARIO_STEPS = 1500, SCENARIO_CALLS = 300 };
+enum { SCENARIO_STEPS = 1500, SCENARIO_CALLS = 400 };
 
 typedef struct scenario {
     world_options options;
@@ -28,7 +28,7 @@ static inline scenario make_scenario(const char *resource)
     uint64_t before = wi_sim_calls(WI_SIM_FALLIBLE);
     world *w = world_create(&s.options);
     assert_non_null(w);
-    for (int i = 0; i < SCENARIO_STEPS && wi_sim_calls(WI_SIM_FALLIBLE) - before < 2 * SCENARIO_CALLS / 3; i++)
+    for (int i = 0; i < SCENARIO_STEPS && wi_sim_calls(WI_SIM_FALLIBLE) - before < SCENARIO_CALLS / 2; i++)
         assert_true(world_advance(w, &s.steps));
     s.calls = wi_sim_calls(WI_SIM_FALLIBLE) - before;
     world_end(w);
