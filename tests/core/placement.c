@@ -307,26 +307,30 @@ static void the_best_of_the_free_pieces(void **state)
 {
     (void)state;
     enum { PIECES = 6 };
-    static const uint64_t units[PIECES] = {45, 33, 37, 34, 36, 35}; /* some share a bin, whatever the bins are */
-    for (uint64_t scale = 256; scale <= 4096; scale *= 4) {
+    static const uint64_t units[PIECES] = {45, 33, 37, 34, 36, 35};
+    static const struct {
+        uint64_t scale, more;
+    } rounds[] = {{256, 0}, {1024, 0}, {4096, 0}, {256, 992}}; /* in the last they share a bin, whatever the bins are */
+    for (size_t round = 0; round < sizeof rounds / sizeof rounds[0]; round++) {
+        uint64_t scale = rounds[round].scale, more = rounds[round].more;
         weir_runtime *runtime = make_runtime(8 * MIB);
         weir_client *client = open_client(runtime, "x", 0, 0);
         void *pieces[PIECES], *between[PIECES];
         for (int i = 0; i < PIECES; i++) {
-            pieces[i] = allocate(client, units[i] * scale, WEIR_STREAM_HOST, WEIR_KV);
-            between[i] = allocate(client, scale == 256 ? 256 : 20 * KIB, WEIR_STREAM_HOST, WEIR_KV); /* of their side */
+            pieces[i] = allocate(client, (units[i] + more) * scale, WEIR_STREAM_HOST, WEIR_KV);
+            between[i] = allocate(client, round == 0 ? 256 : 20 * KIB, WEIR_STREAM_HOST, WEIR_KV); /* of their side */
         }
         for (int i = 0; i < PIECES; i++)
             ok(weir_free(client, pieces[i], WEIR_STREAM_HOST));
         uint64_t calls = take_snapshot(runtime).device.driver_calls;
         for (int i = 0; i < PIECES; i++) {
-            void *exact = allocate(client, units[i] * scale, WEIR_STREAM_HOST, WEIR_KV);
+            void *exact = allocate(client, (units[i] + more) * scale, WEIR_STREAM_HOST, WEIR_KV);
             assert_ptr_equal(exact, pieces[i]);
             ok(weir_free(client, exact, WEIR_STREAM_HOST));
         }
-        void *best = allocate(client, units[1] * scale - scale / 2, WEIR_STREAM_HOST, WEIR_KV);
+        void *best = allocate(client, (units[1] + more) * scale - scale / 2, WEIR_STREAM_HOST, WEIR_KV);
         assert_ptr_equal(best, pieces[1]);
-        void *second = allocate(client, units[1] * scale - scale / 2, WEIR_STREAM_HOST, WEIR_KV);
+        void *second = allocate(client, (units[1] + more) * scale - scale / 2, WEIR_STREAM_HOST, WEIR_KV);
         assert_ptr_equal(second, pieces[3]);
         assert_int_equal(take_snapshot(runtime).device.driver_calls, calls);
         ok(weir_free(client, best, WEIR_STREAM_HOST));
