@@ -56,11 +56,12 @@ typedef struct wi_block {
     bool ordered; /* the same of work on the stream that may still use the bytes, which were freed in its order */
     uint8_t rung; /* how it was come by: weir_rung */
     uint8_t lent; /* who had its memory before, when no call of the driver was needed */
-    struct wi_marks *marks; /* where streams used it; NULL: nowhere that was declared */
-    uint64_t previous;      /* whose bytes these were */
-    bool untouched;         /* they still are: the account never had them to itself */
-    void *heap;             /* a tool's handle of the block's piece; NULL: it has none; nvtx.h */
-    bool marked;            /* the tool has the block, too */
+    struct wi_marks *marks;   /* where streams used it; NULL: nowhere that was declared */
+    uint64_t previous;        /* whose bytes these were */
+    bool shrunk;              /* bytes that it had stay behind it, and may still be in use */
+    bool untouched;           /* they still are: the account never had them to itself */
+    void *heap;               /* a tool's handle of the block's piece; NULL: it has none; nvtx.h */
+    bool marked;              /* the tool has the block, too */
     struct weir_graph *graph; /* of whose pool it is; NULL: of none; runtime/graph.h */
 
     /* While it is pending; pending.h. A graph links what it holds by pending_next. */

@@ -180,10 +180,12 @@ weir_status wi_ordered_shrink(wi_resource *resource, wi_block *block, uint64_t b
         status = wi_marks_copy(block->marks, &marks);
     if (status == WEIR_OK) {
         wi_ledger_resize(resource->ledger, block, bytes, charged, !cut);
-        if (cut)
+        if (cut) {
             *tail = cut_tail(extent, charged, marks);
-        else if (less)
+        } else if (less) {
             extent->last = wi_owners_mix(extent->last, wi_account_owner(block->account));
+            block->shrunk = true;
+        }
         block->bytes = bytes;
         block->charged = charged;
     }

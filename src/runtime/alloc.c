@@ -217,7 +217,8 @@ weir_status weir_alloc_with(weir_client *client, const weir_request *request, we
     if (!out || !request || !wi_copy_in(&copy, sizeof copy, request, request->size))
         return weir_fail(WEIR_INVALID, "weir_alloc_with: NULL, or member size is not set");
     *out = (weir_block){NULL, 0};
-    if (is_plain(&copy) && wi_front_take(client, copy.bytes, copy.stream, copy.memory_class, out))
+    if (is_plain(&copy) && (wi_front_take(client, copy.bytes, copy.stream, copy.memory_class, out) ||
+                            wi_front_take_slowly(client, copy.bytes, copy.stream, copy.memory_class, out)))
         return WEIR_OK;
     status = allocate(client, &copy, out);
     return wi_recorded_failure(client->runtime, status, WEIR_ALLOCATE, NULL, copy.bytes, copy.stream);
@@ -235,6 +236,10 @@ weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream, we
         return status;
     if (!out)
         return weir_fail(WEIR_INVALID, "weir_alloc: no place for the result");
+    if (wi_front_take_slowly(client, bytes, stream, memory_class, &block)) {
+        *out = block.pointer;
+        return WEIR_OK;
+    }
     weir_request request = {.size = sizeof request, .bytes = bytes, .stream = stream, .memory_class = memory_class};
     *out = NULL;
     status = allocate(client, &request, &block);
@@ -447,7 +452,13 @@ static weir_status grow(weir_runtime *runtime, wi_resource *stack, wi_block *blo
     weir_status status = wi_grow(stack, block, bytes, false, &ignored);
     if (status != WEIR_OK || !needs_scrubbing(block))
         return status;
-    status = scrub_growth(runtime, stack, block, from, stream, native);
+    status =
+        block->shrunk
+            ? weir_fail(WEIR_NO_ROOM,
+                        "the block at %p cannot grow: what it had behind it may still be in use, and would have to "
+                        "be zeroed first; allocate anew and copy",
+                        block->pointer)
+            : scrub_growth(runtime, stack, block, from, stream, native);
     if (status != WEIR_OK)
         undo_growth(runtime, stack, block, before);
     else if (stream.id == block->stream.id)

@@ -81,6 +81,8 @@ bool wi_front_take(weir_client *client, uint64_t bytes, weir_stream stream, weir
     uint64_t charged = wi_round_up(bytes, WI_UNIT);
     wi_front_bin *bin = wi_front_bin_of(front, charged);
     wi_block *block = bin->charged == charged ? bin->first : NULL;
+    if (wi_unlikely(!block) && wi_depot_may_have(front->depot, charged) && wi_depot_take(front, charged))
+        block = bin->first;
     if (wi_likely(block)) {
         bin->first = block->pending_next;
         bin->left++;
@@ -131,8 +133,9 @@ bool wi_front_give(weir_client *client, void *pointer, uint64_t generation, weir
     wi_block *block = front->base->table->peek(front->base, pointer);
     uint64_t word = block ? atomic_load_explicit(&block->word, memory_order_acquire) : WI_BLANK;
     uint64_t charged = block ? wi_load(block->charged) : 0;
-    bool parked = word != WI_BLANK && suits(front, block, word, pointer, generation) && has_room(front, charged) &&
-                  !wi_front_declines(front, charged) && wi_block_claim(block, word, WI_PARKED);
+    bool parked = word != WI_BLANK && suits(front, block, word, pointer, generation) &&
+                  (has_room(front, charged) || wi_depot_put(front, charged)) && !wi_front_declines(front, charged) &&
+                  wi_block_claim(block, word, WI_PARKED);
     if (parked && wi_unlikely(block->charged != charged)) { /* resized in between */
         wi_block_turn(block, WI_LIVE);
         parked = false;

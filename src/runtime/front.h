@@ -1,14 +1,15 @@
 /* Fronts: what stands between a thread and the shared locks. A front belongs to one thread, one client and one stream, and
  * keeps blocks that the thread freed on that stream *parked*, for its next allocations for that client there: no lock, no
- * driver call, no event.
+ * driver call, no event. Behind the fronts of a client and a stream stands their depot: what one thread frees and another
+ * allocates goes through it by the list.
  *
- * Laws: a parked block has the phase WI_PARKED, is in exactly one bin (or in the hands of a thread that empties one), belongs
+ * Laws: a parked block has the phase WI_PARKED, is in exactly one bin or list of a depot (or in the hands of a thread that empties one), belongs
  * to the front's client, whose maximum it counts against, was freed in the order of the front's stream, and has no marks and
  * no zeros on their way. A front is in the list of its runtime and in that of its thread. Stacks with adaptors, which must see
  * every call, have no fronts; while a trace records, nothing is parked or taken.
  *
  * Locks: the ledger's, then that of all fronts (front_lists.c), then a thread's own (base/biased.h), whose claimers hold the
- * former two. No driver is called with any of them. */
+ * former two, then a depot's. No driver is called with any of them. */
 #ifndef WI_FRONT_H
 #define WI_FRONT_H
 
@@ -16,12 +17,15 @@
 #include "memory/resource.h"
 
 typedef struct wi_front wi_front;
+typedef struct wi_depot wi_depot;
 
 /* Of a runtime. */
 typedef struct wi_fronts {
     bool usable;       /* the stack has none but a budget around a base that can peek */
     uint64_t room;     /* the most bytes that one front parks; 0: the option says none */
     wi_front *first;   /* under the lock of the ledger and that of all fronts */
+    wi_depot *depots;  /* the same; each has a front */
+    atomic_uint lists; /* in all of them */
     wi_block *refused; /* blocks that were parked and that the driver did not take when they were freed; linked */
     unsigned working;  /* threads with parked blocks in hand, and threads that end */
 } wi_fronts;
@@ -34,6 +38,9 @@ void wi_fronts_end(weir_runtime *runtime);
 /* Serves the request from what is parked; false: it cannot. All arguments may be wrong, and *out is written on success
  * alone. The charge is exactly the request's. */
 bool wi_front_take(weir_client *client, uint64_t bytes, weir_stream stream, weir_class memory_class, weir_block *out);
+/* The same for an open client, of a thread that has no front there yet, while others have left something. */
+bool wi_front_take_slowly(weir_client *client, uint64_t bytes, weir_stream stream, weir_class memory_class,
+                          weir_block *out);
 /* Parks the block that begins there; generation 0 fits any. False: it cannot, and the ordinary free does it or says why. */
 bool wi_front_give(weir_client *client, void *pointer, uint64_t generation, weir_stream stream);
 /* The same for an open client, with more trouble: makes a front, or room in it. */
@@ -59,14 +66,17 @@ void wi_fronts_open(weir_runtime *runtime);
 /* Among the files of fronts ------------------------------------------------------------------------------------------ */
 
 /* Up to 16 KiB each charge has its bin; above, several share one, which keeps those of one at a time. Of small blocks many
- * are worth keeping, of large ones two, which is what a loop over two buffers needs. */
+ * are worth keeping, of large ones two, which is what a loop over two buffers needs. Up to 64 KiB they go from hand to hand,
+ * half a bin at a time, which is what makes the depot's lock cheap. */
 enum {
     WI_FRONT_SMALL = 16 << 10,
     WI_FRONT_SMALL_BINS = WI_FRONT_SMALL / WI_UNIT,
     WI_FRONT_SHARED_BITS = 6,
     WI_FRONT_BINS = WI_FRONT_SMALL_BINS + (1 << WI_FRONT_SHARED_BITS),
+    WI_FRONT_HANDED = 64 << 10,
     WI_FRONT_MIDDLE = 1 << 20,
     WI_FRONT_MANY = 64,
+    WI_FRONT_SEVERAL = 32,
     WI_FRONT_SOME = 8,
     WI_FRONT_FEW = 2,
     WI_FRONT_FIRST_HOPE = 2,
@@ -103,11 +113,39 @@ struct wi_front {
     int32_t hope;
     uint32_t declined;
     wi_drift drift;
+    wi_drift
+        returned; /* what others have had of its lists is their drift and no longer its own; under the depot's lock */
+    wi_depot *depot;
     wi_front_thread *thread;
     wi_front *next_of_thread;
     wi_front *previous, *next, *picked;
     uint32_t hand; /* the bin that makes room next */
     wi_front_bin bins[WI_FRONT_BINS];
+};
+
+/* Blocks of one charge that a front has left; linked by pending_next. */
+typedef struct wi_depot_list {
+    wi_block *first;
+    uint64_t charged;
+    uint64_t requested; /* as they were asked for last */
+    uint32_t count, of_class[WEIR_CLASS_COUNT];
+    wi_front *by; /* whose drift has their frees; NULL: the ledger's, or the depot's */
+} wi_depot_list;
+
+enum { WI_DEPOT_LISTS = 64 };
+
+struct wi_depot {
+    weir_client *client;
+    weir_stream stream;
+    wi_fronts *of;
+    wi_depot *next;
+    uint32_t fronts;            /* under the lock of all fronts */
+    atomic_uint_fast64_t there; /* a bit for each charge that there may be lists of */
+    pthread_mutex_t lock;       /* of what follows */
+    uint64_t room;
+    uint32_t count;
+    wi_drift drift;
+    wi_depot_list lists[WI_DEPOT_LISTS]; /* oldest first */
 };
 
 extern _Thread_local wi_front_thread *wi_front_mine __attribute__((tls_model("initial-exec")));
@@ -145,7 +183,45 @@ static inline bool wi_front_declines(wi_front *front, uint64_t charged)
 
 static inline uint32_t wi_front_most(uint64_t charged)
 {
-    return charged <= WI_FRONT_SMALL ? WI_FRONT_MANY : charged <= WI_FRONT_MIDDLE ? WI_FRONT_SOME : WI_FRONT_FEW;
+    return charged <= WI_FRONT_SMALL    ? WI_FRONT_MANY
+           : charged <= WI_FRONT_HANDED ? WI_FRONT_SEVERAL
+           : charged <= WI_FRONT_MIDDLE ? WI_FRONT_SOME
+                                        : WI_FRONT_FEW;
 }
+
+static inline uint64_t wi_depot_bit(uint64_t charged)
+{
+    return UINT64_C(1) << (charged / WI_UNIT * UINT64_C(0x9e3779b97f4a7c15) >> 58);
+}
+
+/* Whether it is worth asking the front's depot for blocks of that charge. */
+static inline bool wi_depot_may_have(const wi_depot *depot, uint64_t charged)
+{
+    return charged <= WI_FRONT_HANDED &&
+           (atomic_load_explicit(&depot->there, memory_order_relaxed) & wi_depot_bit(charged)) != 0;
+}
+
+/* depot.c. Of a front that its thread has entered, or that is claimed. */
+
+/* Leaves half of what the front parks of that charge in its depot; false: there is no room, or too little is parked. */
+bool wi_depot_put(wi_front *front, uint64_t charged);
+/* The other way: the front's bin, which is empty, gets a list. False: none is there, or the front has no room. */
+bool wi_depot_take(wi_front *front, uint64_t charged);
+/* The oldest list of another charge goes in front of the caller's. False: there is none. */
+bool wi_depot_push_out(wi_depot *depot, uint64_t charged, wi_block **list);
+/* What others have had of the front's lists is no part of its drift from here on. */
+void wi_depot_settle(wi_front *front);
+
+/* With the lock of all fronts held. */
+wi_depot *wi_depot_find(const wi_fronts *fronts, const weir_client *client, weir_stream stream);
+wi_depot *wi_depot_make(weir_client *client, weir_stream stream);
+/* The front goes; its lists stay. */
+void wi_depot_forget(wi_front *front);
+/* All lists of a larger charge go in front of the caller's. */
+void wi_depot_empty(wi_depot *depot, uint64_t above, wi_block **list);
+/* What it holds of drifts goes into the ledger, whose lock is held. */
+void wi_depot_fold(wi_depot *depot);
+/* Nobody has a front there any more, and it is empty. */
+void wi_depot_end(wi_depot *depot);
 
 #endif

@@ -65,6 +65,7 @@ static void unlist(wi_fronts *fronts, wi_front *front)
     wi_front **guess = &thread->table[wi_front_place(front->client, front->stream)];
     if (*guess == front)
         *guess = NULL;
+    wi_depot_forget(front);
 }
 
 static void let_go(wi_fronts *fronts, wi_front *picked, bool drop)
@@ -81,6 +82,13 @@ static void let_go(wi_fronts *fronts, wi_front *picked, bool drop)
 
 /* Taking out ------------------------------------------------------------------------------------------------------- */
 
+/* Blocks up to so large are no disappointment when they are given up: of those which others may want, too, it is not known
+ * which front would have had them. */
+static uint64_t forgiven(const wi_front *front)
+{
+    return front->depot->fronts > 1 ? WI_FRONT_HANDED : WI_FRONT_SMALL;
+}
+
 /* A bin's blocks but the `keep` last ones go in front of the list. */
 static void empty_bin(wi_front *front, wi_front_bin *bin, uint32_t keep, wi_block **list)
 {
@@ -92,7 +100,7 @@ static void empty_bin(wi_front *front, wi_front_bin *bin, uint32_t keep, wi_bloc
     while (block) {
         wi_block *next = block->pending_next;
         bin->left++;
-        front->hope -= block->charged > WI_FRONT_SMALL && front->hope > 0;
+        front->hope -= block->charged > forgiven(front) && front->hope > 0;
         wi_front_lose(front, block->charged);
         block->pending_next = *list;
         *list = block;
@@ -102,8 +110,15 @@ static void empty_bin(wi_front *front, wi_front_bin *bin, uint32_t keep, wi_bloc
 
 static void fold(wi_front *front)
 {
-    if (front->drift.hits + front->drift.frees > 0)
-        wi_ledger_fold(&front->runtime->ledger, front->account, &front->drift);
+    wi_depot_settle(front);
+    wi_ledger_fold(&front->runtime->ledger, front->account, &front->drift);
+}
+
+/* After the fronts. */
+static void fold_depots(weir_runtime *runtime)
+{
+    for (wi_depot *d = runtime->fronts.depots; d; d = d->next)
+        wi_depot_fold(d);
 }
 
 static void lock_lists(weir_runtime *runtime)
@@ -116,6 +131,20 @@ static void unlock_lists(weir_runtime *runtime)
 {
     pthread_mutex_unlock(&lists);
     pthread_mutex_unlock(&runtime->ledger.lock);
+}
+
+/* Those that the selection means, or that are nobody's. What one thread is asked to give up is in its fronts. */
+static void empty_depots(wi_fronts *fronts, const selection *s, wi_block **list)
+{
+    for (wi_depot *depot = fronts->depots, *next; depot; depot = next) {
+        bool meant = !s->thread && (!s->client || s->client == depot->client) &&
+                     (!s->stream || s->stream->id == depot->stream.id);
+        next = depot->next;
+        if (meant || depot->fronts == 0)
+            wi_depot_empty(depot, s->above, list);
+        if (depot->fronts == 0)
+            wi_depot_end(depot);
+    }
 }
 
 /* The blocks that the selection means; the caller frees them and then calls done. NULL: there are none. */
@@ -132,6 +161,7 @@ static wi_block *take_out(weir_runtime *runtime, const selection *s)
                 empty_bin(f, &f->bins[i], 0, &list);
     }
     let_go(fronts, picked, s->drop);
+    empty_depots(fronts, s, &list);
     fronts->working += list != NULL;
     unlock_lists(runtime);
     return list;
@@ -272,9 +302,16 @@ static wi_front *make(wi_front_thread *mine, weir_client *client, weir_stream st
     weir_runtime *runtime = client->runtime;
     wi_fronts *fronts = &runtime->fronts;
     bool open = atomic_load(&client->state) == WI_CLIENT_OPEN && wi_streams_stays(&runtime->streams, stream);
-    wi_front *front = open ? calloc(1, sizeof *front) : NULL;
-    if (!front)
+    wi_depot *depot = open ? wi_depot_find(fronts, client, stream) : NULL;
+    if (open && !depot)
+        depot = wi_depot_make(client, stream);
+    wi_front *front = depot ? calloc(1, sizeof *front) : NULL;
+    if (!front) {
+        if (depot && depot->fronts == 0)
+            wi_depot_end(depot);
         return NULL;
+    }
+    depot->fronts++;
     *front = (wi_front){.client = client,
                         .stream = stream,
                         .runtime = runtime,
@@ -284,6 +321,7 @@ static wi_front *make(wi_front_thread *mine, weir_client *client, weir_stream st
                         .no_tag = wi_intern(NULL, 0),
                         .room = fronts->room,
                         .hope = WI_FRONT_FIRST_HOPE,
+                        .depot = depot,
                         .thread = mine,
                         .next_of_thread = mine->fronts,
                         .next = fronts->first};
@@ -291,6 +329,14 @@ static wi_front *make(wi_front_thread *mine, weir_client *client, weir_stream st
     if (fronts->first)
         fronts->first->previous = front;
     return fronts->first = front;
+}
+
+/* Half of them for whoever shares the depot; what lies there of other charges goes first. */
+static bool leave_some(wi_front *front, uint64_t charged, wi_block **list)
+{
+    return wi_depot_put(front, charged) ||
+           (charged <= WI_FRONT_HANDED && wi_depot_push_out(front->depot, charged, list) &&
+            wi_depot_put(front, charged));
 }
 
 /* Makes room for one more block of that charge, the oldest ones first. */
@@ -301,6 +347,8 @@ static void make_room(wi_front *front, uint64_t charged, wi_block **list)
         empty_bin(front, bin, 0, list);
         bin->charged = charged;
         bin->left = wi_front_most(charged);
+    } else if (bin->left == 0 && leave_some(front, charged, list)) {
+        return;
     } else if (bin->left == 0) {
         empty_bin(front, bin, wi_front_most(charged) / 2, list);
     }
@@ -331,6 +379,23 @@ static bool prepare(weir_client *client, weir_stream stream, uint64_t charged, w
     return front;
 }
 
+/* A front for a thread that has none there, if the depot may have blocks of that charge. */
+static bool join(weir_client *client, weir_stream stream, uint64_t charged)
+{
+    weir_runtime *runtime = client->runtime;
+    wi_front_thread *mine = this_thread();
+    if (!mine)
+        return false;
+    lock_lists(runtime);
+    const wi_depot *depot = wi_depot_find(&runtime->fronts, client, stream);
+    wi_front *front =
+        depot && wi_depot_may_have(depot, charged) && !find(mine, client, stream) ? make(mine, client, stream) : NULL;
+    if (front)
+        mine->table[wi_front_place(client, stream)] = front;
+    unlock_lists(runtime);
+    return front;
+}
+
 /* Whether there is a front that would not have a block of that charge. */
 static bool is_declined(const weir_client *client, weir_stream stream, uint64_t charged)
 {
@@ -343,6 +408,15 @@ static bool is_declined(const weir_client *client, weir_stream stream, uint64_t 
     return declined;
 }
 
+bool wi_front_take_slowly(weir_client *client, uint64_t bytes, weir_stream stream, weir_class memory_class,
+                          weir_block *out)
+{
+    weir_runtime *runtime = client->runtime;
+    return atomic_load_explicit(&runtime->fronts.lists, memory_order_relaxed) > 0 && bytes - 1 < WI_FRONT_HANDED &&
+           wi_recording(&runtime->ledger) == 0 && join(client, stream, wi_round_up(bytes, WI_UNIT)) &&
+           wi_front_take(client, bytes, stream, memory_class, out);
+}
+
 bool wi_front_give_slowly(weir_client *client, void *pointer, uint64_t generation, weir_stream stream)
 {
     weir_runtime *runtime = client->runtime;
@@ -351,7 +425,9 @@ bool wi_front_give_slowly(weir_client *client, void *pointer, uint64_t generatio
     if (!runtime->fronts.usable || wi_recording(&runtime->ledger) != 0 || !(block = base->table->peek(base, pointer)))
         return false;
     uint64_t charged = wi_load(block->charged);
-    if (charged == 0 || charged > runtime->fronts.room || wi_block_phase_of(block) != WI_LIVE)
+    uint64_t word = atomic_load_explicit(&block->word, memory_order_acquire);
+    if (charged == 0 || charged > runtime->fronts.room || (word & (WI_TRACKED | 7)) != WI_LIVE ||
+        wi_load(block->memory_class) == WEIR_WEIGHTS)
         return false;
     if (is_declined(client, stream, charged))
         return false;
@@ -446,6 +522,7 @@ static void fold_all(void *user)
     wi_front *picked = claim(&runtime->fronts, &(selection){0});
     for (wi_front *f = picked; f; f = f->picked)
         fold(f);
+    fold_depots(runtime);
     let_go(&runtime->fronts, picked, false);
     pthread_mutex_unlock(&lists);
 }
@@ -480,5 +557,5 @@ void wi_fronts_end(weir_runtime *runtime)
 {
     const uint64_t one = 1;
     wait_for_others(runtime, &one);
-    wi_law(!runtime->fronts.first && !runtime->fronts.refused);
+    wi_law(!runtime->fronts.first && !runtime->fronts.refused && !runtime->fronts.depots);
 }
