@@ -208,9 +208,15 @@ void run_limits(world *w, const step *s)
 void run_budget(world *w, const step *s)
 {
     uint64_t budget = s->field[F_BYTES] ? s->field[F_BYTES] : 1;
+    if (w->budget_in_hand)
+        return;
+    w->budget_in_hand = true;
+    uint64_t before = weir_runtime_budget(w->runtime);
+    oracle_setting_budget(w->oracle, budget);
     weir_status status = weir_runtime_set_budget(w->runtime, budget);
-    if (ANSWER(w, "weir_runtime_set_budget", status, WEIR_OUT_OF_MEMORY))
-        oracle_set_budget(w->oracle, budget);
+    bool set = ANSWER(w, "weir_runtime_set_budget", status, WEIR_OUT_OF_MEMORY);
+    oracle_set_budget(w->oracle, set ? budget : before);
+    w->budget_in_hand = false;
 }
 
 void run_trim(world *w, const step *s)

@@ -118,18 +118,24 @@ void run_touch(world *w, const step *s)
 
 /* Allocating ------------------------------------------------------------------------------------------------------- */
 
-static weir_status read_rung(wi_block *block, void *user)
+/* Blocks that this thread, the only one, had from what it kept. */
+static uint64_t count_hits(const world *w)
 {
-    *(unsigned *)user = block->rung;
-    return WEIR_OK;
+    uint64_t hits = w->runtime->ledger.hits;
+    for (const wi_front *f = wi_front_mine ? wi_front_mine->fronts : NULL; f; f = f->next_of_thread)
+        hits += f->runtime == w->runtime ? f->drift.hits : 0;
+    return hits;
 }
 
-/* How the new block was come by. */
-static unsigned rung_of(world *w, const weir_block *block)
+/* How the new block was come by; unless it was kept, which leaves no trace in it. */
+static unsigned rung_of(world *w, const weir_block *block, bool kept)
 {
-    unsigned rung = WEIR_RUNG_FIT;
-    weir_status status = wi_visit(w->runtime->resource->base, block->pointer, block->generation, read_rung, &rung);
-    (void)ANSWER(w, "wi_visit", status, WEIR_OK);
+    wi_resource *base = w->runtime->resource->base;
+    bool freed;
+    wi_resource_lock(base);
+    const wi_block *found = base->table->find(base, block->pointer, &freed);
+    unsigned rung = found && !kept ? found->rung : WEIR_RUNG_FIT;
+    wi_resource_unlock(base);
     return rung;
 }
 
@@ -160,7 +166,7 @@ static void check_charge(world *w, const slot *b, uint64_t expected)
 }
 
 /* The user has the block from here on. */
-static void settle_in(world *w, slot *b, unsigned stream, bool zeroed)
+static void settle_in(world *w, slot *b, unsigned stream, bool zeroed, bool kept)
 {
     uint64_t alignment = b->alignment ? b->alignment : UNIT;
     if ((uintptr_t)b->block.pointer % alignment != 0)
@@ -175,7 +181,8 @@ static void settle_in(world *w, slot *b, unsigned stream, bool zeroed)
                                                   .charged = b->charged,
                                                   .memory_class = (weir_class)b->memory_class,
                                                   .queued = true,
-                                                  .zeroed = zeroed});
+                                                  .zeroed = zeroed,
+                                                  .kept = kept});
 }
 
 static reserved *reserved_for(world *w, unsigned client)
@@ -206,10 +213,11 @@ static void allocate(world *w, const step *s, slot *b, unsigned client, unsigned
                             .flags = (uint32_t)s->field[F_FLAGS]};
     weir_block block;
     reserved *from = s->field[F_COUNT] & 2 ? reserved_for(w, client) : NULL;
-    uint64_t nested = w->nested, charged = world_charge(w, request.bytes, request.alignment);
+    uint64_t nested = w->nested, hits = count_hits(w), charged = world_charge(w, request.bytes, request.alignment);
     bool there = take_reserved(from, &request, charged);
     oracle_asking(w->oracle, client, request.memory_class, charged, there);
     weir_status status = weir_alloc_with(w->clients[client], &request, &block);
+    bool kept = count_hits(w) > hits && w->nested == nested;
     oracle_answered(w->oracle, client, request.memory_class, charged, there);
     if (there && status == WEIR_OK)
         oracle_reserved(w->oracle, client, 0, charged);
@@ -219,7 +227,7 @@ static void allocate(world *w, const step *s, slot *b, unsigned client, unsigned
         count_refusal(w, client, charged, nested);
     if (!ANSWER(w, "weir_alloc_with", status, WEIR_OUT_OF_MEMORY) || request.bytes == 0)
         return;
-    w->ladder[rung_of(w, &block)]++;
+    w->ladder[rung_of(w, &block, kept)]++;
     bool zeroed = request.flags & WEIR_ZEROED;
     *b = (slot){.block = block,
                 .bytes = request.bytes,
@@ -233,7 +241,7 @@ static void allocate(world *w, const step *s, slot *b, unsigned client, unsigned
                 .writer = (uint8_t)stream,
                 .in_hand = true,
                 .declared = s->field[F_COUNT] & 1};
-    settle_in(w, b, stream, zeroed);
+    settle_in(w, b, stream, zeroed, kept);
     if (s->field[F_COUNT] & 4 && !b->declared)
         look_at_new(w, b, stream, 0);
 }
@@ -283,6 +291,7 @@ static void free_slot(world *w, const step *s, slot *b, unsigned stream)
         oracle_freeing(w->oracle, b->known, world_number(w, stream));
     oracle_freed(w->oracle, b->known);
     w->last_freed = b->block;
+    w->freed[w->frees++ % WORLD_FREED] = (freed_block){b->bytes, b->client, stream};
     *b = (slot){.in_hand = true};
 }
 
@@ -475,12 +484,12 @@ void run_begin(world *w, const step *s)
     take_launch(w, l, false);
 }
 
-/* Another step may have the launch in hand, or one of its blocks. */
+/* Another step may have the launch in hand, or one of its blocks; or a defect has freed one. */
 static bool can_end(world *w, const launch *l)
 {
     bool can = l->launch && !l->in_hand;
     for (unsigned i = 0; can && i < l->count; i++)
-        can = !world_slot(w, l->slots[i])->in_hand;
+        can = held(world_slot(w, l->slots[i])) && !world_slot(w, l->slots[i])->in_hand;
     return can;
 }
 

@@ -43,6 +43,19 @@ static uint64_t some_slot(world *w, bool full)
     return found;
 }
 
+/* As much as was freed not long ago, for the same client on the same stream: what a loop asks for. */
+static void choose_again(world *w, step *s)
+{
+    const freed_block *b = &w->freed[world_random(w, WORLD_FREED)];
+    if (b->bytes == 0)
+        return;
+    s->field[F_CLIENT] = b->client;
+    s->field[F_STREAM] = b->stream;
+    s->field[F_BYTES] = b->bytes;
+    s->field[F_MORE] = s->field[F_FLAGS] = 0;
+    s->field[F_COUNT] &= ~UINT64_C(2);
+}
+
 static void choose_allocate(world *w, step *s)
 {
     s->field[F_SLOT] = some_slot(w, false);
@@ -54,6 +67,8 @@ static void choose_allocate(world *w, step *s)
     s->field[F_FLAGS] =
         (chance(w, 10) ? WEIR_ZEROED : 0) | (chance(w, 40) ? WEIR_NO_WAIT : 0) | (chance(w, 5) ? WEIR_STABLE : 0);
     s->field[F_COUNT] = (uint64_t)chance(w, 40) | (uint64_t)chance(w, 30) << 1 | (uint64_t)chance(w, 30) << 2;
+    if (chance(w, 30))
+        choose_again(w, s);
 }
 
 /* A stream for the next use of a block: often the one that it was last written on. */

@@ -202,7 +202,7 @@ oracle *oracle_create(unsigned streams, uint64_t device_bytes, uint64_t granule,
         return NULL;
     o->width = streams + 1;
     o->granule = granule;
-    o->budget = budget;
+    o->budget = o->next_budget = budget;
     o->host = calloc(o->width, sizeof *o->host);
     o->clock = calloc(o->width, sizeof *o->clock);
     o->events = calloc(o->width, sizeof *o->events);

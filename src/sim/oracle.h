@@ -43,6 +43,7 @@ const char *oracle_kind_name(oracle_kind kind);
 typedef enum oracle_reuse {
     ORACLE_REUSE_AT_ONCE, /* on the same stream, while the device was not past the free */
     ORACLE_REUSE_PASSED,  /* elsewhere, when it was */
+    ORACLE_REUSE_KEPT,    /* by a thread that kept it, whole, from the free on */
     ORACLE_REUSES
 } oracle_reuse;
 
@@ -83,6 +84,7 @@ typedef struct oracle_got {
     uint64_t length, charged;
     weir_class memory_class;
     bool queued, zeroed;
+    bool kept;         /* a thread kept it since the client freed it, on that stream and with that charge */
     oracle_block pool; /* whose bytes they are: a pool's, which alone is charged; 0: nobody's */
 } oracle_got;
 oracle_block oracle_allocated(oracle *o, const oracle_got *got);
@@ -109,6 +111,8 @@ void oracle_capturing(oracle *o, unsigned stream);
 /* The call begins, and ends, that makes the block wait for all that is queued on the stream. */
 void oracle_using(oracle *o, oracle_block block, unsigned stream, bool write);
 void oracle_used(oracle *o, oracle_block block, unsigned stream);
+/* The call begins that may set the budget; and from here on it is that. */
+void oracle_setting_budget(oracle *o, uint64_t budget);
 void oracle_set_budget(oracle *o, uint64_t budget);
 /* A pool of the driver's may hold more than its pieces, and more than the budget. */
 void oracle_set_pooled(oracle *o);
@@ -122,7 +126,7 @@ void oracle_check(oracle *o, const weir_stats *stats, const weir_client_stats *l
                   size_t count, bool settled);
 /* Whether the device is past all that was queued on streams where something was freed in their order. */
 bool oracle_drained(const oracle *o);
-/* Compares what such a view tells to be in the order of streams. `drained`: so it was before the view was taken, and no
+/* Compares what such a view tells to be in the order of streams, or kept by threads. `drained`: so it was before the view was taken, and no
  * stream was being captured. */
 void oracle_check_order(oracle *o, const weir_stats *stats, bool drained);
 /* A request of this charge was refused with this cause, while no other call was under way. */

@@ -111,9 +111,14 @@ void oracle_holding(void *user, uint64_t bytes)
         oracle_report(o, ORACLE_BUDGET, "%llu bytes are held under a budget of %llu", ULL(bytes), ULL(o->budget));
 }
 
+void oracle_setting_budget(oracle *o, uint64_t budget)
+{
+    o->next_budget = budget;
+}
+
 void oracle_set_budget(oracle *o, uint64_t budget)
 {
-    o->budget = budget;
+    o->budget = o->next_budget = budget;
     oracle_holding(o, o->held);
 }
 
@@ -164,6 +169,21 @@ static void check_bytes(oracle *o, const char *what, unsigned client, uint64_t t
                       client, ULL(told < least ? least : least + more));
 }
 
+/* What threads keep was freed by the client, and nobody had it since. */
+static void check_parked(oracle *o, const weir_client_stats *line, unsigned number)
+{
+    uint64_t freed = 0;
+    for (uint32_t i = 0; line->parked > 0 && i < o->count; i++)
+        if (o->table[i].state == OWNER_FREED && o->table[i].client == number)
+            freed += o->table[i].units * WI_SIM_UNIT;
+    if (line->parked > freed)
+        oracle_report(o, ORACLE_LEDGER, "a snapshot tells %llu bytes parked for client %u, which has freed %llu",
+                      ULL(line->parked), number, ULL(freed));
+    if (line->live + line->pending + line->promised + line->parked > line->maximum)
+        oracle_report(o, ORACLE_BUDGET, "client %u uses %llu bytes with what is parked, and has a maximum of %llu",
+                      number, ULL(line->live + line->pending + line->promised + line->parked), ULL(line->maximum));
+}
+
 static void check_line(oracle *o, const weir_client_stats *line, unsigned number, bool settled)
 {
     const account *a = &o->accounts[number];
@@ -193,19 +213,24 @@ static void check_held(oracle *o, const weir_stats *stats, bool settled)
 void oracle_check(oracle *o, const weir_stats *stats, const weir_client_stats *lines, const unsigned *numbers,
                   size_t count, bool settled)
 {
-    uint64_t live = 0, pending = 0;
+    uint64_t live = 0, pending = 0, parked = 0;
     oracle_sweep_pending(o);
     for (size_t i = 0; i < count; i++) {
         check_line(o, &lines[i], numbers[i], settled);
+        check_parked(o, &lines[i], numbers[i]);
         live += lines[i].live;
+        parked += lines[i].parked;
         pending += lines[i].pending;
     }
     if (live != stats->live || pending != stats->pending || live < o->live || live - o->live > o->moving)
         oracle_report(o, ORACLE_LEDGER,
                       "the clients' %llu live and %llu pending bytes are not the device's %llu and %llu", ULL(live),
                       ULL(pending), ULL(stats->live), ULL(stats->pending));
+    if (parked != stats->parked || parked > stats->cached)
+        oracle_report(o, ORACLE_LEDGER, "the clients' %llu parked bytes are not the device's %llu, of %llu cached",
+                      ULL(parked), ULL(stats->parked), ULL(stats->cached));
     check_held(o, stats, settled);
-    if (stats->budget != o->budget)
+    if (stats->budget != o->budget && stats->budget != o->next_budget)
         oracle_report(o, ORACLE_LEDGER, "the budget is told as %llu and is %llu", ULL(stats->budget), ULL(o->budget));
     if (committed(o, ORACLE_CLIENTS, false) > o->budget)
         oracle_report(o, ORACLE_BUDGET, "clients have or are guaranteed %llu bytes of a budget of %llu",

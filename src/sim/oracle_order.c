@@ -5,7 +5,7 @@
 
 const char *oracle_reuse_name(oracle_reuse kind)
 {
-    static const char *const names[ORACLE_REUSES] = {"at_once", "passed"};
+    static const char *const names[ORACLE_REUSES] = {"at_once", "passed", "kept"};
     return kind < ORACLE_REUSES ? names[kind] : "?";
 }
 
@@ -112,11 +112,12 @@ static uint64_t sweep(oracle *o)
 void oracle_check_order(oracle *o, const weir_stats *stats, bool drained)
 {
     uint64_t least = sweep(o);
-    if (stats->ordered < least && !o->slack)
-        oracle_report(o, ORACLE_LEDGER,
-                      "a snapshot tells %llu bytes to be in the order of streams; %llu were freed there before points "
-                      "that the device is not past",
-                      ULL(stats->ordered), ULL(least));
+    if (stats->ordered + stats->parked < least && !o->slack)
+        oracle_report(
+            o, ORACLE_LEDGER,
+            "a snapshot tells %llu bytes to be in the order of streams and %llu parked; %llu were freed there "
+            "before points that the device is not past",
+            ULL(stats->ordered), ULL(stats->parked), ULL(least));
     if (stats->ordered > stats->cached || (drained && stats->ordered > 0))
         oracle_report(o, ORACLE_LEDGER,
                       "a snapshot tells %llu bytes to be in the order of streams, of %llu cached, and the device is %s",
@@ -130,14 +131,16 @@ void oracle_capturing(oracle *o, unsigned stream)
     (void)sweep(o);
     for (uint32_t i = 1; i < o->count; i++) {
         owner *w = &o->table[i];
-        if (w->state != OWNER_FREED || w->order != ORDER_ALONE || w->units == 0 || w->free_stream != stream)
+        if (w->state != OWNER_FREED || w->order == ORDER_MORE || w->units == 0 || w->free_stream != stream)
+            continue;
+        w->most[stream] = wi_sim_queued(o->device, stream);
+        if (w->order == ORDER_PERHAPS && w->listed) /* as pending */
             continue;
         for (size_t k = o->ordered_count; w->listed && k-- > 0;)
             if (o->ordered[k] == i)
                 o->ordered[k] = o->ordered[--o->ordered_count];
         w->order = ORDER_PERHAPS;
         w->past = true;
-        w->most[stream] = wi_sim_queued(o->device, stream);
         o->accounts[w->client].pending_most += w->charged;
         oracle_list_pending(o, i);
     }

@@ -139,6 +139,26 @@ static void take_over(oracle *o, const char *address, uint64_t bytes, const uint
     }
 }
 
+/* Nothing but whole blocks is kept, and nobody but who freed them gets them. */
+static void check_kept(oracle *o, const oracle_got *got)
+{
+    run r;
+    o->found.reuse[ORACLE_REUSE_KEPT]++;
+    for (uint64_t at = 0; at < got->charged && first_run(o, (const char *)got->address + at, got->charged - at, &r);
+         at = run_end(&r, at, got->address)) {
+        const owner *had = &o->table[r.owner];
+        if (had->state == OWNER_FREED && had->address == got->address && had->charged == got->charged &&
+            had->client == got->client && had->free_stream == got->stream)
+            continue;
+        oracle_report(
+            o, ORACLE_EARLY_REUSE,
+            "%llu bytes for client %u on stream %u have bytes of block %llu of client %u, freed on stream %u, "
+            "and are said to be a block that a thread kept",
+            ULL(got->charged), got->client, got->stream, ULL(had->serial), had->client, had->free_stream);
+        return;
+    }
+}
+
 /* What is put on the stream from here on is behind all that stands there, and is put there by a host that knows what it
  * knows now. */
 static uint64_t *clock_now(oracle *o, unsigned stream)
@@ -163,6 +183,8 @@ oracle_block oracle_allocated(oracle *o, const oracle_got *got)
     w->memory_class = got->memory_class;
     w->stream = got->stream;
     w->allocated = wi_sim_queued(o->device, got->stream);
+    if (got->kept)
+        check_kept(o, got);
     take_over(o, got->address, w->length, clock_now(o, got->stream), w);
     give(o, got->address, w->length, index);
     w->queued = got->queued && got->stream;

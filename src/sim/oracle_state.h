@@ -59,6 +59,7 @@ struct oracle {
     wi_device *device;
     unsigned width; /* of a clock: streams + 1 */
     uint64_t granule, budget, held, serial;
+    uint64_t next_budget; /* it may be this already */
     uint64_t *host;
     uint64_t **clock; /* per stream */
     snapshots *events;

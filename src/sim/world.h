@@ -23,6 +23,7 @@ enum {
     WORLD_MEMBERS = 3,
     WORLD_STREAMS = 63,
     WORLD_CLIENTS = ORACLE_CLIENTS,
+    WORLD_FREED = 4,
     WORLD_DEPTH = 2
 };
 
@@ -91,6 +92,12 @@ typedef struct slot {
     uint32_t alignment;
 } slot;
 
+/* What somebody may want again. */
+typedef struct freed_block {
+    uint64_t bytes; /* 0: none */
+    unsigned client, stream;
+} freed_block;
+
 typedef struct launch {
     weir_launch *launch; /* NULL: none is open */
     unsigned stream, count;
@@ -155,6 +162,8 @@ typedef struct world {
     bool foreign[WORLD_STREAMS + 1], captured[WORLD_STREAMS + 1];
     uint64_t calls_queued, calls_done; /* of users' functions */
     weir_block last_freed;
+    freed_block freed[WORLD_FREED]; /* the last ones, … */
+    uint64_t frees;                 /* … of so many */
     weir_stream last_released;
     uint32_t last_version;
     uint64_t random, held_back; /* of the generator; bytes that another process has */
@@ -162,7 +171,8 @@ typedef struct world {
     uint64_t fault_base, fault_mark; /* faults before the last arming, and before this step */
     uint8_t stream_in_hand[WORLD_STREAMS + 1], client_in_hand[WORLD_CLIENTS]; /* of so many steps that have not ended */
     bool stream_closed[WORLD_STREAMS + 1], client_closed[WORLD_CLIENTS];      /* being made or ended: nobody's to use */
-    unsigned depth;                                                           /* steps under way */
+    bool budget_in_hand;
+    unsigned depth;         /* steps under way */
     uint64_t nested, place; /* steps that ran within others; where the innermost step is */
     uint64_t pressed;       /* times that somebody was asked to do without a block */
     const step *script;     /* what runs within the step under way, … */
