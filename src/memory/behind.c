@@ -97,14 +97,11 @@ static void seize(run *r, const wi_placement *p, uint64_t slack)
     }
 }
 
-/* What the device has passed meanwhile is in no lane any more. */
 static void put_back(const run *r)
 {
     wi_extent *e = r->first, *next;
     for (size_t i = 0; i < r->pieces; i++, e = next) {
         next = e->next;
-        if (e->lane && e->epoch <= e->lane->passed)
-            e->lane = NULL;
         wi_space_set(e->space, e, WI_FREE);
         wi_space_join(e->space, e);
     }

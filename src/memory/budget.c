@@ -219,7 +219,8 @@ static weir_status claim(ladder *l, uint64_t alignment)
             return weir_fail(WEIR_INVALID, "the client %s was closed meanwhile", l->account->name);
         if (climb(l, could))
             continue;
-        wi_shortage shortage = {.cause = could ? WEIR_CAUSE_PENDING : WEIR_CAUSE_NONE, .largest = UINT64_MAX};
+        bool pending = could && any_pending(resource->ledger); /* else others have it, and may park it now and then */
+        wi_shortage shortage = {.cause = pending ? WEIR_CAUSE_PENDING : WEIR_CAUSE_NONE, .largest = UINT64_MAX};
         if (alignment > 0)
             base->table->look(base, request->memory_class, request->charged, alignment, &shortage);
         return refuse(l, &shortage);

@@ -288,7 +288,11 @@ static void a_block_behind_a_wait_that_fails_later(void **state)
     driver = faulty_driver;
     driver.fill = refuse_fill;
     fixture f = start_over(&driver, BUDGET);
-    void *p = allocate(f.one, BUDGET, f.a, WEIR_KV);
+    weir_stream c; /* with an order of its own: only that of a single stream comes to hold for everything */
+    ok(weir_stream_acquire(f.runtime, &c));
+    void *p = allocate(f.one, BUDGET, c, WEIR_KV);
+    ok(weir_free(f.one, p, c));
+    p = allocate(f.one, BUDGET, f.a, WEIR_KV);
     hold(&f, f.a, p, 1, BUDGET);
     ok(weir_free(f.one, p, f.a));
     weir_request request = {.size = sizeof request,
@@ -305,6 +309,7 @@ static void a_block_behind_a_wait_that_fails_later(void **state)
     ok(weir_stream_synchronize(f.b));
     ok(take_at_once(f.two, BUDGET, WEIR_STREAM_HOST, &p));
     ok(weir_free(f.two, p, WEIR_STREAM_HOST));
+    ok(weir_stream_release(c));
     end(&f);
 }
 
@@ -538,7 +543,11 @@ static void a_stream_that_ends_while_another_is_ordered_behind_it(void **state)
 {
     (void)state;
     fixture f = start_without_order();
-    void *p = allocate(f.one, BUDGET, f.a, WEIR_KV), *q;
+    weir_stream c; /* with an order of its own: only that of a single stream comes to hold for everything */
+    ok(weir_stream_acquire(f.runtime, &c));
+    void *p = allocate(f.one, BUDGET, c, WEIR_KV), *q;
+    ok(weir_free(f.one, p, c));
+    p = allocate(f.one, BUDGET, f.a, WEIR_KV);
     hold(&f, f.a, p, 1, BUDGET);
     ok(weir_free(f.one, p, f.a));
     ends_meanwhile = f.a;
@@ -547,8 +556,11 @@ static void a_stream_that_ends_while_another_is_ordered_behind_it(void **state)
     assert_int_equal(refused_orders, 1);
     ok(weir_free(f.two, q, WEIR_STREAM_HOST));
     f.a = WEIR_STREAM_HOST;
+    weir_stats last = take_snapshot(f.runtime).device;
     ok(take_at_once(f.two, BUDGET, WEIR_STREAM_HOST, &q));
+    came_by(WEIR_RUNG_FIT); /* all of it lies there for anyone */
     ok(weir_free(f.two, q, WEIR_STREAM_HOST));
+    ok(weir_stream_release(c));
     end(&f);
 }
 
