@@ -435,7 +435,7 @@ wi_extent *wi_space_neutral(wi_space *space, wi_extent *extent)
 
 #define NO_GRANULE UINT64_MAX
 
-static bool is_started(const wi_space *space, uint64_t granule)
+static inline bool is_started(const wi_space *space, uint64_t granule)
 {
     return space->started[granule / 64] >> granule % 64 & 1;
 }

@@ -125,7 +125,7 @@ static inline void end(fixture *f, weir_graph *graph, weir_stream stream, progra
 {
     if (on_cuda()) {
         CUDA(f, "cuStreamEndCapture", (void *, void **), weir_stream_native(stream), &p->graph);
-        CUDA(f, "cuGraphInstantiateWithFlags", (void **, void *, unsigned long long), &p->runnable, p->graph, 0);
+        p->runnable = NULL; /* a graph is not made runnable while another capture is under way */
     }
     ok(weir_graph_end(graph, stream));
 }
@@ -144,6 +144,8 @@ static inline void perform(void *user)
 
 static inline void launch(fixture *f, program *p, weir_stream stream)
 {
+    if (on_cuda() && !p->runnable)
+        CUDA(f, "cuGraphInstantiateWithFlags", (void **, void *, unsigned long long), &p->runnable, p->graph, 0);
     if (on_cuda())
         CUDA(f, "cuGraphLaunch", (void *, void *), p->runnable, weir_stream_native(stream));
     else
@@ -153,7 +155,8 @@ static inline void launch(fixture *f, program *p, weir_stream stream)
 static inline void destroy(fixture *f, program *p)
 {
     if (on_cuda()) {
-        CUDA(f, "cuGraphExecDestroy", (void *), p->runnable);
+        if (p->runnable)
+            CUDA(f, "cuGraphExecDestroy", (void *), p->runnable);
         CUDA(f, "cuGraphDestroy", (void *), p->graph);
     }
 }
