@@ -79,14 +79,16 @@ static weir_status replay(lending *l, const char *path)
     return status;
 }
 
-/* Without a trace: blocks of many sizes, of which every second goes before the others. */
+/* Without a trace: blocks of many sizes, 1.2 GiB or half the budget, of which every second goes before the others. */
 static weir_status make_past(lending *l)
 {
-    enum { BLOCKS = 512 };
+    enum { BLOCKS = 512, UNITS = 64, MOST_UNIT = 80000 };
     static void *blocks[BLOCKS];
+    uint64_t unit = weir_runtime_budget(l->runtime) / (BLOCKS * UNITS);
     weir_status status = WEIR_OK;
-    for (int i = 0; i < BLOCKS && status == WEIR_OK; i++)
-        status = weir_alloc(l->first, (size_t)((1 + i * 7 % 64) * 80000), l->streams[0], WEIR_ACTIVATIONS, &blocks[i]);
+    unit = unit < MOST_UNIT ? unit : MOST_UNIT;
+    for (uint64_t i = 0; i < BLOCKS && status == WEIR_OK; i++)
+        status = weir_alloc(l->first, (1 + i * 7 % UNITS) * unit, l->streams[0], WEIR_ACTIVATIONS, &blocks[i]);
     for (int half = 0; half < 2 && status == WEIR_OK; half++)
         for (int i = half; i < BLOCKS && status == WEIR_OK; i += 2)
             status = weir_free(l->first, blocks[i], l->streams[0]);

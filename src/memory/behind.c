@@ -69,7 +69,8 @@ static bool fits_from(wi_extent *first, const wi_placement *p, run *out)
 static bool find_several(const wi_lanes *lanes, unsigned number, const wi_placement *p, run *out)
 {
     bool found = false;
-    run r = {0};
+    run r;
+    *out = (run){0};
     for (unsigned i = 0; i < WI_LANE_PLACES; i++)
         for (wi_extent *e = lanes->places[i] ? lanes->places[i]->first : NULL; e; e = e->lane_next) {
             wi_extent *first = e->space->number == number ? leftmost(e) : NULL;
