@@ -20,8 +20,9 @@ typedef struct wi_backing {
     uint64_t first, count; /* granules */
     uint64_t occupied;     /* bytes */
     struct wi_backing *previous, *next;
-    struct wi_backing *chosen; /* the next one of a plan */
-    uint64_t plan;             /* the last one that it was chosen for */
+    struct wi_backing *before, *behind; /* among all that are mapped; mapped.h */
+    struct wi_backing *chosen;          /* the next one of a plan */
+    uint64_t plan;                      /* the last one that it was chosen for */
 } wi_backing;
 
 typedef struct wi_idle {

@@ -105,6 +105,15 @@ static inline bool wi_block_is_charged(const wi_block *block) /* to its client, 
     return wi_block_is_live(block) || wi_block_phase_of(block) == WI_PENDING;
 }
 
+/* Writes all of a record. Others may look at the word meanwhile, by an address that is no longer a block's. */
+static inline void wi_block_set(wi_block *block, const wi_block *value)
+{
+    const size_t before = offsetof(wi_block, word), behind = before + sizeof block->word;
+    memcpy(block, value, before);
+    memcpy((char *)block + behind, (const char *)value + behind, sizeof *block - behind);
+    atomic_store_explicit(&block->word, atomic_load_explicit(&value->word, memory_order_relaxed), memory_order_release);
+}
+
 /* Of a block in hand. */
 static inline void wi_block_turn(wi_block *block, wi_block_phase phase)
 {

@@ -401,7 +401,7 @@ static void end_block(wi_space *space, wi_extent *extent)
     wi_space_set_slot(space, extent->offset, space->slots[extent->offset / WI_UNIT] | WI_SLOT_FREED);
     wi_space_note_start(space, extent->offset, false);
     wi_marks_free(extent->block.marks);
-    extent->block = (wi_block){0};
+    wi_block_set(&extent->block, &(wi_block){0});
 }
 
 void wi_space_unite(wi_space *space, wi_extent *extent)

@@ -98,9 +98,27 @@ wi_extent *wi_handles_seize(const wi_backing *b)
     return extent;
 }
 
+static void enter(wi_mapped *mapped, wi_backing *b, wi_space *space, uint64_t first)
+{
+    b->before = NULL;
+    b->behind = mapped->entered;
+    if (b->behind)
+        b->behind->before = b;
+    mapped->entered = b;
+    wi_backing_enter(b, space, first);
+}
+
+static void leave(wi_mapped *mapped, wi_backing *b)
+{
+    *(b->before ? &b->before->behind : &mapped->entered) = b->behind;
+    if (b->behind)
+        b->behind->before = b->before;
+    wi_backing_leave(b);
+}
+
 void wi_handles_vacate(wi_mapped *mapped, wi_backing *b, wi_extent *busy, uint64_t *last)
 {
-    wi_backing_leave(b);
+    leave(mapped, b);
     wi_ledger_unmapped(mapped->resource.ledger, wi_backing_bytes(b, mapped));
     *last = wi_owners_mix(*last, busy->last);
     busy->last = WI_CLEAN;
@@ -347,7 +365,7 @@ static void settle_in(job *j, cargo *c, uint64_t *granule)
     while (c->first && *granule < end) {
         wi_backing *b = c->first;
         c->first = b->next;
-        wi_backing_enter(b, j->growth->space, *granule);
+        enter(m, b, j->growth->space, *granule);
         wi_ledger_mapped(m->resource.ledger, wi_backing_bytes(b, m));
         *granule += b->count;
     }
@@ -485,16 +503,18 @@ weir_status wi_handles_cut(wi_mapped *mapped, wi_backing *b, uint64_t first)
     if (remade) {
         uint64_t lost = (old.count - b->count - rest->count) * mapped->granule;
         old.occupied = 1;
-        wi_backing_leave(&old);
+        old.before = b->before; /* which may have changed meanwhile */
+        old.behind = b->behind;
+        leave(mapped, &old);
         wi_ledger_unmapped(r->ledger, lost);
         wi_ledger_release(r->ledger, lost);
         wi_ledger_segments(r->ledger, (b->count > 0) + (rest->count > 0), 1);
         if (b->count > 0)
-            wi_backing_enter(b, old.space, old.first);
+            enter(mapped, b, old.space, old.first);
         else
             free(b);
         if (rest->count > 0)
-            wi_backing_enter(rest, old.space, rest->first);
+            enter(mapped, rest, old.space, rest->first);
     }
     if (rest->count == 0)
         free(rest);

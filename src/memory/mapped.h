@@ -20,7 +20,8 @@ typedef struct wi_mapped {
     wi_shared shared;
     wi_space sides[WI_SIDES];
     wi_lanes lanes;
-    wi_backing *spare; /* handles that are mapped nowhere, linked by next */
+    wi_backing *spare;   /* handles that are mapped nowhere, linked by next */
+    wi_backing *entered; /* handles that are mapped, linked by behind: leak checkers do not look into the tables */
     uint64_t spare_granules;
     uint64_t granule, range_bytes;
     uint64_t device_has;       /* granules, as far as a request has learnt that they are few; UINT64_MAX: enough */

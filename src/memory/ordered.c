@@ -24,7 +24,8 @@ wi_block *wi_ordered_use(wi_extent *extent, uint64_t start, wi_placement *p, uin
     wi_space *space = extent->space;
     p->ordered = extent->lane != NULL;
     extent = wi_space_use(space, extent, start, p->charged, wi_min(slack, space->most_slack));
-    extent->block = wi_block_make(p, space->base + extent->offset, extent->last);
+    const wi_block made = wi_block_make(p, space->base + extent->offset, extent->last);
+    wi_block_set(&extent->block, &made);
     extent->block.ordered = p->ordered;
     extent->block.lent = lenders(extent, p);
     return &extent->block;

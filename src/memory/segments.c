@@ -157,6 +157,15 @@ static weir_status reach(wi_extent *extent, uint64_t charged)
     return WEIR_OK;
 }
 
+/* What is scrubbed may have to be given back again, if that fails; with it would go what stays behind a shrunk block, which may
+ * still be in use. */
+static bool must_stay_short(const wi_extent *extent)
+{
+    const wi_block *block = &extent->block;
+    uint64_t behind = extent->next ? extent->next->last : WI_CLEAN;
+    return block->shrunk && (wi_account_owner(block->account) | extent->last | behind) & WI_SECRET;
+}
+
 static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage)
 {
     uint64_t charged = charge(resource, block->before + bytes + block->after);
@@ -164,7 +173,9 @@ static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, 
     (void)may_wait;
     (void)shortage;
     wi_resource_lock(resource);
-    if (charged > block->charged)
+    if (charged > wi_extent_of(block)->bytes && must_stay_short(wi_extent_of(block)))
+        status = wi_ordered_no_room(wi_extent_of(block));
+    else if (charged > block->charged)
         status = reach(wi_extent_of(block), charged);
     if (status == WEIR_OK)
         wi_ordered_grown(resource, block, bytes, charged);

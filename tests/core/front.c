@@ -467,7 +467,7 @@ static void a_front_is_bounded(void **state)
 {
     fixture *f = *state;
     enum { MANY = 1000 };
-    static void *p[MANY];
+    static void *p[MANY + 20];
     for (uint64_t bytes = 256; bytes <= 128 * KIB; bytes *= 4) {
         uint64_t count = MANY * 256 / bytes + 20;
         for (uint64_t i = 0; i < count; i++)

@@ -376,7 +376,8 @@ static void look(bench *b, uint64_t live, uint64_t pending)
                         .live = live,
                         .pending = pending,
                         .cached = 8 * WI_MIB - live - pending};
-    weir_client_stats line = {.size = sizeof line, .live = live, .live_class = {live}, .pending = pending};
+    weir_client_stats line = {
+        .size = sizeof line, .maximum = UINT64_MAX, .live = live, .live_class = {live}, .pending = pending};
     oracle_check(b->o, &stats, &line, &(unsigned){0}, 1, true);
 }
 
