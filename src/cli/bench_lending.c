@@ -84,7 +84,7 @@ static weir_status make_past(lending *l)
 {
     enum { BLOCKS = 512, UNITS = 64, MOST_UNIT = 80000 };
     static void *blocks[BLOCKS];
-    uint64_t unit = weir_runtime_budget(l->runtime) / (BLOCKS * UNITS);
+    uint64_t unit = weir_runtime_budget(l->runtime) / ((uint64_t)BLOCKS * UNITS);
     weir_status status = WEIR_OK;
     unit = unit < MOST_UNIT ? unit : MOST_UNIT;
     for (uint64_t i = 0; i < BLOCKS && status == WEIR_OK; i++)

@@ -128,6 +128,8 @@ static bool next_drawn(search *s, wi_extent *from)
 static uint64_t cost_before(const search *s, uint64_t granule)
 {
     size_t low = 0, high = s->count;
+    if (high == 0)
+        return 0;
     while (high - low > 1) {
         size_t middle = (low + high) / 2;
         *(s->at[middle].low <= granule ? &low : &high) = middle;
@@ -195,7 +197,7 @@ bool wi_place_find(const wi_space *space, const wi_wish *wish, uint64_t most, wi
 static uint64_t largest_in(const search *s, uint64_t granules)
 {
     uint64_t granule = s->space->granule;
-    if (cost_of(s, s->in.start, s->in.end) <= granules)
+    if (s->count == 0 || cost_of(s, s->in.start, s->in.end) <= granules)
         return s->in.end - s->in.start;
     const stretch *first = &s->at[0], *last = &s->at[s->count - 1];
     uint64_t left = first->costs ? 0 : first->high * granule - s->in.start;

@@ -263,7 +263,7 @@ static void shrink_one(world *w, block *b, int s)
 {
     uint64_t bytes = 1 + below(w, b->bytes), charged = (bytes + UNIT - 1) & ~(uint64_t)(UNIT - 1);
     toy_death death = b->uses;
-    if (s > 0)
+    if (w->numbers[s]) /* not without a stream */
         death.points[w->numbers[s]] = toy_queue(w->numbers[s]);
     vacate(b, charged, death);
     ok(weir_resize(w->clients[b->client], b->start, bytes, w->streams[s]));

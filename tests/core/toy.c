@@ -388,7 +388,8 @@ static weir_status t_release(wi_device *device, weir_kind kind, void *address, u
 }
 static weir_status t_stream_adopt(wi_device *device, void *native, void **stream, uint64_t *identity)
 {
-    (void)device, (void)native, (void)stream, (void)identity;
+    (void)device, (void)native, (void)stream;
+    *identity = 0;
     return unsupported();
 }
 static weir_status t_fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream)
