@@ -11,7 +11,8 @@ enum { FREES_PER_EPOCH = 64 };
 
 void wi_lanes_init(wi_lanes *lanes, wi_resource *resource, unsigned *count)
 {
-    *lanes = (wi_lanes){.resource = resource, .count = count};
+    *lanes = (wi_lanes){.resource = resource};
+    lanes->count = count;
     resource->lanes = lanes;
 }
 

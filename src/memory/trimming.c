@@ -83,7 +83,7 @@ static bool collect(wi_mapped *mapped, uint64_t wanted, batch *out)
         add(out, more);
     for (size_t i = 0; i < out->count; i++)
         out->busy[i] = wi_handles_seize(out->of[i]);
-    return true;
+    return out->count > 0;
 }
 
 /* 0: none can be had, or the driver keeps them. */

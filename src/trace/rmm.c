@@ -60,7 +60,7 @@ weir_status rmm_header(const char *path, char *line, rmm_columns *out)
             out->place[i] = k;
         }
         size_t used = strlen(missing);
-        if (out->place[i] < 0 && i < C_NEEDED)
+        if (i < C_NEEDED && out->place[i] < 0)
             snprintf(missing + used, sizeof missing - used, "%s%s", used ? ", " : "", names[i]);
     }
     if (missing[0])

@@ -50,7 +50,8 @@ bool hands_on(void)
 
 bool parks(void)
 {
-    return strcmp(place.stack, "mapped") == 0 && strcmp(getenv("WEIR_FRONT"), "0") != 0;
+    const char *front = getenv("WEIR_FRONT");
+    return strcmp(place.stack, "mapped") == 0 && (!front || strcmp(front, "0") != 0);
 }
 
 bool freeing_waits(void)
