@@ -91,7 +91,7 @@ static uint64_t destroy_idle(wi_mapped *mapped, uint64_t wanted)
 {
     wi_resource *r = &mapped->resource;
     uint64_t last = WI_CLEAN;
-    batch b;
+    batch b = {0};
     if (!collect(mapped, wanted, &b))
         return 0;
     wi_handles_go_to_driver(mapped);

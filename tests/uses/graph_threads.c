@@ -13,8 +13,8 @@ static void *capture_often(void *user)
 {
     worker *w = user;
     fixture *f = w->f;
-    weir_stream stream;
-    weir_graph *graph;
+    weir_stream stream = WEIR_STREAM_HOST;
+    weir_graph *graph = NULL;
     uint64_t random = 77 + (uint64_t)w->number;
     int rounds = UNDER_TSAN ? 30 : 200;
     w->wrong += weir_stream_acquire(f->runtime, &stream) != WEIR_OK || weir_graph_open(f->client, &graph) != WEIR_OK;
