@@ -435,10 +435,12 @@ wi_extent *wi_space_neutral(wi_space *space, wi_extent *extent)
 
 #define NO_GRANULE UINT64_MAX
 
-static inline bool is_started(const wi_space *space, uint64_t granule)
+#ifdef WEIR_INVARIANTS
+static bool is_started(const wi_space *space, uint64_t granule)
 {
     return space->started[granule / 64] >> granule % 64 & 1;
 }
+#endif
 
 /* The last granule before it in which a used extent begins. */
 static uint64_t started_before(const wi_space *space, uint64_t granule)
