@@ -12,7 +12,7 @@ typedef struct replay_layout {
 } replay_layout;
 
 /* Adds the target's layout to a replay_layout: at_end of wi_replay_settings. */
-weir_status replay_layout_take(void *layout, const wi_replay_target *target);
+weir_status replay_layout_take(void *user, const wi_replay_target *target);
 /* False when the file cannot be written. */
 bool replay_layout_write(const replay_layout *layout, const char *path);
 
