@@ -1,10 +1,11 @@
 /* weir/memory.h: allocation and free, in stream order.
  *
  * A block allocated on a stream may be used by work put on that stream afterwards. A free is ordered on its stream:
- * work queued there before it still finds the block. Bytes become another's only when the device is past the free.
- * Sizes are bytes. The charge of a block is its size rounded up to 256 (the alignment that CUDA's own allocator and
- * ONNX Runtime's CUDA provider promise: cuda.h, cuMemAlloc; onnxruntime 1.31 kAllocAlignment); it is stored in the block
- * and returned exactly. */
+ * work queued there before it still finds the block. The next block on the same stream may have the bytes at once, as its work
+ * comes behind; on any other stream, or on none, they are somebody's only when the device is past the free, or when that stream
+ * has been ordered behind it. Sizes are bytes. The charge of a block is its size rounded up to 256 (the alignment that CUDA's own
+ * allocator and ONNX Runtime's CUDA provider promise: cuda.h, cuMemAlloc; onnxruntime 1.31 kAllocAlignment), and to what else a
+ * resource rounds (weir/resource.h); it is stored in the block and returned exactly. */
 #ifndef WEIR_MEMORY_H
 #define WEIR_MEMORY_H
 
@@ -71,7 +72,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_alloc(weir_client *client, size_t bytes
 WEIR_API WEIR_NODISCARD weir_status weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out);
 
 /* Allocates a block and copies `bytes` from `from` into it, in the order of the stream: as weir_alloc and weir_copy
- * (weir/stream.h), whose errors it has; when the copy cannot be queued, nothing is allocated. What is behind `from` stays as
+ * (weir/stream.h), whose errors it has. When the copy cannot be queued, the block is freed again and *out is NULL; should that fail, too, the
+ * block is the client's and *out tells where it is. What is behind `from` stays as
  * it is until the stream has come to the copy (without a stream: the return). */
 WEIR_API WEIR_NODISCARD weir_status weir_alloc_copy(weir_client *client, const void *from, size_t bytes,
                                                     weir_stream stream, weir_class memory_class, void **out);
@@ -79,7 +81,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_alloc_copy(weir_client *client, const v
 /* Frees the block that starts at `pointer`, ordered behind the work on `stream`. NULL: WEIR_OK. Errors, each of which
  * changes nothing: WEIR_FOREIGN (no block of this client's runtime, or another client's: the detail names it),
  * WEIR_INTERIOR (names the block and the offset), WEIR_DOUBLE_FREE, WEIR_BUSY (a launch that uses it has not ended,
- * weir/uses.h, or another thread is freeing or resizing it), WEIR_STREAM_MISUSE, WEIR_FORKED. Any thread, not only the
+ * weir/uses.h, or another thread is freeing or resizing it), WEIR_STREAM_MISUSE (no stream of the runtime's, or one that is captured:
+ * weir/stream.h says what of that is seen), WEIR_FORKED. Any thread, not only the
  * one that allocated. Waits for no work; where each block is an allocation of the driver's (the resource direct, pinned
  * and pageable memory) a free that the device is past goes to the driver at once, whose own call may wait for the device
  * (cuMemFree does). */

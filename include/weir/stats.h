@@ -1,9 +1,10 @@
 /* weir/stats.h: the ledger, read in one step: who holds what.
  *
  * Every byte of the device that weir holds is in exactly one state:
- *   live      in blocks, as charged                       pending  freed, the device not yet past it
+ *   live      in blocks, as charged                       pending  freed, and nobody's before the device is past it
  *   cached    mapped, in nobody's block                   spare    physical memory that is mapped nowhere
- * and parked bytes are those of the cached ones that a thread keeps for its next allocation for the same client on the same
+ * What is freed on a stream and may serve that stream at once is cached, and ordered besides until the device is past it;
+ * parked bytes are those of the cached ones that a thread keeps for its next allocation for the same client on the same
  * stream: they count against that client's maximum until somebody needs them, who gets them,
  * and promised bytes are claimed under the limits but not yet backed. held = live + pending + cached + spare is what the
  * driver has given out, and never exceeds the budget. Bytes, all of them. */

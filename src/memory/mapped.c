@@ -1,5 +1,5 @@
-/* The resource "mapped": places blocks in free memory by best fit, gets more under the cheapest hole, and frees them when
- * the device is past them. */
+/* The resource "mapped": places blocks in free memory by best fit, has memory put where they can stand when there is none, and
+ * makes them longer. How they are freed, in the order of streams or when the device is past them, is in ordered.c. */
 #include "memory/mapped.h"
 #include "base/options.h"
 #include "base/system.h"

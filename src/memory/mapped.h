@@ -38,9 +38,9 @@ typedef struct wi_growth {
     wi_space *space;
     wi_extent *first;
     uint64_t start, low, high;
-    uint64_t hole, missing,
-        room; /* room: granules that may get memory; the hole's end, if `leftward`, else its start, is fixed */
-    bool leftward, exact;       /* exact: room = missing */
+    uint64_t hole, missing;
+    uint64_t room;        /* granules that may get memory; the hole's end, if `leftward`, else its start, is fixed */
+    bool leftward, exact; /* exact: room = missing */
     uint64_t run_low, run_high; /* the free memory beside it, whose own handles are not moved */
     /* The means, once found: */
     size_t spare;      /* of the spare handles, the first so many */

@@ -178,7 +178,12 @@ static inline void wi_front_lose(wi_front *front, uint64_t charged)
 
 static inline bool wi_front_declines(wi_front *front, uint64_t charged)
 {
-    return charged > WI_FRONT_SMALL && front->hope <= 0 && ++front->declined % WI_FRONT_TRIAL != 0;
+    if (charged <= WI_FRONT_SMALL || front->hope > 0)
+        return false;
+    if (++front->declined % WI_FRONT_TRIAL != 0)
+        return true;
+    front->hope = 1; /* until this one is given up unused */
+    return false;
 }
 
 static inline uint32_t wi_front_most(uint64_t charged)

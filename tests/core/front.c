@@ -461,6 +461,44 @@ static void a_trace_sees_every_call(void **state)
     assert_int_equal(parked(f), 1024);
 }
 
+/* Large blocks ----------------------------------------------------------------------------------------------------- */
+
+/* A request of another size finds the free memory in one piece. */
+static void large_blocks_are_parked_for_their_size(void **state)
+{
+    enum { LARGE = 100 * KIB };
+    fixture *f = *state;
+    for (int i = 0; i < 3; i++) { /* which pays */
+        void *p = allocate(f->client, LARGE, f->stream, WEIR_KV);
+        give(f->client, p, f->stream);
+    }
+    assert_int_equal(parked(f), LARGE);
+    void *small = allocate(f->client, 1000, f->stream, WEIR_KV);
+    assert_int_equal(parked(f), LARGE); /* which the small ones do not stand in */
+    void *other = allocate(f->client, 2 * LARGE, f->stream, WEIR_KV);
+    assert_int_equal(parked(f), 0);
+    give(f->client, small, f->stream);
+    give(f->client, other, f->stream);
+}
+
+/* Of sizes that never come again none is parked, but for one free in so many, which finds out when that changes. */
+static void large_blocks_are_parked_where_that_pays(void **state)
+{
+    enum { FREES = 200, FEW = 12, LARGE = 50 * KIB };
+    fixture *f = *state;
+    int kept = 0;
+    for (int i = 0; i < FREES; i++) {
+        void *p = allocate(f->client, (size_t)LARGE + (size_t)i * 256, f->stream, WEIR_KV);
+        give(f->client, p, f->stream);
+        kept += parked(f) >= LARGE;
+    }
+    assert_true(kept >= 3 && kept <= FEW);
+    uint64_t hits = take_snapshot(f->runtime).device.hits;
+    for (int i = 0; i < FREES; i++)
+        give(f->client, allocate(f->client, LARGE, f->stream, WEIR_KV), f->stream);
+    assert_true(take_snapshot(f->runtime).device.hits > hits + FREES / 2);
+}
+
 /* Bounds ----------------------------------------------------------------------------------------------------------- */
 
 static void a_front_is_bounded(void **state)
@@ -540,6 +578,8 @@ int main(void)
         test(a_stream_takes_its_blocks_along),
         test(a_captured_stream_parks_nothing),
         test(a_trace_sees_every_call),
+        test(large_blocks_are_parked_for_their_size),
+        test(large_blocks_are_parked_where_that_pays),
         test(a_front_is_bounded),
         test(threads_leave_nothing),
     };

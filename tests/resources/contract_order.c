@@ -183,6 +183,22 @@ static void a_registered_stream_orders_as_well(void **state)
     ok(weir_free(f->one, q, WEIR_STREAM_HOST));
 }
 
+/* What was freed on a stream that does not come forward keeps others from that, and not from what lies beside. */
+static void a_small_free_does_not_hold_much(void **state)
+{
+    fixture *f = *state;
+    weir_block block;
+    if (!hands_on())
+        return;
+    ok(weir_free(f->one, take(f->one, bytes_for(f, BUDGET - PIECE), WEIR_STREAM_HOST), WEIR_STREAM_HOST));
+    void *small = take(f->one, 100000, f->a);
+    gate *g = hold_up(f, f->a);
+    ok(weir_free(f->one, small, f->a));
+    ok(try_take(f->two, bytes_for(f, BUDGET - 4 * PIECE), WEIR_STREAM_HOST, WEIR_NO_WAIT, &block));
+    ok(weir_free_block(f->two, block, WEIR_STREAM_HOST));
+    let_go(g);
+}
+
 /* Nothing may be queued on a stream that is being captured. */
 static void allocations_on_a_captured_stream(void **state)
 {
@@ -210,6 +226,7 @@ int contract_order(void)
         CASE(a_first_use_elsewhere_comes_after_the_allocation),
         CASE(a_free_elsewhere_waits_for_the_zeros),
         CASE(a_free_is_pending_while_its_stream_is_held),
+        CASE(a_small_free_does_not_hold_much),
         CASE(a_released_stream_leaves_nothing_pending),
         CASE(a_registered_stream_orders_as_well),
         CASE(allocations_on_a_captured_stream),
