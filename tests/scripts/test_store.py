@@ -103,6 +103,7 @@ class CommandLine(InEmptyStore):
 
     def test_bad_usage_is_two(self):
         for arguments in (["engines", "tensorflow"], ["engines", "--jobs", "0"], ["engines", "--jobs", "many"],
+                          ["engines", "--arch", "90"], ["engines", "--cuda", "--small"], ["engines", "onnxruntime-cuda"],
                           ["engines", "--frobnicate"], ["models", "gpt-5.gguf"], ["models", "--jobs", "2"]):
             answer = call(self.home, *arguments)
             self.assertEqual(answer.returncode, 2, arguments)
@@ -115,6 +116,13 @@ class CommandLine(InEmptyStore):
             self.assertEqual(answer.returncode, 0)
             self.assertRegex(answer.stdout, rf"{name}\s+\S+\s+missing")
         self.assertFalse(self.home.exists())
+
+    def test_cuda_is_asked_for(self):
+        self.assertNotIn("onnxruntime-cuda", call(self.home, "engines", "--list").stdout)
+        for arguments, version in (([], "1.31.1"), (["--arch", "90"], "1.31.1-sm90"),
+                                   (["--arch", "80", "--small"], "1.31.1-sm80-small")):
+            answer = call(self.home, "engines", "--cuda", "--list", *arguments)
+            self.assertRegex(answer.stdout, rf"onnxruntime-cuda\s+{version}\s+missing")
 
     def test_json_is_one_object(self):
         answer = call(self.home, "engines", "--list", "--json")

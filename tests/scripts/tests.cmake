@@ -2,5 +2,6 @@
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND AND NOT CMAKE_CROSSCOMPILING AND NOT WEIR_SANITIZE)
   add_test(NAME scripts-store COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_store.py)
-  set_tests_properties(scripts-store PROPERTIES TIMEOUT 120 LABELS scripts)
+  add_test(NAME scripts-cuda-trim COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_cuda_trim.py)
+  set_tests_properties(scripts-store scripts-cuda-trim PROPERTIES TIMEOUT 120 LABELS scripts)
 endif()
