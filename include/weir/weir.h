@@ -26,6 +26,8 @@
 #include <weir/trace.h>
 #include <weir/tensor.h>
 #include <weir/blocks.h>
+#include <weir/plan_buffers.h>
+#include <weir/plan.h>
 #include <weir/engine.h>
 #include <weir/model.h>
 

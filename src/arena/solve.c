@@ -1,0 +1,99 @@
+#include "arena/solve.h"
+#include "base/internal.h"
+#include "base/system.h"
+
+enum { DEFAULT_EFFORT = 20 * 1000 * 1000, LOOK_AFTER = 4096 };
+static const uint64_t tell_after = 100 * 1000 * 1000;
+
+/* Work ------------------------------------------------------------------------------------------------------------- */
+
+void wi_work_begin(wi_work *work, const weir_plan_options *options)
+{
+    *work =
+        (wi_work){.options = options, .limit = options->effort ? options->effort : DEFAULT_EFFORT, .began = wi_now()};
+    work->told = work->began;
+}
+
+double wi_work_seconds(const wi_work *work)
+{
+    return (double)(wi_now() - work->began) * 1e-9;
+}
+
+static void look_at_clock(wi_work *work)
+{
+    const weir_plan_options *options = work->options;
+    uint64_t time = wi_now();
+    double seconds = (double)(time - work->began) * 1e-9;
+    work->looked = work->spent;
+    if (options->seconds > 0 && seconds >= options->seconds)
+        work->stopped = true;
+    if (!options->progress || time - work->told < tell_after)
+        return;
+    work->told = time;
+    weir_plan_progress progress = {.size = sizeof progress,
+                                   .arena = work->arena,
+                                   .lower_bound = work->bound,
+                                   .seconds = seconds,
+                                   .done = (double)work->spent / (double)work->limit};
+    work->stopped |= !options->progress(&progress, options->user);
+}
+
+bool wi_work_spend(wi_work *work, uint64_t steps)
+{
+    work->spent += steps;
+    if (work->spent - work->looked >= LOOK_AFTER)
+        look_at_clock(work);
+    return !work->stopped && work->spent < work->limit;
+}
+
+/* The best --------------------------------------------------------------------------------------------------------- */
+
+bool wi_best_keep(const wi_problem *problem, wi_best *best, const char *by)
+{
+    uint64_t height = wi_problem_height(problem);
+    if (height < best->height) {
+        for (uint32_t i = 0; i < problem->count; i++)
+            best->offsets[i] = problem->items[i].offset;
+        best->height = height;
+        best->found_by = by;
+        best->proven |= height == problem->bound;
+    }
+    return best->height == problem->bound;
+}
+
+/* Solving ---------------------------------------------------------------------------------------------------------- */
+
+static bool fixed_ones_meet(const wi_problem *problem, uint32_t pair[2])
+{
+    for (uint32_t i = 0; i < problem->count; i++)
+        for (uint32_t j = i + 1; problem->items[i].fixed && j < problem->count; j++) {
+            const wi_item *one = &problem->items[i], *other = &problem->items[j];
+            if (other->fixed && one->offset < other->offset + other->length &&
+                other->offset < one->offset + one->length && wi_items_meet(problem, one, other)) {
+                pair[0] = i;
+                pair[1] = j;
+                return true;
+            }
+        }
+    return false;
+}
+
+weir_status wi_solve(wi_problem *problem, wi_work *work, wi_best *best, uint32_t pair[2])
+{
+    if (problem->count == 0) {
+        best->proven = true;
+        return WEIR_OK;
+    }
+    if (fixed_ones_meet(problem, pair))
+        return WEIR_CONFLICT;
+    if (work->options->mode == WEIR_PLAN_BUMP) {
+        wi_solve_bump(problem);
+        (void)wi_best_keep(problem, best, "one behind the other");
+        return WEIR_OK;
+    }
+    if (!wi_solve_greedily(problem, best))
+        return WEIR_SYSTEM;
+    for (uint32_t i = 0; i < problem->count; i++)
+        problem->items[i].offset = best->offsets[i];
+    return WEIR_OK;
+}

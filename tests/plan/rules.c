@@ -1,0 +1,252 @@
+/* What a plan may and must do: reuse, views, in place, fixed buffers, gaps, conflicts, kinds, limits of 64 bits. */
+#include "plan/planning.h"
+
+static void end(weir_plan *plan, weir_buffers *list)
+{
+    weir_plan_destroy(plan);
+    weir_buffers_destroy(list);
+}
+
+static void disjoint_lifetimes_share(void **state)
+{
+    (void)state;
+    weir_buffers *list = empty_list();
+    uint32_t a = add(list, 0, 2, 100), b = add(list, 2, 4, 60), c = add(list, 1, 3, 40);
+    weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
+    weir_plan_summary s = summary_of(plan);
+    assert_int_equal(s.arena, 140);
+    assert_int_equal(s.lower_bound, 140);
+    assert_int_equal(s.unshared, 200);
+    assert_int_equal(s.buffers, 3);
+    assert_int_equal(s.steps, 4);
+    assert_true(s.proven);
+    assert_true(offset_of(plan, a) < offset_of(plan, b) + 60 && offset_of(plan, b) < offset_of(plan, a) + 100);
+    assert_true(offset_of(plan, c) + 40 <= offset_of(plan, a) || offset_of(plan, c) >= offset_of(plan, a) + 100);
+    end(plan, list);
+}
+
+static void bump_shares_nothing_and_keeps_the_order(void **state)
+{
+    (void)state;
+    weir_buffers *list = empty_list();
+    uint32_t a = add(list, 0, 1, 5), b = add(list, 1, 2, 0), c = add(list, 2, 3, 17);
+    weir_plan *plan = plan_of(list, WEIR_PLAN_BUMP, 16);
+    assert_int_equal(offset_of(plan, a), 0);
+    assert_int_equal(slot_of(plan, a).length, 16);
+    assert_int_equal(slot_of(plan, b).length, 0);
+    assert_int_equal(offset_of(plan, c), 16);
+    assert_int_equal(summary_of(plan).arena, 48);
+    assert_int_equal(summary_of(plan).unshared, 48);
+    end(plan, list);
+}
+
+static void views_keep_their_root_alive(void **state)
+{
+    (void)state;
+    weir_buffers *list = empty_list();
+    uint32_t root = add(list, 0, 2, 256);
+    uint32_t view = add_sharing(list, 1, 3, 128, WEIR_SHARING_VIEW, root, 64);
+    uint32_t inner = add_sharing(list, 2, 9, 32, WEIR_SHARING_VIEW, view, 16);
+    uint32_t later = add(list, 5, 6, 256);
+    weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 64);
+    assert_int_equal(offset_of(plan, view), offset_of(plan, root) + 64);
+    assert_int_equal(offset_of(plan, inner), offset_of(plan, root) + 80);
+    assert_int_equal(slot_of(plan, inner).length, 32);
+    assert_int_equal(slot_of(plan, inner).root, root);
+    assert_int_equal(summary_of(plan).arena, 512);
+    assert_true(offset_of(plan, later) != offset_of(plan, root));
+    end(plan, list);
+}
+
+static void what_may_be_written_in_place_is(void **state)
+{
+    (void)state;
+    weir_buffers *list = empty_list();
+    uint32_t a = add(list, 0, 2, 100), b = add_sharing(list, 1, 3, 100, WEIR_SHARING_IN_PLACE, a, 0);
+    uint32_t c = add_sharing(list, 2, 4, 100, WEIR_SHARING_IN_PLACE, b, 0);
+    weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
+    assert_int_equal(summary_of(plan).arena, 100);
+    assert_int_equal(summary_of(plan).in_place, 2);
+    assert_true(summary_of(plan).proven);
+    assert_int_equal(slot_of(plan, c).root, a);
+    end(plan, list);
+}
+
+/* Where the other is read once more, or a second one wants its place too, nothing is written over it. */
+static void what_must_not_be_written_in_place_is_not(void **state)
+{
+    (void)state;
+    weir_buffers *list = empty_list();
+    uint32_t a = add(list, 0, 3, 100), b = add_sharing(list, 1, 3, 100, WEIR_SHARING_IN_PLACE, a, 0);
+    weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
+    assert_int_equal(summary_of(plan).arena, 200);
+    assert_int_equal(slot_of(plan, b).root, b);
+    end(plan, list);
+    list = empty_list();
+    a = add(list, 0, 2, 100);
+    (void)add_sharing(list, 1, 3, 100, WEIR_SHARING_IN_PLACE, a, 0);
+    (void)add_sharing(list, 1, 3, 100, WEIR_SHARING_IN_PLACE, a, 0);
+    plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
+    assert_int_equal(summary_of(plan).arena, 200);
+    assert_int_equal(summary_of(plan).in_place, 1);
+    end(plan, list);
+}
+
+static void persistent_buffers_share_with_nothing(void **state)
+{
+    (void)state;
+    weir_buffers *list = empty_list();
+    weir_buffer b = WEIR_INIT(weir_buffer);
+    b.bytes = 50;
+    b.begin = 3;
+    b.end = 4;
+    b.persistent = true;
+    ok(weir_buffers_add(list, &b, NULL));
+    (void)add(list, 0, 1, 70);
+    (void)add(list, 8, 9, 70);
+    weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
+    assert_int_equal(summary_of(plan).arena, 120);
+    end(plan, list);
+}
+
+static void fixed_buffers_stay(void **state)
+{
+    (void)state;
+    weir_buffers *list = empty_list();
+    uint32_t a = add(list, 0, 4, 64), b = add(list, 1, 3, 64), c = add(list, 2, 5, 64);
+    ok(weir_buffers_pin(list, b, 128));
+    weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 64);
+    assert_int_equal(offset_of(plan, b), 128);
+    assert_int_equal(summary_of(plan).arena, 192);
+    weir_plan_destroy(plan);
+    ok(weir_buffers_pin(list, c, 160 + 32));
+    ok(weir_buffers_pin(list, a, 128 + 64));
+    fails(WEIR_CONFLICT, weir_plan_make(list, NULL, &plan));
+    detail_names("b0");
+    detail_names("b2");
+    ok(weir_buffers_pin(list, c, UINT64_MAX));
+    plan = plan_of(list, WEIR_PLAN_SEARCH, 64);
+    assert_int_equal(offset_of(plan, a), 192);
+    assert_int_equal(offset_of(plan, c), 0);
+    end(plan, list);
+}
+
+static void gaps_are_used_and_conflicts_kept(void **state)
+{
+    (void)state;
+    weir_buffers *list = empty_list();
+    uint32_t a = add(list, 0, 10, 100), b = add(list, 4, 6, 100);
+    ok(weir_buffers_gap(list, a, 3, 7));
+    weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
+    assert_int_equal(summary_of(plan).arena, 100);
+    assert_true(summary_of(plan).proven);
+    weir_plan_destroy(plan);
+    ok(weir_buffers_conflict(list, a, b));
+    plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
+    assert_int_equal(summary_of(plan).arena, 200);
+    end(plan, list);
+}
+
+static void kinds_have_arenas_of_their_own(void **state)
+{
+    (void)state;
+    weir_buffers *list = empty_list();
+    weir_buffer b = WEIR_INIT(weir_buffer);
+    b.bytes = 30;
+    b.end = 5;
+    b.kind = WEIR_KIND_PINNED;
+    ok(weir_buffers_add(list, &b, NULL));
+    uint32_t a = add(list, 0, 5, 70);
+    weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
+    assert_int_equal(weir_plan_arena(plan, WEIR_KIND_PINNED), 30);
+    assert_int_equal(weir_plan_arena(plan, WEIR_KIND_DEVICE), 70);
+    assert_int_equal(weir_plan_arena(plan, WEIR_KIND_HOST), 0);
+    assert_int_equal(weir_plan_lower_bound(plan, WEIR_KIND_PINNED), 30);
+    assert_int_equal(summary_of(plan).arena, 100);
+    assert_int_equal(offset_of(plan, a), 0);
+    end(plan, list);
+}
+
+static void offsets_have_64_bits(void **state)
+{
+    (void)state;
+    weir_buffers *list = empty_list();
+    uint32_t last = 0;
+    for (int i = 0; i < 20; i++)
+        last = add(list, 0, 5, 3 * (uint64_t)1024 * MIB);
+    weir_plan *plan = plan_of(list, WEIR_PLAN_BUMP, 4096);
+    assert_int_equal(offset_of(plan, last), 57 * (uint64_t)1024 * MIB);
+    end(plan, list);
+    list = empty_list();
+    (void)add(list, 0, 1, (uint64_t)1 << 62);
+    (void)add(list, 2, 3, (uint64_t)1 << 62);
+    fails(WEIR_INVALID, weir_plan_make(list, NULL, &plan));
+    detail_names("63 bits");
+    weir_buffers_destroy(list);
+}
+
+static void bad_buffers_are_refused_by_name(void **state)
+{
+    (void)state;
+    weir_buffers *list = empty_list();
+    uint32_t root = add(list, 0, 2, 10);
+    weir_buffer good = WEIR_INIT(weir_buffer), b;
+    good.name = "attention.scores";
+    good.bytes = 4;
+    good.end = 3;
+    good.of = root;
+#define REFUSED(member, value, text)                                                                                   \
+    b = good, b.member = (value), fails(WEIR_INVALID, weir_buffers_add(list, &b, NULL)),                               \
+    detail_names("attention.scores"), detail_names(text)
+    REFUSED(begin, 3, "live from step 3");
+    REFUSED(end, WEIR_STEPS_MAX + 1, "2^62");
+    REFUSED(alignment, 24, "24 is no power of two");
+    REFUSED(kind, (weir_kind)9, "kind");
+    good.sharing = WEIR_SHARING_VIEW;
+    REFUSED(view_offset, 7, "bytes 7 + 4");
+    REFUSED(view_offset, UINT64_MAX - 1, "inside b0");
+    REFUSED(fixed, true, "fixed");
+    REFUSED(of, 1, "before it");
+    REFUSED(kind, WEIR_KIND_HOST, "another kind");
+    good.sharing = WEIR_SHARING_NONE;
+    good.fixed = true;
+    good.alignment = 8;
+    REFUSED(offset, 12, "no multiple");
+    good.alignment = 0;
+    REFUSED(offset, UINT64_MAX - 3, "64 bits");
+#undef REFUSED
+    assert_int_equal(weir_buffers_count(list), 1);
+    fails(WEIR_INVALID, weir_buffers_gap(list, 0, 0, 1));
+    fails(WEIR_INVALID, weir_buffers_gap(list, 1, 0, 1));
+    fails(WEIR_INVALID, weir_buffers_conflict(list, 0, 0));
+    weir_buffers_destroy(list);
+}
+
+static void nothing_to_plan_is_a_plan(void **state)
+{
+    (void)state;
+    weir_buffers *list = empty_list();
+    weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
+    assert_int_equal(summary_of(plan).arena, 0);
+    assert_true(summary_of(plan).proven);
+    end(plan, list);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(disjoint_lifetimes_share),
+        cmocka_unit_test(bump_shares_nothing_and_keeps_the_order),
+        cmocka_unit_test(views_keep_their_root_alive),
+        cmocka_unit_test(what_may_be_written_in_place_is),
+        cmocka_unit_test(what_must_not_be_written_in_place_is_not),
+        cmocka_unit_test(persistent_buffers_share_with_nothing),
+        cmocka_unit_test(fixed_buffers_stay),
+        cmocka_unit_test(gaps_are_used_and_conflicts_kept),
+        cmocka_unit_test(kinds_have_arenas_of_their_own),
+        cmocka_unit_test(offsets_have_64_bits),
+        cmocka_unit_test(bad_buffers_are_refused_by_name),
+        cmocka_unit_test(nothing_to_plan_is_a_plan),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
