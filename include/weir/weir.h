@@ -30,5 +30,6 @@
 #include <weir/plan.h>
 #include <weir/engine.h>
 #include <weir/model.h>
+#include <weir/onnxruntime.h>
 
 #endif

@@ -3,13 +3,6 @@
 
 #include "model.h"
 
-static void *self_made(const loaded *l, size_t bytes)
-{
-    void *p;
-    assert_ok(weir_alloc(l->client, bytes, WEIR_STREAM_HOST, WEIR_OTHER, &p));
-    return p;
-}
-
 static void weights_and_outputs_are_charged(void **state)
 {
     (void)state;
@@ -71,12 +64,12 @@ static void packed_weights_are_held_once(void **state)
     (void)state;
     loaded l = load_model("mlp", NULL);
     assert_int_equal(l.model->weight_count, 0);
-    assert_true(atomic_load(&l.model->allocator.reserved) >= 16 * 17 * 4);
+    assert_true(onnx_session_stats(l.model).reserved >= 16 * 17 * 4);
     unload_model(&l);
     close_client(&l);
     l = load_model("folded", NULL);
     assert_int_equal(l.model->weight_count, 1);
-    assert_true(atomic_load(&l.model->allocator.reserved) < 16 * 17 * 4);
+    assert_true(onnx_session_stats(l.model).reserved < 16 * 17 * 4);
     unload_model(&l);
     close_client(&l);
 }
@@ -281,33 +274,6 @@ static void models_do_not_mix(void **state)
     close_client(&b);
 }
 
-/* A pointer that is no block of the client's is ignored and counted, and told to the log. */
-static void foreign_frees_are_ignored(void **state)
-{
-    (void)state;
-    loaded l = open_client(0);
-    const onnx_library *library;
-    assert_ok(onnx_library_get(&library));
-    onnx_allocator allocator;
-    onnx_allocator_init(&allocator, library, l.client);
-    int other;
-    allocator.table.Free(&allocator.table, &other);
-    assert_int_equal(atomic_load(&allocator.foreign), 1);
-    allocator.table.Free(&allocator.table, NULL);
-    assert_int_equal(atomic_load(&allocator.foreign), 1);
-    assert_null(allocator.table.Alloc(&allocator.table, 0));
-    void *p = allocator.table.AllocOnStream(&allocator.table, 1000, NULL);
-    assert_true((uintptr_t)p % 256 == 0);
-    assert_int_equal(live(&l), onnx_charge(1000));
-    allocator.table.Free(&allocator.table, p);
-    p = self_made(&l, 10);
-    allocator.table.Free(&allocator.table, (char *)p + 1);
-    assert_int_equal(atomic_load(&allocator.foreign), 2);
-    assert_ok(weir_free(l.client, p, WEIR_STREAM_HOST));
-    onnx_allocator_destroy(&allocator);
-    close_client(&l);
-}
-
 int main(void)
 {
     int missing = need_onnxruntime();
@@ -323,7 +289,6 @@ int main(void)
         cmocka_unit_test(a_small_file_takes_little),
         cmocka_unit_test(outputs_stay_until_released),
         cmocka_unit_test(models_do_not_mix),
-        cmocka_unit_test(foreign_frees_are_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #include <onnxruntime_c_api.h>
 
 /* Ours under the same member names; the types differ in name alone. */
-#include "api.h"
+#include "bridge/onnxruntime_api.h"
 
 #define SAME(ours, theirs, member)                                                                                     \
     if (offsetof(ours, member) != offsetof(theirs, member)) {                                                          \
@@ -21,6 +21,9 @@ int main(void)
     int wrong = 0, compared = 0;
 #define SLOT(name, number) SAME(ort_api, OrtApi, name) compared++;
     ORT_SLOTS(SLOT)
+#if ORT_API_VERSION >= 23
+    ORT_SLOTS_LATER(SLOT)
+#endif
     SAME(ort_allocator, OrtAllocator, version)
     SAME(ort_allocator, OrtAllocator, Alloc)
     SAME(ort_allocator, OrtAllocator, Free)

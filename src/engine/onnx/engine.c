@@ -55,6 +55,11 @@ static void onnx_source_close(onnx_source *source)
     onnx_file_close(&source->file);
 }
 
+uint64_t onnx_charge(uint64_t bytes)
+{
+    return bytes > UINT64_MAX - ORT_SLACK - 255 ? UINT64_MAX : (bytes + ORT_SLACK + 255) / 256 * 256;
+}
+
 static uint64_t weights_charge(const onnx_graph *graph)
 {
     uint64_t total = 0;
@@ -119,7 +124,8 @@ static void onnx_unload(weir_engine_model *model)
     onnx_session_end(model);
     onnx_ports_free(&model->inputs);
     onnx_ports_free(&model->outputs);
-    onnx_allocator_destroy(&model->allocator);
+    if (weir_onnxruntime_close(model->bridge) != WEIR_OK)
+        weir_log(WEIR_LOG_WARNING, "onnx: the bridge of %s stays: %s", weir_client_name(model->client), weir_detail());
     pthread_mutex_destroy(&model->lock);
     free(model);
 }
@@ -166,6 +172,16 @@ static weir_status refused(const onnx_graph *graph)
                      weir_size_format(weights_charge(graph), size, sizeof size));
 }
 
+static weir_status open_bridge(weir_engine_model *model)
+{
+    weir_onnxruntime_options options = WEIR_INIT(weir_onnxruntime_options);
+    options.api = (const struct OrtApi *)model->library->api;
+    options.version = ORT_API_WANTED;
+    options.env = (struct OrtEnv *)model->library->env;
+    options.client = model->client;
+    return weir_onnxruntime_open(&options, &model->bridge);
+}
+
 static weir_status make(const weir_engine_load *load, const onnx_settings *settings, const onnx_library *library,
                         onnx_source *source, weir_engine_model **out)
 {
@@ -178,9 +194,10 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
     model->runtime = load->places[0].runtime;
     model->metrics.size = sizeof model->metrics;
     pthread_mutex_init(&model->lock, NULL);
-    onnx_allocator_init(&model->allocator, library, model->client);
     report(load, 0.1);
-    weir_status status = onnx_session_begin(model, &source->file, &source->graph, load);
+    weir_status status = open_bridge(model);
+    if (status == WEIR_OK)
+        status = onnx_session_begin(model, &source->file, &source->graph, load);
     if (status == WEIR_OK)
         status = onnx_ports_read(model, &source->graph);
     if (status != WEIR_OK) {

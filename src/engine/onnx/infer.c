@@ -256,7 +256,7 @@ static weir_status run_bound(weir_engine_model *model, uint64_t id, const bound 
     onnx_run run = {.id = id};
     if (FAILED(model, &a, api->CreateRunOptions(&run.options)))
         return weir_fail(WEIR_ENGINE, "%s: %s", weir_client_name(model->client), a.text);
-    uint64_t before = atomic_load(&model->allocator.refusals);
+    uint64_t before = onnx_session_stats(model).refused;
     enlist(model, &run);
     bool failed = FAILED(model, &a,
                          api->Run(model->session, run.options, inputs->names, (const ort_value *const *)inputs->values,

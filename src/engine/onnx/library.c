@@ -41,13 +41,6 @@ static void forward_log(void *user, int severity, const char *category, const ch
     weir_log(level, "onnxruntime: %s (%s)", message, place);
 }
 
-/* std::bad_alloc can only be thrown by the C++ library that ONNX Runtime itself uses. */
-static void *find_throw(void)
-{
-    void *cxx = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-    return cxx ? dlsym(cxx, "_ZSt17__throw_bad_allocv") : NULL;
-}
-
 static weir_status check_version(const ort_base *base, onnx_library *into)
 {
     unsigned major = 0, minor = 0;
@@ -86,13 +79,7 @@ static weir_status start(void *handle, onnx_library *into)
         return weir_fail(WEIR_ENGINE, "%s is no ONNX Runtime: it has no OrtGetApiBase", into->path);
     const ort_base *base = get_base();
     weir_status status = check_version(base, into);
-    if (status != WEIR_OK)
-        return status;
-    *(void **)&into->throw_bad_alloc = find_throw();
-    if (!into->throw_bad_alloc)
-        return weir_fail(WEIR_UNSUPPORTED, "%s does not use libstdc++.so.6, so weir cannot refuse it memory safely",
-                         into->path);
-    return make_environment(base, into);
+    return status == WEIR_OK ? make_environment(base, into) : status;
 }
 
 /* ---- where it is ------------------------------------------------------------------------------------------------- */

@@ -4,14 +4,13 @@
 
 #include <weir/engine.h>
 
-#include "api.h"
+#include "bridge/onnxruntime_api.h"
 
 typedef struct onnx_library {
     const ort_api *api;
     ort_env *env;
     ort_memory_info *host; /* describes memory that the CPU addresses */
     ort_allocator *plain;  /* ONNX Runtime's own allocator; for names it hands out */
-    void (*throw_bad_alloc)(void);
     char path[512];
     char version[64];
 } onnx_library;

@@ -4,8 +4,12 @@
 
 #include <time.h>
 
-#include "allocator.h"
+#include <pthread.h>
+
+#include <weir/onnxruntime.h>
+
 #include "graph.h"
+#include "library.h"
 #include "settings.h"
 
 /* A run under way, so that it can be cancelled. */
@@ -30,9 +34,12 @@ typedef struct onnx_weight {
     ort_value *value;
 } onnx_weight;
 
+/* What a request of ONNX Runtime is charged; saturates. */
+uint64_t onnx_charge(uint64_t bytes);
+
 struct weir_engine_model {
     const onnx_library *library;
-    onnx_allocator allocator;
+    weir_onnxruntime *bridge; /* the model's own, for which its session was created */
     onnx_settings settings;
     weir_client *client;
     weir_runtime *runtime;
@@ -52,6 +59,8 @@ struct weir_engine_model {
 weir_status onnx_session_begin(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
                                const weir_engine_load *load);
 void onnx_session_end(weir_engine_model *model);
+/* What the bridge counted so far. */
+weir_onnxruntime_stats onnx_session_stats(const weir_engine_model *model);
 /* The words and code of a failed call as weir's status. */
 weir_status onnx_session_failed(weir_engine_model *model, uint64_t refusals_before, int code, char *text,
                                 size_t capacity, const char *doing);

@@ -11,14 +11,19 @@
 #include "packed.h"
 #include "strip.h"
 
-/* A session keeps for life the allocator that is registered while it is made; so one at a time. */
-static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+weir_onnxruntime_stats onnx_session_stats(const weir_engine_model *model)
+{
+    weir_onnxruntime_stats stats = WEIR_INIT(weir_onnxruntime_stats);
+    if (weir_onnxruntime_stats_get(model->bridge, &stats) != WEIR_OK)
+        stats = (weir_onnxruntime_stats){0}; /* in a forked child alone */
+    return stats;
+}
 
 weir_status onnx_session_failed(weir_engine_model *model, uint64_t refusals_before, int code, char *text,
                                 size_t capacity, const char *doing)
 {
     const char *name = weir_client_name(model->client);
-    if (onnx_allocator_refused(&model->allocator, refusals_before, text, capacity))
+    if (weir_onnxruntime_explain(model->bridge, refusals_before, text, capacity))
         return weir_fail(WEIR_OUT_OF_MEMORY, "%s", text);
     if (code == ORT_NOT_IMPLEMENTED_CODE)
         return weir_fail(WEIR_UNSUPPORTED, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version, text);
@@ -37,7 +42,7 @@ static weir_status place_weight(weir_engine_model *model, const onnx_tensor *ten
         return weir_fail(WEIR_SYSTEM, "%s: no host memory for its names", weir_client_name(model->client));
     weir_block block;
     weir_request request = {.size = sizeof request,
-                            .bytes = tensor->bytes + ONNX_SLACK,
+                            .bytes = tensor->bytes + ORT_SLACK,
                             .stream = WEIR_STREAM_HOST,
                             .memory_class = WEIR_WEIGHTS,
                             .tag = weight->name};
@@ -46,7 +51,7 @@ static weir_status place_weight(weir_engine_model *model, const onnx_tensor *ten
         return status;
     weight->data = block.pointer;
     memcpy(weight->data, tensor->data, tensor->bytes);
-    memset((char *)weight->data + tensor->bytes, 0, ONNX_SLACK);
+    memset((char *)weight->data + tensor->bytes, 0, ORT_SLACK);
     int code;
     char text[512];
     if (onnx_failed(library->api,
@@ -139,25 +144,22 @@ static bool set_options(weir_engine_model *model, const onnx_file *file, ort_ses
 }
 
 /* `stripped` has data when the weights are ours. */
-static bool create(weir_engine_model *model, const onnx_file *file, const onnx_buffer *stripped,
-                   const ort_session_options *options, attempt *a)
+static weir_status create(weir_engine_model *model, const onnx_file *file, const onnx_buffer *stripped,
+                          const ort_session_options *options)
 {
     const ort_api *api = model->library->api;
     ort_env *env = model->library->env;
-    pthread_mutex_lock(&making);
-    bool made = !FAILED(model, a, api->RegisterAllocator(env, &model->allocator.table));
-    if (made) {
-        ort_status *status =
-            stripped->data ? api->CreateSessionFromArray(env, stripped->data, stripped->size, options, &model->session)
-                           : api->CreateSession(env, file->real, options, &model->session);
-        made = !FAILED(model, a, status);
-        /* The session keeps its allocator; sessions that others make must not get it. */
-        attempt ignored;
-        if (FAILED(model, &ignored, api->UnregisterAllocator(env, model->library->host)))
-            weir_log(WEIR_LOG_WARNING, "onnxruntime: the allocator could not be unregistered: %s", ignored.text);
-    }
-    pthread_mutex_unlock(&making);
-    return made;
+    attempt a = {0};
+    uint64_t before = onnx_session_stats(model).refused;
+    weir_status status = weir_onnxruntime_enter(model->bridge);
+    if (status != WEIR_OK)
+        return status;
+    bool made = !FAILED(model, &a,
+                        stripped->data
+                            ? api->CreateSessionFromArray(env, stripped->data, stripped->size, options, &model->session)
+                            : api->CreateSession(env, file->real, options, &model->session));
+    weir_onnxruntime_leave(model->bridge);
+    return made ? WEIR_OK : onnx_session_failed(model, before, a.code, a.text, sizeof a.text, "loading");
 }
 
 static weir_status make_session(weir_engine_model *model, const onnx_file *file, const onnx_buffer *stripped)
@@ -165,20 +167,17 @@ static weir_status make_session(weir_engine_model *model, const onnx_file *file,
     const ort_api *api = model->library->api;
     ort_session_options *options = NULL;
     attempt a = {0};
-    uint64_t before = atomic_load(&model->allocator.refusals);
-    bool made = !FAILED(model, &a, api->CreateSessionOptions(&options)) && set_options(model, file, options, &a) &&
-                create(model, file, stripped, options, &a);
+    bool set = !FAILED(model, &a, api->CreateSessionOptions(&options)) && set_options(model, file, options, &a);
+    weir_status status = set ? create(model, file, stripped, options)
+                             : onnx_session_failed(model, UINT64_MAX, a.code, a.text, sizeof a.text, "loading");
     if (options)
         api->ReleaseSessionOptions(options);
-    atomic_store(&model->allocator.loading, false);
-    return made ? WEIR_OK : onnx_session_failed(model, before, a.code, a.text, sizeof a.text, "loading");
+    return status;
 }
 
 static weir_status try_session(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
                                const bool *packed, const onnx_buffer *stripped, const weir_engine_load *load)
 {
-    atomic_store(&model->allocator.loading, true);
-    atomic_store(&model->allocator.reserved, 0);
     weir_status status = stripped->data ? place_weights(model, graph, packed, load) : WEIR_OK;
     return status == WEIR_OK ? make_session(model, file, stripped) : status;
 }
@@ -189,13 +188,13 @@ static weir_status begin_ours(weir_engine_model *model, const onnx_file *file, c
                               const weir_engine_load *load)
 {
     onnx_buffer stripped = {0};
-    uint64_t expected = 0;
+    uint64_t expected = 0, before = onnx_session_stats(model).reserved;
     weir_status status = onnx_strip(file, graph, &stripped);
     if (status == WEIR_OK && model->settings.prepack)
         status = onnx_packed(file, graph, packed, &expected);
     if (status == WEIR_OK)
         status = try_session(model, file, graph, packed, &stripped, load);
-    if (status == WEIR_OK && atomic_load(&model->allocator.reserved) < expected) {
+    if (status == WEIR_OK && onnx_session_stats(model).reserved - before < expected) {
         onnx_session_end(model);
         memset(packed, 0, graph->weight_count * sizeof *packed);
         status = try_session(model, file, graph, packed, &stripped, load);

@@ -1,8 +1,8 @@
 /* The part of ONNX Runtime's C interface that weir uses, in own declarations: its table is append-only, so a slot keeps
  * its place in every later version, and a program that knows the places needs no header of theirs. tests/onnx compares
  * them with the real header where one is installed. Their functions answer NULL for success. */
-#ifndef WEIR_ONNX_API_H
-#define WEIR_ONNX_API_H
+#ifndef WI_BRIDGE_ONNXRUNTIME_API_H
+#define WI_BRIDGE_ONNXRUNTIME_API_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -16,13 +16,18 @@ typedef struct ort_value ort_value;
 typedef struct ort_memory_info ort_memory_info;
 typedef struct ort_type_info ort_type_info;
 typedef struct ort_shape_info ort_shape_info; /* theirs: OrtTensorTypeAndShapeInfo */
-typedef struct ort_stream ort_stream;
+typedef struct ort_stream ort_stream;         /* theirs: OrtSyncStream */
+typedef struct ort_key_values ort_key_values; /* theirs: OrtKeyValuePairs */
 
 /* The version whose table is asked for: what weir was checked against at the least. */
 enum { ORT_API_WANTED = 23, ORT_ALLOCATOR_VERSION = 23 };
 
+/* Its kernels on the CPU may read up to this many bytes past what they asked for (MLAS_SYMM_QGEMM_BUF_OVERRUN and the
+ * like; onnxruntime 1.31). */
+enum { ORT_SLACK = 64 };
+
 enum { ORT_LOG_WARNING = 2, ORT_LOG_ERROR = 3, ORT_LOG_FATAL = 4 };
-enum { ORT_DEVICE_ALLOCATOR = 0, ORT_MEMORY_DEFAULT = 0, ORT_KIND_TENSOR = 1 };
+enum { ORT_DEVICE_ALLOCATOR = 0, ORT_MEMORY_PINNED = -1, ORT_MEMORY_DEFAULT = 0, ORT_KIND_TENSOR = 1 };
 /* Status codes that are told apart. */
 enum { ORT_INVALID_PROTOBUF_CODE = 7, ORT_NOT_IMPLEMENTED_CODE = 9, ORT_INVALID_GRAPH_CODE = 10 };
 
@@ -33,7 +38,7 @@ struct ort_allocator {
     void (*Free)(ort_allocator *self, void *pointer);
     const ort_memory_info *(*Info)(const ort_allocator *self);
     void *(*Reserve)(ort_allocator *self, size_t size);                           /* since 18 */
-    ort_status *(*GetStats)(const ort_allocator *self, void **key_values);        /* since 23; may be NULL */
+    ort_status *(*GetStats)(const ort_allocator *self, ort_key_values **out);     /* since 23; may be NULL */
     void *(*AllocOnStream)(ort_allocator *self, size_t size, ort_stream *stream); /* since 23; may be NULL */
     void *later[8]; /* room for what newer versions append: a library that looked there would find NULL */
 };
@@ -47,7 +52,7 @@ typedef struct ort_api {
     ORT_SKIP(0, 0);
     int (*GetErrorCode)(const ort_status *status);
     const char *(*GetErrorMessage)(const ort_status *status);
-    ORT_SKIP(3, 3);
+    ort_status *(*CreateEnv)(int severity, const char *log_id, ort_env **out);
     ort_status *(*CreateEnvWithCustomLogger)(ort_log_fn log, void *user, int severity, const char *log_id,
                                              ort_env **out);
     ORT_SKIP(5, 6);
@@ -95,13 +100,15 @@ typedef struct ort_api {
     ort_status *(*GetTensorTypeAndShape)(const ort_value *value, ort_shape_info **out);
     ORT_SKIP(66, 66);
     ort_status *(*GetValueType)(const ort_value *value, int *out);
-    ORT_SKIP(68, 68);
+    ort_status *(*CreateMemoryInfo)(const char *name, int allocator_type, int device_id, int memory_type,
+                                    ort_memory_info **out);
     ort_status *(*CreateCpuMemoryInfo)(int allocator_type, int memory_type, ort_memory_info **out);
     ORT_SKIP(70, 75);
     ort_status *(*AllocatorFree)(ort_allocator *allocator, void *pointer);
     ORT_SKIP(77, 77);
     ort_status *(*GetAllocatorWithDefaultOptions)(ort_allocator **out);
-    ORT_SKIP(79, 92);
+    ORT_SKIP(79, 91);
+    void (*ReleaseEnv)(ort_env *env);
     void (*ReleaseStatus)(ort_status *status);
     void (*ReleaseMemoryInfo)(ort_memory_info *info);
     void (*ReleaseSession)(ort_session *session);
@@ -117,6 +124,13 @@ typedef struct ort_api {
     ORT_SKIP(151, 175);
     ort_status *(*RegisterAllocator)(ort_env *env, ort_allocator *allocator);
     ort_status *(*UnregisterAllocator)(ort_env *env, const ort_memory_info *info);
+    ORT_SKIP(178, 294);
+    void (*CreateKeyValuePairs)(ort_key_values **out);
+    void (*AddKeyValuePair)(ort_key_values *pairs, const char *key, const char *value);
+    ORT_SKIP(297, 375);
+    ort_status *(*GetSharedAllocator)(ort_env *env, const ort_memory_info *info, ort_allocator **out);
+    ORT_SKIP(377, 383);
+    void *(*SyncStream_GetHandle)(ort_stream *stream);
 } ort_api;
 
 #undef ORT_SKIP
@@ -131,6 +145,7 @@ typedef struct ort_base {
 #define ORT_SLOTS(slot)                                                                                                \
     slot(GetErrorCode, 1)                                                                                              \
     slot(GetErrorMessage, 2)                                                                                           \
+    slot(CreateEnv, 3)                                                                                                 \
     slot(CreateEnvWithCustomLogger, 4)                                                                                 \
     slot(CreateSession, 7)                                                                                             \
     slot(CreateSessionFromArray, 8)                                                                                    \
@@ -159,9 +174,11 @@ typedef struct ort_base {
     slot(GetDimensions, 62)                                                                                            \
     slot(GetTensorTypeAndShape, 65)                                                                                    \
     slot(GetValueType, 67)                                                                                             \
+    slot(CreateMemoryInfo, 68)                                                                                         \
     slot(CreateCpuMemoryInfo, 69)                                                                                      \
     slot(AllocatorFree, 76)                                                                                            \
     slot(GetAllocatorWithDefaultOptions, 78)                                                                           \
+    slot(ReleaseEnv, 92)                                                                                               \
     slot(ReleaseStatus, 93)                                                                                            \
     slot(ReleaseMemoryInfo, 94)                                                                                        \
     slot(ReleaseSession, 95)                                                                                           \
@@ -174,11 +191,18 @@ typedef struct ort_base {
     slot(AddInitializer, 150)                                                                                          \
     slot(RegisterAllocator, 176)                                                                                       \
     slot(UnregisterAllocator, 177)
+/* Those that came with versions 22 and 23. */
+#define ORT_SLOTS_LATER(slot)                                                                                          \
+    slot(CreateKeyValuePairs, 295)                                                                                     \
+    slot(AddKeyValuePair, 296)                                                                                         \
+    slot(GetSharedAllocator, 376)                                                                                      \
+    slot(SyncStream_GetHandle, 384)
 /* clang-format on */
 
 #define ORT_CHECK_SLOT(name, number)                                                                                   \
     _Static_assert(offsetof(ort_api, name) == (number) * sizeof(void *), "slot of " #name);
 ORT_SLOTS(ORT_CHECK_SLOT)
+ORT_SLOTS_LATER(ORT_CHECK_SLOT)
 #undef ORT_CHECK_SLOT
 
 #endif

@@ -1,0 +1,100 @@
+/* A bridge, inside: a client of weir seen through ONNX Runtime's table of an allocator. */
+#ifndef WI_BRIDGE_ONNXRUNTIME_H
+#define WI_BRIDGE_ONNXRUNTIME_H
+
+#include "bridge/onnxruntime_api.h"
+#include "runtime/runtime.h"
+
+#include <weir/onnxruntime.h>
+
+/* One OrtAllocator, for one kind of memory. */
+typedef struct wi_ort_table {
+    ort_allocator table; /* first: ONNX Runtime's pointer is ours */
+    weir_onnxruntime *bridge;
+    ort_memory_info *info; /* NULL: the bridge has not this kind */
+    weir_kind kind;
+} wi_ort_table;
+
+/* Runs of blocks of a pool, by their first block: how many. */
+typedef struct wi_ort_runs {
+    weir_blocks_member *member; /* NULL: the client's runtime serves */
+    weir_blocks_view view;
+    _Atomic(uint32_t) *lengths; /* one for each block of the pool; 0: no run begins there */
+} wi_ort_runs;
+
+struct wi_ort_follower;
+
+/* Streams that ONNX Runtime made itself; onnxruntime_streams.c. */
+typedef struct wi_ort_followers {
+    pthread_mutex_t lock;
+    struct wi_ort_follower *first;
+    atomic_uint count;
+} wi_ort_followers;
+
+struct weir_onnxruntime {
+    wi_ort_table device, pinned;
+    const ort_api *api;
+    ort_env *env;
+    weir_client *client;
+    weir_runtime *runtime;
+    char name[WI_NAME_BYTES]; /* of the device; what was unregistered still has one */
+    bool on_host;
+    weir_stream stream;
+    void *native; /* of the stream; NULL: weir knows none */
+    void (*throw_bad_alloc)(void);
+    wi_ort_runs runs;
+    wi_ort_followers followers;
+    atomic_bool loading; /* on host: what is asked for now lives as long as the session */
+    atomic_bool ended;   /* unregistered: nothing is served any more */
+    atomic_uint_fast64_t live, blocks, on_stream, unknown, reserved, foreign, refused;
+    pthread_mutex_t lock;
+    char words[1024]; /* of the last refusal; guarded by lock */
+
+    /* Under the lock of the registry. */
+    bool registered;
+    weir_onnxruntime *next; /* in the list of those that are registered, or ended */
+};
+
+/* What both ways in share; onnxruntime.c. The bridge is nobody's yet. */
+weir_status wi_ort_check(const weir_onnxruntime_options *options, const char *call);
+weir_status wi_ort_open(const weir_onnxruntime_options *options, const char *call, weir_onnxruntime **out);
+/* All that sessions which are still there do not look at. */
+void wi_ort_end(weir_onnxruntime *bridge);
+void wi_ort_free(weir_onnxruntime *bridge);
+/* WEIR_BUSY while blocks are live. */
+weir_status wi_ort_check_idle(const weir_onnxruntime *bridge, const char *call);
+/* The options, as weir_onnxruntime_register compares them. */
+bool wi_ort_same(const weir_onnxruntime *bridge, const weir_onnxruntime_options *options);
+
+/* onnxruntime_swap.c: which allocators the environment has. One thread at a time is between begin and end. */
+weir_status wi_ort_swap_begin(const char *call, const char *device);
+void wi_ort_swap_end(void);
+bool wi_ort_in_place(const weir_onnxruntime *bridge); /* it, or another one that was entered meanwhile */
+weir_status wi_ort_put_in(weir_onnxruntime *bridge, const char *call);
+void wi_ort_take_out(weir_onnxruntime *bridge);
+
+/* onnxruntime_registry.c: the registered bridge of that environment (NULL: any) and device, or NULL. */
+weir_onnxruntime *wi_ort_registered(const ort_env *env, const char *device);
+
+/* onnxruntime_table.c */
+void wi_ort_table_init(wi_ort_table *table, weir_onnxruntime *bridge, weir_kind kind);
+bool wi_ort_is_ours(const ort_allocator *allocator); /* of some bridge */
+void wi_ort_forget_thread(const weir_onnxruntime *bridge);
+/* Device memory of the bridge, in the order of a stream that weir knows, or WEIR_STREAM_HOST. */
+weir_status wi_ort_take(weir_onnxruntime *bridge, size_t bytes, weir_stream stream, weir_class memory_class,
+                        void **out);
+weir_status wi_ort_give(weir_onnxruntime *bridge, void *pointer, weir_stream stream);
+
+/* onnxruntime_blocks.c: the same as runs of blocks of a pool. */
+weir_status wi_ort_runs_init(wi_ort_runs *runs, weir_blocks_member *member);
+void wi_ort_runs_destroy(wi_ort_runs *runs);
+weir_status wi_ort_runs_take(wi_ort_runs *runs, size_t bytes, weir_stream stream, void **out);
+weir_status wi_ort_runs_give(wi_ort_runs *runs, void *pointer, weir_stream stream);
+
+/* onnxruntime_streams.c: device memory on a stream that only ONNX Runtime knows, which is alive during the call. */
+weir_status wi_ort_follow(weir_onnxruntime *bridge, void *native, size_t bytes, void **out);
+
+/* Turns ONNX Runtime's status into words, and releases it; false for success. */
+bool wi_ort_failed(const ort_api *api, ort_status *status, char *text, size_t capacity);
+
+#endif

@@ -1,0 +1,148 @@
+/* Which allocators an environment of ONNX Runtime's has for a device. ONNX Runtime replaces one silently when another is
+ * registered, so that each step here looks first whose it is; and a session keeps the one that it finds when it is created. */
+#include "bridge/onnxruntime.h"
+
+#include <dlfcn.h>
+
+/* Held from enter to leave, and for each change: all bridges' changes come one after the other. */
+static pthread_mutex_t swaps = PTHREAD_MUTEX_INITIALIZER;
+static _Thread_local const weir_onnxruntime *inside; /* what the thread is between enter and leave of */
+static weir_onnxruntime *below;                      /* what the entered one took the place of; under `swaps` */
+
+weir_status wi_ort_swap_begin(const char *call, const char *device)
+{
+    if (inside)
+        return weir_fail(WEIR_BUSY, "%s: on %s this thread is between weir_onnxruntime_enter and leave: leave first",
+                         call, device);
+    pthread_mutex_lock(&swaps);
+    return WEIR_OK;
+}
+
+void wi_ort_swap_end(void)
+{
+    pthread_mutex_unlock(&swaps);
+}
+
+/* Whose is it ------------------------------------------------------------------------------------------------------- */
+
+/* ONNX Runtime answers with its own allocator of the CPU's memory when nobody has registered one. Its functions are in the
+ * same file as those of its interface. */
+static bool is_of_the_library(const ort_api *api, const ort_allocator *allocator)
+{
+    Dl_info of_api, of_allocator;
+    void *in_api, *in_allocator;
+    memcpy(&in_api, &api->CreateEnv, sizeof in_api);
+    memcpy(&in_allocator, &allocator->Alloc, sizeof in_allocator);
+    return dladdr(in_api, &of_api) && dladdr(in_allocator, &of_allocator) && of_api.dli_fbase == of_allocator.dli_fbase;
+}
+
+static ort_allocator *shared(const weir_onnxruntime *bridge, const wi_ort_table *table)
+{
+    ort_allocator *found = NULL;
+    char text[256];
+    return wi_ort_failed(bridge->api, bridge->api->GetSharedAllocator(bridge->env, table->info, &found), text,
+                         sizeof text)
+               ? NULL
+               : found;
+}
+
+static weir_status check_nobodys(const weir_onnxruntime *bridge, const wi_ort_table *table, const char *call)
+{
+    const ort_allocator *found = shared(bridge, table);
+    if (!found || wi_ort_is_ours(found) || (bridge->on_host && is_of_the_library(bridge->api, found)))
+        return WEIR_OK;
+    return weir_fail(
+        WEIR_CONFLICT,
+        "%s: somebody else has registered an allocator (%p) for the %s memory of %s with this environment; "
+        "unregister that first",
+        call, (const void *)found, weir_kind_name(table->kind), bridge->runtime->name);
+}
+
+bool wi_ort_in_place(const weir_onnxruntime *bridge)
+{
+    const ort_allocator *found = shared(bridge, &bridge->device);
+    return found && wi_ort_is_ours(found);
+}
+
+/* Changing ---------------------------------------------------------------------------------------------------------- */
+
+static weir_status put(weir_onnxruntime *bridge, wi_ort_table *table, const char *call)
+{
+    char text[512];
+    if (!table->info)
+        return WEIR_OK;
+    weir_status status = check_nobodys(bridge, table, call);
+    if (status != WEIR_OK)
+        return status;
+    return wi_ort_failed(bridge->api, bridge->api->RegisterAllocator(bridge->env, &table->table), text, sizeof text)
+               ? weir_fail(WEIR_ENGINE, "%s: ONNX Runtime's RegisterAllocator failed for the %s memory of %s: %s", call,
+                           weir_kind_name(table->kind), bridge->runtime->name, text)
+               : WEIR_OK;
+}
+
+static void take_away(weir_onnxruntime *bridge, wi_ort_table *table)
+{
+    char text[512];
+    if (!table->info)
+        return;
+    if (shared(bridge, table) != &table->table)
+        weir_log(
+            WEIR_LOG_WARNING,
+            "onnxruntime: somebody has replaced the bridge's allocator for the %s memory of %s, and stays in place",
+            weir_kind_name(table->kind), bridge->runtime->name);
+    else if (wi_ort_failed(bridge->api, bridge->api->UnregisterAllocator(bridge->env, table->info), text, sizeof text))
+        weir_log(WEIR_LOG_WARNING, "onnxruntime: the allocator for the %s memory of %s could not be unregistered: %s",
+                 weir_kind_name(table->kind), bridge->runtime->name, text);
+}
+
+weir_status wi_ort_put_in(weir_onnxruntime *bridge, const char *call)
+{
+    weir_status status = put(bridge, &bridge->device, call);
+    if (status != WEIR_OK)
+        return status;
+    status = put(bridge, &bridge->pinned, call);
+    if (status != WEIR_OK)
+        take_away(bridge, &bridge->device);
+    return status;
+}
+
+void wi_ort_take_out(weir_onnxruntime *bridge)
+{
+    take_away(bridge, &bridge->device);
+    take_away(bridge, &bridge->pinned);
+}
+
+/* One session at a time --------------------------------------------------------------------------------------------- */
+
+weir_status weir_onnxruntime_enter(weir_onnxruntime *bridge)
+{
+    static const char call[] = "weir_onnxruntime_enter";
+    WI_ENTER();
+    if (!bridge)
+        return weir_fail(WEIR_INVALID, "%s: NULL", call);
+    weir_status status = wi_ort_swap_begin(call, bridge->runtime->name);
+    if (status != WEIR_OK)
+        return status;
+    below = wi_ort_registered(bridge->env, bridge->runtime->name);
+    status = below == bridge ? WEIR_OK : wi_ort_put_in(bridge, call);
+    if (status != WEIR_OK) {
+        wi_ort_swap_end();
+        return status;
+    }
+    inside = bridge;
+    atomic_store(&bridge->loading, true);
+    return WEIR_OK;
+}
+
+void weir_onnxruntime_leave(weir_onnxruntime *bridge)
+{
+    if (!bridge || inside != bridge)
+        return;
+    atomic_store(&bridge->loading, false);
+    if (!below)
+        wi_ort_take_out(bridge);
+    else if (below != bridge && wi_ort_put_in(below, "weir_onnxruntime_leave") != WEIR_OK)
+        weir_log(WEIR_LOG_WARNING, "onnxruntime: the registered allocator could not be put back: %s", weir_detail());
+    inside = NULL;
+    wi_ort_swap_end();
+}

@@ -1,0 +1,242 @@
+/* The functions of a bridge's OrtAllocators. ONNX Runtime does not survive NULL for a real size: its kernels run on it. So
+ * a refusal leaves here as std::bad_alloc, which it turns into a clean status; this file is compiled with -fexceptions for
+ * that, and no lock is held when it is thrown. */
+#include "bridge/onnxruntime.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* The calling thread's last refusal, which is the one to report when its own call fails. */
+static _Thread_local struct {
+    const weir_onnxruntime *who;
+    uint64_t number;
+    char text[1024];
+} mine;
+
+static weir_onnxruntime *bridge_of(const ort_allocator *self)
+{
+    return ((const wi_ort_table *)self)->bridge;
+}
+
+/* Refusing ---------------------------------------------------------------------------------------------------------- */
+
+static void note_refusal(weir_onnxruntime *bridge)
+{
+    mine.who = bridge;
+    snprintf(mine.text, sizeof mine.text, "%s", weir_detail());
+    pthread_mutex_lock(&bridge->lock);
+    snprintf(bridge->words, sizeof bridge->words, "%s", mine.text);
+    mine.number = atomic_fetch_add(&bridge->refused, 1) + 1;
+    pthread_mutex_unlock(&bridge->lock);
+}
+
+static _Noreturn void refuse(weir_onnxruntime *bridge, weir_kind kind, size_t size)
+{
+    note_refusal(bridge);
+    weir_log(WEIR_LOG_ERROR, "onnxruntime asked %s for %zu bytes of %s memory: %s", bridge->name, size,
+             weir_kind_name(kind), mine.text);
+    bridge->throw_bad_alloc();
+    abort(); /* not reached: the call above only leaves by its exception */
+}
+
+void wi_ort_forget_thread(const weir_onnxruntime *bridge)
+{
+    if (mine.who == bridge)
+        mine.who = NULL; /* another bridge may come to lie here */
+}
+
+bool weir_onnxruntime_explain(weir_onnxruntime *bridge, uint64_t refused, char *text, size_t capacity)
+{
+    if (!bridge || !text || capacity == 0)
+        return false;
+    if (mine.who == bridge && mine.number > refused) {
+        snprintf(text, capacity, "%s", mine.text);
+        return true;
+    }
+    bool was = strstr(text, "bad_alloc") && atomic_load(&bridge->refused) > refused;
+    if (was) {
+        pthread_mutex_lock(&bridge->lock);
+        snprintf(text, capacity, "%s", bridge->words);
+        pthread_mutex_unlock(&bridge->lock);
+    }
+    return was;
+}
+
+/* Taking ------------------------------------------------------------------------------------------------------------ */
+
+weir_status wi_ort_take(weir_onnxruntime *bridge, size_t bytes, weir_stream stream, weir_class memory_class, void **out)
+{
+    return bridge->runs.member ? wi_ort_runs_take(&bridge->runs, bytes, stream, out)
+                               : weir_alloc(bridge->client, bytes, stream, memory_class, out);
+}
+
+static weir_status take_pinned(weir_onnxruntime *bridge, size_t bytes, void **out)
+{
+    weir_request request = {.size = sizeof request,
+                            .bytes = bytes,
+                            .stream = WEIR_STREAM_HOST,
+                            .memory_class = WEIR_SCRATCH,
+                            .tag = "onnxruntime",
+                            .kind = WEIR_KIND_PINNED};
+    weir_block block;
+    weir_status status = weir_alloc_with(bridge->client, &request, &block);
+    *out = block.pointer;
+    return status;
+}
+
+/* What the CPU's kernels work on is a little longer than they ask for. */
+static size_t padded(const wi_ort_table *table, size_t size)
+{
+    bool cpu = table->kind == WEIR_KIND_PINNED || table->bridge->on_host;
+    if (!cpu)
+        return size;
+    return size > SIZE_MAX - ORT_SLACK ? SIZE_MAX : size + ORT_SLACK;
+}
+
+static weir_status ended(const weir_onnxruntime *bridge)
+{
+    return weir_fail(WEIR_INVALID, "%s: the bridge to ONNX Runtime was unregistered; release its sessions before that",
+                     bridge->name);
+}
+
+static void *counted(weir_onnxruntime *bridge, void *pointer)
+{
+    atomic_fetch_add_explicit(&bridge->live, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&bridge->blocks, 1, memory_order_relaxed);
+    return pointer;
+}
+
+/* Of memory that any stream may use at once. */
+static void *take(ort_allocator *self, size_t size, weir_class memory_class)
+{
+    const wi_ort_table *table = (const wi_ort_table *)self;
+    weir_onnxruntime *bridge = table->bridge;
+    void *pointer = NULL;
+    if (size == 0)
+        return NULL;
+    size_t bytes = padded(table, size);
+    weir_status status = atomic_load(&bridge->ended) ? ended(bridge)
+                         : table->kind == WEIR_KIND_PINNED
+                             ? take_pinned(bridge, bytes, &pointer)
+                             : wi_ort_take(bridge, bytes, WEIR_STREAM_HOST, memory_class, &pointer);
+    if (status != WEIR_OK)
+        refuse(bridge, table->kind, size);
+    return counted(bridge, pointer);
+}
+
+static void *table_alloc(ort_allocator *self, size_t size)
+{
+    const weir_onnxruntime *bridge = bridge_of(self);
+    bool lasting = !bridge->on_host || atomic_load_explicit(&bridge->loading, memory_order_relaxed);
+    return take(self, size, lasting ? WEIR_WEIGHTS : WEIR_ACTIVATIONS);
+}
+
+/* ONNX Runtime reserves what lives as long as the session: weights. */
+static void *table_reserve(ort_allocator *self, size_t size)
+{
+    void *pointer = take(self, size, WEIR_WEIGHTS);
+    atomic_fetch_add(&bridge_of(self)->reserved, size);
+    return pointer;
+}
+
+static void *table_alloc_on_stream(ort_allocator *self, size_t size, ort_stream *stream)
+{
+    weir_onnxruntime *bridge = bridge_of(self);
+    void *pointer, *native = stream && !bridge->on_host ? bridge->api->SyncStream_GetHandle(stream) : NULL;
+    if (!native || size == 0)
+        return table_alloc(self, size);
+    bool known = native == bridge->native;
+    weir_status status = atomic_load(&bridge->ended) ? ended(bridge)
+                         : known ? wi_ort_take(bridge, size, bridge->stream, WEIR_ACTIVATIONS, &pointer)
+                                 : wi_ort_follow(bridge, native, size, &pointer);
+    if (status != WEIR_OK)
+        refuse(bridge, WEIR_KIND_DEVICE, size);
+    atomic_fetch_add_explicit(&bridge->on_stream, 1, memory_order_relaxed);
+    if (!known)
+        atomic_fetch_add_explicit(&bridge->unknown, 1, memory_order_relaxed);
+    return counted(bridge, pointer);
+}
+
+/* Freeing ----------------------------------------------------------------------------------------------------------- */
+
+weir_status wi_ort_give(weir_onnxruntime *bridge, void *pointer, weir_stream stream)
+{
+    return bridge->runs.member ? wi_ort_runs_give(&bridge->runs, pointer, stream)
+                               : weir_free(bridge->client, pointer, stream);
+}
+
+static bool is_foreign(weir_status status)
+{
+    return status == WEIR_FOREIGN || status == WEIR_INTERIOR || status == WEIR_DOUBLE_FREE;
+}
+
+static void free_of(const wi_ort_table *table, void *pointer)
+{
+    weir_onnxruntime *bridge = table->bridge;
+    weir_status status = atomic_load(&bridge->ended)       ? weir_fail(WEIR_FOREIGN, "the bridge was unregistered")
+                         : table->kind == WEIR_KIND_PINNED ? weir_free(bridge->client, pointer, bridge->stream)
+                                                           : wi_ort_give(bridge, pointer, bridge->stream);
+    if (status == WEIR_OK) {
+        atomic_fetch_sub_explicit(&bridge->live, 1, memory_order_relaxed);
+    } else if (is_foreign(status)) {
+        atomic_fetch_add(&bridge->foreign, 1);
+        weir_log(WEIR_LOG_WARNING, "onnxruntime freed %p on %s, which was ignored: %s", pointer, bridge->name,
+                 weir_detail());
+    } else {
+        weir_log(WEIR_LOG_ERROR, "onnxruntime freed %p on %s, which stays: %s", pointer, bridge->name, weir_detail());
+    }
+}
+
+static void table_free(ort_allocator *self, void *pointer)
+{
+    if (pointer)
+        free_of((const wi_ort_table *)self, pointer);
+}
+
+/* Looking ----------------------------------------------------------------------------------------------------------- */
+
+static const ort_memory_info *table_info(const ort_allocator *self)
+{
+    return ((const wi_ort_table *)self)->info;
+}
+
+static void add_number(const ort_api *api, ort_key_values *pairs, const char *key, uint64_t value)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%" PRIu64, value);
+    api->AddKeyValuePair(pairs, key, text);
+}
+
+/* The client's numbers, under the names that ONNX Runtime's own arena has for them. */
+static ort_status *table_get_stats(const ort_allocator *self, ort_key_values **out)
+{
+    weir_onnxruntime *bridge = bridge_of(self);
+    weir_client_stats stats = {.size = sizeof stats};
+    bridge->api->CreateKeyValuePairs(out);
+    if (atomic_load(&bridge->ended) || weir_client_snapshot(bridge->client, &stats) != WEIR_OK)
+        return NULL; /* there is nothing to tell any more */
+    add_number(bridge->api, *out, "Limit", stats.maximum ? stats.maximum : weir_runtime_budget(bridge->runtime));
+    add_number(bridge->api, *out, "InUse", stats.live);
+    add_number(bridge->api, *out, "MaxInUse", stats.peak);
+    add_number(bridge->api, *out, "NumAllocs", atomic_load(&bridge->blocks));
+    return NULL;
+}
+
+void wi_ort_table_init(wi_ort_table *table, weir_onnxruntime *bridge, weir_kind kind)
+{
+    table->bridge = bridge;
+    table->kind = kind;
+    table->table.version = ORT_ALLOCATOR_VERSION;
+    table->table.Alloc = table_alloc;
+    table->table.Free = table_free;
+    table->table.Info = table_info;
+    table->table.Reserve = table_reserve;
+    table->table.GetStats = table_get_stats;
+    if (kind == WEIR_KIND_DEVICE)
+        table->table.AllocOnStream = table_alloc_on_stream;
+}
+
+bool wi_ort_is_ours(const ort_allocator *allocator)
+{
+    return allocator->Alloc == table_alloc;
+}
