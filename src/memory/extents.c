@@ -217,8 +217,10 @@ static void enlist(wi_space *space, wi_extent *extent)
     if (extent->kind == WI_FREE) {
         enter_bin(shelf_for(space, extent->lane), extent);
         space->free_bytes += extent->bytes;
-        if (extent->lane)
+        if (extent->lane) {
             enter_lane(extent->lane, extent);
+            space->shared->in_order++;
+        }
     } else if (extent->kind == WI_HOLE)
         wi_list_add(&space->holes, extent);
 }
@@ -228,8 +230,10 @@ static void delist(wi_space *space, wi_extent *extent)
     if (extent->kind == WI_FREE) {
         leave_bin(shelf_for(space, extent->lane), extent);
         space->free_bytes -= extent->bytes;
-        if (extent->lane)
+        if (extent->lane) {
             leave_lane(extent->lane, extent);
+            space->shared->in_order--;
+        }
     } else if (extent->kind == WI_HOLE)
         wi_list_remove(&space->holes, extent);
 }

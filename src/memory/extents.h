@@ -64,6 +64,7 @@ typedef struct wi_shared {
     wi_shelf shelves[WI_SHELVES]; /* what is free and in no lane, by the number of its space */
     bool by_address;              /* of free extents of one size the lowest serves */
     unsigned lanes;               /* that have a stream; lanes.h */
+    size_t in_order;              /* free extents that are in one of them */
     uint64_t in_use, peak_in_use; /* bytes of used extents */
 } wi_shared;
 

@@ -39,6 +39,8 @@ uint64_t wi_handles_creatable(wi_mapped *mapped, uint64_t *held)
 
 bool wi_handles_movable(const wi_backing *b)
 {
+    if (b->space->shared->in_order == 0) /* which spares a search in the table of blocks */
+        return true;
     uint64_t end = wi_backing_start(b) + b->count * b->space->granule;
     for (const wi_extent *e = wi_space_at(b->space, wi_backing_start(b)); e && e->offset < end; e = e->next)
         if (e->lane)
@@ -81,11 +83,12 @@ static void keep_spare(wi_mapped *mapped, cargo *c)
     *c = (cargo){.end = &c->first};
 }
 
-wi_extent *wi_handles_seize(const wi_backing *b)
+wi_extent *wi_handles_seize(const wi_backing *b, const wi_extent *before)
 {
     wi_space *space = b->space;
     uint64_t start = wi_backing_start(b), end = start + b->count * space->granule;
-    wi_extent *extent = wi_space_at(space, start);
+    bool adjoins = before && before->space == space && before->offset + before->bytes == start;
+    wi_extent *extent = adjoins ? before->next : wi_space_at(space, start);
     if (extent->offset < start)
         extent = wi_space_cut(space, extent, start);
     for (wi_extent *e = extent; e && e->offset < end; e = extent->next) {
@@ -221,8 +224,8 @@ static weir_status begin(job *j)
     if (!m->spare)
         m->spare_last = WI_CLEAN;
     size_t i = 0;
-    for (const wi_backing *b = g->taken; b; b = b->chosen)
-        j->seized[i++] = wi_handles_seize(b);
+    for (const wi_backing *b = g->taken; b; b = b->chosen, i++)
+        j->seized[i] = wi_handles_seize(b, i ? j->seized[i - 1] : NULL);
     return WEIR_OK;
 }
 
@@ -492,7 +495,7 @@ weir_status wi_handles_cut(wi_mapped *mapped, wi_backing *b, uint64_t first)
         return status;
     }
     *rest = (wi_backing){.space = b->space};
-    wi_extent *busy = wi_handles_seize(b);
+    wi_extent *busy = wi_handles_seize(b, NULL);
     wi_handles_go_to_driver(mapped);
     status = r->driver->unmap(r->device, wi_backing_address(b), wi_backing_bytes(b, mapped), 1, &b->handle);
     bool remade = status == WEIR_OK;

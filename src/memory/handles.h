@@ -8,8 +8,9 @@
 void wi_handles_go_to_driver(wi_mapped *mapped);
 void wi_handles_come_back(wi_mapped *mapped);
 
-/* An idle handle and what lies on it become busy; records have been reserved, WI_RECORDS_PER_CHANGE for one. */
-wi_extent *wi_handles_seize(const wi_backing *backing);
+/* An idle handle and what lies on it become busy; records have been reserved, WI_RECORDS_PER_CHANGE for one. *before,
+ * which may be NULL: a seized one that it may lie directly behind, which spares a search. */
+wi_extent *wi_handles_seize(const wi_backing *backing, const wi_extent *before);
 /* A seized handle was unmapped: its addresses are a hole, and it is in the ledger's spare bytes. *last: whose bytes it
  * holds as well. */
 void wi_handles_vacate(wi_mapped *mapped, wi_backing *backing, wi_extent *busy, uint64_t *last);

@@ -82,7 +82,7 @@ static bool collect(wi_mapped *mapped, uint64_t wanted, batch *out)
          more = neighbour(more, more->first + more->count))
         add(out, more);
     for (size_t i = 0; i < out->count; i++)
-        out->busy[i] = wi_handles_seize(out->of[i]);
+        out->busy[i] = wi_handles_seize(out->of[i], i ? out->busy[i - 1] : NULL);
     return out->count > 0;
 }
 
