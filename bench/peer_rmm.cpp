@@ -1,6 +1,7 @@
 /* RMM's pool over cudaMalloc, and over CUDA's own pool. Built by scripts/bench-peers. */
 #include "peer.h"
 
+#include <rmm/logger.hpp>
 #include <rmm/mr/cuda_async_memory_resource.hpp>
 #include <rmm/mr/cuda_memory_resource.hpp>
 #include <rmm/mr/pool_memory_resource.hpp>
@@ -147,6 +148,7 @@ extern "C" __attribute__((visibility("default"))) bool weir_bench_peer(unsigned 
     out->release = release;
     out->synchronize = synchronize;
     out->peak_held = peak_held;
+    rmm::default_logger().set_level(rapids_logger::level_enum::off); /* a search for a cap is refused on purpose */
     *failure = guarded([&] { must(cudaSetDevice(ordinal)); });
     return true;
 }

@@ -10,7 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK_NS = 2000000, PATIENCE = 10 }; /* the watch looks this often, and opens after so many looks */
+/* The watch looks this often and opens after so many looks: soon on a GPU, where whoever waits for it does so at every turn;
+ * threads may take longer to come to a processor. */
+enum { LOOK_NS = 2000000, LOOK_NS_CUDA = 200000, PATIENCE = 10 };
 
 /* The word ----------------------------------------------------------------------------------------------------------- */
 
@@ -76,7 +78,7 @@ static void *watch(void *user)
     uint64_t seen = 0;
     unsigned looks = 0;
     while (!atomic_load(&g->ending)) {
-        nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = g->look_ns}, NULL);
         uint64_t beats = atomic_load(&g->beats);
         looks = beats == seen && atomic_load(&g->at_work) ? looks + 1 : 0;
         seen = beats;
@@ -140,7 +142,9 @@ weir_status wi_replay_gates_make(const wi_replay_world *how, weir_runtime *runti
     g->lag = (uint32_t)how->lag;
     g->word = &g->own_word;
     g->put = gates_host_put;
-    weir_status status = strncmp(how->device, "cuda", 4) == 0 ? gates_cuda_begin(g) : WEIR_OK;
+    bool cuda = strncmp(how->device, "cuda", 4) == 0;
+    g->look_ns = cuda ? LOOK_NS_CUDA : LOOK_NS;
+    weir_status status = cuda ? gates_cuda_begin(g) : WEIR_OK;
     if (status == WEIR_OK && pthread_create(&g->watch, NULL, watch, g) != 0) {
         gates_cuda_end(g);
         status = weir_fail(WEIR_SYSTEM, "no thread to watch over gates");

@@ -24,6 +24,7 @@ struct gates {
     _Atomic uint32_t at;          /* the operation that the host is at */
     _Atomic uint64_t beats;       /* how often the host came to an operation, in all passes: it is not stuck */
     _Atomic uint64_t forced;
+    uint32_t look_ns; /* how often the watch looks */
 
     void *device; /* of the cuda gates */
 };
