@@ -151,7 +151,7 @@ int main(int argc, char **argv)
     weir_setting settings[SETTINGS];
     size_t setting_count = read_settings(argc, argv, settings);
     onnx_settings chosen;
-    must(onnx_settings_read(settings, setting_count, &chosen));
+    must(onnx_settings_read(settings, setting_count, false, &chosen));
     if (chosen.threads == 1)
         measured = CLOCK_THREAD_CPUTIME_ID;
 

@@ -78,7 +78,8 @@ static weir_status toy_infer(weir_engine_model *model, const weir_inference *inf
     weir_tensor *y = calloc(1, sizeof *y);
     if (y == NULL)
         return weir_fail(WEIR_SYSTEM, "no memory for the result's record");
-    *y = (weir_tensor){sizeof *y, "y", WEIR_F32, 1, {count}, NULL, x->bytes};
+    *y =
+        (weir_tensor){.size = sizeof *y, .name = "y", .type = WEIR_F32, .rank = 1, .shape = {count}, .bytes = x->bytes};
     weir_status status = weir_alloc(model->client, y->bytes, WEIR_STREAM_HOST, WEIR_ACTIVATIONS, &y->data);
     for (int64_t i = 0; status == WEIR_OK && i < count; i++)
         ((float *)y->data)[i] = model->weights[i] * ((const float *)x->data)[i];

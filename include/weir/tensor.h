@@ -44,8 +44,11 @@ typedef struct weir_tensor {
     weir_type type;
     uint32_t rank;
     int64_t shape[WEIR_MAX_RANK];
-    void *data; /* memory the CPU can address */
+    void *data; /* memory the CPU can address, unless: */
     size_t bytes;
+    bool
+        on_device; /* data is memory of the model's device. What an engine hands out so is complete at its return; it is freed
+                       in the order of the engine's stream, so uses on others are declared (weir/uses.h) */
 } weir_tensor;
 
 /* Bytes a dense tensor of this type and shape takes. WEIR_INVALID for a negative dimension, a rank above WEIR_MAX_RANK, a

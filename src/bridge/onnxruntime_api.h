@@ -19,6 +19,10 @@ typedef struct ort_shape_info ort_shape_info; /* theirs: OrtTensorTypeAndShapeIn
 typedef struct ort_stream ort_stream;         /* theirs: OrtSyncStream */
 typedef struct ort_key_values ort_key_values; /* theirs: OrtKeyValuePairs */
 
+typedef struct ort_binding ort_binding;           /* theirs: OrtIoBinding */
+typedef struct ort_cuda_options ort_cuda_options; /* theirs: OrtCUDAProviderOptionsV2 */
+typedef struct ort_tensorrt_options ort_tensorrt_options;
+
 /* The version whose table is asked for: what weir was checked against at the least. */
 enum { ORT_API_WANTED = 23, ORT_ALLOCATOR_VERSION = 23 };
 
@@ -119,12 +123,44 @@ typedef struct ort_api {
     void (*ReleaseSessionOptions)(ort_session_options *options);
     ORT_SKIP(101, 129);
     ort_status *(*AddSessionConfigEntry)(ort_session_options *options, const char *key, const char *value);
-    ORT_SKIP(131, 149);
+    ORT_SKIP(131, 132);
+    ort_status *(*RunWithBinding)(ort_session *session, const ort_run_options *options, const ort_binding *binding);
+    ort_status *(*CreateIoBinding)(ort_session *session, ort_binding **out);
+    void (*ReleaseIoBinding)(ort_binding *binding);
+    ort_status *(*BindInput)(ort_binding *binding, const char *name, const ort_value *value);
+    ort_status *(*BindOutput)(ort_binding *binding, const char *name, const ort_value *value);
+    ort_status *(*BindOutputToDevice)(ort_binding *binding, const char *name, const ort_memory_info *where);
+    ORT_SKIP(139, 139);
+    ort_status *(*GetBoundOutputValues)(const ort_binding *binding, ort_allocator *allocator, ort_value ***out,
+                                        size_t *count);
+    ORT_SKIP(141, 149);
     ort_status *(*AddInitializer)(ort_session_options *options, const char *name, const ort_value *value);
-    ORT_SKIP(151, 175);
+    ORT_SKIP(151, 164);
+    ort_status *(*AddRunConfigEntry)(ort_run_options *options, const char *key, const char *value);
+    ORT_SKIP(166, 169);
+    ort_status *(*SessionOptionsAppendExecutionProvider_TensorRT_V2)(ort_session_options *options,
+                                                                     const ort_tensorrt_options *tensorrt);
+    ort_status *(*CreateTensorRTProviderOptions)(ort_tensorrt_options **out);
+    ort_status *(*UpdateTensorRTProviderOptions)(ort_tensorrt_options *options, const char *const *keys,
+                                                 const char *const *values, size_t count);
+    ORT_SKIP(173, 173);
+    void (*ReleaseTensorRTProviderOptions)(ort_tensorrt_options *options);
+    ORT_SKIP(175, 175);
     ort_status *(*RegisterAllocator)(ort_env *env, ort_allocator *allocator);
     ort_status *(*UnregisterAllocator)(ort_env *env, const ort_memory_info *info);
-    ORT_SKIP(178, 294);
+    ORT_SKIP(178, 203);
+    ort_status *(*SessionOptionsAppendExecutionProvider_CUDA_V2)(ort_session_options *options,
+                                                                 const ort_cuda_options *cuda);
+    ort_status *(*CreateCUDAProviderOptions)(ort_cuda_options **out);
+    ort_status *(*UpdateCUDAProviderOptions)(ort_cuda_options *options, const char *const *keys,
+                                             const char *const *values, size_t count);
+    ORT_SKIP(207, 207);
+    void (*ReleaseCUDAProviderOptions)(ort_cuda_options *options);
+    ORT_SKIP(209, 260);
+    ort_status *(*UpdateTensorRTProviderOptionsWithValue)(ort_tensorrt_options *options, const char *key, void *value);
+    ORT_SKIP(262, 262);
+    ort_status *(*UpdateCUDAProviderOptionsWithValue)(ort_cuda_options *options, const char *key, void *value);
+    ORT_SKIP(264, 294);
     void (*CreateKeyValuePairs)(ort_key_values **out);
     void (*AddKeyValuePair)(ort_key_values *pairs, const char *key, const char *value);
     ORT_SKIP(297, 375);
@@ -188,9 +224,27 @@ typedef struct ort_base {
     slot(ReleaseTensorTypeAndShapeInfo, 99)                                                                            \
     slot(ReleaseSessionOptions, 100)                                                                                   \
     slot(AddSessionConfigEntry, 130)                                                                                   \
+    slot(RunWithBinding, 133)                                                                                          \
+    slot(CreateIoBinding, 134)                                                                                         \
+    slot(ReleaseIoBinding, 135)                                                                                        \
+    slot(BindInput, 136)                                                                                               \
+    slot(BindOutput, 137)                                                                                              \
+    slot(BindOutputToDevice, 138)                                                                                      \
+    slot(GetBoundOutputValues, 140)                                                                                    \
     slot(AddInitializer, 150)                                                                                          \
+    slot(AddRunConfigEntry, 165)                                                                                       \
+    slot(SessionOptionsAppendExecutionProvider_TensorRT_V2, 170)                                                       \
+    slot(CreateTensorRTProviderOptions, 171)                                                                           \
+    slot(UpdateTensorRTProviderOptions, 172)                                                                           \
+    slot(ReleaseTensorRTProviderOptions, 174)                                                                          \
     slot(RegisterAllocator, 176)                                                                                       \
-    slot(UnregisterAllocator, 177)
+    slot(UnregisterAllocator, 177)                                                                                     \
+    slot(SessionOptionsAppendExecutionProvider_CUDA_V2, 204)                                                           \
+    slot(CreateCUDAProviderOptions, 205)                                                                               \
+    slot(UpdateCUDAProviderOptions, 206)                                                                               \
+    slot(ReleaseCUDAProviderOptions, 208)                                                                              \
+    slot(UpdateTensorRTProviderOptionsWithValue, 261)                                                                  \
+    slot(UpdateCUDAProviderOptionsWithValue, 263)
 /* Those that came with versions 22 and 23. */
 #define ORT_SLOTS_LATER(slot)                                                                                          \
     slot(CreateKeyValuePairs, 295)                                                                                     \

@@ -117,12 +117,16 @@ static weir_status first_run(job *work)
 /* The growth of both spans together: the load, and the first run. What this command reads in between is not counted. */
 static void note_outside(job *work, const measure span[4])
 {
-    measure before = {span[0].anonymous + span[2].anonymous, span[0].own + span[2].own};
-    measure after = {span[1].anonymous + span[3].anonymous, span[1].own + span[3].own};
-    work->outside = work->measured ? measure_outside(&before, &after) : 0;
-    if (work->measured)
-        work->measured =
-            weir_client_note_outside(weir_model_client(work->model), work->outside, measure_method) == WEIR_OK;
+    measure before = {span[0].anonymous + span[2].anonymous, span[0].own + span[2].own, span[0].device + span[2].device,
+                      span[0].held + span[2].held};
+    measure after = {span[1].anonymous + span[3].anonymous, span[1].own + span[3].own, span[1].device + span[3].device,
+                     span[1].held + span[3].held};
+    if (!work->measured)
+        return;
+    work->outside_host = measure_outside(&before, &after);
+    work->outside = measure_is_device(work->runtime) ? measure_outside_device(&before, &after) : work->outside_host;
+    work->measured = weir_client_note_outside(weir_model_client(work->model), work->outside,
+                                              measure_method(work->runtime)) == WEIR_OK;
 }
 
 /* Takes the failure at once: measuring asks weir about addresses that are not its own, which is a failing call too. */
@@ -149,25 +153,25 @@ static void prepare_inputs(job *work, given_input *given, size_t given_count)
 static void open_engine(job *work)
 {
     measure before, after;
-    bool measured = measure_now(&before);
+    bool measured = measure_now(work->runtime, &before);
     engine_open_library(work->words->path);
-    work->outside_once = measured && measure_now(&after) ? measure_outside(&before, &after) : 0;
+    work->outside_once = measured && measure_now(work->runtime, &after) ? measure_outside(&before, &after) : 0;
 }
 
 void job_load(job *work, given_input *given, size_t given_count)
 {
     measure span[4];
     open_engine(work);
-    work->measured = measure_now(&span[0]);
+    work->measured = measure_now(work->runtime, &span[0]);
     if (failed_at(work, load_model(work), "load"))
         return;
-    work->measured = measure_now(&span[1]) && work->measured;
+    work->measured = measure_now(work->runtime, &span[1]) && work->measured;
     prepare_inputs(work, given, given_count);
     if (work->failed.status != WEIR_OK)
         return;
-    work->measured = measure_now(&span[2]) && work->measured;
+    work->measured = measure_now(work->runtime, &span[2]) && work->measured;
     failed_at(work, first_run(work), "first run");
-    work->measured = measure_now(&span[3]) && work->measured;
+    work->measured = measure_now(work->runtime, &span[3]) && work->measured;
     note_outside(work, span);
 }
 

@@ -25,6 +25,7 @@ typedef struct job {
     outputs out; /* of the last run */
     weir_client_stats stats;
     uint64_t outside, outside_once; /* the model's; its engine's, when this job was the first to open it */
+    uint64_t outside_host;          /* the model's on the host, where `outside` is on a device */
     bool measured;
     double load_seconds, first_seconds, seconds; /* the last one over all runs but the first */
     uint64_t runs;                               /* those */

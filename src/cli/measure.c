@@ -1,14 +1,24 @@
 #include "measure.h"
 
-#include <weir/memory.h>
+#include <weir/stats.h>
 
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
-const char measure_method[] = "RssAnon growth over serialised load and first run, after malloc_trim, less weir's "
-                              "resident pages; see outside_once";
+bool measure_is_device(const weir_runtime *runtime)
+{
+    return strncmp(weir_runtime_device(runtime), "cuda", 4) == 0;
+}
+
+const char *measure_method(const weir_runtime *runtime)
+{
+    return measure_is_device(runtime) ? "growth of what the driver says is taken, over serialised load and first run, "
+                                        "less what weir holds"
+                                      : "RssAnon growth over serialised load and first run, after malloc_trim, less "
+                                        "weir's resident pages; see outside_once";
+}
 
 static bool is_weirs(uint64_t address)
 {
@@ -26,7 +36,16 @@ static bool read_head(const char *line, uint64_t *start, uint64_t *end, bool *fi
     return true;
 }
 
-bool measure_now(measure *out)
+static bool measure_device(weir_runtime *runtime, measure *out)
+{
+    weir_stats stats = WEIR_INIT(weir_stats);
+    if (!measure_device_taken(runtime, &out->device) || weir_snapshot(runtime, &stats, NULL, 0, NULL) != WEIR_OK)
+        return false;
+    out->held = stats.held;
+    return true;
+}
+
+bool measure_now(weir_runtime *runtime, measure *out)
 {
     char line[4352]; /* a path, and what stands before it */
     uint64_t start = 0, end = 0, kilobytes;
@@ -45,11 +64,17 @@ bool measure_now(measure *out)
             out->own += kilobytes * 1024;
     }
     fclose(maps);
-    return any;
+    return any && (!measure_is_device(runtime) || measure_device(runtime, out));
 }
 
 uint64_t measure_outside(const measure *before, const measure *after)
 {
     uint64_t then = before->anonymous - before->own, now = after->anonymous - after->own;
+    return now > then ? now - then : 0;
+}
+
+uint64_t measure_outside_device(const measure *before, const measure *after)
+{
+    uint64_t then = before->device - before->held, now = after->device - after->held;
     return now > then ? now - then : 0;
 }

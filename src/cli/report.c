@@ -117,7 +117,7 @@ static void put_notes(FILE *file, run *all)
     fprintf(file,
             "<p class=\"notes\">The classes of a model add up to its own peak; the peaks of two models need not fall "
             "on the same moment. Outside is what an engine took without asking weir: %s.</p>\n",
-            measure_method);
+            measure_method(all->runtime));
     char once[24];
     for (size_t i = 0; i < all->count; i++)
         if (all->jobs[i].loaded && all->jobs[i].outside_once > 0)

@@ -25,7 +25,7 @@ static weir_status prepare_runtimes(run *all)
         wanted.budget = options->budgets[i].bytes;
         status = weir_runtime_get_with(options->budgets[i].device, &wanted, &runtime);
     }
-    return status == WEIR_OK ? weir_runtime_get("host", &all->runtime) : status;
+    return status == WEIR_OK ? weir_runtime_get(options->driver, &all->runtime) : status;
 }
 
 /* A value in the environment that was not understood would otherwise be overlooked in silence; that of the budget is not:
@@ -311,8 +311,9 @@ static void clear(run *all)
 static int cannot_start(const run_options *options, weir_status status)
 {
     failure failed = {0};
-    if (status == WEIR_INVALID && options->budget_count > 0)
-        return cli_usage("run", "--budget: %s", weir_detail());
+    bool words = options->budget_count > 0 || strcmp(options->driver, "host") != 0;
+    if (status == WEIR_INVALID && words)
+        return cli_usage("run", "--%s: %s", options->budget_count > 0 ? "budget" : "driver", weir_detail());
     failure_take(&failed, status, "start");
     cli_fail("%s", failed.detail);
     if (options->json)

@@ -2,6 +2,7 @@
 #include "run.h"
 
 #include "cli.h"
+#include "measure.h"
 #include "text.h"
 
 static json_t *integer(uint64_t value)
@@ -28,6 +29,8 @@ static json_t *client_json(const job *work)
     json_object_update(object, by_class);
     json_decref(by_class);
     json_object_set_new(object, "outside", work->measured ? integer(work->outside) : json_null());
+    if (measure_is_device(work->runtime))
+        json_object_set_new(object, "outside_host", work->measured ? integer(work->outside_host) : json_null());
     json_object_set_new(object, "outside_once", work->measured ? integer(work->outside_once) : json_null());
     json_object_set_new(object, "outside_method",
                         text_json(work->measured ? stats->outside_method : "not measured here"));

@@ -14,6 +14,7 @@ static const char help[] =
     "\n"
     "Loads the models into one process under one budget, runs them at the same time and shows where the memory went.\n"
     "\n"
+    "      --driver DEVICE         where the models run: host (default), cuda, cuda:1\n"
     "      --budget SIZE           what all models together may hold: 600MiB, 2g; or by device: host=2g,cuda:0=6g\n"
     "      --guarantee NAME=SIZE   bytes that are kept for that model\n"
     "      --maximum NAME=SIZE     the most that model may have\n"
@@ -38,6 +39,7 @@ static const char help[] =
 
 enum {
     BUDGET = 256,
+    DRIVER,
     GUARANTEE,
     MAXIMUM,
     INPUT,
@@ -54,6 +56,7 @@ enum {
 };
 
 static const struct option words[] = {{"budget", required_argument, NULL, BUDGET},
+                                      {"driver", required_argument, NULL, DRIVER},
                                       {"guarantee", required_argument, NULL, GUARANTEE},
                                       {"maximum", required_argument, NULL, MAXIMUM},
                                       {"input", required_argument, NULL, INPUT},
@@ -70,7 +73,7 @@ static const struct option words[] = {{"budget", required_argument, NULL, BUDGET
                                       {"help", no_argument, NULL, 'h'},
                                       {NULL, 0, NULL, 0}};
 
-/* A word whose meaning needs the models' names, which are known when all words have been read. */
+/* A word whose meaning needs the models' names or the device, which are known when all words have been read. */
 typedef struct late_word {
     int code;
     char *value;
@@ -107,8 +110,8 @@ static int read_budget(run_options *options, const char *value)
         else if (bytes == 0)
             status = cli_usage("run", "--budget %s: a budget of nothing serves nobody", value);
         else
-            status = add_budget(options, equals != NULL ? part : "host", equals != NULL ? (size_t)(equals - part) : 4,
-                                bytes);
+            status = add_budget(options, equals != NULL ? part : options->driver,
+                                equals != NULL ? (size_t)(equals - part) : strlen(options->driver), bytes);
     }
     free(copy);
     return status;
@@ -232,6 +235,8 @@ static int read_input(run_options *options, const char *value)
 static int read_late(run_options *options, const late_word *word)
 {
     switch (word->code) {
+    case BUDGET:
+        return read_budget(options, word->value);
     case GUARANTEE:
     case MAXIMUM:
         return read_limit(options, word->code, word->value);
@@ -250,8 +255,9 @@ static int read_word(run_options *options, late_words *late, int code, char **ar
     case 'h':
         fputs(help, stdout);
         return cli_flush(CLI_OK);
-    case BUDGET:
-        return read_budget(options, optarg);
+    case DRIVER:
+        options->driver = optarg;
+        return -1;
     case TOKENS:
         return read_count("--tokens", optarg, 1u << 30, &options->tokens);
     case REPEAT:
@@ -272,6 +278,7 @@ static int read_word(run_options *options, late_words *late, int code, char **ar
             return cli_usage("run", "--%s needs a file name", words[code - BUDGET].name);
         *(code == OUTPUT ? &options->output : code == TRACE ? &options->trace : &options->report) = optarg;
         return -1;
+    case BUDGET:
     case GUARANTEE:
     case MAXIMUM:
     case INPUT:
@@ -331,7 +338,7 @@ int run_options_read(int argc, char **argv, run_options *out)
 {
     late_words late = {0};
     int code, status = -1;
-    *out = (run_options){.repeat = 1, .command = command_as_typed(argc, argv)};
+    *out = (run_options){.repeat = 1, .driver = "host", .command = command_as_typed(argc, argv)};
     opterr = 0;
     optind = 1;
     while (status < 0 && (code = getopt_long(argc, argv, ":h", words, NULL)) != -1)

@@ -24,13 +24,14 @@ typedef struct run_budget {
 typedef struct run_options {
     run_model_words *models;
     size_t model_count;
-    run_budget *budgets; /* the devices named under --budget; a size alone is the host's */
+    run_budget *budgets; /* the devices named under --budget; a size alone is the models' */
     size_t budget_count;
     given_input *inputs; /* --input and --prompt */
     size_t input_count;
     uint64_t tokens; /* 0: the engine's own choice */
     uint64_t repeat;
     bool serial, json, stream;
+    const char *driver; /* the device's name, as weir_runtime_get takes it */
     const char *output, *trace, *report;
     char *command; /* as typed, for the report */
 } run_options;

@@ -25,6 +25,16 @@ class Run(harness.Case):
         self.assertLessEqual(answer["peak_held"], answer["budget"])
         self.assertEqual(answer["events_lost"], 0)
 
+    def test_driver(self):
+        self.write("e.echo", BIG)
+        answer = self.weir_json("run", "e.echo", "--driver", "host", "--budget", "64MiB")
+        self.assertEqual(answer["clients"][0]["device"], "host")
+        self.assertNotIn("outside_host", answer["clients"][0])
+        self.assertIn("abacus", self.weir("run", "e.echo", "--driver", "abacus", status=2)[1])
+        if not os.path.exists("/dev/nvidiactl"):
+            words = ("run", "e.echo", "--driver", "cuda", "--budget", "64MiB")
+            self.assertIn("libcuda.so.1", self.weir(*words, status=1)[1])
+
     def test_json(self):
         self.write("e.echo", BIG)
         answer = self.weir_json("run", "a.toy", "e.echo", "--budget", "64MiB")

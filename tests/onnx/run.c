@@ -16,7 +16,7 @@ static void same_as_plain(const char *name, const char *const *settings, int64_t
         list[count] = (weir_setting){texts[count], equals + 1};
     }
     onnx_settings read;
-    assert_ok(onnx_settings_read(list, count, &read));
+    assert_ok(onnx_settings_read(list, count, false, &read));
     plain p = plain_open(library, model_path(name), &read);
 
     weir_tensor inputs[PLAIN_VALUES];
@@ -248,6 +248,77 @@ static void unknown_settings_are_listed(void **state)
     close_client(&l);
 }
 
+/* What belongs to CUDA is told apart: on host it is refused, on cuda what would take streams or memory out of weir's hands. */
+static void settings_of_cuda(void **state)
+{
+    (void)state;
+    static const char *const hosts[][2] = {{"provider=cuda", NULL},
+                                           {"cuda_graph=on", NULL},
+                                           {"cuda.use_tf32=0", NULL},
+                                           {"tensorrt.trt_fp16_enable=1", NULL}};
+    static const char *const kept[] = {"cuda.user_compute_stream", "cuda.do_copy_in_default_stream",
+                                       "cuda.gpu_external_alloc", "tensorrt.has_user_compute_stream", "cuda.device_id"};
+    loaded l = open_client(0);
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+        assert_status(load_into(&l, "mlp", hosts[i]), WEIR_INVALID);
+        assert_detail("the model is on host");
+    }
+    close_client(&l);
+    onnx_settings read;
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        assert_status(onnx_settings_read(&(weir_setting){kept[i], "1"}, 1, true, &read), WEIR_INVALID);
+        assert_detail(kept[i]);
+        assert_detail("weir sets that option itself");
+    }
+    assert_status(onnx_settings_read(&(weir_setting){"cuda.gpu_mem_limit", "1"}, 1, true, &read), WEIR_INVALID);
+    assert_detail("its maximum");
+    const weir_setting good[] = {{"cuda.use_tf32", "0"}, {"provider", "tensorrt"}, {"cuda_graph", "on"}};
+    assert_ok(onnx_settings_read(good, 3, true, &read));
+    assert_int_equal(read.provider, ONNX_TENSORRT);
+    assert_true(read.cuda_graph);
+    assert_string_equal(onnx_setting_option(&good[0], "cuda"), "use_tf32");
+    assert_null(onnx_setting_option(&good[0], "tensorrt"));
+    assert_null(onnx_setting_option(&good[2], "cuda"));
+}
+
+static weir_status run_with(loaded *l, const char *key, const char *value, weir_outputs *out)
+{
+    float x[16] = {0};
+    weir_tensor in = tensor("x", WEIR_F32, SHAPE(1, 16), x);
+    weir_setting setting = {key, value};
+    weir_inference with = {
+        .size = sizeof with, .inputs = &in, .input_count = 1, .settings = &setting, .setting_count = 1};
+    return l->engine->infer(l->model, &with, out);
+}
+
+static void settings_of_a_run(void **state)
+{
+    (void)state;
+    loaded l = load_model("mlp", NULL);
+    weir_outputs out;
+    assert_status(run_with(&l, "disable_synchronize_execution_providers", "1", &out), WEIR_INVALID);
+    assert_detail("while the device still writes them");
+    assert_status(run_with(&l, "outputs", "elsewhere", &out), WEIR_INVALID);
+    assert_detail("outputs=host|device");
+    /* ONNX Runtime itself fails such a run where the memory is not its own. */
+    assert_ok(run_with(&l, "memory.enable_memory_arena_shrinkage", "cpu:0", &out));
+    l.engine->release_outputs(l.model, &out);
+    assert_ok(run_with(&l, "outputs", "device", &out)); /* the host is this model's device */
+    assert_false(out.tensors[0].on_device);
+    l.engine->release_outputs(l.model, &out);
+
+    float x[16] = {0};
+    weir_tensor in = tensor("x", WEIR_F32, SHAPE(1, 16), x);
+    in.on_device = true;
+    assert_status(infer(&l, &in, 1, &out), WEIR_INVALID);
+    assert_detail("it lies on a device, and the model on host");
+    in.size = offsetof(weir_tensor, on_device); /* a caller that does not know the member */
+    assert_ok(infer(&l, &in, 1, &out));
+    l.engine->release_outputs(l.model, &out);
+    unload_model(&l);
+    close_client(&l);
+}
+
 static void what_a_model_says_of_itself(void **state)
 {
     (void)state;
@@ -292,6 +363,8 @@ int main(void)
         cmocka_unit_test(wrong_inputs_are_named),
         cmocka_unit_test(refused_models),
         cmocka_unit_test(unknown_settings_are_listed),
+        cmocka_unit_test(settings_of_cuda),
+        cmocka_unit_test(settings_of_a_run),
         cmocka_unit_test(what_a_model_says_of_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,12 @@
 #include "model.h"
 #include "strip.h"
 
+static bool is_cuda(const weir_engine_load *load)
+{
+    return load->place_count > 0 && load->places[0].runtime &&
+           strncmp(weir_runtime_device(load->places[0].runtime), "cuda", 4) == 0;
+}
+
 /* ---- probe and plan ----------------------------------------------------------------------------------------------- */
 
 static weir_status onnx_probe(weir_engine_probe *out)
@@ -55,17 +61,19 @@ static void onnx_source_close(onnx_source *source)
     onnx_file_close(&source->file);
 }
 
-uint64_t onnx_charge(uint64_t bytes)
+uint64_t onnx_charge(uint64_t bytes, bool cuda)
 {
-    return bytes > UINT64_MAX - ORT_SLACK - 255 ? UINT64_MAX : (bytes + ORT_SLACK + 255) / 256 * 256;
+    uint64_t slack = cuda ? 0 : ORT_SLACK;
+    return bytes > UINT64_MAX - slack - 255 ? UINT64_MAX : (bytes + slack + 255) / 256 * 256;
 }
 
-static uint64_t weights_charge(const onnx_graph *graph)
+/* On cuda all weights go to the device, but for those that are folded into others before, which are vectors. */
+static uint64_t weights_charge(const onnx_graph *graph, bool cuda)
 {
     uint64_t total = 0;
     for (size_t i = 0; i < graph->weight_count; i++)
-        if (onnx_moved(&graph->weights[i]))
-            total += onnx_charge(graph->weights[i].bytes);
+        if (onnx_moved(&graph->weights[i]) && (!cuda || graph->weights[i].rank > 1))
+            total += onnx_charge(graph->weights[i].bytes, cuda);
     return total;
 }
 
@@ -80,7 +88,7 @@ static bool all_moved(const onnx_graph *graph)
 }
 
 /* The outputs with every open extent at 1: less than that no run takes. */
-static uint64_t least_activations(const onnx_graph *graph)
+static uint64_t least_activations(const onnx_graph *graph, bool cuda)
 {
     uint64_t total = 0;
     for (size_t i = 0; i < graph->output_count; i++) {
@@ -91,7 +99,7 @@ static uint64_t least_activations(const onnx_graph *graph)
             shape[d] = value->shape[d] < 0 ? 1 : value->shape[d];
         weir_type type = onnx_type_to_weir(value->type);
         if (type != WEIR_TYPE_NONE && weir_tensor_bytes(type, value->rank, shape, &bytes) == WEIR_OK && bytes)
-            total += onnx_charge(bytes);
+            total += onnx_charge(bytes, cuda);
     }
     return total;
 }
@@ -100,7 +108,8 @@ static weir_status onnx_plan(const weir_engine_load *load, weir_engine_plan *out
 {
     onnx_source source;
     onnx_settings settings;
-    weir_status status = onnx_settings_read(load->settings, load->setting_count, &settings);
+    bool cuda = is_cuda(load);
+    weir_status status = onnx_settings_read(load->settings, load->setting_count, cuda, &settings);
     if (status != WEIR_OK)
         return status;
     status = onnx_source_open(load->path, &source);
@@ -108,9 +117,9 @@ static weir_status onnx_plan(const weir_engine_load *load, weir_engine_plan *out
         memset(out->bytes, 0, sizeof out->bytes);
         for (int i = 0; i < WEIR_CLASS_COUNT; i++)
             out->exact[i] = true;
-        out->bytes[WEIR_WEIGHTS] = settings.ours ? weights_charge(&source.graph) : 0;
-        out->exact[WEIR_WEIGHTS] = settings.ours && !settings.prepack && all_moved(&source.graph);
-        out->bytes[WEIR_ACTIVATIONS] = least_activations(&source.graph);
+        out->bytes[WEIR_WEIGHTS] = settings.ours || cuda ? weights_charge(&source.graph, cuda) : 0;
+        out->exact[WEIR_WEIGHTS] = settings.ours && !cuda && !settings.prepack && all_moved(&source.graph);
+        out->bytes[WEIR_ACTIVATIONS] = least_activations(&source.graph, cuda);
         out->exact[WEIR_ACTIVATIONS] = false;
     }
     onnx_source_close(&source);
@@ -126,6 +135,7 @@ static void onnx_unload(weir_engine_model *model)
     onnx_ports_free(&model->outputs);
     if (weir_onnxruntime_close(model->bridge) != WEIR_OK)
         weir_log(WEIR_LOG_WARNING, "onnx: the bridge of %s stays: %s", weir_client_name(model->client), weir_detail());
+    onnx_device_end(model->library, &model->device);
     pthread_mutex_destroy(&model->lock);
     free(model);
 }
@@ -133,6 +143,14 @@ static void onnx_unload(weir_engine_model *model)
 static void describe(weir_engine_model *model, const onnx_graph *graph)
 {
     snprintf(model->architecture, sizeof model->architecture, "onnx graph of %zu nodes", graph->nodes);
+    if (model->device.cuda) {
+        snprintf(
+            model->remarks, sizeof model->remarks,
+            "outside: CUDA's context and code, once in the process; handles and workspaces of cuDNN and cuBLAS for "
+            "each thread that runs the model%s; on the host ONNX Runtime's graph and kernels, and outputs",
+            model->settings.provider == ONNX_TENSORRT ? "; TensorRT's engines and their weights" : "");
+        return;
+    }
     uint64_t left = 0;
     for (size_t i = 0; i < graph->weight_count; i++)
         if (!model->settings.ours || !onnx_moved(&graph->weights[i]))
@@ -151,9 +169,6 @@ static weir_status check_place(const weir_engine_load *load)
 {
     if (load->place_count == 0 || !load->places[0].client || !load->places[0].runtime)
         return weir_fail(WEIR_INVALID, "the engine onnx was given no client to charge");
-    const char *device = weir_runtime_device(load->places[0].runtime);
-    if (strcmp(device, "host") != 0)
-        return weir_fail(WEIR_UNSUPPORTED, "the engine onnx runs on host, not on %s", device);
     return WEIR_OK;
 }
 
@@ -164,22 +179,24 @@ static void report(const weir_engine_load *load, double fraction)
 }
 
 /* A refusal speaks of one tensor; whoever reads it wants to know what the whole model takes. */
-static weir_status refused(const onnx_graph *graph)
+static weir_status refused(const onnx_graph *graph, bool cuda)
 {
     char words[900], size[24];
     snprintf(words, sizeof words, "%s", weir_detail());
     return weir_fail(WEIR_OUT_OF_MEMORY, "%s; the whole model takes at least %s, and more while it runs", words,
-                     weir_size_format(weights_charge(graph), size, sizeof size));
+                     weir_size_format(weights_charge(graph, cuda), size, sizeof size));
 }
 
-static weir_status open_bridge(weir_engine_model *model)
+static weir_status begin_memory(weir_engine_model *model)
 {
+    weir_status status = onnx_device_begin(model->library, model->runtime, &model->device);
     weir_onnxruntime_options options = WEIR_INIT(weir_onnxruntime_options);
     options.api = (const struct OrtApi *)model->library->api;
     options.version = ORT_API_WANTED;
     options.env = (struct OrtEnv *)model->library->env;
     options.client = model->client;
-    return weir_onnxruntime_open(&options, &model->bridge);
+    options.stream = model->device.stream;
+    return status == WEIR_OK ? weir_onnxruntime_open(&options, &model->bridge) : status;
 }
 
 static weir_status make(const weir_engine_load *load, const onnx_settings *settings, const onnx_library *library,
@@ -195,14 +212,14 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
     model->metrics.size = sizeof model->metrics;
     pthread_mutex_init(&model->lock, NULL);
     report(load, 0.1);
-    weir_status status = open_bridge(model);
+    weir_status status = begin_memory(model);
     if (status == WEIR_OK)
         status = onnx_session_begin(model, &source->file, &source->graph, load);
     if (status == WEIR_OK)
         status = onnx_ports_read(model, &source->graph);
     if (status != WEIR_OK) {
         onnx_unload(model);
-        return status == WEIR_OUT_OF_MEMORY ? refused(&source->graph) : status;
+        return status == WEIR_OUT_OF_MEMORY ? refused(&source->graph, model->device.cuda) : status;
     }
     describe(model, &source->graph);
     report(load, 1.0);
@@ -218,7 +235,7 @@ static weir_status onnx_load(const weir_engine_load *load, weir_engine_model **o
     *out = NULL;
     weir_status status = check_place(load);
     if (status == WEIR_OK)
-        status = onnx_settings_read(load->settings, load->setting_count, &settings);
+        status = onnx_settings_read(load->settings, load->setting_count, is_cuda(load), &settings);
     if (status != WEIR_OK)
         return status;
     report(load, 0.0);
@@ -265,7 +282,9 @@ static weir_status onnx_info(weir_engine_model *model, weir_model_info *out)
     weir_model_info info = {
         .engine = "onnx",
         .version = model->library->version,
-        .provider = "cpu",
+        .provider = model->settings.provider == ONNX_TENSORRT ? "tensorrt"
+                    : model->device.cuda                      ? "cuda"
+                                                              : "cpu",
         .architecture = model->architecture,
         .inputs = model->inputs.list,
         .input_count = model->inputs.count,
@@ -281,7 +300,7 @@ static const weir_engine table = {
     .abi = WEIR_ENGINE_ABI,
     .size = sizeof table,
     .name = "onnx",
-    .summary = "ONNX models on the CPU, by ONNX Runtime",
+    .summary = "ONNX models on the CPU and on CUDA, by ONNX Runtime",
     .suffixes = ".onnx",
     .probe = onnx_probe,
     .plan = onnx_plan,

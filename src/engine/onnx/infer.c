@@ -30,6 +30,12 @@ static const weir_tensor *input_at(const weir_inference *inference, size_t index
     return (const weir_tensor *)(const void *)((const char *)inference->inputs + index * stride);
 }
 
+/* A caller whose header is older has no such member. */
+static bool is_on_device(const weir_tensor *tensor)
+{
+    return tensor->size > offsetof(weir_tensor, on_device) && tensor->on_device;
+}
+
 static weir_status known_names(const weir_engine_model *model, const char *name)
 {
     char list[512] = "";
@@ -56,6 +62,9 @@ static weir_status check_input(const weir_engine_model *model, size_t index, con
     const char *name = weir_client_name(model->client);
     char expected[256], given[256];
     bool any = model->inputs.any_rank[index];
+    if (is_on_device(tensor) && !model->device.cuda)
+        return weir_fail(WEIR_INVALID, "%s: input \"%s\": it lies on a device, and the model on %s", name, port->name,
+                         weir_runtime_device(model->runtime));
     if (any)
         snprintf(expected, sizeof expected, "[...]");
     else
@@ -96,10 +105,11 @@ static weir_status bind_input(weir_engine_model *model, const weir_tensor *tenso
     if (status != WEIR_OK)
         return status;
     attempt a;
+    const ort_memory_info *where = is_on_device(tensor) ? model->device.memory : model->library->host;
     if (FAILED(model, &a,
                model->library->api->CreateTensorWithDataAsOrtValue(
-                   model->library->host, tensor->bytes ? tensor->data : &nothing, tensor->bytes, tensor->shape,
-                   tensor->rank, onnx_type_from_weir(tensor->type), &inputs->values[inputs->count])))
+                   where, tensor->bytes ? tensor->data : &nothing, tensor->bytes, tensor->shape, tensor->rank,
+                   onnx_type_from_weir(tensor->type), &inputs->values[inputs->count])))
         return weir_fail(WEIR_ENGINE, "%s: input \"%s\": ONNX Runtime %s: %s", weir_client_name(model->client),
                          tensor->name, model->library->version, a.text);
     inputs->names[inputs->count++] = model->inputs.names[index];
@@ -148,6 +158,7 @@ static void unbind(weir_engine_model *model, bound *inputs)
 /* weir_outputs.engine_data. */
 typedef struct results {
     size_t count;
+    bool on_device;
     ort_value *values[];
 } results;
 
@@ -194,6 +205,8 @@ static weir_status describe_outputs(weir_engine_model *model, results *r, weir_o
     weir_status status = WEIR_OK;
     for (size_t i = 0; status == WEIR_OK && i < r->count; i++)
         status = describe_output(model, i, r->values[i], &tensors[i]);
+    for (size_t i = 0; i < r->count; i++)
+        tensors[i].on_device = r->on_device;
     if (status != WEIR_OK) {
         free(tensors);
         return status;
@@ -249,6 +262,42 @@ weir_status onnx_cancel(weir_engine_model *model, uint64_t id)
                : weir_fail(WEIR_NOT_FOUND, "%s: no run %" PRIu64 " is under way", weir_client_name(model->client), id);
 }
 
+/* Binds the outputs to the device, where ONNX Runtime's own call for a run would copy them to the host. */
+static bool run_to_device(weir_engine_model *model, const ort_run_options *options, const bound *inputs, results *r,
+                          attempt *a)
+{
+    const ort_api *api = model->library->api;
+    ort_binding *binding = NULL;
+    ort_value **values = NULL;
+    size_t count = 0;
+    bool good = !FAILED(model, a, api->CreateIoBinding(model->session, &binding));
+    for (size_t i = 0; good && i < inputs->count; i++)
+        good = !FAILED(model, a, api->BindInput(binding, inputs->names[i], inputs->values[i]));
+    for (size_t i = 0; good && i < r->count; i++)
+        good = !FAILED(model, a, api->BindOutputToDevice(binding, model->outputs.names[i], model->device.memory));
+    good = good && !FAILED(model, a, api->RunWithBinding(model->session, options, binding)) &&
+           !FAILED(model, a, api->GetBoundOutputValues(binding, model->library->plain, &values, &count));
+    for (size_t i = 0; good && i < count; i++)
+        r->values[i] = values[i];
+    attempt ignored;
+    if (values && FAILED(model, &ignored, api->AllocatorFree(model->library->plain, (void *)values)))
+        weir_log(WEIR_LOG_WARNING, "onnxruntime: a list of outputs could not be freed: %s", ignored.text);
+    if (binding)
+        api->ReleaseIoBinding(binding);
+    return good;
+}
+
+static bool run_now(weir_engine_model *model, const ort_run_options *options, const bound *inputs, results *r,
+                    attempt *a)
+{
+    if (r->on_device)
+        return run_to_device(model, options, inputs, r, a);
+    return !FAILED(model, a,
+                   model->library->api->Run(model->session, options, inputs->names,
+                                            (const ort_value *const *)inputs->values, inputs->count,
+                                            model->outputs.names, r->count, r->values));
+}
+
 static weir_status run_bound(weir_engine_model *model, uint64_t id, const bound *inputs, results *r)
 {
     const ort_api *api = model->library->api;
@@ -258,9 +307,7 @@ static weir_status run_bound(weir_engine_model *model, uint64_t id, const bound 
         return weir_fail(WEIR_ENGINE, "%s: %s", weir_client_name(model->client), a.text);
     uint64_t before = onnx_session_stats(model).refused;
     enlist(model, &run);
-    bool failed = FAILED(model, &a,
-                         api->Run(model->session, run.options, inputs->names, (const ort_value *const *)inputs->values,
-                                  inputs->count, model->outputs.names, r->count, r->values));
+    bool failed = !run_now(model, run.options, inputs, r, &a);
     strike(model, &run);
     api->ReleaseRunOptions(run.options);
     if (run.cancelled)
@@ -287,12 +334,14 @@ static void count_run(weir_engine_model *model, weir_status status, double took)
     pthread_mutex_unlock(&model->lock);
 }
 
-static weir_status run(weir_engine_model *model, uint64_t id, const bound *inputs, weir_outputs *out)
+static weir_status run(weir_engine_model *model, uint64_t id, const onnx_run_settings *settings, const bound *inputs,
+                       weir_outputs *out)
 {
     results *r = calloc(1, sizeof *r + model->outputs.count * sizeof *r->values);
     if (!r)
         return weir_fail(WEIR_SYSTEM, "%s: no host memory for a run", weir_client_name(model->client));
     r->count = model->outputs.count;
+    r->on_device = settings->device_outputs && model->device.cuda;
     double start = seconds();
     weir_status status = run_bound(model, id, inputs, r);
     count_run(model, status, seconds() - start);
@@ -309,16 +358,17 @@ weir_status onnx_infer(weir_engine_model *model, const weir_inference *inference
     out->tensors = NULL;
     out->count = 0;
     out->engine_data = NULL;
-    if (inference->setting_count)
-        return weir_fail(WEIR_INVALID, "a run of the engine onnx has no setting \"%s\"; it has none",
-                         inference->settings[0].key ? inference->settings[0].key : "");
+    onnx_run_settings settings;
+    weir_status status = onnx_run_settings_read(inference->settings, inference->setting_count, &settings);
+    if (status != WEIR_OK)
+        return status;
     if (inference->input_count && (!inference->inputs || inference->inputs[0].size < offsetof(weir_tensor, bytes)))
         return weir_fail(WEIR_INVALID, "%s: inputs without their size", weir_client_name(model->client));
-    weir_status status = weir_stream_synchronize(inference->stream);
+    status = weir_stream_synchronize(inference->stream);
     if (status == WEIR_OK)
         status = bind_inputs(model, inference, &inputs);
     if (status == WEIR_OK)
-        status = run(model, inference->id, &inputs, out);
+        status = run(model, inference->id, &settings, &inputs, out);
     unbind(model, &inputs);
     return status;
 }
@@ -340,7 +390,8 @@ static weir_status warm_input(weir_engine_model *model, const weir_port *port, w
                             .memory_class = WEIR_SCRATCH,
                             .stream = WEIR_STREAM_HOST,
                             .tag = "warm-up",
-                            .flags = WEIR_ZEROED};
+                            .flags = WEIR_ZEROED,
+                            .kind = WEIR_KIND_HOST};
     if (status == WEIR_OK)
         status = weir_alloc_with(model->client, &request, &block);
     tensor->data = block.pointer;

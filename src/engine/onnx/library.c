@@ -90,13 +90,19 @@ static const char *option(const char *name, weir_option *space)
     return weir_option_get(name, space) == WEIR_OK ? space->value : "";
 }
 
+/* What scripts/engines has put into the store: the build for CUDA, which runs on the CPU as well and was asked for by name,
+ * before the other. */
 static void store_path(char *path, size_t capacity)
 {
+    static const char *const builds[] = {"onnxruntime-cuda", "onnxruntime"};
     weir_option home;
     const char *value = option("home", &home);
     path[0] = 0;
-    if (value[0])
-        snprintf(path, capacity, "%s/engines/onnxruntime/current/libonnxruntime.so", value);
+    for (size_t i = 0; value[0] && i < sizeof builds / sizeof *builds; i++) {
+        snprintf(path, capacity, "%s/engines/%s/current/libonnxruntime.so", value, builds[i]);
+        if (access(path, R_OK) == 0)
+            return;
+    }
 }
 
 static void note_path(void *handle, const char *asked, onnx_library *into)

@@ -8,9 +8,8 @@
 
 #include <weir/onnxruntime.h>
 
+#include "device.h"
 #include "graph.h"
-#include "library.h"
-#include "settings.h"
 
 /* A run under way, so that it can be cancelled. */
 typedef struct onnx_run {
@@ -35,11 +34,12 @@ typedef struct onnx_weight {
 } onnx_weight;
 
 /* What a request of ONNX Runtime is charged; saturates. */
-uint64_t onnx_charge(uint64_t bytes);
+uint64_t onnx_charge(uint64_t bytes, bool cuda);
 
 struct weir_engine_model {
     const onnx_library *library;
     weir_onnxruntime *bridge; /* the model's own, for which its session was created */
+    onnx_device device;
     onnx_settings settings;
     weir_client *client;
     weir_runtime *runtime;
@@ -48,7 +48,7 @@ struct weir_engine_model {
     ort_session *session;
     onnx_ports inputs, outputs;
     char architecture[64];
-    char remarks[256];
+    char remarks[512];
     pthread_mutex_t lock; /* guards what follows */
     onnx_run *runs;
     weir_engine_metrics metrics;

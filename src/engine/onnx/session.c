@@ -162,14 +162,17 @@ static weir_status create(weir_engine_model *model, const onnx_file *file, const
     return made ? WEIR_OK : onnx_session_failed(model, before, a.code, a.text, sizeof a.text, "loading");
 }
 
-static weir_status make_session(weir_engine_model *model, const onnx_file *file, const onnx_buffer *stripped)
+static weir_status make_session(weir_engine_model *model, const onnx_file *file, const onnx_buffer *stripped,
+                                const weir_engine_load *load)
 {
     const ort_api *api = model->library->api;
     ort_session_options *options = NULL;
     attempt a = {0};
     bool set = !FAILED(model, &a, api->CreateSessionOptions(&options)) && set_options(model, file, options, &a);
-    weir_status status = set ? create(model, file, stripped, options)
+    weir_status status = set ? onnx_device_provide(model->library, &model->device, &model->settings, load, options)
                              : onnx_session_failed(model, UINT64_MAX, a.code, a.text, sizeof a.text, "loading");
+    if (status == WEIR_OK)
+        status = create(model, file, stripped, options);
     if (options)
         api->ReleaseSessionOptions(options);
     return status;
@@ -179,10 +182,11 @@ static weir_status try_session(weir_engine_model *model, const onnx_file *file, 
                                const bool *packed, const onnx_buffer *stripped, const weir_engine_load *load)
 {
     weir_status status = stripped->data ? place_weights(model, graph, packed, load) : WEIR_OK;
-    return status == WEIR_OK ? make_session(model, file, stripped) : status;
+    return status == WEIR_OK ? make_session(model, file, stripped, load) : status;
 }
 
-/* With prepacking on, weights that kernels pack are not copied to the client's memory first: the packed form is there. If
+/* On cuda ONNX Runtime copies each weight from the mapped file into a block of the client's, which is all that is wanted:
+ * nothing is placed for it beforehand. On host, with prepacking on, weights that kernels pack are not copied to the client's memory first: the packed form is there. If
  * less was packed than expected, some are still read from the mapped file: then it is done again with every weight placed. */
 static weir_status begin_ours(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph, bool *packed,
                               const weir_engine_load *load)
@@ -190,7 +194,9 @@ static weir_status begin_ours(weir_engine_model *model, const onnx_file *file, c
     onnx_buffer stripped = {0};
     uint64_t expected = 0, before = onnx_session_stats(model).reserved;
     weir_status status = onnx_strip(file, graph, &stripped);
-    if (status == WEIR_OK && model->settings.prepack)
+    if (model->device.cuda)
+        memset(packed, true, graph->weight_count * sizeof *packed);
+    else if (status == WEIR_OK && model->settings.prepack)
         status = onnx_packed(file, graph, packed, &expected);
     if (status == WEIR_OK)
         status = try_session(model, file, graph, packed, &stripped, load);

@@ -1,0 +1,149 @@
+/* See device.h.
+ *
+ * The session's stream is weir's. A free of ONNX Runtime's says no stream, and comes when the work that used the block is
+ * queued, not when it is done; so it is ordered behind the one stream on which all of that session's work is put. */
+#include "device.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <weir/log.h>
+
+enum { OPTIONS_MOST = 32 };
+
+/* The options of one provider, as pairs of texts. */
+typedef struct pairs {
+    const char *keys[OPTIONS_MOST], *values[OPTIONS_MOST];
+    size_t count;
+} pairs;
+
+static void put(pairs *to, const char *key, const char *value)
+{
+    to->keys[to->count] = key;
+    to->values[to->count++] = value;
+}
+
+static weir_status put_settings(pairs *to, const char *provider, const weir_engine_load *load)
+{
+    for (size_t i = 0; i < load->setting_count; i++) {
+        const char *key = onnx_setting_option(&load->settings[i], provider);
+        if (key && to->count == OPTIONS_MOST)
+            return weir_fail(WEIR_INVALID, "more than %d settings of %s", OPTIONS_MOST, provider);
+        if (key)
+            put(to, key, load->settings[i].value);
+    }
+    return WEIR_OK;
+}
+
+typedef struct attempt {
+    int code;
+    char text[1024];
+} attempt;
+
+#define FAILED(library, a, call) onnx_failed((library)->api, call, &(a)->code, (a)->text, sizeof(a)->text)
+
+/* The libraries of CUDA are opened with the provider, and what is missing there is said by the dynamic linker. */
+static weir_status refused(const onnx_library *library, const char *provider, const attempt *a)
+{
+    return weir_fail(WEIR_UNSUPPORTED,
+                     "%s (ONNX Runtime %s) cannot run models by %s: %s; it needs its build for CUDA (scripts/engines "
+                     "--cuda onnxruntime-cuda), and the libraries of CUDA 13, cuDNN 9 and, for TensorRT, TensorRT 10 "
+                     "where the dynamic linker finds them (LD_LIBRARY_PATH)",
+                     library->path, library->version, provider, a->text);
+}
+
+static weir_status provide_cuda(const onnx_library *library, const onnx_device *device, const onnx_settings *settings,
+                                const weir_engine_load *load, ort_session_options *options)
+{
+    const ort_api *api = library->api;
+    char ordinal[16];
+    attempt a = {0};
+    pairs list = {.count = 0};
+    snprintf(ordinal, sizeof ordinal, "%d", device->ordinal);
+    put(&list, "device_id", ordinal);
+    put(&list, "do_copy_in_default_stream", "1"); /* that of the session */
+    put(&list, "enable_cuda_graph", settings->cuda_graph ? "1" : "0");
+    weir_status status = put_settings(&list, "cuda", load);
+    ort_cuda_options *cuda = NULL;
+    if (status != WEIR_OK)
+        return status;
+    if (FAILED(library, &a, api->CreateCUDAProviderOptions(&cuda)))
+        return refused(library, "CUDA", &a);
+    if (FAILED(library, &a, api->UpdateCUDAProviderOptions(cuda, list.keys, list.values, list.count)) ||
+        FAILED(
+            library, &a,
+            api->UpdateCUDAProviderOptionsWithValue(cuda, "user_compute_stream", weir_stream_native(device->stream))))
+        status = weir_fail(WEIR_INVALID, "an option of CUDA: ONNX Runtime %s: %s", library->version, a.text);
+    else if (FAILED(library, &a, api->SessionOptionsAppendExecutionProvider_CUDA_V2(options, cuda)))
+        status = refused(library, "CUDA", &a);
+    api->ReleaseCUDAProviderOptions(cuda);
+    return status;
+}
+
+static weir_status provide_tensorrt(const onnx_library *library, const onnx_device *device,
+                                    const weir_engine_load *load, ort_session_options *options)
+{
+    const ort_api *api = library->api;
+    char ordinal[16];
+    attempt a = {0};
+    pairs list = {.count = 0};
+    snprintf(ordinal, sizeof ordinal, "%d", device->ordinal);
+    put(&list, "device_id", ordinal);
+    weir_status status = put_settings(&list, "tensorrt", load);
+    ort_tensorrt_options *tensorrt = NULL;
+    if (status != WEIR_OK)
+        return status;
+    if (FAILED(library, &a, api->CreateTensorRTProviderOptions(&tensorrt)))
+        return refused(library, "TensorRT", &a);
+    if (FAILED(library, &a, api->UpdateTensorRTProviderOptions(tensorrt, list.keys, list.values, list.count)) ||
+        FAILED(library, &a,
+               api->UpdateTensorRTProviderOptionsWithValue(tensorrt, "user_compute_stream",
+                                                           weir_stream_native(device->stream))))
+        status = weir_fail(WEIR_INVALID, "an option of TensorRT: ONNX Runtime %s: %s", library->version, a.text);
+    else if (FAILED(library, &a, api->SessionOptionsAppendExecutionProvider_TensorRT_V2(options, tensorrt)))
+        status = refused(library, "TensorRT", &a);
+    api->ReleaseTensorRTProviderOptions(tensorrt);
+    return status;
+}
+
+weir_status onnx_device_provide(const onnx_library *library, const onnx_device *device, const onnx_settings *settings,
+                                const weir_engine_load *load, ort_session_options *options)
+{
+    weir_status status = WEIR_OK;
+    if (!device->cuda)
+        return WEIR_OK;
+    if (settings->provider == ONNX_TENSORRT)
+        status = provide_tensorrt(library, device, load, options);
+    return status == WEIR_OK ? provide_cuda(library, device, settings, load, options) : status;
+}
+
+weir_status onnx_device_begin(const onnx_library *library, weir_runtime *runtime, onnx_device *device)
+{
+    const char *name = weir_runtime_device(runtime);
+    *device = (onnx_device){.stream = WEIR_STREAM_HOST};
+    if (strcmp(name, "host") == 0)
+        return WEIR_OK;
+    if (strncmp(name, "cuda:", 5) != 0)
+        return weir_fail(WEIR_UNSUPPORTED, "the engine onnx runs on host and on cuda, not on %s", name);
+    attempt a;
+    device->ordinal = weir_runtime_ordinal(runtime);
+    if (FAILED(library, &a,
+               library->api->CreateMemoryInfo("Cuda", ORT_DEVICE_ALLOCATOR, device->ordinal, ORT_MEMORY_DEFAULT,
+                                              &device->memory)))
+        return weir_fail(WEIR_ENGINE, "memory of %s: ONNX Runtime %s: %s", name, library->version, a.text);
+    weir_status status = weir_stream_acquire(runtime, &device->stream);
+    device->cuda = status == WEIR_OK;
+    if (status != WEIR_OK)
+        library->api->ReleaseMemoryInfo(device->memory);
+    return status;
+}
+
+void onnx_device_end(const onnx_library *library, onnx_device *device)
+{
+    if (!device->cuda)
+        return;
+    library->api->ReleaseMemoryInfo(device->memory);
+    if (weir_stream_release(device->stream) != WEIR_OK)
+        weir_log(WEIR_LOG_WARNING, "onnx: the stream of a session stays: %s", weir_detail());
+    device->cuda = false;
+}
