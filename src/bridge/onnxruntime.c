@@ -157,6 +157,7 @@ void wi_ort_free(weir_onnxruntime *bridge)
         bridge->api->ReleaseMemoryInfo(bridge->pinned.info);
     wi_ort_runs_destroy(&bridge->runs);
     wi_ort_forget_thread(bridge);
+    pthread_mutex_destroy(&bridge->followers.lock);
     pthread_mutex_destroy(&bridge->lock);
     free(bridge);
 }
@@ -168,6 +169,7 @@ weir_status wi_ort_open(const weir_onnxruntime_options *options, const char *cal
     if (!bridge)
         return weir_fail(WEIR_SYSTEM, "%s: no host memory for a bridge", call);
     pthread_mutex_init(&bridge->lock, NULL);
+    pthread_mutex_init(&bridge->followers.lock, NULL);
     weir_status status = fill(bridge, options, call);
     if (status != WEIR_OK) {
         wi_ort_free(bridge);
@@ -202,6 +204,7 @@ weir_status wi_ort_check_idle(const weir_onnxruntime *bridge, const char *call)
 
 void wi_ort_end(weir_onnxruntime *bridge)
 {
+    wi_ort_followers_end(bridge);
     atomic_store(&bridge->ended, true);
     wi_ort_runs_destroy(&bridge->runs);
     bridge->api->ReleaseEnv(bridge->env);
@@ -218,9 +221,11 @@ weir_status weir_onnxruntime_close(weir_onnxruntime *bridge)
         return weir_fail(WEIR_BUSY, "%s: the bridge of %s on %s is registered or entered: end that first", call,
                          weir_client_name(bridge->client), bridge->name);
     weir_status status = wi_ort_check_idle(bridge, call);
-    if (status == WEIR_OK)
-        wi_ort_free(bridge);
-    return status;
+    if (status != WEIR_OK)
+        return status;
+    wi_ort_end(bridge);
+    wi_ort_free(bridge);
+    return WEIR_OK;
 }
 
 /* Looking ----------------------------------------------------------------------------------------------------------- */

@@ -19,16 +19,20 @@ typedef struct wi_ort_table {
 typedef struct wi_ort_runs {
     weir_blocks_member *member; /* NULL: the client's runtime serves */
     weir_blocks_view view;
-    _Atomic(uint32_t) *lengths; /* one for each block of the pool; 0: no run begins there */
+    struct wi_ort_run {
+        _Atomic(uint32_t) length; /* 0: no run begins there */
+        weir_stream stream;       /* which it was taken on */
+    } * at;                       /* one for each block of the pool */
 } wi_ort_runs;
 
 struct wi_ort_follower;
 
-/* Streams that ONNX Runtime made itself; onnxruntime_streams.c. */
+/* Streams that ONNX Runtime made itself, each with one of weir's that follows it; onnxruntime_streams.c. */
 typedef struct wi_ort_followers {
     pthread_mutex_t lock;
     struct wi_ort_follower *first;
-    atomic_uint count;
+    uint64_t pressure; /* the id of the callback that has them give up what they hold; 0: there is none yet */
+    atomic_uint ever;  /* how many there have been */
 } wi_ort_followers;
 
 struct weir_onnxruntime {
@@ -84,15 +88,26 @@ void wi_ort_forget_thread(const weir_onnxruntime *bridge);
 weir_status wi_ort_take(weir_onnxruntime *bridge, size_t bytes, weir_stream stream, weir_class memory_class,
                         void **out);
 weir_status wi_ort_give(weir_onnxruntime *bridge, void *pointer, weir_stream stream);
+/* Tells how the free of a pointer went wrong. */
+void wi_ort_report(weir_onnxruntime *bridge, const void *pointer, weir_status status);
 
 /* onnxruntime_blocks.c: the same as runs of blocks of a pool. */
 weir_status wi_ort_runs_init(wi_ort_runs *runs, weir_blocks_member *member);
 void wi_ort_runs_destroy(wi_ort_runs *runs);
 weir_status wi_ort_runs_take(wi_ort_runs *runs, size_t bytes, weir_stream stream, void **out);
 weir_status wi_ort_runs_give(wi_ort_runs *runs, void *pointer, weir_stream stream);
+weir_stream wi_ort_runs_stream(const wi_ort_runs *runs, const void *pointer);
 
 /* onnxruntime_streams.c: device memory on a stream that only ONNX Runtime knows, which is alive during the call. */
 weir_status wi_ort_follow(weir_onnxruntime *bridge, void *native, size_t bytes, void **out);
+/* A free where there are such streams. */
+weir_status wi_ort_let_go(weir_onnxruntime *bridge, const wi_ort_table *table, void *pointer);
+/* Gives back what waits for them, and ends them. */
+void wi_ort_followers_end(weir_onnxruntime *bridge);
+static inline bool wi_ort_has_followers(const weir_onnxruntime *bridge)
+{
+    return atomic_load_explicit(&bridge->followers.ever, memory_order_relaxed) > 0;
+}
 
 /* Turns ONNX Runtime's status into words, and releases it; false for success. */
 bool wi_ort_failed(const ort_api *api, ort_status *status, char *text, size_t capacity);

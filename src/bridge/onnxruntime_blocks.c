@@ -8,8 +8,8 @@ weir_status wi_ort_runs_init(wi_ort_runs *runs, weir_blocks_member *member)
     weir_status status = weir_blocks_look(member->pool, &runs->view);
     if (status != WEIR_OK)
         return status;
-    runs->lengths = calloc(runs->view.count, sizeof *runs->lengths);
-    if (!runs->lengths)
+    runs->at = calloc(runs->view.count, sizeof *runs->at);
+    if (!runs->at)
         return weir_fail(WEIR_SYSTEM, "no host memory for the runs of a pool of %u blocks", runs->view.count);
     runs->member = member;
     return WEIR_OK;
@@ -17,8 +17,8 @@ weir_status wi_ort_runs_init(wi_ort_runs *runs, weir_blocks_member *member)
 
 void wi_ort_runs_destroy(wi_ort_runs *runs)
 {
-    free((void *)runs->lengths);
-    runs->lengths = NULL;
+    free(runs->at);
+    runs->at = NULL;
     runs->member = NULL;
 }
 
@@ -32,7 +32,8 @@ weir_status wi_ort_runs_take(wi_ort_runs *runs, size_t bytes, weir_stream stream
     weir_status status = weir_blocks_take_run(runs->member, (uint32_t)count, stream, &first);
     if (status != WEIR_OK)
         return status;
-    atomic_store(&runs->lengths[first], (uint32_t)count);
+    runs->at[first].stream = stream;
+    atomic_store(&runs->at[first].length, (uint32_t)count);
     *out = weir_blocks_at(&runs->view, first);
     return WEIR_OK;
 }
@@ -44,12 +45,19 @@ weir_status wi_ort_runs_give(wi_ort_runs *runs, void *pointer, weir_stream strea
         return weir_fail(WEIR_FOREIGN, "%p is no block of the pool", pointer);
     if (weir_blocks_at(&runs->view, first) != pointer)
         return weir_fail(WEIR_INTERIOR, "%p lies in block %u of the pool and does not begin it", pointer, first);
-    uint32_t count = atomic_exchange(&runs->lengths[first], 0);
+    uint32_t count = atomic_exchange(&runs->at[first].length, 0);
     if (count == 0)
         return weir_fail(WEIR_DOUBLE_FREE, "no run begins at block %u of the pool: it was given back, or never taken",
                          first);
     weir_status status = weir_blocks_give(runs->member, first, count, stream);
     if (status != WEIR_OK)
-        atomic_store(&runs->lengths[first], count);
+        atomic_store(&runs->at[first].length, count);
     return status;
+}
+
+weir_stream wi_ort_runs_stream(const wi_ort_runs *runs, const void *pointer)
+{
+    uint32_t first = weir_blocks_index(&runs->view, pointer);
+    return first != WEIR_BLOCKS_NONE && atomic_load(&runs->at[first].length) ? runs->at[first].stream
+                                                                             : WEIR_STREAM_HOST;
 }

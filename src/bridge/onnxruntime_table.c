@@ -170,21 +170,28 @@ static bool is_foreign(weir_status status)
     return status == WEIR_FOREIGN || status == WEIR_INTERIOR || status == WEIR_DOUBLE_FREE;
 }
 
-static void free_of(const wi_ort_table *table, void *pointer)
+void wi_ort_report(weir_onnxruntime *bridge, const void *pointer, weir_status status)
 {
-    weir_onnxruntime *bridge = table->bridge;
-    weir_status status = atomic_load(&bridge->ended)       ? weir_fail(WEIR_FOREIGN, "the bridge was unregistered")
-                         : table->kind == WEIR_KIND_PINNED ? weir_free(bridge->client, pointer, bridge->stream)
-                                                           : wi_ort_give(bridge, pointer, bridge->stream);
-    if (status == WEIR_OK) {
-        atomic_fetch_sub_explicit(&bridge->live, 1, memory_order_relaxed);
-    } else if (is_foreign(status)) {
+    if (is_foreign(status)) {
         atomic_fetch_add(&bridge->foreign, 1);
         weir_log(WEIR_LOG_WARNING, "onnxruntime freed %p on %s, which was ignored: %s", pointer, bridge->name,
                  weir_detail());
     } else {
         weir_log(WEIR_LOG_ERROR, "onnxruntime freed %p on %s, which stays: %s", pointer, bridge->name, weir_detail());
     }
+}
+
+static void free_of(const wi_ort_table *table, void *pointer)
+{
+    weir_onnxruntime *bridge = table->bridge;
+    weir_status status = atomic_load(&bridge->ended)       ? weir_fail(WEIR_FOREIGN, "the bridge was unregistered")
+                         : wi_ort_has_followers(bridge)    ? wi_ort_let_go(bridge, table, pointer)
+                         : table->kind == WEIR_KIND_PINNED ? weir_free(bridge->client, pointer, bridge->stream)
+                                                           : wi_ort_give(bridge, pointer, bridge->stream);
+    if (status == WEIR_OK)
+        atomic_fetch_sub_explicit(&bridge->live, 1, memory_order_relaxed);
+    else
+        wi_ort_report(bridge, pointer, status);
 }
 
 static void table_free(ort_allocator *self, void *pointer)

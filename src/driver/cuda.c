@@ -341,6 +341,7 @@ const wi_driver wi_cuda_driver = {
     .stream_default = wi_cuda_stream_default,
     .stream_destroy = wi_cuda_stream_destroy,
     .stream_synchronize = wi_cuda_stream_synchronize,
+    .settle = wi_cuda_settle,
     .stream_native = wi_cuda_stream_native,
     .stream_capturing = wi_cuda_stream_capturing,
     .context = cuda_context,

@@ -71,6 +71,7 @@ weir_status wi_cuda_stream_adopt(wi_device *device, void *native, void **out, ui
 weir_status wi_cuda_stream_default(wi_device *device, weir_default_stream which, void **out);
 void wi_cuda_stream_destroy(wi_device *device, void *handle);
 weir_status wi_cuda_stream_synchronize(wi_device *device, void *handle);
+weir_status wi_cuda_settle(wi_device *device);
 void *wi_cuda_stream_native(void *handle);
 bool wi_cuda_stream_capturing(wi_device *device, void *handle);
 void wi_cuda_streams_clear(wi_device *device);

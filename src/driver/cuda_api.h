@@ -102,6 +102,7 @@ typedef struct CUmemPoolProps {
     X(cuCtxGetCurrent, 4000, (CUcontext * context))                                                                    \
     X(cuCtxPushCurrent, 4000, (CUcontext context))                                                                     \
     X(cuCtxPopCurrent, 4000, (CUcontext * context))                                                                    \
+    X(cuCtxSynchronize, 2000, (void))                                                                                  \
     X(cuMemGetInfo, 3020, (size_t * available, size_t * total))                                                        \
     X(cuMemGetAllocationGranularity, 10020, (size_t * bytes, const CUmemAllocationProp *properties, int option))       \
     X(cuMemAddressReserve, 10020,                                                                                      \

@@ -221,6 +221,19 @@ weir_status wi_cuda_stream_synchronize(wi_device *device, void *handle)
     return status;
 }
 
+weir_status wi_cuda_settle(wi_device *device)
+{
+    wi_cuda_guard guard;
+    if (wi_cuda_over(device))
+        return WEIR_OK;
+    weir_status status = wi_cuda_begin(device, &guard);
+    if (status != WEIR_OK)
+        return status;
+    status = wi_cuda_check(device, wi_cuda.cuCtxSynchronize(), "cuCtxSynchronize");
+    wi_cuda_end(&guard);
+    return status;
+}
+
 void *wi_cuda_stream_native(void *handle)
 {
     return ((wi_cuda_stream *)handle)->stream;

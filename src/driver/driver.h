@@ -81,6 +81,8 @@ typedef struct wi_driver {
     weir_status (*stream_default)(wi_device *device, weir_default_stream which, void **stream);
     void (*stream_destroy)(wi_device *device, void *stream);
     weir_status (*stream_synchronize)(wi_device *device, void *stream);
+    /* Waits for all work on the device, whoever has put it there. NULL: nobody but the driver can. */
+    weir_status (*settle)(wi_device *device);
     void *(*stream_native)(void *stream);                      /* what users' libraries call a stream */
     bool (*stream_capturing)(wi_device *device, void *stream); /* into a graph; never blocks */
     void *(*context)(wi_device *device); /* what users' libraries call the device: a CUcontext; NULL without one */

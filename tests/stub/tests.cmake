@@ -1,5 +1,6 @@
 # A libcuda.so.1 of our own, over host memory and threads, so that the cuda driver runs where no GPU is. A second build of it
-# lacks one function.
+# lacks one function. And over it what ONNX Runtime's CUDA provider links to: the libraries of CUDA 13 by their names and
+# symbol versions.
 include_guard()
 set(WEIR_STUB ${PROJECT_BINARY_DIR}/stub)
 
@@ -17,3 +18,25 @@ endfunction()
 
 weir_stub(stub-cuda ${WEIR_STUB}/cuda)
 weir_stub(stub-cuda-lacking ${WEIR_STUB}/lacking STUB_LACKS=cuMemSetAccess)
+
+# weir_stub_of_cuda(LIBRARY SOVERSION SOURCES… [DEFINITIONS …])
+function(weir_stub_of_cuda library soversion)
+  cmake_parse_arguments(S "" "" "DEFINITIONS" ${ARGN})
+  set(map ${PROJECT_BINARY_DIR}/stub/${library}.map)
+  file(CONFIGURE OUTPUT ${map} CONTENT "lib${library}.so.${soversion} { global: *; };\n")
+  list(TRANSFORM S_UNPARSED_ARGUMENTS PREPEND ${PROJECT_SOURCE_DIR}/tests/stub/cudart/)
+  add_library(stub-${library} SHARED ${S_UNPARSED_ARGUMENTS})
+  target_include_directories(stub-${library} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  target_compile_definitions(stub-${library} PRIVATE _GNU_SOURCE ${S_DEFINITIONS})
+  target_link_libraries(stub-${library} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+  target_link_options(stub-${library} PRIVATE -Wl,--version-script=${map})
+  set_target_properties(stub-${library} PROPERTIES OUTPUT_NAME ${library} SOVERSION ${soversion}
+    LIBRARY_OUTPUT_DIRECTORY ${WEIR_STUB}/cuda LINK_DEPENDS ${map})
+endfunction()
+
+weir_stub_of_cuda(cudart 13 device.c memory.c stream.c kernel.c)
+weir_stub_of_cuda(cublas 13 nothing.c DEFINITIONS LIBRARY=1)
+weir_stub_of_cuda(cublasLt 13 nothing.c DEFINITIONS LIBRARY=2)
+weir_stub_of_cuda(curand 10 nothing.c DEFINITIONS LIBRARY=3)
+weir_stub_of_cuda(cudnn 9 nothing.c DEFINITIONS LIBRARY=4)
+add_custom_target(stub-provider DEPENDS stub-cuda stub-cudart stub-cublas stub-cublasLt stub-curand stub-cudnn)

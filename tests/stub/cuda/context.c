@@ -1,5 +1,5 @@
 /* Primary contexts, each thread's stack of current ones, and its capture mode. */
-#include "stub.h"
+#include "stream.h"
 
 static _Thread_local struct CUctx_st *stack[STUB_MOST_CONTEXTS];
 static _Thread_local size_t depth;
@@ -67,6 +67,13 @@ CUresult stub_cuCtxPopCurrent(CUcontext *context)
     if (depth == 0)
         return STUB_INVALID_CONTEXT;
     *context = stack[--depth];
+    return CUDA_SUCCESS;
+}
+
+CUresult stub_cuCtxSynchronize(void)
+{
+    STUB_CALL(cuCtxSynchronize, STUB_IN_CONTEXT | STUB_UNSAFE);
+    stub_wait_for_all();
     return CUDA_SUCCESS;
 }
 

@@ -3,6 +3,13 @@
 
 #define STUB_API __attribute__((visibility("default")))
 
+/* What ONNX Runtime's provider links to by name, and never calls where kernels do nothing. */
+STUB_API CUresult cuTensorMapEncodeTiled(void);
+CUresult cuTensorMapEncodeTiled(void)
+{
+    return STUB_NOT_PERMITTED;
+}
+
 STUB_API CUresult cuGetProcAddress_v2(const char *name, void **function, int version, unsigned long long flags,
                                       int *found);
 

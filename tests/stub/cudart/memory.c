@@ -1,0 +1,134 @@
+/* Memory, and work on it. What is done without a stream is waited for. */
+#include "cudart.h"
+
+enum { NOT_SUPPORTED = 801 };
+
+static CUdeviceptr address_of(const void *pointer)
+{
+    return (CUdeviceptr)(uintptr_t)pointer;
+}
+
+CUDART_FUNCTION(int, cudaMalloc, (void **pointer, size_t bytes))
+{
+    CUdeviceptr address = 0;
+    int result = bytes ? cudart_enter()->cuMemAlloc(&address, bytes) : CUDA_SUCCESS;
+    *pointer = (void *)(uintptr_t)address;
+    return cudart_keep(result);
+}
+
+CUDART_FUNCTION(int, cudaFree, (void *pointer))
+{
+    const cudart_driver *d = cudart_enter();
+    return pointer ? cudart_keep(d->cuMemFree(address_of(pointer))) : 0;
+}
+
+CUDART_FUNCTION(int, cudaHostAlloc, (void **pointer, size_t bytes, unsigned flags))
+{
+    (void)flags;
+    *pointer = NULL;
+    return bytes ? cudart_keep(cudart_enter()->cuMemHostAlloc(pointer, bytes, CU_MEMHOSTALLOC_PORTABLE)) : 0;
+}
+
+CUDART_FUNCTION(int, cudaMallocHost, (void **pointer, size_t bytes))
+{
+    return cudaHostAlloc(pointer, bytes, 0);
+}
+
+CUDART_FUNCTION(int, cudaFreeHost, (void *pointer))
+{
+    const cudart_driver *d = cudart_enter();
+    return pointer ? cudart_keep(d->cuMemFreeHost(pointer)) : 0;
+}
+
+CUDART_FUNCTION(int, cudaMemGetInfo, (size_t * available, size_t *total))
+{
+    return cudart_keep(cudart_enter()->cuMemGetInfo(available, total));
+}
+
+/* cudaPointerAttributes: type, device, and the pointer as the device and the host have it, which is the same here. */
+CUDART_FUNCTION(int, cudaPointerGetAttributes, (void *attributes, const void *pointer))
+{
+    enum { SIZE = 88, OF_DEVICE = 2 };
+    struct {
+        int type, device;
+        const void *device_pointer, *host_pointer;
+    } known = {OF_DEVICE, 0, pointer, pointer};
+    memset(attributes, 0, SIZE);
+    memcpy(attributes, &known, sizeof known);
+    return 0;
+}
+
+/* Pools are asked for by name only, and programs do without. */
+CUDART_FUNCTION(int, cudaMemPoolCreate, (void **pool, const void *properties))
+{
+    (void)properties;
+    *pool = NULL;
+    return cudart_keep(NOT_SUPPORTED);
+}
+
+CUDART_FUNCTION(int, cudaMallocFromPoolAsync, (void **pointer, size_t bytes, void *pool, CUstream stream))
+{
+    (void)bytes;
+    (void)pool;
+    (void)stream;
+    *pointer = NULL;
+    return cudart_keep(NOT_SUPPORTED);
+}
+
+CUDART_NOTHING(cudaFreeAsync)
+CUDART_NOTHING(cudaMemPoolDestroy)
+CUDART_NOTHING(cudaMemPoolGetAttribute)
+CUDART_NOTHING(cudaMemPoolSetAttribute)
+CUDART_NOTHING(cudaMemPoolTrimTo)
+
+/* Work ------------------------------------------------------------------------------------------------------------- */
+
+CUDART_FUNCTION(int, cudaMemcpyAsync, (void *to, const void *from, size_t bytes, int direction, CUstream stream))
+{
+    (void)direction;
+    const cudart_driver *d = cudart_enter();
+    return bytes ? cudart_keep(d->cuMemcpyAsync(address_of(to), address_of(from), bytes, cudart_stream(stream))) : 0;
+}
+
+CUDART_FUNCTION(int, cudaMemcpy2DAsync,
+                (void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t rows,
+                 int direction, CUstream stream))
+{
+    int result = 0;
+    for (size_t i = 0; i < rows && result == 0; i++)
+        result =
+            cudaMemcpyAsync((char *)to + i * to_pitch, (const char *)from + i * from_pitch, width, direction, stream);
+    return result;
+}
+
+CUDART_FUNCTION(int, cudaMemsetAsync, (void *to, int value, size_t bytes, CUstream stream))
+{
+    const cudart_driver *d = cudart_enter();
+    return bytes ? cudart_keep(d->cuMemsetD8Async(address_of(to), (unsigned char)value, bytes, cudart_stream(stream)))
+                 : 0;
+}
+
+static int wait_for(int result)
+{
+    return result ? result : cudart_keep(cudart_enter()->cuStreamSynchronize(CU_STREAM_LEGACY));
+}
+
+CUDART_FUNCTION(int, cudaMemcpy, (void *to, const void *from, size_t bytes, int direction))
+{
+    return wait_for(cudaMemcpyAsync(to, from, bytes, direction, NULL));
+}
+
+CUDART_FUNCTION(int, cudaMemset, (void *to, int value, size_t bytes))
+{
+    return wait_for(cudaMemsetAsync(to, value, bytes, NULL));
+}
+
+/* What a variable of the device's holds is nothing here. */
+CUDART_FUNCTION(int, cudaMemcpyFromSymbol, (void *to, const void *symbol, size_t bytes, size_t offset, int direction))
+{
+    (void)symbol;
+    (void)offset;
+    (void)direction;
+    memset(to, 0, bytes);
+    return 0;
+}
