@@ -19,6 +19,7 @@ typedef struct cli_verb {
 int verb_run(int argc, char **argv);
 int verb_simulate(int argc, char **argv);
 int verb_replay(int argc, char **argv);
+int verb_plan(int argc, char **argv);
 int verb_bench(int argc, char **argv);
 int verb_options(int argc, char **argv);
 int verb_engines(int argc, char **argv);

@@ -10,6 +10,7 @@ static const cli_verb verbs[] = {
     {"run", "load models under one budget, run them, show where the memory went", verb_run},
     {"simulate", "random or scripted use of a simulated device, watched for races", verb_simulate},
     {"replay", "have a resource do again what a trace recorded; the smallest cap that does", verb_replay},
+    {"plan", "an arena for a model's activations, a trace or a list, as small as can be", verb_plan},
     {"bench", "what single operations cost, beside what one would call instead", verb_bench},
     {"options", "every option, its value and where it came from", verb_options},
     {"engines", "the inference engines that can be used here, and what is missing", verb_engines},

@@ -1,0 +1,132 @@
+/* plan_model.c: an ONNX model's activations as buffers. */
+#include "plan.h"
+
+#include "text.h"
+
+#include "engine/onnx/check.h"
+#include "graph/memory.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static graph_given *take_givens(const plan_given *list, size_t count)
+{
+    graph_given *out = text_zeroed(count, sizeof *out);
+    for (size_t i = 0; i < count; i++) {
+        out[i] = (graph_given){.name = list[i].name, .size = list[i].dims[0]};
+        out[i].shape.rank = list[i].rank;
+        memcpy(out[i].shape.dims, list[i].dims, sizeof list[i].dims);
+    }
+    return out;
+}
+
+/* Whatever was given and is not there was meant for something. */
+static weir_status all_used(const graph *g)
+{
+    char names[400];
+    for (size_t i = 0; i < g->given->dim_count; i++)
+        if (!g->given->dims[i].used) {
+            bool some = graph_dim_names(g, names, sizeof names) > 0;
+            return weir_fail(WEIR_INVALID, "%s has no dimension called \"%s\"; %s%s", g->file->name,
+                             g->given->dims[i].name, some ? "its inputs have" : "its inputs have fixed sizes",
+                             some ? names + 1 : "");
+        }
+    for (size_t i = 0; i < g->given->shape_count; i++) {
+        const char *name = g->given->shapes[i].name;
+        if (!g->given->shapes[i].used)
+            return weir_fail(WEIR_INVALID,
+                             graph_find(g, (onnx_text){name, strlen(name)}) == GRAPH_NONE
+                                 ? "%s has no tensor called \"%s\""
+                                 : "%s: the shape of \"%s\" is known without --shape",
+                             g->file->name, name);
+    }
+    return WEIR_OK;
+}
+
+static char *shape_text(const graph_value *value)
+{
+    char *text = text_copy("");
+    for (uint32_t i = 0; i < value->shape.rank; i++) {
+        char *more = text_print("%s%s%" PRId64, text, i ? "x" : "", value->shape.dims[i]);
+        free(text);
+        text = more;
+    }
+    char *whole = text_print("%s%s%s", text, value->shape.rank ? " " : "", onnx_type_name(value->type));
+    free(text);
+    return whole;
+}
+
+static char *clean(onnx_text text)
+{
+    return text_clean(text.size ? text.text : "", text.size, false);
+}
+
+static void tell_origins(const graph *g, const graph_memory *memory, plan_source *out)
+{
+    out->origins = text_zeroed(memory->count, sizeof *out->origins);
+    for (uint32_t i = 0; i < memory->count; i++) {
+        const graph_value *value = &g->values[memory->values[i]];
+        out->origins[i].maker = clean(graph_origin(g, memory->values[i]));
+        out->origins[i].looks = shape_text(value);
+    }
+    out->steps = text_zeroed(memory->steps, sizeof *out->steps);
+    for (size_t i = 0; i < g->node_count; i++)
+        if (!g->nodes[i].folded)
+            out->steps[out->step_count++] = clean(g->nodes[i].name.size ? g->nodes[i].name : g->nodes[i].op);
+}
+
+static void tell_remark(const graph *g, plan_source *out)
+{
+    if (g->guesses > 0)
+        out->remark = text_print("%zu %s another shape than the file says, \"%.*s\" first: the operators' were taken",
+                                 g->guesses, g->guesses == 1 ? "tensor has" : "tensors have",
+                                 ONNX_SHOW(g->values[g->first_guess].name));
+}
+
+static weir_status read_graph(const plan_words *words, graph *g, plan_source *out)
+{
+    graph_memory memory = {.count = 0};
+    weir_status status = graph_infer(g);
+    if (status == WEIR_OK)
+        status = all_used(g);
+    if (status == WEIR_OK)
+        status = graph_memory_make(g, words->in_place, &memory);
+    if (status != WEIR_OK)
+        return status;
+    out->weights = memory.weights;
+    out->weight_count = memory.weight_count;
+    out->constants = memory.constants;
+    out->inputs = memory.inputs;
+    out->outputs = memory.outputs;
+    out->views = memory.views;
+    out->folded = memory.folded;
+    tell_origins(g, &memory, out);
+    tell_remark(g, out);
+    out->buffers = memory.buffers;
+    memory.buffers = NULL;
+    graph_memory_clear(&memory);
+    return WEIR_OK;
+}
+
+weir_status plan_source_model(const plan_words *words, plan_source *out)
+{
+    onnx_file file;
+    graph g = {.file = NULL};
+    graph_givens givens = {.dim_count = words->dim_count, .shape_count = words->shape_count};
+    weir_status status = onnx_file_open(words->file, &file);
+    if (status != WEIR_OK)
+        return status;
+    givens.dims = take_givens(words->dims, words->dim_count);
+    givens.shapes = take_givens(words->shapes, words->shape_count);
+    status = onnx_check(&file);
+    if (status == WEIR_OK)
+        status = graph_read(&file, &givens, &g);
+    if (status == WEIR_OK)
+        status = read_graph(words, &g, out);
+    graph_clear(&g);
+    free(givens.dims);
+    free(givens.shapes);
+    onnx_file_close(&file);
+    return status;
+}

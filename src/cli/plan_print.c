@@ -1,0 +1,218 @@
+/* plan_print.c: the answer as a text, as JSON and as rows. */
+#include "plan.h"
+
+#include "table.h"
+#include "terminal.h"
+#include "text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double over(uint64_t a, uint64_t b)
+{
+    return b ? (double)a / (double)b : a ? 0 : 1;
+}
+
+/* Storages --------------------------------------------------------------------------------------------------------- */
+
+/* Whose bytes a buffer has: its own, or those that it is a view of. */
+static uint32_t storage_of(const weir_buffers *buffers, uint32_t index)
+{
+    weir_buffer b = WEIR_INIT(weir_buffer);
+    while (weir_buffers_get(buffers, index, &b) == WEIR_OK && b.sharing == WEIR_SHARING_VIEW)
+        index = b.of;
+    return index;
+}
+
+/* A view lengthens the life of what it looks at. */
+static void lengthen(const weir_buffers *buffers, plan_storage *by_buffer)
+{
+    for (uint32_t i = 0; i < weir_buffers_count(buffers); i++) {
+        weir_buffer b = WEIR_INIT(weir_buffer);
+        uint32_t at = storage_of(buffers, i);
+        if (weir_buffers_get(buffers, i, &b) != WEIR_OK)
+            continue;
+        plan_storage *to = &by_buffer[at];
+        to->begin = at == i || b.begin < to->begin ? b.begin : to->begin;
+        to->end = b.end > to->end ? b.end : to->end;
+        if (b.persistent) {
+            to->begin = 0;
+            to->end = weir_buffers_steps(buffers);
+        }
+        to->views += at != i;
+    }
+}
+
+plan_storage *plan_storages(const weir_plan *plan, size_t *count)
+{
+    const weir_buffers *buffers = weir_plan_buffers(plan);
+    uint32_t all = weir_buffers_count(buffers);
+    plan_storage *by_buffer = text_zeroed(all, sizeof *by_buffer);
+    lengthen(buffers, by_buffer);
+    *count = 0;
+    for (uint32_t i = 0; i < all; i++) {
+        weir_slot slot = WEIR_INIT(weir_slot);
+        weir_buffer b = WEIR_INIT(weir_buffer);
+        if (weir_plan_slot(plan, i, &slot) != WEIR_OK || weir_buffers_get(buffers, i, &b) != WEIR_OK ||
+            slot.bytes == 0 || b.sharing == WEIR_SHARING_VIEW)
+            continue;
+        plan_storage *s = &by_buffer[i];
+        bool written_over = b.sharing == WEIR_SHARING_IN_PLACE && slot.root != i;
+        s->buffer = i;
+        s->over = written_over ? storage_of(buffers, b.of) : WEIR_NO_BUFFER;
+        s->offset = slot.offset;
+        s->length = slot.length;
+        if (written_over && by_buffer[s->over].end > s->begin)
+            by_buffer[s->over].end = s->begin;
+    }
+    for (uint32_t i = 0; i < all; i++) /* those with bytes of their own, moved together */
+        if (by_buffer[i].length > 0)
+            by_buffer[(*count)++] = by_buffer[i];
+    return by_buffer;
+}
+
+/* Text ------------------------------------------------------------------------------------------------------------- */
+
+static void row(table *grid, const char *name, uint64_t bytes, char *note)
+{
+    char text[24];
+    table_row(grid);
+    table_cell(grid, name, "", false);
+    table_cell(grid, weir_size_format(bytes, text, sizeof text), terminal_bold(), true);
+    table_cell(grid, note, terminal_faint(), false);
+    free(note);
+}
+
+static char *arena_note(const weir_plan_summary *sum)
+{
+    if (sum->proven)
+        return text_print("%sproven: no plan is smaller%s", terminal_green(), terminal_plain());
+    return text_print("%.2f %% above the lower bound%s", 100 * (over(sum->arena, sum->lower_bound) - 1),
+                      sum->stopped ? ", when the time was up" : "");
+}
+
+static void model_rows(table *grid, const plan_source *from)
+{
+    row(grid, "weights", from->weights, text_print("apart, %u tensors", from->weight_count));
+    if (from->constants > 0)
+        row(grid, "constants", from->constants, text_print("apart, from %zu nodes that need not run", from->folded));
+    row(grid, "inputs", from->inputs, text_copy("of the arena, up to their last use"));
+    row(grid, "outputs", from->outputs, text_copy("of the arena, up to the end"));
+}
+
+static void trace_rows(table *grid, const plan_source *from, uint64_t arena)
+{
+    row(grid, "requested", from->requested, text_copy("live at once, at the most"));
+    if (from->recorded > 0)
+        row(grid, "recorded", from->recorded,
+            text_print("held by the allocator that was recorded, %.3f times the arena", over(from->recorded, arena)));
+    if (from->replayed > 0)
+        row(grid, "replayed", from->replayed,
+            text_print("held by weir's allocator, which knows no future: %.3f times the arena",
+                       over(from->replayed, arena)));
+}
+
+static void print_title(const plan_answer *a)
+{
+    const char *last = plan_file_name(a->words);
+    char *name = text_clean(last, strlen(last), false);
+    printf("%s%s%s: %u %s, %" PRIu64 " steps", terminal_bold(), name, terminal_plain(), a->summary.buffers,
+           a->source->kind == PLAN_MODEL   ? "tensors"
+           : a->source->kind == PLAN_TRACE ? "allocations"
+                                           : "buffers",
+           a->summary.steps);
+    for (size_t i = 0; i < a->words->dim_count; i++) {
+        char *dim = text_clean(a->words->dims[i].name, strlen(a->words->dims[i].name), false);
+        printf(", %s=%" PRId64, dim, a->words->dims[i].dims[0]);
+        free(dim);
+    }
+    puts("");
+    free(name);
+}
+
+void plan_print(const plan_answer *a)
+{
+    const weir_plan_summary *sum = &a->summary;
+    table grid = {0};
+    char time[24];
+    print_title(a);
+    row(&grid, "arena", sum->arena, arena_note(sum));
+    row(&grid, "lower bound", sum->lower_bound, text_copy("live at once, at the most"));
+    row(&grid, "unshared", sum->unshared, text_print("%.2f times the arena", over(sum->unshared, sum->arena)));
+    if (a->source->kind == PLAN_MODEL)
+        model_rows(&grid, a->source);
+    else if (a->source->kind == PLAN_TRACE)
+        trace_rows(&grid, a->source, sum->arena);
+    table_print(&grid, stdout);
+    table_clear(&grid);
+    if (a->source->remark)
+        printf("%s\n", a->source->remark);
+    printf("%splanned in %s by %s%s\n", terminal_faint(), text_seconds(sum->seconds, time, sizeof time), sum->found_by,
+           terminal_plain());
+}
+
+/* JSON ------------------------------------------------------------------------------------------------------------- */
+
+static json_t *number(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+static json_t *source_json(const plan_answer *a)
+{
+    const plan_source *from = a->source;
+    json_t *remark = from->remark ? text_json(from->remark) : json_null();
+    if (from->kind == PLAN_LIST)
+        return json_pack("{s:s, s:o}", "kind", "list", "remark", remark);
+    if (from->kind == PLAN_TRACE)
+        return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "kind", "trace", "remark", remark, "events",
+                         number(from->recorded_of), "left_out", number(from->left_out), "requested",
+                         number(from->requested), "held_recorded",
+                         from->recorded ? number(from->recorded) : json_null(), "held_replayed",
+                         from->replayed ? number(from->replayed) : json_null());
+    json_t *dims = json_object();
+    for (size_t i = 0; i < a->words->dim_count; i++)
+        json_object_set_new(dims, a->words->dims[i].name, json_integer(a->words->dims[i].dims[0]));
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "kind", "model", "remark", remark, "dims", dims,
+                     "weights", number(from->weights), "constants", number(from->constants), "inputs",
+                     number(from->inputs), "outputs", number(from->outputs), "views", number(from->views), "folded",
+                     number(from->folded));
+}
+
+json_t *plan_json(const plan_answer *a)
+{
+    const weir_plan_summary *sum = &a->summary;
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:f, s:f, s:o, s:o, s:o, s:s, s:o}", "file",
+                     text_json(a->words->file), "buffers", number(sum->buffers), "arena", number(sum->arena),
+                     "lower_bound", number(sum->lower_bound), "unshared", number(sum->unshared), "proven", sum->proven,
+                     "stopped", sum->stopped, "gap", over(sum->arena, sum->lower_bound) - 1, "seconds", sum->seconds,
+                     "alignment", number(sum->alignment), "steps", number(sum->steps), "in_place",
+                     number(sum->in_place), "found_by", sum->found_by, "source", source_json(a));
+}
+
+/* Rows ------------------------------------------------------------------------------------------------------------- */
+
+/* As a field of a table: what would end it becomes '_'. */
+static void print_field(const char *text)
+{
+    for (const char *at = text; *at != '\0'; at++)
+        putchar(strchr(",\"\r\n", *at) ? '_' : *at);
+}
+
+void plan_print_csv(const plan_answer *a)
+{
+    size_t count;
+    const weir_buffers *buffers = weir_plan_buffers(a->plan);
+    plan_storage *storages = plan_storages(a->plan, &count);
+    puts("id,lower,upper,size,offset");
+    for (size_t i = 0; i < count; i++) {
+        const plan_storage *s = &storages[i];
+        weir_buffer b = WEIR_INIT(weir_buffer);
+        if (s->begin == s->end || weir_buffers_get(buffers, s->buffer, &b) != WEIR_OK)
+            continue;
+        print_field(b.name);
+        printf(",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n", s->begin, s->end, s->length, s->offset);
+    }
+    free(storages);
+}
