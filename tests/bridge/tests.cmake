@@ -1,0 +1,16 @@
+# The bridge to ONNX Runtime: over a fake one, over the real one on the CPU, and over its CUDA provider on the stub.
+include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
+set(WEIR_STUB_DEVICE "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x20000000")
+
+function(weir_bridge_test name)
+  weir_test(bridge-${name} ${ARGN} LIBS ${CMAKE_DL_LIBS} Threads::Threads)
+  target_include_directories(test-bridge-${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  add_dependencies(test-bridge-${name} stub-cuda)
+endfunction()
+
+weir_bridge_test(steps bridge/steps.c bridge/fake.c)
+add_test(NAME bridge-steps-stub COMMAND test-bridge-steps)
+set_tests_properties(bridge-steps-stub PROPERTIES TIMEOUT 120 ENVIRONMENT "${WEIR_STUB_DEVICE}")
+
+weir_bridge_test(streams bridge/streams.c bridge/fake.c INTERNAL)
+set_tests_properties(bridge-streams PROPERTIES TIMEOUT 120 ENVIRONMENT "${WEIR_STUB_DEVICE}")
