@@ -155,7 +155,8 @@ static void print_cell(const grid *g, size_t load, size_t by, table *t)
 static void print_notes(const grid *g)
 {
     printf("\nThe median counts of pairs on one thread, the mean of what is mixed or on several. A quantile is one of\n"
-           "batches of %d (%d where blocks are handed over). At random: blocks of 512 B * 2^u, u uniform in 0...13.\n",
+           "batches of %d (%d where blocks are handed over). At random: blocks of 512 B * 2^u, u uniform in 0...13,\n"
+           "a whole number, or any where it says so.\n",
            BENCH_BATCH, BENCH_HANDED);
     if (g->threads < BENCH_THREADS)
         printf("%u threads, as there are so many processors; %d are meant.\n", g->threads, BENCH_THREADS);

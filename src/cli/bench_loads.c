@@ -22,18 +22,20 @@ unsigned bench_processors(void)
 size_t bench_loads(bench_load *out, unsigned threads)
 {
     static const bench_load all[] = {
-        {"pair, 512 B", false, 512, 0, bench_run_pair},
-        {"pair, 64 KiB", false, 65536, 0, bench_run_pair},
-        {"pair, 1 MiB", false, MIB, 0, bench_run_pair},
-        {"pair, 64 MiB", false, (size_t)64 * MIB, 0, bench_run_pair},
-        {"pair, 777 B", false, 777, 0, bench_run_pair},
-        {"pair, 70001 B", false, 70001, 0, bench_run_pair},
-        {"pair, 1200007 B", false, 1200007, 0, bench_run_pair},
-        {"pair, 66000001 B", false, 66000001, 0, bench_run_pair},
-        {"random, 1000 live", true, 0, 1000, bench_run_random},
-        {"random, 10000 live", true, 0, 10000, bench_run_random},
-        {"", true, 65536, 0, bench_run_threads},
-        {"freed by another thread, in batches of 64", true, 65536, 0, bench_run_handed},
+        {"pair, 512 B", false, 512, 0, false, bench_run_pair},
+        {"pair, 64 KiB", false, 65536, 0, false, bench_run_pair},
+        {"pair, 1 MiB", false, MIB, 0, false, bench_run_pair},
+        {"pair, 64 MiB", false, (size_t)64 * MIB, 0, false, bench_run_pair},
+        {"pair, 777 B", false, 777, 0, false, bench_run_pair},
+        {"pair, 70001 B", false, 70001, 0, false, bench_run_pair},
+        {"pair, 1200007 B", false, 1200007, 0, false, bench_run_pair},
+        {"pair, 66000001 B", false, 66000001, 0, false, bench_run_pair},
+        {"random, 1000 live", true, 0, 1000, false, bench_run_random},
+        {"random, 10000 live", true, 0, 10000, false, bench_run_random},
+        {"random, 1000 live, any size", true, 0, 1000, true, bench_run_random},
+        {"random, 10000 live, any size", true, 0, 10000, true, bench_run_random},
+        {"", true, 65536, 0, false, bench_run_threads},
+        {"freed by another thread, in batches of 64", true, 65536, 0, false, bench_run_handed},
     };
     size_t count = sizeof all / sizeof all[0];
     memcpy(out, all, sizeof all);

@@ -23,6 +23,7 @@ typedef struct bench_load {
     bool by_mean;  /* what counts of its figures: the mean, where the units differ; else the median */
     size_t bytes;  /* of pairs */
     uint32_t live; /* blocks, of what allocates at random */
+    bool any_size; /* of those: not powers of two alone */
     /* On an allocator that has begun. NULL, or what failed. */
     const char *(*run)(const struct bench_load *load, const bench_peer *by, const bench_limits *limits,
                        bench_figures *out);

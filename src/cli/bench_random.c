@@ -1,5 +1,5 @@
-/* bench_random.c: many live blocks of 512 B * 2^u, u uniform in 0…13; one unit frees any one of them and allocates another.
- * Which, and of what size, is drawn beforehand; the same for all allocators. */
+/* bench_random.c: many live blocks of 512 B * 2^u, u uniform in 0…13, a whole number or any; one unit frees one of them and allocates
+ * another. Which, and of what size, is drawn beforehand; the same for all allocators. */
 #include "bench_clock.h"
 #include "bench_loads.h"
 
@@ -14,6 +14,7 @@ typedef struct crowd {
     void **blocks;
     uint32_t *bytes; /* of the live blocks */
     uint32_t *sizes, *victims, next;
+    bool any_size;
 } crowd;
 
 static uint64_t draw(uint64_t *state)
@@ -24,8 +25,10 @@ static uint64_t draw(uint64_t *state)
     return *state;
 }
 
-static uint32_t draw_size(uint64_t *state)
+static uint32_t draw_size(uint64_t *state, bool any_size)
 {
+    if (!any_size)
+        return (uint32_t)SMALLEST << draw(state) % (DOUBLINGS + 1);
     double u = (double)(draw(state) >> 11) / 0x1p53 * DOUBLINGS;
     return (uint32_t)(SMALLEST * exp2(u));
 }
@@ -50,16 +53,16 @@ static bool batch(crowd *c)
     return true;
 }
 
-/* Draws what comes, fills the crowd, and turns it over as often as will be measured, so that it is as it stays. */
+/* Draws what comes, fills the crowd, and turns it over many times as often as will be measured, so that it is as it stays. */
 static bool settle(crowd *c, uint32_t live, uint64_t laps)
 {
     uint64_t state = 88172645463325252u;
     for (uint32_t i = 0; i < DRAWN; i++) {
-        c->sizes[i] = draw_size(&state);
+        c->sizes[i] = draw_size(&state, c->any_size);
         c->victims[i] = (uint32_t)(draw(&state) % live);
     }
     for (uint32_t i = 0; i < live; i++)
-        if (!one(c, i, draw_size(&state)))
+        if (!one(c, i, draw_size(&state, c->any_size)))
             return false;
     for (uint64_t i = 0; i < laps; i++)
         if (!batch(c))
@@ -83,12 +86,13 @@ const char *bench_run_random(const bench_load *load, const bench_peer *by, const
 {
     bench_samples samples;
     crowd c = {.by = by,
+               .any_size = load->any_size,
                .blocks = text_zeroed(load->live, sizeof *c.blocks),
                .bytes = text_zeroed(load->live, sizeof *c.bytes),
                .sizes = text_zeroed(DRAWN, sizeof *c.sizes),
                .victims = text_zeroed(DRAWN, sizeof *c.victims)};
     const char *failure = by->stream(by->self, 0, &c.stream);
-    if (!failure && !settle(&c, load->live, limits->laps))
+    if (!failure && !settle(&c, load->live, 16 * limits->laps))
         failure = bench_why(by);
     bench_samples_begin(&samples, limits);
     while (!failure && bench_samples_more(&samples)) {

@@ -11,6 +11,7 @@ struct weir_graph;
 struct wi_marks;
 struct wi_resource;
 
+enum { WI_LINE = 64 };  /* bytes of the processor's cache that come together */
 enum { WI_UNIT = 256 }; /* charges are multiples of it; weir/memory.h says why 256 */
 
 /* Whose bytes some free memory held last: an account's serial number, or one of these; with WI_SECRET when they must not be
@@ -43,20 +44,24 @@ typedef atomic_uint_fast64_t wi_block_word;
 enum { WI_LENT_CLIENT = 1, WI_LENT_STREAM = 2 };
 
 typedef struct wi_block {
+    /* What a front needs, in one line of the processor's cache. */
     void *pointer;
-    uint64_t bytes;         /* as requested; law: before + bytes + after <= charged */
-    uint64_t before, after; /* margins; the memory begins at pointer - before */
-    uint64_t charged;       /* as the ledger counts it */
+    uint64_t bytes;   /* as requested; law: before + bytes + after <= charged */
+    uint64_t charged; /* as the ledger counts it */
     wi_block_word word;
     wi_account *account;
-    const char *tag; /* interned */
     weir_stream stream;
+    struct wi_block *pending_next; /* while it is pending (pending.h) or parked; a graph links what it holds by it */
     weir_class memory_class;
+    bool tagged;  /* tag is not empty */
     bool zeroing; /* work was queued on `stream` at the allocation, and no other stream is ordered behind it */
     bool ordered; /* the same of work on the stream that may still use the bytes, which were freed in its order */
     uint8_t rung; /* how it was come by: weir_rung */
-    uint8_t lent; /* who had its memory before, when no call of the driver was needed */
+
+    uint64_t before, after;   /* margins; the memory begins at pointer - before */
+    const char *tag;          /* interned */
     struct wi_marks *marks;   /* where streams used it; NULL: nowhere that was declared */
+    uint8_t lent;             /* who had its memory before, when no call of the driver was needed */
     uint64_t previous;        /* whose bytes these were */
     bool shrunk;              /* bytes that it had stay behind it, and may still be in use */
     bool untouched;           /* they still are: the account never had them to itself */
@@ -64,10 +69,10 @@ typedef struct wi_block {
     bool marked;              /* the tool has the block, too */
     struct weir_graph *graph; /* of whose pool it is; NULL: of none; runtime/graph.h */
 
-    /* While it is pending; pending.h. A graph links what it holds by pending_next. */
+    /* While it is pending; pending.h. */
     struct wi_resource *stack;
     wi_event freed;
-    struct wi_block *pending_previous, *pending_next;
+    struct wi_block *pending_previous;
     bool refused; /* the driver did not take it back when it was last asked */
 } wi_block;
 

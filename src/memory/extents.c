@@ -33,9 +33,11 @@ static bool add_chunk(wi_extent_pool *pool)
 {
     if (!pool->chunks)
         pool->chunks = lazy_table(MOST_CHUNKS * sizeof *pool->chunks);
-    wi_extent *chunk = pool->chunks && pool->chunk_count < MOST_CHUNKS ? calloc(CHUNK, sizeof *chunk) : NULL;
+    wi_extent *chunk =
+        pool->chunks && pool->chunk_count < MOST_CHUNKS ? aligned_alloc(WI_LINE, CHUNK * sizeof *chunk) : NULL;
     if (!chunk)
         return false;
+    memset(chunk, 0, CHUNK * sizeof *chunk);
     pool->chunks[pool->chunk_count] = chunk;
     for (size_t i = 0; i < CHUNK; i++) {
         chunk[i].index = (uint32_t)(pool->chunk_count * CHUNK + i);

@@ -18,7 +18,7 @@ typedef struct wi_space wi_space;
 typedef struct wi_lane wi_lane;
 
 typedef struct wi_extent {
-    wi_block block; /* when used */
+    _Alignas(WI_LINE) wi_block block; /* when used */
     uint64_t offset, bytes;
     wi_extent_kind kind;
     uint32_t index;    /* of this record in the pool */

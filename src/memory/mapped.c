@@ -88,6 +88,13 @@ static bool once_more(wi_mapped *mapped, weir_status *status, unsigned *waits)
     return false;
 }
 
+/* Whether nearly as much as ever would be in use, so that it counts how well everything is put. */
+static bool is_near_peak(const wi_mapped *mapped, uint64_t more)
+{
+    const wi_shared *shared = &mapped->shared;
+    return shared->in_use + more > shared->peak_in_use - shared->peak_in_use / 256;
+}
+
 /* `own`: the space is that of its kind. What passes while other spaces are looked at is first looked for there, later. */
 static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p, bool own, wi_block **out)
 {
@@ -96,7 +103,8 @@ static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p
         if (status != WEIR_OK)
             return status;
         const wi_lane *lane = wi_ordered_lane(&mapped->resource, p);
-        wi_extent *extent = p->apart ? NULL : wi_space_best(space, lane, p->charged, p->alignment);
+        bool early = p->modest && is_near_peak(mapped, p->charged);
+        wi_extent *extent = p->apart || early ? NULL : wi_space_best(space, lane, p->charged, p->alignment);
         if (extent) {
             p->hit = waits == 0;
             *out = wi_ordered_use(extent, wi_extent_start(extent, p->alignment), p, 0);
@@ -106,6 +114,8 @@ static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p
             wi_climbed(p, WEIR_RUNG_COMPLETED);
             continue;
         }
+        if (p->modest)
+            return WEIR_NO_ROOM;
         status = grow_and_use(mapped, space, p, out);
         if (!once_more(mapped, &status, &waits))
             return status;
@@ -169,7 +179,7 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
         status = WEIR_OK;
     if (status == WEIR_OK) {
         (void)relax(mapped);
-    } else if (is_shortage(status)) {
+    } else if (is_shortage(status) && !p->modest) {
         shortage->cause = p->charged > space->bytes - p->alignment ? WEIR_CAUSE_ADDRESS_RANGE
                           : status == WEIR_NO_ROOM                 ? WEIR_CAUSE_FRAGMENTATION
                                                                    : WEIR_CAUSE_OTHER_PROCESS;

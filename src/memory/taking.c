@@ -24,6 +24,7 @@ wi_block wi_block_make(const wi_placement *placement, void *start, uint64_t prev
                       .word = wi_new_generation() << WI_GENERATION_SHIFT | WI_BLANK,
                       .account = placement->account,
                       .tag = placement->tag,
+                      .tagged = placement->tag[0] != '\0',
                       .stream = placement->stream,
                       .memory_class = placement->memory_class,
                       .rung = (uint8_t)placement->rung,

@@ -89,17 +89,35 @@ static weir_status prepare(weir_runtime *runtime, wi_resource *stack, wi_block *
     return zeroed ? clear(runtime, stack, block, 0, block->bytes, placement->native) : WEIR_OK;
 }
 
-/* What a graph holds serves its captures first. Large blocks are parked from one allocation to the next: one of the same size
- * finds them, any other one finds the free memory in as large pieces as it can be. */
+/* Large blocks are parked from one allocation to the next: one of the same size finds them, any other one finds the free memory
+ * in as large pieces as it can be. In calm they stay as long as nobody would need more memory for it. */
+static weir_status find_large(weir_client *client, wi_resource *stack, wi_placement *p, wi_block **out)
+{
+    wi_fronts *fronts = &client->runtime->fronts;
+    wi_shortage ignored;
+    uint32_t hits;
+    bool parked = wi_front_has_large(client, p->stream, &hits);
+    p->modest = parked && wi_fronts_are_calm(fronts);
+    weir_status status = p->modest ? wi_allocate(stack, p, out, &ignored) : WEIR_NO_ROOM;
+    if (status == WEIR_NO_ROOM) {
+        p->modest = false;
+        if (parked)
+            wi_front_empty_large(client, p->stream);
+        status = wi_allocate(stack, p, out, &ignored);
+    }
+    wi_fronts_note(fronts, status == WEIR_OK && !p->hit, hits);
+    return status;
+}
+
+/* What a graph holds serves its captures first. */
 static weir_status find_place(weir_client *client, wi_resource *stack, wi_placement *p, wi_block **out)
 {
     wi_shortage ignored;
     weir_status status = p->graph && !p->reservation ? wi_graph_allocate(p->graph, stack, p, out) : WEIR_NO_ROOM;
     if (status != WEIR_NO_ROOM)
         return status;
-    if (p->charged > WI_FRONT_SMALL && stack == client->runtime->resource && wi_front_has_large(client, p->stream))
-        wi_front_empty_large(client, p->stream);
-    return wi_allocate(stack, p, out, &ignored);
+    return p->charged > WI_FRONT_SMALL && stack == client->runtime->resource ? find_large(client, stack, p, out)
+                                                                             : wi_allocate(stack, p, out, &ignored);
 }
 
 /* Places the block in the stack and makes it its client's. */

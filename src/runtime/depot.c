@@ -92,7 +92,7 @@ bool wi_depot_put(wi_front *front, uint64_t charged)
 {
     wi_depot *depot = front->depot;
     wi_front_bin *bin = wi_front_bin_of(front, charged);
-    uint32_t count = bin->charged == charged ? wi_front_most(charged) - bin->left : 0;
+    uint32_t count = bin->charged == charged ? bin->count : 0;
     wi_block **link;
     if (charged > WI_FRONT_HANDED || count < 2)
         return false;
@@ -111,7 +111,7 @@ bool wi_depot_put(wi_front *front, uint64_t charged)
     unlock(depot);
     if (fits) {
         *link = NULL;
-        bin->left += list.count;
+        bin->count -= list.count;
         front->room += bytes;
         front->large -= charged > WI_FRONT_SMALL ? bytes : 0;
     }
@@ -148,7 +148,8 @@ bool wi_depot_take(wi_front *front, uint64_t charged)
     uint64_t bytes = list.count * charged;
     bin->first = list.first;
     bin->charged = charged;
-    bin->left = wi_front_most(charged) - list.count;
+    bin->count = list.count;
+    bin->most = wi_front_most(depot->of, charged);
     front->room -= bytes;
     front->large += charged > WI_FRONT_SMALL ? bytes : 0;
     return true;

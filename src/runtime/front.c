@@ -57,10 +57,13 @@ static inline void revive(wi_front *front, wi_block *block, uint64_t bytes, weir
     wi_store(block->bytes, bytes);
     wi_store(block->memory_class, memory_class);
     *out = (weir_block){block->pointer, generation};
+    *wi_front_recent(front, block->pointer) = block;
     atomic_store_explicit(&block->word, generation << WI_GENERATION_SHIFT | WI_LIVE, memory_order_release);
     wi_front_lose(front, block->charged);
-    if (block->charged > WI_FRONT_SMALL && front->hope < WI_FRONT_MOST_HOPE)
-        front->hope += 2;
+    if (block->charged > WI_FRONT_SMALL) {
+        front->large_hits++;
+        front->hope += front->hope < WI_FRONT_MOST_HOPE ? 2 : 0;
+    }
     front->drift.hits++;
     front->drift.taken += block->charged;
     front->drift.requested += bytes;
@@ -85,7 +88,7 @@ bool wi_front_take(weir_client *client, uint64_t bytes, weir_stream stream, weir
         block = bin->first;
     if (wi_likely(block)) {
         bin->first = block->pending_next;
-        bin->left++;
+        bin->count--;
         revive(front, block, bytes, memory_class, out);
     }
     leave(front);
@@ -105,7 +108,7 @@ static inline bool suits(const wi_front *front, const wi_block *block, uint64_t 
 static inline bool has_room(wi_front *front, uint64_t charged)
 {
     const wi_front_bin *bin = wi_front_bin_of(front, charged);
-    return bin->charged == charged && bin->left > 0 && charged <= front->room;
+    return bin->charged == charged && bin->count < bin->most && charged <= front->room;
 }
 
 /* The block has the phase already, which keeps others from it. */
@@ -114,10 +117,13 @@ static inline void park(wi_front *front, wi_block *block)
     wi_front_bin *bin = wi_front_bin_of(front, block->charged);
     wi_store(block->stream.id, front->stream.id);
     wi_store(block->ordered, true);
-    wi_store(block->tag, front->no_tag);
+    if (wi_unlikely(block->tagged)) {
+        wi_store(block->tag, front->no_tag);
+        block->tagged = false;
+    }
     block->pending_next = bin->first;
     bin->first = block;
-    bin->left--;
+    bin->count++;
     wi_front_gain(front, block->charged);
     front->drift.frees++;
     front->drift.returned += block->bytes;
@@ -130,7 +136,9 @@ bool wi_front_give(weir_client *client, void *pointer, uint64_t generation, weir
     wi_front *front = enter(client, stream);
     if (!front)
         return false;
-    wi_block *block = front->base->table->peek(front->base, pointer);
+    wi_block *block = *wi_front_recent(front, pointer);
+    if (!block || block->pointer != pointer)
+        block = front->base->table->peek(front->base, pointer);
     uint64_t word = block ? atomic_load_explicit(&block->word, memory_order_acquire) : WI_BLANK;
     uint64_t charged = block ? wi_load(block->charged) : 0;
     bool parked = word != WI_BLANK && suits(front, block, word, pointer, generation) &&

@@ -28,6 +28,11 @@ typedef struct wi_fronts {
     atomic_uint lists; /* in all of them */
     wi_block *refused; /* blocks that were parked and that the driver did not take when they were freed; linked */
     unsigned working;  /* threads with parked blocks in hand, and threads that end */
+    /* Calm: memory has not grown for so long that large blocks may stay parked until somebody would need more. That has to pay:
+     * where growth comes too often in it, it ends, and does not come back as soon. */
+    atomic_uint quiet;    /* large blocks that found memory, less what growth has taken off */
+    atomic_uint patience; /* so many make it calm */
+    atomic_uint earned;   /* in calm: hits of large blocks, less what growth has cost */
 } wi_fronts;
 
 /* Of a runtime whose stack and ledger are there. */
@@ -48,10 +53,13 @@ bool wi_front_give_slowly(weir_client *client, void *pointer, uint64_t generatio
 
 /* What this thread has done for the client without the ledger is written down there; before the ledger is told of more. */
 void wi_front_settle(weir_client *client);
-/* Whether this thread's front parks large blocks, which keep free memory in pieces. */
-bool wi_front_has_large(const weir_client *client, weir_stream stream);
+/* Whether this thread's front parks large blocks, which keep free memory in pieces; *hits: those that served since it was last
+ * asked. */
+bool wi_front_has_large(const weir_client *client, weir_stream stream, uint32_t *hits);
 /* Gives up what that front parks of large blocks. */
 void wi_front_empty_large(weir_client *client, weir_stream stream);
+/* A large block was allocated, from memory that was there or not, and before it so many from what was parked. */
+void wi_fronts_note(wi_fronts *fronts, bool grown, uint32_t hits);
 
 /* Nothing is parked for the client, or on the stream, and no front is there for them. The stream is captured or gone by now,
  * or the client closing, so that no other is made. */
@@ -65,15 +73,16 @@ void wi_fronts_open(weir_runtime *runtime);
 
 /* Among the files of fronts ------------------------------------------------------------------------------------------ */
 
-/* Up to 16 KiB each charge has its bin; above, several share one, which keeps those of one at a time. Of small blocks many
- * are worth keeping, of large ones two, which is what a loop over two buffers needs. Up to 64 KiB they go from hand to hand,
- * half a bin at a time, which is what makes the depot's lock cheap. */
+/* Up to 16 KiB each charge has its bin; above, charges share bins by twos, each of which keeps those of one at a time. Of small
+ * blocks many are worth keeping, of large ones two, which is what a loop over two buffers needs, or many in calm. Up to 64 KiB
+ * they go from hand to hand, half a bin at a time, which is what makes the depot's lock cheap. */
 enum {
     WI_FRONT_SMALL = 16 << 10,
     WI_FRONT_SMALL_BINS = WI_FRONT_SMALL / WI_UNIT,
-    WI_FRONT_SHARED_BITS = 6,
+    WI_FRONT_SHARED_BITS = 7,
     WI_FRONT_BINS = WI_FRONT_SMALL_BINS + (1 << WI_FRONT_SHARED_BITS),
     WI_FRONT_HANDED = 64 << 10,
+    WI_FRONT_RECENT_BITS = 11,
     WI_FRONT_MIDDLE = 1 << 20,
     WI_FRONT_MANY = 64,
     WI_FRONT_SEVERAL = 32,
@@ -84,10 +93,19 @@ enum {
     WI_FRONT_TRIAL = 64
 };
 
+/* When it is calm, and what it may cost. Growth costs some ten microseconds where a hit saves less than one; by this it stays
+ * below one in 4,000 hits, besides the few in which memory takes the form that suits what is parked. */
+enum {
+    WI_CALM_QUIET = 131072,
+    WI_CALM_GROWTH = 1024, /* what one takes off, before it is calm */
+    WI_CALM_WORTH = 4096,
+    WI_CALM_ALLOWED = 64
+};
+
 typedef struct wi_front_bin {
     wi_block *first; /* the last that came; linked by pending_next */
     uint64_t charged;
-    uint32_t left; /* so many more may come */
+    uint32_t count, most;
 } wi_front_bin;
 
 enum { WI_FRONT_TABLE_BITS = 6 };
@@ -112,6 +130,7 @@ struct wi_front {
      * in so many frees, which is to see whether that has changed. */
     int32_t hope;
     uint32_t declined;
+    uint32_t large_hits; /* since somebody asked */
     wi_drift drift;
     wi_drift
         returned; /* what others have had of its lists is their drift and no longer its own; under the depot's lock */
@@ -121,6 +140,7 @@ struct wi_front {
     wi_front *previous, *next, *picked;
     uint32_t hand; /* the bin that makes room next */
     wi_front_bin bins[WI_FRONT_BINS];
+    wi_block *recent[1 << WI_FRONT_RECENT_BITS]; /* guesses: records of blocks that it gave out, by their address */
 };
 
 /* Blocks of one charge that a front has left; linked by pending_next. */
@@ -160,8 +180,17 @@ static inline wi_front_bin *wi_front_bin_of(wi_front *front, uint64_t charged)
 {
     if (charged <= WI_FRONT_SMALL)
         return &front->bins[charged / WI_UNIT - 1];
-    uint64_t mixed = charged / WI_UNIT * UINT64_C(0x9e3779b97f4a7c15);
-    return &front->bins[WI_FRONT_SMALL_BINS + (mixed >> (64 - WI_FRONT_SHARED_BITS))];
+    uint64_t mixed = charged / WI_UNIT * UINT64_C(0x9e3779b97f4a7c15) >> (64 - WI_FRONT_SHARED_BITS);
+    wi_front_bin *two = &front->bins[WI_FRONT_SMALL_BINS + (mixed & ~UINT64_C(1))];
+    if (two[0].charged == charged || two[1].charged == charged)
+        return &two[two[1].charged == charged];
+    return &two[two[0].count > two[1].count];
+}
+
+static inline wi_block **wi_front_recent(wi_front *front, const void *pointer)
+{
+    uint64_t mixed = (uint64_t)(uintptr_t)pointer / WI_UNIT * UINT64_C(0x9e3779b97f4a7c15);
+    return &front->recent[mixed >> (64 - WI_FRONT_RECENT_BITS)];
 }
 
 static inline void wi_front_gain(wi_front *front, uint64_t charged)
@@ -186,10 +215,17 @@ static inline bool wi_front_declines(wi_front *front, uint64_t charged)
     return false;
 }
 
-static inline uint32_t wi_front_most(uint64_t charged)
+static inline bool wi_fronts_are_calm(const wi_fronts *fronts)
+{
+    return atomic_load_explicit(&fronts->quiet, memory_order_relaxed) >=
+           atomic_load_explicit(&fronts->patience, memory_order_relaxed);
+}
+
+static inline uint32_t wi_front_most(const wi_fronts *fronts, uint64_t charged)
 {
     return charged <= WI_FRONT_SMALL    ? WI_FRONT_MANY
            : charged <= WI_FRONT_HANDED ? WI_FRONT_SEVERAL
+           : wi_fronts_are_calm(fronts) ? WI_FRONT_SEVERAL
            : charged <= WI_FRONT_MIDDLE ? WI_FRONT_SOME
                                         : WI_FRONT_FEW;
 }

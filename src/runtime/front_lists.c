@@ -99,7 +99,7 @@ static void empty_bin(wi_front *front, wi_front_bin *bin, uint32_t keep, wi_bloc
     *link = NULL;
     while (block) {
         wi_block *next = block->pending_next;
-        bin->left++;
+        bin->count--;
         front->hope -= block->charged > forgiven(front) && front->hope > 0;
         wi_front_lose(front, block->charged);
         block->pending_next = *list;
@@ -157,8 +157,10 @@ static wi_block *take_out(weir_runtime *runtime, const selection *s)
     for (wi_front *f = picked; f; f = f->picked) {
         fold(f);
         for (size_t i = s->above < WI_FRONT_SMALL ? 0 : WI_FRONT_SMALL_BINS; i < WI_FRONT_BINS; i++)
-            if (f->bins[i].charged > s->above)
+            if (f->bins[i].charged > s->above) {
                 empty_bin(f, &f->bins[i], 0, &list);
+                f->bins[i].most = wi_min(f->bins[i].most, wi_front_most(fronts, f->bins[i].charged));
+            }
     }
     let_go(fronts, picked, s->drop);
     empty_depots(fronts, s, &list);
@@ -343,15 +345,16 @@ static bool leave_some(wi_front *front, uint64_t charged, wi_block **list)
 static void make_room(wi_front *front, uint64_t charged, wi_block **list)
 {
     wi_front_bin *bin = wi_front_bin_of(front, charged);
-    if (bin->charged != charged) {
+    uint32_t most = wi_front_most(&front->runtime->fronts, charged);
+    bool full = bin->charged == charged && bin->count >= most;
+    if (bin->charged != charged)
         empty_bin(front, bin, 0, list);
-        bin->charged = charged;
-        bin->left = wi_front_most(charged);
-    } else if (bin->left == 0 && leave_some(front, charged, list)) {
+    bin->charged = charged;
+    bin->most = most;
+    if (full && leave_some(front, charged, list))
         return;
-    } else if (bin->left == 0) {
-        empty_bin(front, bin, wi_front_most(charged) / 2, list);
-    }
+    if (full)
+        empty_bin(front, bin, most / 2, list);
     while (charged > front->room) {
         empty_bin(front, &front->bins[front->hand], 0, list);
         front->hand = (front->hand + 1) % WI_FRONT_BINS;
@@ -464,13 +467,18 @@ void wi_front_settle(weir_client *client)
     unlock_lists(client->runtime);
 }
 
-bool wi_front_has_large(const weir_client *client, weir_stream stream)
+bool wi_front_has_large(const weir_client *client, weir_stream stream, uint32_t *hits)
 {
     wi_front_thread *mine = wi_front_mine;
+    *hits = 0;
     if (!mine || !wi_biased_enter(&mine->lock))
         return false;
-    const wi_front *front = find(mine, client, stream);
+    wi_front *front = find(mine, client, stream);
     bool large = front && front->large > 0;
+    if (front) {
+        *hits = front->large_hits;
+        front->large_hits = 0;
+    }
     wi_biased_leave(&mine->lock);
     return large;
 }
@@ -479,6 +487,39 @@ void wi_front_empty_large(weir_client *client, weir_stream stream)
 {
     (void)empty(client->runtime,
                 &(selection){.client = client, .stream = &stream, .thread = wi_front_mine, .above = WI_FRONT_SMALL});
+}
+
+/* Threads that come at the same moment may overwrite one another: it is a guess, and comes right with the next ones. */
+static void set(atomic_uint *number, unsigned value)
+{
+    atomic_store_explicit(number, value, memory_order_relaxed);
+}
+
+static unsigned get(const atomic_uint *number)
+{
+    return atomic_load_explicit(number, memory_order_relaxed);
+}
+
+static void note_in_calm(wi_fronts *fronts, bool grown, uint32_t hits)
+{
+    unsigned earned = wi_min(get(&fronts->earned), UINT32_MAX / 2) + wi_min(hits, UINT32_MAX / 2);
+    unsigned cost = grown ? WI_CALM_WORTH : 0;
+    set(&fronts->earned, earned - wi_min(cost, earned));
+    if (earned >= cost)
+        return;
+    set(&fronts->quiet, 0);
+    set(&fronts->patience, wi_min(get(&fronts->patience), UINT32_MAX / 32) * 16);
+}
+
+void wi_fronts_note(wi_fronts *fronts, bool grown, uint32_t hits)
+{
+    unsigned quiet = get(&fronts->quiet);
+    if (wi_fronts_are_calm(fronts)) {
+        note_in_calm(fronts, grown, hits);
+        return;
+    }
+    set(&fronts->quiet, grown ? quiet - wi_min(quiet, WI_CALM_GROWTH) : quiet + 1);
+    set(&fronts->earned, WI_CALM_ALLOWED * WI_CALM_WORTH);
 }
 
 /* All of them ------------------------------------------------------------------------------------------------------ */
@@ -547,8 +588,8 @@ void wi_fronts_init(weir_runtime *runtime)
     const wi_resource *top = runtime->resource;
     uint64_t room = runtime->ledger.budget / BUDGET_PARTS;
     room = wi_min(wi_option_front(), wi_min(wi_max(room, least_room), most_room));
-    runtime->fronts =
-        (wi_fronts){.usable = room > 0 && top->inner == top->base && top->base->table->peek, .room = room};
+    bool usable = room > 0 && top->inner == top->base && top->base->table->peek;
+    runtime->fronts = (wi_fronts){.usable = usable, .room = room, .patience = WI_CALM_QUIET};
     if (runtime->fronts.usable)
         runtime->ledger.parking = (wi_parking){fold_all, give_up, runtime};
 }

@@ -68,7 +68,7 @@ class Allocator(Peers):
 
     def check_rows(self, part):
         weir = self.rows(part, part["rows"][0]["by"])
-        self.assertEqual(len(weir), 12)
+        self.assertEqual(len(weir), 14)
         self.assertTrue(all(row["own"] for row in weir.values()))
         for row in part["rows"]:
             if "failed" in row:
@@ -113,7 +113,8 @@ class Allocator(Peers):
         watched, small = self.rows(part, "watched"), self.rows(part, "small")
         self.assertTrue(all("failed" not in row for row in watched.values()), watched)
         self.assertEqual({load for load, row in small.items() if "failed" in row},
-                         {"pair, 64 MiB", "pair, 66000001 B", "pair, 1200007 B", "random, 1000 live", "random, 10000 live"})
+                         {"pair, 64 MiB", "pair, 66000001 B", "pair, 1200007 B", "random, 1000 live", "random, 10000 live",
+                          "random, 1000 live, any size", "random, 10000 live, any size"})
         self.assertIn("absent: its library is not here", part["left_out"])
 
     def test_peers_of_a_folder(self):
@@ -121,7 +122,7 @@ class Allocator(Peers):
         self.write("peers/broken.so", "this is no shared object")
         self.write("peers/words.txt", "nor is this")
         part = self.allocator("--peer", folder, "--peer", self.folder / "nowhere.so")
-        self.assertEqual(len(self.rows(part, "watched")), 12)
+        self.assertEqual(len(self.rows(part, "watched")), 14)
         left_out = "\n".join(part["left_out"])
         self.assertEqual(left_out.count("broken.so"), 1)
         self.assertIn("nowhere.so", left_out)

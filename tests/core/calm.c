@@ -1,0 +1,188 @@
+/* Large blocks that stay parked where memory has not grown for long: for how long, who takes them back, and when that ends. */
+#include "core.h"
+
+enum { BUDGET = 64 << 20, PEAK = 8 << 20 };
+enum { QUIET = 131072, WORTH = 4096, ALLOWED = 64 }; /* as in runtime/front.h */
+
+typedef struct fixture {
+    weir_runtime *runtime;
+    weir_client *client;
+    weir_stream stream;
+} fixture;
+
+static void *take(fixture *f, size_t bytes)
+{
+    return allocate(f->client, bytes, f->stream, WEIR_ACTIVATIONS);
+}
+
+static void give(fixture *f, void *p)
+{
+    ok(weir_free(f->client, p, f->stream));
+}
+
+static weir_stats look(fixture *f)
+{
+    return take_snapshot(f->runtime).device;
+}
+
+/* Sizes that come but once in a while: no front serves them, and memory that is there does. */
+static void let_time_pass(fixture *f, int blocks)
+{
+    for (int i = 0; i < blocks; i++)
+        give(f, take(f, (size_t)(20 + i % 100) * KIB));
+}
+
+/* One size that comes and goes: parking it pays, so that it is done. */
+static void repeat(fixture *f, size_t bytes, int blocks)
+{
+    for (int i = 0; i < blocks; i++)
+        give(f, take(f, bytes));
+}
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    f->runtime = make_runtime(BUDGET);
+    f->client = open_client(f->runtime, "one", 0, 0);
+    ok(weir_stream_acquire(f->runtime, &f->stream));
+    give(f, take(f, PEAK));
+    let_time_pass(f, QUIET + 200);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    ok(weir_stream_synchronize(f->stream));
+    check_empty(f->runtime);
+    ok(weir_client_close(f->client));
+    ok(weir_stream_release(f->stream));
+    ok(weir_runtime_destroy(f->runtime));
+    free(f);
+    return 0;
+}
+
+/* Whether a parked block outlasts an allocation of another size, for which there is memory. */
+static bool is_calm(fixture *f)
+{
+    void *room = take(f, 300 * KIB), *block = take(f, 200 * KIB);
+    give(f, room);
+    repeat(f, 100 * KIB, 200);
+    give(f, block);
+    uint64_t parked = look(f).parked;
+    void *other = take(f, 150 * KIB);
+    bool stays = look(f).parked == parked;
+    assert_true(parked >= 200 * KIB && (stays || look(f).parked == 0));
+    give(f, other);
+    return stays;
+}
+
+/* All that is held is in blocks, but for less than one of the size. */
+static size_t fill(fixture *f, size_t bytes, void **blocks, size_t most)
+{
+    uint64_t held = look(f).held;
+    for (size_t n = 0; n < most; n++) {
+        blocks[n] = take(f, bytes);
+        if (look(f).held > held)
+            return n + 1;
+    }
+    fail();
+    return 0;
+}
+
+static void what_is_parked_stays(void **state)
+{
+    fixture *f = *state;
+    assert_true(is_calm(f));
+    repeat(f, 100 * KIB, 200);
+    void *p = take(f, 700 * KIB);
+    give(f, p);
+    let_time_pass(f, 3);
+    assert_ptr_equal(take(f, 700 * KIB), p);
+    give(f, p);
+}
+
+/* Every other one of the blocks that fill what there is. */
+static void make_holes(fixture *f, void **blocks, size_t count)
+{
+    for (size_t i = 0; i < count; i += 2) {
+        give(f, blocks[i]);
+        blocks[i] = NULL;
+    }
+}
+
+static void it_is_given_up_before_memory_grows(void **state)
+{
+    fixture *f = *state;
+    static void *filling[BUDGET / (64 * KIB)];
+    void *a = take(f, 350 * KIB), *b = take(f, 350 * KIB);
+    size_t count = fill(f, 64 * KIB, filling, sizeof filling / sizeof filling[0]);
+    make_holes(f, filling, count);
+    repeat(f, 20 * KIB, 200);
+    give(f, a);
+    give(f, b);
+    assert_true(look(f).parked >= 700 * KIB);
+    uint64_t calls = look(f).driver_calls;
+    void *both = take(f, 700 * KIB);
+    assert_true((char *)both < (char *)a + 350 * KIB && (char *)a < (char *)both + 700 * KIB); /* where they were */
+    assert_int_equal(look(f).driver_calls, calls);
+    give(f, both);
+    while (count > 0)
+        give(f, filling[--count]);
+}
+
+/* Near the most that was ever in use, memory is to be in as large pieces as it can be. */
+static void nothing_stays_near_the_peak(void **state)
+{
+    fixture *f = *state;
+    assert_true(is_calm(f));
+    void *most = take(f, PEAK);
+    repeat(f, 200 * KIB, 200);
+    assert_true(look(f).parked >= 200 * KIB);
+    void *other = take(f, 20 * KIB);
+    assert_int_equal(look(f).parked, 0);
+    give(f, other);
+    give(f, most);
+}
+
+static void grow(fixture *f, int times)
+{
+    for (int i = 0; i < times; i++) {
+        uint64_t held = look(f).held;
+        give(f, take(f, held + 64 * KIB));
+        assert_true(look(f).held > held);
+    }
+}
+
+static void growth_without_hits_ends_it(void **state)
+{
+    fixture *f = *state;
+    grow(f, ALLOWED);
+    assert_true(is_calm(f));
+    grow(f, 1);
+    assert_false(is_calm(f));
+    let_time_pass(f, QUIET + 200); /* it has to be longer now */
+    assert_false(is_calm(f));
+}
+
+static void many_hits_are_worth_a_growth(void **state)
+{
+    fixture *f = *state;
+    repeat(f, 100 * KIB, WORTH + 200);
+    grow(f, ALLOWED + 1);
+    assert_true(is_calm(f));
+    grow(f, 1);
+    assert_false(is_calm(f));
+}
+
+#define test(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        test(what_is_parked_stays),        test(it_is_given_up_before_memory_grows), test(nothing_stays_near_the_peak),
+        test(growth_without_hits_ends_it), test(many_hits_are_worth_a_growth),
+    };
+    return cmocka_run_group_tests_name("calm", tests, NULL, NULL);
+}
