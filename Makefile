@@ -25,7 +25,7 @@ demo:           ## fetch engines and models, then answer with both engines under
 check:          ## every test, sanitizer builds, lint and the installed tree (at most 15 minutes on 2 cores)
 	@scripts/check
 
-check-long:     ## check, the long tests, both compilers, and the core on arm64 under emulation
+check-long:     ## check, the long tests, more under the sanitizers, both compilers, mutants, and the core on emulated arm64
 	@scripts/check --long
 
 bench:          ## the project's own measurements
