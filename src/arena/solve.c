@@ -78,6 +78,20 @@ static bool fixed_ones_meet(const wi_problem *problem, uint32_t pair[2])
     return false;
 }
 
+/* Above so many items a pass of the greedy placement, which looks at all pairs, costs more than a second. */
+enum { GREEDY_ITEMS = 30000, SEARCH_ITEMS = 3000 };
+
+static bool solve_plain(wi_problem *problem, wi_work *work, wi_best *best)
+{
+    if (!wi_solve_from_below(problem, best))
+        return false;
+    if (best->proven || work->options->mode == WEIR_PLAN_QUICK)
+        return true;
+    if (problem->count <= GREEDY_ITEMS && !wi_solve_greedily(problem, best))
+        return false;
+    return best->proven || problem->count > SEARCH_ITEMS || wi_solve_by_search(problem, work, best);
+}
+
 weir_status wi_solve(wi_problem *problem, wi_work *work, wi_best *best, uint32_t pair[2])
 {
     if (problem->count == 0) {
@@ -86,14 +100,14 @@ weir_status wi_solve(wi_problem *problem, wi_work *work, wi_best *best, uint32_t
     }
     if (fixed_ones_meet(problem, pair))
         return WEIR_CONFLICT;
+    bool good = true;
     if (work->options->mode == WEIR_PLAN_BUMP) {
         wi_solve_bump(problem);
         (void)wi_best_keep(problem, best, "one behind the other");
-        return WEIR_OK;
+    } else {
+        good = problem->plain ? solve_plain(problem, work, best) : wi_solve_greedily(problem, best);
     }
-    if (!wi_solve_greedily(problem, best))
-        return WEIR_SYSTEM;
-    for (uint32_t i = 0; i < problem->count; i++)
+    for (uint32_t i = 0; i < problem->count && good; i++)
         problem->items[i].offset = best->offsets[i];
-    return WEIR_OK;
+    return good ? WEIR_OK : WEIR_SYSTEM;
 }

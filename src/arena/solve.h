@@ -40,6 +40,12 @@ bool wi_place_in_order(wi_problem *problem, const uint32_t *order);
 /* The same for several orders, by size, by what lifetimes make of sizes and by lifetimes. */
 bool wi_solve_greedily(wi_problem *problem, wi_best *best);
 
+/* Of plain problems: one pass from below, in several orders. */
+bool wi_solve_from_below(wi_problem *problem, wi_best *best);
+
+/* Of plain problems: the exact search, until the best is proven or the work is spent. */
+bool wi_solve_by_search(wi_problem *problem, wi_work *work, wi_best *best);
+
 /* One behind the other, in order; fixed ones are gone around. */
 void wi_solve_bump(wi_problem *problem);
 

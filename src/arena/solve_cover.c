@@ -1,0 +1,108 @@
+/* Tries of the exact search, one after the other: at the lower bound, and, as long as that is not reached, half way between
+ * it and the best so far. Effort is shared out by nodes of the search, so the answer does not depend on the clock. */
+#include "arena/cover.h"
+#include "base/internal.h"
+
+/* What comes first differs from try to try, as no order serves every problem; each is good at some. */
+static const wi_cover_way ways[] = {
+    {.height = 0, .width = 2, .edges = 1, .weighted = false}, {.height = 1, .width = 0, .edges = 0, .weighted = true},
+    {.height = 2, .width = 1, .edges = 1, .weighted = true},  {.height = 1, .width = 2, .edges = 0, .weighted = false},
+    {.height = 0, .width = -1, .edges = 0, .weighted = true}, {.height = 1, .width = 1, .edges = 2, .weighted = true},
+};
+enum { WAYS = sizeof ways / sizeof ways[0], NODES_PER_ITEM = 3, FIRST_SHARE = 48 };
+
+typedef struct climb {
+    wi_problem *problem;
+    wi_work *work;
+    wi_best *best;
+    wi_cover *cover;
+    unsigned tries;    /* so far */
+    int64_t table_cap; /* failures are remembered for this cap and below */
+} climb;
+
+static wi_cover_way next_way(climb *c)
+{
+    unsigned round = c->tries / WAYS;
+    wi_cover_way way = ways[c->tries % WAYS];
+    if (round > 0)
+        way.noise = 1;
+    way.weighted ^= round % 2;
+    way.nodes = (uint64_t)NODES_PER_ITEM * c->problem->count << wi_min(round / 2, 20);
+    c->tries++;
+    return way;
+}
+
+static void keep(climb *c)
+{
+    for (uint32_t i = 0; i < c->problem->count; i++) {
+        const wi_cover_item *item = &c->cover->items[i];
+        c->problem->items[item->source].offset = (uint64_t)c->cover->bottoms[i] * c->cover->unit;
+    }
+    (void)wi_best_keep(c->problem, c->best, "search");
+    c->work->arena = wi_min(c->work->arena, c->best->height);
+}
+
+/* Tries until so many nodes are spent. */
+static wi_cover_answer try_cap(climb *c, int64_t cap, uint64_t nodes)
+{
+    wi_cover_answer answer = WI_COVER_GAVE_UP;
+    uint64_t end = c->work->spent + nodes;
+    if (cap > c->table_cap)
+        wi_cover_table_clear(c->cover);
+    c->table_cap = c->cover->cap = cap;
+    while (answer == WI_COVER_GAVE_UP && c->work->spent < end && !c->work->stopped && c->work->spent < c->work->limit) {
+        wi_cover_way way = next_way(c);
+        answer = wi_cover_try(c->cover, &way, c->work);
+    }
+    if (answer == WI_COVER_FOUND)
+        keep(c);
+    return answer;
+}
+
+/* Between what is impossible and what is known: halves, until the nodes are spent. */
+static wi_cover_answer improve(climb *c, int64_t low, uint64_t nodes)
+{
+    int64_t unit = (int64_t)c->cover->unit, known = (int64_t)c->best->height / unit;
+    wi_cover_answer answer = WI_COVER_GAVE_UP;
+    for (int i = 0; i < 4 && low < known - 1; i++) {
+        answer = try_cap(c, low + (known - low) / 2, nodes / 4);
+        if (answer == WI_COVER_NO_MEMORY)
+            break;
+        if (answer == WI_COVER_FOUND)
+            known = (int64_t)c->best->height / unit;
+        else
+            low = c->cover->cap;
+    }
+    return answer;
+}
+
+/* The bound rises by what is proven to be impossible. */
+static bool climb_up(climb *c)
+{
+    int64_t unit = (int64_t)c->cover->unit, low = (int64_t)((c->problem->bound + c->cover->unit - 1) / c->cover->unit);
+    uint64_t share = (uint64_t)FIRST_SHARE * c->problem->count;
+    for (;; share *= 2) {
+        wi_cover_answer answer = WI_COVER_NONE;
+        while (answer == WI_COVER_NONE && low < (int64_t)c->best->height / unit) {
+            answer = try_cap(c, low, share);
+            low += answer == WI_COVER_NONE;
+        }
+        c->best->proven |= low * unit >= (int64_t)c->best->height;
+        if (c->best->proven || answer == WI_COVER_NO_MEMORY)
+            return answer != WI_COVER_NO_MEMORY;
+        if (c->work->stopped || c->work->spent >= c->work->limit)
+            return true;
+        if (improve(c, low, share) == WI_COVER_NO_MEMORY)
+            return false;
+    }
+}
+
+bool wi_solve_by_search(wi_problem *problem, wi_work *work, wi_best *best)
+{
+    climb c = {.problem = problem, .work = work, .best = best, .cover = wi_cover_create(problem)};
+    if (!c.cover)
+        return false;
+    bool good = climb_up(&c);
+    wi_cover_destroy(c.cover);
+    return good;
+}
