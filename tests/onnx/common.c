@@ -69,7 +69,8 @@ loaded open_client(uint64_t budget)
 {
     loaded l = {.engine = weir_engine_entry(WEIR_ENGINE_ABI)};
     weir_runtime_options options = {.size = sizeof options, .budget = budget ? budget : 1ull << 30};
-    assert_ok(weir_runtime_create("host", &options, &l.runtime));
+    const char *device = getenv("WEIR_TEST_DEVICE");
+    assert_ok(weir_runtime_create(device ? device : "host", &options, &l.runtime));
     weir_client_options client = {.size = sizeof client, .name = "model"};
     assert_ok(weir_client_open(l.runtime, &client, &l.client));
     return l;

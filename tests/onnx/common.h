@@ -42,7 +42,7 @@ const char *model_path(const char *name);
 const char *scratch_path(void);
 void scratch_clear(void);
 
-/* Opens runtime and client; `budget` 0 is 1 GiB. */
+/* Opens runtime and client, on WEIR_TEST_DEVICE or host; `budget` 0 is 1 GiB. */
 loaded open_client(uint64_t budget);
 /* Loads into it; `settings` are "key=value" texts up to a NULL, or NULL. */
 weir_status load_into(loaded *l, const char *name, const char *const *settings);

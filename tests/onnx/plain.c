@@ -16,6 +16,15 @@ static void must(const plain *p, ort_status *status, const char *what)
     }
 }
 
+static void add_cuda(const plain *p, ort_session_options *options)
+{
+    const ort_api *api = p->library->api;
+    ort_cuda_options *cuda;
+    must(p, api->CreateCUDAProviderOptions(&cuda), "options of CUDA");
+    must(p, api->SessionOptionsAppendExecutionProvider_CUDA_V2(options, cuda), "CUDA");
+    api->ReleaseCUDAProviderOptions(cuda);
+}
+
 plain plain_open(const onnx_library *library, const char *path, const onnx_settings *settings)
 {
     plain p = {library, NULL};
@@ -29,6 +38,8 @@ plain plain_open(const onnx_library *library, const char *path, const onnx_setti
              "prepack");
         if (!settings->memory_pattern)
             must(&p, api->DisableMemPattern(options), "pattern");
+        if (settings->provider == ONNX_CUDA)
+            add_cuda(&p, options);
     }
     must(&p, api->CreateSession(library->env, path, options, &p.session), path);
     api->ReleaseSessionOptions(options);
@@ -71,4 +82,21 @@ const void *plain_data(const plain *p, ort_value *value)
     void *data;
     must(p, p->library->api->GetTensorMutableData(value, &data), "data");
     return data;
+}
+
+size_t plain_bytes(const plain *p, ort_value *value)
+{
+    const ort_api *api = p->library->api;
+    ort_shape_info *info;
+    int64_t shape[WEIR_MAX_RANK];
+    size_t rank, bytes = 0;
+    int type;
+    must(p, api->GetTensorTypeAndShape(value, &info), "shape");
+    must(p, api->GetTensorElementType(info, &type), "type");
+    must(p, api->GetDimensionsCount(info, &rank), "rank");
+    must(p, api->GetDimensions(info, shape, rank), "dimensions");
+    api->ReleaseTensorTypeAndShapeInfo(info);
+    if (weir_tensor_bytes(onnx_type_to_weir(type), (uint32_t)rank, shape, &bytes) != WEIR_OK)
+        abort();
+    return bytes;
 }

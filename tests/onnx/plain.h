@@ -15,7 +15,7 @@ typedef struct plain {
     ort_session *session;
 } plain;
 
-/* `settings` NULL: ONNX Runtime's own defaults. Aborts with ONNX Runtime's words on failure. */
+/* `settings` NULL: ONNX Runtime's own defaults; of cuda, they are those of its provider. Aborts with ONNX Runtime's words on failure. */
 plain plain_open(const onnx_library *library, const char *path, const onnx_settings *settings);
 void plain_close(plain *p);
 
@@ -23,5 +23,6 @@ void plain_close(plain *p);
 void plain_run(const plain *p, const weir_tensor *inputs, size_t input_count, const char *const *output_names,
                size_t output_count, ort_value **outputs);
 const void *plain_data(const plain *p, ort_value *value);
+size_t plain_bytes(const plain *p, ort_value *value);
 
 #endif

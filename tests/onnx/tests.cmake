@@ -27,6 +27,28 @@ if(TARGET weir_onnx_objects)
   # Damaged files again, of the real sentence encoder.
   add_test(NAME onnx-hostile-minilm COMMAND test-onnx-hostile ${WEIR_STORE_PATH}/models/minilm.onnx 200)
   set_tests_properties(onnx-hostile-minilm PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 LABELS long)
+  # On the stub of CUDA, where the store has ONNX Runtime's build for it.
+  include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
+  weir_onnx_test(device ${CMAKE_CURRENT_LIST_DIR}/device.c ${common}
+                 ENVIRONMENT "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${WEIR_STUB}/cuda")
+  add_dependencies(test-onnx-device stub-provider)
+  # Against ONNX Runtime's own arena, on a GPU (scripts/gpu-onnx runs that); on the CPU what goes there too.
+  set(gpu ${CMAKE_CURRENT_LIST_DIR}/gpu)
+  add_executable(test-onnx-gpu ${gpu}/gpu.c ${gpu}/speed.c ${gpu}/serve.c ${gpu}/faults.c ${gpu}/delayed.c
+                 ${CMAKE_CURRENT_LIST_DIR}/plain.c ${PROJECT_SOURCE_DIR}/src/cli/measure_device.c)
+  target_compile_definitions(test-onnx-gpu PRIVATE _GNU_SOURCE)
+  target_include_directories(test-onnx-gpu PRIVATE ${CMAKE_CURRENT_LIST_DIR} ${PROJECT_SOURCE_DIR}/src/cli)
+  set_target_properties(test-onnx-gpu PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  target_link_libraries(test-onnx-gpu PRIVATE weir weir_onnx_objects ${NANOPB_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS} m)
+  set(minilm ${WEIR_STORE_PATH}/models/minilm.onnx)
+  foreach(part "hold 4 32 4" "cycles 1 16 20" "refusals 1 16 12" "threads 1 16 10" "delayed ${minilm} 3" "witness ${minilm} 6")
+    separate_arguments(words UNIX_COMMAND ${part})
+    list(POP_FRONT words name)
+    add_test(NAME onnx-gpu-${name} COMMAND test-onnx-gpu cuda weir ${name} ${minilm} ${words})
+    set_tests_properties(onnx-gpu-${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120 LABELS engine
+      ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x80000000")
+  endforeach()
+  add_dependencies(test-onnx-gpu stub-provider)
   weir_onnx_test(slots ${CMAKE_CURRENT_LIST_DIR}/slots.c)
   if(ORT_HEADERS)
     target_compile_definitions(test-onnx-slots PRIVATE HAVE_ORT_HEADER)

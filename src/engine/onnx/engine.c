@@ -218,8 +218,9 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
     if (status == WEIR_OK)
         status = onnx_ports_read(model, &source->graph);
     if (status != WEIR_OK) {
+        bool cuda = model->device.cuda;
         onnx_unload(model);
-        return status == WEIR_OUT_OF_MEMORY ? refused(&source->graph, model->device.cuda) : status;
+        return status == WEIR_OUT_OF_MEMORY ? refused(&source->graph, cuda) : status;
     }
     describe(model, &source->graph);
     report(load, 1.0);

@@ -1,0 +1,177 @@
+/* Models on a CUDA device: whose the bytes are, what is handed over there, and what is refused. WEIR_TEST_DEVICE names it; over
+ * the stub of CUDA everything but the kernels' results is real. */
+#include "common.h"
+
+#include <weir/onnxruntime.h>
+
+#include "model.h"
+
+static weir_block_details details_of(const void *pointer)
+{
+    weir_block_details details = WEIR_INIT(weir_block_details);
+    assert_ok(weir_block_info(pointer, &details));
+    return details;
+}
+
+static weir_status infer_with(const loaded *l, const weir_tensor *input, const char *outputs, weir_outputs *out)
+{
+    weir_setting setting = {"outputs", outputs};
+    weir_inference inference = {
+        .size = sizeof inference, .inputs = input, .input_count = 1, .settings = &setting, .setting_count = 1};
+    *out = WEIR_INIT(weir_outputs);
+    return l->engine->infer(l->model, &inference, out);
+}
+
+static void weights_and_activations_are_charged(void **state)
+{
+    (void)state;
+    loaded l = load_model("mlp", NULL);
+    uint64_t weights = live_class(&l, WEIR_WEIGHTS);
+    assert_true(weights >= 16 * 17 * 4);
+    assert_int_equal(live(&l), weights);
+    assert_int_equal(l.model->weight_count, 0); /* ONNX Runtime has placed them, from the mapped file */
+    float x[32] = {0};
+    weir_tensor in = tensor("x", WEIR_F32, SHAPE(2, 16), x);
+    for (int i = 0; i < 3; i++) {
+        weir_outputs out;
+        assert_ok(infer_with(&l, &in, "host", &out));
+        assert_false(out.tensors[0].on_device);
+        assert_int_equal(out.tensors[0].bytes, 2 * 17 * 4);
+        l.engine->release_outputs(l.model, &out);
+    }
+    weir_client_stats stats = {.size = sizeof stats};
+    assert_ok(weir_client_snapshot(l.client, &stats));
+    assert_true(stats.peak_class[WEIR_ACTIVATIONS] >= 2 * 16 * 4 + 2 * 17 * 4);
+    weir_onnxruntime_stats bridge = onnx_session_stats(l.model);
+    assert_true(bridge.on_stream > 0);
+    assert_int_equal(bridge.unknown, 0); /* all of it on the session's own stream */
+    unload_model(&l);
+    close_client(&l);
+}
+
+static void outputs_stay_on_the_device(void **state)
+{
+    (void)state;
+    loaded l = load_model("mlp", NULL);
+    uint64_t before = live(&l);
+    float x[32] = {0};
+    weir_tensor in = tensor("x", WEIR_F32, SHAPE(2, 16), x);
+    weir_outputs out;
+    assert_ok(infer_with(&l, &in, "device", &out));
+    assert_true(out.count > 0);
+    for (size_t i = 0; i < out.count; i++) {
+        assert_true(out.tensors[i].on_device);
+        weir_block_details details = details_of(out.tensors[i].data);
+        assert_ptr_equal(details.client, l.client);
+        assert_int_equal(details.kind, WEIR_KIND_DEVICE);
+        assert_true(details.offset + out.tensors[i].bytes <= details.bytes);
+        assert_int_equal(details.stream.id, l.model->device.stream.id);
+    }
+    assert_true(live(&l) > before);
+    l.engine->release_outputs(l.model, &out);
+    assert_ok(weir_stream_synchronize(l.model->device.stream));
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* One model's output on the device is the next run's input there, without a copy. */
+static void inputs_may_lie_on_the_device(void **state)
+{
+    (void)state;
+    loaded l = load_model("mlp", NULL);
+    float x[16] = {0};
+    void *there;
+    assert_ok(weir_alloc_copy(l.client, x, sizeof x, WEIR_STREAM_HOST, WEIR_OTHER, &there));
+    weir_tensor in = tensor("x", WEIR_F32, SHAPE(1, 16), there);
+    in.on_device = true;
+    weir_outputs out;
+    assert_ok(infer_with(&l, &in, "device", &out));
+    l.engine->release_outputs(l.model, &out);
+    assert_ok(weir_free(l.client, there, l.model->device.stream));
+    unload_model(&l);
+    close_client(&l);
+}
+
+static void refusals_are_clean(void **state)
+{
+    (void)state;
+    loaded l = open_client(0);
+    assert_ok(weir_client_set_limits(l.client, 0, 1024));
+    assert_status(load_into(&l, "mlp", NULL), WEIR_OUT_OF_MEMORY);
+    assert_detail("the whole model takes at least");
+    assert_int_equal(live(&l), 0);
+    assert_ok(weir_client_set_limits(l.client, 0, 0));
+    assert_ok(load_into(&l, "mlp", NULL));
+    uint64_t loaded_bytes = live(&l);
+    assert_ok(weir_client_set_limits(l.client, 0, loaded_bytes + 1024));
+    enum { ROWS = 64 };
+    static float x[ROWS * 16];
+    weir_tensor in = tensor("x", WEIR_F32, SHAPE(ROWS, 16), x);
+    weir_outputs out;
+    assert_status(infer_with(&l, &in, "host", &out), WEIR_OUT_OF_MEMORY);
+    assert_detail("maximum");
+    assert_int_equal(live(&l), loaded_bytes);
+    assert_ok(weir_client_set_limits(l.client, 0, 0));
+    assert_ok(infer_with(&l, &in, "host", &out)); /* and it goes on */
+    l.engine->release_outputs(l.model, &out);
+    unload_model(&l);
+    close_client(&l);
+}
+
+static void what_cannot_be_is_said(void **state)
+{
+    (void)state;
+    loaded l = open_client(0);
+    assert_status(load_into(&l, "mlp", (const char *const[]){"cuda.no_such_option=1", NULL}), WEIR_INVALID);
+    assert_detail("no_such_option");
+    assert_status(load_into(&l, "mlp", (const char *const[]){"provider=tensorrt", NULL}), WEIR_UNSUPPORTED);
+    assert_detail("TensorRT");
+    assert_int_equal(live(&l), 0);
+    assert_ok(load_into(&l, "mlp", (const char *const[]){"cuda.use_tf32=0", "cuda.cudnn_conv_algo_search=HEURISTIC", NULL}));
+    weir_model_info info = WEIR_INIT(weir_model_info);
+    assert_ok(l.engine->info(l.model, &info));
+    assert_string_equal(info.provider, "cuda");
+    assert_non_null(strstr(info.remarks, "cuDNN"));
+    unload_model(&l);
+    close_client(&l);
+}
+
+static void warm_up_and_plan(void **state)
+{
+    (void)state;
+    loaded l = load_model("mlp", NULL);
+    uint64_t before = live(&l);
+    assert_ok(l.engine->warm_up(l.model));
+    assert_ok(weir_stream_synchronize(l.model->device.stream));
+    weir_engine_place place = {l.runtime, l.client};
+    weir_engine_load load = {.size = sizeof load, .path = model_path("mlp"), .places = &place, .place_count = 1};
+    weir_engine_plan plan = {.size = sizeof plan};
+    assert_ok(l.engine->plan(&load, &plan));
+    assert_false(plan.exact[WEIR_WEIGHTS]);
+    assert_in_range(plan.bytes[WEIR_WEIGHTS], 1, before);
+    unload_model(&l);
+    close_client(&l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_and_activations_are_charged),
+        cmocka_unit_test(outputs_stay_on_the_device),
+        cmocka_unit_test(inputs_may_lie_on_the_device),
+        cmocka_unit_test(refusals_are_clean),
+        cmocka_unit_test(what_cannot_be_is_said),
+        cmocka_unit_test(warm_up_and_plan),
+    };
+    int status = need_onnxruntime();
+    if (status)
+        return status;
+    loaded l = open_client(0);
+    weir_status loads = load_into(&l, "mlp", NULL);
+    if (loads == WEIR_OK)
+        unload_model(&l);
+    else
+        printf("skipped: %s\n", weir_detail());
+    close_client(&l);
+    return loads == WEIR_UNSUPPORTED ? SKIPPED : cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,150 @@
+/* Models that come and go, that are refused memory, that several threads use, and that are held up. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "gpu.h"
+
+static shape read_shape(const char *batch, const char *rest)
+{
+    return (shape){strtoll(batch, NULL, 10), strtoll(rest, NULL, 10)};
+}
+
+/* Resident bytes of the process. */
+static uint64_t resident(void)
+{
+    unsigned long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    check(file && fscanf(file, "%*u %llu", &pages) == 1, "/proc/self/statm cannot be read");
+    fclose(file);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* cycles MODEL BATCH REST COUNT: what each load, run and unload leaves behind, the first excluded. */
+int part_cycles(const bed *b, int argc, char **argv)
+{
+    check(argc == 4, "cycles MODEL BATCH REST COUNT");
+    unsigned long count = strtoul(argv[3], NULL, 10);
+    uint64_t host = 0, device = 0;
+    double start = seconds();
+    check(count > 1, "at least two cycles");
+    for (unsigned long i = 0; i < count; i++) {
+        served s = serve(b, argv[0]);
+        question q;
+        ask(&s, read_shape(argv[1], argv[2]), &q);
+        run(&s, &q, NULL);
+        ask_end(&q);
+        serve_end(&s);
+        check(live(b) == 0, "the ledger is not back at zero");
+        if (i == 0) {
+            host = resident();
+            device = taken(b) - held(b);
+        }
+    }
+    printf("{\"part\": \"cycles\", \"model\": \"%s\", \"cycles\": %lu, \"seconds\": %.2f, \"host_growth\": %lld, "
+           "\"device_growth\": %lld}\n",
+           argv[0], count, seconds() - start, (long long)(resident() - host) / (long long)(count - 1),
+           (long long)(taken(b) - held(b) - device) / (long long)(count - 1));
+    return 0;
+}
+
+/* refusals MODEL BATCH REST COUNT: the model under that many different limits, from nothing to all that it needs. Each time
+ * it answers rightly or is refused in words, and leaves nothing. */
+int part_refusals(const bed *b, int argc, char **argv)
+{
+    check(argc == 4, "refusals MODEL BATCH REST COUNT");
+    unsigned long count = strtoul(argv[3], NULL, 10), loads = 0, runs = 0, fine = 0;
+    shape form = read_shape(argv[1], argv[2]);
+    question q;
+    answer wanted, got;
+    served s = serve(b, argv[0]);
+    ask(&s, form, &q);
+    run(&s, &q, NULL);
+    run(&s, &q, &wanted);
+    weir_client_stats stats = {.size = sizeof stats};
+    must(weir_client_snapshot(s.client, &stats), "statistics");
+    serve_end(&s);
+    for (unsigned long i = 1; i <= count; i++) {
+        weir_status status = serve_try(b, argv[0], stats.peak * i / count, NULL, &s);
+        if (status == WEIR_OK) {
+            ask_end(&q); /* the names in it are of the model before */
+            ask(&s, form, &q);
+            status = run_try(&s, &q, &got);
+            runs += status == WEIR_OUT_OF_MEMORY;
+            fine += status == WEIR_OK;
+            if (status == WEIR_OK) {
+                double most = 0;
+                check(same(&wanted, &got, &most) || most < 1e-3, "another answer near the limit");
+                free(got.values);
+            }
+            serve_end(&s);
+        } else {
+            loads += status == WEIR_OUT_OF_MEMORY;
+        }
+        check(status == WEIR_OK || status == WEIR_OUT_OF_MEMORY, weir_detail());
+        check(live(b) == 0, "the ledger is not back at zero");
+    }
+    printf("{\"part\": \"refusals\", \"model\": \"%s\", \"tried\": %lu, \"loads_refused\": %lu, \"runs_refused\": %lu, "
+           "\"fine\": %lu}\n",
+           argv[0], count, loads, runs, fine);
+    ask_end(&q);
+    free(wanted.values);
+    return fine > 0 && loads > 0 ? 0 : 1;
+}
+
+/* ---- several threads ------------------------------------------------------------------------------------------------------- */
+
+typedef struct worker {
+    const served *model;
+    const question *q;
+    const answer *wanted;
+    unsigned long runs, different;
+    double most;
+} worker;
+
+static void *work(void *user)
+{
+    worker *w = user;
+    for (unsigned long i = 0; i < w->runs; i++) {
+        answer got;
+        run(w->model, w->q, &got);
+        w->different += !same(w->wanted, &got, &w->most);
+        free(got.values);
+    }
+    return NULL;
+}
+
+/* threads MODEL BATCH REST RUNS: two threads on one session and a third on a second session, all at once. */
+int part_threads(const bed *b, int argc, char **argv)
+{
+    enum { THREADS = 3 };
+    check(argc == 4, "threads MODEL BATCH REST RUNS");
+    served one = serve(b, argv[0]), two = serve(b, argv[0]);
+    question q;
+    answer wanted;
+    ask(&one, read_shape(argv[1], argv[2]), &q);
+    run(&one, &q, &wanted);
+    worker workers[THREADS];
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        workers[i] = (worker){i < 2 ? &one : &two, &q, &wanted, strtoul(argv[3], NULL, 10), 0, 0};
+        check(pthread_create(&threads[i], NULL, work, &workers[i]) == 0, "no thread");
+    }
+    unsigned long different = 0;
+    double most = 0;
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        different += workers[i].different;
+        most = workers[i].most > most ? workers[i].most : most;
+    }
+    printf("{\"part\": \"threads\", \"model\": \"%s\", \"runs\": %lu, \"different\": %lu, \"most_different\": %.3g}\n",
+           one.name, THREADS * workers[0].runs, different, most);
+    ask_end(&q);
+    serve_end(&two);
+    serve_end(&one);
+    free(wanted.values);
+    check(live(b) == 0, "the ledger is not back at zero");
+    return most < 1e-3 ? 0 : 1;
+}
