@@ -17,7 +17,7 @@ static const char help[] =
     "  beside what allocators held;\n"
     "  a list of buffers: MiniMalloc's CSV (id, lower, upper, size, and more).\n\n"
     "  --dim NAME=N       the size of an open dimension of the model, as batch=1\n"
-    "  --shape NAME=DIMS  the shape of a tensor that nothing tells, as mask=1x128\n"
+    "  --shape NAME=DIMS  the shape of a tensor that nothing tells, as mask=1x128, or 1x128:int64\n"
     "  --svg FILE         draws the arena: time across, address up, a rectangle for each tensor\n"
     "  --csv              the places, as MiniMalloc's CSV with the column offset\n"
     "  --align SIZE       places are multiples of it, a power of two (default 256; of a list 1)\n"
@@ -25,12 +25,13 @@ static const char help[] =
     "  --no-replay        weir's own allocator is not asked to do a trace again\n"
     "  --quick            heuristics alone, no search for the optimum\n"
     "  --seconds N        ends the search with the best so far (default: by effort, some ten seconds)\n"
-    "  --json             the answer as JSON: buffers, arena, lower_bound, unshared, proven, seconds, source …\n\n"
+    "  --json             the answer as JSON: buffers, arena, lower_bound, unshared, proven, seconds, source …\n"
+    "  --places           with --json, also places[]: every buffer with its life and its place\n\n"
     "Exit status: 0; 1 it failed, with one line on standard error; 2 bad usage.\n";
 
 /* Words ------------------------------------------------------------------------------------------------------------ */
 
-enum { W_DIM = 256, W_SHAPE, W_SVG, W_CSV, W_ALIGN, W_NO_IN_PLACE, W_NO_REPLAY, W_QUICK, W_SECONDS, W_JSON };
+enum { W_DIM = 256, W_SHAPE, W_SVG, W_CSV, W_ALIGN, W_NO_IN_PLACE, W_NO_REPLAY, W_QUICK, W_SECONDS, W_JSON, W_PLACES };
 
 static const struct option long_words[] = {{"dim", required_argument, NULL, W_DIM},
                                            {"shape", required_argument, NULL, W_SHAPE},
@@ -42,6 +43,7 @@ static const struct option long_words[] = {{"dim", required_argument, NULL, W_DI
                                            {"quick", no_argument, NULL, W_QUICK},
                                            {"seconds", required_argument, NULL, W_SECONDS},
                                            {"json", no_argument, NULL, W_JSON},
+                                           {"places", no_argument, NULL, W_PLACES},
                                            {"help", no_argument, NULL, 'h'},
                                            {NULL, 0, NULL, 0}};
 
@@ -60,18 +62,29 @@ static bool read_dims(const char *text, plan_given *out)
     return good;
 }
 
+static void clear_given(plan_given *given)
+{
+    free(given->name);
+    free(given->type);
+}
+
 /* A name may have '=' in it: what is given stands behind the last one. Answers -1 to go on, else the exit status. */
 static int read_given(const char *option, bool one, plan_given **list, size_t *count)
 {
-    const char *equals = strrchr(optarg, '=');
-    plan_given given = {.rank = 0};
-    if (equals == NULL || equals == optarg || !read_dims(equals + 1, &given) || (one && given.rank != 1))
+    plan_given given = {.name = text_copy(optarg)};
+    char *equals = strrchr(given.name, '='), *colon = equals && !one ? strchr(equals, ':') : NULL;
+    if (colon) {
+        given.type = text_copy(colon + 1);
+        *colon = '\0';
+    }
+    if (equals == NULL || equals == given.name || !read_dims(equals + 1, &given) || (one && given.rank != 1)) {
+        clear_given(&given);
         return cli_usage("plan", "%s %s: %s is wanted", option, optarg, one ? "NAME=N" : "NAME=NxNxN");
-    given.name = text_copy(optarg);
-    given.name[equals - optarg] = '\0';
+    }
+    *equals = '\0';
     for (size_t i = 0; i < *count; i++)
         if (strcmp((*list)[i].name, given.name) == 0) {
-            free(given.name);
+            clear_given(&given);
             return cli_usage("plan", "%s %s: it was given twice", option, optarg);
         }
     *list = text_grow(*list, *count + 1, sizeof **list);
@@ -119,6 +132,7 @@ static int read_word(int code, plan_words *w)
         w->csv |= code == W_CSV;
         w->quick |= code == W_QUICK;
         w->json |= code == W_JSON;
+        w->places |= code == W_PLACES;
         return -1;
     }
 }
@@ -140,6 +154,8 @@ static int read_words(int argc, char **argv, plan_words *w)
     }
     if (w->csv && w->json)
         return cli_usage("plan", "--csv and --json: both are standard output");
+    if (w->places && !w->json)
+        return cli_usage("plan", "--places belongs to --json");
     if (optind + 1 != argc)
         return cli_usage("plan", optind == argc ? "which file?" : "one file at a time: %s", argv[argc - 1]);
     w->file = argv[optind];
@@ -149,9 +165,9 @@ static int read_words(int argc, char **argv, plan_words *w)
 static void clear_words(plan_words *w)
 {
     for (size_t i = 0; i < w->dim_count; i++)
-        free(w->dims[i].name);
+        clear_given(&w->dims[i]);
     for (size_t i = 0; i < w->shape_count; i++)
-        free(w->shapes[i].name);
+        clear_given(&w->shapes[i]);
     free(w->dims);
     free(w->shapes);
 }
@@ -203,14 +219,16 @@ static int tell(const plan_answer *answer)
 
 int verb_plan(int argc, char **argv)
 {
-    plan_words w = {.in_place = true, .replay = true};
+    plan_words w = {.file = "", .in_place = true, .replay = true};
     plan_source source = {.buffers = NULL};
     plan_answer answer = {.words = &w, .source = &source};
     int status = read_words(argc, argv, &w);
     if (status < 0) {
         bool good = plan_source_load(&w, &source) == WEIR_OK && make(&answer) == WEIR_OK;
         const char *said = weir_detail();
-        status = good ? tell(&answer) : strstr(said, plan_file_name(&w)) ? cli_fail("%s", said) : cli_fail("%s: %s", w.file, said);
+        status = good                               ? tell(&answer)
+                 : strstr(said, plan_file_name(&w)) ? cli_fail("%s", said)
+                                                    : cli_fail("%s: %s", w.file, said);
     }
     weir_plan_destroy(answer.plan);
     plan_source_clear(&source);

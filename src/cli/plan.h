@@ -8,16 +8,17 @@
 
 /* Words ------------------------------------------------------------------------------------------------------------ */
 
-/* --dim NAME=N, --shape NAME=NxNxN */
+/* --dim NAME=N, --shape NAME=NxNxN or NAME=NxNxN:TYPE */
 typedef struct plan_given {
     char *name;
+    char *type;    /* of a shape; NULL: not given */
     uint32_t rank; /* of a dimension 1 */
     int64_t dims[WEIR_MAX_RANK];
 } plan_given;
 
 typedef struct plan_words {
     const char *file, *svg;
-    bool csv, json, quick, in_place, replay;
+    bool csv, json, places, quick, in_place, replay;
     uint64_t align; /* 0: by the kind of file */
     double seconds; /* 0: no limit */
     plan_given *dims, *shapes;
@@ -73,6 +74,7 @@ typedef struct plan_answer {
 
 void plan_print(const plan_answer *answer);
 json_t *plan_json(const plan_answer *answer);
+json_t *plan_places_json(const plan_answer *answer); /* every buffer */
 void plan_print_csv(const plan_answer *answer);
 weir_status plan_draw(const plan_answer *answer, const char *path);
 

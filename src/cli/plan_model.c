@@ -10,11 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ONNX's number of a type; 0 for NULL, -1 for a name that is none. */
+static int32_t type_named(const char *name)
+{
+    for (int32_t type = 1; name && type < ONNX_TYPE_COUNT; type++)
+        if (onnx_type_bits(type) > 0 && strcmp(onnx_type_name(type), name) == 0)
+            return type;
+    return name ? -1 : 0;
+}
+
 static graph_given *take_givens(const plan_given *list, size_t count)
 {
     graph_given *out = text_zeroed(count, sizeof *out);
     for (size_t i = 0; i < count; i++) {
-        out[i] = (graph_given){.name = list[i].name, .size = list[i].dims[0]};
+        out[i] = (graph_given){.name = list[i].name, .size = list[i].dims[0], .type = type_named(list[i].type)};
         out[i].shape.rank = list[i].rank;
         memcpy(out[i].shape.dims, list[i].dims, sizeof list[i].dims);
     }
@@ -78,10 +87,13 @@ static void tell_origins(const graph *g, const graph_memory *memory, plan_source
 
 static void tell_remark(const graph *g, plan_source *out)
 {
-    if (g->guesses > 0)
-        out->remark = text_print("%zu %s another shape than the file says, \"%.*s\" first: the operators' were taken",
-                                 g->guesses, g->guesses == 1 ? "tensor has" : "tensors have",
-                                 ONNX_SHOW(g->values[g->first_guess].name));
+    if (g->bodies > 0)
+        out->remark = text_print("%zu %s a graph inside, whose own tensors are not in the plan", g->bodies,
+                                 g->bodies == 1 ? "node has" : "nodes have");
+    else if (g->guesses > 0)
+        out->remark =
+            text_print("%zu %s another shape than the file says, \"%.*s\" first: the operators' were taken", g->guesses,
+                       g->guesses == 1 ? "tensor has" : "tensors have", ONNX_SHOW(g->values[g->first_guess].name));
 }
 
 static weir_status read_graph(const plan_words *words, graph *g, plan_source *out)
@@ -109,6 +121,22 @@ static weir_status read_graph(const plan_words *words, graph *g, plan_source *ou
     return WEIR_OK;
 }
 
+/* Types that are none are told before anything else. */
+static weir_status check(const plan_words *words, const graph_givens *givens, onnx_file *file)
+{
+    for (size_t i = 0; i < givens->shape_count; i++)
+        if (givens->shapes[i].type < 0)
+            return weir_fail(WEIR_INVALID, "--shape %s: there is no type \"%s\"; float, float16 and int64 are some",
+                             givens->shapes[i].name, words->shapes[i].type);
+    weir_status status = onnx_check(file);
+    if (status != WEIR_CORRUPT || strcasestr(words->file, ".onnx"))
+        return status;
+    char *why = text_copy(weir_detail());
+    weir_fail(WEIR_CORRUPT, "%s is neither a list of buffers nor a trace, and as a model: %s", words->file, why);
+    free(why);
+    return status;
+}
+
 weir_status plan_source_model(const plan_words *words, plan_source *out)
 {
     onnx_file file;
@@ -119,7 +147,7 @@ weir_status plan_source_model(const plan_words *words, plan_source *out)
         return status;
     givens.dims = take_givens(words->dims, words->dim_count);
     givens.shapes = take_givens(words->shapes, words->shape_count);
-    status = onnx_check(&file);
+    status = check(words, &givens, &file);
     if (status == WEIR_OK)
         status = graph_read(&file, &givens, &g);
     if (status == WEIR_OK)

@@ -8,7 +8,6 @@
 #include "trace/sink.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,10 +20,12 @@ static const char style[] =
     "--grid:#252b36;--bound:#ff7b6b;--c0:#5b93dc;--c1:#e39a54;--c2:#55b48f;--c3:#bf7fbf;--c4:#d87068;--c5:#b3a148;"
     "--c6:#63bbd2;--c7:#9d92e8}}\n"
     ".page{fill:var(--page)}.card{fill:var(--card);stroke:var(--line)}text{fill:var(--soft)}"
-    ".strong{fill:var(--ink);font-weight:600}.title{font-size:22px;fill:var(--ink);font-weight:650}.end{text-anchor:end}"
+    ".strong{fill:var(--ink);font-weight:600}.title{font-size:22px;fill:var(--ink);font-weight:650}.end{text-anchor:"
+    "end}"
     ".mid{text-anchor:middle}.grid{stroke:var(--grid)}.bound{stroke:var(--bound);stroke-dasharray:6 4;fill:none}"
     "text.bound{fill:var(--bound)}text.halo{paint-order:stroke;stroke:var(--card);stroke-width:4px;"
-    "stroke-linejoin:round;stroke-dasharray:none}.live{fill:var(--soft);fill-opacity:.28;stroke:var(--soft);stroke-width:1}"
+    "stroke-linejoin:round;stroke-dasharray:none}.live{fill:var(--soft);fill-opacity:.28;stroke:var(--soft);stroke-"
+    "width:1}"
     ".t{stroke:var(--card);stroke-width:.7}.t.thin{stroke:none}.t:hover{stroke:var(--ink);stroke-width:2;"
     "fill-opacity:1}.label{fill:#fff;font-size:11px;pointer-events:none}.t{fill-opacity:.9}"
     ".n{font-variant-numeric:tabular-nums}\n"
@@ -72,12 +73,12 @@ static void put_heading(const picture *p)
     weir_size_format(sum->arena, arena, sizeof arena);
     weir_size_format(sum->lower_bound, bound, sizeof bound);
     weir_size_format(sum->unshared, unshared, sizeof unshared);
-    char *text = sum->proven ? text_print("%s: no plan is smaller. Unshared %s, %u buffers in %" PRIu64 " steps", arena,
-                                          unshared, sum->buffers, sum->steps)
-                             : text_print("%s, lower bound %s (%.2f %% less). Unshared %s, %u buffers in %" PRIu64
-                                          " steps",
-                                          arena, bound, 100 - 100 * (double)sum->lower_bound / (double)sum->arena,
-                                          unshared, sum->buffers, sum->steps);
+    char *text = sum->proven
+                     ? text_print("%s: no plan is smaller. Unshared %s, %u buffers in %" PRIu64 " steps", arena,
+                                  unshared, sum->buffers, sum->steps)
+                     : text_print("%s, lower bound %s (%.2f %% less). Unshared %s, %u buffers in %" PRIu64 " steps",
+                                  arena, bound, 100 - 100 * (double)sum->lower_bound / (double)sum->arena, unshared,
+                                  sum->buffers, sum->steps);
     put_text(p, 32, 44, "title", plan_file_name(p->answer->words));
     put_text(p, 32, 68, "n", text);
     free(text);
@@ -109,12 +110,19 @@ static void put_addresses(const picture *p)
     put_text(p, PICTURE_LEFT - 10, PICTURE_TOP + 4, "strong end n", weir_size_format(p->arena, text, sizeof text));
 }
 
+/* 1, 2, 5, 10, 20 … so that no more than ten of them make all. */
+static uint64_t round_steps(uint64_t steps)
+{
+    for (uint64_t ten = 1; ten <= UINT64_MAX / 100; ten *= 10)
+        for (uint64_t first = 1; first <= 5; first += first < 2 ? 1 : 3)
+            if (steps / (first * ten) <= 10)
+                return first * ten;
+    return steps;
+}
+
 static void put_steps(const picture *p)
 {
-    static const uint64_t firsts[] = {1, 2, 5};
-    uint64_t step = 1;
-    for (unsigned i = 0; p->steps / step > 10 && i < 54; i++)
-        step = firsts[(i + 1) % 3] * (uint64_t)pow(10, (i + 1) / 3);
+    uint64_t step = round_steps(p->steps);
     for (uint64_t at = 0; at <= p->steps; at += step) {
         char *text = text_print("%" PRIu64, at);
         put_text(p, picture_x(p, at), PICTURE_LIVE_BOTTOM + 18, "mid n", text);
@@ -251,8 +259,8 @@ static void put_legend(const picture *p)
             continue;
         char *text = text_print("%s, %s", picture_colour_name(p, i),
                                 live[i] ? weir_size_format(live[i], size, sizeof size) : "none");
-        fprintf(p->file, "<rect x=\"%.1f\" y=\"%d\" width=\"11\" height=\"11\" rx=\"3\" fill=\"var(--c%u)\"/>\n", x, 756,
-                i);
+        fprintf(p->file, "<rect x=\"%.1f\" y=\"%d\" width=\"11\" height=\"11\" rx=\"3\" fill=\"var(--c%u)\"/>\n", x,
+                756, i);
         put_text(p, x + 17, 766, "n", text);
         x += 17 + 6.6 * (double)text_columns(text) + 20;
         free(text);

@@ -12,8 +12,8 @@ enum {
     PICTURE_LEFT = 96,
     PICTURE_RIGHT = 1252,
     PICTURE_TOP = 112,
-    PICTURE_BOTTOM = 612,       /* of the arena */
-    PICTURE_LIVE_TOP = 642,     /* of what is live, below it */
+    PICTURE_BOTTOM = 612,   /* of the arena */
+    PICTURE_LIVE_TOP = 642, /* of what is live, below it */
     PICTURE_LIVE_BOTTOM = 722,
 };
 
@@ -30,7 +30,7 @@ typedef struct picture {
 
 /* The kinds of tensors that have a colour of their own. */
 enum { PICTURE_COLOURS = 8 };
-unsigned picture_colour(const picture *p, size_t storage);
+unsigned picture_colour(const picture *p, size_t i); /* of the ith storage */
 const char *picture_colour_name(const picture *p, unsigned colour);
 
 double picture_x(const picture *p, uint64_t step);

@@ -14,64 +14,6 @@ static double over(uint64_t a, uint64_t b)
     return b ? (double)a / (double)b : a ? 0 : 1;
 }
 
-/* Storages --------------------------------------------------------------------------------------------------------- */
-
-/* Whose bytes a buffer has: its own, or those that it is a view of. */
-static uint32_t storage_of(const weir_buffers *buffers, uint32_t index)
-{
-    weir_buffer b = WEIR_INIT(weir_buffer);
-    while (weir_buffers_get(buffers, index, &b) == WEIR_OK && b.sharing == WEIR_SHARING_VIEW)
-        index = b.of;
-    return index;
-}
-
-/* A view lengthens the life of what it looks at. */
-static void lengthen(const weir_buffers *buffers, plan_storage *by_buffer)
-{
-    for (uint32_t i = 0; i < weir_buffers_count(buffers); i++) {
-        weir_buffer b = WEIR_INIT(weir_buffer);
-        uint32_t at = storage_of(buffers, i);
-        if (weir_buffers_get(buffers, i, &b) != WEIR_OK)
-            continue;
-        plan_storage *to = &by_buffer[at];
-        to->begin = at == i || b.begin < to->begin ? b.begin : to->begin;
-        to->end = b.end > to->end ? b.end : to->end;
-        if (b.persistent) {
-            to->begin = 0;
-            to->end = weir_buffers_steps(buffers);
-        }
-        to->views += at != i;
-    }
-}
-
-plan_storage *plan_storages(const weir_plan *plan, size_t *count)
-{
-    const weir_buffers *buffers = weir_plan_buffers(plan);
-    uint32_t all = weir_buffers_count(buffers);
-    plan_storage *by_buffer = text_zeroed(all, sizeof *by_buffer);
-    lengthen(buffers, by_buffer);
-    *count = 0;
-    for (uint32_t i = 0; i < all; i++) {
-        weir_slot slot = WEIR_INIT(weir_slot);
-        weir_buffer b = WEIR_INIT(weir_buffer);
-        if (weir_plan_slot(plan, i, &slot) != WEIR_OK || weir_buffers_get(buffers, i, &b) != WEIR_OK ||
-            slot.bytes == 0 || b.sharing == WEIR_SHARING_VIEW)
-            continue;
-        plan_storage *s = &by_buffer[i];
-        bool written_over = b.sharing == WEIR_SHARING_IN_PLACE && slot.root != i;
-        s->buffer = i;
-        s->over = written_over ? storage_of(buffers, b.of) : WEIR_NO_BUFFER;
-        s->offset = slot.offset;
-        s->length = slot.length;
-        if (written_over && by_buffer[s->over].end > s->begin)
-            by_buffer[s->over].end = s->begin;
-    }
-    for (uint32_t i = 0; i < all; i++) /* those with bytes of their own, moved together */
-        if (by_buffer[i].length > 0)
-            by_buffer[(*count)++] = by_buffer[i];
-    return by_buffer;
-}
-
 /* Text ------------------------------------------------------------------------------------------------------------- */
 
 static void row(table *grid, const char *name, uint64_t bytes, char *note)
@@ -183,36 +125,13 @@ static json_t *source_json(const plan_answer *a)
 json_t *plan_json(const plan_answer *a)
 {
     const weir_plan_summary *sum = &a->summary;
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:f, s:f, s:o, s:o, s:o, s:s, s:o}", "file",
-                     text_json(a->words->file), "buffers", number(sum->buffers), "arena", number(sum->arena),
-                     "lower_bound", number(sum->lower_bound), "unshared", number(sum->unshared), "proven", sum->proven,
-                     "stopped", sum->stopped, "gap", over(sum->arena, sum->lower_bound) - 1, "seconds", sum->seconds,
-                     "alignment", number(sum->alignment), "steps", number(sum->steps), "in_place",
-                     number(sum->in_place), "found_by", sum->found_by, "source", source_json(a));
-}
-
-/* Rows ------------------------------------------------------------------------------------------------------------- */
-
-/* As a field of a table: what would end it becomes '_'. */
-static void print_field(const char *text)
-{
-    for (const char *at = text; *at != '\0'; at++)
-        putchar(strchr(",\"\r\n", *at) ? '_' : *at);
-}
-
-void plan_print_csv(const plan_answer *a)
-{
-    size_t count;
-    const weir_buffers *buffers = weir_plan_buffers(a->plan);
-    plan_storage *storages = plan_storages(a->plan, &count);
-    puts("id,lower,upper,size,offset");
-    for (size_t i = 0; i < count; i++) {
-        const plan_storage *s = &storages[i];
-        weir_buffer b = WEIR_INIT(weir_buffer);
-        if (s->begin == s->end || weir_buffers_get(buffers, s->buffer, &b) != WEIR_OK)
-            continue;
-        print_field(b.name);
-        printf(",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n", s->begin, s->end, s->length, s->offset);
-    }
-    free(storages);
+    json_t *object = json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:f, s:f, s:o, s:o, s:o, s:s, s:o}", "file", text_json(a->words->file),
+        "buffers", number(sum->buffers), "arena", number(sum->arena), "lower_bound", number(sum->lower_bound),
+        "unshared", number(sum->unshared), "proven", sum->proven, "stopped", sum->stopped, "gap",
+        over(sum->arena, sum->lower_bound) - 1, "seconds", sum->seconds, "alignment", number(sum->alignment), "steps",
+        number(sum->steps), "in_place", number(sum->in_place), "found_by", sum->found_by, "source", source_json(a));
+    if (a->words->places)
+        json_object_set_new(object, "places", plan_places_json(a));
+    return object;
 }

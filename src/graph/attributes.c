@@ -4,18 +4,7 @@
 #include <string.h>
 
 /* Field numbers: NodeProto, AttributeProto. */
-enum {
-    NODE_ATTRIBUTE = 5,
-    NAME = 1,
-    FLOAT = 2,
-    INT = 3,
-    TEXT = 4,
-    TENSOR = 5,
-    BODY = 6,
-    FLOATS = 7,
-    INTS = 8,
-    BODIES = 11
-};
+enum { NODE_ATTRIBUTE = 5, NAME = 1, FLOAT = 2, INT = 3, TEXT = 4, TENSOR = 5, FLOATS = 7, INTS = 8 };
 
 /* Opens the attribute of that name. */
 static bool find(const graph_node *node, const char *name, onnx_wire *out)
@@ -133,17 +122,4 @@ int graph_floats(const graph_node *node, const char *name, double *out, int capa
         }
     }
     return count;
-}
-
-bool graph_has_body(const graph_node *node)
-{
-    onnx_wire wire, inner;
-    onnx_wire_open(&wire, node->proto, node->proto_size);
-    for (onnx_field field, part; onnx_wire_next(&wire, &field) == 1;) {
-        onnx_wire_open(&inner, field.data, field.number == NODE_ATTRIBUTE ? field.size : 0);
-        while (onnx_wire_next(&inner, &part) == 1)
-            if (part.number == BODY || part.number == BODIES)
-                return true;
-    }
-    return false;
 }

@@ -17,7 +17,5 @@ int graph_floats(const graph_node *node, const char *name, double *out, int capa
 bool graph_tensor(const graph_node *node, const char *name, onnx_text *out);
 /* Whether an attribute of that name is there at all. */
 bool graph_has(const graph_node *node, const char *name);
-/* Whether any attribute holds a graph. */
-bool graph_has_body(const graph_node *node);
 
 #endif

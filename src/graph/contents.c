@@ -12,8 +12,8 @@ bool graph_real(int32_t type)
 
 bool graph_countable(int32_t type)
 {
-    return graph_real(type) || type == ONNX_BOOL || (type >= ONNX_UINT8 && type <= ONNX_INT64) ||
-           type == ONNX_UINT32 || type == ONNX_UINT64;
+    return graph_real(type) || type == ONNX_BOOL || (type >= ONNX_UINT8 && type <= ONNX_INT64) || type == ONNX_UINT32 ||
+           type == ONNX_UINT64;
 }
 
 graph_number *graph_contents_make(graph *g, graph_value *value)
@@ -91,8 +91,9 @@ static graph_number at_varint(int32_t type, uint64_t value)
 {
     if (type == ONNX_FLOAT16)
         return (graph_number){.f = half((uint16_t)value)};
-    return type == ONNX_BFLOAT16 ? (graph_number){.f = brain_half((uint16_t)value)}
-                                 : (graph_number){.i = (int64_t)value};
+    if (type == ONNX_BFLOAT16)
+        return (graph_number){.f = brain_half((uint16_t)value)};
+    return (graph_number){.i = (int64_t)value};
 }
 
 /* Field numbers of TensorProto. */
@@ -173,9 +174,4 @@ bool graph_whole(int32_t type, graph_number number, int64_t *out)
         return false;
     *out = (int64_t)number.f;
     return true;
-}
-
-graph_number graph_number_of(int32_t type, int64_t value)
-{
-    return graph_real(type) ? (graph_number){.f = (double)value} : (graph_number){.i = value};
 }

@@ -17,13 +17,12 @@ bool graph_countable(int32_t type);
 graph_number *graph_contents_make(graph *g, graph_value *value);
 
 /* The contents of a value, read from the file where it is a weight that was not read before; NULL: not known. */
-const graph_number *graph_contents(graph *g, uint32_t value);
+const graph_number *graph_contents(graph *g, uint32_t id);
 
 /* Reads a TensorProto's numbers into the value, which has its type and shape. */
 void graph_contents_read(graph *g, graph_value *value, const uint8_t *proto, size_t size);
 
 /* The number as a whole one; false: it is none, or beyond what can be. */
 bool graph_whole(int32_t type, graph_number number, int64_t *out);
-graph_number graph_number_of(int32_t type, int64_t value);
 
 #endif

@@ -3,17 +3,42 @@
 
 #include <math.h>
 
-typedef enum { ADD, SUB, MUL, DIV, MOD, POW, MIN, MAX, EQ, LT, GT, LE, GE, AND, OR, XOR, TWO, NEG, ABS, FLOOR, CEIL, ROUND,
-               SQRT, NOT, RECIPROCAL, SIGN } operation;
+typedef enum {
+    ADD,
+    SUB,
+    MUL,
+    DIV,
+    MOD,
+    POW,
+    MIN,
+    MAX,
+    EQ,
+    LT,
+    GT,
+    LE,
+    GE,
+    AND,
+    OR,
+    XOR,
+    TWO,
+    NEG,
+    ABS,
+    FLOOR,
+    CEIL,
+    ROUND,
+    SQRT,
+    NOT,
+    RECIPROCAL,
+    SIGN
+} operation;
 
 static const char *const names[] = {
-    [ADD] = "Add",           [SUB] = "Sub",     [MUL] = "Mul",     [DIV] = "Div",
-    [MOD] = "Mod",           [POW] = "Pow",     [MIN] = "Min",     [MAX] = "Max",
-    [EQ] = "Equal",          [LT] = "Less",     [GT] = "Greater",  [LE] = "LessOrEqual",
-    [GE] = "GreaterOrEqual", [AND] = "And",     [OR] = "Or",       [XOR] = "Xor",
-    [TWO] = "",              [NEG] = "Neg",     [ABS] = "Abs",     [FLOOR] = "Floor",
-    [CEIL] = "Ceil",         [ROUND] = "Round", [SQRT] = "Sqrt",   [NOT] = "Not",
-    [RECIPROCAL] = "Reciprocal", [SIGN] = "Sign",
+    [ADD] = "Add",    [SUB] = "Sub",        [MUL] = "Mul",           [DIV] = "Div",  [MOD] = "Mod",
+    [POW] = "Pow",    [MIN] = "Min",        [MAX] = "Max",           [EQ] = "Equal", [LT] = "Less",
+    [GT] = "Greater", [LE] = "LessOrEqual", [GE] = "GreaterOrEqual", [AND] = "And",  [OR] = "Or",
+    [XOR] = "Xor",    [TWO] = "",           [NEG] = "Neg",           [ABS] = "Abs",  [FLOOR] = "Floor",
+    [CEIL] = "Ceil",  [ROUND] = "Round",    [SQRT] = "Sqrt",         [NOT] = "Not",  [RECIPROCAL] = "Reciprocal",
+    [SIGN] = "Sign",
 };
 
 /* -1: none of them. */
@@ -178,7 +203,7 @@ static bool fold_pairs(step *s, operation op)
 
 static bool one(operation op, int32_t type, graph_number a, graph_number *out)
 {
-    double value = a.f;
+    double value = 0;
     bool is_real = graph_real(type);
     switch (op) {
     case NEG:

@@ -165,7 +165,7 @@ static void reduce(const graph_node *node, bool is_real, graph_number more, bool
 
 bool fold_reduce(step *s)
 {
-    bool gone[GRAPH_MAX_RANK], begun[GRAPH_NUMBERS] = {false};
+    bool gone[GRAPH_MAX_RANK] = {false}, begun[GRAPH_NUMBERS] = {false};
     const graph_number *in = step_contents(s, 0);
     graph_number *out = in && graph_reduced_axes(s, gone) ? fold_room(s, 0) : NULL;
     const graph_value *x = step_in(s, 0);

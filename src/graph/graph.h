@@ -42,7 +42,8 @@ typedef struct graph_value {
 typedef struct graph_node {
     onnx_text name, op, domain;
     uint32_t *inputs, *outputs; /* values */
-    uint32_t input_count, output_count;
+    uint32_t *captured;         /* what its bodies take from around it */
+    uint32_t input_count, output_count, captured_count;
     const uint8_t *proto;
     size_t proto_size; /* for attributes */
     bool folded;       /* its outputs are constant, or follow from dimensions: it does not run */
@@ -59,6 +60,7 @@ typedef struct graph_given {
     char *name;
     int64_t size;      /* of a dimension */
     graph_shape shape; /* of a value */
+    int32_t type;      /* of a value; 0: not told */
     bool used;
 } graph_given;
 
@@ -76,9 +78,10 @@ typedef struct graph {
     uint32_t *outputs;
     size_t output_count;
     graph_names names;
-    uint32_t *ids; /* what the nodes' inputs and outputs point into */
-    size_t opset;  /* of the domain that has no name */
+    uint32_t *ids;       /* what the nodes' inputs and outputs point into */
+    size_t opset;        /* of the domain that has no name */
     size_t numbers_left; /* how many numbers may still be kept: a hostile file must not fill the memory */
+    size_t bodies;       /* nodes with graphs inside, whose own values are not looked at */
     size_t guesses;      /* values whose shape the file gives otherwise than its operators do */
     uint32_t first_guess;
 } graph;

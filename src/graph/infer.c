@@ -17,13 +17,16 @@ static bool closed(const graph_shape *shape)
 }
 
 /* What the user says of the value; NULL: nothing. */
-static const graph_shape *told(const graph *g, const graph_value *value)
+static const graph_shape *told(const graph *g, graph_value *value)
 {
-    for (size_t i = 0; i < g->given->shape_count; i++)
-        if (onnx_text_is(value->name, g->given->shapes[i].name)) {
-            g->given->shapes[i].used = true;
-            return &g->given->shapes[i].shape;
-        }
+    for (size_t i = 0; i < g->given->shape_count; i++) {
+        graph_given *given = &g->given->shapes[i];
+        if (!onnx_text_is(value->name, given->name))
+            continue;
+        given->used = true;
+        value->type = given->type ? given->type : value->type;
+        return &given->shape;
+    }
     return NULL;
 }
 
@@ -135,9 +138,9 @@ static weir_status check_inputs(const graph *g, const graph_node *node)
 static weir_status refuse_unknown(const graph *g, const step *s, const graph_value *value)
 {
     return refuse(g, s->node, WEIR_INVALID,
-                  "no shape for its output \"%.*s\": %s; give --shape %.*s=NxN…, or have the shapes written into the "
-                  "file (onnx.shape_inference.infer_shapes_path, or onnxruntime.tools.symbolic_shape_infer)",
-                  ONNX_SHOW(value->name), s->why, ONNX_SHOW(value->name));
+                  "no shape for its output \"%.*s\": %s; give --shape %.*s=NxN…%s, or have the shapes written into "
+                  "the file (onnx.shape_inference.infer_shapes_path, or onnxruntime.tools.symbolic_shape_infer)",
+                  ONNX_SHOW(value->name), s->why, ONNX_SHOW(value->name), value->type ? "" : ":TYPE");
 }
 
 /* Where the rule could not tell: what is said of each output. */
@@ -167,8 +170,8 @@ static void compare(graph *g, uint32_t id)
 /* Is it the same in every run? Weights that are unpacked on the way are not: nobody wants to keep them so. */
 static bool is_constant(const graph *g, const graph_node *node)
 {
-    static const char *const never[] = {"DequantizeLinear", "RandomNormal",     "RandomNormalLike", "RandomUniform",
-                                        "RandomUniformLike", "Bernoulli",        "Multinomial"};
+    static const char *const never[] = {"DequantizeLinear",  "RandomNormal", "RandomNormalLike", "RandomUniform",
+                                        "RandomUniformLike", "Bernoulli",    "Multinomial"};
     for (size_t i = 0; i < sizeof never / sizeof *never; i++)
         if (onnx_text_is(node->op, never[i]))
             return false;
@@ -201,7 +204,7 @@ static weir_status infer_node(graph *g, graph_node *node)
     if (!good && s.wrong)
         return refuse(g, node, WEIR_CORRUPT, "%s", s.why);
     if (good) /* for those that the rule does not know of */
-        step_unknown(&s, "an output that is not known here");
+        step_say(&s, false, "an output that is not known here");
     status = take_what_is_said(g, &s);
     for (uint32_t i = 0; status == WEIR_OK && i < node->output_count; i++)
         if (node->outputs[i] != GRAPH_NONE)

@@ -17,9 +17,9 @@ typedef struct graph_memory {
     weir_buffers *buffers;
     uint32_t *values; /* by buffer */
     uint32_t count, views;
-    size_t steps, folded;         /* nodes that run, and that were worked out */
-    uint64_t weights, constants;  /* bytes that nodes which run read */
-    uint64_t inputs, outputs;     /* bytes of the list that are the graph's */
+    size_t steps, folded;        /* nodes that run, and that were worked out */
+    uint64_t weights, constants; /* bytes that nodes which run read */
+    uint64_t inputs, outputs;    /* bytes of the list that are the graph's */
     uint32_t weight_count;
 } graph_memory;
 
@@ -28,6 +28,6 @@ weir_status graph_memory_make(const graph *g, bool in_place, graph_memory *out);
 void graph_memory_clear(graph_memory *memory);
 
 /* Where a value comes from: "Conv", "input". */
-onnx_text graph_origin(const graph *g, uint32_t value);
+onnx_text graph_origin(const graph *g, uint32_t id);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bodies.h"
 #include "names.h"
 
 /* Field numbers: ModelProto, GraphProto, NodeProto, ValueInfoProto, TypeProto, TypeProto.Tensor, TensorShapeProto, its
@@ -263,7 +264,11 @@ static weir_status read_node(graph *g, const onnx_field *proto, uint32_t **ids)
         else if (field.number == NODE_DOMAIN)
             node->domain = text_of(&field);
     }
-    node->outputs = node->inputs + node->input_count;
+    onnx_text text = {(const char *)proto->data, proto->size};
+    node->captured = node->inputs + node->input_count;
+    node->captured_count = status == WEIR_OK ? graph_bodies_read(g, text, node->captured) : 0;
+    node->outputs = node->captured + node->captured_count;
+    g->bodies += graph_has_body(text);
     onnx_wire_open(&wire, proto->data, proto->size);
     for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
         if (field.number == NODE_OUTPUT)
@@ -290,6 +295,8 @@ static weir_status count(graph *g, const onnx_field *proto, tally *sum)
         if (field.number == GRAPH_SPARSE)
             return weir_fail(WEIR_UNSUPPORTED, "%s: byte %zu: a sparse initializer", g->file->name,
                              graph_offset(g, field.begin));
+        if (field.number == GRAPH_NODE)
+            sum->ids += graph_bodies_count(text_of(&field));
         onnx_wire_open(&inner, field.data, field.number == GRAPH_NODE ? field.size : 0);
         while (onnx_wire_next(&inner, &name) == 1)
             sum->ids += name.number == NODE_INPUT || name.number == NODE_OUTPUT;

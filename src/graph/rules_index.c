@@ -124,7 +124,7 @@ bool graph_reduced_axes(step *s, bool *gone)
 
 bool rule_reduce(step *s)
 {
-    bool gone[GRAPH_MAX_RANK];
+    bool gone[GRAPH_MAX_RANK] = {false};
     if (!step_need(s, 1) || !graph_reduced_axes(s, gone))
         return false;
     graph_shape shape = reduced(&step_in(s, 0)->shape, gone, graph_int(s->node, "keepdims", 1) != 0);

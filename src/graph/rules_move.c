@@ -137,7 +137,7 @@ static int read_scales(step *s, double *scales)
     if (value->elements == 0)
         return -1;
     if (!numbers || value->elements > GRAPH_MAX_RANK || !graph_real(value->type)) {
-        step_unknown(s, "its scales in \"%.*s\" are not known before a run", ONNX_SHOW(value->name));
+        step_say(s, false, "its scales in \"%.*s\" are not known before a run", ONNX_SHOW(value->name));
         return -2;
     }
     for (uint64_t i = 0; i < value->elements; i++)
@@ -209,6 +209,5 @@ bool rule_resize(step *s)
     count = read_scales(s, scales);
     if (count == -1)
         return step_wrong(s, "it has neither scales nor sizes");
-    return count >= 0 && scale(s, scales, count, axes, named, &shape) &&
-           step_give(s, 0, step_in(s, 0)->type, &shape);
+    return count >= 0 && scale(s, scales, count, axes, named, &shape) && step_give(s, 0, step_in(s, 0)->type, &shape);
 }

@@ -54,8 +54,8 @@ bool rule_flatten(step *s)
     int64_t wanted = graph_int(s->node, "axis", 1);
     if (wanted != axis && !step_axis(s, wanted, axis, &axis))
         return false;
-    graph_shape shape = {2, {(int64_t)graph_elements(&x->shape, 0, axis),
-                             (int64_t)graph_elements(&x->shape, axis, x->shape.rank)}};
+    graph_shape shape = {
+        2, {(int64_t)graph_elements(&x->shape, 0, axis), (int64_t)graph_elements(&x->shape, axis, x->shape.rank)}};
     return step_give(s, 0, x->type, &shape);
 }
 
@@ -69,7 +69,7 @@ static int mark_axes(step *s, uint32_t rank, bool *marked)
         if (!step_axis(s, axes[i], rank, &axis))
             return -2;
         if (marked[axis]) {
-            step_wrong(s, "its axis %u is named twice", axis);
+            step_say(s, true, "its axis %u is named twice", axis);
             return -2;
         }
         marked[axis] = true;

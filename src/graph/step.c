@@ -27,23 +27,13 @@ const graph_number *step_contents(const step *s, unsigned i)
     return step_has(s, i) ? graph_contents(s->g, s->node->inputs[i]) : NULL;
 }
 
-bool step_unknown(step *s, const char *format, ...)
+void step_say(step *s, bool wrong, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(s->why, sizeof s->why, format, arguments);
     va_end(arguments);
-    return false;
-}
-
-bool step_wrong(step *s, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(s->why, sizeof s->why, format, arguments);
-    va_end(arguments);
-    s->wrong = true;
-    return false;
+    s->wrong = wrong;
 }
 
 uint64_t graph_elements(const graph_shape *shape, uint32_t from, uint32_t to)
@@ -117,16 +107,17 @@ static int ints_of_input(step *s, int input, int64_t *out, int capacity)
     const graph_value *value = step_in(s, (unsigned)input);
     const graph_number *numbers = step_contents(s, (unsigned)input);
     if (!numbers) {
-        step_unknown(s, "it follows from what is in \"%.*s\", which only a run knows", ONNX_SHOW(value->name));
+        step_say(s, false, "it follows from what is in \"%.*s\", which only a run knows", ONNX_SHOW(value->name));
         return -2;
     }
     if (value->elements > (uint64_t)capacity) {
-        step_wrong(s, "\"%.*s\" has %" PRIu64 " numbers, more than can be", ONNX_SHOW(value->name), value->elements);
+        step_say(s, true, "\"%.*s\" has %" PRIu64 " numbers, more than can be", ONNX_SHOW(value->name),
+                 value->elements);
         return -2;
     }
     for (uint64_t i = 0; i < value->elements; i++)
         if (!graph_whole(value->type, numbers[i], &out[i])) {
-            step_wrong(s, "\"%.*s\" has a number that is none", ONNX_SHOW(value->name));
+            step_say(s, true, "\"%.*s\" has a number that is none", ONNX_SHOW(value->name));
             return -2;
         }
     return (int)value->elements;
@@ -138,7 +129,7 @@ int step_ints(step *s, const char *name, int input, int64_t *out, int capacity)
         return ints_of_input(s, input, out, capacity);
     int count = name ? graph_ints(s->node, name, out, capacity) : -1;
     if (count == -2)
-        step_wrong(s, "its %s are more than %d", name, capacity);
+        step_say(s, true, "its %s are more than %d", name, capacity);
     return count;
 }
 

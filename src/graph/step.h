@@ -28,9 +28,10 @@ bool step_has(const step *s, unsigned i);
 /* The contents of an input; NULL: it is left out, or its contents are not known before the model runs. */
 const graph_number *step_contents(const step *s, unsigned i);
 
-/* Says why and answers false. */
-bool step_unknown(step *s, const char *format, ...) WEIR_PRINTF(2, 3);
-bool step_wrong(step *s, const char *format, ...) WEIR_PRINTF(2, 3);
+/* Says why and answers false: that a shape cannot be told, or that the node is wrong. */
+#define step_unknown(s, ...) (step_say(s, false, __VA_ARGS__), false)
+#define step_wrong(s, ...)   (step_say(s, true, __VA_ARGS__), false)
+void step_say(step *s, bool wrong, const char *format, ...) WEIR_PRINTF(3, 4);
 
 /* Gives an output its type and shape; nothing for one that nobody wants. False: the shape is too large for any memory. */
 bool step_give(step *s, unsigned output, int32_t type, const graph_shape *shape);

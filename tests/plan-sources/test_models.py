@@ -1,0 +1,87 @@
+"""Plans of ONNX models: the shape of every tensor, beside onnx's own inference and runs of its reference evaluator; what
+is live at once, beside a count of its own. The models are made here, by models.py in the store's environment."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cli"))
+import harness  # noqa: E402  pylint: disable=wrong-import-position
+
+PYTHON = harness.STORE / "venv/bin/python"
+MINILM = harness.STORE / "models/minilm.onnx"
+HERE = Path(__file__).resolve().parent
+
+
+class Models(harness.Case):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if not PYTHON.exists():
+            raise unittest.SkipTest("the store has no Python environment (scripts/venv)")
+        cls.models = Path(tempfile.mkdtemp(prefix="weir-plan-"))
+        cls.addClassCleanup(shutil.rmtree, cls.models)
+        subprocess.run([PYTHON, "-B", HERE / "models.py", cls.models], check=True)
+        cls.expected = json.loads((cls.models / "expected.json").read_text(encoding="utf-8"))
+
+    def plan(self, name, *words):
+        dims = [word for dim in self.expected[name]["dims"].items() for word in ("--dim", "=".join(map(str, dim)))]
+        return self.weir_json("plan", self.models / f"{name}.onnx", *dims, "--places", *words)
+
+    def compare(self, name):
+        expected, answer = self.expected[name], self.plan(name)
+        found = {place["name"]: place["looks"] for place in answer["places"] if place["maker"] != "input"}
+        self.assertGreater(len(found), 4)
+        self.assertIsNone(answer["source"]["remark"])
+        for tensor, looks in found.items():
+            self.assertEqual(looks, expected["tensors"][tensor], f"{name}: {tensor}")
+        return expected, answer, found
+
+    def test_single_operators(self):
+        for name in ("each", "windows", "matrices", "shapes", "indices", "older", "newer", "onnxruntime"):
+            with self.subTest(name=name):
+                expected, _, found = self.compare(name)
+                self.assertEqual(set(expected["tensors"]) - set(found), set())
+
+    def test_networks(self):
+        """Tensors that are not in the plan follow from dimensions or weights."""
+        for name in ("bert", "gpt2", "upsampling"):
+            with self.subTest(name=name):
+                expected, answer, found = self.compare(name)
+                missing = set(expected["tensors"]) - set(found)
+                self.assertGreater(len(missing), 3)
+                self.assertGreater(answer["source"]["folded"], 0)
+                self.assertFalse([tensor for tensor in missing if tensor.startswith(("MatMul", "Softmax", "Conv"))])
+                self.assertEqual(answer["arena"], answer["lower_bound"])
+                self.assertTrue(answer["proven"])
+
+    def test_resnet50(self):
+        expected, answer, _ = self.compare("resnet50")
+        self.assertEqual(answer["source"]["weights"], expected["weights"])
+        plain = self.plan("resnet50", "--no-in-place")
+        self.assertEqual(plain["lower_bound"], expected["live"])
+        self.assertEqual(plain["arena"], expected["live"])
+        self.assertEqual(plain["in_place"], 0)
+        # A Relu over its own input spares what the input takes, wherever nobody else reads it.
+        self.assertGreater(answer["in_place"], 40)
+        self.assertLess(answer["arena"], plain["arena"])
+        self.assertTrue(answer["proven"])
+
+    def test_minilm(self):
+        if not MINILM.exists():
+            self.skipTest("the store has no minilm.onnx (scripts/models)")
+        small = self.weir_json("plan", MINILM, "--dim", "batch=1", "--dim", "sequence=16")
+        large = self.weir_json("plan", MINILM, "--dim", "batch=8", "--dim", "sequence=512")
+        self.assertEqual(small["arena"], small["lower_bound"])
+        self.assertEqual(large["arena"], large["lower_bound"])
+        self.assertEqual(small["source"]["weights"], large["source"]["weights"])
+        # the scores of attention grow with the square of the length
+        self.assertGreater(large["arena"], 8 * 32 * small["arena"])
+
+
+if __name__ == "__main__":
+    harness.main()
