@@ -35,8 +35,8 @@ typedef atomic_uint_fast64_t wi_block_word;
 #define WI_TRACKED          UINT64_C(8) /* it has marks, zeros on their way or a graph: its free must look at them */
 #define WI_GENERATION_SHIFT 4
 
-/* What a front writes into a block that others may look at: bytes, tag, memory_class, stream.id, ordered. Such a look is of one block if
- * the word is the same before and after it. */
+/* What is looked at without the lock, and so read and written by these: pointer, bytes, charged, account, stream.id,
+ * memory_class, ordered; and tag, which a front writes. Such a look is of one block if the word is the same before and after. */
 #define wi_load(member)         __atomic_load_n(&(member), __ATOMIC_ACQUIRE)
 #define wi_store(member, value) __atomic_store_n(&(member), (value), __ATOMIC_RELEASE)
 
@@ -110,12 +110,23 @@ static inline bool wi_block_is_charged(const wi_block *block) /* to its client, 
     return wi_block_is_live(block) || wi_block_phase_of(block) == WI_PENDING;
 }
 
-/* Writes all of a record. Others may look at the word meanwhile, by an address that is no longer a block's. */
+/* Writes all of a record. Others may look at it meanwhile, by an address that is no longer a block's; they believe what they
+ * saw only if the word is still the same. */
 static inline void wi_block_set(wi_block *block, const wi_block *value)
 {
-    const size_t before = offsetof(wi_block, word), behind = before + sizeof block->word;
-    memcpy(block, value, before);
-    memcpy((char *)block + behind, (const char *)value + behind, sizeof *block - behind);
+    const size_t rest = offsetof(wi_block, before);
+    wi_store(block->pointer, value->pointer);
+    wi_store(block->bytes, value->bytes);
+    wi_store(block->charged, value->charged);
+    wi_store(block->account, value->account);
+    wi_store(block->stream.id, value->stream.id);
+    wi_store(block->memory_class, value->memory_class);
+    wi_store(block->ordered, value->ordered);
+    block->pending_next = value->pending_next;
+    block->tagged = value->tagged;
+    block->zeroing = value->zeroing;
+    block->rung = value->rung;
+    memcpy((char *)block + rest, (const char *)value + rest, sizeof *block - rest);
     atomic_store_explicit(&block->word, atomic_load_explicit(&value->word, memory_order_relaxed), memory_order_release);
 }
 

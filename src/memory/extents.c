@@ -73,7 +73,10 @@ static wi_extent *take_record(wi_space *space)
     pool->unused = extent->next;
     pool->unused_count--;
     uint32_t index = extent->index;
-    *extent = (wi_extent){.index = index, .space = space};
+    wi_block_set(&extent->block, &(wi_block){0}); /* a second free may still look at it */
+    memset((char *)extent + offsetof(wi_extent, offset), 0, sizeof *extent - offsetof(wi_extent, offset));
+    extent->index = index;
+    extent->space = space;
     return extent;
 }
 

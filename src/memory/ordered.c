@@ -24,10 +24,10 @@ wi_block *wi_ordered_use(wi_extent *extent, uint64_t start, wi_placement *p, uin
     wi_space *space = extent->space;
     p->ordered = extent->lane != NULL;
     extent = wi_space_use(space, extent, start, p->charged, wi_min(slack, space->most_slack));
-    const wi_block made = wi_block_make(p, space->base + extent->offset, extent->last);
+    wi_block made = wi_block_make(p, space->base + extent->offset, extent->last);
+    made.ordered = p->ordered;
+    made.lent = lenders(extent, p);
     wi_block_set(&extent->block, &made);
-    extent->block.ordered = p->ordered;
-    extent->block.lent = lenders(extent, p);
     return &extent->block;
 }
 
@@ -155,12 +155,13 @@ static wi_block *cut_tail(wi_extent *extent, uint64_t charged, wi_marks *marks)
 {
     wi_space *space = extent->space;
     wi_extent *tail = wi_space_cut(space, extent, extent->offset + charged);
-    tail->block = extent->block;
-    tail->block.pointer = space->base + tail->offset;
-    tail->block.bytes = tail->block.charged = extent->block.charged - charged;
-    tail->block.before = tail->block.after = 0;
-    wi_block_turn(&tail->block, WI_PENDING);
-    tail->block.marks = marks;
+    wi_block cut = extent->block;
+    cut.pointer = space->base + tail->offset;
+    cut.bytes = cut.charged = extent->block.charged - charged;
+    cut.before = cut.after = 0;
+    wi_block_turn(&cut, WI_PENDING);
+    cut.marks = marks;
+    wi_block_set(&tail->block, &cut);
     wi_space_set_slot(space, tail->offset, tail->index + 1);
     wi_space_note_start(space, tail->offset, true);
     return &tail->block;

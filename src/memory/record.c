@@ -65,11 +65,12 @@ typedef struct walk {
 static void add_live(wi_block *block, void *user)
 {
     walk *w = user;
-    if (!wi_block_is_live(block))
+    const wi_block seen = wi_look_at(block); /* a front may be parking it */
+    if (!wi_block_is_live(&seen))
         return;
-    weir_event event = {.action = WEIR_ALLOCATE, .stream = WEIR_STREAM_HOST, .other = block->stream};
-    complete(w->ledger, &event, block);
-    event.live = w->live += block->charged;
+    weir_event event = {.action = WEIR_ALLOCATE, .stream = WEIR_STREAM_HOST, .other = seen.stream};
+    complete(w->ledger, &event, &seen);
+    event.live = w->live += seen.charged;
     add(w->ledger, w->ring, &event);
 }
 

@@ -85,8 +85,8 @@ static wi_block *take_quickly(wi_resource *base, const wi_account *account, cons
 {
     wi_block *block = base->table->peek ? base->table->peek(base, pointer) : NULL;
     uint64_t word = block ? atomic_load_explicit(&block->word, memory_order_acquire) : WI_BLANK;
-    bool good = (word & (WI_TRACKED | 7)) == WI_LIVE && block->pointer == pointer &&
-                (!account || block->account == account) &&
+    bool good = (word & (WI_TRACKED | 7)) == WI_LIVE && wi_load(block->pointer) == pointer &&
+                (!account || wi_load(block->account) == account) &&
                 (generation == 0 || generation == word >> WI_GENERATION_SHIFT);
     return good && wi_block_claim(block, word, WI_TAKEN) ? block : NULL;
 }

@@ -99,8 +99,8 @@ bool wi_front_take(weir_client *client, uint64_t bytes, weir_stream stream, weir
 static inline bool suits(const wi_front *front, const wi_block *block, uint64_t word, const void *pointer,
                          uint64_t generation)
 {
-    return (word & (WI_TRACKED | 7)) == WI_LIVE && block->pointer == pointer && block->account == front->account &&
-           wi_load(block->memory_class) != WEIR_WEIGHTS &&
+    return (word & (WI_TRACKED | 7)) == WI_LIVE && wi_load(block->pointer) == pointer &&
+           wi_load(block->account) == front->account && wi_load(block->memory_class) != WEIR_WEIGHTS &&
            (generation == 0 || generation == word >> WI_GENERATION_SHIFT) &&
            (!wi_load(block->ordered) || wi_load(block->stream.id) == front->stream.id);
 }
@@ -137,7 +137,7 @@ bool wi_front_give(weir_client *client, void *pointer, uint64_t generation, weir
     if (!front)
         return false;
     wi_block *block = *wi_front_recent(front, pointer);
-    if (!block || block->pointer != pointer)
+    if (!block || wi_load(block->pointer) != pointer)
         block = front->base->table->peek(front->base, pointer);
     uint64_t word = block ? atomic_load_explicit(&block->word, memory_order_acquire) : WI_BLANK;
     uint64_t charged = block ? wi_load(block->charged) : 0;

@@ -1,0 +1,132 @@
+/* One block, freed by several threads at once while others allocate where it was: one of them frees it, and nobody reads
+ * the record of a block that another thread writes (ThreadSanitizer sees to that). */
+#include "core.h"
+
+#include <stdatomic.h>
+
+enum { FREERS = 3, BLOCKS = 16, AGAIN = 20, BYTES = 3000 };
+
+typedef struct race {
+    weir_client *client, *other;
+    weir_stream stream;
+    weir_block blocks[BLOCKS];
+    const void *somewhere;
+    int rounds;
+    pthread_barrier_t begin, end;
+    atomic_int freed, told, otherwise;
+    atomic_bool over;
+} race;
+
+static weir_block allocate_block(weir_client *client, weir_stream stream)
+{
+    weir_request request = {.size = sizeof request, .bytes = BYTES, .stream = stream, .memory_class = WEIR_SCRATCH};
+    weir_block block;
+    ok(weir_alloc_with(client, &request, &block));
+    return block;
+}
+
+static void *free_all(void *user)
+{
+    race *r = user;
+    for (int round = 0; round < r->rounds; round++) {
+        pthread_barrier_wait(&r->begin);
+        for (int i = 0; i < BLOCKS * AGAIN; i++) {
+            weir_status status = weir_free_block(r->client, r->blocks[i % BLOCKS], r->stream);
+            bool told = status == WEIR_DOUBLE_FREE || status == WEIR_BUSY || status == WEIR_STALE;
+            atomic_int *count = status == WEIR_OK ? &r->freed : told ? &r->told : &r->otherwise;
+            atomic_fetch_add(count, 1);
+        }
+        pthread_barrier_wait(&r->end);
+    }
+    return NULL;
+}
+
+/* Another client's blocks of the same size come to lie where the freed ones were. */
+static void *take_and_give(void *user)
+{
+    race *r = user;
+    while (!atomic_load(&r->over)) {
+        weir_block blocks[4];
+        for (int i = 0; i < 4; i++)
+            blocks[i] = allocate_block(r->other, r->stream);
+        for (int i = 0; i < 4; i++)
+            ok(weir_free_block(r->other, blocks[i], r->stream));
+    }
+    return NULL;
+}
+
+/* What looks from elsewhere meanwhile. */
+static void *look_about(void *user)
+{
+    race *r = user;
+    weir_runtime *runtime = weir_client_runtime(r->client);
+    for (int round = 0; !atomic_load(&r->over); round++) {
+        weir_block_details d = WEIR_INIT(weir_block_details);
+        ok(weir_block_info(r->somewhere, &d));
+        take_snapshot(runtime);
+        if (round % 32 == 0) {
+            weir_trace *trace; /* which begins with every live block */
+            ok(weir_trace_open(runtime, 1024, &trace));
+            weir_trace_close(trace);
+        }
+    }
+    return NULL;
+}
+
+static void race_of(const char *front, weir_stream on)
+{
+    setenv("WEIR_FRONT", front, 1);
+    weir_runtime *runtime = make_runtime(16 * MIB);
+    race r = {.client = open_client(runtime, "one", 0, 0),
+              .other = open_client(runtime, "other", 0, 0),
+              .stream = on,
+              .rounds = getenv("WEIR_SANITIZED") ? 100 : 400};
+    pthread_t freers[FREERS], taker, looker;
+    pthread_barrier_init(&r.begin, NULL, FREERS + 1);
+    pthread_barrier_init(&r.end, NULL, FREERS + 1);
+    for (int i = 0; i < FREERS; i++)
+        assert_int_equal(pthread_create(&freers[i], NULL, free_all, &r), 0);
+    for (int i = 0; i < BLOCKS; i++)
+        r.blocks[i] = allocate_block(r.client, r.stream);
+    r.somewhere = r.blocks[0].pointer;
+    assert_int_equal(pthread_create(&taker, NULL, take_and_give, &r), 0);
+    assert_int_equal(pthread_create(&looker, NULL, look_about, &r), 0);
+    for (int round = 0; round < r.rounds; round++) {
+        pthread_barrier_wait(&r.begin);
+        pthread_barrier_wait(&r.end);
+        for (int i = 0; i < BLOCKS && round + 1 < r.rounds; i++)
+            r.blocks[i] = allocate_block(r.client, r.stream);
+    }
+    for (int i = 0; i < FREERS; i++)
+        pthread_join(freers[i], NULL);
+    atomic_store(&r.over, true);
+    pthread_join(taker, NULL);
+    pthread_join(looker, NULL);
+    assert_int_equal(atomic_load(&r.otherwise), 0);
+    assert_int_equal(atomic_load(&r.freed), r.rounds * BLOCKS);
+    assert_int_equal(atomic_load(&r.told), r.rounds * BLOCKS * (FREERS * AGAIN - 1));
+    pthread_barrier_destroy(&r.begin);
+    pthread_barrier_destroy(&r.end);
+    ok(weir_client_close(r.client));
+    ok(weir_client_close(r.other));
+    check_empty(runtime);
+    ok(weir_runtime_destroy(runtime));
+}
+
+static void without_fronts(void **state)
+{
+    (void)state;
+    race_of("0", WEIR_STREAM_HOST);
+}
+
+static void with_fronts(void **state)
+{
+    (void)state;
+    race_of("1MiB", WEIR_STREAM_HOST);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(without_fronts), cmocka_unit_test(with_fronts)};
+    return cmocka_run_group_tests_name("races", tests, NULL, NULL);
+}
