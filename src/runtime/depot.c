@@ -83,6 +83,8 @@ static void settle(wi_front *front)
 
 void wi_depot_settle(wi_front *front)
 {
+    if (front->depot->fronts == 1 && front->returned.frees == 0)
+        return; /* nobody else can be about it */
     lock(front->depot);
     settle(front);
     unlock(front->depot);

@@ -105,16 +105,18 @@ static inline bool suits(const wi_front *front, const wi_block *block, uint64_t 
            (!wi_load(block->ordered) || wi_load(block->stream.id) == front->stream.id);
 }
 
-static inline bool has_room(wi_front *front, uint64_t charged)
+/* The bin for one more block of that charge; NULL: there is no room, but in the depot for what is in the bin. */
+static inline wi_front_bin *bin_with_room(wi_front *front, uint64_t charged)
 {
-    const wi_front_bin *bin = wi_front_bin_of(front, charged);
-    return bin->charged == charged && bin->count < bin->most && charged <= front->room;
+    wi_front_bin *bin = wi_front_bin_of(front, charged);
+    bool room = bin->charged == charged && bin->count < bin->most && charged <= front->room;
+    return wi_likely(room) || wi_depot_put(front, charged) ? bin : NULL;
 }
 
 /* The block has the phase already, which keeps others from it. */
-static inline void park(wi_front *front, wi_block *block)
+static inline void park(wi_front *front, wi_front_bin *bin, wi_block *block)
 {
-    wi_front_bin *bin = wi_front_bin_of(front, block->charged);
+    uint64_t charged = bin->charged;
     wi_store(block->stream.id, front->stream.id);
     wi_store(block->ordered, true);
     if (wi_unlikely(block->tagged)) {
@@ -124,11 +126,11 @@ static inline void park(wi_front *front, wi_block *block)
     block->pending_next = bin->first;
     bin->first = block;
     bin->count++;
-    wi_front_gain(front, block->charged);
+    wi_front_gain(front, charged);
     front->drift.frees++;
     front->drift.returned += block->bytes;
-    front->drift.live_class[block->memory_class] -= (int64_t)block->charged;
-    front->drift.live -= (int64_t)block->charged;
+    front->drift.live_class[block->memory_class] -= (int64_t)charged;
+    front->drift.live -= (int64_t)charged;
 }
 
 bool wi_front_give(weir_client *client, void *pointer, uint64_t generation, weir_stream stream)
@@ -141,15 +143,15 @@ bool wi_front_give(weir_client *client, void *pointer, uint64_t generation, weir
         block = front->base->table->peek(front->base, pointer);
     uint64_t word = block ? atomic_load_explicit(&block->word, memory_order_acquire) : WI_BLANK;
     uint64_t charged = block ? wi_load(block->charged) : 0;
-    bool parked = word != WI_BLANK && suits(front, block, word, pointer, generation) &&
-                  (has_room(front, charged) || wi_depot_put(front, charged)) && !wi_front_declines(front, charged) &&
-                  wi_block_claim(block, word, WI_PARKED);
+    wi_front_bin *bin =
+        word != WI_BLANK && suits(front, block, word, pointer, generation) ? bin_with_room(front, charged) : NULL;
+    bool parked = bin && !wi_front_declines(front, charged) && wi_block_claim(block, word, WI_PARKED);
     if (parked && wi_unlikely(block->charged != charged)) { /* resized in between */
         wi_block_turn(block, WI_LIVE);
         parked = false;
     }
     if (wi_likely(parked))
-        park(front, block);
+        park(front, bin, block);
     leave(front);
     return parked;
 }

@@ -182,9 +182,9 @@ static inline wi_front_bin *wi_front_bin_of(wi_front *front, uint64_t charged)
         return &front->bins[charged / WI_UNIT - 1];
     uint64_t mixed = charged / WI_UNIT * UINT64_C(0x9e3779b97f4a7c15) >> (64 - WI_FRONT_SHARED_BITS);
     wi_front_bin *two = &front->bins[WI_FRONT_SMALL_BINS + (mixed & ~UINT64_C(1))];
-    if (two[0].charged == charged || two[1].charged == charged)
-        return &two[two[1].charged == charged];
-    return &two[two[0].count > two[1].count];
+    if (wi_likely(two[0].charged == charged))
+        return &two[0];
+    return &two[two[1].charged == charged || two[0].count > two[1].count];
 }
 
 static inline wi_block **wi_front_recent(wi_front *front, const void *pointer)
