@@ -163,7 +163,10 @@ typedef struct ort_api {
     ORT_SKIP(264, 294);
     void (*CreateKeyValuePairs)(ort_key_values **out);
     void (*AddKeyValuePair)(ort_key_values *pairs, const char *key, const char *value);
-    ORT_SKIP(297, 375);
+    const char *(*GetKeyValue)(const ort_key_values *pairs, const char *key);
+    ORT_SKIP(298, 299);
+    void (*ReleaseKeyValuePairs)(ort_key_values *pairs);
+    ORT_SKIP(301, 375);
     ort_status *(*GetSharedAllocator)(ort_env *env, const ort_memory_info *info, ort_allocator **out);
     ORT_SKIP(377, 383);
     void *(*SyncStream_GetHandle)(ort_stream *stream);
@@ -249,6 +252,8 @@ typedef struct ort_base {
 #define ORT_SLOTS_LATER(slot)                                                                                          \
     slot(CreateKeyValuePairs, 295)                                                                                     \
     slot(AddKeyValuePair, 296)                                                                                         \
+    slot(GetKeyValue, 297)                                                                                             \
+    slot(ReleaseKeyValuePairs, 300)                                                                                    \
     slot(GetSharedAllocator, 376)                                                                                      \
     slot(SyncStream_GetHandle, 384)
 /* clang-format on */

@@ -14,3 +14,11 @@ set_tests_properties(bridge-steps-stub PROPERTIES TIMEOUT 120 ENVIRONMENT "${WEI
 
 weir_bridge_test(streams bridge/streams.c bridge/fake.c INTERNAL)
 set_tests_properties(bridge-streams PROPERTIES TIMEOUT 120 ENVIRONMENT "${WEIR_STUB_DEVICE}")
+
+# LeakSanitizer cannot see into ONNX Runtime, ThreadSanitizer neither: as with the engines.
+foreach(name sessions threads)
+  weir_bridge_test(${name} bridge/${name}.c bridge/ort.c LABELS engine)
+  set_tests_properties(bridge-${name} PROPERTIES SKIP_RETURN_CODE 77)
+endforeach()
+# Exceptions pass through its frames.
+set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/sessions.c PROPERTIES COMPILE_OPTIONS -fexceptions)
