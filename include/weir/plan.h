@@ -96,5 +96,13 @@ WEIR_API const uint32_t *weir_plan_schedule(const weir_plan *plan, size_t *steps
  * WEIR_CORRUPT, naming what is wrong. WEIR_SYSTEM without host memory. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_plan_check(const weir_plan *plan, const weir_buffers *buffers);
 
+/* Writes the plan with its list to a text file, which replaces one that is there in one step; reads one that was written
+ * so. A file that was changed by hand is WEIR_CORRUPT, naming the line, and so is one whose plan weir_plan_check does not
+ * accept. Whether it is the plan of a list at hand, weir_plan_check with that list tells. WEIR_NOT_FOUND and WEIR_SYSTEM
+ * for the file. */
+WEIR_API WEIR_NODISCARD weir_status weir_plan_save(const weir_plan *plan, const char *path);
+WEIR_API WEIR_NODISCARD weir_status weir_plan_load(const char *path, weir_plan **out);
+WEIR_API WEIR_NODISCARD weir_status weir_plan_parse(const char *text, size_t bytes, const char *name, weir_plan **out);
+
 WEIR_END
 #endif

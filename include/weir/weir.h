@@ -28,6 +28,7 @@
 #include <weir/blocks.h>
 #include <weir/plan_buffers.h>
 #include <weir/plan.h>
+#include <weir/plan_nodes.h>
 #include <weir/engine.h>
 #include <weir/model.h>
 #include <weir/onnxruntime.h>

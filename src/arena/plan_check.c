@@ -33,6 +33,14 @@ static bool same_schedule(const weir_buffers *a, const weir_buffers *b)
            (a->schedule_steps == 0 || memcmp(a->schedule, b->schedule, a->schedule_steps * sizeof *a->schedule) == 0);
 }
 
+static bool lies_in_root(const weir_plan *plan, const weir_buffers *list, uint32_t i)
+{
+    uint32_t root = plan->roots[i];
+    return root < list->count && list->items[root].kind == list->items[i].kind &&
+           plan->offsets[root] <= plan->offsets[i] && wi_plan_length(plan, i) <= wi_plan_length(plan, root) &&
+           plan->offsets[i] - plan->offsets[root] <= wi_plan_length(plan, root) - wi_plan_length(plan, i);
+}
+
 static weir_status check_slot(const looker *l, uint32_t i)
 {
     const weir_plan *plan = l->plan;
@@ -47,6 +55,8 @@ static weir_status check_slot(const looker *l, uint32_t i)
         return wrong(l, i, "does not lie inside its arena");
     if (b->alignment > 1 && offset % b->alignment != 0)
         return wrong(l, i, "is not aligned as it wants");
+    if (!lies_in_root(plan, l->list, i))
+        return wrong(l, i, "does not lie in its root");
     if (b->sharing == WEIR_SHARING_VIEW)
         return offset == plan->offsets[b->of] + b->view_offset ? WEIR_OK : wrong(l, i, "is a view of another place");
     if (offset % plan->summary.alignment != 0)
