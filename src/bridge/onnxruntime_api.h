@@ -88,7 +88,9 @@ typedef struct ort_api {
     ort_status *(*CreateRunOptions)(ort_run_options **out);
     ORT_SKIP(40, 45);
     ort_status *(*RunOptionsSetTerminate)(ort_run_options *options);
-    ORT_SKIP(47, 48);
+    ORT_SKIP(47, 47);
+    ort_status *(*CreateTensorAsOrtValue)(ort_allocator *allocator, const int64_t *shape, size_t rank, int type,
+                                          ort_value **out);
     ort_status *(*CreateTensorWithDataAsOrtValue)(const ort_memory_info *info, void *data, size_t bytes,
                                                   const int64_t *shape, size_t rank, int type, ort_value **out);
     ORT_SKIP(50, 50);
@@ -204,6 +206,7 @@ typedef struct ort_base {
     slot(SessionGetOverridableInitializerName, 38)                                                                     \
     slot(CreateRunOptions, 39)                                                                                         \
     slot(RunOptionsSetTerminate, 46)                                                                                   \
+    slot(CreateTensorAsOrtValue, 48)                                                                                   \
     slot(CreateTensorWithDataAsOrtValue, 49)                                                                           \
     slot(GetTensorMutableData, 51)                                                                                     \
     slot(CastTypeInfoToTensorInfo, 55)                                                                                 \

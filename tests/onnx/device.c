@@ -127,7 +127,8 @@ static void what_cannot_be_is_said(void **state)
     assert_status(load_into(&l, "mlp", (const char *const[]){"provider=tensorrt", NULL}), WEIR_UNSUPPORTED);
     assert_detail("TensorRT");
     assert_int_equal(live(&l), 0);
-    assert_ok(load_into(&l, "mlp", (const char *const[]){"cuda.use_tf32=0", "cuda.cudnn_conv_algo_search=HEURISTIC", NULL}));
+    assert_ok(
+        load_into(&l, "mlp", (const char *const[]){"cuda.use_tf32=0", "cuda.cudnn_conv_algo_search=HEURISTIC", NULL}));
     weir_model_info info = WEIR_INIT(weir_model_info);
     assert_ok(l.engine->info(l.model, &info));
     assert_string_equal(info.provider, "cuda");
@@ -153,6 +154,65 @@ static void warm_up_and_plan(void **state)
     close_client(&l);
 }
 
+/* Two runs of one shape: the second launches what the first captured, and takes nothing more. More shapes than there are graphs
+ * are served all the same. */
+static void runs_are_captured(void **state)
+{
+    (void)state;
+    loaded l = load_model("chain", (const char *const[]){"cuda_graph=on", NULL});
+    static float x[12 * 16];
+    weir_outputs out;
+    weir_tensor in = tensor("x", WEIR_F32, SHAPE(2, 16), x);
+    assert_ok(infer_with(&l, &in, "host", &out));
+    assert_int_equal(out.tensors[0].bytes, 2 * 16 * 4);
+    l.engine->release_outputs(l.model, &out);
+    weir_client_stats stats = {.size = sizeof stats};
+    assert_ok(weir_client_snapshot(l.client, &stats));
+    assert_true(stats.pending >= 2 * 16 * 4); /* activations, which are freed, and which launches go on using */
+    uint64_t settled = live(&l), taken = onnx_session_stats(l.model).blocks;
+    for (int i = 0; i < 3; i++) {
+        assert_ok(infer_with(&l, &in, "host", &out));
+        l.engine->release_outputs(l.model, &out);
+    }
+    assert_int_equal(onnx_session_stats(l.model).blocks, taken);
+    assert_int_equal(live(&l), settled);
+    for (int64_t rows = 1; rows <= 12; rows++) {
+        in = tensor("x", WEIR_F32, SHAPE(rows, 16), x);
+        assert_ok(infer_with(&l, &in, rows % 2 ? "device" : "host", &out));
+        assert_int_equal(out.tensors[0].on_device, rows % 2);
+        assert_int_equal(out.tensors[0].bytes, rows * 16 * 4);
+        l.engine->release_outputs(l.model, &out);
+    }
+    unload_model(&l);
+    close_client(&l);
+}
+
+static void a_capture_without_memory_is_refused(void **state)
+{
+    (void)state;
+    enum { ROWS = 4096 };
+    loaded l = load_model("mlp", (const char *const[]){"cuda_graph=on", NULL});
+    uint64_t before = live(&l);
+    float *x = calloc(ROWS, 16 * sizeof *x);
+    assert_non_null(x);
+    weir_tensor in = tensor("x", WEIR_F32, SHAPE(ROWS, 16), x);
+    weir_outputs out;
+    for (uint64_t more = 1; more < 2u << 20; more += 128u << 10) {
+        assert_ok(weir_client_set_limits(l.client, 0, before + more));
+        weir_status status = infer_with(&l, &in, "host", &out);
+        if (status == WEIR_OK)
+            l.engine->release_outputs(l.model, &out);
+        else
+            assert_status(status, WEIR_OUT_OF_MEMORY);
+    }
+    assert_ok(weir_client_set_limits(l.client, 0, 0));
+    assert_ok(infer_with(&l, &in, "host", &out));
+    l.engine->release_outputs(l.model, &out);
+    free(x);
+    unload_model(&l);
+    close_client(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -162,6 +222,8 @@ int main(void)
         cmocka_unit_test(refusals_are_clean),
         cmocka_unit_test(what_cannot_be_is_said),
         cmocka_unit_test(warm_up_and_plan),
+        cmocka_unit_test(runs_are_captured),
+        cmocka_unit_test(a_capture_without_memory_is_refused),
     };
     int status = need_onnxruntime();
     if (status)

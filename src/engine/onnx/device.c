@@ -68,15 +68,16 @@ static weir_status provide_cuda(const onnx_library *library, const onnx_device *
     if (status != WEIR_OK)
         return status;
     /* The provider's library is opened by the first call that looks at an option: one is known to be good. */
-    if (FAILED(library, &a, api->CreateCUDAProviderOptions(&cuda)) ||
-        FAILED(library, &a, api->UpdateCUDAProviderOptions(cuda, list.keys, list.values, 1)))
-        status = refused(library, "CUDA", &a);
-    else if (FAILED(library, &a, api->UpdateCUDAProviderOptions(cuda, list.keys, list.values, list.count)) ||
-             FAILED(library, &a,
-                    api->UpdateCUDAProviderOptionsWithValue(cuda, "user_compute_stream",
-                                                            weir_stream_native(device->stream))))
+    bool opened = !FAILED(library, &a, api->CreateCUDAProviderOptions(&cuda)) &&
+                  !FAILED(library, &a, api->UpdateCUDAProviderOptions(cuda, list.keys, list.values, 1));
+    bool good = opened &&
+                !FAILED(library, &a, api->UpdateCUDAProviderOptions(cuda, list.keys, list.values, list.count)) &&
+                !FAILED(library, &a,
+                        api->UpdateCUDAProviderOptionsWithValue(cuda, "user_compute_stream",
+                                                                weir_stream_native(device->stream)));
+    if (opened && !good)
         status = weir_fail(WEIR_INVALID, "an option of CUDA: ONNX Runtime %s: %s", library->version, a.text);
-    else if (FAILED(library, &a, api->SessionOptionsAppendExecutionProvider_CUDA_V2(options, cuda)))
+    else if (!good || FAILED(library, &a, api->SessionOptionsAppendExecutionProvider_CUDA_V2(options, cuda)))
         status = refused(library, "CUDA", &a);
     if (cuda)
         api->ReleaseCUDAProviderOptions(cuda);
@@ -96,15 +97,17 @@ static weir_status provide_tensorrt(const onnx_library *library, const onnx_devi
     ort_tensorrt_options *tensorrt = NULL;
     if (status != WEIR_OK)
         return status;
-    if (FAILED(library, &a, api->CreateTensorRTProviderOptions(&tensorrt)) ||
-        FAILED(library, &a, api->UpdateTensorRTProviderOptions(tensorrt, list.keys, list.values, 1)))
-        status = refused(library, "TensorRT", &a);
-    else if (FAILED(library, &a, api->UpdateTensorRTProviderOptions(tensorrt, list.keys, list.values, list.count)) ||
-             FAILED(library, &a,
-                    api->UpdateTensorRTProviderOptionsWithValue(tensorrt, "user_compute_stream",
-                                                                weir_stream_native(device->stream))))
+    bool opened = !FAILED(library, &a, api->CreateTensorRTProviderOptions(&tensorrt)) &&
+                  !FAILED(library, &a, api->UpdateTensorRTProviderOptions(tensorrt, list.keys, list.values, 1));
+    bool good =
+        opened &&
+        !FAILED(library, &a, api->UpdateTensorRTProviderOptions(tensorrt, list.keys, list.values, list.count)) &&
+        !FAILED(library, &a,
+                api->UpdateTensorRTProviderOptionsWithValue(tensorrt, "user_compute_stream",
+                                                            weir_stream_native(device->stream)));
+    if (opened && !good)
         status = weir_fail(WEIR_INVALID, "an option of TensorRT: ONNX Runtime %s: %s", library->version, a.text);
-    else if (FAILED(library, &a, api->SessionOptionsAppendExecutionProvider_TensorRT_V2(options, tensorrt)))
+    else if (!good || FAILED(library, &a, api->SessionOptionsAppendExecutionProvider_TensorRT_V2(options, tensorrt)))
         status = refused(library, "TensorRT", &a);
     if (tensorrt)
         api->ReleaseTensorRTProviderOptions(tensorrt);

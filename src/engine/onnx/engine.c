@@ -8,7 +8,7 @@
 #include <weir/options.h>
 
 #include "check.h"
-#include "model.h"
+#include "replay.h"
 #include "strip.h"
 
 static bool is_cuda(const weir_engine_load *load)
@@ -217,6 +217,8 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
         status = onnx_session_begin(model, &source->file, &source->graph, load);
     if (status == WEIR_OK)
         status = onnx_ports_read(model, &source->graph);
+    if (status == WEIR_OK && settings->cuda_graph)
+        status = onnx_replays_begin(model);
     if (status != WEIR_OK) {
         bool cuda = model->device.cuda;
         onnx_unload(model);

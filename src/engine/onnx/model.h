@@ -36,6 +36,8 @@ typedef struct onnx_weight {
 /* What a request of ONNX Runtime is charged; saturates. */
 uint64_t onnx_charge(uint64_t bytes, bool cuda);
 
+typedef struct onnx_replays onnx_replays; /* replay.h */
+
 struct weir_engine_model {
     const onnx_library *library;
     weir_onnxruntime *bridge; /* the model's own, for which its session was created */
@@ -46,6 +48,7 @@ struct weir_engine_model {
     onnx_weight *weights;
     size_t weight_count;
     ort_session *session;
+    onnx_replays *replays; /* with the setting cuda_graph; else NULL */
     onnx_ports inputs, outputs;
     char architecture[64];
     char remarks[512];
@@ -72,6 +75,8 @@ void onnx_ports_free(onnx_ports *ports);
 char *onnx_shape_text(uint32_t rank, const int64_t *shape, char *text, size_t capacity);
 
 /* infer.c */
+/* The output number `index`: its name, type, shape and data, as a run left it. */
+weir_status onnx_describe_output(weir_engine_model *model, size_t index, ort_value *value, weir_tensor *tensor);
 weir_status onnx_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out);
 void onnx_release_outputs(weir_engine_model *model, weir_outputs *outputs);
 weir_status onnx_cancel(weir_engine_model *model, uint64_t id);

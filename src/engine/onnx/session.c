@@ -9,6 +9,7 @@
 #include <weir/log.h>
 
 #include "packed.h"
+#include "replay.h"
 #include "strip.h"
 
 weir_onnxruntime_stats onnx_session_stats(const weir_engine_model *model)
@@ -226,8 +227,10 @@ weir_status onnx_session_begin(weir_engine_model *model, const onnx_file *file, 
 void onnx_session_end(weir_engine_model *model)
 {
     const ort_api *api = model->library->api;
+    onnx_replays_stop(model);
     if (model->session)
         api->ReleaseSession(model->session);
+    onnx_replays_end(model);
     for (size_t i = 0; model->weights && i < model->weight_count; i++) {
         onnx_weight *weight = &model->weights[i];
         if (weight->value)

@@ -41,6 +41,13 @@ def mlp():
                 [weight("w", 16, 17), weight("b", 17)])
 
 
+def chain():
+    """Values in between, which nobody gets."""
+    save("chain", [h.make_node("Tanh", ["x"], ["a"]), h.make_node("MatMul", ["a", "w"], ["b"]),
+                   h.make_node("Sigmoid", ["b"], ["c"]), h.make_node("MatMul", ["c", "v"], ["y"])],
+         [value("x", T.FLOAT, ["n", 16])], [value("y", T.FLOAT, ["n", 16])], [weight("w", 16, 17), weight("v", 17, 16)])
+
+
 def typed():
     """As mlp, with the weights as a list of floats instead of raw bytes."""
     model = onnx.load(HERE / "mlp.onnx")
@@ -197,7 +204,8 @@ def compare_schema(path):
 def main():
     if len(sys.argv) == 3 and sys.argv[1] == "--schema":
         return compare_schema(sys.argv[2])
-    for make in (mlp, typed, beside, types, scalar, empty, default, rankless, loop, grow, conv, branch, refused, folded, bomb):
+    for make in (mlp, typed, beside, types, scalar, empty, default, rankless, loop, grow, conv, branch, refused, folded,
+                 bomb, chain):
         make()
     return 0
 

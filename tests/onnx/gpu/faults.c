@@ -94,6 +94,45 @@ int part_refusals(const bed *b, int argc, char **argv)
     return fine > 0 && loads > 0 ? 0 : 1;
 }
 
+/* graph TEXTS IMAGES ROUNDS: captured runs, between which another model fills what memory is free: a launch that used bytes
+ * which became another's would answer otherwise, or spoil the other's answer. */
+int part_graph(const bed *b, int argc, char **argv)
+{
+    check(argc == 3, "graph TEXTS IMAGES ROUNDS");
+    served captured, other = serve(b, argv[1]);
+    must(serve_try(b, argv[0], 0, (const char *const[]){"cuda_graph=on", NULL}, &captured), argv[0]);
+    question q[2], others;
+    answer wanted[2], others_wanted, got;
+    double most = 0;
+    unsigned long rounds = strtoul(argv[2], NULL, 10), different = 0;
+    ask(&other, (shape){8, 224}, &others);
+    run(&other, &others, &others_wanted);
+    for (int i = 0; i < 2; i++) {
+        ask(&captured, (shape){1 + i, 64}, &q[i]);
+        run(&captured, &q[i], &wanted[i]);
+    }
+    for (unsigned long i = 0; i < rounds; i++) {
+        run(&other, &others, &got);
+        different += !same(&others_wanted, &got, &most);
+        free(got.values);
+        run(&captured, &q[i % 2], &got);
+        different += !same(&wanted[i % 2], &got, &most);
+        free(got.values);
+    }
+    printf("{\"part\": \"graph\", \"rounds\": %lu, \"different\": %lu, \"most_different\": %.3g}\n", rounds, different,
+           most);
+    for (int i = 0; i < 2; i++) {
+        ask_end(&q[i]);
+        free(wanted[i].values);
+    }
+    ask_end(&others);
+    free(others_wanted.values);
+    serve_end(&captured);
+    serve_end(&other);
+    check(live(b) == 0, "the ledger is not back at zero");
+    return most < 1e-3 ? 0 : 1;
+}
+
 /* ---- several threads ------------------------------------------------------------------------------------------------------- */
 
 typedef struct worker {

@@ -29,14 +29,15 @@ static void pair_up(const served *ours, const served *alone, const question *q, 
     }
 }
 
-/* speed MODEL BATCH REST PAIRS: the median of paired ratios with its 95 % interval, from the order of the ratios alone. */
+/* speed MODEL BATCH REST PAIRS [SETTING…]: the median of paired ratios with its 95 % interval, from the order of the ratios alone. */
 int part_speed(const bed *b, int argc, char **argv)
 {
-    check(argc == 4, "speed MODEL BATCH REST PAIRS");
+    check(argc >= 4, "speed MODEL BATCH REST PAIRS [SETTING…]");
     size_t count = strtoul(argv[3], NULL, 10);
     bed other = *b;
     other.alone = true;
-    served ours = serve(b, argv[0]), alone = serve(&other, argv[0]);
+    served ours, alone = serve(&other, argv[0]);
+    must(serve_try(b, argv[0], 0, (const char *const *)(argv + 4), &ours), argv[0]);
     question q;
     answer mine, theirs;
     double *a = calloc(count, sizeof *a), *p = calloc(count, sizeof *p), *ratio = calloc(count, sizeof *ratio);
@@ -56,10 +57,11 @@ int part_speed(const bed *b, int argc, char **argv)
     double half = 1.96 * sqrt((double)count) / 2 / (double)count;
     double low = percentile(ratio, count, 0.5 - half), middle = percentile(ratio, count, 0.5);
     double high = percentile(ratio, count, 0.5 + half);
-    printf("{\"part\": \"speed\", \"model\": \"%s\", \"pairs\": %zu, \"weir_ms\": %.4f, \"plain_ms\": %.4f, "
+    printf("{\"part\": \"speed\", \"model\": \"%s\", \"setting\": \"%s\", \"pairs\": %zu, \"weir_ms\": %.4f, "
+           "\"plain_ms\": %.4f, "
            "\"ratio\": %.5f, \"low\": %.5f, \"high\": %.5f, \"bit_equal\": %s, \"most_different\": %.3g}\n",
-           ours.name, count, percentile(a, count, 0.5) * 1e3, percentile(p, count, 0.5) * 1e3, middle, low, high,
-           equal ? "true" : "false", most);
+           ours.name, argc > 4 ? argv[4] : "", count, percentile(a, count, 0.5) * 1e3, percentile(p, count, 0.5) * 1e3,
+           middle, low, high, equal ? "true" : "false", most);
     ask_end(&q);
     serve_end(&ours);
     serve_end(&alone);

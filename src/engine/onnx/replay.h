@@ -1,0 +1,22 @@
+/* Runs that are captured into CUDA graphs, and launched again for the same shapes. */
+#ifndef WEIR_ONNX_REPLAY_H
+#define WEIR_ONNX_REPLAY_H
+
+#include "model.h"
+
+/* So many sets of shapes have a graph each; what comes with others runs without. */
+enum { ONNX_REPLAYS_MOST = 8 };
+
+/* Makes model->replays; nothing is captured yet. WEIR_SYSTEM without host memory or a thread. */
+weir_status onnx_replays_begin(weir_engine_model *model);
+/* Before the session is released: no graph is launched any more. */
+void onnx_replays_stop(weir_engine_model *model);
+/* After it was: the memory. */
+void onnx_replays_end(weir_engine_model *model);
+
+/* Runs it with inputs that were checked, capturing it the first time. *served false: there are graphs enough, and nothing was
+ * done. outputs[i] gets a value of its own, on the device or on the host. Any thread; one at a time is served. */
+weir_status onnx_replay(weir_engine_model *model, const weir_inference *inference, bool to_device, ort_value **outputs,
+                        bool *served);
+
+#endif
