@@ -24,7 +24,8 @@ static void open_text(onnx_wire *wire, onnx_text text)
     onnx_wire_open(wire, (const uint8_t *)text.text, text.size);
 }
 
-static void each_body(onnx_text node, void (*tell)(onnx_text body, teller *teller, void *user), teller *told, void *user)
+static void each_body(onnx_text node, void (*tell)(onnx_text body, teller *teller, void *user), teller *told,
+                      void *user)
 {
     onnx_wire wire, inner;
     open_text(&wire, node);
@@ -80,7 +81,8 @@ static void capture(void *user, onnx_text name)
 
 uint32_t graph_bodies_read(const graph *g, onnx_text node, uint32_t *out)
 {
-    captures c = {.g = g, .out = out};
+    captures c = {.g = g};
+    c.out = out;
     each_body(node, each_name, capture, &c);
     return c.count;
 }

@@ -7,9 +7,9 @@
 
 void onnx_wire_open(onnx_wire *wire, const uint8_t *data, size_t size)
 {
-    wire->data = data;
+    wire->data = data ? data : (const uint8_t *)""; /* a field without content may have no address */
     wire->size = size;
-    wire->in = pb_istream_from_buffer(data, size);
+    wire->in = pb_istream_from_buffer(wire->data, size);
 }
 
 const uint8_t *onnx_wire_at(const onnx_wire *wire)
