@@ -22,3 +22,10 @@ foreach(name sessions threads)
 endforeach()
 # Exceptions pass through its frames.
 set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/sessions.c PROPERTIES COMPILE_OPTIONS -fexceptions)
+
+# Kernels take a while, so that the device trails the host.
+weir_bridge_test(provider bridge/provider.c bridge/ort.c LABELS engine)
+set_tests_properties(bridge-provider PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300
+  ENVIRONMENT "${WEIR_STUB_DEVICE};STUB_CUDA_KERNEL_US=300")
+add_dependencies(test-bridge-provider stub-provider)
+set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/provider.c PROPERTIES COMPILE_OPTIONS -fexceptions)

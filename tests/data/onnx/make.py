@@ -87,6 +87,13 @@ def types():
          [value(f"{k}_out", t, [2, "n"]) for k, t in kinds.items()], opset=19, ir=9)
 
 
+def copies():
+    """Nothing but copies, so that what a device computes does not matter."""
+    names = ["x", "a", "b", "c", "y"]
+    save("copies", [h.make_node("Identity", [x], [y]) for x, y in zip(names, names[1:])],
+         [value("x", T.FLOAT, ["n", 16])], [value("y", T.FLOAT, ["n", 16])])
+
+
 def scalar():
     save("scalar", [h.make_node("Add", ["a", "b"], ["sum"]), h.make_node("Greater", ["a", "b"], ["more"])],
          [value("a", T.FLOAT, []), value("b", T.FLOAT, [])], [value("sum", T.FLOAT, []), value("more", T.BOOL, [])])
@@ -204,7 +211,7 @@ def compare_schema(path):
 def main():
     if len(sys.argv) == 3 and sys.argv[1] == "--schema":
         return compare_schema(sys.argv[2])
-    for make in (mlp, typed, beside, types, scalar, empty, default, rankless, loop, grow, conv, branch, refused, folded,
+    for make in (mlp, typed, beside, types, copies, scalar, empty, default, rankless, loop, grow, conv, branch, refused, folded,
                  bomb, chain):
         make()
     return 0

@@ -83,11 +83,16 @@ CUDART_NOTHING(cudaMemPoolTrimTo)
 
 /* Work ------------------------------------------------------------------------------------------------------------- */
 
+/* A copy within the device takes its stream as long as a kernel. */
 CUDART_FUNCTION(int, cudaMemcpyAsync, (void *to, const void *from, size_t bytes, int direction, CUstream stream))
 {
-    (void)direction;
+    enum { DEVICE_TO_DEVICE = 3 };
     const cudart_driver *d = cudart_enter();
-    return bytes ? cudart_keep(d->cuMemcpyAsync(address_of(to), address_of(from), bytes, cudart_stream(stream))) : 0;
+    if (bytes == 0)
+        return 0;
+    int result = direction == DEVICE_TO_DEVICE ? cudart_launch(stream) : 0;
+    return result ? result
+                  : cudart_keep(d->cuMemcpyAsync(address_of(to), address_of(from), bytes, cudart_stream(stream)));
 }
 
 CUDART_FUNCTION(int, cudaMemcpy2DAsync,
