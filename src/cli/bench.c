@@ -15,7 +15,8 @@ static const char help[] =
     "  operations   single operations by each resource, and by the C library or CUDA's driver; the ratio is that of\n"
     "               the medians to the first peer's\n"
     "  lending      memory that one client left behind (what the first of --traces leaves, or blocks of many sizes),\n"
-    "               taken by another in one block, taken back, and given back to the device\n"
+    "               taken by another in one block, taken back, and given back to the device; on a GPU also what\n"
+    "               a kernel feels that runs beside lends\n"
     "  traces       with --traces: recorded traces replayed by weir and by the peers: what they hold, the smallest\n"
     "               cap, what it costs\n\n"
     "  --device NAME    host, cuda, cuda:1 (default host)\n"
@@ -30,7 +31,8 @@ static const char help[] =
     "  --json           the answer as JSON: device; allocator {threads, rows[] {load, by, own, ns, p50, p99, mean,\n"
     "                   of_weir}, goals[] {load, what, wanted, measured, met}, left_out[]}; rows[] {operation, who,\n"
     "                   peer, median, p99, ratio}; lending[] {what, bytes, us, driver_calls, moved,\n"
-    "                   without_driver_call}; traces {lag, rows[] {trace, by, own, events, streams,\n"
+    "                   without_driver_call}, lending_beside[] {what, pairs, alone_ms, beside_ms, slowed, lends,\n"
+    "                   bytes, moved}, lending_goals[]; traces {lag, rows[] {trace, by, own, events, streams,\n"
     "                   peak_requested, held, ns, min_cap, min_cap_ns, ns_105, ns_110, driver_calls, moves, lag_held,\n"
     "                   lag_min_cap, lag_min_cap_ns}, goals[], left_out[]}\n";
 

@@ -1,14 +1,17 @@
-/* bench_lending.c: the part `lending`: what one client has left behind, taken by another, and given back to the device. */
-#include "bench.h"
+/* bench_lending.c: the part `lending`: what one client has left behind, taken by another, and given back to the device; and what
+ * a kernel feels of that on a GPU. */
+#include "bench_answer.h"
+#include "bench_beside.h"
 #include "bench_clock.h"
 #include "replay.h"
-#include "table.h"
 #include "text.h"
 
 #include <weir/weir.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define GIB (UINT64_C(1) << 30)
 #define MIB (UINT64_C(1) << 20)
@@ -28,6 +31,7 @@ typedef struct lending {
     weir_client *first, *second;
     weir_stream streams[2];
     step steps[STEPS];
+    bench_beside beside[BENCH_BESIDES];
 } lending;
 
 static weir_stats look(const lending *l)
@@ -190,28 +194,58 @@ static void end(lending *l)
         (void)!weir_runtime_destroy(l->runtime);
 }
 
-static void print(const lending *l)
+static double us_per_gib(const step *s)
+{
+    return s->bytes ? s->microseconds * (double)GIB / (double)s->bytes : NAN;
+}
+
+static void print_steps(const lending *l)
 {
     static const char *const titles[] = {"lending", "bytes", "us", "driver calls", "moved handles", "us per GiB"};
     table grid = {0};
-    table_row(&grid);
-    for (size_t i = 0; i < sizeof titles / sizeof titles[0]; i++)
-        table_cell(&grid, titles[i], "", i > 0);
+    bench_titles(&grid, titles, sizeof titles / sizeof titles[0], 1);
     for (const step *s = l->steps; s < l->steps + STEPS; s++) {
         char size[24];
         table_row(&grid);
         table_cell(&grid, s->what, "", false);
         table_cell(&grid, weir_size_format(s->bytes, size, sizeof size), "", true);
-        char *cells[] = {text_print("%.1f", s->microseconds), text_print("%llu", (unsigned long long)s->calls),
-                         text_print("%llu", (unsigned long long)s->moved),
-                         text_print("%.1f", s->bytes ? s->microseconds * (double)GIB / (double)s->bytes : 0.0)};
-        for (size_t i = 0; i < sizeof cells / sizeof cells[0]; i++) {
-            table_cell(&grid, cells[i], "", true);
-            free(cells[i]);
-        }
+        bench_number(&grid, s->microseconds, 1);
+        bench_number(&grid, (double)s->calls, 0);
+        bench_number(&grid, (double)s->moved, 0);
+        bench_number(&grid, us_per_gib(s), 1);
     }
     table_print(&grid, stdout);
     table_clear(&grid);
+}
+
+static void print_beside(const lending *l)
+{
+    static const char *const titles[] = {"a kernel beside lends", "alone, ms", "beside, ms", "ratio", "lends",
+                                         "moved handles"};
+    table grid = {0};
+    bench_titles(&grid, titles, sizeof titles / sizeof titles[0], 1);
+    for (const bench_beside *b = l->beside; b < l->beside + BENCH_BESIDES; b++) {
+        table_row(&grid);
+        table_cell(&grid, b->what, "", false);
+        bench_number(&grid, b->alone, 3);
+        bench_number(&grid, b->with, 3);
+        bench_number(&grid, b->slowed, 4);
+        bench_number(&grid, (double)b->lends, 0);
+        bench_number(&grid, (double)b->moved, 0);
+    }
+    puts("");
+    table_print(&grid, stdout);
+    table_clear(&grid);
+}
+
+/* What is asked of a GPU. */
+static void set_goals(const lending *l, bench_goals *goals)
+{
+    const step *again = &l->steps[TAKE_AGAIN], *back = &l->steps[GIVE_BACK];
+    bench_goal(goals, again->what, "us per GiB", 10, us_per_gib(again));
+    bench_goal(goals, back->what, "ms per GiB", 150, us_per_gib(back) / 1000);
+    for (const bench_beside *b = l->beside; b < l->beside + BENCH_BESIDES; b++)
+        bench_goal(goals, "a kernel beside lends", b->what, 1.01, b->pairs ? b->slowed : NAN);
 }
 
 static json_t *as_json(const lending *l)
@@ -225,17 +259,51 @@ static json_t *as_json(const lending *l)
     return rows;
 }
 
+static json_t *beside_json(const lending *l)
+{
+    json_t *rows = json_array();
+    for (const bench_beside *b = l->beside; b < l->beside + BENCH_BESIDES && b->pairs; b++)
+        json_array_append_new(rows, json_pack("{s:s, s:I, s:f, s:f, s:f, s:I, s:I, s:I}", "what", b->what, "pairs",
+                                              (json_int_t)b->pairs, "alone_ms", b->alone, "beside_ms", b->with,
+                                              "slowed", b->slowed, "lends", (json_int_t)b->lends, "bytes",
+                                              (json_int_t)b->bytes, "moved", (json_int_t)b->moved));
+    return rows;
+}
+
+static void answer_all(const lending *l, bool gpu, json_t *answer)
+{
+    bool beside = l->beside[0].pairs > 0;
+    bench_goals goals;
+    bench_goals_begin(&goals);
+    if (gpu)
+        set_goals(l, &goals);
+    if (answer) {
+        json_object_set_new(answer, "lending", as_json(l));
+        json_object_set_new(answer, "lending_beside", beside_json(l));
+        json_object_set_new(answer, "lending_goals", bench_goals_json(&goals));
+    } else {
+        print_steps(l);
+        if (beside)
+            print_beside(l);
+        bench_goals_print(&goals);
+    }
+    bench_goals_end(&goals);
+}
+
 int bench_part_lending(const bench_options *options, json_t *answer)
 {
     lending l = {.steps = {{.what = "taken over by another client, in one block"},
                            {.what = "taken back, where it fits"},
                            {.what = "given back to the device, but for 64 MiB"}}};
+    bool gpu = strncmp(options->device, "cuda", 4) == 0;
     weir_status status = measure(&l, options);
+    if (status == WEIR_OK && gpu)
+        status = bench_beside_measure(options, l.beside);
+    if (status == WEIR_UNSUPPORTED) /* no kernels: the rest counts */
+        status = WEIR_OK;
     int verdict = status == WEIR_OK ? CLI_OK : cli_fail("lending: %s", weir_detail());
-    if (status == WEIR_OK && answer)
-        json_object_set_new(answer, "lending", as_json(&l));
-    else if (status == WEIR_OK)
-        print(&l);
+    if (status == WEIR_OK)
+        answer_all(&l, gpu, answer);
     end(&l);
     return verdict;
 }

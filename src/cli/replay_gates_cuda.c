@@ -1,8 +1,8 @@
 /* replay_gates_cuda.c: gates on a GPU: its streams wait for a word of pinned memory (cuStreamWaitValue32), which takes no
  * kernel. The functions come from libcuda.so.1 at run time; names and types are cuda.h's (CUDA 13.0). */
+#include "cuda_find.h"
 #include "replay_gates.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ typedef int result;
 typedef unsigned long long address;
 
 typedef struct cuda_gates {
-    void *library, *word; /* the host's address of it is the GPU's too: all addresses are unified here */
+    void *word; /* the host's address of it is the GPU's too: all addresses are unified here */
     result (*push)(void *);
     result (*pop)(void **);
     result (*allocate)(void **, size_t, unsigned);
@@ -20,25 +20,12 @@ typedef struct cuda_gates {
 
 static bool load(cuda_gates *c)
 {
-    enum { VERSION = 12000 };
-    result (*find)(const char *, void **, int, unsigned long long, int *) = NULL;
-    struct {
-        const char *name;
-        void *to;
-    } wanted[] = {{"cuCtxPushCurrent", &c->push},
-                  {"cuCtxPopCurrent", &c->pop},
-                  {"cuMemHostAlloc", &c->allocate},
-                  {"cuMemFreeHost", &c->release},
-                  {"cuStreamWaitValue32", &c->wait}};
-    c->library = dlopen("libcuda.so.1", RTLD_NOW);
-    void *symbol = c->library ? dlsym(c->library, "cuGetProcAddress_v2") : NULL;
-    memcpy(&find, &symbol, sizeof symbol);
-    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
-        if (!find || find(wanted[i].name, &symbol, VERSION, 0, NULL) != 0 || !symbol)
-            return false;
-        memcpy(wanted[i].to, &symbol, sizeof symbol);
-    }
-    return true;
+    const cuda_wanted wanted[] = {{"cuCtxPushCurrent", &c->push},
+                                  {"cuCtxPopCurrent", &c->pop},
+                                  {"cuMemHostAlloc", &c->allocate},
+                                  {"cuMemFreeHost", &c->release},
+                                  {"cuStreamWaitValue32", &c->wait}};
+    return cuda_find(wanted, sizeof wanted / sizeof wanted[0]);
 }
 
 /* The context stays this thread's until the gates end: all of a replay is one thread's. */

@@ -204,9 +204,10 @@ static json_t *parts_json(const simulate_result *r)
 {
     json_t *array = json_array();
     for (size_t i = 0; i < r->part_count; i++)
-        json_array_append_new(array, json_pack("{s:s, s:I, s:I}", "resource", r->parts[i].resource, "steps",
-                                               (json_int_t)r->parts[i].steps, "violations",
-                                               (json_int_t)r->parts[i].violations));
+        json_array_append_new(array,
+                              json_pack("{s:s, s:I, s:I, s:o}", "resource", r->parts[i].resource, "steps",
+                                        (json_int_t)r->parts[i].steps, "violations", (json_int_t)r->parts[i].violations,
+                                        "ladder", counts_json(r->parts[i].ladder, LADDER_RUNGS, true)));
     return array;
 }
 

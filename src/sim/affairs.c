@@ -31,7 +31,9 @@ void run_device_bytes(world *w, const step *s)
 
 void run_fault(world *w, const step *s)
 {
-    wi_sim_fault fault = {WI_SIM_CALLS, (long)s->field[F_COUNT], false, WEIR_DRIVER};
+    uint64_t kind = s->field[F_CLASS]; /* 0: any */
+    wi_sim_fault fault = {kind > 0 && kind < WI_SIM_FALLIBLE ? (wi_sim_call)kind : WI_SIM_CALLS,
+                          (long)s->field[F_COUNT], false, WEIR_DRIVER};
     w->fault_base = world_faults(w);
     wi_sim_arm(&fault, NULL);
 }

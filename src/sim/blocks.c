@@ -223,6 +223,8 @@ static void allocate(world *w, const step *s, slot *b, unsigned client, unsigned
         oracle_reserved(w->oracle, client, 0, charged);
     if (from)
         from->in_hand--;
+    if (status != WEIR_OK)
+        oracle_failed_there(w->oracle, world_number(w, stream));
     if (status == WEIR_OUT_OF_MEMORY)
         count_refusal(w, client, charged, nested);
     if (!ANSWER(w, "weir_alloc_with", status, WEIR_OUT_OF_MEMORY) || request.bytes == 0)
@@ -362,6 +364,8 @@ static weir_status resize(world *w, slot *b, uint64_t bytes, uint64_t after, uns
     oracle_asking(w->oracle, b->client, memory_class, moved, false);
     weir_status status = weir_resize(w->clients[b->client], b->block.pointer, bytes, w->streams[stream]);
     oracle_answered(w->oracle, b->client, memory_class, moved, false);
+    if (status != WEIR_OK)
+        oracle_failed_there(w->oracle, number);
     if (cut && status == WEIR_OK)
         oracle_freed(w->oracle, tail);
     else if (cut)

@@ -22,9 +22,11 @@ static uint64_t some_stream(world *w)
     return chance(w, 4) ? 0 : any_stream(w);
 }
 
-/* Most blocks are small, and most bytes are in large ones. */
+/* Most blocks are small, and most bytes are in large ones. Where free places are to be fought for, most fit many. */
 static uint64_t some_bytes(world *w)
 {
+    if (w->mood != MOOD_ORDINARY && chance(w, 70))
+        return w->options.budget / 32 * (world_random(w, 4) + 1);
     uint64_t kind = world_random(w, 100);
     uint64_t most = kind < 50 ? 64 << 10 : kind < 80 ? 1 << 20 : kind < 95 ? 8 << 20 : w->options.budget / 3;
     uint64_t bytes = world_random(w, most) + 1;
@@ -174,7 +176,9 @@ static void choose_slot(world *w, step *s)
 
 static void choose_fault(world *w, step *s)
 {
-    s->field[F_COUNT] = world_random(w, 12);
+    bool mapping = w->mood == MOOD_FAILING && chance(w, 80);
+    s->field[F_COUNT] = world_random(w, mapping ? 4 : 12);
+    s->field[F_CLASS] = mapping ? WI_SIM_MAP : 0;
 }
 
 static void choose_fill(world *w, step *s)
@@ -274,37 +278,37 @@ static void choose_nothing(world *w, step *s)
 }
 
 const operation operations[] = {
-    {"allocate", 260, run_allocate, choose_allocate},
-    {"free", 210, run_free, choose_free},
-    {"resize", 40, run_resize, choose_resize},
-    {"touch", 140, run_touch, choose_touch},
-    {"begin", 75, run_begin, choose_begin},
-    {"end", 110, run_end, choose_launch},
-    {"abort", 5, run_abort, choose_launch},
-    {"work", 200, run_device_work, choose_work},
-    {"stall", 6, run_stall, choose_stall},
-    {"synchronize", 4, run_synchronize, choose_stream},
-    {"stream", 6, run_stream, choose_stream},
-    {"client", 6, run_client, choose_client},
-    {"limits", 6, run_limits, choose_client},
-    {"budget", 3, run_budget, choose_budget},
-    {"trim", 5, run_trim, choose_trim},
-    {"device", 2, run_device_bytes, choose_device_bytes},
-    {"snapshot", 20, run_snapshot, choose_nothing},
-    {"info", 20, run_info, choose_slot},
-    {"misuse", 15, run_misuse, choose_slot},
-    {"fault", 4, run_fault, choose_fault},
-    {"fill", 20, run_fill, choose_fill},
-    {"copy", 10, run_copy, choose_copy},
-    {"call", 10, run_call, choose_call},
-    {"record", 20, run_record, choose_touch},
-    {"capture", 6, run_capture, choose_capture},
-    {"reserve", 6, run_reserve, choose_reserve},
-    {"pool", 3, run_pool, choose_pool},
-    {"member", 6, run_member, choose_member},
-    {"take", 26, run_take, choose_take},
-    {"give", 26, run_give, choose_piece},
-    {"piece", 20, run_piece, choose_piece},
+    {"allocate", {260, 330, 260}, run_allocate, choose_allocate},
+    {"free", {210, 240, 300}, run_free, choose_free},
+    {"resize", {40, 40, 40}, run_resize, choose_resize},
+    {"touch", {140, 140, 60}, run_touch, choose_touch},
+    {"begin", {75, 40, 40}, run_begin, choose_begin},
+    {"end", {110, 110, 110}, run_end, choose_launch},
+    {"abort", {5, 5, 5}, run_abort, choose_launch},
+    {"work", {200, 12, 200}, run_device_work, choose_work},
+    {"stall", {6, 6, 6}, run_stall, choose_stall},
+    {"synchronize", {4, 1, 4}, run_synchronize, choose_stream},
+    {"stream", {6, 6, 6}, run_stream, choose_stream},
+    {"client", {6, 6, 6}, run_client, choose_client},
+    {"limits", {6, 6, 6}, run_limits, choose_client},
+    {"budget", {3, 3, 3}, run_budget, choose_budget},
+    {"trim", {5, 5, 25}, run_trim, choose_trim},
+    {"device", {2, 2, 2}, run_device_bytes, choose_device_bytes},
+    {"snapshot", {20, 20, 20}, run_snapshot, choose_nothing},
+    {"info", {20, 20, 20}, run_info, choose_slot},
+    {"misuse", {15, 15, 15}, run_misuse, choose_slot},
+    {"fault", {4, 1, 90}, run_fault, choose_fault},
+    {"fill", {20, 20, 20}, run_fill, choose_fill},
+    {"copy", {10, 10, 10}, run_copy, choose_copy},
+    {"call", {10, 10, 10}, run_call, choose_call},
+    {"record", {20, 20, 20}, run_record, choose_touch},
+    {"capture", {6, 6, 6}, run_capture, choose_capture},
+    {"reserve", {6, 6, 6}, run_reserve, choose_reserve},
+    {"pool", {3, 3, 3}, run_pool, choose_pool},
+    {"member", {6, 6, 6}, run_member, choose_member},
+    {"take", {26, 26, 26}, run_take, choose_take},
+    {"give", {26, 26, 26}, run_give, choose_piece},
+    {"piece", {20, 20, 20}, run_piece, choose_piece},
 };
 
 unsigned operation_count(void)
@@ -344,6 +348,17 @@ static bool choose_beginning(world *w, step *s)
     return false;
 }
 
+/* The ordinary one for the most part: the others' steps take several times as long. */
+static void choose_mood(world *w)
+{
+    enum { LASTS = 2000, OFTEN = 12 };
+    if (w->mood_left-- > 0)
+        return;
+    uint64_t pick = world_random(w, 100);
+    w->mood = pick < OFTEN ? MOOD_BEHIND : pick < OFTEN + OFTEN ? MOOD_FAILING : MOOD_ORDINARY;
+    w->mood_left = (unsigned)world_random(w, LASTS);
+}
+
 void world_choose(world *w, step *out)
 {
     *out = (step){0};
@@ -351,11 +366,12 @@ void world_choose(world *w, step *out)
     out->field[F_SEED] = world_random(w, UINT32_MAX);
     if (choose_beginning(w, out))
         return;
+    choose_mood(w);
     for (unsigned i = 0; i < operation_count(); i++)
-        total += operations[i].weight;
+        total += operations[i].weight[w->mood];
     uint64_t pick = world_random(w, total);
-    while (pick >= operations[at].weight)
-        pick -= operations[at++].weight;
+    while (pick >= operations[at].weight[w->mood])
+        pick -= operations[at++].weight[w->mood];
     if (operations[at].run == run_fault && !w->options.faults)
         at = 0;
     out->operation = (uint8_t)at;

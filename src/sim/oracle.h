@@ -124,6 +124,8 @@ void oracle_set_limits(oracle *o, unsigned client, uint64_t guaranteed, uint64_t
  * nothing is kept back, so that what the device is past is free. */
 void oracle_check(oracle *o, const weir_stats *stats, const weir_client_stats *lines, const unsigned *numbers,
                   size_t count, bool settled);
+/* A call on the stream failed: what it had got by then may be free in the order of that stream. */
+void oracle_failed_there(oracle *o, unsigned stream);
 /* Whether the device is past all that was queued on streams where something was freed in their order. */
 bool oracle_drained(const oracle *o);
 /* Compares what such a view tells to be in the order of streams, or kept by threads. `drained`: so it was before the view was taken, and no

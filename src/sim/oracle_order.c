@@ -81,6 +81,11 @@ void oracle_end_order(oracle *o, uint32_t index)
 
 /* What a snapshot may tell ------------------------------------------------------------------------------------------ */
 
+void oracle_failed_there(oracle *o, unsigned stream)
+{
+    o->followed |= stream ? UINT64_C(1) << stream : 0;
+}
+
 bool oracle_drained(const oracle *o)
 {
     for (unsigned s = 1; s < o->width; s++)

@@ -26,9 +26,9 @@ const simulate_names simulate_words = {defect_name,    defect_called,    ladder_
 static const struct {
     const char *text;
     unsigned percent;
-} stacks[] = {{"mapped", 30},
-              {"direct", 15},
-              {"async", 15},
+} stacks[] = {{"mapped", 36},
+              {"direct", 12},
+              {"async", 12},
               {"blocks(64KiB)", 15},
               {"guard(mapped)", 3},
               {"stats(guard(async))", 2},
@@ -142,7 +142,9 @@ static world *make_world(const world_options *options, simulate_result *out)
 static void add_up(simulate_result *out, const char *resource, uint64_t steps, const oracle_findings *found,
                    const uint64_t *ladder, const uint64_t *done, uint64_t faults)
 {
-    out->parts[out->part_count++] = (simulate_part){resource, steps, found->violations};
+    simulate_part *part = &out->parts[out->part_count++];
+    *part = (simulate_part){.resource = resource, .steps = steps, .violations = found->violations};
+    memcpy(part->ladder, ladder, sizeof part->ladder);
     out->found = *found;
     out->steps += steps;
     out->faults += faults;

@@ -18,7 +18,7 @@ typedef struct simulate_options {
 
 typedef struct simulate_part {
     const char *resource;
-    uint64_t steps, violations;
+    uint64_t steps, violations, ladder[LADDER_RUNGS];
 } simulate_part;
 
 typedef struct simulate_result {

@@ -76,6 +76,14 @@ typedef enum ladder_rung {
 
 const char *ladder_name(ladder_rung rung);
 
+/* What chance prefers, by turns: each reaches what the others seldom come to. */
+typedef enum world_mood {
+    MOOD_ORDINARY,
+    MOOD_BEHIND,  /* the device hardly works, and much is asked for: what is freed has not passed */
+    MOOD_FAILING, /* memory goes back to the device and is wanted again, and mapping it fails */
+    WORLD_MOODS
+} world_mood;
+
 typedef struct slot {
     weir_block block; /* NULL: empty */
     oracle_block known;
@@ -167,6 +175,8 @@ typedef struct world {
     weir_stream last_released;
     uint32_t last_version;
     uint64_t random, held_back; /* of the generator; bytes that another process has */
+    world_mood mood;
+    unsigned mood_left; /* steps that it lasts */
     uint64_t ladder[LADDER_RUNGS], done[256], faults;
     uint64_t fault_base, fault_mark; /* faults before the last arming, and before this step */
     uint8_t stream_in_hand[WORLD_STREAMS + 1], client_in_hand[WORLD_CLIENTS]; /* of so many steps that have not ended */
@@ -226,7 +236,7 @@ void world_hear_guard(world *w); /* what it reports is a finding */
 
 typedef struct operation {
     const char *name;
-    unsigned weight;
+    unsigned weight[WORLD_MOODS];
     void (*run)(world *w, const step *s);
     void (*choose)(world *w, step *s);
 } operation;

@@ -140,6 +140,37 @@ class Allocator(Peers):
             self.assertEqual(goal["wanted"], 100 if load.startswith("freed") else 25 if "B" in load else 50)
 
 
+class Lending(harness.Case):
+    def check_steps(self, answer):
+        taken, back, given = answer["lending"]
+        self.assertEqual(taken["bytes"], back["bytes"])
+        self.assertEqual((back["driver_calls"], back["moved"]), (0, 0))
+        self.assertEqual(back["without_driver_call"], back["bytes"])
+        self.assertGreater(given["driver_calls"], 0)
+        for step in answer["lending"]:
+            self.assertGreater(step["us"], 0)
+        self.assertEqual(answer["lending_beside"], [])
+        return back, given
+
+    def test_host(self):
+        answer = self.weir_json("bench", "--only", "lending")
+        self.check_steps(answer)
+        self.assertEqual(answer["lending_goals"], [])
+        out, error = self.weir("bench", "--only", "lending")
+        self.assertIn("taken back, where it fits", out)
+        self.assertEqual(error, "")
+
+    @unittest.skipUnless((STUB / "libcuda.so.1").exists() and not harness.SANITIZED, "the stub of CUDA is not built")
+    def test_cuda_without_kernels(self):
+        environment = {"LD_LIBRARY_PATH": str(STUB), "STUB_CUDA_TOTAL": "0x4000000000"}
+        answer = self.weir_json("bench", "--only", "lending", "--device", "cuda:0", **environment)
+        back, given = self.check_steps(answer)
+        again, went = answer["lending_goals"]
+        self.assertAlmostEqual(again["measured"], back["us"] * 2**30 / back["bytes"], places=3)
+        self.assertAlmostEqual(went["measured"], given["us"] / 1000 * 2**30 / given["bytes"], places=3)
+        self.assertEqual((again["wanted"], went["wanted"]), (10, 150))
+
+
 class Traces(Peers):
     """A trace of two streams that has 4 MiB live at its peak, in which half of it becomes one block."""
 

@@ -23,6 +23,10 @@ def pairs(count, pointer, size, stream=0):
     return [("a" if i % 2 == 0 else "f", pointer, size, stream) for i in range(2 * count)]
 
 
+RECORDED = harness.SOURCE / "tests/data/traces"
+RECORDINGS = (("bert", 1), ("four_streams", 5), ("unet_images", 1), ("moe_train", 1))
+
+
 class Replay(harness.Case):
     def replay(self, text, *words, status=0, **environment):
         trace = self.write("trace.csv", text)
@@ -175,22 +179,31 @@ class Replay(harness.Case):
                              STUB_CUDA_FAIL="cuMemHostAlloc:1:2")
         self.assertIn("pinned memory", error)
 
-    def test_cut_of_a_recorded_trace(self):
-        path = harness.SOURCE / "tests/data/traces/bert.csv.gz"
-        live, now, peak, count = {}, 0, 0, 0
-        for line in gzip.decompress(path.read_bytes()).decode().splitlines()[1:]:
-            _, _, action, pointer, size, _ = line.split(",")
-            if action == "allocate":
-                live[pointer] = int(size)
-                now += int(size)
-            else:
-                now -= live.pop(pointer)
-            peak, count = max(peak, now), count + 1
-        for driver in ("sim", "host"):
-            answer = self.weir_json("replay", path, "--driver", driver, "--cap", "1.5x", "--lag", "8")
-            trace, = answer["traces"]
-            self.assertEqual((answer["events"], answer["peak_requested"], trace["live_at_end"]), (count, peak, len(live)))
-            self.assertEqual((answer["failures"], trace["malformed"]), (0, 0))
+    def test_recorded_traces(self):
+        for path, streams in ((RECORDED / f"{name}.csv.gz", streams) for name, streams in RECORDINGS):
+            live, now, peak, count = {}, 0, 0, 0
+            for line in gzip.decompress(path.read_bytes()).decode().splitlines()[1:]:
+                _, _, action, pointer, size, _ = line.split(",")
+                if action == "allocate":
+                    live[pointer] = int(size)
+                    now += int(size)
+                else:
+                    now -= live.pop(pointer)
+                peak, count = max(peak, now), count + 1
+            for driver in ("sim", "host"):
+                answer = self.weir_json("replay", path, "--driver", driver, "--cap", "1.5x", "--lag", "8")
+                trace, = answer["traces"]
+                self.assertEqual((answer["events"], answer["peak_requested"], trace["live_at_end"]), (count, peak, len(live)))
+                self.assertEqual((answer["failures"], trace["malformed"], trace["streams"]), (0, 0, streams))
+
+    def test_recorded_traces_fit_into_little_more_than_they_request(self):
+        """Without a lag and with one, and `segments` into what it would be without moves. Bounds, not goals."""
+        for name, _ in RECORDINGS:
+            path = RECORDED / f"{name}.csv.gz"
+            for words, most in (((), 1.06), (("--lag", "64"), 1.08), (("--resource", "segments"), 1.3)):
+                answer = self.weir_json("replay", path, "--cap", f"{most}x", *words)
+                self.assertEqual(answer["failures"], 0, (name, words))
+                self.assertLessEqual(answer["peak_reserved"], most * answer["peak_requested"], (name, words))
 
     def test_own_traces(self):
         run = self.weir_json("run", self.folder / "a.toy", "--trace", "run.csv")
