@@ -29,3 +29,19 @@ set_tests_properties(bridge-provider PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300
   ENVIRONMENT "${WEIR_STUB_DEVICE};STUB_CUDA_KERNEL_US=300")
 add_dependencies(test-bridge-provider stub-provider)
 set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/provider.c PROPERTIES COMPILE_OPTIONS -fexceptions)
+
+# The examples, as their first lines say: they succeed, and print the last of the arguments.
+function(weir_bridge_example name)
+  list(POP_BACK ARGN wanted)
+  add_test(NAME bridge-example-${name} COMMAND sh -ec "answer=$(\"$0\" \"$@\"); echo \"$answer\"; echo \"$answer\" | grep -q '${wanted}'"
+    $<TARGET_FILE:example-onnxruntime-${name}> ${ARGN})
+  set_tests_properties(bridge-example-${name} PROPERTIES LABELS engine TIMEOUT 120
+    ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
+endfunction()
+if(EXISTS ${WEIR_STORE_PATH}/engines/onnxruntime/current/libonnxruntime.so AND PROJECT_IS_TOP_LEVEL)
+  weir_bridge_example(session ${PROJECT_SOURCE_DIR}/tests/data/onnx/mlp.onnx "^session  *[1-9]")
+  if(TARGET weir-engine-gguf AND EXISTS ${WEIR_STORE_PATH}/models/minilm.gguf)
+    weir_bridge_example(shared ${PROJECT_SOURCE_DIR}/tests/data/onnx/mlp.onnx ${WEIR_STORE_PATH}/models/minilm.gguf
+      "a sentence" "^minilm.gguf  *[1-9]")
+  endif()
+endif()
