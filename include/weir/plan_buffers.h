@@ -90,6 +90,10 @@ WEIR_API WEIR_NODISCARD weir_status weir_buffers_schedule(weir_buffers *buffers,
 WEIR_API uint32_t weir_buffers_count(const weir_buffers *buffers);
 WEIR_API uint64_t weir_buffers_steps(const weir_buffers *buffers); /* the largest end, or the schedule's length */
 WEIR_API WEIR_NODISCARD weir_status weir_buffers_get(const weir_buffers *buffers, uint32_t index, weir_buffer *out);
+/* The gaps of all buffers, in the order in which they were told: the `i`th, with the buffer that has it. WEIR_NOT_FOUND
+ * behind the last one. */
+WEIR_API WEIR_NODISCARD weir_status weir_buffers_get_gap(const weir_buffers *buffers, size_t i, uint32_t *index,
+                                                         uint64_t *begin, uint64_t *end);
 
 /* Reads MiniMalloc's CSV: a header that names the columns id, lower (or begin, start), upper (or end, whose steps count in
  * it), size, and optionally alignment, offset (a fixed one; empty: free), hint (ignored) and gaps ("3-7 9-11"); then a row

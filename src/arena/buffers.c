@@ -326,3 +326,15 @@ weir_status weir_buffers_get(const weir_buffers *buffers, uint32_t index, weir_b
         return weir_fail(WEIR_INVALID, "weir_buffers_get: NULL, or a structure without its size");
     return WEIR_OK;
 }
+
+weir_status weir_buffers_get_gap(const weir_buffers *buffers, size_t i, uint32_t *index, uint64_t *begin, uint64_t *end)
+{
+    if (!buffers || !index || !begin || !end)
+        return weir_fail(WEIR_INVALID, "weir_buffers_get_gap: NULL");
+    if (i >= buffers->gap_count)
+        return weir_fail(WEIR_NOT_FOUND, "there is no gap %zu; the list has %zu", i, buffers->gap_count);
+    *index = buffers->gaps[i].buffer;
+    *begin = buffers->gaps[i].begin;
+    *end = buffers->gaps[i].end;
+    return WEIR_OK;
+}

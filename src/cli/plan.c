@@ -15,10 +15,12 @@ static const char help[] =
     "  an ONNX model: its activations, step by step; weights are counted apart;\n"
     "  a trace of allocations (RMM's CSV, plain or gzip, or weir's binary trace): what a plan would have needed,\n"
     "  beside what allocators held;\n"
-    "  a list of buffers: MiniMalloc's CSV (id, lower, upper, size, and more).\n\n"
+    "  a list of buffers: MiniMalloc's CSV (id, lower, upper, size, and more);\n"
+    "  a plan that was saved: it is checked, and shown as it is.\n\n"
     "  --dim NAME=N       the size of an open dimension of the model, as batch=1\n"
     "  --shape NAME=DIMS  the shape of a tensor that nothing tells, as mask=1x128, or 1x128:int64\n"
     "  --svg FILE         draws the arena: time across, address up, a rectangle for each tensor\n"
+    "  --save FILE        the plan itself, for weir_plan_load and for this verb\n"
     "  --csv              the places, as MiniMalloc's CSV with the column offset\n"
     "  --align SIZE       places are multiples of it, a power of two (default 256; of a list 1)\n"
     "  --no-in-place      no output is written over an input of its operator\n"
@@ -31,11 +33,25 @@ static const char help[] =
 
 /* Words ------------------------------------------------------------------------------------------------------------ */
 
-enum { W_DIM = 256, W_SHAPE, W_SVG, W_CSV, W_ALIGN, W_NO_IN_PLACE, W_NO_REPLAY, W_QUICK, W_SECONDS, W_JSON, W_PLACES };
+enum {
+    W_DIM = 256,
+    W_SHAPE,
+    W_SVG,
+    W_SAVE,
+    W_CSV,
+    W_ALIGN,
+    W_NO_IN_PLACE,
+    W_NO_REPLAY,
+    W_QUICK,
+    W_SECONDS,
+    W_JSON,
+    W_PLACES
+};
 
 static const struct option long_words[] = {{"dim", required_argument, NULL, W_DIM},
                                            {"shape", required_argument, NULL, W_SHAPE},
                                            {"svg", required_argument, NULL, W_SVG},
+                                           {"save", required_argument, NULL, W_SAVE},
                                            {"csv", no_argument, NULL, W_CSV},
                                            {"align", required_argument, NULL, W_ALIGN},
                                            {"no-in-place", no_argument, NULL, W_NO_IN_PLACE},
@@ -118,6 +134,9 @@ static int read_word(int code, plan_words *w)
     case W_SVG:
         w->svg = optarg;
         return -1;
+    case W_SAVE:
+        w->save = optarg;
+        return -1;
     case W_ALIGN:
         return read_align(w);
     case W_SECONDS:
@@ -189,6 +208,11 @@ static bool show_progress(const weir_plan_progress *progress, void *user)
 static weir_status make(plan_answer *answer)
 {
     const plan_words *w = answer->words;
+    answer->summary = WEIR_INIT(weir_plan_summary);
+    if (answer->source->plan) {
+        answer->plan = answer->source->plan;
+        return weir_plan_summarize(answer->plan, &answer->summary);
+    }
     weir_plan_options options = WEIR_INIT(weir_plan_options);
     options.mode = w->quick ? WEIR_PLAN_QUICK : WEIR_PLAN_SEARCH;
     options.alignment = w->align ? w->align : answer->source->kind == PLAN_LIST ? 1 : 256;
@@ -199,7 +223,6 @@ static weir_status make(plan_answer *answer)
     terminal_progress_end();
     if (status == WEIR_OK) /* whatever the planner thinks of its work */
         status = weir_plan_check(answer->plan, answer->source->buffers);
-    answer->summary = WEIR_INIT(weir_plan_summary);
     return status == WEIR_OK ? weir_plan_summarize(answer->plan, &answer->summary) : status;
 }
 
@@ -207,6 +230,8 @@ static int tell(const plan_answer *answer)
 {
     const plan_words *w = answer->words;
     if (w->svg && plan_draw(answer, w->svg) != WEIR_OK)
+        return cli_fail("%s", weir_detail());
+    if (w->save && weir_plan_save(answer->plan, w->save) != WEIR_OK)
         return cli_fail("%s", weir_detail());
     if (w->json)
         return cli_print_json(plan_json(answer));
@@ -230,7 +255,8 @@ int verb_plan(int argc, char **argv)
                  : strstr(said, plan_file_name(&w)) ? cli_fail("%s", said)
                                                     : cli_fail("%s: %s", w.file, said);
     }
-    weir_plan_destroy(answer.plan);
+    if (answer.plan != source.plan)
+        weir_plan_destroy(answer.plan);
     plan_source_clear(&source);
     clear_words(&w);
     return status;

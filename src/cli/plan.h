@@ -17,7 +17,7 @@ typedef struct plan_given {
 } plan_given;
 
 typedef struct plan_words {
-    const char *file, *svg;
+    const char *file, *svg, *save;
     bool csv, json, places, quick, in_place, replay;
     uint64_t align; /* 0: by the kind of file */
     double seconds; /* 0: no limit */
@@ -30,7 +30,7 @@ const char *plan_file_name(const plan_words *words);
 
 /* Where it comes from ------------------------------------------------------------------------------------------------ */
 
-typedef enum plan_kind { PLAN_LIST, PLAN_MODEL, PLAN_TRACE } plan_kind;
+typedef enum plan_kind { PLAN_LIST, PLAN_MODEL, PLAN_TRACE, PLAN_SAVED } plan_kind;
 
 /* A buffer beside its place and time. */
 typedef struct plan_origin {
@@ -41,6 +41,7 @@ typedef struct plan_origin {
 typedef struct plan_source {
     plan_kind kind;
     weir_buffers *buffers;
+    weir_plan *plan;      /* of a saved one, which has its own buffers */
     plan_origin *origins; /* by buffer; NULL: nothing is known */
     char **steps;         /* what runs in a step; NULL: not known */
     size_t step_count;
@@ -87,7 +88,7 @@ typedef struct plan_storage {
     uint32_t views;
 } plan_storage;
 
-/* In the order of the buffers; the caller frees them. */
-plan_storage *plan_storages(const weir_plan *plan, size_t *count);
+/* In the order of the buffers; with `pieces`, one for each time between gaps. The caller frees them. */
+plan_storage *plan_storages(const weir_plan *plan, bool pieces, size_t *count);
 
 #endif

@@ -18,8 +18,7 @@ static weir_status read_front(const char *path, char *front, size_t capacity, si
         return weir_fail(errno == ENOENT ? WEIR_NOT_FOUND : WEIR_SYSTEM, "cannot read %s: %s", path, strerror(errno));
     *size = fread(front, 1, capacity - 1, file);
     front[*size] = '\0';
-    weir_status status =
-        ferror(file) ? weir_fail(WEIR_SYSTEM, "cannot read %s: %s", path, strerror(errno)) : WEIR_OK;
+    weir_status status = ferror(file) ? weir_fail(WEIR_SYSTEM, "cannot read %s: %s", path, strerror(errno)) : WEIR_OK;
     fclose(file);
     if (status == WEIR_OK && *size == 0)
         return weir_fail(WEIR_CORRUPT, "%s: the file is empty", path);
@@ -42,6 +41,8 @@ static plan_kind kind_of(char *front, size_t size)
     if (!is_text(front, size))
         return PLAN_MODEL;
     front[strcspn(front, "\n")] = '\0';
+    if (strncmp(front, "weir-plan ", 10) == 0)
+        return PLAN_SAVED;
     return strcasestr(front, "Action") && strcasestr(front, "Pointer") ? PLAN_TRACE : PLAN_LIST;
 }
 
@@ -66,6 +67,7 @@ weir_status plan_source_load(const plan_words *words, plan_source *out)
         return status;
     status = kind == PLAN_MODEL   ? plan_source_model(words, out)
              : kind == PLAN_TRACE ? plan_source_trace(words, out)
+             : kind == PLAN_SAVED ? weir_plan_load(words->file, &out->plan)
                                   : weir_buffers_read_csv(words->file, &out->buffers);
     out->kind = kind;
     if (status != WEIR_OK)
@@ -86,6 +88,7 @@ void plan_source_clear(plan_source *source)
     free(source->steps);
     free(source->remark);
     weir_buffers_destroy(source->buffers);
+    weir_plan_destroy(source->plan);
     *source = (plan_source){.buffers = NULL};
 }
 

@@ -80,9 +80,10 @@ static void tell_origins(const graph *g, const graph_memory *memory, plan_source
         out->origins[i].looks = shape_text(value);
     }
     out->steps = text_zeroed(memory->steps, sizeof *out->steps);
-    for (size_t i = 0; i < g->node_count; i++)
-        if (!g->nodes[i].folded)
-            out->steps[out->step_count++] = clean(g->nodes[i].name.size ? g->nodes[i].name : g->nodes[i].op);
+    for (size_t i = 0; i < memory->steps; i++) {
+        const graph_node *node = &g->nodes[memory->order[i]];
+        out->steps[out->step_count++] = clean(node->name.size ? node->name : node->op);
+    }
 }
 
 static void tell_remark(const graph *g, plan_source *out)

@@ -279,7 +279,7 @@ weir_status plan_draw(const plan_answer *answer, const char *path)
     p.file = sink_open(path, "the picture");
     if (p.file == NULL)
         return WEIR_SYSTEM;
-    p.storages = plan_storages(answer->plan, &p.count);
+    p.storages = plan_storages(answer->plan, true, &p.count);
     p.steps = answer->summary.steps ? answer->summary.steps : 1;
     picture_find_peak(&p);
     fprintf(p.file, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\">\n", PICTURE_WIDTH,

@@ -35,32 +35,92 @@ static void lengthen(const weir_buffers *buffers, plan_storage *by_buffer)
     }
 }
 
-plan_storage *plan_storages(const weir_plan *plan, size_t *count)
+/* Gaps, by their buffers. */
+typedef struct gap {
+    uint64_t begin, end;
+    uint32_t buffer;
+} gap;
+
+static int by_buffer_and_begin(const void *a, const void *b)
+{
+    const gap *x = a, *y = b;
+    if (x->buffer != y->buffer)
+        return x->buffer < y->buffer ? -1 : 1;
+    return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+static gap *read_gaps(const weir_buffers *buffers, size_t *count)
+{
+    gap *list = NULL, one;
+    for (*count = 0; weir_buffers_get_gap(buffers, *count, &one.buffer, &one.begin, &one.end) == WEIR_OK; ++*count) {
+        if ((*count & (*count - 1)) == 0) /* room for twice as many at every power of two */
+            list = text_grow(list, *count ? 2 * *count : 1, sizeof *list);
+        list[*count] = one;
+    }
+    if (*count > 1)
+        qsort(list, *count, sizeof *list, by_buffer_and_begin);
+    return list;
+}
+
+/* One for each time between gaps. */
+static plan_storage *cut(plan_storage *whole, size_t *count, const weir_buffers *buffers)
+{
+    size_t gap_count, at = 0, made = 0;
+    gap *gaps = read_gaps(buffers, &gap_count);
+    if (gap_count == 0) {
+        free(gaps);
+        return whole;
+    }
+    plan_storage *pieces = text_zeroed(*count + gap_count, sizeof *pieces);
+    for (size_t i = 0; i < *count; i++) {
+        plan_storage piece = whole[i];
+        while (at < gap_count && gaps[at].buffer < piece.buffer)
+            at++;
+        for (; at < gap_count && gaps[at].buffer == piece.buffer; at++) {
+            pieces[made] = piece;
+            pieces[made++].end = gaps[at].begin;
+            piece.begin = gaps[at].end;
+        }
+        pieces[made++] = piece;
+    }
+    free(gaps);
+    free(whole);
+    *count = made;
+    return pieces;
+}
+
+/* Takes what has bytes of its own from the plan. */
+static void take(const weir_plan *plan, plan_storage *by_buffer, uint32_t i)
+{
+    const weir_buffers *buffers = weir_plan_buffers(plan);
+    weir_slot slot = WEIR_INIT(weir_slot);
+    weir_buffer b = WEIR_INIT(weir_buffer);
+    if (weir_plan_slot(plan, i, &slot) != WEIR_OK || weir_buffers_get(buffers, i, &b) != WEIR_OK || slot.bytes == 0 ||
+        b.sharing == WEIR_SHARING_VIEW)
+        return;
+    plan_storage *s = &by_buffer[i];
+    bool written_over = b.sharing == WEIR_SHARING_IN_PLACE && slot.root != i;
+    s->buffer = i;
+    s->over = written_over ? storage_of(buffers, b.of) : WEIR_NO_BUFFER;
+    s->offset = slot.offset;
+    s->length = slot.length;
+    if (written_over && by_buffer[s->over].end > s->begin)
+        by_buffer[s->over].end = s->begin;
+}
+
+plan_storage *plan_storages(const weir_plan *plan, bool pieces, size_t *count)
 {
     const weir_buffers *buffers = weir_plan_buffers(plan);
     uint32_t all = weir_buffers_count(buffers);
     plan_storage *by_buffer = text_zeroed(all, sizeof *by_buffer);
     lengthen(buffers, by_buffer);
+    for (uint32_t i = 0; i < all; i++)
+        take(plan, by_buffer, i);
     *count = 0;
-    for (uint32_t i = 0; i < all; i++) {
-        weir_slot slot = WEIR_INIT(weir_slot);
-        weir_buffer b = WEIR_INIT(weir_buffer);
-        if (weir_plan_slot(plan, i, &slot) != WEIR_OK || weir_buffers_get(buffers, i, &b) != WEIR_OK ||
-            slot.bytes == 0 || b.sharing == WEIR_SHARING_VIEW)
-            continue;
-        plan_storage *s = &by_buffer[i];
-        bool written_over = b.sharing == WEIR_SHARING_IN_PLACE && slot.root != i;
-        s->buffer = i;
-        s->over = written_over ? storage_of(buffers, b.of) : WEIR_NO_BUFFER;
-        s->offset = slot.offset;
-        s->length = slot.length;
-        if (written_over && by_buffer[s->over].end > s->begin)
-            by_buffer[s->over].end = s->begin;
-    }
-    for (uint32_t i = 0; i < all; i++) /* those with bytes of their own, moved together */
+    for (uint32_t i = 0; i < all; i++)
         if (by_buffer[i].length > 0)
             by_buffer[(*count)++] = by_buffer[i];
-    return by_buffer;
+    return pieces ? cut(by_buffer, count, buffers) : by_buffer;
 }
 
 /* JSON ------------------------------------------------------------------------------------------------------------- */
@@ -106,19 +166,34 @@ static void print_field(const char *text)
     free(clean);
 }
 
+/* Behind the last comma of a row: the gaps of its buffer, as "3-7 9-11". */
+static void print_gaps(const gap *gaps, size_t count, uint32_t buffer, size_t *at)
+{
+    while (*at < count && gaps[*at].buffer < buffer)
+        ++*at;
+    for (const char *before = ""; *at < count && gaps[*at].buffer == buffer; ++*at, before = " ")
+        printf("%s%" PRIu64 "-%" PRIu64, before, gaps[*at].begin, gaps[*at].end);
+}
+
 void plan_print_csv(const plan_answer *a)
 {
-    size_t count;
+    size_t count, gap_count, at = 0;
     const weir_buffers *buffers = weir_plan_buffers(a->plan);
-    plan_storage *storages = plan_storages(a->plan, &count);
-    puts("id,lower,upper,size,offset");
+    plan_storage *storages = plan_storages(a->plan, false, &count);
+    gap *gaps = read_gaps(buffers, &gap_count);
+    puts(gap_count ? "id,lower,upper,size,offset,gaps" : "id,lower,upper,size,offset");
     for (size_t i = 0; i < count; i++) {
         const plan_storage *s = &storages[i];
         weir_buffer b = WEIR_INIT(weir_buffer);
         if (s->begin == s->end || weir_buffers_get(buffers, s->buffer, &b) != WEIR_OK)
             continue;
         print_field(b.name);
-        printf(",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n", s->begin, s->end, s->length, s->offset);
+        printf(",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64, s->begin, s->end, s->length, s->offset);
+        if (gap_count)
+            putchar(',');
+        print_gaps(gaps, gap_count, s->buffer, &at);
+        putchar('\n');
     }
+    free(gaps);
     free(storages);
 }

@@ -90,6 +90,8 @@ void plan_print(const plan_answer *a)
     table_clear(&grid);
     if (a->source->remark)
         printf("%s\n", a->source->remark);
+    if (a->source->kind == PLAN_SAVED)
+        return;
     printf("%splanned in %s by %s%s\n", terminal_faint(), text_seconds(sum->seconds, time, sizeof time), sum->found_by,
            terminal_plain());
 }
@@ -105,8 +107,8 @@ static json_t *source_json(const plan_answer *a)
 {
     const plan_source *from = a->source;
     json_t *remark = from->remark ? text_json(from->remark) : json_null();
-    if (from->kind == PLAN_LIST)
-        return json_pack("{s:s, s:o}", "kind", "list", "remark", remark);
+    if (from->kind == PLAN_LIST || from->kind == PLAN_SAVED)
+        return json_pack("{s:s, s:o}", "kind", from->kind == PLAN_LIST ? "list" : "plan", "remark", remark);
     if (from->kind == PLAN_TRACE)
         return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "kind", "trace", "remark", remark, "events",
                          number(from->recorded_of), "left_out", number(from->left_out), "requested",

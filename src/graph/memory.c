@@ -22,7 +22,6 @@ typedef struct maker {
     const graph *g;
     graph_memory *out;
     life *lives;
-    uint32_t *order; /* by step: the node */
     bool in_place;
 } maker;
 
@@ -44,6 +43,9 @@ static bool is_view(const graph *g, const graph_node *node)
     if (node->input_count == 0 || node->output_count == 0 || node->inputs[0] == GRAPH_NONE ||
         node->outputs[0] == GRAPH_NONE)
         return false;
+    for (uint32_t i = 1; i < node->output_count; i++)
+        if (node->outputs[i] != GRAPH_NONE) /* the mask of a Dropout has to be written */
+            return false;
     bool same = g->values[node->inputs[0]].type == g->values[node->outputs[0]].type;
     return AMONG(node, views) || (same && AMONG(node, casts));
 }
@@ -158,10 +160,24 @@ static void begin(maker *m, uint32_t id, uint64_t step, uint32_t root)
     m->lives[id].read = false;
 }
 
+/* A view takes no step: it is there as soon as what it looks at. */
+static void look(maker *m, const graph_node *node)
+{
+    const life *in = &m->lives[node->inputs[0]];
+    uint32_t id = node->outputs[0];
+    m->lives[id].outside = in->outside;
+    m->lives[node->inputs[0]].read = true; /* or a weight that is only looked at would not count */
+    begin(m, id, in->begin, in->root);
+}
+
 static void run_node(maker *m, uint32_t number)
 {
     const graph_node *node = &m->g->nodes[number];
     uint64_t step = m->out->steps;
+    if (is_view(m->g, node)) {
+        look(m, node);
+        return;
+    }
     for (uint32_t i = 0; i < node->input_count; i++)
         if (node->inputs[i] != GRAPH_NONE)
             use(m, node->inputs[i], step);
@@ -171,11 +187,9 @@ static void run_node(maker *m, uint32_t number)
         uint32_t id = node->outputs[i];
         if (id == GRAPH_NONE)
             continue;
-        bool view = i == 0 && is_view(m->g, node);
-        m->lives[id].outside = view && m->lives[node->inputs[0]].outside;
-        begin(m, id, step, view ? m->lives[node->inputs[0]].root : id);
+        begin(m, id, step, id);
     }
-    m->order[m->out->steps++] = number;
+    m->out->order[m->out->steps++] = number;
 }
 
 /* Outputs live to the end; one that was worked out beforehand has to be put there. */
@@ -272,7 +286,7 @@ static weir_status add_all(maker *m)
             if (id != GRAPH_NONE && m->lives[id].end > 0)
                 status = add(m, id);
         }
-    return status == WEIR_OK ? weir_buffers_schedule(m->out->buffers, m->order, m->out->steps) : status;
+    return status == WEIR_OK ? weir_buffers_schedule(m->out->buffers, m->out->order, m->out->steps) : status;
 }
 
 static void count_weights(const maker *m)
@@ -291,9 +305,9 @@ weir_status graph_memory_make(const graph *g, bool in_place, graph_memory *out)
     *out = (graph_memory){.count = 0};
     maker m = {.g = g, .out = out, .in_place = in_place};
     m.lives = calloc(g->value_count + 1, sizeof *m.lives);
-    m.order = calloc(g->node_count + 1, sizeof *m.order);
+    out->order = calloc(g->node_count + 1, sizeof *out->order);
     out->values = calloc(g->value_count + 1, sizeof *out->values);
-    weir_status status = m.lives && m.order && out->values
+    weir_status status = m.lives && out->order && out->values
                              ? weir_buffers_create(&out->buffers)
                              : weir_fail(WEIR_SYSTEM, "%s: no host memory for its buffers", g->file->name);
     if (status == WEIR_OK) {
@@ -302,7 +316,6 @@ weir_status graph_memory_make(const graph *g, bool in_place, graph_memory *out)
         count_weights(&m);
     }
     free(m.lives);
-    free(m.order);
     if (status != WEIR_OK)
         graph_memory_clear(out);
     return status;
@@ -312,6 +325,7 @@ void graph_memory_clear(graph_memory *memory)
 {
     weir_buffers_destroy(memory->buffers);
     free(memory->values);
+    free(memory->order);
     *memory = (graph_memory){.count = 0};
 }
 

@@ -6,7 +6,7 @@
 
 #include "graph.h"
 
-/* Steps are the nodes that run, in the file's order. Not in the list, because they are no activations:
+/* Steps are the nodes that run, in the file's order; views take none. Not in the list, because they are no activations:
  * - weights, and views of them;
  * - values that are made of weights alone, and small ones that follow from dimensions: they are worked out once, unless
  *   they are an output.
@@ -16,6 +16,7 @@
 typedef struct graph_memory {
     weir_buffers *buffers;
     uint32_t *values; /* by buffer */
+    uint32_t *order;  /* by step: the node that runs */
     uint32_t count, views;
     size_t steps, folded;        /* nodes that run, and that were worked out */
     uint64_t weights, constants; /* bytes that nodes which run read */

@@ -80,6 +80,32 @@ class Plan(harness.Case):
         self.assertEqual(self.weir_json("plan", "again.csv")["arena"], 12)
         self.assertEqual(self.weir("plan", "again.csv", "--csv")[0], rows)
 
+    def test_gaps(self):
+        """b fits into the gap of a; rows keep it, and the picture shows both ends."""
+        self.write("gaps.csv", "id,lower,upper,size,gaps\na,0,9,4,3-6\nb,3,6,4,\n")
+        self.assertEqual(self.weir_json("plan", "gaps.csv")["arena"], 4)
+        rows = self.weir("plan", "gaps.csv", "--csv")[0]
+        self.assertEqual(rows, "id,lower,upper,size,offset,gaps\na,0,9,4,0,3-6\nb,3,6,4,0,\n")
+        self.write("again.csv", rows)
+        self.assertEqual(self.weir_json("plan", "again.csv")["arena"], 4)
+        rectangles = [each for each in self.picture("gaps.csv").iter(f"{SVG}rect") if "t" in each.get("class", "").split()]
+        self.assertEqual(len(rectangles), 3)
+        self.assertEqual(len({each.get("x") for each in rectangles}), 3)
+        self.assertEqual(len({each.get("y") for each in rectangles}), 1)
+
+    def test_a_saved_plan(self):
+        self.weir("plan", MODEL, "--dim", "n=100", "--save", "mlp.plan")
+        made, saved = self.weir_json("plan", MODEL, "--dim", "n=100", "--places"), self.weir_json("plan", "mlp.plan", "--places")
+        for key in ("arena", "lower_bound", "unshared", "proven", "buffers", "steps", "in_place"):
+            self.assertEqual(saved[key], made[key], key)
+        self.assertEqual([place["offset"] for place in saved["places"]], [place["offset"] for place in made["places"]])
+        self.assertEqual(saved["source"]["kind"], "plan")
+        self.weir("plan", "mlp.plan", "--svg", "picture.svg")
+        text = (self.folder / "mlp.plan").read_text(encoding="utf-8")
+        self.write("mlp.plan", text.replace("6912", "6913"))
+        self.assertIn("mlp.plan", self.refused("plan", "mlp.plan", status=1))
+        self.assertIn("no/x", self.refused("plan", "list.csv", "--save", "no/x", status=1))
+
     def test_a_trace(self):
         answer = self.weir_json("plan", TRACE)
         replayed = self.weir_json("replay", TRACE)
