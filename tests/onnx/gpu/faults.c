@@ -22,12 +22,13 @@ static uint64_t resident(void)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* cycles MODEL BATCH REST COUNT: what each load, run and unload leaves behind, the first excluded. */
+/* cycles MODEL BATCH REST COUNT: what each load, run and unload leaves behind, the first excluded; and those of the second
+ * half. */
 int part_cycles(const bed *b, int argc, char **argv)
 {
     check(argc == 4, "cycles MODEL BATCH REST COUNT");
     unsigned long count = strtoul(argv[3], NULL, 10);
-    uint64_t host = 0, device = 0;
+    uint64_t host = 0, half = 0, device = 0;
     double start = seconds();
     check(count > 1, "at least two cycles");
     for (unsigned long i = 0; i < count; i++) {
@@ -38,14 +39,17 @@ int part_cycles(const bed *b, int argc, char **argv)
         ask_end(&q);
         serve_end(&s);
         check(live(b) == 0, "the ledger is not back at zero");
+        if (i == count / 2 - 1)
+            half = resident();
         if (i == 0) {
             host = resident();
             device = taken(b) - held(b);
         }
     }
     printf("{\"part\": \"cycles\", \"model\": \"%s\", \"cycles\": %lu, \"seconds\": %.2f, \"host_growth\": %lld, "
-           "\"device_growth\": %lld}\n",
+           "\"host_growth_later\": %lld, \"device_growth\": %lld}\n",
            argv[0], count, seconds() - start, (long long)(resident() - host) / (long long)(count - 1),
+           (long long)(resident() - half) / (long long)(count - count / 2),
            (long long)(taken(b) - held(b) - device) / (long long)(count - 1));
     return 0;
 }
@@ -155,12 +159,14 @@ static void *work(void *user)
     return NULL;
 }
 
-/* threads MODEL BATCH REST RUNS: two threads on one session and a third on a second session, all at once. */
+/* threads MODEL BATCH REST RUNS [SETTING…]: two threads on one session and a third on a second session, all at once. */
 int part_threads(const bed *b, int argc, char **argv)
 {
     enum { THREADS = 3 };
-    check(argc == 4, "threads MODEL BATCH REST RUNS");
-    served one = serve(b, argv[0]), two = serve(b, argv[0]);
+    check(argc >= 4, "threads MODEL BATCH REST RUNS [SETTING…]");
+    served one, two;
+    must(serve_try(b, argv[0], 0, (const char *const *)(argv + 4), &one), argv[0]);
+    must(serve_try(b, argv[0], 0, (const char *const *)(argv + 4), &two), argv[0]);
     question q;
     answer wanted;
     ask(&one, read_shape(argv[1], argv[2]), &q);
@@ -178,8 +184,10 @@ int part_threads(const bed *b, int argc, char **argv)
         different += workers[i].different;
         most = workers[i].most > most ? workers[i].most : most;
     }
-    printf("{\"part\": \"threads\", \"model\": \"%s\", \"runs\": %lu, \"different\": %lu, \"most_different\": %.3g}\n",
-           one.name, THREADS * workers[0].runs, different, most);
+    printf("{\"part\": \"threads\", \"model\": \"%s\", \"setting\": \"%s\", \"runs\": %lu, \"different\": %lu, "
+           "\"by_thread\": [%lu, %lu, %lu], \"most_different\": %.3g}\n",
+           one.name, argc > 4 ? argv[4] : "", THREADS * workers[0].runs, different, workers[0].different,
+           workers[1].different, workers[2].different, most);
     ask_end(&q);
     serve_end(&two);
     serve_end(&one);

@@ -115,6 +115,34 @@ static void write_answers(const server *servers, size_t count, const char *path)
     check(fclose(file) == 0, path);
 }
 
+static void number(const char *name, uint64_t value)
+{
+    printf("\"%s\": %llu, ", name, (unsigned long long)value);
+}
+
+static void print_served(const bed *b, const server *servers, uint64_t taken_by_it, uint64_t held_by_it)
+{
+    weir_stats stats = WEIR_INIT(weir_stats);
+    weir_memory_stats memory = WEIR_INIT(weir_memory_stats);
+    must(weir_snapshot(b->runtime, &stats, NULL, 0, NULL), "statistics");
+    must(weir_memory_stats_read(b->runtime, &memory), "statistics");
+    printf("{\"part\": \"serve\", \"plain\": %s, ", b->alone ? "true" : "false");
+    number("images", servers[0].runs);
+    number("texts", servers[1].runs);
+    number("taken", taken_by_it);
+    number("held", held_by_it);
+    number("peak_held", stats.peak_held);
+    number("peak_requested", memory.requested_bytes.peak);
+    number("peak_in_use", stats.peak);
+    number("budget", stats.budget);
+    number("created", stats.created);
+    number("moved", stats.moved);
+    number("lent_clients", stats.lent_clients);
+    number("lent_streams", stats.lent_streams);
+    number("different", servers[0].different + servers[1].different);
+    printf("\"most_different\": %.3g}\n", servers[0].most > servers[1].most ? servers[0].most : servers[1].most);
+}
+
 /* serve IMAGES TEXTS SECONDS SHAPES FILE: what is held while both are served; each shape's answer goes into the file. */
 int part_serve(const bed *b, int argc, char **argv)
 {
@@ -132,21 +160,8 @@ int part_serve(const bed *b, int argc, char **argv)
             note(&servers[i], k, &got);
         }
     serve_for(servers, 2, strtod(argv[2], NULL));
-    weir_stats stats = WEIR_INIT(weir_stats);
-    weir_memory_stats memory = WEIR_INIT(weir_memory_stats);
-    must(weir_snapshot(b->runtime, &stats, NULL, 0, NULL), "statistics");
-    must(weir_memory_stats_read(b->runtime, &memory), "statistics");
     write_answers(servers, 2, argv[4]);
-    printf("{\"part\": \"serve\", \"plain\": %s, \"seconds\": %s, \"runs\": [%llu, %llu], \"taken\": %llu, \"held\": "
-           "%llu, "
-           "\"peak_held\": %llu, \"peak_requested\": %llu, \"lent_clients\": %llu, \"lent_streams\": %llu, "
-           "\"different\": %llu, \"most_different\": %.3g}\n",
-           b->alone ? "true" : "false", argv[2], (unsigned long long)servers[0].runs,
-           (unsigned long long)servers[1].runs, (unsigned long long)(taken(b) - before),
-           (unsigned long long)(held(b) - held_before), (unsigned long long)stats.peak_held,
-           (unsigned long long)memory.requested_bytes.peak, (unsigned long long)stats.lent_clients,
-           (unsigned long long)stats.lent_streams, (unsigned long long)(servers[0].different + servers[1].different),
-           servers[0].most > servers[1].most ? servers[0].most : servers[1].most);
+    print_served(b, servers, taken(b) - before, held(b) - held_before);
     end(&servers[1]);
     end(&servers[0]);
     check(live(b) == 0, "the ledger is not back at zero");
@@ -168,17 +183,18 @@ static uint64_t least_maximum(const bed *b, const char *path, shape form)
     return stats.peak + (8u << 20);
 }
 
-/* shortage IMAGES TEXTS SECONDS: the images' model has a maximum that a batch of 1 fits; the texts' times beside that, and
- * beside the same with a batch of 32 after each, which is refused. */
+/* shortage IMAGES TEXTS SECONDS BATCH: the images' model has a maximum that a batch of 1 fits; the texts' times beside that,
+ * and beside the same with a larger batch after each, which is refused: at once where its input alone is too much, in the
+ * middle of its work otherwise. */
 int part_shortage(const bed *b, int argc, char **argv)
 {
-    check(argc == 3, "shortage IMAGES TEXTS SECONDS");
+    check(argc == 4, "shortage IMAGES TEXTS SECONDS BATCH");
     double time = strtod(argv[2], NULL), p99[2][3], middle[2];
     server servers[2];
     question too_much;
     begin(&servers[0], b, argv[0], least_maximum(b, argv[0], (shape){1, 224}), true, 1);
     begin(&servers[1], b, argv[1], 0, false, 4);
-    ask(&servers[0].model, (shape){32, 224}, &too_much);
+    ask(&servers[0].model, (shape){strtoll(argv[3], NULL, 10), 224}, &too_much);
     serve_for(servers, 2, 1);
     uint64_t refused = 0;
     for (int round = 0; round < 3; round++)
