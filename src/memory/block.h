@@ -130,7 +130,13 @@ static inline void wi_block_set(wi_block *block, const wi_block *value)
     atomic_store_explicit(&block->word, atomic_load_explicit(&value->word, memory_order_relaxed), memory_order_release);
 }
 
-/* Of a block in hand. */
+/* The two below are of a block in hand. */
+static inline void wi_block_measure(wi_block *block, uint64_t bytes, uint64_t charged)
+{
+    wi_store(block->bytes, bytes);
+    wi_store(block->charged, charged);
+}
+
 static inline void wi_block_turn(wi_block *block, wi_block_phase phase)
 {
     uint64_t word = atomic_load_explicit(&block->word, memory_order_relaxed) >> WI_GENERATION_SHIFT;

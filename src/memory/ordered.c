@@ -188,8 +188,7 @@ weir_status wi_ordered_shrink(wi_resource *resource, wi_block *block, uint64_t b
             extent->last = wi_owners_mix(extent->last, wi_account_owner(block->account));
             block->shrunk = true;
         }
-        block->bytes = bytes;
-        block->charged = charged;
+        wi_block_measure(block, bytes, charged);
     }
     wi_resource_unlock(resource);
     return status;
@@ -202,7 +201,7 @@ bool wi_ordered_join(wi_resource *resource, wi_block *block, wi_block *next)
     wi_resource_lock(resource);
     bool adjoin = extent->next == wi_extent_of(next) && extent->bytes == block->charged;
     if (adjoin) {
-        block->bytes = block->charged += next->charged;
+        wi_block_measure(block, block->charged + next->charged, block->charged + next->charged);
         wi_space_unite(extent->space, extent);
     }
     wi_resource_unlock(resource);
@@ -235,6 +234,5 @@ weir_status wi_ordered_no_room(const wi_extent *extent)
 void wi_ordered_grown(wi_resource *resource, wi_block *block, uint64_t bytes, uint64_t charged)
 {
     wi_ledger_resize(resource->ledger, block, bytes, charged, true);
-    block->bytes = bytes;
-    block->charged = charged;
+    wi_block_measure(block, bytes, charged);
 }

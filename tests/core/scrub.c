@@ -455,6 +455,53 @@ static void memory_that_went_back_to_the_driver(void **state)
     assert_true(faults_nothing_left());
 }
 
+/* Memory of the first client is taken from its address for the next one, and does not come to lie anywhere: the call of the
+ * driver that many later fails. True if some of it became spare. */
+static bool becomes_spare(weir_runtime *runtime, weir_client *first, weir_client *next, long later)
+{
+    void *left = allocate(first, PIECE, WEIR_STREAM_HOST, WEIR_WEIGHTS), *p;
+    ok(weir_fill(runtime, left, PATTERN, PIECE, WEIR_STREAM_HOST));
+    ok(weir_free(first, left, WEIR_STREAM_HOST));
+    fault.fail_at = fault.calls + later;
+    weir_status status = weir_alloc(next, BUDGET, WEIR_STREAM_HOST, WEIR_KV, &p);
+    fault.fail_at = -1;
+    if (status == WEIR_OK)
+        ok(weir_free(next, p, WEIR_STREAM_HOST));
+    return status != WEIR_OK && take_snapshot(runtime).device.spare > 0;
+}
+
+/* It still holds the first client's bytes, for whoever gets it. */
+static void spare_handles_hold_somebodys_bytes(void **state)
+{
+    (void)state;
+    static const long calls[] = {1, 16,
+                                 33}; /* before the one that fails: a handle is unmapped, half of them, all of them */
+    /* Who asks for scrubbing; the last: the first client, which gets the memory again. */
+    enum { NOBODY, FIRST, NEXT, OF_FIRST, CASES };
+    for (int k = 0; k < CASES; k++) {
+        int spare = 0;
+        for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+            weir_runtime *runtime = make_faulty();
+            weir_client *first =
+                open_scrubbed(runtime, "first", k == FIRST || k == OF_FIRST ? WEIR_SCRUB_OTHERS : WEIR_SCRUB_NEVER);
+            weir_client *next = open_scrubbed(runtime, "next", k == NEXT ? WEIR_SCRUB_OTHERS : WEIR_SCRUB_NEVER);
+            if (becomes_spare(runtime, first, next, calls[i])) {
+                weir_client *owner = k == OF_FIRST ? first : next;
+                void *p = allocate(owner, BUDGET, WEIR_STREAM_HOST, WEIR_WEIGHTS); /* not where it was to be moved */
+                size_t count = count_bytes(runtime, p, BUDGET, PATTERN);
+                assert_int_equal(count, k == FIRST || k == NEXT ? 0 : PIECE);
+                ok(weir_free(owner, p, WEIR_STREAM_HOST));
+                spare++;
+            }
+            ok(weir_client_close(first));
+            ok(weir_client_close(next));
+            ok(weir_runtime_destroy(runtime));
+            assert_true(faults_nothing_left());
+        }
+        assert_int_equal(spare, sizeof calls / sizeof calls[0]);
+    }
+}
+
 static void options_that_are_none(void **state)
 {
     fixture *f = *state;
@@ -488,6 +535,7 @@ int main(void)
         cmocka_unit_test(an_allocation_whose_zeros_fail),
         cmocka_unit_test(a_growth_whose_zeros_fail),
         cmocka_unit_test(memory_that_went_back_to_the_driver),
+        cmocka_unit_test(spare_handles_hold_somebodys_bytes),
         CASE(options_that_are_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
