@@ -20,17 +20,20 @@ static void delist(wi_backing *backing)
     idle->granules -= backing->count;
 }
 
-static uint64_t bytes_of(const wi_backing *backing)
+wi_backing *wi_backing_new(void)
 {
-    const wi_space *space = backing->space;
-    return wi_min(backing->count * space->granule, space->bytes - backing->first * space->granule);
+    wi_backing *backing = aligned_alloc(WI_LINE, wi_round_up(sizeof *backing, WI_LINE));
+    if (backing)
+        memset(backing, 0, sizeof *backing);
+    return backing;
 }
 
 void wi_backing_enter(wi_backing *backing, wi_space *space, uint64_t first)
 {
     backing->space = space;
     backing->first = first;
-    backing->occupied = bytes_of(backing);
+    backing->bytes = wi_min(backing->count * space->granule, space->bytes - first * space->granule);
+    backing->occupied = backing->bytes;
     for (uint64_t g = first; g < first + backing->count; g++) {
         wi_law(!space->backings[g]);
         space->backings[g] = backing;
@@ -42,17 +45,6 @@ void wi_backing_leave(wi_backing *backing)
     wi_law(backing->occupied > 0); /* busy */
     for (uint64_t g = backing->first; g < backing->first + backing->count; g++)
         backing->space->backings[g] = NULL;
-}
-
-static bool is_partly(const wi_backing *backing)
-{
-    return backing->occupied > 0 && backing->occupied < bytes_of(backing);
-}
-
-/* Bytes that nobody uses, and that cannot go back for those that somebody does. */
-static uint64_t split_of(const wi_backing *backing)
-{
-    return backing->occupied > 0 ? bytes_of(backing) - backing->occupied : 0;
 }
 
 static void set_split(wi_idle *idle, uint64_t before, uint64_t now)
@@ -67,19 +59,27 @@ static void set_split(wi_idle *idle, uint64_t before, uint64_t now)
         wi_gauge_down(&idle->split_segments, 1);
 }
 
+/* Bytes of it that nobody uses, and that cannot go back for those that somebody does. */
+static uint64_t split_of(const wi_backing *backing, uint64_t occupied)
+{
+    return occupied > 0 ? backing->bytes - occupied : 0;
+}
+
 static void change(wi_backing *backing, uint64_t bytes, bool in_use)
 {
     wi_idle *idle = &backing->space->shared->idle;
-    uint64_t split = split_of(backing);
-    if (in_use && backing->occupied == 0)
+    uint64_t before = backing->occupied, after = in_use ? before + bytes : before - bytes;
+    wi_law(after <= backing->bytes);
+    if (before == 0)
         delist(backing);
-    idle->partly -= is_partly(backing);
-    backing->occupied += in_use ? bytes : -bytes;
-    wi_law(backing->occupied <= bytes_of(backing));
-    idle->partly += is_partly(backing);
-    idle->most_partly = wi_max(idle->most_partly, idle->partly);
-    set_split(idle, split, split_of(backing));
-    if (backing->occupied == 0)
+    backing->occupied = after;
+    uint64_t split = split_of(backing, before), now = split_of(backing, after);
+    if (split != now) {
+        idle->partly += (uint64_t)(now > 0) - (split > 0);
+        idle->most_partly = wi_max(idle->most_partly, idle->partly);
+        set_split(idle, split, now);
+    }
+    if (after == 0)
         enlist(backing);
 }
 
@@ -90,6 +90,8 @@ void wi_backing_use(wi_space *space, uint64_t offset, uint64_t bytes, bool in_us
         wi_backing *backing = space->backings[offset / space->granule];
         uint64_t behind = backing ? backing->first + backing->count : offset / space->granule + 1;
         uint64_t next = wi_min(end, behind * space->granule);
+        if (next < end)
+            __builtin_prefetch(space->backings[behind]);
         if (backing)
             change(backing, next - offset, in_use);
         offset = next;

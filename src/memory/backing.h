@@ -15,11 +15,14 @@
 struct wi_space;
 
 typedef struct wi_backing {
-    wi_handle handle;
+    /* What every use needs, in one line of the processor's cache. */
     struct wi_space *space;
     uint64_t first, count; /* granules */
-    uint64_t occupied;     /* bytes */
+    uint64_t bytes;        /* of the space that it lies under: the last one may go beyond */
+    uint64_t occupied;     /* of these */
     struct wi_backing *previous, *next;
+
+    wi_handle handle;
     struct wi_backing *before, *behind; /* among all that are mapped; mapped.h */
     struct wi_backing *chosen;          /* the next one of a plan */
     uint64_t plan;                      /* the last one that it was chosen for */
@@ -32,6 +35,8 @@ typedef struct wi_idle {
     uint64_t partly, most_partly;     /* handles in use that are not wholly so; the most at a time */
 } wi_idle;
 
+/* A record of nothing yet, for free; NULL: no host memory. */
+wi_backing *wi_backing_new(void);
 /* The record stands for a handle from granule `first` of the space on, all of whose bytes are in use. */
 void wi_backing_enter(wi_backing *backing, struct wi_space *space, uint64_t first);
 /* The handle is mapped there no longer; the record is the caller's. */

@@ -174,7 +174,7 @@ static weir_status prepare_fresh(job *j, uint64_t granules)
 {
     uint64_t usual = j->growth->space->number == WI_SMALL ? 1 : wi_growth_handle(j->mapped);
     while (granules > 0) {
-        wi_backing *b = calloc(1, sizeof *b);
+        wi_backing *b = wi_backing_new();
         if (!b)
             return no_memory();
         b->count = wi_min(usual, granules);
@@ -488,7 +488,7 @@ static weir_status remake(wi_mapped *m, wi_backing *b, wi_backing *rest, uint64_
 weir_status wi_handles_cut(wi_mapped *mapped, wi_backing *b, uint64_t first)
 {
     wi_resource *r = &mapped->resource;
-    wi_backing *rest = calloc(1, sizeof *rest), old = *b;
+    wi_backing *rest = wi_backing_new(), old = *b;
     weir_status status = rest ? wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE) : no_memory();
     if (status != WEIR_OK) {
         free(rest);
