@@ -5,4 +5,4 @@ weir_test(cli-replay-plan ${CMAKE_CURRENT_LIST_DIR}/replay_plan.c ${cli}/replay_
   ${cli}/../trace/lines.c ${cli}/../trace/rmm.c ${cli}/../trace/reader.c INTERNAL LIBS PkgConfig::ZLIB)
 weir_test(cli-replay-cap ${CMAKE_CURRENT_LIST_DIR}/replay_cap.c ${cli}/replay_cap.c INTERNAL)
 weir_test(cli-replay-loop ${CMAKE_CURRENT_LIST_DIR}/replay_loop.c ${cli}/replay_loop.c ${cli}/replay_gates.c
-  ${cli}/replay_gates_cuda.c INTERNAL)
+  ${cli}/replay_gates_cuda.c ${cli}/cuda_find.c INTERNAL)

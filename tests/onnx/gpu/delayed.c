@@ -1,13 +1,12 @@
 /* Work that is held up. A session's frees come when its work is queued; here the device is kept from doing that work while
  * another session runs, and both answers must be right all the same: whoever has the first one's bytes too early writes into
  * its values, or is written over by its late kernels. */
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
+#include "cuda_find.h"
 #include "gpu.h"
 
 typedef int result;
@@ -22,25 +21,14 @@ typedef struct gate {
     result (*wait)(void *stream, address at, uint32_t value, unsigned flags);
 } gate;
 
-static void find(const char *name, void *to)
-{
-    enum { VERSION = 12000 };
-    result (*get)(const char *, void **, int, unsigned long long, int *) = NULL;
-    void *library = dlopen("libcuda.so.1", RTLD_NOW);
-    void *symbol = library ? dlsym(library, "cuGetProcAddress_v2") : NULL;
-    memcpy(&get, &symbol, sizeof symbol);
-    check(get && get(name, &symbol, VERSION, 0, NULL) == 0 && symbol, name);
-    memcpy(to, &symbol, sizeof symbol);
-}
-
 static void gate_close(gate *g, const bed *b, weir_client *client, weir_stream stream)
 {
     enum { WAIT_VALUE_GEQ = 0 };
     void *ignored;
     weir_request request = {.size = sizeof request, .bytes = 4, .kind = WEIR_KIND_PINNED};
-    find("cuCtxPushCurrent", &g->push);
-    find("cuCtxPopCurrent", &g->pop);
-    find("cuStreamWaitValue32", &g->wait);
+    const cuda_wanted wanted[] = {
+        {"cuCtxPushCurrent", &g->push}, {"cuCtxPopCurrent", &g->pop}, {"cuStreamWaitValue32", &g->wait}};
+    check(cuda_find(wanted, sizeof wanted / sizeof wanted[0]), "no CUDA");
     must(weir_alloc_with(client, &request, &g->block), "pinned memory");
     g->word = g->block.pointer;
     *g->word = 0;
