@@ -54,23 +54,23 @@ static weir_status solve_kind(wi_stores *stores, weir_kind kind, wi_work *work, 
     return status;
 }
 
-static weir_status solve(wi_stores *stores, const weir_plan_options *options, weir_plan *plan)
+static weir_status solve(wi_stores *stores, wi_work *work, weir_plan *plan)
 {
-    wi_work work;
     weir_status status = WEIR_OK;
-    wi_work_begin(&work, options);
-    plan->summary = (weir_plan_summary){
-        .size = sizeof plan->summary, .alignment = options->alignment, .proven = true, .found_by = "nothing to place"};
+    plan->summary = (weir_plan_summary){.size = sizeof plan->summary,
+                                        .alignment = work->options->alignment,
+                                        .proven = true,
+                                        .found_by = "nothing to place"};
     for (unsigned kind = 0; kind < WEIR_KIND_COUNT && status == WEIR_OK; kind++)
-        status = solve_kind(stores, (weir_kind)kind, &work, plan);
+        status = solve_kind(stores, (weir_kind)kind, work, plan);
     if (status != WEIR_OK)
         return status;
     for (uint32_t i = 0; i < plan->buffers->count; i++)
         plan->offsets[i] = wi_stores_offset(stores, i, &plan->roots[i]);
     wi_plan_sum_up(plan);
-    plan->summary.stopped = work.stopped;
-    plan->summary.effort = work.spent;
-    plan->summary.seconds = wi_work_seconds(&work);
+    plan->summary.stopped = work->stopped;
+    plan->summary.effort = work->spent;
+    plan->summary.seconds = wi_work_seconds(work);
     return WEIR_OK;
 }
 
@@ -78,15 +78,17 @@ weir_status weir_plan_make(const weir_buffers *buffers, const weir_plan_options 
 {
     weir_plan_options all;
     wi_stores stores;
+    wi_work work;
     if (!buffers || !out)
         return weir_fail(WEIR_INVALID, "weir_plan_make: NULL");
     weir_status status = read_options(options, &all);
+    wi_work_begin(&work, &all);
     if (status == WEIR_OK)
         status = wi_stores_make(buffers, all.alignment, &stores);
     if (status != WEIR_OK)
         return status;
     weir_plan *plan = wi_plan_create(buffers);
-    status = plan ? solve(&stores, &all, plan) : weir_fail(WEIR_SYSTEM, "a plan: no host memory");
+    status = plan ? solve(&stores, &work, plan) : weir_fail(WEIR_SYSTEM, "a plan: no host memory");
     wi_stores_clear(&stores);
     if (status == WEIR_OK) {
         wi_law(weir_plan_check(plan, NULL) == WEIR_OK);

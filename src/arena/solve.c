@@ -58,7 +58,7 @@ bool wi_best_keep(const wi_problem *problem, wi_best *best, const char *by)
         best->found_by = by;
         best->proven |= height == problem->bound;
     }
-    return best->height == problem->bound;
+    return best->height <= best->enough;
 }
 
 /* Solving ---------------------------------------------------------------------------------------------------------- */
@@ -85,11 +85,11 @@ static bool solve_plain(wi_problem *problem, wi_work *work, wi_best *best)
 {
     if (!wi_solve_from_below(problem, best))
         return false;
-    if (best->proven || work->options->mode == WEIR_PLAN_QUICK)
+    if (best->height <= best->enough || work->options->mode == WEIR_PLAN_QUICK)
         return true;
     if (problem->count <= GREEDY_ITEMS && !wi_solve_greedily(problem, best))
         return false;
-    return best->proven || problem->count > SEARCH_ITEMS || wi_solve_by_search(problem, work, best);
+    return best->height <= best->enough || problem->count > SEARCH_ITEMS || wi_solve_by_search(problem, work, best);
 }
 
 weir_status wi_solve(wi_problem *problem, wi_work *work, wi_best *best, uint32_t pair[2])
@@ -101,6 +101,7 @@ weir_status wi_solve(wi_problem *problem, wi_work *work, wi_best *best, uint32_t
     if (fixed_ones_meet(problem, pair))
         return WEIR_CONFLICT;
     bool good = true;
+    best->enough = wi_max(problem->bound, work->options->enough);
     if (work->options->mode == WEIR_PLAN_BUMP) {
         wi_solve_bump(problem);
         (void)wi_best_keep(problem, best, "one behind the other");

@@ -22,11 +22,12 @@ bool wi_work_spend(wi_work *work, uint64_t steps);
 typedef struct wi_best {
     uint64_t *offsets; /* by item */
     uint64_t height;   /* UINT64_MAX: none yet */
+    uint64_t enough;   /* what is looked for: the bound, or more */
     bool proven;
     const char *found_by;
 } wi_best;
 
-/* Keeps the items' offsets if their arena is smaller than the best so far; true if that is as small as the bound. */
+/* Keeps the items' offsets if their arena is smaller than the best so far; true if that is small enough. */
 bool wi_best_keep(const wi_problem *problem, wi_best *best, const char *by);
 
 /* Places the items of every kind: `problem->items[…].offset` are the answer. WEIR_CONFLICT with the two fixed items that

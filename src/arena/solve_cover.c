@@ -9,7 +9,7 @@ static const wi_cover_way ways[] = {
     {.height = 2, .width = 1, .edges = 1, .weighted = true},  {.height = 1, .width = 2, .edges = 0, .weighted = false},
     {.height = 0, .width = -1, .edges = 0, .weighted = true}, {.height = 1, .width = 1, .edges = 2, .weighted = true},
 };
-enum { WAYS = sizeof ways / sizeof ways[0], NODES_PER_ITEM = 3, FIRST_SHARE = 48 };
+enum { WAYS = sizeof ways / sizeof ways[0], NODES_PER_ITEM = 3, FIRST_SHARE = 256 };
 
 typedef struct climb {
     wi_problem *problem;
@@ -76,23 +76,25 @@ static wi_cover_answer improve(climb *c, int64_t low, uint64_t nodes)
     return answer;
 }
 
-/* The bound rises by what is proven to be impossible. */
+/* What is looked for is the bound, or what is enough; where that is proven to be impossible, one unit more. */
 static bool climb_up(climb *c)
 {
-    int64_t unit = (int64_t)c->cover->unit, low = (int64_t)((c->problem->bound + c->cover->unit - 1) / c->cover->unit);
-    uint64_t share = (uint64_t)FIRST_SHARE * c->problem->count;
+    uint64_t unit = c->cover->unit, share = (uint64_t)FIRST_SHARE * c->problem->count;
+    int64_t low = (int64_t)((c->problem->bound + unit - 1) / unit), goal = (int64_t)(c->best->enough / unit);
     for (;; share *= 2) {
         wi_cover_answer answer = WI_COVER_NONE;
-        while (answer == WI_COVER_NONE && low < (int64_t)c->best->height / unit) {
-            answer = try_cap(c, low, share);
-            low += answer == WI_COVER_NONE;
+        goal = goal < low ? low : goal;
+        while (answer == WI_COVER_NONE && goal < (int64_t)(c->best->height / unit)) {
+            answer = try_cap(c, goal, share);
+            if (answer == WI_COVER_NONE)
+                low = ++goal;
         }
-        c->best->proven |= low * unit >= (int64_t)c->best->height;
-        if (c->best->proven || answer == WI_COVER_NO_MEMORY)
+        c->best->proven |= (uint64_t)low * unit >= c->best->height;
+        if ((uint64_t)goal * unit >= c->best->height || answer == WI_COVER_NO_MEMORY)
             return answer != WI_COVER_NO_MEMORY;
         if (c->work->stopped || c->work->spent >= c->work->limit)
             return true;
-        if (improve(c, low, share) == WI_COVER_NO_MEMORY)
+        if (improve(c, goal, share) == WI_COVER_NO_MEMORY)
             return false;
     }
 }

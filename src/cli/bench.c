@@ -7,7 +7,7 @@
 
 static const char help[] =
     "usage: weir bench [OPTION…]\n\n"
-    "Measures weir, and beside it, in the same run, what a program would use instead. Four parts:\n\n"
+    "Measures weir, and beside it, in the same run, what a program would use instead. Five parts:\n\n"
     "  allocator    pairs of an allocation and a free, blocks that come and go at random, several threads: by weir,\n"
     "               by CUDA's stream-ordered pool or the host's malloc and mimalloc, and by further peers\n"
     "               (scripts/bench-peers builds PyTorch's and RMM's). Every row is measured in every round; the\n"
@@ -18,13 +18,18 @@ static const char help[] =
     "               taken by another in one block, taken back, and given back to the device; on a GPU also what\n"
     "               a kernel feels that runs beside lends\n"
     "  traces       with --traces: recorded traces replayed by weir and by the peers: what they hold, the smallest\n"
-    "               cap, what it costs\n\n"
+    "               cap, what it costs\n"
+    "  plans        with --problems, or when asked for: static plans of graphs of ten thousands of buffers, and of\n"
+    "               given problems: how near to the lower bound they come, and after which time\n\n"
     "  --device NAME    host, cuda, cuda:1 (default host)\n"
     "  --only PART      this part alone; may be given more than once\n"
     "  --resource NAME  which resource of weir's the allocator's and the traces' rows are of (default: the default)\n"
     "  --peer PATH      also measure the allocators of a shared object (bench/peer.h), or of all in a folder;\n"
     "                   may be given more than once\n"
     "  --traces PATH    a trace that weir replay reads, or a folder of them; may be given more than once\n"
+    "  --problems PATH  buffers to plan, a CSV as MiniMalloc reads it, or a folder of them; may be given more than\n"
+    "                   once. A number before .csv is the capacity into which they have to fit\n"
+    "  --minimalloc PATH  MiniMalloc's program, to be run on the same problems\n"
     "  --lag N          replays also with each stream's work N operations behind the host; 0: not (default 64)\n"
     "  --rounds N       how many rounds (default 5)\n"
     "  --laps N         how often an operation is run in a round, at the most (default 2000)\n"
@@ -34,7 +39,9 @@ static const char help[] =
     "                   without_driver_call}, lending_beside[] {what, pairs, alone_ms, beside_ms, slowed, lends,\n"
     "                   bytes, moved}, lending_goals[]; traces {lag, rows[] {trace, by, own, events, streams,\n"
     "                   peak_requested, held, ns, min_cap, min_cap_ns, ns_105, ns_110, driver_calls, moves, lag_held,\n"
-    "                   lag_min_cap, lag_min_cap_ns}, goals[], left_out[]}\n";
+    "                   lag_min_cap, lag_min_cap_ns}, goals[], left_out[]}; plans {graphs[] {graph, buffers,\n"
+    "                   quick_seconds, quick_over_bound, seconds, over_bound}, problems[] {problem, buffers,\n"
+    "                   lower_bound, arena, proven, seconds, fit_seconds, retold_seconds, peer_seconds}, goals[]}\n";
 
 typedef int part(const bench_options *options, json_t *answer);
 
@@ -44,8 +51,9 @@ static const struct {
 } parts[] = {{"allocator", bench_part_allocator},
              {"operations", bench_part_operations},
              {"lending", bench_part_lending},
-             {"traces", bench_part_traces}};
-enum { PARTS = sizeof parts / sizeof parts[0], PART_TRACES = 3, MOST_LAG = 1 << 20 };
+             {"traces", bench_part_traces},
+             {"plans", bench_part_plans}};
+enum { PARTS = sizeof parts / sizeof parts[0], PART_TRACES = 3, PART_PLANS = 4, MOST_LAG = 1 << 20 };
 
 typedef struct words {
     bench_options options;
@@ -53,13 +61,27 @@ typedef struct words {
     bool json;
 } words;
 
-enum { W_DEVICE = 256, W_ONLY, W_RESOURCE, W_PEER, W_TRACES, W_LAG, W_ROUNDS, W_LAPS, W_JSON };
+enum {
+    W_DEVICE = 256,
+    W_ONLY,
+    W_RESOURCE,
+    W_PEER,
+    W_TRACES,
+    W_PROBLEMS,
+    W_MINIMALLOC,
+    W_LAG,
+    W_ROUNDS,
+    W_LAPS,
+    W_JSON
+};
 
 static const struct option long_words[] = {{"device", required_argument, NULL, W_DEVICE},
                                            {"only", required_argument, NULL, W_ONLY},
                                            {"resource", required_argument, NULL, W_RESOURCE},
                                            {"peer", required_argument, NULL, W_PEER},
                                            {"traces", required_argument, NULL, W_TRACES},
+                                           {"problems", required_argument, NULL, W_PROBLEMS},
+                                           {"minimalloc", required_argument, NULL, W_MINIMALLOC},
                                            {"lag", required_argument, NULL, W_LAG},
                                            {"rounds", required_argument, NULL, W_ROUNDS},
                                            {"laps", required_argument, NULL, W_LAPS},
@@ -83,7 +105,7 @@ static int read_part(words *w)
             w->wanted[i] = true;
             return -1;
         }
-    return cli_usage("bench", "--only %s: the parts are allocator, operations, lending and traces", optarg);
+    return cli_usage("bench", "--only %s: the parts are allocator, operations, lending, traces and plans", optarg);
 }
 
 static int read_path(const char *option, const char **paths, size_t *count)
@@ -109,6 +131,11 @@ static int read_word(int code, words *w)
         return read_path("--peer", w->options.peers, &w->options.peer_count);
     case W_TRACES:
         return read_path("--traces", w->options.traces, &w->options.trace_count);
+    case W_PROBLEMS:
+        return read_path("--problems", w->options.problems, &w->options.problem_count);
+    case W_MINIMALLOC:
+        w->options.minimalloc = optarg;
+        return -1;
     case W_LAG:
         return read_count("--lag", 0, MOST_LAG, &w->options.lag);
     case W_ROUNDS:
@@ -149,7 +176,9 @@ static void choose(words *w)
     for (size_t i = 0; i < PARTS; i++)
         chosen |= w->wanted[i];
     for (size_t i = 0; i < PARTS && !chosen; i++)
-        w->wanted[i] = i != PART_TRACES || w->options.trace_count > 0;
+        w->wanted[i] = i == PART_TRACES  ? w->options.trace_count > 0
+                       : i == PART_PLANS ? w->options.problem_count > 0
+                                         : true;
 }
 
 int verb_bench(int argc, char **argv)

@@ -13,7 +13,10 @@ typedef struct bench_options {
     size_t peer_count;
     const char *traces[BENCH_PATHS]; /* files, or folders of them */
     size_t trace_count;
-    uint64_t lag; /* of replays, in operations; 0: without */
+    const char *problems[BENCH_PATHS]; /* CSV files of buffers, or folders of them */
+    size_t problem_count;
+    const char *minimalloc; /* its program; NULL: not measured */
+    uint64_t lag;           /* of replays, in operations; 0: without */
     uint64_t rounds, laps;
 } bench_options;
 
@@ -22,5 +25,6 @@ int bench_part_operations(const bench_options *options, json_t *answer); /* benc
 int bench_part_allocator(const bench_options *options, json_t *answer);  /* bench_allocator.c: `allocator` */
 int bench_part_lending(const bench_options *options, json_t *answer);    /* bench_lending.c: `lending` */
 int bench_part_traces(const bench_options *options, json_t *answer);     /* bench_traces.c: `traces` */
+int bench_part_plans(const bench_options *options, json_t *answer);      /* bench_plans.c: `plans` */
 
 #endif

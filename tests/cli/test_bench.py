@@ -50,6 +50,26 @@ class Operations(harness.Case):
         self.assertIn("moon", self.weir("bench", "--only", "operations", "--device", "moon", status=1)[1])
 
 
+class Plans(harness.Case):
+    def test_problems_are_planned_and_checked(self):
+        problem = self.folder / "small.16.csv"
+        problem.write_text("id,lower,upper,size\na,0,3,8\nb,2,5,8\nc,3,6,8\nd,5,9,16\n")
+        answer = self.weir_json("bench", "--only", "plans", "--rounds", "1", "--problems", str(problem))["plans"]
+        row = answer["problems"][0]
+        self.assertEqual((row["problem"], row["buffers"]), ("small.16.csv", 4))
+        self.assertEqual((row["lower_bound"], row["arena"], row["proven"]), (24, 24, True))
+        self.assertIsNone(row["peer_seconds"])
+        for graph in answer["graphs"]:
+            self.assertLessEqual(graph["quick_over_bound"], 1.02, graph)
+            self.assertLessEqual(graph["over_bound"], 1.01, graph)
+
+    def test_bad_problems(self):
+        problem = self.folder / "bad.csv"
+        problem.write_text("id,lower,upper,size\na,0,3,x\n")
+        out, error = self.weir("bench", "--only", "plans", "--rounds", "1", "--problems", str(problem), status=1)
+        self.assertIn("line 2", error)
+
+
 class Peers(harness.Case):
     def build_peer(self):
         target = self.folder / "peers/peer-test.so"

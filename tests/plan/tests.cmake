@@ -2,3 +2,34 @@
 foreach(plan_test rules property graph files)
   weir_test(plan-${plan_test} plan/${plan_test}.c)
 endforeach()
+
+# Random lists and graphs in greater numbers.
+foreach(plan_test property graph)
+  add_test(NAME plan-${plan_test}-long COMMAND test-plan-${plan_test})
+  set_tests_properties(plan-${plan_test}-long PROPERTIES LABELS long TIMEOUT 1800 ENVIRONMENT WEIR_PLAN_ROUNDS=20000)
+endforeach()
+
+# A million hostile texts, where the compiler can steer towards new ones.
+if(CMAKE_C_COMPILER_ID MATCHES "Clang" AND NOT CMAKE_CROSSCOMPILING)
+  include(CheckCSourceCompiles)
+  set(CMAKE_REQUIRED_FLAGS "-fsanitize=fuzzer")
+  check_c_source_compiles("#include <stddef.h>
+    int LLVMFuzzerTestOneInput(const unsigned char *d, size_t n); int LLVMFuzzerTestOneInput(const unsigned char *d, size_t n) { return n && *d == 7; }"
+    WEIR_HAVE_FUZZER)
+  unset(CMAKE_REQUIRED_FLAGS)
+endif()
+if(WEIR_HAVE_FUZZER)
+  file(GLOB fuzzed CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/arena/*.c ${PROJECT_SOURCE_DIR}/src/base/*.c)
+  add_executable(fuzz-plan plan/fuzz.c ${fuzzed} ${PROJECT_SOURCE_DIR}/src/engine/tensor.c)
+  target_compile_definitions(fuzz-plan PRIVATE _GNU_SOURCE)
+  target_include_directories(fuzz-plan PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  target_compile_options(fuzz-plan PRIVATE -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined)
+  target_link_options(fuzz-plan PRIVATE -fsanitize=fuzzer,address,undefined)
+  target_link_libraries(fuzz-plan PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+  set_target_properties(fuzz-plan PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/tests/fuzz-plan-found)
+  add_test(NAME plan-fuzz COMMAND fuzz-plan -runs=1000000 -max_len=600 -seed=1 -verbosity=0 -rss_limit_mb=4096
+    -dict=${CMAKE_CURRENT_SOURCE_DIR}/plan/words.dict ${PROJECT_BINARY_DIR}/tests/fuzz-plan-found
+    ${CMAKE_CURRENT_SOURCE_DIR}/plan/seeds)
+  set_tests_properties(plan-fuzz PROPERTIES LABELS long TIMEOUT 1800)
+endif()

@@ -1,0 +1,112 @@
+#include "bench_plan_graphs.h"
+#include "text.h"
+
+typedef struct maker {
+    weir_buffers *list;
+    uint64_t seed;
+    uint64_t step;
+} maker;
+
+static uint64_t roll(maker *m, uint64_t sides)
+{
+    m->seed = m->seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (m->seed >> 33) % sides;
+}
+
+static void add(maker *m, uint64_t begin, uint64_t end, uint64_t bytes)
+{
+    weir_buffer b = WEIR_INIT(weir_buffer);
+    b.begin = begin;
+    b.end = end;
+    b.bytes = bytes;
+    if (weir_buffers_add(m->list, &b, NULL) != WEIR_OK)
+        (void)text_zeroed(SIZE_MAX, 1);
+}
+
+static maker begin(uint64_t seed)
+{
+    maker m = {.seed = seed};
+    if (weir_buffers_create(&m.list) != WEIR_OK)
+        (void)text_zeroed(SIZE_MAX, 1);
+    return m;
+}
+
+static bool wants_more(const maker *m, size_t buffers)
+{
+    return weir_buffers_count(m->list) < buffers;
+}
+
+/* Blocks of convolutions with a shortcut around each, at four resolutions, with workspaces of all sizes. */
+static weir_buffers *make_convolutions(size_t buffers)
+{
+    maker m = begin(1);
+    while (wants_more(&m, buffers)) {
+        uint64_t at = m.step, size = UINT64_C(802816) >> (weir_buffers_count(m.list) * 4 / buffers);
+        add(&m, at, at + 5, size);
+        add(&m, at + 1, at + 3, size / 4);
+        add(&m, at + 2, at + 4, size / 4);
+        add(&m, at + 3, at + 5, size);
+        for (uint64_t i = 1; i < 4; i++)
+            add(&m, at + i, at + i + 1, 512 * (1 + roll(&m, 300)));
+        m.step += 4;
+    }
+    return m.list;
+}
+
+/* Attention and a feed-forward part, each with a shortcut around it. */
+static weir_buffers *make_transformer(size_t buffers)
+{
+    enum { HIDDEN = 384 * 768 * 2, SCORES = 12 * 384 * 384 * 2 };
+    maker m = begin(2);
+    while (wants_more(&m, buffers)) {
+        uint64_t at = m.step;
+        add(&m, at, at + 7, HIDDEN);
+        for (uint64_t i = 1; i < 4; i++)
+            add(&m, at + i, at + (i < 3 ? 5 : 6), HIDDEN);
+        add(&m, at + 4, at + 6, SCORES);
+        add(&m, at + 5, at + 7, SCORES);
+        add(&m, at + 6, at + 8, HIDDEN);
+        add(&m, at + 7, at + 12, HIDDEN);
+        add(&m, at + 8, at + 10, 4 * HIDDEN);
+        add(&m, at + 9, at + 11, 4 * HIDDEN);
+        add(&m, at + 10, at + 12, HIDDEN);
+        add(&m, at + 4 + roll(&m, 6), at + 11, 256 * (1 + roll(&m, 64)));
+        m.step += 11;
+    }
+    return m.list;
+}
+
+/* Activations wait for the way back, where gradients come and go; optimizers take some of each layer at the end. */
+static weir_buffers *make_training(size_t buffers)
+{
+    maker m = begin(3);
+    uint64_t layers = buffers / 5;
+    for (uint64_t i = 0; i < layers; i++) {
+        uint64_t back = 2 * layers - i, size = 512 * (8 + roll(&m, 1000));
+        add(&m, i, back + 1, size);
+        add(&m, i, back + 1, 512 * (1 + roll(&m, 40)));
+        add(&m, i, i + 1, 512 * (1 + roll(&m, 2000)));
+        add(&m, back - 1, back + 1, size);
+        add(&m, back, back + 1 + roll(&m, 3), 512 * (1 + roll(&m, 2000)));
+    }
+    return m.list;
+}
+
+/* Lifetimes of all lengths, the short ones more often, and sizes over five orders of magnitude. */
+static weir_buffers *make_random(size_t buffers)
+{
+    maker m = begin(4);
+    for (uint64_t i = 0; wants_more(&m, buffers); i++) {
+        uint64_t length = 1 + roll(&m, UINT64_C(1) << (1 + roll(&m, roll(&m, 16) ? 5 : 11)));
+        add(&m, i / 2, i / 2 + length, 64 * (1 + roll(&m, UINT64_C(1) << (1 + roll(&m, 16)))));
+    }
+    return m.list;
+}
+
+const bench_graph bench_graphs[] = {
+    {"convolutions", 10000, false, make_convolutions}, {"transformer", 10000, false, make_transformer},
+    {"random graph", 10000, false, make_random},       {"training", 10000, true, make_training},
+    {"convolutions", 60000, false, make_convolutions}, {"transformer", 60000, false, make_transformer},
+    {"random graph", 60000, false, make_random},       {"training", 60000, true, make_training},
+};
+const size_t bench_graph_count = sizeof bench_graphs / sizeof bench_graphs[0];
