@@ -6,184 +6,22 @@
  *
  * Laws: a place is free in the bitmap if and only if it has no run; a run has all of its places. */
 #include "memory/fixed.h"
-#include "base/bitmap.h"
 #include "base/options.h"
 #include "base/system.h"
+#include "memory/fixed_extent.h"
 #include "memory/layout.h"
 #include "memory/marks.h"
 
 #include <stdio.h>
 
-typedef struct run {
-    wi_block block; /* the first member */
-    uint32_t first, count;
-} run;
-
-typedef struct place {
-    run *run;       /* NULL: free */
-    uint64_t owner; /* whose bytes it holds, or held last */
-    uint32_t freed; /* 1 + the unit in it where a block began that was freed; 0: none */
-} place;
-
-typedef struct fixed {
-    wi_resource resource;
-    uint64_t block_bytes, range_bytes;
-    char *base;
-    /* everything below is under the resource's lock */
-    pthread_cond_t settled;
-    bool working;   /* a thread takes the extent from the driver, or gives it back */
-    uint32_t count; /* places; 0: there is no extent */
-    size_t handle_count;
-    wi_handle *handles;
-    place *places;
-    wi_bitmap free;
-    uint64_t secret; /* WI_SECRET once a block of an account that asks for scrubbing has been freed */
-} fixed;
-
-static fixed *of(wi_resource *resource)
+static wi_fixed *of(wi_resource *resource)
 {
-    return (fixed *)resource;
+    return (wi_fixed *)resource;
 }
 
-static run *run_of(wi_block *block)
+static wi_fixed_run *run_of(wi_block *block)
 {
-    return (run *)block;
-}
-
-/* The extent ------------------------------------------------------------------------------------------------------- */
-
-/* What an extent comes in: whole handles and whole blocks. Both are powers of two. */
-static uint64_t step_of(const fixed *f)
-{
-    return wi_max(f->resource.granule, f->block_bytes);
-}
-
-/* The driver is called between these two, with the lock released. */
-static void go_to_driver(fixed *f)
-{
-    f->working = true;
-    wi_resource_unlock(&f->resource);
-}
-
-static void come_back(fixed *f)
-{
-    wi_ledger_driver_call(f->resource.ledger);
-    wi_resource_lock(&f->resource);
-    f->working = false;
-    pthread_cond_broadcast(&f->settled);
-}
-
-/* False: another thread has the extent in hand, and cannot be waited for. */
-static bool wait_settled(fixed *f)
-{
-    while (f->working && !wi_alone)
-        pthread_cond_wait(&f->settled, &f->resource.lock);
-    return !f->working;
-}
-
-/* Asks for *bytes, which the ledger holds, or for the half as long as the device has not so much; *bytes tells. */
-static weir_status map_extent(fixed *f, uint64_t *bytes, wi_handle *handles)
-{
-    wi_resource *r = &f->resource;
-    for (;;) {
-        size_t count = *bytes / r->granule;
-        weir_status status = r->driver->create(r->device, r->granule, count, handles);
-        if (status == WEIR_OK) {
-            status = r->driver->map(r->device, f->base, r->granule, count, handles);
-            if (status != WEIR_OK)
-                r->driver->destroy(r->device, r->granule, count, handles);
-            return status;
-        }
-        uint64_t half = *bytes / 2 & ~(step_of(f) - 1);
-        if (status != WEIR_OUT_OF_MEMORY || half == 0)
-            return status;
-        wi_ledger_release(r->ledger, *bytes - half);
-        *bytes = half;
-    }
-}
-
-/* As much as the budget leaves, in whole steps. */
-static uint64_t hold(fixed *f)
-{
-    uint64_t got = wi_ledger_hold(f->resource.ledger, f->range_bytes), bytes = got & ~(step_of(f) - 1);
-    if (got > bytes)
-        wi_ledger_release(f->resource.ledger, got - bytes);
-    return bytes;
-}
-
-static weir_status no_records(void)
-{
-    return weir_fail(WEIR_SYSTEM, "no host memory for the records of a resource of blocks");
-}
-
-static void forget_extent(fixed *f)
-{
-    wi_bitmap_destroy(&f->free);
-    free(f->places);
-    free(f->handles);
-    f->places = NULL;
-    f->handles = NULL;
-    f->handle_count = 0;
-    f->count = 0;
-}
-
-/* Records for so many bytes; nobody sees them before the extent has a count. */
-static weir_status make_records(fixed *f, uint64_t bytes)
-{
-    uint32_t count = (uint32_t)(bytes / f->block_bytes);
-    f->places = wi_table_make(count, sizeof *f->places);
-    f->handles = malloc(bytes / f->resource.granule * sizeof *f->handles);
-    if (f->places && f->handles && wi_bitmap_init(&f->free, count))
-        return WEIR_OK;
-    forget_extent(f);
-    return no_records();
-}
-
-/* With the lock held, released meanwhile. WEIR_NO_ROOM: the budget leaves nothing. */
-static weir_status take_extent(fixed *f)
-{
-    uint64_t bytes = hold(f), asked = bytes;
-    if (bytes == 0)
-        return WEIR_NO_ROOM;
-    weir_status status = make_records(f, bytes);
-    if (status == WEIR_OK) {
-        go_to_driver(f);
-        status = map_extent(f, &bytes, f->handles);
-        come_back(f);
-    }
-    if (status != WEIR_OK) {
-        wi_ledger_release(f->resource.ledger, bytes);
-        forget_extent(f);
-        return status;
-    }
-    wi_ledger_mapped(f->resource.ledger, bytes);
-    wi_ledger_segments(f->resource.ledger, 1, 0);
-    f->handle_count = bytes / f->resource.granule;
-    f->count = (uint32_t)(bytes / f->block_bytes);
-    if (bytes < asked) /* what could not be had is never free */
-        (void)wi_bitmap_take_at(&f->free, f->count, (uint32_t)((asked - bytes) / f->block_bytes));
-    for (uint32_t i = 0; i < f->count; i++)
-        f->places[i].owner = WI_MIXED | f->secret;
-    return WEIR_OK;
-}
-
-/* Gives the extent back, with nothing in it. With the lock held, released meanwhile. */
-static uint64_t give_extent(fixed *f)
-{
-    wi_resource *r = &f->resource;
-    uint64_t bytes = f->handle_count * r->granule;
-    go_to_driver(f);
-    weir_status status = r->driver->unmap(r->device, f->base, r->granule, f->handle_count, f->handles);
-    if (status == WEIR_OK)
-        r->driver->destroy(r->device, r->granule, f->handle_count, f->handles);
-    come_back(f);
-    if (status != WEIR_OK)
-        return 0;
-    wi_ledger_unmapped(r->ledger, bytes);
-    wi_ledger_release(r->ledger, bytes);
-    wi_ledger_segments(r->ledger, 0, 1);
-    forget_extent(f);
-    return bytes;
+    return (wi_fixed_run *)block;
 }
 
 /* Runs ------------------------------------------------------------------------------------------------------------- */
@@ -198,17 +36,17 @@ static void measure(wi_resource *resource, wi_placement *p)
     p->charged = charge(resource, p->before + p->bytes + p->after);
 }
 
-static char *address_of(const fixed *f, uint32_t index)
+static char *address_of(const wi_fixed *f, uint32_t index)
 {
     return f->base + index * f->block_bytes;
 }
 
 /* The places become the run's; the answer is whose bytes they held. */
-static uint64_t use(fixed *f, run *user, uint32_t first, uint32_t count)
+static uint64_t use(wi_fixed *f, wi_fixed_run *user, uint32_t first, uint32_t count)
 {
     uint64_t previous = f->places[first].owner;
     for (uint32_t i = first; i < first + count; i++) {
-        place *at = &f->places[i];
+        wi_fixed_place *at = &f->places[i];
         if (at->owner != previous)
             previous = WI_MIXED | ((previous | at->owner) & WI_SECRET);
         at->run = user;
@@ -218,7 +56,7 @@ static uint64_t use(fixed *f, run *user, uint32_t first, uint32_t count)
 }
 
 /* The run's places are free, and the record goes. owner NULL: they hold what they held before. */
-static void unuse(fixed *f, run *r, const uint64_t *owner)
+static void unuse(wi_fixed *f, wi_fixed_run *r, const uint64_t *owner)
 {
     for (uint32_t i = r->first; i < r->first + r->count; i++) {
         f->places[i].run = NULL;
@@ -231,7 +69,7 @@ static void unuse(fixed *f, run *r, const uint64_t *owner)
 }
 
 /* Remembers that a block was freed, and whose. */
-static void end_block(fixed *f, wi_block *block)
+static void end_block(wi_fixed *f, wi_block *block)
 {
     uint64_t owner = wi_account_owner(block->account);
     uint64_t offset = (uint64_t)((char *)block->pointer - f->base);
@@ -241,7 +79,7 @@ static void end_block(fixed *f, wi_block *block)
 }
 
 /* A run whose start is aligned beyond a block: the first one that fits. */
-static uint32_t take_aligned(fixed *f, uint32_t count, uint32_t step)
+static uint32_t take_aligned(wi_fixed *f, uint32_t count, uint32_t step)
 {
     for (uint64_t first = 0; first + count <= f->count; first += step)
         if (wi_bitmap_take_at(&f->free, (uint32_t)first, count))
@@ -249,7 +87,7 @@ static uint32_t take_aligned(fixed *f, uint32_t count, uint32_t step)
     return WI_BITMAP_NONE;
 }
 
-static uint32_t take_places(fixed *f, uint64_t count, uint64_t alignment)
+static uint32_t take_places(wi_fixed *f, uint64_t count, uint64_t alignment)
 {
     if (count > f->free.free)
         return WI_BITMAP_NONE;
@@ -259,27 +97,27 @@ static uint32_t take_places(fixed *f, uint64_t count, uint64_t alignment)
 }
 
 /* What there is in one piece, and what would have to be held for the request. With the lock held. */
-static void look_around(fixed *f, uint64_t charged, wi_shortage *shortage)
+static void look_around(wi_fixed *f, uint64_t charged, wi_shortage *shortage)
 {
     weir_stats stats = {.size = sizeof stats};
     size_t ignored;
     wi_ledger_snapshot(f->resource.ledger, &stats, NULL, 0, 0, &ignored);
-    uint64_t most = wi_min(stats.budget - stats.held, f->range_bytes) & ~(step_of(f) - 1);
+    uint64_t most = wi_min(stats.budget - stats.held, f->range_bytes) & ~(wi_fixed_step_of(f) - 1);
     shortage->largest = f->count ? wi_bitmap_longest(&f->free) * f->block_bytes : most;
     shortage->held = stats.held;
     if (charged > shortage->largest)
-        shortage->held += wi_round_up(f->count ? charged : wi_max(charged, step_of(f)), step_of(f));
+        shortage->held += wi_round_up(f->count ? charged : wi_max(charged, wi_fixed_step_of(f)), wi_fixed_step_of(f));
 }
 
-static weir_status place_run(fixed *f, wi_placement *p, run *new)
+static weir_status place_run(wi_fixed *f, wi_placement *p, wi_fixed_run *new)
 {
-    if (!wait_settled(f))
+    if (!wi_fixed_wait_settled(f))
         return WEIR_NO_ROOM;
     bool small = p->charged > f->count * f->block_bytes && p->charged <= f->range_bytes;
     if (f->count > 0 && small && f->free.free == f->count) /* the budget may leave more by now */
-        (void)give_extent(f);
+        (void)wi_fixed_give_extent(f);
     p->hit = f->count > 0;
-    weir_status status = f->count > 0 ? WEIR_OK : take_extent(f);
+    weir_status status = f->count > 0 ? WEIR_OK : wi_fixed_take_extent(f);
     if (status != WEIR_OK)
         return status;
     uint32_t first = take_places(f, p->charged / f->block_bytes, p->alignment);
@@ -295,10 +133,10 @@ static weir_status place_run(fixed *f, wi_placement *p, run *new)
 
 static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
-    fixed *f = of(resource);
-    run *new = calloc(1, sizeof *new);
+    wi_fixed *f = of(resource);
+    wi_fixed_run *new = calloc(1, sizeof *new);
     if (!new)
-        return no_records();
+        return wi_fixed_no_records();
     wi_resource_lock(&f->resource);
     weir_status status = place_run(f, p, new);
     if (status == WEIR_OK) {
@@ -318,7 +156,7 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
 
 static void discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
-    fixed *f = of(resource);
+    wi_fixed *f = of(resource);
     (void)p;
     wi_resource_lock(&f->resource);
     unuse(f, run_of(block), NULL);
@@ -327,7 +165,7 @@ static void discard(wi_resource *resource, wi_block *block, const wi_placement *
 
 static void publish(wi_resource *resource, wi_block *block)
 {
-    fixed *f = of(resource);
+    wi_fixed *f = of(resource);
     wi_resource_lock(&f->resource);
     wi_ledger_settle(resource->ledger, block);
     wi_resource_unlock(&f->resource);
@@ -337,7 +175,7 @@ static void publish(wi_resource *resource, wi_block *block)
 
 static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
-    fixed *f = of(resource);
+    wi_fixed *f = of(resource);
     wi_resource_lock(&f->resource);
     (void)native;
     wi_ledger_retire(resource->ledger, block, stream, past);
@@ -350,7 +188,7 @@ static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, v
 
 static weir_status release(wi_resource *resource, wi_block *block)
 {
-    fixed *f = of(resource);
+    wi_fixed *f = of(resource);
     wi_resource_lock(&f->resource);
     wi_ledger_reap(resource->ledger, block);
     end_block(f, block);
@@ -361,18 +199,18 @@ static weir_status release(wi_resource *resource, wi_block *block)
 /* Resizing --------------------------------------------------------------------------------------------------------- */
 
 /* The places of the run from the `keep`th on become a pending block of their own. */
-static weir_status cut_tail(fixed *f, run *r, uint32_t keep, wi_block **out)
+static weir_status cut_tail(wi_fixed *f, wi_fixed_run *r, uint32_t keep, wi_block **out)
 {
-    run *tail = malloc(sizeof *tail);
+    wi_fixed_run *tail = malloc(sizeof *tail);
     wi_marks *marks = NULL;
     if (!tail)
-        return no_records();
+        return wi_fixed_no_records();
     weir_status status = wi_marks_copy(r->block.marks, &marks);
     if (status != WEIR_OK) {
         free(tail);
         return status;
     }
-    *tail = (run){.block = r->block, .first = r->first + keep, .count = r->count - keep};
+    *tail = (wi_fixed_run){.block = r->block, .first = r->first + keep, .count = r->count - keep};
     tail->block.pointer = address_of(f, tail->first);
     tail->block.bytes = tail->block.charged = tail->count * f->block_bytes;
     tail->block.before = tail->block.after = 0;
@@ -387,8 +225,8 @@ static weir_status cut_tail(fixed *f, run *r, uint32_t keep, wi_block **out)
 
 static weir_status shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail)
 {
-    fixed *f = of(resource);
-    run *r = run_of(block);
+    wi_fixed *f = of(resource);
+    wi_fixed_run *r = run_of(block);
     uint64_t charged = charge(resource, block->before + bytes + block->after);
     uint32_t keep = (uint32_t)(charged / f->block_bytes);
     weir_status status = WEIR_OK;
@@ -408,8 +246,8 @@ static weir_status shrink(wi_resource *resource, wi_block *block, uint64_t bytes
 
 static bool join(wi_resource *resource, wi_block *block, wi_block *next)
 {
-    fixed *f = of(resource);
-    run *r = run_of(block), *more = run_of(next);
+    wi_fixed *f = of(resource);
+    wi_fixed_run *r = run_of(block), *more = run_of(next);
     wi_resource_lock(resource);
     bool adjoin = r->first + r->count == more->first;
     for (uint32_t i = more->first; adjoin && i < more->first + more->count; i++)
@@ -425,7 +263,7 @@ static bool join(wi_resource *resource, wi_block *block, wi_block *next)
     return adjoin;
 }
 
-static weir_status no_room(const fixed *f, const run *r, uint32_t more)
+static weir_status no_room(const wi_fixed *f, const wi_fixed_run *r, uint32_t more)
 {
     for (uint32_t i = r->first + r->count; i < f->count && i < r->first + r->count + more; i++)
         if (f->places[i].run)
@@ -438,8 +276,8 @@ static weir_status no_room(const fixed *f, const run *r, uint32_t more)
 
 static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage)
 {
-    fixed *f = of(resource);
-    run *r = run_of(block);
+    wi_fixed *f = of(resource);
+    wi_fixed_run *r = run_of(block);
     uint64_t charged = charge(resource, block->before + bytes + block->after);
     uint64_t more = charged / f->block_bytes - r->count;
     weir_status status = WEIR_OK;
@@ -464,11 +302,12 @@ static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, 
 /* All of it or nothing. */
 static uint64_t trim(wi_resource *resource, uint64_t keep)
 {
-    fixed *f = of(resource);
+    wi_fixed *f = of(resource);
     uint64_t given = 0;
     wi_resource_lock(&f->resource);
-    if (wait_settled(f) && f->count > 0 && f->free.free == f->count && keep < f->handle_count * resource->granule)
-        given = give_extent(f);
+    if (wi_fixed_wait_settled(f) && f->count > 0 && f->free.free == f->count &&
+        keep < f->handle_count * resource->granule)
+        given = wi_fixed_give_extent(f);
     wi_resource_unlock(&f->resource);
     return given;
 }
@@ -476,7 +315,7 @@ static uint64_t trim(wi_resource *resource, uint64_t keep)
 static void look(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
                  wi_shortage *shortage)
 {
-    fixed *f = of(resource);
+    wi_fixed *f = of(resource);
     (void)memory_class, (void)alignment;
     wi_resource_lock(&f->resource);
     look_around(f, charged, shortage);
@@ -485,27 +324,27 @@ static void look(wi_resource *resource, weir_class memory_class, uint64_t charge
 
 static bool owns(wi_resource *resource, const void *pointer)
 {
-    const fixed *f = of(resource);
+    const wi_fixed *f = of(resource);
     return (uintptr_t)pointer - (uintptr_t)f->base < f->range_bytes;
 }
 
 static wi_block *find(wi_resource *resource, const void *pointer, bool *freed)
 {
-    fixed *f = of(resource);
+    wi_fixed *f = of(resource);
     uint64_t offset = (uint64_t)((const char *)pointer - f->base), index = offset / f->block_bytes;
     *freed = false;
     if (index >= f->count)
         return NULL;
-    const place *at = &f->places[index];
+    const wi_fixed_place *at = &f->places[index];
     *freed = at->freed && offset == index * f->block_bytes + (at->freed - UINT64_C(1)) * WI_UNIT;
     return at->run ? &at->run->block : NULL;
 }
 
 static void each(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user)
 {
-    fixed *f = of(resource);
+    wi_fixed *f = of(resource);
     for (uint32_t i = 0; i < f->count;) {
-        run *r = f->places[i].run;
+        wi_fixed_run *r = f->places[i].run;
         if (r && wi_block_is_charged(&r->block))
             fn(&r->block, user);
         i += r ? r->count : 1;
@@ -514,12 +353,12 @@ static void each(wi_resource *resource, void (*fn)(wi_block *block, void *user),
 
 static void walk(wi_resource *resource, wi_layout *layout)
 {
-    const fixed *f = of(resource);
+    const wi_fixed *f = of(resource);
     if (f->count == 0)
         return;
     wi_layout_segment(layout, f->base, f->handle_count * resource->granule);
     for (uint32_t i = 0, end; i < f->count; i = end) {
-        const run *r = f->places[i].run;
+        const wi_fixed_run *r = f->places[i].run;
         for (end = i + 1; end < f->count && f->places[end].run == r;)
             end++;
         uint64_t bytes = (end - i) * f->block_bytes;
@@ -534,7 +373,7 @@ static void walk(wi_resource *resource, wi_layout *layout)
 
 static void describe(const wi_resource *resource, char *text, size_t capacity)
 {
-    const fixed *f = (const fixed *)resource;
+    const wi_fixed *f = (const wi_fixed *)resource;
     char block[24], all[24];
     wi_size_write(f->block_bytes, block, sizeof block);
     wi_size_write(f->range_bytes, all, sizeof all);
@@ -543,10 +382,10 @@ static void describe(const wi_resource *resource, char *text, size_t capacity)
 
 static void destroy(wi_resource *resource)
 {
-    fixed *f = of(resource);
+    wi_fixed *f = of(resource);
     if (f->count > 0)
         (void)trim(resource, 0);
-    forget_extent(f);
+    wi_fixed_forget_extent(f);
     if (f->base)
         resource->driver->unreserve(resource->device, f->base, f->range_bytes);
     pthread_cond_destroy(&f->settled);
@@ -578,7 +417,7 @@ static const wi_resource_table table = {
 };
 
 /* Addresses for `bytes` at most, and for as many as the device and the option `range` allow. */
-static weir_status reserve(fixed *f, uint64_t bytes)
+static weir_status reserve(wi_fixed *f, uint64_t bytes)
 {
     wi_resource *r = &f->resource;
     uint64_t available, total, range = wi_option_range();
@@ -587,8 +426,8 @@ static weir_status reserve(fixed *f, uint64_t bytes)
         return status;
     if (bytes == 0)
         bytes = range ? wi_min(range, total) : total;
-    bytes = wi_round_up(wi_min(bytes, UINT64_MAX / 2), step_of(f));
-    bytes = wi_min(bytes, (f->block_bytes * WI_BITMAP_MOST) & ~(step_of(f) - 1));
+    bytes = wi_round_up(wi_min(bytes, UINT64_MAX / 2), wi_fixed_step_of(f));
+    bytes = wi_min(bytes, (f->block_bytes * WI_BITMAP_MOST) & ~(wi_fixed_step_of(f) - 1));
     status = r->driver->reserve(r->device, bytes, (void **)&f->base);
     if (status == WEIR_OK)
         f->range_bytes = bytes;
@@ -603,9 +442,9 @@ weir_status wi_fixed_create(const wi_driver *driver, wi_device *device, uint64_t
                          "the resource blocks cannot have blocks of %llu bytes; their size is a power of two from %d "
                          "bytes to 1 GiB",
                          (unsigned long long)block_bytes, WI_UNIT);
-    fixed *f = calloc(1, sizeof *f);
+    wi_fixed *f = calloc(1, sizeof *f);
     if (!f)
-        return no_records();
+        return wi_fixed_no_records();
     wi_resource_init(&f->resource, &table, driver, device, NULL);
     f->resource.granule = driver->granule(device);
     f->block_bytes = block_bytes;

@@ -5,71 +5,44 @@
  * nothing but a stream stands before it: the pool gets the piece in the order of that stream, and its record waits on for
  * the books alone. When the addresses serve again meanwhile, the older piece is displaced from the index.
  *
- * What "async" has in its pool beyond the pieces is `kept`, which the ledger counts as cached. The pool alone decides what
- * it reuses, so that it is asked after each change; as there is no lock over its calls, only what is asked while no other
- * call is under way counts, and the last one out asks.
+ * What "async" has in its pool beyond the pieces is `kept`, which the ledger counts as cached; single_pool.c.
  *
  * Laws: the ledger holds, for this resource, lent + kept and what threads in the driver have taken beforehand;
  * lent is the sum of all pieces. */
 #include "memory/single.h"
-#include "memory/index.h"
 #include "memory/layout.h"
 #include "memory/marks.h"
 #include "memory/nvtx.h"
+#include "memory/single_pool.h"
 
 #include <stddef.h>
 
-typedef struct piece {
-    wi_block block; /* the first member */
-    wi_range range; /* all that the driver gave */
-    uint64_t own;   /* of which the block's client has had so much, however short the block is now */
-    bool returning; /* on its way to the driver, which may give it to another from now on */
-    bool returned;
-    bool displaced; /* out of the index, and in the list of those */
-    struct piece *previous, *next;
-} piece;
-
-typedef struct single {
-    wi_resource resource;
-    weir_kind kind;
-    bool pooled;
-    pthread_mutex_t addresses; /* a leaf; the index changes under both locks, so that either is enough to look */
-    wi_index index;
-    /* everything below is under the resource's lock */
-    piece *displaced;
-    wi_block *unwanted; /* discarded, and the device is not past them or the driver refused; linked by pending_next */
-    uint64_t lent, kept;
-    size_t working;  /* threads in the driver */
-    uint64_t turns;  /* how often one came back */
-    uint64_t secret; /* WI_SECRET once a block of an account that asks for scrubbing has been freed */
-} single;
-
-static single *of(wi_resource *resource)
+static wi_single *of(wi_resource *resource)
 {
-    return (single *)resource;
+    return (wi_single *)resource;
 }
 
-static piece *piece_of(wi_block *block)
+static wi_piece *piece_of(wi_block *block)
 {
-    return (piece *)block;
+    return (wi_piece *)block;
 }
 
-static piece *piece_with(wi_range *range)
+static wi_piece *piece_with(wi_range *range)
 {
-    return (piece *)((char *)range - offsetof(piece, range));
+    return (wi_piece *)((char *)range - offsetof(wi_piece, range));
 }
 
-static uint64_t size_of(const piece *p)
+static uint64_t size_of(const wi_piece *p)
 {
     return p->range.end - p->range.start;
 }
 
-static void lock(single *s)
+static void lock(wi_single *s)
 {
     wi_resource_lock(&s->resource);
 }
 
-static void unlock(single *s)
+static void unlock(wi_single *s)
 {
     wi_resource_unlock(&s->resource);
 }
@@ -80,71 +53,22 @@ static void check(wi_resource *resource)
 }
 
 /* With the lock held, around calls of the driver that give or take memory. */
-static void go_to_driver(single *s)
+static void go_to_driver(wi_single *s)
 {
     s->working++;
 }
 
-static void come_back(single *s)
+static void come_back(wi_single *s)
 {
     s->working--;
     s->turns++;
     wi_ledger_driver_call(s->resource.ledger);
 }
 
-/* What the pool keeps ---------------------------------------------------------------------------------------------- */
-
-/* The pool has `held` bytes in all: the books follow, as far as the budget leaves room. With the lock held. */
-static void adjust(single *s, uint64_t held)
-{
-    wi_ledger *ledger = s->resource.ledger;
-    uint64_t kept = held - wi_min(held, s->lent);
-    if (kept < s->kept) {
-        wi_ledger_unmapped(ledger, s->kept - kept);
-        wi_ledger_release(ledger, s->kept - kept);
-    } else if (kept > s->kept) {
-        kept = s->kept + wi_ledger_hold(ledger, kept - s->kept);
-        wi_ledger_mapped(ledger, kept - s->kept);
-    }
-    s->kept = kept;
-}
-
-/* Asks the pool what it has, having it give back what it keeps beyond `keep` if it is to be trimmed. True: it has more than
- * the budget allows. *given, if that is not NULL: how many bytes less the books have now. */
-static bool follow(single *s, bool trim, uint64_t keep, uint64_t *given)
-{
-    wi_resource *r = &s->resource;
-    uint64_t held = 0;
-    lock(s);
-    uint64_t turn = s->turns, most = s->lent + wi_min(keep, UINT64_MAX / 2);
-    bool last = s->working == 0;
-    unlock(s);
-    if (!last && !trim)
-        return false;
-    weir_status status = trim ? r->driver->pool_trim(r->device, most, &held) : r->driver->pool_held(r->device, &held);
-    lock(s);
-    uint64_t before = s->kept;
-    bool true_now = status == WEIR_OK && s->working == 0 && s->turns == turn;
-    s->turns += trim;
-    if (true_now)
-        adjust(s, held);
-    if (given)
-        *given = before - wi_min(before, s->kept);
-    bool beyond = true_now && held > s->lent + s->kept;
-    unlock(s);
-    return beyond;
-}
-
-static void follow_pool(single *s)
-{
-    if (s->pooled && follow(s, false, 0, NULL))
-        (void)follow(s, true, 0, NULL);
-}
-
 /* Getting a piece -------------------------------------------------------------------------------------------------- */
 
 /* What could be had, and what would have to be held for such a piece. With the lock held. */
-static void look_around(single *s, uint64_t bytes, uint64_t alignment, wi_shortage *shortage)
+static void look_around(wi_single *s, uint64_t bytes, uint64_t alignment, wi_shortage *shortage)
 {
     weir_stats stats = {.size = sizeof stats};
     size_t ignored;
@@ -156,7 +80,7 @@ static void look_around(single *s, uint64_t bytes, uint64_t alignment, wi_shorta
 }
 
 /* Takes the bytes in the books: of what the pool keeps, which it will reuse if it can, and new ones, which are *fresh. */
-static bool hold(single *s, uint64_t bytes, uint64_t *fresh)
+static bool hold(wi_single *s, uint64_t bytes, uint64_t *fresh)
 {
     uint64_t missing = bytes - wi_min(bytes, s->kept), got = missing ? wi_ledger_hold(s->resource.ledger, missing) : 0;
     if (got < missing) {
@@ -169,7 +93,7 @@ static bool hold(single *s, uint64_t bytes, uint64_t *fresh)
     return true;
 }
 
-static weir_status ask_driver(single *s, uint64_t bytes, void *native, void **address)
+static weir_status ask_driver(wi_single *s, uint64_t bytes, void *native, void **address)
 {
     wi_resource *r = &s->resource;
     uint64_t ignored;
@@ -182,12 +106,12 @@ static weir_status ask_driver(single *s, uint64_t bytes, void *native, void **ad
 }
 
 /* Older pieces whose bytes the driver has given out anew stay in the books alone. With the lock held. */
-static void put_into_index(single *s, piece *new)
+static void put_into_index(wi_single *s, wi_piece *new)
 {
     wi_range *range;
     pthread_mutex_lock(&s->addresses);
     while ((range = wi_index_find(&s->index, new->range.start, new->range.end))) {
-        piece *older = piece_with(range);
+        wi_piece *older = piece_with(range);
         wi_law(older->returning || older->returned);
         wi_index_remove(&s->index, range);
         older->displaced = true;
@@ -201,7 +125,7 @@ static void put_into_index(single *s, piece *new)
     pthread_mutex_unlock(&s->addresses);
 }
 
-static weir_status obtain(single *s, wi_placement *p, piece *new, wi_shortage *shortage)
+static weir_status obtain(wi_single *s, wi_placement *p, wi_piece *new, wi_shortage *shortage)
 {
     wi_ledger *ledger = s->resource.ledger;
     uint64_t bytes = p->charged + p->alignment - WI_UNIT, fresh = 0;
@@ -238,7 +162,7 @@ static weir_status obtain(single *s, wi_placement *p, piece *new, wi_shortage *s
 }
 
 /* For tools that watch the device's memory. */
-static void mark(const single *s, piece *p)
+static void mark(const wi_single *s, wi_piece *p)
 {
     if (!s->pooled && s->kind == WEIR_KIND_DEVICE)
         wi_nvtx_enter(&s->resource, &p->block, p->range.start, size_of(p));
@@ -246,8 +170,8 @@ static void mark(const single *s, piece *p)
 
 static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
-    single *s = of(resource);
-    piece *new = calloc(1, sizeof *new);
+    wi_single *s = of(resource);
+    wi_piece *new = calloc(1, sizeof *new);
     if (!new)
         return weir_fail(WEIR_SYSTEM, "no host memory to note a block of %llu bytes", (unsigned long long)p->bytes);
     weir_status status = obtain(s, p, new, shortage);
@@ -257,13 +181,13 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
     } else {
         free(new);
     }
-    follow_pool(s);
+    wi_single_follow_pool(s);
     return status;
 }
 
 static void publish(wi_resource *resource, wi_block *block)
 {
-    single *s = of(resource);
+    wi_single *s = of(resource);
     lock(s);
     wi_ledger_settle(resource->ledger, block);
     unlock(s);
@@ -272,7 +196,7 @@ static void publish(wi_resource *resource, wi_block *block)
 /* Giving it back --------------------------------------------------------------------------------------------------- */
 
 /* To the driver, on the stream if there is one. When it refuses, everything is as before. */
-static weir_status give(single *s, piece *p, void *native)
+static weir_status give(wi_single *s, wi_piece *p, void *native)
 {
     const wi_driver *driver = s->resource.driver;
     wi_device *device = s->resource.device;
@@ -296,7 +220,7 @@ static weir_status give(single *s, piece *p, void *native)
 
 /* A piece that the driver has, and that nobody waits for any more, leaves the books. With the lock held; the record goes,
  * too. */
-static void drop(single *s, piece *p)
+static void drop(wi_single *s, wi_piece *p)
 {
     uint64_t bytes = size_of(p);
     if (p->displaced) {
@@ -322,7 +246,7 @@ static void drop(single *s, piece *p)
 
 static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
-    single *s = of(resource);
+    wi_single *s = of(resource);
     (void)native, (void)past; /* the driver has to be called all the same */
     lock(s);
     wi_ledger_retire(resource->ledger, block, stream, WI_UNPASSED);
@@ -333,8 +257,8 @@ static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, v
 
 static weir_status release(wi_resource *resource, wi_block *block)
 {
-    single *s = of(resource);
-    piece *p = piece_of(block);
+    wi_single *s = of(resource);
+    wi_piece *p = piece_of(block);
     uintptr_t start = (uintptr_t)block->pointer;
     weir_status status = p->returned ? WEIR_OK : give(s, p, NULL);
     if (status != WEIR_OK)
@@ -344,7 +268,7 @@ static weir_status release(wi_resource *resource, wi_block *block)
     drop(s, p);
     wi_index_freed(&s->index, start);
     unlock(s);
-    follow_pool(s);
+    wi_single_follow_pool(s);
     return WEIR_OK;
 }
 
@@ -354,7 +278,7 @@ static weir_status hand_over(wi_resource *resource, wi_block *block, void *nativ
 }
 
 /* Blocks that nobody wants any more: true when it is gone, as far as the device is. */
-static bool give_up(single *s, wi_block *block, void *native)
+static bool give_up(wi_single *s, wi_block *block, void *native)
 {
     wi_resource *r = &s->resource;
     if (!r->driver->passed(r->device, block->freed) || give(s, piece_of(block), native) != WEIR_OK)
@@ -362,11 +286,11 @@ static bool give_up(single *s, wi_block *block, void *native)
     lock(s);
     drop(s, piece_of(block));
     unlock(s);
-    follow_pool(s);
+    wi_single_follow_pool(s);
     return true;
 }
 
-static void keep_unwanted(single *s, wi_block *block)
+static void keep_unwanted(wi_single *s, wi_block *block)
 {
     lock(s);
     block->pending_next = s->unwanted;
@@ -377,7 +301,7 @@ static void keep_unwanted(single *s, wi_block *block)
 /* Something may have been queued on the stream for the block. A pool takes it back in that order. */
 static void discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
-    single *s = of(resource);
+    wi_single *s = of(resource);
     if (p->native && !s->pooled)
         (void)resource->driver->record(resource->device, p->native, &block->freed);
     if (!give_up(s, block, p->native))
@@ -386,7 +310,7 @@ static void discard(wi_resource *resource, wi_block *block, const wi_placement *
 
 static uint64_t relieve(wi_resource *resource)
 {
-    single *s = of(resource);
+    wi_single *s = of(resource);
     uint64_t bytes = 0;
     lock(s);
     wi_block *list = s->unwanted;
@@ -407,7 +331,7 @@ static uint64_t trim(wi_resource *resource, uint64_t keep)
 {
     uint64_t given = 0;
     if (of(resource)->pooled)
-        (void)follow(of(resource), true, keep, &given);
+        (void)wi_single_follow(of(resource), true, keep, &given);
     return given;
 }
 
@@ -424,7 +348,7 @@ static void measure(wi_resource *resource, wi_placement *p)
     p->charged = charge(resource, p->before + p->bytes + p->after);
 }
 
-static void set_length(single *s, wi_block *block, uint64_t bytes, uint64_t charged)
+static void set_length(wi_single *s, wi_block *block, uint64_t bytes, uint64_t charged)
 {
     wi_ledger_resize(s->resource.ledger, block, bytes, charged, true);
     block->bytes = bytes;
@@ -434,7 +358,7 @@ static void set_length(single *s, wi_block *block, uint64_t bytes, uint64_t char
 /* The driver takes no part of a piece: the rest stays there, cached and nobody's but the block's. */
 static weir_status shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail)
 {
-    single *s = of(resource);
+    wi_single *s = of(resource);
     (void)native;
     *tail = NULL;
     lock(s);
@@ -447,7 +371,7 @@ static weir_status shrink(wi_resource *resource, wi_block *block, uint64_t bytes
 /* Back over what the client has had before, which needs no scrubbing. */
 static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage)
 {
-    single *s = of(resource);
+    wi_single *s = of(resource);
     uint64_t charged = charge(resource, block->before + bytes + block->after), own = piece_of(block)->own;
     (void)may_wait;
     (void)shortage;
@@ -470,7 +394,7 @@ static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, 
 static void look(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
                  wi_shortage *shortage)
 {
-    single *s = of(resource);
+    wi_single *s = of(resource);
     (void)memory_class;
     lock(s);
     look_around(s, charged, alignment, shortage);
@@ -480,7 +404,7 @@ static void look(wi_resource *resource, weir_class memory_class, uint64_t charge
 /* Of what lies in a piece now. What was freed may be another runtime's by now, or nobody's. */
 static bool owns(wi_resource *resource, const void *pointer)
 {
-    single *s = of(resource);
+    wi_single *s = of(resource);
     pthread_mutex_lock(&s->addresses);
     bool found = wi_index_find(&s->index, (uintptr_t)pointer, (uintptr_t)pointer + 1) != NULL;
     pthread_mutex_unlock(&s->addresses);
@@ -518,14 +442,14 @@ static void visit_range(wi_range *range, void *user)
 
 static void each(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user)
 {
-    single *s = of(resource);
+    wi_single *s = of(resource);
     wi_index_each(&s->index, visit_range, &(visit){fn, user});
-    for (piece *p = s->displaced; p; p = p->next)
+    for (wi_piece *p = s->displaced; p; p = p->next)
         fn(&p->block, user);
 }
 
 /* A piece goes back whole: what is around the block, or was cut off it, stays with it. */
-static void tell_piece(wi_layout *layout, const piece *p)
+static void tell_piece(wi_layout *layout, const wi_piece *p)
 {
     uintptr_t start = (uintptr_t)p->block.pointer - p->block.before, end = start + p->block.charged;
     wi_layout_segment(layout, (const void *)p->range.start, size_of(p));
@@ -541,9 +465,9 @@ static void tell_range(wi_range *range, void *user)
 
 static void walk(wi_resource *resource, wi_layout *layout)
 {
-    single *s = of(resource);
+    wi_single *s = of(resource);
     wi_index_each(&s->index, tell_range, layout);
-    for (const piece *p = s->displaced; p; p = p->next)
+    for (const wi_piece *p = s->displaced; p; p = p->next)
         tell_piece(layout, p);
     if (s->kept > 0) { /* the pool does not tell where it lies */
         wi_layout_segment(layout, NULL, s->kept);
@@ -555,7 +479,7 @@ static void walk(wi_resource *resource, wi_layout *layout)
 
 static void destroy(wi_resource *resource)
 {
-    single *s = of(resource);
+    wi_single *s = of(resource);
     if (resource->ledger) {
         (void)relieve(resource);
         (void)trim(resource, 0);
@@ -587,7 +511,7 @@ static const wi_resource_table async = {
 static weir_status create(const wi_resource_table *table, const wi_driver *driver, wi_device *device, weir_kind kind,
                           wi_resource **out)
 {
-    single *s = calloc(1, sizeof *s);
+    wi_single *s = calloc(1, sizeof *s);
     if (!s)
         return weir_fail(WEIR_SYSTEM, "no host memory for a resource");
     wi_resource_init(&s->resource, table, driver, device, NULL);
