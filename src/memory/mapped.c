@@ -51,6 +51,13 @@ static void check(wi_resource *resource)
 
 /* Placing ---------------------------------------------------------------------------------------------------------- */
 
+/* How many the driver moves and makes. */
+static uint32_t handles_of(const wi_mapped *mapped, const wi_growth *growth)
+{
+    uint64_t usual = growth->fresh > 0 ? wi_growth_handle(mapped) : 1;
+    return (uint32_t)(growth->spare + growth->taken_count + (growth->fresh + usual - 1) / usual);
+}
+
 /* Puts memory where a block can stand, and the block into it. WEIR_NO_ROOM: there is no such place, or no means. WEIR_BUSY: one
  * more try. */
 static weir_status grow_and_use(wi_mapped *mapped, wi_space *space, wi_placement *p, wi_block **out)
@@ -67,10 +74,12 @@ static weir_status grow_and_use(wi_mapped *mapped, wi_space *space, wi_placement
         status = wi_handles_grow(mapped, &growth, &busy);
     else if (status == WEIR_NO_ROOM && p->thorough && !p->apart) {
         growth.taken_count = 1; /* or nothing, or new handles: it went through everything */
+        growth.spare = growth.fresh = 0;
         status = wi_rescue(mapped, space, &wish, &growth.start, &busy);
     }
     if (status != WEIR_OK)
         return status;
+    p->handles = handles_of(mapped, &growth);
     wi_climbed(p, growth.taken_count > 0 ? WEIR_RUNG_REMAP : growth.fresh > 0 ? WEIR_RUNG_CREATE : WEIR_RUNG_SPARE);
     *out = wi_ordered_use(busy, growth.start, p, 0);
     (*out)->lent = 0; /* it took the driver */

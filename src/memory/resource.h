@@ -38,6 +38,7 @@ typedef struct wi_placement {
     bool behind;                        /* what is free in the order of another stream will do, behind that */
     weir_rung rung;                     /* the highest one climbed so far, which the base raises */
     bool hit;                           /* set by the base: no driver call was needed */
+    uint32_t handles;                   /* … else on how many handles the driver worked, if it is known */
     bool ordered;                       /* … and it has bytes that are in the order of the stream */
     struct weir_graph *graph;           /* of whose pool the block will be; NULL: of none; for the runtime */
     wi_block *held;                     /* a pending block in hand, which becomes the block; NULL: none */

@@ -500,10 +500,10 @@ static unsigned get(const atomic_uint *number)
     return atomic_load_explicit(number, memory_order_relaxed);
 }
 
-static void note_in_calm(wi_fronts *fronts, bool grown, uint32_t hits)
+static void note_in_calm(wi_fronts *fronts, uint32_t handles, uint32_t hits)
 {
     unsigned earned = wi_min(get(&fronts->earned), UINT32_MAX / 2) + wi_min(hits, UINT32_MAX / 2);
-    unsigned cost = grown ? WI_CALM_WORTH : 0;
+    unsigned cost = wi_min(handles, UINT32_MAX / WI_CALM_WORTH) * WI_CALM_WORTH;
     set(&fronts->earned, earned - wi_min(cost, earned));
     if (earned >= cost)
         return;
@@ -511,14 +511,14 @@ static void note_in_calm(wi_fronts *fronts, bool grown, uint32_t hits)
     set(&fronts->patience, wi_min(get(&fronts->patience), UINT32_MAX / 32) * 16);
 }
 
-void wi_fronts_note(wi_fronts *fronts, bool grown, uint32_t hits)
+void wi_fronts_note(wi_fronts *fronts, uint32_t handles, uint32_t hits)
 {
     unsigned quiet = get(&fronts->quiet);
     if (wi_fronts_are_calm(fronts)) {
-        note_in_calm(fronts, grown, hits);
+        note_in_calm(fronts, handles, hits);
         return;
     }
-    set(&fronts->quiet, grown ? quiet - wi_min(quiet, WI_CALM_GROWTH) : quiet + 1);
+    set(&fronts->quiet, handles > 0 ? quiet - wi_min(quiet, WI_CALM_GROWTH) : quiet + 1);
     set(&fronts->earned, WI_CALM_ALLOWED * WI_CALM_WORTH);
 }
 

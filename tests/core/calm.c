@@ -2,7 +2,7 @@
 #include "core.h"
 
 enum { BUDGET = 64 << 20, PEAK = 8 << 20 };
-enum { QUIET = 131072, WORTH = 4096, ALLOWED = 64 }; /* as in runtime/front.h */
+enum { QUIET = 131072, WORTH = 256, ALLOWED = 256 }; /* as in runtime/front.h */
 
 typedef struct fixture {
     weir_runtime *runtime;
@@ -146,6 +146,7 @@ static void nothing_stays_near_the_peak(void **state)
     give(f, most);
 }
 
+/* By one handle each time. */
 static void grow(fixture *f, int times)
 {
     for (int i = 0; i < times; i++) {
@@ -158,9 +159,9 @@ static void grow(fixture *f, int times)
 static void growth_without_hits_ends_it(void **state)
 {
     fixture *f = *state;
-    grow(f, ALLOWED);
+    grow(f, ALLOWED - 20);
     assert_true(is_calm(f));
-    grow(f, 1);
+    grow(f, 40);
     assert_false(is_calm(f));
     let_time_pass(f, QUIET + 200); /* it has to be longer now */
     assert_false(is_calm(f));
@@ -169,10 +170,10 @@ static void growth_without_hits_ends_it(void **state)
 static void many_hits_are_worth_a_growth(void **state)
 {
     fixture *f = *state;
-    repeat(f, 100 * KIB, WORTH + 200);
-    grow(f, ALLOWED + 1);
+    repeat(f, 100 * KIB, 60 * WORTH);
+    grow(f, ALLOWED + 40);
     assert_true(is_calm(f));
-    grow(f, 1);
+    grow(f, 40);
     assert_false(is_calm(f));
 }
 
