@@ -105,28 +105,36 @@ static weir_status watch_pressure(weir_onnxruntime *bridge)
     return first ? WEIR_OK : weir_pressure_remove(bridge->runtime, id);
 }
 
+static weir_status make_and_enlist(weir_onnxruntime *bridge, void *native, wi_ort_follower **out)
+{
+    wi_ort_followers *all = &bridge->followers;
+    wi_ort_follower *f = NULL;
+    weir_status status = make(bridge, native, &f);
+    if (status != WEIR_OK || !f)
+        return status;
+    pthread_mutex_lock(&all->lock);
+    f->next = all->first;
+    all->first = f;
+    atomic_fetch_add(&all->ever, 1);
+    pthread_mutex_unlock(&all->lock);
+    *out = f;
+    return WEIR_OK;
+}
+
 /* A stream is used by one thread at a time, so that no other one makes the same follower meanwhile. */
 static weir_status enter(weir_onnxruntime *bridge, void *native, wi_ort_follower **out)
 {
     wi_ort_followers *all = &bridge->followers;
     pthread_mutex_lock(&all->lock);
-    *out = find(bridge, native);
-    if (*out)
-        (*out)->busy++;
+    wi_ort_follower *f = find(bridge, native);
+    if (f)
+        f->busy++;
     pthread_mutex_unlock(&all->lock);
-    if (*out)
-        return WEIR_OK;
-    weir_status status = watch_pressure(bridge);
-    if (status == WEIR_OK)
-        status = make(bridge, native, out);
-    if (status != WEIR_OK)
-        return status;
-    pthread_mutex_lock(&all->lock);
-    (*out)->next = all->first;
-    all->first = *out;
-    atomic_fetch_add(&all->ever, 1);
-    pthread_mutex_unlock(&all->lock);
-    return WEIR_OK;
+    weir_status status = f ? WEIR_OK : watch_pressure(bridge);
+    if (!f && status == WEIR_OK)
+        status = make_and_enlist(bridge, native, &f);
+    *out = f;
+    return status;
 }
 
 static void leave(weir_onnxruntime *bridge, wi_ort_follower *f, bool took)

@@ -142,7 +142,7 @@ static void *table_reserve(ort_allocator *self, size_t size)
 static void *table_alloc_on_stream(ort_allocator *self, size_t size, ort_stream *stream)
 {
     weir_onnxruntime *bridge = bridge_of(self);
-    void *pointer, *native = stream && !bridge->on_host ? bridge->api->SyncStream_GetHandle(stream) : NULL;
+    void *pointer = NULL, *native = stream && !bridge->on_host ? bridge->api->SyncStream_GetHandle(stream) : NULL;
     if (!native || size == 0)
         return table_alloc(self, size);
     bool known = native == bridge->native;
