@@ -160,6 +160,34 @@ static void a_maximum_is_a_maximum(void **state)
     ok(weir_client_close(other));
 }
 
+/* What others are guaranteed and do not use is not there for a pending free to make room in: it is the budget that refuses. */
+static void a_pending_free_leaves_the_guarantees_of_others(void **state)
+{
+    weir_runtime *runtime = *state;
+    const uint64_t quarter = BUDGET / 4;
+    weir_client *sure = open_client(runtime, "sure", 2 * quarter, 0), *other = open_client(runtime, "other", 0, 0);
+    weir_stream stream;
+    gate g = GATE;
+    ok(weir_stream_acquire(runtime, &stream));
+    void *stays = allocate(other, quarter, stream, WEIR_KV), *goes = allocate(other, quarter, stream, WEIR_KV), *p;
+    ok(weir_call(runtime, pass_gate, &g, stream));
+    free_behind(other, goes, stream);
+    weir_request request = {.size = sizeof request, .bytes = 2 * quarter, .flags = WEIR_NO_WAIT};
+    weir_block none;
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc_with(other, &request, &none));
+    assert_int_equal(last_refusal().cause, WEIR_CAUSE_BUDGET);
+    request.bytes = quarter; /* and this would be */
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc_with(other, &request, &none));
+    assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
+    open_gate(&g);
+    p = allocate(other, quarter, WEIR_STREAM_HOST, WEIR_KV);
+    ok(weir_free(other, p, WEIR_STREAM_HOST));
+    ok(weir_free(other, stays, WEIR_STREAM_HOST));
+    ok(weir_stream_release(stream));
+    ok(weir_client_close(sure));
+    ok(weir_client_close(other));
+}
+
 static void changing_limits_while_live(void **state)
 {
     weir_runtime *runtime = *state;
@@ -377,6 +405,7 @@ int main(void)
         test(a_guarantee_is_never_lent),
         test(opening_needs_room_for_the_guarantee),
         test(a_maximum_is_a_maximum),
+        test(a_pending_free_leaves_the_guarantees_of_others),
         test(changing_limits_while_live),
         test(changing_the_budget_while_live),
         test(refusals_over_fragments),
