@@ -34,7 +34,7 @@ if(TARGET weir_onnx_objects)
   add_dependencies(test-onnx-device stub-provider)
   # Against ONNX Runtime's own arena, on a GPU (scripts/gpu-onnx runs that); on the CPU what goes there too.
   set(gpu ${CMAKE_CURRENT_LIST_DIR}/gpu)
-  add_executable(test-onnx-gpu ${gpu}/gpu.c ${gpu}/speed.c ${gpu}/serve.c ${gpu}/faults.c ${gpu}/delayed.c
+  add_executable(test-onnx-gpu ${gpu}/gpu.c ${gpu}/speed.c ${gpu}/serve.c ${gpu}/faults.c ${gpu}/delayed.c ${gpu}/where.c
                  ${CMAKE_CURRENT_LIST_DIR}/plain.c ${PROJECT_SOURCE_DIR}/src/cli/measure_device.c
                  ${PROJECT_SOURCE_DIR}/src/cli/cuda_find.c)
   target_compile_definitions(test-onnx-gpu PRIVATE _GNU_SOURCE)

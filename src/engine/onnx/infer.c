@@ -287,15 +287,26 @@ static bool run_to_device(weir_engine_model *model, const ort_run_options *optio
     return good;
 }
 
-static bool run_now(weir_engine_model *model, const ort_run_options *options, const bound *inputs, results *r,
-                    attempt *a)
+static bool run_to_host(weir_engine_model *model, const ort_run_options *options, const bound *inputs, results *r,
+                        attempt *a)
 {
-    if (r->on_device)
-        return run_to_device(model, options, inputs, r, a);
     return !FAILED(model, a,
                    model->library->api->Run(model->session, options, inputs->names,
                                             (const ort_value *const *)inputs->values, inputs->count,
                                             model->outputs.names, r->count, r->values));
+}
+
+/* Two runs at once on a stream that the provider was given share its handle of cuBLAS, and come out now and then with
+ * another precision (seen with 1.31.1 and TF32). The device would do their work one after the other anyway. */
+static bool run_now(weir_engine_model *model, const ort_run_options *options, const bound *inputs, results *r,
+                    attempt *a)
+{
+    if (!model->device.cuda)
+        return run_to_host(model, options, inputs, r, a);
+    pthread_mutex_lock(&model->turn);
+    bool good = r->on_device ? run_to_device(model, options, inputs, r, a) : run_to_host(model, options, inputs, r, a);
+    pthread_mutex_unlock(&model->turn);
+    return good;
 }
 
 static weir_status run_bound(weir_engine_model *model, uint64_t id, const bound *inputs, results *r)

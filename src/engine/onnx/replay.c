@@ -39,7 +39,6 @@ typedef struct job {
 
 struct onnx_replays {
     pthread_t thread;
-    pthread_mutex_t turn; /* one caller at a time */
     pthread_mutex_t lock; /* guards the three below */
     pthread_cond_t changed;
     job *job;
@@ -351,14 +350,14 @@ weir_status onnx_replay(weir_engine_model *model, const weir_inference *inferenc
 {
     onnx_replays *all = model->replays;
     job j = {.inference = inference, .to_device = to_device, .outputs = outputs};
-    pthread_mutex_lock(&all->turn);
+    pthread_mutex_lock(&model->turn);
     pthread_mutex_lock(&all->lock);
     all->job = &j;
     pthread_cond_broadcast(&all->changed);
     while (all->job)
         pthread_cond_wait(&all->changed, &all->lock);
     pthread_mutex_unlock(&all->lock);
-    pthread_mutex_unlock(&all->turn);
+    pthread_mutex_unlock(&model->turn);
     *served = j.served;
     return j.status == WEIR_OK ? WEIR_OK : weir_fail(j.status, "%s", j.detail);
 }
@@ -368,7 +367,6 @@ weir_status onnx_replays_begin(weir_engine_model *model)
     onnx_replays *all = calloc(1, sizeof *all);
     if (!all)
         return weir_fail(WEIR_SYSTEM, "%s: no host memory for graphs", weir_client_name(model->client));
-    pthread_mutex_init(&all->turn, NULL);
     pthread_mutex_init(&all->lock, NULL);
     pthread_cond_init(&all->changed, NULL);
     model->replays = all;
@@ -403,7 +401,6 @@ void onnx_replays_end(weir_engine_model *model)
     }
     pthread_cond_destroy(&all->changed);
     pthread_mutex_destroy(&all->lock);
-    pthread_mutex_destroy(&all->turn);
     free(all);
     model->replays = NULL;
 }

@@ -1,4 +1,5 @@
 /* Models that come and go, that are refused memory, that several threads use, and that are held up. */
+#include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,9 +13,10 @@ static shape read_shape(const char *batch, const char *rest)
     return (shape){strtoll(batch, NULL, 10), strtoll(rest, NULL, 10)};
 }
 
-/* Resident bytes of the process. */
+/* Resident bytes of the process, without what malloc keeps free. */
 static uint64_t resident(void)
 {
+    malloc_trim(0);
     unsigned long long pages = 0;
     FILE *file = fopen("/proc/self/statm", "r");
     check(file && fscanf(file, "%*u %llu", &pages) == 1, "/proc/self/statm cannot be read");
@@ -22,18 +24,19 @@ static uint64_t resident(void)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* cycles MODEL BATCH REST COUNT: what each load, run and unload leaves behind, the first excluded; and those of the second
+/* cycles MODEL BATCH REST COUNT [SETTING…]: what each load, run and unload leaves behind, the first excluded; and those of the second
  * half. */
 int part_cycles(const bed *b, int argc, char **argv)
 {
-    check(argc == 4, "cycles MODEL BATCH REST COUNT");
+    check(argc >= 4, "cycles MODEL BATCH REST COUNT [SETTING…]");
     unsigned long count = strtoul(argv[3], NULL, 10);
     uint64_t host = 0, half = 0, device = 0;
     double start = seconds();
     check(count > 1, "at least two cycles");
     for (unsigned long i = 0; i < count; i++) {
-        served s = serve(b, argv[0]);
+        served s;
         question q;
+        must(serve_try(b, argv[0], 0, (const char *const *)(argv + 4), &s), argv[0]);
         ask(&s, read_shape(argv[1], argv[2]), &q);
         run(&s, &q, NULL);
         ask_end(&q);

@@ -80,6 +80,7 @@ int part_shortage(const bed *b, int argc, char **argv);
 int part_cycles(const bed *b, int argc, char **argv);
 int part_refusals(const bed *b, int argc, char **argv);
 int part_threads(const bed *b, int argc, char **argv);
+int part_where(const bed *b, int argc, char **argv);
 int part_graph(const bed *b, int argc, char **argv);
 int part_delayed(const bed *b, int argc, char **argv);
 int part_witness(const bed *b, int argc, char **argv);

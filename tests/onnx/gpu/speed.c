@@ -29,6 +29,25 @@ static void pair_up(const served *ours, const served *alone, const question *q, 
     }
 }
 
+/* What weir did for a run: allocations, those that a thread's parked blocks served, calls of the driver for memory, moves. */
+static void print_work(const weir_stats *before, const weir_stats *after, size_t runs)
+{
+    double n = (double)runs;
+    printf("\"allocations\": %.1f, \"hits\": %.1f, \"driver_calls\": %.2f, \"moved\": %.2f, \"ladder\": [",
+           (double)(after->allocations - before->allocations) / n, (double)(after->hits - before->hits) / n,
+           (double)(after->driver_calls - before->driver_calls) / n, (double)(after->moved - before->moved) / n);
+    for (int i = 0; i < WEIR_RUNGS; i++)
+        printf("%s%.2f", i ? ", " : "", (double)(after->ladder[i] - before->ladder[i]) / n);
+    printf("], ");
+}
+
+static weir_stats stats_of(const bed *b)
+{
+    weir_stats stats = WEIR_INIT(weir_stats);
+    must(weir_snapshot(b->runtime, &stats, NULL, 0, NULL), "statistics");
+    return stats;
+}
+
 /* speed MODEL BATCH REST PAIRS [SETTING…]: the median of paired ratios with its 95 % interval, from the order of the ratios alone. */
 int part_speed(const bed *b, int argc, char **argv)
 {
@@ -51,17 +70,22 @@ int part_speed(const bed *b, int argc, char **argv)
     run(&alone, &q, &theirs);
     double most = 0;
     bool equal = same(&mine, &theirs, &most);
+    weir_stats before = stats_of(b);
     pair_up(&ours, &alone, &q, count, a, p);
+    weir_stats after = stats_of(b);
     for (size_t i = 0; i < count; i++)
         ratio[i] = a[i] / p[i];
     double half = 1.96 * sqrt((double)count) / 2 / (double)count;
     double low = percentile(ratio, count, 0.5 - half), middle = percentile(ratio, count, 0.5);
     double high = percentile(ratio, count, 0.5 + half);
-    printf("{\"part\": \"speed\", \"model\": \"%s\", \"setting\": \"%s\", \"pairs\": %zu, \"weir_ms\": %.4f, "
+    printf("{\"part\": \"speed\", \"model\": \"%s\", \"setting\": \"%s\", \"pairs\": %zu, ", ours.name,
+           argc > 4 ? argv[4] : "", count);
+    print_work(&before, &after, count);
+    printf("\"weir_ms\": %.4f, "
            "\"plain_ms\": %.4f, "
            "\"ratio\": %.5f, \"low\": %.5f, \"high\": %.5f, \"bit_equal\": %s, \"most_different\": %.3g}\n",
-           ours.name, argc > 4 ? argv[4] : "", count, percentile(a, count, 0.5) * 1e3, percentile(p, count, 0.5) * 1e3,
-           middle, low, high, equal ? "true" : "false", most);
+           percentile(a, count, 0.5) * 1e3, percentile(p, count, 0.5) * 1e3, middle, low, high,
+           equal ? "true" : "false", most);
     ask_end(&q);
     serve_end(&ours);
     serve_end(&alone);
