@@ -28,8 +28,8 @@ if(WEIR_HAVE_FUZZER)
   target_link_libraries(fuzz-plan PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
   set_target_properties(fuzz-plan PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/tests/fuzz-plan-found)
-  add_test(NAME plan-fuzz COMMAND fuzz-plan -runs=1000000 -max_len=600 -seed=1 -verbosity=0 -rss_limit_mb=4096
+  add_test(NAME plan-fuzz-lists COMMAND fuzz-plan -runs=1000000 -max_len=600 -seed=1 -verbosity=0 -rss_limit_mb=4096
     -dict=${CMAKE_CURRENT_SOURCE_DIR}/plan/words.dict ${PROJECT_BINARY_DIR}/tests/fuzz-plan-found
     ${CMAKE_CURRENT_SOURCE_DIR}/plan/seeds)
-  set_tests_properties(plan-fuzz PROPERTIES LABELS long TIMEOUT 1800)
+  set_tests_properties(plan-fuzz-lists PROPERTIES LABELS long TIMEOUT 1800)
 endif()
