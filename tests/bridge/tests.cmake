@@ -45,3 +45,15 @@ if(EXISTS ${WEIR_STORE_PATH}/engines/onnxruntime/current/libonnxruntime.so AND P
       "a sentence" "^minilm.gguf  *[1-9]")
   endif()
 endif()
+
+# On a GPU by hand, and here on the stub.
+add_executable(test-bridge-gpu ${CMAKE_CURRENT_LIST_DIR}/gpu.c ${CMAKE_CURRENT_LIST_DIR}/ort.c)
+target_compile_definitions(test-bridge-gpu PRIVATE _GNU_SOURCE WEIR_TEST_STORE="${WEIR_STORE_PATH}"
+  WEIR_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
+target_include_directories(test-bridge-gpu PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(test-bridge-gpu PRIVATE weir PkgConfig::CMOCKA Threads::Threads ${CMAKE_DL_LIBS})
+set_target_properties(test-bridge-gpu PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+add_dependencies(test-bridge-gpu stub-provider)
+add_test(NAME bridge-gpu-stub COMMAND test-bridge-gpu ${PROJECT_SOURCE_DIR}/tests/data/onnx/copies.onnx 100 20)
+set_tests_properties(bridge-gpu-stub PROPERTIES SKIP_RETURN_CODE 77 LABELS engine TIMEOUT 120
+  ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x80000000")

@@ -83,13 +83,35 @@ CUDART_NOTHING(cudaMemPoolTrimTo)
 
 /* Work ------------------------------------------------------------------------------------------------------------- */
 
+/* What comes from the host has been read when the call returns, as CUDA does it with pageable memory. */
+static int copy_from_host(void *to, const void *from, size_t bytes, CUstream stream)
+{
+    const cudart_driver *d = cudart_enter();
+    int capture = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (d->cuStreamIsCapturing(stream, &capture) == CUDA_SUCCESS && capture != CU_STREAM_CAPTURE_STATUS_NONE)
+        return cudart_keep(
+            d->cuMemcpyAsync(address_of(to), address_of(from), bytes, stream)); /* each launch reads it */
+    void *staged = malloc(bytes);
+    if (!staged)
+        return cudart_keep(CUDA_ERROR_OUT_OF_MEMORY);
+    memcpy(staged, from, bytes);
+    int result = d->cuMemcpyAsync(address_of(to), address_of(staged), bytes, stream);
+    if (result == CUDA_SUCCESS)
+        result = d->cuLaunchHostFunc(stream, free, staged);
+    else
+        free(staged);
+    return cudart_keep(result);
+}
+
 /* A copy within the device takes its stream as long as a kernel. */
 CUDART_FUNCTION(int, cudaMemcpyAsync, (void *to, const void *from, size_t bytes, int direction, CUstream stream))
 {
-    enum { DEVICE_TO_DEVICE = 3 };
+    enum { HOST_TO_DEVICE = 1, DEVICE_TO_DEVICE = 3 };
     const cudart_driver *d = cudart_enter();
     if (bytes == 0)
         return 0;
+    if (direction == HOST_TO_DEVICE)
+        return copy_from_host(to, from, bytes, cudart_stream(stream));
     int result = direction == DEVICE_TO_DEVICE ? cudart_launch(stream) : 0;
     return result ? result
                   : cudart_keep(d->cuMemcpyAsync(address_of(to), address_of(from), bytes, cudart_stream(stream)));
