@@ -6,9 +6,9 @@
 enum { PRODUCT, MOVE, EACH, NORM, REDUCE, REST, WINDOW, INPUT }; /* BAD: a red that nothing here deserves */
 
 static const char *const of_models[PICTURE_COLOURS] = {
-    [INPUT] = "input",          [WINDOW] = "convolution or pool", [PRODUCT] = "product or attention",
-    [NORM] = "normalisation",   [EACH] = "element by element",    [MOVE] = "moved or put together",
-    [REDUCE] = "reduction",     [REST] = "other operators",
+    [INPUT] = "input",        [WINDOW] = "convolution or pool", [PRODUCT] = "product or attention",
+    [NORM] = "normalisation", [EACH] = "element by element",    [MOVE] = "moved or put together",
+    [REDUCE] = "reduction",   [REST] = "other operators",
 };
 static const char *const of_lists[PICTURE_COLOURS] = {"up to 1 % of the arena", "up to 5 %", "up to 20 %", "more"};
 
@@ -17,17 +17,18 @@ static const struct {
     const char *part;
     unsigned colour;
 } operators[] = {
-    {"input", INPUT},      {"Conv", WINDOW},     {"Pool", WINDOW},    {"MatMul", PRODUCT},  {"Gemm", PRODUCT},
-    {"Einsum", PRODUCT},   {"Attention", PRODUCT}, {"LSTM", PRODUCT}, {"GRU", PRODUCT},     {"Norm", NORM},
-    {"oftmax", NORM},      {"LRN", NORM},        {"Arg", REDUCE},      {"Reduce", REDUCE},    {"Transpose", MOVE},  {"Concat", MOVE},
-    {"Slice", MOVE},       {"Split", MOVE},      {"Gather", MOVE},    {"Scatter", MOVE},    {"Expand", MOVE},
-    {"Tile", MOVE},        {"Pad", MOVE},        {"Resize", MOVE},    {"Upsample", MOVE},   {"Space", MOVE},
-    {"Reshape", MOVE},     {"queeze", MOVE},     {"Flatten", MOVE},   {"Add", EACH},        {"Sub", EACH},
-    {"Mul", EACH},         {"Div", EACH},        {"Pow", EACH},       {"Sqrt", EACH},       {"elu", EACH},
-    {"ELU", EACH},         {"Relu", EACH},       {"anh", EACH},       {"igmoid", EACH},     {"Erf", EACH},
-    {"Clip", EACH},        {"Cast", EACH},       {"Where", EACH},     {"Exp", EACH},        {"Log", EACH},
-    {"Equal", EACH},       {"Less", EACH},       {"Greater", EACH},   {"Not", EACH},        {"wish", EACH},
-    {"Max", EACH},         {"Min", EACH},        {"Neg", EACH},       {"Abs", EACH},        {"And", EACH},
+    {"input", INPUT},    {"Conv", WINDOW},       {"Pool", WINDOW},  {"MatMul", PRODUCT}, {"Gemm", PRODUCT},
+    {"Einsum", PRODUCT}, {"Attention", PRODUCT}, {"LSTM", PRODUCT}, {"GRU", PRODUCT},    {"Norm", NORM},
+    {"oftmax", NORM},    {"LRN", NORM},          {"Arg", REDUCE},   {"Reduce", REDUCE},  {"Transpose", MOVE},
+    {"Concat", MOVE},    {"Slice", MOVE},        {"Split", MOVE},   {"Gather", MOVE},    {"Scatter", MOVE},
+    {"Expand", MOVE},    {"Tile", MOVE},         {"Pad", MOVE},     {"Resize", MOVE},    {"Upsample", MOVE},
+    {"Space", MOVE},     {"Reshape", MOVE},      {"queeze", MOVE},  {"Flatten", MOVE},   {"Add", EACH},
+    {"Sub", EACH},       {"Mul", EACH},          {"Div", EACH},     {"Pow", EACH},       {"Sqrt", EACH},
+    {"elu", EACH},       {"ELU", EACH},          {"Relu", EACH},    {"anh", EACH},       {"igmoid", EACH},
+    {"Erf", EACH},       {"Clip", EACH},         {"Cast", EACH},    {"Where", EACH},     {"Exp", EACH},
+    {"Log", EACH},       {"Equal", EACH},        {"Less", EACH},    {"Greater", EACH},   {"Not", EACH},
+    {"wish", EACH},      {"Max", EACH},          {"Min", EACH},     {"Neg", EACH},       {"Abs", EACH},
+    {"And", EACH},
 };
 
 static unsigned colour_of_operator(const char *name)
@@ -52,11 +53,17 @@ static unsigned colour_of_size(const picture *p, uint64_t length)
     return part <= .01 ? 0 : part <= .05 ? 1 : part <= .2 ? 2 : 3;
 }
 
+/* Whether what makes a tensor is known, of all or of none. */
+static bool by_maker(const plan_source *from)
+{
+    return from->origins && (from->kind == PLAN_MODEL || from->kind == PLAN_TRACE);
+}
+
 unsigned picture_colour(const picture *p, size_t i)
 {
     const plan_source *from = p->answer->source;
-    const char *maker = from->origins ? from->origins[p->storages[i].buffer].maker : NULL;
-    if (!maker || from->kind == PLAN_LIST)
+    const char *maker = by_maker(from) ? from->origins[p->storages[i].buffer].maker : NULL;
+    if (!maker)
         return colour_of_size(p, p->storages[i].length);
     return from->kind == PLAN_MODEL ? colour_of_operator(maker) : colour_of_class(maker);
 }
@@ -64,8 +71,9 @@ unsigned picture_colour(const picture *p, size_t i)
 const char *picture_colour_name(const picture *p, unsigned colour)
 {
     const plan_source *from = p->answer->source;
-    const char *name = from->kind == PLAN_TRACE && colour < WEIR_CLASS_COUNT ? weir_class_name((weir_class)colour)
-                       : from->kind == PLAN_MODEL                            ? of_models[colour]
-                                                                             : of_lists[colour];
+    const char *name = !by_maker(from)             ? of_lists[colour]
+                       : from->kind == PLAN_MODEL  ? of_models[colour]
+                       : colour < WEIR_CLASS_COUNT ? weir_class_name((weir_class)colour)
+                                                   : NULL;
     return name ? name : "other";
 }

@@ -69,16 +69,14 @@ static void put_line(const picture *p, double x1, double y1, double x2, double y
 static void put_heading(const picture *p)
 {
     const weir_plan_summary *sum = &p->answer->summary;
-    char arena[24], bound[24], unshared[24];
-    weir_size_format(sum->arena, arena, sizeof arena);
-    weir_size_format(sum->lower_bound, bound, sizeof bound);
-    weir_size_format(sum->unshared, unshared, sizeof unshared);
-    char *text = sum->proven
-                     ? text_print("%s: no plan is smaller. Unshared %s, %u buffers in %" PRIu64 " steps", arena,
-                                  unshared, sum->buffers, sum->steps)
-                     : text_print("%s, lower bound %s (%.2f %% less). Unshared %s, %u buffers in %" PRIu64 " steps",
-                                  arena, bound, 100 - 100 * (double)sum->lower_bound / (double)sum->arena, unshared,
-                                  sum->buffers, sum->steps);
+    char arena[24], more[24], unshared[24];
+    char *above = sum->proven ? text_copy(": no plan is smaller")
+                              : text_print(", %s above the lower bound",
+                                           weir_size_format(sum->arena - sum->lower_bound, more, sizeof more));
+    char *text = text_print("%s%s. Unshared %s, %u buffers in %" PRIu64 " steps",
+                            weir_size_format(sum->arena, arena, sizeof arena), above,
+                            weir_size_format(sum->unshared, unshared, sizeof unshared), sum->buffers, sum->steps);
+    free(above);
     put_text(p, 32, 44, "title", plan_file_name(p->answer->words));
     put_text(p, 32, 68, "n", text);
     free(text);
@@ -172,14 +170,20 @@ static void put_title(const picture *p, const plan_storage *s)
     fputs("</title>", p->file);
 }
 
-/* A text inside its rectangle, if all of it fits. */
+/* A text inside its rectangle, cut where it does not fit; nothing where hardly any of it would be left. */
 static void put_label(const picture *p, const char *text, double x, double y, double width)
 {
-    if (6.4 * (double)text_columns(text) + 10 > width)
+    enum { FEWEST = 5 };
+    size_t columns = text_columns(text), room = width > 10 ? (size_t)((width - 10) / 6.4) : 0, shown = 0;
+    if (room < FEWEST && room < columns)
         return;
+    for (size_t i = 0; columns > room && i + 1 < room; i++) /* by characters */
+        shown += text_character(text + shown, strlen(text + shown));
+    char *cut = columns > room ? text_print("%.*s…", (int)shown, text) : text_copy(text);
     fprintf(p->file, "<text class=\"label\" x=\"%.1f\" y=\"%.1f\">", x + 5, y);
-    html_text(p->file, text);
+    html_text(p->file, cut);
     fputs("</text>\n", p->file);
+    free(cut);
 }
 
 /* What it is: of a model's tensors the operator says more than the name, which is long, and the shape comes below. */
@@ -189,7 +193,7 @@ static void put_labels(const picture *p, const plan_storage *s, double x, double
     const plan_origin *origin = p->answer->source->origins ? &p->answer->source->origins[s->buffer] : NULL;
     if (height < 15 || weir_buffers_get(p->buffers, s->buffer, &b) != WEIR_OK)
         return;
-    bool two = origin && origin->looks && height > 34;
+    bool two = origin && origin->looks && height > 34 && 6.4 * (double)text_columns(origin->looks) + 10 < width;
     double middle = y + height / 2 + 4;
     put_label(p, origin && origin->looks ? origin->maker : b.name, x, two ? middle - 8 : middle, width);
     if (two)
@@ -226,8 +230,8 @@ static void put_peak(const picture *p)
                            : "";
     char *text = text_print("most live: %s in step %" PRIu64 "%s%s", weir_size_format(p->peak, size, sizeof size),
                             p->peak_step, *what ? ", " : "", what);
-    put_line(p, x, PICTURE_LIVE_TOP, x, PICTURE_LIVE_BOTTOM, "bound");
-    put_text(p, left ? x - 8 : x + 8, PICTURE_LIVE_TOP + 14, left ? "bound halo end" : "bound halo", text);
+    put_line(p, x, PICTURE_LIVE_TOP - 4, x, PICTURE_LIVE_BOTTOM, "bound");
+    put_text(p, left ? x + 2 : x - 2, PICTURE_LIVE_TOP - 8, left ? "bound halo end" : "bound halo", text);
     free(text);
 }
 

@@ -30,8 +30,10 @@ static char *arena_note(const weir_plan_summary *sum)
 {
     if (sum->proven)
         return text_print("%sproven: no plan is smaller%s", terminal_green(), terminal_plain());
-    return text_print("%.2f %% above the lower bound%s", 100 * (over(sum->arena, sum->lower_bound) - 1),
-                      sum->stopped ? ", when the time was up" : "");
+    char more[24];
+    return text_print("%s above the lower bound (%.2g %%)%s",
+                      weir_size_format(sum->arena - sum->lower_bound, more, sizeof more),
+                      100 * (over(sum->arena, sum->lower_bound) - 1), sum->stopped ? ", when the time was up" : "");
 }
 
 static void model_rows(table *grid, const plan_source *from)

@@ -185,7 +185,11 @@ class Plan(harness.Case):
                 self.assertTrue(beside or above, (one, other))
 
     def test_pictures_of_everything(self):
-        self.picture(TRACE, "--no-replay")
+        self.assertIn("of the arena", "".join(self.picture(TRACE, "--no-replay").itertext()))  # it has no classes
+        self.weir("run", "a.toy", "--trace", "run.csv")
+        text = "".join(self.picture("run.csv", "--no-replay").itertext())
+        self.assertIn("weights, ", text)
+        self.assertNotIn("of the arena", text)
         text = "".join(self.picture(MODEL, "--dim", "n=3").itertext())
         self.assertIn("MatMul", text)
         self.assertIn("3x17 float", text)
