@@ -152,7 +152,7 @@ class Allocator(Peers):
     def test_cuda(self):
         part = self.allocator("--device", "cuda:0", LD_LIBRARY_PATH=str(STUB), STUB_CUDA_TOTAL="0x4000000000")
         weir = self.check_rows(part)
-        self.assertEqual(len(self.rows(part, "CUDA: cuMemAllocAsync")), 12)
+        self.assertEqual(len(self.rows(part, "CUDA: cuMemAllocAsync")), 14)
         wanted = {goal["load"]: goal for goal in part["goals"]}
         self.assertEqual(set(wanted), set(weir))
         for load, goal in wanted.items():
@@ -177,7 +177,7 @@ class Lending(harness.Case):
         self.check_steps(answer)
         self.assertEqual(answer["lending_goals"], [])
         out, error = self.weir("bench", "--only", "lending")
-        self.assertIn("taken back, where it fits", out)
+        self.assertIn("taken back and forth, where it fits", out)
         self.assertEqual(error, "")
 
     @unittest.skipUnless((STUB / "libcuda.so.1").exists() and not harness.SANITIZED, "the stub of CUDA is not built")

@@ -54,6 +54,19 @@ static inline weir_runtime *make_runtime(uint64_t budget)
     return make_runtime_on("host", budget);
 }
 
+/* Whether the tests themselves may write into blocks: those of make_runtime_here, on the host. */
+static inline bool host_writes(void)
+{
+    return !getenv("WEIR_TEST_DEVICE");
+}
+
+/* On the device that WEIR_TEST_DEVICE names, or the host. */
+static inline weir_runtime *make_runtime_here(uint64_t budget)
+{
+    const char *device = getenv("WEIR_TEST_DEVICE");
+    return make_runtime_on(device ? device : "host", budget);
+}
+
 static inline weir_client *open_client(weir_runtime *runtime, const char *name, uint64_t guaranteed, uint64_t maximum)
 {
     weir_client_options options = {.size = sizeof options, .name = name, .guaranteed = guaranteed, .maximum = maximum};
