@@ -57,7 +57,7 @@ static weir_status no_model(const plan_words *words)
 weir_status plan_source_load(const plan_words *words, plan_source *out)
 {
     char front[4096];
-    size_t size;
+    size_t size = 0;
     *out = (plan_source){.buffers = NULL};
     weir_status status = read_front(words->file, front, sizeof front, &size);
     if (status != WEIR_OK)
