@@ -24,8 +24,12 @@
  * a free without a stream wait for the device. Runs with disable_synchronize_execution_providers are the caller's to order:
  * values are to be released when the device is past their use, as with ONNX Runtime's own allocator.
  *
- * ONNX Runtime 1.23 or later. Any thread may call these functions; none of them prints. Its allocators are found by the
- * provider's device id, which is weir's ordinal: both count what CUDA_VISIBLE_DEVICES leaves. */
+ * Addresses of captured CUDA graphs stay when the capture is between weir_graph_begin and weir_graph_end of the known stream
+ * (weir/graph.h); otherwise a request or a free on a captured stream is refused or stays, with a word in the log.
+ *
+ * The client, and the pool of blocks if there is one, are closed after the bridge. ONNX Runtime 1.23 or later. Any thread may
+ * call these functions; none of them prints. Its allocators are found by the provider's device id, which is weir's ordinal:
+ * both count what CUDA_VISIBLE_DEVICES leaves. */
 #ifndef WEIR_ONNXRUNTIME_H
 #define WEIR_ONNXRUNTIME_H
 

@@ -100,13 +100,14 @@ weir_stream wi_ort_runs_stream(const wi_ort_runs *runs, const void *pointer);
 
 /* onnxruntime_streams.c: device memory on a stream that only ONNX Runtime knows, which is alive during the call. */
 weir_status wi_ort_follow(weir_onnxruntime *bridge, void *native, size_t bytes, void **out);
-/* A free where there are such streams. */
+/* A free where there may be such streams. */
 weir_status wi_ort_let_go(weir_onnxruntime *bridge, const wi_ort_table *table, void *pointer);
 /* Gives back what waits for them, and ends them. */
 void wi_ort_followers_end(weir_onnxruntime *bridge);
-static inline bool wi_ort_has_followers(const weir_onnxruntime *bridge)
+static inline bool wi_ort_knows_streams(const weir_onnxruntime *bridge)
 {
-    return atomic_load_explicit(&bridge->followers.ever, memory_order_relaxed) > 0;
+    return bridge->on_host ||
+           (bridge->native && atomic_load_explicit(&bridge->followers.ever, memory_order_relaxed) == 0);
 }
 
 /* Turns ONNX Runtime's status into words, and releases it; false for success. */

@@ -367,8 +367,6 @@ weir_status wi_ort_let_go(weir_onnxruntime *bridge, const wi_ort_table *table, v
 
 void wi_ort_followers_end(weir_onnxruntime *bridge)
 {
-    if (!wi_ort_has_followers(bridge))
-        return;
     if (bridge->followers.pressure && weir_pressure_remove(bridge->runtime, bridge->followers.pressure) != WEIR_OK)
         weir_log(WEIR_LOG_WARNING, "onnxruntime: %s", weir_detail());
     if (relieve(bridge) != WEIR_OK)

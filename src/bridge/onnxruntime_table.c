@@ -185,7 +185,7 @@ static void free_of(const wi_ort_table *table, void *pointer)
 {
     weir_onnxruntime *bridge = table->bridge;
     weir_status status = atomic_load(&bridge->ended)       ? weir_fail(WEIR_FOREIGN, "the bridge was unregistered")
-                         : wi_ort_has_followers(bridge)    ? wi_ort_let_go(bridge, table, pointer)
+                         : !wi_ort_knows_streams(bridge)   ? wi_ort_let_go(bridge, table, pointer)
                          : table->kind == WEIR_KIND_PINNED ? weir_free(bridge->client, pointer, bridge->stream)
                                                            : wi_ort_give(bridge, pointer, bridge->stream);
     if (status == WEIR_OK)

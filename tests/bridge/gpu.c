@@ -19,11 +19,13 @@ typedef struct side {
 
 static ort_session_options *options_for(const side *s, int mode)
 {
-    static const char *const keys[] = {"device_id", "do_copy_in_default_stream"}, *const values[] = {"0", "1"};
+    /* The same algorithms every time, or sessions differ by themselves. */
+    static const char *const keys[] = {"device_id", "do_copy_in_default_stream", "cudnn_conv_algo_search"};
+    static const char *const values[] = {"0", "1", "HEURISTIC"};
     ort_session_options *options = ort_options(mode != PLAIN);
     ort_cuda_options *cuda;
     ort_ok(ort->CreateCUDAProviderOptions(&cuda));
-    ort_ok(ort->UpdateCUDAProviderOptions(cuda, keys, values, 2));
+    ort_ok(ort->UpdateCUDAProviderOptions(cuda, keys, values, 3));
     if (s->stream.id)
         ort_ok(ort->UpdateCUDAProviderOptionsWithValue(cuda, "user_compute_stream", weir_stream_native(s->stream)));
     ort_ok(ort->SessionOptionsAppendExecutionProvider_CUDA_V2(options, cuda));
@@ -92,7 +94,8 @@ static double run_once(const side *s, const ort_ports *inputs, ort_ports *output
     return (double)(now_ns() - start) / 1e6;
 }
 
-static void compare(side *sides, int64_t extent, int pairs)
+/* Answers how many differ. */
+static int compare(side *sides, int64_t extent, int pairs)
 {
     ort_ports inputs[MODES], outputs[MODES];
     int unequal[MODES] = {0};
@@ -115,13 +118,13 @@ static void compare(side *sides, int64_t extent, int pairs)
             ratios[i] = sides[mode].took[i] / sides[PLAIN].took[i];
         printf("%s: ratio to its own arena %.3f (median of %d), %d of %d answers differ\n", mode_names[mode],
                median(ratios, pairs), pairs, unequal[mode], pairs + 5);
-        assert_int_equal(unequal[mode], 0);
     }
     for (int mode = 0; mode < MODES; mode++) {
         printf("%s: %.3f ms\n", mode_names[mode], median(sides[mode].took, pairs));
         ort_release(&outputs[mode]);
         ort_release(&inputs[mode]);
     }
+    return unequal[KNOWN] + unequal[THEIRS];
 }
 
 static void print_memory(const side *s)
@@ -181,7 +184,7 @@ static void by_turns(void **state)
     weir_runtime *runtime = make_runtime_on("cuda:0", 0);
     for (int mode = 0; mode < MODES; mode++)
         open_side(&sides[mode], runtime, model, mode);
-    compare(sides, extent, pairs);
+    int unequal = compare(sides, extent, pairs);
     print_memory(&sides[KNOWN]);
     print_memory(&sides[THEIRS]);
     for (int mode = 0; mode < MODES; mode++) {
@@ -192,6 +195,7 @@ static void by_turns(void **state)
     values_outlive_their_session(runtime, model, extent, THEIRS);
     check_empty(runtime);
     ok(weir_runtime_destroy(runtime));
+    assert_int_equal(unequal, 0);
 }
 
 int main(int argc, char **argv)

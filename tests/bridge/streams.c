@@ -289,7 +289,6 @@ static void freed_without_a_stream(void **state)
     void *native = make_native(&f);
     gate g = GATE;
     pthread_t opener;
-    f.table->Free(f.table, alloc_on(&f, native, 100)); /* it is known now that there are such streams */
     void *p = f.table->Alloc(f.table, BYTES);
     hold(&f, native, &g);
     fill(&f, native, p, 0x11, BYTES);
