@@ -3,7 +3,7 @@
 #include "base/system.h"
 
 enum { DEFAULT_EFFORT = 20 * 1000 * 1000, LOOK_AFTER = 4096 };
-static const uint64_t tell_after = 100 * 1000 * 1000;
+static const uint64_t tell_after = UINT64_C(100000000); /* nanoseconds */
 
 /* Work ------------------------------------------------------------------------------------------------------------- */
 

@@ -41,7 +41,7 @@ static weir_buffers *make_convolutions(size_t buffers)
 {
     maker m = begin(1);
     while (wants_more(&m, buffers)) {
-        uint64_t at = m.step, size = UINT64_C(802816) >> (weir_buffers_count(m.list) * 4 / buffers);
+        uint64_t at = m.step, size = UINT64_C(802816) >> ((size_t)weir_buffers_count(m.list) * 4 / buffers);
         add(&m, at, at + 5, size);
         add(&m, at + 1, at + 3, size / 4);
         add(&m, at + 2, at + 4, size / 4);
@@ -56,20 +56,20 @@ static weir_buffers *make_convolutions(size_t buffers)
 /* Attention and a feed-forward part, each with a shortcut around it. */
 static weir_buffers *make_transformer(size_t buffers)
 {
-    enum { HIDDEN = 384 * 768 * 2, SCORES = 12 * 384 * 384 * 2 };
+    const uint64_t hidden = UINT64_C(384) * 768 * 2, scores = UINT64_C(12) * 384 * 384 * 2;
     maker m = begin(2);
     while (wants_more(&m, buffers)) {
         uint64_t at = m.step;
-        add(&m, at, at + 7, HIDDEN);
+        add(&m, at, at + 7, hidden);
         for (uint64_t i = 1; i < 4; i++)
-            add(&m, at + i, at + (i < 3 ? 5 : 6), HIDDEN);
-        add(&m, at + 4, at + 6, SCORES);
-        add(&m, at + 5, at + 7, SCORES);
-        add(&m, at + 6, at + 8, HIDDEN);
-        add(&m, at + 7, at + 12, HIDDEN);
-        add(&m, at + 8, at + 10, 4 * HIDDEN);
-        add(&m, at + 9, at + 11, 4 * HIDDEN);
-        add(&m, at + 10, at + 12, HIDDEN);
+            add(&m, at + i, at + (i < 3 ? 5 : 6), hidden);
+        add(&m, at + 4, at + 6, scores);
+        add(&m, at + 5, at + 7, scores);
+        add(&m, at + 6, at + 8, hidden);
+        add(&m, at + 7, at + 12, hidden);
+        add(&m, at + 8, at + 10, 4 * hidden);
+        add(&m, at + 9, at + 11, 4 * hidden);
+        add(&m, at + 10, at + 12, hidden);
         add(&m, at + 4 + roll(&m, 6), at + 11, 256 * (1 + roll(&m, 64)));
         m.step += 11;
     }

@@ -8,8 +8,7 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <sys/wait.h>
-
-extern char **environ;
+#include <unistd.h>
 
 double bench_plan_peer(const char *program, const char *problem, uint64_t capacity, double limit)
 {

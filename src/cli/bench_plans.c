@@ -150,7 +150,7 @@ static weir_status worst_retold(const weir_buffers *list, uint64_t capacity, dou
     *seconds = 0;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0] && status == WEIR_OK; i++) {
         weir_buffers *other = NULL;
-        weir_plan_summary s;
+        weir_plan_summary s = WEIR_INIT(weir_plan_summary);
         status = retell(list, ways[i].shuffle, ways[i].reverse, ways[i].scale, &other);
         if (status == WEIR_OK)
             status = make(other, WEIR_PLAN_SEARCH, capacity * ways[i].scale, &s);
