@@ -2,12 +2,13 @@
 #include "base/options.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <strings.h>
 
 typedef bool check_fn(const char *value);
 
-static check_fn is_size, is_amount, is_budget, is_stack, is_level, is_duration, is_switch, is_anything;
+static check_fn is_size, is_amount, is_count, is_budget, is_stack, is_level, is_duration, is_switch, is_anything;
 
 enum { VALUE_BYTES = 256 };
 
@@ -42,6 +43,12 @@ static struct option {
      .standard = "",
      .help = "bytes of freed blocks that a thread may keep for each client and stream; by default a 64th of the budget",
      .valid = is_amount},
+    {.name = "calm",
+     .environment = "WEIR_CALM",
+     .standard = "131072",
+     .help =
+         "after so many allocations for which memory did not grow, threads keep large blocks, too; 0: from the start",
+     .valid = is_count},
     {.name = "wait",
      .environment = "WEIR_WAIT",
      .standard = "1s",
@@ -193,6 +200,23 @@ static bool is_amount(const char *value)
 {
     uint64_t ignored;
     return *value == '\0' || wi_size_read(value, &ignored);
+}
+
+static bool read_count(const char *value, unsigned *out)
+{
+    char *end;
+    errno = 0;
+    unsigned long number = isdigit((unsigned char)*value) ? strtoul(value, &end, 10) : 0;
+    bool good = isdigit((unsigned char)*value) && *end == '\0' && errno == 0 && number <= INT32_MAX;
+    if (good)
+        *out = (unsigned)number;
+    return good;
+}
+
+static bool is_count(const char *value)
+{
+    unsigned ignored;
+    return read_count(value, &ignored);
 }
 
 static bool is_budget(const char *value)
@@ -348,6 +372,15 @@ uint64_t wi_option_front(void)
     uint64_t bytes;
     bool said = weir_option_get("front", &option) == WEIR_OK && option.value[0] && wi_size_read(option.value, &bytes);
     return said ? bytes : UINT64_MAX;
+}
+
+unsigned wi_option_calm(void)
+{
+    weir_option option = {.size = sizeof option};
+    unsigned count = 0;
+    if (weir_option_get("calm", &option) == WEIR_OK)
+        (void)read_count(option.value, &count);
+    return count;
 }
 
 uint64_t wi_option_wait(void)

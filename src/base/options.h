@@ -14,6 +14,8 @@ uint64_t wi_option_range(void);
 bool wi_option_poison(void);
 /* The most bytes that a front may park; UINT64_MAX: nobody has said. */
 uint64_t wi_option_front(void);
+/* After how many allocations without growth it is calm; runtime/front.h. */
+unsigned wi_option_calm(void);
 /* How long an allocation waits for pending frees, in nanoseconds. */
 uint64_t wi_option_wait(void);
 /* weir_size_parse that leaves the detail alone. */

@@ -31,7 +31,7 @@ typedef struct wi_fronts {
     /* Calm: memory has not grown for so long that large blocks may stay parked until somebody would need more. That has to pay:
      * where growth comes too often in it, it ends, and does not come back as soon. */
     atomic_uint quiet;    /* large blocks that found memory, less what growth has taken off */
-    atomic_uint patience; /* so many make it calm */
+    atomic_uint patience; /* so many make it calm: at first as the option says */
     atomic_uint earned;   /* in calm: hits of large blocks, less what growth has cost */
 } wi_fronts;
 
@@ -97,7 +97,6 @@ enum {
 /* When it is calm, and what it may cost. A handle that is moved or made costs as much time as some 256 hits save: 30 to 50
  * microseconds on an H200 against a few hundred nanoseconds each, of those that would not have been hits without. */
 enum {
-    WI_CALM_QUIET = 131072,
     WI_CALM_GROWTH = 1024, /* what one takes off, before it is calm */
     WI_CALM_WORTH = 256,   /* hits, of a handle */
     WI_CALM_ALLOWED = 256  /* handles, in which memory takes the form that suits what is parked */

@@ -556,7 +556,7 @@ void wi_fronts_init(weir_runtime *runtime)
     uint64_t room = runtime->ledger.budget / BUDGET_PARTS;
     room = wi_min(wi_option_front(), wi_min(wi_max(room, least_room), most_room));
     bool usable = room > 0 && top->inner == top->base && top->base->table->peek;
-    runtime->fronts = (wi_fronts){.usable = usable, .room = room, .patience = WI_CALM_QUIET};
+    runtime->fronts = (wi_fronts){.usable = usable, .room = room, .patience = wi_option_calm()};
     if (runtime->fronts.usable)
         runtime->ledger.parking = (wi_parking){fold_all, give_up, runtime};
 }

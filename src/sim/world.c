@@ -106,8 +106,10 @@ world *world_create(const world_options *options)
     weir_runtime_options o = {.size = sizeof o, .budget = options->budget, .resource = options->resource};
     /* In every second world threads keep nothing, and more of what they free goes through the runtime. */
     (void)ANSWER(w, "weir_option_set", weir_option_set("front", options->seed % 2 ? NULL : "0"), WEIR_OK);
+    (void)ANSWER(w, "weir_option_set", weir_option_set("calm", options->seed % 4 == 1 ? "0" : NULL), WEIR_OK);
     weir_status status = wi_runtime_create_over(between_driver(), 0, &o, &w->runtime);
     (void)ANSWER(w, "weir_option_set", weir_option_set("front", NULL), WEIR_OK);
+    (void)ANSWER(w, "weir_option_set", weir_option_set("calm", NULL), WEIR_OK);
     (void)ANSWER(w, "weir_runtime_create", status, WEIR_OK);
     if (status == WEIR_OK) {
         w->device = w->runtime->device;

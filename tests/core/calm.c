@@ -2,7 +2,11 @@
 #include "core.h"
 
 enum { BUDGET = 64 << 20, PEAK = 8 << 20 };
-enum { QUIET = 131072, WORTH = 256, ALLOWED = 256 }; /* as in runtime/front.h */
+enum {
+    QUIET = 4096,
+    WORTH = 256,
+    ALLOWED = 256
+}; /* as in runtime/front.h, and as the option `calm` is made out to be */
 
 typedef struct fixture {
     weir_runtime *runtime;
@@ -42,7 +46,9 @@ static void repeat(fixture *f, size_t bytes, int blocks)
 static int set_up(void **state)
 {
     fixture *f = calloc(1, sizeof *f);
+    ok(weir_option_set("calm", "4096"));
     f->runtime = make_runtime(BUDGET);
+    ok(weir_option_set("calm", NULL));
     f->client = open_client(f->runtime, "one", 0, 0);
     ok(weir_stream_acquire(f->runtime, &f->stream));
     give(f, take(f, PEAK));
