@@ -38,7 +38,8 @@ function(weir_bridge_example name)
   set_tests_properties(bridge-example-${name} PROPERTIES LABELS engine TIMEOUT 120
     ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
 endfunction()
-if(EXISTS ${WEIR_STORE_PATH}/engines/onnxruntime/current/libonnxruntime.so AND PROJECT_IS_TOP_LEVEL)
+if(EXISTS ${WEIR_STORE_PATH}/engines/onnxruntime/current/libonnxruntime.so AND PROJECT_IS_TOP_LEVEL
+   AND NOT CMAKE_CROSSCOMPILING)
   weir_bridge_example(session ${PROJECT_SOURCE_DIR}/tests/data/onnx/mlp.onnx "^session  *[1-9]")
   if(TARGET weir-engine-gguf AND EXISTS ${WEIR_STORE_PATH}/models/minilm.gguf)
     weir_bridge_example(shared ${PROJECT_SOURCE_DIR}/tests/data/onnx/mlp.onnx ${WEIR_STORE_PATH}/models/minilm.gguf
