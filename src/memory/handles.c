@@ -172,7 +172,7 @@ static weir_status no_memory(void)
 /* Records for the handles to be created: as many of the usual length as fit, then one of the rest. */
 static weir_status prepare_fresh(job *j, uint64_t granules)
 {
-    uint64_t usual = j->growth->space->number == WI_SMALL ? 1 : wi_growth_handle(j->mapped);
+    uint64_t usual = j->growth->space->number == WI_SMALL ? 1 : wi_growth_handle(j->mapped, granules);
     while (granules > 0) {
         wi_backing *b = wi_backing_new();
         if (!b)

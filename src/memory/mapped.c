@@ -54,7 +54,7 @@ static void check(wi_resource *resource)
 /* How many the driver moves and makes. */
 static uint32_t handles_of(const wi_mapped *mapped, const wi_growth *growth)
 {
-    uint64_t usual = growth->fresh > 0 ? wi_growth_handle(mapped) : 1;
+    uint64_t usual = growth->fresh > 0 ? wi_growth_handle(mapped, growth->fresh) : 1;
     return (uint32_t)(growth->spare + growth->taken_count + (growth->fresh + usual - 1) / usual);
 }
 

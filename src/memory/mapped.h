@@ -72,8 +72,8 @@ weir_status wi_growth_plan(wi_mapped *mapped, wi_space *space, const wi_wish *wi
 /* The same directly behind a used extent; WEIR_NO_ROOM: something stands there; WEIR_OUT_OF_MEMORY: no means. */
 weir_status wi_growth_behind(wi_mapped *mapped, wi_extent *used, uint64_t more, wi_growth *out);
 void wi_growth_begin(wi_mapped *mapped);
-/* How long new handles are, in granules. */
-uint64_t wi_growth_handle(const wi_mapped *mapped);
+/* How long new handles are where so many granules are created at once, in granules. */
+uint64_t wi_growth_handle(const wi_mapped *mapped, uint64_t fresh);
 
 /* Means for a growth that has a place: spare handles, `freely` new granules, idle handles, and as many more new granules as
  * have to be, `most` in all. False when that is not enough. */
