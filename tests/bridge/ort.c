@@ -222,6 +222,69 @@ bool ort_equal(const ort_ports *a, const ort_ports *b)
     return equal;
 }
 
+void ort_plain_answers(const char *model, unsigned seed, int64_t extent, ort_ports *out)
+{
+    ort_ports inputs;
+    ort_session *session = ort_session_of(model, false);
+    ort_inputs(session, seed, extent, &inputs);
+    ort_outputs(session, out);
+    ort_ok(ort_run(session, &inputs, out));
+    ort_release(&inputs);
+    ort->ReleaseSession(session);
+}
+
+/* Failing ----------------------------------------------------------------------------------------------------------- */
+
+static struct {
+    ort_allocator *table, before;
+    int nth, seen;
+} failing;
+
+static size_t size_to_ask(size_t size)
+{
+    failing.seen++;
+    return failing.seen == failing.nth && size > 0 ? SIZE_MAX / 8 : size;
+}
+
+static void *failing_alloc(ort_allocator *self, size_t size)
+{
+    return failing.before.Alloc(self, size_to_ask(size));
+}
+
+static void *failing_reserve(ort_allocator *self, size_t size)
+{
+    return failing.before.Reserve(self, size_to_ask(size));
+}
+
+static void *failing_on_stream(ort_allocator *self, size_t size, ort_stream *stream)
+{
+    return failing.before.AllocOnStream(self, size_to_ask(size), stream);
+}
+
+void ort_fail_from(weir_onnxruntime *bridge, int nth)
+{
+    failing.table = (ort_allocator *)weir_onnxruntime_allocator(bridge, WEIR_KIND_DEVICE);
+    failing.before = *failing.table;
+    failing.nth = nth;
+    failing.seen = 0;
+    failing.table->Alloc = failing_alloc;
+    failing.table->Reserve = failing_reserve;
+    failing.table->AllocOnStream = failing_on_stream;
+}
+
+int ort_fail_no_more(void)
+{
+    *failing.table = failing.before;
+    return failing.seen;
+}
+
+uint64_t ort_live(weir_client *client)
+{
+    weir_client_stats s = {.size = sizeof s};
+    ok(weir_client_snapshot(client, &s));
+    return s.live;
+}
+
 weir_onnxruntime_options ort_bridge(weir_client *client)
 {
     return (weir_onnxruntime_options){.size = sizeof(weir_onnxruntime_options),

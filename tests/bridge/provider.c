@@ -218,47 +218,10 @@ static void two_sessions_lend_to_each_other(void **state)
 
 /* Failures ---------------------------------------------------------------------------------------------------------- */
 
-static struct {
-    void *(*alloc)(ort_allocator *self, size_t size);
-    void *(*reserve)(ort_allocator *self, size_t size);
-    void *(*on_stream)(ort_allocator *self, size_t size, ort_stream *stream);
-    int nth, seen;
-} failing;
-
-static size_t size_to_ask(size_t size)
-{
-    failing.seen++;
-    return failing.seen == failing.nth && size > 0 ? SIZE_MAX / 8 : size;
-}
-
-static void *failing_alloc(ort_allocator *self, size_t size)
-{
-    return failing.alloc(self, size_to_ask(size));
-}
-
-static void *failing_reserve(ort_allocator *self, size_t size)
-{
-    return failing.reserve(self, size_to_ask(size));
-}
-
-static void *failing_on_stream(ort_allocator *self, size_t size, ort_stream *stream)
-{
-    return failing.on_stream(self, size_to_ask(size), stream);
-}
-
 /* The request number `nth` is one that no device can serve; answers whether all went well. */
-static bool try_all(fixture *f, const char *model, int nth)
+static bool try_all(fixture *f, const char *model, int nth, int *seen)
 {
-    ort_allocator *table = (ort_allocator *)weir_onnxruntime_allocator(f->bridge, WEIR_KIND_DEVICE);
-    const ort_allocator before = *table;
-    failing.alloc = table->Alloc;
-    failing.reserve = table->Reserve;
-    failing.on_stream = table->AllocOnStream;
-    failing.nth = nth;
-    failing.seen = 0;
-    table->Alloc = failing_alloc;
-    table->Reserve = failing_reserve;
-    table->AllocOnStream = failing_on_stream;
+    ort_fail_from(f->bridge, nth);
     ort_session *session;
     ort_ports inputs, outputs;
     bool good = !ort_words(ort_create(model, cuda_options(f->stream, true), &session));
@@ -271,7 +234,7 @@ static bool try_all(fixture *f, const char *model, int nth)
     }
     if (session)
         ort->ReleaseSession(session);
-    *table = before;
+    *seen = ort_fail_no_more();
     return good;
 }
 
@@ -283,13 +246,13 @@ static void every_request_fails_in_turn(void **state)
     for (int known = 0; known < 2; known++)
         for (int i = 0; i < 2; i++) {
             fixture f = begin(known);
-            int nth = 1;
-            for (; !try_all(&f, models[i], nth); nth++) {
+            int nth = 1, seen = 0;
+            for (; !try_all(&f, models[i], nth, &seen); nth++) {
                 assert_int_equal(stats(&f).live, 0);
                 assert_int_equal(stats(&f).refused, nth);
                 failed++;
             }
-            assert_true(failing.seen < nth);
+            assert_true(seen < nth);
             end(&f);
         }
     assert_true(failed > 20);

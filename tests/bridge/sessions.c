@@ -32,25 +32,6 @@ static void end(fixture *f)
     ok(weir_runtime_destroy(f->runtime));
 }
 
-static uint64_t live(weir_client *client)
-{
-    weir_client_stats s = {.size = sizeof s};
-    ok(weir_client_snapshot(client, &s));
-    return s.live;
-}
-
-/* What the model answers without weir. */
-static void plain_answers(const char *model, unsigned seed, int64_t extent, ort_ports *out)
-{
-    ort_ports inputs;
-    ort_session *session = ort_session_of(model, false);
-    ort_inputs(session, seed, extent, &inputs);
-    ort_outputs(session, out);
-    ort_ok(ort_run(session, &inputs, out));
-    ort_release(&inputs);
-    ort->ReleaseSession(session);
-}
-
 /* Several runs of the model, of two shapes, in the client's memory, against plain ones. */
 static void compare(const char *model, weir_client *client)
 {
@@ -58,16 +39,16 @@ static void compare(const char *model, weir_client *client)
     for (unsigned seed = 0; seed < 4; seed++) {
         ort_ports inputs, outputs, plain;
         int64_t extent = seed < 2 ? 2 : 3;
-        plain_answers(model, seed, extent, &plain);
+        ort_plain_answers(model, seed, extent, &plain);
         ort_inputs(session, seed, extent, &inputs);
         ort_outputs(session, &outputs);
-        uint64_t before = live(client);
+        uint64_t before = ort_live(client);
         ort_ok(ort_run(session, &inputs, &outputs));
-        assert_true(live(client) > before);
+        assert_true(ort_live(client) > before);
         if (!ort_equal(&plain, &outputs))
             fail_msg("%s answers otherwise, run %u", model, seed);
         ort_release(&outputs);
-        assert_int_equal(live(client), before);
+        assert_int_equal(ort_live(client), before);
         ort_release(&inputs);
         ort_release(&plain);
     }
@@ -84,7 +65,7 @@ static void answers_are_equal(void **state)
         ok(weir_onnxruntime_register(&o));
         for (int i = 0; i < MODELS; i++)
             compare(models[i], f.a);
-        assert_int_equal(live(f.a), 0);
+        assert_int_equal(ort_live(f.a), 0);
         ok(weir_onnxruntime_unregister(NULL, "host"));
         end(&f);
     }
@@ -105,7 +86,7 @@ static void out_of_a_pool_of_blocks(void **state)
     ok(weir_onnxruntime_register(&o));
     ort_session *session = ort_session_of("mlp", true);
     ort_ports inputs, outputs, plain;
-    plain_answers("mlp", 1, 2, &plain);
+    ort_plain_answers("mlp", 1, 2, &plain);
     ort_inputs(session, 1, 2, &inputs);
     ort_outputs(session, &outputs);
     ort_ok(ort_run(session, &inputs, &outputs));
@@ -122,7 +103,7 @@ static void out_of_a_pool_of_blocks(void **state)
     ok(weir_onnxruntime_unregister(NULL, "host"));
     ok(weir_blocks_leave(member));
     ok(weir_blocks_destroy(pool));
-    assert_int_equal(live(f.a), 0);
+    assert_int_equal(ort_live(f.a), 0);
     end(&f);
 }
 
@@ -141,7 +122,7 @@ static void who_takes_part(void **state)
         ort_inputs(both[i], 1, 2, &inputs);
         ort_outputs(both[i], &outputs);
         ort_ok(ort_run(both[i], &inputs, &outputs));
-        assert_int_equal(live(f.a), 0);
+        assert_int_equal(ort_live(f.a), 0);
         ort_release(&outputs);
         ort_release(&inputs);
         ort->ReleaseSession(both[i]);
@@ -151,45 +132,6 @@ static void who_takes_part(void **state)
 }
 
 /* Failures ---------------------------------------------------------------------------------------------------------- */
-
-/* The request number `nth` from now on is one that no device can serve. */
-static struct {
-    void *(*alloc)(ort_allocator *self, size_t size);
-    void *(*reserve)(ort_allocator *self, size_t size);
-    int nth, seen;
-} failing;
-
-static size_t size_to_ask(size_t size)
-{
-    failing.seen++;
-    return failing.seen == failing.nth && size > 0 ? SIZE_MAX / 8 : size;
-}
-
-static void *failing_alloc(ort_allocator *self, size_t size)
-{
-    return failing.alloc(self, size_to_ask(size));
-}
-
-static void *failing_reserve(ort_allocator *self, size_t size)
-{
-    return failing.reserve(self, size_to_ask(size));
-}
-
-static void hook(weir_onnxruntime *bridge)
-{
-    ort_allocator *table = (ort_allocator *)weir_onnxruntime_allocator(bridge, WEIR_KIND_DEVICE);
-    failing.alloc = table->Alloc;
-    failing.reserve = table->Reserve;
-    table->Alloc = failing_alloc;
-    table->Reserve = failing_reserve;
-}
-
-static void unhook(weir_onnxruntime *bridge)
-{
-    ort_allocator *table = (ort_allocator *)weir_onnxruntime_allocator(bridge, WEIR_KIND_DEVICE);
-    table->Alloc = failing.alloc;
-    table->Reserve = failing.reserve;
-}
 
 /* Loads, runs twice and unloads, however far it comes; answers whether all went well. A session whose run failed goes on. */
 static bool try_all(const char *model, weir_client *client, const ort_ports *plain)
@@ -214,7 +156,7 @@ static bool try_all(const char *model, weir_client *client, const ort_ports *pla
     }
     if (session)
         ort->ReleaseSession(session);
-    assert_int_equal(live(client), 0);
+    assert_int_equal(ort_live(client), 0);
     return good;
 }
 
@@ -226,23 +168,23 @@ static void every_request_fails_in_turn(void **state)
     int failed = 0;
     for (int i = 0; i < MODELS; i++) {
         ort_ports plain;
-        plain_answers(models[i], 1, 2, &plain);
-        for (failing.nth = 1;; failing.nth++) {
+        int nth = 1, seen = 0;
+        ort_plain_answers(models[i], 1, 2, &plain);
+        for (;; nth++) {
             ok(weir_onnxruntime_register(&o));
             weir_onnxruntime *bridge = weir_onnxruntime_registered(NULL, "host");
-            hook(bridge);
-            failing.seen = 0;
+            ort_fail_from(bridge, nth);
             bool good = try_all(models[i], f.a, &plain);
             weir_onnxruntime_stats s = WEIR_INIT(weir_onnxruntime_stats);
             ok(weir_onnxruntime_stats_get(bridge, &s));
             assert_int_equal(s.refused, !good);
-            unhook(bridge);
+            seen = ort_fail_no_more();
             ok(weir_onnxruntime_unregister(NULL, "host"));
             if (good)
                 break;
             failed++;
         }
-        assert_true(failing.seen < failing.nth); /* each one had its turn */
+        assert_true(seen < nth); /* each one had its turn */
         ort_release(&plain);
     }
     assert_true(failed > 2 * MODELS);
@@ -303,7 +245,7 @@ static void a_session_that_outlives_it(void **state)
     weir_onnxruntime_options o = ort_bridge(f.a);
     ok(weir_onnxruntime_register(&o));
     ort_session *session = ort_session_of("scalar", true); /* without weights: nothing is live between runs */
-    assert_int_equal(live(f.a), 0);
+    assert_int_equal(ort_live(f.a), 0);
     ok(weir_onnxruntime_unregister(NULL, "host"));
     end(&f);
     ort_ports inputs, outputs;

@@ -21,14 +21,13 @@ foreach(name sessions threads)
   set_tests_properties(bridge-${name} PROPERTIES SKIP_RETURN_CODE 77)
 endforeach()
 # Exceptions pass through its frames.
-set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/sessions.c PROPERTIES COMPILE_OPTIONS -fexceptions)
+set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/ort.c PROPERTIES COMPILE_OPTIONS -fexceptions)
 
 # Kernels take a while, so that the device trails the host.
 weir_bridge_test(provider bridge/provider.c bridge/ort.c LABELS engine)
 set_tests_properties(bridge-provider PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300
   ENVIRONMENT "${WEIR_STUB_DEVICE};STUB_CUDA_KERNEL_US=300")
 add_dependencies(test-bridge-provider stub-provider)
-set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/provider.c PROPERTIES COMPILE_OPTIONS -fexceptions)
 
 # The examples, as their first lines say: they succeed, and print the last of the arguments.
 function(weir_bridge_example name)

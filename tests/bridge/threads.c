@@ -51,24 +51,6 @@ static void run_all(worker *workers)
             fail_msg("%s: %d runs went wrong: %s", workers[i].model, workers[i].wrong, workers[i].words);
 }
 
-static void plain_answers(const char *model, unsigned seed, ort_ports *out)
-{
-    ort_ports inputs;
-    ort_session *session = ort_session_of(model, false);
-    ort_inputs(session, seed, 2, &inputs);
-    ort_outputs(session, out);
-    ort_ok(ort_run(session, &inputs, out));
-    ort_release(&inputs);
-    ort->ReleaseSession(session);
-}
-
-static uint64_t live(weir_client *client)
-{
-    weir_client_stats s = {.size = sizeof s};
-    ok(weir_client_snapshot(client, &s));
-    return s.live;
-}
-
 static void two_threads_on_one_session(void **state)
 {
     (void)state;
@@ -80,14 +62,14 @@ static void two_threads_on_one_session(void **state)
     ort_ports plain[THREADS];
     worker workers[THREADS];
     for (unsigned i = 0; i < THREADS; i++) {
-        plain_answers("conv", i, &plain[i]);
+        ort_plain_answers("conv", i, 2, &plain[i]);
         workers[i] = (worker){.session = session, .model = "conv", .seed = i, .plain = &plain[i]};
     }
     run_all(workers);
     for (int i = 0; i < THREADS; i++)
         ort_release(&plain[i]);
     ort->ReleaseSession(session);
-    assert_int_equal(live(client), 0);
+    assert_int_equal(ort_live(client), 0);
     ok(weir_onnxruntime_unregister(NULL, "host"));
     ok(weir_client_close(client));
     check_empty(runtime);
@@ -111,7 +93,7 @@ static void two_sessions_on_two_threads(void **state)
         ok(weir_onnxruntime_enter(bridges[i]));
         workers[i] = (worker){.session = ort_session_of(models[i], true), .model = models[i], .seed = i};
         weir_onnxruntime_leave(bridges[i]);
-        plain_answers(models[i], i, &plain[i]);
+        ort_plain_answers(models[i], i, 2, &plain[i]);
         workers[i].plain = &plain[i];
     }
     run_all(workers);
@@ -120,7 +102,7 @@ static void two_sessions_on_two_threads(void **state)
         ok(weir_onnxruntime_stats_get(bridges[i], &s));
         assert_true(s.blocks >= RUNS);
         ort->ReleaseSession(workers[i].session);
-        assert_int_equal(live(clients[i]), 0);
+        assert_int_equal(ort_live(clients[i]), 0);
         ort_release(&plain[i]);
         ok(weir_onnxruntime_close(bridges[i]));
         ok(weir_client_close(clients[i]));
@@ -206,7 +188,7 @@ static void cycle(weir_client *client, const ort_ports *plain, bool registered)
     ort_release(&outputs);
     ort_release(&inputs);
     ort->ReleaseSession(session);
-    assert_int_equal(live(client), 0);
+    assert_int_equal(ort_live(client), 0);
     if (registered)
         ok(weir_onnxruntime_unregister(NULL, "host"));
     else
@@ -219,7 +201,7 @@ static void over_and_over_again(void **state)
     weir_runtime *runtime = make_runtime(256 * MIB);
     weir_client *client = open_client(runtime, "anna", 0, 0);
     ort_ports plain;
-    plain_answers("mlp", 1, &plain);
+    ort_plain_answers("mlp", 1, 2, &plain);
     long first = 0;
     for (int i = 0; i <= CYCLES; i++) {
         cycle(client, &plain, i % 2);
