@@ -66,7 +66,8 @@ static int64_t places(const window *w, uint32_t i, int64_t extent)
     if (room < 0)
         return -1;
     int64_t count = (w->ceil ? divide_up(room, stride) : room / stride) + 1;
-    /* A window that would begin behind the input and its front padding is none. */
+    /* A window that would begin behind the input and its front padding is none: the standard says so since operator set
+     * 22, ONNX Runtime does it for all. */
     return w->ceil && (count - 1) * stride >= extent + w->pads[i] ? count - 1 : count;
 }
 
@@ -94,11 +95,9 @@ bool rule_conv(step *s)
         return false;
     int64_t group = graph_int(s->node, "group", 1), channels = weights->shape.dims[1];
     if (group < 1 || group > EXTENT_MOST || channels > EXTENT_MOST / group || channels * group != x->shape.dims[1])
-        return step_wrong(s, "weights for %" PRId64 " channels in %" PRId64 " groups meet %" PRId64 " channels", channels,
-                          group, x->shape.dims[1]);
-    int32_t type = quantized                                      ? step_in(s, 7)->type
-                   : onnx_text_is(s->node->op, "ConvInteger") ? ONNX_INT32
-                                                              : x->type;
+        return step_wrong(s, "weights for %" PRId64 " channels in %" PRId64 " groups meet %" PRId64 " channels",
+                          channels, group, x->shape.dims[1]);
+    int32_t type = quantized ? step_in(s, 7)->type : onnx_text_is(s->node->op, "ConvInteger") ? ONNX_INT32 : x->type;
     graph_shape shape = x->shape;
     shape.dims[1] = weights->shape.dims[0];
     return slide(s, &w, &shape) && step_give(s, 0, type, &shape);
@@ -123,9 +122,9 @@ bool rule_conv_transpose(step *s)
         if (__builtin_mul_overflow(extent - 1, w.strides[i], &between) || between > EXTENT_MOST)
             return step_wrong(s, "it would make more than can be addressed");
         int64_t full = between + more[i] + (w.kernel[i] - 1) * w.dilations[i] + 1;
-        shape.dims[i + 2] = wanted[i]  ? wanted[i]
-                            : w.same ? extent * w.strides[i]
-                                     : full - w.pads[i] - w.pads[i + w.rank];
+        shape.dims[i + 2] = wanted[i] ? wanted[i]
+                            : w.same  ? extent * w.strides[i]
+                                      : full - w.pads[i] - w.pads[i + w.rank];
     }
     return step_give(s, 0, x->type, &shape);
 }
@@ -156,8 +155,9 @@ bool rule_roi_align(step *s)
     const graph_value *x = step_in(s, 0), *rois = step_in(s, 1);
     if (x->shape.rank != 4 || rois->shape.rank != 2)
         return step_wrong(s, "it needs images of four dimensions and boxes of two");
-    graph_shape shape = {4, {rois->shape.dims[0], x->shape.dims[1], graph_int(s->node, "output_height", 1),
-                             graph_int(s->node, "output_width", 1)}};
+    graph_shape shape = {4,
+                         {rois->shape.dims[0], x->shape.dims[1], graph_int(s->node, "output_height", 1),
+                          graph_int(s->node, "output_width", 1)}};
     return step_give(s, 0, x->type, &shape);
 }
 

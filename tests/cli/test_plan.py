@@ -177,6 +177,16 @@ class Plan(harness.Case):
         for rectangle, (begin, end) in zip(rectangles, ((0, 3), (3, 9), (0, 9), (9, 21), (0, 21))):
             self.assertAlmostEqual(float(rectangle.get("x")), left + width * begin / 21, delta=.01)
             self.assertAlmostEqual(float(rectangle.get("width")), width * (end - begin) / 21, delta=.01)
+        self.apart(rectangles)
+
+    def test_the_picture_of_what_is_written_over(self):
+        root = self.picture(MODEL, "--dim", "n=100")
+        rectangles = [each for each in root.iter(f"{SVG}rect") if "t" in each.get("class", "").split()]
+        self.assertEqual(len(rectangles), 5)
+        self.assertIn("written over its input", "".join(root.itertext()))
+        self.apart(rectangles)
+
+    def apart(self, rectangles):
         boxes = [[float(each.get(key)) for key in ("x", "y", "width", "height")] for each in rectangles]
         for i, one in enumerate(boxes):
             for other in boxes[:i]:

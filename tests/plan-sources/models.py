@@ -263,6 +263,8 @@ def newer(n):
     q, k = n.input([2, 5, 24]), n.input([2, 9, 16])
     n.op("Attention", n.input([2, 4, 5, 8]), n.input([2, 4, 9, 8]), n.input([2, 4, 9, 6]))
     n.op("Gelu", q)
+    # A second window would begin behind the image; ONNX Runtime leaves it out in older operator sets as well.
+    n.op("MaxPool", n.input([2, 6, 23, 17]), kernel_shape=[2, 2], strides=[23, 17], ceil_mode=1)
     n.op("RMSNormalization", q, n.weight(np.ones(24, np.float32)))
     n.op("Split", q, outputs=3, axis=2, num_outputs=3)
     n.op("ReduceMax", k, n.ints(1), keepdims=0)
@@ -375,7 +377,8 @@ def upsampling(n):
     rest = n.op("Mod", n.op("Gather", n.op("Shape", up), n.ints(2, 3)), n.ints(2, 2))
     pads = n.op("Concat", n.ints(0, 0, 0, 0, 0, 0), rest, axis=0)
     area = n.op("ReduceProd", n.op("Shape", up, start=2), axes=[0], keepdims=1)
-    n.output(n.op("Pad", up, pads), n.op("Reshape", up, n.op("Concat", n.ints(0, 0), area, axis=0)))
+    turned = n.op("Slice", n.op("Shape", up), n.ints(-1), n.ints(-1000), n.ints(0), n.ints(-1))
+    n.output(n.op("Reshape", up, turned), n.op("Pad", up, pads), n.op("Reshape", up, n.op("Concat", n.ints(0, 0), area, axis=0)))
 
 
 def save_run(network, dims):
@@ -393,6 +396,29 @@ def save_run(network, dims):
     tensors = {name: looks(h.np_dtype_to_tensor_dtype(np.asarray(value).dtype), np.shape(value))
                for name, value in zip(names, made)}
     save(network, network.model(), dims, tensors, whole=True)
+
+
+def sharing():
+    """What may be written over what: the places themselves are looked at."""
+    n = Network("sharing")
+    x, line, column = n.input([4, 8]), n.input([8]), n.input([4, 1])
+    held = n.op("Relu", x)
+    looked = n.op("Sigmoid", x)
+    spare = n.op("Neg", x)
+    view = n.op("Reshape", looked, n.ints(8, 4))
+    over_spare = n.op("Add", looked, spare)  # what `looked` is may go only behind `late`
+    flags = n.op("Less", n.op("Abs", line), column)  # as many bytes as `line`, and not its elements
+    late = n.op("Exp", view)
+    bodies = {}
+    for name, kind in (("then_branch", "Cos"), ("else_branch", "Sin")):
+        result = h.make_tensor_value_info(f"{name}_out", T.FLOAT, [4, 8])
+        bodies[name] = h.make_graph([h.make_node(kind, [held], [result.name])], name, [], [result])
+    chosen = n.op("If", n.input([], T.BOOL), **bodies)
+    n.output(over_spare, flags, late, chosen)
+    model = n.model({flags: T.BOOL})
+    model.graph.output[-1].CopyFrom(h.make_tensor_value_info(chosen, T.FLOAT, [4, 8]))
+    save(n, model, {}, {}, names={"held": held, "spare": spare, "over_spare": over_spare, "flags": flags, "late": late,
+                                  "looked": looked})
 
 
 # ---- ResNet-50 at its real size ------------------------------------------------------------------------------------------
@@ -473,6 +499,7 @@ def main():
         build(network)
         save_inferred(network)
     of_onnxruntime()
+    sharing()
     for build, dims in ((bert, {"batch": 2, "sequence": 9}), (gpt2, {"batch": 3, "sequence": 7}),
                         (upsampling, {"batch": 1, "height": 37, "width": 50})):
         network = Network(build.__name__)

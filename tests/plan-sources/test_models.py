@@ -59,6 +59,19 @@ class Models(harness.Case):
                 self.assertEqual(answer["arena"], answer["lower_bound"])
                 self.assertTrue(answer["proven"])
 
+    def test_sharing(self):
+        names, answer = self.expected["sharing"]["names"], self.plan("sharing")
+        number = {place["name"]: i for i, place in enumerate(answer["places"])}
+        place = {key: answer["places"][number[name]] for key, name in names.items()}
+        # not over what a view still shows, though that comes first
+        self.assertEqual(place["over_spare"]["written_over"], number[names["spare"]])
+        self.assertEqual(place["late"]["written_over"], number[names["looked"]])
+        # not over what is read several times for each result
+        self.assertIsNone(place["flags"]["written_over"])
+        # what only a branch reads lives as long as the branch runs, in the last step
+        self.assertEqual(place["held"]["end"], answer["steps"])
+        self.assertIn("graph inside", answer["source"]["remark"])
+
     def test_resnet50(self):
         expected, answer, _ = self.compare("resnet50")
         self.assertEqual(answer["source"]["weights"], expected["weights"])
