@@ -79,7 +79,7 @@ typedef struct graph {
     size_t output_count;
     graph_names names;
     uint32_t *ids;       /* what the nodes' inputs and outputs point into */
-    size_t opset;        /* of the domain that has no name */
+    bool functions;      /* the model has operators of its own */
     size_t numbers_left; /* how many numbers may still be kept: a hostile file must not fill the memory */
     size_t bodies;       /* nodes with graphs inside, whose own values are not looked at */
     size_t guesses;      /* values whose shape the file gives otherwise than its operators do */

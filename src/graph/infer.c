@@ -191,6 +191,18 @@ static void mark_constant(graph *g, graph_node *node)
             g->values[node->outputs[i]].constant = true;
 }
 
+static bool no_rule(step *s)
+{
+    const graph_node *node = s->node;
+    if (s->g->functions && node->domain.size > 0)
+        return step_unknown(s,
+                            "%.*s.%.*s may be one of the model's functions; onnx.inliner.inline_local_functions "
+                            "puts their nodes in their places",
+                            ONNX_SHOW(node->domain), ONNX_SHOW(node->op));
+    return step_unknown(s, "what %.*s%s%.*s makes is not known here", ONNX_SHOW(node->domain),
+                        node->domain.size ? "." : "", ONNX_SHOW(node->op));
+}
+
 static weir_status infer_node(graph *g, graph_node *node)
 {
     step s = {.g = g, .node = node};
@@ -198,9 +210,7 @@ static weir_status infer_node(graph *g, graph_node *node)
     if (status != WEIR_OK)
         return status;
     graph_rule *rule = graph_rule_of(node);
-    bool good = rule ? rule(&s)
-                     : step_unknown(&s, "what %.*s%s%.*s makes is not known here", ONNX_SHOW(node->domain),
-                                    node->domain.size ? "." : "", ONNX_SHOW(node->op));
+    bool good = rule ? rule(&s) : no_rule(&s);
     if (!good && s.wrong)
         return refuse(g, node, WEIR_CORRUPT, "%s", s.why);
     if (good) /* for those that the rule does not know of */

@@ -10,10 +10,9 @@
 #include "names.h"
 
 /* Field numbers: ModelProto, GraphProto, NodeProto, ValueInfoProto, TypeProto, TypeProto.Tensor, TensorShapeProto, its
- * Dimension, OperatorSetIdProto. */
+ * Dimension. */
 enum {
     MODEL_GRAPH = 7,
-    MODEL_OPSET = 8,
     MODEL_FUNCTION = 25,
     GRAPH_NODE = 1,
     GRAPH_WEIGHT = 5,
@@ -33,9 +32,7 @@ enum {
     TENSOR_SHAPE = 2,
     SHAPE_DIM = 1,
     DIM_VALUE = 1,
-    DIM_NAME = 2,
-    OPSET_DOMAIN = 1,
-    OPSET_VERSION = 2
+    DIM_NAME = 2
 };
 
 static onnx_text text_of(const onnx_field *field)
@@ -338,16 +335,6 @@ static weir_status read_graph(graph *g, const onnx_field *proto)
     return status;
 }
 
-static void read_opset(graph *g, const onnx_field *proto)
-{
-    onnx_text domain = text_in(proto, OPSET_DOMAIN);
-    onnx_wire wire;
-    onnx_wire_open(&wire, proto->data, proto->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
-        if (field.number == OPSET_VERSION && (domain.size == 0 || onnx_text_is(domain, "ai.onnx")))
-            g->opset = field.value < 1000 ? (size_t)field.value : 1000;
-}
-
 weir_status graph_read(onnx_file *file, graph_givens *given, graph *out)
 {
     *out = (graph){.file = file, .given = given, .numbers_left = (size_t)1 << 22};
@@ -355,10 +342,9 @@ weir_status graph_read(onnx_file *file, graph_givens *given, graph *out)
     onnx_wire wire;
     onnx_wire_open(&wire, file->data, file->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        out->functions |= field.number == MODEL_FUNCTION;
         if (field.number == MODEL_GRAPH)
             proto = field;
-        else if (field.number == MODEL_OPSET)
-            read_opset(out, &field);
     }
     weir_status status = proto.data ? read_graph(out, &proto) : weir_fail(WEIR_CORRUPT, "%s: no graph", file->name);
     if (status != WEIR_OK)

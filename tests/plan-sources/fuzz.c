@@ -117,8 +117,11 @@ static size_t read_seeds(const char *folder, seed *list)
             list[count].data = malloc(MOST);
             demand(list[count].data != NULL, "no memory");
             list[count].size = fread(list[count].data, 1, MOST, file);
-            count += list[count].size < MOST;
             fclose(file);
+            if (list[count].size < MOST)
+                count++;
+            else
+                free(list[count].data);
         }
         free(names[i]);
     }

@@ -421,6 +421,16 @@ def sharing():
                                   "looked": looked})
 
 
+def functions():
+    """An operator of the model's own."""
+    n = Network("functions")
+    n.output(n.op("Twice", n.input([4]), domain="own"))
+    model = n.model()
+    model.functions.append(h.make_function("own", "Twice", ["x"], ["y"], [h.make_node("Add", ["x", "x"], ["y"])],
+                                           [h.make_opsetid("", 17)]))
+    save(n, model, {}, {})
+
+
 # ---- ResNet-50 at its real size ------------------------------------------------------------------------------------------
 
 def resnet50():
@@ -500,6 +510,7 @@ def main():
         save_inferred(network)
     of_onnxruntime()
     sharing()
+    functions()
     for build, dims in ((bert, {"batch": 2, "sequence": 9}), (gpt2, {"batch": 3, "sequence": 7}),
                         (upsampling, {"batch": 1, "height": 37, "width": 50})):
         network = Network(build.__name__)

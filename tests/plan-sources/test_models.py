@@ -72,6 +72,12 @@ class Models(harness.Case):
         self.assertEqual(place["held"]["end"], answer["steps"])
         self.assertIn("graph inside", answer["source"]["remark"])
 
+    def test_functions(self):
+        line = self.refused("plan", self.models / "functions.onnx", status=1)
+        self.assertIn("own.Twice", line)
+        self.assertIn("inline_local_functions", line)
+        self.weir("plan", self.models / "functions.onnx", "--shape", "Twice0=4")
+
     def test_resnet50(self):
         expected, answer, _ = self.compare("resnet50")
         self.assertEqual(answer["source"]["weights"], expected["weights"])
