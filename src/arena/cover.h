@@ -36,6 +36,7 @@ typedef struct wi_cover {
     uint32_t count, sections;
     uint64_t unit; /* of heights */
     int64_t cap;
+    int64_t table_cap; /* the highest since the table was cleared */
     wi_cover_item *items;
     uint32_t *first;      /* of a section: the first item with its left there or behind */
     uint64_t *waiting;    /* bits of items that are not put down */
@@ -105,7 +106,8 @@ bool wi_cover_options(wi_cover *cover, const wi_cover_way *way, uint32_t section
 /* cover_table.c: states that failed, by what waits and by floors; valid for the cap and all below. */
 bool wi_cover_table_create(wi_cover *cover);
 void wi_cover_table_destroy(wi_cover *cover);
-void wi_cover_table_clear(wi_cover *cover);
+/* Sets the cap; forgets what failed under a lower one. */
+void wi_cover_limit(wi_cover *cover, int64_t cap);
 typedef struct wi_cover_state {
     uint64_t key, check;
 } wi_cover_state;
@@ -113,7 +115,25 @@ wi_cover_state wi_cover_state_of(const wi_cover *cover, uint32_t left, uint32_t 
 bool wi_cover_failed_before(const wi_cover *cover, wi_cover_state state);
 void wi_cover_remember(wi_cover *cover, wi_cover_state state);
 
-/* cover_search.c: one try, from the beginning. `bottoms` are the answer when found. */
-wi_cover_answer wi_cover_try(wi_cover *cover, const wi_cover_way *way, wi_work *work);
+/* An earlier answer, perhaps for a larger cap, of which a try keeps what lies below the cuts, and on nothing that is free. */
+typedef struct wi_cover_before {
+    const int64_t *bottoms; /* by item */
+    const uint32_t *order;  /* items, the lowest bottom first */
+    int64_t *cuts;          /* by section; lowered by the try */
+} wi_cover_before;
+
+/* cover_search.c: one try, from the beginning, or from what is kept of an answer before (NULL: nothing), which then is
+ * never WI_COVER_NONE. `bottoms` are the answer when found. */
+wi_cover_answer wi_cover_try(wi_cover *cover, const wi_cover_way *way, const wi_cover_before *before, wi_work *work);
+
+/* cover_repair.c: an answer that gets better by making parts of it anew. */
+typedef struct wi_cover_repair wi_cover_repair;
+wi_cover_repair *wi_cover_repair_create(wi_cover *cover); /* NULL without host memory */
+void wi_cover_repair_destroy(wi_cover_repair *repair);
+/* By item: the answer, to be filled in before it begins, and read when a try has found a lower one. */
+int64_t *wi_cover_repair_bottoms(wi_cover_repair *repair);
+void wi_cover_repair_begin(wi_cover_repair *repair, int64_t low);
+/* One try; WI_COVER_NONE when the answer is as low as `low`. */
+wi_cover_answer wi_cover_repair_try(wi_cover_repair *repair, int64_t low, wi_work *work);
 
 #endif

@@ -21,6 +21,7 @@ typedef struct search {
     wi_cover_option *options;
     size_t option_count, options_room;
     uint32_t left, right; /* the range that is entered */
+    uint64_t limit;       /* nodes */
 } search;
 
 typedef enum outcome { ENTER, SOLVED, FAILED, NO_MEMORY } outcome;
@@ -110,14 +111,45 @@ static wi_cover_answer run(search *s, wi_work *work)
             turn = go_back(s, turn);
             continue;
         }
-        if (nodes++ >= s->way->nodes || !wi_work_spend(work, 1))
+        if (nodes++ >= s->limit || !wi_work_spend(work, 1))
             return WI_COVER_GAVE_UP;
         turn = enter(s);
     }
     return turn == SOLVED ? WI_COVER_FOUND : turn == FAILED ? WI_COVER_NONE : WI_COVER_NO_MEMORY;
 }
 
-wi_cover_answer wi_cover_try(wi_cover *cover, const wi_cover_way *way, wi_work *work)
+static bool is_kept(const wi_cover_item *item, int64_t bottom, int64_t *cuts)
+{
+    bool kept = true;
+    for (uint32_t s = item->left; s < item->right; s++)
+        kept &= bottom < cuts[s];
+    for (uint32_t s = item->left; s < item->right && !kept; s++)
+        if (bottom < cuts[s])
+            cuts[s] = bottom; /* what lay on it is free as well */
+    return kept;
+}
+
+/* Puts down what lay below the cuts, where it lay; false when that leaves too little under the cap. */
+static bool keep_below(wi_cover *cover, const wi_cover_before *before)
+{
+    for (uint32_t k = 0; k < cover->count; k++) {
+        uint32_t index = before->order[k];
+        const wi_cover_item *item = &cover->items[index];
+        int64_t bottom = before->bottoms[index];
+        if (!is_kept(item, bottom, before->cuts))
+            continue;
+        for (uint32_t s = item->left; s < item->right; s++)
+            if (cover->floors[s] != bottom && !wi_cover_lift(cover, s, bottom))
+                return false;
+        wi_cover_put(cover, index, bottom);
+    }
+    for (uint32_t s = 0; s < cover->sections; s++)
+        if (cover->floors[s] + cover->rest[s] > cover->cap)
+            return false;
+    return true;
+}
+
+wi_cover_answer wi_cover_try(wi_cover *cover, const wi_cover_way *way, const wi_cover_before *before, wi_work *work)
 {
     search s = {.cover = cover, .way = way, .right = cover->sections};
     wi_cover_undo(cover, 0);
@@ -125,8 +157,14 @@ wi_cover_answer wi_cover_try(wi_cover *cover, const wi_cover_way *way, wi_work *
     for (uint32_t section = 0; section < cover->sections; section++)
         if (cover->rest[section] > cover->cap)
             return WI_COVER_NONE;
+    if (before && !keep_below(cover, before))
+        return WI_COVER_GAVE_UP;
+    uint64_t waiting = 0;
+    for (uint32_t i = 0; i <= cover->count / 64; i++)
+        waiting += (uint64_t)__builtin_popcountll(cover->waiting[i]);
+    s.limit = before ? way->nodes * waiting / cover->count + 16 : way->nodes;
     wi_cover_answer answer = run(&s, work);
     free(s.frames);
     free(s.options);
-    return answer;
+    return answer == WI_COVER_NONE && before ? WI_COVER_GAVE_UP : answer;
 }

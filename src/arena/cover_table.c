@@ -21,9 +21,12 @@ void wi_cover_table_destroy(wi_cover *cover)
     free(cover->table);
 }
 
-void wi_cover_table_clear(wi_cover *cover)
+/* A state that failed under a cap fails under a lower one. */
+void wi_cover_limit(wi_cover *cover, int64_t cap)
 {
-    memset(cover->table, 0, sizeof *cover->table);
+    if (cap > cover->table_cap)
+        memset(cover->table, 0, sizeof *cover->table);
+    cover->table_cap = cover->cap = cap;
 }
 
 static uint64_t mix(uint64_t x)

@@ -1,5 +1,5 @@
-/* Tries of the exact search, one after the other: at the lower bound, and, as long as that is not reached, half way between
- * it and the best so far. Effort is shared out by nodes of the search, so the answer does not depend on the clock. */
+/* Tries of the exact search, one after the other: at the lower bound, and, as long as that is not reached, repairs of the
+ * best so far. Effort is shared out by nodes of the search, so the answer does not depend on the clock. */
 #include "arena/cover.h"
 #include "base/internal.h"
 
@@ -16,8 +16,8 @@ typedef struct climb {
     wi_work *work;
     wi_best *best;
     wi_cover *cover;
-    unsigned tries;    /* so far */
-    int64_t table_cap; /* failures are remembered for this cap and below */
+    wi_cover_repair *repair;
+    unsigned tries;
 } climb;
 
 static wi_cover_way next_way(climb *c)
@@ -32,13 +32,11 @@ static wi_cover_way next_way(climb *c)
     return way;
 }
 
-static void keep(climb *c)
+static void keep(climb *c, const int64_t *bottoms, const char *by)
 {
-    for (uint32_t i = 0; i < c->problem->count; i++) {
-        const wi_cover_item *item = &c->cover->items[i];
-        c->problem->items[item->source].offset = (uint64_t)c->cover->bottoms[i] * c->cover->unit;
-    }
-    (void)wi_best_keep(c->problem, c->best, "search");
+    for (uint32_t i = 0; i < c->problem->count; i++)
+        c->problem->items[c->cover->items[i].source].offset = (uint64_t)bottoms[i] * c->cover->unit;
+    (void)wi_best_keep(c->problem, c->best, by);
     c->work->arena = wi_min(c->work->arena, c->best->height);
 }
 
@@ -47,31 +45,30 @@ static wi_cover_answer try_cap(climb *c, int64_t cap, uint64_t nodes)
 {
     wi_cover_answer answer = WI_COVER_GAVE_UP;
     uint64_t end = c->work->spent + nodes;
-    if (cap > c->table_cap)
-        wi_cover_table_clear(c->cover);
-    c->table_cap = c->cover->cap = cap;
+    wi_cover_limit(c->cover, cap);
     while (answer == WI_COVER_GAVE_UP && c->work->spent < end && !c->work->stopped && c->work->spent < c->work->limit) {
         wi_cover_way way = next_way(c);
-        answer = wi_cover_try(c->cover, &way, c->work);
+        answer = wi_cover_try(c->cover, &way, NULL, c->work);
     }
     if (answer == WI_COVER_FOUND)
-        keep(c);
+        keep(c, c->cover->bottoms, "search");
     return answer;
 }
 
-/* Between what is impossible and what is known: halves, until the nodes are spent. */
+/* Makes parts of the best so far anew, until the nodes are spent. */
 static wi_cover_answer improve(climb *c, int64_t low, uint64_t nodes)
 {
-    int64_t unit = (int64_t)c->cover->unit, known = (int64_t)c->best->height / unit;
+    int64_t *bottoms = wi_cover_repair_bottoms(c->repair);
     wi_cover_answer answer = WI_COVER_GAVE_UP;
-    for (int i = 0; i < 4 && low < known - 1; i++) {
-        answer = try_cap(c, low + (known - low) / 2, nodes / 4);
-        if (answer == WI_COVER_NO_MEMORY)
-            break;
+    uint64_t end = c->work->spent + nodes;
+    for (uint32_t i = 0; i < c->problem->count; i++)
+        bottoms[i] = (int64_t)(c->best->offsets[c->cover->items[i].source] / c->cover->unit);
+    wi_cover_repair_begin(c->repair, low);
+    while (answer != WI_COVER_NONE && answer != WI_COVER_NO_MEMORY && c->work->spent < end &&
+           wi_work_spend(c->work, 1)) {
+        answer = wi_cover_repair_try(c->repair, low, c->work);
         if (answer == WI_COVER_FOUND)
-            known = (int64_t)c->best->height / unit;
-        else
-            low = c->cover->cap;
+            keep(c, bottoms, "repairs");
     }
     return answer;
 }
@@ -102,9 +99,9 @@ static bool climb_up(climb *c)
 bool wi_solve_by_search(wi_problem *problem, wi_work *work, wi_best *best)
 {
     climb c = {.problem = problem, .work = work, .best = best, .cover = wi_cover_create(problem)};
-    if (!c.cover)
-        return false;
-    bool good = climb_up(&c);
+    c.repair = c.cover ? wi_cover_repair_create(c.cover) : NULL;
+    bool good = c.repair && climb_up(&c);
+    wi_cover_repair_destroy(c.repair);
     wi_cover_destroy(c.cover);
     return good;
 }
