@@ -199,9 +199,12 @@ const char *plan_file_name(const plan_words *words)
 
 /* Planning --------------------------------------------------------------------------------------------------------- */
 
+/* Whichever ends it first: the effort or the clock. */
 static bool show_progress(const weir_plan_progress *progress, void *user)
 {
-    terminal_progress_of("planning", plan_file_name(user), progress->done);
+    const plan_words *w = user;
+    double passed = w->seconds > 0 ? progress->seconds / w->seconds : 0;
+    terminal_progress_of("planning", plan_file_name(w), passed > progress->done ? passed : progress->done);
     return true;
 }
 

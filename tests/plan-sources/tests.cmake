@@ -16,8 +16,8 @@ add_test(NAME plan-fuzz COMMAND ${run} ${CMAKE_CURRENT_LIST_DIR}/fuzz.py $<TARGE
 add_test(NAME plan-fuzz-long COMMAND ${run} ${CMAKE_CURRENT_LIST_DIR}/fuzz.py $<TARGET_FILE:test-plan-fuzz> 1000000)
 set_tests_properties(plan-fuzz-long PROPERTIES TIMEOUT 1800 LABELS long)
 
-# libFuzzer sees which parts of the code a damage reaches; it comes with clang.
-if(CMAKE_C_COMPILER_ID STREQUAL Clang)
+# libFuzzer sees which parts of the code a damage reaches; it comes with clang. Built where the long tests are run with it.
+if(CMAKE_C_COMPILER_ID STREQUAL Clang AND WEIR_INVARIANTS AND NOT WEIR_SANITIZE)
   get_target_property(sources weir_graph SOURCES)
   add_executable(test-plan-libfuzzer ${CMAKE_CURRENT_LIST_DIR}/fuzz.c ${sources})
   target_include_directories(test-plan-libfuzzer PRIVATE ${PROJECT_SOURCE_DIR}/src)
