@@ -162,7 +162,7 @@ wi_cover_answer wi_cover_try(wi_cover *cover, const wi_cover_way *way, const wi_
     uint64_t waiting = 0;
     for (uint32_t i = 0; i <= cover->count / 64; i++)
         waiting += (uint64_t)__builtin_popcountll(cover->waiting[i]);
-    s.limit = before ? way->nodes * waiting / cover->count + 16 : way->nodes;
+    s.limit = before ? way->nodes * waiting / wi_max(cover->count, 1) + 16 : way->nodes;
     wi_cover_answer answer = run(&s, work);
     free(s.frames);
     free(s.options);

@@ -174,7 +174,7 @@ static bool line_is(const reader *r, const char *text)
 
 static weir_status read_head(reader *r)
 {
-    uint64_t n[3];
+    uint64_t n[3] = {0};
     const char *word;
     size_t length;
     if (!wi_lines_next(&r->lines) || !line_is(r, WI_PLAN_FIRST_LINE))

@@ -29,8 +29,8 @@ static bool is_item(const wi_stores *stores, weir_kind kind, size_t i)
     return b->kind == kind && stores->all[i].length > 0 && stores->all[i].leader == i;
 }
 
-/* The parts of every item: one, or what its gaps leave. Answers how many. */
-static uint32_t make_parts(const wi_stores *stores, weir_kind kind, const wi_key *gaps, events *e)
+/* The parts of every item: one, or what its gaps leave. */
+static void make_parts(const wi_stores *stores, weir_kind kind, const wi_key *gaps, events *e)
 {
     const weir_buffers *buffers = stores->buffers;
     uint32_t parts = 0;
@@ -51,7 +51,6 @@ static uint32_t make_parts(const wi_stores *stores, weir_kind kind, const wi_key
         add_part(e, parts++, begin, s->end);
         item->spans = parts - item->first_span;
     }
-    return parts;
 }
 
 static void number_sections(wi_problem *problem, events *e)
@@ -152,16 +151,14 @@ weir_status wi_sections_make(wi_stores *stores, weir_kind kind)
 {
     const weir_buffers *buffers = stores->buffers;
     wi_problem *problem = &stores->problems[kind];
-    size_t keys = 2 * (buffers->count + buffers->gap_count);
-    events e = {.keys = malloc(keys * sizeof *e.keys), .spare = malloc(keys * sizeof *e.spare)};
-    wi_key *gaps = malloc((buffers->gap_count + 1) * sizeof *gaps);
-    weir_status status = WEIR_SYSTEM;
-    if (e.keys && e.spare && gaps) {
+    size_t parts = buffers->count + buffers->gap_count;
+    events e = {.keys = malloc(2 * parts * sizeof *e.keys), .spare = malloc(2 * parts * sizeof *e.spare)};
+    wi_key *gaps = calloc(buffers->gap_count + 1, sizeof *gaps);
+    weir_status status;
+    problem->spans = calloc(parts, sizeof *problem->spans);
+    if (e.keys && e.spare && gaps && problem->spans) {
         sort_gaps(buffers, gaps, e.spare);
-        problem->spans = malloc((buffers->count + buffers->gap_count) * sizeof *problem->spans);
-    }
-    if (problem->spans) {
-        (void)make_parts(stores, kind, gaps, &e);
+        make_parts(stores, kind, gaps, &e);
         number_sections(problem, &e);
         problem->bound = wi_max(problem->bound, most_live(stores, kind, gaps, &e));
         status = make_edges(stores, kind);

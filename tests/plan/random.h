@@ -35,7 +35,7 @@ static inline weir_buffers *random_list(uint64_t *seed, int count, uint64_t step
 static inline weir_buffers *full_list(uint64_t *seed, int steps, uint64_t full)
 {
     weir_buffers *list = empty_list();
-    uint64_t rest[64];
+    uint64_t rest[64] = {0};
     for (int i = 0; i < steps; i++)
         rest[i] = full;
     for (;;) {
