@@ -158,6 +158,7 @@ void wi_ort_free(weir_onnxruntime *bridge)
     wi_ort_runs_destroy(&bridge->runs);
     wi_ort_forget_thread(bridge);
     pthread_mutex_destroy(&bridge->followers.lock);
+    pthread_mutex_destroy(&bridge->kept.lock);
     pthread_mutex_destroy(&bridge->lock);
     free(bridge);
 }
@@ -170,6 +171,7 @@ weir_status wi_ort_open(const weir_onnxruntime_options *options, const char *cal
         return weir_fail(WEIR_SYSTEM, "%s: no host memory for a bridge", call);
     pthread_mutex_init(&bridge->lock, NULL);
     pthread_mutex_init(&bridge->followers.lock, NULL);
+    pthread_mutex_init(&bridge->kept.lock, NULL);
     weir_status status = fill(bridge, options, call);
     if (status != WEIR_OK) {
         wi_ort_free(bridge);

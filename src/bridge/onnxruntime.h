@@ -35,6 +35,21 @@ typedef struct wi_ort_followers {
     atomic_uint ever;  /* how many there have been */
 } wi_ort_followers;
 
+/* Pinned blocks that were freed and serve again when the device is past that; onnxruntime_pinned.c. */
+enum { WI_ORT_KEPT_MOST = 32, WI_ORT_KEPT_BYTES = 32 << 20 };
+
+typedef struct wi_ort_kept {
+    void *pointer;
+    size_t bytes;
+    wi_event past;
+} wi_ort_kept;
+
+typedef struct wi_ort_pinned {
+    pthread_mutex_t lock;
+    size_t count, bytes;
+    wi_ort_kept kept[WI_ORT_KEPT_MOST];
+} wi_ort_pinned;
+
 struct weir_onnxruntime {
     wi_ort_table device, pinned;
     const ort_api *api;
@@ -48,6 +63,7 @@ struct weir_onnxruntime {
     void (*throw_bad_alloc)(void);
     wi_ort_runs runs;
     wi_ort_followers followers;
+    wi_ort_pinned kept;
     atomic_bool loading; /* on host: what is asked for now lives as long as the session */
     atomic_bool ended;   /* unregistered: nothing is served any more */
     atomic_uint_fast64_t live, blocks, on_stream, unknown, reserved, foreign, refused;
@@ -109,6 +125,11 @@ static inline bool wi_ort_knows_streams(const weir_onnxruntime *bridge)
     return bridge->on_host ||
            (bridge->native && atomic_load_explicit(&bridge->followers.ever, memory_order_relaxed) == 0);
 }
+
+/* onnxruntime_pinned.c. `settled`: the device was waited for; else the free is behind the sessions' stream. */
+weir_status wi_ort_pinned_take(weir_onnxruntime *bridge, size_t bytes, void **out);
+weir_status wi_ort_pinned_give(weir_onnxruntime *bridge, void *pointer, bool settled);
+void wi_ort_pinned_drop(weir_onnxruntime *bridge);
 
 /* Turns ONNX Runtime's status into words, and releases it; false for success. */
 bool wi_ort_failed(const ort_api *api, ort_status *status, char *text, size_t capacity);

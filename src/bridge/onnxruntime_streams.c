@@ -356,7 +356,7 @@ weir_status wi_ort_let_go(weir_onnxruntime *bridge, const wi_ort_table *table, v
     if (status != WEIR_OK)
         return status;
     status = table->kind == WEIR_KIND_DEVICE ? wi_ort_give(bridge, pointer, WEIR_STREAM_HOST)
-                                             : weir_free(bridge->client, pointer, WEIR_STREAM_HOST);
+                                             : wi_ort_pinned_give(bridge, pointer, true);
     wi_kept_detail why;
     wi_detail_keep(&why);
     if (relieve(bridge) != WEIR_OK)

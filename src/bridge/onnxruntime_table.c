@@ -70,20 +70,6 @@ weir_status wi_ort_take(weir_onnxruntime *bridge, size_t bytes, weir_stream stre
                                : weir_alloc(bridge->client, bytes, stream, memory_class, out);
 }
 
-static weir_status take_pinned(weir_onnxruntime *bridge, size_t bytes, void **out)
-{
-    weir_request request = {.size = sizeof request,
-                            .bytes = bytes,
-                            .stream = WEIR_STREAM_HOST,
-                            .memory_class = WEIR_SCRATCH,
-                            .tag = "onnxruntime",
-                            .kind = WEIR_KIND_PINNED};
-    weir_block block;
-    weir_status status = weir_alloc_with(bridge->client, &request, &block);
-    *out = block.pointer;
-    return status;
-}
-
 /* What the CPU's kernels work on is a little longer than they ask for. */
 static size_t padded(const wi_ort_table *table, size_t size)
 {
@@ -117,7 +103,7 @@ static void *take(ort_allocator *self, size_t size, weir_class memory_class)
     size_t bytes = padded(table, size);
     weir_status status = atomic_load(&bridge->ended) ? ended(bridge)
                          : table->kind == WEIR_KIND_PINNED
-                             ? take_pinned(bridge, bytes, &pointer)
+                             ? wi_ort_pinned_take(bridge, bytes, &pointer)
                              : wi_ort_take(bridge, bytes, WEIR_STREAM_HOST, memory_class, &pointer);
     if (status != WEIR_OK)
         refuse(bridge, table->kind, size);
@@ -186,12 +172,12 @@ static void free_of(const wi_ort_table *table, void *pointer)
     weir_onnxruntime *bridge = table->bridge;
     weir_status status = atomic_load(&bridge->ended)       ? weir_fail(WEIR_FOREIGN, "the bridge was unregistered")
                          : !wi_ort_knows_streams(bridge)   ? wi_ort_let_go(bridge, table, pointer)
-                         : table->kind == WEIR_KIND_PINNED ? weir_free(bridge->client, pointer, bridge->stream)
+                         : table->kind == WEIR_KIND_PINNED ? wi_ort_pinned_give(bridge, pointer, false)
                                                            : wi_ort_give(bridge, pointer, bridge->stream);
-    if (status == WEIR_OK)
-        atomic_fetch_sub_explicit(&bridge->live, 1, memory_order_relaxed);
-    else
+    if (status != WEIR_OK)
         wi_ort_report(bridge, pointer, status);
+    else if (atomic_fetch_sub(&bridge->live, 1) == 1)
+        wi_ort_pinned_drop(bridge);
 }
 
 static void table_free(ort_allocator *self, void *pointer)

@@ -99,7 +99,7 @@ static int compare(side *sides, int64_t extent, int pairs)
 {
     ort_ports inputs[MODES], outputs[MODES];
     int unequal[MODES] = {0};
-    double ratios[MOST_PAIRS];
+    double ratios[MOST_PAIRS] = {0};
     for (int mode = 0; mode < MODES; mode++) {
         ort_inputs(sides[mode].session, 1, extent, &inputs[mode]);
         ort_outputs(sides[mode].session, &outputs[mode]);

@@ -149,6 +149,34 @@ static void copies_are_true_on_both(void **state)
     copies_are_true(false);
 }
 
+/* What the host's kernels read of the device's results comes through pinned memory, which the host's ledger has. */
+static void results_for_the_host(void **state)
+{
+    (void)state;
+    for (int known = 0; known < 2; known++) {
+        fixture f = begin(known);
+        uint64_t taken = 0;
+        ort_session *session = session_of(&f, "staged");
+        for (unsigned seed = 0; seed < 5; seed++) {
+            ort_ports inputs, outputs, plain;
+            ort_plain_answers("staged", seed, 3, &plain);
+            ort_inputs(session, seed, 3, &inputs);
+            ort_outputs(session, &outputs);
+            ort_ok(ort_run(session, &inputs, &outputs));
+            assert_true(ort_equal(&plain, &outputs));
+            taken = seed < 2 ? stub_count("cuMemHostAlloc") : taken;
+            ort_release(&outputs);
+            ort_release(&inputs);
+            ort_release(&plain);
+        }
+        assert_true(taken > 0);
+        assert_int_equal(stub_count("cuMemHostAlloc"), taken); /* what the first two took serves them all */
+        ort->ReleaseSession(session);
+        assert_int_equal(stats(&f).live, 0);
+        end(&f);
+    }
+}
+
 /* Sessions of their own clients on threads of their own, in a budget that makes each wait for what the other has freed. */
 typedef struct worker {
     ort_session *session;
@@ -288,9 +316,13 @@ int main(void)
     int status = ort_open("onnxruntime-cuda");
     void *library = dlopen("libcuda.so.1", RTLD_NOW), *symbol = library ? dlsym(library, "stub_count") : NULL;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_on_a_known_stream),    cmocka_unit_test(memory_on_its_own_streams),
-        cmocka_unit_test(copies_are_true_on_both),     cmocka_unit_test(two_sessions_lend_to_each_other),
-        cmocka_unit_test(every_request_fails_in_turn), cmocka_unit_test(over_and_over_again),
+        cmocka_unit_test(memory_on_a_known_stream),
+        cmocka_unit_test(memory_on_its_own_streams),
+        cmocka_unit_test(copies_are_true_on_both),
+        cmocka_unit_test(results_for_the_host),
+        cmocka_unit_test(two_sessions_lend_to_each_other),
+        cmocka_unit_test(every_request_fails_in_turn),
+        cmocka_unit_test(over_and_over_again),
     };
     if (status == 0 && !symbol)
         return 1;

@@ -398,6 +398,47 @@ static void sizes_classes_and_kinds(void **state)
     end(&f);
 }
 
+/* Pinned blocks are kept for the next request of their size, which gets one when the device is past its free; they go with
+ * the last block of the bridge's. */
+static void pinned_memory_serves_again(void **state)
+{
+    (void)state;
+    fixture f = begin(64 * MIB, true);
+    void *native = weir_stream_native(f.known), *weight = f.table->Alloc(f.table, 1000);
+    ort_allocator *pinned = (ort_allocator *)weir_onnxruntime_allocator(f.bridge, WEIR_KIND_PINNED);
+    uint64_t before = control.stub_count("allocations");
+    gate g = GATE;
+    void *p = pinned->Alloc(pinned, 5000);
+    hold(&f, native, &g);
+    fill(&f, native, p, 0x11, 5000);
+    pinned->Free(pinned, p);
+    void *q = pinned->Alloc(pinned, 5000);
+    assert_ptr_not_equal(q, p); /* late work still writes there */
+    open_gate(&g);
+    synchronize(&f, native);
+    void *again = pinned->Alloc(pinned, 4000), *longer = pinned->Alloc(pinned, 20000), *shorter;
+    assert_ptr_equal(again, p);
+    pinned->Free(pinned, longer);
+    synchronize(&f, native);
+    shorter = pinned->Alloc(pinned, 100);
+    assert_ptr_not_equal(shorter, longer); /* that would be a waste */
+    pinned->Free(pinned, shorter);
+    pinned->Free(pinned, again);
+    pinned->Free(pinned, q);
+    assert_int_equal(control.stub_count("allocations"), before + 4);
+    pinned->Free(pinned, q);
+    assert_int_equal(stats(&f).foreign, 1);
+    assert_int_equal(stats(&f).live, 1);
+    f.table->Free(f.table, weight);
+    synchronize(&f, native);
+    weir_client_stats s = {.size = sizeof s};
+    ok(weir_client_snapshot(f.a, &s));
+    assert_int_equal(s.live, 0);
+    assert_int_equal(errors, 0);
+    end(&f);
+    assert_true(control.stub_count("allocations") <= before);
+}
+
 /* A refusal says what and why, and the allocator serves on. */
 static void refusals_are_told(void **state)
 {
@@ -604,6 +645,7 @@ int main(void)
         cmocka_unit_test(freed_behind_the_known_stream),
         cmocka_unit_test(foreign_pointers_are_ignored),
         cmocka_unit_test(sizes_classes_and_kinds),
+        cmocka_unit_test(pinned_memory_serves_again),
         cmocka_unit_test(refusals_are_told),
         cmocka_unit_test(the_driver_fails),
         cmocka_unit_test(waiting_fails),

@@ -94,6 +94,14 @@ def copies():
          [value("x", T.FLOAT, ["n", 16])], [value("y", T.FLOAT, ["n", 16])])
 
 
+def staged():
+    """Copies on the device, one of a weight, and an operator that ONNX Runtime has on the CPU alone."""
+    save("staged", [h.make_node("Identity", ["x"], ["a"]), h.make_node("Unique", ["a"], ["y"]),
+                    h.make_node("Identity", ["w"], ["v"])],
+         [value("x", T.FLOAT, ["n", 16])], [value("y", T.FLOAT, ["m"]), value("v", T.FLOAT, [300])],
+         [weight("w", 300)])
+
+
 def scalar():
     save("scalar", [h.make_node("Add", ["a", "b"], ["sum"]), h.make_node("Greater", ["a", "b"], ["more"])],
          [value("a", T.FLOAT, []), value("b", T.FLOAT, [])], [value("sum", T.FLOAT, []), value("more", T.BOOL, [])])
@@ -211,7 +219,7 @@ def compare_schema(path):
 def main():
     if len(sys.argv) == 3 and sys.argv[1] == "--schema":
         return compare_schema(sys.argv[2])
-    for make in (mlp, typed, beside, types, copies, scalar, empty, default, rankless, loop, grow, conv, branch, refused, folded,
+    for make in (mlp, typed, beside, types, copies, staged, scalar, empty, default, rankless, loop, grow, conv, branch, refused, folded,
                  bomb, chain):
         make()
     return 0

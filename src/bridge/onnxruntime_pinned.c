@@ -1,0 +1,122 @@
+/* Pinned memory of a bridge. Each block is an allocation of the driver's, whose free may wait for the whole device, while
+ * ONNX Runtime takes and frees a few for each run: so some that are freed are kept for the next run. The host writes to them
+ * itself, in no stream's order, so that one serves again when the device is past its free. They go when ONNX Runtime has
+ * nothing of the bridge's any more, and when there is no memory. */
+#include "bridge/onnxruntime.h"
+
+static weir_status allocate(weir_onnxruntime *bridge, size_t bytes, void **out)
+{
+    weir_request request = {.size = sizeof request,
+                            .bytes = bytes,
+                            .stream = WEIR_STREAM_HOST,
+                            .memory_class = WEIR_SCRATCH,
+                            .tag = "onnxruntime",
+                            .kind = WEIR_KIND_PINNED};
+    weir_block block;
+    weir_status status = weir_alloc_with(bridge->client, &request, &block);
+    *out = block.pointer;
+    return status;
+}
+
+/* With the lock held. */
+static wi_ort_kept remove_kept(wi_ort_pinned *pinned, size_t index)
+{
+    wi_ort_kept kept = pinned->kept[index];
+    pinned->kept[index] = pinned->kept[--pinned->count];
+    pinned->bytes -= kept.bytes;
+    return kept;
+}
+
+/* One that is long enough, and not twice as long as that. */
+static void *take_kept(weir_onnxruntime *bridge, size_t bytes)
+{
+    wi_ort_pinned *pinned = &bridge->kept;
+    const weir_runtime *runtime = bridge->runtime;
+    void *found = NULL;
+    pthread_mutex_lock(&pinned->lock);
+    for (size_t i = 0; i < pinned->count && !found; i++) {
+        const wi_ort_kept *kept = &pinned->kept[i];
+        if (kept->bytes >= bytes && kept->bytes / 2 <= bytes && runtime->driver->passed(runtime->device, kept->past))
+            found = remove_kept(pinned, i).pointer;
+    }
+    pthread_mutex_unlock(&pinned->lock);
+    return found;
+}
+
+weir_status wi_ort_pinned_take(weir_onnxruntime *bridge, size_t bytes, void **out)
+{
+    *out = take_kept(bridge, bytes);
+    weir_status status = *out ? WEIR_OK : allocate(bridge, bytes, out);
+    if (status != WEIR_OUT_OF_MEMORY)
+        return status;
+    wi_ort_pinned_drop(bridge);
+    return allocate(bridge, bytes, out);
+}
+
+/* Keeps the block until the device is past the point; false: there are enough. */
+static bool keep(wi_ort_pinned *pinned, wi_ort_kept kept)
+{
+    pthread_mutex_lock(&pinned->lock);
+    bool room = pinned->count < WI_ORT_KEPT_MOST && pinned->bytes + kept.bytes <= WI_ORT_KEPT_BYTES;
+    if (room) {
+        pinned->kept[pinned->count++] = kept;
+        pinned->bytes += kept.bytes;
+    }
+    pthread_mutex_unlock(&pinned->lock);
+    return room;
+}
+
+static bool is_kept(wi_ort_pinned *pinned, const void *pointer)
+{
+    bool is = false;
+    pthread_mutex_lock(&pinned->lock);
+    for (size_t i = 0; i < pinned->count; i++)
+        is |= pinned->kept[i].pointer == pointer;
+    pthread_mutex_unlock(&pinned->lock);
+    return is;
+}
+
+/* The point behind what is queued now on the sessions' stream; none where the device has been waited for. */
+static weir_status point(const weir_onnxruntime *bridge, bool settled, wi_event *out)
+{
+    weir_runtime *runtime = bridge->runtime;
+    void *native;
+    *out = (wi_event){NULL, 0};
+    if (settled)
+        return WEIR_OK;
+    weir_status status = wi_streams_resolve(&runtime->streams, bridge->stream, bridge->name, &native);
+    return status == WEIR_OK ? runtime->driver->record(runtime->device, native, out) : status;
+}
+
+weir_status wi_ort_pinned_give(weir_onnxruntime *bridge, void *pointer, bool settled)
+{
+    weir_block_details details = {.size = sizeof details};
+    wi_ort_kept kept = {.pointer = pointer};
+    if (is_kept(&bridge->kept, pointer))
+        return weir_fail(WEIR_DOUBLE_FREE, "%p was freed before", pointer);
+    bool ours = weir_block_info(pointer, &details) == WEIR_OK && details.state == WEIR_BLOCK_LIVE &&
+                details.offset == 0 && details.client == bridge->client && details.kind == WEIR_KIND_PINNED;
+    kept.bytes = details.bytes;
+    if (ours && point(bridge, settled, &kept.past) == WEIR_OK && keep(&bridge->kept, kept))
+        return WEIR_OK;
+    return weir_free(bridge->client, pointer, settled ? WEIR_STREAM_HOST : bridge->stream);
+}
+
+void wi_ort_pinned_drop(weir_onnxruntime *bridge)
+{
+    wi_ort_pinned *pinned = &bridge->kept;
+    for (;;) {
+        wi_ort_kept kept = {NULL, 0, {NULL, 0}};
+        pthread_mutex_lock(&pinned->lock);
+        if (pinned->count > 0)
+            kept = remove_kept(pinned, pinned->count - 1);
+        pthread_mutex_unlock(&pinned->lock);
+        if (!kept.pointer)
+            return;
+        /* Without a point the device was waited for when it was freed. */
+        weir_status status =
+            weir_free(bridge->client, kept.pointer, kept.past.stream ? bridge->stream : WEIR_STREAM_HOST);
+        if (status != WEIR_OK)
+            wi_ort_report(bridge, kept.pointer, status);
+    }
+}
