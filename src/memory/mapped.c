@@ -58,25 +58,30 @@ static uint32_t handles_of(const wi_mapped *mapped, const wi_growth *growth)
     return (uint32_t)(growth->spare + growth->taken_count + (growth->fresh + usual - 1) / usual);
 }
 
-/* Puts memory where a block can stand, and the block into it. WEIR_NO_ROOM: there is no such place, or no means. WEIR_BUSY: one
+/* Puts memory where a block can stand, as *g tells then. WEIR_NO_ROOM: there is no such place, or no means. WEIR_BUSY: one
  * more try. */
-static weir_status grow_and_use(wi_mapped *mapped, wi_space *space, wi_placement *p, wi_block **out)
+static weir_status grow_space(wi_mapped *mapped, wi_space *space, const wi_placement *p, wi_growth *g, wi_extent **busy)
 {
     const wi_wish wish = {p->charged, p->alignment, wi_ordered_lane(&mapped->resource, p), p->apart};
+    weir_status status = wi_growth_plan(mapped, space, &wish, g);
+    if (status == WEIR_NO_ROOM && p->thorough && !p->apart) {
+        *g = (wi_growth){.taken_count = 1}; /* or nothing, or new handles: it went through everything */
+        return wi_rescue(mapped, space, &wish, &g->start, busy);
+    }
+    weir_status filled = status == WEIR_OK && !p->apart ? wi_rescue_fill(mapped, space, &wish, g, busy) : WEIR_NO_ROOM;
+    if (status != WEIR_OK || filled != WEIR_NO_ROOM)
+        return status != WEIR_OK ? status : filled;
+    if (!g->cut)
+        return wi_handles_grow(mapped, g, busy);
+    status = wi_handles_cut(mapped, g->cut, g->cut_at);
+    return status == WEIR_OK ? WEIR_BUSY : status;
+}
+
+static weir_status grow_and_use(wi_mapped *mapped, wi_space *space, wi_placement *p, wi_block **out)
+{
     wi_growth growth;
     wi_extent *busy;
-    weir_status status = wi_growth_plan(mapped, space, &wish, &growth);
-    if (status == WEIR_OK && growth.cut) {
-        status = wi_handles_cut(mapped, growth.cut, growth.cut_at);
-        return status == WEIR_OK ? WEIR_BUSY : status;
-    }
-    if (status == WEIR_OK)
-        status = wi_handles_grow(mapped, &growth, &busy);
-    else if (status == WEIR_NO_ROOM && p->thorough && !p->apart) {
-        growth.taken_count = 1; /* or nothing, or new handles: it went through everything */
-        growth.spare = growth.fresh = 0;
-        status = wi_rescue(mapped, space, &wish, &growth.start, &busy);
-    }
+    weir_status status = grow_space(mapped, space, p, &growth, &busy);
     if (status != WEIR_OK)
         return status;
     p->handles = handles_of(mapped, &growth);

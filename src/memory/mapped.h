@@ -85,6 +85,10 @@ weir_status wi_rescue(wi_mapped *mapped, wi_space *space, const wi_wish *wish, u
 /* The same at a place that is given: behind a used extent. */
 weir_status wi_rescue_behind(wi_mapped *mapped, const wi_extent *used, uint64_t more, wi_extent **busy);
 
+/* Instead of a plan that moves handles, as the budget leaves none to be made: where several holes are filled and little more is
+ * missing. WEIR_NO_ROOM: the plan it is; WEIR_OK: *plan tells what was done. */
+weir_status wi_rescue_fill(wi_mapped *mapped, wi_space *space, const wi_wish *wish, wi_growth *plan, wi_extent **busy);
+
 /* Looking; places.c. */
 
 /* A place for a block among what is free and holes, and the granules that it touches. What lies under it stays, so that it
@@ -100,6 +104,8 @@ typedef struct wi_place {
 bool wi_place_find(const wi_space *space, const wi_wish *wish, uint64_t most, wi_place *out);
 /* The same for [start, end) of *place, in whose order the lane says. */
 bool wi_place_reckon(const wi_space *space, const wi_lane *lane, uint64_t most, wi_place *place);
+/* The place where the least is missing, at most so many granules; its cost is told as well. */
+bool wi_place_fill(const wi_space *space, const wi_wish *wish, uint64_t most, wi_place *out);
 /* Whether the handle could be put elsewhere: idle, and past its use unless lane is WI_ANY_LANE. */
 bool wi_place_can_move(const wi_backing *backing, const wi_lane *lane);
 /* Writes all of *shortage but its cause: what could be had by who allocates in the lane. */

@@ -58,6 +58,7 @@ typedef struct search {
     stretch *at;
     size_t count, capacity;
     uint64_t most;
+    bool holes_only; /* what could be moved costs nothing */
     wi_place *best;
     bool found;
 } search;
@@ -102,15 +103,22 @@ static bool draw_free(search *s, const wi_extent *e, const wi_backing **last)
     return true;
 }
 
+static bool draw_extent(search *s, const wi_extent *e, const wi_backing **last)
+{
+    uint64_t granule = s->space->granule;
+    if (e->kind == WI_FREE && !s->holes_only)
+        return draw_free(s, e, last);
+    return add(s, e->offset / granule, (e->offset + e->bytes + granule - 1) / granule, e->kind == WI_HOLE);
+}
+
 /* False without host memory. */
 static bool draw(search *s)
 {
-    uint64_t granule = s->space->granule, cost = 0;
+    uint64_t cost = 0;
     const wi_backing *last = NULL;
     s->count = 0;
     for (const wi_extent *e = s->in.first; e != s->in.behind; e = e->next)
-        if (e->kind == WI_FREE ? !draw_free(s, e, &last)
-                               : !add(s, e->offset / granule, (e->offset + e->bytes) / granule, true))
+        if (!draw_extent(s, e, &last))
             return false;
     for (size_t i = 0; i < s->count; i++) {
         s->at[i].before = cost;
@@ -181,13 +189,24 @@ static void try_run(search *s)
             try_edge(s, s->at[i].low * s->space->granule);
 }
 
+static bool find_cheapest(search *s)
+{
+    for (wi_extent *from = s->space->first; next_drawn(s, from); from = s->in.behind)
+        try_run(s);
+    free(s->at);
+    return s->found;
+}
+
 bool wi_place_find(const wi_space *space, const wi_wish *wish, uint64_t most, wi_place *out)
 {
     search s = {.space = space, .wish = wish, .most = most, .best = out};
-    for (wi_extent *from = space->first; next_drawn(&s, from); from = s.in.behind)
-        try_run(&s);
-    free(s.at);
-    return s.found && wi_place_reckon(space, wish->lane, most, out);
+    return find_cheapest(&s) && wi_place_reckon(space, wish->lane, most, out);
+}
+
+bool wi_place_fill(const wi_space *space, const wi_wish *wish, uint64_t most, wi_place *out)
+{
+    search s = {.space = space, .wish = wish, .most = most, .holes_only = true, .best = out};
+    return find_cheapest(&s) && wi_place_reckon(space, wish->lane, UINT64_MAX, out);
 }
 
 /* Looking ---------------------------------------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
-/* The last look before a refusal: any place between two blocks, over several holes and what is free between them, and
+/* Places over several holes. Where handles have to be moved, holes are filled: else memory would wander through the addresses
+ * with every large block that comes and goes. And the last look before a refusal: any place between two blocks, over several holes and what is free between them, and
  * whatever handles are elsewhere, cut where they lie half under the place. It may cost as much as it likes. */
 #include "memory/mapped.h"
 
@@ -86,6 +87,19 @@ weir_status wi_rescue(wi_mapped *mapped, wi_space *space, const wi_wish *wish, u
         return WEIR_NO_ROOM;
     *start = place.start;
     return carry_out(mapped, space, &place, busy);
+}
+
+weir_status wi_rescue_fill(wi_mapped *mapped, wi_space *space, const wi_wish *wish, wi_growth *plan, wi_extent **busy)
+{
+    uint64_t most = plan->missing + plan->missing / 4; /* replayed traces moved least with a quarter more */
+    bool moves = plan->taken_count > 0 || plan->cut, short_of = wi_handles_creatable(mapped, NULL) < plan->missing;
+    wi_place place;
+    if (!moves || !short_of || !wi_place_fill(space, wish, most, &place) || place.cost > obtainable(mapped))
+        return WEIR_NO_ROOM;
+    weir_status status = carry_out(mapped, space, &place, busy);
+    if (status == WEIR_OK)
+        *plan = (wi_growth){.start = place.start, .taken_count = 1 + place.missing / wi_growth_handle(mapped, 0)};
+    return status == WEIR_NO_ROOM ? WEIR_BUSY : status;
 }
 
 weir_status wi_rescue_behind(wi_mapped *mapped, const wi_extent *used, uint64_t more, wi_extent **busy)

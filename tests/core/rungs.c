@@ -89,6 +89,32 @@ static void moved_handles(void **state)
     end(&f);
 }
 
+/* Two holes with something free between them take two handles, the end of all memory would take three. */
+static void holes_are_filled_before_memory_wanders(void **state)
+{
+    (void)state;
+    fixture f = start("mapped");
+    void *blocks[GRANULES];
+    static const int moved[] = {0, 2}, idle[] = {1, 5, 7, 9};
+    for (int i = 0; i < GRANULES; i++)
+        blocks[i] = allocate(f.one, GRANULE, WEIR_STREAM_HOST, WEIR_KV);
+    for (size_t i = 0; i < 2; i++)
+        ok(weir_free(f.one, blocks[moved[i]], WEIR_STREAM_HOST));
+    void *at_the_end = allocate(f.one, 2 * GRANULE, WEIR_STREAM_HOST, WEIR_KV);
+    for (size_t i = 0; i < 4; i++)
+        ok(weir_free(f.one, blocks[idle[i]], WEIR_STREAM_HOST));
+    uint64_t before = take_snapshot(f.runtime).device.moved;
+    void *p = allocate(f.one, 3 * GRANULE, WEIR_STREAM_HOST, WEIR_KV);
+    assert_ptr_equal(p, blocks[0]);
+    assert_int_equal(take_snapshot(f.runtime).device.moved - before, 2);
+    ok(weir_free(f.one, p, WEIR_STREAM_HOST));
+    ok(weir_free(f.one, at_the_end, WEIR_STREAM_HOST));
+    for (int i = 3; i < GRANULES; i++)
+        if (i != 5 && i != 7 && i != 9)
+            ok(weir_free(f.one, blocks[i], WEIR_STREAM_HOST));
+    end(&f);
+}
+
 static void what_adaptors_keep_back(void **state)
 {
     (void)state;
@@ -198,6 +224,7 @@ int main(void)
         cmocka_unit_test(what_has_passed_meanwhile),
         cmocka_unit_test(spare_handles),
         cmocka_unit_test(moved_handles),
+        cmocka_unit_test(holes_are_filled_before_memory_wanders),
         cmocka_unit_test(what_adaptors_keep_back),
         cmocka_unit_test(what_is_waited_for),
         cmocka_unit_test(what_has_yet_to_pass_is_waited_for),
