@@ -207,6 +207,7 @@ weir_status wi_ort_check_idle(const weir_onnxruntime *bridge, const char *call)
 void wi_ort_end(weir_onnxruntime *bridge)
 {
     wi_ort_followers_end(bridge);
+    wi_ort_pinned_end(bridge);
     atomic_store(&bridge->ended, true);
     wi_ort_runs_destroy(&bridge->runs);
     bridge->api->ReleaseEnv(bridge->env);

@@ -46,6 +46,8 @@ typedef struct wi_ort_kept {
 
 typedef struct wi_ort_pinned {
     pthread_mutex_t lock;
+    uint64_t
+        pressure; /* the id of the callback, with the host's runtime, that has them given up; 0: there is none yet */
     size_t count, bytes;
     wi_ort_kept kept[WI_ORT_KEPT_MOST];
 } wi_ort_pinned;
@@ -130,6 +132,7 @@ static inline bool wi_ort_knows_streams(const weir_onnxruntime *bridge)
 weir_status wi_ort_pinned_take(weir_onnxruntime *bridge, size_t bytes, void **out);
 weir_status wi_ort_pinned_give(weir_onnxruntime *bridge, void *pointer, bool settled);
 void wi_ort_pinned_drop(weir_onnxruntime *bridge);
+void wi_ort_pinned_end(weir_onnxruntime *bridge);
 
 /* Turns ONNX Runtime's status into words, and releases it; false for success. */
 bool wi_ort_failed(const ort_api *api, ort_status *status, char *text, size_t capacity);

@@ -53,9 +53,38 @@ weir_status wi_ort_pinned_take(weir_onnxruntime *bridge, size_t bytes, void **ou
     return allocate(bridge, bytes, out);
 }
 
-/* Keeps the block until the device is past the point; false: there are enough. */
-static bool keep(wi_ort_pinned *pinned, wi_ort_kept kept)
+static void on_pressure(const weir_pressure *pressure, void *user)
 {
+    (void)pressure;
+    wi_ort_pinned_drop(user);
+}
+
+/* Before the first one is kept: whoever needs the host's memory can have them given up. */
+static bool watched(weir_onnxruntime *bridge)
+{
+    wi_ort_pinned *pinned = &bridge->kept;
+    weir_runtime *host = atomic_load(&bridge->runtime->host);
+    uint64_t id;
+    pthread_mutex_lock(&pinned->lock);
+    bool already = pinned->pressure != 0;
+    pthread_mutex_unlock(&pinned->lock);
+    if (already)
+        return true;
+    if (!host || weir_pressure_add(host, 0, on_pressure, bridge, &id) != WEIR_OK)
+        return false;
+    pthread_mutex_lock(&pinned->lock);
+    bool first = pinned->pressure == 0;
+    pinned->pressure = first ? id : pinned->pressure;
+    pthread_mutex_unlock(&pinned->lock);
+    return first || weir_pressure_remove(host, id) == WEIR_OK;
+}
+
+/* Keeps the block until the device is past the point; false: there are enough. */
+static bool keep(weir_onnxruntime *bridge, wi_ort_kept kept)
+{
+    wi_ort_pinned *pinned = &bridge->kept;
+    if (!watched(bridge))
+        return false;
     pthread_mutex_lock(&pinned->lock);
     bool room = pinned->count < WI_ORT_KEPT_MOST && pinned->bytes + kept.bytes <= WI_ORT_KEPT_BYTES;
     if (room) {
@@ -97,7 +126,7 @@ weir_status wi_ort_pinned_give(weir_onnxruntime *bridge, void *pointer, bool set
     bool ours = weir_block_info(pointer, &details) == WEIR_OK && details.state == WEIR_BLOCK_LIVE &&
                 details.offset == 0 && details.client == bridge->client && details.kind == WEIR_KIND_PINNED;
     kept.bytes = details.bytes;
-    if (ours && point(bridge, settled, &kept.past) == WEIR_OK && keep(&bridge->kept, kept))
+    if (ours && point(bridge, settled, &kept.past) == WEIR_OK && keep(bridge, kept))
         return WEIR_OK;
     return weir_free(bridge->client, pointer, settled ? WEIR_STREAM_HOST : bridge->stream);
 }
@@ -119,4 +148,12 @@ void wi_ort_pinned_drop(weir_onnxruntime *bridge)
         if (status != WEIR_OK)
             wi_ort_report(bridge, kept.pointer, status);
     }
+}
+
+void wi_ort_pinned_end(weir_onnxruntime *bridge)
+{
+    if (bridge->kept.pressure &&
+        weir_pressure_remove(atomic_load(&bridge->runtime->host), bridge->kept.pressure) != WEIR_OK)
+        weir_log(WEIR_LOG_WARNING, "onnxruntime: %s", weir_detail());
+    wi_ort_pinned_drop(bridge);
 }

@@ -108,9 +108,9 @@ static void jump(void)
     longjmp(refused_at, 1);
 }
 
-static fixture begin(uint64_t budget, bool known)
+static fixture begin_on(weir_runtime *runtime, bool known)
 {
-    fixture f = {.runtime = make_runtime_on("cuda:0", budget)};
+    fixture f = {.runtime = runtime};
     f.a = open_client(f.runtime, "anna", 0, 0);
     f.b = open_client(f.runtime, "bert", 0, 0);
     if (known)
@@ -122,6 +122,11 @@ static fixture begin(uint64_t budget, bool known)
     errors = warnings = 0;
     assert_int_equal(weir_log_set(listen, NULL, WEIR_LOG_WARNING), WEIR_OK);
     return f;
+}
+
+static fixture begin(uint64_t budget, bool known)
+{
+    return begin_on(make_runtime_on("cuda:0", budget), known);
 }
 
 /* Everything is given back, the streams as well. */
@@ -439,6 +444,34 @@ static void pinned_memory_serves_again(void **state)
     assert_true(control.stub_count("allocations") <= before);
 }
 
+/* Nobody goes without host memory because of what is kept. */
+static void pinned_memory_is_given_up(void **state)
+{
+    (void)state;
+    weir_runtime *host = make_runtime(4 * MIB), *runtime;
+    weir_runtime_options options = {.size = sizeof options, .budget = 64 * MIB, .host = host};
+    ok(weir_runtime_create("cuda:0", &options, &runtime));
+    fixture f = begin_on(runtime, true);
+    weir_client *other = open_client(host, "otto", 0, 0);
+    ort_allocator *pinned = (ort_allocator *)weir_onnxruntime_allocator(f.bridge, WEIR_KIND_PINNED);
+    void *weight = f.table->Alloc(f.table, 1000), *p = pinned->Alloc(pinned, 3 * MIB);
+    pinned->Free(pinned, p);
+    ok(weir_stream_synchronize(f.known));
+    void *q = allocate(other, 3 * MIB, WEIR_STREAM_HOST, WEIR_OTHER);
+    ok(weir_free(other, q, WEIR_STREAM_HOST));
+    p = pinned->Alloc(pinned, 2 * MIB);
+    pinned->Free(pinned, p);
+    ok(weir_stream_synchronize(f.known));
+    p = pinned->Alloc(pinned, 3 * MIB + MIB / 2); /* nor the bridge itself */
+    pinned->Free(pinned, p);
+    f.table->Free(f.table, weight);
+    assert_int_equal(errors + warnings, 0);
+    ok(weir_client_close(other));
+    end(&f);
+    check_empty(host);
+    ok(weir_runtime_destroy(host));
+}
+
 /* A refusal says what and why, and the allocator serves on. */
 static void refusals_are_told(void **state)
 {
@@ -646,6 +679,7 @@ int main(void)
         cmocka_unit_test(foreign_pointers_are_ignored),
         cmocka_unit_test(sizes_classes_and_kinds),
         cmocka_unit_test(pinned_memory_serves_again),
+        cmocka_unit_test(pinned_memory_is_given_up),
         cmocka_unit_test(refusals_are_told),
         cmocka_unit_test(the_driver_fails),
         cmocka_unit_test(waiting_fails),
