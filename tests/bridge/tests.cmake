@@ -12,8 +12,10 @@ weir_bridge_test(steps bridge/steps.c bridge/fake.c)
 add_test(NAME bridge-steps-stub COMMAND test-bridge-steps)
 set_tests_properties(bridge-steps-stub PROPERTIES TIMEOUT 120 ENVIRONMENT "${WEIR_STUB_DEVICE}")
 
-weir_bridge_test(streams bridge/streams.c bridge/fake.c INTERNAL)
-set_tests_properties(bridge-streams PROPERTIES TIMEOUT 120 ENVIRONMENT "${WEIR_STUB_DEVICE}")
+foreach(name streams table)
+  weir_bridge_test(${name} bridge/${name}.c bridge/rig.c bridge/fake.c INTERNAL)
+  set_tests_properties(bridge-${name} PROPERTIES TIMEOUT 120 ENVIRONMENT "${WEIR_STUB_DEVICE}")
+endforeach()
 
 # LeakSanitizer cannot see into ONNX Runtime, ThreadSanitizer neither: as with the engines.
 foreach(name sessions threads)

@@ -1,0 +1,301 @@
+/* What a bridge answers ONNX Runtime on a device: sizes, classes and kinds, pointers that are not its own, refusals, failures of
+ * the driver, pinned memory, runs of blocks. On cuda over the stub. */
+#include "rig.h"
+
+static void foreign_pointers(bool known)
+{
+    fixture f = begin(64 * MIB, known);
+    void *native = known ? weir_stream_native(f.known) : make_native(&f), *p = alloc_on(&f, native, 1000);
+    void *others = allocate(f.b, 500, WEIR_STREAM_HOST, WEIR_OTHER);
+    int here;
+    f.table->Free(f.table, NULL);
+    f.table->Free(f.table, &here);
+    assert_non_null(strstr(said, "cuda:0"));
+    f.table->Free(f.table, (char *)p + 256);
+    f.table->Free(f.table, others);
+    assert_non_null(strstr(said, "bert"));
+    assert_int_equal(stats(&f).foreign, 3);
+    assert_int_equal(warnings, 3);
+    assert_int_equal(stats(&f).live, 1);
+    f.table->Free(f.table, p);
+    f.table->Free(f.table, p);
+    assert_int_equal(stats(&f).foreign, 4);
+    assert_int_equal(stats(&f).live, 0);
+    assert_int_equal(errors, 0);
+    ok(weir_free(f.b, others, WEIR_STREAM_HOST));
+    if (!known)
+        drop_native(&f, native);
+    end(&f);
+}
+
+static void foreign_pointers_are_ignored(void **state)
+{
+    (void)state;
+    foreign_pointers(true);
+    foreign_pointers(false);
+}
+
+static void sizes_classes_and_kinds(void **state)
+{
+    (void)state;
+    fixture f = begin(64 * MIB, true);
+    void *native = weir_stream_native(f.known);
+    ort_allocator *pinned = (ort_allocator *)weir_onnxruntime_allocator(f.bridge, WEIR_KIND_PINNED);
+    assert_null(f.table->Alloc(f.table, 0));
+    assert_null(f.table->Reserve(f.table, 0));
+    assert_null(alloc_on(&f, native, 0));
+    assert_null(pinned->Alloc(pinned, 0));
+    assert_true(f.table->version >= 23 && pinned->version >= 23);
+    void *blocks[] = {f.table->Alloc(f.table, 300), f.table->Reserve(f.table, 700), alloc_on(&f, native, 1),
+                      f.table->AllocOnStream(f.table, 10, NULL), pinned->Alloc(pinned, 5000)};
+    const weir_class classes[] = {WEIR_WEIGHTS, WEIR_WEIGHTS, WEIR_ACTIVATIONS, WEIR_WEIGHTS, WEIR_SCRATCH};
+    for (size_t i = 0; i < 5; i++) {
+        weir_block_details d = {.size = sizeof d};
+        ok(weir_block_info(blocks[i], &d));
+        assert_int_equal(d.memory_class, classes[i]);
+        assert_int_equal(d.stream.id, i == 2 ? f.known.id : 0);
+        assert_int_equal(d.kind, i == 4 ? WEIR_KIND_PINNED : WEIR_KIND_DEVICE);
+        assert_int_equal((uintptr_t)blocks[i] % 256, 0);
+    }
+    weir_onnxruntime_stats s = stats(&f);
+    assert_int_equal(s.live, 5);
+    assert_int_equal(s.blocks, 5);
+    assert_int_equal(s.reserved, 700);
+    for (size_t i = 0; i < 5; i++) {
+        ort_allocator *table = i == 4 ? pinned : f.table;
+        table->Free(table, blocks[i]);
+    }
+    assert_int_equal(stats(&f).live, 0);
+    assert_int_equal(errors + warnings, 0);
+    end(&f);
+}
+
+/* Pinned blocks are kept for the next request of their size, which gets one when the device is past its free; they go with
+ * the last block of the bridge's. */
+static void pinned_memory_serves_again(void **state)
+{
+    (void)state;
+    fixture f = begin(64 * MIB, true);
+    void *native = weir_stream_native(f.known), *weight = f.table->Alloc(f.table, 1000);
+    ort_allocator *pinned = (ort_allocator *)weir_onnxruntime_allocator(f.bridge, WEIR_KIND_PINNED);
+    uint64_t before = control.stub_count("allocations");
+    gate g = GATE;
+    void *p = pinned->Alloc(pinned, 5000);
+    hold(&f, native, &g);
+    fill(&f, native, p, 0x11, 5000);
+    pinned->Free(pinned, p);
+    void *q = pinned->Alloc(pinned, 5000);
+    assert_ptr_not_equal(q, p); /* late work still writes there */
+    open_gate(&g);
+    synchronize(&f, native);
+    void *again = pinned->Alloc(pinned, 4000), *longer = pinned->Alloc(pinned, 20000), *shorter;
+    assert_ptr_equal(again, p);
+    pinned->Free(pinned, longer);
+    synchronize(&f, native);
+    shorter = pinned->Alloc(pinned, 100);
+    assert_ptr_not_equal(shorter, longer); /* that would be a waste */
+    pinned->Free(pinned, shorter);
+    pinned->Free(pinned, again);
+    pinned->Free(pinned, q);
+    assert_int_equal(control.stub_count("allocations"), before + 4);
+    pinned->Free(pinned, q);
+    assert_int_equal(stats(&f).foreign, 1);
+    assert_int_equal(stats(&f).live, 1);
+    f.table->Free(f.table, weight);
+    synchronize(&f, native);
+    weir_client_stats s = {.size = sizeof s};
+    ok(weir_client_snapshot(f.a, &s));
+    assert_int_equal(s.live, 0);
+    assert_int_equal(errors, 0);
+    end(&f);
+    assert_true(control.stub_count("allocations") <= before);
+}
+
+/* Nobody goes without host memory because of what is kept. */
+static void pinned_memory_is_given_up(void **state)
+{
+    (void)state;
+    weir_runtime *host = make_runtime(4 * MIB), *runtime;
+    weir_runtime_options options = {.size = sizeof options, .budget = 64 * MIB, .host = host};
+    ok(weir_runtime_create("cuda:0", &options, &runtime));
+    fixture f = begin_on(runtime, true);
+    weir_client *other = open_client(host, "otto", 0, 0);
+    ort_allocator *pinned = (ort_allocator *)weir_onnxruntime_allocator(f.bridge, WEIR_KIND_PINNED);
+    void *weight = f.table->Alloc(f.table, 1000), *p = pinned->Alloc(pinned, 3 * MIB);
+    pinned->Free(pinned, p);
+    ok(weir_stream_synchronize(f.known));
+    void *q = allocate(other, 3 * MIB, WEIR_STREAM_HOST, WEIR_OTHER);
+    ok(weir_free(other, q, WEIR_STREAM_HOST));
+    p = pinned->Alloc(pinned, 2 * MIB);
+    pinned->Free(pinned, p);
+    ok(weir_stream_synchronize(f.known));
+    p = pinned->Alloc(pinned, 3 * MIB + MIB / 2); /* nor the bridge itself */
+    pinned->Free(pinned, p);
+    f.table->Free(f.table, weight);
+    assert_int_equal(errors + warnings, 0);
+    ok(weir_client_close(other));
+    end(&f);
+    check_empty(host);
+    ok(weir_runtime_destroy(host));
+}
+
+/* A refusal says what and why, and the allocator serves on. */
+static void refusals_are_told(void **state)
+{
+    (void)state;
+    fixture f = begin(6 * MIB, true);
+    void *native = weir_stream_native(f.known);
+    char text[1024] = "bad_alloc";
+    volatile int refusals = 0;
+    for (volatile int i = 0; i < 3; i++) {
+        if (setjmp(refused_at) == 0)
+            (void)(i == 0   ? f.table->Alloc(f.table, SIZE_MAX)
+                   : i == 1 ? f.table->Reserve(f.table, 100 * MIB)
+                            : alloc_on(&f, native, 100 * MIB));
+        else
+            refusals++;
+    }
+    assert_int_equal(refusals, 3);
+    assert_int_equal(errors, 3);
+    assert_non_null(strstr(said, "cuda:0"));
+    assert_non_null(strstr(said, "104857600 bytes"));
+    assert_non_null(strstr(said, "anna"));
+    assert_int_equal(stats(&f).refused, 3);
+    assert_true(weir_onnxruntime_explain(f.bridge, 2, text, sizeof text));
+    assert_non_null(strstr(text, "100 MiB"));
+    assert_false(weir_onnxruntime_explain(f.bridge, 3, text, sizeof text));
+    void *p = alloc_on(&f, native, BYTES);
+    assert_non_null(p);
+    f.table->Free(f.table, p);
+    end(&f);
+}
+
+/* Each call of the driver's on the way of a request fails: it is refused, and nothing is lost. */
+static void the_driver_fails(void **state)
+{
+    (void)state;
+    static const char *const calls[] = {"cuStreamGetCtx", "cuStreamGetId", "cuEventRecord", "cuStreamWaitEvent"};
+    fixture f = begin(64 * MIB, false);
+    volatile int refusals = 0;
+    for (volatile size_t i = 0; i < 4; i++)
+        for (volatile int nth = 1; nth <= 2; nth++) {
+            void *volatile native = make_native(&f);
+            void *volatile p = i < 2 ? NULL : alloc_on(&f, native, 1000);
+            f.table->Free(f.table, p);
+            control.stub_fail(calls[i], nth, 999);
+            if (setjmp(refused_at) == 0)
+                f.table->Free(f.table, alloc_on(&f, native, 1000));
+            else
+                refusals++;
+            control.stub_fail(calls[i], 0, 0);
+            f.table->Free(f.table, alloc_on(&f, native, 1000));
+            assert_int_equal(stats(&f).live, 0);
+            drop_native(&f, native);
+        }
+    assert_true(refusals >= 6);
+    assert_int_equal(errors, refusals);
+    end(&f);
+}
+
+/* When the device cannot be waited for, what was freed waits, and goes when it can. */
+static void waiting_fails(void **state)
+{
+    (void)state;
+    fixture f = begin(64 * MIB, false);
+    void *native = make_native(&f);
+    void *p = alloc_on(&f, native, 1000), *weight = f.table->Alloc(f.table, 1000);
+    f.table->Free(f.table, p);
+    control.stub_fail("cuCtxSynchronize", 1, 999);
+    f.table->Free(f.table, weight);
+    assert_int_equal(errors, 1);
+    assert_int_equal(stats(&f).live, 1);
+    f.table->Free(f.table, weight);
+    assert_int_equal(stats(&f).live, 0);
+    drop_native(&f, native);
+    end(&f);
+}
+
+/* Runs of blocks. */
+typedef struct pooled {
+    weir_blocks *pool;
+    weir_blocks_member *member;
+    weir_onnxruntime *bridge;
+    ort_allocator *table;
+} pooled;
+
+static pooled open_pool(const fixture *f)
+{
+    pooled p;
+    weir_blocks_options options = {.size = sizeof options, .bytes = 4096, .count = 256};
+    ok(weir_blocks_create(f->b, &options, &p.pool));
+    ok(weir_blocks_join(p.pool, f->a, 200, &p.member));
+    weir_onnxruntime_options o = fake_options(f->a, f->known);
+    o.blocks = p.member;
+    ok(weir_onnxruntime_open(&o, &p.bridge));
+    p.bridge->throw_bad_alloc = jump;
+    p.table = (ort_allocator *)weir_onnxruntime_allocator(p.bridge, WEIR_KIND_DEVICE);
+    return p;
+}
+
+static uint32_t held(const pooled *p)
+{
+    weir_blocks_member_stats s = WEIR_INIT(weir_blocks_member_stats);
+    ok(weir_blocks_member_snapshot(p->member, &s));
+    return s.held;
+}
+
+static void close_pool(const fixture *f, pooled *p)
+{
+    ok(weir_onnxruntime_close(p->bridge));
+    assert_int_equal(held(p), 0);
+    ok(weir_stream_synchronize(f->known));
+    ok(weir_blocks_leave(p->member));
+    ok(weir_blocks_destroy(p->pool));
+}
+
+static void blocks_of_a_pool(void **state)
+{
+    (void)state;
+    fixture f = begin(64 * MIB, true);
+    pooled pool = open_pool(&f);
+    ort_allocator *table = pool.table;
+    weir_blocks_view view = WEIR_INIT(weir_blocks_view);
+    ok(weir_blocks_look(pool.pool, &view));
+    void *theirs = make_native(&f), *known = weir_stream_native(f.known);
+    void *p = table->AllocOnStream(table, 4097, fake_stream(&known));
+    void *q = table->AllocOnStream(table, 40000, fake_stream(&theirs)), *r = table->Alloc(table, 1);
+    const void *all[] = {p, q, r};
+    for (int i = 0; i < 3; i++)
+        assert_true(weir_blocks_index(&view, all[i]) != WEIR_BLOCKS_NONE);
+    assert_int_equal(held(&pool), 2 + 10 + 1);
+    table->Free(table, (char *)p + 4096);
+    table->Free(table, p);
+    table->Free(table, p);
+    assert_int_equal(warnings, 2);
+    table->Free(table, q);
+    for (volatile size_t blocks = 201; blocks < 400; blocks += 99) /* beyond the cap, and beyond the pool */
+        if (setjmp(refused_at) == 0) {
+            (void)table->Alloc(table, blocks * 4096);
+            fail();
+        }
+    assert_non_null(strstr(said, "300 blocks"));
+    table->Free(table, r);
+    close_pool(&f, &pool);
+    drop_native(&f, theirs);
+    end(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(foreign_pointers_are_ignored),
+        cmocka_unit_test(sizes_classes_and_kinds),
+        cmocka_unit_test(pinned_memory_serves_again),
+        cmocka_unit_test(pinned_memory_is_given_up),
+        cmocka_unit_test(refusals_are_told),
+        cmocka_unit_test(the_driver_fails),
+        cmocka_unit_test(waiting_fails),
+        cmocka_unit_test(blocks_of_a_pool),
+    };
+    return cmocka_run_group_tests(tests, rig_find_stub, NULL);
+}
