@@ -29,6 +29,9 @@
 #include <weir/plan_buffers.h>
 #include <weir/plan.h>
 #include <weir/plan_nodes.h>
+#include <weir/parameters.h>
+#include <weir/arena_pool.h>
+#include <weir/arena.h>
 #include <weir/engine.h>
 #include <weir/model.h>
 #include <weir/onnxruntime.h>

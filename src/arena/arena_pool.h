@@ -1,0 +1,33 @@
+/* The pool of arenas' memory, inside.
+ *
+ * Laws, true whenever the lock is free:
+ *   kept is the sum of the idle blocks' bytes, and at most the cap
+ *   idle[] is in the order of becoming idle, the longest first
+ *   an idle block is live in its client's account, has no ticket, and carries the marks of all that was done with it
+ * Under the lock nothing of weir's is called. */
+#ifndef WI_ARENA_POOL_H
+#define WI_ARENA_POOL_H
+
+#include "base/internal.h"
+
+#include <weir/arena_pool.h>
+
+typedef struct wi_idle {
+    weir_client *client;
+    weir_block block;
+    uint64_t bytes;
+} wi_idle;
+
+/* The smallest block of the client's that serves, ordered before what comes on `stream` and, with `clear`, zero there.
+ * block->pointer is NULL when none does. WEIR_OK, or the errors of ordering and clearing, with which it stays idle. */
+weir_status wi_arena_pool_take(weir_arena_pool *pool, weir_client *client, uint64_t bytes, uint64_t alignment,
+                               weir_stream stream, bool clear, weir_block *block, uint64_t *capacity);
+/* The block becomes idle behind the work on `stream`, and others may be freed for it, or it itself. On failure it is the
+ * caller's as before. */
+weir_status wi_arena_pool_give(weir_arena_pool *pool, const wi_idle *idle, weir_stream stream);
+
+/* One user more, for an arena. */
+void wi_arena_pool_hold(weir_arena_pool *pool);
+weir_runtime *wi_arena_pool_runtime(const weir_arena_pool *pool);
+
+#endif

@@ -1,0 +1,52 @@
+/* A store of parameters, inside.
+ *
+ * Laws, true whenever the lock is free:
+ *   the used bytes of a chunk are at most its room; parameters lie in used bytes of one chunk, none over another
+ *   names[] has every published parameter once; what is published changes no more
+ * Nobody calls the driver with the lock held. Adders take turns, which is no lock: whoever has the turn holds nothing that
+ * readers, runs and closing wait for. */
+#ifndef WI_ARENA_PARAMETERS_H
+#define WI_ARENA_PARAMETERS_H
+
+#include "base/internal.h"
+
+#include <weir/parameters.h>
+#include <weir/uses.h>
+
+typedef struct wi_chunk {
+    weir_block block;
+    uint64_t room, used;
+} wi_chunk;
+
+struct weir_parameters {
+    pthread_mutex_t lock;
+    pthread_cond_t turn_ends;
+    bool turn;
+    pthread_t adder; /* who has the turn */
+    uint32_t holders;
+
+    weir_client *client;
+    uint64_t expected, step;
+    size_t alignment;
+    char tag[48];
+
+    wi_chunk *chunks;
+    uint32_t chunk_count;
+    weir_parameter *list;
+    uint32_t count, list_room;
+    uint32_t *names; /* number + 1; 0: empty; at most half full */
+    uint32_t name_room;
+    uint64_t bytes;
+};
+
+/* By name; false: there is none. With the lock held. */
+bool wi_parameters_seek(const weir_parameters *store, const char *name, uint32_t *index);
+/* Room for one parameter more in the list and the names; false without host memory. With the lock held. */
+bool wi_parameters_make_room(weir_parameters *store);
+/* Publishes a parameter, whose name becomes the store's. With the lock held, behind wi_parameters_make_room. */
+void wi_parameters_publish(weir_parameters *store, const weir_parameter *parameter);
+
+/* The uses of a run that reads the store, behind `before` uses of its own; to be freed. WEIR_SYSTEM. */
+weir_status wi_parameters_uses(weir_parameters *store, size_t before, weir_use **uses, size_t *count);
+
+#endif

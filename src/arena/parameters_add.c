@@ -1,0 +1,219 @@
+/* Adding a parameter: a place in a chunk, which grows in place where it can, and the copy into it. */
+#include "arena/order.h"
+#include "arena/parameters.h"
+#include "runtime/runtime.h"
+
+/* Turns ------------------------------------------------------------------------------------------------------------ */
+
+/* A callback of pressure inside this very call may come back here; it would wait for itself. */
+static weir_status take_turn(weir_parameters *store)
+{
+    pthread_mutex_lock(&store->lock);
+    bool own = store->turn && pthread_equal(store->adder, pthread_self());
+    while (!own && store->turn)
+        pthread_cond_wait(&store->turn_ends, &store->lock);
+    if (!own) {
+        store->turn = true;
+        store->adder = pthread_self();
+    }
+    pthread_mutex_unlock(&store->lock);
+    if (own)
+        return weir_fail(WEIR_BUSY, "a parameter is being added to %s by this thread; add the next one afterwards",
+                         store->tag);
+    return WEIR_OK;
+}
+
+static void end_turn(weir_parameters *store)
+{
+    pthread_mutex_lock(&store->lock);
+    store->turn = false;
+    pthread_cond_signal(&store->turn_ends);
+    pthread_mutex_unlock(&store->lock);
+}
+
+/* Places ----------------------------------------------------------------------------------------------------------- */
+
+/* What a call took, to be given back should it fail. */
+typedef struct taking {
+    wi_chunk *chunk; /* NULL: nothing */
+    uint64_t room;   /* the chunk's before; 0: it is a new one */
+    uint64_t used;
+} taking;
+
+/* The chunks as readers see them change under the lock; the one who has the turn reads them without. */
+static weir_status begin_chunk(weir_parameters *store, uint64_t bytes, weir_stream stream, taking *took)
+{
+    uint64_t least = store->chunk_count == 0 ? wi_max(store->expected, store->step) : store->step;
+    wi_chunk chunk = {.room = wi_round_up(wi_max(bytes, least), WI_UNIT)};
+    wi_chunk *chunks = malloc((store->chunk_count + 1) * sizeof *chunks);
+    if (!chunks)
+        return weir_fail(WEIR_SYSTEM, "no host memory for the blocks of %s", store->tag);
+    weir_request request = {.size = sizeof request,
+                            .bytes = chunk.room,
+                            .alignment = store->alignment,
+                            .stream = stream,
+                            .memory_class = WEIR_WEIGHTS,
+                            .tag = store->tag};
+    weir_status status = weir_alloc_with(store->client, &request, &chunk.block);
+    if (status != WEIR_OK) {
+        free(chunks);
+        return status;
+    }
+    pthread_mutex_lock(&store->lock);
+    wi_chunk *old = store->chunks;
+    if (old)
+        memcpy(chunks, old, store->chunk_count * sizeof *chunks);
+    chunks[store->chunk_count] = chunk;
+    store->chunks = chunks;
+    *took = (taking){&chunks[store->chunk_count++], 0, 0};
+    pthread_mutex_unlock(&store->lock);
+    free(old);
+    return WEIR_OK;
+}
+
+/* In the last chunk. WEIR_NO_ROOM, WEIR_UNSUPPORTED: not there. */
+static weir_status grow_chunk(weir_parameters *store, uint64_t end, weir_stream stream, taking *took)
+{
+    wi_chunk *chunk = &store->chunks[store->chunk_count - 1];
+    *took = (taking){chunk, chunk->room, chunk->used};
+    if (end <= chunk->room)
+        return WEIR_OK;
+    uint64_t room = wi_round_up(wi_max(end, chunk->room + store->step), WI_UNIT);
+    weir_status status = weir_resize(store->client, chunk->block.pointer, room, stream);
+    if (status != WEIR_OK) {
+        took->chunk = NULL;
+        return status;
+    }
+    pthread_mutex_lock(&store->lock);
+    chunk->room = room;
+    pthread_mutex_unlock(&store->lock);
+    return WEIR_OK;
+}
+
+/* Bytes of one parameter; *out is where. */
+static weir_status find_place(weir_parameters *store, uint64_t bytes, weir_stream stream, taking *took, void **out)
+{
+    weir_status status = WEIR_NO_ROOM;
+    uint64_t at = 0;
+    if (store->chunk_count > 0) {
+        at = wi_round_up(store->chunks[store->chunk_count - 1].used, store->alignment);
+        status = grow_chunk(store, at + bytes, stream, took);
+    }
+    if (status == WEIR_NO_ROOM || status == WEIR_UNSUPPORTED) {
+        at = 0;
+        status = begin_chunk(store, bytes, stream, took);
+    }
+    if (status == WEIR_OK) {
+        *out = (char *)took->chunk->block.pointer + at;
+        took->chunk->used = at + bytes;
+    }
+    return status;
+}
+
+/* Nothing was queued there, or it is done. */
+static void give_place_back(weir_parameters *store, const taking *took)
+{
+    if (!took->chunk)
+        return;
+    wi_kept_detail kept;
+    wi_detail_keep(&kept);
+    wi_chunk *chunk = took->chunk;
+    chunk->used = took->used;
+    if (took->room == 0 && weir_free_block(store->client, chunk->block, WEIR_STREAM_HOST) == WEIR_OK) {
+        pthread_mutex_lock(&store->lock);
+        store->chunk_count--;
+        pthread_mutex_unlock(&store->lock);
+    } else if (took->room > 0 && took->room < chunk->room &&
+               weir_resize(store->client, chunk->block.pointer, took->room, WEIR_STREAM_HOST) == WEIR_OK) {
+        pthread_mutex_lock(&store->lock);
+        chunk->room = took->room;
+        pthread_mutex_unlock(&store->lock);
+    } /* what does not go back now stays room of the store */
+    wi_detail_restore(&kept);
+}
+
+/* Contents ---------------------------------------------------------------------------------------------------------- */
+
+static weir_status rewrite(weir_parameters *store, const weir_parameter *there, const weir_parameter *wanted,
+                           const void *from, weir_stream stream)
+{
+    if (there->type != wanted->type || there->elements != wanted->elements)
+        return weir_fail(WEIR_CONFLICT, "%s has \"%.200s\" as %s of %llu elements; it cannot become %s of %llu",
+                         store->tag, there->name, weir_type_name(there->type), (unsigned long long)there->elements,
+                         weir_type_name(wanted->type), (unsigned long long)wanted->elements);
+    if (there->bytes == 0 || !from)
+        return WEIR_OK;
+    weir_block_details block = {.size = sizeof block};
+    weir_status status = weir_block_info(there->pointer, &block);
+    if (status != WEIR_OK)
+        return status;
+    return wi_order_write(store->client->runtime, block.block, there->pointer, from, there->bytes, stream);
+}
+
+static weir_status add_new(weir_parameters *store, const weir_parameter *wanted, const void *from, weir_stream stream)
+{
+    weir_parameter parameter = *wanted;
+    taking took = {.chunk = NULL};
+    char *name = strdup(wanted->name);
+    pthread_mutex_lock(&store->lock);
+    bool room = name && wi_parameters_make_room(store);
+    pthread_mutex_unlock(&store->lock);
+    weir_status status = room ? WEIR_OK : weir_fail(WEIR_SYSTEM, "no host memory for a parameter of %s", store->tag);
+    if (status == WEIR_OK && parameter.bytes > 0) {
+        status = find_place(store, parameter.bytes, stream, &took, &parameter.pointer);
+        if (status == WEIR_OK)
+            status = wi_order_write(store->client->runtime, took.chunk->block, parameter.pointer, from,
+                                    from ? parameter.bytes : 0, stream);
+    }
+    if (status != WEIR_OK) {
+        give_place_back(store, &took);
+        free(name);
+        return status;
+    }
+    parameter.name = name;
+    pthread_mutex_lock(&store->lock);
+    wi_parameters_publish(store, &parameter);
+    pthread_mutex_unlock(&store->lock);
+    return WEIR_OK;
+}
+
+/* The call ---------------------------------------------------------------------------------------------------------- */
+
+static weir_status check(const weir_parameters *store, const char *name, weir_type type, uint64_t elements,
+                         uint64_t *bytes)
+{
+    if (!store || !name || !*name || strlen(name) > 1023)
+        return weir_fail(WEIR_INVALID, "weir_parameters_add: NULL, or a name that is empty or longer than 1023 bytes");
+    size_t each = weir_type_bytes(type);
+    if (each == 0 || type == WEIR_TEXT)
+        return weir_fail(WEIR_INVALID, "weir_parameters_add: \"%.200s\" is of the type %s; parameters are of numbers",
+                         name, weir_type_name(type));
+    if (__builtin_mul_overflow(elements, (uint64_t)each, bytes) || *bytes > UINT64_MAX / 4)
+        return weir_fail(WEIR_INVALID, "weir_parameters_add: \"%.200s\" of %llu elements is larger than any device",
+                         name, (unsigned long long)elements);
+    return WEIR_OK;
+}
+
+weir_status weir_parameters_add(weir_parameters *store, const char *name, weir_type type, uint64_t elements,
+                                const void *from, weir_stream stream, uint32_t *index)
+{
+    WI_ENTER();
+    weir_parameter wanted = {.name = name, .type = type, .elements = elements};
+    weir_status status = check(store, name, type, elements, &wanted.bytes);
+    if (status == WEIR_OK)
+        status = take_turn(store);
+    if (status != WEIR_OK)
+        return status;
+    uint32_t at = store->count;
+    weir_parameter there = {.size = 0};
+    pthread_mutex_lock(&store->lock);
+    bool known = wi_parameters_seek(store, name, &at);
+    if (known)
+        there = store->list[at];
+    pthread_mutex_unlock(&store->lock);
+    status = known ? rewrite(store, &there, &wanted, from, stream) : add_new(store, &wanted, from, stream);
+    end_turn(store);
+    if (status == WEIR_OK && index)
+        *index = at;
+    return status;
+}
