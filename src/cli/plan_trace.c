@@ -40,8 +40,11 @@ static weir_status add_blocks(const wi_replay_plan *trace, plan_source *out)
             continue;
         char name[32];
         snprintf(name, sizeof name, "allocation %zu", (size_t)count + 1);
-        weir_buffer buffer = {
-            .size = sizeof buffer, .name = name, .bytes = op->bytes, .begin = i, .end = ends[i] ? ends[i] : trace->count};
+        weir_buffer buffer = {.size = sizeof buffer,
+                              .name = name,
+                              .bytes = op->bytes,
+                              .begin = i,
+                              .end = ends[i] ? ends[i] : trace->count};
         status = weir_buffers_add(out->buffers, &buffer, NULL);
         if (out->origins)
             out->origins[count].maker = text_copy(weir_class_name((weir_class)op->memory_class));

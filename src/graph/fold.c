@@ -142,16 +142,20 @@ static const struct entry {
     const char *op;
     graph_folder *fold;
 } table[] = {
-    {"Shape", fold_shape},           {"Size", fold_size},       {"Constant", fold_constant},
-    {"ConstantOfShape", fold_constant_of_shape},
-    {"Range", fold_range},           {"Identity", fold_copy},   {"Reshape", fold_copy},
-    {"Squeeze", fold_copy},          {"Unsqueeze", fold_copy},  {"Flatten", fold_copy},
-    {"Dropout", fold_copy},          {"Cast", fold_cast},       {"CastLike", fold_cast},
-    {"Where", fold_where},           {"Clip", fold_clip},       {"Gather", fold_gather},
-    {"Slice", fold_slice},           {"Concat", fold_concat},   {"Split", fold_split},
-    {"Transpose", fold_transpose},   {"Expand", fold_expand},   {"Tile", fold_tile},
-    {"ReduceSum", fold_reduce},      {"ReduceProd", fold_reduce}, {"ReduceMax", fold_reduce},
-    {"ReduceMin", fold_reduce},      {"NonZero", fold_nonzero},
+    {"Shape", fold_shape},       {"Size", fold_size},
+    {"Constant", fold_constant}, {"ConstantOfShape", fold_constant_of_shape},
+    {"Range", fold_range},       {"Identity", fold_copy},
+    {"Reshape", fold_copy},      {"Squeeze", fold_copy},
+    {"Unsqueeze", fold_copy},    {"Flatten", fold_copy},
+    {"Dropout", fold_copy},      {"Cast", fold_cast},
+    {"CastLike", fold_cast},     {"Where", fold_where},
+    {"Clip", fold_clip},         {"Gather", fold_gather},
+    {"Slice", fold_slice},       {"Concat", fold_concat},
+    {"Split", fold_split},       {"Transpose", fold_transpose},
+    {"Expand", fold_expand},     {"Tile", fold_tile},
+    {"ReduceSum", fold_reduce},  {"ReduceProd", fold_reduce},
+    {"ReduceMax", fold_reduce},  {"ReduceMin", fold_reduce},
+    {"NonZero", fold_nonzero},
 };
 
 static graph_folder *folder_of(const graph_node *node)

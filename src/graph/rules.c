@@ -197,8 +197,9 @@ static int by_name(const void *key, const void *item)
 /* The operators that two domains share have one rule, which looks at the domain where it matters. */
 graph_rule *graph_rule_of(const graph_node *node)
 {
-    bool known = node->domain.size == 0 || onnx_text_is(node->domain, "ai.onnx") ||
-                 onnx_text_is(node->domain, "com.microsoft");
-    const struct entry *found = known ? bsearch(&node->op, table, sizeof table / sizeof *table, sizeof *table, by_name) : NULL;
+    bool known =
+        node->domain.size == 0 || onnx_text_is(node->domain, "ai.onnx") || onnx_text_is(node->domain, "com.microsoft");
+    const struct entry *found =
+        known ? bsearch(&node->op, table, sizeof table / sizeof *table, sizeof *table, by_name) : NULL;
     return found ? found->rule : NULL;
 }

@@ -31,7 +31,8 @@ static bool standard(step *s)
     uint32_t last = q->shape.rank - 1, row = last - 1;
     int64_t size = flat ? v->shape.dims[last] / kv_heads : v->shape.dims[last];
     int64_t key_size = flat ? k->shape.dims[last] / kv_heads : k->shape.dims[last];
-    int64_t batch = q->shape.dims[0], queries = q->shape.dims[row], total = k->shape.dims[row] + past_length(s, 4), width;
+    int64_t batch = q->shape.dims[0], queries = q->shape.dims[row], total = k->shape.dims[row] + past_length(s, 4),
+            width;
     if (__builtin_mul_overflow(heads, size, &width))
         return odd(s, "value");
     graph_shape wide = {3, {batch, queries, width}}, deep = {4, {batch, heads, queries, size}};

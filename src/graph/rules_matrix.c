@@ -57,9 +57,7 @@ bool rule_matmul(step *s)
         turn(&a);
     if (graph_int(s->node, "transB", 0))
         turn(&b);
-    int32_t type = quantized                                        ? step_in(s, 7)->type
-                   : onnx_text_is(s->node->op, "MatMulInteger") ? ONNX_INT32
-                                                                : x->type;
+    int32_t type = quantized ? step_in(s, 7)->type : onnx_text_is(s->node->op, "MatMulInteger") ? ONNX_INT32 : x->type;
     return multiply(s, a, b, &shape) && step_give(s, 0, type, &shape);
 }
 
@@ -97,7 +95,7 @@ bool rule_matmul_nbits(step *s)
 typedef struct letters {
     int64_t extent[128];
     bool known[128];
-    graph_shape rest; /* what "..." stands for */
+    graph_shape rest;   /* what "..." stands for */
     unsigned seen[128]; /* how often a letter occurs */
 } letters;
 

@@ -46,6 +46,5 @@ bool rule_embed_norm(step *s)
         return step_wrong(s, "it needs ids and words of two dimensions");
     graph_shape shape = {3, {ids->shape.dims[0], ids->shape.dims[1], words->shape.dims[1]}};
     return step_give(s, 0, words->type, &shape) &&
-           step_give(s, 1, ONNX_INT32, &(graph_shape){1, {ids->shape.dims[0]}}) &&
-           step_give(s, 2, words->type, &shape);
+           step_give(s, 1, ONNX_INT32, &(graph_shape){1, {ids->shape.dims[0]}}) && step_give(s, 2, words->type, &shape);
 }
