@@ -2,6 +2,7 @@
 #ifndef GGUF_COMMON_H
 #define GGUF_COMMON_H
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -16,6 +17,16 @@
 #include <weir/weir.h>
 
 #include "writer.h"
+
+/* Two threads of llama.cpp beside another test wait for one another, spinning, most of the time; with one processor it has one. */
+static inline __attribute__((constructor)) void stay_on_one_processor(void)
+{
+    cpu_set_t here;
+    CPU_ZERO(&here);
+    CPU_SET(sched_getcpu(), &here);
+    if (getenv("WEIR_TEST_ONE_PROCESSOR"))
+        (void)sched_setaffinity(0, sizeof here, &here);
+}
 
 #define OK(call) assert_ok((call), #call, __FILE__, __LINE__)
 

@@ -18,9 +18,8 @@ if(TARGET weir-engine-gguf)
   weir_test(gguf-hostile gguf/hostile.c gguf/writer.c TIMEOUT 600 LABELS gguf
     ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
   add_dependencies(test-gguf-hostile weir-engine-gguf)
-  # One processor each: two threads of llama.cpp beside another test wait for one another, spinning, most of the time. On all
-  # processors they run among the long tests (and, in debug, behind the command's).
-  set_tests_properties(gguf-engine gguf-memory gguf-library gguf-hostile PROPERTIES PROCESSOR_AFFINITY ON)
+  # On all processors two of them run among the long tests (and, in debug, behind the command's).
+  set_property(TEST gguf-engine gguf-memory gguf-library gguf-hostile APPEND PROPERTY ENVIRONMENT WEIR_TEST_ONE_PROCESSOR=1)
   foreach(part engine memory)
     add_test(NAME gguf-${part}-cores COMMAND test-gguf-${part})
     set_tests_properties(gguf-${part}-cores PROPERTIES LABELS "gguf;long" TIMEOUT 600 RUN_SERIAL ON
