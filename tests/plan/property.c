@@ -144,6 +144,41 @@ static void small_lists_reach_the_optimum(void **state)
     assert_true(above > 0); /* the search had to prove that the bound cannot be reached */
 }
 
+/* Cuts a rectangle of steps and bytes into pieces, which fit together again in one way at least, and loses some. */
+static void dissect(weir_buffers *list, uint64_t *seed, uint64_t begin, uint64_t end, uint64_t height, int depth)
+{
+    uint64_t width = end - begin;
+    bool across = roll(seed, 2) && height > 1;
+    if (depth == 0 || (width == 1 && !across)) {
+        if (begin == 0 || roll(seed, 4)) /* the first step stays full, others get room to spare */
+            (void)add(list, begin, end, height);
+    } else if (across) {
+        uint64_t part = 1 + roll(seed, height - 1);
+        dissect(list, seed, begin, end, part, depth - 1);
+        dissect(list, seed, begin, end, height - part, depth - 1);
+    } else {
+        uint64_t middle = begin + 1 + roll(seed, width - 1);
+        dissect(list, seed, begin, middle, height, depth - 1);
+        dissect(list, seed, middle, end, height, depth - 1);
+    }
+}
+
+/* A search that leaves anything out would take the bound for impossible. */
+static void dissections_are_put_together_again(void **state)
+{
+    (void)state;
+    uint64_t seed = 31;
+    for (int round = 0; round < rounds(150); round++) {
+        weir_buffers *list = empty_list();
+        dissect(list, &seed, 0, 14, 40, 5);
+        weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
+        assert_int_equal(summary_of(plan).arena, 40);
+        assert_true(summary_of(plan).proven);
+        weir_plan_destroy(plan);
+        weir_buffers_destroy(list);
+    }
+}
+
 /* Everything at once: kinds, alignments, gaps, conflicts, fixed buffers, views, in-place pairs, persistent ones. */
 static weir_buffers *rich_list(uint64_t *seed)
 {
@@ -239,6 +274,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_lists_are_planned_without_overlap),
         cmocka_unit_test(small_lists_reach_the_optimum),
+        cmocka_unit_test(dissections_are_put_together_again),
         cmocka_unit_test(rich_lists_are_planned_as_the_checker_wants),
         cmocka_unit_test(pinned_buffers_stay_in_a_plan_made_anew),
     };
