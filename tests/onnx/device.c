@@ -213,6 +213,21 @@ static void a_capture_without_memory_is_refused(void **state)
     close_client(&l);
 }
 
+static void values_lie_as_suits_the_model(void **state)
+{
+    (void)state;
+    loaded l = load_model("chain", NULL);
+    assert_true(l.model->settings.memory_pattern);
+    unload_model(&l);
+    assert_ok(load_into(&l, "conv", NULL));
+    assert_false(l.model->settings.memory_pattern);
+    unload_model(&l);
+    assert_ok(load_into(&l, "conv", (const char *const[]){"memory_pattern=on", NULL}));
+    assert_true(l.model->settings.memory_pattern);
+    unload_model(&l);
+    close_client(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +238,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_is_said),
         cmocka_unit_test(warm_up_and_plan),
         cmocka_unit_test(runs_are_captured),
+        cmocka_unit_test(values_lie_as_suits_the_model),
         cmocka_unit_test(a_capture_without_memory_is_refused),
     };
     int status = need_onnxruntime();

@@ -120,9 +120,9 @@ weir_status onnx_settings_read(const weir_setting *settings, size_t count, bool 
             return status;
     }
     /* Without prepacking, ONNX Runtime's memory pattern reserves a block as large as the weights left in the file, and
-     * never writes to it (seen in 1.23 to 1.31). On cuda one block for all takes more than its values one by one: a sixth
-     * more for a ResNet-50 (docs/benchmarks.md). */
-    out->memory_pattern = values[PATTERN] < 0 ? values[PREPACK] && !cuda : values[PATTERN];
+     * never writes to it (seen in 1.23 to 1.31). */
+    out->memory_pattern = values[PATTERN] < 0 ? values[PREPACK] : values[PATTERN];
+    out->pattern_open = values[PATTERN] < 0;
     out->prepack = values[PREPACK];
     out->ours = values[OURS];
     out->optimization = values[LEVEL];

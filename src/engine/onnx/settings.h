@@ -10,6 +10,7 @@ typedef struct onnx_settings {
     bool prepack;        /* kernels keep their weights in a second, faster layout; that copy is charged as well */
     bool ours;           /* weights in the client's memory; otherwise ONNX Runtime reads them onto the heap */
     bool memory_pattern; /* one block for all activations of a run whose shapes were seen before */
+    bool pattern_open;   /* nobody chose: as suits the model */
     int optimization;    /* ONNX Runtime's number for the level */
     int threads;         /* 0: as many as cores */
     onnx_provider provider;
