@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "measure.h"
 
@@ -15,12 +16,19 @@ enum { SKIPPED = 77 };
 
 const weir_engine *weir_engine_entry(uint32_t abi);
 
+/* At once: other threads may be in the middle of a run, which would not survive the end of its libraries. */
+static _Noreturn void leave(int status)
+{
+    fflush(NULL);
+    _exit(status);
+}
+
 void check(bool good, const char *what)
 {
     if (good)
         return;
     fprintf(stderr, "test-onnx-gpu: %s\n", what);
-    exit(1);
+    leave(1);
 }
 
 void must(weir_status status, const char *what)
@@ -28,7 +36,7 @@ void must(weir_status status, const char *what)
     if (status == WEIR_OK)
         return;
     fprintf(stderr, "test-onnx-gpu: %s: %s\n", what, weir_detail());
-    exit(status == WEIR_NOT_FOUND || status == WEIR_UNSUPPORTED ? SKIPPED : 1);
+    leave(status == WEIR_NOT_FOUND || status == WEIR_UNSUPPORTED ? SKIPPED : 1);
 }
 
 bed bed_make(const char *device, bool alone)
