@@ -1,0 +1,36 @@
+/* encoder.h: the parts of the example encoder: a model's graph, its plan, the arena it runs in, and work that is queued. */
+#ifndef EXAMPLE_ENCODER_H
+#define EXAMPLE_ENCODER_H
+
+#include <weir/weir.h>
+
+#include "graph/graph.h"
+#include "graph/memory.h"
+
+#include "encoder_kernels.h"
+
+typedef struct encoder {
+    onnx_file file;
+    graph_given dims[2]; /* batch, sequence */
+    graph_givens givens;
+    graph graph;
+    graph_memory memory;
+    weir_plan *plan;
+
+    weir_runtime *runtime;
+    weir_client *client;
+    weir_stream stream;
+    weir_parameters *weights;
+    weir_arena *arena;
+    void **at; /* by value: its bytes on the device */
+} encoder;
+
+/* One node's work as kernels take it. WEIR_UNSUPPORTED names an operator that the example does not know. */
+weir_status encoder_work_of(encoder *e, const graph_node *node, encoder_work *out);
+/* Queues it on the stream: on the host, a call of the kernel's loop. `work` stays as it is until that is done. */
+weir_status encoder_queue(encoder *e, encoder_work *work);
+
+/* Is the node's output the very bytes of its first input? */
+bool encoder_is_view(const graph_node *node);
+
+#endif
