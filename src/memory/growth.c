@@ -11,7 +11,7 @@
  * the driver, whose cost does not depend on the length (measured on an H200, up to 64 MiB: creating 8 to 11 us, mapping 22 to
  * 30, unmapping 14 to 19, releasing 10 to 25). The more blocks share handles, the shorter they are made; but what is put
  * somewhere at once is made of at most so many parts. Where the budget is far away, what is stranded matters little. */
-enum { SHARE = 512, SHARED_SHARE = 35, FAR_SHARE = 64, PARTS = 64 };
+enum { SHARE = 512, SHARED_SHARE = 35, SHARED_BY_ORDERS = 50, FAR_SHARE = 64, PARTS = 64 };
 #define LONGEST (64 * WI_MIB)
 
 /* Where the budget is far away, more is created only up to a little above what was ever in use; then idle handles are moved
@@ -41,10 +41,14 @@ static uint64_t budget_of(wi_mapped *m, uint64_t *held)
 uint64_t wi_growth_handle(const wi_mapped *mapped, uint64_t fresh)
 {
     wi_mapped *m = (wi_mapped *)mapped;
-    uint64_t held, budget = budget_of(m, &held), most = reach(m, 0, held), bytes = most / FAR_SHARE;
-    if (budget < FAR * most) /* it counts, and the more blocks share handles, the more of it they strand */
-        bytes = wi_min(budget / SHARE, budget / (SHARED_SHARE * (1 + m->shared.idle.most_partly)));
-    bytes = wi_max(bytes, fresh * m->granule / PARTS);
+    bool alone = m->shared.lanes <= 1; /* else what is stranded is often stranded for one order alone */
+    uint64_t held, budget = budget_of(m, &held), most = reach(m, 0, held), bytes = most / (alone ? FAR_SHARE : SHARE);
+    if (budget < FAR * most) { /* it counts, and the more blocks share handles, the more of it they strand */
+        uint64_t share = alone ? SHARED_SHARE : SHARED_BY_ORDERS;
+        bytes = wi_min(budget / SHARE, budget / (share * (1 + m->shared.idle.most_partly)));
+    }
+    if (alone)
+        bytes = wi_max(bytes, fresh * m->granule / PARTS);
     return wi_max(wi_min(bytes, LONGEST) / m->granule, 1);
 }
 
