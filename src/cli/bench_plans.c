@@ -19,7 +19,7 @@ typedef struct plans {
     table graphs, problems;
     bench_goals goals;
     json_t *graph_rows, *problem_rows;
-    double fit_sum, peer_sum;
+    double fit_sum, beside_sum, peer_sum; /* the last two of what the peer solved */
     uint64_t rounds;
     const char *peer;
 } plans;
@@ -98,13 +98,13 @@ static weir_status run_graph(plans *p, const bench_graph *graph)
 
 /* Problems ---------------------------------------------------------------------------------------------------------- */
 
-/* The number before the last dot of the name, as MiniMalloc's problems have it; 0: none. */
+/* The number between the last two dots of the name, as MiniMalloc's problems have it; 0: none. */
 static uint64_t capacity_of(const char *path)
 {
     const char *last = strrchr(path, '.'), *from = last;
     while (from && from > path && from[-1] >= '0' && from[-1] <= '9')
         from--;
-    return from && from < last ? strtoull(from, NULL, 10) : 0;
+    return from && from > path && from < last && from[-1] == '.' ? strtoull(from, NULL, 10) : 0;
 }
 
 static uint64_t roll(uint64_t *seed, uint64_t sides)
@@ -202,7 +202,8 @@ static weir_status run_problem(plans *p, const char *path)
     if (status == WEIR_OK) {
         problem_row(p, path, &fit, &full, worst, peer);
         p->fit_sum += fit.seconds;
-        p->peer_sum += peer;
+        p->beside_sum += isnan(peer) ? 0 : fit.seconds;
+        p->peer_sum += isnan(peer) ? 0 : peer;
     }
     weir_buffers_destroy(list);
     return status;
@@ -247,7 +248,11 @@ static void tell(plans *p, json_t *answer)
     if (json_array_size(p->problem_rows) > 0) {
         puts("");
         table_print(&p->problems, stdout);
-        printf("sum of \"fits\": %.2f ms\n", p->fit_sum * 1e3);
+        printf("sum of \"fits\": %.2f ms", p->fit_sum * 1e3);
+        if (p->peer_sum > 0)
+            printf("; of what MiniMalloc solves: %.2f ms, and MiniMalloc %.2f ms", p->beside_sum * 1e3,
+                   p->peer_sum * 1e3);
+        puts("");
     }
     puts("");
     bench_goals_print(&p->goals);
@@ -271,7 +276,8 @@ int bench_part_plans(const bench_options *options, json_t *answer)
         status = run_path(&p, options->problems[i]);
     for (size_t i = 0; i < bench_graph_count && status == WEIR_OK; i++)
         status = run_graph(&p, &bench_graphs[i]);
-    bench_goal(&p.goals, "the problems", "sum of ms, of MiniMalloc's", 1, p.peer ? p.fit_sum / p.peer_sum : NAN);
+    bench_goal(&p.goals, "the problems", "sum of ms, of MiniMalloc's", 1,
+               p.peer_sum > 0 ? p.beside_sum / p.peer_sum : NAN);
     if (status == WEIR_OK)
         tell(&p, answer);
     else
