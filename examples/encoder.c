@@ -1,7 +1,8 @@
-/* encoder.c: a sentence encoder that runs in one arena, node by node, on streams of the host; and how far it is from ONNX Runtime.
+/* encoder.c: a sentence encoder that runs in one arena, node by node, on a stream; and how far it is from ONNX Runtime.
  *
- *     encoder minilm.onnx [BATCH [SEQUENCE]]
+ *     encoder minilm.onnx [BATCH [SEQUENCE [DEVICE]]]
  *
+ * It runs on the host, and then on the device, if that is another ("cuda:0"), whose outputs are compared with the host's.
  * Only weights are allocated beside the arena. It prints what the plan promised and what was taken, and where the engine onnx
  * is found, the largest difference between the two; it fails when that is more than floats explain. */
 #include "encoder.h"
@@ -107,7 +108,7 @@ static weir_status place_constants(encoder *e)
     return status;
 }
 
-static weir_status load(encoder *e, const char *path, int64_t batch, int64_t sequence)
+static weir_status load(encoder *e, const char *path, const char *device, int64_t batch, int64_t sequence)
 {
     weir_client_options who = WEIR_INIT(weir_client_options);
     weir_arena_options options = WEIR_INIT(weir_arena_options);
@@ -117,11 +118,14 @@ static weir_status load(encoder *e, const char *path, int64_t batch, int64_t seq
     const weir_plan *plans[] = {e->plan};
     who.name = "encoder";
     e->at = calloc(e->graph.value_count + 1, sizeof *e->at);
-    status = e->at ? weir_runtime_get("host", &e->runtime) : WEIR_SYSTEM;
+    status = e->at ? weir_runtime_get(device, &e->runtime) : WEIR_SYSTEM;
     if (status == WEIR_OK)
         status = weir_client_open(e->runtime, &who, &e->client);
     if (status == WEIR_OK)
         status = weir_stream_acquire(e->runtime, &e->stream);
+    e->on_gpu = strncmp(device, "cuda", 4) == 0;
+    if (status == WEIR_OK && e->on_gpu)
+        status = encoder_cuda_open(e, device[4] == ':' ? atoi(device + 5) : 0);
     if (status == WEIR_OK)
         status = weir_parameters_open(e->client, NULL, &e->weights);
     options.plans = plans;
@@ -260,46 +264,69 @@ static void make_inputs(int64_t *ids, int64_t *mask, int64_t batch, int64_t sequ
     }
 }
 
-static bool encode(encoder *e, const char *path, int64_t batch, int64_t sequence, int64_t *numbers, void **outputs)
+static void describe(weir_tensor inputs[3], int64_t *numbers, int64_t batch, int64_t sequence)
 {
-    size_t bytes = (size_t)(batch * sequence) * sizeof *numbers;
-    int64_t *ids = numbers, *mask = ids + batch * sequence, *types = mask + batch * sequence;
-    weir_tensor inputs[3] = {{.name = "input_ids", .data = ids},
-                             {.name = "attention_mask", .data = mask},
-                             {.name = "token_type_ids", .data = types}};
-    make_inputs(ids, mask, batch, sequence);
-    for (int i = 0; i < 3; i++) {
-        inputs[i].size = sizeof inputs[i];
-        inputs[i].type = WEIR_I64;
-        inputs[i].rank = 2;
-        inputs[i].shape[0] = batch;
-        inputs[i].shape[1] = sequence;
-        inputs[i].bytes = bytes;
+    static const char *const names[] = {"input_ids", "attention_mask", "token_type_ids"};
+    make_inputs(numbers, numbers + batch * sequence, batch, sequence);
+    for (int i = 0; i < 3; i++)
+        inputs[i] = (weir_tensor){.size = sizeof inputs[i],
+                                  .name = names[i],
+                                  .type = WEIR_I64,
+                                  .rank = 2,
+                                  .shape = {batch, sequence},
+                                  .data = numbers + i * batch * sequence,
+                                  .bytes = (size_t)(batch * sequence) * sizeof *numbers};
+}
+
+/* Loads the model on a device and runs it there; the second run finds in the arena what the first one left. */
+static bool encode(encoder *e, const char *path, const char *device, weir_tensor inputs[3], void **outputs)
+{
+    bool good = load(e, path, device, inputs[0].shape[0], inputs[0].shape[1]) == WEIR_OK &&
+                e->graph.output_count <= MOST_OUTPUTS;
+    for (size_t i = 0; good && i < e->graph.output_count; i++)
+        good = (outputs[i] = malloc(e->graph.values[e->graph.outputs[i]].bytes)) != NULL;
+    for (int again = 0; good && again < 2; again++)
+        good = infer(e, inputs, 3, outputs) == WEIR_OK;
+    return good && account(e);
+}
+
+static bool same(const encoder *e, void **one, void **other)
+{
+    bool good = true;
+    for (size_t i = 0; i < e->graph.output_count; i++) {
+        const graph_value *value = &e->graph.values[e->graph.outputs[i]];
+        float d = difference(one[i], other[i], value->elements);
+        printf("%.*s: largest difference to the host's %.2g\n", ONNX_SHOW(value->name), (double)d);
+        good &= d < 1e-4f;
     }
-    for (int again = 0; again < 2; again++) /* the second run finds what the first one left */
-        if (infer(e, inputs, 3, outputs) != WEIR_OK)
-            return false;
-    return account(e) && agrees(e, path, inputs, 3, outputs);
+    return good;
 }
 
 int main(int argc, char **argv)
 {
-    static encoder e;
-    void *outputs[MOST_OUTPUTS] = {NULL};
+    static encoder host, device;
+    void *outputs[2][MOST_OUTPUTS] = {{NULL}};
+    weir_tensor inputs[3];
     int64_t batch = argc > 2 ? atoll(argv[2]) : 3, sequence = argc > 3 ? atoll(argv[3]) : 16;
     if (argc < 2 || batch < 1 || batch > 64 || sequence < 1 || sequence > 512) {
-        fputs("usage: encoder minilm.onnx [BATCH, up to 64 [SEQUENCE, up to 512]]\n", stderr);
+        fputs("usage: encoder minilm.onnx [BATCH, up to 64 [SEQUENCE, up to 512 [DEVICE]]]\n", stderr);
         return 2;
     }
     int64_t *numbers = calloc((size_t)(3 * batch * sequence), sizeof *numbers);
-    bool good = numbers && load(&e, argv[1], batch, sequence) == WEIR_OK && e.graph.output_count <= MOST_OUTPUTS;
-    for (size_t i = 0; good && i < e.graph.output_count; i++)
-        good = (outputs[i] = malloc(e.graph.values[e.graph.outputs[i]].bytes)) != NULL;
-    good = good && encode(&e, argv[1], batch, sequence, numbers, outputs);
+    if (!numbers)
+        return 1;
+    describe(inputs, numbers, batch, sequence);
+    bool good = encode(&host, argv[1], "host", inputs, outputs[0]) && agrees(&host, argv[1], inputs, 3, outputs[0]);
+    if (good && argc > 4)
+        good = encode(&device, argv[1], argv[4], inputs, outputs[1]) && same(&device, outputs[0], outputs[1]);
     if (!good)
         fprintf(stderr, "encoder: %s\n", weir_detail());
-    for (size_t i = 0; i < MOST_OUTPUTS; i++)
-        free(outputs[i]);
+    for (size_t i = 0; i < MOST_OUTPUTS; i++) {
+        free(outputs[0][i]);
+        free(outputs[1][i]);
+    }
     free(numbers);
-    return (e.arena && unload(&e) != WEIR_OK) || !good;
+    if ((device.arena && unload(&device) != WEIR_OK) || (host.arena && unload(&host) != WEIR_OK))
+        return 1;
+    return !good;
 }

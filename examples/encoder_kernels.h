@@ -1,10 +1,17 @@
 /* encoder_kernels.h: the operators of a sentence encoder, each as what one element (or one row) of its output takes. Plain
- * arithmetic over an index, so that a loop runs it on the host and a grid of threads could elsewhere. */
+ * arithmetic over an index, so that a loop runs it on the host and a grid of
+ * threads on a GPU. */
 #ifndef EXAMPLE_ENCODER_KERNELS_H
 #define EXAMPLE_ENCODER_KERNELS_H
 
+#ifdef __CUDACC_RTC__ /* which has the functions, and no headers */
+typedef long long int64_t;
+#define ENCODER_FN static __device__
+#else
 #include <math.h>
 #include <stdint.h>
+#define ENCODER_FN static inline
+#endif
 
 enum { ENCODER_RANK = 6 };
 
@@ -39,7 +46,7 @@ typedef struct encoder_work {
 } encoder_work;
 
 /* Where an input has the element that goes into the output's element i. */
-static inline int64_t encoder_from(const encoder_work *w, int input, int64_t i)
+ENCODER_FN int64_t encoder_from(const encoder_work *w, int input, int64_t i)
 {
     int64_t at = 0;
     for (int d = w->rank - 1; d >= 0; d--) {
@@ -49,7 +56,7 @@ static inline int64_t encoder_from(const encoder_work *w, int input, int64_t i)
     return at;
 }
 
-static inline float encoder_each(const encoder_work *w, int64_t i)
+ENCODER_FN float encoder_each(const encoder_work *w, int64_t i)
 {
     const float *a = (const float *)w->in[0], *b = (const float *)w->in[1];
     float x = w->kind == ENCODER_CAST ? 0 : a[encoder_from(w, 0, i)];
@@ -73,14 +80,14 @@ static inline float encoder_each(const encoder_work *w, int64_t i)
     }
 }
 
-static inline float encoder_gather(const encoder_work *w, int64_t i)
+ENCODER_FN float encoder_gather(const encoder_work *w, int64_t i)
 {
     int64_t row = ((const int64_t *)w->in[1])[i / w->inner];
     return ((const float *)w->in[0])[row * w->inner + i % w->inner];
 }
 
 /* Matrices in rows; the strides are over what is before the last two dimensions, and dims over that with one column more. */
-static inline float encoder_product(const encoder_work *w, int64_t i)
+ENCODER_FN float encoder_product(const encoder_work *w, int64_t i)
 {
     int64_t column = i % w->columns, row = i / w->columns;
     const float *a = (const float *)w->in[0] + encoder_from(w, 0, row);
@@ -91,7 +98,7 @@ static inline float encoder_product(const encoder_work *w, int64_t i)
     return sum;
 }
 
-static inline float encoder_reduce(const encoder_work *w, int64_t i)
+ENCODER_FN float encoder_reduce(const encoder_work *w, int64_t i)
 {
     const float *a = (const float *)w->in[0] + i / w->inner * w->deep * w->inner + i % w->inner;
     float sum = 0;
@@ -100,7 +107,7 @@ static inline float encoder_reduce(const encoder_work *w, int64_t i)
     return w->kind == ENCODER_LENGTH ? sqrtf(sum) : sum;
 }
 
-static inline void encoder_norm(const encoder_work *w, int64_t row)
+ENCODER_FN void encoder_norm(const encoder_work *w, int64_t row)
 {
     const float *a = (const float *)w->in[0] + row * w->inner;
     const float *scale = (const float *)w->in[1], *bias = (const float *)w->in[2];
@@ -114,7 +121,7 @@ static inline void encoder_norm(const encoder_work *w, int64_t row)
         w->out[row * w->inner + k] = (a[k] - mean) * factor * scale[k] + bias[k];
 }
 
-static inline void encoder_softmax(const encoder_work *w, int64_t row)
+ENCODER_FN void encoder_softmax(const encoder_work *w, int64_t row)
 {
     const float *a = (const float *)w->in[0] + row * w->inner;
     float *out = w->out + row * w->inner, most = a[0], sum = 0;
@@ -127,7 +134,7 @@ static inline void encoder_softmax(const encoder_work *w, int64_t row)
 }
 
 /* All of the above, by index. An operator may write over an input where the plan lets it: element by element, or row by row. */
-static inline void encoder_step(const encoder_work *w, int64_t i)
+ENCODER_FN void encoder_step(const encoder_work *w, int64_t i)
 {
     switch (w->kind) {
     case ENCODER_NORM:

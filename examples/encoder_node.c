@@ -148,5 +148,5 @@ static void loop(void *user)
 
 weir_status encoder_queue(encoder *e, encoder_work *work)
 {
-    return weir_call(e->runtime, loop, work, e->stream);
+    return e->on_gpu ? encoder_cuda_queue(e, work) : weir_call(e->runtime, loop, work, e->stream);
 }

@@ -10,3 +10,5 @@ foreach(arena_test parameters tensors pool)
   set_tests_properties(${name}-stub PROPERTIES TIMEOUT 120
     ENVIRONMENT "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x10000000")
 endforeach()
+weir_test(arena-faults arena/faults.c core/faulty.c INTERNAL)
+target_link_options(test-arena-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
