@@ -35,7 +35,7 @@ typedef struct weir_plan_options {
     size_t size;
     weir_plan_mode mode;
     uint64_t alignment; /* of every slot, a power of two; 0: 1 */
-    uint64_t effort;    /* steps of the search at the most; 0: 20 million, some ten seconds */
+    uint64_t effort;    /* steps of the search at the most; 0: 4 million, some ten seconds */
     uint64_t enough; /* ends it when no kind's arena is larger: what there is room for; 0: the optimum is looked for */
     double seconds;  /* ends the search with the best plan so far; 0: no limit */
     /* Called on the calling thread some ten times a second while the search goes on (NULL: nobody); false ends it with

@@ -2,7 +2,7 @@
 #include "base/internal.h"
 #include "base/system.h"
 
-enum { DEFAULT_EFFORT = 20 * 1000 * 1000, LOOK_AFTER = 4096 };
+enum { DEFAULT_EFFORT = 4 * 1000 * 1000, LOOK_AFTER = 4096 };
 static const uint64_t tell_after = UINT64_C(100000000); /* nanoseconds */
 
 /* Work ------------------------------------------------------------------------------------------------------------- */
