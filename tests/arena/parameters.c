@@ -1,5 +1,5 @@
 /* Stores of parameters: they grow without moving anything, keep every byte, and refuse without a trace. */
-#include "arena/arena.h"
+#include "arena/fixture.h"
 
 enum { MOST = 64 };
 

@@ -1,5 +1,5 @@
 /* The pool of arenas' memory: what fits best, what is kept and for how long, whose bytes are seen, and in which order. */
-#include "arena/arena.h"
+#include "arena/fixture.h"
 
 static int set_up(void **state)
 {

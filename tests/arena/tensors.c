@@ -1,6 +1,6 @@
 /* Arenas: tensors at the plan's offsets, buckets over one block, lengths and copies that keep to their slots, parameters found
  * by tensor and by slot, runs in order. */
-#include "arena/arena.h"
+#include "arena/fixture.h"
 
 #include <weir/plan_nodes.h>
 

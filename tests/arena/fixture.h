@@ -1,6 +1,6 @@
 /* What the tests of arenas share: a runtime on the device that WEIR_TEST_DEVICE names, and copies that work on all. */
-#ifndef TESTS_ARENA_H
-#define TESTS_ARENA_H
+#ifndef TESTS_ARENA_FIXTURE_H
+#define TESTS_ARENA_FIXTURE_H
 
 #include "plan/planning.h"
 #include "driver/sim.h"
