@@ -128,7 +128,7 @@ static weir_status open_copy(const weir_arena *arena, uint32_t bucket, uint32_t 
 weir_status weir_arena_write(weir_arena *arena, uint32_t bucket, uint32_t tensor, uint64_t at, const void *from,
                              uint64_t bytes, weir_stream stream)
 {
-    char *to;
+    char *to = NULL;
     weir_status status = open_copy(arena, bucket, tensor, at, bytes, stream, "weir_arena_write", &to);
     return status == WEIR_OK && to ? weir_copy(arena->runtime, to, from, bytes, stream) : status;
 }
@@ -136,7 +136,7 @@ weir_status weir_arena_write(weir_arena *arena, uint32_t bucket, uint32_t tensor
 weir_status weir_arena_read(weir_arena *arena, uint32_t bucket, uint32_t tensor, uint64_t at, void *to, uint64_t bytes,
                             weir_stream stream)
 {
-    char *from;
+    char *from = NULL;
     weir_status status = open_copy(arena, bucket, tensor, at, bytes, stream, "weir_arena_read", &from);
     return status == WEIR_OK && from ? weir_copy(arena->runtime, to, from, bytes, stream) : status;
 }

@@ -102,13 +102,6 @@ static bool once_more(wi_mapped *mapped, weir_status *status, unsigned *waits)
     return false;
 }
 
-/* Whether nearly as much as ever would be in use, so that it counts how well everything is put. */
-static bool is_near_peak(const wi_mapped *mapped, uint64_t more)
-{
-    const wi_shared *shared = &mapped->shared;
-    return shared->in_use + more > shared->peak_in_use - shared->peak_in_use / 256;
-}
-
 /* `own`: the space is that of its kind. What passes while other spaces are looked at is first looked for there, later. */
 static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p, bool own, wi_block **out)
 {
@@ -117,8 +110,7 @@ static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p
         if (status != WEIR_OK)
             return status;
         const wi_lane *lane = wi_ordered_lane(&mapped->resource, p);
-        bool early = p->modest && is_near_peak(mapped, p->charged);
-        wi_extent *extent = p->apart || early ? NULL : wi_space_best(space, lane, p->charged, p->alignment);
+        wi_extent *extent = p->apart ? NULL : wi_space_best(space, lane, p->charged, p->alignment);
         if (extent) {
             p->hit = waits == 0;
             *out = wi_ordered_use(extent, wi_extent_start(extent, p->alignment), p, 0);

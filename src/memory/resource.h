@@ -31,7 +31,7 @@ typedef struct wi_placement {
     bool may_wait;                      /* for pending frees */
     bool captured;                      /* into a graph, as was declared: nothing stands in the stream's order yet */
     bool alone;                         /* the stream is one thread's: others can record no events on it */
-    bool modest;                        /* while it is easy to serve: else WEIR_NO_ROOM */
+    bool modest;                        /* only what is mapped will do: else WEIR_NO_ROOM */
     bool apart;                         /* it ends where its memory ends, and what is behind stays unmapped */
     struct wi_reservation *reservation; /* bytes claimed before; NULL: none */
     bool thorough;                      /* whatever can be done is to be done, at any price */

@@ -138,20 +138,6 @@ static void it_is_given_up_before_memory_grows(void **state)
         give(f, filling[--count]);
 }
 
-/* Near the most that was ever in use, memory is to be in as large pieces as it can be. */
-static void nothing_stays_near_the_peak(void **state)
-{
-    fixture *f = *state;
-    assert_true(is_calm(f));
-    void *most = take(f, PEAK);
-    repeat(f, 200 * KIB, 200);
-    assert_true(look(f).parked >= 200 * KIB);
-    void *other = take(f, 20 * KIB);
-    assert_int_equal(look(f).parked, 0);
-    give(f, other);
-    give(f, most);
-}
-
 /* By one handle each time. */
 static void grow(fixture *f, int times)
 {
