@@ -174,8 +174,10 @@ static void many_hits_are_worth_a_growth(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        test(what_is_parked_stays),        test(it_is_given_up_before_memory_grows), test(nothing_stays_near_the_peak),
-        test(growth_without_hits_ends_it), test(many_hits_are_worth_a_growth),
+        test(what_is_parked_stays),
+        test(it_is_given_up_before_memory_grows),
+        test(growth_without_hits_ends_it),
+        test(many_hits_are_worth_a_growth),
     };
     return cmocka_run_group_tests_name("calm", tests, NULL, NULL);
 }
