@@ -204,10 +204,12 @@ static bool is_amount(const char *value)
 
 static bool read_count(const char *value, unsigned *out)
 {
-    char *end;
+    char *end = NULL;
+    if (!isdigit((unsigned char)*value))
+        return false;
     errno = 0;
-    unsigned long number = isdigit((unsigned char)*value) ? strtoul(value, &end, 10) : 0;
-    bool good = isdigit((unsigned char)*value) && *end == '\0' && errno == 0 && number <= INT32_MAX;
+    unsigned long number = strtoul(value, &end, 10);
+    bool good = *end == '\0' && errno == 0 && number <= INT32_MAX;
     if (good)
         *out = (unsigned)number;
     return good;

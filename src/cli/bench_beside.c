@@ -3,6 +3,7 @@
 #include "bench_beside.h"
 #include "bench_kernel.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define MIB ((size_t)1 << 20)
@@ -170,12 +171,13 @@ static void close_world(world *w)
         (void)!weir_runtime_destroy(w->runtime);
 }
 
-weir_status bench_beside_measure(const bench_options *options, bench_beside out[BENCH_BESIDES])
+weir_status bench_beside_measure(const bench_options *options, bench_beside out[BENCH_BESIDES], char *why, size_t room)
 {
     world w = {0};
     weir_status status = open_world(&w, options);
     for (int kind = 0; kind < BENCH_BESIDES && status == WEIR_OK; kind++)
         status = run_pairs(&w, kind, &out[kind]);
+    snprintf(why, room, "%s", status == WEIR_OK ? "" : weir_detail()); /* closing may fail for it */
     close_world(&w);
     return status;
 }

@@ -314,12 +314,14 @@ int bench_part_lending(const bench_options *options, json_t *answer)
                            {.what = "taken back and forth, where it fits; the median"},
                            {.what = "given back to the device, but for 64 MiB"}}};
     bool gpu = strncmp(options->device, "cuda", 4) == 0;
+    char why[1024];
     weir_status status = measure(&l, options);
+    snprintf(why, sizeof why, "%s", weir_detail());
     if (status == WEIR_OK && gpu)
-        status = bench_beside_measure(options, l.beside);
+        status = bench_beside_measure(options, l.beside, why, sizeof why);
     if (status == WEIR_UNSUPPORTED) /* no kernels: the rest counts */
         status = WEIR_OK;
-    int verdict = status == WEIR_OK ? CLI_OK : cli_fail("lending: %s", weir_detail());
+    int verdict = status == WEIR_OK ? CLI_OK : cli_fail("lending: %s", why);
     if (status == WEIR_OK)
         answer_all(&l, gpu, answer);
     end(&l);

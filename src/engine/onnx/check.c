@@ -23,6 +23,7 @@ static weir_status WEIR_PRINTF(3, 4) bad(const checker *c, const uint8_t *at, co
     char text[500];
     va_list arguments;
     va_start(arguments, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it does not see va_start */
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     return weir_fail(WEIR_CORRUPT, "%s: byte %zu: %s", c->file->name, (size_t)(at - c->file->data), text);

@@ -105,6 +105,7 @@ static weir_status WEIR_PRINTF(3, 4) bad(const found *f, weir_status status, con
     char text[400];
     va_list arguments;
     va_start(arguments, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it does not see va_start */
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     return weir_fail(status, "%s: byte %zu: tensor \"%.*s\": %s", f->file->name, (size_t)(f->at - f->file->data),

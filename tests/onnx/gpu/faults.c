@@ -49,11 +49,11 @@ int part_cycles(const bed *b, int argc, char **argv)
             device = taken(b) - held(b);
         }
     }
-    printf("{\"part\": \"cycles\", \"model\": \"%s\", \"cycles\": %lu, \"seconds\": %.2f, \"host_growth\": %lld, "
-           "\"host_growth_later\": %lld, \"device_growth\": %lld}\n",
-           argv[0], count, seconds() - start, (long long)(resident() - host) / (long long)(count - 1),
-           (long long)(resident() - half) / (long long)(count - count / 2),
-           (long long)(taken(b) - held(b) - device) / (long long)(count - 1));
+    double more = (double)(count - 1), later = (double)(count - count / 2);
+    printf("{\"part\": \"cycles\", \"model\": \"%s\", \"cycles\": %lu, \"seconds\": %.2f, \"host_growth\": %.0f, "
+           "\"host_growth_later\": %.0f, \"device_growth\": %.0f}\n",
+           argv[0], count, seconds() - start, ((double)resident() - (double)host) / more,
+           ((double)resident() - (double)half) / later, ((double)taken(b) - (double)held(b) - (double)device) / more);
     return 0;
 }
 
