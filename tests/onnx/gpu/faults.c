@@ -49,7 +49,8 @@ int part_cycles(const bed *b, int argc, char **argv)
             device = taken(b) - held(b);
         }
     }
-    double more = (double)(count - 1), later = (double)(count - count / 2);
+    unsigned long first = count / 2;
+    double more = (double)(count - 1), later = (double)(count - first);
     printf("{\"part\": \"cycles\", \"model\": \"%s\", \"cycles\": %lu, \"seconds\": %.2f, \"host_growth\": %.0f, "
            "\"host_growth_later\": %.0f, \"device_growth\": %.0f}\n",
            argv[0], count, seconds() - start, ((double)resident() - (double)host) / more,
