@@ -28,6 +28,7 @@ typedef struct wi_problem {
     uint64_t alignment; /* of every item at the least; lengths are multiples of it */
     uint64_t bound;     /* no arena is smaller */
     bool plain;         /* no gaps, no conflicts, nothing fixed, one alignment */
+    bool in_place;      /* some may be written over others: plans exist that the items cannot tell */
 } wi_problem;
 
 /* Whether the two are ever live together, or in conflict. */

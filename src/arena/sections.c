@@ -131,7 +131,8 @@ static uint64_t most_live(const wi_stores *stores, weir_kind kind, const wi_key 
         uint64_t begin = s->begin + (s->over != WEIR_NO_BUFFER);
         for (; g < buffers->gap_count && gaps[g].key == i; g++) {
             const wi_gap *gap = &buffers->gaps[gaps[g].value];
-            add_part(e, (uint32_t)i, begin, gap->begin);
+            if (begin < gap->begin)
+                add_part(e, (uint32_t)i, begin, gap->begin);
             begin = gap->end;
         }
         if (begin < s->own_end)

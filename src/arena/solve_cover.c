@@ -73,11 +73,20 @@ static wi_cover_answer improve(climb *c, int64_t low, uint64_t nodes)
     return answer;
 }
 
+/* The fullest section: items that may be written over others, and are not, take more there than the bound counts. */
+static int64_t lowest_cap(const climb *c)
+{
+    int64_t low = (int64_t)((c->problem->bound + c->cover->unit - 1) / c->cover->unit);
+    for (uint32_t s = 0; s < c->cover->sections; s++)
+        low = low < c->cover->rest[s] ? c->cover->rest[s] : low;
+    return low;
+}
+
 /* What is looked for is the bound, or what is enough; where that is proven to be impossible, one unit more. */
 static bool climb_up(climb *c)
 {
     uint64_t unit = c->cover->unit, share = (uint64_t)FIRST_SHARE * c->problem->count;
-    int64_t low = (int64_t)((c->problem->bound + unit - 1) / unit), goal = (int64_t)(c->best->enough / unit);
+    int64_t low = lowest_cap(c), goal = (int64_t)(c->best->enough / unit);
     for (;; share *= 2) {
         wi_cover_answer answer = WI_COVER_NONE;
         goal = goal < low ? low : goal;
@@ -86,7 +95,7 @@ static bool climb_up(climb *c)
             if (answer == WI_COVER_NONE)
                 low = ++goal;
         }
-        c->best->proven |= (uint64_t)low * unit >= c->best->height;
+        c->best->proven |= !c->problem->in_place && (uint64_t)low * unit >= c->best->height;
         if ((uint64_t)goal * unit >= c->best->height || answer == WI_COVER_NO_MEMORY)
             return answer != WI_COVER_NO_MEMORY;
         if (c->work->stopped || c->work->spent >= c->work->limit)

@@ -12,11 +12,11 @@ typedef struct wi_storage {
     uint64_t own_end;    /* of it and its views */
     uint64_t length;     /* rounded up to the plan's alignment */
     uint64_t shift;      /* in its item */
-    uint32_t over;       /* the storage that it may be written over; WEIR_NO_BUFFER: none */
+    uint32_t over;       /* the storage that a plan may write it over; WEIR_NO_BUFFER: none */
     uint32_t leader;     /* whose item it lies in: itself, or what it is written over */
     uint32_t item;       /* in the problem of its kind */
-    bool covered;        /* something is written over it */
-    bool tied; /* gaps, conflicts or a lifetime of all steps: nothing is written over it, nor it over anything */
+    uint32_t cover;      /* what may be written over it; WEIR_NO_BUFFER: nothing */
+    bool tied;           /* gaps, conflicts or a lifetime of all steps: the planner joins it with nothing */
 } wi_storage;
 
 typedef struct wi_stores {

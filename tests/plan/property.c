@@ -269,6 +269,31 @@ static void pinned_buffers_stay_in_a_plan_made_anew(void **state)
     }
 }
 
+/* A plan proves that its own offsets go together: whichever of them are pinned, what is written in place among them, a
+ * plan is found, and with all of them pinned it is the same. */
+static void any_part_of_a_plan_can_be_pinned(void **state)
+{
+    (void)state;
+    uint64_t seed = 29;
+    for (int round = 0; round < rounds(400); round++) {
+        weir_buffers *list = rich_list(&seed);
+        weir_plan *plan = plan_of(list, WEIR_PLAN_QUICK, 64);
+        bool all = round % 2;
+        for (uint32_t i = 0; i < weir_buffers_count(list); i++) {
+            weir_buffer b = WEIR_INIT(weir_buffer);
+            ok(weir_buffers_get(list, i, &b));
+            if (b.sharing != WEIR_SHARING_VIEW && (all || roll(&seed, 2)))
+                ok(weir_buffers_pin(list, i, offset_of(plan, i)));
+        }
+        weir_plan *again = plan_of(list, WEIR_PLAN_QUICK, 64);
+        for (uint32_t i = 0; all && i < weir_buffers_count(list); i++)
+            assert_int_equal(slot_of(again, i).root, slot_of(plan, i).root);
+        weir_plan_destroy(again);
+        weir_plan_destroy(plan);
+        weir_buffers_destroy(list);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -276,6 +301,7 @@ int main(void)
         cmocka_unit_test(small_lists_reach_the_optimum),
         cmocka_unit_test(dissections_are_put_together_again),
         cmocka_unit_test(rich_lists_are_planned_as_the_checker_wants),
+        cmocka_unit_test(any_part_of_a_plan_can_be_pinned),
         cmocka_unit_test(pinned_buffers_stay_in_a_plan_made_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -131,6 +131,68 @@ static void fixed_buffers_stay(void **state)
     end(plan, list);
 }
 
+/* Plans in which the smaller one lies over the larger are not looked for, so nothing is proven of them; and a distance of
+ * a milliard bytes to the bound is not walked byte by byte. */
+static void what_is_not_looked_for_is_not_proven(void **state)
+{
+    (void)state;
+    weir_buffers *list = empty_list();
+    uint32_t a = add(list, 0, 2, 1024 * MIB);
+    (void)add_sharing(list, 1, 3, 1024 * MIB - 1, WEIR_SHARING_IN_PLACE, a, 0);
+    weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
+    weir_plan_summary s = summary_of(plan);
+    assert_int_equal(s.lower_bound, 1024 * MIB);
+    assert_int_equal(s.proven, s.arena == s.lower_bound);
+    end(plan, list);
+}
+
+/* Of two that want one place, the larger leaves less beside it. */
+static void the_lower_bound_is_that_of_the_best_choice(void **state)
+{
+    (void)state;
+    weir_buffers *list = empty_list();
+    uint32_t a = add(list, 0, 2, 100);
+    (void)add_sharing(list, 1, 3, 60, WEIR_SHARING_IN_PLACE, a, 0);
+    uint32_t c = add_sharing(list, 1, 3, 100, WEIR_SHARING_IN_PLACE, a, 0);
+    weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
+    assert_int_equal(summary_of(plan).lower_bound, 160);
+    assert_int_equal(summary_of(plan).arena, 160);
+    assert_int_equal(slot_of(plan, c).root, a);
+    end(plan, list);
+}
+
+/* A chain in one place, pinned in part and in whole. */
+static void what_is_written_in_place_can_be_pinned_there(void **state)
+{
+    (void)state;
+    for (unsigned pins = 0; pins < 8; pins++) {
+        weir_buffers *list = empty_list();
+        uint32_t a = add(list, 0, 2, 100), b = add_sharing(list, 1, 3, 100, WEIR_SHARING_IN_PLACE, a, 0);
+        uint32_t chain[] = {a, b, add_sharing(list, 2, 4, 100, WEIR_SHARING_IN_PLACE, b, 0)};
+        for (unsigned i = 0; i < 3; i++)
+            if (pins >> i & 1)
+                ok(weir_buffers_pin(list, chain[i], 0));
+        weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
+        if (pins == 0 || pins & 1)
+            assert_int_equal(summary_of(plan).arena, 100);
+        end(plan, list);
+    }
+}
+
+/* What may lie over a fixed buffer goes elsewhere where another one is fixed there later. */
+static void pins_that_do_not_meet_are_no_conflict(void **state)
+{
+    (void)state;
+    weir_buffers *list = empty_list();
+    uint32_t a = add(list, 0, 2, 100), b = add_sharing(list, 1, 5, 100, WEIR_SHARING_IN_PLACE, a, 0);
+    uint32_t c = add(list, 3, 6, 100);
+    ok(weir_buffers_pin(list, a, 0));
+    ok(weir_buffers_pin(list, c, 0));
+    weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
+    assert_int_equal(offset_of(plan, b), 100);
+    end(plan, list);
+}
+
 static void gaps_are_used_and_conflicts_kept(void **state)
 {
     (void)state;
@@ -242,6 +304,10 @@ int main(void)
         cmocka_unit_test(what_must_not_be_written_in_place_is_not),
         cmocka_unit_test(persistent_buffers_share_with_nothing),
         cmocka_unit_test(fixed_buffers_stay),
+        cmocka_unit_test(what_is_not_looked_for_is_not_proven),
+        cmocka_unit_test(the_lower_bound_is_that_of_the_best_choice),
+        cmocka_unit_test(what_is_written_in_place_can_be_pinned_there),
+        cmocka_unit_test(pins_that_do_not_meet_are_no_conflict),
         cmocka_unit_test(gaps_are_used_and_conflicts_kept),
         cmocka_unit_test(kinds_have_arenas_of_their_own),
         cmocka_unit_test(offsets_have_64_bits),
