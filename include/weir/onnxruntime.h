@@ -27,9 +27,9 @@
  * Addresses of captured CUDA graphs stay when the capture is between weir_graph_begin and weir_graph_end of the known stream
  * (weir/graph.h); otherwise a request or a free on a captured stream is refused or stays, with a word in the log.
  *
- * The client, and the pool of blocks if there is one, are closed after the bridge. ONNX Runtime 1.23 or later. Any thread may
- * call these functions; none of them prints. Its allocators are found by the provider's device id, which is weir's ordinal:
- * both count what CUDA_VISIBLE_DEVICES leaves. */
+ * The client, and the pool of blocks and the stream if there are such, are closed and released after the bridge. ONNX Runtime
+ * 1.23 or later. Any thread may call these functions; none of them prints. Its allocators are found by the provider's device
+ * id, which is weir's ordinal: both count what CUDA_VISIBLE_DEVICES leaves. */
 #ifndef WEIR_ONNXRUNTIME_H
 #define WEIR_ONNXRUNTIME_H
 
@@ -65,14 +65,14 @@ typedef struct weir_onnxruntime_options {
  * changes. The environment is pinned: it lives at least until weir_onnxruntime_unregister. Errors, each of which changes
  * nothing: WEIR_CONFLICT, naming the device, when another client (or the same one otherwise) is registered for it, or an
  * allocator that is not weir's; WEIR_UNSUPPORTED for a device that is neither, an older version, or where there is no
- * std::bad_alloc to throw; WEIR_INVALID for a member that is missing, a client that is closed, a stream that is not its
- * runtime's, a granule (the bytes of one block of the pool, or the least charge of the runtime) that is no multiple of 256,
- * and an environment that is not ONNX Runtime's; WEIR_ENGINE with ONNX Runtime's words and the step that failed;
- * WEIR_BUSY between enter and leave on this thread; WEIR_SYSTEM. */
+ * std::bad_alloc to throw; WEIR_INVALID for a member that is missing, a client that is closed, a granule (the bytes of one
+ * block of the pool, or the least charge of the runtime) that is no multiple of 256, and an environment that is not ONNX
+ * Runtime's; WEIR_STREAM_MISUSE for a stream that is not its runtime's; WEIR_ENGINE with ONNX Runtime's words and the step
+ * that failed; WEIR_BUSY between enter and leave on this thread; WEIR_SYSTEM. */
 WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_register(const weir_onnxruntime_options *options);
 
-/* Whether a bridge is registered for the device ("host", "cuda:0") and is the one that ONNX Runtime has; env NULL: with any
- * environment. */
+/* Whether a bridge is registered for the device ("host", "cuda:0") and is the one that ONNX Runtime has, or one that was
+ * entered has its place; env NULL: with any environment. Waits while another thread is between enter and leave. */
 WEIR_API bool weir_onnxruntime_is_registered(const struct OrtEnv *env, const char *device);
 
 /* The registered client, so that another engine joins the same account or the same runtime; NULL if there is none. Valid
@@ -84,7 +84,7 @@ WEIR_API weir_onnxruntime *weir_onnxruntime_registered(const struct OrtEnv *env,
 
 /* Ends it and gives everything back: later sessions get what they would without weir. WEIR_BUSY while blocks are live that
  * ONNX Runtime took, naming how many: sessions and values are to be released first; everything is as before then. A session
- * that outlives this all the same is refused memory from then on: a few hundred bytes stay for it. WEIR_NOT_FOUND names
+ * that outlives this all the same is refused memory from then on: a few thousand bytes stay for it. WEIR_NOT_FOUND names
  * the device. An allocator that somebody else put in its place meanwhile stays. */
 WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_unregister(const struct OrtEnv *env, const char *device);
 

@@ -156,7 +156,6 @@ void wi_ort_free(weir_onnxruntime *bridge)
     if (bridge->pinned.info)
         bridge->api->ReleaseMemoryInfo(bridge->pinned.info);
     wi_ort_runs_destroy(&bridge->runs);
-    wi_ort_forget_thread(bridge);
     pthread_mutex_destroy(&bridge->followers.lock);
     pthread_mutex_destroy(&bridge->kept.lock);
     pthread_mutex_destroy(&bridge->lock);
@@ -165,10 +164,12 @@ void wi_ort_free(weir_onnxruntime *bridge)
 
 weir_status wi_ort_open(const weir_onnxruntime_options *options, const char *call, weir_onnxruntime **out)
 {
+    static atomic_uint_fast64_t number;
     weir_onnxruntime *bridge = calloc(1, sizeof *bridge);
     *out = NULL;
     if (!bridge)
         return weir_fail(WEIR_SYSTEM, "%s: no host memory for a bridge", call);
+    bridge->number = atomic_fetch_add(&number, 1) + 1;
     pthread_mutex_init(&bridge->lock, NULL);
     pthread_mutex_init(&bridge->followers.lock, NULL);
     pthread_mutex_init(&bridge->kept.lock, NULL);

@@ -54,6 +54,7 @@ typedef struct wi_ort_pinned {
 
 struct weir_onnxruntime {
     wi_ort_table device, pinned;
+    uint64_t number; /* no other bridge has or had it, wherever it lies */
     const ort_api *api;
     ort_env *env;
     weir_client *client;
@@ -90,10 +91,13 @@ bool wi_ort_same(const weir_onnxruntime *bridge, const weir_onnxruntime_options 
 
 /* onnxruntime_swap.c: which allocators the environment has. One thread at a time is between begin and end. */
 weir_status wi_ort_swap_begin(const char *call, const char *device);
+/* The same to look only, which a thread that is between them, or enter and leave, may do, too: false then, and no end. */
+bool wi_ort_look_begin(void);
 void wi_ort_swap_end(void);
 bool wi_ort_in_place(const weir_onnxruntime *bridge); /* it, or another one that was entered meanwhile */
-weir_status wi_ort_put_in(weir_onnxruntime *bridge, const char *call);
-void wi_ort_take_out(weir_onnxruntime *bridge);
+/* `before`: the one in whose place it comes, and which is there again after take_out; NULL: none. */
+weir_status wi_ort_put_in(weir_onnxruntime *bridge, weir_onnxruntime *before, const char *call);
+void wi_ort_take_out(weir_onnxruntime *bridge, weir_onnxruntime *before, const char *call);
 
 /* onnxruntime_registry.c: the registered bridge of that environment (NULL: any) and device, or NULL. */
 weir_onnxruntime *wi_ort_registered(const ort_env *env, const char *device);
@@ -101,7 +105,6 @@ weir_onnxruntime *wi_ort_registered(const ort_env *env, const char *device);
 /* onnxruntime_table.c */
 void wi_ort_table_init(wi_ort_table *table, weir_onnxruntime *bridge, weir_kind kind);
 bool wi_ort_is_ours(const ort_allocator *allocator); /* of some bridge */
-void wi_ort_forget_thread(const weir_onnxruntime *bridge);
 /* Device memory of the bridge, in the order of a stream that weir knows, or WEIR_STREAM_HOST. */
 weir_status wi_ort_take(weir_onnxruntime *bridge, size_t bytes, weir_stream stream, weir_class memory_class,
                         void **out);

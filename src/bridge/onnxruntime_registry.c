@@ -67,7 +67,7 @@ static weir_status put_in(const weir_onnxruntime_options *options)
     weir_status status = wi_ort_open(options, registering, &bridge);
     if (status != WEIR_OK)
         return status;
-    status = wi_ort_put_in(bridge, registering);
+    status = wi_ort_put_in(bridge, NULL, registering);
     if (status != WEIR_OK) {
         wi_ort_free(bridge);
         return status;
@@ -106,8 +106,14 @@ weir_onnxruntime *weir_onnxruntime_registered(const struct OrtEnv *env, const ch
 
 bool weir_onnxruntime_is_registered(const struct OrtEnv *env, const char *device)
 {
+    if (atomic_load(&wi_forked))
+        return false;
+    bool begun = wi_ort_look_begin();
     const weir_onnxruntime *bridge = weir_onnxruntime_registered(env, device);
-    return bridge && wi_ort_in_place(bridge);
+    bool is = bridge && wi_ort_in_place(bridge);
+    if (begun)
+        wi_ort_swap_end();
+    return is;
 }
 
 weir_client *weir_onnxruntime_client(const struct OrtEnv *env, const char *device)
@@ -131,7 +137,7 @@ weir_status weir_onnxruntime_unregister(const struct OrtEnv *env, const char *de
     status = bridge ? wi_ort_check_idle(bridge, call)
                     : weir_fail(WEIR_NOT_FOUND, "%s: nothing is registered for %s", call, device);
     if (status == WEIR_OK) {
-        wi_ort_take_out(bridge);
+        wi_ort_take_out(bridge, NULL, call);
         strike(bridge);
         wi_ort_end(bridge);
     }

@@ -6,20 +6,32 @@
 
 /* Held from enter to leave, and for each change: all bridges' changes come one after the other. */
 static pthread_mutex_t swaps = PTHREAD_MUTEX_INITIALIZER;
+static _Thread_local bool held; /* by this thread, which may be in a callback of the log meanwhile */
 static _Thread_local const weir_onnxruntime *inside; /* what the thread is between enter and leave of */
 static weir_onnxruntime *below;                      /* what the entered one took the place of; under `swaps` */
 
 weir_status wi_ort_swap_begin(const char *call, const char *device)
 {
-    if (inside)
+    if (held)
         return weir_fail(WEIR_BUSY, "%s: on %s this thread is between weir_onnxruntime_enter and leave: leave first",
                          call, device);
     pthread_mutex_lock(&swaps);
+    held = true;
     return WEIR_OK;
+}
+
+bool wi_ort_look_begin(void)
+{
+    if (held)
+        return false;
+    pthread_mutex_lock(&swaps);
+    held = true;
+    return true;
 }
 
 void wi_ort_swap_end(void)
 {
+    held = false;
     pthread_mutex_unlock(&swaps);
 }
 
@@ -95,21 +107,35 @@ static void take_away(weir_onnxruntime *bridge, wi_ort_table *table)
                  weir_kind_name(table->kind), bridge->runtime->name, text);
 }
 
-weir_status wi_ort_put_in(weir_onnxruntime *bridge, const char *call)
+/* The table goes, and the one that it took the place of is back. It never stays itself, as its bridge may be freed then. */
+static void put_back(weir_onnxruntime *bridge, wi_ort_table *table, wi_ort_table *before, const char *call)
 {
+    if (before && put(before->bridge, before, call) == WEIR_OK)
+        return;
+    if (before)
+        weir_log(WEIR_LOG_WARNING, "onnxruntime: the registered allocator could not be put back: %s", weir_detail());
+    take_away(bridge, table);
+}
+
+weir_status wi_ort_put_in(weir_onnxruntime *bridge, weir_onnxruntime *before, const char *call)
+{
+    wi_kept_detail why;
     weir_status status = put(bridge, &bridge->device, call);
     if (status != WEIR_OK)
         return status;
     status = put(bridge, &bridge->pinned, call);
-    if (status != WEIR_OK)
-        take_away(bridge, &bridge->device);
+    if (status == WEIR_OK)
+        return WEIR_OK;
+    wi_detail_keep(&why);
+    put_back(bridge, &bridge->device, before ? &before->device : NULL, call);
+    wi_detail_restore(&why);
     return status;
 }
 
-void wi_ort_take_out(weir_onnxruntime *bridge)
+void wi_ort_take_out(weir_onnxruntime *bridge, weir_onnxruntime *before, const char *call)
 {
-    take_away(bridge, &bridge->device);
-    take_away(bridge, &bridge->pinned);
+    put_back(bridge, &bridge->device, before ? &before->device : NULL, call);
+    put_back(bridge, &bridge->pinned, before ? &before->pinned : NULL, call);
 }
 
 /* One session at a time --------------------------------------------------------------------------------------------- */
@@ -124,7 +150,7 @@ weir_status weir_onnxruntime_enter(weir_onnxruntime *bridge)
     if (status != WEIR_OK)
         return status;
     below = wi_ort_registered(bridge->env, bridge->runtime->name);
-    status = below == bridge ? WEIR_OK : wi_ort_put_in(bridge, call);
+    status = below == bridge ? WEIR_OK : wi_ort_put_in(bridge, below, call);
     if (status != WEIR_OK) {
         wi_ort_swap_end();
         return status;
@@ -139,10 +165,8 @@ void weir_onnxruntime_leave(weir_onnxruntime *bridge)
     if (!bridge || inside != bridge)
         return;
     atomic_store(&bridge->loading, false);
-    if (!below)
-        wi_ort_take_out(bridge);
-    else if (below != bridge && wi_ort_put_in(below, "weir_onnxruntime_leave") != WEIR_OK)
-        weir_log(WEIR_LOG_WARNING, "onnxruntime: the registered allocator could not be put back: %s", weir_detail());
+    if (below != bridge)
+        wi_ort_take_out(bridge, below, "weir_onnxruntime_leave");
     inside = NULL;
     wi_ort_swap_end();
 }

@@ -8,8 +8,7 @@
 
 /* The calling thread's last refusal, which is the one to report when its own call fails. */
 static _Thread_local struct {
-    const weir_onnxruntime *who;
-    uint64_t number;
+    uint64_t bridge, number; /* the bridge's number, and which of its refusals it was */
     char text[1024];
 } mine;
 
@@ -22,7 +21,7 @@ static weir_onnxruntime *bridge_of(const ort_allocator *self)
 
 static void note_refusal(weir_onnxruntime *bridge)
 {
-    mine.who = bridge;
+    mine.bridge = bridge->number;
     snprintf(mine.text, sizeof mine.text, "%s", weir_detail());
     pthread_mutex_lock(&bridge->lock);
     snprintf(bridge->words, sizeof bridge->words, "%s", mine.text);
@@ -39,17 +38,11 @@ static _Noreturn void refuse(weir_onnxruntime *bridge, weir_kind kind, size_t si
     abort(); /* not reached: the call above only leaves by its exception */
 }
 
-void wi_ort_forget_thread(const weir_onnxruntime *bridge)
-{
-    if (mine.who == bridge)
-        mine.who = NULL; /* another bridge may come to lie here */
-}
-
 bool weir_onnxruntime_explain(weir_onnxruntime *bridge, uint64_t refused, char *text, size_t capacity)
 {
     if (!bridge || !text || capacity == 0)
         return false;
-    if (mine.who == bridge && mine.number > refused) {
+    if (mine.bridge == bridge->number && mine.number > refused) {
         snprintf(text, capacity, "%s", mine.text);
         return true;
     }

@@ -3,6 +3,7 @@
 #include "fake.h"
 
 #include <dlfcn.h>
+#include <stdatomic.h>
 
 static const char *device;
 
@@ -46,6 +47,7 @@ static void listen(weir_log_level level, const char *text, void *user)
     (void)level;
     (void)user;
     no_words++;
+    (void)weir_onnxruntime_is_registered(NULL, device); /* a callback may look */
     snprintf(said, sizeof said, "%s", text);
 }
 
@@ -347,6 +349,80 @@ static void entered_and_left(void **state)
     end(&f);
 }
 
+/* Whatever fails, the registered one stays, and ONNX Runtime never keeps one that is closed. */
+static void entering_and_leaving_fail(void **state)
+{
+    (void)state;
+    fixture f = begin();
+    ort_allocator theirs = {.version = 23, .Alloc = their_alloc};
+    weir_onnxruntime *bridge;
+    weir_onnxruntime_options a = fake_options(f.a, WEIR_STREAM_HOST), b = fake_options(f.b, WEIR_STREAM_HOST);
+    ok(weir_onnxruntime_register(&a));
+    ok(weir_onnxruntime_open(&b, &bridge));
+    ort_allocator *of_a = fake_ort.device, *pinned_of_a = fake_ort.pinned;
+    if (on_cuda()) {
+        fake_ort.fail = (fake_failures){.RegisterAllocator = true, .pinned_only = true};
+        fails(WEIR_ENGINE, weir_onnxruntime_enter(bridge));
+        detail_names("pinned");
+        assert_ptr_equal(fake_ort.device, of_a);
+        assert_ptr_equal(fake_ort.pinned, pinned_of_a);
+        fake_ort.fail = (fake_failures){0};
+        ok(weir_onnxruntime_enter(bridge));
+        fake_ort.device = &theirs;
+        weir_onnxruntime_leave(bridge);
+        assert_ptr_equal(fake_ort.device, &theirs);
+        assert_ptr_equal(fake_ort.pinned, pinned_of_a);
+        fake_ort.device = of_a;
+    }
+    ok(weir_onnxruntime_enter(bridge));
+    fake_ort.fail.RegisterAllocator = true;
+    weir_onnxruntime_leave(bridge);
+    assert_null(fake_ort.device);
+    assert_null(fake_ort.pinned);
+    fake_ort.fail.RegisterAllocator = false;
+    ok(weir_onnxruntime_close(bridge));
+    ok(weir_onnxruntime_unregister(NULL, device));
+    end(&f);
+}
+
+typedef struct look {
+    pthread_t thread;
+    atomic_bool begun, done, registered;
+} look;
+
+static void *look_once(void *argument)
+{
+    look *l = argument;
+    atomic_store(&l->begun, true);
+    atomic_store(&l->registered, weir_onnxruntime_is_registered(NULL, device));
+    atomic_store(&l->done, true);
+    return NULL;
+}
+
+/* It looks into the allocator that ONNX Runtime has, which nobody closes meanwhile. */
+static void looking_waits_for_leaving(void **state)
+{
+    (void)state;
+    fixture f = begin();
+    look l = {.registered = false};
+    weir_onnxruntime *bridge;
+    weir_onnxruntime_options a = fake_options(f.a, WEIR_STREAM_HOST), b = fake_options(f.b, WEIR_STREAM_HOST);
+    ok(weir_onnxruntime_register(&a));
+    ok(weir_onnxruntime_open(&b, &bridge));
+    ok(weir_onnxruntime_enter(bridge));
+    pthread_create(&l.thread, NULL, look_once, &l);
+    while (!atomic_load(&l.begun))
+        usleep(100);
+    usleep(20000);
+    assert_false(atomic_load(&l.done));
+    weir_onnxruntime_leave(bridge);
+    pthread_join(l.thread, NULL);
+    assert_true(l.registered);
+    ok(weir_onnxruntime_close(bridge));
+    ok(weir_onnxruntime_unregister(NULL, device));
+    end(&f);
+}
+
 static void *second_thread(void *argument)
 {
     weir_onnxruntime *bridge = argument;
@@ -429,6 +505,8 @@ int main(void)
         cmocka_unit_test(failing_to_unregister_is_logged),
         cmocka_unit_test(busy_while_blocks_are_live),
         cmocka_unit_test(entered_and_left),
+        cmocka_unit_test(entering_and_leaving_fail),
+        cmocka_unit_test(looking_waits_for_leaving),
         cmocka_unit_test(one_thread_at_a_time),
         cmocka_unit_test(granules),
     };

@@ -170,6 +170,47 @@ static void refusals_are_told(void **state)
     end(&f);
 }
 
+typedef struct refused_thread {
+    const fixture *f;
+    pthread_barrier_t before, after;
+    bool explained;
+} refused_thread;
+
+static void *refused_then_asked(void *argument)
+{
+    refused_thread *t = argument;
+    char text[64] = "a wrong shape";
+    if (setjmp(refused_at) == 0)
+        (void)t->f->table->Alloc(t->f->table, 100 * MIB);
+    pthread_barrier_wait(&t->before);
+    pthread_barrier_wait(&t->after);
+    t->explained = weir_onnxruntime_explain(t->f->bridge, 0, text, sizeof text);
+    return NULL;
+}
+
+/* A thread remembers its last refusal longer than a bridge lives; the next bridge may lie in the same place. */
+static void a_refusal_belongs_to_its_bridge(void **state)
+{
+    (void)state;
+    fixture f = begin(6 * MIB, true);
+    weir_onnxruntime_options o = fake_options(f.a, f.known);
+    refused_thread t = {.f = &f, .explained = true};
+    pthread_t thread;
+    pthread_barrier_init(&t.before, NULL, 2);
+    pthread_barrier_init(&t.after, NULL, 2);
+    pthread_create(&thread, NULL, refused_then_asked, &t);
+    pthread_barrier_wait(&t.before);
+    assert_int_equal(stats(&f).refused, 1);
+    ok(weir_onnxruntime_close(f.bridge));
+    ok(weir_onnxruntime_open(&o, &f.bridge));
+    pthread_barrier_wait(&t.after);
+    pthread_join(thread, NULL);
+    assert_false(t.explained);
+    pthread_barrier_destroy(&t.before);
+    pthread_barrier_destroy(&t.after);
+    end(&f);
+}
+
 /* Each call of the driver's on the way of a request fails: it is refused, and nothing is lost. */
 static void the_driver_fails(void **state)
 {
@@ -293,6 +334,7 @@ int main(void)
         cmocka_unit_test(pinned_memory_serves_again),
         cmocka_unit_test(pinned_memory_is_given_up),
         cmocka_unit_test(refusals_are_told),
+        cmocka_unit_test(a_refusal_belongs_to_its_bridge),
         cmocka_unit_test(the_driver_fails),
         cmocka_unit_test(waiting_fails),
         cmocka_unit_test(blocks_of_a_pool),
