@@ -79,12 +79,20 @@ static bool fold_constant(step *s)
     graph_number *out = fold_room(s, 0);
     if (!out)
         return false;
-    out->i = graph_int(s->node, "value_int", 0);
-    if (graph_has(s->node, "value_float"))
+    /* The same attribute, in the same order, as the rule that made the shape. */
+    if (graph_has(s->node, "value_int")) {
+        out->i = graph_int(s->node, "value_int", 0);
+        return true;
+    }
+    if (graph_has(s->node, "value_float")) {
         out->f = graph_float(s->node, "value_float", 0);
+        return true;
+    }
     int count = graph_ints(s->node, "value_ints", ints, GRAPH_NUMBERS);
     for (int i = 0; i < count; i++)
         out[i].i = ints[i];
+    if (count >= 0)
+        return true;
     count = graph_floats(s->node, "value_floats", floats, GRAPH_NUMBERS);
     for (int i = 0; i < count; i++)
         out[i].f = floats[i];

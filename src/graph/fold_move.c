@@ -21,6 +21,8 @@ bool fold_gather(step *s)
     graph_number *out = in && at ? fold_room(s, 0) : NULL;
     if (!out || !step_axis(s, graph_int(s->node, "axis", 0), step_in(s, 0)->shape.rank, &axis))
         return false;
+    if (step_out(s, 0)->elements == 0) /* the dimensions before the axis may be endless then */
+        return true;
     const graph_shape *shape = &step_in(s, 0)->shape;
     uint64_t outer = graph_elements(shape, 0, axis), inner = graph_elements(shape, axis + 1, shape->rank);
     uint64_t picks = step_in(s, 1)->elements, extent = (uint64_t)shape->dims[axis];
@@ -61,6 +63,8 @@ bool fold_concat(step *s)
             return false;
     if (!out || !step_axis(s, graph_int(s->node, "axis", 0), step_out(s, 0)->shape.rank, &axis))
         return false;
+    if (step_out(s, 0)->elements == 0) /* as above */
+        return true;
     uint64_t outer = graph_elements(&step_out(s, 0)->shape, 0, axis);
     for (uint64_t i = 0; i < outer; i++)
         for (unsigned k = 0; k < s->node->input_count; k++) {

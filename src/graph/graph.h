@@ -46,6 +46,7 @@ typedef struct graph_node {
     uint32_t input_count, output_count, captured_count;
     const uint8_t *proto;
     size_t proto_size; /* for attributes */
+    bool known;        /* its operator has a rule; found by inference */
     bool folded;       /* its outputs are constant, or follow from dimensions: it does not run */
 } graph_node;
 

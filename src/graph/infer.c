@@ -210,6 +210,7 @@ static weir_status infer_node(graph *g, graph_node *node)
     if (status != WEIR_OK)
         return status;
     graph_rule *rule = graph_rule_of(node);
+    node->known = rule != NULL;
     bool good = rule ? rule(&s) : no_rule(&s);
     if (!good && s.wrong)
         return refuse(g, node, WEIR_CORRUPT, "%s", s.why);

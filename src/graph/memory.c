@@ -16,6 +16,7 @@ typedef struct life {
     uint32_t buffer;
     bool outside; /* a weight, a constant, or a view of one */
     bool read;    /* by a node that runs */
+    bool kept;    /* of a root: an output shows it, and nothing may be written over it */
 } life;
 
 typedef struct maker {
@@ -25,9 +26,10 @@ typedef struct maker {
     bool in_place;
 } maker;
 
+/* An operator that has no rule here may share its name with one of them, in another domain, and nothing else. */
 static bool among(const graph_node *node, const char *const *names, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; node->known && i < count; i++)
         if (onnx_text_is(node->op, names[i]))
             return true;
     return false;
@@ -204,6 +206,7 @@ static void keep_outputs(maker *m)
             begin(m, m->g->outputs[i], last, m->g->outputs[i]);
         }
         use(m, m->g->outputs[i], last);
+        m->lives[l->root].kept = true;
     }
 }
 
@@ -241,7 +244,7 @@ static uint32_t written_over(const maker *m, uint32_t id)
             m->g->values[in].elements != value->elements)
             continue;
         uint32_t root = m->lives[in].root; /* as long as its views: none of them is a part */
-        if (m->lives[root].root_end == m->lives[id].begin + 1)
+        if (!m->lives[root].kept && m->lives[root].root_end == m->lives[id].begin + 1)
             return root;
     }
     return GRAPH_NONE;
@@ -287,7 +290,9 @@ static weir_status add_all(maker *m)
             if (id != GRAPH_NONE && m->lives[id].end > 0)
                 status = add(m, id);
         }
-    return status == WEIR_OK ? weir_buffers_schedule(m->out->buffers, m->out->order, m->out->steps) : status;
+    if (status != WEIR_OK || m->out->steps == 0) /* where nothing runs, there is one step in which all is there */
+        return status;
+    return weir_buffers_schedule(m->out->buffers, m->out->order, m->out->steps);
 }
 
 static void count_weights(const maker *m)

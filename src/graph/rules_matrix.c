@@ -99,7 +99,7 @@ typedef struct letters {
     unsigned seen[128]; /* how often a letter occurs */
 } letters;
 
-/* Splits off the next term, up to `end`. Answers its letters without blanks, "." for an ellipsis; -1: it is none. */
+/* Splits off the next term. Answers its letters without blanks, "." for its one ellipsis; -1: it is none. */
 static int next_term(onnx_text *equation, char *out)
 {
     int count = 0;
@@ -107,7 +107,7 @@ static int next_term(onnx_text *equation, char *out)
         char c = *equation->text;
         size_t step_by = 1;
         if (c == '.') {
-            if (equation->size < 3 || memcmp(equation->text, "...", 3) != 0)
+            if (equation->size < 3 || memcmp(equation->text, "...", 3) != 0 || memchr(out, '.', (size_t)count))
                 return -1;
             step_by = 3;
         }

@@ -43,6 +43,22 @@ static void look_at_lives(const graph *g, const graph_memory *memory)
     free(buffers);
 }
 
+/* Is an output written over, itself or as a view? */
+static void look_at_outputs(const graph *g, const graph_memory *memory)
+{
+    weir_buffer b = {.size = sizeof b};
+    bool *kept = calloc(memory->count + 1, sizeof *kept);
+    demand(kept != NULL, "no memory");
+    for (uint32_t i = 0; i < memory->count; i++)
+        if (g->values[memory->values[i]].output && weir_buffers_get(memory->buffers, i, &b) == WEIR_OK)
+            kept[b.sharing == WEIR_SHARING_VIEW ? b.of : i] = true;
+    for (uint32_t i = 0; i < memory->count; i++)
+        demand(weir_buffers_get(memory->buffers, i, &b) == WEIR_OK &&
+                   (b.sharing != WEIR_SHARING_IN_PLACE || !kept[b.of]),
+               "an output is written over");
+    free(kept);
+}
+
 static void plan(const graph *g)
 {
     graph_memory memory;
@@ -51,6 +67,7 @@ static void plan(const graph *g)
     weir_status status = graph_memory_make(g, true, &memory);
     if (status == WEIR_OK) {
         look_at_lives(g, &memory);
+        look_at_outputs(g, &memory);
         status = weir_plan_make(memory.buffers, &options, &made);
         demand(status != WEIR_OK || weir_plan_check(made, memory.buffers) == WEIR_OK, "the plan does not hold");
     }

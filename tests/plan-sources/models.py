@@ -421,6 +421,50 @@ def sharing():
                                   "looked": looked})
 
 
+def kept():
+    """Outputs that the last node reads, one of them by a view: there is nothing else that it could be written over."""
+    n = Network("kept")
+    x = n.input([4, 8])
+    first, second = n.op("Relu", x), n.op("Exp", x)
+    n.output(first, n.op("Reshape", second, n.ints(8, 4)), n.op("Add", first, second))
+    save(n, n.model(), {}, {}, names={"first": first, "second": second, "last": n.outputs[-1]})
+
+
+def idle():
+    """Nothing runs: the output is the input in another shape."""
+    n = Network("idle")
+    n.output(n.op("Reshape", n.input([4, 8]), n.ints(8, 4)))
+    save(n, n.model(), {}, {})
+
+
+def strangers():
+    """Operators of an unknown domain that are called as known ones are."""
+    n = Network("strangers")
+    looked = n.op("Identity", n.op("Relu", n.input([4, 8])), domain="own")
+    over = n.op("Softmax", looked, domain="own")
+    n.output(n.op("Neg", over))
+    model = n.model()
+    model.graph.value_info.extend(h.make_tensor_value_info(name, T.FLOAT, [4, 8]) for name in (looked, over))
+    save(n, model, {}, {}, names={"looked": looked, "over": over})
+
+
+def hostile():
+    """Models that contradict themselves, or are endless in one dimension and empty in another."""
+    n = Network("constants")
+    both = n.op("Constant", value_int=3, value_ints=list(range(4000)))
+    n.output(n.op("Add", n.input([], T.INT64), both))
+    save(n, n.model({n.outputs[0]: T.INT64}), {}, {})
+    n = Network("dots")
+    n.output(n.op("Einsum", n.input([1] * 16), equation="............->..."))
+    save(n, n.model(), {}, {})
+    for kind in ("Gather", "Concat"):
+        n = Network(f"empty{kind}")
+        empty = n.op("ConstantOfShape", n.ints(1 << 59, 3, 0))
+        made = n.op(kind, empty, n.ints(0) if kind == "Gather" else empty, axis=1)
+        n.output(n.op("Shape", made))
+        save(n, n.model({n.outputs[0]: T.INT64}), {}, {})
+
+
 def functions():
     """An operator of the model's own."""
     n = Network("functions")
@@ -510,6 +554,10 @@ def main():
         save_inferred(network)
     of_onnxruntime()
     sharing()
+    kept()
+    idle()
+    strangers()
+    hostile()
     functions()
     for build, dims in ((bert, {"batch": 2, "sequence": 9}), (gpt2, {"batch": 3, "sequence": 7}),
                         (upsampling, {"batch": 1, "height": 37, "width": 50})):

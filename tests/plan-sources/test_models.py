@@ -72,6 +72,32 @@ class Models(harness.Case):
         self.assertEqual(place["held"]["end"], answer["steps"])
         self.assertIn("graph inside", answer["source"]["remark"])
 
+    def places(self, name):
+        answer = self.plan(name)
+        by_name = {place["name"]: place for place in answer["places"]}
+        return {key: by_name[tensor] for key, tensor in self.expected[name]["names"].items()}
+
+    def test_outputs_are_kept(self):
+        """What the last node makes has a place of its own, though the outputs that it reads end with it."""
+        place = self.places("kept")
+        self.assertIsNone(place["last"]["written_over"])
+        self.assertEqual(len({each["offset"] for each in place.values()}), 3)
+
+    def test_unknown_operators_share_nothing(self):
+        for place in self.places("strangers").values():
+            self.assertIsNone(place["view_of"])
+            self.assertIsNone(place["written_over"])
+
+    def test_a_model_in_which_nothing_runs(self):
+        answer = self.plan("idle", "--svg", "idle.svg")
+        self.assertEqual((answer["arena"], answer["buffers"], answer["source"]["views"]), (256, 2, 1))
+
+    def test_hostile_models(self):
+        self.assertGreater(self.plan("constants")["buffers"], 0)
+        self.assertIn("equation", self.refused("plan", self.models / "dots.onnx", status=1))
+        for kind in ("Gather", "Concat"):
+            self.assertEqual(self.plan(f"empty{kind}")["arena"], 256)
+
     def test_functions(self):
         line = self.refused("plan", self.models / "functions.onnx", status=1)
         self.assertIn("own.Twice", line)
