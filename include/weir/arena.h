@@ -33,27 +33,28 @@ typedef struct weir_arena_options {
     bool clear;              /* its memory is zero when the stream comes to this point, wherever it is from */
     weir_class memory_class; /* WEIR_OTHER, which is 0, means WEIR_ACTIVATIONS */
     weir_stream stream;      /* where it is allocated */
-    const char *tag;         /* how reports call it; copied, cut at 47 bytes; NULL: "arena" */
+    const char *tag;         /* how reports call it and what it allocates; copied, cut at 47 bytes; NULL: "arena" */
 } weir_arena_options;
 
 /* The bytes of one kind of memory that an arena of these plans is charged, apart from what a resource's adaptors add, and
- * unless a pool hands it a longer block. 0 without plans. */
+ * unless a pool hands it a longer block. 0 without plans; UINT64_MAX for one that is longer than any device. */
 WEIR_API uint64_t weir_arena_bytes(const weir_plan *const *plans, size_t count, weir_kind kind);
 
 /* Opens an arena and allocates its memory. Errors: WEIR_INVALID (no plan and no room, a pool or parameters of another
- * runtime, a tensor with an alignment beyond 2 MiB), WEIR_CORRUPT (weir_plan_check refuses a plan), WEIR_OUT_OF_MEMORY and
- * the others of weir_alloc_with; WEIR_SYSTEM, WEIR_FORKED. Any thread. */
+ * runtime, a tensor with an alignment beyond 2 MiB, a plan longer than any device), WEIR_CORRUPT (weir_plan_check refuses a
+ * plan), WEIR_OUT_OF_MEMORY and the others of weir_alloc_with; WEIR_SYSTEM, WEIR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_open(weir_client *client, const weir_arena_options *options,
                                                     weir_arena **out);
 
 /* Gives the memory back, to the pool or freed, behind all runs and the work on `stream`. WEIR_BUSY within a run; the errors of
- * weir_free, with which the arena stays. NULL is nothing. */
+ * weir_free, with which the arena stays, to be closed again and nothing else, as some of its blocks may be gone. NULL is
+ * nothing. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_close(weir_arena *arena, weir_stream stream);
 
 /* One bucket more; the plan outlives the arena. Where it is longer than all before, the blocks grow in place, in the order of
  * `stream`; `bucket` (may be NULL) gets its number. Errors: WEIR_NO_ROOM, naming what stands behind the block: open the arena
  * with this plan, or with more `room`; WEIR_BUSY within a run; WEIR_INVALID for an alignment that the block does not have,
- * WEIR_CORRUPT for a plan that weir_plan_check refuses; those of weir_resize. */
+ * and for a plan longer than any device; WEIR_CORRUPT for one that weir_plan_check refuses; those of weir_resize. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_add(weir_arena *arena, const weir_plan *plan, weir_stream stream,
                                                    uint32_t *bucket);
 

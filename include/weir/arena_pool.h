@@ -2,11 +2,11 @@
  *
  * A process has one pool for each runtime, which arenas (weir/arena.h) name in their options. What an arena had when it was
  * closed stays live in its client's account, as one block of its real length, and the client's next arena takes the smallest
- * block that is long enough, unless more of it would lie idle than the bound on waste allows. Memory goes from one client to
- * another by being freed, so that the ledger always says whose it is. The kept bytes have a cap, beyond which the block goes that
- * has been idle longest; and when any request of the runtime finds no memory, a pressure callback (weir/pressure.h) gives up
- * what would cover it. Nothing here waits for a stream: blocks carry the marks of their last runs (weir/uses.h). Device memory alone
- * is kept. */
+ * block of the same class that is long enough, unless more of it would lie idle than the bound on waste allows. Memory goes
+ * from one client to another by being freed, so that the ledger always says whose it is. The kept bytes have a cap, beyond
+ * which the block goes that has been idle longest; and when any request of the runtime finds no memory, a pressure callback
+ * (weir/pressure.h) gives up what would cover it. Nothing here waits for a stream: blocks carry the marks of their last runs
+ * (weir/uses.h). Device memory alone is kept. */
 #ifndef WEIR_ARENA_POOL_H
 #define WEIR_ARENA_POOL_H
 

@@ -40,7 +40,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_parameters_share(weir_parameters *store
 
 /* One holder less. With the last one the blocks are freed, behind every run that was declared (weir_arena_begin) and all that
  * weir_parameters_add queued, and the store is gone. WEIR_BUSY where the last one goes within such a run, and the errors of
- * weir_free: it stays with its holder. NULL is nothing. Any thread. */
+ * weir_free: it stays with its holder, who then can do no more than release it again, as some blocks may be gone. NULL is
+ * nothing. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_parameters_release(weir_parameters *store);
 
 /* Adds a parameter and copies its contents from `from`, memory of the host's or the device's, in the order of the stream;
@@ -50,9 +51,9 @@ WEIR_API WEIR_NODISCARD weir_status weir_parameters_release(weir_parameters *sto
  *
  * Errors, each of which leaves the store as it was: WEIR_INVALID (no name, one beyond 1023 bytes, a type that has no fixed
  * element, a size beyond 64 bits), WEIR_CONFLICT (the name is there, of another type or length: both are named), WEIR_BUSY
- * (a run that reads the store has begun and not ended, or the call comes from a pressure callback of another one),
- * WEIR_OUT_OF_MEMORY and the other errors of weir_alloc_with, weir_resize and weir_copy. Any thread; one adds after the
- * other. */
+ * (a run that reads the store has begun and not ended, or the call comes from a pressure callback of another one, be it
+ * to another store), WEIR_OUT_OF_MEMORY and the other errors of weir_alloc_with, weir_resize and weir_copy. Any thread; one
+ * adds after the other. */
 WEIR_API WEIR_NODISCARD weir_status weir_parameters_add(weir_parameters *store, const char *name, weir_type type,
                                                         uint64_t elements, const void *from, weir_stream stream,
                                                         uint32_t *index);

@@ -7,6 +7,9 @@
 #include <weir/plan_buffers.h>
 #include <stdio.h>
 
+/* Of a block: beyond it no device has memory, and below it sums do not wrap. */
+#define LONGEST (UINT64_MAX / 4)
+
 /* What plans want ---------------------------------------------------------------------------------------------------- */
 
 uint64_t weir_arena_bytes(const weir_plan *const *plans, size_t count, weir_kind kind)
@@ -14,7 +17,7 @@ uint64_t weir_arena_bytes(const weir_plan *const *plans, size_t count, weir_kind
     uint64_t most = 0;
     for (size_t i = 0; plans && i < count; i++)
         most = wi_max(most, weir_plan_arena(plans[i], kind));
-    return wi_round_up(most, WI_UNIT);
+    return most > LONGEST ? UINT64_MAX : wi_round_up(most, WI_UNIT);
 }
 
 /* What the start of a kind's block must be a multiple of, for all offsets to be what the plan says. */
@@ -74,12 +77,6 @@ static weir_status make_buckets(weir_arena *arena, const weir_plan *const *plans
 static weir_status take_block(weir_arena *arena, weir_kind kind, const weir_arena_options *o, uint64_t alignment)
 {
     wi_arena_block *block = &arena->blocks[kind];
-    weir_status status = WEIR_OK;
-    if (arena->pool && kind == WEIR_KIND_DEVICE)
-        status = wi_arena_pool_take(arena->pool, arena->client, block->bytes, alignment, o->stream, o->clear,
-                                    &block->block, &block->bytes);
-    if (status != WEIR_OK || block->block.pointer)
-        return status;
     weir_request request = {.size = sizeof request,
                             .bytes = block->bytes,
                             .alignment = alignment,
@@ -88,6 +85,11 @@ static weir_status take_block(weir_arena *arena, weir_kind kind, const weir_aren
                             .tag = arena->tag,
                             .flags = o->clear ? WEIR_ZEROED : 0,
                             .kind = kind};
+    weir_status status = WEIR_OK;
+    if (arena->pool && kind == WEIR_KIND_DEVICE)
+        status = wi_arena_pool_take(arena->pool, arena->client, &request, &block->block, &block->bytes);
+    if (status != WEIR_OK || block->block.pointer)
+        return status;
     return weir_alloc_with(arena->client, &request, &block->block);
 }
 
@@ -102,7 +104,7 @@ static weir_status take_blocks(weir_arena *arena, const weir_arena_options *o)
             alignment = wi_max(alignment, alignment_of(arena->buckets[i].plan, (weir_kind)kind));
         }
         block->bytes = wi_max(block->planned, kind == WEIR_KIND_DEVICE ? o->room : 0);
-        if (block->bytes > UINT64_MAX / 4 || alignment > 2 * WI_MIB)
+        if (block->bytes > LONGEST || alignment > 2 * WI_MIB)
             return weir_fail(WEIR_INVALID,
                              "%s: %llu bytes aligned to %llu cannot be had; up to 2 MiB is what "
                              "blocks can be aligned to",
@@ -124,7 +126,8 @@ static weir_status give_block(weir_arena *arena, weir_kind kind, weir_stream str
         return WEIR_OK;
     weir_status status;
     if (arena->pool && kind == WEIR_KIND_DEVICE)
-        status = wi_arena_pool_give(arena->pool, &(wi_idle){arena->client, block->block, block->bytes}, stream);
+        status = wi_arena_pool_give(arena->pool,
+                                    &(wi_idle){arena->client, block->block, block->bytes, arena->memory_class}, stream);
     else
         status = weir_free_block(arena->client, block->block, stream);
     if (status == WEIR_OK)
@@ -231,13 +234,17 @@ weir_status weir_arena_close(weir_arena *arena, weir_stream stream)
 
 /* Growing -------------------------------------------------------------------------------------------------------------- */
 
-/* Whether the blocks could serve the plan, apart from their length. */
+/* Whether the blocks could serve the plan, once they are as long. */
 static weir_status suits(const weir_arena *arena, const weir_plan *plan)
 {
     for (unsigned kind = 0; kind < WEIR_KIND_COUNT; kind++) {
         const wi_arena_block *block = &arena->blocks[kind];
-        if (weir_plan_arena(plan, (weir_kind)kind) == 0)
+        uint64_t wanted = weir_plan_arena(plan, (weir_kind)kind);
+        if (wanted == 0)
             continue;
+        if (wanted > LONGEST)
+            return weir_fail(WEIR_INVALID, "%s cannot serve a plan of %llu bytes, which no device has", arena->tag,
+                             (unsigned long long)wanted);
         if (!block->block.pointer)
             return weir_fail(WEIR_INVALID, "%s has no memory of the kind %s; open it with a plan that has", arena->tag,
                              weir_kind_name((weir_kind)kind));

@@ -153,15 +153,16 @@ static void on_pressure(const weir_pressure *pressure, void *user)
 
 /* Taking and giving ------------------------------------------------------------------------------------------------ */
 
-static bool serves(const weir_arena_pool *pool, const wi_idle *idle, uint64_t bytes, uint64_t alignment)
+static bool serves(const weir_arena_pool *pool, const wi_idle *idle, const weir_request *request)
 {
-    if (idle->bytes < bytes || (uintptr_t)idle->block.pointer % alignment != 0)
+    if (idle->bytes < request->bytes || (uintptr_t)idle->block.pointer % request->alignment != 0 ||
+        idle->memory_class != request->memory_class)
         return false;
-    return (unsigned __int128)(idle->bytes - bytes) * 100 <= (unsigned __int128)bytes * pool->waste;
+    return (unsigned __int128)(idle->bytes - request->bytes) * 100 <= (unsigned __int128)request->bytes * pool->waste;
 }
 
-weir_status wi_arena_pool_take(weir_arena_pool *pool, weir_client *client, uint64_t bytes, uint64_t alignment,
-                               weir_stream stream, bool clear, weir_block *block, uint64_t *capacity)
+weir_status wi_arena_pool_take(weir_arena_pool *pool, weir_client *client, const weir_request *request,
+                               weir_block *block, uint64_t *capacity)
 {
     wi_idle best = {.client = NULL};
     uint32_t at = 0;
@@ -169,7 +170,7 @@ weir_status wi_arena_pool_take(weir_arena_pool *pool, weir_client *client, uint6
     pthread_mutex_lock(&pool->lock);
     for (uint32_t i = 0; i < pool->count; i++) {
         const wi_idle *idle = &pool->idle[i];
-        if (idle->client == client && serves(pool, idle, bytes, alignment) &&
+        if (idle->client == client && serves(pool, idle, request) &&
             (!best.client || idle->bytes <= best.bytes)) { /* of equal ones the one used last */
             best = *idle;
             at = i;
@@ -181,8 +182,8 @@ weir_status wi_arena_pool_take(weir_arena_pool *pool, weir_client *client, uint6
     unlock(pool);
     if (!best.client)
         return WEIR_OK;
-    weir_status status =
-        wi_order_write(pool->runtime, best.block, best.block.pointer, NULL, clear ? best.bytes : 0, stream);
+    weir_status status = wi_order_write(pool->runtime, best.block, best.block.pointer, NULL,
+                                        request->flags & WEIR_ZEROED ? best.bytes : 0, request->stream);
     if (status != WEIR_OK) {
         pthread_mutex_lock(&pool->lock);
         pool->taken--;

@@ -21,8 +21,7 @@ typedef struct wi_chunk {
 struct weir_parameters {
     pthread_mutex_t lock;
     pthread_cond_t turn_ends;
-    bool turn;
-    pthread_t adder; /* who has the turn */
+    bool turn; /* somebody adds */
     uint32_t holders;
 
     weir_client *client;

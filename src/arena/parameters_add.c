@@ -5,28 +5,26 @@
 
 /* Turns ------------------------------------------------------------------------------------------------------------ */
 
-/* A callback of pressure inside this very call may come back here; it would wait for itself. */
+/* The thread is within a call of this; a callback of pressure inside it would wait for itself, or, at another store, for an
+ * adder whose own callback may wait for this one. */
+static _Thread_local bool adding;
+
 static weir_status take_turn(weir_parameters *store)
 {
+    if (adding)
+        return weir_fail(WEIR_BUSY, "%s gets no parameter while this thread adds one; add it afterwards", store->tag);
     pthread_mutex_lock(&store->lock);
-    bool own = store->turn && pthread_equal(store->adder, pthread_self());
-    while (!own && store->turn)
+    while (store->turn)
         pthread_cond_wait(&store->turn_ends, &store->lock);
-    if (!own) {
-        store->turn = true;
-        store->adder = pthread_self();
-    }
+    store->turn = adding = true;
     pthread_mutex_unlock(&store->lock);
-    if (own)
-        return weir_fail(WEIR_BUSY, "a parameter is being added to %s by this thread; add the next one afterwards",
-                         store->tag);
     return WEIR_OK;
 }
 
 static void end_turn(weir_parameters *store)
 {
     pthread_mutex_lock(&store->lock);
-    store->turn = false;
+    store->turn = adding = false;
     pthread_cond_signal(&store->turn_ends);
     pthread_mutex_unlock(&store->lock);
 }

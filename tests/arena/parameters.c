@@ -277,6 +277,24 @@ static void a_callback_cannot_wait_for_itself(void **state)
     ok(weir_parameters_release(store));
 }
 
+/* Two of them, each in a callback of the other's store, would wait for one another. */
+static void a_callback_cannot_wait_for_another_store(void **state)
+{
+    fixture *f = *state;
+    weir_parameters *store = open_store(f, (weir_parameters_options){.step = 4 * KIB});
+    weir_parameters *other = open_store(f, (weir_parameters_options){.step = 4 * KIB, .tag = "other"});
+    uint64_t id;
+    inner = WEIR_OK;
+    ok(weir_pressure_add(f->runtime, 0, add_in_callback, other, &id));
+    fails(WEIR_OUT_OF_MEMORY, weir_parameters_add(store, "w", WEIR_U8, 65 * MIB, NULL, WEIR_STREAM_HOST, NULL));
+    assert_int_equal(inner, WEIR_BUSY);
+    assert_int_equal(store_details(other).count, 0);
+    ok(weir_pressure_remove(f->runtime, id));
+    add_pattern(other, "inner", WEIR_U8, 1, 1); /* and it may go on */
+    ok(weir_parameters_release(other));
+    ok(weir_parameters_release(store));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -292,6 +310,7 @@ int main(void)
         TEST(the_last_holder_frees),
         TEST(two_threads_add_one_after_the_other),
         TEST(a_callback_cannot_wait_for_itself),
+        TEST(a_callback_cannot_wait_for_another_store),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -200,6 +200,27 @@ static void a_maximum_is_met_from_the_pool(void **state)
     ok(weir_arena_pool_put(pool));
 }
 
+/* The ledger counts a block as what it was allocated for; so one of another class is left alone. */
+static void another_class_is_never_taken(void **state)
+{
+    fixture *f = *state;
+    weir_arena_pool *pool = get_pool(f, 64 * MIB, 25);
+    ok(weir_arena_close(open_for(f, pool, MIB), WEIR_STREAM_HOST));
+    weir_arena *kv = open_arena(f, (weir_arena_options){.room = MIB, .pool = pool, .memory_class = WEIR_KV});
+    snapshot s = take_snapshot(f->runtime);
+    assert_int_equal(s.clients[0].live_class[WEIR_KV], MIB);
+    assert_int_equal(s.clients[0].live_class[WEIR_ACTIVATIONS], MIB); /* idle */
+    void *base = base_of(kv);
+    ok(weir_arena_close(kv, WEIR_STREAM_HOST));
+    kv = open_arena(f, (weir_arena_options){.room = MIB, .pool = pool, .memory_class = WEIR_KV});
+    assert_ptr_equal(base_of(kv), base);
+    weir_arena_options none = {.size = sizeof none, .room = MIB, .pool = pool, .memory_class = WEIR_CLASS_COUNT};
+    weir_arena *arena;
+    fails(WEIR_INVALID, weir_arena_open(f->client, &none, &arena));
+    ok(weir_arena_close(kv, WEIR_STREAM_HOST));
+    ok(weir_arena_pool_put(pool));
+}
+
 static void another_clients_block_is_never_taken(void **state)
 {
     fixture *f = *state;
@@ -383,6 +404,7 @@ int main(void)
         TEST(the_cap_drops_what_idles_longest),
         TEST(pressure_takes_what_it_needs),
         TEST(a_maximum_is_met_from_the_pool),
+        TEST(another_class_is_never_taken),
         TEST(another_clients_block_is_never_taken),
         TEST(cleared_memory_is_zero_to_its_end),
         TEST(streams_are_kept_in_order),
