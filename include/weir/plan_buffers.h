@@ -60,13 +60,14 @@ WEIR_API void weir_buffers_destroy(weir_buffers *buffers);
 
 /* Adds one; `index` (may be NULL) gets its number. WEIR_INVALID, naming the buffer and what is wrong: begin not before
  * end, an alignment that is no power of two, a fixed offset beside its alignment or beyond 64 bits, a fixed view, a view
- * that does not lie inside its buffer, has another kind, or is longer than it; `of` not added yet. WEIR_SYSTEM without
- * host memory. */
+ * that does not lie inside its buffer, has another kind, is longer than it, or is live in a gap of its storage; `of` not
+ * added yet. WEIR_SYSTEM without host memory. */
 WEIR_API WEIR_NODISCARD weir_status weir_buffers_add(weir_buffers *buffers, const weir_buffer *buffer, uint32_t *index);
 
 /* In the steps begin … end - 1 the buffer is not live: its contents are not needed and others may have its bytes, though
- * it is live before and after. A gap of a view or of a persistent buffer is WEIR_INVALID, as is one that does not lie strictly
- * inside the lifetime, or that does not begin behind the buffer's gaps so far. WEIR_SYSTEM without host memory. */
+ * it is live before and after. A gap of a view or of a persistent buffer is WEIR_INVALID, as is one that does not lie
+ * strictly inside the lifetime, that does not begin behind the buffer's gaps so far, or in which a view of the buffer is
+ * live. WEIR_SYSTEM without host memory. */
 WEIR_API WEIR_NODISCARD weir_status weir_buffers_gap(weir_buffers *buffers, uint32_t index, uint64_t begin,
                                                      uint64_t end);
 
@@ -78,7 +79,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_buffers_conflict(weir_buffers *buffers,
 WEIR_API WEIR_NODISCARD weir_status weir_buffers_pin(weir_buffers *buffers, uint32_t index, uint64_t offset);
 
 /* Lengthens a lifetime so that the buffer is live in `step` too; that of a view lengthens its storage's. WEIR_INVALID for
- * an index that is none and a step at or beyond WEIR_STEPS_MAX. */
+ * an index that is none, a step at or beyond WEIR_STEPS_MAX, and a lifetime that would reach into a gap of the storage. */
 WEIR_API WEIR_NODISCARD weir_status weir_buffers_use(weir_buffers *buffers, uint32_t index, uint64_t step);
 
 /* States which piece of work runs in each step, in numbers of the caller's: kept with the plan, saved, and compared when

@@ -98,6 +98,15 @@ static weir_status check_pin(const char *name, uint64_t bytes, uint64_t alignmen
     return WEIR_OK;
 }
 
+/* Whether the storage has a gap in one of the steps. */
+static bool in_gap(const weir_buffers *buffers, uint32_t root, uint64_t begin, uint64_t end)
+{
+    for (size_t i = 0; begin < buffers->items[root].gaps_end && i < buffers->gap_count; i++)
+        if (buffers->gaps[i].buffer == root && buffers->gaps[i].begin < end && begin < buffers->gaps[i].end)
+            return true;
+    return false;
+}
+
 static weir_status check_view(const weir_buffers *buffers, const weir_buffer *b, const char *name)
 {
     const wi_buffer *of = &buffers->items[b->of];
@@ -108,6 +117,9 @@ static weir_status check_view(const weir_buffers *buffers, const weir_buffer *b,
         return weir_fail(WEIR_INVALID, "buffer %.200s: bytes %llu + %llu are not all inside %.200s, which has %llu",
                          name, (unsigned long long)b->view_offset, (unsigned long long)b->bytes,
                          wi_buffer_name(buffers, b->of), (unsigned long long)of->bytes);
+    if (in_gap(buffers, of->root, b->persistent ? 0 : b->begin, b->persistent ? WEIR_STEPS_MAX : b->end))
+        return weir_fail(WEIR_INVALID, "buffer %.200s: it is live in a gap of %.200s, whose bytes it has", name,
+                         wi_buffer_name(buffers, of->root));
     return WEIR_OK;
 }
 
@@ -162,6 +174,7 @@ static void append(weir_buffers *buffers, const weir_buffer *b, const char *name
         const wi_buffer *of = &buffers->items[b->of];
         item->view_offset = b->view_offset;
         item->root = of->root;
+        buffers->items[of->root].viewed = true;
         item->from = of->from + b->view_offset;
     }
     size_t length = strlen(name) + 1;
@@ -203,6 +216,17 @@ static weir_status check_index(const weir_buffers *buffers, uint32_t index, cons
     return WEIR_OK;
 }
 
+/* The view of the storage that is live in one of the steps; WEIR_NO_BUFFER: none is. */
+static uint32_t view_in(const weir_buffers *buffers, uint32_t root, uint64_t begin, uint64_t end)
+{
+    for (size_t i = root + (size_t)1; buffers->items[root].viewed && i < buffers->count; i++) {
+        const wi_buffer *b = &buffers->items[i];
+        if (b->root == root && (b->persistent || (b->begin < end && begin < b->end)))
+            return (uint32_t)i;
+    }
+    return WEIR_NO_BUFFER;
+}
+
 weir_status weir_buffers_gap(weir_buffers *buffers, uint32_t index, uint64_t begin, uint64_t end)
 {
     weir_status status = check_index(buffers, index, "weir_buffers_gap");
@@ -217,6 +241,10 @@ weir_status weir_buffers_gap(weir_buffers *buffers, uint32_t index, uint64_t beg
                          wi_buffer_name(buffers, index), (unsigned long long)begin, (unsigned long long)end);
     if (begin <= item->gaps_end)
         return bad(wi_buffer_name(buffers, index), "its gaps have to be told in their order, with steps between them");
+    uint32_t view = view_in(buffers, index, begin, end);
+    if (view != WEIR_NO_BUFFER)
+        return weir_fail(WEIR_INVALID, "buffer %.200s: its view %.200s is live in the gap from step %llu on",
+                         wi_buffer_name(buffers, index), wi_buffer_name(buffers, view), (unsigned long long)begin);
     if (!wi_room_for((void **)&buffers->gaps, sizeof *buffers->gaps, &buffers->gaps_room, buffers->gap_count + 1))
         return no_memory();
     buffers->gaps[buffers->gap_count++] = (wi_gap){begin, end, index};
@@ -269,8 +297,13 @@ weir_status weir_buffers_use(weir_buffers *buffers, uint32_t index, uint64_t ste
     wi_buffer *item = &buffers->items[index];
     if (step >= WEIR_STEPS_MAX)
         return bad(wi_buffer_name(buffers, index), "it is used at or beyond step 2^62");
-    item->begin = wi_min(item->begin, step);
-    item->end = wi_max(item->end, step + 1);
+    uint64_t begin = wi_min(item->begin, step), end = wi_max(item->end, step + 1);
+    bool view = item->sharing == WEIR_SHARING_VIEW;
+    if (in_gap(buffers, item->root, view ? begin : step, view ? end : step + 1))
+        return weir_fail(WEIR_INVALID, "buffer %.200s: with a use in step %llu it is live in a gap of %.200s",
+                         wi_buffer_name(buffers, index), (unsigned long long)step, wi_buffer_name(buffers, item->root));
+    item->begin = begin;
+    item->end = end;
     extend(buffers, item->end);
     return WEIR_OK;
 }

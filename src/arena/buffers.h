@@ -15,6 +15,7 @@ typedef struct wi_buffer {
     uint32_t name; /* where it begins in `names` */
     uint8_t kind, sharing;
     bool persistent, fixed;
+    bool viewed; /* a storage that has views */
 } wi_buffer;
 
 typedef struct wi_gap {

@@ -216,7 +216,11 @@ static weir_buffers *rich_list(uint64_t *seed)
             wall += b.bytes;
         }
         uint32_t index;
-        ok(weir_buffers_add(list, &b, &index));
+        if (weir_buffers_add(list, &b, &index) != WEIR_OK) {
+            detail_names("live in a gap");
+            b.sharing = WEIR_SHARING_NONE;
+            ok(weir_buffers_add(list, &b, &index));
+        }
         if (b.sharing != WEIR_SHARING_VIEW && !b.persistent && b.end - b.begin > 4 && roll(seed, 2))
             ok(weir_buffers_gap(list, index, b.begin + 1, b.end - 2));
         if (i > 0 && b.sharing == WEIR_SHARING_NONE && roll(seed, 8) == 0)

@@ -209,6 +209,36 @@ static void gaps_are_used_and_conflicts_kept(void **state)
     end(plan, list);
 }
 
+/* Whoever reads a storage through a view keeps its bytes, so that no gap can give them away. */
+static void nothing_is_live_in_a_gap(void **state)
+{
+    (void)state;
+    weir_buffers *list = empty_list();
+    weir_buffer b = WEIR_INIT(weir_buffer);
+    uint32_t a = add(list, 0, 10, 100), early = add_sharing(list, 1, 3, 50, WEIR_SHARING_VIEW, a, 0);
+    fails(WEIR_INVALID, weir_buffers_gap(list, a, 2, 7));
+    detail_names("b1");
+    ok(weir_buffers_gap(list, a, 3, 7));
+    b.bytes = 20;
+    b.begin = 6;
+    b.end = 8;
+    b.sharing = WEIR_SHARING_VIEW;
+    b.of = early;
+    fails(WEIR_INVALID, weir_buffers_add(list, &b, NULL));
+    detail_names("gap of b0");
+    b.begin = 7;
+    ok(weir_buffers_add(list, &b, NULL));
+    fails(WEIR_INVALID, weir_buffers_use(list, a, 3));
+    fails(WEIR_INVALID, weir_buffers_use(list, a, 6));
+    fails(WEIR_INVALID, weir_buffers_use(list, early, 9));
+    ok(weir_buffers_use(list, a, 7));
+    ok(weir_buffers_use(list, early, 0));
+    b.persistent = true;
+    fails(WEIR_INVALID, weir_buffers_add(list, &b, NULL));
+    assert_int_equal(weir_buffers_count(list), 3);
+    weir_buffers_destroy(list);
+}
+
 static void kinds_have_arenas_of_their_own(void **state)
 {
     (void)state;
@@ -309,6 +339,7 @@ int main(void)
         cmocka_unit_test(what_is_written_in_place_can_be_pinned_there),
         cmocka_unit_test(pins_that_do_not_meet_are_no_conflict),
         cmocka_unit_test(gaps_are_used_and_conflicts_kept),
+        cmocka_unit_test(nothing_is_live_in_a_gap),
         cmocka_unit_test(kinds_have_arenas_of_their_own),
         cmocka_unit_test(offsets_have_64_bits),
         cmocka_unit_test(bad_buffers_are_refused_by_name),
