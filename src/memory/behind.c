@@ -166,7 +166,8 @@ static wi_block *take(wi_resource *resource, run *r, wi_placement *p, uint64_t s
     }
     wi_climbed(p, count > 0 ? WEIR_RUNG_ORDER : WEIR_RUNG_FIT);
     wi_block *block = wi_ordered_use(unite(resource->lanes, r, p), r->start, p, slack);
-    block->ordered = p->ordered = true;
+    p->ordered = true;
+    wi_store(block->ordered, true);
     return block;
 }
 

@@ -1,6 +1,7 @@
 /* Places over several holes. Where handles have to be moved, holes are filled: else memory would wander through the addresses
- * with every large block that comes and goes. And the last look before a refusal: any place between two blocks, over several holes and what is free between them, and
- * whatever handles are elsewhere, cut where they lie half under the place. It may cost as much as it likes. */
+ * with every large block that comes and goes. And the last look before a refusal: any place between two blocks, over several
+ * holes and what is free between them, and whatever handles are elsewhere, cut where they lie half under the place. It may cost
+ * as much as it likes. */
 #include "memory/mapped.h"
 
 /* Granules that can be put somewhere. */

@@ -90,7 +90,7 @@ static weir_status prepare(weir_runtime *runtime, wi_resource *stack, wi_block *
 }
 
 /* Large blocks are parked from one allocation to the next: one of the same size finds them, any other one finds the free memory
- * in as large pieces as it can be. In calm they stay as long as nobody would need more memory for it. */
+ * in as large pieces as it can be. In calm they stay until one for which the thread would need more memory there. */
 static weir_status find_large(weir_client *client, wi_resource *stack, wi_placement *p, wi_block **out)
 {
     wi_fronts *fronts = &client->runtime->fronts;

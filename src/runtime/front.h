@@ -3,10 +3,10 @@
  * driver call, no event. Behind the fronts of a client and a stream stands their depot: what one thread frees and another
  * allocates goes through it by the list.
  *
- * Laws: a parked block has the phase WI_PARKED, is in exactly one bin or list of a depot (or in the hands of a thread that empties one), belongs
- * to the front's client, whose maximum it counts against, was freed in the order of the front's stream, and has no marks and
- * no zeros on their way. A front is in the list of its runtime and in that of its thread. Stacks with adaptors, which must see
- * every call, have no fronts; while a trace records, nothing is parked or taken.
+ * Laws: a parked block has the phase WI_PARKED, is in exactly one bin or list of a depot (or in the hands of a thread that
+ * empties one), belongs to the front's client, whose maximum it counts against, was freed in the order of the front's stream,
+ * and has no marks and no zeros on their way. A front is in the list of its runtime and in that of its thread. Stacks with
+ * adaptors, which must see every call, have no fronts; while a trace records, nothing is parked or taken.
  *
  * Locks: the ledger's, then that of all fronts (front_lists.c), then a thread's own (base/biased.h), whose claimers hold the
  * former two, then a depot's. No driver is called with any of them. */
@@ -28,8 +28,9 @@ typedef struct wi_fronts {
     atomic_uint lists; /* in all of them */
     wi_block *refused; /* blocks that were parked and that the driver did not take when they were freed; linked */
     unsigned working;  /* threads with parked blocks in hand, and threads that end */
-    /* Calm: memory has not grown for so long that large blocks may stay parked until somebody would need more. That has to pay:
-     * where growth comes too often in it, it ends, and does not come back as soon. */
+    /* Calm: memory has not grown for so long that large blocks may stay parked until their thread would
+     * need more on that stream. That has to pay: where growth comes too often in it, it ends, and does not come back as soon,
+     * unless the option asks for it from the start. */
     atomic_uint quiet;    /* large blocks that found memory, less what growth has taken off */
     atomic_uint patience; /* so many make it calm: at first as the option says */
     atomic_uint earned;   /* in calm: hits of large blocks, less what growth has cost */
@@ -132,8 +133,8 @@ struct wi_front {
     uint32_t declined;
     uint32_t large_hits; /* since somebody asked */
     wi_drift drift;
-    wi_drift
-        returned; /* what others have had of its lists is their drift and no longer its own; under the depot's lock */
+    /* What others have had of its lists is their drift and no longer its own; under the depot's lock. */
+    wi_drift returned;
     wi_depot *depot;
     wi_front_thread *thread;
     wi_front *next_of_thread;
@@ -176,10 +177,11 @@ static inline uint32_t wi_front_place(const weir_client *client, weir_stream str
     return (uint32_t)(mixed * UINT64_C(0x9e3779b97f4a7c15) >> (64 - WI_FRONT_TABLE_BITS));
 }
 
+/* Of 0, which a look at a record that is being written may find, one that takes nothing. */
 static inline wi_front_bin *wi_front_bin_of(wi_front *front, uint64_t charged)
 {
-    if (charged <= WI_FRONT_SMALL)
-        return &front->bins[charged / WI_UNIT - 1];
+    if (charged - 1 < WI_FRONT_SMALL)
+        return &front->bins[(charged - 1) / WI_UNIT];
     uint64_t mixed = charged / WI_UNIT * UINT64_C(0x9e3779b97f4a7c15) >> (64 - WI_FRONT_SHARED_BITS);
     wi_front_bin *two = &front->bins[WI_FRONT_SMALL_BINS + (mixed & ~UINT64_C(1))];
     if (wi_likely(two[0].charged == charged))

@@ -100,6 +100,8 @@ static void values_are_checked(void **state)
         {"budget", "0", false},       {"budget", "host=1g", true},    {"budget", "host=2GiB,cuda:0=40GiB", true},
         {"budget", "hots=2g", false}, {"budget", "cuda:x=2g", false}, {"budget", "cuda=2g", true},
         {"budget", "host=", false},   {"budget", "1g,x", false},      {"budget", "", true},
+        {"calm", "0", true},          {"calm", "2147483647", true},   {"calm", "2147483648", false},
+        {"calm", "-1", false},        {"calm", "1k", false},          {"calm", "", false},
         {"home", "anywhere", true},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
