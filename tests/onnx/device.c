@@ -2,6 +2,9 @@
  * the stub of CUDA everything but the kernels' results is real. */
 #include "common.h"
 
+#include <unistd.h>
+
+#include <weir/graph.h>
 #include <weir/onnxruntime.h>
 
 #include "model.h"
@@ -187,6 +190,45 @@ static void runs_are_captured(void **state)
     close_client(&l);
 }
 
+typedef struct held_outputs {
+    const loaded *l;
+    weir_outputs outputs;
+} held_outputs;
+
+static void *release_them(void *argument)
+{
+    held_outputs *held = argument;
+    held->l->engine->release_outputs(held->l->model, &held->outputs);
+    return NULL;
+}
+
+/* A stream that is captured refuses the free of a block from before: whoever releases one waits for the end. */
+static void outputs_are_released_beside_a_capture(void **state)
+{
+    (void)state;
+    loaded l = load_model("chain", (const char *const[]){"cuda_graph=on", NULL});
+    held_outputs held = {.l = &l};
+    weir_graph *graph;
+    pthread_t thread;
+    float x[2 * 16] = {0};
+    weir_tensor in = tensor("x", WEIR_F32, SHAPE(2, 16), x);
+    assert_ok(infer_with(&l, &in, "device", &held.outputs));
+    uint64_t blocks = onnx_session_stats(l.model).live;
+    assert_true(held.outputs.tensors[0].on_device);
+    assert_ok(weir_graph_open(l.client, &graph));
+    pthread_mutex_lock(&l.model->turn); /* as a run does that captures */
+    assert_ok(weir_graph_begin(graph, l.model->device.stream));
+    pthread_create(&thread, NULL, release_them, &held);
+    usleep(20000);
+    assert_ok(weir_graph_end(graph, l.model->device.stream));
+    pthread_mutex_unlock(&l.model->turn);
+    pthread_join(thread, NULL);
+    assert_ok(weir_graph_close(graph, l.model->device.stream));
+    assert_int_equal(onnx_session_stats(l.model).live, blocks - 1);
+    unload_model(&l);
+    close_client(&l);
+}
+
 static void a_capture_without_memory_is_refused(void **state)
 {
     (void)state;
@@ -238,6 +280,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_is_said),
         cmocka_unit_test(warm_up_and_plan),
         cmocka_unit_test(runs_are_captured),
+        cmocka_unit_test(outputs_are_released_beside_a_capture),
         cmocka_unit_test(values_lie_as_suits_the_model),
         cmocka_unit_test(a_capture_without_memory_is_refused),
     };

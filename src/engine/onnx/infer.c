@@ -189,11 +189,17 @@ weir_status onnx_describe_output(weir_engine_model *model, size_t index, ort_val
     return status;
 }
 
+/* Values on the device are freed on the model's stream, which refuses that while a run captures it: so after that run. */
 static void free_results(weir_engine_model *model, results *r)
 {
+    bool waits = r && r->on_device && model->replays;
+    if (waits)
+        pthread_mutex_lock(&model->turn);
     for (size_t i = 0; r && i < r->count; i++)
         if (r->values[i])
             model->library->api->ReleaseValue(r->values[i]);
+    if (waits)
+        pthread_mutex_unlock(&model->turn);
     free(r);
 }
 
