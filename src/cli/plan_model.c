@@ -91,10 +91,12 @@ static void tell_remark(const graph *g, plan_source *out)
     if (g->bodies > 0)
         out->remark = text_print("%zu %s a graph inside, whose own tensors are not in the plan", g->bodies,
                                  g->bodies == 1 ? "node has" : "nodes have");
-    else if (g->guesses > 0)
-        out->remark =
-            text_print("%zu %s another shape than the file says, \"%.*s\" first: the operators' were taken", g->guesses,
-                       g->guesses == 1 ? "tensor has" : "tensors have", ONNX_SHOW(g->values[g->first_guess].name));
+    if (g->bodies > 0 || g->guesses == 0)
+        return;
+    char *first = clean(g->values[g->first_guess].name);
+    out->remark = text_print("%zu %s another shape than the file says, \"%s\" first: the operators' were taken",
+                             g->guesses, g->guesses == 1 ? "tensor has" : "tensors have", first);
+    free(first);
 }
 
 static weir_status read_graph(const plan_words *words, graph *g, plan_source *out)

@@ -205,6 +205,16 @@ uint32_t graph_open_names(const graph_value *value, onnx_text names[GRAPH_MAX_RA
     return count;
 }
 
+/* Is the word in the text, and not as the begin of a longer one? */
+static bool has_word(const char *text, const char *word)
+{
+    size_t length = strlen(word);
+    for (const char *at = text; (at = strstr(at, word)) != NULL; at += length)
+        if (at[length] == '\0' || at[length] == ',')
+            return true;
+    return false;
+}
+
 size_t graph_dim_names(const graph *g, char *text, size_t capacity)
 {
     size_t count = 0, used = 0;
@@ -217,7 +227,7 @@ size_t graph_dim_names(const graph *g, char *text, size_t capacity)
             char word[100];
             onnx_text name = text_in(&dim, DIM_NAME);
             int n = snprintf(word, sizeof word, ", %.*s", ONNX_SHOW(name));
-            if (name.size == 0 || strstr(text, word) || used + (size_t)n >= capacity)
+            if (name.size == 0 || has_word(text, word) || used + (size_t)n >= capacity)
                 continue;
             memcpy(text + used, word, (size_t)n + 1);
             used += (size_t)n;

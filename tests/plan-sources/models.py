@@ -437,6 +437,17 @@ def idle():
     save(n, n.model(), {}, {})
 
 
+def names():
+    """A dimension whose name begins another one's, and a tensor whose name is meant for a terminal, of another shape."""
+    n = Network("names")
+    n.output(n.op("Neg", n.input(["sequence_length", "sequence"])))
+    model = n.model()
+    model.graph.node[0].output[0] = model.graph.output[0].name = "\x1b[31mred"
+    for extent in (9, 9):
+        model.graph.output[0].type.tensor_type.shape.dim.add().dim_value = extent
+    save(n, model, {"sequence_length": 2, "sequence": 3}, {})
+
+
 def strangers():
     """Operators of an unknown domain that are called as known ones are."""
     n = Network("strangers")
@@ -556,6 +567,7 @@ def main():
     sharing()
     kept()
     idle()
+    names()
     strangers()
     hostile()
     functions()

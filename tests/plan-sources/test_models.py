@@ -83,6 +83,14 @@ class Models(harness.Case):
         self.assertIsNone(place["last"]["written_over"])
         self.assertEqual(len({each["offset"] for each in place.values()}), 3)
 
+    def test_names(self):
+        words = [self.models / "names.onnx", "--dim", "sequence_length=2", "--dim", "sequence=3"]
+        line = self.refused("plan", *words, "--dim", "m=4", status=1)
+        self.assertIn("its inputs have sequence_length, sequence", line)
+        out = self.weir("plan", *words)[0]
+        self.assertIn("another shape than the file says", out)
+        self.assertNotIn("\x1b", out)
+
     def test_unknown_operators_share_nothing(self):
         for place in self.places("strangers").values():
             self.assertIsNone(place["view_of"])
