@@ -8,7 +8,7 @@ static weir_status begin(weir_arena *arena, weir_stream stream)
     size_t own = 0, count;
     for (unsigned kind = 0; kind < WEIR_KIND_COUNT; kind++)
         own += arena->blocks[kind].block.pointer != NULL;
-    weir_status status = wi_parameters_uses(arena->parameters, own, &uses, &count);
+    weir_status status = wi_parameters_begin_run(arena->parameters, own, &uses, &count);
     if (status != WEIR_OK)
         return status;
     for (unsigned kind = 0, i = 0; kind < WEIR_KIND_COUNT; kind++)
@@ -16,6 +16,8 @@ static weir_status begin(weir_arena *arena, weir_stream stream)
             uses[i++] = (weir_use){arena->blocks[kind].block, WEIR_READ_WRITE};
     status = weir_launch_begin(arena->runtime, stream, uses, count, &arena->launch);
     free(uses);
+    if (status != WEIR_OK)
+        wi_parameters_end_run(arena->parameters);
     return status;
 }
 
@@ -44,6 +46,7 @@ weir_status weir_arena_end(weir_arena *arena)
     if (status != WEIR_OK)
         return status;
     arena->launch = NULL;
+    wi_parameters_end_run(arena->parameters);
     atomic_store(&arena->running, false);
     return WEIR_OK;
 }

@@ -115,7 +115,7 @@ weir_status weir_parameters_info(weir_parameters *store, weir_parameters_details
     return WEIR_OK;
 }
 
-weir_status wi_parameters_uses(weir_parameters *store, size_t before, weir_use **uses, size_t *count)
+weir_status wi_parameters_begin_run(weir_parameters *store, size_t before, weir_use **uses, size_t *count)
 {
     size_t chunks = 0;
     if (store)
@@ -124,8 +124,19 @@ weir_status wi_parameters_uses(weir_parameters *store, size_t before, weir_use *
     *uses = calloc(before + chunks + 1, sizeof **uses);
     for (size_t i = 0; *uses && i < chunks; i++)
         (*uses)[before + i] = (weir_use){store->chunks[i].block, WEIR_READ};
-    if (store)
+    if (store) {
+        store->runs += *uses != NULL;
         pthread_mutex_unlock(&store->lock);
+    }
     *count = before + chunks;
     return *uses ? WEIR_OK : weir_fail(WEIR_SYSTEM, "no host memory for the uses of %zu blocks", *count);
+}
+
+void wi_parameters_end_run(weir_parameters *store)
+{
+    if (!store)
+        return;
+    pthread_mutex_lock(&store->lock);
+    store->runs--;
+    pthread_mutex_unlock(&store->lock);
 }

@@ -23,6 +23,7 @@ struct weir_parameters {
     pthread_cond_t turn_ends;
     bool turn; /* somebody adds */
     uint32_t holders;
+    uint32_t runs; /* that have begun and not ended; meanwhile nothing is added */
 
     weir_client *client;
     uint64_t expected, step;
@@ -45,7 +46,9 @@ bool wi_parameters_make_room(weir_parameters *store);
 /* Publishes a parameter, whose name becomes the store's. With the lock held, behind wi_parameters_make_room. */
 void wi_parameters_publish(weir_parameters *store, const weir_parameter *parameter);
 
-/* The uses of a run that reads the store, behind `before` uses of its own; to be freed. WEIR_SYSTEM. */
-weir_status wi_parameters_uses(weir_parameters *store, size_t before, weir_use **uses, size_t *count);
+/* A run begins, which reads the store (NULL: none): its uses, behind `before` of its own; to be freed. WEIR_SYSTEM: it does
+ * not begin. */
+weir_status wi_parameters_begin_run(weir_parameters *store, size_t before, weir_use **uses, size_t *count);
+void wi_parameters_end_run(weir_parameters *store);
 
 #endif

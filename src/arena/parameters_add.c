@@ -16,9 +16,12 @@ static weir_status take_turn(weir_parameters *store)
     pthread_mutex_lock(&store->lock);
     while (store->turn)
         pthread_cond_wait(&store->turn_ends, &store->lock);
-    store->turn = adding = true;
+    bool read = store->runs > 0;
+    store->turn = adding = !read;
+    if (read)
+        pthread_cond_signal(&store->turn_ends);
     pthread_mutex_unlock(&store->lock);
-    return WEIR_OK;
+    return read ? weir_fail(WEIR_BUSY, "%s is read by a run; end that before adding a parameter", store->tag) : WEIR_OK;
 }
 
 static void end_turn(weir_parameters *store)

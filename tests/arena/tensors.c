@@ -340,6 +340,35 @@ static void runs_come_behind_the_parameters(void **state)
     weir_plan_destroy(plan);
 }
 
+/* Also where it would be the first one, or begins a block that the run has not declared. */
+static void a_store_takes_nothing_during_a_run(void **state)
+{
+    fixture *f = *state;
+    weir_plan *plan = small_plan(1024);
+    const weir_plan *plans[] = {plan};
+    weir_parameters *store;
+    ok(weir_parameters_open(f->client, NULL, &store));
+    weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1, .parameters = store});
+    ok(weir_arena_begin(arena, 0, f->a));
+    fails(WEIR_BUSY, weir_parameters_add(store, "weight", WEIR_F16, 768, NULL, f->b, NULL));
+    assert_int_equal(store_details(store).count, 0);
+    ok(weir_arena_end(arena));
+    ok(weir_capture_begin(f->a));
+    fails(WEIR_STREAM_MISUSE, weir_arena_begin(arena, 0, f->a)); /* which is no run */
+    ok(weir_capture_end(f->a));
+    ok(weir_parameters_add(store, "weight", WEIR_F16, 768, NULL, f->b, NULL));
+    void *behind = allocate(f->client, 64 * KIB, WEIR_STREAM_HOST, WEIR_WEIGHTS);
+    ok(weir_arena_begin(arena, 0, f->a));
+    fails(WEIR_BUSY, weir_parameters_add(store, "large", WEIR_U8, MIB, NULL, f->b, NULL));
+    assert_int_equal(store_details(store).blocks, 1);
+    ok(weir_arena_end(arena));
+    ok(weir_parameters_add(store, "large", WEIR_U8, MIB, NULL, f->b, NULL));
+    ok(weir_free(f->client, behind, WEIR_STREAM_HOST));
+    ok(weir_arena_close(arena, WEIR_STREAM_HOST));
+    ok(weir_parameters_release(store));
+    weir_plan_destroy(plan);
+}
+
 /* Kinds, alignment, size ---------------------------------------------------------------------------------------------- */
 
 static void each_kind_has_its_block(void **state)
@@ -520,6 +549,7 @@ int main(void)
         TEST(arenas_and_buckets_share_parameters),
         TEST(runs_on_two_streams_come_one_after_the_other),
         TEST(runs_come_behind_the_parameters),
+        TEST(a_store_takes_nothing_during_a_run),
         TEST(each_kind_has_its_block),
         TEST(the_block_is_as_aligned_as_its_tensors),
         TEST(offsets_have_64_bits),
