@@ -127,6 +127,10 @@ static void what_cannot_be_is_said(void **state)
     loaded l = open_client(0);
     assert_status(load_into(&l, "mlp", (const char *const[]){"cuda.no_such_option=1", NULL}), WEIR_INVALID);
     assert_detail("no_such_option");
+    assert_status(load_into(&l, "mlp", (const char *const[]){"tensorrt.trt_fp16_enable=1", NULL}), WEIR_INVALID);
+    assert_detail("provider=tensorrt");
+    assert_status(load_into(&l, "mlp", (const char *const[]){"tensorrt.trt_fp16_enable=1", "provider=tensorrt", NULL}),
+                  WEIR_UNSUPPORTED);
     assert_status(load_into(&l, "mlp", (const char *const[]){"provider=tensorrt", NULL}), WEIR_UNSUPPORTED);
     assert_detail("TensorRT");
     assert_int_equal(live(&l), 0);

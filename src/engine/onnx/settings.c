@@ -110,6 +110,16 @@ static weir_status read_one(const weir_setting *setting, bool cuda, int *values)
     return weir_fail(WEIR_INVALID, "the engine onnx has no setting \"%s\"; known: " KNOWN, setting->key);
 }
 
+/* Options of a provider that is not asked for would do nothing. */
+static weir_status check_provider(const weir_setting *settings, size_t count, int provider)
+{
+    for (size_t i = 0; provider != ONNX_TENSORRT && i < count; i++)
+        if (onnx_setting_option(&settings[i], "tensorrt"))
+            return weir_fail(WEIR_INVALID, "setting %s: TensorRT does not run the model; set provider=tensorrt, too",
+                             settings[i].key);
+    return WEIR_OK;
+}
+
 weir_status onnx_settings_read(const weir_setting *settings, size_t count, bool cuda, onnx_settings *out)
 {
     int values[KEYS] = {
@@ -119,6 +129,9 @@ weir_status onnx_settings_read(const weir_setting *settings, size_t count, bool 
         if (status != WEIR_OK)
             return status;
     }
+    weir_status status = check_provider(settings, count, values[PROVIDER]);
+    if (status != WEIR_OK)
+        return status;
     /* Without prepacking, ONNX Runtime's memory pattern reserves a block as large as the weights left in the file, and
      * never writes to it (seen in 1.23 to 1.31). */
     out->memory_pattern = values[PATTERN] < 0 ? values[PREPACK] : values[PATTERN];
