@@ -89,12 +89,13 @@ static uint32_t covering(const weir_arena_pool *pool, const weir_client *client,
     return best;
 }
 
-/* Frees a block that is not in the list any more; it goes back there when that fails. */
-static weir_status free_idle(weir_arena_pool *pool, const wi_idle *idle)
+/* Frees a block that is not in the list any more, and is counted as gone; when that fails it goes back there. */
+static weir_status free_idle(weir_arena_pool *pool, const wi_idle *idle, uint64_t *counter)
 {
     weir_status status = weir_free_block(idle->client, idle->block, WEIR_STREAM_HOST);
     if (status != WEIR_OK) {
         pthread_mutex_lock(&pool->lock);
+        *counter -= 1;
         bool linked = link_idle(pool, idle, true);
         wi_law(linked); /* it was there a moment ago */
         (void)linked;
@@ -120,7 +121,7 @@ static weir_status trim(weir_arena_pool *pool, const weir_client *client, uint64
         unlock(pool);
         if (!idle.client)
             return WEIR_OK;
-        weir_status status = free_idle(pool, &idle);
+        weir_status status = free_idle(pool, &idle, counter);
         if (status != WEIR_OK)
             return status;
         *freed += idle.bytes;
@@ -141,7 +142,7 @@ static void on_pressure(const weir_pressure *pressure, void *user)
             pool->given_up++;
         }
         unlock(pool);
-        if (idle.client && free_idle(pool, &idle) != WEIR_OK)
+        if (idle.client && free_idle(pool, &idle, &pool->given_up) != WEIR_OK)
             return;
         freed += idle.bytes;
         if (!idle.client && !whose)

@@ -158,6 +158,27 @@ static void the_cap_drops_what_idles_longest(void **state)
     ok(weir_arena_pool_put(pool));
 }
 
+/* A block that somebody uses by its name cannot be freed: it stays, and does not count as dropped. */
+static void what_cannot_be_dropped_is_not_counted(void **state)
+{
+    fixture *f = *state;
+    weir_arena_pool *pool = get_pool(f, 2 * MIB, 25);
+    weir_arena *first = open_for(f, pool, 2 * MIB), *second = open_for(f, pool, MIB);
+    weir_block_details block = {.size = sizeof block};
+    weir_launch *launch;
+    ok(weir_block_info(base_of(first), &block));
+    ok(weir_arena_close(first, WEIR_STREAM_HOST));
+    ok(weir_launch_begin(f->runtime, f->a, &(weir_use){block.block, WEIR_READ}, 1, &launch));
+    fails(WEIR_BUSY, weir_arena_close(second, WEIR_STREAM_HOST));
+    assert_int_equal(pool_details(pool).dropped, 0);
+    assert_int_equal(pool_details(pool).kept, 2 * MIB);
+    assert_int_equal(held_by(second), MIB);
+    weir_launch_abort(launch);
+    ok(weir_arena_close(second, WEIR_STREAM_HOST));
+    assert_int_equal(pool_details(pool).dropped, 1);
+    ok(weir_arena_pool_put(pool));
+}
+
 /* Only what is needed is given up, the asking client's first. */
 static void pressure_takes_what_it_needs(void **state)
 {
@@ -402,6 +423,7 @@ int main(void)
         TEST(waste_is_bounded_and_lengths_are_real),
         TEST(bounds_are_the_plans),
         TEST(the_cap_drops_what_idles_longest),
+        TEST(what_cannot_be_dropped_is_not_counted),
         TEST(pressure_takes_what_it_needs),
         TEST(a_maximum_is_met_from_the_pool),
         TEST(another_class_is_never_taken),
