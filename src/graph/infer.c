@@ -103,8 +103,11 @@ static weir_status shape_inputs(graph *g)
         if (onnx_type_bits(value->type) == 0)
             return weir_fail(WEIR_UNSUPPORTED, "%s: input \"%.*s\" is no tensor of numbers", g->file->name,
                              ONNX_SHOW(value->name));
-        const graph_shape *said = told(g, value);
-        if (!take(g, value, said ? said : value->declared ? &value->said : NULL) && !open)
+        const graph_shape *user = told(g, value), *said = user ? user : value->declared ? &value->said : NULL;
+        if (said && closed(said) && !graph_addressable(said))
+            return weir_fail(WEIR_INVALID, "%s: input \"%.*s\" has dimensions beyond what can be addressed",
+                             g->file->name, ONNX_SHOW(value->name));
+        if (!take(g, value, said) && !open)
             open = value;
     }
     return open ? refuse_open(g, open) : WEIR_OK;

@@ -8,6 +8,7 @@
 
 #include "bodies.h"
 #include "names.h"
+#include "step.h"
 
 /* Field numbers: ModelProto, GraphProto, NodeProto, ValueInfoProto, TypeProto, TypeProto.Tensor, TensorShapeProto, its
  * Dimension. */
@@ -176,6 +177,9 @@ static weir_status read_weight(graph *g, const onnx_field *proto)
     value->bytes = tensor.bytes;
     value->proto = proto->data;
     value->proto_size = proto->size;
+    if (!graph_addressable(&value->shape))
+        return weir_fail(WEIR_UNSUPPORTED, "%s: byte %zu: tensor \"%.*s\" has dimensions beyond what can be addressed",
+                         g->file->name, graph_offset(g, proto->begin), ONNX_SHOW(tensor.name));
     return WEIR_OK;
 }
 

@@ -48,6 +48,16 @@ uint64_t graph_elements(const graph_shape *shape, uint32_t from, uint32_t to)
     return elements;
 }
 
+bool graph_addressable(const graph_shape *shape)
+{
+    uint64_t places = 1;
+    for (uint32_t i = 0; i < shape->rank; i++)
+        if (shape->dims[i] != 0 &&
+            (__builtin_mul_overflow(places, (uint64_t)shape->dims[i], &places) || places > (uint64_t)INT64_MAX / 16))
+            return false;
+    return true;
+}
+
 const char *graph_shape_text(const graph_shape *shape, char *text, size_t capacity)
 {
     size_t at = 0;
@@ -67,16 +77,15 @@ bool step_give(step *s, unsigned output, int32_t type, const graph_shape *shape)
     for (uint32_t i = 0; i < shape->rank; i++)
         if (shape->dims[i] < 0)
             return step_wrong(s, "it would make %s", graph_shape_text(shape, text, sizeof text));
-    uint64_t elements = graph_elements(shape, 0, shape->rank);
     if (onnx_type_bits(type) == 0)
         return step_unknown(s, "elements of type %s have no fixed size", onnx_type_name(type));
-    if (elements > (uint64_t)INT64_MAX / 16)
+    if (!graph_addressable(shape))
         return step_wrong(s, "it would make %s, more than can be addressed",
                           graph_shape_text(shape, text, sizeof text));
     value->type = type;
     value->shape = *shape;
-    value->elements = elements;
-    value->bytes = (elements * onnx_type_bits(type) + 7) / 8;
+    value->elements = graph_elements(shape, 0, shape->rank);
+    value->bytes = (value->elements * onnx_type_bits(type) + 7) / 8;
     value->shaped = true;
     return true;
 }

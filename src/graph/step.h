@@ -53,6 +53,9 @@ bool step_broadcast(step *s, graph_shape *into, const graph_shape *more);
 /* Elements of a shape, or of part of it; UINT64_MAX: beyond what can be. */
 uint64_t graph_elements(const graph_shape *shape, uint32_t from, uint32_t to);
 
+/* Do strides and sums of a few dimensions stay in range? Those of empty shapes are asked of too, leaving out the zeros. */
+bool graph_addressable(const graph_shape *shape);
+
 /* For "%s" in messages: "2x3x4", "a single number"; the text is the caller's. */
 const char *graph_shape_text(const graph_shape *shape, char *text, size_t capacity);
 enum { GRAPH_SHAPE_TEXT = 120 };

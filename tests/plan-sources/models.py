@@ -470,10 +470,22 @@ def hostile():
     save(n, n.model(), {}, {})
     for kind in ("Gather", "Concat"):
         n = Network(f"empty{kind}")
-        empty = n.op("ConstantOfShape", n.ints(1 << 59, 3, 0))
+        empty = n.op("ConstantOfShape", n.ints(1 << 55, 3, 0))
         made = n.op(kind, empty, n.ints(0) if kind == "Gather" else empty, axis=1)
         n.output(n.op("Shape", made))
         save(n, n.model({n.outputs[0]: T.INT64}), {}, {})
+
+
+def endless():
+    """Empty tensors with other dimensions that nothing could count in."""
+    n = Network("endless")
+    n.output(n.op("Transpose", n.input([0, (1 << 63) - 1, 8])))
+    save(n, n.model(), {}, {})
+    n = Network("endlessWeight")
+    n.output(n.op("Concat", n.input([0, 4, 8]), n.weight(np.zeros((0, 4, 8), np.float32)), axis=0))
+    model = n.model()
+    model.graph.initializer[0].dims[1] = model.graph.initializer[0].dims[2] = (1 << 63) - 1
+    save(n, model, {}, {})
 
 
 def functions():
@@ -570,6 +582,7 @@ def main():
     names()
     strangers()
     hostile()
+    endless()
     functions()
     for build, dims in ((bert, {"batch": 2, "sequence": 9}), (gpt2, {"batch": 3, "sequence": 7}),
                         (upsampling, {"batch": 1, "height": 37, "width": 50})):

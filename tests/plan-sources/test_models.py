@@ -106,6 +106,10 @@ class Models(harness.Case):
         for kind in ("Gather", "Concat"):
             self.assertEqual(self.plan(f"empty{kind}")["arena"], 256)
 
+    def test_empty_tensors_with_endless_dimensions(self):
+        for name in ("endless", "endlessWeight"):
+            self.assertIn("beyond what can be addressed", self.refused("plan", self.models / f"{name}.onnx", status=1))
+
     def test_functions(self):
         line = self.refused("plan", self.models / "functions.onnx", status=1)
         self.assertIn("own.Twice", line)
