@@ -26,7 +26,7 @@ typedef enum weir_plan_mode {
 
 typedef struct weir_plan_progress {
     size_t size;
-    uint64_t arena, lower_bound; /* of the best plan so far, and of any */
+    uint64_t arena, lower_bound; /* of the best plan so far, and of any; kinds not begun count with their lower bound */
     double seconds;              /* since the call */
     double done;                 /* 0 to 1, of the effort */
 } weir_plan_progress;

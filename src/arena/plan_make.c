@@ -35,6 +35,7 @@ static weir_status solve_kind(wi_stores *stores, weir_kind kind, wi_work *work, 
     wi_problem *problem = &stores->problems[kind];
     wi_best best = {.height = UINT64_MAX, .found_by = "nothing to place"};
     uint32_t pair[2];
+    work->others -= problem->bound;
     best.offsets = calloc(problem->count ? problem->count : 1, sizeof *best.offsets);
     weir_status status = best.offsets ? wi_solve(problem, work, &best, pair) : WEIR_SYSTEM;
     if (status == WEIR_SYSTEM)
@@ -47,8 +48,10 @@ static weir_status solve_kind(wi_stores *stores, weir_kind kind, wi_work *work, 
     if (status == WEIR_OK) {
         plan->bounds[kind] = problem->bound;
         plan->summary.proven &= best.proven;
-        if (problem->count > 0)
+        if (problem->count > 0) {
             plan->summary.found_by = best.found_by;
+            work->others += best.height;
+        }
     }
     free(best.offsets);
     return status;
@@ -61,6 +64,9 @@ static weir_status solve(wi_stores *stores, wi_work *work, weir_plan *plan)
                                         .alignment = work->options->alignment,
                                         .proven = true,
                                         .found_by = "nothing to place"};
+    for (unsigned kind = 0; kind < WEIR_KIND_COUNT; kind++)
+        work->bound += stores->problems[kind].bound;
+    work->others = work->bound;
     for (unsigned kind = 0; kind < WEIR_KIND_COUNT && status == WEIR_OK; kind++)
         status = solve_kind(stores, (weir_kind)kind, work, plan);
     if (status != WEIR_OK)

@@ -9,7 +9,8 @@ typedef struct wi_work {
     uint64_t limit, spent; /* steps of the search */
     uint64_t looked;       /* at the clock, when so much was spent */
     uint64_t began, told;  /* nanoseconds of the clock */
-    uint64_t arena, bound; /* of what progress tells: other kinds' too */
+    uint64_t arena, bound; /* of what progress tells: all kinds' together */
+    uint64_t others;       /* arenas of the kinds that are placed, bounds of those to come */
     bool stopped;          /* by the clock or by `progress` */
 } wi_work;
 

@@ -37,7 +37,7 @@ static void keep(climb *c, const int64_t *bottoms, const char *by)
     for (uint32_t i = 0; i < c->problem->count; i++)
         c->problem->items[c->cover->items[i].source].offset = (uint64_t)bottoms[i] * c->cover->unit;
     (void)wi_best_keep(c->problem, c->best, by);
-    c->work->arena = wi_min(c->work->arena, c->best->height);
+    c->work->arena = c->work->others + c->best->height;
 }
 
 /* Tries until so many nodes are spent. */
@@ -109,6 +109,7 @@ bool wi_solve_by_search(wi_problem *problem, wi_work *work, wi_best *best)
 {
     climb c = {.problem = problem, .work = work, .best = best, .cover = wi_cover_create(problem)};
     c.repair = c.cover ? wi_cover_repair_create(c.cover) : NULL;
+    work->arena = work->others + best->height;
     bool good = c.repair && climb_up(&c);
     wi_cover_repair_destroy(c.repair);
     wi_cover_destroy(c.cover);

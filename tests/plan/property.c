@@ -130,7 +130,7 @@ static void small_lists_reach_the_optimum(void **state)
     uint64_t seed = 905;
     int above = 0;
     for (int round = 0; round < rounds(1500); round++) {
-        weir_buffers *list = full_list(&seed, 9, 5);
+        weir_buffers *list = full_list(&seed, 9, 5, 3);
         if (weir_buffers_count(list) <= 10) {
             weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
             weir_plan_summary s = summary_of(plan);

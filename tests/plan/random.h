@@ -31,8 +31,8 @@ static inline weir_buffers *random_list(uint64_t *seed, int count, uint64_t step
     return list;
 }
 
-/* Intervals of heights up to 3 that fill all steps up to `full`: there is no slack anywhere. */
-static inline weir_buffers *full_list(uint64_t *seed, int steps, uint64_t full)
+/* Intervals of heights up to `highest` that fill all steps up to `full`: there is no slack anywhere. */
+static inline weir_buffers *full_list(uint64_t *seed, int steps, uint64_t full, uint64_t highest)
 {
     weir_buffers *list = empty_list();
     uint64_t rest[64] = {0};
@@ -53,7 +53,7 @@ static inline weir_buffers *full_list(uint64_t *seed, int steps, uint64_t full)
         uint64_t most = full;
         for (int i = begin; i < end; i++)
             most = rest[i] < most ? rest[i] : most;
-        uint64_t height = 1 + roll(seed, most < 3 ? most : 3);
+        uint64_t height = 1 + roll(seed, most < highest ? most : highest);
         (void)add(list, (uint64_t)begin, (uint64_t)end, height);
         for (int i = begin; i < end; i++)
             rest[i] -= height;

@@ -1,5 +1,5 @@
 /* What a plan may and must do: reuse, views, in place, fixed buffers, gaps, conflicts, kinds, limits of 64 bits. */
-#include "plan/planning.h"
+#include "plan/random.h"
 
 static void end(weir_plan *plan, weir_buffers *list)
 {
@@ -314,6 +314,46 @@ static void bad_buffers_are_refused_by_name(void **state)
     weir_buffers_destroy(list);
 }
 
+typedef struct told {
+    weir_plan_progress last;
+    int times;
+} told;
+
+static bool note_and_stop(const weir_plan_progress *progress, void *user)
+{
+    told *t = user;
+    t->last = *progress;
+    t->times++;
+    return false;
+}
+
+/* Every step is full to the brim: a search that does not end by itself. */
+static void progress_tells_the_best_so_far_and_ends_it(void **state)
+{
+    (void)state;
+    uint64_t seed = 3;
+    weir_buffers *list = full_list(&seed, 60, 2000, 150);
+    weir_buffer pinned = WEIR_INIT(weir_buffer);
+    pinned.bytes = 77;
+    pinned.end = 1;
+    pinned.kind = WEIR_KIND_PINNED;
+    ok(weir_buffers_add(list, &pinned, NULL));
+    weir_plan_options options = WEIR_INIT(weir_plan_options);
+    told t = {.times = 0};
+    weir_plan *plan;
+    options.progress = note_and_stop;
+    options.user = &t;
+    ok(weir_plan_make(list, &options, &plan));
+    ok(weir_plan_check(plan, list));
+    assert_int_equal(t.times, 1);
+    assert_true(summary_of(plan).stopped);
+    assert_false(summary_of(plan).proven);
+    assert_int_equal(t.last.arena, summary_of(plan).arena);
+    assert_int_equal(t.last.lower_bound, summary_of(plan).lower_bound);
+    assert_true(t.last.done > 0 && t.last.done < 1);
+    end(plan, list);
+}
+
 static void nothing_to_plan_is_a_plan(void **state)
 {
     (void)state;
@@ -343,6 +383,7 @@ int main(void)
         cmocka_unit_test(kinds_have_arenas_of_their_own),
         cmocka_unit_test(offsets_have_64_bits),
         cmocka_unit_test(bad_buffers_are_refused_by_name),
+        cmocka_unit_test(progress_tells_the_best_so_far_and_ends_it),
         cmocka_unit_test(nothing_to_plan_is_a_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
