@@ -4,6 +4,7 @@
 #include "base/internal.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -100,13 +101,16 @@ static bool write_file(const char *path, const text *t)
     return (fclose(file) == 0) & good;
 }
 
+/* Each writer has a file of its own beside the path, and the last rename wins. */
 static weir_status replace_file(const char *path, const text *t)
 {
-    size_t length = strlen(path) + 32;
+    static atomic_uint_fast64_t writers;
+    size_t length = strlen(path) + 64;
     char *beside = malloc(length);
     if (!beside)
         return weir_fail(WEIR_SYSTEM, "%s: no host memory", path);
-    snprintf(beside, length, "%s.%lu.new", path, (unsigned long)getpid());
+    snprintf(beside, length, "%s.%lu.%llu.new", path, (unsigned long)getpid(),
+             (unsigned long long)atomic_fetch_add(&writers, 1));
     weir_status status = WEIR_OK;
     if (!write_file(beside, t) || rename(beside, path) != 0) {
         status =

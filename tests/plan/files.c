@@ -1,6 +1,8 @@
 /* Lists from MiniMalloc's CSV, plans saved and loaded, and what is wrong with files that are none. */
 #include "plan/random.h"
 
+#include <pthread.h>
+
 static weir_status parse(const char *text, weir_buffers **out)
 {
     return weir_buffers_parse_csv(text, strlen(text), "the sheet", out);
@@ -132,6 +134,48 @@ static void plans_come_back_from_files(void **state)
     fails(WEIR_NOT_FOUND, weir_plan_load(path, &back));
 }
 
+typedef struct writer {
+    const weir_plan *plan;
+    const char *path;
+    int failures;
+} writer;
+
+static void *save_often(void *user)
+{
+    writer *w = user;
+    for (int i = 0; i < 40; i++)
+        w->failures += weir_plan_save(w->plan, w->path) != WEIR_OK;
+    return NULL;
+}
+
+/* Whoever is last, the file is a whole plan. */
+static void threads_may_save_to_one_path(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/weir-plan-XXXXXX";
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    close(file);
+    weir_buffers *list = full_of_everything();
+    weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 16), *back;
+    writer writers[4];
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) {
+        writers[i] = (writer){plan, path, 0};
+        assert_int_equal(pthread_create(&threads[i], NULL, save_often, &writers[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(writers[i].failures, 0);
+    }
+    ok(weir_plan_load(path, &back));
+    ok(weir_plan_check(back, list));
+    weir_plan_destroy(back);
+    weir_plan_destroy(plan);
+    weir_buffers_destroy(list);
+    unlink(path);
+}
+
 /* Any change of a byte, any end before the end. */
 static void changed_plans_are_corrupt(void **state)
 {
@@ -190,6 +234,7 @@ int main(void)
         cmocka_unit_test(csv_is_read),
         cmocka_unit_test(what_is_no_csv_is_refused_with_its_line),
         cmocka_unit_test(plans_come_back_from_files),
+        cmocka_unit_test(threads_may_save_to_one_path),
         cmocka_unit_test(changed_plans_are_corrupt),
         cmocka_unit_test(plans_do_not_serve_other_lists),
     };
