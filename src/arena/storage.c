@@ -231,7 +231,7 @@ uint64_t wi_stores_offset(const wi_stores *stores, uint32_t buffer, uint32_t *ro
 {
     const wi_buffer *b = &stores->buffers->items[buffer];
     const wi_storage *s = &stores->all[b->root];
-    if (s->length == 0) {
+    if (s->length == 0 || b->bytes == 0) {
         *root = b->root;
         return 0;
     }

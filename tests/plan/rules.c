@@ -47,12 +47,13 @@ static void views_keep_their_root_alive(void **state)
     uint32_t root = add(list, 0, 2, 256);
     uint32_t view = add_sharing(list, 1, 3, 128, WEIR_SHARING_VIEW, root, 64);
     uint32_t inner = add_sharing(list, 2, 9, 32, WEIR_SHARING_VIEW, view, 16);
-    uint32_t later = add(list, 5, 6, 256);
+    uint32_t later = add(list, 5, 6, 256), empty = add_sharing(list, 1, 2, 0, WEIR_SHARING_VIEW, root, 128);
     weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 64);
     assert_int_equal(offset_of(plan, view), offset_of(plan, root) + 64);
     assert_int_equal(offset_of(plan, inner), offset_of(plan, root) + 80);
     assert_int_equal(slot_of(plan, inner).length, 32);
     assert_int_equal(slot_of(plan, inner).root, root);
+    assert_int_equal(offset_of(plan, empty), 0);
     assert_int_equal(summary_of(plan).arena, 512);
     assert_true(offset_of(plan, later) != offset_of(plan, root));
     end(plan, list);
