@@ -105,7 +105,7 @@ static weir_status find_large(weir_client *client, wi_resource *stack, wi_placem
             wi_front_empty_large(client, p->stream);
         status = wi_allocate(stack, p, out, &ignored);
     }
-    wi_fronts_note(fronts, status != WEIR_OK || p->hit ? 0 : wi_max(p->handles, 1), hits);
+    wi_fronts_note(fronts, status != WEIR_OK || p->hit ? 0 : p->handles, hits);
     return status;
 }
 

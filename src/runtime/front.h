@@ -100,7 +100,8 @@ enum {
 enum {
     WI_CALM_GROWTH = 1024, /* what one takes off, before it is calm */
     WI_CALM_WORTH = 256,   /* hits, of a handle */
-    WI_CALM_ALLOWED = 256  /* handles, in which memory takes the form that suits what is parked */
+    WI_CALM_ALLOWED = 32,  /* handles at first, when memory takes the form that suits what is parked */
+    WI_CALM_SAVED = 256    /* handles at once, at the most, however many hits there were */
 };
 
 typedef struct wi_front_bin {

@@ -14,7 +14,7 @@ static unsigned get(const atomic_uint *number)
 
 static void note_in_calm(wi_fronts *fronts, uint32_t handles, uint32_t hits)
 {
-    unsigned earned = wi_min(get(&fronts->earned), UINT32_MAX / 2) + wi_min(hits, UINT32_MAX / 2);
+    unsigned most = WI_CALM_SAVED * WI_CALM_WORTH, earned = wi_min(get(&fronts->earned) + wi_min(hits, most), most);
     unsigned cost = wi_min(handles, UINT32_MAX / WI_CALM_WORTH) * WI_CALM_WORTH;
     set(&fronts->earned, earned - wi_min(cost, earned));
     if (earned >= cost)

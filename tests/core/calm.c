@@ -5,7 +5,7 @@ enum { BUDGET = 64 << 20, PEAK = 8 << 20 };
 enum {
     QUIET = 4096,
     WORTH = 256,
-    ALLOWED = 256
+    ALLOWED = 32
 }; /* as in runtime/front.h, and as the option `calm` is made out to be */
 
 typedef struct fixture {
@@ -151,9 +151,9 @@ static void grow(fixture *f, int times)
 static void growth_without_hits_ends_it(void **state)
 {
     fixture *f = *state;
-    grow(f, ALLOWED - 20);
+    grow(f, ALLOWED - 8);
     assert_true(is_calm(f));
-    grow(f, 40);
+    grow(f, 16);
     assert_false(is_calm(f));
     let_time_pass(f, QUIET + 200); /* it has to be longer now */
     assert_false(is_calm(f));
@@ -162,10 +162,11 @@ static void growth_without_hits_ends_it(void **state)
 static void many_hits_are_worth_a_growth(void **state)
 {
     fixture *f = *state;
-    repeat(f, 100 * KIB, 60 * WORTH);
-    grow(f, ALLOWED + 40);
+    grow(f, ALLOWED - 8);
+    repeat(f, 100 * KIB, ALLOWED * WORTH);
+    grow(f, ALLOWED - 8);
     assert_true(is_calm(f));
-    grow(f, 40);
+    grow(f, 16);
     assert_false(is_calm(f));
 }
 

@@ -159,8 +159,9 @@ static weir_tensor look(const onnx_library *library, ort_value *value)
 
 static bool same(const weir_tensor *a, const weir_tensor *b)
 {
-    return a->type == b->type && a->rank == b->rank && memcmp(a->shape, b->shape, a->rank * sizeof a->shape[0]) == 0 &&
-           memcmp(a->data, b->data, a->bytes) == 0;
+    return a->type == b->type && a->rank == b->rank &&
+           (a->rank == 0 || memcmp(a->shape, b->shape, a->rank * sizeof a->shape[0]) == 0) &&
+           (a->bytes == 0 || memcmp(a->data, b->data, a->bytes) == 0);
 }
 
 /* Through the engine ------------------------------------------------------------------------------------------------ */

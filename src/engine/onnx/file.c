@@ -112,7 +112,7 @@ static onnx_side_file *open_side(const onnx_file *file, onnx_text location, char
 {
     char path[PATH_MAX];
     onnx_side_file *side = calloc(1, sizeof *side);
-    if (!side || !(side->location = strndup(location.text, location.size))) {
+    if (!side || !(side->location = onnx_text_copy(location))) {
         snprintf(why, capacity, "no host memory");
         free(side);
         return NULL;

@@ -38,7 +38,7 @@ weir_status onnx_session_failed(weir_engine_model *model, uint64_t refusals_befo
 static weir_status place_weight(weir_engine_model *model, const onnx_tensor *tensor, onnx_weight *weight)
 {
     const onnx_library *library = model->library;
-    weight->name = strndup(tensor->name.text ? tensor->name.text : "", tensor->name.size);
+    weight->name = onnx_text_copy(tensor->name);
     if (!weight->name)
         return weir_fail(WEIR_SYSTEM, "%s: no host memory for its names", weir_client_name(model->client));
     weir_block block;

@@ -89,6 +89,14 @@ static size_t sequence(const uint8_t *s, size_t left)
     return code >= least[n] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) ? n : 0;
 }
 
+char *onnx_text_copy(onnx_text text)
+{
+    char *copy = calloc(1, text.size + 1);
+    if (copy && text.size > 0)
+        memcpy(copy, text.text, text.size);
+    return copy;
+}
+
 bool onnx_text_valid(onnx_text text)
 {
     const uint8_t *s = (const uint8_t *)text.text;

@@ -40,6 +40,7 @@ int onnx_wire_varint(onnx_wire *wire, uint64_t *value);
 bool onnx_text_is(onnx_text text, const char *other);
 bool onnx_text_same(onnx_text a, onnx_text b);
 bool onnx_text_valid(onnx_text text); /* UTF-8 without NUL */
+char *onnx_text_copy(onnx_text text); /* with a NUL behind it, for free; NULL: no host memory */
 /* For "%.*s": a name cut to what a message can hold. */
 #define ONNX_SHOW(t) (int)((t).size < 80 ? (t).size : 80), (t).size ? (t).text : ""
 
