@@ -166,7 +166,7 @@ static void many_hits_are_worth_a_growth(void **state)
     repeat(f, 100 * KIB, ALLOWED * WORTH);
     grow(f, ALLOWED - 8);
     assert_true(is_calm(f));
-    grow(f, 16);
+    grow(f, ALLOWED);
     assert_false(is_calm(f));
 }
 
