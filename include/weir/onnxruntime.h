@@ -15,7 +15,8 @@
  * names a stream, what is asked for between enter and leave, or reserved, is WEIR_WEIGHTS, all else WEIR_ACTIVATIONS. A
  * request of zero bytes gets NULL. A refused one is logged as an error with device, bytes and cause, and leaves as
  * std::bad_alloc, which ONNX Runtime turns into a failed status: NULL would crash it. A free of a pointer that is not the
- * bridge's is logged as a warning, counted and ignored.
+ * client's is logged as a warning, counted and ignored; one of the client's own that ONNX Runtime never had is freed, and
+ * counted as if it had: what another engine took for the same client must not come here.
  *
  * Streams. weir frees in the order of a stream, so that the next owner need not wait. A session whose stream weir knows
  * gets that in full: acquire one (weir_stream_acquire), name it in the options, and hand weir_stream_native of it to the

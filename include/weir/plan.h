@@ -8,7 +8,11 @@
  * that, or for which the search has seen that nothing smaller exists, is *proven*.
  *
  * Planning is deterministic: effort is counted in steps of the search, not in seconds, so the same list and options give
- * the same plan on every machine, as long as neither `seconds` nor `progress` ends it early. */
+ * the same plan on every machine, as long as neither `seconds` nor `progress` ends it early.
+ *
+ * All that is said here of the search and of its speed holds for plain lists. One with gaps, fixed buffers, conflicts or
+ * alignments of its own is placed greedily, in time that grows with the square of its length and that neither `seconds`
+ * nor `progress` cuts short; it is proven only where it reaches the lower bound. */
 #ifndef WEIR_PLAN_H
 #define WEIR_PLAN_H
 
@@ -99,8 +103,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_plan_check(const weir_plan *plan, const
 
 /* Writes the plan with its list to a text file, which replaces one that is there in one step; reads one that was written
  * so. A file that was changed by hand is WEIR_CORRUPT, naming the line, and so is one whose plan weir_plan_check does not
- * accept. Whether it is the plan of a list at hand, weir_plan_check with that list tells. WEIR_NOT_FOUND and WEIR_SYSTEM
- * for the file. */
+ * accept. Whether it is the plan of a list at hand, weir_plan_check with that list tells; that it is proven, the file's word
+ * is taken. WEIR_NOT_FOUND and WEIR_SYSTEM for the file. */
 WEIR_API WEIR_NODISCARD weir_status weir_plan_save(const weir_plan *plan, const char *path);
 WEIR_API WEIR_NODISCARD weir_status weir_plan_load(const char *path, weir_plan **out);
 WEIR_API WEIR_NODISCARD weir_status weir_plan_parse(const char *text, size_t bytes, const char *name, weir_plan **out);

@@ -157,7 +157,6 @@ static void join_covers(wi_stores *stores)
         s->leader = under->leader;
         s->shift = under->shift;
         stores->all[s->leader].end = wi_max(stores->all[s->leader].end, s->end);
-        stores->in_place++;
     }
 }
 

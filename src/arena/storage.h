@@ -25,7 +25,6 @@ typedef struct wi_stores {
     uint64_t alignment;
     uint64_t unshared;
     wi_problem problems[WEIR_KIND_COUNT];
-    uint32_t in_place;
 } wi_stores;
 
 /* WEIR_INVALID for sizes beyond what 63 bits can add up to; WEIR_SYSTEM without host memory. Clear in both cases too. */
