@@ -130,6 +130,14 @@ static inline void wi_block_set(wi_block *block, const wi_block *value)
     atomic_store_explicit(&block->word, atomic_load_explicit(&value->word, memory_order_relaxed), memory_order_release);
 }
 
+/* Of a block in hand. Not by a plain copy: whoever is too late to claim it may be at its word. */
+static inline wi_block wi_block_copy(const wi_block *block)
+{
+    wi_block copy;
+    wi_block_set(&copy, block);
+    return copy;
+}
+
 /* The two below are of a block in hand. */
 static inline void wi_block_measure(wi_block *block, uint64_t bytes, uint64_t charged)
 {

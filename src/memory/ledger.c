@@ -460,7 +460,7 @@ void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, 
         account->pending_class[block->memory_class] -= more;
     gauge_resize(ledger, block, bytes, charged, complete);
     raise_peaks(ledger, account, 0, NULL);
-    wi_block now = *block;
+    wi_block now = wi_block_copy(block);
     now.bytes = bytes;
     now.charged = charged;
     trace(ledger, WEIR_RESIZE, &now, block->stream);

@@ -242,7 +242,7 @@ static void publish(wi_resource *resource, wi_block *block)
 static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
     wi_meter *meter = of(resource);
-    const wi_block was = *block; /* it may be another's afterwards */
+    const wi_block was = wi_block_copy(block); /* it may be another's afterwards */
     uint64_t start = wi_now();
     bool gone = wi_retire(resource->inner, block, stream, native, past);
     uint64_t time = wi_now() - start;

@@ -155,7 +155,7 @@ static wi_block *cut_tail(wi_extent *extent, uint64_t charged, wi_marks *marks)
 {
     wi_space *space = extent->space;
     wi_extent *tail = wi_space_cut(space, extent, extent->offset + charged);
-    wi_block cut = extent->block;
+    wi_block cut = wi_block_copy(&extent->block);
     cut.pointer = space->base + tail->offset;
     cut.bytes = cut.charged = extent->block.charged - charged;
     cut.before = cut.after = 0;

@@ -50,8 +50,9 @@ static void raise_high(wi_drift *drift)
     drift->high_blocks = drift->hits - drift->frees;
 }
 
-/* The front's block becomes its client's again, as if it were new. */
-static inline void revive(wi_front *front, wi_block *block, uint64_t bytes, weir_class memory_class, weir_block *out)
+/* The front's block, of that charge, becomes its client's again, as if it were new. */
+static inline void revive(wi_front *front, wi_block *block, uint64_t charged, uint64_t bytes, weir_class memory_class,
+                          weir_block *out)
 {
     uint64_t generation = wi_new_generation();
     wi_store(block->bytes, bytes);
@@ -59,16 +60,16 @@ static inline void revive(wi_front *front, wi_block *block, uint64_t bytes, weir
     *out = (weir_block){block->pointer, generation};
     *wi_front_recent(front, block->pointer) = block;
     atomic_store_explicit(&block->word, generation << WI_GENERATION_SHIFT | WI_LIVE, memory_order_release);
-    wi_front_lose(front, block->charged);
-    if (block->charged > WI_FRONT_SMALL) {
+    wi_front_lose(front, charged);
+    if (charged > WI_FRONT_SMALL) {
         front->large_hits++;
         front->hope += front->hope < WI_FRONT_MOST_HOPE ? 2 : 0;
     }
     front->drift.hits++;
-    front->drift.taken += block->charged;
+    front->drift.taken += charged;
     front->drift.requested += bytes;
-    front->drift.live_class[memory_class] += (int64_t)block->charged;
-    front->drift.live += (int64_t)block->charged;
+    front->drift.live_class[memory_class] += (int64_t)charged;
+    front->drift.live += (int64_t)charged;
     if (front->drift.live > front->drift.high)
         raise_high(&front->drift);
 }
@@ -89,7 +90,7 @@ bool wi_front_take(weir_client *client, uint64_t bytes, weir_stream stream, weir
     if (wi_likely(block)) {
         bin->first = block->pending_next;
         bin->count--;
-        revive(front, block, bytes, memory_class, out);
+        revive(front, block, charged, bytes, memory_class, out);
     }
     leave(front);
     return block;

@@ -71,7 +71,7 @@ static bool is_past(const wi_block *block)
 static bool join(wi_block *block, wi_block *next)
 {
     wi_resource *base = block->stack->base;
-    const wi_block was = *next;
+    const wi_block was = wi_block_copy(next);
     if ((char *)block->pointer + block->charged != was.pointer || !base->table->join || !is_past(block) ||
         !is_past(next) || !base->table->join(base, block, next))
         return false;
