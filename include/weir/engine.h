@@ -20,7 +20,7 @@ WEIR_BEGIN
 
 /* Raised when a member is added at the end; weir accepts a table whose abi is at most its own, and leaves alone what
  * lies beyond the table's `size`. */
-enum { WEIR_ENGINE_ABI = 1 };
+enum { WEIR_ENGINE_ABI = 2 };
 
 typedef struct weir_engine_model weir_engine_model; /* the engine's own */
 
@@ -53,7 +53,33 @@ typedef struct weir_engine_load {
     size_t setting_count;
     void (*progress)(double fraction, void *user); /* may be NULL; called from 0 to 1, on the loading thread */
     void *progress_user;
+    const char *provider; /* since 2: one of the engine's; NULL: what it takes for the first place */
 } weir_engine_load;
+
+/* Since 2: one way in which the engine can run models. */
+typedef enum weir_provider_state {
+    WEIR_PROVIDER_HERE = 0,         /* the library is here, has the provider, and what that needs can be opened */
+    WEIR_PROVIDER_NOT_BUILT = 1,    /* the library that is here does not have it */
+    WEIR_PROVIDER_NOT_LOADABLE = 2, /* it has, and a library that it needs is missing or too old */
+    WEIR_PROVIDER_NO_LIBRARY = 3    /* the engine's own library is not here */
+} weir_provider_state;
+
+typedef struct weir_engine_provider {
+    size_t size;
+    char name[32]; /* "cuda", "cpu"; weir/choice.h has them all */
+    weir_provider_state state;
+    char library[512]; /* the file that serves it; "" if none */
+    char version[64];
+    char missing
+        [512]; /* unless it is here: what is missing, down to the file's name, the version wanted and the one found, and
+                          how to get it */
+} weir_engine_provider;
+
+/* Since 2: how much of a model a provider runs. */
+typedef struct weir_provider_share {
+    const char *provider;
+    uint64_t parts, of; /* nodes, or layers */
+} weir_provider_share;
 
 /* What the model will take, as far as it can be told before loading. */
 typedef struct weir_engine_plan {
@@ -79,8 +105,10 @@ typedef struct weir_model_info {
     size_t input_count;
     const weir_port *outputs;
     size_t output_count;
-    bool generates;      /* it answers infer_stream piece by piece */
-    const char *remarks; /* one line on what stays outside the client's account and why; "" if nothing */
+    bool generates;                    /* it answers infer_stream piece by piece */
+    const char *remarks;               /* one line on what stays outside the client's account and why; "" if nothing */
+    const weir_provider_share *shares; /* since 2: by provider, the most parts first */
+    size_t share_count;                /* 0: the engine cannot tell */
 } weir_model_info;
 
 typedef struct weir_inference {
@@ -163,6 +191,9 @@ typedef struct weir_engine {
     weir_status (*info)(weir_engine_model *model, weir_model_info *out);
     /* Frees everything. Called once, with no run under way and all outputs released; cannot fail. */
     void (*unload)(weir_engine_model *model);
+    /* Since 2. Optional: without it there is "cpu", in the state that `probe` tells. The provider number `index`, from 0;
+     * WEIR_NOT_FOUND past the last. Opens libraries, but makes no context on a device. */
+    weir_status (*provider)(size_t index, weir_engine_provider *out);
 } weir_engine;
 
 /* What a plug-in exports. It answers NULL when it cannot serve that abi. */

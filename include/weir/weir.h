@@ -34,6 +34,11 @@
 #include <weir/arena.h>
 #include <weir/engine.h>
 #include <weir/model.h>
+#include <weir/versions.h>
+#include <weir/hardware.h>
+#include <weir/manifest.h>
+#include <weir/choice.h>
+#include <weir/opening.h>
 #include <weir/onnxruntime.h>
 
 #endif

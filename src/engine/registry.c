@@ -73,13 +73,14 @@ static bool good_name(const char *name)
 
 static weir_status check_table(const weir_engine *e, const char *where)
 {
+    const size_t least = offsetof(weir_engine, unload) + sizeof e->unload; /* version 1 ends there */
     if (!e)
         return weir_fail(WEIR_ENGINE, "%s does not serve the engine table version %d", where, (int)WEIR_ENGINE_ABI);
-    if (e->abi == 0 || e->abi > WEIR_ENGINE_ABI || e->size < sizeof *e)
+    if (e->abi == 0 || e->abi > WEIR_ENGINE_ABI || e->size < least)
         return weir_fail(WEIR_ENGINE,
-                         "%s has an engine table of version %u and %u bytes; this weir takes version %d and "
-                         "%zu bytes",
-                         where, e->abi, e->size, (int)WEIR_ENGINE_ABI, sizeof *e);
+                         "%s has an engine table of version %u and %u bytes; this weir takes up to version %d and "
+                         "from %zu bytes",
+                         where, e->abi, e->size, (int)WEIR_ENGINE_ABI, least);
     if (!good_name(e->name) || !e->probe || !e->load || !e->infer || !e->release_outputs || !e->info || !e->unload)
         return weir_fail(WEIR_ENGINE, "%s lacks its name or one of probe, load, infer, release_outputs, info, unload",
                          where);

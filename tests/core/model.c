@@ -469,6 +469,8 @@ static void plugins(void **state)
     assert_string_equal(found->name, "good");
     ok(weir_engine_open("good", &again));
     assert_ptr_equal(again, found);
+    ok(weir_engine_open("old-abi", &found)); /* of before the table grew */
+    assert_int_equal(found->abi, 1);
     static const struct {
         const char *name, *reason;
     } bad[] = {{"no-entry", "weir_engine_entry"}, {"no-table", "version"},         {"newer-abi", "version"},

@@ -40,11 +40,15 @@ static void unload(weir_engine_model *model)
 static const weir_engine engine = {
 #ifdef NEWER_ABI
     .abi = WEIR_ENGINE_ABI + 1,
+#elif defined OLD_ABI
+    .abi = 1,
 #else
     .abi = WEIR_ENGINE_ABI,
 #endif
 #ifdef SMALL_TABLE
-    .size = sizeof(weir_engine) - 8,
+    .size = offsetof(weir_engine, unload),
+#elif defined OLD_ABI
+    .size = offsetof(weir_engine, unload) + sizeof(void *),
 #else
     .size = sizeof(weir_engine) + 8, /* more than this weir looks at */
 #endif

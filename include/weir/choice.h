@@ -1,0 +1,106 @@
+/* weir/choice.h: which engine, provider and device a model gets, and why not the others.
+ *
+ * A candidate is an engine, one of its providers, and a device. Every one is looked at and has a verdict; the accepted ones
+ * have a rank, which is the order in which weir_model_open tries them. The choice depends on what is given and on what
+ * the machine has, not on the order in which anything was found, and it touches no device memory.
+ *
+ * Providers: "tensorrt" (with cuda behind it), "cuda", "rocm", "coreml" or "metal" (with cpu behind it), "directml",
+ * "openvino", "cpu". Case does not matter in what is given.
+ *
+ * The order in which accepted candidates are ranked:
+ *   1. providers. Under the policy "fastest" those of the manifest (preferred, then fallbacks, each once); where it names none,
+ *      or cpu alone, `order`, whose default is "cuda rocm coreml directml cpu" (TensorRT builds for minutes and OpenVINO's
+ *      memory is outside the budget: they are taken when they are named). Under "manifest" those of the manifest alone. Under
+ *      "memory" as under fastest, but what is predicted to need the fewest bytes of its device comes first. In each, cpu is
+ *      the last resort unless the manifest or the options say otherwise;
+ *   2. engines: the manifest's framework names one; else by the model file, in the order of their names;
+ *   3. devices: the one that is named; else, as for each of the strategies "pool", "round-robin", "data-parallel", "pipeline",
+ *      "pipeline-parallel", "tensor-parallel" and "auto", all that qualify, the most bytes to be had first, then by ordinal. */
+#ifndef WEIR_CHOICE_H
+#define WEIR_CHOICE_H
+
+#include <weir/hardware.h>
+#include <weir/manifest.h>
+
+WEIR_BEGIN
+
+typedef enum weir_verdict {
+    WEIR_ACCEPTED = 0,
+    WEIR_NOT_ASKED = 1,       /* another engine, provider or device was named */
+    WEIR_NOT_LISTED = 2,      /* the manifest lists providers, and this is none of them */
+    WEIR_NO_ENGINE = 3,       /* the plug-in or its library is not here; with the way to get it */
+    WEIR_OTHER_FORMAT = 4,    /* the engine does not take such a file, or cannot read this one */
+    WEIR_NOT_BUILT = 5,       /* no library of the engine's has the provider */
+    WEIR_NOT_LOADABLE = 6,    /* one has, but what it needs cannot be opened; naming that */
+    WEIR_OTHER_PLATFORM = 7,  /* the provider exists on another system only */
+    WEIR_NO_DEVICE = 8,       /* no device of its kind on this machine, or none of that ordinal */
+    WEIR_DEVICE_UNUSABLE = 9, /* there, but hidden, failed or not to be asked */
+    WEIR_LITTLE_MEMORY = 10,  /* of the host: what can be had is less than what is wanted */
+    WEIR_LITTLE_VRAM = 11,    /* of the device */
+    WEIR_OLD_CUDA = 12,
+    WEIR_OLD_DRIVER = 13,
+    WEIR_OLD_DEVICE = 14, /* its compute capability */
+    WEIR_NO_CPU = 15,     /* the processor would do, and was forbidden or not asked for */
+    WEIR_BAD_SETTING = 16,
+    WEIR_VERDICTS
+} weir_verdict;
+
+/* All texts are the choice's. */
+typedef struct weir_candidate {
+    size_t size;
+    const char *engine, *provider;
+    const char *device;            /* its key; "" where there is none of the kind */
+    const char *runtime;           /* "cuda:0"; "host" where the provider's device memory is not weir's */
+    const char *library, *version; /* of the engine that would serve it; "" */
+    weir_verdict verdict;
+    const char *reason; /* a sentence with the numbers and the remedy; for an accepted one what gave it its rank */
+    int32_t rank;       /* from 0; -1: not accepted */
+    bool predicted;
+    uint64_t bytes[WEIR_CLASS_COUNT]; /* if predicted: by class, on the candidate's device */
+    bool exact[WEIR_CLASS_COUNT];     /* or else "at least" */
+    uint64_t obtainable;              /* bytes that could be had there, less margins; WEIR_BYTES_UNKNOWN */
+} weir_candidate;
+
+typedef struct weir_choice {
+    size_t size;
+    const weir_candidate *candidates; /* by rank, then the refused ones by engine, provider and device */
+    size_t count, accepted;
+    const char *policy;
+    const char *rule; /* a sentence: what decided */
+} weir_choice;
+
+/* What can be had of a device, instead of what weir finds out (what is free, less the larger of 10 % and 512 MiB; where the
+ * process has a runtime on it, what its budget leaves above guarantees). */
+typedef struct weir_obtainable {
+    const char *device; /* its key */
+    uint64_t bytes;
+} weir_obtainable;
+
+typedef struct weir_choice_options {
+    size_t size;
+    /* Exactly this, and an error instead of a fallback. NULL: any. A device is "cuda:0", "cpu", a key, or an ordinal. */
+    const char *engine, *provider, *device;
+    const char *policy; /* "fastest", "manifest", "memory"; NULL: the option `policy` (WEIR_POLICY), else "fastest" */
+    const char *
+        order; /* providers between spaces or commas; NULL: the option `providers` (WEIR_PROVIDERS), else the default */
+    bool no_cpu;                   /* as the manifest's WEIR_CPU_FORBIDDEN */
+    const weir_hardware *hardware; /* NULL: weir_hardware_look */
+    const weir_obtainable *obtainable;
+    size_t obtainable_count;
+    const weir_setting *settings; /* before the manifest's of the same key */
+    size_t setting_count;
+} weir_choice_options;
+
+/* Chooses. `options` may be NULL. Answers WEIR_OK also where nothing is accepted: then accepted is 0 and the rule says why. Errors:
+ * WEIR_INVALID for an unknown framework, engine, provider, policy, strategy or level (with the allowed ones) and for a model
+ * that is to be split over several devices, WEIR_NOT_FOUND for the model file, WEIR_SYSTEM. *out is the caller's. Opens plug-ins
+ * and their libraries, reads the model file's structure, makes no context. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_choice_make(const weir_manifest *manifest, const weir_choice_options *options,
+                                                     weir_choice **out);
+WEIR_API void weir_choice_release(weir_choice *choice); /* NULL is nothing */
+
+/* "ACCEPTED", "LITTLE_VRAM"; "?" for a number that is none. */
+WEIR_API const char *weir_verdict_name(weir_verdict verdict);
+
+WEIR_END
+#endif
