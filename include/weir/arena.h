@@ -96,9 +96,14 @@ WEIR_API WEIR_NODISCARD weir_status weir_arena_read(weir_arena *arena, uint32_t 
 /* A run of the bucket on `stream` is about to be queued: orders the stream behind the runs before, and behind what writes
  * the parameters; end, when all of it is queued. Between the two the memory cannot be freed or grow, and the store takes no
  * further parameters. Errors of begin: WEIR_BUSY (a run has begun), WEIR_INVALID, and those of weir_launch_begin; of end:
- * those of weir_launch_end, and WEIR_INVALID without a run. Any thread; of two that begin at once one is WEIR_BUSY. */
+ * those of weir_launch_end, with which the run goes on, to be ended again or aborted, and WEIR_INVALID without a run. Any
+ * thread; of two that begin at once one is WEIR_BUSY. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_begin(weir_arena *arena, uint32_t bucket, weir_stream stream);
 WEIR_API WEIR_NODISCARD weir_status weir_arena_end(weir_arena *arena);
+
+/* Ends the run and remembers nothing of it: nothing was queued, or what was is done (weir_stream_synchronize), or never
+ * will be, as the device is lost. Other work would not be waited for. Without a run, nothing. Any thread. */
+WEIR_API void weir_arena_abort(weir_arena *arena);
 
 typedef struct weir_arena_details {
     size_t size;

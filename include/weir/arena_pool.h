@@ -44,7 +44,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_arena_pool_trim(weir_arena_pool *pool, 
 typedef struct weir_arena_pool_details {
     size_t size;
     uint64_t cap;
-    uint64_t kept;          /* bytes */
+    uint64_t kept;          /* bytes, as the ledger counts them; so do the cap and trimming */
     uint64_t taken, missed; /* arenas that found a block here, and that did not */
     uint64_t dropped;       /* blocks freed because of the cap */
     uint64_t given_up;      /* blocks freed under pressure */

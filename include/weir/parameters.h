@@ -23,11 +23,14 @@ typedef struct weir_parameters weir_parameters;
 
 typedef struct weir_parameters_options {
     size_t size;
-    uint64_t
-        expected; /* bytes of all that will come: the first block is as long, so that nothing has to grow; 0: not known */
-    uint64_t step;    /* the least it grows by; 0: WEIR_PARAMETERS_STEP */
-    size_t alignment; /* of every parameter, a power of two up to 2 MiB; 0: 256 */
-    const char *tag;  /* how reports call the blocks; copied, cut at 47 bytes; NULL: "parameters" */
+    uint64_t expected; /* bytes of all that will come: the first block is as long, and what is put between parameters to
+                          align them has to be in that, or in the count below; 0: not known */
+    uint64_t step;     /* the least it grows by; 0: WEIR_PARAMETERS_STEP */
+    size_t alignment;  /* of every parameter, a power of two up to 2 MiB; 0: 256 */
+    const char *tag;   /* how reports call the blocks; copied, cut at 47 bytes; NULL: "parameters" */
+    uint32_t
+        expected_count; /* so many parameters share `expected`: the first block is longer by what aligning them can take
+                                at most, so that nothing has to grow; 0: `expected` is all of it */
 } weir_parameters_options;
 
 /* Opens a store, which takes no memory before the first parameter, and has one holder. `options` NULL: the defaults. Its blocks
@@ -51,9 +54,9 @@ WEIR_API WEIR_NODISCARD weir_status weir_parameters_release(weir_parameters *sto
  *
  * Errors, each of which leaves the store as it was: WEIR_INVALID (no name, one beyond 1023 bytes, a type that has no fixed
  * element, a size beyond 64 bits), WEIR_CONFLICT (the name is there, of another type or length: both are named), WEIR_BUSY
- * (a run that reads the store has begun and not ended, or the call comes from a pressure callback of another one, be it
- * to another store), WEIR_OUT_OF_MEMORY and the other errors of weir_alloc_with, weir_resize and weir_copy. Any thread; one
- * adds after the other. */
+ * (a run that reads the store has begun and not ended, be it meanwhile, or the call comes from a pressure callback of
+ * another one, be it to another store), WEIR_OUT_OF_MEMORY and the other errors of weir_alloc_with, weir_resize and
+ * weir_copy. Any thread; one adds after the other. */
 WEIR_API WEIR_NODISCARD weir_status weir_parameters_add(weir_parameters *store, const char *name, weir_type type,
                                                         uint64_t elements, const void *from, weir_stream stream,
                                                         uint32_t *index);

@@ -7,9 +7,6 @@
 #include <weir/plan_buffers.h>
 #include <stdio.h>
 
-/* Of a block: beyond it no device has memory, and below it sums do not wrap. */
-#define LONGEST (UINT64_MAX / 4)
-
 /* What plans want ---------------------------------------------------------------------------------------------------- */
 
 uint64_t weir_arena_bytes(const weir_plan *const *plans, size_t count, weir_kind kind)
@@ -17,7 +14,7 @@ uint64_t weir_arena_bytes(const weir_plan *const *plans, size_t count, weir_kind
     uint64_t most = 0;
     for (size_t i = 0; plans && i < count; i++)
         most = wi_max(most, weir_plan_arena(plans[i], kind));
-    return most > LONGEST ? UINT64_MAX : wi_round_up(most, WI_UNIT);
+    return most > WI_LONGEST ? UINT64_MAX : wi_round_up(most, WI_UNIT);
 }
 
 /* What the start of a kind's block must be a multiple of, for all offsets to be what the plan says. */
@@ -104,7 +101,7 @@ static weir_status take_blocks(weir_arena *arena, const weir_arena_options *o)
             alignment = wi_max(alignment, alignment_of(arena->buckets[i].plan, (weir_kind)kind));
         }
         block->bytes = wi_max(block->planned, kind == WEIR_KIND_DEVICE ? o->room : 0);
-        if (block->bytes > LONGEST || alignment > 2 * WI_MIB)
+        if (block->bytes > WI_LONGEST || alignment > 2 * WI_MIB)
             return weir_fail(WEIR_INVALID,
                              "%s: %llu bytes aligned to %llu cannot be had; up to 2 MiB is what "
                              "blocks can be aligned to",
@@ -127,7 +124,11 @@ static weir_status give_block(weir_arena *arena, weir_kind kind, weir_stream str
     weir_status status;
     if (arena->pool && kind == WEIR_KIND_DEVICE)
         status = wi_arena_pool_give(arena->pool,
-                                    &(wi_idle){arena->client, block->block, block->bytes, arena->memory_class}, stream);
+                                    &(wi_idle){.client = arena->client,
+                                               .block = block->block,
+                                               .bytes = block->bytes,
+                                               .memory_class = arena->memory_class},
+                                    stream);
     else
         status = weir_free_block(arena->client, block->block, stream);
     if (status == WEIR_OK)
@@ -242,7 +243,7 @@ static weir_status suits(const weir_arena *arena, const weir_plan *plan)
         uint64_t wanted = weir_plan_arena(plan, (weir_kind)kind);
         if (wanted == 0)
             continue;
-        if (wanted > LONGEST)
+        if (wanted > WI_LONGEST)
             return weir_fail(WEIR_INVALID, "%s cannot serve a plan of %llu bytes, which no device has", arena->tag,
                              (unsigned long long)wanted);
         if (!block->block.pointer)

@@ -10,6 +10,7 @@ struct weir_arena_pool {
     pthread_mutex_t lock;
     wi_idle *idle;
     uint32_t count, room;
+    uint32_t away; /* blocks that have left the list, and may come back to it */
     uint64_t kept, taken, missed, dropped, given_up;
 
     weir_runtime *runtime;
@@ -29,28 +30,47 @@ static void unlock(weir_arena_pool *pool)
 #ifdef WEIR_INVARIANTS
     uint64_t kept = 0;
     for (uint32_t i = 0; i < pool->count; i++)
-        kept += pool->idle[i].bytes;
-    wi_law(kept == pool->kept);
+        kept += pool->idle[i].charged;
+    wi_law(kept == pool->kept && pool->count + pool->away <= pool->room);
 #endif
     pthread_mutex_unlock(&pool->lock);
 }
 
 /* Idle blocks ------------------------------------------------------------------------------------------------------ */
 
-/* The next three with the lock held. */
+/* The next five with the lock held. */
+static void insert(weir_arena_pool *pool, const wi_idle *idle, bool old)
+{
+    wi_law(pool->count + pool->away < pool->room);
+    if (old)
+        memmove(&pool->idle[1], &pool->idle[0], pool->count * sizeof *idle);
+    pool->idle[old ? 0 : pool->count] = *idle;
+    pool->count++;
+    pool->kept += idle->charged;
+}
+
+/* It may come back: its place in the list stays free until come_back or, once it cannot, `away` is one less. */
 static wi_idle unlink_idle(weir_arena_pool *pool, uint32_t i)
 {
     wi_idle idle = pool->idle[i];
-    pool->kept -= idle.bytes;
+    pool->kept -= idle.charged;
     pool->count--;
+    pool->away++;
     memmove(&pool->idle[i], &pool->idle[i + 1], (pool->count - i) * sizeof idle);
     return idle;
 }
 
-/* At the old or the new end. False without host memory. */
-static bool link_idle(weir_arena_pool *pool, const wi_idle *idle, bool old)
+/* At the old or the new end. */
+static void come_back(weir_arena_pool *pool, const wi_idle *idle, bool old)
 {
-    if (pool->count == pool->room) {
+    pool->away--;
+    insert(pool, idle, old);
+}
+
+/* False without host memory. */
+static bool link_idle(weir_arena_pool *pool, const wi_idle *idle)
+{
+    if (pool->count + pool->away == pool->room) {
         uint32_t room = pool->room ? 2 * pool->room : 16;
         wi_idle *list = realloc(pool->idle, room * sizeof *list);
         if (!list)
@@ -58,11 +78,7 @@ static bool link_idle(weir_arena_pool *pool, const wi_idle *idle, bool old)
         pool->idle = list;
         pool->room = room;
     }
-    if (old)
-        memmove(&pool->idle[1], &pool->idle[0], pool->count * sizeof *idle);
-    pool->idle[old ? 0 : pool->count] = *idle;
-    pool->count++;
-    pool->kept += idle->bytes;
+    insert(pool, idle, false);
     return true;
 }
 
@@ -82,7 +98,7 @@ static uint32_t covering(const weir_arena_pool *pool, const weir_client *client,
     for (uint32_t i = 0; i < pool->count; i++) {
         if (client && pool->idle[i].client != client)
             continue;
-        uint64_t have = pool->idle[i].bytes, found = best < pool->count ? pool->idle[best].bytes : 0;
+        uint64_t have = pool->idle[i].charged, found = best < pool->count ? pool->idle[best].charged : 0;
         if (found < bytes ? have > found : have >= bytes && have < found)
             best = i;
     }
@@ -93,14 +109,14 @@ static uint32_t covering(const weir_arena_pool *pool, const weir_client *client,
 static weir_status free_idle(weir_arena_pool *pool, const wi_idle *idle, uint64_t *counter)
 {
     weir_status status = weir_free_block(idle->client, idle->block, WEIR_STREAM_HOST);
-    if (status != WEIR_OK) {
-        pthread_mutex_lock(&pool->lock);
+    pthread_mutex_lock(&pool->lock);
+    if (status == WEIR_OK) {
+        pool->away--;
+    } else {
         *counter -= 1;
-        bool linked = link_idle(pool, idle, true);
-        wi_law(linked); /* it was there a moment ago */
-        (void)linked;
-        unlock(pool);
+        come_back(pool, idle, true);
     }
+    unlock(pool);
     return status;
 }
 
@@ -112,7 +128,7 @@ static weir_status trim(weir_arena_pool *pool, const weir_client *client, uint64
         pthread_mutex_lock(&pool->lock);
         uint64_t kept = client ? 0 : pool->kept;
         for (uint32_t i = 0; client && i < pool->count; i++)
-            kept += pool->idle[i].client == client ? pool->idle[i].bytes : 0;
+            kept += pool->idle[i].client == client ? pool->idle[i].charged : 0;
         wi_idle idle = {.client = NULL};
         if (kept > keep) {
             idle = unlink_idle(pool, longest_idle(pool, client));
@@ -124,7 +140,7 @@ static weir_status trim(weir_arena_pool *pool, const weir_client *client, uint64
         weir_status status = free_idle(pool, &idle, counter);
         if (status != WEIR_OK)
             return status;
-        *freed += idle.bytes;
+        *freed += idle.charged;
     }
 }
 
@@ -144,7 +160,7 @@ static void on_pressure(const weir_pressure *pressure, void *user)
         unlock(pool);
         if (idle.client && free_idle(pool, &idle, &pool->given_up) != WEIR_OK)
             return;
-        freed += idle.bytes;
+        freed += idle.charged;
         if (!idle.client && !whose)
             return;
         if (!idle.client)
@@ -185,35 +201,51 @@ weir_status wi_arena_pool_take(weir_arena_pool *pool, weir_client *client, const
         return WEIR_OK;
     weir_status status = wi_order_write(pool->runtime, best.block, best.block.pointer, NULL,
                                         request->flags & WEIR_ZEROED ? best.bytes : 0, request->stream);
-    if (status != WEIR_OK) {
-        pthread_mutex_lock(&pool->lock);
+    pthread_mutex_lock(&pool->lock);
+    if (status == WEIR_OK) {
+        pool->away--;
+    } else {
         pool->taken--;
-        bool linked = link_idle(pool, &best, false);
-        wi_law(linked); /* it was there a moment ago */
-        (void)linked;
-        unlock(pool);
-        return status;
+        come_back(pool, &best, false);
     }
+    unlock(pool);
+    if (status != WEIR_OK)
+        return status;
     *block = best.block;
     *capacity = best.bytes;
     return WEIR_OK;
 }
 
-weir_status wi_arena_pool_give(weir_arena_pool *pool, const wi_idle *idle, weir_stream stream)
+/* As the ledger counts the block, which adaptors may have made longer. */
+static weir_status measure(wi_idle *idle)
 {
-    if (idle->bytes > pool->cap)
-        return weir_free_block(idle->client, idle->block, stream);
-    weir_status status = wi_order_write(pool->runtime, idle->block, NULL, NULL, 0, stream);
+    weir_block_details details = {.size = sizeof details};
+    weir_status status = weir_block_info(idle->block.pointer, &details);
+    idle->charged = details.charged;
+    return status;
+}
+
+weir_status wi_arena_pool_give(weir_arena_pool *pool, const wi_idle *given, weir_stream stream)
+{
+    wi_idle idle = *given;
+    weir_status status = measure(&idle);
+    if (status != WEIR_OK)
+        return status;
+    if (idle.charged > pool->cap)
+        return weir_free_block(idle.client, idle.block, stream);
+    status = wi_order_write(pool->runtime, idle.block, NULL, NULL, 0, stream);
+    if (status == WEIR_DEVICE_LOST) /* there is nothing that it could serve again */
+        return weir_free_block(idle.client, idle.block, WEIR_STREAM_HOST);
     if (status != WEIR_OK)
         return status;
     uint64_t freed = 0;
-    status = trim(pool, NULL, pool->cap - idle->bytes, &freed, &pool->dropped);
+    status = trim(pool, NULL, pool->cap - idle.charged, &freed, &pool->dropped);
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&pool->lock);
-    bool linked = pool->kept + idle->bytes <= pool->cap && link_idle(pool, idle, false);
+    bool linked = pool->kept + idle.charged <= pool->cap && link_idle(pool, &idle);
     unlock(pool);
-    return linked ? WEIR_OK : weir_free_block(idle->client, idle->block, WEIR_STREAM_HOST);
+    return linked ? WEIR_OK : weir_free_block(idle.client, idle.block, WEIR_STREAM_HOST);
 }
 
 /* Pools ------------------------------------------------------------------------------------------------------------ */

@@ -37,6 +37,14 @@ weir_status weir_arena_begin(weir_arena *arena, uint32_t bucket, weir_stream str
     return status;
 }
 
+/* The launch is over. */
+static void close_run(weir_arena *arena)
+{
+    arena->launch = NULL;
+    wi_parameters_end_run(arena->parameters);
+    atomic_store(&arena->running, false);
+}
+
 weir_status weir_arena_end(weir_arena *arena)
 {
     WI_ENTER();
@@ -45,8 +53,14 @@ weir_status weir_arena_end(weir_arena *arena)
     weir_status status = weir_launch_end(arena->launch);
     if (status != WEIR_OK)
         return status;
-    arena->launch = NULL;
-    wi_parameters_end_run(arena->parameters);
-    atomic_store(&arena->running, false);
+    close_run(arena);
     return WEIR_OK;
+}
+
+void weir_arena_abort(weir_arena *arena)
+{
+    if (!arena || atomic_load(&wi_forked) || !atomic_load(&arena->running) || !arena->launch)
+        return;
+    weir_launch_abort(arena->launch);
+    close_run(arena);
 }

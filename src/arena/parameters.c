@@ -11,7 +11,9 @@ static weir_status check_options(weir_parameters_options *o)
     if (!wi_power_of_two(o->alignment) || o->alignment > 2 * WI_MIB)
         return weir_fail(WEIR_INVALID, "weir_parameters_open: an alignment of %zu is no power of two up to 2 MiB",
                          o->alignment);
-    if (o->expected > UINT64_MAX / 4 || o->step > UINT64_MAX / 4)
+    uint64_t between = o->expected_count > 1 ? (o->expected_count - 1) * (uint64_t)(o->alignment - 1) : 0;
+    o->expected = o->expected > WI_LONGEST ? o->expected : o->expected + between;
+    if (o->expected > WI_LONGEST || o->step > WI_LONGEST)
         return weir_fail(WEIR_INVALID, "weir_parameters_open: no device could have %llu bytes",
                          (unsigned long long)wi_max(o->expected, o->step));
     return WEIR_OK;

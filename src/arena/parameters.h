@@ -13,6 +13,9 @@
 #include <weir/parameters.h>
 #include <weir/uses.h>
 
+/* Of a block: beyond it no device has memory, and below it sums do not wrap. */
+#define WI_LONGEST (UINT64_MAX / 4)
+
 typedef struct wi_chunk {
     weir_block block;
     uint64_t room, used;

@@ -41,7 +41,27 @@ typedef struct taking {
     uint64_t used;
 } taking;
 
-/* The chunks as readers see them change under the lock; the one who has the turn reads them without. */
+/* The chunks as readers see them change under the lock; the one who has the turn reads them without. A run that has begun
+ * meanwhile has declared what it reads, and a new chunk is not among that. */
+static weir_status enter_chunk(weir_parameters *store, wi_chunk *longer, const wi_chunk *chunk, taking *took)
+{
+    pthread_mutex_lock(&store->lock);
+    bool read = store->runs > 0;
+    wi_chunk *old = store->chunks;
+    if (!read) {
+        if (old)
+            memcpy(longer, old, store->chunk_count * sizeof *longer);
+        longer[store->chunk_count] = *chunk;
+        store->chunks = longer;
+        *took = (taking){&longer[store->chunk_count++], 0, 0};
+    }
+    pthread_mutex_unlock(&store->lock);
+    free(read ? longer : old);
+    return read ? weir_fail(WEIR_BUSY, "a run that reads %s began while it grew; end that and add the parameter again",
+                            store->tag)
+                : WEIR_OK;
+}
+
 static weir_status begin_chunk(weir_parameters *store, uint64_t bytes, weir_stream stream, taking *took)
 {
     uint64_t least = store->chunk_count == 0 ? wi_max(store->expected, store->step) : store->step;
@@ -60,16 +80,15 @@ static weir_status begin_chunk(weir_parameters *store, uint64_t bytes, weir_stre
         free(chunks);
         return status;
     }
-    pthread_mutex_lock(&store->lock);
-    wi_chunk *old = store->chunks;
-    if (old)
-        memcpy(chunks, old, store->chunk_count * sizeof *chunks);
-    chunks[store->chunk_count] = chunk;
-    store->chunks = chunks;
-    *took = (taking){&chunks[store->chunk_count++], 0, 0};
-    pthread_mutex_unlock(&store->lock);
-    free(old);
-    return WEIR_OK;
+    status = enter_chunk(store, chunks, &chunk, took);
+    if (status != WEIR_OK) {
+        wi_kept_detail kept;
+        wi_detail_keep(&kept);
+        weir_status given = weir_free_block(store->client, chunk.block, WEIR_STREAM_HOST);
+        (void)given; /* what a broken driver keeps is shown as the client's */
+        wi_detail_restore(&kept);
+    }
+    return status;
 }
 
 /* In the last chunk. WEIR_NO_ROOM, WEIR_UNSUPPORTED: not there. */
@@ -111,6 +130,13 @@ static weir_status find_place(weir_parameters *store, uint64_t bytes, weir_strea
     return status;
 }
 
+static void count_chunk(weir_parameters *store, int one)
+{
+    pthread_mutex_lock(&store->lock);
+    store->chunk_count += (uint32_t)one;
+    pthread_mutex_unlock(&store->lock);
+}
+
 /* Nothing was queued there, or it is done. */
 static void give_place_back(weir_parameters *store, const taking *took)
 {
@@ -120,11 +146,11 @@ static void give_place_back(weir_parameters *store, const taking *took)
     wi_detail_keep(&kept);
     wi_chunk *chunk = took->chunk;
     chunk->used = took->used;
-    if (took->room == 0 && weir_free_block(store->client, chunk->block, WEIR_STREAM_HOST) == WEIR_OK) {
-        pthread_mutex_lock(&store->lock);
-        store->chunk_count--;
-        pthread_mutex_unlock(&store->lock);
-    } else if (took->room > 0 && took->room < chunk->room &&
+    if (took->room == 0) {
+        count_chunk(store, -1); /* first, so that no run declares what is gone */
+        if (weir_free_block(store->client, chunk->block, WEIR_STREAM_HOST) != WEIR_OK)
+            count_chunk(store, 1);
+    } else if (took->room < chunk->room &&
                weir_resize(store->client, chunk->block.pointer, took->room, WEIR_STREAM_HOST) == WEIR_OK) {
         pthread_mutex_lock(&store->lock);
         chunk->room = took->room;
@@ -189,7 +215,7 @@ static weir_status check(const weir_parameters *store, const char *name, weir_ty
     if (each == 0 || type == WEIR_TEXT)
         return weir_fail(WEIR_INVALID, "weir_parameters_add: \"%.200s\" is of the type %s; parameters are of numbers",
                          name, weir_type_name(type));
-    if (__builtin_mul_overflow(elements, (uint64_t)each, bytes) || *bytes > UINT64_MAX / 4)
+    if (__builtin_mul_overflow(elements, (uint64_t)each, bytes) || *bytes > WI_LONGEST)
         return weir_fail(WEIR_INVALID, "weir_parameters_add: \"%.200s\" of %llu elements is larger than any device",
                          name, (unsigned long long)elements);
     return WEIR_OK;

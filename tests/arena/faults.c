@@ -6,7 +6,8 @@
 #include "runtime/runtime.h"
 
 static long allocations, allocation_fails_at = -1;
-static bool armed;
+static bool armed, exhausted;   /* exhausted: from now on there is none */
+static void (*meanwhile)(void); /* called once, by the next malloc, which then refuses */
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
@@ -17,10 +18,16 @@ void *__wrap_realloc(void *old, size_t size);
 
 static bool refuse(void)
 {
-    return armed && allocations++ == allocation_fails_at;
+    return exhausted || (armed && allocations++ == allocation_fails_at);
 }
 void *__wrap_malloc(size_t size)
 {
+    void (*fn)(void) = meanwhile;
+    meanwhile = NULL;
+    if (fn) {
+        fn();
+        return NULL;
+    }
     return refuse() ? NULL : __real_malloc(size);
 }
 void *__wrap_calloc(size_t count, size_t size)
@@ -154,8 +161,54 @@ static void a_fault_anywhere_leaves_nothing(void **state)
     weir_plan_destroy(large);
 }
 
+/* A block that is on its way out of the pool's list and cannot leave finds its place there, though others have come
+ * meanwhile and there is no host memory for a longer list. */
+static weir_arena *last;
+
+static void one_more_becomes_idle(void)
+{
+    ok(weir_arena_close(last, WEIR_STREAM_HOST));
+    exhausted = true;
+}
+
+static void what_cannot_leave_the_pool_comes_back(void **state)
+{
+    (void)state;
+    enum { FULL = 16 }; /* as many as the list has room for at first */
+    weir_runtime_options options = {.size = sizeof options, .budget = 8 * MIB};
+    weir_arena_pool_options most = {.size = sizeof most, .cap = 8 * MIB};
+    weir_arena_options o = {.size = sizeof o, .room = 64 * KIB};
+    weir_arena *arenas[FULL], *none;
+    weir_runtime *runtime;
+    weir_arena_pool_details d = {.size = sizeof d};
+    faults_reset(-1);
+    ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
+    weir_client *client = open_client(runtime, "one", 0, 0);
+    ok(weir_arena_pool_get(runtime, &most, &o.pool));
+    for (unsigned i = 0; i < FULL; i++)
+        ok(weir_arena_open(client, &o, &arenas[i]));
+    ok(weir_arena_open(client, &o, &last));
+    for (unsigned i = 0; i < FULL; i++)
+        ok(weir_arena_close(arenas[i], WEIR_STREAM_HOST));
+    meanwhile = one_more_becomes_idle;
+    weir_status status = weir_arena_open(client, &o, &none);
+    exhausted = false;
+    assert_int_equal(status, WEIR_SYSTEM);
+    ok(weir_arena_pool_info(o.pool, &d));
+    assert_int_equal(d.blocks, FULL + 1);
+    assert_int_equal(d.kept, take_snapshot(runtime).device.live);
+    ok(weir_arena_pool_put(o.pool));
+    check_empty(runtime);
+    ok(weir_client_close(client));
+    ok(weir_runtime_destroy(runtime));
+    assert_true(faults_nothing_left());
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_fault_anywhere_leaves_nothing)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_fault_anywhere_leaves_nothing),
+        cmocka_unit_test(what_cannot_leave_the_pool_comes_back),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

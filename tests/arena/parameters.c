@@ -86,6 +86,34 @@ static void what_is_expected_is_taken_once(void **state)
     ok(weir_parameters_release(store));
 }
 
+/* Odd sizes: aligning them takes more than they have. */
+static void what_is_expected_has_room_for_padding(void **state)
+{
+    fixture *f = *state;
+    char name[16];
+    for (int counted = 0; counted < 2; counted++) {
+        weir_parameters_options o = {.expected = 1000 * 300, .step = 4 * KIB, .alignment = 512};
+        o.expected_count = counted ? 1000 : 0;
+        weir_parameters *store = open_store(f, o);
+        void *behind = NULL;
+        for (unsigned i = 0; i < 1000; i++) {
+            (void)snprintf(name, sizeof name, "w%u", i);
+            ok(weir_parameters_add(store, name, WEIR_U8, 300, NULL, WEIR_STREAM_HOST, NULL));
+            behind = behind ? behind : allocate(f->client, 64 * KIB, WEIR_STREAM_HOST, WEIR_WEIGHTS);
+        }
+        weir_parameters_details d = store_details(store);
+        assert_int_equal(d.bytes, 1000 * 300);
+        assert_true(counted ? d.blocks == 1 : d.blocks > 1);
+        assert_true(!counted || d.charged < o.expected + 1000 * 512 + 256); /* and no more */
+        ok(weir_free(f->client, behind, WEIR_STREAM_HOST));
+        ok(weir_parameters_release(store));
+    }
+    weir_parameters_options most = {.size = sizeof most, .expected = UINT64_MAX / 4, .alignment = 2 * MIB};
+    weir_parameters *store;
+    most.expected_count = UINT32_MAX; /* whose sum is too much for a device, and not for a number */
+    fails(WEIR_INVALID, weir_parameters_open(f->client, &most, &store));
+}
+
 static void a_name_that_is_there_keeps_its_place(void **state)
 {
     fixture *f = *state;
@@ -302,6 +330,7 @@ int main(void)
         TEST(growth_moves_nothing_and_keeps_every_byte),
         TEST(something_behind_it_begins_another_block),
         TEST(what_is_expected_is_taken_once),
+        TEST(what_is_expected_has_room_for_padding),
         TEST(a_name_that_is_there_keeps_its_place),
         TEST(refusals_change_nothing),
         TEST(a_failed_copy_gives_the_place_back),

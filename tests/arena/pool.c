@@ -207,6 +207,35 @@ static void pressure_takes_what_it_needs(void **state)
     ok(weir_arena_pool_put(pool));
 }
 
+/* What is kept is what the ledger counts, also where a block is charged more than it serves with; so a shortage that one
+ * block covers takes no second. */
+static void bytes_are_as_the_ledger_counts_them(void **state)
+{
+    void *own;
+    uint64_t freed;
+    (void)state;
+    open_fixture(&own, 64 * MIB, "guard(quarantine=0, cache)");
+    fixture *f = own;
+    weir_arena_pool *pool = get_pool(f, 64 * MIB, 25);
+    weir_client *small = open_client(f->runtime, "small", 0, 20 * MIB);
+    weir_arena *arenas[2] = {open_room(f, pool, small, 8 * MIB, WEIR_STREAM_HOST, false),
+                             open_room(f, pool, small, 8 * MIB, WEIR_STREAM_HOST, false)};
+    close_all(arenas, 2);
+    uint64_t each = pool_details(pool).kept / 2, zones = each - 8 * MIB;
+    assert_true(zones > 0);
+    assert_int_equal(live_of(f), 2 * each);
+    void *p = allocate(small, 20 * MIB - each - zones, WEIR_STREAM_HOST, WEIR_WEIGHTS); /* one of them is missing */
+    assert_int_equal(pool_details(pool).kept, each);
+    assert_int_equal(live_of(f), 20 * MIB);
+    ok(weir_arena_pool_trim(pool, small, 0, &freed));
+    assert_int_equal(freed, each);
+    assert_int_equal(live_of(f), 20 * MIB - each);
+    ok(weir_free(small, p, WEIR_STREAM_HOST));
+    ok(weir_client_close(small));
+    ok(weir_arena_pool_put(pool));
+    tear_down(&own);
+}
+
 /* A client's maximum counts what the pool keeps for it; a request of its own gets that back. */
 static void a_maximum_is_met_from_the_pool(void **state)
 {
@@ -426,6 +455,7 @@ int main(void)
         TEST(what_cannot_be_dropped_is_not_counted),
         TEST(pressure_takes_what_it_needs),
         TEST(a_maximum_is_met_from_the_pool),
+        cmocka_unit_test(bytes_are_as_the_ledger_counts_them),
         TEST(another_class_is_never_taken),
         TEST(another_clients_block_is_never_taken),
         TEST(cleared_memory_is_zero_to_its_end),

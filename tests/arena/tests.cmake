@@ -1,6 +1,6 @@
 # Arenas, their pool and parameters: on the host, the simulated device, and cuda over the stub.
 include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
-foreach(arena_test parameters tensors pool)
+foreach(arena_test parameters tensors runs pool)
   set(name arena-${arena_test})
   weir_test(${name} arena/${arena_test}.c INTERNAL)
   add_test(NAME ${name}-sim COMMAND test-${name})
