@@ -5,15 +5,33 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static int missing(const char *what)
+{
+    const char *require = getenv("WEIR_REQUIRE_ENGINES");
+    printf("skipped: %s\n", what);
+    return require && strcmp(require, "1") == 0 ? 1 : SKIPPED;
+}
+
 int need_onnxruntime(void)
 {
     weir_engine_probe probe = WEIR_INIT(weir_engine_probe);
     weir_status status = weir_engine_entry(WEIR_ENGINE_ABI)->probe(&probe);
-    if (status == WEIR_OK && probe.available)
-        return 0;
-    printf("skipped: %s\n", probe.missing);
-    const char *require = getenv("WEIR_REQUIRE_ENGINES");
-    return require && strcmp(require, "1") == 0 ? 1 : SKIPPED;
+    return status == WEIR_OK && probe.available ? 0 : missing(probe.missing);
+}
+
+int need_cuda_build(void)
+{
+    int status = need_onnxruntime();
+    if (status)
+        return status;
+    loaded l = open_client(0);
+    weir_status loads = load_into(&l, "mlp", NULL);
+    if (loads == WEIR_OK)
+        unload_model(&l);
+    else
+        status = loads == WEIR_UNSUPPORTED ? missing(weir_detail()) : 0;
+    close_client(&l);
+    return status;
 }
 
 const char *model_path(const char *name)

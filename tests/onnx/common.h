@@ -24,6 +24,8 @@ const weir_engine *weir_engine_entry(uint32_t abi);
 
 /* 0 when ONNX Runtime is here; else the exit status of the test, with a line that says so. */
 int need_onnxruntime(void);
+/* The same of its build for CUDA, on WEIR_TEST_DEVICE. */
+int need_cuda_build(void);
 
 /* A model with the account and the runtime it draws from. */
 typedef struct loaded {

@@ -133,6 +133,7 @@ static void what_cannot_be_is_said(void **state)
                   WEIR_UNSUPPORTED);
     assert_status(load_into(&l, "mlp", (const char *const[]){"provider=tensorrt", NULL}), WEIR_UNSUPPORTED);
     assert_detail("TensorRT");
+    assert_detail("libnvinfer.so.10");
     assert_int_equal(live(&l), 0);
     assert_ok(
         load_into(&l, "mlp", (const char *const[]){"cuda.use_tf32=0", "cuda.cudnn_conv_algo_search=HEURISTIC", NULL}));
@@ -288,15 +289,6 @@ int main(void)
         cmocka_unit_test(values_lie_as_suits_the_model),
         cmocka_unit_test(a_capture_without_memory_is_refused),
     };
-    int status = need_onnxruntime();
-    if (status)
-        return status;
-    loaded l = open_client(0);
-    weir_status loads = load_into(&l, "mlp", NULL);
-    if (loads == WEIR_OK)
-        unload_model(&l);
-    else
-        printf("skipped: %s\n", weir_detail());
-    close_client(&l);
-    return loads == WEIR_UNSUPPORTED ? SKIPPED : cmocka_run_group_tests(tests, NULL, NULL);
+    int status = need_cuda_build();
+    return status ? status : cmocka_run_group_tests(tests, NULL, NULL);
 }

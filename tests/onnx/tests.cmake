@@ -32,6 +32,9 @@ if(TARGET weir_onnx_objects)
   weir_onnx_test(device ${CMAKE_CURRENT_LIST_DIR}/device.c ${common}
                  ENVIRONMENT "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${WEIR_STUB}/cuda")
   add_dependencies(test-onnx-device stub-provider)
+  weir_onnx_test(tensorrt ${CMAKE_CURRENT_LIST_DIR}/gpu/tensorrt.c ${common}
+                 ENVIRONMENT "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${WEIR_STUB}/cuda:${WEIR_STUB}/tensorrt")
+  add_dependencies(test-onnx-tensorrt stub-provider stub-nvinfer stub-nvonnxparser)
   # Against ONNX Runtime's own arena, on a GPU (scripts/gpu-onnx runs that); on the CPU what goes there too.
   set(gpu ${CMAKE_CURRENT_LIST_DIR}/gpu)
   add_executable(test-onnx-gpu ${gpu}/gpu.c ${gpu}/speed.c ${gpu}/serve.c ${gpu}/faults.c ${gpu}/delayed.c ${gpu}/where.c

@@ -5,6 +5,15 @@
 #define BLAS_LT  2
 #define RANDOM   3
 #define NETWORKS 4
+#define ENGINES  5
+#define PARSER   6
+
+/* An object that is not made. */
+#define MAKES_NONE(name)                                                                                               \
+    CUDART_FUNCTION(void *, name, (void))                                                                              \
+    {                                                                                                                  \
+        return NULL;                                                                                                   \
+    }
 
 #if LIBRARY == BLAS
 
@@ -223,5 +232,22 @@ CUDART_NOTHING(cudnnSetStream)
 CUDART_NOTHING(cudnnSetTensorNdDescriptor)
 CUDART_NOTHING(cudnnSoftmaxForward)
 CUDART_NOTHING(cudnnBackendDestroyDescriptor)
+
+#elif LIBRARY == ENGINES
+
+CUDART_FUNCTION(int, getInferLibVersion, (void))
+{
+    return 101300;
+}
+
+MAKES_NONE(createInferBuilder_INTERNAL)
+MAKES_NONE(createInferRefitter_INTERNAL)
+MAKES_NONE(createInferRuntime_INTERNAL)
+MAKES_NONE(getPluginRegistry)
+
+#elif LIBRARY == PARSER
+
+MAKES_NONE(createNvOnnxParserRefitter_INTERNAL)
+MAKES_NONE(createNvOnnxParser_INTERNAL)
 
 #endif

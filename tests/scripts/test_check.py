@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Tests of scripts/check: what it has fetched before anything is built."""
+
+import importlib.machinery
+import importlib.util
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+sys.dont_write_bytecode = True
+
+import store as st  # noqa: E402
+
+loader = importlib.machinery.SourceFileLoader("check", str(SCRIPTS / "check"))
+check = importlib.util.module_from_spec(importlib.util.spec_from_loader("check", loader))
+loader.exec_module(check)
+
+CUDA = ["engines", "--cuda", "onnxruntime-cuda"]
+
+
+class Preparations(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.store = st.Store(folder.name)
+
+    def of(self, machine):
+        with mock.patch.object(st, "machine", return_value=machine):
+            return check.preparations(False, self.store)
+
+    def test_a_fresh_machine_gets_the_engines_and_the_build_for_cuda(self):
+        commands = self.of("x86_64")
+        self.assertEqual([words[0] for words in commands], ["deps", "engines", "engines", "models"])
+        self.assertIn(["engines"], commands)
+        self.assertIn(CUDA, commands)
+
+    def test_a_variant_that_somebody_chose_stays(self):
+        variant = self.store.path("engines", "onnxruntime-cuda", "1.0-sm90-small")
+        variant.mkdir(parents=True)
+        (variant / "libonnxruntime.so").touch()
+        (variant.parent / "current").symlink_to(variant.name)
+        self.assertNotIn(CUDA, self.of("x86_64"))
+
+    def test_where_it_is_not_published_nothing_is_asked_for(self):
+        commands = self.of("aarch64")
+        self.assertNotIn(CUDA, commands)
+        self.assertIn(["engines"], commands)
+
+    def test_scripts_know_the_words(self):
+        answer = check.subprocess.run([sys.executable, "-B", SCRIPTS / CUDA[0], *CUDA[1:], "--list"], text=True,
+                                      capture_output=True, env={**check.os.environ, "WEIR_HOME": str(self.store.home)})
+        self.assertEqual((answer.returncode, answer.stderr), (0, ""))
+        self.assertIn("missing", answer.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
