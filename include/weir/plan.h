@@ -10,9 +10,9 @@
  * Planning is deterministic: effort is counted in steps of the search, not in seconds, so the same list and options give
  * the same plan on every machine, as long as neither `seconds` nor `progress` ends it early.
  *
- * All that is said here of the search and of its speed holds for plain lists. One with gaps, fixed buffers, conflicts or
- * alignments of its own is placed greedily, in time that grows with the square of its length and that neither `seconds`
- * nor `progress` cuts short; it is proven only where it reaches the lower bound. */
+ * The search is for plain lists. One with gaps, fixed buffers, conflicts or alignments of its own is placed greedily, in
+ * milliseconds for thousands of buffers and seconds for tens of thousands that are live at once; it is proven only where
+ * it reaches the lower bound. */
 #ifndef WEIR_PLAN_H
 #define WEIR_PLAN_H
 
@@ -41,9 +41,9 @@ typedef struct weir_plan_options {
     uint64_t alignment; /* of every slot, a power of two; 0: 1 */
     uint64_t effort;    /* steps of the search at the most; 0: 4 million, some ten seconds */
     uint64_t enough; /* ends it when no kind's arena is larger: what there is room for; 0: the optimum is looked for */
-    double seconds;  /* ends the search with the best plan so far; 0: no limit */
-    /* Called on the calling thread some ten times a second while the search goes on (NULL: nobody); false ends it with
-     * the best plan so far. */
+    double seconds;  /* ends the planning with the best plan so far; 0: no limit */
+    /* Called on the calling thread some ten times a second while planning goes on (NULL: nobody); false ends it with the
+     * best plan so far. */
     bool (*progress)(const weir_plan_progress *progress, void *user);
     void *user;
 } weir_plan_options;
@@ -58,7 +58,7 @@ typedef struct weir_plan_summary {
     uint32_t buffers;
     uint32_t in_place; /* buffers that are written over another */
     bool proven;       /* no plan has a smaller arena */
-    bool stopped;      /* `seconds` or `progress` ended the search */
+    bool stopped;      /* `seconds` or `progress` ended it */
     uint64_t effort;   /* steps of the search that it took */
     double seconds;
     const char *found_by; /* which part of the planner: static storage */

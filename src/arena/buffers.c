@@ -101,9 +101,14 @@ static weir_status check_pin(const char *name, uint64_t bytes, uint64_t alignmen
 /* Whether the storage has a gap in one of the steps. */
 static bool in_gap(const weir_buffers *buffers, uint32_t root, uint64_t begin, uint64_t end)
 {
-    for (size_t i = 0; begin < buffers->items[root].gaps_end && i < buffers->gap_count; i++)
-        if (buffers->gaps[i].buffer == root && buffers->gaps[i].begin < end && begin < buffers->gaps[i].end)
+    const wi_gap *gap;
+    for (uint32_t i = buffers->items[root].gap; i != WI_NO_GAP; i = gap->before) {
+        gap = &buffers->gaps[i];
+        if (gap->end <= begin)
+            return false;
+        if (gap->begin < end)
             return true;
+    }
     return false;
 }
 
@@ -169,12 +174,15 @@ static void append(weir_buffers *buffers, const weir_buffer *b, const char *name
                         .sharing = (uint8_t)b->sharing,
                         .of = b->sharing == WEIR_SHARING_NONE ? WEIR_NO_BUFFER : b->of,
                         .root = index,
-                        .name = (uint32_t)buffers->names_length};
+                        .name = (uint32_t)buffers->names_length,
+                        .view = WEIR_NO_BUFFER,
+                        .gap = WI_NO_GAP};
     if (b->sharing == WEIR_SHARING_VIEW) {
         const wi_buffer *of = &buffers->items[b->of];
         item->view_offset = b->view_offset;
         item->root = of->root;
-        buffers->items[of->root].viewed = true;
+        item->view = buffers->items[of->root].view;
+        buffers->items[of->root].view = index;
         item->from = of->from + b->view_offset;
     }
     size_t length = strlen(name) + 1;
@@ -219,12 +227,13 @@ static weir_status check_index(const weir_buffers *buffers, uint32_t index, cons
 /* The view of the storage that is live in one of the steps; WEIR_NO_BUFFER: none is. */
 static uint32_t view_in(const weir_buffers *buffers, uint32_t root, uint64_t begin, uint64_t end)
 {
-    for (size_t i = root + (size_t)1; buffers->items[root].viewed && i < buffers->count; i++) {
+    uint32_t i = buffers->items[root].view;
+    for (; i != WEIR_NO_BUFFER; i = buffers->items[i].view) {
         const wi_buffer *b = &buffers->items[i];
-        if (b->root == root && (b->persistent || (b->begin < end && begin < b->end)))
-            return (uint32_t)i;
+        if (b->persistent || (b->begin < end && begin < b->end))
+            break;
     }
-    return WEIR_NO_BUFFER;
+    return i;
 }
 
 weir_status weir_buffers_gap(weir_buffers *buffers, uint32_t index, uint64_t begin, uint64_t end)
@@ -239,7 +248,7 @@ weir_status weir_buffers_gap(weir_buffers *buffers, uint32_t index, uint64_t beg
         return weir_fail(WEIR_INVALID,
                          "buffer %.200s: the gap from step %llu until before %llu is not inside its lifetime",
                          wi_buffer_name(buffers, index), (unsigned long long)begin, (unsigned long long)end);
-    if (begin <= item->gaps_end)
+    if (item->gap != WI_NO_GAP && begin <= buffers->gaps[item->gap].end)
         return bad(wi_buffer_name(buffers, index), "its gaps have to be told in their order, with steps between them");
     uint32_t view = view_in(buffers, index, begin, end);
     if (view != WEIR_NO_BUFFER)
@@ -247,8 +256,10 @@ weir_status weir_buffers_gap(weir_buffers *buffers, uint32_t index, uint64_t beg
                          wi_buffer_name(buffers, index), wi_buffer_name(buffers, view), (unsigned long long)begin);
     if (!wi_room_for((void **)&buffers->gaps, sizeof *buffers->gaps, &buffers->gaps_room, buffers->gap_count + 1))
         return no_memory();
-    buffers->gaps[buffers->gap_count++] = (wi_gap){begin, end, index};
-    item->gaps_end = end;
+    if (buffers->gap_count >= WI_NO_GAP)
+        return bad(wi_buffer_name(buffers, index), "the list has as many gaps as it can have");
+    buffers->gaps[buffers->gap_count] = (wi_gap){begin, end, index, item->gap};
+    item->gap = (uint32_t)buffers->gap_count++;
     return WEIR_OK;
 }
 

@@ -8,19 +8,22 @@ typedef struct wi_buffer {
     uint64_t bytes, begin, end, alignment;
     uint64_t offset;      /* of a fixed one */
     uint64_t view_offset; /* as told */
-    uint64_t gaps_end;    /* of its last gap; 0: none */
     uint64_t from;        /* where it begins in its root's storage */
     uint32_t of;
     uint32_t root; /* itself, unless it is a view */
     uint32_t name; /* where it begins in `names` */
+    uint32_t view; /* of a storage: the view of it that was added last; of a view: the one before it */
+    uint32_t gap;  /* the last one; WI_NO_GAP: none */
     uint8_t kind, sharing;
     bool persistent, fixed;
-    bool viewed; /* a storage that has views */
 } wi_buffer;
+
+#define WI_NO_GAP UINT32_MAX
 
 typedef struct wi_gap {
     uint64_t begin, end;
     uint32_t buffer;
+    uint32_t before; /* the buffer's earlier one, or WI_NO_GAP */
 } wi_gap;
 
 typedef struct wi_pair {

@@ -46,6 +46,12 @@ bool wi_work_spend(wi_work *work, uint64_t steps)
     return !work->stopped && work->spent < work->limit;
 }
 
+bool wi_work_goes_on(wi_work *work)
+{
+    look_at_clock(work);
+    return !work->stopped;
+}
+
 /* The best --------------------------------------------------------------------------------------------------------- */
 
 bool wi_best_keep(const wi_problem *problem, wi_best *best, const char *by)
@@ -63,33 +69,53 @@ bool wi_best_keep(const wi_problem *problem, wi_best *best, const char *by)
 
 /* Solving ---------------------------------------------------------------------------------------------------------- */
 
-static bool fixed_ones_meet(const wi_problem *problem, uint32_t pair[2])
+/* The first fixed item before `later` that it shares bytes with. */
+static uint32_t fixed_one_met_by(const wi_problem *problem, uint32_t later)
 {
-    for (uint32_t i = 0; i < problem->count; i++)
-        for (uint32_t j = i + 1; problem->items[i].fixed && j < problem->count; j++) {
-            const wi_item *one = &problem->items[i], *other = &problem->items[j];
-            if (other->fixed && one->offset < other->offset + other->length &&
-                other->offset < one->offset + one->length && wi_items_meet(problem, one, other)) {
-                pair[0] = i;
-                pair[1] = j;
-                return true;
-            }
-        }
-    return false;
+    const wi_item *other = &problem->items[later];
+    for (uint32_t i = 0; i < later; i++) {
+        const wi_item *one = &problem->items[i];
+        if (one->fixed && one->offset < other->offset + other->length && other->offset < one->offset + one->length &&
+            wi_items_meet(problem, one, other))
+            return i;
+    }
+    return later;
 }
 
-/* Above so many items a pass of the greedy placement, which looks at all pairs, costs more than a second. */
-enum { GREEDY_ITEMS = 30000, SEARCH_ITEMS = 3000 };
+/* WEIR_CONFLICT with two fixed items that meet; WEIR_SYSTEM without host memory. */
+static weir_status check_fixed_ones(const wi_problem *problem, uint32_t pair[2])
+{
+    wi_placed *placed = wi_placed_create(problem);
+    weir_status status = placed ? WEIR_OK : WEIR_SYSTEM;
+    for (uint32_t i = 0; i < problem->count && status == WEIR_OK; i++) {
+        uint64_t offset = problem->items[i].offset, lowest;
+        if (!problem->items[i].fixed)
+            continue;
+        if (!wi_placed_lowest(placed, i, offset, &lowest) || !wi_placed_add(placed, i)) {
+            status = WEIR_SYSTEM;
+        } else if (lowest != offset) {
+            pair[0] = fixed_one_met_by(problem, i);
+            pair[1] = i;
+            status = WEIR_CONFLICT;
+        }
+    }
+    wi_placed_destroy(placed);
+    return status;
+}
+
+/* Above so many items the search does not come to anything. */
+enum { SEARCH_ITEMS = 3000 };
 
 static bool solve_plain(wi_problem *problem, wi_work *work, wi_best *best)
 {
-    if (!wi_solve_from_below(problem, best))
+    if (!wi_solve_from_below(problem, work, best))
         return false;
     if (best->height <= best->enough || work->options->mode == WEIR_PLAN_QUICK)
         return true;
-    if (problem->count <= GREEDY_ITEMS && !wi_solve_greedily(problem, best))
+    if (!wi_solve_greedily(problem, work, best))
         return false;
-    return best->height <= best->enough || problem->count > SEARCH_ITEMS || wi_solve_by_search(problem, work, best);
+    return best->height <= best->enough || problem->count > SEARCH_ITEMS || work->stopped ||
+           wi_solve_by_search(problem, work, best);
 }
 
 weir_status wi_solve(wi_problem *problem, wi_work *work, wi_best *best, uint32_t pair[2])
@@ -98,16 +124,16 @@ weir_status wi_solve(wi_problem *problem, wi_work *work, wi_best *best, uint32_t
         best->proven = true;
         return WEIR_OK;
     }
-    if (fixed_ones_meet(problem, pair))
-        return WEIR_CONFLICT;
+    weir_status status = problem->plain ? WEIR_OK : check_fixed_ones(problem, pair);
+    if (status != WEIR_OK)
+        return status;
     bool good = true;
     best->enough = wi_max(problem->bound, work->options->enough);
-    if (work->options->mode == WEIR_PLAN_BUMP) {
-        wi_solve_bump(problem);
-        (void)wi_best_keep(problem, best, "one behind the other");
-    } else {
-        good = problem->plain ? solve_plain(problem, work, best) : wi_solve_greedily(problem, best);
-    }
+    wi_solve_bump(problem); /* a plan, whenever the time is up */
+    (void)wi_best_keep(problem, best, "one behind the other");
+    work->arena = work->others + best->height;
+    if (work->options->mode != WEIR_PLAN_BUMP && best->height > problem->bound)
+        good = problem->plain ? solve_plain(problem, work, best) : wi_solve_greedily(problem, work, best);
     for (uint32_t i = 0; i < problem->count && good; i++)
         problem->items[i].offset = best->offsets[i];
     return good ? WEIR_OK : WEIR_SYSTEM;

@@ -2,7 +2,7 @@
 #ifndef WI_ARENA_SOLVE_H
 #define WI_ARENA_SOLVE_H
 
-#include "arena/problem.h"
+#include "arena/placed.h"
 
 typedef struct wi_work {
     const weir_plan_options *options;
@@ -20,6 +20,9 @@ double wi_work_seconds(const wi_work *work);
 /* Spends so many steps; false when the search has to end. */
 bool wi_work_spend(wi_work *work, uint64_t steps);
 
+/* What is not counted in steps looks at the clock by this; false when it has to end. */
+bool wi_work_goes_on(wi_work *work);
+
 typedef struct wi_best {
     uint64_t *offsets; /* by item */
     uint64_t height;   /* UINT64_MAX: none yet */
@@ -35,15 +38,15 @@ bool wi_best_keep(const wi_problem *problem, wi_best *best, const char *by);
  * meet in `one` and `other`; WEIR_SYSTEM without host memory. */
 weir_status wi_solve(wi_problem *problem, wi_work *work, wi_best *best, uint32_t pair[2]);
 
-/* Each item that is not fixed, in the order of `order`, into the lowest gap that it fits into. False without host
- * memory. */
-bool wi_place_in_order(wi_problem *problem, const uint32_t *order);
+/* Each item that is not fixed, in the order of `order`, into the lowest gap that it fits into; when the work has to end,
+ * those that are left one behind the other. False without host memory. */
+bool wi_place_in_order(wi_problem *problem, wi_placed *placed, const uint32_t *order, wi_work *work);
 
 /* The same for several orders, by size, by what lifetimes make of sizes and by lifetimes. */
-bool wi_solve_greedily(wi_problem *problem, wi_best *best);
+bool wi_solve_greedily(wi_problem *problem, wi_work *work, wi_best *best);
 
 /* Of plain problems: one pass from below, in several orders. */
-bool wi_solve_from_below(wi_problem *problem, wi_best *best);
+bool wi_solve_from_below(wi_problem *problem, wi_work *work, wi_best *best);
 
 /* Of plain problems: the exact search, until the best is proven or the work is spent. */
 bool wi_solve_by_search(wi_problem *problem, wi_work *work, wi_best *best);

@@ -4,59 +4,28 @@
 #include "arena/solve.h"
 #include "base/internal.h"
 
-/* Those that are placed, by offset. */
-typedef struct placed {
-    uint32_t *items;
-    uint32_t count;
-} placed;
-
-static void insert(const wi_problem *problem, placed *p, uint32_t index)
+bool wi_place_in_order(wi_problem *problem, wi_placed *placed, const uint32_t *order, wi_work *work)
 {
-    uint32_t low = 0, high = p->count;
-    uint64_t offset = problem->items[index].offset;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (problem->items[p->items[middle]].offset <= offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    memmove(p->items + low + 1, p->items + low, (p->count - low) * sizeof *p->items);
-    p->items[low] = index;
-    p->count++;
-}
-
-static uint64_t lowest_gap(const wi_problem *problem, const placed *p, const wi_item *item)
-{
-    uint64_t at = 0;
-    for (uint32_t i = 0; i < p->count; i++) {
-        const wi_item *other = &problem->items[p->items[i]];
-        if (other->offset + other->length <= at || !wi_items_meet(problem, item, other))
-            continue;
-        if (other->offset >= at + item->length)
-            return at;
-        at = wi_round_up(other->offset + other->length, item->alignment);
-    }
-    return at;
-}
-
-bool wi_place_in_order(wi_problem *problem, const uint32_t *order)
-{
-    placed p = {.items = malloc(problem->count * sizeof *p.items)};
-    if (!p.items)
-        return false;
-    for (uint32_t i = 0; i < problem->count; i++)
-        if (problem->items[i].fixed)
-            insert(problem, &p, i);
-    for (uint32_t i = 0; i < problem->count; i++) {
+    uint64_t top = 0;
+    bool good = true, goes_on = true;
+    wi_placed_empty(placed);
+    for (uint32_t i = 0; i < problem->count && good; i++)
+        if (problem->items[i].fixed) {
+            good = wi_placed_add(placed, i);
+            top = wi_max(top, problem->items[i].offset + problem->items[i].length);
+        }
+    for (uint32_t i = 0; i < problem->count && good; i++) {
         wi_item *item = &problem->items[order[i]];
         if (item->fixed)
             continue;
-        item->offset = lowest_gap(problem, &p, item);
-        insert(problem, &p, order[i]);
+        goes_on = goes_on && wi_work_goes_on(work);
+        if (goes_on)
+            good = wi_placed_lowest(placed, order[i], 0, &item->offset) && wi_placed_add(placed, order[i]);
+        else
+            item->offset = wi_round_up(top, item->alignment);
+        top = wi_max(top, item->offset + item->length);
     }
-    free(p.items);
-    return true;
+    return good;
 }
 
 void wi_solve_bump(wi_problem *problem)
@@ -87,23 +56,25 @@ static uint64_t rank(const wi_item *item, int order)
     return __builtin_mul_overflow(item->length, width, &area) ? UINT64_MAX : area;
 }
 
-bool wi_solve_greedily(wi_problem *problem, wi_best *best)
+bool wi_solve_greedily(wi_problem *problem, wi_work *work, wi_best *best)
 {
     static const char *const names[ORDERS] = {"largest first", "largest area first", "longest lived first"};
     size_t count = problem->count;
     wi_key *keys = malloc(count * 2 * sizeof *keys);
     uint32_t *order = malloc(count * sizeof *order);
-    bool good = keys && order;
-    for (int by = 0; by < ORDERS && good; by++) {
+    wi_placed *placed = wi_placed_create(problem);
+    bool good = keys && order && placed;
+    for (int by = 0; by < ORDERS && good && wi_work_goes_on(work); by++) {
         for (uint32_t i = 0; i < count; i++)
             keys[i] = (wi_key){UINT64_MAX - rank(&problem->items[i], by), i};
         wi_radix_sort(keys, keys + count, count);
         for (uint32_t i = 0; i < count; i++)
             order[i] = keys[i].value;
-        good = wi_place_in_order(problem, order);
+        good = wi_place_in_order(problem, placed, order, work);
         if (good && wi_best_keep(problem, best, names[by]))
             break;
     }
+    wi_placed_destroy(placed);
     free(keys);
     free(order);
     return good;

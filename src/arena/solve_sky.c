@@ -143,8 +143,24 @@ static void raise_run(sky *s, uint32_t left, uint32_t right)
     make_run(s, left, right, before < behind ? before : behind);
 }
 
+/* What waits goes on top, one behind the other. */
+static void pile_up(sky *s)
+{
+    uint64_t top = 0;
+    for (uint32_t left = 0; left < s->problem->sections; left = s->rights[left])
+        top = wi_max(top, s->floors[left]);
+    for (uint32_t i = 0; i < s->problem->count; i++) {
+        if (s->best[s->leaves + s->places[i]] == nothing)
+            continue;
+        s->problem->items[i].offset = top;
+        top += s->problem->items[i].length;
+    }
+}
+
+enum { PUTS_BETWEEN_LOOKS = 64 };
+
 /* Each item that is put and each run that is raised pushes at most three entries; a raise ends a run, a put makes two. */
-static void fill(sky *s)
+static void fill(sky *s, wi_work *work)
 {
     uint32_t waiting = s->problem->count;
     s->heap_count = 0;
@@ -163,7 +179,10 @@ static void fill(sky *s)
             continue;
         }
         put(s, left, right, s->of_rank[rank]);
-        waiting--;
+        if (--waiting % PUTS_BETWEEN_LOOKS == 0 && !wi_work_goes_on(work)) {
+            pile_up(s);
+            return;
+        }
     }
 }
 
@@ -264,7 +283,7 @@ static bool make_room(sky *s)
            s->of_rank && s->best && s->nearest;
 }
 
-bool wi_solve_from_below(wi_problem *problem, wi_best *best)
+bool wi_solve_from_below(wi_problem *problem, wi_work *work, wi_best *best)
 {
     sky s = {.problem = problem};
     wi_key *keys = malloc(2 * (size_t)problem->count * sizeof *keys);
@@ -274,10 +293,10 @@ bool wi_solve_from_below(wi_problem *problem, wi_best *best)
         sort_by_left(&s, keys);
         find_loads(problem, loads);
     }
-    for (int order = 0; order < ORDERS && good; order++) {
+    for (int order = 0; order < ORDERS && good && wi_work_goes_on(work); order++) {
         rank(&s, loads, keys, order);
         plant(&s);
-        fill(&s);
+        fill(&s, work);
         if (wi_best_keep(problem, best, names[order]))
             break;
     }

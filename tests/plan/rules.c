@@ -355,6 +355,72 @@ static void progress_tells_the_best_so_far_and_ends_it(void **state)
     end(plan, list);
 }
 
+/* Live inside each other, as in training; with alignments of their own, or plain. */
+static weir_buffers *nested_list(uint32_t count, bool plain)
+{
+    weir_buffers *list = empty_list();
+    uint64_t seed = 47;
+    for (uint32_t i = 0; i < count; i++) {
+        weir_buffer b = WEIR_INIT(weir_buffer);
+        b.begin = i;
+        b.end = 2 * count - i;
+        b.bytes = 1 + roll(&seed, 5000);
+        b.alignment = plain ? 0 : (uint64_t)1 << roll(&seed, 12);
+        ok(weir_buffers_add(list, &b, NULL));
+        b.begin = b.end - 1;
+        b.end += 1 + roll(&seed, 3);
+        b.bytes = 1 + roll(&seed, 5000);
+        ok(weir_buffers_add(list, &b, NULL));
+    }
+    return list;
+}
+
+static void the_time_limit_holds_for_every_list(void **state)
+{
+    (void)state;
+    for (int plain = 0; plain < 2; plain++) {
+        weir_buffers *list = nested_list(30000, plain);
+        weir_plan_options options = WEIR_INIT(weir_plan_options);
+        weir_plan *plan;
+        options.mode = plain ? WEIR_PLAN_QUICK : WEIR_PLAN_SEARCH;
+        options.seconds = 1e-6;
+        ok(weir_plan_make(list, &options, &plan));
+        ok(weir_plan_check(plan, list));
+        weir_plan_summary s = summary_of(plan);
+        assert_true(s.stopped);
+        assert_true(s.arena <= s.unshared + 60000 * UINT64_C(4096));
+        assert_true(s.seconds < 2);
+        end(plan, list);
+    }
+}
+
+/* A plan that the clock ended is no better than one that it did not, and no worse than the one that it ended at once. */
+static void more_time_makes_no_worse_plans(void **state)
+{
+    (void)state;
+    static const double limits[] = {1e-9, 3e-3, 0};
+    for (int plain = 0; plain < 2; plain++) {
+        weir_buffers *list = nested_list(1500, plain);
+        weir_plan_options options = WEIR_INIT(weir_plan_options);
+        weir_plan_summary s = WEIR_INIT(weir_plan_summary);
+        uint64_t arena = UINT64_MAX;
+        options.mode = WEIR_PLAN_QUICK;
+        for (int i = 0; i < 3; i++) {
+            weir_plan *plan;
+            options.seconds = limits[i];
+            ok(weir_plan_make(list, &options, &plan));
+            ok(weir_plan_check(plan, list));
+            s = summary_of(plan);
+            assert_true(s.arena <= arena);
+            arena = s.arena;
+            weir_plan_destroy(plan);
+        }
+        assert_false(s.stopped);
+        assert_true((double)s.arena < 1.1 * (double)s.lower_bound);
+        weir_buffers_destroy(list);
+    }
+}
+
 static void nothing_to_plan_is_a_plan(void **state)
 {
     (void)state;
@@ -385,6 +451,8 @@ int main(void)
         cmocka_unit_test(offsets_have_64_bits),
         cmocka_unit_test(bad_buffers_are_refused_by_name),
         cmocka_unit_test(progress_tells_the_best_so_far_and_ends_it),
+        cmocka_unit_test(the_time_limit_holds_for_every_list),
+        cmocka_unit_test(more_time_makes_no_worse_plans),
         cmocka_unit_test(nothing_to_plan_is_a_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,9 +2,10 @@
 foreach(plan_test rules property graph files)
   weir_test(plan-${plan_test} plan/${plan_test}.c)
 endforeach()
+weir_test(plan-greedy plan/greedy.c INTERNAL)
 
 # Random lists and graphs in greater numbers.
-foreach(plan_test property graph)
+foreach(plan_test property graph greedy)
   add_test(NAME plan-${plan_test}-long COMMAND test-plan-${plan_test})
   set_tests_properties(plan-${plan_test}-long PROPERTIES LABELS long TIMEOUT 1800 ENVIRONMENT WEIR_PLAN_ROUNDS=20000)
 endforeach()
@@ -20,7 +21,7 @@ if(CMAKE_C_COMPILER_ID MATCHES "Clang" AND NOT CMAKE_CROSSCOMPILING)
 endif()
 if(WEIR_HAVE_FUZZER)
   file(GLOB fuzzed CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/base/*.c)
-  foreach(file buffers buffers_csv nodes lines radix storage sections problem solve solve_greedy solve_sky solve_cover
+  foreach(file buffers buffers_csv nodes lines radix storage sections problem placed taken solve solve_greedy solve_sky solve_cover
           cover cover_choice cover_search cover_table cover_repair plan plan_make plan_check plan_save plan_load)
     list(APPEND fuzzed ${PROJECT_SOURCE_DIR}/src/arena/${file}.c)
   endforeach()
