@@ -89,14 +89,17 @@ static void tell_origins(const graph *g, const graph_memory *memory, plan_source
 static void tell_remark(const graph *g, plan_source *out)
 {
     if (g->bodies > 0)
-        out->remark = text_print("%zu %s a graph inside, whose own tensors are not in the plan", g->bodies,
-                                 g->bodies == 1 ? "node has" : "nodes have");
-    if (g->bodies > 0 || g->guesses == 0)
+        out->remark = text_print("%zu %s a graph inside; the %zu %s there %s not in the plan", g->bodies,
+                                 g->bodies == 1 ? "node has" : "nodes have", g->inside,
+                                 g->inside == 1 ? "tensor made" : "tensors made", g->inside == 1 ? "is" : "are");
+    if (g->guesses == 0)
         return;
-    char *first = clean(g->values[g->first_guess].name);
-    out->remark = text_print("%zu %s another shape than the file says, \"%s\" first: the operators' were taken",
-                             g->guesses, g->guesses == 1 ? "tensor has" : "tensors have", first);
+    char *first = clean(g->values[g->first_guess].name), *before = out->remark;
+    out->remark = text_print("%s%s%zu %s another shape than the file says, \"%s\" first: the operators' were taken",
+                             before ? before : "", before ? "; " : "", g->guesses,
+                             g->guesses == 1 ? "tensor has" : "tensors have", first);
     free(first);
+    free(before);
 }
 
 static weir_status read_graph(const plan_words *words, graph *g, plan_source *out)

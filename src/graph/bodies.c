@@ -4,6 +4,7 @@
 /* Field numbers: NodeProto, AttributeProto, GraphProto, ValueInfoProto. */
 enum {
     NODE_INPUT = 1,
+    NODE_OUTPUT = 2,
     NODE_ATTRIBUTE = 5,
     ATTRIBUTE_BODY = 6,
     ATTRIBUTE_BODIES = 11,
@@ -85,6 +86,27 @@ uint32_t graph_bodies_read(const graph *g, onnx_text node, uint32_t *out)
     c.out = out;
     each_body(node, each_name, capture, &c);
     return c.count;
+}
+
+static void count_made(onnx_text body, teller *told, void *user)
+{
+    onnx_wire wire, inner;
+    open_text(&wire, body);
+    for (onnx_field field, part; onnx_wire_next(&wire, &field) == 1;) {
+        if (field.number != GRAPH_NODE)
+            continue;
+        onnx_wire_open(&inner, field.data, field.size);
+        while (onnx_wire_next(&inner, &part) == 1)
+            *(size_t *)user += part.number == NODE_OUTPUT && part.size > 0;
+        each_body(text_of(&field), count_made, told, user);
+    }
+}
+
+size_t graph_bodies_made(onnx_text node)
+{
+    size_t count = 0;
+    each_body(node, count_made, NULL, &count);
+    return count;
 }
 
 static void note_body(onnx_text body, teller *told, void *user)

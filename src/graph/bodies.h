@@ -10,6 +10,9 @@ size_t graph_bodies_count(onnx_text node);
 /* Appends the values that bodies of the node take from outside, known so far, to `out`. Answers how many. */
 uint32_t graph_bodies_read(const graph *g, onnx_text node, uint32_t *out);
 
+/* How many values the nodes in them make, at every depth. */
+size_t graph_bodies_made(onnx_text node);
+
 /* Whether there is a body at all. */
 bool graph_has_body(onnx_text node);
 

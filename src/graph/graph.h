@@ -83,6 +83,7 @@ typedef struct graph {
     bool functions;      /* the model has operators of its own */
     size_t numbers_left; /* how many numbers may still be kept: a hostile file must not fill the memory */
     size_t bodies;       /* nodes with graphs inside, whose own values are not looked at */
+    size_t inside;       /* so many are made there */
     size_t guesses;      /* values whose shape the file gives otherwise than its operators do */
     uint32_t first_guess;
 } graph;

@@ -146,17 +146,35 @@ static weir_status refuse_unknown(const graph *g, const step *s, const graph_val
                   ONNX_SHOW(value->name), s->why, ONNX_SHOW(value->name), value->type ? "" : ":TYPE");
 }
 
+/* What is said of an output has to be as many elements, of the same type, as its operator says. */
+static weir_status check_kept(const graph *g, const step *s, const graph_value *value)
+{
+    char from[GRAPH_SHAPE_TEXT], to[GRAPH_SHAPE_TEXT];
+    const graph_value *x = step_in(s, 0);
+    if (x->type == value->type && x->elements == value->elements)
+        return WEIR_OK;
+    return refuse(g, s->node, WEIR_CORRUPT,
+                  "its output \"%.*s\" is said to be %s of %s, and \"%.*s\", whose elements it has, is %s of %s",
+                  ONNX_SHOW(value->name), graph_shape_text(&value->shape, to, sizeof to), onnx_type_name(value->type),
+                  ONNX_SHOW(x->name), graph_shape_text(&x->shape, from, sizeof from), onnx_type_name(x->type));
+}
+
 /* Where the rule could not tell: what is said of each output. */
 static weir_status take_what_is_said(graph *g, step *s)
 {
-    for (uint32_t i = 0; i < s->node->output_count; i++) {
+    weir_status status = WEIR_OK;
+    for (uint32_t i = 0; status == WEIR_OK && i < s->node->output_count; i++) {
         graph_value *value = step_out(s, i);
         if (!value || value->shaped)
             continue;
+        bool keeps = s->keeps && i == 0;
+        if (keeps && !value->type)
+            value->type = step_in(s, 0)->type;
         if (!take(g, value, told(g, value)) && !take(g, value, value->declared ? &value->said : NULL))
             return refuse_unknown(g, s, value);
+        status = keeps ? check_kept(g, s, value) : WEIR_OK;
     }
-    return WEIR_OK;
+    return status;
 }
 
 /* Does the file say something else of the value than its operator? What the operator says is what will happen. */

@@ -280,6 +280,7 @@ static weir_status read_node(graph *g, const onnx_field *proto, uint32_t **ids)
     node->captured_count = status == WEIR_OK ? graph_bodies_read(g, text, node->captured) : 0;
     node->outputs = node->captured + node->captured_count;
     g->bodies += graph_has_body(text);
+    g->inside += graph_bodies_made(text);
     onnx_wire_open(&wire, proto->data, proto->size);
     for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
         if (field.number == NODE_OUTPUT)

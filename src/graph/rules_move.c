@@ -126,6 +126,8 @@ bool rule_pad(step *s)
 
 /* Resize ------------------------------------------------------------------------------------------------------------- */
 
+#define MOST_EXTENT 1e15 /* below it doubles are whole numbers to the last */
+
 /* Scales: an attribute of the first Upsample, the second input then, the third of Resize since version 11. -1: none. */
 static int read_scales(step *s, double *scales)
 {
@@ -154,23 +156,29 @@ static bool scale(step *s, const double *scales, int count, const int64_t *axes,
         if (named >= 0 && !step_axis(s, axes[i], shape->rank, &axis))
             return false;
         double extent = floorf((float)shape->dims[axis] * (float)scales[i]); /* as runtimes do it, in floats */
-        if (!(extent >= 0 && extent < 1e15))
+        if (!(extent >= 0 && extent <= MOST_EXTENT))
             return step_wrong(s, "its scale %g is none", scales[i]);
         shape->dims[axis] = (int64_t)extent;
     }
     return true;
 }
 
-/* With a policy, the sizes are bounds, and one scale serves all of their axes. */
-static void keep_aspect(const graph_shape *from, const uint32_t *axes, int count, bool larger, int64_t *sizes)
+/* With a policy, the sizes are bounds, and one scale serves all of their axes: in doubles, halves rounded up. */
+static bool keep_aspect(step *s, const graph_shape *from, const uint32_t *axes, int count, bool larger, int64_t *sizes)
 {
     double chosen = 0;
     for (int i = 0; i < count; i++) {
         double one = (double)sizes[i] / (double)from->dims[axes[i]];
         chosen = i == 0 || (larger ? one > chosen : one < chosen) ? one : chosen;
     }
-    for (int i = 0; i < count; i++)
-        sizes[i] = (int64_t)floor((double)from->dims[axes[i]] * chosen + 0.5);
+    for (int i = 0; i < count; i++) {
+        double extent = round((double)from->dims[axes[i]] * chosen);
+        if (extent > MOST_EXTENT)
+            return step_wrong(s, "one scale of %g for all makes dimension %u larger than can be addressed", chosen,
+                              axes[i]);
+        sizes[i] = (int64_t)extent;
+    }
+    return true;
 }
 
 static bool take_sizes(step *s, int64_t *sizes, int count, const int64_t *axes, int named, graph_shape *shape)
@@ -186,8 +194,9 @@ static bool take_sizes(step *s, int64_t *sizes, int count, const int64_t *axes, 
         if (sizes[i] < 0 || sizes[i] > INT64_C(1) << 40 || shape->dims[at[i]] == 0)
             return step_wrong(s, "its size %" PRId64 " is none", sizes[i]);
     }
-    if (policy.size > 0 && !onnx_text_is(policy, "stretch"))
-        keep_aspect(shape, at, count, onnx_text_is(policy, "not_smaller"), sizes);
+    if (policy.size > 0 && !onnx_text_is(policy, "stretch") &&
+        !keep_aspect(s, shape, at, count, onnx_text_is(policy, "not_smaller"), sizes))
+        return false;
     for (int i = 0; i < count; i++)
         shape->dims[at[i]] = sizes[i];
     return true;

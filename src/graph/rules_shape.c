@@ -23,6 +23,7 @@ bool rule_reshape(step *s)
     graph_shape shape = {.rank = 0};
     if (!step_need(s, 1))
         return false;
+    s->keeps = true;
     int count = step_ints(s, "shape", 1, shape.dims, GRAPH_MAX_RANK), open = -1;
     const graph_value *x = step_in(s, 0);
     bool zero_is_zero = graph_int(s->node, "allowzero", 0) != 0;
@@ -82,6 +83,7 @@ bool rule_squeeze(step *s)
     bool gone[GRAPH_MAX_RANK] = {false};
     if (!step_need(s, 1))
         return false;
+    s->keeps = true;
     const graph_value *x = step_in(s, 0);
     int count = mark_axes(s, x->shape.rank, gone);
     if (count == -2)
@@ -102,6 +104,7 @@ bool rule_unsqueeze(step *s)
     int64_t axes[GRAPH_MAX_RANK];
     if (!step_need(s, 1))
         return false;
+    s->keeps = true;
     const graph_value *x = step_in(s, 0);
     int count = step_ints(s, "axes", 1, axes, GRAPH_MAX_RANK);
     if (count == -1)

@@ -11,6 +11,7 @@ typedef struct step {
     graph *g;
     graph_node *node;
     bool wrong;    /* the node cannot be, whatever the data: `why` says so */
+    bool keeps;    /* output 0 is the elements of input 0, also where its shape is not known */
     char why[200]; /* why a rule could not tell a shape */
 } step;
 

@@ -269,6 +269,10 @@ def newer(n):
     n.op("Split", q, outputs=3, axis=2, num_outputs=3)
     n.op("ReduceMax", k, n.ints(1), keepdims=0)
     n.op("Resize", n.input([1, 2, 5, 9]), "", "", n.ints(7, 20), axes=[2, 3], keep_aspect_ratio_policy="not_larger")
+    for policy in ("not_larger", "not_smaller"):  # halves, and what only doubles can tell
+        n.op("Resize", n.input([2, 4, 5, 7]), "", "", n.ints(2, 9), axes=[1, 2], keep_aspect_ratio_policy=policy)
+        n.op("Resize", n.input([1, 1, 16777219, 3]), "", "", n.ints(16777219, 3), axes=[2, 3],
+             keep_aspect_ratio_policy=policy)
 
 
 def of_onnxruntime():
@@ -409,11 +413,15 @@ def sharing():
     over_spare = n.op("Add", looked, spare)  # what `looked` is may go only behind `late`
     flags = n.op("Less", n.op("Abs", line), column)  # as many bytes as `line`, and not its elements
     late = n.op("Exp", view)
-    bodies = {}
-    for name, kind in (("then_branch", "Cos"), ("else_branch", "Sin")):
+    which = n.input([], T.BOOL)
+
+    def branch(name, kind, *inputs, **attributes):
         result = h.make_tensor_value_info(f"{name}_out", T.FLOAT, [4, 8])
-        bodies[name] = h.make_graph([h.make_node(kind, [held], [result.name])], name, [], [result])
-    chosen = n.op("If", n.input([], T.BOOL), **bodies)
+        return h.make_graph([h.make_node(kind, inputs, [result.name], **attributes)], name, [], [result])
+
+    chosen = n.op("If", which, then_branch=branch("cosine", "Cos", held),
+                  else_branch=branch("another", "If", which, then_branch=branch("doubled", "Add", held, held),
+                                     else_branch=branch("sine", "Sin", held)))
     n.output(over_spare, flags, late, chosen)
     model = n.model({flags: T.BOOL})
     model.graph.output[-1].CopyFrom(h.make_tensor_value_info(chosen, T.FLOAT, [4, 8]))
@@ -474,6 +482,26 @@ def hostile():
         made = n.op(kind, empty, n.ints(0) if kind == "Gather" else empty, axis=1)
         n.output(n.op("Shape", made))
         save(n, n.model({n.outputs[0]: T.INT64}), {}, {})
+
+
+def said():
+    """Shapes that only a run knows, and what the file says of them: it is believed as long as it can be true."""
+    looks_of = {"True": (T.FLOAT, [4, 10]), "Count": (T.FLOAT, [4, 11]), "Type": (T.FLOAT16, [4, 10])}
+    for name, (kind, shape) in looks_of.items():
+        for op in ("Reshape", "Squeeze", "Unsqueeze"):
+            n = Network(f"said{name}{op}")
+            made = n.op(op, n.input([2, 20]), n.input([2], T.INT64))
+            n.output(n.op("Neg", made))
+            model = n.model()
+            model.graph.value_info.append(h.make_tensor_value_info(made, kind, shape))
+            save(n, model, {}, {}, names={"made": made})
+    n = Network("unsaid")
+    n.output(n.op("Neg", n.op("Reshape", n.input([2, 20]), n.input([2], T.INT64))))
+    save(n, n.model(), {}, {})
+    n = Network("huge")
+    n.output(n.op("Resize", n.input([1, 1, 1, 1 << 30]), "", "", n.ints(1 << 40, 1 << 40), axes=[2, 3],
+                  keep_aspect_ratio_policy="not_smaller"))
+    save(n, n.model(), {}, {})
 
 
 def endless():
@@ -582,6 +610,7 @@ def main():
     names()
     strangers()
     hostile()
+    said()
     endless()
     functions()
     for build, dims in ((bert, {"batch": 2, "sequence": 9}), (gpt2, {"batch": 3, "sequence": 7}),

@@ -70,7 +70,8 @@ class Models(harness.Case):
         self.assertIsNone(place["flags"]["written_over"])
         # what only a branch reads lives as long as the branch runs, in the last step
         self.assertEqual(place["held"]["end"], answer["steps"])
-        self.assertIn("graph inside", answer["source"]["remark"])
+        self.assertIn("1 node has a graph inside; the 4 tensors made there are not in the plan",
+                      answer["source"]["remark"])
 
     def places(self, name):
         answer = self.plan(name)
@@ -109,6 +110,23 @@ class Models(harness.Case):
     def test_empty_tensors_with_endless_dimensions(self):
         for name in ("endless", "endlessWeight"):
             self.assertIn("beyond what can be addressed", self.refused("plan", self.models / f"{name}.onnx", status=1))
+
+    def test_what_is_said_of_a_reshape(self):
+        """The elements of its input are what it has, whatever a run makes of the shape."""
+        for op in ("Reshape", "Squeeze", "Unsqueeze"):
+            self.assertEqual(self.places(f"saidTrue{op}")["made"]["looks"], "4x10 float")
+            for kind, text in (("Count", "4x11 of float"), ("Type", "4x10 of float16")):
+                line = self.refused("plan", self.models / f"said{kind}{op}.onnx", status=1)
+                for word in (f'"{op}0"', text, '"in0"', "2x20 of float"):
+                    self.assertIn(word, line)
+        unsaid = self.models / "unsaid.onnx"
+        self.assertIn("--shape Reshape0=", self.refused("plan", unsaid, status=1))
+        self.weir("plan", unsaid, "--shape", "Reshape0=5x8")  # its type follows
+        self.assertIn("5x9 of float", self.refused("plan", unsaid, "--shape", "Reshape0=5x9", status=1))
+
+    def test_one_scale_that_makes_too_much(self):
+        line = self.refused("plan", self.models / "huge.onnx", status=1)
+        self.assertIn("dimension 3 larger than can be addressed", line)
 
     def test_functions(self):
         line = self.refused("plan", self.models / "functions.onnx", status=1)
