@@ -1,0 +1,2 @@
+# What the machine has, and versions.
+weir_test(hardware-versions hardware/versions.c)
