@@ -98,7 +98,16 @@ static void toy_release_outputs(weir_engine_model *model, weir_outputs *outputs)
 
 static weir_status toy_info(weir_engine_model *model, weir_model_info *out)
 {
-    *out = (weir_model_info){out->size, "toy", "1", "c", "a list of numbers", &model->x, 1, &model->y, 1, false, ""};
+    *out = (weir_model_info){.size = out->size,
+                             .engine = "toy",
+                             .version = "1",
+                             .provider = "c",
+                             .architecture = "a list of numbers",
+                             .inputs = &model->x,
+                             .input_count = 1,
+                             .outputs = &model->y,
+                             .output_count = 1,
+                             .remarks = ""};
     return WEIR_OK;
 }
 

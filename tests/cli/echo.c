@@ -204,17 +204,17 @@ static weir_status echo_cancel(weir_engine_model *model, uint64_t id)
 
 static weir_status echo_info(weir_engine_model *model, weir_model_info *out)
 {
-    *out = (weir_model_info){out->size,
-                             "echo",
-                             "1.0",
-                             "c",
-                             "an echo",
-                             model->ports,
-                             model->count,
-                             model->ports,
-                             model->count,
-                             model->text[0] != '\0',
-                             "it keeps its <record> & nothing else to itself"};
+    *out = (weir_model_info){.size = out->size,
+                             .engine = "echo",
+                             .version = "1.0",
+                             .provider = "c",
+                             .architecture = "an echo",
+                             .inputs = model->ports,
+                             .input_count = model->count,
+                             .outputs = model->ports,
+                             .output_count = model->count,
+                             .generates = model->text[0] != '\0',
+                             .remarks = "it keeps its <record> & nothing else to itself"};
     return WEIR_OK;
 }
 

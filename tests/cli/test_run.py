@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
 import unittest
+from pathlib import Path
 
 import harness
 from harness import CLASSES, MIB
@@ -196,12 +198,19 @@ class Run(harness.Case):
         self.assertEqual(answer["error"]["stage"], "unload")
         self.assertIn(f"{4 * MIB} bytes are still live", self.error)
 
+    @staticmethod
+    def takes(pid, number):
+        status = Path(f"/proc/{pid}/status").read_text()
+        return int(re.search(r"SigBlk:\s*(\w+)", status)[1], 16) >> (number - 1) & 1
+
     def test_interrupt(self):
         self.write("e.echo", BIG + "slow 100000\n")
         for number in (signal.SIGINT, signal.SIGTERM):
             begun = time.monotonic()
             running = subprocess.Popen([harness.COMMAND, "run", "a.toy", "e.echo", "--json"], cwd=self.folder,
                                        env=self.environment({}), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            while not self.takes(running.pid, number):
+                time.sleep(0.01)
             time.sleep(0.7)
             os.kill(running.pid, number)
             out, error = running.communicate(timeout=60)

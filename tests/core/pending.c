@@ -103,6 +103,7 @@ static void refused_when_waiting_is_not_allowed(void **state)
     weir_request request = {
         .size = sizeof request, .bytes = HALF, .memory_class = WEIR_KV, .flags = WEIR_NO_WAIT, .stream = f->stream};
     weir_block block;
+    ok(weir_option_set("wait", "30s"));
     uint64_t start = now_ns();
     fails(WEIR_OUT_OF_MEMORY, weir_alloc_with(f->client, &request, &block));
     assert_null(block.pointer);
@@ -114,7 +115,7 @@ static void refused_when_waiting_is_not_allowed(void **state)
     void *p;
     fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->client, HALF, f->stream, WEIR_KV, &p));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
-    assert_true(now_ns() - start < 500000000u);
+    assert_true(now_ns() - start < UINT64_C(15000000000));
     before.device.refusals += 2;
     before.clients[0].refusals += 2;
     unchanged(f->runtime, before);
@@ -134,7 +135,7 @@ static void waiting_ends_with_the_option(void **state)
     uint64_t start = now_ns();
     fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->client, HALF, WEIR_STREAM_HOST, WEIR_KV, &p));
     uint64_t waited = now_ns() - start;
-    assert_true(waited >= 45000000u && waited < 2000000000u);
+    assert_true(waited >= 45000000u && waited < UINT64_C(15000000000));
     open_gate(&g);
     ok(weir_stream_synchronize(f->stream));
 }
@@ -165,9 +166,10 @@ static void no_waiting_that_could_not_help(void **state)
     gate g = GATE;
     (void)block_behind_gate(f, MIB, &g);
     void *p;
+    ok(weir_option_set("wait", "30s"));
     uint64_t start = now_ns();
     fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->client, BUDGET + 1, WEIR_STREAM_HOST, WEIR_KV, &p));
-    assert_true(now_ns() - start < 500000000u);
+    assert_true(now_ns() - start < UINT64_C(15000000000));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_BUDGET);
     open_gate(&g);
     ok(weir_stream_synchronize(f->stream));

@@ -31,6 +31,19 @@ WHEEL = PINS["onnxruntime"]["files"].get(st.machine(), {}).get("name", "")
 NOISE = "02a5db5ece69e7e7a5e5f75844b6c8c21f95e8459da53357a7639c146c0dd9ac"
 
 
+def fastest(test, home, script, name, goal):
+    """Seconds of the fastest of some calls that find everything: one undisturbed call is enough on a busy machine."""
+    best = 9.0
+    for _ in range(20):
+        begin = time.monotonic()
+        answer = call(home, script, name, env={"PATH": "/nowhere"})
+        best = min(best, time.monotonic() - begin)
+        test.assertEqual((answer.returncode, answer.stderr), (0, ""))
+        if best < goal:
+            break
+    return best
+
+
 def call(home, script, *arguments, **more):
     """Run a script in that store; no package index can be reached."""
     env = dict(os.environ, WEIR_HOME=str(home), PIP_NO_INDEX="1", PIP_CONFIG_FILE=os.devnull)
@@ -185,10 +198,7 @@ class Downloads(InEmptyStore):
         self.assertEqual(os.readlink(current / "libonnxruntime.so"), f"libonnxruntime.so.{version}")
         self.assertTrue((current / "LICENSE").exists())
         # A second call finds everything and is quick; a changed library is noticed and made again.
-        begin = time.monotonic()
-        answer = call(self.home, "engines", "onnxruntime", env={"PATH": "/nowhere"})
-        self.assertLess(time.monotonic() - begin, 0.5)
-        self.assertEqual((answer.returncode, answer.stderr), (0, ""))
+        self.assertLess(fastest(self, self.home, "engines", "onnxruntime", goal=0.5), 0.5)
         (current / f"libonnxruntime.so.{version}").write_bytes(b"")
         self.assertIn("damaged", call(self.home, "engines", "onnxruntime", "--list").stdout)
         answer = call(self.home, "engines", "onnxruntime")
@@ -368,15 +378,7 @@ class RealStore(unittest.TestCase):
     def test_second_call_is_quick(self):
         for script, name in (("engines", "llama"), ("models", "minilm.onnx")):
             self.ready(script, name)
-            fastest = 9.0
-            for _ in range(20):          # one undisturbed call is enough on a busy machine
-                begin = time.monotonic()
-                answer = call(REAL, script, name, env={"PATH": "/nowhere"})
-                fastest = min(fastest, time.monotonic() - begin)
-                self.assertEqual(answer.returncode, 0, answer.stderr)
-                if fastest < 0.2:
-                    break
-            self.assertLess(fastest, 0.2, script)
+            self.assertLess(fastest(self, REAL, script, name, goal=0.2), 0.2, script)
 
     def test_models_are_the_same_bytes_again(self):
         python = REAL / "venv" / "bin" / "python"

@@ -183,6 +183,7 @@ static void nobody_else_gets_them(void **state)
     fixture *f = *state;
     void *none;
     (void)capture_one(f, BUDGET - BLOCK);
+    ok(weir_option_set("wait", "30s"));
     uint64_t before = now_ns();
     fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->other, 2 * BLOCK, f->b, WEIR_KV, &none));
     assert_int_not_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
@@ -191,7 +192,8 @@ static void nobody_else_gets_them(void **state)
     ok(weir_capture_begin(f->b));
     fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->client, 2 * BLOCK, f->b, WEIR_KV, &none));
     ok(weir_capture_end(f->b));
-    assert_true(now_ns() - before < 500 * 1000 * 1000); /* the option wait is a second */
+    assert_true(now_ns() - before < UINT64_C(15000000000));
+    ok(weir_option_set("wait", NULL));
     uint64_t released;
     ok(weir_runtime_trim(f->runtime, 0, &released));
     assert_int_equal(pending(f), BUDGET - BLOCK);
