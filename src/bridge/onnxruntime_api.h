@@ -22,6 +22,9 @@ typedef struct ort_key_values ort_key_values; /* theirs: OrtKeyValuePairs */
 typedef struct ort_binding ort_binding;           /* theirs: OrtIoBinding */
 typedef struct ort_cuda_options ort_cuda_options; /* theirs: OrtCUDAProviderOptionsV2 */
 typedef struct ort_tensorrt_options ort_tensorrt_options;
+typedef struct ort_rocm_options ort_rocm_options;
+typedef struct ort_subgraph ort_subgraph;           /* theirs: OrtEpAssignedSubgraph */
+typedef struct ort_assigned_node ort_assigned_node; /* theirs: OrtEpAssignedNode */
 
 /* The version whose table is asked for: what weir was checked against at the least. */
 enum { ORT_API_WANTED = 23, ORT_ALLOCATOR_VERSION = 23 };
@@ -70,7 +73,9 @@ typedef struct ort_api {
     ort_status *(*CreateSessionOptions)(ort_session_options **out);
     ORT_SKIP(11, 16);
     ort_status *(*DisableMemPattern)(ort_session_options *options);
-    ORT_SKIP(18, 22);
+    ORT_SKIP(18, 18);
+    ort_status *(*DisableCpuMemArena)(ort_session_options *options);
+    ORT_SKIP(20, 22);
     ort_status *(*SetSessionGraphOptimizationLevel)(ort_session_options *options, int level);
     ort_status *(*SetIntraOpNumThreads)(ort_session_options *options, int threads);
     ORT_SKIP(25, 29);
@@ -123,7 +128,10 @@ typedef struct ort_api {
     void (*ReleaseTypeInfo)(ort_type_info *info);
     void (*ReleaseTensorTypeAndShapeInfo)(ort_shape_info *info);
     void (*ReleaseSessionOptions)(ort_session_options *options);
-    ORT_SKIP(101, 129);
+    ORT_SKIP(101, 124);
+    ort_status *(*GetAvailableProviders)(char ***out, int *count);
+    ort_status *(*ReleaseAvailableProviders)(char **list, int count);
+    ORT_SKIP(127, 129);
     ort_status *(*AddSessionConfigEntry)(ort_session_options *options, const char *key, const char *value);
     ORT_SKIP(131, 132);
     ort_status *(*RunWithBinding)(ort_session *session, const ort_run_options *options, const ort_binding *binding);
@@ -137,7 +145,10 @@ typedef struct ort_api {
                                         size_t *count);
     ORT_SKIP(141, 149);
     ort_status *(*AddInitializer)(ort_session_options *options, const char *name, const ort_value *value);
-    ORT_SKIP(151, 164);
+    ORT_SKIP(151, 152);
+    ort_status *(*SessionOptionsAppendExecutionProvider_ROCM)(ort_session_options *options,
+                                                              const ort_rocm_options *rocm);
+    ORT_SKIP(154, 164);
     ort_status *(*AddRunConfigEntry)(ort_run_options *options, const char *key, const char *value);
     ORT_SKIP(166, 169);
     ort_status *(*SessionOptionsAppendExecutionProvider_TensorRT_V2)(ort_session_options *options,
@@ -150,7 +161,9 @@ typedef struct ort_api {
     ORT_SKIP(175, 175);
     ort_status *(*RegisterAllocator)(ort_env *env, ort_allocator *allocator);
     ort_status *(*UnregisterAllocator)(ort_env *env, const ort_memory_info *info);
-    ORT_SKIP(178, 203);
+    ORT_SKIP(178, 194);
+    ort_status *(*GetExecutionProviderApi)(const char *provider, uint32_t version, const void **out);
+    ORT_SKIP(196, 203);
     ort_status *(*SessionOptionsAppendExecutionProvider_CUDA_V2)(ort_session_options *options,
                                                                  const ort_cuda_options *cuda);
     ort_status *(*CreateCUDAProviderOptions)(ort_cuda_options **out);
@@ -158,11 +171,25 @@ typedef struct ort_api {
                                              const char *const *values, size_t count);
     ORT_SKIP(207, 207);
     void (*ReleaseCUDAProviderOptions)(ort_cuda_options *options);
-    ORT_SKIP(209, 260);
+    ORT_SKIP(209, 215);
+    ort_status *(*SessionOptionsAppendExecutionProvider)(ort_session_options *options, const char *provider,
+                                                         const char *const *keys, const char *const *values,
+                                                         size_t count);
+    ORT_SKIP(217, 254);
+    ort_status *(*CreateROCMProviderOptions)(ort_rocm_options **out);
+    ort_status *(*UpdateROCMProviderOptions)(ort_rocm_options *options, const char *const *keys,
+                                             const char *const *values, size_t count);
+    ORT_SKIP(257, 257);
+    void (*ReleaseROCMProviderOptions)(ort_rocm_options *options);
+    ORT_SKIP(259, 260);
     ort_status *(*UpdateTensorRTProviderOptionsWithValue)(ort_tensorrt_options *options, const char *key, void *value);
     ORT_SKIP(262, 262);
     ort_status *(*UpdateCUDAProviderOptionsWithValue)(ort_cuda_options *options, const char *key, void *value);
-    ORT_SKIP(264, 294);
+    ORT_SKIP(264, 274);
+    ort_status *(*SessionOptionsAppendExecutionProvider_OpenVINO_V2)(ort_session_options *options,
+                                                                     const char *const *keys, const char *const *values,
+                                                                     size_t count);
+    ORT_SKIP(276, 294);
     void (*CreateKeyValuePairs)(ort_key_values **out);
     void (*AddKeyValuePair)(ort_key_values *pairs, const char *key, const char *value);
     const char *(*GetKeyValue)(const ort_key_values *pairs, const char *key);
@@ -172,6 +199,13 @@ typedef struct ort_api {
     ort_status *(*GetSharedAllocator)(ort_env *env, const ort_memory_info *info, ort_allocator **out);
     ORT_SKIP(377, 383);
     void *(*SyncStream_GetHandle)(ort_stream *stream);
+    ORT_SKIP(385, 406);
+    /* Since 24: what was assigned to whom, where session.record_ep_graph_assignment_info was set. The session's. */
+    ort_status *(*Session_GetEpGraphAssignmentInfo)(const ort_session *session, const ort_subgraph *const **out,
+                                                    size_t *count);
+    ort_status *(*EpAssignedSubgraph_GetEpName)(const ort_subgraph *subgraph, const char **out);
+    ort_status *(*EpAssignedSubgraph_GetNodes)(const ort_subgraph *subgraph, const ort_assigned_node *const **out,
+                                               size_t *count);
 } ort_api;
 
 #undef ORT_SKIP
@@ -193,6 +227,7 @@ typedef struct ort_base {
     slot(Run, 9)                                                                                                       \
     slot(CreateSessionOptions, 10)                                                                                     \
     slot(DisableMemPattern, 17)                                                                                        \
+    slot(DisableCpuMemArena, 19)                                                                                       \
     slot(SetSessionGraphOptimizationLevel, 23)                                                                         \
     slot(SetIntraOpNumThreads, 24)                                                                                     \
     slot(SessionGetInputCount, 30)                                                                                     \
@@ -229,6 +264,8 @@ typedef struct ort_base {
     slot(ReleaseTypeInfo, 98)                                                                                          \
     slot(ReleaseTensorTypeAndShapeInfo, 99)                                                                            \
     slot(ReleaseSessionOptions, 100)                                                                                   \
+    slot(GetAvailableProviders, 125)                                                                                   \
+    slot(ReleaseAvailableProviders, 126)                                                                               \
     slot(AddSessionConfigEntry, 130)                                                                                   \
     slot(RunWithBinding, 133)                                                                                          \
     slot(CreateIoBinding, 134)                                                                                         \
@@ -238,6 +275,7 @@ typedef struct ort_base {
     slot(BindOutputToDevice, 138)                                                                                      \
     slot(GetBoundOutputValues, 140)                                                                                    \
     slot(AddInitializer, 150)                                                                                          \
+    slot(SessionOptionsAppendExecutionProvider_ROCM, 153)                                                              \
     slot(AddRunConfigEntry, 165)                                                                                       \
     slot(SessionOptionsAppendExecutionProvider_TensorRT_V2, 170)                                                       \
     slot(CreateTensorRTProviderOptions, 171)                                                                           \
@@ -245,20 +283,29 @@ typedef struct ort_base {
     slot(ReleaseTensorRTProviderOptions, 174)                                                                          \
     slot(RegisterAllocator, 176)                                                                                       \
     slot(UnregisterAllocator, 177)                                                                                     \
+    slot(GetExecutionProviderApi, 195)                                                                                 \
     slot(SessionOptionsAppendExecutionProvider_CUDA_V2, 204)                                                           \
     slot(CreateCUDAProviderOptions, 205)                                                                               \
     slot(UpdateCUDAProviderOptions, 206)                                                                               \
     slot(ReleaseCUDAProviderOptions, 208)                                                                              \
+    slot(SessionOptionsAppendExecutionProvider, 216)                                                                   \
+    slot(CreateROCMProviderOptions, 255)                                                                               \
+    slot(UpdateROCMProviderOptions, 256)                                                                               \
+    slot(ReleaseROCMProviderOptions, 258)                                                                              \
     slot(UpdateTensorRTProviderOptionsWithValue, 261)                                                                  \
-    slot(UpdateCUDAProviderOptionsWithValue, 263)
-/* Those that came with versions 22 and 23. */
+    slot(UpdateCUDAProviderOptionsWithValue, 263)                                                                      \
+    slot(SessionOptionsAppendExecutionProvider_OpenVINO_V2, 275)
+/* Those that came with versions 22, 23 and 24. */
 #define ORT_SLOTS_LATER(slot)                                                                                          \
     slot(CreateKeyValuePairs, 295)                                                                                     \
     slot(AddKeyValuePair, 296)                                                                                         \
     slot(GetKeyValue, 297)                                                                                             \
     slot(ReleaseKeyValuePairs, 300)                                                                                    \
     slot(GetSharedAllocator, 376)                                                                                      \
-    slot(SyncStream_GetHandle, 384)
+    slot(SyncStream_GetHandle, 384)                                                                                    \
+    slot(Session_GetEpGraphAssignmentInfo, 407)                                                                        \
+    slot(EpAssignedSubgraph_GetEpName, 408)                                                                            \
+    slot(EpAssignedSubgraph_GetNodes, 409)
 /* clang-format on */
 
 #define ORT_CHECK_SLOT(name, number)                                                                                   \

@@ -137,6 +137,11 @@ class CommandLine(InEmptyStore):
             answer = call(self.home, "engines", "--cuda", "--list", *arguments)
             self.assertRegex(answer.stdout, rf"onnxruntime-cuda\s+{version}\s+missing")
 
+    def test_openvino_is_asked_for(self):
+        self.assertNotIn("onnxruntime-openvino", call(self.home, "engines", "--list").stdout)
+        answer = call(self.home, "engines", "--openvino", "--list")
+        self.assertRegex(answer.stdout, r"onnxruntime-openvino\s+1.24.1\s+missing")
+
     def test_json_is_one_object(self):
         answer = call(self.home, "engines", "--list", "--json")
         value = json.loads(answer.stdout)
