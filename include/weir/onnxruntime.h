@@ -14,9 +14,9 @@
  * what it reserves, is WEIR_WEIGHTS where it lives long and may be used on any stream at once. On host, where no request
  * names a stream, what is asked for between enter and leave, or reserved, is WEIR_WEIGHTS, all else WEIR_ACTIVATIONS. A
  * request of zero bytes gets NULL. A refused one is logged as an error with device, bytes and cause, and leaves as
- * std::bad_alloc, which ONNX Runtime turns into a failed status: NULL would crash it. A free of a pointer that is not the
- * client's is logged as a warning, counted and ignored; one of the client's own that ONNX Runtime never had is freed, and
- * counted as if it had: what another engine took for the same client must not come here.
+ * std::bad_alloc, which ONNX Runtime turns into a failed status: NULL would crash it. A free of a pointer that the allocator did
+ * not hand out, or that was freed before, is logged as a warning, counted and ignored, also where it is a block of the same
+ * client's.
  *
  * Streams. weir frees in the order of a stream, so that the next owner need not wait. A session whose stream weir knows
  * gets that in full: acquire one (weir_stream_acquire), name it in the options, and hand weir_stream_native of it to the
@@ -120,7 +120,7 @@ typedef struct weir_onnxruntime_stats {
     uint64_t on_stream; /* those of them that it asked for on a stream, */
     uint64_t unknown;   /* and those on streams that weir does not know */
     uint64_t reserved;  /* bytes that it asked for by Reserve */
-    uint64_t foreign;   /* frees of pointers that are not the bridge's, which were ignored */
+    uint64_t foreign;   /* frees of pointers that the allocator did not hand out, which were ignored */
     uint64_t refused;   /* requests that were refused */
 } weir_onnxruntime_stats;
 

@@ -78,8 +78,27 @@ static weir_status ended(const weir_onnxruntime *bridge)
                      bridge->name);
 }
 
-static void *counted(weir_onnxruntime *bridge, void *pointer)
+/* Where the blocks of a table lie; NULL: nowhere yet, or in a pool that knows itself which runs were taken. */
+static wi_resource *base_of(const wi_ort_table *table)
 {
+    weir_onnxruntime *bridge = table->bridge;
+    const wi_resource *stack = table->kind == WEIR_KIND_PINNED ? atomic_load(&bridge->runtime->kinds[WEIR_KIND_PINNED])
+                               : bridge->runs.member           ? NULL
+                                                               : bridge->runtime->resource;
+    return stack ? stack->base : NULL;
+}
+
+static uint64_t taker_of(const wi_ort_table *table)
+{
+    return 2 * table->bridge->number + (table->kind == WEIR_KIND_PINNED);
+}
+
+static void *handed_out(const wi_ort_table *table, void *pointer)
+{
+    weir_onnxruntime *bridge = table->bridge;
+    wi_resource *base = base_of(table);
+    if (base)
+        wi_mark(base, pointer, taker_of(table));
     atomic_fetch_add_explicit(&bridge->live, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&bridge->blocks, 1, memory_order_relaxed);
     return pointer;
@@ -100,7 +119,7 @@ static void *take(ort_allocator *self, size_t size, weir_class memory_class)
                              : wi_ort_take(bridge, bytes, WEIR_STREAM_HOST, memory_class, &pointer);
     if (status != WEIR_OK)
         refuse(bridge, table->kind, size);
-    return counted(bridge, pointer);
+    return handed_out(table, pointer);
 }
 
 static void *table_alloc(ort_allocator *self, size_t size)
@@ -133,7 +152,7 @@ static void *table_alloc_on_stream(ort_allocator *self, size_t size, ort_stream 
     atomic_fetch_add_explicit(&bridge->on_stream, 1, memory_order_relaxed);
     if (!known)
         atomic_fetch_add_explicit(&bridge->unknown, 1, memory_order_relaxed);
-    return counted(bridge, pointer);
+    return handed_out((const wi_ort_table *)self, pointer);
 }
 
 /* Freeing ----------------------------------------------------------------------------------------------------------- */
@@ -160,13 +179,36 @@ void wi_ort_report(weir_onnxruntime *bridge, const void *pointer, weir_status st
     }
 }
 
+/* A live block of the client's that was not handed out here is another engine's of the same account. */
+static weir_status check_handed_out(const wi_ort_table *table, const void *pointer)
+{
+    weir_onnxruntime *bridge = table->bridge;
+    wi_resource *base = base_of(table);
+    weir_block_details d = {.size = sizeof d};
+    if (table->kind == WEIR_KIND_DEVICE && bridge->runs.member)
+        return WEIR_OK;
+    if ((base && wi_is_marked(base, pointer, taker_of(table))) || weir_block_info(pointer, &d) != WEIR_OK ||
+        d.state != WEIR_BLOCK_LIVE || d.offset != 0 || d.client != bridge->client)
+        return WEIR_OK; /* what is wrong with it otherwise, the free tells */
+    return weir_fail(WEIR_FOREIGN, "the block of %zu bytes at %p is %s's, but ONNX Runtime did not get it here",
+                     d.bytes, pointer, weir_client_name(bridge->client));
+}
+
+static weir_status give(const wi_ort_table *table, void *pointer)
+{
+    weir_onnxruntime *bridge = table->bridge;
+    weir_status status = check_handed_out(table, pointer);
+    return status != WEIR_OK                 ? status
+           : !wi_ort_knows_streams(bridge)   ? wi_ort_let_go(bridge, table, pointer)
+           : table->kind == WEIR_KIND_PINNED ? wi_ort_pinned_give(bridge, pointer, false)
+                                             : wi_ort_give(bridge, pointer, bridge->stream);
+}
+
 static void free_of(const wi_ort_table *table, void *pointer)
 {
     weir_onnxruntime *bridge = table->bridge;
-    weir_status status = atomic_load(&bridge->ended)       ? weir_fail(WEIR_FOREIGN, "the bridge was unregistered")
-                         : !wi_ort_knows_streams(bridge)   ? wi_ort_let_go(bridge, table, pointer)
-                         : table->kind == WEIR_KIND_PINNED ? wi_ort_pinned_give(bridge, pointer, false)
-                                                           : wi_ort_give(bridge, pointer, bridge->stream);
+    weir_status status =
+        atomic_load(&bridge->ended) ? weir_fail(WEIR_FOREIGN, "the bridge was unregistered") : give(table, pointer);
     if (status != WEIR_OK)
         wi_ort_report(bridge, pointer, status);
     else if (atomic_fetch_sub(&bridge->live, 1) == 1)

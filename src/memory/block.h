@@ -36,7 +36,7 @@ typedef atomic_uint_fast64_t wi_block_word;
 #define WI_GENERATION_SHIFT 4
 
 /* What is looked at without the lock, and so read and written by these: pointer, bytes, charged, account, stream.id,
- * memory_class, ordered; and tag, which a front writes. Such a look is of one block if the word is the same before and after. */
+ * memory_class, ordered, taker; and tag, which a front writes. Such a look is of one block if the word is the same before and after. */
 #define wi_load(member)         __atomic_load_n(&(member), __ATOMIC_ACQUIRE)
 #define wi_store(member, value) __atomic_store_n(&(member), (value), __ATOMIC_RELEASE)
 
@@ -57,6 +57,8 @@ typedef struct wi_block {
     bool zeroing; /* work was queued on `stream` at the allocation, and no other stream is ordered behind it */
     bool ordered; /* the same of work on the stream that may still use the bytes, which were freed in its order */
     uint8_t rung; /* how it was come by: weir_rung */
+
+    uint64_t taker; /* who knows it again, for this generation alone: wi_mark */
 
     uint64_t before, after;   /* margins; the memory begins at pointer - before */
     const char *tag;          /* interned */
@@ -122,6 +124,7 @@ static inline void wi_block_set(wi_block *block, const wi_block *value)
     wi_store(block->stream.id, value->stream.id);
     wi_store(block->memory_class, value->memory_class);
     wi_store(block->ordered, value->ordered);
+    wi_store(block->taker, value->taker);
     block->pending_next = value->pending_next;
     block->tagged = value->tagged;
     block->zeroing = value->zeroing;

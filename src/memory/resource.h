@@ -201,6 +201,10 @@ void wi_put_back(wi_resource *base, wi_block *block);
 /* Runs `fn` on that block with the lock held, and answers what it answers. Errors as wi_take. */
 weir_status wi_visit(wi_resource *base, void *pointer, uint64_t generation,
                      weir_status (*fn)(wi_block *block, void *user), void *user);
+/* Who takes blocks for a client on somebody's behalf can mark them, each while it has the block to itself, and know them again:
+ * a live block at that address that it did not mark is another one. Without a lock where the base can peek. */
+void wi_mark(wi_resource *base, const void *pointer, uint64_t taker);
+bool wi_is_marked(wi_resource *base, const void *pointer, uint64_t taker);
 /* What stands at a pointer that the base owns. */
 void wi_inspect(wi_resource *base, const void *pointer, weir_block_details *out);
 /* One moment of a block that a front may be writing to; with the lock held, so that its place and its account stay. */

@@ -134,6 +134,47 @@ weir_status wi_visit(wi_resource *base, void *pointer, uint64_t generation,
     return status;
 }
 
+/* Marking ---------------------------------------------------------------------------------------------------------- */
+
+/* Says nothing of a later block in the same record, which has another generation: nobody has to take a mark off. */
+static uint64_t mark_of(uint64_t word, uint64_t taker)
+{
+    return word >> WI_GENERATION_SHIFT ^ taker * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+/* *locked: by the lock of the base, which is held then. */
+static wi_block *find_to_mark(wi_resource *base, const void *pointer, bool *locked)
+{
+    wi_block *block = base->table->peek ? base->table->peek(base, pointer) : NULL;
+    bool freed;
+    *locked = !block;
+    if (block)
+        return block;
+    wi_resource_lock(base);
+    return base->table->owns(base, pointer) ? base->table->find(base, pointer, &freed) : NULL;
+}
+
+void wi_mark(wi_resource *base, const void *pointer, uint64_t taker)
+{
+    bool locked;
+    wi_block *block = find_to_mark(base, pointer, &locked);
+    if (block)
+        wi_store(block->taker, mark_of(atomic_load_explicit(&block->word, memory_order_relaxed), taker));
+    if (locked)
+        wi_resource_unlock(base);
+}
+
+bool wi_is_marked(wi_resource *base, const void *pointer, uint64_t taker)
+{
+    bool locked;
+    const wi_block *block = find_to_mark(base, pointer, &locked);
+    uint64_t word = block ? atomic_load_explicit(&block->word, memory_order_acquire) : WI_BLANK;
+    bool is = block && wi_load(block->pointer) == pointer && wi_load(block->taker) == mark_of(word, taker);
+    if (locked)
+        wi_resource_unlock(base);
+    return is;
+}
+
 /* Looking ---------------------------------------------------------------------------------------------------------- */
 
 wi_block wi_look_at(const wi_block *block)

@@ -35,6 +35,88 @@ static void foreign_pointers_are_ignored(void **state)
     foreign_pointers(false);
 }
 
+static bool is_live(const void *pointer)
+{
+    weir_block_details d = {.size = sizeof d};
+    ok(weir_block_info(pointer, &d));
+    return d.state == WEIR_BLOCK_LIVE;
+}
+
+static void ignored(const fixture *f, ort_allocator *table, void *pointer)
+{
+    int before = warnings;
+    uint64_t blocks = stats(f).live, foreign = stats(f).foreign;
+    table->Free(table, pointer);
+    assert_int_equal(warnings, before + 1);
+    assert_int_equal(stats(f).foreign, foreign + 1);
+    assert_int_equal(stats(f).live, blocks);
+}
+
+/* What the program or another engine has of the same client, on any stream, is not ONNX Runtime's to free: neither fresh blocks
+ * nor ones that it had before. */
+static void blocks_of_the_same_client(const char *resource, bool known)
+{
+    weir_runtime *runtime;
+    weir_runtime_options options = {.size = sizeof options, .budget = 64 * MIB, .resource = resource};
+    ok(weir_runtime_create("cuda:0", &options, &runtime));
+    fixture f = begin_on(runtime, known);
+    void *native = known ? weir_stream_native(f.known) : make_native(&f);
+    const weir_stream streams[] = {WEIR_STREAM_HOST, known ? f.known : WEIR_STREAM_HOST};
+    for (int i = 0; i < 2; i++) {
+        void *theirs = alloc_on(&f, native, 3000), *weight = f.table->Alloc(f.table, 3000);
+        f.table->Free(f.table, theirs);
+        f.table->Free(f.table, weight);
+        synchronize(&f, native);
+        void *own = allocate(f.a, 3000, streams[i], WEIR_ACTIVATIONS), *more = allocate(f.a, 3000, streams[i], WEIR_KV);
+        ignored(&f, f.table, own);
+        assert_non_null(strstr(said, "anna's"));
+        ignored(&f, f.table, more);
+        assert_true(is_live(own) && is_live(more));
+        ok(weir_free(f.a, own, streams[i]));
+        ok(weir_free(f.a, more, streams[i]));
+    }
+    assert_int_equal(stats(&f).live, 0);
+    assert_int_equal(errors, 0);
+    if (!known)
+        drop_native(&f, native);
+    end(&f);
+}
+
+static void blocks_of_the_same_client_stay(void **state)
+{
+    (void)state;
+    blocks_of_the_same_client(NULL, true);
+    blocks_of_the_same_client(NULL, false);
+    blocks_of_the_same_client("direct", true);
+    blocks_of_the_same_client("direct", false);
+}
+
+/* Nor do the two allocators of a bridge free what the other one handed out, or has kept. */
+static void each_allocator_has_its_own(void **state)
+{
+    (void)state;
+    fixture f = begin(64 * MIB, true);
+    ort_allocator *pinned = (ort_allocator *)weir_onnxruntime_allocator(f.bridge, WEIR_KIND_PINNED);
+    void *weight = f.table->Alloc(f.table, 1000), *p = pinned->Alloc(pinned, 5000);
+    weir_block own;
+    weir_request request = {.size = sizeof request, .bytes = 5000, .kind = WEIR_KIND_PINNED};
+    ok(weir_alloc_with(f.a, &request, &own));
+    ignored(&f, f.table, p);
+    ignored(&f, pinned, weight);
+    ignored(&f, pinned, own.pointer);
+    pinned->Free(pinned, p); /* is kept */
+    ignored(&f, f.table, p);
+    ignored(&f, pinned, p);
+    synchronize(&f, weir_stream_native(f.known));
+    assert_ptr_equal(pinned->Alloc(pinned, 5000), p);
+    assert_true(is_live(p) && is_live(weight) && is_live(own.pointer));
+    pinned->Free(pinned, p);
+    f.table->Free(f.table, weight);
+    ok(weir_free(f.a, own.pointer, WEIR_STREAM_HOST));
+    assert_int_equal(errors, 0);
+    end(&f);
+}
+
 static void sizes_classes_and_kinds(void **state)
 {
     (void)state;
@@ -330,6 +412,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(foreign_pointers_are_ignored),
+        cmocka_unit_test(blocks_of_the_same_client_stay),
+        cmocka_unit_test(each_allocator_has_its_own),
         cmocka_unit_test(sizes_classes_and_kinds),
         cmocka_unit_test(pinned_memory_serves_again),
         cmocka_unit_test(pinned_memory_is_given_up),
