@@ -74,8 +74,9 @@ typedef struct weir_slot {
 } weir_slot;
 
 /* Plans the list. `options` NULL: the defaults. Always answers with a plan that weir_plan_check accepts. Errors:
- * WEIR_INVALID (an alignment that is no power of two, sizes whose sum does not fit), WEIR_CONFLICT (two fixed buffers in each
- * other's way, named), WEIR_SYSTEM without host memory. Any thread; several lists may be planned at once. */
+ * WEIR_INVALID (an alignment that is no power of two, sizes whose sum does not fit, a view that comes to lie beside the
+ * alignment it wants, named), WEIR_CONFLICT (two fixed buffers in each other's way, named), WEIR_SYSTEM without host memory.
+ * Any thread; several lists may be planned at once. */
 WEIR_API WEIR_NODISCARD weir_status weir_plan_make(const weir_buffers *buffers, const weir_plan_options *options,
                                                    weir_plan **out);
 

@@ -80,6 +80,24 @@ static weir_status solve(wi_stores *stores, wi_work *work, weir_plan *plan)
     return WEIR_OK;
 }
 
+/* Where a view lies follows from its storage alone. */
+static weir_status check_views(const weir_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->buffers->count; i++) {
+        const wi_buffer *b = &plan->buffers->items[i];
+        if (b->sharing != WEIR_SHARING_VIEW || b->bytes == 0 || b->alignment < 2 ||
+            plan->offsets[i] % b->alignment == 0)
+            continue;
+        return weir_fail(WEIR_INVALID,
+                         "buffer %.200s: a view that lies %llu bytes into %.200s, and so at %llu, which is no multiple "
+                         "of its alignment %llu; an alignment of the storage and the place in it decide that",
+                         wi_buffer_name(plan->buffers, i), (unsigned long long)b->from,
+                         wi_buffer_name(plan->buffers, b->root), (unsigned long long)plan->offsets[i],
+                         (unsigned long long)b->alignment);
+    }
+    return WEIR_OK;
+}
+
 weir_status weir_plan_make(const weir_buffers *buffers, const weir_plan_options *options, weir_plan **out)
 {
     weir_plan_options all;
@@ -96,6 +114,8 @@ weir_status weir_plan_make(const weir_buffers *buffers, const weir_plan_options 
     weir_plan *plan = wi_plan_create(buffers);
     status = plan ? solve(&stores, &work, plan) : weir_fail(WEIR_SYSTEM, "a plan: no host memory");
     wi_stores_clear(&stores);
+    if (status == WEIR_OK)
+        status = check_views(plan);
     if (status == WEIR_OK) {
         wi_law(weir_plan_check(plan, NULL) == WEIR_OK);
         *out = plan;
