@@ -84,7 +84,7 @@ static weir_status toy_infer(weir_engine_model *model, const weir_inference *inf
     for (int64_t i = 0; status == WEIR_OK && i < count; i++)
         ((float *)y->data)[i] = model->weights[i] * ((const float *)x->data)[i];
     if (status == WEIR_OK)
-        *out = (weir_outputs){out->size, y, 1, NULL};
+        *out = (weir_outputs){.size = out->size, .tensors = y, .count = 1};
     else
         free(y);
     return status;

@@ -127,6 +127,7 @@ typedef struct weir_outputs {
     weir_tensor *tensors;
     size_t count;
     void *engine_data; /* the engine's */
+    void *instance;    /* since 2: weir's own, to find who gave them out; engines and callers leave it alone */
 } weir_outputs;
 
 /* One piece of a generated answer. */

@@ -1,27 +1,120 @@
-/* A model: an engine's model, the client it draws from, and the count of what is under way. */
+/* A model: loading and unloading, its instances, and what can be asked of it. */
+#include "engine/model.h"
 #include "engine/registry.h"
 
 #include <weir/log.h>
-#include <weir/model.h>
 
 #include <stdio.h>
 #include <unistd.h>
 
-struct weir_model {
-    const weir_engine *engine;
-    weir_engine_model *loaded;
-    weir_client *client;
-    pthread_mutex_t lock;
-    size_t runs, outputs; /* under way; not released */
-    bool unloading;
-};
+/* Instances -------------------------------------------------------------------------------------------------------- */
+
+weir_status wi_model_make(weir_model **out)
+{
+    weir_model *model = calloc(1, sizeof *model);
+    if (!model)
+        return weir_fail(WEIR_SYSTEM, "no host memory for a model");
+    pthread_mutex_init(&model->lock, NULL);
+    pthread_cond_init(&model->moved, NULL);
+    *out = model;
+    return WEIR_OK;
+}
+
+void wi_model_free(weir_model *model)
+{
+    for (wi_instance *older; model->newest; model->newest = older) {
+        older = model->newest->older;
+        wi_instance_free(model->newest);
+    }
+    if (model->route)
+        model->route->end(model);
+    pthread_cond_destroy(&model->moved);
+    pthread_mutex_destroy(&model->lock);
+    free(model);
+}
+
+void wi_model_add(weir_model *model, wi_instance *instance)
+{
+    pthread_mutex_lock(&model->lock);
+    instance->users = 1;
+    instance->older = model->newest;
+    model->newest = instance;
+    pthread_mutex_unlock(&model->lock);
+}
+
+/* With the lock held. Answers whether the caller has to end it. */
+static bool leave(wi_instance *instance)
+{
+    wi_law(instance->users > 0);
+    return --instance->users == 0;
+}
+
+/* What its engine has counted is kept, so that the model's metrics never go back. */
+static void end_instance(weir_model *model, wi_instance *instance)
+{
+    weir_engine_metrics last = WEIR_INIT(weir_engine_metrics);
+    bool told =
+        instance->loaded && instance->engine->metrics && instance->engine->metrics(instance->loaded, &last) == WEIR_OK;
+    if (told) {
+        pthread_mutex_lock(&model->lock);
+        model->past.runs += last.runs;
+        model->past.failures += last.failures;
+        model->past.cancelled += last.cancelled;
+        model->past.tokens_in += last.tokens_in;
+        model->past.tokens_out += last.tokens_out;
+        model->past.busy_seconds += last.busy_seconds;
+        pthread_mutex_unlock(&model->lock);
+    }
+    wi_kept_detail kept;
+    wi_detail_keep(&kept);
+    (void)wi_instance_close(instance); /* what it kept is logged */
+    wi_detail_restore(&kept);
+}
+
+void wi_model_leave(weir_model *model, wi_instance *instance)
+{
+    pthread_mutex_lock(&model->lock);
+    bool last = leave(instance);
+    pthread_mutex_unlock(&model->lock);
+    if (last)
+        end_instance(model, instance);
+}
+
+void wi_model_switch(weir_model *model, wi_instance *instance)
+{
+    pthread_mutex_lock(&model->lock);
+    wi_instance *old = atomic_load(&model->present);
+    bool last = old && old->present && leave(old);
+    if (old)
+        old->present = false;
+    if (instance) {
+        instance->present = true;
+        instance->users++;
+        atomic_store(&model->present, instance);
+    }
+    pthread_mutex_unlock(&model->lock);
+    if (last)
+        end_instance(model, old);
+}
+
+wi_instance *wi_model_join_locked(weir_model *model)
+{
+    wi_instance *instance = atomic_load(&model->present);
+    if (!instance->present || instance->lost)
+        return NULL;
+    instance->users++;
+    return instance;
+}
+
+static wi_instance *join(weir_model *model)
+{
+    pthread_mutex_lock(&model->lock);
+    wi_instance *instance = wi_model_join_locked(model);
+    pthread_mutex_unlock(&model->lock);
+    return instance;
+}
 
 /* Loading ---------------------------------------------------------------------------------------------------------- */
-
-static weir_status find_engine(const char *path, const char *name, const weir_engine **out)
-{
-    return name ? weir_engine_open(name, out) : wi_engine_for(path, out);
-}
 
 static const char *base_name(const char *path)
 {
@@ -29,41 +122,40 @@ static const char *base_name(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-static weir_status open_client(const weir_model_options *o, const char *path, weir_client **out)
+static weir_status open_instance(const weir_model_options *o, const char *path, wi_instance **out)
 {
+    const weir_engine *engine = NULL;
     weir_runtime *runtime = o->runtime;
-    weir_status status = WEIR_OK;
-    if (!runtime)
+    weir_status status = o->engine ? weir_engine_open(o->engine, &engine) : wi_engine_for(path, &engine);
+    if (status == WEIR_OK && !runtime)
         status = weir_runtime_get(o->device ? o->device : "host", &runtime);
     weir_client_options options = {.size = sizeof options,
                                    .name = o->name ? o->name : base_name(path),
                                    .guaranteed = o->guaranteed,
                                    .maximum = o->maximum};
-    return status == WEIR_OK ? weir_client_open(runtime, &options, out) : status;
+    return status == WEIR_OK ? wi_instance_open(engine, runtime, &options, out) : status;
 }
 
-/* An engine that fails must have given everything back; what it did not is said, and kept apart from its reason. */
-static void close_after_failure(weir_client *client)
+static weir_status load(const weir_model_options *o, const char *path, wi_instance **out)
 {
-    char reason[1024];
-    snprintf(reason, sizeof reason, "%s", weir_detail());
-    if (weir_client_close(client) != WEIR_OK)
-        weir_log(WEIR_LOG_ERROR, "after a failed load: %s", weir_detail());
-    (void)weir_fail(WEIR_OK, "%s", reason);
-}
-
-static weir_status load(weir_model *model, const char *path, const weir_model_options *o)
-{
-    weir_engine_place place = {weir_client_runtime(model->client), model->client};
     weir_engine_load request = {.size = sizeof request,
                                 .path = path,
-                                .places = &place,
-                                .place_count = 1,
                                 .settings = o->settings,
                                 .setting_count = o->setting_count,
                                 .progress = o->progress,
                                 .progress_user = o->progress_user};
-    return model->engine->load(&request, &model->loaded);
+    weir_status status = open_instance(o, path, out);
+    if (status != WEIR_OK)
+        return status;
+    status = wi_instance_load(*out, &request);
+    if (status != WEIR_OK) { /* its own reason comes first */
+        wi_kept_detail reason;
+        wi_detail_keep(&reason);
+        (void)wi_instance_close(*out);
+        wi_instance_free(*out);
+        wi_detail_restore(&reason);
+    }
+    return status;
 }
 
 weir_status weir_model_load(const char *path, const weir_model_options *options, weir_model **out)
@@ -75,22 +167,19 @@ weir_status weir_model_load(const char *path, const weir_model_options *options,
     *out = NULL;
     if (access(path, R_OK) != 0)
         return weir_fail(WEIR_NOT_FOUND, "%s is not there or cannot be read", path);
-    weir_model *model = calloc(1, sizeof *model);
-    if (!model)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a model");
-    weir_status status = find_engine(path, o.engine, &model->engine);
-    if (status == WEIR_OK)
-        status = open_client(&o, path, &model->client);
-    if (status == WEIR_OK) {
-        status = load(model, path, &o);
-        if (status != WEIR_OK)
-            close_after_failure(model->client);
-    }
+    weir_model *model = NULL;
+    wi_instance *instance = NULL;
+    weir_status status = wi_model_make(&model);
+    if (status != WEIR_OK)
+        return status;
+    status = load(&o, path, &instance);
     if (status != WEIR_OK) {
-        free(model);
+        wi_model_free(model);
         return status;
     }
-    pthread_mutex_init(&model->lock, NULL);
+    wi_model_add(model, instance);
+    wi_model_switch(model, instance);
+    wi_model_leave(model, instance); /* it stays as the present one */
     *out = model;
     return WEIR_OK;
 }
@@ -106,144 +195,135 @@ weir_status weir_model_unload(weir_model *model)
     if (runs == 0 && outputs == 0)
         model->unloading = true;
     pthread_mutex_unlock(&model->lock);
+    wi_instance *instance = atomic_load(&model->present);
     if (runs > 0 || outputs > 0 || !first)
         return weir_fail(WEIR_BUSY, "%s has %zu runs under way and %zu results that are not released",
-                         weir_client_name(model->client), runs, outputs);
-    model->engine->unload(model->loaded);
-    weir_status status = weir_client_close(model->client);
-    if (status != WEIR_OK) { /* the engine kept bytes: they stay charged, and are named */
-        weir_log(WEIR_LOG_ERROR, "after unloading: %s", weir_detail());
-        /* Not WEIR_BUSY, which says that the model is still there. */
-        status = weir_fail(WEIR_ENGINE, "the model is unloaded, but the engine %s kept memory: %s", model->engine->name,
-                           weir_detail());
-    }
-    pthread_mutex_destroy(&model->lock);
-    free(model);
+                         weir_client_name(instance->client), runs, outputs);
+    weir_status status = instance->present ? wi_instance_close(instance) : WEIR_OK;
+    wi_model_free(model);
     return status;
 }
 
-/* Running ---------------------------------------------------------------------------------------------------------- */
+/* Looking ---------------------------------------------------------------------------------------------------------- */
 
-static weir_status begin_run(weir_model *model, const void *inference, weir_outputs *out, const char *call)
+/* A user of the instance that is asked. */
+static weir_status ask(weir_model *model, bool arguments, const char *call, wi_instance **out)
 {
     WI_ENTER();
-    if (!model || !inference || !out)
+    if (!model || !arguments)
         return weir_fail(WEIR_INVALID, "%s: NULL", call);
-    pthread_mutex_lock(&model->lock);
-    bool gone = model->unloading;
-    if (!gone)
-        model->runs++;
-    pthread_mutex_unlock(&model->lock);
-    if (gone)
-        return weir_fail(WEIR_INVALID, "%s: the model is being unloaded", call);
-    return WEIR_OK;
+    *out = join(model);
+    return *out ? WEIR_OK
+                : weir_fail(WEIR_DEVICE_LOST, "%s: the model is on no device since the last one failed", call);
 }
 
-static weir_status end_run(weir_model *model, weir_status status)
+static weir_status lacks(const wi_instance *instance, const char *what)
 {
-    pthread_mutex_lock(&model->lock);
-    model->runs--;
-    if (status == WEIR_OK)
-        model->outputs++;
-    pthread_mutex_unlock(&model->lock);
-    return status;
-}
-
-weir_status weir_model_infer(weir_model *model, const weir_inference *inference, weir_outputs *out)
-{
-    weir_status status = begin_run(model, inference, out, "weir_model_infer");
-    return status == WEIR_OK ? end_run(model, model->engine->infer(model->loaded, inference, out)) : status;
-}
-
-static weir_status lacks(const weir_model *model, const char *what)
-{
-    return weir_fail(WEIR_UNSUPPORTED, "the engine %s has no %s", model->engine->name, what);
-}
-
-weir_status weir_model_infer_stream(weir_model *model, const weir_inference *inference, weir_piece_fn piece, void *user,
-                                    weir_outputs *out)
-{
-    weir_status status = begin_run(model, inference, out, "weir_model_infer_stream");
-    if (status != WEIR_OK)
-        return status;
-    if (!piece)
-        status = weir_fail(WEIR_INVALID, "weir_model_infer_stream: no function for the pieces");
-    else if (!model->engine->infer_stream)
-        status = lacks(model, "answers in pieces");
-    else
-        status = model->engine->infer_stream(model->loaded, inference, piece, user, out);
-    return end_run(model, status);
-}
-
-void weir_model_release_outputs(weir_model *model, weir_outputs *outputs)
-{
-    if (!model || !outputs || atomic_load(&wi_forked))
-        return;
-    pthread_mutex_lock(&model->lock);
-    bool any = model->outputs > 0;
-    pthread_mutex_unlock(&model->lock);
-    if (!any) {
-        weir_log(WEIR_LOG_ERROR, "%s: outputs are released that were released before", weir_client_name(model->client));
-        return;
-    }
-    model->engine->release_outputs(model->loaded, outputs);
-    pthread_mutex_lock(&model->lock);
-    model->outputs--; /* after the engine is done with it: unload may follow at once */
-    pthread_mutex_unlock(&model->lock);
-}
-
-/* The rest --------------------------------------------------------------------------------------------------------- */
-
-static weir_status check(const weir_model *model, bool arguments, const char *call)
-{
-    WI_ENTER();
-    return model && arguments ? WEIR_OK : weir_fail(WEIR_INVALID, "%s: NULL", call);
-}
-
-weir_status weir_model_cancel(weir_model *model, uint64_t id)
-{
-    weir_status status = check(model, true, "weir_model_cancel");
-    if (status != WEIR_OK)
-        return status;
-    return model->engine->cancel ? model->engine->cancel(model->loaded, id) : lacks(model, "way to cancel a run");
+    return weir_fail(WEIR_UNSUPPORTED, "the engine %s has no %s", instance->engine->name, what);
 }
 
 weir_status weir_model_warm_up(weir_model *model)
 {
-    weir_status status = check(model, true, "weir_model_warm_up");
+    wi_instance *at;
+    weir_status status = ask(model, true, "weir_model_warm_up", &at);
     if (status != WEIR_OK)
         return status;
-    return model->engine->warm_up ? model->engine->warm_up(model->loaded) : lacks(model, "warm-up");
+    status = at->engine->warm_up ? at->engine->warm_up(at->loaded) : lacks(at, "warm-up");
+    wi_model_leave(model, at);
+    return status;
 }
 
 weir_status weir_model_health(weir_model *model)
 {
-    weir_status status = check(model, true, "weir_model_health");
+    wi_instance *at;
+    weir_status status = ask(model, true, "weir_model_health", &at);
     if (status != WEIR_OK)
         return status;
-    return model->engine->health ? model->engine->health(model->loaded) : lacks(model, "health check");
+    status = at->engine->health ? at->engine->health(at->loaded) : lacks(at, "health check");
+    wi_model_leave(model, at);
+    return status;
 }
 
 weir_status weir_model_metrics(weir_model *model, weir_engine_metrics *out)
 {
-    weir_status status = check(model, out != NULL, "weir_model_metrics");
+    wi_instance *at;
+    weir_status status = ask(model, out != NULL, "weir_model_metrics", &at);
     if (status != WEIR_OK)
         return status;
-    return model->engine->metrics ? model->engine->metrics(model->loaded, out) : lacks(model, "metrics");
+    weir_engine_metrics all = WEIR_INIT(weir_engine_metrics);
+    status = at->engine->metrics ? at->engine->metrics(at->loaded, &all) : lacks(at, "metrics");
+    wi_model_leave(model, at);
+    if (status != WEIR_OK)
+        return status;
+    pthread_mutex_lock(&model->lock);
+    all.runs += model->past.runs;
+    all.failures += model->past.failures;
+    all.cancelled += model->past.cancelled;
+    all.tokens_in += model->past.tokens_in;
+    all.tokens_out += model->past.tokens_out;
+    all.busy_seconds += model->past.busy_seconds;
+    pthread_mutex_unlock(&model->lock);
+    return wi_copy_out(out, out->size, &all, sizeof all)
+               ? WEIR_OK
+               : weir_fail(WEIR_INVALID, "weir_model_metrics: member size is not set");
+}
+
+/* Asked of the engine once before its instance has answered and once after, and kept: texts stay when the instance goes. */
+static weir_status learn(weir_model *model, wi_instance *at, const weir_model_info **out)
+{
+    pthread_mutex_lock(&model->lock);
+    size_t which = at->answered > 0;
+    wi_about *about = at->about[which];
+    pthread_mutex_unlock(&model->lock);
+    if (!about) {
+        weir_model_info info = WEIR_INIT(weir_model_info);
+        weir_status status = at->engine->info(at->loaded, &info);
+        if (status != WEIR_OK)
+            return status;
+        about = wi_about_copy(&info);
+        if (!about)
+            return weir_fail(WEIR_SYSTEM, "no host memory for what the model is");
+        pthread_mutex_lock(&model->lock);
+        wi_about *mine = about;
+        if (at->about[which])
+            about = at->about[which]; /* another thread was faster */
+        else
+            at->about[which] = mine;
+        pthread_mutex_unlock(&model->lock);
+        if (mine != about)
+            wi_about_free(mine);
+    }
+    *out = wi_about_info(about);
+    return WEIR_OK;
 }
 
 weir_status weir_model_info_get(weir_model *model, weir_model_info *out)
 {
-    weir_status status = check(model, out != NULL, "weir_model_info_get");
-    return status == WEIR_OK ? model->engine->info(model->loaded, out) : status;
+    wi_instance *at;
+    const weir_model_info *info = NULL;
+    weir_status status = ask(model, out != NULL, "weir_model_info_get", &at);
+    if (status != WEIR_OK)
+        return status;
+    status = learn(model, at, &info);
+    wi_model_leave(model, at);
+    if (status == WEIR_OK && !wi_copy_out(out, out->size, info, sizeof *info))
+        status = weir_fail(WEIR_INVALID, "weir_model_info_get: member size is not set");
+    return status;
+}
+
+static wi_instance *present(const weir_model *model)
+{
+    return model ? atomic_load(&((weir_model *)model)->present) : NULL;
 }
 
 weir_client *weir_model_client(const weir_model *model)
 {
-    return model ? model->client : NULL;
+    wi_instance *instance = present(model);
+    return instance ? instance->client : NULL;
 }
 
 const weir_engine *weir_model_engine(const weir_model *model)
 {
-    return model ? model->engine : NULL;
+    wi_instance *instance = present(model);
+    return instance ? instance->engine : NULL;
 }

@@ -1,0 +1,108 @@
+/* A model, inside: its instances, of which one takes new runs, and what is under way on each.
+ *
+ * An instance is a model as one engine has loaded it, with a client of its own. A model of weir_model_load has one for its
+ * whole life. One of weir_model_open (src/choice/open.h) may get another when a run fails; an instance that is the model's no
+ * longer is unloaded by whoever uses it last. Records of instances stay until the model is unloaded: there are few, and a
+ * look at an old one is then harmless. No lock is held while an engine works. */
+#ifndef WI_MODEL_H
+#define WI_MODEL_H
+
+#include "base/internal.h"
+
+#include <weir/model.h>
+
+typedef struct wi_about wi_about; /* a copy of what an engine says of its model; about.c */
+
+typedef struct wi_instance {
+    const weir_engine *engine;
+    weir_engine_model *loaded; /* NULL: not yet, or not any more */
+    weir_client *client;
+    size_t rank, attempt; /* weir_model_open's: of its candidate, and in the record */
+
+    /* Under the model's lock. */
+    size_t users;       /* runs under way, results not released, and 1 while it is the present one */
+    size_t outputs;     /* the results among them */
+    uint64_t answered;  /* runs */
+    bool present, lost; /* takes new runs; its device is gone, or it cannot be expected to answer again */
+    wi_about *about[2]; /* before and after it has answered: engines learn from a first run */
+    struct wi_instance *older;
+} wi_instance;
+
+/* A call of weir_model_infer or weir_model_infer_stream, on its caller's stack. */
+typedef struct wi_run {
+    wi_instance *instance; /* a user of it; NULL: between two. Changed under the model's lock */
+    const weir_inference *inference;
+    weir_piece_fn piece; /* NULL: the answer comes whole */
+    void *user;
+    weir_outputs *out;
+    bool handed;    /* a piece has been handed out */
+    double ms;      /* that the engine took last */
+    bool cancelled; /* while it was between two; under the model's lock, as the list of runs */
+    struct wi_run *next, **link;
+} wi_run;
+
+/* What weir_model_open adds to a model. Called with no lock held. */
+typedef struct wi_route {
+    /* A run on its instance failed, or there was none that could take it (then `instance` is NULL), with the detail set.
+     * Answers how the request ends, made again or not; with WEIR_OK the run has the instance that answered. */
+    weir_status (*recover)(weir_model *model, wi_run *run, weir_status status);
+    /* An instance has answered its first or second run. */
+    void (*ran)(weir_model *model, const wi_instance *instance, uint64_t answered, double ms);
+    void (*end)(weir_model *model);
+} wi_route;
+
+struct weir_model {
+    const wi_route *route; /* NULL: of weir_model_load */
+    struct wi_opening *opening;
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    _Atomic(wi_instance *) present; /* set under the lock */
+    wi_instance *newest;            /* of all */
+    wi_run *under_way;
+    size_t runs, outputs;
+    bool unloading;
+    bool moving;              /* somebody looks for another instance */
+    uint64_t vain;            /* times that none was found */
+    weir_engine_metrics past; /* of the instances that are gone */
+};
+
+/* ---- instances; instance.c ---- */
+
+/* An instance with a client and no model yet. */
+weir_status wi_instance_open(const weir_engine *engine, weir_runtime *runtime, const weir_client_options *options,
+                             wi_instance **out);
+/* Loads it: `load` without places. On failure the instance is as before. */
+weir_status wi_instance_load(wi_instance *instance, const weir_engine_load *load);
+/* Unloads what is loaded and closes the client; the record stays. WEIR_ENGINE when the engine has kept memory, which is
+ * logged with its bytes and left charged. */
+weir_status wi_instance_close(wi_instance *instance);
+void wi_instance_free(wi_instance *instance); /* the record of a closed one */
+
+/* The most that its client had; 0 if nobody can tell. */
+uint64_t wi_instance_peak(const wi_instance *instance);
+
+/* ---- models; model.c ---- */
+
+/* A model without an instance yet. */
+weir_status wi_model_make(weir_model **out);
+void wi_model_free(weir_model *model);
+/* Makes the instance known to the model, with one user: whoever calls. */
+void wi_model_add(weir_model *model, wi_instance *instance);
+/* Makes it the present one, if `instance` is not NULL, and lets the present one go. */
+void wi_model_switch(weir_model *model, wi_instance *instance);
+/* One user less. The last one of an instance that is not present unloads it. */
+void wi_model_leave(weir_model *model, wi_instance *instance);
+/* The present instance, with one user more; NULL where that is lost. With the model's lock held. */
+wi_instance *wi_model_join_locked(weir_model *model);
+
+/* Makes the run on its instance. */
+weir_status wi_run_make(wi_run *run);
+
+/* ---- what engines say; about.c ---- */
+
+/* Copies it; NULL without host memory. */
+wi_about *wi_about_copy(const weir_model_info *info);
+const weir_model_info *wi_about_info(const wi_about *about);
+void wi_about_free(wi_about *about);
+
+#endif
