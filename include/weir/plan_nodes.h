@@ -35,7 +35,7 @@ typedef struct weir_node {
     const uint32_t *inputs;
     size_t input_count;
     uint32_t in_place; /* which of `inputs` it may be written over, counted from 1; 0: none */
-    bool output;       /* of the graph: live until the end */
+    bool output;       /* of the graph: live until the end, and never written over */
     bool elsewhere;    /* the caller has memory for it: it gets no storage here, and views of it neither */
 } weir_node;
 

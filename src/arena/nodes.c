@@ -13,6 +13,8 @@ typedef struct builder {
     size_t steps;
     uint64_t *step_of; /* by node: the step in which its result is made */
     bool *elsewhere;   /* by node: it has no storage in the plan */
+    uint32_t *roots;   /* by node: what it is a view of in the end, or itself */
+    bool *kept;        /* by root: it or a view of it is an output */
 } builder;
 
 static weir_node node_at(const builder *b, size_t i)
@@ -88,6 +90,16 @@ static void find_steps(builder *b)
     }
 }
 
+/* Outputs stay when the last step is done, so that not even that may write over them. */
+static void find_outputs(builder *b)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        weir_node node = node_at(b, i);
+        b->roots[i] = is_view(b, &node) ? b->roots[node.inputs[0]] : (uint32_t)i;
+        b->kept[b->roots[i]] |= node.output;
+    }
+}
+
 static weir_status measure_view(const builder *b, size_t i, const weir_node *node, weir_buffer *out)
 {
     const wi_buffer *under = &b->list->items[node->inputs[0]];
@@ -124,7 +136,7 @@ static weir_status add_node(builder *b, size_t i)
         b->elsewhere[i] = b->elsewhere[node.inputs[0]];
     } else if (node.elsewhere) {
         buffer.bytes = 0;
-    } else if (node.in_place > 0) {
+    } else if (node.in_place > 0 && !b->kept[b->roots[node.inputs[node.in_place - 1]]]) {
         buffer.sharing = WEIR_SHARING_IN_PLACE;
         buffer.of = node.inputs[node.in_place - 1];
     }
@@ -147,6 +159,7 @@ static weir_status build(builder *b)
     if (status != WEIR_OK)
         return status;
     find_steps(b);
+    find_outputs(b);
     for (size_t i = 0; i < b->count && status == WEIR_OK; i++)
         status = add_node(b, i);
     return status == WEIR_OK && b->steps > 0 ? weir_buffers_schedule(b->list, b->order, b->steps) : status;
@@ -163,13 +176,16 @@ weir_status weir_buffers_from_nodes(const weir_node *nodes, size_t count, const 
     b.order = calloc(count + 1, sizeof *b.order);
     b.step_of = calloc(count + 1, sizeof *b.step_of);
     b.elsewhere = calloc(count + 1, sizeof *b.elsewhere);
+    b.roots = calloc(count + 1, sizeof *b.roots);
+    b.kept = calloc(count + 1, sizeof *b.kept);
     weir_status status = weir_buffers_create(&b.list);
     if (status == WEIR_OK)
-        status = b.order && b.step_of && b.elsewhere ? build(&b)
-                                                     : weir_fail(WEIR_SYSTEM, "buffers of a graph: no host memory");
-    free(b.order);
-    free(b.step_of);
-    free(b.elsewhere);
+        status = b.order && b.step_of && b.elsewhere && b.roots && b.kept
+                     ? build(&b)
+                     : weir_fail(WEIR_SYSTEM, "buffers of a graph: no host memory");
+    void *const all[] = {b.order, b.step_of, b.elsewhere, b.roots, b.kept};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        free(all[i]);
     if (status == WEIR_OK)
         *out = b.list;
     else

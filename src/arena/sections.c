@@ -41,7 +41,7 @@ static void make_parts(const wi_stores *stores, weir_kind kind, const wi_key *ga
             continue;
         const wi_storage *s = &stores->all[i];
         wi_item *item = &stores->problems[kind].items[s->item];
-        uint64_t begin = s->begin;
+        uint64_t begin = s->begin + s->late;
         item->first_span = parts;
         for (; g < buffers->gap_count && gaps[g].key == i; g++) {
             const wi_gap *gap = &buffers->gaps[gaps[g].value];

@@ -1,4 +1,5 @@
 #include "arena/storage.h"
+#include "arena/in_place.h"
 #include "arena/sections.h"
 #include "base/internal.h"
 
@@ -54,7 +55,9 @@ static void join_views(wi_stores *stores)
         s->end = b->persistent ? steps : first ? b->end : wi_max(s->end, b->end);
         s->tied |= b->persistent;
         if (first) {
-            s->leader = (uint32_t)i;
+            s->leader = s->root = (uint32_t)i;
+            s->fixed = b->fixed;
+            s->offset = b->offset;
             s->over = s->cover = WEIR_NO_BUFFER;
         }
     }
@@ -65,98 +68,6 @@ static void join_views(wi_stores *stores)
     for (size_t i = 0; i < buffers->conflict_count; i++) {
         stores->all[buffers->conflicts[i].one].tied = true;
         stores->all[buffers->conflicts[i].other].tied = true;
-    }
-}
-
-/* What is written in place ----------------------------------------------------------------------------------------- */
-
-/* Whether some plan may write it over the other: that one dies where this is born, and this fits. */
-static bool may_cover(const wi_stores *stores, size_t i)
-{
-    const weir_buffers *buffers = stores->buffers;
-    const wi_buffer *b = &buffers->items[i];
-    if (!is_root(buffers, i) || b->sharing != WEIR_SHARING_IN_PLACE)
-        return false;
-    const wi_buffer *of = &buffers->items[b->of];
-    const wi_storage *s = &stores->all[i], *under = &stores->all[of->root];
-    return under->length > 0 && !buffers->items[of->root].persistent && under->end == s->begin + 1 &&
-           under->begin < s->begin && of->from + s->length <= under->length;
-}
-
-/* Whether the two can be one item, wherever that comes to lie. */
-static bool can_join(const wi_stores *stores, size_t i, uint32_t root)
-{
-    const wi_buffer *items = stores->buffers->items;
-    const wi_storage *s = &stores->all[i], *under = &stores->all[root];
-    return s->length == under->length && !s->tied && !under->tied &&
-           wi_max(items[i].alignment, stores->alignment) <= wi_max(items[root].alignment, stores->alignment);
-}
-
-/* Of several that may be written over one the largest has it, so that the bound holds; of those the first that can be
- * joined. */
-static void find_covers(wi_stores *stores)
-{
-    const weir_buffers *buffers = stores->buffers;
-    for (size_t i = 0; i < buffers->count; i++) {
-        if (!may_cover(stores, i))
-            continue;
-        uint32_t root = buffers->items[buffers->items[i].of].root;
-        wi_storage *s = &stores->all[i], *under = &stores->all[root];
-        if (under->cover != WEIR_NO_BUFFER) {
-            wi_storage *other = &stores->all[under->cover];
-            if (s->length < other->length ||
-                (s->length == other->length && (can_join(stores, under->cover, root) || !can_join(stores, i, root))))
-                continue;
-            other->over = WEIR_NO_BUFFER;
-        }
-        s->over = root;
-        under->cover = (uint32_t)i;
-        stores->problems[buffers->items[i].kind].in_place = true;
-    }
-}
-
-/* Whether a fixed buffer of another item lies at the leader's place while this is live, but for what is written over this. */
-static bool is_taken(const wi_stores *stores, size_t i, uint32_t leader)
-{
-    const weir_buffers *buffers = stores->buffers;
-    const wi_storage *s = &stores->all[i];
-    uint64_t low = buffers->items[leader].offset, high = low + s->length;
-    for (size_t j = 0; j < buffers->count; j++) {
-        const wi_buffer *b = &buffers->items[j];
-        const wi_storage *other = &stores->all[j];
-        if (!b->fixed || !is_root(buffers, j) || other->leader == leader || b->kind != buffers->items[i].kind ||
-            (other->over == i && b->offset == low && can_join(stores, j, (uint32_t)i)))
-            continue;
-        if (b->offset < high && low < b->offset + other->length && other->begin < s->own_end &&
-            s->begin < other->own_end)
-            return true;
-    }
-    return false;
-}
-
-/* A fixed buffer has to be fixed where the leader is; one that is not must not be drawn to where another is fixed. */
-static bool pins_allow(const wi_stores *stores, size_t i, uint32_t leader)
-{
-    const wi_buffer *b = &stores->buffers->items[i], *first = &stores->buffers->items[leader];
-    if (b->fixed)
-        return first->fixed && first->offset == b->offset;
-    return !first->fixed || !is_taken(stores, i, leader);
-}
-
-/* Equal lengths are joined wherever pins allow it: that leaves the load of every step as low as it can be. */
-static void join_covers(wi_stores *stores)
-{
-    const weir_buffers *buffers = stores->buffers;
-    for (size_t i = 0; i < buffers->count; i++) {
-        wi_storage *s = &stores->all[i];
-        if (!is_root(buffers, i) || s->over == WEIR_NO_BUFFER || !can_join(stores, i, s->over))
-            continue;
-        const wi_storage *under = &stores->all[s->over];
-        if (!pins_allow(stores, i, under->leader))
-            continue;
-        s->leader = under->leader;
-        s->shift = under->shift;
-        stores->all[s->leader].end = wi_max(stores->all[s->leader].end, s->end);
     }
 }
 
@@ -187,11 +98,11 @@ static weir_status fill_problem(wi_stores *stores, weir_kind kind)
         if (b->kind != kind || !leads(stores, i))
             continue;
         uint64_t alignment = wi_max(b->alignment, stores->alignment);
-        problem->plain &= alignment == stores->alignment && !b->fixed;
+        problem->plain &= alignment == stores->alignment && !s->fixed;
         problem->items[s->item] =
-            (wi_item){.length = s->length, .alignment = alignment, .offset = b->offset, .fixed = b->fixed};
-        if (b->fixed)
-            problem->bound = wi_max(problem->bound, b->offset + s->length);
+            (wi_item){.length = s->length, .alignment = alignment, .offset = s->offset, .fixed = s->fixed};
+        if (s->fixed)
+            problem->bound = wi_max(problem->bound, s->offset + s->length);
     }
     return wi_sections_make(stores, kind);
 }
@@ -205,8 +116,7 @@ weir_status wi_stores_make(const weir_buffers *buffers, uint64_t alignment, wi_s
         status = measure(out);
     if (status == WEIR_OK) {
         join_views(out);
-        find_covers(out);
-        join_covers(out);
+        status = wi_in_place_join(out);
         for (unsigned kind = 0; kind < WEIR_KIND_COUNT && status == WEIR_OK; kind++)
             status = fill_problem(out, (weir_kind)kind);
     }
@@ -234,7 +144,7 @@ uint64_t wi_stores_offset(const wi_stores *stores, uint32_t buffer, uint32_t *ro
         *root = b->root;
         return 0;
     }
-    *root = s->leader;
+    *root = s->root;
     uint32_t item = stores->all[s->leader].item;
     return stores->problems[b->kind].items[item].offset + s->shift + b->from;
 }

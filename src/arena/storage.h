@@ -12,11 +12,15 @@ typedef struct wi_storage {
     uint64_t own_end;    /* of it and its views */
     uint64_t length;     /* rounded up to the plan's alignment */
     uint64_t shift;      /* in its item */
+    uint64_t offset;     /* of a fixed one */
     uint32_t over;       /* the storage that a plan may write it over; WEIR_NO_BUFFER: none */
     uint32_t leader;     /* whose item it lies in: itself, or what it is written over */
+    uint32_t root;       /* what it is written over in the end, though it may be an item of its own; or itself */
     uint32_t item;       /* in the problem of its kind */
     uint32_t cover;      /* what may be written over it; WEIR_NO_BUFFER: nothing */
     bool tied;           /* gaps, conflicts or a lifetime of all steps: the planner joins it with nothing */
+    bool fixed;          /* as told, or because what it is written over is */
+    bool late;           /* its first step belongs to the item of what it is written over */
 } wi_storage;
 
 typedef struct wi_stores {

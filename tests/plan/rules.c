@@ -132,17 +132,99 @@ static void fixed_buffers_stay(void **state)
     end(plan, list);
 }
 
-/* Plans in which the smaller one lies over the larger are not looked for, so nothing is proven of them; and a distance of
- * a milliard bytes to the bound is not walked byte by byte. */
+/* The rest of the larger one's slot stays as it is. */
+static void shorter_ones_are_written_over_longer_ones(void **state)
+{
+    (void)state;
+    weir_buffers *list = empty_list();
+    uint32_t a = add(list, 0, 2, 128), v = add_sharing(list, 1, 2, 64, WEIR_SHARING_VIEW, a, 64);
+    uint32_t b = add_sharing(list, 1, 3, 48, WEIR_SHARING_IN_PLACE, v, 0);
+    uint32_t c = add_sharing(list, 2, 4, 48, WEIR_SHARING_IN_PLACE, b, 0);
+    uint32_t d = add_sharing(list, 3, 4, 32, WEIR_SHARING_IN_PLACE, c, 0);
+    weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 16);
+    assert_int_equal(summary_of(plan).arena, 128);
+    assert_int_equal(summary_of(plan).in_place, 3);
+    assert_true(summary_of(plan).proven);
+    for (uint32_t i = b; i <= d; i++) {
+        assert_int_equal(slot_of(plan, i).root, a);
+        assert_int_equal(offset_of(plan, i), 64);
+    }
+    assert_int_equal(slot_of(plan, d).length, 32);
+    end(plan, list);
+}
+
+/* It lies nowhere, so there is nothing to lie over. */
+static void nothing_is_written_over_an_empty_view(void **state)
+{
+    (void)state;
+    weir_buffers *list = empty_list();
+    (void)add(list, 0, 9, 64);
+    uint32_t a = add(list, 0, 2, 64), v = add_sharing(list, 0, 2, 0, WEIR_SHARING_VIEW, a, 0);
+    uint32_t b = add_sharing(list, 1, 3, 64, WEIR_SHARING_IN_PLACE, v, 0);
+    weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
+    assert_int_equal(slot_of(plan, b).root, b);
+    assert_int_equal(summary_of(plan).arena, 192);
+    assert_true(summary_of(plan).proven);
+    end(plan, list);
+}
+
+/* Where the rest is needed, and where steps are fuller anyhow. */
+static void shorter_ones_lie_elsewhere_where_that_is_better(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t begin, bytes, arena;
+    } others[] = {{4, 110, 170}, {4, 85, 160}, {20, 1000, 1000}};
+    for (int i = 0; i < 3; i++) {
+        weir_buffers *list = empty_list();
+        uint32_t a = add(list, 0, 2, 100), b = add_sharing(list, 1, 9, 60, WEIR_SHARING_IN_PLACE, a, 0);
+        (void)add(list, others[i].begin, others[i].begin + 2, others[i].bytes);
+        weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
+        assert_int_equal(summary_of(plan).arena, others[i].arena);
+        assert_int_equal(slot_of(plan, b).root, b);
+        end(plan, list);
+    }
+}
+
+/* Where the longer one is fixed nothing is lost: others are fixed beside the shorter one, or find room there. */
+static void shorter_ones_over_fixed_ones_leave_the_rest(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 4; how++) {
+        weir_buffers *list = empty_list();
+        uint32_t a = add(list, 0, 2, 100), b = add_sharing(list, 1, 9, 60, WEIR_SHARING_IN_PLACE, a, 0);
+        uint32_t c = add(list, 4, 6, 40), d = add_sharing(list, 8, 12, 20, WEIR_SHARING_IN_PLACE, b, 0);
+        ok(weir_buffers_pin(list, a, 0));
+        if (how & 1)
+            ok(weir_buffers_pin(list, b, 0));
+        if (how & 2)
+            ok(weir_buffers_pin(list, c, 60));
+        weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
+        assert_int_equal(summary_of(plan).arena, 100);
+        assert_int_equal(offset_of(plan, c), 60);
+        assert_int_equal(slot_of(plan, b).root, a);
+        assert_int_equal(slot_of(plan, d).root, a);
+        weir_plan_destroy(plan);
+        ok(weir_buffers_pin(list, c, 59)); /* in the way */
+        ok(weir_buffers_pin(list, b, UINT64_MAX));
+        plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
+        assert_int_equal(slot_of(plan, b).root, b);
+        end(plan, list);
+    }
+}
+
+/* What may be written over another and is not makes plans thinkable that are not looked for, so nothing is proven; and a
+ * distance of a milliard bytes to the bound is not walked byte by byte. */
 static void what_is_not_looked_for_is_not_proven(void **state)
 {
     (void)state;
     weir_buffers *list = empty_list();
     uint32_t a = add(list, 0, 2, 1024 * MIB);
     (void)add_sharing(list, 1, 3, 1024 * MIB - 1, WEIR_SHARING_IN_PLACE, a, 0);
+    (void)add(list, 2, 3, 2);
     weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
     weir_plan_summary s = summary_of(plan);
-    assert_int_equal(s.lower_bound, 1024 * MIB);
+    assert_int_equal(s.lower_bound, 1024 * MIB + 1);
     assert_int_equal(s.proven, s.arena == s.lower_bound);
     end(plan, list);
 }
@@ -441,6 +523,10 @@ int main(void)
         cmocka_unit_test(what_must_not_be_written_in_place_is_not),
         cmocka_unit_test(persistent_buffers_share_with_nothing),
         cmocka_unit_test(fixed_buffers_stay),
+        cmocka_unit_test(shorter_ones_are_written_over_longer_ones),
+        cmocka_unit_test(nothing_is_written_over_an_empty_view),
+        cmocka_unit_test(shorter_ones_lie_elsewhere_where_that_is_better),
+        cmocka_unit_test(shorter_ones_over_fixed_ones_leave_the_rest),
         cmocka_unit_test(what_is_not_looked_for_is_not_proven),
         cmocka_unit_test(the_lower_bound_is_that_of_the_best_choice),
         cmocka_unit_test(what_is_written_in_place_can_be_pinned_there),

@@ -21,7 +21,7 @@ if(CMAKE_C_COMPILER_ID MATCHES "Clang" AND NOT CMAKE_CROSSCOMPILING)
 endif()
 if(WEIR_HAVE_FUZZER)
   file(GLOB fuzzed CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/base/*.c)
-  foreach(file buffers buffers_csv nodes lines radix storage sections problem placed taken solve solve_greedy solve_sky solve_cover
+  foreach(file buffers buffers_csv nodes lines radix storage in_place loads sections problem placed taken solve solve_greedy solve_sky solve_cover
           cover cover_choice cover_search cover_table cover_repair plan plan_make plan_check plan_save plan_load)
     list(APPEND fuzzed ${PROJECT_SOURCE_DIR}/src/arena/${file}.c)
   endforeach()
