@@ -195,6 +195,8 @@ static weir_status infer(encoder *e, weir_tensor *inputs, size_t count, void **o
         status = run(e, inputs, count, work, outputs);
         weir_status ended = weir_arena_end(e->arena);
         weir_status waited = weir_stream_synchronize(e->stream);
+        if (ended != WEIR_OK)
+            weir_arena_abort(e->arena); /* what was queued is done, or lost with the device */
         status = status != WEIR_OK ? status : ended != WEIR_OK ? ended : waited;
     }
     free(work);
