@@ -147,15 +147,32 @@ static weir_status fill(weir_onnxruntime *bridge, const weir_onnxruntime_options
     return status == WEIR_OK ? pin(bridge, (ort_env *)o->env, call) : status;
 }
 
+/* ONNX Runtime still has one of its tables: that refuses from now on. */
+static void keep_what_stays(weir_onnxruntime *bridge)
+{
+    atomic_store(&bridge->ended, true);
+    wi_ort_keep_record(bridge);
+    wi_ort_say(
+        WEIR_LOG_WARNING,
+        "onnxruntime: the bridge of %s on %s is no more, but ONNX Runtime keeps its allocator: sessions that get "
+        "it are refused memory until another one is registered; %zu bytes stay for that",
+        weir_client_name(bridge->client), bridge->name, sizeof *bridge);
+}
+
 void wi_ort_free(weir_onnxruntime *bridge)
 {
     if (bridge->env)
         bridge->api->ReleaseEnv(bridge->env);
+    bridge->env = NULL;
+    wi_ort_runs_destroy(&bridge->runs);
+    if (bridge->device.stays || bridge->pinned.stays) {
+        keep_what_stays(bridge);
+        return;
+    }
     if (bridge->device.info)
         bridge->api->ReleaseMemoryInfo(bridge->device.info);
     if (bridge->pinned.info)
         bridge->api->ReleaseMemoryInfo(bridge->pinned.info);
-    wi_ort_runs_destroy(&bridge->runs);
     pthread_mutex_destroy(&bridge->followers.lock);
     pthread_mutex_destroy(&bridge->kept.lock);
     pthread_mutex_destroy(&bridge->lock);
@@ -205,11 +222,12 @@ weir_status wi_ort_check_idle(const weir_onnxruntime *bridge, const char *call)
                      (unsigned long long)live, live == 1 ? "" : "s", weir_client_name(bridge->client), bridge->name);
 }
 
+/* From the first line on nothing is taken or freed through its tables, so that nothing comes in hand behind what looks there. */
 void wi_ort_end(weir_onnxruntime *bridge)
 {
+    atomic_store(&bridge->ended, true);
     wi_ort_followers_end(bridge);
     wi_ort_pinned_end(bridge);
-    atomic_store(&bridge->ended, true);
     wi_ort_runs_destroy(&bridge->runs);
     bridge->api->ReleaseEnv(bridge->env);
     bridge->env = NULL;

@@ -13,6 +13,7 @@ typedef struct wi_ort_table {
     weir_onnxruntime *bridge;
     ort_memory_info *info; /* NULL: the bridge has not this kind */
     weir_kind kind;
+    bool stays; /* ONNX Runtime did not give it up, and may look at it as long as its environment lives */
 } wi_ort_table;
 
 /* Runs of blocks of a pool, by their first block: how many. */
@@ -93,7 +94,10 @@ bool wi_ort_same(const weir_onnxruntime *bridge, const weir_onnxruntime_options 
 weir_status wi_ort_swap_begin(const char *call, const char *device);
 /* The same to look only, which a thread that is between them, or enter and leave, may do, too: false then, and no end. */
 bool wi_ort_look_begin(void);
+/* Tells the log what was said in between. */
 void wi_ort_swap_end(void);
+/* For the log; between begin and end it hears of it afterwards, as no callback runs with the lock held. */
+void wi_ort_say(weir_log_level level, const char *format, ...) WEIR_PRINTF(2, 3);
 bool wi_ort_in_place(const weir_onnxruntime *bridge); /* it, or another one that was entered meanwhile */
 /* `before`: the one in whose place it comes, and which is there again after take_out; NULL: none. */
 weir_status wi_ort_put_in(weir_onnxruntime *bridge, weir_onnxruntime *before, const char *call);
@@ -101,6 +105,8 @@ void wi_ort_take_out(weir_onnxruntime *bridge, weir_onnxruntime *before, const c
 
 /* onnxruntime_registry.c: the registered bridge of that environment (NULL: any) and device, or NULL. */
 weir_onnxruntime *wi_ort_registered(const ort_env *env, const char *device);
+/* The record of one that has ended stays for good. */
+void wi_ort_keep_record(weir_onnxruntime *bridge);
 
 /* onnxruntime_table.c */
 void wi_ort_table_init(wi_ort_table *table, weir_onnxruntime *bridge, weir_kind kind);

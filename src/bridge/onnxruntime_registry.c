@@ -21,13 +21,18 @@ weir_onnxruntime *wi_ort_registered(const ort_env *env, const char *device)
     return bridge;
 }
 
-static void enlist(weir_onnxruntime *bridge)
+static void enlist(weir_onnxruntime *bridge, bool registered)
 {
     pthread_mutex_lock(&lock);
-    bridge->registered = true;
+    bridge->registered = registered;
     bridge->next = all;
     all = bridge;
     pthread_mutex_unlock(&lock);
+}
+
+void wi_ort_keep_record(weir_onnxruntime *bridge)
+{
+    enlist(bridge, false);
 }
 
 static void strike(weir_onnxruntime *bridge)
@@ -72,9 +77,9 @@ static weir_status put_in(const weir_onnxruntime_options *options)
         wi_ort_free(bridge);
         return status;
     }
-    enlist(bridge);
-    weir_log(WEIR_LOG_INFO, "onnxruntime: %s serves the sessions on %s", weir_client_name(bridge->client),
-             bridge->name);
+    enlist(bridge, true);
+    wi_ort_say(WEIR_LOG_INFO, "onnxruntime: %s serves the sessions on %s", weir_client_name(bridge->client),
+               bridge->name);
     return WEIR_OK;
 }
 
@@ -139,8 +144,9 @@ weir_status weir_onnxruntime_unregister(const struct OrtEnv *env, const char *de
     if (status == WEIR_OK) {
         wi_ort_take_out(bridge, NULL, call);
         strike(bridge);
-        wi_ort_end(bridge);
     }
     wi_ort_swap_end();
+    if (status == WEIR_OK)
+        wi_ort_end(bridge); /* waits for the device */
     return status;
 }

@@ -200,12 +200,14 @@ static void give_back(weir_onnxruntime *bridge, wi_ort_follower *f, handful all,
 /* Puts back what could not be given back; others may have been added meanwhile. */
 static void keep(weir_onnxruntime *bridge, wi_ort_follower *f, handful all)
 {
+    size_t kept = 0;
     pthread_mutex_lock(&bridge->followers.lock);
-    for (size_t i = 0; i < all.count; i++)
-        if (!put_in_hand(f, all.blocks[i]))
-            weir_log(WEIR_LOG_ERROR, "onnxruntime freed %p on %s, which stays: no host memory", all.blocks[i],
-                     bridge->name);
+    while (kept < all.count && put_in_hand(f, all.blocks[kept]))
+        kept++;
     pthread_mutex_unlock(&bridge->followers.lock);
+    for (size_t i = kept; i < all.count; i++)
+        weir_log(WEIR_LOG_ERROR, "onnxruntime freed %p on %s, which stays: no host memory", all.blocks[i],
+                 bridge->name);
     free(all.blocks);
 }
 

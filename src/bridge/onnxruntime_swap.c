@@ -3,12 +3,40 @@
 #include "bridge/onnxruntime.h"
 
 #include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
 
 /* Held from enter to leave, and for each change: all bridges' changes come one after the other. */
 static pthread_mutex_t swaps = PTHREAD_MUTEX_INITIALIZER;
-static _Thread_local bool held; /* by this thread, which may be in a callback of the log meanwhile */
+static _Thread_local bool held; /* by this thread, which may be in a callback between enter and leave meanwhile */
 static _Thread_local const weir_onnxruntime *inside; /* what the thread is between enter and leave of */
 static weir_onnxruntime *below;                      /* what the entered one took the place of; under `swaps` */
+
+/* What there is to say about a change, which the log is told when the lock is no longer held; under `swaps`. */
+enum { REMARKS_MOST = 8 }; /* one change makes fewer */
+
+typedef struct remarks {
+    size_t count;
+    struct remark {
+        weir_log_level level;
+        char text[512];
+    } list[REMARKS_MOST];
+} remarks;
+
+static remarks said;
+
+void wi_ort_say(weir_log_level level, const char *format, ...)
+{
+    struct remark now = {.level = level};
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(now.text, sizeof now.text, format, arguments);
+    va_end(arguments);
+    if (!held)
+        weir_log(level, "%s", now.text);
+    else if (said.count < REMARKS_MOST)
+        said.list[said.count++] = now;
+}
 
 weir_status wi_ort_swap_begin(const char *call, const char *device)
 {
@@ -31,8 +59,12 @@ bool wi_ort_look_begin(void)
 
 void wi_ort_swap_end(void)
 {
+    const remarks now = said;
+    said.count = 0;
     held = false;
     pthread_mutex_unlock(&swaps);
+    for (size_t i = 0; i < now.count; i++)
+        weir_log(now.list[i].level, "%s", now.list[i].text);
 }
 
 /* Whose is it ------------------------------------------------------------------------------------------------------- */
@@ -48,14 +80,24 @@ static bool is_of_the_library(const ort_api *api, const ort_allocator *allocator
     return dladdr(in_api, &of_api) && dladdr(in_allocator, &of_allocator) && of_api.dli_fbase == of_allocator.dli_fbase;
 }
 
+/* False: ONNX Runtime did not tell, but in `text` why. */
+static bool look_up(const weir_onnxruntime *bridge, const wi_ort_table *table, ort_allocator **found, char *text,
+                    size_t capacity)
+{
+    *found = NULL;
+    bool told =
+        !wi_ort_failed(bridge->api, bridge->api->GetSharedAllocator(bridge->env, table->info, found), text, capacity);
+    if (!told)
+        *found = NULL;
+    return told;
+}
+
 static ort_allocator *shared(const weir_onnxruntime *bridge, const wi_ort_table *table)
 {
-    ort_allocator *found = NULL;
+    ort_allocator *found;
     char text[256];
-    return wi_ort_failed(bridge->api, bridge->api->GetSharedAllocator(bridge->env, table->info, &found), text,
-                         sizeof text)
-               ? NULL
-               : found;
+    (void)look_up(bridge, table, &found, text, sizeof text);
+    return found;
 }
 
 static weir_status check_nobodys(const weir_onnxruntime *bridge, const wi_ort_table *table, const char *call)
@@ -94,26 +136,32 @@ static weir_status put(weir_onnxruntime *bridge, wi_ort_table *table, const char
 
 static void take_away(weir_onnxruntime *bridge, wi_ort_table *table)
 {
-    char text[512];
+    ort_allocator *found;
+    char text[384];
     if (!table->info)
         return;
-    if (shared(bridge, table) != &table->table)
-        weir_log(
+    bool told = look_up(bridge, table, &found, text, sizeof text);
+    table->stays = !told || (found == &table->table &&
+                             wi_ort_failed(bridge->api, bridge->api->UnregisterAllocator(bridge->env, table->info),
+                                           text, sizeof text));
+    if (table->stays)
+        wi_ort_say(WEIR_LOG_WARNING, "onnxruntime: the allocator for the %s memory of %s could not be unregistered: %s",
+                   weir_kind_name(table->kind), bridge->runtime->name, text);
+    else if (found != &table->table)
+        wi_ort_say(
             WEIR_LOG_WARNING,
             "onnxruntime: somebody has replaced the bridge's allocator for the %s memory of %s, and stays in place",
             weir_kind_name(table->kind), bridge->runtime->name);
-    else if (wi_ort_failed(bridge->api, bridge->api->UnregisterAllocator(bridge->env, table->info), text, sizeof text))
-        weir_log(WEIR_LOG_WARNING, "onnxruntime: the allocator for the %s memory of %s could not be unregistered: %s",
-                 weir_kind_name(table->kind), bridge->runtime->name, text);
 }
 
-/* The table goes, and the one that it took the place of is back. It never stays itself, as its bridge may be freed then. */
+/* The table goes, and the one that it took the place of is back. Where ONNX Runtime keeps it, its record outlives its bridge. */
 static void put_back(weir_onnxruntime *bridge, wi_ort_table *table, wi_ort_table *before, const char *call)
 {
+    table->stays = false;
     if (before && put(before->bridge, before, call) == WEIR_OK)
         return;
     if (before)
-        weir_log(WEIR_LOG_WARNING, "onnxruntime: the registered allocator could not be put back: %s", weir_detail());
+        wi_ort_say(WEIR_LOG_WARNING, "onnxruntime: the registered allocator could not be put back: %s", weir_detail());
     take_away(bridge, table);
 }
 

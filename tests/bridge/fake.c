@@ -105,7 +105,7 @@ static ort_status *register_allocator(ort_env *env, ort_allocator *allocator)
 static ort_status *unregister_allocator(ort_env *env, const ort_memory_info *info)
 {
     assert_ptr_equal(env, fake_env());
-    if (fake_ort.fail.UnregisterAllocator)
+    if (fake_ort.fail.UnregisterAllocator && (info->pinned || !fake_ort.fail.pinned_only))
         return failed(true);
     *slot(info) = NULL;
     fake_ort.unregistered++;

@@ -42,12 +42,30 @@ static const struct OrtEnv *env(void)
 static int no_words;
 static char said[512];
 
+static void *look_elsewhere(void *argument)
+{
+    (void)weir_onnxruntime_is_registered(NULL, device);
+    atomic_store((atomic_bool *)argument, true);
+    return NULL;
+}
+
+/* A callback may look, and so may another thread meanwhile: no lock is held. */
 static void listen(weir_log_level level, const char *text, void *user)
 {
+    static atomic_bool looked;
+    struct timespec until;
+    pthread_t thread;
     (void)level;
     (void)user;
     no_words++;
-    (void)weir_onnxruntime_is_registered(NULL, device); /* a callback may look */
+    (void)weir_onnxruntime_is_registered(NULL, device);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 5;
+    atomic_store(&looked, false);
+    pthread_create(&thread, NULL, look_elsewhere, &looked);
+    if (pthread_timedjoin_np(thread, NULL, &until) != 0)
+        pthread_detach(thread);
+    assert_true(atomic_load(&looked));
     snprintf(said, sizeof said, "%s", text);
 }
 
@@ -284,6 +302,41 @@ static void failing_to_unregister_is_logged(void **state)
     end(&f);
 }
 
+/* One of its own, that ONNX Runtime does not give up in leave: the close is done, and its record stays. */
+static void what_is_not_given_up_stays(void **state)
+{
+    (void)state;
+    fixture f = begin();
+    weir_onnxruntime_options o = fake_options(f.a, WEIR_STREAM_HOST);
+    for (int kind = 0; kind < (on_cuda() ? 2 : 1); kind++) {
+        weir_onnxruntime *bridge;
+        ok(weir_onnxruntime_open(&o, &bridge));
+        ok(weir_onnxruntime_enter(bridge));
+        fake_ort.fail.UnregisterAllocator = true;
+        fake_ort.fail.pinned_only = kind == 1;
+        no_words = 0;
+        assert_int_equal(weir_log_set(listen, NULL, WEIR_LOG_WARNING), WEIR_OK);
+        weir_onnxruntime_leave(bridge);
+        assert_int_equal(no_words, on_cuda() && kind == 0 ? 2 : 1);
+        ok(weir_onnxruntime_close(bridge));
+        assert_non_null(strstr(said, "keeps its allocator"));
+        assert_non_null(strstr(said, "anna"));
+        assert_int_equal(weir_log_set(NULL, NULL, WEIR_LOG_OFF), WEIR_OK);
+        ort_allocator *late = kind == 1 ? fake_ort.pinned : fake_ort.device;
+        assert_non_null(late->Info(late));
+        assert_null(late->Alloc(late, 0));
+        late->Free(late, &late);
+        memset(&fake_ort.fail, 0, sizeof fake_ort.fail);
+        /* Another one takes its place. */
+        ok(weir_onnxruntime_register(&o));
+        assert_ptr_not_equal(kind == 1 ? fake_ort.pinned : fake_ort.device, late);
+        ok(weir_onnxruntime_unregister(NULL, device));
+        assert_null(fake_ort.device);
+        assert_null(fake_ort.pinned);
+    }
+    end(&f);
+}
+
 static void busy_while_blocks_are_live(void **state)
 {
     (void)state;
@@ -503,6 +556,7 @@ int main(void)
         cmocka_unit_test(one_client_for_a_device),
         cmocka_unit_test(somebody_elses_allocator),
         cmocka_unit_test(failing_to_unregister_is_logged),
+        cmocka_unit_test(what_is_not_given_up_stays),
         cmocka_unit_test(busy_while_blocks_are_live),
         cmocka_unit_test(entered_and_left),
         cmocka_unit_test(entering_and_leaving_fail),
