@@ -1,4 +1,4 @@
-/* The operating system, as far as it is not a device: clock, threads, memory limits, forks. */
+/* The operating system, as far as it is not a device: clock, threads, forks. */
 #ifndef WI_SYSTEM_H
 #define WI_SYSTEM_H
 
@@ -13,9 +13,5 @@ extern uint64_t (*wi_clock)(void);
 /* Set where one thread plays all of a program's, as the simulator does: another thread's work never gets done while this one
  * waits for it. Such waits then answer at once, as they do when nobody is at work. */
 extern bool wi_alone;
-
-/* Bytes of memory this process may use and how many of them are free: the smaller of the machine's and of the limits of
- * its cgroup and that group's parents (v2 or v1). */
-void wi_system_memory(uint64_t *available, uint64_t *total);
 
 #endif

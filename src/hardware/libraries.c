@@ -1,0 +1,61 @@
+/* Vendors' libraries, opened at run time. */
+#include "hardware/source.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* Where they lie below a root. Under WSL only its own directory has them; Jetson keeps CUDA's driver apart. */
+static const char *const directories[] = {
+#if defined(__aarch64__)
+    "usr/lib/aarch64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu/tegra",
+    "usr/lib/aarch64-linux-gnu/nvidia",
+#else
+    "usr/lib/x86_64-linux-gnu",
+#endif
+    "usr/lib64",
+    "usr/lib",
+    "usr/lib/wsl/lib",
+};
+
+/* The first of the directories that has the file and from which it can be opened. */
+static void *open_below(const char *root, const char *soname, char *why, size_t capacity, bool *absent)
+{
+    *absent = true;
+    for (size_t i = 0; i < sizeof directories / sizeof directories[0]; i++) {
+        char path[PATH_MAX];
+        if (snprintf(path, sizeof path, "%s/%s/%s", root, directories[i], soname) >= (int)sizeof path ||
+            access(path, F_OK) != 0)
+            continue;
+        void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (library)
+            return library;
+        *absent = false;
+        snprintf(why, capacity, "%s", dlerror());
+    }
+    if (*absent)
+        snprintf(why, capacity, "%s is not here", soname);
+    return NULL;
+}
+
+void *wi_library_open(const char *root, const char *soname, char *why, size_t capacity, bool *absent)
+{
+    void *library = *root ? NULL : dlopen(soname, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        library = open_below(root, soname, why, capacity, absent);
+    return library;
+}
+
+bool wi_library_function(void *library, const char *name, void *pointer)
+{
+    void *symbol = dlsym(library, name);
+    memcpy(pointer, &symbol, sizeof symbol);
+    return symbol != NULL;
+}
+
+void wi_library_close(void *library)
+{
+    if (library)
+        dlclose(library);
+}

@@ -1,0 +1,135 @@
+/* A look at the hardware: the processor, and what the sources tell. */
+#include "hardware/merge.h"
+
+#include "base/system.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MS UINT64_C(1000000)
+enum { LIMIT_MS = 400, REMARKS = 4096 };
+
+static const char *const source_names[WI_SOURCES] = {"nvml", "cuda", "pci", "rocm", "intel"};
+
+/* What a look gives away, in one piece. */
+typedef struct look {
+    weir_hardware hardware;
+    char remarks[REMARKS];
+    weir_hardware_device devices[];
+} look;
+
+static void add_line(char *remarks, const char *format, ...)
+{
+    size_t used = strlen(remarks);
+    if (used > 0 && used + 1 < REMARKS)
+        remarks[used++] = '\n';
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(remarks + used, REMARKS - used, format, arguments);
+    va_end(arguments);
+}
+
+static void write_remarks(const char *root, const wi_answer answers[WI_SOURCES], char *remarks)
+{
+    char path[PATH_MAX];
+    remarks[0] = '\0';
+    for (size_t i = 0; i < WI_SOURCES; i++) {
+        const wi_answer *a = &answers[i];
+        if (a->late)
+            add_line(remarks, "%s: no answer within %llu ms; %s", source_names[i], (unsigned long long)(a->since / MS),
+                     a->found.told ? "what it told before is shown" : "what it will tell is shown by a later look");
+        if (a->found.remark[0])
+            add_line(remarks, "%s: %s", source_names[i], a->found.remark);
+        else if (!a->found.told && !a->late)
+            add_line(remarks, "%s: could not be asked", source_names[i]);
+    }
+    if (snprintf(path, sizeof path, "%s/dev/dxg", root) < (int)sizeof path && access(path, F_OK) == 0)
+        add_line(remarks,
+                 "wsl: devices of the Windows host are reached through the libraries of /usr/lib/wsl/lib alone");
+    add_line(remarks, "metal, directml: not of this platform");
+}
+
+static weir_status give(wi_found *found, const char *root, const wi_answer answers[WI_SOURCES], uint64_t begun,
+                        weir_hardware **out)
+{
+    look *l = malloc(sizeof *l + found->count * sizeof *l->devices);
+    if (!l)
+        return weir_fail(WEIR_SYSTEM, "weir_hardware_look: no host memory");
+    for (size_t i = 0; i < found->count; i++)
+        l->devices[i] = found->cards[i].device;
+    write_remarks(root, answers, l->remarks);
+    l->hardware = (weir_hardware){.size = sizeof l->hardware,
+                                  .devices = l->devices,
+                                  .device_count = found->count,
+                                  .remarks = l->remarks,
+                                  .seconds = (double)(wi_now() - begun) * 1e-9};
+    *out = &l->hardware;
+    return WEIR_OK;
+}
+
+/* The options with their defaults; the root without a slash at its end, so that it can stand before any path. */
+static weir_status read_options(const weir_hardware_options *given, weir_hardware_options *o, char *root)
+{
+    *o = (weir_hardware_options){.size = sizeof *o};
+    root[0] = '\0';
+    if (given && !wi_copy_in(o, sizeof *o, given, given->size))
+        return weir_fail(WEIR_INVALID, "weir_hardware_look: the options' size is not set");
+    if (o->limit_ms == 0)
+        o->limit_ms = LIMIT_MS;
+    if (!o->sysroot || !o->sysroot[0])
+        return WEIR_OK;
+    struct stat status;
+    if (stat(o->sysroot, &status) != 0 || !S_ISDIR(status.st_mode) || !realpath(o->sysroot, root))
+        return weir_fail(WEIR_NOT_FOUND, "%s is no directory; a sysroot has another machine's /proc, /sys and /usr/lib",
+                         o->sysroot);
+    if (strcmp(root, "/") == 0)
+        root[0] = '\0';
+    return WEIR_OK;
+}
+
+weir_status weir_hardware_look(const weir_hardware_options *options, weir_hardware **out)
+{
+    WI_ENTER();
+    if (!out)
+        return weir_fail(WEIR_INVALID, "weir_hardware_look: out is NULL");
+    uint64_t begun = wi_now();
+    char root[PATH_MAX];
+    weir_hardware_options o;
+    weir_status status = read_options(options, &o, root);
+    if (status != WEIR_OK)
+        return status;
+    wi_watch_forks();
+    wi_answer answers[WI_SOURCES];
+    status = wi_places_ask(root, o.limit_ms * MS, o.anew, answers);
+    if (status != WEIR_OK)
+        return status;
+    wi_visibility visibility = {.given = o.visible,
+                                .cuda = getenv("CUDA_VISIBLE_DEVICES"),
+                                .order = getenv("CUDA_DEVICE_ORDER"),
+                                .rocr = getenv("ROCR_VISIBLE_DEVICES"),
+                                .hip = getenv("HIP_VISIBLE_DEVICES")};
+    wi_found found = {0};
+    wi_card *processor = wi_found_add(&found, WEIR_HARDWARE_CPU);
+    if (processor)
+        wi_processor(root, &processor->device);
+    if (processor && wi_merge(answers, &visibility, &found))
+        status = give(&found, root, answers, begun, out);
+    else
+        status = weir_fail(WEIR_SYSTEM, "weir_hardware_look: no host memory, or more than %d devices", WI_MOST_CARDS);
+    free(found.cards);
+    wi_answers_clear(answers);
+    return status;
+}
+
+void weir_hardware_release(weir_hardware *hardware)
+{
+    free(hardware);
+}
+
+const char *weir_hardware_kind_name(weir_hardware_kind kind)
+{
+    static const char *const names[WEIR_HARDWARE_KINDS] = {"cpu", "cuda", "rocm", "intel", "metal", "directml"};
+    return (size_t)kind < WEIR_HARDWARE_KINDS ? names[kind] : "?";
+}

@@ -1,0 +1,116 @@
+/* The processor, and what sources have in common. */
+#include "base/limits.h"
+#include "base/small_files.h"
+#include "hardware/source.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+static void write_name(const char *root, char *name, size_t capacity)
+{
+    char text[WI_SMALL_FILE];
+    struct utsname system = {.machine = ""};
+    wi_file_text(text, sizeof text, "%s/proc/cpuinfo", root);
+    const char *found = wi_line_of(text, "model name");
+    if (*root == '\0')
+        uname(&system);
+    if (found && *found == ':') {
+        found += 1 + strspn(found + 1, " ");
+        snprintf(name, capacity, "%.*s", (int)strcspn(found, "\n"), found);
+    } else {
+        snprintf(name, capacity, "processor%s%s", system.machine[0] ? " " : "", system.machine);
+    }
+}
+
+void wi_processor(const char *root, weir_hardware_device *out)
+{
+    *out = (weir_hardware_device){.size = sizeof *out, .kind = WEIR_HARDWARE_CPU, .shares_host = true, .usable = true};
+    snprintf(out->key, sizeof out->key, "cpu");
+    snprintf(out->runtime, sizeof out->runtime, "host");
+    write_name(root, out->name, sizeof out->name);
+    out->units = wi_limits_processors(root);
+    if (!wi_limits_memory(root, &out->free, &out->total)) {
+        out->free = out->total = WEIR_BYTES_UNKNOWN;
+        snprintf(out->remark, sizeof out->remark, "/proc/meminfo does not tell its memory");
+    }
+}
+
+wi_card *wi_found_add(wi_found *found, weir_hardware_kind kind)
+{
+    wi_card *cards = found->count < WI_MOST_CARDS ? realloc(found->cards, (found->count + 1) * sizeof *cards) : NULL;
+    if (!cards) {
+        wi_found_remark(found, "there was room for the first %zu devices only", found->count);
+        return NULL;
+    }
+    found->cards = cards;
+    wi_card *card = &cards[found->count++];
+    *card = (wi_card){.device = {.size = sizeof card->device,
+                                 .kind = kind,
+                                 .ordinal = -1,
+                                 .total = WEIR_BYTES_UNKNOWN,
+                                 .free = WEIR_BYTES_UNKNOWN}};
+    return card;
+}
+
+void wi_found_remark(wi_found *found, const char *format, ...)
+{
+    char text[sizeof found->remark];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    wi_one_line(text);
+    size_t used = strlen(found->remark);
+    if (!strstr(found->remark, text))
+        snprintf(found->remark + used, sizeof found->remark - used, "%s%s", used ? "; " : "", text);
+}
+
+void wi_pci_write(char *text, size_t capacity, unsigned domain, unsigned bus, unsigned device, unsigned function)
+{
+    snprintf(text, capacity, "%04x:%02x:%02x.%x", domain, bus, device, function);
+}
+
+void wi_pci_read(const char *address, char *text, size_t capacity)
+{
+    unsigned domain, bus, device, function;
+    text[0] = '\0';
+    if (sscanf(address, "%8x:%2x:%2x.%1x", &domain, &bus, &device, &function) == 4)
+        wi_pci_write(text, capacity, domain, bus, device, function);
+}
+
+bool wi_can_open(const char *root, const char *path)
+{
+    char whole[PATH_MAX];
+    return snprintf(whole, sizeof whole, "%s%s", root, path) < (int)sizeof whole && access(whole, R_OK | W_OK) == 0;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    unsigned x = *(const unsigned *)a, y = *(const unsigned *)b;
+    return (x > y) - (x < y);
+}
+
+size_t wi_numbered(const char *prefix, unsigned *out, size_t most, const char *format, ...)
+{
+    char path[PATH_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(path, sizeof path, format, arguments);
+    va_end(arguments);
+    DIR *directory = length < (int)sizeof path ? opendir(path) : NULL;
+    size_t count = 0, skip = strlen(prefix);
+    for (struct dirent *entry; directory && count < most && (entry = readdir(directory));) {
+        const char *digits = entry->d_name + skip;
+        if (strncmp(entry->d_name, prefix, skip) == 0 && isdigit((unsigned char)*digits) &&
+            digits[strspn(digits, "0123456789")] == '\0' && strlen(digits) < 9)
+            out[count++] = (unsigned)strtoul(digits, NULL, 10);
+    }
+    if (directory)
+        closedir(directory);
+    qsort(out, count, sizeof *out, ascending);
+    return count;
+}

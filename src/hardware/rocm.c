@@ -1,0 +1,156 @@
+/* AMD's devices: what the kernel's compute driver (KFD) lists, with the memory that amdgpu tells. */
+#include "base/small_files.h"
+#include "hardware/source.h"
+
+#include <stdio.h>
+
+enum { AMD = 0x1002, FIRST_RENDER = 128 };
+#define NODES "/sys/class/kfd/kfd/topology/nodes"
+#define BUS   "/sys/bus/pci/devices"
+
+/* Processors with graphics, by the version of their instructions (decimal: major, then two digits each): their memory is the
+ * host's, but for a part that firmware carves out. LLVM's AMDGPU usage page says which are such. */
+static bool is_integrated(uint64_t target)
+{
+    static const uint32_t targets[] = {90002,  90009,  90012,  100103, 100303, 100305,
+                                       100306, 110003, 110500, 110501, 110502, 110503};
+    for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++)
+        if (targets[i] == target)
+            return true;
+    return false;
+}
+
+/* The memory of a card is its VRAM. On an integrated one amdgpu serves computing from the larger of the carved-out part, which
+ * is not the host's any more, and of what it may borrow from the host (GTT). */
+static void read_memory(const char *root, bool integrated, weir_hardware_device *d)
+{
+    uint64_t total = 0, used = 0, borrowed = 0;
+    wi_file_number(&total, "%s" BUS "/%s/mem_info_vram_total", root, d->pci);
+    bool known = wi_file_number(&used, "%s" BUS "/%s/mem_info_vram_used", root, d->pci);
+    wi_file_number(&borrowed, "%s" BUS "/%s/mem_info_gtt_total", root, d->pci);
+    d->discrete = !integrated;
+    if (integrated && borrowed > total) {
+        d->shares_host = true;
+        total = borrowed;
+        known = wi_file_number(&used, "%s" BUS "/%s/mem_info_gtt_used", root, d->pci);
+    }
+    if (total == 0)
+        return;
+    d->total = total;
+    if (known)
+        d->free = total - wi_min(used, total);
+}
+
+static void read_version(const char *root, const char *path, weir_version_number *out)
+{
+    char text[64];
+    if (wi_file_text(text, sizeof text, "%s%s", root, path) && weir_version_read(text, out) != WEIR_OK)
+        out->count = 0;
+}
+
+static void write_name(const char *root, unsigned node, uint64_t target, weir_hardware_device *d)
+{
+    char name[64] = "", product[64] = "";
+    wi_file_text(product, sizeof product, "%s" BUS "/%s/product_name", root, d->pci);
+    wi_file_text(name, sizeof name, "%s" NODES "/%u/name", root, node);
+    snprintf(d->name, sizeof d->name, "%s (gfx%u%x%x)",
+             product[0] ? product
+             : name[0]  ? name
+                        : "AMD",
+             (unsigned)(target / 10000), (unsigned)(target / 100 % 100), (unsigned)(target % 100));
+}
+
+/* Whether this process may open what computing goes through. */
+static void check_access(const char *root, uint64_t minor, weir_hardware_device *d)
+{
+    char render[40];
+    snprintf(render, sizeof render, "/dev/dri/renderD%u", (unsigned)minor);
+    const char *closed = !wi_can_open(root, "/dev/kfd") ? "/dev/kfd" : !wi_can_open(root, render) ? render : NULL;
+    d->usable = !closed;
+    if (closed)
+        snprintf(d->remark, sizeof d->remark,
+                 "this process cannot open %s: the group render may, or it is not in the container", closed);
+}
+
+static void read_node(const char *root, unsigned node, int *ordinal, wi_found *out)
+{
+    char text[WI_SMALL_FILE];
+    uint64_t id = 0, location = 0, domain = 0, target = 0, simds = 0, cores = 0, minor = FIRST_RENDER, unique = 0;
+    if (!wi_file_number(&id, "%s" NODES "/%u/gpu_id", root, node) || id == 0)
+        return; /* a processor, or not for this process */
+    wi_file_text(text, sizeof text, "%s" NODES "/%u/properties", root, node);
+    wi_number_of(text, "location_id ", &location);
+    wi_number_of(text, "domain ", &domain);
+    wi_number_of(text, "gfx_target_version ", &target);
+    wi_number_of(text, "cpu_cores_count ", &cores);
+    wi_number_of(text, "drm_render_minor ", &minor);
+    wi_number_of(text, "unique_id ", &unique);
+    wi_card *card = wi_found_add(out, WEIR_HARDWARE_ROCM);
+    if (!card)
+        return;
+    weir_hardware_device *d = &card->device;
+    wi_pci_write(d->pci, sizeof d->pci, (unsigned)domain, (unsigned)(location >> 8 & 0xff),
+                 (unsigned)(location >> 3 & 0x1f), (unsigned)(location & 7));
+    if (unique)
+        snprintf(d->key, sizeof d->key, "GPU-%016llx", (unsigned long long)unique);
+    else
+        snprintf(d->key, sizeof d->key, "%s", d->pci);
+    uint64_t per_unit = 0;
+    if (wi_number_of(text, "simd_count ", &simds) && wi_number_of(text, "simd_per_cu ", &per_unit) && per_unit)
+        d->units = (uint32_t)(simds / per_unit);
+    d->ordinal = (*ordinal)++;
+    write_name(root, node, target, d);
+    read_memory(root, cores > 0 || is_integrated(target), d);
+    read_version(root, "/sys/module/amdgpu/version", &d->driver);
+    read_version(root, "/opt/rocm/.info/version", &d->driver_runtime);
+    check_access(root, minor, d);
+}
+
+static bool has_address(const wi_found *found, const char *pci)
+{
+    for (size_t i = 0; i < found->count; i++)
+        if (strcmp(found->cards[i].device.pci, pci) == 0)
+            return true;
+    return false;
+}
+
+/* Cards that amdgpu draws with and KFD does not list. */
+static void read_card(const char *root, unsigned number, wi_found *out)
+{
+    uint64_t vendor = 0, id = 0;
+    char text[WI_SMALL_FILE], pci[20] = "";
+    if (!wi_file_number(&vendor, "%s/sys/class/drm/card%u/device/vendor", root, number) || vendor != AMD)
+        return;
+    wi_file_text(text, sizeof text, "%s/sys/class/drm/card%u/device/uevent", root, number);
+    const char *slot = wi_line_of(text, "PCI_SLOT_NAME=");
+    wi_pci_read(slot ? slot : "", pci, sizeof pci);
+    if (!pci[0] || has_address(out, pci))
+        return;
+    wi_card *card = wi_found_add(out, WEIR_HARDWARE_ROCM);
+    if (!card)
+        return;
+    weir_hardware_device *d = &card->device;
+    wi_file_number(&id, "%s/sys/class/drm/card%u/device/device", root, number);
+    snprintf(d->pci, sizeof d->pci, "%s", pci);
+    snprintf(d->key, sizeof d->key, "%s", pci);
+    snprintf(d->name, sizeof d->name, "AMD 0x%04x", (unsigned)id);
+    read_memory(root, false, d);
+    snprintf(d->remark, sizeof d->remark, "the kernel's compute driver (/dev/kfd) does not list it");
+}
+
+static void ask(const char *root, void **kept, wi_found *out)
+{
+    (void)kept;
+    unsigned numbers[WI_MOST_CARDS];
+    int ordinal = 0;
+    size_t count = wi_numbered("", numbers, WI_MOST_CARDS, "%s" NODES, root);
+    for (size_t i = 0; i < count; i++)
+        read_node(root, numbers[i], &ordinal, out);
+    size_t cards = wi_numbered("card", numbers, WI_MOST_CARDS, "%s/sys/class/drm", root);
+    for (size_t i = 0; i < cards; i++)
+        read_card(root, numbers[i], out);
+    out->absent = count + cards == 0;
+    out->told = true;
+}
+
+const wi_source wi_source_rocm = {"rocm", ask};
