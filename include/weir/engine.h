@@ -48,7 +48,7 @@ typedef struct weir_engine_load {
     size_t size;
     const char *path; /* the model file */
     const weir_engine_place *places;
-    size_t place_count; /* at least 1; the first is where weights go unless a setting says otherwise */
+    size_t place_count; /* for `load` at least 1; the first is where weights go unless a setting says otherwise */
     const weir_setting *settings;
     size_t setting_count;
     void (*progress)(double fraction, void *user); /* may be NULL; called from 0 to 1, on the loading thread */
@@ -159,7 +159,9 @@ typedef struct weir_engine {
 
     /* Is the engine's own library here, and which version? Fills *out; WEIR_OK also when it is not available. */
     weir_status (*probe)(weir_engine_probe *out);
-    /* Optional. Reads the model file, checks its structure and predicts bytes; no device memory is touched. */
+    /* Optional. Reads the model file, checks its structure and predicts bytes; no device memory is touched. Since 2 it is asked
+     * without a place (place_count 0), before there is a runtime: `provider` says what the bytes are of. WEIR_INVALID is for
+     * settings, WEIR_CORRUPT and WEIR_UNSUPPORTED for the file. */
     weir_status (*plan)(const weir_engine_load *load, weir_engine_plan *out);
     /* Loads the model. On failure nothing of it is left: the clients' ledgers are as before. WEIR_CORRUPT for a file that
      * is not well-formed, WEIR_UNSUPPORTED for what it cannot run, WEIR_OUT_OF_MEMORY with the refusal set. */

@@ -8,7 +8,8 @@
 
 typedef bool check_fn(const char *value);
 
-static check_fn is_size, is_amount, is_count, is_budget, is_stack, is_level, is_duration, is_switch, is_anything;
+static check_fn is_size, is_amount, is_count, is_budget, is_stack, is_level, is_duration, is_switch, is_policy,
+    is_anything;
 
 enum { VALUE_BYTES = 256 };
 
@@ -58,6 +59,16 @@ static struct option {
      .environment = "WEIR_TRACE",
      .standard = "",
      .help = "a file that each runtime made from now on records into, .csv or binary; %d is the device, %p the process",
+     .valid = is_anything},
+    {.name = "policy",
+     .environment = "WEIR_POLICY",
+     .standard = "fastest",
+     .help = "how a provider is chosen for a model: fastest, manifest, memory; weir/choice.h",
+     .valid = is_policy},
+    {.name = "providers",
+     .environment = "WEIR_PROVIDERS",
+     .standard = "",
+     .help = "the order of providers for models that name none; by default cuda rocm coreml directml cpu",
      .valid = is_anything},
     {.name = "log",
      .environment = "WEIR_LOG",
@@ -116,6 +127,15 @@ static bool is_level(const char *value)
     static const char *const names[] = {"off", "error", "warning", "info", "debug"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(value, names[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool is_policy(const char *value)
+{
+    static const char *const names[] = {"fastest", "manifest", "memory"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcasecmp(value, names[i]) == 0)
             return true;
     return false;
 }

@@ -273,7 +273,7 @@ const char *weir_engine_name_at(size_t index)
 
 /* Choosing by file ------------------------------------------------------------------------------------------------- */
 
-static bool has_suffix(const char *suffixes, const char *path)
+bool wi_suffix_of(const char *suffixes, const char *path)
 {
     size_t length = strlen(path);
     while (suffixes && *suffixes) {
@@ -285,8 +285,7 @@ static bool has_suffix(const char *suffixes, const char *path)
     return false;
 }
 
-/* The suffix under which a file with these first bytes would be known; "" if none. */
-static const char *suffix_of_content(const char *path)
+const char *wi_suffix_by_content(const char *path)
 {
     unsigned char head[4] = {0};
     FILE *file = fopen(path, "rbe");
@@ -308,14 +307,14 @@ weir_status wi_engine_for(const char *path, const weir_engine **out)
     for (int pass = 0; pass < 2; pass++) {
         const char *name;
         if (pass == 1)
-            by_content = suffix_of_content(path);
+            by_content = wi_suffix_by_content(path);
         for (size_t i = 0; (name = weir_engine_name_at(i)); i++) {
             const weir_engine *engine = NULL;
             if (weir_engine_open(name, &engine) != WEIR_OK || !engine) {
                 snprintf(failure, sizeof failure, "; %.400s", weir_detail());
                 continue;
             }
-            if (has_suffix(engine->suffixes, by_content ? by_content : path)) {
+            if (wi_suffix_of(engine->suffixes, by_content ? by_content : path)) {
                 *out = engine;
                 return WEIR_OK;
             }

@@ -112,6 +112,9 @@ weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget, bool *held)
 bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, bool *could);
 /* How many bytes more the account could have under the limits. */
 uint64_t wi_ledger_left(wi_ledger *ledger, const wi_account *account);
+/* How many bytes an account that is opened next could have, when nothing is parked: what the budget leaves above what others
+ * use or are guaranteed. *idle: bytes that are held and in nobody's use. */
+uint64_t wi_ledger_left_for_another(wi_ledger *ledger, uint64_t *idle);
 bool wi_ledger_is_open(wi_ledger *ledger, const wi_account *account);
 /* The same by number, where the record may be on its way to becoming another account's. */
 bool wi_ledger_knows(wi_ledger *ledger, uint64_t serial);

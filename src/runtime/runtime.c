@@ -305,6 +305,15 @@ void wi_runtimes_unlock(void)
     pthread_rwlock_unlock(&list_lock);
 }
 
+weir_runtime *wi_runtime_there(const char *device)
+{
+    const wi_driver *driver;
+    int ordinal;
+    if (wi_driver_find(device, &driver, &ordinal) != WEIR_OK)
+        return NULL;
+    return atomic_load_explicit(slot_of(driver, ordinal), memory_order_acquire);
+}
+
 weir_runtime *wi_runtime_of_pool(uint16_t pool)
 {
     pthread_rwlock_rdlock(&list_lock);

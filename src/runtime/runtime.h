@@ -91,6 +91,9 @@ weir_status wi_device_open_over(const wi_driver *driver, int ordinal, weir_devic
 weir_status wi_parts_check_end(const weir_runtime *runtime);
 void wi_parts_end(const weir_parts *parts);
 
+/* The process's runtime on a device, if it has one by now: none is made. NULL otherwise. */
+weir_runtime *wi_runtime_there(const char *device);
+
 /* The runtime whose memory holds `pointer`, kept from being destroyed until wi_runtimes_unlock; NULL if none. */
 weir_runtime *wi_runtime_of(const void *pointer);
 void wi_runtimes_unlock(void);

@@ -1,0 +1,199 @@
+/* The choice as callers see it: what is looked at, and the record of it. */
+#include "choice/world.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct record {
+    weir_choice choice; /* first: callers have its address */
+    wi_texts texts;
+    weir_candidate *candidates;
+} record;
+
+/* What is looked at ------------------------------------------------------------------------------------------------ */
+
+/* Of the files that lie in it. */
+static uint64_t bytes_of_folder(const char *path)
+{
+    uint64_t bytes = 0;
+    struct stat about;
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        if (fstatat(dirfd(folder), entry->d_name, &about, 0) == 0 && S_ISREG(about.st_mode))
+            bytes += (uint64_t)about.st_size;
+    if (folder)
+        closedir(folder);
+    return bytes;
+}
+
+static weir_status look_at_file(const char *path, uint64_t *bytes)
+{
+    struct stat about;
+    if (access(path, R_OK) != 0 || stat(path, &about) != 0)
+        return weir_fail(WEIR_NOT_FOUND, "%s is not there or cannot be read", path);
+    *bytes = S_ISDIR(about.st_mode) ? bytes_of_folder(path) : (uint64_t)about.st_size;
+    return WEIR_OK;
+}
+
+static weir_status check_engines(const wi_world *world)
+{
+    const char *framework = world->wish.manifest.framework, *engine = world->wish.options.engine;
+    weir_status status = framework ? wi_engines_check(&world->engines, "the manifest's framework", framework) : WEIR_OK;
+    return status == WEIR_OK && engine ? wi_engines_check(&world->engines, "engine", engine) : status;
+}
+
+static int by_kind(const void *x, const void *y)
+{
+    const weir_hardware_device *a = *(const weir_hardware_device *const *)x;
+    const weir_hardware_device *b = *(const weir_hardware_device *const *)y;
+    if (a->kind != b->kind)
+        return a->kind < b->kind ? -1 : 1;
+    uint32_t left = (uint32_t)a->ordinal, right = (uint32_t)b->ordinal; /* hidden ones last */
+    return left != right ? (left < right ? -1 : 1) : strcmp(a->key, b->key);
+}
+
+static weir_status look_at_devices(wi_world *world)
+{
+    size_t count = world->hardware->device_count;
+    world->devices = calloc(count + 1, sizeof(void *));
+    world->obtainable = calloc(count + 1, sizeof *world->obtainable);
+    if (!world->devices || !world->obtainable)
+        return weir_fail(WEIR_SYSTEM, "no host memory for a list of devices");
+    for (size_t i = 0; i < count; i++)
+        world->devices[i] = &world->hardware->devices[i];
+    qsort(world->devices, count, sizeof(void *), by_kind);
+    if (count > 0 && world->devices[0]->kind == WEIR_HARDWARE_CPU)
+        world->processor = world->devices[0];
+    for (size_t i = 0; i < count; i++)
+        world->obtainable[i] = wi_obtainable(world, world->devices[i]);
+    world->host = world->processor ? world->obtainable[0] : WEIR_BYTES_UNKNOWN;
+    return WEIR_OK;
+}
+
+weir_status wi_decide(wi_world *world)
+{
+    weir_status status = look_at_devices(world);
+    world->predictions = calloc(world->engines.count * WI_PROVIDERS + 1, sizeof *world->predictions);
+    if (status == WEIR_OK && !world->predictions)
+        status = weir_fail(WEIR_SYSTEM, "no host memory for predictions");
+    if (status == WEIR_OK)
+        status = wi_candidates_list(world);
+    if (status != WEIR_OK)
+        return status;
+    for (size_t i = 0; i < world->count; i++)
+        wi_judge(world, &world->candidates[i]);
+    wi_rank(world);
+    return WEIR_OK;
+}
+
+void wi_world_end(wi_world *world)
+{
+    wi_engines_free(&world->engines);
+    wi_texts_free(&world->texts);
+    free(world->candidates);
+    free(world->devices);
+    free(world->obtainable);
+    free(world->predictions);
+}
+
+/* The record ------------------------------------------------------------------------------------------------------- */
+
+static weir_candidate write_candidate(wi_world *world, wi_candidate *c, int32_t rank)
+{
+    const weir_engine_provider *told = &c->engine->providers[c->provider];
+    weir_candidate out = {.size = sizeof out,
+                          .engine = wi_text(&world->texts, "%s", c->engine->name),
+                          .provider = wi_provider_name(c->provider),
+                          .device = c->device ? wi_text(&world->texts, "%s", c->device->key) : "",
+                          .runtime = c->device ? wi_text(&world->texts, "%s", wi_candidate_runtime(c)) : "",
+                          .library = wi_text(&world->texts, "%s", told->library),
+                          .version = wi_text(&world->texts, "%s", told->version),
+                          .verdict = c->verdict,
+                          .reason = c->reason,
+                          .rank = rank,
+                          .predicted = c->prediction->told,
+                          .obtainable = c->obtainable};
+    if (c->prediction->told && c->device) {
+        memcpy(out.bytes, c->prediction->plan.bytes, sizeof out.bytes);
+        memcpy(out.exact, c->prediction->plan.exact, sizeof out.exact);
+    }
+    return out;
+}
+
+static weir_status write_record(wi_world *world, weir_choice **out)
+{
+    record *made = calloc(1, sizeof *made);
+    if (made)
+        made->candidates = calloc(world->count + 1, sizeof *made->candidates);
+    if (made && made->candidates)
+        for (size_t i = 0; i < world->count; i++)
+            made->candidates[i] = write_candidate(world, &world->candidates[i], i < world->accepted ? (int32_t)i : -1);
+    const char *rule = wi_rule(world);
+    if (!made || !made->candidates || world->texts.failed) {
+        if (made)
+            free(made->candidates);
+        free(made);
+        return weir_fail(WEIR_SYSTEM, "no host memory for the record of a choice");
+    }
+    made->choice = (weir_choice){.size = sizeof made->choice,
+                                 .candidates = made->candidates,
+                                 .count = world->count,
+                                 .accepted = world->accepted,
+                                 .policy = wi_policy_name(world->wish.policy),
+                                 .rule = rule};
+    made->texts = world->texts;
+    world->texts = (wi_texts){.last = NULL};
+    *out = &made->choice;
+    return WEIR_OK;
+}
+
+weir_status weir_choice_make(const weir_manifest *manifest, const weir_choice_options *options, weir_choice **out)
+{
+    WI_ENTER();
+    wi_world world = {.count = 0};
+    weir_hardware *looked = NULL;
+    if (!out)
+        return weir_fail(WEIR_INVALID, "weir_choice_make: no place for the result");
+    *out = NULL;
+    weir_status status = wi_wish_read(manifest, options, &world.wish);
+    if (status == WEIR_OK)
+        status = look_at_file(world.wish.manifest.model_file, &world.file_bytes);
+    if (status == WEIR_OK)
+        status = wi_engines_find(world.wish.manifest.model_file, &world.engines);
+    if (status == WEIR_OK)
+        status = check_engines(&world);
+    world.hardware = world.wish.options.hardware;
+    if (status == WEIR_OK && !world.hardware) {
+        status = weir_hardware_look(NULL, &looked);
+        world.hardware = looked;
+    }
+    if (status == WEIR_OK)
+        status = wi_decide(&world);
+    if (status == WEIR_OK)
+        status = write_record(&world, out);
+    weir_hardware_release(looked);
+    wi_world_end(&world);
+    return status;
+}
+
+void weir_choice_release(weir_choice *choice)
+{
+    record *made = (record *)choice;
+    if (!made)
+        return;
+    wi_texts_free(&made->texts);
+    free(made->candidates);
+    free(made);
+}
+
+const char *weir_verdict_name(weir_verdict verdict)
+{
+    static const char *const names[WEIR_VERDICTS] = {
+        "ACCEPTED",     "NOT_ASKED",      "NOT_LISTED", "NO_ENGINE",       "OTHER_FORMAT",  "NOT_BUILT",
+        "NOT_LOADABLE", "OTHER_PLATFORM", "NO_DEVICE",  "DEVICE_UNUSABLE", "LITTLE_MEMORY", "LITTLE_VRAM",
+        "OLD_CUDA",     "OLD_DRIVER",     "OLD_DEVICE", "NO_CPU",          "BAD_SETTING"};
+    return (unsigned)verdict < WEIR_VERDICTS ? names[verdict] : "?";
+}

@@ -1,0 +1,4 @@
+# Which engine, provider and device a model gets.
+foreach(file words texts wish facts settings predict obtainable verdicts candidates ranks rule choice)
+  list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
+endforeach()

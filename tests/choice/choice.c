@@ -1,0 +1,773 @@
+/* The choice: what the factory that weir follows was tested for, its defects that must not come back, every verdict, policies,
+ * orders, and words that are none. */
+#include "choice/machine.h"
+
+static const char *model;
+static machine here;
+static weir_manifest manifest;
+static weir_choice_options options;
+static weir_choice *made;
+
+static int set_up(void **state)
+{
+    (void)state;
+    doubles_reset();
+    machine_begin(&here, 64 * GIB);
+    manifest = (weir_manifest){.size = sizeof manifest, .path = "", .model_file = model};
+    manifest.requirements.size = sizeof manifest.requirements;
+    options = (weir_choice_options){.size = sizeof options, .hardware = &here.hardware};
+    made = NULL;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    weir_choice_release(made);
+    return 0;
+}
+
+static weir_requirements *needs(void)
+{
+    return &manifest.requirements;
+}
+
+static void choose_here(void)
+{
+    weir_choice_release(made);
+    made = choose(&manifest, &options);
+}
+
+/* The accepted ones, as "cuda@cuda-1 cpu@cpu". */
+static const char *ranking(void)
+{
+    static char text[512];
+    size_t length = 0;
+    choose_here();
+    text[0] = '\0';
+    for (size_t i = 0; i < made->accepted; i++)
+        length += (size_t)snprintf(text + length, sizeof text - length, "%s%s@%s", i ? " " : "",
+                                   made->candidates[i].provider, made->candidates[i].device);
+    return text;
+}
+
+static void is_refused(weir_verdict verdict, const char *provider, const char *device, const char *text)
+{
+    choose_here();
+    const weir_candidate *c = candidate(made, "onnx", provider, device);
+    if (c->verdict != verdict || !strstr(c->reason, text))
+        print_error("%s on %s: %s: %s\n", provider, device, weir_verdict_name(c->verdict), c->reason);
+    assert_int_equal(c->verdict, verdict);
+    assert_non_null(strstr(c->reason, text));
+}
+
+static void list_providers(const char *preferred, const char *const *fallbacks, size_t count)
+{
+    needs()->preferred_provider = preferred;
+    needs()->fallback_providers = fallbacks;
+    needs()->fallback_count = count;
+}
+
+static void cannot_choose(weir_status status, const char *text)
+{
+    weir_choice *choice = (weir_choice *)&here;
+    fails(status, weir_choice_make(&manifest, &options, &choice));
+    assert_null(choice);
+    detail_names(text);
+}
+
+/* As factory_tests.rs ---------------------------------------------------------------------------------------------- */
+
+/* Of 16 GiB that are free less than that can be had: margins stay. */
+static void test_validate_memory_requirements_success(void **state)
+{
+    (void)state;
+    machine_begin(&here, 16 * GIB);
+    needs()->min_memory = 8 * GIB;
+    assert_string_equal(ranking(), "cpu@cpu");
+}
+
+static void test_validate_memory_requirements_failure(void **state)
+{
+    (void)state;
+    machine_begin(&here, 16 * GIB);
+    needs()->min_memory = 32 * GIB;
+    is_refused(WEIR_LITTLE_MEMORY, "cpu", "cpu", "insufficient memory: 14.4 GiB can be had of the host, and 32 GiB");
+    assert_int_equal(made->accepted, 0);
+    assert_non_null(strstr(made->rule, "32 GiB"));
+}
+
+static void with_two_cards(void)
+{
+    machine_add(&here, WEIR_HARDWARE_CUDA, 6 * GIB)->driver_runtime = version("12.0");
+    machine_add(&here, WEIR_HARDWARE_CUDA, 10 * GIB)->driver_runtime = version("12.0");
+    needs()->preferred_provider = "cuda";
+}
+
+static void test_validate_vram_requirements_success(void **state)
+{
+    (void)state;
+    static const int32_t ids[] = {1};
+    with_two_cards();
+    needs()->min_vram = 8 * GIB;
+    needs()->device_ids = ids;
+    needs()->device_count = 1;
+    assert_string_equal(ranking(), "cuda@cuda-1 cpu@cpu");
+    assert_int_equal(candidate(made, "onnx", "cuda", "cuda-0")->verdict, WEIR_NOT_ASKED);
+}
+
+static void test_validate_vram_requirements_failure(void **state)
+{
+    (void)state;
+    static const int32_t ids[] = {1};
+    with_two_cards();
+    needs()->min_vram = 12 * GIB;
+    needs()->device_ids = ids;
+    needs()->device_count = 1;
+    is_refused(WEIR_LITTLE_VRAM, "cuda", "cuda-1", "insufficient VRAM");
+}
+
+static void test_validate_cuda_version_success(void **state)
+{
+    (void)state;
+    with_two_cards();
+    needs()->min_cuda_version = version("11.8");
+    assert_string_equal(ranking(), "cuda@cuda-1 cuda@cuda-0 cpu@cpu");
+}
+
+static void test_validate_cuda_version_failure(void **state)
+{
+    (void)state;
+    with_two_cards();
+    needs()->min_cuda_version = version("12.1");
+    is_refused(WEIR_OLD_CUDA, "cuda", "cuda-0", "is 12.0, and the manifest wants 12.1");
+    assert_string_equal(ranking(), "cpu@cpu");
+}
+
+static void test_validate_missing_provider(void **state)
+{
+    (void)state;
+    list_providers("metal", NULL, 0);
+    needs()->cpu = WEIR_CPU_LISTED;
+    is_refused(WEIR_OTHER_PLATFORM, "coreml", "", "coreml needs a Metal device");
+    assert_int_equal(made->accepted, 0);
+}
+
+static void test_validate_fallback_provider_success(void **state)
+{
+    (void)state;
+    static const char *const fallbacks[] = {"cpu"};
+    list_providers("metal", fallbacks, 1);
+    needs()->cpu = WEIR_CPU_LISTED;
+    assert_string_equal(ranking(), "cpu@cpu");
+}
+
+static void test_validate_device_id_not_found(void **state)
+{
+    (void)state;
+    static const int32_t ids[] = {99};
+    with_two_cards();
+    needs()->device_ids = ids;
+    needs()->device_count = 1;
+    is_refused(WEIR_NO_DEVICE, "cuda", "", "99");
+    assert_non_null(strstr(candidate(made, "onnx", "cuda", "")->reason, "there are 0, 1"));
+}
+
+static void test_validate_strategy_pool_any_device(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"pool", "round-robin",       "data-parallel",  "Pipeline",
+                                        "AUTO", "pipeline-parallel", "tensor-parallel"};
+    static const int32_t ids[] = {0};
+    with_two_cards();
+    needs()->min_vram = 9 * GIB - GIB / 2;
+    needs()->device_ids = ids;
+    needs()->device_count = 1;
+    assert_string_equal(ranking(), "cpu@cpu");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        needs()->strategy = names[i];
+        assert_string_equal(ranking(), "cuda@cuda-1 cpu@cpu");
+    }
+    needs()->min_vram = 0; /* both qualify: the one that is named comes first */
+    assert_string_equal(ranking(), "cuda@cuda-0 cuda@cuda-1 cpu@cpu");
+}
+
+static void test_unsupported_framework_never_reaches_onnx(void **state)
+{
+    (void)state;
+    manifest.framework = "safetensors";
+    cannot_choose(WEIR_INVALID, "framework \"safetensors\" is no engine; there are gguf, llm, onnx");
+    assert_int_equal(doubles[0].plans, 0);
+}
+
+static void test_fastest_list_is_cuda_and_cpu(void **state)
+{
+    (void)state;
+    with_two_cards();
+    needs()->preferred_provider = NULL;
+    assert_string_equal(ranking(), "cuda@cuda-1 cuda@cuda-0 cpu@cpu");
+}
+
+/* Defects that do not come back ------------------------------------------------------------------------------------ */
+
+static void d24_levels_reach_the_engine_or_are_refused(void **state)
+{
+    (void)state;
+    static const weir_setting basic = {"optimization", "basic"};
+    needs()->graph_optimization_level = "extended";
+    assert_string_equal(ranking(), "cpu@cpu");
+    assert_string_equal(doubles[0].setting, "extended");
+    options.settings = &basic;
+    options.setting_count = 1;
+    assert_string_equal(ranking(), "cpu@cpu");
+    assert_string_equal(doubles[0].setting, "basic");
+    manifest.framework = "gguf"; /* which has none */
+    choose_here();
+    assert_int_equal(candidate(made, "gguf", "cpu", "cpu")->verdict, WEIR_BAD_SETTING);
+    needs()->graph_optimization_level = "all"; /* and so does all that it can */
+    assert_string_equal(ranking(), "cpu@cpu");
+}
+
+static void d26_bytes_are_bytes(void **state)
+{
+    (void)state;
+    machine_begin(&here, 16 * GIB);
+    needs()->min_memory = 16 * GIB - 16 * GIB / 10;
+    assert_string_equal(ranking(), "cpu@cpu");
+    needs()->min_memory++;
+    assert_string_equal(ranking(), "");
+}
+
+static void d27_versions_are_numbers(void **state)
+{
+    (void)state;
+    weir_hardware_device *card = machine_add(&here, WEIR_HARDWARE_CUDA, 8 * GIB);
+    static const struct {
+        const char *there, *wanted;
+        bool enough;
+    } cases[] = {{"9.2", "11.8", false}, {"12.10", "12.2", true}, {"13", "12.9", true}, {"12.08", "12.8", true}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        card->driver_runtime = version(cases[i].there);
+        needs()->min_cuda_version = version(cases[i].wanted);
+        assert_string_equal(ranking(), cases[i].enough ? "cuda@cuda-0 cpu@cpu" : "cpu@cpu");
+    }
+    card->driver_runtime = (weir_version_number){.count = 0};
+    is_refused(WEIR_OLD_CUDA, "cuda", "cuda-0", "unknown");
+}
+
+static void d28_memory_is_what_can_be_had(void **state)
+{
+    (void)state;
+    weir_hardware_device *card = machine_add(&here, WEIR_HARDWARE_CUDA, 80 * GIB);
+    needs()->min_vram = 40 * GIB;
+    card->free = 30 * GIB; /* of 80: another program has the rest */
+    is_refused(WEIR_LITTLE_VRAM, "cuda", "cuda-0", "27 GiB can be had");
+    card->free = 60 * GIB;
+    assert_string_equal(ranking(), "cuda@cuda-0 cpu@cpu");
+    weir_obtainable little = {"cuda-0", 40 * GIB - 1}; /* models that are loaded have it */
+    options.obtainable = &little;
+    options.obtainable_count = 1;
+    is_refused(WEIR_LITTLE_VRAM, "cuda", "cuda-0", "min_vram");
+}
+
+static void d30_cpu_first_does_not_hide_accelerators(void **state)
+{
+    (void)state;
+    static const char *const accelerators[] = {"cuda", "CUDA", "", "rocm"};
+    machine_add(&here, WEIR_HARDWARE_CUDA, 8 * GIB);
+    machine_add(&here, WEIR_HARDWARE_ROCM, 8 * GIB);
+    list_providers("cpu", NULL, 0);
+    assert_string_equal(ranking(), "cuda@cuda-0 rocm@rocm-0 cpu@cpu");
+    list_providers("cpu", accelerators, 4);
+    assert_string_equal(ranking(), "cuda@cuda-0 rocm@rocm-0 cpu@cpu");
+    options.policy = "manifest"; /* which means every word of it */
+    assert_string_equal(ranking(), "cpu@cpu cuda@cuda-0 rocm@rocm-0");
+}
+
+static void d30_empty_strings_are_nothing(void **state)
+{
+    (void)state;
+    static const char *const empty[] = {"", ""};
+    list_providers("", empty, 2);
+    manifest.framework = needs()->strategy = needs()->graph_optimization_level = "";
+    options.engine = options.provider = options.device = options.policy = options.order = "";
+    assert_string_equal(ranking(), "cpu@cpu");
+    options.policy = "manifest";
+    assert_string_equal(ranking(), "cpu@cpu"); /* an empty list passes */
+}
+
+static void d30_openvino_passes(void **state)
+{
+    (void)state;
+    list_providers("openvino", NULL, 0);
+    assert_string_equal(ranking(), "openvino@cpu cpu@cpu");
+    machine_add(&here, WEIR_HARDWARE_INTEL, 80 * GIB);
+    assert_string_equal(ranking(), "openvino@intel-0 openvino@cpu cpu@cpu");
+}
+
+static void d30_negative_ordinals(void **state)
+{
+    (void)state;
+    static const int32_t ids[] = {0, -1};
+    needs()->device_ids = ids;
+    needs()->device_count = 2;
+    cannot_choose(WEIR_INVALID, "device id -1");
+    needs()->device_count = 0;
+    options.device = "-1";
+    cannot_choose(WEIR_INVALID, "device \"-1\"");
+}
+
+static void d31_gguf_keeps_to_device_and_provider(void **state)
+{
+    (void)state;
+    with_two_cards();
+    manifest.framework = "gguf";
+    options.device = "cuda:0";
+    options.provider = "cuda";
+    choose_here();
+    assert_int_equal(made->accepted, 1);
+    assert_string_equal(made->candidates[0].engine, "gguf");
+    assert_string_equal(made->candidates[0].device, "cuda-0");
+    assert_string_equal(made->candidates[0].runtime, "cuda:0");
+}
+
+/* The processor's ordinal is nobody's: device 0 of a manifest is a card. */
+static void d31_cpu_and_gpu_do_not_share_0(void **state)
+{
+    (void)state;
+    static const int32_t ids[] = {1};
+    with_two_cards();
+    needs()->device_ids = ids;
+    needs()->device_count = 1;
+    assert_string_equal(ranking(), "cuda@cuda-1 cpu@cpu");
+    options.device = "0";
+    assert_string_equal(ranking(), "cuda@cuda-0");
+}
+
+static void d32_tensorrt_only_where_it_is_named(void **state)
+{
+    (void)state;
+    machine_add(&here, WEIR_HARDWARE_CUDA, 8 * GIB);
+    is_refused(WEIR_NOT_LISTED, "tensorrt", "cuda-0", "is taken where it is named");
+    list_providers("TensorRT", NULL, 0);
+    assert_string_equal(ranking(), "tensorrt@cuda-0 cpu@cpu");
+}
+
+/* Verdicts --------------------------------------------------------------------------------------------------------- */
+
+static void what_was_not_asked_for(void **state)
+{
+    (void)state;
+    with_two_cards();
+    options.provider = "cuda";
+    is_refused(WEIR_NOT_ASKED, "cpu", "cpu", "the provider cuda was asked for");
+    options.provider = NULL;
+    options.device = "CUDA-1"; /* a key, in any case */
+    is_refused(WEIR_NOT_ASKED, "cuda", "cuda-0", "the device CUDA-1 was asked for");
+    assert_string_equal(ranking(), "cuda@cuda-1");
+    options.device = "cuda:7";
+    is_refused(WEIR_NO_DEVICE, "cuda", "", "cuda:7");
+    options.device = "GPU-gone";
+    is_refused(WEIR_NOT_ASKED, "cuda", "cuda-0", "GPU-gone");
+    assert_int_equal(made->accepted, 0);
+    assert_non_null(strstr(made->rule, "There is no device GPU-gone; there are cpu, cuda:0 (cuda-0), cuda:1 (cuda-1)"));
+    options.device = "host";
+    assert_string_equal(ranking(), "cpu@cpu");
+    options.engine = "gguf";
+    is_refused(WEIR_NOT_ASKED, "cpu", "cpu", "the engine gguf was asked for");
+}
+
+static void what_is_not_here(void **state)
+{
+    (void)state;
+    is_refused(WEIR_NO_DEVICE, "cuda", "", "cuda needs a CUDA device");
+    assert_int_equal(candidate(made, "gguf", "cpu", "cpu")->verdict, WEIR_OTHER_FORMAT);
+    weir_hardware_device *card = machine_add(&here, WEIR_HARDWARE_CUDA, 8 * GIB);
+    static const struct {
+        weir_provider_state state;
+        weir_verdict verdict;
+    } cases[] = {{WEIR_PROVIDER_NOT_BUILT, WEIR_NOT_BUILT},
+                 {WEIR_PROVIDER_NOT_LOADABLE, WEIR_NOT_LOADABLE},
+                 {WEIR_PROVIDER_NO_LIBRARY, WEIR_NO_ENGINE}};
+    for (size_t i = 0; i < 3; i++) {
+        doubles[0].states[1] = cases[i].state;
+        is_refused(cases[i].verdict, "cuda", "cuda-0", "libmissing.so.1 is not found");
+    }
+    doubles[0].has[1] = false;
+    is_refused(WEIR_NOT_BUILT, "cuda", "cuda-0", "is no provider of the engine onnx");
+    doubles[0].has[1] = true;
+    doubles[0].states[1] = WEIR_PROVIDER_HERE;
+    card->usable = false;
+    snprintf(card->remark, sizeof card->remark, "CUDA_VISIBLE_DEVICES hides it");
+    is_refused(WEIR_DEVICE_UNUSABLE, "cuda", "cuda-0", "CUDA_VISIBLE_DEVICES hides it");
+}
+
+static void an_engine_that_is_not_here(void **state)
+{
+    (void)state;
+    manifest.framework = "llm";
+    choose_here();
+    assert_int_equal(made->accepted, 0);
+    const weir_candidate *c = candidate(made, "llm", "cpu", "cpu");
+    assert_int_equal(c->verdict, WEIR_NO_ENGINE);
+    assert_non_null(strstr(c->reason, "weir-engine-llm.so"));
+    assert_non_null(strstr(made->rule, "weir-engine-llm.so"));
+}
+
+static void what_is_too_old(void **state)
+{
+    (void)state;
+    weir_hardware_device *card = machine_add(&here, WEIR_HARDWARE_CUDA, 8 * GIB);
+    card->driver = version("535.129.3");
+    card->capability = version("7.5");
+    needs()->min_driver_version = version("535.129.4");
+    is_refused(WEIR_OLD_DRIVER, "cuda", "cuda-0", "the driver of cuda-0 is 535.129.3");
+    needs()->min_driver_version = version("535.129.3");
+    needs()->min_compute_capability = version("8");
+    is_refused(WEIR_OLD_DEVICE, "cuda", "cuda-0", "is 7.5, and the manifest wants 8");
+    needs()->min_compute_capability = version("7.5");
+    assert_string_equal(ranking(), "cuda@cuda-0 cpu@cpu");
+}
+
+static void the_processor_forbidden(void **state)
+{
+    (void)state;
+    needs()->cpu = WEIR_CPU_LISTED;
+    is_refused(WEIR_NO_CPU, "cpu", "cpu", "only where it is listed");
+    list_providers("cpu", NULL, 0);
+    assert_string_equal(ranking(), "cpu@cpu");
+    options.no_cpu = true;
+    is_refused(WEIR_NO_CPU, "cpu", "cpu", "forbidden");
+    list_providers("openvino", NULL, 0);
+    is_refused(WEIR_NO_CPU, "openvino", "cpu", "forbidden");
+    options.provider = "cpu";
+    is_refused(WEIR_NO_CPU, "cpu", "cpu", "forbidden");
+    assert_int_equal(made->accepted, 0);
+    options.no_cpu = false;
+    needs()->cpu = WEIR_CPU_LISTED;
+    assert_string_equal(ranking(), "cpu@cpu"); /* the option names it */
+}
+
+static void what_the_engine_refuses(void **state)
+{
+    (void)state;
+    doubles[0].plan = WEIR_INVALID;
+    is_refused(WEIR_BAD_SETTING, "cpu", "cpu", "the double was told to fail");
+    doubles[0].plan = WEIR_CORRUPT;
+    is_refused(WEIR_OTHER_FORMAT, "cpu", "cpu", "the double was told to fail");
+    assert_false(candidate(made, "onnx", "cpu", "cpu")->predicted);
+}
+
+/* Memory ----------------------------------------------------------------------------------------------------------- */
+
+static void predicted_bytes_have_to_fit(void **state)
+{
+    (void)state;
+    weir_hardware_device *card = machine_add(&here, WEIR_HARDWARE_CUDA, 10 * GIB);
+    doubles[0].bytes[1] = 9 * GIB;
+    assert_string_equal(ranking(), "cuda@cuda-0 cpu@cpu");
+    const weir_candidate *c = candidate(made, "onnx", "cuda", "cuda-0");
+    assert_true(c->predicted);
+    assert_int_equal(c->bytes[WEIR_WEIGHTS] + c->bytes[WEIR_KV], 9 * GIB);
+    assert_int_equal(c->obtainable, 9 * GIB);
+    doubles[0].bytes[1]++;
+    is_refused(WEIR_LITTLE_VRAM, "cuda", "cuda-0", "what the engine predicts");
+    card->free = card->total = 4 * GIB; /* of which the margin is 512 MiB */
+    doubles[0].bytes[1] = 3 * GIB + GIB / 2;
+    assert_string_equal(ranking(), "cuda@cuda-0 cpu@cpu");
+    doubles[0].bytes[1]++;
+    assert_string_equal(ranking(), "cpu@cpu");
+    doubles[0].bytes[6] = 64 * GIB;
+    is_refused(WEIR_LITTLE_MEMORY, "cpu", "cpu", "what the engine predicts");
+}
+
+static void without_a_prediction_the_file_counts(void **state)
+{
+    (void)state;
+    weir_obtainable there[] = {{"cpu", 999}, {"cuda-0", 1000}};
+    doubles[0].plan = WEIR_SYSTEM;
+    machine_add(&here, WEIR_HARDWARE_CUDA, 8 * GIB);
+    options.obtainable = there;
+    options.obtainable_count = 2;
+    manifest.model_file = model_file("thousand.onnx", 1000);
+    assert_string_equal(ranking(), "cuda@cuda-0");
+    assert_non_null(strstr(made->candidates[0].reason, "no prediction is made: the double was told to fail"));
+    is_refused(WEIR_LITTLE_MEMORY, "cpu", "cpu", "the size of the file");
+}
+
+static void limits_of_the_models_account(void **state)
+{
+    (void)state;
+    machine_add(&here, WEIR_HARDWARE_CUDA, 10 * GIB);
+    machine_add(&here, WEIR_HARDWARE_ROCM, 10 * GIB);
+    list_providers("cuda", (const char *const[]){"rocm"}, 1);
+    needs()->guaranteed = 20 * GIB;
+    is_refused(WEIR_LITTLE_VRAM, "cuda", "cuda-0", "what is guaranteed to the model");
+    /* Its account is of the host, for weir has no driver for the device. */
+    assert_string_equal(ranking(), "rocm@rocm-0 cpu@cpu");
+    needs()->guaranteed = 60 * GIB;
+    is_refused(WEIR_LITTLE_MEMORY, "rocm", "rocm-0", "what is guaranteed to the model");
+    needs()->guaranteed = 0;
+    needs()->maximum = GIB;
+    doubles[0].bytes[1] = doubles[0].bytes[6] = GIB + 1;
+    is_refused(WEIR_LITTLE_VRAM, "cuda", "cuda-0", "raise its maximum");
+    is_refused(WEIR_LITTLE_MEMORY, "cpu", "cpu", "raise its maximum");
+    needs()->guaranteed = 2 * GIB;
+    cannot_choose(WEIR_INVALID, "guarantees 2 GiB, which is more than its maximum of 1 GiB");
+}
+
+static void shared_memory_counts_once(void **state)
+{
+    (void)state;
+    machine_begin(&here, 16 * GIB);
+    weir_hardware_device *card = machine_add(&here, WEIR_HARDWARE_CUDA, 16 * GIB);
+    card->shares_host = true;
+    needs()->min_memory = 8 * GIB;
+    needs()->min_vram = 8 * GIB;
+    is_refused(WEIR_LITTLE_VRAM, "cuda", "cuda-0", "which are the same memory");
+    card->shares_host = false;
+    assert_string_equal(ranking(), "cuda@cuda-0 cpu@cpu");
+    card->shares_host = true;
+    needs()->min_memory = 0;
+    assert_string_equal(ranking(), "cuda@cuda-0 cpu@cpu");
+    here.devices[0].free = 4 * GIB; /* what the card says is free is not, if the host's is not */
+    is_refused(WEIR_LITTLE_VRAM, "cuda", "cuda-0", "3.5 GiB can be had");
+}
+
+static void bytes_that_nobody_knows(void **state)
+{
+    (void)state;
+    machine_add(&here, WEIR_HARDWARE_ROCM, 0)->free = WEIR_BYTES_UNKNOWN;
+    assert_string_equal(ranking(), "rocm@rocm-0 cpu@cpu");
+    needs()->min_vram = 1;
+    is_refused(WEIR_LITTLE_VRAM, "rocm", "rocm-0", "nobody can tell");
+    here.devices[0].free = WEIR_BYTES_UNKNOWN;
+    assert_string_equal(ranking(), "cpu@cpu");
+    needs()->min_memory = 1;
+    is_refused(WEIR_LITTLE_MEMORY, "cpu", "cpu", "nobody can tell");
+}
+
+/* Policies and orders ---------------------------------------------------------------------------------------------- */
+
+static void all_kinds(void)
+{
+    machine_add(&here, WEIR_HARDWARE_CUDA, 8 * GIB);
+    machine_add(&here, WEIR_HARDWARE_ROCM, 8 * GIB);
+    machine_add(&here, WEIR_HARDWARE_METAL, 8 * GIB);
+    machine_add(&here, WEIR_HARDWARE_DIRECTML, 8 * GIB);
+}
+
+static void the_default_order(void **state)
+{
+    (void)state;
+    all_kinds();
+    assert_string_equal(ranking(), "cuda@cuda-0 rocm@rocm-0 coreml@metal-0 directml@directml-0 cpu@cpu");
+    assert_string_equal(made->policy, "fastest");
+    assert_non_null(strstr(made->rule, "Chosen: onnx with cuda on cuda:0"));
+}
+
+static void an_order_of_ones_own(void **state)
+{
+    (void)state;
+    all_kinds();
+    options.order = "rocm, tensorrt cpu,cuda";
+    assert_string_equal(ranking(), "rocm@rocm-0 tensorrt@cuda-0 cpu@cpu cuda@cuda-0");
+    options.order = "metal";
+    assert_string_equal(ranking(), "coreml@metal-0 cpu@cpu");
+    list_providers("directml", NULL, 0); /* the manifest's names come before any order */
+    assert_string_equal(ranking(), "directml@directml-0 cpu@cpu");
+}
+
+static void options_of_the_library(void **state)
+{
+    (void)state;
+    all_kinds();
+    ok(weir_option_set("providers", "directml"));
+    assert_string_equal(ranking(), "directml@directml-0 cpu@cpu");
+    ok(weir_option_set("providers", "directml nvidia"));
+    cannot_choose(WEIR_INVALID, "the order of providers: \"nvidia\" is no provider; there are tensorrt, cuda");
+    ok(weir_option_set("providers", NULL));
+    ok(weir_option_set("policy", "Manifest"));
+    assert_string_equal(ranking(), "cpu@cpu");
+    assert_string_equal(made->policy, "manifest");
+    fails(WEIR_INVALID, weir_option_set("policy", "best"));
+    detail_names("fastest, manifest, memory");
+    ok(weir_option_set("policy", NULL));
+    setenv("WEIR_POLICY", "best", 1);
+    cannot_choose(WEIR_INVALID, "WEIR_POLICY");
+    unsetenv("WEIR_POLICY");
+}
+
+static void the_cheapest_that_fits(void **state)
+{
+    (void)state;
+    static const char *const fallbacks[] = {"rocm", "directml"};
+    all_kinds();
+    list_providers("cuda", fallbacks, 2);
+    options.policy = "memory";
+    doubles[0].bytes[1] = 3 * GIB;
+    doubles[0].bytes[2] = 2 * GIB;
+    doubles[0].bytes[4] = 9 * GIB;
+    doubles[0].bytes[6] = 1;
+    assert_string_equal(ranking(), "rocm@rocm-0 cuda@cuda-0 cpu@cpu"); /* the processor stays the last resort */
+    options.order = "cpu cuda rocm";
+    list_providers(NULL, NULL, 0);
+    assert_string_equal(ranking(), "cpu@cpu rocm@rocm-0 cuda@cuda-0"); /* but where it is given a place */
+}
+
+static void the_manifest_alone(void **state)
+{
+    (void)state;
+    static const char *const fallbacks[] = {"rocm"};
+    all_kinds();
+    list_providers("directml", fallbacks, 1);
+    options.policy = "manifest";
+    assert_string_equal(ranking(), "directml@directml-0 rocm@rocm-0 cpu@cpu");
+    needs()->cpu = WEIR_CPU_FORBIDDEN;
+    assert_string_equal(ranking(), "directml@directml-0 rocm@rocm-0");
+}
+
+static void the_last_resort_is_told(void **state)
+{
+    (void)state;
+    machine_add(&here, WEIR_HARDWARE_CUDA, GIB);
+    doubles[0].bytes[1] = 2 * GIB;
+    assert_string_equal(ranking(), "cpu@cpu");
+    assert_non_null(strstr(made->candidates[0].reason, "the processor is the last resort"));
+    assert_non_null(strstr(made->rule, "as the last resort: "));
+    assert_non_null(strstr(made->rule, "onnx with cuda on cuda:0: insufficient VRAM"));
+}
+
+static void files_by_name_and_by_content(void **state)
+{
+    (void)state;
+    manifest.model_file = model_file("model.GGUF", 10);
+    choose_here();
+    assert_string_equal(made->candidates[0].engine, "gguf");
+    manifest.model_file = model_file("unnamed", 10);
+    choose_here();
+    assert_int_equal(made->accepted, 0);
+    FILE *file = fopen(manifest.model_file, "w");
+    assert_non_null(file);
+    fputs("GGUF", file);
+    assert_int_equal(fclose(file), 0);
+    choose_here();
+    assert_string_equal(made->candidates[0].engine, "gguf");
+    manifest.framework = "onnx"; /* whoever says so has it tried */
+    choose_here();
+    assert_string_equal(made->candidates[0].engine, "onnx");
+}
+
+/* Words ------------------------------------------------------------------------------------------------------------ */
+
+static void words_that_are_none(void **state)
+{
+    (void)state;
+    static const struct {
+        const char **word, *value, *text;
+    } cases[] = {
+        {&options.engine, "torch", "engine \"torch\" is no engine; there are gguf, llm, onnx"},
+        {&options.provider, "gpu",
+         "provider \"gpu\" is no provider; there are tensorrt, cuda, rocm, coreml (or metal)"},
+        {&options.policy, "slow", "policy \"slow\" is no policy; there are fastest, manifest, memory"},
+        {&options.order, "cuda,gpu", "\"gpu\" is no provider"},
+        {&manifest.requirements.preferred_provider, "nvidia", "preferred provider \"nvidia\" is no provider"},
+        {&manifest.requirements.strategy, "best", "there are pool, round-robin, data-parallel, pipeline, auto"},
+        {&manifest.requirements.strategy, "tensor-split", "would split one model over several devices"},
+        {&manifest.requirements.graph_optimization_level, "4", "there are disable, 0, basic, 1, extended, 2, all"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        *cases[i].word = cases[i].value;
+        cannot_choose(WEIR_INVALID, cases[i].text);
+        *cases[i].word = NULL;
+    }
+    list_providers(NULL, (const char *const[]){"cuda", "gpu"}, 2);
+    cannot_choose(WEIR_INVALID, "fallback provider \"gpu\"");
+    list_providers(NULL, NULL, 0);
+    needs()->min_coverage = 1.5;
+    cannot_choose(WEIR_INVALID, "min_coverage");
+    needs()->min_coverage = 0;
+    manifest.model_file = "/nowhere/at.all";
+    cannot_choose(WEIR_NOT_FOUND, "/nowhere/at.all");
+    manifest.model_file = NULL;
+    cannot_choose(WEIR_INVALID, "no model file");
+    fails(WEIR_INVALID, weir_choice_make(&manifest, &options, NULL));
+    manifest.size = 0;
+    cannot_choose(WEIR_INVALID, "size");
+}
+
+static void verdicts_have_names(void **state)
+{
+    (void)state;
+    assert_string_equal(weir_verdict_name(WEIR_ACCEPTED), "ACCEPTED");
+    assert_string_equal(weir_verdict_name(WEIR_LITTLE_VRAM), "LITTLE_VRAM");
+    assert_string_equal(weir_verdict_name(WEIR_BAD_SETTING), "BAD_SETTING");
+    assert_string_equal(weir_verdict_name(WEIR_VERDICTS), "?");
+    weir_choice_release(NULL);
+}
+
+/* Each engine is asked once for a provider's bytes, and not at all where something else stands in the way. */
+static void engines_are_asked_once(void **state)
+{
+    (void)state;
+    with_two_cards();
+    choose_here();
+    assert_int_equal(doubles[0].plans, 2);
+    assert_int_equal(doubles[0].asked, 1);
+    assert_int_equal(doubles[1].plans + doubles[1].asked, 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_validate_memory_requirements_success),
+        TEST(test_validate_memory_requirements_failure),
+        TEST(test_validate_vram_requirements_success),
+        TEST(test_validate_vram_requirements_failure),
+        TEST(test_validate_cuda_version_success),
+        TEST(test_validate_cuda_version_failure),
+        TEST(test_validate_missing_provider),
+        TEST(test_validate_fallback_provider_success),
+        TEST(test_validate_device_id_not_found),
+        TEST(test_validate_strategy_pool_any_device),
+        TEST(test_unsupported_framework_never_reaches_onnx),
+        TEST(test_fastest_list_is_cuda_and_cpu),
+        TEST(d24_levels_reach_the_engine_or_are_refused),
+        TEST(d26_bytes_are_bytes),
+        TEST(d27_versions_are_numbers),
+        TEST(d28_memory_is_what_can_be_had),
+        TEST(d30_cpu_first_does_not_hide_accelerators),
+        TEST(d30_empty_strings_are_nothing),
+        TEST(d30_openvino_passes),
+        TEST(d30_negative_ordinals),
+        TEST(d31_gguf_keeps_to_device_and_provider),
+        TEST(d31_cpu_and_gpu_do_not_share_0),
+        TEST(d32_tensorrt_only_where_it_is_named),
+        TEST(what_was_not_asked_for),
+        TEST(what_is_not_here),
+        TEST(an_engine_that_is_not_here),
+        TEST(what_is_too_old),
+        TEST(the_processor_forbidden),
+        TEST(what_the_engine_refuses),
+        TEST(predicted_bytes_have_to_fit),
+        TEST(without_a_prediction_the_file_counts),
+        TEST(limits_of_the_models_account),
+        TEST(shared_memory_counts_once),
+        TEST(bytes_that_nobody_knows),
+        TEST(the_default_order),
+        TEST(an_order_of_ones_own),
+        TEST(options_of_the_library),
+        TEST(the_cheapest_that_fits),
+        TEST(the_manifest_alone),
+        TEST(the_last_resort_is_told),
+        TEST(files_by_name_and_by_content),
+        TEST(words_that_are_none),
+        TEST(verdicts_have_names),
+        TEST(engines_are_asked_once),
+    };
+    doubles_register();
+    model = model_file("model.onnx", 100);
+    return cmocka_run_group_tests_name("choice", tests, NULL, NULL);
+}

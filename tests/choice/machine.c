@@ -1,0 +1,228 @@
+#include "choice/machine.h"
+
+double_engine doubles[DOUBLES];
+const char *const provider_names[KINDS_OF_PROVIDERS] = {"tensorrt", "cuda",     "rocm", "coreml",
+                                                        "directml", "openvino", "cpu"};
+
+/* Machines --------------------------------------------------------------------------------------------------------- */
+
+void machine_begin(machine *m, uint64_t memory)
+{
+    memset(m, 0, sizeof *m);
+    m->hardware = (weir_hardware){.size = sizeof m->hardware, .devices = m->devices, .device_count = 1, .remarks = ""};
+    m->devices[0] = (weir_hardware_device){.size = sizeof m->devices[0],
+                                           .kind = WEIR_HARDWARE_CPU,
+                                           .key = "cpu",
+                                           .name = "a processor",
+                                           .runtime = "host",
+                                           .total = memory,
+                                           .free = memory,
+                                           .shares_host = true,
+                                           .units = 8,
+                                           .usable = true};
+}
+
+weir_hardware_device *machine_add(machine *m, weir_hardware_kind kind, uint64_t bytes)
+{
+    weir_hardware_device *d = &m->devices[m->hardware.device_count];
+    int ordinal = 0;
+    for (size_t i = 0; i < m->hardware.device_count; i++)
+        ordinal += m->devices[i].kind == kind;
+    m->hardware.device_count++;
+    *d = (weir_hardware_device){.size = sizeof *d,
+                                .kind = kind,
+                                .ordinal = ordinal,
+                                .total = bytes,
+                                .free = bytes,
+                                .discrete = true,
+                                .usable = true};
+    snprintf(d->key, sizeof d->key, "%s-%d", weir_hardware_kind_name(kind), ordinal);
+    snprintf(d->name, sizeof d->name, "a device");
+    if (kind == WEIR_HARDWARE_CUDA)
+        snprintf(d->runtime, sizeof d->runtime, "cuda:%d", ordinal);
+    return d;
+}
+
+weir_version_number version(const char *text)
+{
+    weir_version_number number;
+    ok(weir_version_read(text, &number));
+    return number;
+}
+
+/* Engines ---------------------------------------------------------------------------------------------------------- */
+
+static weir_status double_probe(weir_engine_probe *out)
+{
+    out->available = true;
+    return WEIR_OK;
+}
+
+static weir_status tell_provider(double_engine *engine, size_t index, weir_engine_provider *out)
+{
+    size_t size = out->size;
+    engine->asked += index == 0;
+    for (size_t i = 0; i < KINDS_OF_PROVIDERS; i++) {
+        if (!engine->has[i] || index-- > 0)
+            continue;
+        *out = (weir_engine_provider){.size = size, .state = engine->states[i], .library = "/a/lib.so", .version = "1"};
+        snprintf(out->name, sizeof out->name, "%s", provider_names[i]);
+        if (out->state != WEIR_PROVIDER_HERE)
+            snprintf(out->missing, sizeof out->missing, "libmissing.so.%zu is not found", i);
+        return WEIR_OK;
+    }
+    return weir_fail(WEIR_NOT_FOUND, "no such provider");
+}
+
+static weir_status plan(double_engine *engine, const weir_engine_load *load, weir_engine_plan *out)
+{
+    engine->plans++;
+    engine->setting = "";
+    assert_int_equal(load->place_count, 0);
+    for (size_t i = 0; i < load->setting_count; i++)
+        if (strcmp(load->settings[i].key, "optimization") == 0)
+            engine->setting = load->settings[i].value;
+    if (engine->plan != WEIR_OK)
+        return weir_fail(engine->plan, "the double was told to fail");
+    for (size_t i = 0; i < KINDS_OF_PROVIDERS; i++)
+        if (strcmp(load->provider, provider_names[i]) == 0) {
+            out->bytes[WEIR_WEIGHTS] = engine->bytes[i] - engine->bytes[i] / 4;
+            out->bytes[WEIR_KV] = engine->bytes[i] / 4;
+            return WEIR_OK;
+        }
+    return weir_fail(WEIR_INVALID, "the double was given the provider %s", load->provider);
+}
+
+static weir_status no_load(const weir_engine_load *load, weir_engine_model **out)
+{
+    (void)load, (void)out;
+    return weir_fail(WEIR_UNSUPPORTED, "a double loads nothing");
+}
+
+static weir_status no_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
+{
+    (void)model, (void)inference, (void)out;
+    return WEIR_UNSUPPORTED;
+}
+
+static void no_release(weir_engine_model *model, weir_outputs *outputs)
+{
+    (void)model, (void)outputs;
+}
+
+static weir_status no_info(weir_engine_model *model, weir_model_info *out)
+{
+    (void)model, (void)out;
+    return WEIR_UNSUPPORTED;
+}
+
+static void no_unload(weir_engine_model *model)
+{
+    (void)model;
+}
+
+#define DOUBLE(number, called, takes)                                                                                  \
+    static weir_status provider_##number(size_t index, weir_engine_provider *out)                                      \
+    {                                                                                                                  \
+        return tell_provider(&doubles[number], index, out);                                                            \
+    }                                                                                                                  \
+    static weir_status plan_##number(const weir_engine_load *load, weir_engine_plan *out)                              \
+    {                                                                                                                  \
+        return plan(&doubles[number], load, out);                                                                      \
+    }                                                                                                                  \
+    static const weir_engine table_##number = {.abi = WEIR_ENGINE_ABI,                                                 \
+                                               .size = sizeof(weir_engine),                                            \
+                                               .name = called,                                                         \
+                                               .summary = "a double",                                                  \
+                                               .suffixes = takes,                                                      \
+                                               .probe = double_probe,                                                  \
+                                               .plan = plan_##number,                                                  \
+                                               .load = no_load,                                                        \
+                                               .infer = no_infer,                                                      \
+                                               .release_outputs = no_release,                                          \
+                                               .info = no_info,                                                        \
+                                               .unload = no_unload,                                                    \
+                                               .provider = provider_##number}
+DOUBLE(0, "onnx", ".onnx");
+DOUBLE(1, "gguf", ".gguf .onnx2");
+
+void doubles_register(void)
+{
+    setenv("WEIR_HOME", "/nonexistent", 1);
+    unsetenv("WEIR_ENGINE_PATH");
+    unsetenv("WEIR_BUDGET");
+    unsetenv("WEIR_POLICY");
+    unsetenv("WEIR_PROVIDERS");
+    ok(weir_engine_register(&table_0));
+    ok(weir_engine_register(&table_1));
+}
+
+void doubles_reset(void)
+{
+    memset(doubles, 0, sizeof doubles);
+    for (size_t e = 0; e < DOUBLES; e++)
+        for (size_t i = 0; i < KINDS_OF_PROVIDERS; i++) {
+            doubles[e].has[i] = true;
+            doubles[e].bytes[i] = 1;
+        }
+}
+
+/* Choosing --------------------------------------------------------------------------------------------------------- */
+
+static char folder[] = "/tmp/weir-choice-XXXXXX";
+static char paths[8][64];
+static size_t path_count;
+
+static void remove_files(void)
+{
+    for (size_t i = 0; i < path_count; i++)
+        unlink(paths[i]);
+    rmdir(folder);
+}
+
+const char *model_file(const char *name, size_t bytes)
+{
+    if (path_count == 0) {
+        assert_non_null(mkdtemp(folder));
+        atexit(remove_files);
+    }
+    assert_true(path_count < sizeof paths / sizeof paths[0]);
+    char *path = paths[path_count++];
+    snprintf(path, sizeof paths[0], "%s/%.20s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (size_t i = 0; i < bytes; i++)
+        fputc('x', file);
+    assert_int_equal(fclose(file), 0);
+    return path;
+}
+
+weir_choice *choose(const weir_manifest *manifest, const weir_choice_options *options)
+{
+    weir_choice *choice;
+    ok(weir_choice_make(manifest, options, &choice));
+    assert_non_null(choice);
+    for (size_t i = 0; i < choice->count; i++) {
+        const weir_candidate *c = &choice->candidates[i];
+        assert_int_equal(c->rank, i < choice->accepted ? (int)i : -1);
+        assert_int_equal(c->verdict == WEIR_ACCEPTED, i < choice->accepted);
+        assert_true(c->reason[0] != '\0' && strchr(c->reason, '\n') == NULL);
+    }
+    return choice;
+}
+
+const weir_candidate *candidate(const weir_choice *choice, const char *engine, const char *provider, const char *device)
+{
+    const weir_candidate *found = NULL;
+    for (size_t i = 0; i < choice->count; i++) {
+        const weir_candidate *c = &choice->candidates[i];
+        if (strcmp(c->engine, engine) == 0 && strcmp(c->provider, provider) == 0 && strcmp(c->device, device) == 0) {
+            assert_null(found);
+            found = c;
+        }
+    }
+    if (!found)
+        print_error("there is no candidate %s with %s on \"%s\"\n", engine, provider, device);
+    assert_non_null(found);
+    return found;
+}
