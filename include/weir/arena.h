@@ -74,8 +74,8 @@ typedef struct weir_arena_tensor {
 } weir_arena_tensor;
 
 /* Where a tensor is. A tensor that has neither slot nor parameter is empty, or looks at one that the plan has elsewhere: of
- * that the plan has no bytes, so that where it begins there is for the caller to say. WEIR_INVALID for NULL and for a bucket or
- * tensor that is none. Any thread. */
+ * that the plan has no bytes, so that weir_parameters_alias has to say where it begins there. WEIR_INVALID for NULL and for
+ * a bucket or tensor that is none. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_look(const weir_arena *arena, uint32_t bucket, uint32_t tensor,
                                                     weir_arena_tensor *out);
 

@@ -5,8 +5,8 @@
  * that a captured graph may hold the addresses. Weights in half precision (WEIR_F16, WEIR_BF16) take two bytes an element
  * here and nothing elsewhere, if the plan was made without a slot for them (weir_node.elsewhere).
  *
- * A parameter is found by its name. Arenas (weir/arena.h) look their tensors up here, so that any number of plans, arenas and
- * engines of one runtime share one copy. Sizes are bytes unless elements are said. */
+ * A parameter is found by its name, or one of its names. Arenas (weir/arena.h) look their tensors up here, so that any number
+ * of plans, arenas and engines of one runtime share one copy. Sizes are bytes unless elements are said. */
 #ifndef WEIR_PARAMETERS_H
 #define WEIR_PARAMETERS_H
 
@@ -61,6 +61,13 @@ WEIR_API WEIR_NODISCARD weir_status weir_parameters_add(weir_parameters *store, 
                                                         uint64_t elements, const void *from, weir_stream stream,
                                                         uint32_t *index);
 
+/* A further name for `elements` of a parameter that is there, from its element `at` on: a weight that two layers share, or
+ * what a tensor looks at that the plan has elsewhere. It takes no memory, and is found as any other. Errors: WEIR_INVALID
+ * (a name as above, elements that the parameter does not have: the detail has both), WEIR_NOT_FOUND for `of`, WEIR_CONFLICT
+ * (the name is there, and is something else), WEIR_BUSY as above, WEIR_SYSTEM, WEIR_FORKED. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_parameters_alias(weir_parameters *store, const char *name, const char *of,
+                                                          uint64_t at, uint64_t elements);
+
 typedef struct weir_parameter {
     size_t size;
     const char *name; /* valid as long as the store */
@@ -77,7 +84,7 @@ typedef struct weir_parameters_details {
     size_t size;
     uint32_t count;
     uint32_t blocks;  /* 1, if it could always grow in place */
-    uint64_t bytes;   /* of the parameters themselves */
+    uint64_t bytes;   /* of the parameters themselves, further names left out */
     uint64_t charged; /* of the blocks, as the ledger counts them */
 } weir_parameters_details;
 

@@ -1,7 +1,8 @@
 /* A store of parameters, inside.
  *
  * Laws, true whenever the lock is free:
- *   the used bytes of a chunk are at most its room; parameters lie in used bytes of one chunk, none over another
+ *   the used bytes of a chunk are at most its room; parameters lie in used bytes of one chunk, none over another unless it
+ *   is a further name
  *   names[] has every published parameter once; what is published changes no more
  * Nobody calls the driver with the lock held. Adders take turns, which is no lock: whoever has the turn holds nothing that
  * readers, runs and closing wait for. */
@@ -42,11 +43,17 @@ struct weir_parameters {
     uint64_t bytes;
 };
 
+/* The turn of whoever adds: waits for the one before. WEIR_BUSY while a run reads the store, and inside another addition. */
+weir_status wi_parameters_take_turn(weir_parameters *store);
+void wi_parameters_end_turn(weir_parameters *store);
+
+/* WEIR_INVALID, naming the call, for NULL and for a name that no parameter can have. */
+weir_status wi_parameters_check_name(const weir_parameters *store, const char *name, const char *call);
 /* By name; false: there is none. With the lock held. */
 bool wi_parameters_seek(const weir_parameters *store, const char *name, uint32_t *index);
 /* Room for one parameter more in the list and the names; false without host memory. With the lock held. */
 bool wi_parameters_make_room(weir_parameters *store);
-/* Publishes a parameter, whose name becomes the store's. With the lock held, behind wi_parameters_make_room. */
+/* Publishes a parameter, or a further name of one; its name becomes the store's. With the lock held, behind wi_parameters_make_room. */
 void wi_parameters_publish(weir_parameters *store, const weir_parameter *parameter);
 
 /* A run begins, which reads the store (NULL: none): its uses, behind `before` of its own; to be freed. WEIR_SYSTEM: it does

@@ -9,7 +9,7 @@
  * adder whose own callback may wait for this one. */
 static _Thread_local bool adding;
 
-static weir_status take_turn(weir_parameters *store)
+weir_status wi_parameters_take_turn(weir_parameters *store)
 {
     if (adding)
         return weir_fail(WEIR_BUSY, "%s gets no parameter while this thread adds one; add it afterwards", store->tag);
@@ -24,7 +24,7 @@ static weir_status take_turn(weir_parameters *store)
     return read ? weir_fail(WEIR_BUSY, "%s is read by a run; end that before adding a parameter", store->tag) : WEIR_OK;
 }
 
-static void end_turn(weir_parameters *store)
+void wi_parameters_end_turn(weir_parameters *store)
 {
     pthread_mutex_lock(&store->lock);
     store->turn = adding = false;
@@ -200,6 +200,7 @@ static weir_status add_new(weir_parameters *store, const weir_parameter *wanted,
     parameter.name = name;
     pthread_mutex_lock(&store->lock);
     wi_parameters_publish(store, &parameter);
+    store->bytes += parameter.bytes;
     pthread_mutex_unlock(&store->lock);
     return WEIR_OK;
 }
@@ -209,8 +210,9 @@ static weir_status add_new(weir_parameters *store, const weir_parameter *wanted,
 static weir_status check(const weir_parameters *store, const char *name, weir_type type, uint64_t elements,
                          uint64_t *bytes)
 {
-    if (!store || !name || !*name || strlen(name) > 1023)
-        return weir_fail(WEIR_INVALID, "weir_parameters_add: NULL, or a name that is empty or longer than 1023 bytes");
+    weir_status status = wi_parameters_check_name(store, name, "weir_parameters_add");
+    if (status != WEIR_OK)
+        return status;
     size_t each = weir_type_bytes(type);
     if (each == 0 || type == WEIR_TEXT)
         return weir_fail(WEIR_INVALID, "weir_parameters_add: \"%.200s\" is of the type %s; parameters are of numbers",
@@ -228,7 +230,7 @@ weir_status weir_parameters_add(weir_parameters *store, const char *name, weir_t
     weir_parameter wanted = {.name = name, .type = type, .elements = elements};
     weir_status status = check(store, name, type, elements, &wanted.bytes);
     if (status == WEIR_OK)
-        status = take_turn(store);
+        status = wi_parameters_take_turn(store);
     if (status != WEIR_OK)
         return status;
     uint32_t at = store->count;
@@ -239,7 +241,7 @@ weir_status weir_parameters_add(weir_parameters *store, const char *name, weir_t
         there = store->list[at];
     pthread_mutex_unlock(&store->lock);
     status = known ? rewrite(store, &there, &wanted, from, stream) : add_new(store, &wanted, from, stream);
-    end_turn(store);
+    wi_parameters_end_turn(store);
     if (status == WEIR_OK && index)
         *index = at;
     return status;

@@ -18,6 +18,13 @@ static uint32_t *place(const weir_parameters *store, const char *name)
     return &store->names[at];
 }
 
+weir_status wi_parameters_check_name(const weir_parameters *store, const char *name, const char *call)
+{
+    if (!store || !name || !*name || strlen(name) > 1023)
+        return weir_fail(WEIR_INVALID, "%s: NULL, or a name that is empty or longer than 1023 bytes", call);
+    return WEIR_OK;
+}
+
 bool wi_parameters_seek(const weir_parameters *store, const char *name, uint32_t *index)
 {
     uint32_t found = store->name_room ? *place(store, name) : 0;
@@ -57,7 +64,6 @@ void wi_parameters_publish(weir_parameters *store, const weir_parameter *paramet
 {
     wi_law(store->count < store->list_room && 2 * (store->count + 1) <= store->name_room);
     store->list[store->count] = *parameter;
-    store->bytes += parameter->bytes;
     *place(store, parameter->name) = ++store->count;
 }
 

@@ -2,6 +2,6 @@ foreach(file buffers buffers_csv lines radix storage in_place loads sections pro
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()
 # What runs in a plan's memory.
-foreach(file arena arena_tensors arena_runs arena_pool parameters parameters_add parameters_names order)
+foreach(file arena arena_tensors arena_runs arena_pool parameters parameters_add parameters_alias parameters_names order)
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()

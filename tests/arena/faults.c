@@ -74,6 +74,7 @@ static void add_parameters(life *l)
         sooner_or_later(
             weir_parameters_add(l->store, name, WEIR_U8, sizeof contents[i], contents[i], WEIR_STREAM_HOST, NULL));
     }
+    sooner_or_later(weir_parameters_alias(l->store, "tied", "w0", 0, sizeof contents[0]));
 }
 
 static void use_arena(life *l, const weir_plan *small, const weir_plan *large)
@@ -98,11 +99,11 @@ static void use_arena(life *l, const weir_plan *small, const weir_plan *large)
 static void check_parameters(life *l)
 {
     weir_parameters_details d = store_details(l->store);
-    assert_int_equal(d.count, 8);
-    for (unsigned i = 0; i < 8; i++) {
+    assert_int_equal(d.count, 9);
+    for (unsigned i = 0; i < 9; i++) {
         weir_parameter p = {.size = sizeof p};
         ok(weir_parameters_get(l->store, i, &p));
-        assert_memory_equal(p.pointer, contents[i], sizeof contents[i]);
+        assert_memory_equal(p.pointer, contents[i % 8], sizeof contents[i % 8]);
     }
 }
 

@@ -202,6 +202,46 @@ static void empty_ones_have_no_address_and_hide_nobody(void **state)
     ok(weir_parameters_release(store));
 }
 
+/* Tied weights, and parts: no byte more, and found as any other. */
+static void further_names_cost_nothing(void **state)
+{
+    fixture *f = *state;
+    weir_parameters *store = open_store(f, (weir_parameters_options){.step = 4 * KIB});
+    add_pattern(store, "wte", WEIR_F16, 1000, 1);
+    weir_parameters_details before = store_details(store);
+    uint64_t live = live_of(f);
+    ok(weir_parameters_alias(store, "lm_head", "wte", 0, 1000));
+    ok(weir_parameters_alias(store, "row", "lm_head", 100, 50));
+    ok(weir_parameters_alias(store, "row", "wte", 100, 50)); /* the same once more */
+    ok(weir_parameters_alias(store, "none", "wte", 1000, 0));
+    weir_parameter whole = parameter(store, "wte"), tied = parameter(store, "lm_head"), row = parameter(store, "row");
+    assert_ptr_equal(tied.pointer, whole.pointer);
+    assert_string_equal(tied.name, "lm_head");
+    assert_int_equal(tied.type, WEIR_F16);
+    assert_int_equal(tied.bytes, 2000);
+    assert_ptr_equal(row.pointer, (char *)whole.pointer + 200);
+    assert_int_equal(row.elements, 50);
+    assert_int_equal(row.bytes, 100);
+    assert_null(parameter(store, "none").pointer);
+    weir_parameters_details after = store_details(store);
+    assert_int_equal(after.bytes, before.bytes);
+    assert_int_equal(after.charged, before.charged);
+    assert_int_equal(after.count, 4);
+    assert_int_equal(live_of(f), live);
+    fails(WEIR_INVALID, weir_parameters_alias(store, "x", "wte", 951, 50));
+    detail_names("50 elements from 951 on are not in \"wte\", which has 1000");
+    fails(WEIR_INVALID, weir_parameters_alias(store, "x", "wte", 8, UINT64_MAX - 4));
+    fails(WEIR_INVALID, weir_parameters_alias(store, "x", NULL, 0, 1));
+    fails(WEIR_INVALID, weir_parameters_alias(store, "", "wte", 0, 1));
+    fails(WEIR_NOT_FOUND, weir_parameters_alias(store, "x", "wpe", 0, 1));
+    fails(WEIR_CONFLICT, weir_parameters_alias(store, "row", "wte", 101, 50));
+    fails(WEIR_CONFLICT, weir_parameters_alias(store, "wte", "row", 0, 50));
+    assert_int_equal(store_details(store).count, 4);
+    add_pattern(store, "row", WEIR_F16, 50, 9); /* written by one name, read by the other */
+    assert_true(holds_pattern(f, (char *)parameter(store, "lm_head").pointer + 200, 100, 9));
+    ok(weir_parameters_release(store));
+}
+
 static void many_names_are_told_apart(void **state)
 {
     fixture *f = *state;
@@ -335,6 +375,7 @@ int main(void)
         TEST(refusals_change_nothing),
         TEST(a_failed_copy_gives_the_place_back),
         TEST(empty_ones_have_no_address_and_hide_nobody),
+        TEST(further_names_cost_nothing),
         TEST(many_names_are_told_apart),
         TEST(the_last_holder_frees),
         TEST(two_threads_add_one_after_the_other),

@@ -117,6 +117,80 @@ static void a_run_that_begins_meanwhile_refuses_the_new_block(void **state)
     weir_plan_destroy(plan);
 }
 
+/* One thread adds, another runs: either may be refused for the other's sake, and what a run finds is there. */
+enum { ADDED = 120, LENGTH = 3000 };
+
+typedef struct adder {
+    fixture *f;
+    weir_parameters *store;
+    atomic_bool done;
+    unsigned char contents[ADDED][LENGTH]; /* as they are until the stream has come to the copies */
+} adder;
+
+static void *add_all(void *user)
+{
+    adder *a = user;
+    char name[16];
+    for (unsigned i = 0; i < ADDED; i++) {
+        weir_status status;
+        (void)snprintf(name, sizeof name, "w%u", i);
+        memset(a->contents[i], (int)i + 1, LENGTH);
+        do
+            status = weir_parameters_add(a->store, name, WEIR_U8, LENGTH, a->contents[i], a->f->a, NULL);
+        while (status == WEIR_BUSY);
+        ok(status);
+    }
+    atomic_store(&a->done, true);
+    return NULL;
+}
+
+/* Reads the newest parameter within a run on another stream than it was copied on. */
+static bool run_once(adder *a, weir_arena *arena)
+{
+    weir_status status = weir_arena_begin(arena, 0, a->f->b);
+    if (status == WEIR_BUSY)
+        return false;
+    ok(status);
+    uint32_t count = store_details(a->store).count;
+    weir_parameter p = {.size = sizeof p};
+    static unsigned char back[LENGTH];
+    if (count > 0) {
+        ok(weir_parameters_get(a->store, count - 1, &p));
+        ok(weir_copy(a->f->runtime, back, p.pointer, LENGTH, a->f->b));
+    }
+    ok(weir_arena_end(arena));
+    ok(weir_stream_synchronize(a->f->b));
+    for (unsigned i = 0; i < (count ? LENGTH : 0); i++)
+        assert_int_equal(back[i], count);
+    return count > 0;
+}
+
+static void runs_and_additions_refuse_or_see_each_other(void **state)
+{
+    fixture *f = *state;
+    if (on_sim())
+        skip(); /* which is driven by one thread */
+    weir_plan *plan = plan_of_one(4096);
+    const weir_plan *plans[] = {plan};
+    adder *a = calloc(1, sizeof *a);
+    *a = (adder){.f = f, .store = open_store(f, 4 * KIB)};
+    weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1, .parameters = a->store});
+    pthread_t thread;
+    int read = 0;
+    void *obstacle = allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_OTHER);
+    assert_int_equal(pthread_create(&thread, NULL, add_all, a), 0);
+    while (!atomic_load(&a->done) || read == 0)
+        read += run_once(a, arena);
+    pthread_join(thread, NULL);
+    assert_int_equal(store_details(a->store).count, ADDED);
+    assert_true(run_once(a, arena));
+    ok(weir_free(f->client, obstacle, WEIR_STREAM_HOST));
+    ok(weir_arena_close(arena, f->b));
+    ok(weir_parameters_release(a->store));
+    free(a);
+    weir_plan_destroy(plan);
+}
+
 /* A lost device -------------------------------------------------------------------------------------------------------- */
 
 static void (*lose)(bool lost);
@@ -159,7 +233,11 @@ static void lose_at(moment when, bool pooled)
     assert_true(live_of(&f) > MIB);
     ok(weir_arena_close(arena, f.a));
     ok(weir_arena_pool_put(pool));
-    assert_int_equal(live_of(&f), store_details(store).charged);
+    weir_parameters_details held = store_details(store);
+    assert_int_equal(live_of(&f), held.charged);
+    fails(WEIR_DEVICE_LOST, weir_parameters_add(store, "late", WEIR_U8, sizeof bytes, bytes, f.a, NULL));
+    assert_int_equal(store_details(store).count, held.count);
+    assert_int_equal(live_of(&f), held.charged);
     ok(weir_parameters_release(store));
     weir_stats stats = take_snapshot(f.runtime).device;
     assert_int_equal(stats.live + stats.pending + stats.promised, 0);
@@ -189,9 +267,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(an_aborted_run_is_over_and_remembers_nothing),
-        TEST(nobody_waits_for_an_aborted_run),
-        TEST(a_run_that_begins_meanwhile_refuses_the_new_block),
+        TEST(an_aborted_run_is_over_and_remembers_nothing),      TEST(nobody_waits_for_an_aborted_run),
+        TEST(a_run_that_begins_meanwhile_refuses_the_new_block), TEST(runs_and_additions_refuse_or_see_each_other),
         TEST(an_arena_of_a_lost_device_can_be_closed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

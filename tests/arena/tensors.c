@@ -174,7 +174,7 @@ static void a_half_parameter_of_a_plan_has_no_slot(void **state)
     fixture *f = *state;
     enum { COUNT = 100000 };
     const uint32_t inputs[] = {0, 1};
-    weir_node nodes[3] = {
+    weir_node nodes[4] = {
         {.size = sizeof(weir_node), .name = "w", .kind = WEIR_NODE_PARAMETER, .type = WEIR_F16, .elements = COUNT},
         {.size = sizeof(weir_node), .name = "in", .kind = WEIR_NODE_INPUT, .type = WEIR_F32, .elements = 100},
         {.size = sizeof(weir_node),
@@ -182,11 +182,19 @@ static void a_half_parameter_of_a_plan_has_no_slot(void **state)
          .type = WEIR_F32,
          .elements = 1000,
          .inputs = inputs,
-         .input_count = 2}};
+         .input_count = 2},
+        {.size = sizeof(weir_node),
+         .name = "rows",
+         .kind = WEIR_NODE_NARROW,
+         .type = WEIR_F16,
+         .elements = 10,
+         .start = 500,
+         .inputs = inputs,
+         .input_count = 1}};
     weir_buffers *list;
     weir_parameters *store;
     nodes[0].elsewhere = true;
-    ok(weir_buffers_from_nodes(nodes, 3, NULL, &list));
+    ok(weir_buffers_from_nodes(nodes, 4, NULL, &list));
     weir_plan *plan = planned(list, 256);
     const weir_plan *plans[] = {plan};
     ok(weir_parameters_open(f->client, &(weir_parameters_options){.size = sizeof(weir_parameters_options), .step = 256},
@@ -202,6 +210,9 @@ static void a_half_parameter_of_a_plan_has_no_slot(void **state)
     assert_int_equal(t.parameter.type, WEIR_F16);
     assert_int_equal(t.parameter.elements, COUNT);
     assert_true(holds(f, t.parameter.pointer, half, 2 * COUNT));
+    assert_int_equal(look(arena, 0, 3).parameter.type, WEIR_TYPE_NONE); /* of what looks at it the plan has no bytes */
+    ok(weir_parameters_alias(store, "rows", "w", 500, 10));
+    assert_ptr_equal(look(arena, 0, 3).parameter.pointer, (char *)t.parameter.pointer + 1000);
     /* Input and output, and two bytes an element: nothing else. */
     assert_int_equal(live_of(f), weir_arena_bytes(plans, 1, WEIR_KIND_DEVICE) + (2 * COUNT + 255) / 256 * 256);
     assert_int_equal(weir_arena_bytes(plans, 1, WEIR_KIND_DEVICE), 512 + 4096);
