@@ -1,5 +1,6 @@
 /* The options: one table, from which values, checks and listings come. */
 #include "base/options.h"
+#include "base/nearest.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -312,30 +313,11 @@ weir_status weir_option_at(size_t index, weir_option *out)
     return give(&options[index], out);
 }
 
-/* How many letters differ: a distance good enough to name the option that was meant. */
-static size_t distance(const char *a, const char *b)
-{
-    size_t row[64];
-    size_t n = wi_min(strlen(b), 62);
-    for (size_t j = 0; j <= n; j++)
-        row[j] = j;
-    for (size_t i = 1; a[i - 1] && i < 64; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= n; j++) {
-            size_t substitution = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            row[j] = wi_min(substitution, wi_min(row[j], row[j - 1]) + 1);
-        }
-    }
-    return row[n];
-}
-
 static weir_status unknown(const char *name)
 {
     const struct option *nearest = &options[0];
     for (size_t i = 1; i < OPTION_COUNT; i++)
-        if (distance(name, options[i].name) < distance(name, nearest->name))
+        if (wi_distance(name, options[i].name) < wi_distance(name, nearest->name))
             nearest = &options[i];
     return weir_fail(WEIR_NOT_FOUND, "there is no option \"%.64s\"; the nearest is \"%s\"", name, nearest->name);
 }

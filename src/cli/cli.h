@@ -23,6 +23,7 @@ int verb_plan(int argc, char **argv);
 int verb_bench(int argc, char **argv);
 int verb_options(int argc, char **argv);
 int verb_engines(int argc, char **argv);
+int verb_check(int argc, char **argv);
 int verb_version(int argc, char **argv);
 
 /* Writes "weir: …" as one line on standard error; control characters in it become '?'. Answers CLI_FAILED. */

@@ -14,6 +14,7 @@ static const cli_verb verbs[] = {
     {"bench", "what single operations cost, beside what one would call instead", verb_bench},
     {"options", "every option, its value and where it came from", verb_options},
     {"engines", "the inference engines that can be used here, and what is missing", verb_engines},
+    {"check", "whether a manifest is good: every mistake with its line and column", verb_check},
     {"version", "the version", verb_version},
     {"help", "this text, or the help of a verb", verb_help},
 };

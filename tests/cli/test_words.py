@@ -20,7 +20,7 @@ class Words(harness.Case):
             self.assertEqual(error, "")
         self.assertIn("--guarantee", self.weir("help", "run")[0])
         self.assertEqual([verb["name"] for verb in self.weir_json("help")["verbs"]],
-                         ["run", "simulate", "replay", "plan", "bench", "options", "engines", "version", "help"])
+                         ["run", "simulate", "replay", "plan", "bench", "options", "engines", "check", "version", "help"])
         self.refused("help", "nothing")
 
     def test_version(self):

@@ -56,30 +56,43 @@ def install():
 
 def cmake(static):
     build = SCRATCH / f"consumer-{'static' if static else 'shared'}"
+    programs = ["consumer-c", "consumer-cxx"] + (["consumer-manifest"] if has_manifests() else [])
     shutil.rmtree(build, ignore_errors=True)
     environment = clean_environment()
     run("cmake", "-S", HERE / "consumer", "-B", build, f"-DCMAKE_PREFIX_PATH={PREFIX}", f"-DSTATIC={'ON' if static else 'OFF'}",
         f"-DCMAKE_C_COMPILER={CC}", f"-DCMAKE_CXX_COMPILER={CXX}", env=environment)
     run("cmake", "--build", build, env=environment)
-    for program in ("consumer-c", "consumer-cxx"):
+    for program in programs:
         needed = run("readelf", "-d", build / program)
         if ("libweir" in needed) == static:
             sys.exit(f"{program} is linked to the wrong libweir:\n{needed}")
         run(build / program, env=environment)
 
 
+MODULES = {"weir": "consumer.c", "weir-manifest": "manifest.c"}  # by pkg-config's name, and a program for it
+
+
 def pkgconfig(static):
     environment = {**clean_environment(), "PKG_CONFIG_PATH": str(libdir() / "pkgconfig")}
-    query = ["pkg-config", *(["--static"] if static else []), "--cflags", "--libs", "weir"]
+    for module, source in MODULES.items():
+        if module == "weir" or has_manifests():
+            try_module(module, HERE / "consumer" / source, static, environment)
+
+
+def try_module(module, source, static, environment):
+    query = ["pkg-config", *(["--static"] if static else []), "--cflags", "--libs", module]
     flags = shlex.split(run(*query, env=environment))
-    if run("pkg-config", "--modversion", "weir", env=environment).strip() != header_version():
-        sys.exit("weir.pc and base.h name different versions")
-    program = SCRATCH / f"pkgconfig-{static}"
-    source = HERE / "consumer/consumer.c"
-    # A static program can still dlopen; the linker warns that it needs the same libc then.
-    link = ["-static", "-Wl,--no-warnings"] if static else [f"-Wl,-rpath,{libdir()}"]
-    if static and "--no-warnings" not in run("ld", "--help"):
+    if run("pkg-config", "--modversion", module, env=environment).strip() != header_version():
+        sys.exit(f"{module}.pc and base.h name different versions")
+    program = SCRATCH / f"pkgconfig-{module}-{static}"
+    # A static program can still dlopen; the linker warns that it needs the same libc then. What libweir-manifest stands on is
+    # not here as static libraries: there it is weir's alone that are static.
+    whole = static and module == "weir"
+    link = ["-static", "-Wl,--no-warnings"] if whole else [f"-Wl,-rpath,{libdir()}"]
+    if whole and "--no-warnings" not in run("ld", "--help"):
         link = ["-static"]
+    if static and not whole:
+        flags = [f"-l:lib{flag[2:]}.a" if flag.startswith("-lweir") else flag for flag in flags]
     run(CC, "-std=c11", *STRICT, source, "-o", program, *flags, *link, env=environment)
     run(program, env=environment)
 
@@ -88,30 +101,45 @@ def header_version():
     return re.search(r'WEIR_VERSION_STRING\s+"([^"]+)"', (HEADERS / "base.h").read_text())[1]
 
 
-def declared():
-    """The functions that the headers declare WEIR_API."""
-    text = run(CC, "-std=c11", "-E", "-P", "-x", "c", "-I", HEADERS.parent, HEADERS / "weir.h")
+def declared(header):
+    """The functions that a header, and those that it includes, declare WEIR_API."""
+    text = run(CC, "-std=c11", "-E", "-P", "-x", "c", "-I", HEADERS.parent, HEADERS / header)
     exported = re.findall(r'__attribute__\(\(visibility\("default"\)\)\)([^;{]*);', text)
     return {re.search(r"\b(weir_\w+)\s*\(", declaration)[1] for declaration in exported}
 
 
-def symbols():
+def symbols_of(name, wanted):
     def names(*options):
         return {line.split()[-1] for line in run("nm", "--defined-only", *options).splitlines() if len(line.split()) == 3}
 
-    library, wanted = libdir() / "libweir.so", declared()
+    library = libdir() / f"{name}.so"
     exported = names("-D", library)
     complaints = [f"declared and not exported: {', '.join(sorted(wanted - exported))}" if wanted - exported else "",
                   f"exported and not declared: {', '.join(sorted(exported - wanted))}" if exported - wanted else ""]
     # In the static library what is not static is visible to the whole program: weir_, and wi_ for what is internal.
-    loose = {name for name in names("-g", libdir() / "libweir.a") if not name.startswith(("weir_", "wi_"))}
-    complaints.append(f"libweir.a defines names besides weir_ and wi_: {', '.join(sorted(loose))}" if loose else "")
-    soname = re.search(r"\(SONAME\).*\[(.*)\]", run("readelf", "-d", library))
-    if not soname or soname[1] != "libweir.so." + header_version().split(".")[0]:
+    loose = {symbol for symbol in names("-g", libdir() / f"{name}.a") if not symbol.startswith(("weir_", "wi_"))}
+    complaints.append(f"{name}.a defines names besides weir_ and wi_: {', '.join(sorted(loose))}" if loose else "")
+    dynamic = run("readelf", "-d", library)
+    soname = re.search(r"\(SONAME\).*\[(.*)\]", dynamic)
+    if not soname or soname[1] != f"{name}.so." + header_version().split(".")[0]:
         complaints.append(f"SONAME is {soname and soname[1]}")
     if any(complaints):
         sys.exit("\n".join(filter(None, complaints)))
-    print(f"{len(wanted)} functions, each declared and exported")
+    print(f"{name}: {len(wanted)} functions, each declared and exported")
+    return set(re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic))
+
+
+def symbols():
+    libweir = declared("weir.h")
+    needed = {name for name in symbols_of("libweir", libweir) if not re.match(r"libc\.|ld-linux|libpthread|libdl|libgcc_s", name)}
+    if needed:
+        sys.exit(f"libweir needs {', '.join(sorted(needed))}")
+    if has_manifests():
+        symbols_of("libweir-manifest", declared("manifest_read.h") - libweir)
+
+
+def has_manifests():
+    return (libdir() / "libweir-manifest.so").exists()
 
 
 def files():

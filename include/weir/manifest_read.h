@@ -1,0 +1,57 @@
+/* weir/manifest_read.h: manifests, packages and model files, read into the plain data of weir/manifest.h.
+ *
+ * These functions are in a library of their own, libweir-manifest (pkg-config weir-manifest, CMake weir::weir_manifest), so
+ * that libweir needs no reader of JSON. What can be read:
+ *   a manifest   a JSON object in a file, up to 4 MiB; docs/guide/factory.md has its keys
+ *   a package    a gzip tar (".aimod") with metadata.json, which is a manifest, and the model. It is unpacked once, into
+ *                packages/ below the store, under the SHA-256 of its content; that folder is whole or not there
+ *   a model      a file .onnx or .gguf, or one with such a file's first bytes, or a folder with genai_config.json
+ * A key that is not known, given twice or of another type than it should be, a value out of its range, and what weir cannot do
+ * are problems: every one is found, with its place, and a manifest with one is not read. */
+#ifndef WEIR_MANIFEST_READ_H
+#define WEIR_MANIFEST_READ_H
+
+#include <weir/manifest.h>
+
+WEIR_BEGIN
+
+typedef struct weir_manifest_options {
+    size_t size;
+    const char *store;       /* packages are unpacked below it; NULL: the option `home` (WEIR_HOME) */
+    uint64_t unpacked_limit; /* bytes that a package may have unpacked; 0: 100 times the package's, at least 64 MiB */
+} weir_manifest_options;
+
+/* One thing that is wrong. */
+typedef struct weir_manifest_problem {
+    size_t size;
+    uint32_t line, column; /* from 1, columns in characters */
+    const char *text;      /* a line: what is wrong, and what would be right */
+} weir_manifest_problem;
+
+typedef struct weir_manifest_problems {
+    size_t size;
+    const char *path; /* the file that the lines are of; "x.aimod/metadata.json" for the one in a package */
+    const weir_manifest_problem *problems; /* in the order of their places */
+    size_t count;                          /* 0: it is good; at most 100 */
+    size_t more;                           /* that were found beyond those */
+} weir_manifest_problems;
+
+/* Reads the manifest, package or model at `path`. `options` may be NULL. model_file and path in *out can be opened as they
+ * are, from this process's working directory at the time of the call; `framework` is set where the file tells it, and NULL where
+ * it is for the engines that are here to tell. *out is the caller's. Errors: WEIR_NOT_FOUND (nothing there), WEIR_INVALID (the
+ * first problem and how many there are), WEIR_UNSUPPORTED (a format of models that weir does not read, or a package in a
+ * build without libarchive), WEIR_CORRUPT (a package that is none, or that names or holds what no package may), WEIR_SYSTEM
+ * (files; no room on the disk). Any thread; several processes may read one package at once. */
+WEIR_API WEIR_NODISCARD weir_status weir_manifest_read(const char *path, const weir_manifest_options *options,
+                                                       weir_manifest **out);
+/* Gives back what weir_manifest_read made, with all of its texts; NULL is nothing. */
+WEIR_API void weir_manifest_release(weir_manifest *manifest);
+
+/* Lists all that is wrong with what is at `path`: WEIR_OK also where there are problems. *out is the caller's. Errors:
+ * as weir_manifest_read, but for problems. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_manifest_check(const char *path, const weir_manifest_options *options,
+                                                        weir_manifest_problems **out);
+WEIR_API void weir_manifest_problems_release(weir_manifest_problems *problems); /* NULL is nothing */
+
+WEIR_END
+#endif

@@ -1,0 +1,116 @@
+/* check.c: `weir check`: everything that is wrong with a manifest, with its place. */
+#include "cli.h"
+#include "engine_file.h"
+#include "manifest.h"
+#include "terminal.h"
+#include "text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char help[] =
+    "usage: weir check MANIFEST [--json]\n\n"
+    "Looks whether a manifest is good: a JSON file, a package (.aimod) or a model. Every problem is a line on "
+    "standard\n"
+    "output, PATH:LINE:COLUMN: what is wrong. The model has to be there; it is not loaded, and no device is asked.\n\n"
+    "Exit status: 0 it is good; 1 it has problems, or cannot be read; 2 bad usage.\n";
+
+static json_t *problem_json(uint32_t line, uint32_t column, const char *text)
+{
+    return json_pack("{s:I, s:I, s:o}", "line", (json_int_t)line, "column", (json_int_t)column, "text",
+                     text_json(text));
+}
+
+/* What is neither a manifest nor a model that weir knows is for the engines that are here. */
+static weir_status ask_engines(const char *path)
+{
+    weir_manifest *manifest = NULL;
+    weir_status status = manifest_read(path, &manifest);
+    if (status == WEIR_OK && manifest->framework == NULL && engine_for_file(manifest->model_file) == NULL)
+        status = weir_fail(WEIR_UNSUPPORTED,
+                           "%s is neither a manifest nor a model that an engine here takes; 'weir engines' lists them",
+                           manifest->model_file);
+    manifest_release(manifest);
+    return status;
+}
+
+static int answer_json(const weir_manifest_problems *list)
+{
+    json_t *errors = json_array();
+    for (size_t i = 0; i < list->count; i++)
+        json_array_append_new(errors,
+                              problem_json(list->problems[i].line, list->problems[i].column, list->problems[i].text));
+    return cli_print_json(json_pack("{s:b, s:o, s:o, s:I}", "good", list->count == 0, "path", text_json(list->path),
+                                    "errors", errors, "more", (json_int_t)list->more));
+}
+
+/* It could not be looked at, for the reason that the detail has. */
+static int fail(const char *path, bool json)
+{
+    if (json)
+        (void)cli_print_json(json_pack("{s:b, s:o, s:[o], s:i}", "good", false, "path", text_json(path), "errors",
+                                       problem_json(0, 0, weir_detail()), "more", 0));
+    return cli_fail("%s", weir_detail());
+}
+
+static void print_problem(const char *path, const weir_manifest_problem *problem)
+{
+    char *clean = text_clean(problem->text, strlen(problem->text), false);
+    char *where = text_clean(path, strlen(path), false);
+    printf("%s%s:%u:%u:%s %s\n", terminal_bold(), where, problem->line, problem->column, terminal_plain(), clean);
+    free(where);
+    free(clean);
+}
+
+static int answer(const weir_manifest_problems *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        print_problem(list->path, &list->problems[i]);
+    if (list->count == 0) {
+        char *clean = text_clean(list->path, strlen(list->path), false);
+        printf("%s is %sgood%s\n", clean, terminal_green(), terminal_plain());
+        free(clean);
+    }
+    return cli_flush(CLI_OK);
+}
+
+static int check(const char *path, bool json)
+{
+    weir_manifest_problems *list = NULL;
+    if (manifest_check(path, &list) != WEIR_OK)
+        return fail(path, json);
+    if (list->count == 0 && ask_engines(path) != WEIR_OK) {
+        manifest_problems_release(list);
+        return fail(path, json);
+    }
+    size_t all = list->count + list->more;
+    int status = json ? answer_json(list) : answer(list);
+    if (status == CLI_OK && all > 0)
+        status = cli_fail("%s has %zu problem%s%s", list->path, all, all == 1 ? "" : "s",
+                          list->more > 0 ? "; the first are listed" : "");
+    manifest_problems_release(list);
+    return status;
+}
+
+int verb_check(int argc, char **argv)
+{
+    static const struct option words[] = {
+        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    bool json = false;
+    int code;
+    opterr = 0;
+    optind = 1;
+    while ((code = getopt_long(argc, argv, ":h", words, NULL)) != -1) {
+        if (code == 'h') {
+            fputs(help, stdout);
+            return cli_flush(CLI_OK);
+        }
+        if (code != 'j')
+            return cli_bad_option(argv[0], code, argv);
+        json = true;
+    }
+    if (optind + 1 != argc)
+        return cli_usage(argv[0], optind == argc ? "which manifest?" : "one manifest at a time");
+    return check(argv[optind], json);
+}

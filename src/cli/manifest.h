@@ -1,0 +1,15 @@
+/* manifest.h: manifests for the verbs that take them; where weir was built without libweir-manifest, each says so. */
+#ifndef WEIR_CLI_MANIFEST_H
+#define WEIR_CLI_MANIFEST_H
+
+#include <weir/manifest_read.h>
+
+/* As weir_manifest_read, with its defaults. WEIR_UNSUPPORTED without the library. */
+weir_status manifest_read(const char *path, weir_manifest **out);
+void manifest_release(weir_manifest *manifest);
+
+/* As weir_manifest_check. */
+weir_status manifest_check(const char *path, weir_manifest_problems **out);
+void manifest_problems_release(weir_manifest_problems *problems);
+
+#endif

@@ -1,0 +1,173 @@
+/* weir_manifest_read and weir_manifest_check: what is at a path, and how it is read. */
+#include "manifest/files.h"
+#include "manifest/package.h"
+#include "manifest/reading.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LARGEST = 4 << 20 };
+
+/* What became of a path: problems, or else what is held. */
+typedef struct outcome {
+    wi_held *held;
+    wi_reading reading;
+    char *shown; /* the file that has the problems */
+} outcome;
+
+static void clear(outcome *o)
+{
+    wi_held_release(o->held);
+    wi_problems_clear(&o->reading.problems);
+    free(o->shown);
+    free(o);
+}
+
+static weir_status no_memory(const char *path)
+{
+    return weir_fail(WEIR_SYSTEM, "no host memory to read %s", path);
+}
+
+static weir_status read_json(outcome *o, const char *file, const char *folder, bool package)
+{
+    char *text;
+    size_t length;
+    weir_status status = wi_file_read(file, LARGEST, &text, &length);
+    if (status != WEIR_OK)
+        return status;
+    wi_reading *r = &o->reading;
+    r->text = text;
+    r->folder = folder;
+    r->package = package;
+    wi_manifest_text(r, length);
+    wi_problems_sort(&r->problems, r->text);
+    free(text);
+    return r->problems.out_of_memory ? no_memory(o->shown) : WEIR_OK;
+}
+
+static weir_status read_manifest(outcome *o, const char *path)
+{
+    char *folder = wi_path_folder(path);
+    o->shown = strdup(path);
+    weir_status status = folder && o->shown ? read_json(o, path, folder, false) : no_memory(path);
+    free(folder);
+    return status;
+}
+
+static weir_status read_package(outcome *o, const char *path, const weir_manifest_options *options)
+{
+    char *folder;
+    weir_status status = wi_package_open(path, options, &folder);
+    if (status != WEIR_OK)
+        return status;
+    char *file = wi_path_in(folder, WI_PACKAGE_MANIFEST);
+    if (asprintf(&o->shown, "%s/" WI_PACKAGE_MANIFEST, path) < 0)
+        o->shown = NULL;
+    status = file && o->shown ? read_json(o, file, folder, true) : no_memory(path);
+    free(file);
+    free(folder);
+    return status;
+}
+
+static weir_status read_model(outcome *o, const char *path, wi_file_kind kind)
+{
+    char *model = wi_file_model(path, false, &kind);
+    o->held->manifest.framework = wi_file_framework(kind);
+    o->held->manifest.model_file = model ? wi_keep_text(&o->reading, model, strlen(model)) : NULL;
+    o->shown = strdup(path);
+    free(model);
+    return o->held->manifest.model_file && o->shown ? WEIR_OK : no_memory(path);
+}
+
+static weir_status read_path(outcome *o, const char *path, const weir_manifest_options *options)
+{
+    const char *why = NULL;
+    wi_file_kind kind = wi_file_look(path, &why);
+    switch (kind) {
+    case WI_FILE_MISSING:
+        return weir_fail(WEIR_NOT_FOUND, "there is no %s", path);
+    case WI_FILE_REFUSED:
+        return weir_fail(WEIR_UNSUPPORTED, "%s cannot be run: %s", path, why);
+    case WI_FILE_MANIFEST:
+        return read_manifest(o, path);
+    case WI_FILE_PACKAGE:
+        return read_package(o, path, options);
+    default:
+        return read_model(o, path, kind);
+    }
+}
+
+static weir_status begin(const char *call, const char *path, const weir_manifest_options *options, const void *out,
+                         outcome **o)
+{
+    weir_manifest_options given = WEIR_INIT(weir_manifest_options);
+    if (!path || !*path || !out || (options && options->size < 2 * sizeof(size_t)))
+        return weir_fail(WEIR_INVALID, "%s: NULL, an empty path, or member size is not set", call);
+    if (options)
+        memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
+    *o = calloc(1, sizeof **o);
+    wi_held *held = calloc(1, sizeof *held);
+    if (!*o || !held) {
+        free(*o);
+        free(held);
+        return no_memory(path);
+    }
+    held->manifest.size = sizeof held->manifest;
+    held->manifest.requirements.size = sizeof held->manifest.requirements;
+    (*o)->held = (*o)->reading.held = held;
+    held->manifest.path = wi_keep_text(&(*o)->reading, path, strlen(path));
+    weir_status status = held->manifest.path ? read_path(*o, path, &given) : no_memory(path);
+    if (status != WEIR_OK)
+        clear(*o);
+    return status;
+}
+
+/* ---- the calls ------------------------------------------------------------------------------------------------------- */
+
+weir_status weir_manifest_read(const char *path, const weir_manifest_options *options, weir_manifest **out)
+{
+    outcome *o;
+    weir_status status = begin("weir_manifest_read", path, options, out, &o);
+    if (status != WEIR_OK)
+        return status;
+    const wi_problems *problems = &o->reading.problems;
+    if (problems->count == 0) {
+        *out = &o->held->manifest;
+        o->held = NULL;
+    } else {
+        size_t others = problems->count - 1 + problems->more;
+        char rest[96] = "";
+        if (others > 0)
+            snprintf(rest, sizeof rest, " (and %zu more; weir check lists them)", others);
+        status = weir_fail(WEIR_INVALID, "%s:%u:%u: %s%s", o->shown, problems->found[0].line, problems->found[0].column,
+                           problems->found[0].text, rest);
+    }
+    clear(o);
+    return status;
+}
+
+void weir_manifest_release(weir_manifest *manifest)
+{
+    wi_held_release((wi_held *)manifest);
+}
+
+weir_status weir_manifest_check(const char *path, const weir_manifest_options *options, weir_manifest_problems **out)
+{
+    outcome *o;
+    weir_status status = begin("weir_manifest_check", path, options, out, &o);
+    if (status != WEIR_OK)
+        return status;
+    weir_manifest_problems *list = wi_problems_give(&o->reading.problems, o->shown);
+    if (list)
+        *out = list;
+    else
+        status = no_memory(path);
+    clear(o);
+    return status;
+}
+
+void weir_manifest_problems_release(weir_manifest_problems *problems)
+{
+    free(problems);
+}

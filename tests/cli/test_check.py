@@ -1,0 +1,75 @@
+"""weir check: good manifests, bad ones with every place, and what cannot be read."""
+
+import harness
+
+MODEL = b"\x08\x07\x12\x00"
+BAD = """{
+  "model_file": "m.onnx", "nme": "x",
+  "hardware_requirements": {"min_vram_mb": -1}
+}
+"""
+PROBLEMS = [(2, 27, "nearest is \"name\""), (3, 44, "is -1")]
+
+
+class Check(harness.Case):
+    def setUp(self):
+        super().setUp()
+        self.write("m.onnx", MODEL)
+        self.write("good.json", '{"model_file": "m.onnx"}')
+        self.write("bad.json", BAD)
+
+    def test_bad_words(self):
+        for words, said in (([], "which manifest"), (["a", "b"], "one manifest"), (["good.json", "--some"], "--some")):
+            with self.subTest(words=words):
+                self.assertIn(said, self.refused("check", *words))
+
+    def test_what_is_good(self):
+        self.write("own.json", '{"model_file": "a.toy", "framework": "toy"}')
+        for path in ("good.json", "m.onnx", "a.toy", "own.json"):
+            with self.subTest(path=path):
+                out, error = self.weir("check", path)
+                self.assertEqual((out, error), (f"{path} is good\n", ""))
+                self.assertEqual(self.weir_json("check", path), {"good": True, "path": path, "errors": [], "more": 0})
+
+    def test_every_problem_has_its_place(self):
+        out, error = self.weir("check", "bad.json", status=1)
+        self.one_line(error)
+        self.assertIn("2 problems", error)
+        lines = out.splitlines()
+        self.assertEqual(len(lines), len(PROBLEMS), out)
+        answer = self.weir_json("check", "bad.json", status=1)
+        self.assertFalse(answer["good"])
+        self.assertEqual(answer["path"], "bad.json")
+        for (line, column, text), shown, told in zip(PROBLEMS, lines, answer["errors"], strict=True):
+            self.assertTrue(shown.startswith(f"bad.json:{line}:{column}: "), shown)
+            self.assertIn(text, shown)
+            self.assertEqual((told["line"], told["column"]), (line, column))
+            self.assertEqual(f"bad.json:{line}:{column}: {told['text']}", shown)
+
+    def test_what_cannot_be_read(self):
+        self.write("a.safetensors", b"x")
+        self.write("notes.txt", "hello")
+        for path, said in (("nowhere.json", "no nowhere.json"), ("a.safetensors", "safetensors"),
+                           ("notes.txt", "engine"), (".", "genai_config.json")):
+            with self.subTest(path=path):
+                self.assertIn(said, self.refused("check", path, status=1))
+                answer = self.weir_json("check", path, status=1)
+                self.assertEqual([answer["good"], len(answer["errors"])], [False, 1])
+                self.assertIn(said, answer["errors"][0]["text"])
+                self.assertEqual(answer["errors"][0]["line"], 0)
+
+    def test_more_problems_than_are_listed(self):
+        self.write("many.json", '{"model_file": "m.onnx", ' + ", ".join(f'"x{i}y": 1' for i in range(250)) + "}")
+        answer = self.weir_json("check", "many.json", status=1)
+        self.assertEqual((len(answer["errors"]), answer["more"]), (100, 150))
+        self.assertIn("250 problems", self.error)
+
+    def test_keys_are_no_commands_for_the_terminal(self):
+        self.write("escape.json", '{"model_file": "m.onnx", "\\u001b[2J\\u009b": 1}')
+        out, _ = self.weir("check", "escape.json", status=1)
+        self.assertIn('"?[2J', out)
+        self.assertFalse(set(out) & {"\x1b", "\x9b"})
+
+
+if __name__ == "__main__":
+    harness.main()
