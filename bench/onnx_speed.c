@@ -151,12 +151,12 @@ int main(int argc, char **argv)
     weir_setting settings[SETTINGS];
     size_t setting_count = read_settings(argc, argv, settings);
     onnx_settings chosen;
-    must(onnx_settings_read(settings, setting_count, false, &chosen));
+    must(onnx_settings_read(settings, setting_count, false, NULL, &chosen));
     if (chosen.threads == 1)
         measured = CLOCK_THREAD_CPUTIME_ID;
 
     const onnx_library *library;
-    must(onnx_library_get(&library));
+    must(onnx_library_get(ONNX_CPU, &library));
     weir_runtime *runtime;
     weir_client *client;
     must(weir_runtime_get("host", &runtime));

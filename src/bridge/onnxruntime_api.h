@@ -27,7 +27,7 @@ typedef struct ort_subgraph ort_subgraph;           /* theirs: OrtEpAssignedSubg
 typedef struct ort_assigned_node ort_assigned_node; /* theirs: OrtEpAssignedNode */
 
 /* The version whose table is asked for: what weir was checked against at the least. */
-enum { ORT_API_WANTED = 23, ORT_ALLOCATOR_VERSION = 23 };
+enum { ORT_API_WANTED = 23, ORT_ALLOCATOR_VERSION = 23, ORT_API_ASSIGNMENTS = 24 };
 
 /* Its kernels on the CPU may read up to this many bytes past what they asked for (MLAS_SYMM_QGEMM_BUF_OVERRUN and the
  * like; onnxruntime 1.31). */
@@ -36,7 +36,12 @@ enum { ORT_SLACK = 64 };
 enum { ORT_LOG_WARNING = 2, ORT_LOG_ERROR = 3, ORT_LOG_FATAL = 4 };
 enum { ORT_DEVICE_ALLOCATOR = 0, ORT_MEMORY_PINNED = -1, ORT_MEMORY_DEFAULT = 0, ORT_KIND_TENSOR = 1 };
 /* Status codes that are told apart. */
-enum { ORT_INVALID_PROTOBUF_CODE = 7, ORT_NOT_IMPLEMENTED_CODE = 9, ORT_INVALID_GRAPH_CODE = 10 };
+enum {
+    ORT_INVALID_ARGUMENT_CODE = 2,
+    ORT_INVALID_PROTOBUF_CODE = 7,
+    ORT_NOT_IMPLEMENTED_CODE = 9,
+    ORT_INVALID_GRAPH_CODE = 10
+};
 
 typedef struct ort_allocator ort_allocator;
 struct ort_allocator {

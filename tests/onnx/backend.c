@@ -85,7 +85,7 @@ static bool create_plain(const onnx_library *library, const char *path, ort_sess
     onnx_settings settings;
     ort_session_options *options;
     *session = NULL;
-    assert_ok(onnx_settings_read(NULL, 0, false, &settings));
+    assert_ok(onnx_settings_read(NULL, 0, false, NULL, &settings));
     if (!did(library, api->CreateSessionOptions(&options), words))
         return false;
     bool made = did(library, api->SetSessionGraphOptimizationLevel(options, settings.optimization), words) &&
@@ -218,7 +218,7 @@ static void what_onnxruntime_computes(void **state)
     counts count = {0};
     const onnx_library *library;
     loaded l = open_client(0);
-    assert_ok(onnx_library_get(&library));
+    assert_ok(onnx_library_get(ONNX_CPU, &library));
     snprintf(path, sizeof path, "%s/cases", cases_folder);
     FILE *list = fopen(path, "r");
     assert_non_null(list);

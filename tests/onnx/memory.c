@@ -209,7 +209,7 @@ static void a_small_file_takes_little(void **state)
     (void)state;
     const onnx_library *library;
     unsigned minor = 0;
-    assert_ok(onnx_library_get(&library));
+    assert_ok(onnx_library_get(ONNX_CPU, &library));
     if (sscanf(library->version, "1.%u", &minor) != 1 || minor < 27)
         skip(); /* 1.23 does not know the limit */
     loaded l = open_client(8u << 20);
@@ -253,7 +253,7 @@ static void models_do_not_mix(void **state)
     loaded a = load_model("loop", NULL), b = load_model("mlp", NULL);
     uint64_t live_a = live(&a), live_b = live(&b);
     const onnx_library *library;
-    assert_ok(onnx_library_get(&library));
+    assert_ok(onnx_library_get(ONNX_CPU, &library));
     plain p = plain_open(library, model_path("mlp"), NULL);
     assert_int_equal(live(&b), live_b);
     float x[16] = {0};

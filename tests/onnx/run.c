@@ -16,7 +16,7 @@ static void same_as_plain(const char *name, const char *const *settings, int64_t
         list[count] = (weir_setting){texts[count], equals + 1};
     }
     onnx_settings read;
-    assert_ok(onnx_settings_read(list, count, false, &read));
+    assert_ok(onnx_settings_read(list, count, false, NULL, &read));
     plain p = plain_open(library, model_path(name), &read);
 
     weir_tensor inputs[PLAIN_VALUES];
@@ -266,14 +266,14 @@ static void settings_of_cuda(void **state)
     close_client(&l);
     onnx_settings read;
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
-        assert_status(onnx_settings_read(&(weir_setting){kept[i], "1"}, 1, true, &read), WEIR_INVALID);
+        assert_status(onnx_settings_read(&(weir_setting){kept[i], "1"}, 1, true, NULL, &read), WEIR_INVALID);
         assert_detail(kept[i]);
         assert_detail("weir sets that option itself");
     }
-    assert_status(onnx_settings_read(&(weir_setting){"cuda.gpu_mem_limit", "1"}, 1, true, &read), WEIR_INVALID);
+    assert_status(onnx_settings_read(&(weir_setting){"cuda.gpu_mem_limit", "1"}, 1, true, NULL, &read), WEIR_INVALID);
     assert_detail("its maximum");
     const weir_setting good[] = {{"cuda.use_tf32", "0"}, {"provider", "tensorrt"}, {"cuda_graph", "on"}};
-    assert_ok(onnx_settings_read(good, 3, true, &read));
+    assert_ok(onnx_settings_read(good, 3, true, NULL, &read));
     assert_int_equal(read.provider, ONNX_TENSORRT);
     assert_true(read.cuda_graph);
     assert_string_equal(onnx_setting_option(&good[0], "cuda"), "use_tf32");
@@ -351,7 +351,7 @@ int main(void)
     int missing = need_onnxruntime();
     if (missing)
         return missing;
-    if (onnx_library_get(&library) != WEIR_OK)
+    if (onnx_library_get(ONNX_CPU, &library) != WEIR_OK)
         return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(outputs_are_bit_equal),

@@ -5,6 +5,7 @@
 #include "device.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <weir/log.h>
@@ -42,14 +43,19 @@ typedef struct attempt {
 
 #define FAILED(library, a, call) onnx_failed((library)->api, call, &(a)->code, (a)->text, sizeof(a)->text)
 
-/* The libraries of CUDA are opened with the provider, and what is missing there is said by the dynamic linker. */
-static weir_status refused(const onnx_library *library, const char *provider, const attempt *a)
+/* A provider's library is opened with it, and what is missing there is said by the dynamic linker, one at a time. */
+static weir_status refused(const onnx_library *library, onnx_provider provider, const attempt *a)
 {
-    return weir_fail(WEIR_UNSUPPORTED,
-                     "%s (ONNX Runtime %s) cannot run models by %s: %s; it needs its build for CUDA (scripts/engines "
-                     "--cuda onnxruntime-cuda), and the libraries of CUDA 13, cuDNN 9 and, for TensorRT, TensorRT 10 "
-                     "where the dynamic linker finds them (LD_LIBRARY_PATH)",
-                     library->path, library->version, provider, a->text);
+    char missing[512];
+    return weir_fail(WEIR_UNSUPPORTED, "%s (ONNX Runtime %s) cannot run models by %s: %s; %s", library->path,
+                     library->version, onnx_provider_name(provider), a->text,
+                     onnx_provider_missing(library, provider, missing, sizeof missing));
+}
+
+static weir_status bad_option(const onnx_library *library, onnx_provider provider, const attempt *a)
+{
+    return weir_fail(WEIR_INVALID, "an option of %s: ONNX Runtime %s: %s", onnx_provider_name(provider),
+                     library->version, a->text);
 }
 
 static weir_status provide_cuda(const onnx_library *library, const onnx_device *device, const onnx_settings *settings,
@@ -76,9 +82,9 @@ static weir_status provide_cuda(const onnx_library *library, const onnx_device *
                         api->UpdateCUDAProviderOptionsWithValue(cuda, "user_compute_stream",
                                                                 weir_stream_native(device->stream)));
     if (opened && !good)
-        status = weir_fail(WEIR_INVALID, "an option of CUDA: ONNX Runtime %s: %s", library->version, a.text);
+        status = bad_option(library, ONNX_CUDA, &a);
     else if (!good || FAILED(library, &a, api->SessionOptionsAppendExecutionProvider_CUDA_V2(options, cuda)))
-        status = refused(library, "CUDA", &a);
+        status = refused(library, ONNX_CUDA, &a);
     if (cuda)
         api->ReleaseCUDAProviderOptions(cuda);
     return status;
@@ -106,20 +112,112 @@ static weir_status provide_tensorrt(const onnx_library *library, const onnx_devi
                 api->UpdateTensorRTProviderOptionsWithValue(tensorrt, "user_compute_stream",
                                                             weir_stream_native(device->stream)));
     if (opened && !good)
-        status = weir_fail(WEIR_INVALID, "an option of TensorRT: ONNX Runtime %s: %s", library->version, a.text);
+        status = bad_option(library, ONNX_TENSORRT, &a);
     else if (!good || FAILED(library, &a, api->SessionOptionsAppendExecutionProvider_TensorRT_V2(options, tensorrt)))
-        status = refused(library, "TensorRT", &a);
+        status = refused(library, ONNX_TENSORRT, &a);
     if (tensorrt)
         api->ReleaseTensorRTProviderOptions(tensorrt);
+    return status;
+}
+
+/* ---- providers whose memory is not weir's --------------------------------------------------------------------------- */
+
+typedef ort_status *(*append_fn)(const ort_api *api, ort_session_options *options, const pairs *list);
+
+static ort_status *append_openvino(const ort_api *api, ort_session_options *options, const pairs *list)
+{
+    return api->SessionOptionsAppendExecutionProvider_OpenVINO_V2(options, list->keys, list->values, list->count);
+}
+
+static ort_status *append_coreml(const ort_api *api, ort_session_options *options, const pairs *list)
+{
+    return api->SessionOptionsAppendExecutionProvider(options, "CoreML", list->keys, list->values, list->count);
+}
+
+static ort_status *append_migraphx(const ort_api *api, ort_session_options *options, const pairs *list)
+{
+    return api->SessionOptionsAppendExecutionProvider(options, "MIGraphX", list->keys, list->values, list->count);
+}
+
+static ort_status *append_rocm(const ort_api *api, ort_session_options *options, const pairs *list)
+{
+    ort_rocm_options *rocm = NULL;
+    ort_status *status = api->CreateROCMProviderOptions(&rocm);
+    if (!status)
+        status = api->UpdateROCMProviderOptions(rocm, list->keys, list->values, list->count);
+    if (!status)
+        status = api->SessionOptionsAppendExecutionProvider_ROCM(options, rocm);
+    if (rocm)
+        api->ReleaseROCMProviderOptions(rocm);
+    return status;
+}
+
+/* Its own table begins with the call that appends it for the device of a number. */
+static ort_status *append_directml(const ort_api *api, ort_session_options *options, const pairs *list)
+{
+    const void *found = NULL;
+    ort_status *(*append)(ort_session_options *, int);
+    int device = 0;
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->keys[i], "device_id") == 0)
+            device = (int)strtol(list->values[i], NULL, 10);
+    ort_status *status = api->GetExecutionProviderApi("DML", ORT_API_WANTED, &found);
+    if (status)
+        return status;
+    memcpy(&append, found, sizeof append);
+    return append(options, device);
+}
+
+static append_fn appending(const onnx_library *library, onnx_provider provider)
+{
+    switch (provider) {
+    case ONNX_OPENVINO:
+        return append_openvino;
+    case ONNX_COREML:
+        return append_coreml;
+    case ONNX_DIRECTML:
+        return append_directml;
+    case ONNX_ROCM:
+        return library->has[ONNX_ROCM] & 1u ? append_migraphx : append_rocm;
+    default:
+        return NULL;
+    }
+}
+
+/* OpenVINO would else choose among the devices that it finds. */
+static bool names(const pairs *list, const char *key)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->keys[i], key) == 0)
+            return true;
+    return false;
+}
+
+static weir_status provide_other(const onnx_library *library, onnx_provider provider, const weir_engine_load *load,
+                                 ort_session_options *options)
+{
+    append_fn append = appending(library, provider);
+    pairs list = {.count = 0};
+    attempt a = {0};
+    if (!append)
+        return WEIR_OK; /* the CPU is there in any case */
+    weir_status status = put_settings(&list, onnx_provider_name(provider), load);
+    if (status == WEIR_OK && provider == ONNX_OPENVINO && !names(&list, "device_type") && list.count < OPTIONS_MOST)
+        put(&list, "device_type", "CPU");
+    if (status == WEIR_OK && FAILED(library, &a, append(library->api, options, &list)))
+        return a.code == ORT_INVALID_ARGUMENT_CODE && load->setting_count ? bad_option(library, provider, &a)
+                                                                          : refused(library, provider, &a);
     return status;
 }
 
 weir_status onnx_device_provide(const onnx_library *library, const onnx_device *device, const onnx_settings *settings,
                                 const weir_engine_load *load, ort_session_options *options)
 {
-    weir_status status = WEIR_OK;
+    weir_status status = onnx_provider_apart(library, settings->provider);
+    if (status != WEIR_OK)
+        return status;
     if (!device->cuda)
-        return WEIR_OK;
+        return provide_other(library, settings->provider, load, options);
     if (settings->provider == ONNX_TENSORRT)
         status = provide_tensorrt(library, device, load, options);
     return status == WEIR_OK ? provide_cuda(library, device, settings, load, options) : status;

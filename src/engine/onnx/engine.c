@@ -7,9 +7,9 @@
 #include <weir/log.h>
 #include <weir/options.h>
 
+#include "buckets.h"
 #include "check.h"
 #include "replay.h"
-#include "strip.h"
 
 static bool is_cuda(const weir_engine_load *load)
 {
@@ -17,12 +17,23 @@ static bool is_cuda(const weir_engine_load *load)
            strncmp(weir_runtime_device(load->places[0].runtime), "cuda", 4) == 0;
 }
 
+/* An older caller's structure ends before it. */
+static const char *asked_provider(const weir_engine_load *load)
+{
+    return load->size > offsetof(weir_engine_load, provider) ? load->provider : NULL;
+}
+
+static weir_status read_settings(const weir_engine_load *load, onnx_settings *out)
+{
+    return onnx_settings_read(load->settings, load->setting_count, is_cuda(load), asked_provider(load), out);
+}
+
 /* ---- probe and plan ----------------------------------------------------------------------------------------------- */
 
 static weir_status onnx_probe(weir_engine_probe *out)
 {
     const onnx_library *library;
-    weir_status status = onnx_library_get(&library);
+    weir_status status = onnx_library_get(ONNX_CPU, &library);
     out->available = status == WEIR_OK;
     out->library[0] = out->version[0] = out->missing[0] = 0;
     if (status == WEIR_OK) {
@@ -109,7 +120,7 @@ static weir_status onnx_plan(const weir_engine_load *load, weir_engine_plan *out
     onnx_source source;
     onnx_settings settings;
     bool cuda = is_cuda(load);
-    weir_status status = onnx_settings_read(load->settings, load->setting_count, cuda, &settings);
+    weir_status status = read_settings(load, &settings);
     if (status != WEIR_OK)
         return status;
     status = onnx_source_open(load->path, &source);
@@ -130,6 +141,7 @@ static weir_status onnx_plan(const weir_engine_load *load, weir_engine_plan *out
 
 static void onnx_unload(weir_engine_model *model)
 {
+    onnx_buckets_end(model);
     onnx_session_end(model);
     onnx_ports_free(&model->inputs);
     onnx_ports_free(&model->outputs);
@@ -150,6 +162,12 @@ static void describe(weir_engine_model *model, const onnx_graph *graph)
             "outside: CUDA's context and code, once in the process; handles and workspaces of cuDNN and cuBLAS for "
             "each thread that runs the model%s; on the host ONNX Runtime's graph and kernels, and outputs",
             model->settings.provider == ONNX_TENSORRT ? "; TensorRT's engines and their weights" : "");
+        return;
+    }
+    if (onnx_settings_outside(&model->settings)) {
+        snprintf(model->remarks, sizeof model->remarks,
+                 "outside: weights, compiled models and buffers of %s, and ONNX Runtime's graph",
+                 onnx_provider_name(model->settings.provider));
         return;
     }
     uint64_t left = 0;
@@ -229,6 +247,8 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
     if (model->device.cuda && model->settings.pattern_open && convolves(&source->graph))
         model->settings.memory_pattern = false;
     if (status == WEIR_OK)
+        status = onnx_buckets_begin(model);
+    if (status == WEIR_OK)
         status = onnx_session_begin(model, &source->file, &source->graph, load);
     if (status == WEIR_OK)
         status = onnx_ports_read(model, &source->graph);
@@ -239,6 +259,7 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
         onnx_unload(model);
         return status == WEIR_OUT_OF_MEMORY ? refused(&source->graph, cuda) : status;
     }
+    onnx_shares_read(model);
     describe(model, &source->graph);
     report(load, 1.0);
     *out = model;
@@ -253,13 +274,13 @@ static weir_status onnx_load(const weir_engine_load *load, weir_engine_model **o
     *out = NULL;
     weir_status status = check_place(load);
     if (status == WEIR_OK)
-        status = onnx_settings_read(load->settings, load->setting_count, is_cuda(load), &settings);
+        status = read_settings(load, &settings);
     if (status != WEIR_OK)
         return status;
     report(load, 0.0);
     status = onnx_source_open(load->path, &source);
     if (status == WEIR_OK)
-        status = onnx_library_get(&library);
+        status = onnx_library_get(settings.provider, &library);
     if (status == WEIR_OK)
         status = make(load, &settings, library, &source, out);
     onnx_source_close(&source);
@@ -300,15 +321,15 @@ static weir_status onnx_info(weir_engine_model *model, weir_model_info *out)
     weir_model_info info = {
         .engine = "onnx",
         .version = model->library->version,
-        .provider = model->settings.provider == ONNX_TENSORRT ? "tensorrt"
-                    : model->device.cuda                      ? "cuda"
-                                                              : "cpu",
+        .provider = onnx_provider_name(model->settings.provider),
         .architecture = model->architecture,
         .inputs = model->inputs.list,
         .input_count = model->inputs.count,
         .outputs = model->outputs.list,
         .output_count = model->outputs.count,
         .remarks = model->remarks,
+        .shares = model->shares,
+        .share_count = model->share_count,
     };
     copy_out(out, out->size, &info, sizeof info);
     return WEIR_OK;
@@ -318,7 +339,7 @@ static const weir_engine table = {
     .abi = WEIR_ENGINE_ABI,
     .size = sizeof table,
     .name = "onnx",
-    .summary = "ONNX models on the CPU and on CUDA, by ONNX Runtime",
+    .summary = "ONNX models on the CPU, CUDA and OpenVINO, by ONNX Runtime",
     .suffixes = ".onnx",
     .probe = onnx_probe,
     .plan = onnx_plan,
@@ -331,6 +352,7 @@ static const weir_engine table = {
     .metrics = onnx_metrics,
     .info = onnx_info,
     .unload = onnx_unload,
+    .provider = onnx_provider_at,
 };
 
 WEIR_API const weir_engine *weir_engine_entry(uint32_t abi);

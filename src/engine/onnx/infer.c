@@ -1,4 +1,5 @@
 /* One run: inputs checked and handed over in place, outputs left where ONNX Runtime wrote them, in the client's memory. */
+#include "buckets.h"
 #include "replay.h"
 
 #include <inttypes.h>
@@ -293,29 +294,30 @@ static bool run_to_device(weir_engine_model *model, const ort_run_options *optio
     return good;
 }
 
-static bool run_to_host(weir_engine_model *model, const ort_run_options *options, const bound *inputs, results *r,
-                        attempt *a)
+static bool run_to_host(weir_engine_model *model, ort_session *session, const ort_run_options *options,
+                        const bound *inputs, results *r, attempt *a)
 {
     return !FAILED(model, a,
-                   model->library->api->Run(model->session, options, inputs->names,
-                                            (const ort_value *const *)inputs->values, inputs->count,
-                                            model->outputs.names, r->count, r->values));
+                   model->library->api->Run(session, options, inputs->names, (const ort_value *const *)inputs->values,
+                                            inputs->count, model->outputs.names, r->count, r->values));
 }
 
 /* Two runs at once on a stream that the provider was given share its handle of cuBLAS, and come out now and then with
  * another precision (seen with 1.31.1 and TF32). The device would do their work one after the other anyway. */
-static bool run_now(weir_engine_model *model, const ort_run_options *options, const bound *inputs, results *r,
-                    attempt *a)
+static bool run_now(weir_engine_model *model, ort_session *session, const ort_run_options *options, const bound *inputs,
+                    results *r, attempt *a)
 {
     if (!model->device.cuda)
-        return run_to_host(model, options, inputs, r, a);
+        return run_to_host(model, session, options, inputs, r, a);
     pthread_mutex_lock(&model->turn);
-    bool good = r->on_device ? run_to_device(model, options, inputs, r, a) : run_to_host(model, options, inputs, r, a);
+    bool good =
+        r->on_device ? run_to_device(model, options, inputs, r, a) : run_to_host(model, session, options, inputs, r, a);
     pthread_mutex_unlock(&model->turn);
     return good;
 }
 
-static weir_status run_bound(weir_engine_model *model, uint64_t id, const bound *inputs, results *r)
+static weir_status run_bound(weir_engine_model *model, ort_session *session, uint64_t id, const bound *inputs,
+                             results *r)
 {
     const ort_api *api = model->library->api;
     attempt a = {0};
@@ -325,7 +327,7 @@ static weir_status run_bound(weir_engine_model *model, uint64_t id, const bound 
     uint64_t before = onnx_session_stats(model).refused;
     enlist(model, &run);
     bool failed = (model->replays && FAILED(model, &a, api->AddRunConfigEntry(run.options, "gpu_graph_id", "-1"))) ||
-                  !run_now(model, run.options, inputs, r, &a);
+                  !run_now(model, session, run.options, inputs, r, &a);
     strike(model, &run);
     api->ReleaseRunOptions(run.options);
     if (run.cancelled)
@@ -361,13 +363,15 @@ static weir_status run(weir_engine_model *model, const weir_inference *inference
     r->count = model->outputs.count;
     r->on_device = settings->device_outputs && model->device.cuda;
     bool served = false;
+    onnx_turn turn = onnx_turn_take(model, inference);
     double start = seconds();
     weir_status status = WEIR_OK;
     if (model->replays)
         status = onnx_replay(model, inference, r->on_device, r->values, &served);
     if (status == WEIR_OK && !served)
-        status = run_bound(model, inference->id, inputs, r);
+        status = run_bound(model, turn.session, inference->id, inputs, r);
     count_run(model, status, seconds() - start);
+    onnx_turn_give(model, turn);
     if (status == WEIR_OK)
         status = describe_outputs(model, r, out);
     if (status != WEIR_OK)

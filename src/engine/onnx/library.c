@@ -1,5 +1,5 @@
-/* See library.h. The library stays open, and its environment with it, until the process ends: ONNX Runtime keeps threads
- * and state of its own that do not survive an unload. */
+/* See library.h. A library stays open, and its environment with it, until the process ends: ONNX Runtime keeps threads
+ * and state of its own that do not survive an unload. What was not there is looked for again. */
 #include "library.h"
 
 #include <dlfcn.h>
@@ -13,8 +13,18 @@
 
 enum { OLDEST_MINOR = 23 };
 
+/* Where a library can come from. */
+typedef enum build {
+    BUILD_NAMED, /* the option onnxruntime; then no other */
+    BUILD_CPU,   /* the store's */
+    BUILD_CUDA,
+    BUILD_OPENVINO,
+    BUILD_SYSTEM,
+    BUILDS
+} build;
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static onnx_library library; /* complete when `api` is set; guarded by lock until then */
+static onnx_library libraries[BUILDS]; /* open when `api` is set, started when `env` is; guarded by lock until then */
 
 bool onnx_failed(const ort_api *api, ort_status *status, int *code, char *text, size_t capacity)
 {
@@ -43,9 +53,9 @@ static void forward_log(void *user, int severity, const char *category, const ch
 
 static weir_status check_version(const ort_base *base, onnx_library *into)
 {
-    unsigned major = 0, minor = 0;
+    unsigned major = 0;
     snprintf(into->version, sizeof into->version, "%s", base->GetVersionString());
-    if (sscanf(into->version, "%u.%u", &major, &minor) != 2 || major != 1 || minor < OLDEST_MINOR)
+    if (sscanf(into->version, "%u.%u", &major, &into->minor) != 2 || major != 1 || into->minor < OLDEST_MINOR)
         return weir_fail(WEIR_UNSUPPORTED,
                          "%s is ONNX Runtime %s; weir needs 1.%d or a later 1.x: run scripts/engines, or set "
                          "WEIR_ONNXRUNTIME to a newer libonnxruntime.so",
@@ -53,25 +63,54 @@ static weir_status check_version(const ort_base *base, onnx_library *into)
     return WEIR_OK;
 }
 
-static weir_status make_environment(const ort_base *base, onnx_library *into)
+static weir_status broken(const onnx_library *it, const char *text)
 {
-    const ort_api *api = base->GetApi(ORT_API_WANTED);
-    if (!api)
-        return weir_fail(WEIR_UNSUPPORTED, "%s (ONNX Runtime %s) does not offer version %d of its interface",
-                         into->path, into->version, ORT_API_WANTED);
+    return weir_fail(WEIR_ENGINE, "ONNX Runtime %s (%s) could not be started: %s", it->version, it->path, text);
+}
+
+static weir_status note_providers(const ort_api *api, onnx_library *into)
+{
+    int code, count = 0;
+    char text[512], **names = NULL;
+    if (onnx_failed(api, api->GetAvailableProviders(&names, &count), &code, text, sizeof text))
+        return broken(into, text);
+    for (int i = 0; i < count; i++) {
+        onnx_provider provider = onnx_provider_of(names[i]);
+        for (int k = 0; provider != ONNX_PROVIDERS && k < ONNX_PROVIDER_KINDS; k++) {
+            const char *theirs = onnx_provider_kinds(provider)[k].theirs;
+            into->has[provider] |= theirs && strcmp(theirs, names[i]) == 0 ? 1u << k : 0;
+        }
+    }
+    return onnx_failed(api, api->ReleaseAvailableProviders(names, count), &code, text, sizeof text) ? broken(into, text)
+                                                                                                    : WEIR_OK;
+}
+
+static weir_status start(onnx_library *it)
+{
+    const ort_api *api = it->api;
     int code;
     char text[512];
-    if (onnx_failed(api, api->CreateEnvWithCustomLogger(forward_log, NULL, ORT_LOG_ERROR, "weir", &into->env), &code,
-                    text, sizeof text) ||
-        onnx_failed(api, api->CreateCpuMemoryInfo(ORT_DEVICE_ALLOCATOR, ORT_MEMORY_DEFAULT, &into->host), &code, text,
-                    sizeof text) ||
-        onnx_failed(api, api->GetAllocatorWithDefaultOptions(&into->plain), &code, text, sizeof text))
-        return weir_fail(WEIR_ENGINE, "ONNX Runtime %s could not be started: %s", into->version, text);
-    into->api = api;
+    if (it->env)
+        return WEIR_OK;
+    if ((!it->host && onnx_failed(api, api->CreateCpuMemoryInfo(ORT_DEVICE_ALLOCATOR, ORT_MEMORY_DEFAULT, &it->host),
+                                  &code, text, sizeof text)) ||
+        onnx_failed(api, api->GetAllocatorWithDefaultOptions(&it->plain), &code, text, sizeof text) ||
+        onnx_failed(api, api->CreateEnvWithCustomLogger(forward_log, NULL, ORT_LOG_ERROR, "weir", &it->env), &code,
+                    text, sizeof text))
+        return broken(it, text);
     return WEIR_OK;
 }
 
-static weir_status start(void *handle, onnx_library *into)
+/* The system's library may be one that is open already: the dynamic linker goes by the name inside it. */
+static bool is_open(const ort_api *api)
+{
+    for (int i = 0; i < BUILDS; i++)
+        if (libraries[i].api == api)
+            return true;
+    return false;
+}
+
+static weir_status ask(void *handle, onnx_library *into)
 {
     const ort_base *(*get_base)(void) = NULL;
     *(void **)&get_base = dlsym(handle, "OrtGetApiBase");
@@ -79,7 +118,16 @@ static weir_status start(void *handle, onnx_library *into)
         return weir_fail(WEIR_ENGINE, "%s is no ONNX Runtime: it has no OrtGetApiBase", into->path);
     const ort_base *base = get_base();
     weir_status status = check_version(base, into);
-    return status == WEIR_OK ? make_environment(base, into) : status;
+    if (status != WEIR_OK)
+        return status;
+    uint32_t version = into->minor < ORT_API_ASSIGNMENTS ? ORT_API_WANTED : ORT_API_ASSIGNMENTS;
+    const ort_api *api = base->GetApi(version);
+    if (!api)
+        return weir_fail(WEIR_UNSUPPORTED, "%s (ONNX Runtime %s) does not offer version %u of its interface",
+                         into->path, into->version, version);
+    status = note_providers(api, into);
+    into->api = status == WEIR_OK ? api : NULL;
+    return status;
 }
 
 /* ---- where it is ------------------------------------------------------------------------------------------------- */
@@ -88,21 +136,6 @@ static const char *option(const char *name, weir_option *space)
 {
     *space = WEIR_INIT(weir_option);
     return weir_option_get(name, space) == WEIR_OK ? space->value : "";
-}
-
-/* What scripts/engines has put into the store: the build for CUDA, which runs on the CPU as well and was asked for by name,
- * before the other. */
-static void store_path(char *path, size_t capacity)
-{
-    static const char *const builds[] = {"onnxruntime-cuda", "onnxruntime"};
-    weir_option home;
-    const char *value = option("home", &home);
-    path[0] = 0;
-    for (size_t i = 0; value[0] && i < sizeof builds / sizeof *builds; i++) {
-        snprintf(path, capacity, "%s/engines/%s/current/libonnxruntime.so", value, builds[i]);
-        if (access(path, R_OK) == 0)
-            return;
-    }
 }
 
 static void note_path(void *handle, const char *asked, onnx_library *into)
@@ -119,48 +152,125 @@ static weir_status open_at(const char *path, onnx_library *into)
     if (!handle)
         return weir_fail(WEIR_NOT_FOUND, "%s", dlerror());
     note_path(handle, path, into);
-    return start(handle, into);
+    return ask(handle, into);
 }
 
-static weir_status find(onnx_library *into)
+static weir_status open_named(onnx_library *into)
 {
-    char store[512];
     weir_option named;
-    const char *path = option("onnxruntime", &named);
-    if (path[0]) {
-        weir_status status = open_at(path, into);
-        return status != WEIR_NOT_FOUND ? status
-                                        : weir_fail(WEIR_NOT_FOUND,
-                                                    "ONNX Runtime, as the option onnxruntime (%s) names it, cannot be "
-                                                    "opened: %s",
-                                                    named.environment, weir_detail());
-    }
-    store_path(store, sizeof store);
-    if (store[0] && access(store, R_OK) == 0)
-        return open_at(store, into);
-    static const char *const system_names[] = {"libonnxruntime.so.1", "libonnxruntime.so"};
-    for (size_t i = 0; i < sizeof system_names / sizeof *system_names; i++) {
-        weir_status status = open_at(system_names[i], into);
-        if (status != WEIR_NOT_FOUND)
-            return status;
-    }
-    return weir_fail(WEIR_NOT_FOUND,
-                     "ONNX Runtime is not here: no %s and no system library; run scripts/engines onnxruntime, or set "
-                     "WEIR_ONNXRUNTIME to a libonnxruntime.so of version 1.%d or newer",
-                     store[0] ? store : "engine store", OLDEST_MINOR);
+    weir_status status = open_at(option("onnxruntime", &named), into);
+    return status != WEIR_NOT_FOUND
+               ? status
+               : weir_fail(WEIR_NOT_FOUND,
+                           "ONNX Runtime, as the option onnxruntime (%s) names it, cannot be opened: %s",
+                           named.environment, weir_detail());
 }
 
-weir_status onnx_library_get(const onnx_library **out)
+static weir_status open_system(onnx_library *into)
 {
-    weir_status status = WEIR_OK;
-    pthread_mutex_lock(&lock);
-    if (!library.api) {
-        onnx_library found = {0};
-        status = find(&found);
-        if (status == WEIR_OK)
-            library = found;
+    static const char *const names[] = {"libonnxruntime.so.1", "libonnxruntime.so"};
+    weir_status status = WEIR_NOT_FOUND;
+    for (size_t i = 0; status == WEIR_NOT_FOUND && i < sizeof names / sizeof *names; i++)
+        status = open_at(names[i], into);
+    return status == WEIR_OK && is_open(into->api) ? weir_fail(WEIR_NOT_FOUND, "%s is open already", into->path)
+                                                   : status;
+}
+
+static weir_status open_build(build which)
+{
+    static const char *const names[BUILDS] = {
+        [BUILD_CPU] = "onnxruntime", [BUILD_CUDA] = "onnxruntime-cuda", [BUILD_OPENVINO] = "onnxruntime-openvino"};
+    onnx_library found = {0};
+    weir_option home;
+    char path[512];
+    weir_status status;
+    if (libraries[which].api)
+        return WEIR_OK;
+    if (which == BUILD_NAMED) {
+        status = open_named(&found);
+    } else if (which == BUILD_SYSTEM) {
+        status = open_system(&found);
+    } else {
+        snprintf(path, sizeof path, "%s/engines/%s/current/libonnxruntime.so", option("home", &home), names[which]);
+        status = access(path, R_OK) == 0 ? open_at(path, &found) : weir_fail(WEIR_NOT_FOUND, "no %s", path);
     }
+    if (status == WEIR_OK)
+        libraries[which] = found;
+    return status;
+}
+
+/* ---- which of them ------------------------------------------------------------------------------------------------ */
+
+/* Those that may have a provider, the right one first. The last is looked at so that one which lacks it can be named. */
+static const build *candidates(onnx_provider provider)
+{
+    static const build named[] = {BUILD_NAMED, BUILDS};
+    static const build cpu[] = {BUILD_CPU, BUILD_CUDA, BUILD_SYSTEM, BUILD_OPENVINO, BUILDS};
+    static const build cuda[] = {BUILD_CUDA, BUILD_SYSTEM, BUILD_CPU, BUILDS};
+    static const build openvino[] = {BUILD_OPENVINO, BUILD_SYSTEM, BUILD_CPU, BUILDS};
+    static const build others[] = {BUILD_SYSTEM, BUILD_CPU, BUILDS};
+    weir_option option_of;
+    if (option("onnxruntime", &option_of)[0])
+        return named;
+    if (provider == ONNX_CUDA || provider == ONNX_TENSORRT)
+        return cuda;
+    return provider == ONNX_CPU ? cpu : provider == ONNX_OPENVINO ? openvino : others;
+}
+
+static weir_status not_here(void)
+{
+    weir_option home;
+    return weir_fail(WEIR_NOT_FOUND,
+                     "ONNX Runtime is not here: nothing in %s/engines and no system library; run scripts/engines "
+                     "onnxruntime, or set WEIR_ONNXRUNTIME to a libonnxruntime.so of version 1.%d or newer",
+                     option("home", &home), OLDEST_MINOR);
+}
+
+/* Under the lock. */
+static weir_status look(onnx_provider provider, onnx_library **out)
+{
+    weir_status why = WEIR_NOT_FOUND;
+    char words[1024] = "";
+    *out = NULL;
+    for (const build *at = candidates(provider); *at != BUILDS; at++) {
+        weir_status status = open_build(*at);
+        if (status == WEIR_OK) {
+            *out = &libraries[*at];
+            if ((*out)->has[provider])
+                return WEIR_OK;
+        } else if (status != WEIR_NOT_FOUND || *at == BUILD_NAMED) {
+            why = status;
+            snprintf(words, sizeof words, "%s", weir_detail());
+        }
+    }
+    if (*out)
+        return WEIR_OK;
+    return words[0] ? weir_fail(why, "%s", words) : not_here();
+}
+
+weir_status onnx_library_look(onnx_provider provider, const onnx_library **out)
+{
+    onnx_library *found;
+    pthread_mutex_lock(&lock);
+    weir_status status = look(provider, &found);
     pthread_mutex_unlock(&lock);
-    *out = status == WEIR_OK ? &library : NULL;
+    *out = status == WEIR_OK ? found : NULL;
+    return status;
+}
+
+weir_status onnx_library_get(onnx_provider provider, const onnx_library **out)
+{
+    onnx_library *found;
+    *out = NULL;
+    pthread_mutex_lock(&lock);
+    weir_status status = look(provider, &found);
+    if (status == WEIR_OK && !found->has[provider])
+        status = weir_fail(WEIR_UNSUPPORTED, "%s (ONNX Runtime %s) has no provider %s: %s", found->path, found->version,
+                           onnx_provider_name(provider), onnx_provider_remedy(provider));
+    if (status == WEIR_OK)
+        status = start(found);
+    pthread_mutex_unlock(&lock);
+    if (status == WEIR_OK)
+        *out = found;
     return status;
 }

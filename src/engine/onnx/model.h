@@ -10,6 +10,7 @@
 
 #include "device.h"
 #include "graph.h"
+#include "strip.h"
 
 /* A run under way, so that it can be cancelled. */
 typedef struct onnx_run {
@@ -37,6 +38,7 @@ typedef struct onnx_weight {
 uint64_t onnx_charge(uint64_t bytes, bool cuda);
 
 typedef struct onnx_replays onnx_replays; /* replay.h */
+typedef struct onnx_buckets onnx_buckets; /* buckets.h */
 
 struct weir_engine_model {
     const onnx_library *library;
@@ -48,6 +50,11 @@ struct weir_engine_model {
     onnx_weight *weights;
     size_t weight_count;
     ort_session *session;
+    ort_session_options *options; /* with several buckets: what further sessions are made of; else NULL */
+    onnx_buffer stripped;         /* and the model without its weights */
+    onnx_buckets *buckets;
+    weir_provider_share shares[ONNX_PROVIDERS];
+    size_t share_count;
     onnx_replays *replays; /* with the setting cuda_graph; else NULL */
     onnx_ports inputs, outputs;
     char architecture[64];
@@ -63,11 +70,16 @@ struct weir_engine_model {
 weir_status onnx_session_begin(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
                                const weir_engine_load *load);
 void onnx_session_end(weir_engine_model *model);
+/* With several buckets: one more session over the same weights. */
+weir_status onnx_session_another(weir_engine_model *model, ort_session **out);
 /* What the bridge counted so far. */
 weir_onnxruntime_stats onnx_session_stats(const weir_engine_model *model);
 /* The words and code of a failed call as weir's status. */
 weir_status onnx_session_failed(weir_engine_model *model, uint64_t refusals_before, int code, char *text,
                                 size_t capacity, const char *doing);
+
+/* shares.c: fills model->shares, where ONNX Runtime tells that (1.24). */
+void onnx_shares_read(weir_engine_model *model);
 
 /* ports.c */
 weir_status onnx_ports_read(weir_engine_model *model, const onnx_graph *graph);

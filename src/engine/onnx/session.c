@@ -10,7 +10,6 @@
 
 #include "packed.h"
 #include "replay.h"
-#include "strip.h"
 
 weir_onnxruntime_stats onnx_session_stats(const weir_engine_model *model)
 {
@@ -28,6 +27,11 @@ weir_status onnx_session_failed(weir_engine_model *model, uint64_t refusals_befo
         return weir_fail(WEIR_OUT_OF_MEMORY, "%s", text);
     if (code == ORT_NOT_IMPLEMENTED_CODE)
         return weir_fail(WEIR_UNSUPPORTED, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version, text);
+    if (!model->settings.cpu_fallback && strstr(text, "fallback to CPU EP has been explicitly disabled"))
+        return weir_fail(WEIR_UNSUPPORTED,
+                         "%s: %s: with cpu_fallback=off the provider %s would have to run every node, and it does "
+                         "not take them all",
+                         name, doing, onnx_provider_name(model->settings.provider));
     if (code == ORT_INVALID_PROTOBUF_CODE || code == ORT_INVALID_GRAPH_CODE)
         return weir_fail(WEIR_CORRUPT, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version, text);
     return weir_fail(WEIR_ENGINE, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version, text);
@@ -138,15 +142,23 @@ static bool set_options(weir_engine_model *model, const onnx_file *file, ort_ses
         return false;
     if (!s->memory_pattern && FAILED(model, a, api->DisableMemPattern(options)))
         return false;
+    if (s->cpu_arena_off && FAILED(model, a, api->DisableCpuMemArena(options)))
+        return false;
+    if (!s->cpu_fallback &&
+        FAILED(model, a, api->AddSessionConfigEntry(options, "session.disable_cpu_ep_fallback", "1")))
+        return false;
+    if (model->library->minor >= ORT_API_ASSIGNMENTS &&
+        FAILED(model, a, api->AddSessionConfigEntry(options, "session.record_ep_graph_assignment_info", "1")))
+        return false;
     for (size_t i = 0; i < model->weight_count; i++)
         if (FAILED(model, a, api->AddInitializer(options, model->weights[i].name, model->weights[i].value)))
             return false;
     return true;
 }
 
-/* `stripped` has data when the weights are ours. */
-static weir_status create(weir_engine_model *model, const onnx_file *file, const onnx_buffer *stripped,
-                          const ort_session_options *options)
+/* `stripped` has data when the weights are ours; `path` is for when they are not. */
+static weir_status create(weir_engine_model *model, const char *path, const onnx_buffer *stripped,
+                          const ort_session_options *options, ort_session **out)
 {
     const ort_api *api = model->library->api;
     ort_env *env = model->library->env;
@@ -156,9 +168,8 @@ static weir_status create(weir_engine_model *model, const onnx_file *file, const
     if (status != WEIR_OK)
         return status;
     bool made = !FAILED(model, &a,
-                        stripped->data
-                            ? api->CreateSessionFromArray(env, stripped->data, stripped->size, options, &model->session)
-                            : api->CreateSession(env, file->real, options, &model->session));
+                        stripped->data ? api->CreateSessionFromArray(env, stripped->data, stripped->size, options, out)
+                                       : api->CreateSession(env, path, options, out));
     weir_onnxruntime_leave(model->bridge);
     return made ? WEIR_OK : onnx_session_failed(model, before, a.code, a.text, sizeof a.text, "loading");
 }
@@ -173,10 +184,17 @@ static weir_status make_session(weir_engine_model *model, const onnx_file *file,
     weir_status status = set ? onnx_device_provide(model->library, &model->device, &model->settings, load, options)
                              : onnx_session_failed(model, UINT64_MAX, a.code, a.text, sizeof a.text, "loading");
     if (status == WEIR_OK)
-        status = create(model, file, stripped, options);
-    if (options)
+        status = create(model, file->real, stripped, options, &model->session);
+    if (status == WEIR_OK && model->settings.buckets > 1)
+        model->options = options;
+    else if (options)
         api->ReleaseSessionOptions(options);
     return status;
+}
+
+weir_status onnx_session_another(weir_engine_model *model, ort_session **out)
+{
+    return create(model, NULL, &model->stripped, model->options, out);
 }
 
 static weir_status try_session(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
@@ -206,7 +224,10 @@ static weir_status begin_ours(weir_engine_model *model, const onnx_file *file, c
         memset(packed, 0, graph->weight_count * sizeof *packed);
         status = try_session(model, file, graph, packed, &stripped, load);
     }
-    onnx_buffer_free(&stripped);
+    if (status == WEIR_OK && model->settings.buckets > 1)
+        model->stripped = stripped;
+    else
+        onnx_buffer_free(&stripped);
     return status;
 }
 
@@ -230,6 +251,9 @@ void onnx_session_end(weir_engine_model *model)
     onnx_replays_stop(model);
     if (model->session)
         api->ReleaseSession(model->session);
+    if (model->options)
+        api->ReleaseSessionOptions(model->options);
+    onnx_buffer_free(&model->stripped);
     onnx_replays_end(model);
     for (size_t i = 0; model->weights && i < model->weight_count; i++) {
         onnx_weight *weight = &model->weights[i];
@@ -243,4 +267,5 @@ void onnx_session_end(weir_engine_model *model)
     model->weights = NULL;
     model->weight_count = 0;
     model->session = NULL;
+    model->options = NULL;
 }

@@ -10,9 +10,11 @@
 #include <string.h>
 
 #define KNOWN                                                                                                          \
-    "prepack=on|off, weights=ours|engine, memory_pattern=on|off, optimization=disable|basic|extended|layout|all, "     \
-    "threads=0..256; on cuda also provider=cuda|tensorrt, cuda_graph=on|off, cuda.OPTION=VALUE and "                   \
-    "tensorrt.OPTION=VALUE for the providers' own options"
+    "prepack=on|off, weights=ours|engine, memory_pattern=on|off, optimization=disable|basic|extended|layout|all "      \
+    "(0|1|2|-|3, 99), threads=0..256, concurrency=0..256, buckets=1..64, bucket_granularity=1..1048576, "              \
+    "bucket_dims=1..16, cpu_arena=off, cpu_fallback=on|off, "                                                          \
+    "provider=tensorrt|cuda|rocm|coreml|directml|openvino|cpu and PROVIDER.OPTION=VALUE for its own options; on cuda " \
+    "also cuda_graph=on|off"
 
 typedef struct choice {
     const char *word;
@@ -21,8 +23,9 @@ typedef struct choice {
 
 static const choice switches[] = {{"on", 1}, {"off", 0}, {NULL, 0}};
 static const choice owners[] = {{"ours", 1}, {"engine", 0}, {NULL, 0}};
-static const choice levels[] = {{"disable", 0}, {"basic", 1}, {"extended", 2}, {"layout", 3}, {"all", 99}, {NULL, 0}};
-static const choice providers[] = {{"cuda", ONNX_CUDA}, {"tensorrt", ONNX_TENSORRT}, {NULL, 0}};
+/* "3" is all there is, as "99" is: the 3 of ONNX Runtime itself, "layout", is less. */
+static const choice levels[] = {{"disable", 0}, {"0", 0},    {"basic", 1}, {"1", 1},   {"extended", 2}, {"2", 2},
+                                {"layout", 3},  {"all", 99}, {"3", 99},    {"99", 99}, {NULL, 0}};
 static const choice places[] = {{"host", 0}, {"device", 1}, {NULL, 0}};
 
 static bool choose(const choice *choices, const char *value, int *out)
@@ -35,12 +38,12 @@ static bool choose(const choice *choices, const char *value, int *out)
     return false;
 }
 
-static bool read_threads(const char *value, int *out)
+static bool read_number(const char *value, int least, int most, int *out)
 {
     char *end;
     long number = strtol(value, &end, 10);
     *out = (int)number;
-    return value[0] >= '0' && value[0] <= '9' && *end == 0 && number >= 0 && number <= 256;
+    return value[0] >= '0' && value[0] <= '9' && *end == 0 && number >= least && number <= most;
 }
 
 /* ---- the providers' own options -------------------------------------------------------------------------------------- */
@@ -79,30 +82,121 @@ static weir_status check_option(const weir_setting *setting, const char *option)
     return WEIR_OK;
 }
 
+/* An option of a provider that does not run the model would do nothing. */
+static weir_status check_owner(const weir_setting *setting, bool cuda, onnx_provider runs, bool *taken)
+{
+    *taken = false;
+    for (int i = 0; i < ONNX_PROVIDERS; i++) {
+        onnx_provider owner = (onnx_provider)i;
+        const char *option = onnx_setting_option(setting, onnx_provider_name(owner));
+        bool of_cuda = owner == ONNX_CUDA || owner == ONNX_TENSORRT;
+        if (!option)
+            continue;
+        *taken = true;
+        if (of_cuda && !cuda)
+            return weir_fail(WEIR_INVALID, "setting %s: the model is on host; known: " KNOWN, setting->key);
+        weir_status status = of_cuda ? check_option(setting, option) : WEIR_OK;
+        if (status != WEIR_OK || owner == runs || (owner == ONNX_CUDA && runs == ONNX_TENSORRT))
+            return status;
+        return weir_fail(WEIR_INVALID, "setting %s: %s does not run the model; set provider=%s, too", setting->key,
+                         onnx_provider_name(owner), onnx_provider_name(owner));
+    }
+    return WEIR_OK;
+}
+
+/* ---- which provider ------------------------------------------------------------------------------------------------- */
+
+static weir_status find_provider(const char *name, onnx_provider *out)
+{
+    return onnx_provider_find(name, out)
+               ? WEIR_OK
+               : weir_fail(WEIR_INVALID,
+                           "the engine onnx has no provider \"%s\"; it has tensorrt, cuda, rocm, coreml, "
+                           "directml, openvino and cpu",
+                           name);
+}
+
+/* Weir's memory of CUDA's devices is what tells their two providers from the others, which begin on the host. */
+static weir_status choose_provider(const weir_setting *settings, size_t count, bool cuda, const char *asked,
+                                   onnx_provider *out)
+{
+    const char *set = NULL;
+    onnx_provider other;
+    *out = cuda ? ONNX_CUDA : ONNX_CPU;
+    for (size_t i = 0; i < count; i++)
+        if (settings[i].key && settings[i].value && strcmp(settings[i].key, "provider") == 0)
+            set = settings[i].value;
+    weir_status status = set ? find_provider(set, out) : WEIR_OK;
+    other = *out;
+    if (status == WEIR_OK && asked)
+        status = find_provider(asked, out);
+    if (status != WEIR_OK)
+        return status;
+    if (set && asked && other != *out)
+        return weir_fail(WEIR_INVALID, "setting provider=%s: the load asks for the provider %s; leave one of them out",
+                         set, asked);
+    bool of_cuda = *out == ONNX_CUDA || *out == ONNX_TENSORRT;
+    if (of_cuda && !cuda)
+        return weir_fail(WEIR_INVALID, "provider %s: the model is on host, and it runs models on cuda",
+                         onnx_provider_name(*out));
+    return of_cuda == cuda ? WEIR_OK
+                           : weir_fail(WEIR_INVALID, "provider %s: the model is on cuda, and it runs models on host",
+                                       onnx_provider_name(*out));
+}
+
 /* ---- a model's ------------------------------------------------------------------------------------------------------ */
 
-enum { PREPACK, OURS, PATTERN, LEVEL, THREADS, PROVIDER, GRAPH, KEYS };
+enum {
+    PREPACK,
+    OURS,
+    PATTERN,
+    LEVEL,
+    THREADS,
+    GRAPH,
+    ARENA,
+    FALLBACK,
+    CONCURRENCY,
+    BUCKETS,
+    GRANULARITY,
+    BUCKET_DIMS,
+    KEYS
+};
 
-static weir_status read_one(const weir_setting *setting, bool cuda, int *values)
+enum { UNSET = -1 };
+
+static const struct key {
+    const char *name;
+    const choice *choices; /* NULL: a number */
+    int least, most;
+} keys[KEYS] = {
+    [PREPACK] = {"prepack", switches, 0, 0},
+    [OURS] = {"weights", owners, 0, 0},
+    [PATTERN] = {"memory_pattern", switches, 0, 0},
+    [LEVEL] = {"optimization", levels, 0, 0},
+    [THREADS] = {"threads", NULL, 0, 256},
+    [GRAPH] = {"cuda_graph", switches, 0, 0},
+    [ARENA] = {"cpu_arena", switches, 0, 0},
+    [FALLBACK] = {"cpu_fallback", switches, 0, 0},
+    [CONCURRENCY] = {"concurrency", NULL, 0, 256},
+    [BUCKETS] = {"buckets", NULL, 1, 64},
+    [GRANULARITY] = {"bucket_granularity", NULL, 1, 1 << 20},
+    [BUCKET_DIMS] = {"bucket_dims", NULL, 1, WEIR_MAX_RANK},
+};
+
+static weir_status read_one(const weir_setting *setting, bool cuda, onnx_provider runs, int *values)
 {
-    static const char *const keys[] = {"prepack", "weights",  "memory_pattern", "optimization",
-                                       "threads", "provider", "cuda_graph"};
-    static const choice *const choices[] = {switches, owners, switches, levels, NULL, providers, switches};
     if (!setting->key || !setting->value)
         return weir_fail(WEIR_INVALID, "a setting without key or value; known: " KNOWN);
-    const char *option = onnx_setting_option(setting, "cuda");
-    if (!option)
-        option = onnx_setting_option(setting, "tensorrt");
-    bool of_cuda = option || strcmp(setting->key, keys[PROVIDER]) == 0 || strcmp(setting->key, keys[GRAPH]) == 0;
-    if (of_cuda && !cuda)
-        return weir_fail(WEIR_INVALID, "setting %s: the model is on host; known: " KNOWN, setting->key);
-    if (option)
-        return check_option(setting, option);
+    bool taken;
+    weir_status status = check_owner(setting, cuda, runs, &taken);
+    if (taken || strcmp(setting->key, "provider") == 0)
+        return status;
     for (int i = 0; i < KEYS; i++) {
-        if (strcmp(keys[i], setting->key) != 0)
+        const struct key *key = &keys[i];
+        if (strcmp(key->name, setting->key) != 0)
             continue;
-        bool good =
-            choices[i] ? choose(choices[i], setting->value, &values[i]) : read_threads(setting->value, &values[i]);
+        bool good = key->choices ? choose(key->choices, setting->value, &values[i])
+                                 : read_number(setting->value, key->least, key->most, &values[i]);
         return good ? WEIR_OK
                     : weir_fail(WEIR_INVALID, "setting %s: \"%s\" is no value of it; known: " KNOWN, setting->key,
                                 setting->value);
@@ -110,39 +204,86 @@ static weir_status read_one(const weir_setting *setting, bool cuda, int *values)
     return weir_fail(WEIR_INVALID, "the engine onnx has no setting \"%s\"; known: " KNOWN, setting->key);
 }
 
-/* Options of a provider that is not asked for would do nothing. */
-static weir_status check_provider(const weir_setting *settings, size_t count, int provider)
+static weir_status nothing(int key, const char *why)
 {
-    for (size_t i = 0; provider != ONNX_TENSORRT && i < count; i++)
-        if (onnx_setting_option(&settings[i], "tensorrt"))
-            return weir_fail(WEIR_INVALID, "setting %s: TensorRT does not run the model; set provider=tensorrt, too",
-                             settings[i].key);
+    return weir_fail(WEIR_INVALID, "setting %s: %s", keys[key].name, why);
+}
+
+/* What would do nothing, or the contrary of what it says. */
+static weir_status check_sense(const int *values, bool cuda, onnx_provider runs)
+{
+    bool several = values[BUCKETS] > 1;
+    if (values[GRAPH] && !cuda)
+        return nothing(GRAPH, "the model is on host; known: " KNOWN);
+    if (values[ARENA] == 1)
+        return nothing(ARENA, "there is no arena to turn on: the client's memory is in its place");
+    if (values[FALLBACK] == 0 && runs == ONNX_CPU)
+        return nothing(FALLBACK, "the provider is the CPU itself");
+    if (runs != ONNX_CPU && !cuda && values[OURS] == 1)
+        return nothing(OURS, "the provider takes copies of its own; only weights=engine is possible");
+    if (cuda && values[CONCURRENCY] > 1)
+        return nothing(CONCURRENCY, "on cuda a session has one stream, and its runs are served one after another");
+    if (several && runs != ONNX_CPU)
+        return nothing(BUCKETS, "sessions can share weights on the provider cpu alone");
+    if (several && values[PREPACK] == 1)
+        return nothing(BUCKETS, "with prepack=on each session would have weights of its own");
+    if (several && values[OURS] == 0)
+        return nothing(BUCKETS, "with weights=engine each session would have weights of its own");
+    if (!several && (values[GRANULARITY] != UNSET || values[BUCKET_DIMS] != UNSET))
+        return nothing(values[GRANULARITY] != UNSET ? GRANULARITY : BUCKET_DIMS, "it takes buckets=2 or more");
     return WEIR_OK;
 }
 
-weir_status onnx_settings_read(const weir_setting *settings, size_t count, bool cuda, onnx_settings *out)
+static int either(int value, int usual)
 {
-    int values[KEYS] = {
-        [PREPACK] = 1, [OURS] = 1, [PATTERN] = -1, [LEVEL] = cuda ? 99 : 2, [PROVIDER] = cuda ? ONNX_CUDA : ONNX_CPU};
-    for (size_t i = 0; i < count; i++) {
-        weir_status status = read_one(&settings[i], cuda, values);
-        if (status != WEIR_OK)
-            return status;
-    }
-    weir_status status = check_provider(settings, count, values[PROVIDER]);
-    if (status != WEIR_OK)
-        return status;
-    /* Without prepacking, ONNX Runtime's memory pattern reserves a block as large as the weights left in the file, and
-     * never writes to it (seen in 1.23 to 1.31). */
-    out->memory_pattern = values[PATTERN] < 0 ? values[PREPACK] : values[PATTERN];
-    out->pattern_open = values[PATTERN] < 0;
-    out->prepack = values[PREPACK];
-    out->ours = values[OURS];
-    out->optimization = values[LEVEL];
-    out->threads = values[THREADS];
-    out->provider = (onnx_provider)values[PROVIDER];
-    out->cuda_graph = values[GRAPH];
-    return WEIR_OK;
+    return value == UNSET ? usual : value;
+}
+
+/* Without prepacking, ONNX Runtime's memory pattern reserves a block as large as the weights left in the file, and never
+ * writes to it (seen in 1.23 to 1.31). Core ML takes fewer of the nodes that the optimizer makes. */
+static void fill_in(const int *values, bool cuda, onnx_provider runs, onnx_settings *out)
+{
+    int level = either(values[LEVEL], cuda ? 99 : 2);
+    *out = (onnx_settings){
+        .provider = runs,
+        .prepack = either(values[PREPACK], values[BUCKETS] <= 1),
+        .ours = either(values[OURS], runs == ONNX_CPU || cuda),
+        .pattern_open = values[PATTERN] == UNSET,
+        .optimization = runs == ONNX_COREML && level > 1 ? 1 : level,
+        .threads = values[THREADS],
+        .cuda_graph = values[GRAPH],
+        .cpu_fallback = values[FALLBACK] != 0,
+        .cpu_arena_off = values[ARENA] == 0,
+        .concurrency = values[CONCURRENCY],
+        .buckets = values[BUCKETS],
+        .granularity = either(values[GRANULARITY], 64),
+        .bucket_dims = either(values[BUCKET_DIMS], 4),
+    };
+    out->memory_pattern = either(values[PATTERN], out->prepack);
+}
+
+weir_status onnx_settings_read(const weir_setting *settings, size_t count, bool cuda, const char *provider,
+                               onnx_settings *out)
+{
+    int values[KEYS];
+    onnx_provider runs;
+    for (int i = 0; i < KEYS; i++)
+        values[i] = UNSET;
+    values[THREADS] = values[GRAPH] = values[CONCURRENCY] = 0;
+    values[BUCKETS] = 1;
+    weir_status status = choose_provider(settings, count, cuda, provider, &runs);
+    for (size_t i = 0; status == WEIR_OK && i < count; i++)
+        status = read_one(&settings[i], cuda, runs, values);
+    if (status == WEIR_OK)
+        status = check_sense(values, cuda, runs);
+    if (status == WEIR_OK)
+        fill_in(values, cuda, runs, out);
+    return status;
+}
+
+bool onnx_settings_outside(const onnx_settings *settings)
+{
+    return settings->provider != ONNX_CPU && settings->provider != ONNX_CUDA && settings->provider != ONNX_TENSORRT;
 }
 
 /* ---- a run's -------------------------------------------------------------------------------------------------------- */

@@ -2,9 +2,7 @@
 #ifndef WEIR_ONNX_SETTINGS_H
 #define WEIR_ONNX_SETTINGS_H
 
-#include <weir/engine.h>
-
-typedef enum onnx_provider { ONNX_CPU, ONNX_CUDA, ONNX_TENSORRT } onnx_provider;
+#include "provider.h"
 
 typedef struct onnx_settings {
     bool prepack;        /* kernels keep their weights in a second, faster layout; that copy is charged as well */
@@ -14,11 +12,21 @@ typedef struct onnx_settings {
     int optimization;    /* ONNX Runtime's number for the level */
     int threads;         /* 0: as many as cores */
     onnx_provider provider;
-    bool cuda_graph; /* runs are captured, and launched again with the same addresses */
+    bool cuda_graph;    /* runs are captured, and launched again with the same addresses */
+    bool cpu_fallback;  /* the CPU runs what the provider does not take */
+    bool cpu_arena_off; /* said in so many words; there is none in any case */
+    int concurrency;    /* runs at a time; 0: as many as come */
+    int buckets;        /* sessions, each for the shapes of its bucket */
+    int granularity;    /* extents but the first are rounded up to multiples of it */
+    int bucket_dims;    /* and only so many are looked at */
 } onnx_settings;
 
-/* `cuda`: for a model on cuda, where other things are the default. */
-weir_status onnx_settings_read(const weir_setting *settings, size_t count, bool cuda, onnx_settings *out);
+/* `cuda`: for a model on cuda, where other things are the default. `provider`: what the load asks for, NULL: nothing. */
+weir_status onnx_settings_read(const weir_setting *settings, size_t count, bool cuda, const char *provider,
+                               onnx_settings *out);
+
+/* Does the provider leave the weights to ONNX Runtime, and keep copies of its own, outside the account? */
+bool onnx_settings_outside(const onnx_settings *settings);
 
 /* "cudnn_conv_algo_search" for {"cuda.cudnn_conv_algo_search", …} and the provider "cuda"; NULL for another setting. */
 const char *onnx_setting_option(const weir_setting *setting, const char *provider);

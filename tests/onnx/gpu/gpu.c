@@ -45,7 +45,7 @@ bed bed_make(const char *device, bool alone)
 {
     bed b = {.device = device, .alone = alone, .engine = weir_engine_entry(WEIR_ENGINE_ABI)};
     must(weir_runtime_get(device, &b.runtime), "the runtime");
-    must(onnx_library_get(&b.library), "the library");
+    must(onnx_library_get(strcmp(b.device, "cuda") == 0 ? ONNX_CUDA : ONNX_CPU, &b.library), "the library");
     return b;
 }
 

@@ -1,0 +1,220 @@
+/* See buckets.h. */
+#include "buckets.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <weir/log.h>
+
+enum { KEY_MOST = 512 };
+
+struct onnx_bucket {
+    onnx_bucket *next;
+    ort_session *session; /* NULL while it is being made */
+    unsigned users;
+    uint64_t last; /* when it was used, by the turns that were given */
+    char key[KEY_MOST];
+};
+
+struct onnx_buckets {
+    pthread_mutex_t lock; /* guards all of this; not held while a session is made, run or released */
+    pthread_cond_t ended; /* a run */
+    onnx_bucket *list;
+    size_t count, most;
+    int running;
+    uint64_t turns;
+    onnx_bucket_stats stats;
+    char own[KEY_MOST]; /* the key of the model's own session; "" until the first run */
+};
+
+weir_status onnx_buckets_begin(weir_engine_model *model)
+{
+    onnx_buckets *b = calloc(1, sizeof *b);
+    if (!b)
+        return weir_fail(WEIR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
+    pthread_mutex_init(&b->lock, NULL);
+    pthread_cond_init(&b->ended, NULL);
+    b->most = model->settings.buckets > 1 ? (size_t)model->settings.buckets - 1 : 0;
+    model->buckets = b;
+    return WEIR_OK;
+}
+
+static void destroy(weir_engine_model *model, onnx_bucket *bucket)
+{
+    if (bucket && bucket->session)
+        model->library->api->ReleaseSession(bucket->session);
+    free(bucket);
+}
+
+void onnx_buckets_end(weir_engine_model *model)
+{
+    onnx_buckets *b = model->buckets;
+    if (!b)
+        return;
+    while (b->list) {
+        onnx_bucket *bucket = b->list;
+        b->list = bucket->next;
+        destroy(model, bucket);
+    }
+    pthread_cond_destroy(&b->ended);
+    pthread_mutex_destroy(&b->lock);
+    free(b);
+    model->buckets = NULL;
+}
+
+/* ---- keys --------------------------------------------------------------------------------------------------------- */
+
+static size_t put_tensor(const onnx_settings *settings, const weir_tensor *tensor, char *text, size_t capacity)
+{
+    int dims = (int)tensor->rank < settings->bucket_dims ? (int)tensor->rank : settings->bucket_dims;
+    size_t at = (size_t)snprintf(text, capacity, "%s:%u:", weir_type_name(tensor->type), tensor->rank);
+    for (int i = 0; i < dims && at < capacity; i++) {
+        int64_t extent = tensor->shape[i], step = settings->granularity;
+        if (i && extent > 0)
+            extent = extent > INT64_MAX - step ? INT64_MAX : (extent + step - 1) / step * step;
+        at += (size_t)snprintf(text + at, capacity - at, "%s%" PRId64, i ? "," : "", extent > 0 ? extent : -1);
+    }
+    if (at < capacity)
+        at += (size_t)snprintf(text + at, capacity - at, "%s;", dims < (int)tensor->rank ? "*" : "");
+    return at;
+}
+
+void onnx_bucket_key(const weir_engine_model *model, const weir_inference *inference, char *text, size_t capacity)
+{
+    size_t at = 0;
+    text[0] = 0;
+    for (size_t p = 0; p < model->inputs.count; p++) {
+        const char *tensor = (const char *)inference->inputs;
+        for (size_t i = 0; i < inference->input_count && at < capacity; i++, tensor += inference->inputs[0].size)
+            if (strcmp(((const weir_tensor *)(const void *)tensor)->name, model->inputs.names[p]) == 0)
+                at += put_tensor(&model->settings, (const void *)tensor, text + at, capacity - at);
+    }
+}
+
+/* ---- sessions ----------------------------------------------------------------------------------------------------- */
+
+static void unlink_bucket(onnx_buckets *b, const onnx_bucket *bucket)
+{
+    onnx_bucket **at = &b->list;
+    while (*at != bucket)
+        at = &(*at)->next;
+    *at = bucket->next;
+    b->count--;
+}
+
+static onnx_bucket *find(const onnx_buckets *b, const char *key)
+{
+    onnx_bucket *bucket = b->list;
+    while (bucket && strcmp(bucket->key, key) != 0)
+        bucket = bucket->next;
+    return bucket;
+}
+
+/* Makes room for one more; false if all are in use. *gone is to be destroyed when the lock is given up. */
+static bool make_room(onnx_buckets *b, onnx_bucket **gone)
+{
+    onnx_bucket *oldest = NULL;
+    *gone = NULL;
+    if (b->count < b->most)
+        return true;
+    for (onnx_bucket *it = b->list; it; it = it->next)
+        if (it->session && it->users == 0 && (!oldest || it->last < oldest->last))
+            oldest = it;
+    if (!oldest)
+        return false;
+    unlink_bucket(b, oldest);
+    b->stats.ended++;
+    *gone = oldest;
+    return true;
+}
+
+/* Under the lock, which it gives up meanwhile. NULL: the model's own session is to be used. */
+static onnx_bucket *make(weir_engine_model *model, const char *key)
+{
+    onnx_buckets *b = model->buckets;
+    onnx_bucket *gone = NULL, *bucket = calloc(1, sizeof *bucket);
+    if (!bucket || !make_room(b, &gone)) {
+        free(bucket);
+        return NULL;
+    }
+    snprintf(bucket->key, sizeof bucket->key, "%s", key);
+    bucket->users = 1;
+    bucket->next = b->list;
+    b->list = bucket;
+    b->count++;
+    pthread_mutex_unlock(&b->lock);
+    ort_session *session = NULL;
+    destroy(model, gone);
+    weir_status status = onnx_session_another(model, &session);
+    if (status != WEIR_OK)
+        weir_log(WEIR_LOG_WARNING, "onnx: %s has no session of its own for %s: %s", weir_client_name(model->client),
+                 key, weir_detail());
+    pthread_mutex_lock(&b->lock);
+    if (status != WEIR_OK) {
+        unlink_bucket(b, bucket);
+        free(bucket);
+        return NULL;
+    }
+    bucket->session = session;
+    b->stats.made++;
+    return bucket;
+}
+
+static onnx_bucket *choose(weir_engine_model *model, const char *key)
+{
+    onnx_buckets *b = model->buckets;
+    if (!b->own[0])
+        snprintf(b->own, sizeof b->own, "%s", key);
+    if (strcmp(b->own, key) == 0)
+        return NULL;
+    onnx_bucket *bucket = find(b, key);
+    if (!bucket)
+        return make(model, key);
+    if (!bucket->session)
+        return NULL;
+    bucket->users++;
+    return bucket;
+}
+
+onnx_turn onnx_turn_take(weir_engine_model *model, const weir_inference *inference)
+{
+    onnx_buckets *b = model->buckets;
+    onnx_turn turn = {.session = model->session};
+    char key[KEY_MOST];
+    pthread_mutex_lock(&b->lock);
+    while (model->settings.concurrency && b->running >= model->settings.concurrency)
+        pthread_cond_wait(&b->ended, &b->lock);
+    b->running++;
+    if (b->most) {
+        onnx_bucket_key(model, inference, key, sizeof key);
+        turn.bucket = choose(model, key);
+    }
+    if (turn.bucket) {
+        turn.bucket->last = ++b->turns;
+        turn.session = turn.bucket->session;
+    }
+    pthread_mutex_unlock(&b->lock);
+    return turn;
+}
+
+void onnx_turn_give(weir_engine_model *model, onnx_turn turn)
+{
+    onnx_buckets *b = model->buckets;
+    pthread_mutex_lock(&b->lock);
+    b->running--;
+    if (turn.bucket)
+        turn.bucket->users--;
+    pthread_cond_signal(&b->ended);
+    pthread_mutex_unlock(&b->lock);
+}
+
+onnx_bucket_stats onnx_buckets_look(weir_engine_model *model)
+{
+    pthread_mutex_lock(&model->buckets->lock);
+    onnx_bucket_stats stats = model->buckets->stats;
+    stats.now = model->buckets->count;
+    pthread_mutex_unlock(&model->buckets->lock);
+    return stats;
+}

@@ -1,0 +1,37 @@
+/* Who runs when, and in which session: a bound on the runs at a time, and with the setting `buckets` a session for each bucket of
+ * shapes, over the same weights.
+ *
+ * The shapes that come first have the model's own session for good. Others get one of their own when they first come; it
+ * goes when more are there than the setting allows and it was used the longest time ago. Nobody waits for a session that is
+ * being made, or for another bucket: whoever finds none that is ready runs in the model's own. */
+#ifndef WEIR_ONNX_BUCKETS_H
+#define WEIR_ONNX_BUCKETS_H
+
+#include "model.h"
+
+typedef struct onnx_bucket onnx_bucket;
+
+typedef struct onnx_turn {
+    ort_session *session;
+    onnx_bucket *bucket; /* NULL: the model's own session */
+} onnx_turn;
+
+typedef struct onnx_bucket_stats {
+    uint64_t made, ended; /* sessions beside the model's own */
+    size_t now;
+} onnx_bucket_stats;
+
+/* Makes model->buckets; WEIR_SYSTEM without host memory. */
+weir_status onnx_buckets_begin(weir_engine_model *model);
+void onnx_buckets_end(weir_engine_model *model);
+
+/* Waits while as many runs as the setting `concurrency` allows are under way. */
+onnx_turn onnx_turn_take(weir_engine_model *model, const weir_inference *inference);
+void onnx_turn_give(weir_engine_model *model, onnx_turn turn);
+
+onnx_bucket_stats onnx_buckets_look(weir_engine_model *model);
+
+/* "f32:2:1,64;" for an input of 1 by 50 with granularity 64. */
+void onnx_bucket_key(const weir_engine_model *model, const weir_inference *inference, char *text, size_t capacity);
+
+#endif

@@ -1,0 +1,311 @@
+/* See needs.h. The order is the dynamic linker's: what is loaded already, DT_RPATH, LD_LIBRARY_PATH, DT_RUNPATH, its cache,
+ * its own directories. Opening would be the surer test, but CUDA's libraries alone are gigabytes. */
+#include "needs.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SEEN_MOST = 256, NAME_MOST = 128, PATH_MOST = 1024 };
+
+typedef struct mapped {
+    const char *bytes;
+    size_t size;
+} mapped;
+
+typedef struct search {
+    char seen[SEEN_MOST][NAME_MOST];
+    size_t seen_count;
+    mapped cache;
+    char *text;
+    size_t capacity;
+    int missing;
+} search;
+
+static bool map_file(const char *path, mapped *out)
+{
+    struct stat about;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    *out = (mapped){NULL, 0};
+    if (fd >= 0 && fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0) {
+        void *bytes = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (bytes != MAP_FAILED)
+            *out = (mapped){bytes, (size_t)about.st_size};
+    }
+    if (fd >= 0)
+        close(fd);
+    return out->bytes != NULL;
+}
+
+static void unmap(mapped *it)
+{
+    if (it->bytes)
+        munmap((void *)it->bytes, it->size);
+    it->bytes = NULL;
+}
+
+/* ---- a library's dynamic section ------------------------------------------------------------------------------------ */
+
+typedef struct dynamic {
+    mapped file;
+    const ElfW(Dyn) * entries;
+    size_t count, texts; /* where its texts begin */
+} dynamic;
+
+static bool inside(const mapped *file, uint64_t at, uint64_t bytes)
+{
+    return at <= file->size && bytes <= file->size - at;
+}
+
+/* Its text at that place; NULL if it leaves the file. */
+static const char *text_at(const mapped *file, uint64_t at)
+{
+    return at < file->size && memchr(file->bytes + at, 0, file->size - at) ? file->bytes + at : NULL;
+}
+
+/* Where an address of the loaded library lies in the file. */
+static size_t in_file(const mapped *file, const ElfW(Ehdr) * header, uint64_t address)
+{
+    const ElfW(Phdr) *part = (const void *)(file->bytes + header->e_phoff);
+    for (int i = 0; i < header->e_phnum; i++)
+        if (part[i].p_type == PT_LOAD && address >= part[i].p_vaddr && address - part[i].p_vaddr < part[i].p_filesz)
+            return (size_t)(address - part[i].p_vaddr + part[i].p_offset);
+    return SIZE_MAX;
+}
+
+static uint64_t value_of(const dynamic *it, int64_t tag)
+{
+    for (size_t i = 0; i < it->count && it->entries[i].d_tag != DT_NULL; i++)
+        if (it->entries[i].d_tag == tag)
+            return it->entries[i].d_un.d_val;
+    return UINT64_MAX;
+}
+
+static bool read_dynamic(dynamic *it)
+{
+    const mapped *file = &it->file;
+    const ElfW(Ehdr) *header = (const void *)file->bytes;
+    const ElfW(Ehdr) *own = (const void *)getauxval(AT_SYSINFO_EHDR);
+    if (file->size < sizeof *header || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
+        header->e_ident[EI_CLASS] != (sizeof(void *) == 8 ? ELFCLASS64 : ELFCLASS32) ||
+        (own && header->e_machine != own->e_machine) || header->e_phentsize != sizeof(ElfW(Phdr)) ||
+        header->e_phoff % sizeof(void *) != 0 ||
+        !inside(file, header->e_phoff, (uint64_t)header->e_phnum * sizeof(ElfW(Phdr))))
+        return false;
+    const ElfW(Phdr) *part = (const void *)(file->bytes + header->e_phoff);
+    for (int i = 0; i < header->e_phnum; i++)
+        if (part[i].p_type == PT_DYNAMIC && part[i].p_offset % sizeof(void *) == 0 &&
+            inside(file, part[i].p_offset, part[i].p_filesz)) {
+            it->entries = (const void *)(file->bytes + part[i].p_offset);
+            it->count = part[i].p_filesz / sizeof *it->entries;
+        }
+    it->texts = it->entries ? in_file(file, header, value_of(it, DT_STRTAB)) : SIZE_MAX;
+    return it->texts < file->size;
+}
+
+static bool open_library(const char *path, dynamic *it)
+{
+    *it = (dynamic){0};
+    if (!map_file(path, &it->file))
+        return false;
+    if (read_dynamic(it))
+        return true;
+    unmap(&it->file);
+    return false;
+}
+
+/* ---- where a name is looked for --------------------------------------------------------------------------------------- */
+
+/* What to do with a place where the name may be; true ends the search. */
+typedef bool (*visit_fn)(const char *path, void *user);
+
+static bool in_list(const char *list, const char *origin, const char *name, visit_fn visit, void *user)
+{
+    char path[PATH_MOST];
+    while (list && *list) {
+        size_t length = strcspn(list, ":;");
+        static const char *const words[] = {"$ORIGIN", "${ORIGIN}"};
+        const char *front = "", *rest = list;
+        for (size_t i = 0; i < 2; i++)
+            if (strncmp(list, words[i], strlen(words[i])) == 0) {
+                front = origin;
+                rest = list + strlen(words[i]);
+            }
+        int tail = (int)(list + length - rest);
+        if (length && snprintf(path, sizeof path, "%s%.*s/%s", front, tail, rest, name) < (int)sizeof path &&
+            visit(path, user))
+            return true;
+        list += length + (list[length] != 0);
+    }
+    return false;
+}
+
+/* glibc's /etc/ld.so.cache: a header of 48 bytes, entries of 24, texts by their place in the file. */
+static bool in_cache(const mapped *cache, const char *name, bool any_version, visit_fn visit, void *user)
+{
+    static const char magic[] = "glibc-ld.so.cache1.1";
+    enum { HEADER = 48, ENTRY = 24 };
+    uint32_t count, key, value;
+    size_t length = strlen(name);
+    if (!cache->bytes || cache->size < HEADER || memcmp(cache->bytes, magic, sizeof magic - 1) != 0)
+        return false;
+    memcpy(&count, cache->bytes + sizeof magic - 1, sizeof count);
+    for (uint64_t i = 0; i < count && inside(cache, HEADER + i * ENTRY, ENTRY); i++) {
+        memcpy(&key, cache->bytes + HEADER + i * ENTRY + 4, sizeof key);
+        memcpy(&value, cache->bytes + HEADER + i * ENTRY + 8, sizeof value);
+        const char *soname = text_at(cache, key), *path = text_at(cache, value);
+        if (soname && path && strncmp(soname, name, length) == 0 && (any_version || !soname[length]) &&
+            visit(path, user))
+            return true;
+    }
+    return false;
+}
+
+static const char system_folders[] = "/lib64:/usr/lib64:/lib:/usr/lib";
+
+/* The lists of folders, in order, that hold for what `it` needs. */
+static bool everywhere(const search *s, const dynamic *it, const char *origin, const char *name, visit_fn visit,
+                       void *user)
+{
+    uint64_t runpath = value_of(it, DT_RUNPATH), rpath = value_of(it, DT_RPATH);
+    const char *before = runpath == UINT64_MAX && rpath != UINT64_MAX ? text_at(&it->file, it->texts + rpath) : NULL;
+    const char *behind = runpath != UINT64_MAX ? text_at(&it->file, it->texts + runpath) : NULL;
+    return in_list(before, origin, name, visit, user) ||
+           in_list(getenv("LD_LIBRARY_PATH"), origin, name, visit, user) ||
+           in_list(behind, origin, name, visit, user) || in_cache(&s->cache, name, false, visit, user) ||
+           in_list(system_folders, origin, name, visit, user);
+}
+
+/* ---- what is found instead -------------------------------------------------------------------------------------------- */
+
+typedef struct others {
+    const char *stem; /* "libnvinfer.so." */
+    char text[256];
+} others;
+
+static bool note_other(const char *path, void *user)
+{
+    others *o = user;
+    const char *name = strrchr(path, '/');
+    size_t used = strlen(o->text);
+    name = name ? name + 1 : path;
+    if (!strstr(o->text, name) && used < sizeof o->text)
+        snprintf(o->text + used, sizeof o->text - used, "%s%s", used ? ", " : "", name);
+    return false;
+}
+
+/* `path` is FOLDER/STEM: every file of the folder that begins so. */
+static bool list_folder(const char *path, void *user)
+{
+    others *o = user;
+    char folder[PATH_MOST];
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    DIR *dir = opendir(folder);
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        if (strncmp(entry->d_name, o->stem, strlen(o->stem)) == 0)
+            note_other(entry->d_name, o);
+    if (dir)
+        closedir(dir);
+    return false;
+}
+
+static void note_missing(search *s, const dynamic *it, const char *origin, const char *name)
+{
+    others found = {.text = ""};
+    char stem[NAME_MOST];
+    snprintf(stem, sizeof stem, "%s", name);
+    char *version = strstr(stem, ".so.");
+    if (version) {
+        version[4] = 0;
+        found.stem = stem;
+        (void)everywhere(s, it, origin, stem, list_folder, &found);
+        (void)in_cache(&s->cache, stem, true, note_other, &found);
+    }
+    size_t used = strlen(s->text);
+    if (used < s->capacity)
+        snprintf(s->text + used, s->capacity - used, "%s%s%s%s%s", s->missing ? ", " : "", name,
+                 found.text[0] ? " (found " : "", found.text, found.text[0] ? ")" : "");
+    s->missing++;
+}
+
+/* ---- from library to library ------------------------------------------------------------------------------------------ */
+
+static bool is_new(search *s, const char *name)
+{
+    for (size_t i = 0; i < s->seen_count; i++)
+        if (strcmp(s->seen[i], name) == 0)
+            return false;
+    if (s->seen_count == SEEN_MOST || strlen(name) >= NAME_MOST)
+        return false;
+    snprintf(s->seen[s->seen_count++], NAME_MOST, "%s", name);
+    return true;
+}
+
+static bool is_loaded(const char *name)
+{
+    void *handle = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle)
+        dlclose(handle);
+    else
+        (void)dlerror();
+    return handle != NULL;
+}
+
+static bool keep_readable(const char *path, void *user)
+{
+    dynamic it;
+    if (!open_library(path, &it))
+        return false;
+    unmap(&it.file);
+    snprintf(user, PATH_MOST, "%s", path);
+    return true;
+}
+
+static bool follow(search *s, const char *file) // NOLINT(misc-no-recursion): by SEEN_MOST at the most
+{
+    dynamic it;
+    char origin[PATH_MOST];
+    if (!open_library(file, &it))
+        return false;
+    const char *slash = strrchr(file, '/');
+    snprintf(origin, sizeof origin, "%.*s", slash ? (int)(slash - file) : 1, slash ? file : ".");
+    for (size_t i = 0; i < it.count && it.entries[i].d_tag != DT_NULL; i++) {
+        char path[PATH_MOST];
+        const char *name =
+            it.entries[i].d_tag == DT_NEEDED ? text_at(&it.file, it.texts + it.entries[i].d_un.d_val) : NULL;
+        if (!name || !is_new(s, name) || is_loaded(name))
+            continue;
+        if (everywhere(s, &it, origin, name, keep_readable, path))
+            (void)follow(s, path);
+        else
+            note_missing(s, &it, origin, name);
+    }
+    unmap(&it.file);
+    return true;
+}
+
+int onnx_needs_missing(const char *file, char *text, size_t capacity)
+{
+    search *s = calloc(1, sizeof *s);
+    if (!s)
+        return -1;
+    s->text = text;
+    s->capacity = capacity;
+    text[0] = 0;
+    (void)map_file("/etc/ld.so.cache", &s->cache);
+    int missing = follow(s, file) ? s->missing : -1;
+    unmap(&s->cache);
+    free(s);
+    return missing;
+}

@@ -1,0 +1,12 @@
+/* What a library needs, and would not get: its dependencies as the dynamic linker would look them up, without opening them. */
+#ifndef WEIR_ONNX_NEEDS_H
+#define WEIR_ONNX_NEEDS_H
+
+#include <stddef.h>
+
+/* Writes the names of the libraries that `file` needs, itself or by what it needs, and that are not found, with other versions
+ * of them that are: "libnvinfer.so.10 (found libnvinfer.so.8), libnvonnxparser.so.10". Answers how many; -1 when the file is no
+ * library that can be read. Any thread. */
+int onnx_needs_missing(const char *file, char *text, size_t capacity);
+
+#endif

@@ -1,0 +1,184 @@
+/* See provider.h. */
+#include "provider.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "library.h"
+#include "needs.h"
+
+typedef struct facts {
+    const char *name;
+    onnx_provider_kind kinds[ONNX_PROVIDER_KINDS];
+    const char *elsewhere;
+    const char *remedy;
+} facts;
+
+#define FILE_OF(provider) "libonnxruntime_providers_" provider ".so"
+#define CUDA_BUILD        "run scripts/engines --cuda onnxruntime-cuda"
+
+static const facts all[ONNX_PROVIDERS] = {
+    [ONNX_TENSORRT] = {"tensorrt",
+                       {{"TensorrtExecutionProvider", FILE_OF("tensorrt")}},
+                       NULL,
+                       CUDA_BUILD " and put TensorRT 10 where the dynamic linker finds it (LD_LIBRARY_PATH)"},
+    [ONNX_CUDA] = {"cuda",
+                   {{"CUDAExecutionProvider", FILE_OF("cuda")}},
+                   NULL,
+                   CUDA_BUILD " and put CUDA 13 and cuDNN 9 where the dynamic linker finds them (LD_LIBRARY_PATH)"},
+    [ONNX_ROCM] = {"rocm",
+                   {{"MIGraphXExecutionProvider", FILE_OF("migraphx")}, {"ROCMExecutionProvider", FILE_OF("rocm")}},
+                   NULL,
+                   "set WEIR_ONNXRUNTIME to AMD's build of ONNX Runtime (PyPI: onnxruntime-migraphx)"},
+    [ONNX_COREML] = {"coreml",
+                     {{"CoreMLExecutionProvider", NULL}},
+                     "Core ML is of Apple's systems",
+                     "run the model on one of Apple's systems"},
+    [ONNX_DIRECTML] = {"directml",
+                       {{"DmlExecutionProvider", NULL}},
+                       "DirectML is of Windows",
+                       "run the model on Windows"},
+    [ONNX_OPENVINO] = {"openvino",
+                       {{"OpenVINOExecutionProvider", FILE_OF("openvino")}},
+                       NULL,
+                       "run scripts/engines --openvino onnxruntime-openvino"},
+    [ONNX_CPU] = {"cpu", {{"CPUExecutionProvider", NULL}}, NULL, "run scripts/engines onnxruntime"},
+};
+
+const char *onnx_provider_name(onnx_provider provider)
+{
+    return all[provider].name;
+}
+
+const onnx_provider_kind *onnx_provider_kinds(onnx_provider provider)
+{
+    return all[provider].kinds;
+}
+
+const char *onnx_provider_elsewhere(onnx_provider provider)
+{
+    return all[provider].elsewhere;
+}
+
+const char *onnx_provider_remedy(onnx_provider provider)
+{
+    return all[provider].remedy;
+}
+
+bool onnx_provider_find(const char *name, onnx_provider *out)
+{
+    if (strcasecmp(name, "metal") == 0)
+        name = all[ONNX_COREML].name;
+    for (int i = 0; i < ONNX_PROVIDERS; i++)
+        if (strcasecmp(all[i].name, name) == 0) {
+            *out = (onnx_provider)i;
+            return true;
+        }
+    return false;
+}
+
+onnx_provider onnx_provider_of(const char *theirs)
+{
+    for (int i = 0; i < ONNX_PROVIDERS; i++)
+        for (int k = 0; k < ONNX_PROVIDER_KINDS; k++)
+            if (all[i].kinds[k].theirs && strcmp(all[i].kinds[k].theirs, theirs) == 0)
+                return (onnx_provider)i;
+    return ONNX_PROVIDERS;
+}
+
+/* ---- can it be used ------------------------------------------------------------------------------------------------- */
+
+static void beside(const onnx_library *library, const char *file, char *path, size_t capacity)
+{
+    const char *slash = strrchr(library->path, '/');
+    snprintf(path, capacity, "%.*s%s", slash ? (int)(slash + 1 - library->path) : 0, library->path, file);
+}
+
+/* The provider's library and what that needs; the first kind that is whole will do. */
+static bool is_whole(const onnx_library *library, onnx_provider provider, char *why, size_t capacity)
+{
+    bool whole = false;
+    for (int k = 0; k < ONNX_PROVIDER_KINDS && !whole; k++) {
+        const char *file = all[provider].kinds[k].file;
+        char path[640], list[300];
+        if (!(library->has[provider] & 1u << k))
+            continue;
+        beside(library, file ? file : "", path, sizeof path);
+        int missing = file ? onnx_needs_missing(path, list, sizeof list) : 0;
+        whole = missing == 0;
+        if (missing < 0)
+            snprintf(why, capacity, "%s is not beside ONNX Runtime %s: %s", file, library->version,
+                     all[provider].remedy);
+        else if (missing > 0)
+            snprintf(why, capacity, "%s needs %s: %s", file, list, all[provider].remedy);
+    }
+    return whole;
+}
+
+const char *onnx_provider_missing(const onnx_library *library, onnx_provider provider, char *text, size_t capacity)
+{
+    snprintf(text, capacity, "%s", all[provider].remedy);
+    (void)is_whole(library, provider, text, capacity);
+    return text;
+}
+
+/* A provider asks Provider_GetHost whom it belongs to, and gets the answer of the first library of the process that has such a
+ * symbol; scripts/engines gives the providers of builds that lie beside each other another name for it. */
+weir_status onnx_provider_apart(const onnx_library *library, onnx_provider provider)
+{
+    char path[640];
+    Dl_info owner;
+    if (!all[provider].kinds[0].file)
+        return WEIR_OK;
+    beside(library, FILE_OF("shared"), path, sizeof path);
+    void *own = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *ours = own ? dlsym(own, "Provider_GetHost") : NULL, *first = dlsym(RTLD_DEFAULT, "Provider_GetHost");
+    bool apart = !ours || !first || ours == first;
+    if (!apart && !dladdr(first, &owner))
+        owner.dli_fname = "another";
+    if (own)
+        dlclose(own);
+    return apart ? WEIR_OK
+                 : weir_fail(WEIR_CONFLICT,
+                             "the process has %s already, so that providers of %s would call into that other ONNX "
+                             "Runtime: use the other by WEIR_ONNXRUNTIME, or a build that scripts/engines put into the "
+                             "store",
+                             owner.dli_fname, library->path);
+}
+
+static void describe(onnx_provider provider, weir_engine_provider *out)
+{
+    const onnx_library *library;
+    if (onnx_library_look(provider, &library) != WEIR_OK) {
+        out->state = WEIR_PROVIDER_NO_LIBRARY;
+        snprintf(out->missing, sizeof out->missing, "%s", weir_detail());
+        return;
+    }
+    snprintf(out->library, sizeof out->library, "%s", library->path);
+    snprintf(out->version, sizeof out->version, "%s", library->version);
+    if (library->has[provider]) {
+        out->state = is_whole(library, provider, out->missing, sizeof out->missing) ? WEIR_PROVIDER_HERE
+                                                                                    : WEIR_PROVIDER_NOT_LOADABLE;
+    } else {
+        out->state = WEIR_PROVIDER_NOT_BUILT;
+        snprintf(out->missing, sizeof out->missing, "ONNX Runtime %s (%.200s) has no %s: %s%s%s", library->version,
+                 library->path, all[provider].kinds[0].theirs, all[provider].elsewhere ? all[provider].elsewhere : "",
+                 all[provider].elsewhere ? "; " : "", all[provider].remedy);
+    }
+    if (out->state == WEIR_PROVIDER_HERE)
+        out->missing[0] = 0;
+}
+
+weir_status onnx_provider_at(size_t index, weir_engine_provider *out)
+{
+    if (index >= ONNX_PROVIDERS)
+        return weir_fail(WEIR_NOT_FOUND, "the engine onnx has %d providers", ONNX_PROVIDERS);
+    weir_engine_provider found = {.size = out->size};
+    snprintf(found.name, sizeof found.name, "%s", all[index].name);
+    describe((onnx_provider)index, &found);
+    memcpy(out, &found, out->size < sizeof found ? out->size : sizeof found);
+    return WEIR_OK;
+}
