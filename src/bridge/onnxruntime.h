@@ -28,12 +28,16 @@ typedef struct wi_ort_runs {
 
 struct wi_ort_follower;
 
-/* Streams that ONNX Runtime made itself, each with one of weir's that follows it; onnxruntime_streams.c. */
+/* Streams that ONNX Runtime made itself, each with one of weir's that follows it; onnxruntime_streams.c. Nobody tells which of
+ * them are no more: where there are so many, those that nothing is left of are ended. */
+enum { WI_ORT_FOLLOWERS_MANY = 16 };
+
 typedef struct wi_ort_followers {
     pthread_mutex_t lock;
     struct wi_ort_follower *first;
-    uint64_t pressure; /* the id of the callback that has them give up what they hold; 0: there is none yet */
-    atomic_uint ever;  /* how many there have been */
+    size_t count, many; /* of the list; and with how many it is looked through next */
+    uint64_t pressure;  /* the id of the callback that has them give up what they hold; 0: there is none yet */
+    atomic_uint ever;   /* how many there have been */
 } wi_ort_followers;
 
 /* Pinned blocks that were freed and serve again when the device is past that; onnxruntime_pinned.c. */

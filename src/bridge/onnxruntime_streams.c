@@ -11,7 +11,7 @@
  * block serves again in the order of the stream that used it, and other streams get it when the device is past it.
  *
  * A free that does not tell which stream used the block (it was asked for without one, or is pinned) waits for the device;
- * what is in hand goes back with it. So it does when somebody needs memory, and in the end. */
+ * what is in hand goes back with it. So it does when somebody needs memory, when there are many followers, and in the end. */
 #include "bridge/onnxruntime.h"
 
 typedef struct wi_ort_follower {
@@ -85,6 +85,7 @@ static weir_status make(weir_onnxruntime *bridge, void *native, wi_ort_follower 
 }
 
 static void on_pressure(const weir_pressure *pressure, void *user);
+static weir_status relieve(weir_onnxruntime *bridge);
 
 /* The first one has a callback registered that gives up what followers have in hand. */
 static weir_status watch_pressure(weir_onnxruntime *bridge)
@@ -115,10 +116,27 @@ static weir_status make_and_enlist(weir_onnxruntime *bridge, void *native, wi_or
     pthread_mutex_lock(&all->lock);
     f->next = all->first;
     all->first = f;
+    all->count++;
     atomic_fetch_add(&all->ever, 1);
     pthread_mutex_unlock(&all->lock);
     *out = f;
     return WEIR_OK;
+}
+
+/* Before one more comes. Twice as many as have something left, so that it is seldom: it may wait for the device. */
+static void thin_out(weir_onnxruntime *bridge)
+{
+    wi_ort_followers *all = &bridge->followers;
+    pthread_mutex_lock(&all->lock);
+    bool crowded = all->count >= wi_max(all->many, WI_ORT_FOLLOWERS_MANY);
+    pthread_mutex_unlock(&all->lock);
+    if (!crowded)
+        return;
+    if (relieve(bridge) != WEIR_OK)
+        weir_log(WEIR_LOG_WARNING, "onnxruntime: what it freed on %s waits: %s", bridge->name, weir_detail());
+    pthread_mutex_lock(&all->lock);
+    all->many = 2 * all->count;
+    pthread_mutex_unlock(&all->lock);
 }
 
 /* A stream is used by one thread at a time, so that no other one makes the same follower meanwhile. */
@@ -130,6 +148,8 @@ static weir_status enter(weir_onnxruntime *bridge, void *native, wi_ort_follower
     if (f)
         f->busy++;
     pthread_mutex_unlock(&all->lock);
+    if (!f)
+        thin_out(bridge);
     weir_status status = f ? WEIR_OK : watch_pressure(bridge);
     if (!f && status == WEIR_OK)
         status = make_and_enlist(bridge, native, &f);
@@ -275,8 +295,10 @@ static wi_ort_follower *next_to_settle(weir_onnxruntime *bridge, handful *all, b
         wi_ort_follower *f = *at;
         *all = take_hand(f);
         *over = all->count == 0 && f->busy == 0 && f->blocks == 0;
-        if (*over)
+        if (*over) {
             *at = f->next;
+            bridge->followers.count--;
+        }
         if (*over || all->count > 0)
             return f;
     }

@@ -134,6 +134,41 @@ static void freed_after_the_stream(void **state)
     end(&f);
 }
 
+/* Programs with a new session for each request: what follows their streams does not add up, whether blocks are left of them or
+ * not, and one whose stream is still there goes on. */
+static void streams_that_never_come_again(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 200, KEPT = 40 };
+    fixture f = begin(64 * MIB, false);
+    void *steady = make_native(&f), *outputs[KEPT], *p = alloc_on(&f, steady, 5000);
+    for (int i = 0; i < ROUNDS; i++) {
+        void *native = make_native(&f), *scratch = alloc_on(&f, native, 5000), *more = alloc_on(&f, native, 7000);
+        fill(&f, native, more, 1, 7000);
+        f.table->Free(f.table, scratch);
+        if (i < KEPT)
+            outputs[i] = more;
+        else
+            f.table->Free(f.table, more);
+        drop_native(&f, native);
+        if (i == KEPT + 1)
+            for (int k = 0; k < KEPT; k++)
+                f.table->Free(f.table, outputs[k]);
+        f.table->Free(f.table, p);
+        p = alloc_on(&f, steady, 5000);
+        assert_true(f.bridge->followers.count <= 2 * KEPT + WI_ORT_FOLLOWERS_MANY);
+    }
+    assert_true(f.bridge->followers.count <= WI_ORT_FOLLOWERS_MANY + 1);
+    assert_int_equal(stats(&f).live, 1);
+    fill(&f, steady, p, 0x44, 5000);
+    synchronize(&f, steady);
+    assert_true(holds(p, 0x44, 5000));
+    f.table->Free(f.table, p);
+    drop_native(&f, steady);
+    assert_int_equal(errors + warnings, 0);
+    end(&f);
+}
+
 /* A block without a stream may have been used on any: its free waits for all. */
 static void freed_without_a_stream(void **state)
 {
@@ -236,15 +271,11 @@ static void threads_with_streams(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(not_too_early_on_a_known_stream),
-        cmocka_unit_test(not_too_early_on_theirs),
-        cmocka_unit_test(served_again_in_order_on_a_known_stream),
-        cmocka_unit_test(served_again_in_order_on_theirs),
-        cmocka_unit_test(from_one_of_theirs_to_another),
-        cmocka_unit_test(freed_after_the_stream),
-        cmocka_unit_test(freed_without_a_stream),
-        cmocka_unit_test(freed_behind_the_known_stream),
-        cmocka_unit_test(threads_with_streams),
+        cmocka_unit_test(not_too_early_on_a_known_stream),         cmocka_unit_test(not_too_early_on_theirs),
+        cmocka_unit_test(served_again_in_order_on_a_known_stream), cmocka_unit_test(served_again_in_order_on_theirs),
+        cmocka_unit_test(from_one_of_theirs_to_another),           cmocka_unit_test(freed_after_the_stream),
+        cmocka_unit_test(streams_that_never_come_again),           cmocka_unit_test(freed_without_a_stream),
+        cmocka_unit_test(freed_behind_the_known_stream),           cmocka_unit_test(threads_with_streams),
     };
     return cmocka_run_group_tests(tests, rig_find_stub, NULL);
 }
