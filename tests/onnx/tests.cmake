@@ -35,6 +35,22 @@ if(TARGET weir_onnx_objects)
   weir_onnx_test(tensorrt ${CMAKE_CURRENT_LIST_DIR}/gpu/tensorrt.c ${common}
                  ENVIRONMENT "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${WEIR_STUB}/cuda:${WEIR_STUB}/tensorrt")
   add_dependencies(test-onnx-tensorrt stub-provider stub-nvinfer stub-nvonnxparser)
+  # Providers, where the store has the builds for them: CUDA's over the stub. And a library that needs version 3 of another, where
+  # version 2 is.
+  weir_onnx_test(providers ${CMAKE_CURRENT_LIST_DIR}/providers.c ${common}
+                 ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda")
+  weir_onnx_test(sessions ${CMAKE_CURRENT_LIST_DIR}/sessions.c ${common})
+  set(needs ${PROJECT_BINARY_DIR}/tests/needs)
+  add_library(onnx-needed SHARED ${CMAKE_CURRENT_LIST_DIR}/needed.c)
+  set_target_properties(onnx-needed PROPERTIES SOVERSION 3 LIBRARY_OUTPUT_DIRECTORY ${needs}/there)
+  add_library(onnx-needing MODULE ${CMAKE_CURRENT_LIST_DIR}/needing.c)
+  target_link_libraries(onnx-needing PRIVATE onnx-needed)
+  set_target_properties(onnx-needing PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${needs} BUILD_WITH_INSTALL_RPATH ON
+                        INSTALL_RPATH "$ORIGIN/other")
+  file(WRITE ${needs}/other/libonnx-needed.so.2 "")
+  target_compile_definitions(test-onnx-providers PRIVATE NEEDING="$<TARGET_FILE:onnx-needing>"
+                             NEEDED="$<TARGET_FILE:onnx-needed>" PARTLY="types")
+  add_dependencies(test-onnx-providers stub-provider onnx-needing)
   # Against ONNX Runtime's own arena, on a GPU (scripts/gpu-onnx runs that); on the CPU what goes there too.
   set(gpu ${CMAKE_CURRENT_LIST_DIR}/gpu)
   add_executable(test-onnx-gpu ${gpu}/gpu.c ${gpu}/speed.c ${gpu}/serve.c ${gpu}/faults.c ${gpu}/delayed.c ${gpu}/where.c

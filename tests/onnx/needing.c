@@ -1,0 +1,7 @@
+/* See needed.c. */
+int needed(void);
+int needing(void);
+int needing(void)
+{
+    return needed();
+}

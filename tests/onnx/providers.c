@@ -1,0 +1,284 @@
+/* Providers: which are here and what the others lack, one model by several of them in one process, and who runs which nodes. */
+#include "common.h"
+
+#include <math.h>
+
+#include "model.h"
+#include "needs.h"
+
+static bool has_openvino, has_cuda;
+
+static weir_engine_provider provider_at(size_t index)
+{
+    weir_engine_provider found = WEIR_INIT(weir_engine_provider);
+    assert_ok(weir_engine_entry(WEIR_ENGINE_ABI)->provider(index, &found));
+    return found;
+}
+
+static weir_engine_provider provider_named(const char *name)
+{
+    onnx_provider index;
+    assert_true(onnx_provider_find(name, &index));
+    return provider_at(index);
+}
+
+static weir_status load_by(loaded *l, const char *name, const char *provider, const weir_setting *settings,
+                           size_t count)
+{
+    weir_engine_place place = {l->runtime, l->client};
+    weir_engine_load load = {.size = sizeof load,
+                             .path = model_path(name),
+                             .places = &place,
+                             .place_count = 1,
+                             .settings = settings,
+                             .setting_count = count,
+                             .provider = provider};
+    return l->engine->load(&load, &l->model);
+}
+
+static weir_model_info info_of(const loaded *l)
+{
+    weir_model_info info = WEIR_INIT(weir_model_info);
+    assert_ok(l->engine->info(l->model, &info));
+    return info;
+}
+
+/* ---- which are here ------------------------------------------------------------------------------------------------- */
+
+static void every_provider_is_told(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"tensorrt", "cuda", "rocm", "coreml", "directml", "openvino", "cpu"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        weir_engine_provider found = provider_at(i);
+        assert_string_equal(found.name, names[i]);
+        assert_int_equal(found.missing[0] == 0, found.state == WEIR_PROVIDER_HERE);
+        assert_true(found.library[0] != 0);
+        assert_true(found.version[0] != 0);
+    }
+    weir_engine_provider beyond = WEIR_INIT(weir_engine_provider);
+    assert_status(weir_engine_entry(WEIR_ENGINE_ABI)->provider(ONNX_PROVIDERS, &beyond), WEIR_NOT_FOUND);
+    assert_int_equal(provider_named("cpu").state, WEIR_PROVIDER_HERE);
+}
+
+static void assert_refused(const char *provider, weir_status status, const char *words)
+{
+    loaded l = open_client(0);
+    assert_status(load_by(&l, "mlp", provider, NULL, 0), status);
+    assert_detail(words);
+    assert_int_equal(live(&l), 0);
+    close_client(&l);
+}
+
+/* Not on this system, and not in this library: two refusals, told apart. */
+static void what_is_not_built_is_said(void **state)
+{
+    (void)state;
+    assert_int_equal(provider_named("METAL").state, WEIR_PROVIDER_NOT_BUILT); /* coreml's other name */
+    assert_non_null(strstr(provider_named("metal").missing, "Apple"));
+    assert_non_null(strstr(provider_named("directml").missing, "Windows"));
+    assert_non_null(strstr(provider_named("rocm").missing, "has no MIGraphXExecutionProvider"));
+    assert_refused("coreml", WEIR_UNSUPPORTED, "has no provider coreml");
+    assert_refused("directml", WEIR_UNSUPPORTED, "has no provider directml");
+    assert_refused("rocm", WEIR_UNSUPPORTED, "WEIR_ONNXRUNTIME");
+    assert_refused("cuda", WEIR_INVALID, "the model is on host");
+    assert_refused("tpu", WEIR_INVALID, "it has tensorrt, cuda, rocm, coreml, directml, openvino and cpu");
+}
+
+static void what_cannot_be_loaded_is_named(void **state)
+{
+    (void)state;
+    if (!has_cuda)
+        skip();
+    weir_engine_provider tensorrt = provider_named("tensorrt");
+    assert_int_equal(tensorrt.state, WEIR_PROVIDER_NOT_LOADABLE);
+    assert_non_null(strstr(tensorrt.missing, "libnvinfer.so.10"));
+    assert_non_null(strstr(tensorrt.missing, "libnvonnxparser.so.10"));
+    assert_null(strstr(tensorrt.missing, "libcudart.so.13")); /* the stub is */
+    assert_null(strstr(tensorrt.missing, "libstdc++"));
+    assert_int_equal(provider_named("cuda").state, WEIR_PROVIDER_HERE);
+}
+
+/* A library that needs another of version 3, where version 2 is. */
+static void other_versions_are_found(void **state)
+{
+    (void)state;
+    char text[256], path[512];
+    assert_int_equal(onnx_needs_missing(NEEDING, text, sizeof text), 1);
+    assert_string_equal(text, "libonnx-needed.so.3 (found libonnx-needed.so.2)");
+    assert_int_equal(onnx_needs_missing("/nowhere.so", text, sizeof text), -1);
+    assert_int_equal(onnx_needs_missing(model_path("mlp"), text, sizeof text), -1);
+    assert_int_equal(onnx_needs_missing(NEEDED, text, sizeof text), 0);
+    snprintf(path, sizeof path, "%s", NEEDED);
+    *strrchr(path, '/') = 0;
+    setenv("LD_LIBRARY_PATH", path, 1);
+    assert_int_equal(onnx_needs_missing(NEEDING, text, sizeof text), 0);
+    unsetenv("LD_LIBRARY_PATH");
+}
+
+/* ---- which runs the model --------------------------------------------------------------------------------------------- */
+
+static void a_conflict_is_an_error(void **state)
+{
+    (void)state;
+    loaded l = open_client(0);
+    const weir_setting set = {"provider", "openvino"};
+    assert_status(load_by(&l, "mlp", "cpu", &set, 1), WEIR_INVALID);
+    assert_detail("the load asks for the provider cpu");
+    const weir_setting of_openvino = {"openvino.num_streams", "1"};
+    assert_status(load_by(&l, "mlp", NULL, &of_openvino, 1), WEIR_INVALID);
+    assert_detail("set provider=openvino, too");
+    const weir_setting same = {"provider", "cpu"};
+    assert_ok(load_by(&l, "mlp", "CPU", &same, 1));
+    assert_string_equal(info_of(&l).provider, "cpu");
+    unload_model(&l);
+    close_client(&l);
+}
+
+static void assert_near(const weir_tensor *a, const weir_tensor *b)
+{
+    assert_int_equal(a->bytes, b->bytes);
+    if (a->type != WEIR_F32) {
+        assert_memory_equal(a->data, b->data, a->bytes);
+        return;
+    }
+    const float *x = a->data, *y = b->data;
+    for (size_t i = 0; i < a->bytes / sizeof *x; i++)
+        if (!(fabsf(x[i] - y[i]) <= 1e-4f + 1e-3f * fabsf(x[i])))
+            fail_msg("%s[%zu]: %g and %g", a->name, i, (double)x[i], (double)y[i]);
+}
+
+static void same_by_openvino(const char *name, int64_t extent)
+{
+    loaded cpu = open_client(0), openvino = open_client(0);
+    weir_tensor inputs[PLAIN_VALUES];
+    weir_outputs a, b;
+    assert_ok(load_by(&cpu, name, "cpu", NULL, 0));
+    assert_ok(load_by(&openvino, name, "openvino", NULL, 0));
+    size_t count = make_inputs(&cpu, extent, inputs, PLAIN_VALUES);
+    for (int run = 0; run < 2; run++) {
+        assert_ok(infer(&cpu, inputs, count, &a));
+        assert_ok(infer(&openvino, inputs, count, &b));
+        assert_int_equal(a.count, b.count);
+        for (size_t i = 0; i < a.count; i++)
+            assert_near(&a.tensors[i], output(&b, a.tensors[i].name));
+        cpu.engine->release_outputs(cpu.model, &a);
+        openvino.engine->release_outputs(openvino.model, &b);
+    }
+    weir_model_info info = info_of(&openvino);
+    assert_string_equal(info.provider, "openvino");
+    assert_non_null(strstr(info.remarks, "outside: weights"));
+    assert_ptr_not_equal(cpu.model->library, openvino.model->library);
+    free_inputs(inputs, count);
+    unload_model(&cpu);
+    unload_model(&openvino);
+    close_client(&cpu);
+    close_client(&openvino);
+}
+
+static void openvino_answers_as_the_cpu(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"mlp", "conv", "default", "folded", "scalar", "chain", "beside"};
+    char path[512];
+    if (!has_openvino)
+        skip();
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        same_by_openvino(models[i], 5);
+    snprintf(path, sizeof path, "%s/models/minilm.onnx", WEIR_TEST_STORE);
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return;
+    fclose(f);
+    same_by_openvino(path, 3);
+}
+
+/* D22 has its other half in buckets.c. Both builds' providers in one process: each is answered by its own ONNX Runtime. */
+static void builds_lie_beside_each_other(void **state)
+{
+    (void)state;
+    if (!has_openvino || !has_cuda)
+        skip();
+    weir_runtime *device;
+    weir_client *client;
+    weir_runtime_options options = {.size = sizeof options, .budget = 256u << 20};
+    weir_client_options named = {.size = sizeof named, .name = "device"};
+    for (int turn = 0; turn < 2; turn++) {
+        assert_ok(weir_runtime_create("cuda:0", &options, &device));
+        assert_ok(weir_client_open(device, &named, &client));
+        loaded on_device = {weir_engine_entry(WEIR_ENGINE_ABI), device, client, NULL};
+        assert_ok(load_by(&on_device, "mlp", "cuda", NULL, 0));
+        same_by_openvino("mlp", 3);
+        weir_model_info info = info_of(&on_device);
+        assert_string_equal(info.provider, "cuda");
+        assert_int_equal(info.share_count, 1);
+        assert_string_equal(info.shares[0].provider, "cuda");
+        on_device.engine->unload(on_device.model);
+        assert_ok(weir_client_close(client));
+        assert_ok(weir_runtime_destroy(device));
+    }
+}
+
+/* ---- who runs which nodes --------------------------------------------------------------------------------------------- */
+
+static void shares_are_of_all_nodes(void **state)
+{
+    (void)state;
+    loaded l = load_model("mlp", NULL);
+    weir_model_info info = info_of(&l);
+    assert_int_equal(info.share_count, 1);
+    assert_string_equal(info.shares[0].provider, "cpu");
+    assert_true(info.shares[0].parts > 0);
+    assert_int_equal(info.shares[0].parts, info.shares[0].of);
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* Operators that OpenVINO does not take stay on the CPU: said by the shares, and refused where that is not wanted. */
+static void the_cpu_behind_is_told(void **state)
+{
+    (void)state;
+    if (!has_openvino)
+        skip();
+    const weir_setting off = {"cpu_fallback", "off"};
+    loaded l = open_client(0);
+    assert_ok(load_by(&l, PARTLY, "openvino", NULL, 0));
+    weir_model_info info = info_of(&l);
+    assert_int_equal(info.share_count, 2);
+    assert_int_equal(info.shares[0].parts + info.shares[1].parts, info.shares[0].of);
+    assert_true(info.shares[0].parts >= info.shares[1].parts);
+    unload_model(&l);
+    assert_status(load_by(&l, PARTLY, "openvino", &off, 1), WEIR_UNSUPPORTED);
+    assert_detail("cpu_fallback=off");
+    assert_int_equal(live(&l), 0);
+    assert_ok(load_by(&l, "mlp", "openvino", &off, 1));
+    info = info_of(&l);
+    assert_int_equal(info.share_count, 1);
+    assert_string_equal(info.shares[0].provider, "openvino");
+    unload_model(&l);
+    assert_status(load_by(&l, "mlp", "cpu", &off, 1), WEIR_INVALID);
+    close_client(&l);
+}
+
+int main(void)
+{
+    int status = need_onnxruntime();
+    if (status)
+        return status;
+    has_openvino = provider_named("openvino").state == WEIR_PROVIDER_HERE;
+    has_cuda = provider_named("tensorrt").state == WEIR_PROVIDER_NOT_LOADABLE;
+    if (!has_openvino || !has_cuda) {
+        const char *require = getenv("WEIR_REQUIRE_ENGINES");
+        printf("parts are skipped: %s %s\n", provider_named("openvino").missing, provider_named("cuda").missing);
+        if (require && strcmp(require, "1") == 0)
+            return 1;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_provider_is_told),         cmocka_unit_test(what_is_not_built_is_said),
+        cmocka_unit_test(what_cannot_be_loaded_is_named), cmocka_unit_test(a_conflict_is_an_error),
+        cmocka_unit_test(openvino_answers_as_the_cpu),    cmocka_unit_test(builds_lie_beside_each_other),
+        cmocka_unit_test(shares_are_of_all_nodes),        cmocka_unit_test(the_cpu_behind_is_told),
+        cmocka_unit_test(other_versions_are_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
