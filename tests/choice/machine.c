@@ -143,8 +143,8 @@ static void no_unload(weir_engine_model *model)
                                                .info = no_info,                                                        \
                                                .unload = no_unload,                                                    \
                                                .provider = provider_##number}
-DOUBLE(0, "onnx", ".onnx");
-DOUBLE(1, "gguf", ".gguf .onnx2");
+DOUBLE(0, "onnx", ".onnx .both");
+DOUBLE(1, "gguf", ".gguf .both");
 
 void doubles_register(void)
 {

@@ -10,8 +10,11 @@
 
 /* ---- what is wanted --------------------------------------------------------------------------------------------- */
 
-static weir_status check_places(const weir_engine_load *load)
+/* A plan may come before there is a place, for which it allocates nothing. */
+static weir_status check_places(const weir_engine_load *load, bool planning)
 {
+    if (planning && load->path && load->place_count == 0)
+        return WEIR_OK;
     if (!load->path || !load->places || load->place_count == 0 || !load->places[0].client)
         return weir_fail(WEIR_INVALID, "the engine gguf needs a path and a place with a client");
     for (size_t i = 0; i < load->place_count; i++) {
@@ -56,9 +59,9 @@ static weir_status choose_sizes(weir_engine_model *model, const char *path)
     return WEIR_OK;
 }
 
-weir_status wg_prepare(const weir_engine_load *load, weir_engine_model *model)
+weir_status wg_prepare(const weir_engine_load *load, bool planning, weir_engine_model *model)
 {
-    weir_status status = check_places(load);
+    weir_status status = check_places(load, planning);
     if (status == WEIR_OK)
         status = wg_settings_of_load(load->settings, load->setting_count, &model->load, &model->defaults);
     if (status == WEIR_OK)
@@ -70,7 +73,7 @@ weir_status wg_prepare(const weir_engine_load *load, weir_engine_model *model)
     if (status == WEIR_OK)
         status = wg_library_get(model->load.llama, &model->library);
     if (status == WEIR_OK)
-        model->client = load->places[0].client;
+        model->client = load->place_count > 0 ? load->places[0].client : NULL;
     return status;
 }
 
@@ -275,7 +278,7 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
         return weir_fail(WEIR_SYSTEM, "%s: no memory to begin with it", load->path ? load->path : "?");
     pthread_mutex_init(&model->lock, NULL);
     pthread_cond_init(&model->turn, NULL);
-    weir_status status = wg_prepare(load, model);
+    weir_status status = wg_prepare(load, false, model);
     if (status == WEIR_OK)
         status = wg_make_model(model, load, &phase, false);
     if (status == WEIR_OK)

@@ -28,7 +28,7 @@ weir_status wg_plan(const weir_engine_load *load, weir_engine_plan *out)
 {
     weir_engine_model model = {0};
     wg_phase phase = {0};
-    weir_status status = wg_prepare(load, &model);
+    weir_status status = wg_prepare(load, true, &model);
     if (status == WEIR_OK)
         status = wg_make_model(&model, load, &phase, true);
     if (status == WEIR_OK)
