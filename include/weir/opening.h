@@ -1,10 +1,28 @@
 /* weir/opening.h: a model that was chosen for, and that moves on to the next candidate when one fails.
  *
  * weir_model_load (weir/model.h) loads exactly what it is told. weir_model_open asks weir/choice.h and tries the accepted
- * candidates by rank. A model that it made is used by the functions of weir/model.h as any other; when a run fails because
- * of the device (lost, out of memory, an operator that it does not have), the model is loaded on the next candidate and the
- * run is made there: a request is answered or has failed once, and never runs again after a piece of its answer was handed
- * out. A candidate that failed for a reason that would come again is not tried again. */
+ * candidates by rank. A model that it made is used by the functions of weir/model.h as any other. What happens when a run fails:
+ *
+ *   - WEIR_OUT_OF_MEMORY, WEIR_UNSUPPORTED, WEIR_DRIVER, and WEIR_ENGINE where the candidate has answered nothing yet: the request
+ *     is made on the next candidates, each loaded for it. The first that answers takes the model over. If none does, the
+ *     request has failed as it first did, and the model is where it was. Where the next candidate's device lacks the memory
+ *     for both, the one before is unloaded first.
+ *   - WEIR_DEVICE_LOST, and WEIR_ENGINE where the engine says that the model is not healthy: the model is loaded on the next
+ *     candidate, and what has failed is made there. Candidates of a lost device are passed over. Where none is left, this
+ *     and all later requests fail, with every candidate and its reason in the detail.
+ *   - Anything else would be the same elsewhere: the request has failed.
+ *
+ * A request is answered or has failed once. It is not made again after a piece of its answer was handed out. One whose inputs
+ * lie on a device (weir_tensor.on_device) is made again on candidates of the same device alone. One whose inputs are ordered
+ * on a stream of a device waits for that stream before it is made on another. Requests that fail together move the model
+ * once; those that are under way on the candidate before end there, and their outputs stay until they are released. No lock
+ * of weir's is held while an engine loads or runs.
+ *
+ * A candidate that failed for a reason that would come again is not tried again, one that lacked memory may be. A model
+ * does not go back to a better candidate by itself. After a move weir_model_client, weir_model_engine and
+ * weir_model_info_get tell of the present candidate; what they told before stays readable until the model is unloaded, but
+ * the client is closed. weir_model_metrics adds up all of them, so a request that failed on one and was answered by the
+ * next counts as a run and as a failure. */
 #ifndef WEIR_OPENING_H
 #define WEIR_OPENING_H
 
@@ -30,7 +48,7 @@ typedef struct weir_attempt {
     weir_status status; /* WEIR_OK: it serves */
     const char *reason; /* the detail; "" */
     double ms;          /* that the stage took */
-    uint64_t bytes;     /* that its client had at most; what it was given back is not in it */
+    uint64_t bytes;     /* that its client had at most, up to the end of that stage */
 } weir_attempt;
 
 typedef struct weir_record {
@@ -43,14 +61,14 @@ typedef struct weir_record {
 
 typedef struct weir_opening_options {
     size_t size;
-    const weir_choice_options *choice;
-    bool no_fallback; /* the first accepted candidate or none */
+    const weir_choice_options *choice; /* hardware that is given there is believed: devices are not looked at again */
+    bool no_fallback;                  /* the first accepted candidate or none, also later */
     bool
         first_run; /* make the first run while opening (the engine's warm_up), so that what fails there falls back here */
     uint64_t guaranteed, maximum; /* instead of the manifest's; 0: the manifest's */
     void (*progress)(double fraction, void *user);
     /* Told of each attempt when it has failed, and of a last resort on the processor: a sentence. On the thread that
-     * called; no lock is held. */
+     * called; no lock is held. It and `progress` may be called as long as the model lives. */
     void (*notice)(const char *text, void *user);
     void *user;
 } weir_opening_options;
@@ -61,8 +79,8 @@ typedef struct weir_opening_options {
 WEIR_API WEIR_NODISCARD weir_status weir_model_open(const weir_manifest *manifest, const weir_opening_options *options,
                                                     weir_model **out);
 
-/* How the model came to be where it is. Valid until it is unloaded; the arrays grow while runs fall back, so what is read must
- * be copied by whoever runs it on several threads. WEIR_UNSUPPORTED for one of weir_model_load's. Any thread. */
+/* How the model came to be where it is, up to now; what is handed out stays as it is until the model is unloaded.
+ * WEIR_UNSUPPORTED for one of weir_model_load's. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_record(weir_model *model, weir_record *out);
 
 /* "detect", "construct", "load", "first-run", "later-run"; "?" for a number that is none. */

@@ -32,7 +32,8 @@ typedef struct wi_instance {
 typedef struct wi_run {
     wi_instance *instance; /* a user of it; NULL: between two. Changed under the model's lock */
     const weir_inference *inference;
-    weir_piece_fn piece; /* NULL: the answer comes whole */
+    weir_inference elsewhere; /* the same, for an instance on another device */
+    weir_piece_fn piece;      /* NULL: the answer comes whole */
     void *user;
     weir_outputs *out;
     bool handed;    /* a piece has been handed out */
@@ -97,6 +98,8 @@ wi_instance *wi_model_join_locked(weir_model *model);
 
 /* Makes the run on its instance. */
 weir_status wi_run_make(wi_run *run);
+/* The first input that lies in the memory of a device; NULL: none. */
+const weir_tensor *wi_input_on_device(const weir_inference *inference);
 
 /* ---- what engines say; about.c ---- */
 

@@ -1,5 +1,6 @@
 /* Runs of a model: begun, made on an instance, handed over to another, cancelled; and their results. */
 #include "engine/model.h"
+#include "runtime/runtime.h"
 
 #include <weir/log.h>
 
@@ -95,9 +96,39 @@ weir_status wi_run_make(wi_run *run)
     return status;
 }
 
+const weir_tensor *wi_input_on_device(const weir_inference *inference)
+{
+    size_t stride = inference->input_count > 0 ? inference->inputs->size : 0;
+    for (size_t i = 0; i < inference->input_count; i++) {
+        const void *at = (const char *)inference->inputs + i * stride;
+        if (((const weir_tensor *)at)->on_device)
+            return at;
+    }
+    return NULL;
+}
+
+/* A model that moves may have left the device that its caller made the inputs on. */
+static weir_status check_inputs(const weir_model *model, const wi_run *run)
+{
+    const weir_tensor *input = model->route && run->instance ? wi_input_on_device(run->inference) : NULL;
+    if (!input)
+        return WEIR_OK;
+    const char *here = weir_runtime_device(weir_client_runtime(run->instance->client));
+    const weir_runtime *owner = wi_runtime_of(input->data);
+    const char *there = owner ? weir_runtime_device(owner) : here;
+    wi_runtimes_unlock();
+    if (strcmp(there, here) == 0)
+        return WEIR_OK;
+    return weir_fail(WEIR_INVALID, "%s: the input %s lies on %s, and the model is on %s",
+                     weir_client_name(run->instance->client), input->name, there, here);
+}
+
 static weir_status make(weir_model *model, wi_run *run)
 {
-    weir_status status = run->instance ? wi_run_make(run) : WEIR_DEVICE_LOST;
+    weir_status status = check_inputs(model, run);
+    if (status != WEIR_OK)
+        return end(model, run, status);
+    status = run->instance ? wi_run_make(run) : WEIR_DEVICE_LOST;
     if (status != WEIR_OK && model->route)
         status = model->route->recover(model, run, status);
     return end(model, run, status);
@@ -166,6 +197,8 @@ static bool cancel_between(weir_model *model, uint64_t id)
     for (wi_run *run = model->under_way; run; run = run->next)
         if (!run->instance && (id == 0 || run->inference->id == id))
             any = run->cancelled = true;
+    if (any)
+        pthread_cond_broadcast(&model->moved);
     pthread_mutex_unlock(&model->lock);
     return any;
 }

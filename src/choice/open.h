@@ -1,0 +1,79 @@
+/* A model that was chosen for: what it was opened with, its candidates, and what became of them.
+ *
+ * A request that fails for a reason that another candidate might not have is *tried* on the next ones, each loaded for it,
+ * while the model stays where it is; the first that answers takes the model over. So a request that nobody can answer moves
+ * nothing. Where the instance is lost, the model is *replaced*: the next candidate that loads gets it, and what has failed is
+ * made there. In both one thread moves the model; what fails meanwhile waits for it. */
+#ifndef WI_CHOICE_OPEN_H
+#define WI_CHOICE_OPEN_H
+
+#include "engine/model.h"
+
+#include <weir/opening.h>
+
+/* Of an accepted candidate. Looked at by whoever opens or moves the model, alone. */
+typedef struct wi_chance {
+    bool dead; /* it failed for a reason that would come again */
+    bool
+        tried; /* it could not answer a request: it is no place to try another one, but one for a model that lost its own */
+    bool lost; /* its device */
+} wi_chance;
+
+typedef struct wi_attempt_list wi_attempt_list; /* one that was handed out; open_record.c */
+
+typedef struct wi_opening {
+    weir_choice *choice;
+    weir_manifest manifest;     /* what loads need of it: path, name, settings, level; copies */
+    weir_choice_options asked;  /* the settings; copies */
+    weir_opening_options given; /* without the choice's */
+    uint64_t guaranteed, maximum;
+    double coverage;
+    bool looks;     /* at the machine, whether a device is still there */
+    bool cpu_asked; /* the processor was named */
+    wi_chance *chances;
+
+    pthread_mutex_t lock; /* of what follows */
+    weir_attempt *attempts;
+    size_t attempt_count, attempt_room;
+    uint64_t changes;       /* of the list */
+    wi_attempt_list *lists; /* the newest first */
+    bool on_cpu;            /* as the last resort */
+    char loss[512];         /* how the model came to be on no device */
+} wi_opening;
+
+extern const wi_route wi_opening_route;
+void wi_opening_end(weir_model *model);
+/* The model is on that instance from here on. */
+void wi_opening_settle(weir_model *model, wi_instance *instance);
+
+/* ---- one candidate; open_try.c ---- */
+
+/* Goes through the stages up to the load (and the first run, if `warm`), and records it where it fails. The instance is
+ * nobody's yet, and in the record as the one that serves. */
+weir_status wi_open_try(wi_opening *opening, size_t rank, bool warm, wi_instance **out);
+/* A candidate failed so: whether it, and others on its device, will be taken again. */
+void wi_open_spoil(wi_opening *opening, size_t rank, weir_status status);
+/* Tells whoever wants to know. */
+void wi_open_failed(wi_opening *opening, size_t rank, const weir_attempt *attempt);
+
+/* ---- the record; open_record.c ---- */
+
+/* Adds what became of a candidate; answers its place, SIZE_MAX without host memory. */
+size_t wi_record_add(wi_opening *opening, size_t rank, const weir_attempt *attempt);
+/* One that serves has reached a stage, or has failed in it. */
+void wi_record_note(wi_opening *opening, size_t place, const weir_attempt *now);
+size_t wi_record_count(wi_opening *opening);
+void wi_record_clear(wi_opening *opening);
+
+/* ---- sentences; open_told.c ---- */
+
+/* "onnx with cuda on cuda:0" into `text`, which it answers. */
+enum { WI_TOLD_BYTES = 160 };
+const char *wi_told_candidate(const weir_candidate *candidate, char text[WI_TOLD_BYTES]);
+/* Fails with `status`: `lead`, and what became of the candidates tried since the attempt number `first`. */
+weir_status wi_told_attempts(wi_opening *opening, size_t first, weir_status status, const char *lead);
+/* The same for a choice that accepted nothing. */
+weir_status wi_told_refusals(const weir_choice *choice, const char *model);
+void wi_told_notice(const wi_opening *opening, const char *format, ...) WEIR_PRINTF(2, 3);
+
+#endif

@@ -1,0 +1,398 @@
+/* Runs that failed, and whether another candidate can answer them. */
+#include "choice/open.h"
+
+#include <weir/stream.h>
+
+#include <stdio.h>
+
+/* Failures --------------------------------------------------------------------------------------------------------- */
+
+typedef enum remedy {
+    NONE,   /* it would come again anywhere, or the answer has begun */
+    TRY,    /* another candidate may answer it */
+    REPLACE /* the instance will answer nothing any more */
+} remedy;
+
+/* A run's failure, as it was where it came from. */
+typedef struct trouble {
+    remedy remedy;
+    weir_status status;
+    wi_kept_detail detail;
+    wi_instance *from; /* NULL: the model was on no device */
+    weir_runtime *runtime;
+    weir_stage stage;
+    double ms;
+} trouble;
+
+static weir_status tell(const trouble *it)
+{
+    wi_detail_restore(&it->detail);
+    return it->status;
+}
+
+/* Whether an instance that failed in a way of its engine's own is still good for others. */
+static bool healthy(const wi_instance *instance)
+{
+    return !instance->engine->health || instance->engine->health(instance->loaded) == WEIR_OK;
+}
+
+static remedy remedy_of(const wi_run *run, const trouble *it)
+{
+    switch (it->status) {
+    case WEIR_DEVICE_LOST:
+        return REPLACE;
+    case WEIR_UNSUPPORTED: /* by the engine as such is by its models anywhere */
+        return run->piece && !it->from->engine->infer_stream ? NONE : TRY;
+    case WEIR_OUT_OF_MEMORY:
+    case WEIR_DRIVER:
+        return TRY;
+    case WEIR_ENGINE:
+        if (!healthy(it->from))
+            return REPLACE;
+        return it->stage == WEIR_STAGE_FIRST_RUN ? TRY : NONE;
+    default:
+        return NONE;
+    }
+}
+
+/* With the run still on the instance. */
+static void take_trouble(weir_model *model, wi_run *run, weir_status status, trouble *out)
+{
+    wi_opening *opening = model->opening;
+    wi_instance *from = run->instance;
+    *out = (trouble){.remedy = REPLACE, .status = status, .from = from, .ms = run->ms};
+    if (!from) {
+        pthread_mutex_lock(&opening->lock);
+        (void)weir_fail(status, "%s", opening->loss);
+        pthread_mutex_unlock(&opening->lock);
+        wi_detail_keep(&out->detail);
+        return;
+    }
+    wi_detail_keep(&out->detail);
+    out->runtime = weir_client_runtime(from->client);
+    pthread_mutex_lock(&model->lock);
+    out->stage = from->answered > 0 ? WEIR_STAGE_LATER_RUN : WEIR_STAGE_FIRST_RUN;
+    pthread_mutex_unlock(&model->lock);
+    out->remedy = remedy_of(run, out);
+    if (out->remedy != REPLACE)
+        return;
+    pthread_mutex_lock(&model->lock);
+    from->lost = true; /* runs that begin from here on wait for another */
+    pthread_mutex_unlock(&model->lock);
+}
+
+/* Turns ------------------------------------------------------------------------------------------------------------ */
+
+typedef enum turn { MINE, MOVED, IN_VAIN, STOPPED } turn;
+
+/* One thread moves the model; the others wait for what comes of it. The run leaves its instance. */
+static turn take_turn(weir_model *model, wi_run *run)
+{
+    wi_instance *from = run->instance;
+    pthread_mutex_lock(&model->lock);
+    run->instance = NULL;
+    uint64_t vain = model->vain;
+    pthread_mutex_unlock(&model->lock);
+    if (from)
+        wi_model_leave(model, from);
+    pthread_mutex_lock(&model->lock);
+    while (model->moving && !run->cancelled)
+        pthread_cond_wait(&model->moved, &model->lock);
+    const wi_instance *now = atomic_load(&model->present);
+    turn answer = run->cancelled                              ? STOPPED
+                  : now != from && now->present && !now->lost ? MOVED
+                  : model->vain != vain                       ? IN_VAIN
+                                                              : MINE;
+    if (answer == MINE)
+        model->moving = true;
+    pthread_mutex_unlock(&model->lock);
+    return answer;
+}
+
+/* In vain: there was no place for the model, and who waits for one need not look again. */
+static void give_turn(weir_model *model, bool in_vain)
+{
+    pthread_mutex_lock(&model->lock);
+    model->moving = false;
+    model->vain += in_vain;
+    pthread_cond_broadcast(&model->moved);
+    pthread_mutex_unlock(&model->lock);
+}
+
+static bool stopped(weir_model *model, const wi_run *run)
+{
+    pthread_mutex_lock(&model->lock);
+    bool answer = run->cancelled;
+    pthread_mutex_unlock(&model->lock);
+    return answer;
+}
+
+/* Requests elsewhere ----------------------------------------------------------------------------------------------- */
+
+/* Inputs in the memory of a device can be read there alone. */
+static bool travels(const wi_run *run, const weir_runtime *from, const char *to)
+{
+    return !from || strcmp(weir_runtime_device(from), to) == 0 || !wi_input_on_device(run->inference);
+}
+
+/* What the inputs are ordered on is a stream of the device that they come from: elsewhere it is waited for. */
+static weir_status bring(wi_run *run, const trouble *t, const weir_runtime *to)
+{
+    if (!t->runtime || t->runtime == to)
+        return WEIR_OK;
+    if (wi_input_on_device(run->inference))
+        return weir_fail(t->status, "%.600s; its inputs lie on %s, and the model is on %s now", t->detail.text,
+                         weir_runtime_device(t->runtime), weir_runtime_device(to));
+    if (run->inference->stream.id == WEIR_STREAM_HOST.id)
+        return WEIR_OK;
+    weir_status status = weir_stream_synchronize(run->inference->stream);
+    if (status != WEIR_OK)
+        return status;
+    run->elsewhere = *run->inference;
+    run->elsewhere.stream = WEIR_STREAM_HOST;
+    run->inference = &run->elsewhere;
+    return WEIR_OK;
+}
+
+static weir_status stop(void)
+{
+    return weir_fail(WEIR_CANCELLED, "stopped on request, before it was made again");
+}
+
+/* On the present instance. *again: the answer is a failure of its, or of there being none, and not the request's end. */
+static weir_status make_again(weir_model *model, wi_run *run, const trouble *t, bool *again)
+{
+    pthread_mutex_lock(&model->lock);
+    bool cancelled = run->cancelled;
+    if (!cancelled)
+        run->instance = wi_model_join_locked(model);
+    pthread_mutex_unlock(&model->lock);
+    *again = !cancelled && !run->instance;
+    if (cancelled)
+        return stop();
+    if (!run->instance)
+        return WEIR_DEVICE_LOST;
+    weir_status status = bring(run, t, weir_client_runtime(run->instance->client));
+    *again = status == WEIR_OK;
+    return status == WEIR_OK ? wi_run_make(run) : status;
+}
+
+/* Moves ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct move {
+    weir_model *model;
+    wi_opening *opening;
+    wi_run *run;
+    const trouble *trouble;
+    wi_instance *old;
+    bool gone;    /* the old one is let go */
+    size_t first; /* attempt of this move */
+} move;
+
+/* The old one serves no longer: into the record, and told. */
+static void note_old(const move *m)
+{
+    const trouble *t = m->trouble;
+    weir_attempt attempt = {.stage = t->stage,
+                            .status = t->status,
+                            .reason = t->detail.text,
+                            .ms = t->ms,
+                            .bytes = wi_instance_peak(m->old)};
+    wi_record_note(m->opening, m->old->attempt, &attempt);
+    wi_open_failed(m->opening, m->old->rank, &attempt);
+}
+
+static void let_go(move *m)
+{
+    wi_opening *opening = m->opening;
+    char name[WI_TOLD_BYTES];
+    note_old(m);
+    pthread_mutex_lock(&opening->lock);
+    snprintf(opening->loss, sizeof opening->loss, "%.60s is on no device since %s failed: %.300s",
+             opening->manifest.name, wi_told_candidate(&opening->choice->candidates[m->old->rank], name),
+             m->trouble->detail.text);
+    pthread_mutex_unlock(&opening->lock);
+    wi_model_switch(m->model, NULL);
+    m->gone = true;
+}
+
+static const char *device_of(const move *m, size_t rank)
+{
+    return m->opening->choice->candidates[rank].runtime;
+}
+
+/* Nobody but the model itself keeps the old one. */
+static bool idle(const move *m)
+{
+    pthread_mutex_lock(&m->model->lock);
+    bool answer = m->old->users == 1;
+    pthread_mutex_unlock(&m->model->lock);
+    return answer;
+}
+
+/* Where there is not enough memory for both on one device, the old one goes first. */
+static weir_status load_next(move *m, size_t rank, wi_instance **out)
+{
+    weir_status status = wi_open_try(m->opening, rank, false, out);
+    if (status != WEIR_OUT_OF_MEMORY || m->gone || strcmp(device_of(m, rank), device_of(m, m->old->rank)) != 0 ||
+        !idle(m))
+        return status;
+    m->opening->chances[m->old->rank].tried = true;
+    let_go(m);
+    return wi_open_try(m->opening, rank, false, out);
+}
+
+/* Runs the request on an instance that nobody else knows yet. */
+static weir_status try_on(move *m, wi_instance *instance)
+{
+    wi_run *run = m->run;
+    pthread_mutex_lock(&m->model->lock);
+    run->instance = instance;
+    bool cancelled = run->cancelled;
+    pthread_mutex_unlock(&m->model->lock);
+    if (cancelled)
+        return stop();
+    weir_status status = bring(run, m->trouble, weir_client_runtime(instance->client));
+    return status == WEIR_OK ? wi_run_make(run) : status;
+}
+
+static void end_trial(move *m, wi_instance *instance, weir_status status)
+{
+    char reason[1024];
+    snprintf(reason, sizeof reason, "%s", weir_detail());
+    weir_attempt attempt = {.stage = WEIR_STAGE_FIRST_RUN,
+                            .status = status,
+                            .reason = reason,
+                            .ms = m->run->ms,
+                            .bytes = wi_instance_peak(instance)};
+    if (status == WEIR_DEVICE_LOST)
+        wi_open_spoil(m->opening, instance->rank, status);
+    m->opening->chances[instance->rank].tried = true;
+    wi_record_note(m->opening, instance->attempt, &attempt);
+    wi_open_failed(m->opening, instance->rank, &attempt);
+    pthread_mutex_lock(&m->model->lock);
+    m->run->instance = NULL;
+    pthread_mutex_unlock(&m->model->lock);
+    wi_model_leave(m->model, instance);
+    (void)weir_fail(status, "%s", reason);
+}
+
+/* What comes of a move. */
+typedef enum outcome {
+    NOBODY, /* no candidate is left */
+    HERE,   /* the model is somewhere else now, where the request is to be made */
+    OVER    /* the request has ended; *status says how */
+} outcome;
+
+/* A candidate's turn. */
+static outcome take(move *m, size_t rank, weir_status *status)
+{
+    wi_instance *instance = NULL;
+    if (load_next(m, rank, &instance) != WEIR_OK) {
+        m->opening->chances[rank].tried = true;
+        return NOBODY;
+    }
+    wi_model_add(m->model, instance);
+    if (m->gone) {
+        wi_opening_settle(m->model, instance);
+        wi_model_leave(m->model, instance);
+        return HERE;
+    }
+    *status = try_on(m, instance);
+    if (*status == WEIR_OK) {
+        m->opening->chances[m->old->rank].tried = true;
+        note_old(m);
+        wi_opening_settle(m->model, instance);
+        return OVER;
+    }
+    bool over = m->run->handed || *status == WEIR_CANCELLED;
+    end_trial(m, instance, *status);
+    return over ? OVER : NOBODY;
+}
+
+static bool eligible(const move *m, size_t rank)
+{
+    const wi_chance *chance = &m->opening->chances[rank];
+    if (chance->dead || rank == m->old->rank)
+        return false;
+    return m->gone || (!chance->tried && travels(m->run, m->trouble->runtime, device_of(m, rank)));
+}
+
+static outcome search(move *m, weir_status *status)
+{
+    const size_t count = m->opening->choice->accepted;
+    for (size_t rank = 0; rank < count; rank++) {
+        /* Others wait for the model where its place is gone: then the move is theirs, too. */
+        if (!m->gone && stopped(m->model, m->run)) {
+            *status = stop();
+            return OVER;
+        }
+        outcome come = eligible(m, rank) ? take(m, rank, status) : NOBODY;
+        if (come != NOBODY)
+            return come;
+    }
+    /* Nobody else would have the model: it goes back to where it was, where this request alone found no answer. */
+    if (m->gone && !m->opening->chances[m->old->rank].dead)
+        (void)take(m, m->old->rank, status);
+    return NOBODY;
+}
+
+/* Moves the model for the run, or not; the caller has the turn, which is given back. */
+static outcome look_elsewhere(weir_model *model, wi_run *run, const trouble *t, weir_status *status)
+{
+    wi_opening *opening = model->opening;
+    move m = {.model = model,
+              .opening = opening,
+              .run = run,
+              .trouble = t,
+              .old = atomic_load(&model->present),
+              .first = wi_record_count(opening)};
+    m.gone = !m.old->present;
+    if (t->remedy == REPLACE && !m.gone) {
+        wi_open_spoil(opening, m.old->rank, t->status);
+        let_go(&m);
+    }
+    outcome come = search(&m, status);
+    give_turn(model, come == NOBODY && m.gone);
+    if (come == NOBODY)
+        *status = wi_record_count(opening) > m.first ? wi_told_attempts(opening, m.first, t->status, t->detail.text)
+                                                     : tell(t);
+    return come;
+}
+
+static weir_status recover(weir_model *model, wi_run *run, weir_status status)
+{
+    for (bool again = true;;) {
+        trouble t;
+        take_trouble(model, run, status, &t);
+        if (t.remedy == NONE || run->handed)
+            return tell(&t);
+        switch (take_turn(model, run)) {
+        case IN_VAIN:
+            return tell(&t);
+        case STOPPED:
+            return stop();
+        case MINE:
+            if (look_elsewhere(model, run, &t, &status) != HERE)
+                return status;
+            break;
+        case MOVED:
+            break;
+        }
+        status = make_again(model, run, &t, &again);
+        if (status == WEIR_OK || !again)
+            return status;
+    }
+}
+
+static void ran(weir_model *model, const wi_instance *instance, uint64_t answered, double ms)
+{
+    weir_attempt now = {.stage = answered > 1 ? WEIR_STAGE_LATER_RUN : WEIR_STAGE_FIRST_RUN,
+                        .status = WEIR_OK,
+                        .reason = "",
+                        .ms = ms,
+                        .bytes = wi_instance_peak(instance)};
+    wi_record_note(model->opening, instance->attempt, &now);
+}
+
+const wi_route wi_opening_route = {.recover = recover, .ran = ran, .end = wi_opening_end};

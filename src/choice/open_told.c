@@ -1,0 +1,113 @@
+/* Sentences about candidates: for the detail, for the record, for whoever is told as it happens. */
+#include "choice/open.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* As people call it: by its runtime where that tells it from others. */
+static const char *device_of(const weir_candidate *candidate)
+{
+    bool plain = !candidate->runtime || !candidate->runtime[0] || strcmp(candidate->runtime, "host") == 0;
+    if (!plain)
+        return candidate->runtime;
+    return candidate->device && candidate->device[0] ? candidate->device : "no device";
+}
+
+const char *wi_told_candidate(const weir_candidate *candidate, char text[WI_TOLD_BYTES])
+{
+    snprintf(text, WI_TOLD_BYTES, "%.31s with %.31s on %.63s", candidate->engine, candidate->provider,
+             device_of(candidate));
+    return text;
+}
+
+/* Things with their reasons, within one detail. Each gets an even part of the room that is left, so that a long reason does
+ * not hide the others. */
+typedef struct list {
+    char text[960];
+    size_t length;
+    size_t left;   /* things to come */
+    size_t hidden; /* that found no room */
+} list;
+
+enum { LINE_LEAST = 48, TAIL = 24 }; /* a shorter line helps nobody; for "; and N more" */
+
+static void begin_list(list *it, const char *lead, size_t count)
+{
+    *it = (list){.left = count};
+    snprintf(it->text, sizeof it->text, "%.480s", lead);
+    it->length = strlen(it->text);
+}
+
+static void add_line(list *it, const char *name, const char *stage, const char *reason)
+{
+    char line[700];
+    size_t room = sizeof it->text - TAIL - it->length;
+    size_t most = wi_max(room / wi_max(it->left, 1), LINE_LEAST);
+    (void)snprintf(line, wi_min(most, sizeof line), "%s%s (%s): %s", it->length ? "; " : "", name, stage, reason);
+    it->left -= it->left > 0;
+    if (room <= LINE_LEAST) {
+        it->hidden++;
+        return;
+    }
+    it->length += strlen(line);
+    memcpy(it->text + it->length - strlen(line), line, strlen(line) + 1);
+}
+
+static weir_status end_list(list *it, weir_status status)
+{
+    if (it->hidden > 0)
+        (void)snprintf(it->text + it->length, sizeof it->text - it->length, "; and %zu more", it->hidden);
+    return weir_fail(status, "%s", it->text);
+}
+
+/* Whose attempt it was: texts are the candidate's own. */
+static const weir_candidate *candidate_of(const wi_opening *opening, const weir_attempt *attempt)
+{
+    const weir_candidate *one = opening->choice->candidates;
+    while (one->engine != attempt->engine || one->provider != attempt->provider || one->device != attempt->device)
+        one++;
+    return one;
+}
+
+weir_status wi_told_attempts(wi_opening *opening, size_t first, weir_status status, const char *lead)
+{
+    list it;
+    char name[WI_TOLD_BYTES];
+    pthread_mutex_lock(&opening->lock);
+    begin_list(&it, lead, opening->attempt_count - first);
+    for (size_t i = first; i < opening->attempt_count; i++) {
+        const weir_attempt *one = &opening->attempts[i];
+        add_line(&it, wi_told_candidate(candidate_of(opening, one), name), weir_stage_name(one->stage), one->reason);
+    }
+    pthread_mutex_unlock(&opening->lock);
+    return end_list(&it, status);
+}
+
+weir_status wi_told_refusals(const weir_choice *choice, const char *model)
+{
+    list it;
+    char name[WI_TOLD_BYTES], lead[200];
+    size_t count = 0;
+    snprintf(lead, sizeof lead, "%.80s can be run by nothing here (weir explain shows all of it)", model);
+    for (size_t i = 0; i < choice->count; i++)
+        count += choice->candidates[i].verdict != WEIR_NOT_ASKED;
+    begin_list(&it, lead, count);
+    for (size_t i = 0; i < choice->count; i++) {
+        const weir_candidate *one = &choice->candidates[i];
+        if (one->verdict != WEIR_NOT_ASKED || count == 0)
+            add_line(&it, wi_told_candidate(one, name), weir_verdict_name(one->verdict), one->reason);
+    }
+    return end_list(&it, WEIR_UNSUPPORTED);
+}
+
+void wi_told_notice(const wi_opening *opening, const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    if (!opening->given.notice)
+        return;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    opening->given.notice(text, opening->given.user);
+}
