@@ -5,7 +5,8 @@
  * one step, or in conflict, do not overlap, unless one is a view of the other or written in its place.
  *
  * An arena cannot be smaller than the most that is live in one step: the *lower bound*. A plan whose arena is as small as
- * that, or for which the search has seen that nothing smaller exists, is *proven*.
+ * that, or for which the search has seen that nothing smaller exists, is *proven*. Of a plan that was loaded the first is
+ * looked at again; the second would take the search, so that there only the file says so.
  *
  * Planning is deterministic: effort is counted in steps of the search, not in seconds, so the same list and options give
  * the same plan on every machine, as long as neither `seconds` nor `progress` ends it early.
@@ -62,6 +63,7 @@ typedef struct weir_plan_summary {
     uint64_t effort;   /* steps of the search that it took */
     double seconds;
     const char *found_by; /* which part of the planner: static storage */
+    bool said_proven;     /* of a plan that was loaded, and is above the bound: its file says that it was proven */
 } weir_plan_summary;
 
 typedef struct weir_slot {
@@ -104,8 +106,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_plan_check(const weir_plan *plan, const
 
 /* Writes the plan with its list to a text file, which replaces one that is there in one step; reads one that was written
  * so. A file that was changed by hand is WEIR_CORRUPT, naming the line, and so is one whose plan weir_plan_check does not
- * accept. Whether it is the plan of a list at hand, weir_plan_check with that list tells; that it is proven, the file's word
- * is taken. WEIR_NOT_FOUND and WEIR_SYSTEM for the file. */
+ * accept, or whose sizes and offsets add up to more than 63 bits. Whether it is the plan of a list at hand, weir_plan_check
+ * with that list tells. WEIR_NOT_FOUND and WEIR_SYSTEM for the file. */
 WEIR_API WEIR_NODISCARD weir_status weir_plan_save(const weir_plan *plan, const char *path);
 WEIR_API WEIR_NODISCARD weir_status weir_plan_load(const char *path, weir_plan **out);
 WEIR_API WEIR_NODISCARD weir_status weir_plan_parse(const char *text, size_t bytes, const char *name, weir_plan **out);

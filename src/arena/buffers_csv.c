@@ -3,8 +3,6 @@
 #include "arena/lines.h"
 #include "base/internal.h"
 
-#include <stdio.h>
-
 typedef enum column {
     C_NONE,
     C_ID,
@@ -18,7 +16,7 @@ typedef enum column {
     C_GAPS,
     COLUMNS
 } column;
-enum { FIELDS_MAX = 64, NAME_BYTES = 256 };
+enum { FIELDS_MAX = 64, NAME_BYTES = 1024 };
 
 typedef struct sheet {
     wi_lines lines;
@@ -96,15 +94,25 @@ static weir_status read_number(sheet *s, const char *what, const char *text, siz
                                                                what, (int)wi_min(length, 40), text);
 }
 
+/* A whole name, or none. */
+static weir_status read_name(sheet *s, const char *text, size_t length, weir_buffer *b, char *name)
+{
+    if (length >= NAME_BYTES || memchr(text, '\0', length))
+        return wi_lines_wrong(&s->lines, "the id \"%.*s…\" is longer than 1023 bytes, or has a 0 in it",
+                              (int)wi_min(length, 40), text);
+    memcpy(name, text, length);
+    name[length] = '\0';
+    b->name = length > 0 ? name : NULL;
+    return WEIR_OK;
+}
+
 /* Sets what one field tells. */
 static weir_status read_field(sheet *s, column c, const char *text, size_t length, weir_buffer *b, char *name)
 {
     weir_status status;
     switch (c) {
     case C_ID:
-        snprintf(name, NAME_BYTES, "%.*s", (int)wi_min(length, NAME_BYTES - 1), text);
-        b->name = length > 0 ? name : NULL;
-        return WEIR_OK;
+        return read_name(s, text, length, b, name);
     case C_LOWER:
         return read_number(s, "lower", text, length, &b->begin);
     case C_UPPER:

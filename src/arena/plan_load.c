@@ -98,6 +98,8 @@ static weir_status read_buffer(reader *r)
         status = read_name(r, name);
     if (status != WEIR_OK)
         return status;
+    if (n[BYTES] > INT64_MAX || n[PLACE] > INT64_MAX - n[BYTES] || (n[BYTES] == 0 && n[PLACE] > 0))
+        return wi_lines_wrong(&r->lines, "its bytes and its place are beyond 63 bits, or it is empty and has a place");
     if (n[KIND] >= WEIR_KIND_COUNT || n[PERSISTENT] > 1 || n[FIXED] > 1 || n[SHARING] > WEIR_SHARING_IN_PLACE ||
         n[OF] >= WEIR_BUFFERS_MAX || n[ROOT] >= r->count)
         return wi_lines_wrong(&r->lines, "a number is larger than it can be");
@@ -234,7 +236,19 @@ static weir_status read_text(reader *r, const char *text)
     return status;
 }
 
-/* The lower bound is not in the text: it follows from the list. */
+/* What all kinds take together has to be a number, too. */
+static weir_status check_sum(const reader *r, const weir_plan *plan)
+{
+    uint64_t sum = 0;
+    for (unsigned kind = 0; kind < WEIR_KIND_COUNT; kind++)
+        if (plan->arenas[kind] > INT64_MAX - sum)
+            return weir_fail(WEIR_CORRUPT, "%s: its arenas add up to more than 63 bits", r->lines.name);
+        else
+            sum += plan->arenas[kind];
+    return WEIR_OK;
+}
+
+/* The lower bound is not in the text: it follows from the list, and proves what reaches it. */
 static weir_status make_plan(const reader *r, weir_plan *plan)
 {
     wi_stores stores;
@@ -248,10 +262,13 @@ static weir_status make_plan(const reader *r, weir_plan *plan)
         plan->offsets[i] = r->slots[i].offset;
         plan->roots[i] = r->slots[i].root;
     }
-    plan->summary = (weir_plan_summary){
-        .size = sizeof plan->summary, .alignment = r->alignment, .proven = r->proven, .found_by = "a saved plan"};
+    plan->summary =
+        (weir_plan_summary){.size = sizeof plan->summary, .alignment = r->alignment, .found_by = "a saved plan"};
     wi_plan_sum_up(plan);
-    return through(r, weir_plan_check(plan, NULL));
+    plan->summary.proven = plan->summary.arena == plan->summary.lower_bound;
+    plan->summary.said_proven = r->proven && !plan->summary.proven;
+    status = check_sum(r, plan);
+    return status == WEIR_OK ? through(r, weir_plan_check(plan, NULL)) : status;
 }
 
 weir_status weir_plan_parse(const char *text, size_t bytes, const char *name, weir_plan **out)

@@ -72,7 +72,7 @@ static void add_plan(text *t, const weir_plan *plan)
 {
     const weir_buffers *buffers = plan->buffers;
     print(t, "%s\nplan %zu %llu %u\n", WI_PLAN_FIRST_LINE, buffers->count, (unsigned long long)plan->summary.alignment,
-          plan->summary.proven);
+          plan->summary.proven || plan->summary.said_proven);
     for (uint32_t i = 0; i < buffers->count; i++)
         add_buffer(t, plan, i);
     for (size_t i = 0; i < buffers->gap_count; i++)

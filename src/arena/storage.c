@@ -12,14 +12,15 @@ static bool is_root(const weir_buffers *buffers, size_t i)
 
 static weir_status too_large(void)
 {
-    return weir_fail(WEIR_INVALID, "a list of buffers to plan: their sizes add up to more than 63 bits");
+    return weir_fail(WEIR_INVALID,
+                     "a list of buffers to plan: their sizes, and offsets that are fixed, add up to more than 63 bits");
 }
 
-/* What all of them could take one behind the other has to be a number, so that no solver has to look again. */
+/* What all of them could take one behind the other, and behind what is fixed, has to be a number, so that no solver has to look again. */
 static weir_status measure(wi_stores *stores)
 {
     const weir_buffers *buffers = stores->buffers;
-    uint64_t sum = 0;
+    uint64_t sum = 0, pinned[WEIR_KIND_COUNT] = {0};
     for (size_t i = 0; i < buffers->count; i++) {
         const wi_buffer *b = &buffers->items[i];
         uint64_t alignment = wi_max(b->alignment, stores->alignment), padded;
@@ -36,10 +37,14 @@ static weir_status measure(wi_stores *stores)
                              (unsigned long long)stores->alignment);
         stores->all[i].length = wi_round_up(b->bytes, stores->alignment);
         stores->unshared += stores->all[i].length;
+        if (b->fixed)
+            pinned[b->kind] = wi_max(pinned[b->kind], b->offset + padded);
     }
-    for (size_t i = 0; i < buffers->count; i++)
-        if (is_root(buffers, i) && buffers->items[i].fixed && buffers->items[i].offset > (uint64_t)INT64_MAX - sum)
+    for (unsigned kind = 0; kind < WEIR_KIND_COUNT; kind++)
+        if (pinned[kind] > (uint64_t)INT64_MAX - sum)
             return too_large();
+        else
+            sum += pinned[kind];
     return WEIR_OK;
 }
 

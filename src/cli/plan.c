@@ -18,7 +18,7 @@ static const char help[] =
     "  a list of buffers: MiniMalloc's CSV (id, lower, upper, size, and more);\n"
     "  a plan that was saved: it is checked, and shown as it is.\n\n"
     "  --dim NAME=N       the size of an open dimension of the model, as batch=1\n"
-    "  --shape NAME=DIMS  the shape of a tensor that nothing tells, as mask=1x128, or 1x128:int64\n"
+    "  --shape NAME=DIMS  the shape of a tensor that nothing tells, as mask=1x128, or 1x128:int64; NAME= is a scalar\n"
     "  --svg FILE         draws the arena: time across, address up, a rectangle for each tensor\n"
     "  --save FILE        the plan itself, for weir_plan_load and for this verb\n"
     "  --csv              the places, as MiniMalloc's CSV with the column offset\n"
@@ -63,11 +63,11 @@ static const struct option long_words[] = {{"dim", required_argument, NULL, W_DI
                                            {"help", no_argument, NULL, 'h'},
                                            {NULL, 0, NULL, 0}};
 
-/* "1x128x768"; false: it is no such text. */
+/* "1x128x768"; an empty text has no dimensions. False: it is no such text. */
 static bool read_dims(const char *text, plan_given *out)
 {
-    char *copy = text_copy(text), *rest = copy;
-    bool good = *text != '\0';
+    char *copy = text_copy(text), *rest = *text ? copy : NULL;
+    bool good = true;
     for (char *word; good && (word = strsep(&rest, "x")) != NULL;) {
         uint64_t extent;
         good = out->rank < WEIR_MAX_RANK && text_number(word, 0, INT64_MAX, &extent);
@@ -95,7 +95,8 @@ static int read_given(const char *option, bool one, plan_given **list, size_t *c
     }
     if (equals == NULL || equals == given.name || !read_dims(equals + 1, &given) || (one && given.rank != 1)) {
         clear_given(&given);
-        return cli_usage("plan", "%s %s: %s is wanted", option, optarg, one ? "NAME=N" : "NAME=NxNxN");
+        return cli_usage("plan", "%s %s: %s is wanted", option, optarg,
+                         one ? "NAME=N" : "NAME=NxNxN (or NAME= for a scalar)");
     }
     *equals = '\0';
     for (size_t i = 0; i < *count; i++)

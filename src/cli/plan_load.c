@@ -54,6 +54,18 @@ static weir_status no_model(const plan_words *words)
                      words->dim_count ? "dim" : "shape");
 }
 
+/* A saved plan is shown as it is. */
+static weir_status no_planning(const plan_words *words)
+{
+    const char *option = words->align ? "align" : words->quick ? "quick" : words->seconds > 0 ? "seconds" : NULL;
+    if (!option)
+        return WEIR_OK;
+    return weir_fail(WEIR_INVALID,
+                     "%s is a plan, which is shown and not made again: there is nothing that --%s could "
+                     "be for",
+                     words->file, option);
+}
+
 weir_status plan_source_load(const plan_words *words, plan_source *out)
 {
     char front[4096];
@@ -64,6 +76,8 @@ weir_status plan_source_load(const plan_words *words, plan_source *out)
         return status;
     plan_kind kind = kind_of(front, size);
     if (kind != PLAN_MODEL && (status = no_model(words)) != WEIR_OK)
+        return status;
+    if (kind == PLAN_SAVED && (status = no_planning(words)) != WEIR_OK)
         return status;
     status = kind == PLAN_MODEL   ? plan_source_model(words, out)
              : kind == PLAN_TRACE ? plan_source_trace(words, out)

@@ -31,9 +31,12 @@ static char *arena_note(const weir_plan_summary *sum)
     if (sum->proven)
         return text_print("%sproven: no plan is smaller%s", terminal_green(), terminal_plain());
     char more[24];
+    const char *why = sum->said_proven ? "; its file says that no plan is smaller"
+                      : sum->stopped   ? ", when the time was up"
+                                       : "";
     return text_print("%s above the lower bound (%.2g %%)%s",
                       weir_size_format(sum->arena - sum->lower_bound, more, sizeof more),
-                      100 * (over(sum->arena, sum->lower_bound) - 1), sum->stopped ? ", when the time was up" : "");
+                      100 * (over(sum->arena, sum->lower_bound) - 1), why);
 }
 
 static void model_rows(table *grid, const plan_source *from)
@@ -129,12 +132,13 @@ static json_t *source_json(const plan_answer *a)
 json_t *plan_json(const plan_answer *a)
 {
     const weir_plan_summary *sum = &a->summary;
-    json_t *object = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:f, s:f, s:o, s:o, s:o, s:s, s:o}", "file", text_json(a->words->file),
-        "buffers", number(sum->buffers), "arena", number(sum->arena), "lower_bound", number(sum->lower_bound),
-        "unshared", number(sum->unshared), "proven", sum->proven, "stopped", sum->stopped, "gap",
-        over(sum->arena, sum->lower_bound) - 1, "seconds", sum->seconds, "alignment", number(sum->alignment), "steps",
-        number(sum->steps), "in_place", number(sum->in_place), "found_by", sum->found_by, "source", source_json(a));
+    json_t *object = json_pack("{s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b, s:f, s:f, s:o, s:o, s:o, s:s, s:o}", "file",
+                               text_json(a->words->file), "buffers", number(sum->buffers), "arena", number(sum->arena),
+                               "lower_bound", number(sum->lower_bound), "unshared", number(sum->unshared), "proven",
+                               sum->proven, "said_proven", sum->said_proven, "stopped", sum->stopped, "gap",
+                               over(sum->arena, sum->lower_bound) - 1, "seconds", sum->seconds, "alignment",
+                               number(sum->alignment), "steps", number(sum->steps), "in_place", number(sum->in_place),
+                               "found_by", sum->found_by, "source", source_json(a));
     if (a->words->places)
         json_object_set_new(object, "places", plan_places_json(a));
     return object;

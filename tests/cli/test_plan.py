@@ -30,6 +30,8 @@ class Plan(harness.Case):
                 (["list.csv", "--dim", "n=-1"], "NAME=N"),
                 (["list.csv", "--dim", "n=1", "--dim", "n=2"], "twice"),
                 (["list.csv", "--shape", "n=2x"], "NAME=NxNxN"),
+                (["list.csv", "--shape", "n"], "NAME=NxNxN"),
+                (["list.csv", "--dim", "n="], "NAME=N"),
                 (["list.csv", "--shape", "n=" + "x".join(["2"] * 17)], "NAME=NxNxN"),
                 (["list.csv", "--align", "3"], "power of two"),
                 (["list.csv", "--align", "0"], "power of two"),
@@ -106,6 +108,28 @@ class Plan(harness.Case):
         self.assertIn("mlp.plan", self.refused("plan", "mlp.plan", status=1))
         self.assertIn("no/x", self.refused("plan", "list.csv", "--save", "no/x", status=1))
 
+    def test_a_saved_plan_is_not_made_again(self):
+        self.weir("plan", "list.csv", "--save", "list.plan")
+        for words in (["--align", "16"], ["--quick"], ["--seconds", "1"]):
+            line = self.refused("plan", "list.plan", *words, status=1)
+            self.assertIn("list.plan is a plan", line)
+            self.assertIn(words[0], line)
+
+    def test_what_only_the_file_proves(self):
+        """Twice as much as is ever live, and a file that says that nothing smaller exists."""
+        text = ("weir-plan 1\nplan 2 1 1\nbuffer 4 0 1 0 0 0 0 0 0 0 0 0 0 =a\n"
+                "buffer 4 1 2 0 0 0 0 0 0 0 0 4 1 =b\n")
+        total = 0xcbf29ce484222325
+        for byte in text.encode():
+            total = (total ^ byte) * 0x100000001b3 % 2 ** 64
+        self.write("told.plan", f"{text}sum {total:016x}\n")
+        answer = self.weir_json("plan", "told.plan")
+        self.assertIs(answer["proven"], False)
+        self.assertIs(answer["said_proven"], True)
+        self.assertIn("its file says", self.weir("plan", "told.plan")[0])
+        self.weir("plan", "told.plan", "--save", "again.plan")
+        self.assertEqual((self.folder / "again.plan").read_bytes(), (self.folder / "told.plan").read_bytes())
+
     def test_a_trace(self):
         answer = self.weir_json("plan", TRACE)
         replayed = self.weir_json("replay", TRACE)
@@ -157,6 +181,7 @@ class Plan(harness.Case):
         for part in ("grow.onnx", "ConstantOfShape", '"zeros"', "--shape zeros=", "only a run knows"):
             self.assertIn(part, line)
         self.assertEqual(self.weir_json("plan", grow, "--shape", "zeros=1000:float")["arena"], 4096 + 256)
+        self.assertEqual(self.weir_json("plan", grow, "--shape", "zeros=:float")["arena"], 256 + 256)
         self.assertIn("real", self.refused("plan", grow, "--shape", "zeros=1000:real", status=1))
 
     def test_a_model_with_bodies(self):

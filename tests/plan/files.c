@@ -1,4 +1,5 @@
 /* Lists from MiniMalloc's CSV, plans saved and loaded, and what is wrong with files that are none. */
+#include "arena/plan_text.h"
 #include "plan/random.h"
 
 #include <pthread.h>
@@ -35,10 +36,37 @@ static void csv_is_read(void **state)
     weir_buffers_destroy(list);
 }
 
+/* A list whose one id has so many bytes. */
+static void long_name_row(size_t bytes, char *text)
+{
+    strcpy(text, "id,lower,upper,size\n");
+    size_t at = strlen(text);
+    for (size_t i = 0; i < bytes; i++)
+        text[at + i] = "name"[i % 4];
+    strcpy(text + at + bytes, ",0,1,4\n");
+}
+
+static void names_of_rows_are_whole(void **state)
+{
+    (void)state;
+    char text[1100], part[] = "id,lower,upper,size\nna\0me,0,1,4";
+    weir_buffers *list;
+    long_name_row(1023, text);
+    ok(parse(text, &list));
+    weir_buffer b = get(list, 0);
+    assert_int_equal(strlen(b.name), 1023);
+    assert_memory_equal(b.name, strchr(text, '\n') + 1, 1023);
+    weir_buffers_destroy(list);
+    fails(WEIR_CORRUPT, weir_buffers_parse_csv(part, sizeof part - 1, "the sheet", &list));
+    detail_names("line 2");
+}
+
 static void what_is_no_csv_is_refused_with_its_line(void **state)
 {
     (void)state;
-    static const struct {
+    char long_row[1100];
+    long_name_row(1024, long_row);
+    const struct {
         const char *text, *names;
         weir_status status;
     } bad[] = {
@@ -57,6 +85,7 @@ static void what_is_no_csv_is_refused_with_its_line(void **state)
         {"lower,upper,size,gaps\n0,9,1,3", "no gap", WEIR_CORRUPT},
         {"lower,upper,size,gaps\n0,9,1,3-5 5-6", "steps between", WEIR_INVALID},
         {"lower,upper,size,gaps\n0,9,1,3-5@0:1", "stays", WEIR_UNSUPPORTED},
+        {long_row, "line 2: the id \"namename", WEIR_CORRUPT},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         weir_buffers *list = NULL;
@@ -122,7 +151,7 @@ static void plans_come_back_from_files(void **state)
     assert_int_equal(a.arena, b.arena);
     assert_int_equal(a.lower_bound, b.lower_bound);
     assert_int_equal(a.unshared, b.unshared);
-    assert_int_equal(a.proven, b.proven);
+    assert_int_equal(a.proven, b.proven || b.said_proven);
     assert_int_equal(a.in_place, b.in_place);
     size_t steps;
     assert_int_equal(weir_plan_schedule(back, &steps)[1], 2);
@@ -204,6 +233,46 @@ static void changed_plans_are_corrupt(void **state)
     unlink(path);
 }
 
+/* Lines of buffers behind the head, with the sum that belongs to them. */
+static weir_status parse_plan(const char *lines, weir_plan **out)
+{
+    char text[1000];
+    int length = snprintf(text, sizeof text, "%s\n%s", WI_PLAN_FIRST_LINE, lines);
+    length += snprintf(text + length, sizeof text - (size_t)length, "sum %016llx\n",
+                       (unsigned long long)wi_plan_text_sum(text, (size_t)length));
+    return weir_plan_parse(text, (size_t)length, "a plan", out);
+}
+
+/* bytes, begin, end, alignment, kind, persistent, fixed, offset, sharing, of, view offset; place, root, name */
+static void plans_beyond_63_bits_are_corrupt(void **state)
+{
+    (void)state;
+    static const char two_kinds[] = "plan 2 1 0\nbuffer 8 0 1 0 0 0 0 0 0 0 0 9223372036854775000 0 =a\n"
+                                    "buffer 8 0 1 0 1 0 0 0 0 0 0 9223372036854775000 1 =b\n";
+    static const char *const bad[] = {
+        "plan 1 1 0\nbuffer 9223372036854775808 0 1 0 0 0 0 0 0 0 0 0 0 =a\n",
+        "plan 1 1 0\nbuffer 64 0 1 0 0 0 0 0 0 0 0 9223372036854775800 0 =a\n",
+        "plan 1 1 0\nbuffer 64 0 1 0 0 0 0 0 0 0 0 18446744073709551600 0 =a\n",
+        "plan 1 1 0\nbuffer 0 0 1 0 0 0 0 0 0 0 0 64 0 =a\n",
+        "plan 1 64 0\nbuffer 1 0 1 0 0 0 0 0 0 0 0 9223372036854775744 0 =a\n",
+        two_kinds,
+    };
+    weir_plan *plan = NULL;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        fails(WEIR_CORRUPT, parse_plan(bad[i], &plan));
+        assert_null(plan);
+    }
+    ok(parse_plan("plan 1 1 1\nbuffer 8 0 1 0 0 0 0 0 0 0 0 9223372036854775799 0 =a\n", &plan));
+    assert_int_equal(summary_of(plan).arena, INT64_MAX);
+    assert_false(summary_of(plan).proven);
+    assert_true(summary_of(plan).said_proven);
+    weir_plan_destroy(plan);
+    ok(parse_plan("plan 1 1 0\nbuffer 8 0 1 0 0 0 0 0 0 0 0 0 0 =a\n", &plan));
+    assert_true(summary_of(plan).proven); /* the bound is reached, whatever the file says */
+    assert_false(summary_of(plan).said_proven);
+    weir_plan_destroy(plan);
+}
+
 static void plans_do_not_serve_other_lists(void **state)
 {
     (void)state;
@@ -232,10 +301,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(csv_is_read),
+        cmocka_unit_test(names_of_rows_are_whole),
         cmocka_unit_test(what_is_no_csv_is_refused_with_its_line),
         cmocka_unit_test(plans_come_back_from_files),
         cmocka_unit_test(threads_may_save_to_one_path),
         cmocka_unit_test(changed_plans_are_corrupt),
+        cmocka_unit_test(plans_beyond_63_bits_are_corrupt),
         cmocka_unit_test(plans_do_not_serve_other_lists),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -358,6 +358,18 @@ static void offsets_have_64_bits(void **state)
     fails(WEIR_INVALID, weir_plan_make(list, NULL, &plan));
     detail_names("63 bits");
     weir_buffers_destroy(list);
+    list = empty_list();
+    weir_buffer b = WEIR_INIT(weir_buffer);
+    b.bytes = b.end = 1;
+    b.fixed = true;
+    b.offset = (uint64_t)1 << 62;
+    for (int kind = 0; kind < 2; kind++) {
+        b.kind = (weir_kind)kind;
+        ok(weir_buffers_add(list, &b, NULL));
+    }
+    fails(WEIR_INVALID, weir_plan_make(list, NULL, &plan));
+    detail_names("63 bits");
+    weir_buffers_destroy(list);
 }
 
 static void bad_buffers_are_refused_by_name(void **state)

@@ -1,8 +1,9 @@
 # Plans: what the lists of buffers and the planner promise.
-foreach(plan_test rules property graph files)
+foreach(plan_test rules property graph)
   weir_test(plan-${plan_test} plan/${plan_test}.c)
 endforeach()
 weir_test(plan-greedy plan/greedy.c INTERNAL)
+weir_test(plan-files plan/files.c INTERNAL)
 
 # Random lists and graphs in greater numbers.
 foreach(plan_test property graph greedy)
