@@ -116,12 +116,14 @@ static void hide(const char *name, const char *list, wi_card *cards, size_t coun
     size_t of[WI_MOST_CARDS], seen[WI_MOST_CARDS], shown = 0;
     if (!list)
         return;
-    for (size_t i = 0; i < count; i++) /* they come in the order of their ordinals */
-        if (cards[i].device.ordinal >= 0) {
-            keys[shown] = cards[i].device.key;
-            of[shown++] = i;
-            cards[i].device.ordinal = -1;
-        }
+    for (int32_t ordinal = 0; (size_t)ordinal < count; ordinal++)
+        for (size_t i = 0; i < count; i++)
+            if (cards[i].device.ordinal == ordinal) {
+                keys[shown] = cards[i].device.key;
+                of[shown++] = i;
+            }
+    for (size_t i = 0; i < shown; i++)
+        cards[of[i]].device.ordinal = -1;
     size_t found = wi_visible(list, keys, shown, shown, seen);
     for (size_t i = 0; i < found; i++)
         cards[of[seen[i]]].device.ordinal = (int32_t)i;

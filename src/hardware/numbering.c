@@ -114,24 +114,25 @@ static void number_by_rules(const wi_answer *cuda, const wi_visibility *v, wi_ca
     }
 }
 
-/* Why a device has no ordinal. */
-static void say_why(const wi_visibility *v, wi_card *card)
+/* Why a device has no ordinal; `slice`: a slice has one. */
+static void say_why(const wi_visibility *v, bool slice, wi_card *card)
 {
     const char *list = v->given ? v->given : v->cuda;
     if (card->sliced)
         wi_card_remark(card, "MIG is on: its slices are used instead of it");
-    else if (list)
-        wi_card_remark(card, "hidden by CUDA_VISIBLE_DEVICES=\"%s\"%s", list,
-                       card->device.parent[0] ? ": CUDA shows a process one slice of MIG" : "");
-    else if (card->device.parent[0])
+    else if (slice && card->device.parent[0])
         wi_card_remark(card, "CUDA shows a process one slice of MIG: name this one in CUDA_VISIBLE_DEVICES");
+    else if (slice)
+        wi_card_remark(card, "CUDA shows nothing beside a slice of MIG");
+    else if (list)
+        wi_card_remark(card, "hidden by CUDA_VISIBLE_DEVICES=\"%s\"", list);
     else
         wi_card_remark(card, "CUDA's driver does not name it");
 }
 
 void wi_number_cuda(const wi_answer *cuda, const wi_visibility *v, wi_card *cards, size_t count)
 {
-    bool failed = !cuda->found.told && !cuda->late;
+    bool failed = !cuda->found.told && !cuda->late, slice = false;
     if (failed)
         for (size_t i = 0; i < count; i++)
             wi_card_remark(&cards[i], "CUDA's driver: %s", cuda->found.remark[0] ? cuda->found.remark : "not asked");
@@ -140,7 +141,9 @@ void wi_number_cuda(const wi_answer *cuda, const wi_visibility *v, wi_card *card
     for (size_t i = 0; i < count; i++) {
         if (failed)
             cards[i].device.ordinal = -1;
-        if (cards[i].device.ordinal < 0)
-            say_why(v, &cards[i]);
+        slice = slice || (cards[i].device.ordinal >= 0 && cards[i].device.parent[0]);
     }
+    for (size_t i = 0; i < count; i++)
+        if (cards[i].device.ordinal < 0)
+            say_why(v, slice, &cards[i]);
 }

@@ -43,7 +43,7 @@ size_t wi_visible(const char *list, const char *const *keys, size_t counted, siz
     size_t found = 0;
     for (; !list && found < counted; found++)
         seen[found] = found;
-    while (list && found < count) {
+    while (list) {
         list += strspn(list, " \t");
         size_t length = strcspn(list, ","), trimmed = length;
         while (trimmed > 0 && isspace((unsigned char)list[trimmed - 1]))

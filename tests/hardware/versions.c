@@ -60,9 +60,9 @@ static void what_is_read(void **state)
 static void what_is_refused_changes_nothing(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"",      "v",       ".",     "12.",       ".4",         "12..4", "1.2.3.4.5", "-1",
-                                      "+1",    " 12",     "12 ",   "12.4rc1",   "4294967296", "1.4294967296", "vv1",
-                                      "1.-2", "0x12",    "12,4",  "1.2.3.4.",  "unknown",    "V1"};
+    static const char *const bad[] = {"",    "v",    ".",    "12.",  ".4",       "12..4",      "1.2.3.4.5",
+                                      "-1",  "+1",   " 12",  "12 ",  "12.4rc1",  "4294967296", "1.4294967296",
+                                      "vv1", "1.-2", "0x12", "12,4", "1.2.3.4.", "unknown",    "V1"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         weir_version_number v = {{7, 8, 9, 10}, 4}, before = v;
         assert_int_equal(weir_version_read(bad[i], &v), WEIR_INVALID);

@@ -1,0 +1,188 @@
+#include "machine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk)
+{
+    (void)status;
+    (void)type;
+    (void)walk;
+    return remove(path);
+}
+
+machine machine_make(const char *name)
+{
+    machine m;
+    snprintf(m.root, sizeof m.root, "%s/machines/%s", WEIR_TEST_BINARY, name);
+    nftw(m.root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    machine_file(&m, "proc/self/cgroup", "0::/\n");
+    return m;
+}
+
+/* A file of the machine, open for writing. */
+static FILE *create(const machine *m, const char *path)
+{
+    char whole[1024];
+    snprintf(whole, sizeof whole, "%s/%s", m->root, path);
+    for (char *slash = whole + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = '\0';
+        if (mkdir(whole, 0777) != 0 && errno != EEXIST)
+            fail_msg("%s: %s", whole, strerror(errno));
+        *slash = '/';
+    }
+    unlink(whole); /* a library that is open must keep its bytes */
+    FILE *file = fopen(whole, "we");
+    if (!file)
+        fail_msg("%s: %s", whole, strerror(errno));
+    return file;
+}
+
+void machine_file(const machine *m, const char *path, const char *format, ...)
+{
+    FILE *file = create(m, path);
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(file, format, arguments);
+    va_end(arguments);
+    assert_int_equal(fclose(file), 0);
+}
+
+void machine_host(const machine *m, uint64_t total, uint64_t free)
+{
+    machine_file(m, "proc/meminfo", "MemTotal:       %llu kB\nMemFree:  1 kB\nMemAvailable:   %llu kB\n",
+                 (unsigned long long)(total >> 10), (unsigned long long)(free >> 10));
+    machine_file(m, "proc/cpuinfo", "processor\t: 0\nmodel name\t: Test CPU\nstepping\t: 1\n");
+    machine_file(m, "sys/devices/system/cpu/online", "0-7\n");
+}
+
+/* A copy, as two files that are one would be one library to the loader. */
+static void copy(const machine *m, const char *from, const char *directory, const char *name)
+{
+    char path[1024], bytes[1 << 14];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    FILE *in = fopen(from, "re"), *out = create(m, path);
+    assert_non_null(in);
+    for (size_t got; (got = fread(bytes, 1, sizeof bytes, in)) > 0;)
+        assert_int_equal(fwrite(bytes, 1, got, out), got);
+    assert_int_equal(fclose(out), 0);
+    fclose(in);
+}
+
+void machine_libraries(const machine *m, int which, const char *directory, const char *gpus)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/gpus.txt", directory);
+    machine_file(m, path, "%s", gpus);
+    if (which & MACHINE_NVML)
+        copy(m, WEIR_HARDWARE_STUB "/libnvml.so", directory, "libnvidia-ml.so.1");
+    if (which & MACHINE_CUDA)
+        copy(m, WEIR_HARDWARE_STUB "/libcuda.so", directory, "libcuda.so.1");
+}
+
+void machine_pci(const machine *m, const char *address, unsigned vendor, unsigned device, const char *driver)
+{
+    char path[256];
+#define FILE_OF(name, ...)                                                                                             \
+    (snprintf(path, sizeof path, "sys/bus/pci/devices/%s/" name, address), machine_file(m, path, __VA_ARGS__))
+    FILE_OF("vendor", "0x%04x\n", vendor);
+    FILE_OF("device", "0x%04x\n", device);
+    FILE_OF("class", "0x030000\n");
+    FILE_OF("uevent", "%s%s\nPCI_SLOT_NAME=%s\n", *driver ? "DRIVER=" : "", driver, address);
+#undef FILE_OF
+}
+
+void machine_card(const machine *m, unsigned number, const char *address, unsigned vendor, unsigned device,
+                  const char *driver)
+{
+    char path[256];
+#define FILE_OF(name, ...)                                                                                             \
+    (snprintf(path, sizeof path, "sys/class/drm/card%u/device/" name, number), machine_file(m, path, __VA_ARGS__))
+    if (*address) { /* what is no device of a bus has neither */
+        FILE_OF("vendor", "0x%04x\n", vendor);
+        FILE_OF("device", "0x%04x\n", device);
+        FILE_OF("uevent", "DRIVER=%s\nPCI_SLOT_NAME=%s\n", driver, address);
+    } else {
+        FILE_OF("uevent", "DRIVER=%s\n", driver);
+    }
+#undef FILE_OF
+    snprintf(path, sizeof path, "sys/class/drm/card%u/device/drm/renderD%u/dev", number, 128 + number);
+    machine_file(m, path, "226:%u\n", 128 + number);
+    snprintf(path, sizeof path, "sys/class/drm/card%u-DP-1/status", number);
+    machine_file(m, path, "connected\n");
+}
+
+/* Looking ---------------------------------------------------------------------------------------------------------- */
+
+weir_hardware *machine_look(const machine *m, const weir_hardware_options *options)
+{
+    weir_hardware_options o = options ? *options : WEIR_INIT(weir_hardware_options);
+    if (o.limit_ms == 0)
+        o.limit_ms = 10000; /* so that a busy machine changes nothing */
+    o.sysroot = m->root;
+    weir_hardware *hardware = NULL;
+    if (weir_hardware_look(&o, &hardware) != WEIR_OK)
+        fail_msg("%s", weir_detail());
+    return hardware;
+}
+
+static const char *or_dash(const char *text)
+{
+    return text[0] ? text : "-";
+}
+
+static const char *bytes(uint64_t value, char *text, size_t capacity)
+{
+    if (value == WEIR_BYTES_UNKNOWN)
+        return "?";
+    snprintf(text, capacity, "%.4g", (double)value / (double)GIB);
+    return text;
+}
+
+static void print_device(const weir_hardware_device *d, FILE *out)
+{
+    char total[32], free[32], version[3][48];
+    fprintf(out, "%s %s %s %s %s %d %s %s %s%s%s %u %s %s/%s %s%s%s%s\n", weir_hardware_kind_name(d->kind),
+            or_dash(d->key), or_dash(d->parent), or_dash(d->pci), or_dash(d->runtime), d->ordinal,
+            bytes(d->total, total, sizeof total), bytes(d->free, free, sizeof free), d->shares_host ? "h" : "",
+            d->discrete ? "d" : "", d->usable ? "u" : "-", d->units,
+            d->capability.count ? weir_version_write(d->capability, version[0], 48) : "-",
+            d->driver.count ? weir_version_write(d->driver, version[1], 48) : "-",
+            d->driver_runtime.count ? weir_version_write(d->driver_runtime, version[2], 48) : "-", d->name,
+            d->remark[0] ? " [" : "", d->remark, d->remark[0] ? "]" : "");
+}
+
+void machine_expect_of(const weir_hardware *hardware, const char *lines)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+    assert_non_null(out);
+    for (size_t i = 0; i < hardware->device_count; i++) {
+        assert_int_equal(hardware->devices[i].size, sizeof(weir_hardware_device));
+        print_device(&hardware->devices[i], out);
+    }
+    fclose(out);
+    assert_string_equal(text, lines);
+    free(text);
+}
+
+void machine_expect(const machine *m, const weir_hardware_options *options, const char *lines)
+{
+    weir_hardware *hardware = machine_look(m, options);
+    machine_expect_of(hardware, lines);
+    weir_hardware_release(hardware);
+}
+
+void machine_remarks(const weir_hardware *hardware, const char *part, int present)
+{
+    if ((strstr(hardware->remarks, part) != NULL) != (present != 0))
+        fail_msg("\"%s\" is %s in: %s", part, present ? "not" : "", hardware->remarks);
+}

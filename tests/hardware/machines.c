@@ -1,0 +1,256 @@
+/* Machines on which others have found the wrong devices or none: the whole list of each. */
+#include "machine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define H200      "GPU-11111111-2222-3333-4444-555555555555"
+#define OTHER     "GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee"
+#define CPU       "cpu cpu - - host 0 64 60 hu 8 - -/- Test CPU\n"
+#define DRIVER    "driver 580.65.06\ncuda 13000\n"
+#define ONE_GPU   DRIVER "gpu " H200 " 0000:3b:00.0 0 9.0 132 150323855360 149250113536 - NVIDIA H200\n"
+#define ONE_LINE  "cuda " H200 " - 0000:3b:00.0 cuda:0 0 140 139 du 132 9.0 580.65.6/13.0 NVIDIA H200\n"
+#define LIBRARIES "usr/lib/x86_64-linux-gnu"
+
+static machine make(const char *name)
+{
+    machine m = machine_make(name);
+    machine_host(&m, 64 * GIB, 60 * GIB);
+    return m;
+}
+
+static void a_plain_machine(void **state)
+{
+    (void)state;
+    machine m = make("plain");
+    machine_expect(&m, NULL, CPU);
+    weir_hardware *hardware = machine_look(&m, NULL);
+    machine_remarks(hardware, "nvml: libnvidia-ml.so.1 is not here\n", 1);
+    machine_remarks(hardware, "cuda: libcuda.so.1 is not here\n", 1);
+    machine_remarks(hardware, "metal, directml: not of this platform", 1);
+    weir_hardware_release(hardware);
+}
+
+/* 1: a first card without a vendor hid all that come after it. */
+static void simple_framebuffer_as_card0(void **state)
+{
+    (void)state;
+    machine m = make("simple-framebuffer");
+    machine_card(&m, 0, "", 0, 0, "simple-framebuffer");
+    machine_card(&m, 1, "0000:00:02.0", 0x8086, 0x4680, "i915");
+    machine_file(&m, "dev/dri/renderD129", "%s", "");
+    machine_libraries(&m, MACHINE_BOTH, LIBRARIES, ONE_GPU);
+    machine_expect(&m, NULL,
+                   CPU ONE_LINE "intel 0000:00:02.0 - 0000:00:02.0 - 0 64 60 hu 0 - -/- Intel GPU 0x4680 (i915)\n");
+}
+
+/* 2: under WSL the only card is vgem, and libraries lie in a directory of their own. */
+static void vgem_and_wsl(void **state)
+{
+    (void)state;
+    machine m = make("wsl");
+    machine_card(&m, 0, "", 0, 0, "vgem");
+    machine_file(&m, "dev/dxg", "%s", "");
+    machine_libraries(&m, MACHINE_BOTH, "usr/lib/wsl/lib", ONE_GPU);
+    machine_expect(&m, NULL, CPU ONE_LINE);
+    weir_hardware *hardware = machine_look(&m, NULL);
+    machine_remarks(hardware, "wsl: ", 1);
+    weir_hardware_release(hardware);
+}
+
+/* 3: on EC2 the first card is Amazon's own, the GPU has none, and virtio has another. */
+static void ec2_vgpu(void **state)
+{
+    (void)state;
+    machine m = make("ec2");
+    machine_pci(&m, "0000:00:03.0", 0x1d0f, 0x1111, "");
+    machine_card(&m, 0, "0000:00:03.0", 0x1d0f, 0x1111, "");
+    machine_card(&m, 1, "0000:00:04.0", 0x1af4, 0x1050, "virtio-pci");
+    machine_pci(&m, "0000:3b:00.0", 0x10de, 0x2335, "nvidia");
+    machine_libraries(&m, MACHINE_BOTH, "usr/lib64", ONE_GPU);
+    machine_expect(&m, NULL, CPU ONE_LINE);
+}
+
+/* 4: a Jetson has no bus, NVML does not tell its memory, and that is the processor's. */
+static void jetson(void **state)
+{
+    (void)state;
+    machine m = make("jetson");
+    static const char gpus[] = DRIVER "gpu " OTHER " 0000:00:00.0 0 8.7 16 65498251264 1 integrated,unknown Orin\n";
+    static const char lines[] = CPU "cuda " OTHER " - 0000:00:00.0 cuda:0 0 61 60 hu 16 8.7 %s/13.0 Orin\n";
+    char expected[512];
+    machine_libraries(&m, MACHINE_CUDA, "usr/lib", gpus);
+    machine_file(&m, "sys/module/nvidia/version", "540.4.0\n");
+    snprintf(expected, sizeof expected, lines, "540.4.0");
+    machine_expect(&m, NULL, expected);
+    machine with = make("jetson-nvml");
+    machine_libraries(&with, MACHINE_BOTH, "usr/lib", gpus);
+    snprintf(expected, sizeof expected, lines, "580.65.6");
+    machine_expect(&with, NULL, expected);
+}
+
+#define SLICES                                                                                                         \
+    DRIVER "gpu " H200 " 0000:3b:00.0 0 9.0 132 150323855360 149250113536 - NVIDIA H200\n"                             \
+           "mig MIG-00000000-0000-0000-0000-000000000001 60 75161927680 74088185856 NVIDIA H200 MIG 3g.71gb\n"         \
+           "mig MIG-00000000-0000-0000-0000-000000000002 16 18253611008 18253611008 NVIDIA H200 MIG 1g.18gb\n"         \
+           "gpu " OTHER " 0000:5e:00.0 1 9.0 132 150323855360 149250113536 - NVIDIA H200\n"
+
+/* 5: slices have UUIDs and memory of their own, and a process sees one. */
+static void mig(void **state)
+{
+    (void)state;
+    machine m = make("mig");
+    machine_libraries(&m, MACHINE_BOTH, LIBRARIES, SLICES);
+    machine_expect(
+        &m, NULL,
+        CPU
+        "cuda MIG-00000000-0000-0000-0000-000000000001 " H200
+        " 0000:3b:00.0 cuda:0 0 70 69 du 60 9.0 580.65.6/13.0 NVIDIA H200 MIG 3g.71gb\n"
+        "cuda " H200 " - 0000:3b:00.0 - -1 140 139 d- 0 9.0 580.65.6/13.0 NVIDIA H200 [MIG is on: its slices are used "
+        "instead of it]\n"
+        "cuda MIG-00000000-0000-0000-0000-000000000002 " H200
+        " 0000:3b:00.0 - -1 17 17 d- 16 9.0 580.65.6/13.0 NVIDIA H200 MIG 1g.18gb [CUDA shows a process one slice of "
+        "MIG: "
+        "name this one in CUDA_VISIBLE_DEVICES]\n"
+        "cuda " OTHER
+        " - 0000:5e:00.0 - -1 140 139 d- 0 9.0 580.65.6/13.0 NVIDIA H200 [CUDA shows nothing beside a slice of MIG]\n");
+}
+
+/* 7: CUDA counts the fastest first, NVML by address; both in the order of addresses if that is asked for. */
+static void reordered(void **state)
+{
+    (void)state;
+    static const char gpus[] = DRIVER "gpu " OTHER " 0000:01:00.0 1 7.5 40 17179869184 16106127360 - Tesla T4\n"
+                                      "gpu " H200 " 0000:3b:00.0 0 9.0 132 150323855360 149250113536 - NVIDIA H200\n";
+    machine m = make("reordered");
+    machine_libraries(&m, MACHINE_BOTH, LIBRARIES, gpus);
+    machine_expect(&m, NULL,
+                   CPU ONE_LINE "cuda " OTHER " - 0000:01:00.0 cuda:1 1 16 15 du 40 7.5 580.65.6/13.0 Tesla T4\n");
+    setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
+    machine_expect(&m, NULL,
+                   CPU "cuda " OTHER " - 0000:01:00.0 cuda:0 0 16 15 du 40 7.5 580.65.6/13.0 Tesla T4\n"
+                       "cuda " H200 " - 0000:3b:00.0 cuda:1 1 140 139 du 132 9.0 580.65.6/13.0 NVIDIA H200\n");
+    setenv("CUDA_VISIBLE_DEVICES", "1,0", 1);
+    machine_expect(&m, NULL,
+                   CPU ONE_LINE "cuda " OTHER " - 0000:01:00.0 cuda:1 1 16 15 du 40 7.5 580.65.6/13.0 Tesla T4\n");
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    unsetenv("CUDA_DEVICE_ORDER");
+}
+
+/* 8: one card that NVML, CUDA's driver, the bus and the kernel's graphics all show. */
+static void the_same_card_four_times(void **state)
+{
+    (void)state;
+    machine m = make("four-times");
+    machine_pci(&m, "0000:3b:00.0", 0x10de, 0x2335, "nvidia");
+    machine_card(&m, 0, "0000:3b:00.0", 0x10de, 0x2335, "nvidia");
+    machine_libraries(&m, MACHINE_BOTH, LIBRARIES, ONE_GPU);
+    machine_expect(&m, NULL, CPU ONE_LINE);
+}
+
+/* 9: an integrated GPU has the host's memory, more than the card has, and is none the better for it. */
+static void integrated_with_more_than_the_card(void **state)
+{
+    (void)state;
+    machine m = make("integrated");
+    machine_card(&m, 0, "0000:00:02.0", 0x8086, 0xa780, "i915");
+    machine_file(&m, "dev/dri/renderD128", "%s", "");
+    machine_libraries(&m, MACHINE_BOTH, LIBRARIES,
+                      DRIVER "gpu " OTHER " 0000:01:00.0 0 8.9 24 8589934592 7516192768 - NVIDIA GeForce RTX 4060\n");
+    machine_expect(&m, NULL,
+                   CPU "cuda " OTHER " - 0000:01:00.0 cuda:0 0 8 7 du 24 8.9 580.65.6/13.0 NVIDIA GeForce RTX 4060\n"
+                       "intel 0000:00:02.0 - 0000:00:02.0 - 0 64 60 hu 0 - -/- Intel GPU 0xa780 (i915)\n");
+}
+
+/* 10: 0 of 0 bytes is not a size. */
+static void no_memory_told(void **state)
+{
+    (void)state;
+    machine m = make("zero");
+    machine_libraries(&m, MACHINE_BOTH, LIBRARIES, DRIVER "gpu " H200 " 0000:3b:00.0 0 9.0 132 0 0 - NVIDIA H200\n");
+    machine_expect(&m, NULL,
+                   CPU "cuda " H200 " - 0000:3b:00.0 cuda:0 0 ? ? du 132 9.0 580.65.6/13.0 NVIDIA H200 "
+                       "[nobody tells its memory]\n");
+}
+
+/* 12: without NVML there is CUDA's driver, and without that NVML. */
+static void one_library_alone(void **state)
+{
+    (void)state;
+    machine m = make("no-nvml");
+    machine_libraries(&m, MACHINE_CUDA, LIBRARIES, ONE_GPU);
+    machine_file(&m, "sys/module/nvidia/version", "580.65.06\n");
+    machine_expect(&m, NULL,
+                   CPU "cuda " H200
+                       " - 0000:3b:00.0 cuda:0 0 140 ? du 132 9.0 580.65.6/13.0 NVIDIA H200 [without NVML its free "
+                       "bytes cannot be told without a context]\n");
+    machine other = make("no-cuda");
+    machine_libraries(&other, MACHINE_NVML, LIBRARIES, ONE_GPU);
+    machine_expect(&other, NULL,
+                   CPU "cuda " H200 " - 0000:3b:00.0 - -1 140 139 d- 0 9.0 580.65.6/13.0 NVIDIA H200 [CUDA's "
+                       "driver: libcuda.so.1 is not here]\n");
+}
+
+/* A lost device says so, and hides no other. */
+static void a_lost_device(void **state)
+{
+    (void)state;
+    machine m = make("lost");
+    machine_pci(&m, "0000:5e:00.0", 0x10de, 0x2335, "nvidia");
+    machine_libraries(&m, MACHINE_BOTH, LIBRARIES,
+                      DRIVER "gpu " OTHER " 0000:5e:00.0 0 9.0 132 150323855360 149250113536 lost NVIDIA H200\n"
+                             "gpu " H200 " 0000:3b:00.0 1 9.0 132 150323855360 149250113536 - NVIDIA H200\n");
+    weir_hardware *hardware = machine_look(&m, NULL);
+    machine_expect_of(
+        hardware, CPU ONE_LINE
+        "cuda 0000:5e:00.0 - 0000:5e:00.0 - -1 ? ? d- 0 - -/- NVIDIA 0x2335 [neither NVML nor CUDA's driver "
+        "names it; the kernel's driver for it is nvidia]\n");
+    machine_remarks(hardware, "nvml: device number 0: GPU is lost", 1);
+    weir_hardware_release(hardware);
+}
+
+static void drivers_that_do_not_serve(void **state)
+{
+    (void)state;
+    machine none = make("nouveau");
+    machine_pci(&none, "0000:3b:00.0", 0x10de, 0x2335, "nouveau");
+    machine_expect(&none, NULL,
+                   CPU "cuda 0000:3b:00.0 - 0000:3b:00.0 - -1 ? ? d- 0 - -/- NVIDIA 0x2335 [neither NVML nor "
+                       "CUDA's driver names it; the kernel's driver for it is nouveau]\n");
+    machine mismatch = make("mismatch");
+    machine_libraries(&mismatch, MACHINE_BOTH, LIBRARIES, "fail 0 803\n" ONE_GPU);
+    machine_expect(&mismatch, NULL,
+                   CPU "cuda " H200 " - 0000:3b:00.0 - -1 140 139 d- 0 9.0 580.65.6/13.0 NVIDIA H200 [CUDA's "
+                       "driver: cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH]\n");
+    machine old = make("old");
+    machine_libraries(&old, MACHINE_BOTH, LIBRARIES,
+                      "driver 470.82.01\ncuda 11040\ngpu " H200
+                      " 0000:3b:00.0 0 8.0 108 42949672960 42949672960 - NVIDIA A100\n");
+    machine_expect(&old, NULL,
+                   CPU "cuda " H200 " - 0000:3b:00.0 - 0 40 40 du 108 8.0 470.82.1/11.4 NVIDIA A100 [its driver "
+                       "serves CUDA 11.4; weir's driver cuda needs one that serves 12 or later]\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plain_machine),
+        cmocka_unit_test(simple_framebuffer_as_card0),
+        cmocka_unit_test(vgem_and_wsl),
+        cmocka_unit_test(ec2_vgpu),
+        cmocka_unit_test(jetson),
+        cmocka_unit_test(mig),
+        cmocka_unit_test(reordered),
+        cmocka_unit_test(the_same_card_four_times),
+        cmocka_unit_test(integrated_with_more_than_the_card),
+        cmocka_unit_test(no_memory_told),
+        cmocka_unit_test(one_library_alone),
+        cmocka_unit_test(a_lost_device),
+        cmocka_unit_test(drivers_that_do_not_serve),
+    };
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    unsetenv("CUDA_DEVICE_ORDER");
+    unsetenv("ROCR_VISIBLE_DEVICES");
+    unsetenv("HIP_VISIBLE_DEVICES");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,154 @@
+/* Devices of AMD's and Intel's, and memory that is the host's: counted once. */
+#include "machine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CPU(total, free) "cpu cpu - - host 0 " total " " free " hu 8 - -/- Test CPU\n"
+
+static machine make(const char *name)
+{
+    machine m = machine_make(name);
+    machine_host(&m, 32 * GIB, 30 * GIB);
+    machine_file(&m, "dev/kfd", "%s", "");
+    machine_file(&m, "sys/class/kfd/kfd/topology/nodes/0/gpu_id", "0\n");
+    machine_file(&m, "sys/class/kfd/kfd/topology/nodes/0/properties", "cpu_cores_count 8\nsimd_count 0\n");
+    return m;
+}
+
+/* A node of KFD's with its card number `node`: 16 units, so many bytes of VRAM and of memory borrowed from the host. */
+static void add_node(const machine *m, unsigned node, unsigned target, unsigned long long unique, uint64_t vram,
+                     uint64_t gtt)
+{
+    char path[128], address[20];
+    snprintf(address, sizeof address, "0000:%02x:00.0", node * 16);
+#define NODE(name, ...)                                                                                                \
+    (snprintf(path, sizeof path, "sys/class/kfd/kfd/topology/nodes/%u/" name, node), machine_file(m, path, __VA_ARGS__))
+#define BUS(name, ...)                                                                                                 \
+    (snprintf(path, sizeof path, "sys/bus/pci/devices/%s/" name, address), machine_file(m, path, __VA_ARGS__))
+    NODE("gpu_id", "%u\n", 40000 + node);
+    NODE("name", "card%u\n", node);
+    NODE("properties",
+         "cpu_cores_count 0\nsimd_count 64\nsimd_per_cu 4\ngfx_target_version %u\nlocation_id %u\ndomain 0\n"
+         "drm_render_minor %u\nunique_id %llu\n",
+         target, node << 12, 128 + node, unique);
+    BUS("mem_info_vram_total", "%llu\n", (unsigned long long)vram);
+    BUS("mem_info_vram_used", "%llu\n", (unsigned long long)(vram / 4));
+    BUS("mem_info_gtt_total", "%llu\n", (unsigned long long)gtt);
+    BUS("mem_info_gtt_used", "%llu\n", (unsigned long long)GIB);
+#undef NODE
+#undef BUS
+    machine_card(m, node, address, 0x1002, 0x744c, "amdgpu");
+    snprintf(path, sizeof path, "dev/dri/renderD%u", 128 + node);
+    machine_file(m, path, "%s", "");
+}
+
+/* Cards have VRAM alone: what they could borrow is more, and the host's. */
+static void cards_of_amd(void **state)
+{
+    (void)state;
+    machine m = make("amd");
+    add_node(&m, 1, 110000, 0x1234, 24 * GIB, 64 * GIB);
+    add_node(&m, 2, 90010, 0, 64 * GIB, 16 * GIB);
+    machine_file(&m, "sys/bus/pci/devices/0000:20:00.0/product_name", "Instinct MI210\n");
+    machine_file(&m, "sys/module/amdgpu/version", "6.8.5\n");
+    machine_file(&m, "opt/rocm/.info/version", "6.2.0-66\n");
+    machine_card(&m, 3, "0000:30:00.0", 0x1002, 0x6779, "radeon");
+    machine_expect(
+        &m, NULL,
+        CPU("32", "30") "rocm GPU-0000000000001234 - 0000:10:00.0 - 0 24 18 du 16 - 6.8.5/6.2.0 card1 (gfx1100)\n"
+                        "rocm 0000:20:00.0 - 0000:20:00.0 - 1 64 48 du 16 - 6.8.5/6.2.0 Instinct MI210 (gfx90a)\n"
+                        "rocm 0000:30:00.0 - 0000:30:00.0 - -1 ? ? d- 0 - -/- AMD 0x6779 [the kernel's compute driver "
+                        "(/dev/kfd) "
+                        "does not list it]\n");
+    setenv("ROCR_VISIBLE_DEVICES", "1,GPU-0000000000001234", 1);
+    setenv("HIP_VISIBLE_DEVICES", "1", 1);
+    machine_expect(
+        &m, NULL,
+        CPU("32",
+            "30") "rocm GPU-0000000000001234 - 0000:10:00.0 - 0 24 18 du 16 - 6.8.5/6.2.0 card1 (gfx1100)\n"
+                  "rocm 0000:20:00.0 - 0000:20:00.0 - -1 64 48 d- 16 - 6.8.5/6.2.0 Instinct MI210 (gfx90a) [hidden by "
+                  "HIP_VISIBLE_DEVICES=\"1\"]\n"
+                  "rocm 0000:30:00.0 - 0000:30:00.0 - -1 ? ? d- 0 - -/- AMD 0x6779 [the kernel's compute driver "
+                  "(/dev/kfd) "
+                  "does not list it]\n");
+    unsetenv("ROCR_VISIBLE_DEVICES");
+    unsetenv("HIP_VISIBLE_DEVICES");
+}
+
+/* 128 GiB, of which firmware has carved 96 out for the graphics: the host has 32, the graphics 96, and the 16 that it might
+ * borrow from the host are not counted again. */
+static void a_carved_out_part_is_not_the_hosts(void **state)
+{
+    (void)state;
+    machine m = make("carved-out");
+    add_node(&m, 1, 110501, 0, 96 * GIB, 16 * GIB);
+    machine_expect(&m, NULL, CPU("32", "30") "rocm 0000:10:00.0 - 0000:10:00.0 - 0 96 72 u 16 - -/- card1 (gfx1151)\n");
+}
+
+/* With a small part carved out, the graphics lives in the host's memory, within what that has free. */
+static void what_is_borrowed_is_the_hosts(void **state)
+{
+    (void)state;
+    machine m = make("borrowed");
+    add_node(&m, 1, 110003, 0, GIB / 2, 31 * GIB);
+    machine_host(&m, 32 * GIB, 20 * GIB);
+    machine_expect(&m, NULL,
+                   CPU("32", "20") "rocm 0000:10:00.0 - 0000:10:00.0 - 0 31 20 hu 16 - -/- card1 (gfx1103)\n");
+}
+
+static void amd_without_access(void **state)
+{
+    (void)state;
+    machine m = make("amd-closed");
+    add_node(&m, 1, 110000, 0, 24 * GIB, 64 * GIB);
+    char path[600];
+    snprintf(path, sizeof path, "%s/dev/dri/renderD129", m.root);
+    assert_int_equal(remove(path), 0);
+    machine_expect(
+        &m, NULL,
+        CPU("32",
+            "30") "rocm 0000:10:00.0 - 0000:10:00.0 - 0 24 18 d- 16 - -/- card1 (gfx1100) [this process cannot open "
+                  "/dev/dri/renderD129: the group render may, or it is not in the container]\n");
+}
+
+static void intels(void **state)
+{
+    (void)state;
+    machine m = machine_make("intel");
+    machine_host(&m, 32 * GIB, 30 * GIB);
+    machine_card(&m, 0, "0000:03:00.0", 0x8086, 0x56a0, "xe");
+    machine_card(&m, 1, "0000:00:02.0", 0x8086, 0x7d55, "xe");
+    machine_card(&m, 2, "0000:04:00.0", 0x8086, 0x56a5, "i915");
+    machine_file(&m, "sys/class/drm/card0/device/tile0/physical_vram_size_bytes", "%llu\n",
+                 (unsigned long long)(16 * GIB));
+    machine_file(&m, "dev/dri/renderD128", "%s", "");
+    machine_file(&m, "dev/dri/renderD129", "%s", "");
+    machine_file(&m, "dev/accel/accel0", "%s", "");
+    machine_file(&m, "sys/class/accel/accel0/device/vendor", "0x8086\n");
+    machine_file(&m, "sys/class/accel/accel0/device/device", "0x7d1d\n");
+    machine_file(&m, "sys/class/accel/accel0/device/uevent", "DRIVER=intel_vpu\nPCI_SLOT_NAME=0000:00:0b.0\n");
+    machine_file(&m, "sys/class/accel/accel1/device/vendor", "0x1da3\n");
+    machine_expect(
+        &m, NULL,
+        CPU("32", "30") "intel 0000:03:00.0 - 0000:03:00.0 - 0 16 ? du 0 - -/- Intel GPU 0x56a0 (xe)\n"
+                        "intel 0000:00:02.0 - 0000:00:02.0 - 1 32 30 hu 0 - -/- Intel GPU 0x7d55 (xe)\n"
+                        "intel 0000:04:00.0 - 0000:04:00.0 - 2 ? ? d- 0 - -/- Intel GPU 0x56a5 (i915) [this process "
+                        "cannot open "
+                        "/dev/dri/renderD130: the group render may, or it is not in the container]\n"
+                        "intel 0000:00:0b.0 - 0000:00:0b.0 - 3 32 30 hu 0 - -/- Intel NPU 0x7d1d (intel_vpu)\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cards_of_amd),
+        cmocka_unit_test(a_carved_out_part_is_not_the_hosts),
+        cmocka_unit_test(what_is_borrowed_is_the_hosts),
+        cmocka_unit_test(amd_without_access),
+        cmocka_unit_test(intels),
+    };
+    unsetenv("ROCR_VISIBLE_DEVICES");
+    unsetenv("HIP_VISIBLE_DEVICES");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
