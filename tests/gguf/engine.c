@@ -533,6 +533,32 @@ static void test_the_rest(void **state)
     bench_close(&it);
 }
 
+static void test_the_one_provider(void **state)
+{
+    (void)state;
+    bench it = bench_open(llama_path, 1ull << 30);
+    weir_engine_provider found = WEIR_INIT(weir_engine_provider);
+    weir_engine_model *model;
+    OK(it.engine->provider(0, &found));
+    assert_string_equal(found.name, "cpu");
+    assert_int_equal(found.state, WEIR_PROVIDER_HERE);
+    assert_non_null(strstr(found.library, "libllama"));
+    assert_int_equal(it.engine->provider(1, &found), WEIR_NOT_FOUND);
+    it.load.provider = "cuda";
+    assert_int_equal(bench_load(&it, NULL, 0, &model), WEIR_UNSUPPORTED);
+    assert_non_null(strstr(weir_detail(), "provider cpu alone, not cuda"));
+    it.load.provider = "CPU";
+    OK(bench_load(&it, NULL, 0, &model));
+    weir_model_info info = WEIR_INIT(weir_model_info);
+    OK(it.engine->info(model, &info));
+    assert_int_equal(info.share_count, 1);
+    assert_string_equal(info.shares[0].provider, "cpu");
+    assert_true(info.shares[0].of > 0);
+    assert_int_equal(info.shares[0].parts, info.shares[0].of);
+    it.engine->unload(model);
+    bench_close(&it);
+}
+
 static void test_types(void **state)
 {
     (void)state;
@@ -575,6 +601,7 @@ int main(void)
         cmocka_unit_test(test_wrong_questions),
         cmocka_unit_test(test_wrong_loads),
         cmocka_unit_test(test_the_rest),
+        cmocka_unit_test(test_the_one_provider),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(llama_path);

@@ -20,6 +20,7 @@ check = importlib.util.module_from_spec(importlib.util.spec_from_loader("check",
 loader.exec_module(check)
 
 CUDA = ["engines", "--cuda", "onnxruntime-cuda"]
+OPENVINO = ["engines", "--openvino", "onnxruntime-openvino"]
 
 
 class Preparations(unittest.TestCase):
@@ -32,11 +33,12 @@ class Preparations(unittest.TestCase):
         with mock.patch.object(st, "machine", return_value=machine):
             return check.preparations(False, self.store)
 
-    def test_a_fresh_machine_gets_the_engines_and_the_build_for_cuda(self):
+    def test_a_fresh_machine_gets_the_engines_and_the_builds_for_cuda_and_openvino(self):
         commands = self.of("x86_64")
-        self.assertEqual([words[0] for words in commands], ["deps", "engines", "engines", "models"])
+        self.assertEqual([words[0] for words in commands], ["deps", "engines", "engines", "engines", "models"])
         self.assertIn(["engines"], commands)
         self.assertIn(CUDA, commands)
+        self.assertIn(OPENVINO, commands)
 
     def test_a_variant_that_somebody_chose_stays(self):
         variant = self.store.path("engines", "onnxruntime-cuda", "1.0-sm90-small")
@@ -48,13 +50,16 @@ class Preparations(unittest.TestCase):
     def test_where_it_is_not_published_nothing_is_asked_for(self):
         commands = self.of("aarch64")
         self.assertNotIn(CUDA, commands)
+        self.assertNotIn(OPENVINO, commands)
         self.assertIn(["engines"], commands)
 
     def test_scripts_know_the_words(self):
-        answer = check.subprocess.run([sys.executable, "-B", SCRIPTS / CUDA[0], *CUDA[1:], "--list"], text=True,
-                                      capture_output=True, env={**check.os.environ, "WEIR_HOME": str(self.store.home)})
-        self.assertEqual((answer.returncode, answer.stderr), (0, ""))
-        self.assertIn("missing", answer.stdout)
+        for words in (CUDA, OPENVINO):
+            answer = check.subprocess.run([sys.executable, "-B", SCRIPTS / words[0], *words[1:], "--list"], text=True,
+                                          capture_output=True,
+                                          env={**check.os.environ, "WEIR_HOME": str(self.store.home)})
+            self.assertEqual((answer.returncode, answer.stderr), (0, ""))
+            self.assertIn("missing", answer.stdout)
 
 
 if __name__ == "__main__":

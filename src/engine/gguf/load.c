@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cores.h"
 
@@ -25,6 +26,15 @@ static weir_status check_places(const weir_engine_load *load, bool planning)
                              device);
     }
     return WEIR_OK;
+}
+
+/* llama.cpp is built without devices here. An older caller's structure ends before the provider. */
+static weir_status check_provider(const weir_engine_load *load)
+{
+    const char *asked = load->size > offsetof(weir_engine_load, provider) ? load->provider : NULL;
+    if (!asked || strcasecmp(asked, "cpu") == 0)
+        return WEIR_OK;
+    return weir_fail(WEIR_UNSUPPORTED, "%s: the engine gguf has the provider cpu alone, not %s", load->path, asked);
 }
 
 /* Pooling decides what the model is here: one that embeds texts, or one that goes on with them. */
@@ -62,6 +72,8 @@ static weir_status choose_sizes(weir_engine_model *model, const char *path)
 weir_status wg_prepare(const weir_engine_load *load, bool planning, weir_engine_model *model)
 {
     weir_status status = check_places(load, planning);
+    if (status == WEIR_OK)
+        status = check_provider(load);
     if (status == WEIR_OK)
         status = wg_settings_of_load(load->settings, load->setting_count, &model->load, &model->defaults);
     if (status == WEIR_OK)
@@ -257,6 +269,7 @@ static void describe(weir_engine_model *model)
              "%soutside the account stay llama.cpp's vocabulary, its graphs and the "
              "work buffer of its threads",
              model->load.mmap ? "the weights, mapped from the file, and " : "");
+    model->share = (weir_provider_share){"cpu", model->facts.layers, model->facts.layers};
     model->width = (uint32_t)lib->llama_model_n_embd_out(model->model);
     model->inputs[0] = port("text", WEIR_TEXT, 1, -1, 0, true);
     model->inputs[1] = port("tokens", WEIR_I32, model->embeds ? 2 : 1, -1, -1, true);

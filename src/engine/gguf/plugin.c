@@ -20,6 +20,21 @@ static weir_status probe(weir_engine_probe *out)
     return WEIR_OK;
 }
 
+static weir_status provider(size_t index, weir_engine_provider *out)
+{
+    weir_engine_probe here = {.size = sizeof here};
+    weir_engine_provider found = {.size = out->size, .name = "cpu"};
+    if (index > 0)
+        return weir_fail(WEIR_NOT_FOUND, "the engine gguf has one provider");
+    weir_status status = probe(&here);
+    found.state = here.available ? WEIR_PROVIDER_HERE : WEIR_PROVIDER_NO_LIBRARY;
+    snprintf(found.library, sizeof found.library, "%s", here.library);
+    snprintf(found.version, sizeof found.version, "%s", here.version);
+    snprintf(found.missing, sizeof found.missing, "%s", here.missing);
+    memcpy(out, &found, out->size < sizeof found ? out->size : sizeof found);
+    return status;
+}
+
 static weir_status plan(const weir_engine_load *load, weir_engine_plan *out)
 {
     return wg_plan(load, out);
@@ -113,6 +128,8 @@ static weir_status info(weir_engine_model *model, weir_model_info *out)
         .output_count = model->embeds ? 1 : 3,
         .generates = !model->embeds,
         .remarks = model->remarks,
+        .shares = &model->share,
+        .share_count = model->facts.layers > 0,
     };
     memcpy(out, &about, out->size < sizeof about ? out->size : sizeof about);
     return WEIR_OK;
@@ -136,6 +153,7 @@ static const weir_engine table = {
     .metrics = metrics,
     .info = info,
     .unload = wg_unload,
+    .provider = provider,
 };
 
 WEIR_API const weir_engine *weir_engine_entry(uint32_t abi);

@@ -106,6 +106,7 @@ struct weir_engine_model {
     atomic_bool broken;      /* an exception left a run half done */
     wg_run *_Atomic watched; /* what the abort callback asks */
     weir_port inputs[2], outputs[3];
+    weir_provider_share share; /* of its layers */
     char architecture[160], version[64], remarks[256];
 };
 
