@@ -242,8 +242,10 @@ static void what_is_pending_elsewhere_is_waited_for(void **state)
         if (held)
             assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &f->gate), 0);
         ok(take_with(wants->client, WEIR_KIND_PINNED, MOST, wants->stream, 0, &q));
-        if (held)
+        if (held) {
             pthread_join(opener, NULL);
+            ok(weir_stream_synchronize(has->stream)); /* nobody is at the gate any more */
+        }
         ok(weir_free(wants->client, q, WEIR_STREAM_HOST));
     }
     ok(weir_option_set("wait", NULL));

@@ -97,6 +97,7 @@ static void the_next_block_keeps_its_zeros(void **state)
     ok(weir_free(client, pointer, WEIR_STREAM_HOST));
     assert_int_equal(take_snapshot(runtime).device.pending, MIB); /* until the zeros are done */
     open_gate(&held);
+    ok(weir_stream_synchronize(second)); /* nobody is at the gate any more */
     ok(weir_stream_release(third));
 }
 
@@ -141,6 +142,7 @@ static void a_free_while_a_capture_begins(void **state)
     assert_null(at_record);
     ok(weir_capture_end(first));
     open_gate(&held);
+    ok(weir_stream_synchronize(first));
 }
 
 static void a_capture_that_begins_while_zeros_are_queued(void **state)
