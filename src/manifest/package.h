@@ -10,4 +10,20 @@
  * weir_manifest_read. */
 weir_status wi_package_open(const char *path, const weir_manifest_options *options, char **folder);
 
+/* An open package, and what it may become. */
+typedef struct wi_package {
+    const char *path;
+    int file;
+    uint64_t bytes, limit;
+} wi_package;
+
+/* package_entries.c: unpacks it into the empty folder that is open as `folder`. */
+weir_status wi_package_unpack(const wi_package *package, int folder);
+
+/* package_room.c: WEIR_SYSTEM when `bytes` do not fit onto the disk of `folder`, naming them and what is free. */
+weir_status wi_package_room(const wi_package *package, int folder, uint64_t bytes);
+
+/* The bytes that the tar has, by the end of the gzip file; 0 if there is no telling. */
+uint64_t wi_package_expected(const wi_package *package);
+
 #endif

@@ -1,0 +1,136 @@
+#include "manifest/package.h"
+#include "manifest/package_store.h"
+
+#include <weir/options.h>
+
+#include <nettle/sha2.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- content --------------------------------------------------------------------------------------------------------- */
+
+static weir_status content_of(const wi_package *package, char content[WI_CONTENT_BYTES])
+{
+    enum { PIECE = 256 << 10 };
+    struct sha256_ctx sum;
+    uint8_t digest[SHA256_DIGEST_SIZE];
+    uint8_t *piece = malloc(PIECE);
+    ssize_t got = -1;
+    sha256_init(&sum);
+    for (off_t at = 0; piece && (got = pread(package->file, piece, PIECE, at)) > 0; at += got)
+        sha256_update(&sum, (size_t)got, piece);
+    free(piece);
+    if (got < 0)
+        return weir_fail(WEIR_SYSTEM, "cannot read %s: %s", package->path, strerror(errno));
+    sha256_digest(&sum, sizeof digest, digest);
+    for (size_t i = 0; i < sizeof digest; i++)
+        snprintf(content + 2 * i, 3, "%02x", digest[i]);
+    return WEIR_OK;
+}
+
+/* ---- unpacking ------------------------------------------------------------------------------------------------------- */
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec && a->st_ctim.tv_sec == b->st_ctim.tv_sec &&
+           a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+static weir_status check_unpacked(const wi_package *package, const struct stat *before, int folder)
+{
+    struct stat found;
+    if (fstatat(folder, WI_PACKAGE_MANIFEST, &found, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(found.st_mode))
+        return weir_fail(WEIR_CORRUPT, "the package %s holds no " WI_PACKAGE_MANIFEST " beside its model",
+                         package->path);
+    if (fstat(package->file, &found) != 0 || !same_file(before, &found))
+        return weir_fail(WEIR_BUSY, "%s changed while it was unpacked; try again when it is whole", package->path);
+    return WEIR_OK;
+}
+
+static weir_status unpack(const wi_package *package, const struct stat *before, int packages, const char *path,
+                          const char *content)
+{
+    wi_fresh fresh;
+    uint64_t bytes = wi_package_expected(package);
+    weir_status status = wi_package_room(package, packages, bytes < package->limit ? bytes : package->limit);
+    if (status == WEIR_OK)
+        status = wi_store_begin(packages, path, &fresh);
+    if (status != WEIR_OK)
+        return status;
+    status = wi_package_unpack(package, fresh.folder);
+    if (status == WEIR_OK)
+        status = check_unpacked(package, before, fresh.folder);
+    if (status == WEIR_OK)
+        status = wi_store_finish(packages, &fresh, content);
+    if (status != WEIR_OK)
+        wi_store_drop(packages, &fresh);
+    return status;
+}
+
+/* ---- opening --------------------------------------------------------------------------------------------------------- */
+
+static weir_status find_or_unpack(const wi_package *package, int packages, const char *path, char **folder)
+{
+    struct stat file;
+    char content[WI_CONTENT_BYTES];
+    if (fstat(package->file, &file) != 0)
+        return weir_fail(WEIR_SYSTEM, "cannot read %s: %s", package->path, strerror(errno));
+    if (!wi_store_known(packages, &file, content)) {
+        weir_status status = content_of(package, content);
+        if (status == WEIR_OK && !wi_store_has(packages, content))
+            status = unpack(package, &file, packages, path, content);
+        if (status != WEIR_OK)
+            return status;
+        wi_store_note(packages, &file, content);
+    }
+    if (asprintf(folder, "%s/%s", path, content) >= 0)
+        return WEIR_OK;
+    *folder = NULL;
+    return weir_fail(WEIR_SYSTEM, "no host memory to open %s", package->path);
+}
+
+static weir_status open_in(const char *store, wi_package *package, char **folder)
+{
+    int packages;
+    char *path;
+    weir_status status = wi_store_open(store, &packages, &path);
+    if (status != WEIR_OK)
+        return status;
+    status = find_or_unpack(package, packages, path, folder);
+    close(packages);
+    free(path);
+    return status;
+}
+
+weir_status wi_package_open(const char *path, const weir_manifest_options *options, char **folder)
+{
+    const uint64_t least = UINT64_C(64) << 20, times = 100;
+    weir_option home = WEIR_INIT(weir_option);
+    *folder = NULL;
+    if (!options->store) {
+        weir_status status = weir_option_get("home", &home);
+        if (status != WEIR_OK)
+            return status;
+    }
+    struct stat file;
+    wi_package package = {.path = path, .file = open(path, O_RDONLY | O_CLOEXEC)};
+    if (package.file < 0 || fstat(package.file, &file) != 0) {
+        weir_status status = weir_fail(WEIR_SYSTEM, "cannot read %s: %s", path, strerror(errno));
+        if (package.file >= 0)
+            close(package.file);
+        return status;
+    }
+    package.bytes = (uint64_t)file.st_size;
+    package.limit = options->unpacked_limit;
+    if (package.limit == 0)
+        package.limit = package.bytes > least / times ? package.bytes * times : least;
+    weir_status status = open_in(options->store ? options->store : home.value, &package, folder);
+    close(package.file);
+    return status;
+}

@@ -1,0 +1,39 @@
+/* How much a package will take, and whether there is room for it. */
+#include "manifest/package.h"
+
+#include <weir/options.h>
+
+#include <errno.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+/* A gzip file ends with the length of what it holds, modulo 2^32. Compressing hardly makes anything longer, so that the
+ * length is known where it is not compressed to less than what 2^32 hides. */
+uint64_t wi_package_expected(const wi_package *package)
+{
+    unsigned char head[2], end[4];
+    if (package->bytes < 18 || pread(package->file, head, sizeof head, 0) != sizeof head || head[0] != 0x1f ||
+        head[1] != 0x8b || pread(package->file, end, sizeof end, (off_t)package->bytes - 4) != sizeof end)
+        return 0;
+    uint64_t bytes = end[0] | (uint64_t)end[1] << 8 | (uint64_t)end[2] << 16 | (uint64_t)end[3] << 24;
+    while (bytes < package->bytes - package->bytes / 64)
+        bytes += UINT64_C(1) << 32;
+    return bytes;
+}
+
+weir_status wi_package_room(const wi_package *package, int folder, uint64_t bytes)
+{
+    struct statvfs disk;
+    if (fstatvfs(folder, &disk) != 0)
+        return weir_fail(WEIR_SYSTEM, "cannot ask how much room there is for %s: %s", package->path, strerror(errno));
+    uint64_t room = (uint64_t)disk.f_bavail * disk.f_frsize;
+    char wanted[32], there[32];
+    if (bytes <= room)
+        return WEIR_OK;
+    return weir_fail(
+        WEIR_SYSTEM,
+        "no room on the disk to unpack %s: %s are wanted and %s free; make room, or name a store elsewhere "
+        "(WEIR_HOME)",
+        package->path, weir_size_format(bytes, wanted, sizeof wanted), weir_size_format(room, there, sizeof there));
+}

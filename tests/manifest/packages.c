@@ -1,0 +1,445 @@
+/* Packages: unpacked once for each content, whole or not at all, and nothing of a bad one. */
+#include "manifest/packing.h"
+
+#include <locale.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <time.h>
+
+static const char manifest_text[] =
+    "{\"framework\": \"onnx\", \"project_name\": \"p\", \"version\": \"1\", \"model_file\": \"m.onnx\"}";
+
+/* ---- the system, as a test wants it ---------------------------------------------------------------------------------- */
+
+static time_t ahead;        /* of the clock */
+static uint64_t room_bytes; /* on the disk; 0: what there is */
+
+time_t __real_time(time_t *out);
+time_t __wrap_time(time_t *out);
+int __real_fstatvfs(int file, struct statvfs *out);
+int __wrap_fstatvfs(int file, struct statvfs *out);
+
+time_t __wrap_time(time_t *out)
+{
+    time_t now = __real_time(NULL) + ahead;
+    if (out)
+        *out = now;
+    return now;
+}
+
+int __wrap_fstatvfs(int file, struct statvfs *out)
+{
+    int answer = __real_fstatvfs(file, out);
+    if (room_bytes > 0) {
+        out->f_bavail = room_bytes;
+        out->f_frsize = 1;
+    }
+    return answer;
+}
+
+static int begin(void **state)
+{
+    ahead = 0;
+    room_bytes = 0;
+    return folder_make(state);
+}
+
+/* ---- good ones ------------------------------------------------------------------------------------------------------- */
+
+static char *folder_of(const weir_manifest *m)
+{
+    char *copy = strdup(m->model_file);
+    *strrchr(copy, '/') = '\0';
+    return copy;
+}
+
+static void a_package_is_unpacked(void **state)
+{
+    (void)state;
+    /* Written in a locale that has these letters, and read in one that has not. */
+    assert_non_null(setlocale(LC_CTYPE, "C.UTF-8"));
+    packing p = pack_begin("p.aimod");
+    pack_entry(&p, "./", AE_IFDIR, NULL, NULL, 0);
+    pack_text(&p, "./metadata.json", "{\"model_file\": \"./sub/m.onnx\", \"name\": \"p\"}");
+    pack_entry(&p, "sub/", AE_IFDIR, NULL, NULL, 0);
+    pack_text(&p, "sub/m.onnx", "\x08\x07 model");
+    pack_text(&p, "a/b//./c/weights.data", "weights");
+    pack_text(&p, "größe.txt", "");
+    pack_end(&p);
+    assert_non_null(setlocale(LC_CTYPE, "C"));
+    weir_manifest *m;
+    ok(read_package("p.aimod", &m));
+    assert_string_equal(m->path, "p.aimod");
+    assert_string_equal(m->framework, "onnx");
+    assert_string_equal(m->name, "p");
+    struct stat found;
+    assert_int_equal(stat(m->model_file, &found), 0);
+    assert_int_equal(found.st_size, 8);
+    assert_int_equal(found.st_mode & 0777, 0444);
+    char *inside = folder_of(m), path[400];
+    snprintf(path, sizeof path, "%s/../a/b/c/weights.data", inside);
+    assert_int_equal(stat(path, &found), 0);
+    assert_int_equal(found.st_size, 7);
+    snprintf(path, sizeof path, "%s/../größe.txt", inside);
+    assert_int_equal(stat(path, &found), 0);
+    assert_int_equal(stored(), 1);
+    free(inside);
+    weir_manifest_release(m);
+}
+
+/* A mark in the unpacked folder shows whether it is the same one. */
+static void a_content_is_unpacked_once(void **state)
+{
+    (void)state;
+    packing p = pack_good("p.aimod", manifest_text);
+    pack_end(&p);
+    assert_int_equal(system("cp p.aimod copy.aimod"), 0);
+    p = pack_good("other.aimod", manifest_text);
+    pack_text(&p, "more", "1");
+    pack_end(&p);
+    weir_manifest *m;
+    ok(read_package("p.aimod", &m));
+    char *first = folder_of(m), mark[400];
+    weir_manifest_release(m);
+    snprintf(mark, sizeof mark, "%s/mark", first);
+    write_text(mark, "");
+    for (int i = 0; i < 2; i++) {
+        ok(read_package(i ? "copy.aimod" : "p.aimod", &m));
+        char *again = folder_of(m);
+        assert_string_equal(again, first);
+        assert_int_equal(access(mark, F_OK), 0);
+        free(again);
+        weir_manifest_release(m);
+    }
+    assert_int_equal(stored(), 1);
+    ok(read_package("other.aimod", &m));
+    assert_int_equal(stored(), 2);
+    assert_null(strstr(m->model_file, first));
+    free(first);
+    weir_manifest_release(m);
+}
+
+/* The link from the unchanged file to its content is what is followed, and one to a content that is gone is not. */
+static void a_known_file_is_not_read_again(void **state)
+{
+    (void)state;
+    packing p = pack_good("p.aimod", manifest_text);
+    pack_end(&p);
+    weir_manifest *m;
+    ok(read_package("p.aimod", &m));
+    weir_manifest_release(m);
+    assert_int_equal(access("store/packages/known", F_OK), -1); /* it might still change within a tick of the clock */
+    ahead = 10;
+    ok(read_package("p.aimod", &m));
+    weir_manifest_release(m);
+    static const char bend[] =
+        "set -e; cd store/packages; test $(ls known | wc -l) = 1; one=$(ls -d [0-9a-f]*);"
+        "other=$(echo $one | tr 0123456789abcdef 123456789abcdef0); cp -r $one $other;"
+        "echo '{\"model_file\": \"m.onnx\", \"name\": \"bent\"}' >new; mv -f new $other/metadata.json;"
+        "ln -sfn $other known/$(ls known)";
+    assert_int_equal(system(bend), 0);
+    ok(read_package("p.aimod", &m));
+    assert_string_equal(m->name, "bent");
+    weir_manifest_release(m);
+    /* The file changes, although it keeps its place, its size and its date. */
+    assert_int_equal(system("touch -r p.aimod date; cp p.aimod same; cat same >p.aimod; touch -r date p.aimod"), 0);
+    ok(read_package("p.aimod", &m));
+    assert_string_equal(m->name, "p");
+    weir_manifest_release(m);
+    assert_int_equal(system("chmod -R u+w store; rm -rf store/packages/[0-9a-f]*"), 0);
+    ok(read_package("p.aimod", &m));
+    weir_manifest_release(m);
+}
+
+static void *read_in_thread(void *out)
+{
+    return read_package("p.aimod", out) == WEIR_OK ? NULL : out;
+}
+
+static void many_at_once_get_one_folder(void **state)
+{
+    (void)state;
+    enum { THREADS = 8 };
+    packing p = pack_good("p.aimod", manifest_text);
+    char *weights = calloc(1, 1 << 20);
+    pack_entry(&p, "w", AE_IFREG, NULL, weights, 1 << 20);
+    free(weights);
+    pack_end(&p);
+    pthread_t threads[THREADS];
+    weir_manifest *manifests[THREADS];
+    for (size_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, read_in_thread, &manifests[i]), 0);
+    for (size_t i = 0; i < THREADS; i++) {
+        void *bad;
+        pthread_join(threads[i], &bad);
+        assert_null(bad);
+        assert_string_equal(manifests[i]->model_file, manifests[0]->model_file);
+    }
+    assert_int_equal(stored(), 1);
+    for (size_t i = 0; i < THREADS; i++)
+        weir_manifest_release(manifests[i]);
+}
+
+static void what_a_killed_process_left_goes(void **state)
+{
+    (void)state;
+    packing p = pack_good("p.aimod", manifest_text);
+    pack_end(&p);
+    assert_int_equal(system("mkdir -p store/packages/.new-dead00/deep; echo x >store/packages/.new-dead00/deep/x"), 0);
+    weir_manifest *m;
+    ok(read_package("p.aimod", &m));
+    weir_manifest_release(m);
+    assert_int_equal(access("store/packages/.new-dead00", F_OK), 0); /* it may be somebody's at work */
+    assert_int_equal(system("rm -rf store/packages/[0-9a-f]*"), 0);
+    ahead = 3600;
+    ok(read_package("p.aimod", &m));
+    weir_manifest_release(m);
+    assert_int_equal(access("store/packages/.new-dead00", F_OK), -1);
+}
+
+static void places_are_of_the_manifest_inside(void **state)
+{
+    (void)state;
+    packing p = pack_good("p.aimod", "{\"model_file\": \"../m.onnx\",\n \"nme\": 1}");
+    pack_end(&p);
+    weir_manifest_options options = WEIR_INIT(weir_manifest_options);
+    options.store = "store";
+    weir_manifest_problems *list;
+    ok(weir_manifest_check("p.aimod", &options, &list));
+    assert_string_equal(list->path, "p.aimod/metadata.json");
+    assert_int_equal(list->count, 2);
+    assert_non_null(strstr(list->problems[0].text, "leads out of the package"));
+    assert_int_equal(list->problems[1].line, 2);
+    weir_manifest_problems_release(list);
+    weir_manifest *m = NULL;
+    fails(WEIR_INVALID, read_package("p.aimod", &m));
+    detail_names("p.aimod/metadata.json:1:16");
+    detail_names("1 more");
+    assert_null(m);
+    p = pack_good("absolute.aimod", "{\"model_file\": \"/etc/passwd\"}");
+    pack_end(&p);
+    fails(WEIR_INVALID, read_package("absolute.aimod", &m));
+    detail_names("leads out of the package");
+    p = pack_good("gone.aimod", "{\"model_file\": \"n.onnx\"}");
+    pack_end(&p);
+    fails(WEIR_INVALID, read_package("gone.aimod", &m));
+    detail_names("there is no \"n.onnx\" in the package");
+}
+
+/* ---- bad ones -------------------------------------------------------------------------------------------------------- */
+
+static void is_refused(const char *path, weir_status status, const char *named)
+{
+    weir_manifest *m = (weir_manifest *)&folder;
+    fails(status, read_package(path, &m));
+    detail_names(path);
+    detail_names(named);
+    assert_ptr_equal(m, &folder);
+    assert_int_equal(stored(), 0);
+}
+
+static void what_leads_elsewhere_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        unsigned type;
+        const char *link, *named;
+    } bad[] = {{"/tmp/weir-escaped", AE_IFREG, NULL, "from the root"},
+               {"../escaped", AE_IFREG, NULL, "out of the package"},
+               {"a/../../escaped", AE_IFREG, NULL, "out of the package"},
+               {"a/..", AE_IFDIR, NULL, "out of the package"},
+               {"link", AE_IFLNK, "/etc/passwd", "a link"},
+               {"link", AE_IFLNK, "m.onnx", "a link"},
+               {"hard", AE_IFREG, "m.onnx", "a link"},
+               {"pipe", AE_IFIFO, NULL, "neither a file"},
+               {"disk", AE_IFBLK, NULL, "neither a file"},
+               {"tty", AE_IFCHR, NULL, "neither a file"},
+               {"m.onnx", AE_IFREG, NULL, "twice"},
+               {"./m.onnx", AE_IFREG, NULL, "twice"},
+               {"m.onnx/x", AE_IFREG, NULL, "in what is a file"},
+               {"m.onnx/x/y", AE_IFDIR, NULL, "in what is a file"},
+               {".", AE_IFREG, NULL, "without a name"},
+               {"a\nb", AE_IFREG, NULL, "control characters"},
+               {"1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17", AE_IFREG, NULL, "too long"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        packing p = pack_good("bad.aimod", manifest_text);
+        pack_entry(&p, bad[i].name, bad[i].type, bad[i].link, NULL, 0);
+        pack_end(&p);
+        is_refused("bad.aimod", WEIR_CORRUPT, bad[i].named);
+    }
+    assert_int_equal(access("escaped", F_OK), -1);
+    assert_int_equal(access("store/escaped", F_OK), -1);
+    assert_int_equal(access("store/packages/escaped", F_OK), -1);
+    assert_int_equal(access("/tmp/weir-escaped", F_OK), -1);
+}
+
+static void what_is_no_package_is_refused(void **state)
+{
+    (void)state;
+    write_text("empty.aimod", "");
+    write_text("text.aimod", "this is some text that is long enough to be looked at");
+    write_bytes("head.aimod", "\x1f\x8b\x08\x00", 4);
+    packing p = pack_begin("bare.aimod");
+    pack_text(&p, "m.onnx", "\x08\x07");
+    pack_end(&p);
+    p = pack_begin("folder.aimod");
+    pack_entry(&p, "metadata.json", AE_IFDIR, NULL, NULL, 0);
+    pack_end(&p);
+    p = pack_begin("nothing.aimod");
+    pack_end(&p);
+    p = pack_begin_as("plain.aimod", false);
+    pack_text(&p, "metadata.json", manifest_text);
+    pack_end(&p);
+    p = pack_good("whole.aimod", manifest_text);
+    pack_end(&p);
+    assert_int_equal(system("head -c 120 whole.aimod >half.aimod; gzip -c whole.aimod >twice.aimod"), 0);
+    for (size_t i = 0; i < 7; i++)
+        is_refused((const char *const[]){"empty.aimod", "text.aimod", "head.aimod", "nothing.aimod", "plain.aimod",
+                                         "half.aimod", "twice.aimod"}[i],
+                   WEIR_CORRUPT, "no whole gzip tar");
+    is_refused("bare.aimod", WEIR_CORRUPT, "no metadata.json");
+    is_refused("folder.aimod", WEIR_CORRUPT, "no metadata.json");
+}
+
+/* Every byte of a package, changed: it is read or refused, and what is left of it is a folder or nothing. */
+static void damaged_packages_do_no_harm(void **state)
+{
+    (void)state;
+    packing p = pack_good("p.aimod", manifest_text);
+    pack_end(&p);
+    FILE *file = fopen("p.aimod", "rb");
+    unsigned char bytes[4096];
+    size_t length = fread(bytes, 1, sizeof bytes, file), good = 0;
+    fclose(file);
+    assert_in_range(length, 100, sizeof bytes - 1);
+    for (size_t i = 0; i < length; i++) {
+        bytes[i] ^= 0x11;
+        write_bytes("damaged.aimod", bytes, length);
+        bytes[i] ^= 0x11;
+        weir_manifest *m = NULL;
+        weir_status status = read_package("damaged.aimod", &m);
+        assert_true(status == WEIR_OK || status == WEIR_CORRUPT || status == WEIR_INVALID || status == WEIR_SYSTEM);
+        good += status == WEIR_OK;
+        weir_manifest_release(m);
+        assert_int_equal(access("escaped", F_OK), -1);
+    }
+    assert_in_range(stored(), good, length);
+    assert_int_equal(system("test -z \"$(ls -A store/packages | grep new)\""), 0);
+}
+
+static void bombs_are_refused(void **state)
+{
+    (void)state;
+    enum { MANY = 80 << 20 };
+    char *zeros = calloc(1, MANY);
+    assert_non_null(zeros);
+    packing p = pack_good("bomb.aimod", manifest_text);
+    pack_entry(&p, "zeros", AE_IFREG, NULL, zeros, MANY);
+    pack_end(&p);
+    is_refused("bomb.aimod", WEIR_CORRUPT, "unpacked_limit");
+
+    /* One that says that it is small. */
+    FILE *file = fopen("bomb.aimod", "r+b");
+    assert_int_equal(fseek(file, -4, SEEK_END), 0);
+    assert_int_equal(fwrite("\0\0\1\0", 1, 4, file), 4);
+    fclose(file);
+    is_refused("bomb.aimod", WEIR_CORRUPT, "unpacked_limit");
+
+    /* And one that may be so large. */
+    p = pack_good("large.aimod", manifest_text);
+    pack_entry(&p, "zeros", AE_IFREG, NULL, zeros, MANY);
+    pack_end(&p);
+    free(zeros);
+    weir_manifest_options options = WEIR_INIT(weir_manifest_options);
+    options.store = "store";
+    options.unpacked_limit = MANY + 1000;
+    weir_manifest *m;
+    ok(weir_manifest_read("large.aimod", &options, &m));
+    weir_manifest_release(m);
+}
+
+static void endless_entries_are_refused(void **state)
+{
+    (void)state;
+    packing p = pack_good("many.aimod", manifest_text);
+    for (int i = 0; i < 10000; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%d", i);
+        pack_text(&p, name, "");
+    }
+    pack_end(&p);
+    is_refused("many.aimod", WEIR_CORRUPT, "10000");
+}
+
+static void there_has_to_be_room(void **state)
+{
+    (void)state;
+    char *bytes = malloc(1 << 20);
+    unsigned number = 1;
+    for (size_t i = 0; i < 1 << 20; i++) /* that do not compress */
+        bytes[i] = (char)((number = number * 1664525 + 1013904223) >> 24);
+    packing p = pack_good("p.aimod", manifest_text);
+    pack_entry(&p, "w", AE_IFREG, NULL, bytes, 1 << 20);
+    pack_end(&p);
+    free(bytes);
+    room_bytes = 1 << 20;
+    is_refused("p.aimod", WEIR_SYSTEM, "no room on the disk");
+    detail_names("1 MiB free");
+    room_bytes = 2 << 20;
+    weir_manifest *m;
+    ok(read_package("p.aimod", &m));
+    weir_manifest_release(m);
+}
+
+/* The disk fails in the middle. */
+static void a_write_that_fails_leaves_nothing(void **state)
+{
+    (void)state;
+    packing p = pack_good("p.aimod", manifest_text);
+    char *zeros = calloc(1, 1 << 20);
+    pack_entry(&p, "w", AE_IFREG, NULL, zeros, 1 << 20);
+    free(zeros);
+    pack_end(&p);
+    struct rlimit before, little = {.rlim_cur = 512 << 10};
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    little.rlim_max = before.rlim_max;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+    weir_manifest *m = NULL;
+    weir_status status = read_package("p.aimod", &m);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    (void)signal(SIGXFSZ, SIG_DFL);
+    assert_int_equal(status, WEIR_SYSTEM);
+    detail_names("cannot unpack \"w\"");
+    assert_int_equal(stored(), 0);
+    write_text("file", "");
+    weir_manifest_options options = WEIR_INIT(weir_manifest_options);
+    options.store = "file";
+    fails(WEIR_SYSTEM, weir_manifest_read("p.aimod", &options, &m));
+    detail_names("file/packages");
+    assert_null(m);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, begin, folder_remove)
+    const struct CMUnitTest tests[] = {
+        TEST(a_package_is_unpacked),
+        TEST(a_content_is_unpacked_once),
+        TEST(a_known_file_is_not_read_again),
+        TEST(many_at_once_get_one_folder),
+        TEST(what_a_killed_process_left_goes),
+        TEST(places_are_of_the_manifest_inside),
+        TEST(what_leads_elsewhere_is_refused),
+        TEST(what_is_no_package_is_refused),
+        TEST(damaged_packages_do_no_harm),
+        TEST(bombs_are_refused),
+        TEST(endless_entries_are_refused),
+        TEST(there_has_to_be_room),
+        TEST(a_write_that_fails_leaves_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
