@@ -261,12 +261,30 @@ weir_status onnx_cancel(weir_engine_model *model, uint64_t id)
     for (onnx_run *run = model->runs; run; run = run->next) {
         if (id && run->id != id)
             continue;
-        if (!FAILED(model, &a, model->library->api->RunOptionsSetTerminate(run->options)))
+        if (!run->options || !FAILED(model, &a, model->library->api->RunOptionsSetTerminate(run->options)))
             any = run->cancelled = true;
     }
     pthread_mutex_unlock(&model->lock);
     return any ? WEIR_OK
                : weir_fail(WEIR_NOT_FOUND, "%s: no run %" PRIu64 " is under way", weir_client_name(model->client), id);
+}
+
+weir_status onnx_check_cancelled(weir_engine_model *model, const onnx_run *its)
+{
+    pthread_mutex_lock(&model->lock);
+    bool cancelled = its->cancelled;
+    pthread_mutex_unlock(&model->lock);
+    return cancelled ? weir_fail(WEIR_CANCELLED, "%s: run %" PRIu64 " was cancelled", weir_client_name(model->client),
+                                 its->id)
+                     : WEIR_OK;
+}
+
+/* From now on a cancel reaches ONNX Runtime; NULL: no more. */
+static void hand_over(weir_engine_model *model, onnx_run *its, ort_run_options *options)
+{
+    pthread_mutex_lock(&model->lock);
+    its->options = options;
+    pthread_mutex_unlock(&model->lock);
 }
 
 /* Binds the outputs to the device, where ONNX Runtime's own call for a run would copy them to the host. */
@@ -316,23 +334,37 @@ static bool run_now(weir_engine_model *model, ort_session *session, const ort_ru
     return good;
 }
 
-static weir_status run_bound(weir_engine_model *model, ort_session *session, uint64_t id, const bound *inputs,
+static weir_status run_bound(weir_engine_model *model, ort_session *session, onnx_run *its, const bound *inputs,
                              results *r)
 {
     const ort_api *api = model->library->api;
     attempt a = {0};
-    onnx_run run = {.id = id};
-    if (FAILED(model, &a, api->CreateRunOptions(&run.options)))
+    ort_run_options *options = NULL;
+    if (FAILED(model, &a, api->CreateRunOptions(&options)))
         return weir_fail(WEIR_ENGINE, "%s: %s", weir_client_name(model->client), a.text);
     uint64_t before = onnx_session_stats(model).refused;
-    enlist(model, &run);
-    bool failed = (model->replays && FAILED(model, &a, api->AddRunConfigEntry(run.options, "gpu_graph_id", "-1"))) ||
-                  !run_now(model, session, run.options, inputs, r, &a);
-    strike(model, &run);
-    api->ReleaseRunOptions(run.options);
-    if (run.cancelled)
-        return weir_fail(WEIR_CANCELLED, "%s: run %" PRIu64 " was cancelled", weir_client_name(model->client), id);
-    return failed ? onnx_session_failed(model, before, a.code, a.text, sizeof a.text, "running") : WEIR_OK;
+    hand_over(model, its, options);
+    weir_status status = onnx_check_cancelled(model, its);
+    bool failed = status == WEIR_OK &&
+                  ((model->replays && FAILED(model, &a, api->AddRunConfigEntry(options, "gpu_graph_id", "-1"))) ||
+                   !run_now(model, session, options, inputs, r, &a));
+    hand_over(model, its, NULL);
+    api->ReleaseRunOptions(options);
+    return failed ? onnx_session_failed(model, before, a.code, a.text, sizeof a.text, "running") : status;
+}
+
+/* As a graph or as it is. Cancelled at any time, it has no outputs, whatever else came of it. */
+static weir_status run_either_way(weir_engine_model *model, ort_session *session, const weir_inference *inference,
+                                  onnx_run *its, const bound *inputs, results *r)
+{
+    bool served = false;
+    weir_status status = WEIR_OK;
+    if (model->replays)
+        status = onnx_replay(model, inference, its, r->on_device, r->values, &served);
+    if (status == WEIR_OK && !served)
+        status = run_bound(model, session, its, inputs, r);
+    weir_status cancelled = onnx_check_cancelled(model, its);
+    return cancelled == WEIR_OK ? status : cancelled;
 }
 
 static double seconds(void)
@@ -362,16 +394,14 @@ static weir_status run(weir_engine_model *model, const weir_inference *inference
         return weir_fail(WEIR_SYSTEM, "%s: no host memory for a run", weir_client_name(model->client));
     r->count = model->outputs.count;
     r->on_device = settings->device_outputs && model->device.cuda;
-    bool served = false;
+    onnx_run its = {.id = inference->id};
+    enlist(model, &its);
     onnx_turn turn = onnx_turn_take(model, inference);
     double start = seconds();
-    weir_status status = WEIR_OK;
-    if (model->replays)
-        status = onnx_replay(model, inference, r->on_device, r->values, &served);
-    if (status == WEIR_OK && !served)
-        status = run_bound(model, turn.session, inference->id, inputs, r);
+    weir_status status = run_either_way(model, turn.session, inference, &its, inputs, r);
     count_run(model, status, seconds() - start);
     onnx_turn_give(model, turn);
+    strike(model, &its);
     if (status == WEIR_OK)
         status = describe_outputs(model, r, out);
     if (status != WEIR_OK)

@@ -16,7 +16,7 @@
 typedef struct onnx_run {
     struct onnx_run *next;
     uint64_t id;
-    ort_run_options *options;
+    ort_run_options *options; /* while ONNX Runtime has it under way and can be told to stop; else NULL */
     bool cancelled;
 } onnx_run;
 
@@ -93,6 +93,8 @@ weir_status onnx_describe_output(weir_engine_model *model, size_t index, ort_val
 weir_status onnx_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out);
 void onnx_release_outputs(weir_engine_model *model, weir_outputs *outputs);
 weir_status onnx_cancel(weir_engine_model *model, uint64_t id);
+/* WEIR_CANCELLED when somebody has. */
+weir_status onnx_check_cancelled(weir_engine_model *model, const onnx_run *its);
 weir_status onnx_warm_up(weir_engine_model *model);
 
 #endif

@@ -30,6 +30,7 @@ typedef struct replay {
 /* What a caller hands to the thread. */
 typedef struct job {
     const weir_inference *inference;
+    const onnx_run *its;
     bool to_device;
     ort_value **outputs;
     bool served;
@@ -312,12 +313,17 @@ static weir_status serve(weir_engine_model *model, job *j)
     j->served = r || all->count < ONNX_REPLAYS_MOST;
     if (!j->served)
         return WEIR_OK;
-    if (!r)
+    status = onnx_check_cancelled(model, j->its);
+    if (status == WEIR_OK && !r)
         status = make_replay(model, j->inference, &r);
     if (status == WEIR_OK)
         status = copy_in(model, r, j->inference);
     if (status == WEIR_OK)
+        status = onnx_check_cancelled(model, j->its);
+    if (status == WEIR_OK)
         status = r->captured ? run_graph(model, r, r->number) : capture(model, r);
+    if (status == WEIR_OK)
+        status = onnx_check_cancelled(model, j->its);
     return status == WEIR_OK ? copy_out(model, r, j) : status;
 }
 
@@ -345,11 +351,11 @@ static void *work(void *user)
     return NULL;
 }
 
-weir_status onnx_replay(weir_engine_model *model, const weir_inference *inference, bool to_device, ort_value **outputs,
-                        bool *served)
+weir_status onnx_replay(weir_engine_model *model, const weir_inference *inference, const onnx_run *its, bool to_device,
+                        ort_value **outputs, bool *served)
 {
     onnx_replays *all = model->replays;
-    job j = {.inference = inference, .to_device = to_device, .outputs = outputs};
+    job j = {.inference = inference, .its = its, .to_device = to_device, .outputs = outputs};
     pthread_mutex_lock(&model->turn);
     pthread_mutex_lock(&all->lock);
     all->job = &j;

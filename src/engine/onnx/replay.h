@@ -15,8 +15,9 @@ void onnx_replays_stop(weir_engine_model *model);
 void onnx_replays_end(weir_engine_model *model);
 
 /* Runs it with inputs that were checked, capturing it the first time. *served false: there are graphs enough, and nothing was
- * done. outputs[i] gets a value of its own, on the device or on the host. Any thread; one at a time is served. */
-weir_status onnx_replay(weir_engine_model *model, const weir_inference *inference, bool to_device, ort_value **outputs,
-                        bool *served);
+ * done. outputs[i] gets a value of its own, on the device or on the host. Any thread; one at a time is served. What is captured
+ * or launched is not stopped on the way: a cancel is looked at before, between its steps and after it. */
+weir_status onnx_replay(weir_engine_model *model, const weir_inference *inference, const onnx_run *its, bool to_device,
+                        ort_value **outputs, bool *served);
 
 #endif

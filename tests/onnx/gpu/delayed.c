@@ -9,19 +9,7 @@
 #include "cuda_find.h"
 #include "gpu.h"
 
-typedef int result;
-typedef unsigned long long address;
-
-/* A gate on a stream: work behind it waits until the word is set. Names and types are cuda.h's. */
-typedef struct gate {
-    volatile uint32_t *word;
-    weir_block block;
-    result (*push)(void *context);
-    result (*pop)(void **context);
-    result (*wait)(void *stream, address at, uint32_t value, unsigned flags);
-} gate;
-
-static void gate_close(gate *g, const bed *b, weir_client *client, weir_stream stream)
+void gate_close(gate *g, const bed *b, weir_client *client, weir_stream stream)
 {
     enum { WAIT_VALUE_GEQ = 0 };
     void *ignored;
@@ -36,6 +24,16 @@ static void gate_close(gate *g, const bed *b, weir_client *client, weir_stream s
               g->wait(weir_stream_native(stream), (uintptr_t)g->block.pointer, 1, WAIT_VALUE_GEQ) == 0 &&
               g->pop(&ignored) == 0,
           "no gate");
+}
+
+void gate_open(gate *g)
+{
+    *g->word = 1;
+}
+
+void gate_end(gate *g, weir_client *client, weir_stream stream)
+{
+    must(weir_free_block(client, g->block, stream), "gate");
 }
 
 /* A question whose inputs are on the device, so that nothing of a run needs the host. */
@@ -118,7 +116,7 @@ int part_delayed(const bed *b, int argc, char **argv)
         for (int i = 0; i < LATER; i++)
             infer_on_device(&quick, &quick_q, &outputs[i]);
         held_up_runs += !h.done;
-        *g.word = 1;
+        gate_open(&g);
         pthread_join(thread, NULL);
         different += !same(&slow_wanted, &h.got, &most);
         free(h.got.values);
@@ -126,7 +124,7 @@ int part_delayed(const bed *b, int argc, char **argv)
             different += !same_on_device(b, &outputs[i], &quick_wanted, &most);
             b->engine->release_outputs(quick.model, &outputs[i]);
         }
-        must(weir_free_block(slow.client, g.block, slow.model->device.stream), "gate");
+        gate_end(&g, slow.client, slow.model->device.stream);
     }
     printf("{\"part\": \"delayed\", \"rounds\": %lu, \"held_up\": %lu, \"different\": %lu, \"most_different\": %.3g}\n",
            rounds, held_up_runs, different, most);

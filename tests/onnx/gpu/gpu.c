@@ -273,10 +273,10 @@ double percentile(double *list, size_t count, double share)
 static const struct {
     const char *name;
     int (*part)(const bed *b, int argc, char **argv);
-} parts[] = {{"speed", part_speed},       {"hold", part_hold},      {"serve", part_serve},
-             {"shortage", part_shortage}, {"cycles", part_cycles},  {"refusals", part_refusals},
-             {"threads", part_threads},   {"graph", part_graph},    {"where", part_where},
-             {"delayed", part_delayed},   {"witness", part_witness}};
+} parts[] = {{"speed", part_speed},       {"hold", part_hold},       {"serve", part_serve},
+             {"shortage", part_shortage}, {"cycles", part_cycles},   {"refusals", part_refusals},
+             {"threads", part_threads},   {"graph", part_graph},     {"where", part_where},
+             {"delayed", part_delayed},   {"witness", part_witness}, {"cancel", part_cancel}};
 
 int main(int argc, char **argv)
 {

@@ -72,6 +72,19 @@ int by_value(const void *a, const void *b);
 /* Sorts the list; the value below which `share` of it is. */
 double percentile(double *list, size_t count, double share);
 
+/* A gate on a stream: work behind it waits until it is open. Names and types are cuda.h's. delayed.c. */
+typedef struct gate {
+    volatile uint32_t *word;
+    weir_block block;
+    int (*push)(void *context);
+    int (*pop)(void **context);
+    int (*wait)(void *stream, unsigned long long at, uint32_t value, unsigned flags);
+} gate;
+
+void gate_close(gate *g, const bed *b, weir_client *client, weir_stream stream);
+void gate_open(gate *g);
+void gate_end(gate *g, weir_client *client, weir_stream stream);
+
 /* The parts: each prints its line. Words that follow the models are its own. */
 int part_speed(const bed *b, int argc, char **argv);
 int part_hold(const bed *b, int argc, char **argv);
@@ -83,6 +96,7 @@ int part_threads(const bed *b, int argc, char **argv);
 int part_where(const bed *b, int argc, char **argv);
 int part_graph(const bed *b, int argc, char **argv);
 int part_delayed(const bed *b, int argc, char **argv);
+int part_cancel(const bed *b, int argc, char **argv);
 int part_witness(const bed *b, int argc, char **argv);
 
 #endif
