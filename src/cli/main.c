@@ -13,6 +13,7 @@ static const cli_verb verbs[] = {
     {"plan", "an arena for a model's activations, a trace or a list, as small as can be", verb_plan},
     {"bench", "what single operations cost, beside what one would call instead", verb_bench},
     {"options", "every option, its value and where it came from", verb_options},
+    {"devices", "the processor and the GPUs here, and what engines and their providers lack", verb_devices},
     {"engines", "the inference engines that can be used here, and what is missing", verb_engines},
     {"check", "whether a manifest is good: every mistake with its line and column", verb_check},
     {"version", "the version", verb_version},
