@@ -211,7 +211,7 @@ weir_status weir_model_open(const weir_manifest *manifest, const weir_opening_op
     if (status != WEIR_OK)
         return status;
     if (choice->accepted == 0) {
-        status = wi_told_refusals(choice, base_name(w.manifest.model_file));
+        status = weir_fail(WEIR_UNSUPPORTED, "%.120s: %s", base_name(w.manifest.model_file), choice->rule);
         weir_choice_release(choice);
         return status;
     }

@@ -72,8 +72,6 @@ enum { WI_TOLD_BYTES = 160 };
 const char *wi_told_candidate(const weir_candidate *candidate, char text[WI_TOLD_BYTES]);
 /* Fails with `status`: `lead`, and what became of the candidates tried since the attempt number `first`. */
 weir_status wi_told_attempts(wi_opening *opening, size_t first, weir_status status, const char *lead);
-/* The same for a choice that accepted nothing. */
-weir_status wi_told_refusals(const weir_choice *choice, const char *model);
 void wi_told_notice(const wi_opening *opening, const char *format, ...) WEIR_PRINTF(2, 3);
 
 #endif

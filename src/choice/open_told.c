@@ -83,23 +83,6 @@ weir_status wi_told_attempts(wi_opening *opening, size_t first, weir_status stat
     return end_list(&it, status);
 }
 
-weir_status wi_told_refusals(const weir_choice *choice, const char *model)
-{
-    list it;
-    char name[WI_TOLD_BYTES], lead[200];
-    size_t count = 0;
-    snprintf(lead, sizeof lead, "%.80s can be run by nothing here (weir explain shows all of it)", model);
-    for (size_t i = 0; i < choice->count; i++)
-        count += choice->candidates[i].verdict != WEIR_NOT_ASKED;
-    begin_list(&it, lead, count);
-    for (size_t i = 0; i < choice->count; i++) {
-        const weir_candidate *one = &choice->candidates[i];
-        if (one->verdict != WEIR_NOT_ASKED || count == 0)
-            add_line(&it, wi_told_candidate(one, name), weir_verdict_name(one->verdict), one->reason);
-    }
-    return end_list(&it, WEIR_UNSUPPORTED);
-}
-
 void wi_told_notice(const wi_opening *opening, const char *format, ...)
 {
     char text[1024];

@@ -102,19 +102,34 @@ static void give_back(weir_client *client, void *block)
         print_error("a block could not be given back: %s\n", weir_detail());
 }
 
+static void note_settings(const weir_engine_load *load)
+{
+    pthread_mutex_lock(&b.lock);
+    b.settings[0] = '\0';
+    for (size_t i = 0; i < load->setting_count; i++) {
+        size_t length = strlen(b.settings);
+        snprintf(b.settings + length, sizeof b.settings - length, "%s=%s ", load->settings[i].key,
+                 load->settings[i].value);
+    }
+    pthread_mutex_unlock(&b.lock);
+}
+
 static weir_status double_load(const weir_engine_load *load, weir_engine_model **out)
 {
     fault_plan fault;
     count(&b.loads, 1);
     weir_engine_model *model = calloc(1, sizeof *model);
     assert_non_null(model);
+    note_settings(load);
     model->client = load->places[0].client;
     snprintf(model->provider, sizeof model->provider, "%s", load->provider);
     weir_status status = weir_alloc(model->client, b.weights, WEIR_STREAM_HOST, WEIR_WEIGHTS, &model->weights);
     if (b.inside_load)
         pass_gate(b.inside_load);
     if (status == WEIR_OK && faulty(model->provider, WEIR_STAGE_LOAD, &fault)) {
-        if (!fault.keeps)
+        if (fault.keeps)
+            b.kept = model->weights, b.kept_by = model->client;
+        else
             give_back(model->client, model->weights);
         status = weir_fail(fault.status, "%s would not load it", model->provider);
     }

@@ -36,6 +36,9 @@ typedef struct bed {
     int fail_construct; /* the number of the client that cannot be opened, from 1; 0: none */
     uint64_t weights;   /* of a model */
     double share;       /* that the provider runs; 0: not told */
+    char settings[200]; /* of the last load: "key=value " each */
+    void *kept;         /* by a failed load, and of whom */
+    weir_client *kept_by;
     char notices[MOST_TEXTS][512];
     size_t notice_count;
 } bed;

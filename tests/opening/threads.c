@@ -1,0 +1,197 @@
+/* Many requests at once on a model that moves: each is answered once, and the model moves once for all of them. */
+#include "opening/bed.h"
+
+enum { THREADS = 8, RUNS = 40 };
+
+typedef struct worker {
+    pthread_t thread;
+    weir_model *model;
+    unsigned seed;
+    int answered, failed;
+    bool holds; /* outputs, across the next request */
+} worker;
+
+static void *work(void *user)
+{
+    worker *it = user;
+    weir_outputs held = {0};
+    for (int i = 0; i < RUNS; i++) {
+        weir_outputs out;
+        weir_status status = infer_once(it->model, &out);
+        it->answered += status == WEIR_OK;
+        it->failed += status != WEIR_OK;
+        if (held.size)
+            weir_model_release_outputs(it->model, &held);
+        held.size = 0;
+        if (status == WEIR_OK && it->holds)
+            held = out;
+        else if (status == WEIR_OK)
+            weir_model_release_outputs(it->model, &out);
+    }
+    if (held.size)
+        weir_model_release_outputs(it->model, &held);
+    return NULL;
+}
+
+/* Reads what others change. */
+static void *look(void *user)
+{
+    worker *it = user;
+    for (int i = 0; i < RUNS; i++) {
+        weir_model_info info = WEIR_INIT(weir_model_info);
+        weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
+        weir_record record = WEIR_INIT(weir_record);
+        it->answered += weir_model_info_get(it->model, &info) == WEIR_OK && strlen(info.provider) > 0;
+        it->answered += weir_model_metrics(it->model, &metrics) == WEIR_OK;
+        it->answered += weir_model_record(it->model, &record) == WEIR_OK && record.attempt_count > 0;
+        (void)weir_client_name(weir_model_client(it->model));
+    }
+    return NULL;
+}
+
+static void run_all(weir_model *model, worker workers[THREADS + 1])
+{
+    for (int i = 0; i < THREADS; i++) {
+        workers[i] = (worker){.model = model, .holds = i % 2};
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+    }
+    workers[THREADS] = (worker){.model = model};
+    assert_int_equal(pthread_create(&workers[THREADS].thread, NULL, look, &workers[THREADS]), 0);
+    for (int i = 0; i <= THREADS; i++)
+        pthread_join(workers[i].thread, NULL);
+}
+
+static weir_model *open_three(void)
+{
+    wanted w;
+    weir_opening_options options = opening_options(NULL);
+    return open_model(wants(&w, "cuda rocm cpu"), &options);
+}
+
+static void check_all_answered(const worker workers[THREADS + 1])
+{
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(workers[i].answered, RUNS);
+        assert_int_equal(workers[i].failed, 0);
+    }
+    assert_int_equal(b.answers, THREADS * RUNS);
+    assert_int_equal(b.releases, THREADS * RUNS);
+}
+
+/* From some run on everything on cuda fails so. */
+static void all_fail_together(weir_status status)
+{
+    bed_reset(NULL);
+    books before = take_books();
+    worker workers[THREADS + 1];
+    weir_model *model = open_three();
+    bed_fault("cuda", WEIR_STAGE_LATER_RUN, status, -1);
+    run_all(model, workers);
+    check_all_answered(workers);
+    assert_int_equal(b.loads, 2); /* one move for all */
+    assert_int_equal(b.alive, 1);
+    weir_record record = record_of(model);
+    assert_int_equal(record.attempt_count, 2);
+    check_attempt(&record, 0, "cuda", WEIR_STAGE_LATER_RUN, status);
+    check_attempt(&record, 1, "rocm", WEIR_STAGE_LATER_RUN, WEIR_OK);
+    ok(weir_model_unload(model));
+    check_books(&before);
+}
+
+static void lost_together(void **state)
+{
+    (void)state;
+    all_fail_together(WEIR_DEVICE_LOST);
+}
+
+static void short_of_memory_together(void **state)
+{
+    (void)state;
+    all_fail_together(WEIR_OUT_OF_MEMORY);
+}
+
+/* One candidate after the other goes, and the last keeps all. */
+static void one_after_the_other(void **state)
+{
+    (void)state;
+    books before = take_books();
+    worker workers[THREADS + 1];
+    weir_model *model = open_three();
+    bed_fault("cuda", WEIR_STAGE_LATER_RUN, WEIR_DEVICE_LOST, -1);
+    bed_fault("rocm", WEIR_STAGE_LATER_RUN, WEIR_UNSUPPORTED, -1);
+    run_all(model, workers);
+    check_all_answered(workers);
+    assert_int_equal(b.loads, 3);
+    assert_int_equal(b.alive, 1);
+    ok(weir_model_unload(model));
+    check_books(&before);
+}
+
+/* Nothing is left: every request fails, none hangs, and nothing is loaded for each of them. */
+static void nothing_is_left(void **state)
+{
+    (void)state;
+    books before = take_books();
+    worker workers[THREADS + 1];
+    weir_model *model = open_three();
+    bed_fault("", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST, -1);
+    run_all(model, workers);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(workers[i].failed, RUNS);
+    assert_int_equal(b.loads, 3);
+    assert_int_equal(b.alive, 0);
+    check_books(&before);
+    ok(weir_model_unload(model));
+    check_books(&before);
+}
+
+/* Requests that begin while the model has no place wait for it. */
+static void *request(void *user)
+{
+    worker *it = user;
+    weir_outputs out;
+    it->answered = infer_once(it->model, &out) == WEIR_OK;
+    if (it->answered)
+        weir_model_release_outputs(it->model, &out);
+    return NULL;
+}
+
+static void waiting_for_a_move(void **state)
+{
+    (void)state;
+    books before = take_books();
+    worker workers[THREADS];
+    weir_model *model = open_three();
+    gate loading = GATE;
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST, 1);
+    b.inside_load = &loading;
+    for (int i = 0; i < THREADS; i++) {
+        workers[i] = (worker){.model = model};
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, request, &workers[i]), 0);
+        for (bool reached = false; i == 0 && !reached;) {
+            pthread_mutex_lock(&loading.lock);
+            reached = loading.reached;
+            pthread_mutex_unlock(&loading.lock);
+        }
+    }
+    fails(WEIR_BUSY, weir_model_unload(model));
+    open_gate(&loading);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(workers[i].thread, NULL);
+        assert_true(workers[i].answered);
+    }
+    assert_int_equal(b.runs, THREADS + 1);
+    assert_int_equal(b.loads, 2);
+    ok(weir_model_unload(model));
+    check_books(&before);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define test(name) cmocka_unit_test_setup(name, bed_reset)
+        test(lost_together),   test(short_of_memory_together), test(one_after_the_other),
+        test(nothing_is_left), test(waiting_for_a_move),
+    };
+    return cmocka_run_group_tests_name("threads", tests, bed_begin, bed_end);
+}
