@@ -104,15 +104,17 @@ static void other_versions_are_found(void **state)
 {
     (void)state;
     char text[256], path[512];
-    assert_int_equal(onnx_needs_missing(NEEDING, text, sizeof text), 1);
+    assert_int_equal(onnx_needs_missing(NEEDING, NULL, text, sizeof text), 1);
     assert_string_equal(text, "libonnx-needed.so.3 (found libonnx-needed.so.2)");
-    assert_int_equal(onnx_needs_missing("/nowhere.so", text, sizeof text), -1);
-    assert_int_equal(onnx_needs_missing(model_path("mlp"), text, sizeof text), -1);
-    assert_int_equal(onnx_needs_missing(NEEDED, text, sizeof text), 0);
+    assert_int_equal(onnx_needs_missing("/nowhere.so", NULL, text, sizeof text), -1);
+    assert_int_equal(onnx_needs_missing(model_path("mlp"), NULL, text, sizeof text), -1);
+    assert_int_equal(onnx_needs_missing(NEEDED, NULL, text, sizeof text), 0);
+    assert_int_equal(onnx_needs_missing(NEEDED, "libnobody.so.1", text, sizeof text), 1);
+    assert_string_equal(text, "libnobody.so.1");
     snprintf(path, sizeof path, "%s", NEEDED);
     *strrchr(path, '/') = 0;
     setenv("LD_LIBRARY_PATH", path, 1);
-    assert_int_equal(onnx_needs_missing(NEEDING, text, sizeof text), 0);
+    assert_int_equal(onnx_needs_missing(NEEDING, NULL, text, sizeof text), 0);
     unsetenv("LD_LIBRARY_PATH");
 }
 

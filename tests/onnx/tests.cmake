@@ -51,6 +51,10 @@ if(TARGET weir_onnx_objects)
   target_compile_definitions(test-onnx-providers PRIVATE NEEDING="$<TARGET_FILE:onnx-needing>"
                              NEEDED="$<TARGET_FILE:onnx-needed>" PARTLY="types")
   add_dependencies(test-onnx-providers stub-provider onnx-needing)
+  # Where another ONNX Runtime's providers are in the process already.
+  weir_onnx_test(alien ${CMAKE_CURRENT_LIST_DIR}/alien.c ${common} ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda")
+  set_target_properties(test-onnx-alien PROPERTIES ENABLE_EXPORTS ON)
+  add_dependencies(test-onnx-alien stub-provider)
   # Against ONNX Runtime's own arena, on a GPU (scripts/gpu-onnx runs that); on the CPU what goes there too.
   set(gpu ${CMAKE_CURRENT_LIST_DIR}/gpu)
   add_executable(test-onnx-gpu ${gpu}/gpu.c ${gpu}/speed.c ${gpu}/serve.c ${gpu}/faults.c ${gpu}/delayed.c ${gpu}/cancel.c ${gpu}/where.c

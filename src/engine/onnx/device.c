@@ -213,7 +213,7 @@ static weir_status provide_other(const onnx_library *library, onnx_provider prov
 weir_status onnx_device_provide(const onnx_library *library, const onnx_device *device, const onnx_settings *settings,
                                 const weir_engine_load *load, ort_session_options *options)
 {
-    weir_status status = onnx_provider_apart(library, settings->provider);
+    weir_status status = onnx_provider_check(library, settings->provider);
     if (status != WEIR_OK)
         return status;
     if (!device->cuda)

@@ -272,7 +272,20 @@ static bool keep_readable(const char *path, void *user)
     return true;
 }
 
-static bool follow(search *s, const char *file) // NOLINT(misc-no-recursion): by SEEN_MOST at the most
+static bool follow(search *s, const char *file, const char *also);
+
+static void look_up(search *s, const dynamic *it, const char *origin, const char *name) // NOLINT(misc-no-recursion)
+{
+    char path[PATH_MOST];
+    if (!name || !is_new(s, name) || is_loaded(name))
+        return;
+    if (everywhere(s, it, origin, name, keep_readable, path))
+        (void)follow(s, path, NULL);
+    else
+        note_missing(s, it, origin, name);
+}
+
+static bool follow(search *s, const char *file, const char *also) // NOLINT(misc-no-recursion): by SEEN_MOST at the most
 {
     dynamic it;
     char origin[PATH_MOST];
@@ -280,22 +293,15 @@ static bool follow(search *s, const char *file) // NOLINT(misc-no-recursion): by
         return false;
     const char *slash = strrchr(file, '/');
     snprintf(origin, sizeof origin, "%.*s", slash ? (int)(slash - file) : 1, slash ? file : ".");
-    for (size_t i = 0; i < it.count && it.entries[i].d_tag != DT_NULL; i++) {
-        char path[PATH_MOST];
-        const char *name =
-            it.entries[i].d_tag == DT_NEEDED ? text_at(&it.file, it.texts + it.entries[i].d_un.d_val) : NULL;
-        if (!name || !is_new(s, name) || is_loaded(name))
-            continue;
-        if (everywhere(s, &it, origin, name, keep_readable, path))
-            (void)follow(s, path);
-        else
-            note_missing(s, &it, origin, name);
-    }
+    for (size_t i = 0; i < it.count && it.entries[i].d_tag != DT_NULL; i++)
+        if (it.entries[i].d_tag == DT_NEEDED)
+            look_up(s, &it, origin, text_at(&it.file, it.texts + it.entries[i].d_un.d_val));
+    look_up(s, &it, origin, also);
     unmap(&it.file);
     return true;
 }
 
-int onnx_needs_missing(const char *file, char *text, size_t capacity)
+int onnx_needs_missing(const char *file, const char *also, char *text, size_t capacity)
 {
     search *s = calloc(1, sizeof *s);
     if (!s)
@@ -304,7 +310,7 @@ int onnx_needs_missing(const char *file, char *text, size_t capacity)
     s->capacity = capacity;
     text[0] = 0;
     (void)map_file("/etc/ld.so.cache", &s->cache);
-    int missing = follow(s, file) ? s->missing : -1;
+    int missing = follow(s, file, also) ? s->missing : -1;
     unmap(&s->cache);
     free(s);
     return missing;

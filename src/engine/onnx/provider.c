@@ -26,7 +26,7 @@ static const facts all[ONNX_PROVIDERS] = {
                        NULL,
                        CUDA_BUILD " and put TensorRT 10 where the dynamic linker finds it (LD_LIBRARY_PATH)"},
     [ONNX_CUDA] = {"cuda",
-                   {{"CUDAExecutionProvider", FILE_OF("cuda")}},
+                   {{"CUDAExecutionProvider", FILE_OF("cuda"), "libcudnn.so.9"}},
                    NULL,
                    CUDA_BUILD " and put CUDA 13 and cuDNN 9 where the dynamic linker finds them (LD_LIBRARY_PATH)"},
     [ONNX_ROCM] = {"rocm",
@@ -107,7 +107,7 @@ static bool is_whole(const onnx_library *library, onnx_provider provider, char *
         if (!(library->has[provider] & 1u << k))
             continue;
         beside(library, file ? file : "", path, sizeof path);
-        int missing = file ? onnx_needs_missing(path, list, sizeof list) : 0;
+        int missing = file ? onnx_needs_missing(path, all[provider].kinds[k].also, list, sizeof list) : 0;
         whole = missing == 0;
         if (missing < 0)
             snprintf(why, capacity, "%s is not beside ONNX Runtime %s: %s", file, library->version,
@@ -127,12 +127,10 @@ const char *onnx_provider_missing(const onnx_library *library, onnx_provider pro
 
 /* A provider asks Provider_GetHost whom it belongs to, and gets the answer of the first library of the process that has such a
  * symbol; scripts/engines gives the providers of builds that lie beside each other another name for it. */
-weir_status onnx_provider_apart(const onnx_library *library, onnx_provider provider)
+static weir_status check_apart(const onnx_library *library)
 {
     char path[640];
     Dl_info owner;
-    if (!all[provider].kinds[0].file)
-        return WEIR_OK;
     beside(library, FILE_OF("shared"), path, sizeof path);
     void *own = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     void *ours = own ? dlsym(own, "Provider_GetHost") : NULL, *first = dlsym(RTLD_DEFAULT, "Provider_GetHost");
@@ -147,6 +145,17 @@ weir_status onnx_provider_apart(const onnx_library *library, onnx_provider provi
                              "Runtime: use the other by WEIR_ONNXRUNTIME, or a build that scripts/engines put into the "
                              "store",
                              owner.dli_fname, library->path);
+}
+
+weir_status onnx_provider_check(const onnx_library *library, onnx_provider provider)
+{
+    const onnx_provider_kind *kind = &all[provider].kinds[0];
+    char why[512];
+    weir_status status = kind->file ? check_apart(library) : WEIR_OK;
+    if (status != WEIR_OK || !kind->also || is_whole(library, provider, why, sizeof why) || !strstr(why, kind->also))
+        return status;
+    return weir_fail(WEIR_UNSUPPORTED, "%s (ONNX Runtime %s) cannot run models by %s: %s", library->path,
+                     library->version, all[provider].name, why);
 }
 
 static void describe(onnx_provider provider, weir_engine_provider *out)

@@ -22,6 +22,7 @@ typedef enum onnx_provider {
 typedef struct onnx_provider_kind {
     const char *theirs;
     const char *file; /* NULL: it is inside */
+    const char *also; /* a library that the file opens by itself, without which it runs nothing; NULL: none */
 } onnx_provider_kind;
 
 enum { ONNX_PROVIDER_KINDS = 2 };
@@ -38,9 +39,9 @@ const char *onnx_provider_elsewhere(onnx_provider provider);
 /* "run scripts/engines --openvino onnxruntime-openvino" */
 const char *onnx_provider_remedy(onnx_provider provider);
 
-/* WEIR_CONFLICT where the providers of another ONNX Runtime are in the process, and those of this library would be bound to
- * it. */
-weir_status onnx_provider_apart(const struct onnx_library *library, onnx_provider provider);
+/* What ONNX Runtime would not notice, or only by a crash: WEIR_CONFLICT where the providers of another ONNX Runtime are in the
+ * process, and those of this library would be bound to it, WEIR_UNSUPPORTED where what the provider opens by itself is not there. */
+weir_status onnx_provider_check(const struct onnx_library *library, onnx_provider provider);
 /* What the provider lacks to be used by that library, and how to get it; answers `text`. */
 const char *onnx_provider_missing(const struct onnx_library *library, onnx_provider provider, char *text,
                                   size_t capacity);
