@@ -5,8 +5,6 @@
 
 static const char *device_of(const wi_candidate *c)
 {
-    if (!c->device)
-        return "no device";
     return c->device->runtime[0] && c->device->kind != WEIR_HARDWARE_CPU ? c->device->runtime : c->device->key;
 }
 
@@ -31,10 +29,12 @@ static void tell_order(const wi_world *world, FILE *out)
         fprintf(out, "; strategy %s: any one device that qualifies", wish->manifest.requirements.strategy);
 }
 
-/* Whether the refusal is worth a word where nothing was accepted: what was never meant is not. */
+/* Whether the refusal is worth a word where nothing was accepted: what was never meant, or can never
+ * be, is not. */
 static bool matters(const wi_candidate *c)
 {
-    return c->verdict != WEIR_NOT_ASKED && c->verdict != WEIR_NOT_LISTED && c->verdict != WEIR_OTHER_FORMAT;
+    return c->verdict != WEIR_NOT_ASKED && c->verdict != WEIR_NOT_LISTED && c->verdict != WEIR_OTHER_FORMAT &&
+           c->verdict != WEIR_OTHER_PLATFORM;
 }
 
 /* An engine that is not here says the same with every provider. */
@@ -51,8 +51,8 @@ static size_t tell_refusals(const wi_world *world, bool all, FILE *out)
         const wi_candidate *c = &world->candidates[i];
         if (c->verdict == WEIR_ACCEPTED || !(all || matters(c)) || said_before(world, i))
             continue;
-        fprintf(out, "%s%s with %s on %s: %s", told++ ? "; " : "", c->engine->name, wi_provider_name(c->provider),
-                device_of(c), c->reason);
+        fprintf(out, "%s%s with %s%s%s: %s", told++ ? "; " : "", c->engine->name, wi_provider_name(c->provider),
+                c->device ? " on " : "", c->device ? device_of(c) : "", c->reason);
     }
     return told;
 }

@@ -24,6 +24,7 @@ int verb_bench(int argc, char **argv);
 int verb_options(int argc, char **argv);
 int verb_devices(int argc, char **argv);
 int verb_engines(int argc, char **argv);
+int verb_explain(int argc, char **argv);
 int verb_check(int argc, char **argv);
 int verb_version(int argc, char **argv);
 

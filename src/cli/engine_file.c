@@ -1,7 +1,13 @@
 #include "engine_file.h"
 
+#include "text.h"
+
+#include <weir/options.h>
+
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 static bool takes(const weir_engine *engine, const char *path)
 {
@@ -31,4 +37,16 @@ void engine_open_library(const char *path)
     const weir_engine *engine = engine_for_file(path);
     if (engine != NULL)
         (void)engine->probe(&probe);
+}
+
+char *engine_file_named(const char *word)
+{
+    weir_option home = WEIR_INIT(weir_option);
+    if (strchr(word, '/') != NULL || access(word, F_OK) == 0 || weir_option_get("home", &home) != WEIR_OK)
+        return text_copy(word);
+    char *stored = text_print("%s/models/%s", home.value, word);
+    if (access(stored, F_OK) == 0)
+        return stored;
+    free(stored);
+    return text_copy(word);
 }

@@ -10,4 +10,7 @@ const weir_engine *engine_for_file(const char *path);
 /* Opens that engine's own library. Failures are left to the load, which says them. */
 void engine_open_library(const char *path);
 
+/* The file that a word means: a bare name that is none here may be one of the store's models. The caller frees it. */
+char *engine_file_named(const char *word);
+
 #endif

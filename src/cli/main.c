@@ -16,6 +16,7 @@ static const cli_verb verbs[] = {
     {"devices", "the processor and the GPUs here, and what engines and their providers lack", verb_devices},
     {"engines", "the inference engines that can be used here, and what is missing", verb_engines},
     {"check", "whether a manifest is good: every mistake with its line and column", verb_check},
+    {"explain", "which engine, provider and device a model would get, and why not the others", verb_explain},
     {"version", "the version", verb_version},
     {"help", "this text, or the help of a verb", verb_help},
 };

@@ -1,6 +1,7 @@
 #include "run_options.h"
 
 #include "cli.h"
+#include "engine_file.h"
 #include "names.h"
 #include "text.h"
 
@@ -292,19 +293,6 @@ static int read_word(run_options *options, late_words *late, int code, char **ar
     }
 }
 
-/* The file that a word means: a bare name that is none here may be one of the store's models. */
-static char *find_file(const char *word)
-{
-    weir_option home = WEIR_INIT(weir_option);
-    if (strchr(word, '/') != NULL || access(word, F_OK) == 0 || weir_option_get("home", &home) != WEIR_OK)
-        return text_copy(word);
-    char *stored = text_print("%s/models/%s", home.value, word);
-    if (access(stored, F_OK) == 0)
-        return stored;
-    free(stored);
-    return text_copy(word);
-}
-
 static int read_models(run_options *options, char **paths, size_t count)
 {
     if (count == 0)
@@ -317,7 +305,7 @@ static int read_models(run_options *options, char **paths, size_t count)
         if (paths[i][0] == '\0')
             return cli_usage("run", "'' is no model's file");
         names[i] = names_of_model(paths[i], names, i);
-        options->models[i] = (run_model_words){.path = find_file(paths[i]), .name = names[i]};
+        options->models[i] = (run_model_words){.path = engine_file_named(paths[i]), .name = names[i]};
         options->model_count++;
     }
     return -1;

@@ -56,10 +56,15 @@ const char *terminal_plain(void)
 
 static int drawn_percent = -1;
 
-static int screen_columns(void)
+static int columns_of(int file, int otherwise)
 {
     struct winsize size;
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+    return ioctl(file, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : otherwise;
+}
+
+int terminal_columns(void)
+{
+    return columns_of(STDOUT_FILENO, 120);
 }
 
 void terminal_progress_of(const char *doing, const char *name, double fraction)
@@ -69,7 +74,7 @@ void terminal_progress_of(const char *doing, const char *name, double fraction)
         return;
     drawn_percent = percent;
     int filled = percent * BAR_COLUMNS / 100;
-    int room = screen_columns() - BAR_COLUMNS - 13 - (int)strlen(doing);
+    int room = columns_of(STDERR_FILENO, 80) - BAR_COLUMNS - 13 - (int)strlen(doing);
     fprintf(stderr, "\r\x1b[K%s %.*s [%.*s%*s] %d %%", doing, room > 4 ? room : 4, name, filled,
             "################################", BAR_COLUMNS - filled, "", percent);
     fflush(stderr);

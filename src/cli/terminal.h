@@ -21,4 +21,7 @@ void terminal_progress_of(const char *doing, const char *name, double fraction);
 /* Takes the bar away. */
 void terminal_progress_end(void);
 
+/* Columns of the terminal that standard output is; 120 where it is none. */
+int terminal_columns(void);
+
 #endif

@@ -14,13 +14,13 @@ class Words(harness.Case):
         self.assertIn("--rum", self.refused("--rum"))
 
     def test_help(self):
-        for words in ((), ("run",), ("replay",), ("plan",), ("bench",), ("options",), ("devices",), ("engines",), ("version",), ("help",)):
+        for words in ((), ("run",), ("replay",), ("plan",), ("bench",), ("options",), ("devices",), ("engines",), ("explain",), ("version",), ("help",)):
             out, error = self.weir(*words, "--help")
             self.assertIn("usage: weir", out)
             self.assertEqual(error, "")
         self.assertIn("--guarantee", self.weir("help", "run")[0])
         self.assertEqual([verb["name"] for verb in self.weir_json("help")["verbs"]],
-                         ["run", "simulate", "replay", "plan", "bench", "options", "devices", "engines", "check", "version", "help"])
+                         ["run", "simulate", "replay", "plan", "bench", "options", "devices", "engines", "check", "explain", "version", "help"])
         self.refused("help", "nothing")
 
     def test_version(self):

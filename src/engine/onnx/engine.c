@@ -11,16 +11,19 @@
 #include "check.h"
 #include "replay.h"
 
-static bool is_cuda(const weir_engine_load *load)
-{
-    return load->place_count > 0 && load->places[0].runtime &&
-           strncmp(weir_runtime_device(load->places[0].runtime), "cuda", 4) == 0;
-}
-
 /* An older caller's structure ends before it. */
 static const char *asked_provider(const weir_engine_load *load)
 {
     return load->size > offsetof(weir_engine_load, provider) ? load->provider : NULL;
+}
+
+/* A plan may be asked for before there is a place: then the provider says where it would be. */
+static bool is_cuda(const weir_engine_load *load)
+{
+    const char *asked = asked_provider(load);
+    if (load->place_count == 0)
+        return asked && (strcmp(asked, "cuda") == 0 || strcmp(asked, "tensorrt") == 0);
+    return load->places[0].runtime && strncmp(weir_runtime_device(load->places[0].runtime), "cuda", 4) == 0;
 }
 
 static weir_status read_settings(const weir_engine_load *load, onnx_settings *out)
