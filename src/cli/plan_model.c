@@ -86,25 +86,37 @@ static void tell_origins(const graph *g, const graph_memory *memory, plan_source
     }
 }
 
-static void tell_remark(const graph *g, plan_source *out)
+/* Remarks stand behind one another. */
+static void remark(plan_source *out, char *more)
 {
+    char *before = out->remark;
+    out->remark = before ? text_print("%s; %s", before, more) : text_copy(more);
+    free(before);
+    free(more);
+}
+
+static void tell_remarks(const graph *g, plan_source *out)
+{
+    if (g->branched > 0)
+        remark(out, text_print("%zu %s branches, each planned by itself: the larger one is in the plan, as one buffer",
+                               g->branched, g->branched == 1 ? "node has" : "nodes have"));
     if (g->bodies > 0)
-        out->remark = text_print("%zu %s a graph inside; the %zu %s there %s not in the plan", g->bodies,
-                                 g->bodies == 1 ? "node has" : "nodes have", g->inside,
-                                 g->inside == 1 ? "tensor made" : "tensors made", g->inside == 1 ? "is" : "are");
+        remark(out, text_print("%zu %s a graph inside; the %zu %s there %s not in the plan", g->bodies,
+                               g->bodies == 1 ? "node has" : "nodes have", g->inside,
+                               g->inside == 1 ? "tensor made" : "tensors made", g->inside == 1 ? "is" : "are"));
     if (g->guesses == 0)
         return;
-    char *first = clean(g->values[g->first_guess].name), *before = out->remark;
-    out->remark = text_print("%s%s%zu %s another shape than the file says, \"%s\" first: the operators' were taken",
-                             before ? before : "", before ? "; " : "", g->guesses,
-                             g->guesses == 1 ? "tensor has" : "tensors have", first);
+    char *first = clean(g->values[g->first_guess].name);
+    remark(out, text_print("%zu %s another shape than the file says, \"%s\" first: the operators' were taken",
+                           g->guesses, g->guesses == 1 ? "tensor has" : "tensors have", first));
     free(first);
-    free(before);
 }
 
 static weir_status read_graph(const plan_words *words, graph *g, plan_source *out)
 {
     graph_memory memory = {.count = 0};
+    g->apart = !words->in_place;
+    g->alignment = words->align;
     weir_status status = graph_infer(g);
     if (status == WEIR_OK)
         status = all_used(g);
@@ -120,7 +132,7 @@ static weir_status read_graph(const plan_words *words, graph *g, plan_source *ou
     out->views = memory.views;
     out->folded = memory.folded;
     tell_origins(g, &memory, out);
-    tell_remark(g, out);
+    tell_remarks(g, out);
     out->buffers = memory.buffers;
     memory.buffers = NULL;
     graph_memory_clear(&memory);

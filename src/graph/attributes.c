@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Field numbers: NodeProto, AttributeProto. */
-enum { NODE_ATTRIBUTE = 5, NAME = 1, FLOAT = 2, INT = 3, TEXT = 4, TENSOR = 5, FLOATS = 7, INTS = 8 };
+enum { NODE_ATTRIBUTE = 5, NAME = 1, FLOAT = 2, INT = 3, TEXT = 4, TENSOR = 5, BODY = 6, FLOATS = 7, INTS = 8 };
 
 /* Opens the attribute of that name. */
 static bool find(const graph_node *node, const char *name, onnx_wire *out)
@@ -62,13 +62,23 @@ onnx_text graph_text(const graph_node *node, const char *name)
     return find_field(node, name, TEXT, &field) ? (onnx_text){(const char *)field.data, field.size} : (onnx_text){0};
 }
 
-bool graph_tensor(const graph_node *node, const char *name, onnx_text *out)
+static bool find_message(const graph_node *node, const char *name, uint32_t number, onnx_text *out)
 {
     onnx_field field;
-    if (!find_field(node, name, TENSOR, &field))
+    if (!find_field(node, name, number, &field))
         return false;
     *out = (onnx_text){(const char *)field.data, field.size};
     return true;
+}
+
+bool graph_tensor(const graph_node *node, const char *name, onnx_text *out)
+{
+    return find_message(node, name, TENSOR, out);
+}
+
+bool graph_body(const graph_node *node, const char *name, onnx_text *out)
+{
+    return find_message(node, name, BODY, out);
 }
 
 bool graph_has(const graph_node *node, const char *name)

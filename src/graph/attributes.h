@@ -15,6 +15,8 @@ int graph_floats(const graph_node *node, const char *name, double *out, int capa
 
 /* The TensorProto. False: not there. */
 bool graph_tensor(const graph_node *node, const char *name, onnx_text *out);
+/* The GraphProto. False: not there. */
+bool graph_body(const graph_node *node, const char *name, onnx_text *out);
 /* Whether an attribute of that name is there at all. */
 bool graph_has(const graph_node *node, const char *name);
 

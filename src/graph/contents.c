@@ -159,6 +159,8 @@ void graph_contents_read(graph *g, graph_value *value, const uint8_t *proto, siz
 const graph_number *graph_contents(graph *g, uint32_t id)
 {
     graph_value *value = &g->values[id];
+    if (value->around)
+        return graph_contents(value->around, value->captured);
     if (!value->data && value->proto)
         graph_contents_read(g, value, value->proto, value->proto_size);
     return value->data;

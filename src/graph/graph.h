@@ -35,9 +35,18 @@ typedef struct graph_value {
     uint64_t elements, bytes;
     graph_number *data; /* its contents, where they follow from the dimensions alone and are few; else NULL */
     const uint8_t *proto;
-    size_t proto_size; /* the TensorProto of a weight */
-    uint32_t maker;    /* node; GRAPH_NONE for inputs and weights */
+    size_t proto_size;    /* the TensorProto of a weight */
+    uint32_t maker;       /* node; GRAPH_NONE for inputs and weights */
+    struct graph *around; /* of a body: the graph that has this value, as `captured`; NULL: this one has it itself */
+    uint32_t captured;
 } graph_value;
+
+/* What the branches of a node need, beside what is around them. */
+typedef struct graph_branches {
+    uint32_t scratch; /* a value as large as the larger one's arena; GRAPH_NONE: neither needs one, or there are none */
+    uint32_t weight_count;
+    uint64_t weights, constants; /* bytes of their own, in all of them */
+} graph_branches;
 
 typedef struct graph_node {
     onnx_text name, op, domain;
@@ -46,8 +55,9 @@ typedef struct graph_node {
     uint32_t input_count, output_count, captured_count;
     const uint8_t *proto;
     size_t proto_size; /* for attributes */
-    bool known;        /* its operator has a rule; found by inference */
-    bool folded;       /* its outputs are constant, or follow from dimensions: it does not run */
+    graph_branches branches;
+    bool known;  /* its operator has a rule; found by inference */
+    bool folded; /* its outputs are constant, or follow from dimensions: it does not run */
 } graph_node;
 
 /* Names of values, and of nothing else. */
@@ -72,6 +82,7 @@ typedef struct graph_givens {
 
 typedef struct graph {
     onnx_file *file;
+    struct graph *outer; /* whose body it is; NULL: the model's own */
     graph_givens *given;
     graph_value *values;
     graph_node *nodes;
@@ -84,6 +95,9 @@ typedef struct graph {
     size_t numbers_left; /* how many numbers may still be kept: a hostile file must not fill the memory */
     size_t bodies;       /* nodes with graphs inside, whose own values are not looked at */
     size_t inside;       /* so many are made there */
+    size_t branched;     /* nodes with graphs inside that were planned */
+    uint64_t alignment;  /* of places inside those; 0: 256 */
+    bool apart;          /* nothing is written over another value there */
     size_t guesses;      /* values whose shape the file gives otherwise than its operators do */
     uint32_t first_guess;
 } graph;
@@ -91,6 +105,9 @@ typedef struct graph {
 /* Reads the graph of a file that onnx_check found good. The named dimensions get the sizes in `given`; one that is not
  * there stays open. WEIR_CORRUPT, WEIR_UNSUPPORTED, WEIR_SYSTEM; on failure *out is empty. */
 weir_status graph_read(onnx_file *file, graph_givens *given, graph *out);
+/* Reads a body of a node, which takes its values' types and shapes from the graph around it as far as that was inferred; that
+ * one outlives it. Errors as above. */
+weir_status graph_read_body(graph *outer, onnx_text body, graph *out);
 void graph_clear(graph *g);
 
 /* Finds the type and shape of every value, in the order of the nodes, and the contents of those that follow from

@@ -192,7 +192,7 @@ static void compare(graph *g, uint32_t id)
 static bool is_constant(const graph *g, const graph_node *node)
 {
     static const char *const never[] = {"DequantizeLinear",  "RandomNormal", "RandomNormalLike", "RandomUniform",
-                                        "RandomUniformLike", "Bernoulli",    "Multinomial"};
+                                        "RandomUniformLike", "Bernoulli",    "Multinomial",      "If"};
     for (size_t i = 0; i < sizeof never / sizeof *never; i++)
         if (onnx_text_is(node->op, never[i]))
             return false;

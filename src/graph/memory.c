@@ -14,9 +14,10 @@ typedef struct life {
     uint64_t root_end;   /* of a root: with all its views */
     uint32_t root;       /* value whose bytes it is a view of; itself */
     uint32_t buffer;
-    bool outside; /* a weight, a constant, or a view of one */
-    bool read;    /* by a node that runs */
-    bool kept;    /* of a root: an output shows it, and nothing may be written over it */
+    bool outside;    /* a weight, a constant, or a view of one */
+    bool read;       /* by a node that runs */
+    bool kept;       /* of a root: an output shows it, and nothing may be written over it */
+    bool handed_out; /* of a root: an output of a body shows it, which is the node's: its bytes are counted there */
 } life;
 
 typedef struct maker {
@@ -192,6 +193,8 @@ static void run_node(maker *m, uint32_t number)
             continue;
         begin(m, id, step, id);
     }
+    if (node->branches.scratch != GRAPH_NONE)
+        begin(m, node->branches.scratch, step, node->branches.scratch);
     m->out->order[m->out->steps++] = number;
 }
 
@@ -210,13 +213,26 @@ static void keep_outputs(maker *m)
     }
 }
 
+/* The outputs of a body are written where those of its node lie. */
+static void leave_outputs(maker *m)
+{
+    for (size_t i = 0; i < m->g->output_count; i++) {
+        life *root = &m->lives[m->lives[m->g->outputs[i]].root];
+        root->kept = root->handed_out = true;
+    }
+    for (uint32_t i = 0; i < m->g->value_count; i++)
+        if (m->lives[m->lives[i].root].handed_out)
+            m->lives[i].end = 0;
+}
+
 static void live(maker *m)
 {
     const graph *g = m->g;
     for (uint32_t i = 0; i < g->value_count; i++) {
         const graph_value *value = &g->values[i];
         m->lives[i] = (life){.root = i};
-        m->lives[i].outside = value->weight || (value->maker != GRAPH_NONE && g->nodes[value->maker].folded);
+        m->lives[i].outside =
+            value->weight || value->around || (value->maker != GRAPH_NONE && g->nodes[value->maker].folded);
         if (value->input)
             begin(m, i, 0, i);
     }
@@ -226,7 +242,10 @@ static void live(maker *m)
         else
             run_node(m, i);
     }
-    keep_outputs(m);
+    if (g->outer)
+        leave_outputs(m);
+    else
+        keep_outputs(m);
 }
 
 /* The list --------------------------------------------------------------------------------------------------------- */
@@ -284,12 +303,14 @@ static weir_status add_all(maker *m)
     for (uint32_t i = 0; status == WEIR_OK && i < g->value_count; i++)
         if (g->values[i].maker == GRAPH_NONE && m->lives[i].end > 0)
             status = add(m, i);
-    for (size_t i = 0; status == WEIR_OK && i < g->node_count; i++)
-        for (uint32_t k = 0; status == WEIR_OK && k < g->nodes[i].output_count; k++) {
-            uint32_t id = g->nodes[i].outputs[k];
+    for (size_t i = 0; status == WEIR_OK && i < g->node_count; i++) {
+        const graph_node *node = &g->nodes[i];
+        for (uint32_t k = 0; status == WEIR_OK && k <= node->output_count; k++) {
+            uint32_t id = k < node->output_count ? node->outputs[k] : node->branches.scratch;
             if (id != GRAPH_NONE && m->lives[id].end > 0)
                 status = add(m, id);
         }
+    }
     if (status != WEIR_OK || m->out->steps == 0) /* where nothing runs, there is one step in which all is there */
         return status;
     return weir_buffers_schedule(m->out->buffers, m->out->order, m->out->steps);
@@ -299,10 +320,16 @@ static void count_weights(const maker *m)
 {
     for (uint32_t i = 0; i < m->g->value_count; i++) {
         const graph_value *value = &m->g->values[i];
-        if (!m->lives[i].read || m->lives[i].root != i || !(m->lives[i].outside || value->weight))
+        if (!m->lives[i].read || m->lives[i].root != i || value->around || !(m->lives[i].outside || value->weight))
             continue;
         m->out->weight_count += value->weight;
         *(value->weight ? &m->out->weights : &m->out->constants) += value->bytes;
+    }
+    for (size_t i = 0; i < m->g->node_count; i++) {
+        const graph_branches *branches = &m->g->nodes[i].branches;
+        m->out->weight_count += branches->weight_count;
+        m->out->weights += branches->weights;
+        m->out->constants += branches->constants;
     }
 }
 

@@ -12,7 +12,8 @@
  *   they are an output.
  * Inputs live from the first step to their last use, outputs up to the last step. Views (Reshape, Flatten, Squeeze,
  * Unsqueeze, Identity, Dropout, a Cast to the same type) share the bytes of what they look at. Where an operator works
- * element by element or row by row and its input is of no use to anybody else, its output may be written over it. */
+ * element by element or row by row and its input is of no use to anybody else, its output may be written over it.
+ * The branches of an If are planned by themselves, and the larger arena is one buffer, live in the node's step. */
 typedef struct graph_memory {
     weir_buffers *buffers;
     uint32_t *values; /* by buffer */

@@ -262,7 +262,8 @@ static weir_status read_node(graph *g, const onnx_field *proto, uint32_t **ids)
 {
     graph_node *node = &g->nodes[g->node_count];
     weir_status status = WEIR_OK;
-    *node = (graph_node){.proto = proto->data, .proto_size = proto->size, .inputs = *ids};
+    *node = (graph_node){
+        .proto = proto->data, .proto_size = proto->size, .inputs = *ids, .branches = {.scratch = GRAPH_NONE}};
     onnx_wire wire;
     onnx_wire_open(&wire, proto->data, proto->size);
     for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;) {
@@ -362,6 +363,47 @@ weir_status graph_read(onnx_file *file, graph_givens *given, graph *out)
             proto = field;
     }
     weir_status status = proto.data ? read_graph(out, &proto) : weir_fail(WEIR_CORRUPT, "%s: no graph", file->name);
+    if (status != WEIR_OK)
+        graph_clear(out);
+    return status;
+}
+
+/* What nothing in the body makes is a value of the innermost graph around it that has the name. */
+static void capture(graph *g, graph_value *value)
+{
+    for (graph *around = g->outer; around; around = around->outer) {
+        uint32_t id = graph_find(around, value->name);
+        if (id == GRAPH_NONE)
+            continue;
+        const graph_value *found = &around->values[id];
+        value->around = around;
+        value->captured = id;
+        value->type = found->type;
+        value->shaped = found->shaped;
+        value->shape = found->shape;
+        value->constant = found->constant;
+        value->elements = found->elements;
+        value->bytes = found->bytes;
+        return;
+    }
+}
+
+weir_status graph_read_body(graph *outer, onnx_text body, graph *out)
+{
+    *out = (graph){.file = outer->file,
+                   .given = outer->given,
+                   .outer = outer,
+                   .functions = outer->functions,
+                   .numbers_left = outer->numbers_left,
+                   .alignment = outer->alignment,
+                   .apart = outer->apart};
+    onnx_field proto = {.data = (const uint8_t *)body.text, .size = body.size};
+    weir_status status = read_graph(out, &proto);
+    for (size_t i = 0; status == WEIR_OK && i < out->value_count; i++) {
+        graph_value *value = &out->values[i];
+        if (value->maker == GRAPH_NONE && !value->weight && !value->input && value->name.size > 0)
+            capture(out, value);
+    }
     if (status != WEIR_OK)
         graph_clear(out);
     return status;

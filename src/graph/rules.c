@@ -83,6 +83,7 @@ static const struct entry {
     {"HardSwish", rule_same},
     {"Hardmax", rule_same},
     {"Identity", rule_same},
+    {"If", rule_if},
     {"InstanceNormalization", rule_same},
     {"IsInf", rule_same_bool},
     {"IsNaN", rule_same_bool},

@@ -24,6 +24,8 @@ bool graph_reduced_axes(step *s, bool *gone); /* which dimensions a reduction ta
 graph_rule rule_constant, rule_constant_of_shape, rule_shape, rule_size, rule_range, rule_random, rule_random_like;
 /* Which dimensions a Shape tells of. */
 void graph_shape_range(const graph_node *node, uint32_t rank, uint32_t *from, uint32_t *to);
+/* branches.c */
+graph_rule rule_if;
 /* rules_norm.c */
 graph_rule rule_batch_norm, rule_layer_norm, rule_skip_norm, rule_embed_norm;
 /* rules_attention.c */

@@ -186,7 +186,7 @@ class Plan(harness.Case):
 
     def test_a_model_with_bodies(self):
         answer = self.weir_json("plan", harness.SOURCE / "tests/data/onnx/branch.onnx", "--places")
-        self.assertIn("graph inside", answer["source"]["remark"])
+        self.assertIn("branches", answer["source"]["remark"])
         for place in answer["places"]:  # what a branch reads is live where the branch runs
             self.assertGreater(place["end"], 0)
 

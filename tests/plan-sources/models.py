@@ -413,20 +413,68 @@ def sharing():
     over_spare = n.op("Add", looked, spare)  # what `looked` is may go only behind `late`
     flags = n.op("Less", n.op("Abs", line), column)  # as many bytes as `line`, and not its elements
     late = n.op("Exp", view)
-    which = n.input([], T.BOOL)
-
-    def branch(name, kind, *inputs, **attributes):
-        result = h.make_tensor_value_info(f"{name}_out", T.FLOAT, [4, 8])
-        return h.make_graph([h.make_node(kind, inputs, [result.name], **attributes)], name, [], [result])
-
-    chosen = n.op("If", which, then_branch=branch("cosine", "Cos", held),
-                  else_branch=branch("another", "If", which, then_branch=branch("doubled", "Add", held, held),
-                                     else_branch=branch("sine", "Sin", held)))
+    chosen = n.op("If", n.input([], T.BOOL), then_branch=branch("cosine", h.make_node("Cos", [held], ["cosine"])),
+                  else_branch=branch("sine", h.make_node("Sin", [held], ["sine"])))
     n.output(over_spare, flags, late, chosen)
-    model = n.model({flags: T.BOOL})
-    model.graph.output[-1].CopyFrom(h.make_tensor_value_info(chosen, T.FLOAT, [4, 8]))
-    save(n, model, {}, {}, names={"held": held, "spare": spare, "over_spare": over_spare, "flags": flags, "late": late,
+    save(n, n.model({flags: T.BOOL}), {}, {}, names={"held": held, "spare": spare, "over_spare": over_spare, "flags": flags, "late": late,
                                   "looked": looked})
+
+
+def branch(result, *nodes, weights=(), known=()):
+    """A graph inside a node, without a word on the shape of what it makes; `known` are tensors of floats."""
+    info = [h.make_tensor_value_info(name, T.FLOAT, shape) for name, shape in known]
+    return h.make_graph(nodes, result, [], [h.make_tensor_value_info(result, T.FLOAT, None)], weights, value_info=info)
+
+
+def branches():
+    """An If with one inside one of its branches: what the larger needs is one buffer."""
+    n, shape = Network("branches"), [4, 64, 64]
+    x, which = n.input(shape), n.input([], T.BOOL)
+    weight = nh.from_array(np.zeros((64, 64), np.float32), "inner_weight")
+    inside = h.make_node("If", [which], ["d"], then_branch=branch("sine", h.make_node("Sin", ["c"], ["sine"])),
+                         else_branch=branch("turned", h.make_node("Cos", ["c"], ["e"]),
+                                            h.make_node("Neg", ["e"], ["turned"])))
+    y = n.op("If", which,
+             then_branch=branch("sum", h.make_node("Relu", [x], ["a"]), h.make_node("MatMul", ["a", "inner_weight"], ["b"]),
+                                h.make_node("Add", ["b", x], ["sum"]), weights=[weight]),
+             else_branch=branch("size", h.make_node("Exp", [x], ["c"]), inside, h.make_node("Abs", ["d"], ["size"])))
+    n.output(n.op("Neg", y))
+    each = 4 * 64 * 64 * 4
+    # c, d and e at once; around them x, the flag, and what comes out
+    save(n, n.model(), {}, {n.outputs[0]: looks(T.FLOAT, shape)}, names={"y": y}, inside=3 * each,
+         live=5 * each + 256, weights=64 * 64 * 4)
+
+
+def bodies():
+    """Graphs inside nodes that are not planned, or not without help."""
+    n = Network("looped")
+    x, which = n.input([4, 8]), n.input([], T.BOOL)
+    loop = h.make_graph([h.make_node("Identity", ["more"], ["again"]), h.make_node("Neg", ["v"], ["w"])], "loop",
+                        [h.make_tensor_value_info("i", T.INT64, []), h.make_tensor_value_info("more", T.BOOL, []),
+                         h.make_tensor_value_info("v", T.FLOAT, [4, 8])],
+                        [h.make_tensor_value_info("again", T.BOOL, []), h.make_tensor_value_info("w", T.FLOAT, [4, 8])])
+    n.output(n.op("If", which, then_branch=branch("plain", h.make_node("Exp", [x], ["plain"])),
+                  else_branch=branch("late", h.make_node("Loop", ["", which, x], ["round"], body=loop),
+                                     h.make_node("Exp", ["round"], ["late"]), known=[("round", [4, 8])])))
+    save(n, n.model(), {}, {})
+    n = Network("decided")  # by a weight; into a shape that is worked out around it
+    x, which = n.input([4, 8]), n.weight(np.array(True))
+    shape = n.op("Concat", n.ints(8), n.op("Slice", n.op("Shape", x), n.ints(0), n.ints(1)), axis=0)
+    chosen = n.op("If", which, then_branch=branch("wide", h.make_node("Reshape", [x, shape], ["r"]),
+                                                  h.make_node("Exp", ["r"], ["wide"])),
+                  else_branch=branch("flat", h.make_node("Transpose", [x], ["flat"])))
+    n.output(n.op("Neg", chosen))
+    save(n, n.model(), {}, {}, names={"chosen": chosen})
+    for name, other in (("unlike", h.make_node("ReduceSum", ["in0"], ["other"])), ("strange", h.make_node("Odd", ["in0"], ["other"],
+                                                                                                  domain="own"))):
+        n = Network(name)
+        x, which = n.input([4, 8]), n.input([], T.BOOL)
+        chosen = n.op("If", which, then_branch=branch("same", h.make_node("Exp", [x], ["same"])),
+                      else_branch=branch("other", other))
+        n.output(n.op("Neg", chosen))
+        model = n.model()
+        model.opset_import.add(domain="own", version=1)
+        save(n, model, {}, {})
 
 
 def kept():
@@ -605,6 +653,8 @@ def main():
         save_inferred(network)
     of_onnxruntime()
     sharing()
+    branches()
+    bodies()
     kept()
     idle()
     names()

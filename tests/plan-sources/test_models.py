@@ -70,13 +70,40 @@ class Models(harness.Case):
         self.assertIsNone(place["flags"]["written_over"])
         # what only a branch reads lives as long as the branch runs, in the last step
         self.assertEqual(place["held"]["end"], answer["steps"])
-        self.assertIn("1 node has a graph inside; the 4 tensors made there are not in the plan",
-                      answer["source"]["remark"])
+        self.assertIn("1 node has branches", answer["source"]["remark"])
 
     def places(self, name):
         answer = self.plan(name)
         by_name = {place["name"]: place for place in answer["places"]}
         return {key: by_name[tensor] for key, tensor in self.expected[name]["names"].items()}
+
+    def test_branches(self):
+        expected, answer = self.expected["branches"], self.plan("branches")
+        place = {each["name"]: each for each in answer["places"]}
+        self.assertEqual(place["node0"], {**place["node0"], "bytes": expected["inside"], "maker": "If", "begin": 0, "end": 1})
+        self.assertEqual((answer["arena"], answer["lower_bound"]), (expected["live"], expected["live"]))
+        self.assertEqual(answer["source"]["weights"], expected["weights"])
+        self.assertEqual(place["Neg1"]["looks"], expected["tensors"]["Neg1"])  # which no file says
+        self.assertEqual(place["in0"]["end"], 1)  # the branches read it
+        self.assertEqual(answer["source"]["remark"], "2 nodes have branches, each planned by itself: the larger one is in "
+                         "the plan, as one buffer")
+        # nothing is written over e or d, and what comes out of a branch has its place outside
+        self.assertEqual(self.plan("branches", "--no-in-place")["arena"], expected["live"])
+        aligned = {each["name"]: each for each in self.plan("branches", "--align", "65536")["places"]}
+        self.assertEqual(aligned["node0"]["bytes"] % 65536, 0)
+
+    def test_graphs_inside_that_are_not_planned(self):
+        remark = self.plan("looped")["source"]["remark"]
+        self.assertIn("1 node has branches", remark)
+        self.assertIn("1 node has a graph inside; the 2 tensors made there are not in the plan", remark)
+        self.assertEqual(self.places("decided")["chosen"]["looks"], "8x4 float")
+        for name, words in (("unlike", ("4x8 of float", "1x1 of float")), ("strange", ("else_branch", "own.Odd"))):
+            line = self.refused("plan", self.models / f"{name}.onnx", status=1)
+            for word in (*words, "--shape If0="):
+                self.assertIn(word, line)
+        self.assertIn("1 node has branches", self.plan("unlike", "--shape", "If0=4x8")["source"]["remark"])
+        self.assertEqual(self.plan("strange", "--shape", "If0=4x8:float")["source"]["remark"],
+                         "1 node has a graph inside; the 2 tensors made there are not in the plan")
 
     def test_outputs_are_kept(self):
         """What the last node makes has a place of its own, though the outputs that it reads end with it."""
