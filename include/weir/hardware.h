@@ -26,30 +26,31 @@ typedef enum weir_hardware_kind {
 typedef struct weir_hardware_device {
     size_t size;
     weir_hardware_kind kind;
-    char key
-        [64]; /* tells it from all others, now and after a restart: NVML's UUID ("GPU-…", "MIG-…"), the PCI address of
-                        what has none, "cpu" */
+    /* Tells it from all others, now and after a restart: the UUID ("GPU-…", "MIG-…"), the PCI address of what has none, "cpu". */
+    char key[64];
     char parent[64]; /* the key of the device that it is a slice of (MIG); "" */
     char pci[20];    /* "0000:3b:00.0"; "" for the processor */
     char name[128];
-    char runtime
-        [16]; /* as weir_runtime_get takes it: "host", "cuda:0"; "": weir has no driver for it, or it is hidden */
-    int32_t ordinal;  /* among its kind, as that kind's runtime counts what it may see; -1: hidden from this process */
-    uint64_t total;   /* bytes; of the processor what the cgroup allows; WEIR_BYTES_UNKNOWN */
+    /* As weir_runtime_get takes it: "host", "cuda:0"; "": weir has no driver for it, or it is hidden. */
+    char runtime[16];
+    /* Among its kind, as that kind's runtime counts what this process may see (Intel's NPUs after its GPUs); -1: hidden from
+     * this process, or it cannot be used. */
+    int32_t ordinal;
+    uint64_t total;   /* bytes; of the processor what its cgroups allow; WEIR_BYTES_UNKNOWN */
     uint64_t free;    /* the same; nobody's at the moment of the look */
     bool shares_host; /* its memory is the processor's: total and free count once for both */
     bool discrete;
     uint32_t units;                     /* processors that the process may use; multiprocessors; 0: not known */
     weir_version_number capability;     /* CUDA's compute capability */
     weir_version_number driver;         /* "580.65.6" */
-    weir_version_number driver_runtime; /* the latest CUDA (ROCm) that the driver serves */
+    weir_version_number driver_runtime; /* the latest CUDA that the driver serves; the ROCm that is installed */
     bool usable;      /* work can be put on it from this process, as far as can be told without doing so */
     char remark[256]; /* why it is not usable, or what else is to be known; "" */
 } weir_hardware_device;
 
 typedef struct weir_hardware {
     size_t size;
-    const weir_hardware_device *devices; /* the processor first, then by kind and ordinal, what is hidden last */
+    const weir_hardware_device *devices; /* the processor first, then by kind and ordinal, what has no ordinal last */
     size_t device_count;
     const char *remarks; /* lines, each on a source that is missing, slow or failed; "" */
     double seconds;      /* that the look took */
@@ -57,17 +58,26 @@ typedef struct weir_hardware {
 
 typedef struct weir_hardware_options {
     size_t size;
-    const char *sysroot; /* a directory that stands for "/": another machine's files, and libraries below its /usr/lib;
-                               NULL or "": this machine */
-    const char *visible; /* instead of the environment's CUDA_VISIBLE_DEVICES; NULL: the environment's */
-    uint32_t limit_ms;   /* for each source; 0: 400 */
-    bool anew;           /* ask every source, whatever was learnt before */
+    /* A directory that stands for "/": another machine's files. Libraries below its /usr/lib are opened and run, and stay open,
+     * so it is one to trust. NULL or "": this machine. */
+    const char *sysroot;
+    /* Instead of CUDA_VISIBLE_DEVICES: ordinals are then those of a process that is started with it. NULL: as it is. */
+    const char *visible;
+    uint32_t limit_ms; /* for each source; 0: 400 */
+    bool anew;         /* ask every source, also one that failed slowly a moment ago */
 } weir_hardware_options;
 
-/* Looks. What does not change (names, keys, sizes) is kept for the process once a source has told it; bytes that are free are
- * asked for each time. `options` may be NULL. *out is the caller's, to be given back with weir_hardware_release. Always
- * has the processor; what could not be learnt is said in remarks, not by a status. Errors: WEIR_NOT_FOUND (a sysroot that is
- * no directory), WEIR_SYSTEM. May block for the time limit. Any thread. */
+/* Looks. Sources are asked side by side, each until its limit: what answers later is taken by a later look, which does not wait
+ * for it again. Libraries that were opened stay open, so that looks after the first are short; bytes that are free are of the
+ * moment. A source that failed is asked again at the next look, and after up to 5 s where failing took it long.
+ *
+ * Ordinals of CUDA are told by its driver, once cuInit has answered; until then they follow from CUDA_VISIBLE_DEVICES and
+ * CUDA_DEVICE_ORDER, and where CUDA's order is its own secret (different devices, the fastest first) the remark calls them a guess.
+ * Free bytes of CUDA's are told by NVML alone, without which they are unknown: asking the driver would make a context.
+ *
+ * `options` may be NULL. *out is the caller's, to be given back with weir_hardware_release. It always has the processor; what could
+ * not be learnt is said in remarks, not by a status. Errors: WEIR_NOT_FOUND (a sysroot that is no directory), WEIR_INVALID
+ * (options without a size), WEIR_SYSTEM. May block for the time limit. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_hardware_look(const weir_hardware_options *options, weir_hardware **out);
 WEIR_API void weir_hardware_release(weir_hardware *hardware); /* NULL is nothing */
 
