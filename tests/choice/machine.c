@@ -1,6 +1,8 @@
 #include "choice/machine.h"
 
 double_engine doubles[DOUBLES];
+weir_status (*double_loads)(const double_engine *engine, const weir_engine_load *load, weir_engine_model **out);
+void (*double_unloads)(weir_engine_model *model);
 const char *const provider_names[KINDS_OF_PROVIDERS] = {"tensorrt", "cuda",     "rocm", "coreml",
                                                         "directml", "openvino", "cpu"};
 
@@ -93,10 +95,9 @@ static weir_status plan(double_engine *engine, const weir_engine_load *load, wei
     return weir_fail(WEIR_INVALID, "the double was given the provider %s", load->provider);
 }
 
-static weir_status no_load(const weir_engine_load *load, weir_engine_model **out)
+static weir_status load(const double_engine *engine, const weir_engine_load *wanted, weir_engine_model **out)
 {
-    (void)load, (void)out;
-    return weir_fail(WEIR_UNSUPPORTED, "a double loads nothing");
+    return double_loads ? double_loads(engine, wanted, out) : weir_fail(WEIR_UNSUPPORTED, "a double loads nothing");
 }
 
 static weir_status no_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
@@ -116,9 +117,9 @@ static weir_status no_info(weir_engine_model *model, weir_model_info *out)
     return WEIR_UNSUPPORTED;
 }
 
-static void no_unload(weir_engine_model *model)
+static void unload(weir_engine_model *model)
 {
-    (void)model;
+    double_unloads(model);
 }
 
 #define DOUBLE(number, called, takes)                                                                                  \
@@ -130,6 +131,10 @@ static void no_unload(weir_engine_model *model)
     {                                                                                                                  \
         return plan(&doubles[number], load, out);                                                                      \
     }                                                                                                                  \
+    static weir_status load_##number(const weir_engine_load *wanted, weir_engine_model **out)                          \
+    {                                                                                                                  \
+        return load(&doubles[number], wanted, out);                                                                    \
+    }                                                                                                                  \
     static const weir_engine table_##number = {.abi = WEIR_ENGINE_ABI,                                                 \
                                                .size = sizeof(weir_engine),                                            \
                                                .name = called,                                                         \
@@ -137,11 +142,11 @@ static void no_unload(weir_engine_model *model)
                                                .suffixes = takes,                                                      \
                                                .probe = double_probe,                                                  \
                                                .plan = plan_##number,                                                  \
-                                               .load = no_load,                                                        \
+                                               .load = load_##number,                                                  \
                                                .infer = no_infer,                                                      \
                                                .release_outputs = no_release,                                          \
                                                .info = no_info,                                                        \
-                                               .unload = no_unload,                                                    \
+                                               .unload = unload,                                                       \
                                                .provider = provider_##number}
 DOUBLE(0, "onnx", ".onnx .both");
 DOUBLE(1, "gguf", ".gguf .both");

@@ -29,6 +29,9 @@ typedef struct double_engine {
     const char *setting;                /* the value of the setting "optimization" that it was last given; "" */
 } double_engine;
 extern double_engine doubles[DOUBLES];
+/* What a double does when it is told to load, and to unload; NULL: it refuses. */
+extern weir_status (*double_loads)(const double_engine *engine, const weir_engine_load *load, weir_engine_model **out);
+extern void (*double_unloads)(weir_engine_model *model);
 extern const char *const provider_names[KINDS_OF_PROVIDERS];
 
 /* Registers them; once in a process. */

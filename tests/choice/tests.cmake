@@ -1,9 +1,12 @@
 # The choice of engine, provider and device, over machines and engines that the tests make up.
 weir_test(choice choice/choice.c choice/machine.c INTERNAL)
-weir_test(choice-random choice/random.c choice/oracle.c choice/machine.c INTERNAL)
+weir_test(choice-random choice/random.c choice/oracle.c choice/situation.c choice/machine.c INTERNAL)
 weir_test(choice-obtainable choice/obtainable.c choice/machine.c INTERNAL)
 
 include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
 weir_test(choice-untouched choice/untouched.c choice/machine.c INTERNAL
   ENVIRONMENT "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/stub/cuda;STUB_CUDA_TOTAL=0x80000000")
 add_dependencies(test-choice-untouched stub-cuda)
+weir_test(choice-load choice/load.c choice/situation.c choice/machine.c INTERNAL
+  ENVIRONMENT "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/stub/cuda;STUB_CUDA_DEVICES=6;STUB_CUDA_TOTAL=0x40000000")
+add_dependencies(test-choice-load stub-cuda)
