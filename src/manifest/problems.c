@@ -5,6 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What a file says must not speak to a terminal: control characters, also those of U+0080 to U+009F, become '?'. */
+static void clean(char *text)
+{
+    for (unsigned char *c = (unsigned char *)text; *c; c++) {
+        bool second = c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0;
+        if (*c < 0x20 || *c == 0x7f || second)
+            *c = '?';
+        if (second)
+            *++c = '?';
+    }
+}
+
 void wi_problem_add(wi_problems *list, size_t at, const char *format, ...)
 {
     if (list->count == WI_MOST_PROBLEMS) {
@@ -17,10 +29,12 @@ void wi_problem_add(wi_problems *list, size_t at, const char *format, ...)
     va_start(arguments, format);
     int length = vasprintf(&found->text, format, arguments);
     va_end(arguments);
-    if (length < 0)
+    if (length < 0) {
         list->out_of_memory = true;
-    else
-        list->count++;
+        return;
+    }
+    clean(found->text);
+    list->count++;
 }
 
 /* ---- places ---------------------------------------------------------------------------------------------------------- */
@@ -92,14 +106,7 @@ const char *wi_show(wi_shown *shown, const char *text)
             length--;
     }
     memcpy(shown->text, text, length);
-    for (size_t i = 0; i < length; i++) {
-        unsigned char c = (unsigned char)text[i];
-        bool second = c == 0xc2 && i + 1 < length && (unsigned char)text[i + 1] < 0xa0; /* U+0080 to U+009F */
-        if (c < 0x20 || c == 0x7f)
-            shown->text[i] = '?';
-        if (second)
-            shown->text[i] = shown->text[i + 1] = '?', i++;
-    }
     memcpy(shown->text + length, whole ? "" : cut, whole ? 1 : sizeof cut);
+    clean(shown->text);
     return shown->text;
 }

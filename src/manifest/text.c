@@ -112,6 +112,10 @@ void wi_manifest_text(wi_reading *r, size_t length)
     json_error_t error;
     size_t skipped = strncmp(r->text, mark, 3) == 0 ? 3 : 0;
     r->text += skipped;
+    if (strlen(r->text) < length - skipped) { /* jansson passes over it, also inside a number */
+        wi_problem_add(&r->problems, strlen(r->text), "this is no JSON: a byte of zero");
+        return;
+    }
     r->held->root = json_loadb(r->text, length - skipped, JSON_DECODE_ANY, &error);
     if (!r->held->root) {
         r->problems.out_of_memory |= json_error_code(&error) == json_error_out_of_memory;

@@ -154,14 +154,26 @@ static void all_of_them_are_found(void **state)
                           "4:15 no strategy", "4:19 again", "4:50 a text"));
 }
 
+static void a_byte_of_zero_is_found(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"model_file\": \"m.onnx\",\n \"tuning\": {\"threads\": 1\0002}}";
+    write_bytes("zero.json", text, sizeof text - 1);
+    weir_manifest_problems *list = check_path("zero.json");
+    assert_int_equal(list->count, 1);
+    assert_int_equal(list->problems[0].line, 2);
+    assert_int_equal(list->problems[0].column, 25);
+    weir_manifest_problems_release(list);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, folder_with_model, folder_remove)
     const struct CMUnitTest tests[] = {
-        TEST(what_is_no_json_says_where),     TEST(keys_are_known_and_once), TEST(values_have_their_types),
-        TEST(words_and_ranges_d30),           TEST(sizes_say_their_unit),    TEST(versions_are_texts_d27),
-        TEST(what_weir_cannot_do_is_refused), TEST(keys_do_not_contradict),  TEST(the_model_is_there),
-        TEST(all_of_them_are_found),
+        TEST(what_is_no_json_says_where), TEST(a_byte_of_zero_is_found),        TEST(keys_are_known_and_once),
+        TEST(values_have_their_types),    TEST(words_and_ranges_d30),           TEST(sizes_say_their_unit),
+        TEST(versions_are_texts_d27),     TEST(what_weir_cannot_do_is_refused), TEST(keys_do_not_contradict),
+        TEST(the_model_is_there),         TEST(all_of_them_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

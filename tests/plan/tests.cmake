@@ -12,14 +12,6 @@ foreach(plan_test property graph greedy)
 endforeach()
 
 # A million hostile texts, where the compiler can steer towards new ones.
-if(CMAKE_C_COMPILER_ID MATCHES "Clang" AND NOT CMAKE_CROSSCOMPILING)
-  include(CheckCSourceCompiles)
-  set(CMAKE_REQUIRED_FLAGS "-fsanitize=fuzzer")
-  check_c_source_compiles("#include <stddef.h>
-    int LLVMFuzzerTestOneInput(const unsigned char *d, size_t n); int LLVMFuzzerTestOneInput(const unsigned char *d, size_t n) { return n && *d == 7; }"
-    WEIR_HAVE_FUZZER)
-  unset(CMAKE_REQUIRED_FLAGS)
-endif()
 if(WEIR_HAVE_FUZZER)
   file(GLOB fuzzed CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/base/*.c)
   foreach(file buffers buffers_csv nodes lines radix storage in_place loads sections problem placed taken solve solve_greedy solve_sky solve_cover
