@@ -13,11 +13,14 @@ enum { LARGEST = 4 << 20 };
 typedef struct outcome {
     wi_held *held;
     wi_reading reading;
-    char *shown; /* the file that has the problems */
+    char *shown;       /* the file that has the problems */
+    char detail[1024]; /* the caller's: sizes and words that were no good have left theirs */
 } outcome;
 
-static void clear(outcome *o)
+static void clear(outcome *o, weir_status status)
 {
+    if (status == WEIR_OK)
+        (void)weir_fail(status, "%s", o->detail);
     wi_held_release(o->held);
     wi_problems_clear(&o->reading.problems);
     free(o->shown);
@@ -113,13 +116,14 @@ static weir_status begin(const char *call, const char *path, const weir_manifest
         free(held);
         return no_memory(path);
     }
+    snprintf((*o)->detail, sizeof(*o)->detail, "%s", weir_detail());
     held->manifest.size = sizeof held->manifest;
     held->manifest.requirements.size = sizeof held->manifest.requirements;
     (*o)->held = (*o)->reading.held = held;
     held->manifest.path = wi_keep_text(&(*o)->reading, path, strlen(path));
     weir_status status = held->manifest.path ? read_path(*o, path, &given) : no_memory(path);
     if (status != WEIR_OK)
-        clear(*o);
+        clear(*o, status);
     return status;
 }
 
@@ -143,7 +147,7 @@ weir_status weir_manifest_read(const char *path, const weir_manifest_options *op
         status = weir_fail(WEIR_INVALID, "%s:%u:%u: %s%s", o->shown, problems->found[0].line, problems->found[0].column,
                            problems->found[0].text, rest);
     }
-    clear(o);
+    clear(o, status);
     return status;
 }
 
@@ -163,7 +167,7 @@ weir_status weir_manifest_check(const char *path, const weir_manifest_options *o
         *out = list;
     else
         status = no_memory(path);
-    clear(o);
+    clear(o, status);
     return status;
 }
 

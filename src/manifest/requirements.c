@@ -1,4 +1,5 @@
 /* What hardware_requirements ask for, key by key: enforced, or refused in words. */
+#include "choice/words.h"
 #include "manifest/places.h"
 #include "manifest/words.h"
 
@@ -14,9 +15,27 @@ static weir_requirements *wanted(wi_reading *r)
 
 /* ---- providers ------------------------------------------------------------------------------------------------------- */
 
+/* The text of a value, for a check whose words are told when it fails; NULL if it is none. */
+static const char *word_of(wi_reading *r, const wi_value *v)
+{
+    if (!json_is_string(v->json))
+        wi_wrong_type(r, v, "a text");
+    return json_string_value(v->json);
+}
+
+static bool passed(wi_reading *r, const wi_value *v, weir_status status)
+{
+    if (status != WEIR_OK)
+        wi_problem_add(&r->problems, v->at, "%s", weir_detail());
+    return status == WEIR_OK;
+}
+
 void wi_take_provider(wi_reading *r, const wi_value *v, void *to)
 {
-    *(const char **)to = wi_word_of(r, v, wi_words_providers, "provider");
+    wi_provider provider = WI_CPU;
+    const char *word = word_of(r, v);
+    if (word && passed(r, v, wi_provider_read(wi_field_name(v->field), word, &provider)))
+        *(const char **)to = wi_provider_name(provider);
 }
 
 void wi_take_providers(wi_reading *r, const wi_value *v, void *to)
@@ -31,7 +50,7 @@ void wi_take_providers(wi_reading *r, const wi_value *v, void *to)
     wi_place place;
     for (size_t i = 0; list && wi_walk_next(&walk, &place); i++) {
         wi_value one = {v->field, json_array_get(v->json, i), place.value, place.value_end};
-        list[i] = wi_word_of(r, &one, wi_words_providers, "provider");
+        wi_take_provider(r, &one, &list[i]);
     }
     wanted(r)->fallback_providers = list;
     wanted(r)->fallback_count = list ? json_array_size(v->json) : 0;
@@ -110,14 +129,18 @@ void wi_take_devices(wi_reading *r, const wi_value *v, void *to)
 
 void wi_take_strategy(wi_reading *r, const wi_value *v, void *to)
 {
-    *(const char **)to = wi_word_of(r, v, wi_words_strategies, "strategy");
+    const char *word = word_of(r, v);
+    if (word && passed(r, v, wi_strategy_check(wi_field_name(v->field), word)))
+        *(const char **)to = word;
 }
 
 /* ---- the model on the device ----------------------------------------------------------------------------------------- */
 
 void wi_take_level(wi_reading *r, const wi_value *v, void *to)
 {
-    *(const char **)to = wi_word_of(r, v, wi_words_levels, "optimisation level");
+    const char *word = word_of(r, v);
+    if (word && passed(r, v, wi_level_check(wi_field_name(v->field), word)))
+        *(const char **)to = word;
 }
 
 /* A CUDA device has arithmetic of a kind from a compute capability on (CUDA C++ Programming Guide, appendix on compute

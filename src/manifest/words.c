@@ -8,11 +8,6 @@
 
 const char *const wi_words_frameworks[] = {"onnx", "gguf", "llm", NULL};
 const char *const wi_words_formats[] = {"onnx", "gguf", "genai", NULL};
-const char *const wi_words_providers[] = {"tensorrt", "cuda",     "rocm", "coreml", "metal",
-                                          "directml", "openvino", "cpu",  NULL};
-const char *const wi_words_strategies[] = {
-    "pool", "round-robin", "data-parallel", "pipeline", "pipeline-parallel", "tensor-parallel", "auto", NULL};
-const char *const wi_words_levels[] = {"disable", "basic", "extended", "layout", "all", "0", "1", "2", "3", "99", NULL};
 const char *const wi_words_precisions[] = {"fp32",     "float32", "fp16",  "float16", "bf16",
                                            "bfloat16", "int8",    "uint8", "fp8",     NULL};
 const char *const wi_words_isolation[] = {"best_effort", "reserved", "hard", NULL};

@@ -4,9 +4,9 @@
 
 #include "manifest/reading.h"
 
-extern const char *const wi_words_frameworks[], *const wi_words_formats[], *const wi_words_providers[];
-extern const char *const wi_words_strategies[], *const wi_words_levels[], *const wi_words_precisions[];
-extern const char *const wi_words_isolation[];
+/* Those of providers, strategies and levels are the choice's (choice/words.h). */
+extern const char *const wi_words_frameworks[], *const wi_words_formats[];
+extern const char *const wi_words_precisions[], *const wi_words_isolation[];
 
 /* The word of the list, which ends with NULL, that is `text` in any case; NULL if none is. */
 const char *wi_word(const char *const *words, const char *text);

@@ -61,7 +61,9 @@ static inline weir_manifest *read_manifest(const char *path)
 static inline weir_manifest_problems *check_path(const char *path)
 {
     weir_manifest_problems *list = NULL;
+    (void)weir_fail(WEIR_INVALID, "of a call before");
     ok(weir_manifest_check(path, NULL, &list));
+    assert_string_equal(weir_detail(), "of a call before"); /* which a success leaves alone */
     assert_non_null(list);
     return list;
 }

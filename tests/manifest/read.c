@@ -42,7 +42,7 @@ static void every_key_has_its_place(void **state)
     assert_string_equal(r->graph_optimization_level, "all");
     assert_int_equal(r->device_count, 2);
     assert_int_equal(r->device_ids[1], 3);
-    assert_string_equal(r->strategy, "round-robin");
+    assert_string_equal(r->strategy, "Round-Robin");
     assert_int_equal(r->cpu, WEIR_CPU_LISTED);
     assert_true(r->min_coverage == 0.95);
     static const char *const settings[][2] = {
