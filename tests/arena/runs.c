@@ -65,6 +65,25 @@ static void nobody_waits_for_an_aborted_run(void **state)
     weir_plan_destroy(plan);
 }
 
+static void a_run_whose_stream_is_gone_can_be_taken_back(void **state)
+{
+    fixture *f = *state;
+    weir_plan *plan = plan_of_one(4096);
+    const weir_plan *plans[] = {plan};
+    weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1});
+    weir_stream gone;
+    ok(weir_stream_acquire(f->runtime, &gone));
+    ok(weir_arena_begin(arena, 0, gone));
+    ok(weir_stream_release(gone)); /* which waits for its work */
+    fails(WEIR_STREAM_MISUSE, weir_arena_end(arena));
+    fails(WEIR_BUSY, weir_arena_close(arena, WEIR_STREAM_HOST));
+    weir_arena_abort(arena);
+    ok(weir_arena_begin(arena, 0, f->a));
+    ok(weir_arena_end(arena));
+    ok(weir_arena_close(arena, f->a));
+    weir_plan_destroy(plan);
+}
+
 /* The callback of pressure is called in the middle of an addition, when the store has no memory yet. */
 typedef struct meanwhile {
     fixture *f;
@@ -267,8 +286,11 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(an_aborted_run_is_over_and_remembers_nothing),      TEST(nobody_waits_for_an_aborted_run),
-        TEST(a_run_that_begins_meanwhile_refuses_the_new_block), TEST(runs_and_additions_refuse_or_see_each_other),
+        TEST(a_run_whose_stream_is_gone_can_be_taken_back),
+        TEST(an_aborted_run_is_over_and_remembers_nothing),
+        TEST(nobody_waits_for_an_aborted_run),
+        TEST(a_run_that_begins_meanwhile_refuses_the_new_block),
+        TEST(runs_and_additions_refuse_or_see_each_other),
         TEST(an_arena_of_a_lost_device_can_be_closed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
