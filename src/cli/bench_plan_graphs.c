@@ -103,10 +103,91 @@ static weir_buffers *make_random(size_t buffers)
     return m.list;
 }
 
+/* What makes lists other than plain, one kind of it at a time. */
+enum { ALIGNMENTS, GAPS, CONFLICTS, PINS };
+
+static void decorate(maker *to, uint32_t i, weir_buffer *b, const weir_plan *plan, int how)
+{
+    weir_slot slot = WEIR_INIT(weir_slot);
+    weir_status status = WEIR_OK;
+    if (how == ALIGNMENTS)
+        b->alignment = UINT64_C(1) << roll(to, 13);
+    if (how == PINS && roll(to, 10) == 0) {
+        status = weir_plan_slot(plan, i, &slot);
+        b->fixed = true;
+        b->offset = slot.offset;
+    }
+    if (status == WEIR_OK)
+        status = weir_buffers_add(to->list, b, NULL);
+    if (status == WEIR_OK && how == GAPS && b->end - b->begin > 3 && roll(to, 2))
+        status = weir_buffers_gap(to->list, i, b->begin + 1, b->end - 1);
+    if (status == WEIR_OK && how == CONFLICTS && i > 50 && roll(to, 5) == 0)
+        status = weir_buffers_conflict(to->list, i, i - 1 - (uint32_t)roll(to, 50));
+    if (status != WEIR_OK)
+        (void)text_zeroed(SIZE_MAX, 1);
+}
+
+/* The same list with alignments of its own, gaps, conflicts, or a tenth of it fixed where an earlier plan had it. */
+static weir_buffers *make_decorated(weir_buffers *plain, int how)
+{
+    weir_plan_options options = {.size = sizeof options, .mode = WEIR_PLAN_QUICK};
+    weir_plan *plan = NULL;
+    maker m = begin(5);
+    weir_status status = weir_plan_make(plain, &options, &plan);
+    for (uint32_t i = 0; status == WEIR_OK && i < weir_buffers_count(plain); i++) {
+        weir_buffer b = WEIR_INIT(weir_buffer);
+        status = weir_buffers_get(plain, i, &b);
+        decorate(&m, i, &b, plan, how);
+    }
+    weir_plan_destroy(plan);
+    weir_buffers_destroy(plain);
+    return m.list;
+}
+
+static weir_buffers *make_aligned_training(size_t buffers)
+{
+    return make_decorated(make_training(buffers), ALIGNMENTS);
+}
+
+static weir_buffers *make_training_with_gaps(size_t buffers)
+{
+    return make_decorated(make_training(buffers), GAPS);
+}
+
+static weir_buffers *make_training_with_conflicts(size_t buffers)
+{
+    return make_decorated(make_training(buffers), CONFLICTS);
+}
+
+static weir_buffers *make_pinned_training(size_t buffers)
+{
+    return make_decorated(make_training(buffers), PINS);
+}
+
+static weir_buffers *make_aligned_random(size_t buffers)
+{
+    return make_decorated(make_random(buffers), ALIGNMENTS);
+}
+
+static weir_buffers *make_pinned_random(size_t buffers)
+{
+    return make_decorated(make_random(buffers), PINS);
+}
+
 const bench_graph bench_graphs[] = {
-    {"convolutions", 10000, false, make_convolutions}, {"transformer", 10000, false, make_transformer},
-    {"random graph", 10000, false, make_random},       {"training", 10000, true, make_training},
-    {"convolutions", 60000, false, make_convolutions}, {"transformer", 60000, false, make_transformer},
-    {"random graph", 60000, false, make_random},       {"training", 60000, true, make_training},
+    {"convolutions", 10000, false, true, make_convolutions},
+    {"transformer", 10000, false, true, make_transformer},
+    {"random graph", 10000, false, true, make_random},
+    {"training", 10000, true, true, make_training},
+    {"convolutions", 60000, false, true, make_convolutions},
+    {"transformer", 60000, false, true, make_transformer},
+    {"random graph", 60000, false, true, make_random},
+    {"training", 60000, true, true, make_training},
+    {"training, alignments", 10000, true, false, make_aligned_training},
+    {"training, gaps", 10000, true, false, make_training_with_gaps},
+    {"training, conflicts", 10000, true, false, make_training_with_conflicts},
+    {"training, pins", 10000, true, false, make_pinned_training},
+    {"random graph, alignments", 60000, false, false, make_aligned_random},
+    {"random graph, pins", 60000, false, false, make_pinned_random},
 };
 const size_t bench_graph_count = sizeof bench_graphs / sizeof bench_graphs[0];

@@ -8,6 +8,7 @@ typedef struct bench_graph {
     const char *name;
     size_t buffers; /* about so many */
     bool training;  /* activations are live until their gradients */
+    bool plain;     /* intervals and sizes, and nothing else */
     weir_buffers *(*make)(size_t buffers);
 } bench_graph;
 

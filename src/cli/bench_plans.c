@@ -59,7 +59,7 @@ static void size_cell(table *t, uint64_t bytes)
 static void graph_goals(plans *p, const bench_graph *graph, const weir_plan_summary *quick,
                         const weir_plan_summary *full)
 {
-    if (graph->buffers != 10000)
+    if (graph->buffers != 10000 || !graph->plain)
         return;
     bench_goal(&p->goals, graph->name, "10000 buffers, one pass: ms", graph->training ? 30 : 10, quick->seconds * 1e3);
     bench_goal(&p->goals, graph->name, "10000 buffers, one pass: arena / bound", 1.02, over_bound(quick));
