@@ -69,15 +69,19 @@ static weir_status choose_sizes(weir_engine_model *model, const char *path)
     return WEIR_OK;
 }
 
-weir_status wg_prepare(const weir_engine_load *load, bool planning, weir_engine_model *model)
+weir_status wg_read_request(const weir_engine_load *load, bool planning, weir_engine_model *model)
 {
     weir_status status = check_places(load, planning);
     if (status == WEIR_OK)
         status = check_provider(load);
     if (status == WEIR_OK)
         status = wg_settings_of_load(load->settings, load->setting_count, &model->load, &model->defaults);
-    if (status == WEIR_OK)
-        status = wg_check(load->path, &model->facts);
+    return status;
+}
+
+weir_status wg_prepare(const weir_engine_load *load, weir_engine_model *model)
+{
+    weir_status status = wg_check(load->path, &model->facts);
     if (status == WEIR_OK)
         status = choose_use(model, load->path);
     if (status == WEIR_OK)
@@ -291,7 +295,9 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
         return weir_fail(WEIR_SYSTEM, "%s: no memory to begin with it", load->path ? load->path : "?");
     pthread_mutex_init(&model->lock, NULL);
     pthread_cond_init(&model->turn, NULL);
-    weir_status status = wg_prepare(load, false, model);
+    weir_status status = wg_read_request(load, false, model);
+    if (status == WEIR_OK)
+        status = wg_prepare(load, model);
     if (status == WEIR_OK)
         status = wg_make_model(model, load, &phase, false);
     if (status == WEIR_OK)

@@ -1,7 +1,11 @@
 /* plan.c: what a model will take, by letting llama.cpp lay everything out without allocating it. */
 #include "wg.h"
 
+#include <pthread.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#include "cores.h"
 
 static weir_status measure(weir_engine_model *model, const wg_phase *phase, weir_engine_plan *out)
 {
@@ -24,17 +28,93 @@ static weir_status measure(weir_engine_model *model, const wg_phase *phase, weir
     return WEIR_OK;
 }
 
+/* What is remembered ----------------------------------------------------------------------------------------------- */
+
+/* All that a plan depends on. Compared as bytes, so it is cleared before it is filled. */
+typedef struct plan_key {
+    dev_t device;
+    ino_t file;
+    off_t bytes;
+    struct timespec written, changed;
+    const wg_library *library;
+    int cores;
+    wg_load_settings settings;
+} plan_key;
+
+enum { REMEMBERED = 8 };
+
+static struct {
+    plan_key key;
+    weir_engine_plan plan;
+} remembered[REMEMBERED];
+static size_t next_place;
+static pthread_mutex_t remembering = PTHREAD_MUTEX_INITIALIZER;
+
+/* llama.cpp reads the whole vocabulary for a plan, which takes most of a tenth of a second; a file that has not changed is laid out
+ * once. */
+static bool make_key(const weir_engine_load *load, const weir_engine_model *model, plan_key *key)
+{
+    struct stat about;
+    memset(key, 0, sizeof *key);
+    if (stat(load->path, &about) != 0 || wg_library_get(model->load.llama, &key->library) != WEIR_OK)
+        return false;
+    key->device = about.st_dev;
+    key->file = about.st_ino;
+    key->bytes = about.st_size;
+    key->written = about.st_mtim;
+    key->changed = about.st_ctim;
+    key->cores = wg_cores();
+    memcpy(&key->settings, &model->load, sizeof key->settings);
+    return true;
+}
+
+static bool recall(const plan_key *key, weir_engine_plan *out)
+{
+    bool found = false;
+    pthread_mutex_lock(&remembering);
+    for (size_t i = 0; i < REMEMBERED && !found; i++)
+        if (memcmp(&remembered[i].key, key, sizeof *key) == 0) {
+            memcpy(out->bytes, remembered[i].plan.bytes, sizeof out->bytes);
+            memcpy(out->exact, remembered[i].plan.exact, sizeof out->exact);
+            found = true;
+        }
+    pthread_mutex_unlock(&remembering);
+    return found;
+}
+
+static void remember(const plan_key *key, const weir_engine_plan *plan)
+{
+    pthread_mutex_lock(&remembering);
+    memcpy(&remembered[next_place].key, key, sizeof *key);
+    remembered[next_place].plan = *plan;
+    next_place = (next_place + 1) % REMEMBERED;
+    pthread_mutex_unlock(&remembering);
+}
+
+static weir_status lay_out(const weir_engine_load *load, weir_engine_model *model, weir_engine_plan *out)
+{
+    wg_phase phase = {0};
+    weir_status status = wg_prepare(load, model);
+    if (status == WEIR_OK)
+        status = wg_make_model(model, load, &phase, true);
+    if (status == WEIR_OK)
+        status = wg_make_context(model, &phase);
+    return status == WEIR_OK ? measure(model, &phase, out) : status;
+}
+
 weir_status wg_plan(const weir_engine_load *load, weir_engine_plan *out)
 {
     weir_engine_model model = {0};
-    wg_phase phase = {0};
-    weir_status status = wg_prepare(load, true, &model);
-    if (status == WEIR_OK)
-        status = wg_make_model(&model, load, &phase, true);
-    if (status == WEIR_OK)
-        status = wg_make_context(&model, &phase);
-    if (status == WEIR_OK)
-        status = measure(&model, &phase, out);
+    plan_key key;
+    weir_status status = wg_read_request(load, true, &model);
+    if (status != WEIR_OK)
+        return status;
+    bool known = make_key(load, &model, &key);
+    if (known && recall(&key, out))
+        return WEIR_OK;
+    status = lay_out(load, &model, out);
     wg_drop(&model);
+    if (status == WEIR_OK && known)
+        remember(&key, out);
     return status;
 }

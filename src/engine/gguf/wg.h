@@ -116,8 +116,9 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out);
 weir_status wg_plan(const weir_engine_load *load, weir_engine_plan *out);
 void wg_unload(weir_engine_model *model);
 
-/* The steps that load and plan share. wg_prepare checks file, places and settings and opens the library. */
-weir_status wg_prepare(const weir_engine_load *load, bool planning, weir_engine_model *model);
+/* The steps that load and plan share: places, provider and settings; the file, and the library, which is opened. */
+weir_status wg_read_request(const weir_engine_load *load, bool planning, weir_engine_model *model);
+weir_status wg_prepare(const weir_engine_load *load, weir_engine_model *model);
 weir_status wg_make_model(weir_engine_model *model, const weir_engine_load *load, wg_phase *phase, bool no_alloc);
 weir_status wg_make_context(weir_engine_model *model, wg_phase *phase);
 void wg_drop(weir_engine_model *model);
