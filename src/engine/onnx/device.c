@@ -152,20 +152,21 @@ static ort_status *append_rocm(const ort_api *api, ort_session_options *options,
     return status;
 }
 
-/* Its own table begins with the call that appends it for the device of a number. */
+/* The beginning of DirectML's own table. */
+typedef struct directml_api {
+    ort_status *(*SessionOptionsAppendExecutionProvider_DML)(ort_session_options *options, int device);
+} directml_api;
+
 static ort_status *append_directml(const ort_api *api, ort_session_options *options, const pairs *list)
 {
     const void *found = NULL;
-    ort_status *(*append)(ort_session_options *, int);
     int device = 0;
     for (size_t i = 0; i < list->count; i++)
         if (strcmp(list->keys[i], "device_id") == 0)
             device = (int)strtol(list->values[i], NULL, 10);
     ort_status *status = api->GetExecutionProviderApi("DML", ORT_API_WANTED, &found);
-    if (status)
-        return status;
-    memcpy(&append, found, sizeof append);
-    return append(options, device);
+    const directml_api *directml = found;
+    return status ? status : directml->SessionOptionsAppendExecutionProvider_DML(options, device);
 }
 
 static append_fn appending(const onnx_library *library, onnx_provider provider)
