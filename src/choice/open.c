@@ -145,7 +145,13 @@ void wi_opening_settle(weir_model *model, wi_instance *instance)
     pthread_mutex_lock(&opening->lock);
     opening->on_cpu = last_resort;
     pthread_mutex_unlock(&opening->lock);
-    if (last_resort)
+    if (!last_resort)
+        return;
+    size_t before = wi_record_count(opening) - 1;
+    if (before > 0)
+        wi_told_notice(opening, "%s runs on the processor, as the last resort: %zu before it failed",
+                       opening->manifest.name, before);
+    else
         wi_told_notice(opening, "%s runs on the processor, as the last resort: %s", opening->manifest.name,
                        opening->choice->rule);
 }

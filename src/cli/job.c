@@ -3,6 +3,7 @@
 #include "engine_file.h"
 #include "interrupt.h"
 #include "measure.h"
+#include "placing.h"
 #include "remedy.h"
 #include "terminal.h"
 #include "text.h"
@@ -23,19 +24,20 @@ bool job_good(const job *work)
     return work->loaded && work->failed.status == WEIR_OK;
 }
 
-void job_begin(job *work, const run_options *options, int index, weir_runtime *runtime)
+void job_begin(job *work, const run_options *options, int index)
 {
-    *work = (job){.options = options, .words = &options->models[index], .index = index, .runtime = runtime};
+    *work = (job){.options = options, .words = &options->models[index], .index = index};
+    work->path = work->words->path;
     work->stats = WEIR_INIT(weir_client_stats);
 }
 
-static void show_progress(double fraction, void *user)
+void job_progress(double fraction, void *user)
 {
     const job *work = user;
     terminal_progress(work->words->name, fraction);
 }
 
-static weir_status load_model(job *work)
+static weir_status load_there(job *work)
 {
     weir_model_options options = WEIR_INIT(weir_model_options);
     options.name = work->words->name;
@@ -44,11 +46,16 @@ static weir_status load_model(job *work)
     options.maximum = work->words->maximum;
     options.settings = work->words->settings;
     options.setting_count = work->words->setting_count;
-    options.progress = show_progress;
+    options.progress = job_progress;
     options.progress_user = work;
+    return weir_model_load(work->path, &options, &work->model);
+}
+
+static weir_status load_model(job *work)
+{
     double start = job_clock();
-    show_progress(0, work);
-    weir_status status = weir_model_load(work->words->path, &options, &work->model);
+    job_progress(0, work);
+    weir_status status = work->words->chosen ? placing_open(work) : load_there(work);
     terminal_progress_end();
     work->load_seconds = job_clock() - start;
     if (status == WEIR_OK)
@@ -58,18 +65,25 @@ static weir_status load_model(job *work)
     return status;
 }
 
-static char *copy_or_empty(const char *text)
+static void keep_text(char **kept, const char *text)
 {
-    return text_copy(text != NULL ? text : "");
+    free(*kept);
+    *kept = text_copy(text != NULL ? text : "");
 }
 
 static void note_info(job *work, const weir_model_info *info)
 {
-    work->engine = copy_or_empty(info->engine);
-    work->version = copy_or_empty(info->version);
-    work->provider = copy_or_empty(info->provider);
-    work->architecture = copy_or_empty(info->architecture);
-    work->remarks = copy_or_empty(info->remarks);
+    keep_text(&work->engine, info->engine);
+    keep_text(&work->version, info->version);
+    keep_text(&work->provider, info->provider);
+    keep_text(&work->architecture, info->architecture);
+    keep_text(&work->remarks, info->remarks);
+    json_decref(work->shares);
+    work->shares = json_array();
+    for (size_t i = 0; i < info->share_count; i++)
+        json_array_append_new(work->shares,
+                              json_pack("{s:o, s:I, s:I}", "provider", text_json(info->shares[i].provider), "parts",
+                                        (json_int_t)info->shares[i].parts, "of", (json_int_t)info->shares[i].of));
     work->generates = info->generates;
     work->loaded = true;
 }
@@ -121,6 +135,8 @@ static void note_outside(job *work, const measure span[4])
                       span[0].held + span[2].held};
     measure after = {span[1].anonymous + span[3].anonymous, span[1].own + span[3].own, span[1].device + span[3].device,
                      span[1].held + span[3].held};
+    placing_follow(work);
+    work->measured = work->measured && !work->moved; /* what one device gave and another took tells nothing */
     if (!work->measured)
         return;
     work->outside_host = measure_outside(&before, &after);
@@ -154,17 +170,19 @@ static void open_engine(job *work)
 {
     measure before, after;
     bool measured = measure_now(work->runtime, &before);
-    engine_open_library(work->words->path);
+    engine_open_library(work->path);
     work->outside_once = measured && measure_now(work->runtime, &after) ? measure_outside(&before, &after) : 0;
 }
 
 void job_load(job *work, given_input *given, size_t given_count)
 {
     measure span[4];
-    open_engine(work);
+    if (!work->words->chosen)
+        open_engine(work);
     work->measured = measure_now(work->runtime, &span[0]);
     if (failed_at(work, load_model(work), "load"))
         return;
+    placing_follow(work);
     work->measured = measure_now(work->runtime, &span[1]) && work->measured;
     prepare_inputs(work, given, given_count);
     if (work->failed.status != WEIR_OK)
@@ -193,9 +211,13 @@ void job_run(job *work)
 
 void job_unload(job *work)
 {
+    weir_model_info info = WEIR_INIT(weir_model_info);
     if (work->model == NULL)
         return;
     interrupt_forgets(work->model);
+    placing_follow(work);
+    if (work->loaded && weir_model_info_get(work->model, &info) == WEIR_OK)
+        note_info(work, &info); /* engines learn from runs, and models move */
     weir_status status = weir_client_snapshot(weir_model_client(work->model), &work->stats);
     failure_take(&work->failed, status, "unload");
     inputs_clear(&work->in); /* their names are the model's */
@@ -208,6 +230,7 @@ void job_clear(job *work)
     outputs_clear(&work->out);
     inputs_clear(&work->in);
     failure_clear(&work->failed);
+    placing_clear(work);
     free(work->engine);
     free(work->version);
     free(work->provider);

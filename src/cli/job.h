@@ -12,6 +12,7 @@ typedef struct job {
     const run_options *options;
     const run_model_words *words;
     int index;
+    const char *path; /* the model's file */
     weir_runtime *runtime;
     weir_model *model; /* NULL unless it is loaded */
     failure failed;
@@ -20,6 +21,14 @@ typedef struct job {
     char *engine, *version, *provider, *architecture, *remarks;
     bool loaded; /* it once was; the texts above are set */
     bool generates;
+
+    /* Of one that is chosen for; placing.h. */
+    weir_manifest *manifest;
+    char **notices; /* while it is opened */
+    size_t notice_count;
+    json_t *attempts;        /* NULL: none */
+    bool moved, last_resort; /* it came to be elsewhere; on the processor, which nobody asked for */
+    json_t *shares;          /* of any model: what each provider runs */
 
     inputs in;
     outputs out; /* of the last run */
@@ -32,7 +41,7 @@ typedef struct job {
     stream_print stream;
 } job;
 
-void job_begin(job *work, const run_options *options, int index, weir_runtime *runtime);
+void job_begin(job *work, const run_options *options, int index);
 
 /* Loads it and runs it once, measuring what the engine takes outside weir: one job at a time. */
 void job_load(job *work, given_input *given, size_t given_count);
@@ -49,5 +58,8 @@ void job_clear(job *work);
 bool job_good(const job *work);
 
 double job_clock(void); /* seconds, monotonic */
+
+/* Draws how far the load of the job `work` is. */
+void job_progress(double fraction, void *work);
 
 #endif

@@ -12,8 +12,7 @@
 static bool plan_total(const job *work, uint64_t *total)
 {
     /* The one that has loaded the file, or would have. */
-    const weir_engine *engine =
-        work->model != NULL ? weir_model_engine(work->model) : engine_for_file(work->words->path);
+    const weir_engine *engine = work->model != NULL ? weir_model_engine(work->model) : engine_for_file(work->path);
     weir_engine_place place = {.runtime = work->runtime};
     weir_client_options options = WEIR_INIT(weir_client_options);
     weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
@@ -22,7 +21,7 @@ static bool plan_total(const job *work, uint64_t *total)
     if (engine == NULL || engine->plan == NULL || weir_client_open(work->runtime, &options, &place.client) != WEIR_OK)
         return false;
     weir_engine_load load = WEIR_INIT(weir_engine_load);
-    load.path = work->words->path;
+    load.path = work->path;
     load.places = &place;
     load.place_count = 1;
     load.settings = work->words->settings;

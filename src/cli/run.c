@@ -13,20 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- before: runtimes and the trace ---- */
-
-static weir_status prepare_runtimes(run *all)
-{
-    const run_options *options = all->options;
-    weir_status status = WEIR_OK;
-    for (size_t i = 0; i < options->budget_count && status == WEIR_OK; i++) {
-        weir_runtime *runtime = NULL;
-        weir_runtime_options wanted = WEIR_INIT(weir_runtime_options);
-        wanted.budget = options->budgets[i].bytes;
-        status = weir_runtime_get_with(options->budgets[i].device, &wanted, &runtime);
-    }
-    return status == WEIR_OK ? weir_runtime_get(options->driver, &all->runtime) : status;
-}
+/* ---- before ---- */
 
 /* A value in the environment that was not understood would otherwise be overlooked in silence; that of the budget is not:
  * without --budget there is no runtime then. */
@@ -61,7 +48,8 @@ static void load_all(run *all)
     for (size_t i = 0; i < all->count && !interrupt_seen(); i++) {
         job *work = &all->jobs[i];
         begin_phase(all, "load ", work->words->name);
-        job_load(work, all->options->inputs, all->options->input_count);
+        if (work->failed.status == WEIR_OK)
+            job_load(work, all->options->inputs, all->options->input_count);
         end_phase(all);
         if (work->failed.status != WEIR_OK && work->failed.status != WEIR_CANCELLED)
             failure_tell(&work->failed, work->words->name);
@@ -197,17 +185,12 @@ static void unload_all(run *all)
     for (size_t i = 0; i < all->count; i++) {
         bool good = all->jobs[i].failed.status == WEIR_OK;
         job_unload(&all->jobs[i]);
+        run_uses_device(all, all->jobs[i].runtime);
         if (good && all->jobs[i].failed.status != WEIR_OK)
             failure_tell(&all->jobs[i].failed, all->jobs[i].words->name);
     }
     end_phase(all);
-    all->end = WEIR_INIT(weir_stats);
-    all->budget = weir_runtime_budget(all->runtime);
-    if (weir_snapshot(all->runtime, &all->end, NULL, 0, NULL) != WEIR_OK)
-        cli_fail("%s", weir_detail());
-    all->leaked = all->end.live != 0;
-    if (all->leaked)
-        cli_fail("%llu bytes are still live after everything was unloaded", (unsigned long long)all->end.live);
+    run_close_devices(all);
 }
 
 static void write_outputs(run *all)
@@ -307,34 +290,15 @@ static void clear(run *all)
     timeline_free(all->line);
 }
 
-/* There is nothing to run on: a device that is no text for one was bad usage, anything else a failure. */
-static int cannot_start(const run_options *options, weir_status status)
-{
-    failure failed = {0};
-    bool words = options->budget_count > 0 || strcmp(options->driver, "host") != 0;
-    if (status == WEIR_INVALID && words)
-        return cli_usage("run", "--%s: %s", options->budget_count > 0 ? "budget" : "driver", weir_detail());
-    failure_take(&failed, status, "start");
-    cli_fail("%s", failed.detail);
-    if (options->json)
-        cli_print_json(json_pack("{s:o}", "error", failure_json(&failed, NULL)));
-    failure_clear(&failed);
-    return CLI_FAILED;
-}
-
 static int start_and_run(run_options *options)
 {
     run all = {.options = options, .count = options->model_count};
-    bool kept = options->trace != NULL || options->report != NULL;
-    weir_status status = prepare_runtimes(&all);
-    if (status == WEIR_OK)
-        status = timeline_start(all.runtime, kept, &all.line);
-    if (status != WEIR_OK)
-        return cannot_start(options, status);
     all.jobs = text_zeroed(all.count, sizeof *all.jobs);
     for (size_t i = 0; i < all.count; i++)
-        job_begin(&all.jobs[i], options, (int)i, all.runtime);
-    int answer = run_models(&all);
+        job_begin(&all.jobs[i], options, (int)i);
+    int answer = run_prepare(&all);
+    if (answer < 0)
+        answer = run_models(&all);
     clear(&all);
     return answer;
 }

@@ -12,9 +12,18 @@ typedef struct run_phase {
     uint64_t from, to; /* nanoseconds of the trace's clock */
 } run_phase;
 
+/* A device that models were on, when everything was unloaded. */
+typedef struct run_device {
+    weir_runtime *runtime;
+    weir_stats end;
+    uint64_t budget;
+} run_device;
+
 typedef struct run {
     const run_options *options;
-    weir_runtime *runtime; /* the models' */
+    weir_runtime *runtime; /* the models', or of the first of them: the trace and the report are of it */
+    run_device devices[2 * RUN_MODELS_MOST + 1]; /* that one first */
+    size_t device_count;
     job *jobs;
     size_t count;
     timeline *line;
@@ -31,6 +40,14 @@ uint64_t run_peak_share(const run *all, const char *client, uint64_t by_class[WE
 
 /* The first thing that failed, and of which model; NULL if nothing did. */
 const failure *run_failure(const run *all, const char **model);
+
+/* run_start.c: runtimes, budgets, and where the models will be that are chosen for. Answers -1 to go on, else the exit
+ * status, which has been told. */
+int run_prepare(run *all);
+
+/* run_devices.c: a device that a model is on; and what they say when everything was unloaded. */
+void run_uses_device(run *all, weir_runtime *runtime);
+void run_close_devices(run *all);
 
 int run_print_json(const run *all);
 void run_print_table(const run *all);

@@ -43,6 +43,9 @@ static json_t *client_json(const job *work)
     json_object_set_new(object, "first_run_seconds", json_real(work->first_seconds));
     json_object_set_new(object, "seconds", json_real(work->seconds));
     json_object_set_new(object, "runs", integer(work->runs));
+    json_object_set_new(object, "shares", work->shares != NULL ? json_incref(work->shares) : json_array());
+    json_object_set_new(object, "attempts", work->attempts != NULL ? json_incref(work->attempts) : json_array());
+    json_object_set_new(object, "last_resort", json_boolean(work->last_resort));
     json_object_set_new(object, "outputs", outputs_json(&work->out));
     if (work->failed.status != WEIR_OK)
         json_object_set_new(object, "error", failure_json(&work->failed, work->words->name));
@@ -75,6 +78,19 @@ static json_t *failures_json(const run *all)
     return list;
 }
 
+static json_t *devices_json(const run *all)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < all->device_count; i++) {
+        const run_device *one = &all->devices[i];
+        json_array_append_new(list,
+                              json_pack("{s:s, s:o, s:o, s:o, s:o}", "device", weir_runtime_device(one->runtime),
+                                        "budget", integer(one->budget), "peak", integer(one->end.peak), "peak_held",
+                                        integer(one->end.peak_held), "live_at_end", integer(one->end.live)));
+    }
+    return list;
+}
+
 int run_print_json(const run *all)
 {
     const char *model = NULL;
@@ -92,6 +108,7 @@ int run_print_json(const run *all)
     json_object_set_new(object, "peak_held", integer(all->end.peak_held));
     json_object_set_new(object, "peak_clients", peak_clients_json(all));
     json_object_set_new(object, "live_at_end", integer(all->end.live));
+    json_object_set_new(object, "devices", devices_json(all));
     json_object_set_new(object, "seconds", json_real(all->seconds));
     json_object_set_new(object, "events", integer(timeline_events(all->line)));
     json_object_set_new(object, "events_lost", integer(timeline_lost(all->line)));

@@ -8,14 +8,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char help[] =
-    "usage: weir run MODEL… [OPTION]…\n"
+    "usage: weir run MODEL|MANIFEST… [OPTION]…\n"
     "\n"
     "Loads the models into one process under one budget, runs them at the same time and shows where the memory went.\n"
     "\n"
-    "      --driver DEVICE         where the models run: host (default), cuda, cuda:1\n"
+    "      --driver DEVICE         where the models run: host (default), cuda, cuda:1; of manifests: exactly there\n"
+    "      --engine NAME           exactly this engine: onnx, gguf …; or an error\n"
+    "      --provider NAME         exactly this provider: tensorrt, cuda, rocm, coreml, directml, openvino, cpu\n"
+    "      --device NAME           exactly this device: cuda:0, cpu, a key of 'weir devices', or an ordinal\n"
+    "      --policy NAME           fastest (default), manifest or memory; weir explain has more\n"
+    "      --order LIST            providers for models that name none\n"
+    "      --no-cpu                the processor is no last resort\n"
+    "      --no-fallback           the first choice or an error, also when a run fails\n"
     "      --budget SIZE           what all models together may hold: 600MiB, 2g; or by device: host=2g,cuda:0=6g\n"
     "      --guarantee NAME=SIZE   bytes that are kept for that model\n"
     "      --maximum NAME=SIZE     the most that model may have\n"
@@ -33,7 +42,10 @@ static const char help[] =
     "      --json                  one JSON object on standard output instead of the table\n"
     "      --help                  this text\n"
     "\n"
-    "MODEL is a file, or the name of one in the store's models/ (weir options tells where that is).\n"
+    "MODEL is a file, or the name of one in the store's models/ (weir options tells where that is). MANIFEST ends in\n"
+    ".json or .aimod, or is a folder. Where a manifest, or any of --engine to --no-fallback is given, engine, "
+    "provider\n"
+    "and device are chosen for the model as 'weir explain' shows it; else it runs on --driver.\n"
     "NAME of a model is its file's name; the second of the same name is NAME#2.\n"
     "Exit status: 0; 1 something failed, told on standard error, and the other models went on; 2 bad usage.\n"
     "docs/guide/run.md has examples.\n";
@@ -53,7 +65,14 @@ enum {
     TRACE,
     REPORT,
     STREAM,
-    JSON
+    JSON,
+    ENGINE,
+    PROVIDER,
+    DEVICE,
+    POLICY,
+    ORDER,
+    NO_CPU,
+    NO_FALLBACK
 };
 
 static const struct option words[] = {{"budget", required_argument, NULL, BUDGET},
@@ -71,6 +90,13 @@ static const struct option words[] = {{"budget", required_argument, NULL, BUDGET
                                       {"report", required_argument, NULL, REPORT},
                                       {"stream", no_argument, NULL, STREAM},
                                       {"json", no_argument, NULL, JSON},
+                                      {"engine", required_argument, NULL, ENGINE},
+                                      {"provider", required_argument, NULL, PROVIDER},
+                                      {"device", required_argument, NULL, DEVICE},
+                                      {"policy", required_argument, NULL, POLICY},
+                                      {"order", required_argument, NULL, ORDER},
+                                      {"no-cpu", no_argument, NULL, NO_CPU},
+                                      {"no-fallback", no_argument, NULL, NO_FALLBACK},
                                       {"help", no_argument, NULL, 'h'},
                                       {NULL, 0, NULL, 0}};
 
@@ -89,15 +115,30 @@ static int add_budget(run_options *options, const char *device, size_t length, u
 {
     for (size_t i = 0; i < options->budget_count; i++)
         if (strlen(options->budgets[i].device) == length && strncmp(options->budgets[i].device, device, length) == 0)
-            return cli_usage("run", "--budget names %s twice", options->budgets[i].device);
+            return cli_usage("run", "--budget names %s twice", length > 0 ? options->budgets[i].device : "no device");
     options->budgets = text_grow(options->budgets, options->budget_count + 1, sizeof *options->budgets);
     options->budgets[options->budget_count++] = (run_budget){text_print("%.*s", (int)length, device), bytes};
     return -1;
 }
 
-/* "600MiB", "host=600MiB" or several of the latter with commas between. */
+const char *run_driver(const run_options *options)
+{
+    return options->driver != NULL ? options->driver : "host";
+}
+
+static bool any_chosen(const run_options *options)
+{
+    for (size_t i = 0; i < options->model_count; i++)
+        if (options->models[i].chosen)
+            return true;
+    return false;
+}
+
+/* "600MiB", "host=600MiB" or several of the latter with commas between. A size alone is for --driver's device; where models
+ * come to devices that nobody knows yet, for each of those. */
 static int read_budget(run_options *options, const char *value)
 {
+    const char *standard = options->driver == NULL && any_chosen(options) ? "" : run_driver(options);
     char *copy = text_copy(value), *rest = copy, *part;
     int status = -1;
     while (status < 0 && (part = strsep(&rest, ",")) != NULL) {
@@ -111,8 +152,8 @@ static int read_budget(run_options *options, const char *value)
         else if (bytes == 0)
             status = cli_usage("run", "--budget %s: a budget of nothing serves nobody", value);
         else
-            status = add_budget(options, equals != NULL ? part : options->driver,
-                                equals != NULL ? (size_t)(equals - part) : strlen(options->driver), bytes);
+            status = add_budget(options, equals != NULL ? part : standard,
+                                equals != NULL ? (size_t)(equals - part) : strlen(standard), bytes);
     }
     free(copy);
     return status;
@@ -250,8 +291,44 @@ static int read_late(run_options *options, const late_word *word)
     }
 }
 
+/* What the choice is told; answers whether the word is one of these. */
+static bool read_choice(run_options *options, int code)
+{
+    weir_choice_options *choice = &options->choice;
+    switch (code) {
+    case ENGINE:
+        choice->engine = optarg;
+        break;
+    case PROVIDER:
+        choice->provider = optarg;
+        break;
+    case DEVICE:
+        choice->device = optarg;
+        break;
+    case POLICY:
+        choice->policy = optarg;
+        break;
+    case ORDER:
+        choice->order = optarg;
+        break;
+    case NO_CPU:
+        choice->no_cpu = true;
+        break;
+    case NO_FALLBACK:
+        options->no_fallback = true;
+        break;
+    default:
+        return false;
+    }
+    options->chooses = true;
+    return true;
+}
+
 static int read_word(run_options *options, late_words *late, int code, char **argv)
 {
+    if (read_choice(options, code))
+        return optarg != NULL && optarg[0] == '\0' ? cli_usage("run", "--%s: an empty word", words[code - BUDGET].name)
+                                                   : -1;
     switch (code) {
     case 'h':
         fputs(help, stdout);
@@ -293,6 +370,19 @@ static int read_word(run_options *options, late_words *late, int code, char **ar
     }
 }
 
+static bool ends_in(const char *path, const char *suffix)
+{
+    size_t length = strlen(path), tail = strlen(suffix);
+    return length > tail && strcasecmp(path + length - tail, suffix) == 0;
+}
+
+/* By its name, so that what a word means does not hang on what is in a file. */
+static bool is_manifest(const char *path)
+{
+    struct stat about;
+    return ends_in(path, ".json") || ends_in(path, ".aimod") || (stat(path, &about) == 0 && S_ISDIR(about.st_mode));
+}
+
 static int read_models(run_options *options, char **paths, size_t count)
 {
     if (count == 0)
@@ -305,7 +395,9 @@ static int read_models(run_options *options, char **paths, size_t count)
         if (paths[i][0] == '\0')
             return cli_usage("run", "'' is no model's file");
         names[i] = names_of_model(paths[i], names, i);
-        options->models[i] = (run_model_words){.path = engine_file_named(paths[i]), .name = names[i]};
+        run_model_words *model = &options->models[i];
+        *model = (run_model_words){.path = engine_file_named(paths[i]), .name = names[i]};
+        model->chosen = options->chooses || is_manifest(model->path);
         options->model_count++;
     }
     return -1;
@@ -326,11 +418,15 @@ int run_options_read(int argc, char **argv, run_options *out)
 {
     late_words late = {0};
     int code, status = -1;
-    *out = (run_options){.repeat = 1, .driver = "host", .command = command_as_typed(argc, argv)};
+    *out =
+        (run_options){.repeat = 1, .choice = WEIR_INIT(weir_choice_options), .command = command_as_typed(argc, argv)};
     opterr = 0;
     optind = 1;
     while (status < 0 && (code = getopt_long(argc, argv, ":h", words, NULL)) != -1)
         status = read_word(out, &late, code, argv);
+    if (status < 0 && out->driver != NULL && out->choice.device != NULL)
+        status =
+            cli_usage("run", "--driver %s and --device %s: one of them is enough", out->driver, out->choice.device);
     if (status < 0)
         status = read_models(out, argv + optind, (size_t)(argc - optind));
     for (size_t i = 0; status < 0 && i < late.count; i++)

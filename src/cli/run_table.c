@@ -55,7 +55,9 @@ static void job_row(table *grid, const job *work)
         return;
     }
     bool good = work->failed.status == WEIR_OK;
-    char *engine = text_print("%s%s", work->engine,
+    bool tells = work->words->chosen; /* what was chosen is worth a word */
+    char *engine = text_print("%s%s%s%s%s%s", work->engine, tells ? "/" : "", tells ? work->provider : "",
+                              tells ? " on " : "", tells ? weir_runtime_device(work->runtime) : "",
                               good                                    ? ""
                               : work->failed.status == WEIR_CANCELLED ? ", stopped"
                                                                       : ", failed");
@@ -70,15 +72,18 @@ static void job_row(table *grid, const job *work)
         table_cell(grid, "?", terminal_faint(), true);
 }
 
-static void print_total(const run *all)
+static void print_total(const run *all, const run_device *one)
 {
     char peak[24], budget[24], held[24], live[24];
-    double share = all->budget == 0 ? 0 : 100.0 * (double)all->end.peak / (double)all->budget;
+    const weir_stats *end = &one->end;
+    double share = one->budget == 0 ? 0 : 100.0 * (double)end->peak / (double)one->budget;
     const char *colour = share < 75 ? terminal_green() : share < 95 ? terminal_yellow() : terminal_red();
-    printf("total %s%s%s of budget %s %s(%.0f %%)%s at the peak; held at most %s; %s live at the end\n",
-           terminal_bold(), weir_size_format(all->end.peak, peak, sizeof peak), terminal_plain(),
-           weir_size_format(all->budget, budget, sizeof budget), colour, share, terminal_plain(),
-           weir_size_format(all->end.peak_held, held, sizeof held), weir_size_format(all->end.live, live, sizeof live));
+    bool several = all->device_count > 1;
+    printf("total %s%s%s%s%s of budget %s %s(%.0f %%)%s at the peak; held at most %s; %s live at the end\n",
+           several ? weir_runtime_device(one->runtime) : "", several ? " " : "", terminal_bold(),
+           weir_size_format(end->peak, peak, sizeof peak), terminal_plain(),
+           weir_size_format(one->budget, budget, sizeof budget), colour, share, terminal_plain(),
+           weir_size_format(end->peak_held, held, sizeof held), weir_size_format(end->live, live, sizeof live));
 }
 
 /* Why an engine keeps bytes to itself, in its own words, and what it took before it saw a model. */
@@ -107,7 +112,8 @@ void run_print_table(const run *all)
         job_row(&grid, &all->jobs[i]);
     table_print(&grid, stdout);
     table_clear(&grid);
-    print_total(all);
+    for (size_t i = 0; i < all->device_count; i++)
+        print_total(all, &all->devices[i]);
     print_remarks(all);
     if (all->options->trace != NULL)
         printf("trace: %s\n", all->options->trace);
