@@ -64,9 +64,10 @@ void machine_host(const machine *m, uint64_t total, uint64_t free)
 }
 
 /* A copy, as two files that are one would be one library to the loader. */
-static void copy(const machine *m, const char *from, const char *directory, const char *name)
+void machine_library(const machine *m, const char *stub, const char *directory, const char *name)
 {
-    char path[1024], bytes[1 << 14];
+    char from[1024], path[1024], bytes[1 << 14];
+    snprintf(from, sizeof from, "%s/%s", WEIR_HARDWARE_STUB, stub);
     snprintf(path, sizeof path, "%s/%s", directory, name);
     FILE *in = fopen(from, "re"), *out = create(m, path);
     assert_non_null(in);
@@ -82,9 +83,9 @@ void machine_libraries(const machine *m, int which, const char *directory, const
     snprintf(path, sizeof path, "%s/gpus.txt", directory);
     machine_file(m, path, "%s", gpus);
     if (which & MACHINE_NVML)
-        copy(m, WEIR_HARDWARE_STUB "/libnvml.so", directory, "libnvidia-ml.so.1");
+        machine_library(m, "libnvml.so", directory, "libnvidia-ml.so.1");
     if (which & MACHINE_CUDA)
-        copy(m, WEIR_HARDWARE_STUB "/libcuda.so", directory, "libcuda.so.1");
+        machine_library(m, "libcuda.so", directory, "libcuda.so.1");
 }
 
 void machine_pci(const machine *m, const char *address, unsigned vendor, unsigned device, const char *driver)

@@ -26,6 +26,9 @@ void machine_file(const machine *m, const char *path, const char *format, ...) _
 /* 8 processors and so much memory, `free` of it free. */
 void machine_host(const machine *m, uint64_t total, uint64_t free);
 
+/* Puts a copy of a stub ("libnvml.so", "libnvml-old.so", "libcuda.so") into a directory, under this name. */
+void machine_library(const machine *m, const char *stub, const char *directory, const char *name);
+
 /* Puts copies of the stubs into a directory of libraries, with what they tell. */
 enum { MACHINE_NVML = 1, MACHINE_CUDA = 2, MACHINE_BOTH = 3 };
 void machine_libraries(const machine *m, int which, const char *directory, const char *gpus);

@@ -231,6 +231,47 @@ static void drivers_that_do_not_serve(void **state)
                        "serves CUDA 11.4; weir's driver cuda needs one that serves 12 or later]\n");
 }
 
+/* Before 510 NVML tells memory in its first form only. */
+static void an_old_nvml(void **state)
+{
+    (void)state;
+    machine m = make("old-nvml");
+    machine_libraries(&m, MACHINE_BOTH, LIBRARIES, ONE_GPU);
+    machine_library(&m, "libnvml-old.so", LIBRARIES, "libnvidia-ml.so.1");
+    machine_expect(&m, NULL, CPU ONE_LINE);
+}
+
+/* A library that lacks what is needed is let go, so that the one put in its place is found. */
+static void libraries_that_lack_functions(void **state)
+{
+    (void)state;
+    machine m = make("lacking");
+    machine_libraries(&m, MACHINE_BOTH, LIBRARIES, ONE_GPU);
+    machine_library(&m, "libcuda.so", LIBRARIES, "libnvidia-ml.so.1");
+    machine_library(&m, "libnvml.so", LIBRARIES, "libcuda.so.1");
+    weir_hardware *hardware = machine_look(&m, NULL);
+    machine_expect_of(hardware, CPU);
+    machine_remarks(hardware, "nvml: libnvidia-ml.so.1 has no nvml", 1);
+    machine_remarks(hardware, "cuda: libcuda.so.1 has no cu", 1);
+    weir_hardware_release(hardware);
+    machine_library(&m, "libnvml.so", LIBRARIES, "libnvidia-ml.so.1");
+    machine_library(&m, "libcuda.so", LIBRARIES, "libcuda.so.1");
+    machine_expect(&m, NULL, CPU ONE_LINE);
+    machine_file(&m, LIBRARIES "/libnvidia-ml.so.1", "no library at all\n");
+    machine_expect(&m, NULL, CPU ONE_LINE); /* what is open serves on */
+}
+
+static void a_library_that_is_none(void **state)
+{
+    (void)state;
+    machine m = make("no-library");
+    machine_file(&m, LIBRARIES "/libcuda.so.1", "no library at all\n");
+    weir_hardware *hardware = machine_look(&m, NULL);
+    machine_expect_of(hardware, CPU);
+    machine_remarks(hardware, "usr/lib/x86_64-linux-gnu/libcuda.so.1: ", 1);
+    weir_hardware_release(hardware);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -247,6 +288,9 @@ int main(void)
         cmocka_unit_test(one_library_alone),
         cmocka_unit_test(a_lost_device),
         cmocka_unit_test(drivers_that_do_not_serve),
+        cmocka_unit_test(an_old_nvml),
+        cmocka_unit_test(libraries_that_lack_functions),
+        cmocka_unit_test(a_library_that_is_none),
     };
     unsetenv("CUDA_VISIBLE_DEVICES");
     unsetenv("CUDA_DEVICE_ORDER");
