@@ -51,8 +51,9 @@ def call(command, **options):
 def try_c(code, words, name):
     source, program = SCRATCH / f"{name}.c", SCRATCH / name
     source.write_text(wrapped(code))
+    libraries = ["-lweir-manifest", "-lweir"] if "weir/manifest_read.h" in code else ["-lweir"]
     complaint = call([os.environ.get("CC", "cc"), "-std=c11", *STRICT, "-D_GNU_SOURCE", "-I", SOURCE / "include", source,
-                      "-o", program, "-L", BUILD / "lib", "-lweir", f"-Wl,-rpath,{BUILD / 'lib'}", "-pthread"])
+                      "-o", program, "-L", BUILD / "lib", *libraries, f"-Wl,-rpath,{BUILD / 'lib'}", "-pthread"])
     return complaint or (call([program], cwd=SCRATCH) if "run" in words else "")
 
 
