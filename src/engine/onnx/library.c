@@ -266,7 +266,7 @@ weir_status onnx_library_get(onnx_provider provider, const onnx_library **out)
     weir_status status = look(provider, &found);
     if (status == WEIR_OK && !found->has[provider])
         status = weir_fail(WEIR_UNSUPPORTED, "%s (ONNX Runtime %s) has no provider %s: %s", found->path, found->version,
-                           onnx_provider_name(provider), onnx_provider_remedy(provider));
+                           onnx_provider_name(provider), onnx_provider_advice(provider));
     if (status == WEIR_OK)
         status = start(found);
     pthread_mutex_unlock(&lock);

@@ -14,38 +14,43 @@ typedef struct facts {
     const char *name;
     onnx_provider_kind kinds[ONNX_PROVIDER_KINDS];
     const char *elsewhere;
-    const char *remedy;
+    const char *get;   /* how, where no library has it */
+    const char *needs; /* and what it takes besides; NULL: a library with it is whole */
 } facts;
 
 #define FILE_OF(provider) "libonnxruntime_providers_" provider ".so"
 #define CUDA_BUILD        "run scripts/engines --cuda onnxruntime-cuda"
+#define WHERE             "where the dynamic linker finds it (LD_LIBRARY_PATH)"
 
 static const facts all[ONNX_PROVIDERS] = {
     [ONNX_TENSORRT] = {"tensorrt",
                        {{"TensorrtExecutionProvider", FILE_OF("tensorrt")}},
                        NULL,
-                       CUDA_BUILD " and put TensorRT 10 where the dynamic linker finds it (LD_LIBRARY_PATH)"},
+                       CUDA_BUILD,
+                       "put TensorRT 10, for CUDA 13, " WHERE},
     [ONNX_CUDA] = {"cuda",
                    {{"CUDAExecutionProvider", FILE_OF("cuda"), "libcudnn.so.9"}},
                    NULL,
-                   CUDA_BUILD " and put CUDA 13 and cuDNN 9 where the dynamic linker finds them (LD_LIBRARY_PATH)"},
+                   CUDA_BUILD,
+                   "install NVIDIA's driver, and put CUDA 13 with cuDNN 9 " WHERE},
     [ONNX_ROCM] = {"rocm",
                    {{"MIGraphXExecutionProvider", FILE_OF("migraphx")}, {"ROCMExecutionProvider", FILE_OF("rocm")}},
                    NULL,
-                   "set WEIR_ONNXRUNTIME to AMD's build of ONNX Runtime (PyPI: onnxruntime-migraphx)"},
+                   "set WEIR_ONNXRUNTIME to AMD's build of ONNX Runtime (PyPI: onnxruntime-migraphx)",
+                   "put ROCm " WHERE},
     [ONNX_COREML] = {"coreml",
                      {{"CoreMLExecutionProvider", NULL}},
                      "Core ML is of Apple's systems",
-                     "run the model on one of Apple's systems"},
-    [ONNX_DIRECTML] = {"directml",
-                       {{"DmlExecutionProvider", NULL}},
-                       "DirectML is of Windows",
-                       "run the model on Windows"},
+                     "run the model on one of Apple's systems",
+                     NULL},
+    [ONNX_DIRECTML] =
+        {"directml", {{"DmlExecutionProvider", NULL}}, "DirectML is of Windows", "run the model on Windows", NULL},
     [ONNX_OPENVINO] = {"openvino",
                        {{"OpenVINOExecutionProvider", FILE_OF("openvino")}},
                        NULL,
+                       "run scripts/engines --openvino onnxruntime-openvino",
                        "run scripts/engines --openvino onnxruntime-openvino"},
-    [ONNX_CPU] = {"cpu", {{"CPUExecutionProvider", NULL}}, NULL, "run scripts/engines onnxruntime"},
+    [ONNX_CPU] = {"cpu", {{"CPUExecutionProvider", NULL}}, NULL, "run scripts/engines onnxruntime", NULL},
 };
 
 const char *onnx_provider_name(onnx_provider provider)
@@ -63,9 +68,9 @@ const char *onnx_provider_elsewhere(onnx_provider provider)
     return all[provider].elsewhere;
 }
 
-const char *onnx_provider_remedy(onnx_provider provider)
+const char *onnx_provider_advice(onnx_provider provider)
 {
-    return all[provider].remedy;
+    return all[provider].get;
 }
 
 bool onnx_provider_find(const char *name, onnx_provider *out)
@@ -110,17 +115,16 @@ static bool is_whole(const onnx_library *library, onnx_provider provider, char *
         int missing = file ? onnx_needs_missing(path, all[provider].kinds[k].also, list, sizeof list) : 0;
         whole = missing == 0;
         if (missing < 0)
-            snprintf(why, capacity, "%s is not beside ONNX Runtime %s: %s", file, library->version,
-                     all[provider].remedy);
+            snprintf(why, capacity, "%s is not beside ONNX Runtime %s: %s", file, library->version, all[provider].get);
         else if (missing > 0)
-            snprintf(why, capacity, "%s needs %s: %s", file, list, all[provider].remedy);
+            snprintf(why, capacity, "%s needs %s: %s", file, list, all[provider].needs);
     }
     return whole;
 }
 
 const char *onnx_provider_missing(const onnx_library *library, onnx_provider provider, char *text, size_t capacity)
 {
-    snprintf(text, capacity, "%s", all[provider].remedy);
+    snprintf(text, capacity, "%s", all[provider].get);
     (void)is_whole(library, provider, text, capacity);
     return text;
 }
@@ -175,7 +179,7 @@ static void describe(onnx_provider provider, weir_engine_provider *out)
         out->state = WEIR_PROVIDER_NOT_BUILT;
         snprintf(out->missing, sizeof out->missing, "ONNX Runtime %s (%.200s) has no %s: %s%s%s", library->version,
                  library->path, all[provider].kinds[0].theirs, all[provider].elsewhere ? all[provider].elsewhere : "",
-                 all[provider].elsewhere ? "; " : "", all[provider].remedy);
+                 all[provider].elsewhere ? "; " : "", all[provider].get);
     }
     if (out->state == WEIR_PROVIDER_HERE)
         out->missing[0] = 0;

@@ -37,7 +37,7 @@ const onnx_provider_kind *onnx_provider_kinds(onnx_provider provider);
 /* Why there is no such provider on this system at all; NULL if there can be. */
 const char *onnx_provider_elsewhere(onnx_provider provider);
 /* "run scripts/engines --openvino onnxruntime-openvino" */
-const char *onnx_provider_remedy(onnx_provider provider);
+const char *onnx_provider_advice(onnx_provider provider);
 
 /* What ONNX Runtime would not notice, or only by a crash: WEIR_CONFLICT where the providers of another ONNX Runtime are in the
  * process, and those of this library would be bound to it, WEIR_UNSUPPORTED where what the provider opens by itself is not there. */
