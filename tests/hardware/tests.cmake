@@ -22,3 +22,9 @@ foreach(part machines others limits visible slow)
   weir_test(hardware-${part} hardware/${part}.c $<TARGET_OBJECTS:hardware-machine> LIBS Threads::Threads)
   add_dependencies(test-hardware-${part} stub-hardware-nvml stub-hardware-nvml-old stub-hardware-cuda)
 endforeach()
+
+include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
+weir_test(hardware-here hardware/here.c)
+add_dependencies(test-hardware-here stub-cuda)
+set_tests_properties(hardware-here PROPERTIES
+  ENVIRONMENT "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/stub/cuda;STUB_CUDA_TOTAL=0x10000000;WEIR_BUDGET=64MiB")

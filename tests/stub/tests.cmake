@@ -6,7 +6,7 @@ set(WEIR_STUB ${PROJECT_BINARY_DIR}/stub)
 
 function(weir_stub name directory)
   set(files)
-  foreach(file library control context memory single stream graph work)
+  foreach(file library control context memory single stream graph work hardware)
     list(APPEND files ${PROJECT_SOURCE_DIR}/tests/stub/cuda/${file}.c)
   endforeach()
   add_library(${name} SHARED ${files})
