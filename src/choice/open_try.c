@@ -80,6 +80,8 @@ static weir_status load(const trial *it)
     weir_status status = wi_settings_merge(&opening->manifest, &opening->asked, it->candidate->engine, &settings);
     if (status != WEIR_OK)
         return status;
+    if (opening->coverage >= 1 && strcmp(it->candidate->provider, "cpu") != 0)
+        wi_settings_all_on_provider(&settings, it->candidate->engine);
     weir_engine_load request = {.size = sizeof request,
                                 .path = opening->manifest.model_file,
                                 .settings = settings.all,

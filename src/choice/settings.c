@@ -1,6 +1,7 @@
 #include "choice/settings.h"
 
-#define LEVEL "optimization"
+#define LEVEL    "optimization"
+#define FALLBACK "cpu_fallback"
 
 bool wi_engine_has_levels(const char *engine)
 {
@@ -18,7 +19,7 @@ static bool has(const wi_settings *settings, const char *key)
 weir_status wi_settings_merge(const weir_manifest *manifest, const weir_choice_options *options, const char *engine,
                               wi_settings *out)
 {
-    size_t most = options->setting_count + manifest->setting_count + 1;
+    size_t most = options->setting_count + manifest->setting_count + 2;
     const char *level = manifest->requirements.graph_optimization_level;
     *out = (wi_settings){.all = calloc(most, sizeof *out->all)};
     if (!out->all)
@@ -31,6 +32,13 @@ weir_status wi_settings_merge(const weir_manifest *manifest, const weir_choice_o
     if (level && *level && wi_engine_has_levels(engine) && !has(out, LEVEL))
         out->all[out->count++] = (weir_setting){LEVEL, level};
     return WEIR_OK;
+}
+
+/* Refused before anything is loaded, and by the library itself. */
+void wi_settings_all_on_provider(wi_settings *settings, const char *engine)
+{
+    if (strcmp(engine, "onnx") == 0 && !has(settings, FALLBACK))
+        settings->all[settings->count++] = (weir_setting){FALLBACK, "off"};
 }
 
 void wi_settings_free(wi_settings *settings)

@@ -15,6 +15,8 @@ typedef struct wi_settings {
  * where no setting says it. WEIR_SYSTEM. The structures are of this library's size; to be freed with wi_settings_free. */
 weir_status wi_settings_merge(const weir_manifest *manifest, const weir_choice_options *options, const char *engine,
                               wi_settings *out);
+/* Once, for a provider beside cpu that has to run every part of the model. */
+void wi_settings_all_on_provider(wi_settings *settings, const char *engine);
 void wi_settings_free(wi_settings *settings);
 
 /* Whether the engine has levels of optimization. */

@@ -182,6 +182,13 @@ static void coverage(void **state)
     check_attempt(&(weir_record){.attempts = record_of(model).attempts, .attempt_count = 1}, 0, "cuda", WEIR_STAGE_LOAD,
                   WEIR_OK);
     ok(weir_model_unload(model));
+    assert_string_equal(b.settings, "");
+    w.manifest.requirements.min_coverage = 1; /* all of it: the engine's library sees to that */
+    b.share = 1;
+    ok(open_with(&w.manifest, NULL, &model));
+    assert_string_equal(b.settings, "cpu_fallback=off ");
+    ok(weir_model_unload(model));
+    w.manifest.requirements.min_coverage = 0.95;
     static const double little[] = {0.94, 0}; /* 0: the engine cannot tell */
     for (size_t i = 0; i < 2; i++) {
         b.share = little[i];
