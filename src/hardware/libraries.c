@@ -56,6 +56,5 @@ bool wi_library_function(void *library, const char *name, void *pointer)
 
 void wi_library_close(void *library)
 {
-    if (library)
-        dlclose(library);
+    dlclose(library);
 }

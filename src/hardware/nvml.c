@@ -62,8 +62,11 @@ typedef struct nvml {
 /* An optional function: what it answers, or that it is not there. */
 #define CALL(n, name, ...) ((n)->name ? (n)->name(__VA_ARGS__) : NVML_ERROR_NOT_SUPPORTED)
 
+/* One that lacks a function is closed, so that the next look gets what has been installed meanwhile. */
 static bool open_library(const char *root, nvml *n, wi_found *out)
 {
+    if (n->library)
+        return true;
     char why[300];
     n->library = wi_library_open(root, SONAME, why, sizeof why, &out->absent);
     if (!n->library) {
@@ -78,32 +81,32 @@ static bool open_library(const char *root, nvml *n, wi_found *out)
 #undef X
     if (!wi_library_function(n->library, "nvmlErrorString", &n->nvmlErrorString))
         lacking = "nvmlErrorString";
-    if (lacking)
+    if (lacking) {
         wi_found_remark(out, SONAME " has no %s: install a newer driver", lacking);
+        wi_library_close(n->library);
+        n->library = NULL;
+    }
     return lacking == NULL;
-}
-
-/* One that does not serve is closed, so that the next look gets what has been installed meanwhile. */
-static void forget(nvml *n)
-{
-    if (n->begun)
-        n->nvmlShutdown();
-    wi_library_close(n->library);
-    *n = (nvml){0};
 }
 
 static bool begin(const char *root, nvml *n, wi_found *out)
 {
     if (n->begun)
         return true;
-    bool good = open_library(root, n, out);
-    int result = good ? n->nvmlInit_v2() : NVML_SUCCESS;
-    n->begun = good && result == NVML_SUCCESS;
-    if (result != NVML_SUCCESS)
-        wi_found_remark(out, "nvmlInit_v2: %s", n->nvmlErrorString(result));
+    if (!open_library(root, n, out))
+        return false;
+    int result = n->nvmlInit_v2();
+    n->begun = result == NVML_SUCCESS;
     if (!n->begun)
-        forget(n);
+        wi_found_remark(out, "nvmlInit_v2: %s", n->nvmlErrorString(result));
     return n->begun;
+}
+
+/* So that the next look begins anew. */
+static void end(nvml *n)
+{
+    n->nvmlShutdown();
+    n->begun = false;
 }
 
 /* Devices ---------------------------------------------------------------------------------------------------------- */
@@ -222,7 +225,7 @@ static void ask(const char *root, void **kept, wi_found *out)
     int result = n->nvmlDeviceGetCount_v2(&count);
     if (result != NVML_SUCCESS) {
         wi_found_remark(out, "nvmlDeviceGetCount_v2: %s", n->nvmlErrorString(result));
-        forget(n);
+        end(n);
         return;
     }
     versions v = read_versions(n);

@@ -64,7 +64,7 @@ void *wi_library_open(const char *root, const char *soname, char *why, size_t ca
 
 /* Puts the address of a function of the library into a pointer to it; false if there is none. */
 bool wi_library_function(void *library, const char *name, void *pointer);
-void wi_library_close(void *library); /* NULL is nothing */
+void wi_library_close(void *library);
 
 /* 12040, as CUDA writes versions, is 12.4. */
 weir_version_number wi_cuda_version(int number);

@@ -160,7 +160,8 @@ static void print_device(const weir_hardware_device *d, FILE *out)
             d->remark[0] ? " [" : "", d->remark, d->remark[0] ? "]" : "");
 }
 
-void machine_expect_of(const weir_hardware *hardware, const char *lines)
+/* The lines of a look; to be freed. */
+static char *print_devices(const weir_hardware *hardware)
 {
     char *text = NULL;
     size_t length = 0;
@@ -171,6 +172,12 @@ void machine_expect_of(const weir_hardware *hardware, const char *lines)
         print_device(&hardware->devices[i], out);
     }
     fclose(out);
+    return text;
+}
+
+void machine_expect_of(const weir_hardware *hardware, const char *lines)
+{
+    char *text = print_devices(hardware);
     assert_string_equal(text, lines);
     free(text);
 }
@@ -180,6 +187,22 @@ void machine_expect(const machine *m, const weir_hardware_options *options, cons
     weir_hardware *hardware = machine_look(m, options);
     machine_expect_of(hardware, lines);
     weir_hardware_release(hardware);
+}
+
+void machine_expect_soon(const machine *m, const char *lines)
+{
+    bool same = false;
+    for (int i = 0; i < 100 && !same; i++) {
+        weir_hardware *hardware = machine_look(m, NULL);
+        char *text = print_devices(hardware);
+        same = strcmp(text, lines) == 0;
+        free(text);
+        weir_hardware_release(hardware);
+        if (!same)
+            usleep(100000);
+    }
+    if (!same)
+        machine_expect(m, NULL, lines);
 }
 
 void machine_remarks(const weir_hardware *hardware, const char *part, int present)

@@ -43,7 +43,7 @@ static void a_probe_of_10_s(void **state)
     machine_libraries(&m, MACHINE_BOTH, LIBRARIES, "sleep 10000 0\n" DRIVER GPU);
     machine_file(&m, "sys/module/nvidia/version", "580.65.06\n");
     for (int i = 0; i < 3; i++) {
-        weir_hardware_options o = limit(300);
+        weir_hardware_options o = limit(2000);
         weir_hardware *hardware = machine_look(&m, &o);
         machine_expect_of(hardware,
                           CPU "cuda " KEY " - 0000:3b:00.0 cuda:0 0 140 ? du 132 9.0 580.65.6/13.0 NVIDIA H200 "
@@ -51,8 +51,8 @@ static void a_probe_of_10_s(void **state)
         machine_remarks(hardware, "nvml: no answer within", 1);
         machine_remarks(hardware, "cuda:", 0);
         if (i == 0)
-            assert_true(hardware->seconds >= 0.3);
-        assert_true(hardware->seconds < (i == 0 ? 5 : 0.25));
+            assert_true(hardware->seconds >= 2);
+        assert_true(hardware->seconds < (i == 0 ? 8 : 1.5));
         weir_hardware_release(hardware);
     }
 }
@@ -83,7 +83,7 @@ static void d29_a_negative_result_is_asked_again(void **state)
     machine_remarks(hardware, "cuda: cuInit: CUDA_ERROR_UNKNOWN", 1);
     weir_hardware_release(hardware);
     machine_file(&m, LIBRARIES "/gpus.txt", "%s", DRIVER GPU);
-    machine_expect(&m, NULL, CPU LINE);
+    machine_expect_soon(&m, CPU LINE);
 }
 
 /* One that fails slowly is left alone for at most 5 s, unless all is asked anew. */
@@ -91,7 +91,7 @@ static void a_slow_failure_is_not_repeated_at_once(void **state)
 {
     (void)state;
     machine m = make("failing");
-    machine_libraries(&m, MACHINE_NVML, LIBRARIES, "sleep 120 0\nfail 9 0\n" DRIVER GPU);
+    machine_libraries(&m, MACHINE_NVML, LIBRARIES, "sleep 400 0\nfail 9 0\n" DRIVER GPU);
     machine_expect(&m, NULL, CPU);
     machine_file(&m, LIBRARIES "/gpus.txt", "%s", DRIVER GPU);
     weir_hardware *hardware = machine_look(&m, NULL);
@@ -104,7 +104,7 @@ static void a_slow_failure_is_not_repeated_at_once(void **state)
     assert_int_equal(hardware->device_count, 2);
     weir_hardware_release(hardware);
     machine other = make("failing-for-a-while");
-    machine_libraries(&other, MACHINE_NVML, LIBRARIES, "sleep 120 0\nfail 9 0\n" DRIVER GPU);
+    machine_libraries(&other, MACHINE_NVML, LIBRARIES, "sleep 400 0\nfail 9 0\n" DRIVER GPU);
     machine_expect(&other, NULL, CPU);
     machine_file(&other, LIBRARIES "/gpus.txt", "%s", DRIVER GPU);
     wait_ms(5100);
