@@ -533,6 +533,7 @@ static void test_the_rest(void **state)
     bench_close(&it);
 }
 
+/* D31: another provider than the one there is is refused, not passed over. */
 static void test_the_one_provider(void **state)
 {
     (void)state;

@@ -276,6 +276,8 @@ static void the_oldest_bucket_goes(void **state)
     run_and_drop(&l, 3);
     run_and_drop(&l, 5); /* 2's is gone as well */
     assert_int_equal(onnx_buckets_look(l.model).ended, 3);
+    run_and_drop(&l, 3);
+    assert_int_equal(onnx_buckets_look(l.model).made, 5);
     assert_int_equal(output(&kept, "y")->shape[0], 2);
     l.engine->release_outputs(l.model, &kept);
     unload_model(&l);
@@ -320,6 +322,40 @@ static void nobody_waits_for_another_bucket(void **state)
     pthread_join(other, NULL);
     watched.CreateSessionFromArray = real->CreateSessionFromArray;
     assert_int_equal(onnx_buckets_look(l.model).made, 2);
+    unload_model(&l);
+    close_client(&l);
+}
+
+static ort_status *slow_run(ort_session *session, const ort_run_options *options, const char *const *input_names,
+                            const ort_value *const *inputs, size_t input_count, const char *const *output_names,
+                            size_t output_count, ort_value **outputs)
+{
+    watched.Run = real->Run;
+    atomic_store(&held_up, true);
+    while (atomic_load(&held_up))
+        usleep(1000);
+    return real->Run(session, options, input_names, inputs, input_count, output_names, output_count, outputs);
+}
+
+/* While a session runs it does not make room for another. */
+static void a_session_in_use_stays(void **state)
+{
+    (void)state;
+    pthread_t other;
+    loaded l = load_model("mlp", (const char *const[]){"buckets=2", NULL});
+    watched.Run = real->Run;
+    run_and_drop(&l, 1);
+    run_and_drop(&l, 2);
+    watched.Run = slow_run;
+    assert_int_equal(pthread_create(&other, NULL, run_two_rows, &l), 0);
+    while (!atomic_load(&held_up))
+        usleep(1000);
+    run_and_drop(&l, 3);
+    assert_int_equal(onnx_buckets_look(l.model).ended, 0);
+    atomic_store(&held_up, false);
+    pthread_join(other, NULL);
+    run_and_drop(&l, 3);
+    assert_int_equal(onnx_buckets_look(l.model).ended, 1);
     unload_model(&l);
     close_client(&l);
 }
@@ -378,6 +414,7 @@ int main(void)
         cmocka_unit_test(weights_are_there_once),
         cmocka_unit_test(the_oldest_bucket_goes),
         cmocka_unit_test_setup_teardown(nobody_waits_for_another_bucket, watch, unwatch),
+        cmocka_unit_test_setup_teardown(a_session_in_use_stays, watch, unwatch),
         cmocka_unit_test_setup_teardown(without_a_session_the_first_serves, watch, unwatch),
         cmocka_unit_test(what_buckets_cannot_be_is_said),
     };
