@@ -96,7 +96,8 @@ static int find(const char *key, bool requirements)
 
 static void read_one(wi_reading *r, int field, const wi_place *place, json_t *json)
 {
-    if (json_is_null(json))
+    r->problems.out_of_memory |= !json; /* jansson loses letters when it has no memory, and here a key with them */
+    if (!json || json_is_null(json))
         return;
     r->given[field] = true;
     r->key_at[field] = place->key;

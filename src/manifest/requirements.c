@@ -110,6 +110,9 @@ void wi_take_devices(wi_reading *r, const wi_value *v, void *to)
         wi_wrong_type(r, v, "a list of up to 64 devices");
         return;
     }
+    r->given[v->field] = json_array_size(v->json) > 0; /* of none: as if it were left out */
+    if (!r->given[v->field])
+        return;
     int32_t *list = wi_keep(r, json_array_size(v->json) * sizeof *list);
     size_t count = 0;
     wi_walk walk = wi_walk_into(r->text, v->at);

@@ -118,7 +118,8 @@ void wi_manifest_text(wi_reading *r, size_t length)
     }
     r->held->root = json_loadb(r->text, length - skipped, JSON_DECODE_ANY, &error);
     if (!r->held->root) {
-        r->problems.out_of_memory |= json_error_code(&error) == json_error_out_of_memory;
+        /* Where memory was short it says nothing, or just that. */
+        r->problems.out_of_memory |= !*error.text || json_error_code(&error) == json_error_out_of_memory;
         wi_problem_add(&r->problems, byte_of(r->text, error.line, error.column), "this is no JSON: %s", error.text);
         return;
     }

@@ -99,6 +99,34 @@ static void sizes_are_bytes_d26(void **state)
     }
 }
 
+/* Kapsl's two presets, as it writes them. */
+static void presets_are_taken(void **state)
+{
+    (void)state;
+    static const char rest[] =
+        "\"required_precision\": \"fp32\", \"graph_optimization_level\": \"all\", \"device_id\": 0, "
+        "\"strategy\": \"round-robin\", \"isolation_mode\": \"best_effort\", \"min_memory_mb\": null, "
+        "\"gpu_compute_share_milli\": null, \"gpu_device_ids\": [], \"optimized_for\": []}}";
+    static const char *const presets[] = {"\"cpu\", \"fallback_providers\": []",
+                                          "\"cuda\", \"fallback_providers\": [\"cpu\"]"};
+    write_model("m.onnx");
+    for (size_t i = 0; i < 2; i++) {
+        char text[700];
+        snprintf(text, sizeof text,
+                 "{\"project_name\": \"p\", \"framework\": \"onnx\", \"version\": \"1.0.0\", \"created_at\": \"2026\", "
+                 "\"model_file\": \"m.onnx\", \"metadata\": null, \"cron_jobs\": null, \"hardware_requirements\": "
+                 "{\"preferred_provider\": %s, %s",
+                 presets[i], rest);
+        write_text("preset.json", text);
+        weir_manifest *m = read_manifest("preset.json");
+        assert_int_equal(m->requirements.fallback_count, i);
+        assert_string_equal(i ? m->requirements.fallback_providers[0] : m->requirements.preferred_provider, "cpu");
+        assert_int_equal(m->requirements.device_count, 1);
+        assert_int_equal(m->requirements.device_ids[0], 0);
+        weir_manifest_release(m);
+    }
+}
+
 static void precision_is_a_compute_capability(void **state)
 {
     (void)state;
@@ -245,6 +273,7 @@ int main(void)
         TEST(every_key_has_its_place),
         TEST(what_is_not_said_asks_for_nothing),
         TEST(sizes_are_bytes_d26),
+        TEST(presets_are_taken),
         TEST(precision_is_a_compute_capability),
         TEST(a_model_is_found_from_its_manifest),
         TEST(models_stand_for_themselves),

@@ -11,6 +11,16 @@ target_compile_definitions(test-manifest-hostile PRIVATE WEIR_TEST_SEEDS="${CMAK
 add_test(NAME manifest-hostile-long COMMAND test-manifest-hostile)
 set_tests_properties(manifest-hostile-long PROPERTIES LABELS long TIMEOUT 1800 ENVIRONMENT WEIR_MANIFEST_ROUNDS=500000)
 
+# What is said where a library was left out.
+weir_test(manifest-without manifest/without.c ${PROJECT_SOURCE_DIR}/src/cli/manifest.c
+  ${PROJECT_SOURCE_DIR}/src/manifest/package_none.c)
+target_include_directories(test-manifest-without PRIVATE ${PROJECT_SOURCE_DIR}/src)
+
+# Memory is the test's.
+weir_test(manifest-faults manifest/faults.c LIBS weir_manifest_objects)
+target_link_options(test-manifest-faults PRIVATE
+  -Wl,--wrap=malloc,--wrap=calloc,--wrap=free,--wrap=strdup,--wrap=strndup,--wrap=asprintf,--wrap=vasprintf)
+
 # The clock and the disk are the test's.
 if(WEIR_PACKAGES AND ARCHIVE_FOUND)
   weir_test(manifest-packages manifest/packages.c LIBS weir_manifest_objects PkgConfig::ARCHIVE)

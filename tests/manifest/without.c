@@ -1,0 +1,40 @@
+/* Builds that lack a library: what they cannot do is said, with what is missing. */
+#include "cli/manifest.h"
+#include "core/core.h"
+#include "manifest/package.h"
+
+static void a_command_without_manifests_says_so(void **state)
+{
+    (void)state;
+    weir_manifest *manifest = (weir_manifest *)state;
+    weir_manifest_problems *list = (weir_manifest_problems *)state;
+    fails(WEIR_UNSUPPORTED, manifest_read("m.json", &manifest));
+    detail_names("m.json");
+    detail_names("WEIR_MANIFEST=OFF");
+    assert_null(manifest);
+    fails(WEIR_UNSUPPORTED, manifest_check("m.json", &list));
+    detail_names("WEIR_MANIFEST=OFF");
+    assert_null(list);
+    manifest_release(manifest);
+    manifest_problems_release(list);
+}
+
+static void packages_without_libarchive_name_it(void **state)
+{
+    (void)state;
+    char *folder = (char *)state;
+    weir_manifest_options options = WEIR_INIT(weir_manifest_options);
+    fails(WEIR_UNSUPPORTED, wi_package_open("m.aimod", &options, &folder));
+    detail_names("m.aimod");
+    detail_names("libarchive-dev");
+    assert_null(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_command_without_manifests_says_so),
+        cmocka_unit_test(packages_without_libarchive_name_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
