@@ -40,7 +40,7 @@ static void cuda_would_be_the_others(void **state)
 static void openvino_has_a_symbol_of_its_own(void **state)
 {
     (void)state;
-    if (!is_here(ONNX_OPENVINO))
+    if (!is_here(ONNX_OPENVINO) || SANITIZED)
         skip();
     loaded l = open_client(0);
     assert_ok(load_by(&l, "openvino"));

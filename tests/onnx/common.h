@@ -27,6 +27,19 @@ int need_onnxruntime(void);
 /* The same of its build for CUDA, on WEIR_TEST_DEVICE. */
 int need_cuda_build(void);
 
+/* TBB, which OpenVINO brings, opens a library in a way (RTLD_DEEPBIND) at which the sanitizers end the process. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 };
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+#else
+enum { SANITIZED = 0 };
+#endif
+
 /* A model with the account and the runtime it draws from. */
 typedef struct loaded {
     const weir_engine *engine;

@@ -195,29 +195,50 @@ static void openvino_answers_as_the_cpu(void **state)
     same_by_openvino(path, 3);
 }
 
-/* D22 has its other half in buckets.c. Both builds' providers in one process: each is answered by its own ONNX Runtime. */
+static loaded open_on_device(void)
+{
+    loaded l = {.engine = weir_engine_entry(WEIR_ENGINE_ABI)};
+    weir_runtime_options options = {.size = sizeof options, .budget = 256u << 20};
+    weir_client_options named = {.size = sizeof named, .name = "device"};
+    assert_ok(weir_runtime_create("cuda:0", &options, &l.runtime));
+    assert_ok(weir_client_open(l.runtime, &named, &l.client));
+    return l;
+}
+
+static void cuda_runs_its_share(void **state)
+{
+    (void)state;
+    if (!has_cuda)
+        skip();
+    loaded l = open_on_device();
+    const weir_setting off = {"cpu_fallback", "off"};
+    assert_ok(load_by(&l, "mlp", "cuda", &off, 1));
+    weir_model_info info = info_of(&l);
+    assert_string_equal(info.provider, "cuda");
+    assert_int_equal(info.share_count, 1);
+    assert_string_equal(info.shares[0].provider, "cuda");
+    assert_int_equal(info.shares[0].parts, info.shares[0].of);
+    unload_model(&l);
+    assert_status(load_by(&l, "mlp", "cpu", NULL, 0), WEIR_INVALID);
+    assert_detail("the model is on cuda");
+    assert_status(load_by(&l, "mlp", "tensorrt", NULL, 0), WEIR_UNSUPPORTED);
+    assert_detail("libnvonnxparser.so.10");
+    close_client(&l);
+}
+
+/* Both builds' providers in one process: each is answered by its own ONNX Runtime. */
 static void builds_lie_beside_each_other(void **state)
 {
     (void)state;
     if (!has_openvino || !has_cuda)
         skip();
-    weir_runtime *device;
-    weir_client *client;
-    weir_runtime_options options = {.size = sizeof options, .budget = 256u << 20};
-    weir_client_options named = {.size = sizeof named, .name = "device"};
     for (int turn = 0; turn < 2; turn++) {
-        assert_ok(weir_runtime_create("cuda:0", &options, &device));
-        assert_ok(weir_client_open(device, &named, &client));
-        loaded on_device = {weir_engine_entry(WEIR_ENGINE_ABI), device, client, NULL};
+        loaded on_device = open_on_device();
         assert_ok(load_by(&on_device, "mlp", "cuda", NULL, 0));
         same_by_openvino("mlp", 3);
-        weir_model_info info = info_of(&on_device);
-        assert_string_equal(info.provider, "cuda");
-        assert_int_equal(info.share_count, 1);
-        assert_string_equal(info.shares[0].provider, "cuda");
-        on_device.engine->unload(on_device.model);
-        assert_ok(weir_client_close(client));
-        assert_ok(weir_runtime_destroy(device));
+        assert_string_equal(info_of(&on_device).provider, "cuda");
+        unload_model(&on_device);
+        close_client(&on_device);
     }
 }
 
@@ -275,12 +296,13 @@ int main(void)
         if (require && strcmp(require, "1") == 0)
             return 1;
     }
+    has_openvino = has_openvino && !SANITIZED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_provider_is_told),         cmocka_unit_test(what_is_not_built_is_said),
         cmocka_unit_test(what_cannot_be_loaded_is_named), cmocka_unit_test(a_conflict_is_an_error),
-        cmocka_unit_test(openvino_answers_as_the_cpu),    cmocka_unit_test(builds_lie_beside_each_other),
-        cmocka_unit_test(shares_are_of_all_nodes),        cmocka_unit_test(the_cpu_behind_is_told),
-        cmocka_unit_test(other_versions_are_found),
+        cmocka_unit_test(openvino_answers_as_the_cpu),    cmocka_unit_test(cuda_runs_its_share),
+        cmocka_unit_test(builds_lie_beside_each_other),   cmocka_unit_test(shares_are_of_all_nodes),
+        cmocka_unit_test(the_cpu_behind_is_told),         cmocka_unit_test(other_versions_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
