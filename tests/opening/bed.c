@@ -170,6 +170,16 @@ static weir_status answer(weir_engine_model *model, weir_outputs *out)
     return WEIR_OK;
 }
 
+static weir_status use_scratch(weir_engine_model *model)
+{
+    void *scratch = NULL;
+    if (b.scratch == 0)
+        return WEIR_OK;
+    weir_status status = weir_alloc(model->client, b.scratch, WEIR_STREAM_HOST, WEIR_SCRATCH, &scratch);
+    give_back(model->client, scratch);
+    return status;
+}
+
 /* One that is told to fail its first run does so until it has answered. */
 static weir_status run(weir_engine_model *model, weir_piece_fn piece, void *user, weir_outputs *out)
 {
@@ -187,7 +197,10 @@ static weir_status run(weir_engine_model *model, weir_piece_fn piece, void *user
         pass_gate(b.inside_run);
     if (atomic_exchange(&model->cancelled, false))
         return weir_fail(WEIR_CANCELLED, "stopped");
-    return fails_now ? fail_run(model, &fault) : answer(model, out);
+    if (fails_now)
+        return fail_run(model, &fault);
+    weir_status status = use_scratch(model);
+    return status == WEIR_OK ? answer(model, out) : status;
 }
 
 static weir_status double_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)

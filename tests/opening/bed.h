@@ -35,6 +35,7 @@ typedef struct bed {
     int looks, constructs;
     int fail_construct; /* the number of the client that cannot be opened, from 1; 0: none */
     uint64_t weights;   /* of a model */
+    uint64_t scratch;   /* of a run */
     double share;       /* that the provider runs; 0: not told */
     char settings[200]; /* of the last load: "key=value " each */
     void *kept;         /* by a failed load, and of whom */
