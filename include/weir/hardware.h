@@ -56,6 +56,10 @@ typedef struct weir_hardware {
     double seconds;      /* that the look took */
 } weir_hardware;
 
+/* The limit with which a choice looks: what it decides stays, and a GPU whose driver takes a second to start is no reason for it
+ * to be made on the processor. One that hangs costs this once in a process. */
+enum { WEIR_HARDWARE_PATIENT_MS = 5000 };
+
 typedef struct weir_hardware_options {
     size_t size;
     /* A directory that stands for "/": another machine's files. Libraries below its /usr/lib are opened and run, and stay open,

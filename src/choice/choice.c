@@ -167,7 +167,8 @@ weir_status weir_choice_make(const weir_manifest *manifest, const weir_choice_op
         status = check_engines(&world);
     world.hardware = world.wish.options.hardware;
     if (status == WEIR_OK && !world.hardware) {
-        status = weir_hardware_look(NULL, &looked);
+        const weir_hardware_options patient = {.size = sizeof patient, .limit_ms = WEIR_HARDWARE_PATIENT_MS};
+        status = weir_hardware_look(&patient, &looked);
         world.hardware = looked;
     }
     if (status == WEIR_OK)

@@ -143,6 +143,7 @@ static int explain(words *w, const char *path)
     weir_choice *choice = NULL;
     weir_hardware_options where = WEIR_INIT(weir_hardware_options);
     where.sysroot = w->sysroot;
+    where.limit_ms = WEIR_HARDWARE_PATIENT_MS; /* as a choice looks */
     int status;
     weir_status looked = manifest_read(path, &manifest);
     if (looked == WEIR_OK)

@@ -108,6 +108,13 @@ class Devices(harness.Case):
         self.assertEqual([device["kind"] for device in answer["devices"]], ["cpu"])
         self.assertTrue(any(line.startswith("nvml: no answer within") for line in answer["remarks"]))
 
+    def test_a_choice_waits_for_a_slow_driver(self):
+        # What it decides stays: a GPU whose driver takes long to start is not passed over.
+        model = self.write("a.lacking", "a model")
+        answer = self.weir_json("explain", model, "--engine", "lacking", "--sysroot", self.machine(self.gpu("sleep 900 900\n")))
+        self.assertIn(UUID, [candidate["device"] for candidate in answer["candidates"]])
+        self.assertIn("cuda:0", [candidate["runtime"] for candidate in answer["candidates"]])
+
     def test_bad_usage(self):
         self.assertIn("--sysroot", self.refused("devices", "--sysroot"))
         self.assertIn("'more'", self.refused("devices", "more"))
