@@ -117,6 +117,7 @@ static weir_status read_graph(const plan_words *words, graph *g, plan_source *ou
     graph_memory memory = {.count = 0};
     g->apart = !words->in_place;
     g->alignment = words->align;
+    g->effort = words->quick ? 0 : g->effort;
     weir_status status = graph_infer(g);
     if (status == WEIR_OK)
         status = all_used(g);

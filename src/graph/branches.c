@@ -9,21 +9,24 @@
 #include "read.h"
 #include "rules.h"
 
-enum { EFFORT = 100000 }; /* steps of the search, some quarter of a second */
-
 /* What one branch takes beside its outputs. */
-static weir_status measure(const graph *body, graph_branches *sum, uint64_t *most)
+static weir_status measure(graph *body, graph_branches *sum, uint64_t *most)
 {
     graph_memory memory;
     weir_plan *plan = NULL;
+    weir_plan_summary summary = WEIR_INIT(weir_plan_summary);
     weir_plan_options options = WEIR_INIT(weir_plan_options);
     options.alignment = body->alignment ? body->alignment : 256;
-    options.effort = EFFORT;
+    options.effort = body->effort / 4 + 1; /* something is left for the next ones */
+    options.mode = body->effort ? WEIR_PLAN_SEARCH : WEIR_PLAN_QUICK;
     weir_status status = graph_memory_make(body, !body->apart, &memory);
     if (status != WEIR_OK)
         return status;
     status = weir_plan_make(memory.buffers, &options, &plan);
+    if (status == WEIR_OK)
+        status = weir_plan_summarize(plan, &summary);
     if (status == WEIR_OK) {
+        body->effort -= summary.effort < body->effort ? summary.effort : body->effort;
         uint64_t bytes = weir_plan_arena(plan, WEIR_KIND_DEVICE);
         *most = bytes > *most ? bytes : *most;
         sum->weights += memory.weights;
@@ -41,10 +44,12 @@ static bool look_into(step *s, const char *name, graph *body, graph_branches *su
     if (!graph_body(s->node, name, &text))
         return step_unknown(s, "it has no %s", name);
     weir_status status = graph_read_body(s->g, text, body);
-    if (status == WEIR_OK)
+    if (status == WEIR_OK) {
         status = graph_infer(body);
-    if (status == WEIR_OK)
-        status = measure(body, sum, most);
+        if (status == WEIR_OK)
+            status = measure(body, sum, most);
+        s->g->effort = body->effort;
+    }
     return status == WEIR_OK || step_unknown(s, "its %s is not known: %s", name, weir_detail());
 }
 

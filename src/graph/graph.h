@@ -96,6 +96,7 @@ typedef struct graph {
     size_t bodies;       /* nodes with graphs inside, whose own values are not looked at */
     size_t inside;       /* so many are made there */
     size_t branched;     /* nodes with graphs inside that were planned */
+    uint64_t effort;     /* steps of the search that those may still take together; 0: none is searched for */
     uint64_t alignment;  /* of places inside those; 0: 256 */
     bool apart;          /* nothing is written over another value there */
     size_t guesses;      /* values whose shape the file gives otherwise than its operators do */

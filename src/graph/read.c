@@ -353,7 +353,7 @@ static weir_status read_graph(graph *g, const onnx_field *proto)
 
 weir_status graph_read(onnx_file *file, graph_givens *given, graph *out)
 {
-    *out = (graph){.file = file, .given = given, .numbers_left = (size_t)1 << 22};
+    *out = (graph){.file = file, .given = given, .numbers_left = (size_t)1 << 22, .effort = UINT64_C(1) << 20};
     onnx_field proto = {0};
     onnx_wire wire;
     onnx_wire_open(&wire, file->data, file->size);
@@ -395,6 +395,7 @@ weir_status graph_read_body(graph *outer, onnx_text body, graph *out)
                    .outer = outer,
                    .functions = outer->functions,
                    .numbers_left = outer->numbers_left,
+                   .effort = outer->effort,
                    .alignment = outer->alignment,
                    .apart = outer->apart};
     onnx_field proto = {.data = (const uint8_t *)body.text, .size = body.size};

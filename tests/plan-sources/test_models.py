@@ -87,6 +87,7 @@ class Models(harness.Case):
         self.assertEqual(place["in0"]["end"], 1)  # the branches read it
         self.assertEqual(answer["source"]["remark"], "2 nodes have branches, each planned by itself: the larger one is in "
                          "the plan, as one buffer")
+        self.assertEqual(self.plan("branches", "--quick")["arena"], expected["live"])
         # nothing is written over e or d, and what comes out of a branch has its place outside
         self.assertEqual(self.plan("branches", "--no-in-place")["arena"], expected["live"])
         aligned = {each["name"]: each for each in self.plan("branches", "--align", "65536")["places"]}
