@@ -1,7 +1,9 @@
 /* plan.c: what a model will take, by letting llama.cpp lay everything out without allocating it. */
 #include "wg.h"
 
+#include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -30,15 +32,9 @@ static weir_status measure(weir_engine_model *model, const wg_phase *phase, weir
 
 /* What is remembered ----------------------------------------------------------------------------------------------- */
 
-/* All that a plan depends on. Compared as bytes, so it is cleared before it is filled. */
+/* All that a plan depends on, in words. */
 typedef struct plan_key {
-    dev_t device;
-    ino_t file;
-    off_t bytes;
-    struct timespec written, changed;
-    const wg_library *library;
-    int cores;
-    wg_load_settings settings;
+    char text[1024];
 } plan_key;
 
 enum { REMEMBERED = 8 };
@@ -55,17 +51,17 @@ static pthread_mutex_t remembering = PTHREAD_MUTEX_INITIALIZER;
 static bool make_key(const weir_engine_load *load, const weir_engine_model *model, plan_key *key)
 {
     struct stat about;
-    memset(key, 0, sizeof *key);
-    if (stat(load->path, &about) != 0 || wg_library_get(model->load.llama, &key->library) != WEIR_OK)
+    const wg_library *library;
+    const wg_load_settings *settings = &model->load;
+    if (stat(load->path, &about) != 0 || wg_library_get(settings->llama, &library) != WEIR_OK)
         return false;
-    key->device = about.st_dev;
-    key->file = about.st_ino;
-    key->bytes = about.st_size;
-    key->written = about.st_mtim;
-    key->changed = about.st_ctim;
-    key->cores = wg_cores();
-    memcpy(&key->settings, &model->load, sizeof key->settings);
-    return true;
+    int length = snprintf(
+        key->text, sizeof key->text,
+        "%ju %ju %jd, written %jd.%09ld, changed %jd.%09ld, %s, %d cores, %" PRId64 " %" PRId64 " %" PRId64 " %d %s",
+        (uintmax_t)about.st_dev, (uintmax_t)about.st_ino, (intmax_t)about.st_size, (intmax_t)about.st_mtim.tv_sec,
+        about.st_mtim.tv_nsec, (intmax_t)about.st_ctim.tv_sec, about.st_ctim.tv_nsec, library->file, wg_cores(),
+        settings->threads, settings->context, settings->batch, settings->mmap, settings->pooling);
+    return length > 0 && (size_t)length < sizeof key->text;
 }
 
 static bool recall(const plan_key *key, weir_engine_plan *out)
@@ -73,7 +69,7 @@ static bool recall(const plan_key *key, weir_engine_plan *out)
     bool found = false;
     pthread_mutex_lock(&remembering);
     for (size_t i = 0; i < REMEMBERED && !found; i++)
-        if (memcmp(&remembered[i].key, key, sizeof *key) == 0) {
+        if (strcmp(remembered[i].key.text, key->text) == 0) {
             memcpy(out->bytes, remembered[i].plan.bytes, sizeof out->bytes);
             memcpy(out->exact, remembered[i].plan.exact, sizeof out->exact);
             found = true;
@@ -85,7 +81,7 @@ static bool recall(const plan_key *key, weir_engine_plan *out)
 static void remember(const plan_key *key, const weir_engine_plan *plan)
 {
     pthread_mutex_lock(&remembering);
-    memcpy(&remembered[next_place].key, key, sizeof *key);
+    remembered[next_place].key = *key;
     remembered[next_place].plan = *plan;
     next_place = (next_place + 1) % REMEMBERED;
     pthread_mutex_unlock(&remembering);
