@@ -201,20 +201,35 @@ static weir_status open_build(build which)
 
 /* ---- which of them ------------------------------------------------------------------------------------------------ */
 
-/* Those that may have a provider, the right one first. The last is looked at so that one which lacks it can be named. */
+static bool is_named(void)
+{
+    weir_option named;
+    return option("onnxruntime", &named)[0] != 0;
+}
+
+/* Those that may have a provider, the right one first. */
 static const build *candidates(onnx_provider provider)
 {
     static const build named[] = {BUILD_NAMED, BUILDS};
     static const build cpu[] = {BUILD_CPU, BUILD_CUDA, BUILD_SYSTEM, BUILD_OPENVINO, BUILDS};
-    static const build cuda[] = {BUILD_CUDA, BUILD_SYSTEM, BUILD_CPU, BUILDS};
-    static const build openvino[] = {BUILD_OPENVINO, BUILD_SYSTEM, BUILD_CPU, BUILDS};
-    static const build others[] = {BUILD_SYSTEM, BUILD_CPU, BUILDS};
-    weir_option option_of;
-    if (option("onnxruntime", &option_of)[0])
+    static const build cuda[] = {BUILD_CUDA, BUILD_SYSTEM, BUILDS};
+    static const build openvino[] = {BUILD_OPENVINO, BUILD_SYSTEM, BUILDS};
+    static const build others[] = {BUILD_SYSTEM, BUILDS};
+    if (is_named())
         return named;
     if (provider == ONNX_CUDA || provider == ONNX_TENSORRT)
         return cuda;
     return provider == ONNX_CPU ? cpu : provider == ONNX_OPENVINO ? openvino : others;
+}
+
+/* Any library, so that one which lacks the provider can be named. */
+static onnx_library *some_other(void)
+{
+    static const build likely[] = {BUILD_CPU, BUILD_CUDA};
+    for (size_t i = 0; i < sizeof likely / sizeof *likely && !is_named(); i++)
+        if (open_build(likely[i]) == WEIR_OK)
+            return &libraries[likely[i]];
+    return NULL;
 }
 
 static weir_status not_here(void)
@@ -243,6 +258,8 @@ static weir_status look(onnx_provider provider, onnx_library **out)
             snprintf(words, sizeof words, "%s", weir_detail());
         }
     }
+    if (!*out)
+        *out = some_other();
     if (*out)
         return WEIR_OK;
     return words[0] ? weir_fail(why, "%s", words) : not_here();
