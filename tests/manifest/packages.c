@@ -105,6 +105,7 @@ static void a_content_is_unpacked_once(void **state)
     weir_manifest_release(m);
     snprintf(mark, sizeof mark, "%s/mark", first);
     write_text(mark, "");
+    room_bytes = 1; /* which is enough for what is there */
     for (int i = 0; i < 2; i++) {
         ok(read_package(i ? "copy.aimod" : "p.aimod", &m));
         char *again = folder_of(m);
@@ -114,6 +115,7 @@ static void a_content_is_unpacked_once(void **state)
         weir_manifest_release(m);
     }
     assert_int_equal(stored(), 1);
+    room_bytes = 0;
     ok(read_package("other.aimod", &m));
     assert_int_equal(stored(), 2);
     assert_null(strstr(m->model_file, first));
@@ -361,6 +363,27 @@ static void bombs_are_refused(void **state)
     weir_manifest_release(m);
 }
 
+/* Many small ones are as much as a large one. */
+static void the_limit_is_of_the_whole(void **state)
+{
+    (void)state;
+    char bytes[400] = {0};
+    packing p = pack_good("p.aimod", manifest_text);
+    for (int i = 0; i < 3; i++)
+        pack_entry(&p, (const char *const[]){"a", "b", "c"}[i], AE_IFREG, NULL, bytes, sizeof bytes);
+    pack_end(&p);
+    weir_manifest_options options = WEIR_INIT(weir_manifest_options);
+    options.store = "store";
+    options.unpacked_limit = 1200;
+    weir_manifest *m = NULL;
+    fails(WEIR_CORRUPT, weir_manifest_read("p.aimod", &options, &m));
+    detail_names("1.2 KiB");
+    assert_int_equal(stored(), 0);
+    options.unpacked_limit = 1400;
+    ok(weir_manifest_read("p.aimod", &options, &m));
+    weir_manifest_release(m);
+}
+
 static void endless_entries_are_refused(void **state)
 {
     (void)state;
@@ -437,6 +460,7 @@ int main(void)
         TEST(what_is_no_package_is_refused),
         TEST(damaged_packages_do_no_harm),
         TEST(bombs_are_refused),
+        TEST(the_limit_is_of_the_whole),
         TEST(endless_entries_are_refused),
         TEST(there_has_to_be_room),
         TEST(a_write_that_fails_leaves_nothing),
