@@ -22,6 +22,20 @@ static weir_engine_provider provider_named(const char *name)
     return provider_at(index);
 }
 
+/* The options that OpenVINO was last appended with, "key=value;". */
+static ort_api watched;
+static const ort_api *real;
+static char appended[256];
+
+static ort_status *note_openvino(ort_session_options *options, const char *const *keys, const char *const *values,
+                                 size_t count)
+{
+    appended[0] = 0;
+    for (size_t i = 0, at = 0; i < count && at < sizeof appended; i++)
+        at += (size_t)snprintf(appended + at, sizeof appended - at, "%s=%s;", keys[i], values[i]);
+    return real->SessionOptionsAppendExecutionProvider_OpenVINO_V2(options, keys, values, count);
+}
+
 static weir_status load_by(loaded *l, const char *name, const char *provider, const weir_setting *settings,
                            size_t count)
 {
@@ -195,6 +209,33 @@ static void openvino_answers_as_the_cpu(void **state)
     same_by_openvino(path, 3);
 }
 
+static void options_reach_openvino(void **state)
+{
+    (void)state;
+    if (!has_openvino)
+        skip();
+    const onnx_library *library;
+    loaded l = open_client(0);
+    assert_ok(onnx_library_get(ONNX_OPENVINO, &library));
+    real = library->api;
+    memcpy(&watched, real, sizeof watched);
+    watched.SessionOptionsAppendExecutionProvider_OpenVINO_V2 = note_openvino;
+    ((onnx_library *)(uintptr_t)library)->api = &watched;
+    assert_ok(load_by(&l, "mlp", "openvino", NULL, 0));
+    assert_string_equal(appended, "device_type=CPU;");
+    unload_model(&l);
+    const weir_setting some[] = {{"threads", "1"}, {"openvino.num_streams", "1"}};
+    assert_ok(load_by(&l, "mlp", "openvino", some, 2));
+    assert_string_equal(appended, "num_streams=1;device_type=CPU;num_of_threads=1;");
+    unload_model(&l);
+    const weir_setting unknown = {"openvino.no_such_option", "1"};
+    assert_status(load_by(&l, "mlp", "openvino", &unknown, 1), WEIR_INVALID);
+    assert_detail("no_such_option");
+    assert_int_equal(live(&l), 0);
+    ((onnx_library *)(uintptr_t)library)->api = real;
+    close_client(&l);
+}
+
 static loaded open_on_device(void)
 {
     loaded l = {.engine = weir_engine_entry(WEIR_ENGINE_ABI)};
@@ -321,11 +362,17 @@ int main(void)
     }
     has_openvino = has_openvino && !SANITIZED;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_provider_is_told),         cmocka_unit_test(what_is_not_built_is_said),
-        cmocka_unit_test(what_cannot_be_loaded_is_named), cmocka_unit_test(a_conflict_is_an_error),
-        cmocka_unit_test(openvino_answers_as_the_cpu),    cmocka_unit_test(cuda_runs_its_share),
-        cmocka_unit_test(builds_lie_beside_each_other),   cmocka_unit_test(shares_are_of_all_nodes),
-        cmocka_unit_test(the_cpu_behind_is_told),         cmocka_unit_test(other_versions_are_found),
+        cmocka_unit_test(every_provider_is_told),
+        cmocka_unit_test(what_is_not_built_is_said),
+        cmocka_unit_test(what_cannot_be_loaded_is_named),
+        cmocka_unit_test(a_conflict_is_an_error),
+        cmocka_unit_test(openvino_answers_as_the_cpu),
+        cmocka_unit_test(options_reach_openvino),
+        cmocka_unit_test(cuda_runs_its_share),
+        cmocka_unit_test(builds_lie_beside_each_other),
+        cmocka_unit_test(shares_are_of_all_nodes),
+        cmocka_unit_test(the_cpu_behind_is_told),
+        cmocka_unit_test(other_versions_are_found),
         cmocka_unit_test(a_named_library_serves_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -185,7 +185,6 @@ static append_fn appending(const onnx_library *library, onnx_provider provider)
     }
 }
 
-/* OpenVINO would else choose among the devices that it finds. */
 static bool names(const pairs *list, const char *key)
 {
     for (size_t i = 0; i < list->count; i++)
@@ -194,20 +193,54 @@ static bool names(const pairs *list, const char *key)
     return false;
 }
 
-static weir_status provide_other(const onnx_library *library, onnx_provider provider, const weir_engine_load *load,
-                                 ort_session_options *options)
+/* What was not given for OpenVINO: it would else choose among the devices that it finds, and take a thread for each core. */
+static void usual_openvino(const onnx_settings *settings, pairs *list, char *threads, size_t capacity)
 {
+    if (!names(list, "device_type") && list->count < OPTIONS_MOST)
+        put(list, "device_type", "CPU");
+    snprintf(threads, capacity, "%d", settings->threads);
+    if (settings->threads && !names(list, "num_of_threads") && list->count < OPTIONS_MOST)
+        put(list, "num_of_threads", threads);
+}
+
+/* ONNX Runtime says "Failed to load shared library" of a bad option, too. */
+static bool does_without(const onnx_library *library, append_fn append)
+{
+    attempt a;
+    ort_session_options *options = NULL;
+    static const pairs none;
+    bool does = !FAILED(library, &a, library->api->CreateSessionOptions(&options)) &&
+                !FAILED(library, &a, append(library->api, options, &none));
+    if (options)
+        library->api->ReleaseSessionOptions(options);
+    return does;
+}
+
+static weir_status not_taken(const onnx_library *library, onnx_provider provider, const pairs *list, const attempt *a)
+{
+    char given[400] = "";
+    for (size_t i = 0, at = 0; i < list->count && at < sizeof given; i++)
+        at += (size_t)snprintf(given + at, sizeof given - at, "%s%s=%s", i ? ", " : "", list->keys[i], list->values[i]);
+    return weir_fail(WEIR_INVALID, "an option of %s (%s): ONNX Runtime %s: %s", onnx_provider_name(provider), given,
+                     library->version, a->text);
+}
+
+static weir_status provide_other(const onnx_library *library, const onnx_settings *settings,
+                                 const weir_engine_load *load, ort_session_options *options)
+{
+    onnx_provider provider = settings->provider;
     append_fn append = appending(library, provider);
+    char threads[16];
     pairs list = {.count = 0};
     attempt a = {0};
     if (!append)
         return WEIR_OK; /* the CPU is there in any case */
     weir_status status = put_settings(&list, onnx_provider_name(provider), load);
-    if (status == WEIR_OK && provider == ONNX_OPENVINO && !names(&list, "device_type") && list.count < OPTIONS_MOST)
-        put(&list, "device_type", "CPU");
+    if (status == WEIR_OK && provider == ONNX_OPENVINO)
+        usual_openvino(settings, &list, threads, sizeof threads);
     if (status == WEIR_OK && FAILED(library, &a, append(library->api, options, &list)))
-        return a.code == ORT_INVALID_ARGUMENT_CODE && load->setting_count ? bad_option(library, provider, &a)
-                                                                          : refused(library, provider, &a);
+        return list.count > 0 && does_without(library, append) ? not_taken(library, provider, &list, &a)
+                                                               : refused(library, provider, &a);
     return status;
 }
 
@@ -218,7 +251,7 @@ weir_status onnx_device_provide(const onnx_library *library, const onnx_device *
     if (status != WEIR_OK)
         return status;
     if (!device->cuda)
-        return provide_other(library, settings->provider, load, options);
+        return provide_other(library, settings, load, options);
     if (settings->provider == ONNX_TENSORRT)
         status = provide_tensorrt(library, device, load, options);
     return status == WEIR_OK ? provide_cuda(library, device, settings, load, options) : status;
