@@ -11,8 +11,6 @@
 #define MS UINT64_C(1000000)
 enum { LIMIT_MS = 400, REMARKS = 4096 };
 
-static const char *const source_names[WI_SOURCES] = {"nvml", "cuda", "pci", "rocm", "intel"};
-
 /* What a look gives away, in one piece. */
 typedef struct look {
     weir_hardware hardware;
@@ -38,12 +36,12 @@ static void write_remarks(const char *root, const wi_answer answers[WI_SOURCES],
     for (size_t i = 0; i < WI_SOURCES; i++) {
         const wi_answer *a = &answers[i];
         if (a->late)
-            add_line(remarks, "%s: no answer within %llu ms; %s", source_names[i], (unsigned long long)(a->since / MS),
+            add_line(remarks, "%s: no answer within %llu ms; %s", a->source, (unsigned long long)(a->since / MS),
                      a->found.told ? "what it told before is shown" : "what it will tell is shown by a later look");
         if (a->found.remark[0])
-            add_line(remarks, "%s: %s", source_names[i], a->found.remark);
+            add_line(remarks, "%s: %s", a->source, a->found.remark);
         else if (!a->found.told && !a->late)
-            add_line(remarks, "%s: could not be asked", source_names[i]);
+            add_line(remarks, "%s: could not be asked", a->source);
     }
     if (snprintf(path, sizeof path, "%s/dev/dxg", root) < (int)sizeof path && access(path, F_OK) == 0)
         add_line(remarks,

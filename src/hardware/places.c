@@ -133,7 +133,7 @@ static void wait_for(const asked *a, uint64_t deadline)
 /* With the lock held. */
 static bool copy_answer(const asked *a, wi_answer *out)
 {
-    *out = (wi_answer){.late = a->running, .since = a->running ? wi_now() - a->begun : 0};
+    *out = (wi_answer){.source = a->source->name, .late = a->running, .since = a->running ? wi_now() - a->begun : 0};
     if (!a->latest)
         return true;
     out->found = *a->latest;

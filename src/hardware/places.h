@@ -7,6 +7,7 @@
 
 /* What one source has told, as far as it has. */
 typedef struct wi_answer {
+    const char *source;
     wi_found found; /* the latest; empty if there is none yet; its cards are the caller's */
     bool late;      /* it is being asked still */
     uint64_t since; /* nanoseconds that it has been asked for, if late */
