@@ -99,24 +99,26 @@ const wi_engine_facts *wi_engines_named(const wi_engines *engines, const char *n
     return NULL;
 }
 
-static int by_name(const void *a, const void *b)
+/* The first name behind `last`; NULL past the last one. */
+static const char *next_name(const wi_engines *engines, const char *last)
 {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
+    const char *next = NULL;
+    for (size_t i = 0; i < engines->count; i++) {
+        const char *name = engines->all[i].name;
+        if (strcmp(name, last) > 0 && (!next || strcmp(name, next) < 0))
+            next = name;
+    }
+    return next;
 }
 
 weir_status wi_engines_check(const wi_engines *engines, const char *what, const char *name)
 {
+    char list[512] = "";
     if (wi_engines_named(engines, name))
         return WEIR_OK;
-    const char *names[128];
-    char list[512] = "";
-    size_t count = wi_min(engines->count, sizeof names / sizeof names[0]);
-    for (size_t i = 0; i < count; i++)
-        names[i] = engines->all[i].name;
-    qsort(names, count, sizeof names[0], by_name);
-    for (size_t i = 0; i < count; i++) {
+    for (const char *one = ""; (one = next_name(engines, one));) {
         size_t length = strlen(list);
-        snprintf(list + length, sizeof list - length, "%s%s", i ? ", " : "", names[i]);
+        snprintf(list + length, sizeof list - length, "%s%s", length ? ", " : "", one);
     }
     return weir_fail(WEIR_INVALID, "%s \"%.60s\" is no engine; there are %s", what, name, list);
 }

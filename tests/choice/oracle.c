@@ -303,10 +303,9 @@ static void look_at_memory(const view *v, const char *engine, const char *provid
 {
     if (!d || same(engine, "llm"))
         return;
-    const weir_hardware_device *host = NULL;
-    for (size_t i = 0; i < v->o->hardware->device_count; i++)
-        if (v->o->hardware->devices[i].kind == WEIR_HARDWARE_CPU)
-            host = &v->o->hardware->devices[i];
+    const weir_hardware_device *host = v->o->hardware->devices;
+    while (host->kind != WEIR_HARDWARE_CPU) /* every machine has one */
+        host++;
     bool cpu = d == host, ours = d->runtime[0] != '\0';
     uint64_t bytes = wants(v, engine, provider), there = had(v, d), at_host = had(v, host);
     uint64_t account_here = ours || cpu ? v->r->guaranteed : 0, account_host = cpu || !ours ? v->r->guaranteed : 0;

@@ -44,7 +44,8 @@ uint64_t random_bytes(void)
 static weir_version_number random_version(void)
 {
     static const char *const versions[] = {"9.2", "11.8", "12.2", "12.9", "12.10", "13"};
-    return chance(5) ? (weir_version_number){.count = 0} : version(ONE_OF(versions));
+    weir_version_number unknown = {.count = 0};
+    return chance(5) ? unknown : version(ONE_OF(versions));
 }
 
 static void random_machine(situation *s)

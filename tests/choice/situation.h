@@ -14,8 +14,8 @@ typedef struct situation {
     weir_obtainable residents[MOST_DEVICES];
 } situation;
 
-/* Models of 100 bytes, and the amounts that memory comes in, to which up to `more` bytes are added. */
-void situations_begin(const uint64_t *amounts, size_t count, size_t more);
+/* Models of 100 bytes, and some amounts that memory comes in, to which up to `more` bytes are added. */
+void situations_begin(const uint64_t *some, size_t count, size_t more);
 /* The same for the same number. */
 void situation_make(situation *s, unsigned number);
 
