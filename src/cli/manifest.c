@@ -24,27 +24,44 @@ void manifest_problems_release(weir_manifest_problems *problems)
 
 #else
 
-static weir_status not_built(const char *path)
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* A model stands for itself also here; what it is, the engines tell. */
+static bool is_model(const char *path)
 {
-    return weir_fail(WEIR_UNSUPPORTED,
-                     "cannot read %s: this weir was built without libweir-manifest (WEIR_MANIFEST=OFF)", path);
+    const char *dot = strrchr(path, '.');
+    return dot == NULL || (strcasecmp(dot, ".json") != 0 && strcasecmp(dot, ".aimod") != 0);
 }
 
 weir_status manifest_read(const char *path, weir_manifest **out)
 {
     *out = NULL;
-    return not_built(path);
+    if (!is_model(path))
+        return weir_fail(WEIR_UNSUPPORTED,
+                         "cannot read %s: this weir was built without libweir-manifest (WEIR_MANIFEST=OFF)", path);
+    size_t length = strlen(path) + 1;
+    weir_manifest *manifest = calloc(1, sizeof *manifest + length);
+    if (manifest == NULL)
+        return weir_fail(WEIR_SYSTEM, "no host memory for %s", path);
+    manifest->size = sizeof *manifest;
+    manifest->requirements.size = sizeof manifest->requirements;
+    manifest->path = manifest->model_file = memcpy(manifest + 1, path, length);
+    *out = manifest;
+    return WEIR_OK;
 }
 
 void manifest_release(weir_manifest *manifest)
 {
-    (void)manifest;
+    free(manifest);
 }
 
 weir_status manifest_check(const char *path, weir_manifest_problems **out)
 {
     *out = NULL;
-    return not_built(path);
+    return weir_fail(WEIR_UNSUPPORTED,
+                     "cannot check %s: this weir was built without libweir-manifest (WEIR_MANIFEST=OFF)", path);
 }
 
 void manifest_problems_release(weir_manifest_problems *problems)

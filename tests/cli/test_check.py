@@ -1,7 +1,11 @@
 """weir check: good manifests, bad ones with every place, and what cannot be read."""
 
+import io
+import tarfile
+
 import harness
 
+PACKAGES = (harness.BUILD / "tests/test-manifest-packages").exists()  # which is built where libarchive is
 MODEL = b"\x08\x07\x12\x00"
 BAD = """{
   "model_file": "m.onnx", "nme": "x",
@@ -17,6 +21,26 @@ class Check(harness.Case):
         self.write("m.onnx", MODEL)
         self.write("good.json", '{"model_file": "m.onnx"}')
         self.write("bad.json", BAD)
+
+    def package(self, name, **files):
+        with tarfile.open(self.folder / name, "w:gz") as tar:
+            for inside, content in files.items():
+                member = tarfile.TarInfo(inside.replace("_", "."))
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+
+    def test_packages(self):
+        self.package("good.aimod", metadata_json=b'{"model_file": "m.onnx"}', m_onnx=MODEL)
+        if not PACKAGES:
+            self.assertIn("libarchive", self.refused("check", "good.aimod", status=1))
+            return
+        self.assertEqual(self.weir("check", "good.aimod"), ("good.aimod/metadata.json is good\n", ""))
+        self.package("bad.aimod", metadata_json=b'{"model_file": "../m.onnx"}', m_onnx=MODEL)
+        out, _ = self.weir("check", "bad.aimod", status=1)
+        self.assertTrue(out.startswith("bad.aimod/metadata.json:1:16: model_file leads out"), out)
+        self.write("none.aimod", b"nothing")
+        self.assertIn("gzip tar", self.refused("check", "none.aimod", status=1))
+        self.assertEqual(len(list((self.folder / "store/packages").iterdir())), 2)
 
     def test_bad_words(self):
         for words, said in (([], "which manifest"), (["a", "b"], "one manifest"), (["good.json", "--some"], "--some")):

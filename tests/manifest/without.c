@@ -15,8 +15,12 @@ static void a_command_without_manifests_says_so(void **state)
     fails(WEIR_UNSUPPORTED, manifest_check("m.json", &list));
     detail_names("WEIR_MANIFEST=OFF");
     assert_null(list);
-    manifest_release(manifest);
     manifest_problems_release(list);
+    ok(manifest_read("folder.d/m", &manifest));
+    assert_string_equal(manifest->model_file, "folder.d/m");
+    assert_string_equal(manifest->path, "folder.d/m");
+    assert_null(manifest->framework);
+    manifest_release(manifest);
 }
 
 static void packages_without_libarchive_name_it(void **state)
