@@ -59,7 +59,7 @@ bool job_good(const job *work);
 
 double job_clock(void); /* seconds, monotonic */
 
-/* Draws how far the load of the job `work` is. */
-void job_progress(double fraction, void *work);
+/* Draws how far the load of the job `user` is. */
+void job_progress(double fraction, void *user);
 
 #endif

@@ -50,10 +50,14 @@ static void read_line(weir_engine_model *model, const char *line)
 static weir_status moody_load(const weir_engine_load *load, weir_engine_model **out)
 {
     char line[200];
-    weir_engine_model *model = calloc(1, sizeof *model);
     FILE *file = fopen(load->path, "r");
-    if (model == NULL || file == NULL)
+    if (file == NULL)
         return weir_fail(WEIR_SYSTEM, "cannot open %s", load->path);
+    weir_engine_model *model = calloc(1, sizeof *model);
+    if (model == NULL) {
+        fclose(file);
+        return weir_fail(WEIR_SYSTEM, "no memory");
+    }
     model->client = load->places[0].client;
     snprintf(model->provider, sizeof model->provider, "%s", load->provider);
     while (fgets(line, sizeof line, file) != NULL)

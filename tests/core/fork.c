@@ -111,6 +111,8 @@ static void in_child(void)
     forked(weir_engine_register(NULL));
     expect(weir_engine_name_at(0) == NULL);
     forked(weir_model_load("/x", NULL, &m));
+    forked(weir_model_open(NULL, NULL, &m));
+    forked(weir_model_record(NULL, NULL));
     forked(weir_model_unload(NULL));
     forked(weir_model_infer(NULL, NULL, NULL));
     forked(weir_model_infer_stream(NULL, NULL, NULL, NULL, NULL));
