@@ -11,19 +11,20 @@ static bool fails_now(void)
     return left >= 0 && left-- == 0;
 }
 
+/* Visible, as the linker takes the shared library's own uses for uses of these. */
 void *__real_malloc(size_t bytes);
-void *__wrap_malloc(size_t bytes);
+WEIR_API void *__wrap_malloc(size_t bytes);
 void *__real_calloc(size_t count, size_t each);
-void *__wrap_calloc(size_t count, size_t each);
+WEIR_API void *__wrap_calloc(size_t count, size_t each);
 char *__real_strdup(const char *text);
-char *__wrap_strdup(const char *text);
+WEIR_API char *__wrap_strdup(const char *text);
 char *__real_strndup(const char *text, size_t length);
-char *__wrap_strndup(const char *text, size_t length);
-int __wrap_asprintf(char **out, const char *format, ...);
+WEIR_API char *__wrap_strndup(const char *text, size_t length);
+WEIR_API int __wrap_asprintf(char **out, const char *format, ...);
 int __real_vasprintf(char **out, const char *format, va_list arguments);
-int __wrap_vasprintf(char **out, const char *format, va_list arguments);
+WEIR_API int __wrap_vasprintf(char **out, const char *format, va_list arguments);
 void __real_free(void *block);
-void __wrap_free(void *block);
+WEIR_API void __wrap_free(void *block);
 
 static void *counted(void *block)
 {
