@@ -35,11 +35,12 @@ static weir_status add(wi_engines *engines, const char *name)
     if (!engine->name)
         return weir_fail(WEIR_SYSTEM, "no host memory for the list of engines");
     engines->count++;
-    if (weir_engine_open(name, &engine->table) != WEIR_OK) {
+    weir_status status = weir_engine_open(name, &engine->table);
+    if (status != WEIR_OK) {
         engine->table = NULL;
         snprintf(engine->missing, sizeof engine->missing, "%s", weir_detail());
     }
-    return WEIR_OK;
+    return status == WEIR_SYSTEM ? status : WEIR_OK;
 }
 
 /* Which engines take the file, where they are asked by this name: a file's, or one that stands for its content. */

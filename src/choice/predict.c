@@ -38,6 +38,7 @@ void wi_predict(wi_world *world, const wi_engine_facts *engine, wi_provider prov
     }
     wi_detail_keep(&kept);
     weir_status status = wi_settings_merge(manifest, &world->wish.options, engine->name, &settings);
+    world->texts.failed |= status != WEIR_OK;
     if (status == WEIR_OK) {
         weir_engine_load load = {.size = sizeof load,
                                  .path = manifest->model_file,

@@ -1,0 +1,74 @@
+/* Without host memory a choice is refused as a whole: whichever allocation fails, nothing is left and nothing is made up. */
+#include "choice/machine.h"
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *old, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *old, size_t size);
+
+static int fail_in = -1; /* so many allocations succeed; -1: all */
+
+static bool fails_now(void)
+{
+    if (fail_in < 0)
+        return false;
+    return fail_in-- == 0;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return fails_now() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return fails_now() ? NULL : __real_calloc(count, size);
+}
+
+void *__wrap_realloc(void *old, size_t size)
+{
+    return fails_now() ? NULL : __real_realloc(old, size);
+}
+
+static void every_allocation_fails_once(void **state)
+{
+    (void)state;
+    static const weir_setting settings[] = {{"threads", "1"}};
+    machine here;
+    machine_begin(&here, 16 * GIB);
+    machine_add(&here, WEIR_HARDWARE_CUDA, 8 * GIB);
+    weir_manifest manifest = {.size = sizeof manifest, .path = "", .model_file = model_file("model.onnx", 100)};
+    weir_choice_options options = {.size = sizeof options, .hardware = &here.hardware};
+    options.settings = settings;
+    options.setting_count = 1;
+    weir_choice *whole = choose(&manifest, &options), *choice = NULL;
+    int refused = 0;
+    for (int n = 0; !choice; n++) {
+        fail_in = n;
+        weir_status status = weir_choice_make(&manifest, &options, &choice);
+        bool failed = fail_in < 0;
+        fail_in = -1;
+        assert_true(status == WEIR_SYSTEM || status == WEIR_OK);
+        refused += status == WEIR_SYSTEM;
+        if (status == WEIR_OK && failed) { /* weir_engine_name_at, which lists no plug-ins then: these are linked in */
+            assert_int_equal(n, 0);
+            weir_choice_release(choice);
+            choice = NULL;
+        }
+    }
+    assert_true(refused > 20);
+    assert_int_equal(choice->accepted, whole->accepted);
+    assert_string_equal(choice->rule, whole->rule);
+    weir_choice_release(choice);
+    weir_choice_release(whole);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_fails_once)};
+    doubles_register();
+    doubles_reset();
+    return cmocka_run_group_tests_name("choice-faults", tests, NULL, NULL);
+}
