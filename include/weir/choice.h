@@ -11,11 +11,17 @@
  *   1. providers. Under the policy "fastest" those of the manifest (preferred, then fallbacks, each once); where it names none,
  *      or cpu alone, `order`, whose default is "cuda rocm coreml directml cpu" (TensorRT builds for minutes and OpenVINO's
  *      memory is outside the budget: they are taken when they are named). Under "manifest" those of the manifest alone. Under
- *      "memory" as under fastest, but what is predicted to need the fewest bytes of its device comes first. In each, cpu is
- *      the last resort unless the manifest or the options say otherwise;
+ *      "memory" as under fastest, but what is predicted to need the fewest bytes of its device comes first, and last what nobody
+ *      predicts. In each, cpu comes after all others and is the last resort where nobody names it, but where the policy is
+ *      "manifest" and the manifest names it, or a given `order` does: there it has the place that it was given;
  *   2. engines: the manifest's framework names one; else by the model file, in the order of their names;
- *   3. devices: the one that is named; else, as for each of the strategies "pool", "round-robin", "data-parallel", "pipeline",
- *      "pipeline-parallel", "tensor-parallel" and "auto", all that qualify, the most bytes to be had first, then by ordinal. */
+ *   3. devices: those of the manifest's ordinals, which are no processor's, or all where it has none; under each of the strategies
+ *      "pool", "round-robin", "data-parallel", "pipeline", "pipeline-parallel", "tensor-parallel" and "auto" (in any case) all that
+ *      qualify, those of the ordinals first. Then the most bytes to be had, then by ordinal. A model runs on one device.
+ *
+ * What a candidate wants of memory is the most of what its engine predicts (else the size of the model's file), the manifest's
+ * min_vram (of the host: min_memory) and what its client is guaranteed. It is tested against what can be had, never against the total; on
+ * a device whose memory is the host's, both wants together. A version that is not known is older than any. */
 #ifndef WEIR_CHOICE_H
 #define WEIR_CHOICE_H
 
@@ -78,7 +84,8 @@ typedef struct weir_obtainable {
 
 typedef struct weir_choice_options {
     size_t size;
-    /* Exactly this, and an error instead of a fallback. NULL: any. A device is "cuda:0", "cpu", a key, or an ordinal. */
+    /* Exactly this, and an error instead of a fallback. NULL, or "": any. A device is "cuda:0", "cpu", a key, or an ordinal, which
+     * is not the processor's. They do not override the manifest's framework, nor its word on the processor. */
     const char *engine, *provider, *device;
     const char *policy; /* "fastest", "manifest", "memory"; NULL: the option `policy` (WEIR_POLICY), else "fastest" */
     const char *
