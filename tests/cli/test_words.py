@@ -14,7 +14,7 @@ class Words(harness.Case):
         self.assertIn("--rum", self.refused("--rum"))
 
     def test_help(self):
-        for words in ((), ("run",), ("replay",), ("plan",), ("bench",), ("options",), ("devices",), ("engines",), ("explain",), ("version",), ("help",)):
+        for words in ((), ("run",), ("replay",), ("plan",), ("bench",), ("options",), ("devices",), ("engines",), ("check",), ("explain",), ("version",), ("help",)):
             out, error = self.weir(*words, "--help")
             self.assertIn("usage: weir", out)
             self.assertEqual(error, "")
