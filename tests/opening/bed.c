@@ -17,7 +17,7 @@ weir_status __wrap_weir_hardware_look(const weir_hardware_options *options, weir
     (void)options;
     machine *copy = malloc(sizeof *copy);
     if (!copy)
-        return WEIR_SYSTEM;
+        return weir_fail(WEIR_SYSTEM, "the machine has no memory");
     pthread_mutex_lock(&b.lock);
     *copy = b.m;
     copy->hardware.devices = copy->devices;
@@ -119,7 +119,8 @@ static weir_status double_load(const weir_engine_load *load, weir_engine_model *
     fault_plan fault;
     count(&b.loads, 1);
     weir_engine_model *model = calloc(1, sizeof *model);
-    assert_non_null(model);
+    if (!model)
+        return weir_fail(WEIR_SYSTEM, "the double has no memory");
     note_settings(load);
     model->client = load->places[0].client;
     snprintf(model->provider, sizeof model->provider, "%s", load->provider);
@@ -151,11 +152,14 @@ static weir_status fail_run(weir_engine_model *model, const fault_plan *fault)
 static weir_status answer(weir_engine_model *model, weir_outputs *out)
 {
     void *block;
-    weir_status status = weir_alloc(model->client, OUTPUT, WEIR_STREAM_HOST, WEIR_ACTIVATIONS, &block);
-    if (status != WEIR_OK)
-        return status;
     weir_tensor *tensor = calloc(1, sizeof *tensor);
-    assert_non_null(tensor);
+    if (!tensor)
+        return weir_fail(WEIR_SYSTEM, "the double has no memory");
+    weir_status status = weir_alloc(model->client, OUTPUT, WEIR_STREAM_HOST, WEIR_ACTIVATIONS, &block);
+    if (status != WEIR_OK) {
+        free(tensor);
+        return status;
+    }
     *tensor = (weir_tensor){.size = sizeof *tensor,
                             .name = model->provider,
                             .type = WEIR_U8,
