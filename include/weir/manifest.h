@@ -1,8 +1,8 @@
 /* weir/manifest.h: what a model is and what it wants, as plain data.
  *
  * A manifest is written by hand (fill the structure), or read from a JSON file, a package or a model file by libweir-manifest
- * (weir/manifest_read.h). Every member is enforced by the choice (weir/choice.h) or the load; what weir cannot enforce is
- * refused where the manifest is read. */
+ * (weir/manifest_read.h). Every member but `version` is enforced by the choice (weir/choice.h) or the load; what weir cannot
+ * enforce is refused where the manifest is read. */
 #ifndef WEIR_MANIFEST_H
 #define WEIR_MANIFEST_H
 
@@ -44,7 +44,7 @@ typedef struct weir_manifest {
     const char *framework;  /* "onnx", "gguf", "llm"; NULL: by the model file */
     const char *model_file; /* a path that can be opened */
     const char *name;       /* of the model's client; NULL: the file's */
-    const char *version;
+    const char *version;    /* of the model; for people */
     weir_requirements requirements;
     const weir_setting *settings; /* for the engine ("tuning") */
     size_t setting_count;

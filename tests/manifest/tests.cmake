@@ -9,7 +9,7 @@ endforeach()
 weir_test(manifest-hostile manifest/hostile.c LIBS weir_manifest_objects)
 target_compile_definitions(test-manifest-hostile PRIVATE WEIR_TEST_SEEDS="${CMAKE_CURRENT_SOURCE_DIR}/manifest/seeds")
 add_test(NAME manifest-hostile-long COMMAND test-manifest-hostile)
-set_tests_properties(manifest-hostile-long PROPERTIES LABELS long TIMEOUT 1800 ENVIRONMENT WEIR_MANIFEST_ROUNDS=500000)
+set_tests_properties(manifest-hostile-long PROPERTIES LABELS long TIMEOUT 1800 ENVIRONMENT WEIR_MANIFEST_ROUNDS=100000)
 
 # What is said where a library was left out.
 weir_test(manifest-without manifest/without.c ${PROJECT_SOURCE_DIR}/src/cli/manifest.c
