@@ -68,7 +68,8 @@ typedef struct weir_opening_options {
     uint64_t guaranteed, maximum; /* instead of the manifest's; 0: the manifest's */
     void (*progress)(double fraction, void *user);
     /* Told of each attempt when it has failed, and of a last resort on the processor: a sentence. On the thread that
-     * called; no lock is held. It and `progress` may be called as long as the model lives. */
+     * called; no lock is held. It and `progress` may be called as long as the model lives; they may call weir, but not
+     * this model. */
     void (*notice)(const char *text, void *user);
     void *user;
 } weir_opening_options;

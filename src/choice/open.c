@@ -116,6 +116,7 @@ static weir_status make_opening(const wants *w, weir_choice *choice, wi_opening 
     opening->coverage = needs->min_coverage;
     opening->looks = !w->choice.hardware;
     opening->cpu_asked = asks_for_cpu(w);
+    opening->adrift = SIZE_MAX;
     pthread_mutex_init(&opening->lock, NULL);
     opening->chances = calloc(choice->accepted + 1, sizeof *opening->chances);
     if (!opening->chances || !copy_wants(opening, &w->manifest, &w->choice)) {
@@ -142,6 +143,7 @@ void wi_opening_settle(weir_model *model, wi_instance *instance)
     const weir_candidate *candidate = &opening->choice->candidates[instance->rank];
     bool last_resort = strcmp(candidate->provider, "cpu") == 0 && !opening->cpu_asked;
     wi_model_switch(model, instance);
+    wi_record_adrift(opening, false);
     pthread_mutex_lock(&opening->lock);
     opening->on_cpu = last_resort;
     pthread_mutex_unlock(&opening->lock);

@@ -35,6 +35,7 @@ typedef struct wi_opening {
     pthread_mutex_t lock; /* of what follows */
     weir_attempt *attempts;
     size_t attempt_count, attempt_room;
+    size_t adrift;          /* attempts that there were when the model lost its place; SIZE_MAX while it has one */
     uint64_t changes;       /* of the list */
     wi_attempt_list *lists; /* the newest first */
     bool on_cpu;            /* as the last resort */
@@ -62,6 +63,8 @@ void wi_open_failed(wi_opening *opening, size_t rank, const weir_attempt *attemp
 size_t wi_record_add(wi_opening *opening, size_t rank, const weir_attempt *attempt);
 /* One that serves has reached a stage, or has failed in it. */
 void wi_record_note(wi_opening *opening, size_t place, const weir_attempt *now);
+/* The model has lost its place, or has one. */
+void wi_record_adrift(wi_opening *opening, bool adrift);
 size_t wi_record_count(wi_opening *opening);
 void wi_record_clear(wi_opening *opening);
 

@@ -213,6 +213,7 @@ static void let_go(move *m)
              m->trouble->detail.text);
     pthread_mutex_unlock(&opening->lock);
     wi_model_switch(m->model, NULL);
+    wi_record_adrift(opening, true);
     m->gone = true;
 }
 
@@ -354,9 +355,11 @@ static outcome look_elsewhere(weir_model *model, wi_run *run, const trouble *t, 
     }
     outcome come = search(&m, status);
     give_turn(model, come == NOBODY && m.gone);
-    if (come == NOBODY)
-        *status = wi_record_count(opening) > m.first ? wi_told_attempts(opening, m.first, t->status, t->detail.text)
-                                                     : tell(t);
+    if (come == NOBODY) { /* without a place all of its history is why */
+        size_t first = m.gone ? 0 : m.first;
+        *status =
+            wi_record_count(opening) > first ? wi_told_attempts(opening, first, t->status, t->detail.text) : tell(t);
+    }
     return come;
 }
 

@@ -28,12 +28,25 @@ static const char *keep_reason(const weir_attempt *attempt)
     return text ? text : "";
 }
 
+/* A model without a place asks for one with every request: what fails as it did before is not listed for each of them. With
+ * the lock held. */
+static size_t listed_before(const wi_opening *opening, const weir_candidate *candidate, const weir_attempt *attempt)
+{
+    for (size_t i = opening->adrift; i < opening->attempt_count; i++) {
+        const weir_attempt *one = &opening->attempts[i];
+        if (one->engine == candidate->engine && one->provider == candidate->provider &&
+            one->device == candidate->device && one->status == attempt->status && one->stage == attempt->stage)
+            return i;
+    }
+    return SIZE_MAX;
+}
+
 size_t wi_record_add(wi_opening *opening, size_t rank, const weir_attempt *attempt)
 {
     const weir_candidate *candidate = &opening->choice->candidates[rank];
-    size_t place = SIZE_MAX;
     pthread_mutex_lock(&opening->lock);
-    if (grow(opening)) {
+    size_t place = listed_before(opening, candidate, attempt);
+    if (place == SIZE_MAX && grow(opening)) {
         place = opening->attempt_count++;
         weir_attempt *kept = &opening->attempts[place];
         *kept = *attempt;
@@ -62,6 +75,13 @@ void wi_record_note(wi_opening *opening, size_t place, const weir_attempt *now)
         kept->bytes = now->bytes;
         opening->changes++;
     }
+    pthread_mutex_unlock(&opening->lock);
+}
+
+void wi_record_adrift(wi_opening *opening, bool adrift)
+{
+    pthread_mutex_lock(&opening->lock);
+    opening->adrift = adrift ? opening->attempt_count : SIZE_MAX;
     pthread_mutex_unlock(&opening->lock);
 }
 

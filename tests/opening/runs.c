@@ -264,6 +264,32 @@ static void a_model_that_nobody_takes(void **state)
     check_books(&before);
 }
 
+/* A model that waits for memory may be asked for ever: its record does not grow with that. */
+static void a_model_adrift_lists_nothing_twice(void **state)
+{
+    (void)state;
+    weir_model *model = opened_on("cuda rocm cpu");
+    weir_outputs out;
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST, -1);
+    bed_fault("rocm", WEIR_STAGE_LOAD, WEIR_ENGINE, -1);
+    bed_fault("cpu", WEIR_STAGE_LOAD, WEIR_OUT_OF_MEMORY, 50);
+    fails(WEIR_DEVICE_LOST, infer_once(model, &out));
+    weir_record first = record_of(model);
+    for (int i = 1; i < 50; i++) {
+        fails(WEIR_DEVICE_LOST, infer_once(model, &out));
+        detail_names("cpu would not load it");
+        detail_names("rocm would not load it");
+        weir_record now = record_of(model);
+        assert_ptr_equal(now.attempts, first.attempts);
+        assert_int_equal(now.attempt_count, 3);
+    }
+    infer_and_release(model);
+    weir_record now = record_of(model);
+    assert_int_equal(now.attempt_count, 4);
+    check_attempt(&now, 3, "cpu", WEIR_STAGE_FIRST_RUN, WEIR_OK);
+    ok(weir_model_unload(model));
+}
+
 /* Two that do not fit beside each other on one device. */
 static void the_one_before_goes_for_lack_of_memory(void **state)
 {
@@ -380,6 +406,7 @@ int main(void)
         test(inputs_ordered_on_a_stream_are_waited_for),
         test(a_request_that_nobody_answers),
         test(a_model_that_nobody_takes),
+        test(a_model_adrift_lists_nothing_twice),
         test(the_one_before_goes_for_lack_of_memory),
         test(a_cancelled_request_is_not_made_again),
         test(bad_arguments),
