@@ -26,6 +26,8 @@ typedef struct wi_backing {
     struct wi_backing *before, *behind; /* among all that are mapped; mapped.h */
     struct wi_backing *chosen;          /* the next one of a plan */
     uint64_t plan;                      /* the last one that it was chosen for */
+    uint64_t looked; /* when it was last looked at for a place, by the looks so far; and whether it could be moved */
+    bool movable;
 } wi_backing;
 
 typedef struct wi_idle {

@@ -214,9 +214,18 @@ static bool beside(const wi_backing *b, const wi_growth *g)
     return b->space == g->space && b->first * granule < g->run_high && (b->first + b->count) * granule > g->run_low;
 }
 
-static bool choosable(const wi_mapped *m, const wi_backing *b, const wi_growth *g)
+/* A search that has one answer as long as nothing is moved. */
+static bool movable(const wi_mapped *m, wi_backing *b)
 {
-    return b->plan != m->plans && !beside(b, g) && wi_handles_movable(b);
+    if (b->looked != m->looks)
+        b->movable = wi_handles_movable(b);
+    b->looked = m->looks;
+    return b->movable;
+}
+
+static bool choosable(const wi_mapped *m, wi_backing *b, const wi_growth *g)
+{
+    return b->plan != m->plans && !beside(b, g) && movable(m, b);
 }
 
 /* What to move next when `rest` is missing and there is room for `room`: NULL, nothing that fits. */
@@ -322,6 +331,7 @@ static bool find_thriftiest(wi_mapped *m, const bases *all, uint64_t freely, uin
 
 static bool find(wi_mapped *m, const bases *all, const wi_wish *wish, wi_growth *out)
 {
+    m->looks++;
     uint64_t creatable = wi_handles_creatable(m, NULL);
     uint64_t freely = wi_min(allowed(m, wish->bytes), creatable);
     return try_bases(m, all, freely, false, out) ||

@@ -47,6 +47,7 @@ static bool next_hole(const wi_space *space, const wi_place *p, wi_growth *g)
 static weir_status fill(wi_mapped *m, wi_growth *g, wi_extent **busy)
 {
     uint64_t creatable = wi_handles_creatable(m, NULL);
+    m->looks++;
     if (wi_growth_means(m, g, creatable, creatable, true))
         return g->cut ? wi_handles_cut(m, g->cut, g->cut_at) : wi_handles_grow(m, g, busy);
     if (!m->spare)
