@@ -8,7 +8,7 @@ weir_test(choice-untouched choice/untouched.c choice/machine.c INTERNAL
   ENVIRONMENT "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/stub/cuda;STUB_CUDA_TOTAL=0x80000000")
 add_dependencies(test-choice-untouched stub-cuda)
 weir_test(choice-load choice/load.c choice/situation.c choice/machine.c INTERNAL
-  ENVIRONMENT "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/stub/cuda;STUB_CUDA_DEVICES=6;STUB_CUDA_TOTAL=0x40000000")
+  ENVIRONMENT "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/stub/cuda;STUB_CUDA_DEVICES=6;STUB_CUDA_TOTAL=0x80000000")
 add_dependencies(test-choice-load stub-cuda)
 if(TARGET weir-engine-gguf AND TARGET weir-engine-onnx)
   weir_test(choice-engines choice/engines.c LABELS engine
