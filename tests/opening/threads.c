@@ -186,12 +186,102 @@ static void waiting_for_a_move(void **state)
     check_books(&before);
 }
 
+/* Any faults at all ------------------------------------------------------------------------------------------------ */
+
+typedef struct heard {
+    int pieces;
+    const char *from;
+    bool mixed; /* pieces of several answers, or after one that had ended */
+} heard;
+
+static bool hear(const weir_piece *piece, void *user)
+{
+    heard *it = user;
+    const char *provider = "";
+    for (size_t i = 0; i < KINDS_OF_PROVIDERS; i++)
+        if (strcmp(provider_names[i], piece->text) == 0)
+            provider = provider_names[i];
+    it->mixed |= piece->index != (uint64_t)it->pieces || (it->from && it->from != provider);
+    it->from = provider;
+    it->pieces++;
+    return true;
+}
+
+enum { PIECES = 4, REQUESTS = 15 };
+
+static void *stream(void *user)
+{
+    worker *it = user;
+    for (int i = 0; i < REQUESTS; i++) {
+        heard answer = {0};
+        weir_inference inference = WEIR_INIT(weir_inference);
+        weir_outputs out = WEIR_INIT(weir_outputs);
+        weir_status status = weir_model_infer_stream(it->model, &inference, hear, &answer, &out);
+        it->failed += answer.mixed;
+        if (status == WEIR_OK) {
+            it->failed += answer.pieces != PIECES || strcmp(made_on(&out), answer.from) != 0;
+            it->answered++;
+            weir_model_release_outputs(it->model, &out);
+        }
+    }
+    return NULL;
+}
+
+static void make_faults(uint64_t *seed)
+{
+    static const weir_status statuses[] = {WEIR_OUT_OF_MEMORY, WEIR_UNSUPPORTED, WEIR_DEVICE_LOST,
+                                           WEIR_ENGINE,        WEIR_DRIVER,      WEIR_INVALID};
+    static const char *const of[] = {"cuda", "rocm", "openvino", "cpu", ""};
+    pthread_mutex_lock(&b.lock);
+    for (int i = 0; i < MOST_FAULTS; i++)
+        b.faults[i] = (fault_plan){.provider = of[next_random(seed) % 5],
+                                   .stage = (weir_stage)(WEIR_STAGE_LOAD + next_random(seed) % 3),
+                                   .status = statuses[next_random(seed) % 6],
+                                   .times = (int)(next_random(seed) % 8) - 1,
+                                   .pieces = (int)(next_random(seed) % 3)};
+    b.ill = next_random(seed) % 2;
+    pthread_mutex_unlock(&b.lock);
+}
+
+static void any_faults(void **state)
+{
+    (void)state;
+    uint64_t seed = 7;
+    int answered = 0, moved = 0;
+    for (int round = 0; round < (UNDER_TSAN ? 30 : 300); round++) {
+        worker workers[THREADS];
+        wanted w;
+        bed_reset(NULL);
+        books before = take_books();
+        weir_opening_options options = opening_options(NULL);
+        weir_model *model = open_model(wants(&w, "cuda rocm openvino cpu"), &options);
+        b.pieces_of_runs = PIECES;
+        make_faults(&seed);
+        for (int i = 0; i < THREADS; i++) {
+            workers[i] = (worker){.model = model};
+            assert_int_equal(pthread_create(&workers[i].thread, NULL, stream, &workers[i]), 0);
+        }
+        for (int i = 0; i < THREADS; i++) {
+            pthread_join(workers[i].thread, NULL);
+            assert_int_equal(workers[i].failed, 0);
+            answered += workers[i].answered;
+        }
+        moved += b.loads > 1;
+        assert_int_equal(b.answers, b.releases);
+        assert_true(b.alive <= 1);
+        ok(weir_model_unload(model));
+        assert_int_equal(b.alive, 0);
+        check_books(&before);
+    }
+    assert_true(answered > 1000 && moved > 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define test(name) cmocka_unit_test_setup(name, bed_reset)
         test(lost_together),   test(short_of_memory_together), test(one_after_the_other),
-        test(nothing_is_left), test(waiting_for_a_move),
+        test(nothing_is_left), test(waiting_for_a_move),       test(any_faults),
     };
     return cmocka_run_group_tests_name("threads", tests, bed_begin, bed_end);
 }
