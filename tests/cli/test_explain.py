@@ -1,12 +1,17 @@
 """weir explain: what would be chosen, and why not the others; as a table and as JSON."""
 
+from pathlib import Path
+
 import harness
+import test_devices
 from harness import MIB
 
 KEYS = {"engine", "provider", "device", "runtime", "library", "version", "verdict", "reason", "rank", "bytes", "exact", "obtainable"}
 
 
 class Explain(harness.Case):
+    machine, gpu = test_devices.Devices.machine, test_devices.Devices.gpu
+
     def verdict(self, answer, engine, provider):
         found = [c for c in answer["candidates"] if (c["engine"], c["provider"]) == (engine, provider)]
         self.assertTrue(found, answer)
@@ -91,6 +96,23 @@ class Explain(harness.Case):
         answer = self.weir_json("explain", "a.toy", "--sysroot", self.folder, WEIR_BUDGET="")
         self.assertEqual(self.verdict(answer, "toy", "cpu")["obtainable"], 512 * MIB)
         self.assertIn("nowhere", self.refused("explain", "a.toy", "--sysroot", "/nowhere", status=1))
+
+    def test_a_machine_with_a_gpu_and_what_an_engine_lacks_there(self):
+        harness.compile_engine(harness.SOURCE / "tests/cli/lacking.c", self.engines)
+        self.addCleanup((Path(self.engines) / "weir-engine-lacking.so").unlink)
+        words = ("explain", "a.toy", "--engine", "lacking", "--sysroot", self.machine(self.gpu()))
+        answer = self.weir_json(*words, WEIR_BUDGET="", CUDA_VISIBLE_DEVICES="0")
+        self.assertEqual(answer["chosen"]["provider"], "cpu")
+        cuda = self.verdict(answer, "lacking", "cuda")
+        self.assertEqual((cuda["verdict"], cuda["device"], cuda["runtime"]), ("NOT_LOADABLE", test_devices.UUID, "cuda:0"))
+        self.assertIn("libcudnn.so.9: version 9.1 wanted, 8.9 found", cuda["reason"])
+        self.assertEqual(cuda["obtainable"], (139 << 30) - (139 << 30) // 10)
+        self.assertIn("libcudnn.so.9", answer["rule"])  # why the processor is the last resort
+        self.assertEqual(self.verdict(answer, "lacking", "rocm")["verdict"], "NO_DEVICE")
+        answer = self.weir_json(*words, "--provider", "openvino", status=1, CUDA_VISIBLE_DEVICES="0")
+        self.assertEqual(self.verdict(answer, "lacking", "openvino")["verdict"], "NO_ENGINE")
+        out = self.weir(*words, CUDA_VISIBLE_DEVICES="0")[0]
+        self.assertRegex(out, r"\n +lacking +cuda +cuda:0 +NOT_LOADABLE ")
 
     def test_what_cannot_be_looked_at(self):
         answer = self.weir_json("explain", "nothing.onnx", status=1)
