@@ -88,6 +88,11 @@ static weir_status read_wants(const weir_manifest *manifest, const weir_opening_
         return weir_fail(WEIR_INVALID, "weir_model_open: member size of the choice's options is not set");
     out->choice.size = sizeof out->choice;
     out->manifest.size = sizeof out->manifest;
+    /* The choice has to know of them, too. */
+    if (out->options.guaranteed)
+        out->manifest.requirements.guaranteed = out->options.guaranteed;
+    if (out->options.maximum)
+        out->manifest.requirements.maximum = out->options.maximum;
     return WEIR_OK;
 }
 
@@ -111,8 +116,8 @@ static weir_status make_opening(const wants *w, weir_choice *choice, wi_opening 
     opening->choice = choice;
     opening->given = w->options;
     opening->given.choice = NULL;
-    opening->guaranteed = w->options.guaranteed ? w->options.guaranteed : needs->guaranteed;
-    opening->maximum = w->options.maximum ? w->options.maximum : needs->maximum;
+    opening->guaranteed = needs->guaranteed;
+    opening->maximum = needs->maximum;
     opening->coverage = needs->min_coverage;
     opening->looks = !w->choice.hardware;
     opening->cpu_asked = asks_for_cpu(w);

@@ -207,6 +207,32 @@ static void what_is_explained_is_done(void **state)
                 refusals_tried > CASES / 20);
 }
 
+/* Limits that are given for the opening are the choice's, too: what they forbid is not loaded first. */
+static void limits_of_an_opening_are_chosen_by(void **state)
+{
+    (void)state;
+    machine here;
+    weir_model *model = NULL;
+    machine_begin(&here, 64 * GIB);
+    machine_add(&here, WEIR_HARDWARE_CUDA, 64 * GIB);
+    doubles_reset();
+    doubles[0].bytes[6] = 4 * MIB;
+    doubles[0].bytes[1] = 8 * MIB;
+    weir_manifest manifest = {.size = sizeof manifest, .path = "", .model_file = model_file("limits.onnx", 100)};
+    weir_choice_options choice = {.size = sizeof choice, .hardware = &here.hardware};
+    weir_opening_options options = {.size = sizeof options, .choice = &choice, .maximum = 5 * MIB};
+    faults = loads = 0;
+    ok(weir_model_open(&manifest, &options, &model));
+    assert_int_equal(loads, 1);
+    assert_string_equal(weir_runtime_device(weir_client_runtime(weir_model_client(model))), "host");
+    ok(weir_model_unload(model));
+    options.maximum = 0;
+    options.guaranteed = 1000 * GIB;
+    fails(WEIR_UNSUPPORTED, weir_model_open(&manifest, &options, &model));
+    detail_names("what is guaranteed to the model");
+    assert_int_equal(loads, 1);
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -225,7 +251,8 @@ static int begin(void **state)
 int main(void)
 {
     static const uint64_t amounts[] = {0, STEP, 2 * STEP, 3 * STEP, 5 * STEP, 8 * STEP, 13 * STEP};
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_explained_is_done)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(limits_of_an_opening_are_chosen_by),
+                                       cmocka_unit_test(what_is_explained_is_done)};
     doubles_register();
     situations_begin(amounts, sizeof amounts / sizeof amounts[0], 0);
     return cmocka_run_group_tests_name("choice-load", tests, begin, NULL);
