@@ -28,6 +28,7 @@ void wi_model_free(weir_model *model)
     }
     if (model->route)
         model->route->end(model);
+    free(model->kept);
     pthread_cond_destroy(&model->moved);
     pthread_mutex_destroy(&model->lock);
     free(model);
@@ -65,10 +66,14 @@ static void end_instance(weir_model *model, wi_instance *instance)
         model->past.busy_seconds += last.busy_seconds;
         pthread_mutex_unlock(&model->lock);
     }
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
-    (void)wi_instance_close(instance); /* what it kept is logged */
-    wi_detail_restore(&kept);
+    wi_kept_detail caller;
+    wi_detail_keep(&caller);
+    if (wi_instance_close(instance) != WEIR_OK) { /* for weir_model_unload to tell */
+        pthread_mutex_lock(&model->lock);
+        model->kept = model->kept ? model->kept : strdup(weir_detail());
+        pthread_mutex_unlock(&model->lock);
+    }
+    wi_detail_restore(&caller);
 }
 
 void wi_model_leave(weir_model *model, wi_instance *instance)
@@ -200,6 +205,8 @@ weir_status weir_model_unload(weir_model *model)
         return weir_fail(WEIR_BUSY, "%s has %zu runs under way and %zu results that are not released",
                          weir_client_name(instance->client), runs, outputs);
     weir_status status = instance->present ? wi_instance_close(instance) : WEIR_OK;
+    if (status == WEIR_OK && model->kept)
+        status = weir_fail(WEIR_ENGINE, "%s", model->kept);
     wi_model_free(model);
     return status;
 }

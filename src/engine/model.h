@@ -64,6 +64,7 @@ struct weir_model {
     bool unloading;
     bool moving;              /* somebody looks for another instance */
     uint64_t vain;            /* times that none was found */
+    char *kept;               /* how the first instance failed to close that left memory behind; NULL: none did */
     weir_engine_metrics past; /* of the instances that are gone */
 };
 

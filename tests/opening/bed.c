@@ -272,7 +272,10 @@ static weir_status double_info(weir_engine_model *model, weir_model_info *out)
 
 static void double_unload(weir_engine_model *model)
 {
-    give_back(model->client, model->weights);
+    if (b.keeper && strcmp(b.keeper, model->provider) == 0)
+        b.kept = model->weights, b.kept_by = model->client;
+    else
+        give_back(model->client, model->weights);
     free(model);
     count(&b.unloads, 1);
     count(&b.alive, -1);

@@ -30,8 +30,9 @@ typedef struct bed {
     int pieces_of_runs; /* that a streamed answer has */
     bool ill;           /* what `health` says of those that have failed */
     gate *inside_run, *inside_load;
-    int hold_from;   /* the run number from which the gate holds */
-    char hidden[64]; /* the device that is gone at the second look */
+    int hold_from;      /* the run number from which the gate holds */
+    char hidden[64];    /* the device that is gone at the second look */
+    const char *keeper; /* the provider whose models keep their memory when they are unloaded */
     int looks, constructs;
     int fail_construct; /* the number of the client that cannot be opened, from 1; 0: none */
     uint64_t weights;   /* of a model */

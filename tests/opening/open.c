@@ -254,6 +254,26 @@ static void bytes_that_a_failed_load_keeps_are_named(void **state)
     check_books(&before);
 }
 
+/* Also those of a model that has moved on since: its unload says so. */
+static void bytes_that_are_kept_after_a_move_are_named(void **state)
+{
+    (void)state;
+    wanted w;
+    weir_model *model;
+    books before = take_books();
+    ok(open_with(wants(&w, "cuda rocm"), NULL, &model));
+    b.keeper = "cuda";
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST, 1);
+    infer_and_release(model);
+    fails(WEIR_ENGINE, weir_model_unload(model)); /* it is gone all the same */
+    detail_names("kept memory");
+    detail_names("256 KiB");
+    assert_int_equal(b.alive, 0);
+    ok(weir_free(b.kept_by, b.kept, WEIR_STREAM_HOST));
+    ok(weir_client_close(b.kept_by));
+    check_books(&before);
+}
+
 /* What was handed out of a record stays as it was. */
 static void records_stay(void **state)
 {
@@ -291,6 +311,7 @@ int main(void)
         test(coverage),
         test(limits_and_settings),
         test(bytes_that_a_failed_load_keeps_are_named),
+        test(bytes_that_are_kept_after_a_move_are_named),
         test(records_stay),
     };
     return cmocka_run_group_tests_name("open", tests, bed_begin, bed_end);
