@@ -103,6 +103,8 @@ void wi_ort_swap_end(void);
 /* For the log; between begin and end it hears of it afterwards, as no callback runs with the lock held. */
 void wi_ort_say(weir_log_level level, const char *format, ...) WEIR_PRINTF(2, 3);
 bool wi_ort_in_place(const weir_onnxruntime *bridge); /* it, or another one that was entered meanwhile */
+/* Is this thread between enter and leave of it? */
+bool wi_ort_is_inside(const weir_onnxruntime *bridge);
 /* `before`: the one in whose place it comes, and which is there again after take_out; NULL: none. */
 weir_status wi_ort_put_in(weir_onnxruntime *bridge, weir_onnxruntime *before, const char *call);
 void wi_ort_take_out(weir_onnxruntime *bridge, weir_onnxruntime *before, const char *call);

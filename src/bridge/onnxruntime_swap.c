@@ -188,6 +188,11 @@ void wi_ort_take_out(weir_onnxruntime *bridge, weir_onnxruntime *before, const c
 
 /* One session at a time --------------------------------------------------------------------------------------------- */
 
+bool wi_ort_is_inside(const weir_onnxruntime *bridge)
+{
+    return inside == bridge;
+}
+
 weir_status weir_onnxruntime_enter(weir_onnxruntime *bridge)
 {
     static const char call[] = "weir_onnxruntime_enter";

@@ -125,7 +125,9 @@ static void *take(ort_allocator *self, size_t size, weir_class memory_class)
 static void *table_alloc(ort_allocator *self, size_t size)
 {
     const weir_onnxruntime *bridge = bridge_of(self);
-    bool lasting = !bridge->on_host || atomic_load_explicit(&bridge->loading, memory_order_relaxed);
+    /* Others may run a session of the bridge while this thread makes one. */
+    bool lasting =
+        !bridge->on_host || (atomic_load_explicit(&bridge->loading, memory_order_relaxed) && wi_ort_is_inside(bridge));
     return take(self, size, lasting ? WEIR_WEIGHTS : WEIR_ACTIVATIONS);
 }
 
