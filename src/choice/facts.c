@@ -143,7 +143,8 @@ weir_status wi_engines_check(const wi_engines *engines, const char *what, const 
 
 /* Providers -------------------------------------------------------------------------------------------------------- */
 
-bool wi_engine_tells_providers(const weir_engine *table)
+/* Whether the table reaches as far as `provider`: one of version 1 does not. */
+static bool tells_providers(const weir_engine *table)
 {
     return table->size >= offsetof(weir_engine, provider) + sizeof table->provider && table->provider;
 }
@@ -181,7 +182,7 @@ void wi_engine_ask(wi_engine_facts *engine)
     wi_kept_detail kept;
     wi_detail_keep(&kept);
     engine->asked = true;
-    if (wi_engine_tells_providers(engine->table))
+    if (tells_providers(engine->table))
         take_providers(engine);
     else
         take_probe(engine);

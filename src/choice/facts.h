@@ -31,7 +31,4 @@ const wi_engine_facts *wi_engines_named(const wi_engines *engines, const char *n
 /* WEIR_INVALID with the names that there are. */
 weir_status wi_engines_check(const wi_engines *engines, const char *what, const char *name);
 
-/* Whether the table reaches as far as `provider`. */
-bool wi_engine_tells_providers(const weir_engine *table);
-
 #endif

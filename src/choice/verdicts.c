@@ -231,14 +231,19 @@ static bool account_elsewhere(const wi_candidate *c)
     return !on_processor(c) && strcmp(wi_candidate_runtime(c), "host") == 0;
 }
 
-wi_need wi_candidate_need(const wi_world *world, const wi_candidate *c)
+/* Bytes that a candidate wants of the host and of its device, if that is another. */
+typedef struct need {
+    uint64_t host, device;
+} need;
+
+static need need_of(const wi_world *world, const wi_candidate *c)
 {
     const weir_requirements *needs = &world->wish.manifest.requirements;
     uint64_t bytes = wi_candidate_bytes(world, c);
     bool here = on_processor(c);
     uint64_t here_too = here ? wi_max(bytes, needs->guaranteed) : account_elsewhere(c) ? needs->guaranteed : 0;
     uint64_t there = here ? 0 : wi_max(bytes, wi_max(needs->min_vram, account_elsewhere(c) ? 0 : needs->guaranteed));
-    return (wi_need){.host = wi_max(needs->min_memory, here_too), .device = there};
+    return (need){.host = wi_max(needs->min_memory, here_too), .device = there};
 }
 
 /* Whose wish so many bytes are. */
@@ -267,18 +272,18 @@ static weir_verdict host_has_memory(wi_world *world, wi_candidate *c)
 {
     char wanted[24], there[24];
     const weir_requirements *needs = &world->wish.manifest.requirements;
-    wi_need need = wi_candidate_need(world, c);
-    bool demanded = needs->min_memory > 0 || need.host == needs->guaranteed;
+    need wants = need_of(world, c);
+    bool demanded = needs->min_memory > 0 || wants.host == needs->guaranteed;
     const char *who =
-        who_wants(world, c, need.host, need.host == needs->min_memory ? "the manifest's min_memory" : NULL);
-    weir_size_format(need.host, wanted, sizeof wanted);
-    if (need.host == 0 || (world->host == WEIR_BYTES_UNKNOWN && !demanded))
+        who_wants(world, c, wants.host, wants.host == needs->min_memory ? "the manifest's min_memory" : NULL);
+    weir_size_format(wants.host, wanted, sizeof wanted);
+    if (wants.host == 0 || (world->host == WEIR_BYTES_UNKNOWN && !demanded))
         return WEIR_ACCEPTED;
     if (world->host == WEIR_BYTES_UNKNOWN)
         return refuse(world, c, WEIR_LITTLE_MEMORY,
                       "insufficient memory: %s are wanted of the host (%s), and nobody can tell what it has", wanted,
                       who);
-    if (need.host <= world->host)
+    if (wants.host <= world->host)
         return WEIR_ACCEPTED;
     return refuse(world, c, WEIR_LITTLE_MEMORY,
                   "insufficient memory: %s can be had of the host, and %s are wanted (%s)",
@@ -289,20 +294,20 @@ static weir_verdict device_has_memory(wi_world *world, wi_candidate *c)
 {
     char wanted[24], there[24], besides[24];
     const weir_requirements *needs = &world->wish.manifest.requirements;
-    wi_need need = wi_candidate_need(world, c);
+    need wants = need_of(world, c);
     bool demanded = needs->min_vram > 0 || (!account_elsewhere(c) && needs->guaranteed > 0);
     const char *who =
-        who_wants(world, c, need.device, need.device == needs->min_vram ? "the manifest's min_vram" : NULL);
-    weir_size_format(need.device, wanted, sizeof wanted);
-    if (need.device == 0 || (c->obtainable == WEIR_BYTES_UNKNOWN && !demanded))
+        who_wants(world, c, wants.device, wants.device == needs->min_vram ? "the manifest's min_vram" : NULL);
+    weir_size_format(wants.device, wanted, sizeof wanted);
+    if (wants.device == 0 || (c->obtainable == WEIR_BYTES_UNKNOWN && !demanded))
         return WEIR_ACCEPTED;
     if (c->obtainable == WEIR_BYTES_UNKNOWN)
         return refuse(world, c, WEIR_LITTLE_VRAM,
                       "insufficient VRAM: %s are wanted of %s (%s), and nobody can tell what it has", wanted,
                       c->device->key, who);
     /* What is the processor's too cannot be had for the host's part as well. */
-    uint64_t host = c->device->shares_host ? need.host : 0;
-    if (need.device <= c->obtainable && host <= c->obtainable - need.device)
+    uint64_t host = c->device->shares_host ? wants.host : 0;
+    if (wants.device <= c->obtainable && host <= c->obtainable - wants.device)
         return WEIR_ACCEPTED;
     return refuse(world, c, WEIR_LITTLE_VRAM, "insufficient VRAM: %s can be had of %s, and %s are wanted (%s)%s%s%s",
                   weir_size_format(c->obtainable, there, sizeof there), c->device->key, wanted, who,

@@ -57,11 +57,6 @@ const char *wi_candidate_runtime(const wi_candidate *candidate);
 /* The first rule that refuses it, or that there is none. */
 void wi_judge(wi_world *world, wi_candidate *candidate);
 
-/* Bytes that a candidate wants of the host and of its device, if that is another. */
-typedef struct wi_need {
-    uint64_t host, device;
-} wi_need;
-wi_need wi_candidate_need(const wi_world *world, const wi_candidate *candidate);
 /* What is predicted, or what the file alone says. */
 uint64_t wi_candidate_bytes(const wi_world *world, const wi_candidate *candidate);
 
