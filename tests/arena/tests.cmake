@@ -2,7 +2,7 @@
 include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
 function(weir_arena_test_on name suffix)
   add_test(NAME ${name}-${suffix} COMMAND test-${name})
-  set_tests_properties(${name}-${suffix} PROPERTIES TIMEOUT 120 ENVIRONMENT "${ARGN}")
+  set_tests_properties(${name}-${suffix} PROPERTIES TIMEOUT 300 ENVIRONMENT "${ARGN}")
 endfunction()
 foreach(arena_test nodes parameters tensors runs replays pool)
   set(name arena-${arena_test})

@@ -10,11 +10,11 @@ endfunction()
 
 weir_bridge_test(steps bridge/steps.c bridge/fake.c)
 add_test(NAME bridge-steps-stub COMMAND test-bridge-steps)
-set_tests_properties(bridge-steps-stub PROPERTIES TIMEOUT 120 ENVIRONMENT "${WEIR_STUB_DEVICE}")
+set_tests_properties(bridge-steps-stub PROPERTIES TIMEOUT 300 ENVIRONMENT "${WEIR_STUB_DEVICE}")
 
 foreach(name streams table)
   weir_bridge_test(${name} bridge/${name}.c bridge/rig.c bridge/fake.c INTERNAL)
-  set_tests_properties(bridge-${name} PROPERTIES TIMEOUT 120 ENVIRONMENT "${WEIR_STUB_DEVICE}")
+  set_tests_properties(bridge-${name} PROPERTIES TIMEOUT 300 ENVIRONMENT "${WEIR_STUB_DEVICE}")
 endforeach()
 
 # LeakSanitizer cannot see into ONNX Runtime, ThreadSanitizer neither: as with the engines.
@@ -36,7 +36,7 @@ function(weir_bridge_example name)
   list(POP_BACK ARGN wanted)
   add_test(NAME bridge-example-${name} COMMAND sh -ec "answer=$(\"$0\" \"$@\"); echo \"$answer\"; echo \"$answer\" | grep -q '${wanted}'"
     $<TARGET_FILE:example-onnxruntime-${name}> ${ARGN})
-  set_tests_properties(bridge-example-${name} PROPERTIES LABELS engine TIMEOUT 120
+  set_tests_properties(bridge-example-${name} PROPERTIES LABELS engine TIMEOUT 300
     ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
 endfunction()
 if(EXISTS ${WEIR_STORE_PATH}/engines/onnxruntime/current/libonnxruntime.so AND PROJECT_IS_TOP_LEVEL
@@ -57,5 +57,5 @@ target_link_libraries(test-bridge-gpu PRIVATE weir PkgConfig::CMOCKA Threads::Th
 set_target_properties(test-bridge-gpu PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 add_dependencies(test-bridge-gpu stub-provider)
 add_test(NAME bridge-gpu-stub COMMAND test-bridge-gpu ${PROJECT_SOURCE_DIR}/tests/data/onnx/copies.onnx 100 20)
-set_tests_properties(bridge-gpu-stub PROPERTIES SKIP_RETURN_CODE 77 LABELS engine TIMEOUT 120
+set_tests_properties(bridge-gpu-stub PROPERTIES SKIP_RETURN_CODE 77 LABELS engine TIMEOUT 300
   ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x80000000")

@@ -69,11 +69,11 @@ if(TARGET weir_onnx_objects)
     separate_arguments(words UNIX_COMMAND ${part})
     list(POP_FRONT words name)
     add_test(NAME onnx-gpu-${name} COMMAND test-onnx-gpu cuda weir ${name} ${minilm} ${words})
-    set_tests_properties(onnx-gpu-${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120 LABELS engine
+    set_tests_properties(onnx-gpu-${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS engine
       ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x80000000")
   endforeach()
   add_test(NAME onnx-gpu-heap COMMAND test-onnx-gpu cuda weir cycles ${PROJECT_SOURCE_DIR}/tests/data/onnx/chain.onnx 1 16 300)
-  set_tests_properties(onnx-gpu-heap PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120 LABELS engine
+  set_tests_properties(onnx-gpu-heap PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS engine
     ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x80000000;WEIR_TEST_HEAP_GROWTH=2048")
   add_dependencies(test-onnx-gpu stub-provider)
   # onnx's own node tests: an eighth of them, and all. Of operators that no release of ONNX has yet, too.
