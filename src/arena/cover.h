@@ -37,6 +37,7 @@ typedef struct wi_cover {
     uint64_t unit; /* of heights */
     int64_t cap;
     int64_t table_cap; /* the highest since the table was cleared */
+    uint64_t salt;     /* of states that are nobody's but this try's; 0: they are everybody's */
     wi_cover_item *items;
     uint32_t *first;      /* of a section: the first item with its left there or behind */
     uint64_t *waiting;    /* bits of items that are not put down */
@@ -108,6 +109,8 @@ bool wi_cover_table_create(wi_cover *cover);
 void wi_cover_table_destroy(wi_cover *cover);
 /* Sets the cap; forgets what failed under a lower one. */
 void wi_cover_limit(wi_cover *cover, int64_t cap);
+/* The same for one try under a higher cap, whose failures say nothing of other tries, nor theirs of it. */
+void wi_cover_limit_once(wi_cover *cover, int64_t cap);
 typedef struct wi_cover_state {
     uint64_t key, check;
 } wi_cover_state;
@@ -133,7 +136,9 @@ void wi_cover_repair_destroy(wi_cover_repair *repair);
 /* By item: the answer, to be filled in before it begins, and read when a try has found a lower one. */
 int64_t *wi_cover_repair_bottoms(wi_cover_repair *repair);
 void wi_cover_repair_begin(wi_cover_repair *repair, int64_t low);
-/* One try; WI_COVER_NONE when the answer is as low as `low`. */
+/* Now and then an answer that is as high, and otherwise different, takes its place, so that others come within reach. */
+void wi_cover_repair_wander(wi_cover_repair *repair);
+/* One try; WI_COVER_FOUND when the answer got lower, WI_COVER_NONE when it is as low as `low`. */
 wi_cover_answer wi_cover_repair_try(wi_cover_repair *repair, int64_t low, wi_work *work);
 
 #endif

@@ -5,7 +5,7 @@
 #include "arena/radix.h"
 #include "base/internal.h"
 
-enum { NODES_PER_ITEM = 6, PATIENCE = 24 };
+enum { NODES_PER_ITEM = 6, PATIENCE = 24, SIDEWAYS = 7 };
 
 struct wi_cover_repair {
     wi_cover *cover;
@@ -17,6 +17,7 @@ struct wi_cover_repair {
     int64_t height;
     int64_t step; /* how much lower the cap is */
     int failures; /* in a row */
+    bool wanders;
 };
 
 wi_cover_repair *wi_cover_repair_create(wi_cover *cover)
@@ -127,6 +128,11 @@ static void learn(wi_cover_repair *r, bool found)
         r->step /= 2;
 }
 
+void wi_cover_repair_wander(wi_cover_repair *repair)
+{
+    repair->wanders = true;
+}
+
 wi_cover_answer wi_cover_repair_try(wi_cover_repair *repair, int64_t low, wi_work *work)
 {
     wi_cover *cover = repair->cover;
@@ -134,7 +140,12 @@ wi_cover_answer wi_cover_repair_try(wi_cover_repair *repair, int64_t low, wi_wor
         turn_over(repair);
     if (repair->height <= low)
         return WI_COVER_NONE;
-    wi_cover_limit(cover, repair->height - repair->step > low ? repair->height - repair->step : low);
+    int64_t height = repair->height, lower = height - repair->step;
+    bool sideways = repair->wanders && part_of(repair, SIDEWAYS - 1) == 0;
+    if (sideways)
+        wi_cover_limit_once(cover, height);
+    else
+        wi_cover_limit(cover, lower > low ? lower : low);
     cut(repair);
     wi_cover_before before = {repair->bottoms, repair->order, repair->cuts};
     wi_cover_way way = random_way(repair);
@@ -143,8 +154,10 @@ wi_cover_answer wi_cover_repair_try(wi_cover_repair *repair, int64_t low, wi_wor
         memcpy(repair->bottoms, cover->bottoms, cover->count * sizeof *repair->bottoms);
         settle(repair);
     }
-    learn(repair, answer == WI_COVER_FOUND);
-    return answer;
+    bool better = repair->height < height;
+    if (better || !sideways)
+        learn(repair, better);
+    return answer == WI_COVER_FOUND && !better ? WI_COVER_GAVE_UP : answer;
 }
 
 int64_t *wi_cover_repair_bottoms(wi_cover_repair *repair)

@@ -27,6 +27,13 @@ void wi_cover_limit(wi_cover *cover, int64_t cap)
     if (cap > cover->table_cap)
         memset(cover->table, 0, sizeof *cover->table);
     cover->table_cap = cover->cap = cap;
+    cover->salt = 0;
+}
+
+void wi_cover_limit_once(wi_cover *cover, int64_t cap)
+{
+    cover->cap = cap;
+    cover->salt = wi_cover_random(cover) | 1;
 }
 
 static uint64_t mix(uint64_t x)
@@ -44,7 +51,7 @@ static void add(wi_cover_state *state, uint64_t number, uint64_t salt)
 
 wi_cover_state wi_cover_state_of(const wi_cover *cover, uint32_t left, uint32_t right)
 {
-    wi_cover_state state = {left + 1, right};
+    wi_cover_state state = {left + 1 + cover->salt, right};
     for (uint32_t s = left; s < right; s++)
         add(&state, cover->floor_keys[s] + (uint64_t)cover->floors[s], cover->floor_keys[s]);
     uint32_t i = cover->first[left], end = cover->first[right];
