@@ -110,16 +110,21 @@ static weir_status write_piece(unpacking *u, int file, size_t length)
     return WEIR_OK;
 }
 
-static weir_status write_file(unpacking *u, int file)
+/* No more than `bytes`, the size that the tar has named: the holes of a sparse entry may reach far beyond it. */
+static weir_status write_file(unpacking *u, int file, uint64_t bytes)
 {
     weir_status status = WEIR_OK;
     la_ssize_t got = 1;
     while (status == WEIR_OK && got > 0) {
         got = archive_read_data(u->archive, u->piece, sizeof u->piece);
-        if (got < 0)
+        if (got < 0) {
             status = broken(u);
-        else
+        } else if ((uint64_t)got > bytes) {
+            status = refuse(u, u->name, "with more bytes than it says");
+        } else {
             status = write_piece(u, file, (size_t)got);
+            bytes -= (uint64_t)got;
+        }
     }
     return status;
 }
@@ -150,7 +155,7 @@ static weir_status unpack_file(unpacking *u, struct archive_entry *entry)
         return errno == EEXIST    ? refuse(u, u->name, "twice")
                : errno == ENOTDIR ? refuse(u, u->name, "which lies in what is a file")
                                   : failed(u);
-    status = write_file(u, file);
+    status = write_file(u, file, (uint64_t)archive_entry_size(entry));
     if (close(file) != 0 && status == WEIR_OK)
         status = failed(u);
     return status;

@@ -363,6 +363,33 @@ static void bombs_are_refused(void **state)
     weir_manifest_release(m);
 }
 
+/* A sparse entry (GNU tar's old format) that says it has 1000 bytes, with a block of it 80 MiB further on. */
+static void holes_beyond_the_size_are_refused(void **state)
+{
+    (void)state;
+    enum { SPARSE = 386, REAL_SIZE = 483, SUM = 148, BLOCK = 512 };
+    char header[2 * BLOCK] = "w";
+    unsigned sum = 8 * ' ';
+    snprintf(header + 100, 8, "%07o", 0644u);
+    snprintf(header + 124, 12, "%011o", (unsigned)BLOCK);
+    header[156] = 'S';
+    memcpy(header + 257, "ustar  ", 8);
+    snprintf(header + SPARSE, 12, "%011o", 80u << 20);
+    snprintf(header + SPARSE + 12, 12, "%011o", (unsigned)BLOCK);
+    snprintf(header + REAL_SIZE, 12, "%011o", 1000u);
+    for (size_t i = 0; i < BLOCK; i++)
+        sum += (unsigned char)header[i];
+    snprintf(header + SUM, 8, "%06o", sum);
+    header[SUM + 7] = ' ';
+    write_bytes("sparse", header, sizeof header);
+    packing p = pack_begin_as("tar", false);
+    pack_text(&p, "metadata.json", manifest_text);
+    pack_text(&p, "m.onnx", "\x08\x07 model");
+    pack_end(&p);
+    assert_int_equal(system("cat sparse tar | gzip -c >sparse.aimod"), 0);
+    is_refused("sparse.aimod", WEIR_CORRUPT, "\"w\", with more bytes than it says");
+}
+
 /* Many small ones are as much as a large one. */
 static void the_limit_is_of_the_whole(void **state)
 {
@@ -460,6 +487,7 @@ int main(void)
         TEST(what_is_no_package_is_refused),
         TEST(damaged_packages_do_no_harm),
         TEST(bombs_are_refused),
+        TEST(holes_beyond_the_size_are_refused),
         TEST(the_limit_is_of_the_whole),
         TEST(endless_entries_are_refused),
         TEST(there_has_to_be_room),
