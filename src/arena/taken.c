@@ -164,7 +164,8 @@ static void swallow(wi_taken *taken, uint32_t index, uint32_t at)
         for (; end < piece->count && piece->runs[end].low <= grown->high; end++)
             grown->high = wi_max(grown->high, piece->runs[end].high);
         bool more = end == piece->count;
-        memmove(&piece->runs[from], &piece->runs[end], (piece->count - end) * sizeof *grown);
+        if (end > from)
+            memmove(&piece->runs[from], &piece->runs[end], (piece->count - end) * sizeof *grown);
         piece->count -= end - from;
         measure(piece);
         if (piece->count == 0)

@@ -65,7 +65,7 @@ class Devices(harness.Case):
     def test_as_people_read_it(self):
         out, error = self.weir("devices", "--sysroot", self.machine(self.gpu()))
         self.assertEqual(error, "")
-        self.assertRegex(out, rf"host +cpu +Test \?\[31mCPU +64 GiB +60 GiB +8 +cpu")
+        self.assertRegex(out, r"host +cpu +Test \?\[31mCPU +64 GiB +60 GiB +8 +cpu")
         self.assertRegex(out, rf"cuda:0 +cuda +NVIDIA H200 +140 GiB +139 GiB +132 +{UUID} +capability 9\.0, driver 580\.65\.6, CUDA 13\.0")
         out, _ = self.weir("devices", "--sysroot", self.machine(self.gpu()), CUDA_VISIBLE_DEVICES="-1")
         self.assertRegex(out, r"- +cuda +NVIDIA H200")

@@ -5,6 +5,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#ifdef __SANITIZE_ADDRESS__
+/* The leak checker of gcc 12 looks for a thread's variables in libraries where glibc does not put them, and dies of it with
+ * the library of TensorRT's provider. */
+const char *__asan_default_options(void); /* NOLINT(bugprone-reserved-identifier) */
+const char *__asan_default_options(void)  /* NOLINT(bugprone-reserved-identifier) */
+{
+    return "intercept_tls_get_addr=0";
+}
+#endif
+
 static int missing(const char *what)
 {
     const char *require = getenv("WEIR_REQUIRE_ENGINES");

@@ -80,7 +80,7 @@ static void each_goes_into_the_lowest_gap(void **state)
     wi_work_begin(&work, &options);
     for (int round = 0; round < rounds(300); round++) {
         example e;
-        uint32_t order[120];
+        uint32_t order[120] = {0};
         bool there[120];
         make_example(&e, &seed);
         wi_problem *p = &e.problem;
