@@ -144,6 +144,15 @@ static void a_conflict_is_an_error(void **state)
     const weir_setting of_openvino = {"openvino.num_streams", "1"};
     assert_status(load_by(&l, "mlp", NULL, &of_openvino, 1), WEIR_INVALID);
     assert_detail("set provider=openvino, too");
+    const weir_setting of_cpu = {"cpu.use_arena", "1"};
+    assert_status(load_by(&l, "mlp", NULL, &of_cpu, 1), WEIR_INVALID);
+    assert_detail("the provider cpu has no options of its own");
+    onnx_settings read;
+    const weir_setting adapters[] = {
+        {"directml.device_id", "1"}, {"directml.device_id", "one"}, {"directml.nothing", "1"}};
+    assert_ok(onnx_settings_read(&adapters[0], 1, false, "directml", &read));
+    assert_status(onnx_settings_read(&adapters[1], 1, false, "directml", &read), WEIR_INVALID);
+    assert_status(onnx_settings_read(&adapters[2], 1, false, "directml", &read), WEIR_INVALID);
     const weir_setting same = {"provider", "cpu"};
     assert_ok(load_by(&l, "mlp", "CPU", &same, 1));
     assert_string_equal(info_of(&l).provider, "cpu");
@@ -244,6 +253,21 @@ static loaded open_on_device(void)
     assert_ok(weir_runtime_create("cuda:0", &options, &l.runtime));
     assert_ok(weir_client_open(l.runtime, &named, &l.client));
     return l;
+}
+
+/* Before there is a place, the provider says by its name where the model would be; in whatever case. */
+static void a_plan_needs_no_place(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"cuda", "CUDA", "TensorRT"};
+    weir_engine_plan plans[3];
+    for (size_t i = 0; i < 3; i++) {
+        weir_engine_load load = {.size = sizeof load, .path = model_path("mlp"), .provider = names[i]};
+        plans[i] = WEIR_INIT(weir_engine_plan);
+        assert_ok(weir_engine_entry(WEIR_ENGINE_ABI)->plan(&load, &plans[i]));
+        assert_true(plans[i].bytes[WEIR_WEIGHTS] > 0);
+        assert_memory_equal(plans[i].bytes, plans[0].bytes, sizeof plans[i].bytes);
+    }
 }
 
 static void cuda_runs_its_share(void **state)
@@ -362,17 +386,12 @@ int main(void)
     }
     has_openvino = has_openvino && !SANITIZED;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_provider_is_told),
-        cmocka_unit_test(what_is_not_built_is_said),
-        cmocka_unit_test(what_cannot_be_loaded_is_named),
-        cmocka_unit_test(a_conflict_is_an_error),
-        cmocka_unit_test(openvino_answers_as_the_cpu),
-        cmocka_unit_test(options_reach_openvino),
-        cmocka_unit_test(cuda_runs_its_share),
-        cmocka_unit_test(builds_lie_beside_each_other),
-        cmocka_unit_test(shares_are_of_all_nodes),
-        cmocka_unit_test(the_cpu_behind_is_told),
-        cmocka_unit_test(other_versions_are_found),
+        cmocka_unit_test(every_provider_is_told),         cmocka_unit_test(what_is_not_built_is_said),
+        cmocka_unit_test(what_cannot_be_loaded_is_named), cmocka_unit_test(a_conflict_is_an_error),
+        cmocka_unit_test(openvino_answers_as_the_cpu),    cmocka_unit_test(options_reach_openvino),
+        cmocka_unit_test(a_plan_needs_no_place),          cmocka_unit_test(cuda_runs_its_share),
+        cmocka_unit_test(builds_lie_beside_each_other),   cmocka_unit_test(shares_are_of_all_nodes),
+        cmocka_unit_test(the_cpu_behind_is_told),         cmocka_unit_test(other_versions_are_found),
         cmocka_unit_test(a_named_library_serves_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

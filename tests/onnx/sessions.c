@@ -203,6 +203,72 @@ static void runs_at_a_time_are_bounded(void **state)
     assert_status(onnx_settings_read(&(weir_setting){"concurrency", "2"}, 1, true, NULL, &read), WEIR_INVALID);
 }
 
+/* The first of them stays in ONNX Runtime until the test lets it go. */
+static ort_status *slow_run(ort_session *session, const ort_run_options *options, const char *const *input_names,
+                            const ort_value *const *inputs, size_t input_count, const char *const *output_names,
+                            size_t output_count, ort_value **outputs)
+{
+    watched.Run = real->Run;
+    atomic_store(&held_up, true);
+    while (atomic_load(&held_up))
+        usleep(1000);
+    return real->Run(session, options, input_names, inputs, input_count, output_names, output_count, outputs);
+}
+
+typedef struct numbered {
+    const loaded *l;
+    uint64_t id;
+    weir_status status;
+} numbered;
+
+static void *run_numbered(void *user)
+{
+    numbered *it = user;
+    float x[16] = {0};
+    weir_tensor in = tensor("x", WEIR_F32, SHAPE(1, 16), x);
+    weir_inference inference = {.size = sizeof inference, .inputs = &in, .input_count = 1, .id = it->id};
+    weir_outputs out = WEIR_INIT(weir_outputs);
+    it->status = it->l->engine->infer(it->l->model, &inference, &out);
+    if (it->status == WEIR_OK)
+        it->l->engine->release_outputs(it->l->model, &out);
+    return NULL;
+}
+
+/* One that waits for its turn need not have it to be cancelled, and leaves it to the next. */
+static void a_waiting_run_is_cancelled(void **state)
+{
+    (void)state;
+    pthread_t threads[3];
+    loaded l = load_model("mlp", (const char *const[]){"concurrency=1", NULL});
+    numbered runs[] = {{.l = &l, .id = 1}, {.l = &l, .id = 2}, {.l = &l, .id = 3}};
+    watched.Run = slow_run;
+    assert_int_equal(pthread_create(&threads[0], NULL, run_numbered, &runs[0]), 0);
+    while (!atomic_load(&held_up))
+        usleep(1000);
+    for (int i = 1; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, run_numbered, &runs[i]), 0);
+    while (l.engine->cancel(l.model, 2) == WEIR_NOT_FOUND)
+        usleep(1000);
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    int joined = pthread_timedjoin_np(threads[1], NULL, &until);
+    bool still = atomic_load(&held_up);
+    atomic_store(&held_up, false);
+    assert_int_equal(joined, 0);
+    assert_true(still);
+    pthread_join(threads[0], NULL);
+    pthread_join(threads[2], NULL);
+    assert_int_equal(runs[0].status, WEIR_OK);
+    assert_int_equal(runs[1].status, WEIR_CANCELLED);
+    assert_int_equal(runs[2].status, WEIR_OK);
+    weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
+    assert_ok(l.engine->metrics(l.model, &metrics));
+    assert_int_equal(metrics.cancelled, 1);
+    unload_model(&l);
+    close_client(&l);
+}
+
 /* ---- sessions by shape ------------------------------------------------------------------------------------------------ */
 
 static void run_rows(const loaded *l, int64_t rows, weir_outputs *out)
@@ -332,17 +398,6 @@ static void nobody_waits_for_another_bucket(void **state)
     close_client(&l);
 }
 
-static ort_status *slow_run(ort_session *session, const ort_run_options *options, const char *const *input_names,
-                            const ort_value *const *inputs, size_t input_count, const char *const *output_names,
-                            size_t output_count, ort_value **outputs)
-{
-    watched.Run = real->Run;
-    atomic_store(&held_up, true);
-    while (atomic_load(&held_up))
-        usleep(1000);
-    return real->Run(session, options, input_names, inputs, input_count, output_names, output_count, outputs);
-}
-
 /* While a session runs it does not make room for another. */
 static void a_session_in_use_stays(void **state)
 {
@@ -416,6 +471,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_cpu_arena_is_off, watch, unwatch),
         cmocka_unit_test_setup_teardown(the_memory_pattern_is_off, watch, unwatch),
         cmocka_unit_test_setup_teardown(runs_at_a_time_are_bounded, watch, unwatch),
+        cmocka_unit_test_setup_teardown(a_waiting_run_is_cancelled, watch, unwatch),
         cmocka_unit_test(keys_round_up),
         cmocka_unit_test(weights_are_there_once),
         cmocka_unit_test(the_oldest_bucket_goes),

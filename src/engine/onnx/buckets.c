@@ -20,7 +20,7 @@ struct onnx_bucket {
 
 struct onnx_buckets {
     pthread_mutex_t lock; /* guards all of this; not held while a session is made, run or released */
-    pthread_cond_t ended; /* a run */
+    pthread_cond_t ended; /* a run, or somebody cancelled one */
     onnx_bucket *list;
     size_t count, most;
     int running;
@@ -178,16 +178,28 @@ static onnx_bucket *choose(weir_engine_model *model, const char *key)
     return bucket;
 }
 
-onnx_turn onnx_turn_take(weir_engine_model *model, const weir_inference *inference)
+/* Under the lock, which it gives up meanwhile. */
+static weir_status wait_for_room(weir_engine_model *model, const onnx_run *its)
+{
+    onnx_buckets *b = model->buckets;
+    weir_status status = onnx_check_cancelled(model, its);
+    while (status == WEIR_OK && model->settings.concurrency && b->running >= model->settings.concurrency) {
+        pthread_cond_wait(&b->ended, &b->lock);
+        status = onnx_check_cancelled(model, its);
+    }
+    return status;
+}
+
+weir_status onnx_turn_take(weir_engine_model *model, const weir_inference *inference, const onnx_run *its,
+                           onnx_turn *out)
 {
     onnx_buckets *b = model->buckets;
     onnx_turn turn = {.session = model->session};
     char key[KEY_MOST];
     pthread_mutex_lock(&b->lock);
-    while (model->settings.concurrency && b->running >= model->settings.concurrency)
-        pthread_cond_wait(&b->ended, &b->lock);
-    b->running++;
-    if (b->most) {
+    weir_status status = wait_for_room(model, its);
+    b->running += status == WEIR_OK;
+    if (status == WEIR_OK && b->most) {
         onnx_bucket_key(model, inference, key, sizeof key);
         turn.bucket = choose(model, key);
     }
@@ -196,7 +208,15 @@ onnx_turn onnx_turn_take(weir_engine_model *model, const weir_inference *inferen
         turn.session = turn.bucket->session;
     }
     pthread_mutex_unlock(&b->lock);
-    return turn;
+    *out = turn;
+    return status;
+}
+
+void onnx_turns_wake(weir_engine_model *model)
+{
+    pthread_mutex_lock(&model->buckets->lock);
+    pthread_cond_broadcast(&model->buckets->ended);
+    pthread_mutex_unlock(&model->buckets->lock);
 }
 
 void onnx_turn_give(weir_engine_model *model, onnx_turn turn)

@@ -25,9 +25,13 @@ typedef struct onnx_bucket_stats {
 weir_status onnx_buckets_begin(weir_engine_model *model);
 void onnx_buckets_end(weir_engine_model *model);
 
-/* Waits while as many runs as the setting `concurrency` allows are under way. */
-onnx_turn onnx_turn_take(weir_engine_model *model, const weir_inference *inference);
+/* Waits while as many runs as the setting `concurrency` allows are under way. WEIR_CANCELLED when somebody has: then there is no
+ * turn to give back. */
+weir_status onnx_turn_take(weir_engine_model *model, const weir_inference *inference, const onnx_run *its,
+                           onnx_turn *out);
 void onnx_turn_give(weir_engine_model *model, onnx_turn turn);
+/* Runs that wait for their turn look whether they were cancelled. */
+void onnx_turns_wake(weir_engine_model *model);
 
 onnx_bucket_stats onnx_buckets_look(weir_engine_model *model);
 

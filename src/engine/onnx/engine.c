@@ -21,8 +21,9 @@ static const char *asked_provider(const weir_engine_load *load)
 static bool is_cuda(const weir_engine_load *load)
 {
     const char *asked = asked_provider(load);
+    onnx_provider provider;
     if (load->place_count == 0)
-        return asked && (strcmp(asked, "cuda") == 0 || strcmp(asked, "tensorrt") == 0);
+        return asked && onnx_provider_find(asked, &provider) && (provider == ONNX_CUDA || provider == ONNX_TENSORRT);
     return load->places[0].runtime && strncmp(weir_runtime_device(load->places[0].runtime), "cuda", 4) == 0;
 }
 

@@ -265,6 +265,8 @@ weir_status onnx_cancel(weir_engine_model *model, uint64_t id)
             any = run->cancelled = true;
     }
     pthread_mutex_unlock(&model->lock);
+    if (any)
+        onnx_turns_wake(model);
     return any ? WEIR_OK
                : weir_fail(WEIR_NOT_FOUND, "%s: no run %" PRIu64 " is under way", weir_client_name(model->client), id);
 }
@@ -396,11 +398,15 @@ static weir_status run(weir_engine_model *model, const weir_inference *inference
     r->on_device = settings->device_outputs && model->device.cuda;
     onnx_run its = {.id = inference->id};
     enlist(model, &its);
-    onnx_turn turn = onnx_turn_take(model, inference);
+    onnx_turn turn;
+    weir_status status = onnx_turn_take(model, inference, &its, &turn);
+    bool taken = status == WEIR_OK;
     double start = seconds();
-    weir_status status = run_either_way(model, turn.session, inference, &its, inputs, r);
+    if (taken)
+        status = run_either_way(model, turn.session, inference, &its, inputs, r);
     count_run(model, status, seconds() - start);
-    onnx_turn_give(model, turn);
+    if (taken)
+        onnx_turn_give(model, turn);
     strike(model, &its);
     if (status == WEIR_OK)
         status = describe_outputs(model, r, out);

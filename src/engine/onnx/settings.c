@@ -6,6 +6,7 @@
  * cost nothing. */
 #include "settings.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,8 +57,8 @@ const char *onnx_setting_option(const weir_setting *setting, const char *provide
     return setting->key + length + 1;
 }
 
-/* Options that would take the order of streams, or memory, out of weir's hands. */
-static weir_status check_option(const weir_setting *setting, const char *option)
+/* Of CUDA's: those that would take the order of streams, or memory, out of weir's hands. */
+static weir_status check_cuda_option(const weir_setting *setting, const char *option)
 {
     static const char *const weirs[] = {"device_id",
                                         "user_compute_stream",
@@ -82,6 +83,22 @@ static weir_status check_option(const weir_setting *setting, const char *option)
     return WEIR_OK;
 }
 
+/* What nobody would read. */
+static weir_status check_option(const weir_setting *setting, onnx_provider owner, const char *option)
+{
+    int ordinal;
+    if (owner == ONNX_CUDA || owner == ONNX_TENSORRT)
+        return check_cuda_option(setting, option);
+    if (owner == ONNX_CPU)
+        return weir_fail(WEIR_INVALID, "setting %s: the provider cpu has no options of its own; known: " KNOWN,
+                         setting->key);
+    if (owner == ONNX_DIRECTML &&
+        (strcmp(option, "device_id") != 0 || !read_number(setting->value, 0, INT_MAX, &ordinal)))
+        return weir_fail(WEIR_INVALID, "setting %s: directml has the option device_id alone, a number from 0",
+                         setting->key);
+    return WEIR_OK;
+}
+
 /* An option of a provider that does not run the model would do nothing. */
 static weir_status check_owner(const weir_setting *setting, bool cuda, onnx_provider runs, bool *taken)
 {
@@ -95,7 +112,7 @@ static weir_status check_owner(const weir_setting *setting, bool cuda, onnx_prov
         *taken = true;
         if (of_cuda && !cuda)
             return weir_fail(WEIR_INVALID, "setting %s: the model is on host; known: " KNOWN, setting->key);
-        weir_status status = of_cuda ? check_option(setting, option) : WEIR_OK;
+        weir_status status = check_option(setting, owner, option);
         if (status != WEIR_OK || owner == runs || (owner == ONNX_CUDA && runs == ONNX_TENSORRT))
             return status;
         return weir_fail(WEIR_INVALID, "setting %s: %s does not run the model; set provider=%s, too", setting->key,
