@@ -332,6 +332,47 @@ static void damaged_packages_do_no_harm(void **state)
     assert_int_equal(system("test -z \"$(ls -A store/packages | grep new)\""), 0);
 }
 
+/* Bytes that do not compress, pseudorandom, to be freed. */
+static char *noise(size_t length)
+{
+    char *bytes = malloc(length);
+    unsigned number = 1;
+    for (size_t i = 0; i < length; i++)
+        bytes[i] = (char)((number = number * 1664525 + 1013904223) >> 24);
+    return bytes;
+}
+
+/* Weights lie in a package as they are: that one of their bytes is another only the sum at the end of the file shows. */
+static void a_changed_weight_is_found(void **state)
+{
+    (void)state;
+    char *bytes = noise(1 << 20), path[400];
+    packing p = pack_good("p.aimod", manifest_text);
+    pack_entry(&p, "w", AE_IFREG, NULL, bytes, 1 << 20);
+    pack_end(&p);
+    assert_int_equal(system("cp p.aimod changed.aimod; cp p.aimod cut.aimod; truncate -s -4 cut.aimod"), 0);
+    FILE *file = fopen("changed.aimod", "r+b");
+    assert_int_equal(fseek(file, 1 << 19, SEEK_SET), 0);
+    int byte = fgetc(file);
+    assert_int_equal(fseek(file, 1 << 19, SEEK_SET), 0);
+    assert_int_equal(fputc(byte ^ 1, file), byte ^ 1);
+    fclose(file);
+    is_refused("changed.aimod", WEIR_CORRUPT, "incorrect data check");
+    is_refused("cut.aimod", WEIR_CORRUPT, "unexpected end of file");
+    weir_manifest *m;
+    ok(read_package("p.aimod", &m));
+    char *inside = folder_of(m), *read = malloc(1 << 20);
+    snprintf(path, sizeof path, "%s/w", inside);
+    file = fopen(path, "rb");
+    assert_int_equal(fread(read, 1, 1 << 20, file), 1 << 20);
+    fclose(file);
+    assert_memory_equal(read, bytes, 1 << 20);
+    free(read);
+    free(inside);
+    free(bytes);
+    weir_manifest_release(m);
+}
+
 static void bombs_are_refused(void **state)
 {
     (void)state;
@@ -427,10 +468,7 @@ static void endless_entries_are_refused(void **state)
 static void there_has_to_be_room(void **state)
 {
     (void)state;
-    char *bytes = malloc(1 << 20);
-    unsigned number = 1;
-    for (size_t i = 0; i < 1 << 20; i++) /* that do not compress */
-        bytes[i] = (char)((number = number * 1664525 + 1013904223) >> 24);
+    char *bytes = noise(1 << 20);
     packing p = pack_good("p.aimod", manifest_text);
     pack_entry(&p, "w", AE_IFREG, NULL, bytes, 1 << 20);
     pack_end(&p);
@@ -486,6 +524,7 @@ int main(void)
         TEST(what_leads_elsewhere_is_refused),
         TEST(what_is_no_package_is_refused),
         TEST(damaged_packages_do_no_harm),
+        TEST(a_changed_weight_is_found),
         TEST(bombs_are_refused),
         TEST(holes_beyond_the_size_are_refused),
         TEST(the_limit_is_of_the_whole),
