@@ -98,8 +98,9 @@ weir_status wi_run_make(wi_run *run)
 
 const weir_tensor *wi_input_on_device(const weir_inference *inference)
 {
-    size_t stride = inference->input_count > 0 ? inference->inputs->size : 0;
-    for (size_t i = 0; i < inference->input_count; i++) {
+    size_t count = inference->inputs ? inference->input_count : 0, stride = count > 0 ? inference->inputs->size : 0;
+    /* A caller whose header is older has no such member. */
+    for (size_t i = 0; i < count && stride > offsetof(weir_tensor, on_device); i++) {
         const void *at = (const char *)inference->inputs + i * stride;
         if (((const weir_tensor *)at)->on_device)
             return at;

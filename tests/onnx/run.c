@@ -315,6 +315,9 @@ static void settings_of_a_run(void **state)
     in.size = offsetof(weir_tensor, on_device); /* a caller that does not know the member */
     assert_ok(infer(&l, &in, 1, &out));
     l.engine->release_outputs(l.model, &out);
+    in.size = offsetof(weir_tensor, bytes); /* nobody can say how much there is */
+    assert_status(infer(&l, &in, 1, &out), WEIR_INVALID);
+    assert_detail("inputs without their size");
     unload_model(&l);
     close_client(&l);
 }

@@ -168,6 +168,12 @@ static void inputs_on_a_device_stay_there(void **state)
         assert_int_equal(b.runs, runs);
     } else
         weir_model_release_outputs(model, &out);
+    input.size = offsetof(weir_tensor, on_device); /* a caller that does not know the member */
+    ok(weir_model_infer(model, &inference, &out));
+    weir_model_release_outputs(model, &out);
+    inference.inputs = NULL; /* what is no input is the engine's to say */
+    ok(weir_model_infer(model, &inference, &out));
+    weir_model_release_outputs(model, &out);
     ok(weir_free(client, input.data, WEIR_STREAM_HOST));
     ok(weir_client_close(client));
     ok(weir_model_unload(model));

@@ -425,7 +425,7 @@ weir_status onnx_infer(weir_engine_model *model, const weir_inference *inference
     weir_status status = onnx_run_settings_read(inference->settings, inference->setting_count, &settings);
     if (status != WEIR_OK)
         return status;
-    if (inference->input_count && (!inference->inputs || inference->inputs[0].size < offsetof(weir_tensor, bytes)))
+    if (inference->input_count && (!inference->inputs || inference->inputs[0].size < offsetof(weir_tensor, on_device)))
         return weir_fail(WEIR_INVALID, "%s: inputs without their size", weir_client_name(model->client));
     status = weir_stream_synchronize(inference->stream);
     if (status == WEIR_OK)

@@ -205,8 +205,9 @@ static weir_status try_session(weir_engine_model *model, const onnx_file *file, 
 }
 
 /* On cuda ONNX Runtime copies each weight from the mapped file into a block of the client's, which is all that is wanted:
- * nothing is placed for it beforehand. On host, with prepacking on, weights that kernels pack are not copied to the client's memory first: the packed form is there. If
- * less was packed than expected, some are still read from the mapped file: then it is done again with every weight placed. */
+ * nothing is placed for it beforehand. On host, with prepacking on, weights that kernels pack are not copied to the client's
+ * memory first: the packed form is there. If less was packed than expected, some are still read from the mapped file: then it
+ * is done again with every weight placed. */
 static weir_status begin_ours(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph, bool *packed,
                               const weir_engine_load *load)
 {
