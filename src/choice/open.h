@@ -19,6 +19,14 @@ typedef struct wi_chance {
     bool lost; /* its device */
 } wi_chance;
 
+/* How an instance failed, as it was where it came from. */
+typedef struct wi_failure {
+    weir_status status;
+    weir_stage stage;
+    double ms;
+    wi_kept_detail detail;
+} wi_failure;
+
 typedef struct wi_attempt_list wi_attempt_list; /* one that was handed out; open_record.c */
 
 typedef struct wi_opening {
@@ -32,6 +40,10 @@ typedef struct wi_opening {
     bool cpu_asked; /* the processor was named */
     wi_chance *chances;
 
+    /* Under the model's lock. */
+    wi_failure lost; /* of the present instance, if that is lost */
+    char loss[512];  /* how the model came to be on no device */
+
     pthread_mutex_t lock; /* of what follows */
     weir_attempt *attempts;
     size_t attempt_count, attempt_room;
@@ -39,7 +51,6 @@ typedef struct wi_opening {
     uint64_t changes;       /* of the list */
     wi_attempt_list *lists; /* the newest first */
     bool on_cpu;            /* as the last resort */
-    char loss[512];         /* how the model came to be on no device */
 } wi_opening;
 
 extern const wi_route wi_opening_route;

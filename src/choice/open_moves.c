@@ -13,21 +13,25 @@ typedef enum remedy {
     REPLACE /* the instance will answer nothing any more */
 } remedy;
 
-/* A run's failure, as it was where it came from. */
+/* A run's failure. */
 typedef struct trouble {
     remedy remedy;
-    weir_status status;
-    wi_kept_detail detail;
+    wi_failure how;
     wi_instance *from; /* NULL: the model was on no device */
     weir_runtime *runtime;
-    weir_stage stage;
-    double ms;
 } trouble;
 
 static weir_status tell(const trouble *it)
 {
-    wi_detail_restore(&it->detail);
-    return it->status;
+    wi_detail_restore(&it->how.detail);
+    return it->how.status;
+}
+
+/* The same, with what became of the candidates since the attempt number `first`. */
+static weir_status tell_since(wi_opening *opening, size_t first, const trouble *it)
+{
+    return wi_record_count(opening) > first ? wi_told_attempts(opening, first, it->how.status, it->how.detail.text)
+                                            : tell(it);
 }
 
 /* Whether an instance that failed in a way of its engine's own is still good for others. */
@@ -38,7 +42,7 @@ static bool healthy(const wi_instance *instance)
 
 static remedy remedy_of(const wi_run *run, const trouble *it)
 {
-    switch (it->status) {
+    switch (it->how.status) {
     case WEIR_DEVICE_LOST:
         return REPLACE;
     case WEIR_UNSUPPORTED: /* by the engine as such is by its models anywhere */
@@ -49,10 +53,32 @@ static remedy remedy_of(const wi_run *run, const trouble *it)
     case WEIR_ENGINE:
         if (!healthy(it->from))
             return REPLACE;
-        return it->stage == WEIR_STAGE_FIRST_RUN ? TRY : NONE;
+        return it->how.stage == WEIR_STAGE_FIRST_RUN ? TRY : NONE;
     default:
         return NONE;
     }
+}
+
+/* What later requests are told while there is no place. With the model's lock held. */
+static void name_loss(wi_opening *opening, size_t rank, const wi_failure *how)
+{
+    char name[WI_TOLD_BYTES];
+    snprintf(opening->loss, sizeof opening->loss, "%.60s is on no device since %s failed: %.300s",
+             opening->manifest.name, wi_told_candidate(&opening->choice->candidates[rank], name), how->detail.text);
+}
+
+/* Runs that begin from here on wait for another. Who moves the model may be another run than the one that knows why, so
+ * the first says it. */
+static void lose(weir_model *model, wi_instance *from, const wi_failure *how)
+{
+    wi_opening *opening = model->opening;
+    pthread_mutex_lock(&model->lock);
+    if (from->present && !from->lost) {
+        opening->lost = *how;
+        name_loss(opening, from->rank, how);
+    }
+    from->lost = true;
+    pthread_mutex_unlock(&model->lock);
 }
 
 /* With the run still on the instance. */
@@ -60,25 +86,22 @@ static void take_trouble(weir_model *model, wi_run *run, weir_status status, tro
 {
     wi_opening *opening = model->opening;
     wi_instance *from = run->instance;
-    *out = (trouble){.remedy = REPLACE, .status = status, .from = from, .ms = run->ms};
+    *out = (trouble){.remedy = REPLACE, .how = {.status = status, .ms = run->ms}, .from = from};
     if (!from) {
-        pthread_mutex_lock(&opening->lock);
+        pthread_mutex_lock(&model->lock);
         (void)weir_fail(status, "%s", opening->loss);
-        pthread_mutex_unlock(&opening->lock);
-        wi_detail_keep(&out->detail);
+        pthread_mutex_unlock(&model->lock);
+        wi_detail_keep(&out->how.detail);
         return;
     }
-    wi_detail_keep(&out->detail);
+    wi_detail_keep(&out->how.detail);
     out->runtime = weir_client_runtime(from->client);
     pthread_mutex_lock(&model->lock);
-    out->stage = from->answered > 0 ? WEIR_STAGE_LATER_RUN : WEIR_STAGE_FIRST_RUN;
+    out->how.stage = from->answered > 0 ? WEIR_STAGE_LATER_RUN : WEIR_STAGE_FIRST_RUN;
     pthread_mutex_unlock(&model->lock);
     out->remedy = remedy_of(run, out);
-    if (out->remedy != REPLACE)
-        return;
-    pthread_mutex_lock(&model->lock);
-    from->lost = true; /* runs that begin from here on wait for another */
-    pthread_mutex_unlock(&model->lock);
+    if (out->remedy == REPLACE)
+        lose(model, from, &out->how);
 }
 
 /* Turns ------------------------------------------------------------------------------------------------------------ */
@@ -136,12 +159,16 @@ static bool travels(const wi_run *run, const weir_runtime *from, const char *to)
 }
 
 /* What the inputs are ordered on is a stream of the device that they come from: elsewhere it is waited for. */
-static weir_status bring(wi_run *run, const trouble *t, const weir_runtime *to)
+static weir_status bring(const weir_model *model, wi_run *run, const trouble *t, const weir_runtime *to)
 {
-    if (!t->runtime || t->runtime == to)
+    if (!t->runtime) { /* it began between two, and nobody has looked at its inputs */
+        weir_status status = wi_run_check_inputs(model, run);
+        if (status != WEIR_OK)
+            return status;
+    } else if (t->runtime == to)
         return WEIR_OK;
-    if (wi_input_on_device(run->inference))
-        return weir_fail(t->status, "%.600s; its inputs lie on %s, and the model is on %s now", t->detail.text,
+    else if (wi_input_on_device(run->inference))
+        return weir_fail(t->how.status, "%.600s; its inputs lie on %s, and the model is on %s now", t->how.detail.text,
                          weir_runtime_device(t->runtime), weir_runtime_device(to));
     if (run->inference->stream.id == WEIR_STREAM_HOST.id)
         return WEIR_OK;
@@ -172,7 +199,7 @@ static weir_status make_again(weir_model *model, wi_run *run, const trouble *t, 
         return stop();
     if (!run->instance)
         return WEIR_DEVICE_LOST;
-    weir_status status = bring(run, t, weir_client_runtime(run->instance->client));
+    weir_status status = bring(model, run, t, weir_client_runtime(run->instance->client));
     *again = status == WEIR_OK;
     return status == WEIR_OK ? wi_run_make(run) : status;
 }
@@ -190,31 +217,40 @@ typedef struct move {
 } move;
 
 /* The old one serves no longer: into the record, and told. */
-static void note_old(const move *m)
+static void note_old(const move *m, const wi_failure *how)
 {
-    const trouble *t = m->trouble;
-    weir_attempt attempt = {.stage = t->stage,
-                            .status = t->status,
-                            .reason = t->detail.text,
-                            .ms = t->ms,
+    weir_attempt attempt = {.stage = how->stage,
+                            .status = how->status,
+                            .reason = how->detail.text,
+                            .ms = how->ms,
                             .bytes = wi_instance_peak(m->old)};
     wi_record_note(m->opening, m->old->attempt, &attempt);
     wi_open_failed(m->opening, m->old->rank, &attempt);
 }
 
-static void let_go(move *m)
+static void let_go(move *m, const wi_failure *how)
 {
-    wi_opening *opening = m->opening;
-    char name[WI_TOLD_BYTES];
-    note_old(m);
-    pthread_mutex_lock(&opening->lock);
-    snprintf(opening->loss, sizeof opening->loss, "%.60s is on no device since %s failed: %.300s",
-             opening->manifest.name, wi_told_candidate(&opening->choice->candidates[m->old->rank], name),
-             m->trouble->detail.text);
-    pthread_mutex_unlock(&opening->lock);
+    note_old(m, how);
+    pthread_mutex_lock(&m->model->lock);
+    name_loss(m->opening, m->old->rank, how);
+    pthread_mutex_unlock(&m->model->lock);
     wi_model_switch(m->model, NULL);
-    wi_record_adrift(opening, true);
+    wi_record_adrift(m->opening, true);
     m->gone = true;
+}
+
+/* One that will answer nothing any more, if it is that. */
+static void let_go_if_lost(move *m)
+{
+    wi_failure how;
+    pthread_mutex_lock(&m->model->lock);
+    bool lost = m->old->present && m->old->lost;
+    how = m->opening->lost;
+    pthread_mutex_unlock(&m->model->lock);
+    if (!lost)
+        return;
+    wi_open_spoil(m->opening, m->old->rank, how.status);
+    let_go(m, &how);
 }
 
 static const char *device_of(const move *m, size_t rank)
@@ -239,12 +275,12 @@ static weir_status load_next(move *m, size_t rank, wi_instance **out)
         !idle(m))
         return status;
     m->opening->chances[m->old->rank].tried = true;
-    let_go(m);
+    let_go(m, &m->trouble->how);
     return wi_open_try(m->opening, rank, false, out);
 }
 
-/* Runs the request on an instance that nobody else knows yet. */
-static weir_status try_on(move *m, wi_instance *instance)
+/* Runs the request on an instance that nobody else knows yet. *asked: a failure is the engine's. */
+static weir_status try_on(move *m, wi_instance *instance, bool *asked)
 {
     wi_run *run = m->run;
     pthread_mutex_lock(&m->model->lock);
@@ -253,11 +289,13 @@ static weir_status try_on(move *m, wi_instance *instance)
     pthread_mutex_unlock(&m->model->lock);
     if (cancelled)
         return stop();
-    weir_status status = bring(run, m->trouble, weir_client_runtime(instance->client));
-    return status == WEIR_OK ? wi_run_make(run) : status;
+    weir_status status = bring(m->model, run, m->trouble, weir_client_runtime(instance->client));
+    *asked = status == WEIR_OK;
+    return *asked ? wi_run_make(run) : status;
 }
 
-static void end_trial(move *m, wi_instance *instance, weir_status status)
+/* `to_blame`: the candidate could not answer the request. One that was not asked, or was stopped, may be able to. */
+static void end_trial(move *m, wi_instance *instance, weir_status status, bool to_blame)
 {
     char reason[1024];
     snprintf(reason, sizeof reason, "%s", weir_detail());
@@ -266,9 +304,9 @@ static void end_trial(move *m, wi_instance *instance, weir_status status)
                             .reason = reason,
                             .ms = m->run->ms,
                             .bytes = wi_instance_peak(instance)};
-    if (status == WEIR_DEVICE_LOST)
+    if (to_blame && status == WEIR_DEVICE_LOST)
         wi_open_spoil(m->opening, instance->rank, status);
-    m->opening->chances[instance->rank].tried = true;
+    m->opening->chances[instance->rank].tried |= to_blame;
     wi_record_note(m->opening, instance->attempt, &attempt);
     wi_open_failed(m->opening, instance->rank, &attempt);
     pthread_mutex_lock(&m->model->lock);
@@ -289,6 +327,7 @@ typedef enum outcome {
 static outcome take(move *m, size_t rank, weir_status *status)
 {
     wi_instance *instance = NULL;
+    bool asked = false;
     if (load_next(m, rank, &instance) != WEIR_OK) {
         m->opening->chances[rank].tried = true;
         return NOBODY;
@@ -299,15 +338,16 @@ static outcome take(move *m, size_t rank, weir_status *status)
         wi_model_leave(m->model, instance);
         return HERE;
     }
-    *status = try_on(m, instance);
+    *status = try_on(m, instance, &asked);
     if (*status == WEIR_OK) {
         m->opening->chances[m->old->rank].tried = true;
-        note_old(m);
+        note_old(m, &m->trouble->how);
         wi_opening_settle(m->model, instance);
         return OVER;
     }
-    bool over = m->run->handed || *status == WEIR_CANCELLED;
-    end_trial(m, instance, *status);
+    bool to_blame = asked && *status != WEIR_CANCELLED;
+    bool over = m->run->handed || !to_blame;
+    end_trial(m, instance, *status, to_blame);
     return over ? OVER : NOBODY;
 }
 
@@ -349,17 +389,11 @@ static outcome look_elsewhere(weir_model *model, wi_run *run, const trouble *t, 
               .old = atomic_load(&model->present),
               .first = wi_record_count(opening)};
     m.gone = !m.old->present;
-    if (t->remedy == REPLACE && !m.gone) {
-        wi_open_spoil(opening, m.old->rank, t->status);
-        let_go(&m);
-    }
+    let_go_if_lost(&m);
     outcome come = search(&m, status);
     give_turn(model, come == NOBODY && m.gone);
-    if (come == NOBODY) { /* without a place all of its history is why */
-        size_t first = m.gone ? 0 : m.first;
-        *status =
-            wi_record_count(opening) > first ? wi_told_attempts(opening, first, t->status, t->detail.text) : tell(t);
-    }
+    if (come == NOBODY) /* without a place all of its history is why */
+        *status = tell_since(opening, m.gone ? 0 : m.first, t);
     return come;
 }
 
@@ -372,7 +406,7 @@ static weir_status recover(weir_model *model, wi_run *run, weir_status status)
             return tell(&t);
         switch (take_turn(model, run)) {
         case IN_VAIN:
-            return tell(&t);
+            return tell_since(model->opening, 0, &t);
         case STOPPED:
             return stop();
         case MINE:

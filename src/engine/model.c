@@ -50,24 +50,29 @@ static bool leave(wi_instance *instance)
     return --instance->users == 0;
 }
 
+static void add_metrics(weir_engine_metrics *to, const weir_engine_metrics *more)
+{
+    to->runs += more->runs;
+    to->failures += more->failures;
+    to->cancelled += more->cancelled;
+    to->tokens_in += more->tokens_in;
+    to->tokens_out += more->tokens_out;
+    to->busy_seconds += more->busy_seconds;
+}
+
 /* What its engine has counted is kept, so that the model's metrics never go back. */
 static void end_instance(weir_model *model, wi_instance *instance)
 {
+    wi_kept_detail caller;
+    wi_detail_keep(&caller);
     weir_engine_metrics last = WEIR_INIT(weir_engine_metrics);
     bool told =
         instance->loaded && instance->engine->metrics && instance->engine->metrics(instance->loaded, &last) == WEIR_OK;
     if (told) {
         pthread_mutex_lock(&model->lock);
-        model->past.runs += last.runs;
-        model->past.failures += last.failures;
-        model->past.cancelled += last.cancelled;
-        model->past.tokens_in += last.tokens_in;
-        model->past.tokens_out += last.tokens_out;
-        model->past.busy_seconds += last.busy_seconds;
+        add_metrics(&model->past, &last);
         pthread_mutex_unlock(&model->lock);
     }
-    wi_kept_detail caller;
-    wi_detail_keep(&caller);
     if (wi_instance_close(instance) != WEIR_OK) { /* for weir_model_unload to tell */
         pthread_mutex_lock(&model->lock);
         model->kept = model->kept ? model->kept : strdup(weir_detail());
@@ -251,6 +256,46 @@ weir_status weir_model_health(weir_model *model)
     return status;
 }
 
+/* A user more of each instance that has any, so that none goes over to those that are gone meanwhile. Answers the newest:
+ * of those from it on, the ones with users are these. *past: what the gone ones had counted. */
+static wi_instance *join_all(weir_model *model, weir_engine_metrics *past)
+{
+    pthread_mutex_lock(&model->lock);
+    wi_instance *newest = model->newest;
+    for (wi_instance *at = newest; at; at = at->older)
+        at->users += at->users > 0;
+    add_metrics(past, &model->past);
+    pthread_mutex_unlock(&model->lock);
+    return newest;
+}
+
+static bool in_use(weir_model *model, const wi_instance *instance)
+{
+    pthread_mutex_lock(&model->lock);
+    bool answer = instance->users > 0;
+    pthread_mutex_unlock(&model->lock);
+    return answer;
+}
+
+/* With a user of `at`. One of the others whose engine cannot tell counts for nothing. */
+static weir_status sum_metrics(weir_model *model, const wi_instance *at, weir_engine_metrics *all)
+{
+    weir_status status = at->engine->metrics ? WEIR_OK : lacks(at, "metrics");
+    for (wi_instance *one = join_all(model, all), *older; one; one = older) {
+        weir_engine_metrics its = WEIR_INIT(weir_engine_metrics);
+        older = one->older;
+        if (!in_use(model, one))
+            continue;
+        weir_status told = one->engine->metrics ? one->engine->metrics(one->loaded, &its) : WEIR_UNSUPPORTED;
+        if (told == WEIR_OK)
+            add_metrics(all, &its);
+        else if (one == at)
+            status = told;
+        wi_model_leave(model, one);
+    }
+    return status;
+}
+
 weir_status weir_model_metrics(weir_model *model, weir_engine_metrics *out)
 {
     wi_instance *at;
@@ -258,18 +303,10 @@ weir_status weir_model_metrics(weir_model *model, weir_engine_metrics *out)
     if (status != WEIR_OK)
         return status;
     weir_engine_metrics all = WEIR_INIT(weir_engine_metrics);
-    status = at->engine->metrics ? at->engine->metrics(at->loaded, &all) : lacks(at, "metrics");
+    status = sum_metrics(model, at, &all);
     wi_model_leave(model, at);
     if (status != WEIR_OK)
         return status;
-    pthread_mutex_lock(&model->lock);
-    all.runs += model->past.runs;
-    all.failures += model->past.failures;
-    all.cancelled += model->past.cancelled;
-    all.tokens_in += model->past.tokens_in;
-    all.tokens_out += model->past.tokens_out;
-    all.busy_seconds += model->past.busy_seconds;
-    pthread_mutex_unlock(&model->lock);
     return wi_copy_out(out, out->size, &all, sizeof all)
                ? WEIR_OK
                : weir_fail(WEIR_INVALID, "weir_model_metrics: member size is not set");

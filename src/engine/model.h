@@ -99,6 +99,8 @@ wi_instance *wi_model_join_locked(weir_model *model);
 
 /* Makes the run on its instance. */
 weir_status wi_run_make(wi_run *run);
+/* Whether its inputs can be read by its instance, if it has one: WEIR_INVALID names one that lies on another device. */
+weir_status wi_run_check_inputs(const weir_model *model, const wi_run *run);
 /* The first input that lies in the memory of a device; NULL: none. */
 const weir_tensor *wi_input_on_device(const weir_inference *inference);
 

@@ -109,7 +109,7 @@ const weir_tensor *wi_input_on_device(const weir_inference *inference)
 }
 
 /* A model that moves may have left the device that its caller made the inputs on. */
-static weir_status check_inputs(const weir_model *model, const wi_run *run)
+weir_status wi_run_check_inputs(const weir_model *model, const wi_run *run)
 {
     const weir_tensor *input = model->route && run->instance ? wi_input_on_device(run->inference) : NULL;
     if (!input)
@@ -126,7 +126,7 @@ static weir_status check_inputs(const weir_model *model, const wi_run *run)
 
 static weir_status make(weir_model *model, wi_run *run)
 {
-    weir_status status = check_inputs(model, run);
+    weir_status status = wi_run_check_inputs(model, run);
     if (status != WEIR_OK)
         return end(model, run, status);
     status = run->instance ? wi_run_make(run) : WEIR_DEVICE_LOST;

@@ -52,7 +52,7 @@ struct weir_engine_model {
     char provider[16];
     weir_client *client;
     void *weights;
-    atomic_int answered;
+    atomic_int answered, running;
     atomic_bool failed, cancelled;
 };
 
@@ -210,14 +210,20 @@ static weir_status run(weir_engine_model *model, weir_piece_fn piece, void *user
 static weir_status double_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
 {
     (void)inference;
-    return run(model, NULL, NULL, out);
+    atomic_fetch_add(&model->running, 1);
+    weir_status status = run(model, NULL, NULL, out);
+    atomic_fetch_sub(&model->running, 1);
+    return status;
 }
 
 static weir_status double_stream(weir_engine_model *model, const weir_inference *inference, weir_piece_fn piece,
                                  void *user, weir_outputs *out)
 {
     (void)inference;
-    return run(model, piece, user, out);
+    atomic_fetch_add(&model->running, 1);
+    weir_status status = run(model, piece, user, out);
+    atomic_fetch_sub(&model->running, 1);
+    return status;
 }
 
 static void double_release(weir_engine_model *model, weir_outputs *outputs)
@@ -233,6 +239,8 @@ static weir_status double_cancel(weir_engine_model *model, uint64_t id)
 {
     (void)id;
     count(&b.cancels, 1);
+    if (atomic_load(&model->running) == 0)
+        return weir_fail(WEIR_NOT_FOUND, "nothing runs");
     atomic_store(&model->cancelled, true);
     return WEIR_OK;
 }

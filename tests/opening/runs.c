@@ -63,6 +63,9 @@ static void outputs_stay_across_a_move(void **state)
     assert_string_equal(made_on(&out), "rocm");
     assert_int_equal(b.alive, 2);
     assert_string_equal(made_on(&held), "cuda");
+    weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
+    ok(weir_model_metrics(model, &metrics));
+    assert_int_equal(metrics.runs, 2); /* one on each, though the first is not unloaded yet */
     fails(WEIR_BUSY, weir_model_unload(model));
     detail_names("2 results");
     weir_model_release_outputs(model, &out);
@@ -73,9 +76,8 @@ static void outputs_stay_across_a_move(void **state)
     assert_int_equal(b.releases, 2); /* once each */
     assert_string_equal(info.provider, "cuda");
     assert_string_equal(provider_of(model), "rocm");
-    weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
     ok(weir_model_metrics(model, &metrics));
-    assert_int_equal(metrics.runs, 2); /* one on each */
+    assert_int_equal(metrics.runs, 2);
     ok(weir_model_unload(model));
     check_books(&before);
 }
@@ -131,6 +133,31 @@ static void what_was_handed_out_is_not_made_again(void **state)
     check_books(&before);
 }
 
+/* The request that loses the instance says how, whoever moves the model. */
+static void a_loss_is_told_as_it_was(void **state)
+{
+    (void)state;
+    books before = take_books();
+    weir_model *model = opened_on("cuda rocm cpu");
+    heard it;
+    weir_outputs out;
+    b.ill = true;
+    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_ENGINE, .times = 1, .pieces = 2};
+    fails(WEIR_ENGINE, stream_once(model, &it, &out));
+    assert_int_equal(b.loads, 1);
+    ok(infer_once(model, &out));
+    assert_string_equal(made_on(&out), "rocm");
+    weir_record record = record_of(model);
+    assert_int_equal(record.attempt_count, 2);
+    check_attempt(&record, 0, "cuda", WEIR_STAGE_FIRST_RUN, WEIR_ENGINE);
+    assert_string_equal(record.attempts[0].reason, "cuda would not run it");
+    assert_int_equal(b.notice_count, 1);
+    assert_non_null(strstr(b.notices[0], "(first-run): cuda would not run it"));
+    weir_model_release_outputs(model, &out);
+    ok(weir_model_unload(model));
+    check_books(&before);
+}
+
 static void inputs_on_a_device_stay_there(void **state)
 {
     (void)state;
@@ -174,6 +201,20 @@ static void inputs_on_a_device_stay_there(void **state)
     inference.inputs = NULL; /* what is no input is the engine's to say */
     ok(weir_model_infer(model, &inference, &out));
     weir_model_release_outputs(model, &out);
+    ok(weir_model_unload(model));
+    input.size = sizeof input;
+    inference.inputs = &input;
+    /* Nor does a request take them along that begins when the model has just lost its place. */
+    heard it;
+    model = opened_on("cuda cpu");
+    b.pieces_of_runs = 1;
+    memset(b.faults, 0, sizeof b.faults);
+    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST, .times = 1, .pieces = 1};
+    fails(WEIR_DEVICE_LOST, stream_once(model, &it, &out));
+    check_status(weir_model_infer(model, &inference, &out), apart ? WEIR_INVALID : WEIR_OK, "after a loss", __FILE__,
+                 __LINE__);
+    if (!apart)
+        weir_model_release_outputs(model, &out);
     ok(weir_free(client, input.data, WEIR_STREAM_HOST));
     ok(weir_client_close(client));
     ok(weir_model_unload(model));
@@ -375,6 +416,33 @@ static void a_cancelled_request_is_not_made_again(void **state)
     check_books(&before);
 }
 
+/* That a request was stopped there is nothing against a candidate. */
+static void a_candidate_stays_good_when_a_request_is_cancelled(void **state)
+{
+    (void)state;
+    books before = take_books();
+    request it = {.model = opened_on("cuda rocm")};
+    gate running = GATE;
+    pthread_t thread;
+    weir_outputs out;
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_UNSUPPORTED, -1);
+    b.inside_run = &running;
+    b.hold_from = 2;
+    assert_int_equal(pthread_create(&thread, NULL, make_request, &it), 0);
+    wait_for(&running);
+    ok(weir_model_cancel(it.model, 7));
+    open_gate(&running);
+    pthread_join(thread, NULL);
+    assert_int_equal(it.status, WEIR_CANCELLED);
+    b.inside_run = NULL;
+    assert_string_equal(provider_of(it.model), "cuda");
+    ok(infer_once(it.model, &out));
+    assert_string_equal(made_on(&out), "rocm");
+    weir_model_release_outputs(it.model, &out);
+    ok(weir_model_unload(it.model));
+    check_books(&before);
+}
+
 static void bad_arguments(void **state)
 {
     (void)state;
@@ -408,6 +476,7 @@ int main(void)
         test(failures_that_are_the_requests_own),
         test(outputs_stay_across_a_move),
         test(what_was_handed_out_is_not_made_again),
+        test(a_loss_is_told_as_it_was),
         test(inputs_on_a_device_stay_there),
         test(inputs_ordered_on_a_stream_are_waited_for),
         test(a_request_that_nobody_answers),
@@ -415,6 +484,7 @@ int main(void)
         test(a_model_adrift_lists_nothing_twice),
         test(the_one_before_goes_for_lack_of_memory),
         test(a_cancelled_request_is_not_made_again),
+        test(a_candidate_stays_good_when_a_request_is_cancelled),
         test(bad_arguments),
     };
     return cmocka_run_group_tests_name("runs", tests, bed_begin, bed_end);

@@ -1,6 +1,9 @@
 /* Many requests at once on a model that moves: each is answered once, and the model moves once for all of them. */
 #include "opening/bed.h"
 
+#include <sched.h>
+#include <time.h>
+
 enum { THREADS = 8, RUNS = 40 };
 
 typedef struct worker {
@@ -156,6 +159,14 @@ static void *request(void *user)
     return NULL;
 }
 
+static bool reached(gate *g)
+{
+    pthread_mutex_lock(&g->lock);
+    bool answer = g->reached;
+    pthread_mutex_unlock(&g->lock);
+    return answer;
+}
+
 static void waiting_for_a_move(void **state)
 {
     (void)state;
@@ -168,11 +179,8 @@ static void waiting_for_a_move(void **state)
     for (int i = 0; i < THREADS; i++) {
         workers[i] = (worker){.model = model};
         assert_int_equal(pthread_create(&workers[i].thread, NULL, request, &workers[i]), 0);
-        for (bool reached = false; i == 0 && !reached;) {
-            pthread_mutex_lock(&loading.lock);
-            reached = loading.reached;
-            pthread_mutex_unlock(&loading.lock);
-        }
+        while (i == 0 && !reached(&loading))
+            sched_yield();
     }
     fails(WEIR_BUSY, weir_model_unload(model));
     open_gate(&loading);
@@ -184,6 +192,50 @@ static void waiting_for_a_move(void **state)
     assert_int_equal(b.loads, 2);
     ok(weir_model_unload(model));
     check_books(&before);
+}
+
+/* Who waited in vain is told the same as who looked: every candidate and its reason. */
+static void *ask_in_vain(void *user)
+{
+    worker *it = user;
+    weir_outputs out;
+    it->answered = infer_once(it->model, &out) == WEIR_OK;
+    it->failed = !strstr(weir_detail(), "cuda would not run it") || !strstr(weir_detail(), "rocm would not load it");
+    return NULL;
+}
+
+static void waiting_in_vain(void **state)
+{
+    (void)state;
+    wanted w;
+    worker workers[2];
+    gate loading = GATE;
+    const struct timespec little = {.tv_nsec = 20 * 1000 * 1000};
+    weir_opening_options options = opening_options(NULL);
+    (void)wants(&w, "cuda rocm");
+    w.manifest.requirements.cpu = WEIR_CPU_FORBIDDEN;
+    weir_model *model = open_model(&w.manifest, &options);
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST, -1);
+    bed_fault("rocm", WEIR_STAGE_LOAD, WEIR_ENGINE, -1);
+    b.inside_load = &loading;
+    for (int i = 0; i < 2; i++) {
+        workers[i] = (worker){.model = model};
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, ask_in_vain, &workers[i]), 0);
+        while (i == 0 && !reached(&loading))
+            sched_yield();
+    }
+    do
+        fails(WEIR_BUSY, weir_model_unload(model));
+    while (!strstr(weir_detail(), "2 runs"));
+    nanosleep(&little, NULL);
+    open_gate(&loading);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(workers[i].thread, NULL);
+        assert_false(workers[i].answered);
+        assert_false(workers[i].failed);
+    }
+    assert_int_equal(b.loads, 2);
+    ok(weir_model_unload(model));
 }
 
 /* Any faults at all ------------------------------------------------------------------------------------------------ */
@@ -280,8 +332,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define test(name) cmocka_unit_test_setup(name, bed_reset)
-        test(lost_together),   test(short_of_memory_together), test(one_after_the_other),
-        test(nothing_is_left), test(waiting_for_a_move),       test(any_faults),
+        test(lost_together),      test(short_of_memory_together), test(one_after_the_other), test(nothing_is_left),
+        test(waiting_for_a_move), test(waiting_in_vain),          test(any_faults),
     };
     return cmocka_run_group_tests_name("threads", tests, bed_begin, bed_end);
 }
