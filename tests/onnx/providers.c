@@ -2,6 +2,7 @@
 #include "common.h"
 
 #include <math.h>
+#include <unistd.h>
 
 #include "model.h"
 #include "needs.h"
@@ -111,6 +112,23 @@ static void what_cannot_be_loaded_is_named(void **state)
     if (has_cuda)
         assert_null(strstr(tensorrt.missing, "libcudart.so.13"));
     assert_null(strstr(tensorrt.missing, "libstdc++"));
+}
+
+/* TensorRT's provider alone: CUDA's stands behind it in every session. */
+static void tensorrt_needs_cuda_too(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/weir-providers-XXXXXX", theirs[64], text[512];
+    onnx_library library = {.version = "1.31.1"};
+    library.has[ONNX_TENSORRT] = library.has[ONNX_CUDA] = 1;
+    assert_non_null(mkdtemp(folder));
+    snprintf(library.path, sizeof library.path, "%s/libonnxruntime.so", folder);
+    snprintf(theirs, sizeof theirs, "%s/libonnxruntime_providers_tensorrt.so", folder);
+    assert_int_equal(symlink(NEEDED, theirs), 0);
+    onnx_provider_missing(&library, ONNX_TENSORRT, text, sizeof text);
+    assert_int_equal(unlink(theirs), 0);
+    assert_int_equal(rmdir(folder), 0);
+    assert_non_null(strstr(text, "libonnxruntime_providers_cuda.so is not beside"));
 }
 
 /* A library that needs another of version 3, where version 2 is. */
@@ -391,8 +409,8 @@ int main(void)
         cmocka_unit_test(openvino_answers_as_the_cpu),    cmocka_unit_test(options_reach_openvino),
         cmocka_unit_test(a_plan_needs_no_place),          cmocka_unit_test(cuda_runs_its_share),
         cmocka_unit_test(builds_lie_beside_each_other),   cmocka_unit_test(shares_are_of_all_nodes),
-        cmocka_unit_test(the_cpu_behind_is_told),         cmocka_unit_test(other_versions_are_found),
-        cmocka_unit_test(a_named_library_serves_all),
+        cmocka_unit_test(the_cpu_behind_is_told),         cmocka_unit_test(tensorrt_needs_cuda_too),
+        cmocka_unit_test(other_versions_are_found),       cmocka_unit_test(a_named_library_serves_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

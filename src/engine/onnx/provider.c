@@ -103,7 +103,7 @@ static void beside(const onnx_library *library, const char *file, char *path, si
 }
 
 /* The provider's library and what that needs; the first kind that is whole will do. */
-static bool is_whole(const onnx_library *library, onnx_provider provider, char *why, size_t capacity)
+static bool is_whole_alone(const onnx_library *library, onnx_provider provider, char *why, size_t capacity)
 {
     bool whole = false;
     for (int k = 0; k < ONNX_PROVIDER_KINDS && !whole; k++) {
@@ -120,6 +120,13 @@ static bool is_whole(const onnx_library *library, onnx_provider provider, char *
             snprintf(why, capacity, "%s needs %s: %s", file, list, all[provider].needs);
     }
     return whole;
+}
+
+/* With what stands behind it in every session. */
+static bool is_whole(const onnx_library *library, onnx_provider provider, char *why, size_t capacity)
+{
+    return is_whole_alone(library, provider, why, capacity) &&
+           (provider != ONNX_TENSORRT || is_whole_alone(library, ONNX_CUDA, why, capacity));
 }
 
 const char *onnx_provider_missing(const onnx_library *library, onnx_provider provider, char *text, size_t capacity)
