@@ -49,7 +49,7 @@ static bool open_library(const char *root, cuda *c, wi_found *out)
     if (c->library)
         return true;
     char why[300];
-    c->library = wi_library_open(root, SONAME, why, sizeof why, &out->absent);
+    c->library = wi_library_open(root, SONAME, why, sizeof why);
     if (!c->library) {
         wi_found_remark(out, "%s", why);
         return false;

@@ -100,7 +100,6 @@ static void ask(const char *root, void **kept, wi_found *out)
     size_t units = wi_numbered("accel", numbers, WI_MOST_CARDS, "%s/sys/class/accel", root);
     for (size_t i = 0; i < units; i++)
         read_npu(root, numbers[i], &ordinal, out);
-    out->absent = cards + units == 0;
     out->told = true;
 }
 

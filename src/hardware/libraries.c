@@ -19,10 +19,9 @@ static const char *const directories[] = {
     "usr/lib/wsl/lib",
 };
 
-/* The first of the directories that has the file and from which it can be opened. */
-static void *open_below(const char *root, const char *soname, char *why, size_t capacity, bool *absent)
+/* The first of the directories that has the file and from which it can be opened. Where none has it `why` stays as it is. */
+static void *open_below(const char *root, const char *soname, char *why, size_t capacity)
 {
-    *absent = true;
     for (size_t i = 0; i < sizeof directories / sizeof directories[0]; i++) {
         char path[PATH_MAX];
         if (snprintf(path, sizeof path, "%s/%s/%s", root, directories[i], soname) >= (int)sizeof path ||
@@ -31,20 +30,21 @@ static void *open_below(const char *root, const char *soname, char *why, size_t 
         void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         if (library)
             return library;
-        *absent = false;
         snprintf(why, capacity, "%s", dlerror());
     }
-    if (*absent)
-        snprintf(why, capacity, "%s is not here", soname);
     return NULL;
 }
 
-void *wi_library_open(const char *root, const char *soname, char *why, size_t capacity, bool *absent)
+void *wi_library_open(const char *root, const char *soname, char *why, size_t capacity)
 {
+    snprintf(why, capacity, "%s is not here", soname);
     void *library = *root ? NULL : dlopen(soname, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        library = open_below(root, soname, why, capacity, absent);
-    return library;
+    const char *words = *root || library ? NULL : dlerror();
+    /* They begin with this name where the search found no such file, else with the path of the one that it found, or with the
+     * name of another library that this one needs. */
+    if (words && strncmp(words, soname, strlen(soname)) != 0)
+        snprintf(why, capacity, "%s", words);
+    return library ? library : open_below(root, soname, why, capacity);
 }
 
 bool wi_library_function(void *library, const char *name, void *pointer)

@@ -46,6 +46,8 @@ static void complete(weir_hardware_device *to, const weir_hardware_device *from)
         to->driver = from->driver;
     if (to->driver_runtime.count == 0)
         to->driver_runtime = from->driver_runtime;
+    if (!to->pci[0])
+        memcpy(to->pci, from->pci, sizeof to->pci);
     if (!to->name[0])
         memcpy(to->name, from->name, sizeof to->name);
 }

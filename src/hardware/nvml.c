@@ -68,7 +68,7 @@ static bool open_library(const char *root, nvml *n, wi_found *out)
     if (n->library)
         return true;
     char why[300];
-    n->library = wi_library_open(root, SONAME, why, sizeof why, &out->absent);
+    n->library = wi_library_open(root, SONAME, why, sizeof why);
     if (!n->library) {
         wi_found_remark(out, "%s", why);
         return false;

@@ -41,7 +41,6 @@ static void ask(const char *root, void **kept, wi_found *out)
             look_at(root, entry->d_name, out);
     if (bus)
         closedir(bus);
-    out->absent = !bus;
     out->told = true;
 }
 

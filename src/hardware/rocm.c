@@ -149,7 +149,6 @@ static void ask(const char *root, void **kept, wi_found *out)
     size_t cards = wi_numbered("card", numbers, WI_MOST_CARDS, "%s/sys/class/drm", root);
     for (size_t i = 0; i < cards; i++)
         read_card(root, numbers[i], out);
-    out->absent = count + cards == 0;
     out->told = true;
 }
 

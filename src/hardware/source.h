@@ -21,8 +21,7 @@ typedef struct wi_card {
 } wi_card;
 
 typedef struct wi_found {
-    bool told;   /* the source has answered: what it does not name, it does not know */
-    bool absent; /* and will not, as what it asks is not on this machine */
+    bool told; /* the source has answered: what it does not name, it does not know */
     wi_card *cards;
     size_t count;
     char remark[512]; /* one line: what is missing or failed; "" */
@@ -59,8 +58,8 @@ bool wi_can_open(const char *root, const char *path);
 size_t wi_numbered(const char *prefix, unsigned *out, size_t most, const char *format, ...) WEIR_PRINTF(4, 5);
 
 /* Opens a library: by the system's search on this machine, else in the root's directories of libraries and nowhere else. NULL with
- * a line in `why`; *absent: the file is not there at all. */
-void *wi_library_open(const char *root, const char *soname, char *why, size_t capacity, bool *absent);
+ * a line in `why`. */
+void *wi_library_open(const char *root, const char *soname, char *why, size_t capacity);
 
 /* Puts the address of a function of the library into a pointer to it; false if there is none. */
 bool wi_library_function(void *library, const char *name, void *pointer);

@@ -87,7 +87,7 @@ static weir_status check_end(unpacking *u)
 {
     const void *piece;
     la_ssize_t got = 1;
-    for (uint64_t bytes = 0; got > 0 && bytes <= u->package->limit; bytes += (uint64_t)got)
+    for (uint64_t bytes = 0; got > 0 && (bytes <= PIECE || bytes <= u->package->limit); bytes += (uint64_t)got)
         if ((got = next_piece(u->archive, u, &piece)) < 0)
             return broken(u);
     return got == 0 ? WEIR_OK : refuse(u, u->name, "with far too much behind it");
@@ -251,16 +251,16 @@ weir_status wi_package_unpack(const wi_package *package, int folder)
 {
     unpacking *u = calloc(1, sizeof *u);
     struct archive *archive = archive_read_new();
-    weir_status status = WEIR_OK;
-    if (!u || !archive || archive_read_support_format_tar(archive) != ARCHIVE_OK)
-        status = weir_fail(WEIR_SYSTEM, "no host memory to unpack %s", package->path);
-    if (status == WEIR_OK) {
+    weir_status status;
+    if (u && archive && archive_read_support_format_tar(archive) == ARCHIVE_OK) {
         u->package = package;
         u->archive = archive;
         u->folder = folder;
         status = begin(u);
         if (status == WEIR_OK)
             status = unpack_all(u);
+    } else {
+        status = weir_fail(WEIR_SYSTEM, "no host memory to unpack %s", package->path);
     }
     if (archive)
         archive_read_free(archive);

@@ -54,6 +54,13 @@ class Devices(harness.Case):
         self.assertGreater(processor["total"], processor["free"])
         self.assertTrue(all(isinstance(line, str) for line in answer["remarks"]))
 
+    def test_a_library_that_does_not_open(self):
+        """It lies where only the linker's search finds it, and is not called missing."""
+        broken = self.folder / "libnvidia-ml.so.1"
+        broken.write_text("no library at all")
+        remarks = self.weir_json("devices", LD_LIBRARY_PATH=str(self.folder))["remarks"]
+        self.assertTrue([line for line in remarks if line.startswith(f"nvml: {broken}: ")], remarks)
+
     def test_another_machine(self):
         answer = self.weir_json("devices", "--sysroot", self.machine(self.gpu()))
         self.assertEqual(answer["devices"][1], {

@@ -148,6 +148,17 @@ static void the_same_card_four_times(void **state)
     machine_expect(&m, NULL, CPU ONE_LINE);
 }
 
+/* NVML does not tell its address: that is CUDA's driver's, by which the bus does not show it again. */
+static void an_address_that_cuda_alone_tells(void **state)
+{
+    (void)state;
+    machine m = make("address");
+    machine_pci(&m, "0000:3b:00.0", 0x10de, 0x2335, "nvidia");
+    machine_libraries(&m, MACHINE_BOTH, LIBRARIES,
+                      DRIVER "gpu " H200 " 0000:3b:00.0 0 9.0 132 150323855360 149250113536 nowhere NVIDIA H200\n");
+    machine_expect(&m, NULL, CPU ONE_LINE);
+}
+
 /* 9: an integrated GPU has the host's memory, more than the card has, and is none the better for it. */
 static void integrated_with_more_than_the_card(void **state)
 {
@@ -283,6 +294,7 @@ int main(void)
         cmocka_unit_test(mig),
         cmocka_unit_test(reordered),
         cmocka_unit_test(the_same_card_four_times),
+        cmocka_unit_test(an_address_that_cuda_alone_tells),
         cmocka_unit_test(integrated_with_more_than_the_card),
         cmocka_unit_test(no_memory_told),
         cmocka_unit_test(one_library_alone),

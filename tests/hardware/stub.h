@@ -4,7 +4,7 @@
  *   fail NVML CUDA            what a start answers
  *   gpu UUID PCI RANK CAPABILITY UNITS TOTAL FREE FLAGS NAME      in the order of addresses; RANK: CUDA's, the fastest first
  *   mig UUID UNITS TOTAL FREE NAME                                a slice of the last
- * FLAGS: - or words between commas: integrated, lost, unknown (its memory), nvml, cuda (not there for that library). */
+ * FLAGS: - or words between commas: integrated, lost, unknown (its memory), nowhere (NVML does not tell its address), nvml, cuda (not there for that library). */
 #ifndef STUB_H
 #define STUB_H
 

@@ -102,6 +102,8 @@ int nvmlDeviceGetName(const stub_gpu *gpu, char *text, unsigned capacity)
 API int nvmlDeviceGetPciInfo_v3(const stub_gpu *gpu, unsigned char *out);
 int nvmlDeviceGetPciInfo_v3(const stub_gpu *gpu, unsigned char *out)
 {
+    if (stub_flag(gpu, "nowhere"))
+        return NOT_SUPPORTED;
     memset(out, 0, 68); /* 16 of an old text, five numbers, and the address */
     snprintf((char *)out + 36, 32, "0000%s", gpu->pci);
     for (char *p = (char *)out + 36; *p; p++)

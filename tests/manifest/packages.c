@@ -391,6 +391,12 @@ static void bombs_are_refused(void **state)
     fclose(file);
     is_refused("bomb.aimod", WEIR_CORRUPT, "unpacked_limit");
 
+    /* One behind the end of the tar. */
+    p = pack_good("behind.aimod", manifest_text);
+    pack_end(&p);
+    assert_int_equal(system("head -c 83886080 /dev/zero | gzip -c >>behind.aimod"), 0);
+    is_refused("behind.aimod", WEIR_CORRUPT, "far too much behind it");
+
     /* And one that may be so large. */
     p = pack_good("large.aimod", manifest_text);
     pack_entry(&p, "zeros", AE_IFREG, NULL, zeros, MANY);
