@@ -374,7 +374,8 @@ static void a_named_library_serves_all(void **state)
         skip();
     char path[512];
     snprintf(path, sizeof path, "%s", provider_named("openvino").library);
-    assert_string_not_equal(provider_named("cpu").library, path);
+    weir_engine_provider stored = provider_named("cpu");
+    assert_string_not_equal(stored.library, path);
     assert_ok(weir_option_set("onnxruntime", path));
     assert_string_equal(provider_named("cpu").library, path);
     assert_string_equal(provider_named("openvino").library, path);
@@ -384,8 +385,14 @@ static void a_named_library_serves_all(void **state)
     loaded l = load_model("mlp", NULL);
     assert_string_equal(info_of(&l).version, provider_named("openvino").version);
     unload_model(&l);
+    /* Another one is not taken for it. */
+    assert_ok(weir_option_set("onnxruntime", stored.library));
+    assert_status(load_by(&l, "mlp", "cpu", NULL, 0), WEIR_CONFLICT);
+    assert_detail(path);
+    assert_int_equal(provider_named("cpu").state, WEIR_PROVIDER_NO_LIBRARY);
     close_client(&l);
     assert_ok(weir_option_set("onnxruntime", NULL));
+    assert_string_equal(provider_named("cpu").library, stored.library);
 }
 
 int main(void)

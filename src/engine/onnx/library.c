@@ -25,6 +25,7 @@ typedef enum build {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static onnx_library libraries[BUILDS]; /* open when `api` is set, started when `env` is; guarded by lock until then */
+static weir_option named_as;           /* by which BUILD_NAMED was opened; guarded by lock */
 
 bool onnx_failed(const ort_api *api, ort_status *status, int *code, char *text, size_t capacity)
 {
@@ -157,13 +158,25 @@ static weir_status open_at(const char *path, onnx_library *into)
 
 static weir_status open_named(onnx_library *into)
 {
-    weir_option named;
-    weir_status status = open_at(option("onnxruntime", &named), into);
+    weir_status status = open_at(option("onnxruntime", &named_as), into);
     return status != WEIR_NOT_FOUND
                ? status
                : weir_fail(WEIR_NOT_FOUND,
                            "ONNX Runtime, as the option onnxruntime (%s) names it, cannot be opened: %s",
-                           named.environment, weir_detail());
+                           named_as.environment, weir_detail());
+}
+
+/* It stays what it is, as models may run with it. */
+static weir_status is_still_named(void)
+{
+    weir_option named;
+    const char *asked = option("onnxruntime", &named);
+    return strcmp(asked, named_as.value) == 0
+               ? WEIR_OK
+               : weir_fail(WEIR_CONFLICT,
+                           "the option onnxruntime (%s) names %s, and this process has opened %s by it: one stays "
+                           "until the process ends",
+                           named.environment, asked, named_as.value);
 }
 
 static weir_status open_system(onnx_library *into)
@@ -185,7 +198,7 @@ static weir_status open_build(build which)
     char path[512];
     weir_status status;
     if (libraries[which].api)
-        return WEIR_OK;
+        return which == BUILD_NAMED ? is_still_named() : WEIR_OK;
     if (which == BUILD_NAMED) {
         status = open_named(&found);
     } else if (which == BUILD_SYSTEM) {
