@@ -15,7 +15,8 @@ typedef enum wi_file_kind {
     WI_FILE_GENAI /* a folder, or its genai_config.json */
 } wi_file_kind;
 
-/* What is at `path`: by its suffix, else by its first bytes. For what is refused *why gets a sentence. */
+/* What is at `path`: by its suffix, else by its first bytes. For what is refused *why gets a sentence; for what is
+ * missing errno says why. */
 wi_file_kind wi_file_look(const char *path, const char **why);
 
 /* The path of the model that the file at `path` is or belongs to: models for ONNX Runtime GenAI are folders, for which their

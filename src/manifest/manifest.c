@@ -3,6 +3,7 @@
 #include "manifest/package.h"
 #include "manifest/reading.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,6 +90,8 @@ static weir_status read_path(outcome *o, const char *path, const weir_manifest_o
     wi_file_kind kind = wi_file_look(path, &why);
     switch (kind) {
     case WI_FILE_MISSING:
+        if (errno != ENOENT && errno != ENOTDIR)
+            return weir_fail(WEIR_SYSTEM, "cannot look at %s: %s", path, strerror(errno));
         return weir_fail(WEIR_NOT_FOUND, "there is no %s", path);
     case WI_FILE_REFUSED:
         return weir_fail(WEIR_UNSUPPORTED, "%s cannot be run: %s", path, why);

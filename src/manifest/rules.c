@@ -34,7 +34,7 @@ static void check_shares(wi_reading *r)
         wi_problem_add(&r->problems, r->value_at[reservation], "%s is more than %s", wi_field_name(reservation),
                        wi_field_name(limit));
     bool reserved = r->isolation && strcmp(r->isolation, "reserved") == 0;
-    if (reserved && !r->given[reservation])
+    if (reserved && (!r->given[reservation] || wanted->guaranteed == 0))
         wi_problem_add(&r->problems, r->value_at[WI_ISOLATION],
                        "isolation_mode: \"reserved\" wants gpu_memory_reservation_mb, which says how much");
 }

@@ -119,6 +119,9 @@ static void what_weir_cannot_do_is_refused(void **state)
     has_problems(WANTED("\"isolation_mode\": \"hard\""), PROBLEMS("3:19 \"hard\" cannot be had"));
     has_problems(WANTED("\"isolation_mode\": \"reserved\""), PROBLEMS("3:19 wants gpu_memory_reservation_mb"));
     has_problems(WANTED("\"isolation_mode\": \"best_effort\", \"gpu_compute_share_milli\": 1000"), NONE);
+    has_problems(WANTED("\"isolation_mode\": \"reserved\", \"gpu_memory_reservation_mb\": 0"),
+                 PROBLEMS("3:19 wants gpu_memory_reservation_mb"));
+    has_problems(WANTED("\"isolation_mode\": \"reserved\", \"gpu_memory_reservation_mb\": 1"), NONE);
     has_problems(WANTED("\"isolation_mode\": \"soft\""), PROBLEMS("3:19 best_effort, reserved, hard"));
 }
 

@@ -260,6 +260,9 @@ static void what_is_no_model_is_refused_by_name(void **state)
     weir_manifest *m;
     fails(WEIR_NOT_FOUND, weir_manifest_read("nowhere.json", NULL, &m));
     detail_names("nowhere.json");
+    assert_int_equal(symlink("loop.json", "loop.json"), 0);
+    fails(WEIR_SYSTEM, weir_manifest_read("loop.json", NULL, &m)); /* something is there */
+    detail_names("loop.json: Too many levels of symbolic links");
     fails(WEIR_INVALID, weir_manifest_read("", NULL, &m));
     fails(WEIR_INVALID, weir_manifest_read(NULL, NULL, &m));
     fails(WEIR_INVALID, weir_manifest_read("a.json", NULL, NULL));
