@@ -179,7 +179,7 @@ static weir_status open_first(weir_model *model)
             return WEIR_OK;
         }
         if (!moves_on(status))
-            return status;
+            break;
     }
     if (wi_record_count(opening) == 1)
         return status; /* the detail is its own */

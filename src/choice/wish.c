@@ -226,16 +226,14 @@ static weir_status read_policy(wi_wish *wish)
 }
 
 /* The order is checked even where the manifest's list is taken instead: a mistake in it must not wait for another model. */
-static weir_status read_given_order(wi_wish *wish, wi_sequence *order)
+static weir_status read_given_order(const wi_wish *wish, wi_sequence *order)
 {
     weir_option option = {.size = sizeof option};
     const char *given = wish->options.order;
     weir_status status = read_text(given, "providers", &option);
     if (status != WEIR_OK)
         return status;
-    given = given ? given : option.value;
-    snprintf(wish->order, sizeof wish->order, "%s", given);
-    return read_order(given, order);
+    return read_order(given ? given : option.value, order);
 }
 
 /* Which providers are tried, and where the processor comes. */

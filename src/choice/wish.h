@@ -33,7 +33,6 @@ typedef struct wi_wish {
     bool cpu_last;      /* it is tried after all others, whatever they need */
     weir_cpu_use cpu;
     wi_device_name device;
-    char order[256]; /* the text of the order */
 } wi_wish;
 
 /* Errors as weir_choice_make's, for words alone. Engines are looked at by whoever knows them. The wish points into the

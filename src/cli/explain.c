@@ -87,7 +87,7 @@ static int read_words(int argc, char **argv, words *w)
         if (code == '?' || code == ':')
             return cli_bad_option("explain", code, argv);
         if (optarg != NULL && optarg[0] == '\0')
-            return cli_usage("explain", "%s: an empty word", argv[optind - 2]);
+            return cli_usage("explain", "--%s: an empty word", long_words[code - W_ENGINE].name);
         read_word(code, w);
     }
     if (optind + 1 != argc)

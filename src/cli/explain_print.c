@@ -11,16 +11,11 @@
 
 /* JSON ------------------------------------------------------------------------------------------------------------- */
 
-static const char *const class_names[WEIR_CLASS_COUNT] = {
-    [WEIR_OTHER] = "other",     [WEIR_WEIGHTS] = "weights", [WEIR_ACTIVATIONS] = "activations",
-    [WEIR_SCRATCH] = "scratch", [WEIR_KV] = "kv",
-};
-
 static json_t *bytes_json(const weir_candidate *c)
 {
     json_t *bytes = c->predicted ? json_object() : json_null();
     for (int i = 0; c->predicted && i < WEIR_CLASS_COUNT; i++)
-        json_object_set_new(bytes, class_names[i], json_integer((json_int_t)c->bytes[i]));
+        json_object_set_new(bytes, weir_class_name((weir_class)i), json_integer((json_int_t)c->bytes[i]));
     return bytes;
 }
 
@@ -28,7 +23,7 @@ static json_t *exact_json(const weir_candidate *c)
 {
     json_t *exact = c->predicted ? json_object() : json_null();
     for (int i = 0; c->predicted && i < WEIR_CLASS_COUNT; i++)
-        json_object_set_new(exact, class_names[i], json_boolean(c->exact[i]));
+        json_object_set_new(exact, weir_class_name((weir_class)i), json_boolean(c->exact[i]));
     return exact;
 }
 

@@ -103,6 +103,20 @@ static void long_reasons_hide_nobody(void **state)
     assert_true(strlen(weir_detail()) < 1023);
 }
 
+/* Who failed before it is named as well. */
+static void what_failed_before_is_told(void **state)
+{
+    (void)state;
+    wanted w;
+    weir_model *model;
+    bed_fault("cuda", WEIR_STAGE_LOAD, WEIR_ENGINE, 1);
+    bed_fault("rocm", WEIR_STAGE_LOAD, WEIR_CORRUPT, 1);
+    fails(WEIR_CORRUPT, weir_model_open(wants(&w, "cuda rocm cpu"), NULL, &model));
+    detail_names("cuda would not load it");
+    detail_names("rocm would not load it");
+    assert_int_equal(b.loads, 2);
+}
+
 /* What is wrong with the model or the request is so everywhere: nobody else is asked. */
 static void what_is_wrong_everywhere(void **state)
 {
@@ -305,6 +319,7 @@ int main(void)
         test(no_fallback),
         test(everything_fails),
         test(long_reasons_hide_nobody),
+        test(what_failed_before_is_told),
         test(what_is_wrong_everywhere),
         test(the_last_resort_is_told),
         test(a_run_that_ends_on_the_processor_is_told),
