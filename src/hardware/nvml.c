@@ -231,6 +231,8 @@ static void ask(const char *root, void **kept, wi_found *out)
     versions v = read_versions(n);
     for (unsigned i = 0; i < count; i++)
         read_device(n, i, &v, out);
+    if (count == 0) /* it counts when it begins: a device that comes later would never be seen */
+        end(n);
     out->told = true;
 }
 

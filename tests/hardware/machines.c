@@ -242,6 +242,17 @@ static void drivers_that_do_not_serve(void **state)
                        "serves CUDA 11.4; weir's driver cuda needs one that serves 12 or later]\n");
 }
 
+/* NVML counts devices when it begins: one that comes later is found all the same. */
+static void a_device_that_comes_later(void **state)
+{
+    (void)state;
+    machine m = make("later");
+    machine_libraries(&m, MACHINE_BOTH, LIBRARIES, DRIVER);
+    machine_expect(&m, NULL, CPU);
+    machine_file(&m, LIBRARIES "/gpus.txt", "%s", ONE_GPU);
+    machine_expect(&m, NULL, CPU ONE_LINE);
+}
+
 /* Before 510 NVML tells memory in its first form only. */
 static void an_old_nvml(void **state)
 {
@@ -300,6 +311,7 @@ int main(void)
         cmocka_unit_test(one_library_alone),
         cmocka_unit_test(a_lost_device),
         cmocka_unit_test(drivers_that_do_not_serve),
+        cmocka_unit_test(a_device_that_comes_later),
         cmocka_unit_test(an_old_nvml),
         cmocka_unit_test(libraries_that_lack_functions),
         cmocka_unit_test(a_library_that_is_none),
