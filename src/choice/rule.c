@@ -37,7 +37,7 @@ static bool matters(const wi_candidate *c)
            c->verdict != WEIR_OTHER_PLATFORM;
 }
 
-/* An engine that is not here says the same with every provider. */
+/* An engine that is not here says the same with every provider, and is named without. */
 static bool said_before(const wi_world *world, size_t at)
 {
     return at > 0 && world->candidates[at - 1].engine == world->candidates[at].engine &&
@@ -51,8 +51,11 @@ static size_t tell_refusals(const wi_world *world, bool all, FILE *out)
         const wi_candidate *c = &world->candidates[i];
         if (c->verdict == WEIR_ACCEPTED || !(all || matters(c)) || said_before(world, i))
             continue;
-        fprintf(out, "%s%s with %s%s%s: %s", told++ ? "; " : "", c->engine->name, wi_provider_name(c->provider),
-                c->device ? " on " : "", c->device ? device_of(c) : "", c->reason);
+        fprintf(out, "%s%s", told++ ? "; " : "", c->engine->name);
+        if (c->engine->table)
+            fprintf(out, " with %s%s%s", wi_provider_name(c->provider), c->device ? " on " : "",
+                    c->device ? device_of(c) : "");
+        fprintf(out, ": %s", c->reason);
     }
     return told;
 }

@@ -59,6 +59,7 @@ static void an_engine_that_is_not_here(void **state)
     const weir_candidate *c = candidate(made, "llm", "cpu", "cpu");
     assert_int_equal(c->verdict, WEIR_NO_ENGINE);
     assert_non_null(strstr(c->reason, "weir-engine-llm.so"));
+    assert_non_null(strstr(made->rule, "llm: the engine llm is not here")); /* no provider is to blame */
     assert_non_null(strstr(made->rule, "weir-engine-llm.so"));
 }
 
