@@ -18,7 +18,8 @@
  * once; those that are under way on the candidate before end there, and their outputs stay until they are released. No lock
  * of weir's is held while an engine loads or runs.
  *
- * A candidate that failed for a reason that would come again is not tried again, one that lacked memory may be. A model
+ * A candidate that failed for a reason that would come again is not tried again. Any other that could not be loaded for a
+ * request, or could not answer it, is not tried for a request again, but may take over a model that has lost its place. A model
  * does not go back to a better candidate by itself. After a move weir_model_client, weir_model_engine and
  * weir_model_info_get tell of the present candidate; what they told before stays readable until the model is unloaded, but
  * the client is closed. weir_model_metrics adds up all of them, so a request that failed on one and was answered by the
