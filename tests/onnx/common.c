@@ -8,8 +8,8 @@
 #ifdef __SANITIZE_ADDRESS__
 /* The leak checker of gcc 12 looks for a thread's variables in libraries where glibc does not put them, and dies of it with
  * the library of TensorRT's provider. */
-const char *__asan_default_options(void); /* NOLINT(bugprone-reserved-identifier) */
-const char *__asan_default_options(void)  /* NOLINT(bugprone-reserved-identifier) */
+WEIR_API const char *__asan_default_options(void); /* NOLINT(bugprone-reserved-identifier) */
+const char *__asan_default_options(void)           /* NOLINT(bugprone-reserved-identifier) */
 {
     return "intercept_tls_get_addr=0";
 }
