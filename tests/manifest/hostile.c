@@ -139,11 +139,12 @@ static void size_is_bounded(void **state)
     fails(WEIR_INVALID, weir_manifest_read("huge.json", NULL, &m));
     detail_names("4194304");
     assert_null(m);
-    text = repeated("{", "\"a\":1,", 60000, "\"a\":1}"); /* as many problems as fit */
+    const size_t many = getenv("WEIR_SANITIZED") ? 3000 : 600000; /* strict checks of strings read them to their end */
+    text = repeated("{", "\"a\":1,", many, "\"a\":1}");
     write_text("many.json", text);
     weir_manifest_problems *list = check_path("many.json");
     assert_int_equal(list->count, 100);
-    assert_int_equal(list->more, 60001 + 60000 + 1 - 100); /* unknown, twice, and model_file */
+    assert_int_equal(list->more, 2 * many + 2 - 100); /* unknown, twice, and model_file */
     weir_manifest_problems_release(list);
     free(text);
 }

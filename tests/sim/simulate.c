@@ -6,7 +6,7 @@ static void nothing_is_found(void **state)
     (void)state;
     simulate_options o;
     simulate_defaults(&o);
-    o.steps = steps_here(700000);
+    o.steps = steps_here(500000);
     find_nothing(&o);
 }
 
