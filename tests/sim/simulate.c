@@ -23,7 +23,7 @@ static void nothing_is_found_in_other_worlds(void **state)
     for (size_t i = 0; i < sizeof worlds / sizeof worlds[0]; i++) {
         simulate_options o;
         simulate_defaults(&o);
-        o.steps = steps_here(150000);
+        o.steps = steps_here(100000);
         o.world.seed = 1000 + i;
         o.world.budget = worlds[i].budget;
         o.world.granule = worlds[i].granule;
