@@ -24,7 +24,7 @@ typedef struct facts {
 
 static const facts all[ONNX_PROVIDERS] = {
     [ONNX_TENSORRT] = {"tensorrt",
-                       {{"TensorrtExecutionProvider", FILE_OF("tensorrt")}},
+                       {{"TensorrtExecutionProvider", FILE_OF("tensorrt"), NULL}},
                        NULL,
                        CUDA_BUILD,
                        "put TensorRT 10, for CUDA 13, " WHERE},
@@ -34,23 +34,27 @@ static const facts all[ONNX_PROVIDERS] = {
                    CUDA_BUILD,
                    "install NVIDIA's driver, and put CUDA 13 with cuDNN 9 " WHERE},
     [ONNX_ROCM] = {"rocm",
-                   {{"MIGraphXExecutionProvider", FILE_OF("migraphx")}, {"ROCMExecutionProvider", FILE_OF("rocm")}},
+                   {{"MIGraphXExecutionProvider", FILE_OF("migraphx"), NULL},
+                    {"ROCMExecutionProvider", FILE_OF("rocm"), NULL}},
                    NULL,
                    "set WEIR_ONNXRUNTIME to AMD's build of ONNX Runtime (PyPI: onnxruntime-migraphx)",
                    "put ROCm " WHERE},
     [ONNX_COREML] = {"coreml",
-                     {{"CoreMLExecutionProvider", NULL}},
+                     {{"CoreMLExecutionProvider", NULL, NULL}},
                      "Core ML is of Apple's systems",
                      "run the model on one of Apple's systems",
                      NULL},
-    [ONNX_DIRECTML] =
-        {"directml", {{"DmlExecutionProvider", NULL}}, "DirectML is of Windows", "run the model on Windows", NULL},
+    [ONNX_DIRECTML] = {"directml",
+                       {{"DmlExecutionProvider", NULL, NULL}},
+                       "DirectML is of Windows",
+                       "run the model on Windows",
+                       NULL},
     [ONNX_OPENVINO] = {"openvino",
-                       {{"OpenVINOExecutionProvider", FILE_OF("openvino")}},
+                       {{"OpenVINOExecutionProvider", FILE_OF("openvino"), NULL}},
                        NULL,
                        "run scripts/engines --openvino onnxruntime-openvino",
                        "run scripts/engines --openvino onnxruntime-openvino"},
-    [ONNX_CPU] = {"cpu", {{"CPUExecutionProvider", NULL}}, NULL, "run scripts/engines onnxruntime", NULL},
+    [ONNX_CPU] = {"cpu", {{"CPUExecutionProvider", NULL, NULL}}, NULL, "run scripts/engines onnxruntime", NULL},
 };
 
 const char *onnx_provider_name(onnx_provider provider)
