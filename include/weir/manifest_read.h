@@ -17,7 +17,7 @@ WEIR_BEGIN
 
 typedef struct weir_manifest_options {
     size_t size;
-    const char *store;       /* packages are unpacked below it; NULL: the option `home` (WEIR_HOME) */
+    const char *store;       /* packages are unpacked below it; NULL or "": the option `home` (WEIR_HOME) */
     uint64_t unpacked_limit; /* bytes that a package may have unpacked; 0: 100 times the package's, at least 64 MiB */
 } weir_manifest_options;
 

@@ -95,21 +95,10 @@ static int check(const char *path, bool json)
 
 int verb_check(int argc, char **argv)
 {
-    static const struct option words[] = {
-        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
     bool json = false;
-    int code;
-    opterr = 0;
-    optind = 1;
-    while ((code = getopt_long(argc, argv, ":h", words, NULL)) != -1) {
-        if (code == 'h') {
-            fputs(help, stdout);
-            return cli_flush(CLI_OK);
-        }
-        if (code != 'j')
-            return cli_bad_option(argv[0], code, argv);
-        json = true;
-    }
+    int status = cli_json_option(argc, argv, help, &json);
+    if (status >= 0)
+        return status;
     if (optind + 1 != argc)
         return cli_usage(argv[0], optind == argc ? "which manifest?" : "one manifest at a time");
     return check(argv[optind], json);

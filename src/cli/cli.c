@@ -55,7 +55,7 @@ int cli_bad_option(const char *verb, int code, char **argv)
     return cli_usage(verb, "unknown or ambiguous option %s", word);
 }
 
-int cli_simple_words(int argc, char **argv, const char *help, bool *json)
+int cli_json_option(int argc, char **argv, const char *help, bool *json)
 {
     static const struct option words[] = {
         {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
@@ -71,9 +71,15 @@ int cli_simple_words(int argc, char **argv, const char *help, bool *json)
             return cli_bad_option(argv[0], code, argv);
         *json = true;
     }
-    if (optind < argc)
-        return cli_usage(argv[0], "%s takes no word '%s'", argv[0], argv[optind]);
     return -1;
+}
+
+int cli_simple_words(int argc, char **argv, const char *help, bool *json)
+{
+    int status = cli_json_option(argc, argv, help, json);
+    if (status < 0 && optind < argc)
+        return cli_usage(argv[0], "%s takes no word '%s'", argv[0], argv[optind]);
+    return status;
 }
 
 int cli_flush(int status)

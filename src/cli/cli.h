@@ -37,7 +37,10 @@ int cli_usage(const char *verb, const char *format, ...) WEIR_PRINTF(2, 3);
 /* Says what getopt_long, called with opterr 0 and a leading ':', found wrong with the word it just read. */
 int cli_bad_option(const char *verb, int code, char **argv);
 
-/* Reads the words of a verb that takes nothing but --json and --help; answers -1 to go on, else the exit status. */
+/* Reads --json and --help, which are all the options of the verb, and leaves optind at its first word; answers -1 to go on,
+ * else the exit status. */
+int cli_json_option(int argc, char **argv, const char *help, bool *json);
+/* The same of a verb that takes no words. */
 int cli_simple_words(int argc, char **argv, const char *help, bool *json);
 
 /* Writes one JSON object on standard output and takes the reference. Answers CLI_OK, or CLI_FAILED with its line. */

@@ -113,7 +113,8 @@ weir_status wi_package_open(const char *path, const weir_manifest_options *optio
     const uint64_t least = UINT64_C(64) << 20, times = 100;
     weir_option home = WEIR_INIT(weir_option);
     *folder = NULL;
-    if (!options->store) {
+    const char *store = options->store && options->store[0] ? options->store : NULL;
+    if (!store) {
         weir_status status = weir_option_get("home", &home);
         if (status != WEIR_OK)
             return status;
@@ -130,7 +131,7 @@ weir_status wi_package_open(const char *path, const weir_manifest_options *optio
     package.limit = options->unpacked_limit;
     if (package.limit == 0)
         package.limit = package.bytes > least / times ? package.bytes * times : least;
-    weir_status status = open_in(options->store ? options->store : home.value, &package, folder);
+    weir_status status = open_in(store ? store : home.value, &package, folder);
     close(package.file);
     return status;
 }

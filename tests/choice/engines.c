@@ -57,6 +57,9 @@ static void within_fifty_milliseconds(void **state)
         char path[512];
         snprintf(path, sizeof path, "%s/models/%s", WEIR_TEST_STORE, models[i]);
         if (!is_there(path) || weir_engine_open(strrchr(models[i], '.') + 1, &engine) != WEIR_OK) {
+            const char *require = getenv("WEIR_REQUIRE_ENGINES");
+            if (require && strcmp(require, "1") == 0)
+                fail_msg("WEIR_REQUIRE_ENGINES is set, and %s or its engine is not here", models[i]);
             print_message("%s, or its engine, is not here\n", models[i]);
             skip();
         }

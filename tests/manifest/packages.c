@@ -201,6 +201,21 @@ static void what_a_killed_process_left_goes(void **state)
     assert_int_equal(access("store/packages/.new-dead00", F_OK), -1);
 }
 
+static void an_empty_store_is_none(void **state)
+{
+    (void)state;
+    packing p = pack_good("e.aimod", "{\"model_file\": \"m.onnx\"}");
+    pack_end(&p);
+    weir_manifest_options options = WEIR_INIT(weir_manifest_options);
+    options.store = "";
+    weir_manifest *m = NULL;
+    ok(weir_option_set("home", "elsewhere"));
+    ok(weir_manifest_read("e.aimod", &options, &m));
+    ok(weir_option_set("home", NULL));
+    assert_non_null(strstr(m->model_file, "elsewhere/packages/"));
+    weir_manifest_release(m);
+}
+
 static void places_are_of_the_manifest_inside(void **state)
 {
     (void)state;
@@ -526,6 +541,7 @@ int main(void)
         TEST(a_known_file_is_not_read_again),
         TEST(many_at_once_get_one_folder),
         TEST(what_a_killed_process_left_goes),
+        TEST(an_empty_store_is_none),
         TEST(places_are_of_the_manifest_inside),
         TEST(what_leads_elsewhere_is_refused),
         TEST(what_is_no_package_is_refused),

@@ -27,7 +27,7 @@ static void cuda_would_be_the_others(void **state)
 {
     (void)state;
     if (!is_here(ONNX_CUDA))
-        skip();
+        skip_without("ONNX Runtime's build for CUDA");
     setenv("WEIR_TEST_DEVICE", "cuda:0", 1);
     loaded l = open_client(0);
     unsetenv("WEIR_TEST_DEVICE");
@@ -40,8 +40,10 @@ static void cuda_would_be_the_others(void **state)
 static void openvino_has_a_symbol_of_its_own(void **state)
 {
     (void)state;
-    if (!is_here(ONNX_OPENVINO) || SANITIZED)
+    if (SANITIZED)
         skip();
+    if (!is_here(ONNX_OPENVINO))
+        skip_without("ONNX Runtime's build for OpenVINO");
     loaded l = open_client(0);
     assert_ok(load_by(&l, "openvino"));
     unload_model(&l);

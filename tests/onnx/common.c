@@ -15,11 +15,24 @@ const char *__asan_default_options(void)           /* NOLINT(bugprone-reserved-i
 }
 #endif
 
-static int missing(const char *what)
+bool engines_are_required(void)
 {
     const char *require = getenv("WEIR_REQUIRE_ENGINES");
+    return require && strcmp(require, "1") == 0;
+}
+
+void skip_without(const char *what)
+{
+    if (engines_are_required())
+        fail_msg("WEIR_REQUIRE_ENGINES is set, and %s is not here", what);
+    print_message("skipped: no %s\n", what);
+    skip();
+}
+
+static int missing(const char *what)
+{
     printf("skipped: %s\n", what);
-    return require && strcmp(require, "1") == 0 ? 1 : SKIPPED;
+    return engines_are_required() ? 1 : SKIPPED;
 }
 
 int need_onnxruntime(void)

@@ -26,6 +26,10 @@ const weir_engine *weir_engine_entry(uint32_t abi);
 int need_onnxruntime(void);
 /* The same of its build for CUDA, on WEIR_TEST_DEVICE. */
 int need_cuda_build(void);
+/* Whether a test may not be skipped for want of an engine or a model: WEIR_REQUIRE_ENGINES=1. */
+bool engines_are_required(void);
+/* Within a test: skipped for want of `what`, or failed. */
+void skip_without(const char *what);
 
 /* TBB, which OpenVINO brings, opens a library in a way (RTLD_DEEPBIND) at which the sanitizers end the process. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -159,9 +159,8 @@ int main(int argc, char **argv)
     given = argv[1];
     given_count = atoi(argv[2]);
     if (access(given, R_OK) != 0) {
-        const char *require = getenv("WEIR_REQUIRE_ENGINES");
         printf("skipped: no %s (run scripts/models)\n", given);
-        return require && strcmp(require, "1") == 0 ? 1 : SKIPPED;
+        return engines_are_required() ? 1 : SKIPPED;
     }
     int failed = cmocka_run_group_tests(one, NULL, NULL);
     scratch_clear();
