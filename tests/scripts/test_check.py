@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Tests of scripts/check: what it has fetched before anything is built."""
+"""Tests of scripts/check: what it has fetched before anything is built, and what its patterns leave out."""
 
 import importlib.machinery
 import importlib.util
+import json
 import sys
 import tempfile
 import unittest
@@ -60,6 +61,20 @@ class Preparations(unittest.TestCase):
                                           env={**check.os.environ, "WEIR_HOME": str(self.store.home)})
             self.assertEqual((answer.returncode, answer.stderr), (0, ""))
             self.assertIn("missing", answer.stdout)
+
+
+class Fixtures(unittest.TestCase):
+    def of(self, *tests):
+        listing = json.dumps({"tests": [{"name": name, "properties": [{"name": key, "value": value}]}
+                                        for name, key, value in tests]})
+        with mock.patch.object(check.subprocess, "run", return_value=mock.Mock(stdout=listing)):
+            check.check_fixtures("asan", ["ctest"])
+
+    def test_a_test_without_what_makes_its_fixture_is_named(self):
+        needs = ("reads", "FIXTURES_REQUIRED", ["files"])
+        self.of(needs, ("makes", "FIXTURES_SETUP", ["files"]))
+        with self.assertRaisesRegex(ValueError, "asan: reads .* fixture files"):
+            self.of(needs, ("other", "LABELS", ["long"]))
 
 
 if __name__ == "__main__":
