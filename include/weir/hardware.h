@@ -26,7 +26,8 @@ typedef enum weir_hardware_kind {
 typedef struct weir_hardware_device {
     size_t size;
     weir_hardware_kind kind;
-    /* Tells it from all others, now and after a restart: the UUID ("GPU-…", "MIG-…"), the PCI address of what has none, "cpu". */
+    /* Tells it from all others, now and after a restart: the UUID ("GPU-…", "MIG-…"), the PCI address of what has none, "cpu".
+     * Partitions of AMD's for which the kernel has one UUID have their number behind it ("GPU-…/1"). */
     char key[64];
     char parent[64]; /* the key of the device that it is a slice of (MIG); "" */
     char pci[20];    /* "0000:3b:00.0"; "" for the processor */

@@ -109,7 +109,7 @@ bool wi_limits_memory(const char *root, uint64_t *available, uint64_t *total)
     visit_groups(root, "memory", limit_memory, &m);
     *available = m.available;
     *total = m.total;
-    return m.total > 0;
+    return m.machine > 0; /* a group may be allowed 0 bytes, which is known well enough */
 }
 
 /* Processors ------------------------------------------------------------------------------------------------------- */

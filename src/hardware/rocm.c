@@ -1,12 +1,24 @@
-/* AMD's devices: what the kernel's compute driver (KFD) lists, with the memory that amdgpu tells. */
+/* AMD's devices: what the kernel's compute driver (KFD) lists, with the memory that amdgpu tells.
+ *
+ * A card may be cut into partitions (DPX, QPX, CPX). Each is a node of KFD's, while the bus and amdgpu know the card alone: the
+ * bytes that are used are told of all of it, and with many kernels all of its nodes have its unique_id. Which partition a node
+ * is stands in the upper four bits of location_id, or with the first kernels that could do it in place of the address's function
+ * (kfd_topology.c). */
 #include "base/small_files.h"
 #include "hardware/source.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 enum { AMD = 0x1002, FIRST_RENDER = 128 };
 #define NODES "/sys/class/kfd/kfd/topology/nodes"
 #define BUS   "/sys/bus/pci/devices"
+
+/* What a node of KFD's is besides a device. */
+typedef struct part {
+    unsigned node, number; /* the latter within its card */
+    uint64_t id;           /* the kernel's own, which no two nodes have */
+} part;
 
 /* Processors with graphics, by the version of their instructions (decimal: major, then two digits each): their memory is the
  * host's, but for a part that firmware carves out. LLVM's AMDGPU usage page says which are such. */
@@ -72,7 +84,25 @@ static void check_access(const char *root, uint64_t minor, weir_hardware_device 
                  "this process cannot open %s: the group render may, or it is not in the container", closed);
 }
 
-static void read_node(const char *root, unsigned node, int *ordinal, wi_found *out)
+static bool is_on_the_bus(const char *root, const char *pci)
+{
+    char path[PATH_MAX];
+    return snprintf(path, sizeof path, "%s" BUS "/%s", root, pci) < (int)sizeof path && access(path, F_OK) == 0;
+}
+
+/* The card's address, and which of its partitions the node is; 0 also where it is not partitioned. */
+static unsigned read_place(const char *root, uint64_t location, uint64_t domain, char *pci, size_t capacity)
+{
+    unsigned bus = (unsigned)(location >> 8 & 0xff), device = (unsigned)(location >> 3 & 0x1f);
+    unsigned function = (unsigned)(location & 7), partition = (unsigned)(location >> 28 & 0xf);
+    wi_pci_write(pci, capacity, (unsigned)domain, bus, device, function);
+    if (partition > 0 || function == 0 || is_on_the_bus(root, pci))
+        return partition;
+    wi_pci_write(pci, capacity, (unsigned)domain, bus, device, 0);
+    return function;
+}
+
+static void read_node(const char *root, unsigned node, int *ordinal, wi_found *out, part *place)
 {
     char text[WI_SMALL_FILE];
     uint64_t id = 0, location = 0, domain = 0, target = 0, simds = 0, cores = 0, minor = FIRST_RENDER, unique = 0;
@@ -89,8 +119,7 @@ static void read_node(const char *root, unsigned node, int *ordinal, wi_found *o
     if (!card)
         return;
     weir_hardware_device *d = &card->device;
-    wi_pci_write(d->pci, sizeof d->pci, (unsigned)domain, (unsigned)(location >> 8 & 0xff),
-                 (unsigned)(location >> 3 & 0x1f), (unsigned)(location & 7));
+    *place = (part){.node = node, .id = id, .number = read_place(root, location, domain, d->pci, sizeof d->pci)};
     if (unique)
         snprintf(d->key, sizeof d->key, "GPU-%016llx", (unsigned long long)unique);
     else
@@ -105,6 +134,75 @@ static void read_node(const char *root, unsigned node, int *ordinal, wi_found *o
     read_version(root, "/opt/rocm/.info/version", &d->driver_runtime);
     check_access(root, minor, d);
 }
+
+/* Partitions ------------------------------------------------------------------------------------------------------- */
+
+/* Whether another node is of the same card, or this one cannot be all of it. */
+static bool is_partition(const wi_found *found, const part *parts, size_t one)
+{
+    bool shared = parts[one].number > 0;
+    for (size_t i = 0; i < found->count; i++)
+        shared = shared || (i != one && strcmp(found->cards[i].device.pci, found->cards[one].device.pci) == 0);
+    return shared;
+}
+
+/* What KFD gives of the card's memory to the node alone. */
+static uint64_t bank_bytes(const char *root, unsigned node)
+{
+    enum { PUBLIC = 1, PRIVATE = 2 };
+    unsigned banks[WI_MOST_CARDS];
+    uint64_t total = 0;
+    size_t count = wi_numbered("", banks, WI_MOST_CARDS, "%s" NODES "/%u/mem_banks", root, node);
+    for (size_t i = 0; i < count; i++) {
+        char text[WI_SMALL_FILE];
+        uint64_t heap = 0, bytes = 0;
+        wi_file_text(text, sizeof text, "%s" NODES "/%u/mem_banks/%u/properties", root, node, banks[i]);
+        if (wi_number_of(text, "heap_type ", &heap) && (heap == PUBLIC || heap == PRIVATE) &&
+            wi_number_of(text, "size_in_bytes ", &bytes))
+            total += bytes;
+    }
+    return total;
+}
+
+/* Its part of the key: the number, or where nodes of one card have the same KFD's own number of the node. */
+static void add_to_key(const wi_found *found, const part *parts, size_t one, weir_hardware_device *d)
+{
+    uint64_t number = parts[one].number;
+    for (size_t i = 0; i < found->count; i++)
+        if (i != one && parts[i].number == parts[one].number &&
+            strcmp(found->cards[i].device.pci, found->cards[one].device.pci) == 0)
+            number = parts[one].id;
+    size_t used = strlen(d->key);
+    snprintf(d->key + used, sizeof d->key - used, "/%llu", (unsigned long long)number);
+}
+
+/* Keys that tell one partition from another, and no partition with the memory of the card. */
+static void tell_partitions_apart(const char *root, const part *parts, wi_found *out)
+{
+    bool of_a_card[WI_MOST_CARDS] = {false}, same_key[WI_MOST_CARDS] = {false};
+    for (size_t i = 0; i < out->count; i++) {
+        of_a_card[i] = is_partition(out, parts, i);
+        same_key[i] = parts[i].number > 0 && strcmp(out->cards[i].device.key, out->cards[i].device.pci) == 0;
+        for (size_t j = 0; j < out->count; j++)
+            same_key[i] = same_key[i] || (i != j && strcmp(out->cards[i].device.key, out->cards[j].device.key) == 0);
+    }
+    for (size_t i = 0; i < out->count; i++) {
+        weir_hardware_device *d = &out->cards[i].device;
+        if (same_key[i])
+            add_to_key(out, parts, i, d);
+        if (!of_a_card[i])
+            continue;
+        uint64_t bytes = bank_bytes(root, parts[i].node);
+        d->total = bytes ? bytes : WEIR_BYTES_UNKNOWN;
+        d->free = WEIR_BYTES_UNKNOWN;
+        if (!d->remark[0])
+            snprintf(d->remark, sizeof d->remark,
+                     "partition %u of the card at %s, of which the kernel tells used bytes as a whole alone",
+                     parts[i].number, d->pci);
+    }
+}
+
+/* Cards ------------------------------------------------------------------------------------------------------------ */
 
 static bool has_address(const wi_found *found, const char *pci)
 {
@@ -142,10 +240,12 @@ static void ask(const char *root, void **kept, wi_found *out)
 {
     (void)kept;
     unsigned numbers[WI_MOST_CARDS];
+    part parts[WI_MOST_CARDS + 1]; /* of the cards, and of the one that might come */
     int ordinal = 0;
     size_t count = wi_numbered("", numbers, WI_MOST_CARDS, "%s" NODES, root);
     for (size_t i = 0; i < count; i++)
-        read_node(root, numbers[i], &ordinal, out);
+        read_node(root, numbers[i], &ordinal, out, &parts[out->count]);
+    tell_partitions_apart(root, parts, out);
     size_t cards = wi_numbered("card", numbers, WI_MOST_CARDS, "%s/sys/class/drm", root);
     for (size_t i = 0; i < cards; i++)
         read_card(root, numbers[i], out);

@@ -115,6 +115,23 @@ static void a_name_from_outside(void **state)
     expect(&m, 4, 3, 8);
 }
 
+/* 0 is a limit, and one below what is used leaves nothing: neither is a memory that nobody tells. */
+static void nothing_left(void **state)
+{
+    (void)state;
+    machine m = make("limits-zero", "0::/app\n");
+    GROUP(&m, "/app", "memory.max", "0\n");
+    GROUP(&m, "/app", "memory.current", "%llu\n", (unsigned long long)GIB);
+    expect(&m, 0, 0, 8);
+    assert_string_equal(processor(&m).remark, "");
+    GROUP(&m, "/app", "memory.max", "%llu\n", (unsigned long long)(2 * GIB));
+    GROUP(&m, "/app", "memory.current", "%llu\n", (unsigned long long)(3 * GIB));
+    expect(&m, 2, 0, 8);
+    machine first = make("limits-zero-first", "7:memory:/app\n");
+    GROUP(&first, "/memory/app", "memory.limit_in_bytes", "0\n");
+    expect(&first, 0, 0, 8);
+}
+
 static void nothing_told(void **state)
 {
     (void)state;
@@ -168,6 +185,7 @@ int main(void)
         cmocka_unit_test(a_group_at_the_top),
         cmocka_unit_test(the_first_version),
         cmocka_unit_test(a_name_from_outside),
+        cmocka_unit_test(nothing_left),
         cmocka_unit_test(nothing_told),
         cmocka_unit_test(this_machine),
         cmocka_unit_test(refusals),

@@ -76,6 +76,80 @@ static void cards_of_amd(void **state)
     unsetenv("HIP_VISIBLE_DEVICES");
 }
 
+/* A node that is a partition of the card at 0000:10:00.0: 4 units and 24 GiB of its 192, of which 48 are used. */
+static void add_partition(const machine *m, unsigned node, uint64_t location, unsigned long long unique)
+{
+    char path[128];
+#define NODE(name, ...)                                                                                                \
+    (snprintf(path, sizeof path, "sys/class/kfd/kfd/topology/nodes/%u/" name, node), machine_file(m, path, __VA_ARGS__))
+    NODE("gpu_id", "%u\n", 40000 + node);
+    NODE("name", "ip discovery\n");
+    NODE("properties",
+         "cpu_cores_count 0\nsimd_count 16\nsimd_per_cu 4\ngfx_target_version 90402\nlocation_id %llu\ndomain 0\n"
+         "drm_render_minor %u\nunique_id %llu\n",
+         (unsigned long long)location, 128 + node, unique);
+    NODE("mem_banks/0/properties", "heap_type 1\nsize_in_bytes %llu\nflags 0\n", (unsigned long long)(24 * GIB));
+    NODE("mem_banks/1/properties", "heap_type 5\nsize_in_bytes 65536\nflags 0\n");
+#undef NODE
+    machine_pci(m, "0000:10:00.0", 0x1002, 0x74a1, "amdgpu");
+    machine_file(m, "sys/bus/pci/devices/0000:10:00.0/mem_info_vram_total", "%llu\n", (unsigned long long)(192 * GIB));
+    machine_file(m, "sys/bus/pci/devices/0000:10:00.0/mem_info_vram_used", "%llu\n", (unsigned long long)(48 * GIB));
+    snprintf(path, sizeof path, "dev/dri/renderD%u", 128 + node);
+    machine_file(m, path, "%s", "");
+}
+
+#define PARTITION(number)                                                                                              \
+    " - 0000:10:00.0 - " number " 24 ? du 4 - -/- ip discovery (gfx942) [partition " number                            \
+    " of the card at 0000:10:00.0, of which the kernel tells used bytes as a whole alone]\n"
+
+/* Partitions of a card have keys of their own, whatever the kernel gives them, and never the memory of the card. */
+static void partitions_of_a_card(void **state)
+{
+    (void)state;
+    static const char numbered[] =
+        CPU("32", "30") "rocm GPU-0000000000001234/0" PARTITION("0") "rocm GPU-0000000000001234/1" PARTITION("1");
+    machine m = make("partitions");
+    add_partition(&m, 1, 0x1000, 0x1234);
+    add_partition(&m, 2, 0x10001000, 0x1234);
+    machine_expect(&m, NULL, numbered);
+    machine early = make("partitions-early"); /* the number stands where the function of the address does */
+    add_partition(&early, 1, 0x1000, 0x1234);
+    add_partition(&early, 2, 0x1001, 0x1234);
+    machine_expect(&early, NULL, numbered);
+    machine own = make("partitions-own"); /* with identities of their own */
+    add_partition(&own, 1, 0x1000, 0xa);
+    add_partition(&own, 2, 0x10001000, 0xb);
+    machine_expect(
+        &own, NULL,
+        CPU("32", "30") "rocm GPU-000000000000000a" PARTITION("0") "rocm GPU-000000000000000b" PARTITION("1"));
+    machine none = make("partitions-none"); /* and with none */
+    add_partition(&none, 1, 0x1000, 0);
+    add_partition(&none, 2, 0x10001000, 0);
+    machine_expect(&none, NULL,
+                   CPU("32", "30") "rocm 0000:10:00.0/0" PARTITION("0") "rocm 0000:10:00.0/1" PARTITION("1"));
+    setenv("ROCR_VISIBLE_DEVICES", "GPU-000000000000000b", 1);
+    weir_hardware *hardware = machine_look(&own, NULL);
+    assert_string_equal(hardware->devices[1].key, "GPU-000000000000000b");
+    assert_int_equal(hardware->devices[1].ordinal, 0);
+    assert_false(hardware->devices[2].usable);
+    weir_hardware_release(hardware);
+    unsetenv("ROCR_VISIBLE_DEVICES");
+}
+
+/* Where nothing numbers them, the kernel's numbers of the nodes do. */
+static void partitions_without_a_number(void **state)
+{
+    (void)state;
+    machine m = make("partitions-alike");
+    add_partition(&m, 1, 0x1000, 0x1234);
+    add_partition(&m, 2, 0x1000, 0x1234);
+    weir_hardware *hardware = machine_look(&m, NULL);
+    assert_int_equal(hardware->device_count, 3);
+    assert_string_equal(hardware->devices[1].key, "GPU-0000000000001234/40001");
+    assert_string_equal(hardware->devices[2].key, "GPU-0000000000001234/40002");
+    weir_hardware_release(hardware);
+}
+
 /* 128 GiB, of which firmware has carved 96 out for the graphics: the host has 32, the graphics 96, and the 16 that it might
  * borrow from the host are not counted again. */
 static void a_carved_out_part_is_not_the_hosts(void **state)
@@ -143,6 +217,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cards_of_amd),
+        cmocka_unit_test(partitions_of_a_card),
+        cmocka_unit_test(partitions_without_a_number),
         cmocka_unit_test(a_carved_out_part_is_not_the_hosts),
         cmocka_unit_test(what_is_borrowed_is_the_hosts),
         cmocka_unit_test(amd_without_access),
