@@ -18,3 +18,13 @@ if(TARGET weir-engine-gguf AND TARGET weir-engine-onnx)
 endif()
 weir_test(choice-faults choice/faults.c choice/machine.c INTERNAL)
 target_link_options(test-choice-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
+
+# On a device of this machine: by scripts/gpu-check a GPU, here the stub, with a stub of NVML beside it that knows its bytes.
+weir_test(choice-gpu choice/gpu.c hardware/witness.c LIBS ${CMAKE_DL_LIBS})
+set(own ${PROJECT_BINARY_DIR}/stub/choice-here)
+file(WRITE ${own}/gpus.txt "driver 580.65.06\ncuda 13000\n"
+  "gpu GPU-00000000-0000-0000-0000-000000000000 0000:3b:00.0 0 9.0 132 4294967296 4160749568 - stub\n")
+file(CREATE_LINK ../hardware/libnvml.so ${own}/libnvidia-ml.so.1 SYMBOLIC)
+set_tests_properties(choice-gpu PROPERTIES SKIP_RETURN_CODE 77 ENVIRONMENT
+  "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${own}:${PROJECT_BINARY_DIR}/stub/cuda;STUB_CUDA_TOTAL=0x100000000")
+add_dependencies(test-choice-gpu stub-cuda stub-hardware-nvml)

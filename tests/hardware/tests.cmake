@@ -28,3 +28,17 @@ weir_test(hardware-here hardware/here.c)
 add_dependencies(test-hardware-here stub-cuda)
 set_tests_properties(hardware-here PROPERTIES
   ENVIRONMENT "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/stub/cuda;STUB_CUDA_TOTAL=0x10000000;WEIR_BUDGET=64MiB")
+
+# This machine's own devices: a GPU's, where there is one, and the stubs' in a place of their own.
+set(own ${PROJECT_BINARY_DIR}/stub/hardware-here)
+set(own_device GPU-00000000-0000-0000-0000-000000000000) # as the stub of CUDA's driver names its first
+file(WRITE ${own}/gpus.txt "driver 580.65.06\ncuda 13000\nsleep 20 0\n"
+  "gpu ${own_device} 0000:3b:00.0 0 9.0 132 1073741824 1006632960 - H200\n"
+  "gpu GPU-00000000-0000-0000-0000-000000000001 0000:3c:00.0 1 9.0 132 1073741824 1006632960 - H200\n")
+file(CREATE_LINK ../hardware/libnvml.so ${own}/libnvidia-ml.so.1 SYMBOLIC)
+file(CREATE_LINK ../hardware/libcuda.so ${own}/libcuda.so.1 SYMBOLIC)
+weir_test(hardware-gpu hardware/gpu.c hardware/witness.c LIBS ${CMAKE_DL_LIBS})
+add_test(NAME hardware-gpu-stub COMMAND test-hardware-gpu)
+set_tests_properties(hardware-gpu PROPERTIES SKIP_RETURN_CODE 77)
+set_tests_properties(hardware-gpu-stub PROPERTIES TIMEOUT 300 ENVIRONMENT "LD_LIBRARY_PATH=${own}")
+add_dependencies(test-hardware-gpu stub-hardware-nvml stub-hardware-cuda)

@@ -1,0 +1,326 @@
+/* This machine's own devices, a GPU's or a stub's: what a look tells of them beside what NVIDIA's libraries say, how long it
+ * takes, and what it leaves behind. What starts CUDA's driver is a process of its own, as a process sees devices once and for all.
+ *
+ *     test-hardware-gpu                  the tests; skipped without a device (77), unless WEIR_REQUIRE_CUDA=1
+ *     test-hardware-gpu driver           what the driver shows
+ *     test-hardware-gpu look [LIST]      what a look shows, by the driver's word or as under LIST
+ *     test-hardware-gpu times            milliseconds of looks, the first one and the longest of those after it
+ *     test-hardware-gpu leave MS         ends while sources may still be asked
+ *     test-hardware-gpu hold             looks, waits for a line, makes a runtime, waits again */
+#include "core/core.h"
+
+#include <ctype.h>
+#include <sys/wait.h>
+
+#include "witness.h"
+
+enum { PATIENT = 10000, COLD_MS = 500, WARM_MS = 50 };
+
+/* Processes of their own -------------------------------------------------------------------------------------------- */
+
+/* Keys without their beginnings and dashes, as the witness writes them: the driver does not say which are slices. */
+static int print_look(const char *list)
+{
+    weir_hardware_options o = WEIR_INIT(weir_hardware_options);
+    weir_hardware *hardware;
+    o.limit_ms = PATIENT;
+    o.visible = list;
+    ok(weir_hardware_look(&o, &hardware));
+    for (size_t i = 0; i < hardware->device_count; i++) {
+        const weir_hardware_device *d = &hardware->devices[i];
+        if (d->kind != WEIR_HARDWARE_CUDA || d->ordinal < 0)
+            continue;
+        for (const char *p = d->key + 4; *p; p++)
+            if (*p != '-')
+                putchar(tolower((unsigned char)*p));
+        putchar(' ');
+    }
+    weir_hardware_release(hardware);
+    return 0;
+}
+
+static int print_driver(void)
+{
+    char text[1024];
+    if (!witness_seen(text, sizeof text))
+        return 77;
+    fputs(text, stdout);
+    return 0;
+}
+
+static double look_ms(void)
+{
+    struct timespec from, to;
+    weir_hardware *hardware;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    ok(weir_hardware_look(NULL, &hardware));
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    weir_hardware_release(hardware);
+    return (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) / 1e6;
+}
+
+static int print_times(void)
+{
+    double cold = look_ms(), longest = 0;
+    for (int i = 0; i < 20; i++) {
+        double ms = look_ms();
+        longest = ms > longest ? ms : longest;
+    }
+    printf("%.2f %.2f", cold, longest);
+    return 0;
+}
+
+static int leave(const char *limit)
+{
+    weir_hardware_options o = WEIR_INIT(weir_hardware_options);
+    weir_hardware *hardware;
+    o.limit_ms = (uint32_t)strtoul(limit, NULL, 10);
+    ok(weir_hardware_look(&o, &hardware));
+    weir_hardware_release(hardware);
+    return 0;
+}
+
+static void tell(const char *text)
+{
+    printf("%s\n", text);
+    fflush(stdout);
+    while (getchar() >= ' ')
+        ;
+}
+
+static int hold_on(void)
+{
+    weir_hardware_options o = WEIR_INIT(weir_hardware_options);
+    weir_hardware *hardware;
+    weir_runtime *runtime;
+    o.limit_ms = PATIENT;
+    for (int i = 0; i < 3; i++) {
+        ok(weir_hardware_look(&o, &hardware));
+        weir_hardware_release(hardware);
+    }
+    tell("looked");
+    tell(weir_runtime_get("cuda:0", &runtime) == WEIR_OK ? "runtime" : weir_detail());
+    return 0;
+}
+
+/* One that is asked ------------------------------------------------------------------------------------------------- */
+
+typedef struct child {
+    pid_t id;
+    FILE *in, *out;
+} child;
+
+static child start(const char *word, const char *second)
+{
+    int to[2], from[2];
+    assert_int_equal(pipe(to) + pipe(from), 0);
+    fflush(NULL);
+    child c = {.id = fork()};
+    assert_true(c.id >= 0);
+    if (c.id == 0) {
+        dup2(to[0], 0);
+        dup2(from[1], 1);
+        close(to[1]);
+        close(from[0]);
+        execl("/proc/self/exe", "test-hardware-gpu", word, second, (char *)NULL);
+        _exit(126);
+    }
+    close(to[0]);
+    close(from[1]);
+    c.in = fdopen(to[1], "w");
+    c.out = fdopen(from[0], "r");
+    return c;
+}
+
+static int finish(child *c)
+{
+    int status;
+    fclose(c->in);
+    fclose(c->out);
+    assert_int_equal(waitpid(c->id, &status, 0), c->id);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* What it prints; its exit status has to be 0. `visible` NULL: as the environment has it. */
+static const char *answer(const char *visible, const char *word, const char *second)
+{
+    static char texts[4][1024]; /* the last ones stay */
+    static int next;
+    char *text = texts[next++ % 4];
+    if (visible)
+        setenv("CUDA_VISIBLE_DEVICES", visible, 1);
+    child c = start(word, second);
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    text[fread(text, 1, sizeof texts[0] - 1, c.out)] = '\0';
+    int status = finish(&c);
+    if (status)
+        fail_msg("%s %s ends with %d", word, second ? second : "", status);
+    return text;
+}
+
+/* The tests --------------------------------------------------------------------------------------------------------- */
+
+/* Lists for CUDA_VISIBLE_DEVICES: %U stands for the UUID of a device, %S for its beginning, %L for it in the other case, %P for
+ * it without "GPU-". What NVIDIA documents: */
+static const char *const documented[] = {
+    "",     "0",    "-1",    "0,-1", "-1,0",  "0,0",    "0,99",
+    "99,0", "1",    "1,0",   "abc",  "0,abc", "%U",     "%S",
+    "%U,0", "0,%U", "%U,%U", "%Ux",  "GPU-x", "%U,abc", "MIG-00000000-0000-0000-0000-000000000000"};
+/* And what it does not: for a driver itself to say. */
+static const char *const others[] = {" 0",  "0 ", "0, 0", "0, 1", "0abc", "00",    "0x0",  "+0",   ",",   ",0", "0,",
+                                     "0,,", "%L", "%P",   " %U",  "%U ",  "%S,99", "GPU-", "gpu-", "GPU", "1,1"};
+
+static void write_list(const char *pattern, char *list, size_t capacity)
+{
+    char uuid[96], swapped[96] = "";
+    snprintf(uuid, sizeof uuid, "%s", witness_uuid());
+    for (size_t i = 0; uuid[i]; i++)
+        swapped[i] =
+            (char)(islower((unsigned char)uuid[i]) ? toupper((unsigned char)uuid[i]) : tolower((unsigned char)uuid[i]));
+    const char *rest = strchr(pattern, '%');
+    char kind = rest ? rest[1] : '\0';
+    snprintf(list, capacity, "%.*s%.*s", rest ? (int)(rest - pattern) : 99, pattern,
+             kind == 'S' ? 12
+             : rest      ? 95
+                         : 0,
+             kind == 'L'   ? swapped
+             : kind == 'P' ? uuid + 4
+                           : uuid);
+    if (rest && strchr(rest + 1, '%')) /* it twice */
+        snprintf(list + strlen(list), capacity - strlen(list), ",%s", uuid);
+    else if (rest)
+        snprintf(list + strlen(list), capacity - strlen(list), "%s", rest + 2);
+}
+
+/* What a look says of each list beside what the driver does; `rules`: as of a process that is yet to be started. Answers how
+ * many differ. */
+static size_t differences(const char *const *lists, size_t count, bool rules)
+{
+    size_t differ = 0;
+    for (size_t i = 0; i < count; i++) {
+        char list[256];
+        write_list(lists[i], list, sizeof list);
+        const char *driver = answer(list, "driver", NULL);
+        const char *look = rules ? answer(NULL, "look", list) : answer(list, "look", NULL);
+        if (strcmp(driver, look) == 0)
+            continue;
+        print_error("CUDA_VISIBLE_DEVICES=\"%s\": \"%s\" by the driver, \"%s\" by a look\n", list, driver, look);
+        differ++;
+    }
+    return differ;
+}
+
+static void the_drivers_word_is_told(void **state)
+{
+    (void)state;
+    const char *driver = answer(NULL, "driver", NULL);
+    assert_string_equal(answer(NULL, "look", NULL), driver);
+    assert_int_equal(strlen(answer("-1", "driver", NULL)), 0); /* a list has effect */
+    assert_int_equal(strlen(answer("0", "driver", NULL)), 33);
+    assert_int_equal(differences(documented, sizeof documented / sizeof documented[0], false), 0);
+    assert_int_equal(differences(others, sizeof others / sizeof others[0], false), 0);
+}
+
+static void the_rules_are_the_drivers(void **state)
+{
+    (void)state;
+    assert_int_equal(differences(documented, sizeof documented / sizeof documented[0], true), 0);
+}
+
+/* The stub reads a list in its own way. */
+static void the_rules_are_the_drivers_in_what_is_not_documented(void **state)
+{
+    (void)state;
+    if (!witness_is_real())
+        skip();
+    assert_int_equal(differences(others, sizeof others / sizeof others[0], true), 0);
+}
+
+static void looks_are_short(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        double cold, longest;
+        assert_int_equal(sscanf(answer(NULL, "times", NULL), "%lf %lf", &cold, &longest), 2);
+        print_message("a first look takes %.1f ms, the longest of 20 after it %.2f ms\n", cold, longest);
+        assert_true(cold <= COLD_MS);
+        assert_true(longest <= WARM_MS);
+    }
+}
+
+static void leaving_while_sources_are_asked(void **state)
+{
+    (void)state;
+    for (int ms = 1; ms <= 121; ms += 10) {
+        char limit[16];
+        snprintf(limit, sizeof limit, "%d", ms);
+        assert_string_equal(answer(NULL, "leave", limit), "");
+    }
+}
+
+static void hear(const child *c, char *line, size_t capacity)
+{
+    assert_non_null(fgets(line, (int)capacity, c->out));
+    line[strcspn(line, "\n")] = '\0';
+}
+
+/* By what is used of the device: a process that has looked takes nothing of it, and one with a runtime does. */
+static void a_look_makes_no_context(void **state)
+{
+    (void)state;
+    char line[1024];
+    uint64_t before = witness_used();
+    child c = start("hold", NULL);
+    hear(&c, line, sizeof line);
+    assert_string_equal(line, "looked");
+    uint64_t looked = witness_used();
+    fputs("\n", c.in);
+    fflush(c.in);
+    hear(&c, line, sizeof line);
+    uint64_t taken = witness_used();
+    print_message("used: %llu MiB, after looks %llu, with a runtime %llu (%s)\n", (unsigned long long)(before / MIB),
+                  (unsigned long long)(looked / MIB), (unsigned long long)(taken / MIB), line);
+    assert_true(looked <= before + WITNESS_NOISE);
+    if (witness_is_real()) { /* it would be seen */
+        assert_string_equal(line, "runtime");
+        assert_true(taken >= looked + WITNESS_CONTEXT);
+    }
+    assert_int_equal(finish(&c), 0);
+}
+
+static bool has_device(void)
+{
+    child c = start("driver", NULL);
+    char text[1024];
+    size_t length = fread(text, 1, sizeof text, c.out);
+    return finish(&c) == 0 && length > 0 && witness_begin();
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_look_makes_no_context),
+        cmocka_unit_test(looks_are_short),
+        cmocka_unit_test(the_drivers_word_is_told),
+        cmocka_unit_test(leaving_while_sources_are_asked),
+        cmocka_unit_test(the_rules_are_the_drivers),
+        cmocka_unit_test(the_rules_are_the_drivers_in_what_is_not_documented),
+    };
+    const char *word = argc > 1 ? argv[1] : "", *required = getenv("WEIR_REQUIRE_CUDA");
+    if (strcmp(word, "driver") == 0)
+        return print_driver();
+    if (strcmp(word, "look") == 0)
+        return print_look(argc > 2 ? argv[2] : NULL);
+    if (strcmp(word, "times") == 0)
+        return print_times();
+    if (strcmp(word, "leave") == 0 && argc > 2)
+        return leave(argv[2]);
+    if (strcmp(word, "hold") == 0)
+        return hold_on();
+    if (!has_device()) {
+        printf("skipped: CUDA's driver and NVML find no device together\n");
+        return required && strcmp(required, "1") == 0 ? 1 : 77;
+    }
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    return cmocka_run_group_tests_name("hardware-gpu", tests, NULL, NULL);
+}
