@@ -13,12 +13,17 @@ static const char *uuid_of(const char *key)
     return strncasecmp(key, "GPU-", 4) == 0 || strncasecmp(key, "MIG-", 4) == 0 ? key + 4 : NULL;
 }
 
-/* By UUID, whether of a slice or not, as CUDA's driver does not say; by address where one source tells no UUID. */
-static bool same(const weir_hardware_device *a, const weir_hardware_device *b)
+static bool same_uuid(const weir_hardware_device *a, const weir_hardware_device *b)
 {
     const char *x = uuid_of(a->key), *y = uuid_of(b->key);
-    if (x && y)
-        return strcasecmp(x, y) == 0;
+    return x && y && strcasecmp(x, y) == 0;
+}
+
+/* By UUID; by address where one source tells no UUID. */
+static bool same(const weir_hardware_device *a, const weir_hardware_device *b)
+{
+    if (uuid_of(a->key) && uuid_of(b->key))
+        return same_uuid(a, b);
     return a->pci[0] && strcmp(a->pci, b->pci) == 0;
 }
 
@@ -63,10 +68,66 @@ static bool add(wi_found *list, const wi_card *card)
 /* NVIDIA's ---------------------------------------------------------------------------------------------------------- */
 
 /* CUDA's driver alone gives a slice the name of one, and the key of a whole device. */
-static void mark_slice(weir_hardware_device *d)
+static bool is_slice(const weir_hardware_device *of_cuda)
 {
-    if (strstr(d->name, " MIG ") && strncmp(d->key, "GPU-", 4) == 0)
+    return strstr(of_cuda->name, " MIG ") != NULL;
+}
+
+static void mark_slice(wi_card *card, const wi_card *whole)
+{
+    weir_hardware_device *d = &card->device;
+    if (strncmp(d->key, "GPU-", 4) == 0)
         memcpy(d->key, "MIG-", 4);
+    if (!whole)
+        return;
+    memcpy(d->parent, whole->device.key, sizeof d->parent);
+    wi_card_remark(card, "CUDA's driver does not say which of NVML's slices it is");
+}
+
+/* The device that a slice is cut from: a driver that gives slices no UUID gives them that one's (before CUDA 11.4), or none. */
+static wi_card *find_whole(const wi_found *list, const weir_hardware_device *of_cuda)
+{
+    wi_card *whole = find(list, of_cuda);
+    for (size_t i = 0; whole && !whole->sliced && i < list->count; i++)
+        if (list->cards[i].sliced && strcmp(list->cards[i].device.pci, whole->device.pci) == 0)
+            whole = &list->cards[i];
+    return whole && whole->sliced ? whole : NULL;
+}
+
+/* The only slice that it can be, by its processors. */
+static wi_card *only_slice(const wi_found *list, const wi_card *whole, const weir_hardware_device *of_cuda)
+{
+    wi_card *found = NULL;
+    for (size_t i = 0; whole && i < list->count; i++) {
+        const weir_hardware_device *d = &list->cards[i].device;
+        if (strcmp(d->parent, whole->device.key) != 0 || (d->units && of_cuda->units && d->units != of_cuda->units))
+            continue;
+        if (found)
+            return NULL;
+        found = &list->cards[i];
+    }
+    return found;
+}
+
+/* What NVML knows as the device of CUDA's. A slice is never the whole device that it is cut from, whose bytes it does not have,
+ * however alike their keys and addresses. */
+static wi_card *find_known(const wi_found *list, const weir_hardware_device *of_cuda)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (!list->cards[i].sliced && same_uuid(&list->cards[i].device, of_cuda))
+            return &list->cards[i];
+    return is_slice(of_cuda) ? only_slice(list, find_whole(list, of_cuda), of_cuda) : find(list, of_cuda);
+}
+
+static bool add_unknown(wi_found *list, const wi_card *of_cuda)
+{
+    const wi_card *whole = is_slice(&of_cuda->device) ? find_whole(list, &of_cuda->device) : NULL;
+    wi_card parent = whole ? *whole : (wi_card){.sliced = false};
+    if (!add(list, of_cuda))
+        return false;
+    if (is_slice(&of_cuda->device))
+        mark_slice(&list->cards[list->count - 1], whole ? &parent : NULL);
+    return true;
 }
 
 static bool gather_cuda(const wi_answer answers[WI_SOURCES], wi_found *list)
@@ -77,12 +138,11 @@ static bool gather_cuda(const wi_answer answers[WI_SOURCES], wi_found *list)
     for (size_t i = 0; i < nvml->count; i++)
         good = add(list, &nvml->cards[i]) && good;
     for (size_t i = 0; i < cuda->count; i++) {
-        wi_card *known = find(list, &cuda->cards[i].device);
-        if (known) {
+        wi_card *known = find_known(list, &cuda->cards[i].device);
+        if (known)
             complete(&known->device, &cuda->cards[i].device);
-        } else if ((good = add(list, &cuda->cards[i]) && good)) {
-            mark_slice(&list->cards[list->count - 1].device);
-        }
+        else
+            good = add_unknown(list, &cuda->cards[i]) && good;
     }
     for (size_t i = 0; i < bus->count; i++)
         if (!find(list, &bus->cards[i].device))
@@ -112,7 +172,7 @@ static void finish_cuda(wi_card *card)
 /* Others ------------------------------------------------------------------------------------------------------------ */
 
 /* One list of visible devices, over those of the cards that still have an ordinal. */
-static void hide(const char *name, const char *list, wi_card *cards, size_t count)
+static void hide(wi_visible_rules rules, const char *name, const char *list, wi_card *cards, size_t count)
 {
     const char *keys[WI_MOST_CARDS] = {NULL};
     size_t of[WI_MOST_CARDS], seen[WI_MOST_CARDS], shown = 0;
@@ -126,7 +186,7 @@ static void hide(const char *name, const char *list, wi_card *cards, size_t coun
             }
     for (size_t i = 0; i < shown; i++)
         cards[of[i]].device.ordinal = -1;
-    size_t found = wi_visible(list, keys, shown, shown, seen);
+    size_t found = wi_visible(rules, list, keys, shown, shown, seen);
     for (size_t i = 0; i < found; i++)
         cards[of[seen[i]]].device.ordinal = (int32_t)i;
     for (size_t i = 0; i < shown; i++)
@@ -147,8 +207,12 @@ static bool gather_others(const wi_answer answers[WI_SOURCES], const wi_visibili
             good = add(list, &found->cards[j]) && good;
         if (others[i] != WI_SOURCE_ROCM)
             continue;
-        hide("ROCR_VISIBLE_DEVICES", v->rocr, list->cards + first, list->count - first);
-        hide("HIP_VISIBLE_DEVICES", v->hip, list->cards + first, list->count - first);
+        hide(WI_VISIBLE_ROCR, "ROCR_VISIBLE_DEVICES", v->rocr, list->cards + first, list->count - first);
+        const char *others_list = v->given ? v->given : v->cuda; /* which HIP reads where its own says nothing */
+        if (v->hip && *v->hip)
+            hide(WI_VISIBLE_HIP, "HIP_VISIBLE_DEVICES", v->hip, list->cards + first, list->count - first);
+        else if (others_list && *others_list)
+            hide(WI_VISIBLE_HIP, "CUDA_VISIBLE_DEVICES", others_list, list->cards + first, list->count - first);
     }
     return good;
 }

@@ -48,6 +48,7 @@ typedef struct nvml_attributes {
     X(nvmlDeviceGetAttributes_v2, false, (device_handle device, nvml_attributes * out))                                \
     X(nvmlDeviceGetMigMode, false, (device_handle device, unsigned *now, unsigned *pending))                           \
     X(nvmlDeviceGetMaxMigDeviceCount, false, (device_handle device, unsigned *count))                                  \
+    X(nvmlDeviceGetGpuInstanceId, false, (device_handle device, unsigned *id))                                         \
     X(nvmlDeviceGetMigDeviceHandleByIndex, false, (device_handle device, unsigned index, device_handle *out))
 
 typedef struct nvml {
@@ -185,8 +186,13 @@ static void read_slices(const nvml *n, device_handle handle, size_t parent, cons
         snprintf(card->device.parent, sizeof card->device.parent, "%s", whole->key);
         snprintf(card->device.pci, sizeof card->device.pci, "%s", whole->pci);
         card->device.capability = whole->capability;
-        if (CALL(n, nvmlDeviceGetAttributes_v2, slice, &attributes) == NVML_SUCCESS)
-            card->device.units = attributes.multiprocessors;
+        if (CALL(n, nvmlDeviceGetGpuInstanceId, slice, &card->instance) != NVML_SUCCESS)
+            card->instance = UINT_MAX - i; /* one of its own */
+        if (CALL(n, nvmlDeviceGetAttributes_v2, slice, &attributes) != NVML_SUCCESS)
+            continue;
+        card->device.units = attributes.multiprocessors;
+        if (card->device.total == WEIR_BYTES_UNKNOWN && attributes.memory_mib > 0)
+            card->device.total = attributes.memory_mib * WI_MIB;
     }
 }
 

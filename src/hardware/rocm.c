@@ -240,7 +240,7 @@ static void ask(const char *root, void **kept, wi_found *out)
 {
     (void)kept;
     unsigned numbers[WI_MOST_CARDS];
-    part parts[WI_MOST_CARDS + 1]; /* of the cards, and of the one that might come */
+    part parts[WI_MOST_CARDS + 1] = {{0}}; /* of the cards, and of the one that might come */
     int ordinal = 0;
     size_t count = wi_numbered("", numbers, WI_MOST_CARDS, "%s" NODES, root);
     for (size_t i = 0; i < count; i++)

@@ -16,8 +16,9 @@ enum { WI_MOST_CARDS = 128 };
 /* A device as one source knows it. What the source cannot tell is 0, "" or WEIR_BYTES_UNKNOWN. */
 typedef struct wi_card {
     weir_hardware_device device;
-    bool sliced;   /* it is used by its slices alone */
-    bool bus_only; /* nothing is known of it but that it is there */
+    bool sliced;       /* it is used by its slices alone */
+    bool bus_only;     /* nothing is known of it but that it is there */
+    unsigned instance; /* of a slice: the GPU instance that it is in, with whose other slices it shares memory */
 } wi_card;
 
 typedef struct wi_found {

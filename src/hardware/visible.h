@@ -1,12 +1,25 @@
-/* Lists of visible devices, as CUDA_VISIBLE_DEVICES has them. */
+/* Lists of visible devices: CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES.
+ *
+ * All are numbers and UUIDs between commas, of which the first that is neither ends the list. Else they differ:
+ *                          CUDA                         ROCR                  HIP
+ *   a number               begins the entry ("1gpu")    is all of it          is all of it
+ *   a UUID                 the beginning of just one    the same              the same
+ *   numbers and UUIDs      the first entry's kind alone together              together
+ *   a device twice         nothing is visible           ends the list         counts once
+ *   ""                     nothing is visible           nothing is visible    as if not set
+ * CUDA's are of NVIDIA's CUDA Programming Guide, and where that is silent (all but the second row) of what PyTorch's
+ * torch.cuda has been fitted to (driver 525); ROCR's and HIP's of their sources (amd_filter_device.cpp, rocdevice.cpp). */
 #ifndef WI_VISIBLE_H
 #define WI_VISIBLE_H
 
 #include "base/internal.h"
 
+typedef enum wi_visible_rules { WI_VISIBLE_CUDA, WI_VISIBLE_ROCR, WI_VISIBLE_HIP } wi_visible_rules;
+
 /* Which devices a process with this list sees: their numbers into seen[], in the order of their ordinals; answers how many.
- * keys[] are UUIDs; a number in the list counts among the first `counted` of them, a UUID or the beginning of one is looked for
- * among all `count`. The first entry that is neither ends the list; "" lets nothing be seen, NULL the counted ones. */
-size_t wi_visible(const char *list, const char *const *keys, size_t counted, size_t count, size_t *seen);
+ * keys[] are UUIDs; a number in the list counts among the first `counted` of them, a UUID is looked for among all `count`.
+ * NULL lets the counted ones be seen. */
+size_t wi_visible(wi_visible_rules rules, const char *list, const char *const *keys, size_t counted, size_t count,
+                  size_t *seen);
 
 #endif

@@ -95,25 +95,90 @@ static void jetson(void **state)
            "mig MIG-00000000-0000-0000-0000-000000000002 16 18253611008 18253611008 NVIDIA H200 MIG 1g.18gb\n"         \
            "gpu " OTHER " 0000:5e:00.0 1 9.0 132 150323855360 149250113536 - NVIDIA H200\n"
 
-/* 5: slices have UUIDs and memory of their own, and a process sees one. */
+#define SLICE_1(ordinal, total, free, units)                                                                           \
+    "cuda MIG-00000000-0000-0000-0000-000000000001 " H200 " 0000:3b:00.0 " ordinal " " total " " free " du " units     \
+    " 9.0 580.65.6/13.0 NVIDIA H200 MIG 3g.71gb"
+#define WHOLE                                                                                                          \
+    "cuda " H200 " - 0000:3b:00.0 - -1 140 139 d- 0 9.0 580.65.6/13.0 NVIDIA H200 [MIG is on: its slices are used "    \
+    "instead of it]\n"
+
+/* 5: slices have UUIDs and memory of their own, and a process sees one of each GPU instance. */
 static void mig(void **state)
 {
     (void)state;
     machine m = make("mig");
     machine_libraries(&m, MACHINE_BOTH, LIBRARIES, SLICES);
-    machine_expect(
-        &m, NULL,
-        CPU
-        "cuda MIG-00000000-0000-0000-0000-000000000001 " H200
-        " 0000:3b:00.0 cuda:0 0 70 69 du 60 9.0 580.65.6/13.0 NVIDIA H200 MIG 3g.71gb\n"
-        "cuda " H200 " - 0000:3b:00.0 - -1 140 139 d- 0 9.0 580.65.6/13.0 NVIDIA H200 [MIG is on: its slices are used "
-        "instead of it]\n"
-        "cuda MIG-00000000-0000-0000-0000-000000000002 " H200
-        " 0000:3b:00.0 - -1 17 17 d- 16 9.0 580.65.6/13.0 NVIDIA H200 MIG 1g.18gb [CUDA shows a process one slice of "
-        "MIG: "
-        "name this one in CUDA_VISIBLE_DEVICES]\n"
-        "cuda " OTHER
-        " - 0000:5e:00.0 - -1 140 139 d- 0 9.0 580.65.6/13.0 NVIDIA H200 [CUDA shows nothing beside a slice of MIG]\n");
+    machine_expect(&m, NULL,
+                   CPU SLICE_1("cuda:0 0", "70", "69",
+                               "60") "\n"
+                                     "cuda MIG-00000000-0000-0000-0000-000000000002 " H200
+                                     " 0000:3b:00.0 cuda:1 1 17 17 du 16 9.0 580.65.6/13.0 NVIDIA H200 MIG 1g.18gb\n"
+                                     "cuda " OTHER
+                                     " - 0000:5e:00.0 cuda:2 2 140 139 du 132 9.0 580.65.6/13.0 NVIDIA H200\n" WHOLE);
+}
+
+/* A driver before CUDA 11.4 gives a slice the UUID of the device that it is cut from, and another none: neither makes the slice
+ * that device, with its bytes. */
+static void a_slice_without_a_uuid(void **state)
+{
+    (void)state;
+    static const char gpus[] =
+        DRIVER "gpu " H200 " 0000:3b:00.0 0 9.0 132 150323855360 149250113536 %s NVIDIA H200\n"
+               "mig MIG-00000000-0000-0000-0000-000000000001 60 75161927680 74088185856 NVIDIA H200 MIG 3g.71gb\n";
+    static const struct {
+        const char *name, *stub, *flags;
+    } drivers[] = {{"mig-old", "libcuda-old.so", "-"}, {"mig-anonymous", "libcuda.so", "anonymous"}};
+    for (size_t i = 0; i < sizeof drivers / sizeof drivers[0]; i++) {
+        char text[1024];
+        machine m = make(drivers[i].name);
+        snprintf(text, sizeof text, gpus, drivers[i].flags);
+        machine_libraries(&m, MACHINE_NVML, LIBRARIES, text);
+        machine_library(&m, drivers[i].stub, LIBRARIES, "libcuda.so.1");
+        machine_expect(&m, NULL, CPU SLICE_1("cuda:0 0", "70", "69", "60") "\n" WHOLE);
+    }
+}
+
+/* Where it could be one of two alike, it is neither: its bytes that are free are not known. */
+static void a_slice_that_is_not_known(void **state)
+{
+    (void)state;
+    machine m = make("mig-two");
+    machine_libraries(
+        &m, MACHINE_NVML, LIBRARIES,
+        DRIVER "gpu " H200 " 0000:3b:00.0 0 9.0 132 150323855360 149250113536 - NVIDIA H200\n"
+               "mig MIG-00000000-0000-0000-0000-000000000001 60 75161927680 74088185856 NVIDIA H200 MIG 3g.71gb\n"
+               "mig+ MIG-00000000-0000-0000-0000-000000000002 60 75161927680 74088185856 NVIDIA H200 MIG 3g.71gb\n");
+    machine_library(&m, "libcuda-old.so", LIBRARIES, "libcuda.so.1");
+    weir_hardware *hardware = machine_look(&m, NULL);
+    const weir_hardware_device *d = &hardware->devices[1];
+    assert_int_equal(hardware->device_count, 5);
+    assert_string_equal(d->key, "MIG-11111111-2222-3333-4444-555555555555");
+    assert_string_equal(d->parent, H200);
+    assert_string_equal(d->runtime, "cuda:0");
+    assert_int_equal(d->total, UINT64_C(75161927680));
+    assert_int_equal(d->free, WEIR_BYTES_UNKNOWN);
+    assert_string_equal(d->remark, "CUDA's driver does not say which of NVML's slices it is");
+    for (size_t i = 2; i < hardware->device_count; i++)
+        assert_int_equal(hardware->devices[i].ordinal, -1);
+    weir_hardware_release(hardware);
+}
+
+/* What NVML does not tell of a slice's memory its profile does. */
+static void a_slice_without_memory(void **state)
+{
+    (void)state;
+    machine m = make("mig-memory");
+    machine_libraries(
+        &m, MACHINE_NVML, LIBRARIES,
+        DRIVER "gpu " H200 " 0000:3b:00.0 0 9.0 132 150323855360 149250113536 unknown NVIDIA H200\n"
+               "mig MIG-00000000-0000-0000-0000-000000000001 60 75161927680 74088185856 NVIDIA H200 MIG 3g.71gb\n");
+    weir_hardware *hardware = machine_look(&m, NULL);
+    assert_int_equal(hardware->device_count, 3);
+    assert_string_equal(hardware->devices[2].parent, H200);
+    assert_int_equal(hardware->devices[1].total, WEIR_BYTES_UNKNOWN);
+    assert_int_equal(hardware->devices[2].total, UINT64_C(75161927680));
+    assert_int_equal(hardware->devices[2].free, WEIR_BYTES_UNKNOWN);
+    weir_hardware_release(hardware);
 }
 
 /* 7: CUDA counts the fastest first, NVML by address; both in the order of addresses if that is asked for. */
@@ -303,6 +368,9 @@ int main(void)
         cmocka_unit_test(ec2_vgpu),
         cmocka_unit_test(jetson),
         cmocka_unit_test(mig),
+        cmocka_unit_test(a_slice_without_a_uuid),
+        cmocka_unit_test(a_slice_that_is_not_known),
+        cmocka_unit_test(a_slice_without_memory),
         cmocka_unit_test(reordered),
         cmocka_unit_test(the_same_card_four_times),
         cmocka_unit_test(an_address_that_cuda_alone_tells),

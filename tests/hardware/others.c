@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define CPU(total, free) "cpu cpu - - host 0 " total " " free " hu 8 - -/- Test CPU\n"
 
@@ -74,6 +75,46 @@ static void cards_of_amd(void **state)
                   "does not list it]\n");
     unsetenv("ROCR_VISIBLE_DEVICES");
     unsetenv("HIP_VISIBLE_DEVICES");
+}
+
+/* The names of the cards with an ordinal, in its order. */
+static void expect_seen(const machine *m, const char *rocr, const char *hip, const char *cuda, const char *expected)
+{
+    static const char *const names[] = {"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"};
+    const char *const lists[] = {rocr, hip, cuda};
+    char seen[64] = "";
+    for (size_t i = 0; i < 3; i++)
+        if (lists[i])
+            setenv(names[i], lists[i], 1);
+    weir_hardware *hardware = machine_look(m, NULL);
+    for (size_t i = 1; i < hardware->device_count; i++)
+        if (hardware->devices[i].ordinal >= 0)
+            snprintf(seen + strlen(seen), sizeof seen - strlen(seen), "%.5s ", hardware->devices[i].name);
+    weir_hardware_release(hardware);
+    for (size_t i = 0; i < 3; i++)
+        unsetenv(names[i]);
+    assert_string_equal(seen, expected);
+}
+
+/* AMD's two lists have rules of their own, and HIP reads CUDA's where its own says nothing. */
+static void lists_of_amd(void **state)
+{
+    (void)state;
+    machine m = make("amd-lists");
+    add_node(&m, 1, 110000, 0xa1, 24 * GIB, 0);
+    add_node(&m, 2, 110000, 0xa2, 24 * GIB, 0);
+    add_node(&m, 3, 110000, 0xb3, 24 * GIB, 0);
+    expect_seen(&m, NULL, NULL, NULL, "card1 card2 card3 ");
+    expect_seen(&m, "2,GPU-00000000000000a2", NULL, NULL, "card3 card2 ");
+    expect_seen(&m, "1,1,0", NULL, NULL, "card2 ");
+    expect_seen(&m, "1x,0", NULL, NULL, "");
+    expect_seen(&m, "GPU-00000000000000a,0", NULL, NULL, "");
+    expect_seen(&m, "", NULL, NULL, "");
+    expect_seen(&m, NULL, "2,2,0", NULL, "card3 card1 ");
+    expect_seen(&m, NULL, "", "1", "card2 ");
+    expect_seen(&m, NULL, NULL, "0,7,1", "card1 ");
+    expect_seen(&m, NULL, NULL, "", "card1 card2 card3 ");
+    expect_seen(&m, "2,0", "1", "0", "card1 ");
 }
 
 /* A node that is a partition of the card at 0000:10:00.0: 4 units and 24 GiB of its 192, of which 48 are used. */
@@ -217,6 +258,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cards_of_amd),
+        cmocka_unit_test(lists_of_amd),
         cmocka_unit_test(partitions_of_a_card),
         cmocka_unit_test(partitions_without_a_number),
         cmocka_unit_test(a_carved_out_part_is_not_the_hosts),

@@ -3,8 +3,10 @@
  *   sleep NVML CUDA           milliseconds that a start takes
  *   fail NVML CUDA            what a start answers
  *   gpu UUID PCI RANK CAPABILITY UNITS TOTAL FREE FLAGS NAME      in the order of addresses; RANK: CUDA's, the fastest first
- *   mig UUID UNITS TOTAL FREE NAME                                a slice of the last
- * FLAGS: - or words between commas: integrated, lost, unknown (its memory), nowhere (NVML does not tell its address), nvml, cuda (not there for that library). */
+ *   mig UUID UNITS TOTAL FREE NAME                                a slice of the last, a GPU instance
+ *   mig+ UUID UNITS TOTAL FREE NAME                               another slice of the same GPU instance
+ * FLAGS: - or words between commas: integrated, lost, unknown (its memory), nowhere (NVML does not tell its address),
+ * anonymous (CUDA's driver tells no UUID), nvml, cuda (not there for that library). */
 #ifndef STUB_H
 #define STUB_H
 
@@ -16,6 +18,7 @@ enum { STUB_MOST = 16 };
 typedef struct stub_gpu {
     char uuid[64], pci[32], flags[64], name[96];
     int rank, major, minor, parent; /* parent: -1, or the number of the device that it is a slice of */
+    int instance;                   /* of a slice: number of its GPU instance */
     unsigned units;
     unsigned long long total, free;
 } stub_gpu;

@@ -19,6 +19,11 @@ static int by_rank(const void *a, const void *b)
     return (*(const stub_gpu *const *)a)->rank - (*(const stub_gpu *const *)b)->rank;
 }
 
+static bool several(void)
+{
+    return atoi(machine.driver) >= 570;
+}
+
 /* The first slice of a device that has some, else the device. */
 static const stub_gpu *used(const stub_gpu *gpu)
 {
@@ -40,31 +45,50 @@ static const stub_gpu *named(const char *word)
     return found;
 }
 
+/* Of the slices of a GPU instance only the first. */
 static void show(const stub_gpu *gpu)
 {
-    shown[count++] = used(gpu);
+    for (int i = 0; i < count; i++)
+        if (gpu->parent >= 0 && shown[i]->parent == gpu->parent && shown[i]->instance == gpu->instance)
+            return;
+    shown[count++] = gpu;
 }
 
+static void show_all_of(const stub_gpu *gpu)
+{
+    for (int i = 0; i < machine.count; i++)
+        if (machine.gpus[i].parent == gpu - machine.gpus)
+            show(&machine.gpus[i]);
+    if (used(gpu) == gpu)
+        show(gpu);
+}
+
+/* The kind of the first word is the kind of all. */
 static void pick(const char *list, const stub_gpu **all, int known)
 {
     char text[1024];
+    const stub_gpu *named_so_far[STUB_MOST];
+    int words = 0;
     snprintf(text, sizeof text, "%s,", list);
+    bool uuids = strncmp(text, "GPU-", 4) == 0 || strncmp(text, "MIG-", 4) == 0;
     for (char *word = text, *end; (end = strchr(word, ',')) != NULL; word = end + 1) {
         *end = '\0';
         char *rest;
         long number = strtol(word, &rest, 10);
-        const stub_gpu *gpu = strchr(word, '-') > word                                 ? named(word)
-                              : rest > word && !*rest && number >= 0 && number < known ? all[number]
-                                                                                       : NULL;
+        const stub_gpu *gpu = NULL;
+        if (uuids)
+            gpu = strchr(word, '-') ? named(word) : NULL;
+        else if (rest > word && number >= 0 && number < known)
+            gpu = all[number];
         if (!gpu)
-            return;
-        for (int i = 0; i < count; i++)
-            if (shown[i] == used(gpu)) {
-                count = 0;
+            break;
+        for (int i = 0; i < words; i++)
+            if (named_so_far[i] == gpu)
                 return;
-            }
-        show(gpu);
+        named_so_far[words++] = gpu;
     }
+    for (int i = 0; i < words; i++)
+        show(used(named_so_far[i]));
 }
 
 API int cuInit(unsigned flags);
@@ -88,9 +112,9 @@ int cuInit(unsigned flags)
         pick(list, all, known);
     else
         for (int i = 0; i < known; i++)
-            show(all[i]);
+            show_all_of(all[i]);
     for (int i = 0; i < count; i++)
-        if (shown[i]->parent >= 0) { /* one slice, and nothing else */
+        if (shown[i]->parent >= 0 && !several()) { /* one slice, and nothing else */
             shown[0] = shown[i];
             count = 1;
         }
@@ -151,10 +175,22 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
     return OK;
 }
 
-API int cuDeviceGetUuid_v2(unsigned char *uuid, int device);
-int cuDeviceGetUuid_v2(unsigned char *uuid, int device)
+/* Before CUDA 11.4 there is a first form alone, in which a slice has its device's. */
+#ifdef STUB_OLD
+#define UUID_FUNCTION cuDeviceGetUuid
+#else
+#define UUID_FUNCTION cuDeviceGetUuid_v2
+#endif
+API int UUID_FUNCTION(unsigned char *uuid, int device);
+int UUID_FUNCTION(unsigned char *uuid, int device)
 {
-    const char *p = shown[device]->uuid + 4; /* behind GPU- or MIG- */
+    const stub_gpu *gpu = shown[device];
+#ifdef STUB_OLD
+    gpu = gpu->parent < 0 ? gpu : &machine.gpus[gpu->parent];
+#endif
+    if (stub_flag(gpu, "anonymous"))
+        return INVALID_DEVICE;
+    const char *p = gpu->uuid + 4; /* behind GPU- or MIG- */
     for (int i = 0; i < 16; i++, p += 2) {
         char digits[3] = {0};
         p += *p == '-';

@@ -151,9 +151,18 @@ int nvmlDeviceGetAttributes_v2(const stub_gpu *gpu, void *out)
 {
     if (gpu->parent < 0)
         return NOT_SUPPORTED;
+    uint64_t mib = gpu->total >> 20;
     memset(out, 0, 40);
     memcpy(out, &gpu->units, sizeof gpu->units);
+    memcpy((char *)out + 32, &mib, sizeof mib); /* behind eight numbers of 4 bytes */
     return OK;
+}
+
+API int nvmlDeviceGetGpuInstanceId(const stub_gpu *gpu, unsigned *id);
+int nvmlDeviceGetGpuInstanceId(const stub_gpu *gpu, unsigned *id)
+{
+    *id = (unsigned)gpu->instance;
+    return gpu->parent < 0 ? INVALID_ARGUMENT : OK;
 }
 
 /* The slice number `index` of a device. */

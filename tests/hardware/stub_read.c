@@ -9,10 +9,13 @@
 static void read_line(stub_machine *m, const char *line)
 {
     stub_gpu g = {.parent = -1};
+    char again = ' ';
     if (sscanf(line, "gpu %63s %31s %d %d.%d %u %llu %llu %63s %95[^\n]", g.uuid, g.pci, &g.rank, &g.major, &g.minor,
                &g.units, &g.total, &g.free, g.flags, g.name) == 10) {
         m->gpus[m->count++] = g;
-    } else if (sscanf(line, "mig %63s %u %llu %llu %95[^\n]", g.uuid, &g.units, &g.total, &g.free, g.name) == 5) {
+    } else if (sscanf(line, "mig%c %63s %u %llu %llu %95[^\n]", &again, g.uuid, &g.units, &g.total, &g.free, g.name) ==
+               6) {
+        g.instance = m->gpus[m->count - 1].instance + (again != '+');
         for (g.parent = m->count - 1; m->gpus[g.parent].parent >= 0;)
             g.parent--;
         const stub_gpu *whole = &m->gpus[g.parent];

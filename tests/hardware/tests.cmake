@@ -11,6 +11,7 @@ endfunction()
 weir_hardware_stub(nvml stub_nvml)
 weir_hardware_stub(nvml-old stub_nvml STUB_OLD)
 weir_hardware_stub(cuda stub_cuda)
+weir_hardware_stub(cuda-old stub_cuda STUB_OLD)
 
 add_library(hardware-machine OBJECT ${CMAKE_CURRENT_LIST_DIR}/machine.c)
 target_compile_definitions(hardware-machine PRIVATE _GNU_SOURCE WEIR_TEST_BINARY="${PROJECT_BINARY_DIR}"
@@ -20,7 +21,8 @@ target_link_libraries(hardware-machine PRIVATE PkgConfig::CMOCKA)
 
 foreach(part machines others limits visible slow)
   weir_test(hardware-${part} hardware/${part}.c $<TARGET_OBJECTS:hardware-machine> LIBS Threads::Threads)
-  add_dependencies(test-hardware-${part} stub-hardware-nvml stub-hardware-nvml-old stub-hardware-cuda)
+  add_dependencies(test-hardware-${part} stub-hardware-nvml stub-hardware-nvml-old stub-hardware-cuda
+    stub-hardware-cuda-old)
 endforeach()
 
 include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
