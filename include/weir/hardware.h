@@ -74,7 +74,8 @@ typedef struct weir_hardware_options {
 
 /* Looks. Sources are asked side by side, each until its limit: what answers later is taken by a later look, which does not wait
  * for it again. Libraries that were opened stay open, so that looks after the first are short; bytes that are free are of the
- * moment. A source that failed is asked again at the next look, and after up to 5 s where failing took it long.
+ * moment. A source that failed is asked again at the next look, and after up to 5 s where failing took it long. What is of a look
+ * before is said to be, with its age.
  *
  * Ordinals of CUDA are told by its driver, once cuInit has answered; until then they follow from CUDA_VISIBLE_DEVICES and
  * CUDA_DEVICE_ORDER, and where CUDA's order is its own secret (different devices, the fastest first) the remark calls them a guess.

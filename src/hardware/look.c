@@ -29,20 +29,30 @@ static void add_line(char *remarks, const char *format, ...)
     va_end(arguments);
 }
 
+/* What a source has to say, and of when that is where it is not of this look. */
+static void write_remark(const wi_answer *a, char *remarks)
+{
+    unsigned long long ms = (unsigned long long)(a->since / MS);
+    if (a->late)
+        add_line(remarks, "%s: no answer within %llu ms; %s", a->source, ms,
+                 a->found.told ? "what it told before is shown" : "what it will tell is shown by a later look");
+    if (a->failed && a->found.told)
+        add_line(remarks, "%s: could not be asked; what it told %llu ms ago is shown", a->source, ms);
+    else if ((a->failed || !a->found.told) && !a->late && !a->found.remark[0])
+        add_line(remarks, "%s: could not be asked", a->source);
+    if (a->found.remark[0] && (a->left || (a->failed && !a->found.told)))
+        add_line(remarks, "%s: %s (%llu ms ago; %s)", a->source, a->found.remark, ms,
+                 a->left ? "it takes long to fail, and is asked again later" : "it could not be asked again");
+    else if (a->found.remark[0])
+        add_line(remarks, "%s: %s", a->source, a->found.remark);
+}
+
 static void write_remarks(const char *root, const wi_answer answers[WI_SOURCES], char *remarks)
 {
     char path[PATH_MAX];
     remarks[0] = '\0';
-    for (size_t i = 0; i < WI_SOURCES; i++) {
-        const wi_answer *a = &answers[i];
-        if (a->late)
-            add_line(remarks, "%s: no answer within %llu ms; %s", a->source, (unsigned long long)(a->since / MS),
-                     a->found.told ? "what it told before is shown" : "what it will tell is shown by a later look");
-        if (a->found.remark[0])
-            add_line(remarks, "%s: %s", a->source, a->found.remark);
-        else if (!a->found.told && !a->late)
-            add_line(remarks, "%s: could not be asked", a->source);
-    }
+    for (size_t i = 0; i < WI_SOURCES; i++)
+        write_remark(&answers[i], remarks);
     if (snprintf(path, sizeof path, "%s/dev/dxg", root) < (int)sizeof path && access(path, F_OK) == 0)
         add_line(remarks,
                  "wsl: devices of the Windows host are reached through the libraries of /usr/lib/wsl/lib alone");

@@ -21,9 +21,10 @@ typedef struct asked {
     struct place *place;
     void *kept;
     wi_found *latest;
-    bool running;
-    uint64_t begun; /* when it was asked last */
-    uint64_t again; /* it is not asked before */
+    bool running, failed; /* the last start or thread had no room */
+    uint64_t begun;       /* when it was asked last */
+    uint64_t told;        /* when `latest` was asked for */
+    uint64_t again;       /* it is not asked before */
 } asked;
 
 /* A root that was asked for. Places stay for the life of the process, as threads may still be at work for them. */
@@ -93,8 +94,11 @@ static void *ask(void *user)
     pthread_mutex_lock(&a->place->lock);
     uint64_t now = wi_now(), took = now - a->begun;
     wi_found *old = a->latest;
-    if (found)
+    a->failed = !found;
+    if (found) {
         a->latest = found;
+        a->told = a->begun;
+    }
     if (found && !found->told && took > SLOW)
         a->again = now + wi_min(10 * took, MOST);
     a->running = false;
@@ -117,6 +121,7 @@ static void start(asked *a)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     a->begun = wi_now();
     a->running = pthread_create(&thread, &attributes, ask, a) == 0;
+    a->failed = !a->running;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
 }
@@ -130,10 +135,15 @@ static void wait_for(const asked *a, uint64_t deadline)
         result = pthread_cond_timedwait(&a->place->changed, &a->place->lock, &until);
 }
 
-/* With the lock held. */
-static bool copy_answer(const asked *a, wi_answer *out)
+/* With the lock held; `now`: when this look began. */
+static bool copy_answer(const asked *a, uint64_t now, wi_answer *out)
 {
-    *out = (wi_answer){.source = a->source->name, .late = a->running, .since = a->running ? wi_now() - a->begun : 0};
+    uint64_t since = a->failed ? a->told : a->begun;
+    *out = (wi_answer){.source = a->source->name,
+                       .late = a->running,
+                       .failed = a->failed && !a->running,
+                       .left = !a->running && !a->failed && a->begun < now,
+                       .since = since ? wi_now() - since : 0};
     if (!a->latest)
         return true;
     out->found = *a->latest;
@@ -162,7 +172,7 @@ weir_status wi_places_ask(const char *root, uint64_t limit, bool anew, wi_answer
     for (size_t i = 0; i < WI_SOURCES; i++)
         wait_for(&p->asked[i], (anew ? now : p->asked[i].begun) + limit);
     for (size_t i = 0; i < WI_SOURCES; i++)
-        good = copy_answer(&p->asked[i], &answers[i]) && good;
+        good = copy_answer(&p->asked[i], now, &answers[i]) && good;
     pthread_mutex_unlock(&p->lock);
     if (good)
         return WEIR_OK;

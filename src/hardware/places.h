@@ -10,7 +10,9 @@ typedef struct wi_answer {
     const char *source;
     wi_found found; /* the latest; empty if there is none yet; its cards are the caller's */
     bool late;      /* it is being asked still */
-    uint64_t since; /* nanoseconds that it has been asked for, if late */
+    bool failed;    /* it could not be asked this time: no thread, or no memory */
+    bool left;      /* it was not asked this time, as failing takes it long */
+    uint64_t since; /* nanoseconds since it was asked last; of one that failed, since it last could be; 0: never */
 } wi_answer;
 
 /* Asks all sources and waits for each until `limit` nanoseconds after it was asked; for one that was asked before and has been

@@ -25,6 +25,11 @@ foreach(part machines others limits visible slow)
     stub-hardware-cuda-old)
 endforeach()
 
+# Threads are the test's.
+weir_test(hardware-stale hardware/stale.c $<TARGET_OBJECTS:hardware-machine> INTERNAL)
+add_dependencies(test-hardware-stale stub-hardware-nvml stub-hardware-cuda)
+target_link_options(test-hardware-stale PRIVATE -Wl,--wrap=pthread_create)
+
 include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
 weir_test(hardware-here hardware/here.c)
 add_dependencies(test-hardware-here stub-cuda)
