@@ -1,6 +1,7 @@
 /* What lies in a package, entry by entry. Nothing of it is trusted: files and folders alone, below the folder that it is unpacked
  * into, each once, and no more of them than a package has use for. */
 #include "manifest/package.h"
+#include "manifest/package_gzip.h"
 #include "manifest/problems.h"
 
 #include <weir/options.h>
@@ -13,14 +14,13 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 enum { MOST_ENTRIES = 10000, MOST_NAME = 1024, MOST_PART = 255, MOST_DEPTH = 16, PIECE = 128 << 10 };
 
 typedef struct unpacking {
     const wi_package *package;
     struct archive *archive;
-    gzFile gzip;
+    wi_gzip gzip;
     int folder;
     uint64_t bytes; /* so far, and of the entry under way */
     unsigned entries;
@@ -56,30 +56,12 @@ static weir_status failed(const unpacking *u)
 static la_ssize_t next_piece(struct archive *archive, void *user, const void **out)
 {
     unpacking *u = user;
-    int got = gzread(u->gzip, u->tar, sizeof u->tar), code;
-    const char *words = gzerror(u->gzip, &code), *colon = strstr(words, ": "); /* a name of the file stands before it */
+    const char *words = NULL;
+    ssize_t got = wi_gzip_read(&u->gzip, u->tar, sizeof u->tar, &words);
     *out = u->tar;
-    if (got > 0 || (got == 0 && code == Z_OK))
-        return got;
-    archive_set_error(archive, EILSEQ, "%s", colon ? colon + 2 : words);
-    return -1;
-}
-
-static weir_status begin(unpacking *u)
-{
-    int file = fcntl(u->package->file, F_DUPFD_CLOEXEC, 0);
-    u->gzip = file >= 0 ? gzdopen(file, "rb") : NULL;
-    if (!u->gzip) {
-        weir_status status = weir_fail(WEIR_SYSTEM, "cannot unpack %s: %s", u->package->path, strerror(errno));
-        if (file >= 0)
-            close(file);
-        return status;
-    }
-    (void)gzbuffer(u->gzip, PIECE);
-    if (!gzdirect(u->gzip))
-        return archive_read_open(u->archive, u, NULL, next_piece, NULL) == ARCHIVE_OK ? WEIR_OK : broken(u);
-    archive_set_error(u->archive, EILSEQ, "it is not compressed");
-    return broken(u);
+    if (got < 0)
+        archive_set_error(archive, EILSEQ, "%s", words);
+    return got;
 }
 
 /* Behind the last entry there is nothing to unpack, but the sum to be proved. */
@@ -256,16 +238,16 @@ weir_status wi_package_unpack(const wi_package *package, int folder)
         u->package = package;
         u->archive = archive;
         u->folder = folder;
-        status = begin(u);
-        if (status == WEIR_OK)
-            status = unpack_all(u);
+        status = wi_gzip_begin(&u->gzip, package);
+        if (status == WEIR_OK) {
+            status = archive_read_open(archive, u, NULL, next_piece, NULL) == ARCHIVE_OK ? unpack_all(u) : broken(u);
+            wi_gzip_end(&u->gzip);
+        }
     } else {
         status = weir_fail(WEIR_SYSTEM, "no host memory to unpack %s", package->path);
     }
     if (archive)
         archive_read_free(archive);
-    if (u && u->gzip)
-        gzclose_r(u->gzip);
     free(u);
     return status;
 }

@@ -8,18 +8,22 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* A gzip file ends with the length of what it holds, modulo 2^32. Compressing hardly makes anything longer, so that the
- * length is known where it is not compressed to less than what 2^32 hides. */
+enum {
+    MOST_TIMES = 1032
+}; /* deflate makes nothing shorter than by that: a larger length is none (zlib's Technical Details) */
+
+/* At least: a gzip file ends with the length of what its last member holds, modulo 2^32, and compressing hardly makes anything
+ * longer. More there is no telling without decompressing: there may be several members, or 2^32 bytes more; what is missing then
+ * is found when the tar names the sizes of its files. */
 uint64_t wi_package_expected(const wi_package *package)
 {
     unsigned char head[2], end[4];
     if (package->bytes < 18 || pread(package->file, head, sizeof head, 0) != sizeof head || head[0] != 0x1f ||
         head[1] != 0x8b || pread(package->file, end, sizeof end, (off_t)package->bytes - 4) != sizeof end)
         return 0;
-    uint64_t bytes = end[0] | (uint64_t)end[1] << 8 | (uint64_t)end[2] << 16 | (uint64_t)end[3] << 24;
-    while (bytes < package->bytes - package->bytes / 64)
-        bytes += UINT64_C(1) << 32;
-    return bytes;
+    uint64_t last = end[0] | (uint64_t)end[1] << 8 | (uint64_t)end[2] << 16 | (uint64_t)end[3] << 24;
+    uint64_t least = package->bytes - package->bytes / 64;
+    return last > least && last <= package->bytes * MOST_TIMES ? last : least;
 }
 
 weir_status wi_package_room(const wi_package *package, int folder, uint64_t bytes)

@@ -25,6 +25,8 @@ target_link_options(test-manifest-faults PRIVATE
 if(WEIR_PACKAGES AND ARCHIVE_FOUND)
   weir_test(manifest-packages manifest/packages.c LIBS weir_manifest_objects PkgConfig::ARCHIVE)
   target_link_options(test-manifest-packages PRIVATE -Wl,--wrap=time,--wrap=fstatvfs)
+  weir_test(manifest-gzip manifest/gzip.c LIBS weir_manifest_objects PkgConfig::ARCHIVE)
+  target_link_options(test-manifest-gzip PRIVATE -Wl,--wrap=fstatvfs)
 endif()
 
 # A million hostile texts, where the compiler can steer towards new ones.
