@@ -3,8 +3,8 @@
  * A plug-in is a shared object named weir-engine-NAME.so that links to libweir and exports
  *     const weir_engine *weir_engine_entry(uint32_t abi);
  * It is looked for in the directories of the option `engine_path` (WEIR_ENGINE_PATH), in weir/ beside libweir, and in
- * engines/plugins of the store. Loading it must do nothing but answer that call; the engine's own libraries are opened
- * by `probe` or `load`. docs/guide/engines.md walks through a complete one.
+ * engines/plugins of the store. Loading it must do nothing but answer that call, which may itself register and open other
+ * engines; the engine's own libraries are opened by `probe` or `load`. docs/guide/engines.md walks through a complete one.
  *
  * Rules for every function of the table: it answers with a status and, if it fails, has set weir_detail() by weir_fail().
  * Device memory comes from the clients it was given. It neither prints nor exits, and lets no foreign exception through.
@@ -204,7 +204,8 @@ typedef const weir_engine *(*weir_engine_entry_fn)(uint32_t abi);
 
 /* Finds and opens the plug-in of an engine; an opened one stays for the life of the process. WEIR_NOT_FOUND says where it
  * was looked for and how to get it; WEIR_ENGINE when the file is there and no plug-in, or links to another libweir than
- * the one that is running. Any thread. */
+ * the one that is running; WEIR_CONFLICT when a plug-in asks, while it is being opened, for itself or for one that waits for it. Any
+ * thread: several that ask for one plug-in at once open it once, and hold up nobody who asks for another. */
 WEIR_API WEIR_NODISCARD weir_status weir_engine_open(const char *name, const weir_engine **out);
 
 /* Registers an engine that is linked into the program. The table must stay valid. WEIR_CONFLICT if the name is taken. */

@@ -27,7 +27,8 @@ typedef struct weir_model_options {
 WEIR_API WEIR_NODISCARD weir_status weir_model_load(const char *path, const weir_model_options *options,
                                                     weir_model **out);
 
-/* Unloads it and closes its client. WEIR_BUSY while a run is under way or outputs are not released. */
+/* Unloads it and closes its client. WEIR_BUSY while a run or a warm-up is under way or outputs are not released. Waits for other
+ * calls that have begun: a cancel, a look at its metrics. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_unload(weir_model *model);
 
 /* As the functions of the same names in weir_engine. Optional ones that the engine lacks: WEIR_UNSUPPORTED. Outputs are
@@ -37,7 +38,11 @@ WEIR_API WEIR_NODISCARD weir_status weir_model_infer(weir_model *model, const we
 WEIR_API WEIR_NODISCARD weir_status weir_model_infer_stream(weir_model *model, const weir_inference *inference,
                                                             weir_piece_fn piece, void *user, weir_outputs *out);
 WEIR_API void weir_model_release_outputs(weir_model *model, weir_outputs *outputs);
+/* Stops the runs of that id (0: every run, warm-ups too) wherever they are: in the engine, about to be made, or between two
+ * candidates of a weir_model_open. WEIR_OK: there was one, and each of them answers WEIR_CANCELLED, at the latest when the engine
+ * would have answered. WEIR_NOT_FOUND: no such run has begun, or all have ended. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_cancel(weir_model *model, uint64_t id);
+/* A run without inputs and outputs: of a model that weir_model_open made it falls back as a first run does. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_warm_up(weir_model *model);
 WEIR_API WEIR_NODISCARD weir_status weir_model_health(weir_model *model);
 WEIR_API WEIR_NODISCARD weir_status weir_model_metrics(weir_model *model, weir_engine_metrics *out);

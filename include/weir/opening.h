@@ -16,7 +16,8 @@
  * lie on a device (weir_tensor.on_device) is made again on candidates of the same device alone. One whose inputs are ordered
  * on a stream of a device waits for that stream before it is made on another. Requests that fail together move the model
  * once; those that are under way on the candidate before end there, and their outputs stay until they are released. No lock
- * of weir's is held while an engine loads or runs.
+ * of weir's is held while an engine loads or runs. A warm-up (weir_model_warm_up) is a request without an answer: where it fails
+ * the next candidates are warmed up instead, and the first that can be takes the model over.
  *
  * A candidate that failed for a reason that would come again is not tried again. Any other that could not be loaded for a
  * request, or could not answer it, is not tried for a request again, but may take over a model that has lost its place. A model
@@ -58,6 +59,9 @@ typedef struct weir_record {
     const weir_attempt *attempts; /* in order */
     size_t attempt_count;
     bool on_cpu_unasked; /* it runs on the processor as the last resort */
+    /* Attempts that are not listed: of those of one candidate that failed in the same stage with the same status, the first
+     * and the newest are. So a record has an end, however long the model lives. */
+    size_t left_out;
 } weir_record;
 
 typedef struct weir_opening_options {
@@ -65,7 +69,8 @@ typedef struct weir_opening_options {
     const weir_choice_options *choice; /* hardware that is given there is believed: devices are not looked at again */
     bool no_fallback;                  /* the first accepted candidate or none, also later */
     bool
-        first_run; /* make the first run while opening (the engine's warm_up), so that what fails there falls back here */
+        first_run; /* make the first run while opening (the engine's warm_up), so that what fails there falls back here; an
+                      engine that has no warm_up has its first run with the first request, and the record says "load" till then */
     uint64_t guaranteed, maximum; /* instead of the manifest's; 0: the manifest's */
     void (*progress)(double fraction, void *user);
     /* Told of each attempt when it has failed, and of a last resort on the processor: a sentence. On the thread that

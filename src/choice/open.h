@@ -27,6 +27,12 @@ typedef struct wi_failure {
     wi_kept_detail detail;
 } wi_failure;
 
+/* An attempt, by its number among all that were ever made. */
+typedef struct wi_attempt {
+    weir_attempt told;
+    size_t number;
+} wi_attempt;
+
 typedef struct wi_attempt_list wi_attempt_list; /* one that was handed out; open_record.c */
 
 typedef struct wi_opening {
@@ -45,9 +51,10 @@ typedef struct wi_opening {
     char loss[512];  /* how the model came to be on no device */
 
     pthread_mutex_t lock; /* of what follows */
-    weir_attempt *attempts;
+    wi_attempt *attempts; /* that are listed */
     size_t attempt_count, attempt_room;
-    size_t adrift;          /* attempts that there were when the model lost its place; SIZE_MAX while it has one */
+    size_t attempts_made;
+    size_t adrift;          /* attempts made when the model lost its place; SIZE_MAX while it has one */
     uint64_t changes;       /* of the list */
     wi_attempt_list *lists; /* the newest first */
     bool on_cpu;            /* as the last resort */
@@ -70,12 +77,13 @@ void wi_open_failed(wi_opening *opening, size_t rank, const weir_attempt *attemp
 
 /* ---- the record; open_record.c ---- */
 
-/* Adds what became of a candidate; answers its place, SIZE_MAX without host memory. */
+/* Adds what became of a candidate; answers its number, SIZE_MAX without host memory. */
 size_t wi_record_add(wi_opening *opening, size_t rank, const weir_attempt *attempt);
 /* One that serves has reached a stage, or has failed in it. */
-void wi_record_note(wi_opening *opening, size_t place, const weir_attempt *now);
+void wi_record_note(wi_opening *opening, size_t number, const weir_attempt *now);
 /* The model has lost its place, or has one. */
 void wi_record_adrift(wi_opening *opening, bool adrift);
+/* Attempts made, also those that are not listed any more. */
 size_t wi_record_count(wi_opening *opening);
 void wi_record_clear(wi_opening *opening);
 

@@ -40,13 +40,19 @@ static bool healthy(const wi_instance *instance)
     return !instance->engine->health || instance->engine->health(instance->loaded) == WEIR_OK;
 }
 
+/* No such call at all. */
+static bool lacks(const wi_run *run, const weir_engine *engine)
+{
+    return (run->piece && !engine->infer_stream) || (run->warms && !engine->warm_up);
+}
+
 static remedy remedy_of(const wi_run *run, const trouble *it)
 {
     switch (it->how.status) {
     case WEIR_DEVICE_LOST:
         return REPLACE;
     case WEIR_UNSUPPORTED: /* by the engine as such is by its models anywhere */
-        return run->piece && !it->from->engine->infer_stream ? NONE : TRY;
+        return lacks(run, it->from->engine) ? NONE : TRY;
     case WEIR_OUT_OF_MEMORY:
     case WEIR_DRIVER:
         return TRY;
@@ -119,10 +125,10 @@ static turn take_turn(weir_model *model, wi_run *run)
     if (from)
         wi_model_leave(model, from);
     pthread_mutex_lock(&model->lock);
-    while (model->moving && !run->cancelled)
+    while (model->moving && !atomic_load(&run->cancelled))
         pthread_cond_wait(&model->moved, &model->lock);
     const wi_instance *now = atomic_load(&model->present);
-    turn answer = run->cancelled                              ? STOPPED
+    turn answer = atomic_load(&run->cancelled)                ? STOPPED
                   : now != from && now->present && !now->lost ? MOVED
                   : model->vain != vain                       ? IN_VAIN
                                                               : MINE;
@@ -140,14 +146,6 @@ static void give_turn(weir_model *model, bool in_vain)
     model->vain += in_vain;
     pthread_cond_broadcast(&model->moved);
     pthread_mutex_unlock(&model->lock);
-}
-
-static bool stopped(weir_model *model, const wi_run *run)
-{
-    pthread_mutex_lock(&model->lock);
-    bool answer = run->cancelled;
-    pthread_mutex_unlock(&model->lock);
-    return answer;
 }
 
 /* Requests elsewhere ----------------------------------------------------------------------------------------------- */
@@ -190,13 +188,9 @@ static weir_status stop(void)
 static weir_status make_again(weir_model *model, wi_run *run, const trouble *t, bool *again)
 {
     pthread_mutex_lock(&model->lock);
-    bool cancelled = run->cancelled;
-    if (!cancelled)
-        run->instance = wi_model_join_locked(model);
+    run->instance = wi_model_join_locked(model);
     pthread_mutex_unlock(&model->lock);
-    *again = !cancelled && !run->instance;
-    if (cancelled)
-        return stop();
+    *again = !run->instance;
     if (!run->instance)
         return WEIR_DEVICE_LOST;
     weir_status status = bring(model, run, t, weir_client_runtime(run->instance->client));
@@ -285,10 +279,7 @@ static weir_status try_on(move *m, wi_instance *instance, bool *asked)
     wi_run *run = m->run;
     pthread_mutex_lock(&m->model->lock);
     run->instance = instance;
-    bool cancelled = run->cancelled;
     pthread_mutex_unlock(&m->model->lock);
-    if (cancelled)
-        return stop();
     weir_status status = bring(m->model, run, m->trouble, weir_client_runtime(instance->client));
     *asked = status == WEIR_OK;
     return *asked ? wi_run_make(run) : status;
@@ -364,7 +355,7 @@ static outcome search(move *m, weir_status *status)
     const size_t count = m->opening->choice->accepted;
     for (size_t rank = 0; rank < count; rank++) {
         /* Others wait for the model where its place is gone: then the move is theirs, too. */
-        if (!m->gone && stopped(m->model, m->run)) {
+        if (!m->gone && atomic_load(&m->run->cancelled)) {
             *status = stop();
             return OVER;
         }

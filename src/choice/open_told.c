@@ -74,9 +74,12 @@ weir_status wi_told_attempts(wi_opening *opening, size_t first, weir_status stat
     list it;
     char name[WI_TOLD_BYTES];
     pthread_mutex_lock(&opening->lock);
-    begin_list(&it, lead, opening->attempt_count - first);
-    for (size_t i = first; i < opening->attempt_count; i++) {
-        const weir_attempt *one = &opening->attempts[i];
+    size_t from = 0;
+    while (from < opening->attempt_count && opening->attempts[from].number < first)
+        from++;
+    begin_list(&it, lead, opening->attempt_count - from);
+    for (size_t i = from; i < opening->attempt_count; i++) {
+        const weir_attempt *one = &opening->attempts[i].told;
         add_line(&it, wi_told_candidate(candidate_of(opening, one), name), weir_stage_name(one->stage), one->reason);
     }
     pthread_mutex_unlock(&opening->lock);

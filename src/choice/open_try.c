@@ -121,12 +121,6 @@ static weir_status covers(const trial *it)
                      wanted * 100, provider);
 }
 
-static weir_status warm_up(const trial *it)
-{
-    const wi_instance *instance = it->instance;
-    return instance->engine->warm_up ? instance->engine->warm_up(instance->loaded) : WEIR_OK;
-}
-
 static weir_status go(trial *it, bool warm)
 {
     enter(it, WEIR_STAGE_DETECT);
@@ -141,10 +135,11 @@ static weir_status go(trial *it, bool warm)
     status = load(it);
     if (status == WEIR_OK)
         status = covers(it);
-    if (status != WEIR_OK || !warm)
+    /* Without a warm-up the first request is the first run. */
+    if (status != WEIR_OK || !warm || !it->instance->engine->warm_up)
         return status;
     enter(it, WEIR_STAGE_FIRST_RUN);
-    return warm_up(it);
+    return it->instance->engine->warm_up(it->instance->loaded);
 }
 
 /* Its end ---------------------------------------------------------------------------------------------------------- */

@@ -81,13 +81,28 @@ static void end_instance(weir_model *model, wi_instance *instance)
     wi_detail_restore(&caller);
 }
 
+/* One on which a run was only tried is known to nobody any more. */
+static void forget(weir_model *model, wi_instance *instance)
+{
+    pthread_mutex_lock(&model->lock);
+    wi_instance **link = &model->newest;
+    while (*link != instance)
+        link = &(*link)->older;
+    *link = instance->older;
+    pthread_mutex_unlock(&model->lock);
+    wi_instance_free(instance);
+}
+
 void wi_model_leave(weir_model *model, wi_instance *instance)
 {
     pthread_mutex_lock(&model->lock);
-    bool last = leave(instance);
+    bool last = leave(instance), served = instance->served;
     pthread_mutex_unlock(&model->lock);
-    if (last)
-        end_instance(model, instance);
+    if (!last)
+        return;
+    end_instance(model, instance);
+    if (!served)
+        forget(model, instance);
 }
 
 void wi_model_switch(weir_model *model, wi_instance *instance)
@@ -98,7 +113,7 @@ void wi_model_switch(weir_model *model, wi_instance *instance)
     if (old)
         old->present = false;
     if (instance) {
-        instance->present = true;
+        instance->present = instance->served = true;
         instance->users++;
         atomic_store(&model->present, instance);
     }
@@ -202,10 +217,12 @@ weir_status weir_model_unload(weir_model *model)
     pthread_mutex_lock(&model->lock);
     size_t runs = model->runs, outputs = model->outputs;
     bool first = !model->unloading;
+    wi_instance *instance = atomic_load(&model->present);
     if (runs == 0 && outputs == 0)
         model->unloading = true;
+    while (first && model->unloading && model->visits > 0)
+        pthread_cond_wait(&model->moved, &model->lock);
     pthread_mutex_unlock(&model->lock);
-    wi_instance *instance = atomic_load(&model->present);
     if (runs > 0 || outputs > 0 || !first)
         return weir_fail(WEIR_BUSY, "%s has %zu runs under way and %zu results that are not released",
                          weir_client_name(instance->client), runs, outputs);
@@ -218,31 +235,43 @@ weir_status weir_model_unload(weir_model *model)
 
 /* Looking ---------------------------------------------------------------------------------------------------------- */
 
-/* A user of the instance that is asked. */
+weir_status wi_model_visit(weir_model *model, const char *call)
+{
+    pthread_mutex_lock(&model->lock);
+    bool gone = model->unloading;
+    model->visits += !gone;
+    pthread_mutex_unlock(&model->lock);
+    return gone ? weir_fail(WEIR_INVALID, "%s: the model is being unloaded", call) : WEIR_OK;
+}
+
+void wi_model_part(weir_model *model)
+{
+    pthread_mutex_lock(&model->lock);
+    if (--model->visits == 0)
+        pthread_cond_broadcast(&model->moved);
+    pthread_mutex_unlock(&model->lock);
+}
+
+/* A visit, and a user of the instance that is asked. */
 static weir_status ask(weir_model *model, bool arguments, const char *call, wi_instance **out)
 {
     WI_ENTER();
     if (!model || !arguments)
         return weir_fail(WEIR_INVALID, "%s: NULL", call);
-    *out = join(model);
-    return *out ? WEIR_OK
-                : weir_fail(WEIR_DEVICE_LOST, "%s: the model is on no device since the last one failed", call);
-}
-
-static weir_status lacks(const wi_instance *instance, const char *what)
-{
-    return weir_fail(WEIR_UNSUPPORTED, "the engine %s has no %s", instance->engine->name, what);
-}
-
-weir_status weir_model_warm_up(weir_model *model)
-{
-    wi_instance *at;
-    weir_status status = ask(model, true, "weir_model_warm_up", &at);
+    weir_status status = wi_model_visit(model, call);
     if (status != WEIR_OK)
         return status;
-    status = at->engine->warm_up ? at->engine->warm_up(at->loaded) : lacks(at, "warm-up");
+    *out = join(model);
+    if (*out)
+        return WEIR_OK;
+    wi_model_part(model);
+    return weir_fail(WEIR_DEVICE_LOST, "%s: the model is on no device since the last one failed", call);
+}
+
+static void asked(weir_model *model, wi_instance *at)
+{
     wi_model_leave(model, at);
-    return status;
+    wi_model_part(model);
 }
 
 weir_status weir_model_health(weir_model *model)
@@ -251,47 +280,53 @@ weir_status weir_model_health(weir_model *model)
     weir_status status = ask(model, true, "weir_model_health", &at);
     if (status != WEIR_OK)
         return status;
-    status = at->engine->health ? at->engine->health(at->loaded) : lacks(at, "health check");
-    wi_model_leave(model, at);
+    status = at->engine->health ? at->engine->health(at->loaded) : wi_instance_lacks(at, "health check");
+    asked(model, at);
     return status;
 }
 
-/* A user more of each instance that has any, so that none goes over to those that are gone meanwhile. Answers the newest:
- * of those from it on, the ones with users are these. *past: what the gone ones had counted. */
+/* From `at` on the first that has users; with the lock held. */
+static wi_instance *used(wi_instance *at)
+{
+    while (at && at->users == 0)
+        at = at->older;
+    return at;
+}
+
+/* A user more of each instance that has any, so that none goes over to those that are gone meanwhile. Answers the newest.
+ * *past: what the gone ones had counted. */
 static wi_instance *join_all(weir_model *model, weir_engine_metrics *past)
 {
     pthread_mutex_lock(&model->lock);
-    wi_instance *newest = model->newest;
-    for (wi_instance *at = newest; at; at = at->older)
-        at->users += at->users > 0;
+    wi_instance *newest = used(model->newest);
+    for (wi_instance *at = newest; at; at = used(at->older))
+        at->users++;
     add_metrics(past, &model->past);
     pthread_mutex_unlock(&model->lock);
     return newest;
 }
 
-static bool in_use(weir_model *model, const wi_instance *instance)
+/* The next of those; `one` is left. New ones come before the newest, and none gets its first user twice. */
+static wi_instance *leave_for_next(weir_model *model, wi_instance *one)
 {
     pthread_mutex_lock(&model->lock);
-    bool answer = instance->users > 0;
+    wi_instance *next = used(one->older);
     pthread_mutex_unlock(&model->lock);
-    return answer;
+    wi_model_leave(model, one);
+    return next;
 }
 
 /* With a user of `at`. One of the others whose engine cannot tell counts for nothing. */
 static weir_status sum_metrics(weir_model *model, const wi_instance *at, weir_engine_metrics *all)
 {
-    weir_status status = at->engine->metrics ? WEIR_OK : lacks(at, "metrics");
-    for (wi_instance *one = join_all(model, all), *older; one; one = older) {
+    weir_status status = at->engine->metrics ? WEIR_OK : wi_instance_lacks(at, "metrics");
+    for (wi_instance *one = join_all(model, all); one; one = leave_for_next(model, one)) {
         weir_engine_metrics its = WEIR_INIT(weir_engine_metrics);
-        older = one->older;
-        if (!in_use(model, one))
-            continue;
         weir_status told = one->engine->metrics ? one->engine->metrics(one->loaded, &its) : WEIR_UNSUPPORTED;
         if (told == WEIR_OK)
             add_metrics(all, &its);
         else if (one == at)
             status = told;
-        wi_model_leave(model, one);
     }
     return status;
 }
@@ -304,7 +339,7 @@ weir_status weir_model_metrics(weir_model *model, weir_engine_metrics *out)
         return status;
     weir_engine_metrics all = WEIR_INIT(weir_engine_metrics);
     status = sum_metrics(model, at, &all);
-    wi_model_leave(model, at);
+    asked(model, at);
     if (status != WEIR_OK)
         return status;
     return wi_copy_out(out, out->size, &all, sizeof all)
@@ -349,7 +384,7 @@ weir_status weir_model_info_get(weir_model *model, weir_model_info *out)
     if (status != WEIR_OK)
         return status;
     status = learn(model, at, &info);
-    wi_model_leave(model, at);
+    asked(model, at);
     if (status == WEIR_OK && !wi_copy_out(out, out->size, info, sizeof *info))
         status = weir_fail(WEIR_INVALID, "weir_model_info_get: member size is not set");
     return status;

@@ -2,14 +2,17 @@
  *
  * An instance is a model as one engine has loaded it, with a client of its own. A model of weir_model_load has one for its
  * whole life. One of weir_model_open (src/choice/open.h) may get another when a run fails; an instance that is the model's no
- * longer is unloaded by whoever uses it last. Records of instances stay until the model is unloaded: there are few, and a
- * look at an old one is then harmless. No lock is held while an engine works. */
+ * longer is unloaded by whoever uses it last. Records of those that were the model's stay until it is unloaded: there are few,
+ * and a look at an old one is then harmless. The others, on which a run was only tried, go with their last user. No lock is
+ * held while an engine works. */
 #ifndef WI_MODEL_H
 #define WI_MODEL_H
 
 #include "base/internal.h"
 
 #include <weir/model.h>
+
+#include <stdatomic.h>
 
 typedef struct wi_about wi_about; /* a copy of what an engine says of its model; about.c */
 
@@ -24,11 +27,12 @@ typedef struct wi_instance {
     size_t outputs;     /* the results among them */
     uint64_t answered;  /* runs */
     bool present, lost; /* takes new runs; its device is gone, or it cannot be expected to answer again */
+    bool served;        /* it is or was the present one */
     wi_about *about[2]; /* before and after it has answered: engines learn from a first run */
     struct wi_instance *older;
 } wi_instance;
 
-/* A call of weir_model_infer or weir_model_infer_stream, on its caller's stack. */
+/* A call of weir_model_infer, weir_model_infer_stream or weir_model_warm_up, on its caller's stack. */
 typedef struct wi_run {
     wi_instance *instance; /* a user of it; NULL: between two. Changed under the model's lock */
     const weir_inference *inference;
@@ -36,9 +40,12 @@ typedef struct wi_run {
     weir_piece_fn piece;      /* NULL: the answer comes whole */
     void *user;
     weir_outputs *out;
-    bool handed;    /* a piece has been handed out */
-    double ms;      /* that the engine took last */
-    bool cancelled; /* while it was between two; under the model's lock, as the list of runs */
+    bool warms;  /* a warm-up: there are no results */
+    bool handed; /* a piece has been handed out */
+    double ms;   /* that the engine took last */
+    /* Set under the model's lock as long as the run is in the list of runs; it answers WEIR_CANCELLED then, wherever it is. */
+    atomic_bool cancelled;
+    const wi_instance *told; /* whose engine knows of that; under the lock */
     struct wi_run *next, **link;
 } wi_run;
 
@@ -47,7 +54,7 @@ typedef struct wi_route {
     /* A run on its instance failed, or there was none that could take it (then `instance` is NULL), with the detail set.
      * Answers how the request ends, made again or not; with WEIR_OK the run has the instance that answered. */
     weir_status (*recover)(weir_model *model, wi_run *run, weir_status status);
-    /* An instance has answered its first or second run. */
+    /* An instance has answered its first or second run, or a warm-up before those (`answered` 0). */
     void (*ran)(weir_model *model, const wi_instance *instance, uint64_t answered, double ms);
     void (*end)(weir_model *model);
 } wi_route;
@@ -61,6 +68,7 @@ struct weir_model {
     wi_instance *newest;            /* of all */
     wi_run *under_way;
     size_t runs, outputs;
+    size_t visits; /* other calls that are inside; unloading waits for them, as they are short */
     bool unloading;
     bool moving;              /* somebody looks for another instance */
     uint64_t vain;            /* times that none was found */
@@ -82,6 +90,8 @@ void wi_instance_free(wi_instance *instance); /* the record of a closed one */
 
 /* The most that its client had; 0 if nobody can tell. */
 uint64_t wi_instance_peak(const wi_instance *instance);
+/* WEIR_UNSUPPORTED: its engine has no such function. */
+weir_status wi_instance_lacks(const wi_instance *instance, const char *what);
 
 /* ---- models; model.c ---- */
 
@@ -92,12 +102,16 @@ void wi_model_free(weir_model *model);
 void wi_model_add(weir_model *model, wi_instance *instance);
 /* Makes it the present one, if `instance` is not NULL, and lets the present one go. */
 void wi_model_switch(weir_model *model, wi_instance *instance);
-/* One user less. The last one of an instance that is not present unloads it. */
+/* One user less. The last one of an instance that is not present unloads it; it may be gone afterwards. */
 void wi_model_leave(weir_model *model, wi_instance *instance);
 /* The present instance, with one user more; NULL where that is lost. With the model's lock held. */
 wi_instance *wi_model_join_locked(weir_model *model);
 
-/* Makes the run on its instance. */
+/* A call that is no run begins and ends, so that the model stays while it looks. WEIR_INVALID: it is being unloaded. */
+weir_status wi_model_visit(weir_model *model, const char *call);
+void wi_model_part(weir_model *model);
+
+/* Makes the run on its instance, unless it has been cancelled. */
 weir_status wi_run_make(wi_run *run);
 /* Whether its inputs can be read by its instance, if it has one: WEIR_INVALID names one that lies on another device. */
 weir_status wi_run_check_inputs(const weir_model *model, const wi_run *run);

@@ -17,6 +17,17 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const weir_engine *engines[MOST_ENGINES];
 static size_t engine_count;
 
+/* A plug-in that is being opened, or that a thread waits for, on the stack of whoever does. Plug-ins are opened without the lock:
+ * that may take long, and their entry may ask for engines itself. */
+typedef struct asking {
+    const char *name;
+    pthread_t by;
+    struct asking *next;
+} asking;
+
+static asking *opening, *waiting;
+static pthread_cond_t opened = PTHREAD_COND_INITIALIZER;
+
 /* Directories ------------------------------------------------------------------------------------------------------ */
 
 typedef struct search {
@@ -170,6 +181,80 @@ static weir_status open_plugin(const char *name, const weir_engine **out)
     if (strcmp(engine->name, name) != 0)
         return weir_fail(WEIR_ENGINE, "the plug-in weir-engine-%s.so calls itself \"%s\"", name, engine->name);
     *out = engine;
+    return WEIR_OK;
+}
+
+/* Taking turns ----------------------------------------------------------------------------------------------------- */
+
+static void enlist(asking **list, asking *one)
+{
+    one->next = *list;
+    *list = one;
+}
+
+static void strike(asking **list, const asking *one)
+{
+    while (*list != one)
+        list = &(*list)->next;
+    *list = one->next;
+}
+
+static const asking *opener_of(const char *name)
+{
+    const asking *one = opening;
+    while (one && strcmp(one->name, name) != 0)
+        one = one->next;
+    return one;
+}
+
+static const asking *wait_of(pthread_t thread)
+{
+    const asking *one = waiting;
+    while (one && !pthread_equal(one->by, thread))
+        one = one->next;
+    return one;
+}
+
+/* Whether the opener waits, by way of others maybe, for what this thread is opening. With the lock held. */
+static bool waits_for_me(const asking *opener)
+{
+    for (const asking *its; opener && !pthread_equal(opener->by, pthread_self()); opener = opener_of(its->name))
+        if (!(its = wait_of(opener->by)))
+            return false;
+    return opener != NULL;
+}
+
+/* With the lock held. Answers when nobody opens it any more. */
+static weir_status wait_for_opener(const char *name)
+{
+    asking mine = {.name = name, .by = pthread_self()};
+    for (const asking *opener; (opener = opener_of(name));) {
+        if (waits_for_me(opener))
+            return weir_fail(WEIR_CONFLICT, "the engine \"%s\" is being opened, and waits for this very call", name);
+        enlist(&waiting, &mine);
+        pthread_cond_wait(&opened, &lock);
+        strike(&waiting, &mine);
+    }
+    return WEIR_OK;
+}
+
+/* With the lock held, which is let go meanwhile. What was registered by then under the name has it. */
+static weir_status open_alone(const char *name, const weir_engine **out)
+{
+    asking mine = {.name = name, .by = pthread_self()};
+    enlist(&opening, &mine);
+    pthread_mutex_unlock(&lock);
+    const weir_engine *engine = NULL;
+    weir_status status = open_plugin(name, &engine);
+    pthread_mutex_lock(&lock);
+    strike(&opening, &mine);
+    pthread_cond_broadcast(&opened);
+    if (status != WEIR_OK || !engine)
+        return status;
+    *out = find(name);
+    if (*out)
+        return WEIR_OK;
+    *out = engine;
     return add(engine);
 }
 
@@ -178,12 +263,13 @@ weir_status weir_engine_open(const char *name, const weir_engine **out)
     WI_ENTER();
     if (!out || !good_name(name))
         return weir_fail(WEIR_INVALID, "weir_engine_open: a name is 1 to 31 of a-z, 0-9 and -");
-    const weir_engine *engine;
+    const weir_engine *engine = NULL;
     pthread_mutex_lock(&lock);
     weir_status status = WEIR_OK;
-    engine = find(name);
-    if (!engine)
-        status = open_plugin(name, &engine);
+    if (!(engine = find(name)))
+        status = wait_for_opener(name);
+    if (status == WEIR_OK && !engine && !(engine = find(name)))
+        status = open_alone(name, &engine);
     pthread_mutex_unlock(&lock);
     *out = status == WEIR_OK ? engine : NULL;
     return status;

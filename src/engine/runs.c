@@ -39,29 +39,56 @@ static weir_status begin(weir_model *model, wi_run *run, const char *call)
     return gone ? weir_fail(WEIR_INVALID, "%s: the model is being unloaded", call) : WEIR_OK;
 }
 
-/* Results keep the instance, in place of their run. The model's own counts come last: unload may follow at once. */
-static weir_status end(weir_model *model, wi_run *run, weir_status status)
+/* Out of the list, where a cancel finds it: from here on it is decided whether one has reached it. */
+static bool strike(weir_model *model, wi_run *run)
 {
-    wi_instance *at = run->instance;
-    if (status != WEIR_OK && at)
-        wi_model_leave(model, at);
     pthread_mutex_lock(&model->lock);
     *run->link = run->next;
     if (run->next)
         run->next->link = run->link;
-    model->runs--;
-    uint64_t answered = 0;
-    if (status == WEIR_OK) {
-        model->outputs++;
-        at->outputs++;
-        answered = ++at->answered;
-        if (model->route)
-            run->out->instance = at;
-    }
-    const wi_route *route = model->route;
+    bool cancelled = atomic_load(&run->cancelled);
     pthread_mutex_unlock(&model->lock);
-    if (route && status == WEIR_OK && answered <= 2)
-        route->ran(model, at, answered, run->ms);
+    return cancelled;
+}
+
+/* A run that has been cancelled has no results, also where the engine had them already. */
+static weir_status stop(const wi_run *run, weir_status status)
+{
+    if (status == WEIR_OK && !run->warms)
+        run->instance->engine->release_outputs(run->instance->loaded, run->out);
+    return status == WEIR_CANCELLED ? status : weir_fail(WEIR_CANCELLED, "stopped on request");
+}
+
+/* Answers how many runs the instance has answered. */
+static uint64_t count_answer(weir_model *model, const wi_run *run)
+{
+    wi_instance *at = run->instance;
+    pthread_mutex_lock(&model->lock);
+    model->outputs += !run->warms;
+    at->outputs += !run->warms;
+    at->answered += !run->warms;
+    uint64_t answered = at->answered;
+    if (model->route && !run->warms)
+        run->out->instance = at;
+    pthread_mutex_unlock(&model->lock);
+    return answered;
+}
+
+/* Results keep the instance, in place of their run. The model's own count comes last: unload may follow at once. */
+static weir_status end(weir_model *model, wi_run *run, weir_status status)
+{
+    wi_instance *at = run->instance;
+    if (strike(model, run))
+        status = stop(run, status);
+    uint64_t answered = status == WEIR_OK ? count_answer(model, run) : 0;
+    bool telling = run->warms ? answered == 0 : answered <= 2;
+    if (model->route && status == WEIR_OK && telling)
+        model->route->ran(model, at, answered, run->ms);
+    if (at && (status != WEIR_OK || run->warms))
+        wi_model_leave(model, at);
+    pthread_mutex_lock(&model->lock);
+    model->runs--;
+    pthread_mutex_unlock(&model->lock);
     return status;
 }
 
@@ -77,21 +104,29 @@ static double clock_ms(void)
 static bool hand_piece(const weir_piece *piece, void *user)
 {
     wi_run *run = user;
+    if (atomic_load(&run->cancelled))
+        return false;
     run->handed = true;
     return run->piece(piece, run->user);
 }
 
-weir_status wi_run_make(wi_run *run)
+static weir_status ask_engine(wi_run *run)
 {
     const wi_instance *at = run->instance;
-    double start = clock_ms();
-    weir_status status;
+    if (run->warms)
+        return at->engine->warm_up ? at->engine->warm_up(at->loaded) : wi_instance_lacks(at, "warm-up");
     if (!run->piece)
-        status = at->engine->infer(at->loaded, run->inference, run->out);
-    else if (at->engine->infer_stream)
-        status = at->engine->infer_stream(at->loaded, run->inference, hand_piece, run, run->out);
-    else
-        status = weir_fail(WEIR_UNSUPPORTED, "the engine %s has no answers in pieces", at->engine->name);
+        return at->engine->infer(at->loaded, run->inference, run->out);
+    return at->engine->infer_stream ? at->engine->infer_stream(at->loaded, run->inference, hand_piece, run, run->out)
+                                    : wi_instance_lacks(at, "answers in pieces");
+}
+
+weir_status wi_run_make(wi_run *run)
+{
+    double start = clock_ms();
+    weir_status status = atomic_load(&run->cancelled)
+                             ? weir_fail(WEIR_CANCELLED, "stopped on request, before it was made")
+                             : ask_engine(run);
     run->ms = clock_ms() - start;
     return status;
 }
@@ -154,6 +189,16 @@ weir_status weir_model_infer_stream(weir_model *model, const weir_inference *inf
     return make(model, &run);
 }
 
+/* It fails over as a first run does, but leaves no results. */
+weir_status weir_model_warm_up(weir_model *model)
+{
+    static const weir_inference nothing = WEIR_INIT(weir_inference);
+    weir_outputs none = WEIR_INIT(weir_outputs);
+    wi_run run = {.inference = &nothing, .out = &none, .warms = true};
+    weir_status status = begin(model, &run, "weir_model_warm_up");
+    return status == WEIR_OK ? make(model, &run) : status;
+}
+
 /* Results ---------------------------------------------------------------------------------------------------------- */
 
 /* Whose they are, if any that it gave out are left; with the lock held. */
@@ -190,30 +235,93 @@ void weir_model_release_outputs(weir_model *model, weir_outputs *outputs)
 
 /* Cancelling ------------------------------------------------------------------------------------------------------- */
 
-/* Runs that are on no instance at the moment see it before they are made again. */
-static bool cancel_between(weir_model *model, uint64_t id)
+static bool can_cancel(const wi_instance *instance)
 {
-    bool any = false;
-    pthread_mutex_lock(&model->lock);
-    for (wi_run *run = model->under_way; run; run = run->next)
-        if (!run->instance && (id == 0 || run->inference->id == id))
-            any = run->cancelled = true;
-    if (any)
-        pthread_cond_broadcast(&model->moved);
-    pthread_mutex_unlock(&model->lock);
-    return any;
+    return !instance || instance->engine->cancel;
 }
 
-/* The next instance from `from` on that has users, with one more. */
-static wi_instance *join_next(weir_model *model, wi_instance *from)
+static bool is_called(const wi_run *run, uint64_t id)
+{
+    return id == 0 || run->inference->id == id;
+}
+
+typedef struct found {
+    bool any;                 /* run that is stopped */
+    const weir_engine *lacks; /* of one that cannot be */
+} found;
+
+/* Marks the runs, wherever they are: each sees it before it is made anywhere else, and when it ends. */
+static found mark(weir_model *model, uint64_t id)
+{
+    found f = {0};
+    pthread_mutex_lock(&model->lock);
+    for (wi_run *run = model->under_way; run; run = run->next) {
+        if (!is_called(run, id))
+            continue;
+        if (can_cancel(run->instance)) {
+            atomic_store(&run->cancelled, true);
+            f.any = true;
+        } else
+            f.lacks = run->instance->engine;
+    }
+    if (f.any)
+        pthread_cond_broadcast(&model->moved);
+    pthread_mutex_unlock(&model->lock);
+    return f;
+}
+
+/* An instance, with a user more, whose engine has not been told yet of a run there that is marked. */
+static wi_instance *join_untold(weir_model *model, uint64_t id)
+{
+    wi_instance *at = NULL;
+    pthread_mutex_lock(&model->lock);
+    for (wi_run *run = model->under_way; run && !at; run = run->next)
+        if (is_called(run, id) && atomic_load(&run->cancelled) && run->instance && run->told != run->instance)
+            at = run->instance;
+    if (at)
+        at->users++;
+    pthread_mutex_unlock(&model->lock);
+    return at;
+}
+
+static void note_told(weir_model *model, uint64_t id, const wi_instance *at)
 {
     pthread_mutex_lock(&model->lock);
-    while (from && from->users == 0)
-        from = from->older;
-    if (from)
-        from->users++;
+    for (wi_run *run = model->under_way; run; run = run->next)
+        if (is_called(run, id) && run->instance == at)
+            run->told = at;
     pthread_mutex_unlock(&model->lock);
-    return from;
+}
+
+/* Engines stop what is marked. One may not know a run yet that is on its way in, so it is asked some times more; if that run is
+ * later still, it is made for nothing. */
+static void tell_engines(weir_model *model, uint64_t id)
+{
+    enum { TIMES = 40, PAUSE_NS = 50 * 1000 };
+    int times = 0;
+    for (wi_instance *at; (at = join_untold(model, id));) {
+        bool known = !at->engine->cancel || at->engine->cancel(at->loaded, id) != WEIR_NOT_FOUND;
+        if (known || ++times == TIMES) {
+            note_told(model, id, at);
+            times = 0;
+        } else
+            nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+        wi_model_leave(model, at);
+    }
+}
+
+/* None of the model's runs is called so: what its engine says of that. */
+static weir_status ask_present(weir_model *model, uint64_t id)
+{
+    pthread_mutex_lock(&model->lock);
+    wi_instance *at = wi_model_join_locked(model);
+    pthread_mutex_unlock(&model->lock);
+    if (!at)
+        return weir_fail(WEIR_NOT_FOUND, "there is no run to cancel");
+    weir_status status =
+        at->engine->cancel ? at->engine->cancel(at->loaded, id) : wi_instance_lacks(at, "way to cancel a run");
+    wi_model_leave(model, at);
+    return status;
 }
 
 weir_status weir_model_cancel(weir_model *model, uint64_t id)
@@ -221,17 +329,16 @@ weir_status weir_model_cancel(weir_model *model, uint64_t id)
     WI_ENTER();
     if (!model)
         return weir_fail(WEIR_INVALID, "weir_model_cancel: NULL");
-    bool found = cancel_between(model, id);
-    weir_status last = weir_fail(WEIR_NOT_FOUND, "there is no run to cancel");
-    pthread_mutex_lock(&model->lock);
-    wi_instance *from = model->newest;
-    pthread_mutex_unlock(&model->lock);
-    for (wi_instance *at; (at = join_next(model, from)); from = at->older) {
-        last = at->engine->cancel
-                   ? at->engine->cancel(at->loaded, id)
-                   : weir_fail(WEIR_UNSUPPORTED, "the engine %s has no way to cancel a run", at->engine->name);
-        found = found || last == WEIR_OK;
-        wi_model_leave(model, at);
-    }
-    return found ? WEIR_OK : last;
+    weir_status status = wi_model_visit(model, "weir_model_cancel");
+    if (status != WEIR_OK)
+        return status;
+    found f = mark(model, id);
+    if (f.any)
+        tell_engines(model, id);
+    else if (f.lacks)
+        status = weir_fail(WEIR_UNSUPPORTED, "the engine %s has no way to cancel a run", f.lacks->name);
+    else
+        status = ask_present(model, id);
+    wi_model_part(model);
+    return status;
 }

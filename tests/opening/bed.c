@@ -194,6 +194,7 @@ static weir_status run(weir_engine_model *model, weir_piece_fn piece, void *user
     int pieces = fails_now ? fault.pieces : b.pieces_of_runs;
     for (int i = 0; piece && i < pieces; i++) {
         weir_piece one = {.size = sizeof one, .text = model->provider, .bytes = 1, .index = (uint64_t)i};
+        count(&b.pieces, 1);
         if (!piece(&one, user))
             break;
     }
@@ -239,7 +240,9 @@ static weir_status double_cancel(weir_engine_model *model, uint64_t id)
 {
     (void)id;
     count(&b.cancels, 1);
-    if (atomic_load(&model->running) == 0)
+    if (b.inside_cancel)
+        pass_gate(b.inside_cancel);
+    if (b.deaf || atomic_load(&model->running) == 0)
         return weir_fail(WEIR_NOT_FOUND, "nothing runs");
     atomic_store(&model->cancelled, true);
     return WEIR_OK;
@@ -248,7 +251,11 @@ static weir_status double_cancel(weir_engine_model *model, uint64_t id)
 static weir_status double_warm_up(weir_engine_model *model)
 {
     fault_plan fault;
-    return faulty(model->provider, WEIR_STAGE_FIRST_RUN, &fault) ? fail_run(model, &fault) : WEIR_OK;
+    weir_stage stage = atomic_load(&model->answered) > 0 ? WEIR_STAGE_LATER_RUN : WEIR_STAGE_FIRST_RUN;
+    count(&b.warm_ups, 1);
+    if (b.inside_run)
+        pass_gate(b.inside_run);
+    return faulty(model->provider, stage, &fault) ? fail_run(model, &fault) : WEIR_OK;
 }
 
 static weir_status double_health(weir_engine_model *model)
@@ -289,23 +296,23 @@ static void double_unload(weir_engine_model *model)
     count(&b.alive, -1);
 }
 
-const weir_engine double_onnx = {.abi = WEIR_ENGINE_ABI,
-                                 .size = sizeof(weir_engine),
-                                 .name = "onnx",
-                                 .summary = "fails where it is told to",
-                                 .suffixes = ".onnx",
-                                 .probe = double_probe,
-                                 .load = double_load,
-                                 .infer = double_infer,
-                                 .infer_stream = double_stream,
-                                 .release_outputs = double_release,
-                                 .cancel = double_cancel,
-                                 .warm_up = double_warm_up,
-                                 .health = double_health,
-                                 .metrics = double_metrics,
-                                 .info = double_info,
-                                 .unload = double_unload,
-                                 .provider = double_provider};
+weir_engine double_onnx = {.abi = WEIR_ENGINE_ABI,
+                           .size = sizeof(weir_engine),
+                           .name = "onnx",
+                           .summary = "fails where it is told to",
+                           .suffixes = ".onnx",
+                           .probe = double_probe,
+                           .load = double_load,
+                           .infer = double_infer,
+                           .infer_stream = double_stream,
+                           .release_outputs = double_release,
+                           .cancel = double_cancel,
+                           .warm_up = double_warm_up,
+                           .health = double_health,
+                           .metrics = double_metrics,
+                           .info = double_info,
+                           .unload = double_unload,
+                           .provider = double_provider};
 
 /* The bed ---------------------------------------------------------------------------------------------------------- */
 
@@ -335,6 +342,8 @@ int bed_reset(void **state)
     static const weir_hardware_kind kinds[] = {WEIR_HARDWARE_CUDA, WEIR_HARDWARE_ROCM, WEIR_HARDWARE_INTEL,
                                                WEIR_HARDWARE_METAL, WEIR_HARDWARE_DIRECTML};
     weir_runtime *host = b.host, *device = b.device;
+    double_onnx.warm_up = double_warm_up;
+    double_onnx.cancel = double_cancel;
     b = (bed){.lock = PTHREAD_MUTEX_INITIALIZER, .host = host, .device = device, .weights = WEIGHTS};
     machine_begin(&b.m, 8 * GIB);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
@@ -430,6 +439,40 @@ void infer_and_release(weir_model *model)
     weir_outputs out;
     ok(infer_once(model, &out));
     weir_model_release_outputs(model, &out);
+}
+
+void *make_request(void *user)
+{
+    request *it = user;
+    weir_inference inference = WEIR_INIT(weir_inference);
+    inference.id = REQUEST;
+    it->out = WEIR_INIT(weir_outputs);
+    it->status = weir_model_infer(it->model, &inference, &it->out);
+    return NULL;
+}
+
+void wait_for(gate *g)
+{
+    pthread_mutex_lock(&g->lock);
+    while (!g->reached)
+        pthread_cond_wait(&g->changed, &g->lock);
+    pthread_mutex_unlock(&g->lock);
+}
+
+const char *provider_of(weir_model *model)
+{
+    weir_model_info info = WEIR_INIT(weir_model_info);
+    ok(weir_model_info_get(model, &info));
+    return info.provider;
+}
+
+weir_model *opened_on(const char *providers)
+{
+    wanted w;
+    weir_opening_options options = opening_options(NULL);
+    const weir_manifest *manifest = wants(&w, providers);
+    w.manifest.requirements.cpu = strstr(providers, "cpu") ? WEIR_CPU_LAST : WEIR_CPU_FORBIDDEN;
+    return open_model(manifest, &options);
 }
 
 const char *made_on(const weir_outputs *out)

@@ -27,9 +27,11 @@ typedef struct bed {
     fault_plan faults[MOST_FAULTS];
     pthread_mutex_t lock; /* of the faults and the counts */
     int loads, unloads, runs, answers, releases, cancels, alive;
+    int warm_ups, pieces;
     int pieces_of_runs; /* that a streamed answer has */
+    bool deaf;          /* its `cancel` finds no run */
     bool ill;           /* what `health` says of those that have failed */
-    gate *inside_run, *inside_load;
+    gate *inside_run, *inside_load, *inside_cancel;
     int hold_from;      /* the run number from which the gate holds */
     char hidden[64];    /* the device that is gone at the second look */
     const char *keeper; /* the provider whose models keep their memory when they are unloaded */
@@ -46,7 +48,7 @@ typedef struct bed {
 } bed;
 extern bed b;
 
-extern const weir_engine double_onnx;
+extern weir_engine double_onnx; /* as registered; each test begins with the whole table */
 
 int bed_begin(void **state); /* of a group */
 int bed_end(void **state);
@@ -68,6 +70,20 @@ weir_model *open_model(const weir_manifest *manifest, const weir_opening_options
 weir_record record_of(weir_model *model);
 /* "cuda/load/WEIR_ENGINE" of an attempt. */
 void check_attempt(const weir_record *record, size_t place, const char *provider, weir_stage stage, weir_status status);
+
+/* On the providers between spaces alone. */
+weir_model *opened_on(const char *providers);
+const char *provider_of(weir_model *model);
+
+/* A request by a thread. */
+enum { REQUEST = 7 };
+typedef struct request {
+    weir_model *model;
+    weir_status status;
+    weir_outputs out;
+} request;
+void *make_request(void *user);
+void wait_for(gate *g);
 
 weir_status infer_once(weir_model *model, weir_outputs *out);
 void infer_and_release(weir_model *model);

@@ -1,22 +1,6 @@
 /* Requests on a model that moves: answered or failed once, whatever is held, streamed or ordered meanwhile. */
 #include "opening/bed.h"
 
-static weir_model *opened_on(const char *providers)
-{
-    wanted w;
-    weir_opening_options options = opening_options(NULL);
-    const weir_manifest *manifest = wants(&w, providers);
-    w.manifest.requirements.cpu = strstr(providers, "cpu") ? WEIR_CPU_LAST : WEIR_CPU_FORBIDDEN;
-    return open_model(manifest, &options);
-}
-
-static const char *provider_of(weir_model *model)
-{
-    weir_model_info info = WEIR_INIT(weir_model_info);
-    ok(weir_model_info_get(model, &info));
-    return info.provider;
-}
-
 /* What would be the same anywhere --------------------------------------------------------------------------------- */
 
 static void failures_that_are_the_requests_own(void **state)
@@ -368,81 +352,6 @@ static void the_one_before_goes_for_lack_of_memory(void **state)
     check_books(&before);
 }
 
-/* Stopped ------------------------------------------------------------------------------------------------------------- */
-
-typedef struct request {
-    weir_model *model;
-    weir_status status;
-    weir_outputs out;
-} request;
-
-static void *make_request(void *user)
-{
-    request *it = user;
-    weir_inference inference = WEIR_INIT(weir_inference);
-    inference.id = 7;
-    it->out = WEIR_INIT(weir_outputs);
-    it->status = weir_model_infer(it->model, &inference, &it->out);
-    return NULL;
-}
-
-static void wait_for(gate *g)
-{
-    pthread_mutex_lock(&g->lock);
-    while (!g->reached)
-        pthread_cond_wait(&g->changed, &g->lock);
-    pthread_mutex_unlock(&g->lock);
-}
-
-static void a_cancelled_request_is_not_made_again(void **state)
-{
-    (void)state;
-    books before = take_books();
-    request it = {.model = opened_on("cuda rocm")};
-    gate loading = GATE;
-    pthread_t thread;
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_OUT_OF_MEMORY, 1);
-    b.inside_load = &loading;
-    assert_int_equal(pthread_create(&thread, NULL, make_request, &it), 0);
-    wait_for(&loading);
-    ok(weir_model_cancel(it.model, 7));
-    open_gate(&loading);
-    pthread_join(thread, NULL);
-    assert_int_equal(it.status, WEIR_CANCELLED);
-    assert_int_equal(b.runs, 1);
-    assert_int_equal(b.alive, 1);
-    assert_string_equal(provider_of(it.model), "cuda");
-    ok(weir_model_unload(it.model));
-    check_books(&before);
-}
-
-/* That a request was stopped there is nothing against a candidate. */
-static void a_candidate_stays_good_when_a_request_is_cancelled(void **state)
-{
-    (void)state;
-    books before = take_books();
-    request it = {.model = opened_on("cuda rocm")};
-    gate running = GATE;
-    pthread_t thread;
-    weir_outputs out;
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_UNSUPPORTED, -1);
-    b.inside_run = &running;
-    b.hold_from = 2;
-    assert_int_equal(pthread_create(&thread, NULL, make_request, &it), 0);
-    wait_for(&running);
-    ok(weir_model_cancel(it.model, 7));
-    open_gate(&running);
-    pthread_join(thread, NULL);
-    assert_int_equal(it.status, WEIR_CANCELLED);
-    b.inside_run = NULL;
-    assert_string_equal(provider_of(it.model), "cuda");
-    ok(infer_once(it.model, &out));
-    assert_string_equal(made_on(&out), "rocm");
-    weir_model_release_outputs(it.model, &out);
-    ok(weir_model_unload(it.model));
-    check_books(&before);
-}
-
 static void bad_arguments(void **state)
 {
     (void)state;
@@ -483,8 +392,6 @@ int main(void)
         test(a_model_that_nobody_takes),
         test(a_model_adrift_lists_nothing_twice),
         test(the_one_before_goes_for_lack_of_memory),
-        test(a_cancelled_request_is_not_made_again),
-        test(a_candidate_stays_good_when_a_request_is_cancelled),
         test(bad_arguments),
     };
     return cmocka_run_group_tests_name("runs", tests, bed_begin, bed_end);

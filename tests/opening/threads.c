@@ -149,7 +149,7 @@ static void nothing_is_left(void **state)
 }
 
 /* Requests that begin while the model has no place wait for it. */
-static void *request(void *user)
+static void *ask_once(void *user)
 {
     worker *it = user;
     weir_outputs out;
@@ -178,7 +178,7 @@ static void waiting_for_a_move(void **state)
     b.inside_load = &loading;
     for (int i = 0; i < THREADS; i++) {
         workers[i] = (worker){.model = model};
-        assert_int_equal(pthread_create(&workers[i].thread, NULL, request, &workers[i]), 0);
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, ask_once, &workers[i]), 0);
         while (i == 0 && !reached(&loading))
             sched_yield();
     }
