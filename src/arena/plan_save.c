@@ -92,13 +92,15 @@ uint64_t wi_plan_text_sum(const char *bytes, size_t length)
     return sum;
 }
 
-static bool write_file(const char *path, const text *t)
+/* Answers 0, or the error number of what failed first: closing may set another. */
+static int write_file(const char *path, const text *t)
 {
     FILE *file = fopen(path, "wbe");
     if (!file)
-        return false;
+        return errno;
     bool good = fwrite(t->bytes, 1, t->length, file) == t->length && fflush(file) == 0 && fsync(fileno(file)) == 0;
-    return (fclose(file) == 0) & good;
+    int error = good ? 0 : errno;
+    return fclose(file) == 0 || !good ? error : errno;
 }
 
 /* Each writer has a file of its own beside the path, and the last rename wins. */
@@ -112,9 +114,12 @@ static weir_status replace_file(const char *path, const text *t)
     snprintf(beside, length, "%s.%lu.%llu.new", path, (unsigned long)getpid(),
              (unsigned long long)atomic_fetch_add(&writers, 1));
     weir_status status = WEIR_OK;
-    if (!write_file(beside, t) || rename(beside, path) != 0) {
+    int error = write_file(beside, t);
+    if (error == 0 && rename(beside, path) != 0)
+        error = errno;
+    if (error != 0) {
         status =
-            weir_fail(errno == ENOENT ? WEIR_NOT_FOUND : WEIR_SYSTEM, "saving a plan as %s: %s", path, strerror(errno));
+            weir_fail(error == ENOENT ? WEIR_NOT_FOUND : WEIR_SYSTEM, "saving a plan as %s: %s", path, strerror(error));
         (void)unlink(beside);
     }
     free(beside);

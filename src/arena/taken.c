@@ -197,7 +197,10 @@ bool wi_taken_add(wi_taken *taken, uint64_t low, uint64_t high)
     }
     if (piece->count < RUNS_MAX) {
         bool good = insert_run(piece, at, (run){low, high});
-        measure(piece);
+        if (piece->count == 0) /* a piece has a run */
+            remove_piece(taken, index);
+        else
+            measure(piece);
         return good;
     }
     return split(taken, index) && wi_taken_add(taken, low, high);

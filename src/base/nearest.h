@@ -4,7 +4,8 @@
 
 #include <stddef.h>
 
-/* How many letters differ: a distance good enough to name the word that was meant. Looks at 62 letters of each. */
+/* How many letters have to be put in, left out or changed to make one of the other. Where both are longer than 63 between what
+ * they begin and end with in common, nobody meant the one by the other: then it is the longer one's length there. */
 size_t wi_distance(const char *a, const char *b);
 
 #endif

@@ -1,4 +1,5 @@
 /* explain.c: `weir explain`: what would be chosen for a model, and why not the others. */
+#include "choice_words.h"
 #include "cli.h"
 #include "engine_file.h"
 #include "explain_print.h"
@@ -31,47 +32,13 @@ typedef struct words {
     bool json;
 } words;
 
-enum { W_ENGINE = 256, W_PROVIDER, W_DEVICE, W_POLICY, W_ORDER, W_NO_CPU, W_SYSROOT, W_JSON };
+enum { W_SYSROOT = 256, W_JSON };
 
-static const struct option long_words[] = {{"engine", required_argument, NULL, W_ENGINE},
-                                           {"provider", required_argument, NULL, W_PROVIDER},
-                                           {"device", required_argument, NULL, W_DEVICE},
-                                           {"policy", required_argument, NULL, W_POLICY},
-                                           {"order", required_argument, NULL, W_ORDER},
-                                           {"no-cpu", no_argument, NULL, W_NO_CPU},
+static const struct option long_words[] = {CHOICE_WORDS,
                                            {"sysroot", required_argument, NULL, W_SYSROOT},
                                            {"json", no_argument, NULL, W_JSON},
                                            {"help", no_argument, NULL, 'h'},
                                            {NULL, 0, NULL, 0}};
-
-static void read_word(int code, words *w)
-{
-    switch (code) {
-    case W_ENGINE:
-        w->options.engine = optarg;
-        break;
-    case W_PROVIDER:
-        w->options.provider = optarg;
-        break;
-    case W_DEVICE:
-        w->options.device = optarg;
-        break;
-    case W_POLICY:
-        w->options.policy = optarg;
-        break;
-    case W_ORDER:
-        w->options.order = optarg;
-        break;
-    case W_NO_CPU:
-        w->options.no_cpu = true;
-        break;
-    case W_SYSROOT:
-        w->sysroot = optarg;
-        break;
-    default:
-        w->json = true;
-    }
-}
 
 /* Answers -1 to go on, else the exit status. */
 static int read_words(int argc, char **argv, words *w)
@@ -79,7 +46,7 @@ static int read_words(int argc, char **argv, words *w)
     *w = (words){.options = WEIR_INIT(weir_choice_options)};
     opterr = 0;
     optind = 1;
-    for (int code; (code = getopt_long(argc, argv, ":h", long_words, NULL)) != -1;) {
+    for (int code, at = 0; (code = getopt_long(argc, argv, ":h", long_words, &at)) != -1;) {
         if (code == 'h') {
             fputs(help, stdout);
             return cli_flush(CLI_OK);
@@ -87,8 +54,11 @@ static int read_words(int argc, char **argv, words *w)
         if (code == '?' || code == ':')
             return cli_bad_option("explain", code, argv);
         if (optarg != NULL && optarg[0] == '\0')
-            return cli_usage("explain", "--%s: an empty word", long_words[code - W_ENGINE].name);
-        read_word(code, w);
+            return cli_usage("explain", "--%s: an empty word", long_words[at].name);
+        if (code == W_SYSROOT)
+            w->sysroot = optarg;
+        else if (!choice_word_read(code, &w->options))
+            w->json = true;
     }
     if (optind + 1 != argc)
         return cli_usage("explain", optind == argc ? "which manifest or model?" : "one manifest or model at a time");

@@ -1,5 +1,6 @@
 #include "run_options.h"
 
+#include "choice_words.h"
 #include "cli.h"
 #include "engine_file.h"
 #include "names.h"
@@ -66,12 +67,6 @@ enum {
     REPORT,
     STREAM,
     JSON,
-    ENGINE,
-    PROVIDER,
-    DEVICE,
-    POLICY,
-    ORDER,
-    NO_CPU,
     NO_FALLBACK
 };
 
@@ -90,13 +85,8 @@ static const struct option words[] = {{"budget", required_argument, NULL, BUDGET
                                       {"report", required_argument, NULL, REPORT},
                                       {"stream", no_argument, NULL, STREAM},
                                       {"json", no_argument, NULL, JSON},
-                                      {"engine", required_argument, NULL, ENGINE},
-                                      {"provider", required_argument, NULL, PROVIDER},
-                                      {"device", required_argument, NULL, DEVICE},
-                                      {"policy", required_argument, NULL, POLICY},
-                                      {"order", required_argument, NULL, ORDER},
-                                      {"no-cpu", no_argument, NULL, NO_CPU},
                                       {"no-fallback", no_argument, NULL, NO_FALLBACK},
+                                      CHOICE_WORDS,
                                       {"help", no_argument, NULL, 'h'},
                                       {NULL, 0, NULL, 0}};
 
@@ -291,44 +281,19 @@ static int read_late(run_options *options, const late_word *word)
     }
 }
 
-/* What the choice is told; answers whether the word is one of these. */
+/* Answers whether the word is about the choice. */
 static bool read_choice(run_options *options, int code)
 {
-    weir_choice_options *choice = &options->choice;
-    switch (code) {
-    case ENGINE:
-        choice->engine = optarg;
-        break;
-    case PROVIDER:
-        choice->provider = optarg;
-        break;
-    case DEVICE:
-        choice->device = optarg;
-        break;
-    case POLICY:
-        choice->policy = optarg;
-        break;
-    case ORDER:
-        choice->order = optarg;
-        break;
-    case NO_CPU:
-        choice->no_cpu = true;
-        break;
-    case NO_FALLBACK:
-        options->no_fallback = true;
-        break;
-    default:
-        return false;
-    }
-    options->chooses = true;
-    return true;
+    bool is_one = code == NO_FALLBACK || choice_word_read(code, &options->choice);
+    options->no_fallback |= code == NO_FALLBACK;
+    options->chooses |= is_one;
+    return is_one;
 }
 
-static int read_word(run_options *options, late_words *late, int code, char **argv)
+static int read_word(run_options *options, late_words *late, int code, int at, char **argv)
 {
     if (read_choice(options, code))
-        return optarg != NULL && optarg[0] == '\0' ? cli_usage("run", "--%s: an empty word", words[code - BUDGET].name)
-                                                   : -1;
+        return optarg != NULL && optarg[0] == '\0' ? cli_usage("run", "--%s: an empty word", words[at].name) : -1;
     switch (code) {
     case 'h':
         fputs(help, stdout);
@@ -353,7 +318,7 @@ static int read_word(run_options *options, late_words *late, int code, char **ar
     case TRACE:
     case REPORT:
         if (optarg[0] == '\0')
-            return cli_usage("run", "--%s needs a file name", words[code - BUDGET].name);
+            return cli_usage("run", "--%s needs a file name", words[at].name);
         *(code == OUTPUT ? &options->output : code == TRACE ? &options->trace : &options->report) = optarg;
         return -1;
     case BUDGET:
@@ -417,13 +382,13 @@ static char *command_as_typed(int argc, char **argv)
 int run_options_read(int argc, char **argv, run_options *out)
 {
     late_words late = {0};
-    int code, status = -1;
+    int code, at = 0, status = -1;
     *out =
         (run_options){.repeat = 1, .choice = WEIR_INIT(weir_choice_options), .command = command_as_typed(argc, argv)};
     opterr = 0;
     optind = 1;
-    while (status < 0 && (code = getopt_long(argc, argv, ":h", words, NULL)) != -1)
-        status = read_word(out, &late, code, argv);
+    while (status < 0 && (code = getopt_long(argc, argv, ":h", words, &at)) != -1)
+        status = read_word(out, &late, code, at, argv);
     if (status < 0 && out->driver != NULL && out->choice.device != NULL)
         status =
             cli_usage("run", "--driver %s and --device %s: one of them is enough", out->driver, out->choice.device);

@@ -59,6 +59,8 @@ weir_sim_device_test(core-kinds)
 weir_device_test(core-kinds-order core/kinds_order.c core/faulty.c)
 weir_sim_device_test(core-kinds-order)
 
+weir_test(core-nearest core/nearest.c INTERNAL)
+
 # Plug-ins: a good one, and one for each way to be none.
 weir_test(core-model core/model.c)
 weir_test(core-registry core/registry.c TIMEOUT 60)

@@ -4,6 +4,8 @@ foreach(plan_test rules property graph)
 endforeach()
 weir_test(plan-greedy plan/greedy.c INTERNAL)
 weir_test(plan-files plan/files.c INTERNAL)
+weir_test(plan-faults plan/faults.c INTERNAL)
+target_link_options(test-plan-faults PRIVATE -Wl,--wrap=realloc,--wrap=fclose)
 
 # Random lists and graphs in greater numbers.
 foreach(plan_test property graph greedy)
