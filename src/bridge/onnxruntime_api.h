@@ -211,6 +211,8 @@ typedef struct ort_api {
     ort_status *(*EpAssignedSubgraph_GetEpName)(const ort_subgraph *subgraph, const char **out);
     ort_status *(*EpAssignedSubgraph_GetNodes)(const ort_subgraph *subgraph, const ort_assigned_node *const **out,
                                                size_t *count);
+    ORT_SKIP(410, 411);
+    ort_status *(*EpAssignedNode_GetOperatorType)(const ort_assigned_node *node, const char **out);
 } ort_api;
 
 #undef ORT_SKIP
@@ -310,7 +312,8 @@ typedef struct ort_base {
     slot(SyncStream_GetHandle, 384)                                                                                    \
     slot(Session_GetEpGraphAssignmentInfo, 407)                                                                        \
     slot(EpAssignedSubgraph_GetEpName, 408)                                                                            \
-    slot(EpAssignedSubgraph_GetNodes, 409)
+    slot(EpAssignedSubgraph_GetNodes, 409)                                                                             \
+    slot(EpAssignedNode_GetOperatorType, 412)
 /* clang-format on */
 
 #define ORT_CHECK_SLOT(name, number)                                                                                   \

@@ -58,6 +58,8 @@ static void add_metrics(weir_engine_metrics *to, const weir_engine_metrics *more
     to->tokens_in += more->tokens_in;
     to->tokens_out += more->tokens_out;
     to->busy_seconds += more->busy_seconds;
+    to->sessions += more->sessions;
+    to->sessions_failed += more->sessions_failed;
 }
 
 /* What its engine has counted is kept, so that the model's metrics never go back. */
@@ -68,6 +70,7 @@ static void end_instance(weir_model *model, wi_instance *instance)
     weir_engine_metrics last = WEIR_INIT(weir_engine_metrics);
     bool told =
         instance->loaded && instance->engine->metrics && instance->engine->metrics(instance->loaded, &last) == WEIR_OK;
+    last.sessions = 0; /* they go with it */
     if (told) {
         pthread_mutex_lock(&model->lock);
         add_metrics(&model->past, &last);

@@ -47,8 +47,8 @@ static void same_as_plain(const char *name, const char *const *settings, int64_t
 static void outputs_are_bit_equal(void **state)
 {
     (void)state;
-    static const char *const models[] = {"mlp",  "typed",  "beside", "types",   "scalar",
-                                         "conv", "branch", "loop",   "default", "folded"};
+    static const char *const models[] = {"mlp",    "typed", "beside",  "types",  "scalar", "conv",
+                                         "branch", "loop",  "default", "folded", "turned"};
     static const char *const choices[][4] = {{NULL},
                                              {"prepack=off", NULL},
                                              {"memory_pattern=off", "threads=1", NULL},
@@ -280,6 +280,34 @@ static void settings_of_cuda(void **state)
     assert_null(onnx_setting_option(&good[2], "cuda"));
 }
 
+/* Addresses as text: a provider follows them, wherever they lead. */
+static void settings_that_are_pointers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key;
+        const char *provider;
+    } pointers[] = {{"rocm.user_compute_stream", "rocm"},
+                    {"rocm.gpu_external_alloc", "rocm"},
+                    {"rocm.gpu_external_free", "rocm"},
+                    {"rocm.gpu_external_empty_cache", "rocm"},
+                    {"rocm.migraphx_external_alloc", "rocm"},
+                    {"rocm.default_memory_arena_cfg", "rocm"},
+                    {"openvino.context", "openvino"},
+                    {"tensorrt.trt_onnx_bytestream", "tensorrt"},
+                    {"tensorrt.trt_external_data_bytestream_size", "tensorrt"}};
+    onnx_settings read;
+    for (size_t i = 0; i < sizeof pointers / sizeof *pointers; i++) {
+        weir_setting setting = {pointers[i].key, "4096"};
+        bool cuda = strcmp(pointers[i].provider, "tensorrt") == 0;
+        assert_status(onnx_settings_read(&setting, 1, cuda, pointers[i].provider, &read), WEIR_INVALID);
+        assert_detail(pointers[i].key);
+        assert_detail("an address in this process");
+    }
+    assert_ok(onnx_settings_read(&(weir_setting){"rocm.device_id", "0"}, 1, false, "rocm", &read));
+    assert_ok(onnx_settings_read(&(weir_setting){"openvino.cache_dir", "/tmp"}, 1, false, "openvino", &read));
+}
+
 static weir_status run_with(loaded *l, const char *key, const char *value, weir_outputs *out)
 {
     float x[16] = {0};
@@ -366,6 +394,7 @@ int main(void)
         cmocka_unit_test(refused_models),
         cmocka_unit_test(unknown_settings_are_listed),
         cmocka_unit_test(settings_of_cuda),
+        cmocka_unit_test(settings_that_are_pointers),
         cmocka_unit_test(settings_of_a_run),
         cmocka_unit_test(what_a_model_says_of_itself),
     };

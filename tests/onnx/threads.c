@@ -1,5 +1,5 @@
 /* Several threads on one model, on several models, loading at once; and stopping a run from another thread. */
-#include "common.h"
+#include "watch.h"
 
 #include <pthread.h>
 #include <time.h>
@@ -229,15 +229,66 @@ static void cancel_stops_a_run(void **state)
     close_client(&l);
 }
 
+static const loaded *refused_one;
+
+/* A run that the client's maximum does not allow. */
+static void *run_refused(void *user)
+{
+    weir_status *status = user;
+    int64_t elements = 64 << 20;
+    weir_tensor n = tensor("n", WEIR_I64, SHAPE(1), &elements);
+    weir_outputs out;
+    watched.Run = real->Run;
+    *status = infer(refused_one, &n, 1, &out);
+    return NULL;
+}
+
+/* Fails for want of memory of the heap's, after a run of another thread was refused in the client's. */
+static ort_status *run_without_heap(ort_session *session, const ort_run_options *options,
+                                    const char *const *input_names, const ort_value *const *inputs, size_t input_count,
+                                    const char *const *output_names, size_t output_count, ort_value **outputs)
+{
+    (void)session, (void)options, (void)input_names, (void)inputs, (void)input_count, (void)output_names;
+    (void)output_count, (void)outputs;
+    pthread_t thread;
+    weir_status status = WEIR_OK;
+    ort_status *(*make_status)(int code, const char *text);
+    memcpy(&make_status, real, sizeof make_status); /* the table's first */
+    if (pthread_create(&thread, NULL, run_refused, &status) != 0 || pthread_join(thread, NULL) != 0 ||
+        status != WEIR_OUT_OF_MEMORY)
+        return make_status(1, "the other run was not refused");
+    return make_status(6, "std::bad_alloc");
+}
+
+/* Whose request was refused is known by the thread, and not by the model. */
+static void a_refusal_is_of_the_run_that_asked(void **state)
+{
+    (void)state;
+    loaded l = open_client(8u << 20);
+    assert_ok(load_into(&l, "grow", NULL));
+    int64_t elements = 10;
+    weir_tensor n = tensor("n", WEIR_I64, SHAPE(1), &elements);
+    weir_outputs out;
+    refused_one = &l;
+    watched.Run = run_without_heap;
+    assert_status(infer(&l, &n, 1, &out), WEIR_SYSTEM);
+    assert_detail("no host memory: std::bad_alloc");
+    unload_model(&l);
+    close_client(&l);
+}
+
 int main(void)
 {
     int missing = need_onnxruntime();
     if (missing)
         return missing;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_on_one_model), cmocka_unit_test(threads_on_two_models),
-        cmocka_unit_test(loading_at_once),      cmocka_unit_test(a_refused_thread_beside_a_working_one),
+        cmocka_unit_test(threads_on_one_model),
+        cmocka_unit_test(threads_on_two_models),
+        cmocka_unit_test(loading_at_once),
+        cmocka_unit_test(a_refused_thread_beside_a_working_one),
         cmocka_unit_test(cancel_stops_a_run),
+        cmocka_unit_test_setup_teardown(a_refusal_is_of_the_run_that_asked, watch, unwatch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

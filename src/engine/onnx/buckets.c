@@ -18,6 +18,13 @@ struct onnx_bucket {
     char key[KEY_MOST];
 };
 
+/* Shapes that have no session of their own, and when one is tried again. */
+typedef struct failure {
+    char key[KEY_MOST];
+    double until; /* by the monotonic clock; 0: nothing is remembered here */
+    unsigned seconds;
+} failure;
+
 struct onnx_buckets {
     pthread_mutex_t lock; /* guards all of this; not held while a session is made, run or released */
     pthread_cond_t ended; /* a run, or somebody cancelled one */
@@ -26,6 +33,7 @@ struct onnx_buckets {
     int running;
     uint64_t turns;
     onnx_bucket_stats stats;
+    failure failures[ONNX_FAILURES_KEPT];
     char own[KEY_MOST]; /* the key of the model's own session; "" until the first run */
 };
 
@@ -112,53 +120,142 @@ static onnx_bucket *find(const onnx_buckets *b, const char *key)
     return bucket;
 }
 
-/* Makes room for one more; false if all are in use. *gone is to be destroyed when the lock is given up. */
-static bool make_room(onnx_buckets *b, onnx_bucket **gone)
+/* The one that was used the longest time ago, of those that nobody uses; it is taken out of the list. NULL: all are in use. */
+static onnx_bucket *take_oldest(onnx_buckets *b)
 {
     onnx_bucket *oldest = NULL;
-    *gone = NULL;
-    if (b->count < b->most)
-        return true;
     for (onnx_bucket *it = b->list; it; it = it->next)
         if (it->session && it->users == 0 && (!oldest || it->last < oldest->last))
             oldest = it;
     if (!oldest)
-        return false;
+        return NULL;
     unlink_bucket(b, oldest);
     b->stats.ended++;
-    *gone = oldest;
-    return true;
+    return oldest;
+}
+
+/* Under the lock, which it gives up meanwhile. */
+static bool end_oldest(weir_engine_model *model)
+{
+    onnx_buckets *b = model->buckets;
+    onnx_bucket *gone = take_oldest(b);
+    pthread_mutex_unlock(&b->lock);
+    destroy(model, gone);
+    pthread_mutex_lock(&b->lock);
+    return gone != NULL;
+}
+
+/* For one more there has to be a place, or one that can go for each that is too many. */
+static bool has_room(const onnx_buckets *b)
+{
+    size_t idle = 0;
+    for (const onnx_bucket *it = b->list; it; it = it->next)
+        idle += it->session && it->users == 0;
+    return b->count + 1 <= b->most + idle;
+}
+
+/* ---- those that failed ---------------------------------------------------------------------------------------------- */
+
+static failure *failed_before(onnx_buckets *b, const char *key)
+{
+    for (size_t i = 0; i < ONNX_FAILURES_KEPT; i++)
+        if (b->failures[i].until > 0 && strcmp(b->failures[i].key, key) == 0)
+            return &b->failures[i];
+    return NULL;
+}
+
+/* In the place of what would be tried again the soonest, if there is none of its own. */
+static failure *place_for(onnx_buckets *b, const char *key)
+{
+    failure *at = failed_before(b, key);
+    if (at)
+        return at;
+    at = &b->failures[0];
+    for (size_t i = 1; i < ONNX_FAILURES_KEPT; i++)
+        if (b->failures[i].until < at->until)
+            at = &b->failures[i];
+    *at = (failure){.seconds = 0};
+    snprintf(at->key, sizeof at->key, "%s", key);
+    return at;
+}
+
+static void remember_failure(onnx_buckets *b, const char *key)
+{
+    failure *at = place_for(b, key);
+    unsigned seconds = at->seconds ? at->seconds * 2 : ONNX_FAILURE_FIRST;
+    at->seconds = seconds < ONNX_FAILURE_MOST ? seconds : ONNX_FAILURE_MOST;
+    at->until = onnx_seconds() + at->seconds;
+    b->stats.failed++;
+}
+
+static void forget_failure(onnx_buckets *b, const char *key)
+{
+    failure *at = failed_before(b, key);
+    if (at)
+        at->until = 0;
+}
+
+/* It may have failed once too often to be tried now. */
+static bool is_spared(onnx_buckets *b, const char *key)
+{
+    const failure *at = failed_before(b, key);
+    bool spared = at && onnx_seconds() < at->until;
+    b->stats.spared += spared;
+    return spared;
+}
+
+/* ---- making one ------------------------------------------------------------------------------------------------------- */
+
+/* Without the lock. */
+static weir_status make_session(weir_engine_model *model, const char *key, ort_session **out)
+{
+    onnx_buckets *b = model->buckets;
+    weir_status status = onnx_session_another(model, out);
+    if (status == WEIR_OUT_OF_MEMORY) {
+        pthread_mutex_lock(&b->lock);
+        bool ended = end_oldest(model);
+        pthread_mutex_unlock(&b->lock);
+        status = ended ? onnx_session_another(model, out) : status;
+    }
+    if (status != WEIR_OK)
+        weir_log(WEIR_LOG_WARNING, "onnx: %s has no session of its own for %s: %s", weir_client_name(model->client),
+                 key, weir_detail());
+    return status;
+}
+
+/* Under the lock, which it gives up meanwhile. */
+static void keep_within(weir_engine_model *model)
+{
+    while (model->buckets->count > model->buckets->most && end_oldest(model))
+        ;
 }
 
 /* Under the lock, which it gives up meanwhile. NULL: the model's own session is to be used. */
 static onnx_bucket *make(weir_engine_model *model, const char *key)
 {
     onnx_buckets *b = model->buckets;
-    onnx_bucket *gone = NULL, *bucket = calloc(1, sizeof *bucket);
-    if (!bucket || !make_room(b, &gone)) {
-        free(bucket);
+    onnx_bucket *bucket = is_spared(b, key) || !has_room(b) ? NULL : calloc(1, sizeof *bucket);
+    ort_session *session = NULL;
+    if (!bucket)
         return NULL;
-    }
     snprintf(bucket->key, sizeof bucket->key, "%s", key);
     bucket->users = 1;
     bucket->next = b->list;
     b->list = bucket;
     b->count++;
     pthread_mutex_unlock(&b->lock);
-    ort_session *session = NULL;
-    destroy(model, gone);
-    weir_status status = onnx_session_another(model, &session);
-    if (status != WEIR_OK)
-        weir_log(WEIR_LOG_WARNING, "onnx: %s has no session of its own for %s: %s", weir_client_name(model->client),
-                 key, weir_detail());
+    weir_status status = make_session(model, key, &session);
     pthread_mutex_lock(&b->lock);
     if (status != WEIR_OK) {
         unlink_bucket(b, bucket);
         free(bucket);
+        remember_failure(b, key);
         return NULL;
     }
     bucket->session = session;
     b->stats.made++;
+    forget_failure(b, key);
+    keep_within(model);
     return bucket;
 }
 
@@ -176,6 +273,16 @@ static onnx_bucket *choose(weir_engine_model *model, const char *key)
         return NULL;
     bucket->users++;
     return bucket;
+}
+
+/* ---- turns ------------------------------------------------------------------------------------------------------------ */
+
+/* Under the lock, which it gives up meanwhile. */
+static void leave(weir_engine_model *model, onnx_bucket *bucket)
+{
+    if (bucket)
+        bucket->users--;
+    keep_within(model);
 }
 
 /* Under the lock, which it gives up meanwhile. */
@@ -197,9 +304,8 @@ weir_status onnx_turn_take(weir_engine_model *model, const weir_inference *infer
     onnx_turn turn = {.session = model->session};
     char key[KEY_MOST];
     pthread_mutex_lock(&b->lock);
-    weir_status status = wait_for_room(model, its);
-    b->running += status == WEIR_OK;
-    if (status == WEIR_OK && b->most) {
+    weir_status status = onnx_check_cancelled(model, its);
+    if (status == WEIR_OK && b->most) { /* before its turn: others run while a session is made */
         onnx_bucket_key(model, inference, key, sizeof key);
         turn.bucket = choose(model, key);
     }
@@ -207,6 +313,11 @@ weir_status onnx_turn_take(weir_engine_model *model, const weir_inference *infer
         turn.bucket->last = ++b->turns;
         turn.session = turn.bucket->session;
     }
+    if (status == WEIR_OK)
+        status = wait_for_room(model, its);
+    b->running += status == WEIR_OK;
+    if (status != WEIR_OK)
+        leave(model, turn.bucket);
     pthread_mutex_unlock(&b->lock);
     *out = turn;
     return status;
@@ -224,9 +335,8 @@ void onnx_turn_give(weir_engine_model *model, onnx_turn turn)
     onnx_buckets *b = model->buckets;
     pthread_mutex_lock(&b->lock);
     b->running--;
-    if (turn.bucket)
-        turn.bucket->users--;
     pthread_cond_signal(&b->ended);
+    leave(model, turn.bucket);
     pthread_mutex_unlock(&b->lock);
 }
 

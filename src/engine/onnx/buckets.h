@@ -1,9 +1,11 @@
 /* Who runs when, and in which session: a bound on the runs at a time, and with the setting `buckets` a session for each bucket of
  * shapes, over the same weights.
  *
- * The shapes that come first have the model's own session for good. Others get one of their own when they first come; it
- * goes when more are there than the setting allows and it was used the longest time ago. Nobody waits for a session that is
- * being made, or for another bucket: whoever finds none that is ready runs in the model's own. */
+ * The shapes that come first have the model's own session for good. Others get one of their own when they first come. When more
+ * are there than the setting allows, the one that was used the longest time ago goes, but not before the new one is there:
+ * one that cannot be made costs no other, unless it was memory that it lacked. It is then tried again with the oldest gone. Shapes
+ * for which no session could be made are left in peace for a while, each time twice as long. Nobody waits for a session that
+ * is being made, or for another bucket: whoever finds none that is ready runs in the model's own. */
 #ifndef WEIR_ONNX_BUCKETS_H
 #define WEIR_ONNX_BUCKETS_H
 
@@ -16,10 +18,15 @@ typedef struct onnx_turn {
     onnx_bucket *bucket; /* NULL: the model's own session */
 } onnx_turn;
 
+/* Of sessions beside the model's own. */
 typedef struct onnx_bucket_stats {
-    uint64_t made, ended; /* sessions beside the model's own */
+    uint64_t made, ended, failed;
+    uint64_t spared; /* times that none was tried, because it had failed not long ago */
     size_t now;
 } onnx_bucket_stats;
+
+/* So many shapes that failed are remembered; for how many seconds the first time, and at the most. */
+enum { ONNX_FAILURES_KEPT = 16, ONNX_FAILURE_FIRST = 1, ONNX_FAILURE_MOST = 256 };
 
 /* Makes model->buckets; WEIR_SYSTEM without host memory. */
 weir_status onnx_buckets_begin(weir_engine_model *model);

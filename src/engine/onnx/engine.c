@@ -10,6 +10,7 @@
 #include "buckets.h"
 #include "check.h"
 #include "replay.h"
+#include "uses.h"
 
 /* An older caller's structure ends before it. */
 static const char *asked_provider(const weir_engine_load *load)
@@ -55,7 +56,7 @@ typedef struct onnx_source {
     onnx_graph graph;
 } onnx_source;
 
-static weir_status onnx_source_open(const char *path, onnx_source *source)
+static weir_status onnx_source_open(const char *path, const onnx_settings *settings, bool cuda, onnx_source *source)
 {
     memset(source, 0, sizeof *source);
     if (!path || !*path)
@@ -67,7 +68,8 @@ static weir_status onnx_source_open(const char *path, onnx_source *source)
         status = onnx_graph_read(&source->file, &source->graph);
     if (status == WEIR_OK)
         status = onnx_graph_supported(&source->file, &source->graph);
-    return status;
+    bool handed_over = settings->ours && !cuda, optimized = settings->optimization > 0;
+    return status == WEIR_OK && handed_over && optimized ? onnx_uses_mark(&source->graph) : status;
 }
 
 static void onnx_source_close(onnx_source *source)
@@ -127,7 +129,7 @@ static weir_status onnx_plan(const weir_engine_load *load, weir_engine_plan *out
     weir_status status = read_settings(load, &settings);
     if (status != WEIR_OK)
         return status;
-    status = onnx_source_open(load->path, &source);
+    status = onnx_source_open(load->path, &settings, cuda, &source);
     if (status == WEIR_OK) {
         memset(out->bytes, 0, sizeof out->bytes);
         for (int i = 0; i < WEIR_CLASS_COUNT; i++)
@@ -282,7 +284,7 @@ static weir_status onnx_load(const weir_engine_load *load, weir_engine_model **o
     if (status != WEIR_OK)
         return status;
     report(load, 0.0);
-    status = onnx_source_open(load->path, &source);
+    status = onnx_source_open(load->path, &settings, is_cuda(load), &source);
     if (status == WEIR_OK)
         status = onnx_library_get(settings.provider, &library);
     if (status == WEIR_OK)
@@ -316,6 +318,9 @@ static weir_status onnx_metrics(weir_engine_model *model, weir_engine_metrics *o
     pthread_mutex_lock(&model->lock);
     weir_engine_metrics metrics = model->metrics;
     pthread_mutex_unlock(&model->lock);
+    onnx_bucket_stats sessions = onnx_buckets_look(model);
+    metrics.sessions = sessions.now;
+    metrics.sessions_failed = sessions.failed;
     copy_out(out, out->size, &metrics, sizeof metrics);
     return WEIR_OK;
 }

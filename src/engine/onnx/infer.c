@@ -290,19 +290,19 @@ static void hand_over(weir_engine_model *model, onnx_run *its, ort_run_options *
 }
 
 /* Binds the outputs to the device, where ONNX Runtime's own call for a run would copy them to the host. */
-static bool run_to_device(weir_engine_model *model, const ort_run_options *options, const bound *inputs, results *r,
-                          attempt *a)
+static bool run_to_device(weir_engine_model *model, ort_session *session, const ort_run_options *options,
+                          const bound *inputs, results *r, attempt *a)
 {
     const ort_api *api = model->library->api;
     ort_binding *binding = NULL;
     ort_value **values = NULL;
     size_t count = 0;
-    bool good = !FAILED(model, a, api->CreateIoBinding(model->session, &binding));
+    bool good = !FAILED(model, a, api->CreateIoBinding(session, &binding));
     for (size_t i = 0; good && i < inputs->count; i++)
         good = !FAILED(model, a, api->BindInput(binding, inputs->names[i], inputs->values[i]));
     for (size_t i = 0; good && i < r->count; i++)
         good = !FAILED(model, a, api->BindOutputToDevice(binding, model->outputs.names[i], model->device.memory));
-    good = good && !FAILED(model, a, api->RunWithBinding(model->session, options, binding)) &&
+    good = good && !FAILED(model, a, api->RunWithBinding(session, options, binding)) &&
            !FAILED(model, a, api->GetBoundOutputValues(binding, model->library->plain, &values, &count));
     for (size_t i = 0; good && i < count; i++)
         r->values[i] = values[i];
@@ -322,16 +322,17 @@ static bool run_to_host(weir_engine_model *model, ort_session *session, const or
                                             inputs->count, model->outputs.names, r->count, r->values));
 }
 
-/* Two runs at once on a stream that the provider was given share its handle of cuBLAS, and come out now and then with
- * another precision (seen with 1.31.1 and TF32). The device would do their work one after the other anyway. */
+/* On cuda one run at a time has its turn (buckets.h): two at once on a stream that the provider was given share its handle of
+ * cuBLAS, and come out now and then with another precision (seen with 1.31.1 and TF32). The device would do their work one
+ * after the other anyway. The lock is for those who release outputs meanwhile. */
 static bool run_now(weir_engine_model *model, ort_session *session, const ort_run_options *options, const bound *inputs,
                     results *r, attempt *a)
 {
     if (!model->device.cuda)
         return run_to_host(model, session, options, inputs, r, a);
     pthread_mutex_lock(&model->turn);
-    bool good =
-        r->on_device ? run_to_device(model, options, inputs, r, a) : run_to_host(model, session, options, inputs, r, a);
+    bool good = r->on_device ? run_to_device(model, session, options, inputs, r, a)
+                             : run_to_host(model, session, options, inputs, r, a);
     pthread_mutex_unlock(&model->turn);
     return good;
 }
@@ -352,7 +353,7 @@ static weir_status run_bound(weir_engine_model *model, ort_session *session, onn
                    !run_now(model, session, options, inputs, r, &a));
     hand_over(model, its, NULL);
     api->ReleaseRunOptions(options);
-    return failed ? onnx_session_failed(model, before, a.code, a.text, sizeof a.text, "running") : status;
+    return failed ? onnx_session_failed(model, before, a.code, a.text, "running") : status;
 }
 
 /* As a graph or as it is. Cancelled at any time, it has no outputs, whatever else came of it. */
@@ -369,7 +370,7 @@ static weir_status run_either_way(weir_engine_model *model, ort_session *session
     return cancelled == WEIR_OK ? status : cancelled;
 }
 
-static double seconds(void)
+double onnx_seconds(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -401,10 +402,10 @@ static weir_status run(weir_engine_model *model, const weir_inference *inference
     onnx_turn turn;
     weir_status status = onnx_turn_take(model, inference, &its, &turn);
     bool taken = status == WEIR_OK;
-    double start = seconds();
+    double start = onnx_seconds();
     if (taken)
         status = run_either_way(model, turn.session, inference, &its, inputs, r);
-    count_run(model, status, seconds() - start);
+    count_run(model, status, onnx_seconds() - start);
     if (taken)
         onnx_turn_give(model, turn);
     strike(model, &its);

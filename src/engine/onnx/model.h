@@ -30,7 +30,7 @@ typedef struct onnx_ports {
 /* One initializer in the client's memory, and what ONNX Runtime knows it by. */
 typedef struct onnx_weight {
     char *name;
-    void *data;
+    void *data; /* NULL: it lies in a block of the first session's (shared.h) */
     ort_value *value;
 } onnx_weight;
 
@@ -59,7 +59,7 @@ struct weir_engine_model {
     onnx_ports inputs, outputs;
     char architecture[64];
     char remarks[512];
-    pthread_mutex_t turn; /* on cuda: held by the run that is served, and where a capture must not be under way */
+    pthread_mutex_t turn; /* on cuda: held by the run whose turn it is, and where a capture must not be under way */
     pthread_mutex_t lock; /* guards what follows */
     onnx_run *runs;
     weir_engine_metrics metrics;
@@ -74,9 +74,10 @@ void onnx_session_end(weir_engine_model *model);
 weir_status onnx_session_another(weir_engine_model *model, ort_session **out);
 /* What the bridge counted so far. */
 weir_onnxruntime_stats onnx_session_stats(const weir_engine_model *model);
-/* The words and code of a failed call as weir's status. */
-weir_status onnx_session_failed(weir_engine_model *model, uint64_t refusals_before, int code, char *text,
-                                size_t capacity, const char *doing);
+/* The words and code of a failed call as weir's status: WEIR_OUT_OF_MEMORY if a request of this thread was refused since. A
+ * session works on the thread that calls it, so that refusals of other threads are those of other calls. */
+weir_status onnx_session_failed(weir_engine_model *model, uint64_t refusals_before, int code, const char *text,
+                                const char *doing);
 
 /* shares.c: fills model->shares, where ONNX Runtime tells that (1.24). */
 void onnx_shares_read(weir_engine_model *model);
@@ -84,6 +85,8 @@ void onnx_shares_read(weir_engine_model *model);
 /* ports.c */
 weir_status onnx_ports_read(weir_engine_model *model, const onnx_graph *graph);
 void onnx_ports_free(onnx_ports *ports);
+/* By the monotonic clock. */
+double onnx_seconds(void);
 /* Writes "[2, ?, 384]". */
 char *onnx_shape_text(uint32_t rank, const int64_t *shape, char *text, size_t capacity);
 

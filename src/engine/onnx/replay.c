@@ -182,7 +182,7 @@ static weir_status run_graph(weir_engine_model *model, const replay *r, int numb
                 !FAILED(model, &a, api->RunWithBinding(model->session, options, r->binding));
     if (options)
         api->ReleaseRunOptions(options);
-    return good ? WEIR_OK : onnx_session_failed(model, before, a.code, a.text, sizeof a.text, "running");
+    return good ? WEIR_OK : onnx_session_failed(model, before, a.code, a.text, "running");
 }
 
 static weir_status bind(weir_engine_model *model, replay *r, bool outputs_known)
@@ -199,7 +199,7 @@ static weir_status bind(weir_engine_model *model, replay *r, bool outputs_known)
             !FAILED(model, &a,
                     outputs_known ? api->BindOutput(r->binding, model->outputs.names[i], r->outputs[i].value)
                                   : api->BindOutputToDevice(r->binding, model->outputs.names[i], model->device.memory));
-    return good ? WEIR_OK : onnx_session_failed(model, UINT64_MAX, a.code, a.text, sizeof a.text, "binding");
+    return good ? WEIR_OK : onnx_session_failed(model, UINT64_MAX, a.code, a.text, "binding");
 }
 
 /* Outputs' shapes are what a run of the same inputs makes them. */
@@ -296,7 +296,7 @@ static weir_status copy_out(weir_engine_model *model, const replay *r, const job
                    api->CreateTensorAsOrtValue(j->to_device ? device : model->library->plain, t->shape, t->rank,
                                                onnx_type_from_weir(t->type), &j->outputs[i])) ||
             FAILED(model, &a, api->GetTensorMutableData(j->outputs[i], &to)))
-            return onnx_session_failed(model, before, a.code, a.text, sizeof a.text, "copying outputs");
+            return onnx_session_failed(model, before, a.code, a.text, "copying outputs");
         if (t->bytes)
             status = weir_copy(model->runtime, to, t->data, t->bytes, model->device.stream);
     }

@@ -10,6 +10,7 @@
 
 #include "packed.h"
 #include "replay.h"
+#include "shared.h"
 
 weir_onnxruntime_stats onnx_session_stats(const weir_engine_model *model)
 {
@@ -19,12 +20,16 @@ weir_onnxruntime_stats onnx_session_stats(const weir_engine_model *model)
     return stats;
 }
 
-weir_status onnx_session_failed(weir_engine_model *model, uint64_t refusals_before, int code, char *text,
-                                size_t capacity, const char *doing)
+weir_status onnx_session_failed(weir_engine_model *model, uint64_t refusals_before, int code, const char *text,
+                                const char *doing)
 {
     const char *name = weir_client_name(model->client);
-    if (weir_onnxruntime_explain(model->bridge, refusals_before, text, capacity))
-        return weir_fail(WEIR_OUT_OF_MEMORY, "%s", text);
+    char refusal[1024] = ""; /* no words of a failure, which another thread's refusal could be taken for the cause of */
+    if (weir_onnxruntime_explain(model->bridge, refusals_before, refusal, sizeof refusal))
+        return weir_fail(WEIR_OUT_OF_MEMORY, "%s", refusal);
+    if (strstr(text, "bad_alloc"))
+        return weir_fail(WEIR_SYSTEM, "%s: %s: ONNX Runtime %s has no host memory: %s", name, doing,
+                         model->library->version, text);
     if (code == ORT_NOT_IMPLEMENTED_CODE)
         return weir_fail(WEIR_UNSUPPORTED, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version, text);
     if (!model->settings.cpu_fallback && strstr(text, "fallback to CPU EP has been explicitly disabled"))
@@ -171,7 +176,7 @@ static weir_status create(weir_engine_model *model, const char *path, const onnx
                         stripped->data ? api->CreateSessionFromArray(env, stripped->data, stripped->size, options, out)
                                        : api->CreateSession(env, path, options, out));
     weir_onnxruntime_leave(model->bridge);
-    return made ? WEIR_OK : onnx_session_failed(model, before, a.code, a.text, sizeof a.text, "loading");
+    return made ? WEIR_OK : onnx_session_failed(model, before, a.code, a.text, "loading");
 }
 
 static weir_status make_session(weir_engine_model *model, const onnx_file *file, const onnx_buffer *stripped,
@@ -182,7 +187,7 @@ static weir_status make_session(weir_engine_model *model, const onnx_file *file,
     attempt a = {0};
     bool set = !FAILED(model, &a, api->CreateSessionOptions(&options)) && set_options(model, file, options, &a);
     weir_status status = set ? onnx_device_provide(model->library, &model->device, &model->settings, load, options)
-                             : onnx_session_failed(model, UINT64_MAX, a.code, a.text, sizeof a.text, "loading");
+                             : onnx_session_failed(model, UINT64_MAX, a.code, a.text, "loading");
     if (status == WEIR_OK)
         status = create(model, file->real, stripped, options, &model->session);
     if (status == WEIR_OK && model->settings.buckets > 1)
@@ -217,7 +222,7 @@ static weir_status begin_ours(weir_engine_model *model, const onnx_file *file, c
     if (model->device.cuda)
         memset(packed, true, graph->weight_count * sizeof *packed);
     else if (status == WEIR_OK && model->settings.prepack)
-        status = onnx_packed(file, graph, packed, &expected);
+        status = onnx_packed(graph, packed, &expected);
     if (status == WEIR_OK)
         status = try_session(model, file, graph, packed, &stripped, load);
     if (status == WEIR_OK && onnx_session_stats(model).reserved - before < expected) {
@@ -225,6 +230,8 @@ static weir_status begin_ours(weir_engine_model *model, const onnx_file *file, c
         memset(packed, 0, graph->weight_count * sizeof *packed);
         status = try_session(model, file, graph, packed, &stripped, load);
     }
+    if (status == WEIR_OK && model->settings.buckets > 1 && model->device.cuda)
+        status = onnx_shared_begin(model, graph);
     if (status == WEIR_OK && model->settings.buckets > 1)
         model->stripped = stripped;
     else

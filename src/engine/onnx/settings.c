@@ -57,6 +57,28 @@ const char *onnx_setting_option(const weir_setting *setting, const char *provide
     return setting->key + length + 1;
 }
 
+/* Text that a provider reads as an address, and follows: a wrong one ends the process, and no text of a user's can be right. */
+static bool is_pointer(const char *option)
+{
+    static const char *const pointers[] = {"user_compute_stream",
+                                           "gpu_external_alloc",
+                                           "gpu_external_free",
+                                           "gpu_external_empty_cache",
+                                           "migraphx_external_alloc",
+                                           "migraphx_external_free",
+                                           "migraphx_external_empty_cache",
+                                           "default_memory_arena_cfg",
+                                           "trt_onnx_bytestream",
+                                           "trt_onnx_bytestream_size",
+                                           "trt_external_data_bytestream",
+                                           "trt_external_data_bytestream_size",
+                                           "context"};
+    for (size_t i = 0; i < sizeof pointers / sizeof *pointers; i++)
+        if (strcmp(pointers[i], option) == 0)
+            return true;
+    return false;
+}
+
 /* Of CUDA's: those that would take the order of streams, or memory, out of weir's hands. */
 static weir_status check_cuda_option(const weir_setting *setting, const char *option)
 {
@@ -87,8 +109,13 @@ static weir_status check_cuda_option(const weir_setting *setting, const char *op
 static weir_status check_option(const weir_setting *setting, onnx_provider owner, const char *option)
 {
     int ordinal;
-    if (owner == ONNX_CUDA || owner == ONNX_TENSORRT)
-        return check_cuda_option(setting, option);
+    weir_status status = owner == ONNX_CUDA || owner == ONNX_TENSORRT ? check_cuda_option(setting, option) : WEIR_OK;
+    if (status == WEIR_OK && is_pointer(option))
+        return weir_fail(WEIR_INVALID,
+                         "setting %s: its value is an address in this process, which a text cannot name; leave it out",
+                         setting->key);
+    if (status != WEIR_OK || owner == ONNX_CUDA || owner == ONNX_TENSORRT)
+        return status;
     if (owner == ONNX_CPU)
         return weir_fail(WEIR_INVALID, "setting %s: the provider cpu has no options of its own; known: " KNOWN,
                          setting->key);
@@ -240,9 +267,12 @@ static weir_status check_sense(const int *values, bool cuda, onnx_provider runs)
         return nothing(OURS, "the provider takes copies of its own; only weights=engine is possible");
     if (cuda && values[CONCURRENCY] > 1)
         return nothing(CONCURRENCY, "on cuda a session has one stream, and its runs are served one after another");
-    if (several && runs != ONNX_CPU)
-        return nothing(BUCKETS, "sessions can share weights on the provider cpu alone");
-    if (several && values[PREPACK] == 1)
+    if (several && runs != ONNX_CPU && runs != ONNX_CUDA)
+        return nothing(BUCKETS, "the provider compiles the weights into each session, so that they cannot be shared; "
+                                "sessions by shape are for cpu and cuda");
+    if (several && values[GRAPH])
+        return nothing(BUCKETS, "with cuda_graph=on each set of shapes has a graph of its own already");
+    if (several && values[PREPACK] == 1 && !cuda)
         return nothing(BUCKETS, "with prepack=on each session would have weights of its own");
     if (several && values[OURS] == 0)
         return nothing(BUCKETS, "with weights=engine each session would have weights of its own");
@@ -263,7 +293,7 @@ static void fill_in(const int *values, bool cuda, onnx_provider runs, onnx_setti
     int level = either(values[LEVEL], cuda ? 99 : 2);
     *out = (onnx_settings){
         .provider = runs,
-        .prepack = either(values[PREPACK], values[BUCKETS] <= 1),
+        .prepack = either(values[PREPACK], cuda || values[BUCKETS] <= 1),
         .ours = either(values[OURS], runs == ONNX_CPU || cuda),
         .pattern_open = values[PATTERN] == UNSET,
         .optimization = runs == ONNX_COREML && level > 1 ? 1 : level,
@@ -271,7 +301,7 @@ static void fill_in(const int *values, bool cuda, onnx_provider runs, onnx_setti
         .cuda_graph = values[GRAPH],
         .cpu_fallback = values[FALLBACK] != 0,
         .cpu_arena_off = values[ARENA] == 0,
-        .concurrency = values[CONCURRENCY],
+        .concurrency = cuda ? 1 : values[CONCURRENCY], /* a session's stream is served by one run at a time */
         .buckets = values[BUCKETS],
         .granularity = either(values[GRANULARITY], 64),
         .bucket_dims = either(values[BUCKET_DIMS], 4),

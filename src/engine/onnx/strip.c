@@ -14,7 +14,7 @@ bool onnx_moved(const onnx_tensor *tensor)
 {
     bool ordinary = onnx_type_to_weir(tensor->type) != WEIR_TYPE_NONE || tensor->type == ONNX_INT4 ||
                     tensor->type == ONNX_UINT4; /* the others cannot be handed to ONNX Runtime as values */
-    return ordinary && tensor->bytes >= INLINE_BELOW &&
+    return ordinary && !tensor->stays && tensor->bytes >= INLINE_BELOW &&
            (tensor->place == ONNX_PLACE_BYTES || tensor->place == ONNX_PLACE_BESIDE);
 }
 

@@ -56,6 +56,7 @@ typedef struct onnx_tensor {
     const uint8_t *data;
     const onnx_side_file *side;
     const uint8_t *begin, *end; /* the whole field in the list that holds it; set by who reads that list */
+    bool stays;                 /* ONNX Runtime has to have it itself (onnx_uses_mark) */
 } onnx_tensor;
 
 /* Reads a TensorProto whose wire format and schema were checked already. WEIR_CORRUPT or WEIR_UNSUPPORTED name the tensor and the

@@ -180,6 +180,16 @@ def refused():
          [value("y", T.FLOAT, [4])], opset=21, ir=10)
 
 
+def turned():
+    """Transpositions that ONNX Runtime's optimizer moves into the constants, which keep their names, and rank."""
+    nodes = [h.make_node("Transpose", ["x"], ["a"], perm=[1, 0]), h.make_node("Add", ["a", "w"], ["b"]),
+             h.make_node("Transpose", ["b"], ["c"], perm=[1, 0]), h.make_node("MatMul", ["c", "v"], ["m"]),
+             h.make_node("Transpose", ["m"], ["n"], perm=[1, 0]), h.make_node("Add", ["n", "u"], ["o"]),
+             h.make_node("Transpose", ["o"], ["y"], perm=[1, 0])]
+    save("turned", nodes, [value("x", T.FLOAT, [16, 16])], [value("y", T.FLOAT, [16, 256])],
+         [weight("w", 16, 16), weight("v", 16, 256), weight("u", 256, 1)])
+
+
 def compare_schema(path):
     """Every field of every message of the package: is it in the C table, with the same kind?"""
     text = Path(path).read_text()
@@ -220,7 +230,7 @@ def main():
     if len(sys.argv) == 3 and sys.argv[1] == "--schema":
         return compare_schema(sys.argv[2])
     for make in (mlp, typed, beside, types, copies, staged, scalar, empty, default, rankless, loop, grow, conv, branch, refused, folded,
-                 bomb, chain):
+                 bomb, chain, turned):
         make()
     return 0
 

@@ -1,0 +1,14 @@
+/* The weights that a model's further sessions on cuda read where its first one has them. */
+#ifndef WEIR_ONNX_SHARED_H
+#define WEIR_ONNX_SHARED_H
+
+#include "model.h"
+
+/* May a session be told where these weights are? `elsewhere` are the operators that other providers than cuda run; true
+ * only if none of them could read the weight, as ONNX Runtime would let it. */
+bool onnx_shared_allowed(unsigned uses, const char *const *elsewhere, size_t count);
+
+/* After the first session was made: names what it shares in model->options. WEIR_UNSUPPORTED before ONNX Runtime 1.24. */
+weir_status onnx_shared_begin(weir_engine_model *model, const onnx_graph *graph);
+
+#endif

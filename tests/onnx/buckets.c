@@ -1,0 +1,395 @@
+/* Who runs when and in which session: on the host, and over the stub of CUDA. */
+#include "watch.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "buckets.h"
+#include "shared.h"
+#include "uses.h"
+
+static bool on_cuda(void)
+{
+    const char *device = getenv("WEIR_TEST_DEVICE");
+    return device && strncmp(device, "cuda", 4) == 0;
+}
+
+/* One that waits for its turn need not have it to be cancelled, and leaves it to the next. */
+static void a_waiting_run_is_cancelled(void **state)
+{
+    (void)state;
+    pthread_t threads[3];
+    loaded l = load_model("mlp", (const char *const[]){on_cuda() ? NULL : "concurrency=1", NULL});
+    numbered runs[] = {{.l = &l, .id = 1}, {.l = &l, .id = 2}, {.l = &l, .id = 3}};
+    watched.Run = slow_run;
+    assert_int_equal(pthread_create(&threads[0], NULL, run_numbered, &runs[0]), 0);
+    wait_for_it();
+    for (int i = 1; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, run_numbered, &runs[i]), 0);
+    while (l.engine->cancel(l.model, 2) == WEIR_NOT_FOUND)
+        usleep(1000);
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    int joined = pthread_timedjoin_np(threads[1], NULL, &until);
+    bool still = atomic_load(&held_up);
+    atomic_store(&held_up, false);
+    assert_int_equal(joined, 0);
+    assert_true(still);
+    pthread_join(threads[0], NULL);
+    pthread_join(threads[2], NULL);
+    assert_int_equal(runs[0].status, WEIR_OK);
+    assert_int_equal(runs[1].status, WEIR_CANCELLED);
+    assert_int_equal(runs[2].status, WEIR_OK);
+    weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
+    assert_ok(l.engine->metrics(l.model, &metrics));
+    assert_int_equal(metrics.cancelled, 1);
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* ---- sessions by shape ------------------------------------------------------------------------------------------------ */
+
+static void run_rows(const loaded *l, int64_t rows, weir_outputs *out)
+{
+    static float x[256 * 16];
+    weir_tensor in = tensor("x", WEIR_F32, SHAPE(rows, 16), x);
+    assert_ok(infer(l, &in, 1, out));
+    assert_int_equal(output(out, "y")->shape[0], rows);
+}
+
+static void run_and_drop(const loaded *l, int64_t rows)
+{
+    weir_outputs out;
+    run_rows(l, rows, &out);
+    l->engine->release_outputs(l->model, &out);
+}
+
+static void keys_round_up(void **state)
+{
+    (void)state;
+    weir_port ports[2] = {{.name = "a"}, {.name = "b"}};
+    const char *names[2] = {"a", "b"};
+    weir_engine_model model = {.inputs = {.list = ports, .names = names, .count = 2},
+                               .settings = {.granularity = 64, .bucket_dims = 4}};
+    weir_tensor tensors[2] = {tensor("b", WEIR_I64, SHAPE(3, 64, 65, 0, 7), NULL),
+                              tensor("a", WEIR_F32, 0, NULL, NULL)};
+    weir_inference inference = {.inputs = tensors, .input_count = 2};
+    char key[128];
+    onnx_bucket_key(&model, &inference, key, sizeof key);
+    assert_string_equal(key, "f32:0:;i64:5:3,64,128,-1*;");
+    onnx_bucket_key(&model, &inference, key, 8);
+    assert_int_equal(strlen(key), 7);
+}
+
+/* D22: each session has the weights of the first. */
+static void weights_are_there_once(void **state)
+{
+    (void)state;
+    loaded one = load_model("mlp", (const char *const[]){"prepack=off", NULL});
+    loaded many = load_model("mlp", (const char *const[]){"buckets=4", NULL});
+    uint64_t weights = live_class(&one, WEIR_WEIGHTS);
+    for (int64_t rows = 1; rows <= 4; rows++)
+        run_and_drop(&many, rows);
+    onnx_bucket_stats stats = onnx_buckets_look(many.model);
+    assert_int_equal(stats.now, 3);
+    assert_true(live_class(&many, WEIR_WEIGHTS) >= weights);
+    /* what is below 1 KiB stays in the model, and each session's copy of it is charged */
+    assert_true(live_class(&many, WEIR_WEIGHTS) <= weights + 3 * 1024);
+    assert_int_equal(many.model->weight_count, 1);
+    assert_string_equal(many.model->weights[0].name, "w");
+    assert_int_equal(many.model->weights[0].data != NULL, !on_cuda()); /* there the first session's block is all */
+    unload_model(&one);
+    unload_model(&many);
+    close_client(&one);
+    close_client(&many);
+}
+
+/* A node that the CPU runs reads a weight on the device at its peril: nothing is shared that one could read. */
+static void only_what_cuda_reads_is_shared(void **state)
+{
+    (void)state;
+    static const char *const none[] = {""}, *const shapes[] = {"Shape", "Gather", "Concat"}, *const sums[] = {"Add"},
+                             *const products[] = {"Shape", "MatMul"}, *const unknown[] = {"Attention"};
+    assert_true(onnx_shared_allowed(ONNX_USE_RIGHT, none, 0));
+    assert_true(onnx_shared_allowed(ONNX_USE_RIGHT | ONNX_USE_OPERAND, shapes, 3));
+    assert_true(onnx_shared_allowed(ONNX_USE_TABLE, sums, 1));
+    assert_false(onnx_shared_allowed(ONNX_USE_TABLE, shapes, 3));
+    assert_false(onnx_shared_allowed(ONNX_USE_RIGHT, products, 2));
+    assert_false(onnx_shared_allowed(ONNX_USE_OPERAND, unknown, 1));
+    assert_false(onnx_shared_allowed(ONNX_USE_RIGHT | ONNX_USE_OTHER, none, 0));
+    assert_false(onnx_shared_allowed(0, none, 0));
+}
+
+static void the_oldest_bucket_goes(void **state)
+{
+    (void)state;
+    loaded l = load_model("mlp", (const char *const[]){"buckets=3", "bucket_granularity=8", NULL});
+    weir_outputs kept;
+    run_and_drop(&l, 1);    /* the model's own session, for good */
+    run_rows(&l, 2, &kept); /* an outcome outlives its session */
+    run_and_drop(&l, 3);
+    assert_int_equal(onnx_buckets_look(l.model).made, 2);
+    run_and_drop(&l, 2);
+    run_and_drop(&l, 4); /* in place of 3's */
+    onnx_bucket_stats stats = onnx_buckets_look(l.model);
+    assert_int_equal(stats.made, 3);
+    assert_int_equal(stats.ended, 1);
+    assert_int_equal(stats.now, 2);
+    run_and_drop(&l, 2);
+    run_and_drop(&l, 1);
+    assert_int_equal(onnx_buckets_look(l.model).made, 3);
+    run_and_drop(&l, 3);
+    run_and_drop(&l, 5); /* 2's is gone as well */
+    assert_int_equal(onnx_buckets_look(l.model).ended, 3);
+    run_and_drop(&l, 3);
+    assert_int_equal(onnx_buckets_look(l.model).made, 5);
+    assert_int_equal(output(&kept, "y")->shape[0], 2);
+    l.engine->release_outputs(l.model, &kept);
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* A session that takes its time to come. */
+static ort_status *slow_session(const ort_env *env, const void *model, size_t size, const ort_session_options *options,
+                                ort_session **out)
+{
+    atomic_store(&held_up, true);
+    while (atomic_load(&held_up))
+        usleep(1000);
+    return real->CreateSessionFromArray(env, model, size, options, out);
+}
+
+static void *run_two_rows(void *user)
+{
+    run_and_drop(user, 2);
+    return NULL;
+}
+
+/* D23: while one bucket's session is being made, runs of others and of the same shapes go on. */
+static void nobody_waits_for_another_bucket(void **state)
+{
+    (void)state;
+    pthread_t other;
+    loaded l = load_model("mlp", (const char *const[]){"buckets=4", NULL});
+    run_and_drop(&l, 1);
+    run_and_drop(&l, 3);
+    watched.CreateSessionFromArray = slow_session;
+    assert_int_equal(pthread_create(&other, NULL, run_two_rows, &l), 0);
+    wait_for_it();
+    uint64_t weights = live_class(&l, WEIR_WEIGHTS), all = live(&l);
+    weir_outputs out;
+    run_rows(&l, 1, &out);
+    if (!on_cuda()) /* whence outputs are copied to ONNX Runtime's own */
+        assert_true(live(&l) > all);
+    assert_int_equal(live_class(&l, WEIR_WEIGHTS), weights); /* and are no weights, whatever is being loaded */
+    l.engine->release_outputs(l.model, &out);
+    run_and_drop(&l, 3);
+    run_and_drop(&l, 2);
+    assert_int_equal(onnx_buckets_look(l.model).made, 1);
+    atomic_store(&held_up, false);
+    pthread_join(other, NULL);
+    watched.CreateSessionFromArray = real->CreateSessionFromArray;
+    assert_int_equal(onnx_buckets_look(l.model).made, 2);
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* While a session runs it does not make room for another. On cuda one run at a time is under way. */
+static void a_session_in_use_stays(void **state)
+{
+    (void)state;
+    pthread_t other;
+    loaded l = load_model("mlp", (const char *const[]){"buckets=2", NULL});
+    watched.Run = real->Run;
+    run_and_drop(&l, 1);
+    run_and_drop(&l, 2);
+    watched.Run = slow_run;
+    assert_int_equal(pthread_create(&other, NULL, run_two_rows, &l), 0);
+    wait_for_it();
+    run_and_drop(&l, 3);
+    assert_int_equal(onnx_buckets_look(l.model).ended, 0);
+    atomic_store(&held_up, false);
+    pthread_join(other, NULL);
+    run_and_drop(&l, 3);
+    assert_int_equal(onnx_buckets_look(l.model).ended, 1);
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* For watched.CreateSessionFromArray. */
+static int failing; /* so many more fail */
+static weir_status failing_as;
+static int attempts;
+
+static ort_status *failing_session(const ort_env *env, const void *model, size_t size,
+                                   const ort_session_options *options, ort_session **out)
+{
+    attempts++;
+    if (failing-- <= 0)
+        return real->CreateSessionFromArray(env, model, size, options, out);
+    if (failing_as != WEIR_OUT_OF_MEMORY)
+        return real->CreateSessionFromArray(env, "no model", 8, options, out);
+    ort_value *value = NULL; /* a request that the client is refused, on this thread */
+    ort_allocator *its = NULL;
+    ort_memory_info *info = NULL;
+    ort_status *status = on_cuda() ? real->CreateMemoryInfo("Cuda", ORT_DEVICE_ALLOCATOR, 0, ORT_MEMORY_DEFAULT, &info)
+                                   : real->CreateCpuMemoryInfo(ORT_DEVICE_ALLOCATOR, ORT_MEMORY_DEFAULT, &info);
+    if (!status)
+        status = real->GetSharedAllocator((ort_env *)(uintptr_t)env, info, &its);
+    if (!status)
+        status = real->CreateTensorAsOrtValue(its, (const int64_t[]){INT64_C(1) << 40}, 1, 1, &value);
+    real->ReleaseMemoryInfo(info);
+    return status;
+}
+
+static void fail_next(int times, weir_status how)
+{
+    failing = times;
+    failing_as = how;
+    attempts = 0;
+    watched.CreateSessionFromArray = failing_session;
+}
+
+/* Nor is it tried again at every run: after a second, then after two. */
+static void without_a_session_the_first_serves(void **state)
+{
+    (void)state;
+    loaded l = load_model("mlp", (const char *const[]){"buckets=2", NULL});
+    run_and_drop(&l, 1);
+    fail_next(2, WEIR_ENGINE);
+    run_and_drop(&l, 2);
+    run_and_drop(&l, 2);
+    onnx_bucket_stats stats = onnx_buckets_look(l.model);
+    assert_int_equal(attempts, 1);
+    assert_int_equal(stats.now, 0);
+    assert_int_equal(stats.failed, 1);
+    assert_int_equal(stats.spared, 1);
+    usleep(1100000);
+    run_and_drop(&l, 2);
+    usleep(1100000);
+    run_and_drop(&l, 2);
+    stats = onnx_buckets_look(l.model);
+    assert_int_equal(attempts, 2);
+    assert_int_equal(stats.failed, 2);
+    assert_int_equal(stats.spared, 2);
+    usleep(1000000);
+    run_and_drop(&l, 2);
+    stats = onnx_buckets_look(l.model);
+    assert_int_equal(stats.made, 1);
+    assert_int_equal(stats.now, 1);
+    weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
+    assert_ok(l.engine->metrics(l.model, &metrics));
+    assert_int_equal(metrics.sessions, 1);
+    assert_int_equal(metrics.sessions_failed, 2);
+    unload_model(&l);
+    close_client(&l);
+}
+
+static void only_so_many_failures_are_remembered(void **state)
+{
+    (void)state;
+    enum { SHAPES = ONNX_FAILURES_KEPT + 3 };
+    loaded l = load_model("mlp", (const char *const[]){"buckets=2", NULL});
+    run_and_drop(&l, 1);
+    fail_next(3 * SHAPES, WEIR_ENGINE);
+    for (int64_t rows = 2; rows < 2 + SHAPES; rows++)
+        run_and_drop(&l, rows);
+    assert_int_equal(attempts, SHAPES);
+    for (int64_t rows = 2 + SHAPES - ONNX_FAILURES_KEPT; rows < 2 + SHAPES; rows++)
+        run_and_drop(&l, rows); /* the last ones are known */
+    assert_int_equal(attempts, SHAPES);
+    run_and_drop(&l, 2); /* and the first is not */
+    assert_int_equal(attempts, SHAPES + 1);
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* The new one is there before the oldest goes, and if it cannot be made nothing goes. */
+static void a_failure_costs_no_other(void **state)
+{
+    (void)state;
+    loaded l = load_model("mlp", (const char *const[]){"buckets=3", NULL});
+    run_and_drop(&l, 1);
+    run_and_drop(&l, 2);
+    run_and_drop(&l, 3);
+    fail_next(1, WEIR_ENGINE);
+    run_and_drop(&l, 4);
+    onnx_bucket_stats stats = onnx_buckets_look(l.model);
+    assert_int_equal(attempts, 1);
+    assert_int_equal(stats.ended, 0);
+    assert_int_equal(stats.now, 2);
+    run_and_drop(&l, 2);
+    run_and_drop(&l, 3);
+    assert_int_equal(onnx_buckets_look(l.model).made, 2);
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* Where there is not memory for both, the oldest makes room. */
+static void without_memory_the_oldest_goes_first(void **state)
+{
+    (void)state;
+    loaded l = load_model("mlp", (const char *const[]){"buckets=3", NULL});
+    run_and_drop(&l, 1);
+    run_and_drop(&l, 2);
+    run_and_drop(&l, 3);
+    fail_next(1, WEIR_OUT_OF_MEMORY);
+    run_and_drop(&l, 4);
+    onnx_bucket_stats stats = onnx_buckets_look(l.model);
+    assert_int_equal(attempts, 2);
+    assert_int_equal(stats.ended, 1);
+    assert_int_equal(stats.made, 3);
+    assert_int_equal(stats.now, 2);
+    assert_int_equal(stats.failed, 0);
+    run_and_drop(&l, 3);
+    assert_int_equal(onnx_buckets_look(l.model).made, 3);
+    unload_model(&l);
+    close_client(&l);
+}
+
+static void what_buckets_cannot_be_is_said(void **state)
+{
+    (void)state;
+    static const char *const wrong[][4] = {{"buckets=0", NULL},
+                                           {"buckets=65", NULL},
+                                           {"bucket_dims=2", NULL},
+                                           {"bucket_granularity=2", NULL},
+                                           {"buckets=2", "prepack=on", NULL},
+                                           {"buckets=2", "weights=engine", NULL},
+                                           {"buckets=2", "provider=openvino", NULL}};
+    onnx_settings read;
+    const weir_setting captured[] = {{"buckets", "2"}, {"cuda_graph", "on"}};
+    const weir_setting compiled[] = {{"buckets", "2"}, {"provider", "tensorrt"}};
+    loaded l = open_client(0);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_status(load_into(&l, "mlp", wrong[i]), WEIR_INVALID);
+    assert_detail("for cpu and cuda");
+    assert_status(onnx_settings_read(captured, 2, true, NULL, &read), WEIR_INVALID);
+    assert_detail("cuda_graph=on");
+    assert_status(onnx_settings_read(compiled, 2, true, NULL, &read), WEIR_INVALID);
+    assert_detail("for cpu and cuda");
+    close_client(&l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_waiting_run_is_cancelled, watch, unwatch),
+        cmocka_unit_test(weights_are_there_once),
+        cmocka_unit_test(the_oldest_bucket_goes),
+        cmocka_unit_test_setup_teardown(nobody_waits_for_another_bucket, watch, unwatch),
+        cmocka_unit_test_setup_teardown(without_a_session_the_first_serves, watch, unwatch),
+        cmocka_unit_test_setup_teardown(only_so_many_failures_are_remembered, watch, unwatch),
+        cmocka_unit_test_setup_teardown(a_failure_costs_no_other, watch, unwatch),
+        cmocka_unit_test_setup_teardown(without_memory_the_oldest_goes_first, watch, unwatch),
+        cmocka_unit_test_setup_teardown(a_session_in_use_stays, watch, unwatch),
+        cmocka_unit_test(only_what_cuda_reads_is_shared),
+        cmocka_unit_test(keys_round_up),
+        cmocka_unit_test(what_buckets_cannot_be_is_said),
+    };
+    const size_t everywhere = sizeof tests / sizeof *tests - 4;
+    int status = on_cuda() ? need_cuda_build() : need_onnxruntime();
+    return status ? status
+                  : _cmocka_run_group_tests("buckets", tests, on_cuda() ? everywhere : everywhere + 4, NULL, NULL);
+}
