@@ -111,14 +111,18 @@ static void only_what_cuda_reads_is_shared(void **state)
     (void)state;
     static const char *const none[] = {""}, *const shapes[] = {"Shape", "Gather", "Concat"}, *const sums[] = {"Add"},
                              *const products[] = {"Shape", "MatMul"}, *const unknown[] = {"Attention"};
-    assert_true(onnx_shared_allowed(ONNX_USE_RIGHT, none, 0));
-    assert_true(onnx_shared_allowed(ONNX_USE_RIGHT | ONNX_USE_OPERAND, shapes, 3));
-    assert_true(onnx_shared_allowed(ONNX_USE_TABLE, sums, 1));
-    assert_false(onnx_shared_allowed(ONNX_USE_TABLE, shapes, 3));
-    assert_false(onnx_shared_allowed(ONNX_USE_RIGHT, products, 2));
-    assert_false(onnx_shared_allowed(ONNX_USE_OPERAND, unknown, 1));
-    assert_false(onnx_shared_allowed(ONNX_USE_RIGHT | ONNX_USE_OTHER, none, 0));
-    assert_false(onnx_shared_allowed(0, none, 0));
+    const onnx_use twice = {ONNX_USE_RIGHT | ONNX_USE_OPERAND, 2}, table = {ONNX_USE_TABLE, 1},
+                   tables = {ONNX_USE_TABLE, 2}, other = {ONNX_USE_RIGHT | ONNX_USE_OTHER, 2}, nobody = {0, 0};
+    assert_true(onnx_shared_allowed(&twice, true, none, 0));
+    assert_true(onnx_shared_allowed(&twice, true, shapes, 3));
+    assert_true(onnx_shared_allowed(&tables, true, sums, 1));
+    assert_true(onnx_shared_allowed(&table, true, shapes, 3)); /* who reads it is where it was found */
+    assert_false(onnx_shared_allowed(&table, false, shapes, 3));
+    assert_false(onnx_shared_allowed(&tables, true, shapes, 3));
+    assert_false(onnx_shared_allowed(&twice, true, products, 2));
+    assert_false(onnx_shared_allowed(&twice, true, unknown, 1));
+    assert_false(onnx_shared_allowed(&other, true, none, 0));
+    assert_false(onnx_shared_allowed(&nobody, true, none, 0));
 }
 
 static void the_oldest_bucket_goes(void **state)

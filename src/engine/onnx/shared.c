@@ -3,8 +3,9 @@
  * On cuda ONNX Runtime places each weight in a block of its own, on the device or, for nodes that the CPU runs, on the host; it
  * does not say where, and it does not look where a weight lies that it is given (AddInitializer, 1.23 to 1.31): one on the device
  * that a node of the CPU's reads would end the process. So a weight is shared if its bytes are found in a block of the first
- * session's on the device, and no node that another provider runs could be one that reads it. What the optimizer
- * computes of weights, what it folds and what the CPU reads, each session has for itself. */
+ * session's on the device, and no node that another provider runs could be one that reads it, as one node reads it or those
+ * that do are none of theirs. What the optimizer computes of weights, what it folds and what the CPU reads, each session has
+ * for itself. */
 #include "shared.h"
 
 #include <stdio.h>
@@ -75,11 +76,13 @@ static bool is_small_work(const char *kind)
     return *at != NULL;
 }
 
-bool onnx_shared_allowed(unsigned uses, const char *const *elsewhere, size_t count)
+bool onnx_shared_allowed(const onnx_use *use, bool unlike, const char *const *elsewhere, size_t count)
 {
-    bool tables = uses & ONNX_USE_TABLE;
-    if (uses == 0 || uses & ONNX_USE_OTHER)
+    bool tables = use->kinds & ONNX_USE_TABLE;
+    if (use->count == 0 || use->kinds & ONNX_USE_OTHER)
         return false;
+    if (use->count == 1 && unlike) /* its one reader is where it was found */
+        return true;
     for (size_t i = 0; i < count; i++)
         if (!is_small_work(elsewhere[i]) || (tables && strcmp(elsewhere[i], "Gather") == 0))
             return false;
@@ -205,6 +208,19 @@ static weir_status find(const weir_engine_model *model, const places *all, const
 
 /* ---- handing them on ---------------------------------------------------------------------------------------------------- */
 
+/* No other weight has the same bytes, which could be the ones that were found. */
+static bool is_unlike_others(const onnx_graph *graph, size_t index)
+{
+    const onnx_tensor *its = &graph->weights[index];
+    for (size_t i = 0; i < graph->weight_count; i++) {
+        const onnx_tensor *other = &graph->weights[i];
+        if (i != index && other->bytes == its->bytes &&
+            (!onnx_moved(other) || memcmp(other->data, its->data, its->bytes) == 0))
+            return false;
+    }
+    return true;
+}
+
 static weir_status hand_on(weir_engine_model *model, const onnx_tensor *tensor, void *data)
 {
     const ort_api *api = model->library->api;
@@ -235,7 +251,8 @@ static weir_status share(weir_engine_model *model, const onnx_graph *graph, cons
     for (size_t i = 0; status == WEIR_OK && i < graph->weight_count; i++) {
         const onnx_tensor *tensor = &graph->weights[i];
         void *data = NULL;
-        if (!onnx_moved(tensor) || !onnx_shared_allowed(uses->of[i].kinds, others->operators, others->count))
+        if (!onnx_moved(tensor) ||
+            !onnx_shared_allowed(&uses->of[i], is_unlike_others(graph, i), others->operators, others->count))
             continue;
         status = find(model, all, tensor, chunk, &data);
         if (status == WEIR_OK && data)

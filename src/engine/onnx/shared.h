@@ -3,10 +3,12 @@
 #define WEIR_ONNX_SHARED_H
 
 #include "model.h"
+#include "uses.h"
 
-/* May a session be told where these weights are? `elsewhere` are the operators that other providers than cuda run; true
- * only if none of them could read the weight, as ONNX Runtime would let it. */
-bool onnx_shared_allowed(unsigned uses, const char *const *elsewhere, size_t count);
+/* May a session be told where a weight lies whose bytes were found on the device? `unlike`: no other weight of the model has the
+ * same bytes. `elsewhere` are the operators that other providers than cuda run; true only if none of them could read it, as
+ * ONNX Runtime would let it. */
+bool onnx_shared_allowed(const onnx_use *use, bool unlike, const char *const *elsewhere, size_t count);
 
 /* After the first session was made: names what it shares in model->options. WEIR_UNSUPPORTED before ONNX Runtime 1.24. */
 weir_status onnx_shared_begin(weir_engine_model *model, const onnx_graph *graph);

@@ -38,8 +38,8 @@ int part_cycles(const bed *b, int argc, char **argv)
 {
     check(argc >= 4, "cycles MODEL BATCH REST COUNT [SETTING…]");
     unsigned long count = strtoul(argv[3], NULL, 10);
-    uint64_t host = 0, half = 0, device = 0;
-    double start = seconds(), heap_half = 0;
+    uint64_t host = 0, half = 0;
+    double start = seconds(), heap_half = 0, device = 0;
     const char *most = getenv("WEIR_TEST_HEAP_GROWTH");
     check(count > 1, "at least two cycles");
     for (unsigned long i = 0; i < count; i++) {
@@ -57,7 +57,7 @@ int part_cycles(const bed *b, int argc, char **argv)
         }
         if (i == 0) {
             host = resident();
-            device = taken(b) - held(b);
+            device = (double)taken(b) - (double)held(b);
         }
     }
     unsigned long first = count / 2;
@@ -66,7 +66,7 @@ int part_cycles(const bed *b, int argc, char **argv)
            "\"host_growth_later\": %.0f, \"heap_growth_later\": %.0f, \"device_growth\": %.0f}\n",
            argv[0], count, seconds() - start, ((double)resident() - (double)host) / more,
            ((double)resident() - (double)half) / later, heap_growth,
-           ((double)taken(b) - (double)held(b) - (double)device) / more);
+           ((double)taken(b) - (double)held(b) - device) / more);
     check(!most || heap_growth <= strtod(most, NULL), "the heap grows with each cycle");
     return 0;
 }

@@ -276,7 +276,8 @@ static const struct {
 } parts[] = {{"speed", part_speed},       {"hold", part_hold},       {"serve", part_serve},
              {"shortage", part_shortage}, {"cycles", part_cycles},   {"refusals", part_refusals},
              {"threads", part_threads},   {"graph", part_graph},     {"where", part_where},
-             {"delayed", part_delayed},   {"witness", part_witness}, {"cancel", part_cancel}};
+             {"delayed", part_delayed},   {"witness", part_witness}, {"cancel", part_cancel},
+             {"buckets", part_buckets}};
 
 int main(int argc, char **argv)
 {
