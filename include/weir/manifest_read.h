@@ -4,7 +4,8 @@
  * that libweir needs no reader of JSON. What can be read:
  *   a manifest   a JSON object in a file, up to 4 MiB; docs/guide/factory.md has its keys
  *   a package    a gzip tar (".aimod") with metadata.json, which is a manifest, and the model. It is unpacked once, into
- *                packages/ below the store, under the SHA-256 of its content; that folder is whole or not there
+ *                packages/ below the store, under the SHA-256 of its content; that folder is whole or not there. It is in use
+ *                until the manifest is released: until then no process clears it away
  *   a model      a file .onnx or .gguf, or one with such a file's first bytes, or a folder with genai_config.json
  * A key that is not known, given twice or of another type than it should be, a value out of its range, and what weir cannot do
  * are problems: every one is found, with its place, and a manifest with one is not read. */
@@ -45,8 +46,27 @@ typedef struct weir_manifest_problems {
  * may read one package at once. */
 WEIR_API WEIR_NODISCARD weir_status weir_manifest_read(const char *path, const weir_manifest_options *options,
                                                        weir_manifest **out);
-/* Gives back what weir_manifest_read made, with all of its texts; NULL is nothing. */
+/* Gives back what weir_manifest_read made, with all of its texts; NULL is nothing. A model that was opened from one in a package
+ * may still need its files when it moves: release the manifest after it. */
 WEIR_API void weir_manifest_release(weir_manifest *manifest);
+
+/* What has become of the packages that are unpacked in a store. Bytes are those of their files. */
+typedef struct weir_manifest_cleared {
+    size_t size;
+    size_t cleared, kept;
+    uint64_t cleared_bytes, kept_bytes;
+    size_t in_use; /* of those kept: they would have gone, but some process has a manifest of theirs */
+} weir_manifest_cleared;
+
+/* Clears packages away that were last used more than `seconds` ago, and then, while what is left has more than `bytes`, the one
+ * that was used longest ago; never one that is in use. 0 and 0 leave only those. What is cleared is unpacked again when it is
+ * next read. Before a package is unpacked the same is done with the options `unpacked` (WEIR_UNPACKED, 64 GiB) and `unpacked_age`
+ * (WEIR_UNPACKED_AGE, 30d), and without bounds where the disk has no room for it.
+ *
+ * `options` says the store, and may be NULL; *out has its size set. Errors: WEIR_INVALID, WEIR_UNSUPPORTED (a build without
+ * libarchive), WEIR_SYSTEM (files). Any thread, and in any number of processes at once. */
+WEIR_API WEIR_NODISCARD weir_status weir_manifest_clear(const weir_manifest_options *options, uint64_t bytes,
+                                                        uint64_t seconds, weir_manifest_cleared *out);
 
 /* Lists all that is wrong with what is at `path`: WEIR_OK also where there are problems. *out is the caller's. Errors:
  * as weir_manifest_read, but for problems. Any thread. */

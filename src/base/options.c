@@ -1,5 +1,6 @@
 /* The options: one table, from which values, checks and listings come. */
 #include "base/options.h"
+#include "base/age.h"
 #include "base/nearest.h"
 
 #include <ctype.h>
@@ -9,8 +10,8 @@
 
 typedef bool check_fn(const char *value);
 
-static check_fn is_size, is_amount, is_count, is_budget, is_stack, is_level, is_duration, is_switch, is_policy,
-    is_anything;
+static check_fn is_size, is_amount, is_bytes, is_count, is_budget, is_stack, is_level, is_duration, is_age, is_switch,
+    is_policy, is_anything;
 
 enum { VALUE_BYTES = 256 };
 
@@ -81,6 +82,16 @@ static struct option {
      .standard = NULL, /* computed */
      .help = "the store of engines and models",
      .valid = is_anything},
+    {.name = "unpacked",
+     .environment = "WEIR_UNPACKED",
+     .standard = "64GiB",
+     .help = "bytes that unpacked packages may take in the store; beyond, what was used longest ago goes",
+     .valid = is_bytes},
+    {.name = "unpacked_age",
+     .environment = "WEIR_UNPACKED_AGE",
+     .standard = "30d",
+     .help = "how long an unpacked package stays in the store after its last use: 12h, 30d",
+     .valid = is_age},
     {.name = "engine_path",
      .environment = "WEIR_ENGINE_PATH",
      .standard = "",
@@ -221,6 +232,18 @@ static bool is_amount(const char *value)
 {
     uint64_t ignored;
     return *value == '\0' || wi_size_read(value, &ignored);
+}
+
+static bool is_bytes(const char *value)
+{
+    uint64_t ignored;
+    return wi_size_read(value, &ignored);
+}
+
+static bool is_age(const char *value)
+{
+    uint64_t ignored;
+    return wi_age_read(value, &ignored);
 }
 
 static bool read_count(const char *value, unsigned *out)

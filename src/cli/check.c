@@ -5,15 +5,22 @@
 #include "terminal.h"
 #include "text.h"
 
+#include <weir/options.h>
+
+#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char help[] =
-    "usage: weir check MANIFEST [--json]\n\n"
+    "usage: weir check MANIFEST [--json]\n"
+    "       weir check --clear [--json]\n\n"
     "Looks whether a manifest is good: a JSON file, a package (.aimod) or a model. Every problem is a line on "
     "standard\n"
     "output, PATH:LINE:COLUMN: what is wrong. The model has to be there; it is not loaded, and no device is asked.\n\n"
+    "A package is unpacked into the store, where it stays for later runs. --clear removes all unpacked packages that "
+    "nothing\n"
+    "uses; WEIR_UNPACKED and WEIR_UNPACKED_AGE ('weir options') bound what stays by itself.\n\n"
     "Exit status: 0 it is good; 1 it has problems, or cannot be read; 2 bad usage.\n";
 
 static json_t *problem_json(uint32_t line, uint32_t column, const char *text)
@@ -93,12 +100,54 @@ static int check(const char *path, bool json)
     return status;
 }
 
+/* ---- unpacked packages ----------------------------------------------------------------------------------------------- */
+
+static int clear(bool json)
+{
+    char gone[24], left[24];
+    weir_manifest_cleared c = WEIR_INIT(weir_manifest_cleared);
+    if (manifest_clear(&c) != WEIR_OK)
+        return cli_fail("%s", weir_detail());
+    if (json)
+        return cli_print_json(json_pack("{s:I, s:I, s:I, s:I, s:I}", "cleared", (json_int_t)c.cleared, "cleared_bytes",
+                                        (json_int_t)c.cleared_bytes, "kept", (json_int_t)c.kept, "kept_bytes",
+                                        (json_int_t)c.kept_bytes, "in_use", (json_int_t)c.in_use));
+    printf("%zu unpacked package%s cleared (%s)", c.cleared, c.cleared == 1 ? "" : "s",
+           weir_size_format(c.cleared_bytes, gone, sizeof gone));
+    if (c.kept > 0)
+        printf(", %zu in use (%s)", c.kept, weir_size_format(c.kept_bytes, left, sizeof left));
+    puts("");
+    return cli_flush(CLI_OK);
+}
+
+static int read_words(int argc, char **argv, bool *clears, bool *json)
+{
+    static const struct option words[] = {{"clear", no_argument, NULL, 'c'},
+                                          {"json", no_argument, NULL, 'j'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
+    opterr = 0;
+    optind = 1;
+    for (int code; (code = getopt_long(argc, argv, ":h", words, NULL)) != -1;) {
+        if (code == 'h') {
+            fputs(help, stdout);
+            return cli_flush(CLI_OK);
+        }
+        if (code != 'c' && code != 'j')
+            return cli_bad_option(argv[0], code, argv);
+        *(code == 'c' ? clears : json) = true;
+    }
+    return -1;
+}
+
 int verb_check(int argc, char **argv)
 {
-    bool json = false;
-    int status = cli_json_option(argc, argv, help, &json);
+    bool clears = false, json = false;
+    int status = read_words(argc, argv, &clears, &json);
     if (status >= 0)
         return status;
+    if (clears)
+        return optind == argc ? clear(json) : cli_usage(argv[0], "--clear takes no manifest");
     if (optind + 1 != argc)
         return cli_usage(argv[0], optind == argc ? "which manifest?" : "one manifest at a time");
     return check(argv[optind], json);

@@ -22,6 +22,11 @@ void manifest_problems_release(weir_manifest_problems *problems)
     weir_manifest_problems_release(problems);
 }
 
+weir_status manifest_clear(weir_manifest_cleared *out)
+{
+    return weir_manifest_clear(NULL, 0, 0, out);
+}
+
 #else
 
 #include <stdlib.h>
@@ -67,6 +72,13 @@ weir_status manifest_check(const char *path, weir_manifest_problems **out)
 void manifest_problems_release(weir_manifest_problems *problems)
 {
     (void)problems;
+}
+
+weir_status manifest_clear(weir_manifest_cleared *out)
+{
+    (void)out;
+    return weir_fail(WEIR_UNSUPPORTED, "cannot clear packages: this weir was built without libweir-manifest "
+                                       "(WEIR_MANIFEST=OFF), and unpacks none");
 }
 
 #endif

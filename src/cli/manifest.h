@@ -12,4 +12,7 @@ void manifest_release(weir_manifest *manifest);
 weir_status manifest_check(const char *path, weir_manifest_problems **out);
 void manifest_problems_release(weir_manifest_problems *problems);
 
+/* As weir_manifest_clear, with its defaults, of all that nobody uses. */
+weir_status manifest_clear(weir_manifest_cleared *out);
+
 #endif

@@ -62,9 +62,10 @@ static weir_status read_manifest(outcome *o, const char *path)
 static weir_status read_package(outcome *o, const char *path, const weir_manifest_options *options)
 {
     char *folder;
-    weir_status status = wi_package_open(path, options, &folder);
+    weir_status status = wi_package_open(path, options, &folder, &o->held->use);
     if (status != WEIR_OK)
         return status;
+    o->held->in_package = true;
     char *file = wi_path_in(folder, WI_PACKAGE_MANIFEST);
     if (asprintf(&o->shown, "%s/" WI_PACKAGE_MANIFEST, path) < 0)
         o->shown = NULL;

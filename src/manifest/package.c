@@ -1,4 +1,5 @@
 #include "manifest/package.h"
+#include "manifest/package_clear.h"
 #include "manifest/package_store.h"
 
 #include <weir/options.h>
@@ -53,12 +54,28 @@ static weir_status check_unpacked(const wi_package *package, const struct stat *
     return WEIR_OK;
 }
 
+/* Room on the disk for what is to come; where there is none, by clearing all that nobody uses. */
+static weir_status make_room(const wi_package *package, int packages, const char *path)
+{
+    weir_manifest_cleared cleared = {0};
+    wi_bounds bounds = wi_bounds_of_options();
+    uint64_t bytes = wi_package_expected(package);
+    bytes = bytes < package->limit ? bytes : package->limit;
+    bounds.bytes -= bounds.bytes < bytes ? bounds.bytes : bytes;
+    weir_status status = wi_packages_clear(packages, path, bounds, &cleared);
+    if (status == WEIR_OK)
+        status = wi_package_room(package, packages, bytes);
+    if (status == WEIR_OK || cleared.kept == 0)
+        return status;
+    status = wi_packages_clear(packages, path, (wi_bounds){0}, &cleared);
+    return status == WEIR_OK ? wi_package_room(package, packages, bytes) : status;
+}
+
 static weir_status unpack(const wi_package *package, const struct stat *before, int packages, const char *path,
                           const char *content)
 {
     wi_fresh fresh;
-    uint64_t bytes = wi_package_expected(package);
-    weir_status status = wi_package_room(package, packages, bytes < package->limit ? bytes : package->limit);
+    weir_status status = make_room(package, packages, path);
     if (status == WEIR_OK)
         status = wi_store_begin(packages, path, &fresh);
     if (status != WEIR_OK)
@@ -75,50 +92,78 @@ static weir_status unpack(const wi_package *package, const struct stat *before, 
 
 /* ---- opening --------------------------------------------------------------------------------------------------------- */
 
-static weir_status find_or_unpack(const wi_package *package, int packages, const char *path, char **folder)
+static weir_status find_or_unpack(const wi_package *package, int packages, const char *path,
+                                  char content[WI_CONTENT_BYTES])
 {
     struct stat file;
-    char content[WI_CONTENT_BYTES];
     if (fstat(package->file, &file) != 0)
         return weir_fail(WEIR_SYSTEM, "cannot read %s: %s", package->path, strerror(errno));
-    if (!wi_store_known(packages, &file, content)) {
-        weir_status status = content_of(package, content);
-        if (status == WEIR_OK && !wi_store_has(packages, content))
-            status = unpack(package, &file, packages, path, content);
+    if (wi_store_known(packages, &file, content))
+        return WEIR_OK;
+    weir_status status = content_of(package, content);
+    if (status == WEIR_OK && !wi_store_has(packages, content))
+        status = unpack(package, &file, packages, path, content);
+    if (status == WEIR_OK)
+        wi_store_note(packages, &file, content);
+    return status;
+}
+
+/* Another process may clear away what was found before it is in use here: then it is unpacked again. */
+static weir_status find_and_use(const wi_package *package, int packages, const char *path, char **folder, int *use)
+{
+    enum { TRIES = 10 };
+    char content[WI_CONTENT_BYTES];
+    *use = -1;
+    for (int i = 0; i < TRIES && *use < 0; i++) {
+        weir_status status = find_or_unpack(package, packages, path, content);
         if (status != WEIR_OK)
             return status;
-        wi_store_note(packages, &file, content);
+        *use = wi_store_use(packages, content);
     }
+    if (*use < 0)
+        return weir_fail(WEIR_BUSY, "what %s was unpacked into is cleared away again and again; try once more",
+                         package->path);
     if (asprintf(folder, "%s/%s", path, content) >= 0)
         return WEIR_OK;
     *folder = NULL;
+    wi_store_leave(*use);
     return weir_fail(WEIR_SYSTEM, "no host memory to open %s", package->path);
 }
 
-static weir_status open_in(const char *store, wi_package *package, char **folder)
+static weir_status open_in(const char *store, wi_package *package, char **folder, int *use)
 {
     int packages;
     char *path;
     weir_status status = wi_store_open(store, &packages, &path);
     if (status != WEIR_OK)
         return status;
-    status = find_or_unpack(package, packages, path, folder);
+    status = find_and_use(package, packages, path, folder, use);
     close(packages);
     free(path);
     return status;
 }
 
-weir_status wi_package_open(const char *path, const weir_manifest_options *options, char **folder)
+void wi_package_leave(int use)
+{
+    wi_store_leave(use);
+}
+
+/* What the caller names, or else the option; `home` holds that. */
+static weir_status store_of(const weir_manifest_options *options, weir_option *home, const char **store)
+{
+    *store = options && options->store && options->store[0] ? options->store : home->value;
+    return *store == home->value ? weir_option_get("home", home) : WEIR_OK;
+}
+
+weir_status wi_package_open(const char *path, const weir_manifest_options *options, char **folder, int *use)
 {
     const uint64_t least = UINT64_C(64) << 20, times = 100;
     weir_option home = WEIR_INIT(weir_option);
+    const char *store;
     *folder = NULL;
-    const char *store = options->store && options->store[0] ? options->store : NULL;
-    if (!store) {
-        weir_status status = weir_option_get("home", &home);
-        if (status != WEIR_OK)
-            return status;
-    }
+    weir_status found = store_of(options, &home, &store);
+    if (found != WEIR_OK)
+        return found;
     struct stat file;
     wi_package package = {.path = path, .file = open(path, O_RDONLY | O_CLOEXEC)};
     if (package.file < 0 || fstat(package.file, &file) != 0) {
@@ -131,7 +176,34 @@ weir_status wi_package_open(const char *path, const weir_manifest_options *optio
     package.limit = options->unpacked_limit;
     if (package.limit == 0)
         package.limit = package.bytes > least / times ? package.bytes * times : least;
-    weir_status status = open_in(store ? store : home.value, &package, folder);
+    weir_status status = open_in(store, &package, folder, use);
     close(package.file);
     return status;
+}
+
+/* ---- clearing -------------------------------------------------------------------------------------------------------- */
+
+weir_status weir_manifest_clear(const weir_manifest_options *options, uint64_t bytes, uint64_t seconds,
+                                weir_manifest_cleared *out)
+{
+    weir_option home = WEIR_INIT(weir_option);
+    weir_manifest_cleared cleared = {0};
+    const char *store;
+    int packages;
+    char *path;
+    if (!out || out->size != sizeof *out || (options && options->size < 2 * sizeof(size_t)))
+        return weir_fail(WEIR_INVALID, "weir_manifest_clear: NULL, or member size is not set");
+    weir_status status = store_of(options, &home, &store);
+    if (status == WEIR_OK)
+        status = wi_store_open(store, &packages, &path);
+    if (status != WEIR_OK)
+        return status;
+    status = wi_packages_clear(packages, path, (wi_bounds){bytes, seconds}, &cleared);
+    close(packages);
+    free(path);
+    if (status != WEIR_OK)
+        return status;
+    cleared.size = sizeof cleared;
+    *out = cleared;
+    return WEIR_OK;
 }

@@ -52,6 +52,42 @@ bool wi_store_has(int packages, const char *content)
     return fstatat(packages, content, &found, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(found.st_mode);
 }
 
+bool wi_store_is_content(const char *name)
+{
+    return strlen(name) == WI_CONTENT_BYTES - 1 && strspn(name, "0123456789abcdef") == WI_CONTENT_BYTES - 1;
+}
+
+/* ---- folders in use -------------------------------------------------------------------------------------------------- */
+
+static bool is_named(int packages, int folder, const char *name)
+{
+    struct stat here, there;
+    return fstat(folder, &here) == 0 && fstatat(packages, name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+           here.st_ino == there.st_ino && here.st_dev == there.st_dev;
+}
+
+int wi_store_use(int packages, const char *content)
+{
+    int folder = openat(packages, content, FOLDER | O_NOFOLLOW);
+    if (folder < 0)
+        return -1;
+    /* Without locks on the disk nothing is ever cleared there, so that it is safe all the same. */
+    while (flock(folder, LOCK_SH) != 0 && errno == EINTR)
+        ;
+    if (!is_named(packages, folder, content)) { /* it was cleared in between */
+        close(folder);
+        return -1;
+    }
+    (void)futimens(folder, NULL);
+    return folder;
+}
+
+void wi_store_leave(int folder)
+{
+    (void)futimens(folder, NULL);
+    close(folder);
+}
+
 /* ---- files whose content is known ------------------------------------------------------------------------------------ */
 
 /* The time of change is among it, which nobody can set. */
@@ -70,7 +106,7 @@ bool wi_store_known(int packages, const struct stat *file, char content[WI_CONTE
     if (readlinkat(packages, name, content, WI_CONTENT_BYTES) != WI_CONTENT_BYTES - 1)
         return false;
     content[WI_CONTENT_BYTES - 1] = '\0';
-    return strspn(content, "0123456789abcdef") == WI_CONTENT_BYTES - 1 && wi_store_has(packages, content);
+    return wi_store_is_content(content) && wi_store_has(packages, content);
 }
 
 void wi_store_note(int packages, const struct stat *file, const char *content)
@@ -82,6 +118,24 @@ void wi_store_note(int packages, const struct stat *file, const char *content)
     link_of(file, name);
     if (mkdirat(packages, known, 0777) == 0 || errno == EEXIST)
         (void)!symlinkat(content, packages, name); /* without it the file is read once more, and no harm done */
+}
+
+void wi_store_forget(int packages)
+{
+    int folder = openat(packages, known, FOLDER | O_NOFOLLOW);
+    DIR *list = folder >= 0 ? fdopendir(folder) : NULL;
+    if (!list && folder >= 0)
+        close(folder);
+    for (struct dirent *entry; list && (entry = readdir(list));) {
+        char content[WI_CONTENT_BYTES];
+        if (readlinkat(folder, entry->d_name, content, sizeof content) != WI_CONTENT_BYTES - 1)
+            continue;
+        content[WI_CONTENT_BYTES - 1] = '\0';
+        if (!wi_store_has(packages, content))
+            (void)unlinkat(folder, entry->d_name, 0);
+    }
+    if (list)
+        closedir(list);
 }
 
 /* ---- new folders ----------------------------------------------------------------------------------------------------- */
@@ -124,21 +178,45 @@ static void sweep(int packages)
         closedir(list);
 }
 
+/* Takes a name that nobody has, below `path`; it is that of an empty folder. */
+static bool fresh_name(const char *path, char name[WI_FRESH_NAME])
+{
+    char *whole = NULL;
+    bool made = asprintf(&whole, "%s/%sXXXXXX", path, fresh_prefix) >= 0 && mkdtemp(whole);
+    if (made)
+        snprintf(name, WI_FRESH_NAME, "%s", strrchr(whole, '/') + 1);
+    free(whole);
+    return made;
+}
+
+/* It loses its name first, so that it is whole or not there, and gets one that others sweep if this process ends meanwhile. */
+bool wi_store_remove(int packages, const char *path, const char *content)
+{
+    char name[WI_FRESH_NAME];
+    int folder = openat(packages, content, FOLDER | O_NOFOLLOW);
+    bool gone = folder >= 0 && flock(folder, LOCK_EX | LOCK_NB) == 0 && is_named(packages, folder, content) &&
+                fresh_name(path, name);
+    if (gone && renameat(packages, content, packages, name) != 0) {
+        (void)unlinkat(packages, name, AT_REMOVEDIR);
+        gone = false;
+    }
+    if (gone)
+        remove_tree(packages, name);
+    if (folder >= 0)
+        close(folder);
+    return gone;
+}
+
 weir_status wi_store_begin(int packages, const char *path, wi_fresh *out)
 {
-    char *name;
     sweep(packages);
-    if (asprintf(&name, "%s/%sXXXXXX", path, fresh_prefix) < 0)
-        return weir_fail(WEIR_SYSTEM, "no host memory to unpack into %s", path);
-    const char *made = mkdtemp(name);
-    out->folder = made ? open(made, FOLDER) : -1;
-    weir_status status = WEIR_OK;
-    if (!made || chmod(made, 0755) != 0 || out->folder < 0 || flock(out->folder, LOCK_EX | LOCK_NB) != 0)
-        status = weir_fail(WEIR_SYSTEM, "cannot make a folder in %s: %s", path, strerror(errno));
-    snprintf(out->name, sizeof out->name, "%s", strrchr(name, '/') + 1);
-    if (status != WEIR_OK && made)
+    bool made = fresh_name(path, out->name);
+    out->folder = made ? openat(packages, out->name, FOLDER) : -1;
+    if (made && out->folder >= 0 && fchmod(out->folder, 0755) == 0 && flock(out->folder, LOCK_EX | LOCK_NB) == 0)
+        return WEIR_OK;
+    weir_status status = weir_fail(WEIR_SYSTEM, "cannot make a folder in %s: %s", path, strerror(errno));
+    if (made)
         wi_store_drop(packages, out);
-    free(name);
     return status;
 }
 

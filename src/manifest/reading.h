@@ -53,6 +53,8 @@ typedef struct wi_held {
     weir_manifest manifest; /* first: it is what is handed out */
     json_t *root;           /* the texts are its */
     struct wi_kept *kept;   /* and these */
+    bool in_package;        /* it is in one, whose folder is in use */
+    int use;                /* if so, as wi_package_open has it */
 } wi_held;
 
 typedef struct wi_reading {

@@ -1,4 +1,5 @@
 /* A manifest's text: whether it is JSON, what of it is there twice, and its life once it is read. */
+#include "manifest/package.h"
 #include "manifest/places.h"
 #include "manifest/reading.h"
 
@@ -42,6 +43,8 @@ void wi_held_release(wi_held *held)
         free(kept);
     }
     json_decref(held->root);
+    if (held->in_package)
+        wi_package_leave(held->use);
     free(held);
 }
 

@@ -1,6 +1,9 @@
 """weir check: good manifests, bad ones with every place, and what cannot be read."""
 
+import contextlib
+import fcntl
 import io
+import os
 import tarfile
 
 import harness
@@ -41,6 +44,32 @@ class Check(harness.Case):
         self.write("none.aimod", b"nothing")
         self.assertIn("gzip tar", self.refused("check", "none.aimod", status=1))
         self.assertEqual(len(list((self.folder / "store/packages").iterdir())), 2)
+
+    def test_clearing(self):
+        if not PACKAGES:
+            self.assertIn("libarchive", self.refused("check", "--clear", status=1))
+            return
+        self.assertEqual(self.weir("check", "--clear"), ("0 unpacked packages cleared (0 B)\n", ""))
+        self.package("good.aimod", metadata_json=b'{"model_file": "m.onnx"}', m_onnx=MODEL)
+        self.weir("check", "good.aimod")
+        packages = self.folder / "store/packages"
+        self.assertEqual(len(list(packages.iterdir())), 1)
+        self.assertEqual(self.weir("check", "--clear"), ("1 unpacked package cleared (28 B)\n", ""))
+        self.assertEqual(list(packages.iterdir()), [])
+        self.weir("check", "good.aimod")
+        with self.in_use(next(packages.iterdir())):
+            self.assertEqual(self.weir_json("check", "--clear"),
+                             {"cleared": 0, "cleared_bytes": 0, "kept": 1, "kept_bytes": 28, "in_use": 1})
+            self.assertEqual(self.weir("check", "--clear")[0], "0 unpacked packages cleared (0 B), 1 in use (28 B)\n")
+        self.assertIn("--clear takes no manifest", self.refused("check", "--clear", "good.aimod"))
+
+    @contextlib.contextmanager
+    def in_use(self, folder):
+        """As a process that reads the package has it."""
+        file = os.open(folder, os.O_RDONLY)
+        fcntl.flock(file, fcntl.LOCK_SH)
+        yield
+        os.close(file)
 
     def test_bad_words(self):
         for words, said in (([], "which manifest"), (["a", "b"], "one manifest"), (["good.json", "--some"], "--some")):

@@ -26,7 +26,11 @@ if(WEIR_PACKAGES AND ARCHIVE_FOUND)
   weir_test(manifest-packages manifest/packages.c LIBS weir_manifest_objects PkgConfig::ARCHIVE)
   target_link_options(test-manifest-packages PRIVATE -Wl,--wrap=time,--wrap=fstatvfs)
   weir_test(manifest-gzip manifest/gzip.c LIBS weir_manifest_objects PkgConfig::ARCHIVE)
-  target_link_options(test-manifest-gzip PRIVATE -Wl,--wrap=fstatvfs)
+  weir_test(manifest-clearing manifest/clearing.c LIBS weir_manifest_objects PkgConfig::ARCHIVE)
+  foreach(on_a_disk gzip clearing)
+    target_link_options(test-manifest-${on_a_disk} PRIVATE -Wl,--wrap=fstatvfs)
+  endforeach()
+  target_link_options(test-manifest-clearing PRIVATE -Wl,--wrap=flock)
 endif()
 
 # A million hostile texts, where the compiler can steer towards new ones.

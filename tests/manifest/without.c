@@ -27,11 +27,15 @@ static void packages_without_libarchive_name_it(void **state)
 {
     (void)state;
     char *folder = (char *)state;
+    int use = 7;
+    weir_manifest_cleared cleared = WEIR_INIT(weir_manifest_cleared);
     weir_manifest_options options = WEIR_INIT(weir_manifest_options);
-    fails(WEIR_UNSUPPORTED, wi_package_open("m.aimod", &options, &folder));
+    fails(WEIR_UNSUPPORTED, wi_package_open("m.aimod", &options, &folder, &use));
     detail_names("m.aimod");
     detail_names("libarchive-dev");
     assert_null(folder);
+    fails(WEIR_UNSUPPORTED, weir_manifest_clear(&options, 0, 0, &cleared));
+    detail_names("libarchive");
 }
 
 int main(void)

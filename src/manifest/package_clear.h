@@ -1,0 +1,19 @@
+/* Clearing the store of unpacked packages: by age, and by bytes the one that was used longest ago first. */
+#ifndef WI_MANIFEST_PACKAGE_CLEAR_H
+#define WI_MANIFEST_PACKAGE_CLEAR_H
+
+#include <weir/manifest_read.h>
+
+typedef struct wi_bounds {
+    uint64_t bytes;   /* that may stay */
+    uint64_t seconds; /* since its last use, after which a package goes */
+} wi_bounds;
+
+/* What the options `unpacked` and `unpacked_age` say. */
+wi_bounds wi_bounds_of_options(void);
+
+/* Removes packages until what is there keeps the bounds, or is in use; open as `packages`, whose path is `path`. WEIR_SYSTEM where
+ * the folder cannot be read. What cannot be removed stays, and counts. */
+weir_status wi_packages_clear(int packages, const char *path, wi_bounds bounds, weir_manifest_cleared *out);
+
+#endif
