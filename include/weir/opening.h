@@ -3,13 +3,16 @@
  * weir_model_load (weir/model.h) loads exactly what it is told. weir_model_open asks weir/choice.h and tries the accepted
  * candidates by rank. A model that it made is used by the functions of weir/model.h as any other. What happens when a run fails:
  *
- *   - WEIR_OUT_OF_MEMORY, WEIR_UNSUPPORTED, WEIR_DRIVER, and WEIR_ENGINE where the candidate has answered nothing yet: the request
- *     is made on the next candidates, each loaded for it. The first that answers takes the model over. If none does, the
- *     request has failed as it first did, and the model is where it was. Where the next candidate's device lacks the memory
- *     for both, the one before is unloaded first.
- *   - WEIR_DEVICE_LOST, and WEIR_ENGINE where the engine says that the model is not healthy: the model is loaded on the next
- *     candidate, and what has failed is made there. Candidates of a lost device are passed over. Where none is left, this
- *     and all later requests fail, with every candidate and its reason in the detail.
+ *   - WEIR_OUT_OF_MEMORY, WEIR_UNSUPPORTED, WEIR_DRIVER, and WEIR_ENGINE where the candidate has answered nothing yet or says
+ *     that it is not healthy: the request is made on the next candidates, each loaded for it. The first that answers takes the
+ *     model over. If none does, the request has failed as it first did, and the model is where it was. Where the next
+ *     candidate's device lacks the memory for both, the one before is unloaded first.
+ *   - WEIR_ENGINE from one that was not healthy after a run before either and has answered none since: if no other candidate
+ *     answers, the request is made on the same one loaded anew, which takes the model over if it answers. So neither does one bad
+ *     request cost a model its place, nor is a broken engine the end of it.
+ *   - WEIR_DEVICE_LOST: the model is loaded on the next candidate, and what has failed is made there. Candidates of a lost device
+ *     are passed over. Where none is left, this and all later requests fail, with every candidate and its reason in the
+ *     detail.
  *   - Anything else would be the same elsewhere: the request has failed.
  *
  * A request is answered or has failed once. It is not made again after a piece of its answer was handed out. One whose inputs
@@ -20,8 +23,9 @@
  * the next candidates are warmed up instead, and the first that can be takes the model over.
  *
  * A candidate that failed for a reason that would come again is not tried again. Any other that could not be loaded for a
- * request, or could not answer it, is not tried for a request again, but may take over a model that has lost its place. A model
- * does not go back to a better candidate by itself. After a move weir_model_client, weir_model_engine and
+ * request, or could not answer it, is not tried again for requests that fail with the same status; and one that a model has left
+ * for a request, for none; but both may take over a model that has lost its place. A model does not go back to a better
+ * candidate by itself. After a move weir_model_client, weir_model_engine and
  * weir_model_info_get tell of the present candidate; what they told before stays readable until the model is unloaded, but
  * the client is closed. weir_model_metrics adds up all of them, so a request that failed on one and was answered by the
  * next counts as a run and as a failure. */

@@ -14,10 +14,14 @@
 /* Of an accepted candidate. Looked at by whoever opens or moves the model, alone. */
 typedef struct wi_chance {
     bool dead; /* it failed for a reason that would come again */
-    bool
-        tried; /* it could not answer a request: it is no place to try another one, but one for a model that lost its own */
+    /* A bit for each status with which requests failed that it could not answer either: it is no place to try another such one,
+     * but one for a model that lost its own. */
+    uint32_t tried;
     bool lost; /* its device */
 } wi_chance;
+
+#define WI_TRIED(status) (UINT32_C(1) << (status))
+#define WI_TRIED_FOR_ALL UINT32_MAX
 
 /* How an instance failed, as it was where it came from. */
 typedef struct wi_failure {

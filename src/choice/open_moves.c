@@ -19,6 +19,7 @@ typedef struct trouble {
     wi_failure how;
     wi_instance *from; /* NULL: the model was on no device */
     weir_runtime *runtime;
+    bool anew; /* nothing has worked there since it failed so before: loaded anew it may */
 } trouble;
 
 static weir_status tell(const trouble *it)
@@ -40,13 +41,24 @@ static bool healthy(const wi_instance *instance)
     return !instance->engine->health || instance->engine->health(instance->loaded) == WEIR_OK;
 }
 
+/* It may be the request or the instance that is bad. One request is no reason to give a place up, but when nothing works there
+ * after it. Answers whether that is so. */
+static bool note_illness(weir_model *model, wi_instance *instance)
+{
+    pthread_mutex_lock(&model->lock);
+    bool again = instance->ill;
+    instance->ill = true;
+    pthread_mutex_unlock(&model->lock);
+    return again;
+}
+
 /* No such call at all. */
 static bool lacks(const wi_run *run, const weir_engine *engine)
 {
     return (run->piece && !engine->infer_stream) || (run->warms && !engine->warm_up);
 }
 
-static remedy remedy_of(const wi_run *run, const trouble *it)
+static remedy remedy_of(weir_model *model, const wi_run *run, trouble *it)
 {
     switch (it->how.status) {
     case WEIR_DEVICE_LOST:
@@ -57,9 +69,10 @@ static remedy remedy_of(const wi_run *run, const trouble *it)
     case WEIR_DRIVER:
         return TRY;
     case WEIR_ENGINE:
-        if (!healthy(it->from))
-            return REPLACE;
-        return it->how.stage == WEIR_STAGE_FIRST_RUN ? TRY : NONE;
+        if (healthy(it->from))
+            return it->how.stage == WEIR_STAGE_FIRST_RUN ? TRY : NONE;
+        it->anew = note_illness(model, it->from);
+        return TRY;
     default:
         return NONE;
     }
@@ -105,7 +118,7 @@ static void take_trouble(weir_model *model, wi_run *run, weir_status status, tro
     pthread_mutex_lock(&model->lock);
     out->how.stage = from->answered > 0 ? WEIR_STAGE_LATER_RUN : WEIR_STAGE_FIRST_RUN;
     pthread_mutex_unlock(&model->lock);
-    out->remedy = remedy_of(run, out);
+    out->remedy = remedy_of(model, run, out);
     if (out->remedy == REPLACE)
         lose(model, from, &out->how);
 }
@@ -268,9 +281,15 @@ static weir_status load_next(move *m, size_t rank, wi_instance **out)
     if (status != WEIR_OUT_OF_MEMORY || m->gone || strcmp(device_of(m, rank), device_of(m, m->old->rank)) != 0 ||
         !idle(m))
         return status;
-    m->opening->chances[m->old->rank].tried = true;
+    m->opening->chances[m->old->rank].tried = WI_TRIED_FOR_ALL;
     let_go(m, &m->trouble->how);
     return wi_open_try(m->opening, rank, false, out);
+}
+
+/* The candidate is no place for requests that fail as this one did. */
+static void note_tried(const move *m, size_t rank)
+{
+    m->opening->chances[rank].tried |= WI_TRIED(m->trouble->how.status);
 }
 
 /* Runs the request on an instance that nobody else knows yet. *asked: a failure is the engine's. */
@@ -297,7 +316,8 @@ static void end_trial(move *m, wi_instance *instance, weir_status status, bool t
                             .bytes = wi_instance_peak(instance)};
     if (to_blame && status == WEIR_DEVICE_LOST)
         wi_open_spoil(m->opening, instance->rank, status);
-    m->opening->chances[instance->rank].tried |= to_blame;
+    if (to_blame)
+        note_tried(m, instance->rank);
     wi_record_note(m->opening, instance->attempt, &attempt);
     wi_open_failed(m->opening, instance->rank, &attempt);
     pthread_mutex_lock(&m->model->lock);
@@ -320,7 +340,7 @@ static outcome take(move *m, size_t rank, weir_status *status)
     wi_instance *instance = NULL;
     bool asked = false;
     if (load_next(m, rank, &instance) != WEIR_OK) {
-        m->opening->chances[rank].tried = true;
+        note_tried(m, rank);
         return NOBODY;
     }
     wi_model_add(m->model, instance);
@@ -331,7 +351,8 @@ static outcome take(move *m, size_t rank, weir_status *status)
     }
     *status = try_on(m, instance, &asked);
     if (*status == WEIR_OK) {
-        m->opening->chances[m->old->rank].tried = true;
+        if (rank != m->old->rank)
+            m->opening->chances[m->old->rank].tried = WI_TRIED_FOR_ALL;
         note_old(m, &m->trouble->how);
         wi_opening_settle(m->model, instance);
         return OVER;
@@ -347,7 +368,8 @@ static bool eligible(const move *m, size_t rank)
     const wi_chance *chance = &m->opening->chances[rank];
     if (chance->dead || rank == m->old->rank)
         return false;
-    return m->gone || (!chance->tried && travels(m->run, m->trouble->runtime, device_of(m, rank)));
+    return m->gone || (!(chance->tried & WI_TRIED(m->trouble->how.status)) &&
+                       travels(m->run, m->trouble->runtime, device_of(m, rank)));
 }
 
 static outcome search(move *m, weir_status *status)
@@ -363,8 +385,10 @@ static outcome search(move *m, weir_status *status)
         if (come != NOBODY)
             return come;
     }
+    if (!m->gone)
+        return m->trouble->anew ? take(m, m->old->rank, status) : NOBODY;
     /* Nobody else would have the model: it goes back to where it was, where this request alone found no answer. */
-    if (m->gone && !m->opening->chances[m->old->rank].dead)
+    if (!m->opening->chances[m->old->rank].dead)
         (void)take(m, m->old->rank, status);
     return NOBODY;
 }

@@ -26,8 +26,9 @@ typedef struct wi_instance {
     size_t users;       /* runs under way, results not released, and 1 while it is the present one */
     size_t outputs;     /* the results among them */
     uint64_t answered;  /* runs */
-    bool present, lost; /* takes new runs; its device is gone, or it cannot be expected to answer again */
+    bool present, lost; /* takes new runs; its device is gone */
     bool served;        /* it is or was the present one */
+    bool ill;           /* a run failed after which it could not be expected to work, and none has worked since */
     wi_about *about[2]; /* before and after it has answered: engines learn from a first run */
     struct wi_instance *older;
 } wi_instance;

@@ -67,6 +67,7 @@ static uint64_t count_answer(weir_model *model, const wi_run *run)
     model->outputs += !run->warms;
     at->outputs += !run->warms;
     at->answered += !run->warms;
+    at->ill = false;
     uint64_t answered = at->answered;
     if (model->route && !run->warms)
         run->out->instance = at;

@@ -53,7 +53,7 @@ struct weir_engine_model {
     weir_client *client;
     void *weights;
     atomic_int answered, running;
-    atomic_bool failed, cancelled;
+    atomic_bool failed, broken, cancelled;
 };
 
 /* Whether to fail here, and how. */
@@ -146,6 +146,8 @@ static weir_status double_load(const weir_engine_load *load, weir_engine_model *
 static weir_status fail_run(weir_engine_model *model, const fault_plan *fault)
 {
     atomic_store(&model->failed, true);
+    if (fault->breaks)
+        atomic_store(&model->broken, true);
     return weir_fail(fault->status, "%s would not run it", model->provider);
 }
 
@@ -190,6 +192,8 @@ static weir_status run(weir_engine_model *model, weir_piece_fn piece, void *user
     fault_plan fault = {0};
     weir_stage stage = atomic_load(&model->answered) > 0 ? WEIR_STAGE_LATER_RUN : WEIR_STAGE_FIRST_RUN;
     count(&b.runs, 1);
+    if (atomic_load(&model->broken))
+        return weir_fail(WEIR_ENGINE, "%s is broken", model->provider);
     bool fails_now = faulty(model->provider, stage, &fault);
     int pieces = fails_now ? fault.pieces : b.pieces_of_runs;
     for (int i = 0; piece && i < pieces; i++) {

@@ -14,9 +14,10 @@ typedef struct fault_plan {
     const char *provider;
     weir_stage stage;
     weir_status status;
-    int times;  /* -1: always */
-    int pieces; /* handed out before a run fails */
-    bool keeps; /* a failed load keeps its memory */
+    int times;   /* -1: always */
+    int pieces;  /* handed out before a run fails */
+    bool keeps;  /* a failed load keeps its memory */
+    bool breaks; /* nothing works on that model from then on */
 } fault_plan;
 
 enum { MOST_FAULTS = 4 };

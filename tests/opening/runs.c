@@ -125,15 +125,14 @@ static void a_loss_is_told_as_it_was(void **state)
     weir_model *model = opened_on("cuda rocm cpu");
     heard it;
     weir_outputs out;
-    b.ill = true;
-    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_ENGINE, .times = 1, .pieces = 2};
-    fails(WEIR_ENGINE, stream_once(model, &it, &out));
+    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST, .times = 1, .pieces = 2};
+    fails(WEIR_DEVICE_LOST, stream_once(model, &it, &out));
     assert_int_equal(b.loads, 1);
     ok(infer_once(model, &out));
     assert_string_equal(made_on(&out), "rocm");
     weir_record record = record_of(model);
     assert_int_equal(record.attempt_count, 2);
-    check_attempt(&record, 0, "cuda", WEIR_STAGE_FIRST_RUN, WEIR_ENGINE);
+    check_attempt(&record, 0, "cuda", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST);
     assert_string_equal(record.attempts[0].reason, "cuda would not run it");
     assert_int_equal(b.notice_count, 1);
     assert_non_null(strstr(b.notices[0], "(first-run): cuda would not run it"));

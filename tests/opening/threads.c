@@ -82,12 +82,15 @@ static void check_all_answered(const worker workers[THREADS + 1])
 }
 
 /* From some run on everything on cuda fails so. */
+static bool sick; /* and says of itself that it is not healthy */
+
 static void all_fail_together(weir_status status)
 {
     bed_reset(NULL);
     books before = take_books();
     worker workers[THREADS + 1];
     weir_model *model = open_three();
+    b.ill = sick;
     bed_fault("cuda", WEIR_STAGE_LATER_RUN, status, -1);
     run_all(model, workers);
     check_all_answered(workers);
@@ -111,6 +114,14 @@ static void short_of_memory_together(void **state)
 {
     (void)state;
     all_fail_together(WEIR_OUT_OF_MEMORY);
+}
+
+static void ill_together(void **state)
+{
+    (void)state;
+    sick = true;
+    all_fail_together(WEIR_ENGINE);
+    sick = false;
 }
 
 /* One candidate after the other goes, and the last keeps all. */
@@ -332,8 +343,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define test(name) cmocka_unit_test_setup(name, bed_reset)
-        test(lost_together),      test(short_of_memory_together), test(one_after_the_other), test(nothing_is_left),
-        test(waiting_for_a_move), test(waiting_in_vain),          test(any_faults),
+        test(lost_together),   test(short_of_memory_together), test(ill_together),    test(one_after_the_other),
+        test(nothing_is_left), test(waiting_for_a_move),       test(waiting_in_vain), test(any_faults),
     };
     return cmocka_run_group_tests_name("threads", tests, bed_begin, bed_end);
 }
