@@ -58,6 +58,15 @@ if(TARGET weir_onnx_objects)
   target_compile_definitions(test-onnx-providers PRIVATE NEEDING="$<TARGET_FILE:onnx-needing>"
                              NEEDED="$<TARGET_FILE:onnx-needed>" PARTLY="types")
   add_dependencies(test-onnx-providers stub-provider onnx-needing)
+  # An ONNX Runtime of the system's, by the name inside that all builds have.
+  set(system ${PROJECT_BINARY_DIR}/tests/system)
+  add_library(onnx-system-library SHARED ${CMAKE_CURRENT_LIST_DIR}/system_library.c)
+  target_include_directories(onnx-system-library PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  set_target_properties(onnx-system-library PROPERTIES OUTPUT_NAME onnxruntime SOVERSION 1 LIBRARY_OUTPUT_DIRECTORY ${system})
+  weir_onnx_test(system ${CMAKE_CURRENT_LIST_DIR}/system.c ${common} ENVIRONMENT "LD_LIBRARY_PATH=${system}")
+  add_dependencies(test-onnx-system onnx-system-library onnx-needing)
+  target_compile_definitions(test-onnx-system PRIVATE SYSTEM_LIBRARY="${system}/libonnxruntime.so.1"
+                             NEEDED_FOLDER="${needs}/there")
   # Where another ONNX Runtime's providers are in the process already.
   weir_onnx_test(alien ${CMAKE_CURRENT_LIST_DIR}/alien.c ${common} ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda")
   set_target_properties(test-onnx-alien PROPERTIES ENABLE_EXPORTS ON)

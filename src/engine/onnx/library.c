@@ -11,6 +11,8 @@
 #include <weir/log.h>
 #include <weir/options.h>
 
+#include "needs.h"
+
 enum { OLDEST_MINOR = 23 };
 
 /* Where a library can come from. */
@@ -102,7 +104,7 @@ static weir_status start(onnx_library *it)
     return WEIR_OK;
 }
 
-/* The system's library may be one that is open already: the dynamic linker goes by the name inside it. */
+/* The system's library may be a build of the store's, by another name or by a path that leads there. */
 static bool is_open(const ort_api *api)
 {
     for (int i = 0; i < BUILDS; i++)
@@ -179,14 +181,18 @@ static weir_status is_still_named(void)
                            named.environment, asked, named_as.value);
 }
 
+/* By its path: all builds have the same name inside, by which the dynamic linker would give the first that was opened. */
 static weir_status open_system(onnx_library *into)
 {
     static const char *const names[] = {"libonnxruntime.so.1", "libonnxruntime.so"};
+    char path[512];
     weir_status status = WEIR_NOT_FOUND;
     for (size_t i = 0; status == WEIR_NOT_FOUND && i < sizeof names / sizeof *names; i++)
-        status = open_at(names[i], into);
-    return status == WEIR_OK && is_open(into->api) ? weir_fail(WEIR_NOT_FOUND, "%s is open already", into->path)
-                                                   : status;
+        status = open_at(onnx_needs_find(names[i], path, sizeof path) ? path : names[i], into);
+    return status == WEIR_OK && is_open(into->api)
+               ? weir_fail(WEIR_NOT_FOUND, "the system has no other ONNX Runtime than %s, which is open already",
+                           into->path)
+               : status;
 }
 
 static weir_status open_build(build which)

@@ -28,6 +28,8 @@ typedef struct search {
     char seen[SEEN_MOST][NAME_MOST];
     size_t seen_count;
     mapped cache;
+    char *given,
+        *usual; /* the dynamic linker's own lists of folders: LD_LIBRARY_PATH's as it was at the start, the system's */
     char *text;
     size_t capacity;
     int missing;
@@ -172,7 +174,66 @@ static bool in_cache(const mapped *cache, const char *name, bool any_version, vi
     return false;
 }
 
-static const char system_folders[] = "/lib64:/usr/lib64:/lib:/usr/lib";
+static bool is_usual(const char *folder)
+{
+    return strncmp(folder, "/lib", 4) == 0 || strncmp(folder, "/usr/lib", 8) == 0;
+}
+
+/* "A:B" of the folders from `first` up to `end`; NULL without host memory. */
+static char *join(const Dl_serinfo *info, unsigned first, unsigned end)
+{
+    size_t bytes = 1, at = 0;
+    for (unsigned i = first; i < end; i++)
+        bytes += strlen(info->dls_serpath[i].dls_name) + 1;
+    char *list = calloc(1, bytes);
+    for (unsigned i = first; list && i < end; i++)
+        at += (size_t)snprintf(list + at, bytes - at, "%s%s", i > first ? ":" : "", info->dls_serpath[i].dls_name);
+    return list;
+}
+
+/* The dynamic linker read LD_LIBRARY_PATH when the program began, and does not heed what became of it since: so it is asked. The
+ * C library has no folders of its own to look in, so that the answer is what holds for all; the system's come last. */
+static bool ask_linker(search *s)
+{
+    Dl_serinfo size, *info = NULL;
+    void *handle = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    if (handle && dlinfo(handle, RTLD_DI_SERINFOSIZE, &size) == 0 && (info = calloc(1, size.dls_size))) {
+        *info = size;
+        unsigned end = dlinfo(handle, RTLD_DI_SERINFO, info) == 0 ? info->dls_cnt : 0, usual = end;
+        while (usual > 0 && is_usual(info->dls_serpath[usual - 1].dls_name))
+            usual--;
+        s->given = join(info, 0, usual);
+        s->usual = join(info, usual, end);
+    }
+    free(info);
+    if (handle)
+        dlclose(handle);
+    else
+        (void)dlerror();
+    return s->given && s->usual;
+}
+
+static search *begin_search(void)
+{
+    search *s = calloc(1, sizeof *s);
+    if (s && !ask_linker(s)) {
+        free(s->given);
+        free(s->usual);
+        free(s);
+        return NULL;
+    }
+    if (s)
+        (void)map_file("/etc/ld.so.cache", &s->cache);
+    return s;
+}
+
+static void end_search(search *s)
+{
+    unmap(&s->cache);
+    free(s->given);
+    free(s->usual);
+    free(s);
+}
 
 /* The lists of folders, in order, that hold for what `it` needs. */
 static bool everywhere(const search *s, const dynamic *it, const char *origin, const char *name, visit_fn visit,
@@ -181,10 +242,9 @@ static bool everywhere(const search *s, const dynamic *it, const char *origin, c
     uint64_t runpath = value_of(it, DT_RUNPATH), rpath = value_of(it, DT_RPATH);
     const char *before = runpath == UINT64_MAX && rpath != UINT64_MAX ? text_at(&it->file, it->texts + rpath) : NULL;
     const char *behind = runpath != UINT64_MAX ? text_at(&it->file, it->texts + runpath) : NULL;
-    return in_list(before, origin, name, visit, user) ||
-           in_list(getenv("LD_LIBRARY_PATH"), origin, name, visit, user) ||
+    return in_list(before, origin, name, visit, user) || in_list(s->given, origin, name, visit, user) ||
            in_list(behind, origin, name, visit, user) || in_cache(&s->cache, name, false, visit, user) ||
-           in_list(system_folders, origin, name, visit, user);
+           in_list(s->usual, origin, name, visit, user);
 }
 
 /* ---- what is found instead -------------------------------------------------------------------------------------------- */
@@ -303,15 +363,26 @@ static bool follow(search *s, const char *file, const char *also) // NOLINT(misc
 
 int onnx_needs_missing(const char *file, const char *also, char *text, size_t capacity)
 {
-    search *s = calloc(1, sizeof *s);
+    search *s = begin_search();
     if (!s)
         return -1;
     s->text = text;
     s->capacity = capacity;
     text[0] = 0;
-    (void)map_file("/etc/ld.so.cache", &s->cache);
     int missing = follow(s, file, also) ? s->missing : -1;
-    unmap(&s->cache);
-    free(s);
+    end_search(s);
     return missing;
+}
+
+bool onnx_needs_find(const char *name, char *path, size_t capacity)
+{
+    static const dynamic nobody;
+    char found[PATH_MOST];
+    search *s = begin_search();
+    bool good = s && everywhere(s, &nobody, "", name, keep_readable, found);
+    if (s)
+        end_search(s);
+    if (good)
+        snprintf(path, capacity, "%s", found);
+    return good && strlen(found) < capacity;
 }
