@@ -12,9 +12,11 @@
 WEIR_BEGIN
 
 typedef enum weir_cpu_use {
-    WEIR_CPU_LAST = 0,     /* the processor is the last resort, and said to be so */
-    WEIR_CPU_LISTED = 1,   /* only if it is asked for by name */
-    WEIR_CPU_FORBIDDEN = 2 /* never */
+    WEIR_CPU_LAST = 0,   /* the processor is the last resort, and said to be so */
+    WEIR_CPU_LISTED = 1, /* only if it is asked for by name */
+    /* Never; nor a model on another provider that leaves all of it to the processor, as far as the engine tells. How much of a
+     * model may be left to it min_coverage says. */
+    WEIR_CPU_FORBIDDEN = 2
 } weir_cpu_use;
 
 /* 0, NULL and a version of count 0 ask for nothing. */
@@ -35,7 +37,7 @@ typedef struct weir_requirements {
         strategy; /* NULL: exactly the given device, or any where none is given; else any of seven names, weir/choice.h */
     const char *graph_optimization_level; /* "disable" … "all", "0" … "3", "99" */
     weir_cpu_use cpu;
-    double min_coverage; /* share of nodes or layers that the chosen provider must run, 0 to 1 */
+    double min_coverage; /* share of nodes or layers that the provider must run, 0 to 1, by its word after each load */
 } weir_requirements;
 
 typedef struct weir_manifest {

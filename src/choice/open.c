@@ -121,6 +121,7 @@ static weir_status make_opening(const wants *w, weir_choice *choice, wi_opening 
     opening->coverage = needs->min_coverage;
     opening->looks = !w->choice.hardware;
     opening->cpu_asked = asks_for_cpu(w);
+    opening->cpu_forbidden = w->choice.no_cpu || needs->cpu == WEIR_CPU_FORBIDDEN;
     opening->adrift = SIZE_MAX;
     pthread_mutex_init(&opening->lock, NULL);
     opening->chances = calloc(choice->accepted + 1, sizeof *opening->chances);

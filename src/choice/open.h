@@ -46,8 +46,9 @@ typedef struct wi_opening {
     weir_opening_options given; /* without the choice's */
     uint64_t guaranteed, maximum;
     double coverage;
-    bool looks;     /* at the machine, whether a device is still there */
-    bool cpu_asked; /* the processor was named */
+    bool looks;         /* at the machine, whether a device is still there */
+    bool cpu_asked;     /* the processor was named */
+    bool cpu_forbidden; /* also as what runs all of a model that is another provider's by name */
     wi_chance *chances;
 
     /* Under the model's lock. */

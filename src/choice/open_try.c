@@ -94,31 +94,58 @@ static weir_status load(const trial *it)
     return status;
 }
 
+static const weir_provider_share *share_of(const weir_model_info *info, const char *provider)
+{
+    for (size_t i = 0; i < info->share_count; i++)
+        if (strcmp(info->shares[i].provider, provider) == 0)
+            return &info->shares[i];
+    return NULL;
+}
+
+/* "cuda 94, cpu 6 of 100 parts" */
+static const char *write_shares(const weir_model_info *info, char *text, size_t capacity)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < info->share_count && used < capacity; i++)
+        used += (size_t)snprintf(text + used, capacity - used, "%s%s %llu", i ? ", " : "", info->shares[i].provider,
+                                 (unsigned long long)info->shares[i].parts);
+    if (info->share_count > 0 && used < capacity)
+        snprintf(text + used, capacity - used, " of %llu parts", (unsigned long long)info->shares[0].of);
+    return text;
+}
+
 /* What the provider leaves to others is looked at after the load: nobody can tell before. */
 static weir_status covers(const trial *it)
 {
     const char *provider = it->candidate->provider;
     double wanted = it->opening->coverage;
+    char shares[160];
     weir_model_info info = WEIR_INIT(weir_model_info);
-    if (wanted <= 0 || strcmp(provider, "cpu") == 0)
+    if ((wanted <= 0 && !it->opening->cpu_forbidden) || strcmp(provider, "cpu") == 0)
         return WEIR_OK;
     weir_status status = it->instance->engine->info(it->instance->loaded, &info);
     if (status != WEIR_OK)
         return status;
-    for (size_t i = 0; i < info.share_count; i++) {
-        const weir_provider_share *share = &info.shares[i];
-        if (strcmp(share->provider, provider) != 0)
-            continue;
-        if (share->of == 0 || (double)share->parts >= wanted * (double)share->of)
-            return WEIR_OK;
+    const weir_provider_share *own = share_of(&info, provider), *cpu = share_of(&info, "cpu");
+    if (it->opening->cpu_forbidden && cpu && cpu->of > 0 && cpu->parts == cpu->of)
         return weir_fail(WEIR_UNSUPPORTED,
-                         "%s runs %llu of %llu parts of the model; the manifest wants %.4g %% of them", provider,
-                         (unsigned long long)share->parts, (unsigned long long)share->of, wanted * 100);
-    }
-    return weir_fail(WEIR_UNSUPPORTED, "%s, and the manifest wants %.4g %% of the model on %s",
-                     info.share_count ? "it runs none of the model's parts"
-                                      : "the engine cannot tell how much of the model it runs",
-                     wanted * 100, provider);
+                         "%s runs none of the model's %llu parts and leaves all to the processor, which is forbidden",
+                         provider, (unsigned long long)cpu->of);
+    if (wanted <= 0)
+        return WEIR_OK;
+    if (info.share_count == 0)
+        return weir_fail(
+            WEIR_UNSUPPORTED,
+            "the engine cannot tell how much of the model it runs, and the manifest wants %.4g %% of it on %s",
+            wanted * 100, provider);
+    double part = own && own->of > 0 ? (double)own->parts / (double)own->of : 0;
+    if (part >= wanted)
+        return WEIR_OK;
+    return weir_fail(WEIR_UNSUPPORTED,
+                     "%s runs %.4g %% of the model (%s), and the manifest wants %.4g %%: its min_provider_coverage, or "
+                     "another provider",
+                     provider, part * 100, write_shares(&info, shares, sizeof shares), wanted * 100);
 }
 
 static weir_status go(trial *it, bool warm)
