@@ -43,13 +43,6 @@ void wi_model_add(weir_model *model, wi_instance *instance)
     pthread_mutex_unlock(&model->lock);
 }
 
-/* With the lock held. Answers whether the caller has to end it. */
-static bool leave(wi_instance *instance)
-{
-    wi_law(instance->users > 0);
-    return --instance->users == 0;
-}
-
 static void add_metrics(weir_engine_metrics *to, const weir_engine_metrics *more)
 {
     to->runs += more->runs;
@@ -62,26 +55,28 @@ static void add_metrics(weir_engine_metrics *to, const weir_engine_metrics *more
     to->sessions_failed += more->sessions_failed;
 }
 
-/* What its engine has counted is kept, so that the model's metrics never go back. */
-static void end_instance(weir_model *model, wi_instance *instance)
+/* The last user but one has left it: what its engine has counted goes over to the model, in one step with the user, so that the
+ * model's metrics never go back. Answers whether nobody has joined meanwhile. */
+static bool retire(weir_model *model, wi_instance *instance)
 {
-    wi_kept_detail caller;
-    wi_detail_keep(&caller);
     weir_engine_metrics last = WEIR_INIT(weir_engine_metrics);
     bool told =
         instance->loaded && instance->engine->metrics && instance->engine->metrics(instance->loaded, &last) == WEIR_OK;
-    last.sessions = 0; /* they go with it */
-    if (told) {
-        pthread_mutex_lock(&model->lock);
+    pthread_mutex_lock(&model->lock);
+    bool alone = --instance->users == 0;
+    if (alone && told)
         add_metrics(&model->past, &last);
-        pthread_mutex_unlock(&model->lock);
-    }
-    if (wi_instance_close(instance) != WEIR_OK) { /* for weir_model_unload to tell */
-        pthread_mutex_lock(&model->lock);
-        model->kept = model->kept ? model->kept : strdup(weir_detail());
-        pthread_mutex_unlock(&model->lock);
-    }
-    wi_detail_restore(&caller);
+    pthread_mutex_unlock(&model->lock);
+    return alone;
+}
+
+static void end_instance(weir_model *model, wi_instance *instance)
+{
+    if (wi_instance_close(instance) == WEIR_OK)
+        return;
+    pthread_mutex_lock(&model->lock); /* for weir_model_unload to tell */
+    model->kept = model->kept ? model->kept : strdup(weir_detail());
+    pthread_mutex_unlock(&model->lock);
 }
 
 /* One on which a run was only tried is known to nobody any more. */
@@ -99,20 +94,27 @@ static void forget(weir_model *model, wi_instance *instance)
 void wi_model_leave(weir_model *model, wi_instance *instance)
 {
     pthread_mutex_lock(&model->lock);
-    bool last = leave(instance), served = instance->served;
+    wi_law(instance->users > 0);
+    bool last = instance->users == 1, served = instance->served;
+    instance->users -= !last;
     pthread_mutex_unlock(&model->lock);
     if (!last)
         return;
-    end_instance(model, instance);
-    if (!served)
-        forget(model, instance);
+    wi_kept_detail caller;
+    wi_detail_keep(&caller);
+    if (retire(model, instance)) {
+        end_instance(model, instance);
+        if (!served)
+            forget(model, instance);
+    }
+    wi_detail_restore(&caller);
 }
 
 void wi_model_switch(weir_model *model, wi_instance *instance)
 {
     pthread_mutex_lock(&model->lock);
     wi_instance *old = atomic_load(&model->present);
-    bool last = old && old->present && leave(old);
+    bool lets_go = old && old->present;
     if (old)
         old->present = false;
     if (instance) {
@@ -121,8 +123,8 @@ void wi_model_switch(weir_model *model, wi_instance *instance)
         atomic_store(&model->present, instance);
     }
     pthread_mutex_unlock(&model->lock);
-    if (last)
-        end_instance(model, old);
+    if (lets_go)
+        wi_model_leave(model, old);
 }
 
 wi_instance *wi_model_join_locked(weir_model *model)

@@ -269,6 +269,12 @@ static weir_status double_health(weir_engine_model *model)
 
 static weir_status double_metrics(weir_engine_model *model, weir_engine_metrics *out)
 {
+    pthread_mutex_lock(&b.lock);
+    gate *held = b.inside_metrics;
+    b.inside_metrics = NULL;
+    pthread_mutex_unlock(&b.lock);
+    if (held)
+        pass_gate(held);
     out->runs = (uint64_t)atomic_load(&model->answered);
     return WEIR_OK;
 }

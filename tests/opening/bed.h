@@ -33,9 +33,10 @@ typedef struct bed {
     bool deaf;          /* its `cancel` finds no run */
     bool ill;           /* what `health` says of those that have failed */
     gate *inside_run, *inside_load, *inside_cancel;
-    int hold_from;      /* the run number from which the gate holds */
-    char hidden[64];    /* the device that is gone at the second look */
-    const char *keeper; /* the provider whose models keep their memory when they are unloaded */
+    gate *inside_metrics; /* of the first call */
+    int hold_from;        /* the run number from which the gate holds */
+    char hidden[64];      /* the device that is gone at the second look */
+    const char *keeper;   /* the provider whose models keep their memory when they are unloaded */
     int looks, constructs;
     int fail_construct; /* the number of the client that cannot be opened, from 1; 0: none */
     uint64_t weights;   /* of a model */

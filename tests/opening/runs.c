@@ -66,6 +66,39 @@ static void outputs_stay_across_a_move(void **state)
     check_books(&before);
 }
 
+static void *release_it(void *user)
+{
+    request *it = user;
+    weir_model_release_outputs(it->model, &it->out);
+    return NULL;
+}
+
+/* What an instance has counted is the model's, also in the moment in which it goes. */
+static void metrics_never_go_back(void **state)
+{
+    (void)state;
+    books before = take_books();
+    request it = {.model = opened_on("cuda rocm cpu")};
+    weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
+    gate going = GATE;
+    pthread_t thread;
+    ok(infer_once(it.model, &it.out));
+    bed_fault("cuda", WEIR_STAGE_LATER_RUN, WEIR_DEVICE_LOST, -1);
+    infer_and_release(it.model);
+    b.inside_metrics = &going;
+    assert_int_equal(pthread_create(&thread, NULL, release_it, &it), 0);
+    wait_for(&going);
+    ok(weir_model_metrics(it.model, &metrics));
+    assert_int_equal(metrics.runs, 2);
+    open_gate(&going);
+    pthread_join(thread, NULL);
+    ok(weir_model_metrics(it.model, &metrics));
+    assert_int_equal(metrics.runs, 2);
+    assert_int_equal(b.alive, 1);
+    ok(weir_model_unload(it.model));
+    check_books(&before);
+}
+
 typedef struct heard {
     int pieces;
     char from[200];
@@ -383,6 +416,7 @@ int main(void)
 #define test(name) cmocka_unit_test_setup(name, bed_reset)
         test(failures_that_are_the_requests_own),
         test(outputs_stay_across_a_move),
+        test(metrics_never_go_back),
         test(what_was_handed_out_is_not_made_again),
         test(a_loss_is_told_as_it_was),
         test(inputs_on_a_device_stay_there),
