@@ -55,6 +55,8 @@ typedef struct weir_attempt {
     const char *reason; /* the detail; "" */
     double ms;          /* that the stage took */
     uint64_t bytes;     /* that its client had at most, up to the end of that stage */
+    uint64_t parts,
+        of; /* nodes or layers that the provider runs, and that the model has; 0 and 0: not loaded, or not told */
 } weir_attempt;
 
 typedef struct weir_record {

@@ -13,7 +13,8 @@ typedef struct trial {
     const weir_candidate *candidate;
     wi_instance *instance; /* NULL: none yet */
     weir_stage stage;
-    double started; /* the stage, in milliseconds */
+    double started;     /* the stage, in milliseconds */
+    uint64_t parts, of; /* of the model that its provider runs; 0: not told */
 } trial;
 
 static double clock_ms(void)
@@ -116,18 +117,21 @@ static const char *write_shares(const weir_model_info *info, char *text, size_t 
 }
 
 /* What the provider leaves to others is looked at after the load: nobody can tell before. */
-static weir_status covers(const trial *it)
+static weir_status covers(trial *it)
 {
     const char *provider = it->candidate->provider;
     double wanted = it->opening->coverage;
     char shares[160];
     weir_model_info info = WEIR_INIT(weir_model_info);
-    if ((wanted <= 0 && !it->opening->cpu_forbidden) || strcmp(provider, "cpu") == 0)
-        return WEIR_OK;
+    bool demands = (wanted > 0 || it->opening->cpu_forbidden) && strcmp(provider, "cpu") != 0;
     weir_status status = it->instance->engine->info(it->instance->loaded, &info);
     if (status != WEIR_OK)
-        return status;
+        return demands ? status : WEIR_OK;
     const weir_provider_share *own = share_of(&info, provider), *cpu = share_of(&info, "cpu");
+    it->parts = own ? own->parts : 0;
+    it->of = info.share_count > 0 ? info.shares[0].of : 0;
+    if (!demands)
+        return WEIR_OK;
     if (it->opening->cpu_forbidden && cpu && cpu->of > 0 && cpu->parts == cpu->of)
         return weir_fail(WEIR_UNSUPPORTED,
                          "%s runs none of the model's %llu parts and leaves all to the processor, which is forbidden",
@@ -203,7 +207,8 @@ static void give_up(trial *it, weir_status status)
     double ms = clock_ms() - it->started;
     char reason[1024];
     snprintf(reason, sizeof reason, "%s", weir_detail());
-    weir_attempt attempt = {.stage = it->stage, .status = status, .reason = reason, .ms = ms};
+    weir_attempt attempt = {
+        .stage = it->stage, .status = status, .reason = reason, .ms = ms, .parts = it->parts, .of = it->of};
     if (it->instance) {
         attempt.bytes = wi_instance_peak(it->instance);
         if (wi_instance_close(it->instance) != WEIR_OK) {
@@ -226,8 +231,12 @@ weir_status wi_open_try(wi_opening *opening, size_t rank, bool warm, wi_instance
         give_up(&it, status);
         return status;
     }
-    weir_attempt attempt = {
-        .stage = it.stage, .ms = clock_ms() - it.started, .bytes = wi_instance_peak(it.instance), .reason = ""};
+    weir_attempt attempt = {.stage = it.stage,
+                            .ms = clock_ms() - it.started,
+                            .bytes = wi_instance_peak(it.instance),
+                            .reason = "",
+                            .parts = it.parts,
+                            .of = it.of};
     it.instance->rank = rank;
     it.instance->attempt = wi_record_add(opening, rank, &attempt);
     *out = it.instance;

@@ -137,10 +137,11 @@ weir_status placing_open(job *work)
 
 static json_t *attempt_json(const weir_attempt *attempt)
 {
-    return json_pack("{s:s, s:s, s:o, s:s, s:s, s:o, s:f, s:I}", "engine", attempt->engine, "provider",
+    return json_pack("{s:s, s:s, s:o, s:s, s:s, s:o, s:f, s:I, s:I, s:I}", "engine", attempt->engine, "provider",
                      attempt->provider, "device", text_json(attempt->device), "stage", weir_stage_name(attempt->stage),
                      "code", weir_status_name(attempt->status), "reason", text_json(attempt->reason), "ms", attempt->ms,
-                     "bytes", (json_int_t)attempt->bytes);
+                     "bytes", (json_int_t)attempt->bytes, "parts", (json_int_t)attempt->parts, "of",
+                     (json_int_t)attempt->of);
 }
 
 void placing_follow(job *work)

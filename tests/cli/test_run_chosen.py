@@ -36,7 +36,7 @@ class Chosen(harness.Case):
         client = self.client(answer, "m.json")
         self.assertEqual((client["engine"], client["provider"], client["device"]), ("moody", "openvino", "host"))
         self.assertEqual(self.attempts(client), [("openvino", "later-run", "WEIR_OK")])
-        self.assertEqual(set(client["attempts"][0]), {"engine", "provider", "device", "stage", "code", "reason", "ms", "bytes"})
+        self.assertEqual(set(client["attempts"][0]), {"engine", "provider", "device", "stage", "code", "reason", "ms", "bytes", "parts", "of"})
         self.assertFalse(client["last_resort"])
         self.assertEqual(client["shares"], [])
         self.assertEqual(answer["budget"], 64 * MIB) # of the device that was chosen
@@ -87,6 +87,7 @@ class Chosen(harness.Case):
         self.assertEqual(self.error.count("\n"), 2)
         self.assertIn("moody with openvino on cpu failed (load): openvino is in no mood to load", self.error)
         self.assertEqual(client["shares"][0], {"provider": "cpu", "parts": 3, "of": 4})
+        self.assertEqual([(one["parts"], one["of"]) for one in client["attempts"]], [(0, 0), (3, 4)])
         self.assertEqual(answer["live_at_end"], 0)
         error = self.refused("run", "m.json", "--no-fallback", status=1)
         self.assertIn("openvino is in no mood to load", error)

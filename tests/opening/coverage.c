@@ -20,6 +20,8 @@ static const char *why_not_on_cuda(double coverage, weir_cpu_use cpu, double sha
         return reason;
     }
     weir_record record = record_of(model);
+    assert_int_equal(record.attempts[0].parts, (uint64_t)(share * 100)); /* also of what was refused */
+    assert_int_equal(record.attempts[0].of, share > 0 ? 100 : 0);
     if (record.attempts[0].status != WEIR_OK) {
         check_attempt(&record, 0, "cuda", WEIR_STAGE_LOAD, WEIR_UNSUPPORTED);
         check_attempt(&record, 1, "cpu", WEIR_STAGE_LOAD, WEIR_OK);
@@ -93,6 +95,8 @@ static void the_next_has_to_cover_as_much(void **state)
     fails(WEIR_OUT_OF_MEMORY, infer_once(model, &out));
     weir_record record = record_of(model);
     assert_int_equal(record.attempt_count, 2);
+    assert_int_equal(record.attempts[0].parts, 90);
+    assert_int_equal(record.attempts[1].parts, 40);
     check_attempt(&record, 1, "rocm", WEIR_STAGE_LOAD, WEIR_UNSUPPORTED);
     assert_non_null(strstr(record.attempts[1].reason, "rocm runs 40 % of the model"));
     ok(weir_model_unload(model));
