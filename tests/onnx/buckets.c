@@ -234,7 +234,7 @@ static ort_status *failing_session(const ort_env *env, const void *model, size_t
         return real->CreateSessionFromArray(env, model, size, options, out);
     if (failing_as != WEIR_OUT_OF_MEMORY)
         return real->CreateSessionFromArray(env, "no model", 8, options, out);
-    ort_value *value = NULL; /* a request that the client is refused, on this thread */
+    static ort_value *value; /* never made: a request that the client is refused, on this thread */
     ort_allocator *its = NULL;
     ort_memory_info *info = NULL;
     ort_status *status = on_cuda() ? real->CreateMemoryInfo("Cuda", ORT_DEVICE_ALLOCATOR, 0, ORT_MEMORY_DEFAULT, &info)

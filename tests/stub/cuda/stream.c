@@ -1,7 +1,12 @@
 /* Streams are threads that do their work in order, some time. */
 #include "stream.h"
 
+enum { ENDED_KEPT = 64 };
+
 static struct CUstream_st *streams; /* all that ever were */
+/* Those that were destroyed, the first of them first, so many of which stay so. With the stub's lock. */
+static struct CUstream_st *ended_first, *ended_last;
+static unsigned ended_count;
 
 static void *run_stream(void *argument)
 {
@@ -25,28 +30,54 @@ static void *run_stream(void *argument)
     return NULL;
 }
 
+/* With the stub's lock. One that ended long ago, or a new one: a program that makes streams and ends them does not grow. */
+static struct CUstream_st *take_record(void)
+{
+    struct CUstream_st *stream = ended_first;
+    if (ended_count > ENDED_KEPT) {
+        ended_first = stream->next_ended;
+        ended_count--;
+        return stream;
+    }
+    stream = calloc(1, sizeof *stream);
+    if (!stream)
+        return NULL;
+    pthread_mutex_init(&stream->lock, NULL);
+    pthread_cond_init(&stream->queued_some, NULL);
+    pthread_cond_init(&stream->done_some, NULL);
+    stream->next = streams;
+    streams = stream;
+    return stream;
+}
+
+/* With the stub's lock. */
+static void keep_record(struct CUstream_st *stream)
+{
+    stream->next_ended = NULL;
+    *(ended_first ? &ended_last->next_ended : &ended_first) = stream;
+    ended_last = stream;
+    ended_count++;
+}
+
 /* The stream's record and its thread. */
 static struct CUstream_st *new_stream(struct CUctx_st *context)
 {
     static unsigned long long last_id;
-    struct CUstream_st *stream = calloc(1, sizeof *stream);
+    pthread_mutex_lock(&stub.lock);
+    struct CUstream_st *stream = take_record();
+    pthread_mutex_unlock(&stub.lock);
     if (!stream)
         return NULL;
-    stream->context = context;
-    stream->alive = true;
-    pthread_mutex_init(&stream->lock, NULL);
-    pthread_cond_init(&stream->queued_some, NULL);
-    pthread_cond_init(&stream->done_some, NULL);
-    if (pthread_create(&stream->thread, NULL, run_stream, stream) != 0) {
-        free(stream);
-        return NULL;
-    }
+    stream->closing = false;
+    bool made = pthread_create(&stream->thread, NULL, run_stream, stream) == 0;
     pthread_mutex_lock(&stub.lock);
+    stream->context = context;
+    stream->alive = made;
     stream->id = ++last_id;
-    stream->next = streams;
-    streams = stream;
+    if (!made)
+        keep_record(stream);
     pthread_mutex_unlock(&stub.lock);
-    return stream;
+    return made ? stream : NULL;
 }
 
 /* The default streams, made when they are first meant: one for all, and one for each thread. They last. */
@@ -157,6 +188,9 @@ CUresult stub_cuStreamDestroy(CUstream stream)
     pthread_cond_signal(&stream->queued_some);
     pthread_mutex_unlock(&stream->lock);
     pthread_join(stream->thread, NULL);
+    pthread_mutex_lock(&stub.lock);
+    keep_record(stream);
+    pthread_mutex_unlock(&stub.lock);
     return CUDA_SUCCESS;
 }
 

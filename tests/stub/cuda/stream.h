@@ -1,4 +1,5 @@
-/* The stub's streams and events. Records stay for the life of the process, so that a use of a destroyed one is seen. */
+/* The stub's streams and events. Records stay for the life of the process, so that a use of a destroyed one is seen; a stream's
+ * serves again when 64 others were destroyed after it. */
 #ifndef STUB_STREAM_H
 #define STUB_STREAM_H
 
@@ -28,7 +29,7 @@ struct CUstream_st {
     unsigned long long id; /* never used twice */
     int capture;           /* with the stub's lock, as the next one: what it has captured */
     stub_work *captured;
-    struct CUstream_st *next;
+    struct CUstream_st *next, *next_ended;
 };
 
 struct CUevent_st {
