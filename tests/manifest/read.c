@@ -56,6 +56,34 @@ static void every_key_has_its_place(void **state)
     weir_manifest_release(NULL);
 }
 
+/* Each word for a level, as it is given; a list without providers, asks for none. */
+static void words_of_requirements(void **state)
+{
+    (void)state;
+    static const char *const levels[] = {"disable", "0", "basic", "1", "extended", "2", "all", "3", "99"};
+    static const char *const lists[] = {"\"fallback_providers\": []",
+                                        "\"preferred_provider\": null, \"fallback_providers\": []"};
+    char text[200];
+    write_model("m.onnx");
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        snprintf(text, sizeof text,
+                 "{\"model_file\": \"m.onnx\", \"hardware_requirements\": {\"graph_optimization_level\": \"%s\"}}",
+                 levels[i]);
+        write_text("level.json", text);
+        weir_manifest *m = read_manifest("level.json");
+        assert_string_equal(m->requirements.graph_optimization_level, levels[i]);
+        weir_manifest_release(m);
+    }
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        snprintf(text, sizeof text, "{\"model_file\": \"m.onnx\", \"hardware_requirements\": {%s}}", lists[i]);
+        write_text("list.json", text);
+        weir_manifest *m = read_manifest("list.json");
+        assert_null(m->requirements.preferred_provider);
+        assert_int_equal(m->requirements.fallback_count, 0);
+        weir_manifest_release(m);
+    }
+}
+
 static void what_is_not_said_asks_for_nothing(void **state)
 {
     (void)state;
@@ -274,6 +302,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, folder_make, folder_remove)
     const struct CMUnitTest tests[] = {
         TEST(every_key_has_its_place),
+        TEST(words_of_requirements),
         TEST(what_is_not_said_asks_for_nothing),
         TEST(sizes_are_bytes_d26),
         TEST(presets_are_taken),

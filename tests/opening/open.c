@@ -216,6 +216,33 @@ static void coverage(void **state)
     check_books(&before);
 }
 
+/* By each of its names; a setting of the same meaning comes first. */
+static void each_level_reaches_the_engine(void **state)
+{
+    (void)state;
+    static const char *const levels[] = {"disable", "0", "basic", "1", "extended", "2", "all", "3", "99"};
+    static const weir_setting tuned = {"optimization", "layout"};
+    wanted w;
+    weir_model *model;
+    w.manifest = *wants(&w, "cuda");
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+        char expected[40];
+        snprintf(expected, sizeof expected, "optimization=%s ", levels[i]);
+        w.manifest.requirements.graph_optimization_level = levels[i];
+        ok(open_with(&w.manifest, NULL, &model));
+        assert_string_equal(b.settings, expected);
+        ok(weir_model_unload(model));
+    }
+    w.manifest.settings = &tuned;
+    w.manifest.setting_count = 1;
+    ok(open_with(&w.manifest, NULL, &model));
+    assert_string_equal(b.settings, "optimization=layout ");
+    ok(weir_model_unload(model));
+    w.manifest.requirements.graph_optimization_level = "4";
+    fails(WEIR_INVALID, open_with(&w.manifest, NULL, &model));
+    detail_names("there are disable, 0, basic, 1, extended, 2, all, 3, 99");
+}
+
 /* Limits and settings reach the client and the engine, also when the manifest is gone by then. */
 static void limits_and_settings(void **state)
 {
@@ -324,6 +351,7 @@ int main(void)
         test(the_last_resort_is_told),
         test(a_run_that_ends_on_the_processor_is_told),
         test(coverage),
+        test(each_level_reaches_the_engine),
         test(limits_and_settings),
         test(bytes_that_a_failed_load_keeps_are_named),
         test(bytes_that_are_kept_after_a_move_are_named),
