@@ -134,10 +134,12 @@ static void requests_without_end(void **state)
     bed_fault("rocm", WEIR_STAGE_FIRST_RUN, WEIR_CANCELLED, -1);
     for (int i = 0; i < REQUESTS; i++) {
         weir_outputs out;
+        b.weights = i == 0 ? 2 * WEIGHTS : i == REQUESTS - 1 ? 3 * WEIGHTS : WEIGHTS; /* to know them by */
         fails(WEIR_CANCELLED, infer_once(model, &out));
         if (i == SETTLED)
             settled = atomic_load(&taken);
     }
+    b.weights = WEIGHTS;
     assert_int_equal(b.loads, REQUESTS + 1);
     assert_int_equal(atomic_load(&taken), settled);
     weir_record record = record_of(model);
@@ -145,6 +147,8 @@ static void requests_without_end(void **state)
     check_attempt(&record, 0, "cuda", WEIR_STAGE_LOAD, WEIR_OK);
     check_attempt(&record, 1, "rocm", WEIR_STAGE_FIRST_RUN, WEIR_CANCELLED);
     check_attempt(&record, 2, "rocm", WEIR_STAGE_FIRST_RUN, WEIR_CANCELLED);
+    assert_int_equal(record.attempts[1].bytes, 2 * WEIGHTS);
+    assert_int_equal(record.attempts[2].bytes, 3 * WEIGHTS);
     assert_int_equal(record.left_out, REQUESTS - 2);
     weir_record same = record_of(model);
     assert_ptr_equal(same.attempts, record.attempts);
