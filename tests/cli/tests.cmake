@@ -10,3 +10,11 @@ foreach(part words run run_chosen npy files engines devices bench replay plan ch
   set_tests_properties(cli-${part} PROPERTIES TIMEOUT 300 LABELS cli)
 endforeach()
 set_tests_properties(cli-engines PROPERTIES LABELS "cli;engine")
+# On a device of CUDA's with ONNX Runtime: by scripts/gpu-onnx a GPU, here the stub.
+if(TARGET weir-engine-onnx AND NOT WEIR_SANITIZE)
+  include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
+  add_test(NAME cli-run-device COMMAND ${CMAKE_COMMAND} -E env WEIR_TEST_BINARY=${PROJECT_BINARY_DIR}
+    WEIR_TEST_STORE=${WEIR_STORE_PATH} LD_LIBRARY_PATH=${WEIR_STUB}/cuda STUB_CUDA_TOTAL=0x100000000
+    ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_run_device.py)
+  set_tests_properties(cli-run-device PROPERTIES TIMEOUT 300 LABELS "cli;engine")
+endif()

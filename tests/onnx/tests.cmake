@@ -55,8 +55,9 @@ if(TARGET weir_onnx_objects)
   set_target_properties(onnx-needing PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${needs} BUILD_WITH_INSTALL_RPATH ON
                         INSTALL_RPATH "$ORIGIN/other")
   file(WRITE ${needs}/other/libonnx-needed.so.2 "")
-  target_compile_definitions(test-onnx-providers PRIVATE NEEDING="$<TARGET_FILE:onnx-needing>"
-                             NEEDED="$<TARGET_FILE:onnx-needed>" PARTLY="types")
+  target_compile_definitions(test-onnx-providers PRIVATE
+    NEEDING="${WEIR_TEST_BINARY_PLACE}/tests/needs/libonnx-needing.so"
+    NEEDED="${WEIR_TEST_BINARY_PLACE}/tests/needs/there/libonnx-needed.so.3" PARTLY="types")
   add_dependencies(test-onnx-providers stub-provider onnx-needing)
   # An ONNX Runtime of the system's, by the name inside that all builds have.
   set(system ${PROJECT_BINARY_DIR}/tests/system)

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Tests of what scripts/gpu-check and scripts/gpu-onnx stand on: steps, limits, summaries, packs, and models without weights."""
+
+import contextlib
+import io
+import os
+import sys
+import tarfile
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(SOURCE / "scripts"))
+sys.dont_write_bytecode = True
+
+import gpu_steps as steps  # noqa: E402
+import gpu_weights as weights  # noqa: E402
+
+CMOCKA = "echo '[ RUN      ] a'; echo '[  PASSED  ] 4 test(s).'; echo '[  SKIPPED ] 1 test(s), listed below:'; "
+
+
+class Steps(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        steps.results.clear()
+        steps.begin(steps.Place(self.folder, 60, {"OF_ALL": "1"}))
+        self.shown = io.StringIO()
+        shown = contextlib.redirect_stdout(self.shown)
+        shown.__enter__()
+        self.addCleanup(shown.__exit__, None, None, None)
+
+    def shell(self, what, text, **more):
+        return steps.suite(what, ["sh", "-c", text], **more)
+
+    def end(self, out=None):
+        with self.assertRaises(SystemExit) as left:
+            steps.summary("name", out)
+        return left.exception.code
+
+    def test_how_it_went(self):
+        self.assertEqual(self.shell("good", CMOCKA + "test $OF_ALL$OWN = 12", env={"OWN": "2"}), 0)
+        self.assertEqual(self.shell("none", "echo there is no GPU; exit 77"), 77)
+        self.assertEqual(self.shell("bad", "echo '[ RUN      ] a'; echo why; exit 3"), 3)
+        self.assertEqual([r[:2] for r in steps.results], [("passed", "good"), ("skipped", "none"), ("failed", "bad")])
+        self.assertIn("4 tests, 1 more skipped", steps.results[0][2])
+        self.assertEqual(steps.results[1][2], "there is no GPU")
+        self.assertEqual(steps.results[2][2:], ("exit status 3", ["why"]))
+        self.assertEqual(self.end(self.folder / "out"), 1)
+        self.assertIn("name: 1 passed, 1 failed, 1 skipped", self.shown.getvalue())
+        with tarfile.open(self.folder / "out/name.tar") as archive:
+            self.assertEqual(sorted(archive.getnames()), ["name", "name/bad.log", "name/console.txt", "name/good.log", "name/none.log"])
+            self.assertIn(b"exit status 3", archive.extractfile("name/bad.log").read())
+
+    def test_only_failures_fail(self):
+        self.shell("good", "true")
+        self.shell("none", "exit 77")
+        self.assertEqual(self.end(), 0)
+
+    def test_a_limit_ends_all_that_was_started(self):
+        start = time.monotonic()
+        self.assertEqual(self.shell("long", "sleep 60 & echo $! > child; wait", most=3), steps.TOO_LONG)
+        self.assertLess(time.monotonic() - start, 20)
+        child = int((self.folder / "child").read_text())
+        for _ in range(50):  # until somebody has noticed that it ended
+            try:
+                ended = "Z" in (Path("/proc") / str(child) / "stat").read_text().rsplit(")", 1)[1]
+            except OSError:
+                ended = True
+            if ended:
+                break
+            time.sleep(0.1)
+        self.assertTrue(ended)
+        self.assertEqual(steps.results[0][0], "failed")
+
+    def test_without_time_nothing_is_begun(self):
+        steps.place.end = time.monotonic()
+        self.shell("late", f"touch {self.folder}/begun")
+        self.assertFalse((self.folder / "begun").exists())
+        self.assertEqual(steps.results[0][:3], ("skipped", "late", "there is no time left"))
+
+    def test_a_summary_fits_and_keeps_the_failures(self):
+        for i in range(200):
+            steps.note("passed", f"step number {i}", "it was very good " * 20)
+        steps.note("failed", "the one that matters", "exit status 9", [f"line {i} " + "x" * 400 for i in range(60)])
+        text, count = steps.write_summary("name")
+        self.assertLess(len(text), 12000)
+        self.assertEqual(count, {"passed": 200, "failed": 1, "skipped": 0})
+        for wanted in ("step number 0\n", "step number 199\n", "the one that matters: exit status 9", "line 59"):
+            self.assertIn(wanted, text)
+
+    def test_a_tool_has_to_say_that_there_is_nothing(self):
+        tool = self.folder / "compute-sanitizer"
+        tool.write_text('#!/bin/sh\nwhile [ "${1#-}" != "$1" ] || [ -z "${1##[0-9a-z]*check}" ] || [ "$1" = 86 ] || [ "$1" = no ];'
+                        ' do shift; done\n"$@" || exit\necho "========= ERROR SUMMARY: ${ERRORS:-0 errors}"\n')
+        tool.chmod(0o755)
+        steps.place.sanitizer = tool
+        steps.sanitized("memcheck", "good", ["true"])
+        steps.sanitized("racecheck", "bad", ["false"])
+        steps.sanitized("memcheck", "no GPU", ["sh", "-c", "echo none; exit 77"])
+        tool.write_text("#!/bin/sh\ntrue\n")
+        steps.sanitized("memcheck", "silent", ["true"])
+        self.assertEqual([r[:2] for r in steps.results], [("passed", "good under memcheck"), ("failed", "bad under racecheck"),
+                                                          ("skipped", "no GPU under memcheck"), ("failed", "silent under memcheck")])
+
+    def test_a_pack_comes_out_as_it_went_in(self):
+        pack, inside = self.folder / "pack", self.folder / "inside"
+        steps.put("/bin/true", inside / "tests/true")
+        steps.finish_pack(pack, inside, "gpu-check", {"what": "A pack.", "seconds": 5, "least": 5, "needs": "nothing"})
+        self.assertEqual(sorted(p.name for p in pack.iterdir()), ["pack.tar.xz", "run.sh", "scripts"])
+        self.assertEqual(sorted(p.name for p in (pack / "scripts").iterdir()), ["gpu-check", "gpu_steps.py"])
+        unpacked = steps.unpack(pack)
+        self.assertEqual(steps.run("true", [unpacked / "tests/true"])[0], 0)
+        self.assertEqual(steps.run("syntax", ["bash", "-n", pack / "run.sh"])[0], 0)
+        (unpacked / "tests/true").unlink()
+        (unpacked / "tests").rmdir()
+        os.rmdir(unpacked)
+
+
+class Weights(unittest.TestCase):
+    def test_they_go_and_others_come(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            model = folder / "model.onnx"
+            tensor = field(8, b"ab.LayerNorm.weight") + b"\x10\x01" + field(9, b"\x01\x02\x03\x04" * 512)
+            graph = field(5, tensor) + field(2, b"g")
+            model.write_bytes(b"\x08\x08" + field(7, graph))
+            before = model.read_bytes()
+            self.assertEqual([(size, scale) for _, size, scale in weights.places(before)], [(2048, True)])
+            weights.take_out(model, folder / "packed")
+            self.assertLess((folder / "packed").stat().st_size, 400)
+            try:
+                import numpy
+            except ImportError:
+                self.skipTest("no numpy")
+            weights.put_in(folder / "packed", folder / "again.onnx")
+            after = (folder / "again.onnx").read_bytes()
+            at = weights.places(before)[0][0]
+            self.assertEqual((len(after), after[:at], after[at + 2048:]), (len(before), before[:at], before[at + 2048:]))
+            values = numpy.frombuffer(after[at:at + 2048], numpy.float32)
+            self.assertTrue(0.9 < values.mean() < 1.1 and 0 < values.std() < 0.1)
+
+
+def field(number, content):
+    size = len(content)
+    return bytes([number << 3 | 2, size & 127 | 128, size >> 7]) + content
+
+
+if __name__ == "__main__":
+    unittest.main()
