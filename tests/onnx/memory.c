@@ -74,10 +74,27 @@ static void packed_weights_are_held_once(void **state)
     close_client(&l);
 }
 
+/* It moves transpositions into constants and lets them keep their names: what was handed over would have the old layout. */
+static void what_the_optimizer_turns_is_left_to_it(void **state)
+{
+    (void)state;
+    loaded l = load_model("turned", (const char *const[]){"prepack=off", NULL});
+    assert_int_equal(l.model->weight_count, 1);
+    assert_string_equal(l.model->weights[0].name, "v"); /* of a product */
+    weir_model_info info = WEIR_INIT(weir_model_info);
+    assert_ok(l.engine->info(l.model, &info));
+    assert_non_null(strstr(info.remarks, "2 KiB of constants"));
+    unload_model(&l);
+    assert_ok(load_into(&l, "turned", (const char *const[]){"prepack=off", "optimization=disable", NULL}));
+    assert_int_equal(l.model->weight_count, 3);
+    unload_model(&l);
+    close_client(&l);
+}
+
 static void plan_agrees_with_load(void **state)
 {
     (void)state;
-    static const char *const models[] = {"mlp", "typed", "beside", "loop", "conv", "branch", "types", "grow"};
+    static const char *const models[] = {"mlp", "typed", "beside", "loop", "conv", "branch", "types", "grow", "turned"};
     weir_setting off = {"prepack", "off"};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         loaded l = load_model(models[i], (const char *const[]){"prepack=off", NULL});
@@ -283,6 +300,7 @@ int main(void)
         cmocka_unit_test(weights_and_outputs_are_charged),
         cmocka_unit_test(the_weights_are_these_bytes),
         cmocka_unit_test(packed_weights_are_held_once),
+        cmocka_unit_test(what_the_optimizer_turns_is_left_to_it),
         cmocka_unit_test(plan_agrees_with_load),
         cmocka_unit_test(every_allocation_can_fail),
         cmocka_unit_test(one_is_refused_the_other_answers),
