@@ -123,20 +123,18 @@ static weir_status covers(trial *it)
     double wanted = it->opening->coverage;
     char shares[160];
     weir_model_info info = WEIR_INIT(weir_model_info);
-    bool demands = (wanted > 0 || it->opening->cpu_forbidden) && strcmp(provider, "cpu") != 0;
+    bool elsewhere = strcmp(provider, "cpu") != 0, demands = wanted > 0 && elsewhere;
     weir_status status = it->instance->engine->info(it->instance->loaded, &info);
     if (status != WEIR_OK)
         return demands ? status : WEIR_OK;
     const weir_provider_share *own = share_of(&info, provider), *cpu = share_of(&info, "cpu");
     it->parts = own ? own->parts : 0;
     it->of = info.share_count > 0 ? info.shares[0].of : 0;
-    if (!demands)
-        return WEIR_OK;
-    if (it->opening->cpu_forbidden && cpu && cpu->of > 0 && cpu->parts == cpu->of)
+    if (elsewhere && it->opening->cpu_forbidden && cpu && cpu->of > 0 && cpu->parts == cpu->of)
         return weir_fail(WEIR_UNSUPPORTED,
                          "%s runs none of the model's %llu parts and leaves all to the processor, which is forbidden",
                          provider, (unsigned long long)cpu->of);
-    if (wanted <= 0)
+    if (!demands)
         return WEIR_OK;
     if (info.share_count == 0)
         return weir_fail(
