@@ -131,6 +131,7 @@ typedef enum turn { MINE, MOVED, IN_VAIN, STOPPED } turn;
 static turn take_turn(weir_model *model, wi_run *run)
 {
     wi_instance *from = run->instance;
+    uint64_t number = from ? from->number : 0; /* it may be gone when the run has left it */
     pthread_mutex_lock(&model->lock);
     run->instance = NULL;
     uint64_t vain = model->vain;
@@ -140,11 +141,11 @@ static turn take_turn(weir_model *model, wi_run *run)
     pthread_mutex_lock(&model->lock);
     while (model->moving && !atomic_load(&run->cancelled))
         pthread_cond_wait(&model->moved, &model->lock);
-    const wi_instance *now = atomic_load(&model->present);
-    turn answer = atomic_load(&run->cancelled)                ? STOPPED
-                  : now != from && now->present && !now->lost ? MOVED
-                  : model->vain != vain                       ? IN_VAIN
-                                                              : MINE;
+    const wi_instance *now = model->present;
+    turn answer = atomic_load(&run->cancelled)                          ? STOPPED
+                  : now->number != number && now->present && !now->lost ? MOVED
+                  : model->vain != vain                                 ? IN_VAIN
+                                                                        : MINE;
     if (answer == MINE)
         model->moving = true;
     pthread_mutex_unlock(&model->lock);
@@ -401,7 +402,7 @@ static outcome look_elsewhere(weir_model *model, wi_run *run, const trouble *t, 
               .opening = opening,
               .run = run,
               .trouble = t,
-              .old = atomic_load(&model->present),
+              .old = model->present,
               .first = wi_record_count(opening)};
     m.gone = !m.old->present;
     let_go_if_lost(&m);

@@ -213,7 +213,7 @@ static void give_up(trial *it, weir_status status)
             size_t length = strlen(reason);
             snprintf(reason + length, sizeof reason - length, "; %.400s", weir_detail());
         }
-        wi_instance_free(it->instance);
+        free(it->instance);
     }
     wi_open_spoil(it->opening, it->rank, status);
     (void)wi_record_add(it->opening, it->rank, &attempt);

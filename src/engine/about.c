@@ -3,6 +3,9 @@
 
 struct wi_about {
     weir_model_info info;
+    size_t rank; /* of the candidate */
+    bool answered;
+    struct wi_about *next;
     _Alignas(max_align_t) char memory[];
 };
 
@@ -59,7 +62,7 @@ static void pack_info(packer *to, const weir_model_info *from, weir_model_info *
     out->remarks = pack_text(to, from->remarks);
 }
 
-wi_about *wi_about_copy(const weir_model_info *info)
+wi_about *wi_about_copy(const weir_model_info *info, size_t rank, bool answered)
 {
     packer to = {NULL, 0};
     weir_model_info counted;
@@ -69,7 +72,23 @@ wi_about *wi_about_copy(const weir_model_info *info)
         return NULL;
     to = (packer){about->memory, 0};
     pack_info(&to, info, &about->info);
+    about->rank = rank;
+    about->answered = answered;
+    about->next = NULL;
     return about;
+}
+
+const wi_about *wi_about_find(const wi_about *list, size_t rank, bool answered)
+{
+    while (list && (list->rank != rank || list->answered != answered))
+        list = list->next;
+    return list;
+}
+
+void wi_about_add(wi_about **list, wi_about *about)
+{
+    about->next = *list;
+    *list = about;
 }
 
 const weir_model_info *wi_about_info(const wi_about *about)
@@ -77,7 +96,10 @@ const weir_model_info *wi_about_info(const wi_about *about)
     return &about->info;
 }
 
-void wi_about_free(wi_about *about)
+void wi_about_free(wi_about *list)
 {
-    free(about);
+    for (wi_about *next; list; list = next) {
+        next = list->next;
+        free(list);
+    }
 }

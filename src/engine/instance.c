@@ -58,10 +58,3 @@ weir_status wi_instance_lacks(const wi_instance *instance, const char *what)
 {
     return weir_fail(WEIR_UNSUPPORTED, "the engine %s has no %s", instance->engine->name, what);
 }
-
-void wi_instance_free(wi_instance *instance)
-{
-    for (size_t i = 0; i < sizeof instance->about / sizeof instance->about[0]; i++)
-        wi_about_free(instance->about[i]);
-    free(instance);
-}

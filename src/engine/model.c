@@ -24,8 +24,9 @@ void wi_model_free(weir_model *model)
 {
     for (wi_instance *older; model->newest; model->newest = older) {
         older = model->newest->older;
-        wi_instance_free(model->newest);
+        free(model->newest);
     }
+    wi_about_free(model->about);
     if (model->route)
         model->route->end(model);
     free(model->kept);
@@ -38,6 +39,7 @@ void wi_model_add(weir_model *model, wi_instance *instance)
 {
     pthread_mutex_lock(&model->lock);
     instance->users = 1;
+    instance->number = ++model->instances;
     instance->older = model->newest;
     model->newest = instance;
     pthread_mutex_unlock(&model->lock);
@@ -79,48 +81,57 @@ static void end_instance(weir_model *model, wi_instance *instance)
     pthread_mutex_unlock(&model->lock);
 }
 
-/* One on which a run was only tried is known to nobody any more. */
+/* With the lock held. One that is no model's any more is known to nobody else. */
 static void forget(weir_model *model, wi_instance *instance)
 {
-    pthread_mutex_lock(&model->lock);
     wi_instance **link = &model->newest;
     while (*link != instance)
         link = &(*link)->older;
     *link = instance->older;
-    pthread_mutex_unlock(&model->lock);
-    wi_instance_free(instance);
+    free(instance);
+}
+
+static void leave_last(weir_model *model, wi_instance *instance)
+{
+    wi_kept_detail caller;
+    wi_detail_keep(&caller);
+    if (retire(model, instance)) {
+        end_instance(model, instance);
+        pthread_mutex_lock(&model->lock);
+        instance->ended = true;
+        if (instance != model->present)
+            forget(model, instance);
+        pthread_mutex_unlock(&model->lock);
+    }
+    wi_detail_restore(&caller);
 }
 
 void wi_model_leave(weir_model *model, wi_instance *instance)
 {
     pthread_mutex_lock(&model->lock);
     wi_law(instance->users > 0);
-    bool last = instance->users == 1, served = instance->served;
+    bool last = instance->users == 1;
     instance->users -= !last;
     pthread_mutex_unlock(&model->lock);
-    if (!last)
-        return;
-    wi_kept_detail caller;
-    wi_detail_keep(&caller);
-    if (retire(model, instance)) {
-        end_instance(model, instance);
-        if (!served)
-            forget(model, instance);
-    }
-    wi_detail_restore(&caller);
+    if (last)
+        leave_last(model, instance);
 }
 
 void wi_model_switch(weir_model *model, wi_instance *instance)
 {
     pthread_mutex_lock(&model->lock);
-    wi_instance *old = atomic_load(&model->present);
+    wi_instance *old = model->present;
     bool lets_go = old && old->present;
     if (old)
         old->present = false;
     if (instance) {
-        instance->present = instance->served = true;
+        instance->present = true;
         instance->users++;
-        atomic_store(&model->present, instance);
+        model->present = instance;
+        atomic_store(&model->client, instance->client);
+        atomic_store(&model->engine, instance->engine);
+        if (old && old->ended)
+            forget(model, old);
     }
     pthread_mutex_unlock(&model->lock);
     if (lets_go)
@@ -129,7 +140,7 @@ void wi_model_switch(weir_model *model, wi_instance *instance)
 
 wi_instance *wi_model_join_locked(weir_model *model)
 {
-    wi_instance *instance = atomic_load(&model->present);
+    wi_instance *instance = model->present;
     if (!instance->present || instance->lost)
         return NULL;
     instance->users++;
@@ -182,7 +193,7 @@ static weir_status load(const weir_model_options *o, const char *path, wi_instan
         wi_kept_detail reason;
         wi_detail_keep(&reason);
         (void)wi_instance_close(*out);
-        wi_instance_free(*out);
+        free(*out);
         wi_detail_restore(&reason);
     }
     return status;
@@ -222,15 +233,15 @@ weir_status weir_model_unload(weir_model *model)
     pthread_mutex_lock(&model->lock);
     size_t runs = model->runs, outputs = model->outputs;
     bool first = !model->unloading;
-    wi_instance *instance = atomic_load(&model->present);
     if (runs == 0 && outputs == 0)
         model->unloading = true;
     while (first && model->unloading && model->visits > 0)
         pthread_cond_wait(&model->moved, &model->lock);
+    wi_instance *instance = model->present;
     pthread_mutex_unlock(&model->lock);
     if (runs > 0 || outputs > 0 || !first)
         return weir_fail(WEIR_BUSY, "%s has %zu runs under way and %zu results that are not released",
-                         weir_client_name(instance->client), runs, outputs);
+                         weir_client_name(weir_model_client(model)), runs, outputs);
     weir_status status = instance->present ? wi_instance_close(instance) : WEIR_OK;
     if (status == WEIR_OK && model->kept)
         status = weir_fail(WEIR_ENGINE, "%s", model->kept);
@@ -352,30 +363,38 @@ weir_status weir_model_metrics(weir_model *model, weir_engine_metrics *out)
                : weir_fail(WEIR_INVALID, "weir_model_metrics: member size is not set");
 }
 
-/* Asked of the engine once before its instance has answered and once after, and kept: texts stay when the instance goes. */
-static weir_status learn(weir_model *model, wi_instance *at, const weir_model_info **out)
+static const wi_about *known(weir_model *model, const wi_instance *at, bool *answered)
 {
     pthread_mutex_lock(&model->lock);
-    size_t which = at->answered > 0;
-    wi_about *about = at->about[which];
+    *answered = at->answered > 0;
+    const wi_about *about = wi_about_find(model->about, at->rank, *answered);
     pthread_mutex_unlock(&model->lock);
+    return about;
+}
+
+/* Asked of the engine once before an instance of the candidate has answered and once after, and kept: texts stay when the
+ * instance goes. */
+static weir_status learn(weir_model *model, wi_instance *at, const weir_model_info **out)
+{
+    bool answered;
+    const wi_about *about = known(model, at, &answered);
     if (!about) {
         weir_model_info info = WEIR_INIT(weir_model_info);
         weir_status status = at->engine->info(at->loaded, &info);
         if (status != WEIR_OK)
             return status;
-        about = wi_about_copy(&info);
-        if (!about)
+        wi_about *mine = wi_about_copy(&info, at->rank, answered);
+        if (!mine)
             return weir_fail(WEIR_SYSTEM, "no host memory for what the model is");
         pthread_mutex_lock(&model->lock);
-        wi_about *mine = about;
-        if (at->about[which])
-            about = at->about[which]; /* another thread was faster */
-        else
-            at->about[which] = mine;
+        about = wi_about_find(model->about, at->rank, answered);
+        if (!about)
+            wi_about_add(&model->about, mine);
         pthread_mutex_unlock(&model->lock);
-        if (mine != about)
+        if (about) /* another thread was faster */
             wi_about_free(mine);
+        else
+            about = mine;
     }
     *out = wi_about_info(about);
     return WEIR_OK;
@@ -395,19 +414,12 @@ weir_status weir_model_info_get(weir_model *model, weir_model_info *out)
     return status;
 }
 
-static wi_instance *present(const weir_model *model)
-{
-    return model ? atomic_load(&((weir_model *)model)->present) : NULL;
-}
-
 weir_client *weir_model_client(const weir_model *model)
 {
-    wi_instance *instance = present(model);
-    return instance ? instance->client : NULL;
+    return model ? atomic_load(&((weir_model *)model)->client) : NULL;
 }
 
 const weir_engine *weir_model_engine(const weir_model *model)
 {
-    wi_instance *instance = present(model);
-    return instance ? instance->engine : NULL;
+    return model ? atomic_load(&((weir_model *)model)->engine) : NULL;
 }

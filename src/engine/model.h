@@ -2,9 +2,8 @@
  *
  * An instance is a model as one engine has loaded it, with a client of its own. A model of weir_model_load has one for its
  * whole life. One of weir_model_open (src/choice/open.h) may get another when a run fails; an instance that is the model's no
- * longer is unloaded by whoever uses it last. Records of those that were the model's stay until it is unloaded: there are few,
- * and a look at an old one is then harmless. The others, on which a run was only tried, go with their last user. No lock is
- * held while an engine works. */
+ * longer is unloaded by whoever uses it last, and its record goes, too, but for the present one's, which stays until there is
+ * another. No lock is held while an engine works. */
 #ifndef WI_MODEL_H
 #define WI_MODEL_H
 
@@ -14,7 +13,7 @@
 
 #include <stdatomic.h>
 
-typedef struct wi_about wi_about; /* a copy of what an engine says of its model; about.c */
+typedef struct wi_about wi_about; /* copies of what engines say of their models; about.c */
 
 typedef struct wi_instance {
     const weir_engine *engine;
@@ -27,9 +26,9 @@ typedef struct wi_instance {
     size_t outputs;     /* the results among them */
     uint64_t answered;  /* runs */
     bool present, lost; /* takes new runs; its device is gone */
-    bool served;        /* it is or was the present one */
+    bool ended;         /* unloaded by its last user */
     bool ill;           /* a run failed after which it could not be expected to work, and none has worked since */
-    wi_about *about[2]; /* before and after it has answered: engines learn from a first run */
+    uint64_t number;    /* among all of the model's, from 1 */
     struct wi_instance *older;
 } wi_instance;
 
@@ -65,8 +64,13 @@ struct weir_model {
     struct wi_opening *opening;
     pthread_mutex_t lock;
     pthread_cond_t moved;
-    _Atomic(wi_instance *) present; /* set under the lock */
-    wi_instance *newest;            /* of all */
+    wi_instance *present; /* the last that was, where there is none */
+    wi_instance *newest;  /* of all */
+    uint64_t instances;   /* that there ever were */
+    wi_about *about;      /* of each candidate before and after it has answered: engines learn from a first run */
+    /* The present one's, for who looks without the lock. */
+    _Atomic(weir_client *) client;
+    _Atomic(const weir_engine *) engine;
     wi_run *under_way;
     size_t runs, outputs;
     size_t visits; /* other calls that are inside; unloading waits for them, as they are short */
@@ -87,7 +91,6 @@ weir_status wi_instance_load(wi_instance *instance, const weir_engine_load *load
 /* Unloads what is loaded and closes the client; the record stays. WEIR_ENGINE when the engine has kept memory, which is
  * logged with its bytes and left charged. */
 weir_status wi_instance_close(wi_instance *instance);
-void wi_instance_free(wi_instance *instance); /* the record of a closed one */
 
 /* The most that its client had; 0 if nobody can tell. */
 uint64_t wi_instance_peak(const wi_instance *instance);
@@ -121,9 +124,12 @@ const weir_tensor *wi_input_on_device(const weir_inference *inference);
 
 /* ---- what engines say; about.c ---- */
 
-/* Copies it; NULL without host memory. */
-wi_about *wi_about_copy(const weir_model_info *info);
+/* Copies what was said of a candidate, which had answered or not; NULL without host memory. */
+wi_about *wi_about_copy(const weir_model_info *info, size_t rank, bool answered);
 const weir_model_info *wi_about_info(const wi_about *about);
-void wi_about_free(wi_about *about);
+/* In a list; NULL: not there. */
+const wi_about *wi_about_find(const wi_about *list, size_t rank, bool answered);
+void wi_about_add(wi_about **list, wi_about *about);
+void wi_about_free(wi_about *list);
 
 #endif

@@ -168,12 +168,48 @@ static void requests_without_end(void **state)
     check_books(&before);
 }
 
+/* An engine that breaks again and again, and is loaded anew each time. */
+static void break_and_mend(int rounds, bool tight)
+{
+    enum { SETTLED = 10 };
+    books before = take_books();
+    b.weights = tight ? 40 * MIB : WEIGHTS; /* of 64 MiB */
+    weir_model *model = opened_on("cuda");
+    weir_model_info first = WEIR_INIT(weir_model_info);
+    long settled = 0;
+    b.ill = true;
+    infer_and_release(model);
+    ok(weir_model_info_get(model, &first));
+    for (int i = 0; i < rounds; i++) {
+        weir_outputs out;
+        b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_LATER_RUN, WEIR_ENGINE, .times = 1, .breaks = true};
+        fails(WEIR_ENGINE, infer_once(model, &out));
+        infer_and_release(model);
+        assert_string_equal(provider_of(model), first.provider);
+        if (i == SETTLED)
+            settled = atomic_load(&taken);
+    }
+    assert_int_equal(atomic_load(&taken), settled);
+    assert_int_equal(b.loads, 1 + (tight ? 2 : 1) * rounds);
+    assert_int_equal(record_of(model).attempt_count, tight ? 5 : 3);
+    ok(weir_model_unload(model));
+    check_books(&before);
+}
+
+static void instances_without_end(void **state)
+{
+    break_and_mend(UNDER_TSAN ? 100 : 1000, false);
+    bed_reset(state);
+    break_and_mend(100, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(opening_without_memory, bed_reset),
         cmocka_unit_test_setup(moving_without_memory, bed_reset),
         cmocka_unit_test_setup(requests_without_end, bed_reset),
+        cmocka_unit_test_setup(instances_without_end, bed_reset),
     };
     return cmocka_run_group_tests_name("memory", tests, bed_begin, bed_end);
 }
