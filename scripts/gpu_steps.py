@@ -259,7 +259,7 @@ def sanitized(tool, what, command, env=None, most=60):
     """A program under a tool of compute-sanitizer: it succeeds, and the tool has nothing to say."""
     what = f"{what} under {tool}"
     if no_time(what):
-        return
+        return TOO_LONG
     # The suites provoke errors of the interface on purpose; what is looked for are wrong accesses.
     words = [place.sanitizer, "--tool", tool, "--error-exitcode", FAILED_BY_TOOL]
     words += ["--report-api-errors", "no"] if tool == "memcheck" else []
@@ -267,7 +267,7 @@ def sanitized(tool, what, command, env=None, most=60):
     if re.search(r"Device not supported|Unable to find injection|not supported on this", output):
         note("skipped", what, "compute-sanitizer does not work here: " +
              next(line.strip() for line in output.splitlines() if re.search("not supported|injection", line)))
-        return
+        return SKIPPED
     errors = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (.*)", output)
     if status == 0 and errors:
         note("passed", what, ", ".join(filter(None, [errors[-1], counts(output), f"{seconds:.1f} s"])))
@@ -276,6 +276,7 @@ def sanitized(tool, what, command, env=None, most=60):
     else:
         note("failed", what, f"too long: {seconds:.0f} s" if status == TOO_LONG else
              f"{errors[-1] if errors else 'no summary'}, exit status {status}", telling_lines(output, 60))
+    return status
 
 
 def at_once(tasks, most=AT_ONCE):

@@ -170,9 +170,22 @@ static void same_ledger(const snapshot *before)
     check_sums(&now);
 }
 
+/* NVML, unless a tool watches, which has memory of its own on the device. */
+static bool has_witness(void)
+{
+    return !getenv("WEIR_SANITIZED") && witness_begin();
+}
+
 static uint64_t used(void)
 {
-    return witness_begin() ? witness_used() : 0;
+    return has_witness() ? witness_used() : 0;
+}
+
+static void used_is(uint64_t wanted)
+{
+    uint64_t now = used();
+    if (has_witness())
+        assert_in_range(now + WITNESS_NOISE, wanted, wanted + 2 * WITNESS_NOISE);
 }
 
 /* The tests --------------------------------------------------------------------------------------------------------- */
@@ -198,7 +211,7 @@ static void the_device_first_and_no_context(void **state)
     uint64_t margin = device.free / 10 > 512 * MIB ? device.free / 10 : 512 * MIB;
     assert_in_range(obtainable, device.free - margin - WITNESS_NOISE, device.free - margin + WITNESS_NOISE);
     weir_choice_release(choice);
-    assert_in_range(used(), before, before + WITNESS_NOISE);
+    used_is(before);
 }
 
 static void what_a_manifest_requires(void **state)
@@ -252,7 +265,7 @@ static void what_is_explained_is_loaded(void **state)
     assert_string_equal(weir_runtime_device(runtime), "cuda:0");
     assert_int_equal(ledger().device.live, on_device.taken);
     used_before = used();
-    if (witness_is_real())
+    if (has_witness() && witness_is_real())
         assert_true(used_before >= on_device.taken + WITNESS_CONTEXT);
     /* The next one sees so much less. */
     choice = choose();
@@ -336,13 +349,13 @@ static void the_device_is_as_it_was(void **state)
     (void)state;
     uint64_t was = ledger().device.live;
     ok(weir_runtime_empty_cache(runtime, NULL));
-    assert_in_range(used(), used_before - WITNESS_NOISE, used_before + WITNESS_NOISE);
+    used_is(used_before);
     ok(weir_model_unload(resident));
     ok(weir_runtime_empty_cache(runtime, NULL));
     snapshot now = ledger();
     assert_int_equal(now.device.live + now.device.pending + now.device.clients + now.device.held, 0);
     if (witness_is_real())
-        assert_in_range(used(), used_before - was - 2 * WITNESS_NOISE, used_before - was + WITNESS_NOISE);
+        used_is(used_before - was);
 }
 
 int main(void)

@@ -167,36 +167,94 @@ static const char *answer(const char *word, const char *second)
 
 /* The tests --------------------------------------------------------------------------------------------------------- */
 
-/* Lists for CUDA_VISIBLE_DEVICES: %U stands for the UUID of a device, %S for its beginning, %L for it in the other case, %P for
- * it without "GPU-". What NVIDIA documents: */
-static const char *const documented[] = {
-    "",     "0",    "-1",    "0,-1", "-1,0",  "0,0",    "0,99",
-    "99,0", "1",    "1,0",   "abc",  "0,abc", "%U",     "%S",
-    "%U,0", "0,%U", "%U,%U", "%Ux",  "GPU-x", "%U,abc", "MIG-00000000-0000-0000-0000-000000000000"};
-/* And what it does not: for a driver itself to say. */
-static const char *const others[] = {" 0",  "0 ", "0, 0", "0, 1", "0abc", "00",    "0x0",  "+0",   ",",   ",0", "0,",
-                                     "0,,", "%L", "%P",   " %U",  "%U ",  "%S,99", "GPU-", "gpu-", "GPU", "1,1"};
+/* Lists for CUDA_VISIBLE_DEVICES: %U stands for the UUID of a device, %S for its beginning, %P for it without "GPU-", %H for that
+ * in capitals, %M for a slice that is not there. What NVIDIA documents: */
+static const char *const documented[] = {"",       "0",   "-1",    "0,-1",  "-1,0",    "0,0", "0,99",
+                                         "99,0",   "1",   "1,0",   "abc",   "0,abc",   "%U",  "%S",
+                                         "%U,abc", "%Ux", "%U,%U", "GPU-x", "0,abc,0", "%M"};
+/* And what it does not: for a driver itself to say. A word that is a device is found by naming that twice, as none is seen then. */
+static const char *const others[] = {
+    " 0",
+    "0 ",
+    " 0 ",
+    "0, 0",
+    "0 ,0",
+    "0,\t0",
+    "\t0",
+    "0,-1,0",
+    "0,99,0",
+    "99999999999999999999,0",
+    "0abc",
+    "0,0abc",
+    "abc,0",
+    "00",
+    "0,00",
+    "0x0",
+    "0,0x0",
+    "0x1",
+    "+0",
+    "0,+0",
+    "-0",
+    "0,-0",
+    "0.5",
+    "1gpu",
+    "1, +0",
+    ",",
+    ",0",
+    "0,",
+    "0,,",
+    "0,,0",
+    "0,,1",
+    "1,1",
+    "0,1,0",
+    "1,-1,0",
+    "GPU-",
+    "gpu-",
+    "GPU",
+    "G",
+    "%P",
+    "%U0",
+    "%U,%S",
+    "GPU-%H",
+    "gpu-%P",
+    "%U,GPU-%H",
+    " %U",
+    "%U ",
+    "%U, %U",
+    "%U ,%U",
+    "%U,0",
+    "0,%U",
+    "%S,99",
+    "%U,GPU-",
+    "%U,GPU-ffffffff,%U",
+    "%U,-1",
+    "%U,-1,%U",
+    "%U,,",
+    "0,%M",
+    "%U,%M",
+    "%M,%U",
+    "%M,0",
+    "MIG-%U/0/0",
+};
 
 static void write_list(const char *pattern, char *list, size_t capacity)
 {
-    char uuid[96], swapped[96] = "";
-    snprintf(uuid, sizeof uuid, "%s", witness_uuid());
-    for (size_t i = 0; uuid[i]; i++)
-        swapped[i] =
-            (char)(islower((unsigned char)uuid[i]) ? toupper((unsigned char)uuid[i]) : tolower((unsigned char)uuid[i]));
-    const char *rest = strchr(pattern, '%');
-    char kind = rest ? rest[1] : '\0';
-    snprintf(list, capacity, "%.*s%.*s", rest ? (int)(rest - pattern) : 99, pattern,
-             kind == 'S' ? 12
-             : rest      ? 95
-                         : 0,
-             kind == 'L'   ? swapped
-             : kind == 'P' ? uuid + 4
-                           : uuid);
-    if (rest && strchr(rest + 1, '%')) /* it twice */
-        snprintf(list + strlen(list), capacity - strlen(list), ",%s", uuid);
-    else if (rest)
-        snprintf(list + strlen(list), capacity - strlen(list), "%s", rest + 2);
+    static const char no_slice[] = "MIG-00000000-0000-0000-0000-000000000000";
+    const char *uuid = witness_uuid();
+    size_t used = 0;
+    for (const char *p = pattern; *p && used < capacity; p++) {
+        char kind = '\0';
+        if (*p == '%')
+            kind = *++p;
+        size_t from = used;
+        int most = kind == 'S' ? 12 : kind ? 95 : 1;
+        const char *text = kind == 'M' ? no_slice : kind == 'P' || kind == 'H' ? uuid + 4 : kind ? uuid : p;
+        used += (size_t)snprintf(list + used, capacity - used, "%.*s", most, text);
+        for (; kind == 'H' && from < used; from++)
+            list[from] = (char)toupper((unsigned char)list[from]);
+    }
+    assert_true(used < capacity);
+    list[used] = '\0';
 }
 
 enum { DOCUMENTED = sizeof documented / sizeof documented[0], LISTS = DOCUMENTED + sizeof others / sizeof others[0] };
@@ -232,6 +290,7 @@ static int ask_all(void **state)
         read_line(c.out, said[i].driver, sizeof said[i].driver);
         read_line(c.out, said[i].look, sizeof said[i].look);
         assert_int_equal(finish(&c), 0);
+        print_message("[%s] driver: %s rules: %s\n", said[i].list, said[i].driver, said[i].rules);
     }
     return 0;
 }
@@ -359,5 +418,6 @@ int main(int argc, char **argv)
         return required && strcmp(required, "1") == 0 ? 1 : 77;
     }
     unsetenv("CUDA_VISIBLE_DEVICES");
+    setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1); /* or the order of different devices is a guess */
     return cmocka_run_group_tests_name("hardware-gpu", tests, ask_all, NULL);
 }

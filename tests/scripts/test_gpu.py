@@ -15,6 +15,7 @@ SOURCE = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE / "scripts"))
 sys.dont_write_bytecode = True
 
+import gpu_onnx_steps as onnx_steps  # noqa: E402
 import gpu_steps as steps  # noqa: E402
 import gpu_weights as weights  # noqa: E402
 
@@ -105,6 +106,9 @@ class Steps(unittest.TestCase):
         steps.sanitized("memcheck", "silent", ["true"])
         self.assertEqual([r[:2] for r in steps.results], [("passed", "good under memcheck"), ("failed", "bad under racecheck"),
                                                           ("skipped", "no GPU under memcheck"), ("failed", "silent under memcheck")])
+
+    def test_parts_in_order(self):
+        self.assertEqual(onnx_steps.in_order(["serve", "new", "speed", "other", "hold"]), ["new", "other", "hold", "speed", "serve"])
 
     def test_a_pack_comes_out_as_it_went_in(self):
         pack, inside = self.folder / "pack", self.folder / "inside"
