@@ -11,7 +11,7 @@
 typedef bool check_fn(const char *value);
 
 static check_fn is_size, is_amount, is_bytes, is_count, is_budget, is_stack, is_level, is_duration, is_age, is_switch,
-    is_policy, is_anything;
+    is_percent, is_policy, is_anything;
 
 enum { VALUE_BYTES = 256 };
 
@@ -57,6 +57,13 @@ static struct option {
      .standard = "1s",
      .help = "how long an allocation may wait for memory that is freed but still in use: 0, 250ms, 1s",
      .valid = is_duration},
+    {.name = "patience",
+     .environment = "WEIR_PATIENCE",
+     .standard = "2",
+     .help =
+         "percent of the time that allocations may wait for what other streams have freed rather than hold more memory "
+         "than was in use: 0 to 100",
+     .valid = is_percent},
     {.name = "trace",
      .environment = "WEIR_TRACE",
      .standard = "",
@@ -265,6 +272,12 @@ static bool is_count(const char *value)
     return read_count(value, &ignored);
 }
 
+static bool is_percent(const char *value)
+{
+    unsigned percent;
+    return read_count(value, &percent) && percent <= 100;
+}
+
 static bool is_budget(const char *value)
 {
     uint64_t ignored;
@@ -401,13 +414,23 @@ uint64_t wi_option_front(void)
     return said ? bytes : UINT64_MAX;
 }
 
-unsigned wi_option_calm(void)
+static unsigned count_of(const char *name)
 {
     weir_option option = {.size = sizeof option};
     unsigned count = 0;
-    if (weir_option_get("calm", &option) == WEIR_OK)
+    if (weir_option_get(name, &option) == WEIR_OK)
         (void)read_count(option.value, &count);
     return count;
+}
+
+unsigned wi_option_calm(void)
+{
+    return count_of("calm");
+}
+
+unsigned wi_option_patience(void)
+{
+    return count_of("patience");
 }
 
 uint64_t wi_option_wait(void)

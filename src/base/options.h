@@ -16,6 +16,8 @@ bool wi_option_poison(void);
 uint64_t wi_option_front(void);
 /* After how many allocations without growth it is calm; runtime/front.h. */
 unsigned wi_option_calm(void);
+/* Percent of the time that allocations may wait rather than hold more; memory/patience.c. */
+unsigned wi_option_patience(void);
 /* How long an allocation waits for pending frees, in nanoseconds. */
 uint64_t wi_option_wait(void);
 /* weir_size_parse that leaves the detail alone. */

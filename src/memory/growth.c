@@ -334,9 +334,11 @@ static bool find(wi_mapped *m, const bases *all, const wi_wish *wish, wi_growth 
     m->looks++;
     uint64_t creatable = wi_handles_creatable(m, NULL);
     uint64_t freely = wi_min(allowed(m, wish->bytes), creatable);
-    return try_bases(m, all, freely, false, out) ||
-           (freely < creatable && find_thriftiest(m, all, freely, creatable, out)) ||
-           try_bases(m, all, creatable, true, out);
+    bool found = try_bases(m, all, freely, false, out) ||
+                 (freely < creatable && find_thriftiest(m, all, freely, creatable, out)) ||
+                 try_bases(m, all, creatable, true, out);
+    out->beyond = found && !out->cut && out->fresh > freely;
+    return found;
 }
 
 static void pay(wi_mapped *m, const wi_growth *g)

@@ -229,17 +229,19 @@ uint64_t wi_lanes_bytes(const wi_lanes *lanes)
     return bytes;
 }
 
-bool wi_lanes_oldest(const wi_lanes *lanes, wi_event *out)
+bool wi_lanes_oldest(const wi_lanes *lanes, weir_stream but, wi_event *out)
 {
+    const wi_lane *most = NULL;
     for (unsigned i = 0, seen = 0; i < WI_LANE_PLACES && seen < *lanes->count; i++) {
         const wi_lane *lane = lanes->places[i];
         seen += lane && lane->stream.id != 0;
-        if (lane && lane->first && lane->mark_count > 0) {
-            *out = lane->marks[lane->first_mark].event;
-            return true;
-        }
+        bool waits = lane && lane->first && lane->mark_count > 0 && (but.id == 0 || lane->stream.id != but.id);
+        if (waits && (!most || lane->bytes > most->bytes))
+            most = lane;
     }
-    return false;
+    if (most)
+        *out = most->marks[most->first_mark].event;
+    return most != NULL;
 }
 
 bool wi_lanes_point(const wi_extent *extent, wi_event *out)

@@ -74,8 +74,9 @@ uint64_t wi_lanes_renew(wi_lanes *lanes);
 uint64_t wi_lanes_bytes(const wi_lanes *lanes);
 /* For whoever reads a trace: `other` may use the bytes from here on; the extent's own stream stands for everybody. */
 void wi_lanes_trace(const wi_lanes *lanes, const wi_extent *extent, weir_stream other);
-/* The oldest point that something waits for; false: nothing waits for a known one. */
-bool wi_lanes_oldest(const wi_lanes *lanes, wi_event *out);
+/* The oldest point that something waits for, in the lane other than the stream's that has the most; false: nothing waits for
+ * a known one. */
+bool wi_lanes_oldest(const wi_lanes *lanes, weir_stream but, wi_event *out);
 /* The point behind what is free in the extent; false where none was recorded yet. */
 bool wi_lanes_point(const wi_extent *extent, wi_event *out);
 

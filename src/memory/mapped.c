@@ -60,13 +60,17 @@ static uint32_t handles_of(const wi_mapped *mapped, const wi_growth *growth)
 
 /* Puts memory where a block can stand, as *g tells then. WEIR_NO_ROOM: there is no such place, or no means. WEIR_BUSY: one
  * more try. */
-static weir_status grow_space(wi_mapped *mapped, wi_space *space, const wi_placement *p, wi_growth *g, wi_extent **busy)
+static weir_status grow_space(wi_mapped *mapped, wi_space *space, wi_placement *p, wi_growth *g, wi_extent **busy)
 {
     const wi_wish wish = {p->charged, p->alignment, wi_ordered_lane(&mapped->resource, p), p->apart};
     weir_status status = wi_growth_plan(mapped, space, &wish, g);
     if (status == WEIR_NO_ROOM && p->thorough && !p->apart) {
         *g = (wi_growth){.taken_count = 1}; /* or nothing, or new handles: it went through everything */
         return wi_rescue(mapped, space, &wish, &g->start, busy);
+    }
+    if (status == WEIR_OK && p->thrifty && g->beyond) {
+        p->beyond = true;
+        return WEIR_NO_ROOM;
     }
     weir_status filled = status == WEIR_OK && !p->apart ? wi_rescue_fill(mapped, space, &wish, g, busy) : WEIR_NO_ROOM;
     if (status != WEIR_OK || filled != WEIR_NO_ROOM)
@@ -123,7 +127,7 @@ static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p
         if (p->modest)
             return WEIR_NO_ROOM;
         status = grow_and_use(mapped, space, p, out);
-        if (!once_more(mapped, &status, &waits))
+        if (p->beyond || !once_more(mapped, &status, &waits))
             return status;
     }
 }
@@ -151,7 +155,7 @@ static weir_status find_in_spaces(wi_mapped *mapped, wi_placement *p, wi_block *
     const unsigned *spaces;
     unsigned count = spaces_for(p, &spaces);
     weir_status status = WEIR_NO_ROOM;
-    for (unsigned i = 0; i < count && is_shortage(status); i++)
+    for (unsigned i = 0; i < count && is_shortage(status) && !p->beyond; i++)
         status = find_room(mapped, &mapped->sides[spaces[i]], p, i == 0, out);
     return status;
 }
@@ -175,12 +179,28 @@ static uint64_t relax(wi_mapped *mapped)
     return squeezed ? wi_handles_shed(mapped, WEIR_IDLE_KEPT) : 0;
 }
 
+/* As long as there is hope without holding more than is liked, and then at any rate. */
+static weir_status find_thriftily(wi_mapped *mapped, wi_placement *p, wi_block **out)
+{
+    uint64_t deadline = 0;
+    p->thrifty = wi_patience_has(mapped, p);
+    for (;;) {
+        p->beyond = false;
+        weir_status status = find_in_spaces(mapped, p, out);
+        if (!p->beyond)
+            return status;
+        p->thrifty = wi_patience_wait(mapped, p, &deadline);
+        if (p->thrifty)
+            wi_climbed(p, WEIR_RUNG_WAIT);
+    }
+}
+
 static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
     wi_mapped *mapped = of(resource);
     const wi_space *space = &mapped->sides[side_of(p)];
     lock(mapped);
-    weir_status status = find_in_spaces(mapped, p, out);
+    weir_status status = find_thriftily(mapped, p, out);
     if (is_shortage(status) && p->behind && !p->apart && (*out = find_behind(mapped, p)))
         status = WEIR_OK;
     if (status == WEIR_OK) {
@@ -400,6 +420,7 @@ weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_reso
     mapped->resource.idle = &mapped->shared.idle;
     mapped->device_has = UINT64_MAX;
     wi_growth_begin(mapped);
+    wi_patience_begin(&mapped->patience);
     pthread_cond_init(&mapped->settled, NULL);
     weir_status status = reserve_sides(mapped);
     if (status != WEIR_OK) {

@@ -12,6 +12,12 @@ enum { WI_LONG_LIVED = 0, WI_SHORT_LIVED = 1, WI_SMALL = 2, WI_SIDES = WI_SHELVE
 
 weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_resource **out);
 
+/* Time that may be spent on waiting for others rather than to hold more: nanoseconds, and when that was so. */
+typedef struct wi_patience {
+    unsigned percent; /* of the time */
+    uint64_t left, at;
+} wi_patience;
+
 typedef struct wi_mapped {
     wi_resource resource;
     /* everything below is under the resource's lock */
@@ -30,7 +36,8 @@ typedef struct wi_mapped {
     uint64_t credit, credited; /* for moves, and the allocations that it was earned by: growth.c */
     uint64_t plans;            /* made so far */
     uint64_t looks;            /* for a place, each of which may make many plans */
-    bool squeezed;             /* the device had no more, although the budget left room */
+    wi_patience patience;
+    bool squeezed; /* the device had no more, although the budget left room */
 } wi_mapped;
 
 /* Where memory is put so that a block can stand. The block's range is [start, start + bytes); [low, high) becomes busy, which
@@ -46,6 +53,7 @@ typedef struct wi_growth {
     /* The means, once found: */
     size_t spare;      /* of the spare handles, the first so many */
     uint64_t fresh;    /* granules to be created */
+    bool beyond;       /* more than is liked to be held */
     wi_backing *taken; /* handles to be moved here, linked by chosen */
     size_t taken_count;
     /* Or, instead of them: an idle handle that has to be cut behind so many granules before another plan is made. */
@@ -73,6 +81,14 @@ weir_status wi_growth_plan(wi_mapped *mapped, wi_space *space, const wi_wish *wi
 /* The same directly behind a used extent; WEIR_NO_ROOM: something stands there; WEIR_OUT_OF_MEMORY: no means. */
 weir_status wi_growth_behind(wi_mapped *mapped, wi_extent *used, uint64_t more, wi_growth *out);
 void wi_growth_begin(wi_mapped *mapped);
+
+/* Patience; patience.c. Whether the request may wait for what others have freed. */
+bool wi_patience_has(const wi_mapped *mapped, const wi_placement *placement);
+/* Waits for some of that, if there is any and until *deadline, which begins at 0; true: something has become anyone's. The
+ * lock is released meanwhile. */
+bool wi_patience_wait(wi_mapped *mapped, const wi_placement *placement, uint64_t *deadline);
+void wi_patience_begin(wi_patience *patience);
+
 /* How long new handles are where so many granules are created at once, in granules. */
 uint64_t wi_growth_handle(const wi_mapped *mapped, uint64_t fresh);
 

@@ -129,7 +129,7 @@ bool wi_ordered_await(wi_resource *resource, uint64_t deadline)
 {
     wi_event oldest;
     wi_resource_lock(resource);
-    bool any = wi_lanes_oldest(resource->lanes, &oldest);
+    bool any = wi_lanes_oldest(resource->lanes, WEIR_STREAM_HOST, &oldest);
     wi_resource_unlock(resource);
     return any && resource->driver->wait(resource->device, oldest, deadline) == WEIR_OK;
 }

@@ -1,47 +1,48 @@
-/* Patience: before more memory is created than was ever in use, and a little, what other streams have freed is waited for, a
- * while at a time and in all a small share of the time. What two models freed within the last milliseconds would else be
- * doubled whenever one asks while the other has not come to its frees yet, and stay held (an H200 with two models of
- * images and texts: 1.04 of the peak after ten seconds, 1.2 to 1.6 after a minute).
+/* Patience: before more memory is held than was ever in use, and a little, what other streams have freed is waited for; a while
+ * at a time, and in all a small share of the time. Else what one stream freed in the last milliseconds is created once more
+ * for another that asks just then, and stays held: two models on an H200 held 1.04 of their peak after ten seconds, and
+ * after a minute 1.2 to 1.6.
  *
- * The host waits, and no stream: a stream that its program holds up costs the share, and cannot come to wait for itself. */
+ * The host waits, and no stream does: one that its program holds up costs that share, and cannot come to wait for itself. */
+#include "base/options.h"
 #include "base/system.h"
 #include "memory/mapped.h"
 
-enum { SHARE = 50 };                                   /* of the time: one part in so many */
-enum { MOST = 200*1000*1000, ONCE = 20*1000*1000 }; /* nanoseconds: saved up, and for one request */
+/* Nanoseconds: saved up at most, and spent on one request. */
+enum { MOST = 100 * 1000 * 1000, ONCE = 10 * 1000 * 1000 };
 
 void wi_patience_begin(wi_patience *patience)
 {
-    *patience = (wi_patience){.left = MOST, .at = wi_now()};
+    unsigned percent = wi_option_patience();
+    *patience = (wi_patience){.percent = percent, .left = percent > 0 ? MOST : 0, .at = wi_now()};
 }
 
 bool wi_patience_has(const wi_mapped *mapped, const wi_placement *p)
 {
-    bool able = p->may_wait && p->native && !p->alone && !p->apart && !p->modest && !p->thorough && !p->graph;
-    unsigned own = able && wi_lanes_find(&mapped->lanes, p->stream);
-    return able && mapped->shared.lanes > own;
+    bool able = p->may_wait && p->native && !p->alone && !p->apart && !p->modest && !p->thorough;
+    return able && mapped->shared.lanes > (wi_lanes_find(&mapped->lanes, p->stream) ? 1 : 0);
 }
 
-static uint64_t earn(wi_patience *patience, uint64_t now)
+static void earn(wi_patience *patience, uint64_t now)
 {
-    patience->left = wi_min(patience->left + (now - patience->at) / SHARE, MOST);
+    patience->left = wi_min(patience->left + (now - patience->at) / 100 * patience->percent, MOST);
     patience->at = now;
-    return patience->left;
 }
 
 bool wi_patience_wait(wi_mapped *mapped, const wi_placement *p, uint64_t *deadline)
 {
     wi_resource *resource = &mapped->resource;
-    uint64_t start = wi_now(), left = earn(&mapped->patience, start);
+    wi_patience *patience = &mapped->patience;
+    uint64_t start = wi_now();
     wi_event event;
+    earn(patience, start);
     if (*deadline == 0)
-        *deadline = start + wi_min(left, ONCE);
-    if (start >= *deadline || left == 0 || !wi_lanes_oldest(&mapped->lanes, p->stream, &event))
+        *deadline = start + wi_min(patience->left, ONCE);
+    if (start >= *deadline || !wi_lanes_oldest(&mapped->lanes, p->stream, &event))
         return false;
     wi_resource_unlock(resource);
     weir_status status = resource->driver->wait(resource->device, event, *deadline);
     wi_resource_lock(resource);
-    uint64_t waited = wi_now() - start;
-    mapped->patience.left -= wi_min(mapped->patience.left, waited);
+    patience->left -= wi_min(patience->left, wi_now() - start);
     return status == WEIR_OK && wi_lanes_renew(&mapped->lanes) > 0;
 }

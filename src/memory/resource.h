@@ -35,6 +35,7 @@ typedef struct wi_placement {
     bool apart;                         /* it ends where its memory ends, and what is behind stays unmapped */
     struct wi_reservation *reservation; /* bytes claimed before; NULL: none */
     bool thorough;                      /* whatever can be done is to be done, at any price */
+    bool thrifty, beyond;               /* set by the base: no more than it likes to hold; and that it would be more */
     bool behind;                        /* what is free in the order of another stream will do, behind that */
     weir_rung rung;                     /* the highest one climbed so far, which the base raises */
     bool hit;                           /* set by the base: no driver call was needed */

@@ -1,4 +1,4 @@
-foreach(file block ledger stats refusal events record extents lanes ordered behind marks backing places growth rescue handles mapped resource reuse taking pending
+foreach(file block ledger stats refusal events record extents lanes ordered behind marks backing places growth patience rescue handles mapped resource reuse taking pending
         layout mapped_layout trimming
         holders budget pressure logging stack index single single_pool fixed fixed_extent segments segments_pool nvtx)
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)

@@ -305,7 +305,7 @@ void run_take(world *w, const step *s)
     if (!p)
         return;
     pool_member *m = &p->members[s->field[F_CLASS] % WORLD_MEMBERS];
-    if (m->member && !w->client_closed[m->client]) {
+    if (m->member && !m->takes_nothing && !w->client_closed[m->client]) {
         unsigned client = m->client;
         m->in_hand++;
         w->client_in_hand[client]++;
@@ -400,12 +400,18 @@ static pool_member *member_of(pool *p, uint64_t serial)
     return NULL;
 }
 
-/* A block that is nobody's is not given back; in the middle of the call it may become somebody's. */
-static void give_twice(world *w, const pool *p, const pool_member *m, uint32_t index, unsigned stream)
+/* A block that is nobody's is not given back; in the middle of the call it may become somebody's, but not this member's, who
+ * would then give back what is his. */
+static void give_twice(world *w, const pool *p, pool_member *m, uint32_t index, unsigned stream)
 {
     weir_status status = WEIR_DOUBLE_FREE;
-    if (m && !is_held(&p->pieces[index]) && world_has_stream(w, stream))
+    if (m && !is_held(&p->pieces[index]) && world_has_stream(w, stream)) {
+        m->takes_nothing = true;
+        m->in_hand++;
         status = weir_blocks_give(m->member, index, 1, w->streams[stream]);
+        m->in_hand--;
+        m->takes_nothing = false;
+    }
     bool taken = status == WEIR_FOREIGN && is_held(&p->pieces[index]);
     if (status != WEIR_DOUBLE_FREE && !taken && (status != WEIR_DRIVER || world_faults(w) == w->fault_mark))
         oracle_report(w->oracle, ORACLE_ANSWER, "a second weir_blocks_give answers %s", weir_status_name(status));

@@ -135,6 +135,7 @@ typedef struct pool_member {
     uint32_t cap;
     uint64_t serial;
     uint8_t in_hand;
+    bool takes_nothing; /* until a step has ended */
 } pool_member;
 
 typedef struct pool {

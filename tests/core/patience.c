@@ -1,0 +1,134 @@
+/* Rather than hold more than was in use, a request waits a little for what another stream has freed. */
+#include "rungs.h"
+
+#include "base/system.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+enum { BYTES = 4 * MIB, ROOM = 60 * BYTES }; /* far away, so that nothing but thrift speaks against more */
+
+/* What stream a freed is behind work that is not done; stream b wants as much. */
+static void start_far(fixture *f, const char *patience)
+{
+    *f = (fixture){.sim = strncmp(device(), "sim", 3) == 0};
+    weir_runtime_options options = {.size = sizeof options, .budget = ROOM, .resource = "mapped"};
+    ok(weir_option_set("patience", patience));
+    ok(weir_option_set("front", "0")); /* what a thread parks is in use */
+    if (f->sim)
+        wi_sim_configure(&(wi_sim_options){.seed = 1, .granule = GRANULE, .bytes = ROOM});
+    ok(weir_runtime_create(device(), &options, &f->runtime));
+    ok(weir_option_set("patience", NULL));
+    ok(weir_option_set("front", NULL));
+    begin(f);
+    void *p = allocate(f->one, BYTES, f->a, WEIR_KV);
+    hold(f, f->a, p, 1, BYTES);
+    ok(weir_free(f->one, p, f->a));
+    assert_int_equal(take_snapshot(f->runtime).device.held, BYTES);
+}
+
+static void *let_go_soon(void *user)
+{
+    fixture *f = user;
+    usleep(1000);
+    let_go(f, f->a);
+    return NULL;
+}
+
+/* On a machine that is busy, the other thread may come too late: then again. */
+static void what_passes_soon_is_waited_for(void **state)
+{
+    (void)state;
+    uint64_t held = 0;
+    for (int attempt = 0; attempt < 10 && held != BYTES; attempt++) {
+        fixture f;
+        start_far(&f, NULL);
+        weir_stats last = take_snapshot(f.runtime).device;
+        pthread_t other;
+        void *q;
+        if (!f.sim) /* whose work is done when somebody waits for it */
+            assert_int_equal(pthread_create(&other, NULL, let_go_soon, &f), 0);
+        ok(weir_alloc(f.two, BYTES, f.b, WEIR_KV, &q));
+        held = take_snapshot(f.runtime).device.held;
+        if (held == BYTES)
+            came_by(WEIR_RUNG_WAIT);
+        if (!f.sim)
+            pthread_join(other, NULL);
+        ok(weir_free(f.two, q, f.b));
+        end(&f);
+    }
+    assert_int_equal(held, BYTES);
+}
+
+static void who_must_not_wait_gets_more(void **state)
+{
+    (void)state;
+    static const char *const patience[] = {NULL, "0"};
+    for (int i = 0; i < 2; i++) {
+        fixture f;
+        start_far(&f, patience[i]);
+        weir_stats last = take_snapshot(f.runtime).device;
+        void *q;
+        ok(i == 0 ? take_at_once(f.two, BYTES, f.b, &q) : weir_alloc(f.two, BYTES, f.b, WEIR_KV, &q));
+        came_by(WEIR_RUNG_CREATE);
+        assert_int_equal(last.held, 2 * BYTES);
+        let_go(&f, f.a);
+        ok(weir_free(f.two, q, f.b));
+        end(&f);
+    }
+}
+
+/* A stream that is held up for good costs a share of the time, and requests are served: each of these needs what it has, too. */
+static void patience_ends(void **state)
+{
+    (void)state;
+    if (strncmp(device(), "sim", 3) == 0)
+        skip(); /* nothing is held up there while somebody waits for it */
+    fixture f;
+    start_far(&f, NULL);
+    enum { TIMES = 14 };
+    uint64_t took[TIMES], least = UINT64_MAX;
+    for (size_t i = 0; i < TIMES; i++) {
+        void *q;
+        uint64_t start = wi_now();
+        ok(weir_alloc(f.two, (i + 1) * BYTES, f.b, WEIR_KV, &q));
+        took[i] = wi_now() - start;
+        ok(weir_free(f.two, q, f.b));
+    }
+    for (size_t i = TIMES - 3; i < TIMES; i++)
+        least = took[i] < least ? took[i] : least;
+    assert_true(took[0] >= 5000000); /* it did wait */
+    assert_true(least < 5000000);    /* and these did not */
+    assert_int_equal(take_snapshot(f.runtime).device.held, (TIMES + 1) * BYTES);
+    let_go(&f, f.a);
+    end(&f);
+}
+
+/* What the request's own stream has freed is its own at once. */
+static void one_stream_waits_for_nothing(void **state)
+{
+    (void)state;
+    fixture f;
+    start_far(&f, NULL);
+    weir_stats last = take_snapshot(f.runtime).device;
+    void *q, *more;
+    ok(weir_alloc(f.two, BYTES, f.a, WEIR_KV, &q));
+    came_by(WEIR_RUNG_FIT);
+    ok(weir_alloc(f.two, BYTES, f.a, WEIR_KV, &more));
+    came_by(WEIR_RUNG_CREATE);
+    let_go(&f, f.a);
+    ok(weir_free(f.two, q, f.a));
+    ok(weir_free(f.two, more, f.a));
+    end(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_passes_soon_is_waited_for),
+        cmocka_unit_test(who_must_not_wait_gets_more),
+        cmocka_unit_test(patience_ends),
+        cmocka_unit_test(one_stream_waits_for_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
