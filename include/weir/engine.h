@@ -210,7 +210,8 @@ typedef const weir_engine *(*weir_engine_entry_fn)(uint32_t abi);
  * thread: several that ask for one plug-in at once open it once, and hold up nobody who asks for another. */
 WEIR_API WEIR_NODISCARD weir_status weir_engine_open(const char *name, const weir_engine **out);
 
-/* Registers an engine that is linked into the program. The table must stay valid. WEIR_CONFLICT if the name is taken. */
+/* Registers an engine that is linked into the program. The table must stay valid. WEIR_CONFLICT if the name is taken; a
+ * plug-in of that name that is being opened gives way to it. */
 WEIR_API WEIR_NODISCARD weir_status weir_engine_register(const weir_engine *engine);
 
 /* The name of the engine number `index` of those that can be opened here, from 0; NULL past the last. Reads the

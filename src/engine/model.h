@@ -34,6 +34,7 @@ typedef struct wi_instance {
 
 /* A call of weir_model_infer, weir_model_infer_stream or weir_model_warm_up, on its caller's stack. */
 typedef struct wi_run {
+    uint64_t id;           /* the inference's, for who cancels it */
     wi_instance *instance; /* a user of it; NULL: between two. Changed under the model's lock */
     const weir_inference *inference;
     weir_inference elsewhere; /* the same, for an instance on another device */
@@ -45,7 +46,7 @@ typedef struct wi_run {
     double ms;   /* that the engine took last */
     /* Set under the model's lock as long as the run is in the list of runs; it answers WEIR_CANCELLED then, wherever it is. */
     atomic_bool cancelled;
-    const wi_instance *told; /* whose engine knows of that; under the lock */
+    uint64_t marked, told; /* the last cancel that called it, and the last that its engine knows of; under the lock */
     struct wi_run *next, **link;
 } wi_run;
 
@@ -74,6 +75,7 @@ struct weir_model {
     wi_run *under_way;
     size_t runs, outputs;
     size_t visits; /* other calls that are inside; unloading waits for them, as they are short */
+    uint64_t cancels;
     bool unloading;
     bool moving;              /* somebody looks for another instance */
     uint64_t vain;            /* times that none was found */

@@ -28,6 +28,7 @@ static weir_status begin(weir_model *model, wi_run *run, const char *call)
     bool gone = model->unloading;
     if (!gone) {
         model->runs++;
+        run->id = run->inference->id;
         run->next = model->under_way;
         run->link = &model->under_way;
         if (run->next)
@@ -243,7 +244,7 @@ static bool can_cancel(const wi_instance *instance)
 
 static bool is_called(const wi_run *run, uint64_t id)
 {
-    return id == 0 || run->inference->id == id;
+    return id == 0 || run->id == id;
 }
 
 typedef struct found {
@@ -256,11 +257,13 @@ static found mark(weir_model *model, uint64_t id)
 {
     found f = {0};
     pthread_mutex_lock(&model->lock);
+    model->cancels++;
     for (wi_run *run = model->under_way; run; run = run->next) {
         if (!is_called(run, id))
             continue;
         if (can_cancel(run->instance)) {
             atomic_store(&run->cancelled, true);
+            run->marked = model->cancels;
             f.any = true;
         } else
             f.lacks = run->instance->engine;
@@ -272,25 +275,27 @@ static found mark(weir_model *model, uint64_t id)
 }
 
 /* An instance, with a user more, whose engine has not been told yet of a run there that is marked. */
-static wi_instance *join_untold(weir_model *model, uint64_t id)
+static wi_instance *join_untold(weir_model *model, uint64_t id, uint64_t *last)
 {
     wi_instance *at = NULL;
     pthread_mutex_lock(&model->lock);
     for (wi_run *run = model->under_way; run && !at; run = run->next)
-        if (is_called(run, id) && atomic_load(&run->cancelled) && run->instance && run->told != run->instance)
+        if (is_called(run, id) && run->told < run->marked)
             at = run->instance;
     if (at)
         at->users++;
+    *last = model->cancels;
     pthread_mutex_unlock(&model->lock);
     return at;
 }
 
-static void note_told(weir_model *model, uint64_t id, const wi_instance *at)
+/* Of those that were marked up to the cancel number `last`; others may have been on their way in meanwhile. */
+static void note_told(weir_model *model, uint64_t id, const wi_instance *at, uint64_t last)
 {
     pthread_mutex_lock(&model->lock);
     for (wi_run *run = model->under_way; run; run = run->next)
-        if (is_called(run, id) && run->instance == at)
-            run->told = at;
+        if (is_called(run, id) && run->instance == at && run->marked <= last)
+            run->told = run->marked;
     pthread_mutex_unlock(&model->lock);
 }
 
@@ -300,10 +305,11 @@ static void tell_engines(weir_model *model, uint64_t id)
 {
     enum { TIMES = 40, PAUSE_NS = 50 * 1000 };
     int times = 0;
-    for (wi_instance *at; (at = join_untold(model, id));) {
+    uint64_t last;
+    for (wi_instance *at; (at = join_untold(model, id, &last));) {
         bool known = !at->engine->cancel || at->engine->cancel(at->loaded, id) != WEIR_NOT_FOUND;
         if (known || ++times == TIMES) {
-            note_told(model, id, at);
+            note_told(model, id, at, last);
             times = 0;
         } else
             nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
