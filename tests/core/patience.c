@@ -22,7 +22,7 @@ static void start_far(fixture *f, const char *patience)
     ok(weir_option_set("front", NULL));
     begin(f);
     void *p = allocate(f->one, BYTES, f->a, WEIR_KV);
-    hold(f, f->a, p, 1, BYTES);
+    hold(f, f->a, p, 1, 64);
     ok(weir_free(f->one, p, f->a));
     assert_int_equal(take_snapshot(f->runtime).device.held, BYTES);
 }
