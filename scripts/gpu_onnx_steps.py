@@ -25,6 +25,7 @@ TESTS = ("test-onnx-gpu", "test-onnx-providers", "test-bridge-gpu")
 TARGETS = ["weir_command", "weir-engine-onnx", "onnx-needing", "stub-provider", *TESTS]
 RUNTIME = "ort.tar.xz"
 SECONDS = 335
+BRIDGED = (("small", 8, 150), ("resnet50", 16, 40), ("bert", 32, 40))  # model, extent, pairs
 LIMITS = {"speed": 90, "faults": 110}  # of parts; of others a minute
 SERVED = 60  # seconds that two models are served at the most
 LAST = ["graph", "witness", "hold", "speed", "faults", "serve"]  # of the parts: what is measured often comes after what is not
@@ -125,10 +126,9 @@ def bridge(models, runtime):
     """A program's own sessions: what they answer, and how fast."""
     data = steps.place.folder / "data/onnx"
     runs = [(data / "copies.onnx", 1000, 200)]
-    if steps.place.device == "cuda":  # kernels of the stub answer nothing
+    if steps.place.device == "cuda":  # kernels of the stub answer with what was there before
         runs.append((data / "staged.onnx", 1000, 200))
-    if models:
-        runs += [(models / "small.onnx", 8, 150), (models / "resnet50.onnx", 16, 40), (models / "bert.onnx", 32, 40)]
+        runs += [(models / f"{name}.onnx", *rest) for name, *rest in BRIDGED] if models else []
     for model, extent, pairs in runs:
         what = f"bridge with {model.stem}"
         if suite(what, [program("test-bridge-gpu"), model, extent, pairs], {"WEIR_ONNXRUNTIME": runtime}, 40) == 0:
