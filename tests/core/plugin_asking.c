@@ -1,5 +1,4 @@
 /* A plug-in whose entry asks for engines itself. What it asks for is chosen when it is compiled; tests read what came of it. */
-#define _POSIX_C_SOURCE 200809L /* nanosleep */
 #include <weir/engine.h>
 
 #include <stdatomic.h>

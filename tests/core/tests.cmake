@@ -74,7 +74,7 @@ function(weir_test_plugin name)
   endif()
   add_library(test-plugin-${name} MODULE ${source})
   target_include_directories(test-plugin-${name} PRIVATE ${PROJECT_SOURCE_DIR}/include)
-  target_compile_definitions(test-plugin-${name} PRIVATE ${ARGN})
+  target_compile_definitions(test-plugin-${name} PRIVATE _GNU_SOURCE ${ARGN})
   set_target_properties(test-plugin-${name} PROPERTIES PREFIX "" OUTPUT_NAME weir-engine-${name}
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/plugins)
   add_dependencies(test-core-model test-plugin-${name})
