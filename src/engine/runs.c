@@ -317,17 +317,19 @@ static void tell_engines(weir_model *model, uint64_t id)
     }
 }
 
-/* None of the model's runs is called so: what its engine says of that. */
-static weir_status ask_present(weir_model *model, uint64_t id)
+/* None of the model's runs is called so. The engine is not asked: it might stop one there that has begun since, and that would go
+ * on elsewhere. */
+static weir_status find_none(weir_model *model, uint64_t id)
 {
     pthread_mutex_lock(&model->lock);
     wi_instance *at = wi_model_join_locked(model);
     pthread_mutex_unlock(&model->lock);
-    if (!at)
-        return weir_fail(WEIR_NOT_FOUND, "there is no run to cancel");
+    bool lacks = at && !at->engine->cancel;
     weir_status status =
-        at->engine->cancel ? at->engine->cancel(at->loaded, id) : wi_instance_lacks(at, "way to cancel a run");
-    wi_model_leave(model, at);
+        lacks ? wi_instance_lacks(at, "way to cancel a run")
+              : weir_fail(WEIR_NOT_FOUND, "no run with the id %llu is under way", (unsigned long long)id);
+    if (at)
+        wi_model_leave(model, at);
     return status;
 }
 
@@ -345,7 +347,7 @@ weir_status weir_model_cancel(weir_model *model, uint64_t id)
     else if (f.lacks)
         status = weir_fail(WEIR_UNSUPPORTED, "the engine %s has no way to cancel a run", f.lacks->name);
     else
-        status = ask_present(model, id);
+        status = find_none(model, id);
     wi_model_part(model);
     return status;
 }

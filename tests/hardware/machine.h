@@ -13,6 +13,13 @@
 
 #define GIB (UINT64_C(1) << 30)
 
+/* Where Debian puts libraries on this kind of processor. */
+#if defined __aarch64__
+#define LIBRARIES "usr/lib/aarch64-linux-gnu"
+#else
+#define LIBRARIES "usr/lib/x86_64-linux-gnu"
+#endif
+
 typedef struct machine {
     char root[512];
 } machine;

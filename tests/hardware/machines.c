@@ -4,13 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define H200      "GPU-11111111-2222-3333-4444-555555555555"
-#define OTHER     "GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee"
-#define CPU       "cpu cpu - - host 0 64 60 hu 8 - -/- Test CPU\n"
-#define DRIVER    "driver 580.65.06\ncuda 13000\n"
-#define ONE_GPU   DRIVER "gpu " H200 " 0000:3b:00.0 0 9.0 132 150323855360 149250113536 - NVIDIA H200\n"
-#define ONE_LINE  "cuda " H200 " - 0000:3b:00.0 cuda:0 0 140 139 du 132 9.0 580.65.6/13.0 NVIDIA H200\n"
-#define LIBRARIES "usr/lib/x86_64-linux-gnu"
+#define H200     "GPU-11111111-2222-3333-4444-555555555555"
+#define OTHER    "GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee"
+#define CPU      "cpu cpu - - host 0 64 60 hu 8 - -/- Test CPU\n"
+#define DRIVER   "driver 580.65.06\ncuda 13000\n"
+#define ONE_GPU  DRIVER "gpu " H200 " 0000:3b:00.0 0 9.0 132 150323855360 149250113536 - NVIDIA H200\n"
+#define ONE_LINE "cuda " H200 " - 0000:3b:00.0 cuda:0 0 140 139 du 132 9.0 580.65.6/13.0 NVIDIA H200\n"
 
 static machine make(const char *name)
 {
@@ -355,7 +354,7 @@ static void a_library_that_is_none(void **state)
     machine_file(&m, LIBRARIES "/libcuda.so.1", "no library at all\n");
     weir_hardware *hardware = machine_look(&m, NULL);
     machine_expect_of(hardware, CPU);
-    machine_remarks(hardware, "usr/lib/x86_64-linux-gnu/libcuda.so.1: ", 1);
+    machine_remarks(hardware, LIBRARIES "/libcuda.so.1: ", 1);
     weir_hardware_release(hardware);
 }
 

@@ -20,7 +20,7 @@ static machine make(const char *name)
 {
     machine m = machine_make(name);
     machine_host(&m, 64 * GIB, 60 * GIB);
-    machine_libraries(&m, MACHINE_BOTH, "usr/lib/x86_64-linux-gnu",
+    machine_libraries(&m, MACHINE_BOTH, LIBRARIES,
                       "driver 580.65.06\ncuda 13000\n"
                       "gpu " KEY " 0000:3b:00.0 0 9.0 132 150323855360 149250113536 - NVIDIA H200\n");
     return m;
@@ -66,7 +66,7 @@ static void a_failure_of_before_is_said_to_be(void **state)
     (void)state;
     machine m = machine_make("stale-failing");
     machine_host(&m, 64 * GIB, 60 * GIB);
-    machine_libraries(&m, MACHINE_NVML, "usr/lib/x86_64-linux-gnu", "sleep 400 0\nfail 9 0\n");
+    machine_libraries(&m, MACHINE_NVML, LIBRARIES, "sleep 400 0\nfail 9 0\n");
     weir_hardware *hardware = machine_look(&m, NULL);
     machine_remarks(hardware, "nvml: nvmlInit_v2: Driver Not Loaded", 1);
     machine_remarks(hardware, "ms ago", 0);

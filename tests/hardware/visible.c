@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DRIVER    "driver 580.65.06\ncuda 13000\n"
-#define LIBRARIES "usr/lib/x86_64-linux-gnu"
-#define CPU       "cpu cpu - - host 0 64 60 hu 8 - -/- Test CPU\n"
+#define DRIVER "driver 580.65.06\ncuda 13000\n"
+#define CPU    "cpu cpu - - host 0 64 60 hu 8 - -/- Test CPU\n"
 
 /* Three devices: by address T4, A100, H200, and the fastest first the other way round. */
 #define T4   "GPU-aaaaaaaa-0000-0000-0000-000000000001"

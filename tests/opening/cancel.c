@@ -117,6 +117,21 @@ static void a_cancelled_request_has_no_answer(void **state)
     check_books(&before);
 }
 
+/* One that begins while the cancel looks is not stopped halfway. */
+static void a_cancel_of_nothing_leaves_the_engine_alone(void **state)
+{
+    (void)state;
+    books before = take_books();
+    weir_model *model = opened_on("cuda rocm");
+    int cancels = b.cancels;
+    fails(WEIR_NOT_FOUND, weir_model_cancel(model, REQUEST));
+    fails(WEIR_NOT_FOUND, weir_model_cancel(model, 0));
+    assert_int_equal(b.cancels, cancels);
+    infer_and_release(model);
+    ok(weir_model_unload(model));
+    check_books(&before);
+}
+
 static bool stop_hearing(const weir_piece *piece, void *user)
 {
     pthread_t thread;
@@ -178,25 +193,32 @@ static void *unload_it(void *user)
     return NULL;
 }
 
+/* The run that the cancel is about has ended meanwhile. */
 static void unloading_waits_for_a_cancel(void **state)
 {
     (void)state;
     books before = take_books();
     unloading it = {.model = opened_on("cuda")};
-    request stopper = {.model = it.model};
-    gate cancelling = GATE;
-    pthread_t thread, second;
+    request run = {.model = it.model}, stopper = {.model = it.model};
+    gate running = GATE, cancelling = GATE;
+    pthread_t first, second, third;
+    b.inside_run = &running;
     b.inside_cancel = &cancelling;
+    assert_int_equal(pthread_create(&first, NULL, make_request, &run), 0);
+    wait_for(&running);
     assert_int_equal(pthread_create(&second, NULL, cancel_it, &stopper), 0);
     wait_for(&cancelling);
-    assert_int_equal(pthread_create(&thread, NULL, unload_it, &it), 0);
+    open_gate(&running);
+    pthread_join(first, NULL);
+    assert_int_equal(run.status, WEIR_CANCELLED);
+    assert_int_equal(pthread_create(&third, NULL, unload_it, &it), 0);
     nanosleep(&(struct timespec){.tv_nsec = 20 * 1000 * 1000}, NULL);
     assert_false(atomic_load(&it.done));
     assert_int_equal(b.unloads, 0);
     open_gate(&cancelling);
     pthread_join(second, NULL);
-    pthread_join(thread, NULL);
-    assert_int_equal(stopper.status, WEIR_NOT_FOUND);
+    pthread_join(third, NULL);
+    assert_int_equal(stopper.status, WEIR_OK);
     assert_int_equal(it.status, WEIR_OK);
     check_books(&before);
 }
@@ -262,6 +284,7 @@ int main(void)
         test(a_candidate_stays_good_when_a_request_is_cancelled),
         test(a_cancel_reaches_a_request_that_moves_meanwhile),
         test(a_cancelled_request_has_no_answer),
+        test(a_cancel_of_nothing_leaves_the_engine_alone),
         test(a_cancelled_answer_has_no_further_piece),
         test(an_engine_that_cannot_cancel),
         test(unloading_waits_for_a_cancel),
