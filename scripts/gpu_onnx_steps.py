@@ -12,6 +12,7 @@ with the models, where PyTorch is not there to export them."""
 import argparse
 import re
 import shutil
+import signal
 import sys
 import tarfile
 from pathlib import Path
@@ -145,12 +146,18 @@ def sanitizers(runtime):
             break
 
 
+def serving_in(seconds):
+    """How long two models are served: that is done twice, once half as long and once for 15 s, with 5 s to begin each time, and all
+    of it has to end within these seconds."""
+    return max(5, min(SERVED, int((seconds - 15 - 4 * 5) / 2.5)))
+
+
 def measure(part, models):
     """A part of scripts/gpu-onnx, with its goals."""
     words = ["--program", program("test-onnx-gpu"), "--out", steps.place.logs / part, "--models", models, "--parts", part]
     limit = LIMITS.get(part, 60)
     if part == "serve":
-        serving = max(5, min(SERVED, int(steps.place.left()) - 60))
+        serving = serving_in(steps.place.left())
         words += ["--seconds", serving]
         limit = 3 * serving + 60
     what = f"measuring: {part}"
@@ -161,6 +168,10 @@ def measure(part, models):
     lines = [line for line in output.splitlines() if re.match("ok |MISS|FAILED|     ", line)]
     missed, broken = ([line for line in lines if line.startswith(word)] for word in ("MISS", "FAILED"))
     # What the stub's kernels take and answer is no goal.
+    if steps.over(what, status, seconds):
+        for line in lines:
+            steps.say("    " + line)
+        return
     good = status == 0 or (steps.place.device == "stub" and status == 1 and missed and not broken)
     note("passed" if good else "failed", what, f"too long: {seconds:.0f} s" if status == steps.TOO_LONG else
          f"{len(missed)} goals missed, {len(broken)} runs failed, {seconds:.0f} s", lines or steps.last_lines(output, 10))
@@ -175,17 +186,18 @@ def everything(folder, given, parts):
     steps.describe()
     models = []
     steps.at_once([*([] if given.parts else [suites]), lambda: models.append(get_models(given.models))])
+    models = models[0] if models else None
     if not given.parts:
-        bridge(models[0], runtime)
+        steps.guarded(lambda: bridge(models, runtime))
         if steps.place.sanitizer:
             steps.sanitized("memcheck", *copies(), {"WEIR_ONNXRUNTIME": runtime}, 40)
     for part in in_order(given.parts.split(",") if given.parts else parts):
-        if models[0]:
-            measure(part, models[0])
+        if models:
+            steps.guarded(lambda part=part: measure(part, models))
         else:
             note("skipped", f"measuring: {part}", "there are no models")
     if steps.place.sanitizer and not given.parts:
-        sanitizers(runtime)
+        steps.guarded(lambda: sanitizers(runtime))
     elif not given.parts:
         note("skipped", "compute-sanitizer", "it is not here")
 
@@ -207,7 +219,9 @@ def main(parts, tests):
         pack(folder, tests)
         steps.summary("gpu-onnx")
     inside = steps.unpack(given.packed.resolve())
-    steps.begin(steps.Place(inside, given.seconds, {}, "stub" if given.stub else "cuda"))
+    answers = given.out.resolve() / "gpu-onnx.tgz" if given.out else None
+    steps.begin(steps.Place(inside, given.seconds, {}, "stub" if given.stub else "cuda", answers))
+    signal.signal(signal.SIGTERM, steps.end_early)
     found = [inside / "stub/cuda"] if given.stub else steps.cuda_packages()
     store = str(inside / "store")
     steps.place.environment = {**steps.library_path(inside / "lib", *found), **steps.place.required(), "WEIR_HOME": store,
@@ -215,8 +229,8 @@ def main(parts, tests):
                                "WEIR_TEST_BINARY": str(inside), "STUB_CUDA_TOTAL": hex(4 << 30)}
     link_elsewhere(inside)
     try:
-        everything(given.packed.resolve(), given, parts)
-        steps.summary("gpu-onnx", given.out)
+        steps.guarded(lambda: everything(given.packed.resolve(), given, parts))
+        steps.summary("gpu-onnx")
     finally:
         ELSEWHERE.unlink()
         shutil.rmtree(inside)

@@ -2,6 +2,7 @@
 machine with a GPU, and the answers that come back from there."""
 
 import concurrent.futures
+import contextlib
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import tarfile
 import tempfile
 import threading
 import time
+import traceback
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,6 +23,8 @@ FAILED_BY_TOOL = 86
 SKIPPED = 77
 TOO_LONG = 124
 LEAST = 3  # seconds without which nothing is begun
+KILLED = 5  # seconds in which what is killed has ended, if it ever does: a driver may hold it
+LONGEST = 4 * MIB  # of a log: more of one would keep all of them from coming back
 # What a summary may take of what is shown of a run: its last 12,000 characters.
 SUMMARY = 10500
 PACK = "pack.tar.xz"
@@ -33,10 +37,11 @@ exec python3 -B "$HERE/scripts/{script}" --packed "$HERE" --out "$OUT" --seconds
 
 
 class Place:
-    """Where the programs are, what they need to be found, and until when they may run. `device`: cuda, or stub to rehearse."""
+    """Where the programs are, what they need to be found, and until when they may run. `device`: cuda, or stub to rehearse.
+    `answers`: an archive of all logs, written anew with every step, as nobody knows which one is the last."""
 
-    def __init__(self, folder, seconds, environment, device="cuda"):
-        self.folder, self.environment, self.device = folder, environment, device
+    def __init__(self, folder, seconds, environment, device="cuda", answers=None):
+        self.folder, self.environment, self.device, self.answers = folder, environment, device, answers
         self.tests, self.logs, self.stub = folder / "tests", folder / "logs", folder / "stub"
         self.sanitizer = find_sanitizer()
         self.end = time.monotonic() + seconds
@@ -53,11 +58,19 @@ class Place:
 place = None  # set by who runs
 telling = threading.Lock()
 results = []  # (how it went, what, remark, some lines of what it said)
+running = set()  # processes, each the first of a session
 
 
 def begin(where):
     global place
     place = where
+
+
+def end_early(*_):
+    """As if the time were over: what runs is ended, what is left is skipped, and a summary is written."""
+    place.end = time.monotonic()
+    for process in list(running):
+        end_all(process.pid)
 
 
 def say(text):
@@ -70,6 +83,27 @@ def note(went, what, remark="", lines=()):
     with telling:
         results.append((went, what, remark, [line[:300] for line in lines]))
         say("\n".join([f"{went:8} {what}{': ' if remark else ''}{remark}", *("    " + line for line in lines)]))
+        with contextlib.suppress(OSError):  # a log may change while it is read; the next step tries again
+            keep_answers()
+
+
+def keep_answers():
+    if not place.answers:
+        return
+    place.answers.parent.mkdir(parents=True, exist_ok=True)
+    part = place.answers.with_suffix(".part")
+    with tarfile.open(part, "w:gz", compresslevel=3) as archive:
+        archive.add(place.logs, arcname=place.answers.name.split(".")[0])
+    part.replace(place.answers)
+
+
+def guarded(*tasks):
+    """One after the other. An error in one ends neither the others nor the summary."""
+    for task in tasks:
+        try:
+            task()
+        except Exception:  # pylint: disable=broad-except
+            note("failed", "an error of this script's own", lines=last_lines(traceback.format_exc()))
 
 
 def last_lines(output, most=40):
@@ -80,28 +114,79 @@ def log_name(what):
     return re.sub(r"[^a-z0-9]+", "-", what.lower()).strip("-")
 
 
-def limited(command, env, limit):
-    """Exit status and output; at the limit all that it has started is ended, as a child of its own would keep the pipe open."""
-    with subprocess.Popen(command, cwd=place.folder, text=True, errors="replace", start_new_session=True, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env) as process:
+def log_of(what):
+    return place.logs / f"{log_name(what)}.log"
+
+
+def end_all(pid):
+    """It and all that it has started, in sessions of their own too."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            return process.communicate(timeout=limit)[0], process.returncode
+            parents[int(stat.parent.name)] = int(stat.read_text(errors="replace").rsplit(")", 1)[1].split()[1])
+        except OSError:  # it has ended
+            pass
+    found, more = set(), {pid}
+    while more:
+        found |= more
+        more = {child for child, parent in parents.items() if parent in found} - found
+    for signalled, end in ((pid, os.killpg), *((one, os.kill) for one in found)):
+        try:
+            end(signalled, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def limited(command, env, limit, log):
+    """Exit status. What it says goes to a file: a pipe is open as long as anything that it started has it."""
+    process = subprocess.Popen(command, cwd=place.folder, start_new_session=True, stdin=subprocess.DEVNULL, stdout=log,
+                               stderr=subprocess.STDOUT, env=env)
+    running.add(process)
+    try:
+        return process.wait(limit)
+    except subprocess.TimeoutExpired:
+        end_all(process.pid)
+        try:
+            process.wait(KILLED)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            return process.communicate()[0] + f"\nended after {limit:.0f} s\n", TOO_LONG
+            pass
+        return TOO_LONG
+    finally:
+        running.discard(process)
+
+
+def shorten(path):
+    """In a file of its own, as the archive may just be read from this one."""
+    with open(path, "rb") as file:
+        first = file.read(LONGEST // 2)
+        file.seek(-(LONGEST // 2), os.SEEK_END)
+        short = place.folder / f"{path.name}.short"
+        short.write_bytes(first + b"\n... and so on ...\n" + file.read())
+    short.replace(path)
 
 
 def run(name, command, env=None, most=120):
     """Exit status, output and seconds; 124 when it took too long."""
-    start = time.monotonic()
-    try:
-        output, status = limited([str(word) for word in command], {**os.environ, **place.environment, **(env or {})},
-                                 max(LEAST, min(most, place.left())))
-    except OSError as error:
-        status, output = 127, f"{error}\n"
-    seconds = time.monotonic() - start
-    said = f"$ {' '.join(map(str, command))}\n{output}\nexit status {status} after {seconds:.1f} s\n"
-    (place.logs / f"{log_name(name)}.log").write_text(said, encoding="utf-8")
+    start, path = time.monotonic(), log_of(name)
+    limit = max(LEAST, min(most, place.left()))
+    path.unlink(missing_ok=True)
+    with open(path, "ab") as log:
+        log.write(f"$ {' '.join(map(str, command))}\n".encode())
+        begins = log.tell()
+        log.flush()
+        try:
+            status = limited([str(word) for word in command], {**os.environ, **place.environment, **(env or {})}, limit, log)
+        except OSError as error:
+            log.write(f"{error}\n".encode())
+            status = 127
+        seconds = time.monotonic() - start
+        log.flush()
+        if path.stat().st_size > LONGEST:
+            shorten(path)
+    output = path.read_bytes()[begins:].decode(errors="replace")
+    output += f"\nended after {limit:.0f} s\n" if status == TOO_LONG else ""
+    with open(path, "a", encoding="utf-8") as log:
+        log.write(f"\nexit status {status} after {seconds:.1f} s\n")
     return status, output, seconds
 
 
@@ -136,13 +221,10 @@ def write_summary(name):
     return text[-SUMMARY:] + "\n" + end, count
 
 
-def summary(name="gpu", out=None):
+def summary(name="gpu"):
     text, count = write_summary(name)
     say(text)
-    if out:
-        out.mkdir(parents=True, exist_ok=True)
-        with tarfile.open(out / f"{name}.tar", "w") as archive:
-            archive.add(place.logs, arcname=name)
+    keep_answers()
     sys.exit(1 if count["failed"] else 0)
 
 
@@ -221,6 +303,14 @@ def no_time(what):
     return True
 
 
+def over(what, status, seconds):
+    """Whether it was ended because the time for all is over; that is no failure of its own, and is told here."""
+    if place.left() > 0 or status not in (TOO_LONG, -signal.SIGKILL):
+        return False
+    note("skipped", what, f"the time for all was over after {seconds:.0f} s of it")
+    return True
+
+
 def telling_lines(output, most=30):
     return last_lines("\n".join(line for line in output.splitlines() if not re.match(r"\[ +(RUN|OK) ", line)), most)
 
@@ -230,6 +320,8 @@ def suite(what, command, env=None, most=60):
     if no_time(what):
         return TOO_LONG
     status, output, seconds = run(what, command, env, most)
+    if over(what, status, seconds):
+        return TOO_LONG
     if status == SKIPPED:
         note("skipped", what, output.strip().splitlines()[-1] if output.strip() else "")
     elif status:
@@ -241,8 +333,7 @@ def suite(what, command, env=None, most=60):
 
 def show_log(what, wanted):
     """Those lines of what a step has said."""
-    log = (place.logs / f"{log_name(what)}.log").read_text(encoding="utf-8")
-    for line in log.splitlines():
+    for line in log_of(what).read_text(encoding="utf-8", errors="replace").splitlines():
         if re.search(wanted, line):
             say("    " + line[:200])
 
@@ -264,6 +355,8 @@ def sanitized(tool, what, command, env=None, most=60):
     words = [place.sanitizer, "--tool", tool, "--error-exitcode", FAILED_BY_TOOL]
     words += ["--report-api-errors", "no"] if tool == "memcheck" else []
     status, output, seconds = run(what, [*words, *command], {**place.required(), "WEIR_SANITIZED": tool, **(env or {})}, most)
+    if over(what, status, seconds):
+        return TOO_LONG
     if re.search(r"Device not supported|Unable to find injection|not supported on this", output):
         note("skipped", what, "compute-sanitizer does not work here: " +
              next(line.strip() for line in output.splitlines() if re.search("not supported|injection", line)))
@@ -282,7 +375,7 @@ def sanitized(tool, what, command, env=None, most=60):
 def at_once(tasks, most=AT_ONCE):
     """Functions, several at a time; each tells by itself how it went."""
     with concurrent.futures.ThreadPoolExecutor(most) as pool:
-        for done in [pool.submit(task) for task in tasks]:
+        for done in [pool.submit(guarded, task) for task in tasks]:
             done.result()
 
 

@@ -142,7 +142,7 @@ static bool copy_answer(const asked *a, uint64_t now, wi_answer *out)
     *out = (wi_answer){.source = a->source->name,
                        .late = a->running,
                        .failed = a->failed && !a->running,
-                       .left = !a->running && !a->failed && a->begun < now,
+                       .left = !a->running && !a->failed && a->begun < now && now < a->again,
                        .since = since ? wi_now() - since : 0};
     if (!a->latest)
         return true;

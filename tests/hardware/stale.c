@@ -4,15 +4,33 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #define KEY "GPU-11111111-2222-3333-4444-555555555555"
 
 static bool no_threads;
+static pthread_t beside; /* looks at `looked_at`, from when a look at it has begun to ask */
+static machine *looked_at;
+static weir_hardware *seen_beside;
 
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *user);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *user);
+static void *look_beside(void *user)
+{
+    seen_beside = machine_look(user, NULL);
+    return NULL;
+}
+
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *user)
 {
+    if (looked_at) {
+        void *m = looked_at;
+        looked_at = NULL;
+        assert_int_equal(__real_pthread_create(&beside, NULL, look_beside, m), 0);
+        usleep(5000);
+    }
     return no_threads ? EAGAIN : __real_pthread_create(thread, attributes, start, user);
 }
 
@@ -77,12 +95,36 @@ static void a_failure_of_before_is_said_to_be(void **state)
     weir_hardware_release(hardware);
 }
 
+/* Two looks at once share what one of them asks: to neither it is of before. */
+static void what_another_look_asks_is_of_this_one(void **state)
+{
+    (void)state;
+    bool of_before = true;
+    for (int i = 0; of_before && i < 10; i++) { /* on a busy machine the failure may have taken long */
+        char name[32];
+        snprintf(name, sizeof name, "stale-beside-%d", i);
+        machine m = machine_make(name);
+        machine_host(&m, 64 * GIB, 60 * GIB);
+        machine_libraries(&m, MACHINE_NVML, "usr/lib/x86_64-linux-gnu", "sleep 25 0\nfail 9 0\n");
+        looked_at = &m;
+        weir_hardware *hardware = machine_look(&m, NULL);
+        assert_int_equal(pthread_join(beside, NULL), 0);
+        machine_remarks(hardware, "ms ago", 0);
+        machine_remarks(seen_beside, "nvml: nvmlInit_v2: Driver Not Loaded", 1);
+        of_before = strstr(seen_beside->remarks, "ms ago") != NULL;
+        weir_hardware_release(hardware);
+        weir_hardware_release(seen_beside);
+    }
+    assert_false(of_before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_told_before_is_said_to_be),
         cmocka_unit_test(what_was_never_told_is_not_there),
         cmocka_unit_test(a_failure_of_before_is_said_to_be),
+        cmocka_unit_test(what_another_look_asks_is_of_this_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -245,7 +245,8 @@ static void what_is_not_cleared(void **state)
     weir_manifest_cleared cleared = clear(0, 0);
     assert_int_equal(cleared.cleared, 1);
     assert_int_equal(
-        system("cd store/packages; test -d .new-atwork; test -d mine; test -f note; test -z \"$(ls known)\""), 0);
+        system("cd store/packages && test -d .new-atwork && test -d mine && test -f note && test -z \"$(ls known)\""),
+        0);
     weir_manifest_options options = WEIR_INIT(weir_manifest_options);
     fails(WEIR_INVALID, weir_manifest_clear(&options, 0, 0, NULL));
     cleared.size = 0;

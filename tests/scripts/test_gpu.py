@@ -2,18 +2,27 @@
 """Tests of what scripts/gpu-check and scripts/gpu-onnx stand on: steps, limits, summaries, packs, and models without weights."""
 
 import contextlib
+import importlib.machinery
+import importlib.util
 import io
 import os
+import signal
 import sys
 import tarfile
 import tempfile
+import threading
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 SOURCE = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE / "scripts"))
 sys.dont_write_bytecode = True
+
+loader = importlib.machinery.SourceFileLoader("gpu_check", str(SOURCE / "scripts/gpu-check"))
+gpu_check = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_check", loader))
+loader.exec_module(gpu_check)
 
 import gpu_onnx_steps as onnx_steps  # noqa: E402
 import gpu_steps as steps  # noqa: E402
@@ -28,7 +37,8 @@ class Steps(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
         steps.results.clear()
-        steps.begin(steps.Place(self.folder, 60, {"OF_ALL": "1"}))
+        self.answers = self.folder / "out/name.tgz"
+        steps.begin(steps.Place(self.folder, 60, {"OF_ALL": "1"}, answers=self.answers))
         self.shown = io.StringIO()
         shown = contextlib.redirect_stdout(self.shown)
         shown.__enter__()
@@ -37,10 +47,15 @@ class Steps(unittest.TestCase):
     def shell(self, what, text, **more):
         return steps.suite(what, ["sh", "-c", text], **more)
 
-    def end(self, out=None):
+    def end(self):
         with self.assertRaises(SystemExit) as left:
-            steps.summary("name", out)
+            steps.summary("name")
         return left.exception.code
+
+    def answered(self):
+        """What would be there, if nothing came after this moment: text by name."""
+        with tarfile.open(self.answers) as archive:
+            return {m.name: archive.extractfile(m).read().decode() for m in archive.getmembers() if m.isfile()}
 
     def test_how_it_went(self):
         self.assertEqual(self.shell("good", CMOCKA + "test $OF_ALL$OWN = 12", env={"OWN": "2"}), 0)
@@ -50,11 +65,12 @@ class Steps(unittest.TestCase):
         self.assertIn("4 tests, 1 more skipped", steps.results[0][2])
         self.assertEqual(steps.results[1][2], "there is no GPU")
         self.assertEqual(steps.results[2][2:], ("exit status 3", ["why"]))
-        self.assertEqual(self.end(self.folder / "out"), 1)
+        self.assertIn("exit status 3", self.answered()["name/bad.log"])
+        self.assertEqual(self.end(), 1)
         self.assertIn("name: 1 passed, 1 failed, 1 skipped", self.shown.getvalue())
-        with tarfile.open(self.folder / "out/name.tar") as archive:
-            self.assertEqual(sorted(archive.getnames()), ["name", "name/bad.log", "name/console.txt", "name/good.log", "name/none.log"])
-            self.assertIn(b"exit status 3", archive.extractfile("name/bad.log").read())
+        self.assertEqual(sorted(self.answered()), ["name/bad.log", "name/console.txt", "name/good.log", "name/none.log"])
+        self.assertIn("name: 1 passed", self.answered()["name/console.txt"])
+        self.assertEqual([path.name for path in self.answers.parent.iterdir()], ["name.tgz"])
 
     def test_only_failures_fail(self):
         self.shell("good", "true")
@@ -62,8 +78,16 @@ class Steps(unittest.TestCase):
         self.assertEqual(self.end(), 0)
 
     def test_a_limit_ends_all_that_was_started(self):
+        self.ends_at_its_limit("echo said; sleep 60 & echo $! > child; wait")
+        self.assertEqual(steps.results[0][0], "failed")
+        self.assertIn("\nsaid\n", self.answered()["name/long.log"])
+
+    def test_a_limit_ends_what_has_a_session_of_its_own(self):
+        self.ends_at_its_limit("setsid sh -c 'echo $$ > child; sleep 60' & wait")
+
+    def ends_at_its_limit(self, text):
         start = time.monotonic()
-        self.assertEqual(self.shell("long", "sleep 60 & echo $! > child; wait", most=3), steps.TOO_LONG)
+        self.assertEqual(self.shell("long", text, most=3), steps.TOO_LONG)
         self.assertLess(time.monotonic() - start, 20)
         child = int((self.folder / "child").read_text())
         for _ in range(50):  # until somebody has noticed that it ended
@@ -75,7 +99,60 @@ class Steps(unittest.TestCase):
                 break
             time.sleep(0.1)
         self.assertTrue(ended)
-        self.assertEqual(steps.results[0][0], "failed")
+
+    def test_what_stays_behind_is_not_waited_for(self):
+        start = time.monotonic()
+        self.assertEqual(self.shell("good", "sleep 30 & echo $! > child"), 0)
+        self.assertLess(time.monotonic() - start, 20)
+        os.kill(int((self.folder / "child").read_text()), signal.SIGKILL)
+
+    def test_the_time_for_all_is_no_failure_of_a_step(self):
+        steps.place.end = time.monotonic() + 4
+        self.shell("cut", "sleep 60")
+        self.shell("late", "true")
+        self.assertEqual([r[:2] for r in steps.results], [("skipped", "cut"), ("skipped", "late")])
+        self.assertIn("was over", steps.results[0][2])
+
+    def test_ended_from_outside_it_still_tells(self):
+        threading.Timer(1, steps.end_early).start()
+        start = time.monotonic()
+        steps.at_once([lambda i=i: self.shell(f"step {i}", "sleep 50") for i in range(9)])
+        self.assertLess(time.monotonic() - start, 30)
+        self.assertEqual({r[0] for r in steps.results}, {"skipped"})
+        self.assertEqual(len(steps.results), 9)
+
+    def test_an_error_of_the_scripts_is_told_and_ends_nothing(self):
+        steps.guarded(lambda: 1 // 0, lambda: self.shell("after", "true"))
+        steps.at_once([lambda: {}["none"], lambda: self.shell("beside", "true")])
+        self.assertEqual(sorted(r[0] for r in steps.results), ["failed", "failed", "passed", "passed"])
+        self.assertIn("ZeroDivisionError", steps.results[0][3][-1])
+        self.assertEqual(self.end(), 1)
+
+    def test_a_log_that_does_not_end_is_shortened(self):
+        self.shell("long", "echo first; head -c 9000000 /dev/zero | tr '\\0' '\\n'; echo last")
+        log = self.answered()["name/long.log"]
+        self.assertLess(len(log), steps.LONGEST + 1000)
+        self.assertEqual([word in log for word in ("first\n", "and so on", "\nlast\n", "exit status 0")], [True] * 4)
+
+    def test_one_failure_of_the_first_suite_holds_up_nothing(self):
+        """But where there is no GPU nothing more is tried."""
+        for said, tried in (("failed: no GPU", 0), ("[ RUN      ] a", 1)):
+            steps.place.tests.mkdir(exist_ok=True)
+            program = steps.place.tests / "test-driver-contract"
+            program.write_text(f"#!/bin/sh\necho '{said}'\nexit 1\n")
+            program.chmod(0o755)
+            names = ("alone", "resources", "encoder", "sanitizers", "bench")
+            with contextlib.ExitStack() as stack:
+                parts = [stack.enter_context(mock.patch.object(gpu_check, name)) for name in names]
+                gpu_check.check_everything()
+            self.assertEqual([part.call_count for part in parts], [tried] * 5)
+
+    def test_serving_ends_in_time(self):
+        for left in range(50, 400):
+            serving = onnx_steps.serving_in(left)
+            if serving > 5:
+                self.assertLessEqual(2.5 * serving + min(serving, 15) + 4 * 5, left)
+        self.assertEqual(onnx_steps.serving_in(185), 60)
 
     def test_without_time_nothing_is_begun(self):
         steps.place.end = time.monotonic()
