@@ -215,7 +215,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_engine_open(const char *name, const wei
 WEIR_API WEIR_NODISCARD weir_status weir_engine_register(const weir_engine *engine);
 
 /* The name of the engine number `index` of those that can be opened here, from 0; NULL past the last. Reads the
- * directories each time it is asked for 0. The text is valid until the calling thread asks for 0 again. */
+ * directories each time it is asked for 0. The text is valid until the calling thread asks for 0 again; that a plug-in does so
+ * while it is opened makes no difference. */
 WEIR_API const char *weir_engine_name_at(size_t index);
 
 WEIR_END

@@ -27,8 +27,9 @@ typedef struct weir_model_options {
 WEIR_API WEIR_NODISCARD weir_status weir_model_load(const char *path, const weir_model_options *options,
                                                     weir_model **out);
 
-/* Unloads it and closes its client. WEIR_BUSY while a run or a warm-up is under way or outputs are not released. Waits for other
- * calls that have begun: a cancel, a look at its metrics. */
+/* Unloads it and closes its client. WEIR_BUSY while a run or a warm-up is under way or outputs are not released: nothing has
+ * changed. WEIR_ENGINE: it is gone, but its engine has kept memory, which stays charged and is named; of a model that has moved
+ * also one before. Waits for other calls that have begun: a cancel, a look at its metrics. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_unload(weir_model *model);
 
 /* As the functions of the same names in weir_engine. Optional ones that the engine lacks: WEIR_UNSUPPORTED. Outputs are
@@ -48,7 +49,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_model_health(weir_model *model);
 WEIR_API WEIR_NODISCARD weir_status weir_model_metrics(weir_model *model, weir_engine_metrics *out);
 WEIR_API WEIR_NODISCARD weir_status weir_model_info_get(weir_model *model, weir_model_info *out);
 
-/* The model's account and engine; valid until it is unloaded. */
+/* The model's account and engine; valid until it is unloaded, and the account of one that weir_model_open made until it moves. */
 WEIR_API weir_client *weir_model_client(const weir_model *model);
 WEIR_API const weir_engine *weir_model_engine(const weir_model *model);
 

@@ -26,9 +26,10 @@
  * request, or could not answer it, is not tried again for requests that fail with the same status; and one that a model has left
  * for a request, for none; but both may take over a model that has lost its place. A model does not go back to a better
  * candidate by itself. After a move weir_model_client, weir_model_engine and
- * weir_model_info_get tell of the present candidate; what they told before stays readable until the model is unloaded, but
- * the client is closed. weir_model_metrics adds up all of them, so a request that failed on one and was answered by the
- * next counts as a run and as a failure. */
+ * weir_model_info_get tell of the present candidate. What the last two told before stays readable until the model is unloaded;
+ * the client from before is closed, as is the one that a model on no device tells of, and its record may serve another client
+ * later. weir_model_metrics adds up all of them, so a request that failed on one and was answered by the next counts as a run
+ * and as a failure; sessions are those that there are now. */
 #ifndef WEIR_OPENING_H
 #define WEIR_OPENING_H
 

@@ -388,10 +388,12 @@ static outcome search(move *m, weir_status *status)
     }
     if (!m->gone)
         return m->trouble->anew ? take(m, m->old->rank, status) : NOBODY;
-    /* Nobody else would have the model: it goes back to where it was, where this request alone found no answer. */
-    if (!m->opening->chances[m->old->rank].dead)
-        (void)take(m, m->old->rank, status);
-    return NOBODY;
+    if (m->opening->chances[m->old->rank].dead)
+        return NOBODY;
+    /* Nobody else would have the model: it goes back to where it was. A request that found no answer there is not made again; one
+     * that began while there was no place is. */
+    outcome back = take(m, m->old->rank, status);
+    return m->trouble->runtime ? NOBODY : back;
 }
 
 /* Moves the model for the run, or not; the caller has the turn, which is given back. */

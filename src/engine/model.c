@@ -64,6 +64,7 @@ static bool retire(weir_model *model, wi_instance *instance)
     weir_engine_metrics last = WEIR_INIT(weir_engine_metrics);
     bool told =
         instance->loaded && instance->engine->metrics && instance->engine->metrics(instance->loaded, &last) == WEIR_OK;
+    last.sessions = 0; /* they go with it; all the others are counts */
     pthread_mutex_lock(&model->lock);
     bool alone = --instance->users == 0;
     if (alone && told)

@@ -28,6 +28,13 @@ typedef struct asking {
 static asking *opening, *waiting;
 static pthread_cond_t opened = PTHREAD_COND_INITIALIZER;
 
+typedef struct names {
+    char text[MOST_ENGINES][NAME_BYTES];
+    size_t count;
+} names;
+
+static _Thread_local names listed; /* the last list that the thread asked for */
+
 /* Directories ------------------------------------------------------------------------------------------------------ */
 
 typedef struct search {
@@ -245,7 +252,9 @@ static weir_status open_alone(const char *name, const weir_engine **out)
     enlist(&opening, &mine);
     pthread_mutex_unlock(&lock);
     const weir_engine *engine = NULL;
+    names before = listed; /* the thread may be going through it, and the plug-in's entry may list engines, too */
     weir_status status = open_plugin(name, &engine);
+    listed = before;
     pthread_mutex_lock(&lock);
     strike(&opening, &mine);
     pthread_cond_broadcast(&opened);
@@ -264,12 +273,14 @@ weir_status weir_engine_open(const char *name, const weir_engine **out)
     if (!out || !good_name(name))
         return weir_fail(WEIR_INVALID, "weir_engine_open: a name is 1 to 31 of a-z, 0-9 and -");
     const weir_engine *engine = NULL;
+    char own[NAME_BYTES]; /* other threads read it, and the caller's may be a list's that changes meanwhile */
+    snprintf(own, sizeof own, "%s", name);
     pthread_mutex_lock(&lock);
     weir_status status = WEIR_OK;
-    if (!(engine = find(name)))
-        status = wait_for_opener(name);
-    if (status == WEIR_OK && !engine && !(engine = find(name)))
-        status = open_alone(name, &engine);
+    if (!(engine = find(own)))
+        status = wait_for_opener(own);
+    if (status == WEIR_OK && !engine && !(engine = find(own)))
+        status = open_alone(own, &engine);
     pthread_mutex_unlock(&lock);
     *out = status == WEIR_OK ? engine : NULL;
     return status;
@@ -291,11 +302,6 @@ weir_status weir_engine_register(const weir_engine *engine)
 }
 
 /* Listing ---------------------------------------------------------------------------------------------------------- */
-
-typedef struct names {
-    char text[MOST_ENGINES][NAME_BYTES];
-    size_t count;
-} names;
 
 static void add_name(names *list, const char *name, size_t length)
 {
@@ -349,12 +355,11 @@ static void list_engines(names *list)
 
 const char *weir_engine_name_at(size_t index)
 {
-    static _Thread_local names list;
     if (atomic_load(&wi_forked))
         return NULL;
     if (index == 0)
-        list_engines(&list);
-    return index < list.count ? list.text[index] : NULL;
+        list_engines(&listed);
+    return index < listed.count ? listed.text[index] : NULL;
 }
 
 /* Choosing by file ------------------------------------------------------------------------------------------------- */

@@ -58,6 +58,27 @@ static void an_entry_may_ask(void **state)
     ok(weir_engine_open("good", &engine));
 }
 
+/* It registers one that comes before all others, and lists them: who opens it while going through the list does not notice. */
+static void a_list_stays_while_a_plug_in_makes_one(void **state)
+{
+    (void)state;
+    const weir_engine *engine;
+    const char *name;
+    size_t place = 0, count = 0;
+    while (weir_engine_name_at(count))
+        count++;
+    while ((name = weir_engine_name_at(place)) && strcmp(name, "shifting") != 0)
+        place++;
+    assert_non_null(name);
+    ok(weir_engine_open(name, &engine));
+    assert_string_equal(engine->name, "shifting");
+    assert_int_equal(atomic_load(counter("shifting", "plugin_listed")), count + 1);
+    assert_string_equal(name, "shifting");
+    assert_ptr_equal(weir_engine_name_at(place), name);
+    assert_null(weir_engine_name_at(count));
+    assert_string_equal(weir_engine_name_at(0), "a-first-one");
+}
+
 static void one_that_asks_for_itself(void **state)
 {
     (void)state;
@@ -154,11 +175,9 @@ static int begin(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_entry_may_ask),
-        cmocka_unit_test(one_that_asks_for_itself),
-        cmocka_unit_test(two_that_ask_for_each_other),
-        cmocka_unit_test(many_that_ask_for_one),
-        cmocka_unit_test(one_that_was_registered_meanwhile),
+        cmocka_unit_test(an_entry_may_ask),         cmocka_unit_test(a_list_stays_while_a_plug_in_makes_one),
+        cmocka_unit_test(one_that_asks_for_itself), cmocka_unit_test(two_that_ask_for_each_other),
+        cmocka_unit_test(many_that_ask_for_one),    cmocka_unit_test(one_that_was_registered_meanwhile),
     };
     return cmocka_run_group_tests_name("registry", tests, begin, NULL);
 }

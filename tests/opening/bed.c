@@ -276,6 +276,8 @@ static weir_status double_metrics(weir_engine_model *model, weir_engine_metrics 
     if (held)
         pass_gate(held);
     out->runs = (uint64_t)atomic_load(&model->answered);
+    out->sessions = SESSIONS;
+    out->sessions_failed = SESSIONS_FAILED;
     return WEIR_OK;
 }
 

@@ -8,6 +8,7 @@
 #include "choice/machine.h"
 
 enum { WEIGHTS = 256 * 1024, OUTPUT = 4096, MOST_TEXTS = 64 };
+enum { SESSIONS = 3, SESSIONS_FAILED = 2 }; /* of each model, by its metrics */
 
 /* One fault. `provider` NULL: none; "": any. */
 typedef struct fault_plan {

@@ -50,6 +50,7 @@ static void outputs_stay_across_a_move(void **state)
     weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
     ok(weir_model_metrics(model, &metrics));
     assert_int_equal(metrics.runs, 2); /* one on each, though the first is not unloaded yet */
+    assert_int_equal(metrics.sessions, 2 * SESSIONS);
     fails(WEIR_BUSY, weir_model_unload(model));
     detail_names("2 results");
     weir_model_release_outputs(model, &out);
@@ -62,6 +63,8 @@ static void outputs_stay_across_a_move(void **state)
     assert_string_equal(provider_of(model), "rocm");
     ok(weir_model_metrics(model, &metrics));
     assert_int_equal(metrics.runs, 2);
+    assert_int_equal(metrics.sessions, SESSIONS); /* those of the first went with it; what failed there has failed */
+    assert_int_equal(metrics.sessions_failed, 2 * SESSIONS_FAILED);
     ok(weir_model_unload(model));
     check_books(&before);
 }
@@ -384,6 +387,27 @@ static void the_one_before_goes_for_lack_of_memory(void **state)
     check_books(&before);
 }
 
+/* Nor has anybody room for it at first: the request that finds it there again is answered. */
+static void a_place_that_comes_back(void **state)
+{
+    (void)state;
+    books before = take_books();
+    weir_outputs out;
+    b.weights = 40 * MIB;
+    weir_model *model = opened_on("cuda rocm");
+    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_UNSUPPORTED, .times = 1};
+    b.faults[1] = (fault_plan){"rocm", WEIR_STAGE_LOAD, WEIR_ENGINE, .times = -1};
+    b.faults[2] = (fault_plan){"cuda", WEIR_STAGE_LOAD, WEIR_OUT_OF_MEMORY, .times = 1};
+    fails(WEIR_UNSUPPORTED, infer_once(model, &out));
+    assert_int_equal(b.alive, 0);
+    ok(infer_once(model, &out));
+    assert_string_equal(made_on(&out), "cuda");
+    assert_int_equal(b.runs, 2);
+    weir_model_release_outputs(model, &out);
+    ok(weir_model_unload(model));
+    check_books(&before);
+}
+
 static void bad_arguments(void **state)
 {
     (void)state;
@@ -425,6 +449,7 @@ int main(void)
         test(a_model_that_nobody_takes),
         test(a_model_adrift_lists_nothing_twice),
         test(the_one_before_goes_for_lack_of_memory),
+        test(a_place_that_comes_back),
         test(bad_arguments),
     };
     return cmocka_run_group_tests_name("runs", tests, bed_begin, bed_end);
