@@ -37,12 +37,13 @@ bool wi_patience_wait(wi_mapped *mapped, const wi_placement *p, uint64_t *deadli
     wi_event event;
     earn(patience, start);
     if (*deadline == 0)
-        *deadline = start + wi_min(patience->left, ONCE);
+        *deadline = start + wi_min(wi_min(patience->left, ONCE), wi_option_wait());
     if (start >= *deadline || !wi_lanes_oldest(&mapped->lanes, p->stream, &event))
         return false;
     wi_resource_unlock(resource);
-    weir_status status = resource->driver->wait(resource->device, event, *deadline);
+    bool waits = !resource->driver->stream_capturing(resource->device, p->native); /* undeclared: its work is not now */
+    weir_status status = waits ? resource->driver->wait(resource->device, event, *deadline) : WEIR_OK;
     wi_resource_lock(resource);
     patience->left -= wi_min(patience->left, wi_now() - start);
-    return status == WEIR_OK && wi_lanes_renew(&mapped->lanes) > 0;
+    return waits && status == WEIR_OK && wi_lanes_renew(&mapped->lanes) > 0;
 }

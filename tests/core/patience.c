@@ -79,6 +79,57 @@ static void who_must_not_wait_gets_more(void **state)
     }
 }
 
+static bool capturing;
+static unsigned waits;
+
+static bool is_capturing(wi_device *on, void *stream)
+{
+    return capturing || faulty_driver.stream_capturing(on, stream);
+}
+
+static weir_status wait_and_count(wi_device *on, wi_event event, uint64_t deadline)
+{
+    waits++;
+    return faulty_driver.wait(on, event, deadline);
+}
+
+/* What a request would wait for, with `wait`, while the driver says that its stream is captured or not; answers its waits. */
+static unsigned waits_of_one(const char *wait, bool captured)
+{
+    static wi_driver driver;
+    driver = faulty_driver;
+    driver.stream_capturing = is_capturing;
+    driver.wait = wait_and_count;
+    ok(weir_option_set("front", "0"));
+    fixture f = start_over(&driver, ROOM);
+    ok(weir_option_set("front", NULL));
+    void *p = allocate(f.one, BYTES, f.a, WEIR_KV), *q;
+    hold(&f, f.a, p, 1, 64);
+    ok(weir_free(f.one, p, f.a));
+    weir_stats last = take_snapshot(f.runtime).device;
+    ok(weir_option_set("wait", wait));
+    waits = 0;
+    capturing = captured;
+    ok(weir_alloc(f.two, BYTES, f.b, WEIR_KV, &q));
+    capturing = false;
+    unsigned its = waits;
+    ok(weir_option_set("wait", NULL));
+    came_by(WEIR_RUNG_CREATE);
+    let_go(&f, f.a);
+    ok(weir_free(f.two, q, f.b));
+    end(&f);
+    return its;
+}
+
+/* Also where the caller has told the driver alone that it captures. */
+static void no_waiting_in_a_capture_or_against_the_option(void **state)
+{
+    (void)state;
+    assert_int_equal(waits_of_one(NULL, false), 1);
+    assert_int_equal(waits_of_one(NULL, true), 0);
+    assert_int_equal(waits_of_one("0", false), 0);
+}
+
 /* A stream that is held up for good costs a share of the time, and requests are served: each of these needs what it has, too. */
 static void patience_ends(void **state)
 {
@@ -128,6 +179,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_passes_soon_is_waited_for),
         cmocka_unit_test(who_must_not_wait_gets_more),
+        cmocka_unit_test(no_waiting_in_a_capture_or_against_the_option),
         cmocka_unit_test(patience_ends),
         cmocka_unit_test(one_stream_waits_for_nothing),
     };

@@ -125,6 +125,88 @@ static void only_what_cuda_reads_is_shared(void **state)
     assert_false(onnx_shared_allowed(&nobody, true, none, 0));
 }
 
+/* The bytes that are found are a weight's own if nothing else could have left them there: blocks are of whole 256 bytes. */
+static void weights_that_may_be_mistaken_are_known(void **state)
+{
+    (void)state;
+    enum { FIRST, LONGER, OTHER, ZEROS, TYPED, COUNT };
+    static uint8_t bytes[COUNT][2048];
+    onnx_tensor list[COUNT];
+    onnx_graph graph = {.weights = list, .weight_count = COUNT};
+    for (int i = 0; i < COUNT; i++) {
+        for (int k = 0; i != ZEROS && k < 2048; k++)
+            bytes[i][k] = (uint8_t)(k / 4 + (i == OTHER));
+        list[i] = (onnx_tensor){.type = ONNX_FLOAT, .bytes = 1040, .place = ONNX_PLACE_BYTES, .data = bytes[i]};
+    }
+    list[LONGER].bytes = 1200; /* in a block of the same length */
+    list[TYPED] = (onnx_tensor){.type = ONNX_FLOAT, .bytes = 2000, .place = ONNX_PLACE_TYPED};
+    assert_false(onnx_shared_unlike(&graph, FIRST));
+    assert_false(onnx_shared_unlike(&graph, LONGER));
+    assert_true(onnx_shared_unlike(&graph, OTHER));
+    assert_false(onnx_shared_unlike(&graph, ZEROS)); /* which are computed, too */
+    list[LONGER].bytes = 1300;
+    assert_true(onnx_shared_unlike(&graph, FIRST));
+    list[TYPED].bytes = 1030; /* what it holds is not looked at */
+    assert_false(onnx_shared_unlike(&graph, FIRST));
+}
+
+/* ---- the model's file ------------------------------------------------------------------------------------------------- */
+
+/* The model "folded" as a file of this process's; `other`: with the signs of its weights turned. */
+static void write_folded(bool other)
+{
+    onnx_file file;
+    onnx_graph graph;
+    assert_ok(onnx_file_open(model_path("folded"), &file));
+    assert_ok(onnx_graph_read(&file, &graph));
+    char *bytes = malloc(file.size), path[560];
+    assert_non_null(bytes);
+    memcpy(bytes, file.data, file.size);
+    for (size_t i = 0; other && i < graph.weight_count; i++)
+        for (size_t k = 3; graph.weights[i].bytes >= 1024 && k < graph.weights[i].bytes; k += 4)
+            bytes[(size_t)(graph.weights[i].data - file.data) + k] ^= (char)0x80;
+    snprintf(path, sizeof path, "%s.new", scratch_path());
+    FILE *out = fopen(path, "wb");
+    assert_non_null(out);
+    assert_int_equal(fwrite(bytes, 1, file.size, out), file.size);
+    assert_int_equal(fclose(out), 0);
+    assert_int_equal(rename(path, scratch_path()), 0);
+    free(bytes);
+    onnx_graph_free(&graph);
+    onnx_file_close(&file);
+}
+
+static void run_folded(const loaded *l, int64_t rows, float *first)
+{
+    static float x[8 * 17];
+    weir_outputs out;
+    weir_tensor in = tensor("x", WEIR_F32, SHAPE(rows, 17), x);
+    assert_ok(infer(l, &in, 1, &out));
+    memcpy(first, output(&out, "y")->data, 17 * sizeof *first);
+    l->engine->release_outputs(l->model, &out);
+}
+
+/* What the optimizer folds it reads from the file, for each session. */
+static void another_file_in_its_place_is_not_read(void **state)
+{
+    (void)state;
+    float before[17], after[17];
+    write_folded(false);
+    loaded l = load_model(scratch_path(), (const char *const[]){"buckets=3", NULL});
+    run_folded(&l, 1, before);
+    run_folded(&l, 2, after);
+    assert_int_equal(onnx_buckets_look(l.model).made, 1);
+    write_folded(true);
+    run_folded(&l, 3, after);
+    if (!on_cuda()) /* the stub computes nothing */
+        assert_memory_equal(before, after, sizeof before);
+    assert_int_equal(onnx_buckets_look(l.model).made, 1);
+    assert_int_equal(onnx_buckets_look(l.model).failed, 1);
+    unload_model(&l);
+    close_client(&l);
+    scratch_clear();
+}
+
 static void the_oldest_bucket_goes(void **state)
 {
     (void)state;
@@ -387,13 +469,17 @@ int main(void)
         cmocka_unit_test_setup_teardown(only_so_many_failures_are_remembered, watch, unwatch),
         cmocka_unit_test_setup_teardown(a_failure_costs_no_other, watch, unwatch),
         cmocka_unit_test_setup_teardown(without_memory_the_oldest_goes_first, watch, unwatch),
+        cmocka_unit_test(another_file_in_its_place_is_not_read),
         cmocka_unit_test_setup_teardown(a_session_in_use_stays, watch, unwatch),
         cmocka_unit_test(only_what_cuda_reads_is_shared),
+        cmocka_unit_test(weights_that_may_be_mistaken_are_known),
         cmocka_unit_test(keys_round_up),
         cmocka_unit_test(what_buckets_cannot_be_is_said),
     };
-    const size_t everywhere = sizeof tests / sizeof *tests - 4;
+    enum { ON_HOST = 5 };
+    const size_t everywhere = sizeof tests / sizeof *tests - ON_HOST;
     int status = on_cuda() ? need_cuda_build() : need_onnxruntime();
-    return status ? status
-                  : _cmocka_run_group_tests("buckets", tests, on_cuda() ? everywhere : everywhere + 4, NULL, NULL);
+    return status
+               ? status
+               : _cmocka_run_group_tests("buckets", tests, on_cuda() ? everywhere : everywhere + ON_HOST, NULL, NULL);
 }

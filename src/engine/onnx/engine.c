@@ -68,8 +68,8 @@ static weir_status onnx_source_open(const char *path, const onnx_settings *setti
         status = onnx_graph_read(&source->file, &source->graph);
     if (status == WEIR_OK)
         status = onnx_graph_supported(&source->file, &source->graph);
-    bool handed_over = settings->ours && !cuda, optimized = settings->optimization > 0;
-    return status == WEIR_OK && handed_over && optimized ? onnx_uses_mark(&source->graph) : status;
+    bool handed_over = settings->ours && !cuda;
+    return status == WEIR_OK && handed_over ? onnx_uses_mark(&source->graph, settings->optimization) : status;
 }
 
 static void onnx_source_close(onnx_source *source)

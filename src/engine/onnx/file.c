@@ -12,8 +12,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static onnx_stamp stamp_of(const struct stat *st)
+{
+    return (onnx_stamp){st->st_dev, st->st_ino, st->st_size, st->st_mtim};
+}
+
 /* Maps a regular file; 0, or an errno value. An empty file has data NULL. */
-static int map_file(const char *path, const uint8_t **data, size_t *size)
+static int map_file(const char *path, const uint8_t **data, size_t *size, onnx_stamp *stamp)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
@@ -31,6 +36,7 @@ static int map_file(const char *path, const uint8_t **data, size_t *size)
         return error;
     *data = map;
     *size = (size_t)st.st_size;
+    *stamp = stamp_of(&st);
     return 0;
 }
 
@@ -46,7 +52,7 @@ weir_status onnx_file_open(const char *path, onnx_file *file)
     file->real = realpath(path, NULL);
     if (!file->real)
         return named_failure(path, errno);
-    int error = map_file(file->real, &file->data, &file->size);
+    int error = map_file(file->real, &file->data, &file->size, &file->stamp);
     if (!error && !(file->folder = strdup(file->real)))
         error = ENOMEM;
     if (error) {
@@ -125,7 +131,7 @@ static onnx_side_file *open_side(const onnx_file *file, onnx_text location, char
         snprintf(why, capacity, "%s", strerror(n < 0 || (size_t)n >= sizeof path ? ENAMETOOLONG : errno));
     else if (!below(file->folder, side->real))
         snprintf(why, capacity, "it is a link that leaves the model's folder");
-    else if ((error = map_file(side->real, &side->data, &side->size)) != 0)
+    else if ((error = map_file(side->real, &side->data, &side->size, &side->stamp)) != 0)
         snprintf(why, capacity, "%s", strerror(error));
     else
         return side;
@@ -148,4 +154,66 @@ const onnx_side_file *onnx_file_side(onnx_file *file, onnx_text location, char *
         file->sides = side;
     }
     return side;
+}
+
+/* ---- later ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct origin {
+    char *path;
+    onnx_stamp stamp;
+} origin;
+
+struct onnx_origins {
+    size_t count;
+    origin list[];
+};
+
+static bool add_origin(onnx_origins *to, const char *path, onnx_stamp stamp)
+{
+    origin *its = &to->list[to->count];
+    *its = (origin){strdup(path), stamp};
+    to->count += its->path != NULL;
+    return its->path != NULL;
+}
+
+onnx_origins *onnx_origins_of(const onnx_file *file)
+{
+    size_t most = 1;
+    for (const onnx_side_file *side = file->sides; side; side = side->next)
+        most++;
+    onnx_origins *out = calloc(1, sizeof *out + most * sizeof *out->list);
+    bool good = out && add_origin(out, file->real, file->stamp);
+    for (const onnx_side_file *side = file->sides; good && side; side = side->next)
+        good = add_origin(out, side->real, side->stamp);
+    if (good)
+        return out;
+    onnx_origins_free(out);
+    return NULL;
+}
+
+void onnx_origins_free(onnx_origins *origins)
+{
+    for (size_t i = 0; origins && i < origins->count; i++)
+        free(origins->list[i].path);
+    free(origins);
+}
+
+static bool is_same(const onnx_stamp *a, const onnx_stamp *b)
+{
+    return a->device == b->device && a->number == b->number && a->size == b->size &&
+           a->written.tv_sec == b->written.tv_sec && a->written.tv_nsec == b->written.tv_nsec;
+}
+
+weir_status onnx_origins_check(const onnx_origins *origins)
+{
+    for (size_t i = 0; i < origins->count; i++) {
+        const origin *its = &origins->list[i];
+        struct stat st;
+        onnx_stamp now = stat(its->path, &st) == 0 ? stamp_of(&st) : (onnx_stamp){.size = -1};
+        if (!is_same(&its->stamp, &now))
+            return weir_fail(WEIR_CONFLICT,
+                             "%s is not the file any more that the model was loaded from; load the model anew",
+                             its->path);
+    }
+    return WEIR_OK;
 }

@@ -2,9 +2,20 @@
 #ifndef WEIR_ONNX_FILE_H
 #define WEIR_ONNX_FILE_H
 
+#include <sys/types.h>
+#include <time.h>
+
 #include <weir/status.h>
 
 #include "wire.h"
+
+/* What tells a file from another one in its place, and from what it was before it was written to. */
+typedef struct onnx_stamp {
+    dev_t device;
+    ino_t number;
+    off_t size;
+    struct timespec written;
+} onnx_stamp;
 
 typedef struct onnx_side_file {
     struct onnx_side_file *next;
@@ -12,6 +23,7 @@ typedef struct onnx_side_file {
     char *real;
     const uint8_t *data;
     size_t size;
+    onnx_stamp stamp;
 } onnx_side_file;
 
 typedef struct onnx_file {
@@ -20,6 +32,7 @@ typedef struct onnx_file {
     const char *name; /* its name there */
     const uint8_t *data;
     size_t size;
+    onnx_stamp stamp;
     onnx_side_file *sides;
 } onnx_file;
 
@@ -33,5 +46,14 @@ const onnx_side_file *onnx_file_side(onnx_file *file, onnx_text location, char *
 
 /* Where `side` lies as seen from the folder. */
 const char *onnx_file_inside(const onnx_file *file, const onnx_side_file *side);
+
+/* The files by which a model was loaded, for who reads them again by their paths later. */
+typedef struct onnx_origins onnx_origins;
+
+/* NULL: no host memory. */
+onnx_origins *onnx_origins_of(const onnx_file *file);
+void onnx_origins_free(onnx_origins *origins);
+/* WEIR_CONFLICT names the first that is not what it was. */
+weir_status onnx_origins_check(const onnx_origins *origins);
 
 #endif

@@ -8,6 +8,7 @@
 /* Field numbers: ModelProto, GraphProto, ValueInfoProto, TypeProto, TypeProto.Tensor, TensorShapeProto, its Dimension. */
 enum {
     MODEL_GRAPH = 7,
+    MODEL_FUNCTION = 25,
     GRAPH_NODE = 1,
     GRAPH_WEIGHT = 5,
     GRAPH_INPUT = 11,
@@ -93,13 +94,15 @@ static bool find_graph(const onnx_file *file, onnx_graph *graph)
 {
     onnx_wire wire;
     onnx_wire_open(&wire, file->data, file->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        graph->functions |= field.number == MODEL_FUNCTION;
         if (field.number == MODEL_GRAPH) {
             graph->data = field.data;
             graph->size = field.size;
             graph->begin = field.begin;
             graph->end = field.end;
         }
+    }
     return graph->data != NULL;
 }
 

@@ -20,6 +20,7 @@ typedef struct onnx_graph {
     size_t size;
     const uint8_t *begin, *end; /* the whole field in the model */
     size_t nodes;
+    bool functions; /* the model has some of its own */
     onnx_value *inputs, *outputs;
     size_t input_count, output_count;
     onnx_tensor *weights; /* the initializers, in order */

@@ -52,6 +52,7 @@ struct weir_engine_model {
     ort_session *session;
     ort_session_options *options; /* with several buckets: what further sessions are made of; else NULL */
     onnx_buffer stripped;         /* and the model without its weights */
+    onnx_origins *origins;        /* and the files where its notes say that the weights lie */
     onnx_buckets *buckets;
     weir_provider_share shares[ONNX_PROVIDERS];
     size_t share_count;

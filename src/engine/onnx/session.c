@@ -197,9 +197,19 @@ static weir_status make_session(weir_engine_model *model, const onnx_file *file,
     return status;
 }
 
+/* ONNX Runtime opens the files again for what it folds, and on cuda for what is not shared: of another model in their place,
+ * those weights would be mixed with these. */
 weir_status onnx_session_another(weir_engine_model *model, ort_session **out)
 {
-    return create(model, NULL, &model->stripped, model->options, out);
+    weir_status status = onnx_origins_check(model->origins);
+    if (status == WEIR_OK)
+        status = create(model, NULL, &model->stripped, model->options, out);
+    if (status != WEIR_OK)
+        return status;
+    status = onnx_origins_check(model->origins); /* also while they were read */
+    if (status != WEIR_OK)
+        model->library->api->ReleaseSession(*out);
+    return status;
 }
 
 static weir_status try_session(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
@@ -230,6 +240,8 @@ static weir_status begin_ours(weir_engine_model *model, const onnx_file *file, c
         memset(packed, 0, graph->weight_count * sizeof *packed);
         status = try_session(model, file, graph, packed, &stripped, load);
     }
+    if (status == WEIR_OK && model->settings.buckets > 1 && !(model->origins = onnx_origins_of(file)))
+        status = weir_fail(WEIR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
     if (status == WEIR_OK && model->settings.buckets > 1 && model->device.cuda)
         status = onnx_shared_begin(model, graph);
     if (status == WEIR_OK && model->settings.buckets > 1)
@@ -262,6 +274,7 @@ void onnx_session_end(weir_engine_model *model)
     if (model->options)
         api->ReleaseSessionOptions(model->options);
     onnx_buffer_free(&model->stripped);
+    onnx_origins_free(model->origins);
     onnx_replays_end(model);
     for (size_t i = 0; model->weights && i < model->weight_count; i++) {
         onnx_weight *weight = &model->weights[i];
@@ -276,4 +289,5 @@ void onnx_session_end(weir_engine_model *model)
     model->weight_count = 0;
     model->session = NULL;
     model->options = NULL;
+    model->origins = NULL;
 }

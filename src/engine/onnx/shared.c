@@ -17,7 +17,7 @@
 #include "strip.h"
 #include "uses.h"
 
-enum { OPERATORS_MOST = 64, CHUNK = 1 << 20 };
+enum { OPERATORS_MOST = 64, CHUNK = 1 << 20, ALIGNED = 256 };
 
 /* ---- whose nodes ------------------------------------------------------------------------------------------------------ */
 
@@ -146,7 +146,7 @@ static bool read_elsewhere(const weir_engine_model *model, elsewhere *out)
 
 typedef struct place {
     const void *data;
-    uint64_t bytes; /* as ONNX Runtime asked for it: a multiple of 256 */
+    uint64_t bytes; /* as ONNX Runtime asked for it: a multiple of ALIGNED */
 } place;
 
 typedef struct places {
@@ -198,7 +198,7 @@ static weir_status find(const weir_engine_model *model, const places *all, const
     bool same = false;
     *out = NULL;
     for (size_t i = 0; status == WEIR_OK && !same && i < all->count; i++) {
-        if (all->list[i].bytes < tensor->bytes || all->list[i].bytes - tensor->bytes >= 256)
+        if (all->list[i].bytes < tensor->bytes || all->list[i].bytes - tensor->bytes >= ALIGNED)
             continue;
         status = compare(model, &all->list[i], tensor, chunk, &same);
         *out = same ? (void *)(uintptr_t)all->list[i].data : NULL;
@@ -208,17 +208,29 @@ static weir_status find(const weir_engine_model *model, const places *all, const
 
 /* ---- handing them on ---------------------------------------------------------------------------------------------------- */
 
-/* No other weight has the same bytes, which could be the ones that were found. */
-static bool is_unlike_others(const onnx_graph *graph, size_t index)
+/* Zeros, or another value throughout, as an optimizer may compute them. */
+static bool is_plain(const onnx_tensor *its)
+{
+    enum { WIDEST = 8 };
+    return its->bytes > WIDEST && memcmp(its->data, its->data + WIDEST, its->bytes - WIDEST) == 0;
+}
+
+static uint64_t block_of(const onnx_tensor *its)
+{
+    return its->bytes / ALIGNED + (its->bytes % ALIGNED > 0);
+}
+
+bool onnx_shared_unlike(const onnx_graph *graph, size_t index)
 {
     const onnx_tensor *its = &graph->weights[index];
-    for (size_t i = 0; i < graph->weight_count; i++) {
+    bool unlike = !is_plain(its);
+    for (size_t i = 0; unlike && i < graph->weight_count; i++) {
         const onnx_tensor *other = &graph->weights[i];
-        if (i != index && other->bytes == its->bytes &&
-            (!onnx_moved(other) || memcmp(other->data, its->data, its->bytes) == 0))
-            return false;
+        uint64_t least = other->bytes < its->bytes ? other->bytes : its->bytes;
+        if (i != index && block_of(other) == block_of(its))
+            unlike = onnx_moved(other) && memcmp(other->data, its->data, least) != 0;
     }
-    return true;
+    return unlike;
 }
 
 static weir_status hand_on(weir_engine_model *model, const onnx_tensor *tensor, void *data)
@@ -252,7 +264,7 @@ static weir_status share(weir_engine_model *model, const onnx_graph *graph, cons
         const onnx_tensor *tensor = &graph->weights[i];
         void *data = NULL;
         if (!onnx_moved(tensor) ||
-            !onnx_shared_allowed(&uses->of[i], is_unlike_others(graph, i), others->operators, others->count))
+            !onnx_shared_allowed(&uses->of[i], onnx_shared_unlike(graph, i), others->operators, others->count))
             continue;
         status = find(model, all, tensor, chunk, &data);
         if (status == WEIR_OK && data)

@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Field numbers: GraphProto, NodeProto, AttributeProto, ValueInfoProto. */
+/* Field numbers: GraphProto, NodeProto, AttributeProto, ValueInfoProto, TensorProto. */
 enum {
     GRAPH_NODE = 1,
+    GRAPH_WEIGHT = 5,
     GRAPH_INPUT = 11,
     GRAPH_OUTPUT = 12,
     NODE_INPUT = 1,
@@ -15,7 +16,8 @@ enum {
     NODE_DOMAIN = 7,
     ATTRIBUTE_GRAPH = 6,
     ATTRIBUTE_GRAPHS = 11,
-    VALUE_NAME = 1
+    VALUE_NAME = 1,
+    TENSOR_NAME = 8
 };
 
 typedef struct named {
@@ -26,7 +28,7 @@ typedef struct named {
 typedef struct reading {
     named *list; /* by name */
     size_t count;
-    bool transposes;
+    bool functions, transposes;
 } reading;
 
 static int by_name(const void *a, const void *b)
@@ -76,12 +78,13 @@ static const operation operations[] = {
     {NULL, ONNX_USE_OTHER, ONNX_USE_OTHER, ONNX_USE_OTHER},
 };
 
-/* ONNX Runtime's own operators, but for the quantized ones: transpositions are moved through those. */
+/* ONNX Runtime's own operators, but for the quantized ones: transpositions are moved through those. A model's functions may
+ * be in that domain, too. */
 static const operation fused = {"", ONNX_USE_OPERAND, ONNX_USE_OPERAND, ONNX_USE_OPERAND};
 
-static bool is_fused(onnx_text domain, onnx_text name)
+static bool is_fused(const reading *r, onnx_text domain, onnx_text name)
 {
-    return onnx_text_is(domain, "com.microsoft") && name.size && !strchr("QD", name.text[0]);
+    return !r->functions && onnx_text_is(domain, "com.microsoft") && name.size && !strchr("QD", name.text[0]);
 }
 
 static const operation *operation_of(reading *r, const onnx_field *node)
@@ -100,7 +103,7 @@ static const operation *operation_of(reading *r, const onnx_field *node)
     r->transposes |= onnx_text_is(name, "Transpose") || !(standard || onnx_text_is(domain, "com.microsoft"));
     while (it->name && !(standard && onnx_text_is(name, it->name)))
         it++;
-    return is_fused(domain, name) ? &fused : it;
+    return is_fused(r, domain, name) ? &fused : it;
 }
 
 static void read_node(reading *r, const onnx_field *node, bool main_graph)
@@ -120,14 +123,15 @@ static void read_node(reading *r, const onnx_field *node, bool main_graph)
     }
 }
 
-/* An input of the graph is no constant, even if an initializer is its default. */
-static void read_value(const reading *r, const onnx_field *value)
+/* What is named in the field `number` of the message. An input of the graph is no constant, even if an initializer is its
+ * default; an initializer of a subgraph may have the name of one of the main graph's. */
+static void use_named(const reading *r, const onnx_field *message, uint32_t number, unsigned kind)
 {
     onnx_wire wire;
-    onnx_wire_open(&wire, value->data, value->size);
+    onnx_wire_open(&wire, message->data, message->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
-        if (field.number == VALUE_NAME)
-            use(r, &field, ONNX_USE_OTHER);
+        if (field.number == number)
+            use(r, &field, kind);
 }
 
 static void read_graph(reading *r, const uint8_t *data, size_t size, bool main_graph)
@@ -138,13 +142,18 @@ static void read_graph(reading *r, const uint8_t *data, size_t size, bool main_g
         if (field.number == GRAPH_NODE)
             read_node(r, &field, main_graph);
         else if (field.number == GRAPH_INPUT || field.number == GRAPH_OUTPUT)
-            read_value(r, &field);
+            use_named(r, &field, VALUE_NAME, ONNX_USE_OTHER);
+        else if (field.number == GRAPH_WEIGHT && !main_graph)
+            use_named(r, &field, TENSOR_NAME, ONNX_USE_OTHER | ONNX_USE_HIDDEN);
     }
 }
 
 weir_status onnx_uses_read(const onnx_graph *graph, onnx_uses *out)
 {
-    reading r = {.list = calloc(graph->weight_count + 1, sizeof *r.list), .count = graph->weight_count};
+    reading r = {.list = calloc(graph->weight_count + 1, sizeof *r.list),
+                 .count = graph->weight_count,
+                 .functions = graph->functions,
+                 .transposes = graph->functions};
     *out = (onnx_uses){.of = calloc(graph->weight_count + 1, sizeof *out->of)};
     weir_status status =
         r.list && out->of ? WEIR_OK : weir_fail(WEIR_SYSTEM, "no host memory for the names of weights");
@@ -159,12 +168,15 @@ weir_status onnx_uses_read(const onnx_graph *graph, onnx_uses *out)
     return status;
 }
 
-weir_status onnx_uses_mark(onnx_graph *graph)
+weir_status onnx_uses_mark(onnx_graph *graph, int optimization)
 {
+    enum { LAYOUTS = 3 };
     onnx_uses uses;
     weir_status status = onnx_uses_read(graph, &uses);
-    for (size_t i = 0; status == WEIR_OK && uses.transposes && i < graph->weight_count; i++)
-        graph->weights[i].stays = uses.of[i].kinds & ONNX_USE_OTHER;
+    bool turned = optimization > 0 && (uses.transposes || optimization >= LAYOUTS);
+    unsigned kinds = ONNX_USE_HIDDEN | (turned ? ONNX_USE_OTHER : 0);
+    for (size_t i = 0; status == WEIR_OK && i < graph->weight_count; i++)
+        graph->weights[i].stays = uses.of[i].kinds & kinds;
     free(uses.of);
     return status;
 }

@@ -190,6 +190,40 @@ def turned():
          [weight("w", 16, 16), weight("v", 16, 256), weight("u", 256, 1)])
 
 
+def hidden():
+    """Branches that have weights of their own by the name of one of the graph's."""
+    def side(name, sign):
+        return h.make_graph([h.make_node("Mul", ["x", "w"], [f"{name}_y"])], name, [], [value(f"{name}_y", T.FLOAT, [300])],
+                            [nh.from_array(np.arange(300, dtype=np.float32) * sign, "w")])
+    save("hidden", [h.make_node("If", ["yes"], ["z"], then_branch=side("a", 1), else_branch=side("b", -1)),
+                    h.make_node("Add", ["z", "w"], ["y"])],
+         [value("yes", T.BOOL, []), value("x", T.FLOAT, [300])], [value("y", T.FLOAT, [300])], [weight("w", 300)])
+
+
+def function():
+    """Transpositions inside a function of the model's own, in the domain of ONNX Runtime's operators."""
+    nodes = [h.make_node("Transpose", ["a"], ["t"], perm=[1, 0]), h.make_node("Add", ["t", "b"], ["s"]),
+             h.make_node("Transpose", ["s"], ["o"], perm=[1, 0])]
+    domains = [h.make_opsetid("", 17), h.make_opsetid("com.microsoft", 1)]
+    turn = h.make_function("com.microsoft", "Turn", ["a", "b"], ["o"], nodes, domains[:1])
+    graph = h.make_graph([h.make_node("Turn", ["x", "w"], ["m"], domain="com.microsoft"), h.make_node("Relu", ["m"], ["y"])],
+                         "function", [value("x", T.FLOAT, [16, 16])], [value("y", T.FLOAT, [16, 16])], [weight("w", 16, 16)])
+    onnx.save(h.make_model(graph, opset_imports=domains, ir_version=8, functions=[turn]), HERE / "function.onnx")
+
+
+def layout():
+    """Quantized convolutions, which the optimizer wants with the channels last, and a constant between them."""
+    def filtered(x, y):
+        return h.make_node("QLinearConv", [x, "s", "z", "k", "s", "kz", "s", "z"], [y], pads=[1, 1, 1, 1])
+    save("layout", [h.make_node("QuantizeLinear", ["x", "s", "z"], ["a"]), filtered("a", "b"),
+                    h.make_node("DequantizeLinear", ["b", "s", "z"], ["c"]), h.make_node("Add", ["c", "w"], ["d"]),
+                    h.make_node("QuantizeLinear", ["d", "s", "z"], ["e"]), filtered("e", "f"),
+                    h.make_node("DequantizeLinear", ["f", "s", "z"], ["y"])],
+         [value("x", T.FLOAT, [1, 8, 8, 8])], [value("y", T.FLOAT, [1, 8, 8, 8])],
+         [weight("w", 1, 8, 8, 8), nh.from_array(RANDOM.integers(-9, 9, (8, 8, 3, 3)).astype(np.int8), "k"),
+          *(nh.from_array(np.array(v, k), n) for n, k, v in (("s", np.float32, 0.05), ("z", np.uint8, 128), ("kz", np.int8, 0)))])
+
+
 def compare_schema(path):
     """Every field of every message of the package: is it in the C table, with the same kind?"""
     text = Path(path).read_text()
@@ -230,7 +264,7 @@ def main():
     if len(sys.argv) == 3 and sys.argv[1] == "--schema":
         return compare_schema(sys.argv[2])
     for make in (mlp, typed, beside, types, copies, staged, scalar, empty, default, rankless, loop, grow, conv, branch, refused, folded,
-                 bomb, chain, turned):
+                 bomb, chain, turned, hidden, function, layout):
         make()
     return 0
 
