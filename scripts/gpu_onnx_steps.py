@@ -174,7 +174,8 @@ def measure(part, models):
         return
     good = status == 0 or (steps.place.device == "stub" and status == 1 and missed and not broken)
     note("passed" if good else "failed", what, f"too long: {seconds:.0f} s" if status == steps.TOO_LONG else
-         f"{len(missed)} goals missed, {len(broken)} runs failed, {seconds:.0f} s", lines or steps.last_lines(output, 10))
+         f"{len(missed)} goals missed, {len(broken)} runs failed, {seconds:.0f} s",
+         lines if good or missed or broken else steps.last_lines(output, 10))
 
 
 def in_order(parts):

@@ -105,7 +105,7 @@ static void what_another_look_asks_is_of_this_one(void **state)
         snprintf(name, sizeof name, "stale-beside-%d", i);
         machine m = machine_make(name);
         machine_host(&m, 64 * GIB, 60 * GIB);
-        machine_libraries(&m, MACHINE_NVML, "usr/lib/x86_64-linux-gnu", "sleep 25 0\nfail 9 0\n");
+        machine_libraries(&m, MACHINE_NVML, LIBRARIES, "sleep 25 0\nfail 9 0\n");
         looked_at = &m;
         weir_hardware *hardware = machine_look(&m, NULL);
         assert_int_equal(pthread_join(beside, NULL), 0);

@@ -20,14 +20,20 @@ SOURCE = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE / "scripts"))
 sys.dont_write_bytecode = True
 
-loader = importlib.machinery.SourceFileLoader("gpu_check", str(SOURCE / "scripts/gpu-check"))
-gpu_check = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_check", loader))
-loader.exec_module(gpu_check)
-
 import gpu_onnx_steps as onnx_steps  # noqa: E402
 import gpu_steps as steps  # noqa: E402
 import gpu_weights as weights  # noqa: E402
 
+
+
+def script(name):
+    loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), str(SOURCE / "scripts" / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+gpu_check, gpu_onnx = script("gpu-check"), script("gpu-onnx")
 CMOCKA = "echo '[ RUN      ] a'; echo '[  PASSED  ] 4 test(s).'; echo '[  SKIPPED ] 1 test(s), listed below:'; "
 
 
@@ -146,6 +152,31 @@ class Steps(unittest.TestCase):
                 parts = [stack.enter_context(mock.patch.object(gpu_check, name)) for name in names]
                 gpu_check.check_everything()
             self.assertEqual([part.call_count for part in parts], [tried] * 5)
+
+    def measured(self, status, said):
+        steps.results.clear()
+        with mock.patch.object(steps, "run", return_value=(status, said, 1.0)):
+            onnx_steps.measure("hold", self.folder)
+        return steps.results[0]
+
+    def test_what_is_measured_is_told_with_what_went_wrong(self):
+        trace = "Traceback (most recent call last):\n  File\n     ^^^^\nValueError: why\n"
+        self.assertEqual(self.measured(1, trace)[3][-1], "ValueError: why")
+        went, _, remark, lines = self.measured(1, '{"part": "x"}\n     held 3 MiB\nMISS a goal\n')
+        self.assertEqual((went, lines), ("failed", ["     held 3 MiB", "MISS a goal"]))
+        self.assertIn("1 goals missed, 0 runs failed", remark)
+        self.assertEqual(self.measured(0, "ok   a goal\n")[::3], ("passed", ["ok   a goal"]))
+
+    def test_a_program_that_ends_in_the_middle_leaves_the_other_runs(self):
+        program = self.folder / "program"
+        program.write_text("""#!/bin/sh
+case $3 in half) printf '{"part": "ha'; echo why >&2; exit 4;; *) echo '{"value": 7}';; esac
+""")
+        program.chmod(0o755)
+        run = gpu_onnx.Runner(mock.Mock(program=program, device="cuda"))
+        self.assertEqual(run("weir", "half")["error"], "status 4: why")
+        self.assertEqual(run("weir", "whole")["value"], 7)
+        self.assertEqual(run.failures, ["half weir : status 4: why"])
 
     def test_serving_ends_in_time(self):
         for left in range(50, 400):
