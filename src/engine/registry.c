@@ -37,15 +37,18 @@ static _Thread_local names listed; /* the last list that the thread asked for */
 
 /* Directories ------------------------------------------------------------------------------------------------------ */
 
+/* As many as the option can name, with a colon between, and weir's own two. */
+enum { MOST_DIRECTORIES = sizeof((weir_option *)NULL)->value / 2 + 2 };
+
 typedef struct search {
-    char directories[8][PATH_MAX];
+    char directories[MOST_DIRECTORIES][PATH_MAX];
     size_t count;
 } search;
 
 static void add_directory(search *s, const char *format, const char *text)
 {
-    if (s->count < sizeof s->directories / sizeof s->directories[0])
-        snprintf(s->directories[s->count++], PATH_MAX, format, text);
+    wi_law(s->count < MOST_DIRECTORIES);
+    snprintf(s->directories[s->count++], PATH_MAX, format, text);
 }
 
 /* Where libweir itself lies: plug-ins are beside it, in a build tree as after installation. */

@@ -164,6 +164,26 @@ static void one_that_was_registered_meanwhile(void **state)
     assert_ptr_equal(it.engine, &own);
 }
 
+/* Each directory that is named is looked at, and weir's own are behind them, however many there are. */
+static void many_directories(void **state)
+{
+    (void)state;
+    const weir_engine *engine;
+    char path[256] = "", *end = path;
+    ok(weir_option_set("engine_path", "/1:/2:/3:/4:/5:/6:/7:/8:/9"));
+    fails(WEIR_NOT_FOUND, weir_engine_open("absent", &engine));
+    detail_names("/9,");
+    detail_names("/nowhere/engines/plugins");
+    while (end < path + sizeof path - 2)
+        end = stpcpy(end, "x:");
+    memcpy(end, "x", 2);
+    assert_int_equal(strlen(path), sizeof path - 1);
+    ok(weir_option_set("engine_path", path));
+    fails(WEIR_NOT_FOUND, weir_engine_open("absent", &engine));
+    detail_names("absent");
+    ok(weir_option_set("engine_path", WEIR_TEST_BINARY "/tests/plugins"));
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -178,6 +198,7 @@ int main(void)
         cmocka_unit_test(an_entry_may_ask),         cmocka_unit_test(a_list_stays_while_a_plug_in_makes_one),
         cmocka_unit_test(one_that_asks_for_itself), cmocka_unit_test(two_that_ask_for_each_other),
         cmocka_unit_test(many_that_ask_for_one),    cmocka_unit_test(one_that_was_registered_meanwhile),
+        cmocka_unit_test(many_directories),
     };
     return cmocka_run_group_tests_name("registry", tests, begin, NULL);
 }
