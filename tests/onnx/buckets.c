@@ -150,6 +150,25 @@ static void weights_that_may_be_mistaken_are_known(void **state)
     assert_false(onnx_shared_unlike(&graph, FIRST));
 }
 
+/* Constants of which nothing else is known could have left their bytes there, too. */
+static void constants_that_may_be_mistaken_are_known(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"mlp", "constant", "branch", "function"};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        onnx_file file;
+        onnx_graph graph;
+        onnx_uses uses;
+        assert_ok(onnx_file_open(model_path(models[i]), &file));
+        assert_ok(onnx_graph_read(&file, &graph));
+        assert_ok(onnx_uses_read(&graph, &uses));
+        assert_int_equal(uses.constants, i > 0);
+        free(uses.of);
+        onnx_graph_free(&graph);
+        onnx_file_close(&file);
+    }
+}
+
 /* ---- the model's file ------------------------------------------------------------------------------------------------- */
 
 /* The model "folded" as a file of this process's; `other`: with the signs of its weights turned. */
@@ -473,10 +492,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_session_in_use_stays, watch, unwatch),
         cmocka_unit_test(only_what_cuda_reads_is_shared),
         cmocka_unit_test(weights_that_may_be_mistaken_are_known),
+        cmocka_unit_test(constants_that_may_be_mistaken_are_known),
         cmocka_unit_test(keys_round_up),
         cmocka_unit_test(what_buckets_cannot_be_is_said),
     };
-    enum { ON_HOST = 5 };
+    enum { ON_HOST = 6 };
     const size_t everywhere = sizeof tests / sizeof *tests - ON_HOST;
     int status = on_cuda() ? need_cuda_build() : need_onnxruntime();
     return status

@@ -263,8 +263,8 @@ static weir_status share(weir_engine_model *model, const onnx_graph *graph, cons
     for (size_t i = 0; status == WEIR_OK && i < graph->weight_count; i++) {
         const onnx_tensor *tensor = &graph->weights[i];
         void *data = NULL;
-        if (!onnx_moved(tensor) ||
-            !onnx_shared_allowed(&uses->of[i], onnx_shared_unlike(graph, i), others->operators, others->count))
+        bool unlike = !uses->constants && onnx_shared_unlike(graph, i);
+        if (!onnx_moved(tensor) || !onnx_shared_allowed(&uses->of[i], unlike, others->operators, others->count))
             continue;
         status = find(model, all, tensor, chunk, &data);
         if (status == WEIR_OK && data)
@@ -278,7 +278,7 @@ weir_status onnx_shared_begin(weir_engine_model *model, const onnx_graph *graph)
 {
     elsewhere others = {.count = 0};
     places all = {.client = model->client};
-    onnx_uses uses = {NULL, false};
+    onnx_uses uses = {.of = NULL};
     if (model->library->minor < ORT_API_ASSIGNMENTS)
         return weir_fail(WEIR_UNSUPPORTED,
                          "setting buckets: on cuda it takes ONNX Runtime 1.%d, which tells who runs a node, and %s is "

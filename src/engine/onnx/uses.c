@@ -20,6 +20,8 @@ enum {
     TENSOR_NAME = 8
 };
 
+enum { LARGE = 1024 };
+
 typedef struct named {
     onnx_text name;
     onnx_use *use;
@@ -28,7 +30,7 @@ typedef struct named {
 typedef struct reading {
     named *list; /* by name */
     size_t count;
-    bool functions, transposes;
+    bool functions, transposes, constants;
 } reading;
 
 static int by_name(const void *a, const void *b)
@@ -99,6 +101,7 @@ static const operation *operation_of(reading *r, const onnx_field *node)
         else if (field.number == NODE_DOMAIN)
             domain = (onnx_text){(const char *)field.data, field.size};
     }
+    r->constants |= onnx_text_is(name, "Constant") && node->size >= LARGE;
     bool standard = domain.size == 0 || onnx_text_is(domain, "ai.onnx");
     r->transposes |= onnx_text_is(name, "Transpose") || !(standard || onnx_text_is(domain, "com.microsoft"));
     while (it->name && !(standard && onnx_text_is(name, it->name)))
@@ -139,12 +142,14 @@ static void read_graph(reading *r, const uint8_t *data, size_t size, bool main_g
     onnx_wire wire;
     onnx_wire_open(&wire, data, size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
-        if (field.number == GRAPH_NODE)
+        if (field.number == GRAPH_NODE) {
             read_node(r, &field, main_graph);
-        else if (field.number == GRAPH_INPUT || field.number == GRAPH_OUTPUT)
+        } else if (field.number == GRAPH_INPUT || field.number == GRAPH_OUTPUT) {
             use_named(r, &field, VALUE_NAME, ONNX_USE_OTHER);
-        else if (field.number == GRAPH_WEIGHT && !main_graph)
+        } else if (field.number == GRAPH_WEIGHT && !main_graph) {
             use_named(r, &field, TENSOR_NAME, ONNX_USE_OTHER | ONNX_USE_HIDDEN);
+            r->constants = true;
+        }
     }
 }
 
@@ -153,7 +158,8 @@ weir_status onnx_uses_read(const onnx_graph *graph, onnx_uses *out)
     reading r = {.list = calloc(graph->weight_count + 1, sizeof *r.list),
                  .count = graph->weight_count,
                  .functions = graph->functions,
-                 .transposes = graph->functions};
+                 .transposes = graph->functions,
+                 .constants = graph->functions};
     *out = (onnx_uses){.of = calloc(graph->weight_count + 1, sizeof *out->of)};
     weir_status status =
         r.list && out->of ? WEIR_OK : weir_fail(WEIR_SYSTEM, "no host memory for the names of weights");
@@ -163,6 +169,7 @@ weir_status onnx_uses_read(const onnx_graph *graph, onnx_uses *out)
         qsort(r.list, r.count, sizeof *r.list, by_name);
         read_graph(&r, graph->data, graph->size, true);
         out->transposes = r.transposes;
+        out->constants = r.constants;
     }
     free(r.list);
     return status;

@@ -20,6 +20,7 @@ typedef struct onnx_use {
 typedef struct onnx_uses {
     onnx_use *of;    /* for each of graph->weights */
     bool transposes; /* there is a Transpose somewhere, or a function or a node of another domain, which may have one */
+    bool constants;  /* of 1 KiB and more beside the weights: there are, or may be, in nodes, subgraphs or functions */
 } onnx_uses;
 
 /* Reads them; free(out->of) in any case. WEIR_SYSTEM without host memory. */

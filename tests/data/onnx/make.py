@@ -224,6 +224,12 @@ def layout():
           *(nh.from_array(np.array(v, k), n) for n, k, v in (("s", np.float32, 0.05), ("z", np.uint8, 128), ("kz", np.int8, 0)))])
 
 
+def constant():
+    """A constant that is no initializer."""
+    save("constant", [h.make_node("Constant", [], ["c"], value=weight("", 300)), h.make_node("Add", ["x", "c"], ["y"])],
+         [value("x", T.FLOAT, [300])], [value("y", T.FLOAT, [300])])
+
+
 def compare_schema(path):
     """Every field of every message of the package: is it in the C table, with the same kind?"""
     text = Path(path).read_text()
@@ -264,7 +270,8 @@ def main():
     if len(sys.argv) == 3 and sys.argv[1] == "--schema":
         return compare_schema(sys.argv[2])
     for make in (mlp, typed, beside, types, copies, staged, scalar, empty, default, rankless, loop, grow, conv, branch, refused, folded,
-                 bomb, chain, turned, hidden, function, layout):
+                 bomb, chain, turned, hidden, function, layout,
+                 constant):
         make()
     return 0
 
