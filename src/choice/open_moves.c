@@ -185,6 +185,9 @@ static weir_status bring(const weir_model *model, wi_run *run, const trouble *t,
     if (run->inference->stream.id == WEIR_STREAM_HOST.id)
         return WEIR_OK;
     weir_status status = weir_stream_synchronize(run->inference->stream);
+    if (status != WEIR_OK && t->runtime) /* it fails as it first did */
+        return weir_fail(t->how.status, "%.600s; elsewhere its inputs' stream is to be waited for, and cannot be: %s",
+                         t->how.detail.text, weir_detail());
     if (status != WEIR_OK)
         return status;
     run->elsewhere = *run->inference;

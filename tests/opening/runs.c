@@ -271,6 +271,32 @@ static void inputs_ordered_on_a_stream_are_waited_for(void **state)
     check_books(&before);
 }
 
+/* Where that cannot be, the request has failed as it first did. */
+static void a_stream_that_cannot_be_waited_for(void **state)
+{
+    (void)state;
+    books before = take_books();
+    weir_model *model = opened_on("cuda cpu");
+    weir_outputs out = WEIR_INIT(weir_outputs);
+    weir_inference inference = WEIR_INIT(weir_inference);
+    ok(weir_stream_acquire(b.device, &inference.stream));
+    ok(weir_stream_release(inference.stream));
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_UNSUPPORTED, 1);
+    weir_status status = weir_model_infer(model, &inference, &out);
+    if (b.device != b.host) {
+        assert_int_equal(status, WEIR_UNSUPPORTED);
+        detail_names("cuda would not run it");
+        detail_names("stream is to be waited for");
+        assert_int_equal(b.runs, 1);
+        assert_string_equal(provider_of(model), "cuda");
+    } else {
+        ok(status);
+        weir_model_release_outputs(model, &out);
+    }
+    ok(weir_model_unload(model));
+    check_books(&before);
+}
+
 /* Nobody is left ------------------------------------------------------------------------------------------------------ */
 
 /* A request that no candidate answers moves nothing, and is not tried everywhere again. */
@@ -445,6 +471,7 @@ int main(void)
         test(a_loss_is_told_as_it_was),
         test(inputs_on_a_device_stay_there),
         test(inputs_ordered_on_a_stream_are_waited_for),
+        test(a_stream_that_cannot_be_waited_for),
         test(a_request_that_nobody_answers),
         test(a_model_that_nobody_takes),
         test(a_model_adrift_lists_nothing_twice),
