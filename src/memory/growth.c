@@ -354,7 +354,7 @@ weir_status wi_growth_plan(wi_mapped *mapped, wi_space *space, const wi_wish *wi
     earn(mapped);
     if (status == WEIR_OK && !find(mapped, &all, wish, out))
         status = WEIR_NO_ROOM;
-    if (status == WEIR_OK)
+    if (status == WEIR_OK && !(wish->thrifty && out->beyond))
         pay(mapped, out);
     free(all.at);
     return status;

@@ -62,7 +62,7 @@ static uint32_t handles_of(const wi_mapped *mapped, const wi_growth *growth)
  * more try. */
 static weir_status grow_space(wi_mapped *mapped, wi_space *space, wi_placement *p, wi_growth *g, wi_extent **busy)
 {
-    const wi_wish wish = {p->charged, p->alignment, wi_ordered_lane(&mapped->resource, p), p->apart};
+    const wi_wish wish = {p->charged, p->alignment, wi_ordered_lane(&mapped->resource, p), p->apart, p->thrifty};
     weir_status status = wi_growth_plan(mapped, space, &wish, g);
     if (status == WEIR_NO_ROOM && p->thorough && !p->apart) {
         *g = (wi_growth){.taken_count = 1}; /* or nothing, or new handles: it went through everything */

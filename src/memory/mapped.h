@@ -65,6 +65,7 @@ typedef struct wi_wish {
     uint64_t bytes, alignment;
     const wi_lane *lane; /* in whose order the request may take what is not anyone's yet */
     bool apart;
+    bool thrifty; /* a plan that is beyond what is liked to be held is not carried out */
 } wi_wish;
 
 #define WI_ANY_LANE ((const wi_lane *)1) /* whatever stands before its use */
