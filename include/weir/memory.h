@@ -35,7 +35,7 @@ typedef struct weir_block {
 
 enum {
     WEIR_ZEROED = 1u << 0,  /* the bytes are zero when the stream reaches this point */
-    WEIR_NO_WAIT = 1u << 1, /* refuse rather than wait for pending frees */
+    WEIR_NO_WAIT = 1u << 1, /* refuse, or hold more, rather than wait for pending frees */
     WEIR_STABLE = 1u << 2   /* the address stays mapped to the same physical memory while the block lives */
 };
 
@@ -56,7 +56,9 @@ typedef struct weir_request {
 /* Allocates `bytes` on `stream` for the client. Zero bytes: WEIR_OK, NULL, nothing charged. On failure *out is NULL and
  * nothing has changed. Errors: WEIR_OUT_OF_MEMORY (weir/refusal.h has the numbers), WEIR_INVALID (a class or client that
  * is none, a size that no device could have), WEIR_STREAM_MISUSE, WEIR_DRIVER, WEIR_FORKED. May block while the driver
- * maps memory and, without WEIR_NO_WAIT, up to the option `wait` (default 1 s) for pending frees. Any thread. */
+ * maps memory and, without WEIR_NO_WAIT, for pending frees: up to the option `wait` (default 1 s) before it would be refused; and
+ * 10 ms at most, where other streams have freed something, before more memory would be held than was in use (the option
+ * `patience`: percent of the time). Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream,
                                                weir_class memory_class, void **out);
 

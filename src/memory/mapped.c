@@ -179,9 +179,10 @@ static uint64_t relax(wi_mapped *mapped)
     return squeezed ? wi_handles_shed(mapped, WEIR_IDLE_KEPT) : 0;
 }
 
-/* As long as there is hope without holding more than is liked, and then at any rate. */
+/* As long as there is hope without holding more than is liked, and then at any rate; then no wait is what served it. */
 static weir_status find_thriftily(wi_mapped *mapped, wi_placement *p, wi_block **out)
 {
+    const weir_rung before = p->rung;
     uint64_t deadline = 0;
     p->thrifty = wi_patience_has(mapped, p);
     for (;;) {
@@ -190,6 +191,7 @@ static weir_status find_thriftily(wi_mapped *mapped, wi_placement *p, wi_block *
         if (!p->beyond)
             return status;
         p->thrifty = wi_patience_wait(mapped, p, &deadline);
+        p->rung = before;
         if (p->thrifty)
             wi_climbed(p, WEIR_RUNG_WAIT);
     }

@@ -79,6 +79,35 @@ static void who_must_not_wait_gets_more(void **state)
     }
 }
 
+/* What passes is not enough, and the rest does not pass: more is created, and it is not said that waiting did it. */
+static void a_wait_that_was_not_enough(void **state)
+{
+    (void)state;
+    if (strncmp(device(), "sim", 3) == 0)
+        skip(); /* nothing is held up there while somebody waits for it */
+    fixture f;
+    start_far(&f, NULL); /* what a has freed is let go soon */
+    weir_stream c;
+    gate shut = GATE;
+    pthread_t other;
+    ok(weir_stream_acquire(f.runtime, &c));
+    void *held_up = allocate(f.one, BYTES, c, WEIR_KV), *q;
+    ok(weir_call(f.runtime, pass_gate, &shut, c));
+    ok(weir_free(f.one, held_up, c));
+    weir_stats last = take_snapshot(f.runtime).device;
+    assert_int_equal(last.held, 2 * BYTES);
+    assert_int_equal(pthread_create(&other, NULL, let_go_soon, &f), 0);
+    ok(weir_alloc(f.two, 2 * BYTES, f.b, WEIR_KV, &q));
+    weir_stats now = take_snapshot(f.runtime).device;
+    assert_true(now.held > 2 * BYTES);
+    assert_int_equal(now.ladder[WEIR_RUNG_WAIT], last.ladder[WEIR_RUNG_WAIT]);
+    pthread_join(other, NULL);
+    open_gate(&shut);
+    ok(weir_free(f.two, q, f.b));
+    ok(weir_stream_release(c));
+    end(&f);
+}
+
 static bool capturing;
 static unsigned waits;
 
@@ -179,6 +208,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_passes_soon_is_waited_for),
         cmocka_unit_test(who_must_not_wait_gets_more),
+        cmocka_unit_test(a_wait_that_was_not_enough),
         cmocka_unit_test(no_waiting_in_a_capture_or_against_the_option),
         cmocka_unit_test(patience_ends),
         cmocka_unit_test(one_stream_waits_for_nothing),

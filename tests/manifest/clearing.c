@@ -1,27 +1,13 @@
 /* Unpacked packages are cleared away by age and bytes, never under somebody who uses them, in however many processes. */
+#include "manifest/disk.h"
 #include "manifest/packing.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
-#include <sys/statvfs.h>
 #include <sys/wait.h>
 
 #define DAY UINT64_C(86400)
-
-static uint64_t room_bytes; /* on the disk; 0: what there is */
-
-int __real_fstatvfs(int file, struct statvfs *out);
-int __wrap_fstatvfs(int file, struct statvfs *out);
-int __wrap_fstatvfs(int file, struct statvfs *out)
-{
-    int answer = __real_fstatvfs(file, out);
-    if (room_bytes > 0) {
-        out->f_bavail = room_bytes;
-        out->f_frsize = 1;
-    }
-    return answer;
-}
 
 static bool vanishes; /* what is to be used, just before it is */
 

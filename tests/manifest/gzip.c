@@ -1,25 +1,11 @@
 /* Gzip files as packages come in: of several members, with something behind their end, beyond what 32 bits of length tell. */
 #include "manifest/package.h"
+#include "manifest/disk.h"
 #include "manifest/packing.h"
 
 #include <fcntl.h>
-#include <sys/statvfs.h>
 
 #define GIB (UINT64_C(1) << 30)
-
-static uint64_t room_bytes; /* on the disk; 0: what there is */
-
-int __real_fstatvfs(int file, struct statvfs *out);
-int __wrap_fstatvfs(int file, struct statvfs *out);
-int __wrap_fstatvfs(int file, struct statvfs *out)
-{
-    int answer = __real_fstatvfs(file, out);
-    if (room_bytes > 0) {
-        out->f_bavail = room_bytes;
-        out->f_frsize = 1;
-    }
-    return answer;
-}
 
 /* A tar with a manifest, a model, and 1 MiB that does not compress. */
 static int begin(void **state)

@@ -1,11 +1,11 @@
 /* Packages: unpacked once for each content, whole or not at all, and nothing of a bad one. */
+#include "manifest/disk.h"
 #include "manifest/packing.h"
 
 #include <locale.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/statvfs.h>
 #include <time.h>
 
 static const char manifest_text[] =
@@ -13,13 +13,9 @@ static const char manifest_text[] =
 
 /* ---- the system, as a test wants it ---------------------------------------------------------------------------------- */
 
-static time_t ahead;        /* of the clock */
-static uint64_t room_bytes; /* on the disk; 0: what there is */
-
+static time_t ahead; /* of the clock */
 time_t __real_time(time_t *out);
 time_t __wrap_time(time_t *out);
-int __real_fstatvfs(int file, struct statvfs *out);
-int __wrap_fstatvfs(int file, struct statvfs *out);
 
 time_t __wrap_time(time_t *out)
 {
@@ -27,16 +23,6 @@ time_t __wrap_time(time_t *out)
     if (out)
         *out = now;
     return now;
-}
-
-int __wrap_fstatvfs(int file, struct statvfs *out)
-{
-    int answer = __real_fstatvfs(file, out);
-    if (room_bytes > 0) {
-        out->f_bavail = room_bytes;
-        out->f_frsize = 1;
-    }
-    return answer;
 }
 
 static int begin(void **state)

@@ -245,16 +245,16 @@ def compare_schema(path):
              "IntIntListEntryProto": "INT_LIST", "ShardedDimProto": "SHARDED",
              "SimpleShardedDimProto": "SIMPLE_SHARDED"}
     kinds = {1: "FIX64", 2: "FIX32", 9: "TEXT", 11: "", 12: "DATA"}
-    wrong, todo, seen = 0, [onnx.ModelProto.DESCRIPTOR], set()
-    while todo:
-        message = todo.pop()
+    wrong, left, seen = 0, [onnx.ModelProto.DESCRIPTOR], set()
+    while left:
+        message = left.pop()
         if message.full_name in seen:
             continue
         seen.add(message.full_name)
         table = dict(re.findall(r"\[(\d+)\] = (\w+\(\w+\))", tables.get(names[message.name], "")))
         for field in message.fields:
             if field.message_type:
-                todo.append(field.message_type)
+                left.append(field.message_type)
                 wanted = f"{'SUBS' if field.is_repeated else 'SUB'}({names[field.message_type.name]})"
             else:
                 wanted = f"{'MANY' if field.is_repeated else 'ONE'}({kinds.get(field.type, 'VARINT')})"
