@@ -128,7 +128,7 @@ def bridge(models, runtime):
     data = steps.place.folder / "data/onnx"
     runs = [(data / "copies.onnx", 1000, 200)]
     if steps.place.device == "cuda":  # kernels of the stub answer with what was there before
-        runs.append((data / "staged.onnx", 1000, 200))
+        runs.append((data / "picked.onnx", 1000, 200))
         runs += [(models / f"{name}.onnx", *rest) for name, *rest in BRIDGED] if models else []
     for model, extent, pairs in runs:
         what = f"bridge with {model.stem}"

@@ -75,7 +75,8 @@ WEIR_API void *weir_stream_native(weir_stream stream);
 WEIR_API WEIR_NODISCARD weir_status weir_capture_begin(weir_stream stream);
 WEIR_API WEIR_NODISCARD weir_status weir_capture_end(weir_stream stream);
 
-/* The three below queue work and return; the work happens in stream order. On WEIR_STREAM_HOST it is done at return.
+/* The three below queue work and return; the work happens in stream order. On WEIR_STREAM_HOST it is done at return. On cuda a
+ * copy from or to memory of the host's that is not pinned (weir/kind.h) may itself return only when the stream has come to it.
  * The bytes are not checked against blocks: that they are live until the work is done is the caller's promise, kept by
  * freeing them on the same stream. `runtime` must be the stream's. Errors: WEIR_STREAM_MISUSE, WEIR_INVALID for NULL,
  * WEIR_DRIVER, WEIR_DEVICE_LOST. */

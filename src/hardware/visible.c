@@ -11,14 +11,16 @@ typedef struct entry {
     bool uuid;
 } entry;
 
-/* The entry at `list`, without the blanks around it. */
-static entry entry_at(const char *list)
+/* The entry at `list`, without the blanks around it; CUDA knows no UUID behind a blank, nor one that begins with "gpu-". */
+static entry entry_at(wi_visible_rules rules, const char *list)
 {
-    list += strspn(list, " \t");
-    entry e = {.text = list, .length = strcspn(list, ",")};
+    size_t blanks = strspn(list, " \t");
+    entry e = {.text = list + blanks, .length = strcspn(list + blanks, ",")};
+    int (*differs)(const char *, const char *, size_t) = rules == WI_VISIBLE_CUDA ? strncmp : strncasecmp;
     while (e.length > 0 && isspace((unsigned char)e.text[e.length - 1]))
         e.length--;
-    e.uuid = e.length >= 4 && (strncasecmp(e.text, "GPU-", 4) == 0 || strncasecmp(e.text, "MIG-", 4) == 0);
+    e.uuid = e.length >= 4 && (differs(e.text, "GPU-", 4) == 0 || differs(e.text, "MIG-", 4) == 0) &&
+             (rules != WI_VISIBLE_CUDA || blanks == 0);
     return e;
 }
 
@@ -32,12 +34,14 @@ static size_t by_number(entry e, bool whole, size_t counted)
     return number;
 }
 
-/* The one key that begins so. */
-static size_t by_key(entry e, const char *const *keys, size_t count)
+/* The one key that begins so; CUDA does not read what follows a whole one. */
+static size_t by_key(wi_visible_rules rules, entry e, const char *const *keys, size_t count)
 {
+    bool cuda = rules == WI_VISIBLE_CUDA;
     size_t found = NONE;
     for (size_t i = 0; i < count; i++) {
-        if (strncasecmp(keys[i], e.text, e.length) != 0)
+        size_t all = strlen(keys[i]), length = cuda && e.length > all ? all : e.length;
+        if ((cuda && length <= 4) || strncasecmp(keys[i], e.text, length) != 0)
             continue;
         if (found != NONE)
             return NONE;
@@ -58,14 +62,14 @@ size_t wi_visible(wi_visible_rules rules, const char *list, const char *const *k
                   size_t *seen)
 {
     size_t found = 0;
-    bool cuda = rules == WI_VISIBLE_CUDA, first_is_uuid = list && entry_at(list).uuid;
+    bool cuda = rules == WI_VISIBLE_CUDA, first_is_uuid = list && entry_at(rules, list).uuid;
     for (; !list && found < counted; found++)
         seen[found] = found;
     while (list) {
-        entry e = entry_at(list);
+        entry e = entry_at(rules, list);
         if (cuda && e.uuid != first_is_uuid)
             break;
-        size_t one = e.uuid ? by_key(e, keys, count) : by_number(e, !cuda, counted);
+        size_t one = e.uuid ? by_key(rules, e, keys, count) : by_number(e, !cuda, counted);
         bool twice = one != NONE && is_seen(one, seen, found);
         if (cuda && twice)
             return 0;

@@ -9,8 +9,9 @@
 /* The length of handles: each block that shares one with a neighbour strands half of it, so that handles of a fixed share of
  * the budget bound the waste (half of ten of them, at 1/512, is a hundredth), while longer ones mean fewer moves and calls of
  * the driver, whose cost does not depend on the length (measured on an H200, up to 64 MiB: creating 8 to 11 us, mapping 22 to
- * 30, unmapping 14 to 19, releasing 10 to 25). The more blocks share handles, the shorter they are made; but what is put
- * somewhere at once is made of at most so many parts. Where the budget is far away, what is stranded matters little. */
+ * 30, unmapping 14 to 19, releasing 10 to 25). The more blocks share handles, the shorter they are made, but up to that share
+ * not so short that what is put somewhere at once is made of more than so many parts. Where the budget is far away, what is
+ * stranded matters little. */
 enum { SHARE = 512, SHARED_SHARE = 35, SHARED_BY_ORDERS = 50, FAR_SHARE = 64, PARTS = 64 };
 #define LONGEST (64 * WI_MIB)
 
@@ -48,7 +49,7 @@ uint64_t wi_growth_handle(const wi_mapped *mapped, uint64_t fresh)
         bytes = wi_min(budget / SHARE, budget / (share * (1 + m->shared.idle.most_partly)));
     }
     if (alone)
-        bytes = wi_max(bytes, fresh * m->granule / PARTS);
+        bytes = wi_max(bytes, wi_min(fresh * m->granule / PARTS, budget / SHARE));
     return wi_max(wi_min(bytes, LONGEST) / m->granule, 1);
 }
 

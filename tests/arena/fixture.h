@@ -52,6 +52,21 @@ static inline int tear_down(void **state)
     return 0;
 }
 
+/* What a copy behind a gate reads or writes: out of other memory of the host's the driver copies only when the gate is open, and
+ * keeps the thread until then. */
+static inline unsigned char *pinned(fixture *f, size_t bytes, int value)
+{
+    weir_request request = {.size = sizeof request, .bytes = bytes, .kind = WEIR_KIND_PINNED};
+    weir_block block;
+    ok(weir_alloc_with(f->client, &request, &block));
+    return memset(block.pointer, value, bytes);
+}
+
+static inline void free_pinned(fixture *f, void *pointer)
+{
+    ok(weir_free(f->client, pointer, WEIR_STREAM_HOST));
+}
+
 static inline uint64_t live_of(fixture *f)
 {
     return take_snapshot(f->runtime).device.live;

@@ -325,25 +325,27 @@ static void streams_are_kept_in_order(void **state)
     weir_arena_pool *pool = get_pool(f, 64 * MIB, 25);
     static gate g; /* a failed check leaves the stream to it */
     g = (gate)GATE;
-    static unsigned char one[4096], two[4096], back[4096];
-    memset(one, 1, sizeof one);
-    memset(two, 2, sizeof two);
-    weir_arena *first = open_room(f, pool, NULL, sizeof one, f->a, false);
+    enum { BYTES = 4096 };
+    unsigned char *one = pinned(f, BYTES, 1), *two = pinned(f, BYTES, 2), *back = pinned(f, BYTES, 0);
+    weir_arena *first = open_room(f, pool, NULL, BYTES, f->a, false);
     void *base = base_of(first);
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
-    ok(weir_copy(f->runtime, base, one, sizeof one, f->a)); /* undeclared, on the stream of its close */
-    ok(weir_copy(f->runtime, back, base, sizeof back, f->a));
+    ok(weir_copy(f->runtime, base, one, BYTES, f->a)); /* undeclared, on the stream of its close */
+    ok(weir_copy(f->runtime, back, base, BYTES, f->a));
     ok(weir_arena_close(first, f->a));
-    weir_arena *second = open_room(f, pool, NULL, sizeof two, f->b, false);
+    weir_arena *second = open_room(f, pool, NULL, BYTES, f->b, false);
     assert_ptr_equal(base_of(second), base);
-    ok(weir_copy(f->runtime, base, two, sizeof two, f->b));
+    ok(weir_copy(f->runtime, base, two, BYTES, f->b));
     pthread_t opener;
     assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &g), 0);
     ok(weir_stream_synchronize(f->b));
-    assert_int_equal(back[4095], 1);
-    assert_true(holds(f, base, two, sizeof two));
+    assert_int_equal(back[BYTES - 1], 1);
+    assert_true(holds(f, base, two, BYTES));
     pthread_join(opener, NULL);
     ok(weir_arena_close(second, f->b));
+    free_pinned(f, one);
+    free_pinned(f, two);
+    free_pinned(f, back);
     ok(weir_arena_pool_put(pool));
 }
 

@@ -292,29 +292,31 @@ static void runs_on_two_streams_come_one_after_the_other(void **state)
     const weir_plan *plans[] = {plan};
     static gate g; /* a failed check leaves the stream to it */
     g = (gate)GATE;
-    static unsigned char one[1024], two[1024], back[1024];
+    enum { BYTES = 1024 };
+    unsigned char *one = pinned(f, BYTES, 1), *two = pinned(f, BYTES, 2), *back = pinned(f, BYTES, 0);
     weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1, .stream = f->a});
-    memset(one, 1, sizeof one);
-    memset(two, 2, sizeof two);
     ok(weir_arena_begin(arena, 0, f->a));
     fails(WEIR_BUSY, weir_arena_begin(arena, 0, f->b));
     fails(WEIR_BUSY, weir_arena_close(arena, f->a));
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
-    ok(weir_arena_write(arena, 0, 0, 0, one, sizeof one, f->a));
-    ok(weir_arena_read(arena, 0, 0, 0, back, sizeof back, f->a));
+    ok(weir_arena_write(arena, 0, 0, 0, one, BYTES, f->a));
+    ok(weir_arena_read(arena, 0, 0, 0, back, BYTES, f->a));
     ok(weir_arena_end(arena));
     ok(weir_arena_begin(arena, 0, f->b)); /* behind it */
-    ok(weir_arena_write(arena, 0, 0, 0, two, sizeof two, f->b));
+    ok(weir_arena_write(arena, 0, 0, 0, two, BYTES, f->b));
     ok(weir_arena_end(arena));
     fails(WEIR_INVALID, weir_arena_end(arena));
     pthread_t opener;
     assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &g), 0);
     ok(weir_stream_synchronize(f->b));
-    assert_int_equal(back[1023], 1);
-    assert_true(holds(f, look(arena, 0, 0).pointer, two, sizeof two));
+    assert_int_equal(back[BYTES - 1], 1);
+    assert_true(holds(f, look(arena, 0, 0).pointer, two, BYTES));
     pthread_join(opener, NULL);
     ok(weir_stream_synchronize(f->a));
     ok(weir_arena_close(arena, f->b));
+    free_pinned(f, one);
+    free_pinned(f, two);
+    free_pinned(f, back);
     weir_plan_destroy(plan);
 }
 
@@ -328,25 +330,27 @@ static void runs_come_behind_the_parameters(void **state)
     const weir_plan *plans[] = {plan};
     static gate g; /* a failed check leaves the stream to it */
     g = (gate)GATE;
-    static unsigned char weight[1024], back[1024];
+    enum { BYTES = 1024 };
+    unsigned char *weight = pinned(f, BYTES, 7), *back = pinned(f, BYTES, 0);
     weir_parameters *store;
-    memset(weight, 7, sizeof weight);
     ok(weir_parameters_open(f->client, NULL, &store));
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
-    ok(weir_parameters_add(store, "w", WEIR_U8, sizeof weight, weight, f->a, NULL));
+    ok(weir_parameters_add(store, "w", WEIR_U8, BYTES, weight, f->a, NULL));
     weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1, .parameters = store});
     ok(weir_arena_begin(arena, 0, f->b));
     fails(WEIR_BUSY, weir_parameters_add(store, "v", WEIR_U8, 10, weight, f->b, NULL));
-    ok(weir_copy(f->runtime, back, parameter(store, "w").pointer, sizeof back, f->b));
+    ok(weir_copy(f->runtime, back, parameter(store, "w").pointer, BYTES, f->b));
     ok(weir_arena_end(arena));
     pthread_t opener;
     assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &g), 0);
     ok(weir_stream_synchronize(f->b));
-    assert_memory_equal(back, weight, sizeof weight);
+    assert_memory_equal(back, weight, BYTES);
     pthread_join(opener, NULL);
     ok(weir_parameters_add(store, "v", WEIR_U8, 10, weight, f->b, NULL));
     ok(weir_arena_close(arena, f->b));
     ok(weir_parameters_release(store));
+    free_pinned(f, weight);
+    free_pinned(f, back);
     weir_plan_destroy(plan);
 }
 

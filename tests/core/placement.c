@@ -364,6 +364,28 @@ static void the_right_end_of_a_gap(void **state)
     ok(weir_runtime_destroy(runtime));
 }
 
+/* Memory that was made for one long block is cut up, and what every second of 64 short ones frees is had as one again: handles that
+ * are as long as the long block allows would be shared by neighbours, and stay with the one that lives. */
+static void every_second_of_many_makes_room_for_one(void **state)
+{
+    (void)state;
+    enum { PIECES = 64, TAKEN = 30 };
+    weir_runtime *runtime = make_runtime(16 * MIB + PIECES * MIB);
+    weir_client *client = open_client(runtime, "x", 0, 0);
+    void *first = allocate(client, 16 * MIB, WEIR_STREAM_HOST, WEIR_WEIGHTS), *pieces[PIECES];
+    ok(weir_free(client, allocate(client, TAKEN * MIB, WEIR_STREAM_HOST, WEIR_ACTIVATIONS), WEIR_STREAM_HOST));
+    for (int i = 0; i < PIECES; i++)
+        pieces[i] = allocate(client, MIB, WEIR_STREAM_HOST, WEIR_ACTIVATIONS);
+    for (int i = 0; i < PIECES; i += 2)
+        ok(weir_free(client, pieces[i], WEIR_STREAM_HOST));
+    ok(weir_free(client, allocate(client, TAKEN * MIB, WEIR_STREAM_HOST, WEIR_ACTIVATIONS), WEIR_STREAM_HOST));
+    for (int i = 1; i < PIECES; i += 2)
+        ok(weir_free(client, pieces[i], WEIR_STREAM_HOST));
+    ok(weir_free(client, first, WEIR_STREAM_HOST));
+    ok(weir_client_close(client));
+    ok(weir_runtime_destroy(runtime));
+}
+
 int main(void)
 {
     setenv("WEIR_FRONT", "0", 1); /* what is freed is pending, and not parked; front.c tests that */
@@ -371,6 +393,7 @@ int main(void)
         cmocka_unit_test(the_best_of_the_free_pieces),
         cmocka_unit_test(the_right_end_of_a_gap),
         cmocka_unit_test(all_of_the_budget_can_be_had),
+        cmocka_unit_test(every_second_of_many_makes_room_for_one),
         cmocka_unit_test(tight_budgets),
         cmocka_unit_test(wider_budgets),
     };

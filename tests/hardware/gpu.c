@@ -173,10 +173,10 @@ static const char *answer(const char *word, const char *second)
 /* The tests --------------------------------------------------------------------------------------------------------- */
 
 /* Lists for CUDA_VISIBLE_DEVICES: %U stands for the UUID of a device, %S for its beginning, %P for it without "GPU-", %H for that
- * in capitals, %M for a slice that is not there. What NVIDIA documents: */
-static const char *const documented[] = {"",       "0",   "-1",    "0,-1",  "-1,0",    "0,0", "0,99",
-                                         "99,0",   "1",   "1,0",   "abc",   "0,abc",   "%U",  "%S",
-                                         "%U,abc", "%Ux", "%U,%U", "GPU-x", "0,abc,0", "%M"};
+ * in capitals, %L for its first letter, %M for a slice that is not there. What NVIDIA documents: */
+static const char *const documented[] = {"",       "0",     "-1",    "0,-1",    "-1,0",  "0,0", "0,99",
+                                         "99,0",   "1",     "1,0",   "abc",     "0,abc", "%U",  "%S",
+                                         "%U,abc", "%U,%U", "GPU-x", "0,abc,0", "%M"};
 /* And what it does not: for a driver itself to say. A word that is a device is found by naming that twice, as none is seen then. */
 static const char *const others[] = {
     " 0",
@@ -219,7 +219,13 @@ static const char *const others[] = {
     "G",
     "%P",
     "%U0",
+    "%Ux",
+    "%Sx",
     "%U,%S",
+    "GPU-%L",
+    "%U,GPU-%L",
+    "%Sx,%U",
+    "GPU-%U",
     "GPU-%H",
     "gpu-%P",
     "%U,GPU-%H",
@@ -252,8 +258,11 @@ static void write_list(const char *pattern, char *list, size_t capacity)
         if (*p == '%')
             kind = *++p;
         size_t from = used;
-        int most = kind == 'S' ? 12 : kind ? 95 : 1;
-        const char *text = kind == 'M' ? no_slice : kind == 'P' || kind == 'H' ? uuid + 4 : kind ? uuid : p;
+        int most = kind == 'S' ? 12 : kind && kind != 'L' ? 95 : 1;
+        const char *text = kind == 'M'                                 ? no_slice
+                           : kind == 'P' || kind == 'H' || kind == 'L' ? uuid + 4
+                           : kind                                      ? uuid
+                                                                       : p;
         used += (size_t)snprintf(list + used, capacity - used, "%.*s", most, text);
         for (; kind == 'H' && from < used; from++)
             list[from] = (char)toupper((unsigned char)list[from]);

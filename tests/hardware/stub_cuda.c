@@ -2,6 +2,7 @@
  * that makes a context. */
 #include "stub.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,11 +34,21 @@ static const stub_gpu *used(const stub_gpu *gpu)
     return gpu;
 }
 
+/* By its beginning, or by more than all of it. */
+static bool is_named(const char *uuid, const char *word, size_t length)
+{
+    for (size_t i = 0; i < length && uuid[i]; i++)
+        if (i < 4 ? uuid[i] != word[i] : tolower((unsigned char)uuid[i]) != tolower((unsigned char)word[i]))
+            return false;
+    return true;
+}
+
 static const stub_gpu *named(const char *word)
 {
     const stub_gpu *found = NULL;
-    for (int i = 0; i < machine.count; i++)
-        if (strncmp(machine.gpus[i].uuid, word, strlen(word)) == 0) {
+    size_t length = strcspn(word, " ");
+    for (int i = 0; i < machine.count && length > 4; i++)
+        if (is_named(machine.gpus[i].uuid, word, length)) {
             if (found)
                 return NULL;
             found = &machine.gpus[i];

@@ -102,6 +102,12 @@ def staged():
          [weight("w", 300)])
 
 
+def picked():
+    """What a kernel on the device has computed goes to an operator that ONNX Runtime has on the CPU alone."""
+    save("picked", [h.make_node("MatMul", ["x", "w"], ["m"]), h.make_node("Unique", ["m"], ["y"])],
+         [value("x", T.FLOAT, ["n", 16])], [value("y", T.FLOAT, ["m"])], [weight("w", 16, 17)])
+
+
 def scalar():
     save("scalar", [h.make_node("Add", ["a", "b"], ["sum"]), h.make_node("Greater", ["a", "b"], ["more"])],
          [value("a", T.FLOAT, []), value("b", T.FLOAT, [])], [value("sum", T.FLOAT, []), value("more", T.BOOL, [])])
@@ -270,8 +276,8 @@ def main():
     global RANDOM
     if len(sys.argv) == 3 and sys.argv[1] == "--schema":
         return compare_schema(sys.argv[2])
-    for make in (mlp, typed, beside, types, copies, staged, scalar, empty, default, rankless, loop, grow, conv, branch, refused, folded,
-                 bomb, chain, turned, hidden, function, layout, constant):
+    for make in (mlp, typed, beside, types, copies, staged, picked, scalar, empty, default, rankless, loop, grow, conv, branch, refused,
+                 folded, bomb, chain, turned, hidden, function, layout, constant):
         RANDOM = np.random.default_rng(list(make.__name__.encode()))
         make()
     return 0
