@@ -49,7 +49,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_model_health(weir_model *model);
 WEIR_API WEIR_NODISCARD weir_status weir_model_metrics(weir_model *model, weir_engine_metrics *out);
 WEIR_API WEIR_NODISCARD weir_status weir_model_info_get(weir_model *model, weir_model_info *out);
 
-/* The model's account and engine; valid until it is unloaded, and the account of one that weir_model_open made until it moves. */
+/* The model's account and engine; valid until it is unloaded, and the account of one that weir_model_open made until it moves:
+ * NULL while that is on no device. */
 WEIR_API weir_client *weir_model_client(const weir_model *model);
 WEIR_API const weir_engine *weir_model_engine(const weir_model *model);
 

@@ -27,9 +27,9 @@
  * for a request, for none; but both may take over a model that has lost its place. A model does not go back to a better
  * candidate by itself. After a move weir_model_client, weir_model_engine and
  * weir_model_info_get tell of the present candidate. What the last two told before stays readable until the model is unloaded;
- * the client from before is closed, as is the one that a model on no device tells of, and its record may serve another client
- * later. weir_model_metrics adds up all of them, so a request that failed on one and was answered by the next counts as a run
- * and as a failure; sessions are those that there are now. */
+ * the client from before is closed, and its record may serve another client later. A model on no device has no client, and its
+ * health and info are WEIR_DEVICE_LOST. weir_model_metrics adds up all candidates, also then, so a request that failed on one
+ * and was answered by the next counts as a run and as a failure; sessions are those that there are now. */
 #ifndef WEIR_OPENING_H
 #define WEIR_OPENING_H
 
@@ -67,7 +67,8 @@ typedef struct weir_record {
     size_t attempt_count;
     bool on_cpu_unasked; /* it runs on the processor as the last resort */
     /* Attempts that are not listed: of those of one candidate that failed in the same stage with the same status, the first
-     * and the newest are. So a record has an end, however long the model lives. */
+     * and the newest are; of those made since the model is on no device, the first. So a record has an end, however long the
+     * model lives. */
     size_t left_out;
 } weir_record;
 
@@ -80,8 +81,8 @@ typedef struct weir_opening_options {
                       engine that has no warm_up has its first run with the first request, and the record says "load" till then */
     uint64_t guaranteed, maximum; /* instead of the manifest's; 0: the manifest's */
     void (*progress)(double fraction, void *user);
-    /* Told of each attempt when it has failed, and of a last resort on the processor: a sentence. On the thread that
-     * called; no lock is held. It and `progress` may be called as long as the model lives; they may call weir, but not
+    /* Told of each attempt when it has failed, of a last resort on the processor, and of parts that a provider leaves to a
+     * processor that is forbidden: a sentence. On the thread that called; no lock is held. It and `progress` may be called as long as the model lives; they may call weir, but not
      * this model. */
     void (*notice)(const char *text, void *user);
     void *user;
@@ -93,8 +94,10 @@ typedef struct weir_opening_options {
 WEIR_API WEIR_NODISCARD weir_status weir_model_open(const weir_manifest *manifest, const weir_opening_options *options,
                                                     weir_model **out);
 
-/* How the model came to be where it is, up to now; what is handed out stays as it is until the model is unloaded.
- * WEIR_UNSUPPORTED for one of weir_model_load's. Any thread. */
+/* How the model came to be where it is, up to now. What is handed out stays as it is until the model is unloaded: each look after
+ * a change of the attempts leaves a copy of them (about 100 bytes and its reason for each), and one without a change none.
+ * A program that lives long looks when it is told of something (`notice`), not by the clock. WEIR_UNSUPPORTED for one of
+ * weir_model_load's. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_record(weir_model *model, weir_record *out);
 
 /* "detect", "construct", "load", "first-run", "later-run"; "?" for a number that is none. */

@@ -143,6 +143,18 @@ static bool moves_on(weir_status status)
     return status != WEIR_INVALID && status != WEIR_CANCELLED && status != WEIR_CORRUPT && status != WEIR_FORKED;
 }
 
+/* A forbidden processor runs nothing without a word. */
+static void tell_of_parts(const wi_opening *opening, const wi_instance *instance)
+{
+    if (!opening->cpu_forbidden || instance->on_cpu == 0)
+        return;
+    wi_told_notice(opening,
+                   "%s: %s leaves %llu of %llu parts to the processor, which is forbidden as a provider alone; "
+                   "min_provider_coverage in the manifest refuses that",
+                   opening->manifest.name, opening->choice->candidates[instance->rank].provider,
+                   (unsigned long long)instance->on_cpu, (unsigned long long)instance->of);
+}
+
 void wi_opening_settle(weir_model *model, wi_instance *instance)
 {
     wi_opening *opening = model->opening;
@@ -153,6 +165,7 @@ void wi_opening_settle(weir_model *model, wi_instance *instance)
     pthread_mutex_lock(&opening->lock);
     opening->on_cpu = last_resort;
     pthread_mutex_unlock(&opening->lock);
+    tell_of_parts(opening, instance);
     if (!last_resort)
         return;
     size_t before = wi_record_count(opening) - 1;
@@ -202,6 +215,7 @@ static weir_status open_chosen(const wants *w, weir_choice *choice, weir_model *
     if (status != WEIR_OK)
         return status;
     model->opening = opening;
+    model->name = opening->manifest.name;
     model->route = &wi_opening_route;
     status = open_first(model);
     if (status != WEIR_OK)

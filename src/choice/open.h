@@ -20,8 +20,13 @@ typedef struct wi_chance {
     bool lost; /* its device */
 } wi_chance;
 
-#define WI_TRIED(status) (UINT32_C(1) << (status))
 #define WI_TRIED_FOR_ALL UINT32_MAX
+_Static_assert(WEIR_STATUS_COUNT <= 31, "a bit for each status, and one for numbers that are none");
+
+static inline uint32_t wi_tried(weir_status status)
+{
+    return UINT32_C(1) << ((unsigned)status < WEIR_STATUS_COUNT ? (unsigned)status : 31);
+}
 
 /* How an instance failed, as it was where it came from. */
 typedef struct wi_failure {
@@ -59,10 +64,11 @@ typedef struct wi_opening {
     wi_attempt *attempts; /* that are listed */
     size_t attempt_count, attempt_room;
     size_t attempts_made;
-    size_t adrift;          /* attempts made when the model lost its place; SIZE_MAX while it has one */
-    uint64_t changes;       /* of the list */
-    wi_attempt_list *lists; /* the newest first */
-    bool on_cpu;            /* as the last resort */
+    size_t attempts_repeated; /* that were not listed, as one like them is, and have no number */
+    size_t adrift;            /* attempts made when the model lost its place; SIZE_MAX while it has one */
+    uint64_t changes;         /* of the list */
+    wi_attempt_list *lists;   /* the newest first */
+    bool on_cpu;              /* as the last resort */
 } wi_opening;
 
 extern const wi_route wi_opening_route;
@@ -88,7 +94,7 @@ size_t wi_record_add(wi_opening *opening, size_t rank, const weir_attempt *attem
 void wi_record_note(wi_opening *opening, size_t number, const weir_attempt *now);
 /* The model has lost its place, or has one. */
 void wi_record_adrift(wi_opening *opening, bool adrift);
-/* Attempts made, also those that are not listed any more. */
+/* Attempts that have a number, also those that are not listed any more. */
 size_t wi_record_count(wi_opening *opening);
 void wi_record_clear(wi_opening *opening);
 
@@ -97,7 +103,7 @@ void wi_record_clear(wi_opening *opening);
 /* "onnx with cuda on cuda:0" into `text`, which it answers. */
 enum { WI_TOLD_BYTES = 160 };
 const char *wi_told_candidate(const weir_candidate *candidate, char text[WI_TOLD_BYTES]);
-/* Fails with `status`: `lead`, and what became of the candidates tried since the attempt number `first`. */
+/* Fails with `status`: `lead`, and how each of the candidates tried since the attempt number `first` failed last. */
 weir_status wi_told_attempts(wi_opening *opening, size_t first, weir_status status, const char *lead);
 void wi_told_notice(const wi_opening *opening, const char *format, ...) WEIR_PRINTF(2, 3);
 

@@ -171,17 +171,8 @@ static bool travels(const wi_run *run, const weir_runtime *from, const char *to)
 }
 
 /* What the inputs are ordered on is a stream of the device that they come from: elsewhere it is waited for. */
-static weir_status bring(const weir_model *model, wi_run *run, const trouble *t, const weir_runtime *to)
+static weir_status wait_for_inputs(wi_run *run, const trouble *t)
 {
-    if (!t->runtime) { /* it began between two, and nobody has looked at its inputs */
-        weir_status status = wi_run_check_inputs(model, run);
-        if (status != WEIR_OK)
-            return status;
-    } else if (t->runtime == to)
-        return WEIR_OK;
-    else if (wi_input_on_device(run->inference))
-        return weir_fail(t->how.status, "%.600s; its inputs lie on %s, and the model is on %s now", t->how.detail.text,
-                         weir_runtime_device(t->runtime), weir_runtime_device(to));
     if (run->inference->stream.id == WEIR_STREAM_HOST.id)
         return WEIR_OK;
     weir_status status = weir_stream_synchronize(run->inference->stream);
@@ -194,6 +185,21 @@ static weir_status bring(const weir_model *model, wi_run *run, const trouble *t,
     run->elsewhere.stream = WEIR_STREAM_HOST;
     run->inference = &run->elsewhere;
     return WEIR_OK;
+}
+
+/* Makes the inputs good for the device called `to`. */
+static weir_status bring(const weir_model *model, wi_run *run, const trouble *t, const char *to)
+{
+    if (!t->runtime) { /* it began between two, and nobody has looked at its inputs */
+        weir_status status = wi_run_check_inputs(model, run);
+        if (status != WEIR_OK)
+            return status;
+    } else if (strcmp(weir_runtime_device(t->runtime), to) == 0)
+        return WEIR_OK;
+    else if (wi_input_on_device(run->inference))
+        return weir_fail(t->how.status, "%.600s; its inputs lie on %s, and the model is on %s now", t->how.detail.text,
+                         weir_runtime_device(t->runtime), to);
+    return wait_for_inputs(run, t);
 }
 
 static weir_status stop(void)
@@ -210,7 +216,7 @@ static weir_status make_again(weir_model *model, wi_run *run, const trouble *t, 
     *again = !run->instance;
     if (!run->instance)
         return WEIR_DEVICE_LOST;
-    weir_status status = bring(model, run, t, weir_client_runtime(run->instance->client));
+    weir_status status = bring(model, run, t, weir_runtime_device(weir_client_runtime(run->instance->client)));
     *again = status == WEIR_OK;
     return status == WEIR_OK ? wi_run_make(run) : status;
 }
@@ -293,27 +299,24 @@ static weir_status load_next(move *m, size_t rank, wi_instance **out)
 /* The candidate is no place for requests that fail as this one did. */
 static void note_tried(const move *m, size_t rank)
 {
-    m->opening->chances[rank].tried |= WI_TRIED(m->trouble->how.status);
+    m->opening->chances[rank].tried |= wi_tried(m->trouble->how.status);
 }
 
-/* Runs the request on an instance that nobody else knows yet. *asked: a failure is the engine's. */
-static weir_status try_on(move *m, wi_instance *instance, bool *asked)
+/* Runs the request on an instance that nobody else knows yet. */
+static weir_status try_on(move *m, wi_instance *instance)
 {
-    wi_run *run = m->run;
     pthread_mutex_lock(&m->model->lock);
-    run->instance = instance;
+    m->run->instance = instance;
     pthread_mutex_unlock(&m->model->lock);
-    weir_status status = bring(m->model, run, m->trouble, weir_client_runtime(instance->client));
-    *asked = status == WEIR_OK;
-    return *asked ? wi_run_make(run) : status;
+    return wi_run_make(m->run);
 }
 
-/* `to_blame`: the candidate could not answer the request. One that was not asked, or was stopped, may be able to. */
+/* `to_blame`: the candidate could not answer the request. One that was stopped, or not asked before that, may be able to. */
 static void end_trial(move *m, wi_instance *instance, weir_status status, bool to_blame)
 {
     char reason[1024];
     snprintf(reason, sizeof reason, "%s", weir_detail());
-    weir_attempt attempt = {.stage = WEIR_STAGE_FIRST_RUN,
+    weir_attempt attempt = {.stage = m->run->asked ? WEIR_STAGE_FIRST_RUN : WEIR_STAGE_LOAD,
                             .status = status,
                             .reason = reason,
                             .ms = m->run->ms,
@@ -342,7 +345,11 @@ typedef enum outcome {
 static outcome take(move *m, size_t rank, weir_status *status)
 {
     wi_instance *instance = NULL;
-    bool asked = false;
+    if (!m->gone) { /* before anything is loaded for it */
+        *status = bring(m->model, m->run, m->trouble, device_of(m, rank));
+        if (*status != WEIR_OK)
+            return OVER;
+    }
     if (load_next(m, rank, &instance) != WEIR_OK) {
         note_tried(m, rank);
         return NOBODY;
@@ -353,7 +360,7 @@ static outcome take(move *m, size_t rank, weir_status *status)
         wi_model_leave(m->model, instance);
         return HERE;
     }
-    *status = try_on(m, instance, &asked);
+    *status = try_on(m, instance);
     if (*status == WEIR_OK) {
         if (rank != m->old->rank)
             m->opening->chances[m->old->rank].tried = WI_TRIED_FOR_ALL;
@@ -361,7 +368,7 @@ static outcome take(move *m, size_t rank, weir_status *status)
         wi_opening_settle(m->model, instance);
         return OVER;
     }
-    bool to_blame = asked && *status != WEIR_CANCELLED;
+    bool to_blame = *status != WEIR_CANCELLED;
     bool over = m->run->handed || !to_blame;
     end_trial(m, instance, *status, to_blame);
     return over ? OVER : NOBODY;
@@ -372,7 +379,7 @@ static bool eligible(const move *m, size_t rank)
     const wi_chance *chance = &m->opening->chances[rank];
     if (chance->dead || rank == m->old->rank)
         return false;
-    return m->gone || (!(chance->tried & WI_TRIED(m->trouble->how.status)) &&
+    return m->gone || (!(chance->tried & wi_tried(m->trouble->how.status)) &&
                        travels(m->run, m->trouble->runtime, device_of(m, rank)));
 }
 

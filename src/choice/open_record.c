@@ -4,7 +4,7 @@
 struct wi_attempt_list {
     wi_attempt_list *next;
     uint64_t changes; /* as they were when it was made */
-    size_t count, left_out;
+    size_t count;
     weir_attempt of[];
 };
 
@@ -85,6 +85,7 @@ size_t wi_record_add(wi_opening *opening, size_t rank, const weir_attempt *attem
     pthread_mutex_lock(&opening->lock);
     const wi_attempt *before = listed_before(opening, candidate, attempt);
     size_t number = before ? before->number : SIZE_MAX;
+    opening->attempts_repeated += before != NULL;
     if (!before && grow(opening)) {
         size_t place = opening->attempt_count++;
         wi_attempt *kept = &opening->attempts[place];
@@ -116,12 +117,12 @@ void wi_record_note(wi_opening *opening, size_t number, const weir_attempt *now)
     pthread_mutex_lock(&opening->lock);
     size_t place = place_of(opening, number);
     weir_attempt *kept = place < opening->attempt_count ? &opening->attempts[place].told : NULL;
-    /* What two runs say of their stages may come out of order. */
-    if (kept && kept->status == WEIR_OK && now->stage >= kept->stage) {
+    /* What two runs say of their stages may come out of order; but what has failed does not serve. */
+    if (kept && kept->status == WEIR_OK && (now->status != WEIR_OK || now->stage >= kept->stage)) {
+        kept->ms = now->stage == WEIR_STAGE_LOAD ? kept->ms : now->ms; /* what a load took is known */
         kept->stage = now->stage;
         kept->status = now->status;
         kept->reason = keep_reason(now);
-        kept->ms = now->ms;
         kept->bytes = now->bytes;
         leave_one_out(opening, place);
         opening->changes++;
@@ -164,9 +165,7 @@ static wi_attempt_list *copy_list(const wi_opening *opening)
     wi_attempt_list *list = malloc(sizeof *list + bytes + texts);
     if (!list)
         return NULL;
-    *list = (wi_attempt_list){.changes = opening->changes,
-                              .count = opening->attempt_count,
-                              .left_out = opening->attempts_made - opening->attempt_count};
+    *list = (wi_attempt_list){.changes = opening->changes, .count = opening->attempt_count};
     char *text = (char *)list + sizeof *list + bytes;
     for (size_t i = 0; i < list->count; i++) {
         size_t length = strlen(opening->attempts[i].told.reason) + 1;
@@ -205,11 +204,11 @@ weir_status weir_model_record(weir_model *model, weir_record *out)
     pthread_mutex_lock(&opening->lock);
     const wi_attempt_list *list = present_list(opening);
     record.on_cpu_unasked = opening->on_cpu;
+    record.left_out = opening->attempts_made + opening->attempts_repeated - opening->attempt_count;
     pthread_mutex_unlock(&opening->lock);
     if (list) {
         record.attempts = list->of;
         record.attempt_count = list->count;
-        record.left_out = list->left_out;
     }
     wi_model_part(model);
     if (!list)

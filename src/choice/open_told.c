@@ -69,6 +69,26 @@ static const weir_candidate *candidate_of(const wi_opening *opening, const weir_
     return one;
 }
 
+/* What failed, and has no newer reason. With the lock held. */
+static bool is_why(const wi_opening *opening, size_t place)
+{
+    const weir_attempt *one = &opening->attempts[place].told;
+    bool is = one->status != WEIR_OK;
+    for (size_t i = place + 1; is && i < opening->attempt_count; i++)
+        is = opening->attempts[i].told.status == WEIR_OK ||
+             candidate_of(opening, &opening->attempts[i].told) != candidate_of(opening, one);
+    return is;
+}
+
+/* With the lock held. */
+static size_t count_reasons(const wi_opening *opening, size_t from)
+{
+    size_t count = 0;
+    for (size_t i = from; i < opening->attempt_count; i++)
+        count += is_why(opening, i);
+    return count;
+}
+
 weir_status wi_told_attempts(wi_opening *opening, size_t first, weir_status status, const char *lead)
 {
     list it;
@@ -77,8 +97,10 @@ weir_status wi_told_attempts(wi_opening *opening, size_t first, weir_status stat
     size_t from = 0;
     while (from < opening->attempt_count && opening->attempts[from].number < first)
         from++;
-    begin_list(&it, lead, opening->attempt_count - from);
+    begin_list(&it, lead, count_reasons(opening, from));
     for (size_t i = from; i < opening->attempt_count; i++) {
+        if (!is_why(opening, i))
+            continue;
         const weir_attempt *one = &opening->attempts[i].told;
         add_line(&it, wi_told_candidate(candidate_of(opening, one), name), weir_stage_name(one->stage), one->reason);
     }

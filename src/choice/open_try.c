@@ -13,8 +13,8 @@ typedef struct trial {
     const weir_candidate *candidate;
     wi_instance *instance; /* NULL: none yet */
     weir_stage stage;
-    double started;     /* the stage, in milliseconds */
-    uint64_t parts, of; /* of the model that its provider runs; 0: not told */
+    double started;             /* the stage, in milliseconds */
+    uint64_t parts, on_cpu, of; /* of the model that its provider runs, and leaves to the processor; 0: not told */
 } trial;
 
 static double clock_ms(void)
@@ -130,6 +130,7 @@ static weir_status covers(trial *it)
     const weir_provider_share *own = share_of(&info, provider), *cpu = share_of(&info, "cpu");
     it->parts = own ? own->parts : 0;
     it->of = info.share_count > 0 ? info.shares[0].of : 0;
+    it->on_cpu = elsewhere && cpu ? cpu->parts : 0;
     if (elsewhere && it->opening->cpu_forbidden && cpu && cpu->of > 0 && cpu->parts == cpu->of)
         return weir_fail(WEIR_UNSUPPORTED,
                          "%s runs none of the model's %llu parts and leaves all to the processor, which is forbidden",
@@ -236,6 +237,8 @@ weir_status wi_open_try(wi_opening *opening, size_t rank, bool warm, wi_instance
                             .parts = it.parts,
                             .of = it.of};
     it.instance->rank = rank;
+    it.instance->on_cpu = it.on_cpu;
+    it.instance->of = it.of;
     it.instance->attempt = wi_record_add(opening, rank, &attempt);
     *out = it.instance;
     return WEIR_OK;

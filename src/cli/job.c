@@ -217,9 +217,10 @@ void job_unload(job *work)
     interrupt_forgets(work->model);
     placing_follow(work);
     if (work->loaded && weir_model_info_get(work->model, &info) == WEIR_OK)
-        note_info(work, &info); /* engines learn from runs, and models move */
-    weir_status status = weir_client_snapshot(weir_model_client(work->model), &work->stats);
-    failure_take(&work->failed, status, "unload");
+        note_info(work, &info);                           /* engines learn from runs, and models move */
+    weir_client *client = weir_model_client(work->model); /* NULL: on no device, which a request has failed of */
+    if (client)
+        failure_take(&work->failed, weir_client_snapshot(client, &work->stats), "unload");
     inputs_clear(&work->in); /* their names are the model's */
     failure_take(&work->failed, weir_model_unload(work->model), "unload");
     work->model = NULL;

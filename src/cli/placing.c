@@ -147,11 +147,11 @@ static json_t *attempt_json(const weir_attempt *attempt)
 void placing_follow(job *work)
 {
     weir_record record = WEIR_INIT(weir_record);
-    weir_runtime *now = weir_client_runtime(weir_model_client(work->model));
+    weir_runtime *now = weir_client_runtime(weir_model_client(work->model)); /* NULL: on no device any more */
     if (!work->words->chosen || weir_model_record(work->model, &record) != WEIR_OK)
         return;
     work->moved = work->moved || now != work->runtime;
-    work->runtime = now;
+    work->runtime = now ? now : work->runtime;
     work->last_resort = record.on_cpu_unasked;
     json_decref(work->attempts);
     work->attempts = json_array();

@@ -54,7 +54,7 @@ uint64_t wi_instance_peak(const wi_instance *instance)
     return weir_client_snapshot(instance->client, &stats) == WEIR_OK ? stats.peak : 0;
 }
 
-weir_status wi_instance_lacks(const wi_instance *instance, const char *what)
+weir_status wi_engine_lacks(const weir_engine *engine, const char *what)
 {
-    return weir_fail(WEIR_UNSUPPORTED, "the engine %s has no %s", instance->engine->name, what);
+    return weir_fail(WEIR_UNSUPPORTED, "the engine %s has no %s", engine->name, what);
 }

@@ -125,11 +125,12 @@ void wi_model_switch(weir_model *model, wi_instance *instance)
     bool lets_go = old && old->present;
     if (old)
         old->present = false;
+    /* The client of one that goes is closed with it, and its record may serve another model. */
+    atomic_store(&model->client, instance ? instance->client : NULL);
     if (instance) {
         instance->present = true;
         instance->users++;
         model->present = instance;
-        atomic_store(&model->client, instance->client);
         atomic_store(&model->engine, instance->engine);
         if (old && old->ended)
             forget(model, old);
@@ -242,12 +243,18 @@ weir_status weir_model_unload(weir_model *model)
     pthread_mutex_unlock(&model->lock);
     if (runs > 0 || outputs > 0 || !first)
         return weir_fail(WEIR_BUSY, "%s has %zu runs under way and %zu results that are not released",
-                         weir_client_name(weir_model_client(model)), runs, outputs);
+                         wi_model_name(model), runs, outputs);
     weir_status status = instance->present ? wi_instance_close(instance) : WEIR_OK;
     if (status == WEIR_OK && model->kept)
         status = weir_fail(WEIR_ENGINE, "%s", model->kept);
     wi_model_free(model);
     return status;
+}
+
+const char *wi_model_name(const weir_model *model)
+{
+    weir_client *client = weir_model_client(model);
+    return client ? weir_client_name(client) : model->name;
 }
 
 /* Looking ---------------------------------------------------------------------------------------------------------- */
@@ -297,7 +304,7 @@ weir_status weir_model_health(weir_model *model)
     weir_status status = ask(model, true, "weir_model_health", &at);
     if (status != WEIR_OK)
         return status;
-    status = at->engine->health ? at->engine->health(at->loaded) : wi_instance_lacks(at, "health check");
+    status = at->engine->health ? at->engine->health(at->loaded) : wi_engine_lacks(at->engine, "health check");
     asked(model, at);
     return status;
 }
@@ -333,30 +340,36 @@ static wi_instance *leave_for_next(weir_model *model, wi_instance *one)
     return next;
 }
 
-/* With a user of `at`. One of the others whose engine cannot tell counts for nothing. */
-static weir_status sum_metrics(weir_model *model, const wi_instance *at, weir_engine_metrics *all)
+/* Of what is there, one that is not the present one, and whose engine cannot tell, counts for nothing. */
+static weir_status sum_metrics(weir_model *model, weir_engine_metrics *all)
 {
-    weir_status status = at->engine->metrics ? WEIR_OK : wi_instance_lacks(at, "metrics");
+    wi_instance *present = join(model); /* NULL: on no device, and what was counted there is still true */
+    const weir_engine *engine = present ? present->engine : weir_model_engine(model);
+    weir_status status = engine->metrics ? WEIR_OK : wi_engine_lacks(engine, "metrics");
     for (wi_instance *one = join_all(model, all); one; one = leave_for_next(model, one)) {
         weir_engine_metrics its = WEIR_INIT(weir_engine_metrics);
         weir_status told = one->engine->metrics ? one->engine->metrics(one->loaded, &its) : WEIR_UNSUPPORTED;
         if (told == WEIR_OK)
             add_metrics(all, &its);
-        else if (one == at)
+        else if (one == present && one->engine->metrics)
             status = told;
     }
+    if (present)
+        wi_model_leave(model, present);
     return status;
 }
 
 weir_status weir_model_metrics(weir_model *model, weir_engine_metrics *out)
 {
-    wi_instance *at;
-    weir_status status = ask(model, out != NULL, "weir_model_metrics", &at);
+    WI_ENTER();
+    if (!model || !out)
+        return weir_fail(WEIR_INVALID, "weir_model_metrics: NULL");
+    weir_status status = wi_model_visit(model, "weir_model_metrics");
     if (status != WEIR_OK)
         return status;
     weir_engine_metrics all = WEIR_INIT(weir_engine_metrics);
-    status = sum_metrics(model, at, &all);
-    asked(model, at);
+    status = sum_metrics(model, &all);
+    wi_model_part(model);
     if (status != WEIR_OK)
         return status;
     return wi_copy_out(out, out->size, &all, sizeof all)

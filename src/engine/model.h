@@ -20,6 +20,7 @@ typedef struct wi_instance {
     weir_engine_model *loaded; /* NULL: not yet, or not any more */
     weir_client *client;
     size_t rank, attempt; /* weir_model_open's: of its candidate, and in the record */
+    uint64_t on_cpu, of;  /* and the parts that its provider leaves to the processor; 0: none, or not told */
 
     /* Under the model's lock. */
     size_t users;       /* runs under way, results not released, and 1 while it is the present one */
@@ -43,6 +44,7 @@ typedef struct wi_run {
     weir_outputs *out;
     bool warms;  /* a warm-up: there are no results */
     bool handed; /* a piece has been handed out */
+    bool asked;  /* it was not cancelled before the engine could be, the last time it was made */
     double ms;   /* that the engine took last */
     /* Set under the model's lock as long as the run is in the list of runs; it answers WEIR_CANCELLED then, wherever it is. */
     atomic_bool cancelled;
@@ -62,6 +64,7 @@ typedef struct wi_route {
 
 struct weir_model {
     const wi_route *route; /* NULL: of weir_model_load */
+    const char *name;      /* with a route: as the manifest has it */
     struct wi_opening *opening;
     pthread_mutex_t lock;
     pthread_cond_t moved;
@@ -69,7 +72,7 @@ struct weir_model {
     wi_instance *newest;  /* of all */
     uint64_t instances;   /* that there ever were */
     wi_about *about;      /* of each candidate before and after it has answered: engines learn from a first run */
-    /* The present one's, for who looks without the lock. */
+    /* The present one's, for who looks without the lock; no client where there is none. */
     _Atomic(weir_client *) client;
     _Atomic(const weir_engine *) engine;
     wi_run *under_way;
@@ -96,14 +99,16 @@ weir_status wi_instance_close(wi_instance *instance);
 
 /* The most that its client had; 0 if nobody can tell. */
 uint64_t wi_instance_peak(const wi_instance *instance);
-/* WEIR_UNSUPPORTED: its engine has no such function. */
-weir_status wi_instance_lacks(const wi_instance *instance, const char *what);
+/* WEIR_UNSUPPORTED: the engine has no such function. */
+weir_status wi_engine_lacks(const weir_engine *engine, const char *what);
 
 /* ---- models; model.c ---- */
 
 /* A model without an instance yet. */
 weir_status wi_model_make(weir_model **out);
 void wi_model_free(weir_model *model);
+/* For messages; also where it has no client. */
+const char *wi_model_name(const weir_model *model);
 /* Makes the instance known to the model, with one user: whoever calls. */
 void wi_model_add(weir_model *model, wi_instance *instance);
 /* Makes it the present one, if `instance` is not NULL, and lets the present one go. */

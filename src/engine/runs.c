@@ -116,19 +116,19 @@ static weir_status ask_engine(wi_run *run)
 {
     const wi_instance *at = run->instance;
     if (run->warms)
-        return at->engine->warm_up ? at->engine->warm_up(at->loaded) : wi_instance_lacks(at, "warm-up");
+        return at->engine->warm_up ? at->engine->warm_up(at->loaded) : wi_engine_lacks(at->engine, "warm-up");
     if (!run->piece)
         return at->engine->infer(at->loaded, run->inference, run->out);
     return at->engine->infer_stream ? at->engine->infer_stream(at->loaded, run->inference, hand_piece, run, run->out)
-                                    : wi_instance_lacks(at, "answers in pieces");
+                                    : wi_engine_lacks(at->engine, "answers in pieces");
 }
 
 weir_status wi_run_make(wi_run *run)
 {
     double start = clock_ms();
-    weir_status status = atomic_load(&run->cancelled)
-                             ? weir_fail(WEIR_CANCELLED, "stopped on request, before it was made")
-                             : ask_engine(run);
+    run->asked = !atomic_load(&run->cancelled);
+    weir_status status =
+        run->asked ? ask_engine(run) : weir_fail(WEIR_CANCELLED, "stopped on request, before it was made");
     run->ms = clock_ms() - start;
     return status;
 }
@@ -222,8 +222,7 @@ void weir_model_release_outputs(weir_model *model, weir_outputs *outputs)
         from->outputs--;
     pthread_mutex_unlock(&model->lock);
     if (!from) {
-        weir_log(WEIR_LOG_ERROR, "%s: outputs are released that were released before",
-                 weir_client_name(weir_model_client(model)));
+        weir_log(WEIR_LOG_ERROR, "%s: outputs are released that were released before", wi_model_name(model));
         return;
     }
     from->engine->release_outputs(from->loaded, outputs);
@@ -326,7 +325,7 @@ static weir_status find_none(weir_model *model, uint64_t id)
     pthread_mutex_unlock(&model->lock);
     bool lacks = at && !at->engine->cancel;
     weir_status status =
-        lacks ? wi_instance_lacks(at, "way to cancel a run")
+        lacks ? wi_engine_lacks(at->engine, "way to cancel a run")
               : weir_fail(WEIR_NOT_FOUND, "no run with the id %llu is under way", (unsigned long long)id);
     if (at)
         wi_model_leave(model, at);

@@ -77,6 +77,40 @@ static void a_forbidden_processor_does_not_run_all_of_it(void **state)
     check_books(&before);
 }
 
+static size_t notices_of(const char *what)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < b.notice_count; i++)
+        found += strstr(b.notices[i], what) != NULL;
+    return found;
+}
+
+/* The parts that other providers leave to it are told, each time that the model gets a place. */
+static void a_forbidden_processor_is_never_silent(void **state)
+{
+    (void)state;
+    wanted w;
+    weir_choice_options choice = WEIR_INIT(weir_choice_options);
+    weir_opening_options options = opening_options(&choice);
+    for (int forbidden = 0; forbidden <= 1; forbidden++) {
+        bed_reset(NULL);
+        choice.no_cpu = forbidden;
+        b.share = 0.94;
+        weir_model *model = open_model(wants(&w, "cuda rocm"), &options);
+        assert_int_equal(notices_of("bert: cuda leaves 6 of 100 parts to the processor"), forbidden);
+        b.share = 0.5;
+        bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_OUT_OF_MEMORY, 1);
+        infer_and_release(model);
+        assert_int_equal(notices_of("bert: rocm leaves 50 of 100 parts to the processor"), forbidden);
+        assert_int_equal(b.notice_count, 1 + 2 * forbidden);
+        ok(weir_model_unload(model));
+        b.share = 1; /* nothing to be told */
+        b.notice_count = 0;
+        ok(weir_model_unload(open_model(wants(&w, "cuda"), &options)));
+        assert_int_equal(b.notice_count, 0);
+    }
+}
+
 /* Where the model moves, the next provider has to run as much. */
 static void the_next_has_to_cover_as_much(void **state)
 {
@@ -109,6 +143,7 @@ int main(void)
         test(each_share_is_met_exactly),
         test(a_refusal_names_both_shares),
         test(a_forbidden_processor_does_not_run_all_of_it),
+        test(a_forbidden_processor_is_never_silent),
         test(the_next_has_to_cover_as_much),
     };
     return cmocka_run_group_tests_name("opening coverage", tests, bed_begin, bed_end);

@@ -287,6 +287,8 @@ static void a_stream_that_cannot_be_waited_for(void **state)
         assert_int_equal(status, WEIR_UNSUPPORTED);
         detail_names("cuda would not run it");
         detail_names("stream is to be waited for");
+        assert_int_equal(b.loads, 1); /* nothing was loaded for it in vain */
+        assert_int_equal(record_of(model).attempt_count, 1);
         assert_int_equal(b.runs, 1);
         assert_string_equal(provider_of(model), "cuda");
     } else {

@@ -2,7 +2,7 @@
 # the simulated device and CUDA's stub.
 set(WEIR_OPENING_WRAPPED
   -Wl,--wrap=weir_hardware_look,--wrap=weir_hardware_release,--wrap=weir_client_open)
-foreach(opening_test open coverage stages runs ill cancel warm threads)
+foreach(opening_test open coverage stages runs adrift ill cancel warm threads)
   weir_device_test(opening-${opening_test} opening/${opening_test}.c opening/bed.c choice/machine.c)
   target_link_options(test-opening-${opening_test} PRIVATE ${WEIR_OPENING_WRAPPED})
   weir_sim_device_test(opening-${opening_test})
