@@ -211,6 +211,33 @@ static void wrong_inputs_are_named(void **state)
     close_client(&l);
 }
 
+/* What only a kernel sees is the caller's mistake all the same, and nothing against the engine. */
+static void inputs_that_a_kernel_refuses(void **state)
+{
+    (void)state;
+    loaded l = load_model("looked_up", NULL);
+    float x[] = {0, 1, 2, 3};
+    weir_tensor good = tensor("x", WEIR_F32, SHAPE(4), x), bad = tensor("x", WEIR_F32, SHAPE(3), x);
+    weir_outputs out;
+    weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
+    uint64_t before = live(&l);
+    assert_status(infer(&l, &bad, 1, &out), WEIR_INVALID);
+    assert_detail("the model does not take these inputs: ONNX Runtime ");
+    assert_detail("out of data bounds, idx=3");
+    assert_ok(l.engine->health(l.model));
+    assert_ok(l.engine->metrics(l.model, &metrics));
+    assert_int_equal(metrics.failures, 1);
+    assert_int_equal(live(&l), before);
+    assert_ok(infer(&l, &good, 1, &out));
+    assert_true(((float *)out.tensors[0].data)[0] == 3);
+    l.engine->release_outputs(l.model, &out);
+    assert_status(l.engine->warm_up(l.model), WEIR_ENGINE); /* one value is nobody's mistake there */
+    assert_detail("cannot be warmed up with zeros");
+    assert_detail("out of data bounds");
+    unload_model(&l);
+    close_client(&l);
+}
+
 static void refused_models(void **state)
 {
     (void)state;
@@ -385,19 +412,13 @@ int main(void)
     if (onnx_library_get(ONNX_CPU, &library) != WEIR_OK)
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(outputs_are_bit_equal),
-        cmocka_unit_test(minilm_is_bit_equal),
-        cmocka_unit_test(every_type_passes),
-        cmocka_unit_test(scalars),
-        cmocka_unit_test(empty_tensors),
-        cmocka_unit_test(defaults_and_open_ranks),
-        cmocka_unit_test(wrong_inputs_are_named),
-        cmocka_unit_test(refused_models),
-        cmocka_unit_test(unknown_settings_are_listed),
-        cmocka_unit_test(settings_of_cuda),
-        cmocka_unit_test(settings_that_are_pointers),
-        cmocka_unit_test(settings_of_a_run),
-        cmocka_unit_test(what_a_model_says_of_itself),
+        cmocka_unit_test(outputs_are_bit_equal),  cmocka_unit_test(minilm_is_bit_equal),
+        cmocka_unit_test(every_type_passes),      cmocka_unit_test(scalars),
+        cmocka_unit_test(empty_tensors),          cmocka_unit_test(defaults_and_open_ranks),
+        cmocka_unit_test(wrong_inputs_are_named), cmocka_unit_test(inputs_that_a_kernel_refuses),
+        cmocka_unit_test(refused_models),         cmocka_unit_test(unknown_settings_are_listed),
+        cmocka_unit_test(settings_of_cuda),       cmocka_unit_test(settings_that_are_pointers),
+        cmocka_unit_test(settings_of_a_run),      cmocka_unit_test(what_a_model_says_of_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

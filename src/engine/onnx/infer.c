@@ -384,7 +384,7 @@ static void count_run(weir_engine_model *model, weir_status status, double took)
     model->metrics.failures += status != WEIR_OK && status != WEIR_CANCELLED;
     model->metrics.cancelled += status == WEIR_CANCELLED;
     model->metrics.busy_seconds += took;
-    if (status != WEIR_CANCELLED)
+    if (status != WEIR_CANCELLED && status != WEIR_INVALID) /* those are the caller's doing */
         model->last = status;
     pthread_mutex_unlock(&model->lock);
 }
@@ -462,7 +462,8 @@ static weir_status warm_input(weir_engine_model *model, const weir_port *port, w
     return status;
 }
 
-/* A run on zeros, every open extent 1: it makes the kernels, the thread pool and the memory plan. */
+/* A run on zeros, every open extent 1: it makes the kernels, the thread pool and the memory plan. Inputs that the model does not
+ * take are nobody's mistake then. */
 weir_status onnx_warm_up(weir_engine_model *model)
 {
     weir_tensor *inputs = calloc(model->inputs.count + 1, sizeof *inputs);
@@ -477,6 +478,9 @@ weir_status onnx_warm_up(weir_engine_model *model)
     weir_outputs outputs = WEIR_INIT(weir_outputs);
     if (status == WEIR_OK && (status = onnx_infer(model, &inference, &outputs)) == WEIR_OK)
         onnx_release_outputs(model, &outputs);
+    if (status == WEIR_INVALID)
+        status = weir_fail(WEIR_ENGINE, "%s: it cannot be warmed up with zeros: %s", weir_client_name(model->client),
+                           weir_detail());
     for (size_t i = 0; i < count; i++)
         if (weir_free(model->client, inputs[i].data, WEIR_STREAM_HOST) != WEIR_OK)
             weir_log(WEIR_LOG_WARNING, "onnx: a warm-up input could not be freed: %s", weir_detail());

@@ -30,6 +30,9 @@ weir_status onnx_session_failed(weir_engine_model *model, uint64_t refusals_befo
     if (strstr(text, "bad_alloc"))
         return weir_fail(WEIR_SYSTEM, "%s: %s: ONNX Runtime %s has no host memory: %s", name, doing,
                          model->library->version, text);
+    if (code == ORT_INVALID_ARGUMENT_CODE && strcmp(doing, "running") == 0)
+        return weir_fail(WEIR_INVALID, "%s: the model does not take these inputs: ONNX Runtime %s: %s", name,
+                         model->library->version, text);
     if (code == ORT_NOT_IMPLEMENTED_CODE)
         return weir_fail(WEIR_UNSUPPORTED, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version, text);
     if (!model->settings.cpu_fallback && strstr(text, "fallback to CPU EP has been explicitly disabled"))

@@ -236,6 +236,12 @@ def constant():
          [value("x", T.FLOAT, [300])], [value("y", T.FLOAT, [300])])
 
 
+def looked_up():
+    """Fails for some inputs of the right type and rank: it takes the value at place 3."""
+    save("looked_up", [h.make_node("Gather", ["x", "at"], ["y"])], [value("x", T.FLOAT, ["n"])], [value("y", T.FLOAT, [1])],
+         [nh.from_array(np.array([3], np.int64), "at")])
+
+
 def compare_schema(path):
     """Every field of every message of the package: is it in the C table, with the same kind?"""
     text = Path(path).read_text()
@@ -277,7 +283,7 @@ def main():
     if len(sys.argv) == 3 and sys.argv[1] == "--schema":
         return compare_schema(sys.argv[2])
     for make in (mlp, typed, beside, types, copies, staged, picked, scalar, empty, default, rankless, loop, grow, conv, branch, refused,
-                 folded, bomb, chain, turned, hidden, function, layout, constant):
+                 folded, bomb, chain, turned, hidden, function, layout, constant, looked_up):
         RANDOM = np.random.default_rng(list(make.__name__.encode()))
         make()
     return 0
