@@ -105,7 +105,8 @@ WEIR_API void weir_onnxruntime_leave(weir_onnxruntime *bridge);
 
 /* Ends it, when all sessions and values that came of it are released. WEIR_BUSY, as weir_onnxruntime_unregister, while blocks
  * of it are live, and for one that is registered or entered. NULL is nothing. Where ONNX Runtime did not give its allocator up
- * in leave, which was logged, a few thousand bytes stay for that, as a second warning says: it refuses memory from then on. */
+ * in leave, which was logged, a few thousand bytes stay for that, as a second warning says: it refuses memory from then on.
+ * Both may be called inside a pressure callback (weir/pressure.h); the bridge's own is waited for, if another thread is in it. */
 WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_close(weir_onnxruntime *bridge);
 
 /* The OrtAllocator itself, to be called or passed on, as to CreateTensorAsOrtValue: of kind WEIR_KIND_DEVICE or

@@ -75,6 +75,7 @@ struct weir_onnxruntime {
     atomic_bool loading; /* on host: what is asked for now lives as long as the session */
     atomic_bool ended;   /* unregistered: nothing is served any more */
     atomic_uint_fast64_t live, blocks, on_stream, unknown, reserved, foreign, refused;
+    atomic_uint_fast64_t unfreed; /* as `live`, which counts a block until its free is done with the bridge */
     pthread_mutex_t lock;
     char words[1024]; /* of the last refusal; guarded by lock */
 
@@ -129,6 +130,7 @@ weir_status wi_ort_runs_init(wi_ort_runs *runs, weir_blocks_member *member);
 void wi_ort_runs_destroy(wi_ort_runs *runs);
 weir_status wi_ort_runs_take(wi_ort_runs *runs, size_t bytes, weir_stream stream, void **out);
 weir_status wi_ort_runs_give(wi_ort_runs *runs, void *pointer, weir_stream stream);
+/* WEIR_STREAM_HOST also where no run begins. */
 weir_stream wi_ort_runs_stream(const wi_ort_runs *runs, const void *pointer);
 
 /* onnxruntime_streams.c: device memory on a stream that only ONNX Runtime knows, which is alive during the call. */
@@ -148,6 +150,13 @@ weir_status wi_ort_pinned_take(weir_onnxruntime *bridge, size_t bytes, void **ou
 weir_status wi_ort_pinned_give(weir_onnxruntime *bridge, void *pointer, bool settled);
 void wi_ort_pinned_drop(weir_onnxruntime *bridge);
 void wi_ort_pinned_end(weir_onnxruntime *bridge);
+
+/* A pressure callback of a bridge's is called no more, and no call of it is under way: a bridge may be closed inside a callback
+ * of the program's, and its own wait for no other. */
+static inline weir_status wi_ort_stop_watching(weir_runtime *runtime, uint64_t id)
+{
+    return wi_pressures_remove(&runtime->ledger.pressures, id, true);
+}
 
 /* Turns ONNX Runtime's status into words, and releases it; false for success. */
 bool wi_ort_failed(const ort_api *api, ort_status *status, char *text, size_t capacity);

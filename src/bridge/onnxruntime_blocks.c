@@ -58,6 +58,7 @@ weir_status wi_ort_runs_give(wi_ort_runs *runs, void *pointer, weir_stream strea
 weir_stream wi_ort_runs_stream(const wi_ort_runs *runs, const void *pointer)
 {
     uint32_t first = weir_blocks_index(&runs->view, pointer);
-    return first != WEIR_BLOCKS_NONE && atomic_load(&runs->at[first].length) ? runs->at[first].stream
-                                                                             : WEIR_STREAM_HOST;
+    bool begins = first != WEIR_BLOCKS_NONE && weir_blocks_at(&runs->view, first) == pointer &&
+                  atomic_load(&runs->at[first].length) != 0;
+    return begins ? runs->at[first].stream : WEIR_STREAM_HOST;
 }

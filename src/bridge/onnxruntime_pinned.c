@@ -76,15 +76,12 @@ static bool watched(weir_onnxruntime *bridge)
     bool first = pinned->pressure == 0;
     pinned->pressure = first ? id : pinned->pressure;
     pthread_mutex_unlock(&pinned->lock);
-    return first || weir_pressure_remove(host, id) == WEIR_OK;
+    return first || wi_ort_stop_watching(host, id) == WEIR_OK;
 }
 
 /* Keeps the block until the device is past the point; false: there are enough. */
-static bool keep(weir_onnxruntime *bridge, wi_ort_kept kept)
+static bool keep(wi_ort_pinned *pinned, wi_ort_kept kept)
 {
-    wi_ort_pinned *pinned = &bridge->kept;
-    if (!watched(bridge))
-        return false;
     pthread_mutex_lock(&pinned->lock);
     bool room = pinned->count < WI_ORT_KEPT_MOST && pinned->bytes + kept.bytes <= WI_ORT_KEPT_BYTES;
     if (room) {
@@ -126,26 +123,37 @@ weir_status wi_ort_pinned_give(weir_onnxruntime *bridge, void *pointer, bool set
     bool ours = weir_block_info(pointer, &details) == WEIR_OK && details.state == WEIR_BLOCK_LIVE &&
                 details.offset == 0 && details.client == bridge->client && details.kind == WEIR_KIND_PINNED;
     kept.bytes = details.bytes;
-    if (ours && point(bridge, settled, &kept.past) == WEIR_OK && keep(bridge, kept))
+    if (ours && point(bridge, settled, &kept.past) == WEIR_OK && watched(bridge) && keep(&bridge->kept, kept))
         return WEIR_OK;
     return weir_free(bridge->client, pointer, settled ? WEIR_STREAM_HOST : bridge->stream);
 }
 
+/* No pointer: there are not so many. */
+static wi_ort_kept take_at(wi_ort_pinned *pinned, size_t index)
+{
+    wi_ort_kept kept = {NULL, 0, {NULL, 0}};
+    pthread_mutex_lock(&pinned->lock);
+    if (index < pinned->count)
+        kept = remove_kept(pinned, index);
+    pthread_mutex_unlock(&pinned->lock);
+    return kept;
+}
+
+/* What the device is past needs no stream, which may be one that is captured. */
+static weir_status free_kept(const weir_onnxruntime *bridge, wi_ort_kept kept)
+{
+    const weir_runtime *runtime = bridge->runtime;
+    bool past = !kept.past.stream || runtime->driver->passed(runtime->device, kept.past);
+    return weir_free(bridge->client, kept.pointer, past ? WEIR_STREAM_HOST : bridge->stream);
+}
+
+/* From the last to the first, so that what comes behind meanwhile, or is kept on, is not looked at again. */
 void wi_ort_pinned_drop(weir_onnxruntime *bridge)
 {
-    wi_ort_pinned *pinned = &bridge->kept;
-    for (;;) {
-        wi_ort_kept kept = {NULL, 0, {NULL, 0}};
-        pthread_mutex_lock(&pinned->lock);
-        if (pinned->count > 0)
-            kept = remove_kept(pinned, pinned->count - 1);
-        pthread_mutex_unlock(&pinned->lock);
-        if (!kept.pointer)
-            return;
-        /* Without a point the device was waited for when it was freed. */
-        weir_status status =
-            weir_free(bridge->client, kept.pointer, kept.past.stream ? bridge->stream : WEIR_STREAM_HOST);
-        if (status != WEIR_OK)
+    for (size_t i = WI_ORT_KEPT_MOST; i-- > 0;) {
+        wi_ort_kept kept = take_at(&bridge->kept, i);
+        weir_status status = kept.pointer ? free_kept(bridge, kept) : WEIR_OK;
+        if (status != WEIR_OK && (atomic_load(&bridge->ended) || !keep(&bridge->kept, kept)))
             wi_ort_report(bridge, kept.pointer, status);
     }
 }
@@ -153,7 +161,7 @@ void wi_ort_pinned_drop(weir_onnxruntime *bridge)
 void wi_ort_pinned_end(weir_onnxruntime *bridge)
 {
     if (bridge->kept.pressure &&
-        weir_pressure_remove(atomic_load(&bridge->runtime->host), bridge->kept.pressure) != WEIR_OK)
+        wi_ort_stop_watching(atomic_load(&bridge->runtime->host), bridge->kept.pressure) != WEIR_OK)
         weir_log(WEIR_LOG_WARNING, "onnxruntime: %s", weir_detail());
     wi_ort_pinned_drop(bridge);
 }

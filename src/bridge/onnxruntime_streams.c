@@ -103,9 +103,10 @@ static weir_status watch_pressure(weir_onnxruntime *bridge)
     if (first)
         all->pressure = id;
     pthread_mutex_unlock(&all->lock);
-    return first ? WEIR_OK : weir_pressure_remove(bridge->runtime, id);
+    return first ? WEIR_OK : wi_ort_stop_watching(bridge->runtime, id);
 }
 
+/* Threads that share a stream may have made one each: the first stays. */
 static weir_status make_and_enlist(weir_onnxruntime *bridge, void *native, wi_ort_follower **out)
 {
     wi_ort_followers *all = &bridge->followers;
@@ -114,12 +115,19 @@ static weir_status make_and_enlist(weir_onnxruntime *bridge, void *native, wi_or
     if (status != WEIR_OK || !f)
         return status;
     pthread_mutex_lock(&all->lock);
-    f->next = all->first;
-    all->first = f;
-    all->count++;
-    atomic_fetch_add(&all->ever, 1);
+    *out = find(bridge, native);
+    bool first = !*out;
+    if (first) {
+        f->next = all->first;
+        all->first = *out = f;
+        all->count++;
+        atomic_fetch_add(&all->ever, 1);
+    } else {
+        (*out)->busy++;
+    }
     pthread_mutex_unlock(&all->lock);
-    *out = f;
+    if (!first)
+        end(bridge, f);
     return WEIR_OK;
 }
 
@@ -139,7 +147,7 @@ static void thin_out(weir_onnxruntime *bridge)
     pthread_mutex_unlock(&all->lock);
 }
 
-/* A stream is used by one thread at a time, so that no other one makes the same follower meanwhile. */
+/* The follower of the stream, busy until `leave`. */
 static weir_status enter(weir_onnxruntime *bridge, void *native, wi_ort_follower **out)
 {
     wi_ort_followers *all = &bridge->followers;
@@ -391,7 +399,7 @@ weir_status wi_ort_let_go(weir_onnxruntime *bridge, const wi_ort_table *table, v
 
 void wi_ort_followers_end(weir_onnxruntime *bridge)
 {
-    if (bridge->followers.pressure && weir_pressure_remove(bridge->runtime, bridge->followers.pressure) != WEIR_OK)
+    if (bridge->followers.pressure && wi_ort_stop_watching(bridge->runtime, bridge->followers.pressure) != WEIR_OK)
         weir_log(WEIR_LOG_WARNING, "onnxruntime: %s", weir_detail());
     if (relieve(bridge) != WEIR_OK)
         weir_log(WEIR_LOG_WARNING, "onnxruntime: what it freed on %s stays: %s", bridge->name, weir_detail());

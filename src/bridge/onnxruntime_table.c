@@ -100,6 +100,7 @@ static void *handed_out(const wi_ort_table *table, void *pointer)
     if (base)
         wi_mark(base, pointer, taker_of(table));
     atomic_fetch_add_explicit(&bridge->live, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&bridge->unfreed, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&bridge->blocks, 1, memory_order_relaxed);
     return pointer;
 }
@@ -211,10 +212,13 @@ static void free_of(const wi_ort_table *table, void *pointer)
     weir_onnxruntime *bridge = table->bridge;
     weir_status status =
         atomic_load(&bridge->ended) ? weir_fail(WEIR_FOREIGN, "the bridge was unregistered") : give(table, pointer);
-    if (status != WEIR_OK)
+    if (status != WEIR_OK) {
         wi_ort_report(bridge, pointer, status);
-    else if (atomic_fetch_sub(&bridge->live, 1) == 1)
+        return;
+    }
+    if (atomic_fetch_sub(&bridge->unfreed, 1) == 1)
         wi_ort_pinned_drop(bridge);
+    atomic_fetch_sub(&bridge->live, 1); /* the last: another thread may close the bridge */
 }
 
 static void table_free(ort_allocator *self, void *pointer)

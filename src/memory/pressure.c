@@ -56,18 +56,18 @@ weir_status wi_pressures_add(wi_pressures *pressures, int priority, weir_pressur
     return WEIR_OK;
 }
 
-/* With the lock held. Inside a callback there is no waiting: the other one could be waiting for this one. */
-static void end(wi_pressures *pressures, wi_pressure_entry *entry)
+/* With the lock held. Whoever is inside a callback does not wait, unless it is known that the other one does not wait for him. */
+static void end(wi_pressures *pressures, wi_pressure_entry *entry, bool waits)
 {
     entry->removed = true;
-    entry->awaited = !inside;
+    entry->awaited = waits || !inside;
     while (entry->awaited && entry->running > 0)
         pthread_cond_wait(&pressures->ended, &pressures->lock);
     if (entry->running == 0)
         free(entry);
 }
 
-weir_status wi_pressures_remove(wi_pressures *pressures, uint64_t id)
+weir_status wi_pressures_remove(wi_pressures *pressures, uint64_t id, bool waits)
 {
     pthread_mutex_lock(&pressures->lock);
     wi_pressure_entry **link = &pressures->first, *entry;
@@ -76,7 +76,7 @@ weir_status wi_pressures_remove(wi_pressures *pressures, uint64_t id)
     entry = *link;
     if (entry) {
         *link = entry->next;
-        end(pressures, entry);
+        end(pressures, entry, waits);
     }
     pthread_mutex_unlock(&pressures->lock);
     return entry ? WEIR_OK

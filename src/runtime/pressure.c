@@ -14,5 +14,5 @@ weir_status weir_pressure_remove(weir_runtime *runtime, uint64_t id)
     WI_ENTER();
     if (!runtime)
         return weir_fail(WEIR_INVALID, "weir_pressure_remove: NULL");
-    return wi_pressures_remove(&runtime->ledger.pressures, id);
+    return wi_pressures_remove(&runtime->ledger.pressures, id, false);
 }

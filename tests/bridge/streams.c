@@ -3,6 +3,9 @@
  * stream is named that has been destroyed. */
 #include "rig.h"
 
+#include <stdatomic.h>
+#include <unistd.h>
+
 /* Late work on the stream, a free behind it, and another stream that wants the same bytes: when the late work comes, it
  * must not find them another's. */
 static void not_too_early(bool known)
@@ -268,14 +271,141 @@ static void threads_with_streams(void **state)
     end(&f);
 }
 
+/* Threads of one session share a stream where the provider has one for all (use_ep_level_unified_stream): it has one follower
+ * all the same, whose hand the next request empties. */
+typedef struct sharer {
+    const fixture *f;
+    pthread_barrier_t *start;
+    void *native;
+    pthread_t thread;
+} sharer;
+
+static void *share_a_stream(void *argument)
+{
+    const sharer *s = argument;
+    pthread_barrier_wait(s->start);
+    s->f->table->Free(s->f->table, alloc_on(s->f, s->native, 1000));
+    return NULL;
+}
+
+static void threads_on_one_stream(void **state)
+{
+    (void)state;
+    enum { THREADS = 4, ROUNDS = 12 };
+    fixture f = begin(64 * MIB, false);
+    void *natives[ROUNDS];
+    pthread_barrier_t start;
+    pthread_barrier_init(&start, NULL, THREADS);
+    for (int round = 0; round < ROUNDS; round++) {
+        sharer sharers[THREADS];
+        natives[round] = make_native(&f);
+        for (int i = 0; i < THREADS; i++) {
+            sharers[i] = (sharer){&f, &start, natives[round], 0};
+            pthread_create(&sharers[i].thread, NULL, share_a_stream, &sharers[i]);
+        }
+        for (int i = 0; i < THREADS; i++)
+            pthread_join(sharers[i].thread, NULL);
+        assert_int_equal(f.bridge->followers.count, round + 1);
+    }
+    for (int round = 0; round < ROUNDS; round++)
+        drop_native(&f, natives[round]);
+    pthread_barrier_destroy(&start);
+    assert_int_equal(errors + warnings, 0);
+    end(&f);
+}
+
+/* Closing inside a callback of the program's. */
+typedef struct closer {
+    fixture *f;
+    weir_client *client; /* of the host's, who asks for too much */
+    pthread_t thread;
+    atomic_bool begun, closed;
+} closer;
+
+static void close_the_bridge(const weir_pressure *pressure, void *user)
+{
+    closer *c = user;
+    if (pressure->attempt > 1)
+        return;
+    atomic_store(&c->begun, true);
+    if (weir_onnxruntime_close(c->f->bridge) == WEIR_OK)
+        atomic_store(&c->closed, true);
+}
+
+static void *ask_for_too_much(void *argument)
+{
+    closer *c = argument;
+    void *p;
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc(c->client, 8 * MIB, WEIR_STREAM_HOST, WEIR_OTHER, &p));
+    return NULL;
+}
+
+typedef struct taker {
+    fixture *f;
+    pthread_t thread;
+    void *block;
+} taker;
+
+static void *take_what_waits(void *argument)
+{
+    taker *t = argument;
+    t->block = allocate(t->f->b, BYTES, WEIR_STREAM_HOST, WEIR_ACTIVATIONS);
+    return NULL;
+}
+
+/* A program that unloads a model for want of memory does so inside a pressure callback, while the bridge's own may be under way
+ * on another thread: that one is waited for, as what it works with is gone afterwards. */
+static void closed_while_it_gives_up(void **state)
+{
+    (void)state;
+    fixture f = begin(6 * MIB, false);
+    weir_runtime *host = make_runtime(4 * MIB);
+    closer c = {.f = &f, .client = open_client(host, "otto", 0, 0)};
+    taker t = {.f = &f};
+    uint64_t id;
+    gate g = GATE;
+    void *native = make_native(&f), *p = alloc_on(&f, native, BYTES);
+    hold(&f, native, &g);
+    f.table->Free(f.table, p);
+    ok(weir_pressure_add(host, 0, close_the_bridge, &c, &id));
+    uint64_t waits = control.stub_count("cuCtxSynchronize");
+    pthread_create(&t.thread, NULL, take_what_waits, &t);
+    while (control.stub_count("cuCtxSynchronize") == waits)
+        usleep(100);
+    pthread_create(&c.thread, NULL, ask_for_too_much, &c);
+    while (!atomic_load(&c.begun))
+        usleep(100);
+    usleep(20000);
+    assert_false(atomic_load(&c.closed));
+    open_gate(&g);
+    pthread_join(t.thread, NULL);
+    pthread_join(c.thread, NULL);
+    assert_true(atomic_load(&c.closed));
+    f.bridge = NULL;
+    ok(weir_free(f.b, t.block, WEIR_STREAM_HOST));
+    drop_native(&f, native);
+    ok(weir_pressure_remove(host, id));
+    ok(weir_client_close(c.client));
+    ok(weir_runtime_destroy(host));
+    assert_int_equal(errors + warnings, 0);
+    end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(not_too_early_on_a_known_stream),         cmocka_unit_test(not_too_early_on_theirs),
-        cmocka_unit_test(served_again_in_order_on_a_known_stream), cmocka_unit_test(served_again_in_order_on_theirs),
-        cmocka_unit_test(from_one_of_theirs_to_another),           cmocka_unit_test(freed_after_the_stream),
-        cmocka_unit_test(streams_that_never_come_again),           cmocka_unit_test(freed_without_a_stream),
-        cmocka_unit_test(freed_behind_the_known_stream),           cmocka_unit_test(threads_with_streams),
+        cmocka_unit_test(not_too_early_on_a_known_stream),
+        cmocka_unit_test(not_too_early_on_theirs),
+        cmocka_unit_test(served_again_in_order_on_a_known_stream),
+        cmocka_unit_test(served_again_in_order_on_theirs),
+        cmocka_unit_test(from_one_of_theirs_to_another),
+        cmocka_unit_test(freed_after_the_stream),
+        cmocka_unit_test(streams_that_never_come_again),
+        cmocka_unit_test(freed_without_a_stream),
+        cmocka_unit_test(freed_behind_the_known_stream),
+        cmocka_unit_test(threads_with_streams),
+        cmocka_unit_test(threads_on_one_stream),
+        cmocka_unit_test(closed_while_it_gives_up),
     };
     return cmocka_run_group_tests(tests, rig_find_stub, NULL);
 }

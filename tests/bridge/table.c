@@ -221,6 +221,77 @@ static void pinned_memory_is_given_up(void **state)
     ok(weir_runtime_destroy(host));
 }
 
+static void *allocate_or_null(weir_client *client, size_t bytes)
+{
+    void *p = NULL;
+    return weir_alloc(client, bytes, WEIR_STREAM_HOST, WEIR_OTHER, &p) == WEIR_OK ? p : NULL;
+}
+
+/* While the stream is captured that a free is behind, nothing can be ordered there: what the device is past goes all the same,
+ * and what it is not past is kept on and goes later. */
+static void pinned_memory_is_given_up_while_captured(void **state)
+{
+    (void)state;
+    weir_runtime *host = make_runtime(4 * MIB), *runtime;
+    weir_runtime_options options = {.size = sizeof options, .budget = 64 * MIB, .host = host};
+    ok(weir_runtime_create("cuda:0", &options, &runtime));
+    fixture f = begin_on(runtime, true);
+    weir_client *other = open_client(host, "otto", 0, 0);
+    ort_allocator *pinned = (ort_allocator *)weir_onnxruntime_allocator(f.bridge, WEIR_KIND_PINNED);
+    void *weight = f.table->Alloc(f.table, 1000);
+    for (int late = 0; late < 2; late++) {
+        gate g = GATE;
+        void *p = pinned->Alloc(pinned, 3 * MIB), *q;
+        if (late)
+            hold(&f, weir_stream_native(f.known), &g);
+        pinned->Free(pinned, p);
+        if (!late)
+            ok(weir_stream_synchronize(f.known));
+        ok(weir_capture_begin(f.known));
+        q = allocate_or_null(other, 3 * MIB);
+        assert_int_equal(q != NULL, !late);
+        ok(weir_capture_end(f.known));
+        open_gate(&g);
+        ok(weir_stream_synchronize(f.known));
+        q = q ? q : allocate(other, 3 * MIB, WEIR_STREAM_HOST, WEIR_OTHER);
+        ok(weir_free(other, q, WEIR_STREAM_HOST));
+    }
+    assert_int_equal(errors + warnings, 0);
+    f.table->Free(f.table, weight);
+    ok(weir_client_close(other));
+    end(&f);
+    check_empty(host);
+    ok(weir_runtime_destroy(host));
+}
+
+static weir_status close_answered;
+
+static void close_meanwhile(weir_log_level level, const char *text, void *user)
+{
+    (void)level;
+    assert_non_null(strstr(text, "tried again"));
+    close_answered = weir_onnxruntime_close(((fixture *)user)->bridge);
+}
+
+/* A free gives up what is kept before the bridge counts as idle: whoever asks until it can be closed does not close it under the
+ * last free's feet. The driver refuses, so that the log is heard of it in the midst of that. */
+static void idle_when_the_last_free_is_done(void **state)
+{
+    (void)state;
+    fixture f = begin(64 * MIB, true);
+    ort_allocator *pinned = (ort_allocator *)weir_onnxruntime_allocator(f.bridge, WEIR_KIND_PINNED);
+    void *weight = f.table->Alloc(f.table, 1000);
+    pinned->Free(pinned, pinned->Alloc(pinned, 5000));
+    ok(weir_stream_synchronize(f.known));
+    close_answered = WEIR_OK;
+    assert_int_equal(weir_log_set(close_meanwhile, &f, WEIR_LOG_WARNING), WEIR_OK);
+    control.stub_fail("cuMemFreeHost", 1, 999);
+    f.table->Free(f.table, weight);
+    assert_int_equal(close_answered, WEIR_BUSY);
+    assert_int_equal(weir_log_set(NULL, NULL, WEIR_LOG_OFF), WEIR_OK);
+    end(&f);
+}
+
 /* A refusal says what and why, and the allocator serves on. */
 static void refusals_are_told(void **state)
 {
@@ -408,6 +479,35 @@ static void blocks_of_a_pool(void **state)
     end(&f);
 }
 
+static weir_onnxruntime_stats pool_stats(const pooled *p)
+{
+    weir_onnxruntime_stats s = WEIR_INIT(weir_onnxruntime_stats);
+    ok(weir_onnxruntime_stats_get(p->bridge, &s));
+    return s;
+}
+
+/* On a stream that only ONNX Runtime knows, what is freed waits: a pointer that begins no run is not taken for one. */
+static void inside_a_run_of_blocks(void **state)
+{
+    (void)state;
+    fixture f = begin(64 * MIB, false);
+    pooled pool = open_pool(&f);
+    ort_allocator *table = pool.table;
+    void *theirs = make_native(&f), *p = table->AllocOnStream(table, 40000, fake_stream(&theirs));
+    table->Free(table, (char *)p + 256);
+    table->Free(table, (char *)p + 4096);
+    assert_int_equal(warnings, 2);
+    assert_int_equal(pool_stats(&pool).foreign, 2);
+    assert_int_equal(pool_stats(&pool).live, 1);
+    fails(WEIR_BUSY, weir_onnxruntime_close(pool.bridge));
+    table->Free(table, p);
+    assert_int_equal(pool_stats(&pool).live, 0);
+    assert_int_equal(errors, 0);
+    close_pool(&f, &pool);
+    drop_native(&f, theirs);
+    end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -417,11 +517,14 @@ int main(void)
         cmocka_unit_test(sizes_classes_and_kinds),
         cmocka_unit_test(pinned_memory_serves_again),
         cmocka_unit_test(pinned_memory_is_given_up),
+        cmocka_unit_test(pinned_memory_is_given_up_while_captured),
+        cmocka_unit_test(idle_when_the_last_free_is_done),
         cmocka_unit_test(refusals_are_told),
         cmocka_unit_test(a_refusal_belongs_to_its_bridge),
         cmocka_unit_test(the_driver_fails),
         cmocka_unit_test(waiting_fails),
         cmocka_unit_test(blocks_of_a_pool),
+        cmocka_unit_test(inside_a_run_of_blocks),
     };
     return cmocka_run_group_tests(tests, rig_find_stub, NULL);
 }
