@@ -109,14 +109,25 @@ static wi_card *only_slice(const wi_found *list, const wi_card *whole, const wei
     return found;
 }
 
-/* What NVML knows as the device of CUDA's. A slice is never the whole device that it is cut from, whose bytes it does not have,
- * however alike their keys and addresses. */
+/* What NVML knows (of CUDA's own, `list` has none) as the device of CUDA's. A slice is never the whole device that it is cut from, whose
+ * bytes it does not have, however alike their keys and addresses; nor is it another slice of CUDA's. */
 static wi_card *find_known(const wi_found *list, const weir_hardware_device *of_cuda)
 {
     for (size_t i = 0; i < list->count; i++)
         if (!list->cards[i].sliced && same_uuid(&list->cards[i].device, of_cuda))
             return &list->cards[i];
     return is_slice(of_cuda) ? only_slice(list, find_whole(list, of_cuda), of_cuda) : find(list, of_cuda);
+}
+
+/* Slices that have their device's UUID (before CUDA 11.4) have it all: each is called by its ordinal, too. */
+static void tell_apart(const wi_found *list, wi_card *card)
+{
+    size_t length = strlen(card->device.key);
+    for (const wi_card *one = list->cards; one != card; one++)
+        if (strcmp(one->device.key, card->device.key) == 0) {
+            snprintf(card->device.key + length, sizeof card->device.key - length, "/%d", (int)card->device.ordinal);
+            return;
+        }
 }
 
 static bool add_unknown(wi_found *list, const wi_card *of_cuda)
@@ -127,6 +138,7 @@ static bool add_unknown(wi_found *list, const wi_card *of_cuda)
         return false;
     if (is_slice(&of_cuda->device))
         mark_slice(&list->cards[list->count - 1], whole ? &parent : NULL);
+    tell_apart(list, &list->cards[list->count - 1]);
     return true;
 }
 
@@ -137,8 +149,10 @@ static bool gather_cuda(const wi_answer answers[WI_SOURCES], wi_found *list)
     bool good = true;
     for (size_t i = 0; i < nvml->count; i++)
         good = add(list, &nvml->cards[i]) && good;
+    const size_t told = list->count;
     for (size_t i = 0; i < cuda->count; i++) {
-        wi_card *known = find_known(list, &cuda->cards[i].device);
+        const wi_found of_nvml = {.cards = list->cards, .count = told};
+        wi_card *known = find_known(&of_nvml, &cuda->cards[i].device);
         if (known)
             complete(&known->device, &cuda->cards[i].device);
         else

@@ -162,6 +162,32 @@ static void a_slice_that_is_not_known(void **state)
     weir_hardware_release(hardware);
 }
 
+/* Nor are two of them one, though they have one UUID. */
+static void two_slices_of_one_uuid(void **state)
+{
+    (void)state;
+    static const char gpus[] =
+        DRIVER "gpu " H200 " 0000:3b:00.0 0 9.0 132 150323855360 149250113536 - NVIDIA H200\n"
+               "mig MIG-00000000-0000-0000-0000-000000000001 60 75161927680 74088185856 NVIDIA H200 MIG 3g.71gb\n"
+               "mig MIG-00000000-0000-0000-0000-000000000002 60 75161927680 74088185856 NVIDIA H200 MIG 3g.71gb\n";
+    for (int with_nvml = 0; with_nvml <= 1; with_nvml++) {
+        machine m = make(with_nvml ? "mig-one-uuid" : "mig-one-uuid-alone");
+        machine_libraries(&m, with_nvml ? MACHINE_NVML : 0, LIBRARIES, gpus);
+        machine_library(&m, "libcuda-old.so", LIBRARIES, "libcuda.so.1");
+        weir_hardware *hardware = machine_look(&m, NULL);
+        assert_int_equal(hardware->device_count, with_nvml ? 6 : 3);
+        for (int i = 0; i < 2; i++) {
+            const weir_hardware_device *d = &hardware->devices[1 + i];
+            assert_string_equal(d->key, i ? "MIG-11111111-2222-3333-4444-555555555555/1"
+                                          : "MIG-11111111-2222-3333-4444-555555555555");
+            assert_string_equal(d->runtime, i ? "cuda:1" : "cuda:0");
+            assert_string_equal(d->parent, with_nvml ? H200 : "");
+            assert_true(d->usable);
+        }
+        weir_hardware_release(hardware);
+    }
+}
+
 /* What NVML does not tell of a slice's memory its profile does. */
 static void a_slice_without_memory(void **state)
 {
@@ -369,6 +395,7 @@ int main(void)
         cmocka_unit_test(mig),
         cmocka_unit_test(a_slice_without_a_uuid),
         cmocka_unit_test(a_slice_that_is_not_known),
+        cmocka_unit_test(two_slices_of_one_uuid),
         cmocka_unit_test(a_slice_without_memory),
         cmocka_unit_test(reordered),
         cmocka_unit_test(the_same_card_four_times),
