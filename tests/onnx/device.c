@@ -2,12 +2,11 @@
  * the stub of CUDA everything but the kernels' results is real. */
 #include "common.h"
 
-#include <unistd.h>
-
 #include <weir/graph.h>
 #include <weir/onnxruntime.h>
+#include <weir/pressure.h>
 
-#include "model.h"
+#include "replay.h"
 
 static weir_block_details details_of(const void *pointer)
 {
@@ -200,36 +199,84 @@ typedef struct held_outputs {
     weir_outputs outputs;
 } held_outputs;
 
-static void *release_them(void *argument)
+static void release_them(held_outputs *held)
 {
-    held_outputs *held = argument;
     held->l->engine->release_outputs(held->l->model, &held->outputs);
-    return NULL;
 }
 
-/* A stream that is captured refuses the free of a block from before: whoever releases one waits for the end. */
+/* A stream that is captured refuses the free of a block from before: what is released meanwhile goes at the end. */
 static void outputs_are_released_beside_a_capture(void **state)
 {
     (void)state;
     loaded l = load_model("chain", (const char *const[]){"cuda_graph=on", NULL});
     held_outputs held = {.l = &l};
     weir_graph *graph;
-    pthread_t thread;
     float x[2 * 16] = {0};
     weir_tensor in = tensor("x", WEIR_F32, SHAPE(2, 16), x);
     assert_ok(infer_with(&l, &in, "device", &held.outputs));
     uint64_t blocks = onnx_session_stats(l.model).live;
     assert_true(held.outputs.tensors[0].on_device);
     assert_ok(weir_graph_open(l.client, &graph));
-    pthread_mutex_lock(&l.model->turn); /* as a run does that captures */
+    onnx_capture_begin(l.model);
     assert_ok(weir_graph_begin(graph, l.model->device.stream));
-    pthread_create(&thread, NULL, release_them, &held);
-    usleep(20000);
+    release_them(&held);
+    assert_int_equal(onnx_session_stats(l.model).live, blocks);
     assert_ok(weir_graph_end(graph, l.model->device.stream));
-    pthread_mutex_unlock(&l.model->turn);
-    pthread_join(thread, NULL);
-    assert_ok(weir_graph_close(graph, l.model->device.stream));
+    onnx_capture_end(l.model);
     assert_int_equal(onnx_session_stats(l.model).live, blocks - 1);
+    assert_ok(weir_graph_close(graph, l.model->device.stream));
+    unload_model(&l);
+    close_client(&l);
+}
+
+typedef struct cache {
+    held_outputs held;
+    weir_tensor next; /* the input of a run that needs what the cache has */
+    pthread_t thread;
+    weir_status status;
+    int called;
+} cache;
+
+static void drop_cached(const weir_pressure *pressure, void *user)
+{
+    cache *c = user;
+    (void)pressure;
+    if (c->called++ == 0)
+        release_them(&c->held);
+}
+
+static void *run_next(void *argument)
+{
+    cache *c = argument;
+    weir_outputs out;
+    c->status = infer_with(c->held.l, &c->next, "host", &out);
+    if (c->status == WEIR_OK)
+        c->held.l->engine->release_outputs(c->held.l->model, &out);
+    return NULL;
+}
+
+/* A program that keeps outputs on the device gives them up when a run of the same model finds no memory, on a thread that has
+ * the model's turn. */
+static void outputs_are_given_up_for_a_run(void **state)
+{
+    (void)state;
+    enum { ROWS = 4096, FEWER = 100 };
+    static float x[ROWS * 16];
+    loaded l = load_model("chain", (const char *const[]){"cuda_graph=on", NULL});
+    cache c = {.held.l = &l, .next = tensor("x", WEIR_F32, SHAPE(FEWER, 16), x)};
+    weir_tensor in = tensor("x", WEIR_F32, SHAPE(ROWS, 16), x);
+    struct timespec until;
+    uint64_t id;
+    assert_ok(infer_with(&l, &in, "device", &c.held.outputs));
+    assert_ok(weir_client_set_limits(l.client, 0, live(&l) + 1024));
+    assert_ok(weir_pressure_add(l.runtime, 0, drop_cached, &c, &id));
+    pthread_create(&c.thread, NULL, run_next, &c);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    assert_int_equal(pthread_timedjoin_np(c.thread, NULL, &until), 0);
+    assert_ok(c.status);
+    assert_true(c.called > 0);
+    assert_ok(weir_pressure_remove(l.runtime, id));
     unload_model(&l);
     close_client(&l);
 }
@@ -286,6 +333,7 @@ int main(void)
         cmocka_unit_test(warm_up_and_plan),
         cmocka_unit_test(runs_are_captured),
         cmocka_unit_test(outputs_are_released_beside_a_capture),
+        cmocka_unit_test(outputs_are_given_up_for_a_run),
         cmocka_unit_test(values_lie_as_suits_the_model),
         cmocka_unit_test(a_capture_without_memory_is_refused),
     };

@@ -155,7 +155,6 @@ static void onnx_unload(weir_engine_model *model)
         weir_log(WEIR_LOG_WARNING, "onnx: the bridge of %s stays: %s", weir_client_name(model->client), weir_detail());
     onnx_device_end(model->library, &model->device);
     pthread_mutex_destroy(&model->lock);
-    pthread_mutex_destroy(&model->turn);
     free(model);
 }
 
@@ -246,7 +245,6 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
     model->client = load->places[0].client;
     model->runtime = load->places[0].runtime;
     model->metrics.size = sizeof model->metrics;
-    pthread_mutex_init(&model->turn, NULL);
     pthread_mutex_init(&model->lock, NULL);
     report(load, 0.1);
     weir_status status = begin_memory(model);

@@ -156,13 +156,6 @@ static void unbind(weir_engine_model *model, bound *inputs)
 
 /* ---- outputs ------------------------------------------------------------------------------------------------------ */
 
-/* weir_outputs.engine_data. */
-typedef struct results {
-    size_t count;
-    bool on_device;
-    ort_value *values[];
-} results;
-
 weir_status onnx_describe_output(weir_engine_model *model, size_t index, ort_value *value, weir_tensor *tensor)
 {
     const ort_api *api = model->library->api;
@@ -190,21 +183,7 @@ weir_status onnx_describe_output(weir_engine_model *model, size_t index, ort_val
     return status;
 }
 
-/* Values on the device are freed on the model's stream, which refuses that while a run captures it: so after that run. */
-static void free_results(weir_engine_model *model, results *r)
-{
-    bool waits = r && r->on_device && model->replays;
-    if (waits)
-        pthread_mutex_lock(&model->turn);
-    for (size_t i = 0; r && i < r->count; i++)
-        if (r->values[i])
-            model->library->api->ReleaseValue(r->values[i]);
-    if (waits)
-        pthread_mutex_unlock(&model->turn);
-    free(r);
-}
-
-static weir_status describe_outputs(weir_engine_model *model, results *r, weir_outputs *out)
+static weir_status describe_outputs(weir_engine_model *model, onnx_results *r, weir_outputs *out)
 {
     weir_tensor *tensors = calloc(r->count + 1, sizeof *tensors);
     if (!tensors)
@@ -226,7 +205,7 @@ static weir_status describe_outputs(weir_engine_model *model, results *r, weir_o
 
 void onnx_release_outputs(weir_engine_model *model, weir_outputs *outputs)
 {
-    free_results(model, outputs->engine_data);
+    onnx_results_free(model, outputs->engine_data);
     free(outputs->tensors);
     outputs->tensors = NULL;
     outputs->engine_data = NULL;
@@ -291,7 +270,7 @@ static void hand_over(weir_engine_model *model, onnx_run *its, ort_run_options *
 
 /* Binds the outputs to the device, where ONNX Runtime's own call for a run would copy them to the host. */
 static bool run_to_device(weir_engine_model *model, ort_session *session, const ort_run_options *options,
-                          const bound *inputs, results *r, attempt *a)
+                          const bound *inputs, onnx_results *r, attempt *a)
 {
     const ort_api *api = model->library->api;
     ort_binding *binding = NULL;
@@ -315,30 +294,15 @@ static bool run_to_device(weir_engine_model *model, ort_session *session, const 
 }
 
 static bool run_to_host(weir_engine_model *model, ort_session *session, const ort_run_options *options,
-                        const bound *inputs, results *r, attempt *a)
+                        const bound *inputs, onnx_results *r, attempt *a)
 {
     return !FAILED(model, a,
                    model->library->api->Run(session, options, inputs->names, (const ort_value *const *)inputs->values,
                                             inputs->count, model->outputs.names, r->count, r->values));
 }
 
-/* On cuda one run at a time has its turn (buckets.h): two at once on a stream that the provider was given share its handle of
- * cuBLAS, and come out now and then with another precision (seen with 1.31.1 and TF32). The device would do their work one
- * after the other anyway. The lock is for those who release outputs meanwhile. */
-static bool run_now(weir_engine_model *model, ort_session *session, const ort_run_options *options, const bound *inputs,
-                    results *r, attempt *a)
-{
-    if (!model->device.cuda)
-        return run_to_host(model, session, options, inputs, r, a);
-    pthread_mutex_lock(&model->turn);
-    bool good = r->on_device ? run_to_device(model, session, options, inputs, r, a)
-                             : run_to_host(model, session, options, inputs, r, a);
-    pthread_mutex_unlock(&model->turn);
-    return good;
-}
-
 static weir_status run_bound(weir_engine_model *model, ort_session *session, onnx_run *its, const bound *inputs,
-                             results *r)
+                             onnx_results *r)
 {
     const ort_api *api = model->library->api;
     attempt a = {0};
@@ -350,7 +314,7 @@ static weir_status run_bound(weir_engine_model *model, ort_session *session, onn
     weir_status status = onnx_check_cancelled(model, its);
     bool failed = status == WEIR_OK &&
                   ((model->replays && FAILED(model, &a, api->AddRunConfigEntry(options, "gpu_graph_id", "-1"))) ||
-                   !run_now(model, session, options, inputs, r, &a));
+                   !(r->on_device ? run_to_device : run_to_host)(model, session, options, inputs, r, &a));
     hand_over(model, its, NULL);
     api->ReleaseRunOptions(options);
     return failed ? onnx_session_failed(model, before, a.code, a.text, "running") : status;
@@ -358,7 +322,7 @@ static weir_status run_bound(weir_engine_model *model, ort_session *session, onn
 
 /* As a graph or as it is. Cancelled at any time, it has no outputs, whatever else came of it. */
 static weir_status run_either_way(weir_engine_model *model, ort_session *session, const weir_inference *inference,
-                                  onnx_run *its, const bound *inputs, results *r)
+                                  onnx_run *its, const bound *inputs, onnx_results *r)
 {
     bool served = false;
     weir_status status = WEIR_OK;
@@ -392,7 +356,7 @@ static void count_run(weir_engine_model *model, weir_status status, double took)
 static weir_status run(weir_engine_model *model, const weir_inference *inference, const onnx_run_settings *settings,
                        const bound *inputs, weir_outputs *out)
 {
-    results *r = calloc(1, sizeof *r + model->outputs.count * sizeof *r->values);
+    onnx_results *r = calloc(1, sizeof *r + model->outputs.count * sizeof *r->values);
     if (!r)
         return weir_fail(WEIR_SYSTEM, "%s: no host memory for a run", weir_client_name(model->client));
     r->count = model->outputs.count;
@@ -412,7 +376,7 @@ static weir_status run(weir_engine_model *model, const weir_inference *inference
     if (status == WEIR_OK)
         status = describe_outputs(model, r, out);
     if (status != WEIR_OK)
-        free_results(model, r);
+        onnx_results_free(model, r);
     return status;
 }
 

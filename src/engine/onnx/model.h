@@ -60,7 +60,6 @@ struct weir_engine_model {
     onnx_ports inputs, outputs;
     char architecture[64];
     char remarks[512];
-    pthread_mutex_t turn; /* on cuda: held by the run whose turn it is, and where a capture must not be under way */
     pthread_mutex_t lock; /* guards what follows */
     onnx_run *runs;
     weir_engine_metrics metrics;

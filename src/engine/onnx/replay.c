@@ -40,11 +40,14 @@ typedef struct job {
 
 struct onnx_replays {
     pthread_t thread;
-    pthread_mutex_t lock; /* guards the three below */
+    pthread_mutex_t lock; /* guards the six below */
     pthread_cond_t changed;
     job *job;
     bool stop;
-    replay *list; /* the thread's own, as is what follows */
+    bool capturing;
+    unsigned releasing; /* threads that release results; a capture begins when there are none */
+    onnx_results *late; /* that were to be released during the capture */
+    replay *list;       /* the thread's own, as is what follows */
     int count, last;
 };
 
@@ -166,6 +169,69 @@ static weir_status copy_in(weir_engine_model *model, const replay *r, const weir
     return status;
 }
 
+/* ---- results --------------------------------------------------------------------------------------------------------- */
+
+static void release(weir_engine_model *model, onnx_results *results)
+{
+    for (size_t i = 0; i < results->count; i++)
+        if (results->values[i])
+            model->library->api->ReleaseValue(results->values[i]);
+    free(results);
+}
+
+/* Whether they can be released now, which onnx_replays.releasing tells of until then. */
+static bool may_release(onnx_replays *all, onnx_results *results)
+{
+    pthread_mutex_lock(&all->lock);
+    bool may = !all->capturing;
+    if (may) {
+        all->releasing++;
+    } else {
+        results->next = all->late;
+        all->late = results;
+    }
+    pthread_mutex_unlock(&all->lock);
+    return may;
+}
+
+void onnx_results_free(weir_engine_model *model, onnx_results *results)
+{
+    onnx_replays *all = results && results->on_device ? model->replays : NULL;
+    if (!results || (all && !may_release(all, results)))
+        return;
+    release(model, results);
+    if (!all)
+        return;
+    pthread_mutex_lock(&all->lock);
+    all->releasing--;
+    pthread_cond_broadcast(&all->changed);
+    pthread_mutex_unlock(&all->lock);
+}
+
+void onnx_capture_begin(weir_engine_model *model)
+{
+    onnx_replays *all = model->replays;
+    pthread_mutex_lock(&all->lock);
+    while (all->releasing > 0)
+        pthread_cond_wait(&all->changed, &all->lock);
+    all->capturing = true;
+    pthread_mutex_unlock(&all->lock);
+}
+
+void onnx_capture_end(weir_engine_model *model)
+{
+    onnx_replays *all = model->replays;
+    pthread_mutex_lock(&all->lock);
+    onnx_results *late = all->late;
+    all->late = NULL;
+    all->capturing = false;
+    pthread_mutex_unlock(&all->lock);
+    for (onnx_results *next; late; late = next) {
+        next = late->next;
+        onnx_results_free(model, late);
+    }
+}
+
 /* ---- runs ------------------------------------------------------------------------------------------------------------ */
 
 /* `number` -1: as it is, neither captured nor launched. */
@@ -228,18 +294,27 @@ static weir_status learn_outputs(weir_engine_model *model, replay *r)
 
 /* ONNX Runtime runs it as it is before it captures it. Both take their memory from the graph's, as the stream is captured in
  * weir's eyes from the first on. */
-static weir_status capture(weir_engine_model *model, replay *r)
+static weir_status capture_run(weir_engine_model *model, replay *r)
 {
     weir_stream stream = model->device.stream;
-    weir_status status = weir_stream_synchronize(stream);
-    if (status == WEIR_OK)
-        status = weir_graph_begin(r->memory, stream);
+    weir_status status = weir_graph_begin(r->memory, stream);
     if (status != WEIR_OK)
         return status;
     status = run_graph(model, r, r->number);
     weir_status ended = weir_graph_end(r->memory, stream);
     r->captured = status == WEIR_OK && ended == WEIR_OK;
     return status == WEIR_OK ? ended : status;
+}
+
+static weir_status capture(weir_engine_model *model, replay *r)
+{
+    weir_status status = weir_stream_synchronize(model->device.stream);
+    if (status != WEIR_OK)
+        return status;
+    onnx_capture_begin(model);
+    status = capture_run(model, r);
+    onnx_capture_end(model);
+    return status;
 }
 
 static weir_status prepare(weir_engine_model *model, replay *r, const weir_inference *inference)
@@ -356,14 +431,12 @@ weir_status onnx_replay(weir_engine_model *model, const weir_inference *inferenc
 {
     onnx_replays *all = model->replays;
     job j = {.inference = inference, .its = its, .to_device = to_device, .outputs = outputs};
-    pthread_mutex_lock(&model->turn);
     pthread_mutex_lock(&all->lock);
     all->job = &j;
     pthread_cond_broadcast(&all->changed);
     while (all->job)
         pthread_cond_wait(&all->changed, &all->lock);
     pthread_mutex_unlock(&all->lock);
-    pthread_mutex_unlock(&model->turn);
     *served = j.served;
     return j.status == WEIR_OK ? WEIR_OK : weir_fail(j.status, "%s", j.detail);
 }

@@ -287,7 +287,9 @@ static int either(int value, int usual)
 }
 
 /* Without prepacking, ONNX Runtime's memory pattern reserves a block as large as the weights left in the file, and never
- * writes to it (seen in 1.23 to 1.31). Core ML takes fewer of the nodes that the optimizer makes. */
+ * writes to it (seen in 1.23 to 1.31). Core ML takes fewer of the nodes that the optimizer makes. On cuda two runs at once on the
+ * stream that the provider was given share its handle of cuBLAS, and come out now and then with another precision (seen with
+ * 1.31.1 and TF32); the device would do their work one after the other anyway. */
 static void fill_in(const int *values, bool cuda, onnx_provider runs, onnx_settings *out)
 {
     int level = either(values[LEVEL], cuda ? 99 : 2);
@@ -301,7 +303,7 @@ static void fill_in(const int *values, bool cuda, onnx_provider runs, onnx_setti
         .cuda_graph = values[GRAPH],
         .cpu_fallback = values[FALLBACK] != 0,
         .cpu_arena_off = values[ARENA] == 0,
-        .concurrency = cuda ? 1 : values[CONCURRENCY], /* a session's stream is served by one run at a time */
+        .concurrency = cuda ? 1 : values[CONCURRENCY],
         .buckets = values[BUCKETS],
         .granularity = either(values[GRANULARITY], 64),
         .bucket_dims = either(values[BUCKET_DIMS], 4),
