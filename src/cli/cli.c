@@ -3,6 +3,7 @@
 #include "text.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,10 @@ static void say(const char *text)
     free(clean);
 }
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char *last_failure; /* under the lock, as runs of several models fail in threads of their own */
+static bool has_answered;  /* as JSON */
+
 int cli_fail(const char *format, ...)
 {
     va_list arguments;
@@ -24,8 +29,29 @@ int cli_fail(const char *format, ...)
     char *text = text_vprint(format, arguments);
     va_end(arguments);
     say(text);
-    free(text);
+    pthread_mutex_lock(&lock);
+    free(last_failure);
+    last_failure = text;
+    pthread_mutex_unlock(&lock);
     return CLI_FAILED;
+}
+
+/* As getopt_long reads it; no verb has another option that begins so. */
+static bool asks_for_json(char **words)
+{
+    for (; *words != NULL && strcmp(*words, "--") != 0; words++)
+        if (strlen(*words) > 2 && strncmp(*words, "--json", strlen(*words)) == 0)
+            return true;
+    return false;
+}
+
+int cli_end(int status, char **words)
+{
+    if (status == CLI_FAILED && !has_answered && last_failure != NULL && asks_for_json(words))
+        (void)cli_print_json(json_pack("{s:{s:o}}", "error", "detail", text_json(last_failure)));
+    free(last_failure);
+    last_failure = NULL;
+    return status;
 }
 
 int cli_usage(const char *verb, const char *format, ...)
@@ -95,6 +121,7 @@ int cli_print_json(json_t *object)
     json_decref(object);
     if (text == NULL)
         return cli_fail("cannot make the JSON answer: out of memory");
+    has_answered = true;
     puts(text);
     free(text);
     return cli_flush(CLI_OK);

@@ -46,6 +46,10 @@ int cli_simple_words(int argc, char **argv, const char *help, bool *json);
 /* Writes one JSON object on standard output and takes the reference. Answers CLI_OK, or CLI_FAILED with its line. */
 int cli_print_json(json_t *object);
 
+/* The end of a verb called with these words, which are up to a NULL: where it failed before it could answer as JSON, though it was
+ * asked to, the answer is {error: {detail}} with the last line of cli_fail. Answers `status`. */
+int cli_end(int status, char **words);
+
 /* Flushes standard output; what was printed and did not arrive is a failure. */
 int cli_flush(int status);
 

@@ -28,6 +28,7 @@ typedef struct job {
     size_t notice_count;
     json_t *attempts;        /* NULL: none */
     bool moved, last_resort; /* it came to be elsewhere; on the processor, which nobody asked for */
+    size_t left_out;         /* attempts that the record does not list */
     json_t *shares;          /* of any model: what each provider runs */
 
     inputs in;

@@ -88,5 +88,5 @@ int main(int argc, char **argv)
     const cli_verb *verb = find(argv[1]);
     if (verb == NULL)
         return cli_usage(NULL, argv[1][0] == '-' ? "unknown option %s" : "there is no verb '%s'", argv[1]);
-    return verb->main(argc - 1, argv + 1);
+    return cli_end(verb->main(argc - 1, argv + 1), argv + 1);
 }

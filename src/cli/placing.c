@@ -153,6 +153,7 @@ void placing_follow(job *work)
     work->moved = work->moved || now != work->runtime;
     work->runtime = now ? now : work->runtime;
     work->last_resort = record.on_cpu_unasked;
+    work->left_out = record.left_out;
     json_decref(work->attempts);
     work->attempts = json_array();
     for (size_t i = 0; i < record.attempt_count; i++)

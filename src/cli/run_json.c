@@ -45,6 +45,7 @@ static json_t *client_json(const job *work)
     json_object_set_new(object, "runs", integer(work->runs));
     json_object_set_new(object, "shares", work->shares != NULL ? json_incref(work->shares) : json_array());
     json_object_set_new(object, "attempts", work->attempts != NULL ? json_incref(work->attempts) : json_array());
+    json_object_set_new(object, "left_out", integer(work->left_out));
     json_object_set_new(object, "last_resort", json_boolean(work->last_resort));
     json_object_set_new(object, "outputs", outputs_json(&work->out));
     if (work->failed.status != WEIR_OK)

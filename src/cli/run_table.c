@@ -86,6 +86,27 @@ static void print_total(const run *all, const run_device *one)
            weir_size_format(end->peak_held, held, sizeof held), weir_size_format(end->live, live, sizeof live));
 }
 
+/* "openvino runs 3 of 4 parts, cpu 1", where that was told. */
+static void print_shares(const job *work)
+{
+    size_t index;
+    json_t *share;
+    if (json_array_size(work->shares) == 0)
+        return;
+    printf("%s%s: ", terminal_faint(), work->words->name);
+    json_array_foreach(work->shares, index, share)
+    {
+        json_int_t parts = json_integer_value(json_object_get(share, "parts"));
+        json_int_t of = json_integer_value(json_object_get(share, "of"));
+        const char *provider = json_string_value(json_object_get(share, "provider"));
+        if (index == 0)
+            printf("%s runs %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT " nodes or layers", provider, parts, of);
+        else
+            printf(", %s %" JSON_INTEGER_FORMAT, provider, parts);
+    }
+    printf("%s\n", terminal_plain());
+}
+
 /* Why an engine keeps bytes to itself, in its own words, and what it took before it saw a model. */
 static void print_remarks(const run *all)
 {
@@ -95,6 +116,9 @@ static void print_remarks(const run *all)
             printf("%s%s: the engine itself took %s when it was opened, once for all its models%s\n", terminal_faint(),
                    all->jobs[i].engine, weir_size_format(all->jobs[i].outside_once, once, sizeof once),
                    terminal_plain());
+    for (size_t i = 0; i < all->count; i++)
+        if (all->jobs[i].loaded)
+            print_shares(&all->jobs[i]);
     for (size_t i = 0; i < all->count; i++)
         if (all->jobs[i].loaded && all->jobs[i].remarks[0] != '\0')
             printf("%s%s: %s%s\n", terminal_faint(), all->jobs[i].words->name, all->jobs[i].remarks, terminal_plain());

@@ -89,6 +89,9 @@ class Chosen(harness.Case):
         self.assertEqual(client["shares"][0], {"provider": "cpu", "parts": 3, "of": 4})
         self.assertEqual([(one["parts"], one["of"]) for one in client["attempts"]], [(0, 0), (3, 4)])
         self.assertEqual(answer["live_at_end"], 0)
+        self.assertEqual(client["left_out"], 0)
+        self.assertIn("m.json: cpu runs 3 of 4 nodes or layers, cpu 1\n", self.weir("run", "m.json")[0])
+        self.assertNotIn("nodes or layers", self.weir("run", "good.moody")[0])
         error = self.refused("run", "m.json", "--no-fallback", status=1)
         self.assertIn("openvino is in no mood to load", error)
 

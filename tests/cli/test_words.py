@@ -162,6 +162,19 @@ class Words(harness.Case):
         self.assertEqual(answer["error"]["stage"], "load")
         answer = json.loads(self.weir("run", "a.toy", "--budget", "cuda:7=1g", "--json", status=1)[0])
         self.assertIn("cuda", answer["error"]["detail"])
+        for words, said in ((["plan", "missing"], "missing"), (["replay", "missing"], "missing"),
+                            (["simulate", "--trace", "missing"], "missing"), (["devices", "--sysroot", "missing"], "no directory"),
+                            (["check", "--clear"], "a.toy")):
+            with self.subTest(words=words):
+                answer = self.weir_json(*words, status=1, WEIR_HOME=str(self.folder / "a.toy"))
+                self.one_line(self.error)
+                self.assertEqual(list(answer), ["error"])
+                self.assertIn(said, answer["error"]["detail"])
+        # Without --json, and where the words are wrong, there is no object.
+        self.refused("plan", "missing", status=1)
+        self.refused("plan", "--json", "--nonesuch")
+        self.assertEqual(self.weir("plan", "missing", status=1)[0], "")
+        self.assertEqual(self.weir("plan", "--", "--json", status=1)[0], "")
 
 
 if __name__ == "__main__":
