@@ -233,8 +233,8 @@ class Replay(harness.Case):
         self.assertIn("butter", self.refused("replay", trace, "--resource", "butter", status=1))
         self.assertIn("nowhere.csv", self.refused("replay", "nowhere.csv", status=1))
         self.assertIn("missing: Stream", self.refused("replay", self.write("bad.csv", "Action,Pointer,Size\n"), status=1))
-        out, _ = self.weir("replay", "nowhere.csv", "--json", status=1)
-        self.assertEqual(out, "")
+        answer = self.weir_json("replay", "nowhere.csv", status=1)
+        self.assertEqual(answer, {"error": {"detail": "nowhere.csv: No such file or directory"}})
 
 
 if __name__ == "__main__":
