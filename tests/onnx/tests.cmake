@@ -74,7 +74,7 @@ if(TARGET weir_onnx_objects)
   add_dependencies(test-onnx-alien stub-provider)
   # Against ONNX Runtime's own arena, on a GPU (scripts/gpu-onnx runs that); on the CPU what goes there too.
   set(gpu ${CMAKE_CURRENT_LIST_DIR}/gpu)
-  add_executable(test-onnx-gpu ${gpu}/gpu.c ${gpu}/speed.c ${gpu}/serve.c ${gpu}/faults.c ${gpu}/delayed.c ${gpu}/cancel.c ${gpu}/shapes.c ${gpu}/where.c
+  add_executable(test-onnx-gpu ${gpu}/gpu.c ${gpu}/speed.c ${gpu}/serve.c ${gpu}/faults.c ${gpu}/delayed.c ${gpu}/cancel.c ${gpu}/shapes.c ${gpu}/where.c ${gpu}/left.c
                  ${CMAKE_CURRENT_LIST_DIR}/plain.c ${PROJECT_SOURCE_DIR}/src/cli/measure_device.c
                  ${PROJECT_SOURCE_DIR}/src/cli/cuda_find.c)
   target_compile_definitions(test-onnx-gpu PRIVATE _GNU_SOURCE)
@@ -100,6 +100,7 @@ if(TARGET weir_onnx_objects)
       ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x80000000;WEIR_TEST_HEAP_GROWTH=600")
   endforeach()
   add_dependencies(test-onnx-gpu stub-provider)
+  include(${CMAKE_CURRENT_LIST_DIR}/left/left.cmake)
   # onnx's own node tests: an eighth of them, and all. Of operators that no release of ONNX has yet, too.
   if(EXISTS ${WEIR_STORE_PATH}/venv/bin/python)
     set(cases ${PROJECT_BINARY_DIR}/tests/backend)

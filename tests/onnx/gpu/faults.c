@@ -33,14 +33,15 @@ static double heap(void)
 
 /* cycles MODEL BATCH REST COUNT [SETTING…]: what each load, run and unload leaves behind, the first excluded; and those of the second
  * half, where no more than WEIR_TEST_HEAP_GROWTH bytes of the heap each are right, if that is set: ONNX Runtime's own, and
- * those of the libraries of CUDA. */
+ * those of the libraries of CUDA. Likewise WEIR_TEST_LEFT_GROWTH bytes of the last two thirds, as the tool of tests/onnx/left
+ * counts them, without what malloc keeps for itself. */
 int part_cycles(const bed *b, int argc, char **argv)
 {
     check(argc >= 4, "cycles MODEL BATCH REST COUNT [SETTING…]");
     unsigned long count = strtoul(argv[3], NULL, 10);
     uint64_t host = 0, half = 0;
     double start = seconds(), heap_half = 0, device = 0;
-    const char *most = getenv("WEIR_TEST_HEAP_GROWTH");
+    const char *most = getenv("WEIR_TEST_HEAP_GROWTH"), *most_left = getenv("WEIR_TEST_LEFT_GROWTH");
     check(count > 1, "at least two cycles");
     for (unsigned long i = 0; i < count; i++) {
         served s;
@@ -55,18 +56,22 @@ int part_cycles(const bed *b, int argc, char **argv)
             half = resident();
             heap_half = heap();
         }
+        if (i == count / 3)
+            looked_mark();
         if (i == 0) {
             host = resident();
             device = (double)taken(b) - (double)held(b);
         }
     }
     unsigned long first = count / 2;
+    double left = looked_report(count - count / 3 - 1);
     double more = (double)(count - 1), later = (double)(count - first), heap_growth = (heap() - heap_half) / later;
     printf("{\"part\": \"cycles\", \"model\": \"%s\", \"cycles\": %lu, \"seconds\": %.2f, \"host_growth\": %.0f, "
-           "\"host_growth_later\": %.0f, \"heap_growth_later\": %.0f, \"device_growth\": %.0f}\n",
+           "\"host_growth_later\": %.0f, \"heap_growth_later\": %.0f, \"device_growth\": %.0f, \"left\": %.0f}\n",
            argv[0], count, seconds() - start, ((double)resident() - (double)host) / more,
            ((double)resident() - (double)half) / later, heap_growth,
-           ((double)taken(b) - (double)held(b) - device) / more);
+           ((double)taken(b) - (double)held(b) - device) / more, left);
+    check(!most_left || (left >= 0 && left <= strtod(most_left, NULL)), "each cycle leaves more");
     check(!most || heap_growth <= strtod(most, NULL), "the heap grows with each cycle");
     return 0;
 }

@@ -85,6 +85,11 @@ void gate_close(gate *g, const bed *b, weir_client *client, weir_stream stream);
 void gate_open(gate *g);
 void gate_end(gate *g, weir_client *client, weir_stream stream);
 
+/* Where the tool of tests/onnx/left is preloaded: what is there from now on is old; and what each round since has left of malloc's
+ * bytes, told by whom to the tool's file. Without it nothing, and -1. */
+void looked_mark(void);
+double looked_report(unsigned long rounds);
+
 /* The parts: each prints its line. Words that follow the models are its own. */
 int part_speed(const bed *b, int argc, char **argv);
 int part_hold(const bed *b, int argc, char **argv);
@@ -98,6 +103,7 @@ int part_graph(const bed *b, int argc, char **argv);
 int part_delayed(const bed *b, int argc, char **argv);
 int part_cancel(const bed *b, int argc, char **argv);
 int part_buckets(const bed *b, int argc, char **argv);
+int part_handles(const bed *b, int argc, char **argv);
 int part_witness(const bed *b, int argc, char **argv);
 
 #endif

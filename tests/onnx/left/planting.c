@@ -1,0 +1,22 @@
+/* Leaves a thousand bytes each time that a client is closed, or that it is asked to, by way of another library. */
+#include <dlfcn.h>
+#include <stddef.h>
+
+#include <weir/client.h>
+
+void *planted(size_t size);
+void *planting(size_t size);
+
+void *planting(size_t size)
+{
+    void *volatile p = planted(size); /* no jump: this library stays on the stack */
+    return p;
+}
+
+weir_status weir_client_close(weir_client *client)
+{
+    weir_status (*close)(weir_client *) = NULL;
+    *(void **)&close = dlsym(RTLD_NEXT, "weir_client_close");
+    planting(1000);
+    return close(client);
+}
