@@ -261,15 +261,15 @@ static void *failing_on_stream(ort_allocator *self, size_t size, ort_stream *str
     return failing.before.AllocOnStream(self, size_to_ask(size), stream);
 }
 
-void ort_fail_from(weir_onnxruntime *bridge, int nth)
+void ort_fail_from(weir_onnxruntime *bridge, weir_kind kind, int nth)
 {
-    failing.table = (ort_allocator *)weir_onnxruntime_allocator(bridge, WEIR_KIND_DEVICE);
+    failing.table = (ort_allocator *)weir_onnxruntime_allocator(bridge, kind);
     failing.before = *failing.table;
     failing.nth = nth;
     failing.seen = 0;
     failing.table->Alloc = failing_alloc;
     failing.table->Reserve = failing_reserve;
-    failing.table->AllocOnStream = failing_on_stream;
+    failing.table->AllocOnStream = failing.before.AllocOnStream ? failing_on_stream : NULL;
 }
 
 int ort_fail_no_more(void)

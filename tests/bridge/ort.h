@@ -52,9 +52,9 @@ bool ort_equal(const ort_ports *a, const ort_ports *b);
 /* What the model answers without weir. */
 void ort_plain_answers(const char *model, unsigned seed, int64_t extent, ort_ports *out);
 
-/* From now on request number `nth` of the bridge, of whatever sort, is one that no device can serve. Ends with ort_fail_no_more,
- * which answers how many there were. One bridge at a time. */
-void ort_fail_from(weir_onnxruntime *bridge, int nth);
+/* From now on request number `nth` for memory of that kind, of whatever sort, is one that no device can serve. Ends with
+ * ort_fail_no_more, which answers how many there were. One bridge at a time. */
+void ort_fail_from(weir_onnxruntime *bridge, weir_kind kind, int nth);
 int ort_fail_no_more(void);
 
 uint64_t ort_live(weir_client *client);

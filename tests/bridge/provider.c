@@ -246,10 +246,10 @@ static void two_sessions_lend_to_each_other(void **state)
 
 /* Failures ---------------------------------------------------------------------------------------------------------- */
 
-/* The request number `nth` is one that no device can serve; answers whether all went well. */
-static bool try_all(fixture *f, const char *model, int nth, int *seen)
+/* The request number `nth` of that kind is one that no device can serve; answers whether all went well. */
+static bool try_all(fixture *f, const char *model, weir_kind kind, int nth, int *seen)
 {
-    ort_fail_from(f->bridge, nth);
+    ort_fail_from(f->bridge, kind, nth);
     ort_session *session;
     ort_ports inputs, outputs;
     bool good = !ort_words(ort_create(model, cuda_options(f->stream, true), &session));
@@ -266,24 +266,30 @@ static bool try_all(fixture *f, const char *model, int nth, int *seen)
     return good;
 }
 
+/* Answers how many were refused. */
+static int each_fails(const char *model, weir_kind kind, bool known)
+{
+    fixture f = begin(known);
+    int nth = 1, seen = 0;
+    for (; !try_all(&f, model, kind, nth, &seen); nth++) {
+        assert_int_equal(stats(&f).live, 0);
+        assert_int_equal(stats(&f).refused, nth);
+    }
+    assert_true(seen < nth);
+    end(&f);
+    return nth - 1;
+}
+
 static void every_request_fails_in_turn(void **state)
 {
     (void)state;
-    static const char *const models[] = {"mlp", "copies"};
-    int failed = 0;
-    for (int known = 0; known < 2; known++)
-        for (int i = 0; i < 2; i++) {
-            fixture f = begin(known);
-            int nth = 1, seen = 0;
-            for (; !try_all(&f, models[i], nth, &seen); nth++) {
-                assert_int_equal(stats(&f).live, 0);
-                assert_int_equal(stats(&f).refused, nth);
-                failed++;
-            }
-            assert_true(seen < nth);
-            end(&f);
-        }
-    assert_true(failed > 20);
+    int of_device = 0, pinned = 0;
+    for (int known = 0; known < 2; known++) {
+        of_device += each_fails("mlp", WEIR_KIND_DEVICE, known) + each_fails("copies", WEIR_KIND_DEVICE, known);
+        pinned += each_fails("staged", WEIR_KIND_PINNED, known);
+    }
+    assert_true(of_device > 20);
+    assert_true(pinned > 0);
 }
 
 /* Fifty times loaded, run and unloaded: streams, handles and single allocations are as after the first. */

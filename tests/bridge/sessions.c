@@ -173,7 +173,7 @@ static void every_request_fails_in_turn(void **state)
         for (;; nth++) {
             ok(weir_onnxruntime_register(&o));
             weir_onnxruntime *bridge = weir_onnxruntime_registered(NULL, "host");
-            ort_fail_from(bridge, nth);
+            ort_fail_from(bridge, WEIR_KIND_DEVICE, nth);
             bool good = try_all(models[i], f.a, &plain);
             weir_onnxruntime_stats s = WEIR_INIT(weir_onnxruntime_stats);
             ok(weir_onnxruntime_stats_get(bridge, &s));

@@ -87,7 +87,7 @@ if(TARGET weir_onnx_objects)
     list(POP_FRONT words name)
     add_test(NAME onnx-gpu-${name} COMMAND test-onnx-gpu cuda weir ${name} ${minilm} ${words})
     set_tests_properties(onnx-gpu-${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS engine
-      ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x80000000")
+      ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x80000000;WEIR_TEST_OUTSIDE=0")
   endforeach()
   # Of the heap nothing may be left by a cycle; what malloc itself keeps differs from run to run by some hundred bytes each.
   foreach(device cuda host)
