@@ -60,8 +60,9 @@ typedef struct weir_manifest_cleared {
 
 /* Clears packages away that were last used more than `seconds` ago, and then, while what is left has more than `bytes`, the one
  * that was used longest ago; never one that is in use. 0 and 0 leave only those. What is cleared is unpacked again when it is
- * next read. Before a package is unpacked the same is done with the options `unpacked` (WEIR_UNPACKED, 64 GiB) and `unpacked_age`
- * (WEIR_UNPACKED_AGE, 30d), and without bounds where the disk has no room for it.
+ * next read. When a package has been unpacked and is good the same is done to the others with the options `unpacked`
+ * (WEIR_UNPACKED, 64 GiB) and `unpacked_age` (WEIR_UNPACKED_AGE, 30d). Where the disk has no room for it, those that were used
+ * longest ago are cleared before, as many as it takes, if that can be enough: so what is refused has cleared nothing.
  *
  * `options` says the store, and may be NULL; *out has its size set. Errors: WEIR_INVALID, WEIR_UNSUPPORTED (a build without
  * libarchive), WEIR_SYSTEM (files). Any thread, and in any number of processes at once. */

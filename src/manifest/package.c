@@ -54,21 +54,28 @@ static weir_status check_unpacked(const wi_package *package, const struct stat *
     return WEIR_OK;
 }
 
-/* Room on the disk for what is to come; where there is none, by clearing all that nobody uses. */
+/* Room on the disk for what is to come; where there is none, by clearing what was used longest ago, if that can be enough. */
 static weir_status make_room(const wi_package *package, int packages, const char *path)
 {
     weir_manifest_cleared cleared = {0};
-    wi_bounds bounds = wi_bounds_of_options();
-    uint64_t bytes = wi_package_expected(package);
+    wi_packages_there there;
+    uint64_t bytes = wi_package_expected(package), missing;
     bytes = bytes < package->limit ? bytes : package->limit;
-    bounds.bytes -= bounds.bytes < bytes ? bounds.bytes : bytes;
-    weir_status status = wi_packages_clear(packages, path, bounds, &cleared);
-    if (status == WEIR_OK)
-        status = wi_package_room(package, packages, bytes);
-    if (status == WEIR_OK || cleared.kept == 0)
+    weir_status status = wi_package_missing(package, packages, bytes, &missing);
+    if (status == WEIR_OK || wi_packages_count(packages, path, &there) != WEIR_OK || missing > there.idle)
         return status;
-    status = wi_packages_clear(packages, path, (wi_bounds){0}, &cleared);
+    status = wi_packages_clear(packages, path, (wi_bounds){there.bytes - missing, UINT64_MAX}, &cleared);
     return status == WEIR_OK ? wi_package_room(package, packages, bytes) : status;
+}
+
+/* What is new is good: the others make way for it. */
+static weir_status keep_bounds(int packages, const char *path, const wi_fresh *fresh)
+{
+    weir_manifest_cleared cleared = {0};
+    wi_bounds bounds = wi_bounds_of_options();
+    uint64_t bytes = wi_packages_bytes_below(packages, fresh->name);
+    bounds.bytes -= bounds.bytes < bytes ? bounds.bytes : bytes;
+    return wi_packages_clear(packages, path, bounds, &cleared);
 }
 
 static weir_status unpack(const wi_package *package, const struct stat *before, int packages, const char *path,
@@ -83,6 +90,8 @@ static weir_status unpack(const wi_package *package, const struct stat *before, 
     status = wi_package_unpack(package, fresh.folder);
     if (status == WEIR_OK)
         status = check_unpacked(package, before, fresh.folder);
+    if (status == WEIR_OK)
+        status = keep_bounds(packages, path, &fresh);
     if (status == WEIR_OK)
         status = wi_store_finish(packages, &fresh, content);
     if (status != WEIR_OK)

@@ -47,7 +47,7 @@ static DIR *open_list(int parent, const char *name)
     return list;
 }
 
-static uint64_t bytes_below(int parent, const char *name)
+uint64_t wi_packages_bytes_below(int parent, const char *name)
 {
     uint64_t bytes = 0;
     DIR *list = open_list(parent, name);
@@ -56,7 +56,7 @@ static uint64_t bytes_below(int parent, const char *name)
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
             fstatat(dirfd(list), entry->d_name, &about, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
-        bytes += S_ISDIR(about.st_mode) ? bytes_below(dirfd(list), entry->d_name) : (uint64_t)about.st_size;
+        bytes += S_ISDIR(about.st_mode) ? wi_packages_bytes_below(dirfd(list), entry->d_name) : (uint64_t)about.st_size;
     }
     if (list)
         closedir(list);
@@ -72,7 +72,7 @@ static bool add(unpacked_list *list, int packages, const char *content, const st
     unpacked *one = &more[list->count++];
     memcpy(one->content, content, sizeof one->content);
     one->used = about->st_mtim.tv_sec;
-    one->bytes = bytes_below(packages, content);
+    one->bytes = wi_packages_bytes_below(packages, content);
     return true;
 }
 
@@ -100,6 +100,19 @@ static weir_status list_all(int packages, const char *path, unpacked_list *out)
     if (out->count > 0)
         qsort(out->all, out->count, sizeof *out->all, by_last_use);
     return good ? WEIR_OK : weir_fail(WEIR_SYSTEM, "no host memory to look through %s", path);
+}
+
+weir_status wi_packages_count(int packages, const char *path, wi_packages_there *out)
+{
+    unpacked_list list;
+    weir_status status = list_all(packages, path, &list);
+    *out = (wi_packages_there){0};
+    for (size_t i = 0; i < list.count; i++) {
+        out->bytes += list.all[i].bytes;
+        out->idle += wi_store_is_idle(packages, list.all[i].content) ? list.all[i].bytes : 0;
+    }
+    free(list.all);
+    return status;
 }
 
 /* ---- clearing -------------------------------------------------------------------------------------------------------- */

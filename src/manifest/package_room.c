@@ -28,11 +28,19 @@ uint64_t wi_package_expected(const wi_package *package)
 
 weir_status wi_package_room(const wi_package *package, int folder, uint64_t bytes)
 {
+    uint64_t missing;
+    return wi_package_missing(package, folder, bytes, &missing);
+}
+
+weir_status wi_package_missing(const wi_package *package, int folder, uint64_t bytes, uint64_t *missing)
+{
     struct statvfs disk;
+    *missing = UINT64_MAX;
     if (fstatvfs(folder, &disk) != 0)
         return weir_fail(WEIR_SYSTEM, "cannot ask how much room there is for %s: %s", package->path, strerror(errno));
     uint64_t room = (uint64_t)disk.f_bavail * disk.f_frsize;
     char wanted[32], there[32];
+    *missing = bytes > room ? bytes - room : 0;
     if (bytes <= room)
         return WEIR_OK;
     return weir_fail(

@@ -189,6 +189,15 @@ static bool fresh_name(const char *path, char name[WI_FRESH_NAME])
     return made;
 }
 
+bool wi_store_is_idle(int packages, const char *content)
+{
+    int folder = openat(packages, content, FOLDER | O_NOFOLLOW);
+    bool idle = folder >= 0 && flock(folder, LOCK_EX | LOCK_NB) == 0;
+    if (folder >= 0)
+        close(folder);
+    return idle;
+}
+
 /* It loses its name first, so that it is whole or not there, and gets one that others sweep if this process ends meanwhile. */
 bool wi_store_remove(int packages, const char *path, const char *content)
 {

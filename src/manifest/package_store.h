@@ -23,6 +23,9 @@ int wi_store_use(int packages, const char *content);
 /* Both note the time, from which a package's age counts. */
 void wi_store_leave(int folder);
 
+/* Whether nobody uses the folder of a content just now. */
+bool wi_store_is_idle(int packages, const char *content);
+
 /* Clears the folder of a content away, unless somebody uses it. */
 bool wi_store_remove(int packages, const char *path, const char *content);
 

@@ -25,6 +25,7 @@ int __wrap_flock(int file, int operation)
 static int begin(void **state)
 {
     room_bytes = 0;
+    room_now = NULL;
     vanishes = false;
     return folder_make(state);
 }
@@ -201,19 +202,60 @@ static void the_options_bound_the_store(void **state)
     free(last);
 }
 
-/* Before a package is refused for want of room, what nobody uses makes some. */
+enum { ONE = 40000, DISK = 140000 };
+
+/* What is being unpacked has its room. */
+static uint64_t room_beside_packages(void)
+{
+    bool coming = system("ls -d store/packages/.new-* >/dev/null 2>&1") == 0;
+    return DISK - (uint64_t)ONE * (uint64_t)(stored() - coming);
+}
+
+/* Where there is no room, the oldest make it that nobody uses, and no more of them than it takes. */
 static void a_full_disk_clears(void **state)
 {
     (void)state;
-    char *old = unpacked("old.aimod", 1000, 0), *used = unpacked("used.aimod", 1000, 0);
+    char *used = unpacked("used.aimod", ONE, 30), *old = unpacked("old.aimod", ONE, 20);
+    char *middle = unpacked("middle.aimod", ONE, 10);
+    weir_manifest *m = unpack("used.aimod");
+    assert_int_equal(system("touch -d '-30 days' store/packages/*"), 0); /* as a use is the newest there is */
+    char command[400];
+    snprintf(command, sizeof command, "touch -d '-10 days' %s", middle);
+    assert_int_equal(system(command), 0);
+    room_now = room_beside_packages;
+    char *fresh = unpacked("fresh.aimod", ONE, 0);
+    assert_true(is_there(used) && !is_there(old) && is_there(middle) && is_there(fresh));
+    weir_manifest_release(m);
+    free(used);
+    free(old);
+    free(middle);
+    free(fresh);
+}
+
+/* What is refused all the same has cleared nothing: where there would not be room enough, and where it is no good. */
+static void what_is_refused_clears_nothing(void **state)
+{
+    (void)state;
+    char *idle = unpacked("idle.aimod", ONE, 20), *used = unpacked("used.aimod", 2 * ONE, 10);
     weir_manifest *m = unpack("used.aimod"), *none = NULL;
-    make_package("p.aimod", 100000);
-    room_bytes = 50;
+    make_package("p.aimod", 2 * ONE);
+    room_bytes = 50; /* what is used would have to go, too */
     fails(WEIR_SYSTEM, read_package("p.aimod", &none));
     detail_names("no room on the disk");
-    assert_true(!is_there(old) && is_there(used));
+    assert_true(is_there(idle) && is_there(used));
+    room_bytes = 0;
+    assert_int_equal(system("truncate -s -9 p.aimod"), 0);
+    ok(weir_option_set("unpacked", "1k"));
+    fails(WEIR_CORRUPT, read_package("p.aimod", &none));
+    assert_true(is_there(idle) && is_there(used));
+    assert_int_equal(stored(), 2);
+    make_package("p.aimod", 2 * ONE);
+    ok(read_package("p.aimod", &none));
+    assert_true(!is_there(idle) && is_there(used));
+    ok(weir_option_set("unpacked", NULL));
+    weir_manifest_release(none);
     weir_manifest_release(m);
-    free(old);
+    free(idle);
     free(used);
 }
 
@@ -322,9 +364,15 @@ int main(int argc, char **argv)
                                               : clear_often();
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, folder_remove)
     const struct CMUnitTest tests[] = {
-        TEST(by_age_and_bytes),        TEST(what_is_in_use_stays),         TEST(what_vanishes_is_unpacked_again),
-        TEST(another_process_uses_it), TEST(the_options_bound_the_store),  TEST(a_full_disk_clears),
-        TEST(what_is_not_cleared),     TEST(readers_and_clearers_at_once),
+        TEST(by_age_and_bytes),
+        TEST(what_is_in_use_stays),
+        TEST(what_vanishes_is_unpacked_again),
+        TEST(another_process_uses_it),
+        TEST(the_options_bound_the_store),
+        TEST(a_full_disk_clears),
+        TEST(what_is_refused_clears_nothing),
+        TEST(what_is_not_cleared),
+        TEST(readers_and_clearers_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
