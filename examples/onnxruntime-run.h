@@ -24,28 +24,43 @@ static bool failed(OrtStatus *status)
     return true;
 }
 
-/* Registers the client: from now on it serves the environment's sessions on its device. */
-static bool share(OrtEnv *env, weir_client *client)
+/* Registers the client: from now on it serves the environment's sessions on its device. `stream`: where they work on a GPU. */
+static bool share(OrtEnv *env, weir_client *client, weir_stream stream)
 {
     weir_onnxruntime_options options = WEIR_INIT(weir_onnxruntime_options);
     options.api = ort;
     options.version = ORT_API_VERSION;
     options.env = env;
     options.client = client;
+    options.stream = stream;
     if (weir_onnxruntime_register(&options) == WEIR_OK)
         return true;
     fprintf(stderr, "%s\n", weir_detail());
     return false;
 }
 
-/* The one line by which a session takes part. */
-static OrtSession *open_session(const OrtEnv *env, const char *path)
+/* On a GPU the session's work goes to a stream that weir knows: what is freed there is the next one's without a wait. */
+static bool use_cuda(OrtSessionOptions *options, weir_stream stream)
+{
+    OrtCUDAProviderOptionsV2 *cuda = NULL;
+    bool good =
+        !failed(ort->CreateCUDAProviderOptions(&cuda)) &&
+        !failed(ort->UpdateCUDAProviderOptionsWithValue(cuda, "user_compute_stream", weir_stream_native(stream))) &&
+        !failed(ort->SessionOptionsAppendExecutionProvider_CUDA_V2(options, cuda));
+    if (cuda)
+        ort->ReleaseCUDAProviderOptions(cuda);
+    return good;
+}
+
+/* The configuration entry is what a session takes part by. WEIR_STREAM_HOST: it runs on the CPU. */
+static OrtSession *open_session(const OrtEnv *env, const char *path, weir_stream stream)
 {
     OrtSessionOptions *options;
     OrtSession *session = NULL;
     if (failed(ort->CreateSessionOptions(&options)))
         return NULL;
-    if (!failed(ort->AddSessionConfigEntry(options, "session.use_env_allocators", "1")))
+    if (!failed(ort->AddSessionConfigEntry(options, "session.use_env_allocators", "1")) &&
+        (stream.id == 0 || use_cuda(options, stream)))
         (void)failed(ort->CreateSession(env, path, options, &session));
     ort->ReleaseSessionOptions(options);
     return session;

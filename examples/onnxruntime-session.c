@@ -1,22 +1,37 @@
 /* onnxruntime-session.c: a program with a session of ONNX Runtime's of its own, whose memory comes from weir.
  *
- *     onnxruntime-session model.onnx */
+ *     onnxruntime-session model.onnx          on the CPU
+ *     onnxruntime-session model.onnx cuda     on a GPU, with ONNX Runtime's build for CUDA */
 #include "onnxruntime-run.h"
 
-static bool work(OrtEnv *env, weir_client *client, const char *path)
+#include <string.h>
+
+static bool work(OrtEnv *env, weir_client *client, const char *path, weir_stream stream)
 {
-    if (!share(env, client))
+    if (!share(env, client, stream))
         return false;
-    OrtSession *session = open_session(env, path);
+    OrtSession *session = open_session(env, path, stream);
     bool good = session && run(session, "the session");
     print_clients(weir_client_runtime(client));
     if (session) /* before the client goes: its weights and outputs are there */
         ort->ReleaseSession(session);
-    if (weir_onnxruntime_unregister(env, "host") != WEIR_OK) {
+    if (weir_onnxruntime_unregister(env, weir_runtime_device(weir_client_runtime(client))) != WEIR_OK) {
         fprintf(stderr, "%s\n", weir_detail());
         good = false;
     }
     return good;
+}
+
+static bool work_on(weir_runtime *runtime, OrtEnv *env, const char *path)
+{
+    weir_client *client = make_client(runtime, "session");
+    weir_stream stream = WEIR_STREAM_HOST;
+    bool cuda = strcmp(weir_runtime_device(runtime), "host") != 0;
+    bool good = client && (!cuda || weir_stream_acquire(runtime, &stream) == WEIR_OK);
+    good = good && work(env, client, path, stream);
+    if (stream.id)
+        good = weir_stream_release(stream) == WEIR_OK && good;
+    return client && weir_client_close(client) == WEIR_OK && good;
 }
 
 int main(int argc, char **argv)
@@ -26,12 +41,12 @@ int main(int argc, char **argv)
     OrtEnv *env;
     options.budget = 256u << 20;
     ort = OrtGetApiBase()->GetApi(ORT_API_VERSION);
-    if (argc != 2 || !ort || failed(ort->CreateEnv(ORT_LOGGING_LEVEL_ERROR, "example", &env)))
+    if (argc < 2 || argc > 3 || !ort || failed(ort->CreateEnv(ORT_LOGGING_LEVEL_ERROR, "example", &env)))
         return 2;
-    weir_client *client =
-        weir_runtime_get_with("host", &options, &runtime) == WEIR_OK ? make_client(runtime, "session") : NULL;
-    bool good = client && work(env, client, argv[1]);
-    good = client && weir_client_close(client) == WEIR_OK && good;
+    weir_status status = weir_runtime_get_with(argc > 2 ? argv[2] : "host", &options, &runtime);
+    if (status != WEIR_OK)
+        fprintf(stderr, "%s\n", weir_detail());
+    bool good = status == WEIR_OK && work_on(runtime, env, argv[1]);
     ort->ReleaseEnv(env);
     return !good;
 }

@@ -62,7 +62,7 @@ static bool work(OrtEnv *env, char **paths)
     bool good = model;
     int started = 0;
     for (; good && started < SESSIONS; started += good) {
-        tasks[started].session = open_session(env, paths[0]);
+        tasks[started].session = open_session(env, paths[0], WEIR_STREAM_HOST);
         good = tasks[started].session && pthread_create(&tasks[started].thread, NULL, run_often, &tasks[started]) == 0;
     }
     good = good && ask(model, paths[2]);
@@ -88,7 +88,7 @@ int main(int argc, char **argv)
         return 2;
     weir_client *client =
         weir_runtime_get_with("host", &options, &runtime) == WEIR_OK ? make_client(runtime, "sessions") : NULL;
-    bool good = client && share(env, client);
+    bool good = client && share(env, client, WEIR_STREAM_HOST);
     if (good) {
         good = work(env, argv + 1);
         good = weir_onnxruntime_unregister(env, "host") == WEIR_OK && good;

@@ -32,19 +32,24 @@ set_tests_properties(bridge-provider PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300
 add_dependencies(test-bridge-provider stub-provider)
 
 # The examples, as their first lines say: they succeed, and print the last of the arguments.
-function(weir_bridge_example name)
+function(weir_bridge_example name program environment)
   list(POP_BACK ARGN wanted)
   add_test(NAME bridge-example-${name} COMMAND sh -ec "answer=$(\"$0\" \"$@\"); echo \"$answer\"; echo \"$answer\" | grep -q '${wanted}'"
-    $<TARGET_FILE:example-onnxruntime-${name}> ${ARGN})
-  set_tests_properties(bridge-example-${name} PROPERTIES LABELS engine TIMEOUT 300
-    ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
+    $<TARGET_FILE:example-onnxruntime-${program}> ${ARGN})
+  set_tests_properties(bridge-example-${name} PROPERTIES LABELS engine TIMEOUT 300 ENVIRONMENT "${environment}")
 endfunction()
 if(EXISTS ${WEIR_STORE_PATH}/engines/onnxruntime/current/libonnxruntime.so AND PROJECT_IS_TOP_LEVEL
    AND NOT CMAKE_CROSSCOMPILING)
-  weir_bridge_example(session ${PROJECT_SOURCE_DIR}/tests/data/onnx/mlp.onnx "^session  *[1-9]")
+  set(mlp ${PROJECT_SOURCE_DIR}/tests/data/onnx/mlp.onnx)
+  weir_bridge_example(session session "" ${mlp} "^session  *[1-9]")
+  if(EXISTS ${WEIR_STORE_PATH}/engines/onnxruntime-cuda/current/libonnxruntime.so)
+    weir_bridge_example(cuda session
+      "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/examples/cuda:${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x20000000"
+      ${mlp} cuda "^session  *[1-9]")
+  endif()
   if(TARGET weir-engine-gguf AND EXISTS ${WEIR_STORE_PATH}/models/minilm.gguf)
-    weir_bridge_example(shared ${PROJECT_SOURCE_DIR}/tests/data/onnx/mlp.onnx ${WEIR_STORE_PATH}/models/minilm.gguf
-      "a sentence" "^minilm.gguf  *[1-9]")
+    weir_bridge_example(shared shared WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir ${mlp}
+      ${WEIR_STORE_PATH}/models/minilm.gguf "a sentence" "^minilm.gguf  *[1-9]")
   endif()
 endif()
 

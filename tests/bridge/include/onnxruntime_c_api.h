@@ -15,6 +15,7 @@
 #define ort_type_info       OrtTypeInfo
 #define ort_shape_info      OrtTensorTypeAndShapeInfo
 #define ort_allocator       OrtAllocator
+#define ort_cuda_options    OrtCUDAProviderOptionsV2
 #include "bridge/onnxruntime_api.h"
 
 #define ORT_API_VERSION                     ORT_API_WANTED
