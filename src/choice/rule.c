@@ -37,6 +37,21 @@ static bool matters(const wi_candidate *c)
            c->verdict != WEIR_OTHER_PLATFORM;
 }
 
+/* The engine takes such files, and has found this one to be none: it is so with every provider. */
+static bool cannot_be_read(const wi_candidate *c)
+{
+    return c->verdict == WEIR_OTHER_FORMAT && c->reason == c->prediction->reason;
+}
+
+/* Of an engine: why it cannot read the file; NULL: it has not said so. */
+static const char *why_not_read(const wi_world *world, const wi_engine_facts *engine)
+{
+    for (size_t i = 0; i < world->count; i++)
+        if (world->candidates[i].engine == engine && cannot_be_read(&world->candidates[i]))
+            return world->candidates[i].reason;
+    return NULL;
+}
+
 /* An engine that is not here says the same with every provider, and is named without. */
 static bool said_before(const wi_world *world, size_t at)
 {
@@ -44,20 +59,39 @@ static bool said_before(const wi_world *world, size_t at)
            strcmp(world->candidates[at - 1].reason, world->candidates[at].reason) == 0;
 }
 
-static size_t tell_refusals(const wi_world *world, bool all, FILE *out)
+/* `goes_on`: something has been told before, also of the engines that cannot read the file. */
+static size_t tell_refusals(const wi_world *world, bool all, bool goes_on, FILE *out)
 {
     size_t told = 0;
     for (size_t i = 0; i < world->count; i++) {
         const wi_candidate *c = &world->candidates[i];
-        if (c->verdict == WEIR_ACCEPTED || !(all || matters(c)) || said_before(world, i))
+        if (c->verdict == WEIR_ACCEPTED || !(all || matters(c)) || said_before(world, i) ||
+            (goes_on && why_not_read(world, c->engine)))
             continue;
-        fprintf(out, "%s%s", told++ ? "; " : "", c->engine->name);
+        fprintf(out, "%s%s", told++ || goes_on ? "; " : "", c->engine->name);
         if (c->engine->table)
             fprintf(out, " with %s%s%s", wi_provider_name(c->provider), c->device ? " on " : "",
                     c->device ? device_of(c) : "");
         fprintf(out, ": %s", c->reason);
     }
     return told;
+}
+
+/* What is wrong with the file comes before what is wrong with the machine, which is not told of the same engine. */
+static void tell_why_nothing(const wi_world *world, FILE *out)
+{
+    size_t told = 0;
+    const wi_engine_facts *before = NULL;
+    for (size_t i = 0; i < world->count; i++) {
+        const wi_engine_facts *engine = world->candidates[i].engine;
+        const char *why = engine == before ? NULL : why_not_read(world, engine);
+        if (why)
+            fprintf(out, "%s%s: %s", told++ ? "; " : "", engine->name, why);
+        before = engine;
+    }
+    told += tell_refusals(world, false, told > 0, out);
+    if (told == 0)
+        (void)tell_refusals(world, true, false, out);
 }
 
 static bool device_exists(const wi_world *world)
@@ -89,14 +123,13 @@ static void tell(const wi_world *world, FILE *out)
                 device_of(first));
         if (first->provider == WI_CPU && world->wish.cpu_last && !world->wish.cpu_named) {
             fputs(", as the last resort: ", out);
-            if (tell_refusals(world, false, out) == 0)
+            if (tell_refusals(world, false, false, out) == 0)
                 fputs("nothing else was listed", out);
         }
         return;
     }
     fputs(". Nothing is accepted: ", out);
-    if (tell_refusals(world, false, out) == 0)
-        (void)tell_refusals(world, true, out);
+    tell_why_nothing(world, out);
     if (!device_exists(world))
         tell_devices(world, out);
 }

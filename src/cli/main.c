@@ -1,8 +1,10 @@
 /* main.c: the command weir: finds the verb. */
 #include "cli.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static int verb_help(int argc, char **argv);
 
@@ -75,8 +77,18 @@ int verb_version(int argc, char **argv)
     return cli_flush(CLI_OK);
 }
 
+/* A stream that is closed keeps its number: the next file that is opened would have it, and what is meant for the stream would be
+ * written there. Using it fails as before. */
+static void keep_streams(void)
+{
+    for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)
+        if (fcntl(file, F_GETFD) < 0)
+            (void)!open("/dev/null", file == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char **argv)
 {
+    keep_streams();
     if (argc < 2)
         return cli_usage(NULL, "which verb?");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)

@@ -105,6 +105,11 @@ static void what_the_engine_refuses(void **state)
     doubles[0].plan = WEIR_CORRUPT;
     is_refused(WEIR_OTHER_FORMAT, "cpu", "cpu", "the double was told to fail");
     assert_false(candidate(made, "onnx", "cpu", "cpu")->predicted);
+    /* It is so with every provider: that there is no GPU is not why. */
+    const char *why = strstr(made->rule, "Nothing is accepted: onnx: ");
+    assert_non_null(why);
+    assert_non_null(strstr(why, "the double was told to fail"));
+    assert_null(strstr(why, "cuda"));
 }
 
 /* Memory ----------------------------------------------------------------------------------------------------------- */

@@ -155,6 +155,18 @@ class Words(harness.Case):
         for quote in quotes:
             self.assertIn(quote, source)
 
+    def test_closed_streams(self):
+        """The next file that is opened would have the stream's number, and what is printed would be written into it."""
+        for closed, said in ((">&-", "cannot write to standard output"), ("<&- >&-", "cannot write to standard output"), ("<&-", "")):
+            for words in (["devices"], ["run", "a.toy", "--trace", "t.csv", "--report", "r.html"], ["check", "a.toy", "--json"]):
+                with self.subTest(words=words, closed=closed):
+                    done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", harness.COMMAND, *words], cwd=self.folder,
+                                          env=self.environment({}), timeout=60, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                    self.assertEqual((done.returncode, done.stdout == b""), (1, True) if said else (0, False))
+                    self.assertIn(said, done.stderr.decode())
+        for name in ("t.csv", "r.html"):
+            self.assertNotIn("at the peak; held at most", (self.folder / name).read_text())
+
     def test_errors_are_json_too(self):
         answer = self.weir_json("run", "missing.toy", status=1)
         self.one_line(self.error)
