@@ -108,6 +108,15 @@ def picked():
          [value("x", T.FLOAT, ["n", 16])], [value("y", T.FLOAT, ["m"])], [weight("w", 16, 17)])
 
 
+def parted():
+    """A kernel of CUDA's that reads lists of sizes and addresses, which go there by way of pinned memory; no weight is on the
+    device."""
+    sizes = [1, 3] * 20
+    save("parted", [h.make_node("Split", ["x", "sizes"], [f"y{i}" for i in range(len(sizes))], axis=1)],
+         [value("x", T.FLOAT, ["n", sum(sizes)])], [value(f"y{i}", T.FLOAT, ["n", size]) for i, size in enumerate(sizes)],
+         [nh.from_array(np.array(sizes, np.int64), "sizes")])
+
+
 def scalar():
     save("scalar", [h.make_node("Add", ["a", "b"], ["sum"]), h.make_node("Greater", ["a", "b"], ["more"])],
          [value("a", T.FLOAT, []), value("b", T.FLOAT, [])], [value("sum", T.FLOAT, []), value("more", T.BOOL, [])])
@@ -282,7 +291,7 @@ def main():
     global RANDOM
     if len(sys.argv) == 3 and sys.argv[1] == "--schema":
         return compare_schema(sys.argv[2])
-    for make in (mlp, typed, beside, types, copies, staged, picked, scalar, empty, default, rankless, loop, grow, conv, branch, refused,
+    for make in (mlp, typed, beside, types, copies, staged, picked, parted, scalar, empty, default, rankless, loop, grow, conv, branch, refused,
                  folded, bomb, chain, turned, hidden, function, layout, constant, looked_up):
         RANDOM = np.random.default_rng(list(make.__name__.encode()))
         make()
