@@ -134,7 +134,7 @@ def bridge(models, runtime):
     for model, extent, pairs in runs:
         what = f"bridge with {model.stem}"
         if suite(what, [program("test-bridge-gpu"), model, extent, pairs], {"WEIR_ONNXRUNTIME": runtime}, 40) == 0:
-            steps.show_log(what, r"ratio|ms$|MiB")
+            steps.show_log(what, r"ratio|ms$|MiB|a run takes")
 
 
 def sanitizers(runtime):

@@ -230,9 +230,12 @@ static weir_status claim(ladder *l, uint64_t alignment)
 
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
 
-/* The bytes come from what was reserved, if that is where they shall come from. */
+/* The bytes come from what was reserved, if that is where they shall come from. Who is modest takes no rung for them. */
 static weir_status obtain(ladder *l, const wi_placement *p)
 {
+    bool could;
+    if (!p->reservation && p->modest)
+        return wi_ledger_claim(ledger_of(l), p->account, p->charged, &could) ? WEIR_OK : WEIR_NO_ROOM;
     if (!p->reservation)
         return claim(l, p->alignment);
     uint64_t left = atomic_load(&p->reservation->left);
@@ -261,6 +264,7 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
         return wi_allocate(resource->inner, p, out, shortage);
     ladder l = begin(b, p->account, &request, p->may_wait);
     l.native = p->native;
+    l.highest = p->rung;
     weir_status status = obtain(&l, p);
     if (status != WEIR_OK)
         return status;

@@ -17,7 +17,8 @@ enum { SHARE = 512, SHARED_SHARE = 35, SHARED_BY_ORDERS = 50, FAR_SHARE = 64, PA
 
 /* Where the budget is far away, more is created only up to a little above what was ever in use; then idle handles are moved
  * as long as that is rare: each allocation earns a little credit, and a batch of moves costs some, in 1/2000 of a batch. Where
- * it is not, more is created up to a bound. */
+ * it is not, more is created up to a bound; and beyond it, a percent for each 1024 of strain, where as many as one allocation in
+ * 16 moves, as there each of them would, forever. */
 enum {
     FAR = 4,
     SLACK_PERCENT = 3,
@@ -25,7 +26,10 @@ enum {
     EARNED = 1,
     COST = 2000,
     FIRST_CREDIT = 48000,
-    MOST_CREDIT = 256000
+    MOST_CREDIT = 256000,
+    STRAINED = 16,
+    STRAIN_OF_A_PERCENT = 1024,
+    MOST_STRAIN = 100 * STRAIN_OF_A_PERCENT
 };
 
 static uint64_t reach(const wi_mapped *m, uint64_t bytes, uint64_t held)
@@ -62,7 +66,9 @@ static void earn(wi_mapped *m)
 {
     uint64_t held, allocations;
     (void)wi_ledger_room(m->resource.ledger, &held, &allocations);
-    m->credit = wi_min(m->credit + EARNED * (allocations - m->credited), MOST_CREDIT);
+    uint64_t fresh = allocations - m->credited;
+    m->credit = wi_min(m->credit + EARNED * fresh, MOST_CREDIT);
+    m->strain -= wi_min(m->strain, fresh);
     m->credited = allocations;
 }
 
@@ -72,7 +78,8 @@ static uint64_t allowed(wi_mapped *m, uint64_t bytes)
     uint64_t held, creatable = wi_handles_creatable(m, &held), basis = reach(m, bytes, 0);
     if (held + creatable * m->granule < FAR * wi_max(basis, held))
         return creatable;
-    uint64_t most = basis + basis * (m->credit < COST ? MOST_PERCENT : SLACK_PERCENT) / 100;
+    uint64_t percent = m->credit < COST ? MOST_PERCENT + m->strain / STRAIN_OF_A_PERCENT : SLACK_PERCENT;
+    uint64_t most = basis + basis * percent / 100;
     return most > held ? wi_min(creatable, (most - held + m->granule - 1) / m->granule) : 0;
 }
 
@@ -344,8 +351,10 @@ static bool find(wi_mapped *m, const bases *all, const wi_wish *wish, wi_growth 
 
 static void pay(wi_mapped *m, const wi_growth *g)
 {
-    if (g->taken_count > 0)
-        m->credit -= wi_min(m->credit, COST);
+    if (g->taken_count == 0)
+        return;
+    m->credit -= wi_min(m->credit, COST);
+    m->strain = wi_min(m->strain + STRAINED, MOST_STRAIN);
 }
 
 weir_status wi_growth_plan(wi_mapped *mapped, wi_space *space, const wi_wish *wish, wi_growth *out)

@@ -499,10 +499,15 @@ uint64_t wi_ledger_empty_parking(wi_ledger *ledger)
     if (!ledger->parking.empty)
         return 0;
     uint64_t bytes = ledger->parking.empty(ledger->parking.user);
+    wi_ledger_note_emptied(ledger, bytes);
+    return bytes;
+}
+
+void wi_ledger_note_emptied(wi_ledger *ledger, uint64_t bytes)
+{
     enter(ledger);
     ledger->emptied += bytes;
     leave(ledger);
-    return bytes;
 }
 
 /* Physical memory -------------------------------------------------------------------------------------------------- */

@@ -140,6 +140,8 @@ void wi_ledger_fold(wi_ledger *ledger, wi_account *account, wi_drift *drift);
 void wi_ledger_fold_all(wi_ledger *ledger);
 /* For a request that does not fit; answers the bytes given up. No lock is held. */
 uint64_t wi_ledger_empty_parking(wi_ledger *ledger);
+/* Threads have given up so many bytes for a request themselves. */
+void wi_ledger_note_emptied(wi_ledger *ledger, uint64_t bytes);
 
 /* Physical memory: `bytes` more are about to be taken from the driver. Takes as much of it as the budget leaves, in whole
  * granules, and answers how much; counts it as spare until it is mapped. */

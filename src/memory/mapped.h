@@ -34,6 +34,7 @@ typedef struct wi_mapped {
     uint64_t spare_last;       /* whose bytes the spare handles hold; extents.h */
     uint64_t fresh_last;       /* ... and those that the driver gives: it may give back what it got */
     uint64_t credit, credited; /* for moves, and the allocations that it was earned by: growth.c */
+    uint64_t strain;           /* how much more was moved lately than is worth it */
     uint64_t plans;            /* made so far */
     uint64_t looks;            /* for a place, each of which may make many plans */
     wi_patience patience;

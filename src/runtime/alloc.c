@@ -89,23 +89,34 @@ static weir_status prepare(weir_runtime *runtime, wi_resource *stack, wi_block *
     return zeroed ? clear(runtime, stack, block, 0, block->bytes, placement->native) : WEIR_OK;
 }
 
+static void empty_parking(weir_client *client, wi_placement *p)
+{
+    uint64_t bytes = wi_front_empty_large(client, p->stream, true);
+    p->rung = bytes > 0 ? WEIR_RUNG_PARKED : WEIR_RUNG_FIT;
+    wi_ledger_note_emptied(&client->runtime->ledger, bytes);
+}
+
 /* Large blocks are parked from one allocation to the next: one of the same size finds them, any other one finds the free memory
- * in as large pieces as it can be. In calm they stay until one for which the thread would need more memory there. */
+ * in as large pieces as it can be. In calm, and for other clients and streams, they stay until one for which more memory would
+ * be needed. */
 static weir_status find_large(weir_client *client, wi_resource *stack, wi_placement *p, wi_block **out)
 {
     wi_fronts *fronts = &client->runtime->fronts;
     wi_shortage ignored;
-    uint32_t hits;
-    bool parked = wi_front_has_large(client, p->stream, &hits);
-    p->modest = parked && wi_fronts_are_calm(fronts);
+    wi_front_large parked = wi_front_look_large(client, p->stream);
+    if (parked.here && !wi_fronts_are_calm(fronts)) {
+        (void)wi_front_empty_large(client, p->stream, false);
+        parked.here = false;
+    }
+    p->modest = parked.here || parked.elsewhere;
     weir_status status = p->modest ? wi_allocate(stack, p, out, &ignored) : WEIR_NO_ROOM;
     if (status == WEIR_NO_ROOM) {
+        if (p->modest)
+            empty_parking(client, p);
         p->modest = false;
-        if (parked)
-            wi_front_empty_large(client, p->stream);
         status = wi_allocate(stack, p, out, &ignored);
     }
-    wi_fronts_note(fronts, status != WEIR_OK || p->hit ? 0 : p->handles, hits);
+    wi_fronts_note(fronts, status != WEIR_OK || p->hit ? 0 : p->handles, parked.hits);
     return status;
 }
 

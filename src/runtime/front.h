@@ -54,11 +54,15 @@ bool wi_front_give_slowly(weir_client *client, void *pointer, uint64_t generatio
 
 /* What this thread has done for the client without the ledger is written down there; before the ledger is told of more. */
 void wi_front_settle(weir_client *client);
-/* Whether this thread's front parks large blocks, which keep free memory in pieces; *hits: those that served since it was last
- * asked. */
-bool wi_front_has_large(const weir_client *client, weir_stream stream, uint32_t *hits);
-/* Gives up what that front parks of large blocks. */
-void wi_front_empty_large(weir_client *client, weir_stream stream);
+/* Whether this thread parks large blocks, which keep free memory in pieces, in the front there and in others of the runtime's;
+ * and how many served there since this was last asked. */
+typedef struct wi_front_large {
+    bool here, elsewhere;
+    uint32_t hits;
+} wi_front_large;
+wi_front_large wi_front_look_large(const weir_client *client, weir_stream stream);
+/* Gives up what this thread parks of large blocks there, or in all fronts of the runtime's; answers the bytes. */
+uint64_t wi_front_empty_large(weir_client *client, weir_stream stream, bool everywhere);
 /* A large block was allocated: the driver had to work on so many handles for it, and before it so many were served from what
  * was parked. */
 void wi_fronts_note(wi_fronts *fronts, uint32_t handles, uint32_t hits);

@@ -467,26 +467,32 @@ void wi_front_settle(weir_client *client)
     unlock_lists(client->runtime);
 }
 
-bool wi_front_has_large(const weir_client *client, weir_stream stream, uint32_t *hits)
+wi_front_large wi_front_look_large(const weir_client *client, weir_stream stream)
 {
+    wi_front_large large = {0};
     wi_front_thread *mine = wi_front_mine;
-    *hits = 0;
     if (!mine || !wi_biased_enter(&mine->lock))
-        return false;
-    wi_front *front = find(mine, client, stream);
-    bool large = front && front->large > 0;
-    if (front) {
-        *hits = front->large_hits;
-        front->large_hits = 0;
+        return large;
+    for (wi_front *f = mine->fronts; f; f = f->next_of_thread) {
+        bool here = f->client == client && f->stream.id == stream.id;
+        *(here ? &large.here : &large.elsewhere) |= f->runtime == client->runtime && f->large > 0;
+        if (here) {
+            large.hits = f->large_hits;
+            f->large_hits = 0;
+        }
     }
     wi_biased_leave(&mine->lock);
     return large;
 }
 
-void wi_front_empty_large(weir_client *client, weir_stream stream)
+uint64_t wi_front_empty_large(weir_client *client, weir_stream stream, bool everywhere)
 {
-    (void)empty(client->runtime,
-                &(selection){.client = client, .stream = &stream, .thread = wi_front_mine, .above = WI_FRONT_SMALL});
+    selection s = {.thread = wi_front_mine, .above = WI_FRONT_SMALL};
+    if (!everywhere) {
+        s.client = client;
+        s.stream = &stream;
+    }
+    return empty(client->runtime, &s);
 }
 
 /* All of them ------------------------------------------------------------------------------------------------------ */

@@ -137,6 +137,18 @@ static void print_memory(const side *s)
            (unsigned long long)b.on_stream, (unsigned long long)b.unknown);
 }
 
+/* What the runs of both bridges took of weir, for each of them; allocations by rung of the ladder. */
+static void print_work(weir_runtime *runtime, int runs)
+{
+    weir_stats s = take_snapshot(runtime).device;
+    double n = runs * 2.0;
+    printf("both: a run takes %.1f allocations, %.1f of them parked, %.2f calls of the driver, %.2f moves; rungs",
+           (double)s.allocations / n, (double)s.hits / n, (double)s.driver_calls / n, (double)s.moved / n);
+    for (int i = 0; i < WEIR_RUNGS; i++)
+        printf(" %.2f", (double)s.ladder[i] / n);
+    printf("\n");
+}
+
 /* Outputs that stay on the device are released after their session, whose streams are gone then. */
 static void values_outlive_their_session(weir_runtime *runtime, const char *model, int64_t extent, int mode)
 {
@@ -185,6 +197,7 @@ static void by_turns(void **state)
     for (int mode = 0; mode < MODES; mode++)
         open_side(&sides[mode], runtime, model, mode);
     int unequal = compare(sides, extent, pairs);
+    print_work(runtime, pairs + 5);
     print_memory(&sides[KNOWN]);
     print_memory(&sides[THEIRS]);
     for (int mode = 0; mode < MODES; mode++) {

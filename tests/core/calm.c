@@ -170,6 +170,38 @@ static void many_hits_are_worth_a_growth(void **state)
     assert_false(is_calm(f));
 }
 
+/* What a run of a model takes, in the order in which it does. */
+static void run_model(fixture *f)
+{
+    void *input = take(f, 600 * KIB), *values = take(f, 2400 * KIB);
+    for (int kernel = 0; kernel < 2; kernel++)
+        give(f, take(f, 1400 * KIB));
+    give(f, values);
+    give(f, input);
+    ok(weir_stream_synchronize(f->stream));
+}
+
+/* Of two models that a thread runs by turns, each has what the other one parks: they hold what one of them takes, and a little. */
+static void turns_share_what_they_park(void **state)
+{
+    (void)state;
+    enum { ONE = 4400 * KIB, TURNS = 200 };
+    weir_runtime *runtime = make_runtime(512 * MIB);
+    fixture sides[2] = {{.runtime = runtime}, {.runtime = runtime}};
+    for (int i = 0; i < 2; i++) {
+        sides[i].client = open_client(runtime, i ? "two" : "one", 0, 0);
+        ok(weir_stream_acquire(runtime, &sides[i].stream));
+    }
+    for (int i = 0; i < TURNS; i++)
+        run_model(&sides[i % 2]);
+    assert_in_range(look(sides).held, ONE, ONE * 5 / 4);
+    for (int i = 0; i < 2; i++) {
+        ok(weir_client_close(sides[i].client));
+        ok(weir_stream_release(sides[i].stream));
+    }
+    ok(weir_runtime_destroy(runtime));
+}
+
 #define test(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -179,6 +211,7 @@ int main(void)
         test(it_is_given_up_before_memory_grows),
         test(growth_without_hits_ends_it),
         test(many_hits_are_worth_a_growth),
+        cmocka_unit_test(turns_share_what_they_park),
     };
     return cmocka_run_group_tests_name("calm", tests, NULL, NULL);
 }

@@ -386,6 +386,44 @@ static void every_second_of_many_makes_room_for_one(void **state)
     ok(weir_runtime_destroy(runtime));
 }
 
+/* Two streams by turns, for which handles would have to be moved each time: rather a little more is held in the end. */
+static void what_would_be_moved_forever_is_made(void **state)
+{
+    (void)state;
+    enum { TURNS = 600, VALUES = 3 };
+    static const size_t sizes[VALUES] = {147 * KIB, 588 * KIB, 344 * KIB};
+    weir_runtime *runtime = make_runtime(4096 * MIB);
+    weir_client *client = open_client(runtime, "x", 0, 0);
+    void *weights = allocate(client, 32 * KIB, WEIR_STREAM_HOST, WEIR_WEIGHTS);
+    weir_stream streams[2];
+    uint64_t moved = 0;
+    for (int i = 0; i < 2; i++)
+        ok(weir_stream_acquire(runtime, &streams[i]));
+    for (int i = 0; i < TURNS; i++) {
+        weir_stream stream = streams[i % 2];
+        void *input = allocate(client, sizes[0], stream, WEIR_ACTIVATIONS);
+        void *values = allocate(client, sizes[1], stream, WEIR_ACTIVATIONS);
+        for (int kernel = 0; kernel < 2; kernel++)
+            ok(weir_free(client, allocate(client, sizes[2], stream, WEIR_ACTIVATIONS), stream));
+        void *answer = allocate(client, 3200, stream, WEIR_ACTIVATIONS);
+        ok(weir_free(client, values, stream));
+        ok(weir_free(client, input, stream));
+        ok(weir_free(client, answer, stream));
+        ok(weir_stream_synchronize(stream));
+        if (i == TURNS / 2)
+            moved = take_snapshot(runtime).device.moved;
+    }
+    weir_stats last = take_snapshot(runtime).device;
+    assert_true(moved > 0);
+    assert_int_equal(last.moved, moved);
+    assert_true(last.held < 3 * (sizes[0] + sizes[1] + sizes[2]) / 2);
+    ok(weir_free(client, weights, WEIR_STREAM_HOST));
+    ok(weir_client_close(client));
+    for (int i = 0; i < 2; i++)
+        ok(weir_stream_release(streams[i]));
+    ok(weir_runtime_destroy(runtime));
+}
+
 int main(void)
 {
     setenv("WEIR_FRONT", "0", 1); /* what is freed is pending, and not parked; front.c tests that */
@@ -394,6 +432,7 @@ int main(void)
         cmocka_unit_test(the_right_end_of_a_gap),
         cmocka_unit_test(all_of_the_budget_can_be_had),
         cmocka_unit_test(every_second_of_many_makes_room_for_one),
+        cmocka_unit_test(what_would_be_moved_forever_is_made),
         cmocka_unit_test(tight_budgets),
         cmocka_unit_test(wider_budgets),
     };

@@ -48,6 +48,14 @@ static weir_stats stats_of(const bed *b)
     return stats;
 }
 
+static void print_ratios(const double *ratio, size_t count)
+{
+    printf(", \"ratios\": [");
+    for (size_t i = 0; i < count; i++)
+        printf("%s%.4f", i ? ", " : "", ratio[i]);
+    printf("]}\n");
+}
+
 /* speed MODEL BATCH REST PAIRS [SETTING…]: the median of paired ratios with its 95 % interval, from the order of the ratios alone. */
 int part_speed(const bed *b, int argc, char **argv)
 {
@@ -83,9 +91,10 @@ int part_speed(const bed *b, int argc, char **argv)
     print_work(&before, &after, count);
     printf("\"weir_ms\": %.4f, "
            "\"plain_ms\": %.4f, "
-           "\"ratio\": %.5f, \"low\": %.5f, \"high\": %.5f, \"bit_equal\": %s, \"most_different\": %.3g}\n",
+           "\"ratio\": %.5f, \"low\": %.5f, \"high\": %.5f, \"bit_equal\": %s, \"most_different\": %.3g",
            percentile(a, count, 0.5) * 1e3, percentile(p, count, 0.5) * 1e3, middle, low, high,
            equal ? "true" : "false", most);
+    print_ratios(ratio, count);
     ask_end(&q);
     serve_end(&ours);
     serve_end(&alone);
