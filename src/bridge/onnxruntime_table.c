@@ -105,8 +105,8 @@ static void *handed_out(const wi_ort_table *table, void *pointer)
     return pointer;
 }
 
-/* Of memory that any stream may use at once. */
-static void *take(ort_allocator *self, size_t size, weir_class memory_class)
+/* WEIR_STREAM_HOST: of memory that any stream may use at once. */
+static void *take(ort_allocator *self, size_t size, weir_stream stream, weir_class memory_class)
 {
     const wi_ort_table *table = (const wi_ort_table *)self;
     weir_onnxruntime *bridge = table->bridge;
@@ -114,28 +114,38 @@ static void *take(ort_allocator *self, size_t size, weir_class memory_class)
     if (size == 0)
         return NULL;
     size_t bytes = padded(table, size);
-    weir_status status = atomic_load(&bridge->ended) ? ended(bridge)
-                         : table->kind == WEIR_KIND_PINNED
-                             ? wi_ort_pinned_take(bridge, bytes, &pointer)
-                             : wi_ort_take(bridge, bytes, WEIR_STREAM_HOST, memory_class, &pointer);
+    weir_status status = atomic_load(&bridge->ended)       ? ended(bridge)
+                         : table->kind == WEIR_KIND_PINNED ? wi_ort_pinned_take(bridge, bytes, &pointer)
+                                                           : wi_ort_take(bridge, bytes, stream, memory_class, &pointer);
     if (status != WEIR_OK)
         refuse(bridge, table->kind, size);
     return handed_out(table, pointer);
 }
 
+/* Some kernels do not say on which stream they work. What they take while this thread captures it is used by each launch of the
+ * graph, and freed during the capture, as nothing else can be: so it has to be of the graph's. */
+static bool is_for_graph(const wi_ort_table *table)
+{
+    const weir_onnxruntime *bridge = table->bridge;
+    return bridge->native && table->kind == WEIR_KIND_DEVICE && !bridge->runs.member && !atomic_load(&bridge->ended) &&
+           wi_streams_graphed_here(&bridge->runtime->streams, bridge->stream);
+}
+
 static void *table_alloc(ort_allocator *self, size_t size)
 {
     const weir_onnxruntime *bridge = bridge_of(self);
+    if (is_for_graph((const wi_ort_table *)self))
+        return take(self, size, bridge->stream, WEIR_ACTIVATIONS);
     /* Others may run a session of the bridge while this thread makes one. */
     bool lasting =
         !bridge->on_host || (atomic_load_explicit(&bridge->loading, memory_order_relaxed) && wi_ort_is_inside(bridge));
-    return take(self, size, lasting ? WEIR_WEIGHTS : WEIR_ACTIVATIONS);
+    return take(self, size, WEIR_STREAM_HOST, lasting ? WEIR_WEIGHTS : WEIR_ACTIVATIONS);
 }
 
 /* ONNX Runtime reserves what lives as long as the session: weights. */
 static void *table_reserve(ort_allocator *self, size_t size)
 {
-    void *pointer = take(self, size, WEIR_WEIGHTS);
+    void *pointer = take(self, size, WEIR_STREAM_HOST, WEIR_WEIGHTS);
     atomic_fetch_add(&bridge_of(self)->reserved, size);
     return pointer;
 }

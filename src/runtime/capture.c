@@ -99,6 +99,7 @@ static weir_status mark(weir_runtime *runtime, weir_stream stream, weir_graph *g
         return captured_already(runtime, stream, call);
     place->captured = true;
     place->graph = graph;
+    place->capturer = pthread_self();
     return WEIR_OK;
 }
 
@@ -166,6 +167,15 @@ weir_graph *wi_streams_graph(wi_streams *streams, weir_stream stream)
         wi_graph_hold(graph);
     pthread_mutex_unlock(&streams->lock);
     return graph;
+}
+
+bool wi_streams_graphed_here(wi_streams *streams, weir_stream stream)
+{
+    pthread_mutex_lock(&streams->lock);
+    const wi_stream_place *place = wi_streams_place(streams, stream);
+    bool here = place && place->graph && pthread_equal(place->capturer, pthread_self());
+    pthread_mutex_unlock(&streams->lock);
+    return here;
 }
 
 void wi_streams_end_graph(wi_streams *streams, weir_stream stream, const weir_graph *graph)

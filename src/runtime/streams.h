@@ -31,6 +31,7 @@ typedef struct wi_stream_place {
     bool bounded;    /* while captured: the point before the capture is known */
     wi_event before;
     struct weir_graph *graph; /* whose capture it is, which is open; NULL: nobody's */
+    pthread_t capturer;       /* the thread that began it */
 } wi_stream_place;
 
 typedef struct wi_streams {
@@ -102,6 +103,8 @@ weir_status wi_streams_captured(const weir_runtime *runtime, weir_stream stream,
 weir_status wi_capture_begin(weir_stream stream, struct weir_graph *graph, const char *call);
 /* The graph that the stream is captured for, held once more; NULL: none. */
 struct weir_graph *wi_streams_graph(wi_streams *streams, weir_stream stream);
+/* Whether it is captured for a graph by this thread. */
+bool wi_streams_graphed_here(wi_streams *streams, weir_stream stream);
 /* The stream, if there is one, is captured for the graph no longer. */
 void wi_streams_end_graph(wi_streams *streams, weir_stream stream, const struct weir_graph *graph);
 

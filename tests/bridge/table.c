@@ -264,6 +264,56 @@ static void pinned_memory_is_given_up_while_captured(void **state)
     ok(weir_runtime_destroy(host));
 }
 
+typedef struct beside {
+    ort_allocator *table;
+    void *block;
+} beside;
+
+static void *take_beside(void *argument)
+{
+    beside *b = argument;
+    b->block = b->table->Alloc(b->table, 1000);
+    return NULL;
+}
+
+static weir_block_details details_of(const void *pointer)
+{
+    weir_block_details d = {.size = sizeof d};
+    ok(weir_block_info(pointer, &d));
+    return d;
+}
+
+/* Kernels that take memory without a stream work on the captured one. Another thread may make a session meanwhile, whose weights
+ * are not the graph's to use again. */
+static void taken_without_a_stream_for_a_graph(void **state)
+{
+    (void)state;
+    fixture f = begin(64 * MIB, true);
+    beside b = {.table = f.table};
+    weir_graph *graph;
+    pthread_t thread;
+    ok(weir_graph_open(f.a, &graph));
+    ok(weir_graph_begin(graph, f.known));
+    void *p = f.table->Alloc(f.table, 1000), *weight = f.table->Reserve(f.table, 1000);
+    pthread_create(&thread, NULL, take_beside, &b);
+    pthread_join(thread, NULL);
+    assert_int_equal(details_of(p).stream.id, f.known.id);
+    assert_int_equal(details_of(p).memory_class, WEIR_ACTIVATIONS);
+    assert_int_equal(details_of(weight).stream.id, 0);
+    assert_int_equal(details_of(b.block).stream.id, 0);
+    f.table->Free(f.table, p);
+    weir_graph_details g = {.size = sizeof g};
+    ok(weir_graph_info(graph, &g));
+    assert_int_equal(g.held_blocks, 1);
+    ok(weir_graph_end(graph, f.known));
+    ok(weir_graph_close(graph, f.known));
+    f.table->Free(f.table, weight);
+    f.table->Free(f.table, b.block);
+    assert_int_equal(stats(&f).live, 0);
+    assert_int_equal(errors + warnings, 0);
+    end(&f);
+}
+
 static weir_status close_answered;
 
 static void close_meanwhile(weir_log_level level, const char *text, void *user)
@@ -518,6 +568,7 @@ int main(void)
         cmocka_unit_test(pinned_memory_serves_again),
         cmocka_unit_test(pinned_memory_is_given_up),
         cmocka_unit_test(pinned_memory_is_given_up_while_captured),
+        cmocka_unit_test(taken_without_a_stream_for_a_graph),
         cmocka_unit_test(idle_when_the_last_free_is_done),
         cmocka_unit_test(refusals_are_told),
         cmocka_unit_test(a_refusal_belongs_to_its_bridge),

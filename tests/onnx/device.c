@@ -298,6 +298,24 @@ static void captured_runs_use_pinned_memory(void **state)
     close_client(&l); /* to which blocks on the host count, too */
 }
 
+/* What a kernel takes without naming a stream is the graph's as well: launches go on using it. */
+static void captured_runs_take_memory_without_a_stream(void **state)
+{
+    (void)state;
+    loaded l = load_model("einsum", (const char *const[]){"cuda_graph=on", NULL});
+    static float x[2 * 8 * 16];
+    weir_tensor in = tensor("x", WEIR_F32, SHAPE(2, 8, 16), x);
+    uint64_t blocks = onnx_session_stats(l.model).live;
+    for (int i = 0; i < 3; i++) {
+        weir_outputs out;
+        assert_ok(infer_with(&l, &in, "host", &out));
+        l.engine->release_outputs(l.model, &out);
+        assert_int_equal(onnx_session_stats(l.model).live, blocks);
+    }
+    unload_model(&l);
+    close_client(&l);
+}
+
 static void a_capture_without_memory_is_refused(void **state)
 {
     (void)state;
@@ -352,6 +370,7 @@ int main(void)
         cmocka_unit_test(outputs_are_released_beside_a_capture),
         cmocka_unit_test(outputs_are_given_up_for_a_run),
         cmocka_unit_test(captured_runs_use_pinned_memory),
+        cmocka_unit_test(captured_runs_take_memory_without_a_stream),
         cmocka_unit_test(values_lie_as_suits_the_model),
         cmocka_unit_test(a_capture_without_memory_is_refused),
     };

@@ -117,6 +117,12 @@ def parted():
          [nh.from_array(np.array(sizes, np.int64), "sizes")])
 
 
+def einsum():
+    """A kernel of CUDA's that takes memory without a word about its stream."""
+    save("einsum", [h.make_node("Einsum", ["x", "w"], ["y"], equation="nij,jk->nki")],
+         [value("x", T.FLOAT, ["n", 8, 16])], [value("y", T.FLOAT, ["n", 5, 8])], [weight("w", 16, 5)])
+
+
 def scalar():
     save("scalar", [h.make_node("Add", ["a", "b"], ["sum"]), h.make_node("Greater", ["a", "b"], ["more"])],
          [value("a", T.FLOAT, []), value("b", T.FLOAT, [])], [value("sum", T.FLOAT, []), value("more", T.BOOL, [])])
@@ -291,7 +297,7 @@ def main():
     global RANDOM
     if len(sys.argv) == 3 and sys.argv[1] == "--schema":
         return compare_schema(sys.argv[2])
-    for make in (mlp, typed, beside, types, copies, staged, picked, parted, scalar, empty, default, rankless, loop, grow, conv, branch, refused,
+    for make in (mlp, typed, beside, types, copies, staged, picked, parted, einsum, scalar, empty, default, rankless, loop, grow, conv, branch, refused,
                  folded, bomb, chain, turned, hidden, function, layout, constant, looked_up):
         RANDOM = np.random.default_rng(list(make.__name__.encode()))
         make()
