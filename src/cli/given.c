@@ -1,12 +1,11 @@
 #include "given.h"
 
 #include "npy.h"
+#include "regular.h"
 #include "text.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static weir_status read_shape(const char *text, given_input *out)
 {
@@ -38,15 +37,11 @@ static weir_status read_shape(const char *text, given_input *out)
 
 static weir_status read_lines(const char *path, char **out)
 {
-    FILE *file = fopen(path, "rb");
-    struct stat found;
-    if (file == NULL)
-        return weir_fail(errno == ENOENT ? WEIR_NOT_FOUND : WEIR_SYSTEM, "cannot open %s: %s", path, strerror(errno));
-    if (fstat(fileno(file), &found) != 0 || !S_ISREG(found.st_mode)) {
-        fclose(file);
-        return weir_fail(WEIR_UNSUPPORTED, "%s is no regular file", path);
-    }
-    size_t bytes = (size_t)found.st_size;
+    FILE *file;
+    uint64_t bytes;
+    weir_status status = regular_open(path, &file, &bytes);
+    if (status != WEIR_OK)
+        return status;
     char *text = text_grow(NULL, bytes + 1, 1);
     size_t got = fread(text, 1, bytes, file);
     fclose(file);

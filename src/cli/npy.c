@@ -1,6 +1,7 @@
 #include "npy.h"
 
 #include "npy_header.h"
+#include "regular.h"
 
 #include "trace/sink.h"
 
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 weir_type npy_stored_type(weir_type type)
 {
@@ -58,13 +58,10 @@ static weir_status read_header(FILE *file, const char *path, uint64_t file_bytes
     return status;
 }
 
-static weir_status read_open_file(FILE *file, const char *path, weir_tensor *out)
+static weir_status read_open_file(FILE *file, uint64_t file_bytes, const char *path, weir_tensor *out)
 {
-    struct stat found;
-    if (fstat(fileno(file), &found) != 0 || !S_ISREG(found.st_mode))
-        return weir_fail(WEIR_UNSUPPORTED, "%s is no regular file", path);
     npy_header header = {0};
-    uint64_t data_at = 0, file_bytes = (uint64_t)found.st_size;
+    uint64_t data_at = 0;
     weir_status status = read_header(file, path, file_bytes, &header, &data_at);
     if (status != WEIR_OK)
         return status;
@@ -91,10 +88,12 @@ static weir_status read_open_file(FILE *file, const char *path, weir_tensor *out
 
 weir_status npy_read(const char *path, weir_tensor *out)
 {
-    FILE *file = fopen(path, "rb");
-    if (file == NULL)
-        return weir_fail(errno == ENOENT ? WEIR_NOT_FOUND : WEIR_SYSTEM, "cannot open %s: %s", path, strerror(errno));
-    weir_status status = read_open_file(file, path, out);
+    FILE *file;
+    uint64_t bytes;
+    weir_status status = regular_open(path, &file, &bytes);
+    if (status != WEIR_OK)
+        return status;
+    status = read_open_file(file, bytes, path, out);
     fclose(file);
     return status;
 }

@@ -1,5 +1,6 @@
 """Arrays in and out: every type, and files that are none."""
 
+import os
 import struct
 
 import harness
@@ -120,6 +121,11 @@ class Arrays(harness.Case):
                      "{'descr': '<f4', 'fortran_order': 1, 'shape': (3,)}", "{" * 3000, "{'descr\\x00': '<f4'}",
                      "{\0'descr': '<f4', 'fortran_order': False, 'shape': (3,)}"):
             self.refuse(npy(None, None, bytes(12), header=text))
+
+    def test_pipes_are_not_waited_for(self):
+        for name, value in (("pipe.npy", "pipe.npy"), ("lines", "@lines")):
+            os.mkfifo(self.folder / name)
+            self.assertIn("is no regular file", self.refused("run", "a.toy", "--input", f"x={value}", status=1))
 
     def test_a_folder(self):
         (self.folder / "d.npy").mkdir()
