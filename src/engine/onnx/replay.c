@@ -378,6 +378,30 @@ static weir_status copy_out(weir_engine_model *model, const replay *r, const job
     return status == WEIR_OK ? weir_stream_synchronize(model->device.stream) : status;
 }
 
+/* ONNX Runtime takes a graph for captured once its capture has ended, in whichever way: then another run would launch what there is
+ * of it. So its number is used no more. Its place stays taken, so that there is an end to trying, unless memory was short. */
+static weir_status give_up(weir_engine_model *model, replay *r, weir_status why)
+{
+    onnx_replays *all = model->replays;
+    replay **at = &all->list;
+    char words[1024];
+    snprintf(words, sizeof words, "%s", weir_detail());
+    while (*at != r)
+        at = &(*at)->next;
+    *at = r->next;
+    all->count -= why == WEIR_OUT_OF_MEMORY;
+    free_replay(model, r);
+    return weir_fail(why, "%s", words);
+}
+
+static weir_status launch(weir_engine_model *model, replay *r)
+{
+    if (r->captured)
+        return run_graph(model, r, r->number);
+    weir_status status = capture(model, r);
+    return status == WEIR_OK ? WEIR_OK : give_up(model, r, status);
+}
+
 static weir_status serve(weir_engine_model *model, job *j)
 {
     onnx_replays *all = model->replays;
@@ -396,7 +420,7 @@ static weir_status serve(weir_engine_model *model, job *j)
     if (status == WEIR_OK)
         status = onnx_check_cancelled(model, j->its);
     if (status == WEIR_OK)
-        status = r->captured ? run_graph(model, r, r->number) : capture(model, r);
+        status = launch(model, r);
     if (status == WEIR_OK)
         status = onnx_check_cancelled(model, j->its);
     return status == WEIR_OK ? copy_out(model, r, j) : status;

@@ -4,7 +4,8 @@
 
 #include "model.h"
 
-/* So many sets of shapes have a graph each; what comes with others runs without. */
+/* So many sets of shapes have a graph each, less the captures that failed for another reason than memory; what comes with others
+ * runs without. */
 enum { ONNX_REPLAYS_MOST = 8 };
 
 /* Makes model->replays; nothing is captured yet. WEIR_SYSTEM without host memory or a thread. */

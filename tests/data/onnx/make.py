@@ -123,6 +123,12 @@ def einsum():
          [value("x", T.FLOAT, ["n", 8, 16])], [value("y", T.FLOAT, ["n", 5, 8])], [weight("w", 16, 5)])
 
 
+def fixed():
+    """One output is a copy, the other a constant, which ONNX Runtime copies where no capture allows it."""
+    save("fixed", [h.make_node("Identity", ["x"], ["y"]), h.make_node("Identity", ["w"], ["v"])],
+         [value("x", T.FLOAT, ["n", 16])], [value("y", T.FLOAT, ["n", 16]), value("v", T.FLOAT, [300])], [weight("w", 300)])
+
+
 def scalar():
     save("scalar", [h.make_node("Add", ["a", "b"], ["sum"]), h.make_node("Greater", ["a", "b"], ["more"])],
          [value("a", T.FLOAT, []), value("b", T.FLOAT, [])], [value("sum", T.FLOAT, []), value("more", T.BOOL, [])])
@@ -297,7 +303,7 @@ def main():
     global RANDOM
     if len(sys.argv) == 3 and sys.argv[1] == "--schema":
         return compare_schema(sys.argv[2])
-    for make in (mlp, typed, beside, types, copies, staged, picked, parted, einsum, scalar, empty, default, rankless, loop, grow, conv, branch, refused,
+    for make in (mlp, typed, beside, types, copies, staged, picked, parted, einsum, fixed, scalar, empty, default, rankless, loop, grow, conv, branch, refused,
                  folded, bomb, chain, turned, hidden, function, layout, constant, looked_up):
         RANDOM = np.random.default_rng(list(make.__name__.encode()))
         make()
