@@ -27,7 +27,7 @@
  *
  * Addresses of captured CUDA graphs stay when the capture is between weir_graph_begin and weir_graph_end of the known stream
  * (weir/graph.h), on the thread that runs the session: then what its kernels ask for without a stream is the graph's, too.
- * Otherwise a request or a free on a captured stream is refused or stays, with a word in the log.
+ * Otherwise, and with a pool of blocks, a request or a free on a captured stream is refused or stays, with a word in the log.
  *
  * The client, and the pool of blocks and the stream if there are such, are closed and released after the bridge. ONNX Runtime
  * 1.23 or later. Any thread may call these functions; none of them prints. Its allocators are found by the provider's device
