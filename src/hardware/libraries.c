@@ -3,7 +3,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 /* Where they lie below a root. Under WSL only its own directory has them; Jetson keeps CUDA's driver apart. */
 static const char *const directories[] = {
@@ -24,9 +24,14 @@ static void *open_below(const char *root, const char *soname, char *why, size_t 
 {
     for (size_t i = 0; i < sizeof directories / sizeof directories[0]; i++) {
         char path[PATH_MAX];
+        struct stat file;
         if (snprintf(path, sizeof path, "%s/%s/%s", root, directories[i], soname) >= (int)sizeof path ||
-            access(path, F_OK) != 0)
+            stat(path, &file) != 0)
             continue;
+        if (!S_ISREG(file.st_mode)) { /* a pipe would be waited for, with the dynamic linker's lock held */
+            snprintf(why, capacity, "%s is no regular file", path);
+            continue;
+        }
         void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         if (library)
             return library;

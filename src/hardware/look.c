@@ -47,12 +47,14 @@ static void write_remark(const wi_answer *a, char *remarks)
         add_line(remarks, "%s: %s", a->source, a->found.remark);
 }
 
-static void write_remarks(const char *root, const wi_answer answers[WI_SOURCES], char *remarks)
+static void write_remarks(const char *root, const wi_answer answers[WI_SOURCES], bool full, char *remarks)
 {
     char path[PATH_MAX];
     remarks[0] = '\0';
     for (size_t i = 0; i < WI_SOURCES; i++)
         write_remark(&answers[i], remarks);
+    if (full)
+        add_line(remarks, "there is room for %d devices, and there may be more", WI_MOST_CARDS);
     if (snprintf(path, sizeof path, "%s/dev/dxg", root) < (int)sizeof path && access(path, F_OK) == 0)
         add_line(remarks,
                  "wsl: devices of the Windows host are reached through the libraries of /usr/lib/wsl/lib alone");
@@ -67,7 +69,7 @@ static weir_status give(wi_found *found, const char *root, const wi_answer answe
         return weir_fail(WEIR_SYSTEM, "weir_hardware_look: no host memory");
     for (size_t i = 0; i < found->count; i++)
         l->devices[i] = found->cards[i].device;
-    write_remarks(root, answers, l->remarks);
+    write_remarks(root, answers, found->count == WI_MOST_CARDS, l->remarks);
     l->hardware = (weir_hardware){.size = sizeof l->hardware,
                                   .devices = l->devices,
                                   .device_count = found->count,
@@ -122,10 +124,11 @@ weir_status weir_hardware_look(const weir_hardware_options *options, weir_hardwa
     wi_card *processor = wi_found_add(&found, WEIR_HARDWARE_CPU);
     if (processor)
         wi_processor(root, &processor->device);
-    if (processor && wi_merge(answers, &visibility, &found))
+    bool whole = processor && wi_merge(answers, &visibility, &found);
+    if (whole || found.count == WI_MOST_CARDS) /* too many hide none of the first */
         status = give(&found, root, answers, begun, out);
     else
-        status = weir_fail(WEIR_SYSTEM, "weir_hardware_look: no host memory, or more than %d devices", WI_MOST_CARDS);
+        status = weir_fail(WEIR_SYSTEM, "weir_hardware_look: no host memory");
     free(found.cards);
     wi_answers_clear(answers);
     return status;

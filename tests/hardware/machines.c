@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #define H200     "GPU-11111111-2222-3333-4444-555555555555"
 #define OTHER    "GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee"
@@ -384,6 +385,45 @@ static void a_library_that_is_none(void **state)
     weir_hardware_release(hardware);
 }
 
+/* More devices than anybody has hide none of the others. */
+static void too_many(void **state)
+{
+    (void)state;
+    enum { CARDS = 140, ROOM = 128 };
+    machine m = make("many");
+    machine_libraries(&m, MACHINE_BOTH, LIBRARIES, ONE_GPU);
+    for (unsigned i = 0; i < CARDS; i++) {
+        char address[20];
+        snprintf(address, sizeof address, "0000:%02x:02.0", i);
+        machine_card(&m, i, address, 0x8086, 0x4680, "i915");
+    }
+    weir_hardware *hardware = machine_look(&m, NULL);
+    assert_int_equal(hardware->device_count, ROOM);
+    assert_string_equal(hardware->devices[0].key, "cpu");
+    assert_string_equal(hardware->devices[1].runtime, "cuda:0");
+    machine_remarks(hardware, "there is room for 128 devices", 1);
+    weir_hardware_release(hardware);
+}
+
+/* What is called as a library, and is a pipe: nobody waits for one who writes into it. */
+static void libraries_that_are_none(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"libcuda.so.1", "libnvidia-ml.so.1"};
+    machine m = make("pipes");
+    machine_file(&m, LIBRARIES "/gpus.txt", "%s", "");
+    for (size_t i = 0; i < 2; i++) {
+        char path[1024];
+        snprintf(path, sizeof path, "%s/" LIBRARIES "/%s", m.root, names[i]);
+        assert_int_equal(mkfifo(path, 0600), 0);
+    }
+    machine_expect(&m, NULL, CPU);
+    weir_hardware *hardware = machine_look(&m, NULL);
+    machine_remarks(hardware, "libcuda.so.1 is no regular file", 1);
+    machine_remarks(hardware, "libnvidia-ml.so.1 is no regular file", 1);
+    weir_hardware_release(hardware);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -396,6 +436,8 @@ int main(void)
         cmocka_unit_test(a_slice_without_a_uuid),
         cmocka_unit_test(a_slice_that_is_not_known),
         cmocka_unit_test(two_slices_of_one_uuid),
+        cmocka_unit_test(too_many),
+        cmocka_unit_test(libraries_that_are_none),
         cmocka_unit_test(a_slice_without_memory),
         cmocka_unit_test(reordered),
         cmocka_unit_test(the_same_card_four_times),
