@@ -104,7 +104,7 @@ static bool device_exists(const wi_world *world)
 
 static void tell_devices(const wi_world *world, FILE *out)
 {
-    fprintf(out, ". There is no device %s; there are", world->wish.options.device);
+    fprintf(out, "there is no device %s; there are", world->wish.options.device);
     for (size_t i = 0; i < world->hardware->device_count; i++) {
         const weir_hardware_device *d = world->devices[i];
         bool numbered = d->kind != WEIR_HARDWARE_CPU && d->ordinal >= 0;
@@ -129,8 +129,9 @@ static void tell(const wi_world *world, FILE *out)
         return;
     }
     fputs(". Nothing is accepted: ", out);
-    tell_why_nothing(world, out);
-    if (!device_exists(world))
+    if (device_exists(world))
+        tell_why_nothing(world, out);
+    else
         tell_devices(world, out);
 }
 

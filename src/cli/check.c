@@ -150,5 +150,7 @@ int verb_check(int argc, char **argv)
         return optind == argc ? clear(json) : cli_usage(argv[0], "--clear takes no manifest");
     if (optind + 1 != argc)
         return cli_usage(argv[0], optind == argc ? "which manifest?" : "one manifest at a time");
+    if (argv[optind][0] == '\0')
+        return cli_usage(argv[0], "'' is no manifest or model");
     return check(argv[optind], json);
 }

@@ -63,6 +63,8 @@ static int read_words(int argc, char **argv, words *w)
     if (optind + 1 != argc)
         return cli_usage("explain", optind == argc ? "which manifest or model?" : "one manifest or model at a time");
     w->model = argv[optind];
+    if (w->model[0] == '\0')
+        return cli_usage("explain", "'' is no manifest or model");
     return -1;
 }
 

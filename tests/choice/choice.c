@@ -18,7 +18,7 @@ static void what_was_not_asked_for(void **state)
     options.device = "GPU-gone";
     is_refused(WEIR_NOT_ASKED, "cuda", "cuda-0", "GPU-gone");
     assert_int_equal(made->accepted, 0);
-    assert_non_null(strstr(made->rule, "There is no device GPU-gone; there are cpu, cuda:0 (cuda-0), cuda:1 (cuda-1)"));
+    assert_non_null(strstr(made->rule, "there is no device GPU-gone; there are cpu, cuda:0 (cuda-0), cuda:1 (cuda-1)"));
     options.device = "host";
     assert_string_equal(ranking(), "cpu@cpu");
     options.engine = "gguf";

@@ -85,6 +85,13 @@ class Explain(harness.Case):
         self.assertEqual(self.verdict(answer, "toy", "cpu")["verdict"], "LITTLE_MEMORY")
         self.assertIn("1 GiB can be had", self.verdict(answer, "toy", "cpu")["reason"])
 
+    def test_what_is_not_there(self):
+        for device in ("cuda:-1", "99999999999999999999", "GPU-gone"):
+            rule = self.weir_json("explain", "a.toy", "--device", device, status=1)["rule"]
+            self.assertRegex(rule, rf"Nothing is accepted: there is no device {device}; there are cpu")
+        for verb in ("explain", "check"):
+            self.assertIn("'' is no manifest or model", self.refused(verb, ""))
+
     def test_defaults_from_the_environment(self):
         self.assertEqual(self.weir_json("explain", "a.toy", WEIR_POLICY="memory")["policy"], "memory")
         self.assertIn("in the order rocm, cpu", self.weir_json("explain", "a.toy", WEIR_PROVIDERS="rocm")["rule"])
