@@ -212,23 +212,22 @@ static void write_outputs(run *all)
     }
 }
 
+static bool tell(weir_status status)
+{
+    if (status != WEIR_OK)
+        cli_fail("%s", weir_detail());
+    return status == WEIR_OK;
+}
+
 /* The trace and the report; what cannot be written is told, and the results are shown all the same. */
 static bool write_files(run *all)
 {
-    const run_options *options = all->options;
-    bool good = timeline_stop(all->line) == WEIR_OK;
-    if (!good)
-        cli_fail("%s", weir_detail());
-    if (options->trace != NULL && good && csv_write(all->line, options->trace) != WEIR_OK) {
-        cli_fail("%s", weir_detail());
-        good = false;
-    }
-    if (options->report != NULL && timeline_stop(all->line) == WEIR_OK &&
-        report_write(all, options->report) != WEIR_OK) {
-        cli_fail("%s", weir_detail());
-        good = false;
-    }
-    return good;
+    const char *trace = all->options->trace, *report = all->options->report;
+    if (!tell(timeline_stop(all->line)))
+        return false;
+    all->trace = trace != NULL && tell(csv_write(all->line, trace)) ? trace : NULL;
+    all->report = report != NULL && tell(report_write(all, report)) ? report : NULL;
+    return all->trace == trace && all->report == report;
 }
 
 uint64_t run_peak_share(const run *all, const char *client, uint64_t by_class[WEIR_CLASS_COUNT])

@@ -21,7 +21,8 @@ typedef struct run_device {
 
 typedef struct run {
     const run_options *options;
-    weir_runtime *runtime; /* the models', or of the first of them: the trace and the report are of it */
+    const char *trace, *report; /* that were written; NULL: none */
+    weir_runtime *runtime;      /* the models', or of the first of them: the trace and the report are of it */
     run_device devices[2 * RUN_MODELS_MOST + 1]; /* that one first */
     size_t device_count;
     job *jobs;

@@ -114,8 +114,8 @@ int run_print_json(const run *all)
     json_object_set_new(object, "events", integer(timeline_events(all->line)));
     json_object_set_new(object, "events_lost", integer(timeline_lost(all->line)));
     json_object_set_new(object, "driver_calls", integer(all->end.driver_calls));
-    json_object_set_new(object, "trace", all->options->trace != NULL ? text_json(all->options->trace) : json_null());
-    json_object_set_new(object, "report", all->options->report != NULL ? text_json(all->options->report) : json_null());
+    json_object_set_new(object, "trace", all->trace != NULL ? text_json(all->trace) : json_null());
+    json_object_set_new(object, "report", all->report != NULL ? text_json(all->report) : json_null());
     json_object_set_new(object, "clients", clients);
     return cli_print_json(object);
 }

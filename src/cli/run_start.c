@@ -4,6 +4,8 @@
 #include "run.h"
 #include "text.h"
 
+#include "trace/sink.h"
+
 #include <inttypes.h>
 
 static weir_status set_budget(const run_budget *budget)
@@ -67,11 +69,20 @@ static weir_status find_runtime(run *all)
     return weir_runtime_get(run_driver(all->options), &all->runtime);
 }
 
+/* Before anything is done whose trace would be lost. */
+static weir_status check_files(const run_options *options)
+{
+    weir_status status = options->trace != NULL ? sink_check(options->trace, "the trace") : WEIR_OK;
+    return status == WEIR_OK && options->report != NULL ? sink_check(options->report, "the report") : status;
+}
+
 int run_prepare(run *all)
 {
     const run_options *options = all->options;
     bool kept = options->trace != NULL || options->report != NULL;
-    weir_status status = set_budgets(all);
+    weir_status status = check_files(options);
+    if (status == WEIR_OK)
+        status = set_budgets(all);
     if (status != WEIR_OK)
         return cannot_start(options, status);
     int answer = look_at_chosen(all);

@@ -139,8 +139,8 @@ void run_print_table(const run *all)
     for (size_t i = 0; i < all->device_count; i++)
         print_total(all, &all->devices[i]);
     print_remarks(all);
-    if (all->options->trace != NULL)
-        printf("trace: %s\n", all->options->trace);
-    if (all->options->report != NULL)
-        printf("report: %s\n", all->options->report);
+    if (all->trace != NULL)
+        printf("trace: %s\n", all->trace);
+    if (all->report != NULL)
+        printf("report: %s\n", all->report);
 }

@@ -35,12 +35,13 @@ weir_status wi_store_open(const char *store, int *packages, char **path)
         return weir_fail(WEIR_SYSTEM, "no host memory to look into %s", store);
     }
     bool made = make_path(*path);
+    int why = errno; /* that it could not be made is why it is not there */
     *packages = open(*path, FOLDER);
     if (*packages >= 0)
         return WEIR_OK;
     weir_status status =
         weir_fail(WEIR_SYSTEM, "cannot %s %s, which packages are unpacked into: %s; WEIR_HOME names another store",
-                  made ? "open" : "make", *path, strerror(errno));
+                  made ? "open" : "make", *path, strerror(made ? errno : why));
     free(*path);
     *path = NULL;
     return status;

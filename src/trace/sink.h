@@ -6,6 +6,9 @@
 
 #include <stdio.h>
 
+/* Whether a file could be made or written over there, as far as one can tell without doing it: WEIR_SYSTEM says why not. */
+weir_status sink_check(const char *path, const char *what);
+
 /* `what` is for the detail: "the trace", "the report"; "" for none. NULL with WEIR_SYSTEM set in the detail. */
 FILE *sink_open(const char *path, const char *what);
 

@@ -130,11 +130,22 @@ class Files(harness.Case):
         self.assertEqual((data["points"], data["series"], data["clients"]), ([], [], []))
 
     def test_files_that_cannot_be_written(self):
-        for option, name in (("--trace", "no/t.csv"), ("--report", "no/r.html"), ("--trace", "/dev/full")):
-            answer = self.weir_json("run", "a.toy", option, name, status=1)
-            self.one_line(self.error)
-            self.assertIn(name, self.error)
-            self.assertEqual(self.client(answer, "a.toy")["outputs"][0]["name"], "y")
+        # What can be told before a model is loaded is told then: a trace that is lost is a run for nothing.
+        for words, said in ((["--trace", "no/t.csv"], "cannot write the trace no/t.csv: No such file"),
+                            (["--report", "no/r.html"], "cannot write the report no/r.html: No such file"),
+                            (["--report", "."], "cannot write the report .: Is a directory")):
+            self.assertIn(said, self.refused("run", "a.toy", *words, status=1))
+            answer = self.weir_json("run", "a.toy", *words, status=1)
+            self.assertIn(said, answer["error"]["detail"])
+            self.assertNotIn("clients", answer)
+        # Else the results are shown all the same, and what is not written is not named.
+        answer = self.weir_json("run", "a.toy", "--trace", "/dev/full", "--report", "r.html", status=1)
+        self.one_line(self.error)
+        self.assertIn("/dev/full", self.error)
+        self.assertEqual(self.client(answer, "a.toy")["outputs"][0]["name"], "y")
+        self.assertEqual((answer["trace"], answer["report"]), (None, "r.html"))
+        self.assertNotIn("trace:", self.weir("run", "a.toy", "--trace", "/dev/full", status=1)[0])
+        self.assertIn("trace: t.csv", self.weir("run", "a.toy", "--trace", "t.csv")[0])
         self.assertTrue(stat.S_ISCHR(os.stat("/dev/full").st_mode))  # no half-written file: it stays
         self.write("file", "")
         answer = self.weir_json("run", "a.toy", "--output", "file/deep", status=1)

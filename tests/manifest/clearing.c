@@ -284,6 +284,9 @@ static void what_is_not_cleared(void **state)
     cleared = WEIR_INIT(weir_manifest_cleared);
     fails(WEIR_SYSTEM, weir_manifest_clear(&options, 0, 0, &cleared));
     assert_int_equal(cleared.size, sizeof cleared);
+    options.store = "/sys/store"; /* that it is not there is not why it cannot be made */
+    fails(WEIR_SYSTEM, weir_manifest_clear(&options, 0, 0, &cleared));
+    assert_null(strstr(weir_detail(), "No such file"));
 }
 
 /* Some processes read what others clear away: each that reads has a whole package for as long as it holds it. */
