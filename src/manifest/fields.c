@@ -119,7 +119,7 @@ void wi_fields_read(wi_reading *r, size_t at, json_t *object, bool requirements)
             const char *key = decoded ? json_string_value(decoded) : "";
             int field = find(key, requirements);
             if (pass == 0 && field >= 0)
-                times[field]++;
+                r->several[field] = ++times[field] > 1;
             else if (pass == 1 && field >= 0 && times[field] == 1)
                 read_one(r, field, &place, json_object_get(object, key));
             else if (pass == 1 && field < 0 && decoded)

@@ -64,6 +64,7 @@ typedef struct wi_reading {
     wi_held *held;
     wi_problems problems;
     bool given[WI_FIELDS];
+    bool several[WI_FIELDS]; /* given more than once, and not looked at */
     size_t key_at[WI_FIELDS], value_at[WI_FIELDS];
     /* Canonical words, NULL if not given. */
     const char *format, *isolation;

@@ -102,7 +102,7 @@ static void check_kind(wi_reading *r, wi_file_kind kind)
 static void check_model(wi_reading *r)
 {
     weir_manifest *m = &r->held->manifest;
-    if (!r->given[WI_MODEL_FILE])
+    if (!r->given[WI_MODEL_FILE] && !r->several[WI_MODEL_FILE])
         wi_problem_add(&r->problems, wi_place_first(r->text),
                        "model_file is missing: the path of the model, from where the manifest is");
     if (!m->model_file)

@@ -39,6 +39,8 @@ static void keys_are_known_and_once(void **state)
     has_problems(IN("\"name\": \"a\", \"n\\u0061me\": 3"), PROBLEMS("2:14 \"name\" is there twice"));
     has_problems(IN("\"hardware_requirements\": 3, \"hardware_requirements\": {\"x\": 1}"),
                  PROBLEMS("2:29 there twice"));
+    has_problems("{\"model_file\": \"m.onnx\", \"model_file\": \"m.onnx\"}",
+                 PROBLEMS("1:26 \"model_file\" is there twice"));
     has_problems(IN("\"tuning\": {\"a\": 1, \"a\": \"x\"}"), PROBLEMS("2:20 \"a\" is there twice"));
     has_problems(IN("\"metadata\": [{\"a\": 1, \"a\": 2}]"), PROBLEMS("2:23 \"a\" is there twice"));
     has_problems(IN("\"x\\u001b[2J\": 1"), PROBLEMS("2:1 no key \"x?[2J\""));
