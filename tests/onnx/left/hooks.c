@@ -183,11 +183,15 @@ int posix_memalign(void **out, size_t alignment, size_t size)
 
 /* ---- mappings ------------------------------------------------------------------------------------------------------------ */
 
-/* Only what is written to can be left resident. glibc's own do not come by here. */
+/* Only what is written to can be left resident. What was at that place is no more. glibc's own do not come by here. */
 void *mmap(void *wanted, size_t size, int protection, int flags, int fd, off_t offset)
 {
+    size_t before;
     void *p = (void *)syscall(SYS_mmap, wanted, size, protection, flags, fd, offset);
-    if (p != MAP_FAILED && (flags & MAP_ANONYMOUS) && (protection & PROT_WRITE))
+    if (p == MAP_FAILED)
+        return p;
+    forget(p, &before);
+    if ((flags & MAP_ANONYMOUS) && (protection & PROT_WRITE))
         note(LEFT_MAPPING, p, size, CALLER);
     return p;
 }

@@ -159,6 +159,8 @@ static void mappings_are_told_too(void **state)
         memset(p, 1, 5 * page);
         assert_int_equal(munmap(p, page), 0);
         p = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_true(p != MAP_FAILED);
+        assert_ptr_equal(mmap(p, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), p);
         assert_int_equal(munmap(p, page), 0);
     }
     assert_true(ended() == 0);
