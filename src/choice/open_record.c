@@ -134,6 +134,7 @@ void wi_record_adrift(wi_opening *opening, bool adrift)
 {
     pthread_mutex_lock(&opening->lock);
     opening->adrift = adrift ? opening->attempts_made : SIZE_MAX;
+    opening->on_cpu = opening->on_cpu && !adrift;
     pthread_mutex_unlock(&opening->lock);
 }
 

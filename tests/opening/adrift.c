@@ -117,6 +117,24 @@ static void repetitions_are_counted(void **state)
     ok(weir_model_unload(model));
 }
 
+/* Where it runs nowhere it does not run on the processor, either. */
+static void the_last_resort_is_lost(void **state)
+{
+    (void)state;
+    wanted w;
+    weir_outputs out;
+    weir_opening_options options = opening_options(NULL);
+    weir_model *model = open_model(wants(&w, "cuda"), &options);
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST, 1);
+    infer_and_release(model);
+    assert_true(record_of(model).on_cpu_unasked);
+    bed_fault("cpu", WEIR_STAGE_LATER_RUN, WEIR_DEVICE_LOST, 1);
+    fails(WEIR_DEVICE_LOST, infer_once(model, &out));
+    assert_false(record_of(model).on_cpu_unasked);
+    assert_null(weir_model_client(model));
+    ok(weir_model_unload(model));
+}
+
 /* Others are answered while a first request looks for another place: when that is found, what it left has failed. */
 static void a_first_request_that_ends_last(void **state)
 {
@@ -156,6 +174,7 @@ int main(void)
         test(each_candidate_is_told_once),
         test(repetitions_are_counted),
         test(a_first_request_that_ends_last),
+        test(the_last_resort_is_lost),
     };
     return cmocka_run_group_tests_name("adrift", tests, bed_begin, bed_end);
 }
