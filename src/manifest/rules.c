@@ -3,6 +3,7 @@
 #include "manifest/places.h"
 #include "manifest/words.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,7 +74,10 @@ static wi_file_kind look_at_model(wi_reading *r, const char *path)
     size_t at = r->value_at[WI_MODEL_FILE];
     const char *name = wi_show(&shown, r->held->manifest.model_file);
     wi_file_kind kind = wi_file_look(path, &why);
-    if (kind == WI_FILE_MISSING)
+    int problem = errno; /* of one that is missing */
+    if (kind == WI_FILE_MISSING && (problem == ELOOP || problem == EACCES))
+        wi_problem_add(&r->problems, at, "model_file: cannot look at \"%s\": %s", name, strerror(problem));
+    else if (kind == WI_FILE_MISSING)
         wi_problem_add(&r->problems, at, "model_file: there is no \"%s\"%s", name,
                        r->package ? " in the package" : "; a relative path begins where the manifest is");
     else if (kind == WI_FILE_REFUSED)

@@ -147,6 +147,8 @@ static void the_model_is_there(void **state)
     write_text("x.safetensors", "x");
     write_text("other.json", "{}");
     has_problems("{\"model_file\": \"gone.onnx\"}", PROBLEMS("1:16 there is no \"gone.onnx\"; a relative path begins"));
+    assert_int_equal(symlink("round.onnx", "round.onnx"), 0);
+    has_problems("{\"model_file\": \"round.onnx\"}", PROBLEMS("1:16 cannot look at \"round.onnx\": Too many levels"));
     has_problems("{\"model_file\": \"x.safetensors\"}", PROBLEMS("1:16 safetensors"));
     has_problems("{\"model_file\": \"other.json\"}", PROBLEMS("1:16 no model"));
     has_problems("{\"model_file\": \".\"}", PROBLEMS("1:16 genai_config.json"));
