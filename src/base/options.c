@@ -5,8 +5,10 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <strings.h>
+#include <unistd.h>
 
 typedef bool check_fn(const char *value);
 
@@ -286,13 +288,19 @@ static bool is_budget(const char *value)
 
 /* Values ----------------------------------------------------------------------------------------------------------- */
 
+/* Services may have no HOME, but their user has one. */
 static void default_home(char *text, size_t capacity)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (cache && *cache)
+    char names[1024];
+    struct passwd user, *found = NULL;
+    if (cache && *cache) {
         snprintf(text, capacity, "%s/weir", cache);
-    else
-        snprintf(text, capacity, "%s/.cache/weir", home && *home ? home : "");
+        return;
+    }
+    if ((!home || !*home) && getpwuid_r(getuid(), &user, names, sizeof names, &found) == 0 && found)
+        home = user.pw_dir;
+    snprintf(text, capacity, "%s/.cache/weir", home ? home : "");
 }
 
 static struct option *find(const char *name)

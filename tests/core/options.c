@@ -1,6 +1,9 @@
 /* Options: where values come from, what is refused, and structures of other sizes. */
 #include "core.h"
 
+#include <pwd.h>
+#include <unistd.h>
+
 static weir_option get(const char *name)
 {
     weir_option option = WEIR_INIT(weir_option);
@@ -185,6 +188,13 @@ static void home_is_in_the_cache_directory(void **state)
     unsetenv("XDG_CACHE_HOME");
     setenv("HOME", "/me", 1);
     assert_string_equal(get("home").value, "/me/.cache/weir");
+    const struct passwd *user = getpwuid(getuid());
+    for (int empty = 0; user && empty <= 1; empty++) { /* as a service has it */
+        char expected[512];
+        snprintf(expected, sizeof expected, "%s/.cache/weir", user->pw_dir);
+        assert_int_equal(empty ? setenv("HOME", "", 1) : unsetenv("HOME"), 0);
+        assert_string_equal(get("home").value, expected);
+    }
     setenv("WEIR_HOME", "/store", 1);
     assert_string_equal(get("home").value, "/store");
     assert_int_equal(get("home").source, WEIR_FROM_ENVIRONMENT);
