@@ -30,6 +30,7 @@ SECONDS = 335
 BRIDGED = (("small", 8, 150), ("resnet50", 16, 40), ("bert", 32, 40))  # model, extent, pairs
 LIMITS = {"speed": 90, "faults": 110}  # of parts; of others a minute
 SERVED = 60  # seconds that two models are served at the most
+SANITIZING = 10  # seconds for what comes behind that
 LAST = ["graph", "witness", "hold", "speed", "faults", "left", "serve"]  # of the parts: what is measured often comes after what is not
 
 
@@ -158,7 +159,7 @@ def measure(part, models):
     words = ["--program", program("test-onnx-gpu"), "--out", steps.place.logs / part, "--models", models, "--parts", part]
     limit = LIMITS.get(part, 60)
     if part == "serve":
-        serving = serving_in(steps.place.left())
+        serving = serving_in(steps.place.left() - SANITIZING)
         words += ["--seconds", serving]
         limit = 3 * serving + 60
     what = f"measuring: {part}"
@@ -193,7 +194,8 @@ def everything(folder, given, parts):
         steps.guarded(lambda: bridge(models, runtime))
         if steps.place.sanitizer:
             steps.sanitized("memcheck", *copies(), {"WEIR_ONNXRUNTIME": runtime}, 40)
-    for part in in_order(given.parts.split(",") if given.parts else parts):
+    left_out = given.without.split(",")
+    for part in in_order([part for part in (given.parts.split(",") if given.parts else parts) if part not in left_out]):
         if models:
             steps.guarded(lambda part=part: measure(part, models))
         else:
@@ -212,6 +214,7 @@ def main(parts, tests):
     words.add_argument("--out", type=Path, metavar="FOLDER", help="where the logs go, as one archive")
     words.add_argument("--models", type=Path, metavar="FOLDER")
     words.add_argument("--parts", metavar="LIST", help="only these are measured, and nothing else is done: " + ",".join(parts))
+    words.add_argument("--without", metavar="LIST", default="", help="parts that are not measured")
     words.add_argument("--seconds", type=int, default=SECONDS)
     words.add_argument("--stub", action="store_true", help="rehearse without a GPU")
     given = words.parse_args()
