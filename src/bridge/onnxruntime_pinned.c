@@ -79,27 +79,36 @@ static bool watched(weir_onnxruntime *bridge)
     return first || wi_ort_stop_watching(host, id) == WEIR_OK;
 }
 
-/* Keeps the block until the device is past the point; false: there are enough. */
-static bool keep(wi_ort_pinned *pinned, wi_ort_kept kept)
+static bool holds(const wi_ort_pinned *pinned, const void *pointer)
 {
-    pthread_mutex_lock(&pinned->lock);
-    bool room = pinned->count < WI_ORT_KEPT_MOST && pinned->bytes + kept.bytes <= WI_ORT_KEPT_BYTES;
-    if (room) {
-        pinned->kept[pinned->count++] = kept;
-        pinned->bytes += kept.bytes;
-    }
-    pthread_mutex_unlock(&pinned->lock);
-    return room;
+    bool holds = false;
+    for (size_t i = 0; i < pinned->count; i++)
+        holds |= pinned->kept[i].pointer == pointer;
+    return holds;
 }
 
 static bool is_kept(wi_ort_pinned *pinned, const void *pointer)
 {
-    bool is = false;
     pthread_mutex_lock(&pinned->lock);
-    for (size_t i = 0; i < pinned->count; i++)
-        is |= pinned->kept[i].pointer == pointer;
+    bool is = holds(pinned, pointer);
     pthread_mutex_unlock(&pinned->lock);
     return is;
+}
+
+typedef enum keeping { KEPT, KEPT_BEFORE, NO_ROOM } keeping;
+
+/* Keeps the block until the device is past the point. Another thread may have freed it at the same time. */
+static keeping keep(wi_ort_pinned *pinned, wi_ort_kept kept)
+{
+    pthread_mutex_lock(&pinned->lock);
+    bool room = pinned->count < WI_ORT_KEPT_MOST && pinned->bytes + kept.bytes <= WI_ORT_KEPT_BYTES;
+    keeping how = holds(pinned, kept.pointer) ? KEPT_BEFORE : room ? KEPT : NO_ROOM;
+    if (how == KEPT) {
+        pinned->kept[pinned->count++] = kept;
+        pinned->bytes += kept.bytes;
+    }
+    pthread_mutex_unlock(&pinned->lock);
+    return how;
 }
 
 /* The point behind what is queued now on the sessions' stream; none where the device has been waited for. */
@@ -114,18 +123,25 @@ static weir_status point(const weir_onnxruntime *bridge, bool settled, wi_event 
     return status == WEIR_OK ? runtime->driver->record(runtime->device, native, out) : status;
 }
 
+static weir_status freed_before(const void *pointer)
+{
+    return weir_fail(WEIR_DOUBLE_FREE, "%p was freed before", pointer);
+}
+
 weir_status wi_ort_pinned_give(weir_onnxruntime *bridge, void *pointer, bool settled)
 {
     weir_block_details details = {.size = sizeof details};
     wi_ort_kept kept = {.pointer = pointer};
     if (is_kept(&bridge->kept, pointer))
-        return weir_fail(WEIR_DOUBLE_FREE, "%p was freed before", pointer);
+        return freed_before(pointer);
     bool ours = weir_block_info(pointer, &details) == WEIR_OK && details.state == WEIR_BLOCK_LIVE &&
                 details.offset == 0 && details.client == bridge->client && details.kind == WEIR_KIND_PINNED;
     kept.bytes = details.bytes;
-    if (ours && point(bridge, settled, &kept.past) == WEIR_OK && watched(bridge) && keep(&bridge->kept, kept))
-        return WEIR_OK;
-    return weir_free(bridge->client, pointer, settled ? WEIR_STREAM_HOST : bridge->stream);
+    bool may = ours && point(bridge, settled, &kept.past) == WEIR_OK && watched(bridge);
+    keeping how = may ? keep(&bridge->kept, kept) : NO_ROOM;
+    if (how == NO_ROOM)
+        return weir_free(bridge->client, pointer, settled ? WEIR_STREAM_HOST : bridge->stream);
+    return how == KEPT ? WEIR_OK : freed_before(pointer);
 }
 
 /* No pointer: there are not so many. */
@@ -153,7 +169,7 @@ void wi_ort_pinned_drop(weir_onnxruntime *bridge)
     for (size_t i = WI_ORT_KEPT_MOST; i-- > 0;) {
         wi_ort_kept kept = take_at(&bridge->kept, i);
         weir_status status = kept.pointer ? free_kept(bridge, kept) : WEIR_OK;
-        if (status != WEIR_OK && (atomic_load(&bridge->ended) || !keep(&bridge->kept, kept)))
+        if (status != WEIR_OK && (atomic_load(&bridge->ended) || keep(&bridge->kept, kept) != KEPT))
             wi_ort_report(bridge, kept.pointer, status);
     }
 }

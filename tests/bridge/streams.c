@@ -314,6 +314,50 @@ static void threads_on_one_stream(void **state)
     end(&f);
 }
 
+/* Freed twice at once, a pinned block is kept once, or two runs would get it. */
+typedef struct freer {
+    ort_allocator *table;
+    pthread_barrier_t *start;
+    void *pointer;
+    pthread_t thread;
+} freer;
+
+static void *free_it(void *argument)
+{
+    const freer *f = argument;
+    pthread_barrier_wait(f->start);
+    f->table->Free(f->table, f->pointer);
+    return NULL;
+}
+
+static void pinned_memory_freed_twice_at_once(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 300 };
+    fixture f = begin(64 * MIB, true);
+    ort_allocator *pinned = (ort_allocator *)weir_onnxruntime_allocator(f.bridge, WEIR_KIND_PINNED);
+    void *weight = f.table->Alloc(f.table, 1000);
+    pthread_barrier_t start;
+    pthread_barrier_init(&start, NULL, 2);
+    for (int round = 0; round < ROUNDS; round++) {
+        freer both[2];
+        void *p = pinned->Alloc(pinned, 5000);
+        for (int i = 0; i < 2; i++) {
+            both[i] = (freer){.table = pinned, .start = &start, .pointer = p};
+            pthread_create(&both[i].thread, NULL, free_it, &both[i]);
+        }
+        for (int i = 0; i < 2; i++)
+            pthread_join(both[i].thread, NULL);
+        assert_int_equal(stats(&f).foreign, round + 1);
+        assert_int_equal(stats(&f).live, 1);
+        ok(weir_stream_synchronize(f.known));
+    }
+    pthread_barrier_destroy(&start);
+    f.table->Free(f.table, weight);
+    assert_int_equal(errors, 0);
+    end(&f);
+}
+
 /* Closing inside a callback of the program's. */
 typedef struct closer {
     fixture *f;
@@ -405,6 +449,7 @@ int main(void)
         cmocka_unit_test(freed_behind_the_known_stream),
         cmocka_unit_test(threads_with_streams),
         cmocka_unit_test(threads_on_one_stream),
+        cmocka_unit_test(pinned_memory_freed_twice_at_once),
         cmocka_unit_test(closed_while_it_gives_up),
     };
     return cmocka_run_group_tests(tests, rig_find_stub, NULL);
