@@ -5,5 +5,6 @@ void *planted(size_t size);
 
 void *planted(size_t size)
 {
-    return malloc(size);
+    void *volatile p = malloc(size); /* no jump: this library stays on the stack */
+    return p;
 }

@@ -9,7 +9,7 @@ void *planting(size_t size);
 
 void *planting(size_t size)
 {
-    void *volatile p = planted(size); /* no jump: this library stays on the stack */
+    void *volatile p = planted(size); /* as in planted.c */
     return p;
 }
 
