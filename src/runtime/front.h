@@ -28,9 +28,9 @@ typedef struct wi_fronts {
     atomic_uint lists; /* in all of them */
     wi_block *refused; /* blocks that were parked and that the driver did not take when they were freed; linked */
     unsigned working;  /* threads with parked blocks in hand, and threads that end */
-    /* Calm: memory has not grown for so long that large blocks may stay parked until their thread would
-     * need more on that stream. That has to pay: where growth comes too often in it, it ends, and does not come back as soon,
-     * unless the option asks for it from the start. */
+    /* Calm: memory has not grown for so long that large blocks may stay parked until their thread would need more. That has to
+     * pay: where growth comes too often in it, it ends, and does not come back as soon, unless the option asks for it from the
+     * start. */
     atomic_uint quiet;    /* large blocks that found memory, less what growth has taken off */
     atomic_uint patience; /* so many make it calm: at first as the option says */
     atomic_uint earned;   /* in calm: hits of large blocks, less what growth has cost */
@@ -68,7 +68,8 @@ uint64_t wi_front_empty_large(weir_client *client, weir_stream stream, bool ever
 void wi_fronts_note(wi_fronts *fronts, uint32_t handles, uint32_t hits);
 
 /* Nothing is parked for the client, or on the stream, and no front is there for them. The stream is captured or gone by now,
- * or the client closing, so that no other is made. */
+ * or the client closing, so that no other is made. Waits for threads that have some of it in hand: they may still ask the
+ * driver about the stream. */
 void wi_fronts_drop_client(weir_client *client);
 void wi_fronts_drop_stream(weir_runtime *runtime, weir_stream stream);
 /* Gives up all that is parked; answers how many bytes. */

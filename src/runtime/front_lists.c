@@ -27,10 +27,12 @@ typedef struct selection {
     bool drop;      /* the fronts go, too */
 } selection;
 
+/* What a front parks that is large is its thread's to know: who asks for large blocks alone asks its own thread. A thread may
+ * have many fronts, few of which park any. */
 static bool selects(const selection *s, const wi_front *front)
 {
     return (!s->client || s->client == front->client) && (!s->stream || s->stream->id == front->stream.id) &&
-           (!s->thread || s->thread == front->thread);
+           (!s->thread || s->thread == front->thread) && (s->above < WI_FRONT_SMALL || front->large > 0);
 }
 
 /* With both locks held: those fronts are the caller's until let_go; linked by `picked`. */
@@ -506,7 +508,9 @@ void wi_fronts_drop_client(weir_client *client)
 
 void wi_fronts_drop_stream(weir_runtime *runtime, weir_stream stream)
 {
+    const uint64_t one = 1; /* what is parked is counted by client alone */
     (void)empty(runtime, &(selection){.stream = &stream, .drop = true});
+    wait_for_others(runtime, &one);
 }
 
 uint64_t wi_fronts_empty(weir_runtime *runtime)

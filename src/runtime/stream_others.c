@@ -53,10 +53,24 @@ static weir_status settle_in(weir_runtime *runtime, const wi_stream_place *conte
     return WEIR_OK;
 }
 
+/* What threads park in the order of a stream that is gone is freed in that order, while it still has its id. */
+static void drop_parked(weir_runtime *runtime, const wi_stream_place *content)
+{
+    weir_stream gone = WEIR_STREAM_HOST;
+    pthread_mutex_lock(&runtime->streams.lock);
+    const wi_stream_place *same = find_same(runtime, content);
+    if (same && same->identity != content->identity)
+        gone = wi_streams_id(&runtime->streams, same);
+    pthread_mutex_unlock(&runtime->streams.lock);
+    if (gone.id)
+        wi_fronts_drop_stream(runtime, gone);
+}
+
 static weir_status enter(weir_runtime *runtime, const wi_stream_place *content, weir_stream *out)
 {
     void *spare;
     weir_stream gone = WEIR_STREAM_HOST;
+    drop_parked(runtime, content);
     pthread_mutex_lock(&runtime->streams.lock);
     weir_status status = settle_in(runtime, content, out, &spare, &gone);
     pthread_mutex_unlock(&runtime->streams.lock);
@@ -158,12 +172,11 @@ weir_status weir_stream_unregister(weir_stream stream)
     status = leave(runtime, stream, &spare);
     pthread_mutex_unlock(&runtime->streams.lock);
     if (spare) {
+        wi_fronts_drop_stream(runtime, stream);
         wi_streams_forget(runtime, stream); /* nobody records on it any more */
         runtime->driver->stream_destroy(runtime->device, spare);
     }
-    if (status == WEIR_OK) {
-        wi_fronts_drop_stream(runtime, stream);
+    if (status == WEIR_OK)
         (void)wi_runtime_reap(runtime);
-    }
     return wi_recorded(runtime, status, .action = WEIR_STREAM_CLOSE, .stream = stream);
 }

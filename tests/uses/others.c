@@ -3,7 +3,7 @@
 #include "lender.h"
 #include "runtime/runtime.h"
 
-enum { BUDGET = 8 << 20, BLOCK = 1 << 20, STREAMS = 1024 };
+enum { BUDGET = 8 << 20, BLOCK = 1 << 20, PARKED = 100 << 10, STREAMS = 1024 };
 
 typedef struct fixture {
     weir_runtime *runtime;
@@ -183,6 +183,81 @@ static void an_address_that_was_another_stream(void **state)
     assert_int_equal(pending(f), 0);
     ok(weir_stream_unregister(again));
     is_no_stream(f, again);
+}
+
+/* The same for a block that the thread had parked: it is nobody's before the old stream's work is done. */
+static void parked_where_the_stream_ended(void **state)
+{
+    fixture *f = *state;
+    lent one = {.identity = 1};
+    gate g = GATE;
+    weir_stream old = enter(f, &one), again;
+    void *p = allocate(f->client, PARKED, old, WEIR_KV);
+    ok(weir_call(f->runtime, pass_gate, &g, old));
+    ok(weir_free(f->client, p, old));
+    assert_int_equal(take_snapshot(f->runtime).device.parked, PARKED);
+    one.identity = 2;
+    ok(weir_stream_register(f->runtime, &one, &again));
+    weir_request all = {
+        .size = sizeof all, .bytes = BUDGET, .flags = WEIR_NO_WAIT, .stream = again, .memory_class = WEIR_KV};
+    weir_block block;
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc_with(f->client, &all, &block));
+    open_gate(&g);
+    void *q = allocate(f->client, BUDGET, again, WEIR_KV);
+    ok(weir_free(f->client, q, again));
+    ok(weir_stream_unregister(again));
+}
+
+/* What a thread does with blocks that it had parked on a stream, which another one unregisters just then. */
+static struct {
+    weir_stream stream;
+    void *native;
+    pthread_t thread;
+    atomic_bool ended;
+    bool too_early;
+} ending;
+
+static void *end_stream(void *user)
+{
+    (void)user;
+    ok(weir_stream_unregister(ending.stream));
+    atomic_store(&ending.ended, true);
+    return NULL;
+}
+
+static bool end_while_asked(wi_device *device, void *stream)
+{
+    if (stream == ending.native) {
+        ending.native = NULL;
+        assert_int_equal(pthread_create(&ending.thread, NULL, end_stream, NULL), 0);
+        for (int i = 0; i < 50 && !atomic_load(&ending.ended); i++)
+            nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+        ending.too_early = atomic_load(&ending.ended);
+    }
+    return lender()->stream_capturing(device, stream);
+}
+
+static void the_end_waits_for_threads_in_between(void **state)
+{
+    (void)state;
+    static wi_driver driver;
+    driver = *lender();
+    driver.stream_capturing = end_while_asked;
+    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    fixture f;
+    lent one = {.identity = 1};
+    ok(wi_runtime_create_over(&driver, 0, &options, &f.runtime));
+    f.client = open_client(f.runtime, "one", 0, 0);
+    ending.stream = enter(&f, &one);
+    ok(weir_free(f.client, allocate(f.client, PARKED, ending.stream, WEIR_KV), ending.stream));
+    ending.native = wi_streams_place(&f.runtime->streams, ending.stream)->stream;
+    void *all = allocate(f.client, BUDGET, WEIR_STREAM_HOST, WEIR_KV);
+    assert_null(ending.native); /* it was asked about */
+    pthread_join(ending.thread, NULL);
+    assert_false(ending.too_early);
+    ok(weir_free(f.client, all, WEIR_STREAM_HOST));
+    ok(weir_client_close(f.client));
+    ok(weir_runtime_destroy(f.runtime));
 }
 
 static void bad_calls(void **state)
@@ -517,6 +592,8 @@ int main(void)
         CASE(registered_twice),
         CASE(the_end_waits_for_the_work),
         CASE(an_address_that_was_another_stream),
+        CASE(parked_where_the_stream_ended),
+        CASE(the_end_waits_for_threads_in_between),
         CASE(bad_calls),
         CASE(streams_of_another_runtime),
         cmocka_unit_test(destroying),
