@@ -81,13 +81,12 @@ static size_t tell_refusals(const wi_world *world, bool all, bool goes_on, FILE 
 static void tell_why_nothing(const wi_world *world, FILE *out)
 {
     size_t told = 0;
-    const wi_engine_facts *before = NULL;
     for (size_t i = 0; i < world->count; i++) {
         const wi_engine_facts *engine = world->candidates[i].engine;
-        const char *why = engine == before ? NULL : why_not_read(world, engine);
+        bool told_already = i > 0 && world->candidates[i - 1].engine == engine;
+        const char *why = told_already ? NULL : why_not_read(world, engine);
         if (why)
             fprintf(out, "%s%s: %s", told++ ? "; " : "", engine->name, why);
-        before = engine;
     }
     told += tell_refusals(world, false, told > 0, out);
     if (told == 0)
