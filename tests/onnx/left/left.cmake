@@ -21,7 +21,8 @@ add_dependencies(test-onnx-left onnx-left onnx-left-planting)
 set_tests_properties(onnx-left PROPERTIES
   ENVIRONMENT "LD_PRELOAD=$<TARGET_FILE:onnx-left>;LEFT_TO=${PROJECT_BINARY_DIR}/tests/onnx-left.txt")
 
-# A hundred cycles go before: from the 66th client on, records of closed ones serve again.
+# A hundred cycles go before: from the 66th client on, records of closed ones serve again. What ONNX Runtime leaves by itself takes
+# as long, and seldom changes.
 add_dependencies(test-onnx-gpu onnx-left onnx-left-planting)
 set(cycles cycles ${PROJECT_SOURCE_DIR}/tests/data/onnx/chain.onnx 1 16)
 foreach(how weir plain)
@@ -29,6 +30,7 @@ foreach(how weir plain)
   set_tests_properties(onnx-left-${how} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS engine
     ENVIRONMENT "LD_PRELOAD=$<TARGET_FILE:onnx-left>;WEIR_TEST_LEFT_GROWTH=1024;LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x80000000")
 endforeach()
+set_property(TEST onnx-left-plain APPEND PROPERTY LABELS long)
 add_test(NAME onnx-left-found COMMAND test-onnx-gpu cuda weir ${cycles} 30)
 set_tests_properties(onnx-left-found PROPERTIES TIMEOUT 300 LABELS engine SKIP_REGULAR_EXPRESSION "test-onnx-gpu: the library"
   PASS_REGULAR_EXPRESSION " 1000.0     1.00  malloc  libonnx-left-planted.so < libonnx-left-planting.so"
