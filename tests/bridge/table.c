@@ -193,14 +193,22 @@ static void pinned_memory_serves_again(void **state)
     assert_true(control.stub_count("allocations") <= before);
 }
 
+/* Pinned memory is of a small host's runtime. */
+static fixture begin_over(weir_runtime **host)
+{
+    weir_runtime *runtime;
+    *host = make_runtime(4 * MIB);
+    weir_runtime_options options = {.size = sizeof options, .budget = 64 * MIB, .host = *host};
+    ok(weir_runtime_create("cuda:0", &options, &runtime));
+    return begin_on(runtime, true);
+}
+
 /* Nobody goes without host memory because of what is kept. */
 static void pinned_memory_is_given_up(void **state)
 {
     (void)state;
-    weir_runtime *host = make_runtime(4 * MIB), *runtime;
-    weir_runtime_options options = {.size = sizeof options, .budget = 64 * MIB, .host = host};
-    ok(weir_runtime_create("cuda:0", &options, &runtime));
-    fixture f = begin_on(runtime, true);
+    weir_runtime *host;
+    fixture f = begin_over(&host);
     weir_client *other = open_client(host, "otto", 0, 0);
     ort_allocator *pinned = (ort_allocator *)weir_onnxruntime_allocator(f.bridge, WEIR_KIND_PINNED);
     void *weight = f.table->Alloc(f.table, 1000), *p = pinned->Alloc(pinned, 3 * MIB);
@@ -232,10 +240,8 @@ static void *allocate_or_null(weir_client *client, size_t bytes)
 static void pinned_memory_is_given_up_while_captured(void **state)
 {
     (void)state;
-    weir_runtime *host = make_runtime(4 * MIB), *runtime;
-    weir_runtime_options options = {.size = sizeof options, .budget = 64 * MIB, .host = host};
-    ok(weir_runtime_create("cuda:0", &options, &runtime));
-    fixture f = begin_on(runtime, true);
+    weir_runtime *host;
+    fixture f = begin_over(&host);
     weir_client *other = open_client(host, "otto", 0, 0);
     ort_allocator *pinned = (ort_allocator *)weir_onnxruntime_allocator(f.bridge, WEIR_KIND_PINNED);
     void *weight = f.table->Alloc(f.table, 1000);
