@@ -9,7 +9,7 @@
  *   numbers and UUIDs      the first entry's kind alone together              together
  *   a device twice         nothing is visible           ends the list         counts once
  *   ""                     nothing is visible           nothing is visible    as if not set
- * CUDA's are of NVIDIA's CUDA Programming Guide, and where that is silent of what driver 580 made of 82 lists on a machine with
+ * CUDA's are of NVIDIA's CUDA Programming Guide, and where that is silent of what driver 580 made of 86 lists on a machine with
  * one H200 (tests/hardware/gpu.c asks whatever driver there is); ROCR's and HIP's of their sources (amd_filter_device.cpp,
  * rocdevice.cpp). */
 #ifndef WI_VISIBLE_H
