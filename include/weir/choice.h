@@ -90,9 +90,9 @@ typedef struct weir_choice_options {
     const char *policy; /* "fastest", "manifest", "memory"; NULL: the option `policy` (WEIR_POLICY), else "fastest" */
     const char *
         order; /* providers between spaces or commas; NULL: the option `providers` (WEIR_PROVIDERS), else the default */
-    bool
-        no_cpu; /* as the manifest's WEIR_CPU_FORBIDDEN: no candidate is the processor's. Parts of the model that another
-                    provider leaves to it are told after the load; the manifest's min_provider_coverage refuses those */
+    /* As the manifest's WEIR_CPU_FORBIDDEN: no candidate is the processor's. Parts of the model that another provider leaves to
+     * it are told after the load; the manifest's min_provider_coverage refuses those. */
+    bool no_cpu;
     const weir_hardware *hardware; /* NULL: weir_hardware_look */
     const weir_obtainable *obtainable;
     size_t obtainable_count;

@@ -82,8 +82,8 @@ typedef struct weir_opening_options {
     uint64_t guaranteed, maximum; /* instead of the manifest's; 0: the manifest's */
     void (*progress)(double fraction, void *user);
     /* Told of each attempt when it has failed, of a last resort on the processor, and of parts that a provider leaves to a
-     * processor that is forbidden: a sentence. On the thread that called; no lock is held. It and `progress` may be called as long as the model lives; they may call weir, but not
-     * this model. */
+     * processor that is forbidden: a sentence. On the thread that called; no lock is held. It and `progress` may be called as
+     * long as the model lives; they may call weir, but not this model. */
     void (*notice)(const char *text, void *user);
     void *user;
 } weir_opening_options;

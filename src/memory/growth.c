@@ -66,9 +66,9 @@ static void earn(wi_mapped *m)
 {
     uint64_t held, allocations;
     (void)wi_ledger_room(m->resource.ledger, &held, &allocations);
-    uint64_t fresh = allocations - m->credited;
-    m->credit = wi_min(m->credit + EARNED * fresh, MOST_CREDIT);
-    m->strain -= wi_min(m->strain, fresh);
+    uint64_t since = allocations - m->credited;
+    m->credit = wi_min(m->credit + EARNED * since, MOST_CREDIT);
+    m->strain -= wi_min(m->strain, since);
     m->credited = allocations;
 }
 
