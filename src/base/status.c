@@ -1,5 +1,5 @@
 /* Statuses and the thread's detail text. */
-#include "base/internal.h"
+#include "base/own.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,7 +11,10 @@ static const char *const status_names[WEIR_STATUS_COUNT] = {
     "WEIR_DEVICE_LOST", "WEIR_SYSTEM",        "WEIR_CORRUPT",       "WEIR_ENGINE",   "WEIR_CANCELLED",
 };
 
-static _Thread_local char detail[sizeof((wi_kept_detail *)0)->text];
+enum { DETAIL = sizeof((wi_kept_detail *)0)->text };
+
+static _Thread_local void *detail; /* a text; NULL: the thread never failed, or it had no memory for words */
+static _Thread_local bool wordless; /* the latter */
 
 const char *weir_version(void)
 {
@@ -25,17 +28,26 @@ const char *weir_status_name(weir_status status)
 
 const char *weir_detail(void)
 {
-    return detail;
+    return detail ? detail : wordless ? "no host memory for the reason in words" : "";
 }
 
 void wi_detail_keep(wi_kept_detail *kept)
 {
-    memcpy(kept->text, detail, strlen(detail) + 1);
+    const char *text = detail ? detail : "";
+    memcpy(kept->text, text, strlen(text) + 1);
+}
+
+static void set_detail(const char *text)
+{
+    wordless = !wi_own(&detail, DETAIL);
+    if (!wordless)
+        memcpy(detail, text, strlen(text) + 1);
 }
 
 void wi_detail_restore(const wi_kept_detail *kept)
 {
-    memcpy(detail, kept->text, strlen(kept->text) + 1);
+    if (detail || kept->text[0])
+        set_detail(kept->text);
 }
 
 /* A text that was cut must not end inside a UTF-8 character. */
@@ -65,7 +77,7 @@ void wi_one_line(char *text)
 weir_status weir_fail(weir_status status, const char *format, ...)
 {
     /* The arguments may contain the present detail ("loading x: <detail>"), so the new one is made beside it. */
-    char text[sizeof detail];
+    char text[DETAIL];
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(text, sizeof text, format, arguments);
@@ -75,7 +87,7 @@ weir_status weir_fail(weir_status status, const char *format, ...)
     else if ((size_t)length >= sizeof text)
         drop_partial_character(text, sizeof text - 1);
     wi_one_line(text);
-    memcpy(detail, text, strlen(text) + 1);
+    set_detail(text);
     return status;
 }
 

@@ -2,15 +2,18 @@
  * a refusal leaves here as std::bad_alloc, which it turns into a clean status; this file is compiled with -fexceptions for
  * that, and no lock is held when it is thrown. */
 #include "bridge/onnxruntime.h"
+#include "base/own.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
 /* The calling thread's last refusal, which is the one to report when its own call fails. */
-static _Thread_local struct {
+typedef struct last_refusal {
     uint64_t bridge, number; /* the bridge's number, and which of its refusals it was */
-    char text[1024];
-} mine;
+    wi_kept_detail why;
+} last_refusal;
+
+static _Thread_local void *mine; /* NULL: none, or no memory for it: the bridge's own words serve */
 
 static weir_onnxruntime *bridge_of(const ort_allocator *self)
 {
@@ -21,19 +24,23 @@ static weir_onnxruntime *bridge_of(const ort_allocator *self)
 
 static void note_refusal(weir_onnxruntime *bridge)
 {
-    mine.bridge = bridge->number;
-    snprintf(mine.text, sizeof mine.text, "%s", weir_detail());
+    last_refusal *own = wi_own(&mine, sizeof *own);
     pthread_mutex_lock(&bridge->lock);
-    snprintf(bridge->words, sizeof bridge->words, "%s", mine.text);
-    mine.number = atomic_fetch_add(&bridge->refused, 1) + 1;
+    snprintf(bridge->words, sizeof bridge->words, "%s", weir_detail());
+    uint64_t number = atomic_fetch_add(&bridge->refused, 1) + 1;
     pthread_mutex_unlock(&bridge->lock);
+    if (!own)
+        return;
+    own->bridge = bridge->number;
+    own->number = number;
+    wi_detail_keep(&own->why);
 }
 
 static _Noreturn void refuse(weir_onnxruntime *bridge, weir_kind kind, size_t size)
 {
     note_refusal(bridge);
     weir_log(WEIR_LOG_ERROR, "onnxruntime asked %s for %zu bytes of %s memory: %s", bridge->name, size,
-             weir_kind_name(kind), mine.text);
+             weir_kind_name(kind), weir_detail());
     bridge->throw_bad_alloc();
     abort(); /* not reached: the call above only leaves by its exception */
 }
@@ -42,8 +49,9 @@ bool weir_onnxruntime_explain(weir_onnxruntime *bridge, uint64_t refused, char *
 {
     if (!bridge || !text || capacity == 0)
         return false;
-    if (mine.bridge == bridge->number && mine.number > refused) {
-        snprintf(text, capacity, "%s", mine.text);
+    const last_refusal *own = mine;
+    if (own && own->bridge == bridge->number && own->number > refused) {
+        snprintf(text, capacity, "%s", own->why.text);
         return true;
     }
     bool was = strstr(text, "bad_alloc") && atomic_load(&bridge->refused) > refused;

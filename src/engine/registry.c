@@ -1,4 +1,5 @@
 #include "engine/registry.h"
+#include "base/own.h"
 
 #include <weir/options.h>
 #include <weir/runtime.h>
@@ -33,7 +34,7 @@ typedef struct names {
     size_t count;
 } names;
 
-static _Thread_local names listed; /* the last list that the thread asked for */
+static _Thread_local void *listed; /* names: the last list that the thread asked for; NULL: none */
 
 /* Directories ------------------------------------------------------------------------------------------------------ */
 
@@ -255,9 +256,11 @@ static weir_status open_alone(const char *name, const weir_engine **out)
     enlist(&opening, &mine);
     pthread_mutex_unlock(&lock);
     const weir_engine *engine = NULL;
-    names before = listed; /* the thread may be going through it, and the plug-in's entry may list engines, too */
+    names *last = listed, before = last ? *last : (names){.count = 0}; /* whose thread may be going through it, and the
+                                                                        * plug-in's entry may list engines, too */
     weir_status status = open_plugin(name, &engine);
-    listed = before;
+    if ((last = listed))
+        *last = before;
     pthread_mutex_lock(&lock);
     strike(&opening, &mine);
     pthread_cond_broadcast(&opened);
@@ -360,9 +363,10 @@ const char *weir_engine_name_at(size_t index)
 {
     if (atomic_load(&wi_forked))
         return NULL;
-    if (index == 0)
-        list_engines(&listed);
-    return index < listed.count ? listed.text[index] : NULL;
+    names *list = index == 0 ? wi_own(&listed, sizeof *list) : listed;
+    if (index == 0 && list)
+        list_engines(list);
+    return list && index < list->count ? list->text[index] : NULL;
 }
 
 /* Choosing by file ------------------------------------------------------------------------------------------------- */

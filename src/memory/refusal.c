@@ -1,15 +1,17 @@
 /* Why there was no memory: the numbers are gathered under the ledger's lock, the words are made after it. */
 #include "memory/record.h"
 #include "base/options.h"
+#include "base/own.h"
 
 #include <stdio.h>
 
-static _Thread_local weir_refusal last;
+static _Thread_local void *last; /* a weir_refusal; NULL: none yet, or no memory for it */
 
 weir_status weir_refusal_last(weir_refusal *out)
 {
     WI_ENTER();
-    if (!out || !wi_copy_out(out, out->size, &last, sizeof last))
+    const weir_refusal none = {.size = sizeof none};
+    if (!out || !wi_copy_out(out, out->size, last ? last : &none, sizeof none))
         return weir_fail(WEIR_INVALID, "weir_refusal_last: NULL, or member size is not set");
     return WEIR_OK;
 }
@@ -173,6 +175,7 @@ weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_re
                                       .result = WEIR_OUT_OF_MEMORY},
                          NULL);
     pthread_mutex_unlock(&ledger->lock);
-    last = refusal;
+    if (wi_own(&last, sizeof refusal))
+        memcpy(last, &refusal, sizeof refusal);
     return explain(&refusal);
 }

@@ -213,8 +213,17 @@ wi_block wi_look_at(const wi_block *block);
 /* What names the account's largest live block; charged 0: it has none. */
 void wi_largest_block(wi_resource *base, const wi_account *account, wi_block *out);
 
-/* A number that no block has had. */
+/* A number that no block has had. Threads take so many at once, so that they seldom meet; whoever has a place of his own for
+ * the last one counts there. */
+enum { WI_GENERATIONS = 1024 };
 uint64_t wi_new_generation(void);
+uint64_t wi_new_generations(void); /* those behind the answer, so many */
+static inline uint64_t wi_next_generation(uint64_t *last)
+{
+    if (wi_unlikely(*last % WI_GENERATIONS == 0))
+        *last = wi_new_generations();
+    return ++*last;
+}
 /* What a base writes into every new block. */
 wi_block wi_block_make(const wi_placement *placement, void *start, uint64_t previous);
 

@@ -2,16 +2,16 @@
 #include "memory/marks.h"
 #include "memory/resource.h"
 
-/* Threads take numbers by so many, so that they seldom meet. */
-enum { GENERATIONS = 1024 };
+uint64_t wi_new_generations(void)
+{
+    static atomic_uint_fast64_t given;
+    return atomic_fetch_add(&given, WI_GENERATIONS);
+}
 
 uint64_t wi_new_generation(void)
 {
-    static atomic_uint_fast64_t given;
-    static _Thread_local uint64_t last __attribute__((tls_model("initial-exec")));
-    if (wi_unlikely(last % GENERATIONS == 0))
-        last = atomic_fetch_add(&given, GENERATIONS);
-    return ++last;
+    static _Thread_local uint64_t last;
+    return wi_next_generation(&last);
 }
 
 wi_block wi_block_make(const wi_placement *placement, void *start, uint64_t previous)

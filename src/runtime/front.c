@@ -2,7 +2,8 @@
 #include "runtime/front.h"
 #include "memory/record.h"
 
-_Thread_local wi_front_thread *wi_front_mine __attribute__((tls_model("initial-exec")));
+/* This file is compiled so that the look at it is cheap in a library that was opened late, too: src/CMakeLists.txt. */
+_Thread_local wi_front_thread *wi_front_mine;
 
 static inline bool is_for(const wi_front *front, const weir_client *client, weir_stream stream)
 {
@@ -54,7 +55,7 @@ static void raise_high(wi_drift *drift)
 static inline void revive(wi_front *front, wi_block *block, uint64_t charged, uint64_t bytes, weir_class memory_class,
                           weir_block *out)
 {
-    uint64_t generation = wi_new_generation();
+    uint64_t generation = wi_next_generation(&front->thread->generation);
     wi_store(block->bytes, bytes);
     wi_store(block->memory_class, memory_class);
     *out = (weir_block){block->pointer, generation};

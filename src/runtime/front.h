@@ -121,6 +121,7 @@ typedef struct wi_front_thread {
     wi_biased lock;
     wi_front *table[1 << WI_FRONT_TABLE_BITS]; /* a guess at each place */
     wi_front *fronts;                          /* all of them */
+    uint64_t generation;                       /* that it gave a block last */
 } wi_front_thread;
 
 struct wi_front {
@@ -175,7 +176,7 @@ struct wi_depot {
     wi_depot_list lists[WI_DEPOT_LISTS]; /* oldest first */
 };
 
-extern _Thread_local wi_front_thread *wi_front_mine __attribute__((tls_model("initial-exec")));
+extern _Thread_local wi_front_thread *wi_front_mine;
 
 static inline uint32_t wi_front_place(const weir_client *client, weir_stream stream)
 {
