@@ -35,8 +35,11 @@ WEIR_API WEIR_NODISCARD weir_status weir_stream_release(weir_stream stream);
 /* Makes a stream known that somebody else made (a CUstream) and keeps; frees and uses can then be ordered on it. The
  * caller keeps it alive until it is unregistered. Registered twice, it has the same id and must be unregistered twice. A
  * stream that has the address of a registered one that is gone is told apart, where the driver can: it gets an id of its
- * own, and the old one answers WEIR_STREAM_MISUSE from then on; frees and uses ordered on that one still wait for its
- * work, but nothing does for zeros that an allocation queued there. Errors: WEIR_INVALID for NULL, for what CUDA's headers
+ * own, and the old one answers WEIR_STREAM_MISUSE from then on. What was freed, used or queued by weir on that one still
+ * waits for its work. No event can tell of the end of a destroyed stream's work, so that some of this waits for a point behind
+ * all work of the device, which weir asks the driver for when memory is short or given back (weir/trim.h), and not while it
+ * knows of a capture: a free elsewhere of what waits so is WEIR_STREAM_MISUSE until the capture has ended. Unregister streams
+ * before you destroy them, and nothing of this happens. Errors: WEIR_INVALID for NULL, for what CUDA's headers
  * call default streams (ask weir_stream_default for those) and for the runtime's own, WEIR_STREAM_MISUSE for a stream of
  * another context, WEIR_UNSUPPORTED on host, whose streams are weir's own, WEIR_BUSY as weir_stream_acquire. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_register(weir_runtime *runtime, void *native, weir_stream *out);

@@ -1,6 +1,6 @@
 #include "base/biased.h"
+#include "base/system.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #ifdef __linux__
@@ -50,8 +50,8 @@ void wi_biased_fence(void)
 
 void wi_biased_wait(wi_biased *lock)
 {
-    while (atomic_load(&lock->busy))
-        sched_yield();
+    for (unsigned turn = 0; atomic_load(&lock->busy); turn++)
+        wi_pause(turn);
 }
 
 void wi_biased_release(wi_biased *lock)

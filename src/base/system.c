@@ -1,5 +1,6 @@
 #include "base/system.h"
 
+#include <sched.h>
 #include <time.h>
 
 uint64_t (*wi_clock)(void);
@@ -12,6 +13,18 @@ uint64_t wi_now(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+}
+
+enum { YIELDS = 16, FIRST_PAUSE = 20 * 1000, DOUBLINGS = 5 }; /* nanoseconds */
+
+void wi_pause(unsigned turn)
+{
+    if (turn < YIELDS) {
+        sched_yield();
+        return;
+    }
+    unsigned doublings = turn - YIELDS < DOUBLINGS ? turn - YIELDS : DOUBLINGS;
+    (void)nanosleep(&(struct timespec){.tv_nsec = (long)FIRST_PAUSE << doublings}, NULL);
 }
 
 uint64_t wi_thread_number(void)

@@ -140,7 +140,7 @@ static weir_status set_up(wi_device *device)
     if (status == WEIR_OK)
         status = wi_cuda_stream_create(device, &own);
     device->own_stream = own;
-    return status;
+    return status == WEIR_OK ? wi_cuda_new_record(device, &device->all) : status;
 }
 
 static void cuda_close(wi_device *device)
@@ -338,6 +338,7 @@ const wi_driver wi_cuda_driver = {
     .pool_held = wi_cuda_pool_held,
     .stream_create = wi_cuda_stream_create,
     .stream_adopt = wi_cuda_stream_adopt,
+    .stream_abandon = wi_cuda_stream_abandon,
     .stream_default = wi_cuda_stream_default,
     .stream_destroy = wi_cuda_stream_destroy,
     .stream_synchronize = wi_cuda_stream_synchronize,
@@ -347,6 +348,7 @@ const wi_driver wi_cuda_driver = {
     .context = cuda_context,
     .within = cuda_within,
     .record = wi_cuda_record,
+    .record_all = wi_cuda_record_all,
     .passed = wi_cuda_passed,
     .wait = wi_cuda_wait,
     .order = wi_cuda_order,

@@ -9,10 +9,12 @@
 /* An event of weir's is a number on a stream. Behind the numbers that are not known to be passed stand CUDA events, oldest
  * first, in a ring per stream; they are taken from and returned to a list, so that a steady state creates none.
  * Laws: passed <= recorded; the ring holds the numbers passed + 1 … recorded, one CUDA event each.
- * The record of a stream that has ended serves the next one, which goes on counting: old events stay passed. */
+ * The record of a stream that has ended serves the next one, which goes on counting: old events stay passed. One that was
+ * abandoned serves when the last of its events has passed. Records stay where they are until the device is closed. */
 typedef struct wi_cuda_stream {
-    CUstream stream;
+    CUstream stream; /* written with the lock held; NULL: it has ended, or it is the record of what is behind all streams */
     bool foreign;    /* somebody else's, or a default one: not ours to destroy */
+    uint64_t id;     /* of an adopted one: CUDA gives the address of a destroyed stream to the next one; else 0 */
     uint64_t thread; /* of a per-thread default stream: the id that it has for its thread; else 0 */
     pthread_mutex_t lock;
     atomic_uint_fast64_t passed; /* written with the lock held */
@@ -21,7 +23,8 @@ typedef struct wi_cuda_stream {
     size_t capacity;
     CUevent *unused;
     size_t unused_count, unused_capacity;
-    struct wi_cuda_stream *next_ended;
+    struct wi_cuda_stream *next;       /* of all records of the device */
+    struct wi_cuda_stream *next_ended; /* of those that have ended, or were abandoned */
 } wi_cuda_stream;
 
 struct wi_device {
@@ -34,8 +37,11 @@ struct wi_device {
     atomic_bool lost;
     wi_cuda_stream
         *own_stream;       /* for what is to be done at once: never the legacy stream, which would wait for everyone */
+    wi_cuda_stream *all;   /* its events are behind the work of all streams */
     pthread_mutex_t lock;  /* the members below */
-    wi_cuda_stream *ended; /* records for the next streams */
+    wi_cuda_stream *records;   /* all there are; new ones come in front */
+    wi_cuda_stream *ended;     /* records for the next streams */
+    wi_cuda_stream *abandoned; /* the same, once their events have passed */
     CUmemoryPool pool;     /* once it was asked for */
 };
 
@@ -70,15 +76,21 @@ weir_status wi_cuda_stream_create(wi_device *device, void **out);
 weir_status wi_cuda_stream_adopt(wi_device *device, void *native, void **out, uint64_t *identity);
 weir_status wi_cuda_stream_default(wi_device *device, weir_default_stream which, void **out);
 void wi_cuda_stream_destroy(wi_device *device, void *handle);
+void wi_cuda_stream_abandon(wi_device *device, void *handle);
 weir_status wi_cuda_stream_synchronize(wi_device *device, void *handle);
 weir_status wi_cuda_settle(wi_device *device);
 void *wi_cuda_stream_native(void *handle);
 bool wi_cuda_stream_capturing(wi_device *device, void *handle);
 void wi_cuda_streams_clear(wi_device *device);
+/* A record that stands for no stream. */
+weir_status wi_cuda_new_record(wi_device *device, wi_cuda_stream **out);
+/* WEIR_STREAM_MISUSE while a stream that has a record is being captured. With the context current. */
+weir_status wi_cuda_check_captures(wi_device *device);
 
 /* With its lock held: number `sequence` and all before it are done. */
 void wi_cuda_note_passed(wi_cuda_stream *s, uint64_t sequence);
 weir_status wi_cuda_record(wi_device *device, void *handle, wi_event *out);
+weir_status wi_cuda_record_all(wi_device *device, wi_event *out);
 bool wi_cuda_passed(wi_device *device, wi_event event);
 weir_status wi_cuda_wait(wi_device *device, wi_event event, uint64_t deadline);
 weir_status wi_cuda_order(wi_device *device, void *handle, wi_event event);

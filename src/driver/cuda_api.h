@@ -149,6 +149,8 @@ typedef struct wi_cuda_functions {
 #define X(name, version, parameters) CUresult(*name) parameters;
     WI_CUDA_FUNCTIONS(X)
 #undef X
+    /* Since CUDA 12.5; NULL where the driver is older. */
+    CUresult (*cuCtxRecordEvent)(CUcontext context, CUevent event);
 } wi_cuda_functions;
 
 /* The functions, once the library is loaded. */

@@ -64,6 +64,29 @@ static void note_oldest(wi_cuda_stream *s)
         wi_cuda_note_passed(s, middle);
 }
 
+/* With the lock held and the context current: one more event, behind the stream's work or, for `all`, behind that of all. */
+static weir_status add_event(wi_device *device, wi_cuda_stream *s, wi_event *out)
+{
+    CUevent event = NULL;
+    bool all = s == device->all;
+    note_oldest(s);
+    if (!make_room(s))
+        return weir_fail(WEIR_SYSTEM, "cuda:%d: no memory for events", device->ordinal);
+    weir_status status = wi_cuda_check(device, take_event(s, &event), "cuEventCreate");
+    if (status != WEIR_OK)
+        return status;
+    CUresult result = all ? wi_cuda.cuCtxRecordEvent(device->context, event) : wi_cuda.cuEventRecord(event, s->stream);
+    status = wi_cuda_check(device, result, all ? "cuCtxRecordEvent" : "cuEventRecord");
+    if (status != WEIR_OK) {
+        return_event(s, event);
+        return status;
+    }
+    s->recorded++;
+    s->ring[s->recorded % s->capacity] = event;
+    *out = (wi_event){s, s->recorded};
+    return WEIR_OK;
+}
+
 weir_status wi_cuda_record(wi_device *device, void *handle, wi_event *out)
 {
     wi_cuda_stream *s = handle;
@@ -75,26 +98,31 @@ weir_status wi_cuda_record(wi_device *device, void *handle, wi_event *out)
     weir_status status = wi_cuda_begin(device, &guard);
     if (status != WEIR_OK)
         return status;
-    CUevent event = NULL;
+    pthread_mutex_lock(&s->lock); /* it does not end meanwhile */
     status = wi_cuda_check_stream(device, s, false, "an event");
-    pthread_mutex_lock(&s->lock);
     if (status == WEIR_OK)
-        note_oldest(s);
-    if (status == WEIR_OK && !make_room(s))
-        status = weir_fail(WEIR_SYSTEM, "cuda:%d: no memory for events", device->ordinal);
-    if (status == WEIR_OK)
-        status = wi_cuda_check(device, take_event(s, &event), "cuEventCreate");
-    if (status == WEIR_OK) {
-        status = wi_cuda_check(device, wi_cuda.cuEventRecord(event, s->stream), "cuEventRecord");
-        if (status != WEIR_OK)
-            return_event(s, event);
-    }
-    if (status == WEIR_OK) {
-        s->recorded++;
-        s->ring[s->recorded % s->capacity] = event;
-        *out = (wi_event){s, s->recorded};
-    }
+        status = add_event(device, s, out);
     pthread_mutex_unlock(&s->lock);
+    wi_cuda_end(&guard);
+    return status;
+}
+
+weir_status wi_cuda_record_all(wi_device *device, wi_event *out)
+{
+    wi_cuda_stream *all = device->all;
+    wi_cuda_guard guard;
+    *out = (wi_event){0};
+    if (wi_cuda_over(device))
+        return WEIR_OK;
+    weir_status status = wi_cuda_begin(device, &guard);
+    if (status != WEIR_OK)
+        return status;
+    status = wi_cuda_check_captures(device);
+    pthread_mutex_lock(&all->lock);
+    if (status == WEIR_OK)
+        status = wi_cuda.cuCtxRecordEvent ? add_event(device, all, out)
+                                          : wi_cuda_check(device, wi_cuda.cuCtxSynchronize(), "cuCtxSynchronize");
+    pthread_mutex_unlock(&all->lock);
     wi_cuda_end(&guard);
     return status;
 }

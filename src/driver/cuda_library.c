@@ -25,6 +25,9 @@ static weir_status find_all(void *library)
     }
     WI_CUDA_FUNCTIONS(X)
 #undef X
+    void *later = NULL;
+    if (get("cuCtxRecordEvent", &later, 12050, 0, NULL) == CUDA_SUCCESS)
+        memcpy(&wi_cuda.cuCtxRecordEvent, &later, sizeof later);
     return WEIR_OK;
 }
 

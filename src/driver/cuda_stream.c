@@ -3,41 +3,91 @@
 
 /* Records ---------------------------------------------------------------------------------------------------------- */
 
-static wi_cuda_stream *new_record(void)
+weir_status wi_cuda_new_record(wi_device *device, wi_cuda_stream **out)
 {
-    wi_cuda_stream *s = calloc(1, sizeof *s);
+    wi_cuda_stream *s = *out = calloc(1, sizeof *s);
+    if (!s)
+        return weir_fail(WEIR_SYSTEM, "cuda:%d: no memory for a stream", device->ordinal);
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_lock(&device->lock);
+    s->next = device->records;
+    device->records = s;
+    pthread_mutex_unlock(&device->lock);
+    return WEIR_OK;
+}
+
+static wi_cuda_stream *pop(wi_device *device, wi_cuda_stream **list)
+{
+    pthread_mutex_lock(&device->lock);
+    wi_cuda_stream *s = *list;
     if (s)
-        pthread_mutex_init(&s->lock, NULL);
+        *list = s->next_ended;
+    pthread_mutex_unlock(&device->lock);
     return s;
 }
 
-static weir_status take_record(wi_device *device, wi_cuda_stream **out)
+static void push(wi_device *device, wi_cuda_stream **list, wi_cuda_stream *s)
 {
     pthread_mutex_lock(&device->lock);
-    wi_cuda_stream *s = device->ended;
-    if (s)
-        device->ended = s->next_ended;
+    s->next_ended = *list;
+    *list = s;
     pthread_mutex_unlock(&device->lock);
-    *out = s ? s : new_record();
-    return *out ? WEIR_OK : weir_fail(WEIR_SYSTEM, "cuda:%d: no memory for a stream", device->ordinal);
 }
 
-static void return_record(wi_device *device, wi_cuda_stream *s)
+static bool all_has_passed(wi_device *device, wi_cuda_stream *s)
 {
+    pthread_mutex_lock(&s->lock);
+    wi_event last = {s, s->recorded};
+    pthread_mutex_unlock(&s->lock);
+    return wi_cuda_passed(device, last);
+}
+
+/* An abandoned record serves where all its events have passed: each is looked at once. */
+static weir_status take_record(wi_device *device, wi_cuda_stream **out)
+{
+    wi_cuda_stream *waiting = NULL, *s = pop(device, &device->ended);
+    while (!s && (s = pop(device, &device->abandoned)) && !all_has_passed(device, s)) {
+        s->next_ended = waiting;
+        waiting = s;
+        s = NULL;
+    }
+    for (wi_cuda_stream *w = waiting, *next; w; w = next) {
+        next = w->next_ended;
+        push(device, &device->abandoned, w);
+    }
+    *out = s;
+    return s ? WEIR_OK : wi_cuda_new_record(device, out);
+}
+
+/* From here on nobody records on it. */
+static void end_record(wi_cuda_stream *s)
+{
+    pthread_mutex_lock(&s->lock);
     s->stream = NULL;
     s->foreign = false;
-    s->thread = 0;
-    pthread_mutex_lock(&device->lock);
-    s->next_ended = device->ended;
-    device->ended = s;
-    pthread_mutex_unlock(&device->lock);
+    s->thread = s->id = 0;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void destroy_events(wi_cuda_stream *s)
+{
+    for (uint64_t n = atomic_load(&s->passed) + 1; n <= s->recorded; n++)
+        (void)wi_cuda.cuEventDestroy(s->ring[n % s->capacity]);
+    for (size_t i = 0; i < s->unused_count; i++)
+        (void)wi_cuda.cuEventDestroy(s->unused[i]);
 }
 
 void wi_cuda_streams_clear(wi_device *device)
 {
-    while (device->ended) {
-        wi_cuda_stream *s = device->ended;
-        device->ended = s->next_ended;
+    wi_cuda_guard guard;
+    bool alive = device->records && wi_cuda_begin(device, &guard) == WEIR_OK;
+    for (wi_cuda_stream *s = device->records; alive && s; s = s->next)
+        destroy_events(s);
+    if (alive)
+        wi_cuda_end(&guard);
+    while (device->records) {
+        wi_cuda_stream *s = device->records;
+        device->records = s->next;
         pthread_mutex_destroy(&s->lock);
         free(s->ring);
         free(s->unused);
@@ -56,22 +106,54 @@ static bool is_capturing(const wi_cuda_stream *s)
            (result == CUDA_SUCCESS && capture != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
+/* Whether its name still means the stream that it was adopted or asked for as. A stream that was destroyed without a word
+ * gives its address to another one. */
+static bool is_itself(const wi_cuda_stream *s)
+{
+    unsigned long long id = 0, known = s->thread ? s->thread : s->id;
+    return known == 0 || (wi_cuda.cuStreamGetId(s->stream, &id) == CUDA_SUCCESS && id == known);
+}
+
+static weir_status has_ended(const wi_device *device, const wi_cuda_stream *s, const char *what)
+{
+    return s->thread ? weir_fail(WEIR_STREAM_MISUSE,
+                                 "cuda:%d: %s on the per-thread default stream of another thread, whose name means this "
+                                 "thread's own here: ask for this thread's, or use a stream that all threads share",
+                                 device->ordinal, what)
+                     : weir_fail(WEIR_STREAM_MISUSE,
+                                 "cuda:%d: %s on a stream that has ended: unregister it before it is destroyed, and free "
+                                 "on another stream what was used on it",
+                                 device->ordinal, what);
+}
+
 weir_status wi_cuda_check_stream(wi_device *device, const wi_cuda_stream *s, bool joins, const char *what)
 {
-    unsigned long long id = s->thread;
-    weir_status status =
-        s->thread ? wi_cuda_check(device, wi_cuda.cuStreamGetId(s->stream, &id), "cuStreamGetId") : WEIR_OK;
-    if (status == WEIR_OK && id != s->thread)
-        return weir_fail(WEIR_STREAM_MISUSE,
-                         "cuda:%d: %s on the per-thread default stream of another thread, whose name means this "
-                         "thread's own here: ask for this thread's, or use a stream that all threads share",
-                         device->ordinal, what);
-    if (status == WEIR_OK && (!joins || s->stream == CU_STREAM_LEGACY) && is_capturing(s))
+    if (!s->stream || !is_itself(s))
+        return has_ended(device, s, what);
+    if ((!joins || s->stream == CU_STREAM_LEGACY) && is_capturing(s))
         return weir_fail(WEIR_STREAM_MISUSE,
                          "cuda:%d: %s on a stream that is being captured into a graph: do it after the capture or on a "
                          "stream that is not captured",
                          device->ordinal, what);
-    return status;
+    return WEIR_OK;
+}
+
+weir_status wi_cuda_check_captures(wi_device *device)
+{
+    wi_cuda_stream legacy = {.stream = CU_STREAM_LEGACY};
+    bool capturing = is_capturing(&legacy); /* tells of any blocking stream */
+    pthread_mutex_lock(&device->lock);
+    wi_cuda_stream *s = device->records; /* none goes, and new ones come in front */
+    pthread_mutex_unlock(&device->lock);
+    for (; s && !capturing; s = s->next) {
+        pthread_mutex_lock(&s->lock);
+        capturing = s->stream && is_itself(s) && is_capturing(s);
+        pthread_mutex_unlock(&s->lock);
+    }
+    return capturing ? weir_fail(WEIR_STREAM_MISUSE,
+                                 "cuda:%d: a point behind all streams cannot be had while one of them is being captured",
+                                 device->ordinal)
+                     : WEIR_OK;
 }
 
 bool wi_cuda_stream_capturing(wi_device *device, void *handle)
@@ -79,7 +161,8 @@ bool wi_cuda_stream_capturing(wi_device *device, void *handle)
     wi_cuda_guard guard;
     if (!handle || wi_cuda_over(device) || wi_cuda_begin(device, &guard) != WEIR_OK)
         return false;
-    bool capturing = is_capturing(handle);
+    const wi_cuda_stream *s = handle;
+    bool capturing = s->stream && is_capturing(s) && is_itself(s);
     wi_cuda_end(&guard);
     return capturing;
 }
@@ -99,22 +182,25 @@ weir_status wi_cuda_stream_create(wi_device *device, void **out)
         if (status == WEIR_OK)
             *out = s;
         else
-            return_record(device, s);
+            push(device, &device->ended, s);
     }
     wi_cuda_end(&guard);
     return status;
 }
 
 /* A record for a stream that is not ours. */
-static weir_status note_foreign(wi_device *device, CUstream stream, uint64_t thread, void **out)
+static weir_status note_foreign(wi_device *device, CUstream stream, uint64_t id, uint64_t thread, void **out)
 {
     wi_cuda_stream *s;
     weir_status status = take_record(device, &s);
     if (status != WEIR_OK)
         return status;
+    pthread_mutex_lock(&s->lock);
     s->stream = stream;
     s->foreign = true;
+    s->id = id;
     s->thread = thread;
+    pthread_mutex_unlock(&s->lock);
     *out = s;
     return WEIR_OK;
 }
@@ -140,7 +226,7 @@ weir_status wi_cuda_stream_adopt(wi_device *device, void *native, void **out, ui
     if (status == WEIR_OK)
         status = wi_cuda_check(device, wi_cuda.cuStreamGetId(stream, &id), "cuStreamGetId");
     if (status == WEIR_OK)
-        status = note_foreign(device, stream, 0, out);
+        status = note_foreign(device, stream, id, 0, out);
     wi_cuda_end(&guard);
     if (status == WEIR_OK)
         *identity = id;
@@ -162,7 +248,7 @@ weir_status wi_cuda_stream_default(wi_device *device, weir_default_stream which,
     if (which == WEIR_DEFAULT_PER_THREAD)
         status = wi_cuda_check(device, wi_cuda.cuStreamGetId(CU_STREAM_PER_THREAD, &id), "cuStreamGetId");
     if (status == WEIR_OK)
-        status = note_foreign(device, which == WEIR_DEFAULT_LEGACY ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD, id, out);
+        status = note_foreign(device, which == WEIR_DEFAULT_LEGACY ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD, 0, id, out);
     wi_cuda_end(&guard);
     return status;
 }
@@ -192,11 +278,19 @@ void wi_cuda_stream_destroy(wi_device *device, void *handle)
         (void)wi_cuda.cuEventDestroy(s->unused[i]);
     s->unused_count = 0;
     pthread_mutex_unlock(&s->lock);
-    if (alive && !s->foreign)
-        (void)wi_cuda.cuStreamDestroy(s->stream);
+    CUstream own = s->foreign ? NULL : s->stream;
+    end_record(s);
+    if (alive && own)
+        (void)wi_cuda.cuStreamDestroy(own);
     if (alive)
         wi_cuda_end(&guard);
-    return_record(device, s);
+    push(device, &device->ended, s);
+}
+
+void wi_cuda_stream_abandon(wi_device *device, void *handle)
+{
+    end_record(handle);
+    push(device, &device->abandoned, handle);
 }
 
 weir_status wi_cuda_stream_synchronize(wi_device *device, void *handle)

@@ -79,7 +79,11 @@ typedef struct wi_driver {
      * is queued, recorded or waited for there is answered with WEIR_STREAM_MISUSE. Events of it serve every thread, and so does its stream_destroy, which waits
      * for those that were recorded. */
     weir_status (*stream_default)(wi_device *device, weir_default_stream which, void **stream);
+    /* The stream's work was waited for. Whoever is about to record an event on it, or to ask about one, finds it ended. */
     void (*stream_destroy)(wi_device *device, void *stream);
+    /* Forgets an adopted stream whose work was not waited for, and which may be gone: nothing is put on it any more, and its
+     * events pass when the device is past them. NULL: no stream can be adopted. */
+    void (*stream_abandon)(wi_device *device, void *stream);
     weir_status (*stream_synchronize)(wi_device *device, void *stream);
     /* Waits for all work on the device, whoever has put it there. NULL: nobody but the driver can. */
     weir_status (*settle)(wi_device *device);
@@ -91,8 +95,13 @@ typedef struct wi_driver {
     void (*within)(wi_device *device, void (*fn)(void *user), void *user);
 
     /* Errors of stream_synchronize, record and order: WEIR_STREAM_MISUSE for a stream that is being captured, and the
-     * capture goes on. The work below becomes part of the graph. */
+     * capture goes on; of record, for one that has ended, too. The work below becomes part of the graph. */
     weir_status (*record)(wi_device *device, void *stream, wi_event *out);
+    /* The point behind all work that was put on the device so far, on whatever stream, also on streams that have ended.
+     * WEIR_STREAM_MISUSE while a stream that the driver knows is being captured: a driver may break any capture that it does
+     * not know of. May wait for the device where there is no event for that (CUDA before 12.5). NULL: streams end when their
+     * work is done. */
+    weir_status (*record_all)(wi_device *device, wi_event *out);
     bool (*passed)(wi_device *device, wi_event event); /* never blocks */
     /* Waits until it is passed or the clock reads `deadline`; WEIR_OK either way, WEIR_DRIVER if it will never be. */
     weir_status (*wait)(wi_device *device, wi_event event, uint64_t deadline);

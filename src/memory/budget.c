@@ -76,6 +76,7 @@ static bool take_what_has_passed(ladder *l)
 {
     uint64_t left;
     wi_ledger *ledger = ledger_of(l);
+    (void)wi_holders_bound(ledger);
     return wi_holders_pass(ledger, &left) > 0 || wi_holders_reap(ledger, NULL) > 0 ||
            (any_pending(ledger) && wi_holders_settle(ledger));
 }

@@ -1,6 +1,5 @@
 #include "memory/holders.h"
-
-#include <sched.h>
+#include "base/system.h"
 
 void wi_holders_add(wi_holder *holder, wi_resource *stack, wi_pending *pending)
 {
@@ -16,7 +15,8 @@ void wi_holders_add(wi_holder *holder, wi_resource *stack, wi_pending *pending)
 void wi_holders_remove(wi_holder *holder)
 {
     wi_ledger *ledger = holder->ledger;
-    for (bool used = true; used;) {
+    bool used = true;
+    for (unsigned turn = 0; used; turn++) {
         pthread_mutex_lock(&ledger->holders_lock);
         used = holder->users > 0; /* new ones need the lock */
         if (!used) {
@@ -25,7 +25,7 @@ void wi_holders_remove(wi_holder *holder)
         }
         pthread_mutex_unlock(&ledger->holders_lock);
         if (used)
-            sched_yield();
+            wi_pause(turn);
     }
 }
 
@@ -84,6 +84,14 @@ uint64_t wi_holders_pass(wi_ledger *ledger, uint64_t *left)
             *left += more;
         }
     return bytes;
+}
+
+bool wi_holders_bound(wi_ledger *ledger)
+{
+    bool bound = false;
+    for (wi_holder *h = look_at(ledger, NULL); h; h = look_at(ledger, h))
+        bound = (h->base->table->bound && h->base->table->bound(h->base)) || bound;
+    return bound;
 }
 
 bool wi_holders_await(wi_ledger *ledger, uint64_t deadline)

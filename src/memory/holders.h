@@ -29,6 +29,8 @@ bool wi_holders_wait(wi_ledger *ledger, uint64_t deadline);
 
 /* What was freed in the order of streams: resource.h, pass and await. *left: the bytes that have not passed. */
 uint64_t wi_holders_pass(wi_ledger *ledger, uint64_t *left);
+/* Points for what ended streams have left are had where that is possible; whether any was. */
+bool wi_holders_bound(wi_ledger *ledger);
 bool wi_holders_await(wi_ledger *ledger, uint64_t deadline);
 
 /* Locks all bases, so that no block of the ledger comes or goes. */

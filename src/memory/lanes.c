@@ -3,7 +3,6 @@
 #include "base/system.h"
 #include "memory/record.h"
 
-#include <sched.h>
 
 /* After so many frees an epoch is closed where somebody else could want them: an event and the questions about it then
  * cost each free a few nanoseconds (an event recorded and waited for by hand takes 0.3 microseconds on an H200; docs/benchmarks.md). */
@@ -11,8 +10,11 @@ enum { FREES_PER_EPOCH = 64 };
 
 void wi_lanes_init(wi_lanes *lanes, wi_resource *resource, unsigned *count)
 {
-    *lanes = (wi_lanes){.resource = resource};
+    lanes->resource = resource; /* all else is zeros: the tables are large, and touched as they are needed */
     lanes->count = count;
+    lanes->late.gone = true;
+    lanes->late.open = 1;
+    lanes->gone = &lanes->late;
     resource->lanes = lanes;
 }
 
@@ -31,12 +33,32 @@ static bool has_passed(const wi_lanes *lanes, wi_event event)
     return lanes->resource->driver->passed(lanes->resource->device, event);
 }
 
+static void free_list(wi_lane *lane, const wi_lane *end)
+{
+    for (wi_lane *next; lane != end; lane = next) {
+        next = lane->next_gone;
+        free(lane);
+    }
+}
+
 void wi_lanes_destroy(wi_lanes *lanes)
 {
-    for (unsigned i = 0; i < WI_LANE_PLACES; i++) {
-        wi_law(!lanes->places[i] || !lanes->places[i]->first);
+    for (wi_lane *lane = NULL; (lane = wi_lanes_next(lanes, lane));)
+        wi_law(!lane->first);
+    free_list(lanes->gone, &lanes->late);
+    free_list(lanes->spent, NULL);
+    for (unsigned i = 0; i < lanes->used; i++)
         free(lanes->places[i]);
-    }
+}
+
+wi_lane *wi_lanes_next(const wi_lanes *lanes, const wi_lane *lane)
+{
+    if (lane && lane->gone)
+        return lane->next_gone;
+    for (unsigned i = lane ? lane->place + 1 : 0; i < lanes->used; i++)
+        if (lanes->places[i])
+            return lanes->places[i];
+    return lanes->gone;
 }
 
 wi_lane *wi_lanes_find(const wi_lanes *lanes, weir_stream stream)
@@ -81,35 +103,58 @@ static void add_mark(wi_lane *lane, wi_lane_mark mark)
     lane->marks[(lane->first_mark + lane->mark_count++) % WI_LANE_MARKS] = mark;
 }
 
+/* Something was freed since the last event; nobody is about one. */
 static bool is_open(const wi_lane *lane)
 {
-    return lane->stream.id != 0 && !lane->gone && lane->last && lane->last->epoch > lane->recorded && !lane->recording;
+    return lane->last && lane->last->epoch > lane->recorded && !lane->recording;
 }
 
-/* The stream may end meanwhile, which is then past all this. What cannot be recorded now, on a stream
- * that is being captured, stays for the next time. */
-static void close_epoch(wi_lanes *lanes, wi_lane *lane)
+static bool can_record(const wi_lane *lane)
 {
-    wi_lane_mark mark = {.epoch = lane->open++, .freed = lane->freed};
-    weir_stream stream = lane->stream;
-    void *native = lane->native;
+    return lane->stream.id != 0 && !lane->gone && is_open(lane);
+}
+
+static wi_lane_mark begin_mark(wi_lane *lane)
+{
     lane->frees = 0;
     lane->recording = true;
+    return (wi_lane_mark){.epoch = lane->open++, .freed = lane->freed};
+}
+
+static void end_mark(wi_lane *lane, const wi_lane_mark *mark, bool good)
+{
+    lane->recording = false;
+    lane->refused = !good;
+    if (!good)
+        return;
+    lane->recorded = mark->epoch;
+    add_mark(lane, *mark);
+}
+
+/* What cannot be recorded now, on a stream that is being captured, stays for the next time. An event of a stream that has
+ * ended meanwhile may be on another one, whose record the driver has made of its own. */
+static void close_epoch(wi_lanes *lanes, wi_lane *lane)
+{
+    weir_stream stream = lane->stream;
+    void *native = lane->native;
+    wi_lane_mark mark = begin_mark(lane);
     unlock(lanes);
     weir_status status = lanes->resource->driver->record(lanes->resource->device, native, &mark.event);
     lock(lanes);
-    lane->recording = false;
-    if (status != WEIR_OK || lane->stream.id != stream.id)
-        return;
-    lane->recorded = mark.epoch;
-    add_mark(lane, mark);
+    end_mark(lane, &mark, status == WEIR_OK && !lane->gone && lane->stream.id == stream.id);
 }
 
 void wi_lanes_freed(wi_lanes *lanes, wi_lane *lane, uint64_t bytes)
 {
-    lane->freed += bytes;
-    if (++lane->frees >= FREES_PER_EPOCH && *lanes->count > 1 && is_open(lane))
+    wi_lanes_returned(lane, bytes);
+    if (lane->frees >= FREES_PER_EPOCH && *lanes->count > 1 && can_record(lane))
         close_epoch(lanes, lane);
+}
+
+void wi_lanes_returned(wi_lane *lane, uint64_t bytes)
+{
+    lane->freed += bytes;
+    lane->frees++;
 }
 
 static uint64_t pass(wi_lanes *lanes, wi_lane *lane)
@@ -131,32 +176,70 @@ static uint64_t pass(wi_lanes *lanes, wi_lane *lane)
 
 /* Streams ---------------------------------------------------------------------------------------------------------- */
 
+static uint32_t generation_of(weir_stream stream)
+{
+    return (uint32_t)(stream.id >> 16);
+}
+
+static bool has_ended(const wi_lanes *lanes, weir_stream stream)
+{
+    return generation_of(stream) <= lanes->ended[stream.id % WI_LANE_PLACES];
+}
+
+static void note_end(wi_lanes *lanes, weir_stream stream)
+{
+    uint32_t *ended = &lanes->ended[stream.id % WI_LANE_PLACES];
+    *ended = *ended < generation_of(stream) ? generation_of(stream) : *ended;
+}
+
+static wi_lane *new_lane(wi_lanes *lanes)
+{
+    wi_lane *lane = lanes->spent;
+    if (lane) {
+        lanes->spent = lane->next_gone;
+        lane->gone = false;
+        return lane;
+    }
+    lane = calloc(1, sizeof *lane);
+    if (lane)
+        lane->open = 1;
+    return lane;
+}
+
 wi_lane *wi_lanes_get(wi_lanes *lanes, weir_stream stream, void *native)
 {
-    wi_lane **place = &lanes->places[stream.id % WI_LANE_PLACES], *lane = *place;
+    unsigned place = stream.id % WI_LANE_PLACES;
+    wi_lane *lane = lanes->places[place];
     if (lane && lane->stream.id == stream.id)
         return lane;
-    if (lane && lane->gone && (pass(lanes, lane), lane->first))
+    if ((lane && lane->stream.id != 0) || has_ended(lanes, stream))
         return NULL;
     if (!lane) {
-        lane = *place = calloc(1, sizeof *lane);
+        lane = lanes->places[place] = new_lane(lanes);
         if (!lane)
             return NULL;
-        lane->open = 1;
+        lane->place = place;
+        lanes->used = lanes->used > place ? lanes->used : place + 1;
     }
-    *lanes->count += lane->stream.id == 0;
+    ++*lanes->count;
     lane->stream = stream;
     lane->native = native;
-    lane->gone = false;
+    lane->refused = false;
     return lane;
+}
+
+wi_lane *wi_lanes_get_late(wi_lanes *lanes, weir_stream stream, void *native)
+{
+    wi_lane *lane = wi_lanes_get(lanes, stream, native);
+    return lane ? lane : &lanes->late;
 }
 
 /* A thread that is about to record on the stream, which may be destroyed after this, is not about it for long. */
 static void let_record(wi_lanes *lanes, const wi_lane *lane)
 {
-    while (lane->recording && !wi_alone) {
+    for (unsigned turn = 0; lane->recording && !wi_alone; turn++) {
         unlock(lanes);
-        sched_yield();
+        wi_pause(turn);
         lock(lanes);
     }
 }
@@ -164,39 +247,99 @@ static void let_record(wi_lanes *lanes, const wi_lane *lane)
 uint64_t wi_lanes_forget(wi_lanes *lanes, weir_stream stream)
 {
     wi_lane *lane = wi_lanes_find(lanes, stream);
+    note_end(lanes, stream);
     if (!lane)
         return 0;
     let_record(lanes, lane);
     uint64_t bytes = release_up_to(lanes, lane, lane->open);
     lane->recorded = lane->open++;
     lane->freed_passed = lane->freed;
+    lane->frees = 0;
     lane->mark_count = 0;
     lane->stream.id = 0;
     --*lanes->count;
     return bytes;
 }
 
+/* Extents that are busy keep the lane, and what was freed since the last event waits for more than its events: the next stream
+ * gets another one. */
 void wi_lanes_abandon(wi_lanes *lanes, weir_stream stream)
 {
     wi_lane *lane = wi_lanes_find(lanes, stream);
+    note_end(lanes, stream);
     if (!lane)
         return;
     let_record(lanes, lane);
-    if (is_open(lane))
-        close_epoch(lanes, lane);
     lane->gone = true;
     lane->native = NULL;
+    lane->next_gone = lanes->gone;
+    lanes->gone = lane;
+    lanes->places[lane->place] = NULL;
+    --*lanes->count;
+}
+
+/* Those for which nothing waits serve the next streams. Busy extents may still name them, of epochs that have passed. */
+static void collect_spent(wi_lanes *lanes)
+{
+    for (wi_lane **link = &lanes->gone, *lane; (lane = *link) != &lanes->late;) {
+        bool spent = !lane->first && !lane->recording && lane->frees == 0 && lane->passed == lane->open - 1;
+        if (!spent) {
+            link = &lane->next_gone;
+            continue;
+        }
+        *link = lane->next_gone;
+        lane->next_gone = lanes->spent;
+        lanes->spent = lane;
+    }
+}
+
+/* Something was freed that no event of the stream's will tell of. */
+static bool wants_bound(const wi_lane *lane)
+{
+    bool gone = lane->gone && (lane->recorded < lane->open - 1 || lane->frees > 0);
+    return !lane->recording && (gone || (lane->refused && is_open(lane)));
+}
+
+static bool any_wants_bound(const wi_lanes *lanes)
+{
+    bool any = false;
+    for (const wi_lane *lane = NULL; !any && (lane = wi_lanes_next(lanes, lane));)
+        any = wants_bound(lane);
+    return any;
+}
+
+bool wi_lanes_bound(wi_lanes *lanes)
+{
+    const wi_resource *r = lanes->resource;
+    wi_event event;
+    if (!r->driver->record_all || lanes->bounding || !any_wants_bound(lanes))
+        return false;
+    for (wi_lane *lane = NULL; (lane = wi_lanes_next(lanes, lane));)
+        lane->bound = wants_bound(lane) ? begin_mark(lane) : (wi_lane_mark){.epoch = 0};
+    lanes->bounding = true;
+    unlock(lanes);
+    weir_status status = r->driver->record_all(r->device, &event);
+    lock(lanes);
+    lanes->bounding = false;
+    for (wi_lane *lane = NULL; (lane = wi_lanes_next(lanes, lane));)
+        if (lane->bound.epoch > 0) {
+            lane->bound.event = event;
+            end_mark(lane, &lane->bound, status == WEIR_OK);
+            lane->bound.epoch = 0;
+        }
+    return status == WEIR_OK;
 }
 
 void wi_lanes_drain(wi_lanes *lanes)
 {
-    for (unsigned i = 0; i < WI_LANE_PLACES; i++) {
-        wi_lane *lane = lanes->places[i];
-        if (!lane || !lane->first)
-            continue;
-        if (lane->mark_count > 0) {
+    const wi_resource *r = lanes->resource;
+    (void)wi_lanes_bound(lanes);
+    if (any_wants_bound(lanes) && r->driver->settle)
+        (void)r->driver->settle(r->device);
+    for (wi_lane *lane = NULL; (lane = wi_lanes_next(lanes, lane));) {
+        if (lane->first && lane->mark_count > 0) {
             const wi_lane_mark *last = &lane->marks[(lane->first_mark + lane->mark_count - 1) % WI_LANE_MARKS];
-            (void)lanes->resource->driver->wait(lanes->resource->device, last->event, UINT64_MAX);
+            (void)r->driver->wait(r->device, last->event, UINT64_MAX);
         }
         (void)release_up_to(lanes, lane, lane->open);
     }
@@ -207,35 +350,33 @@ void wi_lanes_drain(wi_lanes *lanes)
 uint64_t wi_lanes_renew(wi_lanes *lanes)
 {
     uint64_t bytes = 0;
-    for (unsigned i = 0, seen = 0; i < WI_LANE_PLACES && seen < *lanes->count; i++) {
+    for (unsigned i = 0; i < lanes->used; i++) {
         wi_lane *lane = lanes->places[i];
         if (!lane || lane->stream.id == 0)
             continue;
-        seen++;
-        if (is_open(lane))
+        if (can_record(lane))
             close_epoch(lanes, lane);
         bytes += pass(lanes, lane);
     }
+    for (wi_lane *lane = lanes->gone; lane; lane = lane->next_gone)
+        bytes += pass(lanes, lane);
+    collect_spent(lanes);
     return bytes;
 }
 
 uint64_t wi_lanes_bytes(const wi_lanes *lanes)
 {
     uint64_t bytes = 0;
-    for (unsigned i = 0; i < WI_LANE_PLACES; i++) {
-        const wi_lane *lane = lanes->places[i];
-        bytes += lane ? wi_min(lane->bytes, lane->freed - lane->freed_passed) : 0;
-    }
+    for (const wi_lane *lane = NULL; (lane = wi_lanes_next(lanes, lane));)
+        bytes += wi_min(lane->bytes, lane->freed - lane->freed_passed);
     return bytes;
 }
 
 bool wi_lanes_oldest(const wi_lanes *lanes, weir_stream but, wi_event *out)
 {
     const wi_lane *most = NULL;
-    for (unsigned i = 0, seen = 0; i < WI_LANE_PLACES && seen < *lanes->count; i++) {
-        const wi_lane *lane = lanes->places[i];
-        seen += lane && lane->stream.id != 0;
-        bool waits = lane && lane->first && lane->mark_count > 0 && (but.id == 0 || lane->stream.id != but.id);
+    for (const wi_lane *lane = NULL; (lane = wi_lanes_next(lanes, lane));) {
+        bool waits = lane->first && lane->mark_count > 0 && (but.id == 0 || lane->stream.id != but.id);
         if (waits && (!most || lane->bytes > most->bytes))
             most = lane;
     }

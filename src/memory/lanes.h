@@ -5,8 +5,14 @@
  * is anyone's. Events are recorded when somebody else wants what the lane has, and after a number of frees where there are
  * other lanes, so that what they find has had time to pass.
  *
+ * A stream may end without a word, while its work goes on. Its lane is *gone* then: it serves nobody, and what was freed there
+ * since the last event waits for a point behind all work of the device, which is had when memory is short, or given back: to
+ * ask for it breaks captures that the driver does not know of. The same holds for a lane on whose stream no event can be
+ * recorded.
+ *
  * Laws: passed <= recorded < open; an extent has a lane if and only if it is in that lane's list and in its bins; the
- * list is in the order of epochs. All under the lock of the resource, but for events, which are recorded without it. */
+ * list is in the order of epochs; a place has no lane of a stream that has ended. All under the lock of the resource, but for
+ * events, which are recorded without it. */
 #ifndef WI_LANES_H
 #define WI_LANES_H
 
@@ -21,7 +27,7 @@ typedef struct wi_lane_mark {
     uint64_t freed; /* the lane's, when it was recorded */
 } wi_lane_mark;
 
-/* A lane outlives its stream, and serves the next one in the same place: its epochs go on. */
+/* A lane whose stream was settled serves the next one in the same place: its epochs go on. */
 struct wi_lane {
     weir_stream stream; /* id 0: none */
     void *native;
@@ -30,6 +36,10 @@ struct wi_lane {
     uint64_t freed, freed_passed;    /* bytes in all, and in epochs that have passed */
     bool recording;                  /* a thread is about it */
     bool gone;                       /* the stream has ended without a word: nothing can be recorded on it any more */
+    bool refused;                    /* the driver did not record when it was asked last */
+    wi_lane *next_gone; /* or spent */
+    wi_lane_mark bound; /* while a point behind all work is recorded; epoch 0: not for this lane */
+    unsigned place;
     wi_lane_mark marks[WI_LANE_MARKS];
     unsigned first_mark, mark_count;
     uint64_t bytes;          /* free here */
@@ -41,7 +51,13 @@ typedef struct wi_lanes {
     wi_resource *resource;           /* whose lock it is */
     uint64_t released;               /* bytes that have become anyone's so far */
     unsigned *count;                 /* lanes that have a stream */
+    unsigned used;                   /* places from there on never had a lane */
     wi_lane *places[WI_LANE_PLACES]; /* by the place of the stream in the runtime's table */
+    uint32_t ended[WI_LANE_PLACES];  /* generation of the last stream there that has ended */
+    wi_lane *gone;                   /* linked by next_gone; the last one is always there: */
+    wi_lane late;                    /* what is freed on a stream that ends meanwhile */
+    wi_lane *spent;                  /* for the next streams */
+    bool bounding;                   /* a thread is about it */
 } wi_lanes;
 
 /* Tells streams of a runtime apart, now and ever; 0 is none. The rest of an id is the runtime's number. */
@@ -55,18 +71,27 @@ void wi_lanes_destroy(wi_lanes *lanes); /* nothing is free in any */
 
 /* The stream's lane; NULL when it has none. */
 wi_lane *wi_lanes_find(const wi_lanes *lanes, weir_stream stream);
-/* The same, made when there is none; NULL without host memory, and while an abandoned one has its place. */
+/* The same, made when there is none; NULL without host memory, for a stream that has ended, and while another one has its
+ * place. */
 wi_lane *wi_lanes_get(wi_lanes *lanes, weir_stream stream, void *native);
+/* The lane for what is freed on a stream whatever has become of it. */
+wi_lane *wi_lanes_get_late(wi_lanes *lanes, weir_stream stream, void *native);
 /* The device is past all work of the stream, whose id will not be used again: what it has is anyone's. Answers the bytes. */
 uint64_t wi_lanes_forget(wi_lanes *lanes, weir_stream stream);
-/* The stream ends here, though the device may not be past its work: what it has is anyone's when that is so. Called while
- * the driver still has a record of it; the lock is released while the driver works. */
+/* The stream ends here, though the device may not be past its work: what it has is anyone's when that is so. */
 void wi_lanes_abandon(wi_lanes *lanes, weir_stream stream);
+/* Has the driver record a point behind all work where lanes wait for one; false: none does, or it cannot be had now. The lock
+ * is released while the driver works. */
+bool wi_lanes_bound(wi_lanes *lanes);
 /* Waits for what was abandoned; nothing is free in any lane then. All other streams are forgotten. */
 void wi_lanes_drain(wi_lanes *lanes);
+/* Every lane, those that are gone, too: the one after `lane`, NULL behind the last one; the first one after NULL. */
+wi_lane *wi_lanes_next(const wi_lanes *lanes, const wi_lane *lane);
 
 /* After a free in the lane: closes the epoch where that is due. The lock is released while the driver works. */
 void wi_lanes_freed(wi_lanes *lanes, wi_lane *lane, uint64_t bytes);
+/* The same of what was another's and comes back unused: closes nothing. */
+void wi_lanes_returned(wi_lane *lane, uint64_t bytes);
 /* Closes the open epochs of all lanes and asks the driver what has passed, which becomes anyone's; answers the bytes. The lock
  * is released while the driver works. */
 uint64_t wi_lanes_renew(wi_lanes *lanes);

@@ -41,8 +41,10 @@ void wi_ordered_discard(wi_resource *resource, wi_block *block, const wi_placeme
 {
     wi_resource_lock(resource);
     wi_lane *lane = wi_lanes_find(resource->lanes, p->stream);
+    if (!lane && p->ordered) /* whose stream has ended meanwhile */
+        lane = &resource->lanes->late;
     if (lane) /* it may have been another's */
-        lane->freed += block->charged;
+        wi_lanes_returned(lane, block->charged);
     unuse(block, block->previous, lane);
     wi_resource_unlock(resource);
 }
@@ -71,7 +73,7 @@ bool wi_ordered_follow(wi_resource *resource, weir_stream stream, void *native)
 
 static void free_in_order(wi_lanes *lanes, wi_block *block, weir_stream stream, void *native)
 {
-    wi_lane *lane = wi_lanes_get(lanes, stream, native); /* it was made before */
+    wi_lane *lane = wi_lanes_get_late(lanes, stream, native); /* it was made before, and may be gone */
     uint64_t bytes = wi_extent_of(block)->bytes;
     free_for(block, lane);
     wi_lanes_freed(lanes, lane, bytes);
@@ -139,6 +141,14 @@ void wi_ordered_forget(wi_resource *resource, weir_stream stream)
     wi_resource_lock(resource);
     (void)wi_lanes_forget(resource->lanes, stream);
     wi_resource_unlock(resource);
+}
+
+bool wi_ordered_bound(wi_resource *resource)
+{
+    wi_resource_lock(resource);
+    bool bound = wi_lanes_bound(resource->lanes);
+    wi_resource_unlock(resource);
+    return bound;
 }
 
 void wi_ordered_abandon(wi_resource *resource, weir_stream stream)

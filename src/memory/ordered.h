@@ -26,13 +26,14 @@ uint64_t wi_ordered_pass(wi_resource *resource, uint64_t *left);
 uint64_t wi_ordered_released(wi_resource *resource);
 bool wi_ordered_await(wi_resource *resource, uint64_t deadline);
 void wi_ordered_forget(wi_resource *resource, weir_stream stream);
+bool wi_ordered_bound(wi_resource *resource);
 void wi_ordered_abandon(wi_resource *resource, weir_stream stream);
 
 #define WI_ORDERED                                                                                                     \
     .discard = wi_ordered_discard, .publish = wi_ordered_publish, .retire = wi_ordered_retire,                         \
     .release = wi_ordered_release, .shrink = wi_ordered_shrink, .follow = wi_ordered_follow, .pass = wi_ordered_pass,  \
     .released = wi_ordered_released, .await = wi_ordered_await, .forget = wi_ordered_forget,                           \
-    .abandon = wi_ordered_abandon, .join = wi_ordered_join
+    .bound = wi_ordered_bound, .abandon = wi_ordered_abandon, .join = wi_ordered_join
 
 /* With the lock held: */
 

@@ -105,6 +105,9 @@ typedef struct wi_resource_table {
     void (*forget)(wi_resource *resource, weir_stream stream);
     /* The same of one that ends while the device may not be past its work; the driver's record of it goes after this. */
     void (*abandon)(wi_resource *resource, weir_stream stream);
+    /* Has the driver record a point behind all work for what was freed on streams that have ended so, which `pass` asks about
+     * then; false: nothing waits for one, or it cannot be had now. For whoever is short of memory, or gives it back. */
+    bool (*bound)(wi_resource *resource);
 
     /* The pending block takes in `next`, which is pending, too, and of the same account; both in hand, and the device past them.
      * False: they do not adjoin, and nothing has changed. NULL: its blocks have no parts, and shrink, which otherwise cuts a

@@ -331,11 +331,13 @@ static bool follows(weir_runtime *runtime, wi_resource *stack, const wi_block *b
            stack->base->table->follow(stack->base, stream, at->native);
 }
 
-static weir_status record_fence(weir_runtime *runtime, const wi_block *block, fence *f)
+static weir_status record_fence(weir_runtime *runtime, const wi_block *block, weir_stream stream, fence *f)
 {
     wi_event ignored;
     f->event = (wi_event){0};
     weir_status status = f->native ? runtime->driver->record(runtime->device, f->native, &f->event) : WEIR_OK;
+    if (status == WEIR_OK && !wi_streams_knows(&runtime->streams, stream)) /* the event may be another stream's */
+        status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &f->native);
     bool past = status == WEIR_OK && runtime->driver->passed(runtime->device, f->event) &&
                 wi_marks_passed(block->marks, runtime->driver, runtime->device, &ignored);
     f->past = past ? WI_PASSED : WI_UNPASSED;
@@ -354,7 +356,7 @@ static weir_status make_fence(weir_runtime *runtime, wi_resource *stack, wi_bloc
     if (status != WEIR_OK)
         return status;
     if (!follows(runtime, stack, block, stream, &at))
-        return record_fence(runtime, block, f);
+        return record_fence(runtime, block, stream, f);
     f->past = WI_IN_ORDER;
     return runtime->driver->stream_capturing(runtime->device, f->native)
                ? wi_streams_captured(runtime, stream, "weir_free")
@@ -441,7 +443,7 @@ static weir_status shrink(weir_runtime *runtime, wi_resource *stack, wi_block *b
     if (status == WEIR_OK)
         status = wait_for_zeroing(runtime, block, stream);
     if (status == WEIR_OK)
-        status = record_fence(runtime, block, &f);
+        status = record_fence(runtime, block, stream, &f);
     if (status == WEIR_OK && block->graph && f.past == WI_UNPASSED)
         status = wi_graph_note(block, f.event);
     if (status == WEIR_OK)

@@ -44,30 +44,49 @@ weir_status wi_streams_resolve_recorded(weir_runtime *runtime, weir_stream strea
     return status;
 }
 
-/* Without asking the driver; false: it has to be asked. */
-static bool known_point(wi_streams *streams, weir_stream stream, wi_event *out)
+/* With the lock held: of the streams that the place has had, one that ended without a word came after this one, or was it. */
+static bool was_abandoned(const wi_streams *streams, weir_stream stream)
+{
+    uint32_t index = (uint32_t)(stream.id & 0xffff), generation = (uint32_t)(stream.id >> 16);
+    return stream.id != 0 && index < streams->used && generation <= streams->places[index].abandoned;
+}
+
+/* Without asking the driver; false: it has to be asked, about all its work where *ended. */
+static bool known_point(wi_streams *streams, weir_stream stream, wi_event *out, bool *ended)
 {
     *out = (wi_event){0};
     pthread_mutex_lock(&streams->lock);
     const wi_stream_place *place = wi_streams_place(streams, stream);
     bool bounded = place && place->bounded;
+    *ended = !place && was_abandoned(streams, stream);
     if (bounded)
         *out = place->before;
     pthread_mutex_unlock(&streams->lock);
-    return !place || bounded;
+    return (!place && !*ended) || bounded;
+}
+
+static weir_status point_of_ended(weir_runtime *runtime, wi_event *out)
+{
+    const wi_driver *driver = runtime->driver;
+    return driver->record_all ? driver->record_all(runtime->device, out) : WEIR_OK;
 }
 
 weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, wi_event *out)
 {
     wi_streams *streams = &runtime->streams;
     void *native;
-    if (known_point(streams, stream, out))
+    bool ended;
+    if (known_point(streams, stream, out, &ended))
         return WEIR_OK;
+    if (ended)
+        return point_of_ended(runtime, out);
     weir_status status = wi_streams_resolve(streams, stream, runtime->name, &native);
     if (status == WEIR_OK)
         status = runtime->driver->record(runtime->device, native, out);
-    /* Another thread may have begun to capture it, or released it, meanwhile. */
-    return status == WEIR_STREAM_MISUSE && known_point(streams, stream, out) ? WEIR_OK : status;
+    /* Another thread may have begun to capture it, or released it, meanwhile; or an event may be another stream's. */
+    if (status == WEIR_OK ? wi_streams_knows(streams, stream) : status != WEIR_STREAM_MISUSE)
+        return status;
+    return known_point(streams, stream, out, &ended) ? WEIR_OK : ended ? point_of_ended(runtime, out) : status;
 }
 
 /* Beginning and ending --------------------------------------------------------------------------------------------- */

@@ -10,7 +10,7 @@ static wi_stream_place *find_same(weir_runtime *runtime, const wi_stream_place *
     wi_streams *streams = &runtime->streams;
     for (uint32_t i = 0; i < streams->used; i++) {
         wi_stream_place *place = &streams->places[i];
-        if (place->users > 0 && place->origin == wanted->origin && place->native == wanted->native &&
+        if ((place->users > 0 || place->leaving) && place->origin == wanted->origin && place->native == wanted->native &&
             place->thread == wanted->thread)
             return place;
     }
@@ -30,52 +30,69 @@ static bool is_own(weir_runtime *runtime, const void *native)
     return own;
 }
 
-/* With the lock held: gives `content` a place, or one more user to the place that has the same stream. *spare is the driver's record that is
- * not needed then: that of `content`, or of a stream that is gone and whose address it has: *gone. */
-static weir_status settle_in(weir_runtime *runtime, const wi_stream_place *content, weir_stream *out, void **spare,
-                             weir_stream *gone)
+/* With the lock held: the stream that had that address before, which has ended without a word; NULL: there is none. Waits for
+ * whoever is about such a one. */
+static wi_stream_place *find_ended(weir_runtime *runtime, const wi_stream_place *content)
+{
+    for (;;) {
+        wi_stream_place *same = find_same(runtime, content);
+        if (!same || (!same->leaving && same->identity == content->identity))
+            return NULL;
+        if (!same->leaving)
+            return same;
+        pthread_cond_wait(&runtime->streams.left, &runtime->streams.lock);
+    }
+}
+
+/* With the lock held, released meanwhile. What threads park in the order of the stream is freed in that order, while it still
+ * has its id; then nobody finds it any more, and what waits for it does so by itself, before another stream has its place. */
+static void end_without_a_word(weir_runtime *runtime, wi_stream_place *place)
+{
+    wi_streams *streams = &runtime->streams;
+    weir_stream gone = wi_streams_id(streams, place);
+    void *record = place->stream;
+    place->leaving = true;
+    pthread_mutex_unlock(&streams->lock);
+    wi_fronts_drop_stream(runtime, gone);
+    pthread_mutex_lock(&streams->lock);
+    place->users = 0;
+    place->abandoned = place->generation;
+    pthread_mutex_unlock(&streams->lock);
+    wi_streams_abandon(runtime, gone);
+    runtime->driver->stream_abandon(runtime->device, record);
+    pthread_mutex_lock(&streams->lock);
+    wi_streams_clear(place);
+    pthread_cond_broadcast(&streams->left);
+}
+
+/* With the lock held: gives `content` a place, or one more user to the place that has the same stream. *spare is the driver's
+ * record that is not needed then. */
+static weir_status settle_in(weir_runtime *runtime, const wi_stream_place *content, weir_stream *out, void **spare)
 {
     wi_streams *streams = &runtime->streams;
     wi_stream_place *same = find_same(runtime, content);
     *spare = content->stream;
-    if (same && same->identity == content->identity) {
+    if (same) {
         same->users++;
         *out = wi_streams_id(streams, same);
         return WEIR_OK;
     }
-    wi_stream_place *place = same ? same : wi_streams_free_place(streams);
+    wi_stream_place *place = wi_streams_free_place(streams);
     if (!place)
         return wi_streams_all_taken(runtime);
-    *spare = place->stream;
-    *gone = same ? wi_streams_id(streams, same) : WEIR_STREAM_HOST;
-    *place = (wi_stream_place){.generation = place->generation};
+    *spare = NULL;
     *out = wi_streams_take(streams, place, *content);
     return WEIR_OK;
-}
-
-/* What threads park in the order of a stream that is gone is freed in that order, while it still has its id. */
-static void drop_parked(weir_runtime *runtime, const wi_stream_place *content)
-{
-    weir_stream gone = WEIR_STREAM_HOST;
-    pthread_mutex_lock(&runtime->streams.lock);
-    const wi_stream_place *same = find_same(runtime, content);
-    if (same && same->identity != content->identity)
-        gone = wi_streams_id(&runtime->streams, same);
-    pthread_mutex_unlock(&runtime->streams.lock);
-    if (gone.id)
-        wi_fronts_drop_stream(runtime, gone);
 }
 
 static weir_status enter(weir_runtime *runtime, const wi_stream_place *content, weir_stream *out)
 {
     void *spare;
-    weir_stream gone = WEIR_STREAM_HOST;
-    drop_parked(runtime, content);
     pthread_mutex_lock(&runtime->streams.lock);
-    weir_status status = settle_in(runtime, content, out, &spare, &gone);
+    for (wi_stream_place *ended; (ended = find_ended(runtime, content));)
+        end_without_a_word(runtime, ended);
+    weir_status status = settle_in(runtime, content, out, &spare);
     pthread_mutex_unlock(&runtime->streams.lock);
-    if (gone.id)
-        wi_streams_abandon(runtime, gone);
     if (spare)
         runtime->driver->stream_destroy(runtime->device, spare);
     return status;
@@ -126,14 +143,16 @@ static weir_status leave(weir_runtime *runtime, weir_stream stream, void **spare
 {
     wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
     *spare = NULL;
-    if (!place)
-        return weir_fail(WEIR_STREAM_MISUSE, "stream %llx was unregistered by another thread meanwhile",
+    if (!place || place->leaving)
+        return weir_fail(WEIR_STREAM_MISUSE,
+                         place ? "stream %llx has ended, and another one with its address is being registered"
+                               : "stream %llx was unregistered by another thread meanwhile",
                          (unsigned long long)stream.id);
     if (place->captured)
         return wi_streams_captured(runtime, stream, "weir_stream_unregister");
     if (--place->users == 0) {
         *spare = place->stream;
-        *place = (wi_stream_place){.generation = place->generation};
+        wi_streams_clear(place);
     }
     return WEIR_OK;
 }

@@ -11,6 +11,7 @@ void wi_streams_init(wi_streams *streams, void *const *made, uint32_t count)
     for (uint32_t i = 0; i < count; i++)
         streams->idle[i] = made[i];
     pthread_mutex_init(&streams->lock, NULL);
+    pthread_cond_init(&streams->left, NULL);
     streams->pool = (uint16_t)(atomic_fetch_add(&last_pool, 1) % 65535 + 1);
 }
 
@@ -18,7 +19,16 @@ void wi_streams_destroy(wi_streams *streams, const wi_driver *driver, wi_device 
 {
     for (uint32_t i = 0; i < streams->idle_used; i++)
         driver->stream_destroy(device, streams->idle[i]);
+    pthread_cond_destroy(&streams->left);
     pthread_mutex_destroy(&streams->lock);
+}
+
+bool wi_streams_knows(wi_streams *streams, weir_stream stream)
+{
+    pthread_mutex_lock(&streams->lock);
+    bool knows = stream.id == 0 || wi_streams_place(streams, stream);
+    pthread_mutex_unlock(&streams->lock);
+    return knows;
 }
 
 bool wi_streams_any(wi_streams *streams)
@@ -51,15 +61,21 @@ wi_stream_place *wi_streams_place(wi_streams *streams, weir_stream stream)
 wi_stream_place *wi_streams_free_place(wi_streams *streams)
 {
     uint32_t i = 0;
-    while (i < streams->used && streams->places[i].users > 0)
+    while (i < streams->used && (streams->places[i].users > 0 || streams->places[i].leaving))
         i++;
     return i < WI_STREAMS ? &streams->places[i] : NULL;
+}
+
+void wi_streams_clear(wi_stream_place *place)
+{
+    *place = (wi_stream_place){.generation = place->generation, .abandoned = place->abandoned};
 }
 
 weir_stream wi_streams_take(wi_streams *streams, wi_stream_place *place, wi_stream_place content)
 {
     wi_law(place->users == 0 && content.stream);
     content.generation = place->generation + 1;
+    content.abandoned = place->abandoned;
     content.users = 1;
     *place = content;
     if (place == &streams->places[streams->used])
@@ -99,7 +115,7 @@ bool wi_streams_stays(wi_streams *streams, weir_stream stream)
 {
     pthread_mutex_lock(&streams->lock);
     const wi_stream_place *place = wi_streams_place(streams, stream);
-    bool stays = stream.id == 0 || (place && place->thread == 0 && !place->captured);
+    bool stays = stream.id == 0 || (place && place->thread == 0 && !place->captured && !place->leaving);
     pthread_mutex_unlock(&streams->lock);
     return stays;
 }
@@ -220,7 +236,7 @@ static weir_status give_own(weir_runtime *runtime, weir_stream stream)
         return wi_streams_captured(runtime, stream, "weir_stream_release");
     wi_law(streams->idle_used < WI_STREAMS);
     streams->idle[streams->idle_used++] = place->stream;
-    *place = (wi_stream_place){.generation = place->generation};
+    wi_streams_clear(place);
     return WEIR_OK;
 }
 

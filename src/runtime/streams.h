@@ -2,7 +2,8 @@
  * are never given twice.
  *
  * An id is the runtime's number (16 bits, from 1), a generation (32 bits) and a place in the table (16 bits).
- * Laws: a place has a stream exactly while it has users; an own stream is in a place or idle. */
+ * Laws: a place has a stream exactly while it has users; an own stream is in a place or idle; a place that is leaving has no
+ * users and takes none. */
 #ifndef WI_STREAMS_H
 #define WI_STREAMS_H
 
@@ -27,6 +28,8 @@ typedef struct wi_stream_place {
     void *native; /* of an adopted one: what it was registered as, and what tells it from an earlier one there */
     uint64_t identity;
     uint64_t thread; /* whose default stream it is; 0: any thread may use it */
+    bool leaving;    /* the stream has ended without a word; another one is about to have the place */
+    uint32_t abandoned; /* generation of the last stream here that ended so */
     bool captured;   /* as weir_capture_begin said */
     bool bounded;    /* while captured: the point before the capture is known */
     wi_event before;
@@ -36,6 +39,7 @@ typedef struct wi_stream_place {
 
 typedef struct wi_streams {
     pthread_mutex_t lock;
+    pthread_cond_t left; /* a place is leaving no longer */
     uint16_t pool;      /* the runtime's number */
     uint32_t used;      /* places from there on never had a stream */
     uint32_t pooled;    /* own streams there are, when no others are to be made; 0: they are made as they are wanted */
@@ -61,6 +65,7 @@ weir_status wi_streams_look(wi_streams *streams, weir_stream stream, const char 
 /* The driver's stream behind an id; NULL for WEIR_STREAM_HOST. WEIR_STREAM_MISUSE for one that is not known here. */
 weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const char *runtime, void **out);
 bool wi_streams_any(wi_streams *streams);
+bool wi_streams_knows(wi_streams *streams, weir_stream stream);
 /* Whether any thread may ask for points on it, now and later: it is known, not captured, and not one thread's own. */
 bool wi_streams_stays(wi_streams *streams, weir_stream stream);
 /* Whether the point behind what was just queued cannot be had later: it is the default stream of one thread, on which others
@@ -75,8 +80,9 @@ bool wi_streams_declared(wi_streams *streams, weir_stream stream); /* the former
 weir_status wi_streams_resolve_now(weir_runtime *runtime, weir_stream stream, const char *call, void **out);
 /* The same for a call that goes on to record an event, which the driver refuses where it sees a capture. */
 weir_status wi_streams_resolve_recorded(weir_runtime *runtime, weir_stream stream, const char *call, void **out);
-/* The point behind what weir itself has queued on the stream so far. It is passed when the stream is gone, which was waited
- * for then, and when it is captured, before the capture: weir queues nothing during one. */
+/* The point behind what weir itself has queued on the stream so far. It is passed when the stream was released, which waited
+ * for it, behind all work of the device when it ended without a word (WEIR_STREAM_MISUSE while a stream is captured), and when
+ * it is captured, before the capture: weir queues nothing during one. */
 weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, wi_event *out);
 
 /* Among the files of this room --------------------------------------------------------------------------------------- */
@@ -85,6 +91,7 @@ weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, wi_event
 wi_stream_place *wi_streams_place(wi_streams *streams, weir_stream stream); /* NULL: not known here */
 wi_stream_place *wi_streams_free_place(wi_streams *streams);                /* NULL: all are taken */
 weir_stream wi_streams_id(const wi_streams *streams, const wi_stream_place *place);
+void wi_streams_clear(wi_stream_place *place); /* it has no stream any more */
 /* Fills a free place for its first user. */
 weir_stream wi_streams_take(wi_streams *streams, wi_stream_place *place, wi_stream_place content);
 

@@ -99,6 +99,7 @@ static weir_status report(weir_runtime *runtime, uint64_t released, weir_trim_re
 /* Everything that is nobody's any more is known to be so. */
 static void settle(weir_runtime *runtime)
 {
+    (void)wi_holders_bound(&runtime->ledger);
     do
         (void)wi_runtime_reap(runtime);
     while (wi_fronts_empty(runtime) > 0);
