@@ -408,6 +408,33 @@ weir_status wi_sim_stream_synchronize(wi_device *device, void *stream)
     return status;
 }
 
+/* Its work goes on, whoever has ended it. */
+void wi_sim_stream_abandon(wi_device *device, void *stream)
+{
+    wi_sim_stream *s = stream;
+    wi_sim_lock(device);
+    wi_law(s->adopted > 0);
+    s->adopted--;
+    wi_sim_unlock(device);
+}
+
+/* There is no event for that: it waits for the device. */
+weir_status wi_sim_record_all(wi_device *device, wi_event *out)
+{
+    *out = (wi_event){0};
+    weir_status status = wi_sim_enter(WI_SIM_RECORD);
+    if (status != WEIR_OK)
+        return status;
+    wi_sim_lock(device);
+    for (unsigned i = 0; i < WI_SIM_STREAMS && status == WEIR_OK; i++)
+        status = wi_sim_check_capture(device->streams[i], "a point behind all work");
+    for (unsigned i = 0; i < WI_SIM_STREAMS && status == WEIR_OK; i++)
+        if (device->streams[i])
+            status = run_until(device, record(device, device->streams[i]), UINT64_MAX);
+    wi_sim_unlock(device);
+    return status;
+}
+
 void wi_sim_stream_destroy(wi_device *device, void *stream)
 {
     wi_sim_stream *s = stream;

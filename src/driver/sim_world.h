@@ -133,6 +133,8 @@ weir_status wi_sim_stream_create(wi_device *device, void **out);
 weir_status wi_sim_stream_adopt(wi_device *device, void *native, void **out, uint64_t *identity);
 bool wi_sim_stream_capturing(wi_device *device, void *stream);
 void wi_sim_stream_destroy(wi_device *device, void *stream);
+void wi_sim_stream_abandon(wi_device *device, void *stream);
+weir_status wi_sim_record_all(wi_device *device, wi_event *out);
 weir_status wi_sim_stream_synchronize(wi_device *device, void *stream);
 weir_status wi_sim_record(wi_device *device, void *stream, wi_event *out);
 bool wi_sim_passed(wi_device *device, wi_event event);

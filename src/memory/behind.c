@@ -26,9 +26,8 @@ static bool find_one(const wi_lanes *lanes, const wi_shared *shared, unsigned nu
 {
     wi_extent *best = NULL;
     wi_event ignored;
-    for (unsigned i = 0; i < WI_LANE_PLACES; i++) {
-        const wi_lane *lane = lanes->places[i];
-        if (!lane || !lane->first || lane->stream.id == p->stream.id)
+    for (const wi_lane *lane = NULL; (lane = wi_lanes_next(lanes, lane));) {
+        if (!lane->first || lane->stream.id == p->stream.id)
             continue;
         wi_extent *extent = wi_shared_best_of(shared, number, lane, p->charged, p->alignment);
         if (extent && (!best || extent->bytes < best->bytes) && wi_lanes_point(extent, &ignored))
@@ -71,8 +70,8 @@ static bool find_several(const wi_lanes *lanes, unsigned number, const wi_placem
     bool found = false;
     run r;
     *out = (run){0};
-    for (unsigned i = 0; i < WI_LANE_PLACES; i++)
-        for (wi_extent *e = lanes->places[i] ? lanes->places[i]->first : NULL; e; e = e->lane_next) {
+    for (const wi_lane *lane = NULL; (lane = wi_lanes_next(lanes, lane));)
+        for (wi_extent *e = lane->first; e; e = e->lane_next) {
             wi_extent *first = e->space->number == number ? leftmost(e) : NULL;
             if (first && fits_from(first, p, &r) && (!found || r.pieces < out->pieces)) {
                 *out = r;

@@ -15,9 +15,11 @@ typedef struct budget {
  * or in another list. So it is waited for a little at a time, in pauses that grow from the first to the longest: nanoseconds. */
 enum { FIRST_PAUSE = 250 * 1000, LONGEST_PAUSE = 8 * 1000 * 1000 };
 
-enum { MOST_LOOKS = 64 }; /* others may come and go for ever; a refusal must not wait for all of them */
+/* Others may come and go for ever, and a refusal must not wait for all of them: what they leave is looked at so often, and, from
+ * the third look on, until the deadline alone, which is now for a request that does not wait. */
+enum { MOST_LOOKS = 64, LOOKS_AT_ONCE = 2 };
 
-/* What a request has tried so far. Each rung is climbed once or as long as it helps, the waiting until its deadline. */
+/* What a request has tried so far. Each rung is climbed once or as long as it helps, and no longer than one deadline for all. */
 typedef struct ladder {
     budget *budget;
     wi_account *account;
@@ -28,11 +30,10 @@ typedef struct ladder {
     void *native;         /* the stream of the request */
     uint64_t largest;     /* that could have been placed at the last try */
     weir_rung highest;
-    uint64_t deadline; /* 0: not waited yet */
+    uint64_t deadline; /* 0: not climbed yet */
     uint64_t pause;
-    unsigned emptied;  /* how often parked blocks were given up */
-    uint64_t released; /* how much all threads had released when this one last looked */
-    unsigned looks;
+    unsigned emptied, passed, looks; /* how often each was tried: parked blocks, what has passed, what others have released */
+    uint64_t released;               /* how much all threads had released when this one last looked */
     wi_pressure_turn turn;
 } ladder;
 
@@ -48,13 +49,19 @@ static bool captured(const ladder *l)
     return l->native && r->driver->stream_capturing(r->device, l->native);
 }
 
+static bool once_more(const ladder *l, unsigned *tries)
+{
+    unsigned before = (*tries)++;
+    return before < LOOKS_AT_ONCE || (before < MOST_LOOKS && wi_now() < l->deadline);
+}
+
 /* What this thread looked for in vain, another one may have released between the shortage and the look. */
 static bool others_have_released(ladder *l)
 {
     uint64_t released = wi_holders_released(ledger_of(l));
     bool more = released != l->released;
     l->released = released;
-    return more && l->looks++ < MOST_LOOKS;
+    return more && once_more(l, &l->looks);
 }
 
 static bool any_pending(wi_ledger *ledger)
@@ -69,13 +76,15 @@ static bool any_pending(wi_ledger *ledger)
 
 static bool take_what_is_parked(ladder *l)
 {
-    return l->emptied < MOST_LOOKS && l->emptied++ < MOST_LOOKS && wi_ledger_empty_parking(ledger_of(l)) > 0;
+    return once_more(l, &l->emptied) && wi_ledger_empty_parking(ledger_of(l)) > 0;
 }
 
 static bool take_what_has_passed(ladder *l)
 {
     uint64_t left;
     wi_ledger *ledger = ledger_of(l);
+    if (!once_more(l, &l->passed))
+        return false;
     (void)wi_holders_bound(ledger);
     return wi_holders_pass(ledger, &left) > 0 || wi_holders_reap(ledger, NULL) > 0 ||
            (any_pending(ledger) && wi_holders_settle(ledger));
@@ -154,12 +163,11 @@ static bool wait_for_the_oldest(ladder *l)
     if (!l->helps || !l->may_wait || captured(l))
         return false;
     uint64_t now = wi_now();
-    if (l->deadline == 0)
-        l->deadline = now + wi_option_wait();
     if (now >= l->deadline)
         return false;
     l->pause = l->pause ? wi_min(2 * l->pause, LONGEST_PAUSE) : FIRST_PAUSE;
     uint64_t until = wi_min(l->deadline, now + l->pause);
+    l->passed = 0; /* there may be more now */
     return wi_holders_wait(ledger_of(l), until) || wi_holders_await(ledger_of(l), until);
 }
 
@@ -181,6 +189,8 @@ static const struct rung {
 static bool climb(ladder *l, bool helps)
 {
     l->helps = helps;
+    if (l->deadline == 0)
+        l->deadline = wi_now() + (l->may_wait ? wi_option_wait() : 0);
     for (size_t i = 0; i < sizeof rungs / sizeof rungs[0]; i++)
         if (rungs[i].climb(l)) {
             l->highest = l->highest > rungs[i].rung ? l->highest : rungs[i].rung;

@@ -109,7 +109,7 @@ static bool once_more(wi_mapped *mapped, weir_status *status, unsigned *waits)
 /* `own`: the space is that of its kind. What passes while other spaces are looked at is first looked for there, later. */
 static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p, bool own, wi_block **out)
 {
-    for (unsigned waits = 0;;) {
+    for (unsigned waits = 0, renewals = 0;;) {
         weir_status status = wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE);
         if (status != WEIR_OK)
             return status;
@@ -120,7 +120,7 @@ static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p
             *out = wi_ordered_use(extent, wi_extent_start(extent, p->alignment), p, 0);
             return WEIR_OK;
         }
-        if (own && wi_lanes_renew(&mapped->lanes) > 0) { /* what has passed is anyone's, and can be moved */
+        if (own && renewals++ < WI_MOST_RENEWALS && wi_lanes_renew(&mapped->lanes) > 0) { /* what has passed is anyone's, and can be moved */
             wi_climbed(p, WEIR_RUNG_COMPLETED);
             continue;
         }

@@ -7,7 +7,10 @@
 
 #include "memory/lanes.h"
 
-enum { WI_RECORDS_PER_CHANGE = 8 }; /* more than any one change of the extents cuts */
+enum {
+    WI_RECORDS_PER_CHANGE = 8, /* more than any one change of the extents cuts */
+    WI_MOST_RENEWALS = 8       /* that one request makes use of: others may free and use again for ever */
+};
 
 /* The block is the first member of its extent. */
 static inline wi_extent *wi_extent_of(wi_block *block)

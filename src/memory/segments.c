@@ -74,7 +74,7 @@ static weir_status make_do(wi_segments *s, const wi_placement *p, unsigned kind,
 static weir_status find_room(wi_segments *s, wi_placement *p, wi_extent **out)
 {
     unsigned kind = wi_segment_kind(p->charged);
-    for (unsigned waits = 0;;) {
+    for (unsigned waits = 0, renewals = 0;;) {
         weir_status status = wi_extent_pool_reserve(&s->shared.pool, WI_RECORDS_PER_CHANGE);
         if (status != WEIR_OK)
             return status;
@@ -82,7 +82,7 @@ static weir_status find_room(wi_segments *s, wi_placement *p, wi_extent **out)
         p->hit = *out && waits == 0;
         if (*out)
             return WEIR_OK;
-        if (wi_lanes_renew(&s->lanes) > 0) { /* what has passed is anyone's */
+        if (renewals++ < WI_MOST_RENEWALS && wi_lanes_renew(&s->lanes) > 0) { /* what has passed is anyone's */
             wi_climbed(p, WEIR_RUNG_COMPLETED);
             continue;
         }

@@ -55,7 +55,7 @@ static void keep_record(weir_runtime *runtime, weir_client *client)
 /* Whatever is kept back, of any client's; answers its bytes. */
 static uint64_t relieve(weir_runtime *runtime)
 {
-    uint64_t bytes = wi_fronts_empty(runtime) + wi_fronts_empty(runtime); /* this thread's, and all others' */
+    uint64_t bytes = wi_fronts_empty(runtime);
     (void)wi_runtime_reap(runtime);
     return bytes + wi_relieve(runtime->resource);
 }

@@ -5,32 +5,13 @@
 /* This file is compiled so that the look at it is cheap in a library that was opened late, too: src/CMakeLists.txt. */
 _Thread_local wi_front_thread *wi_front_mine;
 
-static inline bool is_for(const wi_front *front, const weir_client *client, weir_stream stream)
-{
-    return front && front->client == client && front->stream.id == stream.id;
-}
-
-/* Another front has its place in the table. Entered. */
-static __attribute__((noinline)) wi_front *look_further(wi_front_thread *mine, const weir_client *client,
-                                                        weir_stream stream)
-{
-    wi_front *front = mine->fronts;
-    while (front && !is_for(front, client, stream))
-        front = front->next_of_thread;
-    if (front)
-        mine->table[wi_front_place(client, stream)] = front;
-    return front;
-}
-
 /* This thread's front for them, and its own lock entered; NULL: there is none, or it is shut. */
 static inline __attribute__((always_inline)) wi_front *enter(const weir_client *client, weir_stream stream)
 {
     wi_front_thread *mine = wi_front_mine;
     if (wi_unlikely(!mine) || wi_unlikely(!wi_biased_enter(&mine->lock)))
         return NULL;
-    wi_front *front = mine->table[wi_front_place(client, stream)];
-    if (wi_unlikely(!is_for(front, client, stream)))
-        front = look_further(mine, client, stream);
+    wi_front *front = wi_front_find(mine, client, stream);
     if (wi_likely(front) && wi_likely(atomic_load_explicit(front->recording, memory_order_relaxed) == 0) &&
         wi_likely(!atomic_load_explicit(&wi_forked, memory_order_relaxed)))
         return front;

@@ -19,6 +19,13 @@
 typedef struct wi_front wi_front;
 typedef struct wi_depot wi_depot;
 
+/* A thread that has parked blocks in hand, or that ends; on its stack. They are linked in the order in which they came, so that
+ * whoever waits for those that were at work waits for nobody who came since. */
+typedef struct wi_front_turn {
+    struct wi_front_turn *previous, *next;
+    uint64_t number;
+} wi_front_turn;
+
 /* Of a runtime. */
 typedef struct wi_fronts {
     bool usable;       /* the stack has none but a budget around a base that can peek */
@@ -27,7 +34,9 @@ typedef struct wi_fronts {
     wi_depot *depots;  /* the same; each has a front */
     atomic_uint lists; /* in all of them */
     wi_block *refused; /* blocks that were parked and that the driver did not take when they were freed; linked */
-    unsigned working;  /* threads with parked blocks in hand, and threads that end */
+    wi_front_turn *first_turn, *last_turn; /* under the lock of all fronts */
+    uint64_t turns;                        /* that were begun */
+    pthread_cond_t turn_over;
     /* Calm: memory has not grown for so long that large blocks may stay parked until their thread would need more. That has to
      * pay: where growth comes too often in it, it ends, and does not come back as soon, unless the option asks for it from the
      * start. */
@@ -68,11 +77,11 @@ uint64_t wi_front_empty_large(weir_client *client, weir_stream stream, bool ever
 void wi_fronts_note(wi_fronts *fronts, uint32_t handles, uint32_t hits);
 
 /* Nothing is parked for the client, or on the stream, and no front is there for them. The stream is captured or gone by now,
- * or the client closing, so that no other is made. Waits for threads that have some of it in hand: they may still ask the
- * driver about the stream. */
+ * or the client closing, so that no other is made. Waits for threads that had some of it in hand by then, and for nobody else:
+ * they may still ask the driver about the stream. */
 void wi_fronts_drop_client(weir_client *client);
 void wi_fronts_drop_stream(weir_runtime *runtime, weir_stream stream);
-/* Gives up all that is parked; answers how many bytes. */
+/* Gives up all that is parked, and waits for those who had some of it in hand; answers how many bytes. */
 uint64_t wi_fronts_empty(weir_runtime *runtime);
 /* Around the opening of a trace: nothing is parked, and nothing will be. */
 void wi_fronts_shut(weir_runtime *runtime);
@@ -92,7 +101,7 @@ enum {
     WI_FRONT_RECENT_BITS = 11,
     WI_FRONT_MIDDLE = 1 << 20,
     WI_FRONT_MANY = 64,
-    WI_FRONT_SEVERAL = 32,
+    WI_FRONT_SEVERAL = 64,
     WI_FRONT_SOME = 8,
     WI_FRONT_FEW = 2,
     WI_FRONT_FIRST_HOPE = 2,
@@ -115,13 +124,21 @@ typedef struct wi_front_bin {
     uint32_t count, most;
 } wi_front_bin;
 
-enum { WI_FRONT_TABLE_BITS = 6 };
+/* A thread has at most so many fronts, some 5 KiB each: who works for more pairs of client and stream loses the oldest. */
+enum { WI_FRONT_TABLE_BITS = 6, WI_FRONT_MOST = 1024 };
 
+/* Laws: the table is at most half full; a front is at its place there, or behind it with no empty place between. */
 typedef struct wi_front_thread {
     wi_biased lock;
-    wi_front *table[1 << WI_FRONT_TABLE_BITS]; /* a guess at each place */
-    wi_front *fronts;                          /* all of them */
-    uint64_t generation;                       /* that it gave a block last */
+    uint32_t shift; /* 64 less the bits of a place in the table */
+    uint32_t count; /* of fronts */
+    wi_front **table;
+    uint64_t generation; /* that it gave a block last */
+    wi_front *fronts, *oldest; /* all of them, the newest first */
+    wi_front *places[1 << WI_FRONT_TABLE_BITS];     /* the table, before it grows */
+    wi_block *recent[1 << WI_FRONT_RECENT_BITS]; /* guesses: records of blocks that it gave out, by their address; of runtimes
+                                                  * in which it has fronts */
+    bool stale; /* of one in which it may have none: the guesses are to be forgotten */
 } wi_front_thread;
 
 struct wi_front {
@@ -144,11 +161,10 @@ struct wi_front {
     wi_drift returned;
     wi_depot *depot;
     wi_front_thread *thread;
-    wi_front *next_of_thread;
+    wi_front *newer, *next_of_thread;
     wi_front *previous, *next, *picked;
     uint32_t hand; /* the bin that makes room next */
     wi_front_bin bins[WI_FRONT_BINS];
-    wi_block *recent[1 << WI_FRONT_RECENT_BITS]; /* guesses: records of blocks that it gave out, by their address */
 };
 
 /* Blocks of one charge that a front has left; linked by pending_next. */
@@ -178,10 +194,26 @@ struct wi_depot {
 
 extern _Thread_local wi_front_thread *wi_front_mine;
 
-static inline uint32_t wi_front_place(const weir_client *client, weir_stream stream)
+static inline uint64_t wi_front_place(const wi_front_thread *mine, const weir_client *client, weir_stream stream)
 {
     uint64_t mixed = ((uint64_t)(uintptr_t)client >> 4) + stream.id;
-    return (uint32_t)(mixed * UINT64_C(0x9e3779b97f4a7c15) >> (64 - WI_FRONT_TABLE_BITS));
+    return mixed * UINT64_C(0x9e3779b97f4a7c15) >> mine->shift;
+}
+
+static inline bool wi_front_is_for(const wi_front *front, const weir_client *client, weir_stream stream)
+{
+    return front->client == client && front->stream.id == stream.id;
+}
+
+/* The owner's look, entered or with the claimers' lock. */
+static inline wi_front *wi_front_find(const wi_front_thread *mine, const weir_client *client, weir_stream stream)
+{
+    uint64_t mask = (UINT64_C(1) << (64 - mine->shift)) - 1;
+    for (uint64_t i = wi_front_place(mine, client, stream);; i = (i + 1) & mask) {
+        wi_front *front = mine->table[i];
+        if (wi_likely(!front || wi_front_is_for(front, client, stream)))
+            return front;
+    }
 }
 
 /* Of 0, which a look at a record that is being written may find, one that takes nothing. */
@@ -199,7 +231,7 @@ static inline wi_front_bin *wi_front_bin_of(wi_front *front, uint64_t charged)
 static inline wi_block **wi_front_recent(wi_front *front, const void *pointer)
 {
     uint64_t mixed = (uint64_t)(uintptr_t)pointer / WI_UNIT * UINT64_C(0x9e3779b97f4a7c15);
-    return &front->recent[mixed >> (64 - WI_FRONT_RECENT_BITS)];
+    return &front->thread->recent[mixed >> (64 - WI_FRONT_RECENT_BITS)];
 }
 
 static inline void wi_front_gain(wi_front *front, uint64_t charged)

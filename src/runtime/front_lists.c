@@ -5,12 +5,11 @@
 #include "memory/record.h"
 #include "runtime/runtime.h"
 
-#include <sched.h>
-
 /* Behind a ledger's lock. Whoever holds it claims threads' own locks. */
 static pthread_mutex_t lists = PTHREAD_MUTEX_INITIALIZER;
 
 static pthread_key_t thread_key;
+static _Thread_local unsigned in_turn; /* turns that this thread has begun */
 
 /* What a front may park: enough for a loop's working set, little of a budget even when there are some threads. */
 enum { BUDGET_PARTS = 64 };
@@ -54,26 +53,80 @@ static wi_front *claim(wi_fronts *fronts, const selection *s)
     return picked;
 }
 
+/* Those behind it move up, so that no place between a front and where it belongs is empty. */
+static void leave_table(wi_front_thread *thread, const wi_front *front)
+{
+    uint64_t mask = (UINT64_C(1) << (64 - thread->shift)) - 1;
+    uint64_t hole = wi_front_place(thread, front->client, front->stream);
+    while (thread->table[hole] != front)
+        hole = (hole + 1) & mask;
+    for (uint64_t i = (hole + 1) & mask; thread->table[i]; i = (i + 1) & mask) {
+        wi_front *next = thread->table[i];
+        uint64_t home = wi_front_place(thread, next->client, next->stream);
+        if (((i - home) & mask) < ((i - hole) & mask)) /* its home is behind the hole */
+            continue;
+        thread->table[hole] = next;
+        hole = i;
+    }
+    thread->table[hole] = NULL;
+}
+
+static void enter_table(wi_front_thread *thread, wi_front *front)
+{
+    uint64_t mask = (UINT64_C(1) << (64 - thread->shift)) - 1;
+    uint64_t i = wi_front_place(thread, front->client, front->stream);
+    while (thread->table[i])
+        i = (i + 1) & mask;
+    thread->table[i] = front;
+}
+
+/* Room for one more front; false: no memory. */
+static bool grow_table(wi_front_thread *thread)
+{
+    uint64_t places = UINT64_C(1) << (64 - thread->shift);
+    if (2 * ((uint64_t)thread->count + 1) <= places)
+        return true;
+    wi_front **table = calloc(2 * places, sizeof *table), **old = thread->table;
+    if (!table)
+        return false;
+    thread->table = table;
+    thread->shift--;
+    for (wi_front *f = thread->fronts; f; f = f->next_of_thread)
+        enter_table(thread, f);
+    if (old != thread->places)
+        free(old);
+    return true;
+}
+
 static void unlist(wi_fronts *fronts, wi_front *front)
 {
     wi_front_thread *thread = front->thread;
     *(front->previous ? &front->previous->next : &fronts->first) = front->next;
     if (front->next)
         front->next->previous = front->previous;
-    wi_front **link = &thread->fronts;
-    while (*link != front)
-        link = &(*link)->next_of_thread;
-    *link = front->next_of_thread;
-    wi_front **guess = &thread->table[wi_front_place(front->client, front->stream)];
-    if (*guess == front)
-        *guess = NULL;
+    *(front->newer ? &front->newer->next_of_thread : &thread->fronts) = front->next_of_thread;
+    *(front->next_of_thread ? &front->next_of_thread->newer : &thread->oldest) = front->newer;
+    leave_table(thread, front);
+    thread->count--;
     wi_depot_forget(front);
+}
+
+/* The records may go with the runtime. Claimed. */
+static void forget_recent(wi_front_thread *thread)
+{
+    if (thread->stale)
+        memset(thread->recent, 0, sizeof thread->recent);
+    thread->stale = false;
 }
 
 static void let_go(wi_fronts *fronts, wi_front *picked, bool drop)
 {
-    for (wi_front *f = picked; drop && f; f = f->picked)
+    for (wi_front *f = picked; drop && f; f = f->picked) {
+        f->thread->stale = true;
         unlist(fronts, f);
+    }
+    for (wi_front *f = picked; drop && f; f = f->picked)
+        forget_recent(f->thread);
     for (wi_front *f = picked; f; f = f->picked)
         wi_biased_release(&f->thread->lock);
     for (wi_front *next; drop && picked; picked = next) {
@@ -149,8 +202,27 @@ static void empty_depots(wi_fronts *fronts, const selection *s, wi_block **list)
     }
 }
 
-/* The blocks that the selection means; the caller frees them and then calls done. NULL: there are none. */
-static wi_block *take_out(weir_runtime *runtime, const selection *s)
+/* With the lock of all fronts held. */
+static void begin_turn(wi_fronts *fronts, wi_front_turn *turn)
+{
+    *turn = (wi_front_turn){.previous = fronts->last_turn, .number = ++fronts->turns};
+    *(turn->previous ? &turn->previous->next : &fronts->first_turn) = turn;
+    fronts->last_turn = turn;
+    in_turn++;
+}
+
+static void end_turn(wi_fronts *fronts, const wi_front_turn *turn)
+{
+    pthread_mutex_lock(&lists);
+    *(turn->previous ? &turn->previous->next : &fronts->first_turn) = turn->next;
+    *(turn->next ? &turn->next->previous : &fronts->last_turn) = turn->previous;
+    in_turn--;
+    pthread_cond_broadcast(&fronts->turn_over);
+    pthread_mutex_unlock(&lists);
+}
+
+/* The blocks that the selection means; where there are some, the caller's turn is begun, and free_all ends it. */
+static wi_block *take_out(weir_runtime *runtime, const selection *s, wi_front_turn *turn)
 {
     wi_fronts *fronts = &runtime->fronts;
     wi_block *list = NULL;
@@ -166,28 +238,25 @@ static wi_block *take_out(weir_runtime *runtime, const selection *s)
     }
     let_go(fronts, picked, s->drop);
     empty_depots(fronts, s, &list);
-    fronts->working += list != NULL;
+    if (list)
+        begin_turn(fronts, turn);
     unlock_lists(runtime);
     return list;
 }
 
-static void done(wi_fronts *fronts)
+/* Waits for those who are at work now; true if there were any. Nobody waits who is in a turn himself: a pressure callback or
+ * the log's function may have called. */
+static bool wait_for_others(weir_runtime *runtime)
 {
+    wi_fronts *fronts = &runtime->fronts;
+    bool waited = false;
+    if (wi_alone || in_turn > 0)
+        return false;
     pthread_mutex_lock(&lists);
-    fronts->working--;
+    for (uint64_t last = fronts->turns; fronts->first_turn && fronts->first_turn->number <= last; waited = true)
+        pthread_cond_wait(&fronts->turn_over, &lists);
     pthread_mutex_unlock(&lists);
-}
-
-/* Waits while others have something in hand of which *bytes tells whether it is still there. */
-static void wait_for_others(weir_runtime *runtime, const uint64_t *bytes)
-{
-    for (bool there = !wi_alone; there;) {
-        lock_lists(runtime);
-        there = *bytes > 0 && runtime->fronts.working > 0;
-        unlock_lists(runtime);
-        if (there)
-            sched_yield();
-    }
+    return waited;
 }
 
 /* Freeing what was taken out --------------------------------------------------------------------------------------- */
@@ -212,7 +281,7 @@ static void keep_refused(wi_fronts *fronts, wi_block *block)
     pthread_mutex_unlock(&lists);
 }
 
-static uint64_t free_all(weir_runtime *runtime, wi_block *list)
+static uint64_t free_all(weir_runtime *runtime, wi_block *list, const wi_front_turn *turn)
 {
     uint64_t bytes = 0;
     for (wi_block *block = list, *next; block; block = next) {
@@ -224,7 +293,7 @@ static uint64_t free_all(weir_runtime *runtime, wi_block *list)
             keep_refused(&runtime->fronts, block);
     }
     if (list)
-        done(&runtime->fronts);
+        end_turn(&runtime->fronts, turn);
     return bytes;
 }
 
@@ -232,17 +301,20 @@ static uint64_t free_all(weir_runtime *runtime, wi_block *list)
 static uint64_t retry(weir_runtime *runtime)
 {
     wi_fronts *fronts = &runtime->fronts;
+    wi_front_turn turn;
     pthread_mutex_lock(&lists);
     wi_block *list = fronts->refused;
     fronts->refused = NULL;
-    fronts->working += list != NULL;
+    if (list)
+        begin_turn(fronts, &turn);
     pthread_mutex_unlock(&lists);
-    return free_all(runtime, list);
+    return free_all(runtime, list, &turn);
 }
 
 static uint64_t empty(weir_runtime *runtime, const selection *s)
 {
-    return runtime->fronts.usable ? free_all(runtime, take_out(runtime, s)) : 0;
+    wi_front_turn turn;
+    return runtime->fronts.usable ? free_all(runtime, take_out(runtime, s, &turn), &turn) : 0;
 }
 
 /* Making ----------------------------------------------------------------------------------------------------------- */
@@ -251,20 +323,23 @@ static void end_thread(void *user)
 {
     wi_front_thread *mine = user;
     weir_runtime *runtime = NULL;
+    wi_front_turn turn;
     if (atomic_load(&wi_forked))
         return;
     do {
         pthread_mutex_lock(&lists);
         runtime = mine->fronts ? mine->fronts->runtime : NULL;
         if (runtime)
-            runtime->fronts.working++; /* it stays until then */
+            begin_turn(&runtime->fronts, &turn); /* it stays until that ends */
         pthread_mutex_unlock(&lists);
         if (runtime) {
             (void)empty(runtime, &(selection){.thread = mine, .drop = true});
-            done(&runtime->fronts);
+            end_turn(&runtime->fronts, &turn);
         }
     } while (runtime);
     wi_front_mine = NULL;
+    if (mine->table != mine->places)
+        free(mine->table);
     free(mine);
 }
 
@@ -284,6 +359,8 @@ static wi_front_thread *this_thread(void)
     if (!mine)
         return NULL;
     memset(mine, 0, sizeof *mine);
+    mine->table = mine->places;
+    mine->shift = 64 - WI_FRONT_TABLE_BITS;
     if (pthread_setspecific(thread_key, mine) != 0) {
         free(mine);
         return NULL;
@@ -291,21 +368,13 @@ static wi_front_thread *this_thread(void)
     return wi_front_mine = mine;
 }
 
-/* The owner's own look, entered or with the claimers' lock. */
-static wi_front *find(const wi_front_thread *mine, const weir_client *client, weir_stream stream)
-{
-    wi_front *front = mine->fronts;
-    while (front && (front->client != client || front->stream.id != stream.id))
-        front = front->next_of_thread;
-    return front;
-}
-
 /* With both locks held. */
 static wi_front *make(wi_front_thread *mine, weir_client *client, weir_stream stream)
 {
     weir_runtime *runtime = client->runtime;
     wi_fronts *fronts = &runtime->fronts;
-    bool open = atomic_load(&client->state) == WI_CLIENT_OPEN && wi_streams_stays(&runtime->streams, stream);
+    bool open = atomic_load(&client->state) == WI_CLIENT_OPEN && wi_streams_stays(&runtime->streams, stream) &&
+                mine->count < WI_FRONT_MOST && grow_table(mine);
     wi_depot *depot = open ? wi_depot_find(fronts, client, stream) : NULL;
     if (open && !depot)
         depot = wi_depot_make(client, stream);
@@ -329,7 +398,10 @@ static wi_front *make(wi_front_thread *mine, weir_client *client, weir_stream st
                         .thread = mine,
                         .next_of_thread = mine->fronts,
                         .next = fronts->first};
+    *(mine->fronts ? &mine->fronts->newer : &mine->oldest) = front;
     mine->fronts = front;
+    mine->count++;
+    enter_table(mine, front);
     if (fronts->first)
         fronts->first->previous = front;
     return fronts->first = front;
@@ -363,22 +435,41 @@ static void make_room(wi_front *front, uint64_t charged, wi_block **list)
     }
 }
 
+/* With both locks held, released meanwhile: where the thread has as many fronts as it may have, the one that it made first makes
+ * way. The turn keeps that one's runtime, which may be another. */
+static void make_way(wi_front_thread *mine, weir_runtime *runtime)
+{
+    wi_front_turn turn;
+    if (mine->count < WI_FRONT_MOST)
+        return;
+    weir_runtime *its = mine->oldest->runtime;
+    weir_stream stream = mine->oldest->stream;
+    selection oldest = {.client = mine->oldest->client, .stream = &stream, .thread = mine, .drop = true};
+    begin_turn(&its->fronts, &turn);
+    unlock_lists(runtime);
+    (void)empty(its, &oldest);
+    end_turn(&its->fronts, &turn);
+    lock_lists(runtime);
+}
+
 /* Prepares this thread's front for a block of that charge; false: it will not have it. */
-static bool prepare(weir_client *client, weir_stream stream, uint64_t charged, wi_block **list)
+static bool prepare(weir_client *client, weir_stream stream, uint64_t charged, wi_block **list, wi_front_turn *turn)
 {
     weir_runtime *runtime = client->runtime;
     wi_front_thread *mine = this_thread();
     if (!mine)
         return false;
     lock_lists(runtime);
-    wi_front *front = find(mine, client, stream);
-    if (!front)
+    wi_front *front = wi_front_find(mine, client, stream);
+    if (!front) {
+        make_way(mine, runtime);
         front = make(mine, client, stream);
+    }
     if (front) {
         fold(front);
         make_room(front, charged, list);
-        runtime->fronts.working += *list != NULL;
-        mine->table[wi_front_place(client, stream)] = front;
+        if (*list)
+            begin_turn(&runtime->fronts, turn);
     }
     unlock_lists(runtime);
     return front;
@@ -394,9 +485,7 @@ static bool join(weir_client *client, weir_stream stream, uint64_t charged)
     lock_lists(runtime);
     const wi_depot *depot = wi_depot_find(&runtime->fronts, client, stream);
     wi_front *front =
-        depot && wi_depot_may_have(depot, charged) && !find(mine, client, stream) ? make(mine, client, stream) : NULL;
-    if (front)
-        mine->table[wi_front_place(client, stream)] = front;
+        depot && wi_depot_may_have(depot, charged) && !wi_front_find(mine, client, stream) ? make(mine, client, stream) : NULL;
     unlock_lists(runtime);
     return front;
 }
@@ -407,7 +496,7 @@ static bool is_declined(const weir_client *client, weir_stream stream, uint64_t 
     wi_front_thread *mine = wi_front_mine;
     if (charged <= WI_FRONT_SMALL || !mine || !wi_biased_enter(&mine->lock))
         return false;
-    wi_front *front = find(mine, client, stream);
+    wi_front *front = wi_front_find(mine, client, stream);
     bool declined = front && wi_front_declines(front, charged);
     wi_biased_leave(&mine->lock);
     return declined;
@@ -427,6 +516,7 @@ bool wi_front_give_slowly(weir_client *client, void *pointer, uint64_t generatio
     weir_runtime *runtime = client->runtime;
     wi_resource *base = runtime->resource->base;
     wi_block *list = NULL, *block = NULL;
+    wi_front_turn turn;
     if (!runtime->fronts.usable || wi_recording(&runtime->ledger) != 0 || !(block = base->table->peek(base, pointer)))
         return false;
     uint64_t charged = wi_load(block->charged);
@@ -438,8 +528,8 @@ bool wi_front_give_slowly(weir_client *client, void *pointer, uint64_t generatio
         return false;
     if (wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, stream))
         return false;
-    bool ready = prepare(client, stream, charged, &list);
-    (void)free_all(runtime, list);
+    bool ready = prepare(client, stream, charged, &list, &turn);
+    (void)free_all(runtime, list, &turn);
     return ready && wi_front_give(client, pointer, generation, stream);
 }
 
@@ -503,30 +593,33 @@ void wi_fronts_drop_client(weir_client *client)
 {
     (void)retry(client->runtime);
     (void)empty(client->runtime, &(selection){.client = client, .drop = true});
-    wait_for_others(client->runtime, &client->account.parked);
+    (void)wait_for_others(client->runtime);
 }
 
 void wi_fronts_drop_stream(weir_runtime *runtime, weir_stream stream)
 {
-    const uint64_t one = 1; /* what is parked is counted by client alone */
     (void)empty(runtime, &(selection){.stream = &stream, .drop = true});
-    wait_for_others(runtime, &one);
+    (void)wait_for_others(runtime);
 }
 
 uint64_t wi_fronts_empty(weir_runtime *runtime)
 {
-    uint64_t bytes = retry(runtime);
-    if (wi_front_mine)
-        bytes += empty(runtime, &(selection){.thread = wi_front_mine});
-    return bytes > 0 ? bytes : empty(runtime, &(selection){0});
+    uint64_t bytes = retry(runtime) + empty(runtime, &(selection){0});
+    (void)wait_for_others(runtime);
+    return bytes;
 }
 
+/* This thread's own before those of others. What others have in hand is as good as free. */
 static uint64_t give_up(void *user)
 {
     weir_runtime *runtime = user;
-    uint64_t bytes = wi_fronts_empty(runtime);
+    uint64_t bytes = retry(runtime);
+    if (wi_front_mine)
+        bytes += empty(runtime, &(selection){.thread = wi_front_mine});
     if (bytes == 0)
-        wait_for_others(runtime, &runtime->ledger.parked);
+        bytes = empty(runtime, &(selection){0});
+    if (bytes == 0)
+        (void)wait_for_others(runtime);
     return bytes;
 }
 
@@ -550,7 +643,7 @@ void wi_fronts_shut(weir_runtime *runtime)
     atomic_fetch_or(&runtime->ledger.recording, WI_FRONTS_SHUT);
     (void)retry(runtime);
     (void)empty(runtime, &(selection){0});
-    wait_for_others(runtime, &runtime->ledger.parked);
+    (void)wait_for_others(runtime);
 }
 
 void wi_fronts_open(weir_runtime *runtime)
@@ -567,13 +660,14 @@ void wi_fronts_init(weir_runtime *runtime)
     room = wi_min(wi_option_front(), wi_min(wi_max(room, least_room), most_room));
     bool usable = room > 0 && top->inner == top->base && top->base->table->peek;
     runtime->fronts = (wi_fronts){.usable = usable, .room = room, .patience = wi_option_calm()};
+    pthread_cond_init(&runtime->fronts.turn_over, NULL);
     if (runtime->fronts.usable)
         runtime->ledger.parking = (wi_parking){fold_all, give_up, runtime};
 }
 
 void wi_fronts_end(weir_runtime *runtime)
 {
-    const uint64_t one = 1;
-    wait_for_others(runtime, &one);
+    (void)wait_for_others(runtime);
+    pthread_cond_destroy(&runtime->fronts.turn_over);
     wi_law(!runtime->fronts.first && !runtime->fronts.refused && !runtime->fronts.depots);
 }

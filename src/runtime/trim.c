@@ -96,13 +96,12 @@ static weir_status report(weir_runtime *runtime, uint64_t released, weir_trim_re
 
 /* Giving back ------------------------------------------------------------------------------------------------------ */
 
-/* Everything that is nobody's any more is known to be so. */
+/* Everything that is nobody's by now is known to be so, whatever threads go on to free and park. */
 static void settle(weir_runtime *runtime)
 {
     (void)wi_holders_bound(&runtime->ledger);
-    do
-        (void)wi_runtime_reap(runtime);
-    while (wi_fronts_empty(runtime) > 0);
+    (void)wi_fronts_empty(runtime);
+    (void)wi_runtime_reap(runtime);
     (void)wi_relieve(runtime->resource);
 }
 
