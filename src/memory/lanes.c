@@ -144,9 +144,10 @@ static void close_epoch(wi_lanes *lanes, wi_lane *lane)
     end_mark(lane, &mark, status == WEIR_OK && !lane->gone && lane->stream.id == stream.id);
 }
 
-void wi_lanes_freed(wi_lanes *lanes, wi_lane *lane, uint64_t bytes)
+void wi_lanes_freed(wi_lanes *lanes, wi_lane *lane, uint64_t bytes, uint64_t count)
 {
-    wi_lanes_returned(lane, bytes);
+    lane->freed += bytes;
+    lane->frees += count;
     if (lane->frees >= FREES_PER_EPOCH && *lanes->count > 1 && can_record(lane))
         close_epoch(lanes, lane);
 }

@@ -88,8 +88,8 @@ void wi_lanes_drain(wi_lanes *lanes);
 /* Every lane, those that are gone, too: the one after `lane`, NULL behind the last one; the first one after NULL. */
 wi_lane *wi_lanes_next(const wi_lanes *lanes, const wi_lane *lane);
 
-/* After a free in the lane: closes the epoch where that is due. The lock is released while the driver works. */
-void wi_lanes_freed(wi_lanes *lanes, wi_lane *lane, uint64_t bytes);
+/* After so many frees in the lane: closes the epoch where that is due. The lock is released while the driver works. */
+void wi_lanes_freed(wi_lanes *lanes, wi_lane *lane, uint64_t bytes, uint64_t count);
 /* The same of what was another's and comes back unused: closes nothing. */
 void wi_lanes_returned(wi_lane *lane, uint64_t bytes);
 /* Closes the open epochs of all lanes and asks the driver what has passed, which becomes anyone's; answers the bytes. The lock

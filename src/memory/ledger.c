@@ -376,11 +376,10 @@ static void shift_parked(wi_ledger *ledger, wi_account *account, uint64_t live)
     ledger->parked -= live;
 }
 
-void wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past)
+static void retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past)
 {
     wi_account *account = block->account;
     bool complete = past != WI_UNPASSED, parked = wi_block_phase_of(block) == WI_PARKED;
-    enter(ledger);
     if (parked)
         shift_parked(ledger, account, block->charged);
     shift(ledger, account, -block->charged, complete ? 0 : block->charged, 0);
@@ -403,6 +402,20 @@ void wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stre
             (weir_event){
                 .action = WEIR_DEALLOCATE, .stream = stream, .other = block->stream, .object = past == WI_IN_ORDER},
             block);
+}
+
+void wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past)
+{
+    enter(ledger);
+    retire(ledger, block, stream, past);
+    leave(ledger);
+}
+
+void wi_ledger_retire_list(wi_ledger *ledger, const wi_block *list, size_t count, weir_stream stream)
+{
+    enter(ledger);
+    for (size_t i = 0; i < count; i++, list = list->pending_next)
+        retire(ledger, list, stream, WI_IN_ORDER);
     leave(ledger);
 }
 

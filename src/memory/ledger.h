@@ -124,6 +124,8 @@ void wi_ledger_settle(wi_ledger *ledger, wi_block *block);
 /* The block is freed on `stream`: its bytes are gone, or pending when they are WI_UNPASSED. One that was parked was freed
  * before. */
 void wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past);
+/* The first `count` blocks of a list, linked by pending_next, that were parked in the order of the stream. */
+void wi_ledger_retire_list(wi_ledger *ledger, const wi_block *list, size_t count, weir_stream stream);
 /* A pending block is complete. */
 void wi_ledger_reap(wi_ledger *ledger, const wi_block *block);
 /* A graph holds the pending block from now on, or no longer; then its bytes count as of `memory_class`. */

@@ -76,7 +76,7 @@ static void free_in_order(wi_lanes *lanes, wi_block *block, weir_stream stream, 
     wi_lane *lane = wi_lanes_get_late(lanes, stream, native); /* it was made before, and may be gone */
     uint64_t bytes = wi_extent_of(block)->bytes;
     free_for(block, lane);
-    wi_lanes_freed(lanes, lane, bytes);
+    wi_lanes_freed(lanes, lane, bytes, 1);
 }
 
 /* In one step with the ledger: whoever sees the bytes there finds them here too. The ledger first: bytes that it calls live
@@ -97,6 +97,31 @@ bool wi_ordered_retire(wi_resource *resource, wi_block *block, weir_stream strea
     if (planted)
         (void)resource->table->trim(resource, 0);
     return past != WI_UNPASSED;
+}
+
+enum { RETIRED_AT_ONCE = 32 };
+
+void wi_ordered_retire_list(wi_resource *resource, wi_block *list, weir_stream stream, void *native)
+{
+    wi_lanes *lanes = resource->lanes;
+    while (list) {
+        size_t count = 0;
+        uint64_t bytes = 0;
+        for (const wi_block *block = list; block && count < RETIRED_AT_ONCE; block = block->pending_next)
+            count++;
+        wi_resource_lock(resource);
+        wi_ledger_retire_list(resource->ledger, list, count, stream);
+        wi_lane *lane = wi_lanes_get_late(lanes, stream, native);
+        for (size_t i = 0; i < count; i++) {
+            wi_block *block = list;
+            list = block->pending_next;
+            bytes += wi_extent_of(block)->bytes;
+            wi_block_turn(block, WI_PENDING);
+            free_for(block, lane);
+        }
+        wi_lanes_freed(lanes, lane, bytes, count);
+        wi_resource_unlock(resource);
+    }
 }
 
 weir_status wi_ordered_release(wi_resource *resource, wi_block *block)

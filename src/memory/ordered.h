@@ -21,6 +21,7 @@ static inline wi_extent *wi_extent_of(wi_block *block)
 void wi_ordered_discard(wi_resource *resource, wi_block *block, const wi_placement *placement);
 void wi_ordered_publish(wi_resource *resource, wi_block *block);
 bool wi_ordered_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past);
+void wi_ordered_retire_list(wi_resource *resource, wi_block *list, weir_stream stream, void *native);
 weir_status wi_ordered_release(wi_resource *resource, wi_block *block);
 weir_status wi_ordered_shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail);
 bool wi_ordered_join(wi_resource *resource, wi_block *block, wi_block *next);
@@ -33,7 +34,7 @@ bool wi_ordered_bound(wi_resource *resource);
 void wi_ordered_abandon(wi_resource *resource, weir_stream stream);
 
 #define WI_ORDERED                                                                                                     \
-    .discard = wi_ordered_discard, .publish = wi_ordered_publish, .retire = wi_ordered_retire,                         \
+    .discard = wi_ordered_discard, .publish = wi_ordered_publish, .retire = wi_ordered_retire, .retire_list = wi_ordered_retire_list,                         \
     .release = wi_ordered_release, .shrink = wi_ordered_shrink, .follow = wi_ordered_follow, .pass = wi_ordered_pass,  \
     .released = wi_ordered_released, .await = wi_ordered_await, .forget = wi_ordered_forget,                           \
     .bound = wi_ordered_bound, .abandon = wi_ordered_abandon, .join = wi_ordered_join

@@ -71,6 +71,9 @@ typedef struct wi_resource_table {
      * answered when the block is gone with that, which a resource may do that needs no driver call for it. WI_IN_ORDER,
      * of a stream that it follows: it is gone. Else called with the lock of the pending list held. */
     bool (*retire)(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past);
+    /* Retires parked blocks, linked by pending_next, in the order of the stream that they were parked in; a few at a time, so
+     * that others come between. NULL: one by one. Of bases alone. */
+    void (*retire_list)(wi_resource *resource, wi_block *list, weir_stream stream, void *native);
     /* The device is past the free of the pending block and past its uses: it becomes nobody's. A failure leaves it pending.
      * May block in the driver. */
     weir_status (*release)(wi_resource *resource, wi_block *block);

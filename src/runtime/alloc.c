@@ -382,6 +382,18 @@ weir_status wi_free_taken(weir_runtime *runtime, wi_resource *stack, wi_block *b
     return WEIR_OK;
 }
 
+bool wi_free_parked(weir_runtime *runtime, wi_block *list, weir_stream stream)
+{
+    wi_resource *base = runtime->resource->base;
+    wi_stream_facts at;
+    if (!base->table->retire_list || wi_streams_look(&runtime->streams, stream, runtime->name, &at) != WEIR_OK ||
+        at.captured || !follows(runtime, runtime->resource, list, stream, &at) ||
+        runtime->driver->stream_capturing(runtime->device, at.native))
+        return false;
+    base->table->retire_list(base, list, stream, at.native);
+    return true;
+}
+
 weir_status wi_free_behind(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream)
 {
     wi_event event;

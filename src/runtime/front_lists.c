@@ -281,7 +281,7 @@ static void keep_refused(wi_fronts *fronts, wi_block *block)
     pthread_mutex_unlock(&lists);
 }
 
-static uint64_t free_all(weir_runtime *runtime, wi_block *list, const wi_front_turn *turn)
+static uint64_t free_each(weir_runtime *runtime, wi_block *list)
 {
     uint64_t bytes = 0;
     for (wi_block *block = list, *next; block; block = next) {
@@ -292,6 +292,31 @@ static uint64_t free_all(weir_runtime *runtime, wi_block *list, const wi_front_t
         else
             keep_refused(&runtime->fronts, block);
     }
+    return bytes;
+}
+
+/* The blocks in front of the list that were parked on one stream, which is cut behind them. */
+static wi_block *cut_run(wi_block *list, uint64_t *bytes)
+{
+    wi_block *last = list;
+    *bytes = list->charged;
+    for (; last->pending_next && last->pending_next->stream.id == list->stream.id; last = last->pending_next)
+        *bytes += last->pending_next->charged;
+    wi_block *rest = last->pending_next;
+    last->pending_next = NULL;
+    return rest;
+}
+
+static uint64_t free_all(weir_runtime *runtime, wi_block *list, const wi_front_turn *turn)
+{
+    uint64_t bytes = 0, more;
+    wi_kept_detail kept;
+    wi_detail_keep(&kept);
+    for (wi_block *run = list, *rest; run; run = rest) {
+        rest = cut_run(run, &more);
+        bytes += wi_free_parked(runtime, run, run->stream) ? more : free_each(runtime, run);
+    }
+    wi_detail_restore(&kept);
     if (list)
         end_turn(&runtime->fronts, turn);
     return bytes;

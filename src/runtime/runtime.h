@@ -124,6 +124,9 @@ wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer);
  * stream now, the latter behind what wi_streams_point names, where the stream is gone or captured. */
 weir_status wi_free_taken(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream);
 weir_status wi_free_behind(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream);
+/* Frees a list of blocks, linked by pending_next, that were parked in the order of the stream; false: nothing has changed, and
+ * each is to be freed by itself. */
+bool wi_free_parked(weir_runtime *runtime, wi_block *list, weir_stream stream);
 
 /* Frees what is pending and passed here, and what counts in this runtime's ledger and is so elsewhere; answers how many bytes
  * that were. */
