@@ -10,7 +10,7 @@
 /* Of linux/membarrier.h, which not every system has. */
 enum { PRIVATE_EXPEDITED = 1 << 3, REGISTER_PRIVATE_EXPEDITED = 1 << 4 };
 
-atomic_bool wi_biased_fenced = true;
+static bool fenced = true; /* once it is known whether the system serves */
 
 static bool membarrier(int command)
 {
@@ -25,13 +25,14 @@ static bool membarrier(int command)
 static void prepare_once(void)
 {
     bool served = !WI_BIASED_ALWAYS_FENCED && membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED);
-    atomic_store(&wi_biased_fenced, !served);
+    fenced = !served;
 }
 
-void wi_biased_prepare(void)
+void wi_biased_init(wi_biased *lock)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, prepare_once);
+    *lock = (wi_biased){.fenced = fenced};
 }
 
 void wi_biased_ask(wi_biased *lock)
@@ -41,10 +42,10 @@ void wi_biased_ask(wi_biased *lock)
 
 void wi_biased_fence(void)
 {
-    if (!atomic_load(&wi_biased_fenced)) {
-        bool fenced = membarrier(PRIVATE_EXPEDITED);
-        wi_law(fenced); /* it was registered, and that cannot be undone */
-        (void)fenced;
+    if (!fenced) {
+        bool served = membarrier(PRIVATE_EXPEDITED);
+        wi_law(served); /* it was registered, and that cannot be undone */
+        (void)served;
     }
 }
 

@@ -4,7 +4,7 @@
  * into every thread that runs (membarrier). Where the system cannot, or under ThreadSanitizer, which would not see it, the
  * owner pays for the fence.
  *
- * Contract: wi_biased_prepare was called before the first lock was used. Owner: enter, and leave if that answered true;
+ * Contract: wi_biased_init was called for each lock before it was used. Owner: enter, and leave if that answered true;
  * never nested, and nothing in between that waits. Claimers: one at a time, by a lock of their own; ask for as many as they
  * want, then one wi_biased_fence, then wait for each; from then on what the lock protects is theirs, until release. The
  * owner may do without entering while it has the claimers' lock. */
@@ -27,16 +27,15 @@
 typedef struct wi_biased {
     atomic_uint busy;    /* the owner's to write */
     atomic_uint claimed; /* the claimers' */
+    bool fenced;         /* the owner has to pay */
 } wi_biased;
 
-extern atomic_bool wi_biased_fenced; /* the owner has to pay */
-
-void wi_biased_prepare(void);
+void wi_biased_init(wi_biased *lock);
 
 /* False: it is claimed, and the owner has not entered. */
 static inline bool wi_biased_enter(wi_biased *lock)
 {
-    if (WI_BIASED_ALWAYS_FENCED || wi_unlikely(atomic_load_explicit(&wi_biased_fenced, memory_order_relaxed))) {
+    if (WI_BIASED_ALWAYS_FENCED || wi_unlikely(lock->fenced)) {
         (void)atomic_exchange(&lock->busy, 1);
     } else {
         atomic_store_explicit(&lock->busy, 1, memory_order_relaxed);

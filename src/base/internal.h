@@ -12,6 +12,13 @@
 #define wi_likely(x)   __builtin_expect(!!(x), 1)
 #define wi_unlikely(x) __builtin_expect(!!(x), 0)
 
+/* The value, of which the compiler knows nothing: it makes no branch of what is computed from it. */
+static inline uint64_t wi_opaque(uint64_t value)
+{
+    __asm__("" : "+r"(value));
+    return value;
+}
+
 #define WI_KIB (UINT64_C(1) << 10)
 #define WI_MIB (UINT64_C(1) << 20)
 #define WI_GIB (UINT64_C(1) << 30)

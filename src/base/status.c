@@ -13,7 +13,7 @@ static const char *const status_names[WEIR_STATUS_COUNT] = {
 
 enum { DETAIL = sizeof((wi_kept_detail *)0)->text };
 
-static _Thread_local void *detail; /* a text; NULL: the thread never failed, or it had no memory for words */
+static _Thread_local void *detail;  /* a text; NULL: the thread never failed, or it had no memory for words */
 static _Thread_local bool wordless; /* the latter */
 
 const char *weir_version(void)

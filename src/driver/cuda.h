@@ -12,7 +12,8 @@
  * The record of a stream that has ended serves the next one, which goes on counting: old events stay passed. One that was
  * abandoned serves when the last of its events has passed. Records stay where they are until the device is closed. */
 typedef struct wi_cuda_stream {
-    CUstream stream; /* written with the lock held; NULL: it has ended, or it is the record of what is behind all streams */
+    CUstream
+        stream; /* written with the lock held; NULL: it has ended, or it is the record of what is behind all streams */
     bool foreign;    /* somebody else's, or a default one: not ours to destroy */
     uint64_t id;     /* of an adopted one: CUDA gives the address of a destroyed stream to the next one; else 0 */
     uint64_t thread; /* of a per-thread default stream: the id that it has for its thread; else 0 */
@@ -36,13 +37,13 @@ struct wi_device {
     CUmemAllocationProp properties;
     atomic_bool lost;
     wi_cuda_stream
-        *own_stream;       /* for what is to be done at once: never the legacy stream, which would wait for everyone */
-    wi_cuda_stream *all;   /* its events are behind the work of all streams */
-    pthread_mutex_t lock;  /* the members below */
+        *own_stream;      /* for what is to be done at once: never the legacy stream, which would wait for everyone */
+    wi_cuda_stream *all;  /* its events are behind the work of all streams */
+    pthread_mutex_t lock; /* the members below */
     wi_cuda_stream *records;   /* all there are; new ones come in front */
     wi_cuda_stream *ended;     /* records for the next streams */
     wi_cuda_stream *abandoned; /* the same, once their events have passed */
-    CUmemoryPool pool;     /* once it was asked for */
+    CUmemoryPool pool;         /* once it was asked for */
 };
 
 /* Makes the device's context current for the calls between begin and end, in a capture mode in which they cannot break

@@ -116,14 +116,15 @@ static bool is_itself(const wi_cuda_stream *s)
 
 static weir_status has_ended(const wi_device *device, const wi_cuda_stream *s, const char *what)
 {
-    return s->thread ? weir_fail(WEIR_STREAM_MISUSE,
-                                 "cuda:%d: %s on the per-thread default stream of another thread, whose name means this "
-                                 "thread's own here: ask for this thread's, or use a stream that all threads share",
-                                 device->ordinal, what)
-                     : weir_fail(WEIR_STREAM_MISUSE,
-                                 "cuda:%d: %s on a stream that has ended: unregister it before it is destroyed, and free "
-                                 "on another stream what was used on it",
-                                 device->ordinal, what);
+    return s->thread
+               ? weir_fail(WEIR_STREAM_MISUSE,
+                           "cuda:%d: %s on the per-thread default stream of another thread, whose name means this "
+                           "thread's own here: ask for this thread's, or use a stream that all threads share",
+                           device->ordinal, what)
+               : weir_fail(WEIR_STREAM_MISUSE,
+                           "cuda:%d: %s on a stream that has ended: unregister it before it is destroyed, and free "
+                           "on another stream what was used on it",
+                           device->ordinal, what);
 }
 
 weir_status wi_cuda_check_stream(wi_device *device, const wi_cuda_stream *s, bool joins, const char *what)
@@ -150,10 +151,11 @@ weir_status wi_cuda_check_captures(wi_device *device)
         capturing = s->stream && is_itself(s) && is_capturing(s);
         pthread_mutex_unlock(&s->lock);
     }
-    return capturing ? weir_fail(WEIR_STREAM_MISUSE,
-                                 "cuda:%d: a point behind all streams cannot be had while one of them is being captured",
-                                 device->ordinal)
-                     : WEIR_OK;
+    return capturing
+               ? weir_fail(WEIR_STREAM_MISUSE,
+                           "cuda:%d: a point behind all streams cannot be had while one of them is being captured",
+                           device->ordinal)
+               : WEIR_OK;
 }
 
 bool wi_cuda_stream_capturing(wi_device *device, void *handle)
@@ -248,7 +250,8 @@ weir_status wi_cuda_stream_default(wi_device *device, weir_default_stream which,
     if (which == WEIR_DEFAULT_PER_THREAD)
         status = wi_cuda_check(device, wi_cuda.cuStreamGetId(CU_STREAM_PER_THREAD, &id), "cuStreamGetId");
     if (status == WEIR_OK)
-        status = note_foreign(device, which == WEIR_DEFAULT_LEGACY ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD, 0, id, out);
+        status =
+            note_foreign(device, which == WEIR_DEFAULT_LEGACY ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD, 0, id, out);
     wi_cuda_end(&guard);
     return status;
 }

@@ -32,8 +32,9 @@ typedef struct ladder {
     weir_rung highest;
     uint64_t deadline; /* 0: not climbed yet */
     uint64_t pause;
-    unsigned emptied, passed, looks; /* how often each was tried: parked blocks, what has passed, what others have released */
-    uint64_t released;               /* how much all threads had released when this one last looked */
+    unsigned emptied, passed,
+        looks;         /* how often each was tried: parked blocks, what has passed, what others have released */
+    uint64_t released; /* how much all threads had released when this one last looked */
     wi_pressure_turn turn;
 } ladder;
 

@@ -3,7 +3,6 @@
 #include "base/system.h"
 #include "memory/record.h"
 
-
 /* After so many frees an epoch is closed where somebody else could want them: an event and the questions about it then
  * cost each free a few nanoseconds (an event recorded and waited for by hand takes 0.3 microseconds on an H200; docs/benchmarks.md). */
 enum { FREES_PER_EPOCH = 64 };

@@ -37,8 +37,8 @@ struct wi_lane {
     bool recording;                  /* a thread is about it */
     bool gone;                       /* the stream has ended without a word: nothing can be recorded on it any more */
     bool refused;                    /* the driver did not record when it was asked last */
-    wi_lane *next_gone; /* or spent */
-    wi_lane_mark bound; /* while a point behind all work is recorded; epoch 0: not for this lane */
+    wi_lane *next_gone;              /* or spent */
+    wi_lane_mark bound;              /* while a point behind all work is recorded; epoch 0: not for this lane */
     unsigned place;
     wi_lane_mark marks[WI_LANE_MARKS];
     unsigned first_mark, mark_count;

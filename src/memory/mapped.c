@@ -120,7 +120,8 @@ static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p
             *out = wi_ordered_use(extent, wi_extent_start(extent, p->alignment), p, 0);
             return WEIR_OK;
         }
-        if (own && renewals++ < WI_MOST_RENEWALS && wi_lanes_renew(&mapped->lanes) > 0) { /* what has passed is anyone's, and can be moved */
+        if (own && renewals++ < WI_MOST_RENEWALS &&
+            wi_lanes_renew(&mapped->lanes) > 0) { /* what has passed is anyone's, and can be moved */
             wi_climbed(p, WEIR_RUNG_COMPLETED);
             continue;
         }

@@ -34,10 +34,10 @@ bool wi_ordered_bound(wi_resource *resource);
 void wi_ordered_abandon(wi_resource *resource, weir_stream stream);
 
 #define WI_ORDERED                                                                                                     \
-    .discard = wi_ordered_discard, .publish = wi_ordered_publish, .retire = wi_ordered_retire, .retire_list = wi_ordered_retire_list,                         \
-    .release = wi_ordered_release, .shrink = wi_ordered_shrink, .follow = wi_ordered_follow, .pass = wi_ordered_pass,  \
-    .released = wi_ordered_released, .await = wi_ordered_await, .forget = wi_ordered_forget,                           \
-    .bound = wi_ordered_bound, .abandon = wi_ordered_abandon, .join = wi_ordered_join
+    .discard = wi_ordered_discard, .publish = wi_ordered_publish, .retire = wi_ordered_retire,                         \
+    .retire_list = wi_ordered_retire_list, .release = wi_ordered_release, .shrink = wi_ordered_shrink,                 \
+    .follow = wi_ordered_follow, .pass = wi_ordered_pass, .released = wi_ordered_released, .await = wi_ordered_await,  \
+    .forget = wi_ordered_forget, .bound = wi_ordered_bound, .abandon = wi_ordered_abandon, .join = wi_ordered_join
 
 /* With the lock held: */
 

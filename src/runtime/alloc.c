@@ -246,20 +246,18 @@ weir_status weir_alloc_with(weir_client *client, const weir_request *request, we
     if (!out || !request || !wi_copy_in(&copy, sizeof copy, request, request->size))
         return weir_fail(WEIR_INVALID, "weir_alloc_with: NULL, or member size is not set");
     *out = (weir_block){NULL, 0};
-    if (is_plain(&copy) && (wi_front_take(client, copy.bytes, copy.stream, copy.memory_class, out) ||
-                            wi_front_take_slowly(client, copy.bytes, copy.stream, copy.memory_class, out)))
+    if (is_plain(&copy) &&
+        ((out->pointer = wi_front_take(client, copy.bytes, copy.stream, copy.memory_class, &out->generation)) ||
+         wi_front_take_slowly(client, copy.bytes, copy.stream, copy.memory_class, out)))
         return WEIR_OK;
     status = allocate(client, &copy, out);
     return wi_recorded_failure(client->runtime, status, WEIR_ALLOCATE, NULL, copy.bytes, copy.stream);
 }
 
-weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream, weir_class memory_class, void **out)
+static __attribute__((noinline)) weir_status allocate_slowly(weir_client *client, size_t bytes, weir_stream stream,
+                                                             weir_class memory_class, void **out)
 {
     weir_block block = {NULL, 0};
-    if (wi_likely(out && wi_front_take(client, bytes, stream, memory_class, &block))) {
-        *out = block.pointer;
-        return WEIR_OK;
-    }
     weir_status status = wi_client_check(client, "weir_alloc");
     if (status != WEIR_OK)
         return status;
@@ -274,6 +272,17 @@ weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream, we
     status = allocate(client, &request, &block);
     *out = block.pointer;
     return wi_recorded_failure(client->runtime, status, WEIR_ALLOCATE, NULL, bytes, stream);
+}
+
+weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream, weir_class memory_class, void **out)
+{
+    uint64_t ignored;
+    void *pointer = wi_likely(out) ? wi_front_take(client, bytes, stream, memory_class, &ignored) : NULL;
+    if (wi_likely(pointer)) {
+        *out = pointer;
+        return WEIR_OK;
+    }
+    return allocate_slowly(client, bytes, stream, memory_class, out);
 }
 
 weir_status weir_alloc_copy(weir_client *client, const void *from, size_t bytes, weir_stream stream,

@@ -115,7 +115,7 @@ bool wi_depot_put(wi_front *front, uint64_t charged)
         *link = NULL;
         bin->count -= list.count;
         front->room += bytes;
-        front->large -= charged > WI_FRONT_SMALL ? bytes : 0;
+        front->large -= charged > WI_FRONT_SMALL ? list.count : 0;
     }
     return fits;
 }
@@ -153,7 +153,7 @@ bool wi_depot_take(wi_front *front, uint64_t charged)
     bin->count = list.count;
     bin->most = wi_front_most(depot->of, charged);
     front->room -= bytes;
-    front->large += charged > WI_FRONT_SMALL ? bytes : 0;
+    front->large += charged > WI_FRONT_SMALL ? list.count : 0;
     return true;
 }
 

@@ -12,8 +12,7 @@ static inline __attribute__((always_inline)) wi_front *enter(const weir_client *
     if (wi_unlikely(!mine) || wi_unlikely(!wi_biased_enter(&mine->lock)))
         return NULL;
     wi_front *front = wi_front_find(mine, client, stream);
-    if (wi_likely(front) && wi_likely(atomic_load_explicit(front->recording, memory_order_relaxed) == 0) &&
-        wi_likely(!atomic_load_explicit(&wi_forked, memory_order_relaxed)))
+    if (wi_likely(front) && wi_likely(atomic_load_explicit(front->recording, memory_order_relaxed) == 0))
         return front;
     wi_biased_leave(&mine->lock);
     return NULL;
@@ -33,20 +32,16 @@ static void raise_high(wi_drift *drift)
 }
 
 /* The front's block, of that charge, becomes its client's again, as if it were new. */
-static inline void revive(wi_front *front, wi_block *block, uint64_t charged, uint64_t bytes, weir_class memory_class,
-                          weir_block *out)
+static inline uint64_t revive(wi_front *front, wi_block *block, uint64_t charged, uint64_t bytes,
+                              weir_class memory_class)
 {
     uint64_t generation = wi_next_generation(&front->thread->generation);
     wi_store(block->bytes, bytes);
     wi_store(block->memory_class, memory_class);
-    *out = (weir_block){block->pointer, generation};
     *wi_front_recent(front, block->pointer) = block;
     atomic_store_explicit(&block->word, generation << WI_GENERATION_SHIFT | WI_LIVE, memory_order_release);
     wi_front_lose(front, charged);
-    if (charged > WI_FRONT_SMALL) {
-        front->large_hits++;
-        front->hope += front->hope < WI_FRONT_MOST_HOPE ? 2 : 0;
-    }
+    front->large_hits += charged > WI_FRONT_SMALL;
     front->drift.hits++;
     front->drift.taken += charged;
     front->drift.requested += bytes;
@@ -54,16 +49,19 @@ static inline void revive(wi_front *front, wi_block *block, uint64_t charged, ui
     front->drift.live += (int64_t)charged;
     if (front->drift.live > front->drift.high)
         raise_high(&front->drift);
+    return generation;
 }
 
-bool wi_front_take(weir_client *client, uint64_t bytes, weir_stream stream, weir_class memory_class, weir_block *out)
+void *wi_front_take(weir_client *client, uint64_t bytes, weir_stream stream, weir_class memory_class,
+                    uint64_t *generation)
 {
+    void *pointer = NULL;
     if (wi_unlikely(bytes - 1 >= UINT64_MAX / 4) || (unsigned)memory_class >= WEIR_CLASS_COUNT ||
         memory_class == WEIR_WEIGHTS)
-        return false;
+        return NULL;
     wi_front *front = enter(client, stream);
     if (!front)
-        return false;
+        return NULL;
     uint64_t charged = wi_round_up(bytes, WI_UNIT);
     wi_front_bin *bin = wi_front_bin_of(front, charged);
     wi_block *block = bin->charged == charged ? bin->first : NULL;
@@ -72,10 +70,11 @@ bool wi_front_take(weir_client *client, uint64_t bytes, weir_stream stream, weir
     if (wi_likely(block)) {
         bin->first = block->pending_next;
         bin->count--;
-        revive(front, block, charged, bytes, memory_class, out);
+        pointer = block->pointer;
+        *generation = revive(front, block, charged, bytes, memory_class);
     }
     leave(front);
-    return block;
+    return pointer;
 }
 
 /* Whether the live block is what `pointer` names, and one that the front may park. */
@@ -116,25 +115,31 @@ static inline void park(wi_front *front, wi_front_bin *bin, wi_block *block)
     front->drift.live -= (int64_t)charged;
 }
 
+/* The block may be another thread's, or none any more: the word tells. */
+static inline bool park_claimed(wi_front *front, wi_block *block, const void *pointer, uint64_t generation)
+{
+    uint64_t word = atomic_load_explicit(&block->word, memory_order_acquire), charged = wi_load(block->charged);
+    wi_front_bin *bin = suits(front, block, word, pointer, generation) ? bin_with_room(front, charged) : NULL;
+    if (wi_unlikely(!bin) || wi_front_declines(front, charged) ||
+        !atomic_compare_exchange_strong(&block->word, &word, (word & ~UINT64_C(15)) | WI_PARKED))
+        return false;
+    if (wi_unlikely(block->charged != charged)) { /* resized in between */
+        wi_block_turn(block, WI_LIVE);
+        return false;
+    }
+    park(front, bin, block);
+    return true;
+}
+
 bool wi_front_give(weir_client *client, void *pointer, uint64_t generation, weir_stream stream)
 {
     wi_front *front = enter(client, stream);
     if (!front)
         return false;
     wi_block *block = *wi_front_recent(front, pointer);
-    if (!block || wi_load(block->pointer) != pointer)
+    if (wi_unlikely(!block || wi_load(block->pointer) != pointer))
         block = front->base->table->peek(front->base, pointer);
-    uint64_t word = block ? atomic_load_explicit(&block->word, memory_order_acquire) : WI_BLANK;
-    uint64_t charged = block ? wi_load(block->charged) : 0;
-    wi_front_bin *bin =
-        word != WI_BLANK && suits(front, block, word, pointer, generation) ? bin_with_room(front, charged) : NULL;
-    bool parked = bin && !wi_front_declines(front, charged) && wi_block_claim(block, word, WI_PARKED);
-    if (parked && wi_unlikely(block->charged != charged)) { /* resized in between */
-        wi_block_turn(block, WI_LIVE);
-        parked = false;
-    }
-    if (wi_likely(parked))
-        park(front, bin, block);
+    bool parked = wi_likely(block) && park_claimed(front, block, pointer, generation);
     leave(front);
     return parked;
 }

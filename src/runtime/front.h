@@ -50,9 +50,10 @@ void wi_fronts_init(weir_runtime *runtime);
 /* No client has a front any more: waits for threads that are about to end. */
 void wi_fronts_end(weir_runtime *runtime);
 
-/* Serves the request from what is parked; false: it cannot. All arguments may be wrong, and *out is written on success
+/* Serves the request from what is parked; NULL: it cannot. All arguments may be wrong, and *generation is written on success
  * alone. The charge is exactly the request's. */
-bool wi_front_take(weir_client *client, uint64_t bytes, weir_stream stream, weir_class memory_class, weir_block *out);
+void *wi_front_take(weir_client *client, uint64_t bytes, weir_stream stream, weir_class memory_class,
+                    uint64_t *generation);
 /* The same for an open client, of a thread that has no front there yet, while others have left something. */
 bool wi_front_take_slowly(weir_client *client, uint64_t bytes, weir_stream stream, weir_class memory_class,
                           weir_block *out);
@@ -98,7 +99,7 @@ enum {
     WI_FRONT_SHARED_BITS = 7,
     WI_FRONT_BINS = WI_FRONT_SMALL_BINS + (1 << WI_FRONT_SHARED_BITS),
     WI_FRONT_HANDED = 64 << 10,
-    WI_FRONT_RECENT_BITS = 11,
+    WI_FRONT_RECENT_BITS = 12,
     WI_FRONT_MIDDLE = 1 << 20,
     WI_FRONT_MANY = 64,
     WI_FRONT_SEVERAL = 64,
@@ -133,12 +134,13 @@ typedef struct wi_front_thread {
     uint32_t shift; /* 64 less the bits of a place in the table */
     uint32_t count; /* of fronts */
     wi_front **table;
-    uint64_t generation; /* that it gave a block last */
-    wi_front *fronts, *oldest; /* all of them, the newest first */
-    wi_front *places[1 << WI_FRONT_TABLE_BITS];     /* the table, before it grows */
-    wi_block *recent[1 << WI_FRONT_RECENT_BITS]; /* guesses: records of blocks that it gave out, by their address; of runtimes
+    uint64_t generation;                        /* that it gave a block last */
+    wi_front *fronts, *oldest;                  /* all of them, the newest first */
+    wi_front *places[1 << WI_FRONT_TABLE_BITS]; /* the table, before it grows */
+    wi_block *
+        recent[1 << WI_FRONT_RECENT_BITS]; /* guesses: records of blocks that it gave out, by their address; of runtimes
                                                   * in which it has fronts */
-    bool stale; /* of one in which it may have none: the guesses are to be forgotten */
+    bool stale;                            /* of one in which it may have none: the guesses are to be forgotten */
 } wi_front_thread;
 
 struct wi_front {
@@ -150,12 +152,12 @@ struct wi_front {
     wi_account *account;
     const char *no_tag;
     uint64_t room;  /* bytes that may still be parked */
-    uint64_t large; /* parked in blocks of more than WI_FRONT_SMALL */
+    uint32_t large; /* parked blocks of more than WI_FRONT_SMALL */
     /* Whether those are worth parking: a hit raises it, one that was given up unused lowers it. At 0 they are not, but for one
      * in so many frees, which is to see whether that has changed. */
     int32_t hope;
     uint32_t declined;
-    uint32_t large_hits; /* since somebody asked */
+    uint32_t large_hits, told, hoped; /* in all; of those, what somebody was told, and what hope was raised by */
     wi_drift drift;
     /* What others have had of its lists is their drift and no longer its own; under the depot's lock. */
     wi_drift returned;
@@ -208,24 +210,26 @@ static inline bool wi_front_is_for(const wi_front *front, const weir_client *cli
 /* The owner's look, entered or with the claimers' lock. */
 static inline wi_front *wi_front_find(const wi_front_thread *mine, const weir_client *client, weir_stream stream)
 {
-    uint64_t mask = (UINT64_C(1) << (64 - mine->shift)) - 1;
-    for (uint64_t i = wi_front_place(mine, client, stream);; i = (i + 1) & mask) {
-        wi_front *front = mine->table[i];
-        if (wi_likely(!front || wi_front_is_for(front, client, stream)))
-            return front;
+    uint64_t place = wi_front_place(mine, client, stream);
+    wi_front *front = mine->table[place];
+    while (wi_unlikely(front && !wi_front_is_for(front, client, stream))) {
+        place = (place + 1) & (UINT64_MAX >> mine->shift);
+        front = mine->table[place];
     }
+    return front;
 }
 
-/* Of 0, which a look at a record that is being written may find, one that takes nothing. */
+/* Sizes come in any order, so that what depends on one is no branch here. Of 0, which a look at a record that is being written may
+ * find, a bin that takes nothing. */
 static inline wi_front_bin *wi_front_bin_of(wi_front *front, uint64_t charged)
 {
-    if (charged - 1 < WI_FRONT_SMALL)
-        return &front->bins[(charged - 1) / WI_UNIT];
     uint64_t mixed = charged / WI_UNIT * UINT64_C(0x9e3779b97f4a7c15) >> (64 - WI_FRONT_SHARED_BITS);
-    wi_front_bin *two = &front->bins[WI_FRONT_SMALL_BINS + (mixed & ~UINT64_C(1))];
-    if (wi_likely(two[0].charged == charged))
-        return &two[0];
-    return &two[two[1].charged == charged || two[0].count > two[1].count];
+    uint64_t shared = WI_FRONT_SMALL_BINS + (mixed & ~UINT64_C(1)), own = (charged - 1) / WI_UNIT;
+    uint64_t is_own = wi_opaque(-(uint64_t)(own < WI_FRONT_SMALL_BINS));
+    wi_front_bin *bin = &front->bins[(own & is_own) | (shared & ~is_own)];
+    if (wi_likely(bin->charged == charged) || is_own)
+        return bin;
+    return &bin[(bin[1].charged == charged) | (bin[0].count > bin[1].count)];
 }
 
 static inline wi_block **wi_front_recent(wi_front *front, const void *pointer)
@@ -237,18 +241,29 @@ static inline wi_block **wi_front_recent(wi_front *front, const void *pointer)
 static inline void wi_front_gain(wi_front *front, uint64_t charged)
 {
     front->room -= charged;
-    front->large += charged > WI_FRONT_SMALL ? charged : 0;
+    front->large += charged > WI_FRONT_SMALL;
 }
 
 static inline void wi_front_lose(wi_front *front, uint64_t charged)
 {
     front->room += charged;
-    front->large -= charged > WI_FRONT_SMALL ? charged : 0;
+    front->large -= charged > WI_FRONT_SMALL;
+}
+
+/* The hits since it was asked last. */
+static inline void wi_front_settle_hope(wi_front *front)
+{
+    uint64_t hope = (uint64_t)front->hope + 2 * (uint64_t)(front->large_hits - front->hoped);
+    front->hope = (int32_t)wi_min(hope, WI_FRONT_MOST_HOPE);
+    front->hoped = front->large_hits;
 }
 
 static inline bool wi_front_declines(wi_front *front, uint64_t charged)
 {
-    if (charged <= WI_FRONT_SMALL || front->hope > 0)
+    if (wi_likely(wi_opaque(charged <= WI_FRONT_SMALL) | (front->hope > 0)))
+        return false;
+    wi_front_settle_hope(front);
+    if (front->hope > 0)
         return false;
     if (++front->declined % WI_FRONT_TRIAL != 0)
         return true;

@@ -56,7 +56,7 @@ static wi_front *claim(wi_fronts *fronts, const selection *s)
 /* Those behind it move up, so that no place between a front and where it belongs is empty. */
 static void leave_table(wi_front_thread *thread, const wi_front *front)
 {
-    uint64_t mask = (UINT64_C(1) << (64 - thread->shift)) - 1;
+    uint64_t mask = UINT64_MAX >> thread->shift;
     uint64_t hole = wi_front_place(thread, front->client, front->stream);
     while (thread->table[hole] != front)
         hole = (hole + 1) & mask;
@@ -73,7 +73,7 @@ static void leave_table(wi_front_thread *thread, const wi_front *front)
 
 static void enter_table(wi_front_thread *thread, wi_front *front)
 {
-    uint64_t mask = (UINT64_C(1) << (64 - thread->shift)) - 1;
+    uint64_t mask = UINT64_MAX >> thread->shift;
     uint64_t i = wi_front_place(thread, front->client, front->stream);
     while (thread->table[i])
         i = (i + 1) & mask;
@@ -155,6 +155,7 @@ static void empty_bin(wi_front *front, wi_front_bin *bin, uint32_t keep, wi_bloc
     while (block) {
         wi_block *next = block->pending_next;
         bin->count--;
+        wi_front_settle_hope(front);
         front->hope -= block->charged > forgiven(front) && front->hope > 0;
         wi_front_lose(front, block->charged);
         block->pending_next = *list;
@@ -368,9 +369,16 @@ static void end_thread(void *user)
     free(mine);
 }
 
+/* The thread that goes on in the child finds its lock claimed, and asks what is the matter. */
+static void in_child(void)
+{
+    if (wi_front_mine)
+        wi_biased_ask(&wi_front_mine->lock);
+}
+
 static void make_key(void)
 {
-    wi_biased_prepare();
+    (void)pthread_atfork(NULL, NULL, in_child);
     (void)pthread_key_create(&thread_key, end_thread);
 }
 
@@ -384,6 +392,7 @@ static wi_front_thread *this_thread(void)
     if (!mine)
         return NULL;
     memset(mine, 0, sizeof *mine);
+    wi_biased_init(&mine->lock);
     mine->table = mine->places;
     mine->shift = 64 - WI_FRONT_TABLE_BITS;
     if (pthread_setspecific(thread_key, mine) != 0) {
@@ -455,7 +464,7 @@ static void make_room(wi_front *front, uint64_t charged, wi_block **list)
     if (full)
         empty_bin(front, bin, most / 2, list);
     while (charged > front->room) {
-        empty_bin(front, &front->bins[front->hand], 0, list);
+        empty_bin(front, &front->bins[front->hand], front->bins[front->hand].count / 2, list);
         front->hand = (front->hand + 1) % WI_FRONT_BINS;
     }
 }
@@ -509,8 +518,9 @@ static bool join(weir_client *client, weir_stream stream, uint64_t charged)
         return false;
     lock_lists(runtime);
     const wi_depot *depot = wi_depot_find(&runtime->fronts, client, stream);
-    wi_front *front =
-        depot && wi_depot_may_have(depot, charged) && !wi_front_find(mine, client, stream) ? make(mine, client, stream) : NULL;
+    wi_front *front = depot && wi_depot_may_have(depot, charged) && !wi_front_find(mine, client, stream)
+                          ? make(mine, client, stream)
+                          : NULL;
     unlock_lists(runtime);
     return front;
 }
@@ -533,7 +543,7 @@ bool wi_front_take_slowly(weir_client *client, uint64_t bytes, weir_stream strea
     weir_runtime *runtime = client->runtime;
     return atomic_load_explicit(&runtime->fronts.lists, memory_order_relaxed) > 0 && bytes - 1 < WI_FRONT_HANDED &&
            wi_recording(&runtime->ledger) == 0 && join(client, stream, wi_round_up(bytes, WI_UNIT)) &&
-           wi_front_take(client, bytes, stream, memory_class, out);
+           (out->pointer = wi_front_take(client, bytes, stream, memory_class, &out->generation));
 }
 
 bool wi_front_give_slowly(weir_client *client, void *pointer, uint64_t generation, weir_stream stream)
@@ -594,8 +604,8 @@ wi_front_large wi_front_look_large(const weir_client *client, weir_stream stream
         bool here = f->client == client && f->stream.id == stream.id;
         *(here ? &large.here : &large.elsewhere) |= f->runtime == client->runtime && f->large > 0;
         if (here) {
-            large.hits = f->large_hits;
-            f->large_hits = 0;
+            large.hits = f->large_hits - f->told;
+            f->told = f->large_hits;
         }
     }
     wi_biased_leave(&mine->lock);

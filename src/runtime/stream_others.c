@@ -10,8 +10,8 @@ static wi_stream_place *find_same(weir_runtime *runtime, const wi_stream_place *
     wi_streams *streams = &runtime->streams;
     for (uint32_t i = 0; i < streams->used; i++) {
         wi_stream_place *place = &streams->places[i];
-        if ((place->users > 0 || place->leaving) && place->origin == wanted->origin && place->native == wanted->native &&
-            place->thread == wanted->thread)
+        if ((place->users > 0 || place->leaving) && place->origin == wanted->origin &&
+            place->native == wanted->native && place->thread == wanted->thread)
             return place;
     }
     return NULL;

@@ -27,11 +27,11 @@ typedef struct wi_stream_place {
     wi_stream_origin origin;
     void *native; /* of an adopted one: what it was registered as, and what tells it from an earlier one there */
     uint64_t identity;
-    uint64_t thread; /* whose default stream it is; 0: any thread may use it */
-    bool leaving;    /* the stream has ended without a word; another one is about to have the place */
+    uint64_t thread;    /* whose default stream it is; 0: any thread may use it */
+    bool leaving;       /* the stream has ended without a word; another one is about to have the place */
     uint32_t abandoned; /* generation of the last stream here that ended so */
-    bool captured;   /* as weir_capture_begin said */
-    bool bounded;    /* while captured: the point before the capture is known */
+    bool captured;      /* as weir_capture_begin said */
+    bool bounded;       /* while captured: the point before the capture is known */
     wi_event before;
     struct weir_graph *graph; /* whose capture it is, which is open; NULL: nobody's */
     pthread_t capturer;       /* the thread that began it */
@@ -40,10 +40,10 @@ typedef struct wi_stream_place {
 typedef struct wi_streams {
     pthread_mutex_t lock;
     pthread_cond_t left; /* a place is leaving no longer */
-    uint16_t pool;      /* the runtime's number */
-    uint32_t used;      /* places from there on never had a stream */
-    uint32_t pooled;    /* own streams there are, when no others are to be made; 0: they are made as they are wanted */
-    uint32_t idle_used; /* own streams that nobody has: they wait for the next who acquires one */
+    uint16_t pool;       /* the runtime's number */
+    uint32_t used;       /* places from there on never had a stream */
+    uint32_t pooled;     /* own streams there are, when no others are to be made; 0: they are made as they are wanted */
+    uint32_t idle_used;  /* own streams that nobody has: they wait for the next who acquires one */
     void *idle[WI_STREAMS];
     wi_stream_place places[WI_STREAMS];
 } wi_streams;

@@ -57,7 +57,8 @@ static void owners_and_a_claimer_exclude_each_other(void **state)
     static shared s[LOCKS];
     pthread_t threads[LOCKS];
     uint64_t wrong = 0;
-    wi_biased_prepare();
+    for (int i = 0; i < LOCKS; i++)
+        wi_biased_init(&s[i].lock);
     for (int i = 0; i < LOCKS; i++) {
         s[i].number = i;
         pthread_create(&threads[i], NULL, own, &s[i]);
@@ -89,8 +90,8 @@ static void owners_and_a_claimer_exclude_each_other(void **state)
 static void a_claimed_lock_is_not_entered(void **state)
 {
     (void)state;
-    wi_biased lock = {0};
-    wi_biased_prepare();
+    wi_biased lock;
+    wi_biased_init(&lock);
     wi_biased_ask(&lock);
     wi_biased_fence();
     wi_biased_wait(&lock);
