@@ -15,9 +15,10 @@
 static const char help[] =
     "usage: weir check MANIFEST [--json]\n"
     "       weir check --clear [--json]\n\n"
-    "Looks whether a manifest is good: a JSON file, a package (.aimod) or a model. Every problem is a line on "
-    "standard\n"
-    "output, PATH:LINE:COLUMN: what is wrong. The model has to be there; it is not loaded, and no device is asked.\n\n"
+    "Looks whether a manifest is good: a JSON file, a package (.aimod) or a model, which may be the name of one in "
+    "the\n"
+    "store's models/. Every problem is a line on standard output, PATH:LINE:COLUMN: what is wrong. The model has to be "
+    "there; it is not loaded, and no device is asked.\n\n"
     "A package is unpacked into the store, where it stays for later runs. --clear removes all unpacked packages that "
     "nothing\n"
     "uses; WEIR_UNPACKED and WEIR_UNPACKED_AGE ('weir options') bound what stays by itself.\n\n"
@@ -152,5 +153,8 @@ int verb_check(int argc, char **argv)
         return cli_usage(argv[0], optind == argc ? "which manifest?" : "one manifest at a time");
     if (argv[optind][0] == '\0')
         return cli_usage(argv[0], "'' is no manifest or model");
-    return check(argv[optind], json);
+    char *path = engine_file_named(argv[optind]);
+    status = check(path, json);
+    free(path);
+    return status;
 }
