@@ -12,6 +12,14 @@ static bool is_there(const char *path)
     return access(path, R_OK) == 0;
 }
 
+/* Of the process: others on the machine are none of it. Printed alone (docs/benchmarks.md). */
+static double cpu_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
 /* Bytes that the process has read from files by now. */
 static uint64_t read_by_now(void)
 {
@@ -46,10 +54,15 @@ static void one_model(const char *name)
     weir_choice_options options = {.size = sizeof options, .provider = "cpu"};
     uint64_t bytes[WEIR_CLASS_COUNT];
     uint64_t cold = 0, warm = UINT64_MAX;
+    double first = 0, best = 1e9;
     for (int i = 0; i <= TRIES; i++) {
         weir_choice *choice;
         uint64_t before = read_by_now();
+        double begin = cpu_ms();
         ok(weir_choice_make(&manifest, &options, &choice));
+        double ms = cpu_ms() - begin;
+        first = i == 0 ? ms : first;
+        best = i > 0 && ms < best ? ms : best;
         uint64_t took = read_by_now() - before;
         cold = i == 0 ? took : cold;
         warm = i > 0 && took < warm ? took : warm;
@@ -59,9 +72,11 @@ static void one_model(const char *name)
         assert_memory_equal(bytes, choice->candidates[0].bytes, sizeof bytes);
         weir_choice_release(choice);
     }
-    print_message("%s: %llu bytes read the first time, %llu later\n", name, (unsigned long long)cold,
-                  (unsigned long long)warm);
-    assert_in_range(warm, 1, MOST_READ);
+    print_message("%s: %.1f ms and %llu bytes read the first time, %.1f ms and %llu warm\n", name, first,
+                  (unsigned long long)cold, best, (unsigned long long)warm);
+    const char *sanitized = getenv("WEIR_TEST_SANITIZE"); /* which reads for itself, too */
+    if (!sanitized || !*sanitized)
+        assert_in_range(warm, 1, MOST_READ);
 }
 
 static void what_a_choice_costs(void **state)
