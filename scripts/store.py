@@ -245,21 +245,13 @@ class Store:
         out, unpacked = folder / "out", folder / "unpacked"
         unpacked.mkdir()
         command = [*self.pip(folder, log), "download", "--no-deps", "--no-cache-dir", "--retries", "2",
-                   "--disable-pip-version-check", "--require-hashes", "-r", wanted, "-d", out]
+                   "--disable-pip-version-check", "--require-hashes", "-r", wanted, "-d", out,
+                   *download_words(file["name"])]
         # pip unpacks below TMPDIR, where its progress can be seen and is cleaned up.
         env = dict(os.environ, TMPDIR=str(unpacked), PIP_NO_INPUT="1")
-        if file["name"].endswith(".whl"):
-            python, abi, platforms = file["name"][: -len(".whl")].split("-")[-3:]
-            command += ["--only-binary", ":all:"]
-            if platforms != "any":
-                command += ["--python-version", python[2:3] + "." + python[3:],
-                            "--implementation", "cp", "--abi", abi]
-                for tag in platforms.split("."):
-                    command += ["--platform", tag]
-        else:
+        if not file["name"].endswith(".whl"):
             # pip asks a source package for its metadata. An answering backend of our
             # own keeps it from fetching unpinned build tools and running foreign code.
-            command += ["--no-binary", ":all:", "--no-build-isolation"]
             env["PYTHONPATH"] = str(write_metadata_backend(folder / "backend", pin))
 
         most = 0
@@ -304,6 +296,23 @@ class Store:
         item = venv_item(self)
         item.ensure()
         return item.place / "bin" / "python"
+
+
+def download_words(name):
+    """What pip has to be told to take the file of that name, whatever Python and machine this is."""
+    if not name.endswith(".whl"):
+        return ["--no-binary", ":all:", "--no-build-isolation"]
+    python, abi, platforms = name[: -len(".whl")].split("-")[-3:]
+    words = ["--only-binary", ":all:"]
+    if platforms == "any":
+        return words
+    # "py3" is for every Python 3, so that this one will do: a version is told where the wheel is for one alone.
+    major, minor = python[2:3], python[3:]
+    words += ["--python-version", f"{major}.{minor}"] if minor else []
+    words += ["--implementation", python[:2], "--abi", abi]
+    for tag in platforms.split("."):
+        words += ["--platform", tag]
+    return words
 
 
 def write_metadata_backend(folder, pin):

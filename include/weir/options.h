@@ -14,10 +14,11 @@ typedef enum weir_option_source {
 
 typedef struct weir_option {
     size_t size;
-    const char *name;          /* "budget" */
-    const char *environment;   /* "WEIR_BUDGET" */
-    const char *help;          /* one line, what it does and what values it takes */
-    char value[256];           /* in the form it was given; "" when unset */
+    const char *name;        /* "budget" */
+    const char *environment; /* "WEIR_BUDGET" */
+    const char *help;        /* one line, what it does and what values it takes */
+    char value[256];         /* in the form it was given; "" when unset. Of the environment's words and numbers without
+                                  the white space around them; what can be a path has it */
     weir_option_source source; /* where the value came from; a call wins over the environment */
     bool rejected;             /* the environment holds a value that does not parse; `value` is the default instead.
                                   A runtime does not start on a rejected budget: WEIR_INVALID */

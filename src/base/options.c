@@ -311,6 +311,27 @@ static struct option *find(const char *name)
     return NULL;
 }
 
+/* "" where it is not set; false if it is too long. White space around a word or a number is a file's or a shell's, and not meant; around
+ * what can be a path it may be. */
+static bool read_environment(const struct option *option, char value[VALUE_BYTES])
+{
+    const char *text = getenv(option->environment);
+    size_t length = text ? strlen(text) : 0;
+    if (option->valid != is_anything) {
+        for (; length > 0 && isspace((unsigned char)*text); length--)
+            text++;
+        while (length > 0 && isspace((unsigned char)text[length - 1]))
+            length--;
+    }
+    value[0] = '\0';
+    if (length >= VALUE_BYTES)
+        return false;
+    if (length > 0)
+        memcpy(value, text, length);
+    value[length] = '\0';
+    return true;
+}
+
 /* With the lock held. A value that does not parse is not used, and is marked. */
 static void read_option(const struct option *option, weir_option *out)
 {
@@ -321,9 +342,10 @@ static void read_option(const struct option *option, weir_option *out)
         memcpy(out->value, option->value, sizeof out->value);
         return;
     }
-    const char *value = getenv(option->environment);
-    if (value && *value) {
-        if (strlen(value) < sizeof out->value && option->valid(value)) {
+    char value[VALUE_BYTES];
+    bool fits = read_environment(option, value);
+    if (!fits || *value) {
+        if (fits && option->valid(value)) {
             out->source = WEIR_FROM_ENVIRONMENT;
             memcpy(out->value, value, strlen(value) + 1);
             return;

@@ -8,15 +8,7 @@
 /* Engines that are named even where their plug-in is not. */
 static const struct {
     const char *name, *suffixes;
-    const char *way; /* to get it, where that is another than the registry tells; NULL */
-} known[] = {
-    {"onnx", ".onnx", NULL},
-    {"gguf", ".gguf", NULL},
-    {"llm", "",
-     "the engine llm is not here: weir has no plug-in for ONNX Runtime GenAI yet; a weir-engine-llm.so of somebody's "
-     "is "
-     "found in the directories that WEIR_ENGINE_PATH names"},
-};
+} known[] = {{"onnx", ".onnx"}, {"gguf", ".gguf"}, {"llm", ""}};
 enum { KNOWN = sizeof known / sizeof known[0] };
 
 static const char *suffixes_of(const wi_engine_facts *engine)
@@ -27,17 +19,6 @@ static const char *suffixes_of(const wi_engine_facts *engine)
         if (strcmp(known[i].name, engine->name) == 0)
             return known[i].suffixes;
     return "";
-}
-
-/* Why it could not be opened, and the way to get it. */
-static void take_missing(wi_engine_facts *engine, weir_status status)
-{
-    const char *way = NULL;
-    for (size_t i = 0; status == WEIR_NOT_FOUND && i < KNOWN; i++)
-        if (strcmp(known[i].name, engine->name) == 0)
-            way = known[i].way;
-    engine->table = NULL;
-    snprintf(engine->missing, sizeof engine->missing, "%s", way ? way : weir_detail());
 }
 
 static weir_status add(wi_engines *engines, const char *name)
@@ -55,8 +36,10 @@ static weir_status add(wi_engines *engines, const char *name)
         return weir_fail(WEIR_SYSTEM, "no host memory for the list of engines");
     engines->count++;
     weir_status status = weir_engine_open(name, &engine->table);
-    if (status != WEIR_OK)
-        take_missing(engine, status);
+    if (status != WEIR_OK) { /* the detail says why, and the way to get it */
+        engine->table = NULL;
+        snprintf(engine->missing, sizeof engine->missing, "%s", weir_detail());
+    }
     return status == WEIR_SYSTEM ? status : WEIR_OK;
 }
 

@@ -29,12 +29,28 @@ static void tell_order(const wi_world *world, FILE *out)
         fprintf(out, "; strategy %s: any one device that qualifies", wish->manifest.requirements.strategy);
 }
 
-/* Whether the refusal is worth a word where nothing was accepted: what was never meant, or can never
- * be, is not. */
-static bool matters(const wi_candidate *c)
+/* Which refusals are told. */
+typedef bool worth(const wi_world *world, const wi_candidate *c);
+
+/* Where nothing was accepted: what was never meant, or can never be, is not worth a word. */
+static bool matters(const wi_world *world, const wi_candidate *c)
 {
+    (void)world;
     return c->verdict != WEIR_NOT_ASKED && c->verdict != WEIR_NOT_LISTED && c->verdict != WEIR_OTHER_FORMAT &&
            c->verdict != WEIR_OTHER_PLATFORM;
+}
+
+static bool any(const wi_world *world, const wi_candidate *c)
+{
+    (void)world, (void)c;
+    return true;
+}
+
+/* Where the processor is the last resort: what its engine could have had instead, by the list. */
+static bool was_listed(const wi_world *world, const wi_candidate *c)
+{
+    return c->provider != WI_CPU && c->engine == world->candidates[0].engine &&
+           wi_sequence_place(&world->wish.taken, c->provider) >= 0;
 }
 
 /* The engine takes such files, and has found this one to be none: it is so with every provider. */
@@ -60,12 +76,12 @@ static bool said_before(const wi_world *world, size_t at)
 }
 
 /* `goes_on`: something has been told before, also of the engines that cannot read the file. */
-static size_t tell_refusals(const wi_world *world, bool all, bool goes_on, FILE *out)
+static size_t tell_refusals(const wi_world *world, worth *which, bool goes_on, FILE *out)
 {
     size_t told = 0;
     for (size_t i = 0; i < world->count; i++) {
         const wi_candidate *c = &world->candidates[i];
-        if (c->verdict == WEIR_ACCEPTED || !(all || matters(c)) || said_before(world, i) ||
+        if (c->verdict == WEIR_ACCEPTED || !which(world, c) || said_before(world, i) ||
             (goes_on && why_not_read(world, c->engine)))
             continue;
         fprintf(out, "%s%s", told++ || goes_on ? "; " : "", c->engine->name);
@@ -88,9 +104,9 @@ static void tell_why_nothing(const wi_world *world, FILE *out)
         if (why)
             fprintf(out, "%s%s: %s", told++ ? "; " : "", engine->name, why);
     }
-    told += tell_refusals(world, false, told > 0, out);
+    told += tell_refusals(world, matters, told > 0, out);
     if (told == 0)
-        (void)tell_refusals(world, true, false, out);
+        (void)tell_refusals(world, any, false, out);
 }
 
 static bool device_exists(const wi_world *world)
@@ -122,7 +138,7 @@ static void tell(const wi_world *world, FILE *out)
                 device_of(first));
         if (first->provider == WI_CPU && world->wish.cpu_last && !world->wish.cpu_named) {
             fputs(", as the last resort: ", out);
-            if (tell_refusals(world, false, false, out) == 0)
+            if (tell_refusals(world, matters, false, out) == 0 && tell_refusals(world, was_listed, false, out) == 0)
                 fputs("nothing else was listed", out);
         }
         return;

@@ -56,7 +56,7 @@ static weir_status add_word(const char *what, const char *word, wi_sequence *ord
 
 static weir_status read_order(const char *text, wi_sequence *out)
 {
-    static const char between[] = " ,\t";
+    static const char between[] = " ,\t\r\n";
     weir_status status = WEIR_OK;
     while (status == WEIR_OK && *(text += strspn(text, between))) {
         char word[64];

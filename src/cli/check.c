@@ -1,4 +1,5 @@
 /* check.c: `weir check`: everything that is wrong with a manifest, with its place. */
+#include "check_engine.h"
 #include "cli.h"
 #include "engine_file.h"
 #include "manifest.h"
@@ -15,12 +16,12 @@
 static const char help[] =
     "usage: weir check MANIFEST [--json]\n"
     "       weir check --clear [--json]\n\n"
-    "Looks whether a manifest is good: a JSON file, a package (.aimod) or a model. Every problem is a line on "
-    "standard\n"
-    "output, PATH:LINE:COLUMN: what is wrong. The model has to be there; it is not loaded, and no device is asked.\n\n"
-    "A package is unpacked into the store, where it stays for later runs. --clear removes all unpacked packages that "
-    "nothing\n"
-    "uses; WEIR_UNPACKED and WEIR_UNPACKED_AGE ('weir options') bound what stays by itself.\n\n"
+    "Looks whether a manifest is good: a JSON file, a package (.aimod) or a model, which may be the name of one in\n"
+    "the store's models/. Every problem is a line on standard output, PATH:LINE:COLUMN: what is wrong. The model has\n"
+    "to be there; it is not loaded, and no device is asked. Its engine is asked whether it takes the settings.\n"
+    "That the engine, or a provider that the manifest names, is not here is a remark, with the way to get it.\n\n"
+    "A package is unpacked into the store, where it stays for later runs. --clear removes all unpacked packages that\n"
+    "nothing uses; WEIR_UNPACKED and WEIR_UNPACKED_AGE ('weir options') bound what stays by itself.\n\n"
     "Exit status: 0 it is good; 1 it has problems, or cannot be read; 2 bad usage.\n";
 
 static json_t *problem_json(uint32_t line, uint32_t column, const char *text)
@@ -30,34 +31,46 @@ static json_t *problem_json(uint32_t line, uint32_t column, const char *text)
 }
 
 /* What is neither a manifest nor a model that weir knows is for the engines that are here. */
-static weir_status ask_engines(const char *path)
+static weir_status ask_engines(const char *path, check_engine *out)
 {
     weir_manifest *manifest = NULL;
     weir_status status = manifest_read(path, &manifest);
-    if (status == WEIR_OK && manifest->framework == NULL && engine_for_file(manifest->model_file) == NULL)
-        status = weir_fail(WEIR_UNSUPPORTED,
-                           "%s is neither a manifest nor a model that an engine here takes; 'weir engines' lists them",
-                           manifest->model_file);
+    if (status == WEIR_OK)
+        status = check_engine_look(manifest, out);
     manifest_release(manifest);
     return status;
 }
 
-static int answer_json(const weir_manifest_problems *list)
+static json_t *engine_json(const check_engine *engine)
+{
+    return engine->name ? json_pack("{s:o, s:b}", "name", text_json(engine->name), "here", engine->here) : json_null();
+}
+
+static json_t *remarks_json(const check_engine *engine)
+{
+    json_t *remarks = json_array();
+    for (size_t i = 0; i < engine->remark_count; i++)
+        json_array_append_new(remarks, text_json(engine->remarks[i]));
+    return remarks;
+}
+
+static int answer_json(const weir_manifest_problems *list, const check_engine *engine)
 {
     json_t *errors = json_array();
     for (size_t i = 0; i < list->count; i++)
         json_array_append_new(errors,
                               problem_json(list->problems[i].line, list->problems[i].column, list->problems[i].text));
-    return cli_print_json(json_pack("{s:b, s:o, s:o, s:I}", "good", list->count == 0, "path", text_json(list->path),
-                                    "errors", errors, "more", (json_int_t)list->more));
+    return cli_print_json(json_pack("{s:b, s:o, s:o, s:I, s:o, s:o}", "good", list->count == 0, "path",
+                                    text_json(list->path), "errors", errors, "more", (json_int_t)list->more, "engine",
+                                    engine_json(engine), "remarks", remarks_json(engine)));
 }
 
 /* It could not be looked at, for the reason that the detail has. */
 static int fail(const char *path, bool json)
 {
     if (json)
-        (void)cli_print_json(json_pack("{s:b, s:o, s:[o], s:i}", "good", false, "path", text_json(path), "errors",
-                                       problem_json(0, 0, weir_detail()), "more", 0));
+        (void)cli_print_json(json_pack("{s:b, s:o, s:[o], s:i, s:n, s:[]}", "good", false, "path", text_json(path),
+                                       "errors", problem_json(0, 0, weir_detail()), "more", 0, "engine", "remarks"));
     return cli_fail("%s", weir_detail());
 }
 
@@ -70,7 +83,16 @@ static void print_problem(const char *path, const weir_manifest_problem *problem
     free(clean);
 }
 
-static int answer(const weir_manifest_problems *list)
+static void print_remark(const char *path, const char *text)
+{
+    char *clean = text_clean(text, strlen(text), false);
+    char *where = text_clean(path, strlen(path), false);
+    printf("%s%s:%s remark: %s\n", terminal_bold(), where, terminal_plain(), clean);
+    free(where);
+    free(clean);
+}
+
+static int answer(const weir_manifest_problems *list, const check_engine *engine)
 {
     for (size_t i = 0; i < list->count; i++)
         print_problem(list->path, &list->problems[i]);
@@ -79,23 +101,30 @@ static int answer(const weir_manifest_problems *list)
         printf("%s is %sgood%s\n", clean, terminal_green(), terminal_plain());
         free(clean);
     }
+    for (size_t i = 0; i < engine->remark_count; i++)
+        print_remark(list->path, engine->remarks[i]);
     return cli_flush(CLI_OK);
+}
+
+static int tell(const weir_manifest_problems *list, const check_engine *engine, bool json)
+{
+    size_t all = list->count + list->more;
+    int status = json ? answer_json(list, engine) : answer(list, engine);
+    if (status == CLI_OK && all > 0)
+        status = cli_fail("%s has %zu problem%s%s", list->path, all, all == 1 ? "" : "s",
+                          list->more > 0 ? "; the first are listed" : "");
+    return status;
 }
 
 static int check(const char *path, bool json)
 {
     weir_manifest_problems *list = NULL;
+    check_engine engine = {.name = NULL};
     if (manifest_check(path, &list) != WEIR_OK)
         return fail(path, json);
-    if (list->count == 0 && ask_engines(path) != WEIR_OK) {
-        manifest_problems_release(list);
-        return fail(path, json);
-    }
-    size_t all = list->count + list->more;
-    int status = json ? answer_json(list) : answer(list);
-    if (status == CLI_OK && all > 0)
-        status = cli_fail("%s has %zu problem%s%s", list->path, all, all == 1 ? "" : "s",
-                          list->more > 0 ? "; the first are listed" : "");
+    bool good = list->count > 0 || ask_engines(path, &engine) == WEIR_OK;
+    int status = good ? tell(list, &engine, json) : fail(path, json);
+    check_engine_clear(&engine);
     manifest_problems_release(list);
     return status;
 }
@@ -152,5 +181,8 @@ int verb_check(int argc, char **argv)
         return cli_usage(argv[0], optind == argc ? "which manifest?" : "one manifest at a time");
     if (argv[optind][0] == '\0')
         return cli_usage(argv[0], "'' is no manifest or model");
-    return check(argv[optind], json);
+    char *path = engine_file_named(argv[optind]);
+    status = check(path, json);
+    free(path);
+    return status;
 }

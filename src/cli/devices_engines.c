@@ -1,5 +1,6 @@
 #include "devices.h"
 
+#include "engine_file.h"
 #include "table.h"
 #include "terminal.h"
 #include "text.h"
@@ -24,35 +25,13 @@ static const char *state_name(weir_provider_state state)
     return "?";
 }
 
-/* An engine without the function has the processor alone, in the state that `probe` tells. */
-static weir_status provider_by_probe(const weir_engine *engine, size_t index, weir_engine_provider *out)
-{
-    weir_engine_probe probe = WEIR_INIT(weir_engine_probe);
-    if (index > 0)
-        return WEIR_NOT_FOUND;
-    weir_status status = engine->probe(&probe);
-    snprintf(out->name, sizeof out->name, "cpu");
-    snprintf(out->library, sizeof out->library, "%s", probe.library);
-    snprintf(out->version, sizeof out->version, "%s", probe.version);
-    snprintf(out->missing, sizeof out->missing, "%s", status == WEIR_OK ? probe.missing : weir_detail());
-    out->state = status == WEIR_OK && probe.available ? WEIR_PROVIDER_HERE : WEIR_PROVIDER_NO_LIBRARY;
-    return WEIR_OK;
-}
-
-static weir_status provider_at(const weir_engine *engine, size_t index, weir_engine_provider *out)
-{
-    *out = WEIR_INIT(weir_engine_provider);
-    bool tells = engine->size >= offsetof(weir_engine, provider) + sizeof engine->provider && engine->provider != NULL;
-    return tells ? engine->provider(index, out) : provider_by_probe(engine, index, out);
-}
-
 /* JSON ------------------------------------------------------------------------------------------------------------- */
 
 static json_t *providers_json(const weir_engine *engine)
 {
     json_t *list = json_array();
     weir_engine_provider p;
-    for (size_t i = 0; provider_at(engine, i, &p) == WEIR_OK; i++)
+    for (size_t i = 0; engine_provider_at(engine, i, &p) == WEIR_OK; i++)
         json_array_append_new(list, json_pack("{s:o, s:s, s:o, s:o, s:o}", "name", text_json(p.name), "state",
                                               state_name(p.state), "library", text_json(p.library), "version",
                                               text_json(p.version), "missing", text_json(p.missing)));
@@ -100,7 +79,7 @@ static void engine_rows(table *grid, const char *name)
         table_cell(grid, weir_detail(), terminal_faint(), false);
         return;
     }
-    for (size_t i = 0; provider_at(engine, i, &p) == WEIR_OK; i++)
+    for (size_t i = 0; engine_provider_at(engine, i, &p) == WEIR_OK; i++)
         provider_row(grid, i == 0 ? name : "", &p);
 }
 

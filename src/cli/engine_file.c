@@ -4,6 +4,8 @@
 
 #include <weir/options.h>
 
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -31,6 +33,28 @@ const weir_engine *engine_for_file(const char *path)
     return NULL;
 }
 
+/* An engine without the function has the processor alone, in the state that `probe` tells. */
+static weir_status provider_by_probe(const weir_engine *engine, size_t index, weir_engine_provider *out)
+{
+    weir_engine_probe probe = WEIR_INIT(weir_engine_probe);
+    if (index > 0)
+        return WEIR_NOT_FOUND;
+    weir_status status = engine->probe(&probe);
+    snprintf(out->name, sizeof out->name, "cpu");
+    snprintf(out->library, sizeof out->library, "%s", probe.library);
+    snprintf(out->version, sizeof out->version, "%s", probe.version);
+    snprintf(out->missing, sizeof out->missing, "%s", status == WEIR_OK ? probe.missing : weir_detail());
+    out->state = status == WEIR_OK && probe.available ? WEIR_PROVIDER_HERE : WEIR_PROVIDER_NO_LIBRARY;
+    return WEIR_OK;
+}
+
+weir_status engine_provider_at(const weir_engine *engine, size_t index, weir_engine_provider *out)
+{
+    *out = WEIR_INIT(weir_engine_provider);
+    bool tells = engine->size >= offsetof(weir_engine, provider) + sizeof engine->provider && engine->provider != NULL;
+    return tells ? engine->provider(index, out) : provider_by_probe(engine, index, out);
+}
+
 void engine_open_library(const char *path)
 {
     weir_engine_probe probe = WEIR_INIT(weir_engine_probe);
@@ -42,7 +66,8 @@ void engine_open_library(const char *path)
 char *engine_file_named(const char *word)
 {
     weir_option home = WEIR_INIT(weir_option);
-    if (strchr(word, '/') != NULL || access(word, F_OK) == 0 || weir_option_get("home", &home) != WEIR_OK)
+    if (word[0] == '\0' || strchr(word, '/') != NULL || access(word, F_OK) == 0 ||
+        weir_option_get("home", &home) != WEIR_OK)
         return text_copy(word);
     char *stored = text_print("%s/models/%s", home.value, word);
     if (access(stored, F_OK) == 0)

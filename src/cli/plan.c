@@ -2,6 +2,7 @@
 #include "plan.h"
 
 #include "cli.h"
+#include "engine_file.h"
 #include "terminal.h"
 #include "text.h"
 
@@ -12,7 +13,8 @@
 static const char help[] =
     "usage: weir plan FILE [OPTION…]\n\n"
     "Gives every tensor a place in one arena that is as small as can be, and says how small that is. FILE is\n"
-    "  an ONNX model: its activations, step by step; weights are counted apart;\n"
+    "  an ONNX model, or the name of one in the store's models/: its activations, step by step; weights are counted\n"
+    "  apart;\n"
     "  a trace of allocations (RMM's CSV, plain or gzip, or weir's binary trace): what a plan would have needed,\n"
     "  beside what allocators held;\n"
     "  a list of buffers: MiniMalloc's CSV (id, lower, upper, size, and more);\n"
@@ -178,7 +180,7 @@ static int read_words(int argc, char **argv, plan_words *w)
         return cli_usage("plan", "--places belongs to --json");
     if (optind + 1 != argc)
         return cli_usage("plan", optind == argc ? "which file?" : "one file at a time: %s", argv[argc - 1]);
-    w->file = argv[optind];
+    w->file = engine_file_named(argv[optind]);
     return -1;
 }
 
@@ -190,6 +192,7 @@ static void clear_words(plan_words *w)
         clear_given(&w->shapes[i]);
     free(w->dims);
     free(w->shapes);
+    free(w->file);
 }
 
 const char *plan_file_name(const plan_words *words)
@@ -248,7 +251,7 @@ static int tell(const plan_answer *answer)
 
 int verb_plan(int argc, char **argv)
 {
-    plan_words w = {.file = "", .in_place = true, .replay = true};
+    plan_words w = {.in_place = true, .replay = true};
     plan_source source = {.buffers = NULL};
     plan_answer answer = {.words = &w, .source = &source};
     int status = read_words(argc, argv, &w);

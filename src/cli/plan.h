@@ -17,7 +17,8 @@ typedef struct plan_given {
 } plan_given;
 
 typedef struct plan_words {
-    const char *file, *svg, *save;
+    char *file;
+    const char *svg, *save;
     bool csv, json, places, quick, in_place, replay;
     uint64_t align; /* 0: by the kind of file */
     double seconds; /* 0: no limit */

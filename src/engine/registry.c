@@ -157,17 +157,32 @@ static weir_status add(const weir_engine *engine)
     return WEIR_OK;
 }
 
+/* How to get an engine that weir knows by its name. */
+static const char *way_to(const char *name)
+{
+    static const char *const ways[][2] = {
+        {"onnx",
+         "it is built with weir (WEIR_ENGINES=ON), and scripts/engines onnxruntime gets the library that it opens"},
+        {"gguf", "scripts/engines gets llama.cpp, and beside an installed weir builds the plug-in; in a checkout build "
+                 "weir again after that"},
+        {"llm", "weir has no plug-in for ONNX Runtime GenAI yet"}};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        if (strcmp(ways[i][0], name) == 0)
+            return ways[i][1];
+    return "scripts/engines gets the engines that weir knows";
+}
+
 static weir_status not_found(const char *name, const search *s)
 {
-    char places[700] = "";
+    char places[600] = "";
     for (size_t i = 0; i < s->count; i++) {
         size_t length = strlen(places);
         snprintf(places + length, sizeof places - length, "%s%s", i ? ", " : "", s->directories[i]);
     }
     return weir_fail(WEIR_NOT_FOUND,
-                     "there is no engine \"%s\": weir-engine-%s.so is not in %s; scripts/engines gets the "
-                     "engines that weir knows, WEIR_ENGINE_PATH names directories with others",
-                     name, name, places);
+                     "the engine %s is not here: weir-engine-%s.so is not in %s; %s; WEIR_ENGINE_PATH names "
+                     "directories with others",
+                     name, name, places, way_to(name));
 }
 
 static weir_status open_plugin(const char *name, const weir_engine **out)

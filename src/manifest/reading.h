@@ -104,6 +104,9 @@ wi_take wi_take_device, wi_take_devices, wi_take_share, wi_take_isolation, wi_ta
 const char *wi_kind_name(const json_t *json);
 void wi_wrong_type(wi_reading *r, const wi_value *v, const char *wanted);
 
+/* tuning.c: settings for the engine of the model, when that is known. */
+void wi_tuning(wi_reading *r);
+
 /* rules.c: what fields mean together, and the model's file. */
 void wi_rules(wi_reading *r);
 

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MOST_DEVICES = 64 };
 
@@ -61,7 +62,7 @@ void wi_take_cpu(wi_reading *r, const wi_value *v, void *to)
     weir_cpu_use *cpu = to;
     if (json_is_boolean(v->json))
         *cpu = json_is_true(v->json) ? WEIR_CPU_LAST : WEIR_CPU_FORBIDDEN;
-    else if (json_is_string(v->json) && strcmp(json_string_value(v->json), "listed") == 0)
+    else if (json_is_string(v->json) && strcasecmp(json_string_value(v->json), "listed") == 0)
         *cpu = WEIR_CPU_LISTED;
     else
         wi_wrong_type(r, v, "true (the last resort), false (never) or \"listed\" (where a provider says cpu)");

@@ -134,4 +134,5 @@ void wi_rules(wi_reading *r)
     check_cpu(r);
     apply_precision(r);
     check_model(r);
+    wi_tuning(r);
 }

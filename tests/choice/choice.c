@@ -292,6 +292,30 @@ static void the_last_resort_is_told(void **state)
     assert_non_null(strstr(made->rule, "onnx with cuda on cuda:0: insufficient VRAM"));
 }
 
+/* What cannot be here at all, or was left out by a word, is no reason to take the processor; but it was listed. */
+static void what_was_listed_is_told_as_listed(void **state)
+{
+    (void)state;
+    static const char *const fallbacks[] = {"directml"};
+    list_providers("coreml", fallbacks, 1);
+    assert_string_equal(ranking(), "cpu@cpu");
+    assert_null(strstr(made->rule, "nothing else was listed"));
+    assert_non_null(strstr(made->rule, "as the last resort: onnx with coreml: coreml needs a Metal device"));
+    assert_non_null(strstr(made->rule, "; onnx with directml: "));
+    assert_null(strstr(made->rule, "gguf")); /* which does not take the file, whoever was listed */
+    with_two_cards();
+    list_providers("cuda", NULL, 0);
+    options.device = "host";
+    assert_string_equal(ranking(), "cpu@cpu");
+    assert_null(strstr(made->rule, "nothing else was listed"));
+    assert_non_null(strstr(made->rule, "onnx with cuda on cuda:0: the device host was asked for"));
+    options.device = NULL;
+    options.policy = "manifest";
+    list_providers(NULL, NULL, 0);
+    assert_string_equal(ranking(), "cpu@cpu");
+    assert_non_null(strstr(made->rule, "as the last resort: nothing else was listed"));
+}
+
 static void files_by_name_and_by_content(void **state)
 {
     (void)state;
@@ -382,9 +406,9 @@ int main(void)
         TEST(bytes_that_nobody_knows),      TEST(the_default_order),
         TEST(an_order_of_ones_own),         TEST(options_of_the_library),
         TEST(the_cheapest_that_fits),       TEST(the_manifest_alone),
-        TEST(the_last_resort_is_told),      TEST(files_by_name_and_by_content),
-        TEST(words_that_are_none),          TEST(verdicts_have_names),
-        TEST(engines_are_asked_once),
+        TEST(the_last_resort_is_told),      TEST(what_was_listed_is_told_as_listed),
+        TEST(files_by_name_and_by_content), TEST(words_that_are_none),
+        TEST(verdicts_have_names),          TEST(engines_are_asked_once),
     };
     doubles_register();
     model = model_file("model.onnx", 100);

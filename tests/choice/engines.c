@@ -1,7 +1,9 @@
 /* The choice with the real engines and the demo's models: what they predict, and how long it takes. */
 #include "core/core.h"
 
-enum { WARM_MS = 50, TRIES = 5 };
+#include <stdio.h>
+
+enum { TRIES = 5, MOST_READ = 64 << 10 }; /* what the machine says of itself, and no vocabulary */
 
 static const char *const models[] = {"minilm.onnx", "minilm.gguf", "tiny-llama.gguf"};
 
@@ -10,14 +12,39 @@ static bool is_there(const char *path)
     return access(path, R_OK) == 0;
 }
 
-/* Of the process: others on the machine are none of it. */
-static uint64_t cpu_ns(void)
+/* Of the process: others on the machine are none of it. Printed alone (docs/benchmarks.md). */
+static double cpu_ms(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
+/* Bytes that the process has read from files by now. */
+static uint64_t read_by_now(void)
+{
+    unsigned long long bytes = 0;
+    FILE *file = fopen("/proc/self/io", "re");
+    if (!file || fscanf(file, "rchar: %llu", &bytes) != 1)
+        skip(); /* a kernel without the account */
+    fclose(file);
+    return bytes;
+}
+
+static void check_choice(const weir_choice *choice, const char *engine)
+{
+    if (choice->accepted != 1)
+        print_error("%s\n", choice->rule);
+    assert_int_equal(choice->accepted, 1);
+    const weir_candidate *c = &choice->candidates[0];
+    assert_string_equal(c->engine, engine);
+    assert_true(c->predicted);
+    assert_true(c->bytes[WEIR_WEIGHTS] > 20 * MIB);
+    assert_true(c->library[0] != '\0' && c->version[0] != '\0');
+}
+
+/* What a choice looks at is remembered, but for the model's own graph: later ones lay nothing out again, which takes llama.cpp most
+ * of a tenth of a second, and find the same. */
 static void one_model(const char *name)
 {
     char path[512];
@@ -25,31 +52,34 @@ static void one_model(const char *name)
     const char *engine = strrchr(name, '.') + 1;
     weir_manifest manifest = {.size = sizeof manifest, .path = "", .model_file = path};
     weir_choice_options options = {.size = sizeof options, .provider = "cpu"};
-    double best = 1e9, cold = 0;
+    uint64_t bytes[WEIR_CLASS_COUNT];
+    uint64_t cold = 0, warm = UINT64_MAX;
+    double first = 0, best = 1e9;
     for (int i = 0; i <= TRIES; i++) {
         weir_choice *choice;
-        uint64_t begin = cpu_ns();
+        uint64_t before = read_by_now();
+        double begin = cpu_ms();
         ok(weir_choice_make(&manifest, &options, &choice));
-        double ms = (double)(cpu_ns() - begin) / 1e6;
-        cold = i == 0 ? ms : cold;
+        double ms = cpu_ms() - begin;
+        first = i == 0 ? ms : first;
         best = i > 0 && ms < best ? ms : best;
-        if (choice->accepted != 1)
-            print_error("%s\n", choice->rule);
-        assert_int_equal(choice->accepted, 1);
-        const weir_candidate *c = &choice->candidates[0];
-        assert_string_equal(c->engine, engine);
-        assert_true(c->predicted);
-        assert_true(c->bytes[WEIR_WEIGHTS] > 20 * MIB);
-        assert_true(c->library[0] != '\0' && c->version[0] != '\0');
+        uint64_t took = read_by_now() - before;
+        cold = i == 0 ? took : cold;
+        warm = i > 0 && took < warm ? took : warm;
+        check_choice(choice, engine);
+        if (i == 0)
+            memcpy(bytes, choice->candidates[0].bytes, sizeof bytes);
+        assert_memory_equal(bytes, choice->candidates[0].bytes, sizeof bytes);
         weir_choice_release(choice);
     }
-    print_message("%s: %.1f ms the first time, %.1f ms warm\n", name, cold, best);
-    const char *sanitized = getenv("WEIR_TEST_SANITIZE");
+    print_message("%s: %.1f ms and %llu bytes read the first time, %.1f ms and %llu warm\n", name, first,
+                  (unsigned long long)cold, best, (unsigned long long)warm);
+    const char *sanitized = getenv("WEIR_TEST_SANITIZE"); /* which reads for itself, too */
     if (!sanitized || !*sanitized)
-        assert_true(best <= WARM_MS);
+        assert_in_range(warm, 1, MOST_READ);
 }
 
-static void within_fifty_milliseconds(void **state)
+static void what_a_choice_costs(void **state)
 {
     (void)state;
     const weir_engine *engine;
@@ -69,7 +99,7 @@ static void within_fifty_milliseconds(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(within_fifty_milliseconds)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_a_choice_costs)};
     setenv("WEIR_HOME", WEIR_TEST_STORE, 1);
     unsetenv("WEIR_BUDGET");
     return cmocka_run_group_tests_name("choice-engines", tests, NULL, NULL);

@@ -1,7 +1,6 @@
 """weir devices: on this machine, and on others that are directories with stubs of NVIDIA's libraries."""
 
 import shutil
-import time
 import unittest
 from pathlib import Path
 
@@ -108,10 +107,8 @@ class Devices(harness.Case):
         self.assertRegex(self.weir("devices", WEIR_ENGINE_PATH=str(self.folder))[0], r"broken +cannot be opened +cannot open")
 
     def test_a_library_that_hangs_holds_nothing_up(self):
-        root = self.machine(self.gpu("sleep 30000 30000\n"))
-        begun = time.monotonic()
+        root = self.machine(self.gpu("sleep 3600000 3600000\n"))  # an hour: whoever waited for it would be ended before
         answer = self.weir_json("devices", "--sysroot", root)
-        self.assertLess(time.monotonic() - begun, 10)
         self.assertEqual([device["kind"] for device in answer["devices"]], ["cpu"])
         self.assertTrue(any(line.startswith("nvml: no answer within") for line in answer["remarks"]))
 

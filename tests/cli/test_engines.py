@@ -1,5 +1,6 @@
 """weir run with the real engines and the demo's models, where the store has them."""
 
+import json
 import subprocess
 import sys
 import unittest
@@ -55,6 +56,37 @@ class Engines(harness.Case):
     def test_the_stores_models_by_name(self):
         self.assertEqual(self.weir_json("run", "minilm.onnx", "--budget", "600MiB")["clients"][0]["runs"], 1)
         self.assertIn("neither-here-nor-there.onnx", self.refused("run", "neither-here-nor-there.onnx", status=1))
+
+        answer = self.weir_json("plan", "minilm.onnx", "--dim", "batch=8", "--dim", "sequence=512", "--svg", "minilm.svg")
+        self.assertEqual(answer["file"], str(MODELS / "minilm.onnx"))
+
+    def manifest(self, model, tuning, level=None):
+        needs = {"graph_optimization_level": level} if level else {}
+        self.write("m.json", json.dumps({"model_file": str(MODELS / model), "tuning": tuning, "hardware_requirements": needs}))
+
+    def test_what_passes_the_check_loads(self):
+        for model, level, tuning in (
+                ("minilm.onnx", "All", {}), ("minilm.onnx", "BASIC", {}), ("minilm.onnx", None, {"optimization": "Extended"}),
+                ("minilm.onnx", None, {"prepack": "Off", "weights": "OURS", "memory_pattern": "oFF"}),
+                ("minilm.onnx", "all", {"memory_pattern": True, "disable_cpu_mem_arena": True, "session_buckets": 4,
+                                        "bucket_dim_granularity": 64, "bucket_max_dims": 4, "peak_concurrency_hint": 2}),
+                ("minilm.onnx", None, {"disable_cpu_mem_arena": False, "bucket_max_dims": 4}),
+                ("minilm.gguf", "ALL", {"pooling": "Mean"})):
+            with self.subTest(model=model, level=level, tuning=tuning):
+                self.manifest(model, tuning, level)
+                self.assertTrue(self.weir_json("check", "m.json")["good"])
+                self.assertEqual(self.weir_json("run", "m.json", "--provider", "cpu")["clients"][0]["runs"], 1)
+
+    def test_what_the_load_refuses_the_check_does_too(self):
+        for model, level, tuning, said in (
+                ("minilm.onnx", None, {"optimization": "most"}, "optimization"), ("minilm.onnx", None, {"bucket_dims": 2}, "bucket_dims"),
+                ("minilm.gguf", "basic", {}, "levels of optimization"), ("minilm.gguf", None, {"pooling": "some"}, "pooling"),
+                ("minilm.gguf", None, {"session_buckets": 4}, "session_buckets")):
+            with self.subTest(model=model, tuning=tuning):
+                self.manifest(model, tuning, level)
+                for verb in ("check", "run"):
+                    out, error = self.weir(verb, "m.json", status=1)
+                    self.assertIn(said, out + error)
 
     def test_a_budget_for_one_of_two(self):
         models = (MODELS / "minilm.onnx", MODELS / "minilm.gguf")

@@ -204,9 +204,8 @@ class Run(harness.Case):
         return int(re.search(r"SigBlk:\s*(\w+)", status)[1], 16) >> (number - 1) & 1
 
     def test_interrupt(self):
-        self.write("e.echo", BIG + "slow 100000\n")
+        self.write("e.echo", BIG + "slow 10000000\n")  # far longer than anybody waits here
         for number in (signal.SIGINT, signal.SIGTERM):
-            begun = time.monotonic()
             running = subprocess.Popen([harness.COMMAND, "run", "a.toy", "e.echo", "--json"], cwd=self.folder,
                                        env=self.environment({}), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             while not self.takes(running.pid, number):
@@ -217,7 +216,6 @@ class Run(harness.Case):
             self.assertEqual(running.returncode, 130)
             self.assertEqual(error.decode(), "weir: stopped\n")
             self.assertEqual(json.loads(out)["live_at_end"], 0)
-            self.assertLess(time.monotonic() - begun, 30)
 
     def test_the_example_of_two_models(self):
         self.write("t.echo", "input text text -1\nweights 1000\n")

@@ -34,6 +34,36 @@ static void every_option_is_listed(void **state)
     fails(WEIR_INVALID, weir_option_at(0, &option));
 }
 
+/* As files and shells leave it; where a text may be a path, it is the path's. */
+static void white_space_around_a_word_is_not_meant(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *environment, *name, *text, *value;
+    } cases[] = {{"WEIR_POLICY", "policy", " memory", "memory"},
+                 {"WEIR_POLICY", "policy", "Manifest\r\n", "Manifest"},
+                 {"WEIR_POLICY", "policy", "\t fastest \t", "fastest"},
+                 {"WEIR_POLICY", "policy", " \n", "fastest"},
+                 {"WEIR_WAIT", "wait", " 250ms\n", "250ms"},
+                 {"WEIR_BUDGET", "budget", "1GiB ", "1GiB"},
+                 {"WEIR_RESOURCE", "resource", " direct ", "direct"},
+                 {"WEIR_TRACE", "trace", " a b ", " a b "}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        setenv(cases[i].environment, cases[i].text, 1);
+        weir_option option = get(cases[i].name);
+        assert_false(option.rejected);
+        assert_string_equal(option.value, cases[i].value);
+        unsetenv(cases[i].environment);
+    }
+    setenv("WEIR_POLICY", "the best", 1);
+    assert_true(get("policy").rejected);
+    char padded[1000];
+    snprintf(padded, sizeof padded, "%*s%*s", 500, "memory", 400, "");
+    setenv("WEIR_POLICY", padded, 1); /* how long it is without them is what counts */
+    assert_string_equal(get("policy").value, "memory");
+    unsetenv("WEIR_POLICY");
+}
+
 static void call_wins_over_environment_over_default(void **state)
 {
     (void)state;
@@ -231,6 +261,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_option_is_listed),
         cmocka_unit_test(call_wins_over_environment_over_default),
+        cmocka_unit_test(white_space_around_a_word_is_not_meant),
         cmocka_unit_test(bad_values_in_the_environment_are_marked),
         cmocka_unit_test(values_are_checked),
         cmocka_unit_test(nearest_name),

@@ -94,6 +94,7 @@ static void a_free_on_the_host_is_final(void **state)
     ok(weir_stream_synchronize(f->stream));
 }
 
+/* One that waited all the same would do so for an hour. */
 static void refused_when_waiting_is_not_allowed(void **state)
 {
     fixture *f = *state;
@@ -103,8 +104,7 @@ static void refused_when_waiting_is_not_allowed(void **state)
     weir_request request = {
         .size = sizeof request, .bytes = HALF, .memory_class = WEIR_KV, .flags = WEIR_NO_WAIT, .stream = f->stream};
     weir_block block;
-    ok(weir_option_set("wait", "30s"));
-    uint64_t start = now_ns();
+    ok(weir_option_set("wait", "3600s"));
     fails(WEIR_OUT_OF_MEMORY, weir_alloc_with(f->client, &request, &block));
     assert_null(block.pointer);
     weir_refusal r = last_refusal();
@@ -115,7 +115,6 @@ static void refused_when_waiting_is_not_allowed(void **state)
     void *p;
     fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->client, HALF, f->stream, WEIR_KV, &p));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
-    assert_true(now_ns() - start < UINT64_C(15000000000));
     before.device.refusals += 2;
     before.clients[0].refusals += 2;
     unchanged(f->runtime, before);
@@ -134,8 +133,7 @@ static void waiting_ends_with_the_option(void **state)
     void *p;
     uint64_t start = now_ns();
     fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->client, HALF, WEIR_STREAM_HOST, WEIR_KV, &p));
-    uint64_t waited = now_ns() - start;
-    assert_true(waited >= 45000000u && waited < UINT64_C(15000000000));
+    assert_true(now_ns() - start >= 45000000u); /* and not before */
     open_gate(&g);
     ok(weir_stream_synchronize(f->stream));
 }
@@ -160,16 +158,15 @@ static void an_allocation_waits_for_pending_bytes(void **state)
     assert_string_equal(weir_detail(), "as it was"); /* a successful call leaves the detail */
 }
 
+/* Nor here. */
 static void no_waiting_that_could_not_help(void **state)
 {
     fixture *f = *state;
     gate g = GATE;
     (void)block_behind_gate(f, MIB, &g);
     void *p;
-    ok(weir_option_set("wait", "30s"));
-    uint64_t start = now_ns();
+    ok(weir_option_set("wait", "3600s"));
     fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->client, BUDGET + 1, WEIR_STREAM_HOST, WEIR_KV, &p));
-    assert_true(now_ns() - start < UINT64_C(15000000000));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_BUDGET);
     open_gate(&g);
     ok(weir_stream_synchronize(f->stream));

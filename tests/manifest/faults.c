@@ -79,7 +79,8 @@ void __wrap_free(void *block)
 static const char text[] =
     "{\"framework\": \"onnx\", \"model_file\": \"m.onnx\", \"n\\u0061me\": \"x\", \"metadata\": {\"a\": [{}]},\n"
     "\"hardware_requirements\": {\"fallback_providers\": [\"cuda\", \"cpu\"], \"gpu_device_ids\": [0, 1],\n"
-    "\"min_cuda_version\": \"12.4\", \"optimized_for\": [\"x\"]}, \"tuning\": {\"threads\": 4, \"a\": \"b\"}}";
+    "\"min_cuda_version\": \"12.4\", \"optimized_for\": [\"x\"]}, \"tuning\": {\"threads\": 4, \"session_buckets\": 2, "
+    "\"a\": \"b\"}}";
 
 static void is_whole(const weir_manifest *m)
 {
@@ -89,8 +90,9 @@ static void is_whole(const weir_manifest *m)
     assert_int_equal(m->requirements.fallback_count, 2);
     assert_string_equal(m->requirements.fallback_providers[1], "cpu");
     assert_int_equal(m->requirements.device_count, 2);
-    assert_int_equal(m->setting_count, 2);
+    assert_int_equal(m->setting_count, 3);
     assert_string_equal(m->settings[0].value, "4");
+    assert_string_equal(m->settings[1].key, "buckets");
 }
 
 static void each_fault_of_a_read_is_told(void **state)

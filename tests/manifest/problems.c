@@ -67,6 +67,30 @@ static void values_have_their_types(void **state)
     has_problems(WANTED("\"graph_optimization_level\": 99"), PROBLEMS("3:29 a text"));
 }
 
+/* What the load would refuse: settings and levels that the model's engine has none of. */
+static void tuning_has_a_meaning_for_the_engine(void **state)
+{
+    (void)state;
+    write_text("m.gguf", "GGUF");
+    has_problems("{\"model_file\": \"m.gguf\", \"tuning\": {\"threads\": 2,\n \"peak_concurrency_hint\": 2, "
+                 "\"session_buckets\": 4}}",
+                 PROBLEMS("2:2 peak_concurrency_hint has no meaning for the engine gguf",
+                          "2:30 session_buckets has no meaning for the engine gguf"));
+    has_problems("{\"model_file\": \"m.gguf\", \"hardware_requirements\": {\n\"graph_optimization_level\": \"Basic\"}}",
+                 PROBLEMS("2:29 the engine gguf has no levels"));
+    has_problems("{\"model_file\": \"m.gguf\", \"hardware_requirements\": {\"graph_optimization_level\": \"ALL\"}}",
+                 NONE);
+    has_problems(WANTED("\"graph_optimization_level\": \"Basic\", \"allow_cpu\": \"Listed\""), NONE);
+    has_problems(
+        IN("\"tuning\": {\"session_buckets\": \"many\", \"bucket_max_dims\": 2.5}"),
+        PROBLEMS("2:31 session_buckets is \"many\"; it has to be a whole number", "2:58 bucket_max_dims is \"2.5\""));
+    has_problems(IN("\"tuning\": {\"session_buckets\": 2, \"bucket_max_dims\": -1}"),
+                 PROBLEMS("2:53 bucket_max_dims is \"-1\""));
+    has_problems(IN("\"tuning\": {\"disable_cpu_mem_arena\": 2}"), PROBLEMS("2:37 has to be true or false"));
+    has_problems(IN("\"tuning\": {\"buckets\": 2, \"session_buckets\": 2}"),
+                 PROBLEMS("2:26 session_buckets says again what buckets says"));
+}
+
 /* D30: an empty name was a provider, one that is not known was passed over, a negative device became a huge one. */
 static void words_and_ranges_d30(void **state)
 {
@@ -179,10 +203,18 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, folder_with_model, folder_remove)
     const struct CMUnitTest tests[] = {
-        TEST(what_is_no_json_says_where), TEST(a_byte_of_zero_is_found),        TEST(keys_are_known_and_once),
-        TEST(values_have_their_types),    TEST(words_and_ranges_d30),           TEST(sizes_say_their_unit),
-        TEST(versions_are_texts_d27),     TEST(what_weir_cannot_do_is_refused), TEST(keys_do_not_contradict),
-        TEST(the_model_is_there),         TEST(all_of_them_are_found),
+        TEST(what_is_no_json_says_where),
+        TEST(a_byte_of_zero_is_found),
+        TEST(keys_are_known_and_once),
+        TEST(values_have_their_types),
+        TEST(tuning_has_a_meaning_for_the_engine),
+        TEST(words_and_ranges_d30),
+        TEST(sizes_say_their_unit),
+        TEST(versions_are_texts_d27),
+        TEST(what_weir_cannot_do_is_refused),
+        TEST(keys_do_not_contradict),
+        TEST(the_model_is_there),
+        TEST(all_of_them_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

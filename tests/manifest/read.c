@@ -56,6 +56,53 @@ static void every_key_has_its_place(void **state)
     weir_manifest_release(NULL);
 }
 
+/* Its tuning, by its names: what the engine onnx has by others, in that engine's bounds. */
+static void tuning_by_kapsls_names(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *tuning, *settings; /* as KEY=VALUE, in their order */
+    } cases[] = {
+        {"\"session_buckets\": 8", "buckets=8 "},
+        {"\"session_buckets\": 8, \"bucket_dim_granularity\": 32, \"bucket_max_dims\": 2",
+         "buckets=8 bucket_granularity=32 bucket_dims=2 "},
+        {"\"bucket_max_dims\": 99, \"bucket_dim_granularity\": 0, \"session_buckets\": 1000",
+         "bucket_dims=16 bucket_granularity=1 buckets=64 "},
+        {"\"session_buckets\": 99999999999999999999999", NULL}, /* no number of JSON's */
+        {"\"session_buckets\": \"99999999999999999999999\"", "buckets=64 "},
+        /* with one bucket it is nobody's how shapes are put into several */
+        {"\"session_buckets\": 0, \"bucket_dim_granularity\": 32", "buckets=1 "},
+        {"\"bucket_dim_granularity\": 32, \"bucket_max_dims\": 4, \"threads\": 2", "threads=2 "},
+        {"\"buckets\": 4, \"bucket_max_dims\": 4", "buckets=4 bucket_dims=4 "},
+        {"\"buckets\": 1, \"bucket_max_dims\": 4", "buckets=1 "},
+        {"\"peak_concurrency_hint\": 4, \"memory_pattern\": false", "concurrency=4 memory_pattern=off "},
+        {"\"peak_concurrency_hint\": 0", "concurrency=0 "},
+        {"\"peak_concurrency_hint\": 1000", "concurrency=256 "},
+        {"\"disable_cpu_mem_arena\": true", "cpu_arena=off "},
+        {"\"disable_cpu_mem_arena\": \"YES\"", "cpu_arena=off "},
+        {"\"threads\": 1, \"disable_cpu_mem_arena\": false, \"prepack\": true", "threads=1 prepack=on "},
+    };
+    write_model("m.onnx");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[300], found[300] = "";
+        snprintf(text, sizeof text, "{\"model_file\": \"m.onnx\", \"tuning\": {%s}}", cases[i].tuning);
+        write_text("tuned.json", text);
+        weir_manifest *m = NULL;
+        weir_status status = weir_manifest_read("tuned.json", NULL, &m);
+        assert_int_equal(status, cases[i].settings ? WEIR_OK : WEIR_INVALID);
+        for (size_t k = 0; m && k < m->setting_count; k++)
+            snprintf(found + strlen(found), sizeof found - strlen(found), "%s=%s ", m->settings[k].key,
+                     m->settings[k].value);
+        assert_string_equal(found, m ? cases[i].settings : "");
+        weir_manifest_release(m);
+    }
+    write_text("m.toy", "3 1 2 3"); /* what they mean to another engine is its own */
+    write_text("tuned.json", "{\"model_file\": \"m.toy\", \"tuning\": {\"session_buckets\": 8}}");
+    weir_manifest *m = read_manifest("tuned.json");
+    assert_string_equal(m->settings[0].key, "session_buckets");
+    weir_manifest_release(m);
+}
+
 /* Each word for a level, as it is given; a list without providers, asks for none. */
 static void words_of_requirements(void **state)
 {
@@ -302,6 +349,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, folder_make, folder_remove)
     const struct CMUnitTest tests[] = {
         TEST(every_key_has_its_place),
+        TEST(tuning_by_kapsls_names),
         TEST(words_of_requirements),
         TEST(what_is_not_said_asks_for_nothing),
         TEST(sizes_are_bytes_d26),

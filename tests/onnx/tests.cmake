@@ -43,6 +43,7 @@ if(TARGET weir_onnx_objects)
   weir_onnx_test(threads ${CMAKE_CURRENT_LIST_DIR}/threads.c ${watch})
   weir_onnx_test(sessions ${CMAKE_CURRENT_LIST_DIR}/sessions.c ${watch})
   weir_onnx_test(buckets ${CMAKE_CURRENT_LIST_DIR}/buckets.c ${watch})
+  target_link_options(test-onnx-buckets PRIVATE -Wl,--wrap=onnx_seconds)
   add_test(NAME onnx-buckets-device COMMAND test-onnx-buckets)
   set_tests_properties(onnx-buckets-device PROPERTIES SKIP_RETURN_CODE 77 LABELS engine TIMEOUT 300
                        ENVIRONMENT "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${WEIR_STUB}/cuda")

@@ -116,13 +116,8 @@ static void a_guarantee_is_never_lent(void **state)
     ok(weir_client_close(sure));
 }
 
-/* Since `start` nobody waited for half a minute, as the option wait is set to. */
-static bool is_quick(uint64_t start)
-{
-    return now_ns() - start < 15000 * MILLISECOND;
-}
-
-/* What is freed and not yet passed is waited for, or refused where that is not wanted or takes too long. */
+/* What is freed and not yet passed is waited for, or refused where that is not wanted or takes too long. One that waited where it is
+ * not wanted would do so for an hour. */
 static void pending_bytes_are_waited_for(void **state)
 {
     fixture *f = *state;
@@ -135,17 +130,15 @@ static void pending_bytes_are_waited_for(void **state)
     ok(weir_fill(f->runtime, p, 1, bytes, f->a));
     ok(weir_free(f->one, p, f->a));
     snapshot before = take_snapshot(f->runtime);
-    ok(weir_option_set("wait", "30s"));
-    uint64_t start = now_ns();
+    ok(weir_option_set("wait", "3600s"));
     fails(WEIR_OUT_OF_MEMORY, try_take(f->two, bytes, WEIR_STREAM_HOST, WEIR_NO_WAIT, &block));
-    assert_true(is_quick(start));
     ok(weir_option_set("wait", NULL));
     /* What is for the stream alone counts for nobody. */
     check_refusal(WEIR_CAUSE_PENDING, 2 * PIECE, BUDGET - 2 * PIECE, hands_on() ? 2 * PIECE : 0, BUDGET);
     check_only_refused(f, &before, 1);
     if (!place.simulated) { /* where time passes when somebody waits */
         ok(weir_option_set("wait", "20ms"));
-        start = now_ns();
+        uint64_t start = now_ns();
         fails(WEIR_OUT_OF_MEMORY, try_take(f->two, bytes, WEIR_STREAM_HOST, 0, &block));
         assert_true(now_ns() - start >= 20 * MILLISECOND);
         assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
@@ -179,10 +172,8 @@ static void the_first_that_is_passed_will_do(void **state)
     ok(weir_free(f->two, q, f->b));
     if (freeing_waits())
         let_go_later(f, g);
-    ok(weir_option_set("wait", "30s"));
-    uint64_t start = now_ns();
+    ok(weir_option_set("wait", "3600s"));
     void *next = take(f->two, bytes, WEIR_STREAM_HOST);
-    assert_true(is_quick(start));
     ok(weir_option_set("wait", NULL));
     if (!freeing_waits() && !place.simulated) {
         snapshot s = take_snapshot(f->runtime);

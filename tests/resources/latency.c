@@ -1,25 +1,17 @@
-/* One client's kernel of a second must not delay another's allocations: test-latency host|stub|cuda STACK.
+/* One client's long work must not hold up another's allocations: test-latency host|stub|cuda STACK.
  *
- * 99 of 100 allocations take at most a millisecond, and none takes half as long as the kernel. A machine that does other
- * work at the same time may take the processor away for longer than that, which says nothing about weir, so the best of
- * ten attempts counts: what waits for the kernel does so in each of them. */
+ * Off a GPU the work ends when the test says so, behind the last allocation: whoever waited for it would do so for good. On one it
+ * is a kernel of a second, beside which all of them have to fit; a machine that does other work at the same time may take the
+ * processor away for longer, so that it is tried again. How long they took is printed, and asserted nowhere. */
 #include "resources/contract.h"
 
 enum { COUNT = 1000, WINDOW = 16, ATTEMPTS = 10 };
 #define SECOND UINT64_C(1000000000)
-#define LIMIT  (SECOND / 1000)
 
 elsewhere other;
 
-static void sleep_a_second(void *user)
-{
-    (void)user;
-    nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
-}
-
-/* On a GPU a kernel, elsewhere a host function; the work of a second, and blocks freed behind it,
- * whose charge is answered. */
-static uint64_t start_long_work(fixture *f)
+/* On a GPU a kernel, elsewhere a host function that waits at the gate; and blocks freed behind it, whose charge is answered. */
+static uint64_t start_long_work(fixture *f, gate *g)
 {
     enum { BLOCKS = 8, BYTES = 1000000 };
     void *blocks[BLOCKS];
@@ -31,7 +23,7 @@ static uint64_t start_long_work(fixture *f)
     if (place.gpu)
         assert_true(spin_on_gpu(weir_stream_native(f->a), SECOND));
     else
-        ok(weir_call(f->runtime, sleep_a_second, NULL, f->a));
+        ok(weir_call(f->runtime, pass_gate, g, f->a));
     for (int i = 0; i < BLOCKS; i++) {
         ok(weir_fill(f->runtime, blocks[i], 1, BYTES, f->a));
         ok(weir_free(f->one, blocks[i], f->a));
@@ -68,12 +60,15 @@ static void measure(fixture *f, times *t)
         ok(weir_free(f->two, window[i], f->b));
 }
 
-static uint64_t attempt(fixture *f, times *t)
+/* Whether all of it was beside the long work. */
+static bool attempt(fixture *f, times *t)
 {
-    uint64_t behind = start_long_work(f);
+    gate g = GATE;
+    uint64_t behind = start_long_work(f, &g);
     measure(f, t);
     snapshot s = take_snapshot(f->runtime);
-    assert_true(unpassed(&s) >= behind); /* all of it was beside the long work */
+    bool beside = unpassed(&s) >= behind;
+    open_gate(&g);
     ok(weir_stream_synchronize(f->a));
     ok(weir_stream_synchronize(f->b));
     settle(f);
@@ -83,24 +78,24 @@ static uint64_t attempt(fixture *f, times *t)
     print_message("allocations: half within %.1f us, 99%% within %.1f, all within %.1f; frees: %.1f, %.1f, %.1f\n",
                   (double)t->take[half] / 1e3, (double)t->take[most] / 1e3, (double)t->take[last] / 1e3,
                   (double)t->give[half] / 1e3, (double)t->give[most] / 1e3, (double)t->give[last] / 1e3);
-    return t->take[last] > SECOND / 2 ? t->take[last] : t->take[most];
+    return beside;
 }
 
-static void a_long_kernel_delays_nobody_else(void **state)
+static void long_work_holds_up_nobody_else(void **state)
 {
     times *t = malloc(sizeof *t);
-    uint64_t best = UINT64_MAX, limit = getenv("WEIR_SANITIZED") ? 20 * LIMIT : LIMIT; /* they slow everything down */
-    for (int i = 0; i < ATTEMPTS && best > limit; i++) {
-        uint64_t now = attempt(*state, t);
-        best = now < best ? now : best;
-    }
+    bool beside = false;
+    ok(weir_option_set("wait", "3600s")); /* which nobody has a reason to */
+    for (int i = 0; i < (place.gpu ? ATTEMPTS : 1) && !beside; i++)
+        beside = attempt(*state, t);
+    ok(weir_option_set("wait", NULL));
     free(t);
-    assert_true(best <= limit);
+    assert_true(beside);
 }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest latency[] = {CASE(a_long_kernel_delays_nobody_else)};
+    const struct CMUnitTest latency[] = {CASE(long_work_holds_up_nobody_else)};
     int answer = choose_place(argc, argv);
     if (answer != 0)
         return answer;

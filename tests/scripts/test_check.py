@@ -63,6 +63,43 @@ class Preparations(unittest.TestCase):
             self.assertIn("missing", answer.stdout)
 
 
+class Preparing(unittest.TestCase):
+    """What cannot be fetched is a failure, whatever it is."""
+
+    def of(self, *failing):
+        """Prepares with an empty store, where the commands named fail."""
+        called = []
+
+        def run(command, _log, on_line=None, env=None):
+            called.append([Path(command[0]).name, *command[1:]])
+            return int(called[-1] in failing)
+
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(check, "run", run), \
+                mock.patch.object(check, "LOGS", Path(folder)), mock.patch.object(check, "say"), \
+                mock.patch.object(check, "FAILED", []) as told, mock.patch.object(st, "machine", return_value="x86_64"), \
+                mock.patch.dict(check.os.environ, {"WEIR_HOME": folder}):
+            check.os.environ.pop("WEIR_REQUIRE_ENGINES", None)
+            count = check.prepare(False)
+        self.assertEqual(len(told), count.failed)
+        return count.failed, called
+
+    def test_everything_is_asked_for(self):
+        failed, called = self.of()
+        self.assertEqual(failed, 0)
+        self.assertEqual([words[0] for words in called], ["deps", "engines", "engines", "engines", "models"])
+
+    def test_each_failure_counts(self):
+        for failing in ([["engines"]], [CUDA], [OPENVINO], [["models"]], [CUDA, OPENVINO], [["engines"], CUDA, OPENVINO, ["models"]]):
+            with self.subTest(failing=failing):
+                failed, called = self.of(*failing)
+                self.assertEqual(failed, len(failing))
+                self.assertEqual(len(called), 5)
+
+    def test_without_packages_nothing_else_is_tried(self):
+        failed, called = self.of(["deps", "build", "models", "lint"])
+        self.assertEqual((failed, len(called)), (1, 1))
+
+
 class Fixtures(unittest.TestCase):
     def of(self, *tests):
         listing = json.dumps({"tests": [{"name": name, "properties": [{"name": key, "value": value}]}

@@ -44,7 +44,7 @@ class Steps(unittest.TestCase):
         self.folder = Path(folder.name)
         steps.results.clear()
         self.answers = self.folder / "out/name.tgz"
-        steps.begin(steps.Place(self.folder, 60, {"OF_ALL": "1"}, answers=self.answers))
+        steps.begin(steps.Place(self.folder, 3600, {"OF_ALL": "1"}, answers=self.answers))
         self.shown = io.StringIO()
         shown = contextlib.redirect_stdout(self.shown)
         shown.__enter__()
@@ -84,19 +84,18 @@ class Steps(unittest.TestCase):
         self.assertEqual(self.end(), 0)
 
     def test_a_limit_ends_all_that_was_started(self):
-        self.ends_at_its_limit("echo said; sleep 60 & echo $! > child; wait")
+        self.ends_at_its_limit("echo said; sleep 3600 & echo $! > child; wait")
         self.assertEqual(steps.results[0][0], "failed")
         self.assertIn("\nsaid\n", self.answered()["name/long.log"])
 
     def test_a_limit_ends_what_has_a_session_of_its_own(self):
-        self.ends_at_its_limit("setsid sh -c 'echo $$ > child; sleep 60' & wait")
+        self.ends_at_its_limit("setsid sh -c 'echo $$ > child; exec sleep 3600' & wait")
 
     def ends_at_its_limit(self, text):
-        start = time.monotonic()
+        """What was started would go on for an hour."""
         self.assertEqual(self.shell("long", text, most=3), steps.TOO_LONG)
-        self.assertLess(time.monotonic() - start, 20)
         child = int((self.folder / "child").read_text())
-        for _ in range(50):  # until somebody has noticed that it ended
+        for _ in range(600):  # until somebody has noticed that it ended
             try:
                 ended = "Z" in (Path("/proc") / str(child) / "stat").read_text().rsplit(")", 1)[1]
             except OSError:
@@ -107,23 +106,19 @@ class Steps(unittest.TestCase):
         self.assertTrue(ended)
 
     def test_what_stays_behind_is_not_waited_for(self):
-        start = time.monotonic()
-        self.assertEqual(self.shell("good", "sleep 30 & echo $! > child"), 0)
-        self.assertLess(time.monotonic() - start, 20)
-        os.kill(int((self.folder / "child").read_text()), signal.SIGKILL)
+        self.assertEqual(self.shell("good", "sleep 3600 & echo $! > child"), 0)
+        os.kill(int((self.folder / "child").read_text()), signal.SIGKILL)  # it is still there
 
     def test_the_time_for_all_is_no_failure_of_a_step(self):
         steps.place.end = time.monotonic() + 4
-        self.shell("cut", "sleep 60")
+        self.shell("cut", "sleep 3600")
         self.shell("late", "true")
         self.assertEqual([r[:2] for r in steps.results], [("skipped", "cut"), ("skipped", "late")])
         self.assertIn("was over", steps.results[0][2])
 
     def test_ended_from_outside_it_still_tells(self):
         threading.Timer(1, steps.end_early).start()
-        start = time.monotonic()
-        steps.at_once([lambda i=i: self.shell(f"step {i}", "sleep 50") for i in range(9)])
-        self.assertLess(time.monotonic() - start, 30)
+        steps.at_once([lambda i=i: self.shell(f"step {i}", "sleep 3600") for i in range(9)])
         self.assertEqual({r[0] for r in steps.results}, {"skipped"})
         self.assertEqual(len(steps.results), 9)
 

@@ -177,14 +177,13 @@ static void an_alignment_is_kept(void **state)
     destroy(f, &p);
 }
 
-/* What a graph holds serves no other request, which is told so at once: no waiting would help. */
+/* What a graph holds serves no other request, which is told so at once: no waiting would help, and an hour of it would be had. */
 static void nobody_else_gets_them(void **state)
 {
     fixture *f = *state;
     void *none;
     (void)capture_one(f, BUDGET - BLOCK);
-    ok(weir_option_set("wait", "30s"));
-    uint64_t before = now_ns();
+    ok(weir_option_set("wait", "3600s"));
     fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->other, 2 * BLOCK, f->b, WEIR_KV, &none));
     assert_int_not_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
     detail_names("one holds 63 MiB");
@@ -192,7 +191,6 @@ static void nobody_else_gets_them(void **state)
     ok(weir_capture_begin(f->b));
     fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->client, 2 * BLOCK, f->b, WEIR_KV, &none));
     ok(weir_capture_end(f->b));
-    assert_true(now_ns() - before < UINT64_C(15000000000));
     ok(weir_option_set("wait", NULL));
     uint64_t released;
     ok(weir_runtime_trim(f->runtime, 0, &released));

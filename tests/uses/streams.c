@@ -216,7 +216,7 @@ static void order_afterwards(void **state)
     ok(weir_free(f->client, q, f->b));
 }
 
-/* An allocation waits for nobody while its stream is captured. */
+/* An allocation waits for nobody while its stream is captured: it would for an hour. */
 static void allocations_in_a_capture_do_not_wait(void **state)
 {
     fixture *f = *state;
@@ -225,10 +225,8 @@ static void allocations_in_a_capture_do_not_wait(void **state)
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
     ok(weir_free(f->client, p, f->a));
     ok(weir_capture_begin(f->b));
-    ok(weir_option_set("wait", "30s"));
-    uint64_t before = now_ns();
+    ok(weir_option_set("wait", "3600s"));
     fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->client, BUDGET, f->b, WEIR_KV, &q));
-    assert_true(now_ns() - before < UINT64_C(15000000000));
     ok(weir_option_set("wait", NULL));
     open_gate(&g);
     ok(weir_stream_synchronize(f->a));

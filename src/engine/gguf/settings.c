@@ -144,8 +144,10 @@ weir_status wg_settings_of_load(const weir_setting *settings, size_t count, wg_l
     if (status != WEIR_OK)
         return status;
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
-        if (strcmp(load->pooling, ways[i]) == 0)
+        if (strcasecmp(load->pooling, ways[i]) == 0) {
+            memcpy(load->pooling, ways[i], strlen(ways[i]) + 1);
             return WEIR_OK;
+        }
     return weir_fail(WEIR_INVALID, "the setting 'pooling' is none, mean, cls or last, not '%s'", load->pooling);
 }
 

@@ -251,13 +251,17 @@ static onnx_library *some_other(void)
     return NULL;
 }
 
-static weir_status not_here(void)
+static weir_status not_here(onnx_provider provider)
 {
     weir_option home;
+    option("home", &home);
+    if (provider != ONNX_CPU) /* the build for the processor would not have it */
+        return weir_fail(WEIR_NOT_FOUND, "ONNX Runtime is not here: nothing in %s/engines and no system library; %s",
+                         home.value, onnx_provider_advice(provider));
     return weir_fail(WEIR_NOT_FOUND,
                      "ONNX Runtime is not here: nothing in %s/engines and no system library; run scripts/engines "
                      "onnxruntime, or set WEIR_ONNXRUNTIME to a libonnxruntime.so of version 1.%d or newer",
-                     option("home", &home), OLDEST_MINOR);
+                     home.value, OLDEST_MINOR);
 }
 
 /* Under the lock. */
@@ -281,7 +285,7 @@ static weir_status look(onnx_provider provider, onnx_library **out)
         *out = some_other();
     if (*out)
         return WEIR_OK;
-    return words[0] ? weir_fail(why, "%s", words) : not_here();
+    return words[0] ? weir_fail(why, "%s", words) : not_here(provider);
 }
 
 weir_status onnx_library_look(onnx_provider provider, const onnx_library **out)

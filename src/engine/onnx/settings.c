@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define KNOWN                                                                                                          \
     "prepack=on|off, weights=ours|engine, memory_pattern=on|off, optimization=disable|basic|extended|layout|all "      \
@@ -29,10 +30,11 @@ static const choice levels[] = {{"disable", 0}, {"0", 0},    {"basic", 1}, {"1",
                                 {"layout", 3},  {"all", 99}, {"3", 99},    {"99", 99}, {NULL, 0}};
 static const choice places[] = {{"host", 0}, {"device", 1}, {NULL, 0}};
 
+/* In any case, as manifests and the choice take words. */
 static bool choose(const choice *choices, const char *value, int *out)
 {
     for (; choices->word; choices++)
-        if (strcmp(choices->word, value) == 0) {
+        if (strcasecmp(choices->word, value) == 0) {
             *out = choices->value;
             return true;
         }
