@@ -151,8 +151,7 @@ static void onnx_unload(weir_engine_model *model)
     onnx_session_end(model);
     onnx_ports_free(&model->inputs);
     onnx_ports_free(&model->outputs);
-    if (weir_onnxruntime_close(model->bridge) != WEIR_OK)
-        weir_log(WEIR_LOG_WARNING, "onnx: the bridge of %s stays: %s", weir_client_name(model->client), weir_detail());
+    onnx_lane_end(model, &model->lanes[0]);
     onnx_device_end(model->library, &model->device);
     pthread_mutex_destroy(&model->lock);
     free(model);
@@ -214,13 +213,8 @@ static weir_status refused(const onnx_graph *graph, bool cuda)
 static weir_status begin_memory(weir_engine_model *model)
 {
     weir_status status = onnx_device_begin(model->library, model->runtime, &model->device);
-    weir_onnxruntime_options options = WEIR_INIT(weir_onnxruntime_options);
-    options.api = (const struct OrtApi *)model->library->api;
-    options.version = ORT_API_WANTED;
-    options.env = (struct OrtEnv *)model->library->env;
-    options.client = model->client;
-    options.stream = model->device.stream;
-    return status == WEIR_OK ? weir_onnxruntime_open(&options, &model->bridge) : status;
+    model->lane_count = 1;
+    return status == WEIR_OK ? onnx_lane_begin(model, &model->lanes[0]) : status;
 }
 
 /* On cuda. Convolutions are few and long, and their values differ in size: one block for all takes a sixth more than its
@@ -251,9 +245,9 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
     if (model->device.cuda && model->settings.pattern_open && convolves(&source->graph))
         model->settings.memory_pattern = false;
     if (status == WEIR_OK)
-        status = onnx_buckets_begin(model);
-    if (status == WEIR_OK)
         status = onnx_session_begin(model, &source->file, &source->graph, load);
+    if (status == WEIR_OK)
+        status = onnx_buckets_begin(model);
     if (status == WEIR_OK)
         status = onnx_ports_read(model, &source->graph);
     if (status == WEIR_OK && settings->cuda_graph)
@@ -317,8 +311,8 @@ static weir_status onnx_metrics(weir_engine_model *model, weir_engine_metrics *o
     weir_engine_metrics metrics = model->metrics;
     pthread_mutex_unlock(&model->lock);
     onnx_bucket_stats sessions = onnx_buckets_look(model);
-    metrics.sessions = sessions.now;
-    metrics.sessions_failed = sessions.failed;
+    metrics.sessions = sessions.now + model->lane_count - 1;
+    metrics.sessions_failed = sessions.failed + model->lanes_failed;
     copy_out(out, out->size, &metrics, sizeof metrics);
     return WEIR_OK;
 }
