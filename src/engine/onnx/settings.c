@@ -12,7 +12,8 @@
 
 #define KNOWN                                                                                                          \
     "prepack=on|off, weights=ours|engine, memory_pattern=on|off, optimization=disable|basic|extended|layout|all "      \
-    "(0|1|2|-|3, 99), threads=0..256, concurrency=0..256, buckets=1..64, bucket_granularity=1..1048576, "              \
+    "(0|1|2|-|3, 99), threads=0..256, concurrency=0..256 (on cuda to 64), buckets=1..64, "                             \
+    "bucket_granularity=1..1048576, "                                                                                  \
     "bucket_dims=1..16, cpu_arena=off, cpu_fallback=on|off, "                                                          \
     "provider=tensorrt|cuda|rocm|coreml|directml|openvino|cpu and PROVIDER.OPTION=VALUE for its own options; on cuda " \
     "also cuda_graph=on|off"

@@ -277,7 +277,7 @@ static const struct {
              {"shortage", part_shortage}, {"cycles", part_cycles},   {"refusals", part_refusals},
              {"threads", part_threads},   {"graph", part_graph},     {"where", part_where},
              {"delayed", part_delayed},   {"witness", part_witness}, {"cancel", part_cancel},
-             {"buckets", part_buckets},   {"handles", part_handles}};
+             {"buckets", part_buckets},   {"handles", part_handles}, {"lanes", part_lanes}};
 
 int main(int argc, char **argv)
 {
