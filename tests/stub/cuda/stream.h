@@ -51,7 +51,8 @@ CUresult stub_break_capture(struct CUstream_st *stream, CUresult result);
 bool stub_captured(struct CUstream_st *stream, stub_work *work);
 CUresult stub_put_wait(CUstream stream, struct CUstream_st *other, uint64_t sequence);
 uint64_t stub_queued(struct CUstream_st *stream);
-void stub_wait_for_all(void);
+/* That device's streams; -1: all. */
+void stub_wait_for_all(int device);
 void stub_trim_pools(void);
 CUresult stub_check_event(struct CUevent_st *event);
 void stub_wait(struct CUstream_st *stream, uint64_t sequence);

@@ -53,6 +53,8 @@ CUDART_FUNCTION(int, cudaPointerGetAttributes, (void *attributes, const void *po
         int type, device;
         const void *device_pointer, *host_pointer;
     } known = {OF_DEVICE, 0, pointer, pointer};
+    const cudart_driver *d = cudart_enter(); /* of what it does not know it says what it says of all */
+    (void)d->cuPointerGetAttribute(&known.device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address_of(pointer));
     memset(attributes, 0, SIZE);
     memcpy(attributes, &known, sizeof known);
     return 0;
