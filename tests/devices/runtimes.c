@@ -1,6 +1,8 @@
 /* Runtimes of two CUDA devices at once: whose the memory is, whose the streams are, and that nothing of one touches the other. */
 #include "devices/two.h"
 
+#include "core/core.h"
+
 enum { BUDGET = 64 * 1024 * 1024, BLOCK = 4 * 1024 * 1024 };
 
 typedef struct side {

@@ -35,6 +35,9 @@ if(TARGET weir_onnx_objects)
   weir_onnx_test(lanes ${CMAKE_CURRENT_LIST_DIR}/lanes.c ${CMAKE_CURRENT_LIST_DIR}/watch.c ${common}
                  ENVIRONMENT "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${WEIR_STUB}/cuda")
   add_dependencies(test-onnx-lanes stub-provider)
+  weir_onnx_test(two ${CMAKE_CURRENT_LIST_DIR}/two.c ${CMAKE_CURRENT_LIST_DIR}/watch.c ${PROJECT_SOURCE_DIR}/tests/devices/two.c ${common}
+                 ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_DEVICES=2")
+  add_dependencies(test-onnx-two stub-provider)
   weir_onnx_test(tensorrt ${CMAKE_CURRENT_LIST_DIR}/gpu/tensorrt.c ${common}
                  ENVIRONMENT "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${WEIR_STUB}/cuda:${WEIR_STUB}/tensorrt")
   add_dependencies(test-onnx-tensorrt stub-provider stub-nvinfer stub-nvonnxparser)

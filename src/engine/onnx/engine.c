@@ -147,8 +147,11 @@ static weir_status onnx_plan(const weir_engine_load *load, weir_engine_plan *out
 
 static void onnx_unload(weir_engine_model *model)
 {
+    bool entered = weir_runtime_enter(model->runtime) == WEIR_OK; /* one that is lost has nothing to lose */
     onnx_buckets_end(model);
     onnx_session_end(model);
+    if (entered)
+        weir_runtime_leave(model->runtime);
     onnx_ports_free(&model->inputs);
     onnx_ports_free(&model->outputs);
     onnx_lane_end(model, &model->lanes[0]);
@@ -241,7 +244,11 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
     model->metrics.size = sizeof model->metrics;
     pthread_mutex_init(&model->lock, NULL);
     report(load, 0.1);
-    weir_status status = begin_memory(model);
+    weir_status status =
+        weir_runtime_enter(model->runtime); /* ONNX Runtime makes its device current, and leaves it so */
+    bool entered = status == WEIR_OK;
+    if (status == WEIR_OK)
+        status = begin_memory(model);
     if (model->device.cuda && model->settings.pattern_open && convolves(&source->graph))
         model->settings.memory_pattern = false;
     if (status == WEIR_OK)
@@ -252,6 +259,8 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
         status = onnx_ports_read(model, &source->graph);
     if (status == WEIR_OK && settings->cuda_graph)
         status = onnx_replays_begin(model);
+    if (entered)
+        weir_runtime_leave(model->runtime);
     if (status != WEIR_OK) {
         bool cuda = model->device.cuda;
         onnx_unload(model);

@@ -380,6 +380,20 @@ static weir_status run(weir_engine_model *model, const weir_inference *inference
     return status;
 }
 
+/* ONNX Runtime works on the device that is current, which it does not look at when a run begins (1.31), and leaves its own so when
+ * a session is made or released. */
+static weir_status run_there(weir_engine_model *model, const weir_inference *inference,
+                             const onnx_run_settings *settings, const bound *inputs, onnx_lane *wanted,
+                             weir_outputs *out)
+{
+    weir_status status = weir_runtime_enter(model->runtime);
+    if (status != WEIR_OK)
+        return status;
+    status = run(model, inference, settings, inputs, wanted, out);
+    weir_runtime_leave(model->runtime);
+    return status;
+}
+
 /* `wanted`: the lane; NULL: any. */
 static weir_status infer_in(weir_engine_model *model, const weir_inference *inference, onnx_lane *wanted,
                             weir_outputs *out)
@@ -398,7 +412,7 @@ static weir_status infer_in(weir_engine_model *model, const weir_inference *infe
     if (status == WEIR_OK)
         status = bind_inputs(model, inference, &inputs);
     if (status == WEIR_OK)
-        status = run(model, inference, &settings, &inputs, wanted, out);
+        status = run_there(model, inference, &settings, &inputs, wanted, out);
     unbind(model, &inputs);
     return status;
 }

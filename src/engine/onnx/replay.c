@@ -432,6 +432,7 @@ static void *work(void *user)
 {
     weir_engine_model *model = user;
     onnx_replays *all = model->replays;
+    bool entered = weir_runtime_enter(model->runtime) == WEIR_OK; /* else what it does says why */
     pthread_mutex_lock(&all->lock);
     for (;;) {
         while (!all->job && !all->stop)
@@ -447,6 +448,8 @@ static void *work(void *user)
         pthread_cond_broadcast(&all->changed);
     }
     pthread_mutex_unlock(&all->lock);
+    if (entered)
+        weir_runtime_leave(model->runtime);
     return NULL;
 }
 

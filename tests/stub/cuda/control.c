@@ -159,14 +159,9 @@ static bool count_on(const stub_device *device, const char *what, size_t length,
     const struct {
         const char *name;
         uint64_t count;
-    } counts[] = {{"handles", c->handles},
-                  {"mappings", c->mappings},
-                  {"reservations", c->reservations},
-                  {"streams", c->streams},
-                  {"events", c->events},
-                  {"allocations", c->allocations},
-                  {"pools", c->pools},
-                  {"contexts", device->primary.retained},
+    } counts[] = {{"handles", c->handles}, {"mappings", c->mappings}, {"reservations", c->reservations},
+                  {"streams", c->streams}, {"events", c->events},     {"allocations", c->allocations},
+                  {"pinned", c->pinned},   {"pools", c->pools},       {"contexts", device->primary.retained},
                   {"used", device->used}};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         if (strlen(counts[i].name) == length && memcmp(counts[i].name, what, length) == 0) {

@@ -44,6 +44,7 @@ static piece *make(piece_kind kind, int ordinal, uint64_t bytes, uint64_t reserv
     pieces = p;
     device->used += reserved;
     device->count.allocations++;
+    device->count.pinned += kind == PINNED;
     return p;
 }
 
@@ -56,6 +57,7 @@ static void unmake(piece **at)
     if (p->pool)
         p->pool->held -= p->reserved;
     stub.device[p->device].count.allocations -= p->kind != FREED;
+    stub.device[p->device].count.pinned -= p->kind == PINNED;
     free(p->address);
     free(p);
 }

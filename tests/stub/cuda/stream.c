@@ -91,7 +91,8 @@ static struct CUstream_st *default_stream(struct CUstream_st **place)
     return *place;
 }
 
-CUresult stub_find_stream(CUstream *stream)
+/* `anywhere`: of any context. */
+static CUresult find_stream(CUstream *stream, bool anywhere)
 {
     static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
     static _Thread_local struct CUstream_st *own[STUB_MOST_DEVICES][2];
@@ -103,14 +104,19 @@ CUresult stub_find_stream(CUstream *stream)
                                                 : default_stream(&own[here->device][here->foreign]);
     pthread_mutex_unlock(&making);
     pthread_mutex_lock(&stub.lock);
-    bool good = *stream && (*stream)->alive && (*stream)->context == stub_current();
+    bool good = *stream && (*stream)->alive && (anywhere || (*stream)->context == stub_current());
     pthread_mutex_unlock(&stub.lock);
     return good ? CUDA_SUCCESS : STUB_INVALID_HANDLE;
 }
 
-CUresult stub_put(CUstream stream, stub_work work)
+CUresult stub_find_stream(CUstream *stream)
 {
-    CUresult result = stub_find_stream(&stream);
+    return find_stream(stream, false);
+}
+
+static CUresult put(CUstream stream, stub_work work, bool anywhere)
+{
+    CUresult result = find_stream(&stream, anywhere);
     stub_work *queued = result == CUDA_SUCCESS ? malloc(sizeof *queued) : NULL;
     if (!queued)
         return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
@@ -125,6 +131,16 @@ CUresult stub_put(CUstream stream, stub_work work)
     pthread_cond_signal(&stream->queued_some);
     pthread_mutex_unlock(&stream->lock);
     return CUDA_SUCCESS;
+}
+
+CUresult stub_put(CUstream stream, stub_work work)
+{
+    return put(stream, work, false);
+}
+
+CUresult stub_put_anywhere(CUstream stream, stub_work work)
+{
+    return put(stream, work, true);
 }
 
 bool stub_done(struct CUstream_st *stream, uint64_t sequence)

@@ -42,6 +42,8 @@ struct CUevent_st {
 
 /* The stream takes a copy of `work`, or the graph that it is captured into. */
 CUresult stub_put(CUstream stream, stub_work work);
+/* The same on a stream of any context's. */
+CUresult stub_put_anywhere(CUstream stream, stub_work work);
 /* The stream behind what a caller calls one: itself or a default stream. 400 for one that is not alive or not of the
  * current context; NULL is never meant, and a test that meets it has found a mistake. */
 CUresult stub_find_stream(CUstream *stream);

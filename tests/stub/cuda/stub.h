@@ -56,7 +56,7 @@ struct CUctx_st {
 
 /* How many there are of a device's. */
 typedef struct stub_counts {
-    uint64_t handles, mappings, reservations, streams, events, allocations, pools;
+    uint64_t handles, mappings, reservations, streams, events, allocations, pinned, pools;
 } stub_counts;
 
 typedef struct stub_device {

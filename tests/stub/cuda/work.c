@@ -36,13 +36,14 @@ static void run_wait_value(stub_work *work)
         usleep(100);
 }
 
+/* The one work that the real one takes, and says so, on a stream of a device that is not the current one. */
 CUresult stub_cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
     STUB_CALL(cuMemcpyAsync, STUB_IN_CONTEXT);
-    return stub_put(stream, (stub_work){.run = run_copy,
-                                        .to = (void *)(uintptr_t)to,
-                                        .from = (const void *)(uintptr_t)from,
-                                        .bytes = bytes});
+    return stub_put_anywhere(stream, (stub_work){.run = run_copy,
+                                                 .to = (void *)(uintptr_t)to,
+                                                 .from = (const void *)(uintptr_t)from,
+                                                 .bytes = bytes});
 }
 
 /* No device here reaches another one's memory. (Copies go through the host, where there is no other way.) */
