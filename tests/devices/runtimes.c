@@ -461,6 +461,45 @@ static void the_thread_keeps_its_context(void **state)
     }
 }
 
+/* For libraries that work on the device that is current, and leave another one so. */
+static void a_device_is_entered_and_left(void **state)
+{
+    (void)state;
+    CUcontext contexts[TWO] = {weir_runtime_native(sides[0].runtime), weir_runtime_native(sides[1].runtime)}, popped;
+    for (int current = -1; current < TWO; current++) {
+        if (current >= 0)
+            assert_int_equal(driver.cuCtxPushCurrent(contexts[current]), CUDA_SUCCESS);
+        for (int i = 0; i < TWO; i++) {
+            two_thread before = two_look();
+            ok(weir_runtime_enter(sides[i].runtime));
+            assert_ptr_equal(two_look().current, contexts[i]);
+            ok(weir_runtime_enter(sides[!i].runtime));
+            assert_ptr_equal(two_look().current, contexts[!i]);
+            call_everything(i);
+            weir_runtime_leave(sides[!i].runtime);
+            assert_ptr_equal(two_look().current, contexts[i]);
+            assert_int_equal(driver.cuCtxSetCurrent(contexts[!i]), CUDA_SUCCESS); /* as cudaSetDevice does it */
+            weir_runtime_leave(sides[i].runtime);
+            two_same(before, "weir_runtime_leave");
+        }
+        if (current >= 0)
+            assert_int_equal(driver.cuCtxPopCurrent(&popped), CUDA_SUCCESS);
+    }
+    weir_runtime *host = make_runtime(MIB);
+    two_thread before = two_look();
+    ok(weir_runtime_enter(host));
+    two_same(before, "weir_runtime_enter of host");
+    weir_runtime_leave(host);
+    ok(weir_runtime_destroy(host));
+    fails(WEIR_INVALID, weir_runtime_enter(NULL));
+    weir_runtime_leave(NULL);
+    if (!two_stub_fail)
+        return;
+    two_stub_fail("cuCtxPushCurrent", 1, 999);
+    fails(WEIR_DRIVER, weir_runtime_enter(sides[1].runtime));
+    two_same(before, "a failed enter");
+}
+
 /* What fails does so with the thread as it was, too: each call of the driver's in turn, on one device while the other is current. */
 static void the_thread_keeps_its_context_when_calls_fail(void **state)
 {
@@ -610,6 +649,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(pressure_is_the_devices_own, begin, end),
         cmocka_unit_test_setup_teardown(trims_leave_the_other_as_it_is, begin, end),
         cmocka_unit_test_setup_teardown(the_thread_keeps_its_context, begin, end),
+        cmocka_unit_test_setup_teardown(a_device_is_entered_and_left, begin, end),
         cmocka_unit_test_setup_teardown(the_thread_keeps_its_context_when_calls_fail, begin, end),
         cmocka_unit_test_setup_teardown(threads_work_on_both, begin, end),
         cmocka_unit_test(other_resources_have_their_device_too),
