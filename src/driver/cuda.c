@@ -223,10 +223,10 @@ static weir_status cuda_enter(wi_device *device)
 
 static void cuda_leave(wi_device *device)
 {
-    const wi_cuda_guard pushed = {.pushed = true};
+    CUcontext ignored;
     (void)device;
     if (!atomic_load(&exiting))
-        pop(&pushed);
+        (void)wi_cuda.cuCtxPopCurrent(&ignored);
 }
 
 static void cuda_within(wi_device *device, void (*fn)(void *user), void *user)
