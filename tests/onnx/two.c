@@ -239,6 +239,35 @@ static void the_thread_keeps_its_device(void **state)
     }
 }
 
+/* A run that cannot have its device is a failed one, with the driver's words, and the next one goes on. */
+static void a_device_that_cannot_be_had_is_told(void **state)
+{
+    (void)state;
+    if (!two_stub_fail)
+        skip();
+    float x[16] = {0};
+    weir_tensor in = tensor("x", WEIR_F32, SHAPE(1, 16), x);
+    loaded l = load_on(1, "chain", NULL);
+    weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
+    weir_outputs out;
+    uint64_t before = live(&l);
+    two_thread thread = two_look();
+    two_stub_fail("cuCtxPushCurrent", 1, 999);
+    assert_status(infer(&l, &in, 1, &out), WEIR_DRIVER);
+    assert_detail("cuda:1");
+    assert_status(l.engine->health(l.model), WEIR_DRIVER);
+    two_same(thread, "a run without its device");
+    assert_int_equal(live(&l), before);
+    assert_ok(infer(&l, &in, 1, &out));
+    l.engine->release_outputs(l.model, &out);
+    assert_ok(l.engine->health(l.model));
+    assert_ok(l.engine->metrics(l.model, &metrics));
+    assert_int_equal(metrics.runs, 2);
+    assert_int_equal(metrics.failures, 1);
+    unload_model(&l);
+    close_client(&l);
+}
+
 /* ---- both at once ------------------------------------------------------------------------------------------------------- */
 
 typedef struct worker {
@@ -379,6 +408,7 @@ int main(void)
         cmocka_unit_test(a_model_lies_on_its_device),
         cmocka_unit_test(pinned_memory_is_its_devices),
         cmocka_unit_test(the_thread_keeps_its_device),
+        cmocka_unit_test(a_device_that_cannot_be_had_is_told),
         cmocka_unit_test(models_of_both_run_at_once),
         cmocka_unit_test(kernels_find_their_device_current),
         cmocka_unit_test(one_thread_asks_both_by_turns),

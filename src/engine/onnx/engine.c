@@ -301,6 +301,9 @@ static weir_status onnx_health(weir_engine_model *model)
     pthread_mutex_lock(&model->lock);
     weir_status last = model->last;
     pthread_mutex_unlock(&model->lock);
+    if (last == WEIR_DRIVER || last == WEIR_DEVICE_LOST)
+        return weir_fail(last, "%s: its last run could not work on %s", weir_client_name(model->client),
+                         weir_runtime_device(model->runtime));
     return last == WEIR_ENGINE
                ? weir_fail(WEIR_ENGINE, "%s: its last run failed inside ONNX Runtime", weir_client_name(model->client))
                : WEIR_OK;

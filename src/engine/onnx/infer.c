@@ -387,8 +387,10 @@ static weir_status run_there(weir_engine_model *model, const weir_inference *inf
                              weir_outputs *out)
 {
     weir_status status = weir_runtime_enter(model->runtime);
-    if (status != WEIR_OK)
+    if (status != WEIR_OK) {
+        count_run(model, status, 0);
         return status;
+    }
     status = run(model, inference, settings, inputs, wanted, out);
     weir_runtime_leave(model->runtime);
     return status;
