@@ -524,6 +524,89 @@ static void lanes_have_buckets(void **state)
     close_client(&l);
 }
 
+typedef struct mixed {
+    const loaded *l;
+    pthread_t thread;
+    unsigned seed;
+    int ran, cancelled, wrong;
+    char words[256];
+} mixed;
+
+/* Runs of shapes by chance, of which each says of itself that it may be cancelled. */
+static void *run_mixed(void *user)
+{
+    mixed *m = user;
+    float x[5 * 16] = {0};
+    for (int i = 0; i < 60; i++) {
+        m->seed = m->seed * 1664525 + 1013904223;
+        int64_t rows = 1 + (m->seed >> 24) % 5;
+        weir_tensor in = {.size = sizeof in, .name = "x", .type = WEIR_F32, .rank = 2, .shape = {rows, 16}, .data = x};
+        in.bytes = (size_t)rows * 16 * sizeof *x;
+        weir_inference inference = {.size = sizeof inference, .id = m->seed | 1, .inputs = &in, .input_count = 1};
+        weir_outputs out = WEIR_INIT(weir_outputs);
+        weir_status status = m->l->engine->infer(m->l->model, &inference, &out);
+        m->ran += status == WEIR_OK;
+        m->cancelled += status == WEIR_CANCELLED;
+        if (status == WEIR_OK) {
+            m->wrong += out.tensors[0].shape[0] != rows;
+            m->l->engine->release_outputs(m->l->model, &out);
+        } else if (status != WEIR_CANCELLED) {
+            snprintf(m->words, sizeof m->words, "%s", weir_detail());
+            m->wrong++;
+        }
+    }
+    return NULL;
+}
+
+/* All of it at once: no run is lost, none is one too many, and every place is given back. */
+static void shapes_threads_and_cancels(void **state)
+{
+    (void)state;
+    enum { THREADS = 8, AT_ONCE = 3 };
+    mixed workers[THREADS];
+    loaded l = load_model("chain", (const char *const[]){"concurrency=3", "buckets=3", "bucket_granularity=1", NULL});
+    uint64_t weights = live_class(&l, WEIR_WEIGHTS);
+    int ran = 0, cancelled = 0;
+    atomic_store(&inside.open, true);
+    for (unsigned i = 0; i < THREADS; i++) {
+        workers[i] = (mixed){.l = &l, .seed = i + 1};
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, run_mixed, &workers[i]), 0);
+    }
+    for (int i = 0; i < 200; i++) {
+        (void)!l.engine->cancel(l.model, 0); /* there may be none */
+        usleep(500);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(workers[i].thread, NULL);
+        if (workers[i].wrong)
+            fail_msg("%d runs went wrong: %s", workers[i].wrong, workers[i].words);
+        ran += workers[i].ran;
+        cancelled += workers[i].cancelled;
+    }
+    assert_int_equal(ran + cancelled, THREADS * 60);
+    assert_true(atomic_load(&inside.most) <= AT_ONCE);
+    assert_int_equal(atomic_load(&inside.now), 0);
+    onnx_bucket_stats stats = onnx_buckets_look(l.model);
+    assert_int_equal(stats.waiting, 0);
+    assert_int_equal(stats.failed, 0);
+    assert_int_equal(stats.made - stats.ended, stats.now);
+    assert_true(stats.now <= AT_ONCE * 2);
+    assert_int_equal(live_class(&l, WEIR_WEIGHTS), weights); /* whatever was made and ended */
+    onnx_turn turns[AT_ONCE];
+    onnx_run its = {.id = 1};
+    float x[16] = {0};
+    weir_tensor in = tensor("x", WEIR_F32, SHAPE(1, 16), x);
+    weir_inference inference = {.size = sizeof inference, .inputs = &in, .input_count = 1};
+    for (int i = 0; i < AT_ONCE; i++) { /* every place is free */
+        assert_ok(onnx_turn_take(l.model, &inference, &its, NULL, &turns[i]));
+        assert_ptr_equal(turns[i].lane, &l.model->lanes[i]);
+    }
+    for (int i = 0; i < AT_ONCE; i++)
+        onnx_turn_give(l.model, turns[i]);
+    unload_model(&l);
+    close_client(&l);
+}
+
 int main(void)
 {
     int status = need_cuda_build();
@@ -544,6 +627,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_model_that_works_is_not_unloaded, hold, let_go),
         cmocka_unit_test(what_cannot_be_together_is_said),
         cmocka_unit_test(lanes_have_buckets),
+        cmocka_unit_test_setup_teardown(shapes_threads_and_cancels, hold, let_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
