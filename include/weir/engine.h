@@ -148,8 +148,8 @@ typedef struct weir_engine_metrics {
     uint64_t runs, failures, cancelled;
     uint64_t tokens_in, tokens_out; /* 0 for engines that have none */
     double busy_seconds;
-    uint64_t sessions;        /* that the engine has now beside the model's first, and */
-    uint64_t sessions_failed; /* how often one could not be made: the first serves then. 0 for engines that make none */
+    uint64_t sessions;        /* that the engine has now beside the first, and */
+    uint64_t sessions_failed; /* how often one could not be made: those that are there serve. 0: it makes none */
 } weir_engine_metrics;
 
 typedef struct weir_engine {

@@ -47,6 +47,14 @@ WEIR_API int weir_runtime_ordinal(const weir_runtime *runtime);
 /* What the device's own libraries call it, for programs that use them beside weir: the CUcontext on cuda (the device's
  * primary context, which weir retains), NULL on host. It lives as long as the runtime. Any thread. */
 WEIR_API void *weir_runtime_native(const weir_runtime *runtime);
+
+/* Makes the device current on the calling thread, for libraries that work on the one that is, as CUDA's own and engines over
+ * it do: on cuda its primary context; on host nothing happens. Leave has the thread as it was, whatever such a library has made
+ * current in between; on the same thread, after each enter that succeeded, the last one first. weir's own functions need neither,
+ * and change nothing of what is current. Errors: WEIR_INVALID for NULL, WEIR_DRIVER, WEIR_DEVICE_LOST, WEIR_FORKED. */
+WEIR_API WEIR_NODISCARD weir_status weir_runtime_enter(weir_runtime *runtime);
+WEIR_API void weir_runtime_leave(weir_runtime *runtime);
+
 WEIR_API uint64_t weir_runtime_budget(const weir_runtime *runtime);
 
 /* Changes the budget while in use. Cached memory is given up as far as needed; below what clients have live, pending,

@@ -63,6 +63,11 @@ static weir_status fail_exiting(int ordinal)
     return weir_fail(WEIR_DRIVER, "cuda:%d: the process is ending; no driver call is made any more", ordinal);
 }
 
+static weir_status fail_lost(int ordinal)
+{
+    return weir_fail(WEIR_DEVICE_LOST, "cuda:%d is lost to this process: restart it", ordinal);
+}
+
 static void pop(const wi_cuda_guard *guard)
 {
     CUcontext ignored;
@@ -76,7 +81,7 @@ weir_status wi_cuda_begin(wi_device *device, wi_cuda_guard *guard)
     if (wi_unlikely(atomic_load(&exiting)))
         return fail_exiting(device->ordinal);
     if (wi_unlikely(atomic_load(&device->lost)))
-        return weir_fail(WEIR_DEVICE_LOST, "cuda:%d is lost to this process: restart it", device->ordinal);
+        return fail_lost(device->ordinal);
     CUcontext current = NULL;
     CUresult result = wi_cuda.cuCtxGetCurrent(&current);
     if (result == CUDA_SUCCESS && current != device->context) {
@@ -204,6 +209,24 @@ static weir_status cuda_memory(wi_device *device, uint64_t *available, uint64_t 
 static void *cuda_context(wi_device *device)
 {
     return device->context;
+}
+
+/* Pushed also where it is current already: cudaSetDevice puts another in the place of what is on top. */
+static weir_status cuda_enter(wi_device *device)
+{
+    if (atomic_load(&exiting))
+        return fail_exiting(device->ordinal);
+    if (atomic_load(&device->lost))
+        return fail_lost(device->ordinal);
+    return wi_cuda_check(device, wi_cuda.cuCtxPushCurrent(device->context), "cuCtxPushCurrent");
+}
+
+static void cuda_leave(wi_device *device)
+{
+    CUcontext ignored;
+    (void)device;
+    if (!atomic_load(&exiting))
+        (void)wi_cuda.cuCtxPopCurrent(&ignored);
 }
 
 static void cuda_within(wi_device *device, void (*fn)(void *user), void *user)
@@ -346,6 +369,8 @@ const wi_driver wi_cuda_driver = {
     .stream_native = wi_cuda_stream_native,
     .stream_capturing = wi_cuda_stream_capturing,
     .context = cuda_context,
+    .enter = cuda_enter,
+    .leave = cuda_leave,
     .within = cuda_within,
     .record = wi_cuda_record,
     .record_all = wi_cuda_record_all,

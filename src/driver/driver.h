@@ -90,6 +90,10 @@ typedef struct wi_driver {
     void *(*stream_native)(void *stream);                      /* what users' libraries call a stream */
     bool (*stream_capturing)(wi_device *device, void *stream); /* into a graph; never blocks */
     void *(*context)(wi_device *device); /* what users' libraries call the device: a CUcontext; NULL without one */
+    /* Makes the device current on this thread for other libraries' calls, until `leave`, which has the thread as it was. NULL, both:
+     * a device is not made current. */
+    weir_status (*enter)(wi_device *device);
+    void (*leave)(wi_device *device);
     /* Runs `fn` here and now with the device current on this thread, as tools want it that watch its memory; does not where
      * the device is over. NULL: no tool watches this driver's memory. */
     void (*within)(wi_device *device, void (*fn)(void *user), void *user);

@@ -355,6 +355,20 @@ void *weir_runtime_native(const weir_runtime *runtime)
     return runtime && !atomic_load(&wi_forked) ? runtime->driver->context(runtime->device) : NULL;
 }
 
+weir_status weir_runtime_enter(weir_runtime *runtime)
+{
+    WI_ENTER();
+    if (!runtime)
+        return weir_fail(WEIR_INVALID, "weir_runtime_enter: NULL");
+    return runtime->driver->enter ? runtime->driver->enter(runtime->device) : WEIR_OK;
+}
+
+void weir_runtime_leave(weir_runtime *runtime)
+{
+    if (runtime && runtime->driver->leave && !atomic_load(&wi_forked))
+        runtime->driver->leave(runtime->device);
+}
+
 uint64_t weir_runtime_budget(const weir_runtime *runtime)
 {
     weir_stats stats = {.size = sizeof stats};

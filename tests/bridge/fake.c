@@ -7,6 +7,7 @@ fake fake_ort;
 
 struct ort_memory_info {
     bool pinned;
+    int device;
 };
 
 static ort_status *failed(bool yes)
@@ -53,12 +54,12 @@ static void release_env(ort_env *env)
     fake_ort.env_users--;
 }
 
-static ort_status *make_info(bool pinned, bool fails, ort_memory_info **out)
+static ort_status *make_info(bool pinned, int device, bool fails, ort_memory_info **out)
 {
     if (fails && (pinned || !fake_ort.fail.pinned_only))
         return failed(true);
     *out = malloc(sizeof **out);
-    (*out)->pinned = pinned;
+    **out = (ort_memory_info){pinned, device};
     fake_ort.infos++;
     return NULL;
 }
@@ -66,18 +67,18 @@ static ort_status *make_info(bool pinned, bool fails, ort_memory_info **out)
 static ort_status *create_memory_info(const char *name, int type, int device, int memory_type, ort_memory_info **out)
 {
     assert_int_equal(type, ORT_DEVICE_ALLOCATOR);
-    assert_int_equal(device, 0);
+    assert_true(device == 0 || device == 1);
     bool pinned = strcmp(name, "CudaPinned") == 0;
     assert_true(pinned || strcmp(name, "Cuda") == 0);
     assert_int_equal(memory_type, pinned ? ORT_MEMORY_PINNED : ORT_MEMORY_DEFAULT);
-    return make_info(pinned, fake_ort.fail.CreateMemoryInfo, out);
+    return make_info(pinned, device, fake_ort.fail.CreateMemoryInfo, out);
 }
 
 static ort_status *create_cpu_info(int type, int memory_type, ort_memory_info **out)
 {
     assert_int_equal(type, ORT_DEVICE_ALLOCATOR);
     assert_int_equal(memory_type, ORT_MEMORY_DEFAULT);
-    return make_info(false, fake_ort.fail.CreateCpuMemoryInfo, out);
+    return make_info(false, 0, fake_ort.fail.CreateCpuMemoryInfo, out);
 }
 
 static void release_info(ort_memory_info *info)
@@ -88,6 +89,8 @@ static void release_info(ort_memory_info *info)
 
 static ort_allocator **slot(const ort_memory_info *info)
 {
+    if (info->device)
+        return info->pinned ? &fake_ort.pinned_1 : &fake_ort.device_1;
     return info->pinned ? &fake_ort.pinned : &fake_ort.device;
 }
 
@@ -147,6 +150,8 @@ void fake_reset(void)
     assert_int_equal(fake_ort.env_users, 0);
     assert_null(fake_ort.device);
     assert_null(fake_ort.pinned);
+    assert_null(fake_ort.device_1);
+    assert_null(fake_ort.pinned_1);
     memset(&fake_ort, 0, sizeof fake_ort);
 }
 

@@ -13,10 +13,11 @@ typedef struct fake_failures {
 
 typedef struct fake {
     fake_failures fail;
-    int env_users, infos;           /* that there are */
-    ort_allocator *device, *pinned; /* that are registered */
-    int registered, unregistered;   /* how often */
-    bool another_env;               /* CreateEnv answers a second one */
+    int env_users, infos;               /* that there are */
+    ort_allocator *device, *pinned;     /* that are registered, */
+    ort_allocator *device_1, *pinned_1; /* and those of the second device */
+    int registered, unregistered;       /* how often */
+    bool another_env;                   /* CreateEnv answers a second one */
 } fake;
 
 extern fake fake_ort;

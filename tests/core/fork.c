@@ -78,6 +78,8 @@ static void in_child(void)
     forked(weir_capture_begin(stream));
     forked(weir_capture_end(stream));
     expect(weir_runtime_native(runtime) == NULL);
+    forked(weir_runtime_enter(runtime));
+    weir_runtime_leave(runtime);
     forked(weir_copy(runtime, block, block, 1, stream));
     forked(weir_fill(runtime, block, 0, 1, stream));
     forked(weir_call(runtime, nothing, NULL, WEIR_STREAM_HOST));

@@ -174,8 +174,6 @@ static void runs_at_a_time_are_bounded(void **state)
     assert_int_equal(most_at_once("concurrency=1"), 1);
     assert_int_equal(most_at_once("concurrency=2"), 2);
     assert_true(most_at_once("concurrency=0") > 2);
-    onnx_settings read;
-    assert_status(onnx_settings_read(&(weir_setting){"concurrency", "2"}, 1, true, NULL, &read), WEIR_INVALID);
 }
 
 int main(void)

@@ -142,11 +142,11 @@ class Steps(unittest.TestCase):
             program = steps.place.tests / "test-driver-contract"
             program.write_text(f"#!/bin/sh\necho '{said}'\nexit 1\n")
             program.chmod(0o755)
-            names = ("alone", "resources", "encoder", "sanitizers", "bench")
+            names = ("alone", "two_devices", "resources", "encoder", "sanitizers", "bench")
             with contextlib.ExitStack() as stack:
                 parts = [stack.enter_context(mock.patch.object(gpu_check, name)) for name in names]
                 gpu_check.check_everything()
-            self.assertEqual([part.call_count for part in parts], [tried] * 5)
+            self.assertEqual([part.call_count for part in parts], [tried] * 6)
 
     def measured(self, status, said):
         steps.results.clear()

@@ -1,14 +1,12 @@
 /* See device.h.
  *
- * The session's stream is weir's. A free of ONNX Runtime's says no stream, and comes when the work that used the block is
- * queued, not when it is done; so it is ordered behind the one stream on which all of that session's work is put. */
+ * A session's stream is weir's (lanes.c). A free of ONNX Runtime's says no stream, and comes when the work that used the block
+ * is queued, not when it is done; so it is ordered behind the one stream on which all of that session's work is put. */
 #include "device.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <weir/log.h>
 
 enum { OPTIONS_MOST = 32 };
 
@@ -58,8 +56,9 @@ static weir_status bad_option(const onnx_library *library, onnx_provider provide
                      library->version, a->text);
 }
 
-static weir_status provide_cuda(const onnx_library *library, const onnx_device *device, const onnx_settings *settings,
-                                const weir_engine_load *load, ort_session_options *options)
+static weir_status provide_cuda(const onnx_library *library, const onnx_device *device, weir_stream stream,
+                                const onnx_settings *settings, const weir_engine_load *load,
+                                ort_session_options *options)
 {
     const ort_api *api = library->api;
     char ordinal[16];
@@ -76,11 +75,10 @@ static weir_status provide_cuda(const onnx_library *library, const onnx_device *
     /* The provider's library is opened by the first call that looks at an option: one is known to be good. */
     bool opened = !FAILED(library, &a, api->CreateCUDAProviderOptions(&cuda)) &&
                   !FAILED(library, &a, api->UpdateCUDAProviderOptions(cuda, list.keys, list.values, 1));
-    bool good = opened &&
-                !FAILED(library, &a, api->UpdateCUDAProviderOptions(cuda, list.keys, list.values, list.count)) &&
-                !FAILED(library, &a,
-                        api->UpdateCUDAProviderOptionsWithValue(cuda, "user_compute_stream",
-                                                                weir_stream_native(device->stream)));
+    bool good =
+        opened && !FAILED(library, &a, api->UpdateCUDAProviderOptions(cuda, list.keys, list.values, list.count)) &&
+        !FAILED(library, &a,
+                api->UpdateCUDAProviderOptionsWithValue(cuda, "user_compute_stream", weir_stream_native(stream)));
     if (opened && !good)
         status = bad_option(library, ONNX_CUDA, &a);
     else if (!good || FAILED(library, &a, api->SessionOptionsAppendExecutionProvider_CUDA_V2(options, cuda)))
@@ -90,7 +88,7 @@ static weir_status provide_cuda(const onnx_library *library, const onnx_device *
     return status;
 }
 
-static weir_status provide_tensorrt(const onnx_library *library, const onnx_device *device,
+static weir_status provide_tensorrt(const onnx_library *library, const onnx_device *device, weir_stream stream,
                                     const weir_engine_load *load, ort_session_options *options)
 {
     const ort_api *api = library->api;
@@ -108,9 +106,9 @@ static weir_status provide_tensorrt(const onnx_library *library, const onnx_devi
     bool good =
         opened &&
         !FAILED(library, &a, api->UpdateTensorRTProviderOptions(tensorrt, list.keys, list.values, list.count)) &&
-        !FAILED(library, &a,
-                api->UpdateTensorRTProviderOptionsWithValue(tensorrt, "user_compute_stream",
-                                                            weir_stream_native(device->stream)));
+        !FAILED(
+            library, &a,
+            api->UpdateTensorRTProviderOptionsWithValue(tensorrt, "user_compute_stream", weir_stream_native(stream)));
     if (opened && !good)
         status = bad_option(library, ONNX_TENSORRT, &a);
     else if (!good || FAILED(library, &a, api->SessionOptionsAppendExecutionProvider_TensorRT_V2(options, tensorrt)))
@@ -244,8 +242,9 @@ static weir_status provide_other(const onnx_library *library, const onnx_setting
     return status;
 }
 
-weir_status onnx_device_provide(const onnx_library *library, const onnx_device *device, const onnx_settings *settings,
-                                const weir_engine_load *load, ort_session_options *options)
+weir_status onnx_device_provide(const onnx_library *library, const onnx_device *device, weir_stream stream,
+                                const onnx_settings *settings, const weir_engine_load *load,
+                                ort_session_options *options)
 {
     weir_status status = onnx_provider_check(library, settings->provider);
     if (status != WEIR_OK)
@@ -253,14 +252,14 @@ weir_status onnx_device_provide(const onnx_library *library, const onnx_device *
     if (!device->cuda)
         return provide_other(library, settings, load, options);
     if (settings->provider == ONNX_TENSORRT)
-        status = provide_tensorrt(library, device, load, options);
-    return status == WEIR_OK ? provide_cuda(library, device, settings, load, options) : status;
+        status = provide_tensorrt(library, device, stream, load, options);
+    return status == WEIR_OK ? provide_cuda(library, device, stream, settings, load, options) : status;
 }
 
 weir_status onnx_device_begin(const onnx_library *library, weir_runtime *runtime, onnx_device *device)
 {
     const char *name = weir_runtime_device(runtime);
-    *device = (onnx_device){.stream = WEIR_STREAM_HOST};
+    *device = (onnx_device){.cuda = false};
     if (strcmp(name, "host") == 0)
         return WEIR_OK;
     if (strncmp(name, "cuda:", 5) != 0)
@@ -271,11 +270,8 @@ weir_status onnx_device_begin(const onnx_library *library, weir_runtime *runtime
                library->api->CreateMemoryInfo("Cuda", ORT_DEVICE_ALLOCATOR, device->ordinal, ORT_MEMORY_DEFAULT,
                                               &device->memory)))
         return weir_fail(WEIR_ENGINE, "memory of %s: ONNX Runtime %s: %s", name, library->version, a.text);
-    weir_status status = weir_stream_acquire(runtime, &device->stream);
-    device->cuda = status == WEIR_OK;
-    if (status != WEIR_OK)
-        library->api->ReleaseMemoryInfo(device->memory);
-    return status;
+    device->cuda = true;
+    return WEIR_OK;
 }
 
 void onnx_device_end(const onnx_library *library, onnx_device *device)
@@ -283,7 +279,5 @@ void onnx_device_end(const onnx_library *library, onnx_device *device)
     if (!device->cuda)
         return;
     library->api->ReleaseMemoryInfo(device->memory);
-    if (weir_stream_release(device->stream) != WEIR_OK)
-        weir_log(WEIR_LOG_WARNING, "onnx: the stream of a session stays: %s", weir_detail());
     device->cuda = false;
 }

@@ -147,12 +147,14 @@ static weir_status onnx_plan(const weir_engine_load *load, weir_engine_plan *out
 
 static void onnx_unload(weir_engine_model *model)
 {
+    bool entered = weir_runtime_enter(model->runtime) == WEIR_OK; /* one that is lost has nothing to lose */
     onnx_buckets_end(model);
     onnx_session_end(model);
+    if (entered)
+        weir_runtime_leave(model->runtime);
     onnx_ports_free(&model->inputs);
     onnx_ports_free(&model->outputs);
-    if (weir_onnxruntime_close(model->bridge) != WEIR_OK)
-        weir_log(WEIR_LOG_WARNING, "onnx: the bridge of %s stays: %s", weir_client_name(model->client), weir_detail());
+    onnx_lane_end(model, &model->lanes[0]);
     onnx_device_end(model->library, &model->device);
     pthread_mutex_destroy(&model->lock);
     free(model);
@@ -214,13 +216,8 @@ static weir_status refused(const onnx_graph *graph, bool cuda)
 static weir_status begin_memory(weir_engine_model *model)
 {
     weir_status status = onnx_device_begin(model->library, model->runtime, &model->device);
-    weir_onnxruntime_options options = WEIR_INIT(weir_onnxruntime_options);
-    options.api = (const struct OrtApi *)model->library->api;
-    options.version = ORT_API_WANTED;
-    options.env = (struct OrtEnv *)model->library->env;
-    options.client = model->client;
-    options.stream = model->device.stream;
-    return status == WEIR_OK ? weir_onnxruntime_open(&options, &model->bridge) : status;
+    model->lane_count = 1;
+    return status == WEIR_OK ? onnx_lane_begin(model, &model->lanes[0]) : status;
 }
 
 /* On cuda. Convolutions are few and long, and their values differ in size: one block for all takes a sixth more than its
@@ -247,17 +244,23 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
     model->metrics.size = sizeof model->metrics;
     pthread_mutex_init(&model->lock, NULL);
     report(load, 0.1);
-    weir_status status = begin_memory(model);
+    weir_status status =
+        weir_runtime_enter(model->runtime); /* ONNX Runtime makes its device current, and leaves it so */
+    bool entered = status == WEIR_OK;
+    if (status == WEIR_OK)
+        status = begin_memory(model);
     if (model->device.cuda && model->settings.pattern_open && convolves(&source->graph))
         model->settings.memory_pattern = false;
     if (status == WEIR_OK)
-        status = onnx_buckets_begin(model);
-    if (status == WEIR_OK)
         status = onnx_session_begin(model, &source->file, &source->graph, load);
+    if (status == WEIR_OK)
+        status = onnx_buckets_begin(model);
     if (status == WEIR_OK)
         status = onnx_ports_read(model, &source->graph);
     if (status == WEIR_OK && settings->cuda_graph)
         status = onnx_replays_begin(model);
+    if (entered)
+        weir_runtime_leave(model->runtime);
     if (status != WEIR_OK) {
         bool cuda = model->device.cuda;
         onnx_unload(model);
@@ -298,6 +301,9 @@ static weir_status onnx_health(weir_engine_model *model)
     pthread_mutex_lock(&model->lock);
     weir_status last = model->last;
     pthread_mutex_unlock(&model->lock);
+    if (last == WEIR_DRIVER || last == WEIR_DEVICE_LOST)
+        return weir_fail(last, "%s: its last run could not work on %s", weir_client_name(model->client),
+                         weir_runtime_device(model->runtime));
     return last == WEIR_ENGINE
                ? weir_fail(WEIR_ENGINE, "%s: its last run failed inside ONNX Runtime", weir_client_name(model->client))
                : WEIR_OK;
@@ -317,8 +323,8 @@ static weir_status onnx_metrics(weir_engine_model *model, weir_engine_metrics *o
     weir_engine_metrics metrics = model->metrics;
     pthread_mutex_unlock(&model->lock);
     onnx_bucket_stats sessions = onnx_buckets_look(model);
-    metrics.sessions = sessions.now;
-    metrics.sessions_failed = sessions.failed;
+    metrics.sessions = sessions.now + model->lane_count - 1;
+    metrics.sessions_failed = sessions.failed + model->lanes_failed;
     copy_out(out, out->size, &metrics, sizeof metrics);
     return WEIR_OK;
 }

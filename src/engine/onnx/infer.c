@@ -301,7 +301,7 @@ static bool run_to_host(weir_engine_model *model, ort_session *session, const or
                                             inputs->count, model->outputs.names, r->count, r->values));
 }
 
-static weir_status run_bound(weir_engine_model *model, ort_session *session, onnx_run *its, const bound *inputs,
+static weir_status run_bound(weir_engine_model *model, const onnx_turn *turn, onnx_run *its, const bound *inputs,
                              onnx_results *r)
 {
     const ort_api *api = model->library->api;
@@ -309,19 +309,19 @@ static weir_status run_bound(weir_engine_model *model, ort_session *session, onn
     ort_run_options *options = NULL;
     if (FAILED(model, &a, api->CreateRunOptions(&options)))
         return weir_fail(WEIR_ENGINE, "%s: %s", weir_client_name(model->client), a.text);
-    uint64_t before = onnx_session_stats(model).refused;
+    uint64_t before = onnx_session_stats(turn->lane).refused;
     hand_over(model, its, options);
     weir_status status = onnx_check_cancelled(model, its);
     bool failed = status == WEIR_OK &&
                   ((model->replays && FAILED(model, &a, api->AddRunConfigEntry(options, "gpu_graph_id", "-1"))) ||
-                   !(r->on_device ? run_to_device : run_to_host)(model, session, options, inputs, r, &a));
+                   !(r->on_device ? run_to_device : run_to_host)(model, turn->session, options, inputs, r, &a));
     hand_over(model, its, NULL);
     api->ReleaseRunOptions(options);
-    return failed ? onnx_session_failed(model, before, a.code, a.text, "running") : status;
+    return failed ? onnx_session_failed(model, turn->lane, before, a.code, a.text, "running") : status;
 }
 
 /* As a graph or as it is. Cancelled at any time, it has no outputs, whatever else came of it. */
-static weir_status run_either_way(weir_engine_model *model, ort_session *session, const weir_inference *inference,
+static weir_status run_either_way(weir_engine_model *model, const onnx_turn *turn, const weir_inference *inference,
                                   onnx_run *its, const bound *inputs, onnx_results *r)
 {
     bool served = false;
@@ -329,7 +329,7 @@ static weir_status run_either_way(weir_engine_model *model, ort_session *session
     if (model->replays)
         status = onnx_replay(model, inference, its, r->on_device, r->values, &served);
     if (status == WEIR_OK && !served)
-        status = run_bound(model, session, its, inputs, r);
+        status = run_bound(model, turn, its, inputs, r);
     weir_status cancelled = onnx_check_cancelled(model, its);
     return cancelled == WEIR_OK ? status : cancelled;
 }
@@ -354,7 +354,7 @@ static void count_run(weir_engine_model *model, weir_status status, double took)
 }
 
 static weir_status run(weir_engine_model *model, const weir_inference *inference, const onnx_run_settings *settings,
-                       const bound *inputs, weir_outputs *out)
+                       const bound *inputs, onnx_lane *wanted, weir_outputs *out)
 {
     onnx_results *r = calloc(1, sizeof *r + model->outputs.count * sizeof *r->values);
     if (!r)
@@ -364,11 +364,11 @@ static weir_status run(weir_engine_model *model, const weir_inference *inference
     onnx_run its = {.id = inference->id};
     enlist(model, &its);
     onnx_turn turn;
-    weir_status status = onnx_turn_take(model, inference, &its, &turn);
+    weir_status status = onnx_turn_take(model, inference, &its, wanted, &turn);
     bool taken = status == WEIR_OK;
     double start = onnx_seconds();
     if (taken)
-        status = run_either_way(model, turn.session, inference, &its, inputs, r);
+        status = run_either_way(model, &turn, inference, &its, inputs, r);
     count_run(model, status, onnx_seconds() - start);
     if (taken)
         onnx_turn_give(model, turn);
@@ -380,7 +380,25 @@ static weir_status run(weir_engine_model *model, const weir_inference *inference
     return status;
 }
 
-weir_status onnx_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
+/* ONNX Runtime works on the device that is current, which it does not look at when a run begins (1.31), and leaves its own so when
+ * a session is made or released. */
+static weir_status run_there(weir_engine_model *model, const weir_inference *inference,
+                             const onnx_run_settings *settings, const bound *inputs, onnx_lane *wanted,
+                             weir_outputs *out)
+{
+    weir_status status = weir_runtime_enter(model->runtime);
+    if (status != WEIR_OK) {
+        count_run(model, status, 0);
+        return status;
+    }
+    status = run(model, inference, settings, inputs, wanted, out);
+    weir_runtime_leave(model->runtime);
+    return status;
+}
+
+/* `wanted`: the lane; NULL: any. */
+static weir_status infer_in(weir_engine_model *model, const weir_inference *inference, onnx_lane *wanted,
+                            weir_outputs *out)
 {
     bound inputs = {0};
     out->tensors = NULL;
@@ -396,9 +414,14 @@ weir_status onnx_infer(weir_engine_model *model, const weir_inference *inference
     if (status == WEIR_OK)
         status = bind_inputs(model, inference, &inputs);
     if (status == WEIR_OK)
-        status = run(model, inference, &settings, &inputs, out);
+        status = run_there(model, inference, &settings, &inputs, wanted, out);
     unbind(model, &inputs);
     return status;
+}
+
+weir_status onnx_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
+{
+    return infer_in(model, inference, NULL, out);
 }
 
 /* ---- warm-up ------------------------------------------------------------------------------------------------------ */
@@ -426,7 +449,7 @@ static weir_status warm_input(weir_engine_model *model, const weir_port *port, w
     return status;
 }
 
-/* A run on zeros, every open extent 1: it makes the kernels, the thread pool and the memory plan. Inputs that the model does not
+/* A run on zeros in each lane, every open extent 1: it makes the kernels, the thread pool and the memory plan. Inputs that the model does not
  * take are nobody's mistake then. */
 weir_status onnx_warm_up(weir_engine_model *model)
 {
@@ -440,8 +463,11 @@ weir_status onnx_warm_up(weir_engine_model *model)
             status = warm_input(model, &model->inputs.list[i], &inputs[count++]);
     weir_inference inference = {.size = sizeof inference, .inputs = inputs, .input_count = count};
     weir_outputs outputs = WEIR_INIT(weir_outputs);
-    if (status == WEIR_OK && (status = onnx_infer(model, &inference, &outputs)) == WEIR_OK)
-        onnx_release_outputs(model, &outputs);
+    for (size_t i = 0; status == WEIR_OK && i < model->lane_count; i++) {
+        status = infer_in(model, &inference, &model->lanes[i], &outputs);
+        if (status == WEIR_OK)
+            onnx_release_outputs(model, &outputs);
+    }
     if (status == WEIR_INVALID)
         status = weir_fail(WEIR_ENGINE, "%s: it cannot be warmed up with zeros: %s", weir_client_name(model->client),
                            weir_detail());

@@ -12,20 +12,20 @@
 #include "replay.h"
 #include "shared.h"
 
-weir_onnxruntime_stats onnx_session_stats(const weir_engine_model *model)
+weir_onnxruntime_stats onnx_session_stats(const onnx_lane *lane)
 {
     weir_onnxruntime_stats stats = WEIR_INIT(weir_onnxruntime_stats);
-    if (weir_onnxruntime_stats_get(model->bridge, &stats) != WEIR_OK)
+    if (weir_onnxruntime_stats_get(lane->bridge, &stats) != WEIR_OK)
         stats = (weir_onnxruntime_stats){0}; /* in a forked child alone */
     return stats;
 }
 
-weir_status onnx_session_failed(weir_engine_model *model, uint64_t refusals_before, int code, const char *text,
-                                const char *doing)
+weir_status onnx_session_failed(weir_engine_model *model, const onnx_lane *lane, uint64_t refusals_before, int code,
+                                const char *text, const char *doing)
 {
     const char *name = weir_client_name(model->client);
     char refusal[1024] = ""; /* no words of a failure, which another thread's refusal could be taken for the cause of */
-    if (weir_onnxruntime_explain(model->bridge, refusals_before, refusal, sizeof refusal))
+    if (weir_onnxruntime_explain(lane->bridge, refusals_before, refusal, sizeof refusal))
         return weir_fail(WEIR_OUT_OF_MEMORY, "%s", refusal);
     if (strstr(text, "bad_alloc"))
         return weir_fail(WEIR_SYSTEM, "%s: %s: ONNX Runtime %s has no host memory: %s", name, doing,
@@ -165,61 +165,123 @@ static bool set_options(weir_engine_model *model, const onnx_file *file, ort_ses
 }
 
 /* `stripped` has data when the weights are ours; `path` is for when they are not. */
-static weir_status create(weir_engine_model *model, const char *path, const onnx_buffer *stripped,
+static weir_status create(weir_engine_model *model, onnx_lane *lane, const char *path, const onnx_buffer *stripped,
                           const ort_session_options *options, ort_session **out)
 {
     const ort_api *api = model->library->api;
     ort_env *env = model->library->env;
     attempt a = {0};
-    uint64_t before = onnx_session_stats(model).refused;
-    weir_status status = weir_onnxruntime_enter(model->bridge);
+    uint64_t before = onnx_session_stats(lane).refused;
+    weir_status status = weir_onnxruntime_enter(lane->bridge);
     if (status != WEIR_OK)
         return status;
     bool made = !FAILED(model, &a,
                         stripped->data ? api->CreateSessionFromArray(env, stripped->data, stripped->size, options, out)
                                        : api->CreateSession(env, path, options, out));
-    weir_onnxruntime_leave(model->bridge);
-    return made ? WEIR_OK : onnx_session_failed(model, before, a.code, a.text, "loading");
+    weir_onnxruntime_leave(lane->bridge);
+    return made ? WEIR_OK : onnx_session_failed(model, lane, before, a.code, a.text, "loading");
 }
 
-static weir_status make_session(weir_engine_model *model, const onnx_file *file, const onnx_buffer *stripped,
-                                const weir_engine_load *load)
+static weir_status make_session(weir_engine_model *model, onnx_lane *lane, const onnx_file *file,
+                                const onnx_buffer *stripped, const weir_engine_load *load)
 {
     const ort_api *api = model->library->api;
     ort_session_options *options = NULL;
     attempt a = {0};
     bool set = !FAILED(model, &a, api->CreateSessionOptions(&options)) && set_options(model, file, options, &a);
-    weir_status status = set ? onnx_device_provide(model->library, &model->device, &model->settings, load, options)
-                             : onnx_session_failed(model, UINT64_MAX, a.code, a.text, "loading");
+    weir_status status =
+        set ? onnx_device_provide(model->library, &model->device, lane->stream, &model->settings, load, options)
+            : onnx_session_failed(model, lane, UINT64_MAX, a.code, a.text, "loading");
     if (status == WEIR_OK)
-        status = create(model, file->real, stripped, options, &model->session);
+        status = create(model, lane, file->real, stripped, options, &lane->session);
     if (status == WEIR_OK && model->settings.buckets > 1)
-        model->options = options;
+        lane->options = options;
     else if (options)
         api->ReleaseSessionOptions(options);
     return status;
 }
 
+/* ---- further ones ------------------------------------------------------------------------------------------------- */
+
 /* ONNX Runtime opens the files again for what it folds, and on cuda for what is not shared: of another model in their place,
  * those weights would be mixed with these. */
-weir_status onnx_session_another(weir_engine_model *model, ort_session **out)
+static weir_status check_origins(weir_engine_model *model, ort_session **made)
 {
     weir_status status = onnx_origins_check(model->origins);
-    if (status == WEIR_OK)
-        status = create(model, NULL, &model->stripped, model->options, out);
-    if (status != WEIR_OK)
-        return status;
-    status = onnx_origins_check(model->origins); /* also while they were read */
-    if (status != WEIR_OK)
-        model->library->api->ReleaseSession(*out);
+    if (status != WEIR_OK && *made) {
+        model->library->api->ReleaseSession(*made);
+        *made = NULL;
+    }
     return status;
 }
+
+weir_status onnx_session_another(weir_engine_model *model, onnx_lane *lane, ort_session **out)
+{
+    *out = NULL;
+    weir_status status = check_origins(model, out);
+    if (status == WEIR_OK)
+        status = create(model, lane, NULL, &model->stripped, lane->options, out);
+    return status == WEIR_OK ? check_origins(model, out) : status; /* also while they were read */
+}
+
+static weir_status begin_lane(weir_engine_model *model, onnx_lane *lane, const onnx_file *file,
+                              const onnx_buffer *stripped, const weir_engine_load *load)
+{
+    weir_status status = onnx_lane_begin(model, lane);
+    if (status != WEIR_OK)
+        return status;
+    status = check_origins(model, &lane->session);
+    if (status == WEIR_OK)
+        status = make_session(model, lane, file, stripped, load);
+    if (status == WEIR_OK)
+        status = check_origins(model, &lane->session);
+    if (status != WEIR_OK)
+        onnx_lane_end(model, lane);
+    return status;
+}
+
+/* With fewer than were wanted, more runs wait: the model serves all the same. */
+static void begin_lanes(weir_engine_model *model, const onnx_file *file, const onnx_buffer *stripped,
+                        const weir_engine_load *load)
+{
+    size_t wanted = model->device.cuda ? (size_t)model->settings.concurrency : 1;
+    weir_status status = WEIR_OK;
+    while (model->lane_count < wanted && status == WEIR_OK) {
+        status = begin_lane(model, &model->lanes[model->lane_count], file, stripped, load);
+        model->lane_count += status == WEIR_OK;
+    }
+    model->lanes_failed = wanted - model->lane_count;
+    if (model->lanes_failed)
+        weir_log(WEIR_LOG_WARNING, "onnx: %s has sessions for %zu runs at a time, and not for %zu: %s",
+                 weir_client_name(model->client), model->lane_count, wanted, weir_detail());
+}
+
+static bool has_further(const weir_engine_model *model)
+{
+    return model->settings.buckets > 1 || (model->device.cuda && model->settings.concurrency > 1);
+}
+
+static weir_status begin_further(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
+                                 const onnx_buffer *stripped, const weir_engine_load *load)
+{
+    weir_status status = WEIR_OK;
+    model->origins = onnx_origins_of(file);
+    if (!model->origins)
+        return weir_fail(WEIR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
+    if (model->device.cuda)
+        status = onnx_shared_begin(model, graph);
+    if (status == WEIR_OK)
+        begin_lanes(model, file, stripped, load);
+    return status;
+}
+
+/* ---- all of it ---------------------------------------------------------------------------------------------------- */
 
 static weir_status try_session(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
                                const bool *packed, const onnx_buffer *stripped, const weir_engine_load *load)
 {
     weir_status status = stripped->data ? place_weights(model, graph, packed, load) : WEIR_OK;
-    return status == WEIR_OK ? make_session(model, file, stripped, load) : status;
+    return status == WEIR_OK ? make_session(model, &model->lanes[0], file, stripped, load) : status;
 }
 
 /* On cuda ONNX Runtime copies each weight from the mapped file into a block of the client's, which is all that is wanted:
@@ -230,7 +292,7 @@ static weir_status begin_ours(weir_engine_model *model, const onnx_file *file, c
                               const weir_engine_load *load)
 {
     onnx_buffer stripped = {0};
-    uint64_t expected = 0, before = onnx_session_stats(model).reserved;
+    uint64_t expected = 0, before = onnx_session_stats(&model->lanes[0]).reserved;
     weir_status status = onnx_strip(file, graph, &stripped);
     if (model->device.cuda)
         memset(packed, true, graph->weight_count * sizeof *packed);
@@ -238,15 +300,13 @@ static weir_status begin_ours(weir_engine_model *model, const onnx_file *file, c
         status = onnx_packed(graph, packed, &expected);
     if (status == WEIR_OK)
         status = try_session(model, file, graph, packed, &stripped, load);
-    if (status == WEIR_OK && onnx_session_stats(model).reserved - before < expected) {
+    if (status == WEIR_OK && onnx_session_stats(&model->lanes[0]).reserved - before < expected) {
         onnx_session_end(model);
         memset(packed, 0, graph->weight_count * sizeof *packed);
         status = try_session(model, file, graph, packed, &stripped, load);
     }
-    if (status == WEIR_OK && model->settings.buckets > 1 && !(model->origins = onnx_origins_of(file)))
-        status = weir_fail(WEIR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
-    if (status == WEIR_OK && model->settings.buckets > 1 && model->device.cuda)
-        status = onnx_shared_begin(model, graph);
+    if (status == WEIR_OK && has_further(model))
+        status = begin_further(model, file, graph, &stripped, load);
     if (status == WEIR_OK && model->settings.buckets > 1)
         model->stripped = stripped;
     else
@@ -272,10 +332,13 @@ void onnx_session_end(weir_engine_model *model)
 {
     const ort_api *api = model->library->api;
     onnx_replays_stop(model);
-    if (model->session)
-        api->ReleaseSession(model->session);
-    if (model->options)
-        api->ReleaseSessionOptions(model->options);
+    for (size_t i = model->lane_count; i-- > 0;) /* the first has what the others read */
+        if (model->lanes[i].session)
+            api->ReleaseSession(model->lanes[i].session);
+    for (; model->lane_count > 1; model->lane_count--)
+        onnx_lane_end(model, &model->lanes[model->lane_count - 1]);
+    if (model->lanes[0].options)
+        api->ReleaseSessionOptions(model->lanes[0].options);
     onnx_buffer_free(&model->stripped);
     onnx_origins_free(model->origins);
     onnx_replays_end(model);
@@ -290,7 +353,7 @@ void onnx_session_end(weir_engine_model *model)
     free(model->weights);
     model->weights = NULL;
     model->weight_count = 0;
-    model->session = NULL;
-    model->options = NULL;
+    model->lanes[0].session = NULL;
+    model->lanes[0].options = NULL;
     model->origins = NULL;
 }

@@ -13,7 +13,8 @@
 
 #define KNOWN                                                                                                          \
     "prepack=on|off, weights=ours|engine, memory_pattern=on|off, optimization=disable|basic|extended|layout|all "      \
-    "(0|1|2|-|3, 99), threads=0..256, concurrency=0..256, buckets=1..64, bucket_granularity=1..1048576, "              \
+    "(0|1|2|-|3, 99), threads=0..256, concurrency=0..256 (on cuda to 64), buckets=1..64, "                             \
+    "bucket_granularity=1..1048576, "                                                                                  \
     "bucket_dims=1..16, cpu_arena=off, cpu_fallback=on|off, "                                                          \
     "provider=tensorrt|cuda|rocm|coreml|directml|openvino|cpu and PROVIDER.OPTION=VALUE for its own options; on cuda " \
     "also cuda_graph=on|off"
@@ -255,10 +256,29 @@ static weir_status nothing(int key, const char *why)
     return weir_fail(WEIR_INVALID, "setting %s: %s", keys[key].name, why);
 }
 
+/* On cuda each run at a time takes a session of its own. */
+static weir_status check_lanes(const int *values, onnx_provider runs)
+{
+    if (values[CONCURRENCY] > ONNX_LANES_MOST)
+        return weir_fail(WEIR_INVALID,
+                         "setting %s: on cuda each run at a time has a session of its own, and %d are the most",
+                         keys[CONCURRENCY].name, ONNX_LANES_MOST);
+    if (runs != ONNX_CUDA)
+        return nothing(CONCURRENCY, "the provider compiles the weights into each session, so that they cannot be "
+                                    "shared; on its device runs are served one after another");
+    if (values[GRAPH])
+        return nothing(CONCURRENCY, "with cuda_graph=on one thread launches the model's graphs, one after another; "
+                                    "leave one of them out");
+    if (values[OURS] == 0)
+        return nothing(CONCURRENCY, "with weights=engine each session would have weights of its own");
+    return WEIR_OK;
+}
+
 /* What would do nothing, or the contrary of what it says. */
 static weir_status check_sense(const int *values, bool cuda, onnx_provider runs)
 {
     bool several = values[BUCKETS] > 1;
+    weir_status status = WEIR_OK;
     if (values[GRAPH] && !cuda)
         return nothing(GRAPH, "the model is on host; known: " KNOWN);
     if (values[ARENA] == 1)
@@ -268,7 +288,9 @@ static weir_status check_sense(const int *values, bool cuda, onnx_provider runs)
     if (runs != ONNX_CPU && !cuda && values[OURS] == 1)
         return nothing(OURS, "the provider takes copies of its own; only weights=engine is possible");
     if (cuda && values[CONCURRENCY] > 1)
-        return nothing(CONCURRENCY, "on cuda a session has one stream, and its runs are served one after another");
+        status = check_lanes(values, runs);
+    if (status != WEIR_OK)
+        return status;
     if (several && runs != ONNX_CPU && runs != ONNX_CUDA)
         return nothing(BUCKETS, "the provider compiles the weights into each session, so that they cannot be shared; "
                                 "sessions by shape are for cpu and cuda");
@@ -291,7 +313,7 @@ static int either(int value, int usual)
 /* Without prepacking, ONNX Runtime's memory pattern reserves a block as large as the weights left in the file, and never
  * writes to it (seen in 1.23 to 1.31). Core ML takes fewer of the nodes that the optimizer makes. On cuda two runs at once on the
  * stream that the provider was given share its handle of cuBLAS, and come out now and then with another precision (seen with
- * 1.31.1 and TF32); the device would do their work one after the other anyway. */
+ * 1.31.1 and TF32); the device would do their work one after the other anyway. So each has a session, with a stream, of its own. */
 static void fill_in(const int *values, bool cuda, onnx_provider runs, onnx_settings *out)
 {
     int level = either(values[LEVEL], cuda ? 99 : 2);
@@ -305,7 +327,7 @@ static void fill_in(const int *values, bool cuda, onnx_provider runs, onnx_setti
         .cuda_graph = values[GRAPH],
         .cpu_fallback = values[FALLBACK] != 0,
         .cpu_arena_off = values[ARENA] == 0,
-        .concurrency = cuda ? 1 : values[CONCURRENCY],
+        .concurrency = cuda && values[CONCURRENCY] == 0 ? 1 : values[CONCURRENCY],
         .buckets = values[BUCKETS],
         .granularity = either(values[GRANULARITY], 64),
         .bucket_dims = either(values[BUCKET_DIMS], 4),

@@ -4,6 +4,9 @@
 
 #include "provider.h"
 
+/* On cuda so many runs of a model at a time, each in a session of its own. */
+enum { ONNX_LANES_MOST = 64 };
+
 typedef struct onnx_settings {
     bool prepack;        /* kernels keep their weights in a second, faster layout; that copy is charged as well */
     bool ours;           /* weights in the client's memory; otherwise ONNX Runtime reads them onto the heap */
@@ -15,8 +18,8 @@ typedef struct onnx_settings {
     bool cuda_graph;    /* runs are captured, and launched again with the same addresses */
     bool cpu_fallback;  /* the CPU runs what the provider does not take */
     bool cpu_arena_off; /* said in so many words; there is none in any case */
-    int concurrency;    /* runs at a time; 0: as many as come */
-    int buckets;        /* sessions, each for the shapes of its bucket */
+    int concurrency;    /* runs at a time, on cuda in so many lanes; 0: as many as come */
+    int buckets;        /* sessions of a lane, each for the shapes of its bucket */
     int granularity;    /* extents but the first are rounded up to multiples of it */
     int bucket_dims;    /* and only so many are looked at */
 } onnx_settings;

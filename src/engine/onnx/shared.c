@@ -135,8 +135,8 @@ static bool read_elsewhere(const weir_engine_model *model, elsewhere *out)
     const ort_subgraph *const *list = NULL;
     size_t count = 0;
     attempt a;
-    bool good =
-        !FAILED(model, &a, model->library->api->Session_GetEpGraphAssignmentInfo(model->session, &list, &count));
+    bool good = !FAILED(model, &a,
+                        model->library->api->Session_GetEpGraphAssignmentInfo(model->lanes[0].session, &list, &count));
     for (size_t i = 0; good && i < count; i++)
         good = read_nodes(model, list[i], out, &a);
     return good;
@@ -183,9 +183,9 @@ static weir_status compare(const weir_engine_model *model, const place *at, cons
     *same = true;
     for (uint64_t done = 0; status == WEIR_OK && *same && done < tensor->bytes; done += CHUNK) {
         size_t bytes = tensor->bytes - done < CHUNK ? (size_t)(tensor->bytes - done) : CHUNK;
-        status = weir_copy(model->runtime, chunk, (const char *)at->data + done, bytes, model->device.stream);
+        status = weir_copy(model->runtime, chunk, (const char *)at->data + done, bytes, model->lanes[0].stream);
         if (status == WEIR_OK)
-            status = weir_stream_synchronize(model->device.stream);
+            status = weir_stream_synchronize(model->lanes[0].stream);
         *same = status == WEIR_OK && memcmp(chunk, tensor->data + done, bytes) == 0;
     }
     return status;
@@ -237,6 +237,7 @@ static weir_status hand_on(weir_engine_model *model, const onnx_tensor *tensor, 
 {
     const ort_api *api = model->library->api;
     onnx_weight *weight = &model->weights[model->weight_count];
+    ort_session_options *first = model->lanes[0].options; /* others get theirs with all that is shared */
     attempt a;
     weight->name = onnx_text_copy(tensor->name);
     if (!weight->name)
@@ -245,7 +246,7 @@ static weir_status hand_on(weir_engine_model *model, const onnx_tensor *tensor, 
     if (FAILED(model, &a,
                api->CreateTensorWithDataAsOrtValue(model->device.memory, data, tensor->bytes, tensor->shape,
                                                    tensor->rank, tensor->type, &weight->value)) ||
-        FAILED(model, &a, api->AddInitializer(model->options, weight->name, weight->value)))
+        (first && FAILED(model, &a, api->AddInitializer(first, weight->name, weight->value))))
         return weir_fail(WEIR_ENGINE, "%s: tensor \"%s\": ONNX Runtime %s: %s", weir_client_name(model->client),
                          weight->name, model->library->version, a.text);
     return WEIR_OK;
@@ -274,6 +275,11 @@ static weir_status share(weir_engine_model *model, const onnx_graph *graph, cons
     return status;
 }
 
+static const char *wanted_by(const weir_engine_model *model)
+{
+    return model->settings.buckets > 1 ? "buckets" : "concurrency";
+}
+
 weir_status onnx_shared_begin(weir_engine_model *model, const onnx_graph *graph)
 {
     elsewhere others = {.count = 0};
@@ -281,12 +287,12 @@ weir_status onnx_shared_begin(weir_engine_model *model, const onnx_graph *graph)
     onnx_uses uses = {.of = NULL};
     if (model->library->minor < ORT_API_ASSIGNMENTS)
         return weir_fail(WEIR_UNSUPPORTED,
-                         "setting buckets: on cuda it takes ONNX Runtime 1.%d, which tells who runs a node, and %s is "
+                         "setting %s: on cuda it takes ONNX Runtime 1.%d, which tells who runs a node, and %s is "
                          "%s; without that the weights cannot be shared",
-                         ORT_API_ASSIGNMENTS, model->library->path, model->library->version);
+                         wanted_by(model), ORT_API_ASSIGNMENTS, model->library->path, model->library->version);
     if (!read_elsewhere(model, &others))
-        return weir_fail(WEIR_UNSUPPORTED, "setting buckets: ONNX Runtime %s does not tell which nodes of %s cuda runs",
-                         model->library->version, weir_client_name(model->client));
+        return weir_fail(WEIR_UNSUPPORTED, "setting %s: ONNX Runtime %s does not tell which nodes of %s cuda runs",
+                         wanted_by(model), model->library->version, weir_client_name(model->client));
     weir_status status = onnx_uses_read(graph, &uses);
     if (status == WEIR_OK)
         status = weir_layout_walk(model->runtime, note_place, &all, NULL);

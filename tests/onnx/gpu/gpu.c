@@ -66,7 +66,7 @@ static void open_plain(served *s)
     check(s->model, "no host memory");
     s->model->library = s->bed->library;
     s->model->client = s->client;
-    s->model->session = plain_open(s->bed->library, s->path, &settings).session;
+    s->model->lanes[0].session = plain_open(s->bed->library, s->path, &settings).session;
     must(onnx_ports_read(s->model, &nothing), s->path);
 }
 
@@ -113,7 +113,7 @@ served serve(const bed *b, const char *path)
 void serve_end(served *s)
 {
     if (s->bed->alone) {
-        s->bed->library->api->ReleaseSession(s->model->session);
+        s->bed->library->api->ReleaseSession(s->model->lanes[0].session);
         onnx_ports_free(&s->model->inputs);
         onnx_ports_free(&s->model->outputs);
         free(s->model);
@@ -179,7 +179,7 @@ static void keep(const void *data, size_t bytes, answer *out)
 
 static void run_plain(const served *s, const question *q, answer *out)
 {
-    plain p = {s->bed->library, s->model->session};
+    plain p = {s->bed->library, s->model->lanes[0].session};
     ort_value *values[PLAIN_VALUES];
     const onnx_ports *outputs = &s->model->outputs;
     plain_run(&p, q->inputs, q->count, outputs->names, outputs->count, values);
@@ -277,7 +277,7 @@ static const struct {
              {"shortage", part_shortage}, {"cycles", part_cycles},   {"refusals", part_refusals},
              {"threads", part_threads},   {"graph", part_graph},     {"where", part_where},
              {"delayed", part_delayed},   {"witness", part_witness}, {"cancel", part_cancel},
-             {"buckets", part_buckets},   {"handles", part_handles}};
+             {"buckets", part_buckets},   {"handles", part_handles}, {"lanes", part_lanes}};
 
 int main(int argc, char **argv)
 {

@@ -10,6 +10,11 @@ struct CUctx_st *stub_current(void)
     return depth ? stack[depth - 1] : NULL;
 }
 
+bool stub_is_here(int device)
+{
+    return stub_current()->device == device;
+}
+
 size_t stub_context_depth(void)
 {
     return depth;
@@ -73,7 +78,26 @@ CUresult stub_cuCtxPopCurrent(CUcontext *context)
 CUresult stub_cuCtxSynchronize(void)
 {
     STUB_CALL(cuCtxSynchronize, STUB_IN_CONTEXT | STUB_UNSAFE);
-    stub_wait_for_all();
+    stub_wait_for_all(stub_current()->device);
+    return CUDA_SUCCESS;
+}
+
+CUresult stub_cuCtxGetDevice(CUdevice *device)
+{
+    STUB_CALL(cuCtxGetDevice, STUB_IN_CONTEXT);
+    *device = stub_current()->device;
+    return CUDA_SUCCESS;
+}
+
+/* In the place of the one that was current; none (NULL) takes that away. */
+CUresult stub_cuCtxSetCurrent(CUcontext context)
+{
+    STUB_CALL(cuCtxSetCurrent, STUB_ANYTIME);
+    if (context && context->retained == 0)
+        return STUB_INVALID_CONTEXT;
+    depth -= depth > 0;
+    if (context)
+        stack[depth++] = context;
     return CUDA_SUCCESS;
 }
 

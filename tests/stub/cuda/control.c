@@ -152,29 +152,43 @@ void *stub_foreign(int device)
     return &stub.device[device].foreign;
 }
 
-static uint64_t count(const char *what)
+/* With the lock held, of one device. False: no such thing is counted. */
+static bool count_on(const stub_device *device, const char *what, size_t length, uint64_t *out)
 {
+    const stub_counts *c = &device->count;
     const struct {
         const char *name;
         uint64_t count;
-    } counts[] = {{"handles", stub.handles},
-                  {"mappings", stub.mappings},
-                  {"reservations", stub.reservations},
-                  {"streams", stub.streams},
-                  {"events", stub.events},
-                  {"allocations", stub.allocations},
-                  {"pools", stub.pools},
-                  {"captures broken", stub.captures_broken},
-                  {"used", stub.device[0].used},
-                  {"depth", stub_context_depth()},
-                  {"capture mode", (uint64_t)stub_capture_mode()}};
+    } counts[] = {{"handles", c->handles}, {"mappings", c->mappings}, {"reservations", c->reservations},
+                  {"streams", c->streams}, {"events", c->events},     {"allocations", c->allocations},
+                  {"pinned", c->pinned},   {"pools", c->pools},       {"contexts", device->primary.retained},
+                  {"used", device->used}};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
-        if (strcmp(counts[i].name, what) == 0)
-            return counts[i].count;
-    uint64_t contexts = 0;
-    for (int i = 0; i < stub.devices; i++)
-        contexts += stub.device[i].primary.retained;
-    return strcmp(what, "contexts") == 0 ? contexts : stub.calls[find(what, strlen(what))];
+        if (strlen(counts[i].name) == length && memcmp(counts[i].name, what, length) == 0) {
+            *out = counts[i].count;
+            return true;
+        }
+    return false;
+}
+
+static uint64_t count(const char *what)
+{
+    const char *colon = strchr(what, ':');
+    uint64_t all = 0, one = 0;
+    if (strcmp(what, "depth") == 0)
+        return stub_context_depth();
+    if (strcmp(what, "capture mode") == 0)
+        return (uint64_t)stub_capture_mode();
+    if (strcmp(what, "captures broken") == 0)
+        return stub.captures_broken;
+    int first = colon ? (int)strtol(colon + 1, NULL, 10) : 0;
+    int end = colon || strcmp(what, "used") == 0 || stub.devices == 0 ? first + 1 : stub.devices;
+    for (int i = first; i < end; i++) {
+        if (!count_on(&stub.device[i], what, colon ? (size_t)(colon - what) : strlen(what), &one))
+            return stub.calls[find(what, strlen(what))];
+        all += one;
+    }
+    return all;
 }
 
 uint64_t stub_count(const char *what)

@@ -24,6 +24,7 @@ typedef struct cell {
 } cell;
 
 typedef struct reservation {
+    int device; /* whose context was current */
     char *address;
     uint64_t bytes;
     cell *cells;
@@ -100,22 +101,22 @@ CUresult stub_cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t ali
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     pthread_mutex_lock(&stub.lock);
-    *r = (reservation){start, bytes, cells, reservations};
+    *r = (reservation){stub_current()->device, start, bytes, cells, reservations};
     reservations = r;
-    stub.reservations++;
+    stub.device[r->device].count.reservations++;
     pthread_mutex_unlock(&stub.lock);
     *address = (CUdeviceptr)(uintptr_t)start;
     return CUDA_SUCCESS;
 }
 
-/* With the lock held: the granules of [address, + bytes), which must lie in one reservation. */
+/* With the lock held: the granules of [address, + bytes), which must lie in one reservation of the current device's. */
 static cell *find_cells(CUdeviceptr address, uint64_t bytes)
 {
     if (address % STUB_GRANULE != 0 || !whole(bytes))
         return NULL;
     for (reservation *r = reservations; r; r = r->next) {
         CUdeviceptr start = (CUdeviceptr)(uintptr_t)r->address;
-        if (address >= start && address < start + r->bytes)
+        if (stub_is_here(r->device) && address >= start && address < start + r->bytes)
             return bytes <= start + r->bytes - address ? r->cells + (address - start) / STUB_GRANULE : NULL;
     }
     return NULL;
@@ -128,7 +129,7 @@ CUresult stub_cuMemAddressFree(CUdeviceptr address, size_t bytes)
     pthread_mutex_lock(&stub.lock);
     for (reservation **at = &reservations; *at; at = &(*at)->next) {
         reservation *r = *at;
-        if ((CUdeviceptr)(uintptr_t)r->address != address || r->bytes != bytes)
+        if ((CUdeviceptr)(uintptr_t)r->address != address || r->bytes != bytes || !stub_is_here(r->device))
             continue;
         bool mapped = false;
         for (uint64_t i = 0; i < bytes / STUB_GRANULE; i++)
@@ -137,9 +138,9 @@ CUresult stub_cuMemAddressFree(CUdeviceptr address, size_t bytes)
             break;
         munmap(r->address, bytes);
         *at = r->next;
+        stub.device[r->device].count.reservations--;
         free(r->cells);
         free(r);
-        stub.reservations--;
         result = CUDA_SUCCESS;
         break;
     }
@@ -178,6 +179,8 @@ CUresult stub_cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes, const
     STUB_CALL(cuMemCreate, STUB_IN_CONTEXT | STUB_UNSAFE);
     if (!right_kind(properties) || !whole(bytes) || flags != 0)
         return STUB_INVALID_VALUE;
+    if (!stub_is_here(properties->location.id))
+        return STUB_INVALID_CONTEXT;
     handle *made = calloc(1, sizeof *made);
     pthread_mutex_lock(&stub.lock);
     stub_device *device = &stub.device[properties->location.id];
@@ -187,7 +190,7 @@ CUresult stub_cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes, const
     if (fits) {
         memset(device->granules + offset / STUB_GRANULE, 1, bytes / STUB_GRANULE);
         device->used += bytes;
-        stub.handles++;
+        device->count.handles++;
         *made = (handle){
             .id = ++last_id, .device = properties->location.id, .offset = offset, .bytes = bytes, .next = handles};
         handles = made;
@@ -199,11 +202,11 @@ CUresult stub_cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes, const
     return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* With the lock held. */
+/* With the lock held: of the current device's. */
 static handle *find_handle(CUmemGenericAllocationHandle id)
 {
     handle *h = handles;
-    while (h && (h->id != id || h->released))
+    while (h && (h->id != id || h->released || !stub_is_here(h->device)))
         h = h->next;
     return h;
 }
@@ -222,7 +225,7 @@ static void forget(handle *h)
         at = &(*at)->next;
     *at = h->next;
     free(h);
-    stub.handles--;
+    device->count.handles--;
 }
 
 CUresult stub_cuMemRelease(CUmemGenericAllocationHandle id)
@@ -254,7 +257,7 @@ static CUresult map(CUdeviceptr address, handle *h)
     for (uint64_t i = 0; i < h->bytes / STUB_GRANULE; i++)
         cells[i] = (cell){h, i == 0};
     h->mappings++;
-    stub.mappings++;
+    stub.device[h->device].count.mappings++;
     return CUDA_SUCCESS;
 }
 
@@ -292,7 +295,7 @@ CUresult stub_cuMemUnmap(CUdeviceptr address, size_t bytes)
         if (!h)
             continue;
         h->mappings--;
-        stub.mappings--;
+        stub.device[h->device].count.mappings--;
         forget(h);
     }
     pthread_mutex_unlock(&stub.lock);
@@ -305,6 +308,8 @@ CUresult stub_cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAcces
     if (!access || count != 1 || access->location.type != CU_MEM_LOCATION_TYPE_DEVICE || access->location.id < 0 ||
         access->location.id >= stub.devices || access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
         return STUB_INVALID_VALUE;
+    if (!stub_is_here(access->location.id)) /* there are no peers */
+        return STUB_INVALID_DEVICE;
     pthread_mutex_lock(&stub.lock);
     cell *cells = find_cells(address, bytes);
     bool mapped = cells && cells[0].first;
@@ -314,4 +319,16 @@ CUresult stub_cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAcces
         mapped = mprotect((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE) == 0;
     pthread_mutex_unlock(&stub.lock);
     return mapped ? CUDA_SUCCESS : STUB_INVALID_VALUE;
+}
+
+int stub_mapped_on(CUdeviceptr address)
+{
+    for (const reservation *r = reservations; r; r = r->next) {
+        CUdeviceptr start = (CUdeviceptr)(uintptr_t)r->address;
+        const handle *h =
+            address >= start && address < start + r->bytes ? r->cells[(address - start) / STUB_GRANULE].handle : NULL;
+        if (h)
+            return h->device;
+    }
+    return -1;
 }

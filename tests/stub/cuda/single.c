@@ -43,7 +43,8 @@ static piece *make(piece_kind kind, int ordinal, uint64_t bytes, uint64_t reserv
     *p = (piece){pieces, kind, ordinal, address, bytes, reserved, NULL, NULL, 0};
     pieces = p;
     device->used += reserved;
-    stub.allocations++;
+    device->count.allocations++;
+    device->count.pinned += kind == PINNED;
     return p;
 }
 
@@ -55,7 +56,8 @@ static void unmake(piece **at)
     stub.device[p->device].used -= p->reserved;
     if (p->pool)
         p->pool->held -= p->reserved;
-    stub.allocations -= p->kind != FREED;
+    stub.device[p->device].count.allocations -= p->kind != FREED;
+    stub.device[p->device].count.pinned -= p->kind == PINNED;
     free(p->address);
     free(p);
 }
@@ -81,13 +83,13 @@ static CUresult allocate(piece_kind kind, uint64_t bytes, void **address)
     return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Waits for everything, as the real one does. */
+/* Waits for everything, as the real one does: what is pinned any device may be at work with. */
 static CUresult release(piece_kind kind, const void *address)
 {
-    stub_wait_for_all();
+    stub_wait_for_all(kind == PINNED ? -1 : stub_current()->device);
     pthread_mutex_lock(&stub.lock);
     piece **at = find(address, kind);
-    bool found = *at;
+    bool found = *at && (kind == PINNED || stub_is_here((*at)->device));
     if (found)
         unmake(at);
     pthread_mutex_unlock(&stub.lock);
@@ -134,7 +136,7 @@ CUresult stub_cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *p)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *pool = (struct CUmemPoolHandle_st){.device = p->location.id, .wait_inside = 1};
     pthread_mutex_lock(&stub.lock);
-    stub.pools++;
+    stub.device[pool->device].count.pools++;
     pthread_mutex_unlock(&stub.lock);
     *out = pool;
     return CUDA_SUCCESS;
@@ -155,13 +157,13 @@ static void trim(CUmemoryPool pool, uint64_t keep)
 CUresult stub_cuMemPoolDestroy(CUmemoryPool pool)
 {
     STUB_CALL(cuMemPoolDestroy, STUB_UNSAFE);
-    stub_wait_for_all();
+    stub_wait_for_all(pool->device);
     pthread_mutex_lock(&stub.lock);
     trim(pool, 0);
     for (piece *p = pieces; p; p = p->next)
         if (p->pool == pool) /* still somebody's: it stays and is counted */
             p->pool = NULL;
-    stub.pools--;
+    stub.device[pool->device].count.pools--;
     pthread_mutex_unlock(&stub.lock);
     free(pool);
     return CUDA_SUCCESS;
@@ -260,6 +262,8 @@ CUresult stub_cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemo
     STUB_CALL(cuMemAllocFromPoolAsync, STUB_IN_CONTEXT);
     bool late;
     CUresult result = stub_find_stream(&stream);
+    if (result == CUDA_SUCCESS && !stub_is_here(pool->device))
+        result = STUB_INVALID_VALUE;
     if (result == CUDA_SUCCESS) /* it would become memory of the graph's, which nothing here is made for */
         result = stub_break_capture(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     if (result != CUDA_SUCCESS)
@@ -274,7 +278,7 @@ CUresult stub_cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemo
     }
     if (p) {
         p->kind = POOLED;
-        stub.allocations++;
+        stub.device[p->device].count.allocations++;
     } else {
         p = make_pooled(pool, bytes);
     }
@@ -296,12 +300,50 @@ CUresult stub_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
         return result;
     pthread_mutex_lock(&stub.lock);
     piece *p = *find((const void *)(uintptr_t)address, POOLED);
+    p = p && stub_is_here(p->device) ? p : NULL;
     if (p) {
         p->kind = FREED;
         p->stream = stream;
         p->sequence = stub_queued(stream);
-        stub.allocations--;
+        stub.device[p->device].count.allocations--;
     }
     pthread_mutex_unlock(&stub.lock);
     return p ? CUDA_SUCCESS : STUB_INVALID_VALUE;
+}
+
+/* Whose an address is --------------------------------------------------------------------------------------------- */
+
+/* With the lock held. */
+static const piece *find_around(CUdeviceptr address)
+{
+    const piece *p = pieces;
+    while (p && (p->kind == FREED || address < (CUdeviceptr)(uintptr_t)p->address ||
+                 address - (CUdeviceptr)(uintptr_t)p->address >= p->bytes))
+        p = p->next;
+    return p;
+}
+
+int stub_allocated_on(CUdeviceptr address)
+{
+    const piece *p = find_around(address);
+    return p && p->kind != PINNED ? p->device : -1;
+}
+
+CUresult stub_cuPointerGetAttribute(void *value, int attribute, CUdeviceptr address)
+{
+    enum { HOST = 1, OF_DEVICE = 2 };
+    STUB_CALL(cuPointerGetAttribute, 0);
+    pthread_mutex_lock(&stub.lock);
+    const piece *p = find_around(address);
+    int device = p ? p->device : stub_mapped_on(address);
+    unsigned type = p && p->kind == PINNED ? HOST : OF_DEVICE;
+    pthread_mutex_unlock(&stub.lock);
+    if (device < 0 ||
+        (attribute != CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL && attribute != CU_POINTER_ATTRIBUTE_MEMORY_TYPE))
+        return STUB_INVALID_VALUE;
+    if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+        memcpy(value, &device, sizeof device);
+    else
+        memcpy(value, &type, sizeof type);
+    return CUDA_SUCCESS;
 }

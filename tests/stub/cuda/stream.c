@@ -80,7 +80,7 @@ static struct CUstream_st *new_stream(struct CUctx_st *context)
     return made ? stream : NULL;
 }
 
-/* The default streams, made when they are first meant: one for all, and one for each thread. They last. */
+/* The default streams, made when they are first meant: in each context one for all, and one for each thread. They last. */
 static struct CUstream_st *default_stream(struct CUstream_st **place)
 {
     if (!*place && stub_current()) {
@@ -91,24 +91,32 @@ static struct CUstream_st *default_stream(struct CUstream_st **place)
     return *place;
 }
 
-CUresult stub_find_stream(CUstream *stream)
+/* `anywhere`: of any context. */
+static CUresult find_stream(CUstream *stream, bool anywhere)
 {
     static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
-    static struct CUstream_st *legacy;
-    static _Thread_local struct CUstream_st *own;
+    static _Thread_local struct CUstream_st *own[STUB_MOST_DEVICES][2];
+    struct CUctx_st *here = stub_current();
     pthread_mutex_lock(&making);
     if (*stream == CU_STREAM_LEGACY || *stream == CU_STREAM_PER_THREAD)
-        *stream = default_stream(*stream == CU_STREAM_LEGACY ? &legacy : &own);
+        *stream = !here                         ? NULL
+                  : *stream == CU_STREAM_LEGACY ? default_stream(&here->legacy)
+                                                : default_stream(&own[here->device][here->foreign]);
     pthread_mutex_unlock(&making);
     pthread_mutex_lock(&stub.lock);
-    bool good = *stream && (*stream)->alive && (*stream)->context == stub_current();
+    bool good = *stream && (*stream)->alive && (anywhere || (*stream)->context == stub_current());
     pthread_mutex_unlock(&stub.lock);
     return good ? CUDA_SUCCESS : STUB_INVALID_HANDLE;
 }
 
-CUresult stub_put(CUstream stream, stub_work work)
+CUresult stub_find_stream(CUstream *stream)
 {
-    CUresult result = stub_find_stream(&stream);
+    return find_stream(stream, false);
+}
+
+static CUresult put(CUstream stream, stub_work work, bool anywhere)
+{
+    CUresult result = find_stream(&stream, anywhere);
     stub_work *queued = result == CUDA_SUCCESS ? malloc(sizeof *queued) : NULL;
     if (!queued)
         return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
@@ -123,6 +131,16 @@ CUresult stub_put(CUstream stream, stub_work work)
     pthread_cond_signal(&stream->queued_some);
     pthread_mutex_unlock(&stream->lock);
     return CUDA_SUCCESS;
+}
+
+CUresult stub_put(CUstream stream, stub_work work)
+{
+    return put(stream, work, false);
+}
+
+CUresult stub_put_anywhere(CUstream stream, stub_work work)
+{
+    return put(stream, work, true);
 }
 
 bool stub_done(struct CUstream_st *stream, uint64_t sequence)
@@ -149,13 +167,23 @@ void stub_wait(struct CUstream_st *stream, uint64_t sequence)
     pthread_mutex_unlock(&stream->lock);
 }
 
-void stub_wait_for_all(void)
+/* One that has ended may be another context's by now, and had no work in between. */
+static bool is_of(const struct CUstream_st *stream, int device)
+{
+    pthread_mutex_lock(&stub.lock);
+    bool is = device < 0 || (stream->context && stream->context->device == device);
+    pthread_mutex_unlock(&stub.lock);
+    return is;
+}
+
+void stub_wait_for_all(int device)
 {
     pthread_mutex_lock(&stub.lock);
     struct CUstream_st *stream = streams;
     pthread_mutex_unlock(&stub.lock);
     for (; stream; stream = stream->next) /* which never changes */
-        stub_wait(stream, stub_queued(stream));
+        if (is_of(stream, device))
+            stub_wait(stream, stub_queued(stream));
 }
 
 CUresult stub_cuStreamCreate(CUstream *out, unsigned flags)
@@ -167,7 +195,7 @@ CUresult stub_cuStreamCreate(CUstream *out, unsigned flags)
     if (!stream)
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&stub.lock);
-    stub.streams++;
+    stub.device[stream->context->device].count.streams++;
     pthread_mutex_unlock(&stub.lock);
     *out = stream;
     return CUDA_SUCCESS;
@@ -181,7 +209,7 @@ CUresult stub_cuStreamDestroy(CUstream stream)
         return result;
     pthread_mutex_lock(&stub.lock);
     stream->alive = false;
-    stub.streams--;
+    stub.device[stream->context->device].count.streams--;
     pthread_mutex_unlock(&stub.lock);
     pthread_mutex_lock(&stream->lock);
     stream->closing = true;

@@ -42,6 +42,8 @@ struct CUevent_st {
 
 /* The stream takes a copy of `work`, or the graph that it is captured into. */
 CUresult stub_put(CUstream stream, stub_work work);
+/* The same on a stream of any context's. */
+CUresult stub_put_anywhere(CUstream stream, stub_work work);
 /* The stream behind what a caller calls one: itself or a default stream. 400 for one that is not alive or not of the
  * current context; NULL is never meant, and a test that meets it has found a mistake. */
 CUresult stub_find_stream(CUstream *stream);
@@ -51,7 +53,8 @@ CUresult stub_break_capture(struct CUstream_st *stream, CUresult result);
 bool stub_captured(struct CUstream_st *stream, stub_work *work);
 CUresult stub_put_wait(CUstream stream, struct CUstream_st *other, uint64_t sequence);
 uint64_t stub_queued(struct CUstream_st *stream);
-void stub_wait_for_all(void);
+/* That device's streams; -1: all. */
+void stub_wait_for_all(int device);
 void stub_trim_pools(void);
 CUresult stub_check_event(struct CUevent_st *event);
 void stub_wait(struct CUstream_st *stream, uint64_t sequence);

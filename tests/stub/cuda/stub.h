@@ -1,6 +1,12 @@
 /* The stub of libcuda.so.1, inside. It does what the real one promises and no more: where that one tolerates a mistake or
  * leaves it undefined, this one answers with an error or dies, so that the mistake is seen.
  *
+ * Of several devices each has memory, contexts, streams, events and default streams of its own, and waits for its own work alone.
+ * The real one refuses what the streams and events of another context are recorded, waited for and destroyed by, access from
+ * a device to memory of one that is no peer, and work of a stream's on such memory. This one has no peers; and it wants a device's
+ * context current also for its handles, addresses, pieces and pools, and events waited for where they were recorded, where
+ * the real one would do without.
+ *
  * One lock guards all bookkeeping. Streams have a lock each for their work, taken after it. */
 #ifndef STUB_H
 #define STUB_H
@@ -45,13 +51,20 @@ struct CUctx_st {
     int device;
     uint64_t retained; /* a foreign one, which a test makes current, has 1 for ever */
     bool foreign;
+    struct CUstream_st *legacy; /* once it was meant */
 };
+
+/* How many there are of a device's. */
+typedef struct stub_counts {
+    uint64_t handles, mappings, reservations, streams, events, allocations, pinned, pools;
+} stub_counts;
 
 typedef struct stub_device {
     uint64_t total, taken, used;
     int memory;        /* a memfd, once something was created */
     uint8_t *granules; /* 1: in use */
     struct CUctx_st primary, foreign;
+    stub_counts count;
 } stub_device;
 
 typedef struct stub_state {
@@ -59,7 +72,7 @@ typedef struct stub_state {
     bool initialized, lost, capturing, forbidden, unmanaged, unpooled;
     int devices;
     stub_device device[STUB_MOST_DEVICES];
-    uint64_t handles, mappings, reservations, streams, events, captures_broken, allocations, pools;
+    uint64_t captures_broken;
     uint64_t calls[STUB_FUNCTIONS];
     struct {
         int after, code; /* the after-th call from now fails */
@@ -79,6 +92,11 @@ CUresult stub_enter(enum stub_function function, unsigned rules);
 
 void stub_init(void);
 struct CUctx_st *stub_current(void); /* NULL: none */
+/* Whether the current context is one of that device; with one current. */
+bool stub_is_here(int device);
+/* With the lock held: the device whose memory lies at the address, or -1. */
+int stub_mapped_on(CUdeviceptr address);
+int stub_allocated_on(CUdeviceptr address);
 int stub_capture_mode(void);
 size_t stub_context_depth(void);
 

@@ -36,18 +36,31 @@ static void run_wait_value(stub_work *work)
         usleep(100);
 }
 
+/* The one work that the real one takes, and says so, on a stream of a device that is not the current one. */
 CUresult stub_cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
     STUB_CALL(cuMemcpyAsync, STUB_IN_CONTEXT);
-    return stub_put(stream, (stub_work){.run = run_copy,
-                                        .to = (void *)(uintptr_t)to,
-                                        .from = (const void *)(uintptr_t)from,
-                                        .bytes = bytes});
+    return stub_put_anywhere(stream, (stub_work){.run = run_copy,
+                                                 .to = (void *)(uintptr_t)to,
+                                                 .from = (const void *)(uintptr_t)from,
+                                                 .bytes = bytes});
+}
+
+/* No device here reaches another one's memory. (Copies go through the host, where there is no other way.) */
+static bool is_reached(CUdeviceptr address)
+{
+    pthread_mutex_lock(&stub.lock);
+    int mapped = stub.devices > 1 ? stub_mapped_on(address) : -1;
+    int device = stub.devices > 1 && mapped < 0 ? stub_allocated_on(address) : mapped;
+    pthread_mutex_unlock(&stub.lock);
+    return device < 0 || stub_is_here(device);
 }
 
 CUresult stub_cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream)
 {
     STUB_CALL(cuMemsetD8Async, STUB_IN_CONTEXT);
+    if (!is_reached(to))
+        return STUB_INVALID_VALUE;
     return stub_put(stream, (stub_work){.run = run_fill, .to = (void *)(uintptr_t)to, .bytes = bytes, .value = value});
 }
 
@@ -105,7 +118,7 @@ CUresult stub_cuEventCreate(CUevent *out, unsigned flags)
     if (event) {
         event->context = stub_current();
         event->alive = true;
-        stub.events++;
+        stub.device[event->context->device].count.events++;
     }
     pthread_mutex_unlock(&stub.lock);
     *out = event;
@@ -120,7 +133,7 @@ CUresult stub_cuEventDestroy(CUevent event)
         return result;
     pthread_mutex_lock(&stub.lock);
     event->alive = false;
-    stub.events--;
+    stub.device[event->context->device].count.events--;
     pthread_mutex_unlock(&stub.lock);
     return CUDA_SUCCESS;
 }

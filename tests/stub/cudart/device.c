@@ -34,6 +34,20 @@ static void load(void)
     driver.cuInit(0);
 }
 
+/* Retained once in the process, and for good. */
+static CUcontext primary_of(int ordinal)
+{
+    enum { MOST = 80 };
+    static CUcontext primaries[MOST];
+    static pthread_mutex_t retaining = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&retaining);
+    if (ordinal < MOST && !primaries[ordinal])
+        driver.cuDevicePrimaryCtxRetain(&primaries[ordinal], ordinal);
+    CUcontext context = ordinal < MOST ? primaries[ordinal] : NULL;
+    pthread_mutex_unlock(&retaining);
+    return context;
+}
+
 /* The primary context of the thread's device stays current, as the real library has it; one that a caller has made current
  * is left alone. */
 const cudart_driver *cudart_enter(void)
@@ -41,8 +55,8 @@ const cudart_driver *cudart_enter(void)
     CUcontext context = NULL;
     pthread_once(&once, load);
     driver.cuCtxGetCurrent(&context);
-    if (!context && driver.cuDevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS)
-        driver.cuCtxPushCurrent(context);
+    if (!context)
+        driver.cuCtxSetCurrent(primary_of(device));
     return &driver;
 }
 
@@ -90,21 +104,22 @@ CUDART_FUNCTION(int, cudaGetDeviceCount, (int *count))
     return cudart_keep(cudart_enter()->cuDeviceGetCount(count));
 }
 
+/* That of the context that is current, whoever made it so. */
 CUDART_FUNCTION(int, cudaGetDevice, (int *out))
 {
-    *out = device;
-    return 0;
+    return cudart_keep(cudart_enter()->cuCtxGetDevice(out));
 }
 
-/* The tests have programs that use one device. */
+/* Its primary context comes in the place of the one that was current, as in the real library. */
 CUDART_FUNCTION(int, cudaSetDevice, (int ordinal))
 {
     int count = 0;
-    cudart_enter()->cuDeviceGetCount(&count);
+    pthread_once(&once, load);
+    driver.cuDeviceGetCount(&count);
     if (ordinal < 0 || ordinal >= count)
         return cudart_keep(101);
     device = ordinal;
-    return 0;
+    return cudart_keep(driver.cuCtxSetCurrent(primary_of(ordinal)));
 }
 
 CUDART_FUNCTION(int, cudaDriverGetVersion, (int *version))

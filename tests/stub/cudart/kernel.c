@@ -22,6 +22,10 @@ int cudart_launch(CUstream stream)
         time = text ? strtol(text, NULL, 10) : 0;
     }
     const cudart_driver *d = cudart_enter();
+    int capture; /* a launch is refused on a stream of another device than the current one */
+    int found = cudart_keep(d->cuStreamIsCapturing(cudart_stream(stream), &capture));
+    if (found)
+        return found;
     return time ? cudart_keep(d->cuLaunchHostFunc(cudart_stream(stream), take_time, (void *)(uintptr_t)time)) : 0;
 }
 

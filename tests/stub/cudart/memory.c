@@ -53,6 +53,8 @@ CUDART_FUNCTION(int, cudaPointerGetAttributes, (void *attributes, const void *po
         int type, device;
         const void *device_pointer, *host_pointer;
     } known = {OF_DEVICE, 0, pointer, pointer};
+    const cudart_driver *d = cudart_enter(); /* of what it does not know it says what it says of all */
+    (void)d->cuPointerGetAttribute(&known.device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address_of(pointer));
     memset(attributes, 0, SIZE);
     memcpy(attributes, &known, sizeof known);
     return 0;
@@ -84,9 +86,8 @@ CUDART_NOTHING(cudaMemPoolTrimTo)
 /* Work ------------------------------------------------------------------------------------------------------------- */
 
 /* What comes from the host has been read when the call returns, as CUDA does it with pageable memory. */
-static int copy_from_host(void *to, const void *from, size_t bytes, CUstream stream)
+static int stage(const cudart_driver *d, void *to, const void *from, size_t bytes, CUstream stream)
 {
-    const cudart_driver *d = cudart_enter();
     int capture = CU_STREAM_CAPTURE_STATUS_NONE;
     if (d->cuStreamIsCapturing(stream, &capture) == CUDA_SUCCESS && capture != CU_STREAM_CAPTURE_STATUS_NONE)
         return cudart_keep(
@@ -104,17 +105,30 @@ static int copy_from_host(void *to, const void *from, size_t bytes, CUstream str
 }
 
 /* A copy within the device takes its stream as long as a kernel. */
-CUDART_FUNCTION(int, cudaMemcpyAsync, (void *to, const void *from, size_t bytes, int direction, CUstream stream))
+static int copy(void *to, const void *from, size_t bytes, int direction, CUstream stream)
 {
     enum { HOST_TO_DEVICE = 1, DEVICE_TO_DEVICE = 3 };
     const cudart_driver *d = cudart_enter();
+    if (direction == HOST_TO_DEVICE)
+        return stage(d, to, from, bytes, stream);
+    int result = direction == DEVICE_TO_DEVICE ? cudart_launch(stream) : 0;
+    return result ? result : cudart_keep(d->cuMemcpyAsync(address_of(to), address_of(from), bytes, stream));
+}
+
+/* The one work that may be put on a stream of another device than the current one. */
+CUDART_FUNCTION(int, cudaMemcpyAsync, (void *to, const void *from, size_t bytes, int direction, CUstream stream))
+{
+    const cudart_driver *d = cudart_enter();
+    CUcontext context = NULL;
+    stream = cudart_stream(stream);
     if (bytes == 0)
         return 0;
-    if (direction == HOST_TO_DEVICE)
-        return copy_from_host(to, from, bytes, cudart_stream(stream));
-    int result = direction == DEVICE_TO_DEVICE ? cudart_launch(stream) : 0;
-    return result ? result
-                  : cudart_keep(d->cuMemcpyAsync(address_of(to), address_of(from), bytes, cudart_stream(stream)));
+    bool entered = stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD &&
+                   d->cuStreamGetCtx(stream, &context) == CUDA_SUCCESS && d->cuCtxPushCurrent(context) == CUDA_SUCCESS;
+    int result = copy(to, from, bytes, direction, stream);
+    if (entered)
+        d->cuCtxPopCurrent(&context);
+    return result;
 }
 
 CUDART_FUNCTION(int, cudaMemcpy2DAsync,
