@@ -22,8 +22,8 @@ typedef struct weir_runtime_options {
 } weir_runtime_options;
 
 /* The runtime of `device`: "host", "cuda", "cuda:1" ("cuda" is "cuda:0"; ordinals go from 0 to 63, "host" has 0 alone). The
- * first call makes it, under a lock, so concurrent first callers get the same one; afterwards it is a table look-up without
- * one. A failed start leaves nothing behind and the next call tries again. Errors: WEIR_INVALID (a text that is no device),
+ * first call makes it, under a lock of that device's, so concurrent first callers get the same one and those of other
+ * devices do not wait for it; afterwards it is a table look-up without one. A failed start leaves nothing behind and the next call tries again. Errors: WEIR_INVALID (a text that is no device),
  * WEIR_NOT_FOUND (no such driver or ordinal here; the detail says what is missing), WEIR_DRIVER, WEIR_SYSTEM. Any
  * thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_get(const char *device, weir_runtime **out);

@@ -20,6 +20,9 @@ target_link_options(test-core-between PRIVATE -Wl,--wrap=wi_record_to,--wrap=wi_
 weir_test(core-get core/get.c INTERNAL)
 target_link_options(test-core-get PRIVATE
   -Wl,--wrap=pthread_mutex_lock,--wrap=pthread_rwlock_rdlock,--wrap=pthread_rwlock_wrlock)
+weir_test(core-start core/start.c core/faulty.c INTERNAL)
+target_link_options(test-core-start PRIVATE -Wl,--wrap=pthread_mutex_lock,--wrap=wi_stack_create)
+weir_test(core-numbers core/numbers.c core/toy.c INTERNAL)
 
 include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
 # weir_device_test(NAME SOURCES…): on the host, and as NAME-stub on cuda over the stub.
