@@ -47,7 +47,8 @@ typedef struct weir_request {
     size_t alignment; /* a power of two up to 2 MiB; 0 is 256 */
     weir_stream stream;
     weir_class memory_class;
-    const char *tag; /* the caller's name for it, copied, cut at 47 bytes; NULL is none */
+    const char *tag; /* the caller's name for it, copied, cut at 47 bytes; NULL is none. A process has 65,536 different
+                        ones: of later ones blocks have none, which weir_stats.lost_tags counts and the log says once */
     uint32_t flags;
     weir_reservation *reservation; /* the client's, which the charge comes out of; NULL: it is claimed now */
     weir_kind kind;                /* WEIR_KIND_DEVICE, or memory of the host's: see below */

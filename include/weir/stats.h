@@ -64,6 +64,7 @@ typedef struct weir_stats {
     /* Bytes of blocks in memory that was lent, without a call of the driver that moves or makes any: to a client by another
      * one (where it is known to have had all of it), to a stream by others, whose frees had passed or which it came behind. */
     uint64_t lent_clients, lent_streams;
+    uint64_t lost_tags; /* in the process: times that a tag was not kept; weir/memory.h */
 } weir_stats;
 
 typedef struct weir_client_stats {

@@ -76,7 +76,8 @@ typedef struct weir_event {
     uint64_t generation;
     weir_stream stream;           /* of this action */
     uint64_t live, pending, held; /* the runtime's, after this event */
-    const char *client; /* its name; "" where there is none. Names and tags stay valid for the life of the process */
+    const char *client; /* its name; "" where there is none, "?" where it was not kept (weir/client.h). Names and tags stay
+                           valid for the life of the process */
     const char *tag;    /* "" is none */
     weir_status result; /* what the call answered */
     weir_access access; /* of a use; 0 for what is none */

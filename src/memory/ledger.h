@@ -25,7 +25,8 @@
 
 struct wi_account {
     wi_account *previous, *next; /* in the order of opening */
-    const char *name;            /* interned */
+    const char *name;            /* valid as long as the account is there */
+    const char *lasting;         /* the same, or WI_LOST_NAME, valid as long as the process */
     const weir_client *client;
     bool open;                    /* a claim of a closed account is refused */
     uint64_t serial;              /* from 1, never given twice */

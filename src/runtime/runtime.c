@@ -1,5 +1,6 @@
 /* The runtimes: one per device, made once, and owned ones. */
 #include "runtime/runtime.h"
+#include "base/intern.h"
 #include "base/options.h"
 #include "memory/budget.h"
 #include "memory/stack.h"
@@ -458,6 +459,7 @@ weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_st
     wi_ledger_snapshot(&runtime->ledger, &stats, clients, stride, capacity, &found);
     stats.failed_frees = atomic_load(&runtime->pending.failures);
     stats.ordered = wi_min(ordered, stats.cached);
+    stats.lost_tags = wi_intern_lost(WI_TAG);
     wi_copy_out(out, out->size, &stats, sizeof stats);
     if (count)
         *count = found;

@@ -23,6 +23,10 @@ target_link_options(test-core-get PRIVATE
 weir_test(core-start core/start.c core/faulty.c INTERNAL)
 target_link_options(test-core-start PRIVATE -Wl,--wrap=pthread_mutex_lock,--wrap=wi_stack_create)
 weir_test(core-numbers core/numbers.c core/toy.c INTERNAL)
+weir_test(core-texts core/texts.c INTERNAL)
+target_link_options(test-core-texts PRIVATE -Wl,--wrap=pthread_mutex_lock)
+weir_test(core-fork-early core/fork_early.c INTERNAL)
+target_link_options(test-core-fork-early PRIVATE -Wl,--wrap=pthread_mutex_lock,--wrap=pthread_mutex_unlock)
 
 include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
 # weir_device_test(NAME SOURCES…): on the host, and as NAME-stub on cuda over the stub.
