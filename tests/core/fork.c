@@ -87,6 +87,8 @@ static void in_child(void)
     forked(weir_free(client, block, stream));
     forked(weir_free(client, NULL, stream));
     forked(weir_free_block(client, b, stream));
+    forked(weir_use_record(runtime, block, stream));
+    forked(weir_use_record_block(runtime, b, stream));
     forked(weir_resize(client, block, 1, stream));
     forked(weir_block_info(block, &details));
     forked(weir_snapshot(runtime, &stats, NULL, 0, NULL));

@@ -425,6 +425,36 @@ static void the_simple_form_delays_the_free(void **state)
     assert_int_equal(pending(f), 0);
 }
 
+/* By name the use is that block's alone: what has taken its address since is neither delayed nor held to be used. */
+static void a_use_by_name_is_no_later_blocks(void **state)
+{
+    fixture *f = *state;
+    gate g = GATE;
+    weir_block_details d = WEIR_INIT(weir_block_details);
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    ok(weir_block_info(p, &d));
+    weir_block old = d.block;
+    ok(weir_free(f->client, p, f->a));
+    assert_ptr_equal(allocate(f->client, BLOCK, f->a, WEIR_KV), p);
+    ok(weir_block_info(p, &d));
+    snapshot before = take_snapshot(f->runtime);
+    fails(WEIR_STALE, weir_use_record_block(f->runtime, old, f->b));
+    fails(WEIR_STALE, weir_use_record_block(f->runtime, (weir_block){p, d.block.generation + 1}, f->b));
+    fails(WEIR_INVALID, weir_use_record_block(f->runtime, (weir_block){p, 0}, f->b));
+    detail_names("weir_use_record_block");
+    fails(WEIR_INVALID, weir_use_record_block(f->runtime, (weir_block){NULL, 0}, f->b));
+    fails(WEIR_INVALID, weir_use_record_block(NULL, d.block, f->b));
+    unchanged(f->runtime, before);
+    ok(weir_call(f->runtime, pass_gate, &g, f->b));
+    ok(weir_use_record_block(f->runtime, d.block, f->b));
+    ok(weir_free(f->client, p, f->a));
+    assert_int_equal(pending(f), BLOCK);
+    fails(WEIR_DOUBLE_FREE, weir_use_record_block(f->runtime, d.block, f->b));
+    open_gate(&g);
+    ok(weir_stream_synchronize(f->b));
+    assert_int_equal(pending(f), 0);
+}
+
 /* A tail that is given back is as much in use as the block was. */
 static void a_tail_waits_for_the_uses(void **state)
 {
@@ -519,6 +549,7 @@ int main(void)
         CASE(all_blocks_or_none),
         CASE(bad_calls_change_nothing),
         CASE(the_simple_form_delays_the_free),
+        CASE(a_use_by_name_is_no_later_blocks),
         CASE(a_tail_waits_for_the_uses),
         CASE(a_million_reads_cost_no_memory),
         CASE(launches_of_several_threads),
