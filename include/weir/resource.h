@@ -13,7 +13,8 @@
  * The adaptors:
  *   budget    claims a request in the ledger before anything below it is asked, and climbs the ladder before it refuses.
  *             A stack has one; where the text has none it is the outermost
- *   log       records each allocation, free and reap that reaches it, and how it went: "log(csv=PATH, async)"
+ *   log       records each allocation, free and reap that reaches it, and how it went: "log(binary=PATH, async)"; with
+ *             "csv=PATH" in RMM's words, which has none for a reap (weir/trace.h)
  *   guard     red zones around blocks, poison, quarantine: "guard(direct)", "guard(zone=1KiB, quarantine=64MiB, cache)"
  *   stats     counts, hit rate, sizes and latencies of what passes: "stats(cache)"
  * Budget(Logging(Async)) is the recommended order: the log then has what was really asked of the device. */
