@@ -177,6 +177,13 @@ typedef struct wi_request {
 weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_request *request,
                              const wi_shortage *shortage);
 
+/* What threads do without the ledger changes nothing of, so that a look at it folds nothing and disturbs no thread. */
+typedef struct wi_standing {
+    uint64_t budget, held, pending;
+    uint32_t accounts;
+} wi_standing;
+wi_standing wi_ledger_look(wi_ledger *ledger);
+
 void wi_ledger_snapshot(wi_ledger *ledger, weir_stats *out, weir_client_stats *clients, size_t stride, size_t capacity,
                         size_t *count);
 void wi_ledger_account_snapshot(wi_ledger *ledger, wi_account *account, weir_client_stats *out);

@@ -61,6 +61,15 @@ static void fill_device(const wi_ledger *ledger, weir_stats *out)
     memcpy(out->ladder, ledger->ladder, sizeof ledger->ladder);
 }
 
+wi_standing wi_ledger_look(wi_ledger *ledger)
+{
+    pthread_mutex_lock(&ledger->lock);
+    wi_standing now = {
+        .budget = ledger->budget, .held = ledger->held, .pending = ledger->pending, .accounts = ledger->accounts};
+    pthread_mutex_unlock(&ledger->lock);
+    return now;
+}
+
 void wi_ledger_snapshot(wi_ledger *ledger, weir_stats *out, weir_client_stats *clients, size_t stride, size_t capacity,
                         size_t *count)
 {

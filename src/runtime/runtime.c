@@ -280,12 +280,10 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
     weir_status status = wi_recorder_check_end(runtime);
     if (status != WEIR_OK)
         return status;
-    weir_stats stats = {.size = sizeof stats};
-    size_t ignored;
-    wi_ledger_snapshot(&runtime->ledger, &stats, NULL, 0, 0, &ignored);
-    if (stats.clients > 0 || wi_streams_any(&runtime->streams))
+    uint32_t clients = wi_ledger_look(&runtime->ledger).accounts;
+    if (clients > 0 || wi_streams_any(&runtime->streams))
         return weir_fail(WEIR_BUSY, "the runtime %s has %u open clients%s; close and release them first", runtime->name,
-                         stats.clients, wi_streams_any(&runtime->streams) ? " and acquired or registered streams" : "");
+                         clients, wi_streams_any(&runtime->streams) ? " and acquired or registered streams" : "");
     unsigned guests = atomic_load(&runtime->guests);
     if (guests > 0)
         return weir_fail(WEIR_BUSY, "the runtime %s is the host of %u others; destroy those first", runtime->name,
@@ -383,12 +381,9 @@ void *weir_runtime_native(const weir_runtime *runtime)
 
 uint64_t weir_runtime_budget(const weir_runtime *runtime)
 {
-    weir_stats stats = {.size = sizeof stats};
-    size_t ignored;
     if (!runtime || atomic_load(&wi_forked))
         return 0;
-    wi_ledger_snapshot((wi_ledger *)&runtime->ledger, &stats, NULL, 0, 0, &ignored);
-    return stats.budget;
+    return wi_ledger_look((wi_ledger *)&runtime->ledger).budget;
 }
 
 static weir_status set_budget(weir_runtime *runtime, uint64_t budget)

@@ -23,6 +23,7 @@ target_link_options(test-core-get PRIVATE
 weir_test(core-start core/start.c core/faulty.c INTERNAL)
 target_link_options(test-core-start PRIVATE -Wl,--wrap=pthread_mutex_lock,--wrap=wi_stack_create)
 weir_test(core-numbers core/numbers.c core/toy.c INTERNAL)
+weir_test(core-folds core/folds.c core/faulty.c INTERNAL)
 weir_test(core-texts core/texts.c INTERNAL)
 target_link_options(test-core-texts PRIVATE -Wl,--wrap=pthread_mutex_lock)
 weir_test(core-fork-early core/fork_early.c INTERNAL)
