@@ -180,6 +180,7 @@ weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_re
 /* What threads do without the ledger changes nothing of, so that a look at it folds nothing and disturbs no thread. */
 typedef struct wi_standing {
     uint64_t budget, held, pending;
+    uint64_t kept; /* of the pending ones */
     uint32_t accounts;
 } wi_standing;
 wi_standing wi_ledger_look(wi_ledger *ledger);

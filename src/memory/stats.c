@@ -66,6 +66,8 @@ wi_standing wi_ledger_look(wi_ledger *ledger)
     pthread_mutex_lock(&ledger->lock);
     wi_standing now = {
         .budget = ledger->budget, .held = ledger->held, .pending = ledger->pending, .accounts = ledger->accounts};
+    for (const wi_account *a = ledger->first; a; a = a->next)
+        now.kept += a->kept;
     pthread_mutex_unlock(&ledger->lock);
     return now;
 }

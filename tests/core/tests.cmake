@@ -69,6 +69,10 @@ weir_sim_device_test(core-kinds)
 weir_device_test(core-kinds-order core/kinds_order.c core/faulty.c)
 weir_sim_device_test(core-kinds-order)
 
+weir_device_test(core-settle core/settle.c core/faulty.c)
+target_link_options(test-core-settle PRIVATE -Wl,--wrap=pthread_cond_wait)
+weir_sim_device_test(core-settle)
+
 weir_test(core-nearest core/nearest.c INTERNAL)
 
 # Plug-ins: a good one, and one for each way to be none.
