@@ -36,7 +36,7 @@ struct wi_account {
     uint64_t kept; /* of the pending bytes: what graphs hold, which no waiting frees */
     uint64_t live_class[WEIR_CLASS_COUNT], pending_class[WEIR_CLASS_COUNT];
     uint64_t peak, peak_class[WEIR_CLASS_COUNT];
-    uint64_t blocks, allocations, frees, refusals;
+    uint64_t blocks, allocations, frees, refusals, hits;
     uint64_t outside;
     char outside_method[128];
 };

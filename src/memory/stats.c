@@ -25,7 +25,9 @@ static void fill_account(const wi_ledger *ledger, const wi_account *account, wei
                                .frees = account->frees,
                                .refusals = account->refusals,
                                .outside = account->outside,
-                               .parked = account->parked};
+                               .parked = account->parked,
+                               .hits = account->hits,
+                               .misses = account->allocations - account->hits};
     memcpy(out->name, account->name, strlen(account->name) + 1);
     memcpy(out->live_class, account->live_class, sizeof out->live_class);
     memcpy(out->peak_class, account->peak_class, sizeof out->peak_class);
@@ -55,6 +57,7 @@ static void fill_device(const wi_ledger *ledger, weir_stats *out)
                         .clients = ledger->accounts,
                         .parked = ledger->parked,
                         .hits = ledger->hits,
+                        .misses = ledger->allocations - ledger->hits,
                         .emptied = ledger->emptied,
                         .lent_clients = ledger->lent_clients,
                         .lent_streams = ledger->lent_streams};

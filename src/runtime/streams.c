@@ -124,6 +124,17 @@ static void *look_up(wi_streams *streams, weir_stream stream, uint64_t *thread)
     return found;
 }
 
+weir_stream wi_streams_named(wi_streams *streams, const void *stream)
+{
+    weir_stream id = WEIR_STREAM_HOST;
+    pthread_mutex_lock(&streams->lock);
+    for (uint32_t i = 0; i < streams->used && id.id == 0; i++)
+        if (streams->places[i].users > 0 && streams->places[i].stream == stream)
+            id = wi_streams_id(streams, &streams->places[i]);
+    pthread_mutex_unlock(&streams->lock);
+    return id;
+}
+
 bool wi_streams_wants_point(wi_streams *streams, weir_stream stream)
 {
     pthread_mutex_lock(&streams->lock);

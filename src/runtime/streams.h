@@ -84,6 +84,9 @@ weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, wi_event
 
 /* Among the files of this room --------------------------------------------------------------------------------------- */
 
+/* The id under which the driver's stream is known; WEIR_STREAM_HOST: none. */
+weir_stream wi_streams_named(wi_streams *streams, const void *stream);
+
 /* With the lock held. */
 wi_stream_place *wi_streams_place(wi_streams *streams, weir_stream stream); /* NULL: not known here */
 wi_stream_place *wi_streams_free_place(wi_streams *streams);                /* NULL: all are taken */

@@ -61,6 +61,35 @@ static void a_request_that_the_device_refuses(void **state)
     ok(weir_free(client, p, stream));
 }
 
+/* Of each client, without an adaptor: what its threads' parked blocks served, and what they did not. */
+static void hits_and_misses_are_told_by_client(void **state)
+{
+    (void)state;
+    enum { HITS = 7 };
+    weir_client *two = open_client(runtime, "two", 0, 0);
+    snapshot before = take_snapshot(runtime);
+    weir_request request = {
+        .size = sizeof request, .bytes = SMALL, .stream = stream, .tag = "no thread parks it for that"};
+    weir_block tagged;
+    for (int i = 0; i <= HITS; i++)
+        ok(weir_free(two, allocate(two, 3 * SMALL, stream, WEIR_KV), stream));
+    ok(weir_alloc_with(two, &request, &tagged));
+    ok(weir_free_block(two, tagged, WEIR_STREAM_HOST));
+    snapshot now = take_snapshot(runtime);
+    assert_int_equal(now.clients[1].hits, HITS);
+    assert_int_equal(now.clients[1].misses, 2);
+    assert_int_equal(now.clients[1].allocations, HITS + 2);
+    assert_int_equal(now.clients[0].hits, before.clients[0].hits);
+    assert_int_equal(now.clients[0].misses, before.clients[0].misses);
+    assert_int_equal(now.device.hits, before.device.hits + HITS);
+    assert_int_equal(now.device.misses, before.device.misses + 2);
+    weir_client_stats own = WEIR_INIT(weir_client_stats);
+    ok(weir_client_snapshot(two, &own));
+    assert_int_equal(own.hits, HITS);
+    assert_int_equal(own.misses, 2);
+    ok(weir_client_close(two));
+}
+
 static int start(void **state)
 {
     (void)state;
@@ -88,6 +117,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(looks_that_need_none),
         cmocka_unit_test(a_request_that_the_device_refuses),
+        cmocka_unit_test(hits_and_misses_are_told_by_client),
     };
     return cmocka_run_group_tests_name("folds", tests, start, end);
 }
