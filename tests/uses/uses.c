@@ -456,7 +456,7 @@ static void what_a_block_waits_for_is_told(void **state)
     ok(weir_launch_end(begin(f, f->c, p, WEIR_READ)));
     ok(weir_stream_synchronize(f->c));
     assert_int_equal(looked_at(p).waits, 0);
-    gated_use(f, f->b, p, WEIR_READ, &g);
+    gated_use(f, f->b, p, WEIR_WRITE, &g);
     weir_block_details d = looked_at(p);
     assert_int_equal(d.state, WEIR_BLOCK_LIVE);
     assert_int_equal(d.waits, 1);
