@@ -130,7 +130,8 @@ typedef struct weir_block_details {
     char tag[48];       /* "" is none */
     weir_kind kind;     /* WEIR_KIND_DEVICE for all memory of a host's runtime */
     /* What the device is not past: of a PENDING block the points that it waits for, of a LIVE one those that declared uses have
-     * left (weir/uses.h), for which a free would wait. The latest of each stream; more than WEIR_BLOCK_WAITS are left out.
+     * left (weir/uses.h), for which a free would wait. The latest of each stream; more than WEIR_BLOCK_WAITS are left out, and all
+     * while a thread frees or resizes the block or a graph holds it.
      * What is FREE in the order of a stream alone, weir/layout.h tells. */
     uint32_t waits; /* so many of wait[] are filled */
     weir_block_wait wait[WEIR_BLOCK_WAITS];

@@ -207,10 +207,15 @@ static void add_point(const wi_resource *base, wi_event event, wi_points *points
     points->events[i].sequence = wi_max(points->events[i].sequence, event.sequence);
 }
 
-/* A write waits for all that the marks have. */
-static void add_points(const wi_resource *base, const wi_block *block, bool pending, wi_points *points)
+/* A write waits for all that the marks have. Those of a block that somebody has in hand, or a graph holds, are not ours to look
+ * at; with the lock held nobody takes one that is tracked. */
+static void add_points(const wi_resource *base, const wi_block *block, wi_points *points)
 {
     wi_event event;
+    uint64_t state = atomic_load_explicit(&block->word, memory_order_acquire) & (WI_TRACKED | 7);
+    bool pending = (state & 7) == WI_PENDING && !block->graph;
+    if (!pending && state != (WI_LIVE | WI_TRACKED))
+        return;
     if (pending)
         add_point(base, block->freed, points);
     for (uint32_t i = 0; block->marks && wi_marks_point(block->marks, WEIR_WRITE, i, &event); i++)
@@ -235,7 +240,7 @@ void wi_inspect(wi_resource *base, const void *pointer, weir_block_details *out,
         out->state = wi_block_is_live(&block) ? WEIR_BLOCK_LIVE : WEIR_BLOCK_PENDING;
         out->stream = block.stream;
         memcpy(out->tag, block.tag, strlen(block.tag) + 1);
-        add_points(base, found, out->state == WEIR_BLOCK_PENDING, waits);
+        add_points(base, found, waits);
     }
     wi_resource_unlock(base);
 }
