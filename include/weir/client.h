@@ -19,7 +19,8 @@ typedef enum weir_scrub {
 typedef struct weir_client_options {
     size_t size;
     const char *name;    /* how reports and refusals call it; copied, cut at 63 bytes; NULL or "" is WEIR_INVALID.
-                            Names need not be unique, but people read them */
+                            Names need not be unique, but people read them. After 65,536 different ones, traces and
+                            layouts, which outlive clients, call later ones "?", and the log says so once */
     uint64_t guaranteed; /* bytes that are never lent as live memory to another client */
     uint64_t maximum;    /* the most this client may have live + pending + promised; 0: the budget */
     weir_scrub scrub;
@@ -45,6 +46,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_client_close(weir_client *client);
  * leave no room for, is refused with numbers (WEIR_OUT_OF_MEMORY), and nothing changes. maximum 0: the budget. */
 WEIR_API WEIR_NODISCARD weir_status weir_client_set_limits(weir_client *client, uint64_t guaranteed, uint64_t maximum);
 
+/* Owned by the client, until it is closed. */
 WEIR_API const char *weir_client_name(const weir_client *client);
 WEIR_API weir_runtime *weir_client_runtime(const weir_client *client);
 

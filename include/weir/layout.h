@@ -44,7 +44,7 @@ typedef struct weir_span {
     uint64_t charged;    /* the whole block, as the ledger counts it, */
     uint64_t requested;  /* and as its user asked for it */
     const weir_client *client; /* to be told apart by; it may be closed by now */
-    const char *client_name;   /* "" is none; valid as long as the process */
+    const char *client_name;   /* "" is none, "?" one that was not kept (weir/client.h); valid as long as the process */
     const char *tag;           /* the same */
     weir_class memory_class;   /* of a block */
     weir_stream stream;        /* where the block was allocated, or in whose order the span is free */

@@ -47,7 +47,8 @@ typedef struct weir_request {
     size_t alignment; /* a power of two up to 2 MiB; 0 is 256 */
     weir_stream stream;
     weir_class memory_class;
-    const char *tag; /* the caller's name for it, copied, cut at 47 bytes; NULL is none */
+    const char *tag; /* the caller's name for it, copied, cut at 47 bytes; NULL is none. A process has 65,536 different
+                        ones: of later ones blocks have none, which weir_stats.lost_tags counts and the log says once */
     uint32_t flags;
     weir_reservation *reservation; /* the client's, which the charge comes out of; NULL: it is claimed now */
     weir_kind kind;                /* WEIR_KIND_DEVICE, or memory of the host's: see below */
@@ -107,6 +108,14 @@ typedef enum weir_block_state {
     WEIR_BLOCK_FREE = 2     /* weir's memory, and nobody's block */
 } weir_block_state;
 
+/* A point in the work of a stream. */
+typedef struct weir_block_wait {
+    weir_stream stream; /* WEIR_STREAM_HOST for one that is gone, and whose work goes on */
+    uint64_t point;     /* of two on one stream, the larger comes later */
+} weir_block_wait;
+
+enum { WEIR_BLOCK_WAITS = 16 };
+
 typedef struct weir_block_details {
     size_t size;
     weir_block block;          /* where it starts, and its generation; generation 0 when FREE */
@@ -120,6 +129,12 @@ typedef struct weir_block_details {
     weir_stream stream; /* where it was allocated */
     char tag[48];       /* "" is none */
     weir_kind kind;     /* WEIR_KIND_DEVICE for all memory of a host's runtime */
+    /* What the device is not past: of a PENDING block the points that it waits for, of a LIVE one those that declared uses have
+     * left (weir/uses.h), for which a free would wait. The latest of each stream; more than WEIR_BLOCK_WAITS are left out, and all
+     * while a thread frees or resizes the block or a graph holds it.
+     * What is FREE in the order of a stream alone, weir/layout.h tells. */
+    uint32_t waits; /* so many of wait[] are filled */
+    weir_block_wait wait[WEIR_BLOCK_WAITS];
 } weir_block_details;
 
 /* Tells what `pointer`, which may point into a block, belongs to. WEIR_FOREIGN when it is no memory of weir's. A look at

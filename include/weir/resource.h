@@ -13,7 +13,8 @@
  * The adaptors:
  *   budget    claims a request in the ledger before anything below it is asked, and climbs the ladder before it refuses.
  *             A stack has one; where the text has none it is the outermost
- *   log       records each allocation, free and reap that reaches it, and how it went: "log(csv=PATH, async)"
+ *   log       records each allocation, free and reap that reaches it, and how it went: "log(binary=PATH, async)"; with
+ *             "csv=PATH" in RMM's words, which has none for a reap (weir/trace.h)
  *   guard     red zones around blocks, poison, quarantine: "guard(direct)", "guard(zone=1KiB, quarantine=64MiB, cache)"
  *   stats     counts, hit rate, sizes and latencies of what passes: "stats(cache)"
  * Budget(Logging(Async)) is the recommended order: the log then has what was really asked of the device. */
@@ -32,10 +33,12 @@ enum {
                                       async the memory stays with the block, cached, until the block is freed */
     WEIR_GROWS = 1u << 3,        /* weir_resize to more, where there is room: with those two, up to what it once had */
     WEIR_MOVES_MEMORY = 1u << 4, /* free memory in pieces can serve a request as large as their sum */
-    WEIR_STREAM_ORDERED = 1u << 5, /* the next owner on the same stream need not wait for a free */
-    WEIR_CAPTURABLE = 1u << 6,     /* allocates on a stream that is being captured */
-    WEIR_GUARDS = 1u << 7,         /* writes past a block are found */
-    WEIR_TRIMS = 1u << 8           /* keeps memory that weir_runtime_trim gives back */
+    /* The next block on the same stream may have the bytes of a free that the device is not past, and waits for nothing:
+     * mapped, segments and async, but not under a guard. With async they count as pending besides until then. */
+    WEIR_STREAM_ORDERED = 1u << 5,
+    WEIR_CAPTURABLE = 1u << 6, /* allocates on a stream that is being captured */
+    WEIR_GUARDS = 1u << 7,     /* writes past a block are found */
+    WEIR_TRIMS = 1u << 8       /* keeps memory that weir_runtime_trim gives back */
 };
 
 /* What the runtime's device memory can do: a sum of the above; 0 for NULL. Any thread. */

@@ -22,8 +22,8 @@ typedef struct weir_runtime_options {
 } weir_runtime_options;
 
 /* The runtime of `device`: "host", "cuda", "cuda:1" ("cuda" is "cuda:0"; ordinals go from 0 to 63, "host" has 0 alone). The
- * first call makes it, under a lock, so concurrent first callers get the same one; afterwards it is a table look-up without
- * one. A failed start leaves nothing behind and the next call tries again. Errors: WEIR_INVALID (a text that is no device),
+ * first call makes it, under a lock of that device's, so concurrent first callers get the same one and those of other
+ * devices do not wait for it; afterwards it is a table look-up without one. A failed start leaves nothing behind and the next call tries again. Errors: WEIR_INVALID (a text that is no device),
  * WEIR_NOT_FOUND (no such driver or ordinal here; the detail says what is missing), WEIR_DRIVER, WEIR_SYSTEM. Any
  * thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_get(const char *device, weir_runtime **out);
@@ -64,6 +64,21 @@ WEIR_API WEIR_NODISCARD weir_status weir_runtime_set_budget(weir_runtime *runtim
 /* Gives cached and spare memory back to the driver until at most `keep` bytes of it are left; `released` (may be NULL)
  * gets the bytes given back. What a live block shares a handle with stays. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_trim(weir_runtime *runtime, uint64_t keep, uint64_t *released);
+
+/* Makes frees final. At return, what was freed before the call and is known to have passed is nobody's: no thread keeps it
+ * parked, it is not pending, not in a guard's quarantine, and no more in the order of a stream. `left` (may be NULL) gets the
+ * bytes that were freed and are not final, 0 when there are none: so where all work before the frees was waited for beforehand
+ * (weir_stream_synchronize) and nobody frees meanwhile. Bytes that were freed and taken again on one stream may count each
+ * time. What the driver refuses to take back is tried again here, and is among them; what graphs hold (weir/graph.h) is not.
+ *
+ * It waits for no work on any stream, and for no free that is made after it has begun; it does wait for threads that at its
+ * start are making such frees final themselves, and for what the driver's own calls wait for (cuMemFree: the resource direct,
+ * pinned and pageable memory). Inside of the log's function it waits for no thread. Order stays as it was: what threads have
+ * parked is freed on its streams, behind the work that is there now. A free that follows the order of its stream alone has
+ * passed once an event behind it has; where there is none yet one is recorded here, and what the device has not told by the
+ * end of the call is left for the next one. Blocks that are given back to pools (weir/blocks.h) are the pools' matter.
+ * Errors: WEIR_INVALID, WEIR_FORKED. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_runtime_settle(weir_runtime *runtime, uint64_t *left);
 
 WEIR_END
 #endif

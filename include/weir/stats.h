@@ -64,6 +64,8 @@ typedef struct weir_stats {
     /* Bytes of blocks in memory that was lent, without a call of the driver that moves or makes any: to a client by another
      * one (where it is known to have had all of it), to a stream by others, whose frees had passed or which it came behind. */
     uint64_t lent_clients, lent_streams;
+    uint64_t misses;    /* the other allocations */
+    uint64_t lost_tags; /* in the process: times that a tag was not kept; weir/memory.h */
 } weir_stats;
 
 typedef struct weir_client_stats {
@@ -79,7 +81,8 @@ typedef struct weir_client_stats {
     uint64_t allocations, frees, refusals;
     uint64_t outside; /* weir_client_note_outside */
     char outside_method[128];
-    uint64_t parked; /* live + pending + promised + parked <= maximum */
+    uint64_t parked;       /* live + pending + promised + parked <= maximum */
+    uint64_t hits, misses; /* allocations that parked blocks served, and the others */
 } weir_client_stats;
 
 /* One consistent view of the runtime and of its clients in the order they were opened: `clients` (may be NULL with

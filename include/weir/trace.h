@@ -76,8 +76,10 @@ typedef struct weir_event {
     uint64_t generation;
     weir_stream stream;           /* of this action */
     uint64_t live, pending, held; /* the runtime's, after this event */
-    const char *client; /* its name; "" where there is none. Names and tags stay valid for the life of the process */
-    const char *tag;    /* "" is none */
+    const char
+        *client;     /* its name; "" where there is none, "?" where it was not kept (weir/client.h). Names and tags stay
+                           valid for the life of the process */
+    const char *tag; /* "" is none */
     weir_status result; /* what the call answered */
     weir_access access; /* of a use; 0 for what is none */
     const char *device; /* "cuda:0" */
@@ -103,7 +105,8 @@ typedef struct weir_sink {
 
 /* A file of comma-separated values: the columns that RMM's logging adaptor writes, Thread,Time,Action,Pointer,Size,Stream
  * with the actions allocate, allocate failure and free, and behind them Client,Class,Tag,Order,Nanoseconds. A resize is a
- * free and an allocation. An old file is overwritten. out->size is the caller's to set, as everywhere. The
+ * free and an allocation. RMM's own reader ends at an action that it does not know, so that what RMM has no word for (a reap, a
+ * use) has no row here; the binary file has it. An old file is overwritten. out->size is the caller's to set, as everywhere. The
  * sink is for one trace at a time. Errors: WEIR_SYSTEM, which names the file, WEIR_INVALID. */
 WEIR_API WEIR_NODISCARD weir_status weir_sink_csv(const char *path, weir_sink *out);
 

@@ -45,5 +45,8 @@ WEIR_API void weir_launch_abort(weir_launch *launch);
  * It orders nothing before that work. Errors as above. */
 WEIR_API WEIR_NODISCARD weir_status weir_use_record(weir_runtime *runtime, const void *pointer, weir_stream stream);
 
+/* The same by name: also WEIR_STALE when the address has become another block since. */
+WEIR_API WEIR_NODISCARD weir_status weir_use_record_block(weir_runtime *runtime, weir_block block, weir_stream stream);
+
 WEIR_END
 #endif

@@ -1,9 +1,12 @@
 #include "base/intern.h"
 
-enum { BUCKETS = 1024, MOST_TEXTS = 65536 };
+#include <weir/log.h>
+
+enum { BUCKETS = 1 << 14 };
 
 typedef struct kept {
     struct kept *next;
+    uint64_t hash;
     size_t length;
     char text[];
 } kept;
@@ -11,46 +14,91 @@ typedef struct kept {
 /* Entries are only ever added, at the front, so readers need no lock. */
 static kept *_Atomic buckets[BUCKETS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static size_t count;
+WI_FREE_AFTER_FORKS(lock)
+static atomic_size_t counts[WI_TEXTS]; /* each grows under the lock */
+static atomic_uint_fast64_t lost[WI_TEXTS];
 
-static size_t hash(const char *text, size_t length)
+static uint64_t hash_of(const char *text, size_t length)
 {
     uint64_t h = UINT64_C(14695981039346656037); /* FNV-1a's offset basis and prime (Fowler, Noll, Vo) */
     for (size_t i = 0; i < length; i++)
         h = (h ^ (unsigned char)text[i]) * UINT64_C(1099511628211);
-    return (size_t)(h ^ (h >> 32)) % BUCKETS;
+    return h ^ (h >> 32);
 }
 
-static const char *look_up(size_t bucket, const char *text, size_t length)
+static const char *look_up(uint64_t hash, const char *text, size_t length)
 {
-    for (kept *k = atomic_load(&buckets[bucket]); k; k = k->next)
-        if (k->length == length && memcmp(k->text, text, length) == 0)
+    for (kept *k = atomic_load(&buckets[hash % BUCKETS]); k; k = k->next)
+        if (k->hash == hash && k->length == length && memcmp(k->text, text, length) == 0)
             return k->text;
     return NULL;
 }
 
+/* With the lock held. */
+static const char *add(wi_text_kind kind, uint64_t hash, const char *text, size_t length)
+{
+    kept *k = atomic_load(&counts[kind]) < WI_TEXTS_MOST ? malloc(sizeof *k + length + 1) : NULL;
+    if (!k)
+        return NULL;
+    k->next = atomic_load(&buckets[hash % BUCKETS]);
+    k->hash = hash;
+    k->length = length;
+    memcpy(k->text, text, length);
+    k->text[length] = '\0';
+    atomic_store(&buckets[hash % BUCKETS], k);
+    atomic_fetch_add(&counts[kind], 1);
+    return k->text;
+}
+
+/* Where there is no room, a text that is not there costs a walk and no lock. */
+static const char *keep(wi_text_kind kind, const char *text, size_t most)
+{
+    size_t length = strnlen(text, most);
+    uint64_t hash = hash_of(text, length);
+    const char *found = look_up(hash, text, length);
+    if (found || atomic_load_explicit(&counts[kind], memory_order_relaxed) == WI_TEXTS_MOST)
+        return found;
+    watch_forks();
+    pthread_mutex_lock(&lock);
+    found = look_up(hash, text, length);
+    if (!found)
+        found = add(kind, hash, text, length);
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static void tell_of_loss(wi_text_kind kind, const char *text, size_t most)
+{
+    if (atomic_fetch_add(&lost[kind], 1) > 0)
+        return;
+    if (kind == WI_TAG)
+        weir_log(
+            WEIR_LOG_WARNING,
+            "the tag \"%.*s\" is not kept: there have been %d different ones or no memory for more; blocks with new "
+            "ones have none from here on, which weir_stats.lost_tags counts: use fewer",
+            (int)most, text, (int)WI_TEXTS_MOST);
+    else
+        weir_log(WEIR_LOG_WARNING,
+                 "the name \"%.*s\" is its client's alone: there have been %d different ones or no memory for more; "
+                 "traces show new ones as \"" WI_LOST_NAME "\" from here on: use fewer",
+                 (int)most, text, (int)WI_TEXTS_MOST);
+}
+
+const char *wi_intern_as(wi_text_kind kind, const char *text, size_t most)
+{
+    const char *found = keep(kind, text, most);
+    if (!found)
+        tell_of_loss(kind, text, most);
+    return found;
+}
+
 const char *wi_intern(const char *text, size_t most)
 {
-    if (!text || !*text)
-        return "";
-    size_t length = strnlen(text, most), bucket = hash(text, length);
-    const char *found = look_up(bucket, text, length);
-    if (found)
-        return found;
-    pthread_mutex_lock(&lock);
-    found = look_up(bucket, text, length);
-    if (!found && count < MOST_TEXTS) {
-        kept *k = malloc(sizeof *k + length + 1);
-        if (k) {
-            k->next = atomic_load(&buckets[bucket]);
-            k->length = length;
-            memcpy(k->text, text, length);
-            k->text[length] = '\0';
-            atomic_store(&buckets[bucket], k);
-            count++;
-            found = k->text;
-        }
-    }
-    pthread_mutex_unlock(&lock);
+    const char *found = text && *text ? wi_intern_as(WI_TAG, text, most) : NULL;
     return found ? found : "";
+}
+
+uint64_t wi_intern_lost(wi_text_kind kind)
+{
+    return atomic_load_explicit(&lost[kind], memory_order_relaxed);
 }

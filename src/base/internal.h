@@ -62,6 +62,27 @@ void wi_fail_forked(void);
         }                                                                                                              \
     } while (0)
 
+/* For a file's `lock` that is used before the first runtime, and so before a child of fork is told that it is one: a fork
+ * waits for it, and the child finds it free. watch_forks() comes before each lock. */
+#define WI_FREE_AFTER_FORKS(lock)                                                                                      \
+    static void before_fork(void)                                                                                      \
+    {                                                                                                                  \
+        pthread_mutex_lock(&(lock));                                                                                   \
+    }                                                                                                                  \
+    static void after_fork(void)                                                                                       \
+    {                                                                                                                  \
+        pthread_mutex_unlock(&(lock));                                                                                 \
+    }                                                                                                                  \
+    static void watch_forks_once(void)                                                                                 \
+    {                                                                                                                  \
+        pthread_atfork(before_fork, after_fork, after_fork);                                                           \
+    }                                                                                                                  \
+    static void watch_forks(void)                                                                                      \
+    {                                                                                                                  \
+        static pthread_once_t once = PTHREAD_ONCE_INIT;                                                                \
+        pthread_once(&once, watch_forks_once);                                                                         \
+    }
+
 /* The thread's detail, put back after what is no affair of whoever called weir: sinks and the log's function. */
 typedef struct wi_kept_detail {
     char text[1024];

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+WI_FREE_AFTER_FORKS(lock)
 static weir_log_fn sink;
 static void *sink_user;
 static atomic_int sink_level = -1; /* -1: not yet read from the option */
@@ -25,6 +26,7 @@ weir_status weir_log_set(weir_log_fn fn, void *user, weir_log_level level)
     WI_ENTER();
     if (level < WEIR_LOG_OFF || level > WEIR_LOG_DEBUG)
         return weir_fail(WEIR_INVALID, "weir_log_set: level %d is none of 0 (off) to 4 (debug)", (int)level);
+    watch_forks();
     pthread_mutex_lock(&lock);
     sink = fn;
     sink_user = user;
@@ -66,6 +68,7 @@ void weir_log(weir_log_level level, const char *format, ...)
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     wi_one_line(text);
+    watch_forks();
     pthread_mutex_lock(&lock);
     /* The function may have been taken back since the level was read: silence then, for nobody asked for the rest. */
     int now = atomic_load(&sink_level);
@@ -82,6 +85,7 @@ void weir_log(weir_log_level level, const char *format, ...)
 
 void wi_log_option_changed(void)
 {
+    watch_forks();
     pthread_mutex_lock(&lock);
     if (!sink)
         atomic_store(&sink_level, -1);

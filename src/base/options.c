@@ -120,6 +120,7 @@ static struct option {
 enum { OPTION_COUNT = sizeof options / sizeof options[0] };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+WI_FREE_AFTER_FORKS(lock)
 
 /* Checks ----------------------------------------------------------------------------------------------------------- */
 
@@ -361,6 +362,7 @@ static void read_option(const struct option *option, weir_option *out)
 static weir_status give(const struct option *option, weir_option *out)
 {
     weir_option value = {.size = sizeof value};
+    watch_forks();
     pthread_mutex_lock(&lock);
     read_option(option, &value);
     pthread_mutex_unlock(&lock);
@@ -407,6 +409,7 @@ weir_status weir_option_set(const char *name, const char *value)
         return unknown(name);
     if (value && (strlen(value) >= VALUE_BYTES || !option->valid(value)))
         return weir_fail(WEIR_INVALID, "option %s does not take \"%.80s\": %s", name, value, option->help);
+    watch_forks();
     pthread_mutex_lock(&lock);
     option->given = value != NULL;
     if (value)

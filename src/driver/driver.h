@@ -30,6 +30,7 @@ typedef struct wi_driver {
     int ordinals;    /* 0 to ordinals - 1 may exist */
     bool maps_twice; /* a handle may be mapped at several addresses at once */
 
+    /* May be called by several threads at once, for one device or for several: what these share the driver locks itself. */
     weir_status (*open)(int ordinal, wi_device **out);
     void (*close)(wi_device *device);
     weir_status (*memory)(wi_device *device, uint64_t *available, uint64_t *total);

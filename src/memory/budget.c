@@ -67,10 +67,7 @@ static bool others_have_released(ladder *l)
 
 static bool any_pending(wi_ledger *ledger)
 {
-    weir_stats stats = {.size = sizeof stats};
-    size_t ignored;
-    wi_ledger_snapshot(ledger, &stats, NULL, 0, 0, &ignored);
-    return stats.pending > 0;
+    return wi_ledger_look(ledger).pending > 0;
 }
 
 /* Rungs: each answers true if something has changed that makes another try worth it. */

@@ -99,12 +99,10 @@ static uint32_t take_places(wi_fixed *f, uint64_t count, uint64_t alignment)
 /* What there is in one piece, and what would have to be held for the request. With the lock held. */
 static void look_around(wi_fixed *f, uint64_t charged, wi_shortage *shortage)
 {
-    weir_stats stats = {.size = sizeof stats};
-    size_t ignored;
-    wi_ledger_snapshot(f->resource.ledger, &stats, NULL, 0, 0, &ignored);
-    uint64_t most = wi_min(stats.budget - stats.held, f->range_bytes) & ~(wi_fixed_step_of(f) - 1);
+    wi_standing now = wi_ledger_look(f->resource.ledger);
+    uint64_t most = wi_min(now.budget - now.held, f->range_bytes) & ~(wi_fixed_step_of(f) - 1);
     shortage->largest = f->count ? wi_bitmap_longest(&f->free) * f->block_bytes : most;
-    shortage->held = stats.held;
+    shortage->held = now.held;
     if (charged > shortage->largest)
         shortage->held += wi_round_up(f->count ? charged : wi_max(charged, wi_fixed_step_of(f)), wi_fixed_step_of(f));
 }

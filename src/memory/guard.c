@@ -84,7 +84,7 @@ static wi_guarded record_of(wi_block *block, const wi_placement *p)
                         .charged = block->charged,
                         .generation = wi_block_generation(block),
                         .client = p->account->client,
-                        .client_name = p->account->name,
+                        .client_name = p->account->lasting,
                         .tag = block->tag,
                         .memory_class = block->memory_class,
                         .allocated = block->stream};

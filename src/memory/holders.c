@@ -66,6 +66,16 @@ bool wi_holders_settle(wi_ledger *ledger)
     return settled;
 }
 
+void wi_holders_finish(wi_ledger *ledger, const wi_pending *whole)
+{
+    const wi_pending *last = whole; /* the kinds of a guest follow each other in one list */
+    for (wi_holder *h = look_at(ledger, NULL); h; h = look_at(ledger, h)) {
+        if (h->pending != whole && h->pending != last)
+            wi_pending_finish(h->pending);
+        last = h->pending;
+    }
+}
+
 bool wi_holders_wait(wi_ledger *ledger, uint64_t deadline)
 {
     bool found = false;

@@ -24,6 +24,8 @@ void wi_holders_remove(wi_holder *holder);
 uint64_t wi_holders_reap(wi_ledger *ledger, const wi_pending *whole);
 uint64_t wi_holders_released(wi_ledger *ledger);
 bool wi_holders_settle(wi_ledger *ledger);
+/* All but `whole`. */
+void wi_holders_finish(wi_ledger *ledger, const wi_pending *whole);
 /* Waits for the oldest block of one list alone. */
 bool wi_holders_wait(wi_ledger *ledger, uint64_t deadline);
 

@@ -68,7 +68,7 @@ void wi_layout_block(wi_layout *layout, const wi_block *block, const void *addre
     span->charged = seen.charged;
     span->requested = seen.bytes;
     span->client = seen.account->client;
-    span->client_name = seen.account->name;
+    span->client_name = seen.account->lasting;
     span->tag = seen.tag;
     span->memory_class = seen.memory_class;
     span->stream = seen.stream;

@@ -490,6 +490,7 @@ void wi_ledger_fold(wi_ledger *ledger, wi_account *account, wi_drift *drift)
         account->live_class[c] += (uint64_t)drift->live_class[c];
     account->blocks += drift->hits - drift->frees;
     account->allocations += drift->hits;
+    account->hits += drift->hits;
     account->frees += drift->frees;
     ledger->allocations += drift->hits;
     ledger->frees += drift->frees;

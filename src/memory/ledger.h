@@ -25,7 +25,8 @@
 
 struct wi_account {
     wi_account *previous, *next; /* in the order of opening */
-    const char *name;            /* interned */
+    const char *name;            /* valid as long as the account is there */
+    const char *lasting;         /* the same, or WI_LOST_NAME, valid as long as the process */
     const weir_client *client;
     bool open;                    /* a claim of a closed account is refused */
     uint64_t serial;              /* from 1, never given twice */
@@ -35,7 +36,7 @@ struct wi_account {
     uint64_t kept; /* of the pending bytes: what graphs hold, which no waiting frees */
     uint64_t live_class[WEIR_CLASS_COUNT], pending_class[WEIR_CLASS_COUNT];
     uint64_t peak, peak_class[WEIR_CLASS_COUNT];
-    uint64_t blocks, allocations, frees, refusals;
+    uint64_t blocks, allocations, frees, refusals, hits;
     uint64_t outside;
     char outside_method[128];
 };
@@ -177,6 +178,14 @@ typedef struct wi_request {
 /* Writes down why the request is refused to the account, as this thread's last refusal and detail, counts and traces it. */
 weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_request *request,
                              const wi_shortage *shortage);
+
+/* What threads do without the ledger changes nothing of, so that a look at it folds nothing and disturbs no thread. */
+typedef struct wi_standing {
+    uint64_t budget, held, pending;
+    uint64_t kept; /* of the pending ones */
+    uint32_t accounts;
+} wi_standing;
+wi_standing wi_ledger_look(wi_ledger *ledger);
 
 void wi_ledger_snapshot(wi_ledger *ledger, weir_stats *out, weir_client_stats *clients, size_t stride, size_t capacity,
                         size_t *count);

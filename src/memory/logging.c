@@ -27,7 +27,7 @@ static void record_failure(wi_resource *resource, weir_status status, weir_actio
                         .charged = p->charged,
                         .memory_class = p->memory_class,
                         .stream = p->stream,
-                        .client = p->account->name,
+                        .client = p->account->lasting,
                         .tag = p->tag,
                         .result = status},
            NULL);

@@ -49,13 +49,30 @@ static bool is_past(const wi_pending *pending, const wi_block *block, wi_event *
 /* Lists that this thread has in hand: the log's function is called meanwhile, and may allocate. */
 static _Thread_local size_t in_hand;
 
+/* Both with the lock held; it is released in between. */
+static unsigned begin_work(wi_pending *pending)
+{
+    pending->working++;
+    pending->at_work[pending->side]++;
+    in_hand++;
+    return pending->side;
+}
+
+static void end_work(wi_pending *pending, unsigned side)
+{
+    in_hand--;
+    pending->at_work[side]--;
+    pending->working--;
+    pending->turns++;
+    pthread_cond_broadcast(&pending->settled);
+}
+
 /* Releases the blocks of a list that is linked by pending_next, all taken out; answers how many bytes that were. */
 static uint64_t release_all(wi_pending *pending, wi_block *list)
 {
     uint64_t bytes = 0;
     wi_block *refused = NULL;
-    pending->working++;
-    in_hand++;
+    unsigned side = begin_work(pending);
     pthread_mutex_unlock(&pending->lock);
     for (wi_block *block = list, *next; block; block = next) {
         uint64_t charged = block->charged;
@@ -75,11 +92,8 @@ static uint64_t release_all(wi_pending *pending, wi_block *list)
         atomic_fetch_add(&pending->failures, 1);
         append(pending, block);
     }
-    in_hand--;
-    pending->working--;
-    pending->turns++;
     pending->released += bytes;
-    pthread_cond_broadcast(&pending->settled);
+    end_work(pending, side);
     return bytes;
 }
 
@@ -110,15 +124,11 @@ static bool waits_for_stream_alone(const wi_pending *pending, const wi_block *bl
 static void hand_over(wi_pending *pending, wi_block *block, void *native)
 {
     wi_resource *base = block->stack->base;
-    pending->working++;
-    in_hand++;
+    unsigned side = begin_work(pending);
     pthread_mutex_unlock(&pending->lock);
     (void)!base->table->hand_over(base, block, native);
     pthread_mutex_lock(&pending->lock);
-    in_hand--;
-    pending->working--;
-    pending->turns++;
-    pthread_cond_broadcast(&pending->settled);
+    end_work(pending, side);
 }
 
 void wi_pending_free(wi_pending *pending, wi_resource *stack, wi_block *block, weir_stream stream, void *native,
@@ -192,6 +202,24 @@ bool wi_pending_settle(wi_pending *pending)
     bool settled = settle(pending);
     pthread_mutex_unlock(&pending->lock);
     return settled;
+}
+
+void wi_pending_finish(wi_pending *pending)
+{
+    pthread_mutex_lock(&pending->lock);
+    bool others = in_hand == 0 && !wi_alone;
+    while (others && pending->finishing)
+        pthread_cond_wait(&pending->settled, &pending->lock);
+    unsigned side = pending->side;
+    if (others && pending->at_work[side] > 0) {
+        pending->finishing = true;
+        pending->side = !side; /* who comes now is waited for by the next */
+        while (pending->at_work[side] > 0)
+            pthread_cond_wait(&pending->settled, &pending->lock);
+        pending->finishing = false;
+        pthread_cond_broadcast(&pending->settled);
+    }
+    pthread_mutex_unlock(&pending->lock);
 }
 
 bool wi_pending_wait(wi_pending *pending, const wi_resource *base, const wi_account *account, uint64_t deadline)

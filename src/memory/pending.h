@@ -16,7 +16,11 @@ typedef struct wi_pending {
     const wi_driver *driver;
     wi_device *device;
     wi_block *first, *last;
-    size_t working;    /* threads with blocks in hand */
+    size_t working; /* threads with blocks in hand */
+    size_t
+        at_work[2]; /* the same, of the side on which they began; where nobody waits for all of one, that is `side` */
+    unsigned side;
+    bool finishing;    /* a thread waits for all of the other side */
     size_t parked;     /* lists in the hands of threads that wait for others here */
     uint64_t turns;    /* how often a thread has put down what it had in hand */
     uint64_t released; /* bytes, in all */
@@ -39,6 +43,9 @@ uint64_t wi_pending_reap(wi_pending *pending, const wi_resource *base);
 uint64_t wi_pending_released(wi_pending *pending);
 /* Waits for other threads that have blocks in hand; false when there is none that does not wait here itself. */
 bool wi_pending_settle(wi_pending *pending);
+/* Waits for all threads that have blocks in hand now, and for none that takes some later; for nobody in a thread that has some
+ * in hand itself. */
+void wi_pending_finish(wi_pending *pending);
 /* Waits for the oldest block (of the base, or of any; of `account`, or of anyone) until the clock reads `deadline`; false if
  * there is none but what the driver has refused to take back, or it cannot wait. */
 bool wi_pending_wait(wi_pending *pending, const wi_resource *base, const wi_account *account, uint64_t deadline);

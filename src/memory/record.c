@@ -18,7 +18,7 @@ static void complete(const wi_ledger *ledger, weir_event *event, const wi_block 
         event->bytes = block->bytes;
         event->charged = block->charged;
         event->generation = wi_block_generation(block);
-        event->client = block->account->name;
+        event->client = block->account->lasting;
         event->tag = block->tag;
     }
     event->client = event->client ? event->client : "";

@@ -170,7 +170,7 @@ weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_re
                                       .bytes = request->bytes,
                                       .charged = request->charged,
                                       .stream = request->stream,
-                                      .client = account->name,
+                                      .client = account->lasting,
                                       .tag = request->tag,
                                       .result = WEIR_OUT_OF_MEMORY},
                          NULL);

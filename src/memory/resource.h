@@ -212,8 +212,13 @@ weir_status wi_visit(wi_resource *base, void *pointer, uint64_t generation,
  * a live block at that address that it did not mark is another one. Without a lock where the base can peek. */
 void wi_mark(wi_resource *base, const void *pointer, uint64_t taker);
 bool wi_is_marked(wi_resource *base, const void *pointer, uint64_t taker);
-/* What stands at a pointer that the base owns. */
-void wi_inspect(wi_resource *base, const void *pointer, weir_block_details *out);
+/* Points that the device is not past, one for each stream. */
+typedef struct wi_points {
+    wi_event events[WEIR_BLOCK_WAITS];
+    uint32_t count;
+} wi_points;
+/* What stands at a pointer that the base owns; and what a block there waits for. With the lock of the pending list held. */
+void wi_inspect(wi_resource *base, const void *pointer, weir_block_details *out, wi_points *waits);
 /* One moment of a block that a front may be writing to; with the lock held, so that its place and its account stay. */
 wi_block wi_look_at(const wi_block *block);
 /* What names the account's largest live block; charged 0: it has none. */

@@ -307,7 +307,8 @@ static void destroy(wi_resource *resource)
 
 static const wi_resource_table table = {
     .name = "segments",
-    .features = WEIR_TRACKS_USES | WEIR_ZEROES | WEIR_SHRINKS | WEIR_GROWS | WEIR_CAPTURABLE | WEIR_TRIMS,
+    .features =
+        WEIR_TRACKS_USES | WEIR_ZEROES | WEIR_SHRINKS | WEIR_GROWS | WEIR_STREAM_ORDERED | WEIR_CAPTURABLE | WEIR_TRIMS,
     WI_ORDERED,
     .measure = measure,
     .allocate = allocate,

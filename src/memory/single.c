@@ -70,13 +70,11 @@ static void come_back(wi_single *s)
 /* What could be had, and what would have to be held for such a piece. With the lock held. */
 static void look_around(wi_single *s, uint64_t bytes, uint64_t alignment, wi_shortage *shortage)
 {
-    weir_stats stats = {.size = sizeof stats};
-    size_t ignored;
-    wi_ledger_snapshot(s->resource.ledger, &stats, NULL, 0, 0, &ignored);
-    uint64_t room = (stats.budget - stats.held + s->kept) & ~(uint64_t)(WI_UNIT - 1), lost = alignment - WI_UNIT;
+    wi_standing now = wi_ledger_look(s->resource.ledger);
+    uint64_t room = (now.budget - now.held + s->kept) & ~(uint64_t)(WI_UNIT - 1), lost = alignment - WI_UNIT;
     shortage->largest = room - wi_min(room, lost);
     shortage->later = UINT64_MAX; /* in one piece, if that is enough */
-    shortage->held = stats.held - wi_min(s->kept, bytes + lost) + bytes + lost;
+    shortage->held = now.held - wi_min(s->kept, bytes + lost) + bytes + lost;
 }
 
 /* Takes the bytes in the books: of what the pool keeps, which it will reuse if it can, and new ones, which are *fresh. */

@@ -25,7 +25,9 @@ static void fill_account(const wi_ledger *ledger, const wi_account *account, wei
                                .frees = account->frees,
                                .refusals = account->refusals,
                                .outside = account->outside,
-                               .parked = account->parked};
+                               .parked = account->parked,
+                               .hits = account->hits,
+                               .misses = account->allocations - account->hits};
     memcpy(out->name, account->name, strlen(account->name) + 1);
     memcpy(out->live_class, account->live_class, sizeof out->live_class);
     memcpy(out->peak_class, account->peak_class, sizeof out->peak_class);
@@ -55,10 +57,22 @@ static void fill_device(const wi_ledger *ledger, weir_stats *out)
                         .clients = ledger->accounts,
                         .parked = ledger->parked,
                         .hits = ledger->hits,
+                        .misses = ledger->allocations - ledger->hits,
                         .emptied = ledger->emptied,
                         .lent_clients = ledger->lent_clients,
                         .lent_streams = ledger->lent_streams};
     memcpy(out->ladder, ledger->ladder, sizeof ledger->ladder);
+}
+
+wi_standing wi_ledger_look(wi_ledger *ledger)
+{
+    pthread_mutex_lock(&ledger->lock);
+    wi_standing now = {
+        .budget = ledger->budget, .held = ledger->held, .pending = ledger->pending, .accounts = ledger->accounts};
+    for (const wi_account *a = ledger->first; a; a = a->next)
+        now.kept += a->kept;
+    pthread_mutex_unlock(&ledger->lock);
+    return now;
 }
 
 void wi_ledger_snapshot(wi_ledger *ledger, weir_stats *out, weir_client_stats *clients, size_t stride, size_t capacity,

@@ -193,8 +193,38 @@ wi_block wi_look_at(const wi_block *block)
     return seen;
 }
 
-void wi_inspect(wi_resource *base, const void *pointer, weir_block_details *out)
+static void add_point(const wi_resource *base, wi_event event, wi_points *points)
 {
+    uint32_t i = 0;
+    if (!event.stream || base->driver->passed(base->device, event))
+        return;
+    while (i < points->count && points->events[i].stream != event.stream)
+        i++;
+    if (i == WEIR_BLOCK_WAITS)
+        return;
+    if (i == points->count)
+        points->events[points->count++] = event;
+    points->events[i].sequence = wi_max(points->events[i].sequence, event.sequence);
+}
+
+/* A write waits for all that the marks have. Those of a block that somebody has in hand, or a graph holds, are not ours to look
+ * at; with the lock held nobody takes one that is tracked. */
+static void add_points(const wi_resource *base, const wi_block *block, wi_points *points)
+{
+    wi_event event;
+    uint64_t state = atomic_load_explicit(&block->word, memory_order_acquire) & (WI_TRACKED | 7);
+    bool pending = (state & 7) == WI_PENDING && !block->graph;
+    if (!pending && state != (WI_LIVE | WI_TRACKED))
+        return;
+    if (pending)
+        add_point(base, block->freed, points);
+    for (uint32_t i = 0; block->marks && wi_marks_point(block->marks, WEIR_WRITE, i, &event); i++)
+        add_point(base, event, points);
+}
+
+void wi_inspect(wi_resource *base, const void *pointer, weir_block_details *out, wi_points *waits)
+{
+    *waits = (wi_points){.count = 0};
     bool freed;
     wi_resource_lock(base);
     const wi_block *found = base->table->find(base, pointer, &freed);
@@ -210,6 +240,7 @@ void wi_inspect(wi_resource *base, const void *pointer, weir_block_details *out)
         out->state = wi_block_is_live(&block) ? WEIR_BLOCK_LIVE : WEIR_BLOCK_PENDING;
         out->stream = block.stream;
         memcpy(out->tag, block.tag, strlen(block.tag) + 1);
+        add_points(base, found, waits);
     }
     wi_resource_unlock(base);
 }

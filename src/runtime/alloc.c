@@ -552,6 +552,18 @@ weir_status weir_resize(weir_client *client, void *pointer, size_t bytes, weir_s
 
 /* Looking ---------------------------------------------------------------------------------------------------------- */
 
+static void inspect(weir_runtime *runtime, wi_resource *stack, const void *pointer, weir_block_details *out)
+{
+    wi_points waits;
+    pthread_mutex_lock(&runtime->pending.lock);
+    wi_inspect(stack->base, pointer, out, &waits);
+    pthread_mutex_unlock(&runtime->pending.lock);
+    out->waits = waits.count;
+    for (uint32_t i = 0; i < waits.count; i++)
+        out->wait[i] =
+            (weir_block_wait){wi_streams_named(&runtime->streams, waits.events[i].stream), waits.events[i].sequence};
+}
+
 weir_status weir_block_info(const void *pointer, weir_block_details *out)
 {
     WI_ENTER();
@@ -563,7 +575,7 @@ weir_status weir_block_info(const void *pointer, weir_block_details *out)
         wi_resource *stack = wi_kinds_owner(runtime, pointer, &details.kind);
         details.runtime = runtime;
         if (stack) /* else its memory was given back meanwhile */
-            wi_inspect(stack->base, pointer, &details);
+            inspect(runtime, stack, pointer, &details);
         else
             details.state = WEIR_BLOCK_FREE;
     }

@@ -166,7 +166,7 @@ weir_status weir_blocks_destroy(weir_blocks *pool)
         return status;
     for (weir_blocks_member *m = pool->first, *next; m; m = next) {
         next = m->next;
-        atomic_fetch_sub(&m->client->memberships, 1);
+        wi_client_let_go(m->client);
         free(m);
     }
     free_pool(pool);
@@ -197,6 +197,10 @@ weir_status weir_blocks_join(weir_blocks *pool, weir_client *client, uint32_t ca
     weir_blocks_member *member = calloc(1, sizeof *member);
     if (!member)
         return weir_fail(WEIR_SYSTEM, "weir_blocks_join: no host memory for a member");
+    if (!wi_client_hold(client)) {
+        free(member);
+        return weir_fail(WEIR_INVALID, "weir_blocks_join: the client is closed");
+    }
     member->pool = pool;
     member->client = client;
     member->name = client->account.name;
@@ -208,9 +212,8 @@ weir_status weir_blocks_join(weir_blocks *pool, weir_client *client, uint32_t ca
         list(pool, member);
     }
     wi_blocks_unlock(pool);
-    if (slot != WI_BITMAP_NONE)
-        atomic_fetch_add(&client->memberships, 1);
     if (slot == WI_BITMAP_NONE) {
+        wi_client_let_go(client);
         free(member);
         return weir_fail(WEIR_BUSY, "the pool %s has %u members, as many as it can tell apart; let one leave first",
                          pool->tag, UINT16_MAX);
@@ -256,7 +259,7 @@ weir_status weir_blocks_leave(weir_blocks_member *member)
                          "%s holds %u blocks of the pool %s and %u are pending; give them back before leaving",
                          member->name, held, pool->tag, pending);
     forget(pool, member->slot);
-    atomic_fetch_sub(&member->client->memberships, 1);
+    wi_client_let_go(member->client);
     free(member);
     return WEIR_OK;
 }

@@ -33,23 +33,40 @@ static weir_client *take_record(weir_runtime *runtime)
 {
     weir_client *client = NULL;
     pthread_mutex_lock(&runtime->clients_lock);
-    if (runtime->closed_count > WI_CLOSED_KEPT && atomic_load(&runtime->closed_first->memberships) == 0) {
+    if (runtime->closed_count > WI_CLOSED_KEPT) {
         client = runtime->closed_first;
         runtime->closed_first = client->next_closed;
         runtime->closed_count--;
     }
     pthread_mutex_unlock(&runtime->clients_lock);
+    if (client)
+        memset(client->own_name, 0, sizeof client->own_name);
     return client ? client : calloc(1, sizeof *client);
 }
 
-static void keep_record(weir_runtime *runtime, weir_client *client)
+static void keep_record(weir_client *client)
 {
+    weir_runtime *runtime = client->runtime;
     client->next_closed = NULL;
     pthread_mutex_lock(&runtime->clients_lock);
     *(runtime->closed_first ? &runtime->closed_last->next_closed : &runtime->closed_first) = client;
     runtime->closed_last = client;
     runtime->closed_count++;
     pthread_mutex_unlock(&runtime->clients_lock);
+}
+
+bool wi_client_hold(weir_client *client)
+{
+    unsigned holds = atomic_load(&client->holds);
+    while (holds > 0 && !atomic_compare_exchange_weak(&client->holds, &holds, holds + 1))
+        ;
+    return holds > 0;
+}
+
+void wi_client_let_go(weir_client *client)
+{
+    if (atomic_fetch_sub(&client->holds, 1) == 1)
+        keep_record(client);
 }
 
 /* Whatever is kept back, of any client's; answers its bytes. */
@@ -78,7 +95,11 @@ weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *o
     if (!client)
         return weir_fail(WEIR_SYSTEM, "no host memory for a client");
     client->runtime = runtime;
-    client->account = (wi_account){.name = wi_intern(o.name, 63),
+    const char *lasting = wi_intern_as(WI_NAME, o.name, sizeof client->own_name - 1);
+    if (!lasting)
+        memcpy(client->own_name, o.name, strnlen(o.name, sizeof client->own_name - 1));
+    client->account = (wi_account){.name = lasting ? lasting : client->own_name,
+                                   .lasting = lasting ? lasting : WI_LOST_NAME,
                                    .client = client,
                                    .secret = o.scrub == WEIR_SCRUB_OTHERS,
                                    .guaranteed = o.guaranteed,
@@ -89,9 +110,10 @@ weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *o
         status = wi_ledger_open(&runtime->ledger, &client->account);
     if (status != WEIR_OK) {
         atomic_store(&client->state, WI_CLIENT_CLOSED);
-        keep_record(runtime, client);
+        keep_record(client);
         return status;
     }
+    atomic_store(&client->holds, 1);
     atomic_store_explicit(&client->state, WI_CLIENT_OPEN, memory_order_release);
     *out = client;
     return WEIR_OK;
@@ -178,7 +200,7 @@ weir_status weir_client_close(weir_client *client)
         status = wi_ledger_close(&runtime->ledger, &client->account);
     atomic_store(&client->state, status == WEIR_OK ? WI_CLIENT_CLOSED : WI_CLIENT_OPEN);
     if (status == WEIR_OK)
-        keep_record(runtime, client);
+        wi_client_let_go(client);
     return status;
 }
 

@@ -16,22 +16,23 @@ static weir_stats look(weir_runtime *host)
 }
 
 /* How much more is held than the budget allows once there are `bytes` more. */
-static uint64_t excess(const weir_stats *s, uint64_t bytes)
+static uint64_t excess(weir_runtime *host, uint64_t bytes)
 {
-    return s->held + bytes - wi_min(s->held + bytes, s->budget);
+    wi_standing now = wi_ledger_look(&host->ledger);
+    return now.held + bytes - wi_min(now.held + bytes, now.budget);
 }
 
 /* The host's resource gives up as much of what it has free as the others need. */
 static void trim_host(weir_runtime *host, uint64_t bytes)
 {
     wi_resource *base = host->resource->base;
-    weir_stats s = look(host);
-    uint64_t more = excess(&s, bytes), free_bytes = s.cached + s.spare;
+    uint64_t more = excess(host, bytes);
     if (more == 0)
         return;
+    weir_stats s = look(host);
+    uint64_t free_bytes = s.cached + s.spare;
     (void)base->table->trim(base, free_bytes - wi_min(free_bytes, more));
-    s = look(host);
-    if (excess(&s, bytes) > 0) /* some of what is cached is not its own */
+    if (excess(host, bytes) > 0) /* some of what is cached is not its own */
         (void)base->table->trim(base, 0);
 }
 

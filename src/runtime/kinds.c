@@ -102,8 +102,11 @@ weir_status wi_kinds_account(weir_client *client, wi_resource *stack, wi_account
     pthread_mutex_lock(&runtime->kinds_lock);
     if (!atomic_load(&client->host_open)) {
         status = wi_client_check(client, "weir_alloc"); /* a close ends the account behind this lock */
-        client->host_account = (wi_account){
-            .name = client->account.name, .client = client, .maximum = UINT64_MAX, .secret = client->account.secret};
+        client->host_account = (wi_account){.name = client->account.name,
+                                            .lasting = client->account.lasting,
+                                            .client = client,
+                                            .maximum = UINT64_MAX,
+                                            .secret = client->account.secret};
         if (status == WEIR_OK)
             status = wi_ledger_open(&atomic_load(&runtime->host)->ledger, &client->host_account);
         atomic_store_explicit(&client->host_open, status == WEIR_OK, memory_order_release);

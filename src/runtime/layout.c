@@ -12,14 +12,11 @@ const char *weir_span_state_name(weir_span_state state)
 /* The ledger is read within the same moment. */
 static void copy_all(weir_runtime *runtime, wi_layout *layout, uint64_t *held)
 {
-    weir_stats stats = {.size = sizeof stats};
-    size_t ignored;
     wi_holders_lock(&runtime->ledger);
     for (wi_holder *h = runtime->ledger.first_holder; h; h = h->next)
         wi_layout_add(layout, h->base);
-    wi_ledger_snapshot(&runtime->ledger, &stats, NULL, 0, 0, &ignored);
+    *held = wi_ledger_look(&runtime->ledger).held;
     wi_holders_unlock(&runtime->ledger);
-    *held = stats.held;
 }
 
 static weir_layout_totals add_up(const wi_layout *layout, uint64_t held)

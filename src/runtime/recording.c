@@ -6,7 +6,8 @@
 void wi_recorder_init(weir_runtime *runtime)
 {
     pthread_mutex_init(&runtime->recorder.drain, NULL);
-    runtime->ledger.device = wi_intern(runtime->name, sizeof runtime->name);
+    const char *lasting = wi_intern_as(WI_DEVICE_NAME, runtime->name, sizeof runtime->name);
+    runtime->ledger.device = lasting ? lasting : WI_LOST_NAME; /* no host memory: there are few such names */
 }
 
 weir_status wi_recorder_check_end(const weir_runtime *runtime)

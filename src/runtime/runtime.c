@@ -1,14 +1,14 @@
 /* The runtimes: one per device, made once, and owned ones. */
 #include "runtime/runtime.h"
+#include "base/intern.h"
 #include "base/options.h"
 #include "memory/budget.h"
 #include "memory/stack.h"
 
 #include <stdio.h>
 
-/* All runtimes, shared and owned, under the list's lock; a shared one is never removed. Making one takes `lock` besides. */
+/* All runtimes, shared and owned, under the list's lock; a shared one is never removed. */
 static weir_runtime *runtimes;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_rwlock_t list_lock = PTHREAD_RWLOCK_INITIALIZER;
 
 /* The shared ones, each set once it runs, so that a look needs no lock. */
@@ -18,6 +18,25 @@ static _Atomic(weir_runtime *) *slot_of(const wi_driver *driver, int ordinal)
 {
     wi_law(ordinal >= 0 && ordinal < WI_ORDINALS);
     return &by_device[wi_driver_number(driver)][ordinal];
+}
+
+/* Making one takes its device's lock: a start may take seconds, which are no other device's. What drivers share they lock
+ * themselves. */
+static pthread_mutex_t start_locks[WI_DRIVERS][WI_ORDINALS];
+
+static void make_start_locks(void)
+{
+    for (int driver = 0; driver < WI_DRIVERS; driver++)
+        for (int ordinal = 0; ordinal < WI_ORDINALS; ordinal++)
+            pthread_mutex_init(&start_locks[driver][ordinal], NULL);
+}
+
+static pthread_mutex_t *start_lock_of(const wi_driver *driver, int ordinal)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    wi_law(ordinal >= 0 && ordinal < WI_ORDINALS);
+    pthread_once(&once, make_start_locks);
+    return &start_locks[wi_driver_number(driver)][ordinal];
 }
 
 /* Making and ending ------------------------------------------------------------------------------------------------ */
@@ -109,7 +128,7 @@ void wi_runtime_name(const wi_driver *driver, int ordinal, char *name)
         snprintf(name, WI_NAME_BYTES, "%.8s:%d", driver->name, ordinal);
 }
 
-/* A runtime that runs and is in the list, or nothing. With the lock held. */
+/* A runtime that runs and is in the list, or nothing. With the device's lock held. */
 static weir_status make(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
                         const wi_runtime_parts *parts, bool shared, weir_runtime **out)
 {
@@ -121,15 +140,20 @@ static weir_status make(const wi_driver *driver, int ordinal, const weir_runtime
     runtime->shared = shared;
     runtime->driver = driver;
     runtime->parts = parts->of;
-    weir_status status = wi_kinds_init(runtime, options->host);
-    if (status == WEIR_OK && (status = start(runtime, options, parts)) != WEIR_OK)
-        wi_kinds_destroy(runtime);
+    weir_status status = wi_streams_init(&runtime->streams, parts->streams, parts->stream_count);
     if (status != WEIR_OK) {
         free(runtime);
         return status;
     }
+    status = wi_kinds_init(runtime, options->host);
+    if (status == WEIR_OK && (status = start(runtime, options, parts)) != WEIR_OK)
+        wi_kinds_destroy(runtime);
+    if (status != WEIR_OK) {
+        wi_streams_end(&runtime->streams);
+        free(runtime);
+        return status;
+    }
     pthread_mutex_init(&runtime->clients_lock, NULL);
-    wi_streams_init(&runtime->streams, parts->streams, parts->stream_count);
     wi_recorder_init(runtime);
     pthread_rwlock_wrlock(&list_lock);
     runtime->next = runtimes;
@@ -181,14 +205,15 @@ weir_status weir_runtime_get_with(const char *device, const weir_runtime_options
     weir_runtime *runtime = atomic_load_explicit(slot, memory_order_acquire);
     if (!runtime) {
         wi_watch_forks(); /* before a lock that a child could inherit */
-        pthread_mutex_lock(&lock);
+        pthread_mutex_t *lock = start_lock_of(driver, ordinal);
+        pthread_mutex_lock(lock);
         runtime = atomic_load_explicit(slot, memory_order_relaxed);
         bool made = !runtime;
         if (made)
             status = make(driver, ordinal, &given, &(wi_runtime_parts){0}, true, &runtime);
         if (status == WEIR_OK)
             atomic_store_explicit(slot, runtime, memory_order_release);
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(lock);
         if (made && status == WEIR_OK)
             wi_recorder_start(runtime);
     }
@@ -208,9 +233,10 @@ weir_status wi_runtime_create_of(const wi_driver *driver, int ordinal, const wei
                                  const wi_runtime_parts *parts, weir_runtime **out)
 {
     wi_watch_forks();
-    pthread_mutex_lock(&lock);
+    pthread_mutex_t *lock = start_lock_of(driver, ordinal);
+    pthread_mutex_lock(lock);
     weir_status status = make(driver, ordinal, options, parts, false, out);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(lock);
     if (status == WEIR_OK)
         wi_recorder_start(*out);
     return status;
@@ -254,12 +280,10 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
     weir_status status = wi_recorder_check_end(runtime);
     if (status != WEIR_OK)
         return status;
-    weir_stats stats = {.size = sizeof stats};
-    size_t ignored;
-    wi_ledger_snapshot(&runtime->ledger, &stats, NULL, 0, 0, &ignored);
-    if (stats.clients > 0 || wi_streams_any(&runtime->streams))
+    uint32_t clients = wi_ledger_look(&runtime->ledger).accounts;
+    if (clients > 0 || wi_streams_any(&runtime->streams))
         return weir_fail(WEIR_BUSY, "the runtime %s has %u open clients%s; close and release them first", runtime->name,
-                         stats.clients, wi_streams_any(&runtime->streams) ? " and acquired or registered streams" : "");
+                         clients, wi_streams_any(&runtime->streams) ? " and acquired or registered streams" : "");
     unsigned guests = atomic_load(&runtime->guests);
     if (guests > 0)
         return weir_fail(WEIR_BUSY, "the runtime %s is the host of %u others; destroy those first", runtime->name,
@@ -371,12 +395,9 @@ void weir_runtime_leave(weir_runtime *runtime)
 
 uint64_t weir_runtime_budget(const weir_runtime *runtime)
 {
-    weir_stats stats = {.size = sizeof stats};
-    size_t ignored;
     if (!runtime || atomic_load(&wi_forked))
         return 0;
-    wi_ledger_snapshot((wi_ledger *)&runtime->ledger, &stats, NULL, 0, 0, &ignored);
-    return stats.budget;
+    return wi_ledger_look((wi_ledger *)&runtime->ledger).budget;
 }
 
 static weir_status set_budget(weir_runtime *runtime, uint64_t budget)
@@ -447,6 +468,7 @@ weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_st
     wi_ledger_snapshot(&runtime->ledger, &stats, clients, stride, capacity, &found);
     stats.failed_frees = atomic_load(&runtime->pending.failures);
     stats.ordered = wi_min(ordered, stats.cached);
+    stats.lost_tags = wi_intern_lost(WI_TAG);
     wi_copy_out(out, out->size, &stats, sizeof stats);
     if (count)
         *count = found;

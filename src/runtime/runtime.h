@@ -15,12 +15,14 @@
 struct weir_client {
     atomic_uint state; /* WI_CLIENT_OPEN and so on */
     weir_runtime *runtime;
+    char own_name[64]; /* where it is not kept for longer */
     wi_account account;
     wi_account host_account; /* for memory of other kinds than the device's, in the ledger of the host's runtime */
     atomic_bool host_open;
     atomic_uint reservations; /* open ones */
     weir_graph *graphs;       /* open ones; under the runtime's clients_lock */
-    atomic_uint memberships;  /* in pools of blocks; while there are any, the record serves nobody else */
+    atomic_uint holds; /* one while it is open, and one for each membership in a pool of blocks; with the last the
+                                 record is on its way to serve somebody else */
     weir_client *next_closed;
 };
 
@@ -104,6 +106,10 @@ weir_runtime *wi_runtime_of_pool(uint16_t pool);
 weir_status wi_client_check(const weir_client *client, const char *call);
 /* The same for a call that takes nothing for the client, such as a free or a look: it may be being closed. */
 weir_status wi_client_check_giving(const weir_client *client, const char *call);
+
+/* Keeps the client's record what it is until it is let go, also beyond its close. False: it is closed, and nothing's. */
+bool wi_client_hold(weir_client *client);
+void wi_client_let_go(weir_client *client);
 
 /* Kinds of memory; kinds.c. WEIR_INVALID when `host` is none. */
 weir_status wi_kinds_init(weir_runtime *runtime, weir_runtime *host);

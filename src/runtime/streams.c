@@ -3,24 +3,62 @@
 #include "base/system.h"
 #include "runtime/runtime.h"
 
-static atomic_uint last_pool;
+/* Numbers ---------------------------------------------------------------------------------------------------------- */
 
-void wi_streams_init(wi_streams *streams, void *const *made, uint32_t count)
+/* Those that runtimes have, a bit each. Of the others the one is given that was given longest ago, so that stale ids are told
+ * for as long as can be. */
+static pthread_mutex_t numbers_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t numbers_taken[(UINT16_MAX + 1) / 64];
+static uint16_t last_number;
+
+/* 0: there is none. */
+static uint16_t take_number(void)
 {
+    uint16_t number = 0;
+    pthread_mutex_lock(&numbers_lock);
+    for (uint32_t tries = 0; number == 0 && tries < UINT16_MAX; tries++) {
+        last_number = (uint16_t)(last_number % UINT16_MAX + 1);
+        if (!(numbers_taken[last_number / 64] >> last_number % 64 & 1))
+            number = last_number;
+    }
+    if (number)
+        numbers_taken[number / 64] |= UINT64_C(1) << number % 64;
+    pthread_mutex_unlock(&numbers_lock);
+    return number;
+}
+
+static void give_number(uint16_t number)
+{
+    pthread_mutex_lock(&numbers_lock);
+    numbers_taken[number / 64] &= ~(UINT64_C(1) << number % 64);
+    pthread_mutex_unlock(&numbers_lock);
+}
+
+weir_status wi_streams_init(wi_streams *streams, void *const *made, uint32_t count)
+{
+    streams->pool = take_number();
+    if (streams->pool == 0)
+        return weir_fail(WEIR_BUSY, "there are %d runtimes already; destroy some", UINT16_MAX);
     streams->pooled = streams->idle_used = count;
     for (uint32_t i = 0; i < count; i++)
         streams->idle[i] = made[i];
     pthread_mutex_init(&streams->lock, NULL);
     pthread_cond_init(&streams->left, NULL);
-    streams->pool = (uint16_t)(atomic_fetch_add(&last_pool, 1) % 65535 + 1);
+    return WEIR_OK;
+}
+
+void wi_streams_end(wi_streams *streams)
+{
+    pthread_cond_destroy(&streams->left);
+    pthread_mutex_destroy(&streams->lock);
+    give_number(streams->pool);
 }
 
 void wi_streams_destroy(wi_streams *streams, const wi_driver *driver, wi_device *device)
 {
     for (uint32_t i = 0; i < streams->idle_used; i++)
         driver->stream_destroy(device, streams->idle[i]);
-    pthread_cond_destroy(&streams->left);
-    pthread_mutex_destroy(&streams->lock);
+    wi_streams_end(streams);
 }
 
 bool wi_streams_knows(wi_streams *streams, weir_stream stream)
@@ -100,6 +138,17 @@ static void *look_up(wi_streams *streams, weir_stream stream, uint64_t *thread)
     *thread = place ? place->thread : 0;
     pthread_mutex_unlock(&streams->lock);
     return found;
+}
+
+weir_stream wi_streams_named(wi_streams *streams, const void *stream)
+{
+    weir_stream id = WEIR_STREAM_HOST;
+    pthread_mutex_lock(&streams->lock);
+    for (uint32_t i = 0; i < streams->used && id.id == 0; i++)
+        if (streams->places[i].users > 0 && streams->places[i].stream == stream)
+            id = wi_streams_id(streams, &streams->places[i]);
+    pthread_mutex_unlock(&streams->lock);
+    return id;
 }
 
 bool wi_streams_wants_point(wi_streams *streams, weir_stream stream)

@@ -1,7 +1,8 @@
 /* A runtime's streams: its own, a pool of the driver's, and those of others that were made known to it; all under ids that
  * are never given twice.
  *
- * An id is the runtime's number (16 bits, from 1), a generation (32 bits) and a place in the table (16 bits).
+ * An id is the runtime's number (16 bits, from 1; no two have the same at once), a generation (32 bits) and a place in the
+ * table (16 bits).
  * Laws: a place has a stream exactly while it has users; an own stream is in a place or idle; a place that is leaving has no
  * users and takes none. */
 #ifndef WI_STREAMS_H
@@ -48,9 +49,12 @@ typedef struct wi_streams {
     wi_stream_place places[WI_STREAMS];
 } wi_streams;
 
-/* `made`: the driver's streams that acquires are limited to; count 0: there is no such limit. */
-void wi_streams_init(wi_streams *streams, void *const *made, uint32_t count);
-/* Nobody has any more: destroys the idle ones. */
+/* `made`: the driver's streams that acquires are limited to; count 0: there is no such limit. WEIR_BUSY when all numbers are
+ * those of runtimes. */
+weir_status wi_streams_init(wi_streams *streams, void *const *made, uint32_t count);
+/* Undoes that; the streams stay the driver's. */
+void wi_streams_end(wi_streams *streams);
+/* Nobody has any more: destroys the idle ones besides. */
 void wi_streams_destroy(wi_streams *streams, const wi_driver *driver, wi_device *device);
 
 /* What is known of a stream without the driver. */
@@ -86,6 +90,9 @@ weir_status wi_streams_resolve_recorded(weir_runtime *runtime, weir_stream strea
 weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, wi_event *out);
 
 /* Among the files of this room --------------------------------------------------------------------------------------- */
+
+/* The id under which the driver's stream is known; WEIR_STREAM_HOST: none. */
+weir_stream wi_streams_named(wi_streams *streams, const void *stream);
 
 /* With the lock held. */
 wi_stream_place *wi_streams_place(wi_streams *streams, weir_stream stream); /* NULL: not known here */

@@ -327,17 +327,27 @@ static weir_status mark_read(wi_block *block, void *user)
     return status;
 }
 
-static weir_status use_record(weir_runtime *runtime, const void *pointer, weir_stream stream)
+static weir_status mark_block(weir_runtime *runtime, weir_block block, weir_stream stream, const char *call)
 {
     wi_event event;
-    wi_resource *stack = wi_runtime_stack_of(runtime, pointer);
+    wi_resource *stack = wi_runtime_stack_of(runtime, block.pointer);
     weir_status status = check_tracking(stack);
     if (status == WEIR_OK)
-        status = record(runtime, stream, "weir_use_record", &event);
+        status = record(runtime, stream, call, &event);
     if (status != WEIR_OK)
         return status;
     simple_use use = {runtime, stream, &event};
-    return wi_visit(stack->base, (void *)(uintptr_t)pointer, 0, mark_read, &use);
+    return wi_visit(stack->base, block.pointer, block.generation, mark_read, &use);
+}
+
+static weir_status use_record(weir_runtime *runtime, weir_block block, weir_stream stream, const char *call)
+{
+    weir_status status = mark_block(runtime, block, stream, call);
+    if (status != WEIR_OK) /* else it was recorded with the block */
+        return wi_recorded(runtime, status, .action = WEIR_USE_RECORD, .pointer = block.pointer, .stream = stream,
+                           .access = WEIR_READ);
+    wi_hand_out(runtime);
+    return WEIR_OK;
 }
 
 weir_status weir_use_record(weir_runtime *runtime, const void *pointer, weir_stream stream)
@@ -345,10 +355,15 @@ weir_status weir_use_record(weir_runtime *runtime, const void *pointer, weir_str
     WI_ENTER();
     if (!runtime || !pointer)
         return weir_fail(WEIR_INVALID, "weir_use_record: NULL");
-    weir_status status = use_record(runtime, pointer, stream);
-    if (status != WEIR_OK) /* else it was recorded with the block */
-        return wi_recorded(runtime, status, .action = WEIR_USE_RECORD, .pointer = (void *)(uintptr_t)pointer,
-                           .stream = stream, .access = WEIR_READ);
-    wi_hand_out(runtime);
-    return WEIR_OK;
+    return use_record(runtime, (weir_block){(void *)(uintptr_t)pointer, 0}, stream, "weir_use_record");
+}
+
+weir_status weir_use_record_block(weir_runtime *runtime, weir_block block, weir_stream stream)
+{
+    WI_ENTER();
+    if (!runtime || !block.pointer)
+        return weir_fail(WEIR_INVALID, "weir_use_record_block: NULL");
+    if (block.generation == 0)
+        return weir_fail(WEIR_INVALID, "weir_use_record_block: the block at %p has no generation", block.pointer);
+    return use_record(runtime, block, stream, "weir_use_record_block");
 }

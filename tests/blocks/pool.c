@@ -272,6 +272,44 @@ static void addresses_are_arithmetic(void **state)
     ok(weir_blocks_destroy(pool));
 }
 
+/* How many records of clients so many opens and closes, one after the other, make use of. */
+static size_t records_of(weir_runtime *runtime)
+{
+    enum { OPENS = 400 };
+    const weir_client *seen[OPENS];
+    size_t count = 0;
+    for (int i = 0; i < OPENS; i++) {
+        weir_client *client = open_client(runtime, "passing", 0, 0);
+        size_t k = 0;
+        while (k < count && seen[k] != client)
+            k++;
+        seen[k] = client;
+        count += k == count;
+        ok(weir_client_close(client));
+    }
+    return count;
+}
+
+/* The record of a client that was closed as a member stays its own until it is none any more; those of others, which were
+ * closed after it, serve again. */
+static void a_closed_member_keeps_its_own_record_alone(void **state)
+{
+    fixture *f = *state;
+    enum { KEPT = 64 };
+    weir_blocks *pool = make_pool(f->a, 16), *other = make_pool(f->a, 16);
+    weir_client *closed = open_client(f->runtime, "closed", 0, 0);
+    weir_blocks_member *member = join(pool, closed, 0), *none;
+    (void)join(other, closed, 0);
+    ok(weir_client_close(closed));
+    fails(WEIR_INVALID, weir_blocks_join(pool, closed, 0, &none));
+    assert_int_equal(records_of(f->runtime), KEPT + 1);
+    ok(weir_blocks_destroy(other)); /* one membership of two ends */
+    assert_int_equal(records_of(f->runtime), KEPT + 1);
+    ok(weir_blocks_leave(member));
+    assert_int_equal(records_of(f->runtime), KEPT + 2);
+    ok(weir_blocks_destroy(pool));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +323,7 @@ int main(void)
         TEST(members_come_and_go),
         TEST(statistics_tell_how_broken_up_it_is),
         TEST(addresses_are_arithmetic),
+        TEST(a_closed_member_keeps_its_own_record_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

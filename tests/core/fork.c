@@ -59,6 +59,7 @@ static void in_child(void)
     forked(weir_runtime_destroy(own));
     forked(weir_runtime_set_budget(runtime, MIB));
     forked(weir_runtime_trim(runtime, 0, NULL));
+    forked(weir_runtime_settle(runtime, NULL));
     expect(weir_runtime_budget(runtime) == 0);
     expect(strcmp(weir_runtime_device(runtime), "host") == 0 && weir_runtime_ordinal(runtime) == 0);
     forked(weir_client_open(runtime, &co, &c));
@@ -89,6 +90,8 @@ static void in_child(void)
     forked(weir_free(client, block, stream));
     forked(weir_free(client, NULL, stream));
     forked(weir_free_block(client, b, stream));
+    forked(weir_use_record(runtime, block, stream));
+    forked(weir_use_record_block(runtime, b, stream));
     forked(weir_resize(client, block, 1, stream));
     forked(weir_block_info(block, &details));
     forked(weir_snapshot(runtime, &stats, NULL, 0, NULL));

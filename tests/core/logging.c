@@ -105,6 +105,69 @@ static void a_reap_is_recorded(void **state)
     end(&w);
 }
 
+/* Rows of the CSV whose third value is the word; NULL: all but the first. */
+static unsigned rows_of(const char *path, const char *action)
+{
+    char line[1024], word[64];
+    unsigned count = 0;
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof line, file));
+    while (fgets(line, sizeof line, file)) {
+        assert_int_equal(sscanf(line, "%*[^,],%*[^,],%63[^,],", word), 1);
+        count += !action || strcmp(word, action) == 0;
+    }
+    fclose(file);
+    return count;
+}
+
+/* Events of the binary file, as docs/guide/trace.md describes it. */
+static unsigned events_of(const char *path, weir_action action)
+{
+    uint32_t head[4]; /* kind, checksum, and two more */
+    unsigned count = 0;
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 16, SEEK_SET), 0);
+    while (fread(head, sizeof head, 1, file) == 1 && head[0] != 3) {
+        long rest = head[0] == 1 ? (long)(head[3] + 7) / 8 * 8 : 144 - (long)sizeof head;
+        count += head[0] == 2 && head[2] == (uint32_t)action;
+        assert_int_equal(fseek(file, rest, SEEK_CUR), 0);
+    }
+    fclose(file);
+    return count;
+}
+
+/* RMM's reader takes no other words than its own: reaps are in the binary file alone. */
+static void the_csv_has_rmms_words_and_the_binary_file_all(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/weir-logging-XXXXXX", csv[64], binary[64], stack[200];
+    assert_non_null(mkdtemp(folder));
+    snprintf(csv, sizeof csv, "%s/log.csv", folder);
+    snprintf(binary, sizeof binary, "%s/log.weir", folder);
+    snprintf(stack, sizeof stack, "log(csv=%s, binary=%s, budget(mapped))", csv, binary);
+    log_world w = make(stack);
+    pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+    void *a = allocate(w.client, 1000, w.stream, WEIR_OTHER), *none;
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc(w.client, 2 * MIB, WEIR_STREAM_HOST, WEIR_OTHER, &none));
+    pthread_mutex_lock(&held);
+    ok(weir_call(w.runtime, hold, &held, w.stream));
+    free_behind(w.client, a, w.stream);
+    pthread_mutex_unlock(&held);
+    ok(weir_stream_synchronize(w.stream));
+    (void)take_snapshot(w.runtime);
+    end(&w);
+    assert_int_equal(rows_of(csv, "allocate"), 1);
+    assert_int_equal(rows_of(csv, "allocate failure"), 1);
+    assert_int_equal(rows_of(csv, "free"), 1);
+    assert_int_equal(rows_of(csv, NULL), 3);
+    assert_int_equal(events_of(binary, WEIR_ALLOCATE), 1);
+    assert_int_equal(events_of(binary, WEIR_DEALLOCATE), 1);
+    assert_int_equal(events_of(binary, WEIR_REAP), 1);
+    assert_int_equal(unlink(csv) | unlink(binary) | rmdir(folder), 0);
+}
+
 /* Budget(Logging(…)): what the budget refuses never reaches the log. Logging(Budget(…)): it does, with its kind. */
 static void the_order_of_adaptors_counts(void **state)
 {
@@ -211,6 +274,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_call_is_recorded),
         cmocka_unit_test(a_reap_is_recorded),
+        cmocka_unit_test(the_csv_has_rmms_words_and_the_binary_file_all),
         cmocka_unit_test(the_order_of_adaptors_counts),
         cmocka_unit_test(a_failing_sink_is_counted),
         cmocka_unit_test(a_file_is_written),

@@ -38,6 +38,14 @@ target_link_options(test-core-between PRIVATE -Wl,--wrap=wi_record_to,--wrap=wi_
 weir_test(core-get core/get.c INTERNAL)
 target_link_options(test-core-get PRIVATE
   -Wl,--wrap=pthread_mutex_lock,--wrap=pthread_rwlock_rdlock,--wrap=pthread_rwlock_wrlock)
+weir_test(core-start core/start.c core/faulty.c INTERNAL)
+target_link_options(test-core-start PRIVATE -Wl,--wrap=pthread_mutex_lock,--wrap=wi_stack_create)
+weir_test(core-numbers core/numbers.c core/toy.c INTERNAL)
+weir_test(core-folds core/folds.c core/faulty.c INTERNAL)
+weir_test(core-texts core/texts.c INTERNAL)
+target_link_options(test-core-texts PRIVATE -Wl,--wrap=pthread_mutex_lock)
+weir_test(core-fork-early core/fork_early.c INTERNAL)
+target_link_options(test-core-fork-early PRIVATE -Wl,--wrap=pthread_mutex_lock,--wrap=pthread_mutex_unlock)
 
 include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
 # weir_device_test(NAME SOURCES…): on the host, and as NAME-stub on cuda over the stub.
@@ -78,6 +86,10 @@ weir_device_test(core-kinds core/kinds.c core/faulty.c)
 weir_sim_device_test(core-kinds)
 weir_device_test(core-kinds-order core/kinds_order.c core/faulty.c)
 weir_sim_device_test(core-kinds-order)
+
+weir_device_test(core-settle core/settle.c core/faulty.c)
+target_link_options(test-core-settle PRIVATE -Wl,--wrap=pthread_cond_wait)
+weir_sim_device_test(core-settle)
 
 weir_test(core-nearest core/nearest.c INTERNAL)
 

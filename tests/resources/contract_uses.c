@@ -30,6 +30,7 @@ static bool tracks(fixture *f)
     snapshot before = settled(f);
     fails(WEIR_STREAM_MISUSE, try_begin(f, f->b, p, WEIR_READ));
     fails(WEIR_STREAM_MISUSE, weir_use_record(f->runtime, p, f->b));
+    fails(WEIR_STREAM_MISUSE, weir_use_record_block(f->runtime, details_of(p).block, f->b));
     unchanged(f->runtime, before);
     ok(weir_free(f->one, p, f->a));
     return false;
@@ -104,6 +105,8 @@ static void what_is_no_block_is_not_used(void **state)
     fails(WEIR_FOREIGN, weir_launch_begin(f->runtime, f->a, pair, 2, &launch));
     fails(WEIR_INTERIOR, try_begin(f, f->a, p + 256, WEIR_READ));
     fails(WEIR_STALE, weir_launch_begin(f->runtime, f->a, &stale, 1, &launch));
+    fails(WEIR_STALE, weir_use_record_block(f->runtime, stale.block, f->a));
+    fails(WEIR_FOREIGN, weir_use_record_block(f->runtime, (weir_block){&foreign, 1}, f->a));
     fails(WEIR_STREAM_MISUSE, try_begin(f, other.stream, p, WEIR_READ));
     unchanged(f->runtime, before);
     ok(weir_free(f->one, p, f->a)); /* it holds no ticket */

@@ -425,6 +425,98 @@ static void the_simple_form_delays_the_free(void **state)
     assert_int_equal(pending(f), 0);
 }
 
+static weir_block_details looked_at(const void *pointer)
+{
+    weir_block_details d = WEIR_INIT(weir_block_details);
+    ok(weir_block_info(pointer, &d));
+    return d;
+}
+
+/* The point on the stream that the block waits for; 0: none. */
+static uint64_t wait_on(const weir_block_details *d, weir_stream stream)
+{
+    uint64_t point = 0;
+    unsigned found = 0;
+    for (uint32_t i = 0; i < d->waits; i++)
+        if (d->wait[i].stream.id == stream.id) {
+            point = d->wait[i].point;
+            found++;
+        }
+    assert_true(found <= 1);
+    return point;
+}
+
+/* Each stream that the device is not past is told, once, with the latest point there; and none that it is past. */
+static void what_a_block_waits_for_is_told(void **state)
+{
+    fixture *f = *state;
+    gate g = GATE, h = GATE;
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    assert_int_equal(looked_at(p).waits, 0);
+    ok(weir_launch_end(begin(f, f->c, p, WEIR_READ)));
+    ok(weir_stream_synchronize(f->c));
+    assert_int_equal(looked_at(p).waits, 0);
+    gated_use(f, f->b, p, WEIR_WRITE, &g);
+    weir_block_details d = looked_at(p);
+    assert_int_equal(d.state, WEIR_BLOCK_LIVE);
+    assert_int_equal(d.waits, 1);
+    uint64_t first = wait_on(&d, f->b);
+    assert_true(first > 0);
+    ok(weir_fill(f->runtime, p, 1, BLOCK, f->b));
+    ok(weir_use_record(f->runtime, p, f->b));
+    ok(weir_call(f->runtime, pass_gate, &h, f->c));
+    ok(weir_use_record(f->runtime, p, f->c));
+    d = looked_at(p);
+    assert_int_equal(d.waits, 2);
+    assert_true(wait_on(&d, f->b) > first);
+    assert_true(wait_on(&d, f->c) > 0);
+    ok(weir_free(f->client, p, f->b));
+    d = looked_at((char *)p + 10);
+    assert_int_equal(d.state, WEIR_BLOCK_PENDING);
+    assert_int_equal(d.waits, 2);
+    assert_true(wait_on(&d, f->b) > first && wait_on(&d, f->c) > 0);
+    open_gate(&g);
+    ok(weir_stream_synchronize(f->b));
+    d = looked_at(p);
+    assert_int_equal(d.waits, 1);
+    assert_true(wait_on(&d, f->c) > 0);
+    open_gate(&h);
+    ok(weir_stream_synchronize(f->c));
+    assert_int_equal(pending(f), 0);
+    assert_int_equal(looked_at(p).state, WEIR_BLOCK_FREE);
+    assert_int_equal(looked_at(p).waits, 0);
+}
+
+/* By name the use is that block's alone: what has taken its address since is neither delayed nor held to be used. */
+static void a_use_by_name_is_no_later_blocks(void **state)
+{
+    fixture *f = *state;
+    gate g = GATE;
+    weir_block_details d = WEIR_INIT(weir_block_details);
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    ok(weir_block_info(p, &d));
+    weir_block old = d.block;
+    ok(weir_free(f->client, p, f->a));
+    assert_ptr_equal(allocate(f->client, BLOCK, f->a, WEIR_KV), p);
+    ok(weir_block_info(p, &d));
+    snapshot before = take_snapshot(f->runtime);
+    fails(WEIR_STALE, weir_use_record_block(f->runtime, old, f->b));
+    fails(WEIR_STALE, weir_use_record_block(f->runtime, (weir_block){p, d.block.generation + 1}, f->b));
+    fails(WEIR_INVALID, weir_use_record_block(f->runtime, (weir_block){p, 0}, f->b));
+    detail_names("weir_use_record_block");
+    fails(WEIR_INVALID, weir_use_record_block(f->runtime, (weir_block){NULL, 0}, f->b));
+    fails(WEIR_INVALID, weir_use_record_block(NULL, d.block, f->b));
+    unchanged(f->runtime, before);
+    ok(weir_call(f->runtime, pass_gate, &g, f->b));
+    ok(weir_use_record_block(f->runtime, d.block, f->b));
+    ok(weir_free(f->client, p, f->a));
+    assert_int_equal(pending(f), BLOCK);
+    fails(WEIR_DOUBLE_FREE, weir_use_record_block(f->runtime, d.block, f->b));
+    open_gate(&g);
+    ok(weir_stream_synchronize(f->b));
+    assert_int_equal(pending(f), 0);
+}
+
 /* A tail that is given back is as much in use as the block was. */
 static void a_tail_waits_for_the_uses(void **state)
 {
@@ -519,6 +611,8 @@ int main(void)
         CASE(all_blocks_or_none),
         CASE(bad_calls_change_nothing),
         CASE(the_simple_form_delays_the_free),
+        CASE(a_use_by_name_is_no_later_blocks),
+        CASE(what_a_block_waits_for_is_told),
         CASE(a_tail_waits_for_the_uses),
         CASE(a_million_reads_cost_no_memory),
         CASE(launches_of_several_threads),
