@@ -1,5 +1,6 @@
 /* Fronts, where nothing is shared: parking a block and taking it back. */
 #include "runtime/front.h"
+#include "base/window.h"
 #include "memory/record.h"
 
 _Thread_local wi_front_thread *wi_front_mine __attribute__((tls_model("initial-exec")));
@@ -146,6 +147,7 @@ bool wi_front_give(weir_client *client, void *pointer, uint64_t generation, weir
     uint64_t charged = block ? wi_load(block->charged) : 0;
     wi_front_bin *bin =
         word != WI_BLANK && suits(front, block, word, pointer, generation) ? bin_with_room(front, charged) : NULL;
+    wi_window(WI_WINDOW_BLOCK_CHOSEN);
     bool parked = bin && !wi_front_declines(front, charged) && wi_block_claim(block, word, WI_PARKED);
     if (parked && wi_unlikely(block->charged != charged)) { /* resized in between */
         wi_block_turn(block, WI_LIVE);

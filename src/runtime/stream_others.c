@@ -1,5 +1,6 @@
 /* Streams that somebody else made: known to the runtime from register to unregister. */
 #include "base/system.h"
+#include "base/window.h"
 #include "runtime/runtime.h"
 
 static const uintptr_t most_special = 2; /* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are no addresses */
@@ -74,6 +75,7 @@ static weir_status enter(weir_runtime *runtime, const wi_stream_place *content, 
     pthread_mutex_lock(&runtime->streams.lock);
     weir_status status = settle_in(runtime, content, out, &spare, &gone);
     pthread_mutex_unlock(&runtime->streams.lock);
+    wi_window(WI_WINDOW_STREAM_SETTLED);
     if (gone.id)
         wi_streams_abandon(runtime, gone);
     if (spare)
@@ -171,6 +173,7 @@ weir_status weir_stream_unregister(weir_stream stream)
     pthread_mutex_lock(&runtime->streams.lock);
     status = leave(runtime, stream, &spare);
     pthread_mutex_unlock(&runtime->streams.lock);
+    wi_window(WI_WINDOW_STREAM_LEFT);
     if (spare) {
         wi_fronts_drop_stream(runtime, stream);
         wi_streams_forget(runtime, stream); /* nobody records on it any more */
