@@ -165,6 +165,7 @@ static uint64_t count(const char *what)
                   {"allocations", stub.allocations},
                   {"pools", stub.pools},
                   {"captures broken", stub.captures_broken},
+                  {"dead streams used", stub.dead_streams_used},
                   {"used", stub.device[0].used},
                   {"depth", stub_context_depth()},
                   {"capture mode", (uint64_t)stub_capture_mode()}};

@@ -23,7 +23,7 @@
     /* From now on a call ends the process. */                                                                         \
     X(void, stub_forbid, (void))                                                                                       \
     /* How many there are: "handles", "mappings", "reservations", "contexts", "streams", "events", */                  \
-    /* "allocations" (single ones, and those from pools), "pools"; "captures broken"; */                               \
+    /* "allocations" (single ones, and those from pools), "pools"; "captures broken"; "dead streams used": */          \
     /* "used" bytes of device 0; "depth" of this thread's contexts, its "capture mode"; calls of a function so far. */ \
     X(uint64_t, stub_count, (const char *what))                                                                        \
     /* A context that is somebody else's. */                                                                           \

@@ -60,6 +60,7 @@ typedef struct stub_state {
     int devices;
     stub_device device[STUB_MOST_DEVICES];
     uint64_t handles, mappings, reservations, streams, events, captures_broken, allocations, pools;
+    uint64_t dead_streams_used;
     uint64_t calls[STUB_FUNCTIONS];
     struct {
         int after, code; /* the after-th call from now fails */
