@@ -32,6 +32,7 @@ typedef enum oracle_kind {
     ORACLE_REFUSAL,         /* refused without the reason that is named */
     ORACLE_ANSWER,          /* a status that this call cannot have */
     ORACLE_DEVICE,          /* what no device would let happen, contents that are not right */
+    ORACLE_STUCK,           /* memory that nobody has and nobody gets */
     ORACLE_LEAK,            /* something left when all is over */
     ORACLE_USER,            /* the user's own: unordered uses that were not declared, use after free */
     ORACLE_KINDS
@@ -108,6 +109,9 @@ bool oracle_by_user(oracle *o, bool users); /* what it was before */
 void oracle_naming(oracle *o, oracle_block block, unsigned stream);
 /* The call begins after which nothing can be recorded on the stream. */
 void oracle_capturing(oracle *o, unsigned stream);
+/* The stream has the place of one that ended without a word, or has not: while what was freed in that one's order has not passed, what
+ * is freed on this one may be pending. */
+void oracle_succeeds(oracle *o, unsigned stream, bool does);
 /* The call begins, and ends, that makes the block wait for all that is queued on the stream. */
 void oracle_using(oracle *o, oracle_block block, unsigned stream, bool write);
 void oracle_used(oracle *o, oracle_block block, unsigned stream);

@@ -72,6 +72,7 @@ struct oracle {
     size_t pending_count, pending_capacity;
     uint32_t *ordered; /* freed in the order of their streams alone */
     size_t ordered_count, ordered_capacity;
+    uint64_t heirs;    /* bits of streams in the place of one that ended without a word */
     uint64_t followed; /* bits of streams that had such frees, or may have had */
     account accounts[ORACLE_CLIENTS];
     uint64_t live, moving;
