@@ -147,6 +147,9 @@ static bool has_blocks(const world *w, unsigned client)
     for (unsigned i = 0; i < WORLD_POOLS; i++)
         if (w->pools[i].pool && w->pools[i].client == client)
             return true;
+    for (unsigned i = 0; i < WORLD_GRAPHS; i++)
+        if (w->graphs[i].graph && w->graphs[i].client == client)
+            return true;
     return false;
 }
 

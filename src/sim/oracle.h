@@ -93,6 +93,8 @@ oracle_block oracle_allocated(oracle *o, const oracle_got *got);
 void oracle_freeing(oracle *o, oracle_block block, unsigned stream);
 void oracle_freed(oracle *o, oracle_block block);
 void oracle_kept(oracle *o, oracle_block block);
+/* The block is freed and stays a graph's: nobody else's, and pending in the books; or it is its client's again. */
+void oracle_hold(oracle *o, oracle_block block, bool held);
 /* From here on the block is a pool, whose bytes are given out and come back; and until here: the call that frees it, by
  * oracle_freeing, begins. */
 void oracle_open_pool(oracle *o, oracle_block block);

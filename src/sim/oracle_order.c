@@ -28,7 +28,7 @@ static bool is_drained(const oracle *o, unsigned stream)
 void oracle_begin_order(oracle *o, owner *w, unsigned stream)
 {
     bool zeros = w->queued && (w->stream != stream || w->elsewhere), heir = o->heirs >> stream & 1;
-    w->order = !o->in_order || !stream || w->pool              ? ORDER_MORE
+    w->order = !o->in_order || !stream || w->pool || w->graphs ? ORDER_MORE
                : zeros || heir || !oracle_are_done(o, w->most) ? ORDER_PERHAPS
                                                                : ORDER_ALONE;
     w->elsewhere |= w->stream != stream; /* for the next one, if this is refused */

@@ -14,6 +14,7 @@ typedef struct owner {
     uint64_t units; /* that point here */
     uint32_t pool;  /* the pool that it is of, or is; 0: none */
     bool listed;    /* in the list of pending frees, or of those in order */
+    bool graphs;    /* it is or was held by a graph, whose close gives it back */
     bool moving;    /* its free has not ended */
     owner_state state;
     unsigned client;

@@ -151,6 +151,7 @@ static void end_blocks(world *w)
         if (w->slots[i].block.pointer)
             run_free(w, &(step){.field = {[F_SLOT] = i}});
     world_end_pools(w);
+    world_end_graphs(w);
 }
 
 static void end_captures(world *w)

@@ -25,6 +25,9 @@ enum {
     WORLD_CLIENTS = ORACLE_CLIENTS,
     WORLD_FREED = 4,
     WORLD_GONE = WI_SIM_OVER,
+    WORLD_GRAPHS = 2,
+    WORLD_GRAPH_BLOCKS = 6,
+    WORLD_CAPTURES = 3,
     WORLD_DEPTH = 2
 };
 
@@ -154,6 +157,23 @@ typedef struct pool {
     uint8_t in_hand;
 } pool;
 
+/* A block of a graph's pool, all of which are alike; live, or free there. */
+typedef struct graph_block {
+    void *pointer;
+    oracle_block known;
+    bool live;
+} graph_block;
+
+typedef struct world_graph {
+    weir_graph *graph;     /* NULL: none */
+    unsigned client, home; /* the latter: the stream of its launches, which stays as long as it does */
+    uint64_t bytes, charged;
+    graph_block blocks[WORLD_GRAPH_BLOCKS];
+    unsigned count, captures;
+    wi_sim_graph *recorded[WORLD_CAPTURES];
+    bool in_hand;
+} world_graph;
+
 typedef struct world {
     world_options options;
     oracle *oracle;
@@ -166,6 +186,7 @@ typedef struct world {
     launch launches[WORLD_LAUNCHES];
     reserved reservations[WORLD_RESERVATIONS];
     pool pools[WORLD_POOLS];
+    world_graph graphs[WORLD_GRAPHS];
     uint64_t memberships;
     uint8_t owner[WORLD_CLIENTS]; /* as versions tell them apart; odd ones scrub */
     unsigned openings, opening[WORLD_CLIENTS];
@@ -299,6 +320,10 @@ void world_expect_busy(world *w, const char *call, weir_status status);
 void world_register_beside(world *w);
 void world_settle_all(world *w);
 void world_check_rest(world *w);
+
+bool world_knows_graphs(const world *w);
+void run_graph(world *w, const step *s);
+void world_end_graphs(world *w);
 
 /* All pools. */
 void world_check_pools(world *w);
