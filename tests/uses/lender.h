@@ -1,7 +1,8 @@
 /* A driver that is the host's and adopts streams, for tests: what the world outside weir does with those is said here.
  *
  * A native stream is a `lent`, kept by the test. Its address stands for a driver's; `identity` says which of the streams
- * that had the address it is now. */
+ * that had the address it is now: where the test changes it, the one stream ends without a word, its work goes on, and what is
+ * put on the address from then on is put on the other. */
 #ifndef TESTS_USES_LENDER_H
 #define TESTS_USES_LENDER_H
 
@@ -15,7 +16,8 @@ typedef struct lent {
 
 const wi_driver *lender(void);
 
-/* Records adopted and not forgotten, of default streams too. */
-extern atomic_int lender_records;
+/* Records adopted and not forgotten, of default streams too; and calls with one that was forgotten, which a driver would make on
+ * another stream, or on none. */
+extern atomic_int lender_records, lender_misused;
 
 #endif

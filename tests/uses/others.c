@@ -23,6 +23,8 @@ static weir_runtime *make_lender_runtime(void)
 static int set_up(void **state)
 {
     fixture *f = calloc(1, sizeof *f);
+    atomic_store(&lender_records, 0); /* whatever a test that failed has left */
+    atomic_store(&lender_misused, 0);
     f->runtime = make_lender_runtime();
     f->client = open_client(f->runtime, "one", 0, 0);
     *state = f;
@@ -35,6 +37,7 @@ static int tear_down(void **state)
     check_empty(f->runtime);
     ok(weir_client_close(f->client));
     assert_int_equal(atomic_load(&lender_records), 0);
+    assert_int_equal(atomic_load(&lender_misused), 0);
     ok(weir_runtime_destroy(f->runtime));
     free(f);
     return 0;
