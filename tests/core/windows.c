@@ -175,6 +175,83 @@ static void the_later_of_two_frees_is_come_behind(void **state)
     ok(weir_stream_release(c));
 }
 
+/* What could not be come behind is what it was before. */
+static void memory_that_is_not_come_behind_stays(void **state)
+{
+    fixture *f = *state;
+    weir_stream a, b;
+    ok(weir_stream_acquire(f->runtime, &a));
+    ok(weir_stream_acquire(f->runtime, &b));
+    void *all = allocate(f->client, BUDGET, a, WEIR_KV);
+    ok(weir_call(f->runtime, pass_gate, &f->gate, a));
+    ok(weir_free(f->client, all, a));
+    weir_request request = {
+        .size = sizeof request, .bytes = BUDGET / 2, .stream = b, .memory_class = WEIR_KV, .flags = WEIR_NO_WAIT};
+    weir_block block;
+    atomic_store(&windows_fail_orders, true);
+    weir_status status = weir_alloc_with(f->client, &request, &block);
+    atomic_store(&windows_fail_orders, false);
+    assert_int_not_equal(status, WEIR_OK);
+    ok(weir_free(f->client, allocate(f->client, BUDGET, a, WEIR_KV), a)); /* in its own order */
+    open_gate(&f->gate);
+    ok(weir_stream_synchronize(a));
+    ok(weir_free(f->client, allocate(f->client, BUDGET, b, WEIR_KV), b));
+    ok(weir_stream_release(a));
+    ok(weir_stream_release(b));
+}
+
+/* A capture's work may run on any stream: nothing is given to it that is free in the order of its own alone. */
+static void a_capture_gets_nothing_of_its_streams_order(void **state)
+{
+    fixture *f = *state;
+    weir_stream a;
+    void *p;
+    ok(weir_stream_acquire(f->runtime, &a));
+    void *all = allocate(f->client, BUDGET, a, WEIR_KV);
+    ok(weir_call(f->runtime, pass_gate, &f->gate, a));
+    ok(weir_free(f->client, all, a));
+    ok(weir_capture_begin(a));
+    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->client, BLOCK, a, WEIR_KV, &p));
+    ok(weir_capture_end(a));
+    open_gate(&f->gate);
+    ok(weir_stream_release(a));
+}
+
+/* Two blocks were written on one stream at different times: who uses both waits for the later one, whichever that is. */
+static void both_of_two_writes_are_waited_for(void **state)
+{
+    fixture *f = *state;
+    weir_stream a, b;
+    ok(weir_stream_acquire(f->runtime, &a));
+    ok(weir_stream_acquire(f->runtime, &b));
+    char *p[2] = {allocate(f->client, BLOCK, a, WEIR_KV), allocate(f->client, BLOCK, a, WEIR_KV)};
+    for (int first = 0; first < 2; first++) {
+        gate early = GATE, later = GATE;
+        atomic_bool ran = false;
+        weir_launch *launch;
+        weir_use writes[2] = {{{p[first], 0}, WEIR_WRITE}, {{p[1 - first], 0}, WEIR_WRITE}};
+        for (int i = 0; i < 2; i++) {
+            ok(weir_launch_begin(f->runtime, a, &writes[i], 1, &launch));
+            ok(weir_call(f->runtime, pass_gate, i == 0 ? &early : &later, a));
+            ok(weir_launch_end(launch));
+        }
+        ok(weir_launch_begin(f->runtime, b, writes, 2, &launch));
+        ok(weir_call(f->runtime, note, &ran, b));
+        ok(weir_launch_end(launch));
+        open_gate(&early);
+        for (int i = 0; i < 50 && !atomic_load(&ran); i++)
+            nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+        bool too_early = atomic_load(&ran);
+        open_gate(&later);
+        ok(weir_stream_synchronize(b));
+        assert_false(too_early);
+    }
+    ok(weir_free(f->client, p[0], b));
+    ok(weir_free(f->client, p[1], b));
+    ok(weir_stream_release(a));
+    ok(weir_stream_release(b));
+}
+
 /* Fronts ----------------------------------------------------------------------------------------------------------- */
 
 /* A block has another size when it is claimed than when it was chosen: it is parked as what it is, or not at all. */
@@ -367,6 +444,9 @@ int main(void)
         PLAIN(the_end_waits_for_a_record),
         PLAIN(memory_of_another_stream_is_taken_once),
         PLAIN(the_later_of_two_frees_is_come_behind),
+        PLAIN(memory_that_is_not_come_behind_stays),
+        PLAIN(a_capture_gets_nothing_of_its_streams_order),
+        PLAIN(both_of_two_writes_are_waited_for),
         FRONT(a_block_is_resized_while_it_is_freed),
         FRONT(no_front_is_made_for_a_captured_stream),
         FRONT(a_close_waits_for_what_others_have_in_hand),

@@ -59,6 +59,8 @@ void finish(actor *a);
 extern atomic_int windows_most_records;      /* events that were recorded on one stream at once */
 extern atomic_int windows_destroyed_in_call; /* records that were forgotten while a call was about them */
 
+extern atomic_bool windows_fail_orders; /* the driver orders no stream behind another */
+
 /* The driver's record of the stream. */
 void *record_of_stream(fixture *f, weir_stream stream);
 /* Acts. */

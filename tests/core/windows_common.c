@@ -8,6 +8,7 @@ static struct under_way {
 } under_way[64];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 atomic_int windows_most_records, windows_destroyed_in_call;
+atomic_bool windows_fail_orders;
 
 /* Standing --------------------------------------------------------------------------------------------------------- */
 
@@ -111,6 +112,8 @@ static bool w_capturing(wi_device *device, void *stream)
 static weir_status w_order(wi_device *device, void *stream, wi_event event)
 {
     stand(IN_ORDER, WI_WINDOWS, stream, false);
+    if (atomic_load(&windows_fail_orders))
+        return weir_fail(WEIR_DRIVER, "windows: no stream is ordered behind another");
     return real->order(device, stream, event);
 }
 
