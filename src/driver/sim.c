@@ -135,6 +135,7 @@ static weir_status sim_open(int ordinal, wi_device **out)
 
 static void sim_close(wi_device *device)
 {
+    wi_sim_run_all(device); /* of streams that ended without a word */
     wi_sim_close_pieces(device);
     if (device->granules_used)
         wi_sim_wrong(device, "the device is closed while handles of %zu granules exist", device->granules_used);
@@ -457,7 +458,7 @@ long wi_sim_memory_at(wi_device *device, const void *address)
 
 static void *sim_stream_native(void *stream)
 {
-    return stream;
+    return wi_sim_address(stream);
 }
 
 static weir_status sim_stream_default(wi_device *device, weir_default_stream which, void **stream)
@@ -499,6 +500,7 @@ const wi_driver wi_sim_driver = {
     .stream_default = sim_stream_default,
     .stream_destroy = wi_sim_stream_destroy,
     .stream_synchronize = wi_sim_stream_synchronize,
+    .settle = wi_sim_settle,
     .stream_native = sim_stream_native,
     .stream_capturing = wi_sim_stream_capturing,
     .context = sim_context,

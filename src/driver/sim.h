@@ -11,7 +11,7 @@
 
 #include "driver/driver.h"
 
-enum { WI_SIM_UNIT = 256, WI_SIM_STREAMS = 64 };
+enum { WI_SIM_UNIT = 256, WI_SIM_STREAMS = 64, WI_SIM_OVER = 4 }; /* the last: that end without a word, at once */
 
 /* Versions: what a unit of memory holds. Users' own begin at WI_SIM_FIRST_VERSION. */
 enum { WI_SIM_GARBAGE = 0, WI_SIM_ZERO = 1, WI_SIM_FIRST_VERSION = 256 + 2 };
@@ -102,6 +102,18 @@ unsigned wi_sim_number(const void *stream);
 long wi_sim_memory_at(wi_device *device, const void *address);
 /* Somebody begins or ends to capture the stream into a graph, which is never launched. */
 void wi_sim_capture(wi_device *device, void *stream, bool captured);
+/* The same into one that is: between the two calls, what is put on the stream is the graph's alone. NULL: no host memory. */
+typedef struct wi_sim_graph wi_sim_graph;
+bool wi_sim_capture_graph(wi_device *device, void *stream);
+wi_sim_graph *wi_sim_captured(wi_device *device, void *stream);
+void wi_sim_launch(wi_device *device, const wi_sim_graph *graph, void *stream);
+void wi_sim_graph_end(wi_sim_graph *graph);
+/* Whoever made the stream ends it without a word, and makes another: what is on it goes on, and *next has its address. What is
+ * asked of the driver about the one that ended is done to the other from now on. False: too many streams that ended so
+ * have work. */
+bool wi_sim_replace(wi_device *device, void *stream, void **next);
+void *wi_sim_address(const void *stream); /* what weir is told of a stream */
+void wi_sim_run_all(wi_device *device);   /* until no work is left that could ever run */
 
 /* A user's own calls, past weir: work that writes `version` or expects to read it, and one stream made to wait for all
  * that another has queued. They never fail. stream NULL: on the host, now. */

@@ -237,9 +237,9 @@ weir_status wi_sim_pool_allocate(wi_device *device, uint64_t bytes, void *stream
     if (status != WEIR_OK)
         return status;
     wi_sim_lock(device);
-    status = wi_sim_check_capture(stream, "allocating from the pool");
+    status = wi_sim_check_capture(wi_sim_at(device, stream), "allocating from the pool");
     if (status == WEIR_OK)
-        status = take(device, bytes, stream, address);
+        status = take(device, bytes, wi_sim_at(device, stream), address);
     wi_sim_unlock(device);
     return status;
 }
@@ -250,12 +250,12 @@ weir_status wi_sim_pool_release(wi_device *device, void *address, uint64_t bytes
     if (status != WEIR_OK)
         return status;
     wi_sim_lock(device);
-    status = wi_sim_check_capture(stream, "releasing memory of the pool");
+    status = wi_sim_check_capture(wi_sim_at(device, stream), "releasing memory of the pool");
     if (status == WEIR_OK) {
         wi_sim_piece **at = find_piece(device, &device->pool.pieces, address, bytes);
         if (at) {
             (*at)->released = true;
-            (*at)->point = wi_sim_point(device, stream);
+            (*at)->point = wi_sim_point(device, wi_sim_at(device, stream));
         } else {
             status = fail_release(address);
         }

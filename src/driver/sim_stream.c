@@ -107,6 +107,43 @@ static weir_status run_until(wi_device *device, wi_event event, uint64_t deadlin
     return WEIR_OK;
 }
 
+/* With the lock held: streams that ended without a word, are not known to weir any more, and have no work. */
+static void collect(wi_device *device)
+{
+    for (unsigned i = 0; i < WI_SIM_STREAMS; i++) {
+        wi_sim_stream *s = device->streams[i];
+        if (!s || !s->over || s->adopted > 0 || s->done < s->queued)
+            continue;
+        device->streams[i] = NULL;
+        device->reached[i] = s->queued;
+        free(s->ring);
+        s->ring = NULL;
+        s->next_ended = device->ended;
+        device->ended = s;
+    }
+}
+
+void wi_sim_run_all(wi_device *device)
+{
+    pthread_mutex_lock(&device->lock);
+    while (run_any(device) || pass_time(device, UINT64_MAX))
+        ;
+    collect(device);
+    pthread_mutex_unlock(&device->lock);
+}
+
+/* The host knows of all work then that it is done. */
+weir_status wi_sim_settle(wi_device *device)
+{
+    wi_sim_run_all(device);
+    pthread_mutex_lock(&device->lock);
+    for (unsigned number = 1; device->watcher.pass && number <= WI_SIM_STREAMS; number++)
+        if (wi_sim_done(device, number) > 0)
+            device->watcher.pass(device->watcher.user, number, wi_sim_done(device, number));
+    pthread_mutex_unlock(&device->lock);
+    return WEIR_OK;
+}
+
 unsigned wi_sim_run(wi_device *device, unsigned stream, unsigned most)
 {
     unsigned count = 0;
@@ -171,12 +208,27 @@ static void tell_touch(wi_device *device, const wi_sim_stream *s, const void *ad
         device->watcher.touch(device->watcher.user, s ? s->number : 0, s ? s->queued : 0, address, bytes, write, own);
 }
 
+static weir_status add_to_graph(wi_sim_graph *graph, const wi_sim_work *work, bool own)
+{
+    if (graph->count == graph->capacity) {
+        size_t capacity = graph->capacity ? 2 * graph->capacity : 16;
+        wi_sim_work *more = realloc(graph->work, capacity * sizeof *more);
+        if (!more)
+            return weir_fail(WEIR_SYSTEM, "sim: no memory for a graph");
+        graph->work = more;
+        graph->capacity = capacity;
+    }
+    graph->work[graph->count] = *work;
+    graph->work[graph->count++].own = own;
+    return WEIR_OK;
+}
+
 /* With the lock held: queues it, or does it at once when there is no stream, and tells the watcher what it touches. What a
- * graph takes, which is never launched, happens never. */
+ * graph takes happens when that is launched, or never. */
 static weir_status put(wi_device *device, wi_sim_stream *s, const wi_sim_work *work, bool own)
 {
     if (s && s->captured)
-        return WEIR_OK;
+        return s->graph ? add_to_graph(s->graph, work, own) : WEIR_OK;
     if (s) {
         if (!make_room(s))
             return weir_fail(WEIR_SYSTEM, "sim: no memory to queue work");
@@ -197,7 +249,7 @@ static weir_status enter_and_put(wi_device *device, wi_sim_call call, wi_sim_str
     if (status != WEIR_OK)
         return status;
     wi_sim_lock(device);
-    status = put(device, s, work, true);
+    status = put(device, wi_sim_at(device, s), work, true);
     wi_sim_unlock(device);
     return status;
 }
@@ -231,9 +283,18 @@ void wi_sim_touch(wi_device *device, void *stream, const void *address, uint64_t
 
 /* Events ----------------------------------------------------------------------------------------------------------- */
 
-weir_status wi_sim_check_capture(const void *stream, const char *what)
+wi_sim_stream *wi_sim_at(wi_device *device, void *stream)
 {
-    const wi_sim_stream *s = stream;
+    wi_sim_stream *s = stream;
+    if (s && s->over && s->adopted == 0)
+        wi_sim_wrong(device, "stream %u has ended and was forgotten, and something is asked about it", s->number);
+    while (s && s->over && s->next)
+        s = s->next;
+    return s;
+}
+
+weir_status wi_sim_check_capture(const wi_sim_stream *s, const char *what)
+{
     if (!s || !s->captured)
         return WEIR_OK;
     return weir_fail(WEIR_STREAM_MISUSE,
@@ -255,9 +316,14 @@ weir_status wi_sim_record(wi_device *device, void *stream, wi_event *out)
     if (status != WEIR_OK)
         return status;
     wi_sim_lock(device);
-    status = wi_sim_check_capture(stream, "an event");
+    wi_sim_stream *s = wi_sim_at(device, stream);
+    const wi_sim_stream *named = stream;
+    if (named && named->over)
+        status = weir_fail(WEIR_STREAM_MISUSE, "sim: an event on stream %u, which has ended", named->number);
     if (status == WEIR_OK)
-        *out = record(device, stream);
+        status = wi_sim_check_capture(s, "an event");
+    if (status == WEIR_OK)
+        *out = record(device, s);
     wi_sim_unlock(device);
     return status;
 }
@@ -315,11 +381,12 @@ weir_status wi_sim_order(wi_device *device, void *stream, wi_event event)
     if (status != WEIR_OK)
         return status;
     wi_sim_lock(device);
-    bool needed = event.stream && event.stream != stream && !is_done(event);
+    wi_sim_stream *s = wi_sim_at(device, stream);
+    bool needed = event.stream && event.stream != s && !is_done(event);
     if (needed)
-        status = wi_sim_check_capture(stream, "waiting for another stream");
+        status = wi_sim_check_capture(s, "waiting for another stream");
     if (status == WEIR_OK)
-        status = order(device, stream, event, true);
+        status = order(device, s, event, true);
     wi_sim_unlock(device);
     return status;
 }
@@ -333,14 +400,12 @@ void wi_sim_follow(wi_device *device, void *stream, void *other)
 
 /* Streams ---------------------------------------------------------------------------------------------------------- */
 
-weir_status wi_sim_stream_create(wi_device *device, void **out)
+/* With the lock held. NULL: there is no number left, or no memory. */
+static wi_sim_stream *make_stream(wi_device *device)
 {
-    weir_status status = wi_sim_enter(WI_SIM_STREAM_CREATE);
-    if (status != WEIR_OK)
-        return status;
     wi_sim_stream *s = calloc(1, sizeof *s);
-    wi_sim_lock(device);
     unsigned number = 1;
+    collect(device);
     while (number <= WI_SIM_STREAMS && device->streams[number - 1])
         number++;
     if (s && number <= WI_SIM_STREAMS) {
@@ -348,18 +413,51 @@ weir_status wi_sim_stream_create(wi_device *device, void **out)
         s->device = device;
         s->identity = ++device->last_identity;
         s->queued = s->done = device->reached[number - 1];
+        s->native = s;
         device->streams[number - 1] = s;
+        return s;
     }
-    wi_sim_unlock(device);
-    if (!s || number > WI_SIM_STREAMS) {
-        free(s);
-        return weir_fail(WEIR_SYSTEM, s ? "sim: all %d streams exist" : "sim: no memory for a stream", WI_SIM_STREAMS);
-    }
-    *out = s;
-    return WEIR_OK;
+    free(s);
+    return NULL;
 }
 
-/* A stream that was made past weir. The pointer is only compared: what it points to may be gone. */
+weir_status wi_sim_stream_create(wi_device *device, void **out)
+{
+    weir_status status = wi_sim_enter(WI_SIM_STREAM_CREATE);
+    if (status != WEIR_OK)
+        return status;
+    wi_sim_lock(device);
+    *out = make_stream(device);
+    wi_sim_unlock(device);
+    return *out ? WEIR_OK : weir_fail(WEIR_SYSTEM, "sim: all %d streams exist, or no memory for one", WI_SIM_STREAMS);
+}
+
+void *wi_sim_address(const void *stream)
+{
+    return ((const wi_sim_stream *)stream)->native;
+}
+
+bool wi_sim_replace(wi_device *device, void *stream, void **next)
+{
+    wi_sim_stream *s = stream;
+    unsigned over = 0;
+    wi_sim_lock(device);
+    collect(device);
+    for (unsigned i = 0; i < WI_SIM_STREAMS; i++)
+        over += device->streams[i] && device->streams[i]->over;
+    wi_sim_stream *made = over < WI_SIM_OVER ? make_stream(device) : NULL;
+    if (made) {
+        made->native = s->native;
+        s->over = true;
+        s->next = made;
+        *next = made;
+    }
+    wi_sim_unlock(device);
+    return made;
+}
+
+/* A stream that was made past weir. The pointer is only compared: what it points to may be gone, or never have been
+ * this stream. */
 weir_status wi_sim_stream_adopt(wi_device *device, void *native, void **out, uint64_t *identity)
 {
     wi_sim_stream *found = NULL;
@@ -367,7 +465,7 @@ weir_status wi_sim_stream_adopt(wi_device *device, void *native, void **out, uin
         return weir_fail(WEIR_INVALID, "sim: no stream is given");
     wi_sim_lock(device);
     for (unsigned i = 0; i < WI_SIM_STREAMS; i++)
-        if (device->streams[i] == native)
+        if (device->streams[i] && !device->streams[i]->over && device->streams[i]->native == native)
             found = device->streams[i];
     if (found) {
         found->adopted++;
@@ -380,8 +478,8 @@ weir_status wi_sim_stream_adopt(wi_device *device, void *native, void **out, uin
 
 bool wi_sim_stream_capturing(wi_device *device, void *stream)
 {
-    wi_sim_stream *s = stream;
     pthread_mutex_lock(&device->lock);
+    const wi_sim_stream *s = wi_sim_at(device, stream);
     bool captured = s && s->captured;
     pthread_mutex_unlock(&device->lock);
     return captured;
@@ -395,15 +493,53 @@ void wi_sim_capture(wi_device *device, void *stream, bool captured)
     pthread_mutex_unlock(&device->lock);
 }
 
+bool wi_sim_capture_graph(wi_device *device, void *stream)
+{
+    wi_sim_stream *s = stream;
+    wi_sim_graph *graph = calloc(1, sizeof *graph);
+    pthread_mutex_lock(&device->lock);
+    s->graph = graph;
+    s->captured = graph != NULL;
+    pthread_mutex_unlock(&device->lock);
+    return graph;
+}
+
+wi_sim_graph *wi_sim_captured(wi_device *device, void *stream)
+{
+    wi_sim_stream *s = stream;
+    pthread_mutex_lock(&device->lock);
+    wi_sim_graph *graph = s->graph;
+    s->graph = NULL;
+    s->captured = false;
+    pthread_mutex_unlock(&device->lock);
+    return graph;
+}
+
+void wi_sim_launch(wi_device *device, const wi_sim_graph *graph, void *stream)
+{
+    wi_sim_lock(device);
+    for (size_t i = 0; i < graph->count; i++)
+        (void)put(device, stream, &graph->work[i], graph->work[i].own);
+    wi_sim_unlock(device);
+}
+
+void wi_sim_graph_end(wi_sim_graph *graph)
+{
+    if (graph)
+        free(graph->work);
+    free(graph);
+}
+
 weir_status wi_sim_stream_synchronize(wi_device *device, void *stream)
 {
     weir_status status = wi_sim_enter(WI_SIM_SYNCHRONIZE);
     if (status != WEIR_OK || !stream)
         return status;
     wi_sim_lock(device);
-    status = wi_sim_check_capture(stream, "waiting for its work");
+    wi_sim_stream *s = wi_sim_at(device, stream);
+    status = wi_sim_check_capture(s, "waiting for its work");
     if (status == WEIR_OK)
-        status = run_until(device, record(device, stream), UINT64_MAX);
+        status = run_until(device, record(device, s), UINT64_MAX);
     wi_sim_unlock(device);
     return status;
 }
@@ -439,8 +575,10 @@ void wi_sim_stream_destroy(wi_device *device, void *stream)
 {
     wi_sim_stream *s = stream;
     wi_sim_lock(device);
-    if (s->adopted > 0) {
-        s->adopted--;
+    if (s->adopted > 0 || s->over) {
+        if (s->adopted == 0)
+            wi_sim_wrong(device, "stream %u has ended and was forgotten, and is forgotten again", s->number);
+        s->adopted -= s->adopted > 0;
         wi_sim_unlock(device);
         return;
     }

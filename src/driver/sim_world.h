@@ -22,7 +22,13 @@ typedef struct wi_sim_work {
     void (*fn)(void *);
     void *user;
     wi_event event;
+    bool own; /* the runtime's */
 } wi_sim_work;
+
+struct wi_sim_graph {
+    wi_sim_work *work;
+    size_t count, capacity;
+};
 
 /* Laws: done <= queued; number n of the work that is not done lies at ring[n & (capacity - 1)]. */
 typedef struct wi_sim_stream {
@@ -34,6 +40,11 @@ typedef struct wi_sim_stream {
     uint64_t identity;
     unsigned adopted; /* so many of its ends only forget it */
     bool captured;
+    wi_sim_graph *graph; /* of what it captures; NULL: nobody asked for that */
+    /* What a program calls it: the address of the first stream that had it. Of one that ended without a word: the next one. */
+    void *native;
+    bool over;
+    struct wi_sim_stream *next;
     struct wi_sim_stream *next_ended;
 } wi_sim_stream;
 
@@ -126,8 +137,10 @@ void wi_sim_unlock(wi_device *device);
 /* The point where the stream is; whether the device is past it, which the host knows from then on. */
 wi_event wi_sim_point(wi_device *device, void *stream);
 bool wi_sim_is_past(wi_device *device, wi_event event);
+/* The stream that has the address of what weir calls this one: itself, unless it has ended without a word. */
+wi_sim_stream *wi_sim_at(wi_device *device, void *stream);
 /* WEIR_STREAM_MISUSE while it is captured. */
-weir_status wi_sim_check_capture(const void *stream, const char *what);
+weir_status wi_sim_check_capture(const wi_sim_stream *stream, const char *what);
 
 weir_status wi_sim_stream_create(wi_device *device, void **out);
 weir_status wi_sim_stream_adopt(wi_device *device, void *native, void **out, uint64_t *identity);
@@ -136,6 +149,7 @@ void wi_sim_stream_destroy(wi_device *device, void *stream);
 void wi_sim_stream_abandon(wi_device *device, void *stream);
 weir_status wi_sim_record_all(wi_device *device, wi_event *out);
 weir_status wi_sim_stream_synchronize(wi_device *device, void *stream);
+weir_status wi_sim_settle(wi_device *device);
 weir_status wi_sim_record(wi_device *device, void *stream, wi_event *out);
 bool wi_sim_passed(wi_device *device, wi_event event);
 weir_status wi_sim_wait(wi_device *device, wi_event event, uint64_t deadline);

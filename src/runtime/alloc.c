@@ -2,6 +2,7 @@
  * published; a free is ordered and handed to the list of pending ones. */
 #include "runtime/runtime.h"
 #include "base/intern.h"
+#include "base/window.h"
 #include "memory/marks.h"
 
 /* Allocation ------------------------------------------------------------------------------------------------------- */
@@ -357,6 +358,7 @@ static weir_status make_fence(weir_runtime *runtime, wi_resource *stack, wi_bloc
 {
     wi_stream_facts at;
     weir_status status = wi_streams_look(&runtime->streams, stream, runtime->name, &at);
+    wi_window(WI_WINDOW_FREE_LOOKED);
     f->native = at.native;
     if (status == WEIR_OK && at.captured)
         status = wi_streams_captured(runtime, stream, "weir_free");
@@ -382,6 +384,7 @@ weir_status wi_free_taken(weir_runtime *runtime, wi_resource *stack, wi_block *b
 {
     fence f;
     weir_status status = make_fence(runtime, stack, block, stream, &f);
+    wi_window(WI_WINDOW_FREE_FENCED);
     if (status != WEIR_OK)
         return status;
     if (f.past == WI_IN_ORDER)

@@ -1,5 +1,6 @@
 /* Fronts, where nothing is shared: parking a block and taking it back. */
 #include "runtime/front.h"
+#include "base/window.h"
 #include "memory/record.h"
 
 /* This file is compiled so that the look at it is cheap in a library that was opened late, too: src/CMakeLists.txt. */
@@ -120,6 +121,7 @@ static inline bool park_claimed(wi_front *front, wi_block *block, const void *po
 {
     uint64_t word = atomic_load_explicit(&block->word, memory_order_acquire), charged = wi_load(block->charged);
     wi_front_bin *bin = suits(front, block, word, pointer, generation) ? bin_with_room(front, charged) : NULL;
+    wi_window(WI_WINDOW_BLOCK_CHOSEN);
     if (wi_unlikely(!bin) || wi_front_declines(front, charged) ||
         !atomic_compare_exchange_strong(&block->word, &word, (word & ~UINT64_C(15)) | WI_PARKED))
         return false;

@@ -1,5 +1,6 @@
 /* Streams that somebody else made: known to the runtime from register to unregister. */
 #include "base/system.h"
+#include "base/window.h"
 #include "runtime/runtime.h"
 
 static const uintptr_t most_special = 2; /* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are no addresses */
@@ -93,6 +94,7 @@ static weir_status enter(weir_runtime *runtime, const wi_stream_place *content, 
         end_without_a_word(runtime, ended);
     weir_status status = settle_in(runtime, content, out, &spare);
     pthread_mutex_unlock(&runtime->streams.lock);
+    wi_window(WI_WINDOW_STREAM_SETTLED);
     if (spare)
         runtime->driver->stream_destroy(runtime->device, spare);
     return status;
@@ -190,6 +192,7 @@ weir_status weir_stream_unregister(weir_stream stream)
     pthread_mutex_lock(&runtime->streams.lock);
     status = leave(runtime, stream, &spare);
     pthread_mutex_unlock(&runtime->streams.lock);
+    wi_window(WI_WINDOW_STREAM_LEFT);
     if (spare) {
         wi_fronts_drop_stream(runtime, stream);
         wi_streams_forget(runtime, stream); /* nobody records on it any more */

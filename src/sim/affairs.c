@@ -82,6 +82,7 @@ static void make_known(world *w, unsigned stream)
     }
     w->native[stream] = native;
     w->foreign[stream] = true;
+    oracle_succeeds(w->oracle, world_number(w, stream), false);
 }
 
 static bool give_stream(world *w, unsigned stream)
@@ -102,6 +103,7 @@ static void acquire(world *w, unsigned stream)
         return;
     w->streams[stream] = got;
     w->native[stream] = weir_stream_native(got);
+    oracle_succeeds(w->oracle, world_number(w, stream), false);
 }
 
 static void release(world *w, unsigned stream)
@@ -122,7 +124,7 @@ void run_stream(world *w, const step *s)
 {
     unsigned stream = (unsigned)s->field[F_STREAM];
     if (stream == 0 || stream > w->options.streams || w->stream_closed[stream] || w->stream_in_hand[stream] > 0 ||
-        w->captured[stream])
+        w->captured[stream] || world_frees_for_others(w))
         return;
     w->stream_closed[stream] = true;
     if (!w->streams[stream].id && s->field[F_FLAGS] & 1 && world_knows_foreign(&w->options))
@@ -144,6 +146,9 @@ static bool has_blocks(const world *w, unsigned client)
             return true;
     for (unsigned i = 0; i < WORLD_POOLS; i++)
         if (w->pools[i].pool && w->pools[i].client == client)
+            return true;
+    for (unsigned i = 0; i < WORLD_GRAPHS; i++)
+        if (w->graphs[i].graph && w->graphs[i].client == client)
             return true;
     return false;
 }
@@ -301,16 +306,11 @@ static void must_fail(world *w, const char *call, weir_status status, weir_statu
         oracle_report(w->oracle, ORACLE_ANSWER, "%s answers %s", call, weir_status_name(status));
 }
 
-/* What no state of the world makes right; the kinds of mistakes by number. */
-void run_misuse(world *w, const step *s)
+static void make_mistake(world *w, const step *s, const slot *b, bool held)
 {
-    const slot *b = &w->slots[s->field[F_SLOT] % WORLD_SLOTS];
     unsigned other = (b->client + 1u) % w->options.clients;
     unsigned number = (unsigned)(s->field[F_CLIENT] % w->options.clients);
     weir_client *client = world_has_client(w, number) ? w->clients[number] : NULL;
-    bool held = b->readers > 0 || b->written;
-    if (b->in_hand)
-        return;
     switch (s->field[F_COUNT] % 5) {
     case 0: /* what lives there now, if anything does, is another block */
         if (client && w->last_freed.pointer)
@@ -336,4 +336,15 @@ void run_misuse(world *w, const step *s)
             must_fail(w, "weir_free of foreign memory", weir_free(client, w, WEIR_STREAM_HOST), WEIR_FOREIGN);
         return;
     }
+}
+
+/* What no state of the world makes right; the kinds of mistakes by number. */
+void run_misuse(world *w, const step *s)
+{
+    slot *b = &w->slots[s->field[F_SLOT] % WORLD_SLOTS];
+    if (b->in_hand)
+        return;
+    b->in_hand = true;
+    make_mistake(w, s, b, b->readers > 0 || b->written);
+    b->in_hand = false;
 }

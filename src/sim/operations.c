@@ -212,6 +212,30 @@ static void choose_capture(world *w, step *s)
     s->field[F_SLOT] = some_slot(w, true);
 }
 
+static void choose_replace(world *w, step *s)
+{
+    for (int tries = 0; tries < 8; tries++) {
+        s->field[F_STREAM] = world_random(w, w->options.streams) + 1;
+        if (w->foreign[s->field[F_STREAM]])
+            break;
+    }
+    s->field[F_CLASS] = any_stream(w);
+    s->field[F_FLAGS] = (uint64_t)chance(w, 25) | (uint64_t)chance(w, 15) << 1 | (uint64_t)chance(w, 25) << 2;
+}
+
+/* Soon after one another, on one that there is. */
+static void choose_graph(world *w, step *s)
+{
+    s->field[F_SLOT] = world_random(w, WORLD_GRAPHS);
+    s->field[F_CLIENT] = world_random(w, w->options.clients);
+    s->field[F_STREAM] = any_stream(w);
+    s->field[F_CLASS] = any_stream(w);
+    s->field[F_BYTES] = world_random(w, chance(w, 50) ? 64 << 10 : 2 << 20) + 1;
+    s->field[F_COUNT] = world_random(w, 12);
+    s->field[F_MORE] = world_random(w, 1 << WORLD_GRAPH_BLOCKS);
+    s->field[F_FLAGS] = world_random(w, 8);
+}
+
 static void choose_reserve(world *w, step *s)
 {
     s->field[F_SLOT] = world_random(w, WORLD_RESERVATIONS);
@@ -303,6 +327,8 @@ const operation operations[] = {
     {"call", {10, 10, 10}, run_call, choose_call},
     {"record", {20, 20, 20}, run_record, choose_touch},
     {"capture", {6, 6, 6}, run_capture, choose_capture},
+    {"graph", {3, 3, 3}, run_graph, choose_graph},
+    {"replace", {4, 6, 4}, run_replace, choose_replace},
     {"reserve", {6, 6, 6}, run_reserve, choose_reserve},
     {"pool", {3, 3, 3}, run_pool, choose_pool},
     {"member", {6, 6, 6}, run_member, choose_member},

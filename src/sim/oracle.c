@@ -7,9 +7,8 @@
 const char *oracle_kind_name(oracle_kind kind)
 {
     static const char *const names[ORACLE_KINDS] = {
-        "early-reuse", "overlap", "unmapped", "unmap-live", "unmap-under-use",
-        "lost-order",  "budget",  "ledger",   "refusal",    "answer",
-        "device",      "leak",    "user"};
+        "early-reuse", "overlap", "unmapped", "unmap-live", "unmap-under-use", "lost-order", "budget",
+        "ledger",      "refusal", "answer",   "device",     "stuck",           "leak",       "user"};
     return kind < ORACLE_KINDS ? names[kind] : "?";
 }
 

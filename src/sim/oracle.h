@@ -32,6 +32,7 @@ typedef enum oracle_kind {
     ORACLE_REFUSAL,         /* refused without the reason that is named */
     ORACLE_ANSWER,          /* a status that this call cannot have */
     ORACLE_DEVICE,          /* what no device would let happen, contents that are not right */
+    ORACLE_STUCK,           /* memory that nobody has and nobody gets */
     ORACLE_LEAK,            /* something left when all is over */
     ORACLE_USER,            /* the user's own: unordered uses that were not declared, use after free */
     ORACLE_KINDS
@@ -92,6 +93,8 @@ oracle_block oracle_allocated(oracle *o, const oracle_got *got);
 void oracle_freeing(oracle *o, oracle_block block, unsigned stream);
 void oracle_freed(oracle *o, oracle_block block);
 void oracle_kept(oracle *o, oracle_block block);
+/* The block is freed and stays a graph's: nobody else's, and pending in the books; or it is its client's again. */
+void oracle_hold(oracle *o, oracle_block block, bool held);
 /* From here on the block is a pool, whose bytes are given out and come back; and until here: the call that frees it, by
  * oracle_freeing, begins. */
 void oracle_open_pool(oracle *o, oracle_block block);
@@ -108,6 +111,9 @@ bool oracle_by_user(oracle *o, bool users); /* what it was before */
 void oracle_naming(oracle *o, oracle_block block, unsigned stream);
 /* The call begins after which nothing can be recorded on the stream. */
 void oracle_capturing(oracle *o, unsigned stream);
+/* The stream has the place of one that ended without a word, or has not: while what was freed in that one's order has not passed, what
+ * is freed on this one may be pending. */
+void oracle_succeeds(oracle *o, unsigned stream, bool does);
 /* The call begins, and ends, that makes the block wait for all that is queued on the stream. */
 void oracle_using(oracle *o, oracle_block block, unsigned stream, bool write);
 void oracle_used(oracle *o, oracle_block block, unsigned stream);

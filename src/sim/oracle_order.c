@@ -27,10 +27,10 @@ static bool is_drained(const oracle *o, unsigned stream)
  * or in an earlier one that named another stream. */
 void oracle_begin_order(oracle *o, owner *w, unsigned stream)
 {
-    bool zeros = w->queued && (w->stream != stream || w->elsewhere);
-    w->order = !o->in_order || !stream || w->pool      ? ORDER_MORE
-               : zeros || !oracle_are_done(o, w->most) ? ORDER_PERHAPS
-                                                       : ORDER_ALONE;
+    bool zeros = w->queued && (w->stream != stream || w->elsewhere), heir = o->heirs >> stream & 1;
+    w->order = !o->in_order || !stream || w->pool || w->graphs ? ORDER_MORE
+               : zeros || heir || !oracle_are_done(o, w->most) ? ORDER_PERHAPS
+                                                               : ORDER_ALONE;
     w->elsewhere |= w->stream != stream; /* for the next one, if this is refused */
     if (w->order != ORDER_MORE)
         o->followed |= UINT64_C(1) << stream;
@@ -127,6 +127,12 @@ void oracle_check_order(oracle *o, const weir_stats *stats, bool drained)
         oracle_report(o, ORACLE_LEDGER,
                       "a snapshot tells %llu bytes to be in the order of streams, of %llu cached, and the device is %s",
                       ULL(stats->ordered), ULL(stats->cached), drained ? "past all that is queued" : "at work");
+}
+
+void oracle_succeeds(oracle *o, unsigned stream, bool does)
+{
+    o->heirs &= ~(UINT64_C(1) << stream);
+    o->heirs |= (uint64_t)does << stream;
 }
 
 /* A front may have kept blocks that were freed there; what it gives up from now on is pending, behind the last point that

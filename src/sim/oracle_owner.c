@@ -420,6 +420,17 @@ void oracle_kept(oracle *o, oracle_block block)
                       ULL(w->serial));
 }
 
+void oracle_hold(oracle *o, oracle_block block, bool held)
+{
+    owner *w = &o->table[block];
+    account *a = &o->accounts[w->client];
+    uint64_t more = held ? w->charged : 0, less = w->charged - more;
+    w->graphs = true;
+    oracle_live(o, w->client, w->memory_class, less, more);
+    a->pending_least += more - less;
+    a->pending_most += more - less;
+}
+
 /* Pools ------------------------------------------------------------------------------------------------------------ */
 
 void oracle_open_pool(oracle *o, oracle_block block)

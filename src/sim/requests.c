@@ -109,13 +109,15 @@ static void must_be_misuse(world *w, const char *call, weir_status status)
 }
 
 /* While a stream is being captured nobody puts anything on it, and what needs to know when its work is done is refused. */
-static void try_captured(world *w, unsigned stream, const slot *b)
+static void try_captured(world *w, unsigned stream, slot *b)
 {
     must_be_misuse(w, "weir_stream_synchronize", weir_stream_synchronize(w->streams[stream]));
     if (!b->block.pointer || b->in_hand || b->readers > 0 || b->written)
         return;
+    b->in_hand = true;
     must_be_misuse(w, "weir_free", weir_free(w->clients[b->client], b->block.pointer, w->streams[stream]));
     must_be_misuse(w, "weir_use_record", weir_use_record(w->runtime, b->block.pointer, w->streams[stream]));
+    b->in_hand = false;
 }
 
 /* Begins one, or ends it. */

@@ -1,5 +1,6 @@
 /* How a world moves: steps from a script or by chance, and others within them. */
 #include "base/plant.h"
+#include "base/window.h"
 #include "sim/between.h"
 #include "sim/world.h"
 
@@ -86,7 +87,7 @@ static void choose_next(world *w)
     run(w, &s);
 }
 
-/* weir calls the driver, with no lock held. */
+/* weir calls the driver, with no lock held, or has come to a window. */
 static void interrupt(void *user)
 {
     world *w = user;
@@ -99,13 +100,36 @@ static void interrupt(void *user)
     w->place++;
 }
 
+#ifdef WEIR_INVARIANTS
+static world *at_windows;
+
+/* At that of a front its thread's own lock is held. */
+static void at_window(wi_window_place place)
+{
+    if (place == WI_WINDOW_STREAM_SETTLED && at_windows->registering)
+        world_register_beside(at_windows);
+    if (place != WI_WINDOW_BLOCK_CHOSEN)
+        interrupt(at_windows);
+}
+#endif
+
+/* Others may run within what is done from now on; NULL: none. */
+static void let_others(world *w)
+{
+    between_calls(w ? interrupt : NULL, w);
+#ifdef WEIR_INVARIANTS
+    at_windows = w;
+    wi_window_turn = w ? at_window : NULL;
+#endif
+}
+
 size_t world_step(world *w, const step *list, size_t count)
 {
     if (!w->runtime)
         return 1;
-    between_calls(interrupt, w);
+    let_others(w);
     size_t used = run_with_others(w, list, count);
-    between_calls(NULL, NULL);
+    let_others(NULL);
     return used;
 }
 
@@ -119,9 +143,9 @@ bool world_advance(world *w, step_list *log)
         return true;
     w->log = log;
     w->choosing = w->options.nested;
-    between_calls(w->choosing ? interrupt : NULL, w);
+    let_others(w->choosing ? w : NULL);
     run(w, &s);
-    between_calls(NULL, NULL);
+    let_others(NULL);
     w->choosing = false;
     w->log = NULL;
     return true;

@@ -63,6 +63,11 @@ void world_take_stream(world *w, unsigned stream, int by)
     w->stream_in_hand[stream] = (uint8_t)(w->stream_in_hand[stream] + by);
 }
 
+bool world_frees_for_others(const world *w)
+{
+    return w->runtime->fronts.first_turn != NULL;
+}
+
 uint64_t world_faults(const world *w)
 {
     return w->fault_base + wi_sim_faults();
@@ -75,13 +80,13 @@ unsigned world_number(const world *w, unsigned stream)
 
 bool world_knows_foreign(const world_options *options)
 {
-    return options->streams <= WORLD_STREAMS / 2;
+    return options->streams <= (WORLD_STREAMS - WORLD_GONE) / 2;
 }
 
-/* Own streams that nobody has stay the runtime's, beside those that others made. */
+/* Own streams that nobody has stay the runtime's, beside those that others made, and a few that have ended. */
 static unsigned most_streams(const world_options *options)
 {
-    return world_knows_foreign(options) ? 2 * options->streams : options->streams;
+    return world_knows_foreign(options) ? 2 * options->streams + WORLD_GONE : options->streams;
 }
 
 world *world_create(const world_options *options)
@@ -146,6 +151,7 @@ static void end_blocks(world *w)
         if (w->slots[i].block.pointer)
             run_free(w, &(step){.field = {[F_SLOT] = i}});
     world_end_pools(w);
+    world_end_graphs(w);
 }
 
 static void end_captures(world *w)
@@ -164,9 +170,11 @@ void world_end(world *w)
     wi_sim_arm(NULL, NULL);
     w->fault_base = w->fault_mark = w->faults;
     if (w->runtime) {
+        world_settle_all(w);
         end_captures(w);
         end_blocks(w);
         run_snapshot(w, &(step){0});
+        world_check_rest(w);
         for (unsigned c = 0; c < w->options.clients; c++)
             if (w->clients[c])
                 run_client(w, &(step){.field = {[F_CLIENT] = c}});

@@ -24,6 +24,10 @@ enum {
     WORLD_STREAMS = 63,
     WORLD_CLIENTS = ORACLE_CLIENTS,
     WORLD_FREED = 4,
+    WORLD_GONE = WI_SIM_OVER,
+    WORLD_GRAPHS = 2,
+    WORLD_GRAPH_BLOCKS = 6,
+    WORLD_CAPTURES = 3,
     WORLD_DEPTH = 2
 };
 
@@ -153,6 +157,23 @@ typedef struct pool {
     uint8_t in_hand;
 } pool;
 
+/* A block of a graph's pool, all of which are alike; live, or free there. */
+typedef struct graph_block {
+    void *pointer;
+    oracle_block known;
+    bool live;
+} graph_block;
+
+typedef struct world_graph {
+    weir_graph *graph;     /* NULL: none */
+    unsigned client, home; /* the latter: the stream of its launches, which stays as long as it does */
+    uint64_t bytes, charged;
+    graph_block blocks[WORLD_GRAPH_BLOCKS];
+    unsigned count, captures;
+    wi_sim_graph *recorded[WORLD_CAPTURES];
+    bool in_hand;
+} world_graph;
+
 typedef struct world {
     world_options options;
     oracle *oracle;
@@ -165,10 +186,14 @@ typedef struct world {
     launch launches[WORLD_LAUNCHES];
     reserved reservations[WORLD_RESERVATIONS];
     pool pools[WORLD_POOLS];
+    world_graph graphs[WORLD_GRAPHS];
     uint64_t memberships;
     uint8_t owner[WORLD_CLIENTS]; /* as versions tell them apart; odd ones scrub */
     unsigned openings, opening[WORLD_CLIENTS];
     bool foreign[WORLD_STREAMS + 1], captured[WORLD_STREAMS + 1];
+    bool unsettled[WORLD_STREAMS + 1]; /* it took another one's place, and could not be registered yet */
+    unsigned registering;              /* the stream that somebody else shall register, too, where he can; 0: none */
+    bool twice;                        /* he has */
     uint64_t calls_queued, calls_done; /* of users' functions */
     weir_block last_freed;
     freed_block freed[WORLD_FREED]; /* the last ones, … */
@@ -232,6 +257,8 @@ unsigned world_number(const world *w, unsigned stream);
 bool world_has_stream(const world *w, uint64_t stream);
 bool world_has_client(const world *w, unsigned client);
 uint32_t world_features(const world *w);
+/* Whether a step under way frees what threads had parked. The end of a stream waits for that, which it cannot do here. */
+bool world_frees_for_others(const world *w);
 uint64_t world_random(world *w, uint64_t below);
 void world_hear_guard(world *w); /* what it reports is a finding */
 
@@ -270,6 +297,7 @@ void run_copy(world *w, const step *s);
 void run_call(world *w, const step *s);
 void run_record(world *w, const step *s);
 void run_capture(world *w, const step *s);
+void run_replace(world *w, const step *s);
 void run_reserve(world *w, const step *s);
 void run_pool(world *w, const step *s);
 void run_member(world *w, const step *s);
@@ -287,6 +315,15 @@ void world_touch(world *w, slot *b, unsigned stream, bool write, uint64_t offset
 void world_forget_in_slot(slot *b, unsigned stream); /* the host is behind all its work */
 /* A block, a pool or a member that something holds is refused, and nothing changes. */
 void world_expect_busy(world *w, const char *call, weir_status status);
+
+/* In the middle of a registration; and at the end, where nothing fails any more. */
+void world_register_beside(world *w);
+void world_settle_all(world *w);
+void world_check_rest(world *w);
+
+bool world_knows_graphs(const world *w);
+void run_graph(world *w, const step *s);
+void world_end_graphs(world *w);
 
 /* All pools. */
 void world_check_pools(world *w);

@@ -347,6 +347,46 @@ static void test_threads_that_never_saw_the_driver(void **state)
     }
 }
 
+typedef struct waiter {
+    void *stream;
+    weir_status status;
+    atomic_bool done;
+} waiter;
+
+static void *wait_for_stream(void *user)
+{
+    waiter *w = user;
+    w->status = driver->stream_synchronize(device, w->stream);
+    atomic_store(&w->done, true);
+    return NULL;
+}
+
+/* Who waits for a stream knows of what was there when he began, and of nothing that came to it meanwhile. */
+static void test_what_is_recorded_while_another_waits(void **state)
+{
+    (void)state;
+    skip_unless(device_kind_now == ON_HOST || device_kind_now == ON_STUB); /* a GPU may wait for all of it */
+    gate first = {0}, later = {0};
+    waiter w = {.stream = new_stream()};
+    pthread_t thread;
+    wi_event event;
+    ok(D(call(device, hold, &first, w.stream)));
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_stream, &w), 0);
+    nap(20000); /* it has begun; else nothing is seen here */
+    ok(D(call(device, hold, &later, w.stream)));
+    ok(D(record(device, w.stream, &event)));
+    atomic_store(&first.open, true);
+    for (int i = 0; i < 100 && !atomic_load(&w.done); i++)
+        nap(1000);
+    bool passed = driver->passed(device, event);
+    atomic_store(&later.open, true);
+    pthread_join(thread, NULL);
+    ok(w.status);
+    assert_false(passed);
+    ok(D(wait(device, event, UINT64_MAX)));
+    V(stream_destroy(device, w.stream));
+}
+
 int run_stream_tests(void)
 {
     const struct CMUnitTest streams[] = {
@@ -363,6 +403,7 @@ int run_stream_tests(void)
         cmocka_unit_test_setup_teardown(test_unasked_events_do_not_pile_up, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_events_outlive_their_stream, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_threads_that_never_saw_the_driver, open_device, close_device),
+        cmocka_unit_test_setup_teardown(test_what_is_recorded_while_another_waits, open_device, close_device),
     };
     return cmocka_run_group_tests(streams, NULL, NULL);
 }

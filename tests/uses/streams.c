@@ -9,7 +9,7 @@ enum { BUDGET = 64 << 20, BLOCK = 1 << 20 };
 typedef struct fixture {
     weir_runtime *runtime;
     weir_client *client;
-    weir_stream a, b;
+    weir_stream a, b, theirs; /* the last: another thread's */
 } fixture;
 
 static const char *device_name(void)
@@ -428,6 +428,32 @@ static void streams_that_cannot_be_registered(void **state)
     ok(weir_stream_synchronize(f->a));
 }
 
+static void *frees_on_its_own(void *user)
+{
+    fixture *f = user;
+    weir_stream own;
+    void *p;
+    bool good = weir_stream_default(f->runtime, WEIR_DEFAULT_PER_THREAD, &own) == WEIR_OK &&
+                weir_alloc(f->client, BLOCK, own, WEIR_KV, &p) == WEIR_OK && weir_free(f->client, p, own) == WEIR_OK &&
+                weir_stream_synchronize(own) == WEIR_OK;
+    f->theirs = own;
+    return good ? NULL : user;
+}
+
+/* Nothing could be recorded there by another thread: what is freed there does not wait for that. */
+static void what_is_freed_on_a_threads_own_stream(void **state)
+{
+    fixture *f = *state;
+    skip_unless_cuda();
+    pthread_t thread;
+    void *wrong;
+    assert_int_equal(pthread_create(&thread, NULL, frees_on_its_own, f), 0);
+    pthread_join(thread, &wrong);
+    assert_null(wrong);
+    ok(weir_free(f->client, allocate(f->client, BUDGET, f->a, WEIR_KV), f->a));
+    ok(weir_stream_unregister(f->theirs));
+}
+
 /* A stream ends while it is registered, which is the caller's mistake. Where the next one has its address, it has another id,
  * and the old one is nobody's; the runtime of the test is left behind where the address was not used again. */
 static void an_address_that_is_used_again(void **state)
@@ -532,6 +558,7 @@ int main(void)
         cmocka_unit_test(devices_that_are_not_there),
         CASE(a_stream_of_the_user),
         CASE(streams_that_cannot_be_registered),
+        CASE(what_is_freed_on_a_threads_own_stream),
         cmocka_unit_test(an_address_that_is_used_again),
         CASE(default_streams),
         CASE(a_graph),

@@ -15,7 +15,7 @@ typedef struct piece {
     void *address;
     uint64_t bytes, reserved; /* what it counts for on the device */
     CUmemoryPool pool;
-    struct CUstream_st *stream;
+    stub_line *line;
     uint64_t sequence;
 } piece;
 
@@ -147,7 +147,7 @@ static void trim(CUmemoryPool pool, uint64_t keep)
 {
     for (piece **at = &pieces; *at && pool->held > keep;) {
         const piece *p = *at;
-        if (p->pool == pool && p->kind == FREED && stub_done(p->stream, p->sequence))
+        if (p->pool == pool && p->kind == FREED && stub_done(p->line, p->sequence))
             unmake(at);
         else
             at = &(*at)->next;
@@ -212,7 +212,7 @@ void stub_trim_pools(void)
         again = false;
         for (const piece *p = pieces; p && !again; p = p->next) {
             again =
-                p->pool && p->kind == FREED && p->pool->held > p->pool->threshold && stub_done(p->stream, p->sequence);
+                p->pool && p->kind == FREED && p->pool->held > p->pool->threshold && stub_done(p->line, p->sequence);
             if (again)
                 trim(p->pool, p->pool->threshold);
         }
@@ -223,14 +223,14 @@ void stub_trim_pools(void)
 /* In stream order -------------------------------------------------------------------------------------------------- */
 
 /* With the lock held. *late: another stream is to wait for the release. */
-static piece *find_freed(CUmemoryPool pool, uint64_t bytes, const struct CUstream_st *stream, bool *late)
+static piece *find_freed(CUmemoryPool pool, uint64_t bytes, const stub_line *line, bool *late)
 {
     piece *found = NULL;
     *late = false;
     for (piece *p = pieces; p; p = p->next) {
         if (p->pool != pool || p->kind != FREED || p->bytes != bytes)
             continue;
-        if (p->stream == stream || stub_done(p->stream, p->sequence)) {
+        if (p->line == line || stub_done(p->line, p->sequence)) {
             *late = false;
             return p;
         }
@@ -269,11 +269,11 @@ CUresult stub_cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemo
     if (result != CUDA_SUCCESS)
         return result;
     pthread_mutex_lock(&stub.lock);
-    piece *p = find_freed(pool, bytes, stream, &late);
-    struct CUstream_st *other = NULL;
+    piece *p = find_freed(pool, bytes, stream->line, &late);
+    stub_line *other = NULL;
     uint64_t sequence = 0;
     if (p && late) {
-        other = p->stream;
+        other = p->line;
         sequence = p->sequence;
     }
     if (p) {
@@ -303,8 +303,8 @@ CUresult stub_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
     p = p && stub_is_here(p->device) ? p : NULL;
     if (p) {
         p->kind = FREED;
-        p->stream = stream;
-        p->sequence = stub_queued(stream);
+        p->line = stream->line;
+        p->sequence = stub_queued(stream->line);
         stub.device[p->device].count.allocations--;
     }
     pthread_mutex_unlock(&stub.lock);

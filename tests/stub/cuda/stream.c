@@ -1,93 +1,154 @@
-/* Streams are threads that do their work in order, some time. */
+/* Streams: handles, and behind each a line of work that a thread does in order, some time. */
 #include "stream.h"
 
-enum { ENDED_KEPT = 64 };
+static stub_line *lines, *idle_lines; /* all that ever were; those that have no stream and no work */
+/* Handles of streams that were destroyed, the last of them first: the next stream gets its address. */
+static struct CUstream_st *ended, *streams; /* and all handles that ever were */
 
-static struct CUstream_st *streams; /* all that ever were */
-/* Those that were destroyed, the first of them first, so many of which stay so. With the stub's lock. */
-static struct CUstream_st *ended_first, *ended_last;
-static unsigned ended_count;
+/* Lines ------------------------------------------------------------------------------------------------------------ */
 
-static void *run_stream(void *argument)
+static void become_idle(stub_line *line)
 {
-    struct CUstream_st *stream = argument;
-    pthread_mutex_lock(&stream->lock);
+    pthread_mutex_lock(&stub.lock);
+    line->next_idle = idle_lines;
+    idle_lines = line;
+    pthread_mutex_unlock(&stub.lock);
+}
+
+static void *run_line(void *argument)
+{
+    stub_line *line = argument;
+    pthread_mutex_lock(&line->lock);
     for (;;) {
-        while (!stream->first && !stream->closing)
-            pthread_cond_wait(&stream->queued_some, &stream->lock);
-        stub_work *work = stream->first;
+        while (!line->first && !line->closing)
+            pthread_cond_wait(&line->queued_some, &line->lock);
+        stub_work *work = line->first;
         if (!work)
             break;
-        stream->first = work->next;
-        pthread_mutex_unlock(&stream->lock);
+        line->first = work->next;
+        pthread_mutex_unlock(&line->lock);
         work->run(work);
         free(work);
-        pthread_mutex_lock(&stream->lock);
-        stream->done++;
-        pthread_cond_broadcast(&stream->done_some);
+        pthread_mutex_lock(&line->lock);
+        line->done++;
+        pthread_cond_broadcast(&line->done_some);
     }
-    pthread_mutex_unlock(&stream->lock);
+    pthread_mutex_unlock(&line->lock);
+    become_idle(line);
     return NULL;
 }
 
-/* With the stub's lock. One that ended long ago, or a new one: a program that makes streams and ends them does not grow. */
-static struct CUstream_st *take_record(void)
+/* With the stub's lock: an idle one, or a new one. */
+static stub_line *take_line(void)
 {
-    struct CUstream_st *stream = ended_first;
-    if (ended_count > ENDED_KEPT) {
-        ended_first = stream->next_ended;
-        ended_count--;
-        return stream;
+    stub_line *line = idle_lines;
+    if (line) {
+        idle_lines = line->next_idle;
+        return line;
     }
-    stream = calloc(1, sizeof *stream);
-    if (!stream)
+    line = calloc(1, sizeof *line);
+    if (!line)
         return NULL;
-    pthread_mutex_init(&stream->lock, NULL);
-    pthread_cond_init(&stream->queued_some, NULL);
-    pthread_cond_init(&stream->done_some, NULL);
-    stream->next = streams;
-    streams = stream;
-    return stream;
+    pthread_mutex_init(&line->lock, NULL);
+    pthread_cond_init(&line->queued_some, NULL);
+    pthread_cond_init(&line->done_some, NULL);
+    line->next = lines;
+    return lines = line;
 }
 
-/* With the stub's lock. */
-static void keep_record(struct CUstream_st *stream)
+/* With its thread. */
+static stub_line *new_line(int device)
 {
-    stream->next_ended = NULL;
-    *(ended_first ? &ended_last->next_ended : &ended_first) = stream;
-    ended_last = stream;
-    ended_count++;
+    pthread_t thread;
+    pthread_mutex_lock(&stub.lock);
+    stub_line *line = take_line();
+    pthread_mutex_unlock(&stub.lock);
+    if (!line)
+        return NULL;
+    line->closing = false;
+    line->device = device;
+    if (pthread_create(&thread, NULL, run_line, line) != 0) {
+        become_idle(line);
+        return NULL;
+    }
+    pthread_detach(thread);
+    return line;
 }
 
-/* The stream's record and its thread. */
+/* What is on it is done yet. */
+static void close_line(stub_line *line)
+{
+    pthread_mutex_lock(&line->lock);
+    line->closing = true;
+    pthread_cond_signal(&line->queued_some);
+    pthread_mutex_unlock(&line->lock);
+}
+
+bool stub_done(stub_line *line, uint64_t sequence)
+{
+    pthread_mutex_lock(&line->lock);
+    bool done = line->done >= sequence;
+    pthread_mutex_unlock(&line->lock);
+    return done;
+}
+
+uint64_t stub_queued(stub_line *line)
+{
+    pthread_mutex_lock(&line->lock);
+    uint64_t queued = line->queued;
+    pthread_mutex_unlock(&line->lock);
+    return queued;
+}
+
+void stub_wait(stub_line *line, uint64_t sequence)
+{
+    pthread_mutex_lock(&line->lock);
+    while (line->done < sequence)
+        pthread_cond_wait(&line->done_some, &line->lock);
+    pthread_mutex_unlock(&line->lock);
+}
+
+/* Also for the work of streams that are gone. */
+void stub_wait_for_all(int device)
+{
+    pthread_mutex_lock(&stub.lock);
+    stub_line *line = lines;
+    pthread_mutex_unlock(&stub.lock);
+    for (; line; line = line->next) /* which never changes */
+        if (device < 0 || line->device == device)
+            stub_wait(line, stub_queued(line));
+}
+
+/* Handles ---------------------------------------------------------------------------------------------------------- */
+
 static struct CUstream_st *new_stream(struct CUctx_st *context)
 {
     static unsigned long long last_id;
+    stub_line *line = new_line(context->device);
+    if (!line)
+        return NULL;
     pthread_mutex_lock(&stub.lock);
-    struct CUstream_st *stream = take_record();
+    struct CUstream_st *stream = ended;
+    if (stream)
+        ended = stream->next_ended;
+    else if ((stream = calloc(1, sizeof *stream))) {
+        stream->next = streams;
+        streams = stream;
+    }
+    if (stream)
+        *stream = (struct CUstream_st){
+            .context = context, .alive = true, .line = line, .id = ++last_id, .next = stream->next};
     pthread_mutex_unlock(&stub.lock);
     if (!stream)
-        return NULL;
-    stream->closing = false;
-    bool made = pthread_create(&stream->thread, NULL, run_stream, stream) == 0;
-    pthread_mutex_lock(&stub.lock);
-    stream->context = context;
-    stream->alive = made;
-    stream->id = ++last_id;
-    if (!made)
-        keep_record(stream);
-    pthread_mutex_unlock(&stub.lock);
-    return made ? stream : NULL;
+        close_line(line);
+    return stream;
 }
 
 /* The default streams, made when they are first meant: in each context one for all, and one for each thread. They last. */
 static struct CUstream_st *default_stream(struct CUstream_st **place)
 {
-    if (!*place && stub_current()) {
+    if (!*place && stub_current())
         *place = new_stream(stub_current());
-        if (*place)
-            pthread_detach((*place)->thread);
-    }
     return *place;
 }
 
@@ -105,6 +166,7 @@ static CUresult find_stream(CUstream *stream, bool anywhere)
     pthread_mutex_unlock(&making);
     pthread_mutex_lock(&stub.lock);
     bool good = *stream && (*stream)->alive && (anywhere || (*stream)->context == stub_current());
+    stub.dead_streams_used += *stream && !(*stream)->alive;
     pthread_mutex_unlock(&stub.lock);
     return good ? CUDA_SUCCESS : STUB_INVALID_HANDLE;
 }
@@ -112,6 +174,48 @@ static CUresult find_stream(CUstream *stream, bool anywhere)
 CUresult stub_find_stream(CUstream *stream)
 {
     return find_stream(stream, false);
+}
+
+CUresult stub_break_captures(int device, CUresult result)
+{
+    CUresult broken = CUDA_SUCCESS;
+    pthread_mutex_lock(&stub.lock);
+    struct CUstream_st *stream = streams;
+    pthread_mutex_unlock(&stub.lock);
+    for (; stream; stream = stream->next) /* which never changes */
+        if (stream->alive && stream->context->device == device && stub_break_capture(stream, result) != CUDA_SUCCESS)
+            broken = result;
+    return broken;
+}
+
+static void enqueue(stub_line *line, stub_work *work)
+{
+    pthread_mutex_lock(&line->lock);
+    *(line->first ? &line->last->next : &line->first) = work;
+    line->last = work;
+    line->queued++;
+    pthread_cond_signal(&line->queued_some);
+    pthread_mutex_unlock(&line->lock);
+}
+
+stub_line *stub_line_behind_all(int device)
+{
+    static stub_line *behind[STUB_MOST_DEVICES];
+    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&making);
+    stub_line *line = behind[device] ? behind[device] : (behind[device] = new_line(device));
+    pthread_mutex_unlock(&making);
+    pthread_mutex_lock(&stub.lock);
+    stub_line *other = lines;
+    pthread_mutex_unlock(&stub.lock);
+    for (; line && other; other = other->next) { /* which never changes */
+        stub_work *work = other != line && other->device == device ? calloc(1, sizeof *work) : NULL;
+        if (!work)
+            continue;
+        *work = (stub_work){.run = stub_run_wait, .line = other, .sequence = stub_queued(other)};
+        enqueue(line, work);
+    }
+    return line;
 }
 
 static CUresult put(CUstream stream, stub_work work, bool anywhere)
@@ -124,12 +228,7 @@ static CUresult put(CUstream stream, stub_work work, bool anywhere)
     queued->next = NULL;
     if (stub_captured(stream, queued))
         return CUDA_SUCCESS;
-    pthread_mutex_lock(&stream->lock);
-    *(stream->first ? &stream->last->next : &stream->first) = queued;
-    stream->last = queued;
-    stream->queued++;
-    pthread_cond_signal(&stream->queued_some);
-    pthread_mutex_unlock(&stream->lock);
+    enqueue(stream->line, queued);
     return CUDA_SUCCESS;
 }
 
@@ -141,49 +240,6 @@ CUresult stub_put(CUstream stream, stub_work work)
 CUresult stub_put_anywhere(CUstream stream, stub_work work)
 {
     return put(stream, work, true);
-}
-
-bool stub_done(struct CUstream_st *stream, uint64_t sequence)
-{
-    pthread_mutex_lock(&stream->lock);
-    bool done = stream->done >= sequence;
-    pthread_mutex_unlock(&stream->lock);
-    return done;
-}
-
-uint64_t stub_queued(struct CUstream_st *stream)
-{
-    pthread_mutex_lock(&stream->lock);
-    uint64_t queued = stream->queued;
-    pthread_mutex_unlock(&stream->lock);
-    return queued;
-}
-
-void stub_wait(struct CUstream_st *stream, uint64_t sequence)
-{
-    pthread_mutex_lock(&stream->lock);
-    while (stream->done < sequence)
-        pthread_cond_wait(&stream->done_some, &stream->lock);
-    pthread_mutex_unlock(&stream->lock);
-}
-
-/* One that has ended may be another context's by now, and had no work in between. */
-static bool is_of(const struct CUstream_st *stream, int device)
-{
-    pthread_mutex_lock(&stub.lock);
-    bool is = device < 0 || (stream->context && stream->context->device == device);
-    pthread_mutex_unlock(&stub.lock);
-    return is;
-}
-
-void stub_wait_for_all(int device)
-{
-    pthread_mutex_lock(&stub.lock);
-    struct CUstream_st *stream = streams;
-    pthread_mutex_unlock(&stub.lock);
-    for (; stream; stream = stream->next) /* which never changes */
-        if (is_of(stream, device))
-            stub_wait(stream, stub_queued(stream));
 }
 
 CUresult stub_cuStreamCreate(CUstream *out, unsigned flags)
@@ -201,6 +257,7 @@ CUresult stub_cuStreamCreate(CUstream *out, unsigned flags)
     return CUDA_SUCCESS;
 }
 
+/* It does not wait: what is on the stream goes on, and events that were recorded there tell of it as before. */
 CUresult stub_cuStreamDestroy(CUstream stream)
 {
     STUB_CALL(cuStreamDestroy, STUB_IN_CONTEXT | STUB_UNSAFE);
@@ -208,17 +265,13 @@ CUresult stub_cuStreamDestroy(CUstream stream)
     if (result != CUDA_SUCCESS)
         return result;
     pthread_mutex_lock(&stub.lock);
+    stub_line *line = stream->line;
     stream->alive = false;
+    stream->next_ended = ended;
+    ended = stream;
     stub.device[stream->context->device].count.streams--;
     pthread_mutex_unlock(&stub.lock);
-    pthread_mutex_lock(&stream->lock);
-    stream->closing = true;
-    pthread_cond_signal(&stream->queued_some);
-    pthread_mutex_unlock(&stream->lock);
-    pthread_join(stream->thread, NULL);
-    pthread_mutex_lock(&stub.lock);
-    keep_record(stream);
-    pthread_mutex_unlock(&stub.lock);
+    close_line(line);
     return CUDA_SUCCESS;
 }
 
@@ -230,7 +283,7 @@ CUresult stub_cuStreamSynchronize(CUstream stream)
         result = stub_break_capture(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     if (result != CUDA_SUCCESS)
         return result;
-    stub_wait(stream, stub_queued(stream));
+    stub_wait(stream->line, stub_queued(stream->line));
     stub_trim_pools();
     return CUDA_SUCCESS;
 }
@@ -240,6 +293,7 @@ CUresult stub_cuStreamGetCtx(CUstream stream, CUcontext *context)
     STUB_CALL(cuStreamGetCtx, STUB_IN_CONTEXT);
     pthread_mutex_lock(&stub.lock);
     bool alive = stream->alive;
+    stub.dead_streams_used += !alive;
     *context = stream->context;
     pthread_mutex_unlock(&stub.lock);
     return alive ? CUDA_SUCCESS : STUB_INVALID_HANDLE;

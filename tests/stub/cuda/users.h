@@ -14,7 +14,9 @@ enum {
     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9
 };
 
+/* And what weir makes use of where a driver has it. */
 #define STUB_USERS(X)                                                                                                  \
+    X(cuCtxRecordEvent, 12050, (CUcontext context, CUevent event))                                                     \
     X(cuCtxCreate, 3020, (CUcontext * context, unsigned flags, CUdevice device))                                       \
     X(cuCtxDestroy, 4000, (CUcontext context))                                                                         \
     X(cuCtxGetDevice, 2000, (CUdevice * device))                                                                       \

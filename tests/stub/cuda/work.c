@@ -23,9 +23,9 @@ static void run_call(stub_work *work)
     stub_in_host_function = false;
 }
 
-static void run_wait(stub_work *work)
+void stub_run_wait(stub_work *work)
 {
-    stub_wait(work->stream, work->sequence);
+    stub_wait(work->line, work->sequence);
 }
 
 /* As GPUs do it: by looking, and as differences of 32 bits. */
@@ -80,9 +80,9 @@ CUresult stub_cuStreamWaitValue32(CUstream stream, CUdeviceptr word, uint32_t va
                     (stub_work){.run = run_wait_value, .from = (const void *)(uintptr_t)word, .sequence = value});
 }
 
-CUresult stub_put_wait(CUstream stream, struct CUstream_st *other, uint64_t sequence)
+CUresult stub_put_wait(CUstream stream, stub_line *other, uint64_t sequence)
 {
-    return stub_put(stream, (stub_work){.run = run_wait, .stream = other, .sequence = sequence});
+    return stub_put(stream, (stub_work){.run = stub_run_wait, .line = other, .sequence = sequence});
 }
 
 /* Events ----------------------------------------------------------------------------------------------------------- */
@@ -147,23 +147,42 @@ CUresult stub_cuEventRecord(CUevent event, CUstream stream)
     if (result != CUDA_SUCCESS)
         return result;
     pthread_mutex_lock(&stub.lock);
-    pthread_mutex_lock(&stream->lock);
     event->captured = stream->capture != CU_STREAM_CAPTURE_STATUS_NONE;
-    event->stream = stream;
-    event->sequence = stream->queued;
-    pthread_mutex_unlock(&stream->lock);
+    event->line = stream->line;
+    event->sequence = stub_queued(stream->line);
+    pthread_mutex_unlock(&stub.lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult stub_cuCtxRecordEvent(CUcontext context, CUevent event)
+{
+    STUB_CALL(cuCtxRecordEvent, STUB_IN_CONTEXT);
+    CUresult result = stub_check_event(event);
+    if (result == CUDA_SUCCESS && context != event->context)
+        result = STUB_INVALID_HANDLE;
+    if (result == CUDA_SUCCESS)
+        result = stub_break_captures(context->device, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    if (result != CUDA_SUCCESS)
+        return result;
+    stub_line *line = stub_line_behind_all(context->device);
+    if (!line)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&stub.lock);
+    event->captured = false;
+    event->line = line;
+    event->sequence = stub_queued(line);
     pthread_mutex_unlock(&stub.lock);
     return CUDA_SUCCESS;
 }
 
 /* What the event stands for now. */
-static CUresult read_event(CUevent event, CUstream *stream, uint64_t *sequence)
+static CUresult read_event(CUevent event, stub_line **line, uint64_t *sequence)
 {
     CUresult result = stub_check_event(event);
     if (result != CUDA_SUCCESS)
         return result;
     pthread_mutex_lock(&stub.lock);
-    *stream = event->stream;
+    *line = event->line;
     *sequence = event->sequence;
     bool captured = event->captured;
     pthread_mutex_unlock(&stub.lock);
@@ -173,10 +192,10 @@ static CUresult read_event(CUevent event, CUstream *stream, uint64_t *sequence)
 CUresult stub_cuEventQuery(CUevent event)
 {
     STUB_CALL(cuEventQuery, STUB_IN_CONTEXT | STUB_UNSAFE);
-    CUstream stream = NULL;
+    stub_line *line = NULL;
     uint64_t sequence = 0;
-    CUresult result = read_event(event, &stream, &sequence);
-    if (result == CUDA_SUCCESS && stream && !stub_done(stream, sequence))
+    CUresult result = read_event(event, &line, &sequence);
+    if (result == CUDA_SUCCESS && line && !stub_done(line, sequence))
         result = CUDA_ERROR_NOT_READY;
     return result;
 }
@@ -184,18 +203,18 @@ CUresult stub_cuEventQuery(CUevent event)
 CUresult stub_cuEventSynchronize(CUevent event)
 {
     STUB_CALL(cuEventSynchronize, STUB_IN_CONTEXT | STUB_UNSAFE);
-    CUstream stream = NULL;
+    stub_line *line = NULL;
     uint64_t sequence = 0;
-    CUresult result = read_event(event, &stream, &sequence);
-    if (result == CUDA_SUCCESS && stream)
-        stub_wait(stream, sequence);
+    CUresult result = read_event(event, &line, &sequence);
+    if (result == CUDA_SUCCESS && line)
+        stub_wait(line, sequence);
     return result;
 }
 
 CUresult stub_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 {
     STUB_CALL(cuStreamWaitEvent, STUB_IN_CONTEXT);
-    CUstream other = NULL;
+    stub_line *other = NULL;
     uint64_t sequence = 0;
     CUresult result = flags == 0 ? read_event(event, &other, &sequence) : STUB_INVALID_VALUE;
     if (result == CUDA_SUCCESS)

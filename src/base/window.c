@@ -1,0 +1,5 @@
+#include "base/window.h"
+
+#ifdef WEIR_INVARIANTS
+void (*wi_window_turn)(wi_window_place place) = 0;
+#endif

@@ -1,0 +1,223 @@
+/* Graphs: captured several times into one pool, launched in between and again, and closed. All launches of one are on a stream of
+ * its own, so that they are in an order; what they touch is the graph's from the first capture until that stream is past the
+ * close. */
+#include "sim/world.h"
+
+#include "runtime/runtime.h"
+
+bool world_knows_graphs(const world *w)
+{
+    enum { STREAMS_ENOUGH = 4 };
+    return w->options.streams >= STREAMS_ENOUGH && world_features(w) & WEIR_CAPTURABLE &&
+           !(world_features(w) & WEIR_GUARDS);
+}
+
+static graph_block *block_at(world_graph *g, const void *pointer)
+{
+    for (unsigned i = 0; i < g->count; i++)
+        if (g->blocks[i].pointer == pointer)
+            return &g->blocks[i];
+    return NULL;
+}
+
+static void freed_by_user(world *w, graph_block *b)
+{
+    b->live = false;
+    oracle_hold(w->oracle, b->known, true);
+}
+
+/* Capturing ---------------------------------------------------------------------------------------------------------------- */
+
+/* The pool has it from here on, or had it: in which case it is free there, and nobody's. */
+static graph_block *settle_in(world *w, world_graph *g, void *pointer)
+{
+    graph_block *b = block_at(g, pointer);
+    if (b && b->live)
+        oracle_report(w->oracle, ORACLE_OVERLAP, "a graph's block is given out in a capture while it is live");
+    if (b && !b->live)
+        oracle_hold(w->oracle, b->known, false);
+    if (!b) {
+        b = &g->blocks[g->count++];
+        b->known = oracle_allocated(w->oracle, &(oracle_got){.client = g->client,
+                                                             .address = pointer,
+                                                             .length = g->charged,
+                                                             .charged = g->charged,
+                                                             .memory_class = WEIR_SCRATCH});
+    }
+    b->pointer = pointer;
+    b->live = true;
+    return b;
+}
+
+/* Work that writes the block, and work that finds what was written: in every launch. */
+static void put_work(world *w, const graph_block *b, uint64_t bytes, void *native)
+{
+    uint32_t version = (w->last_version += WI_SIM_OWNERS);
+    wi_sim_touch(w->device, native, b->pointer, bytes, true, version);
+    wi_sim_touch(w->device, native, b->pointer, bytes, false, version);
+}
+
+static bool allocate(world *w, world_graph *g, unsigned stream, graph_block **out)
+{
+    weir_request request = {
+        .size = sizeof request, .bytes = g->bytes, .stream = w->streams[stream], .memory_class = WEIR_SCRATCH};
+    weir_block block = {NULL, 0};
+    if (g->count == WORLD_GRAPH_BLOCKS)
+        return false;
+    oracle_asking(w->oracle, g->client, WEIR_SCRATCH, g->charged, false);
+    weir_status status = weir_alloc_with(w->clients[g->client], &request, &block);
+    oracle_answered(w->oracle, g->client, WEIR_SCRATCH, g->charged, false);
+    /* What others had must be zeroed, which a capture cannot. */
+    if (!ANSWER(w, "weir_alloc_with", status, WEIR_OUT_OF_MEMORY, WEIR_STREAM_MISUSE))
+        return false;
+    *out = settle_in(w, g, block.pointer);
+    return true;
+}
+
+static void capture_work(world *w, const step *s, world_graph *g, unsigned stream)
+{
+    for (uint64_t i = 0; i <= s->field[F_COUNT] % WORLD_GRAPH_BLOCKS; i++) {
+        graph_block *b = NULL;
+        if (!allocate(w, g, stream, &b))
+            return;
+        put_work(w, b, g->bytes, w->native[stream]);
+        if (s->field[F_MORE] >> i & 1 &&
+            ANSWER(w, "weir_free", weir_free(w->clients[g->client], b->pointer, w->streams[stream]), WEIR_OK))
+            freed_by_user(w, b);
+    }
+}
+
+static void capture(world *w, const step *s, world_graph *g)
+{
+    unsigned stream = (unsigned)s->field[F_STREAM];
+    if (stream == 0 || !world_has_stream(w, stream) || w->stream_in_hand[stream] > 0 || world_frees_for_others(w) ||
+        g->captures == WORLD_CAPTURES)
+        return;
+    for (unsigned i = 0; i < WORLD_LAUNCHES; i++)
+        if (w->launches[i].launch && w->launches[i].stream == stream)
+            return;
+    w->stream_closed[stream] = true;
+    oracle_capturing(w->oracle, world_number(w, stream));
+    if (ANSWER(w, "weir_graph_begin", weir_graph_begin(g->graph, w->streams[stream]), WEIR_OK)) {
+        w->captured[stream] = true;
+        bool made = wi_sim_capture_graph(w->device, w->native[stream]);
+        if (made)
+            capture_work(w, s, g, stream);
+        g->recorded[g->captures] = wi_sim_captured(w->device, w->native[stream]);
+        g->captures += made;
+        (void)ANSWER(w, "weir_graph_end", weir_graph_end(g->graph, w->streams[stream]), WEIR_OK);
+        w->captured[stream] = false;
+    }
+    w->stream_closed[stream] = false;
+}
+
+/* Launching and ending ------------------------------------------------------------------------------------------------------- */
+
+static void launch_again(world *w, const step *s, const world_graph *g)
+{
+    if (g->captures == 0)
+        return;
+    oracle_declare(w->oracle, true);
+    wi_sim_launch(w->device, g->recorded[s->field[F_COUNT] % g->captures], w->native[g->home]);
+    oracle_declare(w->oracle, false);
+}
+
+/* A live block of the pool is freed outside of captures, where its last launch was. */
+static void free_one(world *w, const step *s, world_graph *g)
+{
+    graph_block *b = g->count > 0 ? &g->blocks[s->field[F_COUNT] % g->count] : NULL;
+    if (b && b->live &&
+        ANSWER(w, "weir_free", weir_free(w->clients[g->client], b->pointer, w->streams[g->home]), WEIR_OK))
+        freed_by_user(w, b);
+}
+
+static void end(world *w, world_graph *g)
+{
+    unsigned number = world_number(w, g->home);
+    for (unsigned i = 0; i < g->count; i++)
+        free_one(w, &(step){.field = {[F_COUNT] = i}}, g);
+    for (unsigned i = 0; i < g->count; i++)
+        if (g->blocks[i].live) /* a fault was in the way */
+            return;
+    for (unsigned i = 0; i < g->count; i++) {
+        oracle_hold(w->oracle, g->blocks[i].known, false);
+        oracle_freeing(w->oracle, g->blocks[i].known, number);
+    }
+    bool closed = ANSWER(w, "weir_graph_close", weir_graph_close(g->graph, w->streams[g->home]), WEIR_OK);
+    for (unsigned i = 0; i < g->count; i++)
+        if (closed) {
+            oracle_freed(w->oracle, g->blocks[i].known);
+        } else {
+            oracle_kept(w->oracle, g->blocks[i].known);
+            oracle_hold(w->oracle, g->blocks[i].known, true);
+        }
+    if (!closed)
+        return;
+    for (unsigned i = 0; i < g->captures; i++)
+        wi_sim_graph_end(g->recorded[i]);
+    world_take_stream(w, g->home, -1);
+    *g = (world_graph){.in_hand = true};
+}
+
+static void open_one(world *w, const step *s, world_graph *g)
+{
+    unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients, home = (unsigned)s->field[F_CLASS];
+    weir_graph *graph;
+    /* Not of a client who leaves secrets: what he has, others could not have in a capture. */
+    if (!world_knows_graphs(w) || home == 0 || !world_has_stream(w, home) || !world_has_client(w, client) ||
+        s->field[F_BYTES] == 0)
+        return;
+    for (unsigned i = 0; i < WORLD_GRAPHS; i++)
+        if (w->graphs[i].graph && w->graphs[i].home == home)
+            return;
+    world_take_stream(w, home, 1);
+    if (!ANSWER(w, "weir_graph_open", weir_graph_open(w->clients[client], &graph), WEIR_OK)) {
+        world_take_stream(w, home, -1);
+        return;
+    }
+    uint64_t bytes = wi_round_up(s->field[F_BYTES], WI_SIM_UNIT);
+    *g = (world_graph){.graph = graph,
+                       .client = client,
+                       .home = home,
+                       .bytes = bytes,
+                       .charged = world_charge(w, bytes, 0),
+                       .in_hand = true};
+}
+
+/* Opens one, captures into it, launches what was captured, frees of its blocks, or closes it. */
+void run_graph(world *w, const step *s)
+{
+    world_graph *g = &w->graphs[s->field[F_SLOT] % WORLD_GRAPHS];
+    if (g->in_hand || (g->graph && w->client_closed[g->client]))
+        return;
+    g->in_hand = true;
+    unsigned client = g->graph ? g->client : (unsigned)s->field[F_CLIENT] % w->options.clients;
+    w->client_in_hand[client]++;
+    switch (g->graph ? s->field[F_FLAGS] % 8 : 8) {
+    case 8:
+        open_one(w, s, g);
+        break;
+    case 0:
+    case 1:
+    case 2:
+        capture(w, s, g);
+        break;
+    case 3:
+        end(w, g);
+        break;
+    case 4:
+        free_one(w, s, g);
+        break;
+    default:
+        launch_again(w, s, g);
+    }
+    w->client_in_hand[client]--;
+    g->in_hand = false;
+}
+
+void world_end_graphs(world *w)
+{
+    for (unsigned i = 0; i < WORLD_GRAPHS; i++)
+        if (w->graphs[i].graph)
+            run_graph(w, &(step){.field = {[F_SLOT] = i, [F_FLAGS] = 3}});
+}

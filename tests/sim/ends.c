@@ -1,0 +1,150 @@
+/* Streams of others that end without a word, with work on them, and whose address the next stream has: by hand-written scripts,
+ * and many of them at random. */
+#include "sim.h"
+
+#define WORLD "world clients=4 streams=8 budget=8388608 device=268435456 granule=2097152 seed=2 resource="
+#define STREAMS                                                                                                        \
+    "client client=1\n"                                                                                                \
+    "stream stream=7 flags=1\n"                                                                                        \
+    "stream stream=3\n"                                                                                                \
+    "stall stream=7 bytes=3000000000\n"
+
+static void finds_nothing(const char *steps)
+{
+    static const char *const resources[] = {"mapped", "direct", "segments", "blocks(64KiB)", "async"};
+    for (size_t i = 0; i < sizeof resources / sizeof resources[0]; i++) {
+        char text[2048];
+        simulate_options o;
+        simulate_result r;
+        snprintf(text, sizeof text, WORLD "%s\n" STREAMS "%s", resources[i], steps);
+        simulate_defaults(&o);
+        o.script = text;
+        assert_true(simulate(&o, &r));
+        if (r.found.violations + r.found.count[ORACLE_USER] > 0)
+            fail_msg("%s: %s", resources[i], r.found.first);
+    }
+}
+
+/* What was freed in its order. */
+static void frees_wait_for_its_work(void **state)
+{
+    (void)state;
+    finds_nothing("allocate client=1 stream=7 slot=1 bytes=6000000\n"
+                  "touch stream=7 slot=1 bytes=6000000 flags=1\n"
+                  "free stream=7 slot=1\n"
+                  "replace stream=7 class=3\n"
+                  "allocate client=1 slot=2 bytes=6000000 flags=2\n"
+                  "allocate client=1 stream=7 slot=3 bytes=6000000 flags=2\n");
+}
+
+/* What was used there in a launch. */
+static void uses_wait_for_its_work(void **state)
+{
+    (void)state;
+    finds_nothing("allocate client=1 stream=3 slot=1 bytes=6000000 count=1\n"
+                  "begin stream=7 slot=1 flags=1\n"
+                  "end\n"
+                  "free stream=3 slot=1\n"
+                  "replace stream=7 class=3\n"
+                  "allocate client=1 slot=2 bytes=6000000 flags=2\n");
+}
+
+/* The block is freed, or used again, when the stream is gone. */
+static void later_uses_wait_for_its_work(void **state)
+{
+    (void)state;
+    finds_nothing("allocate client=1 stream=3 slot=1 bytes=6000000 count=1\n"
+                  "begin stream=7 slot=1 flags=1\n"
+                  "end\n"
+                  "replace stream=7 class=3\n"
+                  "begin stream=3 slot=1 flags=1\n"
+                  "end\n"
+                  "free slot=1\n"
+                  "allocate client=1 slot=2 bytes=6000000 flags=2\n");
+}
+
+/* Zeros that an allocation queued there. */
+static void zeros_are_waited_for(void **state)
+{
+    (void)state;
+    finds_nothing("allocate client=1 stream=7 slot=1 bytes=6000000 flags=1 count=1\n"
+                  "replace stream=7 class=3\n"
+                  "free slot=1\n"
+                  "allocate client=1 slot=2 bytes=6000000 flags=2\n");
+    finds_nothing("allocate client=1 stream=7 slot=1 bytes=6000000 flags=1 count=1\n"
+                  "replace stream=7 class=3\n"
+                  "begin stream=3 slot=1\n"
+                  "end\n");
+}
+
+/* No event can be set on the next stream: it is being captured, or the driver fails. In the end all is anyone's. */
+static void what_no_event_stands_behind_is_not_lost(void **state)
+{
+    (void)state;
+    for (int how = 1; how <= 2; how++) {
+        char steps[512];
+        snprintf(steps, sizeof steps,
+                 "allocate client=1 stream=7 slot=1 bytes=6000000\n"
+                 "free stream=7 slot=1\n"
+                 "replace stream=7 class=3 flags=%d\n"
+                 "allocate client=1 slot=2 bytes=6000000 flags=2\n"
+                 "allocate client=1 stream=7 slot=3 bytes=10000\n"
+                 "free stream=7 slot=3\n"
+                 "snapshot\n",
+                 how);
+        finds_nothing(steps);
+    }
+}
+
+/* Another thread registers the next stream as well, and frees there, before the first one is through. */
+static void two_register_the_next_one(void **state)
+{
+    (void)state;
+    finds_nothing("allocate client=1 stream=7 slot=1 bytes=6000000\n"
+                  "touch stream=7 slot=1 bytes=6000000 flags=1\n"
+                  "free stream=7 slot=1\n"
+                  "replace stream=7 class=3 flags=4\n"
+                  "allocate client=1 stream=7 slot=3 bytes=6000000 flags=2\n");
+}
+
+/* What a thread had parked there. */
+static void parked_blocks_wait_for_its_work(void **state)
+{
+    (void)state;
+    finds_nothing("allocate client=1 stream=7 slot=1 bytes=40000\n"
+                  "touch stream=7 slot=1 bytes=40000 flags=1\n"
+                  "free stream=7 slot=1\n"
+                  "replace stream=7 class=3\n"
+                  "allocate client=1 slot=2 bytes=8000000 flags=2\n"
+                  "allocate client=1 stream=7 slot=3 bytes=40000\n");
+}
+
+static void nothing_is_found_at_random(void **state)
+{
+    (void)state;
+    for (unsigned seed = 1; seed <= 3; seed++) {
+        simulate_options o;
+        simulate_defaults(&o);
+        o.steps = steps_here(60000);
+        o.world.seed = 100 + seed;
+        o.world.streams = 4 * seed;
+        o.shrink_seconds = 5;
+        o.world.resource = seed == 3 ? "segments" : "mapped";
+        find_nothing(&o);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(frees_wait_for_its_work),
+        cmocka_unit_test(uses_wait_for_its_work),
+        cmocka_unit_test(later_uses_wait_for_its_work),
+        cmocka_unit_test(zeros_are_waited_for),
+        cmocka_unit_test(what_no_event_stands_behind_is_not_lost),
+        cmocka_unit_test(two_register_the_next_one),
+        cmocka_unit_test(parked_blocks_wait_for_its_work),
+        cmocka_unit_test(nothing_is_found_at_random),
+    };
+    return cmocka_run_group_tests_name("ends", tests, NULL, NULL);
+}
