@@ -56,7 +56,7 @@ bool begin(actor *a)
 void begin_beside(actor *a)
 {
     start(a);
-    for (int i = 0; i < 100 && !atomic_load(&a->over) && !atomic_load(&a->stood); i++)
+    for (int i = 0; i < 300 && !atomic_load(&a->over) && !atomic_load(&a->stood); i++)
         nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
 }
 
