@@ -38,7 +38,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_stream_release(weir_stream stream);
  * own, and the old one answers WEIR_STREAM_MISUSE from then on. What was freed, used or queued by weir on that one still
  * waits for its work. No event can tell of the end of a destroyed stream's work, so that some of this waits for a point behind
  * all work of the device, which weir asks the driver for when memory is short or given back (weir/trim.h), and not while it
- * knows of a capture: a free elsewhere of what waits so is WEIR_STREAM_MISUSE until the capture has ended. Unregister streams
+ * knows of a capture: a launch that uses a block which waits so is WEIR_STREAM_MISUSE until the capture has ended. Unregister streams
  * before you destroy them, and nothing of this happens. Errors: WEIR_INVALID for NULL, for what CUDA's headers
  * call default streams (ask weir_stream_default for those) and for the runtime's own, WEIR_STREAM_MISUSE for a stream of
  * another context, WEIR_UNSUPPORTED on host, whose streams are weir's own, WEIR_BUSY as weir_stream_acquire. Any thread. */

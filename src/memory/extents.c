@@ -328,12 +328,15 @@ static bool alike(const wi_extent *a, const wi_extent *b)
 enum { SPREAD = 16 };
 
 /* The same. And while there is one lane alone, its order comes to hold for what was anyone's beside it, which keeps memory in
- * one piece; but not for much more than was freed, as others would have to wait for that. */
+ * one piece; but not for much more than was freed, as others would have to wait for that; nor does the order of a stream that
+ * is gone, which serves nobody. */
 static bool joinable(const wi_space *space, const wi_extent *a, const wi_extent *b)
 {
     if (alike(a, b))
         return true;
     if (a->kind != WI_FREE || b->kind != WI_FREE || space->shared->lanes != 1 || (a->lane && b->lane))
+        return false;
+    if ((a->lane ? a->lane : b->lane)->gone)
         return false;
     return a->lane ? b->bytes <= SPREAD * a->bytes : a->bytes <= SPREAD * b->bytes;
 }

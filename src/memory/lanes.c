@@ -230,7 +230,7 @@ wi_lane *wi_lanes_get(wi_lanes *lanes, weir_stream stream, void *native)
 
 wi_lane *wi_lanes_get_late(wi_lanes *lanes, weir_stream stream, void *native)
 {
-    wi_lane *lane = wi_lanes_get(lanes, stream, native);
+    wi_lane *lane = stream.id ? wi_lanes_get(lanes, stream, native) : NULL;
     return lane ? lane : &lanes->late;
 }
 

@@ -74,7 +74,7 @@ wi_lane *wi_lanes_find(const wi_lanes *lanes, weir_stream stream);
 /* The same, made when there is none; NULL without host memory, for a stream that has ended, and while another one has its
  * place. */
 wi_lane *wi_lanes_get(wi_lanes *lanes, weir_stream stream, void *native);
-/* The lane for what is freed on a stream whatever has become of it. */
+/* The lane for what is freed on a stream whatever has become of it, or, for WEIR_STREAM_HOST, behind all work of the device. */
 wi_lane *wi_lanes_get_late(wi_lanes *lanes, weir_stream stream, void *native);
 /* The device is past all work of the stream, whose id will not be used again: what it has is anyone's. Answers the bytes. */
 uint64_t wi_lanes_forget(wi_lanes *lanes, weir_stream stream);

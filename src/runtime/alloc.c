@@ -326,7 +326,8 @@ static weir_status wait_for_zeroing(weir_runtime *runtime, wi_block *block, weir
 /* What the free of a taken block must wait for. */
 typedef struct fence {
     wi_past past;
-    void *native;   /* the stream's */
+    bool behind_all; /* WI_IN_ORDER of all work, not of the stream: the block's own stream is gone, and has no point now */
+    void *native;    /* the stream's */
     wi_event event; /* WI_UNPASSED: the point behind which the block is nobody's, besides its declared uses */
 } fence;
 
@@ -362,8 +363,16 @@ static weir_status make_fence(weir_runtime *runtime, wi_resource *stack, wi_bloc
     f->native = at.native;
     if (status == WEIR_OK && at.captured)
         status = wi_streams_captured(runtime, stream, "weir_free");
-    if (status == WEIR_OK)
-        status = wait_for_zeroing(runtime, block, stream);
+    f->behind_all = false;
+    if (status != WEIR_OK)
+        return status;
+    status = wait_for_zeroing(runtime, block, stream);
+    if (status == WEIR_STREAM_MISUSE && stack->base->table->bound && wi_keeps_order(stack) &&
+        wi_streams_ended(&runtime->streams, block->stream)) {
+        f->behind_all = true;
+        f->past = WI_IN_ORDER;
+        return WEIR_OK;
+    }
     if (status != WEIR_OK)
         return status;
     if (!follows(runtime, stack, block, stream, &at))
@@ -388,7 +397,7 @@ weir_status wi_free_taken(weir_runtime *runtime, wi_resource *stack, wi_block *b
     if (status != WEIR_OK)
         return status;
     if (f.past == WI_IN_ORDER)
-        (void)wi_retire(stack, block, stream, f.native, f.past);
+        (void)wi_retire(stack, block, f.behind_all ? WEIR_STREAM_HOST : stream, f.native, f.past);
     else
         wi_pending_free(&runtime->pending, stack, block, stream, f.native, f.past == WI_UNPASSED ? &f.event : NULL);
     return WEIR_OK;

@@ -65,6 +65,14 @@ static bool known_point(wi_streams *streams, weir_stream stream, wi_event *out, 
     return (!place && !*ended) || bounded;
 }
 
+bool wi_streams_ended(wi_streams *streams, weir_stream stream)
+{
+    pthread_mutex_lock(&streams->lock);
+    bool ended = !wi_streams_place(streams, stream) && was_abandoned(streams, stream);
+    pthread_mutex_unlock(&streams->lock);
+    return ended;
+}
+
 static weir_status point_of_ended(weir_runtime *runtime, wi_event *out)
 {
     const wi_driver *driver = runtime->driver;

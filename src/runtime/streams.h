@@ -70,6 +70,8 @@ weir_status wi_streams_look(wi_streams *streams, weir_stream stream, const char 
 weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const char *runtime, void **out);
 bool wi_streams_any(wi_streams *streams);
 bool wi_streams_knows(wi_streams *streams, weir_stream stream);
+/* Whether its work was not waited for when it, or one after it at its place, ended without a word. */
+bool wi_streams_ended(wi_streams *streams, weir_stream stream);
 /* Whether any thread may ask for points on it, now and later: it is known, not captured, and not one thread's own. */
 bool wi_streams_stays(wi_streams *streams, weir_stream stream);
 /* Whether the point behind what was just queued cannot be had later: it is the default stream of one thread, on which others

@@ -123,7 +123,7 @@ void oracle_check_order(oracle *o, const weir_stats *stats, bool drained)
             "a snapshot tells %llu bytes to be in the order of streams and %llu parked; %llu were freed there "
             "before points that the device is not past",
             ULL(stats->ordered), ULL(stats->parked), ULL(least));
-    if (stats->ordered > stats->cached || (drained && stats->ordered > 0))
+    if (stats->ordered > stats->cached || (drained && stats->ordered > 0 && !o->left_behind))
         oracle_report(o, ORACLE_LEDGER,
                       "a snapshot tells %llu bytes to be in the order of streams, of %llu cached, and the device is %s",
                       ULL(stats->ordered), ULL(stats->cached), drained ? "past all that is queued" : "at work");
@@ -133,6 +133,7 @@ void oracle_succeeds(oracle *o, unsigned stream, bool does)
 {
     o->heirs &= ~(UINT64_C(1) << stream);
     o->heirs |= (uint64_t)does << stream;
+    o->left_behind |= does;
 }
 
 /* A front may have kept blocks that were freed there; what it gives up from now on is pending, behind the last point that

@@ -74,6 +74,7 @@ struct oracle {
     uint32_t *ordered; /* freed in the order of their streams alone */
     size_t ordered_count, ordered_capacity;
     uint64_t heirs;    /* bits of streams in the place of one that ended without a word */
+    bool left_behind;  /* there was such a one: what it left waits for a point that is had when memory is short, or given back */
     uint64_t followed; /* bits of streams that had such frees, or may have had */
     account accounts[ORACLE_CLIENTS];
     uint64_t live, moving;
