@@ -66,13 +66,12 @@ static void end(const weir_onnxruntime *bridge, wi_ort_follower *f)
 static weir_status make(weir_onnxruntime *bridge, void *native, wi_ort_follower **out)
 {
     weir_runtime *runtime = bridge->runtime;
-    uint64_t identity;
     wi_ort_follower *f = calloc(1, sizeof *f);
     if (!f)
         return weir_fail(WEIR_SYSTEM, "%s: no host memory for a stream of ONNX Runtime's", bridge->name);
     f->native = native;
     f->busy = 1;
-    weir_status status = runtime->driver->stream_adopt(runtime->device, native, &f->theirs, &identity);
+    weir_status status = runtime->driver->stream_adopt(runtime->device, native, &f->theirs, NULL);
     if (status == WEIR_OK)
         status = weir_stream_acquire(runtime, &f->ours);
     if (status == WEIR_OK)

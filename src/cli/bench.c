@@ -7,7 +7,7 @@
 
 static const char help[] =
     "usage: weir bench [OPTION…]\n\n"
-    "Measures weir, and beside it, in the same run, what a program would use instead. Five parts:\n\n"
+    "Measures weir, and beside it, in the same run, what a program would use instead. Six parts:\n\n"
     "  allocator    pairs of an allocation and a free, blocks that come and go at random, several threads: by weir,\n"
     "               by CUDA's stream-ordered pool or the host's malloc and mimalloc, and by further peers\n"
     "               (scripts/bench-peers builds PyTorch's and RMM's). Every row is measured in every round; the\n"
@@ -17,6 +17,8 @@ static const char help[] =
     "  lending      memory that one client left behind (what the first of --traces leaves, or blocks of many sizes),\n"
     "               taken by another in one block, taken back, and given back to the device; on a GPU also what\n"
     "               a kernel feels that runs beside lends\n"
+    "  bounds       how long a refusal without waiting, the release of a stream and the emptying of the cache take at\n"
+    "               the worst, beside twelve threads that allocate and free; a second each, and a round\n"
     "  traces       with --traces: recorded traces replayed by weir and by the peers: what they hold, the smallest\n"
     "               cap, what it costs\n"
     "  plans        with --problems, or when asked for: static plans of graphs of ten thousands of buffers, and of\n"
@@ -37,8 +39,9 @@ static const char help[] =
     "                   of_weir}, goals[] {load, what, wanted, measured, met}, left_out[]}; rows[] {operation, who,\n"
     "                   peer, median, p99, ratio}; lending[] {what, bytes, us, driver_calls, moved,\n"
     "                   without_driver_call}, lending_beside[] {what, pairs, alone_ms, beside_ms, slowed, lends,\n"
-    "                   bytes, moved}, lending_goals[]; traces {lag, rows[] {trace, by, own, events, streams,\n"
-    "                   peak_requested, held, ns, min_cap, min_cap_ns, ns_105, ns_110, driver_calls, moves, lag_held,\n"
+    "                   bytes, moved}, lending_goals[]; bounds[] {what, calls, mean_ms, p999_ms, worst_ms},\n"
+    "                   bounds_goals[]; traces {lag, rows[] {trace, by, own, events, streams, peak_requested,\n"
+    "                   held, ns, min_cap, min_cap_ns, ns_105, ns_110, driver_calls, moves, lag_held,\n"
     "                   lag_min_cap, lag_min_cap_ns}, goals[], left_out[]}; plans {graphs[] {graph, buffers,\n"
     "                   quick_seconds, quick_over_bound, seconds, over_bound}, problems[] {problem, buffers,\n"
     "                   lower_bound, arena, proven, seconds, fit_seconds, retold_seconds, peer_seconds}, goals[]}\n";
@@ -51,9 +54,10 @@ static const struct {
 } parts[] = {{"allocator", bench_part_allocator},
              {"operations", bench_part_operations},
              {"lending", bench_part_lending},
+             {"bounds", bench_part_bounds},
              {"traces", bench_part_traces},
              {"plans", bench_part_plans}};
-enum { PARTS = sizeof parts / sizeof parts[0], PART_TRACES = 3, PART_PLANS = 4, MOST_LAG = 1 << 20 };
+enum { PARTS = sizeof parts / sizeof parts[0], PART_TRACES = 4, PART_PLANS = 5, MOST_LAG = 1 << 20 };
 
 typedef struct words {
     bench_options options;
@@ -105,7 +109,7 @@ static int read_part(words *w)
             w->wanted[i] = true;
             return -1;
         }
-    return cli_usage("bench", "--only %s: the parts are allocator, operations, lending, traces and plans", optarg);
+    return cli_usage("bench", "--only %s: the parts are allocator, operations, lending, bounds, traces and plans", optarg);
 }
 
 static int read_path(const char *option, const char **paths, size_t *count)

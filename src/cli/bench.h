@@ -24,6 +24,7 @@ typedef struct bench_options {
 int bench_part_operations(const bench_options *options, json_t *answer); /* bench_operations.c: `rows` */
 int bench_part_allocator(const bench_options *options, json_t *answer);  /* bench_allocator.c: `allocator` */
 int bench_part_lending(const bench_options *options, json_t *answer);    /* bench_lending.c: `lending` */
+int bench_part_bounds(const bench_options *options, json_t *answer);     /* bench_bounds.c: `bounds` */
 int bench_part_traces(const bench_options *options, json_t *answer);     /* bench_traces.c: `traces` */
 int bench_part_plans(const bench_options *options, json_t *answer);      /* bench_plans.c: `plans` */
 

@@ -228,9 +228,9 @@ weir_status wi_cuda_stream_adopt(wi_device *device, void *native, void **out, ui
     if (status == WEIR_OK)
         status = wi_cuda_check(device, wi_cuda.cuStreamGetId(stream, &id), "cuStreamGetId");
     if (status == WEIR_OK)
-        status = note_foreign(device, stream, id, 0, out);
+        status = note_foreign(device, stream, identity ? id : 0, 0, out);
     wi_cuda_end(&guard);
-    if (status == WEIR_OK)
+    if (status == WEIR_OK && identity)
         *identity = id;
     return status;
 }

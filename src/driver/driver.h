@@ -73,7 +73,8 @@ typedef struct wi_driver {
     weir_status (*stream_create)(wi_device *device, void **stream);
     /* A stream that somebody else made and will destroy. stream_destroy then only forgets it. WEIR_STREAM_MISUSE for one
      * of another context, WEIR_UNSUPPORTED from a driver that knows no streams but its own. *identity differs between two
-     * streams that had the same native address one after the other. */
+     * streams that had the same native address one after the other; events are recorded on the one that was adopted alone, but
+     * where `identity` is NULL: then the record is for whatever stream has the address, of which the caller makes sure. */
     weir_status (*stream_adopt)(wi_device *device, void *native, void **stream, uint64_t *identity);
     /* The device's default stream, which nothing of weir's uses unless it is asked for; WEIR_UNSUPPORTED without one. The
      * per-thread one is the calling thread's: from another thread its native name would mean another stream, so that what
@@ -88,8 +89,9 @@ typedef struct wi_driver {
     weir_status (*stream_synchronize)(wi_device *device, void *stream);
     /* Waits for all work on the device, whoever has put it there. NULL: nobody but the driver can. */
     weir_status (*settle)(wi_device *device);
-    void *(*stream_native)(void *stream);                      /* what users' libraries call a stream */
-    bool (*stream_capturing)(wi_device *device, void *stream); /* into a graph; never blocks */
+    void *(*stream_native)(void *stream); /* what users' libraries call a stream */
+    /* Into a graph; one that has ended is not. Never blocks. */
+    bool (*stream_capturing)(wi_device *device, void *stream);
     void *(*context)(wi_device *device); /* what users' libraries call the device: a CUcontext; NULL without one */
     /* Makes the device current on this thread for other libraries' calls, until `leave`, which has the thread as it was. NULL, both:
      * a device is not made current. */

@@ -316,10 +316,9 @@ weir_status wi_sim_record(wi_device *device, void *stream, wi_event *out)
     if (status != WEIR_OK)
         return status;
     wi_sim_lock(device);
-    wi_sim_stream *s = wi_sim_at(device, stream);
-    const wi_sim_stream *named = stream;
-    if (named && named->over)
-        status = weir_fail(WEIR_STREAM_MISUSE, "sim: an event on stream %u, which has ended", named->number);
+    wi_sim_stream *s = stream;
+    if (s && s->over)
+        status = weir_fail(WEIR_STREAM_MISUSE, "sim: an event on stream %u, which has ended", s->number);
     if (status == WEIR_OK)
         status = wi_sim_check_capture(s, "an event");
     if (status == WEIR_OK)
@@ -470,7 +469,8 @@ weir_status wi_sim_stream_adopt(wi_device *device, void *native, void **out, uin
     if (found) {
         found->adopted++;
         *out = found;
-        *identity = found->identity;
+        if (identity)
+            *identity = found->identity;
     }
     wi_sim_unlock(device);
     return found ? WEIR_OK : weir_fail(WEIR_STREAM_MISUSE, "sim: %p is no stream of this device", native);
@@ -479,8 +479,8 @@ weir_status wi_sim_stream_adopt(wi_device *device, void *native, void **out, uin
 bool wi_sim_stream_capturing(wi_device *device, void *stream)
 {
     pthread_mutex_lock(&device->lock);
-    const wi_sim_stream *s = wi_sim_at(device, stream);
-    bool captured = s && s->captured;
+    const wi_sim_stream *s = stream;
+    bool captured = s && !s->over && s->captured;
     pthread_mutex_unlock(&device->lock);
     return captured;
 }

@@ -107,7 +107,8 @@ static weir_status note(wi_device *device, const void *native, void *own, void *
 static weir_status l_adopt(wi_device *device, void *native, void **stream, uint64_t *identity)
 {
     const lent *l = native;
-    *identity = l->identity;
+    if (identity)
+        *identity = l->identity;
     return l->elsewhere ? weir_fail(WEIR_STREAM_MISUSE, "lender: of another context")
                         : note(device, native, NULL, stream);
 }
