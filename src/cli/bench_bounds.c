@@ -1,5 +1,6 @@
 /* bench_bounds.c: the part `bounds`: how long calls take, at the worst, that must not wait for whatever threads go on to do: a
  * request that is refused, the release of a stream, the emptying of the cache; beside twelve threads that allocate and free. */
+#include "bench.h"
 #include "bench_answer.h"
 #include "bench_clock.h"
 
