@@ -169,7 +169,7 @@ static void print(const bound *bounds, size_t count)
     bench_titles(&grid, titles, 5, 1);
     for (const bound *b = bounds; b < bounds + count; b++) {
         table_row(&grid);
-        table_cell(&grid, b->what, NULL, false);
+        table_cell(&grid, b->what, "", false);
         bench_number(&grid, (double)b->count, 0);
         bench_number(&grid, b->mean, 3);
         bench_number(&grid, b->p999, 3);
