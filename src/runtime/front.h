@@ -24,6 +24,9 @@ typedef struct wi_depot wi_depot;
 typedef struct wi_front_turn {
     struct wi_front_turn *previous, *next;
     uint64_t number;
+    const weir_client
+        *client; /* whose blocks those are, and on which stream they were parked; NULL: anyone's, and on any */
+    weir_stream stream;
 } wi_front_turn;
 
 /* Of a runtime. */

@@ -204,9 +204,13 @@ static void empty_depots(wi_fronts *fronts, const selection *s, wi_block **list)
 }
 
 /* With the lock of all fronts held. */
-static void begin_turn(wi_fronts *fronts, wi_front_turn *turn)
+static void begin_turn(wi_fronts *fronts, wi_front_turn *turn, const weir_client *client, const weir_stream *stream)
 {
-    *turn = (wi_front_turn){.previous = fronts->last_turn, .number = ++fronts->turns};
+    bool one = client && stream;
+    *turn = (wi_front_turn){.previous = fronts->last_turn,
+                            .number = ++fronts->turns,
+                            .client = one ? client : NULL,
+                            .stream = one ? *stream : WEIR_STREAM_HOST};
     *(turn->previous ? &turn->previous->next : &fronts->first_turn) = turn;
     fronts->last_turn = turn;
     in_turn++;
@@ -240,21 +244,31 @@ static wi_block *take_out(weir_runtime *runtime, const selection *s, wi_front_tu
     let_go(fronts, picked, s->drop);
     empty_depots(fronts, s, &list);
     if (list)
-        begin_turn(fronts, turn);
+        begin_turn(fronts, turn, s->client, s->stream);
     unlock_lists(runtime);
     return list;
 }
 
-/* Waits for those who are at work now; true if there were any. Nobody waits who is in a turn himself: a pressure callback or
- * the log's function may have called. */
-static bool wait_for_others(weir_runtime *runtime)
+/* Whether a turn that was begun by then may have blocks of the client's, or of the stream's; NULL: of any. */
+static bool any_at_work(const wi_fronts *fronts, uint64_t last, const weir_client *client, const weir_stream *stream)
+{
+    const wi_front_turn *turn = fronts->first_turn;
+    while (turn && turn->number <= last && turn->client &&
+           ((client && turn->client != client) || (stream && turn->stream.id != stream->id)))
+        turn = turn->next;
+    return turn && turn->number <= last;
+}
+
+/* Waits for those who are at work on such blocks now; true if there were any. Nobody waits who is in a turn himself: a pressure
+ * callback or the log's function may have called. */
+static bool wait_for_others(weir_runtime *runtime, const weir_client *client, const weir_stream *stream)
 {
     wi_fronts *fronts = &runtime->fronts;
     bool waited = false;
     if (wi_alone || in_turn > 0)
         return false;
     pthread_mutex_lock(&lists);
-    for (uint64_t last = fronts->turns; fronts->first_turn && fronts->first_turn->number <= last; waited = true)
+    for (uint64_t last = fronts->turns; any_at_work(fronts, last, client, stream); waited = true)
         pthread_cond_wait(&fronts->turn_over, &lists);
     pthread_mutex_unlock(&lists);
     return waited;
@@ -332,7 +346,7 @@ static uint64_t retry(weir_runtime *runtime)
     wi_block *list = fronts->refused;
     fronts->refused = NULL;
     if (list)
-        begin_turn(fronts, &turn);
+        begin_turn(fronts, &turn, NULL, NULL);
     pthread_mutex_unlock(&lists);
     return free_all(runtime, list, &turn);
 }
@@ -356,7 +370,7 @@ static void end_thread(void *user)
         pthread_mutex_lock(&lists);
         runtime = mine->fronts ? mine->fronts->runtime : NULL;
         if (runtime)
-            begin_turn(&runtime->fronts, &turn); /* it stays until that ends */
+            begin_turn(&runtime->fronts, &turn, NULL, NULL); /* it stays until that ends */
         pthread_mutex_unlock(&lists);
         if (runtime) {
             (void)empty(runtime, &(selection){.thread = mine, .drop = true});
@@ -479,7 +493,7 @@ static void make_way(wi_front_thread *mine, weir_runtime *runtime)
     weir_runtime *its = mine->oldest->runtime;
     weir_stream stream = mine->oldest->stream;
     selection oldest = {.client = mine->oldest->client, .stream = &stream, .thread = mine, .drop = true};
-    begin_turn(&its->fronts, &turn);
+    begin_turn(&its->fronts, &turn, NULL, NULL);
     unlock_lists(runtime);
     (void)empty(its, &oldest);
     end_turn(&its->fronts, &turn);
@@ -503,7 +517,7 @@ static bool prepare(weir_client *client, weir_stream stream, uint64_t charged, w
         fold(front);
         make_room(front, charged, list);
         if (*list)
-            begin_turn(&runtime->fronts, turn);
+            begin_turn(&runtime->fronts, turn, client, &stream);
     }
     unlock_lists(runtime);
     return front;
@@ -628,19 +642,19 @@ void wi_fronts_drop_client(weir_client *client)
 {
     (void)retry(client->runtime);
     (void)empty(client->runtime, &(selection){.client = client, .drop = true});
-    (void)wait_for_others(client->runtime);
+    (void)wait_for_others(client->runtime, client, NULL);
 }
 
 void wi_fronts_drop_stream(weir_runtime *runtime, weir_stream stream)
 {
     (void)empty(runtime, &(selection){.stream = &stream, .drop = true});
-    (void)wait_for_others(runtime);
+    (void)wait_for_others(runtime, NULL, &stream);
 }
 
 uint64_t wi_fronts_empty(weir_runtime *runtime)
 {
     uint64_t bytes = retry(runtime) + empty(runtime, &(selection){0});
-    (void)wait_for_others(runtime);
+    (void)wait_for_others(runtime, NULL, NULL);
     return bytes;
 }
 
@@ -654,7 +668,7 @@ static uint64_t give_up(void *user)
     if (bytes == 0)
         bytes = empty(runtime, &(selection){0});
     if (bytes == 0)
-        (void)wait_for_others(runtime);
+        (void)wait_for_others(runtime, NULL, NULL);
     return bytes;
 }
 
@@ -678,7 +692,7 @@ void wi_fronts_shut(weir_runtime *runtime)
     atomic_fetch_or(&runtime->ledger.recording, WI_FRONTS_SHUT);
     (void)retry(runtime);
     (void)empty(runtime, &(selection){0});
-    (void)wait_for_others(runtime);
+    (void)wait_for_others(runtime, NULL, NULL);
 }
 
 void wi_fronts_open(weir_runtime *runtime)
@@ -702,7 +716,7 @@ void wi_fronts_init(weir_runtime *runtime)
 
 void wi_fronts_end(weir_runtime *runtime)
 {
-    (void)wait_for_others(runtime);
+    (void)wait_for_others(runtime, NULL, NULL);
     pthread_cond_destroy(&runtime->fronts.turn_over);
     wi_law(!runtime->fronts.first && !runtime->fronts.refused && !runtime->fronts.depots);
 }
