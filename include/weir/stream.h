@@ -41,7 +41,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_stream_release(weir_stream stream);
  * knows of a capture: a launch that uses a block which waits so is WEIR_STREAM_MISUSE until the capture has ended. Unregister streams
  * before you destroy them, and nothing of this happens. Errors: WEIR_INVALID for NULL, for what CUDA's headers
  * call default streams (ask weir_stream_default for those) and for the runtime's own, WEIR_STREAM_MISUSE for a stream of
- * another context, WEIR_UNSUPPORTED on host, whose streams are weir's own, WEIR_BUSY as weir_stream_acquire. Any thread. */
+ * another context, and on cuda for one that is being captured (the capture goes on: register before it), WEIR_UNSUPPORTED on host, whose streams are weir's own, WEIR_BUSY as weir_stream_acquire. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_register(weir_runtime *runtime, void *native, weir_stream *out);
 
 /* Ends that, once the work put on it so far is done, for which it waits. WEIR_STREAM_MISUSE when it is not registered, or

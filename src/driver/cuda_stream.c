@@ -107,7 +107,7 @@ static bool is_capturing(const wi_cuda_stream *s)
 }
 
 /* Whether its name still means the stream that it was adopted or asked for as. A stream that was destroyed without a word
- * gives its address to another one. */
+ * gives its address to another one. Not of a captured one: to ask for its id ends the capture (seen on an H200, driver 580). */
 static bool is_itself(const wi_cuda_stream *s)
 {
     unsigned long long id = 0, known = s->thread ? s->thread : s->id;
@@ -129,9 +129,10 @@ static weir_status has_ended(const wi_device *device, const wi_cuda_stream *s, c
 
 weir_status wi_cuda_check_stream(wi_device *device, const wi_cuda_stream *s, bool joins, const char *what)
 {
-    if (!s->stream || !is_itself(s))
+    bool capturing = s->stream && is_capturing(s);
+    if (!s->stream || (!capturing && !is_itself(s)))
         return has_ended(device, s, what);
-    if ((!joins || s->stream == CU_STREAM_LEGACY) && is_capturing(s))
+    if (capturing && (!joins || s->stream == CU_STREAM_LEGACY))
         return weir_fail(WEIR_STREAM_MISUSE,
                          "cuda:%d: %s on a stream that is being captured into a graph: do it after the capture or on a "
                          "stream that is not captured",
@@ -148,7 +149,7 @@ weir_status wi_cuda_check_captures(wi_device *device)
     pthread_mutex_unlock(&device->lock);
     for (; s && !capturing; s = s->next) {
         pthread_mutex_lock(&s->lock);
-        capturing = s->stream && is_itself(s) && is_capturing(s);
+        capturing = s->stream && is_capturing(s); /* or another one at its address */
         pthread_mutex_unlock(&s->lock);
     }
     return capturing
@@ -164,7 +165,7 @@ bool wi_cuda_stream_capturing(wi_device *device, void *handle)
     if (!handle || wi_cuda_over(device) || wi_cuda_begin(device, &guard) != WEIR_OK)
         return false;
     const wi_cuda_stream *s = handle;
-    bool capturing = s->stream && is_capturing(s) && is_itself(s);
+    bool capturing = s->stream && is_capturing(s);
     wi_cuda_end(&guard);
     return capturing;
 }
@@ -219,7 +220,14 @@ weir_status wi_cuda_stream_adopt(wi_device *device, void *native, void **out, ui
     weir_status status = wi_cuda_begin(device, &guard);
     if (status != WEIR_OK)
         return status;
-    status = wi_cuda_check(device, wi_cuda.cuStreamGetCtx(stream, &context), "cuStreamGetCtx");
+    if (is_capturing(&(wi_cuda_stream){.stream = stream}))
+        status =
+            weir_fail(WEIR_STREAM_MISUSE,
+                      "cuda:%d: stream %p is being captured into a graph, and to ask what stream it is would end the "
+                      "capture: register it before that",
+                      device->ordinal, native);
+    if (status == WEIR_OK)
+        status = wi_cuda_check(device, wi_cuda.cuStreamGetCtx(stream, &context), "cuStreamGetCtx");
     if (status == WEIR_OK && context != device->context)
         status = weir_fail(WEIR_STREAM_MISUSE,
                            "cuda:%d: stream %p belongs to context %p; weir works in the device's primary context, %p: "

@@ -72,7 +72,7 @@ typedef struct wi_driver {
 
     weir_status (*stream_create)(wi_device *device, void **stream);
     /* A stream that somebody else made and will destroy. stream_destroy then only forgets it. WEIR_STREAM_MISUSE for one
-     * of another context, WEIR_UNSUPPORTED from a driver that knows no streams but its own. *identity differs between two
+     * of another context, and for one that is being captured where the driver cannot tell which it is, WEIR_UNSUPPORTED from a driver that knows no streams but its own. *identity differs between two
      * streams that had the same native address one after the other; events are recorded on the one that was adopted alone, but
      * where `identity` is NULL: then the record is for whatever stream has the address, of which the caller makes sure. */
     weir_status (*stream_adopt)(wi_device *device, void *native, void **stream, uint64_t *identity);

@@ -304,6 +304,8 @@ CUresult stub_cuStreamGetId(CUstream stream, unsigned long long *id)
     STUB_CALL(cuStreamGetId, STUB_IN_CONTEXT);
     CUresult result = stub_find_stream(&stream);
     if (result == CUDA_SUCCESS)
+        result = stub_break_capture(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED); /* as an H200's driver does */
+    if (result == CUDA_SUCCESS)
         *id = stream->id;
     return result;
 }
