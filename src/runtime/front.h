@@ -263,7 +263,7 @@ static inline void wi_front_settle_hope(wi_front *front)
 
 static inline bool wi_front_declines(wi_front *front, uint64_t charged)
 {
-    if (wi_likely(wi_opaque(charged <= WI_FRONT_SMALL) | (front->hope > 0)))
+    if (wi_likely(front->hope > 0) || charged <= WI_FRONT_SMALL) /* in this order: sizes come in any */
         return false;
     wi_front_settle_hope(front);
     if (front->hope > 0)
