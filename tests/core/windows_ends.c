@@ -78,6 +78,24 @@ static void leave(weir_stream stream, int times)
         ok(weir_stream_unregister(stream));
 }
 
+/* The stream has all that it freed itself, though its work goes on: what is free is in its order. */
+static void has_its_order(fixture *f, weir_stream stream)
+{
+    gate g = GATE;
+    weir_request request = {
+        .size = sizeof request, .bytes = BUDGET, .stream = stream, .memory_class = WEIR_KV, .flags = WEIR_NO_WAIT};
+    weir_block block = {NULL, 0};
+    void *all = allocate(f->client, BUDGET, stream, WEIR_KV);
+    ok(weir_call(f->runtime, pass_gate, &g, stream));
+    ok(weir_free(f->client, all, stream));
+    weir_status status = weir_alloc_with(f->client, &request, &block);
+    open_gate(&g);
+    ok(weir_stream_synchronize(stream));
+    ok(status);
+    ok(weir_free_block(f->client, block, stream));
+    ok(weir_stream_synchronize(stream));
+}
+
 /* Ends without a word ---------------------------------------------------------------------------------------------- */
 
 /* The program has another stream at the address, which two threads register at once. One of them stands somewhere within, and the
@@ -139,6 +157,28 @@ static void two_threads_register_while_an_event_is_recorded(void **state)
     two_register(e, &first);
 }
 
+/* What the driver has of the old stream is not forgotten yet: the new one is not known, and has no place. */
+static void a_new_stream_is_known_when_the_old_one_is_forgotten(void **state)
+{
+    ends *e = get(state);
+    fixture *f = e->f;
+    actor first = {.f = f, .act = act_register, .at = IN_ABANDON, .native = &e->one};
+    actor second = {.f = f, .act = act_register, .native = &e->one};
+    e->one.identity = 3;
+    assert_true(begin(&first));
+    begin_beside(&second);
+    bool there = atomic_load(&second.over);
+    let_go_on(&first);
+    finish(&first);
+    finish(&second);
+    ok(first.status);
+    ok(second.status);
+    assert_false(there);
+    assert_int_equal(first.stream.id, second.stream.id);
+    has_its_order(f, first.stream);
+    leave(first.stream, 2);
+}
+
 /* The next stream is being captured when it is registered, so that nothing can be recorded there; or the driver does not like to. */
 static void the_next_stream_is_captured(void **state)
 {
@@ -168,6 +208,7 @@ static void the_next_stream_is_captured(void **state)
 static void freed_while_it_is_unregistered(ends *e, wi_window_place window)
 {
     fixture *f = e->f;
+    weir_stream next;
     void *p = allocate(f->client, BLOCK, e->old, WEIR_KV);
     actor freer = {.f = f, .act = act_free, .at = AT_WINDOW, .window = window, .pointer = p, .stream = e->old};
     actor ender = {.f = f, .act = act_unregister, .stream = e->old};
@@ -182,6 +223,32 @@ static void freed_while_it_is_unregistered(ends *e, wi_window_place window)
         ok(weir_free(f->client, p, WEIR_STREAM_HOST));
     all_can_be_had(f);
     assert_int_equal(atomic_load(&lender_misused), 0);
+    ok(weir_stream_register(f->runtime, &e->two, &next));
+    has_its_order(f, next);
+    leave(next, 1);
+}
+
+/* The same when another thread registers the stream that has its address now. */
+static void freed_while_another_follows(ends *e, wi_window_place window)
+{
+    fixture *f = e->f;
+    void *p = allocate(f->client, BLOCK, e->old, WEIR_KV);
+    actor freer = {.f = f, .act = act_free, .at = AT_WINDOW, .window = window, .pointer = p, .stream = e->old};
+    actor follower = {.f = f, .act = act_register, .native = &e->one};
+    assert_true(begin(&freer));
+    e->one.identity = 3;
+    begin_beside(&follower);
+    let_go_on(&freer);
+    finish(&freer);
+    finish(&follower);
+    ok(follower.status);
+    assert_true(freer.status == WEIR_OK || freer.status == WEIR_STREAM_MISUSE);
+    if (freer.status != WEIR_OK)
+        ok(weir_free(f->client, p, WEIR_STREAM_HOST));
+    all_can_be_had(f);
+    assert_int_equal(atomic_load(&lender_misused), 0);
+    has_its_order(f, follower.stream);
+    leave(follower.stream, 1);
 }
 
 static void a_free_has_looked_at_its_stream(void **state)
@@ -192,6 +259,16 @@ static void a_free_has_looked_at_its_stream(void **state)
 static void a_free_knows_what_it_waits_for(void **state)
 {
     freed_while_it_is_unregistered(get(state), WI_WINDOW_FREE_FENCED);
+}
+
+static void another_follows_when_a_free_has_looked(void **state)
+{
+    freed_while_another_follows(get(state), WI_WINDOW_FREE_LOOKED);
+}
+
+static void another_follows_when_a_free_knows_what_it_waits_for(void **state)
+{
+    freed_while_another_follows(get(state), WI_WINDOW_FREE_FENCED);
 }
 
 /* A stream's place is another's, which frees there, before the list of the first one is forgotten, on which somebody records. */
@@ -226,9 +303,15 @@ static void the_place_is_anothers_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(two_threads_register_the_next_stream), CASE(two_threads_register_while_an_event_is_recorded),
-        CASE(the_next_stream_is_captured),          CASE(a_free_has_looked_at_its_stream),
-        CASE(a_free_knows_what_it_waits_for),       CASE(the_place_is_anothers_at_once),
+        CASE(two_threads_register_the_next_stream),
+        CASE(two_threads_register_while_an_event_is_recorded),
+        CASE(the_next_stream_is_captured),
+        CASE(a_free_has_looked_at_its_stream),
+        CASE(a_free_knows_what_it_waits_for),
+        CASE(the_place_is_anothers_at_once),
+        CASE(a_new_stream_is_known_when_the_old_one_is_forgotten),
+        CASE(another_follows_when_a_free_has_looked),
+        CASE(another_follows_when_a_free_knows_what_it_waits_for),
     };
     return cmocka_run_group_tests_name("windows-ends", tests, NULL, NULL);
 }
