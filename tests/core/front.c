@@ -145,6 +145,74 @@ static void among_many_streams_each_has_its_own(void **state)
     assert_int_equal(parked(f), 0);
 }
 
+static uint64_t hits(const fixture *f)
+{
+    weir_stats stats = {.size = sizeof stats};
+    ok(weir_snapshot(f->runtime, &stats, NULL, 0, NULL));
+    return stats.hits;
+}
+
+/* A thread has no more fronts than so many: the one that it made first makes way for the newest. */
+static void the_oldest_front_makes_way(void **state)
+{
+    fixture *f = *state;
+    enum { STREAMS = 130, CLIENTS = 8 }; /* more than the 1024 that it may have */
+    weir_stream streams[STREAMS];
+    weir_client *clients[CLIENTS];
+    void *p = NULL;
+    for (int i = 0; i < STREAMS; i++)
+        ok(weir_stream_acquire(f->runtime, &streams[i]));
+    for (int k = 0; k < CLIENTS; k++) {
+        clients[k] = open_client(f->runtime, "many", 0, 0);
+        for (int i = 0; i < STREAMS; i++) {
+            p = allocate(clients[k], 1000, streams[i], WEIR_KV);
+            give(clients[k], p, streams[i]);
+        }
+    }
+    uint64_t before = hits(f);
+    void *q = allocate(clients[CLIENTS - 1], 1000, streams[STREAMS - 1], WEIR_KV);
+    assert_ptr_equal(q, p);
+    assert_int_equal(hits(f), before + 1);
+    give(clients[CLIENTS - 1], q, streams[STREAMS - 1]);
+    for (int k = 0; k < CLIENTS; k++)
+        ok(weir_client_close(clients[k]));
+    for (int i = 0; i < STREAMS; i++)
+        ok(weir_stream_release(streams[i]));
+}
+
+/* Half of a thread's streams end: the others' blocks are found as before, for each of the clients. */
+static void when_fronts_go_the_others_are_found(void **state)
+{
+    fixture *f = *state;
+    enum { STREAMS = 31, CLIENTS = 8 }; /* as many as the table takes before it grows: many are not where they belong */
+    weir_stream streams[STREAMS];
+    weir_client *clients[CLIENTS];
+    void *p[CLIENTS][STREAMS];
+    for (int i = 0; i < STREAMS; i++)
+        ok(weir_stream_acquire(f->runtime, &streams[i]));
+    for (int k = 0; k < CLIENTS; k++) {
+        clients[k] = open_client(f->runtime, "many", 0, 0);
+        for (int i = 0; i < STREAMS; i++) {
+            p[k][i] = allocate(clients[k], 1000, streams[i], WEIR_KV);
+            give(clients[k], p[k][i], streams[i]);
+        }
+    }
+    for (int i = 0; i < STREAMS; i += 2)
+        ok(weir_stream_release(streams[i]));
+    uint64_t before = hits(f);
+    for (int k = 0; k < CLIENTS; k++)
+        for (int i = 1; i < STREAMS; i += 2)
+            assert_ptr_equal(allocate(clients[k], 1000, streams[i], WEIR_KV), p[k][i]);
+    assert_int_equal(hits(f), before + CLIENTS * (STREAMS / 2));
+    for (int k = 0; k < CLIENTS; k++) {
+        for (int i = 1; i < STREAMS; i += 2)
+            give(clients[k], p[k][i], streams[i]);
+        ok(weir_client_close(clients[k]));
+    }
+    for (int i = 1; i < STREAMS; i += 2)
+        ok(weir_stream_release(streams[i]));
+}
+
 static void mistakes_are_answered(void **state)
 {
     fixture *f = *state;
@@ -570,6 +638,8 @@ int main(void)
         test(a_freed_block_serves_the_same_stream_alone),
         test(what_a_request_says_besides_is_not_served),
         test(among_many_streams_each_has_its_own),
+        test(the_oldest_front_makes_way),
+        test(when_fronts_go_the_others_are_found),
         test(mistakes_are_answered),
         test(a_block_in_use_is_not_parked),
         test(peaks_of_one_thread_are_exact),

@@ -13,7 +13,7 @@
 enum { BUDGET = 64 << 20, BLOCK = 8 << 20, PARKED = 100 << 10 };
 
 /* A call of the driver that a thread may stand in, or a window. */
-typedef enum place { IN_RECORD, IN_CAPTURING, IN_ORDER, AT_WINDOW } place;
+typedef enum place { NOWHERE, IN_RECORD, IN_CAPTURING, IN_ORDER, IN_ABANDON, AT_WINDOW } place;
 
 /* A thread that acts, and stands once where it is told to. */
 typedef struct actor {

@@ -127,6 +127,12 @@ static void w_destroy(wi_device *device, void *stream)
     real->stream_destroy(device, stream);
 }
 
+static void w_abandon(wi_device *device, void *stream)
+{
+    stand(IN_ABANDON, WI_WINDOWS, stream, false);
+    real->stream_abandon(device, stream);
+}
+
 weir_runtime *windows_runtime(const char *front)
 {
     static wi_driver driver;
@@ -138,6 +144,7 @@ weir_runtime *windows_runtime(const char *front)
     driver.stream_capturing = w_capturing;
     driver.order = w_order;
     driver.stream_destroy = w_destroy;
+    driver.stream_abandon = w_abandon;
     memset(under_way, 0, sizeof under_way);
     atomic_store(&windows_most_records, 0);
     atomic_store(&windows_destroyed_in_call, 0);

@@ -9,19 +9,29 @@ typedef struct ends {
     weir_stream old;
 } ends;
 
-static int set_up(void **state)
+static int set_up_with(void **state, const char *front)
 {
 #ifndef WEIR_INVARIANTS
     *state = NULL;
     return 0;
 #endif
     ends *e = calloc(1, sizeof *e);
-    e->f = windows_fixture("0");
+    e->f = windows_fixture(front);
     e->one.identity = 1;
     e->two.identity = 2;
     ok(weir_stream_register(e->f->runtime, &e->one, &e->old));
     *state = e;
     return 0;
+}
+
+static int set_up(void **state)
+{
+    return set_up_with(state, "0");
+}
+
+static int with_fronts(void **state)
+{
+    return set_up_with(state, NULL);
 }
 
 static int tear_down(void **state)
@@ -76,6 +86,24 @@ static void leave(weir_stream stream, int times)
 {
     while (times-- > 0)
         ok(weir_stream_unregister(stream));
+}
+
+/* The stream has all that it freed itself, though its work goes on: what is free is in its order. */
+static void has_its_order(fixture *f, weir_stream stream)
+{
+    gate g = GATE;
+    weir_request request = {
+        .size = sizeof request, .bytes = BUDGET, .stream = stream, .memory_class = WEIR_KV, .flags = WEIR_NO_WAIT};
+    weir_block block = {NULL, 0};
+    void *all = allocate(f->client, BUDGET, stream, WEIR_KV);
+    ok(weir_call(f->runtime, pass_gate, &g, stream));
+    ok(weir_free(f->client, all, stream));
+    weir_status status = weir_alloc_with(f->client, &request, &block);
+    open_gate(&g);
+    ok(weir_stream_synchronize(stream));
+    ok(status);
+    ok(weir_free_block(f->client, block, stream));
+    ok(weir_stream_synchronize(stream));
 }
 
 /* Ends without a word ---------------------------------------------------------------------------------------------- */
@@ -139,6 +167,74 @@ static void two_threads_register_while_an_event_is_recorded(void **state)
     two_register(e, &first);
 }
 
+/* What the driver has of the old stream is not forgotten yet: the new one is not known, and has no place. */
+static void a_new_stream_is_known_when_the_old_one_is_forgotten(void **state)
+{
+    ends *e = get(state);
+    fixture *f = e->f;
+    actor first = {.f = f, .act = act_register, .at = IN_ABANDON, .native = &e->one};
+    actor second = {.f = f, .act = act_register, .native = &e->one};
+    e->one.identity = 3;
+    assert_true(begin(&first));
+    begin_beside(&second);
+    bool there = atomic_load(&second.over);
+    let_go_on(&first);
+    finish(&first);
+    finish(&second);
+    ok(first.status);
+    ok(second.status);
+    assert_false(there);
+    assert_int_equal(first.stream.id, second.stream.id);
+    has_its_order(f, first.stream);
+    leave(first.stream, 2);
+}
+
+/* Its place is nobody's before that, either. */
+static void the_place_is_nobodys_before_the_old_one_is_forgotten(void **state)
+{
+    ends *e = get(state);
+    fixture *f = e->f;
+    weir_stream two;
+    actor first = {.f = f, .act = act_register, .at = IN_ABANDON, .native = &e->one};
+    e->one.identity = 3;
+    assert_true(begin(&first));
+    ok(weir_stream_register(f->runtime, &e->two, &two));
+    let_go_on(&first);
+    finish(&first);
+    ok(first.status);
+    assert_ptr_equal(weir_stream_native(two), &e->two);
+    assert_ptr_equal(weir_stream_native(first.stream), &e->one);
+    leave(two, 1);
+    leave(first.stream, 1);
+}
+
+/* What was parked on the old stream is being freed for the next one: to unregister the old one is too late. */
+static void unregistered_while_another_follows(void **state)
+{
+    ends *e = get(state);
+    fixture *f = e->f;
+    ok(weir_free(f->client, allocate(f->client, PARKED, e->old, WEIR_KV), e->old));
+    assert_int_equal(take_snapshot(f->runtime).device.parked, PARKED);
+    actor first = {.f = f,
+                   .act = act_register,
+                   .at = IN_CAPTURING,
+                   .past_call = true,
+                   .on = record_of_stream(f, e->old),
+                   .native = &e->one};
+    actor ender = {.f = f, .act = act_unregister, .stream = e->old};
+    e->one.identity = 3;
+    assert_true(begin(&first));
+    begin_beside(&ender);
+    let_go_on(&first);
+    finish(&first);
+    finish(&ender);
+    ok(first.status);
+    assert_int_equal(ender.status, WEIR_STREAM_MISUSE);
+    assert_ptr_equal(weir_stream_native(first.stream), &e->one);
+    leave(first.stream, 1);
+    all_can_be_had(f);
+}
+
 /* The next stream is being captured when it is registered, so that nothing can be recorded there; or the driver does not like to. */
 static void the_next_stream_is_captured(void **state)
 {
@@ -161,6 +257,57 @@ static void the_next_stream_is_captured(void **state)
     leave(again, 1);
 }
 
+/* Zeros that were queued on the old stream, whose work does not end, are in front of whoever has the block next: when the block
+ * is freed on a stream, and no point can be had as the next one is being captured; and when that has ended as well. */
+static void zeros_of_one_that_ended(ends *e, bool captured)
+{
+    fixture *f = e->f;
+    weir_request request = {.size = sizeof request, .bytes = BLOCK, .stream = e->old, .flags = WEIR_ZEROED};
+    weir_block p;
+    weir_stream next, own;
+    bool early = false;
+    ok(weir_stream_acquire(f->runtime, &own));
+    ok(weir_call(f->runtime, pass_gate, &f->gate, e->old));
+    ok(weir_alloc_with(f->client, &request, &p));
+    e->one.identity = 3;
+    atomic_store(&e->one.captured, captured);
+    ok(weir_stream_register(f->runtime, &e->one, &next));
+    if (!captured) {
+        e->one.identity = 4;
+        ok(weir_stream_register(f->runtime, &e->one, &next));
+    }
+    ok(weir_free_block(f->client, p, captured ? own : WEIR_STREAM_HOST));
+    if (captured) {
+        void *q[BUDGET / BLOCK];
+        size_t count = 0;
+        request.stream = own;
+        request.flags = WEIR_NO_WAIT;
+        for (weir_block got; count < BUDGET / BLOCK && weir_alloc_with(f->client, &request, &got) == WEIR_OK; count++)
+            early |= (q[count] = got.pointer) == p.pointer;
+        while (count > 0)
+            ok(weir_free(f->client, q[--count], own));
+    } else {
+        early = is_given_out(f, p.pointer, BLOCK);
+    }
+    atomic_store(&e->one.captured, false);
+    open_gate(&f->gate);
+    ok(weir_stream_synchronize(own));
+    ok(weir_stream_release(own));
+    assert_false(early);
+    all_can_be_had(f);
+    leave(next, 1);
+}
+
+static void zeros_where_no_point_can_be_had(void **state)
+{
+    zeros_of_one_that_ended(get(state), true);
+}
+
+static void zeros_where_two_have_ended(void **state)
+{
+    zeros_of_one_that_ended(get(state), false);
+}
+
 /* Ends while others look ------------------------------------------------------------------------------------------- */
 
 /* A free that has looked at its stream, when another thread unregisters that: refused, or done in an order that is still there.
@@ -168,6 +315,7 @@ static void the_next_stream_is_captured(void **state)
 static void freed_while_it_is_unregistered(ends *e, wi_window_place window)
 {
     fixture *f = e->f;
+    weir_stream next;
     void *p = allocate(f->client, BLOCK, e->old, WEIR_KV);
     actor freer = {.f = f, .act = act_free, .at = AT_WINDOW, .window = window, .pointer = p, .stream = e->old};
     actor ender = {.f = f, .act = act_unregister, .stream = e->old};
@@ -182,6 +330,32 @@ static void freed_while_it_is_unregistered(ends *e, wi_window_place window)
         ok(weir_free(f->client, p, WEIR_STREAM_HOST));
     all_can_be_had(f);
     assert_int_equal(atomic_load(&lender_misused), 0);
+    ok(weir_stream_register(f->runtime, &e->two, &next));
+    has_its_order(f, next);
+    leave(next, 1);
+}
+
+/* The same when another thread registers the stream that has its address now. */
+static void freed_while_another_follows(ends *e, wi_window_place window)
+{
+    fixture *f = e->f;
+    void *p = allocate(f->client, BLOCK, e->old, WEIR_KV);
+    actor freer = {.f = f, .act = act_free, .at = AT_WINDOW, .window = window, .pointer = p, .stream = e->old};
+    actor follower = {.f = f, .act = act_register, .native = &e->one};
+    assert_true(begin(&freer));
+    e->one.identity = 3;
+    begin_beside(&follower);
+    let_go_on(&freer);
+    finish(&freer);
+    finish(&follower);
+    ok(follower.status);
+    assert_true(freer.status == WEIR_OK || freer.status == WEIR_STREAM_MISUSE);
+    if (freer.status != WEIR_OK)
+        ok(weir_free(f->client, p, WEIR_STREAM_HOST));
+    all_can_be_had(f);
+    assert_int_equal(atomic_load(&lender_misused), 0);
+    has_its_order(f, follower.stream);
+    leave(follower.stream, 1);
 }
 
 static void a_free_has_looked_at_its_stream(void **state)
@@ -192,6 +366,57 @@ static void a_free_has_looked_at_its_stream(void **state)
 static void a_free_knows_what_it_waits_for(void **state)
 {
     freed_while_it_is_unregistered(get(state), WI_WINDOW_FREE_FENCED);
+}
+
+static void another_follows_when_a_free_has_looked(void **state)
+{
+    freed_while_another_follows(get(state), WI_WINDOW_FREE_LOOKED);
+}
+
+static void another_follows_when_a_free_knows_what_it_waits_for(void **state)
+{
+    freed_while_another_follows(get(state), WI_WINDOW_FREE_FENCED);
+}
+
+/* The event of a free is on the stream that has the address by now: it tells nothing of the work on the one that ended. */
+static void another_follows_when_a_free_has_its_event(void **state)
+{
+    ends *e = get(state);
+    fixture *f = e->f;
+    gate used = GATE;
+    weir_stream own;
+    void *p = allocate(f->client, BLOCK, e->old, WEIR_KV);
+    ok(weir_stream_acquire(f->runtime, &own));
+    ok(weir_call(f->runtime, pass_gate, &used, own));
+    ok(weir_use_record(f->runtime, p, own)); /* so that the free asks for an event */
+    ok(weir_call(f->runtime, pass_gate, &f->gate, e->old));
+    e->one.identity = 3;
+    actor freer = {.f = f,
+                   .act = act_free,
+                   .at = IN_RECORD,
+                   .past_call = true,
+                   .on = record_of_stream(f, e->old),
+                   .pointer = p,
+                   .stream = e->old};
+    actor follower = {.f = f, .act = act_register, .native = &e->one};
+    bool stood = begin(&freer);
+    begin_beside(&follower);
+    let_go_on(&freer);
+    finish(&freer);
+    finish(&follower);
+    open_gate(&used);
+    ok(weir_stream_synchronize(own));
+    bool early = is_given_out(f, p, BLOCK);
+    open_gate(&f->gate);
+    assert_true(stood);
+    ok(follower.status);
+    assert_true(freer.status == WEIR_OK || freer.status == WEIR_STREAM_MISUSE);
+    assert_false(early);
+    if (freer.status != WEIR_OK)
+        ok(weir_free(f->client, p, WEIR_STREAM_HOST));
+    all_can_be_had(f);
+    ok(weir_stream_release(own));
+    leave(follower.stream, 1);
 }
 
 /* A stream's place is another's, which frees there, before the list of the first one is forgotten, on which somebody records. */
@@ -221,14 +446,26 @@ static void the_place_is_anothers_at_once(void **state)
     leave(next, 1);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name)  cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define FRONT(name) cmocka_unit_test_setup_teardown(name, with_fronts, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(two_threads_register_the_next_stream), CASE(two_threads_register_while_an_event_is_recorded),
-        CASE(the_next_stream_is_captured),          CASE(a_free_has_looked_at_its_stream),
-        CASE(a_free_knows_what_it_waits_for),       CASE(the_place_is_anothers_at_once),
+        CASE(two_threads_register_the_next_stream),
+        CASE(two_threads_register_while_an_event_is_recorded),
+        CASE(the_next_stream_is_captured),
+        CASE(a_free_has_looked_at_its_stream),
+        CASE(a_free_knows_what_it_waits_for),
+        CASE(the_place_is_anothers_at_once),
+        CASE(a_new_stream_is_known_when_the_old_one_is_forgotten),
+        CASE(the_place_is_nobodys_before_the_old_one_is_forgotten),
+        FRONT(unregistered_while_another_follows),
+        CASE(zeros_where_no_point_can_be_had),
+        CASE(zeros_where_two_have_ended),
+        CASE(another_follows_when_a_free_has_its_event),
+        CASE(another_follows_when_a_free_has_looked),
+        CASE(another_follows_when_a_free_knows_what_it_waits_for),
     };
     return cmocka_run_group_tests_name("windows-ends", tests, NULL, NULL);
 }

@@ -169,6 +169,33 @@ static void test_destroyed_streams_are_forgotten(void **state)
     drop_native(native);
 }
 
+/* What was recorded on a stream that was abandoned passes when its work is done, whatever passes on others until then. */
+static void test_abandoned_streams_work_goes_on(void **state)
+{
+    (void)state;
+    skip_unless(device_kind_now != ON_HOST);
+    CUstream native = make_native();
+    void *stream = NULL, *other;
+    uint64_t identity = 0;
+    wi_event before, after;
+    gate g = {0};
+    ok(D(stream_adopt(device, native, &stream, &identity)));
+    ok(D(call(device, hold, &g, stream)));
+    ok(D(record(device, stream, &before)));
+    V(stream_abandon(device, stream));
+    other = new_stream();
+    ok(D(record(device, other, &after)));
+    ok(D(stream_synchronize(device, other)));
+    assert_true(driver->passed(device, after));
+    bool early = driver->passed(device, before);
+    atomic_store(&g.open, true);
+    ok(D(wait(device, before, UINT64_MAX)));
+    assert_true(driver->passed(device, before));
+    V(stream_destroy(device, other));
+    drop_native(native);
+    assert_false(early);
+}
+
 static void test_default_streams_are_not_adopted(void **state)
 {
     (void)state;
@@ -489,6 +516,7 @@ int run_foreign_tests(void)
         cmocka_unit_test_setup_teardown(test_context_is_the_primary_one, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_adopted_streams_work, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_destroyed_streams_are_forgotten, open_device, close_device),
+        cmocka_unit_test_setup_teardown(test_abandoned_streams_work_goes_on, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_default_streams_are_not_adopted, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_other_contexts_are_refused, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_default_streams_work, open_device, close_device),
