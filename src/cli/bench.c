@@ -51,12 +51,9 @@ typedef int part(const bench_options *options, json_t *answer);
 static const struct {
     const char *name;
     part *run;
-} parts[] = {{"allocator", bench_part_allocator},
-             {"operations", bench_part_operations},
-             {"lending", bench_part_lending},
-             {"bounds", bench_part_bounds},
-             {"traces", bench_part_traces},
-             {"plans", bench_part_plans}};
+} parts[] = {{"allocator", bench_part_allocator}, {"operations", bench_part_operations},
+             {"lending", bench_part_lending},     {"bounds", bench_part_bounds},
+             {"traces", bench_part_traces},       {"plans", bench_part_plans}};
 enum { PARTS = sizeof parts / sizeof parts[0], PART_TRACES = 4, PART_PLANS = 5, MOST_LAG = 1 << 20 };
 
 typedef struct words {
@@ -109,7 +106,8 @@ static int read_part(words *w)
             w->wanted[i] = true;
             return -1;
         }
-    return cli_usage("bench", "--only %s: the parts are allocator, operations, lending, bounds, traces and plans", optarg);
+    return cli_usage("bench", "--only %s: the parts are allocator, operations, lending, bounds, traces and plans",
+                     optarg);
 }
 
 static int read_path(const char *option, const char **paths, size_t *count)

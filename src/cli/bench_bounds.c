@@ -58,10 +58,12 @@ static void *run_churner(void *argument)
         return NULL;
     for (; !atomic_load_explicit(&c->stop, memory_order_relaxed); operations++) {
         void **block = &blocks[next(&random) % SLOTS];
-        if (*block && weir_free(c->client, *block, stream) == WEIR_OK)
+        if (*block) {
+            if (weir_free(c->client, *block, stream) == WEIR_OK)
+                *block = NULL;
+        } else if (weir_alloc(c->client, most / (1 + next(&random) % 16), stream, WEIR_SCRATCH, block) != WEIR_OK) {
             *block = NULL;
-        else if (weir_alloc(c->client, most / (1 + next(&random) % 16), stream, WEIR_SCRATCH, block) != WEIR_OK)
-            *block = NULL;
+        }
     }
     for (int i = 0; i < SLOTS; i++)
         if (blocks[i])
@@ -154,7 +156,8 @@ static weir_status measure(const churn *c, bound *b, uint64_t seconds, uint64_t 
     }
     bench_sort(samples, b->count);
     b->mean = sum / (double)b->count / 1e6;
-    b->p999 = (double)samples[b->count - 1 - b->count / 1000] / 1e6;
+    size_t beyond = b->count / 1000;
+    b->p999 = (double)samples[b->count - 1 - beyond] / 1e6;
     b->worst = (double)samples[b->count - 1] / 1e6;
     return WEIR_OK;
 }

@@ -197,8 +197,8 @@ static void clear_words(plan_words *w)
 
 const char *plan_file_name(const plan_words *words)
 {
-    const char *slash = strrchr(words->file, '/');
-    return slash && slash[1] ? slash + 1 : words->file;
+    const char *file = words->file ? words->file : "", *slash = strrchr(file, '/');
+    return slash && slash[1] ? slash + 1 : file;
 }
 
 /* Planning --------------------------------------------------------------------------------------------------------- */

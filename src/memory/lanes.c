@@ -281,7 +281,7 @@ void wi_lanes_abandon(wi_lanes *lanes, weir_stream stream)
 /* Those for which nothing waits serve the next streams. Busy extents may still name them, of epochs that have passed. */
 static void collect_spent(wi_lanes *lanes)
 {
-    for (wi_lane **link = &lanes->gone, *lane; (lane = *link) != &lanes->late;) {
+    for (wi_lane **link = &lanes->gone, *lane; (lane = *link) && lane != &lanes->late;) {
         bool spent = !lane->first && !lane->recording && lane->frees == 0 && lane->passed == lane->open - 1;
         if (!spent) {
             link = &lane->next_gone;

@@ -230,7 +230,7 @@ void wi_inspect(wi_resource *base, const void *pointer, weir_block_details *out,
     const wi_block *found = base->table->find(base, pointer, &freed);
     wi_block block = found ? wi_look_at(found) : (wi_block){.word = WI_BLANK};
     out->state = WEIR_BLOCK_FREE;
-    if (wi_block_is_charged(&block)) {
+    if (found && wi_block_is_charged(&block)) {
         out->block = (weir_block){block.pointer, wi_block_generation(&block)};
         out->offset = (size_t)((const char *)pointer - (const char *)block.pointer);
         out->bytes = block.bytes;

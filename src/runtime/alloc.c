@@ -326,8 +326,9 @@ static weir_status wait_for_zeroing(weir_runtime *runtime, wi_block *block, weir
 /* What the free of a taken block must wait for. */
 typedef struct fence {
     wi_past past;
-    bool behind_all; /* WI_IN_ORDER of all work, not of the stream: the block's own stream is gone, and has no point now */
-    void *native;    /* the stream's */
+    bool
+        behind_all; /* WI_IN_ORDER of all work, not of the stream: the block's own stream is gone, and has no point now */
+    void *native;   /* the stream's */
     wi_event event; /* WI_UNPASSED: the point behind which the block is nobody's, besides its declared uses */
 } fence;
 

@@ -341,7 +341,7 @@ static uint64_t free_all(weir_runtime *runtime, wi_block *list, const wi_front_t
 static uint64_t retry(weir_runtime *runtime)
 {
     wi_fronts *fronts = &runtime->fronts;
-    wi_front_turn turn;
+    wi_front_turn turn = {0};
     pthread_mutex_lock(&lists);
     wi_block *list = fronts->refused;
     fronts->refused = NULL;
@@ -353,7 +353,7 @@ static uint64_t retry(weir_runtime *runtime)
 
 static uint64_t empty(weir_runtime *runtime, const selection *s)
 {
-    wi_front_turn turn;
+    wi_front_turn turn = {0};
     return runtime->fronts.usable ? free_all(runtime, take_out(runtime, s, &turn), &turn) : 0;
 }
 
@@ -363,7 +363,7 @@ static void end_thread(void *user)
 {
     wi_front_thread *mine = user;
     weir_runtime *runtime = NULL;
-    wi_front_turn turn;
+    wi_front_turn turn = {0};
     if (atomic_load(&wi_forked))
         return;
     do {
@@ -487,7 +487,7 @@ static void make_room(wi_front *front, uint64_t charged, wi_block **list)
  * way. The turn keeps that one's runtime, which may be another. */
 static void make_way(wi_front_thread *mine, weir_runtime *runtime)
 {
-    wi_front_turn turn;
+    wi_front_turn turn = {0};
     if (mine->count < WI_FRONT_MOST)
         return;
     weir_runtime *its = mine->oldest->runtime;
@@ -565,7 +565,7 @@ bool wi_front_give_slowly(weir_client *client, void *pointer, uint64_t generatio
     weir_runtime *runtime = client->runtime;
     wi_resource *base = runtime->resource->base;
     wi_block *list = NULL, *block = NULL;
-    wi_front_turn turn;
+    wi_front_turn turn = {0};
     if (!runtime->fronts.usable || wi_recording(&runtime->ledger) != 0 || !(block = base->table->peek(base, pointer)))
         return false;
     uint64_t charged = wi_load(block->charged);

@@ -28,7 +28,10 @@ static bool is_drained(const oracle *o, unsigned stream)
 void oracle_begin_order(oracle *o, owner *w, unsigned stream)
 {
     bool zeros = w->queued && (w->stream != stream || w->elsewhere), heir = o->heirs >> stream & 1;
-    w->order = !o->in_order || !stream || w->pool || w->graphs ? ORDER_MORE
+    w->late = o->left_behind && zeros; /* its stream may have no point that could be had now */
+    w->order = !o->in_order || w->pool || w->graphs            ? ORDER_MORE
+               : w->late                                       ? ORDER_PERHAPS
+               : !stream                                       ? ORDER_MORE
                : zeros || heir || !oracle_are_done(o, w->most) ? ORDER_PERHAPS
                                                                : ORDER_ALONE;
     w->elsewhere |= w->stream != stream; /* for the next one, if this is refused */
@@ -73,7 +76,7 @@ void oracle_end_order(oracle *o, uint32_t index)
 {
     owner *w = &o->table[index];
     w->freed = w->free_stream ? w->last[w->free_stream] : 0;
-    if (w->order == ORDER_PERHAPS && uses_are_open(o, w))
+    if (w->order == ORDER_PERHAPS && !w->late && uses_are_open(o, w))
         w->order = ORDER_MORE;
     if (w->order == ORDER_ALONE)
         list_ordered(o, index);

@@ -14,6 +14,7 @@ typedef struct owner {
     uint64_t units; /* that point here */
     uint32_t pool;  /* the pool that it is of, or is; 0: none */
     bool listed;    /* in the list of pending frees, or of those in order */
+    bool late;      /* its free may wait for all work of the device, and not be pending */
     bool graphs;    /* it is or was held by a graph, whose close gives it back */
     bool moving;    /* its free has not ended */
     owner_state state;
@@ -73,8 +74,9 @@ struct oracle {
     size_t pending_count, pending_capacity;
     uint32_t *ordered; /* freed in the order of their streams alone */
     size_t ordered_count, ordered_capacity;
-    uint64_t heirs;    /* bits of streams in the place of one that ended without a word */
-    bool left_behind;  /* there was such a one: what it left waits for a point that is had when memory is short, or given back */
+    uint64_t heirs; /* bits of streams in the place of one that ended without a word */
+    bool
+        left_behind; /* there was such a one: what it left waits for a point that is had when memory is short, or given back */
     uint64_t followed; /* bits of streams that had such frees, or may have had */
     account accounts[ORACLE_CLIENTS];
     uint64_t live, moving;

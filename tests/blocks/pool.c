@@ -276,7 +276,7 @@ static void addresses_are_arithmetic(void **state)
 static size_t records_of(weir_runtime *runtime)
 {
     enum { OPENS = 400 };
-    const weir_client *seen[OPENS];
+    const weir_client *seen[OPENS] = {NULL};
     size_t count = 0;
     for (int i = 0; i < OPENS; i++) {
         weir_client *client = open_client(runtime, "passing", 0, 0);

@@ -427,7 +427,8 @@ static void the_driver_fails(void **state)
     static const char *const calls[] = {"cuStreamGetCtx", "cuStreamGetId", "cuEventRecord", "cuStreamWaitEvent"};
     fixture f = begin(64 * MIB, false);
     volatile int refusals = 0;
-    void *volatile natives[8]; /* all kept: the next one would have the address of one that ends, which the bridge knows */
+    void *volatile natives
+        [8]; /* all kept: the next one would have the address of one that ends, which the bridge knows */
     for (volatile size_t i = 0; i < 4; i++)
         for (volatile int nth = 1; nth <= 2; nth++) {
             void *volatile native = natives[2 * i + (size_t)nth - 1] = make_native(&f);

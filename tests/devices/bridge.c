@@ -169,7 +169,7 @@ static void each_gives_its_devices_memory(void **state)
 static void what_is_the_others_is_refused(void **state)
 {
     (void)state;
-    for (int i = 0; i < TWO; i++) {
+    for (volatile int i = 0; i < TWO; i++) {
         side *s = &sides[i], *other = &sides[!i];
         weir_onnxruntime *none;
         weir_onnxruntime_options wrong = fake_options(s->client, other->known);
