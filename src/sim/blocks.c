@@ -269,7 +269,8 @@ static bool held(const slot *b)
 
 void world_expect_busy(world *w, const char *call, weir_status status)
 {
-    if (status != WEIR_BUSY && (status != WEIR_DRIVER || world_faults(w) == w->fault_mark))
+    bool faulty = status == WEIR_DRIVER && world_faults(w) != w->fault_mark;
+    if (status != WEIR_BUSY && !faulty && !world_lacks_a_point(w, status))
         oracle_report(w->oracle, ORACLE_ANSWER, "%s of what is held answers %s", call, weir_status_name(status));
 }
 

@@ -31,8 +31,7 @@ uint64_t world_random(world *w, uint64_t below)
     return (x ^ x >> 31) % below;
 }
 
-/* What waits for the work of a stream that ended without a word waits for a point that cannot be had during a capture. */
-static bool lacks_a_point(const world *w, weir_status status)
+bool world_lacks_a_point(const world *w, weir_status status)
 {
     bool captured = false;
     for (unsigned i = 1; i <= w->options.streams; i++)
@@ -47,7 +46,7 @@ bool world_answer(world *w, const char *call, weir_status status, const weir_sta
             return status == WEIR_OK;
     /* A fault may come back from whatever call met it. */
     bool faulty = status == WEIR_DRIVER && world_faults(w) != w->fault_mark;
-    if (!faulty && !lacks_a_point(w, status))
+    if (!faulty && !world_lacks_a_point(w, status))
         oracle_report(w->oracle, ORACLE_ANSWER, "%s answers %s: %s", call, weir_status_name(status), weir_detail());
     return false;
 }

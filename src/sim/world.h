@@ -248,7 +248,9 @@ void world_choose(world *w, step *out);
 /* Between what a step takes in hand and what it lets go. */
 void world_take_stream(world *w, unsigned stream, int by);
 bool world_knows_foreign(const world_options *options); /* streams of others are registered */
-uint64_t world_faults(const world *w);                  /* since it was made */
+/* What waits for the work of a stream that ended without a word waits for a point that cannot be had during a capture. */
+bool world_lacks_a_point(const world *w, weir_status status);
+uint64_t world_faults(const world *w); /* since it was made */
 /* Whether nothing else could have happened since `nested` was read: no other step ran, and this one is within none. */
 bool world_undisturbed(const world *w, uint64_t nested);
 /* What the runtime will charge for so many bytes; 0 for none. */
