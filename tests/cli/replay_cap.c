@@ -2,7 +2,7 @@
  * a lucky cap for it. */
 #include "../core/core.h"
 
-#include "cli/replay.h"
+#include "cli/replay/replay.h"
 
 enum { PEAK = 500000, STEP = PEAK / 500 };
 

@@ -2,7 +2,7 @@
  * host by exactly as many operations as they are to. */
 #include "../core/core.h"
 
-#include "cli/replay.h"
+#include "cli/replay/replay.h"
 
 #include <stdatomic.h>
 

@@ -1,0 +1,122 @@
+#include "trace.h"
+
+#include "cli/cli.h"
+#include "cli/text.h"
+
+#include "sim/replay.h"
+#include "trace/reader.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct checked {
+    uint64_t events, lost, cut_at;
+    bool cut;
+    replay *replay;
+} checked;
+
+/* WEIR_OK at the end of the file, also when that was cut off. */
+static weir_status check(reader *r, checked *all)
+{
+    weir_event event;
+    bool got = true;
+    weir_status status = WEIR_OK;
+    while (status == WEIR_OK && got) {
+        status = reader_next(r, &event, &got);
+        if (status != WEIR_OK || !got)
+            continue;
+        all->events++;
+        status = replay_event(all->replay, &event);
+    }
+    all->cut = reader_cut(r, &all->cut_at);
+    all->lost = reader_lost(r);
+    return status;
+}
+
+static json_t *finding_json(const replay_finding *f)
+{
+    char pointer[24];
+    snprintf(pointer, sizeof pointer, "0x%llx", (unsigned long long)f->pointer);
+    return json_pack("{s:s, s:s, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:o}", "kind", replay_kind_name(f->kind), "pointer",
+                     pointer, "bytes", (json_int_t)f->bytes, "client", text_json(f->client), "tag", text_json(f->tag),
+                     "stream", (json_int_t)f->stream, "other_stream", (json_int_t)f->other_stream, "order_first",
+                     (json_int_t)f->order_first, "order_second", (json_int_t)f->order_second, "text",
+                     text_json(f->text));
+}
+
+/* As the other findings of simulate are told: kind and words. */
+static json_t *first_json(const replay_finding *f)
+{
+    char *text = text_print("%s: %s", replay_kind_name(f->kind), f->text);
+    json_t *value = text_json(text);
+    free(text);
+    return value;
+}
+
+static json_t *answer_json(const checked *all)
+{
+    size_t count;
+    const replay_finding *found = replay_found(all->replay, &count);
+    json_t *findings = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(findings, finding_json(&found[i]));
+    return json_pack("{s:I, s:I, s:o, s:o, s:I, s:o}", "events", (json_int_t)all->events, "violations",
+                     (json_int_t)replay_violations(all->replay), "first_violation",
+                     count > 0 ? first_json(&found[0]) : json_null(), "findings", findings, "lost",
+                     (json_int_t)all->lost, "cut_at", all->cut ? json_integer((json_int_t)all->cut_at) : json_null());
+}
+
+static void print_answer(const checked *all)
+{
+    size_t count;
+    const replay_finding *found = replay_found(all->replay, &count);
+    uint64_t violations = replay_violations(all->replay);
+    printf("%llu events: ", (unsigned long long)all->events);
+    if (violations == 0)
+        puts("nothing found");
+    else
+        printf("%llu found\n", (unsigned long long)violations);
+    if (all->lost > 0)
+        printf("%llu events are missing: what was found may be wrong, and something may not have been found\n",
+               (unsigned long long)all->lost);
+    if (all->cut)
+        printf("the file is cut off at byte %llu: what came after that is not known\n",
+               (unsigned long long)all->cut_at);
+    for (size_t i = 0; i < count; i++) {
+        char *text = text_clean(found[i].text, strlen(found[i].text), false);
+        printf("%s%s: %s\n", i == 0 ? "\n" : "", replay_kind_name(found[i].kind), text);
+        free(text);
+    }
+    if (violations > count)
+        printf("and %llu more\n", (unsigned long long)(violations - count));
+}
+
+static int answer(const checked *all, bool json)
+{
+    int status = json ? cli_print_json(answer_json(all)) : (print_answer(all), cli_flush(CLI_OK));
+    uint64_t violations = replay_violations(all->replay);
+    if (status != CLI_OK || violations == 0)
+        return status;
+    size_t count;
+    const replay_finding *first = replay_found(all->replay, &count);
+    return cli_fail("%s: %s", replay_kind_name(first->kind), first->text);
+}
+
+int simulate_trace(const char *path, bool json)
+{
+    reader *r;
+    checked all = {.replay = replay_create()};
+    if (!all.replay)
+        return cli_fail("no memory to follow %s", path);
+    weir_status status = reader_open(path, &r);
+    if (status != WEIR_OK) {
+        replay_destroy(all.replay);
+        return cli_fail("%s", weir_detail());
+    }
+    status = check(r, &all);
+    int code = status == WEIR_OK ? answer(&all, json) : cli_fail("%s", weir_detail());
+    replay_destroy(all.replay);
+    reader_close(r);
+    return code;
+}
