@@ -1,4 +1,5 @@
-/* choice_words.h: the words by which verbs are told what to choose: --engine, --provider, --device, --policy, --order, --no-cpu. */
+/* choice_words.h: the words by which verbs are told what to choose: --engine, --provider, --device, --policy, --order,
+ * --no-cpu. */
 #ifndef WEIR_CLI_CHOICE_WORDS_H
 #define WEIR_CLI_CHOICE_WORDS_H
 

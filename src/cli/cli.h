@@ -37,8 +37,8 @@ int cli_usage(const char *verb, const char *format, ...) WEIR_PRINTF(2, 3);
 /* Says what getopt_long, called with opterr 0 and a leading ':', found wrong with the word it just read. */
 int cli_bad_option(const char *verb, int code, char **argv);
 
-/* Reads --json and --help, which are all the options of the verb, and leaves optind at its first word; answers -1 to go on,
- * else the exit status. */
+/* Reads --json and --help, which are all the options of the verb, and leaves optind at its first word; answers -1 to go
+ * on, else the exit status. */
 int cli_json_option(int argc, char **argv, const char *help, bool *json);
 /* The same of a verb that takes no words. */
 int cli_simple_words(int argc, char **argv, const char *help, bool *json);
@@ -46,8 +46,8 @@ int cli_simple_words(int argc, char **argv, const char *help, bool *json);
 /* Writes one JSON object on standard output and takes the reference. Answers CLI_OK, or CLI_FAILED with its line. */
 int cli_print_json(json_t *object);
 
-/* The end of a verb called with these words, which are up to a NULL: where it failed before it could answer as JSON, though it was
- * asked to, the answer is {error: {detail}} with the last line of cli_fail. Answers `status`. */
+/* The end of a verb called with these words, which are up to a NULL: where it failed before it could answer as JSON,
+ * though it was asked to, the answer is {error: {detail}} with the last line of cli_fail. Answers `status`. */
 int cli_end(int status, char **words);
 
 /* Flushes standard output; what was printed and did not arrive is a failure. */

@@ -77,8 +77,8 @@ int verb_version(int argc, char **argv)
     return cli_flush(CLI_OK);
 }
 
-/* A stream that is closed keeps its number: the next file that is opened would have it, and what is meant for the stream would be
- * written there. Using it fails as before. */
+/* A stream that is closed keeps its number: the next file that is opened would have it, and what is meant for the
+ * stream would be written there. Using it fails as before. */
 static void keep_streams(void)
 {
     for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)

@@ -100,6 +100,15 @@ char *text_clean(const char *text, size_t bytes, bool lines)
     return clean;
 }
 
+void text_cut(char *text, size_t most)
+{
+    if (strlen(text) <= most)
+        return;
+    while (most > 0 && ((unsigned char)text[most] & 0xc0) == 0x80)
+        most--;
+    text[most] = '\0';
+}
+
 size_t text_columns(const char *text)
 {
     size_t columns = 0;

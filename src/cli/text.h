@@ -22,6 +22,9 @@ char *text_vprint(const char *format, va_list arguments) WEIR_PRINTF(1, 0);
  * for terminals and for HTML. */
 char *text_clean(const char *text, size_t bytes, bool lines);
 
+/* Cuts a clean text to `most` bytes, at the end of a character. */
+void text_cut(char *text, size_t most);
+
 /* Bytes of the UTF-8 character at `text` with `left` bytes to go; 0 if it is none. */
 size_t text_character(const char *text, size_t left);
 

@@ -1,5 +1,5 @@
-/* bench_allocator.c: the part `allocator` of `weir bench`: every load by every allocator, round after round, and the goals
- * that are set for weir. */
+/* bench_allocator.c: the part `allocator` of `weir bench`: every load by every allocator, round after round, and the
+ * goals that are set for weir. */
 #include "bench.h"
 #include "answer.h"
 #include "loads.h"
@@ -33,7 +33,7 @@ static double counts(const bench_load *load, const bench_figures *figures)
     return load->by_mean ? figures->mean : figures->p50;
 }
 
-/* Measuring --------------------------------------------------------------------------------------------------------- */
+/* Measuring -------------------------------------------------------------------------------------------------------- */
 
 static void measure(const bench_load *load, const bench_peer *by, const bench_limits *limits, cell *out)
 {
@@ -69,7 +69,7 @@ static void measure_all(grid *g, const bench_options *options)
     terminal_progress_end();
 }
 
-/* Ratios and goals -------------------------------------------------------------------------------------------------- */
+/* Ratios and goals ------------------------------------------------------------------------------------------------- */
 
 /* What counts, in nanoseconds; NAN: it failed. */
 static double figure(const grid *g, size_t load, size_t by)
@@ -134,7 +134,7 @@ static void add_goals(const grid *g, bool host, bench_goals *out)
             bench_goal(out, g->loads[load].name, goals[i].what, goals[i].most, measured(g, &goals[i], load));
 }
 
-/* Answers ----------------------------------------------------------------------------------------------------------- */
+/* Answers ---------------------------------------------------------------------------------------------------------- */
 
 static void print_cell(const grid *g, size_t load, size_t by, table *t)
 {

@@ -32,7 +32,7 @@ void bench_print_left_out(const json_t *texts)
         printf("Left out: %s\n", json_string_value(json_array_get(texts, i)));
 }
 
-/* Goals ------------------------------------------------------------------------------------------------------------- */
+/* Goals ------------------------------------------------------------------------------------------------------------ */
 
 void bench_goals_begin(bench_goals *goals)
 {

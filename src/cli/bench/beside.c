@@ -1,5 +1,5 @@
-/* bench_beside.c: a kernel of the lender's runs on a stream of its own, alone and, in turn with that, while its completed free
- * memory is lent to another client as fast as that goes: without a call of the driver, and by moves. */
+/* bench_beside.c: a kernel of the lender's runs on a stream of its own, alone and, in turn with that, while its
+ * completed free memory is lent to another client as fast as that goes: without a call of the driver, and by moves. */
 #include "beside.h"
 #include "kernel.h"
 
@@ -18,7 +18,7 @@ typedef struct world {
     bench_kernel *kernel;
 } world;
 
-/* Lends ------------------------------------------------------------------------------------------------------------- */
+/* Lends ------------------------------------------------------------------------------------------------------------ */
 
 static weir_status take(world *w, size_t bytes)
 {
@@ -37,7 +37,8 @@ static weir_status free_half(world *w, void **pieces, int half)
     return status == WEIR_OK ? weir_stream_synchronize(w->mine) : status;
 }
 
-/* Every second of the lender's pieces is free, and the borrower gets them as one: no other memory is within the budget. */
+/* Every second of the lender's pieces is free, and the borrower gets them as one: no other memory is within the budget.
+ */
 static weir_status lend_by_moves(world *w)
 {
     void *pieces[PIECES];
@@ -68,7 +69,7 @@ static const struct {
     weir_status (*lend)(world *w);
 } kinds[BENCH_BESIDES] = {{"where it lies", lend}, {"by moves", lend_by_moves}};
 
-/* Timing ------------------------------------------------------------------------------------------------------------ */
+/* Timing ----------------------------------------------------------------------------------------------------------- */
 
 static weir_status run_kernel(world *w, weir_status (*lend_once)(world *w), bench_beside *b, double *milliseconds)
 {
@@ -122,7 +123,7 @@ static weir_status run_pairs(world *w, int kind, bench_beside *b)
     return WEIR_OK;
 }
 
-/* Open and close ---------------------------------------------------------------------------------------------------- */
+/* Open and close --------------------------------------------------------------------------------------------------- */
 
 static weir_status open_clients(world *w)
 {

@@ -1,5 +1,6 @@
-/* bench_bounds.c: the part `bounds`: how long calls take, at the worst, that must not wait for whatever threads go on to do: a
- * request that is refused, the release of a stream, the emptying of the cache; beside twelve threads that allocate and free. */
+/* bench_bounds.c: the part `bounds`: how long calls take, at the worst, that must not wait for whatever threads go on
+ * to do: a request that is refused, the release of a stream, the emptying of the cache; beside twelve threads that
+ * allocate and free. */
 #include "bench.h"
 #include "answer.h"
 #include "clock.h"
@@ -37,7 +38,7 @@ typedef struct churn {
     unsigned started;
 } churn;
 
-/* Threads that come and go at their memory ------------------------------------------------------------------------------ */
+/* Threads that come and go at their memory ------------------------------------------------------------------------- */
 
 static uint64_t next(uint64_t *state)
 {
@@ -102,7 +103,7 @@ static void stop(churn *c)
         (void)!weir_runtime_destroy(c->runtime);
 }
 
-/* What is timed --------------------------------------------------------------------------------------------------------- */
+/* What is timed ---------------------------------------------------------------------------------------------------- */
 
 static weir_status refuse(weir_runtime *runtime, weir_client *client, uint64_t *nanoseconds)
 {
@@ -162,7 +163,7 @@ static weir_status measure(const churn *c, bound *b, uint64_t seconds, uint64_t 
     return WEIR_OK;
 }
 
-/* The answer ------------------------------------------------------------------------------------------------------------ */
+/* The answer ------------------------------------------------------------------------------------------------------- */
 
 static void print(const bound *bounds, size_t count)
 {

@@ -1,5 +1,5 @@
-/* bench_by.h: the allocators that `weir bench` measures, through the table of bench/peer.h: weir, what is built into the
- * command, and shared objects. */
+/* bench_by.h: the allocators that `weir bench` measures, through the table of bench/peer.h: weir, what is built into
+ * the command, and shared objects. */
 #ifndef WEIR_CLI_BENCH_BY_H
 #define WEIR_CLI_BENCH_BY_H
 

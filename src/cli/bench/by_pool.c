@@ -1,5 +1,5 @@
-/* bench_by_pool.c: CUDA's own stream-ordered pool, which cuMemAllocAsync serves from: from begin to end a pool of its own
- * that keeps what it has, as a program would set it. */
+/* bench_by_pool.c: CUDA's own stream-ordered pool, which cuMemAllocAsync serves from: from begin to end a pool of its
+ * own that keeps what it has, as a program would set it. */
 #include "by.h"
 
 #include "driver/cuda_api.h"

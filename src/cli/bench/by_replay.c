@@ -1,5 +1,5 @@
-/* bench_by_replay.c: an allocator of the bench as that of a replay. Its streams are made known to a runtime that serves for
- * that alone, so that gates can be put on them. */
+/* bench_by_replay.c: an allocator of the bench as that of a replay. Its streams are made known to a runtime that serves
+ * for that alone, so that gates can be put on them. */
 #include "by.h"
 
 #include <weir/weir.h>
@@ -30,7 +30,7 @@ static weir_status fail(weir_status status, const char *what)
     return status;
 }
 
-/* What the loop calls ------------------------------------------------------------------------------------------------ */
+/* What the loop calls ---------------------------------------------------------------------------------------------- */
 
 static weir_status take_now(void *user, const wi_replay_op *op, void **out)
 {
@@ -71,7 +71,7 @@ static weir_status counts(void *user, wi_replay_counts *out)
     return WEIR_OK;
 }
 
-/* Begun and ended ---------------------------------------------------------------------------------------------------- */
+/* Begun and ended -------------------------------------------------------------------------------------------------- */
 
 static weir_status end(void)
 {

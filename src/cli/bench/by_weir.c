@@ -7,7 +7,8 @@
 
 enum { STREAMS = 64, WORLDS = 2 };
 
-/* Without a cap: more than any measurement asks for, and given as it is, so that no option of the environment counts. */
+/* Without a cap: more than any measurement asks for, and given as it is, so that no option of the environment counts.
+ */
 #define ROOM (UINT64_C(1) << 40)
 
 typedef struct world {

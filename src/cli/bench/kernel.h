@@ -1,5 +1,5 @@
-/* bench_kernel.h: a steady kernel on a GPU: it reads the same memory again and again, so that its time tells whether anything
- * else held it up. */
+/* bench_kernel.h: a steady kernel on a GPU: it reads the same memory again and again, so that its time tells whether
+ * anything else held it up. */
 #ifndef WEIR_CLI_BENCH_KERNEL_H
 #define WEIR_CLI_BENCH_KERNEL_H
 
@@ -7,8 +7,8 @@
 
 typedef struct bench_kernel bench_kernel;
 
-/* It will read [memory, +bytes), which has to stay, on that stream, and run for about so many milliseconds. From here to
- * the end on one thread. WEIR_UNSUPPORTED: the runtime has no GPU, or its driver lacks something. */
+/* It will read [memory, +bytes), which has to stay, on that stream, and run for about so many milliseconds. From here
+ * to the end on one thread. WEIR_UNSUPPORTED: the runtime has no GPU, or its driver lacks something. */
 weir_status bench_kernel_open(weir_runtime *runtime, weir_stream stream, void *memory, size_t bytes,
                               double milliseconds, bench_kernel **out);
 weir_status bench_kernel_start(bench_kernel *kernel);

@@ -1,5 +1,5 @@
-/* bench_lending.c: the part `lending`: what one client has left behind, taken by another, and given back to the device; and what
- * a kernel feels of that on a GPU. */
+/* bench_lending.c: the part `lending`: what one client has left behind, taken by another, and given back to the device;
+ * and what a kernel feels of that on a GPU. */
 #include "answer.h"
 #include "beside.h"
 #include "clock.h"
@@ -41,7 +41,7 @@ static weir_stats look(const lending *l)
     return stats;
 }
 
-/* The first client's past ------------------------------------------------------------------------------------------- */
+/* The first client's past ------------------------------------------------------------------------------------------ */
 
 static weir_status take(void *user, const wi_replay_op *op, void **out)
 {
@@ -98,7 +98,7 @@ static weir_status make_past(lending *l)
     return status == WEIR_OK ? weir_stream_synchronize(l->streams[0]) : status;
 }
 
-/* Steps ------------------------------------------------------------------------------------------------------------- */
+/* Steps ------------------------------------------------------------------------------------------------------------ */
 
 static void note(lending *l, step *s, const weir_stats *before, uint64_t start)
 {
@@ -175,7 +175,7 @@ static weir_status run(lending *l)
     return status;
 }
 
-/* Open and close ---------------------------------------------------------------------------------------------------- */
+/* Open and close --------------------------------------------------------------------------------------------------- */
 
 static weir_status open_client(lending *l, const char *name, weir_client **out, weir_stream *stream)
 {

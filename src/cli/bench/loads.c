@@ -45,7 +45,7 @@ size_t bench_loads(bench_load *out, unsigned threads)
     return count;
 }
 
-/* Samples ----------------------------------------------------------------------------------------------------------- */
+/* Samples ---------------------------------------------------------------------------------------------------------- */
 
 void bench_samples_begin(bench_samples *samples, const bench_limits *limits)
 {
@@ -91,7 +91,7 @@ void bench_samples_end(bench_samples *samples, unsigned threads, uint64_t units,
     free(all);
 }
 
-/* Pairs ------------------------------------------------------------------------------------------------------------- */
+/* Pairs ------------------------------------------------------------------------------------------------------------ */
 
 const char *bench_why(const bench_peer *by)
 {

@@ -1,8 +1,8 @@
 /* bench_loads.h: what is done with every allocator, and how it is timed.
  *
- * Times are of batches of 16 units (64 where the work itself comes in batches of 64), so that a reading of the clock costs
- * little; what it costs is taken off. A quantile is one of batches: of each batch the time per unit. A measurement ends
- * after a number of batches, or of milliseconds. */
+ * Times are of batches of 16 units (64 where the work itself comes in batches of 64), so that a reading of the clock
+ * costs little; what it costs is taken off. A quantile is one of batches: of each batch the time per unit. A
+ * measurement ends after a number of batches, or of milliseconds. */
 #ifndef WEIR_CLI_BENCH_LOADS_H
 #define WEIR_CLI_BENCH_LOADS_H
 

@@ -17,7 +17,7 @@ bench_row *bench_add(bench *b, const char *operation, const char *who, bool (*ru
     return row;
 }
 
-/* Timing ------------------------------------------------------------------------------------------------------------ */
+/* Timing ----------------------------------------------------------------------------------------------------------- */
 
 static bool time_row(bench_row *row, uint64_t laps, uint64_t cost, uint64_t *samples)
 {
@@ -51,7 +51,7 @@ static int time_all(bench *b, const bench_options *w)
     return status;
 }
 
-/* Answers ----------------------------------------------------------------------------------------------------------- */
+/* Answers ---------------------------------------------------------------------------------------------------------- */
 
 /* To the first peer of the operation; 0: there is none, or it took no time that could be measured. */
 static double ratio(const bench *b, const bench_row *row)

@@ -1,5 +1,5 @@
-/* bench_operations.h: single operations of weir's (bench_weir.c) and of what a program would call instead (bench_peers.c),
- * timed one by one. */
+/* bench_operations.h: single operations of weir's (bench_weir.c) and of what a program would call instead
+ * (bench_peers.c), timed one by one. */
 #ifndef WEIR_CLI_BENCH_OPERATIONS_H
 #define WEIR_CLI_BENCH_OPERATIONS_H
 

@@ -1,8 +1,9 @@
-/* bench/peer.h: an allocator that `weir bench` measures: weir itself, what is built into the command, and shared objects
- * that scripts/bench-peers builds. All are called through this one table, so that its cost is the same for all.
+/* bench/peer.h: an allocator that `weir bench` measures: weir itself, what is built into the command, and shared
+ * objects that scripts/bench-peers builds. All are called through this one table, so that its cost is the same for all.
+
  *
- * A peer is opened once, and begun and ended many times. Functions that answer a text answer NULL when all is well, else
- * what was wrong, in words that stay until the next call. Bytes are as requested. Plain C, also for C++. */
+ * A peer is opened once, and begun and ended many times. Functions that answer a text answer NULL when all is well,
+ * else what was wrong, in words that stay until the next call. Bytes are as requested. Plain C, also for C++. */
 #ifndef WEIR_BENCH_PEER_H
 #define WEIR_BENCH_PEER_H
 
@@ -47,8 +48,8 @@ typedef struct bench_peer {
     void (*close)(void *self); /* may be NULL */
 } bench_peer;
 
-/* What a shared object exports, under the name BENCH_PEER_ENTRY: its `which`-th peer, from 0, for the GPU of that ordinal.
- * False: there are no more. `failure` gets a text when that one cannot be used here. */
+/* What a shared object exports, under the name BENCH_PEER_ENTRY: its `which`-th peer, from 0, for the GPU of that
+ * ordinal. False: there are no more. `failure` gets a text when that one cannot be used here. */
 typedef bool bench_peer_entry(unsigned which, int ordinal, bench_peer *out, const char **failure);
 #define BENCH_PEER_ENTRY "weir_bench_peer"
 

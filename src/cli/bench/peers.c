@@ -1,5 +1,5 @@
-/* bench_peers.c: what a program would call instead: the C library on the host, CUDA's driver on a GPU. Its functions come
- * from libcuda.so.1 at run time; names and types are cuda.h's (CUDA 13.0). */
+/* bench_peers.c: what a program would call instead: the C library on the host, CUDA's driver on a GPU. Its functions
+ * come from libcuda.so.1 at run time; names and types are cuda.h's (CUDA 13.0). */
 #include "operations.h"
 
 #include <dlfcn.h>
@@ -33,7 +33,7 @@ static struct {
     bool pushed;
 } peers;
 
-/* The host ---------------------------------------------------------------------------------------------------------- */
+/* The host --------------------------------------------------------------------------------------------------------- */
 
 static bool run_malloc(void *user)
 {
@@ -55,7 +55,7 @@ static bool run_malloc_large(void *user)
     return true;
 }
 
-/* CUDA -------------------------------------------------------------------------------------------------------------- */
+/* CUDA ------------------------------------------------------------------------------------------------------------- */
 
 static bool pair_async(size_t bytes)
 {
@@ -122,8 +122,8 @@ static bool load(void)
            find("cuCtxPushCurrent_v2", &cuda.push) && find("cuCtxPopCurrent_v2", &cuda.pop);
 }
 
-/* The device's pool keeps what it has, or every pair would go to the operating system: CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
- * is 4 in cuda.h. */
+/* The device's pool keeps what it has, or every pair would go to the operating system:
+ * CU_MEMPOOL_ATTR_RELEASE_THRESHOLD is 4 in cuda.h. */
 static bool keep_memory(int ordinal)
 {
     enum { RELEASE_THRESHOLD = 4 };

@@ -54,7 +54,7 @@ static void size_cell(table *t, uint64_t bytes)
     table_cell(t, text, "", true);
 }
 
-/* Graphs ------------------------------------------------------------------------------------------------------------ */
+/* Graphs ----------------------------------------------------------------------------------------------------------- */
 
 static void graph_goals(plans *p, const bench_graph *graph, const weir_plan_summary *quick,
                         const weir_plan_summary *full)
@@ -96,7 +96,7 @@ static weir_status run_graph(plans *p, const bench_graph *graph)
     return WEIR_OK;
 }
 
-/* Problems ---------------------------------------------------------------------------------------------------------- */
+/* Problems --------------------------------------------------------------------------------------------------------- */
 
 /* The number between the last two dots of the name, as MiniMalloc's problems have it; 0: none. */
 static uint64_t capacity_of(const char *path)
@@ -234,7 +234,7 @@ static weir_status run_path(plans *p, const char *path)
     return answer;
 }
 
-/* All of it --------------------------------------------------------------------------------------------------------- */
+/* All of it -------------------------------------------------------------------------------------------------------- */
 
 static void tell(plans *p, json_t *answer)
 {

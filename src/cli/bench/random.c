@@ -1,5 +1,5 @@
-/* bench_random.c: many live blocks of 512 B * 2^u, u uniform in 0…13, a whole number or any; one unit frees one of them and allocates
- * another. Which, and of what size, is drawn beforehand; the same for all allocators. */
+/* bench_random.c: many live blocks of 512 B * 2^u, u uniform in 0…13, a whole number or any; one unit frees one of them
+ * and allocates another. Which, and of what size, is drawn beforehand; the same for all allocators. */
 #include "clock.h"
 #include "loads.h"
 
@@ -53,7 +53,8 @@ static bool batch(crowd *c)
     return true;
 }
 
-/* Draws what comes, fills the crowd, and turns it over many times as often as will be measured, so that it is as it stays. */
+/* Draws what comes, fills the crowd, and turns it over many times as often as will be measured, so that it is as it
+ * stays. */
 static bool settle(crowd *c, uint32_t live, uint64_t laps)
 {
     uint64_t state = 88172645463325252u;

@@ -1,4 +1,5 @@
-/* bench_threads.c: several threads at once: pairs on a stream each, and blocks that one thread allocates and another frees. */
+/* bench_threads.c: several threads at once: pairs on a stream each, and blocks that one thread allocates and another
+ * frees. */
 #include "clock.h"
 #include "loads.h"
 
@@ -33,7 +34,7 @@ static void pause_a_little(unsigned *spins)
         sched_yield(); /* the other one may want this very processor */
 }
 
-/* A stream each ----------------------------------------------------------------------------------------------------- */
+/* A stream each ---------------------------------------------------------------------------------------------------- */
 
 typedef struct gate {
     atomic_uint there;
@@ -118,7 +119,7 @@ const char *bench_run_threads(const bench_load *load, const bench_peer *by, cons
     return failure_text;
 }
 
-/* From hand to hand ------------------------------------------------------------------------------------------------- */
+/* From hand to hand ------------------------------------------------------------------------------------------------ */
 
 /* One thread writes `sent`, the other `taken`; a slot is the sender's while it lies ahead of what was taken. */
 typedef struct channel {

@@ -1,5 +1,5 @@
-/* bench_traces.c: the part `traces`: each trace by each allocator without a cap, under caps, under the smallest cap with which
- * it completes, and with the streams' work behind the host. */
+/* bench_traces.c: the part `traces`: each trace by each allocator without a cap, under caps, under the smallest cap
+ * with which it completes, and with the streams' work behind the host. */
 #include "traces.h"
 
 #include "bench.h"
@@ -21,7 +21,7 @@ typedef struct traces {
     uint64_t lag;
 } traces;
 
-/* Reading ----------------------------------------------------------------------------------------------------------- */
+/* Reading ---------------------------------------------------------------------------------------------------------- */
 
 static int read_trace(traces *t, const char *path)
 {
@@ -59,7 +59,7 @@ static int read_path(traces *t, const char *path)
     return count > 0 ? answer : cli_fail("%s: no trace is in that folder", path);
 }
 
-/* Measuring --------------------------------------------------------------------------------------------------------- */
+/* Measuring -------------------------------------------------------------------------------------------------------- */
 
 typedef struct task {
     const wi_replay_plan *plan;
@@ -183,7 +183,7 @@ static void keep_measurable(bench_allocators *all)
     all->count = kept;
 }
 
-/* Answers ----------------------------------------------------------------------------------------------------------- */
+/* Answers ---------------------------------------------------------------------------------------------------------- */
 
 static void print_row(const traces *t, const bench_trace *trace, size_t by, table *grid)
 {

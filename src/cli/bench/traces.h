@@ -1,5 +1,5 @@
-/* bench_traces.h: the part `traces` of `weir bench`: recorded traces replayed by weir and by its peers (bench_traces.c), and the
- * goals that are set for that (bench_trace_goals.c). What was not measured is NAN. */
+/* bench_traces.h: the part `traces` of `weir bench`: recorded traces replayed by weir and by its peers
+ * (bench_traces.c), and the goals that are set for that (bench_trace_goals.c). What was not measured is NAN. */
 #ifndef WEIR_CLI_BENCH_TRACES_H
 #define WEIR_CLI_BENCH_TRACES_H
 

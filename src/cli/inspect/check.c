@@ -129,7 +129,7 @@ static int check(const char *path, bool json)
     return status;
 }
 
-/* ---- unpacked packages ----------------------------------------------------------------------------------------------- */
+/* unpacked packages ------------------------------------------------------------------------------------------------ */
 
 static int clear(bool json)
 {

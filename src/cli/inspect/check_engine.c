@@ -17,7 +17,7 @@ static void remark(check_engine *out, const char *format, ...)
     va_end(arguments);
 }
 
-/* ---- what is not here ------------------------------------------------------------------------------------------------ */
+/* what is not here ------------------------------------------------------------------------------------------------- */
 
 static bool find_provider(const weir_engine *engine, const char *name, weir_engine_provider *out)
 {
@@ -68,7 +68,7 @@ static void look_at_providers(check_engine *out, const weir_engine *engine, cons
             remark_provider(out, engine, needs->fallback_providers[i]);
 }
 
-/* ---- settings -------------------------------------------------------------------------------------------------------- */
+/* settings --------------------------------------------------------------------------------------------------------- */
 
 /* What else a plan finds is the load's to say. */
 static bool takes_settings(const weir_engine *engine, const weir_manifest *manifest, const char *provider)

@@ -1,4 +1,5 @@
-/* check_engine.h: what the engines that are here have to say of a manifest. Nothing is loaded, and no device is asked. */
+/* check_engine.h: what the engines that are here have to say of a manifest. Nothing is loaded, and no device is asked.
+ */
 #ifndef WEIR_CLI_CHECK_ENGINE_H
 #define WEIR_CLI_CHECK_ENGINE_H
 
@@ -11,8 +12,9 @@ typedef struct check_engine {
     size_t remark_count;
 } check_engine;
 
-/* WEIR_UNSUPPORTED where the model is none that an engine here knows, and WEIR_INVALID where the engine would refuse its settings by
- * whatever provider the manifest allows. That the engine is not here is a remark. check_engine_clear in any case. */
+/* WEIR_UNSUPPORTED where the model is none that an engine here knows, and WEIR_INVALID where the engine would refuse
+ * its settings by whatever provider the manifest allows. That the engine is not here is a remark. check_engine_clear in
+ * any case. */
 weir_status check_engine_look(const weir_manifest *manifest, check_engine *out);
 void check_engine_clear(check_engine *engine);
 

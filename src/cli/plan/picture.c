@@ -218,7 +218,7 @@ static void put_storage(picture *p, size_t i)
     put_labels(p, s, x, y, width, height);
 }
 
-/* Marks over the tensors --------------------------------------------------------------------------------------------- */
+/* Marks over the tensors ------------------------------------------------------------------------------------------- */
 
 static void put_peak(const picture *p)
 {

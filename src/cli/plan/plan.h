@@ -29,7 +29,7 @@ typedef struct plan_words {
 /* The last part of its path. */
 const char *plan_file_name(const plan_words *words);
 
-/* Where it comes from ------------------------------------------------------------------------------------------------ */
+/* Where it comes from ---------------------------------------------------------------------------------------------- */
 
 typedef enum plan_kind { PLAN_LIST, PLAN_MODEL, PLAN_TRACE, PLAN_SAVED } plan_kind;
 
@@ -65,7 +65,7 @@ void plan_source_clear(plan_source *source);
 weir_status plan_source_model(const plan_words *words, plan_source *out);
 weir_status plan_source_trace(const plan_words *words, plan_source *out);
 
-/* The answer --------------------------------------------------------------------------------------------------------- */
+/* The answer ------------------------------------------------------------------------------------------------------- */
 
 typedef struct plan_answer {
     const plan_words *words;

@@ -1,5 +1,5 @@
-/* replay_gates.c: streams that trail the host: a gate behind each operation, opened by the word that the host moves on. Where
- * the host gets stuck in a call that itself waits for streams, a watch opens what is closed. */
+/* replay_gates.c: streams that trail the host: a gate behind each operation, opened by the word that the host moves on.
+ * Where the host gets stuck in a call that itself waits for streams, a watch opens what is closed. */
 #include "gates.h"
 
 #include <limits.h>
@@ -10,11 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The watch looks this often and opens after so many looks: soon on a GPU, where whoever waits for it does so at every turn;
- * threads may take longer to come to a processor. */
+/* The watch looks this often and opens after so many looks: soon on a GPU, where whoever waits for it does so at every
+ * turn; threads may take longer to come to a processor. */
 enum { LOOK_NS = 2000000, LOOK_NS_CUDA = 200000, PATIENCE = 10 };
 
-/* The word ----------------------------------------------------------------------------------------------------------- */
+/* The word --------------------------------------------------------------------------------------------------------- */
 
 static bool is_open(uint32_t word, uint32_t number)
 {
@@ -37,7 +37,7 @@ static void open_before(gates *g)
     move_on(g, atomic_load(&g->at) + g->lag - 1);
 }
 
-/* On the host -------------------------------------------------------------------------------------------------------- */
+/* On the host ------------------------------------------------------------------------------------------------------ */
 
 typedef struct pass_through {
     gates *gates;
@@ -70,7 +70,7 @@ weir_status gates_host_put(gates *g, uint16_t stream, uint32_t number)
     return status;
 }
 
-/* The watch ---------------------------------------------------------------------------------------------------------- */
+/* The watch -------------------------------------------------------------------------------------------------------- */
 
 static void *watch(void *user)
 {
@@ -90,7 +90,7 @@ static void *watch(void *user)
     return NULL;
 }
 
-/* The table ---------------------------------------------------------------------------------------------------------- */
+/* The table -------------------------------------------------------------------------------------------------------- */
 
 static weir_status put(void *user, uint16_t stream, uint64_t at)
 {

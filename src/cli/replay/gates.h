@@ -1,4 +1,5 @@
-/* replay_gates.h: inside the gates of libweir's devices: one word in memory, which the host moves on and streams wait for. */
+/* replay_gates.h: inside the gates of libweir's devices: one word in memory, which the host moves on and streams wait
+ * for. */
 #ifndef WEIR_CLI_REPLAY_GATES_H
 #define WEIR_CLI_REPLAY_GATES_H
 
@@ -7,8 +8,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Laws: the word never goes back between two rests. A gate with number n is open when word >= n, as differences of 32 bits:
- * a plan has fewer operations than their half. */
+/* Laws: the word never goes back between two rests. A gate with number n is open when word >= n, as differences of 32
+ * bits: a plan has fewer operations than their half. */
 typedef struct gates gates;
 struct gates {
     wi_replay_gates table;

@@ -1,5 +1,5 @@
-/* replay_gates_cuda.c: gates on a GPU: its streams wait for a word of pinned memory (cuStreamWaitValue32), which takes no
- * kernel. The functions come from libcuda.so.1 at run time; names and types are cuda.h's (CUDA 13.0). */
+/* replay_gates_cuda.c: gates on a GPU: its streams wait for a word of pinned memory (cuStreamWaitValue32), which takes
+ * no kernel. The functions come from libcuda.so.1 at run time; names and types are cuda.h's (CUDA 13.0). */
 #include "cli/cuda_find.h"
 #include "gates.h"
 

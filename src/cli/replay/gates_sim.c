@@ -1,5 +1,6 @@
-/* replay_gates_sim.c: streams that trail the host on the simulated device: an empty piece of work behind each operation, and a
- * world that runs as far as the operation that lies the lag behind. Where weir waits, the world runs by itself. */
+/* replay_gates_sim.c: streams that trail the host on the simulated device: an empty piece of work behind each
+ * operation, and a world that runs as far as the operation that lies the lag behind. Where weir waits, the world runs
+ * by itself. */
 #include "replay.h"
 
 #include "driver/sim.h"

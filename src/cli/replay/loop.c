@@ -1,11 +1,12 @@
-/* replay_loop.c: the loop: an allocator does the operations of a plan. Only it is timed, and all that can be is prepared. */
+/* replay_loop.c: the loop: an allocator does the operations of a plan. Only it is timed, and all that can be is
+ * prepared. */
 #include "replay.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-/* Nobody: what the loop takes by itself ------------------------------------------------------------------------------ */
+/* Nobody: what the loop takes by itself ---------------------------------------------------------------------------- */
 
 static weir_status take_nothing(void *user, const wi_replay_op *op, void **out)
 {
@@ -40,7 +41,7 @@ const wi_replay_target wi_replay_nobody = {.take = take_nothing,
                                            .counts = count_nothing,
                                            .detail = weir_detail};
 
-/* The loop ----------------------------------------------------------------------------------------------------------- */
+/* The loop --------------------------------------------------------------------------------------------------------- */
 
 static uint64_t now(void)
 {

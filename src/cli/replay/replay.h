@@ -1,5 +1,5 @@
-/* replay.h: the replay of allocation traces: a trace read into a list of operations, and the loop that has an allocator do
- * them. `weir replay` and `weir bench` stand on it. */
+/* replay.h: the replay of allocation traces: a trace read into a list of operations, and the loop that has an allocator
+ * do them. `weir replay` and `weir bench` stand on it. */
 #ifndef WEIR_CLI_REPLAY_H
 #define WEIR_CLI_REPLAY_H
 
@@ -41,10 +41,11 @@ typedef struct wi_replay_plan {
     bool binary, cut; /* problems are told by order, not by line; the file ends before its end */
 } wi_replay_plan;
 
-/* Reads RMM's CSV (weir's own among it, plain or gzip) or weir's binary trace, told apart by their content. What is no row,
- * a free of an unknown pointer and an allocation where a block is live are counted in the plan and left out. The order is
- * that of weir's numbers where there are such; else the file's, unless its times go back: then that of the times, which may
- * pass midnight once. WEIR_SYSTEM, WEIR_CORRUPT, WEIR_UNSUPPORTED; also for a trace without an allocation. */
+/* Reads RMM's CSV (weir's own among it, plain or gzip) or weir's binary trace, told apart by their content. What is no
+ * row, a free of an unknown pointer and an allocation where a block is live are counted in the plan and left out. The
+ * order is that of weir's numbers where there are such; else the file's, unless its times go back: then that of the
+ * times, which may pass midnight once. WEIR_SYSTEM, WEIR_CORRUPT, WEIR_UNSUPPORTED; also for a trace without an
+ * allocation. */
 weir_status wi_replay_load(const char *path, wi_replay_plan *out);
 void wi_replay_plan_clear(wi_replay_plan *plan);
 
@@ -64,7 +65,8 @@ typedef struct wi_replay_events {
 
 weir_status wi_replay_add(wi_replay_events *events, const wi_replay_event *event);
 void wi_replay_problem_add(wi_replay_plan *plan, uint64_t line, const char *what);
-/* Makes operations of them; `host`: stream 0 is WEIR_STREAM_HOST. The events are taken and freed, whatever the answer. */
+/* Makes operations of them; `host`: stream 0 is WEIR_STREAM_HOST. The events are taken and freed, whatever the answer.
+ */
 weir_status wi_replay_plan_make(wi_replay_events *events, bool host, wi_replay_plan *plan);
 
 /* The allocator that is to do it ----------------------------------------------------------------------------------- */
@@ -142,8 +144,8 @@ typedef struct wi_replay_pass {
     uint64_t waits;    /* gates that had to open early: for a request that was refused at once, or a call that waited */
 } wi_replay_pass;
 
-/* One pass. Blocks that the trace leaves live are freed behind it, in no figure. `stop`: at the first failure. WEIR_OK also
- * with failures; other statuses: the allocator is broken, the detail says how. */
+/* One pass. Blocks that the trace leaves live are freed behind it, in no figure. `stop`: at the first failure. WEIR_OK
+ * also with failures; other statuses: the allocator is broken, the detail says how. */
 weir_status wi_replay_loop(const wi_replay_plan *plan, const wi_replay_target *target, bool stop, wi_replay_pass *out);
 
 enum { WI_REPLAY_PASSES = 1000 };
@@ -180,9 +182,10 @@ typedef struct wi_replay_cap {
     unsigned tries;
 } wi_replay_cap;
 
-/* The smallest of the caps peak, peak + step, peak + 2 steps … (a step is 0.2 % of the peak) that the search finds and that
- * lets the trace complete, with the next one letting it too; each try is a fresh runtime. Whether a trace completes need not
- * be monotone in the cap, so a smaller one may exist. `told` (may be NULL) hears how far the search is. */
+/* The smallest of the caps peak, peak + step, peak + 2 steps … (a step is 0.2 % of the peak) that the search finds and
+ * that lets the trace complete, with the next one letting it too; each try is a fresh runtime. Whether a trace
+ * completes need not be monotone in the cap, so a smaller one may exist. `told` (may be NULL) hears how far the search
+ * is. */
 weir_status wi_replay_min_cap(const wi_replay_plan *plan, const wi_replay_settings *settings,
                               void (*told)(double fraction), wi_replay_cap *out);
 

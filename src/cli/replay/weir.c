@@ -1,5 +1,6 @@
-/* replay_weir.c: weir as the allocator of a replay: a runtime, a client, a stream for each of the trace. Compiled twice: over
- * libweir, and with WI_REPLAY_SIM over the simulator's own core, whose device can be made as large as a trace wants it. */
+/* replay_weir.c: weir as the allocator of a replay: a runtime, a client, a stream for each of the trace. Compiled
+ * twice: over libweir, and with WI_REPLAY_SIM over the simulator's own core, whose device can be made as large as a
+ * trace wants it. */
 #include "replay.h"
 
 #include <stdlib.h>
@@ -18,7 +19,7 @@ typedef struct world {
     uint16_t count;
 } world;
 
-/* What the loop calls ------------------------------------------------------------------------------------------------ */
+/* What the loop calls ---------------------------------------------------------------------------------------------- */
 
 static weir_status take(void *user, const wi_replay_op *op, void **out)
 {
@@ -71,7 +72,7 @@ static weir_status walk(void *user, weir_layout_fn fn, void *to, weir_layout_tot
     return weir_layout_walk(((const world *)user)->runtime, fn, to, totals);
 }
 
-/* Made and ended ----------------------------------------------------------------------------------------------------- */
+/* Made and ended --------------------------------------------------------------------------------------------------- */
 
 /* The simulated device does work when the world is told to, unless nothing trails. */
 static void configure(const wi_replay_world *how)

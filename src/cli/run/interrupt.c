@@ -1,7 +1,7 @@
-#include "interrupt.h"
+/* interrupt.c: Ctrl-C ends a run in good order. */
+#include "run.h"
 
 #include "cli/cli.h"
-#include "options.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -16,7 +16,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static weir_model *covered[RUN_MODELS_MOST]; /* under the lock */
 static atomic_bool seen;
 
-/* Nothing under way, or nothing to cancel with: both are fine. */
+/* A failure means that nothing runs, or that the engine cannot cancel: both are fine. */
 static void cancel(weir_model *model)
 {
     weir_status status = weir_model_cancel(model, 0);
@@ -32,7 +32,7 @@ static void cancel_all(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* After the first signal it cancels again and again: a run that was about to begin would miss a single call. */
+/* Cancels again and again after the first signal, because a run that is about to begin would miss a single call. */
 static void *watch(void *user)
 {
     const sigset_t *signals = user;
@@ -42,7 +42,7 @@ static void *watch(void *user)
     atomic_store(&seen, true);
     for (unsigned round = 0;; round += round < SETTLE_ROUNDS) {
         cancel_all();
-        /* A shell or a supervisor may send one signal twice, to the process and to its group: that is still the first. */
+        /* A shell or a supervisor may send one signal twice, to the process and to its group. */
         if (sigtimedwait(signals, &info, &(struct timespec){0, AGAIN_NANOSECONDS}) > 0 && round == SETTLE_ROUNDS)
             _exit(CLI_INTERRUPTED);
     }
@@ -80,12 +80,12 @@ static void replace(weir_model *from, weir_model *to)
     pthread_mutex_unlock(&lock);
 }
 
-void interrupt_covers(weir_model *model)
+void interrupt_add(weir_model *model)
 {
     replace(NULL, model);
 }
 
-void interrupt_forgets(weir_model *model)
+void interrupt_remove(weir_model *model)
 {
     replace(model, NULL);
 }

@@ -1,11 +1,8 @@
-#include "outputs.h"
+/* outputs.c: what comes out of a model: kept, written to files, shown. */
+#include "tensors.h"
 
-#include "fill.h"
-#include "names.h"
-#include "npy.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-
 #include "trace/sink.h"
 
 #include <errno.h>
@@ -15,14 +12,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { SHOWN_VALUES = 4 };
+enum { SHOWN_VALUES = 4, FILE_BYTES = 180 /* of a file's name */ };
 
 weir_status outputs_keep(const weir_outputs *from, outputs *out)
 {
     *out = (outputs){.tensors = text_zeroed(from->count, sizeof *out->tensors),
                      .files = text_zeroed(from->count, sizeof *out->files)};
     for (size_t i = 0; i < from->count; i++) {
-        /* The first one's size is the stride: an engine may know a longer weir_tensor than this command. */
+        /* The first tensor's size is the stride: the engine may have been built with a longer weir_tensor. */
         const weir_tensor *tensor = (const weir_tensor *)((const char *)from->tensors + i * from->tensors[0].size);
         void *data = malloc(tensor->bytes + 1);
         if (data == NULL)
@@ -39,13 +36,29 @@ weir_status outputs_keep(const weir_outputs *from, outputs *out)
     return WEIR_OK;
 }
 
+char *file_name_of(const char *name)
+{
+    char *file = text_clean(name, strlen(name), false);
+    for (char *at = file; *at != '\0'; at++)
+        if (strchr("/\\:*?\"<>|", *at) != NULL)
+            *at = '_';
+    if (file[0] == '.')
+        file[0] = '_';
+    text_cut(file, FILE_BYTES);
+    if (file[0] == '\0') {
+        free(file);
+        return text_copy("_");
+    }
+    return file;
+}
+
 static weir_status make_folder(const char *path)
 {
     char *copy = text_copy(path);
     for (char *at = copy + 1; *at != '\0'; at++)
         if (*at == '/') {
             *at = '\0';
-            (void)mkdir(copy, 0777); /* what could not be made is told by the last one */
+            (void)mkdir(copy, 0777); /* the last mkdir tells what could not be made */
             *at = '/';
         }
     free(copy);
@@ -67,18 +80,18 @@ static weir_status write_text(const char *path, const weir_tensor *tensor)
     return sink_close(file, path, "", good ? 0 : errno);
 }
 
-/* DIR/NAME.npy, and NAME-2.npy when two names become one on the way to a file name. */
+/* DIR/NAME.npy; NAME-2.npy if two names give the same file name. */
 static char *file_for(const outputs *kept, size_t index, const char *folder)
 {
     const weir_tensor *tensor = &kept->tensors[index];
-    char *base = names_of_file(tensor->name);
+    char *base = file_name_of(tensor->name);
     const char *suffix = tensor->type == WEIR_TEXT ? "txt" : "npy";
     char *path = text_print("%s/%s.%s", folder, base, suffix);
     for (size_t number = 2, i = 0; i < index; i++)
         if (kept->files[i] != NULL && strcmp(kept->files[i], path) == 0) {
             free(path);
             path = text_print("%s/%s-%zu.%s", folder, base, number++, suffix);
-            i = (size_t)-1; /* look at all of them again */
+            i = (size_t)-1; /* compare with all of them again */
         }
     free(base);
     return path;
@@ -124,7 +137,7 @@ static void print_values(const weir_tensor *tensor)
 {
     size_t width = weir_type_bytes(tensor->type), count = width == 0 ? 0 : tensor->bytes / width;
     for (size_t i = 0; i < count && i < SHOWN_VALUES; i++)
-        printf(" %.5g", fill_value(tensor->type, tensor->data, i));
+        printf(" %.5g", numbers_at(tensor->type, tensor->data, i));
     printf("%s\n", count > SHOWN_VALUES ? " …" : count == 0 ? " (empty)" : "");
 }
 

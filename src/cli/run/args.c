@@ -1,9 +1,9 @@
-#include "options.h"
+/* args.c: the arguments of weir run. */
+#include "run.h"
 
 #include "cli/choice_words.h"
 #include "cli/cli.h"
 #include "cli/engine_file.h"
-#include "names.h"
 #include "cli/text.h"
 
 #include <stdio.h>
@@ -101,34 +101,34 @@ typedef struct late_words {
     size_t count;
 } late_words;
 
-static int add_budget(run_options *options, const char *device, size_t length, uint64_t bytes)
+static int add_budget(run_args *args, const char *device, size_t length, uint64_t bytes)
 {
-    for (size_t i = 0; i < options->budget_count; i++)
-        if (strlen(options->budgets[i].device) == length && strncmp(options->budgets[i].device, device, length) == 0)
-            return cli_usage("run", "--budget names %s twice", length > 0 ? options->budgets[i].device : "no device");
-    options->budgets = text_grow(options->budgets, options->budget_count + 1, sizeof *options->budgets);
-    options->budgets[options->budget_count++] = (run_budget){text_print("%.*s", (int)length, device), bytes};
+    for (size_t i = 0; i < args->budget_count; i++)
+        if (strlen(args->budgets[i].device) == length && strncmp(args->budgets[i].device, device, length) == 0)
+            return cli_usage("run", "--budget names %s twice", length > 0 ? args->budgets[i].device : "no device");
+    args->budgets = text_grow(args->budgets, args->budget_count + 1, sizeof *args->budgets);
+    args->budgets[args->budget_count++] = (run_budget){text_print("%.*s", (int)length, device), bytes};
     return -1;
 }
 
-const char *run_driver(const run_options *options)
+const char *run_driver(const run_args *args)
 {
-    return options->driver != NULL ? options->driver : "host";
+    return args->driver != NULL ? args->driver : "host";
 }
 
-static bool any_chosen(const run_options *options)
+static bool any_selects(const run_args *args)
 {
-    for (size_t i = 0; i < options->model_count; i++)
-        if (options->models[i].chosen)
+    for (size_t i = 0; i < args->model_count; i++)
+        if (args->models[i].selects)
             return true;
     return false;
 }
 
-/* "600MiB", "host=600MiB" or several of the latter with commas between. A size alone is for --driver's device; where models
- * come to devices that nobody knows yet, for each of those. */
-static int read_budget(run_options *options, const char *value)
+/* "600MiB", "host=600MiB" or several of the latter with commas between. A size alone is for --driver's device; where
+ * models come to devices that nobody knows yet, for each of those. */
+static int read_budget(run_args *args, const char *value)
 {
-    const char *standard = options->driver == NULL && any_chosen(options) ? "" : run_driver(options);
+    const char *standard = args->driver == NULL && any_selects(args) ? "" : run_driver(args);
     char *copy = text_copy(value), *rest = copy, *part;
     int status = -1;
     while (status < 0 && (part = strsep(&rest, ",")) != NULL) {
@@ -142,7 +142,7 @@ static int read_budget(run_options *options, const char *value)
         else if (bytes == 0)
             status = cli_usage("run", "--budget %s: a budget of nothing serves nobody", value);
         else
-            status = add_budget(options, equals != NULL ? part : standard,
+            status = add_budget(args, equals != NULL ? part : standard,
                                 equals != NULL ? (size_t)(equals - part) : strlen(standard), bytes);
     }
     free(copy);
@@ -156,19 +156,19 @@ static int read_count(const char *option, const char *value, uint64_t most, uint
     return cli_usage("run", "%s %s: a whole number from 1 to %llu is wanted", option, value, (unsigned long long)most);
 }
 
-static int find_model(const run_options *options, const char *name, size_t length)
+static int find_model(const run_args *args, const char *name, size_t length)
 {
-    for (size_t i = 0; i < options->model_count; i++)
-        if (strlen(options->models[i].name) == length && strncmp(options->models[i].name, name, length) == 0)
+    for (size_t i = 0; i < args->model_count; i++)
+        if (strlen(args->models[i].name) == length && strncmp(args->models[i].name, name, length) == 0)
             return (int)i;
     return -1;
 }
 
-static char *model_names(const run_options *options)
+static char *model_names(const run_args *args)
 {
     char *all = text_copy("");
-    for (size_t i = 0; i < options->model_count; i++) {
-        char *more = text_print("%s%s%s", all, i > 0 ? ", " : "", options->models[i].name);
+    for (size_t i = 0; i < args->model_count; i++) {
+        char *more = text_print("%s%s%s", all, i > 0 ? ", " : "", args->models[i].name);
         free(all);
         all = more;
     }
@@ -177,13 +177,13 @@ static char *model_names(const run_options *options)
 
 /* "MODEL:REST" where MODEL is one of the names (which may hold colons, as inputs' names may): answers its number and
  * moves *text to REST. The longest name wins. */
-static int take_model(const run_options *options, const char **text)
+static int take_model(const run_args *args, const char **text)
 {
-    int found = GIVEN_EVERY_MODEL;
+    int found = INPUT_ARG_EVERY_MODEL;
     size_t best = 0;
-    for (size_t i = 0; i < options->model_count; i++) {
-        size_t length = strlen(options->models[i].name);
-        if (length > best && strncmp(*text, options->models[i].name, length) == 0 && (*text)[length] == ':') {
+    for (size_t i = 0; i < args->model_count; i++) {
+        size_t length = strlen(args->models[i].name);
+        if (length > best && strncmp(*text, args->models[i].name, length) == 0 && (*text)[length] == ':') {
             found = (int)i;
             best = length;
         }
@@ -193,7 +193,7 @@ static int take_model(const run_options *options, const char **text)
 }
 
 /* --guarantee and --maximum NAME=SIZE; the last '=' divides, names may hold one. */
-static int read_limit(run_options *options, int code, const char *value)
+static int read_limit(run_args *args, int code, const char *value)
 {
     const char *option = code == GUARANTEE ? "--guarantee" : "--maximum";
     const char *equals = strrchr(value, '=');
@@ -202,124 +202,123 @@ static int read_limit(run_options *options, int code, const char *value)
         return cli_usage("run", "%s %s: NAME=SIZE is wanted", option, value);
     if (weir_size_parse(equals + 1, &bytes) != WEIR_OK)
         return cli_usage("run", "%s %s: '%s' is no size such as 600MiB", option, value, equals + 1);
-    int model = find_model(options, value, (size_t)(equals - value));
+    int model = find_model(args, value, (size_t)(equals - value));
     if (model < 0) {
-        char *names = model_names(options);
+        char *names = model_names(args);
         int status = cli_usage("run", "%s %s names no model of this run (%s)", option, value, names);
         free(names);
         return status;
     }
     if (code == GUARANTEE)
-        options->models[model].guaranteed = bytes;
+        args->models[model].guaranteed = bytes;
     else
-        options->models[model].maximum = bytes;
+        args->models[model].maximum = bytes;
     return -1;
 }
 
-static void add_setting(run_model_words *model, const char *key, size_t length, const char *value)
+static void add_setting(run_model_args *model, const char *key, size_t length, const char *value)
 {
     model->settings = text_grow(model->settings, model->setting_count + 1, sizeof *model->settings);
     model->settings[model->setting_count++] = (weir_setting){text_print("%.*s", (int)length, key), text_copy(value)};
 }
 
-static int read_setting(run_options *options, const char *value)
+static int read_setting(run_args *args, const char *value)
 {
     const char *key = value;
-    int model = take_model(options, &key);
+    int model = take_model(args, &key);
     const char *equals = strchr(key, '=');
     if (equals == NULL || equals == key)
         return cli_usage("run", "--set %s: KEY=VALUE or MODEL:KEY=VALUE is wanted", value);
-    for (size_t i = 0; i < options->model_count; i++)
-        if (model == GIVEN_EVERY_MODEL || (size_t)model == i)
-            add_setting(&options->models[i], key, (size_t)(equals - key), equals + 1);
+    for (size_t i = 0; i < args->model_count; i++)
+        if (model == INPUT_ARG_EVERY_MODEL || (size_t)model == i)
+            add_setting(&args->models[i], key, (size_t)(equals - key), equals + 1);
     return -1;
 }
 
-static int add_input(run_options *options, const char *option, const char *word, int model, char *name,
-                     const char *value)
+static int add_input(run_args *args, const char *option, const char *word, int model, char *name, const char *value)
 {
-    options->inputs = text_grow(options->inputs, options->input_count + 1, sizeof *options->inputs);
-    given_input *given = &options->inputs[options->input_count++];
-    *given = (given_input){.option = option, .model = model, .name = name};
-    for (size_t i = 0; i + 1 < options->input_count; i++)
-        if (options->inputs[i].model == model && strcmp(options->inputs[i].name, name) == 0)
+    args->inputs = text_grow(args->inputs, args->input_count + 1, sizeof *args->inputs);
+    input_arg *given = &args->inputs[args->input_count++];
+    *given = (input_arg){.option = option, .model = model, .name = name};
+    for (size_t i = 0; i + 1 < args->input_count; i++)
+        if (args->inputs[i].model == model && strcmp(args->inputs[i].name, name) == 0)
             return cli_usage("run", "%s %s: that input is given twice", option, word);
     if (strcmp(option, "--prompt") == 0) {
         given->value = text_copy(value);
         return -1;
     }
-    weir_status status = given_read(value, given);
+    weir_status status = input_arg_read(value, given);
     if (status == WEIR_INVALID)
         return cli_usage("run", "%s %s %s", option, word, weir_detail());
     return status == WEIR_OK ? -1 : cli_fail("%s %s: %s", option, word, weir_detail());
 }
 
-static int read_input(run_options *options, const char *value)
+static int read_input(run_args *args, const char *value)
 {
     const char *name = value;
-    int model = take_model(options, &name);
+    int model = take_model(args, &name);
     const char *equals = strchr(name, '=');
     if (equals == NULL || equals == name)
         return cli_usage("run", "--input %s: NAME=VALUE or MODEL:NAME=VALUE is wanted", value);
-    return add_input(options, "--input", value, model, text_print("%.*s", (int)(equals - name), name), equals + 1);
+    return add_input(args, "--input", value, model, text_print("%.*s", (int)(equals - name), name), equals + 1);
 }
 
-static int read_late(run_options *options, const late_word *word)
+static int read_late(run_args *args, const late_word *word)
 {
     switch (word->code) {
     case BUDGET:
-        return read_budget(options, word->value);
+        return read_budget(args, word->value);
     case GUARANTEE:
     case MAXIMUM:
-        return read_limit(options, word->code, word->value);
+        return read_limit(args, word->code, word->value);
     case SET:
-        return read_setting(options, word->value);
+        return read_setting(args, word->value);
     case PROMPT:
-        return add_input(options, "--prompt", word->value, GIVEN_EVERY_MODEL, text_copy("text"), word->value);
+        return add_input(args, "--prompt", word->value, INPUT_ARG_EVERY_MODEL, text_copy("text"), word->value);
     default:
-        return read_input(options, word->value);
+        return read_input(args, word->value);
     }
 }
 
 /* Answers whether the word is about the choice. */
-static bool read_choice(run_options *options, int code)
+static bool read_choice(run_args *args, int code)
 {
-    bool is_one = code == NO_FALLBACK || choice_word_read(code, &options->choice);
-    options->no_fallback |= code == NO_FALLBACK;
-    options->chooses |= is_one;
+    bool is_one = code == NO_FALLBACK || choice_word_read(code, &args->choice);
+    args->no_fallback |= code == NO_FALLBACK;
+    args->chooses |= is_one;
     return is_one;
 }
 
-static int read_word(run_options *options, late_words *late, int code, int at, char **argv)
+static int read_word(run_args *args, late_words *late, int code, int at, char **argv)
 {
-    if (read_choice(options, code))
+    if (read_choice(args, code))
         return optarg != NULL && optarg[0] == '\0' ? cli_usage("run", "--%s: an empty word", words[at].name) : -1;
     switch (code) {
     case 'h':
         fputs(help, stdout);
         return cli_flush(CLI_OK);
     case DRIVER:
-        options->driver = optarg;
+        args->driver = optarg;
         return -1;
     case TOKENS:
-        return read_count("--tokens", optarg, 1u << 30, &options->tokens);
+        return read_count("--tokens", optarg, 1u << 30, &args->tokens);
     case REPEAT:
-        return read_count("--repeat", optarg, UINT64_C(1) << 40, &options->repeat);
+        return read_count("--repeat", optarg, UINT64_C(1) << 40, &args->repeat);
     case SERIAL:
-        options->serial = true;
+        args->serial = true;
         return -1;
     case STREAM:
-        options->stream = true;
+        args->stream = true;
         return -1;
     case JSON:
-        options->json = true;
+        args->json = true;
         return -1;
     case OUTPUT:
     case TRACE:
     case REPORT:
         if (optarg[0] == '\0')
             return cli_usage("run", "--%s needs a file name", words[at].name);
-        *(code == OUTPUT ? &options->output : code == TRACE ? &options->trace : &options->report) = optarg;
+        *(code == OUTPUT ? &args->output : code == TRACE ? &args->trace : &args->report) = optarg;
         return -1;
     case BUDGET:
     case GUARANTEE:
@@ -348,22 +347,57 @@ static bool is_manifest(const char *path)
     return ends_in(path, ".json") || ends_in(path, ".aimod") || (stat(path, &about) == 0 && S_ISDIR(about.st_mode));
 }
 
-static int read_models(run_options *options, char **paths, size_t count)
+enum { NAME_BYTES = 63 /* what a client's name holds */ };
+
+static bool is_taken(const char *name, char *const *before, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(before[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* The last component of the path, cut to what a client's name holds; "#2", "#3" … behind a name that is taken. */
+static char *model_name(const char *path, char *const *before, size_t count)
+{
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    size_t start = end;
+    while (start > 0 && path[start - 1] != '/')
+        start--;
+    char *base = end > start ? text_clean(path + start, end - start, false) : text_copy("model");
+    char *name = text_copy(base);
+    text_cut(name, NAME_BYTES);
+    for (unsigned number = 2; is_taken(name, before, count); number++) {
+        char *tail = text_print("#%u", number);
+        char *head = text_copy(base);
+        text_cut(head, NAME_BYTES - strlen(tail));
+        free(name);
+        name = text_print("%s%s", head, tail);
+        free(head);
+        free(tail);
+    }
+    free(base);
+    return name;
+}
+
+static int read_models(run_args *args, char **paths, size_t count)
 {
     if (count == 0)
         return cli_usage("run", "which model?");
     if (count > RUN_MODELS_MOST)
         return cli_usage("run", "%zu models; at most %d are run at once", count, RUN_MODELS_MOST);
     char *names[RUN_MODELS_MOST];
-    options->models = text_zeroed(count, sizeof *options->models);
+    args->models = text_zeroed(count, sizeof *args->models);
     for (size_t i = 0; i < count; i++) {
         if (paths[i][0] == '\0')
             return cli_usage("run", "'' is no model's file");
-        names[i] = names_of_model(paths[i], names, i);
-        run_model_words *model = &options->models[i];
-        *model = (run_model_words){.path = engine_file_named(paths[i]), .name = names[i]};
-        model->chosen = options->chooses || is_manifest(model->path);
-        options->model_count++;
+        names[i] = model_name(paths[i], names, i);
+        run_model_args *model = &args->models[i];
+        *model = (run_model_args){.path = engine_file_named(paths[i]), .name = names[i]};
+        model->selects = args->chooses || is_manifest(model->path);
+        args->model_count++;
     }
     return -1;
 }
@@ -379,12 +413,11 @@ static char *command_as_typed(int argc, char **argv)
     return all;
 }
 
-int run_options_read(int argc, char **argv, run_options *out)
+int run_args_read(int argc, char **argv, run_args *out)
 {
     late_words late = {0};
     int code, at = 0, status = -1;
-    *out =
-        (run_options){.repeat = 1, .choice = WEIR_INIT(weir_choice_options), .command = command_as_typed(argc, argv)};
+    *out = (run_args){.repeat = 1, .choice = WEIR_INIT(weir_choice_options), .command = command_as_typed(argc, argv)};
     opterr = 0;
     optind = 1;
     while (status < 0 && (code = getopt_long(argc, argv, ":h", words, &at)) != -1)
@@ -400,10 +433,10 @@ int run_options_read(int argc, char **argv, run_options *out)
     return status;
 }
 
-void run_options_clear(run_options *options)
+void run_args_clear(run_args *args)
 {
-    for (size_t i = 0; i < options->model_count; i++) {
-        run_model_words *model = &options->models[i];
+    for (size_t i = 0; i < args->model_count; i++) {
+        run_model_args *model = &args->models[i];
         for (size_t j = 0; j < model->setting_count; j++) {
             free((char *)model->settings[j].key);
             free((char *)model->settings[j].value);
@@ -412,13 +445,13 @@ void run_options_clear(run_options *options)
         free(model->path);
         free(model->name);
     }
-    for (size_t i = 0; i < options->budget_count; i++)
-        free(options->budgets[i].device);
-    for (size_t i = 0; i < options->input_count; i++)
-        given_clear(&options->inputs[i]);
-    free(options->models);
-    free(options->budgets);
-    free(options->inputs);
-    free(options->command);
-    *options = (run_options){0};
+    for (size_t i = 0; i < args->budget_count; i++)
+        free(args->budgets[i].device);
+    for (size_t i = 0; i < args->input_count; i++)
+        input_arg_clear(&args->inputs[i]);
+    free(args->models);
+    free(args->budgets);
+    free(args->inputs);
+    free(args->command);
+    *args = (run_args){0};
 }

@@ -1,4 +1,5 @@
-#include "fill.h"
+/* numbers.c: numbers of all types of tensors: synthetic ones, from text, for display. */
+#include "tensors.h"
 
 #include "cli/text.h"
 
@@ -8,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A linear congruence (Knuth's constants); its upper bits are even enough for filling. */
+/* A linear congruential generator with Knuth's constants; its upper bits are good enough here. */
 static uint32_t next_random(uint64_t *state)
 {
     *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(*state >> 40); /* 24 bits: what a float holds */
+    return (uint32_t)(*state >> 40); /* 24 bits: a float's mantissa */
 }
 
-/* Round to nearest, ties away; finite values only, too small ones become 0, too large ones infinity. */
+/* Rounds to nearest, ties away from zero. Values that are too small become 0, those that are too large infinity. */
 static uint16_t half_of(float value)
 {
     uint32_t bits;
@@ -24,7 +25,7 @@ static uint16_t half_of(float value)
     float magnitude = fabsf(value);
     if (!(magnitude < 65520.0f))
         return (uint16_t)(sign | (magnitude != magnitude ? 0x7e00 : 0x7c00));
-    if (magnitude < 6.103515625e-05f) /* below the normal ones: units of 2^-24 */
+    if (magnitude < 6.103515625e-05f) /* subnormal: units of 2^-24 */
         return (uint16_t)(sign | (uint16_t)lrintf(magnitude * 16777216.0f));
     uint32_t rounded = (bits & 0x7fffffff) + 0x1000;
     return (uint16_t)(sign | (uint16_t)((rounded >> 13) - (112u << 10)));
@@ -59,7 +60,7 @@ static bool is_float(weir_type type)
     return type == WEIR_F32 || type == WEIR_F64 || type == WEIR_F16 || type == WEIR_BF16;
 }
 
-/* `data` is as malloc aligned it, and `at` counts elements. */
+/* `data` has the alignment of malloc; `at` counts elements. */
 static void put_float(weir_type type, void *data, size_t at, double value)
 {
     if (type == WEIR_F64)
@@ -87,7 +88,7 @@ static void put_integer(size_t width, void *data, size_t at, uint64_t value)
     }
 }
 
-void fill_pattern(weir_type type, void *data, size_t bytes)
+void numbers_synthesize(weir_type type, void *data, size_t bytes)
 {
     size_t width = weir_type_bytes(type), count = width == 0 ? 0 : bytes / width;
     uint64_t state = 1;
@@ -101,7 +102,7 @@ void fill_pattern(weir_type type, void *data, size_t bytes)
     }
 }
 
-size_t fill_count(const char *text)
+size_t numbers_count(const char *text)
 {
     size_t count = 1;
     if (text[strspn(text, "0123456789+-.,eExXaAbBcCdDfFinty \t")] != '\0')
@@ -111,7 +112,7 @@ size_t fill_count(const char *text)
     return count;
 }
 
-/* Least and most of the integer types; false for others. */
+/* The range of an integer type; false for other types. */
 static bool integer_range(weir_type type, int64_t *least, uint64_t *most)
 {
     size_t bits = weir_type_bytes(type) * 8;
@@ -148,7 +149,7 @@ static bool put_text(const char *word, weir_type type, void *data, size_t at)
     return *end == '\0' && end != word && errno == 0 && value <= most;
 }
 
-weir_status fill_numbers(const char *text, weir_type type, void *data)
+weir_status numbers_read(const char *text, weir_type type, void *data)
 {
     char *copy = text_copy(text), *rest = copy, *word;
     weir_status status = WEIR_OK;
@@ -164,7 +165,7 @@ weir_status fill_numbers(const char *text, weir_type type, void *data)
     return status;
 }
 
-double fill_value(weir_type type, const void *data, size_t index)
+double numbers_at(weir_type type, const void *data, size_t index)
 {
     switch (type) {
     case WEIR_F32:
