@@ -133,6 +133,11 @@ json_t *text_json(const char *text)
     return text_json_bytes(text, strlen(text));
 }
 
+json_t *text_json_count(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
 char *text_seconds(double seconds, char *text, size_t capacity)
 {
     if (seconds < 1e-3)

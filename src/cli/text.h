@@ -35,6 +35,8 @@ size_t text_columns(const char *text);
 json_t *text_json(const char *text);
 json_t *text_json_bytes(const char *text, size_t bytes);
 
+json_t *text_json_count(uint64_t value);
+
 /* Writes "31 µs", "5.3 ms", "1.78 s" and returns it. */
 char *text_seconds(double seconds, char *text, size_t capacity);
 

@@ -1,4 +1,4 @@
-/* plan_model.c: an ONNX model's activations as buffers. */
+/* model.c: the activations of an ONNX model as buffers. */
 #include "plan.h"
 
 #include "cli/text.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ONNX's number of a type; 0 for NULL, -1 for a name that is none. */
+/* ONNX's number of a type; 0 for NULL, -1 for an unknown name. */
 static int32_t type_named(const char *name)
 {
     for (int32_t type = 1; name && type < ONNX_TYPE_COUNT; type++)
@@ -19,7 +19,7 @@ static int32_t type_named(const char *name)
     return name ? -1 : 0;
 }
 
-static graph_given *take_givens(const plan_given *list, size_t count)
+static graph_given *convert_args(const plan_shape_arg *list, size_t count)
 {
     graph_given *out = text_zeroed(count, sizeof *out);
     for (size_t i = 0; i < count; i++) {
@@ -30,8 +30,8 @@ static graph_given *take_givens(const plan_given *list, size_t count)
     return out;
 }
 
-/* Whatever was given and is not there was meant for something. */
-static weir_status all_used(const graph *g)
+/* A --dim or --shape that nothing uses is a mistake. */
+static weir_status check_all_used(const graph *g)
 {
     char names[400];
     for (size_t i = 0; i < g->given->dim_count; i++)
@@ -71,13 +71,13 @@ static char *clean(onnx_text text)
     return text_clean(text.size ? text.text : "", text.size, false);
 }
 
-static void tell_origins(const graph *g, const graph_memory *memory, plan_source *out)
+static void set_origins(const graph *g, const graph_memory *memory, plan_source *out)
 {
     out->origins = text_zeroed(memory->count, sizeof *out->origins);
     for (uint32_t i = 0; i < memory->count; i++) {
         const graph_value *value = &g->values[memory->values[i]];
         out->origins[i].maker = clean(graph_origin(g, memory->values[i]));
-        out->origins[i].looks = shape_text(value);
+        out->origins[i].shape = shape_text(value);
     }
     out->steps = text_zeroed(memory->steps, sizeof *out->steps);
     for (size_t i = 0; i < memory->steps; i++) {
@@ -86,7 +86,7 @@ static void tell_origins(const graph *g, const graph_memory *memory, plan_source
     }
 }
 
-/* Remarks stand behind one another. */
+/* Appends a remark. */
 static void remark(plan_source *out, char *more)
 {
     char *before = out->remark;
@@ -95,7 +95,7 @@ static void remark(plan_source *out, char *more)
     free(more);
 }
 
-static void tell_remarks(const graph *g, plan_source *out)
+static void add_remarks(const graph *g, plan_source *out)
 {
     if (g->branched > 0)
         remark(out, text_print("%zu %s branches, each planned by itself: the larger one is in the plan, as one buffer",
@@ -112,17 +112,17 @@ static void tell_remarks(const graph *g, plan_source *out)
     free(first);
 }
 
-static weir_status read_graph(const plan_words *words, graph *g, plan_source *out)
+static weir_status read_graph(const plan_args *args, graph *g, plan_source *out)
 {
     graph_memory memory = {.count = 0};
-    g->apart = !words->in_place;
-    g->alignment = words->align;
-    g->effort = words->quick ? 0 : g->effort;
+    g->apart = !args->in_place;
+    g->alignment = args->align;
+    g->effort = args->quick ? 0 : g->effort;
     weir_status status = graph_infer(g);
     if (status == WEIR_OK)
-        status = all_used(g);
+        status = check_all_used(g);
     if (status == WEIR_OK)
-        status = graph_memory_make(g, words->in_place, &memory);
+        status = graph_memory_make(g, args->in_place, &memory);
     if (status != WEIR_OK)
         return status;
     out->weights = memory.weights;
@@ -132,45 +132,45 @@ static weir_status read_graph(const plan_words *words, graph *g, plan_source *ou
     out->outputs = memory.outputs;
     out->views = memory.views;
     out->folded = memory.folded;
-    tell_origins(g, &memory, out);
-    tell_remarks(g, out);
+    set_origins(g, &memory, out);
+    add_remarks(g, out);
     out->buffers = memory.buffers;
     memory.buffers = NULL;
     graph_memory_clear(&memory);
     return WEIR_OK;
 }
 
-/* Types that are none are told before anything else. */
-static weir_status check(const plan_words *words, const graph_givens *givens, onnx_file *file)
+/* Unknown types are reported first. */
+static weir_status check(const plan_args *args, const graph_givens *givens, onnx_file *file)
 {
     for (size_t i = 0; i < givens->shape_count; i++)
         if (givens->shapes[i].type < 0)
             return weir_fail(WEIR_INVALID, "--shape %s: there is no type \"%s\"; float, float16 and int64 are some",
-                             givens->shapes[i].name, words->shapes[i].type);
+                             givens->shapes[i].name, args->shapes[i].type);
     weir_status status = onnx_check(file);
-    if (status != WEIR_CORRUPT || strcasestr(words->file, ".onnx"))
+    if (status != WEIR_CORRUPT || strcasestr(args->file, ".onnx"))
         return status;
     char *why = text_copy(weir_detail());
-    weir_fail(WEIR_CORRUPT, "%s is neither a list of buffers nor a trace, and as a model: %s", words->file, why);
+    weir_fail(WEIR_CORRUPT, "%s is neither a list of buffers nor a trace, and as a model: %s", args->file, why);
     free(why);
     return status;
 }
 
-weir_status plan_source_model(const plan_words *words, plan_source *out)
+weir_status plan_source_model(const plan_args *args, plan_source *out)
 {
     onnx_file file;
     graph g = {.file = NULL};
-    graph_givens givens = {.dim_count = words->dim_count, .shape_count = words->shape_count};
-    weir_status status = onnx_file_open(words->file, &file);
+    graph_givens givens = {.dim_count = args->dim_count, .shape_count = args->shape_count};
+    weir_status status = onnx_file_open(args->file, &file);
     if (status != WEIR_OK)
         return status;
-    givens.dims = take_givens(words->dims, words->dim_count);
-    givens.shapes = take_givens(words->shapes, words->shape_count);
-    status = check(words, &givens, &file);
+    givens.dims = convert_args(args->dims, args->dim_count);
+    givens.shapes = convert_args(args->shapes, args->shape_count);
+    status = check(args, &givens, &file);
     if (status == WEIR_OK)
         status = graph_read(&file, &givens, &g);
     if (status == WEIR_OK)
-        status = read_graph(words, &g, out);
+        status = read_graph(args, &g, out);
     graph_clear(&g);
     free(givens.dims);
     free(givens.shapes);

@@ -1,10 +1,9 @@
-/* plan_picture.c: the arena as a picture: time across, address up, a rectangle for each tensor. It is one SVG file that
- * needs nothing else; where scripts may run, the tensor under the pointer is told at once. */
-#include "picture.h"
+/* picture.c: the arena as a picture: time across, address up, a rectangle for each tensor. It is one self-contained SVG
+ * file; where scripts may run, it names the tensor under the pointer. */
+#include "plan.h"
 
 #include "cli/html.h"
 #include "cli/text.h"
-
 #include "trace/sink.h"
 
 #include <inttypes.h>
@@ -31,7 +30,7 @@ static const char style[] =
     ".n{font-variant-numeric:tabular-nums}\n"
     "</style>\n";
 
-/* The title of a rectangle is what a browser shows in a while; this shows it at once, on a line of its own. */
+/* A browser shows the title of a rectangle after a while; this shows it at once, on a line of its own. */
 static const char script[] =
     "<script><![CDATA[\n"
     "const line = document.getElementById('told'), empty = line.textContent;\n"
@@ -41,15 +40,211 @@ static const char script[] =
     "});\n"
     "]]></script>\n";
 
-double picture_x(const picture *p, uint64_t step)
+enum {
+    WIDTH = 1280,
+    HEIGHT = 800,
+    LEFT = 96,
+    RIGHT = 1252,
+    TOP = 112,
+    BOTTOM = 612,   /* of the arena */
+    LIVE_TOP = 642, /* of the curve of live bytes, below the arena */
+    LIVE_BOTTOM = 722,
+    COLOURS = 8 /* kinds of tensors with a colour of their own */
+};
+
+typedef struct picture {
+    FILE *file;
+    const plan_answer *answer;
+    const weir_buffers *buffers;
+    plan_storage *storages;
+    size_t count;
+    uint64_t steps, arena;
+    uint64_t peak, peak_step; /* the most that is live, and when that begins */
+    size_t unseen;            /* storages that are too small to be drawn */
+} picture;
+
+static double x_of(const picture *p, uint64_t step)
 {
-    return PICTURE_LEFT + (PICTURE_RIGHT - PICTURE_LEFT) * ((double)step / (double)p->steps);
+    return LEFT + (RIGHT - LEFT) * ((double)step / (double)p->steps);
 }
 
-double picture_y(const picture *p, uint64_t address)
+static double y_of(const picture *p, uint64_t address)
 {
     double most = p->arena ? (double)p->arena : 1;
-    return PICTURE_BOTTOM - (PICTURE_BOTTOM - PICTURE_TOP) * ((double)address / most);
+    return BOTTOM - (BOTTOM - TOP) * ((double)address / most);
+}
+
+/* What is live when ------------------------------------------------------------------------------------------------ */
+
+typedef struct change {
+    uint64_t step;
+    uint64_t bytes;
+    bool ends;
+} change;
+
+/* Ends come first: what ends at a step is not live in it. */
+static int by_step(const void *a, const void *b)
+{
+    const change *x = a, *y = b;
+    if (x->step != y->step)
+        return x->step < y->step ? -1 : 1;
+    return (int)y->ends - (int)x->ends;
+}
+
+static change *changes(const picture *p)
+{
+    change *list = text_zeroed(2 * p->count, sizeof *list);
+    for (size_t i = 0; i < p->count; i++) {
+        const plan_storage *s = &p->storages[i];
+        list[2 * i] = (change){s->begin, s->length, false};
+        list[2 * i + 1] = (change){s->end, s->length, true};
+    }
+    qsort(list, 2 * p->count, sizeof *list, by_step);
+    return list;
+}
+
+/* Calls `each` for each span of steps with the same live bytes. */
+static void sweep(const picture *p, void (*each)(uint64_t from, uint64_t to, uint64_t live, void *user), void *user)
+{
+    change *list = changes(p);
+    uint64_t live = 0;
+    for (size_t i = 0; i < 2 * p->count; i++) {
+        live += list[i].ends ? 0 - list[i].bytes : list[i].bytes;
+        uint64_t next = i + 1 < 2 * p->count ? list[i + 1].step : p->steps;
+        if (next > list[i].step)
+            each(list[i].step, next, live, user);
+    }
+    free(list);
+}
+
+static void take_peak(uint64_t from, uint64_t to, uint64_t live, void *user)
+{
+    picture *p = user;
+    (void)to;
+    if (live > p->peak) {
+        p->peak = live;
+        p->peak_step = from;
+    }
+}
+
+static void find_peak(picture *p)
+{
+    p->peak = p->peak_step = 0;
+    sweep(p, take_peak, p);
+}
+
+/* The curve -------------------------------------------------------------------------------------------------------- */
+
+enum { COLUMNS = RIGHT - LEFT };
+
+typedef struct curve {
+    const picture *p;
+    uint64_t most[COLUMNS]; /* in each column of the picture */
+} curve;
+
+static void take_columns(uint64_t from, uint64_t to, uint64_t live, void *user)
+{
+    curve *c = user;
+    double each = (double)COLUMNS / (double)c->p->steps;
+    size_t first = (size_t)((double)from * each), last = (size_t)((double)to * each);
+    for (size_t i = first; i < COLUMNS && (i < last || i == first); i++)
+        c->most[i] = live > c->most[i] ? live : c->most[i];
+}
+
+static double height(const picture *p, uint64_t live)
+{
+    double room = LIVE_BOTTOM - LIVE_TOP;
+    return LIVE_BOTTOM - (p->peak ? room * (double)live / (double)p->peak : 0);
+}
+
+static void put_live(const picture *p)
+{
+    curve *c = text_zeroed(1, sizeof *c);
+    c->p = p;
+    sweep(p, take_columns, c);
+    fprintf(p->file, "<path class=\"live\" d=\"M%d %d", LEFT, LIVE_BOTTOM);
+    for (int i = 0; i < COLUMNS; i++)
+        if (i == 0 || c->most[i] != c->most[i - 1])
+            fprintf(p->file, "H%dV%.1f", LEFT + i, height(p, c->most[i]));
+    fprintf(p->file, "H%dV%dZ\"/>\n", RIGHT, LIVE_BOTTOM);
+    free(c);
+}
+
+/* Colours ---------------------------------------------------------------------------------------------------------- */
+
+enum { PRODUCT, MOVE, EACH, NORM, REDUCE, REST, WINDOW, INPUT }; /* in the order of the colours in the style */
+
+static const char *const of_models[COLOURS] = {
+    [INPUT] = "input",        [WINDOW] = "convolution or pool", [PRODUCT] = "product or attention",
+    [NORM] = "normalisation", [EACH] = "element by element",    [MOVE] = "moved or put together",
+    [REDUCE] = "reduction",   [REST] = "other operators",
+};
+static const char *const of_lists[COLOURS] = {"up to 1 % of the arena", "up to 5 %", "up to 20 %", "more"};
+
+/* By a part of the operator's name; the first match counts. */
+static const struct {
+    const char *part;
+    unsigned colour;
+} operators[] = {
+    {"input", INPUT},    {"Conv", WINDOW},       {"Pool", WINDOW},  {"MatMul", PRODUCT}, {"Gemm", PRODUCT},
+    {"Einsum", PRODUCT}, {"Attention", PRODUCT}, {"LSTM", PRODUCT}, {"GRU", PRODUCT},    {"Norm", NORM},
+    {"oftmax", NORM},    {"LRN", NORM},          {"Arg", REDUCE},   {"Reduce", REDUCE},  {"Transpose", MOVE},
+    {"Concat", MOVE},    {"Slice", MOVE},        {"Split", MOVE},   {"Gather", MOVE},    {"Scatter", MOVE},
+    {"Expand", MOVE},    {"Tile", MOVE},         {"Pad", MOVE},     {"Resize", MOVE},    {"Upsample", MOVE},
+    {"Space", MOVE},     {"Reshape", MOVE},      {"queeze", MOVE},  {"Flatten", MOVE},   {"Add", EACH},
+    {"Sub", EACH},       {"Mul", EACH},          {"Div", EACH},     {"Pow", EACH},       {"Sqrt", EACH},
+    {"elu", EACH},       {"ELU", EACH},          {"Relu", EACH},    {"anh", EACH},       {"igmoid", EACH},
+    {"Erf", EACH},       {"Clip", EACH},         {"Cast", EACH},    {"Where", EACH},     {"Exp", EACH},
+    {"Log", EACH},       {"Equal", EACH},        {"Less", EACH},    {"Greater", EACH},   {"Not", EACH},
+    {"wish", EACH},      {"Max", EACH},          {"Min", EACH},     {"Neg", EACH},       {"Abs", EACH},
+    {"And", EACH},
+};
+
+static unsigned colour_of_operator(const char *name)
+{
+    for (size_t i = 0; i < sizeof operators / sizeof *operators; i++)
+        if (strstr(name, operators[i].part))
+            return operators[i].colour;
+    return REST;
+}
+
+static unsigned colour_of_class(const char *name)
+{
+    for (unsigned i = 0; i < WEIR_CLASS_COUNT; i++)
+        if (strcmp(name, weir_class_name((weir_class)i)) == 0)
+            return i;
+    return REST;
+}
+
+static unsigned colour_of_size(const picture *p, uint64_t length)
+{
+    double part = p->arena ? (double)length / (double)p->arena : 0;
+    return part <= .01 ? 0 : part <= .05 ? 1 : part <= .2 ? 2 : 3;
+}
+
+/* The operators that make the tensors are known, for all or for none. */
+static bool by_maker(const plan_source *from)
+{
+    return from->origins && (from->kind == PLAN_MODEL || from->kind == PLAN_TRACE);
+}
+
+static unsigned colour_of(const picture *p, size_t i)
+{
+    const plan_source *from = p->answer->source;
+    const char *maker = by_maker(from) ? from->origins[p->storages[i].buffer].maker : NULL;
+    if (!maker)
+        return colour_of_size(p, p->storages[i].length);
+    return from->kind == PLAN_MODEL ? colour_of_operator(maker) : colour_of_class(maker);
+}
+
+static const char *colour_name(const picture *p, unsigned colour)
+{
+    const plan_source *from = p->answer->source;
+    const char *name = !by_maker(from)             ? of_lists[colour]
+                       : from->kind == PLAN_MODEL  ? of_models[colour]
+                       : colour < WEIR_CLASS_COUNT ? weir_class_name((weir_class)colour)
+                                                   : NULL;
+    return name ? name : "other";
 }
 
 /* Frame ------------------------------------------------------------------------------------------------------------ */
@@ -77,14 +272,14 @@ static void put_heading(const picture *p)
                             weir_size_format(sum->arena, arena, sizeof arena), above,
                             weir_size_format(sum->unshared, unshared, sizeof unshared), sum->buffers, sum->steps);
     free(above);
-    put_text(p, 32, 44, "title", plan_file_name(p->answer->words));
+    put_text(p, 32, 44, "title", plan_file_name(p->answer->args));
     put_text(p, 32, 68, "n", text);
     free(text);
     fprintf(p->file, "<text id=\"told\" x=\"32\" y=\"98\" class=\"strong n\">%s</text>\n",
             p->count ? "Point at a rectangle to see what it is" : "Nothing here takes memory");
 }
 
-/* A round number of bytes of which some five make the arena. */
+/* A power of two of which about five make the arena. */
 static uint64_t tick(uint64_t most)
 {
     uint64_t step = 1;
@@ -98,17 +293,17 @@ static void put_addresses(const picture *p)
     char text[24];
     uint64_t step = tick(p->arena);
     for (uint64_t at = 0; at <= p->arena; at += step) {
-        double y = picture_y(p, at);
+        double y = y_of(p, at);
         if (at > 0)
-            put_line(p, PICTURE_LEFT, y, PICTURE_RIGHT, y, "grid");
+            put_line(p, LEFT, y, RIGHT, y, "grid");
         /* the arena's own end is labelled too, and must not meet the last tick */
-        if (at == 0 || (y > PICTURE_TOP + 14 && at != p->arena))
-            put_text(p, PICTURE_LEFT - 10, y + 4, "end n", at ? weir_size_format(at, text, sizeof text) : "0");
+        if (at == 0 || (y > TOP + 14 && at != p->arena))
+            put_text(p, LEFT - 10, y + 4, "end n", at ? weir_size_format(at, text, sizeof text) : "0");
     }
-    put_text(p, PICTURE_LEFT - 10, PICTURE_TOP + 4, "strong end n", weir_size_format(p->arena, text, sizeof text));
+    put_text(p, LEFT - 10, TOP + 4, "strong end n", weir_size_format(p->arena, text, sizeof text));
 }
 
-/* 1, 2, 5, 10, 20 … so that no more than ten of them make all. */
+/* The smallest of 1, 2, 5, 10, 20 … of which no more than ten make all steps. */
 static uint64_t round_steps(uint64_t steps)
 {
     for (uint64_t ten = 1; ten <= UINT64_MAX / 100; ten *= 10)
@@ -123,11 +318,11 @@ static void put_steps(const picture *p)
     uint64_t step = round_steps(p->steps);
     for (uint64_t at = 0; at <= p->steps; at += step) {
         char *text = text_print("%" PRIu64, at);
-        put_text(p, picture_x(p, at), PICTURE_LIVE_BOTTOM + 18, "mid n", text);
-        put_line(p, picture_x(p, at), PICTURE_LIVE_BOTTOM, picture_x(p, at), PICTURE_LIVE_BOTTOM + 4, "grid");
+        put_text(p, x_of(p, at), LIVE_BOTTOM + 18, "mid n", text);
+        put_line(p, x_of(p, at), LIVE_BOTTOM, x_of(p, at), LIVE_BOTTOM + 4, "grid");
         free(text);
     }
-    put_text(p, PICTURE_LEFT - 10, PICTURE_LIVE_BOTTOM + 18, "end", "step");
+    put_text(p, LEFT - 10, LIVE_BOTTOM + 18, "end", "step");
 }
 
 static void put_frame(const picture *p)
@@ -135,13 +330,11 @@ static void put_frame(const picture *p)
     fprintf(p->file,
             "<rect class=\"page\" width=\"%d\" height=\"%d\"/>\n<rect class=\"card\" x=\"%d\" y=\"%d\" width=\"%d\" "
             "height=\"%d\"/>\n<rect class=\"card\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>\n",
-            PICTURE_WIDTH, PICTURE_HEIGHT, PICTURE_LEFT, PICTURE_TOP, PICTURE_RIGHT - PICTURE_LEFT,
-            PICTURE_BOTTOM - PICTURE_TOP, PICTURE_LEFT, PICTURE_LIVE_TOP, PICTURE_RIGHT - PICTURE_LEFT,
-            PICTURE_LIVE_BOTTOM - PICTURE_LIVE_TOP);
+            WIDTH, HEIGHT, LEFT, TOP, RIGHT - LEFT, BOTTOM - TOP, LEFT, LIVE_TOP, RIGHT - LEFT, LIVE_BOTTOM - LIVE_TOP);
     put_heading(p);
     put_addresses(p);
     put_steps(p);
-    put_text(p, PICTURE_LEFT - 10, PICTURE_LIVE_TOP + 12, "end", "live");
+    put_text(p, LEFT - 10, LIVE_TOP + 12, "end", "live");
 }
 
 /* Tensors ---------------------------------------------------------------------------------------------------------- */
@@ -159,8 +352,8 @@ static void put_title(const picture *p, const plan_storage *s)
         fputs("\n", p->file);
         html_text(p->file, origin->maker);
     }
-    if (origin && origin->looks)
-        fprintf(p->file, "\n%s", origin->looks);
+    if (origin && origin->shape)
+        fprintf(p->file, "\n%s", origin->shape);
     fprintf(p->file, "\n%s at %" PRIu64 "\nsteps %" PRIu64 " to %" PRIu64, weir_size_format(b.bytes, size, sizeof size),
             s->offset, s->begin, s->end - 1);
     if (s->views > 0)
@@ -170,7 +363,7 @@ static void put_title(const picture *p, const plan_storage *s)
     fputs("</title>", p->file);
 }
 
-/* A text inside its rectangle, cut where it does not fit; nothing where hardly any of it would be left. */
+/* A text inside its rectangle, cut to fit; none if only a few characters would be left. */
 static void put_label(const picture *p, const char *text, double x, double y, double width)
 {
     enum { FEWEST = 5 };
@@ -186,33 +379,32 @@ static void put_label(const picture *p, const char *text, double x, double y, do
     free(cut);
 }
 
-/* What it is: of a model's tensors the operator says more than the name, which is long, and the shape comes below. */
+/* A tensor of a model shows its operator, which says more than the long name, and below it the shape. */
 static void put_labels(const picture *p, const plan_storage *s, double x, double y, double width, double height)
 {
     weir_buffer b = WEIR_INIT(weir_buffer);
     const plan_origin *origin = p->answer->source->origins ? &p->answer->source->origins[s->buffer] : NULL;
     if (height < 15 || weir_buffers_get(p->buffers, s->buffer, &b) != WEIR_OK)
         return;
-    bool two = origin && origin->looks && height > 34 && 6.4 * (double)text_columns(origin->looks) + 10 < width;
+    bool two = origin && origin->shape && height > 34 && 6.4 * (double)text_columns(origin->shape) + 10 < width;
     double middle = y + height / 2 + 4;
-    put_label(p, origin && origin->looks ? origin->maker : b.name, x, two ? middle - 8 : middle, width);
+    put_label(p, origin && origin->shape ? origin->maker : b.name, x, two ? middle - 8 : middle, width);
     if (two)
-        put_label(p, origin->looks, x, middle + 8, width);
+        put_label(p, origin->shape, x, middle + 8, width);
 }
 
 static void put_storage(picture *p, size_t i)
 {
     const plan_storage *s = &p->storages[i];
-    double x = picture_x(p, s->begin), width = picture_x(p, s->end) - x;
-    double y = picture_y(p, s->offset + s->length), height = picture_y(p, s->offset) - y;
+    double x = x_of(p, s->begin), width = x_of(p, s->end) - x;
+    double y = y_of(p, s->offset + s->length), height = y_of(p, s->offset) - y;
     if (s->begin >= s->end || width * height < .01) {
         p->unseen += s->begin < s->end;
         return;
     }
     bool thin = width < 4 || height < 3;
     fprintf(p->file, "<rect class=\"t%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"var(--c%u)\"%s>",
-            thin ? " thin" : "", x, y, width, height, picture_colour(p, i),
-            width > 12 && height > 12 ? " rx=\"2\"" : "");
+            thin ? " thin" : "", x, y, width, height, colour_of(p, i), width > 12 && height > 12 ? " rx=\"2\"" : "");
     put_title(p, s);
     fputs("</rect>\n", p->file);
     put_labels(p, s, x, y, width, height);
@@ -223,56 +415,56 @@ static void put_storage(picture *p, size_t i)
 static void put_peak(const picture *p)
 {
     char size[24];
-    double x = picture_x(p, p->peak_step);
-    bool left = x > (PICTURE_LEFT + PICTURE_RIGHT) / 2.0;
+    double x = x_of(p, p->peak_step);
+    bool left = x > (LEFT + RIGHT) / 2.0;
     const char *what = p->answer->source->steps && p->peak_step < p->answer->source->step_count
                            ? p->answer->source->steps[p->peak_step]
                            : "";
     char *text = text_print("most live: %s in step %" PRIu64 "%s%s", weir_size_format(p->peak, size, sizeof size),
                             p->peak_step, *what ? ", " : "", what);
-    put_line(p, x, PICTURE_LIVE_TOP - 4, x, PICTURE_LIVE_BOTTOM, "bound");
-    put_text(p, left ? x + 2 : x - 2, PICTURE_LIVE_TOP - 8, left ? "bound halo end" : "bound halo", text);
+    put_line(p, x, LIVE_TOP - 4, x, LIVE_BOTTOM, "bound");
+    put_text(p, left ? x + 2 : x - 2, LIVE_TOP - 8, left ? "bound halo end" : "bound halo", text);
     free(text);
 }
 
 static void put_bound(const picture *p)
 {
     const weir_plan_summary *sum = &p->answer->summary;
-    double y = picture_y(p, sum->lower_bound);
-    if (y < PICTURE_TOP + .5)
+    double y = y_of(p, sum->lower_bound);
+    if (y < TOP + .5)
         return;
-    put_line(p, PICTURE_LEFT, y, PICTURE_RIGHT, y, "bound");
-    put_text(p, PICTURE_RIGHT - 6, y + 14, "bound halo end", "lower bound");
+    put_line(p, LEFT, y, RIGHT, y, "bound");
+    put_text(p, RIGHT - 6, y + 14, "bound halo end", "lower bound");
 }
 
-/* Each colour with what it has live at the peak. */
+/* Each colour with its live bytes at the peak. */
 static void put_legend(const picture *p)
 {
-    uint64_t live[PICTURE_COLOURS] = {0};
-    bool seen[PICTURE_COLOURS] = {false};
-    double x = PICTURE_LEFT;
+    uint64_t live[COLOURS] = {0};
+    bool seen[COLOURS] = {false};
+    double x = LEFT;
     for (size_t i = 0; i < p->count; i++) {
-        unsigned colour = picture_colour(p, i);
+        unsigned colour = colour_of(p, i);
         const plan_storage *s = &p->storages[i];
         seen[colour] = true;
         live[colour] += s->begin <= p->peak_step && p->peak_step < s->end ? s->length : 0;
     }
-    for (unsigned i = 0; i < PICTURE_COLOURS; i++) {
+    for (unsigned i = 0; i < COLOURS; i++) {
         char size[24];
         if (!seen[i])
             continue;
-        char *text = text_print("%s, %s", picture_colour_name(p, i),
-                                live[i] ? weir_size_format(live[i], size, sizeof size) : "none");
+        char *text =
+            text_print("%s, %s", colour_name(p, i), live[i] ? weir_size_format(live[i], size, sizeof size) : "none");
         fprintf(p->file, "<rect x=\"%.1f\" y=\"%d\" width=\"11\" height=\"11\" rx=\"3\" fill=\"var(--c%u)\"/>\n", x,
                 756, i);
         put_text(p, x + 17, 766, "n", text);
         x += 17 + 6.6 * (double)text_columns(text) + 20;
         free(text);
     }
-    put_text(p, PICTURE_LEFT, 788, "", "sizes: live in the step in which the most is");
+    put_text(p, LEFT, 788, "", "sizes: live in the step in which the most is");
     if (p->unseen > 0) {
         char *text = text_print("%zu are too small to be seen", p->unseen);
-        put_text(p, PICTURE_RIGHT, 788, "end", text);
+        put_text(p, RIGHT, 788, "end", text);
         free(text);
     }
 }
@@ -285,14 +477,13 @@ weir_status plan_draw(const plan_answer *answer, const char *path)
         return WEIR_SYSTEM;
     p.storages = plan_storages(answer->plan, true, &p.count);
     p.steps = answer->summary.steps ? answer->summary.steps : 1;
-    picture_find_peak(&p);
-    fprintf(p.file, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\">\n", PICTURE_WIDTH,
-            PICTURE_HEIGHT);
+    find_peak(&p);
+    fprintf(p.file, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\">\n", WIDTH, HEIGHT);
     fputs(style, p.file);
     put_frame(&p);
     for (size_t i = 0; i < p.count; i++)
         put_storage(&p, i);
-    picture_put_live(&p);
+    put_live(&p);
     put_bound(&p);
     if (p.count > 0)
         put_peak(&p);

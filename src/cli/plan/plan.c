@@ -1,4 +1,4 @@
-/* plan.c: `weir plan`. */
+/* plan.c: the verb plan. */
 #include "plan.h"
 
 #include "cli/cli.h"
@@ -66,7 +66,7 @@ static const struct option long_words[] = {{"dim", required_argument, NULL, W_DI
                                            {NULL, 0, NULL, 0}};
 
 /* "1x128x768"; an empty text has no dimensions. False: it is no such text. */
-static bool read_dims(const char *text, plan_given *out)
+static bool read_dims(const char *text, plan_shape_arg *out)
 {
     char *copy = text_copy(text), *rest = *text ? copy : NULL;
     bool good = true;
@@ -80,16 +80,16 @@ static bool read_dims(const char *text, plan_given *out)
     return good;
 }
 
-static void clear_given(plan_given *given)
+static void clear_given(plan_shape_arg *given)
 {
     free(given->name);
     free(given->type);
 }
 
 /* A name may have '=' in it: what is given stands behind the last one. Answers -1 to go on, else the exit status. */
-static int read_given(const char *option, bool one, plan_given **list, size_t *count)
+static int read_given(const char *option, bool one, plan_shape_arg **list, size_t *count)
 {
-    plan_given given = {.name = text_copy(optarg)};
+    plan_shape_arg given = {.name = text_copy(optarg)};
     char *equals = strrchr(given.name, '='), *colon = equals && !one ? strchr(equals, ':') : NULL;
     if (colon) {
         given.type = text_copy(colon + 1);
@@ -111,55 +111,55 @@ static int read_given(const char *option, bool one, plan_given **list, size_t *c
     return -1;
 }
 
-static int read_align(plan_words *w)
+static int read_align(plan_args *args)
 {
-    if (weir_size_parse(optarg, &w->align) == WEIR_OK && w->align > 0 && (w->align & (w->align - 1)) == 0)
+    if (weir_size_parse(optarg, &args->align) == WEIR_OK && args->align > 0 && (args->align & (args->align - 1)) == 0)
         return -1;
     return cli_usage("plan", "--align %s: a power of two is wanted", optarg);
 }
 
-static int read_seconds(plan_words *w)
+static int read_seconds(plan_args *args)
 {
     char *end;
-    w->seconds = strtod(optarg, &end);
-    if (end != optarg && *end == '\0' && w->seconds > 0 && isfinite(w->seconds))
+    args->seconds = strtod(optarg, &end);
+    if (end != optarg && *end == '\0' && args->seconds > 0 && isfinite(args->seconds))
         return -1;
     return cli_usage("plan", "--seconds %s: a number above 0 is wanted", optarg);
 }
 
-static int read_word(int code, plan_words *w)
+static int read_word(int code, plan_args *args)
 {
     switch (code) {
     case W_DIM:
-        return read_given("--dim", true, &w->dims, &w->dim_count);
+        return read_given("--dim", true, &args->dims, &args->dim_count);
     case W_SHAPE:
-        return read_given("--shape", false, &w->shapes, &w->shape_count);
+        return read_given("--shape", false, &args->shapes, &args->shape_count);
     case W_SVG:
-        w->svg = optarg;
+        args->svg = optarg;
         return -1;
     case W_SAVE:
-        w->save = optarg;
+        args->save = optarg;
         return -1;
     case W_ALIGN:
-        return read_align(w);
+        return read_align(args);
     case W_SECONDS:
-        return read_seconds(w);
+        return read_seconds(args);
     case W_NO_IN_PLACE:
-        w->in_place = false;
+        args->in_place = false;
         return -1;
     case W_NO_REPLAY:
-        w->replay = false;
+        args->replay = false;
         return -1;
     default:
-        w->csv |= code == W_CSV;
-        w->quick |= code == W_QUICK;
-        w->json |= code == W_JSON;
-        w->places |= code == W_PLACES;
+        args->csv |= code == W_CSV;
+        args->quick |= code == W_QUICK;
+        args->json |= code == W_JSON;
+        args->places |= code == W_PLACES;
         return -1;
     }
 }
 
-static int read_words(int argc, char **argv, plan_words *w)
+static int read_words(int argc, char **argv, plan_args *args)
 {
     opterr = 0;
     optind = 1;
@@ -170,34 +170,34 @@ static int read_words(int argc, char **argv, plan_words *w)
         }
         if (code == '?' || code == ':')
             return cli_bad_option("plan", code, argv);
-        int status = read_word(code, w);
+        int status = read_word(code, args);
         if (status >= 0)
             return status;
     }
-    if (w->csv && w->json)
+    if (args->csv && args->json)
         return cli_usage("plan", "--csv and --json: both are standard output");
-    if (w->places && !w->json)
+    if (args->places && !args->json)
         return cli_usage("plan", "--places belongs to --json");
     if (optind + 1 != argc)
         return cli_usage("plan", optind == argc ? "which file?" : "one file at a time: %s", argv[argc - 1]);
-    w->file = engine_file_named(argv[optind]);
+    args->file = engine_file_named(argv[optind]);
     return -1;
 }
 
-static void clear_words(plan_words *w)
+static void clear_words(plan_args *args)
 {
-    for (size_t i = 0; i < w->dim_count; i++)
-        clear_given(&w->dims[i]);
-    for (size_t i = 0; i < w->shape_count; i++)
-        clear_given(&w->shapes[i]);
-    free(w->dims);
-    free(w->shapes);
-    free(w->file);
+    for (size_t i = 0; i < args->dim_count; i++)
+        clear_given(&args->dims[i]);
+    for (size_t i = 0; i < args->shape_count; i++)
+        clear_given(&args->shapes[i]);
+    free(args->dims);
+    free(args->shapes);
+    free(args->file);
 }
 
-const char *plan_file_name(const plan_words *words)
+const char *plan_file_name(const plan_args *args)
 {
-    const char *file = words->file ? words->file : "", *slash = strrchr(file, '/');
+    const char *file = args->file ? args->file : "", *slash = strrchr(file, '/');
     return slash && slash[1] ? slash + 1 : file;
 }
 
@@ -206,26 +206,26 @@ const char *plan_file_name(const plan_words *words)
 /* Whichever ends it first: the effort or the clock. */
 static bool show_progress(const weir_plan_progress *progress, void *user)
 {
-    const plan_words *w = user;
-    double passed = w->seconds > 0 ? progress->seconds / w->seconds : 0;
-    terminal_progress_of("planning", plan_file_name(w), passed > progress->done ? passed : progress->done);
+    const plan_args *args = user;
+    double passed = args->seconds > 0 ? progress->seconds / args->seconds : 0;
+    terminal_progress_of("planning", plan_file_name(args), passed > progress->done ? passed : progress->done);
     return true;
 }
 
 static weir_status make(plan_answer *answer)
 {
-    const plan_words *w = answer->words;
+    const plan_args *args = answer->args;
     answer->summary = WEIR_INIT(weir_plan_summary);
     if (answer->source->plan) {
         answer->plan = answer->source->plan;
         return weir_plan_summarize(answer->plan, &answer->summary);
     }
     weir_plan_options options = WEIR_INIT(weir_plan_options);
-    options.mode = w->quick ? WEIR_PLAN_QUICK : WEIR_PLAN_SEARCH;
-    options.alignment = w->align ? w->align : answer->source->kind == PLAN_LIST ? 1 : 256;
-    options.seconds = w->seconds;
+    options.mode = args->quick ? WEIR_PLAN_QUICK : WEIR_PLAN_SEARCH;
+    options.alignment = args->align ? args->align : answer->source->kind == PLAN_LIST ? 1 : 256;
+    options.seconds = args->seconds;
     options.progress = show_progress;
-    options.user = (void *)w;
+    options.user = (void *)args;
     weir_status status = weir_plan_make(answer->source->buffers, &options, &answer->plan);
     terminal_progress_end();
     if (status == WEIR_OK) /* whatever the planner thinks of its work */
@@ -233,16 +233,16 @@ static weir_status make(plan_answer *answer)
     return status == WEIR_OK ? weir_plan_summarize(answer->plan, &answer->summary) : status;
 }
 
-static int tell(const plan_answer *answer)
+static int answer_all(const plan_answer *answer)
 {
-    const plan_words *w = answer->words;
-    if (w->svg && plan_draw(answer, w->svg) != WEIR_OK)
+    const plan_args *args = answer->args;
+    if (args->svg && plan_draw(answer, args->svg) != WEIR_OK)
         return cli_fail("%s", weir_detail());
-    if (w->save && weir_plan_save(answer->plan, w->save) != WEIR_OK)
+    if (args->save && weir_plan_save(answer->plan, args->save) != WEIR_OK)
         return cli_fail("%s", weir_detail());
-    if (w->json)
+    if (args->json)
         return cli_print_json(plan_json(answer));
-    if (w->csv)
+    if (args->csv)
         plan_print_csv(answer);
     else
         plan_print(answer);
@@ -251,20 +251,20 @@ static int tell(const plan_answer *answer)
 
 int verb_plan(int argc, char **argv)
 {
-    plan_words w = {.in_place = true, .replay = true};
+    plan_args args = {.in_place = true, .replay = true};
     plan_source source = {.buffers = NULL};
-    plan_answer answer = {.words = &w, .source = &source};
-    int status = read_words(argc, argv, &w);
+    plan_answer answer = {.args = &args, .source = &source};
+    int status = read_words(argc, argv, &args);
     if (status < 0) {
-        bool good = plan_source_load(&w, &source) == WEIR_OK && make(&answer) == WEIR_OK;
+        bool good = plan_source_load(&args, &source) == WEIR_OK && make(&answer) == WEIR_OK;
         const char *said = weir_detail();
-        status = good                               ? tell(&answer)
-                 : strstr(said, plan_file_name(&w)) ? cli_fail("%s", said)
-                                                    : cli_fail("%s: %s", w.file, said);
+        status = good                                  ? answer_all(&answer)
+                 : strstr(said, plan_file_name(&args)) ? cli_fail("%s", said)
+                                                       : cli_fail("%s: %s", args.file, said);
     }
     if (answer.plan != source.plan)
         weir_plan_destroy(answer.plan);
     plan_source_clear(&source);
-    clear_words(&w);
+    clear_words(&args);
     return status;
 }

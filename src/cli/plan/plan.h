@@ -1,42 +1,42 @@
-/* plan.h: `weir plan`: where the buffers come from, and how the answer looks. */
-#ifndef WEIR_CLI_PLAN_H
-#define WEIR_CLI_PLAN_H
+/* plan.h: what the files of the verb plan share: its arguments, the source of the buffers, the answer. */
+#ifndef WEIR_CLI_PLAN_PLAN_H
+#define WEIR_CLI_PLAN_PLAN_H
 
 #include <weir/weir.h>
 
 #include <jansson.h>
 
-/* Words ------------------------------------------------------------------------------------------------------------ */
+/* Arguments -------------------------------------------------------------------------------------------------------- */
 
 /* --dim NAME=N, --shape NAME=NxNxN or NAME=NxNxN:TYPE */
-typedef struct plan_given {
+typedef struct plan_shape_arg {
     char *name;
     char *type;    /* of a shape; NULL: not given */
     uint32_t rank; /* of a dimension 1 */
     int64_t dims[WEIR_MAX_RANK];
-} plan_given;
+} plan_shape_arg;
 
-typedef struct plan_words {
+typedef struct plan_args {
     char *file;
     const char *svg, *save;
     bool csv, json, places, quick, in_place, replay;
     uint64_t align; /* 0: by the kind of file */
     double seconds; /* 0: no limit */
-    plan_given *dims, *shapes;
+    plan_shape_arg *dims, *shapes;
     size_t dim_count, shape_count;
-} plan_words;
+} plan_args;
 
 /* The last part of its path. */
-const char *plan_file_name(const plan_words *words);
+const char *plan_file_name(const plan_args *args);
 
-/* Where it comes from ---------------------------------------------------------------------------------------------- */
+/* The source of the buffers ---------------------------------------------------------------------------------------- */
 
 typedef enum plan_kind { PLAN_LIST, PLAN_MODEL, PLAN_TRACE, PLAN_SAVED } plan_kind;
 
-/* A buffer beside its place and time. */
+/* What is known of a buffer beside its place and time. */
 typedef struct plan_origin {
     char *maker; /* the operator that makes it, or the class of a block; NULL: not known */
-    char *looks; /* "1x64x112x112 float"; NULL: not known */
+    char *shape; /* "1x64x112x112 float"; NULL: not known */
 } plan_origin;
 
 typedef struct plan_source {
@@ -57,18 +57,17 @@ typedef struct plan_source {
     char *remark;                   /* NULL: none */
 } plan_source;
 
-/* Tells the kind of file by its content. On failure the detail says why, and *out is empty. */
-weir_status plan_source_load(const plan_words *words, plan_source *out);
+/* source.c: recognises the kind of file by its content. On failure the detail says why, and *out is empty. */
+weir_status plan_source_load(const plan_args *args, plan_source *out);
 void plan_source_clear(plan_source *source);
 
-/* One each, for plan_source_load. */
-weir_status plan_source_model(const plan_words *words, plan_source *out);
-weir_status plan_source_trace(const plan_words *words, plan_source *out);
+/* model.c */
+weir_status plan_source_model(const plan_args *args, plan_source *out);
 
 /* The answer ------------------------------------------------------------------------------------------------------- */
 
 typedef struct plan_answer {
-    const plan_words *words;
+    const plan_args *args;
     const plan_source *source;
     weir_plan *plan;
     weir_plan_summary summary;
@@ -76,20 +75,19 @@ typedef struct plan_answer {
 
 void plan_print(const plan_answer *answer);
 json_t *plan_json(const plan_answer *answer);
-json_t *plan_places_json(const plan_answer *answer); /* every buffer */
 void plan_print_csv(const plan_answer *answer);
 weir_status plan_draw(const plan_answer *answer, const char *path);
 
-/* The storages of a plan: what has bytes of its own, as the picture and the rows show it. */
+/* A storage: bytes of a buffer and of its views, as the picture and the rows show it. */
 typedef struct plan_storage {
     uint32_t buffer;
-    uint32_t over;       /* storage whose bytes it is written over; WEIR_NO_BUFFER: none */
-    uint64_t begin, end; /* with all its views; up to where it is written over */
+    uint32_t over;       /* the storage over whose bytes it is written; WEIR_NO_BUFFER: none */
+    uint64_t begin, end; /* from the first use to the last, views included, or until it is written over */
     uint64_t offset, length;
     uint32_t views;
 } plan_storage;
 
-/* In the order of the buffers; with `pieces`, one for each time between gaps. The caller frees them. */
+/* In the order of the buffers. `pieces`: storages are split at their gaps. The caller frees the list. */
 plan_storage *plan_storages(const weir_plan *plan, bool pieces, size_t *count);
 
 #endif

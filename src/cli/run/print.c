@@ -15,16 +15,11 @@
 
 /* JSON ------------------------------------------------------------------------------------------------------------- */
 
-static json_t *integer(uint64_t value)
-{
-    return json_integer((json_int_t)value);
-}
-
 static json_t *classes_json(const uint64_t by_class[WEIR_CLASS_COUNT])
 {
     json_t *object = json_object();
     for (int i = 0; i < WEIR_CLASS_COUNT; i++)
-        json_object_set_new(object, weir_class_name((weir_class)i), integer(by_class[i]));
+        json_object_set_new(object, weir_class_name((weir_class)i), text_json_count(by_class[i]));
     return object;
 }
 
@@ -34,27 +29,27 @@ static json_t *client_json(const model_run *m)
     json_t *object = json_pack("{s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "name", text_json(m->args->name), "engine",
                                text_json(m->engine), "version", text_json(m->version), "provider",
                                text_json(m->provider), "device", weir_runtime_device(m->runtime), "architecture",
-                               text_json(m->architecture), "peak", integer(stats->peak));
+                               text_json(m->architecture), "peak", text_json_count(stats->peak));
     json_t *by_class = classes_json(stats->peak_class);
     json_object_update(object, by_class);
     json_decref(by_class);
-    json_object_set_new(object, "outside", m->measured ? integer(m->outside) : json_null());
+    json_object_set_new(object, "outside", m->measured ? text_json_count(m->outside) : json_null());
     if (measure_is_device(m->runtime))
-        json_object_set_new(object, "outside_host", m->measured ? integer(m->outside_host) : json_null());
-    json_object_set_new(object, "outside_once", m->measured ? integer(m->outside_once) : json_null());
+        json_object_set_new(object, "outside_host", m->measured ? text_json_count(m->outside_host) : json_null());
+    json_object_set_new(object, "outside_once", m->measured ? text_json_count(m->outside_once) : json_null());
     json_object_set_new(object, "outside_method", text_json(m->measured ? stats->outside_method : "not measured here"));
     json_object_set_new(object, "remarks", text_json(m->remarks));
-    json_object_set_new(object, "guaranteed", integer(stats->guaranteed));
-    json_object_set_new(object, "maximum", integer(stats->maximum));
-    json_object_set_new(object, "allocations", integer(stats->allocations));
-    json_object_set_new(object, "refusals", integer(stats->refusals));
+    json_object_set_new(object, "guaranteed", text_json_count(stats->guaranteed));
+    json_object_set_new(object, "maximum", text_json_count(stats->maximum));
+    json_object_set_new(object, "allocations", text_json_count(stats->allocations));
+    json_object_set_new(object, "refusals", text_json_count(stats->refusals));
     json_object_set_new(object, "load_seconds", json_real(m->load_seconds));
     json_object_set_new(object, "first_run_seconds", json_real(m->first_seconds));
     json_object_set_new(object, "seconds", json_real(m->seconds));
-    json_object_set_new(object, "runs", integer(m->runs));
+    json_object_set_new(object, "runs", text_json_count(m->runs));
     json_object_set_new(object, "shares", m->shares != NULL ? json_incref(m->shares) : json_array());
     json_object_set_new(object, "attempts", m->attempts != NULL ? json_incref(m->attempts) : json_array());
-    json_object_set_new(object, "left_out", integer(m->left_out));
+    json_object_set_new(object, "left_out", text_json_count(m->left_out));
     json_object_set_new(object, "last_resort", json_boolean(m->last_resort));
     json_object_set_new(object, "outputs", outputs_json(&m->out));
     if (m->failed.status != WEIR_OK)
@@ -70,7 +65,8 @@ static json_t *peak_clients_json(const run *all)
         uint64_t bytes = run_peak_share(all, all->models[i].args->name, by_class);
         if (bytes == 0)
             continue;
-        json_t *object = json_pack("{s:o, s:o}", "name", text_json(all->models[i].args->name), "bytes", integer(bytes));
+        json_t *object =
+            json_pack("{s:o, s:o}", "name", text_json(all->models[i].args->name), "bytes", text_json_count(bytes));
         json_t *classes = classes_json(by_class);
         json_object_update(object, classes);
         json_decref(classes);
@@ -93,10 +89,10 @@ static json_t *devices_json(const run *all)
     json_t *list = json_array();
     for (size_t i = 0; i < all->device_count; i++) {
         const run_device *one = &all->devices[i];
-        json_array_append_new(list,
-                              json_pack("{s:s, s:o, s:o, s:o, s:o}", "device", weir_runtime_device(one->runtime),
-                                        "budget", integer(one->budget), "peak", integer(one->end.peak), "peak_held",
-                                        integer(one->end.peak_held), "live_at_end", integer(one->end.live)));
+        json_array_append_new(
+            list, json_pack("{s:s, s:o, s:o, s:o, s:o}", "device", weir_runtime_device(one->runtime), "budget",
+                            text_json_count(one->budget), "peak", text_json_count(one->end.peak), "peak_held",
+                            text_json_count(one->end.peak_held), "live_at_end", text_json_count(one->end.live)));
     }
     return list;
 }
@@ -113,16 +109,16 @@ int run_print_json(const run *all)
     for (size_t i = 0; i < all->count; i++)
         if (all->models[i].loaded)
             json_array_append_new(clients, client_json(&all->models[i]));
-    json_object_set_new(object, "budget", integer(all->budget));
-    json_object_set_new(object, "peak", integer(all->end.peak));
-    json_object_set_new(object, "peak_held", integer(all->end.peak_held));
+    json_object_set_new(object, "budget", text_json_count(all->budget));
+    json_object_set_new(object, "peak", text_json_count(all->end.peak));
+    json_object_set_new(object, "peak_held", text_json_count(all->end.peak_held));
     json_object_set_new(object, "peak_clients", peak_clients_json(all));
-    json_object_set_new(object, "live_at_end", integer(all->end.live));
+    json_object_set_new(object, "live_at_end", text_json_count(all->end.live));
     json_object_set_new(object, "devices", devices_json(all));
     json_object_set_new(object, "seconds", json_real(all->seconds));
-    json_object_set_new(object, "events", integer(timeline_events(all->line)));
-    json_object_set_new(object, "events_lost", integer(timeline_lost(all->line)));
-    json_object_set_new(object, "driver_calls", integer(all->end.driver_calls));
+    json_object_set_new(object, "events", text_json_count(timeline_events(all->line)));
+    json_object_set_new(object, "events_lost", text_json_count(timeline_lost(all->line)));
+    json_object_set_new(object, "driver_calls", text_json_count(all->end.driver_calls));
     json_object_set_new(object, "trace", all->trace != NULL ? text_json(all->trace) : json_null());
     json_object_set_new(object, "report", all->report != NULL ? text_json(all->report) : json_null());
     json_object_set_new(object, "clients", clients);
