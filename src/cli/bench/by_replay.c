@@ -12,7 +12,7 @@ enum { STREAMS = 64 };
 static struct {
     const bench_peer *by;
     weir_runtime *helper; /* NULL without gates */
-    wi_replay_gates *gates;
+    wi_replay_lag_gates *gates;
     weir_stream known[STREAMS];
     uint64_t streams[STREAMS];
     uint16_t count;
@@ -32,23 +32,23 @@ static weir_status fail(weir_status status, const char *what)
 
 /* What the loop calls ---------------------------------------------------------------------------------------------- */
 
-static weir_status take_now(void *user, const wi_replay_op *op, void **out)
+static weir_status allocate_now(void *user, const wi_replay_op *op, void **out)
 {
     const bench_peer *by = user;
     *out = by->allocate(by->self, op->bytes, world.streams[op->stream]);
     return __builtin_expect(*out != NULL, 1) ? WEIR_OK : fail(WEIR_OUT_OF_MEMORY, "it refused a block");
 }
 
-static weir_status take(void *user, const wi_replay_op *op, void **out)
+static weir_status allocate(void *user, const wi_replay_op *op, void **out)
 {
     const bench_peer *by = user;
-    weir_status status = take_now(user, op, out);
+    weir_status status = allocate_now(user, op, out);
     if (__builtin_expect(status != WEIR_OK, 0) && by->retry && by->retry(by->self))
-        status = take_now(user, op, out);
+        status = allocate_now(user, op, out);
     return status;
 }
 
-static weir_status give(void *user, const wi_replay_op *op, void *pointer)
+static weir_status release(void *user, const wi_replay_op *op, void *pointer)
 {
     const bench_peer *by = user;
     return by->release(by->self, pointer, op->bytes, world.streams[op->stream])
@@ -77,7 +77,7 @@ static weir_status end(void)
 {
     const bench_peer *by = world.by;
     if (world.gates)
-        wi_replay_gates_end(world.gates);
+        wi_replay_lag_gates_end(world.gates);
     world.gates = NULL;
     for (uint16_t i = 0; i < world.count; i++)
         if (world.known[i].id)
@@ -101,7 +101,7 @@ static weir_status gate(const wi_replay_world *how)
         status = weir_stream_register(world.helper, native, &world.known[i]);
     }
     if (status == WEIR_OK)
-        status = wi_replay_gates_make(how, world.helper, world.known, &world.gates);
+        status = wi_replay_lag_gates_make(how, world.helper, world.known, &world.gates);
     return status == WEIR_OK ? status : fail(status, weir_detail());
 }
 
@@ -124,9 +124,9 @@ static weir_status open_world(const wi_replay_world *how, wi_replay_target *out)
         return status;
     }
     *out = (wi_replay_target){.user = (void *)by,
-                              .take = take,
-                              .take_now = take_now,
-                              .give = give,
+                              .allocate = allocate,
+                              .allocate_now = allocate_now,
+                              .release = release,
                               .drain = drain,
                               .counts = counts,
                               .detail = detail,

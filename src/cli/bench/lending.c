@@ -43,13 +43,13 @@ static weir_stats look(const lending *l)
 
 /* The first client's past ------------------------------------------------------------------------------------------ */
 
-static weir_status take(void *user, const wi_replay_op *op, void **out)
+static weir_status allocate(void *user, const wi_replay_op *op, void **out)
 {
     const lending *l = user;
     return weir_alloc(l->first, op->bytes, l->streams[0], (weir_class)op->memory_class, out);
 }
 
-static weir_status give(void *user, const wi_replay_op *op, void *pointer)
+static weir_status release(void *user, const wi_replay_op *op, void *pointer)
 {
     const lending *l = user;
     (void)op;
@@ -74,7 +74,7 @@ static weir_status replay(lending *l, const char *path)
     wi_replay_plan plan = {0};
     wi_replay_pass pass;
     wi_replay_target target = {
-        .user = l, .take = take, .give = give, .drain = drain, .counts = counts, .detail = weir_detail};
+        .user = l, .allocate = allocate, .release = release, .drain = drain, .counts = counts, .detail = weir_detail};
     weir_status status = wi_replay_load(path, &plan);
     if (status == WEIR_OK)
         status = wi_replay_loop(&plan, &target, true, &pass);

@@ -1,21 +1,21 @@
-/* replay_loop.c: the loop: an allocator does the operations of a plan. Only it is timed, and all that can be is
- * prepared. */
+/* loop.c: the loop in which an allocator does the operations of a plan. Only the loop is timed; everything else is
+ * prepared before it. */
 #include "replay.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-/* Nobody: what the loop takes by itself ---------------------------------------------------------------------------- */
+/* The null target: the cost of the loop itself --------------------------------------------------------------------- */
 
-static weir_status take_nothing(void *user, const wi_replay_op *op, void **out)
+static weir_status allocate_nothing(void *user, const wi_replay_op *op, void **out)
 {
     (void)user;
     *out = (void *)op;
     return WEIR_OK;
 }
 
-static weir_status give_nothing(void *user, const wi_replay_op *op, void *pointer)
+static weir_status release_nothing(void *user, const wi_replay_op *op, void *pointer)
 {
     (void)user, (void)op, (void)pointer;
     return WEIR_OK;
@@ -34,12 +34,12 @@ static weir_status count_nothing(void *user, wi_replay_counts *out)
     return WEIR_OK;
 }
 
-const wi_replay_target wi_replay_nobody = {.take = take_nothing,
-                                           .take_now = take_nothing,
-                                           .give = give_nothing,
-                                           .drain = drain_nothing,
-                                           .counts = count_nothing,
-                                           .detail = weir_detail};
+const wi_replay_target wi_replay_null_target = {.allocate = allocate_nothing,
+                                                .allocate_now = allocate_nothing,
+                                                .release = release_nothing,
+                                                .drain = drain_nothing,
+                                                .counts = count_nothing,
+                                                .detail = weir_detail};
 
 /* The loop --------------------------------------------------------------------------------------------------------- */
 
@@ -50,7 +50,7 @@ static uint64_t now(void)
     return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
 }
 
-/* A request was not met: a failure, or the end. */
+/* A request failed: answers whether the pass goes on. */
 static bool goes_on(weir_status status, bool stop, wi_replay_pass *pass)
 {
     if (status != WEIR_OUT_OF_MEMORY)
@@ -68,9 +68,9 @@ static weir_status run_plain(const wi_replay_plan *plan, const wi_replay_target 
     for (const wi_replay_op *op = plan->ops; op < end; op++) {
         void **pointer = &pointers[op->slot];
         if (!op->frees) {
-            status = target->take(target->user, op, pointer);
+            status = target->allocate(target->user, op, pointer);
         } else if (*pointer) {
-            status = target->give(target->user, op, *pointer);
+            status = target->release(target->user, op, *pointer);
             *pointer = NULL;
         }
         if (__builtin_expect(status != WEIR_OK, 0)) {
@@ -84,23 +84,24 @@ static weir_status run_plain(const wi_replay_plan *plan, const wi_replay_target 
     return status;
 }
 
-/* Refused at once, it is asked for again with all gates open: nothing waits for work that waits for the host. */
-static weir_status take_gated(const wi_replay_target *target, const wi_replay_op *op, void **pointer,
-                              wi_replay_pass *pass)
+/* A request that is refused at once is made again with all gates open, so that it does not wait for work that waits for
+ * the host. */
+static weir_status allocate_gated(const wi_replay_target *target, const wi_replay_op *op, void **pointer,
+                                  wi_replay_pass *pass)
 {
-    weir_status status = target->take_now(target->user, op, pointer);
+    weir_status status = target->allocate_now(target->user, op, pointer);
     if (status != WEIR_OUT_OF_MEMORY)
         return status;
     target->gates->open(target->gates->user);
     pass->waits++;
-    return target->take(target->user, op, pointer);
+    return target->allocate(target->user, op, pointer);
 }
 
-/* With gates, whose time is taken apart. */
+/* With lag gates, whose time is not counted. */
 static weir_status run_gated(const wi_replay_plan *plan, const wi_replay_target *target, void **pointers, bool stop,
                              wi_replay_pass *pass)
 {
-    const wi_replay_gates *gates = target->gates;
+    const wi_replay_lag_gates *gates = target->gates;
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < plan->count && status == WEIR_OK; i++) {
         const wi_replay_op *op = &plan->ops[i];
@@ -108,9 +109,9 @@ static weir_status run_gated(const wi_replay_plan *plan, const wi_replay_target 
         gates->reach(gates->user, i);
         uint64_t start = now();
         if (!op->frees) {
-            status = take_gated(target, op, pointer, pass);
+            status = allocate_gated(target, op, pointer, pass);
         } else if (*pointer) {
-            status = target->give(target->user, op, *pointer);
+            status = target->release(target->user, op, *pointer);
             *pointer = NULL;
         }
         pass->nanoseconds += now() - start;
@@ -125,7 +126,7 @@ static weir_status run_gated(const wi_replay_plan *plan, const wi_replay_target 
     return status;
 }
 
-/* What two readings of the clock take of a time between them. */
+/* What two readings of the clock add to the time between them. */
 static uint64_t clock_cost(void)
 {
     uint64_t best = UINT64_MAX;
@@ -138,14 +139,14 @@ static uint64_t clock_cost(void)
 
 /* Passes ----------------------------------------------------------------------------------------------------------- */
 
-/* `all`: after a pass that did not come to its end. */
+/* Frees what the trace leaves live. `all`: the pass did not complete, so any block may be live. */
 static weir_status free_left(const wi_replay_plan *plan, const wi_replay_target *target, void **pointers, bool all)
 {
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < (all ? plan->count : plan->left_count) && status == WEIR_OK; i++) {
         const wi_replay_op *op = &plan->ops[all ? i : plan->left[i]];
         if (pointers[op->slot])
-            status = target->give(target->user, op, pointers[op->slot]);
+            status = target->release(target->user, op, pointers[op->slot]);
         pointers[op->slot] = NULL;
     }
     weir_status drained = target->drain(target->user);
@@ -156,7 +157,7 @@ static weir_status run_pass(const wi_replay_plan *plan, const wi_replay_target *
                             wi_replay_pass *pass)
 {
     wi_replay_counts before, after;
-    const wi_replay_gates *gates = target->gates;
+    const wi_replay_lag_gates *gates = target->gates;
     uint64_t forced = gates ? gates->forced(gates->user) : 0;
     weir_status status = target->counts(target->user, &before);
     if (status != WEIR_OK)
@@ -191,9 +192,9 @@ weir_status wi_replay_loop(const wi_replay_plan *plan, const wi_replay_target *t
     void **pointers = malloc((plan->slots + 1) * sizeof *pointers);
     if (!pointers)
         return weir_fail(WEIR_SYSTEM, "no memory for %u blocks of a replay", plan->slots);
-    memset(pointers, 0, (plan->slots + 1) * sizeof *pointers); /* written, so that the loop meets no fresh pages */
+    memset(pointers, 0, (plan->slots + 1) * sizeof *pointers); /* touches the pages before the loop does */
     weir_status status = run_pass(plan, target, pointers, stop, out);
-    if (status != WEIR_OK && target->detail != weir_detail) /* a core of its own has a detail of its own */
+    if (status != WEIR_OK && target->detail != weir_detail) /* a detail of another core */
         status = weir_fail(status, "%s", target->detail());
     free(pointers);
     return status;

@@ -1,24 +1,24 @@
-/* replay.h: the replay of allocation traces: a trace read into a list of operations, and the loop that has an allocator
- * do them. `weir replay` and `weir bench` stand on it. */
-#ifndef WEIR_CLI_REPLAY_H
-#define WEIR_CLI_REPLAY_H
+/* replay.h: replays of allocation traces. A trace becomes a plan, a list of operations, and a loop has an allocator do
+ * them. The verbs replay, bench and plan use it. */
+#ifndef WEIR_CLI_REPLAY_REPLAY_H
+#define WEIR_CLI_REPLAY_REPLAY_H
 
 #include <weir/weir.h>
 
-/* The plan: replay_plan.c, replay_load.c --------------------------------------------------------------------------- */
+/* The plan: load.c ------------------------------------------------------------------------------------------------- */
 
-/* An allocation or a free. All that could be looked up beforehand has been: blocks are places in an array. */
+/* An allocation or a free. Blocks are slots of an array, so that the loop looks nothing up. */
 typedef struct wi_replay_op {
-    uint64_t bytes; /* of a free: those of its block */
+    uint64_t bytes; /* a free has those of its block */
     uint32_t slot;
     uint16_t stream; /* its number in the plan */
     uint8_t memory_class;
     bool frees;
 } wi_replay_op;
 
-/* What could not be used of a trace. */
+/* An event of a trace that could not be used. */
 typedef struct wi_replay_problem {
-    uint64_t line; /* or the order of an event in a binary trace */
+    uint64_t line; /* in a binary trace: the event's number */
     const char *what;
 } wi_replay_problem;
 
@@ -28,17 +28,17 @@ typedef struct wi_replay_plan {
     char *name;
     wi_replay_op *ops;
     size_t count;
-    size_t *left; /* which allocations are never freed */
+    size_t *left; /* the allocations that are never freed */
     size_t left_count;
     uint32_t slots;
-    uint16_t streams, host_stream; /* how many; which one is WEIR_STREAM_HOST, or WI_REPLAY_NO_STREAM */
+    uint16_t streams, host_stream; /* their number; the one that is WEIR_STREAM_HOST, or WI_REPLAY_NO_STREAM */
     uint64_t allocations, frees;
-    uint64_t refused; /* allocations that had failed when the trace was made; they are no operations */
+    uint64_t refused; /* allocations that failed when the trace was recorded; they are no operations */
     uint64_t peak;    /* the most that was live at once, as requested */
     uint64_t problem_count;
     wi_replay_problem problems[WI_REPLAY_PROBLEMS]; /* the first ones */
     uint64_t lost;                                  /* events that are known to be missing */
-    bool binary, cut; /* problems are told by order, not by line; the file ends before its end */
+    bool binary, cut;                               /* problems have event numbers, not lines; the file is cut off */
 } wi_replay_plan;
 
 /* Reads RMM's CSV (weir's own among it, plain or gzip) or weir's binary trace, told apart by their content. What is no
@@ -49,9 +49,9 @@ typedef struct wi_replay_plan {
 weir_status wi_replay_load(const char *path, wi_replay_plan *out);
 void wi_replay_plan_clear(wi_replay_plan *plan);
 
-/* One by one, for readers: begin, add in the order of the file, end. */
+/* The events of a trace, added in the order of the file. */
 typedef struct wi_replay_event {
-    uint64_t key; /* orders them, where keys go back */
+    uint64_t key; /* the events are sorted by it where keys go back */
     uint64_t line, pointer, bytes, stream;
     uint8_t memory_class;
     bool frees;
@@ -69,46 +69,46 @@ void wi_replay_problem_add(wi_replay_plan *plan, uint64_t line, const char *what
  */
 weir_status wi_replay_plan_make(wi_replay_events *events, bool host, wi_replay_plan *plan);
 
-/* The allocator that is to do it ----------------------------------------------------------------------------------- */
+/* The allocator ---------------------------------------------------------------------------------------------------- */
 
 typedef struct wi_replay_counts {
     uint64_t driver_calls;
-    uint64_t moves;              /* handles that were moved, where counts_moves */
+    uint64_t moves;              /* chunks that were moved, where counts_moves */
     uint64_t ladder[WEIR_RUNGS]; /* blocks by rungs, where counts_moves */
     uint64_t peak_held;
     bool counts_moves;
 } wi_replay_counts;
 
-/* Gates: the work of each stream trails the host. NULL where work is done at once. */
-typedef struct wi_replay_gates {
+/* Lag gates: the work of each stream trails the host by some operations. */
+typedef struct wi_replay_lag_gates {
     void *user;
     weir_status (*put)(void *user, uint16_t stream, uint64_t at); /* behind operation `at`, on its stream */
-    void (*reach)(void *user, uint64_t at);                       /* the host has come to operation `at` */
-    void (*open)(void *user);       /* all that were put before this operation: the host must not wait for itself */
-    void (*rest)(void *user);       /* the same at the end; the streams are drained before the next operation 0 */
-    uint64_t (*forced)(void *user); /* how often gates opened because the host did not come forward */
-} wi_replay_gates;
+    void (*reach)(void *user, uint64_t at);                       /* the host is at operation `at` */
+    void (*open)(void *user);       /* opens all gates put before this operation: the host must not wait for itself */
+    void (*rest)(void *user);       /* opens all at the end; streams are drained before the next operation 0 */
+    uint64_t (*forced)(void *user); /* how often gates were opened because the host made no progress */
+} wi_replay_lag_gates;
 
-/* An allocator. All calls come from one thread; `stream` numbers are those of the plan. */
+/* An allocator. All calls come from one thread; stream numbers are those of the plan. */
 typedef struct wi_replay_target wi_replay_target;
 
 struct wi_replay_target {
     void *user;
-    weir_status (*take)(void *user, const wi_replay_op *op, void **out);     /* may wait for pending frees */
-    weir_status (*take_now)(void *user, const wi_replay_op *op, void **out); /* refuses instead; only with gates */
-    weir_status (*give)(void *user, const wi_replay_op *op, void *pointer);
+    weir_status (*allocate)(void *user, const wi_replay_op *op, void **out);     /* may wait for pending frees */
+    weir_status (*allocate_now)(void *user, const wi_replay_op *op, void **out); /* refuses instead; only with gates */
+    weir_status (*release)(void *user, const wi_replay_op *op, void *pointer);
     weir_status (*drain)(void *user); /* waits for all streams */
     weir_status (*counts)(void *user, wi_replay_counts *out);
     const char *(*detail)(void); /* why the last call failed */
-    wi_replay_gates *gates;      /* NULL: none */
-    /* As weir_layout_walk; NULL: it cannot tell. */
+    wi_replay_lag_gates *gates;  /* NULL: none */
+    /* As weir_layout_walk; NULL: not supported. */
     weir_status (*walk)(void *user, weir_layout_fn fn, void *to, weir_layout_totals *totals);
-    /* Called behind a pass, before what the trace leaves live is freed; NULL: nobody. */
+    /* Called after a pass, before what the trace leaves live is freed; NULL: nothing. */
     weir_status (*at_end)(void *user, const wi_replay_target *target);
     void *at_end_user;
 };
 
-/* weir, on its own streams, one for each of the plan. */
+/* How the allocator is opened: with a stream for each of the plan's. */
 typedef struct wi_replay_world {
     const char *device;
     const char *resource;  /* NULL: weir's default */
@@ -124,28 +124,28 @@ typedef struct wi_replay_maker {
     const char *(*detail)(void);
 } wi_replay_maker;
 
-/* On the devices of libweir, and on the simulator's own one, which has a core of its own. */
+/* weir on the devices of libweir, and on the simulated device, which has a core of its own. */
 extern const wi_replay_maker wi_replay_weir, wi_replay_sim;
 
-/* Does nothing: what it takes is what the loop takes. */
-extern const wi_replay_target wi_replay_nobody;
+/* Does nothing: measures the cost of the loop itself. */
+extern const wi_replay_target wi_replay_null_target;
 
-/* Gates of the devices of a core; *out is NULL for lag 0. `streams`: weir's, by the plan's numbers. */
-weir_status wi_replay_gates_make(const wi_replay_world *how, weir_runtime *runtime, const weir_stream *streams,
-                                 wi_replay_gates **out);
-void wi_replay_gates_end(wi_replay_gates *table);
+/* *out is NULL for lag 0. `streams`: weir's, by the plan's numbers. */
+weir_status wi_replay_lag_gates_make(const wi_replay_world *how, weir_runtime *runtime, const weir_stream *streams,
+                                     wi_replay_lag_gates **out);
+void wi_replay_lag_gates_end(wi_replay_lag_gates *table);
 
-/* The loop: replay_loop.c ------------------------------------------------------------------------------------------ */
+/* The loop: loop.c, run.c ------------------------------------------------------------------------------------------ */
 
 typedef struct wi_replay_pass {
-    uint64_t nanoseconds; /* of the loop alone, gates apart */
+    uint64_t nanoseconds; /* of the loop alone, without the gates */
     uint64_t driver_calls, moves, ladder[WEIR_RUNGS];
-    uint64_t failures; /* allocations that were refused; their frees are left out */
-    uint64_t waits;    /* gates that had to open early: for a request that was refused at once, or a call that waited */
+    uint64_t failures; /* allocations that were refused; their frees are skipped */
+    uint64_t waits;    /* gates that opened early: for a request that was refused at once, or a call that waited */
 } wi_replay_pass;
 
-/* One pass. Blocks that the trace leaves live are freed behind it, in no figure. `stop`: at the first failure. WEIR_OK
- * also with failures; other statuses: the allocator is broken, the detail says how. */
+/* Makes one pass. Blocks that the trace leaves live are freed after it and counted nowhere. `stop`: at the first
+ * failure. WEIR_OK also with failures; any other status means a broken allocator, and the detail says how. */
 weir_status wi_replay_loop(const wi_replay_plan *plan, const wi_replay_target *target, bool stop, wi_replay_pass *out);
 
 enum { WI_REPLAY_PASSES = 1000 };
@@ -154,11 +154,11 @@ typedef struct wi_replay_settings {
     const char *device;           /* "host", "cuda:1", "sim" */
     const char *resource;         /* NULL: weir's default */
     uint64_t cap;                 /* bytes; 0: none */
-    uint64_t lag;                 /* each stream's work trails the host by so many operations */
+    uint64_t lag;                 /* in operations; 0: no lag gates */
     unsigned repeat;              /* passes; 0 is 1 */
     bool stop;                    /* at the first failure */
-    const wi_replay_maker *maker; /* of another allocator; NULL: weir's, by the device */
-    weir_status (*at_end)(void *user, const wi_replay_target *target); /* of the last pass; NULL: nobody */
+    const wi_replay_maker *maker; /* another allocator; NULL: weir's, by the device */
+    weir_status (*at_end)(void *user, const wi_replay_target *target); /* of the last pass; NULL: nothing */
     void *at_end_user;
 } wi_replay_settings;
 
@@ -174,19 +174,18 @@ weir_status wi_replay_run(const wi_replay_plan *plan, const wi_replay_settings *
 void wi_replay_result_clear(wi_replay_result *result);
 double wi_replay_ns(const wi_replay_plan *plan, const wi_replay_result *result); /* per event, over all passes */
 
-/* The smallest cap: replay_cap.c ----------------------------------------------------------------------------------- */
+/* The smallest cap: cap.c ------------------------------------------------------------------------------------------ */
 
 typedef struct wi_replay_cap {
     uint64_t bytes; /* 0: there is none up to 64 times what was requested */
     double ns;      /* per event under it */
-    unsigned tries;
+    unsigned attempts;
 } wi_replay_cap;
 
-/* The smallest of the caps peak, peak + step, peak + 2 steps … (a step is 0.2 % of the peak) that the search finds and
- * that lets the trace complete, with the next one letting it too; each try is a fresh runtime. Whether a trace
- * completes need not be monotone in the cap, so a smaller one may exist. `told` (may be NULL) hears how far the search
- * is. */
+/* Searches the smallest of the caps peak, peak + step, peak + 2 steps … under which the trace completes, where a step
+ * is 0.2 % of the peak and the next cap completes, too. Each attempt has a fresh runtime. A smaller cap may exist, as
+ * the attempts need not be monotone in the cap. `progress` (may be NULL) hears how far the search is. */
 weir_status wi_replay_min_cap(const wi_replay_plan *plan, const wi_replay_settings *settings,
-                              void (*told)(double fraction), wi_replay_cap *out);
+                              void (*progress)(double fraction), wi_replay_cap *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* replay_run.c: passes of a plan on a fresh runtime. */
+/* run.c: passes of a plan on a fresh runtime. */
 #include "replay.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #define GIB (UINT64_C(1) << 30)
 
-/* What binds nobody: replays touch no memory, so that a device may have more of it than there is. */
+/* A budget that limits nothing. Replays touch no memory, so a device may have more of it than the machine. */
 static uint64_t plenty(const wi_replay_plan *plan)
 {
     return plan->peak < (UINT64_C(1) << 44) ? 8 * plan->peak + GIB : plan->peak;

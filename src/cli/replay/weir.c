@@ -1,4 +1,4 @@
-/* replay_weir.c: weir as the allocator of a replay: a runtime, a client, a stream for each of the trace. Compiled
+/* weir.c: weir as the allocator of a replay: a runtime, a client, a stream for each of the trace. Compiled
  * twice: over libweir, and with WI_REPLAY_SIM over the simulator's own core, whose device can be made as large as a
  * trace wants it. */
 #include "replay.h"
@@ -14,20 +14,20 @@
 typedef struct world {
     weir_runtime *runtime;
     weir_client *client;
-    wi_replay_gates *gates;
+    wi_replay_lag_gates *gates;
     weir_stream *streams;
     uint16_t count;
 } world;
 
 /* What the loop calls ---------------------------------------------------------------------------------------------- */
 
-static weir_status take(void *user, const wi_replay_op *op, void **out)
+static weir_status allocate(void *user, const wi_replay_op *op, void **out)
 {
     const world *w = user;
     return weir_alloc(w->client, op->bytes, w->streams[op->stream], (weir_class)op->memory_class, out);
 }
 
-static weir_status take_now(void *user, const wi_replay_op *op, void **out)
+static weir_status allocate_now(void *user, const wi_replay_op *op, void **out)
 {
     const world *w = user;
     weir_block block = {0};
@@ -41,7 +41,7 @@ static weir_status take_now(void *user, const wi_replay_op *op, void **out)
     return status;
 }
 
-static weir_status give(void *user, const wi_replay_op *op, void *pointer)
+static weir_status release(void *user, const wi_replay_op *op, void *pointer)
 {
     const world *w = user;
     return weir_free(w->client, pointer, w->streams[op->stream]);
@@ -99,12 +99,12 @@ static void forget(void)
 #endif
 }
 
-/* All of it is tried; the first failure is the answer. */
+/* Closes everything; the first failure is the answer. */
 static weir_status end(world *w)
 {
     weir_status status = WEIR_OK, next = WEIR_OK;
     if (w->gates)
-        wi_replay_gates_end(w->gates);
+        wi_replay_lag_gates_end(w->gates);
     if (w->client)
         status = weir_client_close(w->client);
     for (uint16_t i = 0; w->streams && i < w->count; i++) {
@@ -130,7 +130,7 @@ static weir_status make(const wi_replay_world *how, world *w)
     for (uint16_t i = 0; i < w->count && status == WEIR_OK; i++)
         if (i != how->host_stream)
             status = weir_stream_acquire(w->runtime, &w->streams[i]);
-    return status == WEIR_OK ? wi_replay_gates_make(how, w->runtime, w->streams, &w->gates) : status;
+    return status == WEIR_OK ? wi_replay_lag_gates_make(how, w->runtime, w->streams, &w->gates) : status;
 }
 
 static weir_status open_world(const wi_replay_world *how, wi_replay_target *out)
@@ -151,9 +151,9 @@ static weir_status open_world(const wi_replay_world *how, wi_replay_target *out)
         return status;
     }
     *out = (wi_replay_target){.user = w,
-                              .take = take,
-                              .take_now = take_now,
-                              .give = give,
+                              .allocate = allocate,
+                              .allocate_now = allocate_now,
+                              .release = release,
                               .drain = drain,
                               .counts = counts,
                               .detail = weir_detail,

@@ -1,6 +1,5 @@
-/* replay_gates_sim.c: streams that trail the host on the simulated device: an empty piece of work behind each
- * operation, and a world that runs as far as the operation that lies the lag behind. Where weir waits, the world runs
- * by itself. */
+/* lag_gates_sim.c: lag gates on the simulated device. An empty piece of work follows each operation, and the device is
+ * run as far as the operation that lies the lag behind. Where weir waits, the device runs by itself. */
 #include "replay.h"
 
 #include "driver/sim.h"
@@ -14,7 +13,7 @@ typedef struct mark {
 } mark;
 
 typedef struct gates {
-    wi_replay_gates table;
+    wi_replay_lag_gates table;
     weir_runtime *runtime;
     const weir_stream *streams;
     uint64_t lag, next; /* the first operation whose mark is not reached */
@@ -45,7 +44,7 @@ static weir_status put(void *user, uint16_t stream, uint64_t at)
     return status;
 }
 
-/* A stream may stand behind another one that has not come so far: it is tried again with the next operation. */
+/* A stream may wait for another one that is further behind: it is tried again at the next operation. */
 static void run(gates *g)
 {
     for (uint16_t i = 0; i < g->count; i++) {
@@ -89,8 +88,8 @@ static uint64_t forced(void *user)
     return 0;
 }
 
-weir_status wi_replay_gates_make(const wi_replay_world *how, weir_runtime *runtime, const weir_stream *streams,
-                                 wi_replay_gates **out)
+weir_status wi_replay_lag_gates_make(const wi_replay_world *how, weir_runtime *runtime, const weir_stream *streams,
+                                     wi_replay_lag_gates **out)
 {
     *out = NULL;
     if (how->lag == 0)
@@ -115,7 +114,7 @@ weir_status wi_replay_gates_make(const wi_replay_world *how, weir_runtime *runti
     return weir_fail(WEIR_SYSTEM, "no memory for gates");
 }
 
-void wi_replay_gates_end(wi_replay_gates *table)
+void wi_replay_lag_gates_end(wi_replay_lag_gates *table)
 {
     gates *g = table->user;
     free(g->marks);
