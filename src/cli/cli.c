@@ -1,5 +1,4 @@
 #include "cli.h"
-
 #include "text.h"
 
 #include <errno.h>

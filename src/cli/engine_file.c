@@ -1,5 +1,4 @@
 #include "engine_file.h"
-
 #include "text.h"
 
 #include <weir/options.h>

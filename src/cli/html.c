@@ -1,5 +1,4 @@
 #include "html.h"
-
 #include "text.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void no_memory(void)
+void text_out_of_memory(void)
 {
     fputs("weir: out of memory for the command itself\n", stderr);
     exit(1);
@@ -12,10 +12,10 @@ static void no_memory(void)
 void *text_grow(void *old, size_t count, size_t each)
 {
     if (each != 0 && count > SIZE_MAX / each)
-        no_memory();
+        text_out_of_memory();
     void *grown = realloc(old, count * each == 0 ? 1 : count * each);
     if (grown == NULL)
-        no_memory();
+        text_out_of_memory();
     return grown;
 }
 
@@ -23,7 +23,7 @@ void *text_zeroed(size_t count, size_t each)
 {
     void *memory = calloc(count == 0 ? 1 : count, each == 0 ? 1 : each);
     if (memory == NULL)
-        no_memory();
+        text_out_of_memory();
     return memory;
 }
 
@@ -37,7 +37,7 @@ char *text_vprint(const char *format, va_list arguments)
 {
     char *text = NULL;
     if (vasprintf(&text, format, arguments) < 0)
-        no_memory();
+        text_out_of_memory();
     return text;
 }
 

@@ -11,6 +11,9 @@
 /* realloc(old, count * each), checked; the new part is not cleared. */
 void *text_grow(void *old, size_t count, size_t each);
 
+/* Ends the command with a line that says so. */
+_Noreturn void text_out_of_memory(void);
+
 /* Zeroed memory for `count` elements; at least one byte, so never NULL. */
 void *text_zeroed(size_t count, size_t each);
 

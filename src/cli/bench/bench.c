@@ -1,5 +1,6 @@
 /* bench.c: `weir bench`: what is measured, and in what order. */
 #include "bench.h"
+
 #include "cli/text.h"
 
 #include <stdio.h>
@@ -46,7 +47,7 @@ static const char help[] =
     "                   quick_seconds, quick_over_bound, seconds, over_bound}, problems[] {problem, buffers,\n"
     "                   lower_bound, arena, proven, seconds, fit_seconds, retold_seconds, peer_seconds}, goals[]}\n";
 
-typedef int part(const bench_options *options, json_t *answer);
+typedef int part(const bench_args *args, json_t *answer);
 
 static const struct {
     const char *name;
@@ -57,7 +58,7 @@ static const struct {
 enum { PARTS = sizeof parts / sizeof parts[0], PART_TRACES = 4, PART_PLANS = 5, MOST_LAG = 1 << 20 };
 
 typedef struct words {
-    bench_options options;
+    bench_args options;
     bool wanted[PARTS]; /* all false: all */
     bool json;
 } words;

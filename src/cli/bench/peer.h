@@ -1,9 +1,9 @@
-/* bench/peer.h: an allocator that `weir bench` measures: weir itself, what is built into the command, and shared
+/* peer.h: an allocator that `weir bench` measures: weir itself, what is built into the command, and shared
  * objects that scripts/bench-peers builds. All are called through this one table, so that its cost is the same for all.
 
  *
  * A peer is opened once, and begun and ended many times. Functions that answer a text answer NULL when all is well,
- * else what was wrong, in words that stay until the next call. Bytes are as requested. Plain C, also for C++. */
+ * else what was wrong, as a text that stays until the next call. Bytes are as requested. Plain C, also for C++. */
 #ifndef WEIR_BENCH_PEER_H
 #define WEIR_BENCH_PEER_H
 
@@ -16,8 +16,8 @@ typedef struct bench_peer {
     char name[64]; /* "PyTorch 2.11.0, expandable segments" */
     void *self;
 
-    /* From begin to end it serves as if it were new: nothing cached, peaks at zero, and at most `cap` bytes of physical
-     * memory; 0: no limit but the device's. Everything allocated is released before the end. One thread. */
+    /* Begins as if it were new: nothing cached, peaks at zero, at most `cap` bytes of physical memory (0: only the
+     * device's limit). Everything allocated is released before the end. One thread. */
     const char *(*begin)(void *self, uint64_t cap);
     void (*end)(void *self);
 
@@ -32,14 +32,13 @@ typedef struct bench_peer {
     void *(*allocate)(void *self, size_t bytes, uint64_t stream);
     bool (*release)(void *self, void *pointer, size_t bytes, uint64_t stream);
 
-    /* After an allocation that failed: gives up what is cached. True: trying again may help. NULL: it has done that
-     * itself. */
+    /* After an allocation that failed: empties the caches. True: trying again may help. NULL: it does so itself. */
     bool (*retry)(void *self);
 
     /* Waits for all work on its streams; NULL: there is none. */
     void (*synchronize)(void *self);
 
-    /* What a stream is to the device's own libraries, a CUstream; NULL: the stream's number is that. */
+    /* The stream as the device's own libraries know it, a CUstream; NULL: the stream's number is that. */
     void *(*native)(void *self, uint64_t stream);
 
     /* The most physical bytes held since the beginning; NULL: it cannot tell. */

@@ -1,5 +1,6 @@
 /* check.c: `weir check`: everything that is wrong with a manifest, with its place. */
 #include "check_engine.h"
+
 #include "cli/cli.h"
 #include "cli/engine_file.h"
 #include "cli/manifest.h"

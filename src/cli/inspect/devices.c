@@ -1,6 +1,7 @@
 /* devices.c: `weir devices`: the hardware, and what engines and their providers lack. */
-#include "cli/cli.h"
 #include "devices.h"
+
+#include "cli/cli.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"

@@ -1,8 +1,9 @@
 /* explain.c: `weir explain`: what would be chosen for a model, and why not the others. */
+#include "explain_print.h"
+
 #include "cli/choice_words.h"
 #include "cli/cli.h"
 #include "cli/engine_file.h"
-#include "explain_print.h"
 #include "cli/manifest.h"
 #include "cli/text.h"
 

@@ -2,7 +2,6 @@
 #include "plan.h"
 
 #include "cli/text.h"
-
 #include "engine/onnx/check.h"
 #include "graph/memory.h"
 

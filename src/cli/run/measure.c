@@ -1,11 +1,10 @@
 /* measure.c: what the process took outside weir. */
 #include "measure.h"
-
 #include "measure.h"
 
-#include <weir/stats.h>
-
 #include "cli/cuda_find.h"
+
+#include <weir/stats.h>
 
 #include <inttypes.h>
 #include <malloc.h>

@@ -1,7 +1,6 @@
 /* model_run.c: one model of a run, from its load to its unload. */
-#include "run.h"
-
 #include "measure.h"
+#include "run.h"
 
 #include "cli/engine_file.h"
 #include "cli/terminal.h"

@@ -1,8 +1,7 @@
 /* print.c: the answer of a run: as JSON, whose keys are stable because scripts and measurements read them, and as a
  * table. */
-#include "run.h"
-
 #include "measure.h"
+#include "run.h"
 
 #include "cli/cli.h"
 #include "cli/table.h"

@@ -1,7 +1,6 @@
 /* report.c: fills in the page: page.html is the whole of it, with marks <!--weir:NAME--> for the parts of a run. */
-#include "run.h"
-
 #include "measure.h"
+#include "run.h"
 
 #include "cli/html.h"
 #include "cli/text.h"

@@ -1,9 +1,9 @@
 /* selected_model.c: models whose engine, provider and device are selected: manifests, and what an option selects. */
+#include "measure.h"
 #include "run.h"
 
 #include "cli/cli.h"
 #include "cli/manifest.h"
-#include "measure.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 

@@ -1,10 +1,10 @@
 /* simulate.c: `weir simulate`. */
-#include "cli/cli.h"
 #include "trace.h"
+
+#include "cli/cli.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-
 #include "sim/simulate.h"
 
 #include <errno.h>

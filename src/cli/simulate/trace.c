@@ -2,7 +2,6 @@
 
 #include "cli/cli.h"
 #include "cli/text.h"
-
 #include "sim/replay.h"
 #include "trace/reader.h"
 

@@ -1,8 +1,8 @@
-/* bench_lending.c: the part `lending`: what one client has left behind, taken by another, and given back to the device;
- * and what a kernel feels of that on a GPU. */
-#include "answer.h"
-#include "beside.h"
-#include "clock.h"
+/* part_lending.c: memory that one client left behind, taken by another and given back to the device; and how much that
+ * slows a kernel on a GPU. */
+#include "bench.h"
+
+#include "cli/replay/replay.h"
 #include "cli/replay/replay.h"
 #include "cli/text.h"
 
@@ -30,7 +30,7 @@ typedef struct lending {
     weir_client *first, *second;
     weir_stream streams[2];
     step steps[STEPS];
-    bench_beside beside[BENCH_BESIDES];
+    bench_interference beside[BENCH_LENDS];
 } lending;
 
 static weir_stats look(const lending *l)
@@ -41,7 +41,7 @@ static weir_stats look(const lending *l)
     return stats;
 }
 
-/* The first client's past ------------------------------------------------------------------------------------------ */
+/* What the first client left behind -------------------------------------------------------------------------------- */
 
 static weir_status allocate(void *user, const wi_replay_op *op, void **out)
 {
@@ -82,8 +82,9 @@ static weir_status replay(lending *l, const char *path)
     return status;
 }
 
-/* Without a trace: blocks of many sizes, 1.2 GiB or half the budget, of which every second goes before the others. */
-static weir_status make_past(lending *l)
+/* Without a trace: blocks of many sizes, 1.2 GiB or half the budget, of which every second is freed before the others.
+ */
+static weir_status allocate_and_free(lending *l)
 {
     enum { BLOCKS = 512, UNITS = 64, MOST_UNIT = 80000 };
     static void *blocks[BLOCKS];
@@ -137,7 +138,7 @@ static int by_time(const void *a, const void *b)
     return x->microseconds < y->microseconds ? -1 : x->microseconds > y->microseconds;
 }
 
-/* Back and forth between the two; the median of the times, with all calls and moves. */
+/* Back and forth between the two: the median of the times, the sum of calls and moves. */
 static weir_status take_turns(lending *l, const side sides[2], uint64_t bytes)
 {
     enum { TURNS = 15 };
@@ -185,17 +186,17 @@ static weir_status open_client(lending *l, const char *name, weir_client **out, 
     return status == WEIR_OK ? weir_stream_acquire(l->runtime, stream) : status;
 }
 
-static weir_status measure(lending *l, const bench_options *o)
+static weir_status measure(lending *l, const bench_args *args)
 {
     weir_runtime_options options = WEIR_INIT(weir_runtime_options);
-    options.resource = o->resource;
-    weir_status status = weir_runtime_create(o->device, &options, &l->runtime);
+    options.resource = args->resource;
+    weir_status status = weir_runtime_create(args->device, &options, &l->runtime);
     if (status == WEIR_OK)
         status = open_client(l, "lender", &l->first, &l->streams[0]);
     if (status == WEIR_OK)
         status = open_client(l, "borrower", &l->second, &l->streams[1]);
     if (status == WEIR_OK)
-        status = o->trace_count > 0 ? replay(l, o->traces[0]) : make_past(l);
+        status = args->trace_count > 0 ? replay(l, args->traces[0]) : allocate_and_free(l);
     return status == WEIR_OK ? run(l) : status;
 }
 
@@ -242,7 +243,7 @@ static void print_beside(const lending *l)
                                          "moved handles"};
     table grid = {0};
     bench_titles(&grid, titles, sizeof titles / sizeof titles[0], 1);
-    for (const bench_beside *b = l->beside; b < l->beside + BENCH_BESIDES; b++) {
+    for (const bench_interference *b = l->beside; b < l->beside + BENCH_LENDS; b++) {
         table_row(&grid);
         table_cell(&grid, b->what, "", false);
         bench_number(&grid, b->alone, 3);
@@ -262,7 +263,7 @@ static void set_goals(const lending *l, bench_goals *goals)
     const step *again = &l->steps[TAKE_AGAIN], *back = &l->steps[GIVE_BACK];
     bench_goal(goals, again->what, "us per GiB", 10, us_per_gib(again));
     bench_goal(goals, back->what, "ms per GiB", 150, us_per_gib(back) / 1000);
-    for (const bench_beside *b = l->beside; b < l->beside + BENCH_BESIDES; b++)
+    for (const bench_interference *b = l->beside; b < l->beside + BENCH_LENDS; b++)
         bench_goal(goals, "a kernel beside lends", b->what, 1.01, b->pairs ? b->slowed : NAN);
 }
 
@@ -280,7 +281,7 @@ static json_t *as_json(const lending *l)
 static json_t *beside_json(const lending *l)
 {
     json_t *rows = json_array();
-    for (const bench_beside *b = l->beside; b < l->beside + BENCH_BESIDES && b->pairs; b++)
+    for (const bench_interference *b = l->beside; b < l->beside + BENCH_LENDS && b->pairs; b++)
         json_array_append_new(rows, json_pack("{s:s, s:I, s:f, s:f, s:f, s:I, s:I, s:I}", "what", b->what, "pairs",
                                               (json_int_t)b->pairs, "alone_ms", b->alone, "beside_ms", b->with,
                                               "slowed", b->slowed, "lends", (json_int_t)b->lends, "bytes",
@@ -308,18 +309,18 @@ static void answer_all(const lending *l, bool gpu, json_t *answer)
     bench_goals_end(&goals);
 }
 
-int bench_part_lending(const bench_options *options, json_t *answer)
+int bench_part_lending(const bench_args *args, json_t *answer)
 {
     lending l = {.steps = {{.what = "taken over by another client, in one block"},
                            {.what = "taken back and forth, where it fits; the median"},
                            {.what = "given back to the device, but for 64 MiB"}}};
-    bool gpu = strncmp(options->device, "cuda", 4) == 0;
+    bool gpu = strncmp(args->device, "cuda", 4) == 0;
     char why[1024];
-    weir_status status = measure(&l, options);
+    weir_status status = measure(&l, args);
     snprintf(why, sizeof why, "%s", weir_detail());
     if (status == WEIR_OK && gpu)
-        status = bench_beside_measure(options, l.beside, why, sizeof why);
-    if (status == WEIR_UNSUPPORTED) /* no kernels: the rest counts */
+        status = bench_interference_measure(args, l.beside, why, sizeof why);
+    if (status == WEIR_UNSUPPORTED) /* without kernels the rest counts */
         status = WEIR_OK;
     int verdict = status == WEIR_OK ? CLI_OK : cli_fail("lending: %s", why);
     if (status == WEIR_OK)

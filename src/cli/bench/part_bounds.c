@@ -1,9 +1,6 @@
-/* bench_bounds.c: the part `bounds`: how long calls take, at the worst, that must not wait for whatever threads go on
- * to do: a request that is refused, the release of a stream, the emptying of the cache; beside twelve threads that
- * allocate and free. */
+/* part_bounds.c: the worst time of calls that must not wait for what other threads do: a refusal, the release of a
+ * stream, the emptying of the cache; beside twelve threads that allocate and free. */
 #include "bench.h"
-#include "answer.h"
-#include "clock.h"
 
 #include <weir/weir.h>
 
@@ -74,14 +71,14 @@ static void *run_churner(void *argument)
     return NULL;
 }
 
-static weir_status start(churn *c, const bench_options *options)
+static weir_status start(churn *c, const bench_args *args)
 {
     weir_runtime_options o = WEIR_INIT(weir_runtime_options);
     weir_client_options named = WEIR_INIT(weir_client_options);
     o.budget = budget;
-    o.resource = options->resource;
+    o.resource = args->resource;
     named.name = "churn";
-    weir_status status = weir_runtime_create(options->device, &o, &c->runtime);
+    weir_status status = weir_runtime_create(args->device, &o, &c->runtime);
     if (status == WEIR_OK)
         status = weir_client_open(c->runtime, &named, &c->client);
     while (status == WEIR_OK && c->started < CHURNERS)
@@ -210,7 +207,7 @@ static void answer_all(const bound *bounds, size_t count, json_t *answer)
     bench_goals_end(&goals);
 }
 
-int bench_part_bounds(const bench_options *options, json_t *answer)
+int bench_part_bounds(const bench_args *args, json_t *answer)
 {
     bound bounds[] = {
         {.what = "a request that is refused, and does not wait", .goal = 5, .percentile = true, .once = refuse},
@@ -220,9 +217,9 @@ int bench_part_bounds(const bench_options *options, json_t *answer)
     churn c = {0};
     char why[1024];
     uint64_t *samples = malloc(MOST_SAMPLES * sizeof *samples);
-    weir_status status = samples ? start(&c, options) : WEIR_SYSTEM;
+    weir_status status = samples ? start(&c, args) : WEIR_SYSTEM;
     for (size_t i = 0; i < BOUNDS && status == WEIR_OK; i++)
-        status = measure(&c, &bounds[i], options->rounds, samples);
+        status = measure(&c, &bounds[i], args->rounds, samples);
     snprintf(why, sizeof why, "%s", status == WEIR_SYSTEM ? "no memory, or no thread" : weir_detail());
     stop(&c);
     free(samples);

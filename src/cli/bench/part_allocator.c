@@ -1,8 +1,7 @@
-/* bench_allocator.c: the part `allocator` of `weir bench`: every load by every allocator, round after round, and the
- * goals that are set for weir. */
+/* part_allocator.c: every load by every allocator, round after round, and the goals set for weir. */
+#include "allocators.h"
 #include "bench.h"
-#include "answer.h"
-#include "loads.h"
+
 #include "cli/terminal.h"
 
 #include <weir/weir.h>
@@ -55,11 +54,11 @@ static void measure(const bench_load *load, const bench_peer *by, const bench_li
     out->measured = true;
 }
 
-static void measure_all(grid *g, const bench_options *options)
+static void measure_all(grid *g, const bench_args *args)
 {
-    bench_limits limits = {.laps = options->laps, .milliseconds = MILLISECONDS, .threads = g->threads};
-    size_t steps = options->rounds * g->load_count * g->all.count, step = 0;
-    for (uint64_t round = 0; round < options->rounds; round++)
+    bench_limits limits = {.laps = args->laps, .milliseconds = MILLISECONDS, .threads = g->threads};
+    size_t steps = args->rounds * g->load_count * g->all.count, step = 0;
+    for (uint64_t round = 0; round < args->rounds; round++)
         for (size_t i = 0; i < g->load_count; i++)
             for (size_t j = 0; j < g->all.count; j++, step++) {
                 terminal_progress("allocator", (double)step / (double)steps);
@@ -111,7 +110,7 @@ static const goal host_goals[] = {{"pair, ", "weir, no stream", "mimalloc", 2, "
 
 static bool meant(const goal *wanted, const bench_load *load)
 {
-    if (load->run == bench_run_threads)
+    if (load->several)
         return strcmp(wanted->load, "threads") == 0;
     return strncmp(load->name, wanted->load, strlen(wanted->load)) == 0;
 }
@@ -169,9 +168,9 @@ static void print_notes(const grid *g)
 
 static void print_all(const grid *g, bench_goals *goals)
 {
-    static const char *const words[] = {"load", "by", "ns", "p50", "p99", "of weir's"};
+    static const char *const titles[] = {"load", "by", "ns", "p50", "p99", "of weir's"};
     table t = {0};
-    bench_titles(&t, words, sizeof words / sizeof words[0], 2);
+    bench_titles(&t, titles, sizeof titles / sizeof titles[0], 2);
     for (size_t i = 0; i < g->load_count; i++)
         for (size_t j = 0; j < g->all.count; j++)
             print_cell(g, i, j, &t);
@@ -215,17 +214,17 @@ static int verdict(const grid *g)
     return CLI_OK;
 }
 
-int bench_part_allocator(const bench_options *options, json_t *answer)
+int bench_part_allocator(const bench_args *args, json_t *answer)
 {
     grid *g = text_zeroed(1, sizeof *g);
     unsigned processors = bench_processors();
     g->threads = processors < BENCH_THREADS ? processors : BENCH_THREADS;
     g->load_count = bench_loads(g->loads, g->threads);
-    bench_allocators_open(&g->all, options->device, options->resource, options->peers, options->peer_count);
-    measure_all(g, options);
+    bench_allocators_open(&g->all, args->device, args->resource, args->peers, args->peer_count);
+    measure_all(g, args);
     bench_goals goals;
     bench_goals_begin(&goals);
-    add_goals(g, strcmp(options->device, "host") == 0, &goals);
+    add_goals(g, strcmp(args->device, "host") == 0, &goals);
     if (answer)
         json_object_set_new(answer, "allocator", all_json(g, &goals));
     else
