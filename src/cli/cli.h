@@ -4,7 +4,6 @@
 
 #include <weir/weir.h>
 
-#include <getopt.h>
 #include <jansson.h>
 
 /* Exit statuses; a run stopped by a signal answers as shells expect it. */
@@ -33,15 +32,6 @@ int cli_fail(const char *format, ...) WEIR_PRINTF(1, 2);
 
 /* The same for bad usage: adds where help is. `verb` NULL: the command's own. Answers CLI_USAGE. */
 int cli_usage(const char *verb, const char *format, ...) WEIR_PRINTF(2, 3);
-
-/* Says what getopt_long, called with opterr 0 and a leading ':', found wrong with the word it just read. */
-int cli_bad_option(const char *verb, int code, char **argv);
-
-/* Reads --json and --help, which are all the options of the verb, and leaves optind at its first word; answers -1 to go
- * on, else the exit status. */
-int cli_json_option(int argc, char **argv, const char *help, bool *json);
-/* The same of a verb that takes no words. */
-int cli_simple_words(int argc, char **argv, const char *help, bool *json);
 
 /* Writes one JSON object on standard output and takes the reference. Answers CLI_OK, or CLI_FAILED with its line. */
 int cli_print_json(json_t *object);

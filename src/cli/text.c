@@ -117,6 +117,19 @@ size_t text_columns(const char *text)
     return columns;
 }
 
+size_t text_line(const char *text, size_t columns)
+{
+    size_t length = 0, used = 0, blank = 0;
+    while (text[length] != '\0' && used < columns) {
+        if (text[length] == ' ')
+            blank = length;
+        size_t one = text_character(text + length, strlen(text + length));
+        length += one > 0 ? one : 1;
+        used++;
+    }
+    return text[length] == '\0' || text[length] == ' ' || blank == 0 ? length : blank;
+}
+
 json_t *text_json_bytes(const char *text, size_t bytes)
 {
     json_t *string = json_stringn(text, bytes);

@@ -34,6 +34,9 @@ size_t text_character(const char *text, size_t left);
 /* Columns of a clean text on a terminal, one for each character. */
 size_t text_columns(const char *text);
 
+/* Bytes of the text that fit into a line of so many columns: up to a blank, if it does not fit and has one. */
+size_t text_line(const char *text, size_t columns);
+
 /* A JSON string of any text. */
 json_t *text_json(const char *text);
 json_t *text_json_bytes(const char *text, size_t bytes);

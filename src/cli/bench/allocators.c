@@ -308,8 +308,7 @@ static void add_path(bench_allocators *all, const char *path, int ordinal)
     bench_files_free(files, count);
 }
 
-void bench_allocators_open(bench_allocators *all, const char *device, const char *resource, const char *const *paths,
-                           size_t path_count)
+void bench_allocators_open(bench_allocators *all, const char *device, const char *resource, const bench_paths *paths)
 {
     bench_peer by;
     bool host = strcmp(device, "host") == 0;
@@ -324,8 +323,8 @@ void bench_allocators_open(bench_allocators *all, const char *device, const char
     } else {
         add(all, bench_cuda_pool(ordinal, &by), "cuMemAllocAsync", &by, false);
     }
-    for (size_t i = 0; i < path_count; i++)
-        add_path(all, paths[i], ordinal);
+    for (size_t i = 0; i < paths->count; i++)
+        add_path(all, paths->at[i], ordinal);
 }
 
 void bench_allocators_close(bench_allocators *all)

@@ -2,6 +2,7 @@
 #ifndef WEIR_CLI_BENCH_ALLOCATORS_H
 #define WEIR_CLI_BENCH_ALLOCATORS_H
 
+#include "bench.h"
 #include "peer.h"
 
 #include "cli/text.h"
@@ -20,8 +21,7 @@ typedef struct bench_allocators {
 } bench_allocators;
 
 /* Lists all allocators for the device. `paths`: shared objects, or folders of them. */
-void bench_allocators_open(bench_allocators *all, const char *device, const char *resource, const char *const *paths,
-                           size_t path_count);
+void bench_allocators_open(bench_allocators *all, const char *device, const char *resource, const bench_paths *paths);
 void bench_allocators_close(bench_allocators *all);
 
 /* Each fills in a table. NULL, or why there is no such allocator here. */

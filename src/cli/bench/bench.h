@@ -7,15 +7,18 @@
 
 enum { BENCH_PATHS = 16 };
 
+/* Files, or folders of them. */
+typedef struct bench_paths {
+    const char *at[BENCH_PATHS];
+    size_t count;
+} bench_paths;
+
 typedef struct bench_args {
     const char *device;
-    const char *resource;           /* NULL: the default */
-    const char *peers[BENCH_PATHS]; /* shared objects, or folders of them */
-    size_t peer_count;
-    const char *traces[BENCH_PATHS]; /* files, or folders of them */
-    size_t trace_count;
-    const char *problems[BENCH_PATHS]; /* CSV files of buffers, or folders of them */
-    size_t problem_count;
+    const char *resource; /* NULL: the default */
+    bench_paths peers;    /* shared objects */
+    bench_paths traces;
+    bench_paths problems;   /* CSV files of buffers */
     const char *minimalloc; /* its program; NULL: not measured */
     uint64_t lag;           /* of replays, in operations; 0: without */
     uint64_t rounds, laps;

@@ -220,7 +220,7 @@ int bench_part_allocator(const bench_args *args, json_t *answer)
     unsigned processors = bench_processors();
     g->threads = processors < BENCH_THREADS ? processors : BENCH_THREADS;
     g->load_count = bench_loads(g->loads, g->threads);
-    bench_allocators_open(&g->all, args->device, args->resource, args->peers, args->peer_count);
+    bench_allocators_open(&g->all, args->device, args->resource, &args->peers);
     measure_all(g, args);
     bench_goals goals;
     bench_goals_begin(&goals);

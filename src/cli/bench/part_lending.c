@@ -196,7 +196,7 @@ static weir_status measure(lending *l, const bench_args *args)
     if (status == WEIR_OK)
         status = open_client(l, "borrower", &l->second, &l->streams[1]);
     if (status == WEIR_OK)
-        status = args->trace_count > 0 ? replay(l, args->traces[0]) : allocate_and_free(l);
+        status = args->traces.count > 0 ? replay(l, args->traces.at[0]) : allocate_and_free(l);
     return status == WEIR_OK ? run(l) : status;
 }
 

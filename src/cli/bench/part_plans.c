@@ -483,8 +483,8 @@ int bench_part_plans(const bench_args *args, json_t *answer)
     bench_goals_begin(&p.goals);
     bench_titles(&p.graphs, graph_titles, sizeof graph_titles / sizeof graph_titles[0], 1);
     bench_titles(&p.problems, problem_titles, sizeof problem_titles / sizeof problem_titles[0], 1);
-    for (size_t i = 0; i < args->problem_count && status == WEIR_OK; i++)
-        status = run_path(&p, args->problems[i]);
+    for (size_t i = 0; i < args->problems.count && status == WEIR_OK; i++)
+        status = run_path(&p, args->problems.at[i]);
     for (size_t i = 0; i < GRAPHS && status == WEIR_OK; i++)
         status = run_graph(&p, &graphs[i]);
     bench_goal(&p.goals, "the problems", "sum of ms, of MiniMalloc's", 1,

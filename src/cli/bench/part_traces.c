@@ -508,10 +508,10 @@ int bench_part_traces(const bench_args *args, json_t *answer)
 {
     traces t = {.lag = args->lag};
     int status = CLI_OK;
-    for (size_t i = 0; i < args->trace_count && status == CLI_OK; i++)
-        status = read_path(&t, args->traces[i]);
+    for (size_t i = 0; i < args->traces.count && status == CLI_OK; i++)
+        status = read_path(&t, args->traces.at[i]);
     if (status == CLI_OK) {
-        bench_allocators_open(&t.all, args->device, args->resource, args->peers, args->peer_count);
+        bench_allocators_open(&t.all, args->device, args->resource, &args->peers);
         keep_measurable(&t.all);
         measure_all(&t, args);
         answer_all(&t, answer);

@@ -1,7 +1,9 @@
-/* devices.c: `weir devices`: the hardware, and what engines and their providers lack. */
-#include "devices.h"
+/* devices.c: the verb devices: the hardware, and what engines and their providers lack. */
+#include <weir/engine.h>
 
+#include "cli/args.h"
 #include "cli/cli.h"
+#include "cli/engine_file.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
@@ -10,18 +12,98 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
-    "usage: weir devices [--sysroot DIR] [--json]\n\n"
-    "Shows what this machine has: the processor and its GPUs, with the memory that can be had of each now, and the\n"
-    "engines with their providers: whether each can be used here, and what is missing if not (the library, the "
-    "version\n"
-    "wanted, the version found). No context is made on a device.\n\n"
-    "  --sysroot DIR  another machine's files (proc, sys, dev, usr/lib) in a directory; libraries in its usr/lib are\n"
-    "                 opened and run, so it must be one to trust. Engines are those of this machine\n"
-    "  --json         one JSON object on standard output\n\n"
-    "A device is called as --device takes it (host, cuda:0); \"-\" is one that weir has no driver for or that is "
-    "hidden\n"
-    "from this process. Sources that do not answer within 400 ms are named, and what they tell is left out.\n";
+/* Engines ---------------------------------------------------------------------------------------------------------- */
+
+static const char *state_name(weir_provider_state state)
+{
+    switch (state) {
+    case WEIR_PROVIDER_HERE:
+        return "here";
+    case WEIR_PROVIDER_NOT_BUILT:
+        return "not built";
+    case WEIR_PROVIDER_NOT_LOADABLE:
+        return "not loadable";
+    case WEIR_PROVIDER_NO_LIBRARY:
+        return "no library";
+    }
+    return "?";
+}
+
+/* JSON ------------------------------------------------------------------------------------------------------------- */
+
+static json_t *providers_json(const weir_engine *engine)
+{
+    json_t *list = json_array();
+    weir_engine_provider p;
+    for (size_t i = 0; engine_provider_at(engine, i, &p) == WEIR_OK; i++)
+        json_array_append_new(list, json_pack("{s:o, s:s, s:o, s:o, s:o}", "name", text_json(p.name), "state",
+                                              state_name(p.state), "library", text_json(p.library), "version",
+                                              text_json(p.version), "missing", text_json(p.missing)));
+    return list;
+}
+
+static json_t *engines_json(void)
+{
+    json_t *list = json_array();
+    const char *name;
+    for (size_t i = 0; (name = weir_engine_name_at(i)) != NULL; i++) {
+        const weir_engine *engine = NULL;
+        json_t *object = json_pack("{s:o}", "name", text_json(name));
+        bool opened = weir_engine_open(name, &engine) == WEIR_OK;
+        json_object_set_new(object, "missing", text_json(opened ? "" : weir_detail()));
+        json_object_set_new(object, "providers", opened ? providers_json(engine) : json_array());
+        json_array_append_new(list, object);
+    }
+    return list;
+}
+
+/* For people ------------------------------------------------------------------------------------------------------- */
+
+static void provider_row(table *grid, const char *engine, const weir_engine_provider *p)
+{
+    bool here = p->state == WEIR_PROVIDER_HERE;
+    table_row(grid);
+    table_cell(grid, engine, terminal_bold(), false);
+    table_cell(grid, p->name, "", false);
+    table_cell(grid, state_name(p->state), here ? terminal_green() : terminal_yellow(), false);
+    table_cell(grid, p->version, "", false);
+    table_cell(grid, here ? p->library : p->missing, terminal_faint(), false);
+}
+
+static void engine_rows(table *grid, const char *name)
+{
+    const weir_engine *engine = NULL;
+    weir_engine_provider p;
+    if (weir_engine_open(name, &engine) != WEIR_OK) {
+        table_row(grid);
+        table_cell(grid, name, terminal_bold(), false);
+        table_cell(grid, "", "", false);
+        table_cell(grid, "cannot be opened", terminal_red(), false);
+        table_cell(grid, "", "", false);
+        table_cell(grid, weir_detail(), terminal_faint(), false);
+        return;
+    }
+    for (size_t i = 0; engine_provider_at(engine, i, &p) == WEIR_OK; i++)
+        provider_row(grid, i == 0 ? name : "", &p);
+}
+
+static void print_engines(void)
+{
+    table grid = {0};
+    const char *name;
+    for (size_t i = 0; (name = weir_engine_name_at(i)) != NULL; i++) {
+        char *copy = text_copy(name);
+        engine_rows(&grid, copy);
+        free(copy);
+    }
+    puts("");
+    if (grid.count == 0)
+        puts("no engine plug-in found (weir-engine-NAME.so); WEIR_ENGINE_PATH names other places to look in");
+    table_print(&grid, stdout);
+    table_clear(&grid);
+}
+
+/* Hardware --------------------------------------------------------------------------------------------------------- */
 
 /* As JSON ---------------------------------------------------------------------------------------------------------- */
 
@@ -75,8 +157,8 @@ static int print_json(const weir_hardware *hardware)
     json_t *devices = json_array();
     for (size_t i = 0; i < hardware->device_count; i++)
         json_array_append_new(devices, device_json(&hardware->devices[i]));
-    return cli_print_json(json_pack("{s:o, s:o, s:o, s:f}", "devices", devices, "engines", devices_engines_json(),
-                                    "remarks", lines_json(hardware->remarks), "seconds", hardware->seconds));
+    return cli_print_json(json_pack("{s:o, s:o, s:o, s:f}", "devices", devices, "engines", engines_json(), "remarks",
+                                    lines_json(hardware->remarks), "seconds", hardware->seconds));
 }
 
 /* For people ------------------------------------------------------------------------------------------------------- */
@@ -145,51 +227,51 @@ static void print_remarks(const char *lines)
     free(clean);
 }
 
-/* The words of the verb; -1 to go on. */
-static int read_words(int argc, char **argv, const char **sysroot, bool *json)
-{
-    static const struct option words[] = {
-        {"sysroot", required_argument, NULL, 's'},
-        {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    opterr = 0;
-    optind = 0;
-    for (int code; (code = getopt_long(argc, argv, "+:h", words, NULL)) != -1;) {
-        if (code == 's') {
-            *sysroot = optarg;
-        } else if (code == 'j') {
-            *json = true;
-        } else if (code == 'h') {
-            fputs(help, stdout);
-            return cli_flush(CLI_OK);
-        } else {
-            return cli_bad_option("devices", code, argv);
-        }
-    }
-    if (optind < argc)
-        return cli_usage("devices", "unexpected argument '%s'", argv[optind]);
-    return -1;
-}
+/* The verb --------------------------------------------------------------------------------------------------------- */
+
+typedef struct devices_args {
+    const char *sysroot;
+    bool json;
+} devices_args;
+
+static const arg option_list[] = {
+    {"sysroot", "DIR",
+     "another machine's files (proc, sys, dev, usr/lib) in a directory; libraries in its usr/lib are opened and run, "
+     "so it "
+     "must be one to trust. Engines are those of this machine",
+     ARG_TEXT, .at = offsetof(devices_args, sysroot)},
+    {"json", NULL, "one JSON object on standard output", ARG_FLAG, .at = offsetof(devices_args, json)},
+    {.name = NULL}};
+
+static const args_table arguments = {
+    .verb = "devices",
+    .usage = "devices [--sysroot DIR] [--json]",
+    .about =
+        "Shows what this machine has: the processor and its GPUs, with the memory that can be had of each now, and the "
+        "engines with their providers: whether each can be used here, and what is missing if not (the library, the "
+        "version wanted, the version found). No context is made on a device.",
+    .options = option_list,
+    .notes =
+        "A device is called as --device takes it (host, cuda:0); \"-\" is one that weir has no driver for or that is "
+        "hidden from this process. Sources that do not answer within 400 ms are named, and what they tell is left "
+        "out."};
 
 int verb_devices(int argc, char **argv)
 {
-    const char *sysroot = NULL;
-    bool json = false;
-    int status = read_words(argc, argv, &sysroot, &json);
+    devices_args args = {0};
+    int status = args_read(&arguments, argc, argv, &args, NULL);
     if (status >= 0)
         return status;
-    weir_hardware_options options = WEIR_INIT(weir_hardware_options);
-    options.sysroot = sysroot;
+    weir_hardware_options look = WEIR_INIT(weir_hardware_options);
     weir_hardware *hardware = NULL;
-    if (weir_hardware_look(&options, &hardware) != WEIR_OK)
+    look.sysroot = args.sysroot;
+    if (weir_hardware_look(&look, &hardware) != WEIR_OK)
         return cli_fail("%s", weir_detail());
-    if (json) {
+    if (args.json) {
         status = print_json(hardware);
     } else {
         print_devices(hardware);
-        devices_engines_print();
+        print_engines();
         print_remarks(hardware->remarks);
         status = cli_flush(CLI_OK);
     }

@@ -1,4 +1,5 @@
-/* engines.c: `weir engines`. */
+/* engines.c: the verb engines: the engine plug-ins, and what is missing of them. */
+#include "cli/args.h"
 #include "cli/cli.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
@@ -7,11 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] = "usage: weir engines [--json]\n\n"
-                           "Lists the engine plug-ins that are found here: whether the engine's own library is there,\n"
-                           "its version and its file, and what to do if it is missing.\n";
+static const args_table arguments = {
+    .verb = "engines",
+    .usage = "engines [--json]",
+    .about =
+        "Lists the engine plug-ins that are found here: whether the engine's own library is there, its version and its "
+        "file, and what to do if it is missing.",
+    .options = args_json};
 
-/* What is known of one engine: it opened (table) and was probed, or one of the two failed (problem). */
+/* One engine: it was opened (table) and probed, or one of the two failed (problem). */
 typedef struct finding {
     char *name;
     const weir_engine *table;
@@ -79,7 +84,7 @@ static json_t *list_engines(bool json, size_t *count)
 int verb_engines(int argc, char **argv)
 {
     bool json = false;
-    int status = cli_simple_words(argc, argv, help, &json);
+    int status = args_read(&arguments, argc, argv, &json, NULL);
     if (status >= 0)
         return status;
     size_t count = 0;

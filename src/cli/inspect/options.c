@@ -1,4 +1,5 @@
-/* options.c: `weir options`. */
+/* options.c: the verb options: every option of weir, its value and its source. */
+#include "cli/args.h"
 #include "cli/cli.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
@@ -7,10 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] = "usage: weir options [--json]\n\n"
-                           "Lists every option of weir: its name, its environment variable, its value and where the\n"
-                           "value came from. A value in the environment that does not parse is marked: the default\n"
-                           "is used instead.\n";
+static const args_table arguments = {
+    .verb = "options",
+    .usage = "options [--json]",
+    .about =
+        "Lists every option of weir: its name, its environment variable, its value and where the value came from. A "
+        "value in the environment that does not parse is marked: the default is used instead.",
+    .options = args_json};
 
 static const char *source_name(weir_option_source source)
 {
@@ -55,7 +59,7 @@ static void print_option(const weir_option *option)
 int verb_options(int argc, char **argv)
 {
     bool json = false;
-    int status = cli_simple_words(argc, argv, help, &json);
+    int status = args_read(&arguments, argc, argv, &json, NULL);
     if (status >= 0)
         return status;
     json_t *list = json_array();

@@ -1,6 +1,7 @@
 /* replay.c: the verb replay: its arguments, the replays, their answer, and where memory lies at their end. */
 #include "replay.h"
 
+#include "cli/args.h"
 #include "cli/cli.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
@@ -361,117 +362,76 @@ static void print_answers(const replay_answers *all)
 
 /* The verb --------------------------------------------------------------------------------------------------------- */
 
-static const char help[] =
-    "usage: weir replay TRACE… [OPTION…]\n\n"
-    "Has a resource do again what a trace recorded, and says what it took: physical memory at the peak, time, calls "
-    "of\n"
-    "the driver. A trace is RMM's CSV log, plain or gzip, what 'weir run --trace' wrote, or weir's binary trace. Each\n"
-    "stream of the trace is a stream of its own; nothing is put on the streams but what --lag puts there.\n\n"
-    "  --driver NAME    host, sim, cuda, cuda:1 (default sim)\n"
-    "  --resource STACK the resources that serve the blocks, as \"log(async)\" (default: weir's)\n"
-    "  --cap SIZE       the budget: bytes, or times what the trace had live at its peak, as 1.05x (default: none)\n"
-    "  --min-cap        also looks for the smallest cap under which the trace completes, to 0.2 %\n"
-    "  --lag N          the work of each stream trails the host by N operations (default 0: it is done at once)\n"
-    "  --repeat N       so many passes; the first and the later ones are told apart (default 1)\n"
-    "  --layout FILE    writes where memory lies at the end of each trace, as JSON\n"
-    "  --json           the answer as JSON: events, peak_requested, peak_reserved, ns_per_event, driver_calls, moves,\n"
-    "                   failures, min_cap, lag, traces[]\n\n"
-    "Exit status: 0; 1 also where an allocation was refused, or no cap was found; 2 bad usage.\n";
-
 enum { LAG_MOST = 1 << 20 };
 
-typedef struct words {
-    const char *device, *resource, *cap, *layout;
+typedef struct replay_args {
+    char **traces;
+    size_t count;
+    const char *device, *resource, *layout;
     uint64_t cap_bytes, lag, repeat;
     double cap_times; /* of the peak; 0: none */
     bool min_cap, json;
-} words;
+} replay_args;
 
-/* Words ------------------------------------------------------------------------------------------------------------ */
-
-enum { W_DRIVER = 256, W_RESOURCE, W_CAP, W_MIN_CAP, W_LAG, W_REPEAT, W_LAYOUT, W_JSON };
-
-static const struct option long_words[] = {{"driver", required_argument, NULL, W_DRIVER},
-                                           {"resource", required_argument, NULL, W_RESOURCE},
-                                           {"cap", required_argument, NULL, W_CAP},
-                                           {"min-cap", no_argument, NULL, W_MIN_CAP},
-                                           {"lag", required_argument, NULL, W_LAG},
-                                           {"repeat", required_argument, NULL, W_REPEAT},
-                                           {"layout", required_argument, NULL, W_LAYOUT},
-                                           {"json", no_argument, NULL, W_JSON},
-                                           {"help", no_argument, NULL, 'h'},
-                                           {NULL, 0, NULL, 0}};
-
-/* Answers -1 to go on, else the exit status. */
-static int read_count(const char *option, uint64_t least, uint64_t most, uint64_t *out)
+static int read_traces(char **words, size_t count, void *to)
 {
-    if (text_number(optarg, least, most, out))
-        return -1;
-    return cli_usage("replay", "%s %s: a whole number from %llu to %llu is wanted", option, optarg,
-                     (unsigned long long)least, (unsigned long long)most);
+    replay_args *args = to;
+    args->traces = words;
+    args->count = count;
+    return count > 0 ? -1 : cli_usage("replay", "which trace?");
 }
 
-static int read_cap(words *w)
+static int read_cap(const arg *option, const char *value, void *to)
 {
-    char *end;
-    size_t length = strlen(optarg);
-    w->cap_bytes = 0;
-    w->cap_times = 0;
-    if (length > 1 && optarg[length - 1] == 'x' && strspn(optarg, "0123456789.") == length - 1) {
-        w->cap_times = strtod(optarg, &end);
-        if (end == optarg + length - 1 && w->cap_times > 0 && w->cap_times <= 1000)
+    replay_args *args = to;
+    size_t length = strlen(value);
+    (void)option;
+    args->cap_bytes = 0;
+    args->cap_times = 0;
+    if (length > 1 && value[length - 1] == 'x' && strspn(value, "0123456789.") == length - 1) {
+        char *end;
+        args->cap_times = strtod(value, &end);
+        if (end == value + length - 1 && args->cap_times > 0 && args->cap_times <= 1000)
             return -1;
-    } else if (weir_size_parse(optarg, &w->cap_bytes) == WEIR_OK && w->cap_bytes > 0) {
+    } else if (weir_size_parse(value, &args->cap_bytes) == WEIR_OK && args->cap_bytes > 0) {
         return -1;
     }
-    return cli_usage("replay", "--cap %s: a size, or a multiple of the peak such as 1.05x, is wanted", optarg);
+    return cli_usage("replay", "--cap %s: a size, or a multiple of the peak such as 1.05x, is wanted", value);
 }
 
-static int read_word(int code, words *w)
-{
-    switch (code) {
-    case W_DRIVER:
-        w->device = optarg;
-        return -1;
-    case W_RESOURCE:
-        w->resource = optarg;
-        return -1;
-    case W_CAP:
-        return read_cap(w);
-    case W_MIN_CAP:
-        w->min_cap = true;
-        return -1;
-    case W_LAG:
-        return read_count("--lag", 0, LAG_MOST, &w->lag);
-    case W_LAYOUT:
-        w->layout = optarg;
-        return -1;
-    case W_REPEAT:
-        return read_count("--repeat", 1, WI_REPLAY_PASSES, &w->repeat);
-    default:
-        w->json = true;
-        return -1;
-    }
-}
+#define AT(member) .at = offsetof(replay_args, member)
 
-static int read_words(int argc, char **argv, words *w)
-{
-    *w = (words){.device = "sim", .repeat = 1};
-    opterr = 0;
-    optind = 1;
-    for (int code; (code = getopt_long(argc, argv, ":h", long_words, NULL)) != -1;) {
-        if (code == 'h') {
-            fputs(help, stdout);
-            return cli_flush(CLI_OK);
-        }
-        if (code == '?' || code == ':')
-            return cli_bad_option("replay", code, argv);
-        int status = read_word(code, w);
-        if (status >= 0)
-            return status;
-    }
-    return optind < argc ? -1 : cli_usage("replay", "which trace?");
-}
+static const arg option_list[] = {
+    {"driver", "NAME", "host, sim, cuda, cuda:1 (default sim)", ARG_TEXT, AT(device)},
+    {"resource", "STACK", "the resources that serve the blocks, as \"log(async)\" (default: weir's)", ARG_TEXT,
+     AT(resource)},
+    {"cap", "SIZE", "the budget: bytes, or times what the trace had live at its peak, as 1.05x (default: none)",
+     ARG_CALL, .read = read_cap},
+    {"min-cap", NULL, "also looks for the smallest cap under which the trace completes, to 0.2 %", ARG_FLAG,
+     AT(min_cap)},
+    {"lag", "N", "the work of each stream trails the host by N operations (default 0: it is done at once)", ARG_NUMBER,
+     AT(lag), 0, LAG_MOST},
+    {"repeat", "N", "so many passes; the first and the later ones are told apart (default 1)", ARG_NUMBER, AT(repeat),
+     1, WI_REPLAY_PASSES},
+    {"layout", "FILE", "writes where memory lies at the end of each trace, as JSON", ARG_TEXT, AT(layout)},
+    {"json", NULL,
+     "the answer as JSON: events, peak_requested, peak_reserved, ns_per_event, driver_calls, moves, failures, min_cap, "
+     "lag, traces[]",
+     ARG_FLAG, AT(json)},
+    {.name = NULL}};
+
+static const args_table arguments = {
+    .verb = "replay",
+    .usage = "replay TRACE… [OPTION…]",
+    .about =
+        "Has a resource do again what a trace recorded, and says what it took: physical memory at the peak, time, "
+        "calls "
+        "of the driver. A trace is RMM's CSV log, plain or gzip, what 'weir run --trace' wrote, or weir's binary "
+        "trace. "
+        "Each stream of the trace is a stream of its own; nothing is put on the streams but what --lag puts there.",
+    .options = option_list,
+    .notes = "Exit status: 0; 1 also where an allocation was refused, or no cap was found; 2 bad usage.",
+    .read_words = read_traces};
 
 /* Replays ---------------------------------------------------------------------------------------------------------- */
 
@@ -497,22 +457,25 @@ static weir_status measure_loop(replay_answer *a)
     return status;
 }
 
-static weir_status replay_one(const char *path, const words *w, replay_layout *layout, replay_answer *a)
+static weir_status replay_one(const char *path, const replay_args *args, replay_layout *layout, replay_answer *a)
 {
     weir_status status = wi_replay_load(path, &a->plan);
     if (status != WEIR_OK)
         return status;
-    a->cap = w->cap_times > 0 ? (uint64_t)ceil(w->cap_times * (double)a->plan.peak) : w->cap_bytes;
-    a->min_cap = w->min_cap;
-    wi_replay_settings settings = {
-        .device = w->device, .resource = w->resource, .cap = a->cap, .lag = w->lag, .repeat = (unsigned)w->repeat};
+    a->cap = args->cap_times > 0 ? (uint64_t)ceil(args->cap_times * (double)a->plan.peak) : args->cap_bytes;
+    a->min_cap = args->min_cap;
+    wi_replay_settings settings = {.device = args->device,
+                                   .resource = args->resource,
+                                   .cap = a->cap,
+                                   .lag = args->lag,
+                                   .repeat = (unsigned)args->repeat};
     layout->trace = a->plan.name;
-    settings.at_end = w->layout ? layout_add : NULL;
+    settings.at_end = args->layout ? layout_add : NULL;
     settings.at_end_user = layout;
     status = measure_loop(a);
     if (status == WEIR_OK)
         status = wi_replay_run(&a->plan, &settings, &a->result);
-    if (status != WEIR_OK || !w->min_cap)
+    if (status != WEIR_OK || !args->min_cap)
         return status;
     settings.repeat = 1;
     settings.at_end = NULL;
@@ -539,26 +502,27 @@ static int judge(const replay_answers *all)
 
 int verb_replay(int argc, char **argv)
 {
-    words w;
-    int status = read_words(argc, argv, &w);
+    replay_args args = {.device = "sim", .repeat = 1};
+    int status = args_read(&arguments, argc, argv, &args, NULL);
     if (status >= 0)
         return status;
-    size_t count = (size_t)(argc - optind);
+    size_t count = args.count;
     replay_answer *answers = text_zeroed(count, sizeof *answers);
-    replay_answers all = {.device = w.device, .resource = w.resource, .lag = w.lag, .list = answers, .count = count};
+    replay_answers all = {
+        .device = args.device, .resource = args.resource, .lag = args.lag, .list = answers, .count = count};
     replay_layout layout = {.traces = json_array()};
     status = CLI_OK;
     for (size_t i = 0; i < count && status == CLI_OK; i++) {
-        const char *path = argv[(size_t)optind + i];
-        if (replay_one(path, &w, &layout, &answers[i]) != WEIR_OK)
+        const char *path = args.traces[i];
+        if (replay_one(path, &args, &layout, &answers[i]) != WEIR_OK)
             status =
                 strstr(weir_detail(), path) ? cli_fail("%s", weir_detail()) : cli_fail("%s: %s", path, weir_detail());
     }
-    if (status == CLI_OK && w.layout && !layout_write(&layout, w.layout))
-        status = cli_fail("%s: %s", w.layout, strerror(errno));
+    if (status == CLI_OK && args.layout && !layout_write(&layout, args.layout))
+        status = cli_fail("%s: %s", args.layout, strerror(errno));
     json_decref(layout.traces);
     if (status == CLI_OK)
-        status = w.json ? cli_print_json(answers_json(&all)) : (print_answers(&all), cli_flush(CLI_OK));
+        status = args.json ? cli_print_json(answers_json(&all)) : (print_answers(&all), cli_flush(CLI_OK));
     if (status == CLI_OK)
         status = judge(&all);
     for (size_t i = 0; i < count; i++) {

@@ -1,7 +1,7 @@
 /* args.c: the arguments of weir run. */
 #include "run.h"
 
-#include "cli/choice_words.h"
+#include "cli/args.h"
 #include "cli/cli.h"
 #include "cli/engine_file.h"
 #include "cli/text.h"
@@ -12,94 +12,6 @@
 #include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static const char help[] =
-    "usage: weir run MODEL|MANIFEST… [OPTION]…\n"
-    "\n"
-    "Loads the models into one process under one budget, runs them at the same time and shows where the memory went.\n"
-    "\n"
-    "      --driver DEVICE         where the models run: host (default), cuda, cuda:1; of manifests: exactly there\n"
-    "      --engine NAME           exactly this engine: onnx, gguf …; or an error\n"
-    "      --provider NAME         exactly this provider: tensorrt, cuda, rocm, coreml, directml, openvino, cpu\n"
-    "      --device NAME           exactly this device: cuda:0, cpu, a key of 'weir devices', or an ordinal\n"
-    "      --policy NAME           fastest (default), manifest or memory; weir explain has more\n"
-    "      --order LIST            providers for models that name none\n"
-    "      --no-cpu                the processor is no last resort\n"
-    "      --no-fallback           the first choice or an error, also when a run fails\n"
-    "      --budget SIZE           what all models together may hold: 600MiB, 2g; or by device: host=2g,cuda:0=6g\n"
-    "      --guarantee NAME=SIZE   bytes that are kept for that model\n"
-    "      --maximum NAME=SIZE     the most that model may have\n"
-    "      --input [MODEL:]NAME=V  an input; V is FILE.npy, shape:2x16 (filled), @FILE (lines of text), a text, or\n"
-    "                              numbers: 1,2,3. What is not given is filled with a fixed pattern\n"
-    "      --prompt TEXT           the input 'text' of every model that has one\n"
-    "      --tokens N              at most so many generated tokens\n"
-    "      --repeat N              runs of each model after its first, warming one (default 1)\n"
-    "      --serial                one model after the other instead of all at once\n"
-    "      --set [MODEL:]KEY=VALUE a setting of the engine\n"
-    "      --output DIR            write each output as DIR/NAME.npy; DIR/MODEL/NAME.npy with several models\n"
-    "      --trace FILE            write every allocation as CSV, in the columns that RMM's tools read\n"
-    "      --report FILE.html      write a page with the picture of memory over time\n"
-    "      --stream                print generated text as it comes\n"
-    "      --json                  one JSON object on standard output instead of the table\n"
-    "      --help                  this text\n"
-    "\n"
-    "MODEL is a file, or the name of one in the store's models/ (weir options tells where that is). MANIFEST ends in\n"
-    ".json or .aimod, or is a folder. Where a manifest, or any of --engine to --no-fallback is given, engine, "
-    "provider\n"
-    "and device are chosen for the model as 'weir explain' shows it; else it runs on --driver.\n"
-    "NAME of a model is its file's name; the second of the same name is NAME#2.\n"
-    "Exit status: 0; 1 something failed, told on standard error, and the other models went on; 2 bad usage.\n"
-    "docs/guide/run.md has examples.\n";
-
-enum {
-    BUDGET = 256,
-    DRIVER,
-    GUARANTEE,
-    MAXIMUM,
-    INPUT,
-    PROMPT,
-    TOKENS,
-    REPEAT,
-    SERIAL,
-    SET,
-    OUTPUT,
-    TRACE,
-    REPORT,
-    STREAM,
-    JSON,
-    NO_FALLBACK
-};
-
-static const struct option words[] = {{"budget", required_argument, NULL, BUDGET},
-                                      {"driver", required_argument, NULL, DRIVER},
-                                      {"guarantee", required_argument, NULL, GUARANTEE},
-                                      {"maximum", required_argument, NULL, MAXIMUM},
-                                      {"input", required_argument, NULL, INPUT},
-                                      {"prompt", required_argument, NULL, PROMPT},
-                                      {"tokens", required_argument, NULL, TOKENS},
-                                      {"repeat", required_argument, NULL, REPEAT},
-                                      {"serial", no_argument, NULL, SERIAL},
-                                      {"set", required_argument, NULL, SET},
-                                      {"output", required_argument, NULL, OUTPUT},
-                                      {"trace", required_argument, NULL, TRACE},
-                                      {"report", required_argument, NULL, REPORT},
-                                      {"stream", no_argument, NULL, STREAM},
-                                      {"json", no_argument, NULL, JSON},
-                                      {"no-fallback", no_argument, NULL, NO_FALLBACK},
-                                      CHOICE_WORDS,
-                                      {"help", no_argument, NULL, 'h'},
-                                      {NULL, 0, NULL, 0}};
-
-/* A word whose meaning needs the models' names or the device, which are known when all words have been read. */
-typedef struct late_word {
-    int code;
-    char *value;
-} late_word;
-
-typedef struct late_words {
-    late_word *list;
-    size_t count;
-} late_words;
 
 static int add_budget(run_args *args, const char *device, size_t length, uint64_t bytes)
 {
@@ -126,8 +38,10 @@ static bool any_selects(const run_args *args)
 
 /* "600MiB", "host=600MiB" or several of the latter with commas between. A size alone is for --driver's device; where
  * models come to devices that nobody knows yet, for each of those. */
-static int read_budget(run_args *args, const char *value)
+static int read_budget(const arg *option, const char *value, void *to)
 {
+    run_args *args = to;
+    (void)option;
     const char *standard = args->driver == NULL && any_selects(args) ? "" : run_driver(args);
     char *copy = text_copy(value), *rest = copy, *part;
     int status = -1;
@@ -147,13 +61,6 @@ static int read_budget(run_args *args, const char *value)
     }
     free(copy);
     return status;
-}
-
-static int read_count(const char *option, const char *value, uint64_t most, uint64_t *out)
-{
-    if (text_number(value, 1, most, out))
-        return -1;
-    return cli_usage("run", "%s %s: a whole number from 1 to %llu is wanted", option, value, (unsigned long long)most);
 }
 
 static int find_model(const run_args *args, const char *name, size_t length)
@@ -192,27 +99,24 @@ static int take_model(const run_args *args, const char **text)
     return found;
 }
 
-/* --guarantee and --maximum NAME=SIZE; the last '=' divides, names may hold one. */
-static int read_limit(run_args *args, int code, const char *value)
+/* --guarantee and --maximum NAME=SIZE; a name may contain '=': the last one divides. */
+static int read_limit(const arg *option, const char *value, void *to)
 {
-    const char *option = code == GUARANTEE ? "--guarantee" : "--maximum";
+    run_args *args = to;
     const char *equals = strrchr(value, '=');
     uint64_t bytes = 0;
     if (equals == NULL || equals == value)
-        return cli_usage("run", "%s %s: NAME=SIZE is wanted", option, value);
+        return cli_usage("run", "--%s %s: NAME=SIZE is wanted", option->name, value);
     if (weir_size_parse(equals + 1, &bytes) != WEIR_OK)
-        return cli_usage("run", "%s %s: '%s' is no size such as 600MiB", option, value, equals + 1);
+        return cli_usage("run", "--%s %s: '%s' is no size such as 600MiB", option->name, value, equals + 1);
     int model = find_model(args, value, (size_t)(equals - value));
     if (model < 0) {
         char *names = model_names(args);
-        int status = cli_usage("run", "%s %s names no model of this run (%s)", option, value, names);
+        int status = cli_usage("run", "--%s %s names no model of this run (%s)", option->name, value, names);
         free(names);
         return status;
     }
-    if (code == GUARANTEE)
-        args->models[model].guaranteed = bytes;
-    else
-        args->models[model].maximum = bytes;
+    *(strcmp(option->name, "guarantee") == 0 ? &args->models[model].guaranteed : &args->models[model].maximum) = bytes;
     return -1;
 }
 
@@ -222,8 +126,10 @@ static void add_setting(run_model_args *model, const char *key, size_t length, c
     model->settings[model->setting_count++] = (weir_setting){text_print("%.*s", (int)length, key), text_copy(value)};
 }
 
-static int read_setting(run_args *args, const char *value)
+static int read_setting(const arg *option, const char *value, void *to)
 {
+    run_args *args = to;
+    (void)option;
     const char *key = value;
     int model = take_model(args, &key);
     const char *equals = strchr(key, '=');
@@ -238,100 +144,36 @@ static int read_setting(run_args *args, const char *value)
 static int add_input(run_args *args, const char *option, const char *word, int model, char *name, const char *value)
 {
     args->inputs = text_grow(args->inputs, args->input_count + 1, sizeof *args->inputs);
-    input_arg *given = &args->inputs[args->input_count++];
-    *given = (input_arg){.option = option, .model = model, .name = name};
+    input_arg *input = &args->inputs[args->input_count++];
+    *input = (input_arg){.option = option, .model = model, .name = name};
     for (size_t i = 0; i + 1 < args->input_count; i++)
         if (args->inputs[i].model == model && strcmp(args->inputs[i].name, name) == 0)
             return cli_usage("run", "%s %s: that input is given twice", option, word);
     if (strcmp(option, "--prompt") == 0) {
-        given->value = text_copy(value);
+        input->value = text_copy(value);
         return -1;
     }
-    weir_status status = input_arg_read(value, given);
+    weir_status status = input_arg_read(value, input);
     if (status == WEIR_INVALID)
         return cli_usage("run", "%s %s %s", option, word, weir_detail());
     return status == WEIR_OK ? -1 : cli_fail("%s %s: %s", option, word, weir_detail());
 }
 
-static int read_input(run_args *args, const char *value)
+static int read_prompt(const arg *option, const char *value, void *to)
+{
+    (void)option;
+    return add_input(to, "--prompt", value, INPUT_ARG_EVERY_MODEL, text_copy("text"), value);
+}
+
+static int read_input(const arg *option, const char *value, void *to)
 {
     const char *name = value;
-    int model = take_model(args, &name);
+    int model = take_model(to, &name);
     const char *equals = strchr(name, '=');
+    (void)option;
     if (equals == NULL || equals == name)
         return cli_usage("run", "--input %s: NAME=VALUE or MODEL:NAME=VALUE is wanted", value);
-    return add_input(args, "--input", value, model, text_print("%.*s", (int)(equals - name), name), equals + 1);
-}
-
-static int read_late(run_args *args, const late_word *word)
-{
-    switch (word->code) {
-    case BUDGET:
-        return read_budget(args, word->value);
-    case GUARANTEE:
-    case MAXIMUM:
-        return read_limit(args, word->code, word->value);
-    case SET:
-        return read_setting(args, word->value);
-    case PROMPT:
-        return add_input(args, "--prompt", word->value, INPUT_ARG_EVERY_MODEL, text_copy("text"), word->value);
-    default:
-        return read_input(args, word->value);
-    }
-}
-
-/* Answers whether the word is about the choice. */
-static bool read_choice(run_args *args, int code)
-{
-    bool is_one = code == NO_FALLBACK || choice_word_read(code, &args->choice);
-    args->no_fallback |= code == NO_FALLBACK;
-    args->chooses |= is_one;
-    return is_one;
-}
-
-static int read_word(run_args *args, late_words *late, int code, int at, char **argv)
-{
-    if (read_choice(args, code))
-        return optarg != NULL && optarg[0] == '\0' ? cli_usage("run", "--%s: an empty word", words[at].name) : -1;
-    switch (code) {
-    case 'h':
-        fputs(help, stdout);
-        return cli_flush(CLI_OK);
-    case DRIVER:
-        args->driver = optarg;
-        return -1;
-    case TOKENS:
-        return read_count("--tokens", optarg, 1u << 30, &args->tokens);
-    case REPEAT:
-        return read_count("--repeat", optarg, UINT64_C(1) << 40, &args->repeat);
-    case SERIAL:
-        args->serial = true;
-        return -1;
-    case STREAM:
-        args->stream = true;
-        return -1;
-    case JSON:
-        args->json = true;
-        return -1;
-    case OUTPUT:
-    case TRACE:
-    case REPORT:
-        if (optarg[0] == '\0')
-            return cli_usage("run", "--%s needs a file name", words[at].name);
-        *(code == OUTPUT ? &args->output : code == TRACE ? &args->trace : &args->report) = optarg;
-        return -1;
-    case BUDGET:
-    case GUARANTEE:
-    case MAXIMUM:
-    case INPUT:
-    case PROMPT:
-    case SET:
-        late->list = text_grow(late->list, late->count + 1, sizeof *late->list);
-        late->list[late->count++] = (late_word){code, optarg};
-        return -1;
-    default:
-        return cli_bad_option("run", code, argv);
-    }
+    return add_input(to, "--input", value, model, text_print("%.*s", (int)(equals - name), name), equals + 1);
 }
 
 static bool ends_in(const char *path, const char *suffix)
@@ -382,8 +224,19 @@ static char *model_name(const char *path, char *const *before, size_t count)
     return name;
 }
 
-static int read_models(run_args *args, char **paths, size_t count)
+/* Engine, provider and device are selected for every model. */
+static bool selects(const run_args *args)
 {
+    const weir_choice_options *c = &args->choice;
+    return c->engine || c->provider || c->device || c->policy || c->order || c->no_cpu || args->no_fallback;
+}
+
+static int read_models(char **paths, size_t count, void *to)
+{
+    run_args *args = to;
+    if (args->driver != NULL && args->choice.device != NULL)
+        return cli_usage("run", "--driver %s and --device %s: one of them is enough", args->driver,
+                         args->choice.device);
     if (count == 0)
         return cli_usage("run", "which model?");
     if (count > RUN_MODELS_MOST)
@@ -396,7 +249,7 @@ static int read_models(run_args *args, char **paths, size_t count)
         names[i] = model_name(paths[i], names, i);
         run_model_args *model = &args->models[i];
         *model = (run_model_args){.path = engine_file_named(paths[i]), .name = names[i]};
-        model->selects = args->chooses || is_manifest(model->path);
+        model->selects = selects(args) || is_manifest(model->path);
         args->model_count++;
     }
     return -1;
@@ -413,24 +266,56 @@ static char *command_as_typed(int argc, char **argv)
     return all;
 }
 
+#define AT(member) .at = offsetof(run_args, member)
+
+static const arg option_list[] = {
+    {"driver", "DEVICE", "where the models run: host (default), cuda, cuda:1; of manifests: exactly there", ARG_TEXT,
+     AT(driver)},
+    ARGS_CHOICE(run_args, choice),
+    {"no-fallback", NULL, "the first choice or an error, also when a run fails", ARG_FLAG, AT(no_fallback)},
+    {"budget", "SIZE", "what all models together may hold: 600MiB, 2g; or by device: host=2g,cuda:0=6g", ARG_LATE,
+     .read = read_budget},
+    {"guarantee", "NAME=SIZE", "bytes that are kept for that model", ARG_LATE, .read = read_limit},
+    {"maximum", "NAME=SIZE", "the most that model may have", ARG_LATE, .read = read_limit},
+    {"input", "[MODEL:]NAME=V",
+     "an input; V is FILE.npy, shape:2x16 (filled), @FILE (lines of text), a text, or numbers: 1,2,3. What is not "
+     "given is "
+     "filled with a fixed pattern",
+     ARG_LATE, .read = read_input},
+    {"prompt", "TEXT", "the input 'text' of every model that has one", ARG_LATE, .read = read_prompt},
+    {"tokens", "N", "at most so many generated tokens", ARG_NUMBER, AT(tokens), 1, 1u << 30},
+    {"repeat", "N", "runs of each model after its first, warming one (default 1)", ARG_NUMBER, AT(repeat), 1,
+     UINT64_C(1) << 40},
+    {"serial", NULL, "one model after the other instead of all at once", ARG_FLAG, AT(serial)},
+    {"set", "[MODEL:]KEY=VALUE", "a setting of the engine", ARG_LATE, .read = read_setting},
+    {"output", "DIR", "write each output as DIR/NAME.npy; DIR/MODEL/NAME.npy with several models", ARG_FILE,
+     AT(output)},
+    {"trace", "FILE", "write every allocation as CSV, in the columns that RMM's tools read", ARG_FILE, AT(trace)},
+    {"report", "FILE.html", "write a page with the picture of memory over time", ARG_FILE, AT(report)},
+    {"stream", NULL, "print generated text as it comes", ARG_FLAG, AT(stream)},
+    {"json", NULL, "one JSON object on standard output instead of the table", ARG_FLAG, AT(json)},
+    {.name = NULL}};
+
+static const args_table arguments = {
+    .verb = "run",
+    .usage = "run MODEL|MANIFEST… [OPTION]…",
+    .about = "Loads the models into one process under one budget, runs them at the same time and shows where the "
+             "memory went.",
+    .options = option_list,
+    .notes =
+        "MODEL is a file, or the name of one in the store's models/ (weir options tells where that is). MANIFEST ends "
+        "in "
+        ".json or .aimod, or is a folder. Where a manifest, or any of --engine to --no-fallback is given, engine, "
+        "provider and device are chosen for the model as 'weir explain' shows it; else it runs on --driver. NAME of a "
+        "model is its file's name; the second of the same name is NAME#2.\n\n"
+        "Exit status: 0; 1 something failed, told on standard error, and the other models went on; 2 bad usage.\n"
+        "docs/guide/run.md has examples.",
+    .read_words = read_models};
+
 int run_args_read(int argc, char **argv, run_args *out)
 {
-    late_words late = {0};
-    int code, at = 0, status = -1;
     *out = (run_args){.repeat = 1, .choice = WEIR_INIT(weir_choice_options), .command = command_as_typed(argc, argv)};
-    opterr = 0;
-    optind = 1;
-    while (status < 0 && (code = getopt_long(argc, argv, ":h", words, &at)) != -1)
-        status = read_word(out, &late, code, at, argv);
-    if (status < 0 && out->driver != NULL && out->choice.device != NULL)
-        status =
-            cli_usage("run", "--driver %s and --device %s: one of them is enough", out->driver, out->choice.device);
-    if (status < 0)
-        status = read_models(out, argv + optind, (size_t)(argc - optind));
-    for (size_t i = 0; status < 0 && i < late.count; i++)
-        status = read_late(out, &late.list[i]);
-    free(late.list);
-    return status;
+    return args_read(&arguments, argc, argv, out, NULL);
 }
 
 void run_args_clear(run_args *args)

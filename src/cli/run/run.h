@@ -38,7 +38,6 @@ typedef struct run_args {
     bool serial, json, stream;
     const char *driver;         /* the device's name, as weir_runtime_get takes it; NULL: not given */
     weir_choice_options choice; /* the options that select engine, provider and device */
-    bool chooses;               /* any of them, or no_fallback, was given */
     bool no_fallback;
     const char *output, *trace, *report;
     char *command; /* as typed, for the report */
