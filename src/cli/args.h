@@ -41,8 +41,9 @@ typedef struct args_table {
     int (*read_words)(char **words, size_t count, void *to);
 } args_table;
 
-/* Reads the arguments into the verb's structure, which has its defaults. *seen, unless NULL, gets a bit for each option in
- * the table that was given. Answers -1 to go on, else the exit status: help was asked for, or bad usage was reported. */
+/* Reads the arguments into the verb's structure, which has its defaults. *seen, unless NULL, gets a bit for each option
+ * in the table that was given. Answers -1 to go on, else the exit status: help was asked for, or bad usage was
+ * reported. */
 int args_read(const args_table *all, int argc, char **argv, void *to, uint64_t *seen);
 
 /* The bit of an option in `seen`. */

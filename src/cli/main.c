@@ -83,8 +83,8 @@ int verb_version(int argc, char **argv)
     return cli_flush(CLI_OK);
 }
 
-/* A stream that is closed keeps its number: the next file that is opened would have it, and what is meant for the
- * stream would be written there. Using it fails as before. */
+/* The number of a closed stream would be given to the next file that is opened, and what is meant for the stream would
+ * be written there. An unusable file takes its place. */
 static void keep_streams(void)
 {
     for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)

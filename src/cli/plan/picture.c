@@ -2,7 +2,6 @@
  * file; where scripts may run, it names the tensor under the pointer. */
 #include "plan.h"
 
-#include "cli/html.h"
 #include "cli/text.h"
 #include "trace/sink.h"
 
@@ -252,7 +251,7 @@ static const char *colour_name(const picture *p, unsigned colour)
 static void put_text(const picture *p, double x, double y, const char *class_name, const char *text)
 {
     fprintf(p->file, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, class_name);
-    html_text(p->file, text);
+    text_html(p->file, text);
     fputs("</text>\n", p->file);
 }
 
@@ -347,10 +346,10 @@ static void put_title(const picture *p, const plan_storage *s)
         return;
     const plan_origin *origin = p->answer->source->origins ? &p->answer->source->origins[s->buffer] : NULL;
     fputs("<title>", p->file);
-    html_text(p->file, b.name);
+    text_html(p->file, b.name);
     if (origin && origin->maker) {
         fputs("\n", p->file);
-        html_text(p->file, origin->maker);
+        text_html(p->file, origin->maker);
     }
     if (origin && origin->shape)
         fprintf(p->file, "\n%s", origin->shape);
@@ -374,7 +373,7 @@ static void put_label(const picture *p, const char *text, double x, double y, do
         shown += text_character(text + shown, strlen(text + shown));
     char *cut = columns > room ? text_print("%.*s…", (int)shown, text) : text_copy(text);
     fprintf(p->file, "<text class=\"label\" x=\"%.1f\" y=\"%.1f\">", x + 5, y);
-    html_text(p->file, cut);
+    text_html(p->file, cut);
     fputs("</text>\n", p->file);
     free(cut);
 }

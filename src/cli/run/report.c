@@ -2,7 +2,6 @@
 #include "measure.h"
 #include "run.h"
 
-#include "cli/html.h"
 #include "cli/text.h"
 #include "trace/series.h"
 #include "trace/sink.h"
@@ -111,7 +110,7 @@ static void put_data(FILE *file, run *all)
         json_pack("{s:I, s:I, s:o, s:o, s:o, s:o}", "budget", (json_int_t)all->budget, "peak", (json_int_t)drawn.peak,
                   "clients", clients_json(&drawn), "series", series_json(list, count), "points",
                   points_json(&drawn, list, count), "phases", phases_json(all, &drawn));
-    html_json(file, object);
+    text_html_json(file, object);
     json_decref(object);
     free(list);
     series_clear(&drawn);
@@ -128,13 +127,13 @@ static void put_title(FILE *file, run *all)
     for (size_t i = 0; i < all->count; i++) {
         if (i > 0)
             fputs(i + 1 == all->count ? " and " : ", ", file);
-        html_text(file, all->models[i].args->name);
+        text_html(file, all->models[i].args->name);
     }
 }
 
 static void put_command(FILE *file, run *all)
 {
-    html_text(file, all->args->command);
+    text_html(file, all->args->command);
 }
 
 static void tile(FILE *file, const char *value, const char *label, double share)
@@ -179,17 +178,17 @@ static void size_cell(FILE *file, uint64_t bytes, const char *class_name)
 static void put_row(FILE *file, const run *all, const model_run *m)
 {
     fputs("<tr><td>", file);
-    html_text(file, m->args->name);
+    text_html(file, m->args->name);
     if (m->failed.status != WEIR_OK) {
         fputs("<small class=\"bad\">", file);
-        html_text(file, m->failed.detail);
+        text_html(file, m->failed.detail);
         fputs("</small>", file);
     }
     fputs("</td><td>", file);
-    html_text(file, m->loaded ? m->engine : "not loaded");
+    text_html(file, m->loaded ? m->engine : "not loaded");
     if (m->loaded) {
         fputs("<small>", file);
-        html_text(file, m->provider);
+        text_html(file, m->provider);
         fputs("</small>", file);
     }
     fputs("</td>", file);
@@ -234,9 +233,9 @@ static void put_notes(FILE *file, run *all)
     for (size_t i = 0; i < all->count; i++)
         if (all->models[i].loaded && all->models[i].remarks[0] != '\0') {
             fputs("<p class=\"notes\">", file);
-            html_text(file, all->models[i].args->name);
+            text_html(file, all->models[i].args->name);
             fputs(": ", file);
-            html_text(file, all->models[i].remarks);
+            text_html(file, all->models[i].remarks);
             fputs("</p>\n", file);
         }
     if (timeline_lost(all->line) > 0)
@@ -251,13 +250,13 @@ static void put_footer(FILE *file, run *all)
     for (size_t i = 0; i < all->count; i++)
         if (all->models[i].loaded) {
             fputs("; ", file);
-            html_text(file, all->models[i].args->name);
+            text_html(file, all->models[i].args->name);
             fputs(": ", file);
-            html_text(file, all->models[i].architecture);
+            text_html(file, all->models[i].architecture);
             fputs(" on ", file);
-            html_text(file, all->models[i].engine);
+            text_html(file, all->models[i].engine);
             fputs(" ", file);
-            html_text(file, all->models[i].version);
+            text_html(file, all->models[i].version);
         }
 }
 
