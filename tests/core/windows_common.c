@@ -8,7 +8,7 @@ static struct under_way {
 } under_way[64];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 atomic_int windows_most_records, windows_destroyed_in_call;
-atomic_bool windows_fail_orders;
+atomic_bool windows_fail_orders, windows_fail_fills;
 
 /* Standing --------------------------------------------------------------------------------------------------------- */
 
@@ -117,6 +117,14 @@ static weir_status w_order(wi_device *device, void *stream, wi_event event)
     return real->order(device, stream, event);
 }
 
+static weir_status w_fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream)
+{
+    stand(IN_FILL, WI_WINDOWS, stream, false);
+    if (atomic_load(&windows_fail_fills))
+        return weir_fail(WEIR_DRIVER, "windows: nothing is filled");
+    return real->fill(device, to, value, bytes, stream);
+}
+
 static void w_destroy(wi_device *device, void *stream)
 {
     pthread_mutex_lock(&lock);
@@ -143,6 +151,7 @@ weir_runtime *windows_runtime(const char *front)
     driver.record = w_record;
     driver.stream_capturing = w_capturing;
     driver.order = w_order;
+    driver.fill = w_fill;
     driver.stream_destroy = w_destroy;
     driver.stream_abandon = w_abandon;
     memset(under_way, 0, sizeof under_way);

@@ -308,6 +308,32 @@ static void zeros_where_two_have_ended(void **state)
     zeros_of_one_that_ended(get(state), false);
 }
 
+/* An allocation has got what its stream has free, and its zeros are refused when the stream has ended meanwhile: what it gives
+ * back is nobody's before the work of that stream is done. */
+static void refused_when_its_stream_has_ended(void **state)
+{
+    ends *e = get(state);
+    fixture *f = e->f;
+    weir_stream next;
+    void *p = allocate(f->client, BLOCK, e->old, WEIR_KV);
+    actor taker = {.f = f, .act = act_allocate, .at = IN_FILL, .bytes = BLOCK, .flags = WEIR_ZEROED, .stream = e->old};
+    ok(weir_call(f->runtime, pass_gate, &f->gate, e->old));
+    ok(weir_free(f->client, p, e->old));
+    assert_true(begin(&taker));
+    e->one.identity = 3;
+    ok(weir_stream_register(f->runtime, &e->one, &next));
+    atomic_store(&windows_fail_fills, true);
+    let_go_on(&taker);
+    finish(&taker);
+    atomic_store(&windows_fail_fills, false);
+    bool early = is_given_out(f, p, BLOCK);
+    open_gate(&f->gate);
+    assert_int_equal(taker.status, WEIR_DRIVER);
+    assert_false(early);
+    all_can_be_had(f);
+    leave(next, 1);
+}
+
 /* Ends while others look ------------------------------------------------------------------------------------------- */
 
 /* A free that has looked at its stream, when another thread unregisters that: refused, or done in an order that is still there.
@@ -463,6 +489,7 @@ int main(void)
         FRONT(unregistered_while_another_follows),
         CASE(zeros_where_no_point_can_be_had),
         CASE(zeros_where_two_have_ended),
+        CASE(refused_when_its_stream_has_ended),
         CASE(another_follows_when_a_free_has_its_event),
         CASE(another_follows_when_a_free_has_looked),
         CASE(another_follows_when_a_free_knows_what_it_waits_for),
