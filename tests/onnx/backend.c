@@ -8,7 +8,7 @@
 
 #include "model.h"
 #include "settings.h"
-#include "tensor.h"
+#include "onnx_file/tensor.h"
 
 enum { MOST_VALUES = 64, MOST_WORDS = 512 };
 

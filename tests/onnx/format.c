@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include "check.h"
+#include "onnx_file/check.h"
 #include "graph.h"
 #include "strip.h"
 

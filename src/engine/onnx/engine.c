@@ -8,7 +8,7 @@
 #include <weir/options.h>
 
 #include "buckets.h"
-#include "check.h"
+#include "onnx_file/check.h"
 #include "replay.h"
 #include "uses.h"
 

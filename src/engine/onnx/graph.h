@@ -2,7 +2,7 @@
 #ifndef WEIR_ONNX_GRAPH_H
 #define WEIR_ONNX_GRAPH_H
 
-#include "tensor.h"
+#include "onnx_file/tensor.h"
 
 typedef struct onnx_value {
     onnx_text name;
