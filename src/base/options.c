@@ -1,7 +1,7 @@
 /* The options: one table, from which values, checks and listings come. */
 #include "base/options.h"
-#include "base/age.h"
-#include "base/nearest.h"
+#include "base/duration.h"
+#include "base/edit_distance.h"
 
 #include <ctype.h>
 #include <errno.h>

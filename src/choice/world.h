@@ -3,7 +3,7 @@
 #define WI_CHOICE_WORLD_H
 
 #include "choice/facts.h"
-#include "choice/texts.h"
+#include "base/string_pool.h"
 #include "choice/wish.h"
 
 /* What an engine says a model will take with one of its providers. */

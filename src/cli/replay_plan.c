@@ -1,7 +1,7 @@
 /* replay_plan.c: makes operations of a trace's events: their order, the places of the blocks, the peak. */
 #include "replay.h"
 
-#include "sinks/sizes.h"
+#include "base/pointer_map.h"
 
 #include <stdlib.h>
 

@@ -1,3 +1,3 @@
-foreach(file tensor registry about instance model runs)
+foreach(file registry about instance model runs)
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()

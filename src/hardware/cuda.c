@@ -1,7 +1,7 @@
 /* CUDA's driver: which devices this process may use, and as which ordinals. cuInit makes no context. */
 #include "hardware/source.h"
 
-#include "base/small_files.h"
+#include "base/sysfs.h"
 
 #include <stdio.h>
 

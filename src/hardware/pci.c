@@ -1,5 +1,5 @@
 /* NVIDIA's devices on the bus: what is in the machine even where no library of NVIDIA's knows of it. */
-#include "base/small_files.h"
+#include "base/sysfs.h"
 #include "hardware/source.h"
 
 #include <dirent.h>

@@ -1,6 +1,6 @@
 /* The processor, and what sources have in common. */
-#include "base/limits.h"
-#include "base/small_files.h"
+#include "base/cgroup.h"
+#include "base/sysfs.h"
 #include "hardware/source.h"
 
 #include <ctype.h>

@@ -4,7 +4,7 @@
  * bytes that are used are told of all of it, and with many kernels all of its nodes have its unique_id. Which partition a node
  * is stands in the upper four bits of location_id, or with the first kernels that could do it in place of the address's function
  * (kfd_topology.c). */
-#include "base/small_files.h"
+#include "base/sysfs.h"
 #include "hardware/source.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "manifest/package_clear.h"
 
-#include "base/age.h"
+#include "base/duration.h"
 #include "manifest/package_store.h"
 
 #include <weir/options.h>

@@ -1,6 +1,6 @@
 #include "manifest/words.h"
 
-#include "base/nearest.h"
+#include "base/edit_distance.h"
 
 #include <stdio.h>
 #include <string.h>

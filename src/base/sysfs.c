@@ -1,4 +1,4 @@
-#include "base/small_files.h"
+#include "base/sysfs.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -2,9 +2,9 @@
 #ifndef SIM_REPLAY_STATE_H
 #define SIM_REPLAY_STATE_H
 
-#include "sim/replay.h"
-#include "sim/replay_clock.h"
-#include "sim/tree.h"
+#include "trace/race_check.h"
+#include "trace/race_clock.h"
+#include "base/treap.h"
 
 enum {
     SLOTS = 65536,
@@ -30,7 +30,7 @@ typedef struct declared {
 } declared;
 
 typedef struct block {
-    tree_node node;                                    /* by its first address */
+    wi_treap_node node;                                /* by its first address */
     uint64_t bytes, charged, generation, order, freed; /* the orders of its allocation and of its free; 0: it is live */
     const char *client, *tag;
     unsigned slot; /* where it was allocated */
@@ -48,14 +48,14 @@ typedef struct block {
 } block;
 
 typedef struct launch {
-    tree_node node; /* by its number */
+    wi_treap_node node; /* by its number */
     unsigned slot;
     uint64_t *starts; /* of its blocks */
     size_t count, room;
 } launch;
 
 typedef struct noted {
-    tree_node node; /* by its number */
+    wi_treap_node node; /* by its number */
     clock_vector clock;
 } noted;
 
@@ -63,7 +63,7 @@ struct replay {
     uint16_t slot_of[SLOTS]; /* a place's slot; 0: not seen yet */
     stream_state *streams;   /* streams[0].clock is the host's */
     unsigned stream_count, stream_room;
-    tree blocks, launches, events;
+    wi_treap blocks, launches, events;
     clock_purse purse;
     replay_finding *found;
     size_t found_count;

@@ -1,6 +1,6 @@
-#include "base/limits.h"
+#include "base/cgroup.h"
 
-#include "base/small_files.h"
+#include "base/sysfs.h"
 
 #include <limits.h>
 #include <stdio.h>

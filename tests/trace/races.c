@@ -2,8 +2,7 @@
  * host driver; their work is what they say it is. */
 #include "trace.h"
 
-#include "sim/replay.h"
-#include "sim/tree.h"
+#include "trace/race_check.h"
 
 typedef struct recorded {
     fixture *f;
@@ -457,34 +456,6 @@ static void any_events_at_all(void **state)
     }
 }
 
-/* The map against a plain list. */
-static void the_map_is_one(void **state)
-{
-    (void)state;
-    enum { KEYS = 300 };
-    static tree_node nodes[KEYS];
-    static bool there[KEYS];
-    tree t = {0};
-    uint64_t random = 3;
-    memset(there, 0, sizeof there);
-    for (int step = 0; step < 20000; step++) {
-        size_t k = next_random(&random) % KEYS, floor, above;
-        if (there[k])
-            tree_remove(&t, &nodes[k]);
-        else
-            tree_add(&t, &nodes[k], k);
-        there[k] = !there[k];
-        k = next_random(&random) % KEYS;
-        for (floor = k + 1; floor > 0 && !there[floor - 1];)
-            floor--;
-        for (above = k + 1; above < KEYS && !there[above];)
-            above++;
-        assert_ptr_equal(tree_floor(&t, k), floor > 0 ? &nodes[floor - 1] : NULL);
-        assert_ptr_equal(tree_above(&t, k), above < KEYS ? &nodes[above] : NULL);
-        assert_ptr_equal(tree_find(&t, k), there[k] ? &nodes[k] : NULL);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -512,7 +483,6 @@ int main(void)
         test(a_copy_reads_and_writes),
         test(what_was_there_before),
         test(any_events_at_all),
-        test(the_map_is_one),
     };
     return cmocka_run_group_tests_name("trace replay", tests, NULL, NULL);
 }

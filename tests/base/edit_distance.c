@@ -1,6 +1,6 @@
 /* How far apart words are, against the whole table of it, for words of any length. */
-#include "base/nearest.h"
-#include "core.h"
+#include "base/edit_distance.h"
+#include "core/core.h"
 
 enum { LONGEST = 160 };
 

@@ -1,4 +1,4 @@
-#include "choice/texts.h"
+#include "base/string_pool.h"
 
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-#include "rmm.h"
+#include "trace/read_rmm.h"
 
 #include <stdio.h>
 #include <string.h>

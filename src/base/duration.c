@@ -1,4 +1,4 @@
-#include "base/age.h"
+#include "base/duration.h"
 
 #include <ctype.h>
 #include <stdlib.h>

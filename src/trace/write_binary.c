@@ -1,6 +1,6 @@
 /* A trace as a binary file. */
-#include "sinks/file.h"
-#include "sinks/format.h"
+#include "trace/write_file.h"
+#include "trace/format.h"
 
 #include <weir/trace.h>
 

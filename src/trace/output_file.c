@@ -1,4 +1,4 @@
-#include "sink.h"
+#include "trace/output_file.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Blocks: who may touch them, and what their free must be behind. */
-#include "sim/replay_state.h"
+#include "trace/race_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,13 +31,13 @@ static uint64_t end_of(const block *b)
 
 block *replay_block_at(const replay *r, uint64_t start)
 {
-    block *b = (block *)tree_find(&r->blocks, start);
+    block *b = (block *)wi_treap_find(&r->blocks, start);
     return b && b->freed == 0 ? b : NULL;
 }
 
 void replay_forget(replay *r, block *b)
 {
-    tree_remove(&r->blocks, &b->node);
+    wi_treap_remove(&r->blocks, &b->node);
     clock_clear(&r->purse, &b->writes);
     clock_clear(&r->purse, &b->reads);
     clock_clear(&r->purse, &b->done);
@@ -49,9 +49,9 @@ void replay_forget(replay *r, block *b)
 /* The first block of which something lies in [start, end); NULL. They never overlap. */
 static block *first_in(const replay *r, uint64_t start, uint64_t end)
 {
-    block *b = (block *)tree_floor(&r->blocks, start);
+    block *b = (block *)wi_treap_floor(&r->blocks, start);
     if (!b || end_of(b) <= start)
-        b = (block *)tree_above(&r->blocks, start);
+        b = (block *)wi_treap_above(&r->blocks, start);
     return b && b->node.key < end && end_of(b) > start ? b : NULL;
 }
 
@@ -110,10 +110,10 @@ weir_status replay_allocate(replay *r, const weir_event *event, unsigned slot)
                  .sequence = r->streams[slot].sequence};
     /* One of no bytes, which weir never records, takes a byte: blocks must not share a key. */
     take_over(r, event, slot, b->node.key, end_of(b) > b->node.key ? end_of(b) : b->node.key + 1);
-    block *same = (block *)tree_find(&r->blocks, b->node.key);
+    block *same = (block *)wi_treap_find(&r->blocks, b->node.key);
     if (same)
         replay_forget(r, same);
-    tree_add(&r->blocks, &b->node, b->node.key);
+    wi_treap_add(&r->blocks, &b->node, b->node.key);
     return WEIR_OK;
 }
 
@@ -179,7 +179,7 @@ void replay_pass(replay *r, const weir_event *event)
     if (event->generation != 0)
         return;
     for (block *b = first_in(r, start, end), *next; b; b = next) {
-        next = (block *)tree_above(&r->blocks, b->node.key);
+        next = (block *)wi_treap_above(&r->blocks, b->node.key);
         next = next && next->node.key < end ? next : NULL;
         if (b->freed_stream == event->stream.id)
             b->freed_stream = 0;
@@ -188,7 +188,7 @@ void replay_pass(replay *r, const weir_event *event)
 
 void replay_pass_all(replay *r)
 {
-    for (block *b = (block *)tree_above(&r->blocks, 0); b; b = (block *)tree_above(&r->blocks, b->node.key))
+    for (block *b = (block *)wi_treap_above(&r->blocks, 0); b; b = (block *)wi_treap_above(&r->blocks, b->node.key))
         b->freed_stream = 0;
 }
 
@@ -255,7 +255,7 @@ weir_status replay_touch(replay *r, const weir_event *event, unsigned slot, uint
     uint64_t end = event->bytes > UINT64_MAX - start ? UINT64_MAX : start + event->bytes;
     char who[NAME];
     for (block *b = first_in(r, start, end), *next; b; b = next) {
-        next = (block *)tree_above(&r->blocks, b->node.key);
+        next = (block *)wi_treap_above(&r->blocks, b->node.key);
         next = next && next->node.key < end ? next : NULL;
         access now = {.start = start > b->node.key ? start : b->node.key,
                       .end = end < end_of(b) ? end : end_of(b),

@@ -1,6 +1,6 @@
-#include "reader.h"
+#include "trace/read_binary.h"
 
-#include "sinks/format.h"
+#include "trace/format.h"
 
 #include <errno.h>
 #include <stdio.h>

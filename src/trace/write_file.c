@@ -1,4 +1,4 @@
-#include "sinks/file.h"
+#include "trace/write_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "sinks/sizes.h"
+#include "base/pointer_map.h"
 
 #include <stdlib.h>
 

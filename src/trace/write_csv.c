@@ -1,6 +1,6 @@
 /* A trace as RMM's logging adaptor writes one, with weir's own columns behind RMM's six. */
-#include "sinks/file.h"
-#include "sinks/sizes.h"
+#include "trace/write_file.h"
+#include "base/pointer_map.h"
 
 #include <weir/trace.h>
 

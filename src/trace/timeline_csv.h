@@ -3,7 +3,7 @@
 #ifndef WEIR_TRACE_CSV_H
 #define WEIR_TRACE_CSV_H
 
-#include "timeline.h"
+#include "trace/timeline.h"
 
 /* Writes the kept events of a stopped timeline. On failure the file is removed and the detail says what went wrong. */
 weir_status csv_write(timeline *line, const char *path);

@@ -1,5 +1,5 @@
 /* Streams, launches and notes: what is known to be done before what. */
-#include "sim/replay_state.h"
+#include "trace/race_state.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -108,12 +108,12 @@ static weir_status queue(replay *r, unsigned slot)
 
 static launch *find_launch(const replay *r, uint64_t number)
 {
-    return (launch *)tree_find(&r->launches, number);
+    return (launch *)wi_treap_find(&r->launches, number);
 }
 
 static void forget_launch(replay *r, launch *l)
 {
-    tree_remove(&r->launches, &l->node);
+    wi_treap_remove(&r->launches, &l->node);
     free(l->starts);
     free(l);
 }
@@ -126,7 +126,7 @@ static weir_status begin_use(replay *r, const weir_event *event, unsigned slot)
         if (!(l = calloc(1, sizeof *l)))
             return no_memory();
         l->slot = slot;
-        tree_add(&r->launches, &l->node, event->object);
+        wi_treap_add(&r->launches, &l->node, event->object);
     }
     if (!b) /* from before the trace, or lost */
         return WEIR_OK;
@@ -208,18 +208,18 @@ static weir_status record_use(replay *r, const weir_event *event, unsigned slot)
 
 static weir_status note_record(replay *r, const weir_event *event, unsigned slot)
 {
-    noted *n = (noted *)tree_find(&r->events, event->object);
+    noted *n = (noted *)wi_treap_find(&r->events, event->object);
     if (!n) {
         if (!(n = calloc(1, sizeof *n)))
             return no_memory();
-        tree_add(&r->events, &n->node, event->object);
+        wi_treap_add(&r->events, &n->node, event->object);
     }
     return clock_copy(&r->purse, &n->clock, &r->streams[slot].clock);
 }
 
 static weir_status note_wait(replay *r, const weir_event *event, unsigned slot)
 {
-    const noted *n = (const noted *)tree_find(&r->events, event->object);
+    const noted *n = (const noted *)wi_treap_find(&r->events, event->object);
     return n ? clock_join(&r->purse, &r->streams[slot].clock, &n->clock) : WEIR_OK;
 }
 
@@ -299,6 +299,8 @@ replay *replay_create(void)
     if (!r)
         return NULL;
     r->purse.most = UINT64_C(1) << 30;
+    /* Who wrote the file does not know where this lies. */
+    r->blocks.seed = r->launches.seed = r->events.seed = (uint64_t)(uintptr_t)r;
     r->stream_room = 16;
     r->streams = calloc(r->stream_room, sizeof *r->streams);
     r->stream_count = 1;
@@ -319,7 +321,7 @@ void replay_destroy(replay *r)
         forget_launch(r, (launch *)r->launches.root);
     while (r->events.root) {
         noted *n = (noted *)r->events.root;
-        tree_remove(&r->events, &n->node);
+        wi_treap_remove(&r->events, &n->node);
         clock_clear(&r->purse, &n->clock);
         free(n);
     }

@@ -1,4 +1,4 @@
-#include "sim/replay_clock.h"
+#include "trace/race_clock.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "base/nearest.h"
+#include "base/edit_distance.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "csv.h"
+#include "trace/timeline_csv.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
