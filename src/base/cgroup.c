@@ -43,8 +43,8 @@ static bool has_word(const char *words, const char *word)
  * NUMBER:CONTROLLERS:GROUP; one without controllers is of the second. */
 static void visit_groups(const char *root, const char *controller, visit each, void *user)
 {
-    char text[WI_SMALL_FILE], mount[PATH_MAX];
-    wi_file_text(text, sizeof text, "%s/proc/self/cgroup", root);
+    char text[WI_SYSFS_BYTES], mount[PATH_MAX];
+    wi_sysfs_text(text, sizeof text, "%s/proc/self/cgroup", root);
     char *rest = text;
     for (char *line; (line = strsep(&rest, "\n"));) {
         char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
@@ -75,29 +75,29 @@ static void limit_memory(const char *directory, bool second, void *user)
 {
     memory *m = user;
     uint64_t limit = UINT64_MAX, high = UINT64_MAX, used, idle = 0;
-    wi_file_number(&limit, "%s/%s", directory, second ? "memory.max" : "memory.limit_in_bytes");
+    wi_sysfs_number(&limit, "%s/%s", directory, second ? "memory.max" : "memory.limit_in_bytes");
     if (second)
-        wi_file_number(&high, "%s/memory.high", directory);
+        wi_sysfs_number(&high, "%s/memory.high", directory);
     limit = wi_min(limit, high);
     if (limit >= m->machine) /* also the first version's word for none, which is a number */
         return;
     m->total = wi_min(m->total, limit);
-    if (!wi_file_number(&used, "%s/%s", directory, second ? "memory.current" : "memory.usage_in_bytes"))
+    if (!wi_sysfs_number(&used, "%s/%s", directory, second ? "memory.current" : "memory.usage_in_bytes"))
         used = 0;
-    char text[WI_SMALL_FILE];
-    wi_file_text(text, sizeof text, "%s/memory.stat", directory);
-    wi_number_of(text, second ? "inactive_file " : "total_inactive_file ", &idle);
+    char text[WI_SYSFS_BYTES];
+    wi_sysfs_text(text, sizeof text, "%s/memory.stat", directory);
+    wi_sysfs_field(text, second ? "inactive_file " : "total_inactive_file ", &idle);
     used -= wi_min(used, idle);
     m->available = wi_min(m->available, limit > used ? limit - used : 0);
 }
 
-bool wi_limits_memory(const char *root, uint64_t *available, uint64_t *total)
+bool wi_cgroup_memory(const char *root, uint64_t *available, uint64_t *total)
 {
-    char text[WI_SMALL_FILE];
+    char text[WI_SYSFS_BYTES];
     memory m = {0};
-    wi_file_text(text, sizeof text, "%s/proc/meminfo", root);
-    if (wi_number_of(text, "MemTotal:", &m.total) &&
-        (wi_number_of(text, "MemAvailable:", &m.available) || wi_number_of(text, "MemFree:", &m.available))) {
+    wi_sysfs_text(text, sizeof text, "%s/proc/meminfo", root);
+    if (wi_sysfs_field(text, "MemTotal:", &m.total) &&
+        (wi_sysfs_field(text, "MemAvailable:", &m.available) || wi_sysfs_field(text, "MemFree:", &m.available))) {
         m.total *= WI_KIB;
         m.available *= WI_KIB;
     } else if (*root == '\0') {
@@ -147,12 +147,12 @@ static void limit_time(const char *directory, bool second, void *user)
     char text[64];
     uint64_t time = 0, period = 0;
     if (second) {
-        wi_file_text(text, sizeof text, "%s/cpu.max", directory);
+        wi_sysfs_text(text, sizeof text, "%s/cpu.max", directory);
         const char *space = strchr(text, ' ');
-        if (!space || !wi_number_of(text, "", &time) || !wi_number_of(space + 1, "", &period))
+        if (!space || !wi_sysfs_field(text, "", &time) || !wi_sysfs_field(space + 1, "", &period))
             return;
-    } else if (!wi_file_number(&time, "%s/cpu.cfs_quota_us", directory) ||
-               !wi_file_number(&period, "%s/cpu.cfs_period_us", directory)) {
+    } else if (!wi_sysfs_number(&time, "%s/cpu.cfs_quota_us", directory) ||
+               !wi_sysfs_number(&period, "%s/cpu.cfs_period_us", directory)) {
         return;
     }
     if (time > 0 && period > 0)
@@ -161,21 +161,22 @@ static void limit_time(const char *directory, bool second, void *user)
 
 static void limit_set(const char *directory, bool second, void *user)
 {
-    char text[WI_SMALL_FILE];
-    if (wi_file_text(text, sizeof text, "%s/%s", directory, second ? "cpuset.cpus.effective" : "cpuset.effective_cpus"))
+    char text[WI_SYSFS_BYTES];
+    if (wi_sysfs_text(text, sizeof text, "%s/%s", directory,
+                      second ? "cpuset.cpus.effective" : "cpuset.effective_cpus"))
         keep_listed(user, text);
 }
 
-uint32_t wi_limits_processors(const char *root)
+uint32_t wi_cgroup_processors(const char *root)
 {
     processors p = {.quota = UINT64_MAX};
     memset(p.set, 0xff, sizeof p.set);
-    char text[WI_SMALL_FILE];
-    bool told = wi_file_text(text, sizeof text, "%s/sys/devices/system/cpu/online", root);
+    char text[WI_SYSFS_BYTES];
+    bool told = wi_sysfs_text(text, sizeof text, "%s/sys/devices/system/cpu/online", root);
     if (told)
         keep_listed(&p, text);
-    wi_file_text(text, sizeof text, "%s/proc/self/status", root);
-    const char *allowed = wi_line_of(text, "Cpus_allowed_list:");
+    wi_sysfs_text(text, sizeof text, "%s/proc/self/status", root);
+    const char *allowed = wi_sysfs_line(text, "Cpus_allowed_list:");
     if (allowed)
         keep_listed(&p, allowed);
     visit_groups(root, "cpuset", limit_set, &p);

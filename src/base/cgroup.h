@@ -1,5 +1,5 @@
-/* What the system lets this process have of the machine: memory and processors, within the limits of its cgroup and of all
- * that group's parents, in both versions of cgroups.
+/* Memory and processors that this process may use: the machine's, within the limits of its cgroup and of all parents of that,
+ * in both versions of cgroups, and within its affinity.
  *
  * `root` is what stands before every path: "", or the directory of another machine's files. */
 #ifndef WI_LIMITS_H
@@ -11,10 +11,10 @@
  * (inactive_file) are free, as the kernel gives them up first. Of memory.max and memory.high the smaller is the limit:
  * above memory.high a group is throttled until it is as good as stopped. 0 is a limit as any other. Answers false, with 0 and 0,
  * when nobody tells. */
-bool wi_limits_memory(const char *root, uint64_t *available, uint64_t *total);
+bool wi_cgroup_memory(const char *root, uint64_t *available, uint64_t *total);
 
 /* Processors: those of its affinity and cpuset, and no more than the time that its groups are given fills (cpu.max, rounded
  * up). 0 when nobody tells. */
-uint32_t wi_limits_processors(const char *root);
+uint32_t wi_cgroup_processors(const char *root);
 
 #endif

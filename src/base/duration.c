@@ -6,7 +6,7 @@
 
 enum { MINUTE = 60, HOUR = 60 * MINUTE, DAY = 24 * HOUR, MOST_DAYS = 36500 };
 
-bool wi_age_read(const char *text, uint64_t *seconds)
+bool wi_duration_read(const char *text, uint64_t *seconds)
 {
     static const struct {
         const char *name;

@@ -4,7 +4,7 @@
 
 enum { ROW = 64 };
 
-size_t wi_distance(const char *a, const char *b)
+size_t wi_edit_distance(const char *a, const char *b)
 {
     while (*a && *a == *b)
         a++, b++;

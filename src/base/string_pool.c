@@ -2,41 +2,41 @@
 
 #include <stdio.h>
 
-struct wi_text {
-    struct wi_text *before;
+typedef struct wi_pooled_string {
+    struct wi_pooled_string *before;
     char text[];
-};
+} pooled_string;
 
-const char *wi_text_of(wi_texts *texts, const char *format, va_list arguments)
+const char *wi_string_pool_vprint(wi_string_pool *pool, const char *format, va_list arguments)
 {
     va_list again;
     va_copy(again, arguments);
     int length = vsnprintf(NULL, 0, format, arguments);
-    struct wi_text *kept = length < 0 ? NULL : malloc(sizeof *kept + (size_t)length + 1);
-    if (kept) {
-        vsnprintf(kept->text, (size_t)length + 1, format, again);
-        wi_one_line(kept->text);
-        kept->before = texts->last;
-        texts->last = kept;
+    pooled_string *string = length < 0 ? NULL : malloc(sizeof *string + (size_t)length + 1);
+    if (string) {
+        vsnprintf(string->text, (size_t)length + 1, format, again);
+        wi_one_line(string->text);
+        string->before = pool->last;
+        pool->last = string;
     }
     va_end(again);
-    texts->failed |= kept == NULL;
-    return kept ? kept->text : "";
+    pool->failed |= string == NULL;
+    return string ? string->text : "";
 }
 
-const char *wi_text(wi_texts *texts, const char *format, ...)
+const char *wi_string_pool_print(wi_string_pool *pool, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    const char *kept = wi_text_of(texts, format, arguments);
+    const char *string = wi_string_pool_vprint(pool, format, arguments);
     va_end(arguments);
-    return kept;
+    return string;
 }
 
-void wi_texts_free(wi_texts *texts)
+void wi_string_pool_free(wi_string_pool *pool)
 {
-    for (struct wi_text *before; texts->last; texts->last = before) {
-        before = texts->last->before;
-        free(texts->last);
+    for (pooled_string *before; pool->last; pool->last = before) {
+        before = pool->last->before;
+        free(pool->last);
     }
 }

@@ -36,7 +36,7 @@ static bool read_printed(char *text, size_t capacity, const char *format, va_lis
     return length > 0 && (size_t)length < sizeof path && read_whole(path, text, capacity);
 }
 
-bool wi_file_text(char *text, size_t capacity, const char *format, ...)
+bool wi_sysfs_text(char *text, size_t capacity, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -58,7 +58,7 @@ static bool read_number(const char *text, uint64_t *out)
     return true;
 }
 
-bool wi_file_number(uint64_t *out, const char *format, ...)
+bool wi_sysfs_number(uint64_t *out, const char *format, ...)
 {
     char text[64];
     va_list arguments;
@@ -68,7 +68,7 @@ bool wi_file_number(uint64_t *out, const char *format, ...)
     return found;
 }
 
-const char *wi_line_of(const char *text, const char *key)
+const char *wi_sysfs_line(const char *text, const char *key)
 {
     size_t length = strlen(key);
     for (const char *line = text; line; line = strchr(line, '\n')) {
@@ -79,8 +79,8 @@ const char *wi_line_of(const char *text, const char *key)
     return NULL;
 }
 
-bool wi_number_of(const char *text, const char *key, uint64_t *out)
+bool wi_sysfs_field(const char *text, const char *key, uint64_t *out)
 {
-    const char *found = wi_line_of(text, key);
+    const char *found = wi_sysfs_line(text, key);
     return found && read_number(found, out);
 }

@@ -113,10 +113,10 @@ static void say_rank(wi_world *world, wi_candidate *c)
     else
         weir_size_format(c->obtainable, there, sizeof there);
     if (told->told)
-        c->reason = wi_text(&world->texts, "%s; %s%s predicted, %s can be had", place,
+        c->reason = wi_string_pool_print(&world->texts, "%s; %s%s predicted, %s can be had", place,
                             all_exact(&told->plan) ? "" : "at least ", wanted, there);
     else
-        c->reason = wi_text(&world->texts, "%s; %s can be had, the file has %s and no prediction is made: %s", place,
+        c->reason = wi_string_pool_print(&world->texts, "%s; %s can be had, the file has %s and no prediction is made: %s", place,
                             there, wanted, told->reason);
 }
 

@@ -162,7 +162,7 @@ const char *wi_rule(wi_world *world)
     } else {
         world->texts.failed = true;
     }
-    const char *kept = world->texts.failed ? "" : wi_text(&world->texts, "%s", text);
+    const char *kept = world->texts.failed ? "" : wi_string_pool_print(&world->texts, "%s", text);
     free(text);
     return kept;
 }

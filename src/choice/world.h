@@ -38,7 +38,7 @@ typedef struct wi_world {
     uint64_t file_bytes;        /* of the model; of a folder, of the files in it */
     wi_candidate *candidates;
     size_t count, accepted;
-    wi_texts texts; /* what candidates say */
+    wi_string_pool texts; /* what candidates say */
 } wi_world;
 
 /* Bytes that could be had of a device, less margins. */

@@ -50,7 +50,7 @@ static void host_close(wi_device *device)
 static weir_status host_memory(wi_device *device, uint64_t *available, uint64_t *total)
 {
     (void)device;
-    (void)wi_limits_memory("", available, total);
+    (void)wi_cgroup_memory("", available, total);
     return WEIR_OK;
 }
 

@@ -9,7 +9,7 @@
 
 typedef struct csv {
     wi_file *file;
-    wi_sizes known;
+    wi_pointer_map known;
     uint64_t start; /* nanoseconds of the first event */
 } csv;
 
@@ -52,7 +52,7 @@ static weir_status add_row(csv *c, const weir_event *event, const char *action, 
 
 static weir_status remember(csv *c, const weir_event *event)
 {
-    return wi_sizes_put(&c->known, event->pointer, event->bytes) ? WEIR_OK
+    return wi_pointer_map_put(&c->known, event->pointer, event->bytes) ? WEIR_OK
                                                                  : weir_fail(WEIR_SYSTEM, "no host memory for a trace");
 }
 
@@ -61,7 +61,7 @@ static weir_status add_resize(csv *c, const weir_event *event)
     uint64_t old;
     weir_status status = WEIR_OK;
     /* In RMM's words: it was freed, and allocated again at the same place. */
-    if (wi_sizes_take(&c->known, event->pointer, &old))
+    if (wi_pointer_map_remove(&c->known, event->pointer, &old))
         status = add_row(c, event, "free", old);
     if (status == WEIR_OK)
         status = add_row(c, event, "allocate", event->bytes);
@@ -77,7 +77,7 @@ static weir_status add_event(csv *c, const weir_event *event)
         status = add_row(c, event, "allocate", event->bytes);
         return status == WEIR_OK ? remember(c, event) : status;
     case WEIR_DEALLOCATE:
-        (void)wi_sizes_take(&c->known, event->pointer, &old);
+        (void)wi_pointer_map_remove(&c->known, event->pointer, &old);
         return add_row(c, event, "free", old);
     case WEIR_RESIZE:
         return add_resize(c, event);
@@ -114,7 +114,7 @@ static weir_status csv_close(void *user)
 {
     csv *c = user;
     weir_status status = wi_file_close(c->file);
-    wi_sizes_clear(&c->known);
+    wi_pointer_map_clear(&c->known);
     free(c);
     return status;
 }

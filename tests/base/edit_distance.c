@@ -38,8 +38,8 @@ static void of_any_length(void **state)
         char a[LONGEST + 1], b[LONGEST + 1];
         make_word(a, next_random(&seed) % LONGEST, &seed);
         make_word(b, next_random(&seed) % 64, &seed); /* what is known is no longer */
-        assert_int_equal(wi_distance(a, b), table_distance(a, b));
-        assert_int_equal(wi_distance(b, a), table_distance(a, b));
+        assert_int_equal(wi_edit_distance(a, b), table_distance(a, b));
+        assert_int_equal(wi_edit_distance(b, a), table_distance(a, b));
         long_ones += strlen(a) > 63;
     }
     assert_true(long_ones > 1000);
@@ -53,15 +53,15 @@ static void of_long_words_that_are_near(void **state)
     char a[LONGEST + 1], b[LONGEST + 1];
     make_word(a, LONGEST, &seed);
     memcpy(b, a, sizeof b);
-    assert_int_equal(wi_distance(a, b), 0);
+    assert_int_equal(wi_edit_distance(a, b), 0);
     for (size_t i = 0; i < LONGEST; i++) {
         b[i] = 'x';
-        assert_int_equal(wi_distance(a, b), 1);
+        assert_int_equal(wi_edit_distance(a, b), 1);
         b[i] = a[i];
     }
     memset(b, 'x', LONGEST);
-    assert_int_equal(wi_distance(a, b), LONGEST);
-    assert_int_equal(wi_distance("fp16", b), LONGEST);
+    assert_int_equal(wi_edit_distance(a, b), LONGEST);
+    assert_int_equal(wi_edit_distance("fp16", b), LONGEST);
 }
 
 int main(void)
