@@ -1,5 +1,5 @@
 /* The choice as callers see it: what is looked at, and the record of it. */
-#include "choice/world.h"
+#include "choice/context.h"
 
 #include <dirent.h>
 #include <fcntl.h>

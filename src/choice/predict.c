@@ -1,6 +1,6 @@
 /* What an engine says beforehand. */
 #include "choice/settings.h"
-#include "choice/world.h"
+#include "choice/context.h"
 
 /* Since version 2 of the table an engine is asked without a place. */
 static bool can_predict(const weir_engine *table)

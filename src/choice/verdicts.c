@@ -1,6 +1,6 @@
 /* The rules: each one function, with its code and its sentence. The first that refuses a candidate is its verdict. */
 #include "choice/settings.h"
-#include "choice/world.h"
+#include "choice/context.h"
 
 #include <weir/options.h>
 

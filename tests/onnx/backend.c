@@ -6,8 +6,8 @@
 
 #include <inttypes.h>
 
-#include "model.h"
-#include "settings.h"
+#include "engines/onnx/model.h"
+#include "engines/onnx/settings.h"
 #include "onnx_file/tensor.h"
 
 enum { MOST_VALUES = 64, MOST_WORDS = 512 };

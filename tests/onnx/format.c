@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "onnx_file/check.h"
-#include "graph.h"
-#include "strip.h"
+#include "engines/onnx/graph.h"
+#include "engines/onnx/strip.h"
 
 static const char *const good[] = {"mlp",  "typed", "beside",   "types",  "scalar",  "empty",  "loop",
                                    "grow", "conv",  "rankless", "branch", "default", "strings"};
