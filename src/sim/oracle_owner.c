@@ -427,7 +427,8 @@ void oracle_hold(oracle *o, oracle_block block, bool held)
     uint64_t more = held ? w->charged : 0, less = w->charged - more;
     w->graphs = true;
     oracle_live(o, w->client, w->memory_class, less, more);
-    a->pending_least += more - less;
+    if (!o->slack) /* else two that adjoin may serve as one, with the second behind it as nobody's */
+        a->pending_least += more - less;
     a->pending_most += more - less;
 }
 
