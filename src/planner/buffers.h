@@ -1,6 +1,6 @@
 /* A list of buffers, as its readers in the planner see it: views are resolved to their storage as they are added. */
-#ifndef WI_ARENA_BUFFERS_H
-#define WI_ARENA_BUFFERS_H
+#ifndef WI_PLANNER_BUFFERS_H
+#define WI_PLANNER_BUFFERS_H
 
 #include <weir/plan_buffers.h>
 

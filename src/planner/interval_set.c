@@ -1,25 +1,25 @@
-/* Runs lie in pieces of some dozens, so that one more run moves few others, and a question passes by the pieces that have
+/* Intervals lie in pieces of some dozens, so that one more interval moves few others, and a question passes by the pieces that have
  * no gap as wide as it needs. */
 #include "planner/interval_set.h"
 #include "base/internal.h"
 
-typedef struct wi_taken_run {
+typedef struct wi_interval {
     uint64_t low, high;
-} run;
+} interval;
 
-enum { RUNS_MAX = 64 };
+enum { INTERVALS_MAX = 64 };
 
-void wi_taken_clear(wi_taken *taken)
+void wi_interval_set_clear(wi_interval_set *set)
 {
-    for (uint32_t i = 0; i < taken->room; i++)
-        free(taken->pieces[i].runs);
-    free(taken->pieces);
-    *taken = (wi_taken){0};
+    for (uint32_t i = 0; i < set->room; i++)
+        free(set->pieces[i].intervals);
+    free(set->pieces);
+    *set = (wi_interval_set){0};
 }
 
-void wi_taken_empty(wi_taken *taken)
+void wi_interval_set_empty(wi_interval_set *set)
 {
-    taken->count = 0;
+    set->count = 0;
 }
 
 /* There are very many of these, and most stay very short. */
@@ -39,61 +39,61 @@ static bool room_for_one(void **array, size_t each, uint32_t count, uint32_t *ro
 
 /* Pieces ----------------------------------------------------------------------------------------------------------- */
 
-static void measure(wi_taken_piece *piece)
+static void measure(wi_interval_piece *piece)
 {
     piece->widest = 0;
     for (uint32_t i = 1; i < piece->count; i++)
-        piece->widest = wi_max(piece->widest, piece->runs[i].low - piece->runs[i - 1].high);
+        piece->widest = wi_max(piece->widest, piece->intervals[i].low - piece->intervals[i - 1].high);
 }
 
-static uint64_t end_of(const wi_taken_piece *piece)
+static uint64_t end_of(const wi_interval_piece *piece)
 {
-    return piece->runs[piece->count - 1].high;
+    return piece->intervals[piece->count - 1].high;
 }
 
 /* An empty one before `index`; NULL without host memory. */
-static wi_taken_piece *insert_piece(wi_taken *taken, uint32_t index)
+static wi_interval_piece *insert_piece(wi_interval_set *set, uint32_t index)
 {
-    if (!room_for_one((void **)&taken->pieces, sizeof *taken->pieces, taken->count, &taken->room))
+    if (!room_for_one((void **)&set->pieces, sizeof *set->pieces, set->count, &set->room))
         return NULL;
-    wi_taken_piece spare = taken->pieces[taken->count];
-    memmove(&taken->pieces[index + 1], &taken->pieces[index], (taken->count - index) * sizeof spare);
-    taken->count++;
+    wi_interval_piece spare = set->pieces[set->count];
+    memmove(&set->pieces[index + 1], &set->pieces[index], (set->count - index) * sizeof spare);
+    set->count++;
     spare.count = 0;
-    taken->pieces[index] = spare;
-    return &taken->pieces[index];
+    set->pieces[index] = spare;
+    return &set->pieces[index];
 }
 
-static void remove_piece(wi_taken *taken, uint32_t index)
+static void remove_piece(wi_interval_set *set, uint32_t index)
 {
-    wi_taken_piece spare = taken->pieces[index];
-    taken->count--;
-    memmove(&taken->pieces[index], &taken->pieces[index + 1], (taken->count - index) * sizeof spare);
-    taken->pieces[taken->count] = spare;
+    wi_interval_piece spare = set->pieces[index];
+    set->count--;
+    memmove(&set->pieces[index], &set->pieces[index + 1], (set->count - index) * sizeof spare);
+    set->pieces[set->count] = spare;
 }
 
-static bool insert_run(wi_taken_piece *piece, uint32_t at, run r)
+static bool insert_interval(wi_interval_piece *piece, uint32_t at, interval r)
 {
-    if (!room_for_one((void **)&piece->runs, sizeof r, piece->count, &piece->room))
+    if (!room_for_one((void **)&piece->intervals, sizeof r, piece->count, &piece->room))
         return false;
-    memmove(&piece->runs[at + 1], &piece->runs[at], (piece->count - at) * sizeof r);
-    piece->runs[at] = r;
+    memmove(&piece->intervals[at + 1], &piece->intervals[at], (piece->count - at) * sizeof r);
+    piece->intervals[at] = r;
     piece->count++;
     return true;
 }
 
-static bool split(wi_taken *taken, uint32_t index)
+static bool split(wi_interval_set *set, uint32_t index)
 {
-    wi_taken_piece *behind = insert_piece(taken, index + 1);
+    wi_interval_piece *behind = insert_piece(set, index + 1);
     bool good = behind != NULL;
     if (!good)
         return false;
-    wi_taken_piece *piece = &taken->pieces[index];
+    wi_interval_piece *piece = &set->pieces[index];
     uint32_t half = piece->count / 2;
     for (uint32_t i = half; i < piece->count && good; i++)
-        good = insert_run(behind, behind->count, piece->runs[i]);
+        good = insert_interval(behind, behind->count, piece->intervals[i]);
     if (!good) {
-        remove_piece(taken, index + 1);
+        remove_piece(set, index + 1);
         return false;
     }
     piece->count = half;
@@ -105,12 +105,12 @@ static bool split(wi_taken *taken, uint32_t index)
 /* Searching -------------------------------------------------------------------------------------------------------- */
 
 /* The first piece from `first` on that ends at `address` or behind. */
-static uint32_t piece_ending_at(const wi_taken *taken, uint32_t first, uint64_t address)
+static uint32_t piece_ending_at(const wi_interval_set *set, uint32_t first, uint64_t address)
 {
-    uint32_t low = first, high = taken->count;
+    uint32_t low = first, high = set->count;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        if (end_of(&taken->pieces[middle]) < address)
+        if (end_of(&set->pieces[middle]) < address)
             low = middle + 1;
         else
             high = middle;
@@ -118,12 +118,12 @@ static uint32_t piece_ending_at(const wi_taken *taken, uint32_t first, uint64_t 
     return low;
 }
 
-static uint32_t run_ending_at(const wi_taken_piece *piece, uint64_t address)
+static uint32_t interval_ending_at(const wi_interval_piece *piece, uint64_t address)
 {
     uint32_t low = 0, high = piece->count;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        if (piece->runs[middle].high < address)
+        if (piece->intervals[middle].high < address)
             low = middle + 1;
         else
             high = middle;
@@ -131,22 +131,23 @@ static uint32_t run_ending_at(const wi_taken_piece *piece, uint64_t address)
     return low;
 }
 
-uint64_t wi_taken_gap(const wi_taken *taken, uint32_t *piece, uint64_t at, uint64_t length, uint64_t alignment)
+uint64_t wi_interval_set_gap(const wi_interval_set *set, uint32_t *piece, uint64_t at, uint64_t length,
+                             uint64_t alignment)
 {
-    if (*piece < taken->count && end_of(&taken->pieces[*piece]) <= at)
-        *piece = piece_ending_at(taken, *piece + 1, at + 1);
-    for (uint32_t i = *piece; i < taken->count; i++) {
-        const wi_taken_piece *p = &taken->pieces[i];
-        if (p->runs[0].low >= at + length)
+    if (*piece < set->count && end_of(&set->pieces[*piece]) <= at)
+        *piece = piece_ending_at(set, *piece + 1, at + 1);
+    for (uint32_t i = *piece; i < set->count; i++) {
+        const wi_interval_piece *p = &set->pieces[i];
+        if (p->intervals[0].low >= at + length)
             break;
         if (p->widest < length) {
             at = wi_max(at, wi_round_up(end_of(p), alignment));
             continue;
         }
-        for (uint32_t k = run_ending_at(p, at + 1); k < p->count; k++) {
-            if (p->runs[k].low >= at + length)
+        for (uint32_t k = interval_ending_at(p, at + 1); k < p->count; k++) {
+            if (p->intervals[k].low >= at + length)
                 return at;
-            at = wi_max(at, wi_round_up(p->runs[k].high, alignment));
+            at = wi_max(at, wi_round_up(p->intervals[k].high, alignment));
         }
     }
     return at;
@@ -154,22 +155,22 @@ uint64_t wi_taken_gap(const wi_taken *taken, uint32_t *piece, uint64_t at, uint6
 
 /* Adding ----------------------------------------------------------------------------------------------------------- */
 
-/* Takes what the run at the place has grown over out of the list. */
-static void swallow(wi_taken *taken, uint32_t index, uint32_t at)
+/* Takes what the interval at the place has grown over out of the list. */
+static void swallow(wi_interval_set *set, uint32_t index, uint32_t at)
 {
-    run *grown = &taken->pieces[index].runs[at];
-    for (uint32_t i = index, from = at + 1; i < taken->count;) {
-        wi_taken_piece *piece = &taken->pieces[i];
+    interval *grown = &set->pieces[index].intervals[at];
+    for (uint32_t i = index, from = at + 1; i < set->count;) {
+        wi_interval_piece *piece = &set->pieces[i];
         uint32_t end = from;
-        for (; end < piece->count && piece->runs[end].low <= grown->high; end++)
-            grown->high = wi_max(grown->high, piece->runs[end].high);
+        for (; end < piece->count && piece->intervals[end].low <= grown->high; end++)
+            grown->high = wi_max(grown->high, piece->intervals[end].high);
         bool more = end == piece->count;
         if (end > from)
-            memmove(&piece->runs[from], &piece->runs[end], (piece->count - end) * sizeof *grown);
+            memmove(&piece->intervals[from], &piece->intervals[end], (piece->count - end) * sizeof *grown);
         piece->count -= end - from;
         measure(piece);
         if (piece->count == 0)
-            remove_piece(taken, i);
+            remove_piece(set, i);
         else
             i++;
         if (!more)
@@ -178,30 +179,30 @@ static void swallow(wi_taken *taken, uint32_t index, uint32_t at)
     }
 }
 
-bool wi_taken_add(wi_taken *taken, uint64_t low, uint64_t high)
+bool wi_interval_set_add(wi_interval_set *set, uint64_t low, uint64_t high)
 {
-    uint32_t index = piece_ending_at(taken, 0, low);
-    if (index == taken->count && index > 0)
+    uint32_t index = piece_ending_at(set, 0, low);
+    if (index == set->count && index > 0)
         index--;
-    if (taken->count == 0 && !insert_piece(taken, 0))
+    if (set->count == 0 && !insert_piece(set, 0))
         return false;
-    wi_taken_piece *piece = &taken->pieces[index];
-    uint32_t at = run_ending_at(piece, low);
-    if (at < piece->count && piece->runs[at].low <= high) {
-        run *r = &piece->runs[at];
+    wi_interval_piece *piece = &set->pieces[index];
+    uint32_t at = interval_ending_at(piece, low);
+    if (at < piece->count && piece->intervals[at].low <= high) {
+        interval *r = &piece->intervals[at];
         bool grows = low < r->low || high > r->high;
-        *r = (run){wi_min(low, r->low), wi_max(high, r->high)};
+        *r = (interval){wi_min(low, r->low), wi_max(high, r->high)};
         if (grows)
-            swallow(taken, index, at);
+            swallow(set, index, at);
         return true;
     }
-    if (piece->count < RUNS_MAX) {
-        bool good = insert_run(piece, at, (run){low, high});
-        if (piece->count == 0) /* a piece has a run */
-            remove_piece(taken, index);
+    if (piece->count < INTERVALS_MAX) {
+        bool good = insert_interval(piece, at, (interval){low, high});
+        if (piece->count == 0) /* a piece has a interval */
+            remove_piece(set, index);
         else
             measure(piece);
         return good;
     }
-    return split(taken, index) && wi_taken_add(taken, low, high);
+    return split(set, index) && wi_interval_set_add(set, low, high);
 }

@@ -1,31 +1,31 @@
-/* Addresses that are taken, as runs with something free between them. */
-#ifndef WI_ARENA_TAKEN_H
-#define WI_ARENA_TAKEN_H
+/* Sets of addresses, as intervals with something free between them. */
+#ifndef WI_PLANNER_INTERVAL_SET_H
+#define WI_PLANNER_INTERVAL_SET_H
 
 #include <weir/base.h>
 
-/* Some runs that follow each other, and the widest of the gaps between them. */
-typedef struct wi_taken_piece {
-    struct wi_taken_run *runs;
+/* Intervals that follow each other, and the widest of the gaps between them. */
+typedef struct wi_interval_piece {
+    struct wi_interval *intervals;
     uint32_t count, room;
     uint64_t widest;
-} wi_taken_piece;
+} wi_interval_piece;
 
-/* All zeros: nothing is taken. */
-typedef struct wi_taken {
-    wi_taken_piece *pieces;
+/* All zeros is an empty one. */
+typedef struct wi_interval_set {
+    wi_interval_piece *pieces;
     uint32_t count, room;
-} wi_taken;
+} wi_interval_set;
 
-/* What wi_taken_empty keeps goes too. */
-void wi_taken_clear(wi_taken *taken);
-void wi_taken_empty(wi_taken *taken);
+void wi_interval_set_empty(wi_interval_set *set); /* keeps its memory for what comes */
+void wi_interval_set_clear(wi_interval_set *set);
 
-/* low … high - 1 as well, whatever of it was taken already. False without host memory. */
-bool wi_taken_add(wi_taken *taken, uint64_t low, uint64_t high);
+/* low … high - 1 too, whatever of it is in the set already. False without host memory. */
+bool wi_interval_set_add(wi_interval_set *set, uint64_t low, uint64_t high);
 
-/* The lowest multiple of `alignment` at or above `at`, which is one, with `length` free addresses. `piece` says from where
+/* The lowest multiple of `alignment` at or above `at`, which is one, from which on `length` addresses are not in the set. `piece` says from where
  * on to look: 0, or what it became when this was asked for a lower address. */
-uint64_t wi_taken_gap(const wi_taken *taken, uint32_t *piece, uint64_t at, uint64_t length, uint64_t alignment);
+uint64_t wi_interval_set_gap(const wi_interval_set *set, uint32_t *piece, uint64_t at, uint64_t length,
+                             uint64_t alignment);
 
 #endif

@@ -1,6 +1,6 @@
 /* A text by lines, and the numbers in it. */
-#ifndef WI_ARENA_LINES_H
-#define WI_ARENA_LINES_H
+#ifndef WI_PLANNER_LINES_H
+#define WI_PLANNER_LINES_H
 
 #include <weir/status.h>
 

@@ -1,6 +1,6 @@
 /* A plan: offsets by buffer, and what is told of them. */
-#ifndef WI_ARENA_PLAN_H
-#define WI_ARENA_PLAN_H
+#ifndef WI_PLANNER_PLAN_H
+#define WI_PLANNER_PLAN_H
 
 #include "planner/buffers.h"
 
@@ -22,5 +22,9 @@ uint64_t wi_plan_length(const weir_plan *plan, uint32_t index);
 
 /* Puts together what is told of it: arenas and sums. */
 void wi_plan_sum_up(weir_plan *plan);
+
+/* plan_file.c: the line that a plan's text begins with, and the sum that a plan's text ends with. */
+#define WI_PLAN_FIRST_LINE "weir-plan 1"
+uint64_t wi_plan_text_sum(const char *bytes, size_t length);
 
 #endif

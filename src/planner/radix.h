@@ -1,6 +1,6 @@
 /* Sorting by numbers: stable, and linear in the count. */
-#ifndef WI_ARENA_RADIX_H
-#define WI_ARENA_RADIX_H
+#ifndef WI_PLANNER_RADIX_H
+#define WI_PLANNER_RADIX_H
 
 #include <weir/base.h>
 

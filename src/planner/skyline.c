@@ -1,40 +1,40 @@
-/* One pass from below for any number of items: the lowest run of the floor gets the best item that lies inside it, and is
- * raised to its lower neighbour when there is none. Which is the best is decided beforehand, so that it can be searched for
- * in a tree. Plain problems alone. */
+/* One pass from below for any number of items: the lowest run of the skyline gets the best item that lies inside it, and is
+ * raised to its lower neighbour when there is none. Which is the best is decided beforehand, so that a tree finds it. Plain
+ * problems alone. */
 #include "planner/radix.h"
 #include "planner/solve.h"
 #include "base/internal.h"
 
-/* Runs of the floor lie at their left sections; `heap` has their left sections, the lowest floor first. */
-typedef struct sky {
+/* Runs of the skyline lie at their left sections; `heap` has their left sections, the lowest level first. */
+typedef struct skyline {
     const wi_problem *problem;
-    uint64_t *floors; /* of the run that begins there */
+    uint64_t *levels; /* of the run that begins there */
     uint32_t *rights; /* of the run that begins there; 0: none does */
     uint32_t *lefts;  /* of the run that ends before there */
-    wi_key *heap;     /* key: floor; entries of runs that are gone are passed over */
+    wi_key *heap;     /* key: level; entries of runs that are gone are passed over */
     size_t heap_count, heap_room;
-    uint32_t *by_left; /* items */
-    uint32_t *first;   /* by section: where those begin that have their left there or behind */
-    uint32_t *places;  /* by item: in the order of by_left */
-    uint32_t *ranks;   /* by item: 0 is the best */
-    uint32_t *best;    /* by node of the tree over by_left: the best rank; UINT32_MAX: none waits */
-    uint32_t *nearest; /* by node: the least right */
-    uint32_t *of_rank; /* items */
+    uint32_t *by_left;   /* items */
+    uint32_t *first;     /* by section: where those begin that have their left there or behind */
+    uint32_t *positions; /* by item: in the order of by_left */
+    uint32_t *ranks;     /* by item: 0 is the best */
+    uint32_t *best;      /* by node of the tree over by_left: the best rank; UINT32_MAX: none waits */
+    uint32_t *nearest;   /* by node: the least right */
+    uint32_t *of_rank;   /* items */
     uint32_t leaves;
-} sky;
+} skyline;
 
 static const uint32_t nothing = UINT32_MAX;
 
 /* The tree --------------------------------------------------------------------------------------------------------- */
 
-static void pull(sky *s, uint32_t node)
+static void update(skyline *s, uint32_t node)
 {
     uint32_t a = 2 * node, b = a + 1;
     s->best[node] = s->best[a] < s->best[b] ? s->best[a] : s->best[b];
     s->nearest[node] = s->nearest[a] < s->nearest[b] ? s->nearest[a] : s->nearest[b];
 }
 
-static void plant(sky *s)
+static void build_tree(skyline *s)
 {
     for (uint32_t i = 0; i < s->leaves; i++) {
         bool item = i < s->problem->count;
@@ -42,38 +42,38 @@ static void plant(sky *s)
         s->nearest[s->leaves + i] = item ? s->problem->items[s->by_left[i]].right : nothing;
     }
     for (uint32_t node = s->leaves - 1; node > 0; node--)
-        pull(s, node);
+        update(s, node);
 }
 
-static void remove_item(sky *s, uint32_t item)
+static void remove_item(skyline *s, uint32_t item)
 {
-    uint32_t node = s->leaves + s->places[item];
+    uint32_t node = s->leaves + s->positions[item];
     s->best[node] = s->nearest[node] = nothing;
     while (node /= 2)
-        pull(s, node);
+        update(s, node);
 }
 
-/* The best rank below `than` of those in places low … high - 1 that end at `right` or before. `node` stands for `width`
- * places from `at` on. */
-static uint32_t best_inside(const sky *s, uint32_t node, uint32_t at, uint32_t width, const wi_span *places,
+/* The best rank below `than` of those at positions low … high - 1 that end at `right` or before. `node` stands for `width`
+ * positions from `at` on. */
+static uint32_t best_inside(const skyline *s, uint32_t node, uint32_t at, uint32_t width, const wi_span *positions,
                             uint32_t right, uint32_t than)
 {
-    if (at >= places->right || at + width <= places->left || s->best[node] >= than || s->nearest[node] > right)
+    if (at >= positions->right || at + width <= positions->left || s->best[node] >= than || s->nearest[node] > right)
         return than;
     if (width == 1)
         return s->best[node];
     uint32_t half = width / 2, a = 2 * node, b = a + 1;
     if (s->best[a] < s->best[b]) {
-        than = best_inside(s, a, at, half, places, right, than);
-        return best_inside(s, b, at + half, half, places, right, than);
+        than = best_inside(s, a, at, half, positions, right, than);
+        return best_inside(s, b, at + half, half, positions, right, than);
     }
-    than = best_inside(s, b, at + half, half, places, right, than);
-    return best_inside(s, a, at, half, places, right, than);
+    than = best_inside(s, b, at + half, half, positions, right, than);
+    return best_inside(s, a, at, half, positions, right, than);
 }
 
-/* The floor -------------------------------------------------------------------------------------------------------- */
+/* The skyline ------------------------------------------------------------------------------------------------------ */
 
-static void heap_push(sky *s, wi_key key)
+static void heap_push(skyline *s, wi_key key)
 {
     size_t i = s->heap_count++;
     for (; i > 0 && s->heap[(i - 1) / 2].key > key.key; i = (i - 1) / 2)
@@ -81,7 +81,7 @@ static void heap_push(sky *s, wi_key key)
     s->heap[i] = key;
 }
 
-static wi_key heap_pop(sky *s)
+static wi_key heap_pop(skyline *s)
 {
     wi_key top = s->heap[0], last = s->heap[--s->heap_count];
     size_t i = 0;
@@ -95,62 +95,62 @@ static wi_key heap_pop(sky *s)
     return top;
 }
 
-static void set_run(sky *s, uint32_t left, uint32_t right, uint64_t floor)
+static void set_run(skyline *s, uint32_t left, uint32_t right, uint64_t level)
 {
-    s->floors[left] = floor;
+    s->levels[left] = level;
     s->rights[left] = right;
     s->lefts[right] = left;
 }
 
-/* Makes a run, joined with neighbours of the same floor. */
-static void make_run(sky *s, uint32_t left, uint32_t right, uint64_t floor)
+/* Makes a run, joined with neighbours of the same level. */
+static void make_run(skyline *s, uint32_t left, uint32_t right, uint64_t level)
 {
-    if (left > 0 && s->floors[s->lefts[left]] == floor) {
+    if (left > 0 && s->levels[s->lefts[left]] == level) {
         uint32_t before = s->lefts[left];
         s->rights[left] = 0;
         left = before;
     }
-    if (right < s->problem->sections && s->floors[right] == floor) {
+    if (right < s->problem->sections && s->levels[right] == level) {
         uint32_t end = s->rights[right];
         s->rights[right] = 0;
         right = end;
     }
-    set_run(s, left, right, floor);
-    heap_push(s, (wi_key){floor, left});
+    set_run(s, left, right, level);
+    heap_push(s, (wi_key){level, left});
 }
 
-static void put(sky *s, uint32_t left, uint32_t right, uint32_t index)
+static void place(skyline *s, uint32_t left, uint32_t right, uint32_t index)
 {
     wi_item *item = &s->problem->items[index];
-    uint64_t floor = s->floors[left];
-    item->offset = floor;
+    uint64_t level = s->levels[left];
+    item->offset = level;
     if (item->right < right) {
-        set_run(s, item->right, right, floor);
-        heap_push(s, (wi_key){floor, item->right});
+        set_run(s, item->right, right, level);
+        heap_push(s, (wi_key){level, item->right});
     }
     if (left < item->left) {
-        set_run(s, left, item->left, floor);
-        heap_push(s, (wi_key){floor, left});
+        set_run(s, left, item->left, level);
+        heap_push(s, (wi_key){level, left});
     }
-    make_run(s, item->left, item->right, floor + item->length);
+    make_run(s, item->left, item->right, level + item->length);
     remove_item(s, index);
 }
 
-static void raise_run(sky *s, uint32_t left, uint32_t right)
+static void raise_run(skyline *s, uint32_t left, uint32_t right)
 {
-    uint64_t before = left > 0 ? s->floors[s->lefts[left]] : UINT64_MAX;
-    uint64_t behind = right < s->problem->sections ? s->floors[right] : UINT64_MAX;
+    uint64_t before = left > 0 ? s->levels[s->lefts[left]] : UINT64_MAX;
+    uint64_t behind = right < s->problem->sections ? s->levels[right] : UINT64_MAX;
     make_run(s, left, right, before < behind ? before : behind);
 }
 
 /* What waits goes on top, one behind the other. */
-static void pile_up(sky *s)
+static void pile_up(skyline *s)
 {
     uint64_t top = 0;
     for (uint32_t left = 0; left < s->problem->sections; left = s->rights[left])
-        top = wi_max(top, s->floors[left]);
+        top = wi_max(top, s->levels[left]);
     for (uint32_t i = 0; i < s->problem->count; i++) {
-        if (s->best[s->leaves + s->places[i]] == nothing)
+        if (s->best[s->leaves + s->positions[i]] == nothing)
             continue;
         s->problem->items[i].offset = top;
         top += s->problem->items[i].length;
@@ -159,8 +159,8 @@ static void pile_up(sky *s)
 
 enum { PUTS_BETWEEN_LOOKS = 64 };
 
-/* Each item that is put and each run that is raised pushes at most three entries; a raise ends a run, a put makes two. */
-static void fill(sky *s, wi_work *work)
+/* Each item that is placed and each run that is raised pushes at most three entries; a raise ends a run, an item makes two. */
+static void fill(skyline *s, wi_work *work)
 {
     uint32_t waiting = s->problem->count;
     s->heap_count = 0;
@@ -170,15 +170,15 @@ static void fill(sky *s, wi_work *work)
     while (waiting > 0) {
         wi_key lowest = heap_pop(s);
         uint32_t left = lowest.value, right = s->rights[left];
-        if (right == 0 || s->floors[left] != lowest.key)
+        if (right == 0 || s->levels[left] != lowest.key)
             continue;
-        wi_span places = {s->first[left], s->first[right]};
-        uint32_t rank = best_inside(s, 1, 0, s->leaves, &places, right, nothing);
+        wi_span positions = {s->first[left], s->first[right]};
+        uint32_t rank = best_inside(s, 1, 0, s->leaves, &positions, right, nothing);
         if (rank == nothing) {
             raise_run(s, left, right);
             continue;
         }
-        put(s, left, right, s->of_rank[rank]);
+        place(s, left, right, s->of_rank[rank]);
         if (--waiting % PUTS_BETWEEN_LOOKS == 0 && !wi_work_goes_on(work)) {
             pile_up(s);
             return;
@@ -231,7 +231,7 @@ static uint64_t worth(const wi_problem *problem, const uint64_t *loads, const wi
     }
 }
 
-static void rank(sky *s, const uint64_t *loads, wi_key *keys, int order)
+static void rank(skyline *s, const uint64_t *loads, wi_key *keys, int order)
 {
     uint32_t count = s->problem->count;
     for (uint32_t i = 0; i < count; i++)
@@ -243,7 +243,7 @@ static void rank(sky *s, const uint64_t *loads, wi_key *keys, int order)
     }
 }
 
-static void sort_by_left(sky *s, wi_key *keys)
+static void sort_by_left(skyline *s, wi_key *keys)
 {
     const wi_problem *problem = s->problem;
     uint32_t next = 0;
@@ -252,7 +252,7 @@ static void sort_by_left(sky *s, wi_key *keys)
     wi_radix_sort(keys, keys + problem->count, problem->count);
     for (uint32_t i = 0; i < problem->count; i++) {
         s->by_left[i] = keys[i].value;
-        s->places[keys[i].value] = i;
+        s->positions[keys[i].value] = i;
     }
     for (uint32_t section = 0; section <= problem->sections; section++) {
         while (next < problem->count && keys[next].key < section)
@@ -261,31 +261,31 @@ static void sort_by_left(sky *s, wi_key *keys)
     }
 }
 
-static bool make_room(sky *s)
+static bool make_room(skyline *s)
 {
     size_t count = s->problem->count, sections = (size_t)s->problem->sections + 1;
     s->leaves = 1;
     while (s->leaves < count)
         s->leaves *= 2;
-    s->floors = malloc(sections * sizeof *s->floors);
+    s->levels = malloc(sections * sizeof *s->levels);
     s->rights = malloc(sections * sizeof *s->rights);
     s->lefts = malloc(sections * sizeof *s->lefts);
     s->heap_room = 6 * count + 8;
     s->heap = malloc(s->heap_room * sizeof *s->heap);
     s->by_left = malloc(count * sizeof *s->by_left);
     s->first = malloc(sections * sizeof *s->first);
-    s->places = malloc(count * sizeof *s->places);
+    s->positions = malloc(count * sizeof *s->positions);
     s->ranks = malloc(count * sizeof *s->ranks);
     s->of_rank = malloc(count * sizeof *s->of_rank);
     s->best = malloc(2 * (size_t)s->leaves * sizeof *s->best);
     s->nearest = malloc(2 * (size_t)s->leaves * sizeof *s->nearest);
-    return s->floors && s->rights && s->lefts && s->heap && s->by_left && s->first && s->places && s->ranks &&
+    return s->levels && s->rights && s->lefts && s->heap && s->by_left && s->first && s->positions && s->ranks &&
            s->of_rank && s->best && s->nearest;
 }
 
 bool wi_solve_from_below(wi_problem *problem, wi_work *work, wi_best *best)
 {
-    sky s = {.problem = problem};
+    skyline s = {.problem = problem};
     wi_key *keys = malloc(2 * (size_t)problem->count * sizeof *keys);
     uint64_t *loads = malloc(((size_t)problem->sections + 1) * sizeof *loads);
     bool good = make_room(&s) && keys && loads;
@@ -295,12 +295,12 @@ bool wi_solve_from_below(wi_problem *problem, wi_work *work, wi_best *best)
     }
     for (int order = 0; order < ORDERS && good && wi_work_goes_on(work); order++) {
         rank(&s, loads, keys, order);
-        plant(&s);
+        build_tree(&s);
         fill(&s, work);
         if (wi_best_keep(problem, best, names[order]))
             break;
     }
-    void *const all[] = {s.floors, s.rights,  s.lefts, s.heap,    s.by_left, s.first, s.places,
+    void *const all[] = {s.levels, s.rights,  s.lefts, s.heap,    s.by_left, s.first, s.positions,
                          s.ranks,  s.of_rank, s.best,  s.nearest, keys,      loads};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]);

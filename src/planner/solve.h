@@ -1,8 +1,8 @@
-/* The solvers' common ground: what they may spend, and the best offsets so far. */
-#ifndef WI_ARENA_SOLVE_H
-#define WI_ARENA_SOLVE_H
+/* The solvers, which plan.c asks in turn, and their common ground: what they may spend, and the best offsets so far. */
+#ifndef WI_PLANNER_SOLVE_H
+#define WI_PLANNER_SOLVE_H
 
-#include "planner/placed.h"
+#include "planner/problem.h"
 
 typedef struct wi_work {
     const weir_plan_options *options;
@@ -34,21 +34,32 @@ typedef struct wi_best {
 /* Keeps the items' offsets if their arena is smaller than the best so far; true if that is small enough. */
 bool wi_best_keep(const wi_problem *problem, wi_best *best, const char *by);
 
-/* Places the items of every kind: `problem->items[…].offset` are the answer. WEIR_CONFLICT with the two fixed items that
- * meet in `one` and `other`; WEIR_SYSTEM without host memory. */
-weir_status wi_solve(wi_problem *problem, wi_work *work, wi_best *best, uint32_t pair[2]);
+/* greedy.c: items that are placed, found by time and address, and the lowest gap that another one fits into. */
+typedef struct wi_placement_index wi_placement_index;
+
+/* With nothing placed; NULL without host memory. */
+wi_placement_index *wi_placement_index_create(const wi_problem *problem);
+void wi_placement_index_destroy(wi_placement_index *index);
+void wi_placement_index_empty(wi_placement_index *index);
+
+/* The item, at its offset. False without host memory. */
+bool wi_placement_index_add(wi_placement_index *index, uint32_t item);
+
+/* The lowest offset at or above `from`, aligned as the item wants, at which it meets none that is placed. False without
+ * host memory. */
+bool wi_placement_index_lowest(wi_placement_index *index, uint32_t item, uint64_t from, uint64_t *offset);
 
 /* Each item that is not fixed, in the order of `order`, into the lowest gap that it fits into; when the work has to end,
  * those that are left one behind the other. False without host memory. */
-bool wi_place_in_order(wi_problem *problem, wi_placed *placed, const uint32_t *order, wi_work *work);
+bool wi_place_in_order(wi_problem *problem, wi_placement_index *index, const uint32_t *order, wi_work *work);
 
 /* The same for several orders, by size, by what lifetimes make of sizes and by lifetimes. */
 bool wi_solve_greedily(wi_problem *problem, wi_work *work, wi_best *best);
 
-/* Of plain problems: one pass from below, in several orders. */
+/* skyline.c; of plain problems: one pass from below, in several orders. */
 bool wi_solve_from_below(wi_problem *problem, wi_work *work, wi_best *best);
 
-/* Of plain problems: the exact search, until the best is proven or the work is spent. */
+/* neighbourhood.c; of plain problems: the exact search, until the best is proven or the work is spent. */
 bool wi_solve_by_search(wi_problem *problem, wi_work *work, wi_best *best);
 
 /* One behind the other, in order; fixed ones are gone around. */

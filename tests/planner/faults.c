@@ -35,23 +35,23 @@ static void taken_without_memory(void **state)
     (void)state;
     bool all_met = false;
     for (long nth = 0; !all_met; nth++) {
-        wi_taken taken = {0};
+        wi_interval_set taken = {0};
         long refused = 0;
         left = nth;
         for (uint64_t i = 0; i < RUNS; i++)
-            if (!wi_taken_add(&taken, 2 * EACH * i, 2 * EACH * i + EACH)) {
+            if (!wi_interval_set_add(&taken, 2 * EACH * i, 2 * EACH * i + EACH)) {
                 uint32_t piece = 0;
                 refused++;
-                assert_int_equal(wi_taken_gap(&taken, &piece, 2 * EACH * i, EACH, 1), 2 * EACH * i);
-                assert_true(wi_taken_add(&taken, 2 * EACH * i, 2 * EACH * i + EACH));
+                assert_int_equal(wi_interval_set_gap(&taken, &piece, 2 * EACH * i, EACH, 1), 2 * EACH * i);
+                assert_true(wi_interval_set_add(&taken, 2 * EACH * i, 2 * EACH * i + EACH));
             }
         all_met = left >= 0;
         left = -1;
         assert_int_equal(refused, !all_met);
         uint32_t piece = 0;
         for (uint64_t i = 0; i < RUNS; i++)
-            assert_int_equal(wi_taken_gap(&taken, &piece, 2 * EACH * i, EACH, 1), 2 * EACH * i + EACH);
-        wi_taken_clear(&taken);
+            assert_int_equal(wi_interval_set_gap(&taken, &piece, 2 * EACH * i, EACH, 1), 2 * EACH * i + EACH);
+        wi_interval_set_clear(&taken);
         assert_true(nth < RUNS);
     }
 }

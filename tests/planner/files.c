@@ -1,5 +1,5 @@
 /* Lists from MiniMalloc's CSV, plans saved and loaded, and what is wrong with files that are none. */
-#include "planner/plan_text.h"
+#include "planner/plan.h"
 #include "planner/random.h"
 
 #include <pthread.h>

@@ -84,7 +84,7 @@ static void each_goes_into_the_lowest_gap(void **state)
         bool there[120];
         make_example(&e, &seed);
         wi_problem *p = &e.problem;
-        wi_placed *placed = wi_placed_create(p);
+        wi_placement_index *placed = wi_placement_index_create(p);
         assert_non_null(placed);
         for (uint32_t i = 0; i < p->count; i++) {
             uint32_t j = (uint32_t)roll(&seed, i + 1);
@@ -102,7 +102,7 @@ static void each_goes_into_the_lowest_gap(void **state)
                 there[order[i]] = true;
             }
         }
-        wi_placed_destroy(placed);
+        wi_placement_index_destroy(placed);
     }
 }
 
@@ -114,7 +114,7 @@ static void many_at_once_leave_no_hole(void **state)
     uint64_t seed = 43;
     wi_item *items = calloc(COUNT, sizeof *items);
     wi_problem p = {.items = items, .count = COUNT, .sections = 3};
-    wi_placed *placed = wi_placed_create(&p);
+    wi_placement_index *placed = wi_placement_index_create(&p);
     uint64_t end = 0;
     for (uint32_t i = 0; i < COUNT; i += 2) { /* every other one, at random */
         uint64_t lengths[2] = {1 + roll(&seed, 50), 1 + roll(&seed, 50)};
@@ -124,18 +124,18 @@ static void many_at_once_leave_no_hole(void **state)
         }
     }
     for (uint32_t i = 0; i < COUNT; i += 2)
-        assert_true(wi_placed_add(placed, (i * 7 + 2) % COUNT));
+        assert_true(wi_placement_index_add(placed, (i * 7 + 2) % COUNT));
     for (uint32_t i = 1; i < COUNT; i += 2) {
         uint32_t item = (i * 7 + 4) % COUNT;
         uint64_t offset;
-        assert_true(wi_placed_lowest(placed, item, items[item].offset, &offset));
+        assert_true(wi_placement_index_lowest(placed, item, items[item].offset, &offset));
         assert_int_equal(offset, items[item].offset);
-        assert_true(wi_placed_add(placed, item));
+        assert_true(wi_placement_index_add(placed, item));
     }
     uint64_t offset;
-    assert_true(wi_placed_lowest(placed, 0, 0, &offset));
+    assert_true(wi_placement_index_lowest(placed, 0, 0, &offset));
     assert_int_equal(offset, end);
-    wi_placed_destroy(placed);
+    wi_placement_index_destroy(placed);
     free(items);
 }
 
@@ -156,27 +156,27 @@ static void taken_addresses_are_never_answered(void **state)
 {
     (void)state;
     uint64_t seed = 53;
-    wi_taken all = {0};
+    wi_interval_set all = {0};
     bool *taken = calloc(ADDRESSES, sizeof *taken);
     for (int round = 0; round < 4; round++) {
-        wi_taken_empty(&all);
+        wi_interval_set_empty(&all);
         memset(taken, false, ADDRESSES * sizeof *taken);
         for (int i = 0; i < 4000; i++) {
             uint64_t length = roll(&seed, 200) ? 1 + roll(&seed, 3) : 1 + roll(&seed, 2000);
             uint64_t low = roll(&seed, ADDRESSES - length);
-            assert_true(wi_taken_add(&all, low, low + length));
+            assert_true(wi_interval_set_add(&all, low, low + length));
             memset(taken + low, true, length);
             uint64_t alignment = (uint64_t)1 << roll(&seed, 5), at = roll(&seed, ADDRESSES) & -alignment;
             uint32_t piece = 0;
             for (int k = 0; k < 3; k++, at += alignment) {
                 length = 1 + roll(&seed, roll(&seed, 4) ? 8 : 200);
-                uint64_t gap = wi_taken_gap(&all, &piece, at, length, alignment);
+                uint64_t gap = wi_interval_set_gap(&all, &piece, at, length, alignment);
                 assert_int_equal(gap, free_from(taken, at, length, alignment));
                 at = gap;
             }
         }
     }
-    wi_taken_clear(&all);
+    wi_interval_set_clear(&all);
     free(taken);
 }
 
