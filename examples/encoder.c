@@ -7,8 +7,8 @@
  * is found, the largest difference between the two; it fails when that is more than floats explain. */
 #include "encoder.h"
 
-#include "engine/onnx/check.h"
-#include "graph/contents.h"
+#include "onnx_file/check.h"
+#include "onnx_shapes/contents.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
 
 #include <weir/weir.h>
 
-#include "graph/graph.h"
-#include "graph/memory.h"
+#include "onnx_shapes/graph.h"
+#include "onnx_shapes/memory.h"
 
 #include "encoder_kernels.h"
 

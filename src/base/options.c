@@ -1,7 +1,7 @@
 /* The options: one table, from which values, checks and listings come. */
 #include "base/options.h"
-#include "base/age.h"
-#include "base/nearest.h"
+#include "base/duration.h"
+#include "base/edit_distance.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -253,7 +253,7 @@ static bool is_bytes(const char *value)
 static bool is_age(const char *value)
 {
     uint64_t ignored;
-    return wi_age_read(value, &ignored);
+    return wi_duration_read(value, &ignored);
 }
 
 static bool read_count(const char *value, unsigned *out)
@@ -385,7 +385,7 @@ static weir_status unknown(const char *name)
 {
     const struct option *nearest = &options[0];
     for (size_t i = 1; i < OPTION_COUNT; i++)
-        if (wi_distance(name, options[i].name) < wi_distance(name, nearest->name))
+        if (wi_edit_distance(name, options[i].name) < wi_edit_distance(name, nearest->name))
             nearest = &options[i];
     return weir_fail(WEIR_NOT_FOUND, "there is no option \"%.64s\"; the nearest is \"%s\"", name, nearest->name);
 }

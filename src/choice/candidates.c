@@ -1,5 +1,5 @@
 /* Which candidates there are. */
-#include "choice/world.h"
+#include "choice/context.h"
 
 #define NOBODY SIZE_MAX
 

@@ -1,5 +1,5 @@
 /* The choice as callers see it: what is looked at, and the record of it. */
-#include "choice/world.h"
+#include "choice/context.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 
 typedef struct record {
     weir_choice choice; /* first: callers have its address */
-    wi_texts texts;
+    wi_string_pool texts;
     weir_candidate *candidates;
 } record;
 
@@ -92,7 +92,7 @@ weir_status wi_decide(wi_world *world)
 void wi_world_end(wi_world *world)
 {
     wi_engines_free(&world->engines);
-    wi_texts_free(&world->texts);
+    wi_string_pool_free(&world->texts);
     free(world->candidates);
     free(world->devices);
     free(world->obtainable);
@@ -105,12 +105,12 @@ static weir_candidate write_candidate(wi_world *world, wi_candidate *c, int32_t 
 {
     const weir_engine_provider *told = &c->engine->providers[c->provider];
     weir_candidate out = {.size = sizeof out,
-                          .engine = wi_text(&world->texts, "%s", c->engine->name),
+                          .engine = wi_string_pool_print(&world->texts, "%s", c->engine->name),
                           .provider = wi_provider_name(c->provider),
-                          .device = c->device ? wi_text(&world->texts, "%s", c->device->key) : "",
-                          .runtime = c->device ? wi_text(&world->texts, "%s", wi_candidate_runtime(c)) : "",
-                          .library = wi_text(&world->texts, "%s", told->library),
-                          .version = wi_text(&world->texts, "%s", told->version),
+                          .device = c->device ? wi_string_pool_print(&world->texts, "%s", c->device->key) : "",
+                          .runtime = c->device ? wi_string_pool_print(&world->texts, "%s", wi_candidate_runtime(c)) : "",
+                          .library = wi_string_pool_print(&world->texts, "%s", told->library),
+                          .version = wi_string_pool_print(&world->texts, "%s", told->version),
                           .verdict = c->verdict,
                           .reason = c->reason,
                           .rank = rank,
@@ -145,7 +145,7 @@ static weir_status write_record(wi_world *world, weir_choice **out)
                                  .policy = wi_policy_name(world->wish.policy),
                                  .rule = rule};
     made->texts = world->texts;
-    world->texts = (wi_texts){.last = NULL};
+    world->texts = (wi_string_pool){.last = NULL};
     *out = &made->choice;
     return WEIR_OK;
 }
@@ -185,7 +185,7 @@ void weir_choice_release(weir_choice *choice)
     record *made = (record *)choice;
     if (!made)
         return;
-    wi_texts_free(&made->texts);
+    wi_string_pool_free(&made->texts);
     free(made->candidates);
     free(made);
 }

@@ -1,6 +1,6 @@
 /* What an engine says beforehand. */
 #include "choice/settings.h"
-#include "choice/world.h"
+#include "choice/context.h"
 
 /* Since version 2 of the table an engine is asked without a place. */
 static bool can_predict(const weir_engine *table)
@@ -21,7 +21,7 @@ static void take(wi_world *world, wi_prediction *prediction, weir_status status)
         prediction->verdict = WEIR_BAD_SETTING;
     else if (status == WEIR_CORRUPT || status == WEIR_UNSUPPORTED)
         prediction->verdict = WEIR_OTHER_FORMAT;
-    prediction->reason = wi_text(&world->texts, "%s", weir_detail());
+    prediction->reason = wi_string_pool_print(&world->texts, "%s", weir_detail());
 }
 
 void wi_predict(wi_world *world, const wi_engine_facts *engine, wi_provider provider, wi_prediction *prediction)
@@ -33,7 +33,7 @@ void wi_predict(wi_world *world, const wi_engine_facts *engine, wi_provider prov
         return;
     *prediction = (wi_prediction){.asked = true, .reason = "", .plan = {.size = sizeof prediction->plan}};
     if (!can_predict(engine->table)) {
-        prediction->reason = wi_text(&world->texts, "the engine %s does not predict", engine->name);
+        prediction->reason = wi_string_pool_print(&world->texts, "the engine %s does not predict", engine->name);
         return;
     }
     wi_detail_keep(&kept);

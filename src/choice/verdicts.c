@@ -1,6 +1,6 @@
 /* The rules: each one function, with its code and its sentence. The first that refuses a candidate is its verdict. */
 #include "choice/settings.h"
-#include "choice/world.h"
+#include "choice/context.h"
 
 #include <weir/options.h>
 
@@ -15,7 +15,7 @@ static weir_verdict refuse(wi_world *world, wi_candidate *candidate, weir_verdic
 {
     va_list arguments;
     va_start(arguments, format);
-    candidate->reason = wi_text_of(&world->texts, format, arguments);
+    candidate->reason = wi_string_pool_vprint(&world->texts, format, arguments);
     va_end(arguments);
     return verdict;
 }

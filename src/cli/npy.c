@@ -3,7 +3,7 @@
 #include "npy_header.h"
 #include "regular.h"
 
-#include "trace/sink.h"
+#include "trace/output_file.h"
 
 #include <errno.h>
 #include <inttypes.h>

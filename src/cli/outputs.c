@@ -6,7 +6,7 @@
 #include "terminal.h"
 #include "text.h"
 
-#include "trace/sink.h"
+#include "trace/output_file.h"
 
 #include <errno.h>
 #include <inttypes.h>

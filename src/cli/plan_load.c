@@ -3,7 +3,7 @@
 
 #include "text.h"
 
-#include "sinks/format.h"
+#include "trace/format.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
 
 #include "text.h"
 
-#include "engine/onnx/check.h"
-#include "graph/memory.h"
+#include "onnx_file/check.h"
+#include "onnx_shapes/memory.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

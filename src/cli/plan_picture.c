@@ -5,7 +5,7 @@
 #include "html.h"
 #include "text.h"
 
-#include "trace/sink.h"
+#include "trace/output_file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "replay.h"
 #include "text.h"
 
-#include "trace/reader.h"
+#include "trace/read_binary.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* replay_load.c: reads a trace file of any of the known forms into a plan. */
 #include "replay.h"
 
-#include "sinks/format.h"
+#include "trace/format.h"
 #include "trace/lines.h"
-#include "trace/reader.h"
-#include "trace/rmm.h"
+#include "trace/read_binary.h"
+#include "trace/read_rmm.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* replay_plan.c: makes operations of a trace's events: their order, the places of the blocks, the peak. */
 #include "replay.h"
 
-#include "sinks/sizes.h"
+#include "base/pointer_map.h"
 
 #include <stdlib.h>
 
@@ -73,7 +73,7 @@ static void sort(wi_replay_events *events)
 
 typedef struct maker {
     wi_replay_plan *plan;
-    wi_sizes slots; /* of live blocks, by address */
+    wi_pointer_map slots; /* of live blocks, by address */
     uint32_t *unused, unused_count;
     size_t *taken_by; /* by slot: the operation that allocated it */
     uint64_t streams[WI_REPLAY_STREAMS];
@@ -111,7 +111,7 @@ static weir_status take(maker *m, const wi_replay_event *event, wi_replay_op *op
     plan->peak = m->live > plan->peak ? m->live : plan->peak;
     plan->allocations++;
     const void *address = (const void *)(uintptr_t)event->pointer;
-    return wi_sizes_put(&m->slots, address, op->slot) ? WEIR_OK : no_memory(plan);
+    return wi_pointer_map_put(&m->slots, address, op->slot) ? WEIR_OK : no_memory(plan);
 }
 
 static void give(maker *m, uint64_t slot, wi_replay_op *op)
@@ -134,11 +134,11 @@ static const char *add(maker *m, const wi_replay_event *event, uint16_t *stream,
     uint64_t slot;
     if (!address)
         return event->bytes == 0 ? NULL : event->frees ? "a free of NULL" : "an allocation at NULL";
-    bool known = wi_sizes_take(&m->slots, address, &slot);
+    bool known = wi_pointer_map_remove(&m->slots, address, &slot);
     if (event->frees && !known)
         return "a free of a pointer that is not live";
     if (!event->frees && known) {
-        (void)wi_sizes_put(&m->slots, address, slot); /* into the place that it had */
+        (void)wi_pointer_map_put(&m->slots, address, slot); /* into the place that it had */
         return "an allocation at a pointer that is live";
     }
     if (!event->frees && m->live > LIVE_MOST - event->bytes)
@@ -164,7 +164,7 @@ static weir_status find_left(maker *m)
         return no_memory(plan);
     for (size_t i = 0; i < m->slots.capacity; i++)
         if (m->slots.entries[i].pointer)
-            plan->left[plan->left_count++] = m->taken_by[m->slots.entries[i].bytes];
+            plan->left[plan->left_count++] = m->taken_by[m->slots.entries[i].value];
     return WEIR_OK;
 }
 
@@ -205,7 +205,7 @@ weir_status wi_replay_plan_make(wi_replay_events *events, bool host, wi_replay_p
     if (status == WEIR_OK)
         status = make(m, events);
     if (m) {
-        wi_sizes_clear(&m->slots);
+        wi_pointer_map_clear(&m->slots);
         free(m->unused);
         free(m->taken_by);
     }

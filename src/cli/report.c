@@ -7,7 +7,7 @@
 #include "report_data.h"
 #include "text.h"
 
-#include "trace/sink.h"
+#include "trace/output_file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include "report.h"
 #include "text.h"
 
-#include "trace/csv.h"
+#include "trace/timeline_csv.h"
 
 #include <pthread.h>
 #include <stdlib.h>

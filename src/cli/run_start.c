@@ -4,7 +4,7 @@
 #include "run.h"
 #include "text.h"
 
-#include "trace/sink.h"
+#include "trace/output_file.h"
 
 #include <inttypes.h>
 

@@ -6,7 +6,7 @@
  * A handle is 0 while it has no pages yet (they come with the first touch, where it is mapped), and otherwise the address
  * at which its pages are parked while it is mapped nowhere: one area of the kernel's, however long it is. */
 #include "driver/host.h"
-#include "base/limits.h"
+#include "base/cgroup.h"
 #include "base/system.h"
 
 #include <errno.h>
@@ -50,7 +50,7 @@ static void host_close(wi_device *device)
 static weir_status host_memory(wi_device *device, uint64_t *available, uint64_t *total)
 {
     (void)device;
-    (void)wi_limits_memory("", available, total);
+    (void)wi_cgroup_memory("", available, total);
     return WEIR_OK;
 }
 

@@ -1,6 +1,6 @@
 /* The processor, and what sources have in common. */
-#include "base/limits.h"
-#include "base/small_files.h"
+#include "base/cgroup.h"
+#include "base/sysfs.h"
 #include "hardware/source.h"
 
 #include <ctype.h>
@@ -12,10 +12,10 @@
 
 static void write_name(const char *root, char *name, size_t capacity)
 {
-    char text[WI_SMALL_FILE];
+    char text[WI_SYSFS_BYTES];
     struct utsname system = {.machine = ""};
-    wi_file_text(text, sizeof text, "%s/proc/cpuinfo", root);
-    const char *found = wi_line_of(text, "model name");
+    wi_sysfs_text(text, sizeof text, "%s/proc/cpuinfo", root);
+    const char *found = wi_sysfs_line(text, "model name");
     if (*root == '\0')
         uname(&system);
     if (found && *found == ':') {
@@ -32,8 +32,8 @@ void wi_processor(const char *root, weir_hardware_device *out)
     snprintf(out->key, sizeof out->key, "cpu");
     snprintf(out->runtime, sizeof out->runtime, "host");
     write_name(root, out->name, sizeof out->name);
-    out->units = wi_limits_processors(root);
-    if (!wi_limits_memory(root, &out->free, &out->total)) {
+    out->units = wi_cgroup_processors(root);
+    if (!wi_cgroup_memory(root, &out->free, &out->total)) {
         out->free = out->total = WEIR_BYTES_UNKNOWN;
         snprintf(out->remark, sizeof out->remark, "/proc/meminfo does not tell its memory");
     }

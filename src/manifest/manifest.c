@@ -1,7 +1,7 @@
 /* weir_manifest_read and weir_manifest_check: what is at a path, and how it is read. */
 #include "manifest/files.h"
 #include "manifest/package.h"
-#include "manifest/reading.h"
+#include "manifest/parse.h"
 
 #include <errno.h>
 #include <stdio.h>

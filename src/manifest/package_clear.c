@@ -1,6 +1,6 @@
 #include "manifest/package_clear.h"
 
-#include "base/age.h"
+#include "base/duration.h"
 #include "manifest/package_store.h"
 
 #include <weir/options.h>
@@ -31,7 +31,7 @@ wi_bounds wi_bounds_of_options(void)
     weir_option bytes = WEIR_INIT(weir_option), age = WEIR_INIT(weir_option);
     if (weir_option_get("unpacked", &bytes) != WEIR_OK || weir_size_parse(bytes.value, &bounds.bytes) != WEIR_OK)
         bounds.bytes = UINT64_MAX;
-    if (weir_option_get("unpacked_age", &age) != WEIR_OK || !wi_age_read(age.value, &bounds.seconds))
+    if (weir_option_get("unpacked_age", &age) != WEIR_OK || !wi_duration_read(age.value, &bounds.seconds))
         bounds.seconds = UINT64_MAX;
     return bounds;
 }

@@ -2,7 +2,7 @@
  * order. */
 #include "choice/oracle.h"
 #include "choice/situation.h"
-#include "choice/world.h"
+#include "choice/context.h"
 
 enum { CASES = UNDER_TSAN ? 1000 : 10000 };
 

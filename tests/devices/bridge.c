@@ -2,8 +2,8 @@
  * nothing that one does is seen by the other. */
 #include "devices/two.h"
 
-#include "bridge/fake.h"
-#include "bridge/onnxruntime.h"
+#include "onnxruntime/fake.h"
+#include "onnxruntime/bridge.h"
 
 enum { BUDGET = 32 * 1024 * 1024, BLOCK = 1024 * 1024 };
 

@@ -10,7 +10,7 @@
 
 #include <weir/weir.h>
 
-#include "engine/gguf/check.h"
+#include "engines/gguf/check.h"
 #include "writer.h"
 
 static char path[64];

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/gguf/file.h"
+#include "engines/gguf/file.h"
 
 static char llama_path[64], bert_path[64], long_path[64];
 static const weir_setting one_thread[] = {{"threads", "1"}, {"batch", "64"}};

@@ -6,9 +6,9 @@
 
 #include <inttypes.h>
 
-#include "model.h"
-#include "settings.h"
-#include "tensor.h"
+#include "engines/onnx/model.h"
+#include "engines/onnx/settings.h"
+#include "onnx_file/tensor.h"
 
 enum { MOST_VALUES = 64, MOST_WORDS = 512 };
 

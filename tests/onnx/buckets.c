@@ -4,9 +4,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "buckets.h"
-#include "shared.h"
-#include "uses.h"
+#include "engines/onnx/buckets.h"
+#include "engines/onnx/shared.h"
+#include "engines/onnx/uses.h"
 
 static bool on_cuda(void)
 {

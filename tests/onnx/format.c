@@ -3,9 +3,9 @@
 
 #include <unistd.h>
 
-#include "check.h"
-#include "graph.h"
-#include "strip.h"
+#include "onnx_file/check.h"
+#include "engines/onnx/graph.h"
+#include "engines/onnx/strip.h"
 
 static const char *const good[] = {"mlp",  "typed", "beside",   "types",  "scalar",  "empty",  "loop",
                                    "grow", "conv",  "rankless", "branch", "default", "strings"};

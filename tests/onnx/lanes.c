@@ -9,7 +9,7 @@
 #include <weir/model.h>
 #include <weir/onnxruntime.h>
 
-#include "buckets.h"
+#include "engines/onnx/buckets.h"
 
 enum { LANES = 4, MORE = 3, RUNS = LANES + MORE };
 

@@ -1,7 +1,7 @@
 /* Bytes: whose they are, of which class, back to zero; and what happens when there are none. */
 #include "common.h"
 
-#include "model.h"
+#include "engines/onnx/model.h"
 
 static void weights_and_outputs_are_charged(void **state)
 {

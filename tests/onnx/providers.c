@@ -5,8 +5,8 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "model.h"
-#include "needs.h"
+#include "engines/onnx/model.h"
+#include "engines/onnx/needs.h"
 
 static bool has_openvino, has_cuda, has_cuda_build;
 

@@ -8,7 +8,7 @@
 #include <weir/model.h>
 #include <weir/onnxruntime.h>
 
-#include "model.h"
+#include "engines/onnx/model.h"
 #include "watch.h"
 
 enum { RUNS = 40 };

@@ -1,8 +1,8 @@
 /* The binary file: what goes in comes out; what is cut off or damaged is told, and never believed. */
 #include "trace.h"
 
-#include "sinks/format.h"
-#include "trace/reader.h"
+#include "trace/format.h"
+#include "trace/read_binary.h"
 
 static int set_up(void **state)
 {
