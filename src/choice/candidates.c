@@ -79,7 +79,7 @@ weir_status wi_candidates_list(wi_world *world)
     for (size_t i = 0; i < world->engines.count; i++)
         for (int provider = 0; provider < WI_PROVIDERS; provider++)
             if (!list_provider(&list, &world->engines.all[i], (wi_provider)provider))
-                return weir_fail(WEIR_SYSTEM, "no host memory for a list of candidates");
+                return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a list of candidates");
     return WEIR_OK;
 }
 

@@ -48,7 +48,7 @@ uint64_t wi_obtainable(const wi_world *world, const weir_hardware_device *device
 void wi_predict(wi_world *world, const wi_engine_facts *engine, wi_provider provider, wi_prediction *prediction);
 
 /* Fills `candidates`: every engine with every provider on every device of its kinds, and one without a device where there is none.
- * WEIR_SYSTEM. */
+ * WEIR_ERR_SYSTEM. */
 weir_status wi_candidates_list(wi_world *world);
 
 /* The runtime that a candidate's client is of: "cuda:0", or "host" where weir has no driver for the device. */
@@ -66,7 +66,7 @@ void wi_rank(wi_world *world);
 /* What decided, as a sentence; a text of the world's. */
 const char *wi_rule(wi_world *world);
 
-/* Lists, judges and ranks the candidates. WEIR_SYSTEM. */
+/* Lists, judges and ranks the candidates. WEIR_ERR_SYSTEM. */
 weir_status wi_decide(wi_world *world);
 /* Frees what the world holds, but for the wish and the hardware. */
 void wi_world_end(wi_world *world);

@@ -72,7 +72,7 @@ static int by_rank(const wi_world *world, const wi_candidate *a, const wi_candid
 static int in_order(const void *x, const void *y, void *user)
 {
     const wi_candidate *a = x, *b = y;
-    bool left = a->verdict == WEIR_ACCEPTED, right = b->verdict == WEIR_ACCEPTED;
+    bool left = a->verdict == WEIR_VERDICT_ACCEPTED, right = b->verdict == WEIR_VERDICT_ACCEPTED;
     if (left != right)
         return left ? -1 : 1;
     return left ? by_rank(user, a, b) : by_name(a, b);
@@ -114,10 +114,11 @@ static void say_rank(wi_world *world, wi_candidate *c)
         weir_size_format(c->obtainable, there, sizeof there);
     if (told->told)
         c->reason = wi_string_pool_print(&world->texts, "%s; %s%s predicted, %s can be had", place,
-                            all_exact(&told->plan) ? "" : "at least ", wanted, there);
+                                         all_exact(&told->plan) ? "" : "at least ", wanted, there);
     else
-        c->reason = wi_string_pool_print(&world->texts, "%s; %s can be had, the file has %s and no prediction is made: %s", place,
-                            there, wanted, told->reason);
+        c->reason =
+            wi_string_pool_print(&world->texts, "%s; %s can be had, the file has %s and no prediction is made: %s",
+                                 place, there, wanted, told->reason);
 }
 
 void wi_rank(wi_world *world)
@@ -125,6 +126,6 @@ void wi_rank(wi_world *world)
     if (world->count > 0)
         qsort_r(world->candidates, world->count, sizeof world->candidates[0], in_order, world);
     world->accepted = 0;
-    while (world->accepted < world->count && world->candidates[world->accepted].verdict == WEIR_ACCEPTED)
+    while (world->accepted < world->count && world->candidates[world->accepted].verdict == WEIR_VERDICT_ACCEPTED)
         say_rank(world, &world->candidates[world->accepted++]);
 }

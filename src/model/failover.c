@@ -61,14 +61,14 @@ static bool lacks(const wi_run *run, const weir_engine *engine)
 static remedy remedy_of(weir_model *model, const wi_run *run, trouble *it)
 {
     switch (it->how.status) {
-    case WEIR_DEVICE_LOST:
+    case WEIR_ERR_DEVICE_LOST:
         return REPLACE;
-    case WEIR_UNSUPPORTED: /* by the engine as such is by its models anywhere */
+    case WEIR_ERR_UNSUPPORTED: /* by the engine as such is by its models anywhere */
         return lacks(run, it->from->engine) ? NONE : TRY;
-    case WEIR_OUT_OF_MEMORY:
-    case WEIR_DRIVER:
+    case WEIR_ERR_OUT_OF_MEMORY:
+    case WEIR_ERR_DRIVER:
         return TRY;
-    case WEIR_ENGINE:
+    case WEIR_ERR_ENGINE:
         if (healthy(it->from))
             return it->how.stage == WEIR_STAGE_FIRST_RUN ? TRY : NONE;
         it->anew = note_illness(model, it->from);
@@ -204,7 +204,7 @@ static weir_status bring(const weir_model *model, wi_run *run, const trouble *t,
 
 static weir_status stop(void)
 {
-    return weir_fail(WEIR_CANCELLED, "stopped on request, before it was made again");
+    return weir_fail(WEIR_ERR_CANCELLED, "stopped on request, before it was made again");
 }
 
 /* On the present instance. *again: the answer is a failure of its, or of there being none, and not the request's end. */
@@ -215,7 +215,7 @@ static weir_status make_again(weir_model *model, wi_run *run, const trouble *t, 
     pthread_mutex_unlock(&model->lock);
     *again = !run->instance;
     if (!run->instance)
-        return WEIR_DEVICE_LOST;
+        return WEIR_ERR_DEVICE_LOST;
     weir_status status = bring(model, run, t, weir_runtime_device(weir_client_runtime(run->instance->client)));
     *again = status == WEIR_OK;
     return status == WEIR_OK ? wi_run_make(run) : status;
@@ -288,7 +288,7 @@ static bool idle(const move *m)
 static weir_status load_next(move *m, size_t rank, wi_instance **out)
 {
     weir_status status = wi_open_try(m->opening, rank, false, out);
-    if (status != WEIR_OUT_OF_MEMORY || m->gone || strcmp(device_of(m, rank), device_of(m, m->old->rank)) != 0 ||
+    if (status != WEIR_ERR_OUT_OF_MEMORY || m->gone || strcmp(device_of(m, rank), device_of(m, m->old->rank)) != 0 ||
         !idle(m))
         return status;
     m->opening->chances[m->old->rank].tried = WI_TRIED_FOR_ALL;
@@ -321,7 +321,7 @@ static void end_trial(move *m, wi_instance *instance, weir_status status, bool t
                             .reason = reason,
                             .ms = m->run->ms,
                             .bytes = wi_instance_peak(instance)};
-    if (to_blame && status == WEIR_DEVICE_LOST)
+    if (to_blame && status == WEIR_ERR_DEVICE_LOST)
         wi_open_spoil(m->opening, instance->rank, status);
     if (to_blame)
         note_tried(m, instance->rank);
@@ -368,7 +368,7 @@ static outcome take(move *m, size_t rank, weir_status *status)
         wi_opening_settle(m->model, instance);
         return OVER;
     }
-    bool to_blame = *status != WEIR_CANCELLED;
+    bool to_blame = *status != WEIR_ERR_CANCELLED;
     bool over = m->run->handed || !to_blame;
     end_trial(m, instance, *status, to_blame);
     return over ? OVER : NOBODY;

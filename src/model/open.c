@@ -80,14 +80,14 @@ typedef struct wants {
 static weir_status read_wants(const weir_manifest *manifest, const weir_opening_options *options, wants *out)
 {
     *out = (wants){0};
-    if (!manifest || !wi_copy_in(&out->manifest, sizeof out->manifest, manifest, manifest->size) ||
-        (options && !wi_copy_in(&out->options, sizeof out->options, options, options->size)))
-        return weir_fail(WEIR_INVALID, "weir_model_open: NULL, or member size is not set");
+    if (!manifest || !wi_copy_in(&out->manifest, sizeof out->manifest, manifest, manifest->struct_size) ||
+        (options && !wi_copy_in(&out->options, sizeof out->options, options, options->struct_size)))
+        return weir_fail(WEIR_ERR_INVALID, "weir_model_open: NULL, or member struct_size is not set");
     const weir_choice_options *choice = out->options.choice;
-    if (choice && !wi_copy_in(&out->choice, sizeof out->choice, choice, choice->size))
-        return weir_fail(WEIR_INVALID, "weir_model_open: member size of the choice's options is not set");
-    out->choice.size = sizeof out->choice;
-    out->manifest.size = sizeof out->manifest;
+    if (choice && !wi_copy_in(&out->choice, sizeof out->choice, choice, choice->struct_size))
+        return weir_fail(WEIR_ERR_INVALID, "weir_model_open: member struct_size of the choice's options is not set");
+    out->choice.struct_size = sizeof out->choice;
+    out->manifest.struct_size = sizeof out->manifest;
     /* The choice has to know of them, too. */
     if (out->options.guaranteed)
         out->manifest.requirements.guaranteed = out->options.guaranteed;
@@ -110,7 +110,7 @@ static weir_status make_opening(const wants *w, weir_choice *choice, wi_opening 
     wi_opening *opening = calloc(1, sizeof *opening);
     if (!opening) {
         weir_choice_release(choice);
-        return weir_fail(WEIR_SYSTEM, "no host memory for a model");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a model");
     }
     const weir_requirements *needs = &w->manifest.requirements;
     opening->choice = choice;
@@ -127,7 +127,7 @@ static weir_status make_opening(const wants *w, weir_choice *choice, wi_opening 
     opening->chances = calloc(choice->accepted + 1, sizeof *opening->chances);
     if (!opening->chances || !copy_wants(opening, &w->manifest, &w->choice)) {
         end_opening(opening);
-        return weir_fail(WEIR_SYSTEM, "no host memory for a model");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a model");
     }
     for (size_t i = 1; w->options.no_fallback && i < choice->accepted; i++)
         opening->chances[i].dead = true;
@@ -140,7 +140,8 @@ static weir_status make_opening(const wants *w, weir_choice *choice, wi_opening 
 /* What is wrong with the request, or with the file, is so everywhere. */
 static bool moves_on(weir_status status)
 {
-    return status != WEIR_INVALID && status != WEIR_CANCELLED && status != WEIR_CORRUPT && status != WEIR_FORKED;
+    return status != WEIR_ERR_INVALID && status != WEIR_ERR_CANCELLED && status != WEIR_ERR_CORRUPT &&
+           status != WEIR_ERR_FORKED;
 }
 
 /* A forbidden processor runs nothing without a word. */
@@ -180,7 +181,7 @@ void wi_opening_settle(weir_model *model, wi_instance *instance)
 static weir_status open_first(weir_model *model)
 {
     wi_opening *opening = model->opening;
-    weir_status status = WEIR_UNSUPPORTED;
+    weir_status status = WEIR_ERR_UNSUPPORTED;
     for (size_t rank = 0; rank < opening->choice->accepted; rank++) {
         wi_instance *instance;
         if (opening->chances[rank].dead)
@@ -231,7 +232,7 @@ weir_status weir_model_open(const weir_manifest *manifest, const weir_opening_op
     wants w;
     weir_choice *choice = NULL;
     if (!out)
-        return weir_fail(WEIR_INVALID, "weir_model_open: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_model_open: NULL");
     *out = NULL;
     weir_status status = read_wants(manifest, options, &w);
     if (status == WEIR_OK)
@@ -239,7 +240,7 @@ weir_status weir_model_open(const weir_manifest *manifest, const weir_opening_op
     if (status != WEIR_OK)
         return status;
     if (choice->accepted == 0) {
-        status = weir_fail(WEIR_UNSUPPORTED, "%.120s: %s", base_name(w.manifest.model_file), choice->rule);
+        status = weir_fail(WEIR_ERR_UNSUPPORTED, "%.120s: %s", base_name(w.manifest.model_file), choice->rule);
         weir_choice_release(choice);
         return status;
     }

@@ -40,15 +40,15 @@ static weir_status find(const weir_hardware *hardware, const weir_candidate *can
             continue;
         return device->usable
                    ? WEIR_OK
-                   : weir_fail(WEIR_NOT_FOUND, "%s cannot be used any more: %s", candidate->device, device->remark);
+                   : weir_fail(WEIR_ERR_NOT_FOUND, "%s cannot be used any more: %s", candidate->device, device->remark);
     }
-    return weir_fail(WEIR_NOT_FOUND, "%s was there when it was chosen, and is not any more", candidate->device);
+    return weir_fail(WEIR_ERR_NOT_FOUND, "%s was there when it was chosen, and is not any more", candidate->device);
 }
 
 static weir_status detect(const trial *it)
 {
     if (it->opening->chances[it->rank].lost)
-        return weir_fail(WEIR_DEVICE_LOST, "%s was lost to this process", it->candidate->device);
+        return weir_fail(WEIR_ERR_DEVICE_LOST, "%s was lost to this process", it->candidate->device);
     if (!it->opening->looks || !it->candidate->device[0])
         return WEIR_OK;
     weir_hardware *hardware = NULL;
@@ -64,7 +64,7 @@ static weir_status construct(trial *it)
     const wi_opening *opening = it->opening;
     const weir_engine *engine = NULL;
     weir_runtime *runtime = NULL;
-    weir_client_options options = {.size = sizeof options,
+    weir_client_options options = {.struct_size = sizeof options,
                                    .name = opening->manifest.name,
                                    .guaranteed = opening->guaranteed,
                                    .maximum = opening->maximum};
@@ -83,7 +83,7 @@ static weir_status load(const trial *it)
         return status;
     if (opening->coverage >= 1 && strcmp(it->candidate->provider, "cpu") != 0)
         wi_settings_all_on_provider(&settings, it->candidate->engine);
-    weir_engine_load request = {.size = sizeof request,
+    weir_engine_load request = {.struct_size = sizeof request,
                                 .path = opening->manifest.model_file,
                                 .settings = settings.all,
                                 .setting_count = settings.count,
@@ -132,20 +132,20 @@ static weir_status covers(trial *it)
     it->of = info.share_count > 0 ? info.shares[0].of : 0;
     it->on_cpu = elsewhere && cpu ? cpu->parts : 0;
     if (elsewhere && it->opening->cpu_forbidden && cpu && cpu->of > 0 && cpu->parts == cpu->of)
-        return weir_fail(WEIR_UNSUPPORTED,
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "%s runs none of the model's %llu parts and leaves all to the processor, which is forbidden",
                          provider, (unsigned long long)cpu->of);
     if (!demands)
         return WEIR_OK;
     if (info.share_count == 0)
         return weir_fail(
-            WEIR_UNSUPPORTED,
+            WEIR_ERR_UNSUPPORTED,
             "the engine cannot tell how much of the model it runs, and the manifest wants %.4g %% of it on %s",
             wanted * 100, provider);
     double part = own && own->of > 0 ? (double)own->parts / (double)own->of : 0;
     if (part >= wanted)
         return WEIR_OK;
-    return weir_fail(WEIR_UNSUPPORTED,
+    return weir_fail(WEIR_ERR_UNSUPPORTED,
                      "%s runs %.4g %% of the model (%s), and the manifest wants %.4g %%: its min_provider_coverage, or "
                      "another provider",
                      provider, part * 100, write_shares(&info, shares, sizeof shares), wanted * 100);
@@ -185,10 +185,10 @@ static void note_loss(wi_opening *opening, size_t rank)
 
 void wi_open_spoil(wi_opening *opening, size_t rank, weir_status status)
 {
-    if (status == WEIR_DEVICE_LOST)
+    if (status == WEIR_ERR_DEVICE_LOST)
         note_loss(opening, rank);
     /* Memory may be there another time. */
-    if (status != WEIR_OUT_OF_MEMORY)
+    if (status != WEIR_ERR_OUT_OF_MEMORY)
         opening->chances[rank].dead = true;
 }
 

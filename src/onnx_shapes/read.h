@@ -4,7 +4,7 @@
 
 #include "onnx_shapes/graph.h"
 
-/* A new value; its name, if it has one, is not there yet. WEIR_SYSTEM without host memory. */
+/* A new value; its name, if it has one, is not there yet. WEIR_ERR_SYSTEM without host memory. */
 weir_status graph_value_add(graph *g, onnx_text name, uint32_t *out);
 
 #endif

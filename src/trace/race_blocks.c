@@ -11,7 +11,7 @@ enum { MOST_ACCESSES = 4096, NAME = 32 };
 
 static weir_status no_memory(void)
 {
-    return weir_fail(WEIR_SYSTEM, "no memory to follow the trace");
+    return weir_fail(WEIR_ERR_SYSTEM, "no memory to follow the trace");
 }
 
 static const char *name(const replay *r, unsigned slot, char text[NAME])
@@ -263,7 +263,7 @@ weir_status replay_touch(replay *r, const weir_event *event, unsigned slot, uint
                       .order = event->order,
                       .launch = number,
                       .slot = slot,
-                      .write = event->access != WEIR_READ};
+                      .write = event->access != WEIR_ACCESS_READ};
         if (b->freed) {
             replay_report(r, REPLAY_USE_AFTER_FREE, b, event, b->freed_slot, b->freed,
                           "freed by event %llu, is %s on %s by event %llu", (unsigned long long)b->freed,

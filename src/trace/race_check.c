@@ -15,7 +15,7 @@ const char *replay_kind_name(replay_kind kind)
 
 static weir_status no_memory(void)
 {
-    return weir_fail(WEIR_SYSTEM, "no memory to follow the trace");
+    return weir_fail(WEIR_ERR_SYSTEM, "no memory to follow the trace");
 }
 
 bool replay_room(void **list, size_t count, size_t *room, size_t each)
@@ -74,7 +74,7 @@ static weir_status find_slot(replay *r, uint64_t id, unsigned *slot)
     if (*slot == 0) {
         size_t room = r->stream_room;
         if (r->stream_count == SLOTS)
-            return weir_fail(WEIR_UNSUPPORTED, "the trace has more streams than can be followed");
+            return weir_fail(WEIR_ERR_UNSUPPORTED, "the trace has more streams than can be followed");
         if (!replay_room((void **)&r->streams, r->stream_count, &room, sizeof *r->streams))
             return no_memory();
         r->stream_room = (unsigned)room;
@@ -141,7 +141,7 @@ static weir_status begin_use(replay *r, const weir_event *event, unsigned slot)
         b->declared[b->declared_count++] = (declared){slot, r->streams[slot].sequence + 1};
     clock_vector *clock = &r->streams[slot].clock;
     weir_status status = clock_join(&r->purse, clock, &b->writes);
-    if (status == WEIR_OK && event->access != WEIR_READ)
+    if (status == WEIR_OK && event->access != WEIR_ACCESS_READ)
         status = clock_join(&r->purse, clock, &b->reads);
     if (status == WEIR_OK)
         status = queue(r, slot);
@@ -229,33 +229,33 @@ static weir_status take(replay *r, const weir_event *event, unsigned slot)
 {
     weir_status status;
     switch (event->action) {
-    case WEIR_ALLOCATE:
+    case WEIR_ACTION_ALLOCATE:
         status = queue(r, slot);
         return status == WEIR_OK ? replay_allocate(r, event, slot) : status;
-    case WEIR_DEALLOCATE:
+    case WEIR_ACTION_DEALLOCATE:
         status = event->object ? queue(r, slot) : WEIR_OK; /* others can come behind it */
         return status == WEIR_OK ? replay_free(r, event, slot) : status;
-    case WEIR_RESIZE:
+    case WEIR_ACTION_RESIZE:
         return replay_resize(r, event, slot);
-    case WEIR_SYNCHRONIZE:
-    case WEIR_STREAM_CLOSE:
+    case WEIR_ACTION_SYNCHRONIZE:
+    case WEIR_ACTION_STREAM_CLOSE:
         return slot == HOST ? WEIR_OK : wait_for_stream(r, slot);
-    case WEIR_USE_BEGIN:
+    case WEIR_ACTION_USE_BEGIN:
         return begin_use(r, event, slot);
-    case WEIR_USE_END:
+    case WEIR_ACTION_USE_END:
         return end_launch(r, event->object, true);
-    case WEIR_USE_ABORT:
+    case WEIR_ACTION_USE_ABORT:
         return end_launch(r, event->object, false);
-    case WEIR_USE_RECORD:
+    case WEIR_ACTION_USE_RECORD:
         return record_use(r, event, slot);
-    case WEIR_COPY:
-    case WEIR_FILL:
-    case WEIR_NOTE_USE:
+    case WEIR_ACTION_COPY:
+    case WEIR_ACTION_FILL:
+    case WEIR_ACTION_NOTE_USE:
         status = queue(r, slot);
         return status == WEIR_OK ? replay_touch(r, event, slot, 0) : status;
-    case WEIR_NOTE_RECORD:
+    case WEIR_ACTION_NOTE_RECORD:
         return note_record(r, event, slot);
-    case WEIR_NOTE_WAIT:
+    case WEIR_ACTION_NOTE_WAIT:
         return note_wait(r, event, slot);
     default: /* nothing that orders or touches */
         return WEIR_OK;
@@ -268,12 +268,12 @@ weir_status replay_event(replay *r, const weir_event *event)
     if (r->last_order && event->order > r->last_order + 1)
         replay_pass_all(r);
     r->last_order = event->order;
-    if (event->result == WEIR_OK && event->action == WEIR_REAP) { /* on no stream: it may have ended long ago */
+    if (event->result == WEIR_OK && event->action == WEIR_ACTION_REAP) { /* on no stream: it may have ended long ago */
         replay_pass(r, event);
         return WEIR_OK;
     }
     if (event->result != WEIR_OK)
-        return event->action == WEIR_USE_BEGIN ? end_launch(r, event->object, false) : WEIR_OK;
+        return event->action == WEIR_ACTION_USE_BEGIN ? end_launch(r, event->object, false) : WEIR_OK;
     weir_status status = find_slot(r, event->stream.id, &slot);
     if (status == WEIR_OK)
         status = come_to(r, slot);

@@ -37,7 +37,7 @@ typedef struct replay replay;
 enum { REPLAY_FINDINGS = 1000 }; /* so many are kept, and the rest counted */
 
 replay *replay_create(void); /* NULL: no memory */
-/* The next event, in order. WEIR_SYSTEM: no memory; WEIR_UNSUPPORTED: more streams and events than can be followed. */
+/* The next event, in order. WEIR_ERR_SYSTEM: no memory; WEIR_ERR_UNSUPPORTED: more streams and events than can be followed. */
 weir_status replay_event(replay *r, const weir_event *event);
 uint64_t replay_violations(const replay *r);
 const replay_finding *replay_found(const replay *r, size_t *count);

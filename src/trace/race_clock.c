@@ -9,10 +9,10 @@ static weir_status widen(clock_purse *purse, clock_vector *c, unsigned width)
         return WEIR_OK;
     uint64_t more = (uint64_t)(width - c->width) * sizeof *c->at;
     if (more > purse->most - purse->bytes)
-        return weir_fail(WEIR_UNSUPPORTED, "the trace has more streams and events than can be followed");
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "the trace has more streams and events than can be followed");
     uint64_t *at = realloc(c->at, width * sizeof *at);
     if (!at)
-        return weir_fail(WEIR_SYSTEM, "no memory to follow the trace");
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory to follow the trace");
     memset(at + c->width, 0, (size_t)more);
     purse->bytes += more;
     c->at = at;

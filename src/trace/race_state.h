@@ -78,7 +78,7 @@ static inline bool replay_behind(const clock_vector *clock, unsigned slot, uint6
     return sequence <= clock_get(clock, slot);
 }
 
-/* The blocks' side; each answers WEIR_SYSTEM or WEIR_UNSUPPORTED as replay_event. `slot` is where the event stands. */
+/* The blocks' side; each answers WEIR_ERR_SYSTEM or WEIR_ERR_UNSUPPORTED as replay_event. `slot` is where the event stands. */
 weir_status replay_allocate(replay *r, const weir_event *event, unsigned slot);
 weir_status replay_free(replay *r, const weir_event *event, unsigned slot);
 weir_status replay_resize(replay *r, const weir_event *event, unsigned slot);

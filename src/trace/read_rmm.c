@@ -56,7 +56,7 @@ weir_status rmm_header(const char *path, char *line, rmm_columns *out)
             if (strcasecmp(fields[k], names[i]) != 0)
                 continue;
             if (out->place[i] >= 0)
-                return weir_fail(WEIR_CORRUPT, "%s: two columns are called %s", path, names[i]);
+                return weir_fail(WEIR_ERR_CORRUPT, "%s: two columns are called %s", path, names[i]);
             out->place[i] = k;
         }
         size_t used = strlen(missing);
@@ -64,7 +64,7 @@ weir_status rmm_header(const char *path, char *line, rmm_columns *out)
             snprintf(missing + used, sizeof missing - used, "%s%s", used ? ", " : "", names[i]);
     }
     if (missing[0])
-        return weir_fail(WEIR_CORRUPT,
+        return weir_fail(WEIR_ERR_CORRUPT,
                          "%s: no trace: neither weir's binary form nor a first line with RMM's columns; missing: %s",
                          path, missing);
     out->weirs = out->place[C_ORDER] >= 0;
@@ -161,7 +161,7 @@ const char *rmm_read(const rmm_columns *columns, char *line, rmm_row *out)
     char *fields[RMM_FIELDS];
     const int *place = columns->place;
     int count = split(line, fields);
-    *out = (rmm_row){.memory_class = WEIR_OTHER};
+    *out = (rmm_row){.memory_class = WEIR_CLASS_OTHER};
     if (count < 0)
         return "quotes that do not end, or far too many values";
     if (count != columns->count)

@@ -9,7 +9,7 @@ typedef enum rmm_action { RMM_ALLOCATE, RMM_FREE, RMM_FAILURE } rmm_action;
 
 typedef struct rmm_row {
     rmm_action action;
-    weir_class memory_class; /* WEIR_OTHER where there is no such column */
+    weir_class memory_class; /* WEIR_CLASS_OTHER where there is no such column */
     uint64_t pointer, bytes, stream;
     uint64_t key; /* rows happened in the order of their keys: weir's order, else nanoseconds of the day, else 0 */
 } rmm_row;
@@ -23,7 +23,7 @@ typedef struct rmm_columns {
     bool timed;             /* keys are times of the day, which begin anew at midnight */
 } rmm_columns;
 
-/* Reads the first line, which it changes. WEIR_CORRUPT: it names no such columns; the detail says which are missing. */
+/* Reads the first line, which it changes. WEIR_ERR_CORRUPT: it names no such columns; the detail says which are missing. */
 weir_status rmm_header(const char *path, char *line, rmm_columns *out);
 
 /* Reads a line, which it changes. NULL, or what is wrong with it; static storage. */

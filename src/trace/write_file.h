@@ -9,7 +9,7 @@
 
 typedef struct wi_file wi_file;
 
-/* WEIR_SYSTEM names the file. */
+/* WEIR_ERR_SYSTEM names the file. */
 weir_status wi_file_open(const char *path, wi_file **out);
 /* One piece, at most WI_FILE_PIECE bytes. */
 enum { WI_FILE_PIECE = 8192 };

@@ -37,7 +37,7 @@ struct weir_arena {
     weir_stream stream;
 };
 
-/* The tensor's slot; WEIR_INVALID, naming the call, for NULL and what is none. */
+/* The tensor's slot; WEIR_ERR_INVALID, naming the call, for NULL and what is none. */
 weir_status wi_arena_slot(const weir_arena *arena, uint32_t bucket, uint32_t tensor, const char *call, weir_slot *slot);
 
 #endif

@@ -13,7 +13,7 @@ static weir_status begin(weir_arena *arena, weir_stream stream)
         return status;
     for (unsigned kind = 0, i = 0; kind < WEIR_KIND_COUNT; kind++)
         if (arena->blocks[kind].block.pointer)
-            uses[i++] = (weir_use){arena->blocks[kind].block, WEIR_READ_WRITE};
+            uses[i++] = (weir_use){arena->blocks[kind].block, WEIR_ACCESS_READ_WRITE};
     status = weir_launch_begin(arena->runtime, stream, uses, count, &arena->launch);
     free(uses);
     if (status != WEIR_OK)
@@ -25,10 +25,10 @@ weir_status weir_arena_begin(weir_arena *arena, uint32_t bucket, weir_stream str
 {
     WI_ENTER();
     if (!arena || bucket >= arena->bucket_count)
-        return weir_fail(WEIR_INVALID, "weir_arena_begin: there is no bucket %u; %s has %u", bucket,
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_begin: there is no bucket %u; %s has %u", bucket,
                          arena ? arena->tag : "NULL", arena ? arena->bucket_count : 0);
     if (atomic_exchange(&arena->running, true))
-        return weir_fail(WEIR_BUSY, "%s is in a run already; it has one at a time", arena->tag);
+        return weir_fail(WEIR_ERR_BUSY, "%s is in a run already; it has one at a time", arena->tag);
     arena->bucket = bucket;
     arena->stream = stream;
     weir_status status = begin(arena, stream);
@@ -49,7 +49,7 @@ weir_status weir_arena_end(weir_arena *arena)
 {
     WI_ENTER();
     if (!arena || !atomic_load(&arena->running) || !arena->launch)
-        return weir_fail(WEIR_INVALID, "weir_arena_end: %s is in no run", arena ? arena->tag : "NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_end: %s is in no run", arena ? arena->tag : "NULL");
     weir_status status = weir_launch_end(arena->launch);
     if (status != WEIR_OK)
         return status;

@@ -4,11 +4,11 @@
 weir_status wi_arena_slot(const weir_arena *arena, uint32_t bucket, uint32_t tensor, const char *call, weir_slot *slot)
 {
     if (!arena)
-        return weir_fail(WEIR_INVALID, "%s: NULL", call);
+        return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
     if (bucket >= arena->bucket_count)
-        return weir_fail(WEIR_INVALID, "%s: there is no bucket %u; %s has %u", call, bucket, arena->tag,
+        return weir_fail(WEIR_ERR_INVALID, "%s: there is no bucket %u; %s has %u", call, bucket, arena->tag,
                          arena->bucket_count);
-    *slot = (weir_slot){.size = sizeof *slot};
+    *slot = (weir_slot){.struct_size = sizeof *slot};
     return weir_plan_slot(arena->buckets[bucket].plan, tensor, slot);
 }
 
@@ -23,7 +23,7 @@ static weir_status find_quietly(weir_parameters *store, const char *name, weir_p
 {
     wi_kept_detail kept;
     wi_detail_keep(&kept);
-    *out = (weir_parameter){.size = sizeof *out};
+    *out = (weir_parameter){.struct_size = sizeof *out};
     weir_status status = weir_parameters_find(store, name, out);
     wi_detail_restore(&kept);
     return status;
@@ -47,8 +47,8 @@ static void find_parameter(const weir_arena *arena, const weir_plan *plan, uint3
                            weir_parameter *out)
 {
     const weir_buffers *buffers = weir_plan_buffers(plan);
-    weir_buffer own = {.size = sizeof own}, root = {.size = sizeof root};
-    weir_slot whole = {.size = sizeof whole};
+    weir_buffer own = {.struct_size = sizeof own}, root = {.struct_size = sizeof root};
+    weir_slot whole = {.struct_size = sizeof whole};
     weir_parameter found;
     if (!arena->parameters || weir_buffers_get(buffers, tensor, &own) != WEIR_OK)
         return;
@@ -75,10 +75,10 @@ weir_status weir_arena_look(const weir_arena *arena, uint32_t bucket, uint32_t t
                                .length = slot.length,
                                .offset = slot.offset,
                                .kind = slot.kind,
-                               .parameter = {.size = sizeof found.parameter}};
+                               .parameter = {.struct_size = sizeof found.parameter}};
     find_parameter(arena, arena->buckets[bucket].plan, tensor, &slot, &found.parameter);
-    if (!out || !wi_copy_out(out, out->size, &found, sizeof found))
-        return weir_fail(WEIR_INVALID, "weir_arena_look: NULL, or a structure without its size");
+    if (!out || !wi_copy_out(out, out->struct_size, &found, sizeof found))
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_look: NULL, or a structure without its size");
     return WEIR_OK;
 }
 
@@ -86,7 +86,7 @@ weir_status weir_arena_look(const weir_arena *arena, uint32_t bucket, uint32_t t
 
 static const char *name_of(const weir_arena *arena, uint32_t bucket, uint32_t tensor)
 {
-    weir_buffer buffer = {.size = sizeof buffer};
+    weir_buffer buffer = {.struct_size = sizeof buffer};
     return weir_buffers_get(weir_plan_buffers(arena->buckets[bucket].plan), tensor, &buffer) == WEIR_OK ? buffer.name
                                                                                                         : "?";
 }
@@ -98,7 +98,7 @@ weir_status weir_arena_set_length(weir_arena *arena, uint32_t bucket, uint32_t t
     if (status != WEIR_OK)
         return status;
     if (bytes > slot.length)
-        return weir_fail(WEIR_INVALID, "\"%.200s\" cannot have %llu bytes: its slot in %s has %llu",
+        return weir_fail(WEIR_ERR_INVALID, "\"%.200s\" cannot have %llu bytes: its slot in %s has %llu",
                          name_of(arena, bucket, tensor), (unsigned long long)bytes, arena->tag,
                          (unsigned long long)slot.length);
     arena->buckets[bucket].actual[tensor] = bytes;
@@ -114,11 +114,12 @@ static weir_status open_copy(const weir_arena *arena, uint32_t bucket, uint32_t 
     if (status != WEIR_OK)
         return status;
     if (!atomic_load(&arena->running) || arena->bucket != bucket || arena->stream.id != stream.id)
-        return weir_fail(WEIR_STREAM_MISUSE, "%s: \"%.200s\" is of bucket %u of %s, which no run on this stream is of",
-                         call, name_of(arena, bucket, tensor), bucket, arena->tag);
+        return weir_fail(WEIR_ERR_STREAM_MISUSE,
+                         "%s: \"%.200s\" is of bucket %u of %s, which no run on this stream is of", call,
+                         name_of(arena, bucket, tensor), bucket, arena->tag);
     uint64_t has = arena->buckets[bucket].actual[tensor];
     if (at > has || bytes > has - at)
-        return weir_fail(WEIR_INVALID, "%s: %llu bytes from %llu on are not in \"%.200s\", which has %llu", call,
+        return weir_fail(WEIR_ERR_INVALID, "%s: %llu bytes from %llu on are not in \"%.200s\", which has %llu", call,
                          (unsigned long long)bytes, (unsigned long long)at, name_of(arena, bucket, tensor),
                          (unsigned long long)has);
     *pointer = bytes ? (char *)address(arena, &slot) + at : NULL;

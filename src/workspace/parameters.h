@@ -43,11 +43,11 @@ struct weir_parameters {
     uint64_t bytes;
 };
 
-/* The turn of whoever adds: waits for the one before. WEIR_BUSY while a run reads the store, and inside another addition. */
+/* The turn of whoever adds: waits for the one before. WEIR_ERR_BUSY while a run reads the store, and inside another addition. */
 weir_status wi_parameters_take_turn(weir_parameters *store);
 void wi_parameters_end_turn(weir_parameters *store);
 
-/* WEIR_INVALID, naming the call, for NULL and for a name that no parameter can have. */
+/* WEIR_ERR_INVALID, naming the call, for NULL and for a name that no parameter can have. */
 weir_status wi_parameters_check_name(const weir_parameters *store, const char *name, const char *call);
 /* By name; false: there is none. With the lock held. */
 bool wi_parameters_seek(const weir_parameters *store, const char *name, uint32_t *index);
@@ -56,7 +56,7 @@ bool wi_parameters_make_room(weir_parameters *store);
 /* Publishes a parameter, or a further name of one; its name becomes the store's. With the lock held, behind wi_parameters_make_room. */
 void wi_parameters_publish(weir_parameters *store, const weir_parameter *parameter);
 
-/* A run begins, which reads the store (NULL: none): its uses, behind `before` of its own; to be freed. WEIR_SYSTEM: it does
+/* A run begins, which reads the store (NULL: none): its uses, behind `before` of its own; to be freed. WEIR_ERR_SYSTEM: it does
  * not begin. */
 weir_status wi_parameters_begin_run(weir_parameters *store, size_t before, weir_use **uses, size_t *count);
 void wi_parameters_end_run(weir_parameters *store);

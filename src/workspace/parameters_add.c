@@ -12,7 +12,8 @@ static _Thread_local bool adding;
 weir_status wi_parameters_take_turn(weir_parameters *store)
 {
     if (adding)
-        return weir_fail(WEIR_BUSY, "%s gets no parameter while this thread adds one; add it afterwards", store->tag);
+        return weir_fail(WEIR_ERR_BUSY, "%s gets no parameter while this thread adds one; add it afterwards",
+                         store->tag);
     pthread_mutex_lock(&store->lock);
     while (store->turn)
         pthread_cond_wait(&store->turn_ends, &store->lock);
@@ -21,7 +22,8 @@ weir_status wi_parameters_take_turn(weir_parameters *store)
     if (read)
         pthread_cond_signal(&store->turn_ends);
     pthread_mutex_unlock(&store->lock);
-    return read ? weir_fail(WEIR_BUSY, "%s is read by a run; end that before adding a parameter", store->tag) : WEIR_OK;
+    return read ? weir_fail(WEIR_ERR_BUSY, "%s is read by a run; end that before adding a parameter", store->tag)
+                : WEIR_OK;
 }
 
 void wi_parameters_end_turn(weir_parameters *store)
@@ -57,8 +59,8 @@ static weir_status enter_chunk(weir_parameters *store, wi_chunk *longer, const w
     }
     pthread_mutex_unlock(&store->lock);
     free(read ? longer : old);
-    return read ? weir_fail(WEIR_BUSY, "a run that reads %s began while it grew; end that and add the parameter again",
-                            store->tag)
+    return read ? weir_fail(WEIR_ERR_BUSY,
+                            "a run that reads %s began while it grew; end that and add the parameter again", store->tag)
                 : WEIR_OK;
 }
 
@@ -68,12 +70,12 @@ static weir_status begin_chunk(weir_parameters *store, uint64_t bytes, weir_stre
     wi_chunk chunk = {.room = wi_round_up(wi_max(bytes, least), WI_UNIT)};
     wi_chunk *chunks = malloc((store->chunk_count + 1) * sizeof *chunks);
     if (!chunks)
-        return weir_fail(WEIR_SYSTEM, "no host memory for the blocks of %s", store->tag);
-    weir_request request = {.size = sizeof request,
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the blocks of %s", store->tag);
+    weir_request request = {.struct_size = sizeof request,
                             .bytes = chunk.room,
                             .alignment = store->alignment,
                             .stream = stream,
-                            .memory_class = WEIR_WEIGHTS,
+                            .memory_class = WEIR_CLASS_WEIGHTS,
                             .tag = store->tag};
     weir_status status = weir_alloc_with(store->client, &request, &chunk.block);
     if (status != WEIR_OK) {
@@ -91,7 +93,7 @@ static weir_status begin_chunk(weir_parameters *store, uint64_t bytes, weir_stre
     return status;
 }
 
-/* In the last chunk. WEIR_NO_ROOM, WEIR_UNSUPPORTED: not there. */
+/* In the last chunk. WEIR_ERR_NO_ROOM, WEIR_ERR_UNSUPPORTED: not there. */
 static weir_status grow_chunk(weir_parameters *store, uint64_t end, weir_stream stream, taking *took)
 {
     wi_chunk *chunk = &store->chunks[store->chunk_count - 1];
@@ -113,13 +115,13 @@ static weir_status grow_chunk(weir_parameters *store, uint64_t end, weir_stream 
 /* Bytes of one parameter; *out is where. */
 static weir_status find_place(weir_parameters *store, uint64_t bytes, weir_stream stream, taking *took, void **out)
 {
-    weir_status status = WEIR_NO_ROOM;
+    weir_status status = WEIR_ERR_NO_ROOM;
     uint64_t at = 0;
     if (store->chunk_count > 0) {
         at = wi_round_up(store->chunks[store->chunk_count - 1].used, store->alignment);
         status = grow_chunk(store, at + bytes, stream, took);
     }
-    if (status == WEIR_NO_ROOM || status == WEIR_UNSUPPORTED) {
+    if (status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_UNSUPPORTED) {
         at = 0;
         status = begin_chunk(store, bytes, stream, took);
     }
@@ -165,12 +167,12 @@ static weir_status rewrite(weir_parameters *store, const weir_parameter *there, 
                            const void *from, weir_stream stream)
 {
     if (there->type != wanted->type || there->elements != wanted->elements)
-        return weir_fail(WEIR_CONFLICT, "%s has \"%.200s\" as %s of %llu elements; it cannot become %s of %llu",
+        return weir_fail(WEIR_ERR_CONFLICT, "%s has \"%.200s\" as %s of %llu elements; it cannot become %s of %llu",
                          store->tag, there->name, weir_type_name(there->type), (unsigned long long)there->elements,
                          weir_type_name(wanted->type), (unsigned long long)wanted->elements);
     if (there->bytes == 0 || !from)
         return WEIR_OK;
-    weir_block_details block = {.size = sizeof block};
+    weir_block_details block = {.struct_size = sizeof block};
     weir_status status = weir_block_info(there->pointer, &block);
     if (status != WEIR_OK)
         return status;
@@ -185,7 +187,8 @@ static weir_status add_new(weir_parameters *store, const weir_parameter *wanted,
     pthread_mutex_lock(&store->lock);
     bool room = name && wi_parameters_make_room(store);
     pthread_mutex_unlock(&store->lock);
-    weir_status status = room ? WEIR_OK : weir_fail(WEIR_SYSTEM, "no host memory for a parameter of %s", store->tag);
+    weir_status status =
+        room ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for a parameter of %s", store->tag);
     if (status == WEIR_OK && parameter.bytes > 0) {
         status = find_place(store, parameter.bytes, stream, &took, &parameter.pointer);
         if (status == WEIR_OK)
@@ -214,11 +217,12 @@ static weir_status check(const weir_parameters *store, const char *name, weir_ty
     if (status != WEIR_OK)
         return status;
     size_t each = weir_type_bytes(type);
-    if (each == 0 || type == WEIR_TEXT)
-        return weir_fail(WEIR_INVALID, "weir_parameters_add: \"%.200s\" is of the type %s; parameters are of numbers",
-                         name, weir_type_name(type));
+    if (each == 0 || type == WEIR_TYPE_TEXT)
+        return weir_fail(WEIR_ERR_INVALID,
+                         "weir_parameters_add: \"%.200s\" is of the type %s; parameters are of numbers", name,
+                         weir_type_name(type));
     if (__builtin_mul_overflow(elements, (uint64_t)each, bytes) || *bytes > WI_LONGEST)
-        return weir_fail(WEIR_INVALID, "weir_parameters_add: \"%.200s\" of %llu elements is larger than any device",
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_add: \"%.200s\" of %llu elements is larger than any device",
                          name, (unsigned long long)elements);
     return WEIR_OK;
 }
@@ -234,7 +238,7 @@ weir_status weir_parameters_add(weir_parameters *store, const char *name, weir_t
     if (status != WEIR_OK)
         return status;
     uint32_t at = store->count;
-    weir_parameter there = {.size = 0};
+    weir_parameter there = {.struct_size = 0};
     pthread_mutex_lock(&store->lock);
     bool known = wi_parameters_seek(store, name, &at);
     if (known)

@@ -7,10 +7,10 @@ static weir_status part_of(const weir_parameters *store, const char *of, uint64_
 {
     uint32_t whole;
     if (!wi_parameters_seek(store, of, &whole))
-        return weir_fail(WEIR_NOT_FOUND, "the store %s has no parameter \"%.200s\"", store->tag, of);
+        return weir_fail(WEIR_ERR_NOT_FOUND, "the store %s has no parameter \"%.200s\"", store->tag, of);
     *out = store->list[whole];
     if (at > out->elements || elements > out->elements - at)
-        return weir_fail(WEIR_INVALID, "%s: %llu elements from %llu on are not in \"%.200s\", which has %llu",
+        return weir_fail(WEIR_ERR_INVALID, "%s: %llu elements from %llu on are not in \"%.200s\", which has %llu",
                          store->tag, (unsigned long long)elements, (unsigned long long)at, of,
                          (unsigned long long)out->elements);
     size_t each = weir_type_bytes(out->type);
@@ -27,12 +27,12 @@ static weir_status enter(weir_parameters *store, const char *name, weir_paramete
         const weir_parameter *there = &store->list[index];
         if (there->pointer == part->pointer && there->elements == part->elements && there->type == part->type)
             return WEIR_OK;
-        return weir_fail(WEIR_CONFLICT, "%s has \"%.200s\" as %s of %llu elements, which lie elsewhere", store->tag,
+        return weir_fail(WEIR_ERR_CONFLICT, "%s has \"%.200s\" as %s of %llu elements, which lie elsewhere", store->tag,
                          there->name, weir_type_name(there->type), (unsigned long long)there->elements);
     }
     part->name = wi_parameters_make_room(store) ? strdup(name) : NULL;
     if (!part->name)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a name of %s", store->tag);
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a name of %s", store->tag);
     wi_parameters_publish(store, part);
     return WEIR_OK;
 }

@@ -21,7 +21,7 @@ static uint32_t *place(const weir_parameters *store, const char *name)
 weir_status wi_parameters_check_name(const weir_parameters *store, const char *name, const char *call)
 {
     if (!store || !name || !*name || strlen(name) > 1023)
-        return weir_fail(WEIR_INVALID, "%s: NULL, or a name that is empty or longer than 1023 bytes", call);
+        return weir_fail(WEIR_ERR_INVALID, "%s: NULL, or a name that is empty or longer than 1023 bytes", call);
     return WEIR_OK;
 }
 
@@ -70,30 +70,30 @@ void wi_parameters_publish(weir_parameters *store, const weir_parameter *paramet
 weir_status weir_parameters_get(weir_parameters *store, uint32_t index, weir_parameter *out)
 {
     if (!store || !out)
-        return weir_fail(WEIR_INVALID, "weir_parameters_get: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_get: NULL");
     pthread_mutex_lock(&store->lock);
     uint32_t count = store->count;
-    weir_parameter found = {.size = 0};
+    weir_parameter found = {.struct_size = 0};
     if (index < count)
         found = store->list[index];
     pthread_mutex_unlock(&store->lock);
     if (index >= count)
-        return weir_fail(WEIR_INVALID, "weir_parameters_get: there is no parameter %u; the store %s has %u", index,
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_get: there is no parameter %u; the store %s has %u", index,
                          store->tag, count);
-    if (!wi_copy_out(out, out->size, &found, sizeof found))
-        return weir_fail(WEIR_INVALID, "weir_parameters_get: a structure without its size");
+    if (!wi_copy_out(out, out->struct_size, &found, sizeof found))
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_get: a structure without its size");
     return WEIR_OK;
 }
 
 weir_status weir_parameters_find(weir_parameters *store, const char *name, weir_parameter *out)
 {
     if (!store || !name || !out)
-        return weir_fail(WEIR_INVALID, "weir_parameters_find: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_find: NULL");
     uint32_t index = 0;
     pthread_mutex_lock(&store->lock);
     bool there = wi_parameters_seek(store, name, &index);
     pthread_mutex_unlock(&store->lock);
     if (!there)
-        return weir_fail(WEIR_NOT_FOUND, "the store %s has no parameter \"%.200s\"", store->tag, name);
+        return weir_fail(WEIR_ERR_NOT_FOUND, "the store %s has no parameter \"%.200s\"", store->tag, name);
     return weir_parameters_get(store, index, out);
 }
