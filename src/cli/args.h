@@ -54,7 +54,7 @@ extern const arg args_json[];
 
 /* The options that select engine, provider and device, in a table: `member` of `type` is a weir_choice_options. */
 #define ARGS_CHOICE(type, member)                                                                                      \
-    {"engine", "NAME", "exactly this engine: onnx, gguf, llm …; or an error", ARG_NAME,                                \
+    {"engine", "NAME", "exactly this engine: onnx, gguf, llm, others; or an error", ARG_NAME,                          \
      .at = offsetof(type, member.engine)},                                                                             \
         {"provider", "NAME",                                                                                           \
          "exactly this provider: tensorrt, cuda, rocm, coreml (or metal), directml, openvino, cpu", ARG_NAME,          \

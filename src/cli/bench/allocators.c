@@ -42,8 +42,8 @@ static void end_weir(void *self)
 static const char *begin_weir(void *self, uint64_t cap)
 {
     world *w = self;
-    weir_runtime_options options = {.size = sizeof options, .budget = cap ? cap : ROOM, .resource = w->resource};
-    weir_client_options client = {.size = sizeof client, .name = "bench"};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = cap ? cap : ROOM, .resource = w->resource};
+    weir_client_options client = {.struct_size = sizeof client, .name = "bench"};
     if (weir_runtime_create(w->device, &options, &w->runtime) == WEIR_OK &&
         weir_client_open(w->runtime, &client, &w->client) == WEIR_OK)
         return NULL;
@@ -70,7 +70,7 @@ static void *allocate_weir(void *self, size_t bytes, uint64_t stream)
 {
     void *pointer;
     weir_stream on = {stream};
-    return weir_alloc(((world *)self)->client, bytes, on, WEIR_ACTIVATIONS, &pointer) == WEIR_OK ? pointer : NULL;
+    return weir_alloc(((world *)self)->client, bytes, on, WEIR_CLASS_ACTIVATIONS, &pointer) == WEIR_OK ? pointer : NULL;
 }
 
 static bool release_weir(void *self, void *pointer, size_t bytes, uint64_t stream)
@@ -95,7 +95,7 @@ static void *native_weir(void *self, uint64_t stream)
 
 static uint64_t peak_held_weir(void *self)
 {
-    weir_stats stats = {.size = sizeof stats};
+    weir_stats stats = {.struct_size = sizeof stats};
     return weir_snapshot(((world *)self)->runtime, &stats, NULL, 0, NULL) == WEIR_OK ? stats.peak_held : 0;
 }
 
@@ -103,7 +103,7 @@ const char *bench_weir(const char *device, const char *resource, bool streams, b
 {
     world *w = text_zeroed(1, sizeof *w);
     *w = (world){.device = device, .resource = resource, .ordered = streams};
-    *out = (bench_peer){.size = sizeof *out,
+    *out = (bench_peer){.struct_size = sizeof *out,
                         .self = w,
                         .begin = begin_weir,
                         .end = end_weir,
@@ -163,7 +163,7 @@ static bool release_host(void *self, void *pointer, size_t bytes, uint64_t strea
 
 static void fill_host(bench_peer *out, const char *name, heap *self)
 {
-    *out = (bench_peer){.size = sizeof *out,
+    *out = (bench_peer){.struct_size = sizeof *out,
                         .self = self,
                         .begin = begin_host,
                         .end = end_host,
@@ -224,7 +224,8 @@ static bench_allocator *add_allocator(bench_allocators *all, const bench_peer *b
 
 static bool complete(const bench_peer *by)
 {
-    return by->size == sizeof *by && by->name[0] && by->begin && by->end && by->stream && by->allocate && by->release;
+    return by->struct_size == sizeof *by && by->name[0] && by->begin && by->end && by->stream && by->allocate &&
+           by->release;
 }
 
 /* The loader's message without the file's name, which the caller adds. */

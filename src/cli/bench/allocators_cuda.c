@@ -173,7 +173,7 @@ static uint64_t peak_held_pool(void *self)
 const char *bench_cuda_pool(int ordinal, bench_peer *out)
 {
     const char *failure = open_device(ordinal, &pooled);
-    *out = (bench_peer){.size = sizeof *out,
+    *out = (bench_peer){.struct_size = sizeof *out,
                         .name = "CUDA: cuMemAllocAsync",
                         .self = &pooled,
                         .begin = begin_pool,
@@ -217,7 +217,7 @@ static bool release_direct(void *self, void *pointer, size_t bytes, uint64_t on)
 const char *bench_cuda_direct(int ordinal, bench_peer *out)
 {
     const char *failure = open_device(ordinal, &direct);
-    *out = (bench_peer){.size = sizeof *out,
+    *out = (bench_peer){.struct_size = sizeof *out,
                         .name = "CUDA: cuMemAlloc",
                         .self = &direct,
                         .begin = begin_direct,

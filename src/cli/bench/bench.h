@@ -84,7 +84,7 @@ typedef struct bench_interference {
     uint64_t lends, bytes, moved; /* during all of them: lends, bytes of one lend, moved chunks */
 } bench_interference;
 
-/* WEIR_UNSUPPORTED: there is no GPU. `why` gets what failed. */
+/* WEIR_ERR_UNSUPPORTED: there is no GPU. `why` gets what failed. */
 weir_status bench_interference_measure(const bench_args *args, bench_interference out[BENCH_LENDS], char *why,
                                        size_t room);
 

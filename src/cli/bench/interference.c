@@ -82,7 +82,7 @@ typedef struct kernel {
 
 static weir_status worked(result code, const char *what)
 {
-    return code == 0 ? WEIR_OK : weir_fail(WEIR_DRIVER, "%s: error %d", what, code);
+    return code == 0 ? WEIR_OK : weir_fail(WEIR_ERR_DRIVER, "%s: error %d", what, code);
 }
 
 static bool find(void)
@@ -169,19 +169,19 @@ static void kernel_close(kernel *k)
 }
 
 /* It will read [memory, +bytes), which has to stay, on that stream, and run for about `milliseconds`. Until the close
- * on one thread. WEIR_UNSUPPORTED: the runtime has no GPU, or its driver lacks something. */
+ * on one thread. WEIR_ERR_UNSUPPORTED: the runtime has no GPU, or its driver lacks something. */
 static weir_status kernel_open(weir_runtime *runtime, weir_stream stream, void *memory, size_t bytes,
                                double milliseconds, kernel **out)
 {
     *out = NULL;
     if (!find() || cuda.push(weir_runtime_native(runtime)) != 0)
-        return weir_fail(WEIR_UNSUPPORTED, "a kernel wants a GPU whose driver has modules and events");
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "a kernel wants a GPU whose driver has modules and events");
     kernel *k = calloc(1, sizeof *k);
     if (!k || bytes < LEAST_BYTES) {
         void *ignored;
         (void)cuda.pop(&ignored);
         free(k);
-        return weir_fail(WEIR_INVALID, "a kernel wants memory of the host's, and %d bytes to read", LEAST_BYTES);
+        return weir_fail(WEIR_ERR_INVALID, "a kernel wants memory of the host's, and %d bytes to read", LEAST_BYTES);
     }
     k->stream = weir_stream_native(stream);
     k->memory = (uintptr_t)memory;
@@ -214,7 +214,7 @@ typedef struct world {
 static weir_status take(world *w, size_t bytes)
 {
     void *block;
-    weir_status status = weir_alloc(w->borrower, bytes, w->other, WEIR_ACTIVATIONS, &block);
+    weir_status status = weir_alloc(w->borrower, bytes, w->other, WEIR_CLASS_ACTIVATIONS, &block);
     if (status == WEIR_OK)
         status = weir_free(w->borrower, block, w->other);
     return status == WEIR_OK ? weir_stream_synchronize(w->other) : status;
@@ -235,7 +235,7 @@ static weir_status lend_by_moves(world *w)
     void *pieces[PIECES];
     weir_status status = WEIR_OK;
     for (int i = 0; i < PIECES && status == WEIR_OK; i++)
-        status = weir_alloc(w->lender, PIECE_MIB * MIB, w->mine, WEIR_ACTIVATIONS, &pieces[i]);
+        status = weir_alloc(w->lender, PIECE_MIB * MIB, w->mine, WEIR_CLASS_ACTIVATIONS, &pieces[i]);
     if (status == WEIR_OK)
         status = free_half(w, pieces, 0);
     if (status == WEIR_OK)
@@ -249,7 +249,7 @@ static weir_status lend(world *w)
     void *block;
     weir_status status = take(w, TAKEN_MIB * MIB);
     if (status == WEIR_OK)
-        status = weir_alloc(w->lender, TAKEN_MIB * MIB, w->mine, WEIR_ACTIVATIONS, &block);
+        status = weir_alloc(w->lender, TAKEN_MIB * MIB, w->mine, WEIR_CLASS_ACTIVATIONS, &block);
     if (status == WEIR_OK)
         status = weir_free(w->lender, block, w->mine);
     return status == WEIR_OK ? weir_stream_synchronize(w->mine) : status;
@@ -339,7 +339,7 @@ static weir_status open_world(world *w, const bench_args *args)
     if (status == WEIR_OK)
         status = open_clients(w);
     if (status == WEIR_OK)
-        status = weir_alloc(w->lender, READ_MIB * MIB, w->beside, WEIR_WEIGHTS, &w->read);
+        status = weir_alloc(w->lender, READ_MIB * MIB, w->beside, WEIR_CLASS_WEIGHTS, &w->read);
     if (status == WEIR_OK)
         status = kernel_open(w->runtime, w->beside, w->read, READ_MIB * MIB, KERNEL_MS, &w->kernel);
     return status;

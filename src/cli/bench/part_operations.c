@@ -189,7 +189,7 @@ static bool run_launch(const row *r)
 /* A write on one stream, then one on the other: the second launch waits for the first. */
 static bool run_order(const row *r)
 {
-    const weir_use use = {launches.block, WEIR_WRITE};
+    const weir_use use = {launches.block, WEIR_ACCESS_WRITE};
     const weir_stream last = launches.streams[0];
     (void)r;
     launches.streams[0] = launches.streams[1];
@@ -212,7 +212,7 @@ static weir_status begin_launches(const char *device)
     for (int i = 0; i < 2 && status == WEIR_OK; i++)
         status = weir_stream_acquire(launches.runtime, &launches.streams[i]);
     for (size_t i = 0; i < USES && status == WEIR_OK; i++) {
-        launches.uses[i].access = WEIR_READ;
+        launches.uses[i].access = WEIR_ACCESS_READ;
         status = weir_alloc_with(launches.client, &request, &launches.uses[i].block);
     }
     return status == WEIR_OK ? weir_alloc_with(launches.client, &request, &launches.block) : status;

@@ -157,7 +157,7 @@ static void decorate(maker *to, uint32_t i, weir_buffer *b, const weir_plan *pla
 /* The same list with alignments of its own, gaps, conflicts, or a tenth of it fixed where an earlier plan had it. */
 static weir_buffers *make_decorated(weir_buffers *plain, int how)
 {
-    weir_plan_options options = {.size = sizeof options, .mode = WEIR_PLAN_QUICK};
+    weir_plan_options options = {.struct_size = sizeof options, .mode = WEIR_PLAN_QUICK};
     weir_plan *plan = NULL;
     maker m = begin(5);
     weir_status status = weir_plan_make(plain, &options, &plan);
@@ -440,7 +440,7 @@ static weir_status run_path(plans *p, const char *path)
 {
     size_t count;
     char **files = bench_files(path, ".csv", &count);
-    weir_status status = count > 0 ? WEIR_OK : weir_fail(WEIR_NOT_FOUND, "%s: no CSV file is in that folder", path);
+    weir_status status = count > 0 ? WEIR_OK : weir_fail(WEIR_ERR_NOT_FOUND, "%s: no CSV file is in that folder", path);
     for (size_t i = 0; i < count && status == WEIR_OK; i++)
         status = run_problem(p, files[i]);
     bench_files_free(files, count);

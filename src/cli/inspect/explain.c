@@ -149,7 +149,7 @@ static void add_reason(table *grid, const char *reason, size_t columns)
 static void add_row(table *grid, const weir_candidate *c, size_t count, size_t columns)
 {
     char rank[16] = "", bytes[40], device[24];
-    bool taken = c->verdict == WEIR_ACCEPTED;
+    bool taken = c->verdict == WEIR_VERDICT_ACCEPTED;
     if (taken)
         snprintf(rank, sizeof rank, "%d", (int)c->rank);
     snprintf(device, sizeof device, "%.20s", device_name(c, count));
@@ -243,7 +243,7 @@ static int fail_choice(const explain_args *args, const weir_manifest *manifest, 
     weir_choice *choice = NULL;
     plain.hardware = args->options.hardware;
     char *reason = text_copy(weir_detail());
-    bool usage = status == WEIR_INVALID && weir_choice_make(manifest, &plain, &choice) == WEIR_OK;
+    bool usage = status == WEIR_ERR_INVALID && weir_choice_make(manifest, &plain, &choice) == WEIR_OK;
     weir_choice_release(choice);
     (void)weir_fail(status, "%s", reason);
     int answer = usage ? cli_usage("explain", "%s", reason) : fail(args);

@@ -3,8 +3,8 @@
 
 #include "cli/replay/replay.h"
 #include "cli/text.h"
-#include "sinks/format.h"
-#include "trace/reader.h"
+#include "trace/format.h"
+#include "trace/read_binary.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -18,7 +18,7 @@
 static bool has_classes(const wi_replay_plan *trace)
 {
     for (size_t i = 0; i < trace->count; i++)
-        if (trace->ops[i].memory_class != WEIR_OTHER)
+        if (trace->ops[i].memory_class != WEIR_CLASS_OTHER)
             return true;
     return false;
 }
@@ -44,7 +44,7 @@ static weir_status add_blocks(const wi_replay_plan *trace, plan_source *out)
             continue;
         char name[32];
         snprintf(name, sizeof name, "allocation %zu", (size_t)count + 1);
-        weir_buffer buffer = {.size = sizeof buffer,
+        weir_buffer buffer = {.struct_size = sizeof buffer,
                               .name = name,
                               .bytes = op->bytes,
                               .begin = i,
@@ -113,13 +113,15 @@ static weir_status read_front(const char *path, char *front, size_t capacity, si
 {
     FILE *file = fopen(path, "rbe");
     if (!file)
-        return weir_fail(errno == ENOENT ? WEIR_NOT_FOUND : WEIR_SYSTEM, "cannot read %s: %s", path, strerror(errno));
+        return weir_fail(errno == ENOENT ? WEIR_ERR_NOT_FOUND : WEIR_ERR_SYSTEM, "cannot read %s: %s", path,
+                         strerror(errno));
     *size = fread(front, 1, capacity - 1, file);
     front[*size] = '\0';
-    weir_status status = ferror(file) ? weir_fail(WEIR_SYSTEM, "cannot read %s: %s", path, strerror(errno)) : WEIR_OK;
+    weir_status status =
+        ferror(file) ? weir_fail(WEIR_ERR_SYSTEM, "cannot read %s: %s", path, strerror(errno)) : WEIR_OK;
     fclose(file);
     if (status == WEIR_OK && *size == 0)
-        return weir_fail(WEIR_CORRUPT, "%s: the file is empty", path);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: the file is empty", path);
     return status;
 }
 
@@ -148,7 +150,7 @@ static weir_status check_not_model(const plan_args *args)
 {
     if (args->dim_count + args->shape_count == 0)
         return WEIR_OK;
-    return weir_fail(WEIR_INVALID, "%s is no model: there is nothing that --%s could be for", args->file,
+    return weir_fail(WEIR_ERR_INVALID, "%s is no model: there is nothing that --%s could be for", args->file,
                      args->dim_count ? "dim" : "shape");
 }
 
@@ -158,7 +160,7 @@ static weir_status check_not_planned(const plan_args *args)
     const char *option = args->align ? "align" : args->quick ? "quick" : args->seconds > 0 ? "seconds" : NULL;
     if (!option)
         return WEIR_OK;
-    return weir_fail(WEIR_INVALID,
+    return weir_fail(WEIR_ERR_INVALID,
                      "%s is a plan, which is shown and not made again: there is nothing that --%s could "
                      "be for",
                      args->file, option);
@@ -208,7 +210,7 @@ void plan_source_clear(plan_source *source)
 weir_status plan_source_model(const plan_args *args, plan_source *out)
 {
     (void)out;
-    return weir_fail(WEIR_UNSUPPORTED,
+    return weir_fail(WEIR_ERR_UNSUPPORTED,
                      "%s: neither a list nor a trace, and this weir cannot read models: it was built without nanopb "
                      "(apt install libnanopb-dev)",
                      args->file);

@@ -92,7 +92,7 @@ static weir_status put_host(gates *g, uint16_t stream, uint32_t number)
 {
     pass_through *through = malloc(sizeof *through);
     if (!through)
-        return weir_fail(WEIR_SYSTEM, "no memory for a gate");
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for a gate");
     *through = (pass_through){g, number};
     weir_status status = weir_call(g->runtime, wait_there, through, g->streams[stream]);
     if (status != WEIR_OK)
@@ -130,7 +130,7 @@ static weir_status put_cuda(gates *g, uint16_t stream, uint32_t number)
     enum { WAIT_VALUE_GEQ = 0 };
     const cuda_gates *c = g->device;
     result code = c->wait(weir_stream_native(g->streams[stream]), (uintptr_t)c->word, number, WAIT_VALUE_GEQ);
-    return code == 0 ? WEIR_OK : weir_fail(WEIR_DRIVER, "cuStreamWaitValue32: error %d", code);
+    return code == 0 ? WEIR_OK : weir_fail(WEIR_ERR_DRIVER, "cuStreamWaitValue32: error %d", code);
 }
 
 /* The word lies in page-locked memory, for which the streams of the GPU wait. */
@@ -140,7 +140,7 @@ static weir_status begin_cuda(gates *g)
     cuda_gates *c = calloc(1, sizeof *c);
     g->device = c;
     if (!c)
-        return weir_fail(WEIR_SYSTEM, "no memory for gates");
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for gates");
     bool here = find_functions(c), pushed = here && c->push(weir_runtime_native(g->runtime)) == 0;
     if (pushed && c->allocate(&c->word, sizeof *g->word, PORTABLE) == 0) {
         memset(c->word, 0, sizeof *g->word);
@@ -153,7 +153,7 @@ static weir_status begin_cuda(gates *g)
         (void)c->pop(&ignored);
     free(c);
     g->device = NULL;
-    return weir_fail(WEIR_UNSUPPORTED,
+    return weir_fail(WEIR_ERR_UNSUPPORTED,
                      here ? "a GPU's streams trail the host over a word of pinned memory, which cannot be had"
                           : "a GPU's streams trail the host by cuStreamWaitValue32, which libcuda.so.1 does not have");
 }
@@ -235,7 +235,7 @@ weir_status wi_replay_lag_gates_make(const wi_replay_world *how, weir_runtime *r
         return WEIR_OK;
     gates *g = calloc(1, sizeof *g);
     if (!g)
-        return weir_fail(WEIR_SYSTEM, "no memory for gates");
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for gates");
     g->table = (wi_replay_lag_gates){g, put, reach, open_put, rest, forced};
     g->runtime = runtime;
     g->streams = streams;
@@ -247,7 +247,7 @@ weir_status wi_replay_lag_gates_make(const wi_replay_world *how, weir_runtime *r
     weir_status status = cuda ? begin_cuda(g) : WEIR_OK;
     if (status == WEIR_OK && pthread_create(&g->watch, NULL, watch, g) != 0) {
         end_cuda(g);
-        status = weir_fail(WEIR_SYSTEM, "no thread to watch over gates");
+        status = weir_fail(WEIR_ERR_SYSTEM, "no thread to watch over gates");
     }
     if (status == WEIR_OK)
         *out = &g->table;

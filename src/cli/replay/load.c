@@ -2,11 +2,11 @@
  */
 #include "replay.h"
 
-#include "sinks/format.h"
-#include "sinks/sizes.h"
+#include "trace/format.h"
+#include "base/pointer_map.h"
 #include "trace/lines.h"
-#include "trace/reader.h"
-#include "trace/rmm.h"
+#include "trace/read_binary.h"
+#include "trace/read_rmm.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ enum { HALF_A_DAY = 12 * 3600 };
 
 static weir_status no_memory(const wi_replay_plan *plan)
 {
-    return weir_fail(WEIR_SYSTEM, "%s: no memory for its operations", plan->name);
+    return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory for its operations", plan->name);
 }
 
 weir_status wi_replay_add(wi_replay_events *events, const wi_replay_event *event)
@@ -30,7 +30,7 @@ weir_status wi_replay_add(wi_replay_events *events, const wi_replay_event *event
         size_t room = events->room ? 2 * events->room : 4096;
         wi_replay_event *list = realloc(events->list, room * sizeof *list);
         if (!list)
-            return weir_fail(WEIR_SYSTEM, "no memory for %zu events", room);
+            return weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu events", room);
         events->list = list;
         events->room = room;
         events->sorted |= events->count == 0;
@@ -83,7 +83,7 @@ static void sort(wi_replay_events *events)
 
 typedef struct maker {
     wi_replay_plan *plan;
-    wi_sizes slots; /* of live blocks, by address */
+    wi_pointer_map slots; /* of live blocks, by address */
     uint32_t *unused, unused_count;
     size_t *allocated_by; /* by slot: the operation that allocated it */
     uint64_t streams[WI_REPLAY_STREAMS];
@@ -121,7 +121,7 @@ static weir_status add_allocation(maker *m, const wi_replay_event *event, wi_rep
     plan->peak = m->live > plan->peak ? m->live : plan->peak;
     plan->allocations++;
     const void *address = (const void *)(uintptr_t)event->pointer;
-    return wi_sizes_put(&m->slots, address, op->slot) ? WEIR_OK : no_memory(plan);
+    return wi_pointer_map_put(&m->slots, address, op->slot) ? WEIR_OK : no_memory(plan);
 }
 
 static void add_free(maker *m, uint64_t slot, wi_replay_op *op)
@@ -144,17 +144,17 @@ static const char *add(maker *m, const wi_replay_event *event, uint16_t *stream,
     uint64_t slot;
     if (!address)
         return event->bytes == 0 ? NULL : event->frees ? "a free of NULL" : "an allocation at NULL";
-    bool known = wi_sizes_take(&m->slots, address, &slot);
+    bool known = wi_pointer_map_remove(&m->slots, address, &slot);
     if (event->frees && !known)
         return "a free of a pointer that is not live";
     if (!event->frees && known) {
-        (void)wi_sizes_put(&m->slots, address, slot); /* puts it back */
+        (void)wi_pointer_map_put(&m->slots, address, slot); /* puts it back */
         return "an allocation at a pointer that is live";
     }
     if (!event->frees && m->live > LIVE_MOST - event->bytes)
         return "an allocation beyond all that can be counted";
     if (!stream_number(m, event->stream, stream)) {
-        *status = weir_fail(WEIR_UNSUPPORTED, "%s: more than %d streams", plan->name, (int)WI_REPLAY_STREAMS);
+        *status = weir_fail(WEIR_ERR_UNSUPPORTED, "%s: more than %d streams", plan->name, (int)WI_REPLAY_STREAMS);
         return NULL;
     }
     wi_replay_op op = {.stream = *stream};
@@ -174,7 +174,7 @@ static weir_status find_left(maker *m)
         return no_memory(plan);
     for (size_t i = 0; i < m->slots.capacity; i++)
         if (m->slots.entries[i].pointer)
-            plan->left[plan->left_count++] = m->allocated_by[m->slots.entries[i].bytes];
+            plan->left[plan->left_count++] = m->allocated_by[m->slots.entries[i].value];
     return WEIR_OK;
 }
 
@@ -189,7 +189,7 @@ static weir_status make(maker *m, const wi_replay_events *events)
             wi_replay_problem_add(plan, events->list[i].line, wrong);
     }
     if (status == WEIR_OK && plan->allocations == 0)
-        status = weir_fail(WEIR_CORRUPT, "%s: there is no allocation in it", plan->name);
+        status = weir_fail(WEIR_ERR_CORRUPT, "%s: there is no allocation in it", plan->name);
     return status == WEIR_OK ? find_left(m) : status;
 }
 
@@ -209,13 +209,13 @@ weir_status wi_replay_plan_make(wi_replay_events *events, bool host, wi_replay_p
     if (!m || !plan->ops || !m->unused || !m->allocated_by)
         status = no_memory(plan);
     else if (events->count >= UINT32_MAX)
-        status = weir_fail(WEIR_UNSUPPORTED, "%s: more than %u events", plan->name, UINT32_MAX);
+        status = weir_fail(WEIR_ERR_UNSUPPORTED, "%s: more than %u events", plan->name, UINT32_MAX);
     if (status == WEIR_OK && events->count > 0 && !events->sorted)
         sort(events);
     if (status == WEIR_OK)
         status = make(m, events);
     if (m) {
-        wi_sizes_clear(&m->slots);
+        wi_pointer_map_clear(&m->slots);
         free(m->unused);
         free(m->allocated_by);
     }
@@ -243,9 +243,9 @@ static weir_status read_header(lines *l, wi_replay_plan *plan, rmm_columns *colu
     if (status != WEIR_OK)
         return status;
     if (!text || !whole)
-        return weir_fail(WEIR_CORRUPT, "%s: no trace: its first line is %s", plan->name, text ? "none" : "missing");
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: no trace: its first line is %s", plan->name, text ? "none" : "missing");
     if (strncmp(text, WI_TRACE_MAGIC, 4) == 0)
-        return weir_fail(WEIR_UNSUPPORTED, "%s: a binary trace that was compressed: gunzip it first", plan->name);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: a binary trace that was compressed: gunzip it first", plan->name);
     return rmm_header(plan->name, text, columns);
 }
 
@@ -305,13 +305,15 @@ static weir_status add_event(const weir_event *event, wi_replay_plan *plan, wi_r
                            .bytes = event->bytes,
                            .stream = event->stream.id,
                            .memory_class = (uint8_t)event->memory_class,
-                           .frees = event->action != WEIR_ALLOCATE};
-    bool refused = event->action == WEIR_REFUSE || (event->action == WEIR_FAIL && event->object == WEIR_ALLOCATE);
+                           .frees = event->action != WEIR_ACTION_ALLOCATE};
+    bool refused = event->action == WEIR_ACTION_REFUSE ||
+                   (event->action == WEIR_ACTION_FAIL && event->object == WEIR_ACTION_ALLOCATE);
     plan->refused += refused;
-    if (event->action != WEIR_ALLOCATE && event->action != WEIR_DEALLOCATE && event->action != WEIR_RESIZE)
+    if (event->action != WEIR_ACTION_ALLOCATE && event->action != WEIR_ACTION_DEALLOCATE &&
+        event->action != WEIR_ACTION_RESIZE)
         return WEIR_OK;
     weir_status status = wi_replay_add(events, &add);
-    if (status != WEIR_OK || event->action != WEIR_RESIZE)
+    if (status != WEIR_OK || event->action != WEIR_ACTION_RESIZE)
         return status;
     add.frees = false;
     return wi_replay_add(events, &add);
@@ -342,9 +344,9 @@ static weir_status is_binary(const char *path, bool *out)
     char front[8] = "";
     FILE *file = fopen(path, "rbe");
     if (!file)
-        return weir_fail(WEIR_SYSTEM, "%s: %s", path, strerror(errno));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: %s", path, strerror(errno));
     *out = fread(front, 1, sizeof front, file) == sizeof front && memcmp(front, WI_TRACE_MAGIC, sizeof front) == 0;
-    weir_status status = ferror(file) ? weir_fail(WEIR_SYSTEM, "%s: %s", path, strerror(errno)) : WEIR_OK;
+    weir_status status = ferror(file) ? weir_fail(WEIR_ERR_SYSTEM, "%s: %s", path, strerror(errno)) : WEIR_OK;
     fclose(file);
     return status;
 }
@@ -355,7 +357,7 @@ weir_status wi_replay_load(const char *path, wi_replay_plan *out)
     bool binary = false, host = true;
     *out = (wi_replay_plan){.name = strdup(path)};
     if (!out->name)
-        return weir_fail(WEIR_SYSTEM, "no memory to read %s", path);
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory to read %s", path);
     weir_status status = is_binary(path, &binary);
     if (status == WEIR_OK)
         status = binary ? load_binary(out, &events) : load_text(out, &events, &host);

@@ -69,7 +69,7 @@ static weir_status layout_add(void *user, const wi_replay_target *target)
     walk l = {.segments = json_array()};
     weir_status status = target->walk(target->user, add_span, &l, &totals);
     json_t *bytes = json_object();
-    for (int state = 0; state < WEIR_SPAN_STATES; state++)
+    for (int state = 0; state < WEIR_SPAN_COUNT; state++)
         json_object_set_new(bytes, weir_span_state_name((weir_span_state)state), text_json_count(totals.bytes[state]));
     json_array_append_new(layout->traces,
                           json_pack("{s:o, s:o, s:o, s:o, s:o}", "trace", text_json(layout->trace), "held",
@@ -106,7 +106,7 @@ typedef struct replay_answers {
 } replay_answers;
 
 typedef struct sums {
-    uint64_t nanoseconds, driver_calls, moves, failures, waits, ladder[WEIR_RUNGS];
+    uint64_t nanoseconds, driver_calls, moves, failures, waits, ladder[WEIR_RUNG_COUNT];
 } sums;
 
 static void add_sums(sums *to, const sums *more)
@@ -116,7 +116,7 @@ static void add_sums(sums *to, const sums *more)
     to->moves += more->moves;
     to->failures += more->failures;
     to->waits += more->waits;
-    for (int i = 0; i < WEIR_RUNGS; i++)
+    for (int i = 0; i < WEIR_RUNG_COUNT; i++)
         to->ladder[i] += more->ladder[i];
 }
 
@@ -131,7 +131,7 @@ static sums add_passes(const wi_replay_result *r, size_t first, size_t end)
         s.moves += pass->moves;
         s.failures += pass->failures;
         s.waits += pass->waits;
-        for (int k = 0; k < WEIR_RUNGS; k++)
+        for (int k = 0; k < WEIR_RUNG_COUNT; k++)
             s.ladder[k] += pass->ladder[k];
     }
     return s;
@@ -163,7 +163,7 @@ static json_t *real_if(bool known, double value)
 static json_t *ladder_json(bool known, const sums *s)
 {
     json_t *object = known ? json_object() : json_null();
-    for (int i = 0; known && i < WEIR_RUNGS; i++)
+    for (int i = 0; known && i < WEIR_RUNG_COUNT; i++)
         json_object_set_new(object, weir_rung_name((weir_rung)i), text_json_count(s->ladder[i]));
     return object;
 }

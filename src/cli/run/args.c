@@ -154,7 +154,7 @@ static int add_input(run_args *args, const char *option, const char *word, int m
         return -1;
     }
     weir_status status = input_arg_read(value, input);
-    if (status == WEIR_INVALID)
+    if (status == WEIR_ERR_INVALID)
         return cli_usage("run", "%s %s %s", option, word, weir_detail());
     return status == WEIR_OK ? -1 : cli_fail("%s %s: %s", option, word, weir_detail());
 }

@@ -15,7 +15,7 @@ void failure_note(failure *out, weir_status status, const char *stage)
         return;
     *out = (failure){.status = status, .stage = stage, .detail = text_copy(weir_detail())};
     out->refusal = WEIR_INIT(weir_refusal);
-    if (status != WEIR_OUT_OF_MEMORY || weir_refusal_last(&out->refusal) != WEIR_OK)
+    if (status != WEIR_ERR_OUT_OF_MEMORY || weir_refusal_last(&out->refusal) != WEIR_OK)
         out->refusal = (weir_refusal){0};
 }
 
@@ -119,7 +119,7 @@ static uint64_t others_to_peak(const model_run *m)
     weir_client_stats clients[RUN_MODELS_MOST + 1];
     size_t count = 0;
     uint64_t bytes = 0;
-    clients[0].size = sizeof clients[0];
+    clients[0].struct_size = sizeof clients[0];
     if (weir_snapshot(m->runtime, &whole, clients, RUN_MODELS_MOST + 1, &count) != WEIR_OK)
         return 0;
     for (size_t i = 0; i < count && i < RUN_MODELS_MOST + 1; i++)

@@ -18,23 +18,23 @@ static weir_status read_shape(const char *text, input_arg *out)
         char number[24];
         uint64_t extent;
         if (out->rank == WEIR_MAX_RANK)
-            return weir_fail(WEIR_INVALID, "has more than %d dimensions", WEIR_MAX_RANK);
+            return weir_fail(WEIR_ERR_INVALID, "has more than %d dimensions", WEIR_MAX_RANK);
         if (digits == 0 || digits >= sizeof number)
-            return weir_fail(WEIR_INVALID, "is no shape such as shape:2x16");
+            return weir_fail(WEIR_ERR_INVALID, "is no shape such as shape:2x16");
         memcpy(number, text, digits);
         number[digits] = '\0';
         if (!text_number(number, 0, INT64_MAX, &extent))
-            return weir_fail(WEIR_INVALID, "is no shape such as shape:2x16");
+            return weir_fail(WEIR_ERR_INVALID, "is no shape such as shape:2x16");
         out->shape[out->rank++] = (int64_t)extent;
         text += digits;
         if (*text == 'x' && text[1] != '\0')
             text++;
         else if (*text != '\0')
-            return weir_fail(WEIR_INVALID, "is no shape such as shape:2x16");
+            return weir_fail(WEIR_ERR_INVALID, "is no shape such as shape:2x16");
     }
     size_t bytes;
-    if (weir_tensor_bytes(WEIR_F64, out->rank, out->shape, &bytes) != WEIR_OK)
-        return weir_fail(WEIR_INVALID, "is too large a shape");
+    if (weir_tensor_bytes(WEIR_TYPE_F64, out->rank, out->shape, &bytes) != WEIR_OK)
+        return weir_fail(WEIR_ERR_INVALID, "is too large a shape");
     return WEIR_OK;
 }
 
@@ -52,7 +52,7 @@ static weir_status read_lines(const char *path, char **out)
     for (size_t i = 0, length; i < got; i += length)
         if ((length = text_character(text + i, got - i)) == 0 || text[i] == '\0') {
             free(text);
-            return weir_fail(WEIR_CORRUPT, "%s is no UTF-8 text: see byte %zu", path, i);
+            return weir_fail(WEIR_ERR_CORRUPT, "%s is no UTF-8 text: see byte %zu", path, i);
         }
     while (got > 0 && (text[got - 1] == '\n' || text[got - 1] == '\r'))
         text[--got] = '\0'; /* the end of the last line begins no further line */
@@ -134,18 +134,18 @@ static weir_status set_text(weir_tensor *tensor, const char *text)
 static weir_status set_room(weir_tensor *tensor, uint32_t rank, const int64_t *shape)
 {
     if (weir_tensor_bytes(tensor->type, rank, shape, &tensor->bytes) != WEIR_OK)
-        return WEIR_INVALID;
+        return WEIR_ERR_INVALID;
     tensor->rank = rank;
     if (rank > 0)
         memcpy(tensor->shape, shape, rank * sizeof *shape);
     tensor->data = malloc(tensor->bytes == 0 ? 1 : tensor->bytes);
-    return tensor->data != NULL ? WEIR_OK : weir_fail(WEIR_SYSTEM, "no memory for its %zu bytes", tensor->bytes);
+    return tensor->data != NULL ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no memory for its %zu bytes", tensor->bytes);
 }
 
 /* Of open dimensions, the first is usually the batch and the others are lengths. */
 static weir_status set_default(weir_tensor *tensor, const weir_port *port)
 {
-    if (port->type == WEIR_TEXT)
+    if (port->type == WEIR_TYPE_TEXT)
         return set_text(tensor, default_text);
     int64_t shape[WEIR_MAX_RANK];
     bool first = true;
@@ -161,8 +161,8 @@ static weir_status set_default(weir_tensor *tensor, const weir_port *port)
 
 static weir_status set_shape(weir_tensor *tensor, const input_arg *arg)
 {
-    if (tensor->type == WEIR_TEXT)
-        return weir_fail(WEIR_INVALID, "is text, which has no shape to fill: give the text, or @FILE");
+    if (tensor->type == WEIR_TYPE_TEXT)
+        return weir_fail(WEIR_ERR_INVALID, "is text, which has no shape to fill: give the text, or @FILE");
     weir_status status = set_room(tensor, arg->rank, arg->shape);
     if (status == WEIR_OK)
         numbers_synthesize(tensor->type, tensor->data, tensor->bytes);
@@ -172,14 +172,15 @@ static weir_status set_shape(weir_tensor *tensor, const input_arg *arg)
 /* NumPy has no bf16 and no f8: they are stored as unsigned integers of the same width. */
 static bool array_fits(weir_type wanted, weir_type stored)
 {
-    bool byte_float = wanted >= WEIR_F8E4M3FN && wanted <= WEIR_F8E5M2FNUZ;
-    return wanted == stored || (wanted == WEIR_BF16 && stored == WEIR_U16) || (byte_float && stored == WEIR_U8);
+    bool byte_float = wanted >= WEIR_TYPE_F8E4M3FN && wanted <= WEIR_TYPE_F8E5M2FNUZ;
+    return wanted == stored || (wanted == WEIR_TYPE_BF16 && stored == WEIR_TYPE_U16) ||
+           (byte_float && stored == WEIR_TYPE_U8);
 }
 
 static weir_status set_array(weir_tensor *tensor, const input_arg *arg)
 {
     if (!array_fits(tensor->type, arg->array.type))
-        return weir_fail(WEIR_INVALID, "is %s and %s holds %s", weir_type_name(tensor->type), arg->value,
+        return weir_fail(WEIR_ERR_INVALID, "is %s and %s holds %s", weir_type_name(tensor->type), arg->value,
                          weir_type_name(arg->array.type));
     weir_status status = set_room(tensor, arg->array.rank, arg->array.shape);
     if (status == WEIR_OK && tensor->bytes > 0)
@@ -193,16 +194,16 @@ static weir_status set_numbers(weir_tensor *tensor, const weir_port *port, const
     size_t count = numbers_count(text);
     int64_t shape[WEIR_MAX_RANK];
     if (count == 0)
-        return weir_fail(WEIR_INVALID, "is %s; '%s' is no list of numbers such as 1,2,3", weir_type_name(port->type),
-                         text);
+        return weir_fail(WEIR_ERR_INVALID, "is %s; '%s' is no list of numbers such as 1,2,3",
+                         weir_type_name(port->type), text);
     for (uint32_t i = 0; i < port->rank; i++) {
         bool last = i + 1 == port->rank;
         shape[i] = last ? (int64_t)count : 1;
         if (!last && port->shape[i] != -1 && port->shape[i] != 1)
-            return weir_fail(WEIR_INVALID, "has more than one dimension to fill: give it as FILE.npy");
+            return weir_fail(WEIR_ERR_INVALID, "has more than one dimension to fill: give it as FILE.npy");
     }
     if (port->rank == 0 && count != 1)
-        return weir_fail(WEIR_INVALID, "is one number, and %zu were given", count);
+        return weir_fail(WEIR_ERR_INVALID, "is one number, and %zu were given", count);
     weir_status status = set_room(tensor, port->rank, shape);
     return status != WEIR_OK ? status : numbers_read(text, tensor->type, tensor->data);
 }
@@ -215,13 +216,13 @@ static weir_status set_arg(weir_tensor *tensor, const weir_port *port, const inp
     case INPUT_ARG_ARRAY:
         return set_array(tensor, arg);
     case INPUT_ARG_LINES:
-        return port->type == WEIR_TEXT
+        return port->type == WEIR_TYPE_TEXT
                    ? set_text(tensor, arg->value)
-                   : weir_fail(WEIR_INVALID, "is %s; lines of a file are for text", weir_type_name(port->type));
+                   : weir_fail(WEIR_ERR_INVALID, "is %s; lines of a file are for text", weir_type_name(port->type));
     case INPUT_ARG_TEXT:
         break;
     }
-    return port->type == WEIR_TEXT ? set_text(tensor, arg->value) : set_numbers(tensor, port, arg->value);
+    return port->type == WEIR_TYPE_TEXT ? set_text(tensor, arg->value) : set_numbers(tensor, port, arg->value);
 }
 
 static weir_status check_names(const weir_model_info *info, int model, const input_arg *args, size_t count)
@@ -230,7 +231,7 @@ static weir_status check_names(const weir_model_info *info, int model, const inp
         if (args[i].model == model && !args[i].used) {
             char *names = inputs_names(info);
             weir_status status =
-                weir_fail(WEIR_NOT_FOUND, "has no input '%s'; its inputs are: %s", args[i].name, names);
+                weir_fail(WEIR_ERR_NOT_FOUND, "has no input '%s'; its inputs are: %s", args[i].name, names);
             free(names);
             return status;
         }
@@ -257,7 +258,7 @@ weir_status inputs_make(const weir_model_info *info, int model, input_arg *args,
         if (found == NULL && port->optional && !(i == 0 && wanted))
             continue;
         weir_tensor *tensor = &out->tensors[out->count++];
-        *tensor = (weir_tensor){.size = sizeof *tensor, .name = port->name, .type = port->type};
+        *tensor = (weir_tensor){.struct_size = sizeof *tensor, .name = port->name, .type = port->type};
         weir_status status = found != NULL ? set_arg(tensor, port, found) : set_default(tensor, port);
         if (status != WEIR_OK) {
             char *why = text_copy(weir_detail());

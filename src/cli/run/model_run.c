@@ -161,7 +161,7 @@ static weir_status run_once(model_run *m, uint64_t id, uint64_t tokens, bool str
         inference.setting_count = 1;
     }
     if (interrupt_seen())
-        return weir_fail(WEIR_CANCELLED, "stopped");
+        return weir_fail(WEIR_ERR_CANCELLED, "stopped");
     weir_status status = stream
                              ? weir_model_infer_stream(m->model, &inference, stream_print_piece, &m->stream, &results)
                              : weir_model_infer(m->model, &inference, &results);

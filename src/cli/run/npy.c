@@ -1,7 +1,7 @@
 /* npy.c: NumPy array files. */
 #include "tensors.h"
 
-#include "trace/sink.h"
+#include "trace/output_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,17 +19,18 @@ weir_status read_file_open(const char *path, FILE **file, uint64_t *bytes)
     struct stat found;
     int number = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (number < 0)
-        return weir_fail(errno == ENOENT ? WEIR_NOT_FOUND : WEIR_SYSTEM, "cannot open %s: %s", path, strerror(errno));
+        return weir_fail(errno == ENOENT ? WEIR_ERR_NOT_FOUND : WEIR_ERR_SYSTEM, "cannot open %s: %s", path,
+                         strerror(errno));
     if (fstat(number, &found) != 0 || !S_ISREG(found.st_mode)) {
         close(number);
-        return weir_fail(WEIR_UNSUPPORTED, "%s is no regular file", path);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s is no regular file", path);
     }
     *bytes = (uint64_t)found.st_size;
     *file = fdopen(number, "rb");
     if (*file != NULL)
         return WEIR_OK;
     close(number);
-    return weir_fail(WEIR_SYSTEM, "cannot open %s: %s", path, strerror(errno));
+    return weir_fail(WEIR_ERR_SYSTEM, "cannot open %s: %s", path, strerror(errno));
 }
 
 /* Header ----------------------------------------------------------------------------------------------------------- */
@@ -50,8 +51,9 @@ static const struct {
     const char *descr; /* as it is written */
     weir_type type;
 } types[] = {
-    {"<f2", WEIR_F16}, {"<f4", WEIR_F32}, {"<f8", WEIR_F64}, {"|i1", WEIR_I8},  {"<i2", WEIR_I16}, {"<i4", WEIR_I32},
-    {"<i8", WEIR_I64}, {"|u1", WEIR_U8},  {"<u2", WEIR_U16}, {"<u4", WEIR_U32}, {"<u8", WEIR_U64}, {"|b1", WEIR_BOOL},
+    {"<f2", WEIR_TYPE_F16}, {"<f4", WEIR_TYPE_F32}, {"<f8", WEIR_TYPE_F64}, {"|i1", WEIR_TYPE_I8},
+    {"<i2", WEIR_TYPE_I16}, {"<i4", WEIR_TYPE_I32}, {"<i8", WEIR_TYPE_I64}, {"|u1", WEIR_TYPE_U8},
+    {"<u2", WEIR_TYPE_U16}, {"<u4", WEIR_TYPE_U32}, {"<u8", WEIR_TYPE_U64}, {"|b1", WEIR_TYPE_BOOL},
 };
 enum { TYPES = sizeof types / sizeof types[0] };
 
@@ -140,14 +142,14 @@ static weir_status use_descr(const char *path, const char *descr, npy_header *ou
     const char *kind = strchr("<>=|", descr[0]) != NULL && descr[0] != '\0' ? descr + 1 : descr;
     bool one_byte = strlen(kind) == 2 && kind[1] == '1';
     if (descr[0] == '>' && !one_byte)
-        return weir_fail(WEIR_UNSUPPORTED, "%s is big-endian (%s); save it with .astype('<%s')", path, descr, kind);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s is big-endian (%s); save it with .astype('<%s')", path, descr, kind);
     for (size_t i = 0; i < TYPES; i++)
         if (strcmp(types[i].descr + 1, kind) == 0) {
             out->type = types[i].type;
             return WEIR_OK;
         }
-    return weir_fail(WEIR_UNSUPPORTED, "%s holds elements of type '%s'; f2 f4 f8 i1 i2 i4 i8 u1 u2 u4 u8 b1 are read",
-                     path, descr);
+    return weir_fail(WEIR_ERR_UNSUPPORTED,
+                     "%s holds elements of type '%s'; f2 f4 f8 i1 i2 i4 i8 u1 u2 u4 u8 b1 are read", path, descr);
 }
 
 enum { DESCR = 1, ORDER = 2, SHAPE = 4 };
@@ -161,21 +163,21 @@ static weir_status take_value(const char *path, reader *in, const char *key, npy
         if (take_string(in, descr, sizeof descr))
             return use_descr(path, descr, out);
         if (take_mark(in, '['))
-            return weir_fail(WEIR_UNSUPPORTED, "%s holds records of several fields; a plain array is wanted", path);
+            return weir_fail(WEIR_ERR_UNSUPPORTED, "%s holds records of several fields; a plain array is wanted", path);
     } else if (strcmp(key, "fortran_order") == 0) {
         *seen = ORDER;
         if (take_word(in, "False"))
             return WEIR_OK;
         if (take_word(in, "True"))
-            return weir_fail(WEIR_UNSUPPORTED, "%s is in Fortran order; save numpy.ascontiguousarray of it", path);
+            return weir_fail(WEIR_ERR_UNSUPPORTED, "%s is in Fortran order; save numpy.ascontiguousarray of it", path);
     } else if (strcmp(key, "shape") == 0) {
         *seen = SHAPE;
         if (take_shape(in, out))
             return WEIR_OK;
     } else {
-        return weir_fail(WEIR_CORRUPT, "%s: its header has an unknown key '%s'", path, key);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: its header has an unknown key '%s'", path, key);
     }
-    return weir_fail(WEIR_CORRUPT, "%s: the value of '%s' in its header cannot be read", path, key);
+    return weir_fail(WEIR_ERR_CORRUPT, "%s: the value of '%s' in its header cannot be read", path, key);
 }
 
 /* Reads the dictionary: the keys descr, fortran_order and shape, each once, and no other. `path` is for the detail. */
@@ -185,23 +187,23 @@ static weir_status npy_header_parse(const char *path, const char *text, size_t b
     int all = 0;
     bool comma = true;
     if (!take_mark(&in, '{'))
-        return weir_fail(WEIR_CORRUPT, "%s: its header is no dictionary", path);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: its header is no dictionary", path);
     while (!take_mark(&in, '}')) {
         char key[32] = "";
         int seen = 0;
         if (!comma || !take_string(&in, key, sizeof key) || !take_mark(&in, ':'))
-            return weir_fail(WEIR_CORRUPT, "%s: its header is no dictionary", path);
+            return weir_fail(WEIR_ERR_CORRUPT, "%s: its header is no dictionary", path);
         weir_status status = take_value(path, &in, key, out, &seen);
         if (status != WEIR_OK)
             return status;
         if (all & seen)
-            return weir_fail(WEIR_CORRUPT, "%s: its header says '%s' twice", path, key);
+            return weir_fail(WEIR_ERR_CORRUPT, "%s: its header says '%s' twice", path, key);
         all |= seen;
         comma = take_mark(&in, ',');
     }
     skip_blanks(&in);
     if (all != (DESCR | ORDER | SHAPE) || in.at != in.bytes)
-        return weir_fail(WEIR_CORRUPT, "%s: its header %s", path,
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: its header %s", path,
                          in.at != in.bytes ? "goes on behind its dictionary" : "lacks descr, fortran_order or shape");
     return WEIR_OK;
 }
@@ -239,14 +241,14 @@ static size_t npy_header_make(weir_type type, uint32_t rank, const int64_t *shap
 weir_type npy_stored_type(weir_type type)
 {
     switch (type) {
-    case WEIR_BF16:
-        return WEIR_U16;
-    case WEIR_F8E4M3FN:
-    case WEIR_F8E4M3FNUZ:
-    case WEIR_F8E5M2:
-    case WEIR_F8E5M2FNUZ:
-        return WEIR_U8;
-    case WEIR_TEXT:
+    case WEIR_TYPE_BF16:
+        return WEIR_TYPE_U16;
+    case WEIR_TYPE_F8E4M3FN:
+    case WEIR_TYPE_F8E4M3FNUZ:
+    case WEIR_TYPE_F8E5M2:
+    case WEIR_TYPE_F8E5M2FNUZ:
+        return WEIR_TYPE_U8;
+    case WEIR_TYPE_TEXT:
         return WEIR_TYPE_NONE;
     default:
         return type;
@@ -258,24 +260,24 @@ static weir_status read_header(FILE *file, const char *path, uint64_t file_bytes
 {
     unsigned char start[12];
     if (fread(start, 1, 8, file) != 8 || memcmp(start, "\x93NUMPY", 6) != 0)
-        return weir_fail(WEIR_CORRUPT, "%s is no NPY file: it does not begin with \\x93NUMPY", path);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s is no NPY file: it does not begin with \\x93NUMPY", path);
     if (start[6] < 1 || start[6] > 3)
-        return weir_fail(WEIR_UNSUPPORTED, "%s is NPY version %d.%d; 1.0, 2.0 and 3.0 are read", path, start[6],
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s is NPY version %d.%d; 1.0, 2.0 and 3.0 are read", path, start[6],
                          start[7]);
     size_t width = start[6] == 1 ? 2 : 4;
     if (fread(start + 8, 1, width, file) != width)
-        return weir_fail(WEIR_CORRUPT, "%s is cut off within its header", path);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s is cut off within its header", path);
     uint32_t length = start[8] | (uint32_t)start[9] << 8;
     if (width == 4)
         length |= (uint32_t)start[10] << 16 | (uint32_t)start[11] << 24;
     *data_at = 8 + width + length;
     if (length > NPY_HEADER_MOST)
-        return weir_fail(WEIR_CORRUPT, "%s claims a header of %" PRIu32 " bytes; an array needs no more than %d", path,
-                         length, NPY_HEADER_MOST);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s claims a header of %" PRIu32 " bytes; an array needs no more than %d",
+                         path, length, NPY_HEADER_MOST);
     char *text = *data_at > file_bytes ? NULL : malloc((size_t)length + 1);
     if (text == NULL || fread(text, 1, length, file) != length) {
         free(text);
-        return weir_fail(WEIR_CORRUPT, "%s is cut off within its header", path);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s is cut off within its header", path);
     }
     text[length] = '\0';
     weir_status status = npy_header_parse(path, text, length, header);
@@ -292,21 +294,22 @@ static weir_status read_open_file(FILE *file, uint64_t file_bytes, const char *p
         return status;
     size_t bytes = 0;
     if (weir_tensor_bytes(header.type, header.rank, header.shape, &bytes) != WEIR_OK)
-        return weir_fail(WEIR_CORRUPT, "%s claims a shape whose bytes cannot be counted", path);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s claims a shape whose bytes cannot be counted", path);
     if (bytes != file_bytes - data_at)
-        return weir_fail(WEIR_CORRUPT, "%s %s: its shape takes %zu bytes of data and it has %" PRIu64, path,
+        return weir_fail(WEIR_ERR_CORRUPT, "%s %s: its shape takes %zu bytes of data and it has %" PRIu64, path,
                          bytes > file_bytes - data_at ? "is cut off" : "holds more than one array", bytes,
                          file_bytes - data_at);
     void *data = malloc(bytes == 0 ? 1 : bytes);
     if (data == NULL)
-        return weir_fail(WEIR_SYSTEM, "%s: no memory for its %zu bytes", path, bytes);
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory for its %zu bytes", path, bytes);
     if (fread(data, 1, bytes, file) != bytes) {
         free(data);
-        return weir_fail(WEIR_SYSTEM, "%s cannot be read: %s", path, strerror(errno));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s cannot be read: %s", path, strerror(errno));
     }
-    for (size_t i = 0; header.type == WEIR_BOOL && i < bytes; i++)
+    for (size_t i = 0; header.type == WEIR_TYPE_BOOL && i < bytes; i++)
         ((uint8_t *)data)[i] = ((uint8_t *)data)[i] != 0; /* what engines rely on */
-    *out = (weir_tensor){.size = sizeof *out, .type = header.type, .rank = header.rank, .data = data, .bytes = bytes};
+    *out = (weir_tensor){
+        .struct_size = sizeof *out, .type = header.type, .rank = header.rank, .data = data, .bytes = bytes};
     memcpy(out->shape, header.shape, sizeof header.shape);
     return WEIR_OK;
 }
@@ -328,10 +331,11 @@ weir_status npy_write(const char *path, const weir_tensor *tensor)
     char header[NPY_WRITTEN_HEADER];
     size_t length = npy_header_make(npy_stored_type(tensor->type), tensor->rank, tensor->shape, header);
     if (length == 0)
-        return weir_fail(WEIR_UNSUPPORTED, "%s: %s is nothing that NPY can hold", path, weir_type_name(tensor->type));
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: %s is nothing that NPY can hold", path,
+                         weir_type_name(tensor->type));
     FILE *file = sink_open(path, "");
     if (file == NULL)
-        return WEIR_SYSTEM;
+        return WEIR_ERR_SYSTEM;
     errno = 0;
     bool good = fwrite(header, 1, length, file) == length &&
                 (tensor->bytes == 0 || fwrite(tensor->data, 1, tensor->bytes, file) == tensor->bytes);

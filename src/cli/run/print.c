@@ -127,7 +127,8 @@ int run_print_json(const run *all)
 /* Table ------------------------------------------------------------------------------------------------------------ */
 
 /* In the order in which a model allocates. */
-static const weir_class columns[] = {WEIR_WEIGHTS, WEIR_ACTIVATIONS, WEIR_KV, WEIR_SCRATCH, WEIR_OTHER};
+static const weir_class columns[] = {WEIR_CLASS_WEIGHTS, WEIR_CLASS_ACTIVATIONS, WEIR_CLASS_KV, WEIR_CLASS_SCRATCH,
+                                     WEIR_CLASS_OTHER};
 enum { COLUMNS = sizeof columns / sizeof columns[0] };
 
 static void print_outputs(const run *all)
@@ -175,9 +176,9 @@ static void model_run_row(table *grid, const model_run *m)
     bool tells = m->args->selects; /* then the table shows what was selected */
     char *engine = text_print("%s%s%s%s%s%s", m->engine, tells ? "/" : "", tells ? m->provider : "",
                               tells ? " on " : "", tells ? weir_runtime_device(m->runtime) : "",
-                              good                                 ? ""
-                              : m->failed.status == WEIR_CANCELLED ? ", stopped"
-                                                                   : ", failed");
+                              good                                     ? ""
+                              : m->failed.status == WEIR_ERR_CANCELLED ? ", stopped"
+                                                                       : ", failed");
     table_cell(grid, engine, good ? "" : terminal_red(), false);
     free(engine);
     for (int i = 0; i < COLUMNS; i++)

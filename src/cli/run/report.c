@@ -4,7 +4,7 @@
 
 #include "cli/text.h"
 #include "trace/series.h"
-#include "trace/sink.h"
+#include "trace/output_file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,7 +21,8 @@ typedef struct shown {
 } shown;
 
 /* From the bottom up: the long-lived classes first. */
-static const weir_class order[] = {WEIR_WEIGHTS, WEIR_KV, WEIR_ACTIVATIONS, WEIR_SCRATCH, WEIR_OTHER};
+static const weir_class order[] = {WEIR_CLASS_WEIGHTS, WEIR_CLASS_KV, WEIR_CLASS_ACTIVATIONS, WEIR_CLASS_SCRATCH,
+                                   WEIR_CLASS_OTHER};
 
 static bool is_used(const series *all, size_t client, weir_class memory_class)
 {
@@ -118,7 +119,8 @@ static void put_data(FILE *file, run *all)
 
 /* Page ------------------------------------------------------------------------------------------------------------- */
 
-static const weir_class columns[] = {WEIR_WEIGHTS, WEIR_ACTIVATIONS, WEIR_KV, WEIR_SCRATCH, WEIR_OTHER};
+static const weir_class columns[] = {WEIR_CLASS_WEIGHTS, WEIR_CLASS_ACTIVATIONS, WEIR_CLASS_KV, WEIR_CLASS_SCRATCH,
+                                     WEIR_CLASS_OTHER};
 enum { COLUMNS = sizeof columns / sizeof columns[0] };
 
 static void put_title(FILE *file, run *all)
@@ -292,7 +294,7 @@ weir_status report_write(run *all, const char *path)
 {
     FILE *file = sink_open(path, "the report");
     if (file == NULL)
-        return WEIR_SYSTEM;
+        return WEIR_ERR_SYSTEM;
     put_page(file, all);
     return sink_close(file, path, "the report", 0);
 }

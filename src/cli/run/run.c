@@ -3,8 +3,8 @@
 
 #include "cli/cli.h"
 #include "cli/text.h"
-#include "trace/csv.h"
-#include "trace/sink.h"
+#include "trace/timeline_csv.h"
+#include "trace/output_file.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -67,7 +67,7 @@ static int cannot_start(const run_args *args, weir_status status)
 {
     failure failed = {0};
     bool from_args = args->budget_count > 0 || args->driver != NULL;
-    if (status == WEIR_INVALID && from_args)
+    if (status == WEIR_ERR_INVALID && from_args)
         return cli_usage("run", "--%s: %s", args->budget_count > 0 ? "budget" : "driver", weir_detail());
     failure_note(&failed, status, "start");
     cli_fail("%s", failed.detail);
@@ -172,7 +172,7 @@ static void load_all(run *all)
         if (m->failed.status == WEIR_OK)
             model_run_load(m, all->args->inputs, all->args->input_count);
         end_phase(all);
-        if (m->failed.status != WEIR_OK && m->failed.status != WEIR_CANCELLED)
+        if (m->failed.status != WEIR_OK && m->failed.status != WEIR_ERR_CANCELLED)
             failure_print(&m->failed, m->args->name);
     }
 }
@@ -201,7 +201,7 @@ static int check_inputs(const run *all)
     bool complete = true;
     for (size_t i = 0; i < all->count; i++) {
         const failure *failed = &all->models[i].failed;
-        if (failed->status == WEIR_NOT_FOUND && strcmp(failed->stage, "inputs") == 0)
+        if (failed->status == WEIR_ERR_NOT_FOUND && strcmp(failed->stage, "inputs") == 0)
             return CLI_USAGE; /* printed already */
         complete = complete && all->models[i].model != NULL;
     }
@@ -263,7 +263,7 @@ static void run_at_once(run *all)
         if (pthread_create(&runners[made].thread, NULL, run_model, &runners[made]) == 0)
             made++;
         else
-            failure_note(&m->failed, weir_fail(WEIR_SYSTEM, "no thread to run it on"), "run");
+            failure_note(&m->failed, weir_fail(WEIR_ERR_SYSTEM, "no thread to run it on"), "run");
     }
     open_gate(&start);
     for (size_t i = 0; i < made; i++)
@@ -283,7 +283,7 @@ static void run_all(run *all)
     all->seconds = run_clock() - start;
     for (size_t i = 0; i < all->count; i++) {
         const failure *failed = &all->models[i].failed;
-        if (failed->status != WEIR_OK && failed->status != WEIR_CANCELLED && strcmp(failed->stage, "run") == 0)
+        if (failed->status != WEIR_OK && failed->status != WEIR_ERR_CANCELLED && strcmp(failed->stage, "run") == 0)
             failure_print(failed, all->models[i].args->name);
     }
 }

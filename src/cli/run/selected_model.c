@@ -78,7 +78,7 @@ int selected_model_prepare(model_run *m)
     if (status == WEIR_OK) {
         m->path = m->manifest->model_file;
         status = choose(m);
-        if (status == WEIR_INVALID) {
+        if (status == WEIR_ERR_INVALID) {
             char *reason = text_copy(weir_detail());
             bool wrong = options_are_wrong(m);
             (void)weir_fail(status, "%s", reason);

@@ -30,7 +30,7 @@ typedef struct input_arg {
     bool used;
 } input_arg;
 
-/* Reads "shape:2x16", "file.npy", "@file" or text. WEIR_INVALID is bad usage; other statuses mean that a file is at
+/* Reads "shape:2x16", "file.npy", "@file" or text. WEIR_ERR_INVALID is bad usage; other statuses mean that a file is at
  * fault. */
 weir_status input_arg_read(const char *value, input_arg *out);
 void input_arg_clear(input_arg *arg);
@@ -43,7 +43,7 @@ typedef struct inputs {
 } inputs;
 
 /* Makes the inputs of model number `model`: from `args` where one names the input, else synthetic. Marks the args that
- * were used. An argument for this very model that names no input of it is WEIR_NOT_FOUND, and the detail lists the
+ * were used. An argument for this very model that names no input of it is WEIR_ERR_NOT_FOUND, and the detail lists the
  * inputs; other failures mean that a value does not fit. */
 weir_status inputs_make(const weir_model_info *info, int model, input_arg *args, size_t arg_count, inputs *out);
 void inputs_clear(inputs *made);
@@ -59,7 +59,7 @@ typedef struct outputs {
     size_t count;
 } outputs;
 
-/* Copies them, because the engine takes its own back; WEIR_SYSTEM without memory. */
+/* Copies them, because the engine takes its own back; WEIR_ERR_SYSTEM without memory. */
 weir_status outputs_keep(const weir_outputs *from, outputs *out);
 
 /* Makes the folder and writes FOLDER/NAME.npy, or NAME.txt for text. After a failure the others are still written; the
@@ -81,19 +81,20 @@ char *file_name_of(const char *name);
 
 /* Files: npy.c ----------------------------------------------------------------------------------------------------- */
 
-/* Opens a regular file for reading and tells its length. Never blocks: a pipe may have no writer. WEIR_NOT_FOUND,
- * WEIR_SYSTEM; WEIR_UNSUPPORTED for anything but a regular file. */
+/* Opens a regular file for reading and tells its length. Never blocks: a pipe may have no writer. WEIR_ERR_NOT_FOUND,
+ * WEIR_ERR_SYSTEM; WEIR_ERR_UNSUPPORTED for anything but a regular file. */
 weir_status read_file_open(const char *path, FILE **file, uint64_t *bytes);
 
 /* Reads a NumPy array file, version 1.0, 2.0 or 3.0: little-endian, C order, the number types of weir_type and bool.
- * The caller frees out->data. WEIR_NOT_FOUND, WEIR_SYSTEM, WEIR_CORRUPT or WEIR_UNSUPPORTED; the detail names the file.
- */
+ * The caller frees out->data. WEIR_ERR_NOT_FOUND, WEIR_ERR_SYSTEM, WEIR_ERR_CORRUPT or WEIR_ERR_UNSUPPORTED; the detail
+ * names the file. */
 weir_status npy_read(const char *path, weir_tensor *out);
 
 /* Writes a tensor of numbers. Types that NumPy lacks are stored as unsigned integers of the same width. */
 weir_status npy_write(const char *path, const weir_tensor *tensor);
 
-/* The type that npy_write stores: the type itself, WEIR_U16 for bf16, WEIR_U8 for the f8 types; NONE for text. */
+/* The type that npy_write stores: the type itself, WEIR_TYPE_U16 for bf16, WEIR_TYPE_U8 for the f8 types; NONE for
+ * text. */
 weir_type npy_stored_type(weir_type type);
 
 /* Numbers: numbers.c ----------------------------------------------------------------------------------------------- */
@@ -105,7 +106,7 @@ void numbers_synthesize(weir_type type, void *data, size_t bytes);
 /* How many numbers "1, 2,3" lists; 0: it is no such list. */
 size_t numbers_count(const char *text);
 
-/* Writes the listed numbers to `data`; WEIR_INVALID when one is not of that type. */
+/* Writes the listed numbers to `data`; WEIR_ERR_INVALID when one is not of that type. */
 weir_status numbers_read(const char *text, weir_type type, void *data);
 
 /* Element number `index` as a double, for display. */

@@ -5,9 +5,9 @@
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "sim/replay.h"
+#include "trace/race_check.h"
 #include "sim/simulate.h"
-#include "trace/reader.h"
+#include "trace/read_binary.h"
 
 #include <errno.h>
 #include <stdio.h>
