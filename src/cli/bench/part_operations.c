@@ -101,8 +101,7 @@ static const char *begin_on_stream(operations *o, const char *failure, const ben
 
 static const char *add_weir(operations *o, const char *device)
 {
-    static const char *const stacks[] = {"mapped",     "direct",        "async",        "blocks(64KiB)",
-                                         "log(async)", "stats(mapped)", "guard(direct)"};
+    static const char *const stacks[] = {"mapped", "direct", "async", "log(async)", "guard(direct)"};
     const char *failure = NULL;
     for (size_t i = 0; i < sizeof stacks / sizeof stacks[0] && !failure; i++) {
         bench_peer by;
