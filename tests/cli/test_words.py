@@ -87,6 +87,7 @@ class Words(harness.Case):
                 (["a.toy", "--set", "=x"], "KEY=VALUE"),
                 (["a.toy", "--output", ""], "--output"),
                 (["a.toy"] * 65, "65 models"),
+                (["a.toy", "--driver", "sim"], "is no device"),  # libweir has no simulated one
         ):
             with self.subTest(words=words):
                 if said is None:  # a scalar's shape: fine as a word, and not what this model wants

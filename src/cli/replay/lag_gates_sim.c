@@ -2,7 +2,7 @@
  * run as far as the operation that lies the lag behind. Where weir waits, the device runs by itself. */
 #include "replay.h"
 
-#include "driver/sim.h"
+#include "sim/device/device.h"
 #include "runtime/runtime.h"
 
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 
 #ifdef WI_REPLAY_SIM
 #include "base/system.h"
-#include "driver/sim.h"
+#include "sim/device/device.h"
 #endif
 
 typedef struct world {
