@@ -168,7 +168,7 @@ class Sources:
     def all(self):
         for folder in FOLDERS:
             for file in sorted((self.root / folder).rglob("*")):
-                if file.suffix in SUFFIXES:
+                if file.suffix in SUFFIXES and file.is_file():
                     yield file.relative_to(self.root).as_posix()
 
     def locate(self, path, place):
