@@ -2,7 +2,7 @@
  *
  * A stack is written as text, outermost first: "budget(log(async))". The bases:
  *   cache     the default: `mapped`, or `segments` on a device without virtual-memory management; weir_runtime_resource tells
- *   mapped    handles mapped into a large range of addresses; memory moves to where it is needed. WEIR_UNSUPPORTED without
+ *   mapped    handles mapped into a large range of addresses; memory moves to where it is needed. WEIR_ERR_UNSUPPORTED without
  *             virtual-memory management
  *   segments  pieces of the driver's of 2 MiB, 20 MiB and more, cut into blocks of multiples of 512 bytes; memory stays where it
  *             is
@@ -27,18 +27,19 @@ WEIR_BEGIN
 
 /* What a stack can do; weir_runtime_features. */
 enum {
-    WEIR_TRACKS_USES = 1u << 0,  /* launches and weir_use_record; without it they answer WEIR_STREAM_MISUSE */
-    WEIR_ZEROES = 1u << 1,       /* WEIR_ZEROED */
-    WEIR_SHRINKS = 1u << 2,      /* weir_resize to less takes the tail off what the block is charged. With direct and
+    WEIR_FEATURE_TRACKS_USES =
+        1u << 0,                    /* launches and weir_use_record; without it they answer WEIR_ERR_STREAM_MISUSE */
+    WEIR_FEATURE_ZEROES = 1u << 1,  /* WEIR_ALLOC_ZEROED */
+    WEIR_FEATURE_SHRINKS = 1u << 2, /* weir_resize to less takes the tail off what the block is charged. With direct and
                                       async the memory stays with the block, cached, until the block is freed */
-    WEIR_GROWS = 1u << 3,        /* weir_resize to more, where there is room: with those two, up to what it once had */
-    WEIR_MOVES_MEMORY = 1u << 4, /* free memory in pieces can serve a request as large as their sum */
+    WEIR_FEATURE_GROWS = 1u << 3, /* weir_resize to more, where there is room: with those two, up to what it once had */
+    WEIR_FEATURE_MOVES_MEMORY = 1u << 4, /* free memory in pieces can serve a request as large as their sum */
     /* The next block on the same stream may have the bytes of a free that the device is not past, and waits for nothing:
      * mapped, segments and async, but not under a guard. With async they count as pending besides until then. */
-    WEIR_STREAM_ORDERED = 1u << 5,
-    WEIR_CAPTURABLE = 1u << 6, /* allocates on a stream that is being captured */
-    WEIR_GUARDS = 1u << 7,     /* writes past a block are found */
-    WEIR_TRIMS = 1u << 8       /* keeps memory that weir_runtime_trim gives back */
+    WEIR_FEATURE_STREAM_ORDERED = 1u << 5,
+    WEIR_FEATURE_CAPTURABLE = 1u << 6, /* allocates on a stream that is being captured */
+    WEIR_FEATURE_GUARDS = 1u << 7,     /* writes past a block are found */
+    WEIR_FEATURE_TRIMS = 1u << 8       /* keeps memory that weir_runtime_trim gives back */
 };
 
 /* What the runtime's device memory can do: a sum of the above; 0 for NULL. Any thread. */

@@ -20,7 +20,7 @@ typedef struct weir_latency {
 } weir_latency;
 
 typedef struct weir_statistics {
-    size_t size;
+    size_t struct_size;
     uint64_t allocations, frees; /* blocks; those that are live are the difference */
     uint64_t allocated, freed;   /* their bytes; what a resize adds or gives back is among them */
     uint64_t refusals, failures; /* requests that found no memory; that failed otherwise */
@@ -33,24 +33,24 @@ typedef struct weir_statistics {
 
 /* The figures since the runtime was made, of one client (NULL: all) and one class (WEIR_CLASS_COUNT: all). The figures of
  * a client end with it; when more than 1024 are open at once, the others' are in the total alone, and asking for theirs is
- * WEIR_NOT_FOUND, as for a client that has not asked for memory yet. WEIR_UNSUPPORTED for a runtime without the adaptor,
- * WEIR_INVALID. Any thread; one consistent view. */
+ * WEIR_ERR_NOT_FOUND, as for a client that has not asked for memory yet. WEIR_ERR_UNSUPPORTED for a runtime without the adaptor,
+ * WEIR_ERR_INVALID. Any thread; one consistent view. */
 WEIR_API WEIR_NODISCARD weir_status weir_statistics_read(weir_runtime *runtime, const weir_client *client,
                                                          weir_class memory_class, weir_statistics *out);
 
 /* What happened between a push and its pop, in all of the runtime. Blocks from before that are freed within make the live
  * figures smaller, below 0 too. */
 typedef struct weir_statistics_frame {
-    size_t size;
+    size_t struct_size;
     int64_t live_blocks, live_bytes;    /* at the end */
     int64_t peak_blocks, peak_bytes;    /* of those, at least 0 */
     uint64_t total_blocks, total_bytes; /* allocated within, whatever became of them */
 } weir_statistics_frame;
 
-/* Opens a frame of counters that begin at 0; frames nest, up to 64 (then WEIR_BUSY). They are the runtime's, not the
- * thread's. WEIR_UNSUPPORTED without the adaptor. Any thread. */
+/* Opens a frame of counters that begin at 0; frames nest, up to 64 (then WEIR_ERR_BUSY). They are the runtime's, not the
+ * thread's. WEIR_ERR_UNSUPPORTED without the adaptor. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_statistics_push(weir_runtime *runtime);
-/* Closes the innermost frame, hands it out (`out` may be NULL) and adds it to the one around it. WEIR_INVALID when there is
+/* Closes the innermost frame, hands it out (`out` may be NULL) and adds it to the one around it. WEIR_ERR_INVALID when there is
  * none. */
 WEIR_API WEIR_NODISCARD weir_status weir_statistics_pop(weir_runtime *runtime, weir_statistics_frame *out);
 

@@ -1,7 +1,7 @@
 /* replay_plan.c: makes operations of a trace's events: their order, the places of the blocks, the peak. */
 #include "replay.h"
 
-#include "sinks/sizes.h"
+#include "base/pointer_map.h"
 
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@ enum { HALF_A_DAY = 12 * 3600 };
 
 static weir_status no_memory(const wi_replay_plan *plan)
 {
-    return weir_fail(WEIR_SYSTEM, "%s: no memory for its operations", plan->name);
+    return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory for its operations", plan->name);
 }
 
 weir_status wi_replay_add(wi_replay_events *events, const wi_replay_event *event)
@@ -20,7 +20,7 @@ weir_status wi_replay_add(wi_replay_events *events, const wi_replay_event *event
         size_t room = events->room ? 2 * events->room : 4096;
         wi_replay_event *list = realloc(events->list, room * sizeof *list);
         if (!list)
-            return weir_fail(WEIR_SYSTEM, "no memory for %zu events", room);
+            return weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu events", room);
         events->list = list;
         events->room = room;
         events->sorted |= events->count == 0;
@@ -73,7 +73,7 @@ static void sort(wi_replay_events *events)
 
 typedef struct maker {
     wi_replay_plan *plan;
-    wi_sizes slots; /* of live blocks, by address */
+    wi_pointer_map slots; /* of live blocks, by address */
     uint32_t *unused, unused_count;
     size_t *taken_by; /* by slot: the operation that allocated it */
     uint64_t streams[WI_REPLAY_STREAMS];
@@ -111,7 +111,7 @@ static weir_status take(maker *m, const wi_replay_event *event, wi_replay_op *op
     plan->peak = m->live > plan->peak ? m->live : plan->peak;
     plan->allocations++;
     const void *address = (const void *)(uintptr_t)event->pointer;
-    return wi_sizes_put(&m->slots, address, op->slot) ? WEIR_OK : no_memory(plan);
+    return wi_pointer_map_put(&m->slots, address, op->slot) ? WEIR_OK : no_memory(plan);
 }
 
 static void give(maker *m, uint64_t slot, wi_replay_op *op)
@@ -134,17 +134,17 @@ static const char *add(maker *m, const wi_replay_event *event, uint16_t *stream,
     uint64_t slot;
     if (!address)
         return event->bytes == 0 ? NULL : event->frees ? "a free of NULL" : "an allocation at NULL";
-    bool known = wi_sizes_take(&m->slots, address, &slot);
+    bool known = wi_pointer_map_remove(&m->slots, address, &slot);
     if (event->frees && !known)
         return "a free of a pointer that is not live";
     if (!event->frees && known) {
-        (void)wi_sizes_put(&m->slots, address, slot); /* into the place that it had */
+        (void)wi_pointer_map_put(&m->slots, address, slot); /* into the place that it had */
         return "an allocation at a pointer that is live";
     }
     if (!event->frees && m->live > LIVE_MOST - event->bytes)
         return "an allocation beyond all that can be counted";
     if (!stream_number(m, event->stream, stream)) {
-        *status = weir_fail(WEIR_UNSUPPORTED, "%s: more than %d streams", plan->name, (int)WI_REPLAY_STREAMS);
+        *status = weir_fail(WEIR_ERR_UNSUPPORTED, "%s: more than %d streams", plan->name, (int)WI_REPLAY_STREAMS);
         return NULL;
     }
     wi_replay_op op = {.stream = *stream};
@@ -164,7 +164,7 @@ static weir_status find_left(maker *m)
         return no_memory(plan);
     for (size_t i = 0; i < m->slots.capacity; i++)
         if (m->slots.entries[i].pointer)
-            plan->left[plan->left_count++] = m->taken_by[m->slots.entries[i].bytes];
+            plan->left[plan->left_count++] = m->taken_by[m->slots.entries[i].value];
     return WEIR_OK;
 }
 
@@ -179,7 +179,7 @@ static weir_status make(maker *m, const wi_replay_events *events)
             wi_replay_problem_add(plan, events->list[i].line, wrong);
     }
     if (status == WEIR_OK && plan->allocations == 0)
-        status = weir_fail(WEIR_CORRUPT, "%s: there is no allocation in it", plan->name);
+        status = weir_fail(WEIR_ERR_CORRUPT, "%s: there is no allocation in it", plan->name);
     return status == WEIR_OK ? find_left(m) : status;
 }
 
@@ -199,13 +199,13 @@ weir_status wi_replay_plan_make(wi_replay_events *events, bool host, wi_replay_p
     if (!m || !plan->ops || !m->unused || !m->taken_by)
         status = no_memory(plan);
     else if (events->count >= UINT32_MAX)
-        status = weir_fail(WEIR_UNSUPPORTED, "%s: more than %u events", plan->name, UINT32_MAX);
+        status = weir_fail(WEIR_ERR_UNSUPPORTED, "%s: more than %u events", plan->name, UINT32_MAX);
     if (status == WEIR_OK && events->count > 0 && !events->sorted)
         sort(events);
     if (status == WEIR_OK)
         status = make(m, events);
     if (m) {
-        wi_sizes_clear(&m->slots);
+        wi_pointer_map_clear(&m->slots);
         free(m->unused);
         free(m->taken_by);
     }

@@ -3,8 +3,8 @@
 #include "cli.h"
 #include "text.h"
 
-#include "sim/replay.h"
-#include "trace/reader.h"
+#include "trace/race_check.h"
+#include "trace/read_binary.h"
 
 #include <stdio.h>
 #include <stdlib.h>

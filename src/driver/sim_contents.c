@@ -35,24 +35,26 @@ static bool may_be_read(uint32_t expected, uint32_t found)
     return found < WI_SIM_FIRST_VERSION || owner == reader || !((owner | reader) & 1);
 }
 
-static void tell_other_version(wi_device *device, const wi_sim_work *work, uint32_t found)
+static void tell_other_version(wi_device *device, const wi_sim_work *work, uint32_t found, const char *at)
 {
     if (work->version & WI_SIM_VISIBLE)
         wi_sim_wrong(device,
                      "work reads version %u at %p, which is another's who shares nothing, or shares not with it", found,
-                     (const void *)work->to);
+                     (const void *)at);
     else
-        wi_sim_wrong(device, "work reads version %u at %p, where version %u was written", found, (const void *)work->to,
+        wi_sim_wrong(device, "work reads version %u at %p, where version %u was written", found, (const void *)at,
                      work->version);
 }
 
-static void look_at(wi_device *device, const wi_sim_work *work, size_t row, uint32_t first, uint32_t count)
+/* The units lie at `start`. */
+static void look_at(wi_device *device, const wi_sim_work *work, const char *start, size_t row, uint32_t first,
+                    uint32_t count)
 {
-    uint32_t found;
-    for (uint32_t done = 0; done < count;) {
-        done += wi_plane_run(&device->contents, row, first + done, count - done, &found);
+    uint32_t found, run;
+    for (uint32_t done = 0; done < count; done += run) {
+        run = wi_plane_run(&device->contents, row, first + done, count - done, &found);
         if (!may_be_read(work->version, found)) {
-            tell_other_version(device, work, found);
+            tell_other_version(device, work, found, start + (uint64_t)done * WI_SIM_UNIT);
             return;
         }
     }
@@ -105,7 +107,7 @@ void wi_sim_do(wi_device *device, const wi_sim_work *work)
             return;
         }
         if (work->kind == WI_SIM_DO_READ)
-            look_at(device, work, row, first, count);
+            look_at(device, work, work->to + at, row, first, count);
         else
             (void)wi_plane_set(&device->contents, row, first, count,
                                work->kind == WI_SIM_DO_COPY ? version_from(device, work->from + at) : work->version);

@@ -1,6 +1,6 @@
 /* The keys: what they are called, who takes their values, and where those go. */
-#include "manifest/reading.h"
-#include "manifest/places.h"
+#include "manifest/parse.h"
+#include "manifest/locations.h"
 #include "manifest/words.h"
 
 #include <string.h>

@@ -110,7 +110,7 @@ static void look_around(wi_fixed *f, uint64_t charged, wi_shortage *shortage)
 static weir_status place_run(wi_fixed *f, wi_placement *p, wi_fixed_run *new)
 {
     if (!wi_fixed_wait_settled(f))
-        return WEIR_NO_ROOM;
+        return WEIR_ERR_NO_ROOM;
     bool small = p->charged > f->count * f->block_bytes && p->charged <= f->range_bytes;
     if (f->count > 0 && small && f->free.free == f->count) /* the budget may leave more by now */
         (void)wi_fixed_give_extent(f);
@@ -120,7 +120,7 @@ static weir_status place_run(wi_fixed *f, wi_placement *p, wi_fixed_run *new)
         return status;
     uint32_t first = take_places(f, p->charged / f->block_bytes, p->alignment);
     if (first == WI_BITMAP_NONE)
-        return WEIR_NO_ROOM;
+        return WEIR_ERR_NO_ROOM;
     new->first = first;
     new->count = (uint32_t)(p->charged / f->block_bytes);
     uint64_t previous = use(f, new, new->first, new->count);
@@ -139,12 +139,12 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
     weir_status status = place_run(f, p, new);
     if (status == WEIR_OK) {
         *out = &new->block;
-    } else if (status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY) {
-        shortage->cause = status == WEIR_OUT_OF_MEMORY  ? WEIR_CAUSE_OTHER_PROCESS
-                          : p->charged > f->range_bytes ? WEIR_CAUSE_ADDRESS_RANGE
-                                                        : WEIR_CAUSE_FRAGMENTATION;
+    } else if (status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY) {
+        shortage->cause = status == WEIR_ERR_OUT_OF_MEMORY ? WEIR_CAUSE_OTHER_PROCESS
+                          : p->charged > f->range_bytes    ? WEIR_CAUSE_ADDRESS_RANGE
+                                                           : WEIR_CAUSE_FRAGMENTATION;
         look_around(f, p->charged, shortage);
-        status = WEIR_OUT_OF_MEMORY;
+        status = WEIR_ERR_OUT_OF_MEMORY;
     }
     wi_resource_unlock(&f->resource);
     if (status != WEIR_OK)
@@ -265,10 +265,11 @@ static weir_status no_room(const wi_fixed *f, const wi_fixed_run *r, uint32_t mo
 {
     for (uint32_t i = r->first + r->count; i < f->count && i < r->first + r->count + more; i++)
         if (f->places[i].run)
-            return weir_fail(WEIR_NO_ROOM,
+            return weir_fail(WEIR_ERR_NO_ROOM,
                              "the block at %p cannot grow: a block of %s stands behind it; allocate anew and copy",
                              r->block.pointer, f->places[i].run->block.account->name);
-    return weir_fail(WEIR_NO_ROOM, "the block at %p cannot grow by so much: its extent ends; allocate anew and copy",
+    return weir_fail(WEIR_ERR_NO_ROOM,
+                     "the block at %p cannot grow by so much: its extent ends; allocate anew and copy",
                      r->block.pointer);
 }
 
@@ -394,7 +395,8 @@ static void destroy(wi_resource *resource)
 static const wi_resource_table table = {
     .name = "blocks",
     .join = join,
-    .features = WEIR_TRACKS_USES | WEIR_ZEROES | WEIR_SHRINKS | WEIR_GROWS | WEIR_CAPTURABLE | WEIR_TRIMS,
+    .features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
+                WEIR_FEATURE_CAPTURABLE | WEIR_FEATURE_TRIMS,
     .measure = measure,
     .allocate = allocate,
     .discard = discard,
@@ -436,7 +438,7 @@ weir_status wi_fixed_create(const wi_driver *driver, wi_device *device, uint64_t
                             wi_resource **out)
 {
     if (!wi_power_of_two(block_bytes) || block_bytes < WI_UNIT || block_bytes > WI_GIB)
-        return weir_fail(WEIR_INVALID,
+        return weir_fail(WEIR_ERR_INVALID,
                          "the resource blocks cannot have blocks of %llu bytes; their size is a power of two from %d "
                          "bytes to 1 GiB",
                          (unsigned long long)block_bytes, WI_UNIT);

@@ -38,7 +38,7 @@ static weir_status map_extent(wi_fixed *f, uint64_t *bytes, wi_handle *handles)
             return status;
         }
         uint64_t half = *bytes / 2 & ~(wi_fixed_step_of(f) - 1);
-        if (status != WEIR_OUT_OF_MEMORY || half == 0)
+        if (status != WEIR_ERR_OUT_OF_MEMORY || half == 0)
             return status;
         wi_ledger_release(r->ledger, *bytes - half);
         *bytes = half;
@@ -56,7 +56,7 @@ static uint64_t hold(wi_fixed *f)
 
 weir_status wi_fixed_no_records(void)
 {
-    return weir_fail(WEIR_SYSTEM, "no host memory for the records of a resource of blocks");
+    return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the records of a resource of blocks");
 }
 
 void wi_fixed_forget_extent(wi_fixed *f)
@@ -86,7 +86,7 @@ weir_status wi_fixed_take_extent(wi_fixed *f)
 {
     uint64_t bytes = hold(f), asked = bytes;
     if (bytes == 0)
-        return WEIR_NO_ROOM;
+        return WEIR_ERR_NO_ROOM;
     weir_status status = make_records(f, bytes);
     if (status == WEIR_OK) {
         go_to_driver(f);

@@ -41,7 +41,7 @@ weir_status wi_fixed_no_records(void);
 
 /* With the lock held. False: another thread has the extent in hand, and cannot be waited for. */
 bool wi_fixed_wait_settled(wi_fixed *f);
-/* With the lock held, released meanwhile. WEIR_NO_ROOM: the budget leaves nothing. */
+/* With the lock held, released meanwhile. WEIR_ERR_NO_ROOM: the budget leaves nothing. */
 weir_status wi_fixed_take_extent(wi_fixed *f);
 /* Gives the extent back, with nothing in it. With the lock held, released meanwhile. */
 uint64_t wi_fixed_give_extent(wi_fixed *f);

@@ -163,10 +163,10 @@ weir_status wi_meter_push(wi_meter *meter)
     weir_status status = WEIR_OK;
     lock(meter);
     if (meter->depth == WI_METER_FRAMES)
-        status =
-            weir_fail(WEIR_BUSY, "weir_statistics_push: %d frames are open already; pop one first", WI_METER_FRAMES);
+        status = weir_fail(WEIR_ERR_BUSY, "weir_statistics_push: %d frames are open already; pop one first",
+                           WI_METER_FRAMES);
     else
-        meter->frames[meter->depth++] = (weir_statistics_frame){.size = sizeof(weir_statistics_frame)};
+        meter->frames[meter->depth++] = (weir_statistics_frame){.struct_size = sizeof(weir_statistics_frame)};
     unlock(meter);
     return status;
 }
@@ -176,7 +176,7 @@ weir_status wi_meter_pop(wi_meter *meter, weir_statistics_frame *out)
     weir_status status = WEIR_OK;
     lock(meter);
     if (meter->depth == 0) {
-        status = weir_fail(WEIR_INVALID, "weir_statistics_pop: no frame is open; push one first");
+        status = weir_fail(WEIR_ERR_INVALID, "weir_statistics_pop: no frame is open; push one first");
     } else {
         *out = meter->frames[--meter->depth];
         if (meter->depth > 0) {
@@ -206,8 +206,8 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
     tallies t = tallies_of(meter, p->account, p->memory_class);
     FOR_EACH(tally, t)
     {
-        tally->refusals += status == WEIR_OUT_OF_MEMORY;
-        tally->failures += status != WEIR_OK && status != WEIR_OUT_OF_MEMORY;
+        tally->refusals += status == WEIR_ERR_OUT_OF_MEMORY;
+        tally->failures += status != WEIR_OK && status != WEIR_ERR_OUT_OF_MEMORY;
         tally->hits += status == WEIR_OK && p->hit;
         tally->misses += status == WEIR_OK && !p->hit;
         if (status == WEIR_OK)
@@ -339,7 +339,7 @@ bool wi_meter_read(wi_meter *meter, const wi_account *account, weir_class memory
             merge(&sum, tally);
     }
     unlock(meter);
-    *out = (weir_statistics){.size = sizeof *out,
+    *out = (weir_statistics){.struct_size = sizeof *out,
                              .allocations = sum.allocations,
                              .frees = sum.frees,
                              .allocated = sum.allocated,
@@ -395,7 +395,7 @@ weir_status wi_meter_create(wi_resource *inner, const wi_arguments *arguments, w
         return status;
     wi_meter *meter = calloc(1, sizeof *meter);
     if (!meter)
-        return weir_fail(WEIR_SYSTEM, "no host memory for statistics");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for statistics");
     wi_resource_init(&meter->resource, &table, inner->driver, inner->device, inner);
     *out = &meter->resource;
     return WEIR_OK;

@@ -127,9 +127,15 @@ static bool draw(search *s)
     return true;
 }
 
-static bool next_drawn(search *s, wi_extent *from)
+/* The first run at or behind the extent that has so many bytes, drawn. Memory in many pieces has few of those. */
+static bool next_drawn(search *s, wi_extent *from, uint64_t least)
 {
-    return next_run(from, s->wish->lane, &s->in) && draw(s);
+    while (next_run(from, s->wish->lane, &s->in)) {
+        if (s->in.end - s->in.start >= least)
+            return draw(s);
+        from = s->in.behind;
+    }
+    return false;
 }
 
 /* What costs something in front of the granule. */
@@ -180,8 +186,6 @@ static void try_edge(search *s, uint64_t edge)
 
 static void try_run(search *s)
 {
-    if (s->in.end - s->in.start < s->wish->bytes)
-        return;
     try_edge(s, s->in.start);
     try_edge(s, s->in.end);
     for (size_t i = 1; i < s->count; i++)
@@ -191,7 +195,7 @@ static void try_run(search *s)
 
 static bool find_cheapest(search *s)
 {
-    for (wi_extent *from = s->space->first; next_drawn(s, from); from = s->in.behind)
+    for (wi_extent *from = s->space->first; next_drawn(s, from, s->wish->bytes); from = s->in.behind)
         try_run(s);
     free(s->at);
     return s->found;
@@ -229,7 +233,7 @@ static uint64_t largest(const wi_space *space, const wi_lane *lane, uint64_t gra
     const wi_wish wish = {.lane = lane};
     search s = {.space = space, .wish = &wish};
     uint64_t most = 0;
-    for (wi_extent *from = space->first; next_drawn(&s, from); from = s.in.behind)
+    for (wi_extent *from = space->first; next_drawn(&s, from, most + 1); from = s.in.behind)
         most = wi_max(most, largest_in(&s, granules));
     free(s.at);
     return most;

@@ -8,13 +8,14 @@ static weir_status find_meter(weir_runtime *runtime, const char *call, wi_meter 
 {
     WI_ENTER();
     if (!runtime)
-        return weir_fail(WEIR_INVALID, "%s: NULL", call);
+        return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
     *out = wi_meter_in(runtime->resource);
     if (*out)
         return WEIR_OK;
     char stack[200];
-    return weir_fail(WEIR_UNSUPPORTED, "%s counts nothing in its stack %s; WEIR_RESOURCE=stats(mapped) makes it count",
-                     runtime->name, weir_runtime_resource(runtime, stack, sizeof stack));
+    return weir_fail(WEIR_ERR_UNSUPPORTED,
+                     "%s counts nothing in its stack %s; WEIR_RESOURCE=stats(mapped) makes it count", runtime->name,
+                     weir_runtime_resource(runtime, stack, sizeof stack));
 }
 
 weir_status weir_statistics_read(weir_runtime *runtime, const weir_client *client, weir_class memory_class,
@@ -26,14 +27,15 @@ weir_status weir_statistics_read(weir_runtime *runtime, const weir_client *clien
         status = wi_client_check_giving(client, "weir_statistics_read");
     if (status != WEIR_OK)
         return status;
-    if (!out || out->size < 2 * sizeof(size_t) || (unsigned)memory_class > WEIR_CLASS_COUNT)
-        return weir_fail(WEIR_INVALID, "weir_statistics_read: NULL, no class, or member size is not set");
+    if (!out || out->struct_size < 2 * sizeof(size_t) || (unsigned)memory_class > WEIR_CLASS_COUNT)
+        return weir_fail(WEIR_ERR_INVALID, "weir_statistics_read: NULL, no class, or member struct_size is not set");
     if (client && client->runtime != runtime)
-        return weir_fail(WEIR_INVALID, "weir_statistics_read: %s is a client of another runtime", client->account.name);
+        return weir_fail(WEIR_ERR_INVALID, "weir_statistics_read: %s is a client of another runtime",
+                         client->account.name);
     weir_statistics found;
     if (!wi_meter_read(meter, client ? &client->account : NULL, memory_class, &found) && client)
-        return weir_fail(WEIR_NOT_FOUND, "%s has no figures of its own in %s", client->account.name, runtime->name);
-    wi_copy_out(out, out->size, &found, sizeof found);
+        return weir_fail(WEIR_ERR_NOT_FOUND, "%s has no figures of its own in %s", client->account.name, runtime->name);
+    wi_copy_out(out, out->struct_size, &found, sizeof found);
     return WEIR_OK;
 }
 
@@ -49,12 +51,12 @@ weir_status weir_statistics_pop(weir_runtime *runtime, weir_statistics_frame *ou
     wi_meter *meter;
     weir_statistics_frame frame;
     weir_status status = find_meter(runtime, "weir_statistics_pop", &meter);
-    if (status == WEIR_OK && out && out->size < 2 * sizeof(size_t))
-        status = weir_fail(WEIR_INVALID, "weir_statistics_pop: member size is not set");
+    if (status == WEIR_OK && out && out->struct_size < 2 * sizeof(size_t))
+        status = weir_fail(WEIR_ERR_INVALID, "weir_statistics_pop: member struct_size is not set");
     if (status == WEIR_OK)
         status = wi_meter_pop(meter, &frame);
     if (status == WEIR_OK && out)
-        wi_copy_out(out, out->size, &frame, sizeof frame);
+        wi_copy_out(out, out->struct_size, &frame, sizeof frame);
     return status;
 }
 
@@ -76,11 +78,11 @@ weir_status weir_statistics_format(weir_runtime *runtime, char *text, size_t cap
     wi_meter *meter;
     weir_status status = find_meter(runtime, "weir_statistics_format", &meter);
     if (status == WEIR_OK && (!text || capacity == 0))
-        status = weir_fail(WEIR_INVALID, "weir_statistics_format: no place for the text");
+        status = weir_fail(WEIR_ERR_INVALID, "weir_statistics_format: no place for the text");
     if (status != WEIR_OK)
         return status;
     char stack[200], live[24], peak[24], p50[24], p99[24];
-    weir_stats ledger = {.size = sizeof ledger};
+    weir_stats ledger = {.struct_size = sizeof ledger};
     weir_statistics s;
     size_t ignored;
     wi_ledger_snapshot(&runtime->ledger, &ledger, NULL, 0, 0, &ignored);

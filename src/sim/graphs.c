@@ -8,8 +8,8 @@
 bool world_knows_graphs(const world *w)
 {
     enum { STREAMS_ENOUGH = 4 };
-    return w->options.streams >= STREAMS_ENOUGH && world_features(w) & WEIR_CAPTURABLE &&
-           !(world_features(w) & WEIR_GUARDS);
+    return w->options.streams >= STREAMS_ENOUGH && world_features(w) & WEIR_FEATURE_CAPTURABLE &&
+           !(world_features(w) & WEIR_FEATURE_GUARDS);
 }
 
 static graph_block *block_at(world_graph *g, const void *pointer)
@@ -42,7 +42,7 @@ static graph_block *settle_in(world *w, world_graph *g, void *pointer)
                                                              .address = pointer,
                                                              .length = g->charged,
                                                              .charged = g->charged,
-                                                             .memory_class = WEIR_SCRATCH});
+                                                             .memory_class = WEIR_CLASS_SCRATCH});
     }
     b->pointer = pointer;
     b->live = true;
@@ -50,25 +50,27 @@ static graph_block *settle_in(world *w, world_graph *g, void *pointer)
 }
 
 /* Work that writes the block, and work that finds what was written: in every launch. */
-static void put_work(world *w, const graph_block *b, uint64_t bytes, void *native)
+static void put_work(world *w, const world_graph *g, const graph_block *b, void *native)
 {
-    uint32_t version = (w->last_version += WI_SIM_OWNERS);
-    wi_sim_touch(w->device, native, b->pointer, bytes, true, version);
-    wi_sim_touch(w->device, native, b->pointer, bytes, false, version);
+    uint32_t version = (w->last_version += WI_SIM_OWNERS) + w->owner[g->client];
+    wi_sim_touch(w->device, native, b->pointer, g->bytes, true, version);
+    wi_sim_touch(w->device, native, b->pointer, g->bytes, false, version);
 }
 
 static bool allocate(world *w, world_graph *g, unsigned stream, graph_block **out)
 {
-    weir_request request = {
-        .size = sizeof request, .bytes = g->bytes, .stream = w->streams[stream], .memory_class = WEIR_SCRATCH};
+    weir_request request = {.struct_size = sizeof request,
+                            .bytes = g->bytes,
+                            .stream = w->streams[stream],
+                            .memory_class = WEIR_CLASS_SCRATCH};
     weir_block block = {NULL, 0};
     if (g->count == WORLD_GRAPH_BLOCKS)
         return false;
-    oracle_asking(w->oracle, g->client, WEIR_SCRATCH, g->charged, false);
+    oracle_asking(w->oracle, g->client, WEIR_CLASS_SCRATCH, g->charged, false);
     weir_status status = weir_alloc_with(w->clients[g->client], &request, &block);
-    oracle_answered(w->oracle, g->client, WEIR_SCRATCH, g->charged, false);
+    oracle_answered(w->oracle, g->client, WEIR_CLASS_SCRATCH, g->charged, false);
     /* What others had must be zeroed, which a capture cannot. */
-    if (!ANSWER(w, "weir_alloc_with", status, WEIR_OUT_OF_MEMORY, WEIR_STREAM_MISUSE))
+    if (!ANSWER(w, "weir_alloc_with", status, WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_STREAM_MISUSE))
         return false;
     *out = settle_in(w, g, block.pointer);
     return true;
@@ -80,7 +82,7 @@ static void capture_work(world *w, const step *s, world_graph *g, unsigned strea
         graph_block *b = NULL;
         if (!allocate(w, g, stream, &b))
             return;
-        put_work(w, b, g->bytes, w->native[stream]);
+        put_work(w, g, b, w->native[stream]);
         if (s->field[F_MORE] >> i & 1 &&
             ANSWER(w, "weir_free", weir_free(w->clients[g->client], b->pointer, w->streams[stream]), WEIR_OK))
             freed_by_user(w, b);
@@ -163,7 +165,6 @@ static void open_one(world *w, const step *s, world_graph *g)
 {
     unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients, home = (unsigned)s->field[F_CLASS];
     weir_graph *graph;
-    /* Not of a client who leaves secrets: what he has, others could not have in a capture. */
     if (!world_knows_graphs(w) || home == 0 || !world_has_stream(w, home) || !world_has_client(w, client) ||
         s->field[F_BYTES] == 0)
         return;

@@ -427,7 +427,8 @@ void oracle_hold(oracle *o, oracle_block block, bool held)
     uint64_t more = held ? w->charged : 0, less = w->charged - more;
     w->graphs = true;
     oracle_live(o, w->client, w->memory_class, less, more);
-    a->pending_least += more - less;
+    if (!o->slack) /* else two that adjoin may serve as one, with the second behind it as nobody's */
+        a->pending_least += more - less;
     a->pending_most += more - less;
 }
 
@@ -491,6 +492,11 @@ void oracle_uncut(oracle *o, oracle_block block, oracle_block tail)
     give(o, t->address, t->length, block);
     if (t->length == 0)
         oracle_let_go(o, tail);
+}
+
+unsigned oracle_stream_of(const oracle *o, oracle_block block)
+{
+    return o->table[block].stream;
 }
 
 void oracle_grown(oracle *o, oracle_block block, uint64_t length, uint64_t charged, unsigned stream)

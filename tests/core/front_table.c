@@ -50,7 +50,7 @@ static wi_front *find(const pair *p)
 
 static void make_front(const pair *p)
 {
-    ok(weir_free(p->client, allocate(p->client, 1000, streams[p->stream], WEIR_KV), streams[p->stream]));
+    ok(weir_free(p->client, allocate(p->client, 1000, streams[p->stream], WEIR_CLASS_KV), streams[p->stream]));
     assert_non_null(find(p));
 }
 

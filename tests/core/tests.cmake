@@ -3,7 +3,6 @@ foreach(core_test base options memory misuse pending limits placement threads fo
   weir_test(core-${core_test} core/${core_test}.c)
 endforeach()
 weir_test(core-host core/host.c INTERNAL)
-weir_test(core-biased core/biased.c INTERNAL)
 weir_test(core-front core/front.c)
 
 # Opened by a program that is not linked to it, and by Python, into which no sanitizer's library was loaded first.
@@ -93,8 +92,6 @@ weir_sim_device_test(core-kinds-order)
 weir_device_test(core-settle core/settle.c core/faulty.c)
 target_link_options(test-core-settle PRIVATE -Wl,--wrap=pthread_cond_wait)
 weir_sim_device_test(core-settle)
-
-weir_test(core-nearest core/nearest.c INTERNAL)
 
 # Plug-ins: a good one, and one for each way to be none.
 weir_test(core-model core/model.c)

@@ -113,7 +113,7 @@ static weir_status w_order(wi_device *device, void *stream, wi_event event)
 {
     stand(IN_ORDER, WI_WINDOWS, stream, false);
     if (atomic_load(&windows_fail_orders))
-        return weir_fail(WEIR_DRIVER, "windows: no stream is ordered behind another");
+        return weir_fail(WEIR_ERR_DRIVER, "windows: no stream is ordered behind another");
     return real->order(device, stream, event);
 }
 
@@ -121,7 +121,7 @@ static weir_status w_fill(wi_device *device, void *to, uint8_t value, size_t byt
 {
     stand(IN_FILL, WI_WINDOWS, stream, false);
     if (atomic_load(&windows_fail_fills))
-        return weir_fail(WEIR_DRIVER, "windows: nothing is filled");
+        return weir_fail(WEIR_ERR_DRIVER, "windows: nothing is filled");
     return real->fill(device, to, value, bytes, stream);
 }
 
@@ -144,7 +144,7 @@ static void w_abandon(wi_device *device, void *stream)
 weir_runtime *windows_runtime(const char *front)
 {
     static wi_driver driver;
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET};
     weir_runtime *runtime;
     real = lender();
     driver = *real;
@@ -204,8 +204,11 @@ void act_free(actor *a)
 
 void act_allocate(actor *a)
 {
-    weir_request request = {
-        .size = sizeof request, .bytes = a->bytes, .stream = a->stream, .memory_class = WEIR_KV, .flags = a->flags};
+    weir_request request = {.struct_size = sizeof request,
+                            .bytes = a->bytes,
+                            .stream = a->stream,
+                            .memory_class = WEIR_CLASS_KV,
+                            .flags = a->flags};
     weir_block block = {NULL, 0};
     a->status = weir_alloc_with(a->f->client, &request, &block);
     a->pointer = block.pointer;
@@ -228,6 +231,6 @@ void act_close(actor *a)
 
 void act_snapshot(actor *a)
 {
-    weir_stats stats = {.size = sizeof stats};
+    weir_stats stats = {.struct_size = sizeof stats};
     a->status = weir_snapshot(a->f->runtime, &stats, NULL, 0, NULL);
 }

@@ -79,11 +79,11 @@ static void the_text_form(void **state)
                                         "blocks(mapped)"};
     faults_reset(-1);
     weir_runtime *runtime = make_over(&faulty_driver, "blocks( 16KiB , size=3MiB)", 64 * MIB);
-    weir_runtime_options options = {.size = sizeof options, .budget = 64 * MIB};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 64 * MIB};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         weir_runtime *none;
         options.resource = wrong[i];
-        fails(WEIR_INVALID, wi_runtime_create_over(&faulty_driver, 0, &options, &none));
+        fails(WEIR_ERR_INVALID, wi_runtime_create_over(&faulty_driver, 0, &options, &none));
     }
     assert_string_equal(weir_runtime_resource(runtime, text, sizeof text), "budget(blocks(16KiB, size=3MiB))");
     end_over(runtime);
@@ -93,8 +93,8 @@ static void the_text_form(void **state)
 static void runs_and_charges(void **state)
 {
     fixture *f = *state;
-    char *p = allocate(f->one, 1, WEIR_STREAM_HOST, WEIR_KV),
-         *q = allocate(f->two, BLOCK + 1, WEIR_STREAM_HOST, WEIR_KV);
+    char *p = allocate(f->one, 1, WEIR_STREAM_HOST, WEIR_CLASS_KV),
+         *q = allocate(f->two, BLOCK + 1, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     weir_stats s = stats_of(f->runtime);
     assert_int_equal(s.live, 3 * BLOCK);
     assert_int_equal(s.held, WHOLE);
@@ -103,26 +103,27 @@ static void runs_and_charges(void **state)
     assert_int_equal(details_of(q + 2 * BLOCK - 1).charged, 2 * BLOCK);
     assert_int_equal(details_of(q + 2 * BLOCK - 1).offset, 2 * BLOCK - 1);
     assert_int_equal(details_of(q + 2 * BLOCK).state, WEIR_BLOCK_FREE);
-    fails(WEIR_INTERIOR, weir_free(f->two, q + BLOCK, WEIR_STREAM_HOST));
-    fails(WEIR_FOREIGN, weir_free(f->two, q + 2 * BLOCK, WEIR_STREAM_HOST));
-    fails(WEIR_NO_ROOM, weir_resize(f->one, p, BLOCK + 1, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INTERIOR, weir_free(f->two, q + BLOCK, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_FOREIGN, weir_free(f->two, q + 2 * BLOCK, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_NO_ROOM, weir_resize(f->one, p, BLOCK + 1, WEIR_STREAM_HOST));
     detail_names("two");
     ok(weir_resize(f->two, q, 10 * BLOCK, WEIR_STREAM_HOST));
     assert_int_equal(details_of(q + 9 * BLOCK).charged, 10 * BLOCK);
     ok(weir_resize(f->two, q, 2 * BLOCK + 1, WEIR_STREAM_HOST)); /* whole blocks alone are given back */
     assert_int_equal(details_of(q).charged, 3 * BLOCK);
     assert_int_equal(details_of(q + 3 * BLOCK).state, WEIR_BLOCK_FREE);
-    fails(WEIR_NO_ROOM, weir_resize(f->two, q, 256 * BLOCK, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_NO_ROOM, weir_resize(f->two, q, 256 * BLOCK, WEIR_STREAM_HOST));
     detail_names("ends");
     ok(weir_resize(f->two, q, 255 * BLOCK, WEIR_STREAM_HOST));
     ok(weir_free(f->two, q, WEIR_STREAM_HOST));
-    fails(WEIR_DOUBLE_FREE, weir_free(f->two, q, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_DOUBLE_FREE, weir_free(f->two, q, WEIR_STREAM_HOST));
     ok(weir_free(f->one, p, WEIR_STREAM_HOST));
-    p = allocate(f->one, 4 * BLOCK, WEIR_STREAM_HOST, WEIR_KV);
-    fails(WEIR_INTERIOR, weir_free(f->one, q, WEIR_STREAM_HOST)); /* it serves again */
+    p = allocate(f->one, 4 * BLOCK, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    fails(WEIR_ERR_INTERIOR, weir_free(f->one, q, WEIR_STREAM_HOST)); /* it serves again */
     ok(weir_free(f->one, p, WEIR_STREAM_HOST));
-    fails(WEIR_DOUBLE_FREE, weir_free(f->one, p, WEIR_STREAM_HOST));
-    fails(WEIR_FOREIGN, weir_free(f->one, q, WEIR_STREAM_HOST)); /* what is remembered is the block that served last */
+    fails(WEIR_ERR_DOUBLE_FREE, weir_free(f->one, p, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_FOREIGN,
+          weir_free(f->one, q, WEIR_STREAM_HOST)); /* what is remembered is the block that served last */
 }
 
 static void alignments_beyond_a_block(void **state)
@@ -131,15 +132,16 @@ static void alignments_beyond_a_block(void **state)
     weir_block blocks[8];
     char *small[8];
     for (size_t i = 0; i < 8; i++) {
-        small[i] = allocate(f->one, 100, WEIR_STREAM_HOST, WEIR_KV);
-        weir_request request = {.size = sizeof request, .bytes = 3 * BLOCK, .alignment = i < 4 ? 16 * BLOCK : 256 << i};
+        small[i] = allocate(f->one, 100, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+        weir_request request = {
+            .struct_size = sizeof request, .bytes = 3 * BLOCK, .alignment = i < 4 ? 16 * BLOCK : 256 << i};
         ok(weir_alloc_with(f->one, &request, &blocks[i]));
         assert_int_equal((uintptr_t)blocks[i].pointer % request.alignment, 0);
         assert_int_equal(details_of(blocks[i].pointer).charged, 3 * BLOCK);
     }
-    weir_request request = {.size = sizeof request, .bytes = BLOCK, .alignment = WHOLE};
+    weir_request request = {.struct_size = sizeof request, .bytes = BLOCK, .alignment = WHOLE};
     weir_block none;
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc_with(f->one, &request, &none)); /* the only such place is taken */
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc_with(f->one, &request, &none)); /* the only such place is taken */
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_FRAGMENTATION);
     for (size_t i = 0; i < 8; i++) {
         ok(weir_free(f->one, small[i], WEIR_STREAM_HOST));
@@ -157,7 +159,7 @@ static void runs_against_a_model(void **state)
         uint32_t blocks;
     } runs[MOST] = {{NULL, 0}};
     bool used[WHOLE / BLOCK] = {false};
-    char *base = allocate(f->one, WHOLE, WEIR_STREAM_HOST, WEIR_KV);
+    char *base = allocate(f->one, WHOLE, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_free(f->one, base, WEIR_STREAM_HOST));
     uint64_t random = 5, total = 0, refused = 0;
     for (int step = 0; step < 20000; step++) {
@@ -177,7 +179,7 @@ static void runs_against_a_model(void **state)
             for (size_t k = end; fits && k < first + blocks; k++)
                 fits = !used[k];
             weir_status status = weir_resize(f->one, runs[i].start, blocks * (size_t)BLOCK, WEIR_STREAM_HOST);
-            assert_int_equal(status, fits ? WEIR_OK : WEIR_NO_ROOM);
+            assert_int_equal(status, fits ? WEIR_OK : WEIR_ERR_NO_ROOM);
             if (!fits)
                 continue;
             memset(used + first, 0, runs[i].blocks);
@@ -187,12 +189,12 @@ static void runs_against_a_model(void **state)
             continue;
         }
         void *p;
-        weir_status status = weir_alloc(f->one, blocks * (size_t)BLOCK, WEIR_STREAM_HOST, WEIR_KV, &p);
+        weir_status status = weir_alloc(f->one, blocks * (size_t)BLOCK, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p);
         for (size_t k = 0, run = 0; k < WHOLE / BLOCK; k++) {
             run = used[k] ? 0 : run + 1;
             longest = run > longest ? (uint32_t)run : longest;
         }
-        assert_int_equal(status, blocks <= longest ? WEIR_OK : WEIR_OUT_OF_MEMORY);
+        assert_int_equal(status, blocks <= longest ? WEIR_OK : WEIR_ERR_OUT_OF_MEMORY);
         if (status != WEIR_OK) {
             assert_int_equal(last_refusal().largest, (uint64_t)longest * BLOCK);
             refused++;
@@ -217,24 +219,24 @@ static void runs_against_a_model(void **state)
 static void places_know_whose_they_were(void **state)
 {
     fixture *f = *state;
-    weir_client_options o = {.size = sizeof o, .name = "secret", .scrub = WEIR_SCRUB_OTHERS};
+    weir_client_options o = {.struct_size = sizeof o, .name = "secret", .scrub = WEIR_SCRUB_OTHERS};
     weir_client *secret;
     ok(weir_client_open(f->runtime, &o, &secret));
-    unsigned char *a = allocate(f->one, WHOLE / 4, WEIR_STREAM_HOST, WEIR_KV);
-    unsigned char *b = allocate(secret, WHOLE / 4, WEIR_STREAM_HOST, WEIR_KV);
-    unsigned char *c = allocate(f->one, WHOLE / 2, WEIR_STREAM_HOST, WEIR_KV);
+    unsigned char *a = allocate(f->one, WHOLE / 4, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    unsigned char *b = allocate(secret, WHOLE / 4, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    unsigned char *c = allocate(f->one, WHOLE / 2, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     memset(a, 1, WHOLE);
     ok(weir_free(f->one, a, WEIR_STREAM_HOST));
     ok(weir_free(secret, b, WEIR_STREAM_HOST));
     ok(weir_free(f->one, c, WEIR_STREAM_HOST));
-    a = allocate(f->one, WHOLE / 4, WEIR_STREAM_HOST, WEIR_KV); /* its own bytes: as it left them */
+    a = allocate(f->one, WHOLE / 4, WEIR_STREAM_HOST, WEIR_CLASS_KV); /* its own bytes: as it left them */
     assert_int_equal(a[0], 1);
     assert_int_equal(a[WHOLE / 4 - 1], 1);
     ok(weir_resize(f->one, a, WHOLE / 4 + BLOCK, WEIR_STREAM_HOST)); /* the first of the other's */
     assert_int_equal(a[WHOLE / 4 - 1], 1);
     assert_int_equal(a[WHOLE / 4], 0);
     ok(weir_free(f->one, a, WEIR_STREAM_HOST));
-    a = allocate(f->one, WHOLE, WEIR_STREAM_HOST, WEIR_KV); /* some of it the other's */
+    a = allocate(f->one, WHOLE, WEIR_STREAM_HOST, WEIR_CLASS_KV); /* some of it the other's */
     for (size_t i = 0; i < WHOLE; i += 509)
         assert_int_equal(a[i], 0);
     ok(weir_free(f->one, a, WEIR_STREAM_HOST));
@@ -249,14 +251,14 @@ static void a_tail_has_the_uses_of_the_whole(void **state)
     weir_launch *launch;
     gate g = GATE;
     ok(weir_stream_acquire(f->runtime, &stream));
-    void *p = allocate(f->one, 10 * BLOCK, WEIR_STREAM_HOST, WEIR_KV);
-    weir_use use = {.block = details_of(p).block, .access = WEIR_READ};
+    void *p = allocate(f->one, 10 * BLOCK, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    weir_use use = {.block = details_of(p).block, .access = WEIR_ACCESS_READ};
     ok(weir_launch_begin(f->runtime, stream, &use, 1, &launch));
     ok(weir_call(f->runtime, pass_gate, &g, stream));
     ok(weir_launch_end(launch));
     ok(weir_resize(f->one, p, 4 * BLOCK, WEIR_STREAM_HOST));
     assert_int_equal(stats_of(f->runtime).pending, 6 * BLOCK);
-    fails(WEIR_NO_ROOM, weir_resize(f->one, p, 5 * BLOCK, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_NO_ROOM, weir_resize(f->one, p, 5 * BLOCK, WEIR_STREAM_HOST));
     open_gate(&g);
     ok(weir_stream_release(stream));
     assert_int_equal(stats_of(f->runtime).pending, 0);
@@ -273,20 +275,20 @@ static void the_extent_is_what_the_budget_leaves(void **state)
     weir_runtime *runtime = make_over(&faulty_driver, "blocks", 8 * GRANULE + 100);
     weir_client *client = open_client(runtime, "x", 0, 0);
     assert_int_equal(stats_of(runtime).held, 0);
-    void *p = allocate(client, 8 * GRANULE, WEIR_STREAM_HOST, WEIR_KV), *q;
+    void *p = allocate(client, 8 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV), *q;
     assert_int_equal(stats_of(runtime).held, 8 * GRANULE);
     assert_int_equal(stats_of(runtime).driver_calls, 1);
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(client, 1, WEIR_STREAM_HOST, WEIR_KV, &q));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(client, 1, WEIR_STREAM_HOST, WEIR_CLASS_KV, &q));
     ok(weir_free(client, p, WEIR_STREAM_HOST));
     ok(weir_runtime_set_budget(runtime, 4 * GRANULE)); /* empty, it can be given back */
-    p = allocate(client, 4 * GRANULE, WEIR_STREAM_HOST, WEIR_KV);
+    p = allocate(client, 4 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_int_equal(stats_of(runtime).held, 4 * GRANULE);
     ok(weir_free(client, p, WEIR_STREAM_HOST));
     ok(weir_runtime_set_budget(runtime, 32 * GRANULE));
-    p = allocate(client, 20 * GRANULE, WEIR_STREAM_HOST, WEIR_KV); /* and be taken anew */
+    p = allocate(client, 20 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV); /* and be taken anew */
     assert_int_equal(stats_of(runtime).held, 32 * GRANULE);
     ok(weir_free(client, p, WEIR_STREAM_HOST));
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(client, 33 * GRANULE, WEIR_STREAM_HOST, WEIR_KV, &q));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(client, 33 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV, &q));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_BUDGET);
     ok(weir_client_close(client));
     end_over(runtime);
@@ -299,18 +301,18 @@ static void a_smaller_device_gives_a_smaller_extent(void **state)
     fault.limit = 10;
     weir_runtime *runtime = make_over(&faulty_driver, "blocks", 64 * GRANULE);
     weir_client *client = open_client(runtime, "x", 0, 0);
-    void *p = allocate(client, 8 * GRANULE, WEIR_STREAM_HOST, WEIR_KV), *q;
+    void *p = allocate(client, 8 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV), *q;
     assert_int_equal(stats_of(runtime).held, 8 * GRANULE);
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(client, 1, WEIR_STREAM_HOST, WEIR_KV, &q));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(client, 1, WEIR_STREAM_HOST, WEIR_CLASS_KV, &q));
     assert_int_equal(last_refusal().largest, 0);
     ok(weir_free(client, p, WEIR_STREAM_HOST));
     fault.limit = 1;
     ok(weir_runtime_trim(runtime, 0, NULL));
     fault.limit = 0;
     fault.fail_at = fault.calls;
-    fault.status = WEIR_OUT_OF_MEMORY;
+    fault.status = WEIR_ERR_OUT_OF_MEMORY;
     fault.stay = true;
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(client, 1, WEIR_STREAM_HOST, WEIR_KV, &q));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(client, 1, WEIR_STREAM_HOST, WEIR_CLASS_KV, &q));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_OTHER_PROCESS);
     assert_int_equal(stats_of(runtime).held, 0);
     fault.fail_at = -1;
@@ -326,7 +328,7 @@ typedef struct first {
 static void *allocate_first(void *user)
 {
     first *f = user;
-    return weir_alloc(f->client, GRANULE, WEIR_STREAM_HOST, WEIR_KV, &f->block) == WEIR_OK ? NULL : user;
+    return weir_alloc(f->client, GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV, &f->block) == WEIR_OK ? NULL : user;
 }
 
 static weir_status create_slowly(wi_device *device, uint64_t bytes, size_t count, wi_handle *handles)
@@ -367,8 +369,8 @@ static void many_may_be_the_first(void **state)
 static void faults_lose_nothing(void **state)
 {
     (void)state;
-    a_fault_at_every_call("blocks", WEIR_DRIVER);
-    a_fault_at_every_call("blocks(4KiB)", WEIR_OUT_OF_MEMORY);
+    a_fault_at_every_call("blocks", WEIR_ERR_DRIVER);
+    a_fault_at_every_call("blocks(4KiB)", WEIR_ERR_OUT_OF_MEMORY);
 }
 
 int main(void)

@@ -17,7 +17,7 @@ static uint64_t ticking(void)
 static weir_runtime *make_with(const char *resource, uint64_t budget)
 {
     const char *device = getenv("WEIR_TEST_DEVICE");
-    weir_runtime_options options = {.size = sizeof options, .budget = budget, .resource = resource};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = budget, .resource = resource};
     weir_runtime *runtime;
     ok(weir_runtime_create(device ? device : "host", &options, &runtime));
     return runtime;
@@ -35,11 +35,12 @@ static void counts_by_client_and_class(void **state)
     (void)state;
     weir_runtime *runtime = make_with("stats(mapped)", 8 * MIB);
     weir_client *one = open_client(runtime, "one", 0, 0), *two = open_client(runtime, "two", 0, 0);
-    void *p = allocate(one, 1000, WEIR_STREAM_HOST, WEIR_KV), *q = allocate(one, 257, WEIR_STREAM_HOST, WEIR_WEIGHTS);
-    void *r = allocate(two, 4096, WEIR_STREAM_HOST, WEIR_KV);
+    void *p = allocate(one, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV),
+         *q = allocate(one, 257, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
+    void *r = allocate(two, 4096, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_free(one, p, WEIR_STREAM_HOST));
-    p = allocate(one, 1000, WEIR_STREAM_HOST, WEIR_KV); /* where the first was */
-    weir_statistics all = read_all(runtime, NULL, WEIR_CLASS_COUNT), kv = read_all(runtime, one, WEIR_KV);
+    p = allocate(one, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV); /* where the first was */
+    weir_statistics all = read_all(runtime, NULL, WEIR_CLASS_COUNT), kv = read_all(runtime, one, WEIR_CLASS_KV);
     assert_int_equal(all.allocations, 4);
     assert_int_equal(all.frees, 1);
     assert_int_equal(all.allocated, 6353);
@@ -53,11 +54,11 @@ static void counts_by_client_and_class(void **state)
     assert_int_equal(all.sizes[9], 1);  /* 257 to 512 */
     assert_int_equal(all.sizes[12], 1); /* 2049 to 4096 */
     assert_int_equal(read_all(runtime, two, WEIR_CLASS_COUNT).allocations, 1);
-    assert_int_equal(read_all(runtime, two, WEIR_WEIGHTS).allocations, 0);
-    assert_int_equal(read_all(runtime, NULL, WEIR_WEIGHTS).allocations, 1);
+    assert_int_equal(read_all(runtime, two, WEIR_CLASS_WEIGHTS).allocations, 0);
+    assert_int_equal(read_all(runtime, NULL, WEIR_CLASS_WEIGHTS).allocations, 1);
     ok(weir_resize(one, p, 300, WEIR_STREAM_HOST));
     ok(weir_resize(one, p, 310, WEIR_STREAM_HOST));
-    kv = read_all(runtime, one, WEIR_KV);
+    kv = read_all(runtime, one, WEIR_CLASS_KV);
     assert_int_equal(kv.allocations - kv.frees, 1);
     assert_int_equal(kv.allocated - kv.freed, 310);
     ok(weir_free(one, p, WEIR_STREAM_HOST));
@@ -83,8 +84,8 @@ static void refusals_are_counted_where_the_adaptor_stands(void **state)
         weir_runtime *runtime = make_with(cases[i].resource, 8 * MIB);
         weir_client *client = open_client(runtime, "x", 0, 0);
         void *p;
-        fails(WEIR_OUT_OF_MEMORY, weir_alloc(client, 9 * MIB, WEIR_STREAM_HOST, WEIR_KV, &p));
-        weir_statistics s = read_all(runtime, NULL, WEIR_KV);
+        fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(client, 9 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p));
+        weir_statistics s = read_all(runtime, NULL, WEIR_CLASS_KV);
         assert_int_equal(s.refusals, cases[i].refusals);
         assert_int_equal(s.allocations + s.failures + s.hits + s.misses + s.allocate.count, 0);
         ok(weir_client_close(client));
@@ -99,12 +100,12 @@ static void times_are_exact_to_an_eighth(void **state)
     weir_client *client = open_client(runtime, "x", 0, 0);
     for (int i = 0; i < 100; i++) {
         atomic_store(&step, i < 50 ? 100 : i < 98 ? 1000 : 10001);
-        void *p = allocate(client, 100, WEIR_STREAM_HOST, WEIR_KV);
+        void *p = allocate(client, 100, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         atomic_store(&step, 7);
         ok(weir_free(client, p, WEIR_STREAM_HOST));
     }
     atomic_store(&step, 1);
-    weir_statistics s = read_all(runtime, client, WEIR_KV);
+    weir_statistics s = read_all(runtime, client, WEIR_CLASS_KV);
     assert_int_equal(s.allocate.count, 100);
     assert_int_equal(s.allocate.total, 50 * 100 + 48 * 1000 + 2 * 10001);
     assert_int_equal(s.allocate.p50, 103); /* 96 to 103 */
@@ -115,9 +116,9 @@ static void times_are_exact_to_an_eighth(void **state)
     assert_int_equal(s.free.max, 7);
     assert_int_equal(s.release.count, 0); /* gone with the free */
     atomic_store(&step, UINT64_C(1) << 50);
-    void *p = allocate(client, 100, WEIR_STREAM_HOST, WEIR_SCRATCH);
+    void *p = allocate(client, 100, WEIR_STREAM_HOST, WEIR_CLASS_SCRATCH);
     atomic_store(&step, 1);
-    s = read_all(runtime, client, WEIR_SCRATCH);
+    s = read_all(runtime, client, WEIR_CLASS_SCRATCH);
     assert_int_equal(s.allocate.p50, UINT64_C(1) << 50);
     ok(weir_free(client, p, WEIR_STREAM_HOST));
     ok(weir_client_close(client));
@@ -140,11 +141,11 @@ static void buckets_are_narrow(void **state)
         }
         weir_client *client = open_client(last, "x", 0, 0);
         atomic_store(&step, time);
-        void *p = allocate(client, 100, WEIR_STREAM_HOST, WEIR_KV);
+        void *p = allocate(client, 100, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         atomic_store(&step, 2 * time + 3); /* so that the longest does not bound what is looked at */
-        void *q = allocate(client, 100, WEIR_STREAM_HOST, WEIR_KV);
+        void *q = allocate(client, 100, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         atomic_store(&step, 1);
-        uint64_t p50 = read_all(last, client, WEIR_KV).allocate.p50;
+        uint64_t p50 = read_all(last, client, WEIR_CLASS_KV).allocate.p50;
         assert_true(p50 >= time && p50 <= time + time / 8);
         ok(weir_free(client, p, WEIR_STREAM_HOST));
         ok(weir_free(client, q, WEIR_STREAM_HOST));
@@ -160,14 +161,14 @@ static void frames_nest(void **state)
     weir_runtime *runtime = make_with("stats(mapped)", 8 * MIB);
     weir_client *client = open_client(runtime, "x", 0, 0);
     weir_statistics_frame frame = WEIR_INIT(weir_statistics_frame);
-    fails(WEIR_INVALID, weir_statistics_pop(runtime, &frame));
-    void *before = allocate(client, 5000, WEIR_STREAM_HOST, WEIR_KV);
+    fails(WEIR_ERR_INVALID, weir_statistics_pop(runtime, &frame));
+    void *before = allocate(client, 5000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_statistics_push(runtime));
-    void *p = allocate(client, 1000, WEIR_STREAM_HOST, WEIR_KV);
+    void *p = allocate(client, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_statistics_push(runtime));
-    void *q = allocate(client, 3000, WEIR_STREAM_HOST, WEIR_KV);
+    void *q = allocate(client, 3000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_free(client, q, WEIR_STREAM_HOST));
-    q = allocate(client, 700, WEIR_STREAM_HOST, WEIR_KV);
+    q = allocate(client, 700, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_resize(client, q, 600, WEIR_STREAM_HOST));
     ok(weir_statistics_pop(runtime, &frame));
     assert_int_equal(frame.live_blocks, 1);
@@ -186,12 +187,12 @@ static void frames_nest(void **state)
     assert_int_equal(frame.total_bytes, 4700);
     for (int i = 0; i < WI_METER_FRAMES; i++)
         ok(weir_statistics_push(runtime));
-    fails(WEIR_BUSY, weir_statistics_push(runtime));
-    frame.size = 0;
-    fails(WEIR_INVALID, weir_statistics_pop(runtime, &frame));
+    fails(WEIR_ERR_BUSY, weir_statistics_push(runtime));
+    frame.struct_size = 0;
+    fails(WEIR_ERR_INVALID, weir_statistics_pop(runtime, &frame));
     for (int i = 0; i < WI_METER_FRAMES; i++)
         ok(weir_statistics_pop(runtime, NULL));
-    fails(WEIR_INVALID, weir_statistics_pop(runtime, NULL));
+    fails(WEIR_ERR_INVALID, weir_statistics_pop(runtime, NULL));
     ok(weir_free(client, p, WEIR_STREAM_HOST));
     ok(weir_free(client, q, WEIR_STREAM_HOST));
     ok(weir_client_close(client));
@@ -205,7 +206,7 @@ static void *clients_pass(void *user)
     weir_runtime *runtime = user;
     for (int i = 0; i < PASSING; i++) {
         weir_client *client = open_client(runtime, "passing", 0, 0);
-        void *q = allocate(client, 100, WEIR_STREAM_HOST, WEIR_KV);
+        void *q = allocate(client, 100, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         assert_int_equal(read_all(runtime, client, WEIR_CLASS_COUNT).allocations, 1);
         ok(weir_free(client, q, WEIR_STREAM_HOST));
         ok(weir_client_close(client));
@@ -220,9 +221,9 @@ static void clients_without_end(void **state)
     weir_runtime *runtime = make_with("stats(mapped)", 8 * MIB);
     weir_client *kept = open_client(runtime, "kept", 0, 0);
     weir_statistics s = WEIR_INIT(weir_statistics);
-    fails(WEIR_NOT_FOUND, weir_statistics_read(runtime, kept, WEIR_KV, &s));
+    fails(WEIR_ERR_NOT_FOUND, weir_statistics_read(runtime, kept, WEIR_CLASS_KV, &s));
     detail_names("kept");
-    void *p = allocate(kept, 100, WEIR_STREAM_HOST, WEIR_KV);
+    void *p = allocate(kept, 100, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     pthread_t threads[2];
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, clients_pass, runtime), 0);
@@ -246,7 +247,7 @@ static void the_line_of_text(void **state)
         atomic_store(&step, i < 8 ? 120 : 2100);
         if (p)
             ok(weir_free(client, p, WEIR_STREAM_HOST));
-        p = allocate(client, MIB, WEIR_STREAM_HOST, WEIR_KV);
+        p = allocate(client, MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     }
     atomic_store(&step, 1);
     ok(weir_statistics_format(runtime, text, sizeof text));
@@ -256,7 +257,7 @@ static void the_line_of_text(void **state)
     assert_string_equal(text, expected);
     ok(weir_statistics_format(runtime, shorter, sizeof shorter));
     assert_int_equal(strlen(shorter), sizeof shorter - 1);
-    fails(WEIR_INVALID, weir_statistics_format(runtime, NULL, 10));
+    fails(WEIR_ERR_INVALID, weir_statistics_format(runtime, NULL, 10));
     ok(weir_free(client, p, WEIR_STREAM_HOST));
     ok(weir_client_close(client));
     ok(weir_runtime_destroy(runtime));
@@ -270,24 +271,24 @@ static void bad_calls(void **state)
     weir_statistics s = WEIR_INIT(weir_statistics);
     weir_statistics_frame frame = WEIR_INIT(weir_statistics_frame);
     char text[10];
-    fails(WEIR_UNSUPPORTED, weir_statistics_read(plain, NULL, WEIR_KV, &s));
+    fails(WEIR_ERR_UNSUPPORTED, weir_statistics_read(plain, NULL, WEIR_CLASS_KV, &s));
     detail_names("WEIR_RESOURCE=stats(");
-    fails(WEIR_UNSUPPORTED, weir_statistics_push(plain));
-    fails(WEIR_UNSUPPORTED, weir_statistics_pop(plain, &frame));
-    fails(WEIR_UNSUPPORTED, weir_statistics_format(plain, text, sizeof text));
-    fails(WEIR_INVALID, weir_statistics_read(NULL, NULL, WEIR_KV, &s));
-    fails(WEIR_INVALID, weir_statistics_read(runtime, other, WEIR_KV, &s));
+    fails(WEIR_ERR_UNSUPPORTED, weir_statistics_push(plain));
+    fails(WEIR_ERR_UNSUPPORTED, weir_statistics_pop(plain, &frame));
+    fails(WEIR_ERR_UNSUPPORTED, weir_statistics_format(plain, text, sizeof text));
+    fails(WEIR_ERR_INVALID, weir_statistics_read(NULL, NULL, WEIR_CLASS_KV, &s));
+    fails(WEIR_ERR_INVALID, weir_statistics_read(runtime, other, WEIR_CLASS_KV, &s));
     detail_names("another runtime");
-    fails(WEIR_INVALID, weir_statistics_read(runtime, NULL, (weir_class)6, &s));
-    fails(WEIR_INVALID, weir_statistics_read(runtime, NULL, WEIR_KV, NULL));
-    s.size = 0;
-    fails(WEIR_INVALID, weir_statistics_read(runtime, NULL, WEIR_KV, &s));
+    fails(WEIR_ERR_INVALID, weir_statistics_read(runtime, NULL, (weir_class)6, &s));
+    fails(WEIR_ERR_INVALID, weir_statistics_read(runtime, NULL, WEIR_CLASS_KV, NULL));
+    s.struct_size = 0;
+    fails(WEIR_ERR_INVALID, weir_statistics_read(runtime, NULL, WEIR_CLASS_KV, &s));
     assert_int_equal(weir_runtime_features(runtime), weir_runtime_features(plain));
     ok(weir_client_close(other));
     ok(weir_runtime_destroy(plain));
     ok(weir_runtime_destroy(runtime));
-    weir_runtime_options options = {.size = sizeof options, .budget = MIB, .resource = "stats(x=1, mapped)"};
-    fails(WEIR_INVALID, weir_runtime_create("host", &options, &runtime));
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = MIB, .resource = "stats(x=1, mapped)"};
+    fails(WEIR_ERR_INVALID, weir_runtime_create("host", &options, &runtime));
 }
 
 typedef struct worker {
@@ -330,7 +331,7 @@ static void threads_are_counted_exactly(void **state)
     assert_int_equal(all.hits + all.misses, WORKERS * ROUNDS);
     for (int i = 0; i < WORKERS; i++) {
         assert_int_equal(read_all(runtime, workers[i].client, WEIR_CLASS_COUNT).allocations, ROUNDS);
-        assert_int_equal(read_all(runtime, workers[i].client, WEIR_KV).frees, ROUNDS / WEIR_CLASS_COUNT);
+        assert_int_equal(read_all(runtime, workers[i].client, WEIR_CLASS_KV).frees, ROUNDS / WEIR_CLASS_COUNT);
         ok(weir_client_close(workers[i].client));
     }
     check_empty(runtime);
