@@ -397,6 +397,20 @@ class Building(unittest.TestCase):
             self.assertEqual(mutants.complaint(text), line)
 
 
+class Order(Case):
+    def test_the_known_test_is_first_and_what_is_linked_anew_is_last(self):
+        kinds = {"alone": b"\x7fELF", "shared": b"\x7fELF libweir.so.1", "known": b"\x7fELF"}
+        tests = [mock.Mock(command=[str(self.write(name, kinds[name]))]) for name in ("alone", "shared", "known")]
+        tests.append(mock.Mock(command=[sys.executable, "-V"]))
+        for test, name in zip(tests, ("alone", "shared", "known", "script")):
+            test.name = name
+        with mock.patch.object(mutants, "SCRATCH", self.root):
+            for known, order in [("known", [["known"], ["shared", "script"], ["alone"]]),
+                                 ("", [["shared", "script"], ["alone", "known"]])]:
+                self.assertEqual([[test.name for test in stage] for stage in mutants.stages(tests, known)], order)
+            self.assertEqual(mutants.stages(tests[:1], "none"), [tests[:1]])
+
+
 class TheLists(unittest.TestCase):
     """Those of this repository."""
 
