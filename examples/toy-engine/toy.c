@@ -85,7 +85,7 @@ static weir_status toy_infer(weir_engine_model *model, const weir_inference *inf
     for (int64_t i = 0; status == WEIR_OK && i < count; i++)
         ((float *)y->data)[i] = model->weights[i] * ((const float *)x->data)[i];
     if (status == WEIR_OK)
-        *out = (weir_outputs){.size = out->size, .tensors = y, .count = 1};
+        *out = (weir_outputs){.struct_size = out->struct_size, .tensors = y, .count = 1};
     else
         free(y);
     return status;
@@ -99,7 +99,7 @@ static void toy_release_outputs(weir_engine_model *model, weir_outputs *outputs)
 
 static weir_status toy_info(weir_engine_model *model, weir_model_info *out)
 {
-    *out = (weir_model_info){.size = out->size,
+    *out = (weir_model_info){.struct_size = out->struct_size,
                              .engine = "toy",
                              .version = "1",
                              .provider = "c",

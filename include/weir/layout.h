@@ -1,7 +1,7 @@
 /* weir/layout.h: where memory lies: every segment that the driver gave, with the blocks and the free runs in it.
  *
  * A segment is what comes from the driver and goes back to it in one span: a handle with `mapped`, an allocation with
- * `direct`, `async` and `segments`, the whole extent with `blocks`. Its spans follow each other without gaps and add up to it. A block
+ * `direct`, `async` and `segments`. Its spans follow each other without gaps and add up to it. A block
  * that lies over several segments has a span in each. */
 #ifndef WEIR_LAYOUT_H
 #define WEIR_LAYOUT_H

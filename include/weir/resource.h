@@ -9,14 +9,12 @@
  *   direct    one allocation of the driver's per block, for sanitizers; each goes back by a free of the driver's, which may
  *             wait for the whole device (cuMemFree), in weir_free or in a later call that finds the block's free passed
  *   async     one allocation of a stream-ordered pool of the driver's per block; the pool is the runtime's own
- *   blocks    runs of fixed blocks over one extent that is taken whole: "blocks(64KiB)"
  * The adaptors:
  *   budget    claims a request in the ledger before anything below it is asked, and climbs the ladder before it refuses.
  *             A stack has one; where the text has none it is the outermost
  *   log       records each allocation, free and reap that reaches it, and how it went: "log(binary=PATH, async)"; with
  *             "csv=PATH" in RMM's words, which has none for a reap (weir/trace.h)
  *   guard     red zones around blocks, poison, quarantine: "guard(direct)", "guard(zone=1KiB, quarantine=64MiB, cache)"
- *   stats     counts, hit rate, sizes and latencies of what passes: "stats(cache)"
  * Budget(Logging(Async)) is the recommended order: the log then has what was really asked of the device. */
 #ifndef WEIR_RESOURCE_H
 #define WEIR_RESOURCE_H

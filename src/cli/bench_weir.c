@@ -10,8 +10,7 @@ const char bench_use[] = "begin and end a launch, 1 block";
 const char bench_many[] = "begin and end a launch, 16 blocks";
 const char bench_record[] = "order one stream behind another";
 
-static const char *const stacks[] = {"mapped",     "direct",        "async",        "blocks(64KiB)",
-                                     "log(async)", "stats(mapped)", "guard(direct)"};
+static const char *const stacks[] = {"mapped", "direct", "async", "log(async)", "guard(direct)"};
 enum { STACKS = sizeof stacks / sizeof stacks[0] };
 
 typedef struct world {

@@ -1,11 +1,9 @@
 #include "memory/stack.h"
 #include "base/options.h"
 #include "memory/budget.h"
-#include "memory/fixed.h"
 #include "memory/guard.h"
 #include "memory/logging.h"
 #include "memory/mapped.h"
-#include "memory/meter.h"
 #include "memory/segments.h"
 #include "memory/single.h"
 
@@ -40,11 +38,10 @@ static weir_status make_budget(wi_resource *inner, const wi_arguments *arguments
 }
 
 static const part parts[] = {
-    {.name = "cache", .base = make_cache},         {.name = "mapped", .base = make_mapped},
-    {.name = "direct", .base = wi_direct_make},    {.name = "async", .base = wi_async_make},
-    {.name = "blocks", .base = wi_fixed_make},     {.name = "segments", .base = wi_segments_make},
-    {.name = "budget", .adaptor = make_budget},    {.name = "log", .adaptor = wi_log_create},
-    {.name = "guard", .adaptor = wi_guard_create}, {.name = "stats", .adaptor = wi_meter_create},
+    {.name = "cache", .base = make_cache},          {.name = "mapped", .base = make_mapped},
+    {.name = "direct", .base = wi_direct_make},     {.name = "async", .base = wi_async_make},
+    {.name = "segments", .base = wi_segments_make}, {.name = "budget", .adaptor = make_budget},
+    {.name = "log", .adaptor = wi_log_create},      {.name = "guard", .adaptor = wi_guard_create},
 };
 enum { PARTS = sizeof parts / sizeof parts[0] };
 

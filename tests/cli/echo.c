@@ -206,7 +206,7 @@ static weir_status echo_cancel(weir_engine_model *model, uint64_t id)
 
 static weir_status echo_info(weir_engine_model *model, weir_model_info *out)
 {
-    *out = (weir_model_info){.size = out->size,
+    *out = (weir_model_info){.struct_size = out->struct_size,
                              .engine = "echo",
                              .version = "1.0",
                              .provider = "c",

@@ -91,7 +91,7 @@ static void moody_release_outputs(weir_engine_model *model, weir_outputs *output
 
 static weir_status moody_info(weir_engine_model *model, weir_model_info *out)
 {
-    *out = (weir_model_info){.size = out->size,
+    *out = (weir_model_info){.struct_size = out->struct_size,
                              .engine = "moody",
                              .version = "1.0",
                              .provider = model->provider,

@@ -10,8 +10,9 @@ static void every_status_has_its_name(void **state)
                                         "DEVICE_LOST", "SYSTEM",        "CORRUPT",       "ENGINE",   "CANCELLED"};
     assert_int_equal(sizeof names / sizeof names[0], WEIR_STATUS_COUNT);
     for (int i = 0; i < WEIR_STATUS_COUNT; i++) {
-        assert_int_equal(strncmp(weir_status_name((weir_status)i), "WEIR_", 5), 0);
-        assert_string_equal(weir_status_name((weir_status)i) + 5, names[i]);
+        const char *prefix = i == WEIR_OK ? "WEIR_" : "WEIR_ERR_", *name = weir_status_name((weir_status)i);
+        assert_int_equal(strncmp(name, prefix, strlen(prefix)), 0);
+        assert_string_equal(name + strlen(prefix), names[i]);
     }
     assert_string_equal(weir_status_name(WEIR_STATUS_COUNT), "WEIR_?");
     assert_string_equal(weir_status_name((weir_status)-1), "WEIR_?");

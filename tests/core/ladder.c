@@ -504,7 +504,7 @@ static void use_blocks(fixture *f)
 static void both_books_change_in_one_step(void **state)
 {
     (void)state;
-    static const char *const stacks[] = {"mapped", "segments", "direct", "async", "blocks(4KiB)"};
+    static const char *const stacks[] = {"mapped", "segments", "direct", "async"};
     for (size_t i = 0; i < sizeof stacks / sizeof stacks[0]; i++) {
         fixture f = start(stacks[i]);
         weir_trace *trace;

@@ -6,7 +6,7 @@
 
 enum { BUDGET = 48 << 20, SLOTS = 60, STEPS = 600, CLIENTS = 3, MOST_SEGMENTS = 4096 };
 
-static const char *const resources[] = {"mapped", "direct", "async", "blocks(64KiB)", "guard(mapped)", "segments"};
+static const char *const resources[] = {"mapped", "direct", "async", "guard(mapped)", "segments"};
 
 typedef struct slot {
     weir_block block;

@@ -6,7 +6,7 @@
 
 enum { BUDGET = 48 << 20, SLOTS = 50, STEPS = 700 };
 
-static const char *const resources[] = {"mapped", "segments", "direct", "async", "blocks(64KiB)"};
+static const char *const resources[] = {"mapped", "segments", "direct", "async"};
 
 static const char *device(void)
 {

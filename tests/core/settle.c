@@ -97,8 +97,8 @@ static uint64_t charge_of(const void *pointer)
  * not before. */
 static void frees_are_final_once_they_have_passed(void **state)
 {
-    static const char *const stacks[] = {"mapped",        "segments",    "direct",        "async",
-                                         "blocks(64KiB)", "log(mapped)", "guard(mapped)", "stats(async)"};
+    static const char *const stacks[] = {"mapped",      "segments",      "direct",    "async",
+                                         "log(mapped)", "guard(mapped)", "log(async)"};
     (void)state;
     for (size_t i = 0; i < sizeof stacks / sizeof stacks[0]; i++) {
         fixture f;

@@ -614,7 +614,7 @@ static void threads_work_on_both(void **state)
 static void other_resources_have_their_device_too(void **state)
 {
     (void)state;
-    static const char *const resources[] = {"segments", "direct", "async", "blocks(64KiB)", "guard(cache)"};
+    static const char *const resources[] = {"segments", "direct", "async", "guard(cache)"};
     for (size_t k = 0; k < sizeof resources / sizeof *resources; k++) {
         begin_with(resources[k]);
         for (int i = 0; i < TWO; i++) {

@@ -80,7 +80,7 @@ static void case_no_device(void)
 
 static void case_unmanaged(void)
 {
-    weir_runtime_options options = {.struct_size = sizeof options, .budget = 64u << 20, .resource = "blocks(64KiB)"};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 64u << 20, .resource = "mapped"};
     weir_runtime *runtime;
     weir_client *client;
     char text[64];

@@ -58,7 +58,7 @@ static void compare(const char *model, weir_client *client)
 static void answers_are_equal(void **state)
 {
     (void)state;
-    static const char *const resources[] = {NULL, "blocks(64KiB)", "direct", "segments"};
+    static const char *const resources[] = {NULL, "direct", "segments"};
     for (size_t r = 0; r < sizeof resources / sizeof *resources; r++) {
         fixture f = begin_with(resources[r]);
         weir_onnxruntime_options o = ort_bridge(f.a);

@@ -40,7 +40,7 @@ int tear_down(void **state)
 
 bool chooses_addresses(void)
 {
-    return strstr(place.stack, "mapped") || strstr(place.stack, "segments") || strstr(place.stack, "blocks");
+    return strstr(place.stack, "mapped") || strstr(place.stack, "segments");
 }
 
 bool hands_on(void)

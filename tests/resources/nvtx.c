@@ -171,7 +171,7 @@ static void test_a_free_that_the_driver_refuses(void **state)
 static void test_nothing_else_is_told(void **state)
 {
     (void)state;
-    static const char *const others[] = {"mapped", "segments", "async", "blocks(64KiB)", "guard(mapped)"};
+    static const char *const others[] = {"mapped", "segments", "async", "guard(mapped)"};
     size_t before = tool.tool_calls();
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         begin(others[i]);
