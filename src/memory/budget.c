@@ -2,7 +2,7 @@
 #include "memory/budget.h"
 #include "base/options.h"
 #include "base/system.h"
-#include "memory/holders.h"
+#include "memory/members.h"
 
 typedef struct budget {
     wi_resource resource;
@@ -59,7 +59,7 @@ static bool once_more(const ladder *l, unsigned *tries)
 /* What this thread looked for in vain, another one may have released between the shortage and the look. */
 static bool others_have_released(ladder *l)
 {
-    uint64_t released = wi_holders_released(ledger_of(l));
+    uint64_t released = wi_members_released(ledger_of(l));
     bool more = released != l->released;
     l->released = released;
     return more && once_more(l, &l->looks);
@@ -74,7 +74,7 @@ static bool any_pending(wi_ledger *ledger)
 
 static bool take_what_is_parked(ladder *l)
 {
-    return once_more(l, &l->emptied) && wi_ledger_empty_parking(ledger_of(l)) > 0;
+    return once_more(l, &l->emptied) && wi_ledger_flush_tcaches(ledger_of(l)) > 0;
 }
 
 static bool take_what_has_passed(ladder *l)
@@ -83,23 +83,23 @@ static bool take_what_has_passed(ladder *l)
     wi_ledger *ledger = ledger_of(l);
     if (!once_more(l, &l->passed))
         return false;
-    (void)wi_holders_bound(ledger);
-    return wi_holders_pass(ledger, &left) > 0 || wi_holders_reap(ledger, NULL) > 0 ||
-           (any_pending(ledger) && wi_holders_settle(ledger));
+    (void)wi_members_bound(ledger);
+    return wi_members_pass(ledger, &left) > 0 || wi_members_reap(ledger, NULL) > 0 ||
+           (any_pending(ledger) && wi_members_drain(ledger));
 }
 
 static bool relieve_adaptors(ladder *l)
 {
-    return wi_relieve(l->budget->top) > 0;
+    return wi_release_kept(l->budget->top) > 0;
 }
 
 /* From now on the base does what it can, whatever that costs. */
 static bool allow_any_price(ladder *l)
 {
     wi_placement *p = l->placement;
-    if (!p || p->thorough || !(l->budget->resource.base->table->features & WEIR_FEATURE_MOVES_MEMORY))
+    if (!p || p->last_resort || !(l->budget->resource.base->table->features & WEIR_FEATURE_MOVES_MEMORY))
         return false;
-    return p->thorough = true;
+    return p->last_resort = true;
 }
 
 /* From now on the base may take what is free in the order of other streams. */
@@ -107,7 +107,7 @@ static bool allow_stream_waits(ladder *l)
 {
     wi_placement *p = l->placement;
     wi_resource *base = l->budget->resource.base;
-    if (!p || p->behind || !l->native || p->captured || p->alone || captured(l) || !base->table->follow)
+    if (!p || p->behind || !l->native || p->captured || p->thread_bound || captured(l) || !base->table->follow)
         return false;
     return p->behind = base->table->follow(base, p->stream, p->native); /* where it goes, should it be discarded */
 }
@@ -166,14 +166,14 @@ static bool wait_for_the_oldest(ladder *l)
     l->pause = l->pause ? wi_min(2 * l->pause, LONGEST_PAUSE) : FIRST_PAUSE;
     uint64_t until = wi_min(l->deadline, now + l->pause);
     l->passed = 0; /* there may be more now */
-    return wi_holders_wait(ledger_of(l), until) || wi_holders_await(ledger_of(l), until);
+    return wi_members_wait(ledger_of(l), until) || wi_members_await(ledger_of(l), until);
 }
 
 static const struct rung {
     bool (*climb)(ladder *l);
     weir_rung rung;
 } rungs[] = {
-    {take_what_is_parked, WEIR_RUNG_PARKED},
+    {take_what_is_parked, WEIR_RUNG_THREAD_CACHED},
     {take_what_has_passed, WEIR_RUNG_COMPLETED},
     {relieve_adaptors, WEIR_RUNG_RELIEVED},
     {allow_any_price, WEIR_RUNG_FIT}, /* the base says whether it came to something */
@@ -206,7 +206,7 @@ static weir_status refuse(const ladder *l, const wi_shortage *shortage)
 static void blame(const ladder *l, wi_shortage *shortage)
 {
     uint64_t left;
-    (void)wi_holders_pass(ledger_of(l), &left);
+    (void)wi_members_pass(ledger_of(l), &left);
     if (left > 0 && wi_min(shortage->later, shortage->largest + left) >= l->request->charged)
         shortage->cause = WEIR_CAUSE_PENDING;
 }
@@ -243,7 +243,7 @@ static weir_status claim(ladder *l, uint64_t alignment)
 static weir_status obtain(ladder *l, const wi_placement *p)
 {
     bool could;
-    if (!p->reservation && p->modest)
+    if (!p->reservation && p->no_grow)
         return wi_ledger_claim(ledger_of(l), p->account, p->charged, &could) ? WEIR_OK : WEIR_ERR_NO_ROOM;
     if (!p->reservation)
         return claim(l, p->alignment);
@@ -368,7 +368,7 @@ bool wi_budget_attach(wi_resource *top)
 weir_status wi_budget_reserve(wi_resource *top, wi_account *account, const wi_request *request, bool may_wait)
 {
     wi_resource *found = find(top);
-    wi_law(found); /* every runtime's stack has one */
+    wi_assert(found); /* every runtime's stack has one */
     ladder l = begin((budget *)found, account, request, may_wait);
     return claim(&l, 0);
 }

@@ -2,7 +2,7 @@
 #include "memory/guard.h"
 #include "base/options.h"
 #include "base/system.h"
-#include "memory/marks.h"
+#include "memory/stream_uses.h"
 #include "memory/nvtx.h"
 
 #include <stdio.h>
@@ -40,7 +40,7 @@ static wi_guarded *pin(wi_guard *guard, const wi_block *block)
 {
     lock(guard);
     wi_guarded *record = wi_guard_set_find(guard, block);
-    wi_law(record);
+    wi_assert(record);
     wi_guard_pin(guard, record);
     unlock(guard);
     return record;
@@ -310,7 +310,7 @@ static weir_status release(wi_resource *resource, wi_block *block)
 }
 
 /* Whoever sees pending bytes finds them here, or waits for the thread that has them in hand. */
-static uint64_t relieve(wi_resource *resource)
+static uint64_t release_kept(wi_resource *resource)
 {
     wi_guard *guard = of(resource);
     lock(guard);
@@ -350,7 +350,8 @@ static weir_status order(const wi_guard *guard, const wi_block *block, void *nat
     const wi_resource *r = &guard->resource;
     weir_status status = WEIR_OK;
     wi_event event;
-    for (uint32_t i = 0; status == WEIR_OK && wi_marks_point(block->marks, WEIR_ACCESS_WRITE, i, &event); i++)
+    for (uint32_t i = 0; status == WEIR_OK && wi_stream_uses_point(block->stream_uses, WEIR_ACCESS_WRITE, i, &event);
+         i++)
         if (!r->driver->passed(r->device, event))
             status =
                 native ? r->driver->order(r->device, native, event) : r->driver->wait(r->device, event, UINT64_MAX);
@@ -365,7 +366,7 @@ static weir_status repaint_in_order(const wi_guard *guard, const wi_guarded *rec
     wi_event event = {0};
     bool opened;
     weir_status status =
-        wi_marks_open(&block->marks, WEIR_ACCESS_WRITE, &opened); /* nobody else has one of a taken block */
+        wi_stream_uses_open(&block->stream_uses, WEIR_ACCESS_WRITE, &opened); /* nobody else has one of a taken block */
     if (status != WEIR_OK)
         return status;
     status = order(guard, block, native);
@@ -373,7 +374,7 @@ static weir_status repaint_in_order(const wi_guard *guard, const wi_guarded *rec
         status = repaint(guard, record, bytes, native);
     if (status == WEIR_OK && native && r->driver->record(r->device, native, &event) != WEIR_OK)
         status = r->driver->stream_synchronize(r->device, native); /* it is painted: what is refused changes nothing */
-    wi_marks_close(block->marks, WEIR_ACCESS_WRITE, status == WEIR_OK ? &event : NULL);
+    wi_stream_uses_close(block->stream_uses, WEIR_ACCESS_WRITE, status == WEIR_OK ? &event : NULL);
     return status;
 }
 
@@ -422,7 +423,7 @@ static void describe(const wi_resource *resource, char *text, size_t capacity)
 static void destroy(wi_resource *resource)
 {
     wi_guard *guard = of(resource);
-    wi_law(guard->kept == 0 && guard->leaving == 0);
+    wi_assert(guard->kept == 0 && guard->leaving == 0);
     for (size_t i = 0; i < guard->count; i++)
         free(guard->set[i]);
     free(guard->set);
@@ -446,7 +447,7 @@ static const wi_resource_table table = {
     .release = release,
     .shrink = shrink,
     .grow = grow,
-    .relieve = relieve,
+    .release_kept = release_kept,
     .describe = describe,
     .destroy = destroy,
 };

@@ -52,12 +52,12 @@ static weir_span_state state_of(const wi_block *block)
 {
     switch (wi_block_phase_of(block)) {
     case WI_LIVE:
-    case WI_TAKEN:
+    case WI_CLAIMED:
         return WEIR_SPAN_LIVE;
     case WI_PENDING:
         return WEIR_SPAN_PENDING;
-    case WI_PARKED:
-        return WEIR_SPAN_PARKED;
+    case WI_THREAD_CACHED:
+        return WEIR_SPAN_THREAD_CACHED;
     default:
         return WEIR_SPAN_PROMISED;
     }
@@ -83,7 +83,7 @@ void wi_layout_block(wi_layout *layout, const wi_block *block, const void *addre
 /* Behind a block there may be a little that is too short for another. */
 static void add_used(wi_layout *layout, const wi_extent *e, uint64_t from, uint64_t bytes)
 {
-    const char *address = e->space->base + from;
+    const char *address = e->region->base + from;
     uint64_t end = e->offset + e->block.charged, own = end > from ? wi_min(end - from, bytes) : 0;
     if (own > 0)
         wi_layout_block(layout, &e->block, address, own);
@@ -92,16 +92,16 @@ static void add_used(wi_layout *layout, const wi_extent *e, uint64_t from, uint6
 
 void wi_layout_extent(wi_layout *layout, const wi_extent *e, uint64_t from, uint64_t bytes)
 {
-    const char *address = e->space->base + from;
+    const char *address = e->region->base + from;
     if (e->kind == WI_USED) {
         add_used(layout, e, from, bytes);
         return;
     }
-    bool ordered = e->kind == WI_FREE && e->lane;
+    bool ordered = e->kind == WI_FREE && e->stream_list;
     weir_span_state state = e->kind == WI_BUSY ? WEIR_SPAN_BUSY : ordered ? WEIR_SPAN_ORDERED : WEIR_SPAN_FREE;
     wi_layout_span(layout, state, address, bytes);
     if (ordered && !layout->failed)
-        layout->spans[layout->span_count - 1].stream = e->lane->stream;
+        layout->spans[layout->span_count - 1].stream = e->stream_list->stream;
 }
 
 void wi_layout_add(wi_layout *layout, wi_resource *base)

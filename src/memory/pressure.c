@@ -31,7 +31,7 @@ void wi_pressures_init(wi_pressures *pressures)
 void wi_pressures_destroy(wi_pressures *pressures)
 {
     for (wi_pressure_entry *e = pressures->first, *next; e; e = next) {
-        wi_law(e->running == 0);
+        wi_assert(e->running == 0);
         next = e->next;
         free(e);
     }

@@ -1,6 +1,6 @@
 /* Pressure callbacks: the list, and calling them; weir/pressure.h says what they are.
  *
- * Laws: the list is in the order of priority, then of registration; a callback's record lives as long as a thread is in it.
+ * Invariants: the list is in the order of priority, then of registration; a callback's record lives as long as a thread is in it.
  * None is called with the lock held. */
 #ifndef WI_PRESSURE_H
 #define WI_PRESSURE_H

@@ -18,7 +18,7 @@ weir_status weir_refusal_last(weir_refusal *out)
 
 static uint64_t used(const wi_account *account)
 {
-    return account->live + account->pending + account->promised + account->parked;
+    return account->live + account->pending + account->promised + account->thread_cached;
 }
 
 static void copy_text(char *to, size_t capacity, const char *text)
@@ -97,14 +97,14 @@ static void list_holders(const weir_refusal *r, char *text, size_t capacity)
 /* The words: who, how much, which limit and what is left under it, who holds the rest, what would do. */
 static weir_status explain(const weir_refusal *r)
 {
-    char asked[24], limit[24], left[24], mine[24], needed[24], largest[24], holders[400];
+    char asked[24], limit[24], left[24], mine[24], needed[24], largest[24], members[400];
     weir_size_format(r->requested, asked, sizeof asked);
     weir_size_format(r->limit, limit, sizeof limit);
     weir_size_format(r->remaining, left, sizeof left);
     weir_size_format(r->current, mine, sizeof mine);
     weir_size_format(r->largest, largest, sizeof largest);
     wi_size_ceil(r->needed, needed, sizeof needed);
-    list_holders(r, holders, sizeof holders);
+    list_holders(r, members, sizeof members);
     const char *kind = weir_class_name(r->memory_class);
     switch (r->cause) {
     case WEIR_CAUSE_MAXIMUM:
@@ -117,7 +117,7 @@ static weir_status explain(const weir_refusal *r)
         return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                          "%s asked for %s (%s) on %s; of the budget of %s, %s are left to it; %s; this request needs a "
                          "budget of at least %s",
-                         r->client, asked, kind, r->device, limit, left, holders, needed);
+                         r->client, asked, kind, r->device, limit, left, members, needed);
     case WEIR_CAUSE_RESERVATION:
         return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                          "%s asked for %s (%s) of a reservation of %s on %s; %s of it are left; reserve at least %s",
@@ -132,7 +132,7 @@ static weir_status explain(const weir_refusal *r)
             WEIR_ERR_OUT_OF_MEMORY,
             "%s asked for %s (%s) on %s; freed memory that the device still uses would do, but waiting for "
             "it was not allowed or took too long (option wait); %s are free at once; %s",
-            r->client, asked, kind, r->device, largest, holders);
+            r->client, asked, kind, r->device, largest, members);
     case WEIR_CAUSE_DEVICE:
     case WEIR_CAUSE_OTHER_PROCESS:
         return weir_fail(
@@ -145,7 +145,7 @@ static weir_status explain(const weir_refusal *r)
             WEIR_ERR_OUT_OF_MEMORY,
             "%s asked for %s (%s) on %s; %s are left of the budget of %s, but the largest free piece is %s; "
             "%s; this request needs a budget of at least %s, or blocks freed between free ones",
-            r->client, asked, kind, r->device, left, limit, largest, holders, needed);
+            r->client, asked, kind, r->device, left, limit, largest, members, needed);
     }
 }
 

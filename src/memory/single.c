@@ -7,11 +7,11 @@
  *
  * What "async" has in its pool beyond the pieces is `kept`, which the ledger counts as cached; single_pool.c.
  *
- * Laws: the ledger holds, for this resource, lent + kept and what threads in the driver have taken beforehand;
+ * Invariants: the ledger holds, for this resource, lent + kept and what threads in the driver have taken beforehand;
  * lent is the sum of all pieces. */
 #include "memory/single.h"
 #include "memory/layout.h"
-#include "memory/marks.h"
+#include "memory/stream_uses.h"
 #include "memory/nvtx.h"
 #include "memory/single_pool.h"
 
@@ -110,7 +110,7 @@ static void put_into_index(wi_single *s, wi_piece *new)
     pthread_mutex_lock(&s->addresses);
     while ((range = wi_index_find(&s->index, new->range.start, new->range.end))) {
         wi_piece *older = piece_with(range);
-        wi_law(older->returning || older->returned);
+        wi_assert(older->returning || older->returned);
         wi_index_remove(&s->index, range);
         older->displaced = true;
         older->previous = NULL;
@@ -187,7 +187,7 @@ static void publish(wi_resource *resource, wi_block *block)
 {
     wi_single *s = of(resource);
     lock(s);
-    wi_ledger_settle(resource->ledger, block);
+    wi_ledger_commit(resource->ledger, block);
     unlock(s);
 }
 
@@ -209,7 +209,7 @@ static weir_status give(wi_single *s, wi_piece *p, void *native)
                                    : driver->release(device, s->kind, address, size_of(p));
     lock(s);
     come_back(s);
-    wi_law(status == WEIR_OK || !p->displaced);
+    wi_assert(status == WEIR_OK || !p->displaced);
     p->returning = false;
     p->returned = status == WEIR_OK;
     unlock(s);
@@ -238,7 +238,7 @@ static void drop(wi_single *s, wi_piece *p)
         wi_ledger_unmapped(s->resource.ledger, bytes);
         wi_ledger_release(s->resource.ledger, bytes);
     }
-    wi_marks_free(p->block.marks);
+    wi_stream_uses_free(p->block.stream_uses);
     free(p);
 }
 
@@ -306,7 +306,7 @@ static void discard(wi_resource *resource, wi_block *block, const wi_placement *
         keep_unwanted(s, block);
 }
 
-static uint64_t relieve(wi_resource *resource)
+static uint64_t release_kept(wi_resource *resource)
 {
     wi_single *s = of(resource);
     uint64_t bytes = 0;
@@ -479,7 +479,7 @@ static void destroy(wi_resource *resource)
 {
     wi_single *s = of(resource);
     if (resource->ledger) {
-        (void)relieve(resource);
+        (void)release_kept(resource);
         (void)trim(resource, 0);
     }
     pthread_mutex_destroy(&s->addresses);
@@ -489,9 +489,9 @@ static void destroy(wi_resource *resource)
 
 #define COMMON                                                                                                         \
     .measure = measure, .allocate = allocate, .discard = discard, .publish = publish, .retire = retire,                \
-    .release = release, .shrink = shrink, .grow = grow, .relieve = relieve, .destroy = destroy, .charge = charge,      \
-    .find = find, .each = each, .walk = walk, .owns = owns, .was_freed = was_freed, .trim = trim, .look = look,        \
-    .check = check
+    .release = release, .shrink = shrink, .grow = grow, .release_kept = release_kept, .destroy = destroy,              \
+    .charge = charge, .find = find, .each = each, .walk = walk, .owns = owns, .was_freed = was_freed, .trim = trim,    \
+    .look = look, .check = check
 
 static const wi_resource_table direct = {
     .name = "direct",

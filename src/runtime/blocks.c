@@ -1,4 +1,4 @@
-/* Pools and members: making them, ending them, and the laws. */
+/* Pools and members: making them, ending them, and the invariant. */
 #include "runtime/blocks.h"
 #include "base/intern.h"
 
@@ -20,26 +20,26 @@ void wi_light_lock_wait(wi_light_lock *lock)
 void wi_blocks_check(weir_blocks *pool)
 {
 #ifdef WEIR_INVARIANTS
-    wi_law(pool->free.free + pool->pending <= pool->count && pool->least_free <= pool->free.free);
+    wi_assert(pool->free.free + pool->pending <= pool->count && pool->least_free <= pool->free.free);
     if (++pool->changes % (1 + pool->count / 64) != 0)
         return;
     uint64_t used = 0, pending = 0, held = 0, waiting = 0;
     for (const weir_blocks_member *m = pool->first; m; m = m->next) {
-        wi_law(m->pending <= m->used && m->used <= m->cap && m->used <= m->peak);
+        wi_assert(m->pending <= m->used && m->used <= m->cap && m->used <= m->peak);
         used += m->used;
         pending += m->pending;
     }
     for (uint32_t i = 0; i < pool->count; i++) {
         held += wi_blocks_is_held(pool, i);
-        wi_law(!wi_blocks_is_held(pool, i) || (!wi_bitmap_is_free(&pool->free, i) && wi_blocks_owner(pool, i)));
+        wi_assert(!wi_blocks_is_held(pool, i) || (!wi_bitmap_is_free(&pool->free, i) && wi_blocks_owner(pool, i)));
     }
     for (const wi_waiting *head = pool->heads; head; head = head->next_head)
         for (const wi_waiting *w = head; w; w = w->next)
             for (uint32_t r = 0; r < w->run_count; r++)
                 waiting += w->runs[r].count;
-    wi_law(used == pool->count - pool->free.free && held <= used - pending);
-    wi_law(held == used - pending || pool->flags & WEIR_BLOCKS_CLEAR); /* else some are being cleared */
-    wi_law(pending == pool->pending && waiting == pending);
+    wi_assert(used == pool->count - pool->free.free && held <= used - pending);
+    wi_assert(held == used - pending || pool->flags & WEIR_BLOCKS_CLEAR); /* else some are being cleared */
+    wi_assert(pending == pool->pending && waiting == pending);
 #else
     (void)pool;
 #endif
@@ -149,7 +149,7 @@ weir_status weir_blocks_destroy(weir_blocks *pool)
     WI_ENTER();
     if (!pool)
         return weir_fail(WEIR_ERR_INVALID, "weir_blocks_destroy: NULL");
-    wi_blocks_settle(pool);
+    wi_blocks_flush(pool);
     wi_blocks_lock(pool);
     uint32_t pending = pool->pending, held = pool->count - pool->free.free - pending;
     const weir_blocks_member *top = top_holder(pool);
@@ -244,7 +244,7 @@ weir_status weir_blocks_leave(weir_blocks_member *member)
     if (!member)
         return weir_fail(WEIR_ERR_INVALID, "weir_blocks_leave: NULL");
     weir_blocks *pool = member->pool;
-    wi_blocks_settle(pool);
+    wi_blocks_flush(pool);
     wi_blocks_lock(pool);
     uint32_t pending = member->pending, held = member->used - pending;
     if (held + pending == 0) {
@@ -271,7 +271,7 @@ weir_status weir_blocks_set_cap(weir_blocks_member *member, uint32_t cap)
         return weir_fail(WEIR_ERR_INVALID, "weir_blocks_set_cap: NULL");
     weir_blocks *pool = member->pool;
     cap = cap == 0 ? pool->count : (uint32_t)wi_min(cap, pool->count);
-    wi_blocks_settle(pool);
+    wi_blocks_flush(pool);
     wi_blocks_lock(pool);
     uint32_t pending = member->pending, held = member->used - pending;
     bool fits = held + pending <= cap;

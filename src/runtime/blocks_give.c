@@ -90,7 +90,7 @@ uint32_t wi_blocks_reap(weir_blocks *pool, wi_waiting **done)
     return blocks;
 }
 
-void wi_blocks_settle(weir_blocks *pool)
+void wi_blocks_flush(weir_blocks *pool)
 {
     wi_waiting *done = NULL;
     wi_blocks_lock(pool);

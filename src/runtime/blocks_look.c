@@ -33,7 +33,7 @@ weir_status weir_blocks_info(weir_blocks *pool, uint32_t index, weir_blocks_deta
                          pool->tag, pool->count);
     weir_blocks_details details = {.struct_size = sizeof details, .index = index, .state = WEIR_BLOCK_FREE};
     details.pointer = (char *)pool->block.pointer + (size_t)index * pool->bytes;
-    wi_blocks_settle(pool);
+    wi_blocks_flush(pool);
     wi_blocks_lock(pool);
     details.generation = pool->takings ? pool->takings[index] : 0;
     if (!wi_bitmap_is_free(&pool->free, index)) {
@@ -72,7 +72,7 @@ weir_status weir_blocks_snapshot(weir_blocks *pool, weir_blocks_stats *out, weir
     if (!sized(out, out->struct_size) || stride < 2 * sizeof(size_t))
         return weir_fail(WEIR_ERR_INVALID, "weir_blocks_snapshot: member struct_size is not set");
     weir_blocks_stats s = {.struct_size = sizeof s, .bytes = pool->bytes, .count = pool->count};
-    wi_blocks_settle(pool);
+    wi_blocks_flush(pool);
     wi_blocks_lock(pool);
     s.free = pool->free.free;
     s.held = pool->count - s.free - pool->pending;
@@ -104,7 +104,7 @@ weir_status weir_blocks_member_snapshot(weir_blocks_member *member, weir_blocks_
     WI_ENTER();
     if (!member || !sized(out, out ? out->struct_size : 0))
         return weir_fail(WEIR_ERR_INVALID, "weir_blocks_member_snapshot: NULL, or member struct_size is not set");
-    wi_blocks_settle(member->pool);
+    wi_blocks_flush(member->pool);
     wi_blocks_lock(member->pool);
     weir_blocks_member_stats line = stats_of(member);
     wi_blocks_unlock(member->pool);

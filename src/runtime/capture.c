@@ -176,7 +176,7 @@ weir_status wi_capture_begin(weir_stream stream, weir_graph *graph, const char *
     if (status == WEIR_OK)
         status = record_point(runtime, stream, native);
     if (status == WEIR_OK)
-        wi_fronts_drop_stream(runtime, stream);
+        wi_tcaches_drop_stream(runtime, stream);
     return status;
 }
 

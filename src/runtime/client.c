@@ -70,11 +70,11 @@ void wi_client_let_go(weir_client *client)
 }
 
 /* Whatever is kept back, of any client's; answers its bytes. */
-static uint64_t relieve(weir_runtime *runtime)
+static uint64_t release_kept(weir_runtime *runtime)
 {
-    uint64_t bytes = wi_fronts_empty(runtime);
+    uint64_t bytes = wi_tcaches_empty(runtime);
     (void)wi_runtime_reap(runtime);
-    return bytes + wi_relieve(runtime->resource);
+    return bytes + wi_release_kept(runtime->resource);
 }
 
 weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *options, weir_client **out)
@@ -107,7 +107,7 @@ weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *o
                                    .maximum = o.maximum ? o.maximum : UINT64_MAX};
     (void)wi_runtime_reap(runtime); /* what has been passed is in nobody's way */
     weir_status status = wi_ledger_open(&runtime->ledger, &client->account);
-    if (status == WEIR_ERR_OUT_OF_MEMORY && relieve(runtime) > 0)
+    if (status == WEIR_ERR_OUT_OF_MEMORY && release_kept(runtime) > 0)
         status = wi_ledger_open(&runtime->ledger, &client->account);
     if (status != WEIR_OK) {
         atomic_store(&client->state, WI_CLIENT_CLOSED);
@@ -191,7 +191,7 @@ weir_status weir_client_close(weir_client *client)
     unsigned open = WI_CLIENT_OPEN;
     if (!atomic_compare_exchange_strong(&client->state, &open, WI_CLIENT_CLOSING))
         return check(client, "weir_client_close", false);
-    wi_fronts_drop_client(client);
+    wi_tcaches_drop_client(client);
     wi_runtime_drain(runtime, &client->account);
     wi_runtime_drain(runtime, &client->host_account);
     reservations = atomic_load(&client->reservations); /* one more may have been opened between the look and the end */
@@ -218,7 +218,7 @@ weir_status weir_client_set_limits(weir_client *client, uint64_t guaranteed, uin
     wi_ledger *ledger = &client->runtime->ledger;
     maximum = maximum ? maximum : UINT64_MAX;
     status = wi_ledger_set_limits(ledger, &client->account, guaranteed, maximum);
-    if (status == WEIR_ERR_OUT_OF_MEMORY && relieve(client->runtime) > 0)
+    if (status == WEIR_ERR_OUT_OF_MEMORY && release_kept(client->runtime) > 0)
         status = wi_ledger_set_limits(ledger, &client->account, guaranteed, maximum);
     return status;
 }

@@ -1,5 +1,5 @@
 /* Graphs: private pools of memory for captures. */
-#include "memory/marks.h"
+#include "memory/stream_uses.h"
 #include "runtime/runtime.h"
 
 struct weir_graph {
@@ -64,7 +64,7 @@ static bool is_past(const wi_block *block)
 {
     const wi_resource *base = block->stack->base;
     wi_event ignored;
-    return wi_marks_passed(block->marks, base->driver, base->device, &ignored);
+    return wi_stream_uses_passed(block->stream_uses, base->driver, base->device, &ignored);
 }
 
 /* The second one is no more then. */
@@ -145,7 +145,7 @@ static void give_back(weir_graph *graph, wi_block *block, wi_event end)
     weir_runtime *runtime = runtime_of(graph);
     wi_event ignored;
     bool past = runtime->driver->passed(runtime->device, end) &&
-                wi_marks_passed(block->marks, runtime->driver, runtime->device, &ignored);
+                wi_stream_uses_passed(block->stream_uses, runtime->driver, runtime->device, &ignored);
     block->graph = NULL;
     wi_ledger_let_go(&runtime->ledger, block, block->memory_class);
     wi_pending_add(&runtime->pending, block->stack, block, past ? NULL : &end);
@@ -200,9 +200,9 @@ weir_status wi_graph_note(wi_block *block, wi_event event)
 {
     bool opened;
     weir_status status =
-        wi_marks_open(&block->marks, WEIR_ACCESS_READ, &opened); /* of a taken block nobody has a ticket */
+        wi_stream_uses_open(&block->stream_uses, WEIR_ACCESS_READ, &opened); /* of a taken block nobody has a ticket */
     if (opened)
-        wi_marks_close(block->marks, WEIR_ACCESS_READ, &event);
+        wi_stream_uses_close(block->stream_uses, WEIR_ACCESS_READ, &event);
     return status;
 }
 
@@ -214,7 +214,7 @@ static weir_status note_zeros(weir_runtime *runtime, wi_block *block)
         return WEIR_OK;
     weir_status status = wi_streams_point(runtime, block->stream, &event);
     if (status == WEIR_OK)
-        status = wi_marks_first_write(&block->marks, event);
+        status = wi_stream_uses_first_write(&block->stream_uses, event);
     if (status == WEIR_OK)
         wi_block_came_behind(block);
     return status;
@@ -277,7 +277,7 @@ weir_status wi_graph_free(weir_graph *graph, wi_resource *stack, wi_block *block
     void *native = NULL;
     weir_status status = is_closed(graph) ? WEIR_OK : note_free(graph, block, stream, &native);
     if (status == WEIR_OK && !retire(graph, stack, block, stream, native))
-        status = wi_free_taken(runtime, stack, block, stream);
+        status = wi_free_claimed(runtime, stack, block, stream);
     return status;
 }
 

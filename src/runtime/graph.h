@@ -1,6 +1,6 @@
 /* Graphs, inside: pools of what was freed in captures, and is still in what they captured.
  *
- * Laws: a held block has the phase WI_PENDING, counts as pending and as kept in the ledger, is in its graph's list and not in
+ * Invariants: a held block has the phase WI_PENDING, counts as pending and as kept in the ledger, is in its graph's list and not in
  * that of pending blocks, and has its free among its marks where that was on a stream of its own time. A graph that is closed
  * holds nothing. Its record lives while it is open, allocations for it are under way, or blocks of its pool are live.
  *

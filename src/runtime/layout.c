@@ -12,11 +12,11 @@ const char *weir_span_state_name(weir_span_state state)
 /* The ledger is read within the same moment. */
 static void copy_all(weir_runtime *runtime, wi_layout *layout, uint64_t *held)
 {
-    wi_holders_lock(&runtime->ledger);
-    for (wi_holder *h = runtime->ledger.first_holder; h; h = h->next)
+    wi_members_lock(&runtime->ledger);
+    for (wi_member *h = runtime->ledger.first_holder; h; h = h->next)
         wi_layout_add(layout, h->base);
     *held = wi_ledger_look(&runtime->ledger).held;
-    wi_holders_unlock(&runtime->ledger);
+    wi_members_unlock(&runtime->ledger);
 }
 
 static weir_layout_totals add_up(const wi_layout *layout, uint64_t held)
@@ -28,7 +28,7 @@ static weir_layout_totals add_up(const wi_layout *layout, uint64_t held)
         t.bytes[layout->spans[i].state] += layout->spans[i].bytes;
         sum += layout->spans[i].bytes;
     }
-    wi_law(sum <= held);
+    wi_assert(sum <= held);
     t.in_hand = held - sum;
     return t;
 }

@@ -1,5 +1,5 @@
 /* Statistics in PyTorch's names: the ledger's gauges, and those of the resource that cuts segments. */
-#include "memory/backing.h"
+#include "memory/chunk.h"
 #include "memory/gauges.h"
 #include "runtime/runtime.h"
 

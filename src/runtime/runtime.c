@@ -16,7 +16,7 @@ static _Atomic(weir_runtime *) by_device[WI_DRIVERS][WI_ORDINALS];
 
 static _Atomic(weir_runtime *) *slot_of(const wi_driver *driver, int ordinal)
 {
-    wi_law(ordinal >= 0 && ordinal < WI_ORDINALS);
+    wi_assert(ordinal >= 0 && ordinal < WI_ORDINALS);
     return &by_device[wi_driver_number(driver)][ordinal];
 }
 
@@ -34,7 +34,7 @@ static void make_start_locks(void)
 static pthread_mutex_t *start_lock_of(const wi_driver *driver, int ordinal)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    wi_law(ordinal >= 0 && ordinal < WI_ORDINALS);
+    wi_assert(ordinal >= 0 && ordinal < WI_ORDINALS);
     pthread_once(&once, make_start_locks);
     return &start_locks[wi_driver_number(driver)][ordinal];
 }
@@ -115,8 +115,8 @@ static weir_status start(weir_runtime *runtime, const weir_runtime_options *opti
     wi_pending_init(&runtime->pending, runtime->driver, runtime->device);
     wi_resource_attach(runtime->resource, &runtime->ledger);
     (void)wi_budget_attach(runtime->resource); /* it has one */
-    wi_holders_add(&runtime->holders[WEIR_KIND_DEVICE], runtime->resource, &runtime->pending);
-    wi_fronts_init(runtime);
+    wi_members_add(&runtime->members[WEIR_KIND_DEVICE], runtime->resource, &runtime->pending);
+    wi_tcaches_init(runtime);
     return WEIR_OK;
 }
 
@@ -295,11 +295,11 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
     if (status != WEIR_OK)
         return status;
     unlist(runtime);
-    wi_fronts_end(runtime);
+    wi_tcaches_end(runtime);
     wi_streams_destroy(&runtime->streams, runtime->driver, runtime->device); /* waits for work that uses the memory */
     wi_recorder_end(runtime);
     wi_kinds_destroy(runtime);
-    wi_holders_remove(&runtime->holders[WEIR_KIND_DEVICE]);
+    wi_members_remove(&runtime->members[WEIR_KIND_DEVICE]);
     wi_resource_destroy(runtime->resource);
     wi_pending_destroy(&runtime->pending);
     runtime->driver->close(runtime->device);
@@ -412,7 +412,7 @@ static weir_status set_budget(weir_runtime *runtime, uint64_t budget)
     for (int tries = 0;; tries++) {
         bool held;
         weir_status status = wi_ledger_set_budget(&runtime->ledger, budget, &held);
-        if (status != WEIR_OK && tries < 8 && wi_fronts_empty(runtime) + wi_relieve(runtime->resource) > 0)
+        if (status != WEIR_OK && tries < 8 && wi_tcaches_empty(runtime) + wi_release_kept(runtime->resource) > 0)
             continue;
         if (status == WEIR_OK || !held || tries == 8)
             return status;
@@ -433,13 +433,13 @@ weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget)
     bool lowered = budget < weir_runtime_budget(runtime);
     weir_status status = set_budget(runtime, budget);
     if (status == WEIR_OK && lowered)
-        (void)wi_runtime_shed(runtime);
+        (void)wi_runtime_trim_idle(runtime);
     return status;
 }
 
 uint64_t wi_runtime_reap(weir_runtime *runtime)
 {
-    return wi_holders_reap(&runtime->ledger, &runtime->pending);
+    return wi_members_reap(&runtime->ledger, &runtime->pending);
 }
 
 void wi_runtime_drain(weir_runtime *runtime, wi_account *account)
@@ -448,9 +448,9 @@ void wi_runtime_drain(weir_runtime *runtime, wi_account *account)
     for (int round = 0; round < ROUNDS; round++)
         do {
             (void)wi_pending_reap(&runtime->pending, NULL);
-            (void)wi_relieve(runtime->resource);
+            (void)wi_release_kept(runtime->resource);
         } while (wi_pending_wait(&runtime->pending, NULL, account, UINT64_MAX));
-    (void)wi_relieve(runtime->resource); /* what other threads have reaped since */
+    (void)wi_release_kept(runtime->resource); /* what other threads have reaped since */
 }
 
 /* Statistics and traces -------------------------------------------------------------------------------------------- */
@@ -467,7 +467,7 @@ weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_st
     (void)wi_runtime_reap(runtime);
     weir_stats stats = {.struct_size = sizeof stats};
     uint64_t ordered; /* which the driver is asked about */
-    (void)wi_holders_pass(&runtime->ledger, &ordered);
+    (void)wi_members_pass(&runtime->ledger, &ordered);
     wi_ledger_snapshot(&runtime->ledger, &stats, clients, stride, capacity, &found);
     stats.failed_frees = atomic_load(&runtime->pending.failures);
     stats.ordered = wi_min(ordered, stats.cached);

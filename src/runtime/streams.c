@@ -111,7 +111,7 @@ void wi_streams_clear(wi_stream_place *place)
 
 weir_stream wi_streams_take(wi_streams *streams, wi_stream_place *place, wi_stream_place content)
 {
-    wi_law(place->users == 0 && content.stream);
+    wi_assert(place->users == 0 && content.stream);
     content.generation = place->generation + 1;
     content.abandoned = place->abandoned;
     content.users = 1;
@@ -283,7 +283,7 @@ static weir_status give_own(weir_runtime *runtime, weir_stream stream)
                          (unsigned long long)stream.id);
     if (place->captured)
         return wi_streams_captured(runtime, stream, "weir_stream_release");
-    wi_law(streams->idle_used < WI_STREAMS);
+    wi_assert(streams->idle_used < WI_STREAMS);
     streams->idle[streams->idle_used++] = place->stream;
     wi_streams_clear(place);
     return WEIR_OK;
@@ -295,14 +295,14 @@ weir_status weir_stream_release(weir_stream stream)
     if (stream.id == 0)
         return weir_fail(WEIR_ERR_INVALID, "weir_stream_release: WEIR_STREAM_HOST is nobody's to release");
     weir_runtime *runtime;
-    weir_status status = wi_streams_settle(stream, 1u << WI_STREAM_OWN, "weir_stream_release", &runtime);
+    weir_status status = wi_streams_flush(stream, 1u << WI_STREAM_OWN, "weir_stream_release", &runtime);
     if (status == WEIR_OK) {
         pthread_mutex_lock(&runtime->streams.lock);
         status = give_own(runtime, stream);
         pthread_mutex_unlock(&runtime->streams.lock);
     }
     if (status == WEIR_OK) {
-        wi_fronts_drop_stream(runtime, stream);
+        wi_tcaches_drop_stream(runtime, stream);
         wi_streams_forget(runtime, stream);
         (void)wi_runtime_reap(runtime);
     }
@@ -338,7 +338,7 @@ static weir_status check_origin(weir_runtime *runtime, weir_stream stream, unsig
                      runtime->name, own ? "registered" : "acquired", own ? "unregister" : "release");
 }
 
-weir_status wi_streams_settle(weir_stream stream, unsigned origins, const char *call, weir_runtime **runtime)
+weir_status wi_streams_flush(weir_stream stream, unsigned origins, const char *call, weir_runtime **runtime)
 {
     void *native;
     weir_status status = wi_streams_runtime(stream, runtime);
@@ -355,7 +355,7 @@ weir_status weir_stream_synchronize(weir_stream stream)
     if (stream.id == 0)
         return WEIR_OK;
     weir_runtime *runtime;
-    weir_status status = wi_streams_settle(stream, ~0u, "weir_stream_synchronize", &runtime);
+    weir_status status = wi_streams_flush(stream, ~0u, "weir_stream_synchronize", &runtime);
     return wi_recorded(runtime, status, .action = WEIR_ACTION_SYNCHRONIZE, .stream = stream);
 }
 

@@ -34,9 +34,9 @@ static void destroy(weir_trace *trace)
 {
     if (!trace)
         return;
-    while (trace->outlets) {
-        wi_outlet *o = trace->outlets;
-        trace->outlets = o->next;
+    while (trace->sinks) {
+        wi_sink *o = trace->sinks;
+        trace->sinks = o->next;
         free(o);
     }
     wi_events_destroy(trace->events);
@@ -59,7 +59,7 @@ static weir_status make(weir_runtime *runtime, wi_trace_place place, const weir_
         weir_sink sink;
         status = read_sink(options->sinks, options->sinks ? options->sinks[0].struct_size : 0, i, &sink);
         if (status == WEIR_OK)
-            status = wi_outlets_add(trace, &sink);
+            status = wi_sinks_add(trace, &sink);
     }
     return status;
 }
@@ -71,9 +71,9 @@ static void attach(weir_trace *trace)
     if (trace->place == WI_TRACE_OF_LOG)
         wi_log_into(wi_log_find(stack), trace->events);
     else {
-        wi_fronts_shut(trace->runtime);
+        wi_tcaches_shut(trace->runtime);
         wi_record_into(stack->ledger, trace->events);
-        wi_fronts_open(trace->runtime);
+        wi_tcaches_open(trace->runtime);
     }
 }
 
@@ -91,7 +91,7 @@ weir_status wi_trace_open(weir_runtime *runtime, wi_trace_place place, const wei
 {
     wi_recorder *recorder = &runtime->recorder;
     weir_trace *trace;
-    if (wi_outlets_inside())
+    if (wi_sinks_inside())
         return weir_fail(WEIR_ERR_BUSY, "a trace cannot be opened inside a sink");
     weir_status status = make(runtime, place, options, &trace);
     if (status == WEIR_OK) {
@@ -134,13 +134,13 @@ weir_status weir_trace_add_sink(weir_trace *trace, const weir_sink *sink)
     weir_sink copy;
     if (!trace)
         return weir_fail(WEIR_ERR_INVALID, "weir_trace_add_sink: NULL");
-    if (wi_outlets_inside())
+    if (wi_sinks_inside())
         return weir_fail(WEIR_ERR_BUSY, "a sink cannot be added inside a sink");
     weir_status status = read_sink(sink, sink ? sink->struct_size : 0, 0, &copy);
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&trace->runtime->recorder.drain);
-    status = wi_outlets_add(trace, &copy);
+    status = wi_sinks_add(trace, &copy);
     pthread_mutex_unlock(&trace->runtime->recorder.drain);
     return status;
 }
@@ -162,7 +162,7 @@ weir_status weir_trace_read(weir_trace *trace, weir_event *events, size_t capaci
 void wi_trace_hand_out(weir_runtime *runtime)
 {
     wi_recorder *recorder = &runtime->recorder;
-    if (!(wi_recording(&runtime->ledger) & WI_EVENTS_WAITING) || wi_outlets_inside() ||
+    if (!(wi_recording(&runtime->ledger) & WI_EVENTS_WAITING) || wi_sinks_inside() ||
         pthread_mutex_trylock(&recorder->drain) != 0)
         return;
     char texts[WI_TRACE_PLACES][WI_UNTOLD];
@@ -172,10 +172,10 @@ void wi_trace_hand_out(weir_runtime *runtime)
     atomic_fetch_and(&runtime->ledger.recording, ~(unsigned)WI_EVENTS_WAITING);
     for (int place = 0; place < WI_TRACE_PLACES; place++) {
         weir_trace *trace = recorder->traces[place];
-        if (!trace || !trace->outlets)
+        if (!trace || !trace->sinks)
             continue;
-        (void)wi_outlets_drain(trace);
-        untold[place] = wi_outlets_untold(trace, texts[place]);
+        (void)wi_sinks_drain(trace);
+        untold[place] = wi_sinks_untold(trace, texts[place]);
     }
     pthread_mutex_unlock(&recorder->drain);
     for (int place = 0; place < WI_TRACE_PLACES; place++)
@@ -189,11 +189,11 @@ weir_status weir_trace_flush(weir_trace *trace)
     char text[WI_UNTOLD];
     if (!trace)
         return weir_fail(WEIR_ERR_INVALID, "weir_trace_flush: NULL");
-    if (wi_outlets_inside())
+    if (wi_sinks_inside())
         return weir_fail(WEIR_ERR_BUSY, "a trace cannot be flushed inside a sink");
     pthread_mutex_lock(&trace->runtime->recorder.drain);
-    weir_status status = wi_outlets_flush(trace);
-    bool untold = wi_outlets_untold(trace, text);
+    weir_status status = wi_sinks_flush(trace);
+    bool untold = wi_sinks_untold(trace, text);
     pthread_mutex_unlock(&trace->runtime->recorder.drain);
     tell(text, untold);
     return status;
@@ -211,7 +211,7 @@ uint64_t weir_trace_failed(const weir_trace *trace)
 
 void wi_trace_close(weir_trace *trace)
 {
-    if (!trace || atomic_load(&wi_forked) || wi_outlets_inside())
+    if (!trace || atomic_load(&wi_forked) || wi_sinks_inside())
         return;
     weir_runtime *runtime = trace->runtime;
     char text[WI_UNTOLD];
@@ -221,9 +221,9 @@ void wi_trace_close(weir_trace *trace)
     runtime->recorder.traces[trace->place] = NULL;
     detach(trace);
     pthread_mutex_unlock(&runtime->recorder.drain);
-    (void)wi_outlets_flush(trace);
-    wi_outlets_close(trace);
-    while (wi_outlets_untold(trace, text))
+    (void)wi_sinks_flush(trace);
+    wi_sinks_close(trace);
+    while (wi_sinks_untold(trace, text))
         tell(text, true);
     wi_detail_restore(&kept);
     destroy(trace);

@@ -88,7 +88,7 @@ static weir_runtime *take_watched(void)
  * without the lock, may make runtimes; those have their turn, too, if they come to an end. */
 static void at_exit(void)
 {
-    if (atomic_load(&wi_forked) || wi_outlets_inside())
+    if (atomic_load(&wi_forked) || wi_sinks_inside())
         return;
     exiting = true;
     for (int turn = 0; turn < 2 * WATCHED; turn++) {

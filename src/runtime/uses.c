@@ -1,6 +1,6 @@
 /* Launches: tickets on the blocks they use, the waits before them and the event behind them. */
 #include "base/plant.h"
-#include "memory/marks.h"
+#include "memory/stream_uses.h"
 #include "runtime/runtime.h"
 
 struct weir_launch {
@@ -63,20 +63,20 @@ static weir_status open_ticket(wi_block *block, void *user)
     visit *v = user;
     bool opened;
     wi_event event;
-    weir_status status = wi_marks_open(&block->marks, v->use->access, &opened);
+    weir_status status = wi_stream_uses_open(&block->stream_uses, v->use->access, &opened);
     if (status != WEIR_OK)
         return status;
     if (!opened)
         return weir_fail(WEIR_ERR_BUSY,
                          "the block of %s at %p is %s by a launch that has not ended; end it before beginning one that "
                          "%s it",
-                         block->account->name, block->pointer, block->marks->writer ? "written" : "read",
+                         block->account->name, block->pointer, block->stream_uses->writer ? "written" : "read",
                          v->use->access == WEIR_ACCESS_READ ? "reads" : "writes");
-    for (uint32_t i = 0; status == WEIR_OK && wi_marks_point(block->marks, v->use->access, i, &event); i++)
+    for (uint32_t i = 0; status == WEIR_OK && wi_stream_uses_point(block->stream_uses, v->use->access, i, &event); i++)
         if (event.stream)
             status = add_wait(v->waits, event);
     if (status != WEIR_OK)
-        wi_marks_close(block->marks, v->use->access, NULL);
+        wi_stream_uses_close(block->stream_uses, v->use->access, NULL);
     else if (v->launch->number)
         wi_record(&v->launch->runtime->ledger,
                   (weir_event){.action = WEIR_ACTION_USE_BEGIN,
@@ -92,7 +92,7 @@ static weir_status close_ticket(wi_block *block, void *user)
 {
     const visit *v = user;
     bool lost = wi_plant == WI_PLANT_LOST_READER && v->use->access == WEIR_ACCESS_READ;
-    wi_marks_close(block->marks, v->use->access, lost ? NULL : v->event);
+    wi_stream_uses_close(block->stream_uses, v->use->access, lost ? NULL : v->event);
     return WEIR_OK;
 }
 
@@ -103,7 +103,7 @@ static void close_tickets(weir_launch *launch, const wi_event *event)
         visit v = {.use = &launch->uses[i], .event = event};
         wi_resource *base = wi_runtime_stack_of(launch->runtime, v.use->block.pointer)->base;
         weir_status status = wi_visit(base, v.use->block.pointer, v.use->block.generation, close_ticket, &v);
-        wi_law(status == WEIR_OK);
+        wi_assert(status == WEIR_OK);
         (void)status;
     }
     launch->count = 0;
@@ -135,7 +135,8 @@ static weir_status find_zeroing(wi_block *block, void *user)
 static weir_status mark_zeroing(wi_block *block, void *user)
 {
     const zeroing *z = user;
-    weir_status status = wi_block_is_behind(block) ? wi_marks_first_write(&block->marks, z->event) : WEIR_OK;
+    weir_status status =
+        wi_block_is_behind(block) ? wi_stream_uses_first_write(&block->stream_uses, z->event) : WEIR_OK;
     if (status == WEIR_OK)
         wi_block_came_behind(block);
     return status;
@@ -314,12 +315,12 @@ static weir_status mark_read(wi_block *block, void *user)
 {
     const simple_use *use = user;
     bool opened;
-    weir_status status = wi_marks_open(&block->marks, WEIR_ACCESS_READ, &opened);
+    weir_status status = wi_stream_uses_open(&block->stream_uses, WEIR_ACCESS_READ, &opened);
     if (status == WEIR_OK && !opened)
         status = weir_fail(WEIR_ERR_BUSY, "the block of %s at %p is written by a launch that has not ended",
                            block->account->name, block->pointer);
     if (status == WEIR_OK)
-        wi_marks_close(block->marks, WEIR_ACCESS_READ, use->event);
+        wi_stream_uses_close(block->stream_uses, WEIR_ACCESS_READ, use->event);
     if (status == WEIR_OK && wi_recording(&use->runtime->ledger))
         wi_record(&use->runtime->ledger,
                   (weir_event){.action = WEIR_ACTION_USE_RECORD,

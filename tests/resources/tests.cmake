@@ -75,7 +75,7 @@ foreach(device host stub cuda sim)
     set(arguments test-contract-sim)
   endif()
   weir_contract_test(contract-fronts ${device} mapped ${arguments})
-  set_property(TEST contract-fronts-mapped-${device} APPEND PROPERTY ENVIRONMENT "WEIR_FRONT=1MiB")
+  set_property(TEST contract-fronts-mapped-${device} APPEND PROPERTY ENVIRONMENT "WEIR_THREAD_CACHE=1MiB")
 endforeach()
 
 # The tests of single bases and adaptors.

@@ -62,7 +62,7 @@ static void run_one(wi_sim_stream *s)
     wi_sim_do(s->device, head(s));
     s->done++;
     now += 1000 + wi_sim_random(&s->device->random) % 64000;
-    wi_law(s->done <= s->queued);
+    wi_assert(s->done <= s->queued);
 }
 
 /* One piece of work of a stream that chance picks; false: none can run. */
@@ -550,7 +550,7 @@ void wi_sim_stream_abandon(wi_device *device, void *stream)
 {
     wi_sim_stream *s = stream;
     wi_sim_lock(device);
-    wi_law(s->adopted > 0);
+    wi_assert(s->adopted > 0);
     s->adopted--;
     wi_sim_unlock(device);
 }
