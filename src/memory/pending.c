@@ -1,5 +1,5 @@
 #include "memory/pending.h"
-#include "base/plant.h"
+#include "base/seeded_bug.h"
 #include "base/system.h"
 #include "memory/stream_uses.h"
 
@@ -162,7 +162,7 @@ uint64_t wi_pending_reap(wi_pending *pending, const wi_resource *base)
     pthread_mutex_lock(&pending->lock);
     for (wi_block *block = pending->first, *next; block; block = next) {
         next = block->pending_next;
-        if (!is_of(block, base) || (!is_past(pending, block, &ignored) && wi_plant != WI_PLANT_EARLY_REUSE))
+        if (!is_of(block, base) || (!is_past(pending, block, &ignored) && !wi_has_bug(WI_BUG_EARLY_REUSE)))
             continue;
         take_out(pending, block);
         block->pending_next = NULL;

@@ -1,5 +1,5 @@
 #include "memory/stream_lists.h"
-#include "base/plant.h"
+#include "base/seeded_bug.h"
 #include "base/system.h"
 #include "memory/record.h"
 
@@ -160,7 +160,7 @@ void wi_stream_lists_returned(wi_stream_list *stream_list, uint64_t bytes)
 static uint64_t pass(wi_stream_lists *stream_lists, wi_stream_list *stream_list)
 {
     uint64_t passed = stream_list->passed;
-    if (wi_plant == WI_PLANT_EARLY_REUSE)
+    if (wi_has_bug(WI_BUG_EARLY_REUSE))
         return release_up_to(stream_lists, stream_list, stream_list->open - 1);
     while (stream_list->mark_count > 0) {
         const wi_epoch *mark = &stream_list->stream_uses[stream_list->first_mark];

@@ -1,5 +1,5 @@
 #include "memory/stream_order.h"
-#include "base/plant.h"
+#include "base/seeded_bug.h"
 #include "memory/stream_uses.h"
 
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
@@ -85,7 +85,7 @@ static void free_in_order(wi_stream_lists *stream_lists, wi_block *block, weir_s
  * or pending must still be there. */
 bool wi_ordered_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
-    bool planted = wi_plant == WI_PLANT_UNMAP_UNDER_USE;
+    bool planted = wi_has_bug(WI_BUG_UNMAP_UNDER_USE);
     if (planted)
         past = WI_PASSED;
     wi_resource_lock(resource);
