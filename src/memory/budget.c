@@ -44,13 +44,13 @@ static wi_ledger *ledger_of(const ladder *l)
 }
 
 /* Whose work happens when a graph is launched waits for nothing now. */
-static bool captured(const ladder *l)
+static bool budget_captured(const ladder *l)
 {
     const wi_resource *r = &l->budget->resource;
     return l->native && r->driver->stream_capturing(r->device, l->native);
 }
 
-static bool once_more(const ladder *l, unsigned *tries)
+static bool budget_once_more(const ladder *l, unsigned *tries)
 {
     unsigned before = (*tries)++;
     return before < LOOKS_AT_ONCE || (before < MOST_LOOKS && wi_now() < l->deadline);
@@ -62,7 +62,7 @@ static bool others_have_released(ladder *l)
     uint64_t released = wi_members_released(ledger_of(l));
     bool more = released != l->released;
     l->released = released;
-    return more && once_more(l, &l->looks);
+    return more && budget_once_more(l, &l->looks);
 }
 
 static bool any_pending(wi_ledger *ledger)
@@ -74,14 +74,14 @@ static bool any_pending(wi_ledger *ledger)
 
 static bool take_what_is_parked(ladder *l)
 {
-    return once_more(l, &l->emptied) && wi_ledger_flush_tcaches(ledger_of(l)) > 0;
+    return budget_once_more(l, &l->emptied) && wi_ledger_flush_tcaches(ledger_of(l)) > 0;
 }
 
 static bool take_what_has_passed(ladder *l)
 {
     uint64_t left;
     wi_ledger *ledger = ledger_of(l);
-    if (!once_more(l, &l->passed))
+    if (!budget_once_more(l, &l->passed))
         return false;
     (void)wi_members_bound(ledger);
     return wi_members_pass(ledger, &left) > 0 || wi_members_reap(ledger, NULL) > 0 ||
@@ -107,7 +107,7 @@ static bool allow_stream_waits(ladder *l)
 {
     wi_placement *p = l->placement;
     wi_resource *base = l->budget->resource.base;
-    if (!p || p->behind || !l->native || p->captured || p->thread_bound || captured(l) || !base->table->follow)
+    if (!p || p->behind || !l->native || p->captured || p->thread_bound || budget_captured(l) || !base->table->follow)
         return false;
     return p->behind = base->table->follow(base, p->stream, p->native); /* where it goes, should it be discarded */
 }
@@ -126,7 +126,7 @@ static room look_for_room(const ladder *l)
     return (room){wi_ledger_left(ledger_of(l), l->account), stats.budget - stats.live - stats.promised};
 }
 
-static uint64_t shortfall(const ladder *l)
+static uint64_t budget_shortfall(const ladder *l)
 {
     uint64_t asked = l->request->charged;
     uint64_t there = l->placement ? l->largest : wi_ledger_left(ledger_of(l), l->account);
@@ -136,11 +136,11 @@ static uint64_t shortfall(const ladder *l)
 /* Calls callbacks until one has made room. */
 static bool ask_for_room(ladder *l)
 {
-    if (!l->may_wait || wi_pressures_inside() || captured(l))
+    if (!l->may_wait || wi_pressures_inside() || budget_captured(l))
         return false;
     weir_pressure pressure = {.struct_size = sizeof pressure,
                               .bytes = l->request->charged,
-                              .shortfall = shortfall(l),
+                              .shortfall = budget_shortfall(l),
                               .client = l->account->client,
                               .device = ledger_of(l)->device,
                               .memory_class = l->request->memory_class};
@@ -158,7 +158,7 @@ static bool ask_for_room(ladder *l)
 
 static bool wait_for_the_oldest(ladder *l)
 {
-    if (!l->helps || !l->may_wait || captured(l))
+    if (!l->helps || !l->may_wait || budget_captured(l))
         return false;
     uint64_t now = wi_now();
     if (now >= l->deadline)
@@ -184,7 +184,7 @@ static const struct rung {
 };
 
 /* True if something has changed that makes another try worth it. `helps`: pending frees would be enough. */
-static bool climb(ladder *l, bool helps)
+static bool budget_climb(ladder *l, bool helps)
 {
     l->helps = helps;
     if (l->deadline == 0)
@@ -197,13 +197,13 @@ static bool climb(ladder *l, bool helps)
     return false;
 }
 
-static weir_status refuse(const ladder *l, const wi_shortage *shortage)
+static weir_status budget_refuse(const ladder *l, const wi_shortage *shortage)
 {
     return wi_ledger_refuse(ledger_of(l), l->account, l->request, shortage);
 }
 
 /* Bytes that only time keeps from being anyone's are not lost to fragments. */
-static void blame(const ladder *l, wi_shortage *shortage)
+static void budget_blame(const ladder *l, wi_shortage *shortage)
 {
     uint64_t left;
     (void)wi_members_pass(ledger_of(l), &left);
@@ -211,14 +211,14 @@ static void blame(const ladder *l, wi_shortage *shortage)
         shortage->cause = WEIR_CAUSE_PENDING;
 }
 
-static ladder begin(budget *b, wi_account *account, const wi_request *request, bool may_wait)
+static ladder budget_begin(budget *b, wi_account *account, const wi_request *request, bool may_wait)
 {
     return (ladder){
         .budget = b, .account = account, .request = request, .may_wait = may_wait, .turn = wi_pressure_begin};
 }
 
 /* alignment 0: the bytes need not be in one piece. */
-static weir_status claim(ladder *l, uint64_t alignment)
+static weir_status budget_claim(ladder *l, uint64_t alignment)
 {
     wi_resource *resource = &l->budget->resource, *base = resource->base;
     const wi_request *request = l->request;
@@ -226,13 +226,13 @@ static weir_status claim(ladder *l, uint64_t alignment)
     while (!wi_ledger_claim(resource->ledger, l->account, request->charged, &could)) {
         if (!wi_ledger_is_open(resource->ledger, l->account))
             return weir_fail(WEIR_ERR_INVALID, "the client %s was closed meanwhile", l->account->name);
-        if (climb(l, could))
+        if (budget_climb(l, could))
             continue;
         bool pending = could && any_pending(resource->ledger); /* else others have it, and may park it now and then */
         wi_shortage shortage = {.cause = pending ? WEIR_CAUSE_PENDING : WEIR_CAUSE_NONE, .largest = UINT64_MAX};
         if (alignment > 0)
             base->table->look(base, request->memory_class, request->charged, alignment, &shortage);
-        return refuse(l, &shortage);
+        return budget_refuse(l, &shortage);
     }
     return WEIR_OK;
 }
@@ -240,18 +240,18 @@ static weir_status claim(ladder *l, uint64_t alignment)
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
 
 /* The bytes come from what was reserved, if that is where they shall come from. Who is modest takes no rung for them. */
-static weir_status obtain(ladder *l, const wi_placement *p)
+static weir_status budget_obtain(ladder *l, const wi_placement *p)
 {
     bool could;
     if (!p->reservation && p->no_grow)
         return wi_ledger_claim(ledger_of(l), p->account, p->charged, &could) ? WEIR_OK : WEIR_ERR_NO_ROOM;
     if (!p->reservation)
-        return claim(l, p->alignment);
+        return budget_claim(l, p->alignment);
     uint64_t left = atomic_load(&p->reservation->left);
     do
         if (left < p->charged) {
             wi_shortage shortage = {.cause = WEIR_CAUSE_RESERVATION, .largest = left, .held = p->reservation->total};
-            return refuse(l, &shortage);
+            return budget_refuse(l, &shortage);
         }
     while (!atomic_compare_exchange_weak(&p->reservation->left, &left, left - p->charged));
     return WEIR_OK;
@@ -265,16 +265,16 @@ static void return_bytes(const budget *b, const wi_placement *p)
         wi_ledger_cancel(b->resource.ledger, p->account, p->charged);
 }
 
-static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
+static weir_status budget_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
     budget *b = (budget *)resource;
     wi_request request = {p->bytes, p->charged, p->memory_class, p->stream, p->tag};
     if (p->held) /* its bytes are the account's */
         return wi_allocate(resource->inner, p, out, shortage);
-    ladder l = begin(b, p->account, &request, p->may_wait);
+    ladder l = budget_begin(b, p->account, &request, p->may_wait);
     l.native = p->native;
     l.highest = p->rung;
-    weir_status status = obtain(&l, p);
+    weir_status status = budget_obtain(&l, p);
     if (status != WEIR_OK)
         return status;
     l.placement = p;
@@ -285,45 +285,46 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
         if (status == WEIR_OK)
             return WEIR_OK;
         l.largest = shortage->largest;
-        if (status == WEIR_ERR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE && climb(&l, true))
+        if (status == WEIR_ERR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE && budget_climb(&l, true))
             continue;
         return_bytes(b, p);
         if (status == WEIR_ERR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE)
-            blame(&l, shortage);
-        return status == WEIR_ERR_OUT_OF_MEMORY ? refuse(&l, shortage) : status;
+            budget_blame(&l, shortage);
+        return status == WEIR_ERR_OUT_OF_MEMORY ? budget_refuse(&l, shortage) : status;
     }
 }
 
-static void discard(wi_resource *resource, wi_block *block, const wi_placement *p)
+static void budget_discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
     wi_discard(resource->inner, block, p);
     return_bytes((budget *)resource, p);
 }
 
-static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage)
+static weir_status budget_grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait,
+                               wi_shortage *shortage)
 {
     wi_resource *base = resource->base;
     uint64_t charge = base->table->charge(base, block->before + bytes + block->after);
     uint64_t more = charge > block->charged ? charge - block->charged : 0;
     wi_request request = {bytes - block->bytes, more, block->memory_class, block->stream, block->tag};
-    ladder l = begin((budget *)resource, block->account, &request, may_wait);
-    weir_status status = claim(&l, WI_UNIT);
+    ladder l = budget_begin((budget *)resource, block->account, &request, may_wait);
+    weir_status status = budget_claim(&l, WI_UNIT);
     if (status != WEIR_OK)
         return status;
     do
         status = wi_grow(resource->inner, block, bytes, may_wait, shortage);
-    while ((status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY) && climb(&l, false));
+    while ((status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY) && budget_climb(&l, false));
     if (status != WEIR_OK)
         wi_ledger_cancel(resource->ledger, block->account, more);
     if (status == WEIR_ERR_OUT_OF_MEMORY) { /* no memory to put there */
         *shortage = (wi_shortage){.cause = WEIR_CAUSE_FRAGMENTATION};
         base->table->look(base, block->memory_class, more, WI_UNIT, shortage);
-        status = refuse(&l, shortage);
+        status = budget_refuse(&l, shortage);
     }
     return status;
 }
 
-static void destroy(wi_resource *resource)
+static void budget_destroy(wi_resource *resource)
 {
     pthread_mutex_destroy(&resource->lock);
     free(resource);
@@ -333,13 +334,13 @@ static void destroy(wi_resource *resource)
 
 static const wi_resource_table table = {
     .name = "budget",
-    .allocate = allocate,
-    .discard = discard,
-    .grow = grow,
-    .destroy = destroy,
+    .allocate = budget_allocate,
+    .discard = budget_discard,
+    .grow = budget_grow,
+    .destroy = budget_destroy,
 };
 
-static wi_resource *find(wi_resource *top)
+static wi_resource *budget_find(wi_resource *top)
 {
     while (top && top->table != &table)
         top = top->inner;
@@ -358,8 +359,8 @@ weir_status wi_budget_create(wi_resource *inner, wi_resource **out)
 
 bool wi_budget_attach(wi_resource *top)
 {
-    wi_resource *found = find(top);
-    if (!found || find(found->inner))
+    wi_resource *found = budget_find(top);
+    if (!found || budget_find(found->inner))
         return false;
     ((budget *)found)->top = top;
     return true;
@@ -367,8 +368,8 @@ bool wi_budget_attach(wi_resource *top)
 
 weir_status wi_budget_reserve(wi_resource *top, wi_account *account, const wi_request *request, bool may_wait)
 {
-    wi_resource *found = find(top);
+    wi_resource *found = budget_find(top);
     wi_assert(found); /* every runtime's stack has one */
-    ladder l = begin((budget *)found, account, request, may_wait);
-    return claim(&l, 0);
+    ladder l = budget_begin((budget *)found, account, request, may_wait);
+    return budget_claim(&l, 0);
 }

@@ -2,7 +2,7 @@
 #include "memory/extents.h"
 #include "memory/gauges.h"
 
-static void enlist(wi_chunk *chunk)
+static void chunk_enlist(wi_chunk *chunk)
 {
     wi_idle *idle = &chunk->region->shared->idle;
     chunk->previous = idle->last;
@@ -12,7 +12,7 @@ static void enlist(wi_chunk *chunk)
     idle->granules += chunk->count;
 }
 
-static void delist(wi_chunk *chunk)
+static void chunk_delist(wi_chunk *chunk)
 {
     wi_idle *idle = &chunk->region->shared->idle;
     *(chunk->previous ? &chunk->previous->next : &idle->first) = chunk->next;
@@ -65,13 +65,13 @@ static uint64_t split_of(const wi_chunk *chunk, uint64_t occupied)
     return occupied > 0 ? chunk->bytes - occupied : 0;
 }
 
-static void change(wi_chunk *chunk, uint64_t bytes, bool in_use)
+static void chunk_change(wi_chunk *chunk, uint64_t bytes, bool in_use)
 {
     wi_idle *idle = &chunk->region->shared->idle;
     uint64_t before = chunk->occupied, after = in_use ? before + bytes : before - bytes;
     wi_assert(after <= chunk->bytes);
     if (before == 0)
-        delist(chunk);
+        chunk_delist(chunk);
     chunk->occupied = after;
     uint64_t split = split_of(chunk, before), now = split_of(chunk, after);
     if (split != now) {
@@ -80,7 +80,7 @@ static void change(wi_chunk *chunk, uint64_t bytes, bool in_use)
         set_split(idle, split, now);
     }
     if (after == 0)
-        enlist(chunk);
+        chunk_enlist(chunk);
 }
 
 void wi_chunk_use(wi_region *region, uint64_t offset, uint64_t bytes, bool in_use)
@@ -93,7 +93,7 @@ void wi_chunk_use(wi_region *region, uint64_t offset, uint64_t bytes, bool in_us
         if (next < end)
             __builtin_prefetch(region->chunks[behind]);
         if (chunk)
-            change(chunk, next - offset, in_use);
+            chunk_change(chunk, next - offset, in_use);
         offset = next;
     }
 }

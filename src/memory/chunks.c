@@ -64,7 +64,7 @@ typedef struct cargo {
     uint64_t last; /* whose bytes they hold */
 } cargo;
 
-static void load(cargo *c, wi_chunk *b)
+static void chunks_load(cargo *c, wi_chunk *b)
 {
     b->next = NULL;
     *c->end = b;
@@ -101,7 +101,7 @@ wi_extent *wi_chunks_seize(const wi_chunk *b, const wi_extent *before)
     return extent;
 }
 
-static void enter(wi_mapped *mapped, wi_chunk *b, wi_region *region, uint64_t first)
+static void chunks_enter(wi_mapped *mapped, wi_chunk *b, wi_region *region, uint64_t first)
 {
     b->before = NULL;
     b->behind = mapped->entered;
@@ -111,7 +111,7 @@ static void enter(wi_mapped *mapped, wi_chunk *b, wi_region *region, uint64_t fi
     wi_chunk_enter(b, region, first);
 }
 
-static void leave(wi_mapped *mapped, wi_chunk *b)
+static void chunks_leave(wi_mapped *mapped, wi_chunk *b)
 {
     *(b->before ? &b->before->behind : &mapped->entered) = b->behind;
     if (b->behind)
@@ -121,7 +121,7 @@ static void leave(wi_mapped *mapped, wi_chunk *b)
 
 void wi_chunks_vacate(wi_mapped *mapped, wi_chunk *b, wi_extent *busy, uint64_t *last)
 {
-    leave(mapped, b);
+    chunks_leave(mapped, b);
     wi_ledger_unmapped(mapped->resource.ledger, wi_chunk_bytes(b, mapped));
     *last = wi_owners_mix(*last, busy->last);
     busy->last = WI_CLEAN;
@@ -164,7 +164,7 @@ typedef struct job {
     uint64_t calls; /* of the driver */
 } job;
 
-static weir_status no_memory(void)
+static weir_status chunks_no_memory(void)
 {
     return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the records of handles");
 }
@@ -176,10 +176,10 @@ static weir_status prepare_fresh(job *j, uint64_t granules)
     while (granules > 0) {
         wi_chunk *b = wi_chunk_new();
         if (!b)
-            return no_memory();
+            return chunks_no_memory();
         b->count = wi_min(usual, granules);
         granules -= b->count;
-        load(&j->new, b);
+        chunks_load(&j->new, b);
     }
     return WEIR_OK;
 }
@@ -193,13 +193,13 @@ static void free_records(wi_chunk *b)
 }
 
 /* With the lock held: everything that the driver is about to work on is made busy or taken in hand. */
-static weir_status begin(job *j)
+static weir_status chunks_begin(job *j)
 {
     wi_mapped *m = j->mapped;
     const wi_map_plan *g = j->plan;
     uint64_t fresh = g->fresh * m->granule;
     j->seized = malloc((g->taken_count + 1) * sizeof(wi_extent *));
-    weir_status status = j->seized ? prepare_fresh(j, g->fresh) : no_memory();
+    weir_status status = j->seized ? prepare_fresh(j, g->fresh) : chunks_no_memory();
     if (status == WEIR_OK)
         status = wi_extent_pool_reserve(&m->shared.pool, 2 * g->taken_count + WI_RECORDS_PER_CHANGE);
     uint64_t got = status == WEIR_OK && fresh ? wi_ledger_hold(m->resource.ledger, fresh) : 0;
@@ -217,7 +217,7 @@ static weir_status begin(job *j)
         wi_chunk *b = m->spare;
         m->spare = b->next;
         m->spare_granules -= b->count;
-        load(&j->moved, b);
+        chunks_load(&j->moved, b);
     }
     j->moved.last = g->spare ? m->spare_last : WI_CLEAN;
     j->new.last = m->fresh_last;
@@ -252,7 +252,7 @@ static weir_status create_run(job *j, wi_chunk *first, size_t count)
     const wi_resource *r = &j->mapped->resource;
     wi_handle *handles = malloc(count * sizeof *handles);
     weir_status status =
-        handles ? r->driver->create(r->device, wi_chunk_bytes(first, j->mapped), count, handles) : no_memory();
+        handles ? r->driver->create(r->device, wi_chunk_bytes(first, j->mapped), count, handles) : chunks_no_memory();
     j->calls++;
     for (size_t i = 0; i < count && status == WEIR_OK; i++, first = first->next) {
         first->handle = handles[i];
@@ -271,7 +271,7 @@ static size_t same_length(const wi_chunk *first)
     return count;
 }
 
-static wi_chunk *skip(wi_chunk *b, size_t count)
+static wi_chunk *chunks_skip(wi_chunk *b, size_t count)
 {
     for (; count > 0; count--)
         b = b->next;
@@ -317,7 +317,7 @@ static void take_stock(job *j)
         next = b->chosen;
         if (i < j->vacated) {
             wi_chunks_vacate(j->mapped, b, j->seized[i], &j->moved.last);
-            load(&j->moved, b);
+            chunks_load(&j->moved, b);
         } else {
             wi_region_set(b->region, j->seized[i], WI_FREE);
             wi_region_join(b->region, j->seized[i]);
@@ -331,7 +331,7 @@ static weir_status map_run(job *j, wi_chunk *first, size_t count, uint64_t granu
     const wi_chunk *b = first;
     wi_handle *handles = malloc(count * sizeof *handles);
     if (!handles)
-        return no_memory();
+        return chunks_no_memory();
     for (size_t i = 0; i < count; i++, b = b->next)
         handles[i] = b->handle;
     char *address = j->plan->region->base + granule * j->mapped->granule;
@@ -355,20 +355,20 @@ static weir_status map_all(job *j, wi_chunk *first)
             break;
         granule += count * first->count;
         j->mapped_granules += count * first->count;
-        first = skip(first, count);
+        first = chunks_skip(first, count);
     }
     return status;
 }
 
 /* What is mapped now lies under the target; the rest of the cargo is still in hand. */
-static void settle_in(job *j, cargo *c, uint64_t *granule)
+static void chunks_settle_in(job *j, cargo *c, uint64_t *granule)
 {
     wi_mapped *m = j->mapped;
     uint64_t end = j->plan->hole / m->granule + j->mapped_granules;
     while (c->first && *granule < end) {
         wi_chunk *b = c->first;
         c->first = b->next;
-        enter(m, b, j->plan->region, *granule);
+        chunks_enter(m, b, j->plan->region, *granule);
         wi_ledger_mapped(m->resource.ledger, wi_chunk_bytes(b, m));
         *granule += b->count;
     }
@@ -386,7 +386,7 @@ static weir_status learn_limit(job *j, uint64_t available)
 }
 
 /* Gets everything that is to be mapped into hand. */
-static weir_status gather(job *j)
+static weir_status chunks_gather(job *j)
 {
     const wi_resource *r = &j->mapped->resource;
     uint64_t available = 0, total;
@@ -425,8 +425,8 @@ static void put_down(job *j)
     if (j->created)
         last = wi_owners_mix(last, j->new.last);
     j->target->last = wi_owners_mix(j->target->last, last);
-    settle_in(j, &j->moved, &granule);
-    settle_in(j, &j->new, &granule);
+    chunks_settle_in(j, &j->moved, &granule);
+    chunks_settle_in(j, &j->new, &granule);
     keep_spare(j->mapped, &j->moved);
     keep_spare(j->mapped, &j->new);
     wi_ledger_worked(j->mapped->resource.ledger, j->calls, j->handles_created, j->vacated);
@@ -439,11 +439,11 @@ weir_status wi_chunks_grow(wi_mapped *mapped, const wi_map_plan *plan, wi_extent
     job j = {.mapped = mapped, .plan = plan};
     j.new.end = &j.new.first;
     j.moved.end = &j.moved.first;
-    weir_status status = begin(&j);
+    weir_status status = chunks_begin(&j);
     if (status != WEIR_OK)
         return status;
     j.target = *busy = wi_chunks_make_busy(plan);
-    status = gather(&j);
+    status = chunks_gather(&j);
     if (status == WEIR_OK)
         status = map_cargo(&j);
     put_down(&j);
@@ -460,7 +460,7 @@ weir_status wi_chunks_grow(wi_mapped *mapped, const wi_map_plan *plan, wi_extent
 
 /* Makes two handles of which the first is `first` granules long, in the place of the old one, that is unmapped. What could be
  * had of it is in b and rest, whose counts tell. */
-static weir_status remake(wi_mapped *m, wi_chunk *b, wi_chunk *rest, uint64_t first)
+static weir_status chunks_remake(wi_mapped *m, wi_chunk *b, wi_chunk *rest, uint64_t first)
 {
     const wi_resource *r = &m->resource;
     wi_chunk *parts[2] = {b, rest};
@@ -489,7 +489,8 @@ weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *b, uint64_t first)
 {
     wi_resource *r = &mapped->resource;
     wi_chunk *rest = wi_chunk_new(), old = *b;
-    weir_status status = rest ? wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE) : no_memory();
+    weir_status status =
+        rest ? wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE) : chunks_no_memory();
     if (status != WEIR_OK) {
         free(rest);
         return status;
@@ -500,7 +501,7 @@ weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *b, uint64_t first)
     status = r->driver->unmap(r->device, wi_chunk_address(b), wi_chunk_bytes(b, mapped), 1, &b->handle);
     bool remade = status == WEIR_OK;
     if (remade)
-        status = remake(mapped, b, rest, first);
+        status = chunks_remake(mapped, b, rest, first);
     wi_chunks_come_back(mapped);
     wi_ledger_worked(r->ledger, remade ? 6 : 1, remade ? 2 : 0, 0);
     if (remade) {
@@ -508,16 +509,16 @@ weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *b, uint64_t first)
         old.occupied = 1;
         old.before = b->before; /* which may have changed meanwhile */
         old.behind = b->behind;
-        leave(mapped, &old);
+        chunks_leave(mapped, &old);
         wi_ledger_unmapped(r->ledger, lost);
         wi_ledger_release(r->ledger, lost);
         wi_ledger_segments(r->ledger, (b->count > 0) + (rest->count > 0), 1);
         if (b->count > 0)
-            enter(mapped, b, old.region, old.first);
+            chunks_enter(mapped, b, old.region, old.first);
         else
             free(b);
         if (rest->count > 0)
-            enter(mapped, rest, old.region, rest->first);
+            chunks_enter(mapped, rest, old.region, rest->first);
     }
     if (rest->count == 0)
         free(rest);

@@ -43,8 +43,8 @@ static weir_status taken_by_another(const void *pointer)
     return weir_fail(WEIR_ERR_BUSY, "the block at %p is being freed or resized by another thread", pointer);
 }
 
-static weir_status check(const wi_block *block, const wi_account *account, const void *pointer, bool freed,
-                         uint64_t generation)
+static weir_status claim_check(const wi_block *block, const wi_account *account, const void *pointer, bool freed,
+                               uint64_t generation)
 {
     if (!block || !wi_block_is_live(block))
         return no_block_there(pointer, freed || (block && block->pointer == pointer));
@@ -79,11 +79,12 @@ static weir_status find_live(wi_resource *base, const wi_account *account, void 
     bool freed = false;
     *out = base->table->find(base, pointer, &freed);
     *word = *out ? atomic_load_explicit(&(*out)->word, memory_order_acquire) : WI_BLANK;
-    return check(*out, account, pointer, freed, generation);
+    return claim_check(*out, account, pointer, freed, generation);
 }
 
 /* The common case, for which nobody has to be locked out: the block is there, and nothing but its owner knows of it. */
-static wi_block *take_quickly(wi_resource *base, const wi_account *account, const void *pointer, uint64_t generation)
+static wi_block *claim_take_quickly(wi_resource *base, const wi_account *account, const void *pointer,
+                                    uint64_t generation)
 {
     wi_block *block = base->table->peek ? base->table->peek(base, pointer) : NULL;
     uint64_t word = block ? atomic_load_explicit(&block->word, memory_order_acquire) : WI_BLANK;
@@ -96,7 +97,7 @@ static wi_block *take_quickly(wi_resource *base, const wi_account *account, cons
 weir_status wi_claim(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation, wi_block **out)
 {
     uint64_t word;
-    wi_block *block = take_quickly(base, account, pointer, generation);
+    wi_block *block = claim_take_quickly(base, account, pointer, generation);
     if (block) {
         *out = block;
         return WEIR_OK;
@@ -195,7 +196,7 @@ wi_block wi_look_at(const wi_block *block)
     return seen;
 }
 
-static void add_point(const wi_resource *base, wi_event event, wi_points *points)
+static void claim_add_point(const wi_resource *base, wi_event event, wi_points *points)
 {
     uint32_t i = 0;
     if (!event.stream || base->driver->passed(base->device, event))
@@ -219,10 +220,10 @@ static void add_points(const wi_resource *base, const wi_block *block, wi_points
     if (!pending && state != (WI_LIVE | WI_TRACKED))
         return;
     if (pending)
-        add_point(base, block->freed, points);
+        claim_add_point(base, block->freed, points);
     for (uint32_t i = 0; block->stream_uses && wi_stream_uses_point(block->stream_uses, WEIR_ACCESS_WRITE, i, &event);
          i++)
-        add_point(base, event, points);
+        claim_add_point(base, event, points);
 }
 
 void wi_inspect(wi_resource *base, const void *pointer, weir_block_details *out, wi_points *waits)
@@ -253,7 +254,7 @@ typedef struct search {
     wi_block *largest;
 } search;
 
-static void compare(wi_block *block, void *user)
+static void claim_compare(wi_block *block, void *user)
 {
     search *s = user;
     if (block->account != s->account || block->charged <= s->largest->charged)
@@ -267,6 +268,6 @@ void wi_largest_block(wi_resource *base, const wi_account *account, wi_block *ou
 {
     *out = (wi_block){.tag = ""};
     wi_resource_lock(base);
-    base->table->each(base, compare, &(search){account, out});
+    base->table->each(base, claim_compare, &(search){account, out});
     wi_resource_unlock(base);
 }

@@ -5,7 +5,7 @@
 #include "memory/mapped.h"
 
 /* Granules that can be put somewhere. */
-static uint64_t obtainable(wi_mapped *m)
+static uint64_t compact_obtainable(wi_mapped *m)
 {
     return wi_chunks_obtainable(m, false) + wi_chunks_creatable(m, NULL);
 }
@@ -13,7 +13,7 @@ static uint64_t obtainable(wi_mapped *m)
 /* A handle that lies half under the place, while the other half is needed; where it is to be cut. NULL: there is none. */
 static wi_chunk *to_be_cut(wi_mapped *m, wi_region *region, const wi_place *p, uint64_t *at)
 {
-    uint64_t elsewhere = obtainable(m);
+    uint64_t elsewhere = compact_obtainable(m);
     wi_chunk *edge = NULL;
     for (uint64_t g = p->low, next; g < p->high; g = next) {
         wi_chunk *b = region->chunks[g];
@@ -44,7 +44,7 @@ static bool next_hole(const wi_region *region, const wi_place *p, wi_map_plan *g
 }
 
 /* Puts memory under one hole of the place, or makes that possible. */
-static weir_status fill(wi_mapped *m, wi_map_plan *g, wi_extent **busy)
+static weir_status compact_fill(wi_mapped *m, wi_map_plan *g, wi_extent **busy)
 {
     uint64_t creatable = wi_chunks_creatable(m, NULL);
     m->looks++;
@@ -57,7 +57,7 @@ static weir_status fill(wi_mapped *m, wi_map_plan *g, wi_extent **busy)
 }
 
 /* All of the place at once: what was put under one hole could not be told from its neighbours' any more. */
-static weir_status build(wi_mapped *m, wi_region *region, const wi_place *p, wi_extent **busy)
+static weir_status compact_build(wi_mapped *m, wi_region *region, const wi_place *p, wi_extent **busy)
 {
     uint64_t granule = region->granule;
     wi_map_plan g = {.region = region, .first = p->first, .start = p->start, .exact = true};
@@ -66,7 +66,7 @@ static weir_status build(wi_mapped *m, wi_region *region, const wi_place *p, wi_
     g.first = *busy = wi_chunks_make_busy(&g);
     weir_status status = WEIR_OK;
     while (status == WEIR_OK && next_hole(region, p, &g))
-        status = fill(m, &g, busy);
+        status = compact_fill(m, &g, busy);
     if (status != WEIR_OK && *busy)
         wi_chunks_dissolve(m, *busy);
     return status;
@@ -77,7 +77,7 @@ static weir_status carry_out(wi_mapped *m, wi_region *region, const wi_place *p,
     uint64_t at;
     wi_chunk *edge = to_be_cut(m, region, p, &at);
     if (!edge)
-        return build(m, region, p, busy);
+        return compact_build(m, region, p, busy);
     weir_status status = wi_chunks_cut(m, edge, at);
     return status == WEIR_OK ? WEIR_ERR_BUSY : status;
 }
@@ -86,7 +86,7 @@ weir_status wi_compact(wi_mapped *mapped, wi_region *region, const wi_fit_reques
                        wi_extent **busy)
 {
     wi_place place;
-    if (!wi_place_find(region, want, obtainable(mapped), &place))
+    if (!wi_place_find(region, want, compact_obtainable(mapped), &place))
         return WEIR_ERR_NO_ROOM;
     *start = place.start;
     return carry_out(mapped, region, &place, busy);
@@ -98,7 +98,7 @@ weir_status wi_compact_fill(wi_mapped *mapped, wi_region *region, const wi_fit_r
     uint64_t most = plan->missing + plan->missing / 4; /* replayed traces moved least with a quarter more */
     bool moves = plan->taken_count > 0 || plan->cut, short_of = wi_chunks_creatable(mapped, NULL) < plan->missing;
     wi_place place;
-    if (!moves || !short_of || !wi_place_fill(region, want, most, &place) || place.cost > obtainable(mapped))
+    if (!moves || !short_of || !wi_place_fill(region, want, most, &place) || place.cost > compact_obtainable(mapped))
         return WEIR_ERR_NO_ROOM;
     weir_status status = carry_out(mapped, region, &place, busy);
     if (status == WEIR_OK)
@@ -112,7 +112,7 @@ weir_status wi_compact_behind(wi_mapped *mapped, const wi_extent *used, uint64_t
     wi_place place = {.start = start, .end = start + more, .first = used->next};
     for (const wi_extent *e = used->next; e && wi_vacant(e, NULL); e = e->next)
         high = e->offset + e->bytes;
-    if (high < place.end || !wi_place_reckon(used->region, NULL, obtainable(mapped), &place))
+    if (high < place.end || !wi_place_reckon(used->region, NULL, compact_obtainable(mapped), &place))
         return WEIR_ERR_NO_ROOM;
     return carry_out(mapped, used->region, &place, busy);
 }

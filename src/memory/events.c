@@ -27,7 +27,7 @@ void wi_events_destroy(wi_events *events)
     free(events);
 }
 
-static bool grow(wi_events *events)
+static bool events_grow(wi_events *events)
 {
     size_t wanted = wi_min(events->allocated ? events->allocated * 2 : 1024, events->capacity);
     weir_event *ring = wanted > events->allocated ? malloc(wanted * sizeof *ring) : NULL;
@@ -44,7 +44,7 @@ static bool grow(wi_events *events)
 void wi_events_add(wi_events *events, const weir_event *event)
 {
     events->order++;
-    if (events->added - events->taken == events->allocated && !grow(events)) {
+    if (events->added - events->taken == events->allocated && !events_grow(events)) {
         atomic_fetch_add(&events->lost, 1);
         return;
     }

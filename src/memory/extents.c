@@ -65,7 +65,7 @@ void wi_extent_pool_destroy(wi_extent_pool *pool)
         munmap(pool->chunks, MOST_CHUNKS * sizeof *pool->chunks);
 }
 
-static wi_extent *take_record(wi_region *region)
+static wi_extent *region_take_record(wi_region *region)
 {
     wi_extent_pool *pool = &region->shared->pool;
     wi_assert(pool->unused_count > 0); /* reserved before the first change */
@@ -155,7 +155,7 @@ uint64_t wi_extent_start(const wi_extent *extent, uint64_t alignment)
     return wi_round_up(base + extent->offset, alignment) - base;
 }
 
-static bool holds(const wi_extent *extent, uint64_t bytes, uint64_t alignment)
+static bool region_holds(const wi_extent *extent, uint64_t bytes, uint64_t alignment)
 {
     uint64_t start = wi_extent_start(extent, alignment);
     return start + bytes <= extent->offset + extent->bytes;
@@ -172,7 +172,7 @@ static wi_extent *best_in_bin(const wi_extent_list *bin, uint64_t bytes, uint64_
 {
     wi_extent *best = NULL;
     for (wi_extent *e = bin->first; e; e = e->list_next)
-        if (holds(e, bytes, alignment) && (!best || is_better(e, best)))
+        if (region_holds(e, bytes, alignment) && (!best || is_better(e, best)))
             best = e;
     return best;
 }
@@ -217,7 +217,7 @@ wi_extent *wi_region_best(wi_region *region, const wi_stream_list *stream_list, 
 
 /* Cutting and joining ---------------------------------------------------------------------------------------------- */
 
-static void enlist(wi_region *region, wi_extent *extent)
+static void region_enlist(wi_region *region, wi_extent *extent)
 {
     if (extent->kind == WI_FREE) {
         enter_bin(shelf_for(region, extent->stream_list), extent);
@@ -230,7 +230,7 @@ static void enlist(wi_region *region, wi_extent *extent)
         wi_list_add(&region->holes, extent);
 }
 
-static void delist(wi_region *region, wi_extent *extent)
+static void region_delist(wi_region *region, wi_extent *extent)
 {
     if (extent->kind == WI_FREE) {
         leave_bin(shelf_for(region, extent->stream_list), extent);
@@ -246,8 +246,8 @@ static void delist(wi_region *region, wi_extent *extent)
 wi_extent *wi_region_cut(wi_region *region, wi_extent *extent, uint64_t offset)
 {
     wi_assert(offset > extent->offset && offset < extent->offset + extent->bytes && offset % WI_UNIT == 0);
-    wi_extent *rest = take_record(region);
-    delist(region, extent);
+    wi_extent *rest = region_take_record(region);
+    region_delist(region, extent);
     rest->kind = extent->kind;
     rest->last = extent->last;
     rest->freed_on = extent->freed_on;
@@ -261,12 +261,12 @@ wi_extent *wi_region_cut(wi_region *region, wi_extent *extent, uint64_t offset)
     if (rest->next)
         rest->next->previous = rest;
     extent->next = rest;
-    enlist(region, extent);
-    enlist(region, rest);
+    region_enlist(region, extent);
+    region_enlist(region, rest);
     return rest;
 }
 
-static bool in_use(wi_extent_kind kind)
+static bool region_in_use(wi_extent_kind kind)
 {
     return kind == WI_USED || kind == WI_BUSY;
 }
@@ -279,8 +279,8 @@ static void count_use(wi_shared *shared, uint64_t bytes)
 
 void wi_region_set(wi_region *region, wi_extent *extent, wi_extent_kind kind)
 {
-    bool before = in_use(extent->kind), after = in_use(kind);
-    delist(region, extent);
+    bool before = region_in_use(extent->kind), after = region_in_use(kind);
+    region_delist(region, extent);
     if (extent->kind == WI_USED)
         region->shared->in_use -= extent->bytes;
     extent->kind = kind;
@@ -289,7 +289,7 @@ void wi_region_set(wi_region *region, wi_extent *extent, wi_extent_kind kind)
     extent->freed_on = kind == WI_HOLE ? WI_CLEAN : extent->freed_on;
     if (kind == WI_FREE && extent->stream_list && extent->epoch <= extent->stream_list->passed)
         extent->stream_list = NULL; /* it has passed while this was busy */
-    enlist(region, extent);
+    region_enlist(region, extent);
     if (before != after)
         wi_chunk_use(region, extent->offset, extent->bytes, after);
 }
@@ -303,8 +303,8 @@ uint64_t wi_owners_mix(uint64_t a, uint64_t b)
 static void absorb_next(wi_region *region, wi_extent *extent)
 {
     wi_extent *next = extent->next;
-    delist(region, extent);
-    delist(region, next);
+    region_delist(region, extent);
+    region_delist(region, next);
     extent->bytes += next->bytes;
     extent->last = wi_owners_mix(extent->last, next->last);
     extent->freed_on = wi_owners_mix(extent->freed_on, next->freed_on);
@@ -317,10 +317,10 @@ static void absorb_next(wi_region *region, wi_extent *extent)
     if (extent->next)
         extent->next->previous = extent;
     drop_record(&region->shared->pool, next);
-    enlist(region, extent);
+    region_enlist(region, extent);
 }
 
-static bool alike(const wi_extent *a, const wi_extent *b)
+static bool region_alike(const wi_extent *a, const wi_extent *b)
 {
     return a->kind == b->kind && (a->kind != WI_FREE || a->stream_list == b->stream_list);
 }
@@ -330,9 +330,9 @@ enum { SPREAD = 16 };
 /* The same. And while there is one stream list alone, its order comes to hold for what was anyone's beside it, which keeps memory in
  * one piece; but not for much more than was freed, as others would have to wait for that; nor does the order of a stream that
  * is gone, which serves nobody. */
-static bool joinable(const wi_region *region, const wi_extent *a, const wi_extent *b)
+static bool region_joinable(const wi_region *region, const wi_extent *a, const wi_extent *b)
 {
-    if (alike(a, b))
+    if (region_alike(a, b))
         return true;
     if (a->kind != WI_FREE || b->kind != WI_FREE || region->shared->stream_lists != 1 ||
         (a->stream_list && b->stream_list))
@@ -346,9 +346,9 @@ wi_extent *wi_region_join(wi_region *region, wi_extent *extent)
 {
     wi_assert(extent->kind == WI_HOLE || extent->kind == WI_FREE);
     for (;;) { /* what joins on one side can change what does on the other */
-        if (extent->previous && joinable(region, extent->previous, extent))
+        if (extent->previous && region_joinable(region, extent->previous, extent))
             extent = extent->previous;
-        else if (!extent->next || !joinable(region, extent->next, extent))
+        else if (!extent->next || !region_joinable(region, extent->next, extent))
             return extent;
         absorb_next(region, extent);
     }
@@ -440,9 +440,9 @@ wi_extent *wi_region_unuse(wi_region *region, wi_extent *extent, uint64_t last, 
 wi_extent *wi_region_neutral(wi_region *region, wi_extent *extent)
 {
     wi_assert(extent->kind == WI_FREE && extent->stream_list);
-    delist(region, extent);
+    region_delist(region, extent);
     extent->stream_list = NULL;
-    enlist(region, extent);
+    region_enlist(region, extent);
     return wi_region_join(region, extent);
 }
 
@@ -523,7 +523,7 @@ weir_status wi_region_init(wi_region *region, unsigned number, char *base, uint6
         wi_region_destroy(region);
         return status;
     }
-    region->first = take_record(region);
+    region->first = region_take_record(region);
     region->first->bytes = bytes;
     region->first->kind = WI_HOLE;
     wi_list_add(&region->holes, region->first);
@@ -557,7 +557,7 @@ void wi_region_check(wi_region *region)
     uint32_t begin = 0; /* used extents in this granule */
     for (const wi_extent *e = region->first, *before = NULL; e; before = e, e = e->next) {
         wi_assert(e->offset == at && e->bytes > 0 && e->bytes % WI_UNIT == 0 && e->previous == before);
-        wi_assert(!before || !alike(before, e) || e->kind == WI_USED || e->kind == WI_BUSY);
+        wi_assert(!before || !region_alike(before, e) || e->kind == WI_USED || e->kind == WI_BUSY);
         wi_assert(!e->stream_list || e->kind == WI_FREE || e->kind == WI_BUSY);
         wi_assert(e->kind != WI_HOLE || (e->offset % region->granule == 0 && e->bytes % region->granule == 0));
         if (e->offset / region->granule != granule) {

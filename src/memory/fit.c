@@ -63,7 +63,7 @@ typedef struct search {
     bool found;
 } search;
 
-static stretch *add(search *s, uint64_t low, uint64_t high, bool costs)
+static stretch *fit_add(search *s, uint64_t low, uint64_t high, bool costs)
 {
     if (s->count == s->capacity) {
         size_t capacity = s->capacity ? 2 * s->capacity : 64;
@@ -96,7 +96,7 @@ static bool draw_free(search *s, const wi_extent *e, const wi_chunk **last)
         bool costs = b->occupied == 0 && !unpassed && (is_inside(s, b) || wi_place_can_move(b, s->want->stream_list));
         if (b == *last)
             s->at[s->count - 1].costs &= costs;
-        else if (!add(s, b->first, b->first + b->count, costs))
+        else if (!fit_add(s, b->first, b->first + b->count, costs))
             return false;
         *last = b;
     }
@@ -108,11 +108,11 @@ static bool draw_extent(search *s, const wi_extent *e, const wi_chunk **last)
     uint64_t granule = s->region->granule;
     if (e->kind == WI_FREE && !s->holes_only)
         return draw_free(s, e, last);
-    return add(s, e->offset / granule, (e->offset + e->bytes + granule - 1) / granule, e->kind == WI_HOLE);
+    return fit_add(s, e->offset / granule, (e->offset + e->bytes + granule - 1) / granule, e->kind == WI_HOLE);
 }
 
 /* False without host memory. */
-static bool draw(search *s)
+static bool fit_draw(search *s)
 {
     uint64_t cost = 0;
     const wi_chunk *last = NULL;
@@ -132,7 +132,7 @@ static bool next_drawn(search *s, wi_extent *from, uint64_t least)
 {
     while (next_run(from, s->want->stream_list, &s->in)) {
         if (s->in.end - s->in.start >= least)
-            return draw(s);
+            return fit_draw(s);
         from = s->in.behind;
     }
     return false;
@@ -228,7 +228,7 @@ static uint64_t largest_in(const search *s, uint64_t granules)
     return wi_max(left, right) + granules * granule;
 }
 
-static uint64_t largest(const wi_region *region, const wi_stream_list *stream_list, uint64_t granules)
+static uint64_t fit_largest(const wi_region *region, const wi_stream_list *stream_list, uint64_t granules)
 {
     const wi_fit_request want = {.stream_list = stream_list};
     search s = {.region = region, .want = &want};
@@ -250,8 +250,8 @@ void wi_place_look(wi_mapped *mapped, const wi_stream_list *stream_list, uint64_
     for (int region_number = 0; region_number < WI_REGIONS; region_number++) {
         const wi_region *region = &mapped->regions[region_number];
         wi_place place;
-        shortage->largest = wi_max(shortage->largest, largest(region, stream_list, now + fresh));
-        shortage->later = wi_max(shortage->later, largest(region, WI_ANY_STREAM_LIST, there + fresh));
+        shortage->largest = wi_max(shortage->largest, fit_largest(region, stream_list, now + fresh));
+        shortage->later = wi_max(shortage->later, fit_largest(region, WI_ANY_STREAM_LIST, there + fresh));
         if (wi_place_find(region, &want, needed, &place))
             needed = place.cost;
     }

@@ -7,17 +7,17 @@
 
 #include <stdio.h>
 
-static wi_guard *of(wi_resource *resource)
+static wi_guard *guard_of(wi_resource *resource)
 {
     return (wi_guard *)resource;
 }
 
-static void lock(wi_guard *guard)
+static void guard_lock(wi_guard *guard)
 {
     pthread_mutex_lock(&guard->resource.lock);
 }
 
-static void unlock(wi_guard *guard)
+static void guard_unlock(wi_guard *guard)
 {
     pthread_mutex_unlock(&guard->resource.lock);
 }
@@ -36,25 +36,25 @@ void wi_guard_unpin(wi_guard *guard, wi_guarded *record)
 }
 
 /* The record of a block that is in the caller's hands; pinned. */
-static wi_guarded *pin(wi_guard *guard, const wi_block *block)
+static wi_guarded *guard_pin(wi_guard *guard, const wi_block *block)
 {
-    lock(guard);
+    guard_lock(guard);
     wi_guarded *record = wi_guard_set_find(guard, block);
     wi_assert(record);
     wi_guard_pin(guard, record);
-    unlock(guard);
+    guard_unlock(guard);
     return record;
 }
 
 /* Ends a pinned record, the lock held. */
-static void forget(wi_guard *guard, wi_guarded *record)
+static void guard_forget(wi_guard *guard, wi_guarded *record)
 {
     wi_guard_set_remove(guard, record);
     wi_guard_unpin(guard, record);
     free(record);
 }
 
-static weir_status fill(const wi_guard *guard, char *from, const char *to, uint8_t value, void *native)
+static weir_status guard_fill(const wi_guard *guard, char *from, const char *to, uint8_t value, void *native)
 {
     const wi_resource *r = &guard->resource;
     return to > from ? r->driver->fill(r->device, from, value, (size_t)(to - from), native) : WEIR_OK;
@@ -63,9 +63,9 @@ static weir_status fill(const wi_guard *guard, char *from, const char *to, uint8
 /* Allocating ------------------------------------------------------------------------------------------------------- */
 
 /* The block begins behind the zone before it, which must not spoil its alignment. */
-static void measure(wi_resource *resource, wi_placement *p)
+static void guard_measure(wi_resource *resource, wi_placement *p)
 {
-    const wi_guard *guard = of(resource);
+    const wi_guard *guard = guard_of(resource);
     p->before += wi_round_up(guard->zone, p->alignment);
     p->after += guard->unmapped ? 0 : guard->zone;
     p->apart |= guard->unmapped;
@@ -91,20 +91,20 @@ static wi_guarded record_of(wi_block *block, const wi_placement *p)
 }
 
 /* In the order of the block's stream. */
-static weir_status paint(const wi_guard *guard, const wi_guarded *record, void *native)
+static weir_status guard_paint(const wi_guard *guard, const wi_guarded *record, void *native)
 {
     char *behind = record->pointer + record->bytes;
-    weir_status status = fill(guard, record->start, record->pointer, WI_GUARD_ZONE, native);
+    weir_status status = guard_fill(guard, record->start, record->pointer, WI_GUARD_ZONE, native);
     if (status == WEIR_OK)
-        status = fill(guard, record->pointer, behind, guard->poison, native);
-    return status == WEIR_OK ? fill(guard, behind, record->end, WI_GUARD_ZONE, native) : status;
+        status = guard_fill(guard, record->pointer, behind, guard->poison, native);
+    return status == WEIR_OK ? guard_fill(guard, behind, record->end, WI_GUARD_ZONE, native) : status;
 }
 
 /* Notes the block, and whether it stands on another one: what is there is then left as it is. */
-static weir_status enter(wi_guard *guard, wi_guarded *record, wi_guard_news *news)
+static weir_status guard_enter(wi_guard *guard, wi_guarded *record, wi_guard_news *news)
 {
     const wi_guarded *under;
-    lock(guard);
+    guard_lock(guard);
     weir_status status = wi_guard_set_reserve(guard);
     if (status == WEIR_OK) {
         wi_guard_set_insert(guard, record, &under);
@@ -117,7 +117,7 @@ static weir_status enter(wi_guard *guard, wi_guarded *record, wi_guard_news *new
             wi_guard_note(guard, record, &shared, under, news);
         }
     }
-    unlock(guard);
+    guard_unlock(guard);
     return status;
 }
 
@@ -132,20 +132,20 @@ static void outlast_paint(const wi_guard *guard, void *native)
             return;
 }
 
-static void withdraw(wi_guard *guard, wi_block *block, const wi_placement *p)
+static void guard_withdraw(wi_guard *guard, wi_block *block, const wi_placement *p)
 {
-    wi_guarded *record = pin(guard, block);
+    wi_guarded *record = guard_pin(guard, block);
     record->state = WI_GUARDED_LEAVING;
     outlast_paint(guard, p->native);
     wi_discard(guard->resource.inner, block, p);
-    lock(guard);
-    forget(guard, record);
-    unlock(guard);
+    guard_lock(guard);
+    guard_forget(guard, record);
+    guard_unlock(guard);
 }
 
-static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
+static weir_status guard_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
-    wi_guard *guard = of(resource);
+    wi_guard *guard = guard_of(resource);
     wi_guard_news news = {.count = 0};
     wi_guarded *record = malloc(sizeof *record);
     if (!record)
@@ -156,81 +156,81 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
         return status;
     }
     *record = record_of(*out, p);
-    status = enter(guard, record, &news);
+    status = guard_enter(guard, record, &news);
     if (status != WEIR_OK) {
         wi_discard(resource->inner, *out, p);
         free(record);
         return status;
     }
     if (!record->blank) {
-        status = paint(guard, record, p->native);
+        status = guard_paint(guard, record, p->native);
         (*out)->zeroing |= p->native != NULL;
     }
     if (status != WEIR_OK)
-        withdraw(guard, *out, p);
+        guard_withdraw(guard, *out, p);
     wi_guard_tell(&news);
     return status;
 }
 
-static void discard(wi_resource *resource, wi_block *block, const wi_placement *p)
+static void guard_discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
-    withdraw(of(resource), block, p);
+    guard_withdraw(guard_of(resource), block, p);
 }
 
-static void publish(wi_resource *resource, wi_block *block)
+static void guard_publish(wi_resource *resource, wi_block *block)
 {
-    wi_guard *guard = of(resource);
-    lock(guard);
+    wi_guard *guard = guard_of(resource);
+    guard_lock(guard);
     wi_guard_set_find(guard, block)->state = WI_GUARDED_LIVE;
-    unlock(guard);
+    guard_unlock(guard);
     wi_publish(resource->inner, block);
 }
 
 /* Freeing ---------------------------------------------------------------------------------------------------------- */
 
 /* Never gone at once: the zones can be looked at only when the device is past the block, and without a lock. */
-static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
+static bool guard_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
-    wi_guard *guard = of(resource);
+    wi_guard *guard = guard_of(resource);
     (void)past;
-    lock(guard);
+    guard_lock(guard);
     wi_guarded *record = wi_guard_set_find(guard, block);
     record->state = WI_GUARDED_FREED;
     record->freed = stream;
-    unlock(guard);
+    guard_unlock(guard);
     return wi_retire(resource->inner, block, stream, native, WI_UNPASSED);
 }
 
-static weir_status inspect(wi_guard *guard, wi_guarded *record, wi_guard_news *news)
+static weir_status guard_inspect(wi_guard *guard, wi_guarded *record, wi_guard_news *news)
 {
     wi_damage damages[2] = {{.bytes = 0}};
     bool kept = record->state == WI_GUARDED_KEPT; /* freed blocks change it in the hands of who pinned them alone */
     weir_status status = record->blank ? WEIR_OK : wi_guard_examine(guard, record, kept, damages);
-    lock(guard);
+    guard_lock(guard);
     for (int i = 0; i < 2; i++)
         if (damages[i].bytes > 0)
             wi_guard_note(guard, record, &damages[i], NULL, news);
-    unlock(guard);
+    guard_unlock(guard);
     return status;
 }
 
 /* Gives a pinned block, which is in no list, to the inner resource; the record is gone with it, or else stays pinned. */
-static weir_status let_go(wi_guard *guard, wi_guarded *record)
+static weir_status guard_let_go(wi_guard *guard, wi_guarded *record)
 {
     wi_guarded_state before = record->state;
-    lock(guard);
+    guard_lock(guard);
     record->state = WI_GUARDED_LEAVING;
-    unlock(guard);
+    guard_unlock(guard);
     weir_status status = wi_release(guard->resource.inner, record->block);
-    lock(guard);
+    guard_lock(guard);
     record->state = before;
     if (status == WEIR_OK)
-        forget(guard, record);
-    unlock(guard);
+        guard_forget(guard, record);
+    guard_unlock(guard);
     return status;
 }
 
-static void put_in(wi_guard *guard, wi_guarded *record, bool at_front)
+static void guard_put_in(wi_guard *guard, wi_guarded *record, bool at_front)
 {
     record->state = WI_GUARDED_KEPT;
     record->next = at_front ? guard->first : NULL;
@@ -245,10 +245,10 @@ static void put_in(wi_guard *guard, wi_guarded *record, bool at_front)
 }
 
 /* Gives up kept blocks, oldest first, until at most `keep` bytes are left. */
-static void give_up(wi_guard *guard, uint64_t keep)
+static void guard_give_up(wi_guard *guard, uint64_t keep)
 {
     weir_status status = WEIR_OK;
-    lock(guard);
+    guard_lock(guard);
     while (guard->kept > keep && status == WEIR_OK) {
         wi_guarded *record = guard->first;
         wi_guard_news news = {.count = 0};
@@ -257,71 +257,72 @@ static void give_up(wi_guard *guard, uint64_t keep)
         guard->kept -= charged;
         guard->leaving++;
         wi_guard_pin(guard, record);
-        unlock(guard);
-        (void)inspect(guard, record, &news); /* what cannot be read is given back all the same */
-        status = let_go(guard, record);
-        lock(guard);
+        guard_unlock(guard);
+        (void)guard_inspect(guard, record, &news); /* what cannot be read is given back all the same */
+        status = guard_let_go(guard, record);
+        guard_lock(guard);
         if (status == WEIR_OK)
             guard->given_up += charged;
         else
-            put_in(guard, record, true); /* tried again when the next one leaves */
+            guard_put_in(guard, record, true); /* tried again when the next one leaves */
         guard->leaving--;
         pthread_cond_broadcast(&guard->changed);
-        unlock(guard);
+        guard_unlock(guard);
         wi_guard_tell(&news); /* nothing in hand: who listens may allocate */
-        lock(guard);
+        guard_lock(guard);
     }
-    unlock(guard);
+    guard_unlock(guard);
 }
 
 /* Fills a freed block whole. A device that does not take it has said so before, or will. */
-static bool bury(wi_guard *guard, wi_guarded *record)
+static bool guard_bury(wi_guard *guard, wi_guarded *record)
 {
-    bool filled = fill(guard, record->start, record->end, WI_GUARD_FREED, NULL) == WEIR_OK;
-    lock(guard);
+    bool filled = guard_fill(guard, record->start, record->end, WI_GUARD_FREED, NULL) == WEIR_OK;
+    guard_lock(guard);
     record->blank |= !filled;
-    unlock(guard);
+    guard_unlock(guard);
     return filled;
 }
 
-static weir_status release(wi_resource *resource, wi_block *block)
+static weir_status guard_release(wi_resource *resource, wi_block *block)
 {
-    wi_guard *guard = of(resource);
-    wi_guarded *record = pin(guard, block);
+    wi_guard *guard = guard_of(resource);
+    wi_guarded *record = guard_pin(guard, block);
     wi_guard_news news = {.count = 0};
     wi_nvtx_bury(resource, block);
-    weir_status status = inspect(guard, record, &news);
-    bool keep = status == WEIR_OK && !record->blank && record->charged <= guard->quarantine && bury(guard, record);
+    weir_status status = guard_inspect(guard, record, &news);
+    bool keep =
+        status == WEIR_OK && !record->blank && record->charged <= guard->quarantine && guard_bury(guard, record);
     if (keep) {
-        lock(guard);
-        put_in(guard, record, false);
-        unlock(guard);
+        guard_lock(guard);
+        guard_put_in(guard, record, false);
+        guard_unlock(guard);
     } else {
-        status = let_go(guard, record);
+        status = guard_let_go(guard, record);
         if (status != WEIR_OK) {
-            lock(guard);
+            guard_lock(guard);
             wi_guard_unpin(guard, record);
-            unlock(guard);
+            guard_unlock(guard);
         }
     }
     wi_guard_tell(&news);
-    give_up(guard, guard->quarantine);
+    guard_give_up(guard, guard->quarantine);
     return status;
 }
 
 /* Whoever sees pending bytes finds them here, or waits for the thread that has them in hand. */
-static uint64_t release_kept(wi_resource *resource)
+static uint64_t guard_release_kept(wi_resource *resource)
 {
-    wi_guard *guard = of(resource);
-    lock(guard);
+    wi_guard *guard = guard_of(resource);
+    guard_lock(guard);
     uint64_t before = guard->given_up;
-    unlock(guard);
-    give_up(guard, 0);
-    lock(guard);
+    guard_unlock(guard);
+    guard_give_up(guard, 0);
+    guard_lock(guard);
     while (guard->leaving > 0 && !wi_alone)
         pthread_cond_wait(&guard->changed, &guard->resource.lock);
     uint64_t bytes = guard->given_up - before;
-    unlock(guard);
+    guard_unlock(guard);
     return bytes;
 }
 
@@ -336,16 +337,16 @@ static weir_status no_room(const wi_block *block, uint64_t bytes)
 }
 
 /* Moves the border between the block and the zone behind it, in the order of the stream. */
-static weir_status repaint(const wi_guard *guard, const wi_guarded *record, uint64_t bytes, void *native)
+static weir_status guard_repaint(const wi_guard *guard, const wi_guarded *record, uint64_t bytes, void *native)
 {
     char *now = record->pointer + record->bytes, *then = record->pointer + bytes;
-    return bytes < record->bytes ? fill(guard, then, now, WI_GUARD_ZONE, native)
-                                 : fill(guard, now, then, guard->poison, native);
+    return bytes < record->bytes ? guard_fill(guard, then, now, WI_GUARD_ZONE, native)
+                                 : guard_fill(guard, now, then, guard->poison, native);
 }
 
 /* Behind everything that was put on other streams for the taken block: its poison, and declared uses of the bytes that it
  * loses. Without a stream that has to be waited for. */
-static weir_status order(const wi_guard *guard, const wi_block *block, void *native)
+static weir_status guard_order(const wi_guard *guard, const wi_block *block, void *native)
 {
     const wi_resource *r = &guard->resource;
     weir_status status = WEIR_OK;
@@ -369,9 +370,9 @@ static weir_status repaint_in_order(const wi_guard *guard, const wi_guarded *rec
         wi_stream_uses_open(&block->stream_uses, WEIR_ACCESS_WRITE, &opened); /* nobody else has one of a taken block */
     if (status != WEIR_OK)
         return status;
-    status = order(guard, block, native);
+    status = guard_order(guard, block, native);
     if (status == WEIR_OK)
-        status = repaint(guard, record, bytes, native);
+        status = guard_repaint(guard, record, bytes, native);
     if (status == WEIR_OK && native && r->driver->record(r->device, native, &event) != WEIR_OK)
         status = r->driver->stream_synchronize(r->device, native); /* it is painted: what is refused changes nothing */
     wi_stream_uses_close(block->stream_uses, WEIR_ACCESS_WRITE, status == WEIR_OK ? &event : NULL);
@@ -379,10 +380,10 @@ static weir_status repaint_in_order(const wi_guard *guard, const wi_guarded *rec
 }
 
 /* The charge stays, and so nothing is given back: the zone grows. */
-static weir_status shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail)
+static weir_status guard_shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail)
 {
-    wi_guard *guard = of(resource);
-    wi_guarded *record = pin(guard, block);
+    wi_guard *guard = guard_of(resource);
+    wi_guarded *record = guard_pin(guard, block);
     weir_status status = bytes > record->room ? no_room(block, bytes) : WEIR_OK;
     *tail = NULL;
     if (status == WEIR_OK && !record->blank)
@@ -394,15 +395,16 @@ static weir_status shrink(wi_resource *resource, wi_block *block, uint64_t bytes
         wi_resource_unlock(resource->base);
         wi_nvtx_resize(resource, block);
     }
-    lock(guard);
+    guard_lock(guard);
     if (status == WEIR_OK)
         record->bytes = bytes;
     wi_guard_unpin(guard, record);
-    unlock(guard);
+    guard_unlock(guard);
     return status;
 }
 
-static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage)
+static weir_status guard_grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait,
+                              wi_shortage *shortage)
 {
     (void)resource, (void)may_wait, (void)shortage;
     return no_room(block, bytes);
@@ -410,7 +412,7 @@ static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, 
 
 /* Making ----------------------------------------------------------------------------------------------------------- */
 
-static void describe(const wi_resource *resource, char *text, size_t capacity)
+static void guard_describe(const wi_resource *resource, char *text, size_t capacity)
 {
     const wi_guard *guard = (const wi_guard *)resource;
     char zone[24], quarantine[24];
@@ -420,9 +422,9 @@ static void describe(const wi_resource *resource, char *text, size_t capacity)
              guard->unmapped ? "unmapped, " : "");
 }
 
-static void destroy(wi_resource *resource)
+static void guard_destroy(wi_resource *resource)
 {
-    wi_guard *guard = of(resource);
+    wi_guard *guard = guard_of(resource);
     wi_assert(guard->kept == 0 && guard->leaving == 0);
     for (size_t i = 0; i < guard->count; i++)
         free(guard->set[i]);
@@ -438,18 +440,18 @@ static const wi_resource_table table = {
     .name = "guard",
     .features = WEIR_FEATURE_GUARDS,
     .hides = WEIR_FEATURE_STREAM_ORDERED | WEIR_FEATURE_CAPTURABLE | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS,
-    .measure = measure,
-    .allocate = allocate,
-    .discard = discard,
-    .publish = publish,
+    .measure = guard_measure,
+    .allocate = guard_allocate,
+    .discard = guard_discard,
+    .publish = guard_publish,
     .wants_passed = true,
-    .retire = retire,
-    .release = release,
-    .shrink = shrink,
-    .grow = grow,
-    .release_kept = release_kept,
-    .describe = describe,
-    .destroy = destroy,
+    .retire = guard_retire,
+    .release = guard_release,
+    .shrink = guard_shrink,
+    .grow = guard_grow,
+    .release_kept = guard_release_kept,
+    .describe = guard_describe,
+    .destroy = guard_destroy,
 };
 
 wi_guard *wi_guard_in(wi_resource *top)

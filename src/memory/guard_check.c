@@ -10,7 +10,7 @@
 enum { PIECE = 256 * 1024 };
 
 /* Adds what [bytes, +count) holds besides `expected`; `offset` is that of its first byte from the block's start. */
-static void compare(const uint8_t *bytes, size_t count, int64_t offset, wi_damage *damage)
+static void guard_compare(const uint8_t *bytes, size_t count, int64_t offset, wi_damage *damage)
 {
     if (count == 0 || (bytes[0] == damage->expected && memcmp(bytes, bytes + 1, count - 1) == 0))
         return;
@@ -34,7 +34,7 @@ static weir_status compare_range(const wi_guard *guard, const wi_guarded *record
         size_t count = wi_min(PIECE, (uint64_t)(to - at));
         status = r->driver->copy(r->device, buffer, at, count, NULL);
         if (status == WEIR_OK)
-            compare(buffer, count, at - record->pointer, damage);
+            guard_compare(buffer, count, at - record->pointer, damage);
     }
     return status;
 }
@@ -142,7 +142,7 @@ void wi_guard_tell(const wi_guard_news *news)
 
 /* The first record behind the address that can be looked at; pinned. With the lock held, which is released while another
  * thread has it. */
-static wi_guarded *next(wi_guard *guard, const char *start)
+static wi_guarded *guard_next(wi_guard *guard, const char *start)
 {
     for (size_t i = 0; i < guard->count;) {
         wi_guarded *record = guard->set[i];
@@ -169,7 +169,7 @@ weir_status wi_guard_check(wi_guard *guard)
         wi_damage damages[2];
         wi_guard_news news = {.count = 0};
         pthread_mutex_lock(&guard->resource.lock);
-        record = next(guard, start);
+        record = guard_next(guard, start);
         bool kept = record && record->state == WI_GUARDED_KEPT;
         pthread_mutex_unlock(&guard->resource.lock);
         if (!record)

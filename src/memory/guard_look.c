@@ -35,7 +35,7 @@ static int by_generation(const void *a, const void *b)
 }
 
 /* All live blocks of a client (NULL: of anyone), oldest first; the caller frees them. */
-static weir_status gather(wi_guard *guard, const weir_client *client, weir_guard_leak **out, size_t *count)
+static weir_status guard_gather(wi_guard *guard, const weir_client *client, weir_guard_leak **out, size_t *count)
 {
     weir_status status = WEIR_OK;
     *count = 0;
@@ -66,7 +66,7 @@ weir_status wi_guard_leaks(wi_guard *guard, weir_guard_leak *leaks, size_t capac
 {
     weir_guard_leak *all;
     size_t found;
-    weir_status status = gather(guard, NULL, &all, &found);
+    weir_status status = guard_gather(guard, NULL, &all, &found);
     if (status == WEIR_OK)
         copy_array(leaks, capacity, all, found, sizeof *all);
     if (count && status == WEIR_OK)
@@ -101,7 +101,7 @@ static weir_status sum_up(wi_guard *guard, const weir_client *client, weir_guard
 {
     weir_guard_leak *all;
     size_t found;
-    weir_status status = gather(guard, client, &all, &found);
+    weir_status status = guard_gather(guard, client, &all, &found);
     weir_guard_leak_sum *sums = status == WEIR_OK ? calloc(found + 1, sizeof *sums) : NULL, *sum = sums;
     if (status == WEIR_OK && !sums)
         status = weir_fail(WEIR_ERR_SYSTEM, "no host memory for the sums of %zu blocks", found);

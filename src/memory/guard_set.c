@@ -2,7 +2,7 @@
 #include "memory/guard.h"
 
 /* The first record that does not begin before `start`. */
-static size_t place_of(const wi_guard *guard, const char *start)
+static size_t guard_place_of(const wi_guard *guard, const char *start)
 {
     size_t low = 0, high = guard->count;
     while (low < high) {
@@ -29,21 +29,21 @@ weir_status wi_guard_set_reserve(wi_guard *guard)
 }
 
 /* What is leaving may stand where the next one begins: the base gives it back before the record ends. */
-static bool overlap(const wi_guarded *a, const wi_guarded *b)
+static bool guard_overlap(const wi_guarded *a, const wi_guarded *b)
 {
     return a->state != WI_GUARDED_LEAVING && a->start < b->end && b->start < a->end;
 }
 
 void wi_guard_set_insert(wi_guard *guard, wi_guarded *record, const wi_guarded **under)
 {
-    size_t at = place_of(guard, record->start);
+    size_t at = guard_place_of(guard, record->start);
     *under = NULL;
     for (size_t i = at; i < guard->count && guard->set[i]->start < record->end && !*under; i++)
-        if (overlap(guard->set[i], record))
+        if (guard_overlap(guard->set[i], record))
             *under = guard->set[i];
     for (size_t i = at; i > 0 && !*under; i--)
         if (guard->set[i - 1]->state != WI_GUARDED_LEAVING) {
-            if (overlap(guard->set[i - 1], record))
+            if (guard_overlap(guard->set[i - 1], record))
                 *under = guard->set[i - 1];
             break;
         }
@@ -54,7 +54,7 @@ void wi_guard_set_insert(wi_guard *guard, wi_guarded *record, const wi_guarded *
 
 void wi_guard_set_remove(wi_guard *guard, const wi_guarded *record)
 {
-    size_t at = place_of(guard, record->start);
+    size_t at = guard_place_of(guard, record->start);
     while (guard->set[at] != record)
         at++;
     guard->count--;
@@ -64,7 +64,7 @@ void wi_guard_set_remove(wi_guard *guard, const wi_guarded *record)
 wi_guarded *wi_guard_set_find(wi_guard *guard, const wi_block *block)
 {
     const char *start = (const char *)block->pointer - block->before;
-    for (size_t at = place_of(guard, start); at < guard->count && guard->set[at]->start == start; at++)
+    for (size_t at = guard_place_of(guard, start); at < guard->count && guard->set[at]->start == start; at++)
         if (guard->set[at]->generation == wi_block_generation(block))
             return guard->set[at];
     return NULL;

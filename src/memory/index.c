@@ -1,7 +1,7 @@
 #include "memory/index.h"
 
 /* Different for different addresses, so that no two ranges are equals. */
-static uint64_t rank(const wi_range *range)
+static uint64_t range_index_rank(const wi_range *range)
 {
     uint64_t x = range->start;
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -10,7 +10,7 @@ static uint64_t rank(const wi_range *range)
 }
 
 /* What lies below `start` and what does not. */
-static void split(wi_range *tree, uintptr_t start, wi_range **below, wi_range **above)
+static void range_index_split(wi_range *tree, uintptr_t start, wi_range **below, wi_range **above)
 {
     while (tree)
         if (tree->start < start) {
@@ -26,10 +26,10 @@ static void split(wi_range *tree, uintptr_t start, wi_range **below, wi_range **
 }
 
 /* Everything in `below` lies below everything in `above`. */
-static void merge(wi_range *below, wi_range *above, wi_range **out)
+static void range_index_merge(wi_range *below, wi_range *above, wi_range **out)
 {
     while (below && above)
-        if (rank(below) > rank(above)) {
+        if (range_index_rank(below) > range_index_rank(above)) {
             *out = below;
             out = &below->right;
             below = below->right;
@@ -41,7 +41,7 @@ static void merge(wi_range *below, wi_range *above, wi_range **out)
     *out = below ? below : above;
 }
 
-static wi_range **child(wi_range *parent, uintptr_t start)
+static wi_range **range_index_child(wi_range *parent, uintptr_t start)
 {
     return start < parent->start ? &parent->left : &parent->right;
 }
@@ -50,9 +50,9 @@ void wi_index_insert(wi_index *index, wi_range *range)
 {
     wi_range **link = &index->root;
     wi_assert(range->start < range->end && !wi_index_find(index, range->start, range->end));
-    while (*link && rank(*link) > rank(range))
-        link = child(*link, range->start);
-    split(*link, range->start, &range->left, &range->right);
+    while (*link && range_index_rank(*link) > range_index_rank(range))
+        link = range_index_child(*link, range->start);
+    range_index_split(*link, range->start, &range->left, &range->right);
     *link = range;
     index->count++;
 }
@@ -62,9 +62,9 @@ void wi_index_remove(wi_index *index, wi_range *range)
     wi_range **link = &index->root;
     while (*link != range) {
         wi_assert(*link != NULL);
-        link = child(*link, range->start);
+        link = range_index_child(*link, range->start);
     }
-    merge(range->left, range->right, link);
+    range_index_merge(range->left, range->right, link);
     index->count--;
 }
 
@@ -81,17 +81,17 @@ wi_range *wi_index_find(const wi_index *index, uintptr_t start, uintptr_t end)
     return lowest && lowest->start < end ? lowest : NULL;
 }
 
-static void walk(wi_range *tree, void (*fn)(wi_range *range, void *user), void *user)
+static void range_index_walk(wi_range *tree, void (*fn)(wi_range *range, void *user), void *user)
 {
     for (; tree; tree = tree->right) {
-        walk(tree->left, fn, user);
+        range_index_walk(tree->left, fn, user);
         fn(tree, user);
     }
 }
 
 void wi_index_each(const wi_index *index, void (*fn)(wi_range *range, void *user), void *user)
 {
-    walk(index->root, fn, user);
+    range_index_walk(index->root, fn, user);
 }
 
 /* What was freed --------------------------------------------------------------------------------------------------- */
@@ -118,12 +118,12 @@ typedef struct walked {
     uintptr_t end;
 } walked;
 
-static void check_one(wi_range *range, void *user)
+static void range_index_check_one(wi_range *range, void *user)
 {
     walked *w = user;
     wi_assert(range->start < range->end && range->start >= w->end);
-    wi_assert(!range->left || rank(range->left) < rank(range));
-    wi_assert(!range->right || rank(range->right) < rank(range));
+    wi_assert(!range->left || range_index_rank(range->left) < range_index_rank(range));
+    wi_assert(!range->right || range_index_rank(range->right) < range_index_rank(range));
     w->count++;
     w->end = range->end;
 }
@@ -135,7 +135,7 @@ void wi_index_check(wi_index *index)
     if (++index->changes % (1 + index->count / 4) != 0)
         return; /* a walk over all of them each time would make long tests quadratic */
     walked w = {0};
-    wi_index_each(index, check_one, &w);
+    wi_index_each(index, range_index_check_one, &w);
     wi_assert(w.count == index->count);
 #else
     (void)index;

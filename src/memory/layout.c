@@ -1,7 +1,7 @@
 #include "memory/layout.h"
 
 /* A place behind the last element; NULL: there is no host memory for one. */
-static void *more(wi_layout *layout, void **list, size_t *count, size_t *room, size_t size)
+static void *layout_more(wi_layout *layout, void **list, size_t *count, size_t *room, size_t size)
 {
     if (*count == *room) {
         size_t wanted = *room ? 2 * *room : 64;
@@ -19,7 +19,7 @@ static void *more(wi_layout *layout, void **list, size_t *count, size_t *room, s
 void wi_layout_segment(wi_layout *layout, const void *address, uint64_t bytes)
 {
     weir_segment *segment =
-        more(layout, (void **)&layout->segments, &layout->segment_count, &layout->segment_room, sizeof *segment);
+        layout_more(layout, (void **)&layout->segments, &layout->segment_count, &layout->segment_room, sizeof *segment);
     if (segment)
         *segment = (weir_segment){.struct_size = sizeof *segment,
                                   .number = (uint32_t)layout->segment_count - 1,
@@ -27,9 +27,10 @@ void wi_layout_segment(wi_layout *layout, const void *address, uint64_t bytes)
                                   .bytes = bytes};
 }
 
-static weir_span *add_span(wi_layout *layout, weir_span_state state, const void *address, uint64_t bytes)
+static weir_span *layout_add_span(wi_layout *layout, weir_span_state state, const void *address, uint64_t bytes)
 {
-    weir_span *span = more(layout, (void **)&layout->spans, &layout->span_count, &layout->span_room, sizeof *span);
+    weir_span *span =
+        layout_more(layout, (void **)&layout->spans, &layout->span_count, &layout->span_room, sizeof *span);
     if (span && !layout->failed) {
         layout->segments[layout->segment_count - 1].spans++;
         *span = (weir_span){.struct_size = sizeof *span,
@@ -45,10 +46,10 @@ static weir_span *add_span(wi_layout *layout, weir_span_state state, const void 
 void wi_layout_span(wi_layout *layout, weir_span_state state, const void *address, uint64_t bytes)
 {
     if (bytes > 0)
-        (void)add_span(layout, state, address, bytes);
+        (void)layout_add_span(layout, state, address, bytes);
 }
 
-static weir_span_state state_of(const wi_block *block)
+static weir_span_state layout_state_of(const wi_block *block)
 {
     switch (wi_block_phase_of(block)) {
     case WI_LIVE:
@@ -66,8 +67,8 @@ static weir_span_state state_of(const wi_block *block)
 void wi_layout_block(wi_layout *layout, const wi_block *block, const void *address, uint64_t bytes)
 {
     wi_block seen = wi_look_at(block);
-    weir_span_state state = state_of(&seen);
-    weir_span *span = add_span(layout, state, address, bytes);
+    weir_span_state state = layout_state_of(&seen);
+    weir_span *span = layout_add_span(layout, state, address, bytes);
     if (!span || layout->failed)
         return;
     span->block = (weir_block){seen.pointer, state == WEIR_SPAN_LIVE ? wi_block_generation(&seen) : 0};

@@ -3,7 +3,7 @@
 #include "memory/gauges.h"
 #include "memory/record.h"
 
-static uint64_t used(const wi_account *account)
+static uint64_t ledger_used(const wi_account *account)
 {
     return account->live + account->pending + account->promised + account->thread_cached;
 }
@@ -14,13 +14,13 @@ static uint64_t used_for_long(const wi_account *account)
     return account->live + account->promised + account->kept;
 }
 
-static uint64_t commitment(const wi_account *account)
+static uint64_t ledger_commitment(const wi_account *account)
 {
-    return wi_max(used(account), account->guaranteed);
+    return wi_max(ledger_used(account), account->guaranteed);
 }
 
 #ifdef WEIR_INVARIANTS
-static void check_laws(const wi_ledger *ledger)
+static void check_invariants(const wi_ledger *ledger)
 {
     uint64_t live = 0, pending = 0, promised = 0, thread_cached = 0, guaranteed = 0, committed = 0;
     for (const wi_account *a = ledger->first; a; a = a->next) {
@@ -30,13 +30,13 @@ static void check_laws(const wi_ledger *ledger)
             pending_classes += a->pending_class[c];
         }
         wi_assert(a->live == live_classes && a->pending == pending_classes && a->kept <= a->pending);
-        wi_assert(used(a) <= a->maximum);
+        wi_assert(ledger_used(a) <= a->maximum);
         live += a->live;
         pending += a->pending;
         promised += a->promised;
         thread_cached += a->thread_cached;
         guaranteed += a->guaranteed;
-        committed += commitment(a);
+        committed += ledger_commitment(a);
     }
     wi_assert(ledger->live == live && ledger->pending == pending && ledger->promised == promised);
     wi_assert(ledger->thread_cached == thread_cached);
@@ -46,20 +46,20 @@ static void check_laws(const wi_ledger *ledger)
     wi_assert(live + pending + thread_cached <= ledger->held - ledger->spare);
 }
 #else
-static void check_laws(const wi_ledger *ledger)
+static void check_invariants(const wi_ledger *ledger)
 {
     (void)ledger;
 }
 #endif
 
-static void enter(wi_ledger *ledger)
+static void ledger_enter(wi_ledger *ledger)
 {
     pthread_mutex_lock(&ledger->lock);
 }
 
-static void leave(wi_ledger *ledger)
+static void ledger_leave(wi_ledger *ledger)
 {
-    check_laws(ledger);
+    check_invariants(ledger);
     pthread_mutex_unlock(&ledger->lock);
 }
 
@@ -81,16 +81,16 @@ void wi_ledger_destroy(wi_ledger *ledger)
 
 /* Every change of what an account uses goes through here, so that the commitment follows. Unsigned sums wrap, which makes
  * "add the negative" right. */
-static void shift(wi_ledger *ledger, wi_account *account, uint64_t live, uint64_t pending, uint64_t promised)
+static void ledger_shift(wi_ledger *ledger, wi_account *account, uint64_t live, uint64_t pending, uint64_t promised)
 {
-    uint64_t before = commitment(account);
+    uint64_t before = ledger_commitment(account);
     account->live += live;
     account->pending += pending;
     account->promised += promised;
     ledger->live += live;
     ledger->pending += pending;
     ledger->promised += promised;
-    ledger->committed += commitment(account) - before;
+    ledger->committed += ledger_commitment(account) - before;
 }
 
 /* Before a fold they may be wrong, or less than none, which is no peak. */
@@ -117,7 +117,7 @@ static void raise_peaks(wi_ledger *ledger, wi_account *account, int64_t more, co
             account->live_class[c] + account->pending_class[c] + (more_class ? (uint64_t)more_class[c] : 0);
 }
 
-static void trace(wi_ledger *ledger, weir_action action, const wi_block *block, weir_stream stream)
+static void ledger_trace(wi_ledger *ledger, weir_action action, const wi_block *block, weir_stream stream)
 {
     if (wi_unlikely(ledger->events))
         wi_record_locked(
@@ -131,7 +131,7 @@ weir_status wi_ledger_open(wi_ledger *ledger, wi_account *account)
     static atomic_uint_fast64_t last_serial;
     weir_status status = WEIR_OK;
     char wanted[24], left[24];
-    enter(ledger);
+    ledger_enter(ledger);
     if (account->guaranteed > ledger->budget - ledger->committed) {
         status = weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                            "%s cannot be guaranteed %s: %s of the budget are neither used nor "
@@ -147,20 +147,20 @@ weir_status wi_ledger_open(wi_ledger *ledger, wi_account *account)
         ledger->last = account;
         ledger->accounts++;
         ledger->guaranteed += account->guaranteed;
-        ledger->committed += commitment(account);
+        ledger->committed += ledger_commitment(account);
     }
-    leave(ledger);
+    ledger_leave(ledger);
     return status;
 }
 
 weir_status wi_ledger_close(wi_ledger *ledger, wi_account *account)
 {
     weir_status status = WEIR_OK;
-    enter(ledger);
+    ledger_enter(ledger);
     wi_ledger_merge_all(ledger);
-    if (used(account) != 0) {
+    if (ledger_used(account) != 0) {
         char text[24];
-        weir_size_format(used(account), text, sizeof text);
+        weir_size_format(ledger_used(account), text, sizeof text);
         status = account->blocks > 0
                      ? weir_fail(WEIR_ERR_BUSY, "%s has %llu blocks of %s; free them before closing it", account->name,
                                  (unsigned long long)account->blocks, text)
@@ -170,13 +170,13 @@ weir_status wi_ledger_close(wi_ledger *ledger, wi_account *account)
                                  account->name, text);
     } else {
         ledger->guaranteed -= account->guaranteed;
-        ledger->committed -= commitment(account);
+        ledger->committed -= ledger_commitment(account);
         *(account->previous ? &account->previous->next : &ledger->first) = account->next;
         *(account->next ? &account->next->previous : &ledger->last) = account->previous;
         account->open = false;
         ledger->accounts--;
     }
-    leave(ledger);
+    ledger_leave(ledger);
     return status;
 }
 
@@ -184,13 +184,13 @@ weir_status wi_ledger_set_limits(wi_ledger *ledger, wi_account *account, uint64_
 {
     weir_status status = WEIR_OK;
     char wanted[24], there[24];
-    enter(ledger);
-    uint64_t others = ledger->committed - commitment(account);
-    if (used(account) > maximum) {
+    ledger_enter(ledger);
+    uint64_t others = ledger->committed - ledger_commitment(account);
+    if (ledger_used(account) > maximum) {
         status = weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s cannot have a maximum of %s: %s are live, pending or promised",
                            account->name, weir_size_format(maximum, wanted, sizeof wanted),
-                           weir_size_format(used(account), there, sizeof there));
-    } else if (wi_max(used(account), guaranteed) > ledger->budget - others) {
+                           weir_size_format(ledger_used(account), there, sizeof there));
+    } else if (wi_max(ledger_used(account), guaranteed) > ledger->budget - others) {
         status = weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                            "%s cannot be guaranteed %s: the others use or are guaranteed %s of the "
                            "budget",
@@ -200,9 +200,9 @@ weir_status wi_ledger_set_limits(wi_ledger *ledger, wi_account *account, uint64_
         ledger->guaranteed += guaranteed - account->guaranteed;
         account->guaranteed = guaranteed;
         account->maximum = maximum;
-        ledger->committed = others + commitment(account);
+        ledger->committed = others + ledger_commitment(account);
     }
-    leave(ledger);
+    ledger_leave(ledger);
     return status;
 }
 
@@ -210,7 +210,7 @@ weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget, bool *held)
 {
     weir_status status = WEIR_OK;
     char wanted[24], there[24];
-    enter(ledger);
+    ledger_enter(ledger);
     uint64_t floor = wi_max(ledger->committed, ledger->held);
     if (held)
         *held = budget >= ledger->committed && budget < ledger->held;
@@ -222,14 +222,14 @@ weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget, bool *held)
                                                  : "held in handles that live blocks share");
     else
         ledger->budget = budget;
-    leave(ledger);
+    ledger_leave(ledger);
     return status;
 }
 
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
 
-static bool fits(const wi_ledger *ledger, const wi_account *account, uint64_t used_now, uint64_t committed,
-                 uint64_t bytes)
+static bool ledger_fits(const wi_ledger *ledger, const wi_account *account, uint64_t used_now, uint64_t committed,
+                        uint64_t bytes)
 {
     if (bytes > account->maximum || used_now > account->maximum - bytes)
         return false;
@@ -248,52 +248,52 @@ static uint64_t committed_without_pending(const wi_ledger *ledger)
 
 bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, bool *could)
 {
-    enter(ledger);
-    bool claimed = account->open && fits(ledger, account, used(account), ledger->committed, bytes);
+    ledger_enter(ledger);
+    bool claimed = account->open && ledger_fits(ledger, account, ledger_used(account), ledger->committed, bytes);
     if (claimed)
-        shift(ledger, account, 0, 0, bytes);
+        ledger_shift(ledger, account, 0, 0, bytes);
     else {
         wi_ledger_merge_all(ledger);
-        *could =
-            account->open && fits(ledger, account, used_for_long(account), committed_without_pending(ledger), bytes);
+        *could = account->open &&
+                 ledger_fits(ledger, account, used_for_long(account), committed_without_pending(ledger), bytes);
     }
-    leave(ledger);
+    ledger_leave(ledger);
     return claimed;
 }
 
 uint64_t wi_ledger_left(wi_ledger *ledger, const wi_account *account)
 {
-    enter(ledger);
-    uint64_t mine = used(account), owed = account->guaranteed - wi_min(account->guaranteed, mine);
+    ledger_enter(ledger);
+    uint64_t mine = ledger_used(account), owed = account->guaranteed - wi_min(account->guaranteed, mine);
     uint64_t under_maximum = account->maximum - wi_min(account->maximum, mine);
     uint64_t left = account->open ? wi_min(under_maximum, ledger->budget - ledger->committed + owed) : 0;
-    leave(ledger);
+    ledger_leave(ledger);
     return left;
 }
 
 bool wi_ledger_is_open(wi_ledger *ledger, const wi_account *account)
 {
-    enter(ledger);
+    ledger_enter(ledger);
     bool open = account->open;
-    leave(ledger);
+    ledger_leave(ledger);
     return open;
 }
 
 bool wi_ledger_knows(wi_ledger *ledger, uint64_t serial)
 {
-    enter(ledger);
+    ledger_enter(ledger);
     const wi_account *account = ledger->first;
     while (account && account->serial != serial)
         account = account->next;
-    leave(ledger);
+    ledger_leave(ledger);
     return account != NULL;
 }
 
 void wi_ledger_cancel(wi_ledger *ledger, wi_account *account, uint64_t bytes)
 {
-    enter(ledger);
-    shift(ledger, account, 0, 0, -bytes);
-    leave(ledger);
+    ledger_enter(ledger);
+    ledger_shift(ledger, account, 0, 0, -bytes);
+    ledger_leave(ledger);
 }
 
 static void gauge_active(wi_ledger *ledger, uint64_t bytes, bool more)
@@ -349,8 +349,8 @@ void wi_ledger_commit(wi_ledger *ledger, wi_block *block)
 {
     wi_account *account = block->account;
     bool again = wi_block_phase_of(block) == WI_PENDING;
-    enter(ledger);
-    shift(ledger, account, block->charged, again ? -block->charged : 0, again ? 0 : -block->charged);
+    ledger_enter(ledger);
+    ledger_shift(ledger, account, block->charged, again ? -block->charged : 0, again ? 0 : -block->charged);
     if (again)
         account->pending_class[block->memory_class] -= block->charged;
     account->live_class[block->memory_class] += block->charged;
@@ -362,9 +362,9 @@ void wi_ledger_commit(wi_ledger *ledger, wi_block *block)
     ledger->lent_streams += block->lent & WI_LENT_STREAM ? block->charged : 0;
     gauge_block(ledger, block, again ? GAUGE_AGAIN : GAUGE_NEW);
     raise_peaks(ledger, account, 0, NULL);
-    trace(ledger, WEIR_ACTION_ALLOCATE, block, block->stream);
+    ledger_trace(ledger, WEIR_ACTION_ALLOCATE, block, block->stream);
     wi_block_turn(block, WI_LIVE); /* within the lock: a trace that is opened finds it live, or records this */
-    leave(ledger);
+    ledger_leave(ledger);
 }
 
 /* Parked bytes become live, or the other way round. */
@@ -376,13 +376,13 @@ static void shift_parked(wi_ledger *ledger, wi_account *account, uint64_t live)
     ledger->thread_cached -= live;
 }
 
-static void retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past)
+static void ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past)
 {
     wi_account *account = block->account;
     bool complete = past != WI_UNPASSED, thread_cached = wi_block_phase_of(block) == WI_THREAD_CACHED;
     if (thread_cached)
         shift_parked(ledger, account, block->charged);
-    shift(ledger, account, -block->charged, complete ? 0 : block->charged, 0);
+    ledger_shift(ledger, account, -block->charged, complete ? 0 : block->charged, 0);
     if (!thread_cached) {
         account->live_class[block->memory_class] -= block->charged;
         account->blocks--;
@@ -407,55 +407,55 @@ static void retire(wi_ledger *ledger, const wi_block *block, weir_stream stream,
 
 void wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past)
 {
-    enter(ledger);
-    retire(ledger, block, stream, past);
-    leave(ledger);
+    ledger_enter(ledger);
+    ledger_retire(ledger, block, stream, past);
+    ledger_leave(ledger);
 }
 
 void wi_ledger_retire_list(wi_ledger *ledger, const wi_block *list, size_t count, weir_stream stream)
 {
-    enter(ledger);
+    ledger_enter(ledger);
     for (size_t i = 0; i < count; i++, list = list->pending_next)
-        retire(ledger, list, stream, WI_IN_ORDER);
-    leave(ledger);
+        ledger_retire(ledger, list, stream, WI_IN_ORDER);
+    ledger_leave(ledger);
 }
 
 void wi_ledger_reap(wi_ledger *ledger, const wi_block *block)
 {
-    enter(ledger);
-    shift(ledger, block->account, 0, -block->charged, 0);
+    ledger_enter(ledger);
+    ledger_shift(ledger, block->account, 0, -block->charged, 0);
     block->account->pending_class[block->memory_class] -= block->charged;
     gauge_active(ledger, block->charged, false);
-    trace(ledger, WEIR_ACTION_REAP, block, block->stream);
-    leave(ledger);
+    ledger_trace(ledger, WEIR_ACTION_REAP, block, block->stream);
+    ledger_leave(ledger);
 }
 
 void wi_ledger_keep(wi_ledger *ledger, const wi_block *block)
 {
-    enter(ledger);
+    ledger_enter(ledger);
     block->account->kept += block->charged;
-    leave(ledger);
+    ledger_leave(ledger);
 }
 
 void wi_ledger_let_go(wi_ledger *ledger, const wi_block *block, weir_class memory_class)
 {
     wi_account *account = block->account;
-    enter(ledger);
+    ledger_enter(ledger);
     account->kept -= block->charged;
     account->pending_class[block->memory_class] -= block->charged;
     account->pending_class[memory_class] += block->charged;
-    leave(ledger);
+    ledger_leave(ledger);
 }
 
 /* By `more` bytes, which wrap. */
 static void cut_kept(wi_ledger *ledger, const wi_block *block, uint64_t more)
 {
-    enter(ledger);
-    shift(ledger, block->account, 0, more, 0);
+    ledger_enter(ledger);
+    ledger_shift(ledger, block->account, 0, more, 0);
     block->account->pending_class[block->memory_class] += more;
     block->account->kept += more;
     wi_gauge_down(&ledger->gauges.active_bytes, -more);
-    leave(ledger);
+    ledger_leave(ledger);
 }
 
 void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, uint64_t charged, bool complete)
@@ -467,8 +467,8 @@ void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, 
         cut_kept(ledger, block, complete ? more : 0);
         return;
     }
-    enter(ledger);
-    shift(ledger, account, more, grows || complete ? 0 : -more, grows ? -more : 0);
+    ledger_enter(ledger);
+    ledger_shift(ledger, account, more, grows || complete ? 0 : -more, grows ? -more : 0);
     account->live_class[block->memory_class] += more;
     if (!grows && !complete)
         account->pending_class[block->memory_class] -= more;
@@ -477,8 +477,8 @@ void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, 
     wi_block now = wi_block_copy(block);
     now.bytes = bytes;
     now.charged = charged;
-    trace(ledger, WEIR_ACTION_RESIZE, &now, block->stream);
-    leave(ledger);
+    ledger_trace(ledger, WEIR_ACTION_RESIZE, &now, block->stream);
+    ledger_leave(ledger);
 }
 
 /* Parking ---------------------------------------------------------------------------------------------------------- */
@@ -520,24 +520,24 @@ uint64_t wi_ledger_flush_tcaches(wi_ledger *ledger)
 
 void wi_ledger_note_emptied(wi_ledger *ledger, uint64_t bytes)
 {
-    enter(ledger);
+    ledger_enter(ledger);
     ledger->emptied += bytes;
-    leave(ledger);
+    ledger_leave(ledger);
 }
 
 /* Physical memory -------------------------------------------------------------------------------------------------- */
 
 uint64_t wi_ledger_hold(wi_ledger *ledger, uint64_t bytes)
 {
-    enter(ledger);
+    ledger_enter(ledger);
     uint64_t room = ledger->budget - ledger->held, taken = bytes <= room ? bytes : room & ~(ledger->granule - 1);
     ledger->held += taken;
     ledger->spare += taken;
     ledger->peak_held = wi_max(ledger->peak_held, ledger->held);
     wi_gauge_up(&ledger->gauges.reserved_bytes, taken);
     if (taken)
-        trace(ledger, WEIR_ACTION_HOLD, NULL, WEIR_STREAM_HOST);
-    leave(ledger);
+        ledger_trace(ledger, WEIR_ACTION_HOLD, NULL, WEIR_STREAM_HOST);
+    ledger_leave(ledger);
     return taken;
 }
 
@@ -553,42 +553,42 @@ uint64_t wi_ledger_room(wi_ledger *ledger, uint64_t *held, uint64_t *allocations
 
 void wi_ledger_release(wi_ledger *ledger, uint64_t bytes)
 {
-    enter(ledger);
+    ledger_enter(ledger);
     ledger->held -= bytes;
     ledger->spare -= bytes;
     wi_gauge_down(&ledger->gauges.reserved_bytes, bytes);
     if (bytes)
-        trace(ledger, WEIR_ACTION_HOLD, NULL, WEIR_STREAM_HOST);
-    leave(ledger);
+        ledger_trace(ledger, WEIR_ACTION_HOLD, NULL, WEIR_STREAM_HOST);
+    ledger_leave(ledger);
 }
 
 void wi_ledger_mapped(wi_ledger *ledger, uint64_t bytes)
 {
-    enter(ledger);
+    ledger_enter(ledger);
     ledger->spare -= bytes;
-    leave(ledger);
+    ledger_leave(ledger);
 }
 
 void wi_ledger_unmapped(wi_ledger *ledger, uint64_t bytes)
 {
-    enter(ledger);
+    ledger_enter(ledger);
     ledger->spare += bytes;
-    leave(ledger);
+    ledger_leave(ledger);
 }
 
 void wi_ledger_driver_call(wi_ledger *ledger)
 {
-    enter(ledger);
+    ledger_enter(ledger);
     ledger->driver_calls++;
-    leave(ledger);
+    ledger_leave(ledger);
 }
 
 void wi_ledger_segments(wi_ledger *ledger, uint64_t made, uint64_t ended)
 {
-    enter(ledger);
+    ledger_enter(ledger);
     wi_gauge_up(&ledger->gauges.segment, made);
     wi_gauge_down(&ledger->gauges.segment, ended);
-    leave(ledger);
+    ledger_leave(ledger);
 }
 
 void wi_ledger_worked(wi_ledger *ledger, uint64_t calls, uint64_t created, uint64_t moved)

@@ -32,7 +32,7 @@ enum {
     MOST_STRAIN = 100 * STRAIN_OF_A_PERCENT
 };
 
-static uint64_t reach(const wi_mapped *m, uint64_t bytes, uint64_t held)
+static uint64_t plan_reach(const wi_mapped *m, uint64_t bytes, uint64_t held)
 {
     return wi_max(held, wi_max(m->shared.peak_in_use, m->shared.in_use + bytes));
 }
@@ -47,7 +47,7 @@ uint64_t wi_map_plan_chunk(const wi_mapped *mapped, uint64_t fresh)
 {
     wi_mapped *m = (wi_mapped *)mapped;
     bool thread_bound = m->shared.stream_lists <= 1; /* else what is stranded is often stranded for one order alone */
-    uint64_t held, budget = budget_of(m, &held), most = reach(m, 0, held),
+    uint64_t held, budget = budget_of(m, &held), most = plan_reach(m, 0, held),
                    bytes = most / (thread_bound ? FAR_SHARE : SHARE);
     if (budget < FAR * most) { /* it counts, and the more blocks share handles, the more of it they strand */
         uint64_t share = thread_bound ? SHARED_SHARE : SHARED_BY_ORDERS;
@@ -63,7 +63,7 @@ void wi_map_plan_begin(wi_mapped *mapped)
     mapped->move_tokens = FIRST_CREDIT;
 }
 
-static void earn(wi_mapped *m)
+static void plan_earn(wi_mapped *m)
 {
     uint64_t held, allocations;
     (void)wi_ledger_room(m->resource.ledger, &held, &allocations);
@@ -74,9 +74,9 @@ static void earn(wi_mapped *m)
 }
 
 /* Granules that may be created for the request without a thought. */
-static uint64_t allowed(wi_mapped *m, uint64_t bytes)
+static uint64_t plan_allowed(wi_mapped *m, uint64_t bytes)
 {
-    uint64_t held, creatable = wi_chunks_creatable(m, &held), basis = reach(m, bytes, 0);
+    uint64_t held, creatable = wi_chunks_creatable(m, &held), basis = plan_reach(m, bytes, 0);
     if (held + creatable * m->granule < FAR * wi_max(basis, held))
         return creatable;
     uint64_t percent = m->move_tokens < COST ? MOST_PERCENT + m->excess_moves / STRAIN_OF_A_PERCENT : SLACK_PERCENT;
@@ -111,7 +111,7 @@ static gap gap_at(wi_extent *hole, const wi_stream_list *stream_list)
     return g;
 }
 
-static wi_map_plan base_of(const wi_mapped *m, wi_region *region, const gap *g, uint64_t start, uint64_t bytes)
+static wi_map_plan plan_base_of(const wi_mapped *m, wi_region *region, const gap *g, uint64_t start, uint64_t bytes)
 {
     (void)m;
     return (wi_map_plan){.region = region,
@@ -124,12 +124,13 @@ static wi_map_plan base_of(const wi_mapped *m, wi_region *region, const gap *g, 
 }
 
 /* From the free memory on the left into the hole, and where the hole is filled by that, into what lies behind. */
-static bool rightward(const wi_mapped *m, wi_region *region, const gap *g, const wi_fit_request *want, wi_map_plan *out)
+static bool plan_rightward(const wi_mapped *m, wi_region *region, const gap *g, const wi_fit_request *want,
+                           wi_map_plan *out)
 {
     uint64_t granule = m->granule, start = wi_round_up(g->low, want->alignment), end = start + want->bytes;
     if (start >= g->hole_high || end > g->high || end <= g->hole_low)
         return false;
-    *out = base_of(m, region, g, start, want->bytes);
+    *out = plan_base_of(m, region, g, start, want->bytes);
     out->hole = wi_max(g->hole_low, start & ~(granule - 1));
     out->low = wi_min(start, out->hole);
     out->exact = end > g->hole_high;
@@ -140,7 +141,8 @@ static bool rightward(const wi_mapped *m, wi_region *region, const gap *g, const
 }
 
 /* From the free memory on the right back into the hole. */
-static bool leftward(const wi_mapped *m, wi_region *region, const gap *g, const wi_fit_request *want, wi_map_plan *out)
+static bool plan_leftward(const wi_mapped *m, wi_region *region, const gap *g, const wi_fit_request *want,
+                          wi_map_plan *out)
 {
     uint64_t granule = m->granule;
     if (g->high == g->hole_high || want->bytes > g->high - g->hole_low)
@@ -148,7 +150,7 @@ static bool leftward(const wi_mapped *m, wi_region *region, const gap *g, const 
     uint64_t start = (g->high - want->bytes) & ~(want->alignment - 1);
     if (start < g->hole_low || start >= g->hole_high || start + want->bytes <= g->hole_high)
         return false;
-    *out = base_of(m, region, g, start, want->bytes);
+    *out = plan_base_of(m, region, g, start, want->bytes);
     out->leftward = true;
     out->first = g->hole;
     out->hole = start & ~(granule - 1);
@@ -159,7 +161,8 @@ static bool leftward(const wi_mapped *m, wi_region *region, const gap *g, const 
 }
 
 /* A block that ends where memory ends, with a granule behind it, and before it unless it is the first, that stay without. */
-static bool apart(const wi_mapped *m, wi_region *region, const gap *g, const wi_fit_request *want, wi_map_plan *out)
+static bool plan_apart(const wi_mapped *m, wi_region *region, const gap *g, const wi_fit_request *want,
+                       wi_map_plan *out)
 {
     uint64_t granule = m->granule, before = g->hole->previous ? granule : 0;
     uint64_t start = wi_round_up(g->hole_low + before, want->alignment),
@@ -170,7 +173,7 @@ static bool apart(const wi_mapped *m, wi_region *region, const gap *g, const wi_
         (high - want->bytes) & ~(want->alignment - 1); /* the end at the edge, or as near as the alignment lets it be */
     gap thread_bound = *g;
     thread_bound.first = g->hole;
-    *out = base_of(m, region, &thread_bound, start, want->bytes);
+    *out = plan_base_of(m, region, &thread_bound, start, want->bytes);
     out->low = out->hole = start & ~(granule - 1);
     out->high = high;
     out->missing = out->room = (high - out->hole) / granule;
@@ -179,7 +182,7 @@ static bool apart(const wi_mapped *m, wi_region *region, const gap *g, const wi_
 }
 
 /* The least that is missing first; then what extends memory before what begins anew; then the lowest. */
-static int better(const void *a, const void *b)
+static int plan_better(const void *a, const void *b)
 {
     const wi_map_plan *x = a, *y = b;
     if (x->missing != y->missing)
@@ -201,30 +204,30 @@ static weir_status find_bases(const wi_mapped *m, wi_region *region, const wi_fi
     for (wi_extent *hole = region->holes.first; hole; hole = hole->list_next) {
         gap g = gap_at(hole, want->stream_list);
         if (want->apart) {
-            out->count += apart(m, region, &g, want, &out->at[out->count]);
+            out->count += plan_apart(m, region, &g, want, &out->at[out->count]);
             continue;
         }
-        out->count += rightward(m, region, &g, want, &out->at[out->count]);
-        out->count += leftward(m, region, &g, want, &out->at[out->count]);
+        out->count += plan_rightward(m, region, &g, want, &out->at[out->count]);
+        out->count += plan_leftward(m, region, &g, want, &out->at[out->count]);
     }
     for (size_t i = 0; i < out->count && region->number == WI_SMALL; i++) {
         out->at[i].room = out->at[i].missing; /* no long handle is spent on small blocks */
         out->at[i].exact = true;
     }
-    qsort(out->at, out->count, sizeof *out->at, better);
+    qsort(out->at, out->count, sizeof *out->at, plan_better);
     return WEIR_OK;
 }
 
 /* Means ------------------------------------------------------------------------------------------------------------ */
 
-static bool beside(const wi_chunk *b, const wi_map_plan *g)
+static bool plan_beside(const wi_chunk *b, const wi_map_plan *g)
 {
     uint64_t granule = g->region->granule;
     return b->region == g->region && b->first * granule < g->run_high && (b->first + b->count) * granule > g->run_low;
 }
 
 /* A search that has one answer as long as nothing is moved. */
-static bool movable(const wi_mapped *m, wi_chunk *b)
+static bool plan_movable(const wi_mapped *m, wi_chunk *b)
 {
     if (b->looked != m->looks)
         b->movable = wi_chunks_movable(b);
@@ -232,9 +235,9 @@ static bool movable(const wi_mapped *m, wi_chunk *b)
     return b->movable;
 }
 
-static bool choosable(const wi_mapped *m, wi_chunk *b, const wi_map_plan *g)
+static bool plan_choosable(const wi_mapped *m, wi_chunk *b, const wi_map_plan *g)
 {
-    return b->plan != m->plans && !beside(b, g) && movable(m, b);
+    return b->plan != m->plans && !plan_beside(b, g) && plan_movable(m, b);
 }
 
 /* What to move next when `rest` is missing and there is room for `room`: NULL, nothing that fits. */
@@ -243,7 +246,7 @@ static wi_chunk *next_handle(const wi_mapped *m, const wi_map_plan *g, uint64_t 
     wi_chunk *covering = NULL, *oldest = NULL;
     for (wi_chunk *b = m->shared.idle.first; b; b = b->next) {
         bool covers = b->count >= rest && (!covering || b->count < covering->count);
-        if (b->count > room || (!covers && oldest) || !choosable(m, b, g))
+        if (b->count > room || (!covers && oldest) || !plan_choosable(m, b, g))
             continue; /* what nobody would choose is not looked at, which takes long */
         if (covers)
             covering = b;
@@ -258,12 +261,12 @@ static wi_chunk *handle_to_cut(const wi_mapped *m, const wi_map_plan *g, uint64_
 {
     wi_chunk *smallest = NULL;
     for (wi_chunk *b = m->shared.idle.first; b; b = b->next)
-        if (b->count > rest && (!smallest || b->count < smallest->count) && choosable(m, b, g))
+        if (b->count > rest && (!smallest || b->count < smallest->count) && plan_choosable(m, b, g))
             smallest = b;
     return smallest;
 }
 
-static void choose(wi_mapped *m, wi_map_plan *g, wi_chunk *b, wi_chunk ***end)
+static void plan_choose(wi_mapped *m, wi_map_plan *g, wi_chunk *b, wi_chunk ***end)
 {
     b->plan = m->plans;
     b->chosen = NULL;
@@ -293,7 +296,7 @@ bool wi_map_plan_supply(wi_mapped *m, wi_map_plan *g, uint64_t freely, uint64_t 
         if (!b && g->fresh + g->missing - had > most)
             return false;
         if (b)
-            choose(m, g, b, &end);
+            plan_choose(m, g, b, &end);
         else
             g->fresh += g->missing - had;
         had = b ? had + b->count : g->missing;
@@ -338,11 +341,11 @@ static bool find_thriftiest(wi_mapped *m, const bases *all, uint64_t freely, uin
     return wi_map_plan_supply(m, out, freely, most, false); /* again: the handles are marked for the last plan alone */
 }
 
-static bool find(wi_mapped *m, const bases *all, const wi_fit_request *want, wi_map_plan *out)
+static bool plan_find(wi_mapped *m, const bases *all, const wi_fit_request *want, wi_map_plan *out)
 {
     m->looks++;
     uint64_t creatable = wi_chunks_creatable(m, NULL);
-    uint64_t freely = wi_min(allowed(m, want->bytes), creatable);
+    uint64_t freely = wi_min(plan_allowed(m, want->bytes), creatable);
     bool found = try_bases(m, all, freely, false, out) ||
                  (freely < creatable && find_thriftiest(m, all, freely, creatable, out)) ||
                  try_bases(m, all, creatable, true, out);
@@ -350,7 +353,7 @@ static bool find(wi_mapped *m, const bases *all, const wi_fit_request *want, wi_
     return found;
 }
 
-static void pay(wi_mapped *m, const wi_map_plan *g)
+static void plan_pay(wi_mapped *m, const wi_map_plan *g)
 {
     if (g->taken_count == 0)
         return;
@@ -362,11 +365,11 @@ weir_status wi_map_plan_make(wi_mapped *mapped, wi_region *region, const wi_fit_
 {
     bases all;
     weir_status status = find_bases(mapped, region, want, &all);
-    earn(mapped);
-    if (status == WEIR_OK && !find(mapped, &all, want, out))
+    plan_earn(mapped);
+    if (status == WEIR_OK && !plan_find(mapped, &all, want, out))
         status = WEIR_ERR_NO_ROOM;
     if (status == WEIR_OK && !(want->soft_limit && out->over_soft_limit))
-        pay(mapped, out);
+        plan_pay(mapped, out);
     free(all.at);
     return status;
 }
@@ -382,8 +385,8 @@ weir_status wi_map_plan_behind(wi_mapped *mapped, wi_extent *used, uint64_t more
     wi_map_plan *base = malloc(sizeof *base);
     if (!base)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory to look for a place");
-    weir_status status = rightward(mapped, used->region, &g, &want, base) ? WEIR_OK : WEIR_ERR_NO_ROOM;
-    if (status == WEIR_OK && !find(mapped, &(bases){base, 1}, &want, out))
+    weir_status status = plan_rightward(mapped, used->region, &g, &want, base) ? WEIR_OK : WEIR_ERR_NO_ROOM;
+    if (status == WEIR_OK && !plan_find(mapped, &(bases){base, 1}, &want, out))
         status = WEIR_ERR_OUT_OF_MEMORY;
     free(base);
     return status;

@@ -6,7 +6,7 @@
 
 #include <weir/trim.h>
 
-static wi_mapped *of(wi_resource *resource)
+static wi_mapped *mapped_of(wi_resource *resource)
 {
     return (wi_mapped *)resource;
 }
@@ -33,20 +33,20 @@ static unsigned side_of(const wi_placement *p)
     return p->apart ? WI_SHORT_LIVED : side_for(p->memory_class, p->charged);
 }
 
-static void lock(wi_mapped *mapped)
+static void mapped_lock(wi_mapped *mapped)
 {
     wi_resource_lock(&mapped->resource);
 }
 
-static void unlock(wi_mapped *mapped)
+static void mapped_unlock(wi_mapped *mapped)
 {
     wi_resource_unlock(&mapped->resource);
 }
 
-static void check(wi_resource *resource)
+static void mapped_check(wi_resource *resource)
 {
     for (int region_number = 0; region_number < WI_REGIONS; region_number++)
-        wi_region_check(&of(resource)->regions[region_number]);
+        wi_region_check(&mapped_of(resource)->regions[region_number]);
 }
 
 /* Placing ---------------------------------------------------------------------------------------------------------- */
@@ -98,7 +98,7 @@ static weir_status grow_and_use(wi_mapped *mapped, wi_region *region, wi_placeme
 }
 
 /* What a try to get memory has come to: whether there is to be another one. */
-static bool once_more(wi_mapped *mapped, weir_status *status, unsigned *waits)
+static bool mapped_once_more(wi_mapped *mapped, weir_status *status, unsigned *waits)
 {
     if (*status != WEIR_ERR_BUSY && *status != WEIR_ERR_NO_ROOM)
         return false;
@@ -109,7 +109,7 @@ static bool once_more(wi_mapped *mapped, weir_status *status, unsigned *waits)
 }
 
 /* `own`: the space is that of its kind. What passes while other spaces are looked at is first looked for there, later. */
-static weir_status find_room(wi_mapped *mapped, wi_region *region, wi_placement *p, bool own, wi_block **out)
+static weir_status mapped_find_room(wi_mapped *mapped, wi_region *region, wi_placement *p, bool own, wi_block **out)
 {
     for (unsigned waits = 0, renewals = 0;;) {
         weir_status status = wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE);
@@ -130,12 +130,12 @@ static weir_status find_room(wi_mapped *mapped, wi_region *region, wi_placement 
         if (p->no_grow)
             return WEIR_ERR_NO_ROOM;
         status = grow_and_use(mapped, region, p, out);
-        if (p->over_soft_limit || !once_more(mapped, &status, &waits))
+        if (p->over_soft_limit || !mapped_once_more(mapped, &status, &waits))
             return status;
     }
 }
 
-static bool is_shortage(weir_status status)
+static bool mapped_is_shortage(weir_status status)
 {
     return status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY;
 }
@@ -158,13 +158,13 @@ static weir_status find_in_spaces(wi_mapped *mapped, wi_placement *p, wi_block *
     const unsigned *regions_to_try;
     unsigned count = spaces_for(p, &regions_to_try);
     weir_status status = WEIR_ERR_NO_ROOM;
-    for (unsigned i = 0; i < count && is_shortage(status) && !p->over_soft_limit; i++)
-        status = find_room(mapped, &mapped->regions[regions_to_try[i]], p, i == 0, out);
+    for (unsigned i = 0; i < count && mapped_is_shortage(status) && !p->over_soft_limit; i++)
+        status = mapped_find_room(mapped, &mapped->regions[regions_to_try[i]], p, i == 0, out);
     return status;
 }
 
 /* What is free in the order of another stream. */
-static wi_block *find_behind(wi_mapped *mapped, wi_placement *p)
+static wi_block *mapped_find_behind(wi_mapped *mapped, wi_placement *p)
 {
     const unsigned *regions_to_try;
     unsigned count = spaces_for(p, &regions_to_try);
@@ -200,17 +200,17 @@ static weir_status find_thriftily(wi_mapped *mapped, wi_placement *p, wi_block *
     }
 }
 
-static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
+static weir_status mapped_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
-    wi_mapped *mapped = of(resource);
+    wi_mapped *mapped = mapped_of(resource);
     const wi_region *region = &mapped->regions[side_of(p)];
-    lock(mapped);
+    mapped_lock(mapped);
     weir_status status = find_thriftily(mapped, p, out);
-    if (is_shortage(status) && p->behind && !p->apart && (*out = find_behind(mapped, p)))
+    if (mapped_is_shortage(status) && p->behind && !p->apart && (*out = mapped_find_behind(mapped, p)))
         status = WEIR_OK;
     if (status == WEIR_OK) {
         (void)give_back_idle(mapped);
-    } else if (is_shortage(status) && !p->no_grow) {
+    } else if (mapped_is_shortage(status) && !p->no_grow) {
         shortage->cause = p->charged > region->bytes - p->alignment ? WEIR_CAUSE_ADDRESS_RANGE
                           : status == WEIR_ERR_NO_ROOM              ? WEIR_CAUSE_FRAGMENTATION
                                                                     : WEIR_CAUSE_OTHER_PROCESS;
@@ -218,21 +218,21 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
         status = WEIR_ERR_OUT_OF_MEMORY;
     }
     mapped->device_has = UINT64_MAX;
-    unlock(mapped);
+    mapped_unlock(mapped);
     return status;
 }
 
 /* Resizing --------------------------------------------------------------------------------------------------------- */
 
-static uint64_t charge(wi_resource *resource, uint64_t bytes)
+static uint64_t mapped_charge(wi_resource *resource, uint64_t bytes)
 {
     (void)resource;
     return wi_round_up(bytes, WI_UNIT);
 }
 
-static void measure(wi_resource *resource, wi_placement *p)
+static void mapped_measure(wi_resource *resource, wi_placement *p)
 {
-    p->charged = charge(resource, p->before + p->bytes + p->after);
+    p->charged = mapped_charge(resource, p->before + p->bytes + p->after);
 }
 
 static weir_status grow_behind(wi_mapped *mapped, wi_extent *extent, uint64_t more, wi_extent **busy)
@@ -250,7 +250,7 @@ static weir_status grow_behind(wi_mapped *mapped, wi_extent *extent, uint64_t mo
 }
 
 /* Puts memory behind the extent and gives it `more` bytes of it. WEIR_ERR_OUT_OF_MEMORY: there are too few handles. */
-static weir_status extend(wi_mapped *mapped, wi_extent *extent, uint64_t more)
+static weir_status mapped_extend(wi_mapped *mapped, wi_extent *extent, uint64_t more)
 {
     for (unsigned waits = 0;;) {
         weir_status status = wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE);
@@ -269,88 +269,89 @@ static weir_status extend(wi_mapped *mapped, wi_extent *extent, uint64_t more)
     }
 }
 
-static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage)
+static weir_status mapped_grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait,
+                               wi_shortage *shortage)
 {
-    wi_mapped *mapped = of(resource);
-    uint64_t charged = charge(resource, block->before + bytes + block->after);
+    wi_mapped *mapped = mapped_of(resource);
+    uint64_t charged = mapped_charge(resource, block->before + bytes + block->after);
     weir_status status = WEIR_OK;
     (void)may_wait;
     (void)shortage;
-    lock(mapped);
+    mapped_lock(mapped);
     if (charged > block->charged)
-        status = extend(mapped, wi_extent_of(block), charged - block->charged);
+        status = mapped_extend(mapped, wi_extent_of(block), charged - block->charged);
     if (status == WEIR_OK)
         wi_ordered_grown(resource, block, bytes, charged);
     mapped->device_has = UINT64_MAX;
-    unlock(mapped);
+    mapped_unlock(mapped);
     return status;
 }
 
 /* Giving back, looking, ending ------------------------------------------------------------------------------------- */
 
-static uint64_t trim(wi_resource *resource, uint64_t keep)
+static uint64_t mapped_trim(wi_resource *resource, uint64_t keep)
 {
-    wi_mapped *mapped = of(resource);
-    lock(mapped);
+    wi_mapped *mapped = mapped_of(resource);
+    mapped_lock(mapped);
     (void)wi_stream_lists_renew(&mapped->stream_lists);
     uint64_t released = wi_chunks_trim(mapped, keep);
-    unlock(mapped);
+    mapped_unlock(mapped);
     return released;
 }
 
-static uint64_t trim_idle(wi_resource *resource, bool if_squeezed)
+static uint64_t mapped_trim_idle(wi_resource *resource, bool if_squeezed)
 {
-    wi_mapped *mapped = of(resource);
-    lock(mapped);
+    wi_mapped *mapped = mapped_of(resource);
+    mapped_lock(mapped);
     (void)wi_stream_lists_renew(&mapped->stream_lists);
     mapped->device_oom_seen |= !if_squeezed;
     uint64_t released = give_back_idle(mapped);
-    unlock(mapped);
+    mapped_unlock(mapped);
     return released;
 }
 
-static void look(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
-                 wi_shortage *shortage)
+static void mapped_look(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
+                        wi_shortage *shortage)
 {
-    wi_mapped *mapped = of(resource);
-    lock(mapped);
+    wi_mapped *mapped = mapped_of(resource);
+    mapped_lock(mapped);
     (void)memory_class; /* at last the request goes into any space */
     wi_place_look(mapped, WI_ANY_STREAM_LIST, charged, alignment, shortage);
-    unlock(mapped);
+    mapped_unlock(mapped);
 }
 
-static bool owns(wi_resource *resource, const void *pointer)
+static bool mapped_owns(wi_resource *resource, const void *pointer)
 {
-    return space_of(of(resource), pointer) != NULL;
+    return space_of(mapped_of(resource), pointer) != NULL;
 }
 
-static wi_block *find(wi_resource *resource, const void *pointer, bool *freed)
+static wi_block *mapped_find(wi_resource *resource, const void *pointer, bool *freed)
 {
-    wi_region *region = space_of(of(resource), pointer);
+    wi_region *region = space_of(mapped_of(resource), pointer);
     wi_extent *extent = wi_region_find(region, (uint64_t)((const char *)pointer - region->base), freed);
     return extent ? &extent->block : NULL;
 }
 
-static wi_block *peek(wi_resource *resource, const void *pointer)
+static wi_block *mapped_peek(wi_resource *resource, const void *pointer)
 {
-    wi_region *region = space_of(of(resource), pointer);
+    wi_region *region = space_of(mapped_of(resource), pointer);
     wi_extent *extent = region ? wi_region_peek(region, (uint64_t)((const char *)pointer - region->base)) : NULL;
     return extent ? &extent->block : NULL;
 }
 
-static void each(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user)
+static void mapped_each(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user)
 {
     for (int region_number = 0; region_number < WI_REGIONS; region_number++)
-        for (wi_extent *e = of(resource)->regions[region_number].first; e; e = e->next)
+        for (wi_extent *e = mapped_of(resource)->regions[region_number].first; e; e = e->next)
             if (e->kind == WI_USED && wi_block_is_charged(&e->block))
                 fn(&e->block, user);
 }
 
-static void destroy(wi_resource *resource)
+static void mapped_destroy(wi_resource *resource)
 {
-    wi_mapped *mapped = of(resource);
+    wi_mapped *mapped = mapped_of(resource);
     wi_stream_lists_drain(&mapped->stream_lists);
-    (void)trim(resource, 0);
+    (void)mapped_trim(resource, 0);
     for (int region_number = 0; region_number < WI_REGIONS; region_number++) {
         char *base = mapped->regions[region_number].base;
         wi_region_destroy(&mapped->regions[region_number]);
@@ -370,20 +371,20 @@ static const wi_resource_table table = {
     .features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
                 WEIR_FEATURE_MOVES_MEMORY | WEIR_FEATURE_STREAM_ORDERED | WEIR_FEATURE_CAPTURABLE | WEIR_FEATURE_TRIMS,
     WI_ORDERED,
-    .measure = measure,
-    .allocate = allocate,
-    .grow = grow,
-    .destroy = destroy,
-    .charge = charge,
-    .find = find,
-    .peek = peek,
-    .each = each,
+    .measure = mapped_measure,
+    .allocate = mapped_allocate,
+    .grow = mapped_grow,
+    .destroy = mapped_destroy,
+    .charge = mapped_charge,
+    .find = mapped_find,
+    .peek = mapped_peek,
+    .each = mapped_each,
     .walk = wi_mapped_walk,
-    .owns = owns,
-    .trim = trim,
-    .trim_idle = trim_idle,
-    .look = look,
-    .check = check,
+    .owns = mapped_owns,
+    .trim = mapped_trim,
+    .trim_idle = mapped_trim_idle,
+    .look = mapped_look,
+    .check = mapped_check,
 };
 
 /* Addresses cost nothing but the tables for them: four times the device per side leaves room for large blocks between
@@ -430,7 +431,7 @@ weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_reso
     pthread_cond_init(&mapped->settled, NULL);
     weir_status status = reserve_sides(mapped);
     if (status != WEIR_OK) {
-        destroy(&mapped->resource);
+        mapped_destroy(&mapped->resource);
         return status;
     }
     *out = &mapped->resource;

@@ -30,7 +30,7 @@ void wi_members_remove(wi_member *member)
 }
 
 /* The holder behind `last`, which is let go; the first one for NULL. */
-static wi_member *look_at(wi_ledger *ledger, wi_member *last)
+static wi_member *members_look_at(wi_ledger *ledger, wi_member *last)
 {
     pthread_mutex_lock(&ledger->holders_lock);
     wi_member *member = last ? last->next : ledger->first_holder;
@@ -45,7 +45,7 @@ static wi_member *look_at(wi_ledger *ledger, wi_member *last)
 uint64_t wi_members_reap(wi_ledger *ledger, const wi_pending *whole)
 {
     uint64_t bytes = 0;
-    for (wi_member *h = look_at(ledger, NULL); h; h = look_at(ledger, h))
+    for (wi_member *h = members_look_at(ledger, NULL); h; h = members_look_at(ledger, h))
         bytes += wi_pending_reap(h->pending, h->pending == whole ? NULL : h->base);
     return bytes;
 }
@@ -53,7 +53,7 @@ uint64_t wi_members_reap(wi_ledger *ledger, const wi_pending *whole)
 uint64_t wi_members_released(wi_ledger *ledger)
 {
     uint64_t bytes = 0;
-    for (wi_member *h = look_at(ledger, NULL); h; h = look_at(ledger, h))
+    for (wi_member *h = members_look_at(ledger, NULL); h; h = members_look_at(ledger, h))
         bytes += wi_pending_released(h->pending) + (h->base->table->released ? h->base->table->released(h->base) : 0);
     return bytes;
 }
@@ -61,7 +61,7 @@ uint64_t wi_members_released(wi_ledger *ledger)
 bool wi_members_drain(wi_ledger *ledger)
 {
     bool settled = false;
-    for (wi_member *h = look_at(ledger, NULL); h; h = look_at(ledger, h))
+    for (wi_member *h = members_look_at(ledger, NULL); h; h = members_look_at(ledger, h))
         settled = wi_pending_drain(h->pending) || settled;
     return settled;
 }
@@ -69,7 +69,7 @@ bool wi_members_drain(wi_ledger *ledger)
 void wi_members_finish(wi_ledger *ledger, const wi_pending *whole)
 {
     const wi_pending *last = whole; /* the kinds of a guest follow each other in one list */
-    for (wi_member *h = look_at(ledger, NULL); h; h = look_at(ledger, h)) {
+    for (wi_member *h = members_look_at(ledger, NULL); h; h = members_look_at(ledger, h)) {
         if (h->pending != whole && h->pending != last)
             wi_pending_finish(h->pending);
         last = h->pending;
@@ -79,7 +79,7 @@ void wi_members_finish(wi_ledger *ledger, const wi_pending *whole)
 bool wi_members_wait(wi_ledger *ledger, uint64_t deadline)
 {
     bool found = false;
-    for (wi_member *h = look_at(ledger, NULL); h; h = look_at(ledger, h))
+    for (wi_member *h = members_look_at(ledger, NULL); h; h = members_look_at(ledger, h))
         found = found || wi_pending_wait(h->pending, h->base, NULL, deadline);
     return found;
 }
@@ -88,7 +88,7 @@ uint64_t wi_members_pass(wi_ledger *ledger, uint64_t *left)
 {
     uint64_t bytes = 0, more;
     *left = 0;
-    for (wi_member *h = look_at(ledger, NULL); h; h = look_at(ledger, h))
+    for (wi_member *h = members_look_at(ledger, NULL); h; h = members_look_at(ledger, h))
         if (h->base->table->pass) {
             bytes += h->base->table->pass(h->base, &more);
             *left += more;
@@ -99,7 +99,7 @@ uint64_t wi_members_pass(wi_ledger *ledger, uint64_t *left)
 bool wi_members_bound(wi_ledger *ledger)
 {
     bool bound = false;
-    for (wi_member *h = look_at(ledger, NULL); h; h = look_at(ledger, h))
+    for (wi_member *h = members_look_at(ledger, NULL); h; h = members_look_at(ledger, h))
         bound = (h->base->table->bound && h->base->table->bound(h->base)) || bound;
     return bound;
 }
@@ -107,7 +107,7 @@ bool wi_members_bound(wi_ledger *ledger)
 bool wi_members_await(wi_ledger *ledger, uint64_t deadline)
 {
     bool waited = false;
-    for (wi_member *h = look_at(ledger, NULL); h; h = look_at(ledger, h))
+    for (wi_member *h = members_look_at(ledger, NULL); h; h = members_look_at(ledger, h))
         waited = waited || (h->base->table->await && h->base->table->await(h->base, deadline));
     return waited;
 }

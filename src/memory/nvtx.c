@@ -113,7 +113,7 @@ static bool have_tool(void)
 }
 
 /* Each call is made with the device current, which compute-sanitizer wants. */
-static void tell(const wi_resource *resource, void (*what)(void *user), void *user)
+static void nvtx_tell(const wi_resource *resource, void (*what)(void *user), void *user)
 {
     resource->driver->within(resource->device, what, user);
 }
@@ -128,7 +128,7 @@ typedef struct entry {
     range piece;
 } entry;
 
-static void enter(void *user)
+static void nvtx_enter(void *user)
 {
     const entry *e = user;
     wi_block *block = e->block;
@@ -149,10 +149,10 @@ static void enter(void *user)
 void wi_nvtx_enter(const wi_resource *resource, wi_block *block, uintptr_t start, uint64_t bytes)
 {
     if (resource->driver->within && have_tool())
-        tell(resource, enter, &(entry){block, {bytes, (void *)start}});
+        nvtx_tell(resource, nvtx_enter, &(entry){block, {bytes, (void *)start}});
 }
 
-static void resize(void *user)
+static void nvtx_resize(void *user)
 {
     range used = range_of(user);
     old_regions regions = {COMPATIBILITY, sizeof regions, VIRTUAL_ADDRESS, 1, sizeof used, &used};
@@ -162,10 +162,10 @@ static void resize(void *user)
 void wi_nvtx_resize(const wi_resource *resource, wi_block *block)
 {
     if (block->marked)
-        tell(resource, resize, block);
+        nvtx_tell(resource, nvtx_resize, block);
 }
 
-static void bury(void *user)
+static void nvtx_bury(void *user)
 {
     const wi_block *block = user;
     old_regions regions = {COMPATIBILITY, sizeof regions, BY_POINTER, 1, sizeof block->pointer, &block->pointer};
@@ -175,11 +175,11 @@ static void bury(void *user)
 void wi_nvtx_bury(const wi_resource *resource, wi_block *block)
 {
     if (block->marked)
-        tell(resource, bury, block);
+        nvtx_tell(resource, nvtx_bury, block);
     block->marked = false;
 }
 
-static void leave(void *user)
+static void nvtx_leave(void *user)
 {
     const wi_block *block = user;
     tool.leave_heap(NULL, block->heap);
@@ -189,6 +189,6 @@ void wi_nvtx_leave(const wi_resource *resource, wi_block *block)
 {
     wi_nvtx_bury(resource, block);
     if (block->heap)
-        tell(resource, leave, block);
+        nvtx_tell(resource, nvtx_leave, block);
     block->heap = NULL;
 }

@@ -21,7 +21,7 @@ void wi_pending_destroy(wi_pending *pending)
 
 /* The list, with the lock held ------------------------------------------------------------------------------------- */
 
-static void append(wi_pending *pending, wi_block *block)
+static void pending_append(wi_pending *pending, wi_block *block)
 {
     block->pending_previous = pending->last;
     block->pending_next = NULL;
@@ -29,7 +29,7 @@ static void append(wi_pending *pending, wi_block *block)
     pending->last = block;
 }
 
-static void take_out(wi_pending *pending, wi_block *block)
+static void pending_take_out(wi_pending *pending, wi_block *block)
 {
     *(block->pending_previous ? &block->pending_previous->pending_next : &pending->first) = block->pending_next;
     *(block->pending_next ? &block->pending_next->pending_previous : &pending->last) = block->pending_previous;
@@ -37,7 +37,7 @@ static void take_out(wi_pending *pending, wi_block *block)
 
 /* Is the device past the free and past every declared use? If not, *waiting is one point that it is not past. Never
  * blocks. */
-static bool is_past(const wi_pending *pending, const wi_block *block, wi_event *waiting)
+static bool pending_is_past(const wi_pending *pending, const wi_block *block, wi_event *waiting)
 {
     *waiting = block->freed;
     return pending->driver->passed(pending->device, block->freed) &&
@@ -90,7 +90,7 @@ static uint64_t release_all(wi_pending *pending, wi_block *list)
         next = block->pending_next;
         block->refused = true;
         atomic_fetch_add(&pending->failures, 1);
-        append(pending, block);
+        pending_append(pending, block);
     }
     pending->released += bytes;
     end_work(pending, region_number);
@@ -104,7 +104,7 @@ void wi_pending_add(wi_pending *pending, wi_resource *stack, wi_block *block, co
     block->freed = event ? *event : (wi_event){0};
     block->pending_next = NULL;
     if (event)
-        append(pending, block);
+        pending_append(pending, block);
     else
         (void)release_all(pending, block);
     pthread_mutex_unlock(&pending->lock);
@@ -121,7 +121,7 @@ static bool waits_for_stream_alone(const wi_pending *pending, const wi_block *bl
 
 /* A refusal is no loss: release tries again. After the retirement, so that no record of the addresses' reuse comes before
  * that of the free. With the lock held, released meanwhile. */
-static void hand_over(wi_pending *pending, wi_block *block, void *native)
+static void pending_hand_over(wi_pending *pending, wi_block *block, void *native)
 {
     wi_resource *base = block->stack->base;
     unsigned region_number = begin_work(pending);
@@ -140,16 +140,16 @@ void wi_pending_free(wi_pending *pending, wi_resource *stack, wi_block *block, w
     block->pending_next = NULL;
     if (!wi_retire(stack, block, stream, native, event ? WI_UNPASSED : WI_PASSED)) {
         if (event && waits_for_stream_alone(pending, block))
-            hand_over(pending, block, native);
+            pending_hand_over(pending, block, native);
         if (event)
-            append(pending, block);
+            pending_append(pending, block);
         else
             (void)release_all(pending, block);
     }
     pthread_mutex_unlock(&pending->lock);
 }
 
-static bool is_of(const wi_block *block, const wi_resource *base)
+static bool pending_is_of(const wi_block *block, const wi_resource *base)
 {
     return !base || block->stack->base == base;
 }
@@ -162,9 +162,10 @@ uint64_t wi_pending_reap(wi_pending *pending, const wi_resource *base)
     pthread_mutex_lock(&pending->lock);
     for (wi_block *block = pending->first, *next; block; block = next) {
         next = block->pending_next;
-        if (!is_of(block, base) || (!is_past(pending, block, &ignored) && wi_plant != WI_PLANT_EARLY_REUSE))
+        if (!pending_is_of(block, base) ||
+            (!pending_is_past(pending, block, &ignored) && wi_plant != WI_PLANT_EARLY_REUSE))
             continue;
-        take_out(pending, block);
+        pending_take_out(pending, block);
         block->pending_next = NULL;
         *end = block;
         end = &block->pending_next;
@@ -185,7 +186,7 @@ uint64_t wi_pending_released(wi_pending *pending)
 
 /* Waiting ---------------------------------------------------------------------------------------------------------- */
 
-static bool settle(wi_pending *pending)
+static bool pending_settle(wi_pending *pending)
 {
     if (pending->working <= pending->thread_cached + in_hand || wi_alone)
         return false;
@@ -199,7 +200,7 @@ static bool settle(wi_pending *pending)
 bool wi_pending_drain(wi_pending *pending)
 {
     pthread_mutex_lock(&pending->lock);
-    bool settled = settle(pending);
+    bool settled = pending_settle(pending);
     pthread_mutex_unlock(&pending->lock);
     return settled;
 }
@@ -228,12 +229,12 @@ bool wi_pending_wait(wi_pending *pending, const wi_resource *base, const wi_acco
     bool past = true, found = false;
     pthread_mutex_lock(&pending->lock);
     for (const wi_block *block = pending->first; block && !found; block = block->pending_next)
-        if (is_of(block, base) && (!account || block->account == account) && !block->refused) {
-            past = is_past(pending, block, &event);
+        if (pending_is_of(block, base) && (!account || block->account == account) && !block->refused) {
+            past = pending_is_past(pending, block, &event);
             found = true;
         }
     if (!found)
-        found = settle(pending);
+        found = pending_settle(pending);
     pthread_mutex_unlock(&pending->lock);
     if (!past && pending->driver->wait(pending->device, event, deadline) != WEIR_OK)
         return false; /* asking again would be asking for ever */

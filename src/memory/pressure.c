@@ -57,7 +57,7 @@ weir_status wi_pressures_add(wi_pressures *pressures, int priority, weir_pressur
 }
 
 /* With the lock held. Whoever is inside a callback does not wait, unless it is known that the other one does not wait for him. */
-static void end(wi_pressures *pressures, wi_pressure_entry *entry, bool waits)
+static void pressure_end(wi_pressures *pressures, wi_pressure_entry *entry, bool waits)
 {
     entry->removed = true;
     entry->awaited = waits || !inside;
@@ -76,7 +76,7 @@ weir_status wi_pressures_remove(wi_pressures *pressures, uint64_t id, bool waits
     entry = *link;
     if (entry) {
         *link = entry->next;
-        end(pressures, entry, waits);
+        pressure_end(pressures, entry, waits);
     }
     pthread_mutex_unlock(&pressures->lock);
     return entry ? WEIR_OK
@@ -93,7 +93,7 @@ static bool is_next(const wi_pressure_entry *entry, const wi_pressure_turn *turn
 }
 
 /* A thread is in the entry that is answered, until it leaves it. */
-static wi_pressure_entry *enter(wi_pressures *pressures, wi_pressure_turn *turn)
+static wi_pressure_entry *pressure_enter(wi_pressures *pressures, wi_pressure_turn *turn)
 {
     pthread_mutex_lock(&pressures->lock);
     wi_pressure_entry *entry = pressures->first;
@@ -109,7 +109,7 @@ static wi_pressure_entry *enter(wi_pressures *pressures, wi_pressure_turn *turn)
     return entry;
 }
 
-static void leave(wi_pressures *pressures, wi_pressure_entry *entry)
+static void pressure_leave(wi_pressures *pressures, wi_pressure_entry *entry)
 {
     pthread_mutex_lock(&pressures->lock);
     bool last = --entry->running == 0;
@@ -122,13 +122,13 @@ static void leave(wi_pressures *pressures, wi_pressure_entry *entry)
 
 bool wi_pressures_call(wi_pressures *pressures, wi_pressure_turn *turn, weir_pressure *pressure)
 {
-    wi_pressure_entry *entry = enter(pressures, turn);
+    wi_pressure_entry *entry = pressure_enter(pressures, turn);
     if (!entry)
         return false;
     pressure->attempt = turn->attempt;
     inside = true;
     entry->fn(pressure, entry->user);
     inside = false;
-    leave(pressures, entry);
+    pressure_leave(pressures, entry);
     return true;
 }

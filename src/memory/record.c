@@ -3,7 +3,7 @@
 #include "memory/members.h"
 
 /* Adds what the ledger, the clock and the block know. */
-static void complete(const wi_ledger *ledger, weir_event *event, const wi_block *block)
+static void record_complete(const wi_ledger *ledger, weir_event *event, const wi_block *block)
 {
     event->struct_size = sizeof *event;
     event->nanoseconds = wi_now();
@@ -25,7 +25,7 @@ static void complete(const wi_ledger *ledger, weir_event *event, const wi_block 
     event->tag = event->tag ? event->tag : "";
 }
 
-static void add(wi_ledger *ledger, wi_events *ring, const weir_event *event)
+static void record_add(wi_ledger *ledger, wi_events *ring, const weir_event *event)
 {
     wi_events_add(ring, event);
     if (wi_events_calls(ring))
@@ -34,9 +34,9 @@ static void add(wi_ledger *ledger, wi_events *ring, const weir_event *event)
 
 void wi_record_locked(wi_ledger *ledger, weir_event event, const wi_block *block)
 {
-    complete(ledger, &event, block);
+    record_complete(ledger, &event, block);
     for (wi_events *ring = ledger->events; ring; ring = wi_events_next(ring))
-        add(ledger, ring, &event);
+        record_add(ledger, ring, &event);
 }
 
 void wi_record(wi_ledger *ledger, weir_event event, const wi_block *block)
@@ -50,9 +50,9 @@ void wi_record(wi_ledger *ledger, weir_event event, const wi_block *block)
 void wi_record_to(wi_ledger *ledger, wi_events **ring, weir_event event, const wi_block *block)
 {
     pthread_mutex_lock(&ledger->lock);
-    complete(ledger, &event, block);
+    record_complete(ledger, &event, block);
     if (*ring)
-        add(ledger, *ring, &event);
+        record_add(ledger, *ring, &event);
     pthread_mutex_unlock(&ledger->lock);
 }
 
@@ -69,9 +69,9 @@ static void add_live(wi_block *block, void *user)
     if (!wi_block_is_live(&seen))
         return;
     weir_event event = {.action = WEIR_ACTION_ALLOCATE, .stream = WEIR_STREAM_HOST, .other = seen.stream};
-    complete(w->ledger, &event, &seen);
+    record_complete(w->ledger, &event, &seen);
     event.live = w->live += seen.charged;
-    add(w->ledger, w->ring, &event);
+    record_add(w->ledger, w->ring, &event);
 }
 
 void wi_record_into(wi_ledger *ledger, wi_events *events)

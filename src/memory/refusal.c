@@ -16,12 +16,12 @@ weir_status weir_refusal_last(weir_refusal *out)
     return WEIR_OK;
 }
 
-static uint64_t used(const wi_account *account)
+static uint64_t refusal_used(const wi_account *account)
 {
     return account->live + account->pending + account->promised + account->thread_cached;
 }
 
-static void copy_text(char *to, size_t capacity, const char *text)
+static void refusal_copy_text(char *to, size_t capacity, const char *text)
 {
     snprintf(to, capacity, "%s", text);
 }
@@ -30,7 +30,7 @@ static void copy_text(char *to, size_t capacity, const char *text)
 static void find_holders(const wi_ledger *ledger, weir_refusal *refusal)
 {
     for (const wi_account *a = ledger->first; a; a = a->next) {
-        uint64_t bytes = wi_max(used(a), a->guaranteed);
+        uint64_t bytes = wi_max(refusal_used(a), a->guaranteed);
         int at = WEIR_REFUSAL_HOLDERS;
         while (at > 0 && bytes > refusal->holders[at - 1].bytes)
             at--;
@@ -38,16 +38,16 @@ static void find_holders(const wi_ledger *ledger, weir_refusal *refusal)
             continue;
         memmove(&refusal->holders[at + 1], &refusal->holders[at],
                 (size_t)(WEIR_REFUSAL_HOLDERS - 1 - at) * sizeof refusal->holders[0]);
-        copy_text(refusal->holders[at].client, sizeof refusal->holders[at].client, a->name);
+        refusal_copy_text(refusal->holders[at].client, sizeof refusal->holders[at].client, a->name);
         refusal->holders[at].bytes = bytes;
     }
 }
 
 /* Which limit stands in the way, what is left under it, and what it would have to be. */
-static void weigh(const wi_ledger *ledger, const wi_account *account, const wi_shortage *shortage,
-                  weir_refusal *refusal)
+static void refusal_weigh(const wi_ledger *ledger, const wi_account *account, const wi_shortage *shortage,
+                          weir_refusal *refusal)
 {
-    uint64_t mine = used(account), others = ledger->committed - wi_max(mine, account->guaranteed);
+    uint64_t mine = refusal_used(account), others = ledger->committed - wi_max(mine, account->guaranteed);
     uint64_t under_maximum = account->maximum - wi_min(account->maximum, mine);
     uint64_t under_budget = ledger->budget - others - mine;
     if (refusal->cause == WEIR_CAUSE_RESERVATION) {
@@ -75,7 +75,7 @@ static void weigh(const wi_ledger *ledger, const wi_account *account, const wi_s
         refusal->needed = UINT64_MAX;
 }
 
-static void append(char *text, size_t capacity, const char *piece)
+static void refusal_append(char *text, size_t capacity, const char *piece)
 {
     size_t length = strlen(text);
     snprintf(text + length, capacity - length, "%s", piece);
@@ -88,14 +88,14 @@ static void list_holders(const weir_refusal *r, char *text, size_t capacity)
     for (int i = 0; i < WEIR_REFUSAL_HOLDERS && r->holders[i].client[0]; i++) {
         snprintf(piece, sizeof piece, "%s%s holds %s", i ? ", " : "", r->holders[i].client,
                  weir_size_format(r->holders[i].bytes, held, sizeof held));
-        append(text, capacity, piece);
+        refusal_append(text, capacity, piece);
     }
     if (!text[0])
-        append(text, capacity, "nobody holds any");
+        refusal_append(text, capacity, "nobody holds any");
 }
 
 /* The words: who, how much, which limit and what is left under it, who holds the rest, what would do. */
-static weir_status explain(const weir_refusal *r)
+static weir_status refusal_explain(const weir_refusal *r)
 {
     char asked[24], limit[24], left[24], mine[24], needed[24], largest[24], members[400];
     weir_size_format(r->requested, asked, sizeof asked);
@@ -156,10 +156,10 @@ weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_re
                             .cause = shortage->cause,
                             .memory_class = request->memory_class,
                             .requested = request->charged};
-    copy_text(refusal.client, sizeof refusal.client, account->name);
-    copy_text(refusal.device, sizeof refusal.device, ledger->device);
+    refusal_copy_text(refusal.client, sizeof refusal.client, account->name);
+    refusal_copy_text(refusal.device, sizeof refusal.device, ledger->device);
     pthread_mutex_lock(&ledger->lock);
-    weigh(ledger, account, shortage, &refusal);
+    refusal_weigh(ledger, account, shortage, &refusal);
     find_holders(ledger, &refusal);
     account->refusals++;
     ledger->refusals++;
@@ -177,5 +177,5 @@ weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_re
     pthread_mutex_unlock(&ledger->lock);
     if (wi_own(&last, sizeof refusal))
         memcpy(last, &refusal, sizeof refusal);
-    return explain(&refusal);
+    return refusal_explain(&refusal);
 }

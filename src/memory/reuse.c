@@ -4,7 +4,7 @@
 #include "memory/resource.h"
 
 /* Still pending: it is live when it is published. With the lock held. */
-static void renew(wi_block *block, const wi_placement *p)
+static void reuse_renew(wi_block *block, const wi_placement *p)
 {
     wi_stream_uses_free(block->stream_uses);
     block->stream_uses = NULL;
@@ -32,7 +32,7 @@ weir_status wi_reuse(wi_resource *base, wi_placement *p, wi_block **out)
         return status;
     wi_ledger_let_go(base->ledger, block, p->memory_class);
     wi_resource_lock(base);
-    renew(block, p);
+    reuse_renew(block, p);
     wi_resource_unlock(base);
     wi_nvtx_resize(base, block);
     p->hit = true;

@@ -23,7 +23,7 @@ bool wi_reuse_wait_has(const wi_mapped *mapped, const wi_placement *p)
     return able && mapped->shared.stream_lists > (wi_stream_lists_find(&mapped->stream_lists, p->stream) ? 1 : 0);
 }
 
-static void earn(wi_reuse_wait *reuse_wait, uint64_t now)
+static void reuse_wait_earn(wi_reuse_wait *reuse_wait, uint64_t now)
 {
     reuse_wait->left = wi_min(reuse_wait->left + (now - reuse_wait->at) / 100 * reuse_wait->percent, MOST);
     reuse_wait->at = now;
@@ -35,7 +35,7 @@ bool wi_reuse_wait_wait(wi_mapped *mapped, const wi_placement *p, uint64_t *dead
     wi_reuse_wait *reuse_wait = &mapped->reuse_wait;
     uint64_t start = wi_now();
     wi_event event;
-    earn(reuse_wait, start);
+    reuse_wait_earn(reuse_wait, start);
     if (*deadline == 0)
         *deadline = start + wi_min(wi_min(reuse_wait->left, ONCE), wi_option_wait());
     if (start >= *deadline || !wi_stream_lists_oldest(&mapped->stream_lists, p->stream, &event))

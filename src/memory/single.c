@@ -17,7 +17,7 @@
 
 #include <stddef.h>
 
-static wi_single *of(wi_resource *resource)
+static wi_single *driver_alloc_of(wi_resource *resource)
 {
     return (wi_single *)resource;
 }
@@ -37,28 +37,28 @@ static uint64_t size_of(const wi_piece *p)
     return p->range.end - p->range.start;
 }
 
-static void lock(wi_single *s)
+static void driver_alloc_lock(wi_single *s)
 {
     wi_resource_lock(&s->resource);
 }
 
-static void unlock(wi_single *s)
+static void driver_alloc_unlock(wi_single *s)
 {
     wi_resource_unlock(&s->resource);
 }
 
-static void check(wi_resource *resource)
+static void driver_alloc_check(wi_resource *resource)
 {
-    wi_index_check(&of(resource)->index);
+    wi_index_check(&driver_alloc_of(resource)->index);
 }
 
 /* With the lock held, around calls of the driver that give or take memory. */
-static void go_to_driver(wi_single *s)
+static void driver_alloc_go_to_driver(wi_single *s)
 {
     s->working++;
 }
 
-static void come_back(wi_single *s)
+static void driver_alloc_come_back(wi_single *s)
 {
     s->working--;
     s->turns++;
@@ -68,7 +68,7 @@ static void come_back(wi_single *s)
 /* Getting a piece -------------------------------------------------------------------------------------------------- */
 
 /* What could be had, and what would have to be held for such a piece. With the lock held. */
-static void look_around(wi_single *s, uint64_t bytes, uint64_t alignment, wi_shortage *shortage)
+static void driver_alloc_look_around(wi_single *s, uint64_t bytes, uint64_t alignment, wi_shortage *shortage)
 {
     wi_standing now = wi_ledger_look(s->resource.ledger);
     uint64_t room = (now.budget - now.held + s->kept) & ~(uint64_t)(WI_UNIT - 1), lost = alignment - WI_UNIT;
@@ -78,7 +78,7 @@ static void look_around(wi_single *s, uint64_t bytes, uint64_t alignment, wi_sho
 }
 
 /* Takes the bytes in the books: of what the pool keeps, which it will reuse if it can, and new ones, which are *fresh. */
-static bool hold(wi_single *s, uint64_t bytes, uint64_t *fresh)
+static bool driver_alloc_hold(wi_single *s, uint64_t bytes, uint64_t *fresh)
 {
     uint64_t missing = bytes - wi_min(bytes, s->kept), got = missing ? wi_ledger_hold(s->resource.ledger, missing) : 0;
     if (got < missing) {
@@ -123,20 +123,20 @@ static void put_into_index(wi_single *s, wi_piece *new)
     pthread_mutex_unlock(&s->addresses);
 }
 
-static weir_status obtain(wi_single *s, wi_placement *p, wi_piece *new, wi_shortage *shortage)
+static weir_status driver_alloc_obtain(wi_single *s, wi_placement *p, wi_piece *new, wi_shortage *shortage)
 {
     wi_ledger *ledger = s->resource.ledger;
     uint64_t bytes = p->charged + p->alignment - WI_UNIT, fresh = 0;
     void *address = NULL;
     weir_status status = WEIR_ERR_OUT_OF_MEMORY;
-    lock(s);
-    bool held = hold(s, bytes, &fresh);
+    driver_alloc_lock(s);
+    bool held = driver_alloc_hold(s, bytes, &fresh);
     if (held) {
-        go_to_driver(s);
-        unlock(s);
+        driver_alloc_go_to_driver(s);
+        driver_alloc_unlock(s);
         status = ask_driver(s, bytes, p->native, &address);
-        lock(s);
-        come_back(s);
+        driver_alloc_lock(s);
+        driver_alloc_come_back(s);
     }
     if (status == WEIR_OK) {
         wi_climbed(p, WEIR_RUNG_CREATE);
@@ -153,28 +153,28 @@ static weir_status obtain(wi_single *s, wi_placement *p, wi_piece *new, wi_short
             wi_ledger_release(ledger, fresh);
         s->kept += held ? bytes - fresh : 0;
         shortage->cause = held ? WEIR_CAUSE_OTHER_PROCESS : WEIR_CAUSE_FRAGMENTATION;
-        look_around(s, p->charged, p->alignment, shortage);
+        driver_alloc_look_around(s, p->charged, p->alignment, shortage);
     }
-    unlock(s);
+    driver_alloc_unlock(s);
     return status;
 }
 
 /* For tools that watch the device's memory. */
-static void mark(const wi_single *s, wi_piece *p)
+static void driver_alloc_mark(const wi_single *s, wi_piece *p)
 {
     if (!s->pooled && s->kind == WEIR_KIND_DEVICE)
         wi_nvtx_enter(&s->resource, &p->block, p->range.start, size_of(p));
 }
 
-static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
+static weir_status driver_alloc_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
-    wi_single *s = of(resource);
+    wi_single *s = driver_alloc_of(resource);
     wi_piece *new = calloc(1, sizeof *new);
     if (!new)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory to note a block of %llu bytes", (unsigned long long)p->bytes);
-    weir_status status = obtain(s, p, new, shortage);
+    weir_status status = driver_alloc_obtain(s, p, new, shortage);
     if (status == WEIR_OK) {
-        mark(s, new);
+        driver_alloc_mark(s, new);
         *out = &new->block;
     } else {
         free(new);
@@ -183,42 +183,42 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
     return status;
 }
 
-static void publish(wi_resource *resource, wi_block *block)
+static void driver_alloc_publish(wi_resource *resource, wi_block *block)
 {
-    wi_single *s = of(resource);
-    lock(s);
+    wi_single *s = driver_alloc_of(resource);
+    driver_alloc_lock(s);
     wi_ledger_commit(resource->ledger, block);
-    unlock(s);
+    driver_alloc_unlock(s);
 }
 
 /* Giving it back --------------------------------------------------------------------------------------------------- */
 
 /* To the driver, on the stream if there is one. When it refuses, everything is as before. */
-static weir_status give(wi_single *s, wi_piece *p, void *native)
+static weir_status driver_alloc_give(wi_single *s, wi_piece *p, void *native)
 {
     const wi_driver *driver = s->resource.driver;
     wi_device *device = s->resource.device;
     void *address = (void *)p->range.start;
-    lock(s);
+    driver_alloc_lock(s);
     p->returning = true;
     s->secret |= wi_account_owner(p->block.account) & WI_SECRET;
-    go_to_driver(s);
-    unlock(s);
+    driver_alloc_go_to_driver(s);
+    driver_alloc_unlock(s);
     wi_nvtx_leave(&s->resource, &p->block);
     weir_status status = s->pooled ? driver->pool_release(device, address, size_of(p), native)
                                    : driver->release(device, s->kind, address, size_of(p));
-    lock(s);
-    come_back(s);
+    driver_alloc_lock(s);
+    driver_alloc_come_back(s);
     wi_assert(status == WEIR_OK || !p->displaced);
     p->returning = false;
     p->returned = status == WEIR_OK;
-    unlock(s);
+    driver_alloc_unlock(s);
     return status;
 }
 
 /* A piece that the driver has, and that nobody waits for any more, leaves the books. With the lock held; the record goes,
  * too. */
-static void drop(wi_single *s, wi_piece *p)
+static void driver_alloc_drop(wi_single *s, wi_piece *p)
 {
     uint64_t bytes = size_of(p);
     if (p->displaced) {
@@ -242,82 +242,82 @@ static void drop(wi_single *s, wi_piece *p)
     free(p);
 }
 
-static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
+static bool driver_alloc_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
-    wi_single *s = of(resource);
+    wi_single *s = driver_alloc_of(resource);
     (void)native, (void)past; /* the driver has to be called all the same */
-    lock(s);
+    driver_alloc_lock(s);
     wi_ledger_retire(resource->ledger, block, stream, WI_UNPASSED);
     wi_block_turn(block, WI_PENDING);
-    unlock(s);
+    driver_alloc_unlock(s);
     return false;
 }
 
-static weir_status release(wi_resource *resource, wi_block *block)
+static weir_status driver_alloc_release(wi_resource *resource, wi_block *block)
 {
-    wi_single *s = of(resource);
+    wi_single *s = driver_alloc_of(resource);
     wi_piece *p = piece_of(block);
     uintptr_t start = (uintptr_t)block->pointer;
-    weir_status status = p->returned ? WEIR_OK : give(s, p, NULL);
+    weir_status status = p->returned ? WEIR_OK : driver_alloc_give(s, p, NULL);
     if (status != WEIR_OK)
         return status;
-    lock(s);
+    driver_alloc_lock(s);
     wi_ledger_reap(resource->ledger, block);
-    drop(s, p);
+    driver_alloc_drop(s, p);
     wi_index_freed(&s->index, start);
-    unlock(s);
+    driver_alloc_unlock(s);
     wi_single_follow_pool(s);
     return WEIR_OK;
 }
 
-static weir_status hand_over(wi_resource *resource, wi_block *block, void *native)
+static weir_status driver_alloc_hand_over(wi_resource *resource, wi_block *block, void *native)
 {
-    return give(of(resource), piece_of(block), native);
+    return driver_alloc_give(driver_alloc_of(resource), piece_of(block), native);
 }
 
 /* Blocks that nobody wants any more: true when it is gone, as far as the device is. */
-static bool give_up(wi_single *s, wi_block *block, void *native)
+static bool driver_alloc_give_up(wi_single *s, wi_block *block, void *native)
 {
     wi_resource *r = &s->resource;
-    if (!r->driver->passed(r->device, block->freed) || give(s, piece_of(block), native) != WEIR_OK)
+    if (!r->driver->passed(r->device, block->freed) || driver_alloc_give(s, piece_of(block), native) != WEIR_OK)
         return false;
-    lock(s);
-    drop(s, piece_of(block));
-    unlock(s);
+    driver_alloc_lock(s);
+    driver_alloc_drop(s, piece_of(block));
+    driver_alloc_unlock(s);
     wi_single_follow_pool(s);
     return true;
 }
 
 static void keep_unwanted(wi_single *s, wi_block *block)
 {
-    lock(s);
+    driver_alloc_lock(s);
     block->pending_next = s->unwanted;
     s->unwanted = block;
-    unlock(s);
+    driver_alloc_unlock(s);
 }
 
 /* Something may have been queued on the stream for the block. A pool takes it back in that order. */
-static void discard(wi_resource *resource, wi_block *block, const wi_placement *p)
+static void driver_alloc_discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
-    wi_single *s = of(resource);
+    wi_single *s = driver_alloc_of(resource);
     if (p->native && !s->pooled)
         (void)resource->driver->record(resource->device, p->native, &block->freed);
-    if (!give_up(s, block, p->native))
+    if (!driver_alloc_give_up(s, block, p->native))
         keep_unwanted(s, block);
 }
 
-static uint64_t release_kept(wi_resource *resource)
+static uint64_t driver_alloc_release_kept(wi_resource *resource)
 {
-    wi_single *s = of(resource);
+    wi_single *s = driver_alloc_of(resource);
     uint64_t bytes = 0;
-    lock(s);
+    driver_alloc_lock(s);
     wi_block *list = s->unwanted;
     s->unwanted = NULL;
-    unlock(s);
+    driver_alloc_unlock(s);
     for (wi_block *block = list, *next; block; block = next) {
         uint64_t size = size_of(piece_of(block));
         next = block->pending_next;
-        if (give_up(s, block, NULL))
+        if (driver_alloc_give_up(s, block, NULL))
             bytes += size;
         else
             keep_unwanted(s, block);
@@ -325,25 +325,25 @@ static uint64_t release_kept(wi_resource *resource)
     return bytes;
 }
 
-static uint64_t trim(wi_resource *resource, uint64_t keep)
+static uint64_t driver_alloc_trim(wi_resource *resource, uint64_t keep)
 {
     uint64_t given = 0;
-    if (of(resource)->pooled)
-        (void)wi_single_follow(of(resource), true, keep, &given);
+    if (driver_alloc_of(resource)->pooled)
+        (void)wi_single_follow(driver_alloc_of(resource), true, keep, &given);
     return given;
 }
 
 /* Resizing --------------------------------------------------------------------------------------------------------- */
 
-static uint64_t charge(wi_resource *resource, uint64_t bytes)
+static uint64_t driver_alloc_charge(wi_resource *resource, uint64_t bytes)
 {
     (void)resource;
     return wi_round_up(bytes, WI_UNIT);
 }
 
-static void measure(wi_resource *resource, wi_placement *p)
+static void driver_alloc_measure(wi_resource *resource, wi_placement *p)
 {
-    p->charged = charge(resource, p->before + p->bytes + p->after);
+    p->charged = driver_alloc_charge(resource, p->before + p->bytes + p->after);
 }
 
 static void set_length(wi_single *s, wi_block *block, uint64_t bytes, uint64_t charged)
@@ -354,23 +354,25 @@ static void set_length(wi_single *s, wi_block *block, uint64_t bytes, uint64_t c
 }
 
 /* The driver takes no part of a piece: the rest stays there, cached and nobody's but the block's. */
-static weir_status shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail)
+static weir_status driver_alloc_shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native,
+                                       wi_block **tail)
 {
-    wi_single *s = of(resource);
+    wi_single *s = driver_alloc_of(resource);
     (void)native;
     *tail = NULL;
-    lock(s);
-    set_length(s, block, bytes, charge(resource, block->before + bytes + block->after));
-    unlock(s);
+    driver_alloc_lock(s);
+    set_length(s, block, bytes, driver_alloc_charge(resource, block->before + bytes + block->after));
+    driver_alloc_unlock(s);
     wi_nvtx_resize(resource, block);
     return WEIR_OK;
 }
 
 /* Back over what the client has had before, which needs no scrubbing. */
-static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage)
+static weir_status driver_alloc_grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait,
+                                     wi_shortage *shortage)
 {
-    wi_single *s = of(resource);
-    uint64_t charged = charge(resource, block->before + bytes + block->after), own = piece_of(block)->own;
+    wi_single *s = driver_alloc_of(resource);
+    uint64_t charged = driver_alloc_charge(resource, block->before + bytes + block->after), own = piece_of(block)->own;
     (void)may_wait;
     (void)shortage;
     if (charged > own)
@@ -379,44 +381,44 @@ static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, 
             "the block at %p cannot grow to %llu bytes: it has an allocation of its own, which ends after %llu; "
             "allocate anew and copy",
             block->pointer, (unsigned long long)bytes, (unsigned long long)(own - block->before - block->after));
-    lock(s);
+    driver_alloc_lock(s);
     set_length(s, block, bytes, charged);
     block->previous = wi_account_owner(block->account);
-    unlock(s);
+    driver_alloc_unlock(s);
     wi_nvtx_resize(resource, block);
     return WEIR_OK;
 }
 
 /* Looking ---------------------------------------------------------------------------------------------------------- */
 
-static void look(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
-                 wi_shortage *shortage)
+static void driver_alloc_look(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
+                              wi_shortage *shortage)
 {
-    wi_single *s = of(resource);
+    wi_single *s = driver_alloc_of(resource);
     (void)memory_class;
-    lock(s);
-    look_around(s, charged, alignment, shortage);
-    unlock(s);
+    driver_alloc_lock(s);
+    driver_alloc_look_around(s, charged, alignment, shortage);
+    driver_alloc_unlock(s);
 }
 
 /* Of what lies in a piece now. What was freed may be another runtime's by now, or nobody's. */
-static bool owns(wi_resource *resource, const void *pointer)
+static bool driver_alloc_owns(wi_resource *resource, const void *pointer)
 {
-    wi_single *s = of(resource);
+    wi_single *s = driver_alloc_of(resource);
     pthread_mutex_lock(&s->addresses);
     bool found = wi_index_find(&s->index, (uintptr_t)pointer, (uintptr_t)pointer + 1) != NULL;
     pthread_mutex_unlock(&s->addresses);
     return found;
 }
 
-static bool was_freed(wi_resource *resource, const void *pointer)
+static bool driver_alloc_was_freed(wi_resource *resource, const void *pointer)
 {
-    return wi_index_was_freed(&of(resource)->index, (uintptr_t)pointer);
+    return wi_index_was_freed(&driver_alloc_of(resource)->index, (uintptr_t)pointer);
 }
 
-static wi_block *find(wi_resource *resource, const void *pointer, bool *freed)
+static wi_block *driver_alloc_find(wi_resource *resource, const void *pointer, bool *freed)
 {
-    wi_range *range = wi_index_find(&of(resource)->index, (uintptr_t)pointer, (uintptr_t)pointer + 1);
+    wi_range *range = wi_index_find(&driver_alloc_of(resource)->index, (uintptr_t)pointer, (uintptr_t)pointer + 1);
     *freed = false;
     if (!range)
         return NULL;
@@ -438,9 +440,9 @@ static void visit_range(wi_range *range, void *user)
         v->fn(block, v->user);
 }
 
-static void each(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user)
+static void driver_alloc_each(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user)
 {
-    wi_single *s = of(resource);
+    wi_single *s = driver_alloc_of(resource);
     wi_index_each(&s->index, visit_range, &(visit){fn, user});
     for (wi_piece *p = s->displaced; p; p = p->next)
         fn(&p->block, user);
@@ -461,9 +463,9 @@ static void tell_range(wi_range *range, void *user)
     tell_piece(user, piece_with(range));
 }
 
-static void walk(wi_resource *resource, wi_layout *layout)
+static void driver_alloc_walk(wi_resource *resource, wi_layout *layout)
 {
-    wi_single *s = of(resource);
+    wi_single *s = driver_alloc_of(resource);
     wi_index_each(&s->index, tell_range, layout);
     for (const wi_piece *p = s->displaced; p; p = p->next)
         tell_piece(layout, p);
@@ -475,12 +477,12 @@ static void walk(wi_resource *resource, wi_layout *layout)
 
 /* Making and ending ------------------------------------------------------------------------------------------------ */
 
-static void destroy(wi_resource *resource)
+static void driver_alloc_destroy(wi_resource *resource)
 {
-    wi_single *s = of(resource);
+    wi_single *s = driver_alloc_of(resource);
     if (resource->ledger) {
-        (void)release_kept(resource);
-        (void)trim(resource, 0);
+        (void)driver_alloc_release_kept(resource);
+        (void)driver_alloc_trim(resource, 0);
     }
     pthread_mutex_destroy(&s->addresses);
     pthread_mutex_destroy(&resource->lock);
@@ -488,10 +490,13 @@ static void destroy(wi_resource *resource)
 }
 
 #define COMMON                                                                                                         \
-    .measure = measure, .allocate = allocate, .discard = discard, .publish = publish, .retire = retire,                \
-    .release = release, .shrink = shrink, .grow = grow, .release_kept = release_kept, .destroy = destroy,              \
-    .charge = charge, .find = find, .each = each, .walk = walk, .owns = owns, .was_freed = was_freed, .trim = trim,    \
-    .look = look, .check = check
+    .measure = driver_alloc_measure, .allocate = driver_alloc_allocate, .discard = driver_alloc_discard,               \
+    .publish = driver_alloc_publish, .retire = driver_alloc_retire, .release = driver_alloc_release,                   \
+    .shrink = driver_alloc_shrink, .grow = driver_alloc_grow, .release_kept = driver_alloc_release_kept,               \
+    .destroy = driver_alloc_destroy, .charge = driver_alloc_charge, .find = driver_alloc_find,                         \
+    .each = driver_alloc_each, .walk = driver_alloc_walk, .owns = driver_alloc_owns,                                   \
+    .was_freed = driver_alloc_was_freed, .trim = driver_alloc_trim, .look = driver_alloc_look,                         \
+    .check = driver_alloc_check
 
 static const wi_resource_table direct = {
     .name = "direct",
@@ -504,12 +509,12 @@ static const wi_resource_table async = {
     .name = "async",
     .features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
                 WEIR_FEATURE_STREAM_ORDERED | WEIR_FEATURE_TRIMS,
-    .hand_over = hand_over,
+    .hand_over = driver_alloc_hand_over,
     COMMON,
 };
 
-static weir_status create(const wi_resource_table *table, const wi_driver *driver, wi_device *device, weir_kind kind,
-                          wi_resource **out)
+static weir_status driver_alloc_create(const wi_resource_table *table, const wi_driver *driver, wi_device *device,
+                                       weir_kind kind, wi_resource **out)
 {
     wi_single *s = calloc(1, sizeof *s);
     if (!s)
@@ -524,14 +529,14 @@ static weir_status create(const wi_resource_table *table, const wi_driver *drive
 
 weir_status wi_direct_create(const wi_driver *driver, wi_device *device, weir_kind kind, wi_resource **out)
 {
-    return create(&direct, driver, device, kind, out);
+    return driver_alloc_create(&direct, driver, device, kind, out);
 }
 
 weir_status wi_async_create(const wi_driver *driver, wi_device *device, wi_resource **out)
 {
     uint64_t ignored;
     weir_status status = driver->pool_held(device, &ignored); /* a device without pools says so now */
-    return status == WEIR_OK ? create(&async, driver, device, WEIR_KIND_DEVICE, out) : status;
+    return status == WEIR_OK ? driver_alloc_create(&async, driver, device, WEIR_KIND_DEVICE, out) : status;
 }
 
 weir_status wi_direct_make(const wi_driver *driver, wi_device *device, const wi_arguments *arguments, wi_resource **out)

@@ -3,7 +3,7 @@
 #include "memory/single_pool.h"
 
 /* The pool has `held` bytes in all: the books follow, as far as the budget leaves room. With the lock held. */
-static void adjust(wi_single *s, uint64_t held)
+static void driver_alloc_adjust(wi_single *s, uint64_t held)
 {
     wi_ledger *ledger = s->resource.ledger;
     uint64_t kept = held - wi_min(held, s->lent);
@@ -33,7 +33,7 @@ bool wi_single_follow(wi_single *s, bool trim, uint64_t keep, uint64_t *given)
     bool true_now = status == WEIR_OK && s->working == 0 && s->turns == turn;
     s->turns += trim;
     if (true_now)
-        adjust(s, held);
+        driver_alloc_adjust(s, held);
     if (given)
         *given = before - wi_min(before, s->kept);
     bool over_soft_limit = true_now && held > s->lent + s->kept;

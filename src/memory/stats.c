@@ -126,7 +126,7 @@ static void each_gauge(wi_ledger *ledger, void (*fn)(weir_gauge *gauge))
         fn(all[i]);
 }
 
-static uint64_t retries(const wi_ledger *ledger)
+static uint64_t snapshot_retries(const wi_ledger *ledger)
 {
     uint64_t count = 0;
     for (int rung = WEIR_RUNG_REMAP; rung < WEIR_RUNG_COUNT; rung++)
@@ -140,7 +140,7 @@ void wi_ledger_gauges(wi_ledger *ledger, weir_memory_stats *out)
     wi_ledger_merge_all(ledger);
     *out = ledger->gauges;
     out->struct_size = sizeof *out;
-    out->num_alloc_retries = retries(ledger) - ledger->retries_before;
+    out->num_alloc_retries = snapshot_retries(ledger) - ledger->retries_before;
     out->num_ooms = ledger->refusals - ledger->refusals_before;
     pthread_mutex_unlock(&ledger->lock);
 }
@@ -150,7 +150,7 @@ void wi_ledger_reset_accumulated(wi_ledger *ledger)
     pthread_mutex_lock(&ledger->lock);
     wi_ledger_merge_all(ledger);
     each_gauge(ledger, wi_gauge_forget_past);
-    ledger->retries_before = retries(ledger);
+    ledger->retries_before = snapshot_retries(ledger);
     ledger->refusals_before = ledger->refusals;
     pthread_mutex_unlock(&ledger->lock);
 }

@@ -17,12 +17,12 @@ void wi_stream_lists_init(wi_stream_lists *stream_lists, wi_resource *resource, 
     resource->stream_lists = stream_lists;
 }
 
-static void lock(const wi_stream_lists *stream_lists)
+static void stream_list_lock(const wi_stream_lists *stream_lists)
 {
     wi_resource_lock(stream_lists->resource);
 }
 
-static void unlock(const wi_stream_lists *stream_lists)
+static void stream_list_unlock(const wi_stream_lists *stream_lists)
 {
     wi_resource_unlock(stream_lists->resource);
 }
@@ -103,14 +103,14 @@ static void add_mark(wi_stream_list *stream_list, wi_epoch mark)
 }
 
 /* Something was freed since the last event; nobody is about one. */
-static bool is_open(const wi_stream_list *stream_list)
+static bool stream_list_is_open(const wi_stream_list *stream_list)
 {
     return stream_list->last && stream_list->last->epoch > stream_list->recorded && !stream_list->recording;
 }
 
 static bool can_record(const wi_stream_list *stream_list)
 {
-    return stream_list->stream.id != 0 && !stream_list->gone && is_open(stream_list);
+    return stream_list->stream.id != 0 && !stream_list->gone && stream_list_is_open(stream_list);
 }
 
 static wi_epoch begin_mark(wi_stream_list *stream_list)
@@ -137,9 +137,9 @@ static void close_epoch(wi_stream_lists *stream_lists, wi_stream_list *stream_li
     weir_stream stream = stream_list->stream;
     void *native = stream_list->native;
     wi_epoch mark = begin_mark(stream_list);
-    unlock(stream_lists);
+    stream_list_unlock(stream_lists);
     weir_status status = stream_lists->resource->driver->record(stream_lists->resource->device, native, &mark.event);
-    lock(stream_lists);
+    stream_list_lock(stream_lists);
     end_mark(stream_list, &mark, status == WEIR_OK && !stream_list->gone && stream_list->stream.id == stream.id);
 }
 
@@ -157,7 +157,7 @@ void wi_stream_lists_returned(wi_stream_list *stream_list, uint64_t bytes)
     stream_list->frees++;
 }
 
-static uint64_t pass(wi_stream_lists *stream_lists, wi_stream_list *stream_list)
+static uint64_t stream_list_pass(wi_stream_lists *stream_lists, wi_stream_list *stream_list)
 {
     uint64_t passed = stream_list->passed;
     if (wi_plant == WI_PLANT_EARLY_REUSE)
@@ -181,7 +181,7 @@ static uint32_t generation_of(weir_stream stream)
     return (uint32_t)(stream.id >> 16);
 }
 
-static bool has_ended(const wi_stream_lists *stream_lists, weir_stream stream)
+static bool stream_list_has_ended(const wi_stream_lists *stream_lists, weir_stream stream)
 {
     return generation_of(stream) <= stream_lists->ended[stream.id % WI_STREAM_LIST_PLACES];
 }
@@ -212,7 +212,7 @@ wi_stream_list *wi_stream_lists_get(wi_stream_lists *stream_lists, weir_stream s
     wi_stream_list *stream_list = stream_lists->places[place];
     if (stream_list && stream_list->stream.id == stream.id)
         return stream_list;
-    if ((stream_list && stream_list->stream.id != 0) || has_ended(stream_lists, stream))
+    if ((stream_list && stream_list->stream.id != 0) || stream_list_has_ended(stream_lists, stream))
         return NULL;
     if (!stream_list) {
         stream_list = stream_lists->places[place] = new_lane(stream_lists);
@@ -238,9 +238,9 @@ wi_stream_list *wi_stream_lists_get_late(wi_stream_lists *stream_lists, weir_str
 static void let_record(wi_stream_lists *stream_lists, const wi_stream_list *stream_list)
 {
     for (unsigned turn = 0; stream_list->recording && !wi_alone; turn++) {
-        unlock(stream_lists);
+        stream_list_unlock(stream_lists);
         wi_pause(turn);
-        lock(stream_lists);
+        stream_list_lock(stream_lists);
     }
 }
 
@@ -299,7 +299,7 @@ static void collect_spent(wi_stream_lists *stream_lists)
 static bool wants_bound(const wi_stream_list *stream_list)
 {
     bool gone = stream_list->gone && (stream_list->recorded < stream_list->open - 1 || stream_list->frees > 0);
-    return !stream_list->recording && (gone || (stream_list->refused && is_open(stream_list)));
+    return !stream_list->recording && (gone || (stream_list->refused && stream_list_is_open(stream_list)));
 }
 
 static bool any_wants_bound(const wi_stream_lists *stream_lists)
@@ -320,9 +320,9 @@ bool wi_stream_lists_bound(wi_stream_lists *stream_lists)
     for (wi_stream_list *stream_list = NULL; (stream_list = wi_stream_lists_next(stream_lists, stream_list));)
         stream_list->bound = wants_bound(stream_list) ? begin_mark(stream_list) : (wi_epoch){.epoch = 0};
     stream_lists->bounding = true;
-    unlock(stream_lists);
+    stream_list_unlock(stream_lists);
     weir_status status = r->driver->record_all(r->device, &event);
-    lock(stream_lists);
+    stream_list_lock(stream_lists);
     stream_lists->bounding = false;
     for (wi_stream_list *stream_list = NULL; (stream_list = wi_stream_lists_next(stream_lists, stream_list));)
         if (stream_list->bound.epoch > 0) {
@@ -360,10 +360,10 @@ uint64_t wi_stream_lists_renew(wi_stream_lists *stream_lists)
             continue;
         if (can_record(stream_list))
             close_epoch(stream_lists, stream_list);
-        bytes += pass(stream_lists, stream_list);
+        bytes += stream_list_pass(stream_lists, stream_list);
     }
     for (wi_stream_list *stream_list = stream_lists->gone; stream_list; stream_list = stream_list->next_gone)
-        bytes += pass(stream_lists, stream_list);
+        bytes += stream_list_pass(stream_lists, stream_list);
     collect_spent(stream_lists);
     return bytes;
 }

@@ -11,7 +11,7 @@ const wi_stream_list *wi_ordered_list(const wi_resource *resource, const wi_plac
 }
 
 /* Who had the memory before that is taken as it lies. */
-static uint8_t lenders(const wi_extent *extent, const wi_placement *p)
+static uint8_t ordered_lenders(const wi_extent *extent, const wi_placement *p)
 {
     uint64_t owner = extent->last & ~WI_SECRET;
     bool clients = owner != WI_CLEAN && owner != WI_MIXED && owner != p->account->serial;
@@ -26,13 +26,13 @@ wi_block *wi_ordered_use(wi_extent *extent, uint64_t start, wi_placement *p, uin
     extent = wi_region_use(region, extent, start, p->charged, wi_min(slack, region->most_slack));
     wi_block made = wi_block_make(p, region->base + extent->offset, extent->last);
     made.ordered = p->ordered;
-    made.lent = lenders(extent, p);
+    made.lent = ordered_lenders(extent, p);
     made.slack = extent->bytes > p->charged;
     wi_block_set(&extent->block, &made);
     return &extent->block;
 }
 
-static void unuse(wi_block *block, uint64_t last, wi_stream_list *stream_list)
+static void ordered_unuse(wi_block *block, uint64_t last, wi_stream_list *stream_list)
 {
     wi_extent *extent = wi_extent_of(block);
     wi_region_unuse(extent->region, extent, last, stream_list);
@@ -46,7 +46,7 @@ void wi_ordered_discard(wi_resource *resource, wi_block *block, const wi_placeme
         stream_list = &resource->stream_lists->late;
     if (stream_list) /* it may have been another's */
         wi_stream_lists_returned(stream_list, block->charged);
-    unuse(block, block->previous, stream_list);
+    ordered_unuse(block, block->previous, stream_list);
     wi_resource_unlock(resource);
 }
 
@@ -61,7 +61,7 @@ void wi_ordered_publish(wi_resource *resource, wi_block *block)
 
 static void free_for(wi_block *block, wi_stream_list *stream_list)
 {
-    unuse(block, block->untouched ? block->previous : wi_account_owner(block->account), stream_list);
+    ordered_unuse(block, block->untouched ? block->previous : wi_account_owner(block->account), stream_list);
 }
 
 bool wi_ordered_follow(wi_resource *resource, weir_stream stream, void *native)

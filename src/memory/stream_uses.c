@@ -1,20 +1,20 @@
 #include "memory/stream_uses.h"
 #include "base/plant.h"
 
-static weir_status no_memory(void)
+static weir_status stream_uses_no_memory(void)
 {
     return weir_fail(WEIR_ERR_SYSTEM, "no host memory to remember the use of a block");
 }
 
 /* Room for one more read, so that closing a ticket cannot fail. Open readers may all come from different streams. */
-static weir_status reserve(wi_stream_uses *stream_uses)
+static weir_status stream_uses_reserve(wi_stream_uses *stream_uses)
 {
     uint32_t needed = stream_uses->read_count + stream_uses->readers + 1;
     if (needed <= stream_uses->read_capacity)
         return WEIR_OK;
     wi_event *reads = realloc(stream_uses->reads, 2 * (size_t)needed * sizeof *reads);
     if (!reads)
-        return no_memory();
+        return stream_uses_no_memory();
     stream_uses->reads = reads;
     stream_uses->read_capacity = 2 * needed;
     return WEIR_OK;
@@ -25,7 +25,7 @@ weir_status wi_stream_uses_open(wi_stream_uses **stream_uses, weir_access access
     if (!*stream_uses)
         *stream_uses = calloc(1, sizeof **stream_uses);
     wi_stream_uses *m = *stream_uses;
-    weir_status status = m ? reserve(m) : no_memory();
+    weir_status status = m ? stream_uses_reserve(m) : stream_uses_no_memory();
     *opened = status == WEIR_OK && !m->writer && (access == WEIR_ACCESS_READ || m->readers == 0);
     if (*opened && access == WEIR_ACCESS_READ)
         m->readers++;
@@ -67,7 +67,7 @@ weir_status wi_stream_uses_first_write(wi_stream_uses **stream_uses, wi_event ev
     if (!*stream_uses)
         *stream_uses = calloc(1, sizeof **stream_uses);
     if (!*stream_uses)
-        return no_memory();
+        return stream_uses_no_memory();
     if (!(*stream_uses)->write.stream)
         (*stream_uses)->write = event;
     return WEIR_OK;
@@ -108,7 +108,7 @@ weir_status wi_stream_uses_copy(const wi_stream_uses *stream_uses, wi_stream_use
     if (!copy || !reads) {
         free(copy);
         free(reads);
-        return no_memory();
+        return stream_uses_no_memory();
     }
     if (stream_uses->read_count > 0)
         memcpy(reads, stream_uses->reads, stream_uses->read_count * sizeof *reads);

@@ -9,7 +9,7 @@ typedef struct run {
     uint64_t start;
 } run;
 
-static uint64_t end_of(const wi_extent *extent)
+static uint64_t ordered_end_of(const wi_extent *extent)
 {
     return extent->offset + extent->bytes;
 }
@@ -40,7 +40,7 @@ static bool find_one(const wi_stream_lists *stream_lists, const wi_shared *share
 }
 
 /* A free extent to the left of which nothing is: neighbours differ in their stream lists, so that one of two is in a stream list. */
-static wi_extent *leftmost(wi_extent *extent)
+static wi_extent *ordered_leftmost(wi_extent *extent)
 {
     wi_extent *left = extent->previous;
     if (!left || left->kind != WI_FREE)
@@ -58,8 +58,8 @@ static bool fits_from(wi_extent *first, const wi_placement *p, run *out)
         if (out->pieces == 0)
             *out = (run){.first = e, .start = wi_extent_start(e, p->alignment)};
         bool usable = !is_others(e, p) || wi_stream_lists_point(e, &ignored);
-        out->pieces = usable && out->start < end_of(e) ? out->pieces + 1 : 0;
-        if (out->pieces > 0 && out->start + p->charged <= end_of(e))
+        out->pieces = usable && out->start < ordered_end_of(e) ? out->pieces + 1 : 0;
+        if (out->pieces > 0 && out->start + p->charged <= ordered_end_of(e))
             return true;
     }
     return false;
@@ -73,7 +73,7 @@ static bool find_several(const wi_stream_lists *stream_lists, unsigned number, c
     *out = (run){0};
     for (const wi_stream_list *stream_list = NULL; (stream_list = wi_stream_lists_next(stream_lists, stream_list));)
         for (wi_extent *e = stream_list->first; e; e = e->lane_next) {
-            wi_extent *first = e->region->number == number ? leftmost(e) : NULL;
+            wi_extent *first = e->region->number == number ? ordered_leftmost(e) : NULL;
             if (first && fits_from(first, p, &r) && (!found || r.pieces < out->pieces)) {
                 *out = r;
                 found = true;
@@ -85,20 +85,20 @@ static bool find_several(const wi_stream_lists *stream_lists, unsigned number, c
 /* Taking ----------------------------------------------------------------------------------------------------------- */
 
 /* Nothing but what is needed is taken. */
-static void seize(run *r, const wi_placement *p, uint64_t slack)
+static void ordered_seize(run *r, const wi_placement *p, uint64_t slack)
 {
     wi_region *region = r->first->region;
     if (r->start > r->first->offset)
         r->first = wi_region_cut(region, r->first, r->start);
     wi_extent *e = r->first;
     for (size_t i = 0; i < r->pieces; i++, e = e->next) {
-        if (end_of(e) > r->start + p->charged + slack)
+        if (ordered_end_of(e) > r->start + p->charged + slack)
             wi_region_cut(region, e, r->start + p->charged);
         wi_region_set(region, e, WI_BUSY);
     }
 }
 
-static void put_back(const run *r)
+static void ordered_put_back(const run *r)
 {
     wi_extent *e = r->first, *next;
     for (size_t i = 0; i < r->pieces; i++, e = next) {
@@ -139,7 +139,7 @@ static weir_status order_behind(wi_resource *resource, const wi_placement *p, co
 }
 
 /* One extent, whose order is that of the placement's stream now. */
-static wi_extent *unite(const wi_stream_lists *stream_lists, const run *r, const wi_placement *p)
+static wi_extent *ordered_unite(const wi_stream_lists *stream_lists, const run *r, const wi_placement *p)
 {
     wi_extent *e = r->first;
     for (size_t i = 0; i < r->pieces; i++, e = e->next) {
@@ -152,20 +152,20 @@ static wi_extent *unite(const wi_stream_lists *stream_lists, const run *r, const
     return r->first;
 }
 
-static wi_block *take(wi_resource *resource, run *r, wi_placement *p, uint64_t slack)
+static wi_block *ordered_take(wi_resource *resource, run *r, wi_placement *p, uint64_t slack)
 {
     size_t count;
     slack = wi_min(slack, r->first->region->most_slack);
-    seize(r, p, slack);
+    ordered_seize(r, p, slack);
     wi_event *points = points_of(r, p, &count);
     bool ordered = points && order_behind(resource, p, points, count) == WEIR_OK;
     free(points);
     if (!ordered) {
-        put_back(r);
+        ordered_put_back(r);
         return NULL;
     }
     wi_climbed(p, count > 0 ? WEIR_RUNG_ORDER : WEIR_RUNG_FIT);
-    wi_block *block = wi_ordered_use(unite(resource->stream_lists, r, p), r->start, p, slack);
+    wi_block *block = wi_ordered_use(ordered_unite(resource->stream_lists, r, p), r->start, p, slack);
     p->ordered = true;
     wi_store(block->ordered, true);
     return block;
@@ -179,5 +179,5 @@ wi_block *wi_ordered_use_behind(wi_resource *resource, wi_shared *shared, unsign
         return NULL;
     bool found =
         find_one(resource->stream_lists, shared, number, p, &r) || find_several(resource->stream_lists, number, p, &r);
-    return found ? take(resource, &r, p, slack) : NULL;
+    return found ? ordered_take(resource, &r, p, slack) : NULL;
 }

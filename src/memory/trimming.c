@@ -11,19 +11,19 @@ typedef struct batch {
     size_t count;
 } batch;
 
-static void add(batch *b, wi_chunk *chunk)
+static void chunks_add(batch *b, wi_chunk *chunk)
 {
     b->handles[b->count] = chunk->handle;
     b->of[b->count++] = chunk;
 }
 
-static bool enough(const wi_mapped *mapped, const wi_chunk *like, size_t count, uint64_t wanted)
+static bool chunks_enough(const wi_mapped *mapped, const wi_chunk *like, size_t count, uint64_t wanted)
 {
     return count == MOST_AT_ONCE || count * wi_chunk_bytes(like, mapped) >= wanted;
 }
 
 /* The handle is the driver's again; answers the bytes. */
-static uint64_t destroy(wi_mapped *mapped, batch *b)
+static uint64_t chunks_destroy(wi_mapped *mapped, batch *b)
 {
     wi_resource *r = &mapped->resource;
     uint64_t each = wi_chunk_bytes(b->of[0], mapped), bytes = b->count * each;
@@ -47,10 +47,11 @@ static uint64_t destroy_spare(wi_mapped *mapped, uint64_t wanted)
         wi_chunk *spare = mapped->spare;
         mapped->spare = spare->next;
         mapped->spare_granules -= spare->count;
-        add(&b, spare);
-    } while (mapped->spare && mapped->spare->count == b.of[0]->count && !enough(mapped, b.of[0], b.count, wanted));
+        chunks_add(&b, spare);
+    } while (mapped->spare && mapped->spare->count == b.of[0]->count &&
+             !chunks_enough(mapped, b.of[0], b.count, wanted));
     mapped->fresh_last = wi_owners_mix(mapped->fresh_last, mapped->spare_last);
-    return destroy(mapped, &b);
+    return chunks_destroy(mapped, &b);
 }
 
 void wi_chunks_drop_spare(wi_mapped *mapped)
@@ -59,7 +60,7 @@ void wi_chunks_drop_spare(wi_mapped *mapped)
 }
 
 /* The handle there, if it can be had as well as `like` and is as long. */
-static wi_chunk *neighbour(const wi_chunk *like, uint64_t granule)
+static wi_chunk *chunks_neighbour(const wi_chunk *like, uint64_t granule)
 {
     wi_region *region = like->region;
     wi_chunk *b = granule < region->bytes / region->granule ? region->chunks[granule] : NULL;
@@ -67,7 +68,7 @@ static wi_chunk *neighbour(const wi_chunk *like, uint64_t granule)
 }
 
 /* The longest idle handle that can be had, and as many beside it as are wanted, busy now; false: there is none. */
-static bool collect(wi_mapped *mapped, uint64_t wanted, batch *out)
+static bool chunks_collect(wi_mapped *mapped, uint64_t wanted, batch *out)
 {
     wi_chunk *first = mapped->shared.idle.first, *more;
     size_t count = 1;
@@ -76,11 +77,11 @@ static bool collect(wi_mapped *mapped, uint64_t wanted, batch *out)
         first = first->next;
     if (!first || wi_extent_pool_reserve(&mapped->shared.pool, MOST_AT_ONCE * (size_t)WI_RECORDS_PER_CHANGE) != WEIR_OK)
         return false;
-    for (; !enough(mapped, first, count, wanted) && (more = neighbour(first, first->first - 1)); count++)
+    for (; !chunks_enough(mapped, first, count, wanted) && (more = chunks_neighbour(first, first->first - 1)); count++)
         first = more;
-    for (more = first; more && !enough(mapped, first, out->count, wanted);
-         more = neighbour(more, more->first + more->count))
-        add(out, more);
+    for (more = first; more && !chunks_enough(mapped, first, out->count, wanted);
+         more = chunks_neighbour(more, more->first + more->count))
+        chunks_add(out, more);
     for (size_t i = 0; i < out->count; i++)
         out->busy[i] = wi_chunks_seize(out->of[i], i ? out->busy[i - 1] : NULL);
     return out->count > 0;
@@ -92,7 +93,7 @@ static uint64_t destroy_idle(wi_mapped *mapped, uint64_t wanted)
     wi_resource *r = &mapped->resource;
     uint64_t last = WI_CLEAN;
     batch b = {0};
-    if (!collect(mapped, wanted, &b))
+    if (!chunks_collect(mapped, wanted, &b))
         return 0;
     wi_chunks_go_to_driver(mapped);
     weir_status status =
@@ -105,10 +106,10 @@ static uint64_t destroy_idle(wi_mapped *mapped, uint64_t wanted)
         else
             wi_chunks_dissolve(mapped, b.busy[i]);
     mapped->fresh_last = wi_owners_mix(mapped->fresh_last, last);
-    return status == WEIR_OK ? destroy(mapped, &b) : 0;
+    return status == WEIR_OK ? chunks_destroy(mapped, &b) : 0;
 }
 
-static uint64_t give(wi_mapped *mapped, uint64_t there, uint64_t keep)
+static uint64_t chunks_give(wi_mapped *mapped, uint64_t there, uint64_t keep)
 {
     return there <= keep ? 0 : mapped->spare ? destroy_spare(mapped, there - keep) : destroy_idle(mapped, there - keep);
 }
@@ -120,7 +121,7 @@ uint64_t wi_chunks_trim(wi_mapped *mapped, uint64_t keep)
         uint64_t there = mapped->spare_granules * mapped->granule;
         for (int region_number = 0; region_number < WI_REGIONS; region_number++)
             there += mapped->regions[region_number].free_bytes;
-        given = give(mapped, there, keep);
+        given = chunks_give(mapped, there, keep);
         released += given;
     } while (given > 0);
     return released;
@@ -130,7 +131,7 @@ uint64_t wi_chunks_trim_idle(wi_mapped *mapped, uint64_t keep)
 {
     uint64_t released = 0, given;
     do {
-        given = give(mapped, (mapped->spare_granules + mapped->shared.idle.granules) * mapped->granule, keep);
+        given = chunks_give(mapped, (mapped->spare_granules + mapped->shared.idle.granules) * mapped->granule, keep);
         released += given;
     } while (given > 0);
     return released;

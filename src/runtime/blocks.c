@@ -47,7 +47,7 @@ void wi_blocks_check(weir_blocks *pool)
 
 /* Pools ------------------------------------------------------------------------------------------------------------ */
 
-static weir_status check_options(weir_blocks_options *o, uint64_t *total)
+static weir_status block_pool_check_options(weir_blocks_options *o, uint64_t *total)
 {
     const uint32_t known = WEIR_ALLOC_NO_WAIT | WEIR_BLOCKS_CLEAR | WEIR_BLOCKS_NAMED;
     o->alignment = o->alignment ? o->alignment : WI_UNIT;
@@ -81,7 +81,7 @@ static void free_pool(weir_blocks *pool)
     free(pool);
 }
 
-static weir_blocks *make_pool(weir_client *client, const weir_blocks_options *o)
+static weir_blocks *block_pool_make_pool(weir_client *client, const weir_blocks_options *o)
 {
     weir_blocks *pool = calloc(1, sizeof *pool);
     if (!pool)
@@ -113,10 +113,10 @@ weir_status weir_blocks_create(weir_client *client, const weir_blocks_options *o
     if (!out || !options || !wi_copy_in(&o, sizeof o, options, options->struct_size))
         return weir_fail(WEIR_ERR_INVALID, "weir_blocks_create: NULL, or member struct_size is not set");
     *out = NULL;
-    status = check_options(&o, &total);
+    status = block_pool_check_options(&o, &total);
     if (status != WEIR_OK)
         return status;
-    weir_blocks *pool = make_pool(client, &o);
+    weir_blocks *pool = block_pool_make_pool(client, &o);
     if (!pool)
         return weir_fail(WEIR_ERR_SYSTEM, "weir_blocks_create: no host memory for the books of %u blocks", o.count);
     weir_request request = {.struct_size = sizeof request,
@@ -175,7 +175,7 @@ weir_status weir_blocks_destroy(weir_blocks *pool)
 
 /* Members ---------------------------------------------------------------------------------------------------------- */
 
-static void list(weir_blocks *pool, weir_blocks_member *member)
+static void block_pool_list(weir_blocks *pool, weir_blocks_member *member)
 {
     member->previous = pool->last;
     *(pool->last ? &pool->last->next : &pool->first) = member;
@@ -209,7 +209,7 @@ weir_status weir_blocks_join(weir_blocks *pool, weir_client *client, uint32_t ca
     uint32_t slot = wi_bitmap_take(&pool->slots);
     if (slot != WI_BITMAP_NONE) {
         member->slot = (uint16_t)(slot + 1);
-        list(pool, member);
+        block_pool_list(pool, member);
     }
     wi_blocks_unlock(pool);
     if (slot == WI_BITMAP_NONE) {
@@ -223,7 +223,7 @@ weir_status weir_blocks_join(weir_blocks *pool, weir_client *client, uint32_t ca
 }
 
 /* Blocks that a member held last are nobody's before its slot becomes another's. By and by, so that takers get the lock. */
-static void forget(weir_blocks *pool, uint16_t slot)
+static void block_pool_forget(weir_blocks *pool, uint16_t slot)
 {
     const uint32_t step = 4096;
     for (uint32_t i = 0; pool->flags & WEIR_BLOCKS_CLEAR && i < pool->count; i += step) {
@@ -258,7 +258,7 @@ weir_status weir_blocks_leave(weir_blocks_member *member)
         return weir_fail(WEIR_ERR_BUSY,
                          "%s holds %u blocks of the pool %s and %u are pending; give them back before leaving",
                          member->name, held, pool->tag, pending);
-    forget(pool, member->slot);
+    block_pool_forget(pool, member->slot);
     wi_client_let_go(member->client);
     free(member);
     return WEIR_OK;

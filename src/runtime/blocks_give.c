@@ -30,7 +30,7 @@ weir_status wi_waiting_fence(weir_blocks *pool, void *native, wi_waiting *waitin
 
 /* Two threads may give on one stream and come here in another order than that of their events. The later one is then
  * looked at first, which is late and never early: an entry is freed by its own event alone. */
-static void hang(weir_blocks *pool, wi_waiting *waiting)
+static void block_pool_hang(weir_blocks *pool, wi_waiting *waiting)
 {
     waiting->order = ++pool->last_order;
     waiting->next = NULL;
@@ -114,7 +114,7 @@ void wi_blocks_put(weir_blocks_member *member, const wi_block_run *runs, uint32_
         waiting->run_count = count;
         member->pending += blocks;
         pool->pending += blocks;
-        hang(pool, waiting);
+        block_pool_hang(pool, waiting);
     }
 }
 
@@ -128,7 +128,7 @@ weir_blocks_member *wi_blocks_owner(const weir_blocks *pool, uint32_t index)
     return m;
 }
 
-static bool gives(const weir_blocks_member *member, uint32_t index)
+static bool block_pool_gives(const weir_blocks_member *member, uint32_t index)
 {
     return wi_blocks_is_held(member->pool, index) && member->pool->owners[index] == member->slot;
 }
@@ -140,7 +140,7 @@ typedef struct complaint {
     const char *owner, *state;
 } complaint;
 
-static complaint complain(const weir_blocks_member *member, uint32_t index)
+static complaint block_pool_complain(const weir_blocks_member *member, uint32_t index)
 {
     const weir_blocks *pool = member->pool;
     const weir_blocks_member *owner = wi_blocks_owner(pool, index);
@@ -152,7 +152,7 @@ static complaint complain(const weir_blocks_member *member, uint32_t index)
 }
 
 /* Says it, without the lock. */
-static weir_status say(const weir_blocks_member *member, const complaint *c)
+static weir_status block_pool_say(const weir_blocks_member *member, const complaint *c)
 {
     const weir_blocks *pool = member->pool;
     switch (c->status) {
@@ -175,7 +175,7 @@ static weir_status say(const weir_blocks_member *member, const complaint *c)
 
 /* Giving ----------------------------------------------------------------------------------------------------------- */
 
-static weir_status check_call(const weir_blocks_member *member, const char *call)
+static weir_status block_pool_check_call(const weir_blocks_member *member, const char *call)
 {
     WI_ENTER();
     return wi_likely(member != NULL) ? WEIR_OK : weir_fail(WEIR_ERR_INVALID, "%s: the member is NULL", call);
@@ -190,7 +190,7 @@ static weir_status out_of_range(const weir_blocks *pool, const char *call, uint6
 }
 
 /* The fence of a giving, before the lock is taken. *waiting stays NULL when the stream has nothing to wait for. */
-static weir_status fence(weir_blocks_member *member, weir_stream stream, uint32_t runs, wi_waiting **waiting)
+static weir_status block_pool_fence(weir_blocks_member *member, weir_stream stream, uint32_t runs, wi_waiting **waiting)
 {
     weir_blocks *pool = member->pool;
     void *native;
@@ -236,9 +236,9 @@ bool wi_blocks_unhold(weir_blocks_member *member, wi_block_run run)
 /* What is wrong with the run that cannot be given. */
 static complaint complain_of(const weir_blocks_member *member, wi_block_run run)
 {
-    while (gives(member, run.first))
+    while (block_pool_gives(member, run.first))
         run.first++;
-    return complain(member, run.first);
+    return block_pool_complain(member, run.first);
 }
 
 /* `taking`: which one of the first block is meant; NULL: whichever it is. */
@@ -247,14 +247,14 @@ static weir_status give_run(weir_blocks_member *member, wi_block_run run, const 
     weir_blocks *pool = member->pool;
     wi_waiting *waiting, *done = NULL;
     complaint wrong = {WEIR_OK, 0, 0, "", ""};
-    weir_status status = fence(member, stream, 1, &waiting);
+    weir_status status = block_pool_fence(member, stream, 1, &waiting);
     if (status != WEIR_OK)
         return status;
     if (waiting)
         waiting->runs[0] = run;
     wi_blocks_lock(pool);
-    if (wi_unlikely(taking && gives(member, run.first) && pool->takings[run.first] != *taking)) {
-        wrong = complain(member, run.first);
+    if (wi_unlikely(taking && block_pool_gives(member, run.first) && pool->takings[run.first] != *taking)) {
+        wrong = block_pool_complain(member, run.first);
         wrong.status = WEIR_ERR_STALE;
     } else if (wi_likely(wi_blocks_unhold(member, run))) {
         wi_blocks_put(member, &run, 1, waiting);
@@ -270,7 +270,7 @@ static weir_status give_run(weir_blocks_member *member, wi_block_run run, const 
     if (wi_likely(wrong.status == WEIR_OK))
         return WEIR_OK;
     wi_waiting_free(waiting);
-    return say(member, &wrong);
+    return block_pool_say(member, &wrong);
 }
 
 /* What give_run() does in the most frequent case; false when it is another one. */
@@ -281,7 +281,7 @@ static inline bool give_quickly(weir_blocks_member *member, uint32_t index, uint
         return false;
     weir_blocks *pool = member->pool;
     wi_blocks_lock(pool);
-    bool good = gives(member, index);
+    bool good = block_pool_gives(member, index);
     if (wi_likely(good)) {
         pool->held[index / 64] &= ~(UINT64_C(1) << index % 64);
         wi_bitmap_give_one(&pool->free, index);
@@ -295,7 +295,7 @@ weir_status weir_blocks_give(weir_blocks_member *member, uint32_t first, uint32_
 {
     if (wi_likely(give_quickly(member, first, count, stream)))
         return WEIR_OK;
-    weir_status status = check_call(member, "weir_blocks_give");
+    weir_status status = block_pool_check_call(member, "weir_blocks_give");
     if (status != WEIR_OK)
         return status;
     if (count == 0 || first >= member->pool->count || count > member->pool->count - first)
@@ -305,7 +305,7 @@ weir_status weir_blocks_give(weir_blocks_member *member, uint32_t first, uint32_
 
 weir_status weir_blocks_give_named(weir_blocks_member *member, uint32_t index, uint32_t generation, weir_stream stream)
 {
-    weir_status status = check_call(member, "weir_blocks_give_named");
+    weir_status status = block_pool_check_call(member, "weir_blocks_give_named");
     if (status != WEIR_OK)
         return status;
     if (index >= member->pool->count)
@@ -325,7 +325,7 @@ static bool unhold_many(weir_blocks_member *member, const uint32_t *indices, uin
         i++;
     if (i == count)
         return true;
-    *wrong = complain(member, indices[i]);
+    *wrong = block_pool_complain(member, indices[i]);
     for (uint32_t j = i; j-- > 0;) {
         wi_blocks_hold(member->pool, (wi_block_run){indices[j], 1});
         if (indices[j] == indices[i])
@@ -335,7 +335,7 @@ static bool unhold_many(weir_blocks_member *member, const uint32_t *indices, uin
 }
 
 /* The runs in a list of indices, as they follow one another; returns how many. */
-static uint32_t find_runs(const uint32_t *indices, uint32_t count, wi_block_run *runs)
+static uint32_t block_pool_find_runs(const uint32_t *indices, uint32_t count, wi_block_run *runs)
 {
     uint32_t found = 0;
     for (uint32_t i = 0; i < count; i++)
@@ -349,7 +349,7 @@ static uint32_t find_runs(const uint32_t *indices, uint32_t count, wi_block_run 
 weir_status weir_blocks_give_many(weir_blocks_member *member, const uint32_t *indices, uint32_t count,
                                   weir_stream stream)
 {
-    weir_status status = check_call(member, "weir_blocks_give_many");
+    weir_status status = block_pool_check_call(member, "weir_blocks_give_many");
     if (status != WEIR_OK)
         return status;
     weir_blocks *pool = member->pool;
@@ -362,8 +362,8 @@ weir_status weir_blocks_give_many(weir_blocks_member *member, const uint32_t *in
     complaint wrong = {WEIR_OK, 0, 0, "", ""};
     if (!room)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory to give blocks of the pool %s back", pool->tag);
-    uint32_t runs = find_runs(indices, count, room->runs);
-    status = fence(member, stream, 0, &waiting);
+    uint32_t runs = block_pool_find_runs(indices, count, room->runs);
+    status = block_pool_fence(member, stream, 0, &waiting);
     if (status != WEIR_OK) {
         wi_waiting_free(room);
         return status;
@@ -381,5 +381,5 @@ weir_status weir_blocks_give_many(weir_blocks_member *member, const uint32_t *in
         wi_waiting_free(room);
     wi_waiting_free(done);
     wi_waiting_free(waiting);
-    return good ? WEIR_OK : say(member, &wrong);
+    return good ? WEIR_OK : block_pool_say(member, &wrong);
 }

@@ -43,7 +43,7 @@ static weir_status row_of(const weir_kv_geometry *g, uint64_t *bytes)
 }
 
 /* to = a * b; false beyond what a device could have. */
-static bool times(uint64_t a, uint64_t b, uint64_t *to)
+static bool block_pool_times(uint64_t a, uint64_t b, uint64_t *to)
 {
     return !__builtin_mul_overflow(a, b, to) && *to <= most_bytes;
 }
@@ -66,11 +66,13 @@ weir_status weir_kv_layout_of(const weir_kv_geometry *geometry, weir_kv_layout *
     g->planes = g->planes ? g->planes : 2;
     l.parts = (uint32_t)(((uint64_t)g->layers + g->layers_in_block - 1) / g->layers_in_block);
     l.blocks = (uint64_t)l.parts * g->blocks_per_layer;
-    bool fits = times(l.token, g->tokens, &l.head) && times(l.head, g->kv_heads, &l.plane) &&
-                times(l.plane, g->planes, &l.layer) && times(l.layer, g->layers_in_block, &l.bytes);
+    bool fits = block_pool_times(l.token, g->tokens, &l.head) && block_pool_times(l.head, g->kv_heads, &l.plane) &&
+                block_pool_times(l.plane, g->planes, &l.layer) &&
+                block_pool_times(l.layer, g->layers_in_block, &l.bytes);
     /* An element takes at least a bit of those bytes. */
-    fits = fits && times((uint64_t)g->head_size * g->tokens, g->kv_heads, &l.elements) &&
-           times(l.elements, (uint64_t)g->planes, &l.elements) && times(l.elements, g->layers_in_block, &l.elements);
+    fits = fits && block_pool_times((uint64_t)g->head_size * g->tokens, g->kv_heads, &l.elements) &&
+           block_pool_times(l.elements, (uint64_t)g->planes, &l.elements) &&
+           block_pool_times(l.elements, g->layers_in_block, &l.elements);
     if (!fits)
         return weir_fail(WEIR_ERR_INVALID,
                          "weir_kv_layout_of: a block of %u layers x %u planes x %u heads x %u tokens x %llu bytes is "

@@ -1,7 +1,7 @@
 /* Looking at pools: addresses, owners, statistics. */
 #include "runtime/blocks.h"
 
-static bool sized(const void *structure, size_t size)
+static bool block_pool_sized(const void *structure, size_t size)
 {
     return structure && size >= 2 * sizeof(size_t);
 }
@@ -16,7 +16,7 @@ static void copy_name(char *to, size_t capacity, const char *name)
 weir_status weir_blocks_look(const weir_blocks *pool, weir_blocks_view *out)
 {
     WI_ENTER();
-    if (!pool || !sized(out, out ? out->struct_size : 0))
+    if (!pool || !block_pool_sized(out, out ? out->struct_size : 0))
         return weir_fail(WEIR_ERR_INVALID, "weir_blocks_look: NULL, or member struct_size is not set");
     weir_blocks_view view = {sizeof view, pool->block.pointer, pool->bytes, pool->count};
     wi_copy_out(out, out->struct_size, &view, sizeof view);
@@ -26,7 +26,7 @@ weir_status weir_blocks_look(const weir_blocks *pool, weir_blocks_view *out)
 weir_status weir_blocks_info(weir_blocks *pool, uint32_t index, weir_blocks_details *out)
 {
     WI_ENTER();
-    if (!pool || !sized(out, out ? out->struct_size : 0))
+    if (!pool || !block_pool_sized(out, out ? out->struct_size : 0))
         return weir_fail(WEIR_ERR_INVALID, "weir_blocks_info: NULL, or member struct_size is not set");
     if (index >= pool->count)
         return weir_fail(WEIR_ERR_INVALID, "weir_blocks_info: there is no block %u in the pool %s of %u", index,
@@ -69,7 +69,7 @@ weir_status weir_blocks_snapshot(weir_blocks *pool, weir_blocks_stats *out, weir
     if (!pool || !out || (!members && capacity > 0))
         return weir_fail(WEIR_ERR_INVALID, "weir_blocks_snapshot: NULL");
     size_t stride = capacity > 0 ? members[0].struct_size : sizeof *members, found = 0;
-    if (!sized(out, out->struct_size) || stride < 2 * sizeof(size_t))
+    if (!block_pool_sized(out, out->struct_size) || stride < 2 * sizeof(size_t))
         return weir_fail(WEIR_ERR_INVALID, "weir_blocks_snapshot: member struct_size is not set");
     weir_blocks_stats s = {.struct_size = sizeof s, .bytes = pool->bytes, .count = pool->count};
     wi_blocks_flush(pool);
@@ -102,7 +102,7 @@ weir_status weir_blocks_snapshot(weir_blocks *pool, weir_blocks_stats *out, weir
 weir_status weir_blocks_member_snapshot(weir_blocks_member *member, weir_blocks_member_stats *out)
 {
     WI_ENTER();
-    if (!member || !sized(out, out ? out->struct_size : 0))
+    if (!member || !block_pool_sized(out, out ? out->struct_size : 0))
         return weir_fail(WEIR_ERR_INVALID, "weir_blocks_member_snapshot: NULL, or member struct_size is not set");
     wi_blocks_flush(member->pool);
     wi_blocks_lock(member->pool);

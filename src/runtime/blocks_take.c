@@ -24,7 +24,7 @@ static uint32_t taken_at(const want *w, uint32_t k)
 /* Under the lock --------------------------------------------------------------------------------------------------- */
 
 /* The run has been taken out of the bitmap and becomes the member's. */
-static inline void hold(weir_blocks_member *member, uint32_t first, uint32_t count)
+static inline void block_pool_hold(weir_blocks_member *member, uint32_t first, uint32_t count)
 {
     weir_blocks *pool = member->pool;
     wi_blocks_hold(pool, (wi_block_run){first, count});
@@ -73,10 +73,10 @@ static void hold_as(const want *w, uint32_t first, uint32_t count)
     if (w->clearing)
         hold_later(w->member, first, count, w->clearing);
     else
-        hold(w->member, first, count);
+        block_pool_hold(w->member, first, count);
 }
 
-static bool try_once(const want *w)
+static bool block_pool_try_once(const want *w)
 {
     weir_blocks_member *member = w->member;
     wi_bitmap *bitmap = &member->pool->free;
@@ -97,7 +97,7 @@ static bool try_once(const want *w)
 }
 
 /* Whether it could be met if nothing were pending, as far as counts can tell. */
-static bool could(const want *w)
+static bool block_pool_could(const want *w)
 {
     const weir_blocks *pool = w->member->pool;
     return pool->pending > 0 && w->count <= w->member->cap - (w->member->used - w->member->pending) &&
@@ -112,7 +112,7 @@ typedef struct numbers {
     const char *top_name;
 } numbers;
 
-static numbers look(const want *w)
+static numbers block_pool_look(const want *w)
 {
     const weir_blocks_member *member = w->member;
     weir_blocks *pool = member->pool;
@@ -128,7 +128,7 @@ static numbers look(const want *w)
     return n;
 }
 
-static weir_status refuse(const want *w, const numbers *n)
+static weir_status block_pool_refuse(const want *w, const numbers *n)
 {
     const weir_blocks_member *member = w->member;
     const weir_blocks *pool = member->pool;
@@ -165,11 +165,12 @@ static weir_status take_slowly(const want *w)
         numbers n = {0};
         wi_blocks_lock(pool);
         (void)wi_blocks_reap(pool, &done);
-        bool taken = try_once(w), wait = !taken && could(w) && !(pool->flags & WEIR_ALLOC_NO_WAIT);
+        bool taken = block_pool_try_once(w),
+             wait = !taken && block_pool_could(w) && !(pool->flags & WEIR_ALLOC_NO_WAIT);
         if (wait)
             event = wi_blocks_oldest(pool)->event;
         if (!taken)
-            n = look(w);
+            n = block_pool_look(w);
         wi_blocks_unlock(pool);
         wi_waiting_free(done);
         if (taken)
@@ -177,13 +178,13 @@ static weir_status take_slowly(const want *w)
         if (deadline == 0)
             deadline = wi_now() + wi_option_wait();
         if (!wait || wi_now() >= deadline || runtime->driver->wait(runtime->device, event, deadline) != WEIR_OK)
-            return refuse(w, &n);
+            return block_pool_refuse(w, &n);
     }
 }
 
 /* Clearing --------------------------------------------------------------------------------------------------------- */
 
-static weir_status fill(const want *w)
+static weir_status block_pool_fill(const want *w)
 {
     const weir_blocks *pool = w->member->pool;
     const weir_runtime *runtime = pool->runtime;
@@ -197,7 +198,7 @@ static weir_status fill(const want *w)
 }
 
 /* Undoes a taking whose zeros could not be queued: behind those that were. What the blocks hold is nobody's. */
-static void untake(const want *w)
+static void block_pool_untake(const want *w)
 {
     weir_blocks *pool = w->member->pool;
     wi_waiting *waiting = w->clearing;
@@ -224,8 +225,8 @@ static weir_status take_and_clear(want *w)
     if (!w->clearing)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory to clear blocks of the pool %s", pool->tag);
     weir_status status = take_slowly(w);
-    if (status == WEIR_OK && (status = fill(w)) != WEIR_OK) {
-        untake(w);
+    if (status == WEIR_OK && (status = block_pool_fill(w)) != WEIR_OK) {
+        block_pool_untake(w);
         return status;
     }
     wi_blocks_lock(pool);
@@ -238,7 +239,7 @@ static weir_status take_and_clear(want *w)
 
 /* Calls ------------------------------------------------------------------------------------------------------------ */
 
-static weir_status check_call(const want *w, const char *call)
+static weir_status block_pool_check_call(const want *w, const char *call)
 {
     WI_ENTER();
     if (!w->member || !w->out)
@@ -252,9 +253,9 @@ static weir_status check_call(const want *w, const char *call)
     return WEIR_OK;
 }
 
-static weir_status take(want *w, const char *call)
+static weir_status block_pool_take(want *w, const char *call)
 {
-    weir_status status = check_call(w, call);
+    weir_status status = block_pool_check_call(w, call);
     if (status != WEIR_OK)
         return status;
     weir_blocks *pool = w->member->pool;
@@ -268,7 +269,7 @@ static weir_status take(want *w, const char *call)
         status = take_and_clear(w);
     } else {
         wi_blocks_lock(pool);
-        bool taken = try_once(w);
+        bool taken = block_pool_try_once(w);
         wi_blocks_unlock(pool);
         if (wi_unlikely(!taken))
             status = take_slowly(w);
@@ -280,7 +281,7 @@ static weir_status take(want *w, const char *call)
 }
 
 /* What take() does in the most frequent case; false when it is another one. */
-static inline bool take_quickly(weir_blocks_member *member, weir_stream stream, uint32_t *index)
+static inline bool block_pool_take_quickly(weir_blocks_member *member, weir_stream stream, uint32_t *index)
 {
     if (!member || !index || stream.id != 0 || atomic_load_explicit(&wi_forked, memory_order_relaxed) ||
         member->pool->flags & WEIR_BLOCKS_CLEAR ||
@@ -292,7 +293,7 @@ static inline bool take_quickly(weir_blocks_member *member, weir_stream stream, 
     if (wi_likely(under_cap(member, 1)))
         place = wi_bitmap_take(&pool->free);
     if (wi_likely(place != WI_BITMAP_NONE)) {
-        hold(member, place, 1);
+        block_pool_hold(member, place, 1);
         count_in(member, 1);
     }
     wi_blocks_unlock(pool);
@@ -302,22 +303,22 @@ static inline bool take_quickly(weir_blocks_member *member, weir_stream stream, 
 
 weir_status weir_blocks_take(weir_blocks_member *member, weir_stream stream, uint32_t *index)
 {
-    if (wi_likely(take_quickly(member, stream, index)))
+    if (wi_likely(block_pool_take_quickly(member, stream, index)))
         return WEIR_OK;
     want w = {.member = member, .kind = ONE, .count = 1, .out = index, .stream = stream};
-    return take(&w, "weir_blocks_take");
+    return block_pool_take(&w, "weir_blocks_take");
 }
 
 weir_status weir_blocks_take_run(weir_blocks_member *member, uint32_t count, weir_stream stream, uint32_t *first)
 {
     want w = {.member = member, .kind = RUN, .count = count, .stream = stream};
     w.out = first;
-    return take(&w, "weir_blocks_take_run");
+    return block_pool_take(&w, "weir_blocks_take_run");
 }
 
 weir_status weir_blocks_take_many(weir_blocks_member *member, uint32_t count, weir_stream stream, uint32_t *indices)
 {
     want w = {.member = member, .kind = MANY, .count = count, .stream = stream};
     w.out = indices;
-    return take(&w, "weir_blocks_take_many");
+    return block_pool_take(&w, "weir_blocks_take_many");
 }

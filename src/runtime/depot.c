@@ -4,12 +4,12 @@
  * that one's, so that of two threads of which one allocates and one frees neither drifts away. */
 #include "runtime/runtime.h"
 
-static void lock(wi_depot *depot)
+static void depot_lock(wi_depot *depot)
 {
     pthread_mutex_lock(&depot->lock);
 }
 
-static void unlock(wi_depot *depot)
+static void depot_unlock(wi_depot *depot)
 {
     pthread_mutex_unlock(&depot->lock);
 }
@@ -36,7 +36,7 @@ static void add_drift(wi_delta *delta, const wi_delta *more)
 /* Lists ------------------------------------------------------------------------------------------------------------ */
 
 /* With the lock held. */
-static wi_depot_list take_out(wi_depot *depot, uint32_t index)
+static wi_depot_list depot_take_out(wi_depot *depot, uint32_t index)
 {
     wi_depot_list list = depot->lists[index];
     uint64_t there = 0;
@@ -49,7 +49,7 @@ static wi_depot_list take_out(wi_depot *depot, uint32_t index)
     return list;
 }
 
-static void prepend(const wi_depot_list *from, wi_block **list)
+static void depot_prepend(const wi_depot_list *from, wi_block **list)
 {
     wi_block *last = from->first;
     while (last->pending_next)
@@ -75,7 +75,7 @@ static wi_depot_list older_half(wi_tcache_bin *bin, uint32_t count, wi_block ***
     return list;
 }
 
-static void settle(wi_tcache *cache)
+static void depot_settle(wi_tcache *cache)
 {
     add_drift(&cache->delta, &cache->returned);
     cache->returned = (wi_delta){0};
@@ -85,9 +85,9 @@ void wi_depot_merge_returned(wi_tcache *cache)
 {
     if (cache->depot->caches == 1 && cache->returned.frees == 0)
         return; /* nobody else can be about it */
-    lock(cache->depot);
-    settle(cache);
-    unlock(cache->depot);
+    depot_lock(cache->depot);
+    depot_settle(cache);
+    depot_unlock(cache->depot);
 }
 
 bool wi_depot_put(wi_tcache *cache, uint64_t charged)
@@ -101,8 +101,8 @@ bool wi_depot_put(wi_tcache *cache, uint64_t charged)
     wi_depot_list list = older_half(bin, count, &link);
     uint64_t bytes = list.count * charged;
     list.by = cache;
-    lock(depot);
-    settle(cache);
+    depot_lock(depot);
+    depot_settle(cache);
     bool fits = depot->count < WI_DEPOT_LISTS && bytes <= depot->room;
     if (fits) {
         depot->lists[depot->count++] = list;
@@ -110,7 +110,7 @@ bool wi_depot_put(wi_tcache *cache, uint64_t charged)
         atomic_fetch_or_explicit(&depot->there, wi_depot_bit(charged), memory_order_relaxed);
         atomic_fetch_add_explicit(&depot->of->lists, 1, memory_order_relaxed);
     }
-    unlock(depot);
+    depot_unlock(depot);
     if (fits) {
         *link = NULL;
         bin->count -= list.count;
@@ -136,15 +136,15 @@ bool wi_depot_take(wi_tcache *cache, uint64_t charged)
     wi_depot_list list = {.count = 0};
     if (bin->first)
         return false;
-    lock(depot);
+    depot_lock(depot);
     uint32_t i = depot->count;
     while (i > 0 && depot->lists[i - 1].charged != charged)
         i--;
     if (i > 0 && depot->lists[i - 1].count * charged <= cache->room) {
-        list = take_out(depot, i - 1);
+        list = depot_take_out(depot, i - 1);
         hand_drift(depot, &list, cache);
     }
-    unlock(depot);
+    depot_unlock(depot);
     if (list.count == 0)
         return false;
     uint64_t bytes = list.count * charged;
@@ -160,14 +160,14 @@ bool wi_depot_take(wi_tcache *cache, uint64_t charged)
 bool wi_depot_push_out(wi_depot *depot, uint64_t charged, wi_block **list)
 {
     uint32_t i = 0;
-    lock(depot);
+    depot_lock(depot);
     while (i < depot->count && depot->lists[i].charged == charged)
         i++;
     bool any = i < depot->count;
-    wi_depot_list out = any ? take_out(depot, i) : (wi_depot_list){0};
-    unlock(depot);
+    wi_depot_list out = any ? depot_take_out(depot, i) : (wi_depot_list){0};
+    depot_unlock(depot);
     if (any)
-        prepend(&out, list);
+        depot_prepend(&out, list);
     return any;
 }
 
@@ -195,31 +195,31 @@ wi_depot *wi_depot_make(weir_client *client, weir_stream stream)
 void wi_depot_forget(wi_tcache *cache)
 {
     wi_depot *depot = cache->depot;
-    lock(depot);
+    depot_lock(depot);
     for (uint32_t i = 0; i < depot->count; i++)
         if (depot->lists[i].by == cache)
             depot->lists[i].by = NULL;
     add_drift(&depot->delta, &cache->returned); /* since it was folded */
-    unlock(depot);
+    depot_unlock(depot);
     depot->caches--;
 }
 
 void wi_depot_empty(wi_depot *depot, uint64_t above, wi_block **list)
 {
-    lock(depot);
+    depot_lock(depot);
     for (uint32_t i = depot->count; i-- > 0;)
         if (depot->lists[i].charged > above) {
-            wi_depot_list out = take_out(depot, i);
-            prepend(&out, list);
+            wi_depot_list out = depot_take_out(depot, i);
+            depot_prepend(&out, list);
         }
-    unlock(depot);
+    depot_unlock(depot);
 }
 
 void wi_depot_merge(wi_depot *depot)
 {
-    lock(depot);
+    depot_lock(depot);
     wi_ledger_merge(&depot->client->runtime->ledger, &depot->client->account, &depot->delta);
-    unlock(depot);
+    depot_unlock(depot);
 }
 
 void wi_depot_end(wi_depot *depot)

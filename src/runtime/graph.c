@@ -20,12 +20,12 @@ static weir_runtime *runtime_of(const weir_graph *graph)
     return graph->client->runtime;
 }
 
-static void lock(weir_graph *graph)
+static void capture_pool_lock(weir_graph *graph)
 {
     pthread_mutex_lock(&graph->lock);
 }
 
-static void unlock(weir_graph *graph)
+static void capture_pool_unlock(weir_graph *graph)
 {
     pthread_mutex_unlock(&graph->lock);
 }
@@ -60,7 +60,7 @@ weir_status wi_graph_check_runtime(const weir_graph *graph, const weir_runtime *
 
 /* What it holds, with the lock held -------------------------------------------------------------------------------- */
 
-static bool is_past(const wi_block *block)
+static bool capture_pool_is_past(const wi_block *block)
 {
     const wi_resource *base = block->stack->base;
     wi_event ignored;
@@ -68,19 +68,19 @@ static bool is_past(const wi_block *block)
 }
 
 /* The second one is no more then. */
-static bool join(wi_block *block, wi_block *next)
+static bool capture_pool_join(wi_block *block, wi_block *next)
 {
     wi_resource *base = block->stack->base;
     const wi_block was = wi_block_copy(next);
-    if ((char *)block->pointer + block->charged != was.pointer || !base->table->join || !is_past(block) ||
-        !is_past(next) || !base->table->join(base, block, next))
+    if ((char *)block->pointer + block->charged != was.pointer || !base->table->join || !capture_pool_is_past(block) ||
+        !capture_pool_is_past(next) || !base->table->join(base, block, next))
         return false;
     wi_ledger_let_go(base->ledger, &was, block->memory_class);
     wi_ledger_keep(base->ledger, &was);
     return true;
 }
 
-static wi_block *take_out(weir_graph *graph, wi_block **link)
+static wi_block *capture_pool_take_out(weir_graph *graph, wi_block **link)
 {
     wi_block *block = *link;
     *link = block->pending_next;
@@ -90,12 +90,12 @@ static wi_block *take_out(weir_graph *graph, wi_block **link)
 }
 
 /* Joined with what adjoins it. */
-static void put_in(weir_graph *graph, wi_block *block)
+static void capture_pool_put_in(weir_graph *graph, wi_block *block)
 {
     for (wi_block **link = &graph->first; *link;) {
         wi_block *other = *link, *behind = other->pending_next;
         uint64_t bytes = other->charged;
-        if (join(block, other) || (join(other, block) && (block = other))) {
+        if (capture_pool_join(block, other) || (capture_pool_join(other, block) && (block = other))) {
             *link = behind;
             graph->held -= bytes;
             graph->held_blocks--;
@@ -110,18 +110,18 @@ static void put_in(weir_graph *graph, wi_block *block)
 }
 
 /* What could not be joined when it was freed. */
-static void join_all(weir_graph *graph)
+static void capture_pool_join_all(weir_graph *graph)
 {
     wi_block *list = graph->first;
     graph->first = NULL;
     graph->held = graph->held_blocks = 0;
     for (wi_block *block = list, *next; block; block = next) {
         next = block->pending_next;
-        put_in(graph, block);
+        capture_pool_put_in(graph, block);
     }
 }
 
-static bool suits(const wi_block *block, const wi_placement *p, bool cuts)
+static bool capture_pool_suits(const wi_block *block, const wi_placement *p, bool cuts)
 {
     return (block->charged == p->charged || (cuts && block->charged > p->charged)) &&
            (uintptr_t)block->pointer % p->alignment == 0;
@@ -132,15 +132,16 @@ static wi_block *take_best(weir_graph *graph, const wi_resource *base, const wi_
 {
     wi_block **best = NULL;
     for (wi_block **link = &graph->first; *link; link = &(*link)->pending_next)
-        if (suits(*link, p, base->table->join) && (!best || (*link)->charged < (*best)->charged) && is_past(*link))
+        if (capture_pool_suits(*link, p, base->table->join) && (!best || (*link)->charged < (*best)->charged) &&
+            capture_pool_is_past(*link))
             best = link;
-    return best ? take_out(graph, best) : NULL;
+    return best ? capture_pool_take_out(graph, best) : NULL;
 }
 
 /* Giving back ------------------------------------------------------------------------------------------------------ */
 
 /* The block, which nobody holds any more, is pending like any other, behind `end` and its marks. */
-static void give_back(weir_graph *graph, wi_block *block, wi_event end)
+static void capture_pool_give_back(weir_graph *graph, wi_block *block, wi_event end)
 {
     weir_runtime *runtime = runtime_of(graph);
     wi_event ignored;
@@ -154,14 +155,14 @@ static void give_back(weir_graph *graph, wi_block *block, wi_event end)
 /* A block that is pending and in hand, and kept in the ledger. */
 static void keep_or_give_back(weir_graph *graph, wi_block *block)
 {
-    lock(graph);
+    capture_pool_lock(graph);
     bool closed = graph->closed;
     wi_event end = graph->end;
     if (!closed)
-        put_in(graph, block);
-    unlock(graph);
+        capture_pool_put_in(graph, block);
+    capture_pool_unlock(graph);
     if (closed)
-        give_back(graph, block, end);
+        capture_pool_give_back(graph, block, end);
 }
 
 /* Allocating ------------------------------------------------------------------------------------------------------- */
@@ -169,9 +170,9 @@ static void keep_or_give_back(weir_graph *graph, wi_block *block)
 weir_status wi_graph_allocate(weir_graph *graph, wi_resource *stack, wi_placement *p, wi_block **out)
 {
     wi_shortage ignored;
-    lock(graph);
+    capture_pool_lock(graph);
     wi_block *held = take_best(graph, stack->base, p);
-    unlock(graph);
+    capture_pool_unlock(graph);
     if (!held)
         return WEIR_ERR_NO_ROOM;
     p->held = held;
@@ -185,13 +186,13 @@ weir_status wi_graph_allocate(weir_graph *graph, wi_resource *stack, wi_placemen
 
 void wi_graph_adopt(weir_graph *graph, wi_block *block)
 {
-    lock(graph);
+    capture_pool_lock(graph);
     block->graph = graph->closed ? NULL : graph;
     if (block->graph) {
         graph->live_blocks++;
         wi_graph_hold(graph);
     }
-    unlock(graph);
+    capture_pool_unlock(graph);
 }
 
 /* Freeing ---------------------------------------------------------------------------------------------------------- */
@@ -244,30 +245,31 @@ static weir_status note_free(const weir_graph *graph, wi_block *block, weir_stre
 }
 
 /* False: it was closed. In one step with the list: who closes it finds the block here. */
-static bool retire(weir_graph *graph, wi_resource *stack, wi_block *block, weir_stream stream, void *native)
+static bool capture_pool_retire(weir_graph *graph, wi_resource *stack, wi_block *block, weir_stream stream,
+                                void *native)
 {
-    lock(graph);
+    capture_pool_lock(graph);
     bool open = !graph->closed;
     graph->live_blocks--;
     if (open) {
         block->stack = stack;
         if (!wi_retire(stack, block, stream, native, WI_UNPASSED)) {
             wi_ledger_keep(stack->ledger, block);
-            put_in(graph, block);
+            capture_pool_put_in(graph, block);
         }
     } else {
         block->graph = NULL;
     }
-    unlock(graph);
+    capture_pool_unlock(graph);
     wi_graph_drop(graph);
     return open;
 }
 
 static bool is_closed(weir_graph *graph)
 {
-    lock(graph);
+    capture_pool_lock(graph);
     bool closed = graph->closed;
-    unlock(graph);
+    capture_pool_unlock(graph);
     return closed;
 }
 
@@ -276,23 +278,23 @@ weir_status wi_graph_free(weir_graph *graph, wi_resource *stack, wi_block *block
     weir_runtime *runtime = runtime_of(graph);
     void *native = NULL;
     weir_status status = is_closed(graph) ? WEIR_OK : note_free(graph, block, stream, &native);
-    if (status == WEIR_OK && !retire(graph, stack, block, stream, native))
+    if (status == WEIR_OK && !capture_pool_retire(graph, stack, block, stream, native))
         status = wi_free_claimed(runtime, stack, block, stream);
     return status;
 }
 
 bool wi_graph_keep(weir_graph *graph, wi_resource *stack, wi_block *tail)
 {
-    lock(graph);
+    capture_pool_lock(graph);
     bool open = !graph->closed;
     if (open) {
         tail->stack = stack;
         wi_ledger_keep(stack->ledger, tail);
-        put_in(graph, tail);
+        capture_pool_put_in(graph, tail);
     } else {
         tail->graph = NULL;
     }
-    unlock(graph);
+    capture_pool_unlock(graph);
     return open;
 }
 
@@ -303,7 +305,7 @@ static weir_status is_null(const char *call)
     return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
 }
 
-static void enlist(weir_graph *graph)
+static void capture_pool_enlist(weir_graph *graph)
 {
     weir_runtime *runtime = runtime_of(graph);
     pthread_mutex_lock(&runtime->clients_lock);
@@ -312,7 +314,7 @@ static void enlist(weir_graph *graph)
     pthread_mutex_unlock(&runtime->clients_lock);
 }
 
-static void unlist(weir_graph *graph)
+static void capture_pool_unlist(weir_graph *graph)
 {
     weir_runtime *runtime = runtime_of(graph);
     pthread_mutex_lock(&runtime->clients_lock);
@@ -345,13 +347,13 @@ weir_status weir_graph_open(weir_client *client, weir_graph **out)
     atomic_init(&graph->users, 1);
     graph->number = atomic_fetch_add(&last_number, 1) + 1;
     graph->client = client;
-    enlist(graph);
+    capture_pool_enlist(graph);
     status = wi_client_check(client, "weir_graph_open"); /* a close looks for graphs after it has closed */
     if (status == WEIR_OK) {
         *out = graph;
         return WEIR_OK;
     }
-    unlist(graph);
+    capture_pool_unlist(graph);
     wi_graph_drop(graph);
     return status;
 }
@@ -364,9 +366,9 @@ weir_status wi_graphs_check_none(const weir_client *client)
     pthread_mutex_lock(&runtime->clients_lock);
     weir_graph *graph = client->graphs;
     if (graph) {
-        lock(graph);
+        capture_pool_lock(graph);
         details = (weir_graph_details){.number = graph->number, .held = graph->held};
-        unlock(graph);
+        capture_pool_unlock(graph);
     }
     pthread_mutex_unlock(&runtime->clients_lock);
     if (details.number == 0)
@@ -376,7 +378,7 @@ weir_status wi_graphs_check_none(const weir_client *client)
                      weir_size_format(details.held, text, sizeof text));
 }
 
-static weir_status capturing(const weir_graph *graph, const char *call, weir_stream stream)
+static weir_status capture_pool_capturing(const weir_graph *graph, const char *call, weir_stream stream)
 {
     return weir_fail(WEIR_ERR_BUSY, "%s: graph %llu of %s is capturing stream %llx; end that with weir_graph_end first",
                      call, (unsigned long long)graph->number, graph->client->account.name,
@@ -384,9 +386,9 @@ static weir_status capturing(const weir_graph *graph, const char *call, weir_str
 }
 
 /* Ends it, unless it captures. *list: what it held. */
-static weir_status shut(weir_graph *graph, wi_event end, wi_block **list)
+static weir_status capture_pool_shut(weir_graph *graph, wi_event end, wi_block **list)
 {
-    lock(graph);
+    capture_pool_lock(graph);
     weir_stream stream = graph->stream;
     if (stream.id == 0) {
         graph->closed = true;
@@ -395,8 +397,8 @@ static weir_status shut(weir_graph *graph, wi_event end, wi_block **list)
         graph->first = NULL;
         graph->held = graph->held_blocks = 0;
     }
-    unlock(graph);
-    return stream.id == 0 ? WEIR_OK : capturing(graph, "weir_graph_close", stream);
+    capture_pool_unlock(graph);
+    return stream.id == 0 ? WEIR_OK : capture_pool_capturing(graph, "weir_graph_close", stream);
 }
 
 weir_status weir_graph_close(weir_graph *graph, weir_stream stream)
@@ -412,14 +414,14 @@ weir_status weir_graph_close(weir_graph *graph, weir_stream stream)
     if (status == WEIR_OK && native)
         status = runtime->driver->record(runtime->device, native, &end);
     if (status == WEIR_OK)
-        status = shut(graph, end, &list);
+        status = capture_pool_shut(graph, end, &list);
     if (status != WEIR_OK)
         return status;
     for (wi_block *block = list, *next; block; block = next) {
         next = block->pending_next;
-        give_back(graph, block, end);
+        capture_pool_give_back(graph, block, end);
     }
-    unlist(graph); /* the client may be closed from here on */
+    capture_pool_unlist(graph); /* the client may be closed from here on */
     wi_graph_drop(graph);
     return WEIR_OK;
 }
@@ -431,20 +433,20 @@ weir_status weir_graph_begin(weir_graph *graph, weir_stream stream)
     WI_ENTER();
     if (!graph)
         return is_null("weir_graph_begin");
-    lock(graph);
+    capture_pool_lock(graph);
     weir_stream other = graph->stream;
     if (other.id == 0) {
         graph->stream = stream;
-        join_all(graph);
+        capture_pool_join_all(graph);
     }
-    unlock(graph);
+    capture_pool_unlock(graph);
     if (other.id != 0)
-        return capturing(graph, "weir_graph_begin", other);
+        return capture_pool_capturing(graph, "weir_graph_begin", other);
     weir_status status = wi_capture_begin(stream, graph, "weir_graph_begin");
     if (status != WEIR_OK) {
-        lock(graph);
+        capture_pool_lock(graph);
         graph->stream = WEIR_STREAM_HOST;
-        unlock(graph);
+        capture_pool_unlock(graph);
     }
     return status;
 }
@@ -454,13 +456,13 @@ weir_status weir_graph_end(weir_graph *graph, weir_stream stream)
     WI_ENTER();
     if (!graph)
         return is_null("weir_graph_end");
-    lock(graph);
+    capture_pool_lock(graph);
     bool mine = stream.id != 0 && graph->stream.id == stream.id;
     if (mine) {
         wi_streams_end_graph(&runtime_of(graph)->streams, stream, graph);
         graph->stream = WEIR_STREAM_HOST;
     }
-    unlock(graph);
+    capture_pool_unlock(graph);
     if (mine)
         return WEIR_OK;
     return weir_fail(WEIR_ERR_INVALID, "weir_graph_end: graph %llu of %s is not capturing stream %llx",
@@ -472,14 +474,14 @@ weir_status weir_graph_info(weir_graph *graph, weir_graph_details *out)
     WI_ENTER();
     if (!graph || !out || out->struct_size < 2 * sizeof(size_t))
         return weir_fail(WEIR_ERR_INVALID, "weir_graph_info: NULL, or member struct_size is not set");
-    lock(graph);
+    capture_pool_lock(graph);
     weir_graph_details details = {.struct_size = sizeof details,
                                   .number = graph->number,
                                   .held = graph->held,
                                   .held_blocks = graph->held_blocks,
                                   .live_blocks = graph->live_blocks,
                                   .stream = graph->stream};
-    unlock(graph);
+    capture_pool_unlock(graph);
     wi_copy_out(out, out->struct_size, &details, sizeof details);
     return WEIR_OK;
 }

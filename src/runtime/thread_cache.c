@@ -7,7 +7,7 @@
 _Thread_local wi_tcache_thread *wi_tcache_mine;
 
 /* This thread's thread cache for them, and its own lock entered; NULL: there is none, or it is shut. */
-static inline __attribute__((always_inline)) wi_tcache *enter(const weir_client *client, weir_stream stream)
+static inline __attribute__((always_inline)) wi_tcache *tcache_enter(const weir_client *client, weir_stream stream)
 {
     wi_tcache_thread *mine = wi_tcache_mine;
     if (wi_unlikely(!mine) || wi_unlikely(!wi_biased_enter(&mine->lock)))
@@ -19,7 +19,7 @@ static inline __attribute__((always_inline)) wi_tcache *enter(const weir_client 
     return NULL;
 }
 
-static inline void leave(const wi_tcache *cache)
+static inline void tcache_leave(const wi_tcache *cache)
 {
     wi_biased_leave(&cache->thread->lock);
 }
@@ -33,8 +33,8 @@ static void raise_high(wi_delta *delta)
 }
 
 /* The thread cache's block, of that charge, becomes its client's again, as if it were new. */
-static inline uint64_t revive(wi_tcache *cache, wi_block *block, uint64_t charged, uint64_t bytes,
-                              weir_class memory_class)
+static inline uint64_t tcache_revive(wi_tcache *cache, wi_block *block, uint64_t charged, uint64_t bytes,
+                                     weir_class memory_class)
 {
     uint64_t generation = wi_next_generation(&cache->thread->generation);
     wi_store(block->bytes, bytes);
@@ -60,7 +60,7 @@ void *wi_tcache_alloc(weir_client *client, uint64_t bytes, weir_stream stream, w
     if (wi_unlikely(bytes - 1 >= UINT64_MAX / 4) || (unsigned)memory_class >= WEIR_CLASS_COUNT ||
         memory_class == WEIR_CLASS_WEIGHTS)
         return NULL;
-    wi_tcache *cache = enter(client, stream);
+    wi_tcache *cache = tcache_enter(client, stream);
     if (!cache)
         return NULL;
     uint64_t charged = wi_round_up(bytes, WI_UNIT);
@@ -72,15 +72,15 @@ void *wi_tcache_alloc(weir_client *client, uint64_t bytes, weir_stream stream, w
         bin->first = block->pending_next;
         bin->count--;
         pointer = block->pointer;
-        *generation = revive(cache, block, charged, bytes, memory_class);
+        *generation = tcache_revive(cache, block, charged, bytes, memory_class);
     }
-    leave(cache);
+    tcache_leave(cache);
     return pointer;
 }
 
 /* Whether the live block is what `pointer` names, and one that the thread cache may park. */
-static inline bool suits(const wi_tcache *cache, const wi_block *block, uint64_t word, const void *pointer,
-                         uint64_t generation)
+static inline bool tcache_suits(const wi_tcache *cache, const wi_block *block, uint64_t word, const void *pointer,
+                                uint64_t generation)
 {
     return (word & (WI_TRACKED | 7)) == WI_LIVE && wi_load(block->pointer) == pointer &&
            wi_load(block->account) == cache->account && wi_load(block->memory_class) != WEIR_CLASS_WEIGHTS &&
@@ -97,7 +97,7 @@ static inline wi_tcache_bin *bin_with_room(wi_tcache *cache, uint64_t charged)
 }
 
 /* The block has the phase already, which keeps others from it. */
-static inline void park(wi_tcache *cache, wi_tcache_bin *bin, wi_block *block)
+static inline void tcache_park(wi_tcache *cache, wi_tcache_bin *bin, wi_block *block)
 {
     uint64_t charged = bin->charged;
     wi_store(block->stream.id, cache->stream.id);
@@ -120,7 +120,7 @@ static inline void park(wi_tcache *cache, wi_tcache_bin *bin, wi_block *block)
 static inline bool park_claimed(wi_tcache *cache, wi_block *block, const void *pointer, uint64_t generation)
 {
     uint64_t word = atomic_load_explicit(&block->word, memory_order_acquire), charged = wi_load(block->charged);
-    wi_tcache_bin *bin = suits(cache, block, word, pointer, generation) ? bin_with_room(cache, charged) : NULL;
+    wi_tcache_bin *bin = tcache_suits(cache, block, word, pointer, generation) ? bin_with_room(cache, charged) : NULL;
     wi_window(WI_WINDOW_BLOCK_CHOSEN);
     if (wi_unlikely(!bin) || wi_tcache_declines(cache, charged) ||
         !atomic_compare_exchange_strong(&block->word, &word, (word & ~UINT64_C(15)) | WI_THREAD_CACHED))
@@ -129,19 +129,19 @@ static inline bool park_claimed(wi_tcache *cache, wi_block *block, const void *p
         wi_block_turn(block, WI_LIVE);
         return false;
     }
-    park(cache, bin, block);
+    tcache_park(cache, bin, block);
     return true;
 }
 
 bool wi_tcache_free(weir_client *client, void *pointer, uint64_t generation, weir_stream stream)
 {
-    wi_tcache *cache = enter(client, stream);
+    wi_tcache *cache = tcache_enter(client, stream);
     if (!cache)
         return false;
     wi_block *block = *wi_tcache_recent(cache, pointer);
     if (wi_unlikely(!block || wi_load(block->pointer) != pointer))
         block = cache->base->table->peek(cache->base, pointer);
     bool thread_cached = wi_likely(block) && park_claimed(cache, block, pointer, generation);
-    leave(cache);
+    tcache_leave(cache);
     return thread_cached;
 }

@@ -28,19 +28,19 @@ typedef struct selection {
 
 /* What a thread cache parks that is large is its thread's to know: who asks for large blocks alone asks its own thread. A thread may
  * have many thread caches, few of which park any. */
-static bool selects(const selection *s, const wi_tcache *cache)
+static bool tcache_selects(const selection *s, const wi_tcache *cache)
 {
     return (!s->client || s->client == cache->client) && (!s->stream || s->stream->id == cache->stream.id) &&
            (!s->thread || s->thread == cache->thread) && (s->above < WI_TCACHE_SMALL || cache->large > 0);
 }
 
 /* With both locks held: those thread caches are the caller's until let_go; linked by `picked`. */
-static wi_tcache *claim(wi_tcaches *caches, const selection *s)
+static wi_tcache *tcache_claim(wi_tcaches *caches, const selection *s)
 {
     wi_tcache *picked = NULL;
     bool others = false;
     for (wi_tcache *f = caches->first; f; f = f->next)
-        if (selects(s, f)) {
+        if (tcache_selects(s, f)) {
             f->picked = picked;
             picked = f;
             others |= f->thread != wi_tcache_mine;
@@ -81,7 +81,7 @@ static void enter_table(wi_tcache_thread *thread, wi_tcache *cache)
 }
 
 /* Room for one more thread cache; false: no memory. */
-static bool grow_table(wi_tcache_thread *thread)
+static bool tcache_grow_table(wi_tcache_thread *thread)
 {
     uint64_t places = UINT64_C(1) << (64 - thread->shift);
     if (2 * ((uint64_t)thread->count + 1) <= places)
@@ -98,7 +98,7 @@ static bool grow_table(wi_tcache_thread *thread)
     return true;
 }
 
-static void unlist(wi_tcaches *caches, wi_tcache *cache)
+static void tcache_unlist(wi_tcaches *caches, wi_tcache *cache)
 {
     wi_tcache_thread *thread = cache->thread;
     *(cache->previous ? &cache->previous->next : &caches->first) = cache->next;
@@ -119,11 +119,11 @@ static void forget_recent(wi_tcache_thread *thread)
     thread->stale = false;
 }
 
-static void let_go(wi_tcaches *caches, wi_tcache *picked, bool drop)
+static void tcache_let_go(wi_tcaches *caches, wi_tcache *picked, bool drop)
 {
     for (wi_tcache *f = picked; drop && f; f = f->picked) {
         f->thread->stale = true;
-        unlist(caches, f);
+        tcache_unlist(caches, f);
     }
     for (wi_tcache *f = picked; drop && f; f = f->picked)
         forget_recent(f->thread);
@@ -139,7 +139,7 @@ static void let_go(wi_tcaches *caches, wi_tcache *picked, bool drop)
 
 /* Blocks up to so large are no disappointment when they are given up: of those which others may want, too, it is not known
  * which thread cache would have had them. */
-static uint64_t forgiven(const wi_tcache *cache)
+static uint64_t tcache_forgiven(const wi_tcache *cache)
 {
     return cache->depot->caches > 1 ? WI_TCACHE_HANDED : WI_TCACHE_SMALL;
 }
@@ -156,7 +156,7 @@ static void empty_bin(wi_tcache *cache, wi_tcache_bin *bin, uint32_t keep, wi_bl
         wi_block *next = block->pending_next;
         bin->count--;
         wi_tcache_update_score(cache);
-        cache->score -= block->charged > forgiven(cache) && cache->score > 0;
+        cache->score -= block->charged > tcache_forgiven(cache) && cache->score > 0;
         wi_tcache_lose(cache, block->charged);
         block->pending_next = *list;
         *list = block;
@@ -164,7 +164,7 @@ static void empty_bin(wi_tcache *cache, wi_tcache_bin *bin, uint32_t keep, wi_bl
     }
 }
 
-static void fold(wi_tcache *cache)
+static void tcache_fold(wi_tcache *cache)
 {
     wi_depot_merge_returned(cache);
     wi_ledger_merge(&cache->runtime->ledger, cache->account, &cache->delta);
@@ -227,21 +227,21 @@ static void end_turn(wi_tcaches *caches, const wi_tcache_turn *turn)
 }
 
 /* The blocks that the selection means; where there are some, the caller's turn is begun, and free_all ends it. */
-static wi_block *take_out(weir_runtime *runtime, const selection *s, wi_tcache_turn *turn)
+static wi_block *tcache_take_out(weir_runtime *runtime, const selection *s, wi_tcache_turn *turn)
 {
     wi_tcaches *caches = &runtime->caches;
     wi_block *list = NULL;
     lock_lists(runtime);
-    wi_tcache *picked = claim(caches, s);
+    wi_tcache *picked = tcache_claim(caches, s);
     for (wi_tcache *f = picked; f; f = f->picked) {
-        fold(f);
+        tcache_fold(f);
         for (size_t i = s->above < WI_TCACHE_SMALL ? 0 : WI_TCACHE_SMALL_BINS; i < WI_TCACHE_BINS; i++)
             if (f->bins[i].charged > s->above) {
                 empty_bin(f, &f->bins[i], 0, &list);
                 f->bins[i].most = wi_min(f->bins[i].most, wi_tcache_most(caches, f->bins[i].charged));
             }
     }
-    let_go(caches, picked, s->drop);
+    tcache_let_go(caches, picked, s->drop);
     empty_depots(caches, s, &list);
     if (list)
         begin_turn(caches, turn, s->client, s->stream);
@@ -338,7 +338,7 @@ static uint64_t free_all(weir_runtime *runtime, wi_block *list, const wi_tcache_
 }
 
 /* What the driver would not take when it was asked before. */
-static uint64_t retry(weir_runtime *runtime)
+static uint64_t tcache_retry(weir_runtime *runtime)
 {
     wi_tcaches *caches = &runtime->caches;
     wi_tcache_turn turn = {0};
@@ -351,15 +351,15 @@ static uint64_t retry(weir_runtime *runtime)
     return free_all(runtime, list, &turn);
 }
 
-static uint64_t empty(weir_runtime *runtime, const selection *s)
+static uint64_t tcache_empty(weir_runtime *runtime, const selection *s)
 {
     wi_tcache_turn turn = {0};
-    return runtime->caches.usable ? free_all(runtime, take_out(runtime, s, &turn), &turn) : 0;
+    return runtime->caches.usable ? free_all(runtime, tcache_take_out(runtime, s, &turn), &turn) : 0;
 }
 
 /* Making ----------------------------------------------------------------------------------------------------------- */
 
-static void end_thread(void *user)
+static void tcache_end_thread(void *user)
 {
     wi_tcache_thread *mine = user;
     weir_runtime *runtime = NULL;
@@ -373,7 +373,7 @@ static void end_thread(void *user)
             begin_turn(&runtime->caches, &turn, NULL, NULL); /* it stays until that ends */
         pthread_mutex_unlock(&lists);
         if (runtime) {
-            (void)empty(runtime, &(selection){.thread = mine, .drop = true});
+            (void)tcache_empty(runtime, &(selection){.thread = mine, .drop = true});
             end_turn(&runtime->caches, &turn);
         }
     } while (runtime);
@@ -384,22 +384,22 @@ static void end_thread(void *user)
 }
 
 /* The thread that goes on in the child finds its lock claimed, and asks what is the matter. */
-static void in_child(void)
+static void tcache_in_child(void)
 {
     if (wi_tcache_mine)
         wi_biased_ask(&wi_tcache_mine->lock);
 }
 
-static void make_key(void)
+static void tcache_make_key(void)
 {
-    (void)pthread_atfork(NULL, NULL, in_child);
-    (void)pthread_key_create(&thread_key, end_thread);
+    (void)pthread_atfork(NULL, NULL, tcache_in_child);
+    (void)pthread_key_create(&thread_key, tcache_end_thread);
 }
 
 static wi_tcache_thread *this_thread(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, make_key);
+    pthread_once(&once, tcache_make_key);
     if (wi_tcache_mine)
         return wi_tcache_mine;
     wi_tcache_thread *mine = aligned_alloc(128, wi_round_up(sizeof *mine, 128));
@@ -417,12 +417,12 @@ static wi_tcache_thread *this_thread(void)
 }
 
 /* With both locks held. */
-static wi_tcache *make(wi_tcache_thread *mine, weir_client *client, weir_stream stream)
+static wi_tcache *tcache_make(wi_tcache_thread *mine, weir_client *client, weir_stream stream)
 {
     weir_runtime *runtime = client->runtime;
     wi_tcaches *caches = &runtime->caches;
     bool open = atomic_load(&client->state) == WI_CLIENT_OPEN && wi_streams_stays(&runtime->streams, stream) &&
-                mine->count < WI_TCACHE_MOST && grow_table(mine);
+                mine->count < WI_TCACHE_MOST && tcache_grow_table(mine);
     wi_depot *depot = open ? wi_depot_find(caches, client, stream) : NULL;
     if (open && !depot)
         depot = wi_depot_make(client, stream);
@@ -464,7 +464,7 @@ static bool leave_some(wi_tcache *cache, uint64_t charged, wi_block **list)
 }
 
 /* Makes room for one more block of that charge, the oldest ones first. */
-static void make_room(wi_tcache *cache, uint64_t charged, wi_block **list)
+static void tcache_make_room(wi_tcache *cache, uint64_t charged, wi_block **list)
 {
     wi_tcache_bin *bin = wi_tcache_bin_of(cache, charged);
     uint32_t most = wi_tcache_most(&cache->runtime->caches, charged);
@@ -495,13 +495,14 @@ static void make_way(wi_tcache_thread *mine, weir_runtime *runtime)
     selection oldest = {.client = mine->oldest->client, .stream = &stream, .thread = mine, .drop = true};
     begin_turn(&its->caches, &turn, NULL, NULL);
     unlock_lists(runtime);
-    (void)empty(its, &oldest);
+    (void)tcache_empty(its, &oldest);
     end_turn(&its->caches, &turn);
     lock_lists(runtime);
 }
 
 /* Prepares this thread's thread cache for a block of that charge; false: it will not have it. */
-static bool prepare(weir_client *client, weir_stream stream, uint64_t charged, wi_block **list, wi_tcache_turn *turn)
+static bool tcache_prepare(weir_client *client, weir_stream stream, uint64_t charged, wi_block **list,
+                           wi_tcache_turn *turn)
 {
     weir_runtime *runtime = client->runtime;
     wi_tcache_thread *mine = this_thread();
@@ -511,11 +512,11 @@ static bool prepare(weir_client *client, weir_stream stream, uint64_t charged, w
     wi_tcache *cache = wi_tcache_find(mine, client, stream);
     if (!cache) {
         make_way(mine, runtime);
-        cache = make(mine, client, stream);
+        cache = tcache_make(mine, client, stream);
     }
     if (cache) {
-        fold(cache);
-        make_room(cache, charged, list);
+        tcache_fold(cache);
+        tcache_make_room(cache, charged, list);
         if (*list)
             begin_turn(&runtime->caches, turn, client, &stream);
     }
@@ -524,7 +525,7 @@ static bool prepare(weir_client *client, weir_stream stream, uint64_t charged, w
 }
 
 /* A thread cache for a thread that has none there, if the depot may have blocks of that charge. */
-static bool join(weir_client *client, weir_stream stream, uint64_t charged)
+static bool tcache_join(weir_client *client, weir_stream stream, uint64_t charged)
 {
     weir_runtime *runtime = client->runtime;
     wi_tcache_thread *mine = this_thread();
@@ -533,7 +534,7 @@ static bool join(weir_client *client, weir_stream stream, uint64_t charged)
     lock_lists(runtime);
     const wi_depot *depot = wi_depot_find(&runtime->caches, client, stream);
     wi_tcache *cache = depot && wi_depot_may_have(depot, charged) && !wi_tcache_find(mine, client, stream)
-                           ? make(mine, client, stream)
+                           ? tcache_make(mine, client, stream)
                            : NULL;
     unlock_lists(runtime);
     return cache;
@@ -556,7 +557,7 @@ bool wi_tcache_alloc_slow(weir_client *client, uint64_t bytes, weir_stream strea
 {
     weir_runtime *runtime = client->runtime;
     return atomic_load_explicit(&runtime->caches.lists, memory_order_relaxed) > 0 && bytes - 1 < WI_TCACHE_HANDED &&
-           wi_recording(&runtime->ledger) == 0 && join(client, stream, wi_round_up(bytes, WI_UNIT)) &&
+           wi_recording(&runtime->ledger) == 0 && tcache_join(client, stream, wi_round_up(bytes, WI_UNIT)) &&
            (out->pointer = wi_tcache_alloc(client, bytes, stream, memory_class, &out->generation));
 }
 
@@ -577,7 +578,7 @@ bool wi_tcache_free_slow(weir_client *client, void *pointer, uint64_t generation
         return false;
     if (wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, stream))
         return false;
-    bool ready = prepare(client, stream, charged, &list, &turn);
+    bool ready = tcache_prepare(client, stream, charged, &list, &turn);
     (void)free_all(runtime, list, &turn);
     return ready && wi_tcache_free(client, pointer, generation, stream);
 }
@@ -604,7 +605,7 @@ void wi_tcache_flush(weir_client *client)
     lock_lists(client->runtime);
     for (wi_tcache *f = mine->caches; f; f = f->next_of_thread)
         if (has_drifted(f, client))
-            fold(f);
+            tcache_fold(f);
     unlock_lists(client->runtime);
 }
 
@@ -633,40 +634,40 @@ uint64_t wi_tcache_empty_large(weir_client *client, weir_stream stream, bool eve
         s.client = client;
         s.stream = &stream;
     }
-    return empty(client->runtime, &s);
+    return tcache_empty(client->runtime, &s);
 }
 
 /* All of them ------------------------------------------------------------------------------------------------------ */
 
 void wi_tcaches_drop_client(weir_client *client)
 {
-    (void)retry(client->runtime);
-    (void)empty(client->runtime, &(selection){.client = client, .drop = true});
+    (void)tcache_retry(client->runtime);
+    (void)tcache_empty(client->runtime, &(selection){.client = client, .drop = true});
     (void)wait_for_others(client->runtime, client, NULL);
 }
 
 void wi_tcaches_drop_stream(weir_runtime *runtime, weir_stream stream)
 {
-    (void)empty(runtime, &(selection){.stream = &stream, .drop = true});
+    (void)tcache_empty(runtime, &(selection){.stream = &stream, .drop = true});
     (void)wait_for_others(runtime, NULL, &stream);
 }
 
 uint64_t wi_tcaches_empty(weir_runtime *runtime)
 {
-    uint64_t bytes = retry(runtime) + empty(runtime, &(selection){0});
+    uint64_t bytes = tcache_retry(runtime) + tcache_empty(runtime, &(selection){0});
     (void)wait_for_others(runtime, NULL, NULL);
     return bytes;
 }
 
 /* This thread's own before those of others. What others have in hand is as good as free. */
-static uint64_t give_up(void *user)
+static uint64_t tcache_give_up(void *user)
 {
     weir_runtime *runtime = user;
-    uint64_t bytes = retry(runtime);
+    uint64_t bytes = tcache_retry(runtime);
     if (wi_tcache_mine)
-        bytes += empty(runtime, &(selection){.thread = wi_tcache_mine});
+        bytes += tcache_empty(runtime, &(selection){.thread = wi_tcache_mine});
     if (bytes == 0)
-        bytes = empty(runtime, &(selection){0});
+        bytes = tcache_empty(runtime, &(selection){0});
     if (bytes == 0)
         (void)wait_for_others(runtime, NULL, NULL);
     return bytes;
@@ -679,19 +680,19 @@ static void fold_all(void *user)
     if (!runtime->caches.first)
         return;
     pthread_mutex_lock(&lists);
-    wi_tcache *picked = claim(&runtime->caches, &(selection){0});
+    wi_tcache *picked = tcache_claim(&runtime->caches, &(selection){0});
     for (wi_tcache *f = picked; f; f = f->picked)
-        fold(f);
+        tcache_fold(f);
     fold_depots(runtime);
-    let_go(&runtime->caches, picked, false);
+    tcache_let_go(&runtime->caches, picked, false);
     pthread_mutex_unlock(&lists);
 }
 
 void wi_tcaches_shut(weir_runtime *runtime)
 {
     atomic_fetch_or(&runtime->ledger.recording, WI_TCACHES_SHUT);
-    (void)retry(runtime);
-    (void)empty(runtime, &(selection){0});
+    (void)tcache_retry(runtime);
+    (void)tcache_empty(runtime, &(selection){0});
     (void)wait_for_others(runtime, NULL, NULL);
 }
 
@@ -711,7 +712,7 @@ void wi_tcaches_init(weir_runtime *runtime)
     runtime->caches = (wi_tcaches){.usable = usable, .room = room, .reuse_wait = wi_option_steady()};
     pthread_cond_init(&runtime->caches.turn_over, NULL);
     if (runtime->caches.usable)
-        runtime->ledger.parking = (wi_tcache_hooks){fold_all, give_up, runtime};
+        runtime->ledger.parking = (wi_tcache_hooks){fold_all, tcache_give_up, runtime};
 }
 
 void wi_tcaches_end(weir_runtime *runtime)
