@@ -1,6 +1,6 @@
 /* The resource "segments": places blocks in pieces of the driver's by best fit. segments.h has the rules. */
 #include "memory/segments.h"
-#include "memory/layout.h"
+#include "memory/space/layout.h"
 
 #include <weir/trim.h>
 

@@ -1,11 +1,11 @@
 #include "memory/stack.h"
 #include "base/options.h"
-#include "memory/budget.h"
-#include "memory/guard.h"
-#include "memory/logging.h"
-#include "memory/mapped.h"
+#include "memory/adaptors/budget.h"
+#include "memory/adaptors/guard.h"
+#include "memory/adaptors/log.h"
+#include "memory/mapped/mapped.h"
 #include "memory/segments.h"
-#include "memory/single.h"
+#include "memory/driver_alloc.h"
 
 #include <stdio.h>
 

@@ -3,7 +3,7 @@
 #include "runtime/runtime.h"
 #include "base/intern.h"
 #include "base/window.h"
-#include "memory/stream_uses.h"
+#include "memory/space/stream_uses.h"
 
 /* Allocation ------------------------------------------------------------------------------------------------------- */
 

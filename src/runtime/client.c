@@ -1,7 +1,7 @@
 /* Clients: accounts that are opened and closed. */
 #include "runtime/runtime.h"
 #include "base/intern.h"
-#include "memory/guard.h"
+#include "memory/adaptors/guard.h"
 
 #include <weir/options.h>
 

@@ -1,5 +1,5 @@
 /* Where memory lies, as the public calls tell it. */
-#include "memory/layout.h"
+#include "memory/space/layout.h"
 #include "runtime/runtime.h"
 
 const char *weir_span_state_name(weir_span_state state)

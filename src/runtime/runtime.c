@@ -2,7 +2,7 @@
 #include "runtime/runtime.h"
 #include "base/intern.h"
 #include "base/options.h"
-#include "memory/budget.h"
+#include "memory/adaptors/budget.h"
 #include "memory/stack.h"
 
 #include <stdio.h>

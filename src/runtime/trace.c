@@ -1,6 +1,6 @@
 /* Traces: opening, reading, closing. */
 #include "runtime/trace.h"
-#include "memory/logging.h"
+#include "memory/adaptors/log.h"
 #include "runtime/runtime.h"
 
 #include <weir/log.h>

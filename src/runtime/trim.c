@@ -1,6 +1,6 @@
 /* Memory that goes back to the driver, and the report on what stays. */
-#include "memory/layout.h"
-#include "runtime/thread_cache.h"
+#include "memory/space/layout.h"
+#include "runtime/thread_cache/thread_cache.h"
 #include "runtime/runtime.h"
 
 /* The report ------------------------------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* Launches: tickets on the blocks they use, the waits before them and the event behind them. */
 #include "base/plant.h"
-#include "memory/stream_uses.h"
+#include "memory/space/stream_uses.h"
 #include "runtime/runtime.h"
 
 struct weir_launch {
