@@ -29,7 +29,7 @@ foreach(engine onnx gguf)
   if(NOT WEIR_ENGINES OR (engine STREQUAL gguf AND NOT WEIR_HAVE_LLAMA))
     continue()
   endif()
-  get_property(targets DIRECTORY ${PROJECT_SOURCE_DIR}/src/engine/${engine} PROPERTY BUILDSYSTEM_TARGETS)
+  get_property(targets DIRECTORY ${PROJECT_SOURCE_DIR}/src/engines/${engine} PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target IN LISTS targets)
     get_target_property(type ${target} TYPE)
     if(type STREQUAL MODULE_LIBRARY)
@@ -49,7 +49,7 @@ file(GLOB store_files ${PROJECT_SOURCE_DIR}/scripts/*.py ${PROJECT_SOURCE_DIR}/s
   ${PROJECT_SOURCE_DIR}/scripts/requirements.txt)
 install(FILES ${store_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/scripts)
 # What scripts/engines compiles against the llama.cpp that it has put into the store.
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/engine/gguf DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/engine)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/engines/gguf DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/engines)
 
 install(EXPORT weirTargets NAMESPACE weir:: DESTINATION ${cmake_package})
 configure_package_config_file(cmake/weirConfig.cmake.in ${PROJECT_BINARY_DIR}/weirConfig.cmake

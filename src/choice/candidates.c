@@ -1,5 +1,5 @@
 /* Which candidates there are. */
-#include "choice/world.h"
+#include "choice/context.h"
 
 #define NOBODY SIZE_MAX
 
@@ -79,7 +79,7 @@ weir_status wi_candidates_list(wi_world *world)
     for (size_t i = 0; i < world->engines.count; i++)
         for (int provider = 0; provider < WI_PROVIDERS; provider++)
             if (!list_provider(&list, &world->engines.all[i], (wi_provider)provider))
-                return weir_fail(WEIR_SYSTEM, "no host memory for a list of candidates");
+                return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a list of candidates");
     return WEIR_OK;
 }
 

@@ -1,5 +1,5 @@
 /* The choice as callers see it: what is looked at, and the record of it. */
-#include "choice/world.h"
+#include "choice/context.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 
 typedef struct record {
     weir_choice choice; /* first: callers have its address */
-    wi_texts texts;
+    wi_string_pool texts;
     weir_candidate *candidates;
 } record;
 
@@ -33,7 +33,7 @@ static weir_status look_at_file(const char *path, uint64_t *bytes)
 {
     struct stat about;
     if (access(path, R_OK) != 0 || stat(path, &about) != 0)
-        return weir_fail(WEIR_NOT_FOUND, "%s is not there or cannot be read", path);
+        return weir_fail(WEIR_ERR_NOT_FOUND, "%s is not there or cannot be read", path);
     *bytes = S_ISDIR(about.st_mode) ? bytes_of_folder(path) : (uint64_t)about.st_size;
     return WEIR_OK;
 }
@@ -61,7 +61,7 @@ static weir_status look_at_devices(wi_world *world)
     world->devices = calloc(count + 1, sizeof(void *));
     world->obtainable = calloc(count + 1, sizeof *world->obtainable);
     if (!world->devices || !world->obtainable)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a list of devices");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a list of devices");
     for (size_t i = 0; i < count; i++)
         world->devices[i] = &world->hardware->devices[i];
     qsort(world->devices, count, sizeof(void *), by_kind);
@@ -78,7 +78,7 @@ weir_status wi_decide(wi_world *world)
     weir_status status = look_at_devices(world);
     world->predictions = calloc(world->engines.count * WI_PROVIDERS + 1, sizeof *world->predictions);
     if (status == WEIR_OK && !world->predictions)
-        status = weir_fail(WEIR_SYSTEM, "no host memory for predictions");
+        status = weir_fail(WEIR_ERR_SYSTEM, "no host memory for predictions");
     if (status == WEIR_OK)
         status = wi_candidates_list(world);
     if (status != WEIR_OK)
@@ -92,7 +92,7 @@ weir_status wi_decide(wi_world *world)
 void wi_world_end(wi_world *world)
 {
     wi_engines_free(&world->engines);
-    wi_texts_free(&world->texts);
+    wi_string_pool_free(&world->texts);
     free(world->candidates);
     free(world->devices);
     free(world->obtainable);
@@ -104,13 +104,14 @@ void wi_world_end(wi_world *world)
 static weir_candidate write_candidate(wi_world *world, wi_candidate *c, int32_t rank)
 {
     const weir_engine_provider *told = &c->engine->providers[c->provider];
-    weir_candidate out = {.size = sizeof out,
-                          .engine = wi_text(&world->texts, "%s", c->engine->name),
+    weir_candidate out = {.struct_size = sizeof out,
+                          .engine = wi_string_pool_print(&world->texts, "%s", c->engine->name),
                           .provider = wi_provider_name(c->provider),
-                          .device = c->device ? wi_text(&world->texts, "%s", c->device->key) : "",
-                          .runtime = c->device ? wi_text(&world->texts, "%s", wi_candidate_runtime(c)) : "",
-                          .library = wi_text(&world->texts, "%s", told->library),
-                          .version = wi_text(&world->texts, "%s", told->version),
+                          .device = c->device ? wi_string_pool_print(&world->texts, "%s", c->device->key) : "",
+                          .runtime =
+                              c->device ? wi_string_pool_print(&world->texts, "%s", wi_candidate_runtime(c)) : "",
+                          .library = wi_string_pool_print(&world->texts, "%s", told->library),
+                          .version = wi_string_pool_print(&world->texts, "%s", told->version),
                           .verdict = c->verdict,
                           .reason = c->reason,
                           .rank = rank,
@@ -136,16 +137,16 @@ static weir_status write_record(wi_world *world, weir_choice **out)
         if (made)
             free(made->candidates);
         free(made);
-        return weir_fail(WEIR_SYSTEM, "no host memory for the record of a choice");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the record of a choice");
     }
-    made->choice = (weir_choice){.size = sizeof made->choice,
+    made->choice = (weir_choice){.struct_size = sizeof made->choice,
                                  .candidates = made->candidates,
                                  .count = world->count,
                                  .accepted = world->accepted,
                                  .policy = wi_policy_name(world->wish.policy),
                                  .rule = rule};
     made->texts = world->texts;
-    world->texts = (wi_texts){.last = NULL};
+    world->texts = (wi_string_pool){.last = NULL};
     *out = &made->choice;
     return WEIR_OK;
 }
@@ -156,7 +157,7 @@ weir_status weir_choice_make(const weir_manifest *manifest, const weir_choice_op
     wi_world world = {.count = 0};
     weir_hardware *looked = NULL;
     if (!out)
-        return weir_fail(WEIR_INVALID, "weir_choice_make: no place for the result");
+        return weir_fail(WEIR_ERR_INVALID, "weir_choice_make: no place for the result");
     *out = NULL;
     weir_status status = wi_wish_read(manifest, options, &world.wish);
     if (status == WEIR_OK)
@@ -167,7 +168,7 @@ weir_status weir_choice_make(const weir_manifest *manifest, const weir_choice_op
         status = check_engines(&world);
     world.hardware = world.wish.options.hardware;
     if (status == WEIR_OK && !world.hardware) {
-        const weir_hardware_options patient = {.size = sizeof patient, .limit_ms = WEIR_HARDWARE_PATIENT_MS};
+        const weir_hardware_options patient = {.struct_size = sizeof patient, .limit_ms = WEIR_HARDWARE_PATIENT_MS};
         status = weir_hardware_look(&patient, &looked);
         world.hardware = looked;
     }
@@ -185,16 +186,16 @@ void weir_choice_release(weir_choice *choice)
     record *made = (record *)choice;
     if (!made)
         return;
-    wi_texts_free(&made->texts);
+    wi_string_pool_free(&made->texts);
     free(made->candidates);
     free(made);
 }
 
 const char *weir_verdict_name(weir_verdict verdict)
 {
-    static const char *const names[WEIR_VERDICTS] = {
+    static const char *const names[WEIR_VERDICT_COUNT] = {
         "ACCEPTED",     "NOT_ASKED",      "NOT_LISTED", "NO_ENGINE",       "OTHER_FORMAT",  "NOT_BUILT",
         "NOT_LOADABLE", "OTHER_PLATFORM", "NO_DEVICE",  "DEVICE_UNUSABLE", "LITTLE_MEMORY", "LITTLE_VRAM",
         "OLD_CUDA",     "OLD_DRIVER",     "OLD_DEVICE", "NO_CPU",          "BAD_SETTING"};
-    return (unsigned)verdict < WEIR_VERDICTS ? names[verdict] : "?";
+    return (unsigned)verdict < WEIR_VERDICT_COUNT ? names[verdict] : "?";
 }

@@ -1,6 +1,6 @@
 /* What can be had of a device: not what it has, and not all of what is free. */
 #include "base/options.h"
-#include "choice/world.h"
+#include "choice/context.h"
 #include "runtime/runtime.h"
 
 /* The margin that a runtime leaves by default, for what others on the machine may want. */

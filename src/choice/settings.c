@@ -23,7 +23,7 @@ weir_status wi_settings_merge(const weir_manifest *manifest, const weir_choice_o
     const char *level = manifest->requirements.graph_optimization_level;
     *out = (wi_settings){.all = calloc(most, sizeof *out->all)};
     if (!out->all)
-        return weir_fail(WEIR_SYSTEM, "no host memory for %zu settings", most);
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for %zu settings", most);
     for (size_t i = 0; i < options->setting_count; i++)
         out->all[out->count++] = options->settings[i];
     for (size_t i = 0; i < manifest->setting_count; i++)

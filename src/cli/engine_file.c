@@ -1,5 +1,4 @@
 #include "engine_file.h"
-
 #include "text.h"
 
 #include <weir/options.h>
@@ -33,12 +32,12 @@ const weir_engine *engine_for_file(const char *path)
     return NULL;
 }
 
-/* An engine without the function has the processor alone, in the state that `probe` tells. */
+/* An engine without the function `provider` has only the processor, in the state that `probe` tells. */
 static weir_status provider_by_probe(const weir_engine *engine, size_t index, weir_engine_provider *out)
 {
     weir_engine_probe probe = WEIR_INIT(weir_engine_probe);
     if (index > 0)
-        return WEIR_NOT_FOUND;
+        return WEIR_ERR_NOT_FOUND;
     weir_status status = engine->probe(&probe);
     snprintf(out->name, sizeof out->name, "cpu");
     snprintf(out->library, sizeof out->library, "%s", probe.library);
@@ -51,7 +50,8 @@ static weir_status provider_by_probe(const weir_engine *engine, size_t index, we
 weir_status engine_provider_at(const weir_engine *engine, size_t index, weir_engine_provider *out)
 {
     *out = WEIR_INIT(weir_engine_provider);
-    bool tells = engine->size >= offsetof(weir_engine, provider) + sizeof engine->provider && engine->provider != NULL;
+    bool tells =
+        engine->struct_size >= offsetof(weir_engine, provider) + sizeof engine->provider && engine->provider != NULL;
     return tells ? engine->provider(index, out) : provider_by_probe(engine, index, out);
 }
 

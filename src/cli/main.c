@@ -1,6 +1,8 @@
 /* main.c: the command weir: finds the verb. */
 #include "cli.h"
 
+#include "args.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,6 +53,7 @@ static int print_help(bool json)
 
 static int verb_help(int argc, char **argv)
 {
+    static const args_table arguments = {.verb = "help", .usage = "help [VERB] [--json]", .options = args_json};
     if (argc == 2 && argv[1][0] != '-') {
         const cli_verb *verb = find(argv[1]);
         if (verb == NULL)
@@ -60,15 +63,18 @@ static int verb_help(int argc, char **argv)
         return verb->main == verb_help ? print_help(false) : verb->main(2, words);
     }
     bool json = false;
-    int status = cli_simple_words(argc, argv, "usage: weir help [VERB] [--json]\n", &json);
+    int status = args_read(&arguments, argc, argv, &json, NULL);
     return status >= 0 ? status : print_help(json);
 }
 
 int verb_version(int argc, char **argv)
 {
+    static const args_table arguments = {.verb = "version",
+                                         .usage = "version [--json]",
+                                         .about = "Prints the version of libweir that is running.",
+                                         .options = args_json};
     bool json = false;
-    int status = cli_simple_words(
-        argc, argv, "usage: weir version [--json]\n\nPrints the version of libweir that is running.\n", &json);
+    int status = args_read(&arguments, argc, argv, &json, NULL);
     if (status >= 0)
         return status;
     if (json)
@@ -77,8 +83,8 @@ int verb_version(int argc, char **argv)
     return cli_flush(CLI_OK);
 }
 
-/* A stream that is closed keeps its number: the next file that is opened would have it, and what is meant for the stream would be
- * written there. Using it fails as before. */
+/* The number of a closed stream would be given to the next file that is opened, and what is meant for the stream would
+ * be written there. An unusable file takes its place. */
 static void keep_streams(void)
 {
     for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)

@@ -51,7 +51,7 @@ void wi_cuda_note_passed(wi_cuda_stream *s, uint64_t sequence)
         return_event(s, s->ring[n % s->capacity]);
     if (sequence > atomic_load(&s->passed))
         atomic_store_explicit(&s->passed, sequence, memory_order_release);
-    wi_law(atomic_load(&s->passed) <= s->recorded);
+    wi_assert(atomic_load(&s->passed) <= s->recorded);
 }
 
 /* With the lock held and the context current: before the ring grows, the older half of it is asked for, so that numbers
@@ -71,7 +71,7 @@ static weir_status add_event(wi_device *device, wi_cuda_stream *s, wi_event *out
     bool all = s == device->all;
     note_oldest(s);
     if (!make_room(s))
-        return weir_fail(WEIR_SYSTEM, "cuda:%d: no memory for events", device->ordinal);
+        return weir_fail(WEIR_ERR_SYSTEM, "cuda:%d: no memory for events", device->ordinal);
     weir_status status = wi_cuda_check(device, take_event(s, &event), "cuEventCreate");
     if (status != WEIR_OK)
         return status;
@@ -191,7 +191,7 @@ weir_status wi_cuda_order(wi_device *device, void *handle, wi_event event)
     if (status != WEIR_OK)
         return status;
     status = wi_cuda_check_stream(device, s, false, "waiting for another stream");
-    if (status == WEIR_STREAM_MISUSE && wi_cuda_passed(device, event)) { /* then a capture is no matter */
+    if (status == WEIR_ERR_STREAM_MISUSE && wi_cuda_passed(device, event)) { /* then a capture is no matter */
         wi_cuda_end(&guard);
         return WEIR_OK;
     }

@@ -6,7 +6,7 @@
  * A handle is 0 while it has no pages yet (they come with the first touch, where it is mapped), and otherwise the address
  * at which its pages are parked while it is mapped nowhere: one area of the kernel's, however long it is. */
 #include "driver/host.h"
-#include "base/limits.h"
+#include "base/cgroup.h"
 #include "base/system.h"
 
 #include <errno.h>
@@ -25,14 +25,14 @@ enum { GRANULE = 64 * 1024, ALIGNMENT = 2 * 1024 * 1024 };
 
 static weir_status fail(const char *what, uint64_t bytes)
 {
-    return weir_fail(WEIR_DRIVER, "host: %s of %llu bytes: %s", what, (unsigned long long)bytes, strerror(errno));
+    return weir_fail(WEIR_ERR_DRIVER, "host: %s of %llu bytes: %s", what, (unsigned long long)bytes, strerror(errno));
 }
 
 static weir_status host_open(int ordinal, wi_device **out)
 {
     wi_device *device = calloc(1, sizeof *device);
     if (!device)
-        return weir_fail(WEIR_SYSTEM, "host: no memory for the device record");
+        return weir_fail(WEIR_ERR_SYSTEM, "host: no memory for the device record");
     (void)ordinal; /* there is one */
     pthread_mutex_init(&device->lock, NULL);
     *out = device;
@@ -50,7 +50,7 @@ static void host_close(wi_device *device)
 static weir_status host_memory(wi_device *device, uint64_t *available, uint64_t *total)
 {
     (void)device;
-    (void)wi_limits_memory("", available, total);
+    (void)wi_cgroup_memory("", available, total);
     return WEIR_OK;
 }
 
@@ -183,7 +183,7 @@ weir_status wi_host_allocate(wi_device *device, weir_kind kind, uint64_t bytes, 
 {
     (void)device;
     if (kind < 0 || kind >= WEIR_KIND_COUNT)
-        return weir_fail(WEIR_UNSUPPORTED, "host: there is no kind of memory with the number %d", (int)kind);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "host: there is no kind of memory with the number %d", (int)kind);
     return wi_pageable_allocate(bytes, address);
 }
 

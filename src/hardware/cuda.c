@@ -1,7 +1,7 @@
 /* CUDA's driver: which devices this process may use, and as which ordinals. cuInit makes no context. */
 #include "hardware/source.h"
 
-#include "base/small_files.h"
+#include "base/sysfs.h"
 
 #include <stdio.h>
 
@@ -127,7 +127,7 @@ static void add_versions(const char *root, const cuda *c, wi_found *out)
     weir_version_number driver = {.count = 0}, runtime = {.count = 0};
     char text[64];
     int number;
-    if (wi_file_text(text, sizeof text, "%s/sys/module/nvidia/version", root) &&
+    if (wi_sysfs_text(text, sizeof text, "%s/sys/module/nvidia/version", root) &&
         weir_version_read(text, &driver) != WEIR_OK)
         driver.count = 0;
     if (c->cuDriverGetVersion(&number) == CUDA_SUCCESS)

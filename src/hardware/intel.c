@@ -1,6 +1,6 @@
 /* Intel's GPUs (i915, xe) and NPUs, as the kernel shows them. Cards of others beside them, and those that are no device of a bus
  * (simple-framebuffer, vgem), are passed over. */
-#include "base/small_files.h"
+#include "base/sysfs.h"
 #include "hardware/source.h"
 
 #include <stdio.h>
@@ -12,16 +12,16 @@ enum { INTEL = 0x8086 };
 static bool read_device(const char *directory, wi_found *out, wi_card **card)
 {
     uint64_t vendor = 0, id = 0;
-    char text[WI_SMALL_FILE];
-    if (!wi_file_number(&vendor, "%s/device/vendor", directory) || vendor != INTEL)
+    char text[WI_SYSFS_BYTES];
+    if (!wi_sysfs_number(&vendor, "%s/device/vendor", directory) || vendor != INTEL)
         return false;
     *card = wi_found_add(out, WEIR_HARDWARE_INTEL);
     if (!*card)
         return false;
     weir_hardware_device *d = &(*card)->device;
-    wi_file_number(&id, "%s/device/device", directory);
-    wi_file_text(text, sizeof text, "%s/device/uevent", directory);
-    const char *slot = wi_line_of(text, "PCI_SLOT_NAME="), *driver = wi_line_of(text, "DRIVER=");
+    wi_sysfs_number(&id, "%s/device/device", directory);
+    wi_sysfs_text(text, sizeof text, "%s/device/uevent", directory);
+    const char *slot = wi_sysfs_line(text, "PCI_SLOT_NAME="), *driver = wi_sysfs_line(text, "DRIVER=");
     wi_pci_read(slot ? slot : "", d->pci, sizeof d->pci);
     snprintf(d->key, sizeof d->key, "%s", d->pci[0] ? d->pci : strrchr(directory, '/') + 1);
     snprintf(d->name, sizeof d->name, "0x%04x (%.*s)", (unsigned)id,
@@ -49,7 +49,7 @@ static void read_memory(const char *directory, weir_hardware_device *d)
 {
     uint64_t total = 0, one;
     for (unsigned tile = 0; tile < 8; tile++)
-        if (wi_file_number(&one, "%s/device/tile%u/physical_vram_size_bytes", directory, tile))
+        if (wi_sysfs_number(&one, "%s/device/tile%u/physical_vram_size_bytes", directory, tile))
             total += one;
     if (total > 0)
         d->total = total;

@@ -2,7 +2,7 @@
 #ifndef WI_MERGE_H
 #define WI_MERGE_H
 
-#include "hardware/places.h"
+#include "hardware/probe.h"
 
 /* What of the environment matters, as it was at the time of the look; NULL: not set. */
 typedef struct wi_visibility {

@@ -1,6 +1,6 @@
 /* The processor, and what sources have in common. */
-#include "base/limits.h"
-#include "base/small_files.h"
+#include "base/cgroup.h"
+#include "base/sysfs.h"
 #include "hardware/source.h"
 
 #include <ctype.h>
@@ -12,10 +12,10 @@
 
 static void write_name(const char *root, char *name, size_t capacity)
 {
-    char text[WI_SMALL_FILE];
+    char text[WI_SYSFS_BYTES];
     struct utsname system = {.machine = ""};
-    wi_file_text(text, sizeof text, "%s/proc/cpuinfo", root);
-    const char *found = wi_line_of(text, "model name");
+    wi_sysfs_text(text, sizeof text, "%s/proc/cpuinfo", root);
+    const char *found = wi_sysfs_line(text, "model name");
     if (*root == '\0')
         uname(&system);
     if (found && *found == ':') {
@@ -28,12 +28,13 @@ static void write_name(const char *root, char *name, size_t capacity)
 
 void wi_processor(const char *root, weir_hardware_device *out)
 {
-    *out = (weir_hardware_device){.size = sizeof *out, .kind = WEIR_HARDWARE_CPU, .shares_host = true, .usable = true};
+    *out = (weir_hardware_device){
+        .struct_size = sizeof *out, .kind = WEIR_HARDWARE_CPU, .shares_host = true, .usable = true};
     snprintf(out->key, sizeof out->key, "cpu");
     snprintf(out->runtime, sizeof out->runtime, "host");
     write_name(root, out->name, sizeof out->name);
-    out->units = wi_limits_processors(root);
-    if (!wi_limits_memory(root, &out->free, &out->total)) {
+    out->units = wi_cgroup_processors(root);
+    if (!wi_cgroup_memory(root, &out->free, &out->total)) {
         out->free = out->total = WEIR_BYTES_UNKNOWN;
         snprintf(out->remark, sizeof out->remark, "/proc/meminfo does not tell its memory");
     }
@@ -48,7 +49,7 @@ wi_card *wi_found_add(wi_found *found, weir_hardware_kind kind)
     }
     found->cards = cards;
     wi_card *card = &cards[found->count++];
-    *card = (wi_card){.device = {.size = sizeof card->device,
+    *card = (wi_card){.device = {.struct_size = sizeof card->device,
                                  .kind = kind,
                                  .ordinal = -1,
                                  .total = WEIR_BYTES_UNKNOWN,

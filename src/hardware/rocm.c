@@ -4,7 +4,7 @@
  * bytes that are used are told of all of it, and with many kernels all of its nodes have its unique_id. Which partition a node
  * is stands in the upper four bits of location_id, or with the first kernels that could do it in place of the address's function
  * (kfd_topology.c). */
-#include "base/small_files.h"
+#include "base/sysfs.h"
 #include "hardware/source.h"
 
 #include <stdio.h>
@@ -37,14 +37,14 @@ static bool is_integrated(uint64_t target)
 static void read_memory(const char *root, bool integrated, weir_hardware_device *d)
 {
     uint64_t total = 0, used = 0, borrowed = 0;
-    wi_file_number(&total, "%s" BUS "/%s/mem_info_vram_total", root, d->pci);
-    bool known = wi_file_number(&used, "%s" BUS "/%s/mem_info_vram_used", root, d->pci);
-    wi_file_number(&borrowed, "%s" BUS "/%s/mem_info_gtt_total", root, d->pci);
+    wi_sysfs_number(&total, "%s" BUS "/%s/mem_info_vram_total", root, d->pci);
+    bool known = wi_sysfs_number(&used, "%s" BUS "/%s/mem_info_vram_used", root, d->pci);
+    wi_sysfs_number(&borrowed, "%s" BUS "/%s/mem_info_gtt_total", root, d->pci);
     d->discrete = !integrated;
     if (integrated && borrowed > total) {
         d->shares_host = true;
         total = borrowed;
-        known = wi_file_number(&used, "%s" BUS "/%s/mem_info_gtt_used", root, d->pci);
+        known = wi_sysfs_number(&used, "%s" BUS "/%s/mem_info_gtt_used", root, d->pci);
     }
     if (total == 0)
         return;
@@ -56,15 +56,15 @@ static void read_memory(const char *root, bool integrated, weir_hardware_device 
 static void read_version(const char *root, const char *path, weir_version_number *out)
 {
     char text[64];
-    if (wi_file_text(text, sizeof text, "%s%s", root, path) && weir_version_read(text, out) != WEIR_OK)
+    if (wi_sysfs_text(text, sizeof text, "%s%s", root, path) && weir_version_read(text, out) != WEIR_OK)
         out->count = 0;
 }
 
 static void write_name(const char *root, unsigned node, uint64_t target, weir_hardware_device *d)
 {
     char name[64] = "", product[64] = "";
-    wi_file_text(product, sizeof product, "%s" BUS "/%s/product_name", root, d->pci);
-    wi_file_text(name, sizeof name, "%s" NODES "/%u/name", root, node);
+    wi_sysfs_text(product, sizeof product, "%s" BUS "/%s/product_name", root, d->pci);
+    wi_sysfs_text(name, sizeof name, "%s" NODES "/%u/name", root, node);
     snprintf(d->name, sizeof d->name, "%s (gfx%u%x%x)",
              product[0] ? product
              : name[0]  ? name
@@ -104,17 +104,17 @@ static unsigned read_place(const char *root, uint64_t location, uint64_t domain,
 
 static void read_node(const char *root, unsigned node, int *ordinal, wi_found *out, part *place)
 {
-    char text[WI_SMALL_FILE];
+    char text[WI_SYSFS_BYTES];
     uint64_t id = 0, location = 0, domain = 0, target = 0, simds = 0, cores = 0, minor = FIRST_RENDER, unique = 0;
-    if (!wi_file_number(&id, "%s" NODES "/%u/gpu_id", root, node) || id == 0)
+    if (!wi_sysfs_number(&id, "%s" NODES "/%u/gpu_id", root, node) || id == 0)
         return; /* a processor, or not for this process */
-    wi_file_text(text, sizeof text, "%s" NODES "/%u/properties", root, node);
-    wi_number_of(text, "location_id ", &location);
-    wi_number_of(text, "domain ", &domain);
-    wi_number_of(text, "gfx_target_version ", &target);
-    wi_number_of(text, "cpu_cores_count ", &cores);
-    wi_number_of(text, "drm_render_minor ", &minor);
-    wi_number_of(text, "unique_id ", &unique);
+    wi_sysfs_text(text, sizeof text, "%s" NODES "/%u/properties", root, node);
+    wi_sysfs_field(text, "location_id ", &location);
+    wi_sysfs_field(text, "domain ", &domain);
+    wi_sysfs_field(text, "gfx_target_version ", &target);
+    wi_sysfs_field(text, "cpu_cores_count ", &cores);
+    wi_sysfs_field(text, "drm_render_minor ", &minor);
+    wi_sysfs_field(text, "unique_id ", &unique);
     wi_card *card = wi_found_add(out, WEIR_HARDWARE_ROCM);
     if (!card)
         return;
@@ -125,7 +125,7 @@ static void read_node(const char *root, unsigned node, int *ordinal, wi_found *o
     else
         snprintf(d->key, sizeof d->key, "%s", d->pci);
     uint64_t per_unit = 0;
-    if (wi_number_of(text, "simd_count ", &simds) && wi_number_of(text, "simd_per_cu ", &per_unit) && per_unit)
+    if (wi_sysfs_field(text, "simd_count ", &simds) && wi_sysfs_field(text, "simd_per_cu ", &per_unit) && per_unit)
         d->units = (uint32_t)(simds / per_unit);
     d->ordinal = (*ordinal)++;
     write_name(root, node, target, d);
@@ -154,11 +154,11 @@ static uint64_t bank_bytes(const char *root, unsigned node)
     uint64_t total = 0;
     size_t count = wi_numbered("", banks, WI_MOST_CARDS, "%s" NODES "/%u/mem_banks", root, node);
     for (size_t i = 0; i < count; i++) {
-        char text[WI_SMALL_FILE];
+        char text[WI_SYSFS_BYTES];
         uint64_t heap = 0, bytes = 0;
-        wi_file_text(text, sizeof text, "%s" NODES "/%u/mem_banks/%u/properties", root, node, banks[i]);
-        if (wi_number_of(text, "heap_type ", &heap) && (heap == PUBLIC || heap == PRIVATE) &&
-            wi_number_of(text, "size_in_bytes ", &bytes))
+        wi_sysfs_text(text, sizeof text, "%s" NODES "/%u/mem_banks/%u/properties", root, node, banks[i]);
+        if (wi_sysfs_field(text, "heap_type ", &heap) && (heap == PUBLIC || heap == PRIVATE) &&
+            wi_sysfs_field(text, "size_in_bytes ", &bytes))
             total += bytes;
     }
     return total;
@@ -216,11 +216,11 @@ static bool has_address(const wi_found *found, const char *pci)
 static void read_card(const char *root, unsigned number, wi_found *out)
 {
     uint64_t vendor = 0, id = 0;
-    char text[WI_SMALL_FILE], pci[20] = "";
-    if (!wi_file_number(&vendor, "%s/sys/class/drm/card%u/device/vendor", root, number) || vendor != AMD)
+    char text[WI_SYSFS_BYTES], pci[20] = "";
+    if (!wi_sysfs_number(&vendor, "%s/sys/class/drm/card%u/device/vendor", root, number) || vendor != AMD)
         return;
-    wi_file_text(text, sizeof text, "%s/sys/class/drm/card%u/device/uevent", root, number);
-    const char *slot = wi_line_of(text, "PCI_SLOT_NAME=");
+    wi_sysfs_text(text, sizeof text, "%s/sys/class/drm/card%u/device/uevent", root, number);
+    const char *slot = wi_sysfs_line(text, "PCI_SLOT_NAME=");
     wi_pci_read(slot ? slot : "", pci, sizeof pci);
     if (!pci[0] || has_address(out, pci))
         return;
@@ -228,7 +228,7 @@ static void read_card(const char *root, unsigned number, wi_found *out)
     if (!card)
         return;
     weir_hardware_device *d = &card->device;
-    wi_file_number(&id, "%s/sys/class/drm/card%u/device/device", root, number);
+    wi_sysfs_number(&id, "%s/sys/class/drm/card%u/device/device", root, number);
     snprintf(d->pci, sizeof d->pci, "%s", pci);
     snprintf(d->key, sizeof d->key, "%s", pci);
     snprintf(d->name, sizeof d->name, "AMD 0x%04x", (unsigned)id);

@@ -1,13 +1,13 @@
 /* The keys: what they are called, who takes their values, and where those go. */
-#include "manifest/reading.h"
-#include "manifest/places.h"
+#include "manifest/parse.h"
+#include "manifest/locations.h"
 #include "manifest/words.h"
 
 #include <string.h>
 
 typedef struct entry {
     const char *name;
-    wi_take *take;
+    wi_claim *take;
     size_t to; /* of weir_manifest */
 } entry;
 

@@ -1,6 +1,6 @@
 /* What hardware_requirements ask for, key by key: enforced, or refused in words. */
-#include "choice/words.h"
-#include "manifest/places.h"
+#include "base/keywords.h"
+#include "manifest/locations.h"
 #include "manifest/words.h"
 
 #include <stdlib.h>

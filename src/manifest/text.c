@@ -1,7 +1,7 @@
 /* A manifest's text: whether it is JSON, what of it is there twice, and its life once it is read. */
 #include "manifest/package.h"
-#include "manifest/places.h"
-#include "manifest/reading.h"
+#include "manifest/locations.h"
+#include "manifest/parse.h"
 
 #include <stdio.h>
 #include <stdlib.h>

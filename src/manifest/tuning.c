@@ -1,7 +1,7 @@
 /* Settings for the model's engine: those of Kapsl's names become the engine onnx's own, which do the same; what would have no meaning for
  * the engine is a problem, as the load would refuse it. */
-#include "choice/words.h"
-#include "manifest/places.h"
+#include "base/keywords.h"
+#include "manifest/locations.h"
 #include "manifest/words.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "manifest/words.h"
 
-#include "base/nearest.h"
+#include "base/edit_distance.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,7 @@ const char *wi_word_near(const char *const *words, const char *text)
     const char *best = NULL;
     size_t least = strlen(text) / 2; /* more than half of it is another word */
     for (; *words; words++) {
-        size_t distance = wi_distance(text, *words);
+        size_t distance = wi_edit_distance(text, *words);
         if (distance <= least && (!best || distance < least)) {
             best = *words;
             least = distance;

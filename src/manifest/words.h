@@ -2,7 +2,7 @@
 #ifndef WI_MANIFEST_WORDS_H
 #define WI_MANIFEST_WORDS_H
 
-#include "manifest/reading.h"
+#include "manifest/parse.h"
 
 /* Those of providers, strategies and levels are the choice's (choice/words.h). */
 extern const char *const wi_words_frameworks[], *const wi_words_formats[];

@@ -8,7 +8,7 @@
 
 typedef struct wi_account wi_account;
 struct weir_graph;
-struct wi_marks;
+struct wi_stream_uses;
 struct wi_resource;
 
 enum { WI_LINE = 64 };  /* bytes of the processor's cache that come together */
@@ -23,11 +23,11 @@ enum { WI_UNIT = 256 }; /* charges are multiples of it; weir/memory.h says why 2
 /* What a block is at a moment. A thread that finds it LIVE takes it by one compare-and-swap; every other change is made by
  * the thread that has it in hand, or under the lock of its base. */
 typedef enum wi_block_phase {
-    WI_BLANK = 0,   /* a thread's own: allocated and not yet published */
-    WI_LIVE = 1,    /* its client's */
-    WI_TAKEN = 2,   /* the same, while a thread frees or resizes it */
-    WI_PENDING = 3, /* freed; the device is not past it, or a graph holds it */
-    WI_PARKED = 4   /* freed, and kept for the same client and stream; front.h */
+    WI_BLANK = 0,        /* a thread's own: allocated and not yet published */
+    WI_LIVE = 1,         /* its client's */
+    WI_CLAIMED = 2,      /* the same, while a thread frees or resizes it */
+    WI_PENDING = 3,      /* freed; the device is not past it, or a graph holds it */
+    WI_THREAD_CACHED = 4 /* freed, and kept for the same client and stream; thread cache.h */
 } wi_block_phase;
 
 /* The phase in the lowest three bits, then WI_TRACKED, then the generation. */
@@ -36,7 +36,7 @@ typedef atomic_uint_fast64_t wi_block_word;
 #define WI_GENERATION_SHIFT 4
 
 /* What is looked at without the lock, and so read and written by these: pointer, bytes, charged, account, stream.id,
- * memory_class, ordered, taker; and tag, which a front writes. Such a look is of one block if the word is the same before and after. */
+ * memory_class, ordered, taker; and tag, which a thread cache writes. Such a look is of one block if the word is the same before and after. */
 #define wi_load(member)         __atomic_load_n(&(member), __ATOMIC_ACQUIRE)
 #define wi_store(member, value) __atomic_store_n(&(member), (value), __ATOMIC_RELEASE)
 
@@ -44,9 +44,9 @@ typedef atomic_uint_fast64_t wi_block_word;
 enum { WI_LENT_CLIENT = 1, WI_LENT_STREAM = 2 };
 
 typedef struct wi_block {
-    /* What a front needs, in one line of the processor's cache. */
+    /* What a thread cache needs, in one line of the processor's cache. */
     void *pointer;
-    uint64_t bytes;   /* as requested; law: before + bytes + after <= charged */
+    uint64_t bytes;   /* as requested; Invariants: before + bytes + after <= charged */
     uint64_t charged; /* as the ledger counts it */
     wi_block_word word;
     wi_account *account;
@@ -58,19 +58,19 @@ typedef struct wi_block {
     bool ordered; /* the same of work on the stream that may still use the bytes, which were freed in its order */
     uint8_t rung; /* how it was come by: weir_rung */
 
-    uint64_t taker; /* who knows it again, for this generation alone: wi_mark */
+    uint64_t owner_tag; /* who knows it again, for this generation alone: wi_owner_tag */
 
-    uint64_t before, after;   /* margins; the memory begins at pointer - before */
-    const char *tag;          /* interned */
-    struct wi_marks *marks;   /* where streams used it; NULL: nowhere that was declared */
-    uint8_t lent;             /* who had its memory before, when no call of the driver was needed */
-    uint64_t previous;        /* whose bytes these were */
-    bool shrunk;              /* bytes that it had stay behind it, and may still be in use */
-    bool slack;               /* others do since its allocation, and are as ordered on its stream as it was */
-    bool untouched;           /* they still are: the account never had them to itself */
-    void *heap;               /* a tool's handle of the block's piece; NULL: it has none; nvtx.h */
-    bool marked;              /* the tool has the block, too */
-    struct weir_graph *graph; /* of whose pool it is; NULL: of none; runtime/graph.h */
+    uint64_t before, after;             /* margins; the memory begins at pointer - before */
+    const char *tag;                    /* interned */
+    struct wi_stream_uses *stream_uses; /* where streams used it; NULL: nowhere that was declared */
+    uint8_t lent;                       /* who had its memory before, when no call of the driver was needed */
+    uint64_t previous;                  /* whose bytes these were */
+    bool shrunk;                        /* bytes that it had stay behind it, and may still be in use */
+    bool slack;                         /* others do since its allocation, and are as ordered on its stream as it was */
+    bool untouched;                     /* they still are: the account never had them to itself */
+    void *heap;                         /* a tool's handle of the block's piece; NULL: it has none; nvtx.h */
+    bool marked;                        /* the tool has the block, too */
+    struct weir_graph *graph;           /* of whose pool it is; NULL: of none; runtime/graph.h */
 
     /* While it is pending; pending.h. */
     struct wi_resource *stack;
@@ -105,7 +105,7 @@ static inline wi_block_phase wi_block_phase_of(const wi_block *block)
 static inline bool wi_block_is_live(const wi_block *block)
 {
     wi_block_phase phase = wi_block_phase_of(block);
-    return phase == WI_LIVE || phase == WI_TAKEN;
+    return phase == WI_LIVE || phase == WI_CLAIMED;
 }
 
 static inline bool wi_block_is_charged(const wi_block *block) /* to its client, as live or pending bytes */
@@ -125,7 +125,7 @@ static inline void wi_block_set(wi_block *block, const wi_block *value)
     wi_store(block->stream.id, value->stream.id);
     wi_store(block->memory_class, value->memory_class);
     wi_store(block->ordered, value->ordered);
-    wi_store(block->taker, value->taker);
+    wi_store(block->owner_tag, value->owner_tag);
     block->pending_next = value->pending_next;
     block->tagged = value->tagged;
     block->zeroing = value->zeroing;
@@ -152,7 +152,7 @@ static inline void wi_block_measure(wi_block *block, uint64_t bytes, uint64_t ch
 static inline void wi_block_turn(wi_block *block, wi_block_phase phase)
 {
     uint64_t word = atomic_load_explicit(&block->word, memory_order_relaxed) >> WI_GENERATION_SHIFT;
-    bool tracked = phase == WI_LIVE && (block->marks || block->zeroing || block->graph);
+    bool tracked = phase == WI_LIVE && (block->stream_uses || block->zeroing || block->graph);
     atomic_store_explicit(&block->word, word << WI_GENERATION_SHIFT | (tracked ? WI_TRACKED : 0) | phase,
                           memory_order_release);
 }

@@ -2,7 +2,7 @@
 #include "memory/budget.h"
 #include "base/options.h"
 #include "base/system.h"
-#include "memory/holders.h"
+#include "memory/members.h"
 
 typedef struct budget {
     wi_resource resource;
@@ -59,7 +59,7 @@ static bool once_more(const ladder *l, unsigned *tries)
 /* What this thread looked for in vain, another one may have released between the shortage and the look. */
 static bool others_have_released(ladder *l)
 {
-    uint64_t released = wi_holders_released(ledger_of(l));
+    uint64_t released = wi_members_released(ledger_of(l));
     bool more = released != l->released;
     l->released = released;
     return more && once_more(l, &l->looks);
@@ -74,7 +74,7 @@ static bool any_pending(wi_ledger *ledger)
 
 static bool take_what_is_parked(ladder *l)
 {
-    return once_more(l, &l->emptied) && wi_ledger_empty_parking(ledger_of(l)) > 0;
+    return once_more(l, &l->emptied) && wi_ledger_flush_tcaches(ledger_of(l)) > 0;
 }
 
 static bool take_what_has_passed(ladder *l)
@@ -83,23 +83,23 @@ static bool take_what_has_passed(ladder *l)
     wi_ledger *ledger = ledger_of(l);
     if (!once_more(l, &l->passed))
         return false;
-    (void)wi_holders_bound(ledger);
-    return wi_holders_pass(ledger, &left) > 0 || wi_holders_reap(ledger, NULL) > 0 ||
-           (any_pending(ledger) && wi_holders_settle(ledger));
+    (void)wi_members_bound(ledger);
+    return wi_members_pass(ledger, &left) > 0 || wi_members_reap(ledger, NULL) > 0 ||
+           (any_pending(ledger) && wi_members_drain(ledger));
 }
 
 static bool relieve_adaptors(ladder *l)
 {
-    return wi_relieve(l->budget->top) > 0;
+    return wi_release_kept(l->budget->top) > 0;
 }
 
 /* From now on the base does what it can, whatever that costs. */
 static bool allow_any_price(ladder *l)
 {
     wi_placement *p = l->placement;
-    if (!p || p->thorough || !(l->budget->resource.base->table->features & WEIR_MOVES_MEMORY))
+    if (!p || p->last_resort || !(l->budget->resource.base->table->features & WEIR_FEATURE_MOVES_MEMORY))
         return false;
-    return p->thorough = true;
+    return p->last_resort = true;
 }
 
 /* From now on the base may take what is free in the order of other streams. */
@@ -107,7 +107,7 @@ static bool allow_stream_waits(ladder *l)
 {
     wi_placement *p = l->placement;
     wi_resource *base = l->budget->resource.base;
-    if (!p || p->behind || !l->native || p->captured || p->alone || captured(l) || !base->table->follow)
+    if (!p || p->behind || !l->native || p->captured || p->thread_bound || captured(l) || !base->table->follow)
         return false;
     return p->behind = base->table->follow(base, p->stream, p->native); /* where it goes, should it be discarded */
 }
@@ -120,7 +120,7 @@ typedef struct room {
 
 static room look_for_room(const ladder *l)
 {
-    weir_stats stats = {.size = sizeof stats};
+    weir_stats stats = {.struct_size = sizeof stats};
     size_t ignored;
     wi_ledger_snapshot(ledger_of(l), &stats, NULL, 0, 0, &ignored);
     return (room){wi_ledger_left(ledger_of(l), l->account), stats.budget - stats.live - stats.promised};
@@ -138,7 +138,7 @@ static bool ask_for_room(ladder *l)
 {
     if (!l->may_wait || wi_pressures_inside() || captured(l))
         return false;
-    weir_pressure pressure = {.size = sizeof pressure,
+    weir_pressure pressure = {.struct_size = sizeof pressure,
                               .bytes = l->request->charged,
                               .shortfall = shortfall(l),
                               .client = l->account->client,
@@ -166,14 +166,14 @@ static bool wait_for_the_oldest(ladder *l)
     l->pause = l->pause ? wi_min(2 * l->pause, LONGEST_PAUSE) : FIRST_PAUSE;
     uint64_t until = wi_min(l->deadline, now + l->pause);
     l->passed = 0; /* there may be more now */
-    return wi_holders_wait(ledger_of(l), until) || wi_holders_await(ledger_of(l), until);
+    return wi_members_wait(ledger_of(l), until) || wi_members_await(ledger_of(l), until);
 }
 
 static const struct rung {
     bool (*climb)(ladder *l);
     weir_rung rung;
 } rungs[] = {
-    {take_what_is_parked, WEIR_RUNG_PARKED},
+    {take_what_is_parked, WEIR_RUNG_THREAD_CACHED},
     {take_what_has_passed, WEIR_RUNG_COMPLETED},
     {relieve_adaptors, WEIR_RUNG_RELIEVED},
     {allow_any_price, WEIR_RUNG_FIT}, /* the base says whether it came to something */
@@ -206,7 +206,7 @@ static weir_status refuse(const ladder *l, const wi_shortage *shortage)
 static void blame(const ladder *l, wi_shortage *shortage)
 {
     uint64_t left;
-    (void)wi_holders_pass(ledger_of(l), &left);
+    (void)wi_members_pass(ledger_of(l), &left);
     if (left > 0 && wi_min(shortage->later, shortage->largest + left) >= l->request->charged)
         shortage->cause = WEIR_CAUSE_PENDING;
 }
@@ -225,7 +225,7 @@ static weir_status claim(ladder *l, uint64_t alignment)
     bool could = false;
     while (!wi_ledger_claim(resource->ledger, l->account, request->charged, &could)) {
         if (!wi_ledger_is_open(resource->ledger, l->account))
-            return weir_fail(WEIR_INVALID, "the client %s was closed meanwhile", l->account->name);
+            return weir_fail(WEIR_ERR_INVALID, "the client %s was closed meanwhile", l->account->name);
         if (climb(l, could))
             continue;
         bool pending = could && any_pending(resource->ledger); /* else others have it, and may park it now and then */
@@ -243,8 +243,8 @@ static weir_status claim(ladder *l, uint64_t alignment)
 static weir_status obtain(ladder *l, const wi_placement *p)
 {
     bool could;
-    if (!p->reservation && p->modest)
-        return wi_ledger_claim(ledger_of(l), p->account, p->charged, &could) ? WEIR_OK : WEIR_NO_ROOM;
+    if (!p->reservation && p->no_grow)
+        return wi_ledger_claim(ledger_of(l), p->account, p->charged, &could) ? WEIR_OK : WEIR_ERR_NO_ROOM;
     if (!p->reservation)
         return claim(l, p->alignment);
     uint64_t left = atomic_load(&p->reservation->left);
@@ -285,12 +285,12 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
         if (status == WEIR_OK)
             return WEIR_OK;
         l.largest = shortage->largest;
-        if (status == WEIR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE && climb(&l, true))
+        if (status == WEIR_ERR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE && climb(&l, true))
             continue;
         return_bytes(b, p);
-        if (status == WEIR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE)
+        if (status == WEIR_ERR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE)
             blame(&l, shortage);
-        return status == WEIR_OUT_OF_MEMORY ? refuse(&l, shortage) : status;
+        return status == WEIR_ERR_OUT_OF_MEMORY ? refuse(&l, shortage) : status;
     }
 }
 
@@ -312,10 +312,10 @@ static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, 
         return status;
     do
         status = wi_grow(resource->inner, block, bytes, may_wait, shortage);
-    while ((status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY) && climb(&l, false));
+    while ((status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY) && climb(&l, false));
     if (status != WEIR_OK)
         wi_ledger_cancel(resource->ledger, block->account, more);
-    if (status == WEIR_OUT_OF_MEMORY) { /* no memory to put there */
+    if (status == WEIR_ERR_OUT_OF_MEMORY) { /* no memory to put there */
         *shortage = (wi_shortage){.cause = WEIR_CAUSE_FRAGMENTATION};
         base->table->look(base, block->memory_class, more, WI_UNIT, shortage);
         status = refuse(&l, shortage);
@@ -350,7 +350,7 @@ weir_status wi_budget_create(wi_resource *inner, wi_resource **out)
 {
     budget *b = calloc(1, sizeof *b);
     if (!b)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a budget");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a budget");
     wi_resource_init(&b->resource, &table, inner->driver, inner->device, inner);
     *out = &b->resource;
     return WEIR_OK;
@@ -368,7 +368,7 @@ bool wi_budget_attach(wi_resource *top)
 weir_status wi_budget_reserve(wi_resource *top, wi_account *account, const wi_request *request, bool may_wait)
 {
     wi_resource *found = find(top);
-    wi_law(found); /* every runtime's stack has one */
+    wi_assert(found); /* every runtime's stack has one */
     ladder l = begin((budget *)found, account, request, may_wait);
     return claim(&l, 0);
 }

@@ -1,6 +1,6 @@
 #include "memory/events.h"
 
-/* Law: taken <= added <= taken + capacity; event n stands in slot n % capacity. The array grows by doubling up to the
+/* Invariants: taken <= added <= taken + capacity; event n stands in slot n % capacity. The array grows by doubling up to the
  * capacity, so that a short trace costs little. */
 struct wi_events {
     wi_events *next;
@@ -51,7 +51,7 @@ void wi_events_add(wi_events *events, const weir_event *event)
     weir_event *kept = &events->ring[events->added++ % events->allocated];
     *kept = *event;
     kept->order = events->order;
-    wi_law(events->taken <= events->added && events->added <= events->taken + events->capacity);
+    wi_assert(events->taken <= events->added && events->added <= events->taken + events->capacity);
 }
 
 size_t wi_events_take(wi_events *events, char *out, size_t stride, size_t capacity)

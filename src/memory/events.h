@@ -14,7 +14,7 @@ enum { WI_EVENTS_STANDARD = 1 << 20 }; /* the capacity, when nobody says one */
 enum {
     WI_RECORDING = 1u << 0,      /* a ring is there */
     WI_EVENTS_WAITING = 1u << 1, /* so many events wait in a ring that somebody should hand them out */
-    WI_FRONTS_SHUT = 1u << 2     /* a ring is about to be there: fronts do nothing */
+    WI_TCACHES_SHUT = 1u << 2    /* a ring is about to be there: thread caches do nothing */
 };
 
 wi_events *wi_events_create(size_t capacity); /* NULL: no memory */

@@ -1,6 +1,6 @@
 #include "memory/extents.h"
-#include "memory/lanes.h"
-#include "memory/marks.h"
+#include "memory/stream_lists.h"
+#include "memory/stream_uses.h"
 
 #include <sys/mman.h>
 
@@ -21,7 +21,7 @@ void wi_list_remove(wi_extent_list *list, wi_extent *extent)
     extent->list_previous = extent->list_next = NULL;
 }
 
-enum { CHUNK = WI_EXTENT_CHUNK, MOST_CHUNKS = (int)(WI_SLOT_FREED / CHUNK) };
+enum { CHUNK = WI_EXTENT_SLAB, MOST_CHUNKS = (int)(WI_SLOT_FREED / CHUNK) };
 
 static void *lazy_table(uint64_t bytes)
 {
@@ -53,7 +53,7 @@ weir_status wi_extent_pool_reserve(wi_extent_pool *pool, size_t count)
 {
     while (pool->unused_count < count)
         if (!add_chunk(pool))
-            return weir_fail(WEIR_SYSTEM, "no host memory for the records of blocks");
+            return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the records of blocks");
     return WEIR_OK;
 }
 
@@ -65,10 +65,10 @@ void wi_extent_pool_destroy(wi_extent_pool *pool)
         munmap(pool->chunks, MOST_CHUNKS * sizeof *pool->chunks);
 }
 
-static wi_extent *take_record(wi_space *space)
+static wi_extent *take_record(wi_region *region)
 {
-    wi_extent_pool *pool = &space->shared->pool;
-    wi_law(pool->unused_count > 0); /* reserved before the first change */
+    wi_extent_pool *pool = &region->shared->pool;
+    wi_assert(pool->unused_count > 0); /* reserved before the first change */
     wi_extent *extent = pool->unused;
     pool->unused = extent->next;
     pool->unused_count--;
@@ -76,7 +76,7 @@ static wi_extent *take_record(wi_space *space)
     wi_block_set(&extent->block, &(wi_block){0}); /* a second free may still look at it */
     memset((char *)extent + offsetof(wi_extent, offset), 0, sizeof *extent - offsetof(wi_extent, offset));
     extent->index = index;
-    extent->space = space;
+    extent->region = region;
     return extent;
 }
 
@@ -97,61 +97,61 @@ static void bin_of(uint64_t bytes, unsigned *row, unsigned *column)
     *column = (unsigned)(power >= 6 ? units >> (power - 6) : units << (6 - power)) & 63u;
 }
 
-static wi_shelf *shelf_of(const wi_shared *shared, unsigned number, const wi_lane *lane)
+static wi_size_index *shelf_of(const wi_shared *shared, unsigned number, const wi_stream_list *stream_list)
 {
-    return (wi_shelf *)(lane ? &lane->shelves[number] : &shared->shelves[number]);
+    return (wi_size_index *)(stream_list ? &stream_list->size_indexes[number] : &shared->size_indexes[number]);
 }
 
-static wi_shelf *shelf_for(const wi_space *space, const wi_lane *lane)
+static wi_size_index *shelf_for(const wi_region *region, const wi_stream_list *stream_list)
 {
-    return shelf_of(space->shared, space->number, lane);
+    return shelf_of(region->shared, region->number, stream_list);
 }
 
-static void enter_bin(wi_shelf *shelf, wi_extent *extent)
+static void enter_bin(wi_size_index *size_index, wi_extent *extent)
 {
     unsigned row, column;
     bin_of(extent->bytes, &row, &column);
-    wi_list_add(&shelf->bins[row][column], extent);
-    shelf->column_bits[row] |= UINT64_C(1) << column;
-    shelf->row_bits |= UINT64_C(1) << row;
+    wi_list_add(&size_index->bins[row][column], extent);
+    size_index->column_bits[row] |= UINT64_C(1) << column;
+    size_index->row_bits |= UINT64_C(1) << row;
 }
 
-static void leave_bin(wi_shelf *shelf, wi_extent *extent)
+static void leave_bin(wi_size_index *size_index, wi_extent *extent)
 {
     unsigned row, column;
     bin_of(extent->bytes, &row, &column);
-    wi_list_remove(&shelf->bins[row][column], extent);
-    if (shelf->bins[row][column].first)
+    wi_list_remove(&size_index->bins[row][column], extent);
+    if (size_index->bins[row][column].first)
         return;
-    shelf->column_bits[row] &= ~(UINT64_C(1) << column);
-    if (!shelf->column_bits[row])
-        shelf->row_bits &= ~(UINT64_C(1) << row);
+    size_index->column_bits[row] &= ~(UINT64_C(1) << column);
+    if (!size_index->column_bits[row])
+        size_index->row_bits &= ~(UINT64_C(1) << row);
 }
 
 /* Epochs only grow, so that what enters is mostly the newest. */
-static void enter_lane(wi_lane *lane, wi_extent *extent)
+static void enter_lane(wi_stream_list *stream_list, wi_extent *extent)
 {
-    wi_extent *before = lane->last;
+    wi_extent *before = stream_list->last;
     while (before && before->epoch > extent->epoch)
         before = before->lane_previous;
-    lane->bytes += extent->bytes;
+    stream_list->bytes += extent->bytes;
     extent->lane_previous = before;
-    extent->lane_next = before ? before->lane_next : lane->first;
-    *(before ? &before->lane_next : &lane->first) = extent;
-    *(extent->lane_next ? &extent->lane_next->lane_previous : &lane->last) = extent;
+    extent->lane_next = before ? before->lane_next : stream_list->first;
+    *(before ? &before->lane_next : &stream_list->first) = extent;
+    *(extent->lane_next ? &extent->lane_next->lane_previous : &stream_list->last) = extent;
 }
 
-static void leave_lane(wi_lane *lane, wi_extent *extent)
+static void leave_lane(wi_stream_list *stream_list, wi_extent *extent)
 {
-    *(extent->lane_previous ? &extent->lane_previous->lane_next : &lane->first) = extent->lane_next;
-    *(extent->lane_next ? &extent->lane_next->lane_previous : &lane->last) = extent->lane_previous;
+    *(extent->lane_previous ? &extent->lane_previous->lane_next : &stream_list->first) = extent->lane_next;
+    *(extent->lane_next ? &extent->lane_next->lane_previous : &stream_list->last) = extent->lane_previous;
     extent->lane_previous = extent->lane_next = NULL;
-    lane->bytes -= extent->bytes;
+    stream_list->bytes -= extent->bytes;
 }
 
 uint64_t wi_extent_start(const wi_extent *extent, uint64_t alignment)
 {
-    uintptr_t base = (uintptr_t)extent->space->base;
+    uintptr_t base = (uintptr_t)extent->region->base;
     return wi_round_up(base + extent->offset, alignment) - base;
 }
 
@@ -163,9 +163,9 @@ static bool holds(const wi_extent *extent, uint64_t bytes, uint64_t alignment)
 
 static bool is_better(const wi_extent *a, const wi_extent *b)
 {
-    if (a->bytes != b->bytes || !a->space->shared->by_address)
+    if (a->bytes != b->bytes || !a->region->shared->by_address)
         return a->bytes < b->bytes;
-    return a->space->base + a->offset < b->space->base + b->offset;
+    return a->region->base + a->offset < b->region->base + b->offset;
 }
 
 static wi_extent *best_in_bin(const wi_extent_list *bin, uint64_t bytes, uint64_t alignment)
@@ -177,16 +177,16 @@ static wi_extent *best_in_bin(const wi_extent_list *bin, uint64_t bytes, uint64_
     return best;
 }
 
-static wi_extent *best_on(const wi_shelf *shelf, uint64_t bytes, uint64_t alignment)
+static wi_extent *best_on(const wi_size_index *size_index, uint64_t bytes, uint64_t alignment)
 {
     unsigned row, column;
     bin_of(bytes, &row, &column);
-    uint64_t rows = shelf->row_bits >> row << row;
+    uint64_t rows = size_index->row_bits >> row << row;
     for (unsigned from = column; rows; rows &= rows - 1, from = 0) {
         unsigned r = (unsigned)__builtin_ctzll(rows);
-        uint64_t columns = shelf->column_bits[r] >> (r == row ? from : 0) << (r == row ? from : 0);
+        uint64_t columns = size_index->column_bits[r] >> (r == row ? from : 0) << (r == row ? from : 0);
         for (; columns; columns &= columns - 1) {
-            wi_extent *best = best_in_bin(&shelf->bins[r][__builtin_ctzll(columns)], bytes, alignment);
+            wi_extent *best = best_in_bin(&size_index->bins[r][__builtin_ctzll(columns)], bytes, alignment);
             if (best)
                 return best;
         }
@@ -194,64 +194,64 @@ static wi_extent *best_on(const wi_shelf *shelf, uint64_t bytes, uint64_t alignm
     return NULL;
 }
 
-wi_extent *wi_shared_best_of(const wi_shared *shared, unsigned number, const wi_lane *lane, uint64_t bytes,
-                             uint64_t alignment)
+wi_extent *wi_shared_best_of(const wi_shared *shared, unsigned number, const wi_stream_list *stream_list,
+                             uint64_t bytes, uint64_t alignment)
 {
-    return best_on(shelf_of(shared, number, lane), bytes, alignment);
+    return best_on(shelf_of(shared, number, stream_list), bytes, alignment);
 }
 
-wi_extent *wi_shared_best(const wi_shared *shared, unsigned number, const wi_lane *lane, uint64_t bytes,
+wi_extent *wi_shared_best(const wi_shared *shared, unsigned number, const wi_stream_list *stream_list, uint64_t bytes,
                           uint64_t alignment)
 {
-    wi_extent *mine = lane ? best_on(shelf_of(shared, number, lane), bytes, alignment) : NULL;
+    wi_extent *mine = stream_list ? best_on(shelf_of(shared, number, stream_list), bytes, alignment) : NULL;
     if (mine && mine->bytes == bytes && !shared->by_address)
         return mine;
     wi_extent *anyones = best_on(shelf_of(shared, number, NULL), bytes, alignment);
     return !mine || (anyones && is_better(anyones, mine)) ? anyones : mine;
 }
 
-wi_extent *wi_space_best(wi_space *space, const wi_lane *lane, uint64_t bytes, uint64_t alignment)
+wi_extent *wi_region_best(wi_region *region, const wi_stream_list *stream_list, uint64_t bytes, uint64_t alignment)
 {
-    return wi_shared_best(space->shared, space->number, lane, bytes, alignment);
+    return wi_shared_best(region->shared, region->number, stream_list, bytes, alignment);
 }
 
 /* Cutting and joining ---------------------------------------------------------------------------------------------- */
 
-static void enlist(wi_space *space, wi_extent *extent)
+static void enlist(wi_region *region, wi_extent *extent)
 {
     if (extent->kind == WI_FREE) {
-        enter_bin(shelf_for(space, extent->lane), extent);
-        space->free_bytes += extent->bytes;
-        if (extent->lane) {
-            enter_lane(extent->lane, extent);
-            space->shared->in_order++;
+        enter_bin(shelf_for(region, extent->stream_list), extent);
+        region->free_bytes += extent->bytes;
+        if (extent->stream_list) {
+            enter_lane(extent->stream_list, extent);
+            region->shared->in_order++;
         }
     } else if (extent->kind == WI_HOLE)
-        wi_list_add(&space->holes, extent);
+        wi_list_add(&region->holes, extent);
 }
 
-static void delist(wi_space *space, wi_extent *extent)
+static void delist(wi_region *region, wi_extent *extent)
 {
     if (extent->kind == WI_FREE) {
-        leave_bin(shelf_for(space, extent->lane), extent);
-        space->free_bytes -= extent->bytes;
-        if (extent->lane) {
-            leave_lane(extent->lane, extent);
-            space->shared->in_order--;
+        leave_bin(shelf_for(region, extent->stream_list), extent);
+        region->free_bytes -= extent->bytes;
+        if (extent->stream_list) {
+            leave_lane(extent->stream_list, extent);
+            region->shared->in_order--;
         }
     } else if (extent->kind == WI_HOLE)
-        wi_list_remove(&space->holes, extent);
+        wi_list_remove(&region->holes, extent);
 }
 
-wi_extent *wi_space_cut(wi_space *space, wi_extent *extent, uint64_t offset)
+wi_extent *wi_region_cut(wi_region *region, wi_extent *extent, uint64_t offset)
 {
-    wi_law(offset > extent->offset && offset < extent->offset + extent->bytes && offset % WI_UNIT == 0);
-    wi_extent *rest = take_record(space);
-    delist(space, extent);
+    wi_assert(offset > extent->offset && offset < extent->offset + extent->bytes && offset % WI_UNIT == 0);
+    wi_extent *rest = take_record(region);
+    delist(region, extent);
     rest->kind = extent->kind;
     rest->last = extent->last;
     rest->freed_on = extent->freed_on;
-    rest->lane = extent->lane;
+    rest->stream_list = extent->stream_list;
     rest->epoch = extent->epoch;
     rest->offset = offset;
     rest->bytes = extent->offset + extent->bytes - offset;
@@ -261,8 +261,8 @@ wi_extent *wi_space_cut(wi_space *space, wi_extent *extent, uint64_t offset)
     if (rest->next)
         rest->next->previous = rest;
     extent->next = rest;
-    enlist(space, extent);
-    enlist(space, rest);
+    enlist(region, extent);
+    enlist(region, rest);
     return rest;
 }
 
@@ -277,21 +277,21 @@ static void count_use(wi_shared *shared, uint64_t bytes)
     shared->peak_in_use = wi_max(shared->peak_in_use, shared->in_use);
 }
 
-void wi_space_set(wi_space *space, wi_extent *extent, wi_extent_kind kind)
+void wi_region_set(wi_region *region, wi_extent *extent, wi_extent_kind kind)
 {
     bool before = in_use(extent->kind), after = in_use(kind);
-    delist(space, extent);
+    delist(region, extent);
     if (extent->kind == WI_USED)
-        space->shared->in_use -= extent->bytes;
+        region->shared->in_use -= extent->bytes;
     extent->kind = kind;
     if (kind == WI_USED)
-        count_use(space->shared, extent->bytes);
+        count_use(region->shared, extent->bytes);
     extent->freed_on = kind == WI_HOLE ? WI_CLEAN : extent->freed_on;
-    if (kind == WI_FREE && extent->lane && extent->epoch <= extent->lane->passed)
-        extent->lane = NULL; /* it has passed while this was busy */
-    enlist(space, extent);
+    if (kind == WI_FREE && extent->stream_list && extent->epoch <= extent->stream_list->passed)
+        extent->stream_list = NULL; /* it has passed while this was busy */
+    enlist(region, extent);
     if (before != after)
-        wi_backing_use(space, extent->offset, extent->bytes, after);
+        wi_chunk_use(region, extent->offset, extent->bytes, after);
 }
 
 uint64_t wi_owners_mix(uint64_t a, uint64_t b)
@@ -300,198 +300,199 @@ uint64_t wi_owners_mix(uint64_t a, uint64_t b)
     return (x == y || y == WI_CLEAN ? x : x == WI_CLEAN ? y : WI_MIXED) | secret;
 }
 
-static void absorb_next(wi_space *space, wi_extent *extent)
+static void absorb_next(wi_region *region, wi_extent *extent)
 {
     wi_extent *next = extent->next;
-    delist(space, extent);
-    delist(space, next);
+    delist(region, extent);
+    delist(region, next);
     extent->bytes += next->bytes;
     extent->last = wi_owners_mix(extent->last, next->last);
     extent->freed_on = wi_owners_mix(extent->freed_on, next->freed_on);
-    if (next->lane) { /* of what is busy, a part may be anyone's: it joins the order of the rest */
-        wi_law(!extent->lane || extent->lane == next->lane);
-        extent->epoch = extent->lane ? wi_max(extent->epoch, next->epoch) : next->epoch;
-        extent->lane = next->lane;
+    if (next->stream_list) { /* of what is busy, a part may be anyone's: it joins the order of the rest */
+        wi_assert(!extent->stream_list || extent->stream_list == next->stream_list);
+        extent->epoch = extent->stream_list ? wi_max(extent->epoch, next->epoch) : next->epoch;
+        extent->stream_list = next->stream_list;
     }
     extent->next = next->next;
     if (extent->next)
         extent->next->previous = extent;
-    drop_record(&space->shared->pool, next);
-    enlist(space, extent);
+    drop_record(&region->shared->pool, next);
+    enlist(region, extent);
 }
 
 static bool alike(const wi_extent *a, const wi_extent *b)
 {
-    return a->kind == b->kind && (a->kind != WI_FREE || a->lane == b->lane);
+    return a->kind == b->kind && (a->kind != WI_FREE || a->stream_list == b->stream_list);
 }
 
 enum { SPREAD = 16 };
 
-/* The same. And while there is one lane alone, its order comes to hold for what was anyone's beside it, which keeps memory in
+/* The same. And while there is one stream list alone, its order comes to hold for what was anyone's beside it, which keeps memory in
  * one piece; but not for much more than was freed, as others would have to wait for that; nor does the order of a stream that
  * is gone, which serves nobody. */
-static bool joinable(const wi_space *space, const wi_extent *a, const wi_extent *b)
+static bool joinable(const wi_region *region, const wi_extent *a, const wi_extent *b)
 {
     if (alike(a, b))
         return true;
-    if (a->kind != WI_FREE || b->kind != WI_FREE || space->shared->lanes != 1 || (a->lane && b->lane))
+    if (a->kind != WI_FREE || b->kind != WI_FREE || region->shared->stream_lists != 1 ||
+        (a->stream_list && b->stream_list))
         return false;
-    if ((a->lane ? a->lane : b->lane)->gone)
+    if ((a->stream_list ? a->stream_list : b->stream_list)->gone)
         return false;
-    return a->lane ? b->bytes <= SPREAD * a->bytes : a->bytes <= SPREAD * b->bytes;
+    return a->stream_list ? b->bytes <= SPREAD * a->bytes : a->bytes <= SPREAD * b->bytes;
 }
 
-wi_extent *wi_space_join(wi_space *space, wi_extent *extent)
+wi_extent *wi_region_join(wi_region *region, wi_extent *extent)
 {
-    wi_law(extent->kind == WI_HOLE || extent->kind == WI_FREE);
+    wi_assert(extent->kind == WI_HOLE || extent->kind == WI_FREE);
     for (;;) { /* what joins on one side can change what does on the other */
-        if (extent->previous && joinable(space, extent->previous, extent))
+        if (extent->previous && joinable(region, extent->previous, extent))
             extent = extent->previous;
-        else if (!extent->next || !joinable(space, extent->next, extent))
+        else if (!extent->next || !joinable(region, extent->next, extent))
             return extent;
-        absorb_next(space, extent);
+        absorb_next(region, extent);
     }
 }
 
-void wi_space_merge_busy(wi_space *space, wi_extent *extent)
+void wi_region_merge_busy(wi_region *region, wi_extent *extent)
 {
-    wi_law(extent->kind == WI_BUSY && extent->next && extent->next->kind == WI_BUSY);
-    absorb_next(space, extent);
+    wi_assert(extent->kind == WI_BUSY && extent->next && extent->next->kind == WI_BUSY);
+    absorb_next(region, extent);
 }
 
-void wi_space_give(wi_space *space, wi_extent *busy, wi_extent *used, uint64_t bytes)
+void wi_region_give(wi_region *region, wi_extent *busy, wi_extent *used, uint64_t bytes)
 {
-    wi_law(busy->kind == WI_BUSY && used->kind == WI_USED && used->next == busy && bytes <= busy->bytes);
+    wi_assert(busy->kind == WI_BUSY && used->kind == WI_USED && used->next == busy && bytes <= busy->bytes);
     if (bytes < busy->bytes) {
-        wi_extent *rest = wi_space_cut(space, busy, busy->offset + bytes);
-        wi_space_set(space, rest, WI_FREE);
-        wi_space_join(space, rest);
+        wi_extent *rest = wi_region_cut(region, busy, busy->offset + bytes);
+        wi_region_set(region, rest, WI_FREE);
+        wi_region_join(region, rest);
     }
-    busy->lane = NULL;
-    count_use(space->shared, busy->bytes);
-    absorb_next(space, used);
+    busy->stream_list = NULL;
+    count_use(region->shared, busy->bytes);
+    absorb_next(region, used);
 }
 
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
 
-static void free_rest(wi_space *space, wi_extent *extent)
+static void free_rest(wi_region *region, wi_extent *extent)
 {
     if (!extent || extent->kind == WI_FREE)
         return;
-    wi_space_set(space, extent, WI_FREE);
-    wi_space_join(space, extent);
+    wi_region_set(region, extent, WI_FREE);
+    wi_region_join(region, extent);
 }
 
-void wi_space_note_start(wi_space *space, uint64_t offset, bool begins)
+void wi_region_note_start(wi_region *region, uint64_t offset, bool begins)
 {
-    uint64_t granule = offset / space->granule, bit = UINT64_C(1) << granule % 64;
-    space->starts[granule] += begins ? 1u : -1u;
-    if (space->starts[granule] > 0)
-        space->started[granule / 64] |= bit;
+    uint64_t granule = offset / region->granule, bit = UINT64_C(1) << granule % 64;
+    region->starts[granule] += begins ? 1u : -1u;
+    if (region->starts[granule] > 0)
+        region->started[granule / 64] |= bit;
     else
-        space->started[granule / 64] &= ~bit;
+        region->started[granule / 64] &= ~bit;
 }
 
-wi_extent *wi_space_use(wi_space *space, wi_extent *extent, uint64_t offset, uint64_t bytes, uint64_t slack)
+wi_extent *wi_region_use(wi_region *region, wi_extent *extent, uint64_t offset, uint64_t bytes, uint64_t slack)
 {
-    wi_extent *front = offset > extent->offset ? extent : NULL;
-    if (front)
-        extent = wi_space_cut(space, front, offset);
-    wi_extent *rest = bytes + slack < extent->bytes ? wi_space_cut(space, extent, offset + bytes) : NULL;
-    wi_space_set(space, extent, WI_USED);
-    extent->lane = NULL;
-    free_rest(space, front);
-    free_rest(space, rest);
-    wi_space_set_slot(space, offset, extent->index + 1);
-    wi_space_note_start(space, offset, true);
+    wi_extent *cache = offset > extent->offset ? extent : NULL;
+    if (cache)
+        extent = wi_region_cut(region, cache, offset);
+    wi_extent *rest = bytes + slack < extent->bytes ? wi_region_cut(region, extent, offset + bytes) : NULL;
+    wi_region_set(region, extent, WI_USED);
+    extent->stream_list = NULL;
+    free_rest(region, cache);
+    free_rest(region, rest);
+    wi_region_set_slot(region, offset, extent->index + 1);
+    wi_region_note_start(region, offset, true);
     return extent;
 }
 
 /* No block begins any more where the extent does; one was freed there. */
-static void end_block(wi_space *space, wi_extent *extent)
+static void end_block(wi_region *region, wi_extent *extent)
 {
-    wi_space_set_slot(space, extent->offset, space->slots[extent->offset / WI_UNIT] | WI_SLOT_FREED);
-    wi_space_note_start(space, extent->offset, false);
-    wi_marks_free(extent->block.marks);
+    wi_region_set_slot(region, extent->offset, region->slots[extent->offset / WI_UNIT] | WI_SLOT_FREED);
+    wi_region_note_start(region, extent->offset, false);
+    wi_stream_uses_free(extent->block.stream_uses);
     wi_block_set(&extent->block, &(wi_block){0});
 }
 
-void wi_space_unite(wi_space *space, wi_extent *extent)
+void wi_region_unite(wi_region *region, wi_extent *extent)
 {
-    wi_law(extent->kind == WI_USED && extent->next->kind == WI_USED && extent->next->block.before == 0);
-    end_block(space, extent->next);
-    absorb_next(space, extent);
+    wi_assert(extent->kind == WI_USED && extent->next->kind == WI_USED && extent->next->block.before == 0);
+    end_block(region, extent->next);
+    absorb_next(region, extent);
 }
 
-wi_extent *wi_space_unuse(wi_space *space, wi_extent *extent, uint64_t last, wi_lane *lane)
+wi_extent *wi_region_unuse(wi_region *region, wi_extent *extent, uint64_t last, wi_stream_list *stream_list)
 {
     if (extent->block.before > 0) /* where a second free of it would look */
-        wi_space_set_slot(space, (uint64_t)((char *)extent->block.pointer - space->base), WI_SLOT_FREED);
+        wi_region_set_slot(region, (uint64_t)((char *)extent->block.pointer - region->base), WI_SLOT_FREED);
     extent->last = extent->bytes > extent->block.charged ? wi_owners_mix(extent->last, last) : last;
-    extent->lane = lane;
-    extent->epoch = lane ? lane->open : 0;
-    extent->freed_on = lane ? wi_lane_number(lane->stream) : WI_CLEAN;
-    end_block(space, extent);
-    wi_space_set(space, extent, WI_FREE);
-    return wi_space_join(space, extent);
+    extent->stream_list = stream_list;
+    extent->epoch = stream_list ? stream_list->open : 0;
+    extent->freed_on = stream_list ? wi_stream_list_number(stream_list->stream) : WI_CLEAN;
+    end_block(region, extent);
+    wi_region_set(region, extent, WI_FREE);
+    return wi_region_join(region, extent);
 }
 
-wi_extent *wi_space_neutral(wi_space *space, wi_extent *extent)
+wi_extent *wi_region_neutral(wi_region *region, wi_extent *extent)
 {
-    wi_law(extent->kind == WI_FREE && extent->lane);
-    delist(space, extent);
-    extent->lane = NULL;
-    enlist(space, extent);
-    return wi_space_join(space, extent);
+    wi_assert(extent->kind == WI_FREE && extent->stream_list);
+    delist(region, extent);
+    extent->stream_list = NULL;
+    enlist(region, extent);
+    return wi_region_join(region, extent);
 }
 
 #define NO_GRANULE UINT64_MAX
 
 #ifdef WEIR_INVARIANTS
-static bool is_started(const wi_space *space, uint64_t granule)
+static bool is_started(const wi_region *region, uint64_t granule)
 {
-    return space->started[granule / 64] >> granule % 64 & 1;
+    return region->started[granule / 64] >> granule % 64 & 1;
 }
 #endif
 
 /* The last granule before it in which a used extent begins. */
-static uint64_t started_before(const wi_space *space, uint64_t granule)
+static uint64_t started_before(const wi_region *region, uint64_t granule)
 {
-    uint64_t word = granule / 64, bits = space->started[word] & ((UINT64_C(1) << granule % 64) - 1);
+    uint64_t word = granule / 64, bits = region->started[word] & ((UINT64_C(1) << granule % 64) - 1);
     while (bits == 0 && word > 0)
-        bits = space->started[--word];
+        bits = region->started[--word];
     return bits ? word * 64 + 63u - (unsigned)__builtin_clzll(bits) : NO_GRANULE;
 }
 
 /* The used extent that begins nearest at or before the offset: granules without one are passed over whole. */
-static wi_extent *used_before(wi_space *space, uint64_t offset)
+static wi_extent *used_before(wi_region *region, uint64_t offset)
 {
-    uint64_t unit = offset / WI_UNIT, granule = offset / space->granule;
-    for (; granule != NO_GRANULE; granule = started_before(space, granule)) {
-        uint64_t first = granule * space->granule / WI_UNIT;
-        for (uint64_t u = wi_min(unit, first + space->granule / WI_UNIT - 1) + 1;
-             space->starts[granule] && u > first;) {
-            uint32_t slot = space->slots[--u];
+    uint64_t unit = offset / WI_UNIT, granule = offset / region->granule;
+    for (; granule != NO_GRANULE; granule = started_before(region, granule)) {
+        uint64_t first = granule * region->granule / WI_UNIT;
+        for (uint64_t u = wi_min(unit, first + region->granule / WI_UNIT - 1) + 1;
+             region->starts[granule] && u > first;) {
+            uint32_t slot = region->slots[--u];
             if (slot == 0 || (slot & WI_SLOT_FREED))
                 continue;
-            return wi_record_at(&space->shared->pool, slot - 1);
+            return wi_record_at(&region->shared->pool, slot - 1);
         }
     }
     return NULL;
 }
 
-wi_extent *wi_space_find(wi_space *space, uint64_t offset, bool *freed)
+wi_extent *wi_region_find(wi_region *region, uint64_t offset, bool *freed)
 {
-    *freed = offset % WI_UNIT == 0 && (space->slots[offset / WI_UNIT] & WI_SLOT_FREED) != 0;
-    wi_extent *extent = used_before(space, offset);
+    *freed = offset % WI_UNIT == 0 && (region->slots[offset / WI_UNIT] & WI_SLOT_FREED) != 0;
+    wi_extent *extent = used_before(region, offset);
     return extent && offset < extent->offset + extent->bytes ? extent : NULL;
 }
 
-wi_extent *wi_space_at(wi_space *space, uint64_t offset)
+wi_extent *wi_region_at(wi_region *region, uint64_t offset)
 {
-    wi_extent *extent = used_before(space, offset);
+    wi_extent *extent = used_before(region, offset);
     if (!extent)
-        extent = space->first;
+        extent = region->first;
     while (offset >= extent->offset + extent->bytes)
         extent = extent->next;
     return extent;
@@ -499,91 +500,91 @@ wi_extent *wi_space_at(wi_space *space, uint64_t offset)
 
 /* The space -------------------------------------------------------------------------------------------------------- */
 
-static uint64_t granules_of(const wi_space *space)
+static uint64_t granules_of(const wi_region *region)
 {
-    return space->granule ? wi_round_up(space->bytes, space->granule) / space->granule : 0;
+    return region->granule ? wi_round_up(region->bytes, region->granule) / region->granule : 0;
 }
 
-weir_status wi_space_init(wi_space *space, unsigned number, char *base, uint64_t bytes, uint64_t granule,
-                          wi_shared *shared)
+weir_status wi_region_init(wi_region *region, unsigned number, char *base, uint64_t bytes, uint64_t granule,
+                           wi_shared *shared)
 {
-    *space = (wi_space){.bytes = bytes, .granule = granule, .shared = shared, .number = number};
-    space->base = base;
-    uint64_t granules = granules_of(space);
-    space->slots = lazy_table(bytes / WI_UNIT * sizeof *space->slots);
-    space->starts = lazy_table(granules * sizeof *space->starts);
-    space->started = lazy_table((granules / 64 + 1) * sizeof *space->started);
-    space->backings = lazy_table(granules * sizeof *space->backings);
+    *region = (wi_region){.bytes = bytes, .granule = granule, .shared = shared, .number = number};
+    region->base = base;
+    uint64_t granules = granules_of(region);
+    region->slots = lazy_table(bytes / WI_UNIT * sizeof *region->slots);
+    region->starts = lazy_table(granules * sizeof *region->starts);
+    region->started = lazy_table((granules / 64 + 1) * sizeof *region->started);
+    region->chunks = lazy_table(granules * sizeof *region->chunks);
     weir_status status = wi_extent_pool_reserve(&shared->pool, 1);
-    if (!space->slots || !space->starts || !space->started || !space->backings)
-        status =
-            weir_fail(WEIR_SYSTEM, "no host memory for the tables of a range of %llu bytes", (unsigned long long)bytes);
+    if (!region->slots || !region->starts || !region->started || !region->chunks)
+        status = weir_fail(WEIR_ERR_SYSTEM, "no host memory for the tables of a range of %llu bytes",
+                           (unsigned long long)bytes);
     if (status != WEIR_OK) {
-        wi_space_destroy(space);
+        wi_region_destroy(region);
         return status;
     }
-    space->first = take_record(space);
-    space->first->bytes = bytes;
-    space->first->kind = WI_HOLE;
-    wi_list_add(&space->holes, space->first);
+    region->first = take_record(region);
+    region->first->bytes = bytes;
+    region->first->kind = WI_HOLE;
+    wi_list_add(&region->holes, region->first);
     return WEIR_OK;
 }
 
-void wi_space_destroy(wi_space *space)
+void wi_region_destroy(wi_region *region)
 {
-    uint64_t granules = granules_of(space);
-    for (wi_extent *e = space->first, *next; e; e = next) {
+    uint64_t granules = granules_of(region);
+    for (wi_extent *e = region->first, *next; e; e = next) {
         next = e->next;
-        drop_record(&space->shared->pool, e);
+        drop_record(&region->shared->pool, e);
     }
-    if (space->slots)
-        munmap(space->slots, space->bytes / WI_UNIT * sizeof *space->slots);
-    if (space->starts)
-        munmap(space->starts, granules * sizeof *space->starts);
-    if (space->started)
-        munmap(space->started, (granules / 64 + 1) * sizeof *space->started);
-    if (space->backings)
-        munmap(space->backings, granules * sizeof *space->backings);
-    *space = (wi_space){0};
+    if (region->slots)
+        munmap(region->slots, region->bytes / WI_UNIT * sizeof *region->slots);
+    if (region->starts)
+        munmap(region->starts, granules * sizeof *region->starts);
+    if (region->started)
+        munmap(region->started, (granules / 64 + 1) * sizeof *region->started);
+    if (region->chunks)
+        munmap(region->chunks, granules * sizeof *region->chunks);
+    *region = (wi_region){0};
 }
 
-void wi_space_check(wi_space *space)
+void wi_region_check(wi_region *region)
 {
 #ifdef WEIR_INVARIANTS
-    if (!space->first || (++space->changes % 64 != 0 && space->changes > 256))
+    if (!region->first || (++region->changes % 64 != 0 && region->changes > 256))
         return; /* a full walk each time would make long runs quadratic */
     uint64_t at = 0, free_bytes = 0, granule = 0;
     uint32_t begin = 0; /* used extents in this granule */
-    for (const wi_extent *e = space->first, *before = NULL; e; before = e, e = e->next) {
-        wi_law(e->offset == at && e->bytes > 0 && e->bytes % WI_UNIT == 0 && e->previous == before);
-        wi_law(!before || !alike(before, e) || e->kind == WI_USED || e->kind == WI_BUSY);
-        wi_law(!e->lane || e->kind == WI_FREE || e->kind == WI_BUSY);
-        wi_law(e->kind != WI_HOLE || (e->offset % space->granule == 0 && e->bytes % space->granule == 0));
-        if (e->offset / space->granule != granule) {
-            wi_law(space->starts[granule] == begin && is_started(space, granule) == (begin > 0));
-            granule = e->offset / space->granule;
+    for (const wi_extent *e = region->first, *before = NULL; e; before = e, e = e->next) {
+        wi_assert(e->offset == at && e->bytes > 0 && e->bytes % WI_UNIT == 0 && e->previous == before);
+        wi_assert(!before || !alike(before, e) || e->kind == WI_USED || e->kind == WI_BUSY);
+        wi_assert(!e->stream_list || e->kind == WI_FREE || e->kind == WI_BUSY);
+        wi_assert(e->kind != WI_HOLE || (e->offset % region->granule == 0 && e->bytes % region->granule == 0));
+        if (e->offset / region->granule != granule) {
+            wi_assert(region->starts[granule] == begin && is_started(region, granule) == (begin > 0));
+            granule = e->offset / region->granule;
             begin = 0;
         }
         begin += e->kind == WI_USED;
-        uint32_t slot = space->slots[e->offset / WI_UNIT];
+        uint32_t slot = region->slots[e->offset / WI_UNIT];
         if (e->kind == WI_USED)
-            wi_law(slot == e->index + 1 && e->bytes - e->block.charged <= space->most_slack &&
-                   e->block.before + wi_load(e->block.bytes) + e->block.after <= e->block.charged &&
-                   e->block.pointer == space->base + e->offset + e->block.before);
+            wi_assert(slot == e->index + 1 && e->bytes - e->block.charged <= region->most_slack &&
+                      e->block.before + wi_load(e->block.bytes) + e->block.after <= e->block.charged &&
+                      e->block.pointer == region->base + e->offset + e->block.before);
         else
-            wi_law(slot == 0 || (slot & WI_SLOT_FREED));
+            wi_assert(slot == 0 || (slot & WI_SLOT_FREED));
         if (e->kind == WI_HOLE)
-            wi_law(!space->backings[e->offset / space->granule]);
+            wi_assert(!region->chunks[e->offset / region->granule]);
         if (e->kind == WI_FREE || e->kind == WI_USED)
-            wi_law(space->backings[e->offset / space->granule] &&
-                   space->backings[(e->offset + e->bytes - 1) / space->granule]);
+            wi_assert(region->chunks[e->offset / region->granule] &&
+                      region->chunks[(e->offset + e->bytes - 1) / region->granule]);
         if (e->kind == WI_FREE)
             free_bytes += e->bytes;
         at += e->bytes;
     }
-    wi_law(space->starts[granule] == begin);
-    wi_law(at == space->bytes && free_bytes == space->free_bytes);
+    wi_assert(region->starts[granule] == begin);
+    wi_assert(at == region->bytes && free_bytes == region->free_bytes);
 #else
-    (void)space;
+    (void)region;
 #endif
 }

@@ -27,7 +27,7 @@ static inline void wi_gauge_down(weir_gauge *gauge, uint64_t by)
 }
 
 /* So much came and went since the gauge was last told, and it was never more than `high` above where it was. */
-static inline void wi_gauge_fold(weir_gauge *gauge, uint64_t came, uint64_t went, uint64_t high)
+static inline void wi_gauge_merge(weir_gauge *gauge, uint64_t came, uint64_t went, uint64_t high)
 {
     wi_gauge_reach(gauge, gauge->current + high);
     gauge->current += came - went;

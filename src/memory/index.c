@@ -49,7 +49,7 @@ static wi_range **child(wi_range *parent, uintptr_t start)
 void wi_index_insert(wi_index *index, wi_range *range)
 {
     wi_range **link = &index->root;
-    wi_law(range->start < range->end && !wi_index_find(index, range->start, range->end));
+    wi_assert(range->start < range->end && !wi_index_find(index, range->start, range->end));
     while (*link && rank(*link) > rank(range))
         link = child(*link, range->start);
     split(*link, range->start, &range->left, &range->right);
@@ -61,7 +61,7 @@ void wi_index_remove(wi_index *index, wi_range *range)
 {
     wi_range **link = &index->root;
     while (*link != range) {
-        wi_law(*link != NULL);
+        wi_assert(*link != NULL);
         link = child(*link, range->start);
     }
     merge(range->left, range->right, link);
@@ -121,9 +121,9 @@ typedef struct walked {
 static void check_one(wi_range *range, void *user)
 {
     walked *w = user;
-    wi_law(range->start < range->end && range->start >= w->end);
-    wi_law(!range->left || rank(range->left) < rank(range));
-    wi_law(!range->right || rank(range->right) < rank(range));
+    wi_assert(range->start < range->end && range->start >= w->end);
+    wi_assert(!range->left || rank(range->left) < rank(range));
+    wi_assert(!range->right || rank(range->right) < rank(range));
     w->count++;
     w->end = range->end;
 }
@@ -136,7 +136,7 @@ void wi_index_check(wi_index *index)
         return; /* a walk over all of them each time would make long tests quadratic */
     walked w = {0};
     wi_index_each(index, check_one, &w);
-    wi_law(w.count == index->count);
+    wi_assert(w.count == index->count);
 #else
     (void)index;
 #endif

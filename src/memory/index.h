@@ -3,7 +3,7 @@
  * The ranges stand in a tree that is ordered by address and in which the parent has the higher hash: as good as balanced
  * whatever the order they came in, and nothing has to be kept for it.
  *
- * Law: no two ranges overlap. No locks: the caller has one. */
+ * Invariants: no two ranges overlap. No locks: the caller has one. */
 #ifndef WI_INDEX_H
 #define WI_INDEX_H
 
@@ -21,7 +21,7 @@ typedef struct wi_index {
     size_t count;
     uintptr_t freed[WI_FREED_KEPT]; /* a ring; 0: none */
     uint32_t next_freed;
-    uint64_t changes; /* for the law checker */
+    uint64_t changes; /* for the invariant checker */
 } wi_index;
 
 /* Puts in a range that overlaps with none, with start and end set. */
@@ -37,7 +37,7 @@ void wi_index_freed(wi_index *index, uintptr_t address);
 /* One of the addresses remembered last, and it does not serve again. */
 bool wi_index_was_freed(const wi_index *index, uintptr_t address);
 
-/* Executes the laws; nothing in builds without WEIR_INVARIANTS. */
+/* Executes the invariant; nothing in builds without WEIR_INVARIANTS. */
 void wi_index_check(wi_index *index);
 
 #endif

@@ -21,8 +21,10 @@ void wi_layout_segment(wi_layout *layout, const void *address, uint64_t bytes)
     weir_segment *segment =
         more(layout, (void **)&layout->segments, &layout->segment_count, &layout->segment_room, sizeof *segment);
     if (segment)
-        *segment = (weir_segment){
-            .size = sizeof *segment, .number = (uint32_t)layout->segment_count - 1, .address = address, .bytes = bytes};
+        *segment = (weir_segment){.struct_size = sizeof *segment,
+                                  .number = (uint32_t)layout->segment_count - 1,
+                                  .address = address,
+                                  .bytes = bytes};
 }
 
 static weir_span *add_span(wi_layout *layout, weir_span_state state, const void *address, uint64_t bytes)
@@ -30,8 +32,12 @@ static weir_span *add_span(wi_layout *layout, weir_span_state state, const void 
     weir_span *span = more(layout, (void **)&layout->spans, &layout->span_count, &layout->span_room, sizeof *span);
     if (span && !layout->failed) {
         layout->segments[layout->segment_count - 1].spans++;
-        *span = (weir_span){
-            .size = sizeof *span, .state = state, .address = address, .bytes = bytes, .client_name = "", .tag = ""};
+        *span = (weir_span){.struct_size = sizeof *span,
+                            .state = state,
+                            .address = address,
+                            .bytes = bytes,
+                            .client_name = "",
+                            .tag = ""};
     }
     return span;
 }
@@ -46,12 +52,12 @@ static weir_span_state state_of(const wi_block *block)
 {
     switch (wi_block_phase_of(block)) {
     case WI_LIVE:
-    case WI_TAKEN:
+    case WI_CLAIMED:
         return WEIR_SPAN_LIVE;
     case WI_PENDING:
         return WEIR_SPAN_PENDING;
-    case WI_PARKED:
-        return WEIR_SPAN_PARKED;
+    case WI_THREAD_CACHED:
+        return WEIR_SPAN_THREAD_CACHED;
     default:
         return WEIR_SPAN_PROMISED;
     }
@@ -77,7 +83,7 @@ void wi_layout_block(wi_layout *layout, const wi_block *block, const void *addre
 /* Behind a block there may be a little that is too short for another. */
 static void add_used(wi_layout *layout, const wi_extent *e, uint64_t from, uint64_t bytes)
 {
-    const char *address = e->space->base + from;
+    const char *address = e->region->base + from;
     uint64_t end = e->offset + e->block.charged, own = end > from ? wi_min(end - from, bytes) : 0;
     if (own > 0)
         wi_layout_block(layout, &e->block, address, own);
@@ -86,16 +92,16 @@ static void add_used(wi_layout *layout, const wi_extent *e, uint64_t from, uint6
 
 void wi_layout_extent(wi_layout *layout, const wi_extent *e, uint64_t from, uint64_t bytes)
 {
-    const char *address = e->space->base + from;
+    const char *address = e->region->base + from;
     if (e->kind == WI_USED) {
         add_used(layout, e, from, bytes);
         return;
     }
-    bool ordered = e->kind == WI_FREE && e->lane;
+    bool ordered = e->kind == WI_FREE && e->stream_list;
     weir_span_state state = e->kind == WI_BUSY ? WEIR_SPAN_BUSY : ordered ? WEIR_SPAN_ORDERED : WEIR_SPAN_FREE;
     wi_layout_span(layout, state, address, bytes);
     if (ordered && !layout->failed)
-        layout->spans[layout->span_count - 1].stream = e->lane->stream;
+        layout->spans[layout->span_count - 1].stream = e->stream_list->stream;
 }
 
 void wi_layout_add(wi_layout *layout, wi_resource *base)

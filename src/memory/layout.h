@@ -2,7 +2,7 @@
 #ifndef WI_LAYOUT_H
 #define WI_LAYOUT_H
 
-#include "memory/lanes.h"
+#include "memory/stream_lists.h"
 
 #include <weir/layout.h>
 

@@ -5,7 +5,7 @@
 
 static uint64_t used(const wi_account *account)
 {
-    return account->live + account->pending + account->promised + account->parked;
+    return account->live + account->pending + account->promised + account->thread_cached;
 }
 
 /* What it would use if no free were pending but what graphs hold. */
@@ -22,28 +22,28 @@ static uint64_t commitment(const wi_account *account)
 #ifdef WEIR_INVARIANTS
 static void check_laws(const wi_ledger *ledger)
 {
-    uint64_t live = 0, pending = 0, promised = 0, parked = 0, guaranteed = 0, committed = 0;
+    uint64_t live = 0, pending = 0, promised = 0, thread_cached = 0, guaranteed = 0, committed = 0;
     for (const wi_account *a = ledger->first; a; a = a->next) {
         uint64_t live_classes = 0, pending_classes = 0;
         for (int c = 0; c < WEIR_CLASS_COUNT; c++) {
             live_classes += a->live_class[c];
             pending_classes += a->pending_class[c];
         }
-        wi_law(a->live == live_classes && a->pending == pending_classes && a->kept <= a->pending);
-        wi_law(used(a) <= a->maximum);
+        wi_assert(a->live == live_classes && a->pending == pending_classes && a->kept <= a->pending);
+        wi_assert(used(a) <= a->maximum);
         live += a->live;
         pending += a->pending;
         promised += a->promised;
-        parked += a->parked;
+        thread_cached += a->thread_cached;
         guaranteed += a->guaranteed;
         committed += commitment(a);
     }
-    wi_law(ledger->live == live && ledger->pending == pending && ledger->promised == promised);
-    wi_law(ledger->parked == parked);
-    wi_law(ledger->guaranteed == guaranteed && ledger->committed == committed);
-    wi_law(committed <= ledger->budget);
-    wi_law(ledger->held <= ledger->budget && ledger->spare <= ledger->held);
-    wi_law(live + pending + parked <= ledger->held - ledger->spare);
+    wi_assert(ledger->live == live && ledger->pending == pending && ledger->promised == promised);
+    wi_assert(ledger->thread_cached == thread_cached);
+    wi_assert(ledger->guaranteed == guaranteed && ledger->committed == committed);
+    wi_assert(committed <= ledger->budget);
+    wi_assert(ledger->held <= ledger->budget && ledger->spare <= ledger->held);
+    wi_assert(live + pending + thread_cached <= ledger->held - ledger->spare);
 }
 #else
 static void check_laws(const wi_ledger *ledger)
@@ -73,7 +73,7 @@ void wi_ledger_init(wi_ledger *ledger, const char *device, uint64_t budget, uint
 
 void wi_ledger_destroy(wi_ledger *ledger)
 {
-    wi_law(!ledger->first_holder);
+    wi_assert(!ledger->first_holder);
     wi_pressures_destroy(&ledger->pressures);
     pthread_mutex_destroy(&ledger->holders_lock);
     pthread_mutex_destroy(&ledger->lock);
@@ -133,7 +133,7 @@ weir_status wi_ledger_open(wi_ledger *ledger, wi_account *account)
     char wanted[24], left[24];
     enter(ledger);
     if (account->guaranteed > ledger->budget - ledger->committed) {
-        status = weir_fail(WEIR_OUT_OF_MEMORY,
+        status = weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                            "%s cannot be guaranteed %s: %s of the budget are neither used nor "
                            "guaranteed to others; lower the guarantee or raise the budget",
                            account->name, weir_size_format(account->guaranteed, wanted, sizeof wanted),
@@ -157,14 +157,14 @@ weir_status wi_ledger_close(wi_ledger *ledger, wi_account *account)
 {
     weir_status status = WEIR_OK;
     enter(ledger);
-    wi_ledger_fold_all(ledger);
+    wi_ledger_merge_all(ledger);
     if (used(account) != 0) {
         char text[24];
         weir_size_format(used(account), text, sizeof text);
         status = account->blocks > 0
-                     ? weir_fail(WEIR_BUSY, "%s has %llu blocks of %s; free them before closing it", account->name,
+                     ? weir_fail(WEIR_ERR_BUSY, "%s has %llu blocks of %s; free them before closing it", account->name,
                                  (unsigned long long)account->blocks, text)
-                     : weir_fail(WEIR_BUSY,
+                     : weir_fail(WEIR_ERR_BUSY,
                                  "%s has %s that are freed or asked for and that the device still uses; "
                                  "close it when that work is done",
                                  account->name, text);
@@ -187,11 +187,11 @@ weir_status wi_ledger_set_limits(wi_ledger *ledger, wi_account *account, uint64_
     enter(ledger);
     uint64_t others = ledger->committed - commitment(account);
     if (used(account) > maximum) {
-        status = weir_fail(WEIR_OUT_OF_MEMORY, "%s cannot have a maximum of %s: %s are live, pending or promised",
+        status = weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s cannot have a maximum of %s: %s are live, pending or promised",
                            account->name, weir_size_format(maximum, wanted, sizeof wanted),
                            weir_size_format(used(account), there, sizeof there));
     } else if (wi_max(used(account), guaranteed) > ledger->budget - others) {
-        status = weir_fail(WEIR_OUT_OF_MEMORY,
+        status = weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                            "%s cannot be guaranteed %s: the others use or are guaranteed %s of the "
                            "budget",
                            account->name, weir_size_format(guaranteed, wanted, sizeof wanted),
@@ -216,7 +216,7 @@ weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget, bool *held)
         *held = budget >= ledger->committed && budget < ledger->held;
     if (floor > budget)
         status =
-            weir_fail(WEIR_OUT_OF_MEMORY, "the budget cannot be %s: %s are %s",
+            weir_fail(WEIR_ERR_OUT_OF_MEMORY, "the budget cannot be %s: %s are %s",
                       weir_size_format(budget, wanted, sizeof wanted), weir_size_format(floor, there, sizeof there),
                       floor == ledger->committed ? "used by clients or guaranteed to them"
                                                  : "held in handles that live blocks share");
@@ -253,7 +253,7 @@ bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, boo
     if (claimed)
         shift(ledger, account, 0, 0, bytes);
     else {
-        wi_ledger_fold_all(ledger);
+        wi_ledger_merge_all(ledger);
         *could =
             account->open && fits(ledger, account, used_for_long(account), committed_without_pending(ledger), bytes);
     }
@@ -335,17 +335,17 @@ static void gauge_resize(wi_ledger *ledger, const wi_block *block, uint64_t byte
     }
 }
 
-static void gauge_drift(weir_memory_stats *g, const wi_drift *d)
+static void gauge_drift(weir_memory_stats *g, const wi_delta *d)
 {
     uint64_t given = d->taken - (uint64_t)d->live, high = (uint64_t)d->high;
-    wi_gauge_fold(&g->allocated_bytes, d->taken, given, high);
-    wi_gauge_fold(&g->active_bytes, d->taken, given, high);
-    wi_gauge_fold(&g->requested_bytes, d->requested, d->returned, d->high_requested);
-    wi_gauge_fold(&g->allocation, d->hits, d->frees, d->high_blocks);
-    wi_gauge_fold(&g->active, d->hits, d->frees, d->high_blocks);
+    wi_gauge_merge(&g->allocated_bytes, d->taken, given, high);
+    wi_gauge_merge(&g->active_bytes, d->taken, given, high);
+    wi_gauge_merge(&g->requested_bytes, d->requested, d->returned, d->high_requested);
+    wi_gauge_merge(&g->allocation, d->hits, d->frees, d->high_blocks);
+    wi_gauge_merge(&g->active, d->hits, d->frees, d->high_blocks);
 }
 
-void wi_ledger_settle(wi_ledger *ledger, wi_block *block)
+void wi_ledger_commit(wi_ledger *ledger, wi_block *block)
 {
     wi_account *account = block->account;
     bool again = wi_block_phase_of(block) == WI_PENDING;
@@ -362,7 +362,7 @@ void wi_ledger_settle(wi_ledger *ledger, wi_block *block)
     ledger->lent_streams += block->lent & WI_LENT_STREAM ? block->charged : 0;
     gauge_block(ledger, block, again ? GAUGE_AGAIN : GAUGE_NEW);
     raise_peaks(ledger, account, 0, NULL);
-    trace(ledger, WEIR_ALLOCATE, block, block->stream);
+    trace(ledger, WEIR_ACTION_ALLOCATE, block, block->stream);
     wi_block_turn(block, WI_LIVE); /* within the lock: a trace that is opened finds it live, or records this */
     leave(ledger);
 }
@@ -371,19 +371,19 @@ void wi_ledger_settle(wi_ledger *ledger, wi_block *block)
 static void shift_parked(wi_ledger *ledger, wi_account *account, uint64_t live)
 {
     account->live += live;
-    account->parked -= live;
+    account->thread_cached -= live;
     ledger->live += live;
-    ledger->parked -= live;
+    ledger->thread_cached -= live;
 }
 
 static void retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past)
 {
     wi_account *account = block->account;
-    bool complete = past != WI_UNPASSED, parked = wi_block_phase_of(block) == WI_PARKED;
-    if (parked)
+    bool complete = past != WI_UNPASSED, thread_cached = wi_block_phase_of(block) == WI_THREAD_CACHED;
+    if (thread_cached)
         shift_parked(ledger, account, block->charged);
     shift(ledger, account, -block->charged, complete ? 0 : block->charged, 0);
-    if (!parked) {
+    if (!thread_cached) {
         account->live_class[block->memory_class] -= block->charged;
         account->blocks--;
         account->frees++;
@@ -392,16 +392,17 @@ static void retire(wi_ledger *ledger, const wi_block *block, weir_stream stream,
     }
     if (!complete)
         account->pending_class[block->memory_class] += block->charged;
-    if (complete != parked)
-        gauge_active(ledger, block->charged, parked);
-    if (parked && !complete)
+    if (complete != thread_cached)
+        gauge_active(ledger, block->charged, thread_cached);
+    if (thread_cached && !complete)
         raise_peaks(ledger, account, 0, NULL);
     if (wi_unlikely(ledger->events))
-        wi_record_locked(
-            ledger,
-            (weir_event){
-                .action = WEIR_DEALLOCATE, .stream = stream, .other = block->stream, .object = past == WI_IN_ORDER},
-            block);
+        wi_record_locked(ledger,
+                         (weir_event){.action = WEIR_ACTION_DEALLOCATE,
+                                      .stream = stream,
+                                      .other = block->stream,
+                                      .object = past == WI_IN_ORDER},
+                         block);
 }
 
 void wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past)
@@ -425,7 +426,7 @@ void wi_ledger_reap(wi_ledger *ledger, const wi_block *block)
     shift(ledger, block->account, 0, -block->charged, 0);
     block->account->pending_class[block->memory_class] -= block->charged;
     gauge_active(ledger, block->charged, false);
-    trace(ledger, WEIR_REAP, block, block->stream);
+    trace(ledger, WEIR_ACTION_REAP, block, block->stream);
     leave(ledger);
 }
 
@@ -476,30 +477,30 @@ void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, 
     wi_block now = wi_block_copy(block);
     now.bytes = bytes;
     now.charged = charged;
-    trace(ledger, WEIR_RESIZE, &now, block->stream);
+    trace(ledger, WEIR_ACTION_RESIZE, &now, block->stream);
     leave(ledger);
 }
 
 /* Parking ---------------------------------------------------------------------------------------------------------- */
 
-void wi_ledger_fold(wi_ledger *ledger, wi_account *account, wi_drift *drift)
+void wi_ledger_merge(wi_ledger *ledger, wi_account *account, wi_delta *delta)
 {
-    raise_peaks(ledger, account, drift->high, drift->high_class);
-    shift_parked(ledger, account, (uint64_t)drift->live);
+    raise_peaks(ledger, account, delta->high, delta->high_class);
+    shift_parked(ledger, account, (uint64_t)delta->live);
     for (int c = 0; c < WEIR_CLASS_COUNT; c++)
-        account->live_class[c] += (uint64_t)drift->live_class[c];
-    account->blocks += drift->hits - drift->frees;
-    account->allocations += drift->hits;
-    account->hits += drift->hits;
-    account->frees += drift->frees;
-    ledger->allocations += drift->hits;
-    ledger->frees += drift->frees;
-    ledger->hits += drift->hits;
-    gauge_drift(&ledger->gauges, drift);
-    *drift = (wi_drift){0};
+        account->live_class[c] += (uint64_t)delta->live_class[c];
+    account->blocks += delta->hits - delta->frees;
+    account->allocations += delta->hits;
+    account->hits += delta->hits;
+    account->frees += delta->frees;
+    ledger->allocations += delta->hits;
+    ledger->frees += delta->frees;
+    ledger->hits += delta->hits;
+    gauge_drift(&ledger->gauges, delta);
+    *delta = (wi_delta){0};
 }
 
-void wi_ledger_fold_all(wi_ledger *ledger)
+void wi_ledger_merge_all(wi_ledger *ledger)
 {
     if (!ledger->parking.fold)
         return;
@@ -508,7 +509,7 @@ void wi_ledger_fold_all(wi_ledger *ledger)
         raise_peaks(ledger, a, 0, NULL);
 }
 
-uint64_t wi_ledger_empty_parking(wi_ledger *ledger)
+uint64_t wi_ledger_flush_tcaches(wi_ledger *ledger)
 {
     if (!ledger->parking.empty)
         return 0;
@@ -535,7 +536,7 @@ uint64_t wi_ledger_hold(wi_ledger *ledger, uint64_t bytes)
     ledger->peak_held = wi_max(ledger->peak_held, ledger->held);
     wi_gauge_up(&ledger->gauges.reserved_bytes, taken);
     if (taken)
-        trace(ledger, WEIR_HOLD, NULL, WEIR_STREAM_HOST);
+        trace(ledger, WEIR_ACTION_HOLD, NULL, WEIR_STREAM_HOST);
     leave(ledger);
     return taken;
 }
@@ -557,7 +558,7 @@ void wi_ledger_release(wi_ledger *ledger, uint64_t bytes)
     ledger->spare -= bytes;
     wi_gauge_down(&ledger->gauges.reserved_bytes, bytes);
     if (bytes)
-        trace(ledger, WEIR_HOLD, NULL, WEIR_STREAM_HOST);
+        trace(ledger, WEIR_ACTION_HOLD, NULL, WEIR_STREAM_HOST);
     leave(ledger);
 }
 

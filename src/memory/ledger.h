@@ -7,7 +7,7 @@
  *                      live + pending + parked <= held - spare,  held <= budget
  * and for each account kept <= pending
  *
- * What threads park and take back by themselves (runtime/front.h) turns live bytes into parked ones and back, which changes
+ * What threads park and take back by themselves (runtime/thread_cache.h) turns live bytes into parked ones and back, which changes
  * nothing that is used; it is written down in drifts, which are folded in before live bytes are looked at. Until then they
  * may read as less than none.
  * Checking and claiming are one step (wi_ledger_claim); what is claimed is settled into live bytes or cancelled. Nothing
@@ -32,7 +32,7 @@ struct wi_account {
     uint64_t serial;              /* from 1, never given twice */
     bool secret;                  /* what it leaves in memory is not for others */
     uint64_t guaranteed, maximum; /* maximum UINT64_MAX: the budget */
-    uint64_t live, pending, promised, parked;
+    uint64_t live, pending, promised, thread_cached;
     uint64_t kept; /* of the pending bytes: what graphs hold, which no waiting frees */
     uint64_t live_class[WEIR_CLASS_COUNT], pending_class[WEIR_CLASS_COUNT];
     uint64_t peak, peak_class[WEIR_CLASS_COUNT];
@@ -55,47 +55,47 @@ typedef enum wi_past {
 } wi_past;
 
 /* What has happened without the ledger since the last fold. */
-typedef struct wi_drift {
+typedef struct wi_delta {
     int64_t live, live_class[WEIR_CLASS_COUNT]; /* by so much they grew */
     int64_t high, high_class[WEIR_CLASS_COUNT]; /* the most that `live` was meanwhile, and the classes then */
     uint64_t hits, frees;
     uint64_t taken;                       /* bytes of the blocks that were hit, as charged */
     uint64_t requested, returned;         /* as they were asked for; and of those that were freed */
     uint64_t high_requested, high_blocks; /* when `live` was at its highest */
-} wi_drift;
+} wi_delta;
 
 /* Where drifts and parked blocks are. */
-typedef struct wi_parking {
-    /* Folds every drift; called with the ledger's lock held. */
+typedef struct wi_tcache_hooks {
+    /* Folds every delta; called with the ledger's lock held. */
     void (*fold)(void *user);
     /* Gives up parked blocks, those of this thread first; answers their bytes. No lock is held. */
     uint64_t (*empty)(void *user);
     void *user;
-} wi_parking;
+} wi_tcache_hooks;
 
 typedef struct wi_ledger {
     pthread_mutex_t lock;
     const char *device; /* its name */
     uint64_t granule;   /* of the device's handles: what is held comes in these */
     uint64_t budget, guaranteed, committed;
-    uint64_t live, pending, promised, parked, held, spare;
+    uint64_t live, pending, promised, thread_cached, held, spare;
     uint64_t peak, peak_held;
     uint64_t allocations, frees, refusals, driver_calls, hits;
     uint64_t created, moved, batches; /* handles; and times that some were moved for one block */
     uint64_t emptied;                 /* parked bytes that were given up for a request */
-    uint64_t ladder[WEIR_RUNGS];      /* blocks by how they were come by */
+    uint64_t ladder[WEIR_RUNG_COUNT]; /* blocks by how they were come by */
     uint64_t lent_clients, lent_streams;
     weir_memory_stats gauges;                 /* current but for what threads have done without the ledger */
     uint64_t retries_before, refusals_before; /* until the last reset */
     wi_pressures pressures;                   /* who can make room here */
-    wi_parking parking;                       /* functions NULL: none */
+    wi_tcache_hooks parking;                  /* functions NULL: none */
     wi_account *first, *last;
     uint32_t accounts;
     wi_events *events;     /* the rings of the traces that are open; NULL: none is */
     atomic_uint recording; /* events.h: what there is to do about them */
 
-    pthread_mutex_t holders_lock; /* holders.h */
-    struct wi_holder *first_holder, *last_holder;
+    pthread_mutex_t holders_lock; /* members.h */
+    struct wi_member *first_holder, *last_holder;
 } wi_ledger;
 
 void wi_ledger_init(wi_ledger *ledger, const char *device, uint64_t budget, uint64_t granule);
@@ -103,7 +103,8 @@ void wi_ledger_destroy(wi_ledger *ledger);
 
 /* Accounts. Each either happens as a whole or answers with numbers and changes nothing. */
 weir_status wi_ledger_open(wi_ledger *ledger, wi_account *account);
-weir_status wi_ledger_close(wi_ledger *ledger, wi_account *account); /* WEIR_BUSY while anything is live or promised */
+weir_status wi_ledger_close(wi_ledger *ledger,
+                            wi_account *account); /* WEIR_ERR_BUSY while anything is live or promised */
 weir_status wi_ledger_set_limits(wi_ledger *ledger, wi_account *account, uint64_t guaranteed, uint64_t maximum);
 /* *held, if that is not NULL: whether only what is held stands in the way, which could be trimmed. */
 weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget, bool *held);
@@ -121,7 +122,7 @@ bool wi_ledger_is_open(wi_ledger *ledger, const wi_account *account);
 bool wi_ledger_knows(wi_ledger *ledger, uint64_t serial);
 void wi_ledger_cancel(wi_ledger *ledger, wi_account *account, uint64_t bytes);
 /* The claimed bytes are this block now, which is live with that; the pending ones, if it is pending. */
-void wi_ledger_settle(wi_ledger *ledger, wi_block *block);
+void wi_ledger_commit(wi_ledger *ledger, wi_block *block);
 /* The block is freed on `stream`: its bytes are gone, or pending when they are WI_UNPASSED. One that was parked was freed
  * before. */
 void wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past);
@@ -137,12 +138,12 @@ void wi_ledger_let_go(wi_ledger *ledger, const wi_block *block, weir_class memor
  * the difference stays pending and kept. */
 void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, uint64_t charged, bool complete);
 
-/* Folds a drift of the account's, with the ledger's lock held; the drift is empty then. */
-void wi_ledger_fold(wi_ledger *ledger, wi_account *account, wi_drift *drift);
+/* Folds a delta of the account's, with the ledger's lock held; the delta is empty then. */
+void wi_ledger_merge(wi_ledger *ledger, wi_account *account, wi_delta *delta);
 /* All of them. With the lock held. */
-void wi_ledger_fold_all(wi_ledger *ledger);
+void wi_ledger_merge_all(wi_ledger *ledger);
 /* For a request that does not fit; answers the bytes given up. No lock is held. */
-uint64_t wi_ledger_empty_parking(wi_ledger *ledger);
+uint64_t wi_ledger_flush_tcaches(wi_ledger *ledger);
 /* Threads have given up so many bytes for a request themselves. */
 void wi_ledger_note_emptied(wi_ledger *ledger, uint64_t bytes);
 

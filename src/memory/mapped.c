@@ -11,11 +11,11 @@ static wi_mapped *of(wi_resource *resource)
     return (wi_mapped *)resource;
 }
 
-static wi_space *space_of(wi_mapped *mapped, const void *pointer)
+static wi_region *space_of(wi_mapped *mapped, const void *pointer)
 {
-    for (int side = 0; side < WI_SIDES; side++)
-        if (wi_space_holds(&mapped->sides[side], pointer))
-            return &mapped->sides[side];
+    for (int region_number = 0; region_number < WI_REGIONS; region_number++)
+        if (wi_region_holds(&mapped->regions[region_number], pointer))
+            return &mapped->regions[region_number];
     return NULL;
 }
 
@@ -25,7 +25,7 @@ enum { SMALL = 16 * WI_KIB };
 
 static unsigned side_for(weir_class memory_class, uint64_t charged)
 {
-    return memory_class == WEIR_WEIGHTS ? WI_LONG_LIVED : charged <= SMALL ? WI_SMALL : WI_SHORT_LIVED;
+    return memory_class == WEIR_CLASS_WEIGHTS ? WI_LONG_LIVED : charged <= SMALL ? WI_SMALL : WI_SHORT_LIVED;
 }
 
 static unsigned side_of(const wi_placement *p)
@@ -45,52 +45,54 @@ static void unlock(wi_mapped *mapped)
 
 static void check(wi_resource *resource)
 {
-    for (int side = 0; side < WI_SIDES; side++)
-        wi_space_check(&of(resource)->sides[side]);
+    for (int region_number = 0; region_number < WI_REGIONS; region_number++)
+        wi_region_check(&of(resource)->regions[region_number]);
 }
 
 /* Placing ---------------------------------------------------------------------------------------------------------- */
 
 /* How many the driver moves and makes. */
-static uint32_t handles_of(const wi_mapped *mapped, const wi_growth *growth)
+static uint32_t handles_of(const wi_mapped *mapped, const wi_map_plan *plan)
 {
-    uint64_t usual = growth->fresh > 0 ? wi_growth_handle(mapped, growth->fresh) : 1;
-    return (uint32_t)(growth->spare + growth->taken_count + (growth->fresh + usual - 1) / usual);
+    uint64_t usual = plan->fresh > 0 ? wi_map_plan_chunk(mapped, plan->fresh) : 1;
+    return (uint32_t)(plan->spare + plan->taken_count + (plan->fresh + usual - 1) / usual);
 }
 
-/* Puts memory where a block can stand, as *g tells then. WEIR_NO_ROOM: there is no such place, or no means. WEIR_BUSY: one
+/* Puts memory where a block can stand, as *g tells then. WEIR_ERR_NO_ROOM: there is no such place, or no means. WEIR_ERR_BUSY: one
  * more try. */
-static weir_status grow_space(wi_mapped *mapped, wi_space *space, wi_placement *p, wi_growth *g, wi_extent **busy)
+static weir_status grow_space(wi_mapped *mapped, wi_region *region, wi_placement *p, wi_map_plan *g, wi_extent **busy)
 {
-    const wi_wish wish = {p->charged, p->alignment, wi_ordered_lane(&mapped->resource, p), p->apart, p->thrifty};
-    weir_status status = wi_growth_plan(mapped, space, &wish, g);
-    if (status == WEIR_NO_ROOM && p->thorough && !p->apart) {
-        *g = (wi_growth){.taken_count = 1}; /* or nothing, or new handles: it went through everything */
-        return wi_rescue(mapped, space, &wish, &g->start, busy);
+    const wi_fit_request want = {p->charged, p->alignment, wi_ordered_list(&mapped->resource, p), p->apart,
+                                 p->soft_limit};
+    weir_status status = wi_map_plan_make(mapped, region, &want, g);
+    if (status == WEIR_ERR_NO_ROOM && p->last_resort && !p->apart) {
+        *g = (wi_map_plan){.taken_count = 1}; /* or nothing, or new handles: it went through everything */
+        return wi_compact(mapped, region, &want, &g->start, busy);
     }
-    if (status == WEIR_OK && p->thrifty && g->beyond) {
-        p->beyond = true;
-        return WEIR_NO_ROOM;
+    if (status == WEIR_OK && p->soft_limit && g->over_soft_limit) {
+        p->over_soft_limit = true;
+        return WEIR_ERR_NO_ROOM;
     }
-    weir_status filled = status == WEIR_OK && !p->apart ? wi_rescue_fill(mapped, space, &wish, g, busy) : WEIR_NO_ROOM;
-    if (status != WEIR_OK || filled != WEIR_NO_ROOM)
+    weir_status filled =
+        status == WEIR_OK && !p->apart ? wi_compact_fill(mapped, region, &want, g, busy) : WEIR_ERR_NO_ROOM;
+    if (status != WEIR_OK || filled != WEIR_ERR_NO_ROOM)
         return status != WEIR_OK ? status : filled;
     if (!g->cut)
-        return wi_handles_grow(mapped, g, busy);
-    status = wi_handles_cut(mapped, g->cut, g->cut_at);
-    return status == WEIR_OK ? WEIR_BUSY : status;
+        return wi_chunks_grow(mapped, g, busy);
+    status = wi_chunks_cut(mapped, g->cut, g->cut_at);
+    return status == WEIR_OK ? WEIR_ERR_BUSY : status;
 }
 
-static weir_status grow_and_use(wi_mapped *mapped, wi_space *space, wi_placement *p, wi_block **out)
+static weir_status grow_and_use(wi_mapped *mapped, wi_region *region, wi_placement *p, wi_block **out)
 {
-    wi_growth growth;
+    wi_map_plan plan;
     wi_extent *busy;
-    weir_status status = grow_space(mapped, space, p, &growth, &busy);
+    weir_status status = grow_space(mapped, region, p, &plan, &busy);
     if (status != WEIR_OK)
         return status;
-    p->handles = handles_of(mapped, &growth);
-    wi_climbed(p, growth.taken_count > 0 ? WEIR_RUNG_REMAP : growth.fresh > 0 ? WEIR_RUNG_CREATE : WEIR_RUNG_SPARE);
-    *out = wi_ordered_use(busy, growth.start, p, 0);
+    p->handles = handles_of(mapped, &plan);
+    wi_climbed(p, plan.taken_count > 0 ? WEIR_RUNG_REMAP : plan.fresh > 0 ? WEIR_RUNG_CREATE : WEIR_RUNG_SPARE);
+    *out = wi_ordered_use(busy, plan.start, p, 0);
     (*out)->lent = 0; /* it took the driver */
     return WEIR_OK;
 }
@@ -98,86 +100,86 @@ static weir_status grow_and_use(wi_mapped *mapped, wi_space *space, wi_placement
 /* What a try to get memory has come to: whether there is to be another one. */
 static bool once_more(wi_mapped *mapped, weir_status *status, unsigned *waits)
 {
-    if (*status != WEIR_BUSY && *status != WEIR_NO_ROOM)
+    if (*status != WEIR_ERR_BUSY && *status != WEIR_ERR_NO_ROOM)
         return false;
-    if (wi_handles_settle(mapped, *status == WEIR_BUSY, waits))
+    if (wi_chunks_synchronize(mapped, *status == WEIR_ERR_BUSY, waits))
         return true;
-    *status = mapped->device_has == UINT64_MAX ? WEIR_NO_ROOM : WEIR_OUT_OF_MEMORY;
+    *status = mapped->device_has == UINT64_MAX ? WEIR_ERR_NO_ROOM : WEIR_ERR_OUT_OF_MEMORY;
     return false;
 }
 
 /* `own`: the space is that of its kind. What passes while other spaces are looked at is first looked for there, later. */
-static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p, bool own, wi_block **out)
+static weir_status find_room(wi_mapped *mapped, wi_region *region, wi_placement *p, bool own, wi_block **out)
 {
     for (unsigned waits = 0, renewals = 0;;) {
         weir_status status = wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE);
         if (status != WEIR_OK)
             return status;
-        const wi_lane *lane = wi_ordered_lane(&mapped->resource, p);
-        wi_extent *extent = p->apart ? NULL : wi_space_best(space, lane, p->charged, p->alignment);
+        const wi_stream_list *stream_list = wi_ordered_list(&mapped->resource, p);
+        wi_extent *extent = p->apart ? NULL : wi_region_best(region, stream_list, p->charged, p->alignment);
         if (extent) {
             p->hit = waits == 0;
             *out = wi_ordered_use(extent, wi_extent_start(extent, p->alignment), p, 0);
             return WEIR_OK;
         }
         if (own && renewals++ < WI_MOST_RENEWALS &&
-            wi_lanes_renew(&mapped->lanes) > 0) { /* what has passed is anyone's, and can be moved */
+            wi_stream_lists_renew(&mapped->stream_lists) > 0) { /* what has passed is anyone's, and can be moved */
             wi_climbed(p, WEIR_RUNG_COMPLETED);
             continue;
         }
-        if (p->modest)
-            return WEIR_NO_ROOM;
-        status = grow_and_use(mapped, space, p, out);
-        if (p->beyond || !once_more(mapped, &status, &waits))
+        if (p->no_grow)
+            return WEIR_ERR_NO_ROOM;
+        status = grow_and_use(mapped, region, p, out);
+        if (p->over_soft_limit || !once_more(mapped, &status, &waits))
             return status;
     }
 }
 
 static bool is_shortage(weir_status status)
 {
-    return status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY;
+    return status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY;
 }
 
 /* Spaces are kept apart as long as nothing has to be refused for it; what is small may lie among the large before that. */
 static unsigned spaces_for(const wi_placement *p, const unsigned **out)
 {
-    static const unsigned spaces[WI_SIDES][WI_SIDES] = {
+    static const unsigned regions_to_try[WI_REGIONS][WI_REGIONS] = {
         [WI_LONG_LIVED] = {WI_LONG_LIVED, WI_SHORT_LIVED, WI_SMALL},
         [WI_SHORT_LIVED] = {WI_SHORT_LIVED, WI_LONG_LIVED, WI_SMALL},
         [WI_SMALL] = {WI_SMALL, WI_SHORT_LIVED, WI_LONG_LIVED},
     };
     unsigned own = side_of(p);
-    *out = spaces[own];
-    return p->thorough && !p->apart ? WI_SIDES : own == WI_SMALL ? 2 : 1;
+    *out = regions_to_try[own];
+    return p->last_resort && !p->apart ? WI_REGIONS : own == WI_SMALL ? 2 : 1;
 }
 
 static weir_status find_in_spaces(wi_mapped *mapped, wi_placement *p, wi_block **out)
 {
-    const unsigned *spaces;
-    unsigned count = spaces_for(p, &spaces);
-    weir_status status = WEIR_NO_ROOM;
-    for (unsigned i = 0; i < count && is_shortage(status) && !p->beyond; i++)
-        status = find_room(mapped, &mapped->sides[spaces[i]], p, i == 0, out);
+    const unsigned *regions_to_try;
+    unsigned count = spaces_for(p, &regions_to_try);
+    weir_status status = WEIR_ERR_NO_ROOM;
+    for (unsigned i = 0; i < count && is_shortage(status) && !p->over_soft_limit; i++)
+        status = find_room(mapped, &mapped->regions[regions_to_try[i]], p, i == 0, out);
     return status;
 }
 
 /* What is free in the order of another stream. */
 static wi_block *find_behind(wi_mapped *mapped, wi_placement *p)
 {
-    const unsigned *spaces;
-    unsigned count = spaces_for(p, &spaces);
+    const unsigned *regions_to_try;
+    unsigned count = spaces_for(p, &regions_to_try);
     wi_block *block = NULL;
     for (unsigned i = 0; i < count && !block; i++)
-        block = wi_ordered_use_behind(&mapped->resource, &mapped->shared, spaces[i], p, 0);
+        block = wi_ordered_use_behind(&mapped->resource, &mapped->shared, regions_to_try[i], p, 0);
     return block;
 }
 
 /* Others on the device want memory: they get what is idle here beyond a little. */
-static uint64_t relax(wi_mapped *mapped)
+static uint64_t give_back_idle(wi_mapped *mapped)
 {
-    bool squeezed = mapped->squeezed;
-    mapped->squeezed = false;
-    return squeezed ? wi_handles_shed(mapped, WEIR_IDLE_KEPT) : 0;
+    bool device_oom_seen = mapped->device_oom_seen;
+    mapped->device_oom_seen = false;
+    return device_oom_seen ? wi_chunks_trim_idle(mapped, WEIR_IDLE_KEPT) : 0;
 }
 
 /* As long as there is hope without holding more than is liked, and then at any rate; then no wait is what served it. */
@@ -185,15 +187,15 @@ static weir_status find_thriftily(wi_mapped *mapped, wi_placement *p, wi_block *
 {
     const weir_rung before = p->rung;
     uint64_t deadline = 0;
-    p->thrifty = wi_patience_has(mapped, p);
+    p->soft_limit = wi_reuse_wait_has(mapped, p);
     for (;;) {
-        p->beyond = false;
+        p->over_soft_limit = false;
         weir_status status = find_in_spaces(mapped, p, out);
-        if (!p->beyond)
+        if (!p->over_soft_limit)
             return status;
-        p->thrifty = wi_patience_wait(mapped, p, &deadline);
+        p->soft_limit = wi_reuse_wait_wait(mapped, p, &deadline);
         p->rung = before;
-        if (p->thrifty)
+        if (p->soft_limit)
             wi_climbed(p, WEIR_RUNG_WAIT);
     }
 }
@@ -201,19 +203,19 @@ static weir_status find_thriftily(wi_mapped *mapped, wi_placement *p, wi_block *
 static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
     wi_mapped *mapped = of(resource);
-    const wi_space *space = &mapped->sides[side_of(p)];
+    const wi_region *region = &mapped->regions[side_of(p)];
     lock(mapped);
     weir_status status = find_thriftily(mapped, p, out);
     if (is_shortage(status) && p->behind && !p->apart && (*out = find_behind(mapped, p)))
         status = WEIR_OK;
     if (status == WEIR_OK) {
-        (void)relax(mapped);
-    } else if (is_shortage(status) && !p->modest) {
-        shortage->cause = p->charged > space->bytes - p->alignment ? WEIR_CAUSE_ADDRESS_RANGE
-                          : status == WEIR_NO_ROOM                 ? WEIR_CAUSE_FRAGMENTATION
-                                                                   : WEIR_CAUSE_OTHER_PROCESS;
-        wi_place_look(mapped, wi_ordered_lane(resource, p), p->charged, p->alignment, shortage);
-        status = WEIR_OUT_OF_MEMORY;
+        (void)give_back_idle(mapped);
+    } else if (is_shortage(status) && !p->no_grow) {
+        shortage->cause = p->charged > region->bytes - p->alignment ? WEIR_CAUSE_ADDRESS_RANGE
+                          : status == WEIR_ERR_NO_ROOM              ? WEIR_CAUSE_FRAGMENTATION
+                                                                    : WEIR_CAUSE_OTHER_PROCESS;
+        wi_place_look(mapped, wi_ordered_list(resource, p), p->charged, p->alignment, shortage);
+        status = WEIR_ERR_OUT_OF_MEMORY;
     }
     mapped->device_has = UINT64_MAX;
     unlock(mapped);
@@ -235,19 +237,19 @@ static void measure(wi_resource *resource, wi_placement *p)
 
 static weir_status grow_behind(wi_mapped *mapped, wi_extent *extent, uint64_t more, wi_extent **busy)
 {
-    wi_growth growth;
-    weir_status status = wi_growth_behind(mapped, extent, more, &growth);
-    if (status == WEIR_OK && growth.cut) {
-        status = wi_handles_cut(mapped, growth.cut, growth.cut_at);
-        return status == WEIR_OK ? WEIR_BUSY : status;
+    wi_map_plan plan;
+    weir_status status = wi_map_plan_behind(mapped, extent, more, &plan);
+    if (status == WEIR_OK && plan.cut) {
+        status = wi_chunks_cut(mapped, plan.cut, plan.cut_at);
+        return status == WEIR_OK ? WEIR_ERR_BUSY : status;
     }
     if (status == WEIR_OK)
-        return wi_handles_grow(mapped, &growth, busy);
-    weir_status rescued = wi_rescue_behind(mapped, extent, more, busy);
-    return rescued == WEIR_NO_ROOM ? status : rescued;
+        return wi_chunks_grow(mapped, &plan, busy);
+    weir_status rescued = wi_compact_behind(mapped, extent, more, busy);
+    return rescued == WEIR_ERR_NO_ROOM ? status : rescued;
 }
 
-/* Puts memory behind the extent and gives it `more` bytes of it. WEIR_OUT_OF_MEMORY: there are too few handles. */
+/* Puts memory behind the extent and gives it `more` bytes of it. WEIR_ERR_OUT_OF_MEMORY: there are too few handles. */
 static weir_status extend(wi_mapped *mapped, wi_extent *extent, uint64_t more)
 {
     for (unsigned waits = 0;;) {
@@ -259,11 +261,11 @@ static weir_status extend(wi_mapped *mapped, wi_extent *extent, uint64_t more)
             status = grow_behind(mapped, extent, more, &busy);
         if (status == WEIR_OK) {
             extent->block.previous = busy->last;
-            wi_space_give(extent->space, busy, extent, more);
+            wi_region_give(extent->region, busy, extent, more);
         }
-        bool again = status == WEIR_BUSY || status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY;
-        if (!again || !wi_handles_settle(mapped, status == WEIR_BUSY, &waits))
-            return status == WEIR_NO_ROOM || status == WEIR_BUSY ? wi_ordered_no_room(extent) : status;
+        bool again = status == WEIR_ERR_BUSY || status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY;
+        if (!again || !wi_chunks_synchronize(mapped, status == WEIR_ERR_BUSY, &waits))
+            return status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_BUSY ? wi_ordered_no_room(extent) : status;
     }
 }
 
@@ -290,19 +292,19 @@ static uint64_t trim(wi_resource *resource, uint64_t keep)
 {
     wi_mapped *mapped = of(resource);
     lock(mapped);
-    (void)wi_lanes_renew(&mapped->lanes);
-    uint64_t released = wi_handles_trim(mapped, keep);
+    (void)wi_stream_lists_renew(&mapped->stream_lists);
+    uint64_t released = wi_chunks_trim(mapped, keep);
     unlock(mapped);
     return released;
 }
 
-static uint64_t shed(wi_resource *resource, bool if_squeezed)
+static uint64_t trim_idle(wi_resource *resource, bool if_squeezed)
 {
     wi_mapped *mapped = of(resource);
     lock(mapped);
-    (void)wi_lanes_renew(&mapped->lanes);
-    mapped->squeezed |= !if_squeezed;
-    uint64_t released = relax(mapped);
+    (void)wi_stream_lists_renew(&mapped->stream_lists);
+    mapped->device_oom_seen |= !if_squeezed;
+    uint64_t released = give_back_idle(mapped);
     unlock(mapped);
     return released;
 }
@@ -313,7 +315,7 @@ static void look(wi_resource *resource, weir_class memory_class, uint64_t charge
     wi_mapped *mapped = of(resource);
     lock(mapped);
     (void)memory_class; /* at last the request goes into any space */
-    wi_place_look(mapped, WI_ANY_LANE, charged, alignment, shortage);
+    wi_place_look(mapped, WI_ANY_STREAM_LIST, charged, alignment, shortage);
     unlock(mapped);
 }
 
@@ -324,22 +326,22 @@ static bool owns(wi_resource *resource, const void *pointer)
 
 static wi_block *find(wi_resource *resource, const void *pointer, bool *freed)
 {
-    wi_space *space = space_of(of(resource), pointer);
-    wi_extent *extent = wi_space_find(space, (uint64_t)((const char *)pointer - space->base), freed);
+    wi_region *region = space_of(of(resource), pointer);
+    wi_extent *extent = wi_region_find(region, (uint64_t)((const char *)pointer - region->base), freed);
     return extent ? &extent->block : NULL;
 }
 
 static wi_block *peek(wi_resource *resource, const void *pointer)
 {
-    wi_space *space = space_of(of(resource), pointer);
-    wi_extent *extent = space ? wi_space_peek(space, (uint64_t)((const char *)pointer - space->base)) : NULL;
+    wi_region *region = space_of(of(resource), pointer);
+    wi_extent *extent = region ? wi_region_peek(region, (uint64_t)((const char *)pointer - region->base)) : NULL;
     return extent ? &extent->block : NULL;
 }
 
 static void each(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user)
 {
-    for (int side = 0; side < WI_SIDES; side++)
-        for (wi_extent *e = of(resource)->sides[side].first; e; e = e->next)
+    for (int region_number = 0; region_number < WI_REGIONS; region_number++)
+        for (wi_extent *e = of(resource)->regions[region_number].first; e; e = e->next)
             if (e->kind == WI_USED && wi_block_is_charged(&e->block))
                 fn(&e->block, user);
 }
@@ -347,15 +349,15 @@ static void each(wi_resource *resource, void (*fn)(wi_block *block, void *user),
 static void destroy(wi_resource *resource)
 {
     wi_mapped *mapped = of(resource);
-    wi_lanes_drain(&mapped->lanes);
+    wi_stream_lists_drain(&mapped->stream_lists);
     (void)trim(resource, 0);
-    for (int side = 0; side < WI_SIDES; side++) {
-        char *base = mapped->sides[side].base;
-        wi_space_destroy(&mapped->sides[side]);
+    for (int region_number = 0; region_number < WI_REGIONS; region_number++) {
+        char *base = mapped->regions[region_number].base;
+        wi_region_destroy(&mapped->regions[region_number]);
         if (base)
             resource->driver->unreserve(resource->device, base, mapped->range_bytes);
     }
-    wi_lanes_destroy(&mapped->lanes);
+    wi_stream_lists_destroy(&mapped->stream_lists);
     wi_extent_pool_destroy(&mapped->shared.pool);
     pthread_cond_destroy(&mapped->settled);
     pthread_mutex_destroy(&mapped->resource.lock);
@@ -365,8 +367,8 @@ static void destroy(wi_resource *resource)
 static const wi_resource_table table = {
     .name = "mapped",
     .places_apart = true,
-    .features = WEIR_TRACKS_USES | WEIR_ZEROES | WEIR_SHRINKS | WEIR_GROWS | WEIR_MOVES_MEMORY | WEIR_STREAM_ORDERED |
-                WEIR_CAPTURABLE | WEIR_TRIMS,
+    .features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
+                WEIR_FEATURE_MOVES_MEMORY | WEIR_FEATURE_STREAM_ORDERED | WEIR_FEATURE_CAPTURABLE | WEIR_FEATURE_TRIMS,
     WI_ORDERED,
     .measure = measure,
     .allocate = allocate,
@@ -379,7 +381,7 @@ static const wi_resource_table table = {
     .walk = wi_mapped_walk,
     .owns = owns,
     .trim = trim,
-    .shed = shed,
+    .trim_idle = trim_idle,
     .look = look,
     .check = check,
 };
@@ -396,12 +398,13 @@ static weir_status reserve_sides(wi_mapped *mapped)
     if (bytes == 0)
         for (bytes = WI_GIB; bytes < 4 * total && bytes < 4096 * WI_GIB;)
             bytes *= 2;
-    for (int side = 0; side < WI_SIDES; side++) {
+    for (int region_number = 0; region_number < WI_REGIONS; region_number++) {
         void *base = NULL;
-        while ((status = r->driver->reserve(r->device, bytes, &base)) != WEIR_OK && side == 0 && bytes > total)
+        while ((status = r->driver->reserve(r->device, bytes, &base)) != WEIR_OK && region_number == 0 && bytes > total)
             bytes /= 2;
         if (status == WEIR_OK)
-            status = wi_space_init(&mapped->sides[side], (unsigned)side, base, bytes, mapped->granule, &mapped->shared);
+            status = wi_region_init(&mapped->regions[region_number], (unsigned)region_number, base, bytes,
+                                    mapped->granule, &mapped->shared);
         if (status != WEIR_OK) {
             if (base)
                 r->driver->unreserve(r->device, base, bytes);
@@ -416,14 +419,14 @@ weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_reso
 {
     wi_mapped *mapped = calloc(1, sizeof *mapped);
     if (!mapped)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a resource");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a resource");
     wi_resource_init(&mapped->resource, &table, driver, device, NULL);
     mapped->granule = mapped->resource.granule = driver->granule(device);
-    wi_lanes_init(&mapped->lanes, &mapped->resource, &mapped->shared.lanes);
+    wi_stream_lists_init(&mapped->stream_lists, &mapped->resource, &mapped->shared.stream_lists);
     mapped->resource.idle = &mapped->shared.idle;
     mapped->device_has = UINT64_MAX;
-    wi_growth_begin(mapped);
-    wi_patience_begin(&mapped->patience);
+    wi_map_plan_begin(mapped);
+    wi_reuse_wait_begin(&mapped->reuse_wait);
     pthread_cond_init(&mapped->settled, NULL);
     weir_status status = reserve_sides(mapped);
     if (status != WEIR_OK) {

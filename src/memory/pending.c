@@ -1,7 +1,7 @@
 #include "memory/pending.h"
 #include "base/plant.h"
 #include "base/system.h"
-#include "memory/marks.h"
+#include "memory/stream_uses.h"
 
 #include <weir/log.h>
 
@@ -14,7 +14,7 @@ void wi_pending_init(wi_pending *pending, const wi_driver *driver, wi_device *de
 
 void wi_pending_destroy(wi_pending *pending)
 {
-    wi_law(!pending->first && pending->working == 0);
+    wi_assert(!pending->first && pending->working == 0);
     pthread_cond_destroy(&pending->settled);
     pthread_mutex_destroy(&pending->lock);
 }
@@ -41,7 +41,7 @@ static bool is_past(const wi_pending *pending, const wi_block *block, wi_event *
 {
     *waiting = block->freed;
     return pending->driver->passed(pending->device, block->freed) &&
-           wi_marks_passed(block->marks, pending->driver, pending->device, waiting);
+           wi_stream_uses_passed(block->stream_uses, pending->driver, pending->device, waiting);
 }
 
 /* Releasing, with the lock released meanwhile ---------------------------------------------------------------------- */
@@ -53,15 +53,15 @@ static _Thread_local size_t in_hand;
 static unsigned begin_work(wi_pending *pending)
 {
     pending->working++;
-    pending->at_work[pending->side]++;
+    pending->at_work[pending->region_number]++;
     in_hand++;
-    return pending->side;
+    return pending->region_number;
 }
 
-static void end_work(wi_pending *pending, unsigned side)
+static void end_work(wi_pending *pending, unsigned region_number)
 {
     in_hand--;
-    pending->at_work[side]--;
+    pending->at_work[region_number]--;
     pending->working--;
     pending->turns++;
     pthread_cond_broadcast(&pending->settled);
@@ -72,7 +72,7 @@ static uint64_t release_all(wi_pending *pending, wi_block *list)
 {
     uint64_t bytes = 0;
     wi_block *refused = NULL;
-    unsigned side = begin_work(pending);
+    unsigned region_number = begin_work(pending);
     pthread_mutex_unlock(&pending->lock);
     for (wi_block *block = list, *next; block; block = next) {
         uint64_t charged = block->charged;
@@ -93,7 +93,7 @@ static uint64_t release_all(wi_pending *pending, wi_block *list)
         append(pending, block);
     }
     pending->released += bytes;
-    end_work(pending, side);
+    end_work(pending, region_number);
     return bytes;
 }
 
@@ -115,8 +115,8 @@ static bool waits_for_stream_alone(const wi_pending *pending, const wi_block *bl
 {
     wi_event ignored;
     return block->freed.stream && block->stack->base->table->hand_over &&
-           (wi_resource_features(block->stack) & WEIR_STREAM_ORDERED) &&
-           wi_marks_passed(block->marks, pending->driver, pending->device, &ignored);
+           (wi_resource_features(block->stack) & WEIR_FEATURE_STREAM_ORDERED) &&
+           wi_stream_uses_passed(block->stream_uses, pending->driver, pending->device, &ignored);
 }
 
 /* A refusal is no loss: release tries again. After the retirement, so that no record of the addresses' reuse comes before
@@ -124,11 +124,11 @@ static bool waits_for_stream_alone(const wi_pending *pending, const wi_block *bl
 static void hand_over(wi_pending *pending, wi_block *block, void *native)
 {
     wi_resource *base = block->stack->base;
-    unsigned side = begin_work(pending);
+    unsigned region_number = begin_work(pending);
     pthread_mutex_unlock(&pending->lock);
     (void)!base->table->hand_over(base, block, native);
     pthread_mutex_lock(&pending->lock);
-    end_work(pending, side);
+    end_work(pending, region_number);
 }
 
 void wi_pending_free(wi_pending *pending, wi_resource *stack, wi_block *block, weir_stream stream, void *native,
@@ -187,16 +187,16 @@ uint64_t wi_pending_released(wi_pending *pending)
 
 static bool settle(wi_pending *pending)
 {
-    if (pending->working <= pending->parked + in_hand || wi_alone)
+    if (pending->working <= pending->thread_cached + in_hand || wi_alone)
         return false;
-    pending->parked += in_hand;
+    pending->thread_cached += in_hand;
     for (uint64_t turn = pending->turns; turn == pending->turns;)
         pthread_cond_wait(&pending->settled, &pending->lock);
-    pending->parked -= in_hand;
+    pending->thread_cached -= in_hand;
     return true;
 }
 
-bool wi_pending_settle(wi_pending *pending)
+bool wi_pending_drain(wi_pending *pending)
 {
     pthread_mutex_lock(&pending->lock);
     bool settled = settle(pending);
@@ -210,11 +210,11 @@ void wi_pending_finish(wi_pending *pending)
     bool others = in_hand == 0 && !wi_alone;
     while (others && pending->finishing)
         pthread_cond_wait(&pending->settled, &pending->lock);
-    unsigned side = pending->side;
-    if (others && pending->at_work[side] > 0) {
+    unsigned region_number = pending->region_number;
+    if (others && pending->at_work[region_number] > 0) {
         pending->finishing = true;
-        pending->side = !side; /* who comes now is waited for by the next */
-        while (pending->at_work[side] > 0)
+        pending->region_number = !region_number; /* who comes now is waited for by the next */
+        while (pending->at_work[region_number] > 0)
             pthread_cond_wait(&pending->settled, &pending->lock);
         pending->finishing = false;
         pthread_cond_broadcast(&pending->settled);

@@ -1,6 +1,6 @@
 /* Blocks that are freed and that the device is not past, oldest first: where a free becomes final, for all resources.
  *
- * A runtime has one list for all its stacks, whose blocks may count in different ledgers (holders.h).
+ * A runtime has one list for all its stacks, whose blocks may count in different ledgers (members.h).
  *
  * Laws, true whenever the lock is free: the list holds exactly the blocks of the runtime that are pending, but for those that
  * a graph holds (runtime/graph.h), and those in the hands of a thread that releases them, which `working` counts; so whoever
@@ -19,11 +19,11 @@ typedef struct wi_pending {
     size_t working; /* threads with blocks in hand */
     size_t
         at_work[2]; /* the same, of the side on which they began; where nobody waits for all of one, that is `side` */
-    unsigned side;
-    bool finishing;    /* a thread waits for all of the other side */
-    size_t parked;     /* lists in the hands of threads that wait for others here */
-    uint64_t turns;    /* how often a thread has put down what it had in hand */
-    uint64_t released; /* bytes, in all */
+    unsigned region_number;
+    bool finishing;       /* a thread waits for all of the other side */
+    size_t thread_cached; /* lists in the hands of threads that wait for others here */
+    uint64_t turns;       /* how often a thread has put down what it had in hand */
+    uint64_t released;    /* bytes, in all */
     atomic_uint_fast64_t failures;
 } wi_pending;
 
@@ -42,7 +42,7 @@ uint64_t wi_pending_reap(wi_pending *pending, const wi_resource *base);
 /* How many bytes all threads have released so far. */
 uint64_t wi_pending_released(wi_pending *pending);
 /* Waits for other threads that have blocks in hand; false when there is none that does not wait here itself. */
-bool wi_pending_settle(wi_pending *pending);
+bool wi_pending_drain(wi_pending *pending);
 /* Waits for all threads that have blocks in hand now, and for none that takes some later; for nobody in a thread that has some
  * in hand itself. */
 void wi_pending_finish(wi_pending *pending);

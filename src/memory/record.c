@@ -1,11 +1,11 @@
 #include "memory/record.h"
 #include "base/system.h"
-#include "memory/holders.h"
+#include "memory/members.h"
 
 /* Adds what the ledger, the clock and the block know. */
 static void complete(const wi_ledger *ledger, weir_event *event, const wi_block *block)
 {
-    event->size = sizeof *event;
+    event->struct_size = sizeof *event;
     event->nanoseconds = wi_now();
     event->thread = wi_thread_number();
     event->live = ledger->live;
@@ -65,10 +65,10 @@ typedef struct walk {
 static void add_live(wi_block *block, void *user)
 {
     walk *w = user;
-    const wi_block seen = wi_look_at(block); /* a front may be parking it */
+    const wi_block seen = wi_look_at(block); /* a thread cache may be parking it */
     if (!wi_block_is_live(&seen))
         return;
-    weir_event event = {.action = WEIR_ALLOCATE, .stream = WEIR_STREAM_HOST, .other = seen.stream};
+    weir_event event = {.action = WEIR_ACTION_ALLOCATE, .stream = WEIR_STREAM_HOST, .other = seen.stream};
     complete(w->ledger, &event, &seen);
     event.live = w->live += seen.charged;
     add(w->ledger, w->ring, &event);
@@ -76,13 +76,13 @@ static void add_live(wi_block *block, void *user)
 
 void wi_record_into(wi_ledger *ledger, wi_events *events)
 {
-    wi_holders_lock(ledger);
+    wi_members_lock(ledger);
     pthread_mutex_lock(&ledger->lock);
-    wi_holders_each(ledger, add_live, &(walk){ledger, events, 0});
+    wi_members_each(ledger, add_live, &(walk){ledger, events, 0});
     wi_events_link(&ledger->events, events);
     atomic_fetch_or(&ledger->recording, WI_RECORDING);
     pthread_mutex_unlock(&ledger->lock);
-    wi_holders_unlock(ledger);
+    wi_members_unlock(ledger);
 }
 
 void wi_record_no_more(wi_ledger *ledger, wi_events *events)

@@ -10,15 +10,15 @@ static _Thread_local void *last; /* a weir_refusal; NULL: none yet, or no memory
 weir_status weir_refusal_last(weir_refusal *out)
 {
     WI_ENTER();
-    const weir_refusal none = {.size = sizeof none};
-    if (!out || !wi_copy_out(out, out->size, last ? last : &none, sizeof none))
-        return weir_fail(WEIR_INVALID, "weir_refusal_last: NULL, or member size is not set");
+    const weir_refusal none = {.struct_size = sizeof none};
+    if (!out || !wi_copy_out(out, out->struct_size, last ? last : &none, sizeof none))
+        return weir_fail(WEIR_ERR_INVALID, "weir_refusal_last: NULL, or member struct_size is not set");
     return WEIR_OK;
 }
 
 static uint64_t used(const wi_account *account)
 {
-    return account->live + account->pending + account->promised + account->parked;
+    return account->live + account->pending + account->promised + account->thread_cached;
 }
 
 static void copy_text(char *to, size_t capacity, const char *text)
@@ -97,62 +97,62 @@ static void list_holders(const weir_refusal *r, char *text, size_t capacity)
 /* The words: who, how much, which limit and what is left under it, who holds the rest, what would do. */
 static weir_status explain(const weir_refusal *r)
 {
-    char asked[24], limit[24], left[24], mine[24], needed[24], largest[24], holders[400];
+    char asked[24], limit[24], left[24], mine[24], needed[24], largest[24], members[400];
     weir_size_format(r->requested, asked, sizeof asked);
     weir_size_format(r->limit, limit, sizeof limit);
     weir_size_format(r->remaining, left, sizeof left);
     weir_size_format(r->current, mine, sizeof mine);
     weir_size_format(r->largest, largest, sizeof largest);
     wi_size_ceil(r->needed, needed, sizeof needed);
-    list_holders(r, holders, sizeof holders);
+    list_holders(r, members, sizeof members);
     const char *kind = weir_class_name(r->memory_class);
     switch (r->cause) {
     case WEIR_CAUSE_MAXIMUM:
         return weir_fail(
-            WEIR_OUT_OF_MEMORY,
+            WEIR_ERR_OUT_OF_MEMORY,
             "%s asked for %s (%s) on %s; its maximum is %s and %s are in use, so %s are left; this request needs "
             "a maximum of at least %s",
             r->client, asked, kind, r->device, limit, mine, left, needed);
     case WEIR_CAUSE_BUDGET:
-        return weir_fail(WEIR_OUT_OF_MEMORY,
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                          "%s asked for %s (%s) on %s; of the budget of %s, %s are left to it; %s; this request needs a "
                          "budget of at least %s",
-                         r->client, asked, kind, r->device, limit, left, holders, needed);
+                         r->client, asked, kind, r->device, limit, left, members, needed);
     case WEIR_CAUSE_RESERVATION:
-        return weir_fail(WEIR_OUT_OF_MEMORY,
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                          "%s asked for %s (%s) of a reservation of %s on %s; %s of it are left; reserve at least %s",
                          r->client, asked, kind, limit, r->device, left, needed);
     case WEIR_CAUSE_ADDRESS_RANGE:
-        return weir_fail(WEIR_OUT_OF_MEMORY,
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                          "%s asked for %s (%s), more than %s can address; the largest possible "
                          "request is %s",
                          r->client, asked, kind, r->device, largest);
     case WEIR_CAUSE_PENDING:
         return weir_fail(
-            WEIR_OUT_OF_MEMORY,
+            WEIR_ERR_OUT_OF_MEMORY,
             "%s asked for %s (%s) on %s; freed memory that the device still uses would do, but waiting for "
             "it was not allowed or took too long (option wait); %s are free at once; %s",
-            r->client, asked, kind, r->device, largest, holders);
+            r->client, asked, kind, r->device, largest, members);
     case WEIR_CAUSE_DEVICE:
     case WEIR_CAUSE_OTHER_PROCESS:
         return weir_fail(
-            WEIR_OUT_OF_MEMORY,
+            WEIR_ERR_OUT_OF_MEMORY,
             "%s asked for %s (%s); %s has no more memory, though the budget of %s would allow it: another "
             "process, or what engines take outside weir, holds the rest; lower the budget or end that process",
             r->client, asked, kind, r->device, limit);
     default:
         return weir_fail(
-            WEIR_OUT_OF_MEMORY,
+            WEIR_ERR_OUT_OF_MEMORY,
             "%s asked for %s (%s) on %s; %s are left of the budget of %s, but the largest free piece is %s; "
             "%s; this request needs a budget of at least %s, or blocks freed between free ones",
-            r->client, asked, kind, r->device, left, limit, largest, holders, needed);
+            r->client, asked, kind, r->device, left, limit, largest, members, needed);
     }
 }
 
 weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_request *request,
                              const wi_shortage *shortage)
 {
-    weir_refusal refusal = {.size = sizeof refusal,
+    weir_refusal refusal = {.struct_size = sizeof refusal,
                             .cause = shortage->cause,
                             .memory_class = request->memory_class,
                             .requested = request->charged};
@@ -165,14 +165,14 @@ weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_re
     ledger->refusals++;
     if (ledger->events)
         wi_record_locked(ledger,
-                         (weir_event){.action = WEIR_REFUSE,
+                         (weir_event){.action = WEIR_ACTION_REFUSE,
                                       .memory_class = request->memory_class,
                                       .bytes = request->bytes,
                                       .charged = request->charged,
                                       .stream = request->stream,
                                       .client = account->lasting,
                                       .tag = request->tag,
-                                      .result = WEIR_OUT_OF_MEMORY},
+                                      .result = WEIR_ERR_OUT_OF_MEMORY},
                          NULL);
     pthread_mutex_unlock(&ledger->lock);
     if (wi_own(&last, sizeof refusal))

@@ -1,13 +1,13 @@
 /* A block that was freed serves again where it is, without the bytes having been anyone's in between. */
-#include "memory/marks.h"
+#include "memory/stream_uses.h"
 #include "memory/nvtx.h"
 #include "memory/resource.h"
 
 /* Still pending: it is live when it is published. With the lock held. */
 static void renew(wi_block *block, const wi_placement *p)
 {
-    wi_marks_free(block->marks);
-    block->marks = NULL;
+    wi_stream_uses_free(block->stream_uses);
+    block->stream_uses = NULL;
     block->rung = WEIR_RUNG_FIT;
     block->lent = 0;
     block->previous = wi_account_owner(block->account);
@@ -23,8 +23,8 @@ weir_status wi_reuse(wi_resource *base, wi_placement *p, wi_block **out)
 {
     wi_block *block = p->held;
     weir_status status = WEIR_OK;
-    wi_law(block->account == p->account && p->before + p->after == 0 && block->before + block->after == 0);
-    wi_law(block->charged == p->charged || (base->table->join && block->charged > p->charged));
+    wi_assert(block->account == p->account && p->before + p->after == 0 && block->before + block->after == 0);
+    wi_assert(block->charged == p->charged || (base->table->join && block->charged > p->charged));
     p->rest = NULL;
     if (block->charged > p->charged)
         status = base->table->shrink(base, block, p->bytes, p->native, &p->rest);

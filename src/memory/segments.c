@@ -23,10 +23,10 @@ static void check(wi_resource *resource)
     wi_segments *s = of(resource);
     for (int i = 0; i < 4 && s->first; i++) {
         s->checked = s->checked ? s->checked : s->first;
-        wi_space_check(&s->checked->space);
+        wi_region_check(&s->checked->region);
         s->checked = s->checked->next;
     }
-    wi_law(s->shared.in_use <= s->held);
+    wi_assert(s->shared.in_use <= s->held);
     wi_index_check(&s->index);
 }
 
@@ -49,15 +49,15 @@ static wi_block *use(wi_placement *p, wi_extent *extent)
 /* The best fit among the free memory of a kind; NULL: there is none. */
 static wi_extent *find_free(const wi_segments *s, const wi_placement *p, unsigned kind)
 {
-    return wi_shared_best(&s->shared, kind, wi_ordered_lane(&s->resource, p), p->charged, p->alignment);
+    return wi_shared_best(&s->shared, kind, wi_ordered_list(&s->resource, p), p->charged, p->alignment);
 }
 
 static bool is_shortage(weir_status status)
 {
-    return status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY;
+    return status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY;
 }
 
-/* There is no segment by the rules. WEIR_OUT_OF_MEMORY: the device had none, whatever the budget says. */
+/* There is no segment by the rules. WEIR_ERR_OUT_OF_MEMORY: the device had none, whatever the budget says. */
 static weir_status make_do(wi_segments *s, const wi_placement *p, unsigned kind, weir_status status, wi_extent **out)
 {
     *out = find_free(s, p, kind == WI_SMALL_BLOCKS ? WI_LARGE_BLOCKS : WI_SMALL_BLOCKS);
@@ -66,7 +66,7 @@ static weir_status make_do(wi_segments *s, const wi_placement *p, unsigned kind,
     uint64_t bytes = wi_segment_length(p->charged, p->alignment);
     for (weir_status now = status; is_shortage(now) && (bytes = wi_segment_shorter(bytes, p->charged, p->alignment));) {
         now = wi_segments_obtain(s, kind, bytes, out);
-        status = now == WEIR_NO_ROOM ? status : now;
+        status = now == WEIR_ERR_NO_ROOM ? status : now;
     }
     return status;
 }
@@ -82,14 +82,15 @@ static weir_status find_room(wi_segments *s, wi_placement *p, wi_extent **out)
         p->hit = *out && waits == 0;
         if (*out)
             return WEIR_OK;
-        if (renewals++ < WI_MOST_RENEWALS && wi_lanes_renew(&s->lanes) > 0) { /* what has passed is anyone's */
+        if (renewals++ < WI_MOST_RENEWALS &&
+            wi_stream_lists_renew(&s->stream_lists) > 0) { /* what has passed is anyone's */
             wi_climbed(p, WEIR_RUNG_COMPLETED);
             continue;
         }
         status = wi_segments_obtain(s, kind, wi_segment_length(p->charged, p->alignment), out);
         if (is_shortage(status))
             status = make_do(s, p, kind, status, out);
-        if (!is_shortage(status) || !wi_segments_settle(s, &waits))
+        if (!is_shortage(status) || !wi_segments_synchronize(s, &waits))
             return status;
     }
 }
@@ -116,9 +117,9 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
     } else if (is_shortage(status) && p->behind && (*out = find_behind(s, p))) {
         status = WEIR_OK;
     } else if (is_shortage(status)) {
-        shortage->cause = status == WEIR_NO_ROOM ? WEIR_CAUSE_FRAGMENTATION : WEIR_CAUSE_OTHER_PROCESS;
+        shortage->cause = status == WEIR_ERR_NO_ROOM ? WEIR_CAUSE_FRAGMENTATION : WEIR_CAUSE_OTHER_PROCESS;
         look_around(s, p->charged, p->alignment, shortage);
-        status = WEIR_OUT_OF_MEMORY;
+        status = WEIR_ERR_OUT_OF_MEMORY;
     }
     wi_resource_unlock(resource);
     return status;
@@ -142,7 +143,7 @@ static weir_status reach(wi_extent *extent, uint64_t charged)
 {
     wi_extent *busy = NULL;
     if (charged > extent->bytes) {
-        weir_status status = wi_extent_pool_reserve(&extent->space->shared->pool, WI_RECORDS_PER_CHANGE);
+        weir_status status = wi_extent_pool_reserve(&extent->region->shared->pool, WI_RECORDS_PER_CHANGE);
         if (status != WEIR_OK)
             return status;
         busy = wi_ordered_take_behind(extent, charged - extent->bytes);
@@ -152,7 +153,7 @@ static weir_status reach(wi_extent *extent, uint64_t charged)
     if (extent->bytes == extent->block.charged) /* nothing stayed behind it */
         extent->last = WI_CLEAN;
     if (busy)
-        wi_space_give(extent->space, busy, extent, busy->bytes);
+        wi_region_give(extent->region, busy, extent, busy->bytes);
     extent->block.previous = extent->last;
     return WEIR_OK;
 }
@@ -189,20 +190,20 @@ static uint64_t trim(wi_resource *resource, uint64_t keep)
 {
     wi_segments *s = of(resource);
     wi_resource_lock(resource);
-    (void)wi_lanes_renew(&s->lanes);
+    (void)wi_stream_lists_renew(&s->stream_lists);
     uint64_t cached = s->held - s->shared.in_use;
     uint64_t given = cached > keep ? wi_segments_give_back(s, cached - keep) : 0;
     wi_resource_unlock(resource);
     return given;
 }
 
-static uint64_t shed(wi_resource *resource, bool if_squeezed)
+static uint64_t trim_idle(wi_resource *resource, bool if_squeezed)
 {
     wi_segments *s = of(resource);
     if (if_squeezed) /* what was idle has gone back before a request was refused */
         return 0;
     wi_resource_lock(resource);
-    (void)wi_lanes_renew(&s->lanes);
+    (void)wi_stream_lists_renew(&s->stream_lists);
     uint64_t idle = wi_segments_idle(s, false);
     uint64_t given = idle > WEIR_IDLE_KEPT ? wi_segments_give_back(s, idle - WEIR_IDLE_KEPT) : 0;
     wi_resource_unlock(resource);
@@ -210,10 +211,10 @@ static uint64_t shed(wi_resource *resource, bool if_squeezed)
 }
 
 /* The longest run of memory in the segment that is free or will be, behind an aligned address. */
-static uint64_t longest_run(const wi_space *space, uint64_t alignment)
+static uint64_t longest_run(const wi_region *region, uint64_t alignment)
 {
     uint64_t longest = 0, start = 0;
-    for (const wi_extent *e = space->first; e; e = e->next) {
+    for (const wi_extent *e = region->first; e; e = e->next) {
         uint64_t end = e->offset + e->bytes;
         if (e->kind != WI_FREE)
             continue;
@@ -231,7 +232,7 @@ static void look_around(wi_segments *s, uint64_t charged, uint64_t alignment, wi
     uint64_t room =
         (wi_ledger_room(s->resource.ledger, &held, &allocations) & ~(uint64_t)(WI_SEGMENT_ROUND - 1)) + idle;
     for (const wi_segment *segment = s->first; segment; segment = segment->next)
-        longest = wi_max(longest, longest_run(&segment->space, alignment));
+        longest = wi_max(longest, longest_run(&segment->region, alignment));
     shortage->largest = shortage->later = wi_max(longest, room - wi_min(room, lost));
     shortage->held = longest >= charged ? held : held - wi_min(idle, charged + lost) + charged + lost;
 }
@@ -265,15 +266,15 @@ static wi_block *find(wi_resource *resource, const void *pointer, bool *freed)
     *freed = false;
     if (!segment)
         return NULL;
-    uint64_t offset = (uint64_t)((const char *)pointer - segment->space.base);
-    wi_extent *extent = wi_space_find(&segment->space, offset, freed);
+    uint64_t offset = (uint64_t)((const char *)pointer - segment->region.base);
+    wi_extent *extent = wi_region_find(&segment->region, offset, freed);
     return extent && offset - extent->offset < extent->block.charged ? &extent->block : NULL;
 }
 
 static void each(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user)
 {
     for (const wi_segment *segment = of(resource)->first; segment; segment = segment->next)
-        for (wi_extent *e = segment->space.first; e; e = e->next)
+        for (wi_extent *e = segment->region.first; e; e = e->next)
             if (e->kind == WI_USED && wi_block_is_charged(&e->block))
                 fn(&e->block, user);
 }
@@ -281,8 +282,8 @@ static void each(wi_resource *resource, void (*fn)(wi_block *block, void *user),
 static void walk(wi_resource *resource, wi_layout *layout)
 {
     for (const wi_segment *segment = of(resource)->first; segment; segment = segment->next) {
-        wi_layout_segment(layout, segment->space.base, segment->space.bytes);
-        for (const wi_extent *e = segment->space.first; e; e = e->next)
+        wi_layout_segment(layout, segment->region.base, segment->region.bytes);
+        for (const wi_extent *e = segment->region.first; e; e = e->next)
             wi_layout_extent(layout, e, e->offset, e->bytes);
     }
 }
@@ -293,11 +294,11 @@ static void destroy(wi_resource *resource)
 {
     wi_segments *s = of(resource);
     if (resource->ledger) {
-        wi_lanes_drain(&s->lanes);
+        wi_stream_lists_drain(&s->stream_lists);
         (void)trim(resource, 0);
     }
     wi_segments_drop_all(s);
-    wi_lanes_destroy(&s->lanes);
+    wi_stream_lists_destroy(&s->stream_lists);
     wi_extent_pool_destroy(&s->shared.pool);
     pthread_cond_destroy(&s->settled);
     pthread_mutex_destroy(&s->addresses);
@@ -307,8 +308,8 @@ static void destroy(wi_resource *resource)
 
 static const wi_resource_table table = {
     .name = "segments",
-    .features =
-        WEIR_TRACKS_USES | WEIR_ZEROES | WEIR_SHRINKS | WEIR_GROWS | WEIR_STREAM_ORDERED | WEIR_CAPTURABLE | WEIR_TRIMS,
+    .features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
+                WEIR_FEATURE_STREAM_ORDERED | WEIR_FEATURE_CAPTURABLE | WEIR_FEATURE_TRIMS,
     WI_ORDERED,
     .measure = measure,
     .allocate = allocate,
@@ -321,7 +322,7 @@ static const wi_resource_table table = {
     .owns = owns,
     .was_freed = was_freed,
     .trim = trim,
-    .shed = shed,
+    .trim_idle = trim_idle,
     .look = look,
     .check = check,
 };
@@ -330,10 +331,10 @@ weir_status wi_segments_create(const wi_driver *driver, wi_device *device, wi_re
 {
     wi_segments *s = calloc(1, sizeof *s);
     if (!s)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a resource");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a resource");
     wi_resource_init(&s->resource, &table, driver, device, NULL);
     s->resource.granule = WI_SEGMENT_ROUND;
-    wi_lanes_init(&s->lanes, &s->resource, &s->shared.lanes);
+    wi_stream_lists_init(&s->stream_lists, &s->resource, &s->shared.stream_lists);
     s->resource.idle = &s->shared.idle;
     s->shared.by_address = true;
     pthread_cond_init(&s->settled, NULL);

@@ -7,11 +7,11 @@
  *
  * What "async" has in its pool beyond the pieces is `kept`, which the ledger counts as cached; single_pool.c.
  *
- * Laws: the ledger holds, for this resource, lent + kept and what threads in the driver have taken beforehand;
+ * Invariants: the ledger holds, for this resource, lent + kept and what threads in the driver have taken beforehand;
  * lent is the sum of all pieces. */
 #include "memory/single.h"
 #include "memory/layout.h"
-#include "memory/marks.h"
+#include "memory/stream_uses.h"
 #include "memory/nvtx.h"
 #include "memory/single_pool.h"
 
@@ -98,7 +98,7 @@ static weir_status ask_driver(wi_single *s, uint64_t bytes, void *native, void *
     if (!s->pooled)
         return r->driver->allocate(r->device, s->kind, bytes, address);
     weir_status status = r->driver->pool_allocate(r->device, bytes, native, address);
-    if (status == WEIR_OUT_OF_MEMORY && r->driver->pool_trim(r->device, 0, &ignored) == WEIR_OK)
+    if (status == WEIR_ERR_OUT_OF_MEMORY && r->driver->pool_trim(r->device, 0, &ignored) == WEIR_OK)
         status = r->driver->pool_allocate(r->device, bytes, native, address); /* what it keeps may lie too scattered */
     return status;
 }
@@ -110,7 +110,7 @@ static void put_into_index(wi_single *s, wi_piece *new)
     pthread_mutex_lock(&s->addresses);
     while ((range = wi_index_find(&s->index, new->range.start, new->range.end))) {
         wi_piece *older = piece_with(range);
-        wi_law(older->returning || older->returned);
+        wi_assert(older->returning || older->returned);
         wi_index_remove(&s->index, range);
         older->displaced = true;
         older->previous = NULL;
@@ -128,7 +128,7 @@ static weir_status obtain(wi_single *s, wi_placement *p, wi_piece *new, wi_short
     wi_ledger *ledger = s->resource.ledger;
     uint64_t bytes = p->charged + p->alignment - WI_UNIT, fresh = 0;
     void *address = NULL;
-    weir_status status = WEIR_OUT_OF_MEMORY;
+    weir_status status = WEIR_ERR_OUT_OF_MEMORY;
     lock(s);
     bool held = hold(s, bytes, &fresh);
     if (held) {
@@ -171,7 +171,7 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
     wi_single *s = of(resource);
     wi_piece *new = calloc(1, sizeof *new);
     if (!new)
-        return weir_fail(WEIR_SYSTEM, "no host memory to note a block of %llu bytes", (unsigned long long)p->bytes);
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory to note a block of %llu bytes", (unsigned long long)p->bytes);
     weir_status status = obtain(s, p, new, shortage);
     if (status == WEIR_OK) {
         mark(s, new);
@@ -187,7 +187,7 @@ static void publish(wi_resource *resource, wi_block *block)
 {
     wi_single *s = of(resource);
     lock(s);
-    wi_ledger_settle(resource->ledger, block);
+    wi_ledger_commit(resource->ledger, block);
     unlock(s);
 }
 
@@ -209,7 +209,7 @@ static weir_status give(wi_single *s, wi_piece *p, void *native)
                                    : driver->release(device, s->kind, address, size_of(p));
     lock(s);
     come_back(s);
-    wi_law(status == WEIR_OK || !p->displaced);
+    wi_assert(status == WEIR_OK || !p->displaced);
     p->returning = false;
     p->returned = status == WEIR_OK;
     unlock(s);
@@ -238,7 +238,7 @@ static void drop(wi_single *s, wi_piece *p)
         wi_ledger_unmapped(s->resource.ledger, bytes);
         wi_ledger_release(s->resource.ledger, bytes);
     }
-    wi_marks_free(p->block.marks);
+    wi_stream_uses_free(p->block.stream_uses);
     free(p);
 }
 
@@ -306,7 +306,7 @@ static void discard(wi_resource *resource, wi_block *block, const wi_placement *
         keep_unwanted(s, block);
 }
 
-static uint64_t relieve(wi_resource *resource)
+static uint64_t release_kept(wi_resource *resource)
 {
     wi_single *s = of(resource);
     uint64_t bytes = 0;
@@ -375,7 +375,7 @@ static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, 
     (void)shortage;
     if (charged > own)
         return weir_fail(
-            WEIR_NO_ROOM,
+            WEIR_ERR_NO_ROOM,
             "the block at %p cannot grow to %llu bytes: it has an allocation of its own, which ends after %llu; "
             "allocate anew and copy",
             block->pointer, (unsigned long long)bytes, (unsigned long long)(own - block->before - block->after));
@@ -479,7 +479,7 @@ static void destroy(wi_resource *resource)
 {
     wi_single *s = of(resource);
     if (resource->ledger) {
-        (void)relieve(resource);
+        (void)release_kept(resource);
         (void)trim(resource, 0);
     }
     pthread_mutex_destroy(&s->addresses);
@@ -489,19 +489,21 @@ static void destroy(wi_resource *resource)
 
 #define COMMON                                                                                                         \
     .measure = measure, .allocate = allocate, .discard = discard, .publish = publish, .retire = retire,                \
-    .release = release, .shrink = shrink, .grow = grow, .relieve = relieve, .destroy = destroy, .charge = charge,      \
-    .find = find, .each = each, .walk = walk, .owns = owns, .was_freed = was_freed, .trim = trim, .look = look,        \
-    .check = check
+    .release = release, .shrink = shrink, .grow = grow, .release_kept = release_kept, .destroy = destroy,              \
+    .charge = charge, .find = find, .each = each, .walk = walk, .owns = owns, .was_freed = was_freed, .trim = trim,    \
+    .look = look, .check = check
 
 static const wi_resource_table direct = {
     .name = "direct",
-    .features = WEIR_TRACKS_USES | WEIR_ZEROES | WEIR_SHRINKS | WEIR_GROWS | WEIR_CAPTURABLE,
+    .features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
+                WEIR_FEATURE_CAPTURABLE,
     COMMON,
 };
 
 static const wi_resource_table async = {
     .name = "async",
-    .features = WEIR_TRACKS_USES | WEIR_ZEROES | WEIR_SHRINKS | WEIR_GROWS | WEIR_STREAM_ORDERED | WEIR_TRIMS,
+    .features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
+                WEIR_FEATURE_STREAM_ORDERED | WEIR_FEATURE_TRIMS,
     .hand_over = hand_over,
     COMMON,
 };
@@ -511,7 +513,7 @@ static weir_status create(const wi_resource_table *table, const wi_driver *drive
 {
     wi_single *s = calloc(1, sizeof *s);
     if (!s)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a resource");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a resource");
     wi_resource_init(&s->resource, table, driver, device, NULL);
     pthread_mutex_init(&s->addresses, NULL);
     s->kind = kind;

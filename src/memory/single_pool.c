@@ -36,9 +36,9 @@ bool wi_single_follow(wi_single *s, bool trim, uint64_t keep, uint64_t *given)
         adjust(s, held);
     if (given)
         *given = before - wi_min(before, s->kept);
-    bool beyond = true_now && held > s->lent + s->kept;
+    bool over_soft_limit = true_now && held > s->lent + s->kept;
     wi_resource_unlock(&s->resource);
-    return beyond;
+    return over_soft_limit;
 }
 
 void wi_single_follow_pool(wi_single *s)

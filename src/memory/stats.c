@@ -4,15 +4,15 @@
 
 const char *weir_rung_name(weir_rung rung)
 {
-    static const char *const names[WEIR_RUNGS] = {"fit",   "parked",   "completed", "spare",    "create",
-                                                  "remap", "relieved", "order",     "pressure", "wait"};
-    return (unsigned)rung < WEIR_RUNGS ? names[rung] : "?";
+    static const char *const names[WEIR_RUNG_COUNT] = {"fit",   "parked",   "completed", "spare",    "create",
+                                                       "remap", "relieved", "order",     "pressure", "wait"};
+    return (unsigned)rung < WEIR_RUNG_COUNT ? names[rung] : "?";
 }
 
 static void fill_account(const wi_ledger *ledger, const wi_account *account, weir_client_stats *out)
 {
-    size_t size = out->size;
-    *out = (weir_client_stats){.size = size,
+    size_t size = out->struct_size;
+    *out = (weir_client_stats){.struct_size = size,
                                .client = account->client,
                                .guaranteed = account->guaranteed,
                                .maximum = wi_min(account->maximum, ledger->budget),
@@ -25,7 +25,7 @@ static void fill_account(const wi_ledger *ledger, const wi_account *account, wei
                                .frees = account->frees,
                                .refusals = account->refusals,
                                .outside = account->outside,
-                               .parked = account->parked,
+                               .thread_cached = account->thread_cached,
                                .hits = account->hits,
                                .misses = account->allocations - account->hits};
     memcpy(out->name, account->name, strlen(account->name) + 1);
@@ -36,7 +36,7 @@ static void fill_account(const wi_ledger *ledger, const wi_account *account, wei
 
 static void fill_device(const wi_ledger *ledger, weir_stats *out)
 {
-    *out = (weir_stats){.size = sizeof *out,
+    *out = (weir_stats){.struct_size = sizeof *out,
                         .budget = ledger->budget,
                         .live = ledger->live,
                         .pending = ledger->pending,
@@ -55,7 +55,7 @@ static void fill_device(const wi_ledger *ledger, weir_stats *out)
                         .moved = ledger->moved,
                         .batches = ledger->batches,
                         .clients = ledger->accounts,
-                        .parked = ledger->parked,
+                        .thread_cached = ledger->thread_cached,
                         .hits = ledger->hits,
                         .misses = ledger->allocations - ledger->hits,
                         .emptied = ledger->emptied,
@@ -80,12 +80,12 @@ void wi_ledger_snapshot(wi_ledger *ledger, weir_stats *out, weir_client_stats *c
 {
     size_t index = 0;
     pthread_mutex_lock(&ledger->lock);
-    wi_ledger_fold_all(ledger);
+    wi_ledger_merge_all(ledger);
     fill_device(ledger, out);
     for (const wi_account *a = ledger->first; a; a = a->next, index++) {
         if (index >= capacity)
             continue;
-        weir_client_stats stats = {.size = stride};
+        weir_client_stats stats = {.struct_size = stride};
         fill_account(ledger, a, &stats);
         char *to = (char *)clients + index * stride;
         memcpy(to, &stride, sizeof stride);
@@ -98,7 +98,7 @@ void wi_ledger_snapshot(wi_ledger *ledger, weir_stats *out, weir_client_stats *c
 void wi_ledger_account_snapshot(wi_ledger *ledger, wi_account *account, weir_client_stats *out)
 {
     pthread_mutex_lock(&ledger->lock);
-    wi_ledger_fold_all(ledger);
+    wi_ledger_merge_all(ledger);
     fill_account(ledger, account, out);
     pthread_mutex_unlock(&ledger->lock);
 }
@@ -107,7 +107,7 @@ uint64_t wi_ledger_left_for_another(wi_ledger *ledger, uint64_t *idle)
 {
     uint64_t committed = 0;
     pthread_mutex_lock(&ledger->lock);
-    wi_ledger_fold_all(ledger);
+    wi_ledger_merge_all(ledger);
     for (const wi_account *a = ledger->first; a; a = a->next)
         committed += wi_max(a->live + a->pending + a->promised, a->guaranteed);
     uint64_t left = ledger->budget - wi_min(ledger->budget, committed);
@@ -129,7 +129,7 @@ static void each_gauge(wi_ledger *ledger, void (*fn)(weir_gauge *gauge))
 static uint64_t retries(const wi_ledger *ledger)
 {
     uint64_t count = 0;
-    for (int rung = WEIR_RUNG_REMAP; rung < WEIR_RUNGS; rung++)
+    for (int rung = WEIR_RUNG_REMAP; rung < WEIR_RUNG_COUNT; rung++)
         count += ledger->ladder[rung];
     return count;
 }
@@ -137,9 +137,9 @@ static uint64_t retries(const wi_ledger *ledger)
 void wi_ledger_gauges(wi_ledger *ledger, weir_memory_stats *out)
 {
     pthread_mutex_lock(&ledger->lock);
-    wi_ledger_fold_all(ledger);
+    wi_ledger_merge_all(ledger);
     *out = ledger->gauges;
-    out->size = sizeof *out;
+    out->struct_size = sizeof *out;
     out->num_alloc_retries = retries(ledger) - ledger->retries_before;
     out->num_ooms = ledger->refusals - ledger->refusals_before;
     pthread_mutex_unlock(&ledger->lock);
@@ -148,7 +148,7 @@ void wi_ledger_gauges(wi_ledger *ledger, weir_memory_stats *out)
 void wi_ledger_reset_accumulated(wi_ledger *ledger)
 {
     pthread_mutex_lock(&ledger->lock);
-    wi_ledger_fold_all(ledger);
+    wi_ledger_merge_all(ledger);
     each_gauge(ledger, wi_gauge_forget_past);
     ledger->retries_before = retries(ledger);
     ledger->refusals_before = ledger->refusals;
@@ -158,7 +158,7 @@ void wi_ledger_reset_accumulated(wi_ledger *ledger)
 void wi_ledger_reset_peaks(wi_ledger *ledger)
 {
     pthread_mutex_lock(&ledger->lock);
-    wi_ledger_fold_all(ledger);
+    wi_ledger_merge_all(ledger);
     ledger->peak = ledger->live + ledger->pending;
     ledger->peak_held = ledger->held;
     each_gauge(ledger, wi_gauge_forget_peak);

@@ -1,38 +1,38 @@
 /* Handles that go back to the driver: those that lie side by side in one call, with the lock released. */
-#include "memory/handles.h"
+#include "memory/chunks.h"
 
 enum { MOST_AT_ONCE = 64 };
 
 /* Handles of one length in the hands of a thread; those that were mapped lie side by side. */
 typedef struct batch {
-    wi_backing *of[MOST_AT_ONCE];
+    wi_chunk *of[MOST_AT_ONCE];
     wi_extent *busy[MOST_AT_ONCE];
     wi_handle handles[MOST_AT_ONCE];
     size_t count;
 } batch;
 
-static void add(batch *b, wi_backing *backing)
+static void add(batch *b, wi_chunk *chunk)
 {
-    b->handles[b->count] = backing->handle;
-    b->of[b->count++] = backing;
+    b->handles[b->count] = chunk->handle;
+    b->of[b->count++] = chunk;
 }
 
-static bool enough(const wi_mapped *mapped, const wi_backing *like, size_t count, uint64_t wanted)
+static bool enough(const wi_mapped *mapped, const wi_chunk *like, size_t count, uint64_t wanted)
 {
-    return count == MOST_AT_ONCE || count * wi_backing_bytes(like, mapped) >= wanted;
+    return count == MOST_AT_ONCE || count * wi_chunk_bytes(like, mapped) >= wanted;
 }
 
 /* The handle is the driver's again; answers the bytes. */
 static uint64_t destroy(wi_mapped *mapped, batch *b)
 {
     wi_resource *r = &mapped->resource;
-    uint64_t each = wi_backing_bytes(b->of[0], mapped), bytes = b->count * each;
-    wi_handles_go_to_driver(mapped);
+    uint64_t each = wi_chunk_bytes(b->of[0], mapped), bytes = b->count * each;
+    wi_chunks_go_to_driver(mapped);
     r->driver->destroy(r->device, each, b->count, b->handles);
     wi_ledger_driver_call(r->ledger);
     wi_ledger_release(r->ledger, bytes);
     wi_ledger_segments(r->ledger, 0, b->count);
-    wi_handles_come_back(mapped);
+    wi_chunks_come_back(mapped);
     if (mapped->device_has != UINT64_MAX)
         mapped->device_has += bytes / mapped->granule;
     for (size_t i = 0; i < b->count; i++)
@@ -44,7 +44,7 @@ static uint64_t destroy_spare(wi_mapped *mapped, uint64_t wanted)
 {
     batch b = {.count = 0};
     do {
-        wi_backing *spare = mapped->spare;
+        wi_chunk *spare = mapped->spare;
         mapped->spare = spare->next;
         mapped->spare_granules -= spare->count;
         add(&b, spare);
@@ -53,26 +53,26 @@ static uint64_t destroy_spare(wi_mapped *mapped, uint64_t wanted)
     return destroy(mapped, &b);
 }
 
-void wi_handles_drop_spare(wi_mapped *mapped)
+void wi_chunks_drop_spare(wi_mapped *mapped)
 {
     (void)destroy_spare(mapped, 1);
 }
 
 /* The handle there, if it can be had as well as `like` and is as long. */
-static wi_backing *neighbour(const wi_backing *like, uint64_t granule)
+static wi_chunk *neighbour(const wi_chunk *like, uint64_t granule)
 {
-    wi_space *space = like->space;
-    wi_backing *b = granule < space->bytes / space->granule ? space->backings[granule] : NULL;
-    return b && b->occupied == 0 && b->count == like->count && wi_handles_movable(b) ? b : NULL;
+    wi_region *region = like->region;
+    wi_chunk *b = granule < region->bytes / region->granule ? region->chunks[granule] : NULL;
+    return b && b->occupied == 0 && b->count == like->count && wi_chunks_movable(b) ? b : NULL;
 }
 
 /* The longest idle handle that can be had, and as many beside it as are wanted, busy now; false: there is none. */
 static bool collect(wi_mapped *mapped, uint64_t wanted, batch *out)
 {
-    wi_backing *first = mapped->shared.idle.first, *more;
+    wi_chunk *first = mapped->shared.idle.first, *more;
     size_t count = 1;
     out->count = 0;
-    while (first && !wi_handles_movable(first))
+    while (first && !wi_chunks_movable(first))
         first = first->next;
     if (!first || wi_extent_pool_reserve(&mapped->shared.pool, MOST_AT_ONCE * (size_t)WI_RECORDS_PER_CHANGE) != WEIR_OK)
         return false;
@@ -82,7 +82,7 @@ static bool collect(wi_mapped *mapped, uint64_t wanted, batch *out)
          more = neighbour(more, more->first + more->count))
         add(out, more);
     for (size_t i = 0; i < out->count; i++)
-        out->busy[i] = wi_handles_seize(out->of[i], i ? out->busy[i - 1] : NULL);
+        out->busy[i] = wi_chunks_seize(out->of[i], i ? out->busy[i - 1] : NULL);
     return out->count > 0;
 }
 
@@ -94,16 +94,16 @@ static uint64_t destroy_idle(wi_mapped *mapped, uint64_t wanted)
     batch b = {0};
     if (!collect(mapped, wanted, &b))
         return 0;
-    wi_handles_go_to_driver(mapped);
+    wi_chunks_go_to_driver(mapped);
     weir_status status =
-        r->driver->unmap(r->device, wi_backing_address(b.of[0]), wi_backing_bytes(b.of[0], mapped), b.count, b.handles);
+        r->driver->unmap(r->device, wi_chunk_address(b.of[0]), wi_chunk_bytes(b.of[0], mapped), b.count, b.handles);
     wi_ledger_driver_call(r->ledger);
-    wi_handles_come_back(mapped);
+    wi_chunks_come_back(mapped);
     for (size_t i = 0; i < b.count; i++)
         if (status == WEIR_OK)
-            wi_handles_vacate(mapped, b.of[i], b.busy[i], &last);
+            wi_chunks_vacate(mapped, b.of[i], b.busy[i], &last);
         else
-            wi_handles_dissolve(mapped, b.busy[i]);
+            wi_chunks_dissolve(mapped, b.busy[i]);
     mapped->fresh_last = wi_owners_mix(mapped->fresh_last, last);
     return status == WEIR_OK ? destroy(mapped, &b) : 0;
 }
@@ -113,20 +113,20 @@ static uint64_t give(wi_mapped *mapped, uint64_t there, uint64_t keep)
     return there <= keep ? 0 : mapped->spare ? destroy_spare(mapped, there - keep) : destroy_idle(mapped, there - keep);
 }
 
-uint64_t wi_handles_trim(wi_mapped *mapped, uint64_t keep)
+uint64_t wi_chunks_trim(wi_mapped *mapped, uint64_t keep)
 {
     uint64_t released = 0, given;
     do {
         uint64_t there = mapped->spare_granules * mapped->granule;
-        for (int side = 0; side < WI_SIDES; side++)
-            there += mapped->sides[side].free_bytes;
+        for (int region_number = 0; region_number < WI_REGIONS; region_number++)
+            there += mapped->regions[region_number].free_bytes;
         given = give(mapped, there, keep);
         released += given;
     } while (given > 0);
     return released;
 }
 
-uint64_t wi_handles_shed(wi_mapped *mapped, uint64_t keep)
+uint64_t wi_chunks_trim_idle(wi_mapped *mapped, uint64_t keep)
 {
     uint64_t released = 0, given;
     do {

@@ -3,24 +3,24 @@
 #include "runtime/runtime.h"
 #include "base/intern.h"
 #include "base/window.h"
-#include "memory/marks.h"
+#include "memory/stream_uses.h"
 
 /* Allocation ------------------------------------------------------------------------------------------------------- */
 
 static weir_status check_request(const weir_request *request, uint64_t alignment)
 {
-    const uint32_t known = WEIR_ZEROED | WEIR_NO_WAIT | WEIR_STABLE;
+    const uint32_t known = WEIR_ALLOC_ZEROED | WEIR_ALLOC_NO_WAIT | WEIR_ALLOC_STABLE;
     if ((unsigned)request->memory_class >= WEIR_CLASS_COUNT)
-        return weir_fail(WEIR_INVALID, "weir_alloc: %d is no class; see weir_class", (int)request->memory_class);
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc: %d is no class; see weir_class", (int)request->memory_class);
     if ((unsigned)request->kind >= WEIR_KIND_COUNT)
-        return weir_fail(WEIR_INVALID, "weir_alloc: %d is no kind of memory; see weir_kind", (int)request->kind);
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc: %d is no kind of memory; see weir_kind", (int)request->kind);
     if (!wi_power_of_two(alignment) || alignment > 2 * WI_MIB)
-        return weir_fail(WEIR_INVALID, "weir_alloc: an alignment of %llu is no power of two up to 2 MiB",
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc: an alignment of %llu is no power of two up to 2 MiB",
                          (unsigned long long)alignment);
     if (request->flags & ~known)
-        return weir_fail(WEIR_INVALID, "weir_alloc: flags %x are not all known", request->flags);
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc: flags %x are not all known", request->flags);
     if (request->bytes > UINT64_MAX / 4)
-        return weir_fail(WEIR_INVALID, "weir_alloc: %zu bytes is no size a device could have", request->bytes);
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc: %zu bytes is no size a device could have", request->bytes);
     return WEIR_OK;
 }
 
@@ -61,14 +61,14 @@ static void note_point(weir_runtime *runtime, wi_block *block, void *native)
     wi_event event;
     if (block->zeroing && wi_streams_wants_point(&runtime->streams, block->stream) &&
         runtime->driver->record(runtime->device, native, &event) == WEIR_OK &&
-        wi_marks_first_write(&block->marks, event) == WEIR_OK)
+        wi_stream_uses_first_write(&block->stream_uses, event) == WEIR_OK)
         block->zeroing = false;
 }
 
 static weir_status not_while_captured(const weir_runtime *runtime, const wi_block *block, weir_stream stream)
 {
     return weir_fail(
-        WEIR_STREAM_MISUSE,
+        WEIR_ERR_STREAM_MISUSE,
         "%s: what another client had there must be zeroed first, which stream %llx of %s cannot do while it "
         "is captured into a graph; allocate before the capture or on another stream",
         block->account->name, (unsigned long long)stream.id, runtime->name);
@@ -92,32 +92,32 @@ static weir_status prepare(weir_runtime *runtime, wi_resource *stack, wi_block *
 
 static void empty_parking(weir_client *client, wi_placement *p)
 {
-    uint64_t bytes = wi_front_empty_large(client, p->stream, true);
-    p->rung = bytes > 0 ? WEIR_RUNG_PARKED : WEIR_RUNG_FIT;
+    uint64_t bytes = wi_tcache_empty_large(client, p->stream, true);
+    p->rung = bytes > 0 ? WEIR_RUNG_THREAD_CACHED : WEIR_RUNG_FIT;
     wi_ledger_note_emptied(&client->runtime->ledger, bytes);
 }
 
 /* Large blocks are parked from one allocation to the next: one of the same size finds them, any other one finds the free memory
- * in as large pieces as it can be. In calm, and for other clients and streams, they stay until one for which more memory would
+ * in as large pieces as it can be. In steady state, and for other clients and streams, they stay until one for which more memory would
  * be needed. */
 static weir_status find_large(weir_client *client, wi_resource *stack, wi_placement *p, wi_block **out)
 {
-    wi_fronts *fronts = &client->runtime->fronts;
+    wi_tcaches *caches = &client->runtime->caches;
     wi_shortage ignored;
-    wi_front_large parked = wi_front_look_large(client, p->stream);
-    if (parked.here && !wi_fronts_are_calm(fronts)) {
-        (void)wi_front_empty_large(client, p->stream, false);
-        parked.here = false;
+    wi_tcache_large thread_cached = wi_tcache_look_large(client, p->stream);
+    if (thread_cached.here && !wi_tcaches_are_steady(caches)) {
+        (void)wi_tcache_empty_large(client, p->stream, false);
+        thread_cached.here = false;
     }
-    p->modest = parked.here || parked.elsewhere;
-    weir_status status = p->modest ? wi_allocate(stack, p, out, &ignored) : WEIR_NO_ROOM;
-    if (status == WEIR_NO_ROOM) {
-        if (p->modest)
+    p->no_grow = thread_cached.here || thread_cached.elsewhere;
+    weir_status status = p->no_grow ? wi_allocate(stack, p, out, &ignored) : WEIR_ERR_NO_ROOM;
+    if (status == WEIR_ERR_NO_ROOM) {
+        if (p->no_grow)
             empty_parking(client, p);
-        p->modest = false;
+        p->no_grow = false;
         status = wi_allocate(stack, p, out, &ignored);
     }
-    wi_fronts_note(fronts, status != WEIR_OK || p->hit ? 0 : p->handles, parked.hits);
+    wi_tcaches_note(caches, status != WEIR_OK || p->hit ? 0 : p->handles, thread_cached.hits);
     return status;
 }
 
@@ -125,11 +125,11 @@ static weir_status find_large(weir_client *client, wi_resource *stack, wi_placem
 static weir_status find_place(weir_client *client, wi_resource *stack, wi_placement *p, wi_block **out)
 {
     wi_shortage ignored;
-    weir_status status = p->graph && !p->reservation ? wi_graph_allocate(p->graph, stack, p, out) : WEIR_NO_ROOM;
-    if (status != WEIR_NO_ROOM)
+    weir_status status = p->graph && !p->reservation ? wi_graph_allocate(p->graph, stack, p, out) : WEIR_ERR_NO_ROOM;
+    if (status != WEIR_ERR_NO_ROOM)
         return status;
-    return p->charged > WI_FRONT_SMALL && stack == client->runtime->resource ? find_large(client, stack, p, out)
-                                                                             : wi_allocate(stack, p, out, &ignored);
+    return p->charged > WI_TCACHE_SMALL && stack == client->runtime->resource ? find_large(client, stack, p, out)
+                                                                              : wi_allocate(stack, p, out, &ignored);
 }
 
 /* Places the block in the stack and makes it its client's. */
@@ -139,8 +139,8 @@ static weir_status place(weir_client *client, wi_resource *stack, wi_placement *
     wi_block *block;
     wi_measure(stack, placement);
     weir_status status = find_place(client, stack, placement, &block);
-    if (status == WEIR_OUT_OF_MEMORY && stack->base->table->shed)
-        (void)stack->base->table->shed(stack->base, true);
+    if (status == WEIR_ERR_OUT_OF_MEMORY && stack->base->table->trim_idle)
+        (void)stack->base->table->trim_idle(stack->base, true);
     if (status != WEIR_OK)
         return status;
     status = prepare(runtime, stack, block, placement, zeroed);
@@ -152,7 +152,7 @@ static weir_status place(weir_client *client, wi_resource *stack, wi_placement *
     *out = (weir_block){block->pointer, wi_block_generation(block)};
     if (placement->graph)
         wi_graph_adopt(placement->graph, block);
-    wi_front_settle(client);
+    wi_tcache_flush(client);
     wi_publish(stack, block);
     return WEIR_OK;
 }
@@ -161,10 +161,10 @@ static weir_status check_reservation(const weir_client *client, const weir_reque
 {
     const weir_reservation *r = request->reservation;
     if (r && r->client != client)
-        return weir_fail(WEIR_INVALID, "weir_alloc: a reservation of %s does not serve %s", r->client->account.name,
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc: a reservation of %s does not serve %s", r->client->account.name,
                          client->account.name);
     if (r && !wi_kind_is_own(client->runtime, request->kind))
-        return weir_fail(WEIR_INVALID, "weir_alloc: %s reserved memory of %s, not %s memory of the host",
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc: %s reserved memory of %s, not %s memory of the host",
                          client->account.name, client->runtime->name, weir_kind_name(request->kind));
     return WEIR_OK;
 }
@@ -172,8 +172,9 @@ static weir_status check_reservation(const weir_client *client, const weir_reque
 /* On a stream that is being captured, what the request would queue is refused. */
 static weir_status check_capture(weir_runtime *runtime, wi_resource *stack, const weir_request *request, void *native)
 {
-    bool queues = stack == runtime->resource && request->flags & WEIR_ZEROED;
-    if ((queues || !(wi_resource_features(stack) & WEIR_CAPTURABLE)) && captured(runtime, request->stream, native))
+    bool queues = stack == runtime->resource && request->flags & WEIR_ALLOC_ZEROED;
+    if ((queues || !(wi_resource_features(stack) & WEIR_FEATURE_CAPTURABLE)) &&
+        captured(runtime, request->stream, native))
         return wi_streams_captured(runtime, request->stream, "weir_alloc");
     return WEIR_OK;
 }
@@ -182,7 +183,7 @@ static weir_status check_capture(weir_runtime *runtime, wi_resource *stack, cons
 static weir_graph *graph_for(weir_client *client, const wi_resource *stack, const weir_request *request)
 {
     weir_runtime *runtime = client->runtime;
-    weir_graph *graph = stack == runtime->resource && !(request->flags & WEIR_ZEROED)
+    weir_graph *graph = stack == runtime->resource && !(request->flags & WEIR_ALLOC_ZEROED)
                             ? wi_streams_graph(&runtime->streams, request->stream)
                             : NULL;
     if (!graph || wi_graph_client(graph) == client)
@@ -220,17 +221,17 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
                               .account = account,
                               .tag = wi_intern(request->tag, sizeof((weir_block_details *)0)->tag - 1),
                               .captured = at.captured,
-                              .alone = at.one_threads,
+                              .thread_bound = at.one_threads,
                               .reservation = request->reservation ? &request->reservation->claim : NULL};
-    placement.may_wait = !(request->flags & WEIR_NO_WAIT) && !placement.captured;
+    placement.may_wait = !(request->flags & WEIR_ALLOC_NO_WAIT) && !placement.captured;
     placement.graph = placement.captured ? graph_for(client, stack, request) : NULL;
-    status = place(client, stack, &placement, request->flags & WEIR_ZEROED, out);
+    status = place(client, stack, &placement, request->flags & WEIR_ALLOC_ZEROED, out);
     if (placement.graph)
         wi_graph_drop(placement.graph);
     return status;
 }
 
-/* Whether a front may serve it: it says nothing but how much, where and for what class. */
+/* Whether a thread cache may serve it: it says nothing but how much, where and for what class. */
 static bool is_plain(const weir_request *request)
 {
     return request->kind == WEIR_KIND_DEVICE && request->alignment <= WI_UNIT &&
@@ -244,15 +245,15 @@ weir_status weir_alloc_with(weir_client *client, const weir_request *request, we
     if (status != WEIR_OK)
         return status;
     weir_request copy;
-    if (!out || !request || !wi_copy_in(&copy, sizeof copy, request, request->size))
-        return weir_fail(WEIR_INVALID, "weir_alloc_with: NULL, or member size is not set");
+    if (!out || !request || !wi_copy_in(&copy, sizeof copy, request, request->struct_size))
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc_with: NULL, or member struct_size is not set");
     *out = (weir_block){NULL, 0};
     if (is_plain(&copy) &&
-        ((out->pointer = wi_front_take(client, copy.bytes, copy.stream, copy.memory_class, &out->generation)) ||
-         wi_front_take_slowly(client, copy.bytes, copy.stream, copy.memory_class, out)))
+        ((out->pointer = wi_tcache_alloc(client, copy.bytes, copy.stream, copy.memory_class, &out->generation)) ||
+         wi_tcache_alloc_slow(client, copy.bytes, copy.stream, copy.memory_class, out)))
         return WEIR_OK;
     status = allocate(client, &copy, out);
-    return wi_recorded_failure(client->runtime, status, WEIR_ALLOCATE, NULL, copy.bytes, copy.stream);
+    return wi_recorded_failure(client->runtime, status, WEIR_ACTION_ALLOCATE, NULL, copy.bytes, copy.stream);
 }
 
 static __attribute__((noinline)) weir_status allocate_slowly(weir_client *client, size_t bytes, weir_stream stream,
@@ -263,22 +264,23 @@ static __attribute__((noinline)) weir_status allocate_slowly(weir_client *client
     if (status != WEIR_OK)
         return status;
     if (!out)
-        return weir_fail(WEIR_INVALID, "weir_alloc: no place for the result");
-    if (wi_front_take_slowly(client, bytes, stream, memory_class, &block)) {
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc: no place for the result");
+    if (wi_tcache_alloc_slow(client, bytes, stream, memory_class, &block)) {
         *out = block.pointer;
         return WEIR_OK;
     }
-    weir_request request = {.size = sizeof request, .bytes = bytes, .stream = stream, .memory_class = memory_class};
+    weir_request request = {
+        .struct_size = sizeof request, .bytes = bytes, .stream = stream, .memory_class = memory_class};
     *out = NULL;
     status = allocate(client, &request, &block);
     *out = block.pointer;
-    return wi_recorded_failure(client->runtime, status, WEIR_ALLOCATE, NULL, bytes, stream);
+    return wi_recorded_failure(client->runtime, status, WEIR_ACTION_ALLOCATE, NULL, bytes, stream);
 }
 
 weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream, weir_class memory_class, void **out)
 {
     uint64_t ignored;
-    void *pointer = wi_likely(out) ? wi_front_take(client, bytes, stream, memory_class, &ignored) : NULL;
+    void *pointer = wi_likely(out) ? wi_tcache_alloc(client, bytes, stream, memory_class, &ignored) : NULL;
     if (wi_likely(pointer)) {
         *out = pointer;
         return WEIR_OK;
@@ -292,7 +294,7 @@ weir_status weir_alloc_copy(weir_client *client, const void *from, size_t bytes,
     if (out)
         *out = NULL;
     if (!from && bytes > 0)
-        return weir_fail(WEIR_INVALID, "weir_alloc_copy: nothing to copy from");
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc_copy: nothing to copy from");
     weir_status status = weir_alloc(client, bytes, stream, memory_class, out);
     if (status != WEIR_OK || bytes == 0)
         return status;
@@ -317,7 +319,7 @@ static weir_status wait_for_zeroing(weir_runtime *runtime, wi_block *block, weir
         return WEIR_OK;
     weir_status status = wi_streams_point(runtime, block->stream, &event);
     if (status == WEIR_OK)
-        status = wi_marks_first_write(&block->marks, event);
+        status = wi_stream_uses_first_write(&block->stream_uses, event);
     if (status == WEIR_OK)
         wi_block_came_behind(block);
     return status;
@@ -339,7 +341,7 @@ static bool follows(weir_runtime *runtime, wi_resource *stack, const wi_block *b
 {
     wi_event ignored;
     return at->native && wi_keeps_order(stack) && !at->one_threads &&
-           wi_marks_passed(block->marks, runtime->driver, runtime->device, &ignored) &&
+           wi_stream_uses_passed(block->stream_uses, runtime->driver, runtime->device, &ignored) &&
            stack->base->table->follow(stack->base, stream, at->native);
 }
 
@@ -351,7 +353,7 @@ static weir_status record_fence(weir_runtime *runtime, const wi_block *block, we
     if (status == WEIR_OK && !wi_streams_knows(&runtime->streams, stream)) /* the event may be another stream's */
         status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &f->native);
     bool past = status == WEIR_OK && runtime->driver->passed(runtime->device, f->event) &&
-                wi_marks_passed(block->marks, runtime->driver, runtime->device, &ignored);
+                wi_stream_uses_passed(block->stream_uses, runtime->driver, runtime->device, &ignored);
     f->past = past ? WI_PASSED : WI_UNPASSED;
     return status;
 }
@@ -368,7 +370,7 @@ static weir_status make_fence(weir_runtime *runtime, wi_resource *stack, wi_bloc
     if (status != WEIR_OK)
         return status;
     status = wait_for_zeroing(runtime, block, stream);
-    if (status == WEIR_STREAM_MISUSE && stack->base->table->bound && wi_keeps_order(stack) &&
+    if (status == WEIR_ERR_STREAM_MISUSE && stack->base->table->bound && wi_keeps_order(stack) &&
         wi_streams_ended(&runtime->streams, block->stream)) {
         f->behind_all = true;
         f->past = WI_IN_ORDER;
@@ -390,7 +392,7 @@ static const wi_account *account_in(const weir_client *client, const wi_resource
     return stack == client->runtime->resource ? &client->account : &client->host_account;
 }
 
-weir_status wi_free_taken(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream)
+weir_status wi_free_claimed(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream)
 {
     fence f;
     weir_status status = make_fence(runtime, stack, block, stream, &f);
@@ -404,7 +406,7 @@ weir_status wi_free_taken(weir_runtime *runtime, wi_resource *stack, wi_block *b
     return WEIR_OK;
 }
 
-bool wi_free_parked(weir_runtime *runtime, wi_block *list, weir_stream stream)
+bool wi_free_cached(weir_runtime *runtime, wi_block *list, weir_stream stream)
 {
     wi_resource *base = runtime->resource->base;
     wi_stream_facts at;
@@ -431,28 +433,28 @@ static weir_status free_named(weir_client *client, void *pointer, uint64_t gener
     weir_runtime *runtime = client->runtime;
     wi_resource *stack = wi_runtime_stack_of(runtime, pointer);
     wi_block *block;
-    if (wi_front_give_slowly(client, pointer, generation, stream))
+    if (wi_tcache_free_slow(client, pointer, generation, stream))
         return WEIR_OK;
-    wi_front_settle(client);
-    weir_status status = wi_take(stack->base, account_in(client, stack), pointer, generation, &block);
+    wi_tcache_flush(client);
+    weir_status status = wi_claim(stack->base, account_in(client, stack), pointer, generation, &block);
     if (status != WEIR_OK)
         return status;
-    status =
-        block->graph ? wi_graph_free(block->graph, stack, block, stream) : wi_free_taken(runtime, stack, block, stream);
+    status = block->graph ? wi_graph_free(block->graph, stack, block, stream)
+                          : wi_free_claimed(runtime, stack, block, stream);
     if (status != WEIR_OK)
-        wi_put_back(stack->base, block);
+        wi_unclaim(stack->base, block);
     return status;
 }
 
 weir_status weir_free(weir_client *client, void *pointer, weir_stream stream)
 {
-    if (wi_likely(wi_front_give(client, pointer, 0, stream)))
+    if (wi_likely(wi_tcache_free(client, pointer, 0, stream)))
         return WEIR_OK;
     weir_status status = wi_client_check_giving(client, "weir_free");
     if (status != WEIR_OK || !pointer)
         return status;
     status = free_named(client, pointer, 0, stream);
-    return wi_recorded_failure(client->runtime, status, WEIR_DEALLOCATE, pointer, 0, stream);
+    return wi_recorded_failure(client->runtime, status, WEIR_ACTION_DEALLOCATE, pointer, 0, stream);
 }
 
 weir_status weir_free_block(weir_client *client, weir_block block, weir_stream stream)
@@ -461,11 +463,11 @@ weir_status weir_free_block(weir_client *client, weir_block block, weir_stream s
     if (status != WEIR_OK || !block.pointer)
         return status;
     if (block.generation == 0)
-        return weir_fail(WEIR_INVALID, "weir_free_block: the block at %p has no generation", block.pointer);
-    if (wi_front_give(client, block.pointer, block.generation, stream))
+        return weir_fail(WEIR_ERR_INVALID, "weir_free_block: the block at %p has no generation", block.pointer);
+    if (wi_tcache_free(client, block.pointer, block.generation, stream))
         return WEIR_OK;
     status = free_named(client, block.pointer, block.generation, stream);
-    return wi_recorded_failure(client->runtime, status, WEIR_DEALLOCATE, block.pointer, 0, stream);
+    return wi_recorded_failure(client->runtime, status, WEIR_ACTION_DEALLOCATE, block.pointer, 0, stream);
 }
 
 static weir_status shrink(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t bytes,
@@ -511,7 +513,7 @@ static weir_status check_slack(weir_runtime *runtime, const wi_block *block)
     if (status != WEIR_OK || runtime->driver->passed(runtime->device, event))
         return status;
     return weir_fail(
-        WEIR_NO_ROOM,
+        WEIR_ERR_NO_ROOM,
         "the block at %p cannot grow here: what lies behind it is in the order of stream %llx of %s, and would "
         "have to be zeroed first; grow it on that stream, or when it is past, or allocate anew and copy",
         block->pointer, (unsigned long long)block->stream.id, runtime->name);
@@ -522,7 +524,7 @@ static weir_status check_slack(weir_runtime *runtime, const wi_block *block)
 static weir_status scrub_growth(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t from,
                                 weir_stream stream, void *native)
 {
-    bool queued = stack == runtime->resource && native && stream.id == block->stream.id && !block->marks;
+    bool queued = stack == runtime->resource && native && stream.id == block->stream.id && !block->stream_uses;
     if (queued && captured(runtime, stream, native))
         return not_while_captured(runtime, block, stream);
     weir_status status = queued ? WEIR_OK : check_slack(runtime, block);
@@ -540,7 +542,7 @@ static weir_status grow(weir_runtime *runtime, wi_resource *stack, wi_block *blo
         return status;
     status =
         block->shrunk
-            ? weir_fail(WEIR_NO_ROOM,
+            ? weir_fail(WEIR_ERR_NO_ROOM,
                         "the block at %p cannot grow: what it had behind it may still be in use, and would have to "
                         "be zeroed first; allocate anew and copy",
                         block->pointer)
@@ -555,7 +557,7 @@ static weir_status grow(weir_runtime *runtime, wi_resource *stack, wi_block *blo
 static weir_status resize(weir_client *client, void *pointer, size_t bytes, weir_stream stream)
 {
     if (!pointer || bytes == 0 || bytes > UINT64_MAX / 4)
-        return weir_fail(WEIR_INVALID, "weir_resize: %s",
+        return weir_fail(WEIR_ERR_INVALID, "weir_resize: %s",
                          !pointer     ? "the pointer is NULL"
                          : bytes == 0 ? "to zero bytes; free the block instead"
                                       : "no size a device could have");
@@ -564,14 +566,14 @@ static weir_status resize(weir_client *client, void *pointer, size_t bytes, weir
     wi_block *block;
     void *native;
     weir_status status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &native);
-    wi_front_settle(client);
+    wi_tcache_flush(client);
     if (status == WEIR_OK)
-        status = wi_take(base, account_in(client, stack), pointer, 0, &block);
+        status = wi_claim(base, account_in(client, stack), pointer, 0, &block);
     if (status != WEIR_OK)
         return status;
     bool more = base->table->charge(base, block->before + bytes + block->after) > block->charged;
     status = more ? grow(runtime, stack, block, bytes, stream, native) : shrink(runtime, stack, block, bytes, stream);
-    wi_put_back(base, block);
+    wi_unclaim(base, block);
     return status;
 }
 
@@ -581,7 +583,7 @@ weir_status weir_resize(weir_client *client, void *pointer, size_t bytes, weir_s
     if (status != WEIR_OK)
         return status;
     status = resize(client, pointer, bytes, stream);
-    return wi_recorded_failure(client->runtime, status, WEIR_RESIZE, pointer, bytes, stream);
+    return wi_recorded_failure(client->runtime, status, WEIR_ACTION_RESIZE, pointer, bytes, stream);
 }
 
 /* Looking ---------------------------------------------------------------------------------------------------------- */
@@ -601,9 +603,9 @@ static void inspect(weir_runtime *runtime, wi_resource *stack, const void *point
 weir_status weir_block_info(const void *pointer, weir_block_details *out)
 {
     WI_ENTER();
-    if (!out || out->size < 2 * sizeof(size_t))
-        return weir_fail(WEIR_INVALID, "weir_block_info: NULL, or member size is not set");
-    weir_block_details details = {.size = sizeof details};
+    if (!out || out->struct_size < 2 * sizeof(size_t))
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_info: NULL, or member struct_size is not set");
+    weir_block_details details = {.struct_size = sizeof details};
     weir_runtime *runtime = wi_runtime_of(pointer);
     if (runtime) {
         wi_resource *stack = wi_kinds_owner(runtime, pointer, &details.kind);
@@ -615,7 +617,7 @@ weir_status weir_block_info(const void *pointer, weir_block_details *out)
     }
     wi_runtimes_unlock();
     if (!runtime)
-        return weir_fail(WEIR_FOREIGN, "%p is no memory of weir's", pointer);
-    wi_copy_out(out, out->size, &details, sizeof details);
+        return weir_fail(WEIR_ERR_FOREIGN, "%p is no memory of weir's", pointer);
+    wi_copy_out(out, out->struct_size, &details, sizeof details);
     return WEIR_OK;
 }

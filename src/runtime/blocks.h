@@ -83,10 +83,10 @@ struct weir_blocks {
     wi_bitmap slots; /* slot - 1 */
     wi_waiting *heads;
     uint64_t last_order;
-    uint64_t changes; /* for the law checker */
+    uint64_t changes; /* for the invariant checker */
 };
 
-/* Executes the laws, with the lock held; nothing in builds without WEIR_INVARIANTS. */
+/* Executes the invariant, with the lock held; nothing in builds without WEIR_INVARIANTS. */
 void wi_blocks_check(weir_blocks *pool);
 
 static inline void wi_blocks_lock(weir_blocks *pool)
@@ -134,6 +134,6 @@ void wi_waiting_free(wi_waiting *waiting); /* and those behind it */
 weir_status wi_waiting_fence(weir_blocks *pool, void *native, wi_waiting *waiting, bool *wait);
 
 /* Reaps with the lock taken and released. */
-void wi_blocks_settle(weir_blocks *pool);
+void wi_blocks_flush(weir_blocks *pool);
 
 #endif

@@ -5,7 +5,7 @@
 
 typedef enum taking { ONE, RUN, MANY } taking;
 
-typedef struct wish {
+typedef struct want {
     weir_blocks_member *member;
     taking kind;
     uint32_t count;
@@ -13,10 +13,10 @@ typedef struct wish {
     weir_stream stream;
     void *native;
     wi_waiting *clearing; /* NULL in a pool that does not clear; with room for `count` runs */
-} wish;
+} want;
 
 /* The k-th block of what was taken. */
-static uint32_t taken_at(const wish *w, uint32_t k)
+static uint32_t taken_at(const want *w, uint32_t k)
 {
     return w->kind == MANY ? w->out[k] : *w->out + k;
 }
@@ -68,7 +68,7 @@ static inline bool under_cap(const weir_blocks_member *member, uint32_t count)
     return count <= member->cap - member->used;
 }
 
-static void hold_as(const wish *w, uint32_t first, uint32_t count)
+static void hold_as(const want *w, uint32_t first, uint32_t count)
 {
     if (w->clearing)
         hold_later(w->member, first, count, w->clearing);
@@ -76,7 +76,7 @@ static void hold_as(const wish *w, uint32_t first, uint32_t count)
         hold(w->member, first, count);
 }
 
-static bool try_once(const wish *w)
+static bool try_once(const want *w)
 {
     weir_blocks_member *member = w->member;
     wi_bitmap *bitmap = &member->pool->free;
@@ -97,7 +97,7 @@ static bool try_once(const wish *w)
 }
 
 /* Whether it could be met if nothing were pending, as far as counts can tell. */
-static bool could(const wish *w)
+static bool could(const want *w)
 {
     const weir_blocks *pool = w->member->pool;
     return pool->pending > 0 && w->count <= w->member->cap - (w->member->used - w->member->pending) &&
@@ -112,7 +112,7 @@ typedef struct numbers {
     const char *top_name;
 } numbers;
 
-static numbers look(const wish *w)
+static numbers look(const want *w)
 {
     const weir_blocks_member *member = w->member;
     weir_blocks *pool = member->pool;
@@ -128,7 +128,7 @@ static numbers look(const wish *w)
     return n;
 }
 
-static weir_status refuse(const wish *w, const numbers *n)
+static weir_status refuse(const want *w, const numbers *n)
 {
     const weir_blocks_member *member = w->member;
     const weir_blocks *pool = member->pool;
@@ -136,25 +136,25 @@ static weir_status refuse(const wish *w, const numbers *n)
     atomic_fetch_add(&w->member->refused, 1);
     atomic_fetch_add(&w->member->pool->refused, 1);
     if (w->count > n->cap - wi_min(n->cap, n->held + n->pending))
-        return weir_fail(WEIR_OUT_OF_MEMORY,
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                          "%s asked the pool %s for %u block%s of %zu bytes%s; its cap is %u, it holds %u and %u are "
                          "pending; give blocks back, or raise the cap",
                          member->name, pool->tag, w->count, plural, pool->bytes, row, n->cap, n->held, n->pending);
     if (w->count <= n->free)
         return weir_fail(
-            WEIR_OUT_OF_MEMORY,
+            WEIR_ERR_OUT_OF_MEMORY,
             "%s asked the pool %s for %u block%s of %zu bytes%s; %u of %u are free and %u pending, but the "
             "longest run is %u; take them one by one, or give back what lies between",
             member->name, pool->tag, w->count, plural, pool->bytes, row, n->free, pool->count, n->all_pending,
             n->longest);
-    return weir_fail(WEIR_OUT_OF_MEMORY,
+    return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                      "%s asked the pool %s for %u block%s of %zu bytes%s; %u of %u are free and %u pending; %s has %u",
                      member->name, pool->tag, w->count, plural, pool->bytes, row, n->free, pool->count, n->all_pending,
                      n->top_name[0] ? n->top_name : "nobody", n->top);
 }
 
 /* Not at the first try: reaps, waits for the oldest pending blocks until the deadline, and refuses. */
-static weir_status take_slowly(const wish *w)
+static weir_status take_slowly(const want *w)
 {
     weir_blocks *pool = w->member->pool;
     const weir_runtime *runtime = pool->runtime;
@@ -165,7 +165,7 @@ static weir_status take_slowly(const wish *w)
         numbers n = {0};
         wi_blocks_lock(pool);
         (void)wi_blocks_reap(pool, &done);
-        bool taken = try_once(w), wait = !taken && could(w) && !(pool->flags & WEIR_NO_WAIT);
+        bool taken = try_once(w), wait = !taken && could(w) && !(pool->flags & WEIR_ALLOC_NO_WAIT);
         if (wait)
             event = wi_blocks_oldest(pool)->event;
         if (!taken)
@@ -183,7 +183,7 @@ static weir_status take_slowly(const wish *w)
 
 /* Clearing --------------------------------------------------------------------------------------------------------- */
 
-static weir_status fill(const wish *w)
+static weir_status fill(const want *w)
 {
     const weir_blocks *pool = w->member->pool;
     const weir_runtime *runtime = pool->runtime;
@@ -197,7 +197,7 @@ static weir_status fill(const wish *w)
 }
 
 /* Undoes a taking whose zeros could not be queued: behind those that were. What the blocks hold is nobody's. */
-static void untake(const wish *w)
+static void untake(const want *w)
 {
     weir_blocks *pool = w->member->pool;
     wi_waiting *waiting = w->clearing;
@@ -217,12 +217,12 @@ static void untake(const wish *w)
         wi_waiting_free(waiting);
 }
 
-static weir_status take_and_clear(wish *w)
+static weir_status take_and_clear(want *w)
 {
     weir_blocks *pool = w->member->pool;
     w->clearing = wi_waiting_make(w->member, w->count); /* now, when there is nothing to undo yet */
     if (!w->clearing)
-        return weir_fail(WEIR_SYSTEM, "no host memory to clear blocks of the pool %s", pool->tag);
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory to clear blocks of the pool %s", pool->tag);
     weir_status status = take_slowly(w);
     if (status == WEIR_OK && (status = fill(w)) != WEIR_OK) {
         untake(w);
@@ -238,21 +238,21 @@ static weir_status take_and_clear(wish *w)
 
 /* Calls ------------------------------------------------------------------------------------------------------------ */
 
-static weir_status check_call(const wish *w, const char *call)
+static weir_status check_call(const want *w, const char *call)
 {
     WI_ENTER();
     if (!w->member || !w->out)
-        return weir_fail(WEIR_INVALID, "%s: NULL", call);
+        return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
     if (w->kind != MANY)
         *w->out = WEIR_BLOCKS_NONE;
     if (w->count == 0)
-        return weir_fail(WEIR_INVALID, "%s: a count of 0 blocks", call);
+        return weir_fail(WEIR_ERR_INVALID, "%s: a count of 0 blocks", call);
     if (atomic_load_explicit(&w->member->client->state, memory_order_acquire) != WI_CLIENT_OPEN)
         return wi_client_check(w->member->client, call);
     return WEIR_OK;
 }
 
-static weir_status take(wish *w, const char *call)
+static weir_status take(want *w, const char *call)
 {
     weir_status status = check_call(w, call);
     if (status != WEIR_OK)
@@ -304,20 +304,20 @@ weir_status weir_blocks_take(weir_blocks_member *member, weir_stream stream, uin
 {
     if (wi_likely(take_quickly(member, stream, index)))
         return WEIR_OK;
-    wish w = {.member = member, .kind = ONE, .count = 1, .out = index, .stream = stream};
+    want w = {.member = member, .kind = ONE, .count = 1, .out = index, .stream = stream};
     return take(&w, "weir_blocks_take");
 }
 
 weir_status weir_blocks_take_run(weir_blocks_member *member, uint32_t count, weir_stream stream, uint32_t *first)
 {
-    wish w = {.member = member, .kind = RUN, .count = count, .stream = stream};
+    want w = {.member = member, .kind = RUN, .count = count, .stream = stream};
     w.out = first;
     return take(&w, "weir_blocks_take_run");
 }
 
 weir_status weir_blocks_take_many(weir_blocks_member *member, uint32_t count, weir_stream stream, uint32_t *indices)
 {
-    wish w = {.member = member, .kind = MANY, .count = count, .stream = stream};
+    want w = {.member = member, .kind = MANY, .count = count, .stream = stream};
     w.out = indices;
     return take(&w, "weir_blocks_take_many");
 }

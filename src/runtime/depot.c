@@ -1,6 +1,6 @@
 /* Depots: from the front of one thread to that of another.
  *
- * The frees of what lies here are in the drift of the front that left it. From then on that another takes it they are in
+ * The frees of what lies here are in the delta of the thread cache that left it. From then on that another takes it they are in
  * that one's, so that of two threads of which one allocates and one frees neither drifts away. */
 #include "runtime/runtime.h"
 
@@ -15,22 +15,22 @@ static void unlock(wi_depot *depot)
 }
 
 /* The frees of the list's blocks, once more or once less. */
-static void add_frees(wi_drift *drift, const wi_depot_list *list, int sign)
+static void add_frees(wi_delta *delta, const wi_depot_list *list, int sign)
 {
-    drift->frees += (uint64_t)(sign * (int64_t)list->count);
-    drift->returned += (uint64_t)(sign * (int64_t)list->requested);
-    drift->live -= sign * (int64_t)(list->count * list->charged);
+    delta->frees += (uint64_t)(sign * (int64_t)list->count);
+    delta->returned += (uint64_t)(sign * (int64_t)list->requested);
+    delta->live -= sign * (int64_t)(list->count * list->charged);
     for (int c = 0; c < WEIR_CLASS_COUNT; c++)
-        drift->live_class[c] -= sign * (int64_t)(list->of_class[c] * list->charged);
+        delta->live_class[c] -= sign * (int64_t)(list->of_class[c] * list->charged);
 }
 
-static void add_drift(wi_drift *drift, const wi_drift *more)
+static void add_drift(wi_delta *delta, const wi_delta *more)
 {
-    drift->frees += more->frees;
-    drift->returned += more->returned;
-    drift->live += more->live;
+    delta->frees += more->frees;
+    delta->returned += more->returned;
+    delta->live += more->live;
     for (int c = 0; c < WEIR_CLASS_COUNT; c++)
-        drift->live_class[c] += more->live_class[c];
+        delta->live_class[c] += more->live_class[c];
 }
 
 /* Lists ------------------------------------------------------------------------------------------------------------ */
@@ -61,7 +61,7 @@ static void prepend(const wi_depot_list *from, wi_block **list)
 /* Leaving and taking ----------------------------------------------------------------------------------------------- */
 
 /* The older half of the bin; it still hangs there, at *link. */
-static wi_depot_list older_half(wi_front_bin *bin, uint32_t count, wi_block ***link)
+static wi_depot_list older_half(wi_tcache_bin *bin, uint32_t count, wi_block ***link)
 {
     wi_depot_list list = {.charged = bin->charged, .count = count - count / 2};
     *link = &bin->first;
@@ -75,34 +75,34 @@ static wi_depot_list older_half(wi_front_bin *bin, uint32_t count, wi_block ***l
     return list;
 }
 
-static void settle(wi_front *front)
+static void settle(wi_tcache *cache)
 {
-    add_drift(&front->drift, &front->returned);
-    front->returned = (wi_drift){0};
+    add_drift(&cache->delta, &cache->returned);
+    cache->returned = (wi_delta){0};
 }
 
-void wi_depot_settle(wi_front *front)
+void wi_depot_merge_returned(wi_tcache *cache)
 {
-    if (front->depot->fronts == 1 && front->returned.frees == 0)
+    if (cache->depot->caches == 1 && cache->returned.frees == 0)
         return; /* nobody else can be about it */
-    lock(front->depot);
-    settle(front);
-    unlock(front->depot);
+    lock(cache->depot);
+    settle(cache);
+    unlock(cache->depot);
 }
 
-bool wi_depot_put(wi_front *front, uint64_t charged)
+bool wi_depot_put(wi_tcache *cache, uint64_t charged)
 {
-    wi_depot *depot = front->depot;
-    wi_front_bin *bin = wi_front_bin_of(front, charged);
+    wi_depot *depot = cache->depot;
+    wi_tcache_bin *bin = wi_tcache_bin_of(cache, charged);
     uint32_t count = bin->charged == charged ? bin->count : 0;
     wi_block **link;
-    if (charged > WI_FRONT_HANDED || count < 2)
+    if (charged > WI_TCACHE_HANDED || count < 2)
         return false;
     wi_depot_list list = older_half(bin, count, &link);
     uint64_t bytes = list.count * charged;
-    list.by = front;
+    list.by = cache;
     lock(depot);
-    settle(front);
+    settle(cache);
     bool fits = depot->count < WI_DEPOT_LISTS && bytes <= depot->room;
     if (fits) {
         depot->lists[depot->count++] = list;
@@ -114,25 +114,25 @@ bool wi_depot_put(wi_front *front, uint64_t charged)
     if (fits) {
         *link = NULL;
         bin->count -= list.count;
-        front->room += bytes;
-        front->large -= charged > WI_FRONT_SMALL ? list.count : 0;
+        cache->room += bytes;
+        cache->large -= charged > WI_TCACHE_SMALL ? list.count : 0;
     }
     return fits;
 }
 
-/* With the lock held: the drift goes with the list. */
-static void hand_drift(wi_depot *depot, const wi_depot_list *list, wi_front *to)
+/* With the lock held: the delta goes with the list. */
+static void hand_drift(wi_depot *depot, const wi_depot_list *list, wi_tcache *to)
 {
     if (list->by == to)
         return;
-    add_frees(list->by ? &list->by->returned : &depot->drift, list, -1);
-    add_frees(&to->drift, list, 1);
+    add_frees(list->by ? &list->by->returned : &depot->delta, list, -1);
+    add_frees(&to->delta, list, 1);
 }
 
-bool wi_depot_take(wi_front *front, uint64_t charged)
+bool wi_depot_take(wi_tcache *cache, uint64_t charged)
 {
-    wi_depot *depot = front->depot;
-    wi_front_bin *bin = wi_front_bin_of(front, charged);
+    wi_depot *depot = cache->depot;
+    wi_tcache_bin *bin = wi_tcache_bin_of(cache, charged);
     wi_depot_list list = {.count = 0};
     if (bin->first)
         return false;
@@ -140,9 +140,9 @@ bool wi_depot_take(wi_front *front, uint64_t charged)
     uint32_t i = depot->count;
     while (i > 0 && depot->lists[i - 1].charged != charged)
         i--;
-    if (i > 0 && depot->lists[i - 1].count * charged <= front->room) {
+    if (i > 0 && depot->lists[i - 1].count * charged <= cache->room) {
         list = take_out(depot, i - 1);
-        hand_drift(depot, &list, front);
+        hand_drift(depot, &list, cache);
     }
     unlock(depot);
     if (list.count == 0)
@@ -151,9 +151,9 @@ bool wi_depot_take(wi_front *front, uint64_t charged)
     bin->first = list.first;
     bin->charged = charged;
     bin->count = list.count;
-    bin->most = wi_front_most(depot->of, charged);
-    front->room -= bytes;
-    front->large += charged > WI_FRONT_SMALL ? list.count : 0;
+    bin->most = wi_tcache_most(depot->of, charged);
+    cache->room -= bytes;
+    cache->large += charged > WI_TCACHE_SMALL ? list.count : 0;
     return true;
 }
 
@@ -173,9 +173,9 @@ bool wi_depot_push_out(wi_depot *depot, uint64_t charged, wi_block **list)
 
 /* Depots ----------------------------------------------------------------------------------------------------------- */
 
-wi_depot *wi_depot_find(const wi_fronts *fronts, const weir_client *client, weir_stream stream)
+wi_depot *wi_depot_find(const wi_tcaches *caches, const weir_client *client, weir_stream stream)
 {
-    wi_depot *depot = fronts->depots;
+    wi_depot *depot = caches->depots;
     while (depot && (depot->client != client || depot->stream.id != stream.id))
         depot = depot->next;
     return depot;
@@ -183,25 +183,25 @@ wi_depot *wi_depot_find(const wi_fronts *fronts, const weir_client *client, weir
 
 wi_depot *wi_depot_make(weir_client *client, weir_stream stream)
 {
-    wi_fronts *fronts = &client->runtime->fronts;
+    wi_tcaches *caches = &client->runtime->caches;
     wi_depot *depot = calloc(1, sizeof *depot);
     if (!depot)
         return NULL;
-    *depot = (wi_depot){.client = client, .stream = stream, .of = fronts, .next = fronts->depots, .room = fronts->room};
+    *depot = (wi_depot){.client = client, .stream = stream, .of = caches, .next = caches->depots, .room = caches->room};
     pthread_mutex_init(&depot->lock, NULL);
-    return fronts->depots = depot;
+    return caches->depots = depot;
 }
 
-void wi_depot_forget(wi_front *front)
+void wi_depot_forget(wi_tcache *cache)
 {
-    wi_depot *depot = front->depot;
+    wi_depot *depot = cache->depot;
     lock(depot);
     for (uint32_t i = 0; i < depot->count; i++)
-        if (depot->lists[i].by == front)
+        if (depot->lists[i].by == cache)
             depot->lists[i].by = NULL;
-    add_drift(&depot->drift, &front->returned); /* since it was folded */
+    add_drift(&depot->delta, &cache->returned); /* since it was folded */
     unlock(depot);
-    depot->fronts--;
+    depot->caches--;
 }
 
 void wi_depot_empty(wi_depot *depot, uint64_t above, wi_block **list)
@@ -215,10 +215,10 @@ void wi_depot_empty(wi_depot *depot, uint64_t above, wi_block **list)
     unlock(depot);
 }
 
-void wi_depot_fold(wi_depot *depot)
+void wi_depot_merge(wi_depot *depot)
 {
     lock(depot);
-    wi_ledger_fold(&depot->client->runtime->ledger, &depot->client->account, &depot->drift);
+    wi_ledger_merge(&depot->client->runtime->ledger, &depot->client->account, &depot->delta);
     unlock(depot);
 }
 
@@ -228,8 +228,8 @@ void wi_depot_end(wi_depot *depot)
     while (*link != depot)
         link = &(*link)->next;
     *link = depot->next;
-    wi_depot_fold(depot);
-    wi_law(depot->count == 0 && depot->fronts == 0);
+    wi_depot_merge(depot);
+    wi_assert(depot->count == 0 && depot->caches == 0);
     pthread_mutex_destroy(&depot->lock);
     free(depot);
 }

@@ -1,6 +1,6 @@
 /* Memory that goes back to the driver, and the report on what stays. */
 #include "memory/layout.h"
-#include "runtime/front.h"
+#include "runtime/thread_cache.h"
 #include "runtime/runtime.h"
 
 /* The report ------------------------------------------------------------------------------------------------------- */
@@ -53,13 +53,13 @@ static void add_segment(tally *t, const weir_span *spans, uint32_t count)
 {
     weir_trim_report *r = t->report;
     const weir_span *live = NULL;
-    uint64_t bytes[WEIR_SPAN_STATES] = {0};
+    uint64_t bytes[WEIR_SPAN_COUNT] = {0};
     for (uint32_t i = 0; i < count; i++) {
         bytes[spans[i].state] += spans[i].bytes;
         if (spans[i].state == WEIR_SPAN_LIVE && (!live || spans[i].bytes > live->bytes))
             live = &spans[i];
     }
-    uint64_t passing = bytes[WEIR_SPAN_ORDERED] + bytes[WEIR_SPAN_PARKED] + bytes[WEIR_SPAN_PROMISED];
+    uint64_t passing = bytes[WEIR_SPAN_ORDERED] + bytes[WEIR_SPAN_THREAD_CACHED] + bytes[WEIR_SPAN_PROMISED];
     uint64_t unused = bytes[WEIR_SPAN_FREE] + bytes[WEIR_SPAN_KEPT] + passing;
     if (live)
         add_pinned(t, live, unused);
@@ -74,22 +74,22 @@ static weir_status report(weir_runtime *runtime, uint64_t released, weir_trim_re
 {
     wi_resource *base = runtime->resource->base;
     wi_layout layout = {0};
-    weir_trim_report r = {.size = sizeof r, .released = released};
+    weir_trim_report r = {.struct_size = sizeof r, .released = released};
     tally t = {.report = &r};
     wi_resource_lock(base);
     wi_layout_add(&layout, base);
     wi_resource_unlock(base);
     weir_status status =
-        layout.failed
-            ? weir_fail(WEIR_SYSTEM, "no host memory to report on what a trim of %s left; it is trimmed", runtime->name)
-            : WEIR_OK;
+        layout.failed ? weir_fail(WEIR_ERR_SYSTEM, "no host memory to report on what a trim of %s left; it is trimmed",
+                                  runtime->name)
+                      : WEIR_OK;
     const weir_span *span = layout.spans;
     for (size_t i = 0; i < layout.segment_count && status == WEIR_OK; span += layout.segments[i++].spans)
         add_segment(&t, span, layout.segments[i].spans);
     end_pin(&t);
     r.left = r.pinned + r.unpassed + r.idle + r.spare + r.busy;
     if (status == WEIR_OK)
-        wi_copy_out(out, out->size, &r, sizeof r);
+        wi_copy_out(out, out->struct_size, &r, sizeof r);
     wi_layout_clear(&layout);
     return status;
 }
@@ -99,10 +99,10 @@ static weir_status report(weir_runtime *runtime, uint64_t released, weir_trim_re
 /* Everything that is nobody's by now is known to be so, whatever threads go on to free and park. */
 static void settle(weir_runtime *runtime)
 {
-    (void)wi_holders_bound(&runtime->ledger);
-    (void)wi_fronts_empty(runtime);
+    (void)wi_members_bound(&runtime->ledger);
+    (void)wi_tcaches_empty(runtime);
     (void)wi_runtime_reap(runtime);
-    (void)wi_relieve(runtime->resource);
+    (void)wi_release_kept(runtime->resource);
 }
 
 static uint64_t trim(weir_runtime *runtime, uint64_t keep)
@@ -112,17 +112,17 @@ static uint64_t trim(weir_runtime *runtime, uint64_t keep)
     return base->table->trim(base, keep);
 }
 
-uint64_t wi_runtime_shed(weir_runtime *runtime)
+uint64_t wi_runtime_trim_idle(weir_runtime *runtime)
 {
     wi_resource *base = runtime->resource->base;
     settle(runtime);
-    return base->table->shed ? base->table->shed(base, false) : base->table->trim(base, WEIR_IDLE_KEPT);
+    return base->table->trim_idle ? base->table->trim_idle(base, false) : base->table->trim(base, WEIR_IDLE_KEPT);
 }
 
 static weir_status check(const weir_runtime *runtime, const weir_trim_report *out, const char *call)
 {
-    if (!runtime || (out && out->size < 2 * sizeof(size_t)))
-        return weir_fail(WEIR_INVALID, "%s: %s", call, runtime ? "member size is not set" : "NULL");
+    if (!runtime || (out && out->struct_size < 2 * sizeof(size_t)))
+        return weir_fail(WEIR_ERR_INVALID, "%s: %s", call, runtime ? "member struct_size is not set" : "NULL");
     return WEIR_OK;
 }
 
@@ -149,10 +149,10 @@ weir_status weir_runtime_empty_cache(weir_runtime *runtime, weir_trim_report *ou
     return weir_runtime_trim_to(runtime, 0, out);
 }
 
-weir_status weir_runtime_shed(weir_runtime *runtime, weir_trim_report *out)
+weir_status weir_runtime_trim_idle(weir_runtime *runtime, weir_trim_report *out)
 {
     WI_ENTER();
-    weir_status status = check(runtime, out, "weir_runtime_shed");
-    uint64_t released = status == WEIR_OK ? wi_runtime_shed(runtime) : 0;
+    weir_status status = check(runtime, out, "weir_runtime_trim_idle");
+    uint64_t released = status == WEIR_OK ? wi_runtime_trim_idle(runtime) : 0;
     return status == WEIR_OK && out ? report(runtime, released, out) : status;
 }

@@ -41,7 +41,8 @@ bool fold_event(fold *state, const weir_event *event)
             return false;
         state->clients[state->count++] = (fold_client){.name = event->client};
     }
-    unsigned which = (unsigned)event->memory_class < WEIR_CLASS_COUNT ? (unsigned)event->memory_class : WEIR_OTHER;
+    unsigned which =
+        (unsigned)event->memory_class < WEIR_CLASS_COUNT ? (unsigned)event->memory_class : WEIR_CLASS_OTHER;
     state->clients[place].bytes[which] += change;
     state->total = total;
     return true;

@@ -24,13 +24,13 @@ weir_status lines_open(const char *path, lines **out)
     if (!l || !copy) {
         free(l);
         free(copy);
-        return weir_fail(WEIR_SYSTEM, "no memory to read %s", path);
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory to read %s", path);
     }
     l->path = copy;
     errno = 0;
     l->file = gzopen(path, "rbe");
     if (!l->file) {
-        weir_status status = weir_fail(WEIR_SYSTEM, "%s: %s", path, strerror(errno ? errno : ENOMEM));
+        weir_status status = weir_fail(WEIR_ERR_SYSTEM, "%s: %s", path, strerror(errno ? errno : ENOMEM));
         lines_close(l);
         return status;
     }
@@ -49,9 +49,9 @@ static weir_status fill(lines *l)
     int got = gzread(l->file, l->buffer + l->end, (unsigned)(BUFFER - l->end));
     const char *text = gzerror(l->file, &code);
     if (code == Z_ERRNO)
-        return weir_fail(WEIR_SYSTEM, "%s: %s", l->path, strerror(errno));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: %s", l->path, strerror(errno));
     if (got < 0 || (code != Z_OK && code != Z_BUF_ERROR && code != Z_STREAM_END))
-        return weir_fail(WEIR_CORRUPT, "%s: compressed data that is none, behind line %llu: %s", l->path,
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: compressed data that is none, behind line %llu: %s", l->path,
                          (unsigned long long)l->number, text);
     l->end += (size_t)got;
     l->ended = got == 0;

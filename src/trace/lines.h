@@ -8,12 +8,12 @@ typedef struct lines lines;
 
 enum { LINES_MOST = 16384 }; /* bytes of a line */
 
-/* WEIR_SYSTEM: the file cannot be read. */
+/* WEIR_ERR_SYSTEM: the file cannot be read. */
 weir_status lines_open(const char *path, lines **out);
 
 /* The next line without its end, terminated by a zero and the caller's to change until the next call; NULL at the end.
  * *whole is false and the text empty for a line that is longer than any, that has a zero inside, or that the end of the
- * data cuts. WEIR_CORRUPT for compressed data that is none, WEIR_SYSTEM. A compressed file that stops before its end, as that of a
+ * data cuts. WEIR_ERR_CORRUPT for compressed data that is none, WEIR_ERR_SYSTEM. A compressed file that stops before its end, as that of a
  * program that was killed, ends there: lines_cut. */
 weir_status lines_next(lines *l, char **text, bool *whole);
 

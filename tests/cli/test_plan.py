@@ -1,4 +1,4 @@
-"""weir plan: words, lists, traces, pictures; models are in tests/plan-sources."""
+"""weir plan: words, lists, traces, pictures; models are in tests/onnx_shapes."""
 
 import csv
 import gzip

@@ -23,6 +23,19 @@ class Words(harness.Case):
                          ["run", "simulate", "replay", "plan", "bench", "options", "devices", "engines", "check", "explain", "version", "help"])
         self.refused("help", "nothing")
 
+    def test_help_shows_every_option_of_a_verb_in_a_row_of_its_own(self):
+        for verb in (verb["name"] for verb in self.weir_json("help")["verbs"]):
+            with self.subTest(verb=verb):
+                out = self.weir(verb, "--help")[0]
+                self.assertTrue(out.startswith(f"usage: weir {verb}"), out)
+                self.assertLessEqual(max(map(len, out.splitlines())), 114)
+                rows = re.findall(r"^  --([a-z-]+)(?: \S+)?  +\S", out, re.M)
+                self.assertEqual(rows[-1], "help")
+                self.assertIn("json", rows)
+                self.assertEqual(len(rows), len(set(rows)))
+                for option in rows:  # each is read: it wants another value or none, or the next word is the wrong one
+                    self.assertNotIn(f"option --{option}", self.refused(verb, f"--{option}=x", "--no-such"))
+
     def test_version(self):
         version = self.weir_json("version")["version"]
         self.assertRegex(version, r"^\d+\.\d+\.\d+$")

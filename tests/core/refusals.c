@@ -46,11 +46,11 @@ static uint64_t below(world *w, uint64_t n)
 
 /* Handles of several lengths although the budget is small; the linker leads the library through here. */
 static uint64_t handle_lengths, handle_random;
-uint64_t __real_wi_growth_handle(const wi_mapped *mapped, uint64_t fresh);
-uint64_t __wrap_wi_growth_handle(const wi_mapped *mapped, uint64_t fresh);
-uint64_t __wrap_wi_growth_handle(const wi_mapped *mapped, uint64_t fresh)
+uint64_t __real_wi_map_plan_chunk(const wi_mapped *mapped, uint64_t fresh);
+uint64_t __wrap_wi_map_plan_chunk(const wi_mapped *mapped, uint64_t fresh);
+uint64_t __wrap_wi_map_plan_chunk(const wi_mapped *mapped, uint64_t fresh)
 {
-    return handle_lengths ? 1 + next_random(&handle_random) % handle_lengths : __real_wi_growth_handle(mapped, fresh);
+    return handle_lengths ? 1 + next_random(&handle_random) % handle_lengths : __real_wi_map_plan_chunk(mapped, fresh);
 }
 
 /* The books -------------------------------------------------------------------------------------------------------- */
@@ -84,7 +84,7 @@ static void check_books(const world *w)
     uint64_t committed = 0;
     for (int c = 0; c < w->client_count; c++) {
         assert_int_equal(s.clients[c].live, live_of(w, c));
-        uint64_t used = s.clients[c].live + s.clients[c].pending + s.clients[c].parked;
+        uint64_t used = s.clients[c].live + s.clients[c].pending + s.clients[c].thread_cached;
         committed += used > s.clients[c].guaranteed ? used : s.clients[c].guaranteed;
     }
     assert_true(committed <= s.device.budget);
@@ -150,10 +150,10 @@ static void refused_falsely(const char *what, const question *q)
 /* What an idle stream has had freed on it is anyone's, once somebody was refused. */
 static void nothing_is_kept_for_idle_streams(const world *w)
 {
-    for (int side = 0; side < WI_SIDES; side++)
-        for (const wi_extent *e = w->mapped->sides[side].first; e; e = e->next)
-            if (e->kind == WI_FREE && e->lane && e->lane->stream.id)
-                assert_false(toy_is_idle(toy_stream(weir_stream_native(e->lane->stream))));
+    for (int region_number = 0; region_number < WI_REGIONS; region_number++)
+        for (const wi_extent *e = w->mapped->regions[region_number].first; e; e = e->next)
+            if (e->kind == WI_FREE && e->stream_list && e->stream_list->stream.id)
+                assert_false(toy_is_idle(toy_stream(weir_stream_native(e->stream_list->stream))));
 }
 
 static void judge(world *w, const block *b, const question *q)
@@ -213,19 +213,19 @@ static void allocate_one(world *w)
     int s = (int)below(w, (uint64_t)w->stream_count);
     bool waits = below(w, 2);
     block b = {.client = (int)below(w, (uint64_t)w->client_count), .id = ++w->ids, .bytes = some_size(w)};
-    weir_request request = {.size = sizeof request,
+    weir_request request = {.struct_size = sizeof request,
                             .bytes = b.bytes,
                             .alignment = below(w, 4) ? 0 : (size_t)256 << below(w, 8),
                             .stream = w->streams[s],
-                            .memory_class = below(w, 4) ? WEIR_ACTIVATIONS : WEIR_WEIGHTS,
-                            .flags = waits ? 0 : WEIR_NO_WAIT};
+                            .memory_class = below(w, 4) ? WEIR_CLASS_ACTIVATIONS : WEIR_CLASS_WEIGHTS,
+                            .flags = waits ? 0 : WEIR_ALLOC_NO_WAIT};
     b.charged = (b.bytes + UNIT - 1) & ~(uint64_t)(UNIT - 1);
     weir_block made;
     sum.requests++;
     inject(w);
     weir_status status = weir_alloc_with(w->clients[b.client], &request, &made);
     if (status != WEIR_OK) {
-        assert_true(status == WEIR_OUT_OF_MEMORY || the_toy.failed);
+        assert_true(status == WEIR_ERR_OUT_OF_MEMORY || the_toy.failed);
         judge(w, &b,
               &(question){b.charged, request.alignment ? request.alignment : UNIT, request.stream, waits,
                           weir_runtime_budget(w->runtime)});
@@ -285,7 +285,7 @@ static void grow_one(world *w, block *b, int s)
         return;
     }
     sum.not_grown++;
-    assert_true(status == WEIR_OUT_OF_MEMORY || status == WEIR_NO_ROOM || the_toy.failed);
+    assert_true(status == WEIR_ERR_OUT_OF_MEMORY || status == WEIR_ERR_NO_ROOM || the_toy.failed);
     if (!the_toy.failed && may_have(w, b->client, q.bytes, false) && could_extend(w->mapped, &q, b->start + b->charged))
         refused_falsely("a growth", &q);
 }
@@ -373,7 +373,7 @@ static void begin(world *w, uint64_t seed)
     the_toy.user = w;
     handle_lengths = below(w, 4) ? 1 + below(w, 8) : 0;
     handle_random = seed + 1;
-    weir_runtime_options options = {.size = sizeof options, .budget = budget, .resource = "mapped"};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = budget, .resource = "mapped"};
     ok(wi_runtime_create_over(&toy_driver, 0, &options, &w->runtime));
     w->mapped = (wi_mapped *)w->runtime->resource->base;
     w->client_count = 1 + (int)below(w, CLIENTS);

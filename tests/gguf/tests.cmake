@@ -1,5 +1,5 @@
 # The check of a file's structure needs no llama.cpp: its sources are built into the test.
-set(gguf_sources ${PROJECT_SOURCE_DIR}/src/engine/gguf)
+set(gguf_sources ${PROJECT_SOURCE_DIR}/src/engines/gguf)
 weir_test(gguf-check gguf/check.c gguf/writer.c ${gguf_sources}/check.c ${gguf_sources}/check_tensors.c
   ${gguf_sources}/check_vocabulary.c ${gguf_sources}/file.c ${gguf_sources}/cursor.c ${gguf_sources}/types.c
   LIBS m LABELS gguf)

@@ -19,7 +19,7 @@ target_compile_definitions(hardware-machine PRIVATE _GNU_SOURCE WEIR_TEST_BINARY
 target_include_directories(hardware-machine PRIVATE ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(hardware-machine PRIVATE PkgConfig::CMOCKA)
 
-foreach(part machines others limits visible slow)
+foreach(part machines others cgroup visible slow)
   weir_test(hardware-${part} hardware/${part}.c $<TARGET_OBJECTS:hardware-machine> LIBS Threads::Threads)
   add_dependencies(test-hardware-${part} stub-hardware-nvml stub-hardware-nvml-old stub-hardware-cuda
     stub-hardware-cuda-old)

@@ -3,8 +3,8 @@
 #ifndef TESTS_HOSTILE_H
 #define TESTS_HOSTILE_H
 
-#include "manifest/places.h"
-#include "manifest/reading.h"
+#include "manifest/locations.h"
+#include "manifest/parse.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -42,7 +42,7 @@ if(WEIR_HAVE_FUZZER)
   target_include_directories(fuzz-manifest PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   target_compile_options(fuzz-manifest PRIVATE -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined)
   target_link_options(fuzz-manifest PRIVATE -fsanitize=fuzzer,address,undefined)
-  target_link_libraries(fuzz-manifest PRIVATE weir PkgConfig::JANSSON $<TARGET_NAME_IF_EXISTS:PkgConfig::ARCHIVE>)
+  target_link_libraries(fuzz-manifest PRIVATE weir weir_base PkgConfig::JANSSON $<TARGET_NAME_IF_EXISTS:PkgConfig::ARCHIVE>)
   set_target_properties(fuzz-manifest PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/tests/fuzz-manifest-found)
   add_test(NAME manifest-fuzz COMMAND fuzz-manifest -runs=1000000 -max_len=1000 -seed=1 -verbosity=0 -rss_limit_mb=4096

@@ -14,7 +14,7 @@
 
 #include <weir/weir.h>
 
-#include "library.h"
+#include "engines/onnx/library.h"
 #include "plain.h"
 
 /* The exit status by which ctest knows a test that could not run. */

@@ -2,7 +2,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bridge/onnxruntime_api.h"
+#include "onnxruntime/api.h"
 
 static const ort_api *get_api(uint32_t version)
 {

@@ -5,8 +5,8 @@
 
 #include <weir/tensor.h>
 
-#include "library.h"
-#include "settings.h"
+#include "engines/onnx/library.h"
+#include "engines/onnx/settings.h"
 
 enum { PLAIN_VALUES = 32 };
 

@@ -4,7 +4,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 
-#include "needs.h"
+#include "engines/onnx/needs.h"
 
 static void the_systems_own_is_found_behind_the_stores(void **state)
 {

@@ -3,7 +3,7 @@ set(WEIR_ORT_HEADERS "" CACHE PATH "Directory of onnxruntime_c_api.h, to check w
 
 function(weir_onnx_test name)
   weir_test(onnx-${name} ${ARGN})
-  target_link_libraries(test-onnx-${name} PRIVATE weir_onnx_objects ${NANOPB_LIBRARY} Threads::Threads)
+  target_link_libraries(test-onnx-${name} PRIVATE weir_onnx_objects Threads::Threads)
   target_include_directories(test-onnx-${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/onnx)
   set_tests_properties(onnx-${name} PROPERTIES SKIP_RETURN_CODE 77)
 endfunction()
@@ -82,12 +82,12 @@ if(TARGET weir_onnx_objects)
   # Against ONNX Runtime's own arena, on a GPU (scripts/gpu-onnx runs that); on the CPU what goes there too.
   set(gpu ${CMAKE_CURRENT_LIST_DIR}/gpu)
   add_executable(test-onnx-gpu ${gpu}/gpu.c ${gpu}/speed.c ${gpu}/serve.c ${gpu}/faults.c ${gpu}/delayed.c ${gpu}/cancel.c ${gpu}/shapes.c ${gpu}/lanes.c ${gpu}/where.c ${gpu}/left.c
-                 ${CMAKE_CURRENT_LIST_DIR}/plain.c ${PROJECT_SOURCE_DIR}/src/cli/measure_device.c
+                 ${CMAKE_CURRENT_LIST_DIR}/plain.c ${PROJECT_SOURCE_DIR}/src/cli/run/measure.c
                  ${PROJECT_SOURCE_DIR}/src/cli/cuda_find.c)
   target_compile_definitions(test-onnx-gpu PRIVATE _GNU_SOURCE)
-  target_include_directories(test-onnx-gpu PRIVATE ${CMAKE_CURRENT_LIST_DIR} ${PROJECT_SOURCE_DIR}/src/cli)
+  target_include_directories(test-onnx-gpu PRIVATE ${CMAKE_CURRENT_LIST_DIR} ${PROJECT_SOURCE_DIR}/src)
   set_target_properties(test-onnx-gpu PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-  target_link_libraries(test-onnx-gpu PRIVATE weir weir_onnx_objects ${NANOPB_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS} m)
+  target_link_libraries(test-onnx-gpu PRIVATE weir weir_onnx_objects Threads::Threads ${CMAKE_DL_LIBS} m)
   set(minilm ${WEIR_STORE_PATH}/models/minilm.onnx)
   foreach(part "hold 4 32 4" "cycles 1 16 20" "refusals 1 16 12" "threads 1 16 10" "graph ${minilm} 6" "delayed ${minilm} 3" "cancel 5" "buckets 32 4 2" "lanes 1 16 0.4" "witness ${minilm} 6")
     separate_arguments(words UNIX_COMMAND ${part})

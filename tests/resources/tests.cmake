@@ -8,15 +8,13 @@ set(WEIR_CONTRACT_STACKS
   "segments"
   "direct"
   "async"
-  "blocks(64KiB)"
   "budget(log(async))"
   "log(budget(async))"
   "guard(mapped)"
   "guard(direct)"
-  "stats(mapped)"
-  "stats(segments)"
-  "guard(stats(log(async)))"
-  "stats(guard(blocks(64KiB)))"
+  "log(mapped)"
+  "log(guard(direct))"
+  "guard(log(async))"
 )
 
 # weir_contract_test(SUITE DEVICE STACK PROGRAM ARGUMENTS…)
@@ -76,7 +74,7 @@ foreach(device host stub cuda sim)
     set(arguments test-contract-sim)
   endif()
   weir_contract_test(contract-fronts ${device} mapped ${arguments})
-  set_property(TEST contract-fronts-mapped-${device} APPEND PROPERTY ENVIRONMENT "WEIR_FRONT=1MiB")
+  set_property(TEST contract-fronts-mapped-${device} APPEND PROPERTY ENVIRONMENT "WEIR_THREAD_CACHE=1MiB")
 endforeach()
 
 # The tests of single bases and adaptors.

@@ -3,12 +3,9 @@ foreach(part events sinks)
   weir_test(trace-${part} ${CMAKE_CURRENT_LIST_DIR}/${part}.c)
   target_include_directories(test-trace-${part} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../core)
 endforeach()
-foreach(part file replay)
-  weir_test(trace-${part} ${CMAKE_CURRENT_LIST_DIR}/${part}.c
-    ${PROJECT_SOURCE_DIR}/src/trace/reader.c ${PROJECT_SOURCE_DIR}/src/sim/replay.c
-    ${PROJECT_SOURCE_DIR}/src/sim/replay_blocks.c ${PROJECT_SOURCE_DIR}/src/sim/replay_clock.c
-    ${PROJECT_SOURCE_DIR}/src/sim/tree.c)
-  target_include_directories(test-trace-${part} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../core ${PROJECT_SOURCE_DIR}/src)
+foreach(part file races)
+  weir_test(trace-${part} ${CMAKE_CURRENT_LIST_DIR}/${part}.c LIBS weir_trace)
+  target_include_directories(test-trace-${part} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../core)
 endforeach()
 add_executable(test-trace-program ${CMAKE_CURRENT_LIST_DIR}/program.c)
 target_link_libraries(test-trace-program PRIVATE weir Threads::Threads)

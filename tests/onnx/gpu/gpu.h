@@ -6,7 +6,7 @@
 #include <weir/weir.h>
 
 #include "../plain.h"
-#include "model.h"
+#include "engines/onnx/model.h"
 
 typedef struct bed {
     const char *device; /* "cuda", or "host", on which most parts run too */

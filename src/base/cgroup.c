@@ -1,0 +1,190 @@
+#include "base/cgroup.h"
+
+#include "base/sysfs.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* Groups ----------------------------------------------------------------------------------------------------------- */
+
+/* A group's directory, and what is made of it. */
+typedef void (*visit)(const char *directory, bool second, void *user);
+
+/* From the group to the top of its mount: every group on the way may limit. */
+static void visit_up(const char *mount, const char *group, bool second, visit each, void *user)
+{
+    char path[PATH_MAX];
+    size_t top = strlen(mount);
+    if (snprintf(path, sizeof path, "%s%s", mount, group) >= (int)sizeof path)
+        return;
+    for (;;) {
+        each(path, second, user);
+        char *slash = strrchr(path + top, '/');
+        if (!slash)
+            return;
+        *slash = '\0';
+    }
+}
+
+static bool has_word(const char *words, const char *word)
+{
+    size_t length = strlen(word);
+    while (*words) {
+        size_t one = strcspn(words, ",");
+        if (one == length && strncmp(words, word, one) == 0)
+            return true;
+        words += one + (words[one] == ',');
+    }
+    return false;
+}
+
+/* Visits the groups of the process that `controller` may limit, in the second version and in the first. A line tells
+ * NUMBER:CONTROLLERS:GROUP; one without controllers is of the second. */
+static void visit_groups(const char *root, const char *controller, visit each, void *user)
+{
+    char text[WI_SYSFS_BYTES], mount[PATH_MAX];
+    wi_sysfs_text(text, sizeof text, "%s/proc/self/cgroup", root);
+    char *rest = text;
+    for (char *line; (line = strsep(&rest, "\n"));) {
+        char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!group)
+            continue;
+        *group++ = '\0';
+        controllers++;
+        bool second = *controllers == '\0';
+        if (!second && !has_word(controllers, controller))
+            continue;
+        /* Controllers of the first version that are mounted together have a link each, but not everywhere. */
+        const char *const names[] = {controllers, controller};
+        for (size_t i = 0; i < (second || strcmp(controllers, controller) == 0 ? 1u : 2u); i++) {
+            if (snprintf(mount, sizeof mount, "%s/sys/fs/cgroup%s%s", root, second ? "" : "/", names[i]) <
+                (int)sizeof mount)
+                visit_up(mount, group, second, each, user);
+        }
+    }
+}
+
+/* Memory ----------------------------------------------------------------------------------------------------------- */
+
+typedef struct memory {
+    uint64_t machine, total, available;
+} memory;
+
+static void limit_memory(const char *directory, bool second, void *user)
+{
+    memory *m = user;
+    uint64_t limit = UINT64_MAX, high = UINT64_MAX, used, idle = 0;
+    wi_sysfs_number(&limit, "%s/%s", directory, second ? "memory.max" : "memory.limit_in_bytes");
+    if (second)
+        wi_sysfs_number(&high, "%s/memory.high", directory);
+    limit = wi_min(limit, high);
+    if (limit >= m->machine) /* also the first version's word for none, which is a number */
+        return;
+    m->total = wi_min(m->total, limit);
+    if (!wi_sysfs_number(&used, "%s/%s", directory, second ? "memory.current" : "memory.usage_in_bytes"))
+        used = 0;
+    char text[WI_SYSFS_BYTES];
+    wi_sysfs_text(text, sizeof text, "%s/memory.stat", directory);
+    wi_sysfs_field(text, second ? "inactive_file " : "total_inactive_file ", &idle);
+    used -= wi_min(used, idle);
+    m->available = wi_min(m->available, limit > used ? limit - used : 0);
+}
+
+bool wi_cgroup_memory(const char *root, uint64_t *available, uint64_t *total)
+{
+    char text[WI_SYSFS_BYTES];
+    memory m = {0};
+    wi_sysfs_text(text, sizeof text, "%s/proc/meminfo", root);
+    if (wi_sysfs_field(text, "MemTotal:", &m.total) &&
+        (wi_sysfs_field(text, "MemAvailable:", &m.available) || wi_sysfs_field(text, "MemFree:", &m.available))) {
+        m.total *= WI_KIB;
+        m.available *= WI_KIB;
+    } else if (*root == '\0') {
+        m.total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+        m.available = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    }
+    m.available = wi_min(m.available, m.total);
+    m.machine = m.total;
+    visit_groups(root, "memory", limit_memory, &m);
+    *available = m.available;
+    *total = m.total;
+    return m.machine > 0; /* a group may be allowed 0 bytes, which is known well enough */
+}
+
+/* Processors ------------------------------------------------------------------------------------------------------- */
+
+enum { MOST_PROCESSORS = 8192 };
+
+typedef struct processors {
+    uint64_t set[MOST_PROCESSORS / 64];
+    uint64_t quota; /* UINT64_MAX: none */
+} processors;
+
+/* Leaves those in the set that are in a list as 0-3,8; a text that is no list leaves all. */
+static void keep_listed(processors *p, const char *list)
+{
+    uint64_t listed[MOST_PROCESSORS / 64] = {0};
+    bool any = false;
+    while (*list >= '0' && *list <= '9') {
+        char *end;
+        unsigned long first = strtoul(list, &end, 10), last = first;
+        if (*end == '-')
+            last = strtoul(end + 1, &end, 10);
+        for (unsigned long i = first; i <= last && i < MOST_PROCESSORS; i++) {
+            listed[i / 64] |= UINT64_C(1) << i % 64;
+            any = true;
+        }
+        list = end + (*end == ',');
+    }
+    for (size_t i = 0; any && i < MOST_PROCESSORS / 64; i++)
+        p->set[i] &= listed[i];
+}
+
+static void limit_time(const char *directory, bool second, void *user)
+{
+    processors *p = user;
+    char text[64];
+    uint64_t time = 0, period = 0;
+    if (second) {
+        wi_sysfs_text(text, sizeof text, "%s/cpu.max", directory);
+        const char *space = strchr(text, ' ');
+        if (!space || !wi_sysfs_field(text, "", &time) || !wi_sysfs_field(space + 1, "", &period))
+            return;
+    } else if (!wi_sysfs_number(&time, "%s/cpu.cfs_quota_us", directory) ||
+               !wi_sysfs_number(&period, "%s/cpu.cfs_period_us", directory)) {
+        return;
+    }
+    if (time > 0 && period > 0)
+        p->quota = wi_min(p->quota, (time - 1) / period + 1);
+}
+
+static void limit_set(const char *directory, bool second, void *user)
+{
+    char text[WI_SYSFS_BYTES];
+    if (wi_sysfs_text(text, sizeof text, "%s/%s", directory,
+                      second ? "cpuset.cpus.effective" : "cpuset.effective_cpus"))
+        keep_listed(user, text);
+}
+
+uint32_t wi_cgroup_processors(const char *root)
+{
+    processors p = {.quota = UINT64_MAX};
+    memset(p.set, 0xff, sizeof p.set);
+    char text[WI_SYSFS_BYTES];
+    bool told = wi_sysfs_text(text, sizeof text, "%s/sys/devices/system/cpu/online", root);
+    if (told)
+        keep_listed(&p, text);
+    wi_sysfs_text(text, sizeof text, "%s/proc/self/status", root);
+    const char *allowed = wi_sysfs_line(text, "Cpus_allowed_list:");
+    if (allowed)
+        keep_listed(&p, allowed);
+    visit_groups(root, "cpuset", limit_set, &p);
+    visit_groups(root, "cpu", limit_time, &p);
+    uint64_t count = 0;
+    for (size_t i = 0; i < MOST_PROCESSORS / 64; i++)
+        count += (uint64_t)__builtin_popcountll(p.set[i]);
+    if (!told && !allowed)
+        count = *root ? 0 : (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
+    return (uint32_t)wi_min(count, p.quota);
+}

@@ -1,0 +1,42 @@
+/* The words of manifests and options that the choice knows: each list once, for reading and for errors that name it. */
+#ifndef WI_CHOICE_WORDS_H
+#define WI_CHOICE_WORDS_H
+
+#include "base/internal.h"
+
+#include <weir/hardware.h>
+
+typedef enum wi_provider {
+    WI_TENSORRT,
+    WI_CUDA,
+    WI_ROCM,
+    WI_COREML,
+    WI_DIRECTML,
+    WI_OPENVINO,
+    WI_CPU,
+    WI_PROVIDERS
+} wi_provider;
+
+typedef enum wi_policy { WI_FASTEST, WI_MANIFEST, WI_MEMORY } wi_policy;
+
+const char *wi_provider_name(wi_provider provider);
+const char *wi_policy_name(wi_policy policy);
+
+/* Each reads a word in any case; `what` begins the error. WEIR_ERR_INVALID names the allowed ones, and leaves *out. */
+weir_status wi_provider_read(const char *what, const char *word, wi_provider *out);
+weir_status wi_policy_read(const char *what, const char *word, wi_policy *out);
+/* One of the seven strategies, all of which mean any device that qualifies. One that would split a model over several devices
+ * is refused as what does not exist. */
+weir_status wi_strategy_check(const char *what, const char *word);
+weir_status wi_level_check(const char *what, const char *word);
+/* "all" and its other names. */
+bool wi_level_is_all(const char *word);
+
+/* Whether the provider runs on devices of the kind. */
+bool wi_provider_on(wi_provider provider, weir_hardware_kind kind);
+/* Whether weir runs on no platform that has the provider. */
+bool wi_provider_elsewhere(wi_provider provider);
+/* "a CUDA device" */
+const char *wi_provider_wants(wi_provider provider);
+
+#endif

@@ -1,0 +1,27 @@
+/* A hash map from pointers to numbers: open addressing with linear probing, at most half full. */
+#ifndef WI_POINTER_MAP_H
+#define WI_POINTER_MAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct wi_pointer_map_entry {
+    const void *pointer; /* NULL: empty */
+    uint64_t value;
+} wi_pointer_map_entry;
+
+/* All zeros is an empty one. */
+typedef struct wi_pointer_map {
+    wi_pointer_map_entry *entries;
+    size_t capacity; /* a power of two, or 0 */
+    size_t used;
+} wi_pointer_map;
+
+/* Puts it in, in the place of the value that the pointer has; NULL is no key and stays out. False without host memory. */
+bool wi_pointer_map_put(wi_pointer_map *map, const void *pointer, uint64_t value);
+/* Takes it out; false if it is not there. */
+bool wi_pointer_map_remove(wi_pointer_map *map, const void *pointer, uint64_t *value);
+void wi_pointer_map_clear(wi_pointer_map *map);
+
+#endif

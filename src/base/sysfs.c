@@ -1,0 +1,86 @@
+#include "base/sysfs.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static bool read_whole(const char *path, char *text, size_t capacity)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (file < 0)
+        return false;
+    size_t used = 0;
+    ssize_t got = 0;
+    while (used < capacity - 1) {
+        got = read(file, text + used, capacity - 1 - used);
+        if (got <= 0 && !(got < 0 && errno == EINTR))
+            break;
+        used += got > 0 ? (size_t)got : 0;
+    }
+    close(file);
+    while (used > 0 && isspace((unsigned char)text[used - 1]))
+        used--;
+    text[used] = '\0';
+    return got >= 0;
+}
+
+static bool read_printed(char *text, size_t capacity, const char *format, va_list arguments)
+{
+    char path[PATH_MAX];
+    text[0] = '\0';
+    int length = vsnprintf(path, sizeof path, format, arguments);
+    return length > 0 && (size_t)length < sizeof path && read_whole(path, text, capacity);
+}
+
+bool wi_sysfs_text(char *text, size_t capacity, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    bool found = read_printed(text, capacity, format, arguments);
+    va_end(arguments);
+    return found;
+}
+
+static bool read_number(const char *text, uint64_t *out)
+{
+    bool hexadecimal = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+    if (!isdigit((unsigned char)*text))
+        return false;
+    errno = 0;
+    unsigned long long value = strtoull(text, NULL, hexadecimal ? 16 : 10);
+    if (errno)
+        return false;
+    *out = value;
+    return true;
+}
+
+bool wi_sysfs_number(uint64_t *out, const char *format, ...)
+{
+    char text[64];
+    va_list arguments;
+    va_start(arguments, format);
+    bool found = read_printed(text, sizeof text, format, arguments) && read_number(text, out);
+    va_end(arguments);
+    return found;
+}
+
+const char *wi_sysfs_line(const char *text, const char *key)
+{
+    size_t length = strlen(key);
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, length) == 0)
+            return line + length + strspn(line + length, " \t");
+    }
+    return NULL;
+}
+
+bool wi_sysfs_field(const char *text, const char *key, uint64_t *out)
+{
+    const char *found = wi_sysfs_line(text, key);
+    return found && read_number(found, out);
+}

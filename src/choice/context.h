@@ -1,0 +1,74 @@
+/* Everything that the choice looks at, and what it makes of it. Rules, ranks and the record are functions of this alone. */
+#ifndef WI_CHOICE_WORLD_H
+#define WI_CHOICE_WORLD_H
+
+#include "choice/engines.h"
+#include "base/string_pool.h"
+#include "choice/criteria.h"
+
+/* What an engine says a model will take with one of its providers. */
+typedef struct wi_prediction {
+    bool asked, told;     /* told: `plan` is filled */
+    weir_verdict verdict; /* of an engine that cannot read the file, or does not take the settings */
+    const char *reason;   /* the same, or why nothing was told */
+    weir_engine_plan plan;
+    uint64_t bytes; /* of all classes */
+} wi_prediction;
+
+typedef struct wi_candidate {
+    wi_engine_facts *engine;
+    wi_provider provider;
+    const weir_hardware_device *device; /* NULL: there is none of the kind, or of the ordinal */
+    wi_prediction *prediction;          /* the engine's, with this provider */
+    uint64_t obtainable;                /* of the device */
+    weir_verdict verdict;
+    const char *reason;
+} wi_candidate;
+
+typedef struct wi_world {
+    wi_fit_request wish;
+    const weir_hardware *hardware;
+    const weir_hardware_device *
+        *devices; /* the hardware's by kind, ordinal and key, whatever order they were found in */
+    const weir_hardware_device *processor; /* NULL: the hardware has none */
+    uint64_t *obtainable;                  /* by device; of the processor's memory `host`, too */
+    uint64_t host;
+    wi_engines engines;
+    wi_prediction *predictions; /* by engine and provider */
+    uint64_t file_bytes;        /* of the model; of a folder, of the files in it */
+    wi_candidate *candidates;
+    size_t count, accepted;
+    wi_string_pool texts; /* what candidates say */
+} wi_world;
+
+/* Bytes that could be had of a device, less margins. */
+uint64_t wi_obtainable(const wi_world *world, const weir_hardware_device *device);
+
+/* Asks once. The detail is left alone. */
+void wi_predict(wi_world *world, const wi_engine_facts *engine, wi_provider provider, wi_prediction *prediction);
+
+/* Fills `candidates`: every engine with every provider on every device of its kinds, and one without a device where there is none.
+ * WEIR_ERR_SYSTEM. */
+weir_status wi_candidates_list(wi_world *world);
+
+/* The runtime that a candidate's client is of: "cuda:0", or "host" where weir has no driver for the device. */
+const char *wi_candidate_runtime(const wi_candidate *candidate);
+
+/* The first rule that refuses it, or that there is none. */
+void wi_judge(wi_world *world, wi_candidate *candidate);
+
+/* What is predicted, or what the file alone says. */
+uint64_t wi_candidate_bytes(const wi_world *world, const wi_candidate *candidate);
+
+/* Sorts: accepted ones by rank, then the refused ones. Says for each accepted one what gave it its rank. */
+void wi_rank(wi_world *world);
+
+/* What decided, as a sentence; a text of the world's. */
+const char *wi_rule(wi_world *world);
+
+/* Lists, judges and ranks the candidates. WEIR_ERR_SYSTEM. */
+weir_status wi_decide(wi_world *world);
+/* Frees what the world holds, but for the wish and the hardware. */
+void wi_world_end(wi_world *world);
+
+#endif

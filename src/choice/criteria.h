@@ -1,0 +1,51 @@
+/* What a manifest and options ask for, read and checked: words are numbers here, and defaults are filled in. */
+#ifndef WI_CHOICE_WISH_H
+#define WI_CHOICE_WISH_H
+
+#include "base/keywords.h"
+
+#include <weir/choice.h>
+
+/* A device as it was named. */
+typedef enum wi_naming { WI_ANY_DEVICE, WI_BY_KEY, WI_BY_KIND, WI_BY_ORDINAL } wi_naming;
+
+typedef struct wi_device_name {
+    wi_naming by;
+    const char *text;
+    weir_hardware_kind kind; /* if by kind; of the processor without an ordinal */
+    int32_t ordinal;
+} wi_device_name;
+
+typedef struct wi_sequence {
+    wi_provider of[WI_PROVIDERS];
+    size_t count;
+} wi_sequence;
+
+typedef struct wi_fit_request {
+    weir_manifest manifest; /* texts that are empty are NULL */
+    weir_choice_options options;
+    wi_policy policy;
+    bool one_provider;  /* the options name it */
+    wi_sequence listed; /* by the manifest */
+    wi_sequence taken;  /* in which they are tried */
+    bool by_order;      /* that is the option's or the default order, not the manifest's */
+    bool cpu_named;     /* by the manifest, the option or the given order */
+    bool cpu_last;      /* it is tried after all others, whatever they need */
+    weir_cpu_use cpu;
+    wi_device_name device;
+} wi_fit_request;
+
+/* Errors as weir_choice_make's, for words alone. Engines are looked at by whoever knows them. The wish points into the
+ * manifest and the options. */
+weir_status wi_wish_read(const weir_manifest *manifest, const weir_choice_options *options, wi_fit_request *out);
+
+/* Its place in an order; -1: none. */
+int wi_sequence_place(const wi_sequence *order, wi_provider provider);
+/* "cuda, cpu" into `text`; answers it. */
+const char *wi_sequence_write(const wi_sequence *order, char *text, size_t capacity);
+
+/* Whether a device is meant by the option, and by the manifest's ordinals; every one is where none is named. */
+bool wi_wish_names(const wi_fit_request *wish, const weir_hardware_device *device);
+bool wi_wish_lists(const wi_fit_request *wish, const weir_hardware_device *device);
+
+#endif

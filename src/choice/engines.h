@@ -1,0 +1,34 @@
+/* What engines tell of themselves. */
+#ifndef WI_CHOICE_FACTS_H
+#define WI_CHOICE_FACTS_H
+
+#include "base/keywords.h"
+
+#include <weir/engine.h>
+
+typedef struct wi_engine_facts {
+    const char *name;
+    const weir_engine *table; /* NULL: the plug-in is not here */
+    char missing[1024];       /* if it is not: why, and how to get it */
+    bool takes_file;
+    bool asked;                                   /* whether it was asked for its providers */
+    weir_engine_provider providers[WI_PROVIDERS]; /* `name` "": the engine has no such provider */
+} wi_engine_facts;
+
+typedef struct wi_engines {
+    wi_engine_facts *all;
+    size_t count;
+} wi_engines;
+
+/* All engines that can be opened here and those that weir knows by name, each once, and which of them take the file: by its name,
+ * else by its first bytes; a folder is for llm. Given back with wi_engines_free, also on failure. WEIR_ERR_SYSTEM. */
+weir_status wi_engines_find(const char *path, wi_engines *out);
+/* Asks an engine for its providers, if that has not been done. Opens its libraries. */
+void wi_engine_ask(wi_engine_facts *engine);
+void wi_engines_free(wi_engines *engines);
+
+const wi_engine_facts *wi_engines_named(const wi_engines *engines, const char *name);
+/* WEIR_ERR_INVALID with the names that there are. */
+weir_status wi_engines_check(const wi_engines *engines, const char *what, const char *name);
+
+#endif

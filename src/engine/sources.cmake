@@ -1,3 +1,0 @@
-foreach(file tensor registry about instance model runs)
-  list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
-endforeach()

@@ -1,0 +1,168 @@
+/* check_vocabulary.c: the tokenizer's arrays. llama.cpp keeps tokens in a table by text and asserts that there are as
+ * many as in the list: a token that stands there twice ends the process. */
+#include "check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TOKENS "tokenizer.ggml.tokens"
+
+/* A token's text by its hash and its place in the file: equal hashes are compared byte by byte. */
+typedef struct entry {
+    uint64_t hash, at, bytes;
+} entry;
+
+static weir_status hash_text(wg_cursor *cursor, uint64_t bytes, uint64_t *hash)
+{
+    unsigned char part[256];
+    *hash = 1469598103934665603ull;
+    while (bytes > 0) {
+        size_t step = bytes < sizeof part ? (size_t)bytes : sizeof part;
+        weir_status status = wg_cursor_read(cursor, part, step);
+        if (status != WEIR_OK)
+            return status;
+        for (size_t i = 0; i < step; i++)
+            *hash = (*hash ^ part[i]) * 1099511628211ull;
+        bytes -= step;
+    }
+    return WEIR_OK;
+}
+
+static bool same_text(const wg_file *file, const entry *a, const entry *b)
+{
+    wg_cursor left = {0}, right = {0};
+    bool same = a->bytes == b->bytes && wg_cursor_open(file, a->at, &left) == WEIR_OK &&
+                wg_cursor_open(file, b->at, &right) == WEIR_OK;
+    for (uint64_t i = 0; same && i < a->bytes; i++) {
+        char one = 0, other = 1;
+        same =
+            wg_cursor_read(&left, &one, 1) == WEIR_OK && wg_cursor_read(&right, &other, 1) == WEIR_OK && one == other;
+    }
+    wg_cursor_close(&left);
+    wg_cursor_close(&right);
+    return same;
+}
+
+static int by_hash(const void *a, const void *b)
+{
+    const entry *left = a, *right = b;
+    if (left->hash != right->hash)
+        return left->hash < right->hash ? -1 : 1;
+    return left->at < right->at ? -1 : left->at > right->at;
+}
+
+static weir_status list_texts(const wg_file *file, const wg_key *key, entry *entries)
+{
+    wg_cursor cursor;
+    weir_status status = wg_cursor_open(file, key->value_at, &cursor);
+    for (uint64_t i = 0; status == WEIR_OK && i < key->count; i++) {
+        status = wg_cursor_text_bytes(&cursor, &entries[i].bytes);
+        entries[i].at = cursor.at;
+        if (status == WEIR_OK)
+            status = hash_text(&cursor, entries[i].bytes, &entries[i].hash);
+    }
+    wg_cursor_close(&cursor);
+    return status;
+}
+
+static weir_status unique(const wg_file *file, const wg_key *key)
+{
+    entry *entries = calloc((size_t)key->count, sizeof *entries);
+    if (!entries)
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory for a list of its tokens", file->path);
+    weir_status status = list_texts(file, key, entries);
+    if (status == WEIR_OK)
+        qsort(entries, (size_t)key->count, sizeof *entries, by_hash);
+    for (uint64_t i = 1; status == WEIR_OK && i < key->count; i++)
+        if (entries[i].bytes > 0 && entries[i].hash == entries[i - 1].hash &&
+            same_text(file, &entries[i - 1], &entries[i]))
+            status = weir_fail(WEIR_ERR_CORRUPT, "%s: key '" TOKENS "' holds one token twice, at bytes %llu and %llu",
+                               file->path, (unsigned long long)entries[i - 1].at, (unsigned long long)entries[i].at);
+    free(entries);
+    return status;
+}
+
+static weir_status beside(const wg_file *file, const char *name, uint32_t element, uint32_t other, uint64_t count)
+{
+    const wg_key *key = wg_file_key(file, name);
+    if (!key)
+        return WEIR_OK;
+    if (key->kind != WG_ARRAY || (key->element != element && key->element != other))
+        return wg_bad_key(file, key, "it must be an array of one number for each token");
+    if (key->count < count)
+        return wg_bad_key(file, key, "there are more tokens than that");
+    if (key->element != WG_F32)
+        return WEIR_OK;
+    wg_cursor cursor;
+    weir_status status = wg_cursor_open(file, key->value_at, &cursor);
+    for (uint64_t i = 0; status == WEIR_OK && i < key->count; i++) {
+        float score = 0;
+        status = wg_cursor_read(&cursor, &score, sizeof score);
+        if (status == WEIR_OK && isnan(score))
+            status = weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s' has no number at element %llu, byte %llu", file->path,
+                               name, (unsigned long long)i, (unsigned long long)(cursor.at - sizeof score));
+    }
+    wg_cursor_close(&cursor);
+    return status;
+}
+
+/* A token id under `name`, or what llama.cpp takes when the file names none. */
+static weir_status special(const wg_file *file, const char *name, uint32_t otherwise, bool needed, uint64_t count)
+{
+    const wg_key *key = wg_file_key(file, name);
+    if (key && key->kind != WG_U32)
+        return wg_bad_key(file, key, "it must be a u32");
+    if (key && key->integer >= count && (needed || key->integer != UINT32_MAX))
+        return wg_bad_key(file, key, "there is no token of that number");
+    if (!key && needed && otherwise >= count)
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s' is missing, and there is no token %u to take instead",
+                         file->path, name, otherwise);
+    return WEIR_OK;
+}
+
+static weir_status specials(const wg_file *file, const char *model, uint64_t count)
+{
+    bool bert = strcmp(model, "bert") == 0;
+    /* Bert's tokenizer frames every text with the first two and asserts that they exist. */
+    weir_status status = special(file, "tokenizer.ggml.bos_token_id", 101, bert, count);
+    if (status == WEIR_OK)
+        status = special(file, "tokenizer.ggml.seperator_token_id", 102, false, count);
+    if (status == WEIR_OK)
+        status = special(file, "tokenizer.ggml.unknown_token_id", 100, bert, count);
+    if (status == WEIR_OK)
+        status = special(file, "tokenizer.ggml.eos_token_id", 0, false, count);
+    if (status != WEIR_OK || !bert)
+        return status;
+    bool usual = !wg_file_key(file, "tokenizer.ggml.seperator_token_id");
+    if (usual && count <= 102)
+        return weir_fail(WEIR_ERR_CORRUPT,
+                         "%s: key 'tokenizer.ggml.seperator_token_id' is missing, and there is no token "
+                         "102 to take instead",
+                         file->path);
+    return WEIR_OK;
+}
+
+weir_status wg_check_vocabulary(const wg_file *file, wg_facts *facts)
+{
+    const wg_key *model = wg_file_key(file, "tokenizer.ggml.model");
+    if (!model)
+        return wg_no_key(file, "tokenizer.ggml.model");
+    if (model->kind != WG_TEXT)
+        return wg_bad_key(file, model, "it must be a text");
+    if (strcmp(model->text, "none") == 0 || strcmp(model->text, "no_vocab") == 0)
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: has no vocabulary", file->path);
+    const wg_key *tokens = wg_file_key(file, TOKENS);
+    if (!tokens)
+        return wg_no_key(file, TOKENS);
+    if (tokens->kind != WG_ARRAY || tokens->element != WG_TEXT || tokens->count == 0 || tokens->count > INT32_MAX)
+        return wg_bad_key(file, tokens, "it must be an array of texts, and not empty");
+    facts->tokens = (uint32_t)tokens->count;
+    weir_status status = unique(file, tokens);
+    if (status == WEIR_OK)
+        status = beside(file, "tokenizer.ggml.scores", WG_F32, WG_I32, tokens->count);
+    if (status == WEIR_OK)
+        status = beside(file, "tokenizer.ggml.token_type", WG_I32, WG_I32, tokens->count);
+    return status == WEIR_OK ? specials(file, model->text, tokens->count) : status;
+}

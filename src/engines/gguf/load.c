@@ -1,0 +1,322 @@
+/* load.c: a model is checked, loaded with its weights in the client's memory, and given the one context it runs in. */
+#include "wg.h"
+
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "cores.h"
+
+/* ---- what is wanted --------------------------------------------------------------------------------------------- */
+
+/* A plan may come before there is a place, for which it allocates nothing. */
+static weir_status check_places(const weir_engine_load *load, bool planning)
+{
+    if (planning && load->path && load->place_count == 0)
+        return WEIR_OK;
+    if (!load->path || !load->places || load->place_count == 0 || !load->places[0].client)
+        return weir_fail(WEIR_ERR_INVALID, "the engine gguf needs a path and a place with a client");
+    for (size_t i = 0; i < load->place_count; i++) {
+        const char *device = weir_runtime_device(weir_client_runtime(load->places[i].client));
+        if (strcmp(device, "host") != 0)
+            return weir_fail(WEIR_ERR_UNSUPPORTED,
+                             "%s: the engine gguf computes on the host; the place '%s' is none for it", load->path,
+                             device);
+    }
+    return WEIR_OK;
+}
+
+/* llama.cpp is built without devices here. An older caller's structure ends before the provider. */
+static weir_status check_provider(const weir_engine_load *load)
+{
+    const char *asked = load->struct_size > offsetof(weir_engine_load, provider) ? load->provider : NULL;
+    if (!asked || strcasecmp(asked, "cpu") == 0)
+        return WEIR_OK;
+    return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: the engine gguf has the provider cpu alone, not %s", load->path, asked);
+}
+
+/* Pooling decides what the model is here: one that embeds texts, or one that goes on with them. */
+static weir_status choose_use(weir_engine_model *model, const char *path)
+{
+    static const char *const ways[] = {"none", "mean", "cls", "last"};
+    wg_facts *facts = &model->facts;
+    for (int i = 0; i < 4; i++)
+        if (strcmp(model->load.pooling, ways[i]) == 0)
+            facts->pooling = i;
+    if (facts->pooling == LLAMA_POOLING_TYPE_RANK)
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: ranks pairs of texts, which this engine does not offer", path);
+    model->embeds = facts->pooling > LLAMA_POOLING_TYPE_NONE;
+    if (!model->embeds && strcmp(facts->architecture, "bert") == 0)
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "%s: a bert without pooling gives one vector for each token; the setting "
+                         "'pooling' (mean, cls, last) makes it one for each text",
+                         path);
+    return WEIR_OK;
+}
+
+static weir_status choose_sizes(weir_engine_model *model, const char *path)
+{
+    uint32_t trained = model->facts.context, usual = model->embeds ? 512 : 4096;
+    uint32_t wanted = model->load.context ? (uint32_t)model->load.context : trained < usual ? trained : usual;
+    if (model->embeds && wanted > trained)
+        return weir_fail(WEIR_ERR_INVALID, "%s: the setting 'context' is %u, and the model has positions for %u", path,
+                         wanted, trained);
+    uint32_t batch = model->load.batch ? (uint32_t)model->load.batch : model->embeds ? WG_EMBED_PACK : WG_BATCH;
+    model->longest = wanted;
+    model->pack = batch < wanted ? batch : wanted;
+    return WEIR_OK;
+}
+
+weir_status wg_read_request(const weir_engine_load *load, bool planning, weir_engine_model *model)
+{
+    weir_status status = check_places(load, planning);
+    if (status == WEIR_OK)
+        status = check_provider(load);
+    if (status == WEIR_OK)
+        status = wg_settings_of_load(load->settings, load->setting_count, &model->load, &model->defaults);
+    return status;
+}
+
+weir_status wg_prepare(const weir_engine_load *load, weir_engine_model *model)
+{
+    weir_status status = wg_check(load->path, &model->facts);
+    if (status == WEIR_OK)
+        status = choose_use(model, load->path);
+    if (status == WEIR_OK)
+        status = choose_sizes(model, load->path);
+    if (status == WEIR_OK)
+        status = wg_library_get(model->load.llama, &model->library);
+    if (status == WEIR_OK)
+        model->client = load->place_count > 0 ? load->places[0].client : NULL;
+    return status;
+}
+
+/* ---- llama.cpp's model ------------------------------------------------------------------------------------------ */
+
+typedef struct making {
+    weir_engine_model *model;
+    const weir_engine_load *load;
+    bool no_alloc;
+} making;
+
+static bool on_progress(float fraction, void *user)
+{
+    const weir_engine_load *load = user;
+    if (load->progress)
+        load->progress((double)fraction * 0.95, load->progress_user);
+    return true;
+}
+
+static void make_model(void *user)
+{
+    making *it = user;
+    static ggml_backend_dev_t no_devices[1];
+    struct llama_model_params params = it->model->library->llama_model_default_params();
+    params.devices = no_devices;
+    params.n_gpu_layers = 0;
+    params.load_mode = it->model->load.mmap ? LLAMA_LOAD_MODE_MMAP : LLAMA_LOAD_MODE_NONE;
+    params.no_alloc = it->no_alloc;
+    params.progress_callback = on_progress;
+    params.progress_callback_user_data = (void *)it->load;
+    it->model->model = it->model->library->llama_model_load_from_file(it->load->path, params);
+}
+
+static int threads_of(const weir_engine_model *model)
+{
+    return model->load.threads ? (int)model->load.threads : wg_cores();
+}
+
+static void make_context(void *user)
+{
+    making *it = user;
+    weir_engine_model *model = it->model;
+    struct llama_context_params params = model->library->llama_context_default_params();
+    int threads = threads_of(model);
+    params.n_ctx = model->longest;
+    params.n_batch = params.n_ubatch = model->pack;
+    params.n_threads = params.n_threads_batch = threads;
+    params.no_perf = true;
+    params.abort_callback = wg_stopped;
+    params.abort_callback_data = model;
+    params.embeddings = model->embeds;
+    params.pooling_type = model->embeds ? (enum llama_pooling_type)model->facts.pooling : LLAMA_POOLING_TYPE_NONE;
+    if (model->embeds) {
+        /* An encoder takes a whole text at once, so the longest must fit; the cache of a decoder is shared. */
+        params.n_batch = params.n_ubatch = model->longest;
+        params.n_seq_max = WG_EMBED_SEQUENCES;
+        params.kv_unified = true;
+    } else {
+        params.n_outputs_max = 1; /* only the last token's logits are wanted: a compute buffer without a row for each */
+    }
+    model->context = model->library->llama_init_from_model(model->model, params);
+}
+
+/* What went wrong, in the order of how much it explains: weir's refusal, the exception, llama.cpp's last words. */
+static weir_status explain(const wg_phase *phase, const char *path, const char *thrown, const char *doing)
+{
+    if (phase->refusal != WEIR_OK)
+        return weir_fail(phase->refusal, "%s", phase->detail);
+    const char *words = thrown[0] ? thrown : wg_log_last_error();
+    return weir_fail(WEIR_ERR_ENGINE, "%s: llama.cpp %s: %s", path, doing, words[0] ? words : "no reason given");
+}
+
+weir_status wg_make_model(weir_engine_model *model, const weir_engine_load *load, wg_phase *phase, bool no_alloc)
+{
+    char thrown[512] = "";
+    making it = {model, load, no_alloc};
+    wg_log_forget();
+    wg_phase_begin(phase, no_alloc ? WG_PLANNING : WG_LOADING, model->client);
+    wg_guarded(make_model, &it, thrown, sizeof thrown);
+    wg_phase_end(phase);
+    if (!model->model)
+        return explain(phase, load->path, thrown, "cannot load it");
+    const wg_library *lib = model->library;
+    model->vocab = lib->llama_model_get_vocab(model->model);
+    if (lib->llama_model_has_encoder(model->model) && lib->llama_model_has_decoder(model->model))
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "%s: a '%s' has an encoder and a decoder, which this engine does not run", load->path,
+                         model->facts.architecture);
+    return WEIR_OK;
+}
+
+weir_status wg_make_context(weir_engine_model *model, wg_phase *phase)
+{
+    char thrown[512] = "";
+    making it = {.model = model};
+    bool planning = phase->stage == WG_PLANNING;
+    wg_log_forget();
+    wg_phase_begin(phase, planning ? WG_PLANNING : WG_CONTEXT, model->client);
+    wg_guarded(make_context, &it, thrown, sizeof thrown);
+    wg_phase_end(phase);
+    return model->context ? WEIR_OK : explain(phase, model->facts.architecture, thrown, "cannot make a context for it");
+}
+
+typedef struct trial {
+    weir_engine_model *model;
+    int code;
+} trial;
+
+static void compute_little(void *user)
+{
+    trial *it = user;
+    const wg_library *lib = it->model->library;
+    int32_t tokens[2] = {0, 0};
+    struct llama_batch batch = lib->llama_batch_get_one(tokens, 2);
+    lib->llama_set_n_threads(it->model->context, 1, 1);
+    it->code = lib->llama_get_memory(it->model->context) ? lib->llama_decode(it->model->context, batch)
+                                                         : lib->llama_encode(it->model->context, batch);
+    lib->llama_set_n_threads(it->model->context, threads_of(it->model), threads_of(it->model));
+}
+
+/* The rules in check.c are complete for two architectures. A model of another one computes two tokens on this thread
+ * alone, where an assertion can still be answered with an error instead of the end of the process. */
+static weir_status try_out(weir_engine_model *model, const char *path)
+{
+    char thrown[512] = "";
+    wg_phase phase;
+    trial it = {.model = model};
+    if (model->facts.known)
+        return WEIR_OK;
+    wg_log_forget();
+    wg_phase_begin(&phase, WG_RUNNING, model->client);
+    bool whole = wg_guarded_alone(compute_little, &it, thrown, sizeof thrown);
+    wg_phase_end(&phase);
+    return whole && it.code == 0 ? WEIR_OK : explain(&phase, path, thrown, "cannot compute with it");
+}
+
+/* ---- and back --------------------------------------------------------------------------------------------------- */
+
+static void free_both(void *user)
+{
+    weir_engine_model *model = user;
+    struct llama_context *context = model->context;
+    struct llama_model *weights = model->model;
+    model->context = NULL;
+    model->model = NULL;
+    if (context)
+        model->library->llama_free(context);
+    if (weights)
+        model->library->llama_model_free(weights);
+}
+
+void wg_drop(weir_engine_model *model)
+{
+    char thrown[512] = "";
+    if (model->library && !wg_guarded(free_both, model, thrown, sizeof thrown))
+        weir_log(WEIR_LOG_ERROR, "gguf: llama.cpp could not free a model: %s", thrown);
+}
+
+void wg_unload(weir_engine_model *model)
+{
+    wg_drop(model);
+    pthread_cond_destroy(&model->turn);
+    pthread_mutex_destroy(&model->lock);
+    free(model);
+}
+
+/* ---- the whole -------------------------------------------------------------------------------------------------- */
+
+static weir_port port(const char *name, weir_type type, uint32_t rank, int64_t first, int64_t second, bool optional)
+{
+    return (weir_port){.name = name, .type = type, .rank = rank, .shape = {first, second}, .optional = optional};
+}
+
+static void describe(weir_engine_model *model)
+{
+    char about[128] = "";
+    const wg_library *lib = model->library;
+    lib->llama_model_desc(model->model, about, sizeof about);
+    snprintf(model->architecture, sizeof model->architecture, "%s", about[0] ? about : model->facts.architecture);
+    snprintf(model->version, sizeof model->version, "%s", lib->version);
+    snprintf(model->remarks, sizeof model->remarks,
+             "%soutside the account stay llama.cpp's vocabulary, its graphs and the "
+             "work buffer of its threads",
+             model->load.mmap ? "the weights, mapped from the file, and " : "");
+    model->share = (weir_provider_share){"cpu", model->facts.layers, model->facts.layers};
+    model->width = (uint32_t)lib->llama_model_n_embd_out(model->model);
+    model->inputs[0] = port("text", WEIR_TYPE_TEXT, 1, -1, 0, true);
+    model->inputs[1] = port("tokens", WEIR_TYPE_I32, model->embeds ? 2 : 1, -1, -1, true);
+    if (model->embeds) {
+        model->outputs[0] = port("embeddings", WEIR_TYPE_F32, 2, -1, model->width, false);
+        return;
+    }
+    model->outputs[0] = port("tokens", WEIR_TYPE_I32, 1, -1, 0, false);
+    model->outputs[1] = port("text", WEIR_TYPE_TEXT, 1, -1, 0, false);
+    model->outputs[2] = port("logits", WEIR_TYPE_F32, 1, lib->llama_vocab_n_tokens(model->vocab), 0, true);
+}
+
+weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
+{
+    wg_phase phase = {0};
+    *out = NULL;
+    weir_engine_model *model = calloc(1, sizeof *model);
+    if (!model)
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory to begin with it", load->path ? load->path : "?");
+    pthread_mutex_init(&model->lock, NULL);
+    pthread_cond_init(&model->turn, NULL);
+    weir_status status = wg_read_request(load, false, model);
+    if (status == WEIR_OK)
+        status = wg_prepare(load, model);
+    if (status == WEIR_OK)
+        status = wg_make_model(model, load, &phase, false);
+    if (status == WEIR_OK)
+        status = wg_make_context(model, &phase);
+    if (status == WEIR_OK)
+        status = try_out(model, load->path);
+#ifdef __GLIBC__
+    /* Reading the metadata leaves some megabytes in malloc's hands that nobody uses again. */
+    malloc_trim(0);
+#endif
+    if (status != WEIR_OK) {
+        wg_unload(model);
+        return status;
+    }
+    model->longest = model->embeds ? model->longest : model->library->llama_n_ctx_seq(model->context);
+    describe(model);
+    if (load->progress)
+        load->progress(1.0, load->progress_user);
+    *out = model;
+    return WEIR_OK;
+}

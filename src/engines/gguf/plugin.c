@@ -1,0 +1,168 @@
+/* plugin.c: the table by which weir knows this engine. */
+#include "wg.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static weir_status probe(weir_engine_probe *out)
+{
+    const wg_library *library = NULL;
+    weir_engine_probe found = {.struct_size = out->struct_size};
+    if (wg_library_get("", &library) == WEIR_OK) {
+        found.available = true;
+        snprintf(found.library, sizeof found.library, "%s", library->file);
+        snprintf(found.version, sizeof found.version, "%s", library->version);
+    } else {
+        snprintf(found.missing, sizeof found.missing, "%s", weir_detail());
+    }
+    memcpy(out, &found, out->struct_size < sizeof found ? out->struct_size : sizeof found);
+    return WEIR_OK;
+}
+
+static weir_status provider(size_t index, weir_engine_provider *out)
+{
+    weir_engine_probe here = {.struct_size = sizeof here};
+    weir_engine_provider found = {.struct_size = out->struct_size, .name = "cpu"};
+    if (index > 0)
+        return weir_fail(WEIR_ERR_NOT_FOUND, "the engine gguf has one provider");
+    weir_status status = probe(&here);
+    found.state = here.available ? WEIR_PROVIDER_HERE : WEIR_PROVIDER_NO_LIBRARY;
+    snprintf(found.library, sizeof found.library, "%s", here.library);
+    snprintf(found.version, sizeof found.version, "%s", here.version);
+    snprintf(found.missing, sizeof found.missing, "%s", here.missing);
+    memcpy(out, &found, out->struct_size < sizeof found ? out->struct_size : sizeof found);
+    return status;
+}
+
+static weir_status plan(const weir_engine_load *load, weir_engine_plan *out)
+{
+    return wg_plan(load, out);
+}
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static weir_status run(weir_engine_model *model, const weir_inference *inference, weir_piece_fn piece, void *user,
+                       weir_outputs *out)
+{
+    wg_run_settings settings = model->defaults;
+    wg_run turn;
+    uint64_t in = 0, made = 0;
+    weir_status status = wg_settings_of_run(inference->settings, inference->setting_count, &settings);
+    if (status == WEIR_OK)
+        status = wg_turn_begin(model, &turn, inference->id);
+    if (status != WEIR_OK)
+        return status;
+    double begin = seconds_now();
+    status = model->embeds ? wg_embed(model, inference, &settings, &turn, out, &in)
+                           : wg_generate(model, inference, &settings, &turn, piece, user, out, &in, &made);
+    wg_turn_end(model, &turn, status, seconds_now() - begin, in, made);
+    return status;
+}
+
+static weir_status infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
+{
+    return run(model, inference, NULL, NULL, out);
+}
+
+static weir_status infer_stream(weir_engine_model *model, const weir_inference *inference, weir_piece_fn piece,
+                                void *user, weir_outputs *out)
+{
+    if (model->embeds)
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "this model gives embeddings, which come whole");
+    return run(model, inference, piece, user, out);
+}
+
+/* One short run, so that graphs, work buffers and page tables are there. */
+static weir_status warm_up(weir_engine_model *model)
+{
+    static const weir_setting one[] = {{"tokens", "1"}};
+    int32_t token = model->library->llama_vocab_bos(model->vocab);
+    weir_tensor input = {.struct_size = sizeof input,
+                         .name = "tokens",
+                         .type = WEIR_TYPE_I32,
+                         .rank = 1,
+                         .shape = {1},
+                         .bytes = sizeof token};
+    weir_inference inference = {
+        .struct_size = sizeof inference, .inputs = &input, .input_count = 1, .settings = one, .setting_count = 1};
+    weir_outputs outputs = {.struct_size = sizeof outputs};
+    token = token < 0 ? 0 : token;
+    input.data = &token;
+    weir_status status = run(model, &inference, NULL, NULL, &outputs);
+    if (status == WEIR_OK)
+        wg_release_outputs(model, &outputs);
+    return status;
+}
+
+static weir_status health(weir_engine_model *model)
+{
+    if (atomic_load(&model->broken))
+        return weir_fail(WEIR_ERR_ENGINE, "this model failed in the middle of a run and cannot go on; load it again");
+    return WEIR_OK;
+}
+
+static weir_status metrics(weir_engine_model *model, weir_engine_metrics *out)
+{
+    size_t size = out->struct_size < sizeof *out ? out->struct_size : sizeof *out;
+    pthread_mutex_lock(&model->lock);
+    weir_engine_metrics now = model->metrics;
+    pthread_mutex_unlock(&model->lock);
+    now.struct_size = out->struct_size;
+    memcpy(out, &now, size);
+    return WEIR_OK;
+}
+
+static weir_status info(weir_engine_model *model, weir_model_info *out)
+{
+    weir_model_info about = {
+        .struct_size = out->struct_size,
+        .engine = "gguf",
+        .version = model->version,
+        .provider = "cpu",
+        .architecture = model->architecture,
+        .inputs = model->inputs,
+        .input_count = 2,
+        .outputs = model->outputs,
+        .output_count = model->embeds ? 1 : 3,
+        .generates = !model->embeds,
+        .remarks = model->remarks,
+        .shares = &model->share,
+        .share_count = model->facts.layers > 0,
+    };
+    memcpy(out, &about, out->struct_size < sizeof about ? out->struct_size : sizeof about);
+    return WEIR_OK;
+}
+
+static const weir_engine table = {
+    .abi = WEIR_ENGINE_ABI,
+    .struct_size = sizeof(weir_engine),
+    .name = "gguf",
+    .summary = "GGUF models through llama.cpp, on the host",
+    .suffixes = ".gguf",
+    .probe = probe,
+    .plan = plan,
+    .load = wg_load,
+    .infer = infer,
+    .infer_stream = infer_stream,
+    .release_outputs = wg_release_outputs,
+    .cancel = wg_cancel,
+    .warm_up = warm_up,
+    .health = health,
+    .metrics = metrics,
+    .info = info,
+    .unload = wg_unload,
+    .provider = provider,
+};
+
+WEIR_API const weir_engine *weir_engine_entry(uint32_t abi);
+
+const weir_engine *weir_engine_entry(uint32_t abi)
+{
+    return abi >= WEIR_ENGINE_ABI ? &table : NULL;
+}

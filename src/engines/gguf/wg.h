@@ -1,0 +1,162 @@
+/* wg.h: what the files of this plug-in share. The prefix wg_ keeps apart from ggml's own gguf_. */
+#ifndef WG_WG_H
+#define WG_WG_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <weir/weir.h>
+
+#include "check.h"
+#include "library.h"
+
+/* ---- settings.c ------------------------------------------------------------------------------------------------- */
+
+typedef struct wg_load_settings {
+    char llama[512]; /* directory of another llama.cpp; "": the store's */
+    int64_t threads; /* 0: the physical cores this process may use */
+    int64_t context; /* tokens; 0: by the model */
+    int64_t batch;   /* tokens computed in one go; 0: by the model */
+    bool mmap;
+    char pooling[8]; /* "", "none", "mean", "cls", "last" */
+} wg_load_settings;
+
+typedef struct wg_run_settings {
+    int64_t tokens;
+    double temperature, top_p, min_p, repeat_penalty;
+    int64_t top_k, seed;
+    bool ignore_eos, chat, logits;
+    bool normalize, truncate;
+} wg_run_settings;
+
+/* Fill in the defaults, then what the caller says. At load both kinds are taken: those of a run become its defaults. */
+weir_status wg_settings_of_load(const weir_setting *settings, size_t count, wg_load_settings *load,
+                                wg_run_settings *run);
+weir_status wg_settings_of_run(const weir_setting *settings, size_t count, wg_run_settings *run);
+
+/* ---- buffers.c: ggml's buffers out of the client ------------------------------------------------------------------ */
+
+enum wg_stage { WG_IDLE = 0, WG_LOADING, WG_CONTEXT, WG_RUNNING, WG_PLANNING };
+
+/* What the calling thread is doing for a model. llama.cpp allocates on the thread that calls it. */
+typedef struct wg_phase {
+    enum wg_stage stage;
+    weir_client *client;
+    bool saw_tensor, saw_cache; /* since the last allocation: for what the next one is */
+    uint64_t planned_output;
+    weir_status refusal;
+    char detail[1024];
+    struct wg_phase *outer;
+} wg_phase;
+
+void wg_buffers_hook(const wg_library *from);
+void wg_phase_begin(wg_phase *phase, enum wg_stage stage, weir_client *client);
+void wg_phase_end(wg_phase *phase);
+
+/* ---- border.cpp: where foreign exceptions end --------------------------------------------------------------------- */
+
+/* Calls fn(user) and answers true; false when it threw, with the words in `text`. While it runs, an assertion of ggml's
+ * on this thread is such an exception too, unless it comes from inside a computation, where other threads take part. */
+bool wg_guarded(void (*fn)(void *user), void *user, char *text, size_t capacity);
+/* The same where llama.cpp computes with one thread, so that an assertion inside a computation is an exception too. */
+bool wg_guarded_alone(void (*fn)(void *user), void *user, char *text, size_t capacity);
+/* ggml's abort callback. */
+void wg_on_abort(const char *message);
+/* Bytes of a context made with no_alloc: each buffer type's rounded up as weir charges them. */
+bool wg_breakdown(void *function, const struct llama_context *context, uint64_t *weights, uint64_t *cache,
+                  uint64_t *compute);
+
+/* ---- log.c ------------------------------------------------------------------------------------------------------- */
+
+void wg_on_log(enum ggml_log_level level, const char *text, void *user);
+/* The last error llama.cpp logged on this thread since wg_log_forget; "" if none. */
+const char *wg_log_last_error(void);
+void wg_log_forget(void);
+
+/* ---- the model --------------------------------------------------------------------------------------------------- */
+
+typedef struct wg_run {
+    uint64_t id;
+    atomic_bool stop;
+    struct wg_run *next;
+} wg_run;
+
+enum { WG_EMBED_SEQUENCES = 16, WG_EMBED_PACK = 128, WG_BATCH = 512 };
+
+struct weir_engine_model {
+    const wg_library *library;
+    weir_client *client;
+    struct llama_model *model;
+    struct llama_context *context;
+    const struct llama_vocab *vocab;
+    wg_facts facts;
+    wg_load_settings load;
+    wg_run_settings defaults;
+    bool embeds;
+    uint32_t longest; /* tokens of one text, or of prompt and answer together */
+    uint32_t pack;    /* tokens in one call of llama.cpp's */
+    uint32_t width;   /* of an embedding */
+
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t turn;
+    wg_run *runs; /* under way or waiting */
+    wg_run *active;
+    weir_engine_metrics metrics;
+
+    atomic_bool broken;      /* an exception left a run half done */
+    wg_run *_Atomic watched; /* what the abort callback asks */
+    weir_port inputs[2], outputs[3];
+    weir_provider_share share; /* of its layers */
+    char architecture[160], version[64], remarks[256];
+};
+
+/* ---- load.c, plan.c ------------------------------------------------------------------------------------------------ */
+
+weir_status wg_load(const weir_engine_load *load, weir_engine_model **out);
+weir_status wg_plan(const weir_engine_load *load, weir_engine_plan *out);
+void wg_unload(weir_engine_model *model);
+
+/* The steps that load and plan share: places, provider and settings; the file, and the library, which is opened. */
+weir_status wg_read_request(const weir_engine_load *load, bool planning, weir_engine_model *model);
+weir_status wg_prepare(const weir_engine_load *load, weir_engine_model *model);
+weir_status wg_make_model(weir_engine_model *model, const weir_engine_load *load, wg_phase *phase, bool no_alloc);
+weir_status wg_make_context(weir_engine_model *model, wg_phase *phase);
+void wg_drop(weir_engine_model *model);
+
+/* ---- run.c: turns, inputs, outputs --------------------------------------------------------------------------------- */
+
+/* Takes this model's turn: WEIR_ERR_CANCELLED if the run was cancelled while it waited. wg_turn_end counts it by `status`. */
+weir_status wg_turn_begin(weir_engine_model *model, wg_run *run, uint64_t id);
+void wg_turn_end(weir_engine_model *model, wg_run *run, weir_status status, double seconds, uint64_t in, uint64_t out);
+weir_status wg_cancel(weir_engine_model *model, uint64_t id);
+bool wg_stopped(void *model);
+
+/* One of `text` or `tokens`; anything else among the inputs is WEIR_ERR_INVALID. */
+weir_status wg_the_input(const weir_engine_model *model, const weir_inference *inference, const weir_tensor **out);
+/* Tokens of a text, in malloc memory. */
+weir_status wg_tokenize(const weir_engine_model *model, const char *text, size_t bytes, bool special, int32_t **tokens,
+                        size_t *count);
+/* Why llama_decode or llama_encode answered `code`. */
+weir_status wg_run_failed(weir_engine_model *model, const wg_phase *phase, int code);
+
+/* Outputs are put together in one block of the client's. */
+typedef struct wg_part {
+    const char *name;
+    weir_type type;
+    uint32_t rank;
+    int64_t shape[2];
+    const void *data;
+    size_t bytes;
+} wg_part;
+weir_status wg_hand_out(weir_engine_model *model, const wg_part *parts, size_t count, weir_outputs *out);
+void wg_release_outputs(weir_engine_model *model, weir_outputs *outputs);
+
+/* ---- embed.c, generate.c ------------------------------------------------------------------------------------------- */
+
+weir_status wg_embed(weir_engine_model *model, const weir_inference *inference, const wg_run_settings *settings,
+                     wg_run *run, weir_outputs *out, uint64_t *tokens_in);
+weir_status wg_generate(weir_engine_model *model, const weir_inference *inference, const wg_run_settings *settings,
+                        wg_run *run, weir_piece_fn piece, void *user, weir_outputs *out, uint64_t *tokens_in,
+                        uint64_t *tokens_out);
+
+#endif

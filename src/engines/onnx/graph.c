@@ -1,0 +1,193 @@
+/* See graph.h. */
+#include "graph.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Field numbers: ModelProto, GraphProto, ValueInfoProto, TypeProto, TypeProto.Tensor, TensorShapeProto, its Dimension. */
+enum {
+    MODEL_GRAPH = 7,
+    MODEL_FUNCTION = 25,
+    GRAPH_NODE = 1,
+    GRAPH_WEIGHT = 5,
+    GRAPH_INPUT = 11,
+    GRAPH_OUTPUT = 12,
+    VALUE_NAME = 1,
+    VALUE_TYPE = 2,
+    TYPE_TENSOR = 1,
+    TENSOR_ELEMENT = 1,
+    TENSOR_SHAPE = 2,
+    SHAPE_DIM = 1,
+    DIM_VALUE = 1
+};
+
+static void read_dimension(const onnx_field *dim, int64_t *extent)
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, dim->data, dim->size);
+    *extent = -1;
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+        if (field.number == DIM_VALUE && field.value <= INT64_MAX)
+            *extent = (int64_t)field.value;
+}
+
+static void read_shape(const onnx_field *shape, onnx_value *value)
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, shape->data, shape->size);
+    value->shaped = true;
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        if (field.number != SHAPE_DIM)
+            continue;
+        if (value->rank < ONNX_MAX_RANK)
+            read_dimension(&field, &value->shape[value->rank]);
+        value->rank++;
+    }
+}
+
+static void read_tensor_type(const onnx_field *type, onnx_value *value)
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, type->data, type->size);
+    value->kind = ONNX_VALUE_TENSOR;
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        if (field.number == TENSOR_ELEMENT)
+            value->type = (int32_t)field.value;
+        else if (field.number == TENSOR_SHAPE)
+            read_shape(&field, value);
+    }
+}
+
+static void read_type(const onnx_field *type, onnx_value *value)
+{
+    static const char *const others[] = {
+        [4] = "a sequence", [5] = "a map", [7] = "an opaque type", [8] = "a sparse tensor", [9] = "an optional"};
+    onnx_wire wire;
+    onnx_wire_open(&wire, type->data, type->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        if (field.number == TYPE_TENSOR) {
+            read_tensor_type(&field, value);
+        } else if (field.number < sizeof others / sizeof *others && others[field.number]) {
+            value->kind = ONNX_VALUE_NOT_TENSOR;
+            value->what = others[field.number];
+        }
+    }
+}
+
+static void read_value(const onnx_field *info, onnx_value *value)
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, info->data, info->size);
+    memset(value, 0, sizeof *value);
+    value->at = info->begin;
+    value->kind = ONNX_VALUE_UNTYPED;
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        if (field.number == VALUE_NAME)
+            value->name = (onnx_text){(const char *)field.data, field.size};
+        else if (field.number == VALUE_TYPE)
+            read_type(&field, value);
+    }
+}
+
+static bool find_graph(const onnx_file *file, onnx_graph *graph)
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, file->data, file->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        graph->functions |= field.number == MODEL_FUNCTION;
+        if (field.number == MODEL_GRAPH) {
+            graph->data = field.data;
+            graph->size = field.size;
+            graph->begin = field.begin;
+            graph->end = field.end;
+        }
+    }
+    return graph->data != NULL;
+}
+
+static void count_fields(onnx_graph *graph)
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, graph->data, graph->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        graph->nodes += field.number == GRAPH_NODE;
+        graph->weight_count += field.number == GRAPH_WEIGHT;
+        graph->input_count += field.number == GRAPH_INPUT;
+        graph->output_count += field.number == GRAPH_OUTPUT;
+    }
+}
+
+static weir_status read_fields(onnx_file *file, onnx_graph *graph)
+{
+    size_t inputs = 0, outputs = 0, weights = 0;
+    weir_status status = WEIR_OK;
+    onnx_wire wire;
+    onnx_wire_open(&wire, graph->data, graph->size);
+    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;) {
+        if (field.number == GRAPH_INPUT) {
+            read_value(&field, &graph->inputs[inputs++]);
+        } else if (field.number == GRAPH_OUTPUT) {
+            read_value(&field, &graph->outputs[outputs++]);
+        } else if (field.number == GRAPH_WEIGHT) {
+            onnx_tensor *weight = &graph->weights[weights++];
+            status = onnx_tensor_read(file, field.data, field.size, weight);
+            weight->begin = field.begin;
+            weight->end = field.end;
+        }
+    }
+    return status;
+}
+
+weir_status onnx_graph_read(onnx_file *file, onnx_graph *out)
+{
+    memset(out, 0, sizeof *out);
+    if (!find_graph(file, out))
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: no graph", file->name);
+    count_fields(out);
+    out->inputs = calloc(out->input_count + 1, sizeof *out->inputs);
+    out->outputs = calloc(out->output_count + 1, sizeof *out->outputs);
+    out->weights = calloc(out->weight_count + 1, sizeof *out->weights);
+    weir_status status = out->inputs && out->outputs && out->weights
+                             ? read_fields(file, out)
+                             : weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its graph", file->name);
+    if (status != WEIR_OK)
+        onnx_graph_free(out);
+    return status;
+}
+
+void onnx_graph_free(onnx_graph *graph)
+{
+    free(graph->inputs);
+    free(graph->outputs);
+    free(graph->weights);
+    memset(graph, 0, sizeof *graph);
+}
+
+static weir_status value_supported(const onnx_file *file, const onnx_value *value, const char *role)
+{
+    size_t at = (size_t)(value->at - file->data);
+    if (value->kind == ONNX_VALUE_NOT_TENSOR)
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "%s: byte %zu: %s \"%.*s\" is %s; only tensors of numbers or bool go in and out", file->name,
+                         at, role, ONNX_SHOW(value->name), value->what);
+    if (value->rank > WEIR_MAX_RANK)
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: byte %zu: %s \"%.*s\" has %u dimensions, more than %d", file->name,
+                         at, role, ONNX_SHOW(value->name), value->rank, WEIR_MAX_RANK);
+    if (value->kind == ONNX_VALUE_TENSOR && value->type && onnx_type_to_weir(value->type) == WEIR_TYPE_NONE)
+        return weir_fail(
+            WEIR_ERR_UNSUPPORTED,
+            "%s: byte %zu: %s \"%.*s\" is a tensor of %s; only numbers of 8 to 64 bits and bool go in and out",
+            file->name, at, role, ONNX_SHOW(value->name), onnx_type_name(value->type));
+    return WEIR_OK;
+}
+
+weir_status onnx_graph_supported(const onnx_file *file, const onnx_graph *graph)
+{
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; status == WEIR_OK && i < graph->input_count; i++)
+        status = value_supported(file, &graph->inputs[i], "input");
+    for (size_t i = 0; status == WEIR_OK && i < graph->output_count; i++)
+        status = value_supported(file, &graph->outputs[i], "output");
+    return status;
+}

@@ -1,0 +1,36 @@
+/* The main graph of a checked ONNX file: what weir needs to know before and beside ONNX Runtime. */
+#ifndef WEIR_ONNX_GRAPH_H
+#define WEIR_ONNX_GRAPH_H
+
+#include "onnx_file/tensor.h"
+
+typedef struct onnx_value {
+    onnx_text name;
+    const uint8_t *at;
+    enum { ONNX_VALUE_TENSOR, ONNX_VALUE_NOT_TENSOR, ONNX_VALUE_UNTYPED } kind;
+    const char *what; /* "sequence" … when it is no tensor */
+    int32_t type;
+    bool shaped; /* its rank is known */
+    uint32_t rank;
+    int64_t shape[ONNX_MAX_RANK]; /* -1: any extent */
+} onnx_value;
+
+typedef struct onnx_graph {
+    const uint8_t *data; /* of the GraphProto */
+    size_t size;
+    const uint8_t *begin, *end; /* the whole field in the model */
+    size_t nodes;
+    bool functions; /* the model has some of its own */
+    onnx_value *inputs, *outputs;
+    size_t input_count, output_count;
+    onnx_tensor *weights; /* the initializers, in order */
+    size_t weight_count;
+} onnx_graph;
+
+weir_status onnx_graph_read(onnx_file *file, onnx_graph *out);
+void onnx_graph_free(onnx_graph *graph);
+
+/* Refuses inputs and outputs that weir's tensors cannot carry, by name. */
+weir_status onnx_graph_supported(const onnx_file *file, const onnx_graph *graph);
+
+#endif

@@ -1,0 +1,482 @@
+/* One run: inputs checked and handed over in place, outputs left where ONNX Runtime wrote them, in the client's memory. */
+#include "buckets.h"
+#include "replay.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <weir/log.h>
+
+typedef struct attempt {
+    int code;
+    char text[1024];
+} attempt;
+
+#define FAILED(model, a, call) onnx_failed((model)->library->api, call, &(a)->code, (a)->text, sizeof(a)->text)
+
+/* ---- inputs ------------------------------------------------------------------------------------------------------- */
+
+/* What one run hands to ONNX Runtime. */
+typedef struct bound {
+    const char **names;
+    ort_value **values;
+    size_t count;
+} bound;
+
+static const weir_tensor *input_at(const weir_inference *inference, size_t index)
+{
+    size_t stride = inference->inputs[0].struct_size; /* as the caller's header had it */
+    return (const weir_tensor *)(const void *)((const char *)inference->inputs + index * stride);
+}
+
+/* A caller whose header is older has no such member. */
+static bool is_on_device(const weir_tensor *tensor)
+{
+    return tensor->struct_size > offsetof(weir_tensor, on_device) && tensor->on_device;
+}
+
+static weir_status known_names(const weir_engine_model *model, const char *name)
+{
+    char list[512] = "";
+    size_t at = 0;
+    for (size_t i = 0; i < model->inputs.count && at + 2 < sizeof list; i++) {
+        int n = snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", model->inputs.names[i]);
+        at += n > 0 ? (size_t)n : 0;
+    }
+    return weir_fail(WEIR_ERR_INVALID, "%s has no input \"%s\"; its inputs are: %s", weir_client_name(model->client),
+                     name, list);
+}
+
+static bool extents_fit(const weir_port *port, const weir_tensor *tensor)
+{
+    for (uint32_t i = 0; i < port->rank; i++)
+        if (port->shape[i] >= 0 && port->shape[i] != tensor->shape[i])
+            return false;
+    return true;
+}
+
+static weir_status check_input(const weir_engine_model *model, size_t index, const weir_tensor *tensor)
+{
+    const weir_port *port = &model->inputs.list[index];
+    const char *name = weir_client_name(model->client);
+    char expected[256], given[256];
+    bool any = model->inputs.any_rank[index];
+    if (is_on_device(tensor) && !model->device.cuda)
+        return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": it lies on a device, and the model on %s", name,
+                         port->name, weir_runtime_device(model->runtime));
+    if (any)
+        snprintf(expected, sizeof expected, "[...]");
+    else
+        onnx_shape_text(port->rank, port->shape, expected, sizeof expected);
+    if (tensor->rank > WEIR_MAX_RANK)
+        return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": rank %u is more than %d", name, port->name, tensor->rank,
+                         WEIR_MAX_RANK);
+    onnx_shape_text(tensor->rank, tensor->shape, given, sizeof given);
+    if (tensor->type != port->type || (!any && (tensor->rank != port->rank || !extents_fit(port, tensor))))
+        return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": expected %s %s, given %s %s", name, port->name,
+                         weir_type_name(port->type), expected, weir_type_name(tensor->type), given);
+    size_t bytes;
+    weir_status status = weir_tensor_bytes(tensor->type, tensor->rank, tensor->shape, &bytes);
+    if (status != WEIR_OK)
+        return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": the shape %s is none", name, port->name, given);
+    if (bytes != tensor->bytes || (bytes && !tensor->data))
+        return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": %s %s takes %zu bytes, given %zu%s", name, port->name,
+                         weir_type_name(tensor->type), given, bytes, tensor->bytes,
+                         tensor->data ? "" : " at a NULL pointer");
+    return WEIR_OK;
+}
+
+static weir_status bind_input(weir_engine_model *model, const weir_tensor *tensor, bound *inputs)
+{
+    static uint64_t nothing; /* what an empty tensor points to: ONNX Runtime wants an address */
+    if (!tensor->name)
+        return weir_fail(WEIR_ERR_INVALID, "%s: an input without a name", weir_client_name(model->client));
+    size_t index = 0;
+    while (index < model->inputs.count && strcmp(model->inputs.names[index], tensor->name) != 0)
+        index++;
+    if (index == model->inputs.count)
+        return known_names(model, tensor->name);
+    for (size_t i = 0; i < inputs->count; i++)
+        if (inputs->names[i] == model->inputs.names[index])
+            return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\" is given twice", weir_client_name(model->client),
+                             tensor->name);
+    weir_status status = check_input(model, index, tensor);
+    if (status != WEIR_OK)
+        return status;
+    attempt a;
+    const ort_memory_info *where = is_on_device(tensor) ? model->device.memory : model->library->host;
+    if (FAILED(model, &a,
+               model->library->api->CreateTensorWithDataAsOrtValue(
+                   where, tensor->bytes ? tensor->data : &nothing, tensor->bytes, tensor->shape, tensor->rank,
+                   onnx_type_from_weir(tensor->type), &inputs->values[inputs->count])))
+        return weir_fail(WEIR_ERR_ENGINE, "%s: input \"%s\": ONNX Runtime %s: %s", weir_client_name(model->client),
+                         tensor->name, model->library->version, a.text);
+    inputs->names[inputs->count++] = model->inputs.names[index];
+    return WEIR_OK;
+}
+
+static weir_status none_missing(const weir_engine_model *model, const bound *inputs)
+{
+    for (size_t i = 0; i < model->inputs.count; i++) {
+        const weir_port *port = &model->inputs.list[i];
+        bool given = port->optional;
+        for (size_t k = 0; !given && k < inputs->count; k++)
+            given = inputs->names[k] == model->inputs.names[i];
+        if (!given) {
+            char shape[256];
+            return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\" is missing (%s %s)", weir_client_name(model->client),
+                             port->name, weir_type_name(port->type),
+                             onnx_shape_text(port->rank, port->shape, shape, sizeof shape));
+        }
+    }
+    return WEIR_OK;
+}
+
+static weir_status bind_inputs(weir_engine_model *model, const weir_inference *inference, bound *inputs)
+{
+    inputs->names = calloc(inference->input_count + 1, sizeof *inputs->names);
+    inputs->values = calloc(inference->input_count + 1, sizeof *inputs->values);
+    if (!inputs->names || !inputs->values)
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a run", weir_client_name(model->client));
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; status == WEIR_OK && i < inference->input_count; i++)
+        status = bind_input(model, input_at(inference, i), inputs);
+    return status == WEIR_OK ? none_missing(model, inputs) : status;
+}
+
+static void unbind(weir_engine_model *model, bound *inputs)
+{
+    for (size_t i = 0; i < inputs->count; i++)
+        model->library->api->ReleaseValue(inputs->values[i]);
+    free(inputs->names);
+    free(inputs->values);
+}
+
+/* ---- outputs ------------------------------------------------------------------------------------------------------ */
+
+weir_status onnx_describe_output(weir_engine_model *model, size_t index, ort_value *value, weir_tensor *tensor)
+{
+    const ort_api *api = model->library->api;
+    attempt a = {0};
+    ort_shape_info *info = NULL;
+    int type = 0, kind = 0;
+    size_t rank = 0;
+    *tensor = WEIR_INIT(weir_tensor);
+    tensor->name = model->outputs.names[index];
+    bool good = !FAILED(model, &a, api->GetValueType(value, &kind)) && kind == ORT_KIND_TENSOR &&
+                !FAILED(model, &a, api->GetTensorTypeAndShape(value, &info)) &&
+                !FAILED(model, &a, api->GetTensorElementType(info, &type)) &&
+                !FAILED(model, &a, api->GetDimensionsCount(info, &rank)) && rank <= WEIR_MAX_RANK &&
+                !FAILED(model, &a, api->GetDimensions(info, tensor->shape, rank));
+    if (info)
+        api->ReleaseTensorTypeAndShapeInfo(info);
+    tensor->type = onnx_type_to_weir(type);
+    tensor->rank = (uint32_t)rank;
+    if (!good || tensor->type == WEIR_TYPE_NONE)
+        return weir_fail(WEIR_ERR_ENGINE, "%s: output \"%s\" is no tensor that can be handed out (%s, rank %zu) %s",
+                         weir_client_name(model->client), tensor->name, onnx_type_name(type), rank, a.text);
+    weir_status status = weir_tensor_bytes(tensor->type, tensor->rank, tensor->shape, &tensor->bytes);
+    if (status == WEIR_OK && tensor->bytes && FAILED(model, &a, api->GetTensorMutableData(value, &tensor->data)))
+        status =
+            weir_fail(WEIR_ERR_ENGINE, "%s: output \"%s\": %s", weir_client_name(model->client), tensor->name, a.text);
+    return status;
+}
+
+static weir_status describe_outputs(weir_engine_model *model, onnx_results *r, weir_outputs *out)
+{
+    weir_tensor *tensors = calloc(r->count + 1, sizeof *tensors);
+    if (!tensors)
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its outputs", weir_client_name(model->client));
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; status == WEIR_OK && i < r->count; i++)
+        status = onnx_describe_output(model, i, r->values[i], &tensors[i]);
+    for (size_t i = 0; i < r->count; i++)
+        tensors[i].on_device = r->on_device;
+    if (status != WEIR_OK) {
+        free(tensors);
+        return status;
+    }
+    out->tensors = tensors;
+    out->count = r->count;
+    out->engine_data = r;
+    return WEIR_OK;
+}
+
+void onnx_release_outputs(weir_engine_model *model, weir_outputs *outputs)
+{
+    onnx_results_free(model, outputs->engine_data);
+    free(outputs->tensors);
+    outputs->tensors = NULL;
+    outputs->engine_data = NULL;
+    outputs->count = 0;
+}
+
+/* ---- runs, and their cancellation ----------------------------------------------------------------------------------- */
+
+static void enlist(weir_engine_model *model, onnx_run *run)
+{
+    pthread_mutex_lock(&model->lock);
+    run->next = model->runs;
+    model->runs = run;
+    pthread_mutex_unlock(&model->lock);
+}
+
+static void strike(weir_engine_model *model, onnx_run *run)
+{
+    pthread_mutex_lock(&model->lock);
+    onnx_run **at = &model->runs;
+    while (*at != run)
+        at = &(*at)->next;
+    *at = run->next;
+    pthread_mutex_unlock(&model->lock);
+}
+
+weir_status onnx_cancel(weir_engine_model *model, uint64_t id)
+{
+    bool any = false;
+    attempt a;
+    pthread_mutex_lock(&model->lock);
+    for (onnx_run *run = model->runs; run; run = run->next) {
+        if (id && run->id != id)
+            continue;
+        if (!run->options || !FAILED(model, &a, model->library->api->RunOptionsSetTerminate(run->options)))
+            any = run->cancelled = true;
+    }
+    pthread_mutex_unlock(&model->lock);
+    if (any)
+        onnx_turns_wake(model);
+    return any ? WEIR_OK
+               : weir_fail(WEIR_ERR_NOT_FOUND, "%s: no run %" PRIu64 " is under way", weir_client_name(model->client),
+                           id);
+}
+
+weir_status onnx_check_cancelled(weir_engine_model *model, const onnx_run *its)
+{
+    pthread_mutex_lock(&model->lock);
+    bool cancelled = its->cancelled;
+    pthread_mutex_unlock(&model->lock);
+    return cancelled ? weir_fail(WEIR_ERR_CANCELLED, "%s: run %" PRIu64 " was cancelled",
+                                 weir_client_name(model->client), its->id)
+                     : WEIR_OK;
+}
+
+/* From now on a cancel reaches ONNX Runtime; NULL: no more. */
+static void hand_over(weir_engine_model *model, onnx_run *its, ort_run_options *options)
+{
+    pthread_mutex_lock(&model->lock);
+    its->options = options;
+    pthread_mutex_unlock(&model->lock);
+}
+
+/* Binds the outputs to the device, where ONNX Runtime's own call for a run would copy them to the host. */
+static bool run_to_device(weir_engine_model *model, ort_session *session, const ort_run_options *options,
+                          const bound *inputs, onnx_results *r, attempt *a)
+{
+    const ort_api *api = model->library->api;
+    ort_binding *binding = NULL;
+    ort_value **values = NULL;
+    size_t count = 0;
+    bool good = !FAILED(model, a, api->CreateIoBinding(session, &binding));
+    for (size_t i = 0; good && i < inputs->count; i++)
+        good = !FAILED(model, a, api->BindInput(binding, inputs->names[i], inputs->values[i]));
+    for (size_t i = 0; good && i < r->count; i++)
+        good = !FAILED(model, a, api->BindOutputToDevice(binding, model->outputs.names[i], model->device.memory));
+    good = good && !FAILED(model, a, api->RunWithBinding(session, options, binding)) &&
+           !FAILED(model, a, api->GetBoundOutputValues(binding, model->library->plain, &values, &count));
+    for (size_t i = 0; good && i < count; i++)
+        r->values[i] = values[i];
+    attempt ignored;
+    if (values && FAILED(model, &ignored, api->AllocatorFree(model->library->plain, (void *)values)))
+        weir_log(WEIR_LOG_WARNING, "onnxruntime: a list of outputs could not be freed: %s", ignored.text);
+    if (binding)
+        api->ReleaseIoBinding(binding);
+    return good;
+}
+
+static bool run_to_host(weir_engine_model *model, ort_session *session, const ort_run_options *options,
+                        const bound *inputs, onnx_results *r, attempt *a)
+{
+    return !FAILED(model, a,
+                   model->library->api->Run(session, options, inputs->names, (const ort_value *const *)inputs->values,
+                                            inputs->count, model->outputs.names, r->count, r->values));
+}
+
+static weir_status run_bound(weir_engine_model *model, const onnx_turn *turn, onnx_run *its, const bound *inputs,
+                             onnx_results *r)
+{
+    const ort_api *api = model->library->api;
+    attempt a = {0};
+    ort_run_options *options = NULL;
+    if (FAILED(model, &a, api->CreateRunOptions(&options)))
+        return weir_fail(WEIR_ERR_ENGINE, "%s: %s", weir_client_name(model->client), a.text);
+    uint64_t before = onnx_session_stats(turn->lane).refused;
+    hand_over(model, its, options);
+    weir_status status = onnx_check_cancelled(model, its);
+    bool failed = status == WEIR_OK &&
+                  ((model->replays && FAILED(model, &a, api->AddRunConfigEntry(options, "gpu_graph_id", "-1"))) ||
+                   !(r->on_device ? run_to_device : run_to_host)(model, turn->session, options, inputs, r, &a));
+    hand_over(model, its, NULL);
+    api->ReleaseRunOptions(options);
+    return failed ? onnx_session_failed(model, turn->lane, before, a.code, a.text, "running") : status;
+}
+
+/* As a graph or as it is. Cancelled at any time, it has no outputs, whatever else came of it. */
+static weir_status run_either_way(weir_engine_model *model, const onnx_turn *turn, const weir_inference *inference,
+                                  onnx_run *its, const bound *inputs, onnx_results *r)
+{
+    bool served = false;
+    weir_status status = WEIR_OK;
+    if (model->replays)
+        status = onnx_replay(model, inference, its, r->on_device, r->values, &served);
+    if (status == WEIR_OK && !served)
+        status = run_bound(model, turn, its, inputs, r);
+    weir_status cancelled = onnx_check_cancelled(model, its);
+    return cancelled == WEIR_OK ? status : cancelled;
+}
+
+double onnx_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void count_run(weir_engine_model *model, weir_status status, double took)
+{
+    pthread_mutex_lock(&model->lock);
+    model->metrics.runs++;
+    model->metrics.failures += status != WEIR_OK && status != WEIR_ERR_CANCELLED;
+    model->metrics.cancelled += status == WEIR_ERR_CANCELLED;
+    model->metrics.busy_seconds += took;
+    if (status != WEIR_ERR_CANCELLED && status != WEIR_ERR_INVALID) /* those are the caller's doing */
+        model->last = status;
+    pthread_mutex_unlock(&model->lock);
+}
+
+static weir_status run(weir_engine_model *model, const weir_inference *inference, const onnx_run_settings *settings,
+                       const bound *inputs, onnx_lane *wanted, weir_outputs *out)
+{
+    onnx_results *r = calloc(1, sizeof *r + model->outputs.count * sizeof *r->values);
+    if (!r)
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a run", weir_client_name(model->client));
+    r->count = model->outputs.count;
+    r->on_device = settings->device_outputs && model->device.cuda;
+    onnx_run its = {.id = inference->id};
+    enlist(model, &its);
+    onnx_turn turn;
+    weir_status status = onnx_turn_take(model, inference, &its, wanted, &turn);
+    bool taken = status == WEIR_OK;
+    double start = onnx_seconds();
+    if (taken)
+        status = run_either_way(model, &turn, inference, &its, inputs, r);
+    count_run(model, status, onnx_seconds() - start);
+    if (taken)
+        onnx_turn_give(model, turn);
+    strike(model, &its);
+    if (status == WEIR_OK)
+        status = describe_outputs(model, r, out);
+    if (status != WEIR_OK)
+        onnx_results_free(model, r);
+    return status;
+}
+
+/* ONNX Runtime works on the device that is current, which it does not look at when a run begins (1.31), and leaves its own so when
+ * a session is made or released. */
+static weir_status run_there(weir_engine_model *model, const weir_inference *inference,
+                             const onnx_run_settings *settings, const bound *inputs, onnx_lane *wanted,
+                             weir_outputs *out)
+{
+    weir_status status = weir_runtime_enter(model->runtime);
+    if (status != WEIR_OK) {
+        count_run(model, status, 0);
+        return status;
+    }
+    status = run(model, inference, settings, inputs, wanted, out);
+    weir_runtime_leave(model->runtime);
+    return status;
+}
+
+/* `wanted`: the lane; NULL: any. */
+static weir_status infer_in(weir_engine_model *model, const weir_inference *inference, onnx_lane *wanted,
+                            weir_outputs *out)
+{
+    bound inputs = {0};
+    out->tensors = NULL;
+    out->count = 0;
+    out->engine_data = NULL;
+    onnx_run_settings settings;
+    weir_status status = onnx_run_settings_read(inference->settings, inference->setting_count, &settings);
+    if (status != WEIR_OK)
+        return status;
+    if (inference->input_count &&
+        (!inference->inputs || inference->inputs[0].struct_size < offsetof(weir_tensor, on_device)))
+        return weir_fail(WEIR_ERR_INVALID, "%s: inputs without their size", weir_client_name(model->client));
+    status = weir_stream_synchronize(inference->stream);
+    if (status == WEIR_OK)
+        status = bind_inputs(model, inference, &inputs);
+    if (status == WEIR_OK)
+        status = run_there(model, inference, &settings, &inputs, wanted, out);
+    unbind(model, &inputs);
+    return status;
+}
+
+weir_status onnx_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
+{
+    return infer_in(model, inference, NULL, out);
+}
+
+/* ---- warm-up ------------------------------------------------------------------------------------------------------ */
+
+static weir_status warm_input(weir_engine_model *model, const weir_port *port, weir_tensor *tensor)
+{
+    *tensor = WEIR_INIT(weir_tensor);
+    tensor->name = port->name;
+    tensor->type = port->type;
+    tensor->rank = port->rank;
+    for (uint32_t i = 0; i < port->rank; i++)
+        tensor->shape[i] = port->shape[i] < 0 ? 1 : port->shape[i];
+    weir_status status = weir_tensor_bytes(tensor->type, tensor->rank, tensor->shape, &tensor->bytes);
+    weir_block block = {0};
+    weir_request request = {.struct_size = sizeof request,
+                            .bytes = tensor->bytes,
+                            .memory_class = WEIR_CLASS_SCRATCH,
+                            .stream = WEIR_STREAM_HOST,
+                            .tag = "warm-up",
+                            .flags = WEIR_ALLOC_ZEROED,
+                            .kind = WEIR_KIND_HOST};
+    if (status == WEIR_OK)
+        status = weir_alloc_with(model->client, &request, &block);
+    tensor->data = block.pointer;
+    return status;
+}
+
+/* A run on zeros in each lane, every open extent 1: it makes the kernels, the thread pool and the memory plan. Inputs that the model does not
+ * take are nobody's mistake then. */
+weir_status onnx_warm_up(weir_engine_model *model)
+{
+    weir_tensor *inputs = calloc(model->inputs.count + 1, sizeof *inputs);
+    if (!inputs)
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a run", weir_client_name(model->client));
+    size_t count = 0;
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; status == WEIR_OK && i < model->inputs.count; i++)
+        if (!model->inputs.list[i].optional)
+            status = warm_input(model, &model->inputs.list[i], &inputs[count++]);
+    weir_inference inference = {.struct_size = sizeof inference, .inputs = inputs, .input_count = count};
+    weir_outputs outputs = WEIR_INIT(weir_outputs);
+    for (size_t i = 0; status == WEIR_OK && i < model->lane_count; i++) {
+        status = infer_in(model, &inference, &model->lanes[i], &outputs);
+        if (status == WEIR_OK)
+            onnx_release_outputs(model, &outputs);
+    }
+    if (status == WEIR_ERR_INVALID)
+        status = weir_fail(WEIR_ERR_ENGINE, "%s: it cannot be warmed up with zeros: %s",
+                           weir_client_name(model->client), weir_detail());
+    for (size_t i = 0; i < count; i++)
+        if (weir_free(model->client, inputs[i].data, WEIR_STREAM_HOST) != WEIR_OK)
+            weir_log(WEIR_LOG_WARNING, "onnx: a warm-up input could not be freed: %s", weir_detail());
+    free(inputs);
+    return status;
+}

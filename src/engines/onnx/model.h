@@ -1,0 +1,119 @@
+/* A loaded model. */
+#ifndef WEIR_ONNX_MODEL_H
+#define WEIR_ONNX_MODEL_H
+
+#include <time.h>
+
+#include <pthread.h>
+
+#include <weir/onnxruntime.h>
+
+#include "device.h"
+#include "graph.h"
+#include "strip.h"
+
+/* A run under way, so that it can be cancelled. */
+typedef struct onnx_run {
+    struct onnx_run *next;
+    uint64_t id;
+    ort_run_options *options; /* while ONNX Runtime has it under way and can be told to stop; else NULL */
+    bool cancelled;
+} onnx_run;
+
+typedef struct onnx_ports {
+    weir_port *list;
+    const char **names; /* the same names, as ONNX Runtime wants them */
+    bool *any_rank;     /* the model leaves even the rank open */
+    size_t count;
+} onnx_ports;
+
+/* One initializer in the client's memory, and what ONNX Runtime knows it by. */
+typedef struct onnx_weight {
+    char *name;
+    void *data; /* NULL: it lies in a block of the first session's (shared.h) */
+    ort_value *value;
+} onnx_weight;
+
+/* What a request of ONNX Runtime is charged; saturates. */
+uint64_t onnx_charge(uint64_t bytes, bool cuda);
+
+/* Sessions that work at the same time have a stream each, and so a bridge each: a free of ONNX Runtime's says no stream, and is
+ * ordered behind the bridge's. On host there is one, which takes any number of runs at a time; on cuda the setting `concurrency`
+ * says how many, and each takes one. */
+typedef struct onnx_lane {
+    weir_onnxruntime *bridge; /* for which its sessions were created */
+    weir_stream stream;       /* on cuda: all work of its sessions is put there, copies too */
+    ort_session *session;
+    ort_session_options *options; /* with several buckets: what further sessions are made of; else NULL */
+} onnx_lane;
+
+typedef struct onnx_replays onnx_replays; /* replay.h */
+typedef struct onnx_buckets onnx_buckets; /* buckets.h */
+
+struct weir_engine_model {
+    const onnx_library *library;
+    onnx_device device;
+    onnx_settings settings;
+    weir_client *client;
+    weir_runtime *runtime;
+    onnx_weight *weights;
+    size_t weight_count;
+    onnx_lane lanes[ONNX_LANES_MOST]; /* the first is always there, and its session has what the others share */
+    size_t lane_count;
+    size_t lanes_failed;   /* that the setting wanted and that could not be made */
+    onnx_buffer stripped;  /* with several buckets: the model without its weights; else nothing */
+    onnx_origins *origins; /* with several sessions: the files where its notes say that the weights lie; else NULL */
+    onnx_buckets *buckets;
+    weir_provider_share shares[ONNX_PROVIDERS];
+    size_t share_count;
+    onnx_replays *replays; /* with the setting cuda_graph; else NULL */
+    onnx_ports inputs, outputs;
+    char architecture[64];
+    char remarks[512];
+    pthread_mutex_t lock; /* guards what follows */
+    onnx_run *runs;
+    weir_engine_metrics metrics;
+    weir_status last; /* how the last run ended, if it was the engine's doing */
+};
+
+/* session.c: makes model->weights and the session of the first lane, whose memory is there (onnx_lane_begin), and further lanes
+ * as the settings want them. On failure what was made stays for onnx_session_end. */
+weir_status onnx_session_begin(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
+                               const weir_engine_load *load);
+void onnx_session_end(weir_engine_model *model);
+/* With several buckets: one more session of the lane, over the same weights. */
+weir_status onnx_session_another(weir_engine_model *model, onnx_lane *lane, ort_session **out);
+/* What the lane's bridge counted so far. */
+weir_onnxruntime_stats onnx_session_stats(const onnx_lane *lane);
+/* The words and code of a failed call as weir's status: WEIR_ERR_OUT_OF_MEMORY if a request of this thread was refused since. A
+ * session works on the thread that calls it, so that refusals of other threads are those of other calls. */
+weir_status onnx_session_failed(weir_engine_model *model, const onnx_lane *lane, uint64_t refusals_before, int code,
+                                const char *text, const char *doing);
+
+/* lanes.c: the lane's stream and bridge. On failure nothing is left. */
+weir_status onnx_lane_begin(weir_engine_model *model, onnx_lane *lane);
+/* After its sessions and their values: its options, bridge and stream, as far as they are there. */
+void onnx_lane_end(weir_engine_model *model, onnx_lane *lane);
+
+/* shares.c: fills model->shares, where ONNX Runtime tells that (1.24). */
+void onnx_shares_read(weir_engine_model *model);
+
+/* ports.c */
+weir_status onnx_ports_read(weir_engine_model *model, const onnx_graph *graph);
+void onnx_ports_free(onnx_ports *ports);
+/* By the monotonic clock. */
+double onnx_seconds(void);
+/* Writes "[2, ?, 384]". */
+char *onnx_shape_text(uint32_t rank, const int64_t *shape, char *text, size_t capacity);
+
+/* infer.c */
+/* The output number `index`: its name, type, shape and data, as a run left it. */
+weir_status onnx_describe_output(weir_engine_model *model, size_t index, ort_value *value, weir_tensor *tensor);
+weir_status onnx_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out);
+void onnx_release_outputs(weir_engine_model *model, weir_outputs *outputs);
+weir_status onnx_cancel(weir_engine_model *model, uint64_t id);
+/* WEIR_ERR_CANCELLED when somebody has. */
+weir_status onnx_check_cancelled(weir_engine_model *model, const onnx_run *its);
+weir_status onnx_warm_up(weir_engine_model *model);
+
+#endif

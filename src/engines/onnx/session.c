@@ -1,0 +1,360 @@
+/* Weights into the client's memory, and the session over them. */
+#include "model.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <weir/log.h>
+
+#include "packed.h"
+#include "replay.h"
+#include "shared.h"
+
+weir_onnxruntime_stats onnx_session_stats(const onnx_lane *lane)
+{
+    weir_onnxruntime_stats stats = WEIR_INIT(weir_onnxruntime_stats);
+    if (weir_onnxruntime_stats_get(lane->bridge, &stats) != WEIR_OK)
+        stats = (weir_onnxruntime_stats){0}; /* in a forked child alone */
+    return stats;
+}
+
+weir_status onnx_session_failed(weir_engine_model *model, const onnx_lane *lane, uint64_t refusals_before, int code,
+                                const char *text, const char *doing)
+{
+    const char *name = weir_client_name(model->client);
+    char refusal[1024] = ""; /* no words of a failure, which another thread's refusal could be taken for the cause of */
+    if (weir_onnxruntime_explain(lane->bridge, refusals_before, refusal, sizeof refusal))
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s", refusal);
+    if (strstr(text, "bad_alloc"))
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: %s: ONNX Runtime %s has no host memory: %s", name, doing,
+                         model->library->version, text);
+    if (code == ORT_INVALID_ARGUMENT_CODE && strcmp(doing, "running") == 0)
+        return weir_fail(WEIR_ERR_INVALID, "%s: the model does not take these inputs: ONNX Runtime %s: %s", name,
+                         model->library->version, text);
+    if (code == ORT_NOT_IMPLEMENTED_CODE)
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version,
+                         text);
+    if (!model->settings.cpu_fallback && strstr(text, "fallback to CPU EP has been explicitly disabled"))
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "%s: %s: with cpu_fallback=off the provider %s would have to run every node, and it does "
+                         "not take them all",
+                         name, doing, onnx_provider_name(model->settings.provider));
+    if (code == ORT_INVALID_PROTOBUF_CODE || code == ORT_INVALID_GRAPH_CODE)
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version, text);
+    return weir_fail(WEIR_ERR_ENGINE, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version, text);
+}
+
+/* ---- weights ------------------------------------------------------------------------------------------------------ */
+
+static weir_status place_weight(weir_engine_model *model, const onnx_tensor *tensor, onnx_weight *weight)
+{
+    const onnx_library *library = model->library;
+    weight->name = onnx_text_copy(tensor->name);
+    if (!weight->name)
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its names", weir_client_name(model->client));
+    weir_block block;
+    weir_request request = {.struct_size = sizeof request,
+                            .bytes = tensor->bytes + ORT_SLACK,
+                            .stream = WEIR_STREAM_HOST,
+                            .memory_class = WEIR_CLASS_WEIGHTS,
+                            .tag = weight->name};
+    weir_status status = weir_alloc_with(model->client, &request, &block);
+    if (status != WEIR_OK)
+        return status;
+    weight->data = block.pointer;
+    memcpy(weight->data, tensor->data, tensor->bytes);
+    memset((char *)weight->data + tensor->bytes, 0, ORT_SLACK);
+    int code;
+    char text[512];
+    if (onnx_failed(library->api,
+                    library->api->CreateTensorWithDataAsOrtValue(library->host, weight->data, tensor->bytes,
+                                                                 tensor->shape, tensor->rank, tensor->type,
+                                                                 &weight->value),
+                    &code, text, sizeof text))
+        return weir_fail(WEIR_ERR_ENGINE, "%s: tensor \"%s\": ONNX Runtime %s: %s", weir_client_name(model->client),
+                         weight->name, library->version, text);
+    return WEIR_OK;
+}
+
+/* Those that kernels pack are left in the file. */
+static bool is_placed(const onnx_graph *graph, const bool *packed, size_t index)
+{
+    return onnx_moved(&graph->weights[index]) && !(packed && packed[index]);
+}
+
+static weir_status place_weights(weir_engine_model *model, const onnx_graph *graph, const bool *packed,
+                                 const weir_engine_load *load)
+{
+    uint64_t total = 1, done = 0;
+    for (size_t i = 0; i < graph->weight_count; i++)
+        if (is_placed(graph, packed, i)) {
+            model->weight_count++;
+            total += graph->weights[i].bytes;
+        }
+    model->weights = calloc(model->weight_count + 1, sizeof *model->weights);
+    if (!model->weights)
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
+    size_t next = 0;
+    for (size_t i = 0; i < graph->weight_count; i++) {
+        const onnx_tensor *tensor = &graph->weights[i];
+        if (!is_placed(graph, packed, i))
+            continue;
+        weir_status status = place_weight(model, tensor, &model->weights[next++]);
+        if (status != WEIR_OK)
+            return status;
+        done += tensor->bytes;
+        if (load->progress)
+            load->progress(0.1 + 0.6 * (double)done / (double)total, load->progress_user);
+    }
+    return WEIR_OK;
+}
+
+/* ---- session ------------------------------------------------------------------------------------------------------ */
+
+typedef struct attempt {
+    int code;
+    char text[1024];
+} attempt;
+
+#define FAILED(model, a, call) onnx_failed((model)->library->api, call, &(a)->code, (a)->text, sizeof(a)->text)
+
+/* The optimizer computes constants while loading and keeps them on the heap, up to 1 GiB each unless told otherwise: a file
+ * of a hundred bytes can ask for that. What comes of real weights (transposed, unpacked from 4 bits) stays in proportion to
+ * the file. */
+static uint64_t fold_at_most(const onnx_file *file)
+{
+    uint64_t bytes = file->size;
+    for (const onnx_side_file *side = file->sides; side; side = side->next)
+        bytes += side->size;
+    uint64_t most = (16u << 20) + 8 * bytes;
+    return most < 1u << 30 ? most : 1u << 30;
+}
+
+static bool set_options(weir_engine_model *model, const onnx_file *file, ort_session_options *options, attempt *a)
+{
+    const ort_api *api = model->library->api;
+    const onnx_settings *s = &model->settings;
+    if (FAILED(model, a, api->SetSessionGraphOptimizationLevel(options, s->optimization)) ||
+        FAILED(model, a, api->SetIntraOpNumThreads(options, s->threads)) ||
+        FAILED(model, a, api->AddSessionConfigEntry(options, "session.use_env_allocators", "1")) ||
+        FAILED(model, a, api->AddSessionConfigEntry(options, "session.disable_prepacking", s->prepack ? "0" : "1")) ||
+        FAILED(
+            model, a,
+            api->AddSessionConfigEntry(options, "session.model_external_initializers_file_folder_path", file->folder)))
+        return false;
+    char most[32];
+    snprintf(most, sizeof most, "%" PRIu64, fold_at_most(file));
+    if (FAILED(model, a,
+               api->AddSessionConfigEntry(options, "optimization.constant_folding_max_output_size_in_bytes", most)))
+        return false;
+    if (!s->memory_pattern && FAILED(model, a, api->DisableMemPattern(options)))
+        return false;
+    if (s->cpu_arena_off && FAILED(model, a, api->DisableCpuMemArena(options)))
+        return false;
+    if (!s->cpu_fallback &&
+        FAILED(model, a, api->AddSessionConfigEntry(options, "session.disable_cpu_ep_fallback", "1")))
+        return false;
+    if (model->library->minor >= ORT_API_ASSIGNMENTS &&
+        FAILED(model, a, api->AddSessionConfigEntry(options, "session.record_ep_graph_assignment_info", "1")))
+        return false;
+    for (size_t i = 0; i < model->weight_count; i++)
+        if (FAILED(model, a, api->AddInitializer(options, model->weights[i].name, model->weights[i].value)))
+            return false;
+    return true;
+}
+
+/* `stripped` has data when the weights are ours; `path` is for when they are not. */
+static weir_status create(weir_engine_model *model, onnx_lane *lane, const char *path, const onnx_buffer *stripped,
+                          const ort_session_options *options, ort_session **out)
+{
+    const ort_api *api = model->library->api;
+    ort_env *env = model->library->env;
+    attempt a = {0};
+    uint64_t before = onnx_session_stats(lane).refused;
+    weir_status status = weir_onnxruntime_enter(lane->bridge);
+    if (status != WEIR_OK)
+        return status;
+    bool made = !FAILED(model, &a,
+                        stripped->data ? api->CreateSessionFromArray(env, stripped->data, stripped->size, options, out)
+                                       : api->CreateSession(env, path, options, out));
+    weir_onnxruntime_leave(lane->bridge);
+    return made ? WEIR_OK : onnx_session_failed(model, lane, before, a.code, a.text, "loading");
+}
+
+static weir_status make_session(weir_engine_model *model, onnx_lane *lane, const onnx_file *file,
+                                const onnx_buffer *stripped, const weir_engine_load *load)
+{
+    const ort_api *api = model->library->api;
+    ort_session_options *options = NULL;
+    attempt a = {0};
+    bool set = !FAILED(model, &a, api->CreateSessionOptions(&options)) && set_options(model, file, options, &a);
+    weir_status status =
+        set ? onnx_device_provide(model->library, &model->device, lane->stream, &model->settings, load, options)
+            : onnx_session_failed(model, lane, UINT64_MAX, a.code, a.text, "loading");
+    if (status == WEIR_OK)
+        status = create(model, lane, file->real, stripped, options, &lane->session);
+    if (status == WEIR_OK && model->settings.buckets > 1)
+        lane->options = options;
+    else if (options)
+        api->ReleaseSessionOptions(options);
+    return status;
+}
+
+/* ---- further ones ------------------------------------------------------------------------------------------------- */
+
+/* ONNX Runtime opens the files again for what it folds, and on cuda for what is not shared: of another model in their place,
+ * those weights would be mixed with these. */
+static weir_status check_origins(weir_engine_model *model, ort_session **made)
+{
+    weir_status status = onnx_origins_check(model->origins);
+    if (status != WEIR_OK && *made) {
+        model->library->api->ReleaseSession(*made);
+        *made = NULL;
+    }
+    return status;
+}
+
+weir_status onnx_session_another(weir_engine_model *model, onnx_lane *lane, ort_session **out)
+{
+    *out = NULL;
+    weir_status status = check_origins(model, out);
+    if (status == WEIR_OK)
+        status = create(model, lane, NULL, &model->stripped, lane->options, out);
+    return status == WEIR_OK ? check_origins(model, out) : status; /* also while they were read */
+}
+
+static weir_status begin_lane(weir_engine_model *model, onnx_lane *lane, const onnx_file *file,
+                              const onnx_buffer *stripped, const weir_engine_load *load)
+{
+    weir_status status = onnx_lane_begin(model, lane);
+    if (status != WEIR_OK)
+        return status;
+    status = check_origins(model, &lane->session);
+    if (status == WEIR_OK)
+        status = make_session(model, lane, file, stripped, load);
+    if (status == WEIR_OK)
+        status = check_origins(model, &lane->session);
+    if (status != WEIR_OK)
+        onnx_lane_end(model, lane);
+    return status;
+}
+
+/* With fewer than were wanted, more runs wait: the model serves all the same. */
+static void begin_lanes(weir_engine_model *model, const onnx_file *file, const onnx_buffer *stripped,
+                        const weir_engine_load *load)
+{
+    size_t wanted = model->device.cuda ? (size_t)model->settings.concurrency : 1;
+    weir_status status = WEIR_OK;
+    while (model->lane_count < wanted && status == WEIR_OK) {
+        status = begin_lane(model, &model->lanes[model->lane_count], file, stripped, load);
+        model->lane_count += status == WEIR_OK;
+    }
+    model->lanes_failed = wanted - model->lane_count;
+    if (model->lanes_failed)
+        weir_log(WEIR_LOG_WARNING, "onnx: %s has sessions for %zu runs at a time, and not for %zu: %s",
+                 weir_client_name(model->client), model->lane_count, wanted, weir_detail());
+}
+
+static bool has_further(const weir_engine_model *model)
+{
+    return model->settings.buckets > 1 || (model->device.cuda && model->settings.concurrency > 1);
+}
+
+static weir_status begin_further(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
+                                 const onnx_buffer *stripped, const weir_engine_load *load)
+{
+    weir_status status = WEIR_OK;
+    model->origins = onnx_origins_of(file);
+    if (!model->origins)
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
+    if (model->device.cuda)
+        status = onnx_shared_begin(model, graph);
+    if (status == WEIR_OK)
+        begin_lanes(model, file, stripped, load);
+    return status;
+}
+
+/* ---- all of it ---------------------------------------------------------------------------------------------------- */
+
+static weir_status try_session(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
+                               const bool *packed, const onnx_buffer *stripped, const weir_engine_load *load)
+{
+    weir_status status = stripped->data ? place_weights(model, graph, packed, load) : WEIR_OK;
+    return status == WEIR_OK ? make_session(model, &model->lanes[0], file, stripped, load) : status;
+}
+
+/* On cuda ONNX Runtime copies each weight from the mapped file into a block of the client's, which is all that is wanted:
+ * nothing is placed for it beforehand. On host, with prepacking on, weights that kernels pack are not copied to the client's
+ * memory first: the packed form is there. If less was packed than expected, some are still read from the mapped file: then it
+ * is done again with every weight placed. */
+static weir_status begin_ours(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph, bool *packed,
+                              const weir_engine_load *load)
+{
+    onnx_buffer stripped = {0};
+    uint64_t expected = 0, before = onnx_session_stats(&model->lanes[0]).reserved;
+    weir_status status = onnx_strip(file, graph, &stripped);
+    if (model->device.cuda)
+        memset(packed, true, graph->weight_count * sizeof *packed);
+    else if (status == WEIR_OK && model->settings.prepack)
+        status = onnx_packed(graph, packed, &expected);
+    if (status == WEIR_OK)
+        status = try_session(model, file, graph, packed, &stripped, load);
+    if (status == WEIR_OK && onnx_session_stats(&model->lanes[0]).reserved - before < expected) {
+        onnx_session_end(model);
+        memset(packed, 0, graph->weight_count * sizeof *packed);
+        status = try_session(model, file, graph, packed, &stripped, load);
+    }
+    if (status == WEIR_OK && has_further(model))
+        status = begin_further(model, file, graph, &stripped, load);
+    if (status == WEIR_OK && model->settings.buckets > 1)
+        model->stripped = stripped;
+    else
+        onnx_buffer_free(&stripped);
+    return status;
+}
+
+weir_status onnx_session_begin(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
+                               const weir_engine_load *load)
+{
+    static const onnx_buffer whole;
+    if (!model->settings.ours)
+        return try_session(model, file, graph, NULL, &whole, load);
+    bool *packed = calloc(graph->weight_count + 1, sizeof *packed);
+    if (!packed)
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
+    weir_status status = begin_ours(model, file, graph, packed, load);
+    free(packed);
+    return status;
+}
+
+void onnx_session_end(weir_engine_model *model)
+{
+    const ort_api *api = model->library->api;
+    onnx_replays_stop(model);
+    for (size_t i = model->lane_count; i-- > 0;) /* the first has what the others read */
+        if (model->lanes[i].session)
+            api->ReleaseSession(model->lanes[i].session);
+    for (; model->lane_count > 1; model->lane_count--)
+        onnx_lane_end(model, &model->lanes[model->lane_count - 1]);
+    if (model->lanes[0].options)
+        api->ReleaseSessionOptions(model->lanes[0].options);
+    onnx_buffer_free(&model->stripped);
+    onnx_origins_free(model->origins);
+    onnx_replays_end(model);
+    for (size_t i = 0; model->weights && i < model->weight_count; i++) {
+        onnx_weight *weight = &model->weights[i];
+        if (weight->value)
+            api->ReleaseValue(weight->value);
+        if (weight->data && weir_free(model->client, weight->data, WEIR_STREAM_HOST) != WEIR_OK)
+            weir_log(WEIR_LOG_WARNING, "onnx: tensor \"%s\" could not be freed: %s", weight->name, weir_detail());
+        free(weight->name);
+    }
+    free(model->weights);
+    model->weights = NULL;
+    model->weight_count = 0;
+    model->lanes[0].session = NULL;
+    model->lanes[0].options = NULL;
+    model->origins = NULL;
+}

@@ -1,0 +1,189 @@
+/* See uses.h. */
+#include "uses.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Field numbers: GraphProto, NodeProto, AttributeProto, ValueInfoProto, TensorProto. */
+enum {
+    GRAPH_NODE = 1,
+    GRAPH_WEIGHT = 5,
+    GRAPH_INPUT = 11,
+    GRAPH_OUTPUT = 12,
+    NODE_INPUT = 1,
+    NODE_OPERATOR = 4,
+    NODE_ATTRIBUTE = 5,
+    NODE_DOMAIN = 7,
+    ATTRIBUTE_GRAPH = 6,
+    ATTRIBUTE_GRAPHS = 11,
+    VALUE_NAME = 1,
+    TENSOR_NAME = 8
+};
+
+enum { LARGE = 1024 };
+
+typedef struct named {
+    onnx_text name;
+    onnx_use *use;
+} named;
+
+typedef struct reading {
+    named *list; /* by name */
+    size_t count;
+    bool functions, transposes, constants;
+} reading;
+
+static int by_name(const void *a, const void *b)
+{
+    const onnx_text *x = &((const named *)a)->name, *y = &((const named *)b)->name;
+    if (x->size != y->size)
+        return x->size < y->size ? -1 : 1;
+    return x->size ? memcmp(x->text, y->text, x->size) : 0;
+}
+
+static void use(const reading *r, const onnx_field *name, unsigned kind)
+{
+    named key = {.name = {(const char *)name->data, name->size}};
+    named *found = name->size ? bsearch(&key, r->list, r->count, sizeof key, by_name) : NULL;
+    if (!found)
+        return;
+    found->use->kinds |= kind;
+    found->use->count++;
+}
+
+static void read_graph(reading *r, const uint8_t *data, size_t size, bool main_graph);
+
+static void read_attribute(reading *r, const onnx_field *attribute)
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, attribute->data, attribute->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+        if (field.number == ATTRIBUTE_GRAPH || field.number == ATTRIBUTE_GRAPHS)
+            read_graph(r, field.data, field.size, false);
+}
+
+/* What a node does: the kind of its second input, of its first, and of the others. */
+typedef struct operation {
+    const char *name;
+    unsigned first, second, others;
+} operation;
+
+static const operation operations[] = {
+    {"MatMul", ONNX_USE_OPERAND, ONNX_USE_RIGHT, ONNX_USE_OTHER},
+    {"Gemm", ONNX_USE_OPERAND, ONNX_USE_RIGHT, ONNX_USE_OPERAND},
+    {"Conv", ONNX_USE_OTHER, ONNX_USE_OPERAND, ONNX_USE_OPERAND},
+    {"ConvTranspose", ONNX_USE_OTHER, ONNX_USE_OPERAND, ONNX_USE_OPERAND},
+    {"LSTM", ONNX_USE_OTHER, ONNX_USE_OPERAND, ONNX_USE_OPERAND},
+    {"GRU", ONNX_USE_OTHER, ONNX_USE_OPERAND, ONNX_USE_OPERAND},
+    {"RNN", ONNX_USE_OTHER, ONNX_USE_OPERAND, ONNX_USE_OPERAND},
+    {"Gather", ONNX_USE_TABLE, ONNX_USE_OTHER, ONNX_USE_OTHER},
+    {NULL, ONNX_USE_OTHER, ONNX_USE_OTHER, ONNX_USE_OTHER},
+};
+
+/* ONNX Runtime's own operators, but for the quantized ones: transpositions are moved through those. A model's functions may
+ * be in that domain, too. */
+static const operation fused = {"", ONNX_USE_OPERAND, ONNX_USE_OPERAND, ONNX_USE_OPERAND};
+
+static bool is_fused(const reading *r, onnx_text domain, onnx_text name)
+{
+    return !r->functions && onnx_text_is(domain, "com.microsoft") && name.size && !strchr("QD", name.text[0]);
+}
+
+static const operation *operation_of(reading *r, const onnx_field *node)
+{
+    onnx_text name = {0}, domain = {0};
+    const operation *it = operations;
+    onnx_wire wire;
+    onnx_wire_open(&wire, node->data, node->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        if (field.number == NODE_OPERATOR)
+            name = (onnx_text){(const char *)field.data, field.size};
+        else if (field.number == NODE_DOMAIN)
+            domain = (onnx_text){(const char *)field.data, field.size};
+    }
+    r->constants |= onnx_text_is(name, "Constant") && node->size >= LARGE;
+    bool standard = domain.size == 0 || onnx_text_is(domain, "ai.onnx");
+    r->transposes |= onnx_text_is(name, "Transpose") || !(standard || onnx_text_is(domain, "com.microsoft"));
+    while (it->name && !(standard && onnx_text_is(name, it->name)))
+        it++;
+    return is_fused(r, domain, name) ? &fused : it;
+}
+
+static void read_node(reading *r, const onnx_field *node, bool main_graph)
+{
+    const operation *its = operation_of(r, node);
+    unsigned input = 0;
+    onnx_wire wire;
+    onnx_wire_open(&wire, node->data, node->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        if (field.number == NODE_ATTRIBUTE)
+            read_attribute(r, &field);
+        if (field.number != NODE_INPUT)
+            continue;
+        unsigned kind = input == 0 ? its->first : input == 1 ? its->second : its->others;
+        use(r, &field, main_graph ? kind : ONNX_USE_OTHER);
+        input++;
+    }
+}
+
+/* What is named in the field `number` of the message. An input of the graph is no constant, even if an initializer is its
+ * default; an initializer of a subgraph may have the name of one of the main graph's. */
+static void use_named(const reading *r, const onnx_field *message, uint32_t number, unsigned kind)
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, message->data, message->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+        if (field.number == number)
+            use(r, &field, kind);
+}
+
+static void read_graph(reading *r, const uint8_t *data, size_t size, bool main_graph)
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, data, size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        if (field.number == GRAPH_NODE) {
+            read_node(r, &field, main_graph);
+        } else if (field.number == GRAPH_INPUT || field.number == GRAPH_OUTPUT) {
+            use_named(r, &field, VALUE_NAME, ONNX_USE_OTHER);
+        } else if (field.number == GRAPH_WEIGHT && !main_graph) {
+            use_named(r, &field, TENSOR_NAME, ONNX_USE_OTHER | ONNX_USE_HIDDEN);
+            r->constants = true;
+        }
+    }
+}
+
+weir_status onnx_uses_read(const onnx_graph *graph, onnx_uses *out)
+{
+    reading r = {.list = calloc(graph->weight_count + 1, sizeof *r.list),
+                 .count = graph->weight_count,
+                 .functions = graph->functions,
+                 .transposes = graph->functions,
+                 .constants = graph->functions};
+    *out = (onnx_uses){.of = calloc(graph->weight_count + 1, sizeof *out->of)};
+    weir_status status =
+        r.list && out->of ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for the names of weights");
+    for (size_t i = 0; status == WEIR_OK && i < r.count; i++)
+        r.list[i] = (named){graph->weights[i].name, &out->of[i]};
+    if (status == WEIR_OK) {
+        qsort(r.list, r.count, sizeof *r.list, by_name);
+        read_graph(&r, graph->data, graph->size, true);
+        out->transposes = r.transposes;
+        out->constants = r.constants;
+    }
+    free(r.list);
+    return status;
+}
+
+weir_status onnx_uses_mark(onnx_graph *graph, int optimization)
+{
+    enum { LAYOUTS = 3 };
+    onnx_uses uses;
+    weir_status status = onnx_uses_read(graph, &uses);
+    bool turned = optimization > 0 && (uses.transposes || optimization >= LAYOUTS);
+    unsigned kinds = ONNX_USE_HIDDEN | (turned ? ONNX_USE_OTHER : 0);
+    for (size_t i = 0; status == WEIR_OK && i < graph->weight_count; i++)
+        graph->weights[i].stays = uses.of[i].kinds & kinds;
+    free(uses.of);
+    return status;
+}

@@ -1,0 +1,1 @@
+list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/registry.c)

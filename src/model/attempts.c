@@ -1,0 +1,227 @@
+/* What became of the candidates of a model. Lists that were handed out stay as they were until the model is unloaded. */
+#include "model/open.h"
+
+struct wi_attempt_list {
+    wi_attempt_list *next;
+    uint64_t changes; /* as they were when it was made */
+    size_t count;
+    weir_attempt of[];
+};
+
+/* Reasons are the list's own, as those of attempts that are left out by then are freed. */
+static const char *keep_reason(const weir_attempt *attempt)
+{
+    char *text = attempt->status == WEIR_OK ? NULL : strdup(attempt->reason);
+    return text ? text : "";
+}
+
+static void free_reason(const wi_attempt *attempt)
+{
+    if (attempt->told.reason[0])
+        free((char *)attempt->told.reason);
+}
+
+/* With the lock held. */
+static bool grow(wi_opening *opening)
+{
+    if (opening->attempt_count < opening->attempt_room)
+        return true;
+    size_t room = opening->attempt_room ? 2 * opening->attempt_room : 8;
+    wi_attempt *more = realloc(opening->attempts, room * sizeof *more);
+    if (!more)
+        return false;
+    opening->attempts = more;
+    opening->attempt_room = room;
+    return true;
+}
+
+static bool is_of(const weir_attempt *one, const weir_candidate *candidate)
+{
+    return one->engine == candidate->engine && one->provider == candidate->provider && one->device == candidate->device;
+}
+
+static bool alike(const weir_attempt *one, const weir_attempt *other)
+{
+    return one->engine == other->engine && one->provider == other->provider && one->device == other->device &&
+           one->status == other->status && one->stage == other->stage;
+}
+
+/* Requests without end may fail alike: of such attempts the first and the newest are listed. With the lock held. */
+static void leave_one_out(wi_opening *opening, size_t newest)
+{
+    wi_attempt *all = opening->attempts;
+    size_t before = 0, last = 0;
+    if (all[newest].told.status == WEIR_OK)
+        return;
+    for (size_t i = 0; i < newest; i++)
+        if (alike(&all[i].told, &all[newest].told)) {
+            before++;
+            last = i;
+        }
+    if (before < 2)
+        return;
+    free_reason(&all[last]);
+    opening->attempt_count--;
+    memmove(&all[last], &all[last + 1], (opening->attempt_count - last) * sizeof *all);
+}
+
+/* A model without a place asks for one with every request: what fails as it did before is not listed for each of them. With
+ * the lock held. */
+static const wi_attempt *listed_before(const wi_opening *opening, const weir_candidate *candidate,
+                                       const weir_attempt *attempt)
+{
+    for (size_t i = 0; i < opening->attempt_count; i++) {
+        const wi_attempt *one = &opening->attempts[i];
+        if (one->number >= opening->adrift && is_of(&one->told, candidate) && one->told.status == attempt->status &&
+            one->told.stage == attempt->stage)
+            return one;
+    }
+    return NULL;
+}
+
+size_t wi_record_add(wi_opening *opening, size_t rank, const weir_attempt *attempt)
+{
+    const weir_candidate *candidate = &opening->choice->candidates[rank];
+    pthread_mutex_lock(&opening->lock);
+    const wi_attempt *before = listed_before(opening, candidate, attempt);
+    size_t number = before ? before->number : SIZE_MAX;
+    opening->attempts_repeated += before != NULL;
+    if (!before && grow(opening)) {
+        size_t place = opening->attempt_count++;
+        wi_attempt *kept = &opening->attempts[place];
+        number = opening->attempts_made++;
+        *kept = (wi_attempt){*attempt, number};
+        kept->told.struct_size = sizeof kept->told;
+        kept->told.engine = candidate->engine;
+        kept->told.provider = candidate->provider;
+        kept->told.device = candidate->device;
+        kept->told.reason = keep_reason(attempt);
+        leave_one_out(opening, place);
+        opening->changes++;
+    }
+    pthread_mutex_unlock(&opening->lock);
+    return number;
+}
+
+/* The place of one that serves. With the lock held. */
+static size_t place_of(const wi_opening *opening, size_t number)
+{
+    size_t place = 0;
+    while (place < opening->attempt_count && opening->attempts[place].number != number)
+        place++;
+    return place;
+}
+
+void wi_record_note(wi_opening *opening, size_t number, const weir_attempt *now)
+{
+    pthread_mutex_lock(&opening->lock);
+    size_t place = place_of(opening, number);
+    weir_attempt *kept = place < opening->attempt_count ? &opening->attempts[place].told : NULL;
+    /* What two runs say of their stages may come out of order; but what has failed does not serve. */
+    if (kept && kept->status == WEIR_OK && (now->status != WEIR_OK || now->stage >= kept->stage)) {
+        kept->ms = now->stage == WEIR_STAGE_LOAD ? kept->ms : now->ms; /* what a load took is known */
+        kept->stage = now->stage;
+        kept->status = now->status;
+        kept->reason = keep_reason(now);
+        kept->bytes = now->bytes;
+        leave_one_out(opening, place);
+        opening->changes++;
+    }
+    pthread_mutex_unlock(&opening->lock);
+}
+
+void wi_record_adrift(wi_opening *opening, bool adrift)
+{
+    pthread_mutex_lock(&opening->lock);
+    opening->adrift = adrift ? opening->attempts_made : SIZE_MAX;
+    opening->on_cpu = opening->on_cpu && !adrift;
+    pthread_mutex_unlock(&opening->lock);
+}
+
+size_t wi_record_count(wi_opening *opening)
+{
+    pthread_mutex_lock(&opening->lock);
+    size_t count = opening->attempts_made;
+    pthread_mutex_unlock(&opening->lock);
+    return count;
+}
+
+void wi_record_clear(wi_opening *opening)
+{
+    for (size_t i = 0; i < opening->attempt_count; i++)
+        free_reason(&opening->attempts[i]);
+    free(opening->attempts);
+    for (wi_attempt_list *next; opening->lists; opening->lists = next) {
+        next = opening->lists->next;
+        free(opening->lists);
+    }
+}
+
+/* A copy with texts of its own behind it. With the lock held. */
+static wi_attempt_list *copy_list(const wi_opening *opening)
+{
+    size_t bytes = opening->attempt_count * sizeof(weir_attempt), texts = 0;
+    for (size_t i = 0; i < opening->attempt_count; i++)
+        texts += strlen(opening->attempts[i].told.reason) + 1;
+    wi_attempt_list *list = malloc(sizeof *list + bytes + texts);
+    if (!list)
+        return NULL;
+    *list = (wi_attempt_list){.changes = opening->changes, .count = opening->attempt_count};
+    char *text = (char *)list + sizeof *list + bytes;
+    for (size_t i = 0; i < list->count; i++) {
+        size_t length = strlen(opening->attempts[i].told.reason) + 1;
+        list->of[i] = opening->attempts[i].told;
+        list->of[i].reason = memcpy(text, opening->attempts[i].told.reason, length);
+        text += length;
+    }
+    return list;
+}
+
+/* The list as it is now: the one that was handed out last, if nothing has changed. With the lock held. */
+static const wi_attempt_list *present_list(wi_opening *opening)
+{
+    if (opening->lists && opening->lists->changes == opening->changes)
+        return opening->lists;
+    wi_attempt_list *list = copy_list(opening);
+    if (!list)
+        return NULL;
+    list->next = opening->lists;
+    opening->lists = list;
+    return list;
+}
+
+weir_status weir_model_record(weir_model *model, weir_record *out)
+{
+    WI_ENTER();
+    if (!model || !out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_model_record: NULL");
+    wi_opening *opening = model->opening;
+    if (!opening)
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "weir_model_record: the model is weir_model_load's, which chooses nothing");
+    weir_status status = wi_model_visit(model, "weir_model_record");
+    if (status != WEIR_OK)
+        return status;
+    weir_record record = {.struct_size = sizeof record, .choice = opening->choice};
+    pthread_mutex_lock(&opening->lock);
+    const wi_attempt_list *list = present_list(opening);
+    record.on_cpu_unasked = opening->on_cpu;
+    record.left_out = opening->attempts_made + opening->attempts_repeated - opening->attempt_count;
+    pthread_mutex_unlock(&opening->lock);
+    if (list) {
+        record.attempts = list->of;
+        record.attempt_count = list->count;
+    }
+    wi_model_part(model);
+    if (!list)
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a model's record");
+    return wi_copy_out(out, out->struct_size, &record, sizeof record)
+               ? WEIR_OK
+               : weir_fail(WEIR_ERR_INVALID, "weir_model_record: member struct_size is not set");
+}
+
+const char *weir_stage_name(weir_stage stage)
+{
+    static const char *const names[WEIR_STAGE_COUNT] = {"detect", "construct", "load", "first-run", "later-run"};
+    return (unsigned)stage < WEIR_STAGE_COUNT ? names[stage] : "?";
+}

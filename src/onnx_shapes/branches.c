@@ -1,0 +1,124 @@
+/* branches.c: the two bodies of an If, of which one runs. Each is planned by itself; what the larger one needs is one value of
+ * the graph around, live while the node runs. */
+#include <weir/plan.h>
+
+#include <string.h>
+
+#include "onnx_shapes/bodies.h"
+#include "onnx_shapes/memory.h"
+#include "onnx_shapes/read.h"
+#include "onnx_shapes/rules.h"
+
+/* What one branch takes beside its outputs. */
+static weir_status measure(graph *body, graph_branches *sum, uint64_t *most)
+{
+    graph_memory memory;
+    weir_plan *plan = NULL;
+    weir_plan_summary summary = WEIR_INIT(weir_plan_summary);
+    weir_plan_options options = WEIR_INIT(weir_plan_options);
+    options.alignment = body->alignment ? body->alignment : 256;
+    options.effort = body->effort / 4 + 1; /* something is left for the next ones */
+    options.mode = body->effort ? WEIR_PLAN_SEARCH : WEIR_PLAN_QUICK;
+    weir_status status = graph_memory_make(body, !body->apart, &memory);
+    if (status != WEIR_OK)
+        return status;
+    status = weir_plan_make(memory.buffers, &options, &plan);
+    if (status == WEIR_OK)
+        status = weir_plan_summarize(plan, &summary);
+    if (status == WEIR_OK) {
+        body->effort -= summary.effort < body->effort ? summary.effort : body->effort;
+        uint64_t bytes = weir_plan_arena(plan, WEIR_KIND_DEVICE);
+        *most = bytes > *most ? bytes : *most;
+        sum->weights += memory.weights;
+        sum->constants += memory.constants;
+        sum->weight_count += memory.weight_count;
+    }
+    weir_plan_destroy(plan);
+    graph_memory_clear(&memory);
+    return status;
+}
+
+static bool look_into(step *s, const char *name, graph *body, graph_branches *sum, uint64_t *most)
+{
+    onnx_text text;
+    if (!graph_body(s->node, name, &text))
+        return step_unknown(s, "it has no %s", name);
+    weir_status status = graph_read_body(s->g, text, body);
+    if (status == WEIR_OK) {
+        status = graph_infer(body);
+        if (status == WEIR_OK)
+            status = measure(body, sum, most);
+        s->g->effort = body->effort;
+    }
+    return status == WEIR_OK || step_unknown(s, "its %s is not known: %s", name, weir_detail());
+}
+
+static bool add_scratch(step *s, uint64_t bytes, graph_branches *sum)
+{
+    graph *g = s->g;
+    sum->scratch = GRAPH_NONE;
+    if (bytes > 0 && graph_value_add(g, (onnx_text){0}, &sum->scratch) != WEIR_OK)
+        return step_unknown(s, "%s", weir_detail());
+    if (bytes > 0) {
+        graph_node maker = {.outputs = &sum->scratch, .output_count = 1};
+        step inner = {.g = g, .node = &maker};
+        graph_value *value = &g->values[sum->scratch];
+        value->name = s->node->name.size ? s->node->name : s->node->op;
+        value->maker = (uint32_t)(s->node - g->nodes);
+        if (!step_give(&inner, 0, ONNX_UINT8, &(graph_shape){1, {(int64_t)bytes}}))
+            return step_unknown(s, "%s", inner.why);
+    }
+    s->node->branches = *sum;
+    return true;
+}
+
+/* The node's bodies are looked at; those inside them that are not stay to be told. */
+static void count(step *s, const graph *yes, const graph *no)
+{
+    onnx_text node = {(const char *)s->node->proto, s->node->proto_size};
+    s->g->bodies += yes->bodies + no->bodies - 1;
+    s->g->inside += yes->inside + no->inside - graph_bodies_made(node);
+    s->g->branched += yes->branched + no->branched + 1;
+}
+
+static bool alike(const graph_value *a, const graph_value *b)
+{
+    return a->type == b->type && a->shape.rank == b->shape.rank &&
+           memcmp(a->shape.dims, b->shape.dims, a->shape.rank * sizeof *a->shape.dims) == 0;
+}
+
+/* Outputs are what both branches make. */
+static bool give(step *s, const graph *yes, const graph *no)
+{
+    char one[GRAPH_SHAPE_TEXT], other[GRAPH_SHAPE_TEXT];
+    if (s->node->output_count > yes->output_count || s->node->output_count > no->output_count)
+        return step_unknown(s, "its branches have fewer outputs than it");
+    for (uint32_t i = 0; i < s->node->output_count; i++) {
+        const graph_value *a = &yes->values[yes->outputs[i]], *b = &no->values[no->outputs[i]];
+        graph_value *out = step_out(s, i);
+        if (out && a->type == b->type)
+            out->type = a->type;
+        if (!alike(a, b))
+            return step_unknown(s, "one branch makes %s of %s, the other %s of %s",
+                                graph_shape_text(&a->shape, one, sizeof one), onnx_type_name(a->type),
+                                graph_shape_text(&b->shape, other, sizeof other), onnx_type_name(b->type));
+        if (!step_give_like(s, i, a))
+            return false;
+    }
+    return true;
+}
+
+bool rule_if(step *s)
+{
+    graph yes = {.file = NULL}, no = {.file = NULL};
+    graph_branches sum = {.scratch = GRAPH_NONE};
+    uint64_t most = 0;
+    bool good = step_need(s, 1) && look_into(s, "then_branch", &yes, &sum, &most) &&
+                look_into(s, "else_branch", &no, &sum, &most) && add_scratch(s, most, &sum);
+    if (good)
+        count(s, &yes, &no);
+    good = good && give(s, &yes, &no);
+    graph_clear(&yes);
+    graph_clear(&no);
+    return good;
+}

@@ -1,0 +1,424 @@
+/* read.c: an ONNX file's graph into values and nodes. onnx_check has walked all of it before: its wire format is sound and its
+ * tensors are what they say. */
+#include "onnx_shapes/read.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "onnx_shapes/bodies.h"
+#include "onnx_shapes/names.h"
+#include "onnx_shapes/step.h"
+
+/* Field numbers: ModelProto, GraphProto, NodeProto, ValueInfoProto, TypeProto, TypeProto.Tensor, TensorShapeProto, its
+ * Dimension. */
+enum {
+    MODEL_GRAPH = 7,
+    MODEL_FUNCTION = 25,
+    GRAPH_NODE = 1,
+    GRAPH_WEIGHT = 5,
+    GRAPH_INPUT = 11,
+    GRAPH_OUTPUT = 12,
+    GRAPH_VALUE = 13,
+    GRAPH_SPARSE = 15,
+    NODE_INPUT = 1,
+    NODE_OUTPUT = 2,
+    NODE_NAME = 3,
+    NODE_OP = 4,
+    NODE_DOMAIN = 7,
+    VALUE_NAME = 1,
+    VALUE_TYPE = 2,
+    TYPE_TENSOR = 1,
+    TENSOR_ELEMENT = 1,
+    TENSOR_SHAPE = 2,
+    SHAPE_DIM = 1,
+    DIM_VALUE = 1,
+    DIM_NAME = 2
+};
+
+static onnx_text text_of(const onnx_field *field)
+{
+    return (onnx_text){(const char *)field->data, field->size};
+}
+
+/* Values ----------------------------------------------------------------------------------------------------------- */
+
+weir_status graph_value_add(graph *g, onnx_text name, uint32_t *out)
+{
+    if (g->value_count == g->value_room) {
+        size_t room = g->value_room ? 2 * g->value_room : 256;
+        graph_value *values = room < GRAPH_NONE ? realloc(g->values, room * sizeof *values) : NULL;
+        if (!values)
+            return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its values", g->file->name);
+        g->values = values;
+        g->value_room = room;
+    }
+    *out = (uint32_t)g->value_count;
+    g->values[g->value_count++] = (graph_value){.name = name, .maker = GRAPH_NONE};
+    if (name.size > 0 && !graph_names_put(g, *out))
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its names", g->file->name);
+    return WEIR_OK;
+}
+
+/* The value of that name, made if it is new. */
+static weir_status value_named(graph *g, onnx_text name, uint32_t *out)
+{
+    *out = graph_find(g, name);
+    return *out == GRAPH_NONE ? graph_value_add(g, name, out) : WEIR_OK;
+}
+
+/* Types and shapes ------------------------------------------------------------------------------------------------- */
+
+static int64_t read_dimension(graph *g, const onnx_field *dim)
+{
+    int64_t extent = -1;
+    onnx_wire wire;
+    onnx_wire_open(&wire, dim->data, dim->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        if (field.number == DIM_VALUE && field.value <= INT64_MAX)
+            extent = (int64_t)field.value;
+        for (size_t i = 0; field.number == DIM_NAME && i < g->given->dim_count; i++)
+            if (onnx_text_is(text_of(&field), g->given->dims[i].name)) {
+                extent = g->given->dims[i].size;
+                g->given->dims[i].used = true;
+            }
+    }
+    return extent;
+}
+
+static bool read_shape(graph *g, const onnx_field *shape, graph_value *value)
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, shape->data, shape->size);
+    value->declared = true;
+    value->said.rank = 0;
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        if (field.number != SHAPE_DIM)
+            continue;
+        if (value->said.rank == GRAPH_MAX_RANK)
+            return false;
+        value->said.dims[value->said.rank++] = read_dimension(g, &field);
+    }
+    return true;
+}
+
+/* False: more dimensions than can be. */
+static bool read_type(graph *g, const onnx_field *type, graph_value *value)
+{
+    onnx_wire outer, wire;
+    onnx_wire_open(&outer, type->data, type->size);
+    for (onnx_field tensor; onnx_wire_next(&outer, &tensor) == 1;) {
+        if (tensor.number != TYPE_TENSOR)
+            continue;
+        onnx_wire_open(&wire, tensor.data, tensor.size);
+        for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+            if (field.number == TENSOR_ELEMENT && field.value < ONNX_TYPE_COUNT)
+                value->type = (int32_t)field.value;
+            else if (field.number == TENSOR_SHAPE && !read_shape(g, &field, value))
+                return false;
+        }
+    }
+    return true;
+}
+
+static onnx_text text_in(const onnx_field *message, uint32_t number)
+{
+    onnx_text text = {0};
+    onnx_wire wire;
+    onnx_wire_open(&wire, message->data, message->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+        if (field.number == number)
+            text = text_of(&field);
+    return text;
+}
+
+static weir_status read_value(graph *g, const onnx_field *info)
+{
+    uint32_t id;
+    weir_status status = value_named(g, text_in(info, VALUE_NAME), &id);
+    if (status != WEIR_OK)
+        return status;
+    graph_value *value = &g->values[id];
+    value->info = text_of(info);
+    value->input |= info->number == GRAPH_INPUT;
+    if (info->number == GRAPH_OUTPUT) {
+        value->output = true;
+        g->outputs[g->output_count++] = id;
+    }
+    onnx_wire wire;
+    onnx_wire_open(&wire, info->data, info->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+        if (field.number == VALUE_TYPE && !read_type(g, &field, value))
+            return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: byte %zu: \"%.*s\" has more than %d dimensions", g->file->name,
+                             graph_offset(g, info->begin), ONNX_SHOW(value->name), GRAPH_MAX_RANK);
+    return WEIR_OK;
+}
+
+static weir_status read_weight(graph *g, const onnx_field *proto)
+{
+    onnx_tensor tensor;
+    uint32_t id;
+    weir_status status = onnx_tensor_read(g->file, proto->data, proto->size, &tensor);
+    if (status == WEIR_OK)
+        status = value_named(g, tensor.name, &id);
+    if (status != WEIR_OK)
+        return status;
+    if (tensor.rank > GRAPH_MAX_RANK)
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: byte %zu: tensor \"%.*s\" has more than %d dimensions",
+                         g->file->name, graph_offset(g, proto->begin), ONNX_SHOW(tensor.name), GRAPH_MAX_RANK);
+    graph_value *value = &g->values[id];
+    value->weight = value->constant = true;
+    value->input = false; /* an initializer that is an input too is its default */
+    value->type = tensor.type;
+    value->shaped = true;
+    value->shape.rank = tensor.rank;
+    memcpy(value->shape.dims, tensor.shape, tensor.rank * sizeof *tensor.shape);
+    value->elements = tensor.elements;
+    value->bytes = tensor.bytes;
+    value->proto = proto->data;
+    value->proto_size = proto->size;
+    if (!graph_addressable(&value->shape))
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "%s: byte %zu: tensor \"%.*s\" has dimensions beyond what can be addressed", g->file->name,
+                         graph_offset(g, proto->begin), ONNX_SHOW(tensor.name));
+    return WEIR_OK;
+}
+
+/* Names of dimensions -------------------------------------------------------------------------------------------- */
+
+/* The one field of that number inside a message. */
+static onnx_text inside(onnx_text message, uint32_t number)
+{
+    onnx_field field = {.data = (const uint8_t *)message.text, .size = message.size};
+    return text_in(&field, number);
+}
+
+static onnx_text shape_of(onnx_text info)
+{
+    return inside(inside(inside(info, VALUE_TYPE), TYPE_TENSOR), TENSOR_SHAPE);
+}
+
+uint32_t graph_open_names(const graph_value *value, onnx_text names[GRAPH_MAX_RANK])
+{
+    uint32_t count = 0, at = 0;
+    onnx_text shape = shape_of(value->info);
+    onnx_wire wire;
+    onnx_wire_open(&wire, (const uint8_t *)shape.text, shape.size);
+    for (onnx_field dim; at < value->said.rank && onnx_wire_next(&wire, &dim) == 1;)
+        if (dim.number == SHAPE_DIM && value->said.dims[at++] < 0)
+            names[count++] = text_in(&dim, DIM_NAME);
+    return count;
+}
+
+/* Is the word in the text, and not as the begin of a longer one? */
+static bool has_word(const char *text, const char *word)
+{
+    size_t length = strlen(word);
+    for (const char *at = text; (at = strstr(at, word)) != NULL; at += length)
+        if (at[length] == '\0' || at[length] == ',')
+            return true;
+    return false;
+}
+
+size_t graph_dim_names(const graph *g, char *text, size_t capacity)
+{
+    size_t count = 0, used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < g->value_count; i++) {
+        onnx_text shape = shape_of(g->values[i].info);
+        onnx_wire wire;
+        onnx_wire_open(&wire, (const uint8_t *)shape.text, g->values[i].input ? shape.size : 0);
+        for (onnx_field dim; onnx_wire_next(&wire, &dim) == 1;) {
+            char word[100];
+            onnx_text name = text_in(&dim, DIM_NAME);
+            int n = snprintf(word, sizeof word, ", %.*s", ONNX_SHOW(name));
+            if (name.size == 0 || has_word(text, word) || used + (size_t)n >= capacity)
+                continue;
+            memcpy(text + used, word, (size_t)n + 1);
+            used += (size_t)n;
+            count++;
+        }
+    }
+    return count;
+}
+
+/* Nodes ------------------------------------------------------------------------------------------------------------ */
+
+static weir_status read_input(graph *g, onnx_text name, uint32_t *id)
+{
+    *id = GRAPH_NONE;
+    return name.size == 0 ? WEIR_OK : value_named(g, name, id);
+}
+
+/* A value has one maker: onnx_check saw to that. */
+static weir_status read_output(graph *g, onnx_text name, uint32_t node, uint32_t *id)
+{
+    weir_status status = read_input(g, name, id);
+    if (status == WEIR_OK && *id != GRAPH_NONE)
+        g->values[*id].maker = node;
+    return status;
+}
+
+static weir_status read_node(graph *g, const onnx_field *proto, uint32_t **ids)
+{
+    graph_node *node = &g->nodes[g->node_count];
+    weir_status status = WEIR_OK;
+    *node = (graph_node){
+        .proto = proto->data, .proto_size = proto->size, .inputs = *ids, .branches = {.scratch = GRAPH_NONE}};
+    onnx_wire wire;
+    onnx_wire_open(&wire, proto->data, proto->size);
+    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;) {
+        if (field.number == NODE_INPUT)
+            status = read_input(g, text_of(&field), &node->inputs[node->input_count++]);
+        else if (field.number == NODE_NAME)
+            node->name = text_of(&field);
+        else if (field.number == NODE_OP)
+            node->op = text_of(&field);
+        else if (field.number == NODE_DOMAIN)
+            node->domain = text_of(&field);
+    }
+    onnx_text text = {(const char *)proto->data, proto->size};
+    node->captured = node->inputs + node->input_count;
+    node->captured_count = status == WEIR_OK ? graph_bodies_read(g, text, node->captured) : 0;
+    node->outputs = node->captured + node->captured_count;
+    g->bodies += graph_has_body(text);
+    g->inside += graph_bodies_made(text);
+    onnx_wire_open(&wire, proto->data, proto->size);
+    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
+        if (field.number == NODE_OUTPUT)
+            status = read_output(g, text_of(&field), (uint32_t)g->node_count, &node->outputs[node->output_count++]);
+    *ids = node->outputs + node->output_count;
+    g->node_count++;
+    return status;
+}
+
+/* The whole -------------------------------------------------------------------------------------------------------- */
+
+/* How much there is of everything, so that it is allocated once. */
+typedef struct tally {
+    size_t nodes, ids, outputs;
+} tally;
+
+static weir_status count(graph *g, const onnx_field *proto, tally *sum)
+{
+    onnx_wire wire, inner;
+    onnx_wire_open(&wire, proto->data, proto->size);
+    for (onnx_field field, name; onnx_wire_next(&wire, &field) == 1;) {
+        sum->outputs += field.number == GRAPH_OUTPUT;
+        sum->nodes += field.number == GRAPH_NODE;
+        if (field.number == GRAPH_SPARSE)
+            return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: byte %zu: a sparse initializer", g->file->name,
+                             graph_offset(g, field.begin));
+        if (field.number == GRAPH_NODE)
+            sum->ids += graph_bodies_count(text_of(&field));
+        onnx_wire_open(&inner, field.data, field.number == GRAPH_NODE ? field.size : 0);
+        while (onnx_wire_next(&inner, &name) == 1)
+            sum->ids += name.number == NODE_INPUT || name.number == NODE_OUTPUT;
+    }
+    return WEIR_OK;
+}
+
+static weir_status make_room(graph *g, const tally *sum)
+{
+    g->nodes = calloc(sum->nodes + 1, sizeof *g->nodes);
+    g->ids = calloc(sum->ids + 1, sizeof *g->ids);
+    g->outputs = calloc(sum->outputs + 1, sizeof *g->outputs);
+    return g->nodes && g->ids && g->outputs
+               ? WEIR_OK
+               : weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for %zu nodes", g->file->name, sum->nodes);
+}
+
+/* Values first, as nodes only name them. */
+static weir_status read_graph(graph *g, const onnx_field *proto)
+{
+    tally sum = {0};
+    weir_status status = count(g, proto, &sum);
+    if (status == WEIR_OK)
+        status = make_room(g, &sum);
+    uint32_t *ids = g->ids;
+    onnx_wire wire;
+    onnx_wire_open(&wire, proto->data, proto->size);
+    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
+        if (field.number == GRAPH_INPUT || field.number == GRAPH_OUTPUT || field.number == GRAPH_VALUE)
+            status = read_value(g, &field);
+    onnx_wire_open(&wire, proto->data, proto->size);
+    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
+        if (field.number == GRAPH_WEIGHT)
+            status = read_weight(g, &field);
+    onnx_wire_open(&wire, proto->data, proto->size);
+    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
+        if (field.number == GRAPH_NODE)
+            status = read_node(g, &field, &ids);
+    return status;
+}
+
+weir_status graph_read(onnx_file *file, graph_givens *given, graph *out)
+{
+    *out = (graph){.file = file, .given = given, .numbers_left = (size_t)1 << 22, .effort = UINT64_C(1) << 20};
+    onnx_field proto = {0};
+    onnx_wire wire;
+    onnx_wire_open(&wire, file->data, file->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        out->functions |= field.number == MODEL_FUNCTION;
+        if (field.number == MODEL_GRAPH)
+            proto = field;
+    }
+    weir_status status = proto.data ? read_graph(out, &proto) : weir_fail(WEIR_ERR_CORRUPT, "%s: no graph", file->name);
+    if (status != WEIR_OK)
+        graph_clear(out);
+    return status;
+}
+
+/* What nothing in the body makes is a value of the innermost graph around it that has the name. */
+static void capture(graph *g, graph_value *value)
+{
+    for (graph *around = g->outer; around; around = around->outer) {
+        uint32_t id = graph_find(around, value->name);
+        if (id == GRAPH_NONE)
+            continue;
+        const graph_value *found = &around->values[id];
+        value->around = around;
+        value->captured = id;
+        value->type = found->type;
+        value->shaped = found->shaped;
+        value->shape = found->shape;
+        value->constant = found->constant;
+        value->elements = found->elements;
+        value->bytes = found->bytes;
+        return;
+    }
+}
+
+weir_status graph_read_body(graph *outer, onnx_text body, graph *out)
+{
+    *out = (graph){.file = outer->file,
+                   .given = outer->given,
+                   .outer = outer,
+                   .functions = outer->functions,
+                   .numbers_left = outer->numbers_left,
+                   .effort = outer->effort,
+                   .alignment = outer->alignment,
+                   .apart = outer->apart};
+    onnx_field proto = {.data = (const uint8_t *)body.text, .size = body.size};
+    weir_status status = read_graph(out, &proto);
+    for (size_t i = 0; status == WEIR_OK && i < out->value_count; i++) {
+        graph_value *value = &out->values[i];
+        if (value->maker == GRAPH_NONE && !value->weight && !value->input && value->name.size > 0)
+            capture(out, value);
+    }
+    if (status != WEIR_OK)
+        graph_clear(out);
+    return status;
+}
+
+void graph_clear(graph *g)
+{
+    for (size_t i = 0; i < g->value_count; i++)
+        free(g->values[i].data);
+    free(g->values);
+    free(g->nodes);
+    free(g->ids);
+    free(g->outputs);
+    graph_names_clear(&g->names);
+    *g = (graph){0};
+}

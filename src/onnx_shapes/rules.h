@@ -1,0 +1,34 @@
+/* rules.h: the rules of the operators, by families; each is as step.h says. */
+#ifndef WEIR_GRAPH_RULES_H
+#define WEIR_GRAPH_RULES_H
+
+#include "onnx_shapes/step.h"
+
+/* rules_each.c: element by element */
+graph_rule rule_same, rule_same_bool, rule_broadcast, rule_compare, rule_where, rule_cast, rule_cast_like, rule_dropout,
+    rule_quantize, rule_dequantize, rule_dynamic_quantize;
+/* rules_window.c: convolutions and pools */
+graph_rule rule_conv, rule_conv_transpose, rule_pool, rule_global_pool, rule_roi_align, rule_grid_sample;
+/* rules_matrix.c */
+graph_rule rule_matmul, rule_gemm, rule_matmul_nbits, rule_einsum;
+/* rules_shape.c: the same elements in another shape */
+graph_rule rule_reshape, rule_flatten, rule_squeeze, rule_unsqueeze, rule_transpose, rule_depth_to_space,
+    rule_space_to_depth;
+/* rules_move.c: parts, repetitions and pieces put together */
+graph_rule rule_concat, rule_split, rule_slice, rule_expand, rule_tile, rule_pad, rule_resize;
+/* rules_index.c: by index, and reductions */
+graph_rule rule_gather, rule_gather_elements, rule_gather_nd, rule_top_k, rule_one_hot, rule_arg, rule_reduce,
+    rule_data_dependent, rule_nonzero;
+bool graph_reduced_axes(step *s, bool *gone); /* which dimensions a reduction takes away */
+/* rules_make.c: from nothing but shapes */
+graph_rule rule_constant, rule_constant_of_shape, rule_shape, rule_size, rule_range, rule_random, rule_random_like;
+/* Which dimensions a Shape tells of. */
+void graph_shape_range(const graph_node *node, uint32_t rank, uint32_t *from, uint32_t *to);
+/* branches.c */
+graph_rule rule_if;
+/* rules_norm.c */
+graph_rule rule_batch_norm, rule_layer_norm, rule_skip_norm, rule_embed_norm;
+/* rules_attention.c */
+graph_rule rule_attention, rule_multi_head, rule_group_query, rule_recurrent;
+
+#endif

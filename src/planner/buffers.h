@@ -1,0 +1,55 @@
+/* A list of buffers, as its readers in the planner see it: views are resolved to their storage as they are added. */
+#ifndef WI_PLANNER_BUFFERS_H
+#define WI_PLANNER_BUFFERS_H
+
+#include <weir/plan_buffers.h>
+
+typedef struct wi_buffer {
+    uint64_t bytes, begin, end, alignment;
+    uint64_t offset;      /* of a fixed one */
+    uint64_t view_offset; /* as told */
+    uint64_t from;        /* where it begins in its root's storage */
+    uint32_t of;
+    uint32_t root; /* itself, unless it is a view */
+    uint32_t name; /* where it begins in `names` */
+    uint32_t view; /* of a storage: the view of it that was added last; of a view: the one before it */
+    uint32_t gap;  /* the last one; WI_NO_GAP: none */
+    uint8_t kind, sharing;
+    bool persistent, fixed;
+} wi_buffer;
+
+#define WI_NO_GAP UINT32_MAX
+
+typedef struct wi_gap {
+    uint64_t begin, end;
+    uint32_t buffer;
+    uint32_t before; /* the buffer's earlier one, or WI_NO_GAP */
+} wi_gap;
+
+typedef struct wi_pair {
+    uint32_t one, other;
+} wi_pair;
+
+struct weir_buffers {
+    wi_buffer *items;
+    size_t count, items_room;
+    wi_gap *gaps;
+    size_t gap_count, gaps_room;
+    wi_pair *conflicts; /* of roots */
+    size_t conflict_count, conflicts_room;
+    char *names; /* one after the other, each with its 0 */
+    size_t names_length, names_room;
+    uint32_t *schedule;
+    size_t schedule_steps;
+    uint64_t last_end;
+};
+
+/* Makes room for `needed` elements; false without host memory, and nothing has changed then. */
+bool wi_room_for(void **array, size_t each, size_t *room, size_t needed);
+
+const char *wi_buffer_name(const weir_buffers *buffers, uint32_t index);
+
+/* A copy of the list; NULL without host memory. */
+weir_buffers *wi_buffers_copy(const weir_buffers *buffers);
+
+#endif

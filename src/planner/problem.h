@@ -1,0 +1,81 @@
+/* What the solvers see: items with a length and the sections of time in which they are live.
+ *
+ * A section is a run of steps in which nothing is born after something has died: two items overlap in time exactly when
+ * they share a section, and a section's load is the sum of the lengths of the items in it. */
+#ifndef WI_PLANNER_PROBLEM_H
+#define WI_PLANNER_PROBLEM_H
+
+#include "planner/buffers.h"
+
+#include <weir/plan.h>
+
+typedef struct wi_span {
+    uint32_t left, right; /* sections left … right - 1 */
+} wi_span;
+
+typedef struct wi_item {
+    uint64_t length, alignment;
+    uint64_t offset; /* the answer; given for a fixed one */
+    uint32_t left, right;
+    uint32_t first_span, spans; /* the parts in which it is live; 0: all of left … right - 1 */
+    uint32_t first_edge, edges; /* items in conflict with it */
+    bool fixed;
+} wi_item;
+
+typedef struct wi_problem {
+    wi_item *items;
+    uint32_t count, sections;
+    wi_span *spans;
+    uint32_t *edges;
+    uint64_t alignment; /* of every item at the least; lengths are multiples of it */
+    uint64_t bound;     /* no arena is smaller */
+    bool plain;         /* no gaps, no conflicts, nothing fixed, one alignment */
+    bool in_place;      /* some may be written over others: plans exist that the items cannot tell */
+} wi_problem;
+
+/* Whether the two are ever live together, or in conflict. */
+bool wi_items_meet(const wi_problem *problem, const wi_item *one, const wi_item *other);
+
+/* The arena that the items' offsets make. */
+uint64_t wi_problem_height(const wi_problem *problem);
+
+/* The storage behind a list of buffers: views joined with their roots, what is written in place joined with what it is written
+ * over, a problem for each kind of memory, and the lower bound. */
+
+/* Of a buffer with storage of its own. */
+typedef struct wi_storage {
+    uint64_t begin, end; /* of it and its views; of a leader, of all that lies in its item */
+    uint64_t own_end;    /* of it and its views */
+    uint64_t length;     /* rounded up to the plan's alignment */
+    uint64_t shift;      /* in its item */
+    uint64_t offset;     /* of a fixed one */
+    uint32_t over;       /* the storage that a plan may write it over; WEIR_NO_BUFFER: none */
+    uint32_t leader;     /* whose item it lies in: itself, or what it is written over */
+    uint32_t root;       /* what it is written over in the end, though it may be an item of its own; or itself */
+    uint32_t item;       /* in the problem of its kind */
+    uint32_t above;      /* what may be written over it; WEIR_NO_BUFFER: nothing */
+    bool tied;           /* gaps, conflicts or a lifetime of all steps: the planner joins it with nothing */
+    bool fixed;          /* as told, or because what it is written over is */
+    bool late;           /* its first step belongs to the item of what it is written over */
+} wi_storage;
+
+typedef struct wi_stores {
+    const weir_buffers *buffers;
+    wi_storage *all; /* by buffer; of views and empty ones nothing but zeros */
+    uint64_t alignment;
+    uint64_t unshared;
+    wi_problem problems[WEIR_KIND_COUNT];
+} wi_stores;
+
+/* WEIR_ERR_INVALID for sizes beyond what 63 bits can add up to; WEIR_ERR_SYSTEM without host memory. Clear in both cases too. */
+weir_status wi_stores_make(const weir_buffers *buffers, uint64_t alignment, wi_stores *out);
+void wi_stores_clear(wi_stores *stores);
+
+/* Where the buffer's storage or view lies, by the items' offsets; its root is the storage that it lies in. */
+uint64_t wi_stores_offset(const wi_stores *stores, uint32_t buffer, uint32_t *root);
+
+/* in_place.c: which storages lie over others, and how the solvers see that. Fills in what lies above what, leaders, shifts, roots and what
+ * follows from pins. WEIR_ERR_SYSTEM without host memory. */
+weir_status wi_in_place_join(wi_stores *stores);
+
+#endif

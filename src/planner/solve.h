@@ -1,0 +1,68 @@
+/* The solvers, which plan.c asks in turn, and their common ground: what they may spend, and the best offsets so far. */
+#ifndef WI_PLANNER_SOLVE_H
+#define WI_PLANNER_SOLVE_H
+
+#include "planner/problem.h"
+
+typedef struct wi_work {
+    const weir_plan_options *options;
+    uint64_t limit, spent; /* steps of the search */
+    uint64_t looked;       /* at the clock, when so much was spent */
+    uint64_t began, told;  /* nanoseconds of the clock */
+    uint64_t arena, bound; /* of what progress tells: all kinds' together */
+    uint64_t others;       /* arenas of the kinds that are placed, bounds of those to come */
+    bool stopped;          /* by the clock or by `progress` */
+} wi_work;
+
+void wi_work_begin(wi_work *work, const weir_plan_options *options);
+double wi_work_seconds(const wi_work *work);
+
+/* Spends so many steps; false when the search has to end. */
+bool wi_work_spend(wi_work *work, uint64_t steps);
+
+/* What is not counted in steps looks at the clock by this; false when it has to end. */
+bool wi_work_goes_on(wi_work *work);
+
+typedef struct wi_best {
+    uint64_t *offsets; /* by item */
+    uint64_t height;   /* UINT64_MAX: none yet */
+    uint64_t enough;   /* what is looked for: the bound, or more */
+    bool proven;
+    const char *found_by;
+} wi_best;
+
+/* Keeps the items' offsets if their arena is smaller than the best so far; true if that is small enough. */
+bool wi_best_keep(const wi_problem *problem, wi_best *best, const char *by);
+
+/* greedy.c: items that are placed, found by time and address, and the lowest gap that another one fits into. */
+typedef struct wi_placement_index wi_placement_index;
+
+/* With nothing placed; NULL without host memory. */
+wi_placement_index *wi_placement_index_create(const wi_problem *problem);
+void wi_placement_index_destroy(wi_placement_index *index);
+void wi_placement_index_empty(wi_placement_index *index);
+
+/* The item, at its offset. False without host memory. */
+bool wi_placement_index_add(wi_placement_index *index, uint32_t item);
+
+/* The lowest offset at or above `from`, aligned as the item wants, at which it meets none that is placed. False without
+ * host memory. */
+bool wi_placement_index_lowest(wi_placement_index *index, uint32_t item, uint64_t from, uint64_t *offset);
+
+/* Each item that is not fixed, in the order of `order`, into the lowest gap that it fits into; when the work has to end,
+ * those that are left one behind the other. False without host memory. */
+bool wi_place_in_order(wi_problem *problem, wi_placement_index *index, const uint32_t *order, wi_work *work);
+
+/* The same for several orders, by size, by what lifetimes make of sizes and by lifetimes. */
+bool wi_solve_greedily(wi_problem *problem, wi_work *work, wi_best *best);
+
+/* skyline.c; of plain problems: one pass from below, in several orders. */
+bool wi_solve_from_below(wi_problem *problem, wi_work *work, wi_best *best);
+
+/* neighbourhood.c; of plain problems: the exact search, until the best is proven or the work is spent. */
+bool wi_solve_by_search(wi_problem *problem, wi_work *work, wi_best *best);
+
+/* One behind the other, in order; fixed ones are gone around. */
+void wi_solve_bump(wi_problem *problem);
+
+#endif

@@ -1,0 +1,24 @@
+/* reader.h: reads a binary trace, as weir_sink_binary writes it, event by event. Nothing in the file is believed: what
+ * breaks the format is WEIR_ERR_CORRUPT with the offset where it stands, whatever the bytes. */
+#ifndef WEIR_TRACE_READER_H
+#define WEIR_TRACE_READER_H
+
+#include <weir/trace.h>
+
+typedef struct reader reader;
+
+/* WEIR_ERR_SYSTEM: the file cannot be read; WEIR_ERR_CORRUPT: it is no trace; WEIR_ERR_UNSUPPORTED: of a later version. */
+weir_status reader_open(const char *path, reader **out);
+
+/* The next event; its texts live as long as the reader. *got is false at the end. A file that stops without its end, as
+ * that of a program that was killed, ends there: reader_cut. */
+weir_status reader_next(reader *r, weir_event *out, bool *got);
+
+/* After the end: whether the file was cut off, and where. */
+bool reader_cut(const reader *r, uint64_t *offset);
+/* Events that the file lacks, as far as is known: those between the ones read, and those its end tells of. */
+uint64_t reader_lost(const reader *r);
+
+void reader_close(reader *r);
+
+#endif

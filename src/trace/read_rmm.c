@@ -1,0 +1,186 @@
+#include "trace/read_rmm.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+enum { C_ACTION, C_POINTER, C_SIZE, C_STREAM, C_NEEDED, C_TIME = C_NEEDED, C_CLASS, C_ORDER };
+
+static const char *const names[RMM_COLUMNS] = {"Action", "Pointer", "Size", "Stream", "Time", "Class", "Order"};
+
+/* No device has so much: a size beyond it is a mistake in the file. */
+#define BYTES_MOST (UINT64_C(1) << 48)
+
+/* Takes the quotes from a value that begins with one; where it ends, or NULL where it does not. */
+static char *unquote(char *value)
+{
+    char *to = value;
+    for (char *from = value + 1; *from; *to++ = *from++)
+        if (*from == '"' && *++from != '"') {
+            *to = '\0';
+            return from + strspn(from, " \t");
+        }
+    return NULL;
+}
+
+/* Takes the line apart at its commas, quotes and blanks around the values taken away; how many values there are, or -1. */
+static int split(char *line, char *fields[RMM_FIELDS])
+{
+    for (int count = 0; count < RMM_FIELDS; line++) {
+        line += strspn(line, " \t");
+        bool quoted = *line == '"';
+        char *end = quoted ? unquote(line) : line + strcspn(line, ",");
+        if (!end || (*end && *end != ','))
+            return -1;
+        fields[count++] = line;
+        bool last = *end == '\0';
+        *end = '\0';
+        for (char *tail = end; !quoted && tail > line && (tail[-1] == ' ' || tail[-1] == '\t');)
+            *--tail = '\0';
+        if (last)
+            return count;
+        line = end;
+    }
+    return -1;
+}
+
+weir_status rmm_header(const char *path, char *line, rmm_columns *out)
+{
+    char *fields[RMM_FIELDS], missing[64] = "";
+    if (strncmp(line, "\xef\xbb\xbf", 3) == 0)
+        line += 3;
+    *out = (rmm_columns){.count = split(line, fields)};
+    for (int i = 0; i < RMM_COLUMNS; i++) {
+        out->place[i] = -1;
+        for (int k = 0; k < out->count; k++) {
+            if (strcasecmp(fields[k], names[i]) != 0)
+                continue;
+            if (out->place[i] >= 0)
+                return weir_fail(WEIR_ERR_CORRUPT, "%s: two columns are called %s", path, names[i]);
+            out->place[i] = k;
+        }
+        size_t used = strlen(missing);
+        if (i < C_NEEDED && out->place[i] < 0)
+            snprintf(missing + used, sizeof missing - used, "%s%s", used ? ", " : "", names[i]);
+    }
+    if (missing[0])
+        return weir_fail(WEIR_ERR_CORRUPT,
+                         "%s: no trace: neither weir's binary form nor a first line with RMM's columns; missing: %s",
+                         path, missing);
+    out->weirs = out->place[C_ORDER] >= 0;
+    out->timed = !out->weirs && out->place[C_TIME] >= 0;
+    return WEIR_OK;
+}
+
+/* Values ----------------------------------------------------------------------------------------------------------- */
+
+/* The value of a digit, or 99. */
+static unsigned digit_of(char c)
+{
+    if (c >= '0' && c <= '9')
+        return (unsigned)(c - '0');
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? (unsigned)(c - 'a' + 10) : 99;
+}
+
+static bool read_digits(const char *text, unsigned base, uint64_t *out)
+{
+    uint64_t value = 0;
+    if (*text == '\0')
+        return false;
+    for (; *text; text++) {
+        unsigned digit = digit_of(*text);
+        if (digit >= base || value > (UINT64_MAX - digit) / base)
+            return false;
+        value = value * base + digit;
+    }
+    *out = value;
+    return true;
+}
+
+/* Decimal, hexadecimal behind 0x, or what the C library prints for NULL. */
+static bool read_number(const char *text, uint64_t *out)
+{
+    if (strcmp(text, "(nil)") == 0) {
+        *out = 0;
+        return true;
+    }
+    bool hex = text[0] == '0' && (text[1] | 0x20) == 'x';
+    return read_digits(text + (hex ? 2 : 0), hex ? 16 : 10, out);
+}
+
+/* Up to `most` digits as a number below `limit`; moves on. */
+static bool read_part(const char **text, unsigned most, unsigned limit, unsigned *out)
+{
+    unsigned value = 0, count = 0;
+    for (; count < most && digit_of(**text) < 10; count++, (*text)++)
+        value = value * 10 + digit_of(**text);
+    *out = value;
+    return count > 0 && value < limit;
+}
+
+/* "13:04:59.123456", "13:04:59:123456" or "13:04:59" in nanoseconds. */
+static bool read_time(const char *text, uint64_t *out)
+{
+    unsigned hours, minutes, seconds, scale = 100000000;
+    if (!read_part(&text, 2, 24, &hours) || *text++ != ':' || !read_part(&text, 2, 60, &minutes) || *text++ != ':' ||
+        !read_part(&text, 2, 61, &seconds))
+        return false;
+    uint64_t time = UINT64_C(1000000000) * (hours * 3600 + minutes * 60 + seconds);
+    if (*text && !strchr(".,:", *text++))
+        return false;
+    for (; digit_of(*text) < 10; text++, scale /= 10)
+        time += (uint64_t)digit_of(*text) * scale;
+    *out = time;
+    return *text == '\0';
+}
+
+static bool read_action(const char *text, rmm_action *out)
+{
+    static const char *const words[] = {"allocate", "free", "allocate failure"};
+    for (int i = 0; i < 3; i++)
+        if (strcmp(text, words[i]) == 0) {
+            *out = (rmm_action)i;
+            return true;
+        }
+    return false;
+}
+
+static bool read_class(const char *text, weir_class *out)
+{
+    for (int i = 0; i < WEIR_CLASS_COUNT; i++)
+        if (strcmp(text, weir_class_name((weir_class)i)) == 0) {
+            *out = (weir_class)i;
+            return true;
+        }
+    return false;
+}
+
+const char *rmm_read(const rmm_columns *columns, char *line, rmm_row *out)
+{
+    char *fields[RMM_FIELDS];
+    const int *place = columns->place;
+    int count = split(line, fields);
+    *out = (rmm_row){.memory_class = WEIR_CLASS_OTHER};
+    if (count < 0)
+        return "quotes that do not end, or far too many values";
+    if (count != columns->count)
+        return count < columns->count ? "fewer values than columns" : "more values than columns";
+    if (!read_action(fields[place[C_ACTION]], &out->action))
+        return "an action that is none";
+    if (!read_number(fields[place[C_POINTER]], &out->pointer))
+        return "a pointer that is no number";
+    if (!read_number(fields[place[C_SIZE]], &out->bytes))
+        return "a size that is no number";
+    if (out->bytes > BYTES_MOST)
+        return "a size that no device has";
+    if (!read_number(fields[place[C_STREAM]], &out->stream))
+        return "a stream that is no number";
+    if (place[C_CLASS] >= 0 && !read_class(fields[place[C_CLASS]], &out->memory_class))
+        return "a class that is none";
+    if (columns->timed && !read_time(fields[place[C_TIME]], &out->key))
+        return "a time that is none";
+    if (columns->weirs && !read_number(fields[place[C_ORDER]], &out->key))
+        return "an order that is no number";
+    return NULL;
+}

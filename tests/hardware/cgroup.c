@@ -1,0 +1,194 @@
+/* What a process may have of its machine: cgroups of both versions, affinity, quotas. */
+#include "machine.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The processor of a machine with 64 GiB, 60 free, and 8 processors. */
+static weir_hardware_device processor(const machine *m)
+{
+    weir_hardware *hardware = machine_look(m, NULL);
+    assert_int_equal(hardware->device_count, 1);
+    weir_hardware_device device = hardware->devices[0];
+    weir_hardware_release(hardware);
+    assert_string_equal(device.key, "cpu");
+    assert_true(device.shares_host && device.usable && !device.discrete);
+    return device;
+}
+
+static machine make(const char *name, const char *groups)
+{
+    machine m = machine_make(name);
+    machine_host(&m, 64 * GIB, 60 * GIB);
+    machine_file(&m, "proc/self/cgroup", "%s", groups);
+    return m;
+}
+
+static void expect(const machine *m, double total, double free, uint32_t units)
+{
+    weir_hardware_device device = processor(m);
+    assert_int_equal(device.total, (uint64_t)(total * GIB));
+    assert_int_equal(device.free, (uint64_t)(free * GIB));
+    assert_int_equal(device.units, units);
+}
+
+#define GROUP(m, group, file, ...) machine_file(m, "sys/fs/cgroup" group "/" file, __VA_ARGS__)
+
+/* D26: bytes are bytes. */
+static void d26_a_machine_without_limits(void **state)
+{
+    (void)state;
+    machine m = make("limits-none", "0::/user.slice\n");
+    GROUP(&m, "/user.slice", "memory.max", "max\n");
+    GROUP(&m, "/user.slice", "memory.high", "max\n");
+    GROUP(&m, "/user.slice", "cpu.max", "max 100000\n");
+    expect(&m, 64, 60, 8);
+}
+
+/* The second version: of all groups on the way the least counts, whichever it is. */
+static void nested_groups(void **state)
+{
+    (void)state;
+    machine m = make("limits-nested", "0::/kube.slice/pod.slice/app\n");
+    GROUP(&m, "/kube.slice", "memory.max", "%llu\n", (unsigned long long)(16 * GIB));
+    GROUP(&m, "/kube.slice", "memory.current", "%llu\n", (unsigned long long)(15 * GIB));
+    GROUP(&m, "/kube.slice/pod.slice", "memory.max", "%llu\n", (unsigned long long)(8 * GIB));
+    GROUP(&m, "/kube.slice/pod.slice", "memory.current", "%llu\n", (unsigned long long)(3 * GIB));
+    GROUP(&m, "/kube.slice/pod.slice/app", "memory.max", "max\n");
+    GROUP(&m, "/kube.slice/pod.slice/app", "memory.current", "%llu\n", (unsigned long long)(2 * GIB));
+    GROUP(&m, "/kube.slice/pod.slice", "cpu.max", "250000 100000\n");
+    GROUP(&m, "/kube.slice/pod.slice/app", "cpu.max", "400000 100000\n");
+    expect(&m, 8, 1, 3); /* 8 of its own, but the group above has only 1 left */
+    GROUP(&m, "/kube.slice", "memory.stat", "anon 5\nfile 9\ninactive_file %llu\nactive_file 7\n",
+          (unsigned long long)(11 * GIB));
+    expect(&m, 8, 5, 3); /* files that the kernel gives up first are as good as free */
+    GROUP(&m, "/kube.slice/pod.slice/app", "memory.high", "%llu\n", (unsigned long long)(4 * GIB));
+    expect(&m, 4, 2, 3);
+    GROUP(&m, "/kube.slice/pod.slice/app", "memory.current", "%llu\n", (unsigned long long)(5 * GIB));
+    expect(&m, 4, 0, 3);
+}
+
+/* In a container with a namespace of its own the group is called "/", and its limits lie at the top. */
+static void a_group_at_the_top(void **state)
+{
+    (void)state;
+    machine m = make("limits-top", "0::/\n");
+    GROUP(&m, "", "memory.max", "%llu\n", (unsigned long long)(2 * GIB));
+    GROUP(&m, "", "memory.current", "%llu\n", (unsigned long long)GIB);
+    GROUP(&m, "", "cpu.max", "100000 100000\n");
+    GROUP(&m, "", "cpuset.cpus.effective", "2-5\n");
+    expect(&m, 2, 1, 1);
+    GROUP(&m, "", "cpu.max", "max 100000\n");
+    expect(&m, 2, 1, 4);
+    machine_file(&m, "proc/self/status", "Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t0,4-7\nMems_allowed:\t1\n");
+    expect(&m, 2, 1, 2);
+}
+
+/* The first version, with controllers in one mount, a name that another begins with, and the second beside it. */
+static void the_first_version(void **state)
+{
+    (void)state;
+    machine m = make("limits-first", "12:cpu,cpuacct:/docker/abc\n9:memory_other:/no\n7:memory:/docker/abc\n"
+                                     "3:cpuset:/docker/abc\n1:name=systemd:/docker/abc\n0::/docker/abc\n");
+    GROUP(&m, "/memory_other/no", "memory.limit_in_bytes", "%llu\n", (unsigned long long)GIB);
+    GROUP(&m, "/memory/docker", "memory.limit_in_bytes", "9223372036854771712\n");
+    GROUP(&m, "/memory/docker", "memory.usage_in_bytes", "%llu\n", (unsigned long long)(50 * GIB));
+    GROUP(&m, "/memory/docker/abc", "memory.limit_in_bytes", "%llu\n", (unsigned long long)(6 * GIB));
+    GROUP(&m, "/memory/docker/abc", "memory.usage_in_bytes", "%llu\n", (unsigned long long)(5 * GIB));
+    GROUP(&m, "/memory/docker/abc", "memory.stat", "inactive_file 1\ntotal_inactive_file %llu\n",
+          (unsigned long long)(2 * GIB));
+    GROUP(&m, "/cpu,cpuacct/docker/abc", "cpu.cfs_quota_us", "150000\n");
+    GROUP(&m, "/cpu,cpuacct/docker/abc", "cpu.cfs_period_us", "100000\n");
+    expect(&m, 6, 3, 2);
+    GROUP(&m, "/cpu,cpuacct/docker/abc", "cpu.cfs_quota_us", "-1\n");
+    GROUP(&m, "/cpuset/docker/abc", "cpuset.effective_cpus", "0-2\n");
+    expect(&m, 6, 3, 3);
+}
+
+/* In a container that sees the host's name of its group, the files of that name are not there and its limits lie at the top. */
+static void a_name_from_outside(void **state)
+{
+    (void)state;
+    machine m = make("limits-outside", "7:memory:/docker/abc\n");
+    GROUP(&m, "/memory", "memory.limit_in_bytes", "%llu\n", (unsigned long long)(4 * GIB));
+    GROUP(&m, "/memory", "memory.usage_in_bytes", "%llu\n", (unsigned long long)GIB);
+    expect(&m, 4, 3, 8);
+}
+
+/* 0 is a limit, and one below what is used leaves nothing: neither is a memory that nobody tells. */
+static void nothing_left(void **state)
+{
+    (void)state;
+    machine m = make("limits-zero", "0::/app\n");
+    GROUP(&m, "/app", "memory.max", "0\n");
+    GROUP(&m, "/app", "memory.current", "%llu\n", (unsigned long long)GIB);
+    expect(&m, 0, 0, 8);
+    assert_string_equal(processor(&m).remark, "");
+    GROUP(&m, "/app", "memory.max", "%llu\n", (unsigned long long)(2 * GIB));
+    GROUP(&m, "/app", "memory.current", "%llu\n", (unsigned long long)(3 * GIB));
+    expect(&m, 2, 0, 8);
+    machine first = make("limits-zero-first", "7:memory:/app\n");
+    GROUP(&first, "/memory/app", "memory.limit_in_bytes", "0\n");
+    expect(&first, 0, 0, 8);
+}
+
+static void nothing_told(void **state)
+{
+    (void)state;
+    machine m = machine_make("limits-nothing");
+    weir_hardware_device device = processor(&m);
+    assert_int_equal(device.total, WEIR_BYTES_UNKNOWN);
+    assert_int_equal(device.free, WEIR_BYTES_UNKNOWN);
+    assert_int_equal(device.units, 0);
+    assert_string_equal(device.remark, "/proc/meminfo does not tell its memory");
+}
+
+static void this_machine(void **state)
+{
+    (void)state;
+    weir_hardware *hardware = NULL;
+    assert_int_equal(weir_hardware_look(NULL, &hardware), WEIR_OK);
+    const weir_hardware_device *device = &hardware->devices[0];
+    assert_int_equal(device->kind, WEIR_HARDWARE_CPU);
+    assert_string_equal(device->runtime, "host");
+    assert_in_range(device->units, 1, 8192);
+    assert_in_range(device->total, 64 << 20, UINT64_C(1) << 50);
+    assert_in_range(device->free, 1, device->total);
+    assert_true(hardware->seconds > 0 && strlen(device->name) > 0 && !strchr(device->name, '\n'));
+    weir_hardware_release(hardware);
+    weir_hardware_release(NULL);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    weir_hardware *hardware = (weir_hardware *)8;
+    weir_hardware_options o = WEIR_INIT(weir_hardware_options);
+    assert_int_equal(weir_hardware_look(NULL, NULL), WEIR_ERR_INVALID);
+    o.sysroot = "/proc/version";
+    assert_int_equal(weir_hardware_look(&o, &hardware), WEIR_ERR_NOT_FOUND);
+    assert_non_null(strstr(weir_detail(), "/proc/version is no directory"));
+    o.sysroot = "/nowhere/at/all";
+    assert_int_equal(weir_hardware_look(&o, &hardware), WEIR_ERR_NOT_FOUND);
+    o.struct_size = 0;
+    assert_int_equal(weir_hardware_look(&o, &hardware), WEIR_ERR_INVALID);
+    assert_ptr_equal(hardware, (weir_hardware *)8);
+    assert_string_equal(weir_hardware_kind_name(WEIR_HARDWARE_DIRECTML), "directml");
+    assert_string_equal(weir_hardware_kind_name(WEIR_HARDWARE_COUNT), "?");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(d26_a_machine_without_limits),
+        cmocka_unit_test(nested_groups),
+        cmocka_unit_test(a_group_at_the_top),
+        cmocka_unit_test(the_first_version),
+        cmocka_unit_test(a_name_from_outside),
+        cmocka_unit_test(nothing_left),
+        cmocka_unit_test(nothing_told),
+        cmocka_unit_test(this_machine),
+        cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,18 @@
+# Opening a model, and moving on when a candidate fails: over a machine and an engine that the tests make up, on the host,
+# the simulated device and CUDA's stub.
+set(WEIR_MODEL_WRAPPED
+  -Wl,--wrap=weir_hardware_look,--wrap=weir_hardware_release,--wrap=weir_client_open)
+foreach(model_test open coverage stages runs adrift ill cancel warm threads)
+  weir_device_test(model-${model_test} model/${model_test}.c model/bed.c choice/machine.c)
+  target_link_options(test-model-${model_test} PRIVATE ${WEIR_MODEL_WRAPPED})
+  weir_sim_device_test(model-${model_test})
+endforeach()
+weir_test(model-memory model/memory.c model/bed.c choice/machine.c INTERNAL)
+target_link_options(test-model-memory PRIVATE ${WEIR_MODEL_WRAPPED}
+  -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free)
+if(TARGET stub-cuda)
+  weir_test(model-lost model/lost.c model/bed.c choice/machine.c INTERNAL
+    ENVIRONMENT "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/stub/cuda")
+  target_link_options(test-model-lost PRIVATE ${WEIR_MODEL_WRAPPED})
+  add_dependencies(test-model-lost stub-cuda)
+endif()
