@@ -57,7 +57,8 @@ static weir_client *client_of(int device)
 static weir_status register_stream(weir_client *client, cuda_stream native, weir_stream *out)
 {
     weir_runtime *runtime = weir_client_runtime(client);
-    return native ? weir_stream_register(runtime, native, out) : weir_stream_default(runtime, WEIR_DEFAULT_LEGACY, out);
+    return native ? weir_stream_register(runtime, native, out)
+                  : weir_stream_default(runtime, WEIR_DEFAULT_STREAM_LEGACY, out);
 }
 
 /* With the lock held; NULL: it failed. */
@@ -105,7 +106,7 @@ void *torch_seam_alloc(size_t bytes, int device, cuda_stream stream)
     const stream_place *place = find_place(device, stream);
     void *pointer = NULL;
     weir_status status =
-        place ? weir_alloc(place->client, bytes, place->stream, WEIR_ACTIVATIONS, &pointer) : WEIR_INVALID;
+        place ? weir_alloc(place->client, bytes, place->stream, WEIR_CLASS_ACTIVATIONS, &pointer) : WEIR_ERR_INVALID;
     if (place && status != WEIR_OK)
         report("an allocation");
     if (status != WEIR_OK && status_of_refusal)
