@@ -3,7 +3,7 @@
 #include "core.h"
 #include "core/faulty.h"
 #include "sim/device/device.h"
-#include "memory/stream_lists.h"
+#include "memory/space/stream_lists.h"
 #include "runtime/runtime.h"
 
 #include <semaphore.h>

@@ -4,7 +4,7 @@
 #include "core/faulty.h"
 
 #include "sim/device/device.h"
-#include "memory/mapped.h"
+#include "memory/mapped/mapped.h"
 #include "runtime/runtime.h"
 
 #include <weir/trim.h>
