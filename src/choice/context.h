@@ -26,7 +26,7 @@ typedef struct wi_candidate {
 } wi_candidate;
 
 typedef struct wi_world {
-    wi_wish wish;
+    wi_fit_request wish;
     const weir_hardware *hardware;
     const weir_hardware_device *
         *devices; /* the hardware's by kind, ordinal and key, whatever order they were found in */

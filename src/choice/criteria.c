@@ -117,7 +117,7 @@ static weir_status read_device(const char *text, wi_device_name *out)
     return WEIR_OK;
 }
 
-bool wi_wish_names(const wi_wish *wish, const weir_hardware_device *device)
+bool wi_wish_names(const wi_fit_request *wish, const weir_hardware_device *device)
 {
     const wi_device_name *name = &wish->device;
     switch (name->by) {
@@ -133,7 +133,7 @@ bool wi_wish_names(const wi_wish *wish, const weir_hardware_device *device)
     return false;
 }
 
-bool wi_wish_lists(const wi_wish *wish, const weir_hardware_device *device)
+bool wi_wish_lists(const wi_fit_request *wish, const weir_hardware_device *device)
 {
     const weir_requirements *needs = &wish->manifest.requirements;
     if (needs->device_count == 0 || device->kind == WEIR_HARDWARE_CPU)
@@ -183,7 +183,7 @@ static weir_status check_settings(const weir_setting *settings, size_t count)
     return WEIR_OK;
 }
 
-static weir_status read_manifest(wi_wish *wish)
+static weir_status read_manifest(wi_fit_request *wish)
 {
     weir_requirements *needs = &wish->manifest.requirements;
     empty_is_none(&wish->manifest.framework);
@@ -217,7 +217,7 @@ static weir_status read_text(const char *given, const char *name, weir_option *o
     return status;
 }
 
-static weir_status read_policy(wi_wish *wish)
+static weir_status read_policy(wi_fit_request *wish)
 {
     weir_option option = {.struct_size = sizeof option};
     const char *given = wish->options.policy;
@@ -226,7 +226,7 @@ static weir_status read_policy(wi_wish *wish)
 }
 
 /* The order is checked even where the manifest's list is taken instead: a mistake in it must not wait for another model. */
-static weir_status read_given_order(const wi_wish *wish, wi_sequence *order)
+static weir_status read_given_order(const wi_fit_request *wish, wi_sequence *order)
 {
     weir_option option = {.struct_size = sizeof option};
     const char *given = wish->options.order;
@@ -237,7 +237,7 @@ static weir_status read_given_order(const wi_wish *wish, wi_sequence *order)
 }
 
 /* Which providers are tried, and where the processor comes. */
-static void put_in_order(wi_wish *wish, wi_provider only, const wi_sequence *given)
+static void put_in_order(wi_fit_request *wish, wi_provider only, const wi_sequence *given)
 {
     bool accelerators = wish->listed.count > (wi_sequence_place(&wish->listed, WI_CPU) >= 0 ? 1u : 0u);
     if (wish->one_provider) {
@@ -262,11 +262,11 @@ static void put_in_order(wi_wish *wish, wi_provider only, const wi_sequence *giv
     }
 }
 
-weir_status wi_wish_read(const weir_manifest *manifest, const weir_choice_options *options, wi_wish *out)
+weir_status wi_wish_read(const weir_manifest *manifest, const weir_choice_options *options, wi_fit_request *out)
 {
     wi_provider only = WI_CPU;
     wi_sequence given = {.count = 0};
-    *out = (wi_wish){.policy = WI_FASTEST};
+    *out = (wi_fit_request){.policy = WI_FASTEST};
     if (!manifest || !wi_copy_in(&out->manifest, sizeof out->manifest, manifest, manifest->struct_size) ||
         (options && !wi_copy_in(&out->options, sizeof out->options, options, options->struct_size)))
         return weir_fail(WEIR_ERR_INVALID, "weir_choice_make: NULL, or member struct_size is not set");

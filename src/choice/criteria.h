@@ -21,7 +21,7 @@ typedef struct wi_sequence {
     size_t count;
 } wi_sequence;
 
-typedef struct wi_wish {
+typedef struct wi_fit_request {
     weir_manifest manifest; /* texts that are empty are NULL */
     weir_choice_options options;
     wi_policy policy;
@@ -33,11 +33,11 @@ typedef struct wi_wish {
     bool cpu_last;      /* it is tried after all others, whatever they need */
     weir_cpu_use cpu;
     wi_device_name device;
-} wi_wish;
+} wi_fit_request;
 
 /* Errors as weir_choice_make's, for words alone. Engines are looked at by whoever knows them. The wish points into the
  * manifest and the options. */
-weir_status wi_wish_read(const weir_manifest *manifest, const weir_choice_options *options, wi_wish *out);
+weir_status wi_wish_read(const weir_manifest *manifest, const weir_choice_options *options, wi_fit_request *out);
 
 /* Its place in an order; -1: none. */
 int wi_sequence_place(const wi_sequence *order, wi_provider provider);
@@ -45,7 +45,7 @@ int wi_sequence_place(const wi_sequence *order, wi_provider provider);
 const char *wi_sequence_write(const wi_sequence *order, char *text, size_t capacity);
 
 /* Whether a device is meant by the option, and by the manifest's ordinals; every one is where none is named. */
-bool wi_wish_names(const wi_wish *wish, const weir_hardware_device *device);
-bool wi_wish_lists(const wi_wish *wish, const weir_hardware_device *device);
+bool wi_wish_names(const wi_fit_request *wish, const weir_hardware_device *device);
+bool wi_wish_lists(const wi_fit_request *wish, const weir_hardware_device *device);
 
 #endif

@@ -10,7 +10,7 @@ static const char *device_of(const wi_candidate *c)
 
 static void tell_order(const wi_world *world, FILE *out)
 {
-    const wi_wish *wish = &world->wish;
+    const wi_fit_request *wish = &world->wish;
     char list[128];
     fprintf(out, "policy %s: ", wi_policy_name(wish->policy));
     if (wish->policy == WI_MEMORY)

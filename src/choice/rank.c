@@ -82,7 +82,7 @@ static int in_order(const void *x, const void *y, void *user)
 
 static const char *place_in_order(const wi_world *world, const wi_candidate *c, char *text, size_t capacity)
 {
-    const wi_wish *wish = &world->wish;
+    const wi_fit_request *wish = &world->wish;
     if (is_last_resort(world, c))
         snprintf(text, capacity, wish->cpu_named ? "the processor comes last" : "the processor is the last resort");
     else if (wish->one_provider)

@@ -52,7 +52,7 @@ static weir_verdict engine_is_here(wi_world *world, wi_candidate *c)
 
 static weir_verdict provider_is_asked_for(wi_world *world, wi_candidate *c)
 {
-    const wi_wish *wish = &world->wish;
+    const wi_fit_request *wish = &world->wish;
     const char *name = wi_provider_name(c->provider);
     char list[128];
     if (c->provider == WI_CPU && !wish->one_provider && !wish->cpu_named && wish->cpu == WEIR_CPU_LISTED)
@@ -148,7 +148,7 @@ static weir_verdict device_is_here(wi_world *world, wi_candidate *c)
 
 static weir_verdict device_is_asked_for(wi_world *world, wi_candidate *c)
 {
-    const wi_wish *wish = &world->wish;
+    const wi_fit_request *wish = &world->wish;
     if (!wi_wish_names(wish, c->device))
         return refuse(world, c, WEIR_VERDICT_NOT_ASKED, "the device %s was asked for", wish->options.device);
     /* A strategy means any device; those with the given ordinals come first then. */

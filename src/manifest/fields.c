@@ -7,7 +7,7 @@
 
 typedef struct entry {
     const char *name;
-    wi_take *take;
+    wi_claim *take;
     size_t to; /* of weir_manifest */
 } entry;
 

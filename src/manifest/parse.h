@@ -94,11 +94,11 @@ void wi_fields_read(wi_reading *r, size_t at, json_t *object, bool requirements)
 const char *wi_field_name(wi_field field);
 
 /* Functions that take the value of one field, in takers.c and requirements.c. */
-typedef void wi_take(wi_reading *r, const wi_value *v, void *to);
-wi_take wi_take_text, wi_take_texts, wi_take_bytes, wi_take_mib, wi_take_version, wi_take_described;
-wi_take wi_take_framework, wi_take_format, wi_take_jobs, wi_take_requirements, wi_take_tuning;
-wi_take wi_take_provider, wi_take_providers, wi_take_precision, wi_take_level, wi_take_strategy;
-wi_take wi_take_device, wi_take_devices, wi_take_share, wi_take_isolation, wi_take_cpu, wi_take_coverage;
+typedef void wi_claim(wi_reading *r, const wi_value *v, void *to);
+wi_claim wi_take_text, wi_take_texts, wi_take_bytes, wi_take_mib, wi_take_version, wi_take_described;
+wi_claim wi_take_framework, wi_take_format, wi_take_jobs, wi_take_requirements, wi_take_tuning;
+wi_claim wi_take_provider, wi_take_providers, wi_take_precision, wi_take_level, wi_take_strategy;
+wi_claim wi_take_device, wi_take_devices, wi_take_share, wi_take_isolation, wi_take_cpu, wi_take_coverage;
 
 /* "a text", "the number 3", … of a value that is not what it should be. */
 const char *wi_kind_name(const json_t *json);

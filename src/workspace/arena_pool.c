@@ -1,7 +1,7 @@
 /* One pool for each runtime: idle blocks, which leave by being taken, by the cap, under pressure, or by a trim. */
 #include "workspace/arena_pool.h"
 #include "workspace/order.h"
-#include "memory/block.h"
+#include "memory/space/block.h"
 
 #include <weir/pressure.h>
 #include <weir/stats.h>
@@ -31,7 +31,7 @@ static void unlock(weir_arena_pool *pool)
     uint64_t kept = 0;
     for (uint32_t i = 0; i < pool->count; i++)
         kept += pool->idle[i].charged;
-    wi_law(kept == pool->kept && pool->count + pool->away <= pool->room);
+    wi_assert(kept == pool->kept && pool->count + pool->away <= pool->room);
 #endif
     pthread_mutex_unlock(&pool->lock);
 }
@@ -41,7 +41,7 @@ static void unlock(weir_arena_pool *pool)
 /* The next five with the lock held. */
 static void insert(weir_arena_pool *pool, const wi_idle *idle, bool old)
 {
-    wi_law(pool->count + pool->away < pool->room);
+    wi_assert(pool->count + pool->away < pool->room);
     if (old)
         memmove(&pool->idle[1], &pool->idle[0], pool->count * sizeof *idle);
     pool->idle[old ? 0 : pool->count] = *idle;

@@ -62,7 +62,7 @@ bool wi_parameters_make_room(weir_parameters *store)
 
 void wi_parameters_publish(weir_parameters *store, const weir_parameter *parameter)
 {
-    wi_law(store->count < store->list_room && 2 * (store->count + 1) <= store->name_room);
+    wi_assert(store->count < store->list_room && 2 * (store->count + 1) <= store->name_room);
     store->list[store->count] = *parameter;
     *place(store, parameter->name) = ++store->count;
 }
