@@ -1,14 +1,13 @@
 /* names.c: open addressing with linear probing, at most half full. */
 #include "onnx_shapes/names.h"
 
+#include "base/hash.h"
+
 #include <stdlib.h>
 
 static size_t first_slot(const graph_names *names, onnx_text name)
 {
-    uint64_t hash = 14695981039346656037u; /* FNV-1a */
-    for (size_t i = 0; i < name.size; i++)
-        hash = (hash ^ (uint8_t)name.text[i]) * 1099511628211u;
-    return (size_t)(hash ^ hash >> 32) & (names->capacity - 1);
+    return (size_t)wi_hash(name.text, name.size) & (names->capacity - 1);
 }
 
 static void put(const graph *g, const graph_names *names, uint32_t value)

@@ -1,4 +1,5 @@
 /* A trace as a binary file. */
+#include "base/hash.h"
 #include "trace/write_file.h"
 #include "trace/format.h"
 
@@ -22,10 +23,7 @@ typedef struct binary {
 
 static text *place_of(const binary *b, const char *bytes)
 {
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a (Fowler, Noll, Vo) */
-    for (const char *c = bytes; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
-    size_t at = (size_t)(hash ^ hash >> 32) & (b->room - 1);
+    size_t at = (size_t)wi_hash(bytes, strlen(bytes)) & (b->room - 1);
     while (b->texts[at].bytes && strcmp(b->texts[at].bytes, bytes) != 0)
         at = (at + 1) & (b->room - 1);
     return &b->texts[at];
