@@ -66,6 +66,7 @@ typedef struct wi_block {
     uint8_t lent;             /* who had its memory before, when no call of the driver was needed */
     uint64_t previous;        /* whose bytes these were */
     bool shrunk;              /* bytes that it had stay behind it, and may still be in use */
+    bool slack;               /* others do since its allocation, and are as ordered on its stream as it was */
     bool untouched;           /* they still are: the account never had them to itself */
     void *heap;               /* a tool's handle of the block's piece; NULL: it has none; nvtx.h */
     bool marked;              /* the tool has the block, too */

@@ -27,6 +27,7 @@ wi_block *wi_ordered_use(wi_extent *extent, uint64_t start, wi_placement *p, uin
     wi_block made = wi_block_make(p, space->base + extent->offset, extent->last);
     made.ordered = p->ordered;
     made.lent = lenders(extent, p);
+    made.slack = extent->bytes > p->charged;
     wi_block_set(&extent->block, &made);
     return &extent->block;
 }

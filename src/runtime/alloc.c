@@ -491,11 +491,30 @@ static weir_status shrink(weir_runtime *runtime, wi_resource *stack, wi_block *b
 static void undo_growth(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t bytes)
 {
     wi_block *tail = NULL;
-    if (wi_shrink(stack, block, bytes, NULL, &tail) != WEIR_OK || !tail)
+    bool shrunk = block->shrunk;
+    weir_status status = wi_shrink(stack, block, bytes, NULL, &tail);
+    block->shrunk = shrunk; /* nobody used what it gives up */
+    if (status != WEIR_OK || !tail)
         return; /* the failure that this leaves behind is the caller's answer; weir_block_info tells the length */
     tail->untouched = true;
     tail->graph = NULL; /* no graph has had it */
     wi_pending_add(&runtime->pending, stack, tail, NULL);
+}
+
+/* Zeros that are there at return must not come before work that stands before the block on its own stream. */
+static weir_status check_slack(weir_runtime *runtime, const wi_block *block)
+{
+    wi_event event;
+    if (!block->slack || block->stream.id == 0)
+        return WEIR_OK;
+    weir_status status = wi_streams_point(runtime, block->stream, &event);
+    if (status != WEIR_OK || runtime->driver->passed(runtime->device, event))
+        return status;
+    return weir_fail(
+        WEIR_NO_ROOM,
+        "the block at %p cannot grow here: what lies behind it is in the order of stream %llx of %s, and would "
+        "have to be zeroed first; grow it on that stream, or when it is past, or allocate anew and copy",
+        block->pointer, (unsigned long long)block->stream.id, runtime->name);
 }
 
 /* The zeros of a growth are on the block's own stream like those of an allocation, if nothing was declared elsewhere that
@@ -506,7 +525,9 @@ static weir_status scrub_growth(weir_runtime *runtime, wi_resource *stack, wi_bl
     bool queued = stack == runtime->resource && native && stream.id == block->stream.id && !block->marks;
     if (queued && captured(runtime, stream, native))
         return not_while_captured(runtime, block, stream);
-    return clear(runtime, stack, block, from, scrubbed_bytes(block), queued ? native : NULL);
+    weir_status status = queued ? WEIR_OK : check_slack(runtime, block);
+    return status == WEIR_OK ? clear(runtime, stack, block, from, scrubbed_bytes(block), queued ? native : NULL)
+                             : status;
 }
 
 static weir_status grow(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t bytes, weir_stream stream,

@@ -355,6 +355,8 @@ static weir_status resize(world *w, slot *b, uint64_t bytes, uint64_t after, uns
     uint64_t moved = most > b->charged ? most - b->charged : b->charged - after;
     weir_class memory_class = (weir_class)b->memory_class;
     unsigned number = world_number(w, stream);
+    /* What is declared comes behind the stream of the allocation, and so behind what lay behind the block on it. */
+    unsigned behind = b->declared ? oracle_stream_of(w->oracle, b->known) : number;
     bool less = after < b->charged && !held(b), cut = less && cuts(w, b, after);
     oracle_block tail = 0;
     oracle_naming(w->oracle, b->known, number);
@@ -372,7 +374,7 @@ static weir_status resize(world *w, slot *b, uint64_t bytes, uint64_t after, uns
     else if (cut)
         oracle_uncut(w->oracle, b->known, tail);
     else if (status == WEIR_OK)
-        oracle_grown(w->oracle, b->known, world_features(w) & WEIR_GUARDS ? bytes : after, after, number);
+        oracle_grown(w->oracle, b->known, world_features(w) & WEIR_GUARDS ? bytes : after, after, behind);
     else if (less)
         oracle_grown(w->oracle, b->known, 0, b->charged, number);
     return status;

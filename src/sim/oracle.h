@@ -103,6 +103,8 @@ void oracle_close_pool(oracle *o, oracle_block block);
 oracle_block oracle_cutting(oracle *o, oracle_block block, uint64_t length, uint64_t charged, unsigned stream);
 void oracle_uncut(oracle *o, oracle_block block, oracle_block tail);
 void oracle_grown(oracle *o, oracle_block block, uint64_t length, uint64_t charged, unsigned stream);
+/* Where it was allocated. */
+unsigned oracle_stream_of(const oracle *o, oracle_block block);
 /* Touches from here on are declared to weir, or not. */
 void oracle_declare(oracle *o, bool declared);
 /* What weir queues from here on it was asked for as work of a user's, or not. */

@@ -494,6 +494,11 @@ void oracle_uncut(oracle *o, oracle_block block, oracle_block tail)
         oracle_let_go(o, tail);
 }
 
+unsigned oracle_stream_of(const oracle *o, oracle_block block)
+{
+    return o->table[block].stream;
+}
+
 void oracle_grown(oracle *o, oracle_block block, uint64_t length, uint64_t charged, unsigned stream)
 {
     owner *w = &o->table[block];

@@ -369,6 +369,51 @@ static void growing_behind_a_gate(void **state)
     ok(weir_stream_release(other));
 }
 
+static weir_runtime *make_segments(void)
+{
+    const char *device = getenv("WEIR_TEST_DEVICE");
+    weir_runtime_options options = {.size = sizeof options, .budget = 64 << 20, .resource = "segments"};
+    weir_runtime *runtime;
+    ok(weir_runtime_create(device ? device : "host", &options, &runtime));
+    return runtime;
+}
+
+/* Bytes that stay behind a block since its allocation are in the order of its stream: another client's work may still write
+ * them there, and zeros at once would come before it. */
+static void growing_over_what_stays_behind(void **state)
+{
+    enum { FREED = 3 << 20, ASKED = FREED - (512 << 10) };
+    (void)state;
+    weir_runtime *runtime = make_segments();
+    weir_client *first = open_client(runtime, "first", 0, 0), *next = open_scrubbed(runtime, "next", WEIR_SCRUB_OTHERS);
+    weir_stream a, b;
+    ok(weir_stream_acquire(runtime, &a));
+    ok(weir_stream_acquire(runtime, &b));
+    gate g = GATE;
+    void *left = allocate(first, FREED, a, WEIR_KV), *wall = allocate(first, FREED, a, WEIR_KV);
+    ok(weir_call(runtime, pass_gate, &g, a));
+    ok(weir_fill(runtime, left, PATTERN, FREED, a));
+    ok(weir_free(first, left, a));
+    void *p = allocate(next, ASKED, a, WEIR_KV);
+    assert_ptr_equal(p, left);
+    snapshot before = take_snapshot(runtime);
+    fails(WEIR_NO_ROOM, weir_resize(next, p, FREED, b));
+    detail_names("in the order of stream");
+    fails(WEIR_NO_ROOM, weir_resize(next, p, FREED, WEIR_STREAM_HOST));
+    assert_int_equal(take_snapshot(runtime).device.live, before.device.live);
+    ok(weir_resize(next, p, FREED, a));
+    open_gate(&g);
+    ok(weir_stream_synchronize(a));
+    assert_true(all_bytes(runtime, p, FREED, 0));
+    ok(weir_free(next, p, a));
+    ok(weir_free(first, wall, a));
+    ok(weir_stream_release(a));
+    ok(weir_stream_release(b));
+    ok(weir_client_close(first));
+    ok(weir_client_close(next));
+    ok(weir_runtime_destroy(runtime));
+}
+
 /* Failures --------------------------------------------------------------------------------------------------------- */
 
 static weir_runtime *make_faulty(void)
@@ -532,6 +577,7 @@ int main(void)
         CASE(during_a_capture),
         CASE(only_the_new_part_is_zeroed),
         CASE(growing_behind_a_gate),
+        cmocka_unit_test(growing_over_what_stays_behind),
         cmocka_unit_test(an_allocation_whose_zeros_fail),
         cmocka_unit_test(a_growth_whose_zeros_fail),
         cmocka_unit_test(memory_that_went_back_to_the_driver),
