@@ -2,7 +2,6 @@
 #include "replay.h"
 
 #include "trace/format.h"
-#include "trace/lines.h"
 #include "trace/read_binary.h"
 #include "trace/read_rmm.h"
 

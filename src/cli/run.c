@@ -7,7 +7,6 @@
 #include "report.h"
 #include "text.h"
 
-#include "trace/timeline_csv.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -225,15 +224,15 @@ static bool write_files(run *all)
     const char *trace = all->options->trace, *report = all->options->report;
     if (!tell(timeline_stop(all->line)))
         return false;
-    all->trace = trace != NULL && tell(csv_write(all->line, trace)) ? trace : NULL;
+    all->trace = trace != NULL && tell(timeline_write_csv(all->line, trace)) ? trace : NULL;
     all->report = report != NULL && tell(report_write(all, report)) ? report : NULL;
     return all->trace == trace && all->report == report;
 }
 
 uint64_t run_peak_share(const run *all, const char *client, uint64_t by_class[WEIR_CLASS_COUNT])
 {
-    const fold *peak = timeline_peak(all->line);
-    size_t place = fold_find(peak, client);
+    const holdings *peak = timeline_peak(all->line);
+    size_t place = holdings_find(peak, client);
     uint64_t sum = 0;
     for (int i = 0; i < WEIR_CLASS_COUNT; i++) {
         int64_t bytes = place < peak->count ? peak->clients[place].bytes[i] : 0;

@@ -10,7 +10,7 @@ typedef struct series_point {
 } series_point;
 
 typedef struct series {
-    const fold *end; /* the clients, in the order of the values */
+    const holdings *end; /* the clients, in the order of the values */
     series_point *points;
     uint64_t *values; /* points × clients × classes; live + pending */
     size_t count;

@@ -7,15 +7,15 @@
 
 #include "base/internal.h"
 
-typedef struct wi_file wi_file;
+typedef struct wi_trace_file wi_trace_file;
 
 /* WEIR_SYSTEM names the file. */
-weir_status wi_file_open(const char *path, wi_file **out);
+weir_status wi_trace_file_open(const char *path, wi_trace_file **out);
 /* One piece, at most WI_FILE_PIECE bytes. */
 enum { WI_FILE_PIECE = 8192 };
-weir_status wi_file_add(wi_file *file, const void *bytes, size_t count);
-weir_status wi_file_flush(wi_file *file);
+weir_status wi_trace_file_add(wi_trace_file *file, const void *bytes, size_t count);
+weir_status wi_trace_file_flush(wi_trace_file *file);
 /* Frees it in any case. */
-weir_status wi_file_close(wi_file *file);
+weir_status wi_trace_file_close(wi_trace_file *file);
 
 #endif

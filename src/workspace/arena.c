@@ -41,7 +41,7 @@ struct weir_arena {
     weir_stream stream;
 };
 
-/* What plans want ---------------------------------------------------------------------------------------------------- */
+/* What plans want -------------------------------------------------------------------------------------------------- */
 
 uint64_t weir_arena_bytes(const weir_plan *const *plans, size_t count, weir_kind kind)
 {
@@ -65,7 +65,7 @@ static uint64_t alignment_of(const weir_plan *plan, weir_kind kind)
     return most;
 }
 
-/* Buckets ------------------------------------------------------------------------------------------------------------ */
+/* Buckets ---------------------------------------------------------------------------------------------------------- */
 
 static weir_status make_bucket(const weir_plan *plan, plan_bucket *out)
 {
@@ -103,7 +103,7 @@ static weir_status make_buckets(weir_arena *arena, const weir_plan *const *plans
     return WEIR_OK;
 }
 
-/* Blocks ------------------------------------------------------------------------------------------------------------- */
+/* Blocks ----------------------------------------------------------------------------------------------------------- */
 
 static weir_status take_block(weir_arena *arena, weir_kind kind, const weir_arena_options *o, uint64_t alignment)
 {
@@ -178,7 +178,7 @@ static weir_status give_blocks(weir_arena *arena, weir_stream stream)
     return status;
 }
 
-/* Opening and closing -------------------------------------------------------------------------------------------------- */
+/* Opening and closing ---------------------------------------------------------------------------------------------- */
 
 static void free_arena(weir_arena *arena)
 {
@@ -268,7 +268,7 @@ weir_status weir_arena_close(weir_arena *arena, weir_stream stream)
     return status;
 }
 
-/* Growing -------------------------------------------------------------------------------------------------------------- */
+/* Growing ---------------------------------------------------------------------------------------------------------- */
 
 /* Whether the blocks could serve the plan, once they are as long. */
 static weir_status suits(const weir_arena *arena, const weir_plan *plan)
@@ -379,7 +379,7 @@ weir_status weir_arena_info(const weir_arena *arena, weir_arena_details *out)
     return WEIR_OK;
 }
 
-/* Tensors ------------------------------------------------------------------------------------------------------------ */
+/* Tensors ---------------------------------------------------------------------------------------------------------- */
 
 /* The tensor's slot; WEIR_INVALID, naming the call, for NULL and what is none. */
 static weir_status find_slot(const weir_arena *arena, uint32_t bucket, uint32_t tensor, const char *call,
@@ -399,7 +399,7 @@ static void *address(const weir_arena *arena, const weir_slot *slot)
     return slot->length ? (char *)arena->blocks[slot->kind].block.pointer + slot->offset : NULL;
 }
 
-/* What tensors are parameters -------------------------------------------------------------------------------------------------------- */
+/* What tensors are parameters -------------------------------------------------------------------------------------- */
 
 static weir_status find_quietly(weir_parameters *store, const char *name, weir_parameter *out)
 {
@@ -464,7 +464,7 @@ weir_status weir_arena_look(const weir_arena *arena, uint32_t bucket, uint32_t t
     return WEIR_OK;
 }
 
-/* Lengths and copies --------------------------------------------------------------------------------------------------- */
+/* Lengths and copies ----------------------------------------------------------------------------------------------- */
 
 static const char *name_of(const weir_arena *arena, uint32_t bucket, uint32_t tensor)
 {
@@ -523,7 +523,7 @@ weir_status weir_arena_read(weir_arena *arena, uint32_t bucket, uint32_t tensor,
     return status == WEIR_OK && from ? weir_copy(arena->runtime, to, from, bytes, stream) : status;
 }
 
-/* Runs --------------------------------------------------------------------------------------------------------------- */
+/* Runs ------------------------------------------------------------------------------------------------------------- */
 
 /* A run is one launch, which writes the arena's blocks and reads the parameters'. */
 static weir_status begin(weir_arena *arena, weir_stream stream)

@@ -40,7 +40,7 @@ struct weir_parameters {
     uint64_t bytes;
 };
 
-/* The table: by number, and by name over open addressing ------------------------------------------------------------- */
+/* The table: by number, and by name over open addressing ----------------------------------------------------------- */
 
 /* Where the name is, or would be. */
 static uint32_t *place(const weir_parameters *store, const char *name)
@@ -261,7 +261,7 @@ static void give_place_back(weir_parameters *store, const taking *took)
     wi_detail_restore(&kept);
 }
 
-/* Contents ---------------------------------------------------------------------------------------------------------- */
+/* Contents --------------------------------------------------------------------------------------------------------- */
 
 static weir_status rewrite(weir_parameters *store, const weir_parameter *there, const weir_parameter *wanted,
                            const void *from, weir_stream stream)
@@ -307,7 +307,7 @@ static weir_status add_new(weir_parameters *store, const weir_parameter *wanted,
     return WEIR_OK;
 }
 
-/* The call ---------------------------------------------------------------------------------------------------------- */
+/* The call --------------------------------------------------------------------------------------------------------- */
 
 static weir_status check(const weir_parameters *store, const char *name, weir_type type, uint64_t elements,
                          uint64_t *bytes)
@@ -349,7 +349,7 @@ weir_status weir_parameters_add(weir_parameters *store, const char *name, weir_t
     return status;
 }
 
-/* Further names: each stands for a part of what is there ------------------------------------------------------------- */
+/* Further names: each stands for a part of what is there ----------------------------------------------------------- */
 
 /* The next two with the lock held. */
 static weir_status part_of(const weir_parameters *store, const char *of, uint64_t at, uint64_t elements,
@@ -408,7 +408,7 @@ weir_status weir_parameters_alias(weir_parameters *store, const char *name, cons
     return status;
 }
 
-/* Holders ------------------------------------------------------------------------------------------------------------ */
+/* Holders ---------------------------------------------------------------------------------------------------------- */
 
 static weir_status check_options(weir_parameters_options *o)
 {
@@ -523,7 +523,7 @@ weir_status weir_parameters_info(weir_parameters *store, weir_parameters_details
     return WEIR_OK;
 }
 
-/* Runs and reports --------------------------------------------------------------------------------------------------- */
+/* Runs and reports ------------------------------------------------------------------------------------------------- */
 
 weir_runtime *wi_parameters_runtime(const weir_parameters *store)
 {
