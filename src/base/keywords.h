@@ -1,6 +1,6 @@
 /* The words of manifests and options that the choice knows: each list once, for reading and for errors that name it. */
-#ifndef WI_CHOICE_WORDS_H
-#define WI_CHOICE_WORDS_H
+#ifndef WI_KEYWORDS_H
+#define WI_KEYWORDS_H
 
 #include "base/internal.h"
 

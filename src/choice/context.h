@@ -1,6 +1,6 @@
 /* Everything that the choice looks at, and what it makes of it. Rules, ranks and the record are functions of this alone. */
-#ifndef WI_CHOICE_WORLD_H
-#define WI_CHOICE_WORLD_H
+#ifndef WI_CHOICE_CONTEXT_H
+#define WI_CHOICE_CONTEXT_H
 
 #include "choice/engines.h"
 #include "base/string_pool.h"

@@ -1,6 +1,6 @@
 /* What a manifest and options ask for, read and checked: words are numbers here, and defaults are filled in. */
-#ifndef WI_CHOICE_WISH_H
-#define WI_CHOICE_WISH_H
+#ifndef WI_CHOICE_CRITERIA_H
+#define WI_CHOICE_CRITERIA_H
 
 #include "base/keywords.h"
 

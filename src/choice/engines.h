@@ -1,6 +1,6 @@
 /* What engines tell of themselves. */
-#ifndef WI_CHOICE_FACTS_H
-#define WI_CHOICE_FACTS_H
+#ifndef WI_CHOICE_ENGINES_H
+#define WI_CHOICE_ENGINES_H
 
 #include "base/keywords.h"
 

@@ -1,7 +1,7 @@
 /* Asking the sources of a root, each in a thread of its own and with a time limit: one that hangs keeps nobody waiting twice, and
  * its answer, when it comes, serves the next look. */
-#ifndef WI_PLACES_H
-#define WI_PLACES_H
+#ifndef WI_HARDWARE_PROBE_H
+#define WI_HARDWARE_PROBE_H
 
 #include "hardware/source.h"
 

@@ -1,7 +1,7 @@
 /* Where things are in a JSON text. jansson reads texts and gives values without places; this walks over the objects and lists
  * of a text that jansson has accepted, so it need not doubt the grammar. */
-#ifndef WI_MANIFEST_PLACES_H
-#define WI_MANIFEST_PLACES_H
+#ifndef WI_MANIFEST_LOCATIONS_H
+#define WI_MANIFEST_LOCATIONS_H
 
 #include <stdbool.h>
 #include <stddef.h>

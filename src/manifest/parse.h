@@ -1,6 +1,6 @@
 /* A manifest while it is read: the text, what was found in it, and what becomes of it. */
-#ifndef WI_MANIFEST_READING_H
-#define WI_MANIFEST_READING_H
+#ifndef WI_MANIFEST_PARSE_H
+#define WI_MANIFEST_PARSE_H
 
 #include "manifest/problems.h"
 

@@ -4,8 +4,8 @@
  * whole life. One of weir_model_open (src/choice/open.h) may get another when a run fails; an instance that is the model's no
  * longer is unloaded by whoever uses it last, and its record goes, too, but for the present one's, which stays until there is
  * another. No lock is held while an engine works. */
-#ifndef WI_MODEL_H
-#define WI_MODEL_H
+#ifndef WI_MODEL_MODEL_H
+#define WI_MODEL_MODEL_H
 
 #include "base/internal.h"
 

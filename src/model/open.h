@@ -4,8 +4,8 @@
  * while the model stays where it is; the first that answers takes the model over. So a request that nobody can answer moves
  * nothing. Where the instance is lost, the model is *replaced*: the next candidate that loads gets it, and what has failed is
  * made there. In both one thread moves the model; what fails meanwhile waits for it. */
-#ifndef WI_CHOICE_OPEN_H
-#define WI_CHOICE_OPEN_H
+#ifndef WI_MODEL_OPEN_H
+#define WI_MODEL_OPEN_H
 
 #include "model/model.h"
 

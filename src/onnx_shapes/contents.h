@@ -1,7 +1,7 @@
 /* contents.h: values whose contents are known before anything runs: constants, and what follows from dimensions. Kept only
  * where they are few, as shape arithmetic is. */
-#ifndef WEIR_GRAPH_CONTENTS_H
-#define WEIR_GRAPH_CONTENTS_H
+#ifndef WI_ONNX_SHAPES_CONTENTS_H
+#define WI_ONNX_SHAPES_CONTENTS_H
 
 #include "onnx_shapes/graph.h"
 

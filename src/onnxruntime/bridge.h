@@ -1,6 +1,6 @@
 /* A bridge, inside: a client of weir seen through ONNX Runtime's table of an allocator. */
-#ifndef WI_BRIDGE_ONNXRUNTIME_H
-#define WI_BRIDGE_ONNXRUNTIME_H
+#ifndef WI_ONNXRUNTIME_BRIDGE_H
+#define WI_ONNXRUNTIME_BRIDGE_H
 
 #include "onnxruntime/api.h"
 #include "runtime/runtime.h"

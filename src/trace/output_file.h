@@ -1,6 +1,6 @@
 /* sink.h: a file that is written as a whole or not at all. */
-#ifndef WEIR_TRACE_SINK_H
-#define WEIR_TRACE_SINK_H
+#ifndef WI_TRACE_OUTPUT_FILE_H
+#define WI_TRACE_OUTPUT_FILE_H
 
 #include <weir/status.h>
 

@@ -2,8 +2,8 @@
  *
  * Not a FILE: a child made by fork would write its copy of the buffer, too. A file that fails once takes nothing more, and
  * is cut back to the last whole piece that is known to have arrived. */
-#ifndef WI_SINK_FILE_H
-#define WI_SINK_FILE_H
+#ifndef WI_TRACE_WRITE_FILE_H
+#define WI_TRACE_WRITE_FILE_H
 
 #include "base/internal.h"
 
