@@ -99,8 +99,8 @@ static weir_status read_wants(const weir_manifest *manifest, const weir_opening_
 /* Whether running on the processor is what was asked for, and not what was left. */
 static bool asks_for_cpu(const wants *w)
 {
-    wi_wish wish;
-    return wi_wish_read(&w->manifest, &w->choice, &wish) == WEIR_OK &&
+    wi_criteria wish;
+    return wi_criteria_read(&w->manifest, &w->choice, &wish) == WEIR_OK &&
            (wish.cpu_named || (wish.device.by == WI_BY_KIND && wish.device.kind == WEIR_HARDWARE_CPU));
 }
 

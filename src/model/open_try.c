@@ -1,6 +1,6 @@
 /* One candidate, from a look at its device to a model that is loaded there. */
 #include "model/open.h"
-#include "choice/settings.h"
+#include "choice/criteria.h"
 
 #include <weir/stats.h>
 
@@ -82,7 +82,7 @@ static weir_status load(const trial *it)
     if (status != WEIR_OK)
         return status;
     if (opening->coverage >= 1 && strcmp(it->candidate->provider, "cpu") != 0)
-        wi_settings_all_on_provider(&settings, it->candidate->engine);
+        wi_settings_forbid_cpu(&settings, it->candidate->engine);
     weir_engine_load request = {.size = sizeof request,
                                 .path = opening->manifest.model_file,
                                 .settings = settings.all,
