@@ -116,11 +116,11 @@ static void singles(weir_blocks_member *m, uint32_t depth, uint32_t *held)
             uint64_t a = now();
             for (uint32_t i = 0; i < depth; i++)
                 if (weir_blocks_take(m, WEIR_STREAM_HOST, &held[i]) != WEIR_OK)
-                    must(WEIR_INVALID);
+                    must(WEIR_ERR_INVALID);
             uint64_t b = now();
             for (uint32_t i = depth; i-- > 0;)
                 if (weir_blocks_give(m, held[i], 1, WEIR_STREAM_HOST) != WEIR_OK)
-                    must(WEIR_INVALID);
+                    must(WEIR_ERR_INVALID);
             uint64_t c = now();
             taking += b - a - clock_cost;
             giving += c - b - clock_cost;
@@ -141,7 +141,7 @@ static void one_by_one(weir_blocks_member *m)
         for (uint32_t i = 0; i < laps; i++)
             if (weir_blocks_take(m, WEIR_STREAM_HOST, &index) != WEIR_OK ||
                 weir_blocks_give(m, index, 1, WEIR_STREAM_HOST) != WEIR_OK)
-                must(WEIR_INVALID);
+                must(WEIR_ERR_INVALID);
         double each = (double)(now() - start) / (2.0 * laps);
         best = each < best ? each : best;
     }
@@ -159,7 +159,7 @@ static void at_random(weir_blocks_member *m)
         uint32_t *at = &held[random_number() % DEPTH];
         if (weir_blocks_give(m, *at, 1, WEIR_STREAM_HOST) != WEIR_OK ||
             weir_blocks_take(m, WEIR_STREAM_HOST, at) != WEIR_OK)
-            must(WEIR_INVALID);
+            must(WEIR_ERR_INVALID);
     }
     double each = (double)(now() - start) / 4e6;
     printf("| any one of %d given, one taken | %.1f | %.1f |\n", DEPTH, each, each);
@@ -203,7 +203,7 @@ static void clear_comb(weir_blocks_member *m, const uint8_t *held)
  * a tree. */
 static void naive(weir_blocks *pool, const char *name)
 {
-    weir_blocks_details d = {.size = sizeof d};
+    weir_blocks_details d = {.struct_size = sizeof d};
     uint32_t *set = malloc(BLOCKS * sizeof *set), count = 0;
     samples take = make_samples();
     for (uint32_t i = 0; i < BLOCKS; i++) {
@@ -305,7 +305,7 @@ static void *hammer(void *user)
     for (int i = 0; i < 500000; i++)
         if (weir_blocks_take(m, WEIR_STREAM_HOST, &index) != WEIR_OK ||
             weir_blocks_give(m, index, 1, WEIR_STREAM_HOST) != WEIR_OK)
-            must(WEIR_INVALID);
+            must(WEIR_ERR_INVALID);
     return NULL;
 }
 
@@ -334,9 +334,9 @@ int main(void)
     weir_client *client;
     weir_blocks *pool;
     weir_blocks_member *m;
-    weir_runtime_options options = {.size = sizeof options, .budget = (uint64_t)1 << 30};
-    weir_client_options who = {.size = sizeof who, .name = "bench"};
-    weir_blocks_options what = {.size = sizeof what, .bytes = 256, .count = BLOCKS, .flags = WEIR_NO_WAIT};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = (uint64_t)1 << 30};
+    weir_client_options who = {.struct_size = sizeof who, .name = "bench"};
+    weir_blocks_options what = {.struct_size = sizeof what, .bytes = 256, .count = BLOCKS, .flags = WEIR_ALLOC_NO_WAIT};
     must(weir_runtime_create("host", &options, &runtime));
     must(weir_client_open(runtime, &who, &client));
     must(weir_blocks_create(client, &what, &pool));

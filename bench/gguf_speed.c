@@ -39,19 +39,19 @@ static double now(void)
 static void through_weir(sides *it, int count, bool generates)
 {
     static const weir_setting settings[] = {{"tokens", "32"}, {"ignore_eos", "1"}};
-    weir_tensor input = {.size = sizeof input,
+    weir_tensor input = {.struct_size = sizeof input,
                          .name = "tokens",
-                         .type = WEIR_I32,
+                         .type = WEIR_TYPE_I32,
                          .rank = 1,
                          .shape = {count},
                          .data = it->tokens,
                          .bytes = (size_t)count * sizeof *it->tokens};
-    weir_inference inference = {.size = sizeof inference,
+    weir_inference inference = {.struct_size = sizeof inference,
                                 .inputs = &input,
                                 .input_count = 1,
                                 .settings = settings,
                                 .setting_count = generates ? 2 : 0};
-    weir_outputs outputs = {.size = sizeof outputs};
+    weir_outputs outputs = {.struct_size = sizeof outputs};
     need(it->engine->infer(it->model, &inference, &outputs));
     it->engine->release_outputs(it->model, &outputs);
 }

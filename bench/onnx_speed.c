@@ -57,7 +57,8 @@ static void make_inputs(weir_tensor *inputs, int64_t batch, int64_t tokens)
     for (int i = 0; i < INPUTS; i++) {
         weir_tensor *t = &inputs[i];
         free(t->data);
-        *t = (weir_tensor){.size = sizeof *t, .name = names[i], .type = WEIR_I64, .rank = 2, .shape = {batch, tokens}};
+        *t = (weir_tensor){
+            .struct_size = sizeof *t, .name = names[i], .type = WEIR_TYPE_I64, .rank = 2, .shape = {batch, tokens}};
         must(weir_tensor_bytes(t->type, t->rank, t->shape, &t->bytes));
         int64_t *values = t->data = malloc(t->bytes + 1);
         if (!values)
@@ -79,7 +80,7 @@ static double time_plain(const plain *p, const weir_tensor *inputs)
 
 static double time_weir(const weir_engine *engine, weir_engine_model *model, const weir_tensor *inputs)
 {
-    weir_inference inference = {.size = sizeof inference, .inputs = inputs, .input_count = INPUTS};
+    weir_inference inference = {.struct_size = sizeof inference, .inputs = inputs, .input_count = INPUTS};
     weir_outputs outputs = WEIR_INIT(weir_outputs);
     double start = seconds();
     must(engine->infer(model, &inference, &outputs));
@@ -128,7 +129,7 @@ static weir_engine_model *load(const weir_engine *engine, const char *path, weir
                                const weir_setting *settings, size_t count)
 {
     weir_engine_place place = {weir_client_runtime(client), client};
-    weir_engine_load request = {.size = sizeof request,
+    weir_engine_load request = {.struct_size = sizeof request,
                                 .path = path,
                                 .places = &place,
                                 .place_count = 1,
@@ -160,7 +161,7 @@ int main(int argc, char **argv)
     weir_runtime *runtime;
     weir_client *client;
     must(weir_runtime_get("host", &runtime));
-    weir_client_options options = {.size = sizeof options, .name = "minilm"};
+    weir_client_options options = {.struct_size = sizeof options, .name = "minilm"};
     must(weir_client_open(runtime, &options, &client));
     const weir_engine *engine = weir_engine_entry(WEIR_ENGINE_ABI);
     weir_engine_model *model = load(engine, file, client, settings, setting_count);

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 typedef struct bench_peer {
-    size_t size;
+    size_t struct_size;
     char name[64]; /* "PyTorch 2.11.0, expandable segments" */
     void *self;
 

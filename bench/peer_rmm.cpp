@@ -137,7 +137,7 @@ extern "C" __attribute__((visibility("default"))) bool weir_bench_peer(unsigned 
     p.which = which;
     p.device = ordinal;
     *out = bench_peer{};
-    out->size = sizeof *out;
+    out->struct_size = sizeof *out;
     std::snprintf(out->name, sizeof out->name, "%s", names[which]);
     out->self = &p;
     out->begin = begin;

@@ -146,7 +146,7 @@ extern "C" __attribute__((visibility("default"))) bool weir_bench_peer(unsigned 
     p.kind = &variants[which];
     p.device = static_cast<c10::DeviceIndex>(ordinal);
     *out = bench_peer{};
-    out->size = sizeof *out;
+    out->struct_size = sizeof *out;
     std::snprintf(out->name, sizeof out->name, "%s", p.kind->name);
     out->self = &p;
     out->begin = begin;

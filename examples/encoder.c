@@ -118,7 +118,7 @@ static weir_status load(encoder *e, const char *path, const char *device, int64_
     const weir_plan *plans[] = {e->plan};
     who.name = "encoder";
     e->at = calloc(e->graph.value_count + 1, sizeof *e->at);
-    status = e->at ? weir_runtime_get(device, &e->runtime) : WEIR_SYSTEM;
+    status = e->at ? weir_runtime_get(device, &e->runtime) : WEIR_ERR_SYSTEM;
     if (status == WEIR_OK)
         status = weir_client_open(e->runtime, &who, &e->client);
     if (status == WEIR_OK)
@@ -190,7 +190,7 @@ static weir_status run(encoder *e, weir_tensor *inputs, size_t count, encoder_wo
 static weir_status infer(encoder *e, weir_tensor *inputs, size_t count, void **outputs)
 {
     encoder_work *work = calloc(e->memory.steps + 1, sizeof *work);
-    weir_status status = work ? weir_arena_begin(e->arena, 0, e->stream) : WEIR_SYSTEM;
+    weir_status status = work ? weir_arena_begin(e->arena, 0, e->stream) : WEIR_ERR_SYSTEM;
     if (status == WEIR_OK) {
         status = run(e, inputs, count, work, outputs);
         weir_status ended = weir_arena_end(e->arena);
@@ -251,9 +251,9 @@ static bool account(const encoder *e)
         return false;
     printf("plan: %" PRIu64 " bytes, at least %" PRIu64 ", without reuse %" PRIu64 "\n", plan.arena, plan.lower_bound,
            plan.unshared);
-    printf("peak: %" PRIu64 " bytes of activations, %" PRIu64 " of weights\n", client.peak_class[WEIR_ACTIVATIONS],
-           client.peak_class[WEIR_WEIGHTS]);
-    return client.peak_class[WEIR_ACTIVATIONS] == plan.arena && client.peak == plan.arena + weights.charged;
+    printf("peak: %" PRIu64 " bytes of activations, %" PRIu64 " of weights\n",
+           client.peak_class[WEIR_CLASS_ACTIVATIONS], client.peak_class[WEIR_CLASS_WEIGHTS]);
+    return client.peak_class[WEIR_CLASS_ACTIVATIONS] == plan.arena && client.peak == plan.arena + weights.charged;
 }
 
 /* Two of three rows are padded, as a batch of sentences is. */
@@ -271,9 +271,9 @@ static void describe(weir_tensor inputs[3], int64_t *numbers, int64_t batch, int
     static const char *const names[] = {"input_ids", "attention_mask", "token_type_ids"};
     make_inputs(numbers, numbers + batch * sequence, batch, sequence);
     for (int i = 0; i < 3; i++)
-        inputs[i] = (weir_tensor){.size = sizeof inputs[i],
+        inputs[i] = (weir_tensor){.struct_size = sizeof inputs[i],
                                   .name = names[i],
-                                  .type = WEIR_I64,
+                                  .type = WEIR_TYPE_I64,
                                   .rank = 2,
                                   .shape = {batch, sequence},
                                   .data = numbers + i * batch * sequence,

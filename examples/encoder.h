@@ -26,9 +26,9 @@ typedef struct encoder {
     void **at; /* by value: its bytes on the device */
 } encoder;
 
-/* One node's work as kernels take it. WEIR_UNSUPPORTED names an operator that the example does not know. */
+/* One node's work as kernels take it. WEIR_ERR_UNSUPPORTED names an operator that the example does not know. */
 weir_status encoder_work_of(encoder *e, const graph_node *node, encoder_work *out);
-/* Makes the kernels for a GPU ready, behind the stream's acquiring. WEIR_NOT_FOUND names what is not here. */
+/* Makes the kernels for a GPU ready, behind the stream's acquiring. WEIR_ERR_NOT_FOUND names what is not here. */
 weir_status encoder_cuda_open(encoder *e, int device);
 weir_status encoder_cuda_queue(encoder *e, encoder_work *work);
 /* Queues it on the stream: on the host, a call of the kernel's loop. `work` stays as it is until that is done. */

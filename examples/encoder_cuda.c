@@ -92,7 +92,7 @@ static weir_status find_all(void)
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         void *found = libraries[wanted[i].library] ? dlsym(libraries[wanted[i].library], wanted[i].name) : NULL;
         if (!found)
-            return weir_fail(WEIR_NOT_FOUND,
+            return weir_fail(WEIR_ERR_NOT_FOUND,
                              "%s is not here: libcuda.so.1, libnvrtc and libcublas of CUDA 12 or 13 are wanted",
                              wanted[i].name);
         memcpy(wanted[i].to, &found, sizeof found);
@@ -102,7 +102,7 @@ static weir_status find_all(void)
 
 static weir_status worked(int result, const char *call)
 {
-    return result == 0 ? WEIR_OK : weir_fail(WEIR_DRIVER, "%s answered %d", call, result);
+    return result == 0 ? WEIR_OK : weir_fail(WEIR_ERR_DRIVER, "%s answered %d", call, result);
 }
 
 static weir_status compiled(void *program, int result)
@@ -113,7 +113,7 @@ static weir_status compiled(void *program, int result)
         return WEIR_OK;
     if (cu.log_size(program, &size) == 0 && size <= sizeof log)
         (void)cu.log(program, log);
-    return weir_fail(WEIR_DRIVER, "nvrtcCompileProgram answered %d: %s", result, log);
+    return weir_fail(WEIR_ERR_DRIVER, "nvrtcCompileProgram answered %d: %s", result, log);
 }
 
 static weir_status load_kernel(void *program)
@@ -123,7 +123,7 @@ static weir_status load_kernel(void *program)
     weir_status status = worked(cu.cubin_size(program, &size), "nvrtcGetCUBINSize");
     char *image = status == WEIR_OK ? malloc(size) : NULL;
     if (status == WEIR_OK)
-        status = image ? worked(cu.cubin(program, image), "nvrtcGetCUBIN") : WEIR_SYSTEM;
+        status = image ? worked(cu.cubin(program, image), "nvrtcGetCUBIN") : WEIR_ERR_SYSTEM;
     if (status == WEIR_OK)
         status = worked(cu.load(&module, image), "cuModuleLoadData");
     if (status == WEIR_OK)
@@ -143,7 +143,7 @@ static weir_status compile(int device)
         status = worked(cu.attribute(&minor, MINOR, device), "cuDeviceGetAttribute");
     (void)snprintf(architecture, sizeof architecture, "--gpu-architecture=sm_%d%d", major, minor);
     if (status != WEIR_OK || asprintf(&text, "%s%s", encoder_text, grid_text) < 0)
-        return status != WEIR_OK ? status : WEIR_SYSTEM;
+        return status != WEIR_OK ? status : WEIR_ERR_SYSTEM;
     status = worked(cu.create_program(&program, text, "encoder.cu", 0, NULL, NULL), "nvrtcCreateProgram");
     if (status == WEIR_OK) {
         status = compiled(program, cu.compile(program, 1, options));

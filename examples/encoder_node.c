@@ -80,7 +80,7 @@ static weir_status reduce(encoder *e, const graph_node *node, encoder_work *w)
     if (graph_ints(node, "axes", &axis, 1) != 1) {
         const graph_number *given = node->input_count > 1 ? graph_contents(&e->graph, node->inputs[1]) : NULL;
         if (!given)
-            return weir_fail(WEIR_UNSUPPORTED, "a reduction over axes that the file does not say");
+            return weir_fail(WEIR_ERR_UNSUPPORTED, "a reduction over axes that the file does not say");
         axis = given->i;
     }
     axis += axis < 0 ? in->rank : 0;
@@ -129,7 +129,7 @@ weir_status encoder_work_of(encoder *e, const graph_node *node, encoder_work *ou
     while (i < count && !onnx_text_is(node->op, kinds[i].op))
         i++;
     if (i == count || result->shape.rank > ENCODER_RANK || result->type != ONNX_FLOAT)
-        return weir_fail(WEIR_UNSUPPORTED, "the example has no %.*s of %u dimensions to %s", ONNX_SHOW(node->op),
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "the example has no %.*s of %u dimensions to %s", ONNX_SHOW(node->op),
                          result->shape.rank, onnx_type_name(result->type));
     *out = (encoder_work){.kind = kinds[i].kind, .out = e->at[node->outputs[0]], .rank = (int)result->shape.rank};
     out->count = (int64_t)result->elements;

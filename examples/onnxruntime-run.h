@@ -132,7 +132,7 @@ static void print_clients(weir_runtime *runtime)
 {
     enum { MOST = 8 };
     weir_stats all = WEIR_INIT(weir_stats);
-    weir_client_stats clients[MOST] = {{.size = sizeof clients[0]}};
+    weir_client_stats clients[MOST] = {{.struct_size = sizeof clients[0]}};
     size_t count = 0;
     char size[24];
     if (weir_snapshot(runtime, &all, clients, MOST, &count) != WEIR_OK)

@@ -38,7 +38,7 @@ static weir_model *load_beside(const char *path)
 
 static bool ask(weir_model *model, char *sentence)
 {
-    weir_tensor text = {.size = sizeof text, .name = "text", .type = WEIR_TEXT, .rank = 1};
+    weir_tensor text = {.struct_size = sizeof text, .name = "text", .type = WEIR_TYPE_TEXT, .rank = 1};
     weir_inference inference = WEIR_INIT(weir_inference);
     weir_outputs outputs = WEIR_INIT(weir_outputs);
     text.data = sentence;

@@ -26,7 +26,7 @@ static bool complain(const task *it)
 
 static bool answer(task *it)
 {
-    weir_tensor text = {.size = sizeof text, .name = "text", .type = WEIR_TEXT, .rank = 1};
+    weir_tensor text = {.struct_size = sizeof text, .name = "text", .type = WEIR_TYPE_TEXT, .rank = 1};
     text.data = it->sentence;
     text.bytes = strlen(it->sentence);
     text.shape[0] = (int64_t)text.bytes;
@@ -56,7 +56,7 @@ static void *work(void *user)
 static void print_clients(weir_runtime *runtime)
 {
     weir_stats all = WEIR_INIT(weir_stats);
-    weir_client_stats clients[MOST_MODELS] = {{.size = sizeof clients[0]}};
+    weir_client_stats clients[MOST_MODELS] = {{.struct_size = sizeof clients[0]}};
     size_t count = 0;
     char size[24], budget[24];
     if (weir_snapshot(runtime, &all, clients, MOST_MODELS, &count) != WEIR_OK)

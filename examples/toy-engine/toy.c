@@ -37,27 +37,28 @@ static weir_status read_model(weir_engine_model *model, FILE *file, const char *
 {
     long long count = 0, got = 0;
     if (fscanf(file, "%lld", &count) != 1 || count < 1 || count > INT32_MAX)
-        return weir_fail(WEIR_CORRUPT, "%s does not begin with the number of its weights", path);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s does not begin with the number of its weights", path);
     size_t bytes = (size_t)count * sizeof(float);
-    weir_status status = weir_alloc(model->client, bytes, WEIR_STREAM_HOST, WEIR_WEIGHTS, (void **)&model->weights);
+    weir_status status =
+        weir_alloc(model->client, bytes, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS, (void **)&model->weights);
     if (status != WEIR_OK)
         return status; /* the detail and the refusal are weir's own */
     while (got < count && fscanf(file, "%f", &model->weights[got]) == 1)
         got++;
-    model->x = (weir_port){.name = "x", .type = WEIR_F32, .rank = 1, .shape = {count}};
-    model->y = (weir_port){.name = "y", .type = WEIR_F32, .rank = 1, .shape = {count}};
-    return got == count ? WEIR_OK : weir_fail(WEIR_CORRUPT, "%s holds %lld of its %lld weights", path, got, count);
+    model->x = (weir_port){.name = "x", .type = WEIR_TYPE_F32, .rank = 1, .shape = {count}};
+    model->y = (weir_port){.name = "y", .type = WEIR_TYPE_F32, .rank = 1, .shape = {count}};
+    return got == count ? WEIR_OK : weir_fail(WEIR_ERR_CORRUPT, "%s holds %lld of its %lld weights", path, got, count);
 }
 
 static weir_status toy_load(const weir_engine_load *load, weir_engine_model **out)
 {
     if (load->setting_count > 0)
-        return weir_fail(WEIR_INVALID, "the toy engine has no setting %s: it has none", load->settings[0].key);
+        return weir_fail(WEIR_ERR_INVALID, "the toy engine has no setting %s: it has none", load->settings[0].key);
     weir_engine_model *model = calloc(1, sizeof *model);
     FILE *file = fopen(load->path, "r");
     if (model == NULL || file == NULL) {
         free(model);
-        return weir_fail(WEIR_SYSTEM, "cannot open %s", load->path);
+        return weir_fail(WEIR_ERR_SYSTEM, "cannot open %s", load->path);
     }
     model->client = load->places[0].client;
     weir_status status = read_model(model, file, load->path);
@@ -73,18 +74,18 @@ static weir_status toy_infer(weir_engine_model *model, const weir_inference *inf
 {
     const weir_tensor *x = inference->inputs;
     int64_t count = model->x.shape[0];
-    if (inference->input_count != 1 || x->type != WEIR_F32 || x->rank != 1 || x->shape[0] != count)
-        return weir_fail(WEIR_INVALID, "the one input is x, f32 [%lld]", (long long)count);
+    if (inference->input_count != 1 || x->type != WEIR_TYPE_F32 || x->rank != 1 || x->shape[0] != count)
+        return weir_fail(WEIR_ERR_INVALID, "the one input is x, f32 [%lld]", (long long)count);
     weir_tensor *y = calloc(1, sizeof *y);
     if (y == NULL)
-        return weir_fail(WEIR_SYSTEM, "no memory for the result's record");
-    *y =
-        (weir_tensor){.size = sizeof *y, .name = "y", .type = WEIR_F32, .rank = 1, .shape = {count}, .bytes = x->bytes};
-    weir_status status = weir_alloc(model->client, y->bytes, WEIR_STREAM_HOST, WEIR_ACTIVATIONS, &y->data);
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for the result's record");
+    *y = (weir_tensor){
+        .struct_size = sizeof *y, .name = "y", .type = WEIR_TYPE_F32, .rank = 1, .shape = {count}, .bytes = x->bytes};
+    weir_status status = weir_alloc(model->client, y->bytes, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS, &y->data);
     for (int64_t i = 0; status == WEIR_OK && i < count; i++)
         ((float *)y->data)[i] = model->weights[i] * ((const float *)x->data)[i];
     if (status == WEIR_OK)
-        *out = (weir_outputs){.size = out->size, .tensors = y, .count = 1};
+        *out = (weir_outputs){.struct_size = out->struct_size, .tensors = y, .count = 1};
     else
         free(y);
     return status;
@@ -98,7 +99,7 @@ static void toy_release_outputs(weir_engine_model *model, weir_outputs *outputs)
 
 static weir_status toy_info(weir_engine_model *model, weir_model_info *out)
 {
-    *out = (weir_model_info){.size = out->size,
+    *out = (weir_model_info){.struct_size = out->struct_size,
                              .engine = "toy",
                              .version = "1",
                              .provider = "c",
@@ -113,7 +114,7 @@ static weir_status toy_info(weir_engine_model *model, weir_model_info *out)
 
 static const weir_engine toy = {
     .abi = WEIR_ENGINE_ABI,
-    .size = sizeof(weir_engine),
+    .struct_size = sizeof(weir_engine),
     .name = "toy",
     .summary = "multiplies lists of numbers",
     .suffixes = ".toy",

@@ -24,14 +24,14 @@ WEIR_BEGIN
 typedef struct weir_arena weir_arena;
 
 typedef struct weir_arena_options {
-    size_t size;
+    size_t struct_size;
     const weir_plan *const *plans; /* the first buckets, from number 0; each outlives the arena */
     size_t plan_count;
     uint64_t room;               /* device memory that it has at least, for plans to come */
     weir_parameters *parameters; /* where parameters are looked up; gets a holder; NULL: nowhere */
     weir_arena_pool *pool;   /* of the client's runtime; where device memory comes from and goes to; NULL: the client */
     bool clear;              /* its memory is zero when the stream comes to this point, wherever it is from */
-    weir_class memory_class; /* WEIR_OTHER, which is 0, means WEIR_ACTIVATIONS */
+    weir_class memory_class; /* WEIR_CLASS_OTHER, which is 0, means WEIR_CLASS_ACTIVATIONS */
     weir_stream stream;      /* where it is allocated */
     const char *tag;         /* how reports call it and what it allocates; copied, cut at 47 bytes; NULL: "arena" */
 } weir_arena_options;
@@ -40,28 +40,28 @@ typedef struct weir_arena_options {
  * unless a pool hands it a longer block. 0 without plans; UINT64_MAX for one that is longer than any device. */
 WEIR_API uint64_t weir_arena_bytes(const weir_plan *const *plans, size_t count, weir_kind kind);
 
-/* Opens an arena and allocates its memory. Errors: WEIR_INVALID (no plan and no room, a pool or parameters of another
- * runtime, a tensor with an alignment beyond 2 MiB, a plan longer than any device), WEIR_CORRUPT (weir_plan_check refuses a
- * plan), WEIR_OUT_OF_MEMORY and the others of weir_alloc_with; WEIR_SYSTEM, WEIR_FORKED. Any thread. */
+/* Opens an arena and allocates its memory. Errors: WEIR_ERR_INVALID (no plan and no room, a pool or parameters of another
+ * runtime, a tensor with an alignment beyond 2 MiB, a plan longer than any device), WEIR_ERR_CORRUPT (weir_plan_check refuses a
+ * plan), WEIR_ERR_OUT_OF_MEMORY and the others of weir_alloc_with; WEIR_ERR_SYSTEM, WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_open(weir_client *client, const weir_arena_options *options,
                                                     weir_arena **out);
 
-/* Gives the memory back, to the pool or freed, behind all runs and the work on `stream`. WEIR_BUSY within a run; the errors of
+/* Gives the memory back, to the pool or freed, behind all runs and the work on `stream`. WEIR_ERR_BUSY within a run; the errors of
  * weir_free, with which the arena stays, to be closed again and nothing else, as some of its blocks may be gone. NULL is
  * nothing. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_close(weir_arena *arena, weir_stream stream);
 
 /* One bucket more; the plan outlives the arena. Where it is longer than all before, the blocks grow in place, in the order of
- * `stream`; `bucket` (may be NULL) gets its number. Errors: WEIR_NO_ROOM, naming what stands behind the block: open the arena
- * with this plan, or with more `room`; WEIR_BUSY within a run; WEIR_INVALID for an alignment that the block does not have,
- * and for a plan longer than any device; WEIR_CORRUPT for one that weir_plan_check refuses; those of weir_resize. */
+ * `stream`; `bucket` (may be NULL) gets its number. Errors: WEIR_ERR_NO_ROOM, naming what stands behind the block: open the arena
+ * with this plan, or with more `room`; WEIR_ERR_BUSY within a run; WEIR_ERR_INVALID for an alignment that the block does not have,
+ * and for a plan longer than any device; WEIR_ERR_CORRUPT for one that weir_plan_check refuses; those of weir_resize. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_add(weir_arena *arena, const weir_plan *plan, weir_stream stream,
                                                    uint32_t *bucket);
 
 /* Tensors ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct weir_arena_tensor {
-    size_t size;
+    size_t struct_size;
     void *pointer;   /* its slot; NULL where the plan gives it none */
     uint64_t bytes;  /* its actual length: the plan's, or as weir_arena_set_length said */
     uint64_t length; /* of the slot: the most that it may have */
@@ -74,19 +74,19 @@ typedef struct weir_arena_tensor {
 } weir_arena_tensor;
 
 /* Where a tensor is. A tensor that has neither slot nor parameter is empty, or looks at one that the plan has elsewhere: of
- * that the plan has no bytes, so that weir_parameters_alias has to say where it begins there. WEIR_INVALID for NULL and for
+ * that the plan has no bytes, so that weir_parameters_alias has to say where it begins there. WEIR_ERR_INVALID for NULL and for
  * a bucket or tensor that is none. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_look(const weir_arena *arena, uint32_t bucket, uint32_t tensor,
                                                     weir_arena_tensor *out);
 
-/* How much of its slot the tensor has from now on: a batch that is not full, a text that is shorter. WEIR_INVALID, naming both,
+/* How much of its slot the tensor has from now on: a batch that is not full, a text that is shorter. WEIR_ERR_INVALID, naming both,
  * for more than the slot. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_set_length(weir_arena *arena, uint32_t bucket, uint32_t tensor,
                                                           uint64_t bytes);
 
 /* Copies into the tensor's slot from `at` on, or out of it, in the order of the stream; between begin and end of a run of
- * its bucket, on the run's stream. Both keep to the tensor's actual length: WEIR_INVALID names the tensor and both sizes.
- * Other errors: those of weir_copy, WEIR_STREAM_MISUSE outside a run, or on another bucket's or stream. */
+ * its bucket, on the run's stream. Both keep to the tensor's actual length: WEIR_ERR_INVALID names the tensor and both sizes.
+ * Other errors: those of weir_copy, WEIR_ERR_STREAM_MISUSE outside a run, or on another bucket's or stream. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_write(weir_arena *arena, uint32_t bucket, uint32_t tensor, uint64_t at,
                                                      const void *from, uint64_t bytes, weir_stream stream);
 WEIR_API WEIR_NODISCARD weir_status weir_arena_read(weir_arena *arena, uint32_t bucket, uint32_t tensor, uint64_t at,
@@ -96,9 +96,9 @@ WEIR_API WEIR_NODISCARD weir_status weir_arena_read(weir_arena *arena, uint32_t 
 
 /* A run of the bucket on `stream` is about to be queued: orders the stream behind the runs before, and behind what writes
  * the parameters; end, when all of it is queued. Between the two the memory cannot be freed or grow, and the store takes no
- * further parameters. Errors of begin: WEIR_BUSY (a run has begun), WEIR_INVALID, and those of weir_launch_begin; of end:
- * those of weir_launch_end, with which the run goes on, to be ended again or aborted, and WEIR_INVALID without a run. Any
- * thread; of two that begin at once one is WEIR_BUSY. */
+ * further parameters. Errors of begin: WEIR_ERR_BUSY (a run has begun), WEIR_ERR_INVALID, and those of weir_launch_begin; of end:
+ * those of weir_launch_end, with which the run goes on, to be ended again or aborted, and WEIR_ERR_INVALID without a run. Any
+ * thread; of two that begin at once one is WEIR_ERR_BUSY. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_begin(weir_arena *arena, uint32_t bucket, weir_stream stream);
 WEIR_API WEIR_NODISCARD weir_status weir_arena_end(weir_arena *arena);
 
@@ -107,7 +107,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_arena_end(weir_arena *arena);
 WEIR_API void weir_arena_abort(weir_arena *arena);
 
 typedef struct weir_arena_details {
-    size_t size;
+    size_t struct_size;
     uint64_t planned[WEIR_KIND_COUNT]; /* the longest plan, by kind of memory */
     uint64_t held[WEIR_KIND_COUNT];    /* the block */
     void *base[WEIR_KIND_COUNT];       /* NULL where there is none */
@@ -115,7 +115,7 @@ typedef struct weir_arena_details {
     bool running;
 } weir_arena_details;
 
-/* A look at a moment. WEIR_INVALID for NULL. */
+/* A look at a moment. WEIR_ERR_INVALID for NULL. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_info(const weir_arena *arena, weir_arena_details *out);
 
 WEIR_END

@@ -17,7 +17,7 @@ WEIR_BEGIN
 typedef struct weir_arena_pool weir_arena_pool;
 
 typedef struct weir_arena_pool_options {
-    size_t size;
+    size_t struct_size;
     uint64_t cap; /* of kept bytes; 0: an eighth of the runtime's budget as it is at the first get */
     uint32_t
         waste; /* a block may be longer than what is asked for by so many percent of that; 0: 25, half the step of sizes by
@@ -26,8 +26,8 @@ typedef struct weir_arena_pool_options {
 } weir_arena_pool_options;
 
 /* The runtime's pool, which the first get makes; `options` NULL: the defaults, or what it has. Each get is put back once,
- * before the runtime ends. Errors: WEIR_INVALID (NULL, a waste beyond 1000), WEIR_CONFLICT naming both (it is there with
- * other options), WEIR_SYSTEM, WEIR_FORKED. Any thread. */
+ * before the runtime ends. Errors: WEIR_ERR_INVALID (NULL, a waste beyond 1000), WEIR_ERR_CONFLICT naming both (it is there with
+ * other options), WEIR_ERR_SYSTEM, WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_pool_get(weir_runtime *runtime, const weir_arena_pool_options *options,
                                                         weir_arena_pool **out);
 
@@ -36,13 +36,13 @@ WEIR_API WEIR_NODISCARD weir_status weir_arena_pool_get(weir_runtime *runtime, c
 WEIR_API WEIR_NODISCARD weir_status weir_arena_pool_put(weir_arena_pool *pool);
 
 /* Frees kept blocks, those idle longest first, until at most `keep` bytes are left: the client's alone (a client has to have
- * none before it can be closed), or, with NULL, everybody's. `freed` (may be NULL) gets how many. Errors: WEIR_INVALID, and as
+ * none before it can be closed), or, with NULL, everybody's. `freed` (may be NULL) gets how many. Errors: WEIR_ERR_INVALID, and as
  * weir_free. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_pool_trim(weir_arena_pool *pool, weir_client *client, uint64_t keep,
                                                          uint64_t *freed);
 
 typedef struct weir_arena_pool_details {
-    size_t size;
+    size_t struct_size;
     uint64_t cap;
     uint64_t kept;          /* bytes, as the ledger counts them; so do the cap and trimming */
     uint64_t taken, missed; /* arenas that found a block here, and that did not */
@@ -52,7 +52,7 @@ typedef struct weir_arena_pool_details {
     uint32_t waste;
 } weir_arena_pool_details;
 
-/* A look at a moment. WEIR_INVALID for NULL. Any thread. */
+/* A look at a moment. WEIR_ERR_INVALID for NULL. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_pool_info(weir_arena_pool *pool, weir_arena_pool_details *out);
 
 WEIR_END

@@ -1,6 +1,6 @@
 /* weir/base.h: what every other header needs: version, visibility, attributes.
  *
- * All structures that callers fill or receive begin with a member `size`, set by the caller to sizeof the structure as
+ * All structures that callers fill or receive begin with a member `struct_size`, set by the caller to sizeof the structure as
  * it was compiled. A later libweir reads and writes only that much, so programs built against this header keep working.
  * Use WEIR_INIT for it: `weir_client_options o = WEIR_INIT(weir_client_options); o.name = "bert";`
  */
@@ -22,13 +22,13 @@
 #define WEIR_INIT(type)                                                                                                \
     ([] {                                                                                                              \
         type value_{};                                                                                                 \
-        value_.size = sizeof(type);                                                                                    \
+        value_.struct_size = sizeof(type);                                                                             \
         return value_;                                                                                                 \
     }())
 #else
 #define WEIR_BEGIN
 #define WEIR_END
-#define WEIR_INIT(type) ((type){.size = sizeof(type)})
+#define WEIR_INIT(type) ((type){.struct_size = sizeof(type)})
 #endif
 
 #if defined(__GNUC__)

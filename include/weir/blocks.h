@@ -8,7 +8,7 @@
  * are in stream order as in weir/memory.h: a taken block may be used by work put on that stream afterwards, and a given
  * block becomes free, for whichever member, when the stream is past the work queued on it before. Whoever uses or gives
  * a block on another stream than the one he took it on orders that behind the taking. While a stream is being captured
- * (weir_capture_begin) giving on it is WEIR_STREAM_MISUSE, and so is taking from a pool that clears.
+ * (weir_capture_begin) giving on it is WEIR_ERR_STREAM_MISUSE, and so is taking from a pool that clears.
  *
  * Taking one block and giving it back on WEIR_STREAM_HOST call no driver and no host allocator. Sizes of blocks are in
  * bytes, everything else is counted in blocks. A refused call has changed nothing but the counter `refused`. */
@@ -37,22 +37,22 @@ enum {
 };
 
 typedef struct weir_blocks_options {
-    size_t size;
+    size_t struct_size;
     size_t bytes;            /* of a block; a multiple of `alignment` */
     uint32_t count;          /* from 1 to WEIR_BLOCKS_MOST */
-    weir_class memory_class; /* WEIR_OTHER, which is 0, means WEIR_KV */
+    weir_class memory_class; /* WEIR_CLASS_OTHER, which is 0, means WEIR_CLASS_KV */
     size_t alignment;        /* of every block: a power of two up to 2 MiB; 0 is 256 */
     const char *tag;         /* how reports call the pool; copied, cut at 47 bytes; NULL is "blocks" */
-    uint32_t flags;          /* WEIR_NO_WAIT: takes never wait for pending blocks; WEIR_BLOCKS_… */
+    uint32_t flags;          /* WEIR_ALLOC_NO_WAIT: takes never wait for pending blocks; WEIR_BLOCKS_… */
 } weir_blocks_options;
 
-/* Makes a pool with all its blocks free. The bytes are one WEIR_STABLE block of `client`: under its limits and the
+/* Makes a pool with all its blocks free. The bytes are one WEIR_ALLOC_STABLE block of `client`: under its limits and the
  * budget, refused as any allocation (weir/refusal.h), and not to be freed by anyone but weir_blocks_destroy. Errors also:
- * WEIR_INVALID names the member at fault, WEIR_SYSTEM for want of host memory (less than 3 bytes a block). Any thread. */
+ * WEIR_ERR_INVALID names the member at fault, WEIR_ERR_SYSTEM for want of host memory (less than 3 bytes a block). Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_blocks_create(weir_client *client, const weir_blocks_options *options,
                                                        weir_blocks **out);
 
-/* Frees the pool, its members and its bytes. WEIR_BUSY while blocks are held or pending, naming how many and whose; the
+/* Frees the pool, its members and its bytes. WEIR_ERR_BUSY while blocks are held or pending, naming how many and whose; the
  * pool stays. To be called by one thread, when no other uses the pool; `pool` and its members are gone afterwards. */
 WEIR_API WEIR_NODISCARD weir_status weir_blocks_destroy(weir_blocks *pool);
 
@@ -60,30 +60,30 @@ WEIR_API WEIR_NODISCARD weir_status weir_blocks_destroy(weir_blocks *pool);
 
 /* Makes `client` a member that may have up to `cap` blocks held and pending together; 0: all of them. Caps may add up to
  * more than the pool has. A client may join several times; each membership counts by itself, and is another owner to
- * WEIR_BLOCKS_CLEAR. WEIR_INVALID when the client is another runtime's, WEIR_BUSY beyond 65535 members at once. A client
+ * WEIR_BLOCKS_CLEAR. WEIR_ERR_INVALID when the client is another runtime's, WEIR_ERR_BUSY beyond 65535 members at once. A client
  * that is closed while it is a member can no longer take; its blocks can still be given back. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_blocks_join(weir_blocks *pool, weir_client *client, uint32_t cap,
                                                      weir_blocks_member **out);
 
-/* Ends a membership. WEIR_BUSY while it holds blocks or has pending ones. The member is gone afterwards. With
+/* Ends a membership. WEIR_ERR_BUSY while it holds blocks or has pending ones. The member is gone afterwards. With
  * WEIR_BLOCKS_CLEAR in time that grows with the pool. */
 WEIR_API WEIR_NODISCARD weir_status weir_blocks_leave(weir_blocks_member *member);
 
-/* Changes a cap; 0: all blocks. Below what the member has held and pending: WEIR_OUT_OF_MEMORY with the numbers. */
+/* Changes a cap; 0: all blocks. Below what the member has held and pending: WEIR_ERR_OUT_OF_MEMORY with the numbers. */
 WEIR_API WEIR_NODISCARD weir_status weir_blocks_set_cap(weir_blocks_member *member, uint32_t cap);
 
 /* Taking ----------------------------------------------------------------------------------------------------------- */
 
-/* Takes one block. WEIR_OUT_OF_MEMORY when none is free or the cap is reached; the detail names the member, its cap, and
- * what is free, held and pending. Without WEIR_NO_WAIT it first waits, up to the option `wait`, for pending blocks that
+/* Takes one block. WEIR_ERR_OUT_OF_MEMORY when none is free or the cap is reached; the detail names the member, its cap, and
+ * what is free, held and pending. Without WEIR_ALLOC_NO_WAIT it first waits, up to the option `wait`, for pending blocks that
  * would do. *index is WEIR_BLOCKS_NONE on failure. Which block it is, is the pool's choice: it fills up gaps between
- * held blocks, the shortest gaps first, and lower indices before higher ones. Other errors: WEIR_STREAM_MISUSE,
- * WEIR_INVALID, and from clearing WEIR_DRIVER and WEIR_DEVICE_LOST. Any thread. */
+ * held blocks, the shortest gaps first, and lower indices before higher ones. Other errors: WEIR_ERR_STREAM_MISUSE,
+ * WEIR_ERR_INVALID, and from clearing WEIR_ERR_DRIVER and WEIR_ERR_DEVICE_LOST. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_blocks_take(weir_blocks_member *member, weir_stream stream, uint32_t *index);
 
-/* Takes `count` blocks in a row, *first being the first: the same errors, and WEIR_OUT_OF_MEMORY naming the longest free
+/* Takes `count` blocks in a row, *first being the first: the same errors, and WEIR_ERR_OUT_OF_MEMORY naming the longest free
  * run when enough blocks are free but not in a row. Up to 64 blocks it is found in constant time, best fit by words of
- * 64 blocks; longer runs are first fit, in time that grows with the pool. A count of 0 is WEIR_INVALID. */
+ * 64 blocks; longer runs are first fit, in time that grows with the pool. A count of 0 is WEIR_ERR_INVALID. */
 WEIR_API WEIR_NODISCARD weir_status weir_blocks_take_run(weir_blocks_member *member, uint32_t count, weir_stream stream,
                                                          uint32_t *first);
 
@@ -95,8 +95,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_blocks_take_many(weir_blocks_member *me
 
 /* Gives the blocks [first, first + count) back, ordered behind the work on `stream`. Blocks are given one by one as it
  * were: a run may be given back in parts, and runs taken separately together. Errors, each of which changes nothing:
- * WEIR_INVALID (out of range, a count of 0), WEIR_DOUBLE_FREE (free or pending), WEIR_FOREIGN (another member's; the
- * detail names it), WEIR_STREAM_MISUSE, WEIR_DRIVER, WEIR_SYSTEM. Never waits. Any thread. */
+ * WEIR_ERR_INVALID (out of range, a count of 0), WEIR_ERR_DOUBLE_FREE (free or pending), WEIR_ERR_FOREIGN (another member's; the
+ * detail names it), WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER, WEIR_ERR_SYSTEM. Never waits. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_blocks_give(weir_blocks_member *member, uint32_t first, uint32_t count,
                                                      weir_stream stream);
 
@@ -104,8 +104,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_blocks_give(weir_blocks_member *member,
 WEIR_API WEIR_NODISCARD weir_status weir_blocks_give_many(weir_blocks_member *member, const uint32_t *indices,
                                                           uint32_t count, weir_stream stream);
 
-/* The same for one block by name: also WEIR_STALE when the block has been given and taken again since
- * weir_blocks_info told this generation. WEIR_UNSUPPORTED in a pool without WEIR_BLOCKS_NAMED. */
+/* The same for one block by name: also WEIR_ERR_STALE when the block has been given and taken again since
+ * weir_blocks_info told this generation. WEIR_ERR_UNSUPPORTED in a pool without WEIR_BLOCKS_NAMED. */
 WEIR_API WEIR_NODISCARD weir_status weir_blocks_give_named(weir_blocks_member *member, uint32_t index,
                                                            uint32_t generation, weir_stream stream);
 
@@ -113,7 +113,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_blocks_give_named(weir_blocks_member *m
 
 /* What addresses are computed from: constant for the life of the pool, to be copied at will. */
 typedef struct weir_blocks_view {
-    size_t size;
+    size_t struct_size;
     void *base;
     size_t bytes; /* of a block */
     uint32_t count;
@@ -135,7 +135,7 @@ static inline uint32_t weir_blocks_index(const weir_blocks_view *view, const voi
 }
 
 typedef struct weir_blocks_details {
-    size_t size;
+    size_t struct_size;
     uint32_t index;
     uint32_t generation;    /* how often it has been taken, modulo 2^32; 0 without WEIR_BLOCKS_NAMED */
     weir_block_state state; /* LIVE is held */
@@ -144,23 +144,23 @@ typedef struct weir_blocks_details {
     char name[64];                    /* of the member's client; "" when FREE */
 } weir_blocks_details;
 
-/* Tells who has a block. WEIR_INVALID for an index out of range. A look at a moment. Any thread. */
+/* Tells who has a block. WEIR_ERR_INVALID for an index out of range. A look at a moment. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_blocks_info(weir_blocks *pool, uint32_t index, weir_blocks_details *out);
 
 /* Statistics ------------------------------------------------------------------------------------------------------- */
 
 typedef struct weir_blocks_member_stats {
-    size_t size;
+    size_t struct_size;
     const weir_blocks_member *member;
     char name[64]; /* of its client */
     uint32_t cap, held, pending;
     uint32_t peak;         /* of held + pending, since it joined */
     uint64_t taken, given; /* blocks, ever */
-    uint64_t refused;      /* calls that answered WEIR_OUT_OF_MEMORY */
+    uint64_t refused;      /* calls that answered WEIR_ERR_OUT_OF_MEMORY */
 } weir_blocks_member_stats;
 
 typedef struct weir_blocks_stats {
-    size_t size;
+    size_t struct_size;
     size_t bytes; /* of a block */
     uint32_t count;
     uint32_t free, held, pending; /* add up to count */
@@ -189,10 +189,10 @@ WEIR_API WEIR_NODISCARD weir_status weir_blocks_member_snapshot(weir_blocks_memb
  * Geometry is not the pool's but a view's: models of different shapes and element types share a pool as long as their
  * blocks fit into its blocks. Nothing here takes a lock or calls a driver; any thread. */
 
-typedef enum weir_kv_plane { WEIR_KV_KEYS = 0, WEIR_KV_VALUES = 1 } weir_kv_plane;
+typedef enum weir_kv_plane { WEIR_KV_PLANE_KEYS = 0, WEIR_KV_PLANE_VALUES = 1 } weir_kv_plane;
 
 typedef struct weir_kv_geometry {
-    size_t size;
+    size_t struct_size;
     weir_type type;     /* of an element; WEIR_TYPE_NONE: `bits` says how large one is */
     uint32_t bits;      /* of an element of no weir_type: 4, 6 …; else 0 */
     uint32_t row_bytes; /* of head_size elements, when it is more than they take (scales of a quantized row); else 0 */
@@ -208,7 +208,7 @@ typedef struct weir_kv_geometry {
 
 /* A geometry worked out. All members in bytes but the counts. */
 typedef struct weir_kv_layout {
-    size_t size;
+    size_t struct_size;
     weir_kv_geometry geometry;          /* with its defaults filled in */
     uint64_t elements;                  /* in a block */
     uint64_t bytes;                     /* of a block */
@@ -217,12 +217,12 @@ typedef struct weir_kv_layout {
     uint64_t blocks; /* parts * blocks_per_layer: what the pool must have; 0 when blocks are shared */
 } weir_kv_layout;
 
-/* Works a geometry out. WEIR_INVALID names the member that is 0, the row that is not whole bytes, a type without a fixed
+/* Works a geometry out. WEIR_ERR_INVALID names the member that is 0, the row that is not whole bytes, a type without a fixed
  * size, or the product that is beyond 2^63 bytes. */
 WEIR_API WEIR_NODISCARD weir_status weir_kv_layout_of(const weir_kv_geometry *geometry, weir_kv_layout *out);
 
 /* Whether blocks of this layout fit into the pool's: *waste (may be NULL) gets the bytes of each pool block that stay
- * unused; 0 means the same geometry as far as bytes can tell. WEIR_UNSUPPORTED names both sizes, or both counts, when
+ * unused; 0 means the same geometry as far as bytes can tell. WEIR_ERR_UNSUPPORTED names both sizes, or both counts, when
  * they do not. */
 WEIR_API WEIR_NODISCARD weir_status weir_kv_fits(const weir_blocks *pool, const weir_kv_layout *layout,
                                                  uint64_t *waste);
@@ -240,7 +240,7 @@ static inline uint64_t weir_kv_offset(const weir_kv_layout *layout, uint32_t lay
            head * layout->head + token * layout->token;
 }
 
-/* The address of that row in the pool, everything checked: WEIR_INVALID names what is out of range, WEIR_UNSUPPORTED as
+/* The address of that row in the pool, everything checked: WEIR_ERR_INVALID names what is out of range, WEIR_ERR_UNSUPPORTED as
  * weir_kv_fits. That the block is held is the caller's business. */
 WEIR_API WEIR_NODISCARD weir_status weir_kv_address(const weir_blocks *pool, const weir_kv_layout *layout,
                                                     uint32_t layer, uint32_t block, weir_kv_plane plane, uint32_t head,

@@ -31,29 +31,29 @@
 WEIR_BEGIN
 
 typedef enum weir_verdict {
-    WEIR_ACCEPTED = 0,
-    WEIR_NOT_ASKED = 1,       /* another engine, provider or device was named */
-    WEIR_NOT_LISTED = 2,      /* the manifest lists providers, and this is none of them */
-    WEIR_NO_ENGINE = 3,       /* the plug-in or its library is not here; with the way to get it */
-    WEIR_OTHER_FORMAT = 4,    /* the engine does not take such a file, or cannot read this one */
-    WEIR_NOT_BUILT = 5,       /* no library of the engine's has the provider */
-    WEIR_NOT_LOADABLE = 6,    /* one has, but what it needs cannot be opened; naming that */
-    WEIR_OTHER_PLATFORM = 7,  /* the provider exists on another system only */
-    WEIR_NO_DEVICE = 8,       /* no device of its kind on this machine, or none of that ordinal */
-    WEIR_DEVICE_UNUSABLE = 9, /* there, but hidden, failed or not to be asked */
-    WEIR_LITTLE_MEMORY = 10,  /* of the host: what can be had is less than what is wanted */
-    WEIR_LITTLE_VRAM = 11,    /* of the device */
-    WEIR_OLD_CUDA = 12,
-    WEIR_OLD_DRIVER = 13,
-    WEIR_OLD_DEVICE = 14, /* its compute capability */
-    WEIR_NO_CPU = 15,     /* the processor would do, and was forbidden or not asked for */
-    WEIR_BAD_SETTING = 16,
-    WEIR_VERDICTS
+    WEIR_VERDICT_ACCEPTED = 0,
+    WEIR_VERDICT_NOT_ASKED = 1,       /* another engine, provider or device was named */
+    WEIR_VERDICT_NOT_LISTED = 2,      /* the manifest lists providers, and this is none of them */
+    WEIR_VERDICT_NO_ENGINE = 3,       /* the plug-in or its library is not here; with the way to get it */
+    WEIR_VERDICT_OTHER_FORMAT = 4,    /* the engine does not take such a file, or cannot read this one */
+    WEIR_VERDICT_NOT_BUILT = 5,       /* no library of the engine's has the provider */
+    WEIR_VERDICT_NOT_LOADABLE = 6,    /* one has, but what it needs cannot be opened; naming that */
+    WEIR_VERDICT_OTHER_PLATFORM = 7,  /* the provider exists on another system only */
+    WEIR_VERDICT_NO_DEVICE = 8,       /* no device of its kind on this machine, or none of that ordinal */
+    WEIR_VERDICT_DEVICE_UNUSABLE = 9, /* there, but hidden, failed or not to be asked */
+    WEIR_VERDICT_LITTLE_MEMORY = 10,  /* of the host: what can be had is less than what is wanted */
+    WEIR_VERDICT_LITTLE_VRAM = 11,    /* of the device */
+    WEIR_VERDICT_OLD_CUDA = 12,
+    WEIR_VERDICT_OLD_DRIVER = 13,
+    WEIR_VERDICT_OLD_DEVICE = 14, /* its compute capability */
+    WEIR_VERDICT_NO_CPU = 15,     /* the processor would do, and was forbidden or not asked for */
+    WEIR_VERDICT_BAD_SETTING = 16,
+    WEIR_VERDICT_COUNT
 } weir_verdict;
 
 /* All texts are the choice's. */
 typedef struct weir_candidate {
-    size_t size;
+    size_t struct_size;
     const char *engine, *provider;
     const char *device;            /* its key; "" where there is none of the kind */
     const char *runtime;           /* "cuda:0"; "host" where the provider's device memory is not weir's */
@@ -68,7 +68,7 @@ typedef struct weir_candidate {
 } weir_candidate;
 
 typedef struct weir_choice {
-    size_t size;
+    size_t struct_size;
     const weir_candidate *candidates; /* by rank, then the refused ones by engine, provider and device */
     size_t count, accepted;
     const char *policy;
@@ -83,7 +83,7 @@ typedef struct weir_obtainable {
 } weir_obtainable;
 
 typedef struct weir_choice_options {
-    size_t size;
+    size_t struct_size;
     /* Exactly this, and an error instead of a fallback. NULL, or "": any. A device is "cuda:0", "cpu", a key, or an ordinal, which
      * is not the processor's. They do not override the manifest's framework, nor its word on the processor. */
     const char *engine, *provider, *device;
@@ -101,8 +101,8 @@ typedef struct weir_choice_options {
 } weir_choice_options;
 
 /* Chooses. `options` may be NULL. Answers WEIR_OK also where nothing is accepted: then accepted is 0 and the rule says why. Errors:
- * WEIR_INVALID for an unknown framework, engine, provider, policy, strategy or level (with the allowed ones) and for a model
- * that is to be split over several devices, WEIR_NOT_FOUND for the model file, WEIR_SYSTEM. *out is the caller's. Opens plug-ins
+ * WEIR_ERR_INVALID for an unknown framework, engine, provider, policy, strategy or level (with the allowed ones) and for a model
+ * that is to be split over several devices, WEIR_ERR_NOT_FOUND for the model file, WEIR_ERR_SYSTEM. *out is the caller's. Opens plug-ins
  * and their libraries, reads the model file's structure, makes no context. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_choice_make(const weir_manifest *manifest, const weir_choice_options *options,
                                                      weir_choice **out);

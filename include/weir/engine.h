@@ -19,19 +19,19 @@
 WEIR_BEGIN
 
 /* Raised when a member is added at the end; weir accepts a table whose abi is at most its own, and leaves alone what
- * lies beyond the table's `size`. */
+ * lies beyond the table's `struct_size`. */
 enum { WEIR_ENGINE_ABI = 2 };
 
 typedef struct weir_engine_model weir_engine_model; /* the engine's own */
 
-/* A choice by name, as text: {"threads", "4"}. An engine refuses keys it does not know (WEIR_INVALID, with the list). */
+/* A choice by name, as text: {"threads", "4"}. An engine refuses keys it does not know (WEIR_ERR_INVALID, with the list). */
 typedef struct weir_setting {
     const char *key, *value;
 } weir_setting;
 
 /* What `probe` found. */
 typedef struct weir_engine_probe {
-    size_t size;
+    size_t struct_size;
     bool available;
     char library[512]; /* the file of the engine itself; "" if none was found */
     char version[64];
@@ -45,7 +45,7 @@ typedef struct weir_engine_place {
 } weir_engine_place;
 
 typedef struct weir_engine_load {
-    size_t size;
+    size_t struct_size;
     const char *path; /* the model file */
     const weir_engine_place *places;
     size_t place_count; /* for `load` at least 1; the first is where weights go unless a setting says otherwise */
@@ -65,7 +65,7 @@ typedef enum weir_provider_state {
 } weir_provider_state;
 
 typedef struct weir_engine_provider {
-    size_t size;
+    size_t struct_size;
     char name[32]; /* "cuda", "cpu"; weir/choice.h has them all */
     weir_provider_state state;
     char library[512]; /* the file that serves it; "" if none */
@@ -83,7 +83,7 @@ typedef struct weir_provider_share {
 
 /* What the model will take, as far as it can be told before loading. */
 typedef struct weir_engine_plan {
-    size_t size;
+    size_t struct_size;
     uint64_t bytes[WEIR_CLASS_COUNT]; /* by weir_class, on the first place */
     bool exact[WEIR_CLASS_COUNT];     /* or else "at least" */
 } weir_engine_plan;
@@ -98,7 +98,7 @@ typedef struct weir_port {
 
 /* Valid until the model is unloaded. */
 typedef struct weir_model_info {
-    size_t size;
+    size_t struct_size;
     const char *engine, *version, *provider;
     const char *architecture; /* "bert", "llama", "onnx graph of 214 nodes" */
     const weir_port *inputs;
@@ -112,7 +112,7 @@ typedef struct weir_model_info {
 } weir_model_info;
 
 typedef struct weir_inference {
-    size_t size;
+    size_t struct_size;
     uint64_t id; /* the caller's name for this run, for `cancel`; 0: only a cancel of all reaches it */
     const weir_tensor *inputs;
     size_t input_count;
@@ -123,7 +123,7 @@ typedef struct weir_inference {
 
 /* The results of one run: `tensors` and their data belong to the engine until `release_outputs`. */
 typedef struct weir_outputs {
-    size_t size;
+    size_t struct_size;
     weir_tensor *tensors;
     size_t count;
     void *engine_data; /* the engine's */
@@ -132,7 +132,7 @@ typedef struct weir_outputs {
 
 /* One piece of a generated answer. */
 typedef struct weir_piece {
-    size_t size;
+    size_t struct_size;
     const char *text; /* UTF-8 bytes, not terminated; may end inside a character */
     size_t bytes;
     int32_t token;
@@ -144,7 +144,7 @@ typedef struct weir_piece {
 typedef bool (*weir_piece_fn)(const weir_piece *piece, void *user);
 
 typedef struct weir_engine_metrics {
-    size_t size;
+    size_t struct_size;
     uint64_t runs, failures, cancelled;
     uint64_t tokens_in, tokens_out; /* 0 for engines that have none */
     double busy_seconds;
@@ -154,7 +154,7 @@ typedef struct weir_engine_metrics {
 
 typedef struct weir_engine {
     uint32_t abi;         /* WEIR_ENGINE_ABI of the header it was compiled against */
-    uint32_t size;        /* sizeof(weir_engine) there */
+    uint32_t struct_size; /* sizeof(weir_engine) there */
     const char *name;     /* "onnx"; [a-z0-9-] */
     const char *summary;  /* one line for people */
     const char *suffixes; /* file names it takes, ".onnx" or ".gguf .ggml" */
@@ -162,21 +162,21 @@ typedef struct weir_engine {
     /* Is the engine's own library here, and which version? Fills *out; WEIR_OK also when it is not available. */
     weir_status (*probe)(weir_engine_probe *out);
     /* Optional. Reads the model file, checks its structure and predicts bytes; no device memory is touched. Since 2 it is asked
-     * without a place (place_count 0), before there is a runtime: `provider` says what the bytes are of. WEIR_INVALID is for
-     * settings, WEIR_CORRUPT and WEIR_UNSUPPORTED for the file. */
+     * without a place (place_count 0), before there is a runtime: `provider` says what the bytes are of. WEIR_ERR_INVALID is for
+     * settings, WEIR_ERR_CORRUPT and WEIR_ERR_UNSUPPORTED for the file. */
     weir_status (*plan)(const weir_engine_load *load, weir_engine_plan *out);
-    /* Loads the model. On failure nothing of it is left: the clients' ledgers are as before. WEIR_CORRUPT for a file that
-     * is not well-formed, WEIR_UNSUPPORTED for what it cannot run, WEIR_OUT_OF_MEMORY with the refusal set. */
+    /* Loads the model. On failure nothing of it is left: the clients' ledgers are as before. WEIR_ERR_CORRUPT for a file that
+     * is not well-formed, WEIR_ERR_UNSUPPORTED for what it cannot run, WEIR_ERR_OUT_OF_MEMORY with the refusal set. */
     weir_status (*load)(const weir_engine_load *load, weir_engine_model **out);
-    /* Runs it once. Inputs by name, in any order; WEIR_INVALID names a missing, unknown or ill-shaped one. */
+    /* Runs it once. Inputs by name, in any order; WEIR_ERR_INVALID names a missing, unknown or ill-shaped one. */
     weir_status (*infer)(weir_engine_model *model, const weir_inference *inference, weir_outputs *out);
     /* Optional. The same, piece by piece. */
     weir_status (*infer_stream)(weir_engine_model *model, const weir_inference *inference, weir_piece_fn piece,
                                 void *user, weir_outputs *out);
     /* Gives the results of one run back. */
     void (*release_outputs)(weir_engine_model *model, weir_outputs *outputs);
-    /* Optional. Stops the run of that id (0: every run) as soon as the engine can; that run answers WEIR_CANCELLED. A run
-     * that has not begun or has ended is not affected: WEIR_NOT_FOUND. */
+    /* Optional. Stops the run of that id (0: every run) as soon as the engine can; that run answers WEIR_ERR_CANCELLED. A run
+     * that has not begun or has ended is not affected: WEIR_ERR_NOT_FOUND. */
     weir_status (*cancel)(weir_engine_model *model, uint64_t id);
     /* Optional. Runs several inferences together; out[i] belongs to inferences[i], and statuses[i] tells how it went. */
     weir_status (*batch)(weir_engine_model *model, const weir_inference *inferences, size_t count, weir_outputs *out,
@@ -197,20 +197,20 @@ typedef struct weir_engine {
     /* Frees everything. Called once, with no run under way and all outputs released; cannot fail. */
     void (*unload)(weir_engine_model *model);
     /* Since 2. Optional: without it there is "cpu", in the state that `probe` tells. The provider number `index`, from 0;
-     * WEIR_NOT_FOUND past the last. Opens libraries, but makes no context on a device. */
+     * WEIR_ERR_NOT_FOUND past the last. Opens libraries, but makes no context on a device. */
     weir_status (*provider)(size_t index, weir_engine_provider *out);
 } weir_engine;
 
 /* What a plug-in exports. It answers NULL when it cannot serve that abi. */
 typedef const weir_engine *(*weir_engine_entry_fn)(uint32_t abi);
 
-/* Finds and opens the plug-in of an engine; an opened one stays for the life of the process. WEIR_NOT_FOUND says where it
- * was looked for and how to get it; WEIR_ENGINE when the file is there and no plug-in, or links to another libweir than
- * the one that is running; WEIR_CONFLICT when a plug-in asks, while it is being opened, for itself or for one that waits for it. Any
+/* Finds and opens the plug-in of an engine; an opened one stays for the life of the process. WEIR_ERR_NOT_FOUND says where it
+ * was looked for and how to get it; WEIR_ERR_ENGINE when the file is there and no plug-in, or links to another libweir than
+ * the one that is running; WEIR_ERR_CONFLICT when a plug-in asks, while it is being opened, for itself or for one that waits for it. Any
  * thread: several that ask for one plug-in at once open it once, and hold up nobody who asks for another. */
 WEIR_API WEIR_NODISCARD weir_status weir_engine_open(const char *name, const weir_engine **out);
 
-/* Registers an engine that is linked into the program. The table must stay valid. WEIR_CONFLICT if the name is taken; a
+/* Registers an engine that is linked into the program. The table must stay valid. WEIR_ERR_CONFLICT if the name is taken; a
  * plug-in of that name that is being opened gives way to it. */
 WEIR_API WEIR_NODISCARD weir_status weir_engine_register(const weir_engine *engine);
 

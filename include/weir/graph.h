@@ -21,18 +21,18 @@ WEIR_BEGIN
 typedef struct weir_graph weir_graph;
 
 /* Opens a pool for captures of the client's, in its runtime's device memory. Nothing is taken before it is needed. A client
- * with an open one cannot be closed (WEIR_BUSY). Errors: WEIR_INVALID (NULL, a closed client), WEIR_UNSUPPORTED where the
- * runtime's resource allocates nothing in captures (WEIR_CAPTURABLE), WEIR_SYSTEM, WEIR_FORKED. Any thread. */
+ * with an open one cannot be closed (WEIR_ERR_BUSY). Errors: WEIR_ERR_INVALID (NULL, a closed client), WEIR_ERR_UNSUPPORTED where the
+ * runtime's resource allocates nothing in captures (WEIR_FEATURE_CAPTURABLE), WEIR_ERR_SYSTEM, WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_graph_open(weir_client *client, weir_graph **out);
 
 /* weir_capture_begin (weir/stream.h, which has its errors and what a captured stream refuses), and until weir_graph_end the
  * client's allocations of device memory on the stream are of the graph's pool. Blocks of the pool may be freed on the stream
  * meanwhile, behind all that was captured so far; other blocks may not. A request with a reservation is met with new memory.
- * Other clients' allocations, and those on other streams that join the capture, are as in any capture. Errors besides: WEIR_BUSY
- * while another capture for the graph has not ended, WEIR_STREAM_MISUSE for a stream of another runtime. Any thread. */
+ * Other clients' allocations, and those on other streams that join the capture, are as in any capture. Errors besides: WEIR_ERR_BUSY
+ * while another capture for the graph has not ended, WEIR_ERR_STREAM_MISUSE for a stream of another runtime. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_graph_begin(weir_graph *graph, weir_stream stream);
 
-/* Ends that capture; also where the stream has gone meanwhile. WEIR_INVALID when the graph does not capture this stream. Any
+/* Ends that capture; also where the stream has gone meanwhile. WEIR_ERR_INVALID when the graph does not capture this stream. Any
  * thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_graph_end(weir_graph *graph, weir_stream stream);
 
@@ -40,12 +40,12 @@ WEIR_API WEIR_NODISCARD weir_status weir_graph_end(weir_graph *graph, weir_strea
  * (WEIR_STREAM_HOST: are done). What the pool holds goes back in that order, and behind the uses that were declared; nothing
  * waits. Blocks of it that are live become ordinary ones, which are freed behind the last launch like any that it uses. The
  * graph is gone afterwards: no call may be using it, and none may name it again; frees of its blocks may go on. NULL is
- * nothing. WEIR_BUSY while a capture for it has not ended, WEIR_STREAM_MISUSE, WEIR_DRIVER, WEIR_DEVICE_LOST, each of which
+ * nothing. WEIR_ERR_BUSY while a capture for it has not ended, WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER, WEIR_ERR_DEVICE_LOST, each of which
  * leaves it open. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_graph_close(weir_graph *graph, weir_stream stream);
 
 typedef struct weir_graph_details {
-    size_t size;
+    size_t struct_size;
     uint64_t number;      /* by which details call it; unique within the process, from 1 */
     uint64_t held;        /* bytes that were freed and wait for later captures; pending in the client's account */
     uint64_t held_blocks; /* in so many pieces */
@@ -53,7 +53,7 @@ typedef struct weir_graph_details {
     weir_stream stream;   /* that is being captured; WEIR_STREAM_HOST: none is */
 } weir_graph_details;
 
-/* A look at a moment. WEIR_INVALID for NULL, or when member size is not set. Any thread. */
+/* A look at a moment. WEIR_ERR_INVALID for NULL, or when member struct_size is not set. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_graph_info(weir_graph *graph, weir_graph_details *out);
 
 WEIR_END

@@ -28,14 +28,14 @@ typedef enum weir_guard_kind {
     WEIR_GUARD_UNDERRUN = 1,       /* bytes before it */
     WEIR_GUARD_USE_AFTER_FREE = 2, /* bytes of it were written after its free */
     WEIR_GUARD_OVERLAP = 3, /* it was handed out over another block: a mistake of the resource's, not of its user's */
-    WEIR_GUARD_KINDS
+    WEIR_GUARD_COUNT
 } weir_guard_kind;
 
 /* "overrun" and so on; "?" for a number that is none. Any thread; static storage. */
 WEIR_API const char *weir_guard_kind_name(weir_guard_kind kind);
 
 typedef struct weir_guard_report {
-    size_t size;
+    size_t struct_size;
     weir_guard_kind kind;
     weir_class memory_class;
     weir_block block;
@@ -50,20 +50,20 @@ typedef struct weir_guard_report {
 } weir_guard_report;
 
 /* What was found so far, oldest first: `reports` (may be NULL with capacity 0) gets up to `capacity` of the first 256; its
- * member size in the first element says how long each is. `count` (may be NULL) gets how many there were, also beyond
- * 256. A block is reported once for each kind. Each report also goes to the log as an error. WEIR_UNSUPPORTED for a
- * runtime without a guard, WEIR_INVALID. Any thread. */
+ * member struct_size in the first element says how long each is. `count` (may be NULL) gets how many there were, also beyond
+ * 256. A block is reported once for each kind. Each report also goes to the log as an error. WEIR_ERR_UNSUPPORTED for a
+ * runtime without a guard, WEIR_ERR_INVALID. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_guard_reports(weir_runtime *runtime, weir_guard_report *reports,
                                                        size_t capacity, size_t *count);
 
-/* Looks at the zones of all live blocks and at the blocks that are kept back, now. WEIR_CORRUPT with the first damage in
+/* Looks at the zones of all live blocks and at the blocks that are kept back, now. WEIR_ERR_CORRUPT with the first damage in
  * words, which is reported too, as are all others. That no work is queued on the device is the caller's promise: damage
- * done later is found later. Other threads may allocate and free meanwhile. Blocks; WEIR_UNSUPPORTED without a guard,
- * WEIR_DRIVER when the device cannot be read. Any thread. */
+ * done later is found later. Other threads may allocate and free meanwhile. Blocks; WEIR_ERR_UNSUPPORTED without a guard,
+ * WEIR_ERR_DRIVER when the device cannot be read. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_guard_check(weir_runtime *runtime);
 
 typedef struct weir_guard_leak {
-    size_t size;
+    size_t struct_size;
     weir_block block;
     size_t bytes;
     const weir_client *client;
@@ -78,7 +78,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_guard_leaks(weir_runtime *runtime, weir
                                                      size_t *count);
 
 typedef struct weir_guard_leak_sum {
-    size_t size;
+    size_t struct_size;
     const weir_client *client;
     char name[64], tag[48];
     uint64_t blocks, bytes;

@@ -17,14 +17,14 @@ typedef enum weir_hardware_kind {
     WEIR_HARDWARE_INTEL = 3,    /* a GPU or NPU of Intel's */
     WEIR_HARDWARE_METAL = 4,    /* found on no platform that weir runs on so far */
     WEIR_HARDWARE_DIRECTML = 5, /* the same */
-    WEIR_HARDWARE_KINDS
+    WEIR_HARDWARE_COUNT
 } weir_hardware_kind;
 
 /* A number of bytes that nobody could tell. */
 #define WEIR_BYTES_UNKNOWN UINT64_MAX
 
 typedef struct weir_hardware_device {
-    size_t size;
+    size_t struct_size;
     weir_hardware_kind kind;
     /* Tells it from all others, now and after a restart: the UUID ("GPU-…", "MIG-…"), the PCI address of what has none, "cpu".
      * Partitions of AMD's for which the kernel has one UUID have their number behind it ("GPU-…/1"). */
@@ -50,7 +50,7 @@ typedef struct weir_hardware_device {
 } weir_hardware_device;
 
 typedef struct weir_hardware {
-    size_t size;
+    size_t struct_size;
     const weir_hardware_device *devices; /* the processor first, then by kind and ordinal, what has no ordinal last */
     size_t device_count;
     const char *remarks; /* lines, each on a source that is missing, slow or failed; "" */
@@ -62,7 +62,7 @@ typedef struct weir_hardware {
 enum { WEIR_HARDWARE_PATIENT_MS = 5000 };
 
 typedef struct weir_hardware_options {
-    size_t size;
+    size_t struct_size;
     /* A directory that stands for "/": another machine's files. Libraries below its /usr/lib are opened and run, and stay open,
      * so it is one to trust. NULL or "": this machine. */
     const char *sysroot;
@@ -82,8 +82,8 @@ typedef struct weir_hardware_options {
  * Free bytes of CUDA's are told by NVML alone, without which they are unknown: asking the driver would make a context.
  *
  * `options` may be NULL. *out is the caller's, to be given back with weir_hardware_release. It always has the processor; what could
- * not be learnt is said in remarks, not by a status. Errors: WEIR_NOT_FOUND (a sysroot that is no directory), WEIR_INVALID
- * (options without a size), WEIR_SYSTEM. May block for the time limit. Any thread. */
+ * not be learnt is said in remarks, not by a status. Errors: WEIR_ERR_NOT_FOUND (a sysroot that is no directory), WEIR_ERR_INVALID
+ * (options without a size), WEIR_ERR_SYSTEM. May block for the time limit. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_hardware_look(const weir_hardware_options *options, weir_hardware **out);
 WEIR_API void weir_hardware_release(weir_hardware *hardware); /* NULL is nothing */
 

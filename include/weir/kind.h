@@ -18,7 +18,10 @@ WEIR_API const char *weir_kind_name(weir_kind kind);
 
 /* The two streams that CUDA gives every program: the legacy one, which waits for all blocking streams and they for it, and
  * one per host thread. */
-typedef enum weir_default_stream { WEIR_DEFAULT_LEGACY = 0, WEIR_DEFAULT_PER_THREAD = 1 } weir_default_stream;
+typedef enum weir_default_stream {
+    WEIR_DEFAULT_STREAM_LEGACY = 0,
+    WEIR_DEFAULT_STREAM_PER_THREAD = 1
+} weir_default_stream;
 
 WEIR_END
 #endif

@@ -1,7 +1,7 @@
 /* weir/layout.h: where memory lies: every segment that the driver gave, with the blocks and the free runs in it.
  *
  * A segment is what comes from the driver and goes back to it in one span: a handle with `mapped`, an allocation with
- * `direct`, `async` and `segments`, the whole extent with `blocks`. Its spans follow each other without gaps and add up to it. A block
+ * `direct`, `async` and `segments`. Its spans follow each other without gaps and add up to it. A block
  * that lies over several segments has a span in each. */
 #ifndef WEIR_LAYOUT_H
 #define WEIR_LAYOUT_H
@@ -20,14 +20,14 @@ typedef enum weir_span_state {
     WEIR_SPAN_KEPT = 6,    /* what is left beside a block and serves nobody else: direct, async, segments */
     WEIR_SPAN_SPARE = 7,   /* a segment that is mapped nowhere */
     WEIR_SPAN_BUSY = 8,    /* a thread has it mapped or unmapped right now */
-    WEIR_SPAN_STATES = 9
+    WEIR_SPAN_COUNT = 9
 } weir_span_state;
 
 /* "live" and so on, as in the command's JSON; "?" for a number that is none. */
 WEIR_API const char *weir_span_state_name(weir_span_state state);
 
 typedef struct weir_segment {
-    size_t size;
+    size_t struct_size;
     uint32_t number; /* from 0, in the order of the walk */
     uint32_t spans;  /* at least one */
     const void
@@ -36,7 +36,7 @@ typedef struct weir_segment {
 } weir_segment;
 
 typedef struct weir_span {
-    size_t size;
+    size_t struct_size;
     weir_span_state state;
     const void *address; /* NULL where the segment has none */
     uint64_t bytes;      /* of this segment */
@@ -51,10 +51,10 @@ typedef struct weir_span {
 } weir_span;
 
 typedef struct weir_layout_totals {
-    size_t size;
+    size_t struct_size;
     uint64_t held; /* as the ledger has it: weir_stats.held */
     /* By state. They and `in_hand` add up to `held`. */
-    uint64_t bytes[WEIR_SPAN_STATES];
+    uint64_t bytes[WEIR_SPAN_COUNT];
     uint64_t in_hand; /* between the driver and their place in a thread's hands; 0 while no thread is in the driver */
     uint64_t segments, spans;
 } weir_layout_totals;
@@ -67,8 +67,8 @@ typedef void (*weir_layout_fn)(const weir_segment *segment, const weir_span *spa
  *
  * One moment: everything is copied with the resources locked, and told afterwards with no lock held, so that `fn` may call
  * weir, and what it is told may be past. Only what threads park and take back meanwhile (weir/stats.h) is of a moment a
- * little later. Takes host memory for the copy and, while allocations wait, some 50 ns a span. Errors: WEIR_INVALID,
- * WEIR_SYSTEM without host memory, WEIR_FORKED; nothing was told then. Any thread. */
+ * little later. Takes host memory for the copy and, while allocations wait, some 50 ns a span. Errors: WEIR_ERR_INVALID,
+ * WEIR_ERR_SYSTEM without host memory, WEIR_ERR_FORKED; nothing was told then. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_layout_walk(weir_runtime *runtime, weir_layout_fn fn, void *user,
                                                      weir_layout_totals *out);
 

@@ -21,7 +21,7 @@ typedef enum weir_cpu_use {
 
 /* 0, NULL and a version of count 0 ask for nothing. */
 typedef struct weir_requirements {
-    size_t size;
+    size_t struct_size;
     const char *preferred_provider;
     const char *const *fallback_providers; /* in this order */
     size_t fallback_count;
@@ -41,7 +41,7 @@ typedef struct weir_requirements {
 } weir_requirements;
 
 typedef struct weir_manifest {
-    size_t size;
+    size_t struct_size;
     const char *path;       /* what it was read from; "" */
     const char *framework;  /* "onnx", "gguf", "llm"; NULL: by the model file */
     const char *model_file; /* a path that can be opened */

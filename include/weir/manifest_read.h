@@ -17,20 +17,20 @@
 WEIR_BEGIN
 
 typedef struct weir_manifest_options {
-    size_t size;
+    size_t struct_size;
     const char *store;       /* packages are unpacked below it; NULL or "": the option `home` (WEIR_HOME) */
     uint64_t unpacked_limit; /* bytes that a package may have unpacked; 0: 100 times the package's, at least 64 MiB */
 } weir_manifest_options;
 
 /* One thing that is wrong. */
 typedef struct weir_manifest_problem {
-    size_t size;
+    size_t struct_size;
     uint32_t line, column; /* from 1, columns in characters */
     const char *text;      /* a line: what is wrong, and what would be right */
 } weir_manifest_problem;
 
 typedef struct weir_manifest_problems {
-    size_t size;
+    size_t struct_size;
     const char *path; /* the file that the lines are of; "x.aimod/metadata.json" for the one in a package */
     const weir_manifest_problem *problems; /* in the order of their places */
     size_t count;                          /* 0: it is good; at most 100 */
@@ -39,10 +39,10 @@ typedef struct weir_manifest_problems {
 
 /* Reads the manifest, package or model at `path`. `options` may be NULL. model_file and path in *out can be opened as they
  * are, from this process's working directory at the time of the call; `framework` is set where the file tells it, and NULL where
- * it is for the engines that are here to tell. *out is the caller's. Errors: WEIR_NOT_FOUND (nothing there), WEIR_INVALID (the
- * first problem and how many there are), WEIR_UNSUPPORTED (a format of models that weir does not read, or a package in a
- * build without libarchive), WEIR_CORRUPT (a package that is none, is damaged, or names or holds what no package may),
- * WEIR_BUSY (a package that changes while it is read), WEIR_SYSTEM (files; no room on the disk). Any thread; several processes
+ * it is for the engines that are here to tell. *out is the caller's. Errors: WEIR_ERR_NOT_FOUND (nothing there), WEIR_ERR_INVALID (the
+ * first problem and how many there are), WEIR_ERR_UNSUPPORTED (a format of models that weir does not read, or a package in a
+ * build without libarchive), WEIR_ERR_CORRUPT (a package that is none, is damaged, or names or holds what no package may),
+ * WEIR_ERR_BUSY (a package that changes while it is read), WEIR_ERR_SYSTEM (files; no room on the disk). Any thread; several processes
  * may read one package at once. */
 WEIR_API WEIR_NODISCARD weir_status weir_manifest_read(const char *path, const weir_manifest_options *options,
                                                        weir_manifest **out);
@@ -52,7 +52,7 @@ WEIR_API void weir_manifest_release(weir_manifest *manifest);
 
 /* What has become of the packages that are unpacked in a store. Bytes are those of their files. */
 typedef struct weir_manifest_cleared {
-    size_t size;
+    size_t struct_size;
     size_t cleared, kept;
     uint64_t cleared_bytes, kept_bytes;
     size_t in_use; /* of those kept: they would have gone, but some process has a manifest of theirs */
@@ -64,8 +64,8 @@ typedef struct weir_manifest_cleared {
  * (WEIR_UNPACKED, 64 GiB) and `unpacked_age` (WEIR_UNPACKED_AGE, 30d). Where the disk has no room for it, those that were used
  * longest ago are cleared before, as many as it takes, if that can be enough: so what is refused has cleared nothing.
  *
- * `options` says the store, and may be NULL; *out has its size set. Errors: WEIR_INVALID, WEIR_UNSUPPORTED (a build without
- * libarchive), WEIR_SYSTEM (files). Any thread, and in any number of processes at once. */
+ * `options` says the store, and may be NULL; *out has its size set. Errors: WEIR_ERR_INVALID, WEIR_ERR_UNSUPPORTED (a build without
+ * libarchive), WEIR_ERR_SYSTEM (files). Any thread, and in any number of processes at once. */
 WEIR_API WEIR_NODISCARD weir_status weir_manifest_clear(const weir_manifest_options *options, uint64_t bytes,
                                                         uint64_t seconds, weir_manifest_cleared *out);
 

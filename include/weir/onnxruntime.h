@@ -10,9 +10,9 @@
  *
  * No header of ONNX Runtime's is needed here; its own names are used as they are, so that a program passes what it has.
  *
- * What ONNX Runtime asks for on a stream while it runs is WEIR_ACTIVATIONS, on the stream; what it asks for without one, and
- * what it reserves, is WEIR_WEIGHTS where it lives long and may be used on any stream at once. On host, where no request
- * names a stream, what is asked for between enter and leave, or reserved, is WEIR_WEIGHTS, all else WEIR_ACTIVATIONS. A
+ * What ONNX Runtime asks for on a stream while it runs is WEIR_CLASS_ACTIVATIONS, on the stream; what it asks for without one, and
+ * what it reserves, is WEIR_CLASS_WEIGHTS where it lives long and may be used on any stream at once. On host, where no request
+ * names a stream, what is asked for between enter and leave, or reserved, is WEIR_CLASS_WEIGHTS, all else WEIR_CLASS_ACTIVATIONS. A
  * request of zero bytes gets NULL. A refused one is logged as an error with device, bytes and cause, and leaves as
  * std::bad_alloc, which ONNX Runtime turns into a failed status: NULL would crash it. A free of a pointer that the allocator did
  * not hand out, or that was freed before, is logged as a warning, counted and ignored, also where it is a block of the same
@@ -50,7 +50,7 @@ typedef struct weir_onnxruntime weir_onnxruntime;
 enum { WEIR_ONNXRUNTIME_OLDEST = 23 };
 
 typedef struct weir_onnxruntime_options {
-    size_t size;
+    size_t struct_size;
     const struct OrtApi *api; /* what GetApi answered, */
     uint32_t version;         /* and the version it was asked for: ORT_API_VERSION, WEIR_ONNXRUNTIME_OLDEST or more */
     struct OrtEnv *env;
@@ -65,12 +65,12 @@ typedef struct weir_onnxruntime_options {
 
 /* Makes the client serve the environment's sessions on the client's device. The same options again: WEIR_OK, and nothing
  * changes. The environment is pinned: it lives at least until weir_onnxruntime_unregister. Errors, each of which changes
- * nothing: WEIR_CONFLICT, naming the device, when another client (or the same one otherwise) is registered for it, or an
- * allocator that is not weir's; WEIR_UNSUPPORTED for a device that is neither, an older version, or where there is no
- * std::bad_alloc to throw; WEIR_INVALID for a member that is missing, a client that is closed, a granule (the bytes of one
+ * nothing: WEIR_ERR_CONFLICT, naming the device, when another client (or the same one otherwise) is registered for it, or an
+ * allocator that is not weir's; WEIR_ERR_UNSUPPORTED for a device that is neither, an older version, or where there is no
+ * std::bad_alloc to throw; WEIR_ERR_INVALID for a member that is missing, a client that is closed, a granule (the bytes of one
  * block of the pool, or the least charge of the runtime) that is no multiple of 256, and an environment that is not ONNX
- * Runtime's; WEIR_STREAM_MISUSE for a stream that is not its runtime's; WEIR_ENGINE with ONNX Runtime's words and the step
- * that failed; WEIR_BUSY between enter and leave on this thread; WEIR_SYSTEM. */
+ * Runtime's; WEIR_ERR_STREAM_MISUSE for a stream that is not its runtime's; WEIR_ERR_ENGINE with ONNX Runtime's words and the step
+ * that failed; WEIR_ERR_BUSY between enter and leave on this thread; WEIR_ERR_SYSTEM. */
 WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_register(const weir_onnxruntime_options *options);
 
 /* Whether a bridge is registered for the device ("host", "cuda:0") and is the one that ONNX Runtime has, or one that was
@@ -84,9 +84,9 @@ WEIR_API weir_client *weir_onnxruntime_client(const struct OrtEnv *env, const ch
 /* The registered bridge, for its numbers; as above. */
 WEIR_API weir_onnxruntime *weir_onnxruntime_registered(const struct OrtEnv *env, const char *device);
 
-/* Ends it and gives everything back: later sessions get what they would without weir. WEIR_BUSY while blocks are live that
+/* Ends it and gives everything back: later sessions get what they would without weir. WEIR_ERR_BUSY while blocks are live that
  * ONNX Runtime took, naming how many: sessions and values are to be released first; everything is as before then. A session
- * that outlives this all the same is refused memory from then on: a few thousand bytes stay for it. WEIR_NOT_FOUND names
+ * that outlives this all the same is refused memory from then on: a few thousand bytes stay for it. WEIR_ERR_NOT_FOUND names
  * the device. An allocator that somebody else put in its place meanwhile stays. */
 WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_unregister(const struct OrtEnv *env, const char *device);
 
@@ -98,13 +98,13 @@ WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_open(const weir_onnxruntime
 
 /* Sessions that are created between these two get the bridge, whatever else is registered for the device; leave puts back
  * what weir had there before. One thread at a time is between them, in the whole process; others wait in enter. Leave is
- * called on the same thread. Errors of enter: WEIR_CONFLICT, naming the device, when an allocator is registered that is not
- * weir's, WEIR_BUSY on a thread that has entered, WEIR_ENGINE. Leave cannot fail: what ONNX Runtime has against it is
+ * called on the same thread. Errors of enter: WEIR_ERR_CONFLICT, naming the device, when an allocator is registered that is not
+ * weir's, WEIR_ERR_BUSY on a thread that has entered, WEIR_ERR_ENGINE. Leave cannot fail: what ONNX Runtime has against it is
  * logged as a warning. */
 WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_enter(weir_onnxruntime *bridge);
 WEIR_API void weir_onnxruntime_leave(weir_onnxruntime *bridge);
 
-/* Ends it, when all sessions and values that came of it are released. WEIR_BUSY, as weir_onnxruntime_unregister, while blocks
+/* Ends it, when all sessions and values that came of it are released. WEIR_ERR_BUSY, as weir_onnxruntime_unregister, while blocks
  * of it are live, and for one that is registered or entered. NULL is nothing. Where ONNX Runtime did not give its allocator up
  * in leave, which was logged, a few thousand bytes stay for that, as a second warning says: it refuses memory from then on.
  * Both may be called inside a pressure callback (weir/pressure.h); the bridge's own is waited for, if another thread is in it. */
@@ -117,7 +117,7 @@ WEIR_API struct OrtAllocator *weir_onnxruntime_allocator(weir_onnxruntime *bridg
 /* Looking ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct weir_onnxruntime_stats {
-    size_t size;
+    size_t struct_size;
     uint64_t live;      /* blocks that ONNX Runtime has */
     uint64_t blocks;    /* that it ever took, of any kind, */
     uint64_t on_stream; /* those of them that it asked for on a stream, */
@@ -127,7 +127,7 @@ typedef struct weir_onnxruntime_stats {
     uint64_t refused;   /* requests that were refused */
 } weir_onnxruntime_stats;
 
-/* Each number is exact at rest. WEIR_INVALID for NULL or a size that is not set. */
+/* Each number is exact at rest. WEIR_ERR_INVALID for NULL or a size that is not set. */
 WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_stats_get(weir_onnxruntime *bridge, weir_onnxruntime_stats *out);
 
 /* A call of ONNX Runtime has failed with the words in `text`. If that was because a request of this thread, or of one that

@@ -3,14 +3,14 @@
  * weir_model_load (weir/model.h) loads exactly what it is told. weir_model_open asks weir/choice.h and tries the accepted
  * candidates by rank. A model that it made is used by the functions of weir/model.h as any other. What happens when a run fails:
  *
- *   - WEIR_OUT_OF_MEMORY, WEIR_UNSUPPORTED, WEIR_DRIVER, and WEIR_ENGINE where the candidate has answered nothing yet or says
+ *   - WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_UNSUPPORTED, WEIR_ERR_DRIVER, and WEIR_ERR_ENGINE where the candidate has answered nothing yet or says
  *     that it is not healthy: the request is made on the next candidates, each loaded for it. The first that answers takes the
  *     model over. If none does, the request has failed as it first did, and the model is where it was. Where the next
  *     candidate's device lacks the memory for both, the one before is unloaded first.
- *   - WEIR_ENGINE from one that was not healthy after a run before either and has answered none since: if no other candidate
+ *   - WEIR_ERR_ENGINE from one that was not healthy after a run before either and has answered none since: if no other candidate
  *     answers, the request is made on the same one loaded anew, which takes the model over if it answers. So neither does one bad
  *     request cost a model its place, nor is a broken engine the end of it.
- *   - WEIR_DEVICE_LOST: the model is loaded on the next candidate, and what has failed is made there. Candidates of a lost device
+ *   - WEIR_ERR_DEVICE_LOST: the model is loaded on the next candidate, and what has failed is made there. Candidates of a lost device
  *     are passed over. Where none is left, this and all later requests fail, with every candidate and its reason in the
  *     detail.
  *   - Anything else would be the same elsewhere: the request has failed.
@@ -28,7 +28,7 @@
  * candidate by itself. After a move weir_model_client, weir_model_engine and
  * weir_model_info_get tell of the present candidate. What the last two told before stays readable until the model is unloaded;
  * the client from before is closed, and its record may serve another client later. A model on no device has no client, and its
- * health and info are WEIR_DEVICE_LOST. weir_model_metrics adds up all candidates, also then, so a request that failed on one
+ * health and info are WEIR_ERR_DEVICE_LOST. weir_model_metrics adds up all candidates, also then, so a request that failed on one
  * and was answered by the next counts as a run and as a failure; sessions are those that there are now. */
 #ifndef WEIR_OPENING_H
 #define WEIR_OPENING_H
@@ -44,12 +44,12 @@ typedef enum weir_stage {
     WEIR_STAGE_LOAD = 2,
     WEIR_STAGE_FIRST_RUN = 3,
     WEIR_STAGE_LATER_RUN = 4,
-    WEIR_STAGES
+    WEIR_STAGE_COUNT
 } weir_stage;
 
 /* What became of a candidate. Texts are the model's, until it is unloaded. */
 typedef struct weir_attempt {
-    size_t size;
+    size_t struct_size;
     const char *engine, *provider, *device;
     weir_stage stage;   /* that it failed in; of the one that serves, the last it has reached */
     weir_status status; /* WEIR_OK: it serves */
@@ -61,7 +61,7 @@ typedef struct weir_attempt {
 } weir_attempt;
 
 typedef struct weir_record {
-    size_t size;
+    size_t struct_size;
     const weir_choice *choice;
     const weir_attempt *attempts; /* in order */
     size_t attempt_count;
@@ -73,7 +73,7 @@ typedef struct weir_record {
 } weir_record;
 
 typedef struct weir_opening_options {
-    size_t size;
+    size_t struct_size;
     const weir_choice_options *choice; /* hardware that is given there is believed: devices are not looked at again */
     bool no_fallback;                  /* the first accepted candidate or none, also later */
     bool
@@ -89,14 +89,14 @@ typedef struct weir_opening_options {
 } weir_opening_options;
 
 /* Opens a model. `options` may be NULL. On failure nothing is left of it, the ledgers are as before, and the detail names
- * every candidate with its reason. Errors: those of weir_choice_make; WEIR_UNSUPPORTED when no candidate was accepted, else what
+ * every candidate with its reason. Errors: those of weir_choice_make; WEIR_ERR_UNSUPPORTED when no candidate was accepted, else what
  * the last one failed with. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_open(const weir_manifest *manifest, const weir_opening_options *options,
                                                     weir_model **out);
 
 /* How the model came to be where it is, up to now. What is handed out stays as it is until the model is unloaded: each look after
  * a change of the attempts leaves a copy of them (about 100 bytes and its reason for each), and one without a change none.
- * A program that lives long looks when it is told of something (`notice`), not by the clock. WEIR_UNSUPPORTED for one of
+ * A program that lives long looks when it is told of something (`notice`), not by the clock. WEIR_ERR_UNSUPPORTED for one of
  * weir_model_load's. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_record(weir_model *model, weir_record *out);
 

@@ -30,14 +30,14 @@ typedef enum weir_plan_mode {
 } weir_plan_mode;
 
 typedef struct weir_plan_progress {
-    size_t size;
+    size_t struct_size;
     uint64_t arena, lower_bound; /* of the best plan so far, and of any; kinds not begun count with their lower bound */
     double seconds;              /* since the call */
     double done;                 /* 0 to 1, of the effort */
 } weir_plan_progress;
 
 typedef struct weir_plan_options {
-    size_t size;
+    size_t struct_size;
     weir_plan_mode mode;
     uint64_t alignment; /* of every slot, a power of two; 0: 1 */
     uint64_t effort;    /* steps of the search at the most; 0: 4 million, some ten seconds */
@@ -50,7 +50,7 @@ typedef struct weir_plan_options {
 } weir_plan_options;
 
 typedef struct weir_plan_summary {
-    size_t size;
+    size_t struct_size;
     uint64_t arena;       /* bytes, all kinds together; so are the next two */
     uint64_t lower_bound; /* no plan of these buffers is smaller */
     uint64_t unshared;    /* what they take without reuse: the sum of all storage */
@@ -67,7 +67,7 @@ typedef struct weir_plan_summary {
 } weir_plan_summary;
 
 typedef struct weir_slot {
-    size_t size;
+    size_t struct_size;
     uint64_t offset; /* in the arena of its kind; of an empty buffer 0 */
     uint64_t bytes;  /* of the buffer */
     uint64_t length; /* of the slot; of a view its own bytes, of an empty buffer 0 */
@@ -76,8 +76,8 @@ typedef struct weir_slot {
 } weir_slot;
 
 /* Plans the list. `options` NULL: the defaults. Always answers with a plan that weir_plan_check accepts. Errors:
- * WEIR_INVALID (an alignment that is no power of two, sizes whose sum does not fit, a view that comes to lie beside the
- * alignment it wants, named), WEIR_CONFLICT (two fixed buffers in each other's way, named), WEIR_SYSTEM without host memory.
+ * WEIR_ERR_INVALID (an alignment that is no power of two, sizes whose sum does not fit, a view that comes to lie beside the
+ * alignment it wants, named), WEIR_ERR_CONFLICT (two fixed buffers in each other's way, named), WEIR_ERR_SYSTEM without host memory.
  * Any thread; several lists may be planned at once. */
 WEIR_API WEIR_NODISCARD weir_status weir_plan_make(const weir_buffers *buffers, const weir_plan_options *options,
                                                    weir_plan **out);
@@ -85,7 +85,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_plan_make(const weir_buffers *buffers, 
 /* NULL is fine. */
 WEIR_API void weir_plan_destroy(weir_plan *plan);
 
-/* A plan does not change: any thread may read it. WEIR_INVALID for NULL and for a number that is none. */
+/* A plan does not change: any thread may read it. WEIR_ERR_INVALID for NULL and for a number that is none. */
 WEIR_API WEIR_NODISCARD weir_status weir_plan_summarize(const weir_plan *plan, weir_plan_summary *out);
 WEIR_API WEIR_NODISCARD weir_status weir_plan_slot(const weir_plan *plan, uint32_t index, weir_slot *out);
 /* The arena of one kind of memory; 0 where it has no buffers. */
@@ -101,13 +101,13 @@ WEIR_API const uint32_t *weir_plan_schedule(const weir_plan *plan, size_t *steps
  * every slot as long as its buffer, aligned, inside its arena; views where they belong; fixed buffers where they are
  * fixed; no bytes of two storages shared in a step in which both are live, or that are in conflict, but for a buffer
  * written over one that ends there; the stated schedule the same; the arena no larger than the highest slot's end.
- * WEIR_CORRUPT, naming what is wrong. WEIR_SYSTEM without host memory. Any thread. */
+ * WEIR_ERR_CORRUPT, naming what is wrong. WEIR_ERR_SYSTEM without host memory. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_plan_check(const weir_plan *plan, const weir_buffers *buffers);
 
 /* Writes the plan with its list to a text file, which replaces one that is there in one step; reads one that was written
- * so. A file that was changed by hand is WEIR_CORRUPT, naming the line, and so is one whose plan weir_plan_check does not
+ * so. A file that was changed by hand is WEIR_ERR_CORRUPT, naming the line, and so is one whose plan weir_plan_check does not
  * accept, or whose sizes and offsets add up to more than 63 bits. Whether it is the plan of a list at hand, weir_plan_check
- * with that list tells. WEIR_NOT_FOUND and WEIR_SYSTEM for the file. */
+ * with that list tells. WEIR_ERR_NOT_FOUND and WEIR_ERR_SYSTEM for the file. */
 WEIR_API WEIR_NODISCARD weir_status weir_plan_save(const weir_plan *plan, const char *path);
 WEIR_API WEIR_NODISCARD weir_status weir_plan_load(const char *path, weir_plan **out);
 WEIR_API WEIR_NODISCARD weir_status weir_plan_parse(const char *text, size_t bytes, const char *name, weir_plan **out);

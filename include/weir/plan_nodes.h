@@ -22,15 +22,15 @@ typedef enum weir_node_kind {
     WEIR_NODE_CAST = 5,
     WEIR_NODE_NARROW = 6,  /* `elements` of the first input, from `start` on */
     WEIR_NODE_FURTHER = 7, /* another result of the computation just before */
-    WEIR_NODE_KINDS = 8
+    WEIR_NODE_COUNT = 8
 } weir_node_kind;
 
 typedef struct weir_node {
-    size_t size;
+    size_t struct_size;
     const char *name; /* as weir_buffer.name */
     weir_node_kind kind;
     weir_type type;
-    int64_t elements; /* -1 is a shape that is not known, which no plan can have: WEIR_INVALID */
+    int64_t elements; /* -1 is a shape that is not known, which no plan can have: WEIR_ERR_INVALID */
     uint64_t start;   /* of a narrow: elements of the input before it */
     const uint32_t *inputs;
     size_t input_count;
@@ -40,7 +40,7 @@ typedef struct weir_node {
 } weir_node;
 
 typedef struct weir_node_rules {
-    size_t size;
+    size_t struct_size;
     bool cast_views; /* a cast to a type of the same size is a view */
     /* As the planner that this one descends from: every result takes four bytes an element, whatever its type; every
      * reshape and every cast shares its first input's slot, whatever the size; a narrow has a slot of its own. Planned with
@@ -51,9 +51,9 @@ typedef struct weir_node_rules {
 
 /* Makes the list of buffers of `count` nodes; buffer i is node i's result. Its schedule has, for each step, the number of
  * the node that runs then; with `uniform`, every node has a step, views and inputs too. `nodes[0].size` is the stride.
- * `rules` NULL: none of them. Errors, naming the node: WEIR_INVALID for an input that is not an earlier node, so that
+ * `rules` NULL: none of them. Errors, naming the node: WEIR_ERR_INVALID for an input that is not an earlier node, so that
  * nothing runs before what it reads, for a view without an input, with other elements or beyond its bytes, a shape that is
- * not known, a type that is none, a further result without a computation before it, bytes beyond 64 bits. WEIR_SYSTEM
+ * not known, a type that is none, a further result without a computation before it, bytes beyond 64 bits. WEIR_ERR_SYSTEM
  * without host memory. */
 WEIR_API WEIR_NODISCARD weir_status weir_buffers_from_nodes(const weir_node *nodes, size_t count,
                                                             const weir_node_rules *rules, weir_buffers **out);

@@ -21,7 +21,7 @@ typedef enum weir_refusal_cause {
 enum { WEIR_REFUSAL_HOLDERS = 4 };
 
 typedef struct weir_refusal {
-    size_t size;
+    size_t struct_size;
     weir_refusal_cause cause;
     char client[64]; /* who asked */
     char device[32];

@@ -2,21 +2,19 @@
  *
  * A stack is written as text, outermost first: "budget(log(async))". The bases:
  *   cache     the default: `mapped`, or `segments` on a device without virtual-memory management; weir_runtime_resource tells
- *   mapped    handles mapped into a large range of addresses; memory moves to where it is needed. WEIR_UNSUPPORTED without
+ *   mapped    handles mapped into a large range of addresses; memory moves to where it is needed. WEIR_ERR_UNSUPPORTED without
  *             virtual-memory management
  *   segments  pieces of the driver's of 2 MiB, 20 MiB and more, cut into blocks of multiples of 512 bytes; memory stays where it
  *             is
  *   direct    one allocation of the driver's per block, for sanitizers; each goes back by a free of the driver's, which may
  *             wait for the whole device (cuMemFree), in weir_free or in a later call that finds the block's free passed
  *   async     one allocation of a stream-ordered pool of the driver's per block; the pool is the runtime's own
- *   blocks    runs of fixed blocks over one extent that is taken whole: "blocks(64KiB)"
  * The adaptors:
  *   budget    claims a request in the ledger before anything below it is asked, and climbs the ladder before it refuses.
  *             A stack has one; where the text has none it is the outermost
  *   log       records each allocation, free and reap that reaches it, and how it went: "log(binary=PATH, async)"; with
  *             "csv=PATH" in RMM's words, which has none for a reap (weir/trace.h)
  *   guard     red zones around blocks, poison, quarantine: "guard(direct)", "guard(zone=1KiB, quarantine=64MiB, cache)"
- *   stats     counts, hit rate, sizes and latencies of what passes: "stats(cache)"
  * Budget(Logging(Async)) is the recommended order: the log then has what was really asked of the device. */
 #ifndef WEIR_RESOURCE_H
 #define WEIR_RESOURCE_H
@@ -27,18 +25,19 @@ WEIR_BEGIN
 
 /* What a stack can do; weir_runtime_features. */
 enum {
-    WEIR_TRACKS_USES = 1u << 0,  /* launches and weir_use_record; without it they answer WEIR_STREAM_MISUSE */
-    WEIR_ZEROES = 1u << 1,       /* WEIR_ZEROED */
-    WEIR_SHRINKS = 1u << 2,      /* weir_resize to less takes the tail off what the block is charged. With direct and
+    WEIR_FEATURE_TRACKS_USES =
+        1u << 0,                    /* launches and weir_use_record; without it they answer WEIR_ERR_STREAM_MISUSE */
+    WEIR_FEATURE_ZEROES = 1u << 1,  /* WEIR_ALLOC_ZEROED */
+    WEIR_FEATURE_SHRINKS = 1u << 2, /* weir_resize to less takes the tail off what the block is charged. With direct and
                                       async the memory stays with the block, cached, until the block is freed */
-    WEIR_GROWS = 1u << 3,        /* weir_resize to more, where there is room: with those two, up to what it once had */
-    WEIR_MOVES_MEMORY = 1u << 4, /* free memory in pieces can serve a request as large as their sum */
+    WEIR_FEATURE_GROWS = 1u << 3, /* weir_resize to more, where there is room: with those two, up to what it once had */
+    WEIR_FEATURE_MOVES_MEMORY = 1u << 4, /* free memory in pieces can serve a request as large as their sum */
     /* The next block on the same stream may have the bytes of a free that the device is not past, and waits for nothing:
      * mapped, segments and async, but not under a guard. With async they count as pending besides until then. */
-    WEIR_STREAM_ORDERED = 1u << 5,
-    WEIR_CAPTURABLE = 1u << 6, /* allocates on a stream that is being captured */
-    WEIR_GUARDS = 1u << 7,     /* writes past a block are found */
-    WEIR_TRIMS = 1u << 8       /* keeps memory that weir_runtime_trim gives back */
+    WEIR_FEATURE_STREAM_ORDERED = 1u << 5,
+    WEIR_FEATURE_CAPTURABLE = 1u << 6, /* allocates on a stream that is being captured */
+    WEIR_FEATURE_GUARDS = 1u << 7,     /* writes past a block are found */
+    WEIR_FEATURE_TRIMS = 1u << 8       /* keeps memory that weir_runtime_trim gives back */
 };
 
 /* What the runtime's device memory can do: a sum of the above; 0 for NULL. Any thread. */

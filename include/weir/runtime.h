@@ -2,7 +2,7 @@
  *
  * Engines are clients of it (weir/client.h). It is made by the first weir_runtime_get and lives as long as the process:
  * nothing of it is torn down at exit, and no driver is called once exit has begun. In a child made by fork every call
- * answers WEIR_FORKED. */
+ * answers WEIR_ERR_FORKED. */
 #ifndef WEIR_RUNTIME_H
 #define WEIR_RUNTIME_H
 
@@ -13,7 +13,7 @@ WEIR_BEGIN
 typedef struct weir_runtime weir_runtime;
 
 typedef struct weir_runtime_options {
-    size_t size;
+    size_t struct_size;
     uint64_t budget; /* bytes of device memory that all clients together may hold; 0: the option `budget`, else what
                              is free less the larger of 10 % and 512 MiB (on the host: of the cgroup's limit) */
     const char *resource; /* which resource serves the clients; NULL: the option `resource`, else "cache" */
@@ -23,20 +23,20 @@ typedef struct weir_runtime_options {
 
 /* The runtime of `device`: "host", "cuda", "cuda:1" ("cuda" is "cuda:0"; ordinals go from 0 to 63, "host" has 0 alone). The
  * first call makes it, under a lock of that device's, so concurrent first callers get the same one and those of other
- * devices do not wait for it; afterwards it is a table look-up without one. A failed start leaves nothing behind and the next call tries again. Errors: WEIR_INVALID (a text that is no device),
- * WEIR_NOT_FOUND (no such driver or ordinal here; the detail says what is missing), WEIR_DRIVER, WEIR_SYSTEM. Any
+ * devices do not wait for it; afterwards it is a table look-up without one. A failed start leaves nothing behind and the next call tries again. Errors: WEIR_ERR_INVALID (a text that is no device),
+ * WEIR_ERR_NOT_FOUND (no such driver or ordinal here; the detail says what is missing), WEIR_ERR_DRIVER, WEIR_ERR_SYSTEM. Any
  * thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_get(const char *device, weir_runtime **out);
 
-/* The same with options. If the runtime exists with another budget or resource: WEIR_CONFLICT, naming both; members that
+/* The same with options. If the runtime exists with another budget or resource: WEIR_ERR_CONFLICT, naming both; members that
  * are 0 or NULL agree with everything. The budget can be changed later with weir_runtime_set_budget. */
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_get_with(const char *device, const weir_runtime_options *options,
                                                           weir_runtime **out);
 
 /* A runtime of its own that is not found by weir_runtime_get: for tests, and for embedders that partition a device on
  * purpose. The caller owns it. weir_runtime_destroy waits for queued work and gives everything back to the driver;
- * WEIR_BUSY while a client is open, a stream acquired or registered, a trace open or another runtime has it for its host,
- * WEIR_INVALID for one that weir_runtime_get made. */
+ * WEIR_ERR_BUSY while a client is open, a stream acquired or registered, a trace open or another runtime has it for its host,
+ * WEIR_ERR_INVALID for one that weir_runtime_get made. */
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_create(const char *device, const weir_runtime_options *options,
                                                         weir_runtime **out);
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_destroy(weir_runtime *runtime);
@@ -51,14 +51,14 @@ WEIR_API void *weir_runtime_native(const weir_runtime *runtime);
 /* Makes the device current on the calling thread, for libraries that work on the one that is, as CUDA's own and engines over
  * it do: on cuda its primary context; on host nothing happens. Leave has the thread as it was, whatever such a library has made
  * current in between; on the same thread, after each enter that succeeded, the last one first. weir's own functions need neither,
- * and change nothing of what is current. Errors: WEIR_INVALID for NULL, WEIR_DRIVER, WEIR_DEVICE_LOST, WEIR_FORKED. */
+ * and change nothing of what is current. Errors: WEIR_ERR_INVALID for NULL, WEIR_ERR_DRIVER, WEIR_ERR_DEVICE_LOST, WEIR_ERR_FORKED. */
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_enter(weir_runtime *runtime);
 WEIR_API void weir_runtime_leave(weir_runtime *runtime);
 
 WEIR_API uint64_t weir_runtime_budget(const weir_runtime *runtime);
 
 /* Changes the budget while in use. Cached memory is given up as far as needed; below what clients have live, pending,
- * promised or guaranteed: WEIR_OUT_OF_MEMORY with those numbers, and the old budget stays. Any thread. */
+ * promised or guaranteed: WEIR_ERR_OUT_OF_MEMORY with those numbers, and the old budget stays. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget);
 
 /* Gives cached and spare memory back to the driver until at most `keep` bytes of it are left; `released` (may be NULL)
@@ -77,7 +77,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_runtime_trim(weir_runtime *runtime, uin
  * parked is freed on its streams, behind the work that is there now. A free that follows the order of its stream alone has
  * passed once an event behind it has; where there is none yet one is recorded here, and what the device has not told by the
  * end of the call is left for the next one. Blocks that are given back to pools (weir/blocks.h) are the pools' matter.
- * Errors: WEIR_INVALID, WEIR_FORKED. Any thread. */
+ * Errors: WEIR_ERR_INVALID, WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_settle(weir_runtime *runtime, uint64_t *left);
 
 WEIR_END

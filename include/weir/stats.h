@@ -27,17 +27,17 @@ typedef enum weir_rung {
     WEIR_RUNG_ORDER = 7,     /* memory freed on another stream, behind which the request's stream was ordered */
     WEIR_RUNG_PRESSURE = 8,  /* after a pressure callback had made room; weir/pressure.h */
     WEIR_RUNG_WAIT = 9,      /* after waiting for pending frees */
-    WEIR_RUNGS = 10
+    WEIR_RUNG_COUNT = 10
 } weir_rung;
 
-enum { WEIR_RUNGS_MOST = 16 }; /* places in statistics, so that rungs can be added */
+enum { WEIR_RUNG_MOST = 16 }; /* places in statistics, so that rungs can be added */
 
 /* "fit", "parked", "completed", "spare", "create", "remap", "relieved", "order", "pressure", "wait"; "?" for a number that
  * is none. */
 WEIR_API const char *weir_rung_name(weir_rung rung);
 
 typedef struct weir_stats {
-    size_t size;
+    size_t struct_size;
     uint64_t budget;
     uint64_t live, pending, cached, spare, promised;
     uint64_t held;
@@ -60,7 +60,7 @@ typedef struct weir_stats {
     uint64_t hits;    /* allocations that parked blocks served */
     uint64_t emptied; /* parked bytes that were given up for requests which needed them */
     /* Blocks by the highest rung that led to them; law: hits and these add up to allocations. */
-    uint64_t ladder[WEIR_RUNGS_MOST];
+    uint64_t ladder[WEIR_RUNG_MOST];
     /* Bytes of blocks in memory that was lent, without a call of the driver that moves or makes any: to a client by another
      * one (where it is known to have had all of it), to a stream by others, whose frees had passed or which it came behind. */
     uint64_t lent_clients, lent_streams;
@@ -69,7 +69,7 @@ typedef struct weir_stats {
 } weir_stats;
 
 typedef struct weir_client_stats {
-    size_t size;
+    size_t struct_size;
     const weir_client *client;
     char name[64];
     uint64_t guaranteed, maximum;
@@ -86,7 +86,7 @@ typedef struct weir_client_stats {
 } weir_client_stats;
 
 /* One consistent view of the runtime and of its clients in the order they were opened: `clients` (may be NULL with
- * capacity 0) gets up to `capacity` of them, each with its member size set by the caller in clients[0].size; `count` (may
+ * capacity 0) gets up to `capacity` of them, each with its member struct_size set by the caller in clients[0].struct_size; `count` (may
  * be NULL) gets how many there are. Exact at every moment: no state is counted twice or missed. Peaks are exact where one
  * thread allocates for a client, or while nothing is parked; where several do, a peak may be off by no more than the bytes
  * that were parked for the client at that moment. Any thread. */
@@ -109,7 +109,7 @@ typedef struct weir_gauge {
 
 /* PyTorch's key "allocated_bytes.all.current" is allocated_bytes.current, and so on. Bytes are as charged. */
 typedef struct weir_memory_stats {
-    size_t size;
+    size_t struct_size;
     weir_gauge allocated_bytes; /* live: in blocks that are not freed. What threads keep parked is freed */
     weir_gauge
         active_bytes; /* live + pending: also those that are freed and that work of their uses holds up. A free that
@@ -131,7 +131,7 @@ typedef struct weir_memory_stats {
 
 /* One moment of it, for all memory of the runtime's ledger. Exact at rest, as weir_snapshot; the peaks of what several
  * threads park and take back may be off as is said there, and requested_bytes.peak is that of a moment at which some
- * thread's live bytes were highest. Errors: WEIR_INVALID, WEIR_FORKED. Any thread. */
+ * thread's live bytes were highest. Errors: WEIR_ERR_INVALID, WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_memory_stats_read(weir_runtime *runtime, weir_memory_stats *out);
 
 /* What came and went, retries and refusals start again from 0 in weir_memory_stats; weir_stats goes on. Any thread. */

@@ -18,45 +18,45 @@ WEIR_BEGIN
 typedef struct weir_trace weir_trace;
 
 typedef enum weir_action {
-    WEIR_ALLOCATE = 0,
+    WEIR_ACTION_ALLOCATE = 0,
     /* The free call; the bytes are pending or free from here on. `object` is 1 when they are the stream's, in its order: no
      * reap of the block follows. */
-    WEIR_DEALLOCATE = 1,
+    WEIR_ACTION_DEALLOCATE = 1,
     /* Pending bytes have become free; pointer and bytes of the block. With generation 0, and charged 0: the device is past
      * what was freed in the order of `stream` there, and these bytes, which may be of several blocks, are for every stream;
      * where `other` is another one, they are for that alone, which was ordered behind it. */
-    WEIR_REAP = 2,
-    WEIR_RESIZE = 3, /* bytes and charged are the new ones */
-    WEIR_REFUSE = 4, /* pointer is NULL, bytes as requested, result WEIR_OUT_OF_MEMORY */
-    WEIR_HOLD = 5,   /* the driver gave (or took back) physical memory: `held` has changed */
+    WEIR_ACTION_REAP = 2,
+    WEIR_ACTION_RESIZE = 3, /* bytes and charged are the new ones */
+    WEIR_ACTION_REFUSE = 4, /* pointer is NULL, bytes as requested, result WEIR_ERR_OUT_OF_MEMORY */
+    WEIR_ACTION_HOLD = 5,   /* the driver gave (or took back) physical memory: `held` has changed */
     /* A weir_alloc, weir_free or weir_resize that failed otherwise than by a refusal: `result` is its answer, `object`
      * the action that did not happen, pointer and bytes as the caller gave them. Calls with a client that is none belong
      * to no runtime, and to no trace. */
-    WEIR_FAIL = 6,
+    WEIR_ACTION_FAIL = 6,
 
     /* What follows changes nothing in the ledger. A call that failed is recorded as well, with its `result`; only the
      * NULLs of a caller are not. */
-    WEIR_STREAM_OPEN = 7,  /* acquired, or registered */
-    WEIR_STREAM_CLOSE = 8, /* released, or unregistered; its work is done */
-    WEIR_SYNCHRONIZE = 9,  /* the host has waited for all work on the stream */
+    WEIR_ACTION_STREAM_OPEN = 7,  /* acquired, or registered */
+    WEIR_ACTION_STREAM_CLOSE = 8, /* released, or unregistered; its work is done */
+    WEIR_ACTION_SYNCHRONIZE = 9,  /* the host has waited for all work on the stream */
 
     /* A launch: one event for each of its blocks, with its access; `object` is the launch's number. One with a failure in `result` tells that the launch was not begun: those of the
      * same number before it are given back. */
-    WEIR_USE_BEGIN = 10,
-    WEIR_USE_END = 11,    /* of the launch `object`, on all its blocks */
-    WEIR_USE_ABORT = 12,  /* the same; nothing was queued */
-    WEIR_USE_RECORD = 13, /* weir_use_record */
+    WEIR_ACTION_USE_BEGIN = 10,
+    WEIR_ACTION_USE_END = 11,    /* of the launch `object`, on all its blocks */
+    WEIR_ACTION_USE_ABORT = 12,  /* the same; nothing was queued */
+    WEIR_ACTION_USE_RECORD = 13, /* weir_use_record */
 
-    /* Work that weir queued. A copy is two events of one `object`, the bytes read (WEIR_READ) and the bytes written
-     * (WEIR_WRITE); either may be memory that is not weir's. */
-    WEIR_COPY = 14,
-    WEIR_FILL = 15,
-    WEIR_CALL = 16,
+    /* Work that weir queued. A copy is two events of one `object`, the bytes read (WEIR_ACCESS_READ) and the bytes written
+     * (WEIR_ACCESS_WRITE); either may be memory that is not weir's. */
+    WEIR_ACTION_COPY = 14,
+    WEIR_ACTION_FILL = 15,
+    WEIR_ACTION_CALL = 16,
 
     /* What the program says of work that weir does not see; the notes below. */
-    WEIR_NOTE_RECORD = 17, /* `object` is the event's number */
-    WEIR_NOTE_WAIT = 18,
-    WEIR_NOTE_USE = 19,
+    WEIR_ACTION_NOTE_RECORD = 17, /* `object` is the event's number */
+    WEIR_ACTION_NOTE_WAIT = 18,
+    WEIR_ACTION_NOTE_USE = 19,
     WEIR_ACTION_COUNT
 } weir_action;
 
@@ -64,7 +64,7 @@ typedef enum weir_action {
 WEIR_API const char *weir_action_name(weir_action action);
 
 typedef struct weir_event {
-    size_t size;
+    size_t struct_size;
     weir_action action;
     weir_class memory_class;
     uint64_t order;       /* strictly increasing within the trace, from 1; a gap is what was lost */
@@ -91,9 +91,9 @@ typedef struct weir_event {
 
 /* Where a trace's events go. They are called with no lock of weir's held, but one after the other: in the order of the
  * events, by whichever thread ends a call of weir's when enough events wait, by a flush and by the close. Inside, weir may
- * be called; flushing or closing the trace, adding to it, or destroying a runtime is WEIR_BUSY or nothing there. */
+ * be called; flushing or closing the trace, adding to it, or destroying a runtime is WEIR_ERR_BUSY or nothing there. */
 typedef struct weir_sink {
-    size_t size;
+    size_t struct_size;
     void *user;
     /* Takes the events; events[0].size is their stride. They are the sink's to read until it returns. A failure loses
      * them for this sink alone. */
@@ -107,7 +107,7 @@ typedef struct weir_sink {
  * with the actions allocate, allocate failure and free, and behind them Client,Class,Tag,Order,Nanoseconds. A resize is a
  * free and an allocation. RMM's own reader ends at an action that it does not know, so that what RMM has no word for (a reap, a
  * use) has no row here; the binary file has it. An old file is overwritten. out->size is the caller's to set, as everywhere. The
- * sink is for one trace at a time. Errors: WEIR_SYSTEM, which names the file, WEIR_INVALID. */
+ * sink is for one trace at a time. Errors: WEIR_ERR_SYSTEM, which names the file, WEIR_ERR_INVALID. */
 WEIR_API WEIR_NODISCARD weir_status weir_sink_csv(const char *path, weir_sink *out);
 
 /* A binary file with all members of every event, which `weir simulate --trace` reads; docs/guide/trace.md describes it.
@@ -117,14 +117,14 @@ WEIR_API WEIR_NODISCARD weir_status weir_sink_binary(const char *path, weir_sink
 /* Traces ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct weir_trace_options {
-    size_t size;
+    size_t struct_size;
     size_t capacity;        /* unread events that are kept; 0: 1,048,576 */
     const weir_sink *sinks; /* sinks[0].size is the stride; they are copied */
     size_t sink_count;
 } weir_trace_options;
 
 /* Starts recording on `runtime`, keeping at most `capacity` unread events (0: 1,048,576); later ones are counted as lost
- * until somebody reads. One trace per runtime beside that of the option `trace`: WEIR_BUSY otherwise. Any thread. */
+ * until somebody reads. One trace per runtime beside that of the option `trace`: WEIR_ERR_BUSY otherwise. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_trace_open(weir_runtime *runtime, size_t capacity, weir_trace **out);
 
 /* The same with everything said. The sinks are the trace's when it answers WEIR_OK, and still the caller's otherwise. */
@@ -132,16 +132,16 @@ WEIR_API WEIR_NODISCARD weir_status weir_trace_open_with(weir_runtime *runtime, 
                                                          weir_trace **out);
 
 /* One sink more; it gets the events that have not been read or handed out yet. It is the trace's from here on, which
- * closes it. WEIR_INVALID for one without `write`, WEIR_BUSY inside a sink. Any thread. */
+ * closes it. WEIR_ERR_INVALID for one without `write`, WEIR_ERR_BUSY inside a sink. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_trace_add_sink(weir_trace *trace, const weir_sink *sink);
 
 /* Takes up to `capacity` events, oldest first; events[0].size is the stride. *count is 0 when none is waiting. One
- * reader at a time. WEIR_CONFLICT when the trace has sinks, which get the events. */
+ * reader at a time. WEIR_ERR_CONFLICT when the trace has sinks, which get the events. */
 WEIR_API WEIR_NODISCARD weir_status weir_trace_read(weir_trace *trace, weir_event *events, size_t capacity,
                                                     size_t *count);
 
 /* Hands the sinks all that was recorded before the call and has them flush it. Waits while another thread hands events
- * out. Answers what the first sink answered that failed. WEIR_BUSY inside a sink. Any thread. */
+ * out. Answers what the first sink answered that failed. WEIR_ERR_BUSY inside a sink. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_trace_flush(weir_trace *trace);
 
 /* How many events were lost so far, because as many as the capacity were waiting. */
@@ -155,7 +155,7 @@ WEIR_API uint64_t weir_trace_failed(const weir_trace *trace);
 WEIR_API void weir_trace_close(weir_trace *trace);
 
 /* The trace of the adaptor "log" in the runtime's stack (weir/resource.h), to read from, flush or add sinks to: what
- * reached the adaptor, as WEIR_ALLOCATE, WEIR_DEALLOCATE, WEIR_REAP, WEIR_RESIZE, and WEIR_REFUSE and WEIR_FAIL with their
+ * reached the adaptor, as WEIR_ACTION_ALLOCATE, WEIR_ACTION_DEALLOCATE, WEIR_ACTION_REAP, WEIR_ACTION_RESIZE, and WEIR_ACTION_REFUSE and WEIR_ACTION_FAIL with their
  * result. It belongs to the runtime: closing it does nothing. NULL without such an adaptor. Any thread. */
 WEIR_API weir_trace *weir_runtime_log(weir_runtime *runtime);
 
@@ -163,8 +163,8 @@ WEIR_API weir_trace *weir_runtime_log(weir_runtime *runtime);
 
 /* A program that orders its streams by means of its own (a CUevent, a barrier) or that touches blocks without declaring
  * it (weir/uses.h) can say so, for whoever reads the trace: weir simulate --trace checks a recorded program with it. They
- * do nothing else, and without a trace nothing at all: WEIR_OK, but for a forked child, where they answer WEIR_FORKED,
- * traced or not. Otherwise WEIR_INVALID for NULL, no access, or no bytes, WEIR_STREAM_MISUSE for a stream that is not the
+ * do nothing else, and without a trace nothing at all: WEIR_OK, but for a forked child, where they answer WEIR_ERR_FORKED,
+ * traced or not. Otherwise WEIR_ERR_INVALID for NULL, no access, or no bytes, WEIR_ERR_STREAM_MISUSE for a stream that is not the
  * runtime's. Any thread. */
 
 /* "I have just recorded my event number `event` on this stream"; on WEIR_STREAM_HOST: whatever the host did so far. A

@@ -29,7 +29,7 @@ typedef struct weir_pin {
 enum { WEIR_TRIM_PINS = 8 };
 
 typedef struct weir_trim_report {
-    size_t size;
+    size_t struct_size;
     uint64_t released; /* bytes given back by this call */
     uint64_t left;     /* cached and spare bytes afterwards: the sum of the next five */
     uint64_t pinned;   /* unused, in segments with live blocks */
@@ -46,8 +46,8 @@ typedef struct weir_trim_report {
 } weir_trim_report;
 
 /* Gives wholly free segments back until at most `keep` cached and spare bytes are left. `out` (may be NULL) says how much
- * that was and what stays why; making that costs what weir_layout_walk costs. Errors: WEIR_INVALID; WEIR_SYSTEM without
- * host memory for the report, when the memory has been given back all the same; WEIR_FORKED. Any thread. */
+ * that was and what stays why; making that costs what weir_layout_walk costs. Errors: WEIR_ERR_INVALID; WEIR_ERR_SYSTEM without
+ * host memory for the report, when the memory has been given back all the same; WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_trim_to(weir_runtime *runtime, uint64_t keep, weir_trim_report *out);
 
 /* The same, with nothing kept. */

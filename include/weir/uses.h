@@ -7,7 +7,7 @@
  *
  *   a read waits for the block's last write        a write waits for its last write and for every read since
  *
- * Between begin and end the block holds a ticket of the launch: it cannot be freed (WEIR_BUSY), reads may overlap with
+ * Between begin and end the block holds a ticket of the launch: it cannot be freed (WEIR_ERR_BUSY), reads may overlap with
  * reads, and a write with nothing, so that no dependency is lost between the two. A block remembers at most one point per
  * stream, however many launches use it. */
 #ifndef WEIR_USES_H
@@ -17,7 +17,7 @@
 
 WEIR_BEGIN
 
-typedef enum weir_access { WEIR_READ = 1, WEIR_WRITE = 2, WEIR_READ_WRITE = 3 } weir_access;
+typedef enum weir_access { WEIR_ACCESS_READ = 1, WEIR_ACCESS_WRITE = 2, WEIR_ACCESS_READ_WRITE = 3 } weir_access;
 
 typedef struct weir_use {
     weir_block block; /* generation 0: whatever block begins at the pointer now */
@@ -28,14 +28,14 @@ typedef struct weir_launch weir_launch;
 
 /* Declares that the work about to be queued on `stream` uses these blocks, of any clients of the runtime; a block named
  * twice is used in both ways. Queues the waits on the stream; on WEIR_STREAM_HOST it waits itself. All blocks or none: on
- * failure no ticket is held. Errors: those of weir_free for a pointer that is no block's, WEIR_STALE, WEIR_BUSY (another
- * launch between begin and end conflicts, or the block is being freed), WEIR_STREAM_MISUSE, WEIR_INVALID, WEIR_DRIVER,
- * WEIR_DEVICE_LOST. Any thread; end may be called on another one. */
+ * failure no ticket is held. Errors: those of weir_free for a pointer that is no block's, WEIR_ERR_STALE, WEIR_ERR_BUSY (another
+ * launch between begin and end conflicts, or the block is being freed), WEIR_ERR_STREAM_MISUSE, WEIR_ERR_INVALID, WEIR_ERR_DRIVER,
+ * WEIR_ERR_DEVICE_LOST. Any thread; end may be called on another one. */
 WEIR_API WEIR_NODISCARD weir_status weir_launch_begin(weir_runtime *runtime, weir_stream stream, const weir_use *uses,
                                                       size_t count, weir_launch **out);
 
 /* The work is queued: records the event, gives the tickets back and ends the launch. If the event cannot be recorded
- * (WEIR_DRIVER) the launch goes on holding its blocks, and end may be called again. NULL: WEIR_INVALID. */
+ * (WEIR_ERR_DRIVER) the launch goes on holding its blocks, and end may be called again. NULL: WEIR_ERR_INVALID. */
 WEIR_API WEIR_NODISCARD weir_status weir_launch_end(weir_launch *launch);
 
 /* Nothing was queued: gives the tickets back and remembers nothing. NULL is nothing. */
@@ -45,7 +45,7 @@ WEIR_API void weir_launch_abort(weir_launch *launch);
  * It orders nothing before that work. Errors as above. */
 WEIR_API WEIR_NODISCARD weir_status weir_use_record(weir_runtime *runtime, const void *pointer, weir_stream stream);
 
-/* The same by name: also WEIR_STALE when the address has become another block since. */
+/* The same by name: also WEIR_ERR_STALE when the address has become another block since. */
 WEIR_API WEIR_NODISCARD weir_status weir_use_record_block(weir_runtime *runtime, weir_block block, weir_stream stream);
 
 WEIR_END

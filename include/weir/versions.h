@@ -14,7 +14,7 @@ typedef struct weir_version_number {
 
 /* Reads "12", "12.4", "v12.4.1", "535.129.03": one to four decimal numbers below 2^32 between points; leading zeros count for
  * nothing ("12.08" is 12.8). What follows behind the numbers is only taken if it begins with '-' or '+' and is then left
- * out. WEIR_INVALID otherwise, with *out unchanged. Any thread. */
+ * out. WEIR_ERR_INVALID otherwise, with *out unchanged. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_version_read(const char *text, weir_version_number *out);
 
 /* Less than 0, 0 or more than 0 as `a` is earlier than, the same as or later than `b`. One that is not known is earlier than

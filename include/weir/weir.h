@@ -21,7 +21,6 @@
 #include <weir/stats.h>
 #include <weir/layout.h>
 #include <weir/trim.h>
-#include <weir/statistics.h>
 #include <weir/guard.h>
 #include <weir/trace.h>
 #include <weir/tensor.h>

@@ -58,7 +58,7 @@ void wi_fail_forked(void);
     do {                                                                                                               \
         if (wi_unlikely(atomic_load_explicit(&wi_forked, memory_order_relaxed))) {                                     \
             wi_fail_forked();                                                                                          \
-            return WEIR_FORKED;                                                                                        \
+            return WEIR_ERR_FORKED;                                                                                    \
         }                                                                                                              \
     } while (0)
 

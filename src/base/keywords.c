@@ -33,7 +33,7 @@ weir_status wi_provider_read(const char *what, const char *word, wi_provider *ou
         *out = WI_COREML;
         return WEIR_OK;
     }
-    return weir_fail(WEIR_INVALID,
+    return weir_fail(WEIR_ERR_INVALID,
                      "%s \"%.60s\" is no provider; there are tensorrt, cuda, rocm, coreml (or metal), directml, "
                      "openvino, cpu",
                      what, word);
@@ -46,7 +46,7 @@ weir_status wi_policy_read(const char *what, const char *word, wi_policy *out)
             *out = (wi_policy)i;
             return WEIR_OK;
         }
-    return weir_fail(WEIR_INVALID, "%s \"%.60s\" is no policy; there are fastest, manifest, memory", what, word);
+    return weir_fail(WEIR_ERR_INVALID, "%s \"%.60s\" is no policy; there are fastest, manifest, memory", what, word);
 }
 
 static bool is_one_of(const char *const *list, const char *word)
@@ -63,13 +63,13 @@ static weir_status unknown(const char *what, const char *word, const char *kind,
         size_t length = strlen(known);
         snprintf(known + length, sizeof known - length, "%s%s", length ? ", " : "", *list);
     }
-    return weir_fail(WEIR_INVALID, "%s \"%.60s\" is no %s; there are %s", what, word, kind, known);
+    return weir_fail(WEIR_ERR_INVALID, "%s \"%.60s\" is no %s; there are %s", what, word, kind, known);
 }
 
 weir_status wi_strategy_check(const char *what, const char *word)
 {
     if (is_one_of(splits, word))
-        return weir_fail(WEIR_INVALID,
+        return weir_fail(WEIR_ERR_INVALID,
                          "%s \"%s\" would split one model over several devices, which weir does not do yet; the others "
                          "(pool, auto and so on) take one device that qualifies",
                          what, word);

@@ -20,7 +20,7 @@ typedef enum wi_policy { WI_FASTEST, WI_MANIFEST, WI_MEMORY } wi_policy;
 const char *wi_provider_name(wi_provider provider);
 const char *wi_policy_name(wi_policy policy);
 
-/* Each reads a word in any case; `what` begins the error. WEIR_INVALID names the allowed ones, and leaves *out. */
+/* Each reads a word in any case; `what` begins the error. WEIR_ERR_INVALID names the allowed ones, and leaves *out. */
 weir_status wi_provider_read(const char *what, const char *word, wi_provider *out);
 weir_status wi_policy_read(const char *what, const char *word, wi_policy *out);
 /* One of the seven strategies, all of which mean any device that qualifies. One that would split a model over several devices

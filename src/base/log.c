@@ -25,7 +25,7 @@ weir_status weir_log_set(weir_log_fn fn, void *user, weir_log_level level)
 {
     WI_ENTER();
     if (level < WEIR_LOG_OFF || level > WEIR_LOG_DEBUG)
-        return weir_fail(WEIR_INVALID, "weir_log_set: level %d is none of 0 (off) to 4 (debug)", (int)level);
+        return weir_fail(WEIR_ERR_INVALID, "weir_log_set: level %d is none of 0 (off) to 4 (debug)", (int)level);
     watch_forks();
     pthread_mutex_lock(&lock);
     sink = fn;
@@ -37,7 +37,7 @@ weir_status weir_log_set(weir_log_fn fn, void *user, weir_log_level level)
 
 static int level_from_option(void)
 {
-    weir_option option = {.size = sizeof option};
+    weir_option option = {.struct_size = sizeof option};
     wi_kept_detail kept;
     int level = WEIR_LOG_OFF;
     wi_detail_keep(&kept);

@@ -336,10 +336,12 @@ static bool read_environment(const struct option *option, char value[VALUE_BYTES
 /* With the lock held. A value that does not parse is not used, and is marked. */
 static void read_option(const struct option *option, weir_option *out)
 {
-    *out = (weir_option){
-        .size = out->size, .name = option->name, .environment = option->environment, .help = option->help};
+    *out = (weir_option){.struct_size = out->struct_size,
+                         .name = option->name,
+                         .environment = option->environment,
+                         .help = option->help};
     if (option->given) {
-        out->source = WEIR_FROM_CALL;
+        out->source = WEIR_OPTION_FROM_CALL;
         memcpy(out->value, option->value, sizeof out->value);
         return;
     }
@@ -347,7 +349,7 @@ static void read_option(const struct option *option, weir_option *out)
     bool fits = read_environment(option, value);
     if (!fits || *value) {
         if (fits && option->valid(value)) {
-            out->source = WEIR_FROM_ENVIRONMENT;
+            out->source = WEIR_OPTION_FROM_ENVIRONMENT;
             memcpy(out->value, value, strlen(value) + 1);
             return;
         }
@@ -361,13 +363,13 @@ static void read_option(const struct option *option, weir_option *out)
 
 static weir_status give(const struct option *option, weir_option *out)
 {
-    weir_option value = {.size = sizeof value};
+    weir_option value = {.struct_size = sizeof value};
     watch_forks();
     pthread_mutex_lock(&lock);
     read_option(option, &value);
     pthread_mutex_unlock(&lock);
-    if (!wi_copy_out(out, out->size, &value, sizeof value))
-        return weir_fail(WEIR_INVALID, "weir_option: member size is not set");
+    if (!wi_copy_out(out, out->struct_size, &value, sizeof value))
+        return weir_fail(WEIR_ERR_INVALID, "weir_option: member struct_size is not set");
     return WEIR_OK;
 }
 
@@ -375,9 +377,9 @@ weir_status weir_option_at(size_t index, weir_option *out)
 {
     WI_ENTER();
     if (!out)
-        return weir_fail(WEIR_INVALID, "weir_option_at: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_option_at: NULL");
     if (index >= OPTION_COUNT)
-        return weir_fail(WEIR_NOT_FOUND, "there are %d options; %zu is past the last", (int)OPTION_COUNT, index);
+        return weir_fail(WEIR_ERR_NOT_FOUND, "there are %d options; %zu is past the last", (int)OPTION_COUNT, index);
     return give(&options[index], out);
 }
 
@@ -387,14 +389,14 @@ static weir_status unknown(const char *name)
     for (size_t i = 1; i < OPTION_COUNT; i++)
         if (wi_edit_distance(name, options[i].name) < wi_edit_distance(name, nearest->name))
             nearest = &options[i];
-    return weir_fail(WEIR_NOT_FOUND, "there is no option \"%.64s\"; the nearest is \"%s\"", name, nearest->name);
+    return weir_fail(WEIR_ERR_NOT_FOUND, "there is no option \"%.64s\"; the nearest is \"%s\"", name, nearest->name);
 }
 
 weir_status weir_option_get(const char *name, weir_option *out)
 {
     WI_ENTER();
     if (!name || !out)
-        return weir_fail(WEIR_INVALID, "weir_option_get: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_option_get: NULL");
     const struct option *option = find(name);
     return option ? give(option, out) : unknown(name);
 }
@@ -403,12 +405,12 @@ weir_status weir_option_set(const char *name, const char *value)
 {
     WI_ENTER();
     if (!name)
-        return weir_fail(WEIR_INVALID, "weir_option_set: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_option_set: NULL");
     struct option *option = find(name);
     if (!option)
         return unknown(name);
     if (value && (strlen(value) >= VALUE_BYTES || !option->valid(value)))
-        return weir_fail(WEIR_INVALID, "option %s does not take \"%.80s\": %s", name, value, option->help);
+        return weir_fail(WEIR_ERR_INVALID, "option %s does not take \"%.80s\": %s", name, value, option->help);
     watch_forks();
     pthread_mutex_lock(&lock);
     option->given = value != NULL;
@@ -421,10 +423,10 @@ weir_status weir_option_set(const char *name, const char *value)
 
 weir_status wi_option_budget(const char *device, uint64_t *bytes)
 {
-    weir_option option = {.size = sizeof option};
+    weir_option option = {.struct_size = sizeof option};
     weir_status status = weir_option_get("budget", &option);
     if (status == WEIR_OK && option.rejected)
-        return weir_fail(WEIR_INVALID, "%s does not hold a budget: %s", option.environment, option.help);
+        return weir_fail(WEIR_ERR_INVALID, "%s does not hold a budget: %s", option.environment, option.help);
     if (status == WEIR_OK)
         (void)parse_budget(option.value, device, bytes);
     return status;
@@ -432,7 +434,7 @@ weir_status wi_option_budget(const char *device, uint64_t *bytes)
 
 uint64_t wi_option_range(void)
 {
-    weir_option option = {.size = sizeof option};
+    weir_option option = {.struct_size = sizeof option};
     uint64_t bytes = 0;
     if (weir_option_get("range", &option) == WEIR_OK && option.value[0])
         (void)wi_size_read(option.value, &bytes);
@@ -441,7 +443,7 @@ uint64_t wi_option_range(void)
 
 uint64_t wi_option_front(void)
 {
-    weir_option option = {.size = sizeof option};
+    weir_option option = {.struct_size = sizeof option};
     uint64_t bytes;
     bool said = weir_option_get("front", &option) == WEIR_OK && option.value[0] && wi_size_read(option.value, &bytes);
     return said ? bytes : UINT64_MAX;
@@ -449,7 +451,7 @@ uint64_t wi_option_front(void)
 
 static unsigned count_of(const char *name)
 {
-    weir_option option = {.size = sizeof option};
+    weir_option option = {.struct_size = sizeof option};
     unsigned count = 0;
     if (weir_option_get(name, &option) == WEIR_OK)
         (void)read_count(option.value, &count);
@@ -468,7 +470,7 @@ unsigned wi_option_patience(void)
 
 uint64_t wi_option_wait(void)
 {
-    weir_option option = {.size = sizeof option};
+    weir_option option = {.struct_size = sizeof option};
     uint64_t nanoseconds = UINT64_C(1000000000);
     if (weir_option_get("wait", &option) == WEIR_OK)
         (void)parse_duration(option.value, &nanoseconds);
@@ -477,6 +479,6 @@ uint64_t wi_option_wait(void)
 
 bool wi_option_poison(void)
 {
-    weir_option option = {.size = sizeof option};
+    weir_option option = {.struct_size = sizeof option};
     return weir_option_get("poison", &option) == WEIR_OK && strcmp(option.value, "1") == 0;
 }

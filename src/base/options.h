@@ -6,7 +6,7 @@
 
 #include <weir/options.h>
 
-/* The budget that the option names for a device, 0 if none. WEIR_INVALID when the option holds no size for it. */
+/* The budget that the option names for a device, 0 if none. WEIR_ERR_INVALID when the option holds no size for it. */
 weir_status wi_option_budget(const char *device, uint64_t *bytes);
 /* Bytes of addresses to reserve for a range; 0: as the resource sees fit. */
 uint64_t wi_option_range(void);

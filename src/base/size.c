@@ -21,8 +21,8 @@ static int unit_power(const char *unit)
 
 static weir_status no_size(const char *text)
 {
-    return weir_fail(WEIR_INVALID, "\"%.80s\" is no size; write bytes or a number with a unit, such as 512MiB or 1.5g",
-                     text);
+    return weir_fail(WEIR_ERR_INVALID,
+                     "\"%.80s\" is no size; write bytes or a number with a unit, such as 512MiB or 1.5g", text);
 }
 
 /* whole.fraction x 1024^power, without what is left of a byte; false for fractions of bytes and for less than one. */
@@ -69,7 +69,7 @@ bool wi_size_read(const char *text, uint64_t *bytes)
 weir_status weir_size_parse(const char *text, uint64_t *bytes)
 {
     if (!text || !bytes)
-        return weir_fail(WEIR_INVALID, "weir_size_parse: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_size_parse: NULL");
     return wi_size_read(text, bytes) ? WEIR_OK : no_size(text);
 }
 

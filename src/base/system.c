@@ -58,6 +58,7 @@ void wi_watch_forks(void)
 
 void wi_fail_forked(void)
 {
-    (void)weir_fail(WEIR_FORKED, "this process was forked from one that used weir, and device memory and threads do "
-                                 "not survive a fork; use exec, or fork before the first call");
+    (void)weir_fail(WEIR_ERR_FORKED,
+                    "this process was forked from one that used weir, and device memory and threads do "
+                    "not survive a fork; use exec, or fork before the first call");
 }

@@ -31,7 +31,7 @@ static bool read_part(const char **text, uint32_t *out)
 weir_status weir_version_read(const char *text, weir_version_number *out)
 {
     if (!text || !out)
-        return weir_fail(WEIR_INVALID, "weir_version_read: %s is NULL", text ? "out" : "text");
+        return weir_fail(WEIR_ERR_INVALID, "weir_version_read: %s is NULL", text ? "out" : "text");
     weir_version_number version = {.count = 0};
     const char *p = text + (*text == 'v');
     bool good = true;
@@ -40,7 +40,7 @@ weir_status weir_version_read(const char *text, weir_version_number *out)
         version.count++;
     } while (good && *p == '.' && p++);
     if (!good || (*p != '\0' && *p != '-' && *p != '+'))
-        return weir_fail(WEIR_INVALID,
+        return weir_fail(WEIR_ERR_INVALID,
                          "\"%.60s\" is no version; write one to four numbers below 2^32 between points, as 12.4", text);
     *out = version;
     return WEIR_OK;

@@ -23,7 +23,7 @@ static const struct {
 
 bool wi_provider_on(wi_provider provider, weir_hardware_kind kind)
 {
-    return (unsigned)kind < WEIR_HARDWARE_KINDS && (devices[provider].kinds & (1u << kind)) != 0;
+    return (unsigned)kind < WEIR_HARDWARE_COUNT && (devices[provider].kinds & (1u << kind)) != 0;
 }
 
 bool wi_provider_elsewhere(wi_provider provider)
@@ -117,7 +117,7 @@ weir_status wi_candidates_list(wi_context *context)
     for (size_t i = 0; i < context->engines.count; i++)
         for (int provider = 0; provider < WI_PROVIDERS; provider++)
             if (!list_provider(&list, &context->engines.all[i], (wi_provider)provider))
-                return weir_fail(WEIR_SYSTEM, "no host memory for a list of candidates");
+                return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a list of candidates");
     return WEIR_OK;
 }
 
@@ -143,10 +143,10 @@ static void take(wi_context *context, wi_prediction *prediction, weir_status sta
                 prediction->bytes = UINT64_MAX - 1; /* which nothing has; the maximum means that nobody knows */
         return;
     }
-    if (status == WEIR_INVALID)
-        prediction->verdict = WEIR_BAD_SETTING;
-    else if (status == WEIR_CORRUPT || status == WEIR_UNSUPPORTED)
-        prediction->verdict = WEIR_OTHER_FORMAT;
+    if (status == WEIR_ERR_INVALID)
+        prediction->verdict = WEIR_VERDICT_BAD_SETTING;
+    else if (status == WEIR_ERR_CORRUPT || status == WEIR_ERR_UNSUPPORTED)
+        prediction->verdict = WEIR_VERDICT_OTHER_FORMAT;
     prediction->reason = wi_string_pool_print(&context->strings, "%s", weir_detail());
 }
 
@@ -157,7 +157,7 @@ void wi_predict(wi_context *context, const wi_engine_info *engine, wi_provider p
     wi_kept_detail kept;
     if (prediction->asked)
         return;
-    *prediction = (wi_prediction){.asked = true, .reason = "", .plan = {.size = sizeof prediction->plan}};
+    *prediction = (wi_prediction){.asked = true, .reason = "", .plan = {.struct_size = sizeof prediction->plan}};
     if (!can_predict(engine->table)) {
         prediction->reason = wi_string_pool_print(&context->strings, "the engine %s does not predict", engine->name);
         return;
@@ -166,7 +166,7 @@ void wi_predict(wi_context *context, const wi_engine_info *engine, wi_provider p
     weir_status status = wi_settings_merge(manifest, &context->criteria.options, engine->name, &settings);
     context->strings.failed |= status != WEIR_OK;
     if (status == WEIR_OK) {
-        weir_engine_load load = {.size = sizeof load,
+        weir_engine_load load = {.struct_size = sizeof load,
                                  .path = manifest->model_file,
                                  .settings = settings.all,
                                  .setting_count = settings.count,

@@ -33,7 +33,7 @@ static weir_status look_at_file(const char *path, uint64_t *bytes)
 {
     struct stat about;
     if (access(path, R_OK) != 0 || stat(path, &about) != 0)
-        return weir_fail(WEIR_NOT_FOUND, "%s is not there or cannot be read", path);
+        return weir_fail(WEIR_ERR_NOT_FOUND, "%s is not there or cannot be read", path);
     *bytes = S_ISDIR(about.st_mode) ? bytes_of_folder(path) : (uint64_t)about.st_size;
     return WEIR_OK;
 }
@@ -62,7 +62,7 @@ static weir_status look_at_devices(wi_context *context)
     context->devices = calloc(count + 1, sizeof(void *));
     context->obtainable = calloc(count + 1, sizeof *context->obtainable);
     if (!context->devices || !context->obtainable)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a list of devices");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a list of devices");
     for (size_t i = 0; i < count; i++)
         context->devices[i] = &context->hardware->devices[i];
     qsort(context->devices, count, sizeof(void *), by_kind);
@@ -79,7 +79,7 @@ weir_status wi_decide(wi_context *context)
     weir_status status = look_at_devices(context);
     context->predictions = calloc(context->engines.count * WI_PROVIDERS + 1, sizeof *context->predictions);
     if (status == WEIR_OK && !context->predictions)
-        status = weir_fail(WEIR_SYSTEM, "no host memory for predictions");
+        status = weir_fail(WEIR_ERR_SYSTEM, "no host memory for predictions");
     if (status == WEIR_OK)
         status = wi_candidates_list(context);
     if (status != WEIR_OK)
@@ -105,7 +105,7 @@ void wi_context_clear(wi_context *context)
 static weir_candidate write_candidate(wi_context *context, wi_candidate *c, int32_t rank)
 {
     const weir_engine_provider *provider = &c->engine->providers[c->provider];
-    weir_candidate out = {.size = sizeof out,
+    weir_candidate out = {.struct_size = sizeof out,
                           .engine = wi_string_pool_print(&context->strings, "%s", c->engine->name),
                           .provider = wi_provider_name(c->provider),
                           .device = c->device ? wi_string_pool_print(&context->strings, "%s", c->device->key) : "",
@@ -139,9 +139,9 @@ static weir_status write_record(wi_context *context, weir_choice **out)
         if (made)
             free(made->candidates);
         free(made);
-        return weir_fail(WEIR_SYSTEM, "no host memory for the record of a choice");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the record of a choice");
     }
-    made->choice = (weir_choice){.size = sizeof made->choice,
+    made->choice = (weir_choice){.struct_size = sizeof made->choice,
                                  .candidates = made->candidates,
                                  .count = context->count,
                                  .accepted = context->accepted,
@@ -159,7 +159,7 @@ weir_status weir_choice_make(const weir_manifest *manifest, const weir_choice_op
     wi_context context = {.count = 0};
     weir_hardware *looked = NULL;
     if (!out)
-        return weir_fail(WEIR_INVALID, "weir_choice_make: no place for the result");
+        return weir_fail(WEIR_ERR_INVALID, "weir_choice_make: no place for the result");
     *out = NULL;
     weir_status status = wi_criteria_read(manifest, options, &context.criteria);
     if (status == WEIR_OK)
@@ -170,7 +170,7 @@ weir_status weir_choice_make(const weir_manifest *manifest, const weir_choice_op
         status = check_engines(&context);
     context.hardware = context.criteria.options.hardware;
     if (status == WEIR_OK && !context.hardware) {
-        const weir_hardware_options patient = {.size = sizeof patient, .limit_ms = WEIR_HARDWARE_PATIENT_MS};
+        const weir_hardware_options patient = {.struct_size = sizeof patient, .limit_ms = WEIR_HARDWARE_PATIENT_MS};
         status = weir_hardware_look(&patient, &looked);
         context.hardware = looked;
     }
@@ -195,9 +195,9 @@ void weir_choice_release(weir_choice *choice)
 
 const char *weir_verdict_name(weir_verdict verdict)
 {
-    static const char *const names[WEIR_VERDICTS] = {
+    static const char *const names[WEIR_VERDICT_COUNT] = {
         "ACCEPTED",     "NOT_ASKED",      "NOT_LISTED", "NO_ENGINE",       "OTHER_FORMAT",  "NOT_BUILT",
         "NOT_LOADABLE", "OTHER_PLATFORM", "NO_DEVICE",  "DEVICE_UNUSABLE", "LITTLE_MEMORY", "LITTLE_VRAM",
         "OLD_CUDA",     "OLD_DRIVER",     "OLD_DEVICE", "NO_CPU",          "BAD_SETTING"};
-    return (unsigned)verdict < WEIR_VERDICTS ? names[verdict] : "?";
+    return (unsigned)verdict < WEIR_VERDICT_COUNT ? names[verdict] : "?";
 }

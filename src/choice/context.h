@@ -56,7 +56,7 @@ bool wi_provider_elsewhere(wi_provider provider);
 const char *wi_provider_wants(wi_provider provider);
 
 /* Fills `candidates`: every engine with every provider on every device of its kinds, and one without a device where there is none.
- * WEIR_SYSTEM. */
+ * WEIR_ERR_SYSTEM. */
 weir_status wi_candidates_list(wi_context *context);
 
 /* The runtime that a candidate's client is of: "cuda:0", or "host" where weir has no driver for the device. */
@@ -74,7 +74,7 @@ void wi_rank(wi_context *context);
 /* What decided, as a sentence; a string of the context's. */
 const char *wi_explain(wi_context *context);
 
-/* Lists, judges and ranks the candidates. WEIR_SYSTEM. */
+/* Lists, judges and ranks the candidates. WEIR_ERR_SYSTEM. */
 weir_status wi_decide(wi_context *context);
 /* Frees what it holds, but for the criteria and the hardware. */
 void wi_context_clear(wi_context *context);

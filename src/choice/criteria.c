@@ -95,7 +95,7 @@ static weir_status read_device(const char *text, wi_device_name *out)
         return WEIR_OK;
     *out = (wi_device_name){.by = WI_BY_KEY, .text = text};
     if (text[0] == '-' && isdigit((unsigned char)text[1]))
-        return weir_fail(WEIR_INVALID,
+        return weir_fail(WEIR_ERR_INVALID,
                          "device \"%.40s\": ordinals go from 0; a device is cuda:0, cpu, a key, or an "
                          "ordinal",
                          text);
@@ -106,7 +106,7 @@ static weir_status read_device(const char *text, wi_device_name *out)
     if (strcasecmp(text, "host") == 0)
         text = "cpu";
     size_t length = strcspn(text, ":");
-    for (int kind = 0; kind < WEIR_HARDWARE_KINDS; kind++) {
+    for (int kind = 0; kind < WEIR_HARDWARE_COUNT; kind++) {
         const char *name = weir_hardware_kind_name((weir_hardware_kind)kind);
         if (strncasecmp(name, text, length) != 0 || name[length])
             continue;
@@ -157,19 +157,19 @@ static weir_status check_numbers(const weir_requirements *needs)
 {
     for (size_t i = 0; i < needs->device_count; i++)
         if (needs->device_ids[i] < 0)
-            return weir_fail(WEIR_INVALID, "the manifest's device id %d: ordinals go from 0",
+            return weir_fail(WEIR_ERR_INVALID, "the manifest's device id %d: ordinals go from 0",
                              (int)needs->device_ids[i]);
     if (needs->maximum > 0 && needs->guaranteed > needs->maximum) {
         char least[24], most[24];
-        return weir_fail(WEIR_INVALID, "the manifest guarantees %s, which is more than its maximum of %s",
+        return weir_fail(WEIR_ERR_INVALID, "the manifest guarantees %s, which is more than its maximum of %s",
                          weir_size_format(needs->guaranteed, least, sizeof least),
                          weir_size_format(needs->maximum, most, sizeof most));
     }
     if (!(needs->min_coverage >= 0 && needs->min_coverage <= 1))
-        return weir_fail(WEIR_INVALID, "the manifest's min_coverage is %g, and not a share from 0 to 1",
+        return weir_fail(WEIR_ERR_INVALID, "the manifest's min_coverage is %g, and not a share from 0 to 1",
                          needs->min_coverage);
     if ((unsigned)needs->cpu > WEIR_CPU_FORBIDDEN)
-        return weir_fail(WEIR_INVALID,
+        return weir_fail(WEIR_ERR_INVALID,
                          "the manifest's use of the processor is %d: there are 0 (the last resort), 1 "
                          "(if it is listed) and 2 (forbidden)",
                          (int)needs->cpu);
@@ -180,7 +180,7 @@ static weir_status check_settings(const weir_setting *settings, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (!settings || !settings[i].key || !settings[i].key[0] || !settings[i].value)
-            return weir_fail(WEIR_INVALID, "setting %zu has no key or no value", i);
+            return weir_fail(WEIR_ERR_INVALID, "setting %zu has no key or no value", i);
     return WEIR_OK;
 }
 
@@ -192,7 +192,7 @@ static weir_status read_manifest(wi_criteria *criteria)
     empty_is_none(&needs->strategy);
     empty_is_none(&needs->graph_optimization_level);
     if (!criteria->manifest.model_file || !criteria->manifest.model_file[0])
-        return weir_fail(WEIR_INVALID, "the manifest names no model file");
+        return weir_fail(WEIR_ERR_INVALID, "the manifest names no model file");
     weir_status status = add_word("the manifest's preferred provider", needs->preferred_provider, &criteria->listed);
     for (size_t i = 0; status == WEIR_OK && i < needs->fallback_count; i++)
         status = add_word("the manifest's fallback provider", needs->fallback_providers[i], &criteria->listed);
@@ -214,13 +214,13 @@ static weir_status read_text(const char *given, const char *name, weir_option *o
         return WEIR_OK;
     weir_status status = weir_option_get(name, option);
     if (status == WEIR_OK && option->rejected)
-        return weir_fail(WEIR_INVALID, "%s is not understood: %s", option->environment, option->help);
+        return weir_fail(WEIR_ERR_INVALID, "%s is not understood: %s", option->environment, option->help);
     return status;
 }
 
 static weir_status read_policy(wi_criteria *criteria)
 {
-    weir_option option = {.size = sizeof option};
+    weir_option option = {.struct_size = sizeof option};
     const char *given = criteria->options.policy;
     weir_status status = read_text(given, "policy", &option);
     return status == WEIR_OK ? wi_policy_read("policy", given ? given : option.value, &criteria->policy) : status;
@@ -229,7 +229,7 @@ static weir_status read_policy(wi_criteria *criteria)
 /* The order is checked even where the manifest's list is taken instead: a mistake in it must not wait for another model. */
 static weir_status read_given_order(const wi_criteria *criteria, wi_sequence *order)
 {
-    weir_option option = {.size = sizeof option};
+    weir_option option = {.struct_size = sizeof option};
     const char *given = criteria->options.order;
     weir_status status = read_text(given, "providers", &option);
     if (status != WEIR_OK)
@@ -268,9 +268,9 @@ weir_status wi_criteria_read(const weir_manifest *manifest, const weir_choice_op
     wi_provider only = WI_CPU;
     wi_sequence given = {.count = 0};
     *out = (wi_criteria){.policy = WI_FASTEST};
-    if (!manifest || !wi_copy_in(&out->manifest, sizeof out->manifest, manifest, manifest->size) ||
-        (options && !wi_copy_in(&out->options, sizeof out->options, options, options->size)))
-        return weir_fail(WEIR_INVALID, "weir_choice_make: NULL, or member size is not set");
+    if (!manifest || !wi_copy_in(&out->manifest, sizeof out->manifest, manifest, manifest->struct_size) ||
+        (options && !wi_copy_in(&out->options, sizeof out->options, options, options->struct_size)))
+        return weir_fail(WEIR_ERR_INVALID, "weir_choice_make: NULL, or member struct_size is not set");
     weir_choice_options *o = &out->options;
     empty_is_none(&o->engine);
     empty_is_none(&o->provider);
@@ -322,7 +322,7 @@ weir_status wi_settings_merge(const weir_manifest *manifest, const weir_choice_o
     const char *level = manifest->requirements.graph_optimization_level;
     *out = (wi_settings){.all = calloc(most, sizeof *out->all)};
     if (!out->all)
-        return weir_fail(WEIR_SYSTEM, "no host memory for %zu settings", most);
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for %zu settings", most);
     for (size_t i = 0; i < options->setting_count; i++)
         out->all[out->count++] = options->settings[i];
     for (size_t i = 0; i < manifest->setting_count; i++)

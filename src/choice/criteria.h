@@ -55,7 +55,7 @@ typedef struct wi_settings {
 } wi_settings;
 
 /* The options' settings, the manifest's of other keys, and for an engine that has levels the manifest's level as `optimization`,
- * where no setting says it. WEIR_SYSTEM. The structures are of this library's size; to be freed with wi_settings_free. */
+ * where no setting says it. WEIR_ERR_SYSTEM. The structures are of this library's size; to be freed with wi_settings_free. */
 weir_status wi_settings_merge(const weir_manifest *manifest, const weir_choice_options *options, const char *engine,
                               wi_settings *out);
 /* Once, for a provider beside cpu that has to run every part of the model. */

@@ -27,20 +27,20 @@ static weir_status add(wi_engines *engines, const char *name)
         return WEIR_OK;
     wi_engine_info *more = realloc(engines->all, (engines->count + 1) * sizeof *more);
     if (!more)
-        return weir_fail(WEIR_SYSTEM, "no host memory for the list of engines");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the list of engines");
     engines->all = more;
     wi_engine_info *engine = &more[engines->count];
     memset(engine, 0, sizeof *engine);
     engine->name = strdup(name);
     if (!engine->name)
-        return weir_fail(WEIR_SYSTEM, "no host memory for the list of engines");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the list of engines");
     engines->count++;
     weir_status status = weir_engine_open(name, &engine->table);
     if (status != WEIR_OK) { /* the detail says why, and the way to get it */
         engine->table = NULL;
         snprintf(engine->missing, sizeof engine->missing, "%s", weir_detail());
     }
-    return status == WEIR_SYSTEM ? status : WEIR_OK;
+    return status == WEIR_ERR_SYSTEM ? status : WEIR_OK;
 }
 
 /* Which engines take the file, where they are asked by this name: a file's, or one that stands for its content. */
@@ -121,7 +121,7 @@ weir_status wi_engines_check(const wi_engines *engines, const char *what, const 
         size_t length = strlen(list);
         snprintf(list + length, sizeof list - length, "%s%s", length ? ", " : "", one);
     }
-    return weir_fail(WEIR_INVALID, "%s \"%.60s\" is no engine; there are %s", what, name, list);
+    return weir_fail(WEIR_ERR_INVALID, "%s \"%.60s\" is no engine; there are %s", what, name, list);
 }
 
 /* Providers -------------------------------------------------------------------------------------------------------- */
@@ -129,13 +129,13 @@ weir_status wi_engines_check(const wi_engines *engines, const char *what, const 
 /* Whether the table reaches as far as `provider`: one of version 1 does not. */
 static bool reports_providers(const weir_engine *table)
 {
-    return table->size >= offsetof(weir_engine, provider) + sizeof table->provider && table->provider;
+    return table->struct_size >= offsetof(weir_engine, provider) + sizeof table->provider && table->provider;
 }
 
 /* Without a word on providers an engine runs on the processor, if its library is here. */
 static void ask_probe(wi_engine_info *engine)
 {
-    weir_engine_probe probe = {.size = sizeof probe};
+    weir_engine_probe probe = {.struct_size = sizeof probe};
     weir_engine_provider *cpu = &engine->providers[WI_CPU];
     bool answered = engine->table->probe(&probe) == WEIR_OK;
     snprintf(cpu->name, sizeof cpu->name, "cpu");
@@ -149,7 +149,7 @@ static void ask_providers(wi_engine_info *engine)
 {
     enum { MOST = 64 };
     for (size_t i = 0; i < MOST; i++) {
-        weir_engine_provider reported = {.size = sizeof reported};
+        weir_engine_provider reported = {.struct_size = sizeof reported};
         wi_provider provider;
         if (engine->table->provider(i, &reported) != WEIR_OK)
             return;

@@ -21,14 +21,14 @@ typedef struct wi_engines {
 } wi_engines;
 
 /* All engines that can be opened here and those that weir knows by name, each once, and which of them take the file: by its name,
- * else by its first bytes; a folder is for llm. Given back with wi_engines_free, also on failure. WEIR_SYSTEM. */
+ * else by its first bytes; a folder is for llm. Given back with wi_engines_free, also on failure. WEIR_ERR_SYSTEM. */
 weir_status wi_engines_find(const char *path, wi_engines *out);
 /* Asks an engine for its providers, if that has not been done. Opens its libraries. */
 void wi_engine_ask(wi_engine_info *engine);
 void wi_engines_free(wi_engines *engines);
 
 const wi_engine_info *wi_engines_named(const wi_engines *engines, const char *name);
-/* WEIR_INVALID with the names that there are. */
+/* WEIR_ERR_INVALID with the names that there are. */
 weir_status wi_engines_check(const wi_engines *engines, const char *what, const char *name);
 
 #endif

@@ -36,8 +36,8 @@ typedef bool worth(const wi_context *context, const wi_candidate *c);
 static bool matters(const wi_context *context, const wi_candidate *c)
 {
     (void)context;
-    return c->verdict != WEIR_NOT_ASKED && c->verdict != WEIR_NOT_LISTED && c->verdict != WEIR_OTHER_FORMAT &&
-           c->verdict != WEIR_OTHER_PLATFORM;
+    return c->verdict != WEIR_VERDICT_NOT_ASKED && c->verdict != WEIR_VERDICT_NOT_LISTED &&
+           c->verdict != WEIR_VERDICT_OTHER_FORMAT && c->verdict != WEIR_VERDICT_OTHER_PLATFORM;
 }
 
 static bool any(const wi_context *context, const wi_candidate *c)
@@ -56,7 +56,7 @@ static bool was_listed(const wi_context *context, const wi_candidate *c)
 /* The engine takes such files, and has found this one to be none: it is so with every provider. */
 static bool cannot_be_read(const wi_candidate *c)
 {
-    return c->verdict == WEIR_OTHER_FORMAT && c->reason == c->prediction->reason;
+    return c->verdict == WEIR_VERDICT_OTHER_FORMAT && c->reason == c->prediction->reason;
 }
 
 /* Of an engine: why it cannot read the file; NULL: it has not said so. */
@@ -81,7 +81,7 @@ static size_t write_refusals(const wi_context *context, worth *which, bool conti
     size_t written = 0;
     for (size_t i = 0; i < context->count; i++) {
         const wi_candidate *c = &context->candidates[i];
-        if (c->verdict == WEIR_ACCEPTED || !which(context, c) || said_before(context, i) ||
+        if (c->verdict == WEIR_VERDICT_ACCEPTED || !which(context, c) || said_before(context, i) ||
             (continues && why_not_read(context, c->engine)))
             continue;
         fprintf(out, "%s%s", written++ || continues ? "; " : "", c->engine->name);

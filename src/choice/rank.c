@@ -72,7 +72,7 @@ static int by_rank(const wi_context *context, const wi_candidate *a, const wi_ca
 static int in_order(const void *x, const void *y, void *user)
 {
     const wi_candidate *a = x, *b = y;
-    bool left = a->verdict == WEIR_ACCEPTED, right = b->verdict == WEIR_ACCEPTED;
+    bool left = a->verdict == WEIR_VERDICT_ACCEPTED, right = b->verdict == WEIR_VERDICT_ACCEPTED;
     if (left != right)
         return left ? -1 : 1;
     return left ? by_rank(user, a, b) : by_name(a, b);
@@ -126,6 +126,7 @@ void wi_rank(wi_context *context)
     if (context->count > 0)
         qsort_r(context->candidates, context->count, sizeof context->candidates[0], in_order, context);
     context->accepted = 0;
-    while (context->accepted < context->count && context->candidates[context->accepted].verdict == WEIR_ACCEPTED)
+    while (context->accepted < context->count &&
+           context->candidates[context->accepted].verdict == WEIR_VERDICT_ACCEPTED)
         say_rank(context, &context->candidates[context->accepted++]);
 }

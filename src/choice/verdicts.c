@@ -25,26 +25,27 @@ static weir_verdict engine_is_asked_for(wi_context *context, wi_candidate *c)
 {
     const char *option = context->criteria.options.engine, *framework = context->criteria.manifest.framework;
     if (option && strcasecmp(option, c->engine->name) != 0)
-        return refuse(context, c, WEIR_NOT_ASKED, "the engine %s was asked for", option);
+        return refuse(context, c, WEIR_VERDICT_NOT_ASKED, "the engine %s was asked for", option);
     if (framework && strcasecmp(framework, c->engine->name) != 0)
-        return refuse(context, c, WEIR_NOT_ASKED, "the manifest's framework is %s", framework);
-    return WEIR_ACCEPTED;
+        return refuse(context, c, WEIR_VERDICT_NOT_ASKED, "the manifest's framework is %s", framework);
+    return WEIR_VERDICT_ACCEPTED;
 }
 
 /* Whoever names an engine has it try the file, whatever that is called. */
 static weir_verdict engine_takes_the_file(wi_context *context, wi_candidate *c)
 {
     if (context->criteria.options.engine || context->criteria.manifest.framework || c->engine->takes_file)
-        return WEIR_ACCEPTED;
-    return refuse(context, c, WEIR_OTHER_FORMAT, "the engine %s does not take %s, by its name or its first bytes",
-                  c->engine->name, context->criteria.manifest.model_file);
+        return WEIR_VERDICT_ACCEPTED;
+    return refuse(context, c, WEIR_VERDICT_OTHER_FORMAT,
+                  "the engine %s does not take %s, by its name or its first bytes", c->engine->name,
+                  context->criteria.manifest.model_file);
 }
 
 static weir_verdict engine_is_here(wi_context *context, wi_candidate *c)
 {
     if (c->engine->table)
-        return WEIR_ACCEPTED;
-    return refuse(context, c, WEIR_NO_ENGINE, "%s", c->engine->missing);
+        return WEIR_VERDICT_ACCEPTED;
+    return refuse(context, c, WEIR_VERDICT_NO_ENGINE, "%s", c->engine->missing);
 }
 
 /* Providers -------------------------------------------------------------------------------------------------------- */
@@ -55,24 +56,25 @@ static weir_verdict provider_is_asked_for(wi_context *context, wi_candidate *c)
     const char *name = wi_provider_name(c->provider);
     char list[128];
     if (c->provider == WI_CPU && !criteria->one_provider && !criteria->cpu_named && criteria->cpu == WEIR_CPU_LISTED)
-        return refuse(context, c, WEIR_NO_CPU, "the processor would do, and is taken only where it is listed by name");
+        return refuse(context, c, WEIR_VERDICT_NO_CPU,
+                      "the processor would do, and is taken only where it is listed by name");
     if (wi_sequence_place(&criteria->order, c->provider) >= 0)
-        return WEIR_ACCEPTED;
+        return WEIR_VERDICT_ACCEPTED;
     if (criteria->one_provider)
-        return refuse(context, c, WEIR_NOT_ASKED, "the provider %s was asked for", criteria->options.provider);
+        return refuse(context, c, WEIR_VERDICT_NOT_ASKED, "the provider %s was asked for", criteria->options.provider);
     if (!criteria->by_order)
-        return refuse(context, c, WEIR_NOT_LISTED, "the manifest lists %s, and not %s",
+        return refuse(context, c, WEIR_VERDICT_NOT_LISTED, "the manifest lists %s, and not %s",
                       criteria->listed.count ? wi_sequence_write(&criteria->listed, list, sizeof list) : "no provider",
                       name);
-    return refuse(context, c, WEIR_NOT_LISTED, "%s is taken where it is named; the order is %s", name,
+    return refuse(context, c, WEIR_VERDICT_NOT_LISTED, "%s is taken where it is named; the order is %s", name,
                   wi_sequence_write(&criteria->order, list, sizeof list));
 }
 
 static weir_verdict processor_may_be_used(wi_context *context, wi_candidate *c)
 {
     if (!c->device || c->device->kind != WEIR_HARDWARE_CPU || context->criteria.cpu != WEIR_CPU_FORBIDDEN)
-        return WEIR_ACCEPTED;
-    return refuse(context, c, WEIR_NO_CPU, "the processor would do, and is forbidden");
+        return WEIR_VERDICT_ACCEPTED;
+    return refuse(context, c, WEIR_VERDICT_NO_CPU, "the processor would do, and is forbidden");
 }
 
 static weir_verdict refuse_state(wi_context *context, wi_candidate *c, weir_verdict verdict, const char *sentence)
@@ -87,18 +89,18 @@ static weir_verdict library_has_the_provider(wi_context *context, wi_candidate *
     wi_engine_ask(c->engine);
     const weir_engine_provider *provider = &c->engine->providers[c->provider];
     if (!provider->name[0])
-        return refuse_state(context, c, WEIR_NOT_BUILT, "is no provider");
+        return refuse_state(context, c, WEIR_VERDICT_NOT_BUILT, "is no provider");
     switch (provider->state) {
     case WEIR_PROVIDER_HERE:
-        return WEIR_ACCEPTED;
+        return WEIR_VERDICT_ACCEPTED;
     case WEIR_PROVIDER_NOT_BUILT:
-        return refuse_state(context, c, WEIR_NOT_BUILT, "is in no library");
+        return refuse_state(context, c, WEIR_VERDICT_NOT_BUILT, "is in no library");
     case WEIR_PROVIDER_NOT_LOADABLE:
-        return refuse_state(context, c, WEIR_NOT_LOADABLE, "cannot be loaded by a library");
+        return refuse_state(context, c, WEIR_VERDICT_NOT_LOADABLE, "cannot be loaded by a library");
     case WEIR_PROVIDER_NO_LIBRARY:
-        return refuse_state(context, c, WEIR_NO_ENGINE, "needs a library that is not here");
+        return refuse_state(context, c, WEIR_VERDICT_NO_ENGINE, "needs a library that is not here");
     }
-    return refuse_state(context, c, WEIR_NOT_LOADABLE, "is in an unknown state, in a library");
+    return refuse_state(context, c, WEIR_VERDICT_NOT_LOADABLE, "is in an unknown state, in a library");
 }
 
 /* Devices ---------------------------------------------------------------------------------------------------------- */
@@ -130,16 +132,17 @@ static weir_verdict device_is_here(wi_context *context, wi_candidate *c)
     const weir_requirements *needs = &context->criteria.manifest.requirements;
     const char *name = wi_provider_name(c->provider), *named = context->criteria.options.device;
     if (c->device)
-        return WEIR_ACCEPTED;
+        return WEIR_VERDICT_ACCEPTED;
     if (!has_a_device(context, c->provider))
         return wi_provider_elsewhere(c->provider)
-                   ? refuse(context, c, WEIR_OTHER_PLATFORM, "%s needs %s, which exists on another system only", name,
-                            wi_provider_wants(c->provider))
-                   : refuse(context, c, WEIR_NO_DEVICE, "%s needs %s, and none was found on this machine", name,
+                   ? refuse(context, c, WEIR_VERDICT_OTHER_PLATFORM, "%s needs %s, which exists on another system only",
+                            name, wi_provider_wants(c->provider))
+                   : refuse(context, c, WEIR_VERDICT_NO_DEVICE, "%s needs %s, and none was found on this machine", name,
                             wi_provider_wants(c->provider));
     for (size_t i = 0, length = 0; !named && i < needs->device_count && length < sizeof ids; i++)
         length += (size_t)snprintf(ids + length, sizeof ids - length, "%s%d", i ? ", " : "", needs->device_ids[i]);
-    return refuse(context, c, WEIR_NO_DEVICE, "of the device%s %s that %s named, one is not found for %s; there are %s",
+    return refuse(context, c, WEIR_VERDICT_NO_DEVICE,
+                  "of the device%s %s that %s named, one is not found for %s; there are %s",
                   !named && needs->device_count > 1 ? "s" : "", named ? named : ids, named ? "was" : "the manifest has",
                   name, ordinals(context, c->provider, list, sizeof list));
 }
@@ -148,20 +151,21 @@ static weir_verdict device_is_asked_for(wi_context *context, wi_candidate *c)
 {
     const wi_criteria *criteria = &context->criteria;
     if (!wi_criteria_name(criteria, c->device))
-        return refuse(context, c, WEIR_NOT_ASKED, "the device %s was asked for", criteria->options.device);
+        return refuse(context, c, WEIR_VERDICT_NOT_ASKED, "the device %s was asked for", criteria->options.device);
     /* A strategy means any device; those with the given ordinals come first then. */
     if (criteria->device.by == WI_ANY_DEVICE && !criteria->manifest.requirements.strategy &&
         !wi_criteria_list(criteria, c->device))
-        return refuse(context, c, WEIR_NOT_ASKED, "the manifest names other devices than %d", (int)c->device->ordinal);
-    return WEIR_ACCEPTED;
+        return refuse(context, c, WEIR_VERDICT_NOT_ASKED, "the manifest names other devices than %d",
+                      (int)c->device->ordinal);
+    return WEIR_VERDICT_ACCEPTED;
 }
 
 static weir_verdict device_can_be_used(wi_context *context, wi_candidate *c)
 {
     const weir_hardware_device *d = c->device;
     if (d->usable)
-        return WEIR_ACCEPTED;
-    return refuse(context, c, WEIR_DEVICE_UNUSABLE, "%s (%s) cannot be used: %s", d->key, d->name,
+        return WEIR_VERDICT_ACCEPTED;
+    return refuse(context, c, WEIR_VERDICT_DEVICE_UNUSABLE, "%s (%s) cannot be used: %s", d->key, d->name,
                   d->remark[0] ? d->remark : "nobody says why");
 }
 
@@ -171,7 +175,7 @@ static weir_verdict is_new_enough(wi_context *context, wi_candidate *c, weir_ver
 {
     char has[48], wants[48];
     if (wanted.count == 0 || weir_version_compare(there, wanted) >= 0)
-        return WEIR_ACCEPTED;
+        return WEIR_VERDICT_ACCEPTED;
     return refuse(context, c, verdict, "%s of %s is %s, and the manifest wants %s or later", what, c->device->key,
                   weir_version_write(there, has, sizeof has), weir_version_write(wanted, wants, sizeof wants));
 }
@@ -179,24 +183,24 @@ static weir_verdict is_new_enough(wi_context *context, wi_candidate *c, weir_ver
 static weir_verdict cuda_is_new_enough(wi_context *context, wi_candidate *c)
 {
     if (c->device->kind != WEIR_HARDWARE_CUDA)
-        return WEIR_ACCEPTED;
-    return is_new_enough(context, c, WEIR_OLD_CUDA, "the CUDA version that the driver serves",
+        return WEIR_VERDICT_ACCEPTED;
+    return is_new_enough(context, c, WEIR_VERDICT_OLD_CUDA, "the CUDA version that the driver serves",
                          c->device->driver_runtime, context->criteria.manifest.requirements.min_cuda_version);
 }
 
 static weir_verdict driver_is_new_enough(wi_context *context, wi_candidate *c)
 {
     if (c->device->kind == WEIR_HARDWARE_CPU)
-        return WEIR_ACCEPTED;
-    return is_new_enough(context, c, WEIR_OLD_DRIVER, "the driver", c->device->driver,
+        return WEIR_VERDICT_ACCEPTED;
+    return is_new_enough(context, c, WEIR_VERDICT_OLD_DRIVER, "the driver", c->device->driver,
                          context->criteria.manifest.requirements.min_driver_version);
 }
 
 static weir_verdict device_is_new_enough(wi_context *context, wi_candidate *c)
 {
     if (c->device->kind != WEIR_HARDWARE_CUDA)
-        return WEIR_ACCEPTED;
-    return is_new_enough(context, c, WEIR_OLD_DEVICE, "the compute capability", c->device->capability,
+        return WEIR_VERDICT_ACCEPTED;
+    return is_new_enough(context, c, WEIR_VERDICT_OLD_DEVICE, "the compute capability", c->device->capability,
                          context->criteria.manifest.requirements.min_compute_capability);
 }
 
@@ -206,7 +210,7 @@ static weir_verdict settings_are_taken(wi_context *context, wi_candidate *c)
 {
     const char *level = context->criteria.manifest.requirements.graph_optimization_level;
     if (level && !wi_engine_has_levels(c->engine->name) && !wi_level_is_all(level))
-        return refuse(context, c, WEIR_BAD_SETTING,
+        return refuse(context, c, WEIR_VERDICT_BAD_SETTING,
                       "the engine %s has no levels of optimization: leave graph_optimization_level \"%s\" out",
                       c->engine->name, level);
     wi_predict(context, c->engine, c->provider, c->prediction);
@@ -262,8 +266,8 @@ static weir_verdict maximum_is_enough(wi_context *context, wi_candidate *c)
     char wanted[24], most[24];
     uint64_t maximum = context->criteria.manifest.requirements.maximum;
     if (maximum == 0 || !c->prediction->known || account_elsewhere(c) || c->prediction->bytes <= maximum)
-        return WEIR_ACCEPTED;
-    return refuse(context, c, on_processor(c) ? WEIR_LITTLE_MEMORY : WEIR_LITTLE_VRAM,
+        return WEIR_VERDICT_ACCEPTED;
+    return refuse(context, c, on_processor(c) ? WEIR_VERDICT_LITTLE_MEMORY : WEIR_VERDICT_LITTLE_VRAM,
                   "the model may take %s, and %s are predicted; raise its maximum",
                   weir_size_format(maximum, most, sizeof most),
                   weir_size_format(c->prediction->bytes, wanted, sizeof wanted));
@@ -279,14 +283,14 @@ static weir_verdict host_has_memory(wi_context *context, wi_candidate *c)
         who_wants(context, c, wants.host, wants.host == needs->min_memory ? "the manifest's min_memory" : NULL);
     weir_size_format(wants.host, wanted, sizeof wanted);
     if (wants.host == 0 || (context->host == WEIR_BYTES_UNKNOWN && !demanded))
-        return WEIR_ACCEPTED;
+        return WEIR_VERDICT_ACCEPTED;
     if (context->host == WEIR_BYTES_UNKNOWN)
-        return refuse(context, c, WEIR_LITTLE_MEMORY,
+        return refuse(context, c, WEIR_VERDICT_LITTLE_MEMORY,
                       "insufficient memory: %s are wanted of the host (%s), and nobody can tell what it has", wanted,
                       who);
     if (wants.host <= context->host)
-        return WEIR_ACCEPTED;
-    return refuse(context, c, WEIR_LITTLE_MEMORY,
+        return WEIR_VERDICT_ACCEPTED;
+    return refuse(context, c, WEIR_VERDICT_LITTLE_MEMORY,
                   "insufficient memory: %s can be had of the host, and %s are wanted (%s)",
                   weir_size_format(context->host, there, sizeof there), wanted, who);
 }
@@ -301,16 +305,17 @@ static weir_verdict device_has_memory(wi_context *context, wi_candidate *c)
         who_wants(context, c, wants.device, wants.device == needs->min_vram ? "the manifest's min_vram" : NULL);
     weir_size_format(wants.device, wanted, sizeof wanted);
     if (wants.device == 0 || (c->obtainable == WEIR_BYTES_UNKNOWN && !demanded))
-        return WEIR_ACCEPTED;
+        return WEIR_VERDICT_ACCEPTED;
     if (c->obtainable == WEIR_BYTES_UNKNOWN)
-        return refuse(context, c, WEIR_LITTLE_VRAM,
+        return refuse(context, c, WEIR_VERDICT_LITTLE_VRAM,
                       "insufficient VRAM: %s are wanted of %s (%s), and nobody can tell what it has", wanted,
                       c->device->key, who);
     /* What is the processor's too cannot be had for the host's part as well. */
     uint64_t host = c->device->shares_host ? wants.host : 0;
     if (wants.device <= c->obtainable && host <= c->obtainable - wants.device)
-        return WEIR_ACCEPTED;
-    return refuse(context, c, WEIR_LITTLE_VRAM, "insufficient VRAM: %s can be had of %s, and %s are wanted (%s)%s%s%s",
+        return WEIR_VERDICT_ACCEPTED;
+    return refuse(context, c, WEIR_VERDICT_LITTLE_VRAM,
+                  "insufficient VRAM: %s can be had of %s, and %s are wanted (%s)%s%s%s",
                   weir_size_format(c->obtainable, there, sizeof there), c->device->key, wanted, who,
                   host ? ", besides " : "", host ? weir_size_format(host, besides, sizeof besides) : "",
                   host ? " of the host's, which are the same memory" : "");
@@ -326,7 +331,7 @@ static rule *const rules[] = {
 
 void wi_judge(wi_context *context, wi_candidate *candidate)
 {
-    candidate->verdict = WEIR_ACCEPTED;
-    for (size_t i = 0; candidate->verdict == WEIR_ACCEPTED && i < sizeof rules / sizeof rules[0]; i++)
+    candidate->verdict = WEIR_VERDICT_ACCEPTED;
+    for (size_t i = 0; candidate->verdict == WEIR_VERDICT_ACCEPTED && i < sizeof rules / sizeof rules[0]; i++)
         candidate->verdict = rules[i](context, candidate);
 }

@@ -23,7 +23,7 @@ typedef struct world {
 static weir_status take(world *w, size_t bytes)
 {
     void *block;
-    weir_status status = weir_alloc(w->borrower, bytes, w->other, WEIR_ACTIVATIONS, &block);
+    weir_status status = weir_alloc(w->borrower, bytes, w->other, WEIR_CLASS_ACTIVATIONS, &block);
     if (status == WEIR_OK)
         status = weir_free(w->borrower, block, w->other);
     return status == WEIR_OK ? weir_stream_synchronize(w->other) : status;
@@ -43,7 +43,7 @@ static weir_status lend_by_moves(world *w)
     void *pieces[PIECES];
     weir_status status = WEIR_OK;
     for (int i = 0; i < PIECES && status == WEIR_OK; i++)
-        status = weir_alloc(w->lender, PIECE_MIB * MIB, w->mine, WEIR_ACTIVATIONS, &pieces[i]);
+        status = weir_alloc(w->lender, PIECE_MIB * MIB, w->mine, WEIR_CLASS_ACTIVATIONS, &pieces[i]);
     if (status == WEIR_OK)
         status = free_half(w, pieces, 0);
     if (status == WEIR_OK)
@@ -57,7 +57,7 @@ static weir_status lend(world *w)
     void *block;
     weir_status status = take(w, TAKEN_MIB * MIB);
     if (status == WEIR_OK)
-        status = weir_alloc(w->lender, TAKEN_MIB * MIB, w->mine, WEIR_ACTIVATIONS, &block);
+        status = weir_alloc(w->lender, TAKEN_MIB * MIB, w->mine, WEIR_CLASS_ACTIVATIONS, &block);
     if (status == WEIR_OK)
         status = weir_free(w->lender, block, w->mine);
     return status == WEIR_OK ? weir_stream_synchronize(w->mine) : status;
@@ -147,7 +147,7 @@ static weir_status open_world(world *w, const bench_options *o)
     if (status == WEIR_OK)
         status = open_clients(w);
     if (status == WEIR_OK)
-        status = weir_alloc(w->lender, READ_MIB * MIB, w->beside, WEIR_WEIGHTS, &w->read);
+        status = weir_alloc(w->lender, READ_MIB * MIB, w->beside, WEIR_CLASS_WEIGHTS, &w->read);
     if (status == WEIR_OK)
         status = bench_kernel_open(w->runtime, w->beside, w->read, READ_MIB * MIB, KERNEL_MS, &w->kernel);
     return status;

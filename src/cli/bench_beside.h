@@ -16,7 +16,7 @@ typedef struct bench_beside {
     uint64_t lends, bytes, moved; /* beside all of them: how often, bytes of one, handles moved */
 } bench_beside;
 
-/* WEIR_UNSUPPORTED: there is no GPU. What failed is written to `why`. */
+/* WEIR_ERR_UNSUPPORTED: there is no GPU. What failed is written to `why`. */
 weir_status bench_beside_measure(const bench_options *options, bench_beside out[BENCH_BESIDES], char *why, size_t room);
 
 #endif

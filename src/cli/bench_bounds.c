@@ -61,7 +61,8 @@ static void *run_churner(void *argument)
         if (*block) {
             if (weir_free(c->client, *block, stream) == WEIR_OK)
                 *block = NULL;
-        } else if (weir_alloc(c->client, most / (1 + next(&random) % 16), stream, WEIR_SCRATCH, block) != WEIR_OK) {
+        } else if (weir_alloc(c->client, most / (1 + next(&random) % 16), stream, WEIR_CLASS_SCRATCH, block) !=
+                   WEIR_OK) {
             *block = NULL;
         }
     }
@@ -87,7 +88,7 @@ static weir_status start(churn *c, const bench_options *options)
         if (pthread_create(&c->threads[c->started], NULL, run_churner, c) == 0)
             c->started++;
         else
-            return WEIR_SYSTEM;
+            return WEIR_ERR_SYSTEM;
     return status;
 }
 
@@ -110,14 +111,14 @@ static weir_status refuse(weir_runtime *runtime, weir_client *client, uint64_t *
     weir_block block;
     (void)runtime;
     request.bytes = asked;
-    request.flags = WEIR_NO_WAIT;
-    request.memory_class = WEIR_KV;
+    request.flags = WEIR_ALLOC_NO_WAIT;
+    request.memory_class = WEIR_CLASS_KV;
     uint64_t from = bench_now();
     weir_status status = weir_alloc_with(client, &request, &block);
     *nanoseconds = bench_now() - from;
     if (status == WEIR_OK)
         return weir_free(client, block.pointer, WEIR_STREAM_HOST);
-    return status == WEIR_OUT_OF_MEMORY ? WEIR_OK : status;
+    return status == WEIR_ERR_OUT_OF_MEMORY ? WEIR_OK : status;
 }
 
 static weir_status release(weir_runtime *runtime, weir_client *client, uint64_t *nanoseconds)
@@ -127,7 +128,7 @@ static weir_status release(weir_runtime *runtime, weir_client *client, uint64_t 
     weir_status status = weir_stream_acquire(runtime, &stream);
     if (status != WEIR_OK)
         return status;
-    if (weir_alloc(client, 4096, stream, WEIR_SCRATCH, &block) == WEIR_OK)
+    if (weir_alloc(client, 4096, stream, WEIR_CLASS_SCRATCH, &block) == WEIR_OK)
         status = weir_free(client, block, stream);
     uint64_t from = bench_now();
     weir_status released = weir_stream_release(stream);
@@ -219,10 +220,10 @@ int bench_part_bounds(const bench_options *options, json_t *answer)
     churn c = {0};
     char why[1024];
     uint64_t *samples = malloc(MOST_SAMPLES * sizeof *samples);
-    weir_status status = samples ? start(&c, options) : WEIR_SYSTEM;
+    weir_status status = samples ? start(&c, options) : WEIR_ERR_SYSTEM;
     for (size_t i = 0; i < BOUNDS && status == WEIR_OK; i++)
         status = measure(&c, &bounds[i], options->rounds, samples);
-    snprintf(why, sizeof why, "%s", status == WEIR_SYSTEM ? "no memory, or no thread" : weir_detail());
+    snprintf(why, sizeof why, "%s", status == WEIR_ERR_SYSTEM ? "no memory, or no thread" : weir_detail());
     stop(&c);
     free(samples);
     if (status != WEIR_OK)

@@ -7,7 +7,8 @@
 
 static bool complete(const bench_peer *by)
 {
-    return by->size == sizeof *by && by->name[0] && by->begin && by->end && by->stream && by->allocate && by->release;
+    return by->struct_size == sizeof *by && by->name[0] && by->begin && by->end && by->stream && by->allocate &&
+           by->release;
 }
 
 /* The loader names the file, which whoever asked does too. */

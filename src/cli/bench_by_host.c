@@ -47,7 +47,7 @@ static bool release(void *self, void *pointer, size_t bytes, uint64_t stream)
 
 static void fill(bench_peer *out, const char *name, heap *self)
 {
-    *out = (bench_peer){.size = sizeof *out,
+    *out = (bench_peer){.struct_size = sizeof *out,
                         .self = self,
                         .begin = begin,
                         .end = end,

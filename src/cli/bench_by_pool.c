@@ -157,7 +157,7 @@ const char *bench_by_pool(int ordinal, bench_peer *out)
     if (result == CUDA_SUCCESS)
         result = cuda.cuDevicePrimaryCtxRetain(&peer.context, device);
     peer.ordinal = ordinal;
-    *out = (bench_peer){.size = sizeof *out,
+    *out = (bench_peer){.struct_size = sizeof *out,
                         .begin = begin,
                         .end = end,
                         .thread_begin = thread_begin,

@@ -36,7 +36,7 @@ static weir_status take_now(void *user, const wi_replay_op *op, void **out)
 {
     const bench_peer *by = user;
     *out = by->allocate(by->self, op->bytes, world.streams[op->stream]);
-    return __builtin_expect(*out != NULL, 1) ? WEIR_OK : fail(WEIR_OUT_OF_MEMORY, "it refused a block");
+    return __builtin_expect(*out != NULL, 1) ? WEIR_OK : fail(WEIR_ERR_OUT_OF_MEMORY, "it refused a block");
 }
 
 static weir_status take(void *user, const wi_replay_op *op, void **out)
@@ -53,7 +53,7 @@ static weir_status give(void *user, const wi_replay_op *op, void *pointer)
     const bench_peer *by = user;
     return by->release(by->self, pointer, op->bytes, world.streams[op->stream])
                ? WEIR_OK
-               : fail(WEIR_DRIVER, "it did not take a block back");
+               : fail(WEIR_ERR_DRIVER, "it did not take a block back");
 }
 
 static weir_status drain(void *user)
@@ -93,7 +93,7 @@ static weir_status end(void)
 /* The streams as the gates want them. */
 static weir_status gate(const wi_replay_world *how)
 {
-    weir_runtime_options options = {.size = sizeof options, .budget = UINT64_C(64) << 20, .resource = "direct"};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = UINT64_C(64) << 20, .resource = "direct"};
     weir_status status = weir_runtime_create(how->device, &options, &world.helper);
     for (uint16_t i = 0; i < how->streams && status == WEIR_OK; i++) {
         const bench_peer *by = world.by;
@@ -111,14 +111,14 @@ static weir_status open_world(const wi_replay_world *how, wi_replay_target *out)
     world.count = 0;
     memset(world.known, 0, sizeof world.known);
     if (how->streams > STREAMS)
-        return fail(WEIR_UNSUPPORTED, "there are not so many streams here");
+        return fail(WEIR_ERR_UNSUPPORTED, "there are not so many streams here");
     const char *failure = by->begin(by->self, how->budget);
     if (failure)
-        return fail(WEIR_DRIVER, failure);
+        return fail(WEIR_ERR_DRIVER, failure);
     bench_enter_thread(by);
     for (; world.count < how->streams && !failure; world.count++)
         failure = by->stream(by->self, world.count, &world.streams[world.count]);
-    weir_status status = failure ? fail(WEIR_DRIVER, failure) : how->lag ? gate(how) : WEIR_OK;
+    weir_status status = failure ? fail(WEIR_ERR_DRIVER, failure) : how->lag ? gate(how) : WEIR_OK;
     if (status != WEIR_OK) {
         (void)end();
         return status;

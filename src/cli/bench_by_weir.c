@@ -38,8 +38,8 @@ static void end(void *self)
 static const char *begin(void *self, uint64_t cap)
 {
     world *w = self;
-    weir_runtime_options options = {.size = sizeof options, .budget = cap ? cap : ROOM, .resource = w->resource};
-    weir_client_options client = {.size = sizeof client, .name = "bench"};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = cap ? cap : ROOM, .resource = w->resource};
+    weir_client_options client = {.struct_size = sizeof client, .name = "bench"};
     if (weir_runtime_create(w->device, &options, &w->runtime) == WEIR_OK &&
         weir_client_open(w->runtime, &client, &w->client) == WEIR_OK)
         return NULL;
@@ -66,7 +66,7 @@ static void *allocate(void *self, size_t bytes, uint64_t stream)
 {
     void *pointer;
     weir_stream on = {stream};
-    return weir_alloc(((world *)self)->client, bytes, on, WEIR_ACTIVATIONS, &pointer) == WEIR_OK ? pointer : NULL;
+    return weir_alloc(((world *)self)->client, bytes, on, WEIR_CLASS_ACTIVATIONS, &pointer) == WEIR_OK ? pointer : NULL;
 }
 
 static bool release(void *self, void *pointer, size_t bytes, uint64_t stream)
@@ -91,7 +91,7 @@ static void *native(void *self, uint64_t stream)
 
 static uint64_t peak_held(void *self)
 {
-    weir_stats stats = {.size = sizeof stats};
+    weir_stats stats = {.struct_size = sizeof stats};
     return weir_snapshot(((world *)self)->runtime, &stats, NULL, 0, NULL) == WEIR_OK ? stats.peak_held : 0;
 }
 
@@ -99,7 +99,7 @@ const char *bench_by_weir(const char *device, const char *resource, bool streams
 {
     world *w = &worlds[streams];
     *w = (world){.device = device, .resource = resource, .ordered = streams};
-    *out = (bench_peer){.size = sizeof *out,
+    *out = (bench_peer){.struct_size = sizeof *out,
                         .self = w,
                         .begin = begin,
                         .end = end,

@@ -77,7 +77,7 @@ struct bench_kernel {
 
 static weir_status worked(result code, const char *what)
 {
-    return code == 0 ? WEIR_OK : weir_fail(WEIR_DRIVER, "%s: error %d", what, code);
+    return code == 0 ? WEIR_OK : weir_fail(WEIR_ERR_DRIVER, "%s: error %d", what, code);
 }
 
 static bool find(void)
@@ -155,13 +155,13 @@ weir_status bench_kernel_open(weir_runtime *runtime, weir_stream stream, void *m
 {
     *out = NULL;
     if (!find() || cuda.push(weir_runtime_native(runtime)) != 0)
-        return weir_fail(WEIR_UNSUPPORTED, "a kernel wants a GPU whose driver has modules and events");
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "a kernel wants a GPU whose driver has modules and events");
     bench_kernel *kernel = calloc(1, sizeof *kernel);
     if (!kernel || bytes < LEAST_BYTES) {
         void *ignored;
         (void)cuda.pop(&ignored);
         free(kernel);
-        return weir_fail(WEIR_INVALID, "a kernel wants memory of the host's, and %d bytes to read", LEAST_BYTES);
+        return weir_fail(WEIR_ERR_INVALID, "a kernel wants memory of the host's, and %d bytes to read", LEAST_BYTES);
     }
     kernel->stream = weir_stream_native(stream);
     kernel->memory = (uintptr_t)memory;

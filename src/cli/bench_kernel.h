@@ -8,7 +8,7 @@
 typedef struct bench_kernel bench_kernel;
 
 /* It will read [memory, +bytes), which has to stay, on that stream, and run for about so many milliseconds. From here to
- * the end on one thread. WEIR_UNSUPPORTED: the runtime has no GPU, or its driver lacks something. */
+ * the end on one thread. WEIR_ERR_UNSUPPORTED: the runtime has no GPU, or its driver lacks something. */
 weir_status bench_kernel_open(weir_runtime *runtime, weir_stream stream, void *memory, size_t bytes,
                               double milliseconds, bench_kernel **out);
 weir_status bench_kernel_start(bench_kernel *kernel);

@@ -91,7 +91,7 @@ static weir_status make_past(lending *l)
     weir_status status = WEIR_OK;
     unit = unit < MOST_UNIT ? unit : MOST_UNIT;
     for (uint64_t i = 0; i < BLOCKS && status == WEIR_OK; i++)
-        status = weir_alloc(l->first, (1 + i * 7 % UNITS) * unit, l->streams[0], WEIR_ACTIVATIONS, &blocks[i]);
+        status = weir_alloc(l->first, (1 + i * 7 % UNITS) * unit, l->streams[0], WEIR_CLASS_ACTIVATIONS, &blocks[i]);
     for (int half = 0; half < 2 && status == WEIR_OK; half++)
         for (int i = half; i < BLOCKS && status == WEIR_OK; i += 2)
             status = weir_free(l->first, blocks[i], l->streams[0]);
@@ -119,7 +119,7 @@ static weir_status take_one(lending *l, step *s, side by, uint64_t bytes)
     void *block;
     weir_stats before = look(l);
     uint64_t start = bench_now();
-    weir_status status = weir_alloc(by.client, bytes, by.stream, WEIR_ACTIVATIONS, &block);
+    weir_status status = weir_alloc(by.client, bytes, by.stream, WEIR_CLASS_ACTIVATIONS, &block);
     if (status != WEIR_OK)
         return status;
     note(l, s, &before, start);
@@ -319,7 +319,7 @@ int bench_part_lending(const bench_options *options, json_t *answer)
     snprintf(why, sizeof why, "%s", weir_detail());
     if (status == WEIR_OK && gpu)
         status = bench_beside_measure(options, l.beside, why, sizeof why);
-    if (status == WEIR_UNSUPPORTED) /* no kernels: the rest counts */
+    if (status == WEIR_ERR_UNSUPPORTED) /* no kernels: the rest counts */
         status = WEIR_OK;
     int verdict = status == WEIR_OK ? CLI_OK : cli_fail("lending: %s", why);
     if (status == WEIR_OK)

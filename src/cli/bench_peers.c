@@ -135,7 +135,7 @@ static bool keep_memory(int ordinal)
 static bool set_up(bench *b)
 {
     enum { DISABLE_TIMING = 2 };
-    weir_runtime_options options = {.size = sizeof options, .budget = UINT64_C(64) << 20};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = UINT64_C(64) << 20};
     if (weir_runtime_create(b->device, &options, &peers.runtime) != WEIR_OK)
         return false;
     for (int i = 0; i < 2; i++) {

@@ -130,7 +130,7 @@ static void decorate(maker *to, uint32_t i, weir_buffer *b, const weir_plan *pla
 /* The same list with alignments of its own, gaps, conflicts, or a tenth of it fixed where an earlier plan had it. */
 static weir_buffers *make_decorated(weir_buffers *plain, int how)
 {
-    weir_plan_options options = {.size = sizeof options, .mode = WEIR_PLAN_QUICK};
+    weir_plan_options options = {.struct_size = sizeof options, .mode = WEIR_PLAN_QUICK};
     weir_plan *plan = NULL;
     maker m = begin(5);
     weir_status status = weir_plan_make(plain, &options, &plan);

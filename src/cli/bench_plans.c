@@ -222,7 +222,7 @@ static weir_status run_path(plans *p, const char *path)
     if (stat(path, &status) != 0 || !S_ISDIR(status.st_mode))
         return run_problem(p, path);
     int count = scandir(path, &entries, is_sheet, alphasort);
-    weir_status answer = count > 0 ? WEIR_OK : weir_fail(WEIR_NOT_FOUND, "%s: no CSV file is in that folder", path);
+    weir_status answer = count > 0 ? WEIR_OK : weir_fail(WEIR_ERR_NOT_FOUND, "%s: no CSV file is in that folder", path);
     for (int i = 0; i < count; i++) {
         char *file = text_print("%s/%s", path, entries[i]->d_name);
         if (answer == WEIR_OK)

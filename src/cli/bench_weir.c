@@ -10,8 +10,7 @@ const char bench_use[] = "begin and end a launch, 1 block";
 const char bench_many[] = "begin and end a launch, 16 blocks";
 const char bench_record[] = "order one stream behind another";
 
-static const char *const stacks[] = {"mapped",     "direct",        "async",        "blocks(64KiB)",
-                                     "log(async)", "stats(mapped)", "guard(direct)"};
+static const char *const stacks[] = {"mapped", "direct", "async", "log(async)", "guard(direct)"};
 enum { STACKS = sizeof stacks / sizeof stacks[0] };
 
 typedef struct world {
@@ -32,7 +31,7 @@ static bool good(weir_status status)
 static bool pair(world *w, size_t bytes, weir_stream stream)
 {
     void *pointer;
-    return good(weir_alloc(w->client, bytes, stream, WEIR_ACTIVATIONS, &pointer)) &&
+    return good(weir_alloc(w->client, bytes, stream, WEIR_CLASS_ACTIVATIONS, &pointer)) &&
            good(weir_free(w->client, pointer, stream));
 }
 
@@ -73,7 +72,7 @@ static bool run_many(void *user)
 static bool run_record(void *user)
 {
     world *w = user;
-    weir_use use = {w->block, WEIR_WRITE};
+    weir_use use = {w->block, WEIR_ACCESS_WRITE};
     weir_launch *launch;
     weir_stream next = w->stream;
     w->stream = w->other;
@@ -83,8 +82,8 @@ static bool run_record(void *user)
 
 static weir_status make_world(const char *device, const char *stack, world *w)
 {
-    weir_runtime_options options = {.size = sizeof options, .budget = UINT64_C(256) << 20, .resource = stack};
-    weir_client_options client = {.size = sizeof client, .name = "bench"};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = UINT64_C(256) << 20, .resource = stack};
+    weir_client_options client = {.struct_size = sizeof client, .name = "bench"};
     weir_status status = weir_runtime_create(device, &options, &w->runtime);
     if (status == WEIR_OK)
         status = weir_client_open(w->runtime, &client, &w->client);
@@ -92,9 +91,9 @@ static weir_status make_world(const char *device, const char *stack, world *w)
         status = weir_stream_acquire(w->runtime, &w->stream);
     if (status == WEIR_OK)
         status = weir_stream_acquire(w->runtime, &w->other);
-    weir_request request = {.size = sizeof request, .bytes = BENCH_SMALL_BYTES};
+    weir_request request = {.struct_size = sizeof request, .bytes = BENCH_SMALL_BYTES};
     for (size_t i = 0; i < BENCH_USES && status == WEIR_OK; i++) {
-        w->uses[i].access = WEIR_READ;
+        w->uses[i].access = WEIR_ACCESS_READ;
         status = weir_alloc_with(w->client, &request, &w->uses[i].block);
     }
     return status == WEIR_OK ? weir_alloc_with(w->client, &request, &w->block) : status;

@@ -79,7 +79,7 @@ static bool takes_settings(const weir_engine *engine, const weir_manifest *manif
     load.settings = manifest->settings;
     load.setting_count = manifest->setting_count;
     load.provider = provider;
-    return engine->plan(&load, &plan) != WEIR_INVALID;
+    return engine->plan(&load, &plan) != WEIR_ERR_INVALID;
 }
 
 typedef struct asking {
@@ -129,7 +129,7 @@ static weir_status look_at_settings(check_engine *out, const weir_engine *engine
     bool asks = manifest->setting_count > 0 && engine->abi >= 2 && engine->plan != NULL;
     weir_status status = WEIR_OK;
     if (asks && !takes_settings_somehow(&it))
-        status = weir_fail(WEIR_INVALID, "%s: tuning: %s", manifest->path, it.why ? it.why : "nobody takes it");
+        status = weir_fail(WEIR_ERR_INVALID, "%s: tuning: %s", manifest->path, it.why ? it.why : "nobody takes it");
     free(it.why);
     return status;
 }
@@ -145,7 +145,7 @@ weir_status check_engine_look(const weir_manifest *manifest, check_engine *out)
             return WEIR_OK;
         }
     } else if ((engine = engine_for_file(manifest->model_file)) == NULL) {
-        return weir_fail(WEIR_UNSUPPORTED,
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "%s is neither a manifest nor a model that an engine here takes; 'weir engines' lists them",
                          manifest->model_file);
     } else {

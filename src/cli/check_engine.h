@@ -11,7 +11,7 @@ typedef struct check_engine {
     size_t remark_count;
 } check_engine;
 
-/* WEIR_UNSUPPORTED where the model is none that an engine here knows, and WEIR_INVALID where the engine would refuse its settings by
+/* WEIR_ERR_UNSUPPORTED where the model is none that an engine here knows, and WEIR_ERR_INVALID where the engine would refuse its settings by
  * whatever provider the manifest allows. That the engine is not here is a remark. check_engine_clear in any case. */
 weir_status check_engine_look(const weir_manifest *manifest, check_engine *out);
 void check_engine_clear(check_engine *engine);

@@ -38,7 +38,7 @@ static weir_status provider_by_probe(const weir_engine *engine, size_t index, we
 {
     weir_engine_probe probe = WEIR_INIT(weir_engine_probe);
     if (index > 0)
-        return WEIR_NOT_FOUND;
+        return WEIR_ERR_NOT_FOUND;
     weir_status status = engine->probe(&probe);
     snprintf(out->name, sizeof out->name, "cpu");
     snprintf(out->library, sizeof out->library, "%s", probe.library);
@@ -51,7 +51,8 @@ static weir_status provider_by_probe(const weir_engine *engine, size_t index, we
 weir_status engine_provider_at(const weir_engine *engine, size_t index, weir_engine_provider *out)
 {
     *out = WEIR_INIT(weir_engine_provider);
-    bool tells = engine->size >= offsetof(weir_engine, provider) + sizeof engine->provider && engine->provider != NULL;
+    bool tells =
+        engine->struct_size >= offsetof(weir_engine, provider) + sizeof engine->provider && engine->provider != NULL;
     return tells ? engine->provider(index, out) : provider_by_probe(engine, index, out);
 }
 

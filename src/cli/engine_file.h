@@ -7,7 +7,7 @@
 /* The engine that takes files of this name; NULL if none does. */
 const weir_engine *engine_for_file(const char *path);
 
-/* The engine's provider number `index`, from 0; WEIR_NOT_FOUND past the last. */
+/* The engine's provider number `index`, from 0; WEIR_ERR_NOT_FOUND past the last. */
 weir_status engine_provider_at(const weir_engine *engine, size_t index, weir_engine_provider *out);
 
 /* Opens that engine's own library. Failures are left to the load, which says them. */

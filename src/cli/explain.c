@@ -87,7 +87,7 @@ static int fail_choice(const words *w, const weir_manifest *manifest, weir_statu
     weir_choice *choice = NULL;
     plain.hardware = w->options.hardware;
     char *reason = text_copy(weir_detail());
-    bool usage = status == WEIR_INVALID && weir_choice_make(manifest, &plain, &choice) == WEIR_OK;
+    bool usage = status == WEIR_ERR_INVALID && weir_choice_make(manifest, &plain, &choice) == WEIR_OK;
     weir_choice_release(choice);
     (void)weir_fail(status, "%s", reason);
     int answer = usage ? cli_usage("explain", "%s", reason) : fail(w);

@@ -162,7 +162,7 @@ static void add_reason(table *grid, const char *reason, size_t columns)
 static void add_row(table *grid, const weir_candidate *c, size_t count, size_t columns)
 {
     char rank[16] = "", bytes[40], device[24];
-    bool taken = c->verdict == WEIR_ACCEPTED;
+    bool taken = c->verdict == WEIR_VERDICT_ACCEPTED;
     if (taken)
         snprintf(rank, sizeof rank, "%d", (int)c->rank);
     snprintf(device, sizeof device, "%.20s", device_name(c, count));

@@ -12,7 +12,7 @@ void failure_take(failure *out, weir_status status, const char *stage)
         return;
     *out = (failure){.status = status, .stage = stage, .detail = text_copy(weir_detail())};
     out->refusal = WEIR_INIT(weir_refusal);
-    if (status != WEIR_OUT_OF_MEMORY || weir_refusal_last(&out->refusal) != WEIR_OK)
+    if (status != WEIR_ERR_OUT_OF_MEMORY || weir_refusal_last(&out->refusal) != WEIR_OK)
         out->refusal = (weir_refusal){0};
 }
 

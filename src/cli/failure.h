@@ -10,7 +10,7 @@ typedef struct failure {
     weir_status status; /* WEIR_OK: none */
     const char *stage;  /* "load", "inputs", "first run", "run", "output" */
     char *detail;
-    weir_refusal refusal; /* of WEIR_OUT_OF_MEMORY */
+    weir_refusal refusal; /* of WEIR_ERR_OUT_OF_MEMORY */
     char *remedy;         /* what would do; NULL: the detail says all there is */
 } failure;
 

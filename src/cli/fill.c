@@ -56,18 +56,18 @@ static float float_of_brain(uint16_t brain)
 
 static bool is_float(weir_type type)
 {
-    return type == WEIR_F32 || type == WEIR_F64 || type == WEIR_F16 || type == WEIR_BF16;
+    return type == WEIR_TYPE_F32 || type == WEIR_TYPE_F64 || type == WEIR_TYPE_F16 || type == WEIR_TYPE_BF16;
 }
 
 /* `data` is as malloc aligned it, and `at` counts elements. */
 static void put_float(weir_type type, void *data, size_t at, double value)
 {
-    if (type == WEIR_F64)
+    if (type == WEIR_TYPE_F64)
         ((double *)data)[at] = value;
-    else if (type == WEIR_F32)
+    else if (type == WEIR_TYPE_F32)
         ((float *)data)[at] = (float)value;
     else
-        ((uint16_t *)data)[at] = type == WEIR_F16 ? half_of((float)value) : brain_of((float)value);
+        ((uint16_t *)data)[at] = type == WEIR_TYPE_F16 ? half_of((float)value) : brain_of((float)value);
 }
 
 static void put_integer(size_t width, void *data, size_t at, uint64_t value)
@@ -94,7 +94,7 @@ void fill_pattern(weir_type type, void *data, size_t bytes)
     for (size_t i = 0; i < count; i++) {
         if (is_float(type))
             put_float(type, data, i, next_random(&state) / 16777216.0);
-        else if (type >= WEIR_F8E4M3FN && type <= WEIR_F8E5M2FNUZ)
+        else if (type >= WEIR_TYPE_F8E4M3FN && type <= WEIR_TYPE_F8E5M2FNUZ)
             put_integer(1, data, i, 0x20 + next_random(&state) % 25); /* positive and at most 1 in all four */
         else
             put_integer(width, data, i, 1);
@@ -115,14 +115,14 @@ size_t fill_count(const char *text)
 static bool integer_range(weir_type type, int64_t *least, uint64_t *most)
 {
     size_t bits = weir_type_bytes(type) * 8;
-    if (type >= WEIR_I8 && type <= WEIR_I64) {
+    if (type >= WEIR_TYPE_I8 && type <= WEIR_TYPE_I64) {
         *most = UINT64_MAX >> (65 - bits);
         *least = -(int64_t)*most - 1;
         return true;
     }
     *least = 0;
-    *most = type == WEIR_BOOL ? 1 : UINT64_MAX >> (64 - bits);
-    return type == WEIR_BOOL || (type >= WEIR_U8 && type <= WEIR_U64);
+    *most = type == WEIR_TYPE_BOOL ? 1 : UINT64_MAX >> (64 - bits);
+    return type == WEIR_TYPE_BOOL || (type >= WEIR_TYPE_U8 && type <= WEIR_TYPE_U64);
 }
 
 static bool put_text(const char *word, weir_type type, void *data, size_t at)
@@ -158,7 +158,7 @@ weir_status fill_numbers(const char *text, weir_type type, void *data)
         while (length > 0 && (word[length - 1] == ' ' || word[length - 1] == '\t'))
             word[--length] = '\0';
         if (!put_text(word, type, data, at))
-            status = weir_fail(WEIR_INVALID, "'%s' is no number of type %s", word, weir_type_name(type));
+            status = weir_fail(WEIR_ERR_INVALID, "'%s' is no number of type %s", word, weir_type_name(type));
     }
     free(copy);
     return status;
@@ -167,27 +167,27 @@ weir_status fill_numbers(const char *text, weir_type type, void *data)
 double fill_value(weir_type type, const void *data, size_t index)
 {
     switch (type) {
-    case WEIR_F32:
+    case WEIR_TYPE_F32:
         return ((const float *)data)[index];
-    case WEIR_F64:
+    case WEIR_TYPE_F64:
         return ((const double *)data)[index];
-    case WEIR_F16:
+    case WEIR_TYPE_F16:
         return float_of_half(((const uint16_t *)data)[index]);
-    case WEIR_BF16:
+    case WEIR_TYPE_BF16:
         return float_of_brain(((const uint16_t *)data)[index]);
-    case WEIR_I8:
+    case WEIR_TYPE_I8:
         return ((const int8_t *)data)[index];
-    case WEIR_I16:
+    case WEIR_TYPE_I16:
         return ((const int16_t *)data)[index];
-    case WEIR_I32:
+    case WEIR_TYPE_I32:
         return ((const int32_t *)data)[index];
-    case WEIR_I64:
+    case WEIR_TYPE_I64:
         return (double)((const int64_t *)data)[index];
-    case WEIR_U16:
+    case WEIR_TYPE_U16:
         return ((const uint16_t *)data)[index];
-    case WEIR_U32:
+    case WEIR_TYPE_U32:
         return ((const uint32_t *)data)[index];
-    case WEIR_U64:
+    case WEIR_TYPE_U64:
         return (double)((const uint64_t *)data)[index];
     default: /* one byte: u8, bool, and the f8 types as they are stored */
         return ((const uint8_t *)data)[index];

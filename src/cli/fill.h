@@ -10,7 +10,7 @@ void fill_pattern(weir_type type, void *data, size_t bytes);
 /* How many numbers "1, 2,3" is; 0 when it is no such list. */
 size_t fill_count(const char *text);
 
-/* Writes them; WEIR_INVALID when one is none of that type. `text` was counted. */
+/* Writes them; WEIR_ERR_INVALID when one is none of that type. `text` was counted. */
 weir_status fill_numbers(const char *text, weir_type type, void *data);
 
 /* Element number `index` as a double, for looking at. */

@@ -15,23 +15,23 @@ static weir_status read_shape(const char *text, given_input *out)
         char number[24];
         uint64_t extent;
         if (out->rank == WEIR_MAX_RANK)
-            return weir_fail(WEIR_INVALID, "has more than %d dimensions", WEIR_MAX_RANK);
+            return weir_fail(WEIR_ERR_INVALID, "has more than %d dimensions", WEIR_MAX_RANK);
         if (digits == 0 || digits >= sizeof number)
-            return weir_fail(WEIR_INVALID, "is no shape such as shape:2x16");
+            return weir_fail(WEIR_ERR_INVALID, "is no shape such as shape:2x16");
         memcpy(number, text, digits);
         number[digits] = '\0';
         if (!text_number(number, 0, INT64_MAX, &extent))
-            return weir_fail(WEIR_INVALID, "is no shape such as shape:2x16");
+            return weir_fail(WEIR_ERR_INVALID, "is no shape such as shape:2x16");
         out->shape[out->rank++] = (int64_t)extent;
         text += digits;
         if (*text == 'x' && text[1] != '\0')
             text++;
         else if (*text != '\0')
-            return weir_fail(WEIR_INVALID, "is no shape such as shape:2x16");
+            return weir_fail(WEIR_ERR_INVALID, "is no shape such as shape:2x16");
     }
     size_t bytes;
-    if (weir_tensor_bytes(WEIR_F64, out->rank, out->shape, &bytes) != WEIR_OK)
-        return weir_fail(WEIR_INVALID, "is too large a shape");
+    if (weir_tensor_bytes(WEIR_TYPE_F64, out->rank, out->shape, &bytes) != WEIR_OK)
+        return weir_fail(WEIR_ERR_INVALID, "is too large a shape");
     return WEIR_OK;
 }
 
@@ -49,7 +49,7 @@ static weir_status read_lines(const char *path, char **out)
     for (size_t i = 0, length; i < got; i += length)
         if ((length = text_character(text + i, got - i)) == 0 || text[i] == '\0') {
             free(text);
-            return weir_fail(WEIR_CORRUPT, "%s is no UTF-8 text: see byte %zu", path, i);
+            return weir_fail(WEIR_ERR_CORRUPT, "%s is no UTF-8 text: see byte %zu", path, i);
         }
     while (got > 0 && (text[got - 1] == '\n' || text[got - 1] == '\r'))
         text[--got] = '\0'; /* the last line's end begins no further line */

@@ -25,7 +25,7 @@ typedef struct given_input {
     bool used;
 } given_input;
 
-/* Reads "shape:2x16", "file.npy", "@file" or text. WEIR_INVALID is bad usage; others mean that a file is at fault. */
+/* Reads "shape:2x16", "file.npy", "@file" or text. WEIR_ERR_INVALID is bad usage; others mean that a file is at fault. */
 weir_status given_read(const char *value, given_input *out);
 void given_clear(given_input *given);
 

@@ -49,18 +49,18 @@ static weir_status set_text(weir_tensor *tensor, const char *text)
 static weir_status set_room(weir_tensor *tensor, uint32_t rank, const int64_t *shape)
 {
     if (weir_tensor_bytes(tensor->type, rank, shape, &tensor->bytes) != WEIR_OK)
-        return WEIR_INVALID;
+        return WEIR_ERR_INVALID;
     tensor->rank = rank;
     if (rank > 0)
         memcpy(tensor->shape, shape, rank * sizeof *shape);
     tensor->data = malloc(tensor->bytes == 0 ? 1 : tensor->bytes);
-    return tensor->data != NULL ? WEIR_OK : weir_fail(WEIR_SYSTEM, "no memory for its %zu bytes", tensor->bytes);
+    return tensor->data != NULL ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no memory for its %zu bytes", tensor->bytes);
 }
 
 /* The first open dimension is usually the batch, the others lengths. */
 static weir_status set_default(weir_tensor *tensor, const weir_port *port)
 {
-    if (port->type == WEIR_TEXT)
+    if (port->type == WEIR_TYPE_TEXT)
         return set_text(tensor, default_text);
     int64_t shape[WEIR_MAX_RANK];
     bool first = true;
@@ -76,8 +76,8 @@ static weir_status set_default(weir_tensor *tensor, const weir_port *port)
 
 static weir_status set_shape(weir_tensor *tensor, const given_input *given)
 {
-    if (tensor->type == WEIR_TEXT)
-        return weir_fail(WEIR_INVALID, "is text, which has no shape to fill: give the text, or @FILE");
+    if (tensor->type == WEIR_TYPE_TEXT)
+        return weir_fail(WEIR_ERR_INVALID, "is text, which has no shape to fill: give the text, or @FILE");
     weir_status status = set_room(tensor, given->rank, given->shape);
     if (status == WEIR_OK)
         fill_pattern(tensor->type, tensor->data, tensor->bytes);
@@ -87,14 +87,15 @@ static weir_status set_shape(weir_tensor *tensor, const given_input *given)
 /* NumPy has no bf16 and no f8: those come as unsigned numbers of the same width. */
 static bool array_fits(weir_type wanted, weir_type stored)
 {
-    bool byte_float = wanted >= WEIR_F8E4M3FN && wanted <= WEIR_F8E5M2FNUZ;
-    return wanted == stored || (wanted == WEIR_BF16 && stored == WEIR_U16) || (byte_float && stored == WEIR_U8);
+    bool byte_float = wanted >= WEIR_TYPE_F8E4M3FN && wanted <= WEIR_TYPE_F8E5M2FNUZ;
+    return wanted == stored || (wanted == WEIR_TYPE_BF16 && stored == WEIR_TYPE_U16) ||
+           (byte_float && stored == WEIR_TYPE_U8);
 }
 
 static weir_status set_array(weir_tensor *tensor, const given_input *given)
 {
     if (!array_fits(tensor->type, given->array.type))
-        return weir_fail(WEIR_INVALID, "is %s and %s holds %s", weir_type_name(tensor->type), given->value,
+        return weir_fail(WEIR_ERR_INVALID, "is %s and %s holds %s", weir_type_name(tensor->type), given->value,
                          weir_type_name(given->array.type));
     weir_status status = set_room(tensor, given->array.rank, given->array.shape);
     if (status == WEIR_OK && tensor->bytes > 0)
@@ -108,16 +109,16 @@ static weir_status set_numbers(weir_tensor *tensor, const weir_port *port, const
     size_t count = fill_count(text);
     int64_t shape[WEIR_MAX_RANK];
     if (count == 0)
-        return weir_fail(WEIR_INVALID, "is %s; '%s' is no list of numbers such as 1,2,3", weir_type_name(port->type),
-                         text);
+        return weir_fail(WEIR_ERR_INVALID, "is %s; '%s' is no list of numbers such as 1,2,3",
+                         weir_type_name(port->type), text);
     for (uint32_t i = 0; i < port->rank; i++) {
         bool last = i + 1 == port->rank;
         shape[i] = last ? (int64_t)count : 1;
         if (!last && port->shape[i] != -1 && port->shape[i] != 1)
-            return weir_fail(WEIR_INVALID, "has more than one dimension to fill: give it as FILE.npy");
+            return weir_fail(WEIR_ERR_INVALID, "has more than one dimension to fill: give it as FILE.npy");
     }
     if (port->rank == 0 && count != 1)
-        return weir_fail(WEIR_INVALID, "is one number, and %zu were given", count);
+        return weir_fail(WEIR_ERR_INVALID, "is one number, and %zu were given", count);
     weir_status status = set_room(tensor, port->rank, shape);
     return status != WEIR_OK ? status : fill_numbers(text, tensor->type, tensor->data);
 }
@@ -130,13 +131,13 @@ static weir_status set_given(weir_tensor *tensor, const weir_port *port, const g
     case GIVEN_ARRAY:
         return set_array(tensor, given);
     case GIVEN_LINES:
-        return port->type == WEIR_TEXT
+        return port->type == WEIR_TYPE_TEXT
                    ? set_text(tensor, given->value)
-                   : weir_fail(WEIR_INVALID, "is %s; lines of a file are for text", weir_type_name(port->type));
+                   : weir_fail(WEIR_ERR_INVALID, "is %s; lines of a file are for text", weir_type_name(port->type));
     case GIVEN_TEXT:
         break;
     }
-    return port->type == WEIR_TEXT ? set_text(tensor, given->value) : set_numbers(tensor, port, given->value);
+    return port->type == WEIR_TYPE_TEXT ? set_text(tensor, given->value) : set_numbers(tensor, port, given->value);
 }
 
 static weir_status check_own(const weir_model_info *info, int model, const given_input *given, size_t count)
@@ -145,7 +146,7 @@ static weir_status check_own(const weir_model_info *info, int model, const given
         if (given[i].model == model && !given[i].used) {
             char *names = inputs_names(info);
             weir_status status =
-                weir_fail(WEIR_NOT_FOUND, "has no input '%s'; its inputs are: %s", given[i].name, names);
+                weir_fail(WEIR_ERR_NOT_FOUND, "has no input '%s'; its inputs are: %s", given[i].name, names);
             free(names);
             return status;
         }
@@ -172,7 +173,7 @@ weir_status inputs_make(const weir_model_info *info, int model, given_input *giv
         if (found == NULL && port->optional && !(i == 0 && wanted))
             continue;
         weir_tensor *tensor = &out->tensors[out->count++];
-        *tensor = (weir_tensor){.size = sizeof *tensor, .name = port->name, .type = port->type};
+        *tensor = (weir_tensor){.struct_size = sizeof *tensor, .name = port->name, .type = port->type};
         weir_status status = found != NULL ? set_given(tensor, port, found) : set_default(tensor, port);
         if (status != WEIR_OK) {
             char *why = text_copy(weir_detail());

@@ -12,7 +12,7 @@ typedef struct inputs {
 } inputs;
 
 /* Makes the inputs of model number `model` and marks those of `given` that it has. A given one for this very model that
- * it lacks is WEIR_NOT_FOUND, naming its inputs; other failures mean that a value does not fit. */
+ * it lacks is WEIR_ERR_NOT_FOUND, naming its inputs; other failures mean that a value does not fit. */
 weir_status inputs_make(const weir_model_info *info, int model, given_input *given, size_t given_count, inputs *out);
 void inputs_clear(inputs *made);
 

@@ -105,7 +105,7 @@ static weir_status run_once(job *work, uint64_t id, uint64_t tokens, bool stream
         inference.setting_count = 1;
     }
     if (interrupt_seen())
-        return weir_fail(WEIR_CANCELLED, "stopped");
+        return weir_fail(WEIR_ERR_CANCELLED, "stopped");
     weir_status status =
         stream ? weir_model_infer_stream(work->model, &inference, stream_print_piece, &work->stream, &results)
                : weir_model_infer(work->model, &inference, &results);

@@ -44,14 +44,14 @@ weir_status manifest_read(const char *path, weir_manifest **out)
 {
     *out = NULL;
     if (!is_model(path))
-        return weir_fail(WEIR_UNSUPPORTED,
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "cannot read %s: this weir was built without libweir-manifest (WEIR_MANIFEST=OFF)", path);
     size_t length = strlen(path) + 1;
     weir_manifest *manifest = calloc(1, sizeof *manifest + length);
     if (manifest == NULL)
-        return weir_fail(WEIR_SYSTEM, "no host memory for %s", path);
-    manifest->size = sizeof *manifest;
-    manifest->requirements.size = sizeof manifest->requirements;
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for %s", path);
+    manifest->struct_size = sizeof *manifest;
+    manifest->requirements.struct_size = sizeof manifest->requirements;
     manifest->path = manifest->model_file = memcpy(manifest + 1, path, length);
     *out = manifest;
     return WEIR_OK;
@@ -65,7 +65,7 @@ void manifest_release(weir_manifest *manifest)
 weir_status manifest_check(const char *path, weir_manifest_problems **out)
 {
     *out = NULL;
-    return weir_fail(WEIR_UNSUPPORTED,
+    return weir_fail(WEIR_ERR_UNSUPPORTED,
                      "cannot check %s: this weir was built without libweir-manifest (WEIR_MANIFEST=OFF)", path);
 }
 
@@ -77,8 +77,8 @@ void manifest_problems_release(weir_manifest_problems *problems)
 weir_status manifest_clear(weir_manifest_cleared *out)
 {
     (void)out;
-    return weir_fail(WEIR_UNSUPPORTED, "cannot clear packages: this weir was built without libweir-manifest "
-                                       "(WEIR_MANIFEST=OFF), and unpacks none");
+    return weir_fail(WEIR_ERR_UNSUPPORTED, "cannot clear packages: this weir was built without libweir-manifest "
+                                           "(WEIR_MANIFEST=OFF), and unpacks none");
 }
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <weir/manifest_read.h>
 
-/* As weir_manifest_read, with its defaults. Without the library models alone: else WEIR_UNSUPPORTED. */
+/* As weir_manifest_read, with its defaults. Without the library models alone: else WEIR_ERR_UNSUPPORTED. */
 weir_status manifest_read(const char *path, weir_manifest **out);
 void manifest_release(weir_manifest *manifest);
 

@@ -8,8 +8,9 @@ static const struct {
     const char *descr; /* as written */
     weir_type type;
 } types[] = {
-    {"<f2", WEIR_F16}, {"<f4", WEIR_F32}, {"<f8", WEIR_F64}, {"|i1", WEIR_I8},  {"<i2", WEIR_I16}, {"<i4", WEIR_I32},
-    {"<i8", WEIR_I64}, {"|u1", WEIR_U8},  {"<u2", WEIR_U16}, {"<u4", WEIR_U32}, {"<u8", WEIR_U64}, {"|b1", WEIR_BOOL},
+    {"<f2", WEIR_TYPE_F16}, {"<f4", WEIR_TYPE_F32}, {"<f8", WEIR_TYPE_F64}, {"|i1", WEIR_TYPE_I8},
+    {"<i2", WEIR_TYPE_I16}, {"<i4", WEIR_TYPE_I32}, {"<i8", WEIR_TYPE_I64}, {"|u1", WEIR_TYPE_U8},
+    {"<u2", WEIR_TYPE_U16}, {"<u4", WEIR_TYPE_U32}, {"<u8", WEIR_TYPE_U64}, {"|b1", WEIR_TYPE_BOOL},
 };
 enum { TYPES = sizeof types / sizeof types[0] };
 
@@ -98,14 +99,14 @@ static weir_status use_descr(const char *path, const char *descr, npy_header *ou
     const char *kind = strchr("<>=|", descr[0]) != NULL && descr[0] != '\0' ? descr + 1 : descr;
     bool one_byte = strlen(kind) == 2 && kind[1] == '1';
     if (descr[0] == '>' && !one_byte)
-        return weir_fail(WEIR_UNSUPPORTED, "%s is big-endian (%s); save it with .astype('<%s')", path, descr, kind);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s is big-endian (%s); save it with .astype('<%s')", path, descr, kind);
     for (size_t i = 0; i < TYPES; i++)
         if (strcmp(types[i].descr + 1, kind) == 0) {
             out->type = types[i].type;
             return WEIR_OK;
         }
-    return weir_fail(WEIR_UNSUPPORTED, "%s holds elements of type '%s'; f2 f4 f8 i1 i2 i4 i8 u1 u2 u4 u8 b1 are read",
-                     path, descr);
+    return weir_fail(WEIR_ERR_UNSUPPORTED,
+                     "%s holds elements of type '%s'; f2 f4 f8 i1 i2 i4 i8 u1 u2 u4 u8 b1 are read", path, descr);
 }
 
 enum { DESCR = 1, ORDER = 2, SHAPE = 4 };
@@ -119,21 +120,21 @@ static weir_status take_value(const char *path, reader *in, const char *key, npy
         if (take_string(in, descr, sizeof descr))
             return use_descr(path, descr, out);
         if (take_mark(in, '['))
-            return weir_fail(WEIR_UNSUPPORTED, "%s holds records of several fields; a plain array is wanted", path);
+            return weir_fail(WEIR_ERR_UNSUPPORTED, "%s holds records of several fields; a plain array is wanted", path);
     } else if (strcmp(key, "fortran_order") == 0) {
         *seen = ORDER;
         if (take_word(in, "False"))
             return WEIR_OK;
         if (take_word(in, "True"))
-            return weir_fail(WEIR_UNSUPPORTED, "%s is in Fortran order; save numpy.ascontiguousarray of it", path);
+            return weir_fail(WEIR_ERR_UNSUPPORTED, "%s is in Fortran order; save numpy.ascontiguousarray of it", path);
     } else if (strcmp(key, "shape") == 0) {
         *seen = SHAPE;
         if (take_shape(in, out))
             return WEIR_OK;
     } else {
-        return weir_fail(WEIR_CORRUPT, "%s: its header has an unknown key '%s'", path, key);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: its header has an unknown key '%s'", path, key);
     }
-    return weir_fail(WEIR_CORRUPT, "%s: the value of '%s' in its header cannot be read", path, key);
+    return weir_fail(WEIR_ERR_CORRUPT, "%s: the value of '%s' in its header cannot be read", path, key);
 }
 
 weir_status npy_header_parse(const char *path, const char *text, size_t bytes, npy_header *out)
@@ -142,23 +143,23 @@ weir_status npy_header_parse(const char *path, const char *text, size_t bytes, n
     int all = 0;
     bool comma = true;
     if (!take_mark(&in, '{'))
-        return weir_fail(WEIR_CORRUPT, "%s: its header is no dictionary", path);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: its header is no dictionary", path);
     while (!take_mark(&in, '}')) {
         char key[32] = "";
         int seen = 0;
         if (!comma || !take_string(&in, key, sizeof key) || !take_mark(&in, ':'))
-            return weir_fail(WEIR_CORRUPT, "%s: its header is no dictionary", path);
+            return weir_fail(WEIR_ERR_CORRUPT, "%s: its header is no dictionary", path);
         weir_status status = take_value(path, &in, key, out, &seen);
         if (status != WEIR_OK)
             return status;
         if (all & seen)
-            return weir_fail(WEIR_CORRUPT, "%s: its header says '%s' twice", path, key);
+            return weir_fail(WEIR_ERR_CORRUPT, "%s: its header says '%s' twice", path, key);
         all |= seen;
         comma = take_mark(&in, ',');
     }
     skip_blanks(&in);
     if (all != (DESCR | ORDER | SHAPE) || in.at != in.bytes)
-        return weir_fail(WEIR_CORRUPT, "%s: its header %s", path,
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: its header %s", path,
                          in.at != in.bytes ? "goes on behind its dictionary" : "lacks descr, fortran_order or shape");
     return WEIR_OK;
 }

@@ -15,11 +15,11 @@ static const char help[] = "usage: weir options [--json]\n\n"
 static const char *source_name(weir_option_source source)
 {
     switch (source) {
-    case WEIR_FROM_DEFAULT:
+    case WEIR_OPTION_FROM_DEFAULT:
         return "default";
-    case WEIR_FROM_ENVIRONMENT:
+    case WEIR_OPTION_FROM_ENVIRONMENT:
         return "environment";
-    case WEIR_FROM_CALL:
+    case WEIR_OPTION_FROM_CALL:
         return "call";
     }
     return "?";

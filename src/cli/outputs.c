@@ -23,16 +23,17 @@ weir_status outputs_keep(const weir_outputs *from, outputs *out)
                      .files = text_zeroed(from->count, sizeof *out->files)};
     for (size_t i = 0; i < from->count; i++) {
         /* The first one's size is the stride: an engine may know a longer weir_tensor than this command. */
-        const weir_tensor *tensor = (const weir_tensor *)((const char *)from->tensors + i * from->tensors[0].size);
+        const weir_tensor *tensor =
+            (const weir_tensor *)((const char *)from->tensors + i * from->tensors[0].struct_size);
         void *data = malloc(tensor->bytes + 1);
         if (data == NULL)
-            return weir_fail(WEIR_SYSTEM, "no memory to keep output %s (%zu bytes)", tensor->name, tensor->bytes);
+            return weir_fail(WEIR_ERR_SYSTEM, "no memory to keep output %s (%zu bytes)", tensor->name, tensor->bytes);
         if (tensor->bytes > 0)
             memcpy(data, tensor->data, tensor->bytes);
         ((char *)data)[tensor->bytes] = '\0';
         weir_tensor *kept = &out->tensors[out->count++];
         *kept = *tensor;
-        kept->size = sizeof *kept;
+        kept->struct_size = sizeof *kept;
         kept->name = text_copy(tensor->name != NULL ? tensor->name : "");
         kept->data = data;
     }
@@ -52,14 +53,14 @@ static weir_status make_folder(const char *path)
     struct stat found;
     if (mkdir(path, 0777) == 0 || (errno == EEXIST && stat(path, &found) == 0 && S_ISDIR(found.st_mode)))
         return WEIR_OK;
-    return weir_fail(WEIR_SYSTEM, "cannot make the folder %s: %s", path, strerror(errno));
+    return weir_fail(WEIR_ERR_SYSTEM, "cannot make the folder %s: %s", path, strerror(errno));
 }
 
 static weir_status write_text(const char *path, const weir_tensor *tensor)
 {
     FILE *file = sink_open(path, "");
     if (file == NULL)
-        return WEIR_SYSTEM;
+        return WEIR_ERR_SYSTEM;
     errno = 0;
     bool good = tensor->bytes == 0 || fwrite(tensor->data, 1, tensor->bytes, file) == tensor->bytes;
     if (tensor->bytes == 0 || ((const char *)tensor->data)[tensor->bytes - 1] != '\n')
@@ -72,7 +73,7 @@ static char *file_for(const outputs *kept, size_t index, const char *folder)
 {
     const weir_tensor *tensor = &kept->tensors[index];
     char *base = names_of_file(tensor->name);
-    const char *suffix = tensor->type == WEIR_TEXT ? "txt" : "npy";
+    const char *suffix = tensor->type == WEIR_TYPE_TEXT ? "txt" : "npy";
     char *path = text_print("%s/%s.%s", folder, base, suffix);
     for (size_t number = 2, i = 0; i < index; i++)
         if (kept->files[i] != NULL && strcmp(kept->files[i], path) == 0) {
@@ -90,7 +91,7 @@ weir_status outputs_write(outputs *kept, const char *folder)
     for (size_t i = 0; status == WEIR_OK && i < kept->count; i++) {
         char *path = file_for(kept, i, folder);
         const weir_tensor *tensor = &kept->tensors[i];
-        status = tensor->type == WEIR_TEXT ? write_text(path, tensor) : npy_write(path, tensor);
+        status = tensor->type == WEIR_TYPE_TEXT ? write_text(path, tensor) : npy_write(path, tensor);
         if (status == WEIR_OK)
             kept->files[i] = path;
         else
@@ -111,7 +112,7 @@ json_t *outputs_json(const outputs *kept)
         json_t *object =
             json_pack("{s:o, s:s, s:o, s:o}", "name", text_json(tensor->name), "type", weir_type_name(tensor->type),
                       "shape", shape, "file", kept->files[i] != NULL ? text_json(kept->files[i]) : json_null());
-        if (tensor->type == WEIR_TEXT)
+        if (tensor->type == WEIR_TYPE_TEXT)
             json_object_set_new(object, "text", text_json_bytes(tensor->data, tensor->bytes));
         else if (stored != tensor->type)
             json_object_set_new(object, "stored_as", json_string(weir_type_name(stored)));
@@ -151,11 +152,11 @@ void outputs_print(const outputs *kept, bool streamed)
         printf("]%s", terminal_plain());
         if (kept->files[i] != NULL)
             printf(" → %s%s%s", kept->files[i],
-                   stored != tensor->type && tensor->type != WEIR_TEXT ? ", stored as " : "",
-                   stored != tensor->type && tensor->type != WEIR_TEXT ? weir_type_name(stored) : "");
-        if (tensor->type == WEIR_TEXT && !streamed)
+                   stored != tensor->type && tensor->type != WEIR_TYPE_TEXT ? ", stored as " : "",
+                   stored != tensor->type && tensor->type != WEIR_TYPE_TEXT ? weir_type_name(stored) : "");
+        if (tensor->type == WEIR_TYPE_TEXT && !streamed)
             print_text(tensor);
-        else if (tensor->type == WEIR_TEXT || kept->files[i] != NULL)
+        else if (tensor->type == WEIR_TYPE_TEXT || kept->files[i] != NULL)
             puts("");
         else
             print_values(tensor);

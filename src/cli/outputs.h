@@ -12,7 +12,7 @@ typedef struct outputs {
     size_t count;
 } outputs;
 
-/* Copies; WEIR_SYSTEM when there is no memory for it. */
+/* Copies; WEIR_ERR_SYSTEM when there is no memory for it. */
 weir_status outputs_keep(const weir_outputs *from, outputs *out);
 
 /* Writes each as FOLDER/NAME.npy, text as NAME.txt. Makes the folder. The first failure is answered, the rest is still

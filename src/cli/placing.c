@@ -77,7 +77,7 @@ int placing_look(job *work)
     if (status == WEIR_OK) {
         work->path = work->manifest->model_file;
         status = choose(work);
-        if (status == WEIR_INVALID) {
+        if (status == WEIR_ERR_INVALID) {
             char *reason = text_copy(weir_detail());
             bool wrong = words_are_wrong(work);
             (void)weir_fail(status, "%s", reason);

@@ -15,13 +15,15 @@ static weir_status read_front(const char *path, char *front, size_t capacity, si
 {
     FILE *file = fopen(path, "rbe");
     if (!file)
-        return weir_fail(errno == ENOENT ? WEIR_NOT_FOUND : WEIR_SYSTEM, "cannot read %s: %s", path, strerror(errno));
+        return weir_fail(errno == ENOENT ? WEIR_ERR_NOT_FOUND : WEIR_ERR_SYSTEM, "cannot read %s: %s", path,
+                         strerror(errno));
     *size = fread(front, 1, capacity - 1, file);
     front[*size] = '\0';
-    weir_status status = ferror(file) ? weir_fail(WEIR_SYSTEM, "cannot read %s: %s", path, strerror(errno)) : WEIR_OK;
+    weir_status status =
+        ferror(file) ? weir_fail(WEIR_ERR_SYSTEM, "cannot read %s: %s", path, strerror(errno)) : WEIR_OK;
     fclose(file);
     if (status == WEIR_OK && *size == 0)
-        return weir_fail(WEIR_CORRUPT, "%s: the file is empty", path);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: the file is empty", path);
     return status;
 }
 
@@ -50,7 +52,7 @@ static weir_status no_model(const plan_words *words)
 {
     if (words->dim_count + words->shape_count == 0)
         return WEIR_OK;
-    return weir_fail(WEIR_INVALID, "%s is no model: there is nothing that --%s could be for", words->file,
+    return weir_fail(WEIR_ERR_INVALID, "%s is no model: there is nothing that --%s could be for", words->file,
                      words->dim_count ? "dim" : "shape");
 }
 
@@ -60,7 +62,7 @@ static weir_status no_planning(const plan_words *words)
     const char *option = words->align ? "align" : words->quick ? "quick" : words->seconds > 0 ? "seconds" : NULL;
     if (!option)
         return WEIR_OK;
-    return weir_fail(WEIR_INVALID,
+    return weir_fail(WEIR_ERR_INVALID,
                      "%s is a plan, which is shown and not made again: there is nothing that --%s could "
                      "be for",
                      words->file, option);
@@ -110,7 +112,7 @@ void plan_source_clear(plan_source *source)
 weir_status plan_source_model(const plan_words *words, plan_source *out)
 {
     (void)out;
-    return weir_fail(WEIR_UNSUPPORTED,
+    return weir_fail(WEIR_ERR_UNSUPPORTED,
                      "%s: neither a list nor a trace, and this weir cannot read models: it was built without nanopb "
                      "(apt install libnanopb-dev)",
                      words->file);

@@ -37,14 +37,14 @@ static weir_status all_used(const graph *g)
     for (size_t i = 0; i < g->given->dim_count; i++)
         if (!g->given->dims[i].used) {
             bool some = graph_dim_names(g, names, sizeof names) > 0;
-            return weir_fail(WEIR_INVALID, "%s has no dimension called \"%s\"; %s%s", g->file->name,
+            return weir_fail(WEIR_ERR_INVALID, "%s has no dimension called \"%s\"; %s%s", g->file->name,
                              g->given->dims[i].name, some ? "its inputs have" : "its inputs have fixed sizes",
                              some ? names + 1 : "");
         }
     for (size_t i = 0; i < g->given->shape_count; i++) {
         const char *name = g->given->shapes[i].name;
         if (!g->given->shapes[i].used)
-            return weir_fail(WEIR_INVALID,
+            return weir_fail(WEIR_ERR_INVALID,
                              graph_find(g, (onnx_text){name, strlen(name)}) == GRAPH_NONE
                                  ? "%s has no tensor called \"%s\""
                                  : "%s: the shape of \"%s\" is known without --shape",
@@ -145,13 +145,13 @@ static weir_status check(const plan_words *words, const graph_givens *givens, on
 {
     for (size_t i = 0; i < givens->shape_count; i++)
         if (givens->shapes[i].type < 0)
-            return weir_fail(WEIR_INVALID, "--shape %s: there is no type \"%s\"; float, float16 and int64 are some",
+            return weir_fail(WEIR_ERR_INVALID, "--shape %s: there is no type \"%s\"; float, float16 and int64 are some",
                              givens->shapes[i].name, words->shapes[i].type);
     weir_status status = onnx_check(file);
-    if (status != WEIR_CORRUPT || strcasestr(words->file, ".onnx"))
+    if (status != WEIR_ERR_CORRUPT || strcasestr(words->file, ".onnx"))
         return status;
     char *why = text_copy(weir_detail());
-    weir_fail(WEIR_CORRUPT, "%s is neither a list of buffers nor a trace, and as a model: %s", words->file, why);
+    weir_fail(WEIR_ERR_CORRUPT, "%s is neither a list of buffers nor a trace, and as a model: %s", words->file, why);
     free(why);
     return status;
 }

@@ -282,7 +282,7 @@ weir_status plan_draw(const plan_answer *answer, const char *path)
     picture p = {.answer = answer, .buffers = weir_plan_buffers(answer->plan), .arena = answer->summary.arena};
     p.file = sink_open(path, "the picture");
     if (p.file == NULL)
-        return WEIR_SYSTEM;
+        return WEIR_ERR_SYSTEM;
     p.storages = plan_storages(answer->plan, true, &p.count);
     p.steps = answer->summary.steps ? answer->summary.steps : 1;
     picture_find_peak(&p);

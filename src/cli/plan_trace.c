@@ -14,7 +14,7 @@
 static bool has_classes(const wi_replay_plan *trace)
 {
     for (size_t i = 0; i < trace->count; i++)
-        if (trace->ops[i].memory_class != WEIR_OTHER)
+        if (trace->ops[i].memory_class != WEIR_CLASS_OTHER)
             return true;
     return false;
 }
@@ -40,7 +40,7 @@ static weir_status add_blocks(const wi_replay_plan *trace, plan_source *out)
             continue;
         char name[32];
         snprintf(name, sizeof name, "allocation %zu", (size_t)count + 1);
-        weir_buffer buffer = {.size = sizeof buffer,
+        weir_buffer buffer = {.struct_size = sizeof buffer,
                               .name = name,
                               .bytes = op->bytes,
                               .begin = i,

@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-/* Opens a regular file to read, with its length, and never waits: for one who writes into a pipe there may be nobody. WEIR_NOT_FOUND,
- * WEIR_SYSTEM, WEIR_UNSUPPORTED for what is no regular file. */
+/* Opens a regular file to read, with its length, and never waits: for one who writes into a pipe there may be nobody. WEIR_ERR_NOT_FOUND,
+ * WEIR_ERR_SYSTEM, WEIR_ERR_UNSUPPORTED for what is no regular file. */
 weir_status regular_open(const char *path, FILE **file, uint64_t *bytes);
 
 #endif

@@ -49,7 +49,7 @@ static uint64_t others_to_come(const job *work)
     weir_client_stats clients[RUN_MODELS_MOST + 1];
     size_t count = 0;
     uint64_t bytes = 0;
-    clients[0].size = sizeof clients[0];
+    clients[0].struct_size = sizeof clients[0];
     if (weir_snapshot(work->runtime, &whole, clients, RUN_MODELS_MOST + 1, &count) != WEIR_OK)
         return 0;
     for (size_t i = 0; i < count && i < RUN_MODELS_MOST + 1; i++)

@@ -44,7 +44,7 @@ typedef struct wi_replay_plan {
 /* Reads RMM's CSV (weir's own among it, plain or gzip) or weir's binary trace, told apart by their content. What is no row,
  * a free of an unknown pointer and an allocation where a block is live are counted in the plan and left out. The order is
  * that of weir's numbers where there are such; else the file's, unless its times go back: then that of the times, which may
- * pass midnight once. WEIR_SYSTEM, WEIR_CORRUPT, WEIR_UNSUPPORTED; also for a trace without an allocation. */
+ * pass midnight once. WEIR_ERR_SYSTEM, WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED; also for a trace without an allocation. */
 weir_status wi_replay_load(const char *path, wi_replay_plan *out);
 void wi_replay_plan_clear(wi_replay_plan *plan);
 
@@ -71,8 +71,8 @@ weir_status wi_replay_plan_make(wi_replay_events *events, bool host, wi_replay_p
 
 typedef struct wi_replay_counts {
     uint64_t driver_calls;
-    uint64_t moves;              /* handles that were moved, where counts_moves */
-    uint64_t ladder[WEIR_RUNGS]; /* blocks by rungs, where counts_moves */
+    uint64_t moves;                   /* handles that were moved, where counts_moves */
+    uint64_t ladder[WEIR_RUNG_COUNT]; /* blocks by rungs, where counts_moves */
     uint64_t peak_held;
     bool counts_moves;
 } wi_replay_counts;
@@ -137,7 +137,7 @@ void wi_replay_gates_end(wi_replay_gates *table);
 
 typedef struct wi_replay_pass {
     uint64_t nanoseconds; /* of the loop alone, gates apart */
-    uint64_t driver_calls, moves, ladder[WEIR_RUNGS];
+    uint64_t driver_calls, moves, ladder[WEIR_RUNG_COUNT];
     uint64_t failures; /* allocations that were refused; their frees are left out */
     uint64_t waits;    /* gates that had to open early: for a request that was refused at once, or a call that waited */
 } wi_replay_pass;

@@ -50,7 +50,7 @@ static weir_status attempt(search *s, long step, const try **out)
             return WEIR_OK;
         }
     if (s->count == TRIES)
-        return weir_fail(WEIR_UNSUPPORTED, "%s: no smallest cap after %d tries", s->plan->name, (int)TRIES);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: no smallest cap after %d tries", s->plan->name, (int)TRIES);
     wi_replay_result result;
     tell(s);
     s->settings.cap = cap_of(s->plan, step);
@@ -122,7 +122,7 @@ weir_status wi_replay_min_cap(const wi_replay_plan *plan, const wi_replay_settin
     search *s = calloc(1, sizeof *s);
     *out = (wi_replay_cap){0};
     if (!s)
-        return weir_fail(WEIR_SYSTEM, "no memory for a search");
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for a search");
     *s = (search){.plan = plan, .settings = *settings, .told = told, .high = NEVER};
     s->settings.stop = true;
     weir_status status = look(s, &found);

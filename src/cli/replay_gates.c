@@ -62,7 +62,7 @@ weir_status gates_host_put(gates *g, uint16_t stream, uint32_t number)
 {
     pass_through *through = malloc(sizeof *through);
     if (!through)
-        return weir_fail(WEIR_SYSTEM, "no memory for a gate");
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for a gate");
     *through = (pass_through){g, number};
     weir_status status = weir_call(g->runtime, wait_there, through, g->streams[stream]);
     if (status != WEIR_OK)
@@ -135,7 +135,7 @@ weir_status wi_replay_gates_make(const wi_replay_world *how, weir_runtime *runti
         return WEIR_OK;
     gates *g = calloc(1, sizeof *g);
     if (!g)
-        return weir_fail(WEIR_SYSTEM, "no memory for gates");
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for gates");
     g->table = (wi_replay_gates){g, put, reach, open_put, rest, forced};
     g->runtime = runtime;
     g->streams = streams;
@@ -147,7 +147,7 @@ weir_status wi_replay_gates_make(const wi_replay_world *how, weir_runtime *runti
     weir_status status = cuda ? gates_cuda_begin(g) : WEIR_OK;
     if (status == WEIR_OK && pthread_create(&g->watch, NULL, watch, g) != 0) {
         gates_cuda_end(g);
-        status = weir_fail(WEIR_SYSTEM, "no thread to watch over gates");
+        status = weir_fail(WEIR_ERR_SYSTEM, "no thread to watch over gates");
     }
     if (status == WEIR_OK)
         *out = &g->table;

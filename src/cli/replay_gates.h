@@ -31,7 +31,7 @@ struct gates {
 
 /* The word on the host, for which threads of streams wait. */
 weir_status gates_host_put(gates *g, uint16_t stream, uint32_t number);
-/* The word in pinned memory, for which the GPU's streams wait. WEIR_UNSUPPORTED without the driver's functions. */
+/* The word in pinned memory, for which the GPU's streams wait. WEIR_ERR_UNSUPPORTED without the driver's functions. */
 weir_status gates_cuda_begin(gates *g);
 void gates_cuda_end(gates *g);
 

@@ -34,7 +34,7 @@ static weir_status put(gates *g, uint16_t stream, uint32_t number)
     enum { WAIT_VALUE_GEQ = 0 };
     const cuda_gates *c = g->device;
     result code = c->wait(weir_stream_native(g->streams[stream]), (uintptr_t)c->word, number, WAIT_VALUE_GEQ);
-    return code == 0 ? WEIR_OK : weir_fail(WEIR_DRIVER, "cuStreamWaitValue32: error %d", code);
+    return code == 0 ? WEIR_OK : weir_fail(WEIR_ERR_DRIVER, "cuStreamWaitValue32: error %d", code);
 }
 
 weir_status gates_cuda_begin(gates *g)
@@ -43,7 +43,7 @@ weir_status gates_cuda_begin(gates *g)
     cuda_gates *c = calloc(1, sizeof *c);
     g->device = c;
     if (!c)
-        return weir_fail(WEIR_SYSTEM, "no memory for gates");
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for gates");
     bool here = load(c), pushed = here && c->push(weir_runtime_native(g->runtime)) == 0;
     if (pushed && c->allocate(&c->word, sizeof *g->word, PORTABLE) == 0) {
         memset(c->word, 0, sizeof *g->word);
@@ -56,7 +56,7 @@ weir_status gates_cuda_begin(gates *g)
         (void)c->pop(&ignored);
     free(c);
     g->device = NULL;
-    return weir_fail(WEIR_UNSUPPORTED,
+    return weir_fail(WEIR_ERR_UNSUPPORTED,
                      here ? "a GPU's streams trail the host over a word of pinned memory, which cannot be had"
                           : "a GPU's streams trail the host by cuStreamWaitValue32, which libcuda.so.1 does not have");
 }

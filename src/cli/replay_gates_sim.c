@@ -111,7 +111,7 @@ weir_status wi_replay_gates_make(const wi_replay_world *how, weir_runtime *runti
         free(g->wanted);
     }
     free(g);
-    return weir_fail(WEIR_SYSTEM, "no memory for gates");
+    return weir_fail(WEIR_ERR_SYSTEM, "no memory for gates");
 }
 
 void wi_replay_gates_end(wi_replay_gates *table)

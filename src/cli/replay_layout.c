@@ -57,7 +57,7 @@ weir_status replay_layout_take(void *user, const wi_replay_target *target)
     list l = {.segments = json_array()};
     weir_status status = target->walk(target->user, add, &l, &totals);
     json_t *bytes = json_object();
-    for (int state = 0; state < WEIR_SPAN_STATES; state++)
+    for (int state = 0; state < WEIR_SPAN_COUNT; state++)
         json_object_set_new(bytes, weir_span_state_name((weir_span_state)state), number(totals.bytes[state]));
     json_array_append_new(layout->traces, json_pack("{s:o, s:o, s:o, s:o, s:o}", "trace", text_json(layout->trace),
                                                     "held", number(totals.held), "in_hand", number(totals.in_hand),

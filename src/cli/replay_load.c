@@ -20,9 +20,9 @@ static weir_status read_header(lines *l, wi_replay_plan *plan, rmm_columns *colu
     if (status != WEIR_OK)
         return status;
     if (!text || !whole)
-        return weir_fail(WEIR_CORRUPT, "%s: no trace: its first line is %s", plan->name, text ? "none" : "missing");
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: no trace: its first line is %s", plan->name, text ? "none" : "missing");
     if (strncmp(text, WI_TRACE_MAGIC, 4) == 0)
-        return weir_fail(WEIR_UNSUPPORTED, "%s: a binary trace that was compressed: gunzip it first", plan->name);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: a binary trace that was compressed: gunzip it first", plan->name);
     return rmm_header(plan->name, text, columns);
 }
 
@@ -82,13 +82,15 @@ static weir_status add_event(const weir_event *event, wi_replay_plan *plan, wi_r
                            .bytes = event->bytes,
                            .stream = event->stream.id,
                            .memory_class = (uint8_t)event->memory_class,
-                           .frees = event->action != WEIR_ALLOCATE};
-    bool refused = event->action == WEIR_REFUSE || (event->action == WEIR_FAIL && event->object == WEIR_ALLOCATE);
+                           .frees = event->action != WEIR_ACTION_ALLOCATE};
+    bool refused = event->action == WEIR_ACTION_REFUSE ||
+                   (event->action == WEIR_ACTION_FAIL && event->object == WEIR_ACTION_ALLOCATE);
     plan->refused += refused;
-    if (event->action != WEIR_ALLOCATE && event->action != WEIR_DEALLOCATE && event->action != WEIR_RESIZE)
+    if (event->action != WEIR_ACTION_ALLOCATE && event->action != WEIR_ACTION_DEALLOCATE &&
+        event->action != WEIR_ACTION_RESIZE)
         return WEIR_OK;
     weir_status status = wi_replay_add(events, &add);
-    if (status != WEIR_OK || event->action != WEIR_RESIZE)
+    if (status != WEIR_OK || event->action != WEIR_ACTION_RESIZE)
         return status;
     add.frees = false;
     return wi_replay_add(events, &add);
@@ -119,9 +121,9 @@ static weir_status is_binary(const char *path, bool *out)
     char front[8] = "";
     FILE *file = fopen(path, "rbe");
     if (!file)
-        return weir_fail(WEIR_SYSTEM, "%s: %s", path, strerror(errno));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: %s", path, strerror(errno));
     *out = fread(front, 1, sizeof front, file) == sizeof front && memcmp(front, WI_TRACE_MAGIC, sizeof front) == 0;
-    weir_status status = ferror(file) ? weir_fail(WEIR_SYSTEM, "%s: %s", path, strerror(errno)) : WEIR_OK;
+    weir_status status = ferror(file) ? weir_fail(WEIR_ERR_SYSTEM, "%s: %s", path, strerror(errno)) : WEIR_OK;
     fclose(file);
     return status;
 }
@@ -132,7 +134,7 @@ weir_status wi_replay_load(const char *path, wi_replay_plan *out)
     bool binary = false, host = true;
     *out = (wi_replay_plan){.name = strdup(path)};
     if (!out->name)
-        return weir_fail(WEIR_SYSTEM, "no memory to read %s", path);
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory to read %s", path);
     weir_status status = is_binary(path, &binary);
     if (status == WEIR_OK)
         status = binary ? load_binary(out, &events) : load_text(out, &events, &host);

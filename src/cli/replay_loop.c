@@ -52,7 +52,7 @@ static uint64_t now(void)
 /* A request was not met: a failure, or the end. */
 static bool goes_on(weir_status status, bool stop, wi_replay_pass *pass)
 {
-    if (status != WEIR_OUT_OF_MEMORY)
+    if (status != WEIR_ERR_OUT_OF_MEMORY)
         return false;
     pass->failures++;
     return !stop;
@@ -88,7 +88,7 @@ static weir_status take_gated(const wi_replay_target *target, const wi_replay_op
                               wi_replay_pass *pass)
 {
     weir_status status = target->take_now(target->user, op, pointer);
-    if (status != WEIR_OUT_OF_MEMORY)
+    if (status != WEIR_ERR_OUT_OF_MEMORY)
         return status;
     target->gates->open(target->gates->user);
     pass->waits++;
@@ -162,7 +162,7 @@ static weir_status run_pass(const wi_replay_plan *plan, const wi_replay_target *
         return status;
     status = (gates ? run_gated : run_plain)(plan, target, pointers, stop, pass);
     bool ended = status == WEIR_OK;
-    if (stop && status == WEIR_OUT_OF_MEMORY)
+    if (stop && status == WEIR_ERR_OUT_OF_MEMORY)
         status = WEIR_OK;
     if (status == WEIR_OK)
         status = target->drain(target->user);
@@ -174,7 +174,7 @@ static weir_status run_pass(const wi_replay_plan *plan, const wi_replay_target *
         return status;
     pass->driver_calls = after.driver_calls - before.driver_calls;
     pass->moves = after.moves - before.moves;
-    for (int i = 0; i < WEIR_RUNGS; i++)
+    for (int i = 0; i < WEIR_RUNG_COUNT; i++)
         pass->ladder[i] = after.ladder[i] - before.ladder[i];
     if (gates) {
         uint64_t clock = clock_cost() * plan->count;
@@ -189,7 +189,7 @@ weir_status wi_replay_loop(const wi_replay_plan *plan, const wi_replay_target *t
     *out = (wi_replay_pass){0};
     void **pointers = malloc((plan->slots + 1) * sizeof *pointers);
     if (!pointers)
-        return weir_fail(WEIR_SYSTEM, "no memory for %u blocks of a replay", plan->slots);
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for %u blocks of a replay", plan->slots);
     memset(pointers, 0, (plan->slots + 1) * sizeof *pointers); /* written, so that the loop meets no fresh pages */
     weir_status status = run_pass(plan, target, pointers, stop, out);
     if (status != WEIR_OK && target->detail != weir_detail) /* a core of its own has a detail of its own */

@@ -11,7 +11,7 @@ enum { HALF_A_DAY = 12 * 3600 };
 
 static weir_status no_memory(const wi_replay_plan *plan)
 {
-    return weir_fail(WEIR_SYSTEM, "%s: no memory for its operations", plan->name);
+    return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory for its operations", plan->name);
 }
 
 weir_status wi_replay_add(wi_replay_events *events, const wi_replay_event *event)
@@ -20,7 +20,7 @@ weir_status wi_replay_add(wi_replay_events *events, const wi_replay_event *event
         size_t room = events->room ? 2 * events->room : 4096;
         wi_replay_event *list = realloc(events->list, room * sizeof *list);
         if (!list)
-            return weir_fail(WEIR_SYSTEM, "no memory for %zu events", room);
+            return weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu events", room);
         events->list = list;
         events->room = room;
         events->sorted |= events->count == 0;
@@ -144,7 +144,7 @@ static const char *add(maker *m, const wi_replay_event *event, uint16_t *stream,
     if (!event->frees && m->live > LIVE_MOST - event->bytes)
         return "an allocation beyond all that can be counted";
     if (!stream_number(m, event->stream, stream)) {
-        *status = weir_fail(WEIR_UNSUPPORTED, "%s: more than %d streams", plan->name, (int)WI_REPLAY_STREAMS);
+        *status = weir_fail(WEIR_ERR_UNSUPPORTED, "%s: more than %d streams", plan->name, (int)WI_REPLAY_STREAMS);
         return NULL;
     }
     wi_replay_op op = {.stream = *stream};
@@ -179,7 +179,7 @@ static weir_status make(maker *m, const wi_replay_events *events)
             wi_replay_problem_add(plan, events->list[i].line, wrong);
     }
     if (status == WEIR_OK && plan->allocations == 0)
-        status = weir_fail(WEIR_CORRUPT, "%s: there is no allocation in it", plan->name);
+        status = weir_fail(WEIR_ERR_CORRUPT, "%s: there is no allocation in it", plan->name);
     return status == WEIR_OK ? find_left(m) : status;
 }
 
@@ -199,7 +199,7 @@ weir_status wi_replay_plan_make(wi_replay_events *events, bool host, wi_replay_p
     if (!m || !plan->ops || !m->unused || !m->taken_by)
         status = no_memory(plan);
     else if (events->count >= UINT32_MAX)
-        status = weir_fail(WEIR_UNSUPPORTED, "%s: more than %u events", plan->name, UINT32_MAX);
+        status = weir_fail(WEIR_ERR_UNSUPPORTED, "%s: more than %u events", plan->name, UINT32_MAX);
     if (status == WEIR_OK && events->count > 0 && !events->sorted)
         sort(events);
     if (status == WEIR_OK)

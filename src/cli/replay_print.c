@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct sums {
-    uint64_t nanoseconds, driver_calls, moves, failures, waits, ladder[WEIR_RUNGS];
+    uint64_t nanoseconds, driver_calls, moves, failures, waits, ladder[WEIR_RUNG_COUNT];
 } sums;
 
 static void add_sums(sums *to, const sums *more)
@@ -18,7 +18,7 @@ static void add_sums(sums *to, const sums *more)
     to->moves += more->moves;
     to->failures += more->failures;
     to->waits += more->waits;
-    for (int i = 0; i < WEIR_RUNGS; i++)
+    for (int i = 0; i < WEIR_RUNG_COUNT; i++)
         to->ladder[i] += more->ladder[i];
 }
 
@@ -33,7 +33,7 @@ static sums add_passes(const wi_replay_result *r, size_t first, size_t end)
         s.moves += pass->moves;
         s.failures += pass->failures;
         s.waits += pass->waits;
-        for (int k = 0; k < WEIR_RUNGS; k++)
+        for (int k = 0; k < WEIR_RUNG_COUNT; k++)
             s.ladder[k] += pass->ladder[k];
     }
     return s;
@@ -70,7 +70,7 @@ static json_t *real_if(bool known, double value)
 static json_t *ladder_json(bool known, const sums *s)
 {
     json_t *object = known ? json_object() : json_null();
-    for (int i = 0; known && i < WEIR_RUNGS; i++)
+    for (int i = 0; known && i < WEIR_RUNG_COUNT; i++)
         json_object_set_new(object, weir_rung_name((weir_rung)i), number(s->ladder[i]));
     return object;
 }

@@ -39,7 +39,7 @@ static weir_status run_passes(const wi_replay_plan *plan, const wi_replay_settin
     weir_status status = WEIR_OK;
     out->passes = calloc(wanted, sizeof *out->passes);
     if (!out->passes)
-        return weir_fail(WEIR_SYSTEM, "no memory for %zu passes", wanted);
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu passes", wanted);
     while (status == WEIR_OK && out->count < wanted) {
         wi_replay_pass *pass = &out->passes[out->count++];
         target->at_end = out->count == wanted ? settings->at_end : NULL;

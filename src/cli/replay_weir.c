@@ -30,11 +30,11 @@ static weir_status take_now(void *user, const wi_replay_op *op, void **out)
 {
     const world *w = user;
     weir_block block = {0};
-    weir_request request = {.size = sizeof request,
+    weir_request request = {.struct_size = sizeof request,
                             .bytes = op->bytes,
                             .stream = w->streams[op->stream],
                             .memory_class = (weir_class)op->memory_class,
-                            .flags = WEIR_NO_WAIT};
+                            .flags = WEIR_ALLOC_NO_WAIT};
     weir_status status = weir_alloc_with(w->client, &request, &block);
     *out = block.pointer;
     return status;
@@ -121,8 +121,8 @@ static weir_status end(world *w)
 
 static weir_status make(const wi_replay_world *how, world *w)
 {
-    weir_runtime_options options = {.size = sizeof options, .budget = how->budget, .resource = how->resource};
-    weir_client_options client = {.size = sizeof client, .name = "replay"};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = how->budget, .resource = how->resource};
+    weir_client_options client = {.struct_size = sizeof client, .name = "replay"};
     weir_status status = weir_runtime_create(how->device, &options, &w->runtime);
     if (status == WEIR_OK)
         status = weir_client_open(w->runtime, &client, &w->client);
@@ -139,7 +139,7 @@ static weir_status open_world(const wi_replay_world *how, wi_replay_target *out)
     if (!w || !streams) {
         free(w);
         free(streams);
-        return weir_fail(WEIR_SYSTEM, "no memory for %u streams of a replay", how->streams);
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for %u streams of a replay", how->streams);
     }
     w->streams = streams;
     w->count = how->streams;

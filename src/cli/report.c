@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const weir_class columns[] = {WEIR_WEIGHTS, WEIR_ACTIVATIONS, WEIR_KV, WEIR_SCRATCH, WEIR_OTHER};
+static const weir_class columns[] = {WEIR_CLASS_WEIGHTS, WEIR_CLASS_ACTIVATIONS, WEIR_CLASS_KV, WEIR_CLASS_SCRATCH,
+                                     WEIR_CLASS_OTHER};
 enum { COLUMNS = sizeof columns / sizeof columns[0] };
 
 static void put_title(FILE *file, run *all)
@@ -187,7 +188,7 @@ weir_status report_write(run *all, const char *path)
 {
     FILE *file = sink_open(path, "the report");
     if (file == NULL)
-        return WEIR_SYSTEM;
+        return WEIR_ERR_SYSTEM;
     put_page(file, all);
     return sink_close(file, path, "the report", 0);
 }

@@ -16,7 +16,8 @@ typedef struct shown {
 } shown;
 
 /* From the bottom: what lives long first. */
-static const weir_class order[] = {WEIR_WEIGHTS, WEIR_KV, WEIR_ACTIVATIONS, WEIR_SCRATCH, WEIR_OTHER};
+static const weir_class order[] = {WEIR_CLASS_WEIGHTS, WEIR_CLASS_KV, WEIR_CLASS_ACTIVATIONS, WEIR_CLASS_SCRATCH,
+                                   WEIR_CLASS_OTHER};
 
 static bool ever_used(const series *all, size_t client, weir_class memory_class)
 {

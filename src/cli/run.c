@@ -7,7 +7,6 @@
 #include "report.h"
 #include "text.h"
 
-
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +49,7 @@ static void load_all(run *all)
         if (work->failed.status == WEIR_OK)
             job_load(work, all->options->inputs, all->options->input_count);
         end_phase(all);
-        if (work->failed.status != WEIR_OK && work->failed.status != WEIR_CANCELLED)
+        if (work->failed.status != WEIR_OK && work->failed.status != WEIR_ERR_CANCELLED)
             failure_tell(&work->failed, work->words->name);
     }
 }
@@ -79,7 +78,7 @@ static int check_inputs(const run *all)
     bool complete = true;
     for (size_t i = 0; i < all->count; i++) {
         const failure *failed = &all->jobs[i].failed;
-        if (failed->status == WEIR_NOT_FOUND && strcmp(failed->stage, "inputs") == 0)
+        if (failed->status == WEIR_ERR_NOT_FOUND && strcmp(failed->stage, "inputs") == 0)
             return CLI_USAGE; /* told already */
         complete = complete && all->jobs[i].model != NULL;
     }
@@ -141,7 +140,7 @@ static void run_at_once(run *all)
         if (pthread_create(&runners[made].thread, NULL, run_one, &runners[made]) == 0)
             made++;
         else
-            failure_take(&work->failed, weir_fail(WEIR_SYSTEM, "no thread to run it on"), "run");
+            failure_take(&work->failed, weir_fail(WEIR_ERR_SYSTEM, "no thread to run it on"), "run");
     }
     open_gate(&start);
     for (size_t i = 0; i < made; i++)
@@ -161,7 +160,7 @@ static void run_all(run *all)
     all->seconds = job_clock() - start;
     for (size_t i = 0; i < all->count; i++) {
         const failure *failed = &all->jobs[i].failed;
-        if (failed->status != WEIR_OK && failed->status != WEIR_CANCELLED && strcmp(failed->stage, "run") == 0)
+        if (failed->status != WEIR_OK && failed->status != WEIR_ERR_CANCELLED && strcmp(failed->stage, "run") == 0)
             failure_tell(failed, all->jobs[i].words->name);
     }
 }

@@ -249,7 +249,7 @@ static int add_input(run_options *options, const char *option, const char *word,
         return -1;
     }
     weir_status status = given_read(value, given);
-    if (status == WEIR_INVALID)
+    if (status == WEIR_ERR_INVALID)
         return cli_usage("run", "%s %s %s", option, word, weir_detail());
     return status == WEIR_OK ? -1 : cli_fail("%s %s: %s", option, word, weir_detail());
 }

@@ -34,7 +34,7 @@ static int cannot_start(const run_options *options, weir_status status)
 {
     failure failed = {0};
     bool words = options->budget_count > 0 || options->driver != NULL;
-    if (status == WEIR_INVALID && words)
+    if (status == WEIR_ERR_INVALID && words)
         return cli_usage("run", "--%s: %s", options->budget_count > 0 ? "budget" : "driver", weir_detail());
     failure_take(&failed, status, "start");
     cli_fail("%s", failed.detail);

@@ -10,7 +10,8 @@
 #include <string.h>
 
 /* The order in which a model comes by its memory. */
-static const weir_class columns[] = {WEIR_WEIGHTS, WEIR_ACTIVATIONS, WEIR_KV, WEIR_SCRATCH, WEIR_OTHER};
+static const weir_class columns[] = {WEIR_CLASS_WEIGHTS, WEIR_CLASS_ACTIVATIONS, WEIR_CLASS_KV, WEIR_CLASS_SCRATCH,
+                                     WEIR_CLASS_OTHER};
 enum { COLUMNS = sizeof columns / sizeof columns[0] };
 
 static void print_outputs(const run *all)
@@ -58,9 +59,9 @@ static void job_row(table *grid, const job *work)
     bool tells = work->words->chosen; /* what was chosen is worth a word */
     char *engine = text_print("%s%s%s%s%s%s", work->engine, tells ? "/" : "", tells ? work->provider : "",
                               tells ? " on " : "", tells ? weir_runtime_device(work->runtime) : "",
-                              good                                    ? ""
-                              : work->failed.status == WEIR_CANCELLED ? ", stopped"
-                                                                      : ", failed");
+                              good                                        ? ""
+                              : work->failed.status == WEIR_ERR_CANCELLED ? ", stopped"
+                                                                          : ", failed");
     table_cell(grid, engine, good ? "" : terminal_red(), false);
     free(engine);
     for (int i = 0; i < COLUMNS; i++)

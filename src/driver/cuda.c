@@ -43,14 +43,14 @@ weir_status wi_cuda_check(wi_device *device, CUresult result, const char *call)
         atomic_store(&device->lost, true);
     if (result == CUDA_ERROR_DEINITIALIZED) /* its exit handlers came before ours */
         atomic_store(&exiting, true);
-    weir_status status = atomic_load(&device->lost)           ? WEIR_DEVICE_LOST
-                         : result == CUDA_ERROR_OUT_OF_MEMORY ? WEIR_OUT_OF_MEMORY
-                         : result == CUDA_ERROR_NO_DEVICE     ? WEIR_NOT_FOUND
-                         : means_captured(result)             ? WEIR_STREAM_MISUSE
-                                                              : WEIR_DRIVER;
+    weir_status status = atomic_load(&device->lost)           ? WEIR_ERR_DEVICE_LOST
+                         : result == CUDA_ERROR_OUT_OF_MEMORY ? WEIR_ERR_OUT_OF_MEMORY
+                         : result == CUDA_ERROR_NO_DEVICE     ? WEIR_ERR_NOT_FOUND
+                         : means_captured(result)             ? WEIR_ERR_STREAM_MISUSE
+                                                              : WEIR_ERR_DRIVER;
     return weir_fail(status, "cuda:%d: %s: %s (%d: %s)%s", device->ordinal, call, name ? name : "?", result,
                      text ? text : "no text",
-                     status == WEIR_DEVICE_LOST ? "; the device is lost to this process: restart it" : "");
+                     status == WEIR_ERR_DEVICE_LOST ? "; the device is lost to this process: restart it" : "");
 }
 
 bool wi_cuda_over(wi_device *device)
@@ -60,12 +60,12 @@ bool wi_cuda_over(wi_device *device)
 
 static weir_status fail_exiting(int ordinal)
 {
-    return weir_fail(WEIR_DRIVER, "cuda:%d: the process is ending; no driver call is made any more", ordinal);
+    return weir_fail(WEIR_ERR_DRIVER, "cuda:%d: the process is ending; no driver call is made any more", ordinal);
 }
 
 static weir_status fail_lost(int ordinal)
 {
-    return weir_fail(WEIR_DEVICE_LOST, "cuda:%d is lost to this process: restart it", ordinal);
+    return weir_fail(WEIR_ERR_DEVICE_LOST, "cuda:%d is lost to this process: restart it", ordinal);
 }
 
 static void pop(const wi_cuda_guard *guard)
@@ -111,8 +111,8 @@ static weir_status choose_device(wi_device *device)
     if (status == WEIR_OK)
         status = wi_cuda_check(device, wi_cuda.cuDeviceGetCount(&count), "cuDeviceGetCount");
     if (status == WEIR_OK && device->ordinal >= count)
-        status =
-            weir_fail(WEIR_NOT_FOUND, "there is no cuda:%d; this process sees %d CUDA devices", device->ordinal, count);
+        status = weir_fail(WEIR_ERR_NOT_FOUND, "there is no cuda:%d; this process sees %d CUDA devices",
+                           device->ordinal, count);
     if (status == WEIR_OK)
         status = wi_cuda_check(device, wi_cuda.cuDeviceGet(&device->device, device->ordinal), "cuDeviceGet");
     if (status == WEIR_OK)
@@ -138,7 +138,7 @@ static weir_status set_up(wi_device *device)
             wi_cuda.cuMemGetAllocationGranularity(&granule, &device->properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
             "cuMemGetAllocationGranularity");
     if (status == WEIR_OK && !wi_power_of_two(granule))
-        status = weir_fail(WEIR_DRIVER, "cuda:%d: an allocation granularity of %zu bytes is no power of two",
+        status = weir_fail(WEIR_ERR_DRIVER, "cuda:%d: an allocation granularity of %zu bytes is no power of two",
                            device->ordinal, granule);
     device->granule = granule;
     void *own = NULL;
@@ -173,7 +173,7 @@ static weir_status cuda_open(int ordinal, wi_device **out)
         return status;
     wi_device *device = calloc(1, sizeof *device);
     if (!device)
-        return weir_fail(WEIR_SYSTEM, "cuda: no memory for the device record");
+        return weir_fail(WEIR_ERR_SYSTEM, "cuda: no memory for the device record");
     device->ordinal = ordinal;
     pthread_mutex_init(&device->lock, NULL);
     status = choose_device(device);
@@ -250,7 +250,7 @@ static weir_status cuda_reserve(wi_device *device, uint64_t bytes, void **addres
     wi_cuda_guard guard;
     CUdeviceptr start = 0;
     if (device->unmanaged)
-        return weir_fail(WEIR_UNSUPPORTED, "cuda:%d has no virtual-memory management", device->ordinal);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "cuda:%d has no virtual-memory management", device->ordinal);
     weir_status status = wi_cuda_begin(device, &guard);
     if (status != WEIR_OK)
         return status;

@@ -61,7 +61,7 @@ bool wi_cuda_over(wi_device *device);
 /* WEIR_OK, or the failure of `call` in words. Notes when the device is lost. */
 weir_status wi_cuda_check(wi_device *device, CUresult result, const char *call);
 
-/* With the context current: WEIR_STREAM_MISUSE for a stream on which `what` is impossible now, so that the driver is not
+/* With the context current: WEIR_ERR_STREAM_MISUSE for a stream on which `what` is impossible now, so that the driver is not
  * asked, which would break a capture. `joins`: it becomes part of the graph. */
 weir_status wi_cuda_check_stream(wi_device *device, const wi_cuda_stream *s, bool joins, const char *what);
 
@@ -85,7 +85,7 @@ bool wi_cuda_stream_capturing(wi_device *device, void *handle);
 void wi_cuda_streams_clear(wi_device *device);
 /* A record that stands for no stream. */
 weir_status wi_cuda_new_record(wi_device *device, wi_cuda_stream **out);
-/* WEIR_STREAM_MISUSE while a stream that has a record is being captured. With the context current. */
+/* WEIR_ERR_STREAM_MISUSE while a stream that has a record is being captured. With the context current. */
 weir_status wi_cuda_check_captures(wi_device *device);
 
 /* With its lock held: number `sequence` and all before it are done. */

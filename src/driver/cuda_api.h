@@ -156,7 +156,7 @@ typedef struct wi_cuda_functions {
 /* The functions, once the library is loaded. */
 extern wi_cuda_functions wi_cuda;
 
-/* Opens libcuda.so.1 and finds every function. WEIR_NOT_FOUND names the library or the function that is missing; a later
+/* Opens libcuda.so.1 and finds every function. WEIR_ERR_NOT_FOUND names the library or the function that is missing; a later
  * call tries again. */
 weir_status wi_cuda_load(void);
 

@@ -71,7 +71,7 @@ static weir_status add_event(wi_device *device, wi_cuda_stream *s, wi_event *out
     bool all = s == device->all;
     note_oldest(s);
     if (!make_room(s))
-        return weir_fail(WEIR_SYSTEM, "cuda:%d: no memory for events", device->ordinal);
+        return weir_fail(WEIR_ERR_SYSTEM, "cuda:%d: no memory for events", device->ordinal);
     weir_status status = wi_cuda_check(device, take_event(s, &event), "cuEventCreate");
     if (status != WEIR_OK)
         return status;
@@ -191,7 +191,7 @@ weir_status wi_cuda_order(wi_device *device, void *handle, wi_event event)
     if (status != WEIR_OK)
         return status;
     status = wi_cuda_check_stream(device, s, false, "waiting for another stream");
-    if (status == WEIR_STREAM_MISUSE && wi_cuda_passed(device, event)) { /* then a capture is no matter */
+    if (status == WEIR_ERR_STREAM_MISUSE && wi_cuda_passed(device, event)) { /* then a capture is no matter */
         wi_cuda_end(&guard);
         return WEIR_OK;
     }

@@ -12,15 +12,16 @@ static weir_status find_all(void *library)
 {
     void *symbol = dlsym(library, "cuGetProcAddress_v2");
     if (!symbol)
-        return weir_fail(WEIR_NOT_FOUND, "libcuda.so.1 has no cuGetProcAddress_v2: the driver is older than CUDA 12; "
-                                         "install a newer one");
+        return weir_fail(WEIR_ERR_NOT_FOUND,
+                         "libcuda.so.1 has no cuGetProcAddress_v2: the driver is older than CUDA 12; "
+                         "install a newer one");
     get_proc get;
     memcpy(&get, &symbol, sizeof get);
 #define X(name, version, parameters)                                                                                   \
     {                                                                                                                  \
         void *function = NULL;                                                                                         \
         if (get(#name, &function, version, 0, NULL) != CUDA_SUCCESS || !function)                                      \
-            return weir_fail(WEIR_NOT_FOUND, "libcuda.so.1 has no " #name ": install a newer driver");                 \
+            return weir_fail(WEIR_ERR_NOT_FOUND, "libcuda.so.1 has no " #name ": install a newer driver");             \
         memcpy(&wi_cuda.name, &function, sizeof function);                                                             \
     }
     WI_CUDA_FUNCTIONS(X)
@@ -40,7 +41,7 @@ weir_status wi_cuda_load(void)
     if (!loaded) {
         void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
         status = library ? find_all(library)
-                         : weir_fail(WEIR_NOT_FOUND, "no CUDA driver: %s; install the NVIDIA driver", dlerror());
+                         : weir_fail(WEIR_ERR_NOT_FOUND, "no CUDA driver: %s; install the NVIDIA driver", dlerror());
         loaded = status == WEIR_OK;
         /* One that serves is never closed: it keeps threads and exit handlers of its own. One that does not is, or the
          * next call would be given the same again instead of what has been installed meanwhile. */

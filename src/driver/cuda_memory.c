@@ -15,8 +15,8 @@ weir_status wi_cuda_allocate(wi_device *device, weir_kind kind, uint64_t bytes, 
     if (kind == WEIR_KIND_HOST)
         return wi_pageable_allocate(bytes, address);
     if (kind != WEIR_KIND_DEVICE && kind != WEIR_KIND_PINNED)
-        return weir_fail(WEIR_UNSUPPORTED, "cuda:%d: there is no kind of memory with the number %d", device->ordinal,
-                         (int)kind);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "cuda:%d: there is no kind of memory with the number %d",
+                         device->ordinal, (int)kind);
     weir_status status = wi_cuda_begin(device, &guard);
     if (status != WEIR_OK)
         return status;
@@ -60,7 +60,7 @@ static weir_status make_pool(wi_device *device, CUmemoryPool *out)
         device, wi_cuda.cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device->device),
         "cuDeviceGetAttribute");
     if (status == WEIR_OK && !supported)
-        status = weir_fail(WEIR_UNSUPPORTED, "cuda:%d has no memory pools, and so no allocation in stream order",
+        status = weir_fail(WEIR_ERR_UNSUPPORTED, "cuda:%d has no memory pools, and so no allocation in stream order",
                            device->ordinal);
     if (status == WEIR_OK)
         status = wi_cuda_check(device, wi_cuda.cuMemPoolCreate(&pool, &properties), "cuMemPoolCreate");

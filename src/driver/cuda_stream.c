@@ -7,7 +7,7 @@ weir_status wi_cuda_new_record(wi_device *device, wi_cuda_stream **out)
 {
     wi_cuda_stream *s = *out = calloc(1, sizeof *s);
     if (!s)
-        return weir_fail(WEIR_SYSTEM, "cuda:%d: no memory for a stream", device->ordinal);
+        return weir_fail(WEIR_ERR_SYSTEM, "cuda:%d: no memory for a stream", device->ordinal);
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_lock(&device->lock);
     s->next = device->records;
@@ -117,11 +117,11 @@ static bool is_itself(const wi_cuda_stream *s)
 static weir_status has_ended(const wi_device *device, const wi_cuda_stream *s, const char *what)
 {
     return s->thread
-               ? weir_fail(WEIR_STREAM_MISUSE,
+               ? weir_fail(WEIR_ERR_STREAM_MISUSE,
                            "cuda:%d: %s on the per-thread default stream of another thread, whose name means this "
                            "thread's own here: ask for this thread's, or use a stream that all threads share",
                            device->ordinal, what)
-               : weir_fail(WEIR_STREAM_MISUSE,
+               : weir_fail(WEIR_ERR_STREAM_MISUSE,
                            "cuda:%d: %s on a stream that has ended: unregister it before it is destroyed, and free "
                            "on another stream what was used on it",
                            device->ordinal, what);
@@ -133,7 +133,7 @@ weir_status wi_cuda_check_stream(wi_device *device, const wi_cuda_stream *s, boo
     if (!s->stream || (!capturing && !is_itself(s)))
         return has_ended(device, s, what);
     if (capturing && (!joins || s->stream == CU_STREAM_LEGACY))
-        return weir_fail(WEIR_STREAM_MISUSE,
+        return weir_fail(WEIR_ERR_STREAM_MISUSE,
                          "cuda:%d: %s on a stream that is being captured into a graph: do it after the capture or on a "
                          "stream that is not captured",
                          device->ordinal, what);
@@ -153,7 +153,7 @@ weir_status wi_cuda_check_captures(wi_device *device)
         pthread_mutex_unlock(&s->lock);
     }
     return capturing
-               ? weir_fail(WEIR_STREAM_MISUSE,
+               ? weir_fail(WEIR_ERR_STREAM_MISUSE,
                            "cuda:%d: a point behind all streams cannot be had while one of them is being captured",
                            device->ordinal)
                : WEIR_OK;
@@ -215,21 +215,21 @@ weir_status wi_cuda_stream_adopt(wi_device *device, void *native, void **out, ui
     unsigned long long id = 0;
     CUstream stream = native;
     if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
-        return weir_fail(WEIR_INVALID, "cuda:%d: %p is a default stream: ask for those with weir_stream_default",
+        return weir_fail(WEIR_ERR_INVALID, "cuda:%d: %p is a default stream: ask for those with weir_stream_default",
                          device->ordinal, native);
     weir_status status = wi_cuda_begin(device, &guard);
     if (status != WEIR_OK)
         return status;
     if (is_capturing(&(wi_cuda_stream){.stream = stream}))
         status =
-            weir_fail(WEIR_STREAM_MISUSE,
+            weir_fail(WEIR_ERR_STREAM_MISUSE,
                       "cuda:%d: stream %p is being captured into a graph, and to ask what stream it is would end the "
                       "capture: register it before that",
                       device->ordinal, native);
     if (status == WEIR_OK)
         status = wi_cuda_check(device, wi_cuda.cuStreamGetCtx(stream, &context), "cuStreamGetCtx");
     if (status == WEIR_OK && context != device->context)
-        status = weir_fail(WEIR_STREAM_MISUSE,
+        status = weir_fail(WEIR_ERR_STREAM_MISUSE,
                            "cuda:%d: stream %p belongs to context %p; weir works in the device's primary context, %p: "
                            "make the stream there",
                            device->ordinal, native, (void *)context, (void *)device->context);
@@ -249,17 +249,17 @@ weir_status wi_cuda_stream_default(wi_device *device, weir_default_stream which,
 {
     wi_cuda_guard guard;
     unsigned long long id = 0;
-    if (which != WEIR_DEFAULT_LEGACY && which != WEIR_DEFAULT_PER_THREAD)
-        return weir_fail(WEIR_INVALID, "cuda:%d: there is no default stream with the number %d", device->ordinal,
+    if (which != WEIR_DEFAULT_STREAM_LEGACY && which != WEIR_DEFAULT_STREAM_PER_THREAD)
+        return weir_fail(WEIR_ERR_INVALID, "cuda:%d: there is no default stream with the number %d", device->ordinal,
                          (int)which);
     weir_status status = wi_cuda_begin(device, &guard);
     if (status != WEIR_OK)
         return status;
-    if (which == WEIR_DEFAULT_PER_THREAD)
+    if (which == WEIR_DEFAULT_STREAM_PER_THREAD)
         status = wi_cuda_check(device, wi_cuda.cuStreamGetId(CU_STREAM_PER_THREAD, &id), "cuStreamGetId");
     if (status == WEIR_OK)
-        status =
-            note_foreign(device, which == WEIR_DEFAULT_LEGACY ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD, 0, id, out);
+        status = note_foreign(device, which == WEIR_DEFAULT_STREAM_LEGACY ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD, 0,
+                              id, out);
     wi_cuda_end(&guard);
     return status;
 }

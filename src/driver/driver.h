@@ -36,12 +36,12 @@ typedef struct wi_driver {
     weir_status (*memory)(wi_device *device, uint64_t *available, uint64_t *total);
     uint64_t (*granule)(wi_device *device); /* of addresses and the length of handles: a power of two */
 
-    /* Addresses without memory. `bytes` is a multiple of the granule, the result aligned to 2 MiB. WEIR_UNSUPPORTED where
+    /* Addresses without memory. `bytes` is a multiple of the granule, the result aligned to 2 MiB. WEIR_ERR_UNSUPPORTED where
      * memory cannot be mapped, and then none of the six functions from here on is called again. */
     weir_status (*reserve)(wi_device *device, uint64_t bytes, void **address);
     void (*unreserve)(wi_device *device, void *address, uint64_t bytes);
 
-    /* `count` handles of `bytes` each, a multiple of the granule, not 0. All or none; WEIR_OUT_OF_MEMORY when the device has
+    /* `count` handles of `bytes` each, a multiple of the granule, not 0. All or none; WEIR_ERR_OUT_OF_MEMORY when the device has
      * no more. */
     weir_status (*create)(wi_device *device, uint64_t bytes, size_t count, wi_handle *handles);
     /* Handles that are mapped nowhere; `bytes` is, here and below, what each of them was created with. */
@@ -54,7 +54,7 @@ typedef struct wi_driver {
     weir_status (*unmap)(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles);
 
     /* One piece of memory with an address of its own, aligned to 256 or more; `bytes` is a multiple of 256. What it holds
-     * is unknown. WEIR_UNSUPPORTED for a kind that the driver has not. Both may wait for the whole device (cuMemFree
+     * is unknown. WEIR_ERR_UNSUPPORTED for a kind that the driver has not. Both may wait for the whole device (cuMemFree
      * does), so that only what the device is past is released. The host writes to pinned and pageable memory itself;
      * whether `fill` reaches what is pageable is the driver's matter (on cuda it does not). */
     weir_status (*allocate)(wi_device *device, weir_kind kind, uint64_t bytes, void **address);
@@ -63,22 +63,22 @@ typedef struct wi_driver {
     /* The same for device memory in the order of a stream, from a pool that is this device record's own: work put on the
      * stream after the allocation may use it, and so may the next owner after the release, on that stream at once and
      * elsewhere when the device is past it. Without a stream: at once, having waited. What the pool keeps is given back by
-     * trim, down to `keep` bytes; both tell what it has from the device afterwards. WEIR_STREAM_MISUSE for a stream that
-     * is being captured, WEIR_UNSUPPORTED from a device without pools. */
+     * trim, down to `keep` bytes; both tell what it has from the device afterwards. WEIR_ERR_STREAM_MISUSE for a stream that
+     * is being captured, WEIR_ERR_UNSUPPORTED from a device without pools. */
     weir_status (*pool_allocate)(wi_device *device, uint64_t bytes, void *stream, void **address);
     weir_status (*pool_release)(wi_device *device, void *address, uint64_t bytes, void *stream);
     weir_status (*pool_trim)(wi_device *device, uint64_t keep, uint64_t *held);
     weir_status (*pool_held)(wi_device *device, uint64_t *held);
 
     weir_status (*stream_create)(wi_device *device, void **stream);
-    /* A stream that somebody else made and will destroy. stream_destroy then only forgets it. WEIR_STREAM_MISUSE for one
-     * of another context, and for one that is being captured where the driver cannot tell which it is, WEIR_UNSUPPORTED from a driver that knows no streams but its own. *identity differs between two
+    /* A stream that somebody else made and will destroy. stream_destroy then only forgets it. WEIR_ERR_STREAM_MISUSE for one
+     * of another context, and for one that is being captured where the driver cannot tell which it is, WEIR_ERR_UNSUPPORTED from a driver that knows no streams but its own. *identity differs between two
      * streams that had the same native address one after the other; events are recorded on the one that was adopted alone, but
      * where `identity` is NULL: then the record is for whatever stream has the address, of which the caller makes sure. */
     weir_status (*stream_adopt)(wi_device *device, void *native, void **stream, uint64_t *identity);
-    /* The device's default stream, which nothing of weir's uses unless it is asked for; WEIR_UNSUPPORTED without one. The
+    /* The device's default stream, which nothing of weir's uses unless it is asked for; WEIR_ERR_UNSUPPORTED without one. The
      * per-thread one is the calling thread's: from another thread its native name would mean another stream, so that what
-     * is queued, recorded or waited for there is answered with WEIR_STREAM_MISUSE. Events of it serve every thread, and so does its stream_destroy, which waits
+     * is queued, recorded or waited for there is answered with WEIR_ERR_STREAM_MISUSE. Events of it serve every thread, and so does its stream_destroy, which waits
      * for those that were recorded. */
     weir_status (*stream_default)(wi_device *device, weir_default_stream which, void **stream);
     /* The stream's work was waited for. Whoever is about to record an event on it, or to ask about one, finds it ended. */
@@ -101,16 +101,16 @@ typedef struct wi_driver {
      * the device is over. NULL: no tool watches this driver's memory. */
     void (*within)(wi_device *device, void (*fn)(void *user), void *user);
 
-    /* Errors of stream_synchronize, record and order: WEIR_STREAM_MISUSE for a stream that is being captured, and the
+    /* Errors of stream_synchronize, record and order: WEIR_ERR_STREAM_MISUSE for a stream that is being captured, and the
      * capture goes on; of record, for one that has ended, too. The work below becomes part of the graph. */
     weir_status (*record)(wi_device *device, void *stream, wi_event *out);
     /* The point behind all work that was put on the device so far, on whatever stream, also on streams that have ended.
-     * WEIR_STREAM_MISUSE while a stream that the driver knows is being captured: a driver may break any capture that it does
+     * WEIR_ERR_STREAM_MISUSE while a stream that the driver knows is being captured: a driver may break any capture that it does
      * not know of. May wait for the device where there is no event for that (CUDA before 12.5). NULL: streams end when their
      * work is done. */
     weir_status (*record_all)(wi_device *device, wi_event *out);
     bool (*passed)(wi_device *device, wi_event event); /* never blocks */
-    /* Waits until it is passed or the clock reads `deadline`; WEIR_OK either way, WEIR_DRIVER if it will never be. */
+    /* Waits until it is passed or the clock reads `deadline`; WEIR_OK either way, WEIR_ERR_DRIVER if it will never be. */
     weir_status (*wait)(wi_device *device, wi_event event, uint64_t deadline);
     /* What is queued on `stream` from now on runs after the event. */
     weir_status (*order)(wi_device *device, void *stream, wi_event event);
@@ -131,7 +131,7 @@ enum { WI_DRIVERS = 3, WI_ORDINALS = 64 }; /* how many there are, and the most d
 /* The place of one of these in the list of drivers. */
 size_t wi_driver_number(const wi_driver *driver);
 
-/* Reads "host", "cuda", "cuda:3". WEIR_INVALID for a text that is no device, WEIR_NOT_FOUND for one that is not here. */
+/* Reads "host", "cuda", "cuda:3". WEIR_ERR_INVALID for a text that is no device, WEIR_ERR_NOT_FOUND for one that is not here. */
 weir_status wi_driver_find(const char *device, const wi_driver **driver, int *ordinal);
 
 #endif

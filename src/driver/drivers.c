@@ -7,7 +7,7 @@ static const wi_driver *const drivers[WI_DRIVERS] = {&wi_host_driver, &wi_cuda_d
 
 static weir_status no_device(const char *text)
 {
-    return weir_fail(WEIR_INVALID, "\"%.40s\" is no device; write host, or a driver and an ordinal such as cuda:0",
+    return weir_fail(WEIR_ERR_INVALID, "\"%.40s\" is no device; write host, or a driver and an ordinal such as cuda:0",
                      text);
 }
 
@@ -22,7 +22,7 @@ size_t wi_driver_number(const wi_driver *driver)
 weir_status wi_driver_find(const char *device, const wi_driver **driver, int *ordinal)
 {
     if (!device)
-        return weir_fail(WEIR_INVALID, "no device is named");
+        return weir_fail(WEIR_ERR_INVALID, "no device is named");
     size_t length = strcspn(device, ":");
     int number = 0;
     if (device[length] == ':') {
@@ -39,7 +39,7 @@ weir_status wi_driver_find(const char *device, const wi_driver **driver, int *or
         if (strncmp(drivers[i]->name, device, length) != 0 || drivers[i]->name[length] != '\0')
             continue;
         if (number >= drivers[i]->ordinals)
-            return weir_fail(WEIR_NOT_FOUND, "there is no device %s; the ordinals of %s go from 0 to %d", device,
+            return weir_fail(WEIR_ERR_NOT_FOUND, "there is no device %s; the ordinals of %s go from 0 to %d", device,
                              drivers[i]->name, drivers[i]->ordinals - 1);
         *driver = drivers[i];
         *ordinal = number;

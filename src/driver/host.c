@@ -25,14 +25,14 @@ enum { GRANULE = 64 * 1024, ALIGNMENT = 2 * 1024 * 1024 };
 
 static weir_status fail(const char *what, uint64_t bytes)
 {
-    return weir_fail(WEIR_DRIVER, "host: %s of %llu bytes: %s", what, (unsigned long long)bytes, strerror(errno));
+    return weir_fail(WEIR_ERR_DRIVER, "host: %s of %llu bytes: %s", what, (unsigned long long)bytes, strerror(errno));
 }
 
 static weir_status host_open(int ordinal, wi_device **out)
 {
     wi_device *device = calloc(1, sizeof *device);
     if (!device)
-        return weir_fail(WEIR_SYSTEM, "host: no memory for the device record");
+        return weir_fail(WEIR_ERR_SYSTEM, "host: no memory for the device record");
     (void)ordinal; /* there is one */
     pthread_mutex_init(&device->lock, NULL);
     *out = device;
@@ -183,7 +183,7 @@ weir_status wi_host_allocate(wi_device *device, weir_kind kind, uint64_t bytes, 
 {
     (void)device;
     if (kind < 0 || kind >= WEIR_KIND_COUNT)
-        return weir_fail(WEIR_UNSUPPORTED, "host: there is no kind of memory with the number %d", (int)kind);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "host: there is no kind of memory with the number %d", (int)kind);
     return wi_pageable_allocate(bytes, address);
 }
 

@@ -53,7 +53,7 @@ weir_status wi_host_pool_release(wi_device *device, void *address, uint64_t byte
 {
     piece *p = malloc(sizeof *p);
     if (!p)
-        return weir_fail(WEIR_SYSTEM, "host: no memory to note that %llu bytes are released",
+        return weir_fail(WEIR_ERR_SYSTEM, "host: no memory to note that %llu bytes are released",
                          (unsigned long long)bytes);
     *p = (piece){.address = address, .bytes = bytes};
     weir_status status = wi_host_record(device, stream, &p->returned);

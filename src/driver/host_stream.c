@@ -109,12 +109,12 @@ weir_status wi_host_stream_create(wi_device *device, void **out)
 {
     host_stream *stream = take_record(device);
     if (!stream)
-        return weir_fail(WEIR_SYSTEM, "host: no memory for a stream");
+        return weir_fail(WEIR_ERR_SYSTEM, "host: no memory for a stream");
     stream->closing = false;
     int error = pthread_create(&stream->thread, NULL, run_stream, stream);
     if (error != 0) {
         return_record(device, stream);
-        return weir_fail(WEIR_SYSTEM, "host: no thread for a stream: %s", strerror(error));
+        return weir_fail(WEIR_ERR_SYSTEM, "host: no thread for a stream: %s", strerror(error));
     }
     *out = stream;
     return WEIR_OK;
@@ -135,13 +135,13 @@ void wi_host_stream_destroy(wi_device *device, void *handle)
 weir_status wi_host_stream_adopt(wi_device *device, void *native, void **stream, uint64_t *identity)
 {
     (void)device, (void)native, (void)stream, (void)identity;
-    return weir_fail(WEIR_UNSUPPORTED, "host: all streams are weir's own: take one with weir_stream_acquire");
+    return weir_fail(WEIR_ERR_UNSUPPORTED, "host: all streams are weir's own: take one with weir_stream_acquire");
 }
 
 weir_status wi_host_stream_default(wi_device *device, weir_default_stream which, void **stream)
 {
     (void)device, (void)which, (void)stream;
-    return weir_fail(WEIR_UNSUPPORTED, "host: there is no default stream: take one with weir_stream_acquire");
+    return weir_fail(WEIR_ERR_UNSUPPORTED, "host: there is no default stream: take one with weir_stream_acquire");
 }
 
 bool wi_host_stream_capturing(wi_device *device, void *stream)
@@ -233,7 +233,7 @@ static weir_status put(host_stream *stream, work item)
     }
     work *queued = malloc(sizeof *queued);
     if (!queued)
-        return weir_fail(WEIR_SYSTEM, "host: no memory to queue work");
+        return weir_fail(WEIR_ERR_SYSTEM, "host: no memory to queue work");
     *queued = item;
     queued->next = NULL;
     pthread_mutex_lock(&stream->lock);

@@ -12,6 +12,7 @@ const char *weir_kind_name(weir_kind kind)
 weir_status wi_pageable_allocate(uint64_t bytes, void **address)
 {
     if (posix_memalign(address, PIECE_ALIGNMENT, bytes) != 0)
-        return weir_fail(WEIR_OUT_OF_MEMORY, "the C library has no %llu bytes of memory", (unsigned long long)bytes);
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "the C library has no %llu bytes of memory",
+                         (unsigned long long)bytes);
     return WEIR_OK;
 }

@@ -114,7 +114,7 @@ static weir_status sim_open(int ordinal, wi_device **out)
     wi_sim_options options = configured ? next_options : (wi_sim_options){.by_itself = true};
     wi_device *device = calloc(1, sizeof *device);
     if (!device)
-        return weir_fail(WEIR_SYSTEM, "sim: no memory for the device record");
+        return weir_fail(WEIR_ERR_SYSTEM, "sim: no memory for the device record");
     device->bytes = options.bytes ? options.bytes : 256 * WI_MIB;
     device->granule = options.granule ? options.granule : 2 * WI_MIB;
     device->by_itself = options.by_itself;
@@ -126,7 +126,7 @@ static weir_status sim_open(int ordinal, wi_device **out)
     if (!device->granules ||
         !wi_plane_init(&device->contents, device->granule_count + 1, (uint32_t)(device->granule / WI_SIM_UNIT))) {
         free_device(device);
-        return weir_fail(WEIR_SYSTEM, "sim: no memory for the granules");
+        return weir_fail(WEIR_ERR_SYSTEM, "sim: no memory for the granules");
     }
     pthread_mutex_init(&device->lock, NULL);
     *out = device;
@@ -189,7 +189,7 @@ weir_status wi_sim_reserve(wi_device *device, uint64_t bytes, char **address)
                        : MAP_FAILED;
     if (raw == MAP_FAILED) {
         free(memory);
-        return weir_fail(WEIR_DRIVER, "sim: no addresses for a range of %llu bytes", (unsigned long long)bytes);
+        return weir_fail(WEIR_ERR_DRIVER, "sim: no addresses for a range of %llu bytes", (unsigned long long)bytes);
     }
     char *start = (char *)wi_round_up((uintptr_t)raw, alignment);
     if (start > raw)
@@ -328,10 +328,10 @@ static weir_status sim_create(wi_device *device, uint64_t bytes, size_t count, w
     pthread_mutex_lock(&device->lock);
     if (length == 0 || bytes % device->granule != 0) {
         wi_sim_wrong(device, "handles of %llu bytes are asked for, no whole granules", (unsigned long long)bytes);
-        status = weir_fail(WEIR_DRIVER, "sim: %llu bytes are no whole granules", (unsigned long long)bytes);
+        status = weir_fail(WEIR_ERR_DRIVER, "sim: %llu bytes are no whole granules", (unsigned long long)bytes);
     } else if (count > device->granule_count || length > device->granule_count ||
                !wi_sim_has_room(device, count * length)) {
-        status = weir_fail(WEIR_OUT_OF_MEMORY, "sim: the device has no more memory");
+        status = weir_fail(WEIR_ERR_OUT_OF_MEMORY, "sim: the device has no more memory");
     }
     for (size_t i = 0; status == WEIR_OK && i < count; i++)
         handles[i] = value_of(device, wi_sim_new_handle(device, (uint32_t)length));
@@ -464,7 +464,7 @@ static void *sim_stream_native(void *stream)
 static weir_status sim_stream_default(wi_device *device, weir_default_stream which, void **stream)
 {
     (void)device, (void)which, (void)stream;
-    return weir_fail(WEIR_UNSUPPORTED, "sim: there is no default stream");
+    return weir_fail(WEIR_ERR_UNSUPPORTED, "sim: there is no default stream");
 }
 
 static void *sim_context(wi_device *device)

@@ -59,10 +59,10 @@ static weir_status carve(wi_device *device, wi_sim_space *space, uint64_t bytes,
         return status;
     wi_sim_piece **at = find_hole(device, space, bytes, &address);
     if (!at)
-        return weir_fail(WEIR_OUT_OF_MEMORY, "sim: the device has no %llu bytes left", ULL(bytes));
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "sim: the device has no %llu bytes left", ULL(bytes));
     wi_sim_piece *piece = malloc(sizeof *piece);
     if (!piece)
-        return weir_fail(WEIR_SYSTEM, "sim: no memory to note a piece");
+        return weir_fail(WEIR_ERR_SYSTEM, "sim: no memory to note a piece");
     *piece = (wi_sim_piece){.next = *at, .address = address, .bytes = bytes};
     *at = piece;
     for (char *g = granule_of(device, space, address); g < address + bytes; g += device->granule)
@@ -116,7 +116,7 @@ static wi_sim_piece **find_piece(wi_device *device, wi_sim_piece **first, const 
 
 static weir_status fail_release(const void *address)
 {
-    return weir_fail(WEIR_DRIVER, "sim: %p is no piece that was allocated", address);
+    return weir_fail(WEIR_ERR_DRIVER, "sim: %p is no piece that was allocated", address);
 }
 
 /* The host's memory ------------------------------------------------------------------------------------------------ */
@@ -142,7 +142,7 @@ static weir_status allocate_host(wi_device *device, uint64_t bytes, void **addre
 {
     wi_sim_piece *piece = malloc(sizeof *piece);
     if (!piece)
-        return weir_fail(WEIR_SYSTEM, "sim: no memory to note a piece");
+        return weir_fail(WEIR_ERR_SYSTEM, "sim: no memory to note a piece");
     weir_status status = wi_pageable_allocate(bytes, address);
     if (status != WEIR_OK) {
         free(piece);
@@ -169,7 +169,7 @@ weir_status wi_sim_allocate(wi_device *device, weir_kind kind, uint64_t bytes, v
     if (status != WEIR_OK)
         return status;
     if (kind != WEIR_KIND_DEVICE && kind != WEIR_KIND_PINNED && kind != WEIR_KIND_HOST)
-        return weir_fail(WEIR_UNSUPPORTED, "sim: there is no kind of memory with the number %d", (int)kind);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "sim: there is no kind of memory with the number %d", (int)kind);
     wi_sim_lock(device);
     status = kind == WEIR_KIND_DEVICE ? carve(device, &device->single, bytes, address)
                                       : allocate_host(device, bytes, address);
@@ -225,7 +225,7 @@ static weir_status take(wi_device *device, uint64_t bytes, void *stream, void **
             return WEIR_OK;
         }
     weir_status status = carve(device, &device->pool, bytes, address);
-    if (status != WEIR_OUT_OF_MEMORY)
+    if (status != WEIR_ERR_OUT_OF_MEMORY)
         return status;
     trim(device, 0);
     return carve(device, &device->pool, bytes, address);

@@ -101,7 +101,7 @@ static weir_status run_until(wi_device *device, wi_event event, uint64_t deadlin
     while (!is_done(event) && now < deadline)
         if (!run_any(device) && !pass_time(device, deadline)) {
             wi_sim_wrong(device, "stream %u waits for what never happens", wi_sim_number(event.stream));
-            return weir_fail(WEIR_DRIVER, "sim: the streams wait for one another");
+            return weir_fail(WEIR_ERR_DRIVER, "sim: the streams wait for one another");
         }
     (void)wi_sim_is_past(device, event);
     return WEIR_OK;
@@ -214,7 +214,7 @@ static weir_status add_to_graph(wi_sim_graph *graph, const wi_sim_work *work, bo
         size_t capacity = graph->capacity ? 2 * graph->capacity : 16;
         wi_sim_work *more = realloc(graph->work, capacity * sizeof *more);
         if (!more)
-            return weir_fail(WEIR_SYSTEM, "sim: no memory for a graph");
+            return weir_fail(WEIR_ERR_SYSTEM, "sim: no memory for a graph");
         graph->work = more;
         graph->capacity = capacity;
     }
@@ -231,7 +231,7 @@ static weir_status put(wi_device *device, wi_sim_stream *s, const wi_sim_work *w
         return s->graph ? add_to_graph(s->graph, work, own) : WEIR_OK;
     if (s) {
         if (!make_room(s))
-            return weir_fail(WEIR_SYSTEM, "sim: no memory to queue work");
+            return weir_fail(WEIR_ERR_SYSTEM, "sim: no memory to queue work");
         s->ring[++s->queued & (s->capacity - 1)] = *work;
     }
     if (work->kind == WI_SIM_DO_COPY && work->from)
@@ -297,7 +297,7 @@ weir_status wi_sim_check_capture(const wi_sim_stream *s, const char *what)
 {
     if (!s || !s->captured)
         return WEIR_OK;
-    return weir_fail(WEIR_STREAM_MISUSE,
+    return weir_fail(WEIR_ERR_STREAM_MISUSE,
                      "sim: %s on stream %u, which is being captured: do it after the capture or on another stream",
                      what, s->number);
 }
@@ -318,7 +318,7 @@ weir_status wi_sim_record(wi_device *device, void *stream, wi_event *out)
     wi_sim_lock(device);
     wi_sim_stream *s = stream;
     if (s && s->over)
-        status = weir_fail(WEIR_STREAM_MISUSE, "sim: an event on stream %u, which has ended", s->number);
+        status = weir_fail(WEIR_ERR_STREAM_MISUSE, "sim: an event on stream %u, which has ended", s->number);
     if (status == WEIR_OK)
         status = wi_sim_check_capture(s, "an event");
     if (status == WEIR_OK)
@@ -428,7 +428,8 @@ weir_status wi_sim_stream_create(wi_device *device, void **out)
     wi_sim_lock(device);
     *out = make_stream(device);
     wi_sim_unlock(device);
-    return *out ? WEIR_OK : weir_fail(WEIR_SYSTEM, "sim: all %d streams exist, or no memory for one", WI_SIM_STREAMS);
+    return *out ? WEIR_OK
+                : weir_fail(WEIR_ERR_SYSTEM, "sim: all %d streams exist, or no memory for one", WI_SIM_STREAMS);
 }
 
 void *wi_sim_address(const void *stream)
@@ -461,7 +462,7 @@ weir_status wi_sim_stream_adopt(wi_device *device, void *native, void **out, uin
 {
     wi_sim_stream *found = NULL;
     if (!native)
-        return weir_fail(WEIR_INVALID, "sim: no stream is given");
+        return weir_fail(WEIR_ERR_INVALID, "sim: no stream is given");
     wi_sim_lock(device);
     for (unsigned i = 0; i < WI_SIM_STREAMS; i++)
         if (device->streams[i] && !device->streams[i]->over && device->streams[i]->native == native)
@@ -473,7 +474,7 @@ weir_status wi_sim_stream_adopt(wi_device *device, void *native, void **out, uin
             *identity = found->identity;
     }
     wi_sim_unlock(device);
-    return found ? WEIR_OK : weir_fail(WEIR_STREAM_MISUSE, "sim: %p is no stream of this device", native);
+    return found ? WEIR_OK : weir_fail(WEIR_ERR_STREAM_MISUSE, "sim: %p is no stream of this device", native);
 }
 
 bool wi_sim_stream_capturing(wi_device *device, void *stream)

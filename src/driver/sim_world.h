@@ -139,7 +139,7 @@ wi_event wi_sim_point(wi_device *device, void *stream);
 bool wi_sim_is_past(wi_device *device, wi_event event);
 /* The stream that has the address of what weir calls this one: itself, unless it has ended without a word. */
 wi_sim_stream *wi_sim_at(wi_device *device, void *stream);
-/* WEIR_STREAM_MISUSE while it is captured. */
+/* WEIR_ERR_STREAM_MISUSE while it is captured. */
 weir_status wi_sim_check_capture(const wi_sim_stream *stream, const char *what);
 
 weir_status wi_sim_stream_create(wi_device *device, void **out);

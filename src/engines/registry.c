@@ -67,7 +67,7 @@ static void add_own_directory(search *s)
 
 static void find_directories(search *s)
 {
-    weir_option option = {.size = sizeof option};
+    weir_option option = {.struct_size = sizeof option};
     s->count = 0;
     if (weir_option_get("engine_path", &option) == WEIR_OK) {
         char *rest = option.value;
@@ -97,15 +97,15 @@ static weir_status check_table(const weir_engine *e, const char *where)
 {
     const size_t least = offsetof(weir_engine, unload) + sizeof e->unload; /* version 1 ends there */
     if (!e)
-        return weir_fail(WEIR_ENGINE, "%s does not serve the engine table version %d", where, (int)WEIR_ENGINE_ABI);
-    if (e->abi == 0 || e->abi > WEIR_ENGINE_ABI || e->size < least)
-        return weir_fail(WEIR_ENGINE,
+        return weir_fail(WEIR_ERR_ENGINE, "%s does not serve the engine table version %d", where, (int)WEIR_ENGINE_ABI);
+    if (e->abi == 0 || e->abi > WEIR_ENGINE_ABI || e->struct_size < least)
+        return weir_fail(WEIR_ERR_ENGINE,
                          "%s has an engine table of version %u and %u bytes; this weir takes up to version %d and "
                          "from %zu bytes",
-                         where, e->abi, e->size, (int)WEIR_ENGINE_ABI, least);
+                         where, e->abi, e->struct_size, (int)WEIR_ENGINE_ABI, least);
     if (!good_name(e->name) || !e->probe || !e->load || !e->infer || !e->release_outputs || !e->info || !e->unload)
-        return weir_fail(WEIR_ENGINE, "%s lacks its name or one of probe, load, infer, release_outputs, info, unload",
-                         where);
+        return weir_fail(WEIR_ERR_ENGINE,
+                         "%s lacks its name or one of probe, load, infer, release_outputs, info, unload", where);
     return WEIR_OK;
 }
 
@@ -120,15 +120,15 @@ static weir_status open_file(const char *path, const weir_engine **out)
 {
     void *plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!plugin)
-        return weir_fail(WEIR_ENGINE, "cannot open the plug-in %s: %s", path, dlerror());
+        return weir_fail(WEIR_ERR_ENGINE, "cannot open the plug-in %s: %s", path, dlerror());
     void *symbol = dlsym(plugin, "weir_engine_entry");
     if (!symbol) {
         dlclose(plugin);
-        return weir_fail(WEIR_ENGINE, "%s is no plug-in: it exports no weir_engine_entry", path);
+        return weir_fail(WEIR_ERR_ENGINE, "%s is no plug-in: it exports no weir_engine_entry", path);
     }
     if (!same_library(plugin)) {
         dlclose(plugin);
-        return weir_fail(WEIR_ENGINE,
+        return weir_fail(WEIR_ERR_ENGINE,
                          "%s uses another libweir than this program; link the program to the shared library", path);
     }
     weir_engine_entry_fn entry;
@@ -152,7 +152,8 @@ static const weir_engine *find(const char *name)
 static weir_status add(const weir_engine *engine)
 {
     if (engine_count == MOST_ENGINES)
-        return weir_fail(WEIR_BUSY, "%d engines are known; there is no room for %s", (int)MOST_ENGINES, engine->name);
+        return weir_fail(WEIR_ERR_BUSY, "%d engines are known; there is no room for %s", (int)MOST_ENGINES,
+                         engine->name);
     engines[engine_count++] = engine;
     return WEIR_OK;
 }
@@ -179,7 +180,7 @@ static weir_status not_found(const char *name, const search *s)
         size_t length = strlen(places);
         snprintf(places + length, sizeof places - length, "%s%s", i ? ", " : "", s->directories[i]);
     }
-    return weir_fail(WEIR_NOT_FOUND,
+    return weir_fail(WEIR_ERR_NOT_FOUND,
                      "the engine %s is not here: weir-engine-%s.so is not in %s; %s; WEIR_ENGINE_PATH names "
                      "directories with others",
                      name, name, places, way_to(name));
@@ -189,23 +190,23 @@ static weir_status open_plugin(const char *name, const weir_engine **out)
 {
     search *s = malloc(sizeof *s);
     if (!s)
-        return weir_fail(WEIR_SYSTEM, "no host memory to look for engines");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory to look for engines");
     find_directories(s);
     const weir_engine *engine = NULL;
-    weir_status status = WEIR_NOT_FOUND;
-    for (size_t i = 0; i < s->count && status == WEIR_NOT_FOUND; i++) {
+    weir_status status = WEIR_ERR_NOT_FOUND;
+    for (size_t i = 0; i < s->count && status == WEIR_ERR_NOT_FOUND; i++) {
         char path[PATH_MAX + 64];
         snprintf(path, sizeof path, "%s/weir-engine-%s.so", s->directories[i], name);
         if (access(path, F_OK) == 0)
             status = open_file(path, &engine);
     }
-    if (status == WEIR_NOT_FOUND)
+    if (status == WEIR_ERR_NOT_FOUND)
         status = not_found(name, s);
     free(s);
     if (status != WEIR_OK || !engine)
         return status;
     if (strcmp(engine->name, name) != 0)
-        return weir_fail(WEIR_ENGINE, "the plug-in weir-engine-%s.so calls itself \"%s\"", name, engine->name);
+        return weir_fail(WEIR_ERR_ENGINE, "the plug-in weir-engine-%s.so calls itself \"%s\"", name, engine->name);
     *out = engine;
     return WEIR_OK;
 }
@@ -256,7 +257,8 @@ static weir_status wait_for_opener(const char *name)
     asking mine = {.name = name, .by = pthread_self()};
     for (const asking *opener; (opener = opener_of(name));) {
         if (waits_for_me(opener))
-            return weir_fail(WEIR_CONFLICT, "the engine \"%s\" is being opened, and waits for this very call", name);
+            return weir_fail(WEIR_ERR_CONFLICT, "the engine \"%s\" is being opened, and waits for this very call",
+                             name);
         enlist(&waiting, &mine);
         pthread_cond_wait(&opened, &lock);
         strike(&waiting, &mine);
@@ -292,7 +294,7 @@ weir_status weir_engine_open(const char *name, const weir_engine **out)
 {
     WI_ENTER();
     if (!out || !good_name(name))
-        return weir_fail(WEIR_INVALID, "weir_engine_open: a name is 1 to 31 of a-z, 0-9 and -");
+        return weir_fail(WEIR_ERR_INVALID, "weir_engine_open: a name is 1 to 31 of a-z, 0-9 and -");
     const weir_engine *engine = NULL;
     char own[NAME_BYTES]; /* other threads read it, and the caller's may be a list's that changes meanwhile */
     snprintf(own, sizeof own, "%s", name);
@@ -315,7 +317,7 @@ weir_status weir_engine_register(const weir_engine *engine)
         return status;
     pthread_mutex_lock(&lock);
     if (find(engine->name))
-        status = weir_fail(WEIR_CONFLICT, "there is an engine \"%s\" already", engine->name);
+        status = weir_fail(WEIR_ERR_CONFLICT, "there is an engine \"%s\" already", engine->name);
     else
         status = add(engine);
     pthread_mutex_unlock(&lock);
@@ -437,6 +439,6 @@ weir_status wi_engine_for(const char *path, const weir_engine **out)
                          engine->suffixes ? engine->suffixes : "");
         }
     }
-    return weir_fail(WEIR_NOT_FOUND, "no engine here takes %s; there are: %s%s; scripts/engines gets others", path,
+    return weir_fail(WEIR_ERR_NOT_FOUND, "no engine here takes %s; there are: %s%s; scripts/engines gets others", path,
                      tried[0] ? tried : "none", failure);
 }

@@ -6,7 +6,7 @@
 
 #include <weir/engine.h>
 
-/* The engine for a model file: by its suffix, else by its first bytes. WEIR_NOT_FOUND names what there is. */
+/* The engine for a model file: by its suffix, else by its first bytes. WEIR_ERR_NOT_FOUND names what there is. */
 weir_status wi_engine_for(const char *path, const weir_engine **out);
 
 /* Whether the path ends in one of the suffixes, which stand between blanks, in any case. */

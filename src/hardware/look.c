@@ -66,11 +66,11 @@ static weir_status give(wi_found *found, const char *root, const wi_answer answe
 {
     look *l = malloc(sizeof *l + found->count * sizeof *l->devices);
     if (!l)
-        return weir_fail(WEIR_SYSTEM, "weir_hardware_look: no host memory");
+        return weir_fail(WEIR_ERR_SYSTEM, "weir_hardware_look: no host memory");
     for (size_t i = 0; i < found->count; i++)
         l->devices[i] = found->cards[i].device;
     write_remarks(root, answers, found->count == WI_MOST_CARDS, l->remarks);
-    l->hardware = (weir_hardware){.size = sizeof l->hardware,
+    l->hardware = (weir_hardware){.struct_size = sizeof l->hardware,
                                   .devices = l->devices,
                                   .device_count = found->count,
                                   .remarks = l->remarks,
@@ -82,18 +82,18 @@ static weir_status give(wi_found *found, const char *root, const wi_answer answe
 /* The options with their defaults; the root without a slash at its end, so that it can stand before any path. */
 static weir_status read_options(const weir_hardware_options *given, weir_hardware_options *o, char *root)
 {
-    *o = (weir_hardware_options){.size = sizeof *o};
+    *o = (weir_hardware_options){.struct_size = sizeof *o};
     root[0] = '\0';
-    if (given && !wi_copy_in(o, sizeof *o, given, given->size))
-        return weir_fail(WEIR_INVALID, "weir_hardware_look: the options' size is not set");
+    if (given && !wi_copy_in(o, sizeof *o, given, given->struct_size))
+        return weir_fail(WEIR_ERR_INVALID, "weir_hardware_look: the options' struct_size is not set");
     if (o->limit_ms == 0)
         o->limit_ms = LIMIT_MS;
     if (!o->sysroot || !o->sysroot[0])
         return WEIR_OK;
     struct stat status;
     if (stat(o->sysroot, &status) != 0 || !S_ISDIR(status.st_mode) || !realpath(o->sysroot, root))
-        return weir_fail(WEIR_NOT_FOUND, "%s is no directory; a sysroot has another machine's /proc, /sys and /usr/lib",
-                         o->sysroot);
+        return weir_fail(WEIR_ERR_NOT_FOUND,
+                         "%s is no directory; a sysroot has another machine's /proc, /sys and /usr/lib", o->sysroot);
     if (strcmp(root, "/") == 0)
         root[0] = '\0';
     return WEIR_OK;
@@ -103,7 +103,7 @@ weir_status weir_hardware_look(const weir_hardware_options *options, weir_hardwa
 {
     WI_ENTER();
     if (!out)
-        return weir_fail(WEIR_INVALID, "weir_hardware_look: out is NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_hardware_look: out is NULL");
     uint64_t begun = wi_now();
     char root[PATH_MAX];
     weir_hardware_options o;
@@ -128,7 +128,7 @@ weir_status weir_hardware_look(const weir_hardware_options *options, weir_hardwa
     if (whole || found.count == WI_MOST_CARDS) /* too many hide none of the first */
         status = give(&found, root, answers, begun, out);
     else
-        status = weir_fail(WEIR_SYSTEM, "weir_hardware_look: no host memory");
+        status = weir_fail(WEIR_ERR_SYSTEM, "weir_hardware_look: no host memory");
     free(found.cards);
     wi_answers_clear(answers);
     return status;
@@ -141,6 +141,6 @@ void weir_hardware_release(weir_hardware *hardware)
 
 const char *weir_hardware_kind_name(weir_hardware_kind kind)
 {
-    static const char *const names[WEIR_HARDWARE_KINDS] = {"cpu", "cuda", "rocm", "intel", "metal", "directml"};
-    return (size_t)kind < WEIR_HARDWARE_KINDS ? names[kind] : "?";
+    static const char *const names[WEIR_HARDWARE_COUNT] = {"cpu", "cuda", "rocm", "intel", "metal", "directml"};
+    return (size_t)kind < WEIR_HARDWARE_COUNT ? names[kind] : "?";
 }

@@ -17,7 +17,7 @@ typedef struct wi_answer {
 
 /* Asks all sources and waits for each until `limit` nanoseconds after it was asked; for one that was asked before and has been
  * silent for longer not at all, unless `anew`. A source that failed slowly is left alone for up to 5 s, unless `anew`. Errors:
- * WEIR_SYSTEM, with nothing to clear. */
+ * WEIR_ERR_SYSTEM, with nothing to clear. */
 weir_status wi_places_ask(const char *root, uint64_t limit, bool anew, wi_answer answers[WI_SOURCES]);
 void wi_answers_clear(wi_answer answers[WI_SOURCES]);
 

@@ -28,7 +28,8 @@ static void write_name(const char *root, char *name, size_t capacity)
 
 void wi_processor(const char *root, weir_hardware_device *out)
 {
-    *out = (weir_hardware_device){.size = sizeof *out, .kind = WEIR_HARDWARE_CPU, .shares_host = true, .usable = true};
+    *out = (weir_hardware_device){
+        .struct_size = sizeof *out, .kind = WEIR_HARDWARE_CPU, .shares_host = true, .usable = true};
     snprintf(out->key, sizeof out->key, "cpu");
     snprintf(out->runtime, sizeof out->runtime, "host");
     write_name(root, out->name, sizeof out->name);
@@ -48,7 +49,7 @@ wi_card *wi_found_add(wi_found *found, weir_hardware_kind kind)
     }
     found->cards = cards;
     wi_card *card = &cards[found->count++];
-    *card = (wi_card){.device = {.size = sizeof card->device,
+    *card = (wi_card){.device = {.struct_size = sizeof card->device,
                                  .kind = kind,
                                  .ordinal = -1,
                                  .total = WEIR_BYTES_UNKNOWN,

@@ -174,19 +174,19 @@ static weir_status read_whole(int file, const char *path, size_t most, char **ou
 {
     struct stat found;
     if (fstat(file, &found) != 0 || !S_ISREG(found.st_mode))
-        return weir_fail(WEIR_INVALID, "%s is no file that could be read", path);
+        return weir_fail(WEIR_ERR_INVALID, "%s is no file that could be read", path);
     if ((uint64_t)found.st_size > most)
-        return weir_fail(WEIR_INVALID, "%s has %lld bytes; a manifest has at most %zu", path, (long long)found.st_size,
-                         most);
+        return weir_fail(WEIR_ERR_INVALID, "%s has %lld bytes; a manifest has at most %zu", path,
+                         (long long)found.st_size, most);
     char *text = malloc((size_t)found.st_size + 1);
     if (!text)
-        return weir_fail(WEIR_SYSTEM, "no host memory for %s", path);
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for %s", path);
     size_t got = 0;
     ssize_t one = 1;
     while (got < (size_t)found.st_size && one > 0)
         got += (size_t)((one = read(file, text + got, (size_t)found.st_size - got)) > 0 ? one : 0);
     if (one < 0) {
-        weir_status status = weir_fail(WEIR_SYSTEM, "cannot read %s: %s", path, strerror(errno));
+        weir_status status = weir_fail(WEIR_ERR_SYSTEM, "cannot read %s: %s", path, strerror(errno));
         free(text);
         return status;
     }
@@ -200,7 +200,8 @@ weir_status wi_file_read(const char *path, size_t most, char **out, size_t *leng
 {
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0)
-        return weir_fail(errno == ENOENT ? WEIR_NOT_FOUND : WEIR_SYSTEM, "cannot read %s: %s", path, strerror(errno));
+        return weir_fail(errno == ENOENT ? WEIR_ERR_NOT_FOUND : WEIR_ERR_SYSTEM, "cannot read %s: %s", path,
+                         strerror(errno));
     weir_status status = read_whole(file, path, most, out, length);
     close(file);
     return status;

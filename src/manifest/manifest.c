@@ -30,7 +30,7 @@ static void clear(outcome *o, weir_status status)
 
 static weir_status no_memory(const char *path)
 {
-    return weir_fail(WEIR_SYSTEM, "no host memory to read %s", path);
+    return weir_fail(WEIR_ERR_SYSTEM, "no host memory to read %s", path);
 }
 
 static weir_status read_json(outcome *o, const char *file, const char *folder, bool package)
@@ -92,10 +92,10 @@ static weir_status read_path(outcome *o, const char *path, const weir_manifest_o
     switch (kind) {
     case WI_FILE_MISSING:
         if (errno != ENOENT && errno != ENOTDIR)
-            return weir_fail(WEIR_SYSTEM, "cannot look at %s: %s", path, strerror(errno));
-        return weir_fail(WEIR_NOT_FOUND, "there is no %s", path);
+            return weir_fail(WEIR_ERR_SYSTEM, "cannot look at %s: %s", path, strerror(errno));
+        return weir_fail(WEIR_ERR_NOT_FOUND, "there is no %s", path);
     case WI_FILE_REFUSED:
-        return weir_fail(WEIR_UNSUPPORTED, "%s cannot be run: %s", path, why);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s cannot be run: %s", path, why);
     case WI_FILE_MANIFEST:
         return read_manifest(o, path);
     case WI_FILE_PACKAGE:
@@ -109,10 +109,10 @@ static weir_status begin(const char *call, const char *path, const weir_manifest
                          outcome **o)
 {
     weir_manifest_options given = WEIR_INIT(weir_manifest_options);
-    if (!path || !*path || !out || (options && options->size < 2 * sizeof(size_t)))
-        return weir_fail(WEIR_INVALID, "%s: NULL, an empty path, or member size is not set", call);
+    if (!path || !*path || !out || (options && options->struct_size < 2 * sizeof(size_t)))
+        return weir_fail(WEIR_ERR_INVALID, "%s: NULL, an empty path, or member struct_size is not set", call);
     if (options)
-        memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
+        memcpy(&given, options, options->struct_size < sizeof given ? options->struct_size : sizeof given);
     *o = calloc(1, sizeof **o);
     wi_held *held = calloc(1, sizeof *held);
     if (!*o || !held) {
@@ -121,8 +121,8 @@ static weir_status begin(const char *call, const char *path, const weir_manifest
         return no_memory(path);
     }
     snprintf((*o)->detail, sizeof(*o)->detail, "%s", weir_detail());
-    held->manifest.size = sizeof held->manifest;
-    held->manifest.requirements.size = sizeof held->manifest.requirements;
+    held->manifest.struct_size = sizeof held->manifest;
+    held->manifest.requirements.struct_size = sizeof held->manifest.requirements;
     (*o)->held = (*o)->reading.held = held;
     held->manifest.path = wi_keep_text(&(*o)->reading, path, strlen(path));
     weir_status status = held->manifest.path ? read_path(*o, path, &given) : no_memory(path);
@@ -148,8 +148,8 @@ weir_status weir_manifest_read(const char *path, const weir_manifest_options *op
         char rest[96] = "";
         if (others > 0)
             snprintf(rest, sizeof rest, " (and %zu more; weir check lists them)", others);
-        status = weir_fail(WEIR_INVALID, "%s:%u:%u: %s%s", o->shown, problems->found[0].line, problems->found[0].column,
-                           problems->found[0].text, rest);
+        status = weir_fail(WEIR_ERR_INVALID, "%s:%u:%u: %s%s", o->shown, problems->found[0].line,
+                           problems->found[0].column, problems->found[0].text, rest);
     }
     clear(o, status);
     return status;

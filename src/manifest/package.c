@@ -27,7 +27,7 @@ static weir_status content_of(const wi_package *package, char content[WI_CONTENT
         sha256_update(&sum, (size_t)got, piece);
     free(piece);
     if (got < 0)
-        return weir_fail(WEIR_SYSTEM, "cannot read %s: %s", package->path, strerror(errno));
+        return weir_fail(WEIR_ERR_SYSTEM, "cannot read %s: %s", package->path, strerror(errno));
     sha256_digest(&sum, sizeof digest, digest);
     for (size_t i = 0; i < sizeof digest; i++)
         snprintf(content + 2 * i, 3, "%02x", digest[i]);
@@ -47,10 +47,10 @@ static weir_status check_unpacked(const wi_package *package, const struct stat *
 {
     struct stat found;
     if (fstatat(folder, WI_PACKAGE_MANIFEST, &found, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(found.st_mode))
-        return weir_fail(WEIR_CORRUPT, "the package %s holds no " WI_PACKAGE_MANIFEST " beside its model",
+        return weir_fail(WEIR_ERR_CORRUPT, "the package %s holds no " WI_PACKAGE_MANIFEST " beside its model",
                          package->path);
     if (fstat(package->file, &found) != 0 || !same_file(before, &found))
-        return weir_fail(WEIR_BUSY, "%s changed while it was unpacked; try again when it is whole", package->path);
+        return weir_fail(WEIR_ERR_BUSY, "%s changed while it was unpacked; try again when it is whole", package->path);
     return WEIR_OK;
 }
 
@@ -106,7 +106,7 @@ static weir_status find_or_unpack(const wi_package *package, int packages, const
 {
     struct stat file;
     if (fstat(package->file, &file) != 0)
-        return weir_fail(WEIR_SYSTEM, "cannot read %s: %s", package->path, strerror(errno));
+        return weir_fail(WEIR_ERR_SYSTEM, "cannot read %s: %s", package->path, strerror(errno));
     if (wi_store_known(packages, &file, content))
         return WEIR_OK;
     weir_status status = content_of(package, content);
@@ -130,13 +130,13 @@ static weir_status find_and_use(const wi_package *package, int packages, const c
         *use = wi_store_use(packages, content);
     }
     if (*use < 0)
-        return weir_fail(WEIR_BUSY, "what %s was unpacked into is cleared away again and again; try once more",
+        return weir_fail(WEIR_ERR_BUSY, "what %s was unpacked into is cleared away again and again; try once more",
                          package->path);
     if (asprintf(folder, "%s/%s", path, content) >= 0)
         return WEIR_OK;
     *folder = NULL;
     wi_store_leave(*use);
-    return weir_fail(WEIR_SYSTEM, "no host memory to open %s", package->path);
+    return weir_fail(WEIR_ERR_SYSTEM, "no host memory to open %s", package->path);
 }
 
 static weir_status open_in(const char *store, wi_package *package, char **folder, int *use)
@@ -176,7 +176,7 @@ weir_status wi_package_open(const char *path, const weir_manifest_options *optio
     struct stat file;
     wi_package package = {.path = path, .file = open(path, O_RDONLY | O_CLOEXEC)};
     if (package.file < 0 || fstat(package.file, &file) != 0) {
-        weir_status status = weir_fail(WEIR_SYSTEM, "cannot read %s: %s", path, strerror(errno));
+        weir_status status = weir_fail(WEIR_ERR_SYSTEM, "cannot read %s: %s", path, strerror(errno));
         if (package.file >= 0)
             close(package.file);
         return status;
@@ -200,8 +200,8 @@ weir_status weir_manifest_clear(const weir_manifest_options *options, uint64_t b
     const char *store;
     int packages;
     char *path;
-    if (!out || out->size != sizeof *out || (options && options->size < 2 * sizeof(size_t)))
-        return weir_fail(WEIR_INVALID, "weir_manifest_clear: NULL, or member size is not set");
+    if (!out || out->struct_size != sizeof *out || (options && options->struct_size < 2 * sizeof(size_t)))
+        return weir_fail(WEIR_ERR_INVALID, "weir_manifest_clear: NULL, or member struct_size is not set");
     weir_status status = store_of(options, &home, &store);
     if (status == WEIR_OK)
         status = wi_store_open(store, &packages, &path);
@@ -212,7 +212,7 @@ weir_status weir_manifest_clear(const weir_manifest_options *options, uint64_t b
     free(path);
     if (status != WEIR_OK)
         return status;
-    cleared.size = sizeof cleared;
+    cleared.struct_size = sizeof cleared;
     *out = cleared;
     return WEIR_OK;
 }

@@ -21,7 +21,7 @@ typedef struct wi_package {
 /* package_entries.c: unpacks it into the empty folder that is open as `folder`. */
 weir_status wi_package_unpack(const wi_package *package, int folder);
 
-/* package_room.c: WEIR_SYSTEM when `bytes` do not fit onto the disk of `folder`, naming them and what is free. */
+/* package_room.c: WEIR_ERR_SYSTEM when `bytes` do not fit onto the disk of `folder`, naming them and what is free. */
 weir_status wi_package_room(const wi_package *package, int folder, uint64_t bytes);
 /* The same; *missing: the bytes that are too many, UINT64_MAX where nobody can tell. */
 weir_status wi_package_missing(const wi_package *package, int folder, uint64_t bytes, uint64_t *missing);

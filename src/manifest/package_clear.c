@@ -89,7 +89,7 @@ static weir_status list_all(int packages, const char *path, unpacked_list *out)
     *out = (unpacked_list){.all = NULL};
     DIR *list = open_list(packages, ".");
     if (!list)
-        return weir_fail(WEIR_SYSTEM, "cannot read %s: %s", path, strerror(errno));
+        return weir_fail(WEIR_ERR_SYSTEM, "cannot read %s: %s", path, strerror(errno));
     for (struct dirent *entry; good && (entry = readdir(list));) {
         struct stat about;
         if (wi_store_is_content(entry->d_name) && fstatat(packages, entry->d_name, &about, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -99,7 +99,7 @@ static weir_status list_all(int packages, const char *path, unpacked_list *out)
     closedir(list);
     if (out->count > 0)
         qsort(out->all, out->count, sizeof *out->all, by_last_use);
-    return good ? WEIR_OK : weir_fail(WEIR_SYSTEM, "no host memory to look through %s", path);
+    return good ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory to look through %s", path);
 }
 
 weir_status wi_packages_count(int packages, const char *path, wi_packages_there *out)

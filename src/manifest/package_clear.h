@@ -21,7 +21,7 @@ typedef struct wi_packages_there {
 } wi_packages_there;
 weir_status wi_packages_count(int packages, const char *path, wi_packages_there *out);
 
-/* Removes packages until what is there keeps the bounds, or is in use; open as `packages`, whose path is `path`. WEIR_SYSTEM where
+/* Removes packages until what is there keeps the bounds, or is in use; open as `packages`, whose path is `path`. WEIR_ERR_SYSTEM where
  * the folder cannot be read. What cannot be removed stays, and counts. */
 weir_status wi_packages_clear(int packages, const char *path, wi_bounds bounds, weir_manifest_cleared *out);
 

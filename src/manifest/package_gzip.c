@@ -15,7 +15,7 @@ weir_status wi_gzip_begin(wi_gzip *gzip, const wi_package *package)
     gzip->file = package->file;
     if (inflateInit2(&gzip->stream, GZIP_ALONE) == Z_OK)
         return WEIR_OK;
-    return weir_fail(WEIR_SYSTEM, "no host memory to unpack %s", package->path);
+    return weir_fail(WEIR_ERR_SYSTEM, "no host memory to unpack %s", package->path);
 }
 
 void wi_gzip_end(wi_gzip *gzip)

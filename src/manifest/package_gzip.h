@@ -17,7 +17,7 @@ typedef struct wi_gzip {
     unsigned char piece[64 << 10];
 } wi_gzip;
 
-/* Begins at the start of `file`, which is not closed and whose position does not matter. WEIR_SYSTEM: no host memory. */
+/* Begins at the start of `file`, which is not closed and whose position does not matter. WEIR_ERR_SYSTEM: no host memory. */
 weir_status wi_gzip_begin(wi_gzip *gzip, const wi_package *package);
 void wi_gzip_end(wi_gzip *gzip);
 

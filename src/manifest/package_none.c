@@ -7,7 +7,7 @@ weir_status wi_package_open(const char *path, const weir_manifest_options *optio
     *use = -1;
     *folder = NULL;
     return weir_fail(
-        WEIR_UNSUPPORTED,
+        WEIR_ERR_UNSUPPORTED,
         "%s is a package, and this libweir-manifest was built without libarchive; install libarchive-dev and "
         "build weir anew, or unpack it and give the folder's " WI_PACKAGE_MANIFEST,
         path);
@@ -25,6 +25,6 @@ weir_status weir_manifest_clear(const weir_manifest_options *options, uint64_t b
     (void)bytes;
     (void)seconds;
     (void)out;
-    return weir_fail(WEIR_UNSUPPORTED,
+    return weir_fail(WEIR_ERR_UNSUPPORTED,
                      "this libweir-manifest was built without libarchive: it unpacks no packages, and clears none");
 }

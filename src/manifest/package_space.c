@@ -37,14 +37,15 @@ weir_status wi_package_missing(const wi_package *package, int folder, uint64_t b
     struct statvfs disk;
     *missing = UINT64_MAX;
     if (fstatvfs(folder, &disk) != 0)
-        return weir_fail(WEIR_SYSTEM, "cannot ask how much room there is for %s: %s", package->path, strerror(errno));
+        return weir_fail(WEIR_ERR_SYSTEM, "cannot ask how much room there is for %s: %s", package->path,
+                         strerror(errno));
     uint64_t room = (uint64_t)disk.f_bavail * disk.f_frsize;
     char wanted[32], there[32];
     *missing = bytes > room ? bytes - room : 0;
     if (bytes <= room)
         return WEIR_OK;
     return weir_fail(
-        WEIR_SYSTEM,
+        WEIR_ERR_SYSTEM,
         "no room on the disk to unpack %s: %s are wanted and %s free; make room, or name a store elsewhere "
         "(WEIR_HOME)",
         package->path, weir_size_format(bytes, wanted, sizeof wanted), weir_size_format(room, there, sizeof there));

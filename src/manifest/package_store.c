@@ -32,7 +32,7 @@ weir_status wi_store_open(const char *store, int *packages, char **path)
 {
     if (asprintf(path, "%s/packages", store) < 0) {
         *path = NULL;
-        return weir_fail(WEIR_SYSTEM, "no host memory to look into %s", store);
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory to look into %s", store);
     }
     bool made = make_path(*path);
     int why = errno; /* that it could not be made is why it is not there */
@@ -40,7 +40,7 @@ weir_status wi_store_open(const char *store, int *packages, char **path)
     if (*packages >= 0)
         return WEIR_OK;
     weir_status status =
-        weir_fail(WEIR_SYSTEM, "cannot %s %s, which packages are unpacked into: %s; WEIR_HOME names another store",
+        weir_fail(WEIR_ERR_SYSTEM, "cannot %s %s, which packages are unpacked into: %s; WEIR_HOME names another store",
                   made ? "open" : "make", *path, strerror(made ? errno : why));
     free(*path);
     *path = NULL;
@@ -224,7 +224,7 @@ weir_status wi_store_begin(int packages, const char *path, wi_fresh *out)
     out->folder = made ? openat(packages, out->name, FOLDER) : -1;
     if (made && out->folder >= 0 && fchmod(out->folder, 0755) == 0 && flock(out->folder, LOCK_EX | LOCK_NB) == 0)
         return WEIR_OK;
-    weir_status status = weir_fail(WEIR_SYSTEM, "cannot make a folder in %s: %s", path, strerror(errno));
+    weir_status status = weir_fail(WEIR_ERR_SYSTEM, "cannot make a folder in %s: %s", path, strerror(errno));
     if (made)
         wi_store_drop(packages, out);
     return status;
@@ -234,13 +234,13 @@ weir_status wi_store_finish(int packages, wi_fresh *fresh, const char *content)
 {
     /* A folder under its content's name is whole, also after the power has failed. */
     if (syncfs(fresh->folder) != 0)
-        return weir_fail(WEIR_SYSTEM, "cannot write what was unpacked to the disk: %s", strerror(errno));
+        return weir_fail(WEIR_ERR_SYSTEM, "cannot write what was unpacked to the disk: %s", strerror(errno));
     if (renameat(packages, fresh->name, packages, content) == 0) {
         close(fresh->folder);
         return WEIR_OK;
     }
     if (!wi_store_has(packages, content))
-        return weir_fail(WEIR_SYSTEM, "cannot name what was unpacked: %s", strerror(errno));
+        return weir_fail(WEIR_ERR_SYSTEM, "cannot name what was unpacked: %s", strerror(errno));
     wi_store_drop(packages, fresh);
     return WEIR_OK;
 }

@@ -32,21 +32,21 @@ typedef struct unpacking {
 static weir_status refuse(const unpacking *u, const char *name, const char *why)
 {
     wi_shown shown;
-    return weir_fail(WEIR_CORRUPT, "the package %s holds \"%s\", %s; nothing of it was unpacked", u->package->path,
+    return weir_fail(WEIR_ERR_CORRUPT, "the package %s holds \"%s\", %s; nothing of it was unpacked", u->package->path,
                      wi_show(&shown, name), why);
 }
 
 static weir_status broken(const unpacking *u)
 {
     const char *words = archive_error_string(u->archive);
-    return weir_fail(WEIR_CORRUPT, "%s is no whole gzip tar, which a package is: %s", u->package->path,
+    return weir_fail(WEIR_ERR_CORRUPT, "%s is no whole gzip tar, which a package is: %s", u->package->path,
                      words ? words : "it is empty");
 }
 
 static weir_status failed(const unpacking *u)
 {
     wi_shown shown;
-    return weir_fail(WEIR_SYSTEM, "cannot unpack \"%s\" of %s: %s", wi_show(&shown, u->name), u->package->path,
+    return weir_fail(WEIR_ERR_SYSTEM, "cannot unpack \"%s\" of %s: %s", wi_show(&shown, u->name), u->package->path,
                      strerror(errno));
 }
 
@@ -163,7 +163,7 @@ static weir_status check_size(unpacking *u, struct archive_entry *entry)
     uint64_t limit = u->package->limit, bytes = (uint64_t)archive_entry_size(entry);
     char text[32];
     if (archive_entry_size(entry) < 0 || bytes > limit || u->bytes + bytes > limit)
-        return weir_fail(WEIR_CORRUPT,
+        return weir_fail(WEIR_ERR_CORRUPT,
                          "the package %s would be more than %s unpacked, which is too much for what it is packed; "
                          "unpacked_limit of weir_manifest_options raises that",
                          u->package->path, weir_size_format(limit, text, sizeof text));
@@ -244,7 +244,7 @@ weir_status wi_package_unpack(const wi_package *package, int folder)
             wi_gzip_end(&u->gzip);
         }
     } else {
-        status = weir_fail(WEIR_SYSTEM, "no host memory to unpack %s", package->path);
+        status = weir_fail(WEIR_ERR_SYSTEM, "no host memory to unpack %s", package->path);
     }
     if (archive)
         archive_read_free(archive);

@@ -97,7 +97,7 @@ static bool relieve_adaptors(ladder *l)
 static bool allow_any_price(ladder *l)
 {
     wi_placement *p = l->placement;
-    if (!p || p->thorough || !(l->budget->resource.base->table->features & WEIR_MOVES_MEMORY))
+    if (!p || p->thorough || !(l->budget->resource.base->table->features & WEIR_FEATURE_MOVES_MEMORY))
         return false;
     return p->thorough = true;
 }
@@ -120,7 +120,7 @@ typedef struct room {
 
 static room look_for_room(const ladder *l)
 {
-    weir_stats stats = {.size = sizeof stats};
+    weir_stats stats = {.struct_size = sizeof stats};
     size_t ignored;
     wi_ledger_snapshot(ledger_of(l), &stats, NULL, 0, 0, &ignored);
     return (room){wi_ledger_left(ledger_of(l), l->account), stats.budget - stats.live - stats.promised};
@@ -138,7 +138,7 @@ static bool ask_for_room(ladder *l)
 {
     if (!l->may_wait || wi_pressures_inside() || captured(l))
         return false;
-    weir_pressure pressure = {.size = sizeof pressure,
+    weir_pressure pressure = {.struct_size = sizeof pressure,
                               .bytes = l->request->charged,
                               .shortfall = shortfall(l),
                               .client = l->account->client,
@@ -225,7 +225,7 @@ static weir_status claim(ladder *l, uint64_t alignment)
     bool could = false;
     while (!wi_ledger_claim(resource->ledger, l->account, request->charged, &could)) {
         if (!wi_ledger_is_open(resource->ledger, l->account))
-            return weir_fail(WEIR_INVALID, "the client %s was closed meanwhile", l->account->name);
+            return weir_fail(WEIR_ERR_INVALID, "the client %s was closed meanwhile", l->account->name);
         if (climb(l, could))
             continue;
         bool pending = could && any_pending(resource->ledger); /* else others have it, and may park it now and then */
@@ -244,7 +244,7 @@ static weir_status obtain(ladder *l, const wi_placement *p)
 {
     bool could;
     if (!p->reservation && p->modest)
-        return wi_ledger_claim(ledger_of(l), p->account, p->charged, &could) ? WEIR_OK : WEIR_NO_ROOM;
+        return wi_ledger_claim(ledger_of(l), p->account, p->charged, &could) ? WEIR_OK : WEIR_ERR_NO_ROOM;
     if (!p->reservation)
         return claim(l, p->alignment);
     uint64_t left = atomic_load(&p->reservation->left);
@@ -285,12 +285,12 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
         if (status == WEIR_OK)
             return WEIR_OK;
         l.largest = shortage->largest;
-        if (status == WEIR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE && climb(&l, true))
+        if (status == WEIR_ERR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE && climb(&l, true))
             continue;
         return_bytes(b, p);
-        if (status == WEIR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE)
+        if (status == WEIR_ERR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE)
             blame(&l, shortage);
-        return status == WEIR_OUT_OF_MEMORY ? refuse(&l, shortage) : status;
+        return status == WEIR_ERR_OUT_OF_MEMORY ? refuse(&l, shortage) : status;
     }
 }
 
@@ -312,10 +312,10 @@ static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, 
         return status;
     do
         status = wi_grow(resource->inner, block, bytes, may_wait, shortage);
-    while ((status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY) && climb(&l, false));
+    while ((status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY) && climb(&l, false));
     if (status != WEIR_OK)
         wi_ledger_cancel(resource->ledger, block->account, more);
-    if (status == WEIR_OUT_OF_MEMORY) { /* no memory to put there */
+    if (status == WEIR_ERR_OUT_OF_MEMORY) { /* no memory to put there */
         *shortage = (wi_shortage){.cause = WEIR_CAUSE_FRAGMENTATION};
         base->table->look(base, block->memory_class, more, WI_UNIT, shortage);
         status = refuse(&l, shortage);
@@ -350,7 +350,7 @@ weir_status wi_budget_create(wi_resource *inner, wi_resource **out)
 {
     budget *b = calloc(1, sizeof *b);
     if (!b)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a budget");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a budget");
     wi_resource_init(&b->resource, &table, inner->driver, inner->device, inner);
     *out = &b->resource;
     return WEIR_OK;

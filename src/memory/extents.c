@@ -53,7 +53,7 @@ weir_status wi_extent_pool_reserve(wi_extent_pool *pool, size_t count)
 {
     while (pool->unused_count < count)
         if (!add_chunk(pool))
-            return weir_fail(WEIR_SYSTEM, "no host memory for the records of blocks");
+            return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the records of blocks");
     return WEIR_OK;
 }
 
@@ -516,8 +516,8 @@ weir_status wi_space_init(wi_space *space, unsigned number, char *base, uint64_t
     space->backings = lazy_table(granules * sizeof *space->backings);
     weir_status status = wi_extent_pool_reserve(&shared->pool, 1);
     if (!space->slots || !space->starts || !space->started || !space->backings)
-        status =
-            weir_fail(WEIR_SYSTEM, "no host memory for the tables of a range of %llu bytes", (unsigned long long)bytes);
+        status = weir_fail(WEIR_ERR_SYSTEM, "no host memory for the tables of a range of %llu bytes",
+                           (unsigned long long)bytes);
     if (status != WEIR_OK) {
         wi_space_destroy(space);
         return status;

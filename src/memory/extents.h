@@ -87,7 +87,7 @@ struct wi_space {
 #define WI_SLOT_FREED UINT32_C(0x80000000)
 
 /* The tables lie in lazily backed memory; `base` is a reserved range, or a piece that begins with a granule and may end in
- * one. WEIR_SYSTEM when there is none. */
+ * one. WEIR_ERR_SYSTEM when there is none. */
 weir_status wi_space_init(wi_space *space, unsigned number, char *base, uint64_t bytes, uint64_t granule,
                           wi_shared *shared);
 void wi_space_destroy(wi_space *space);

@@ -196,7 +196,7 @@ static weir_status find_bases(const wi_mapped *m, wi_space *space, const wi_wish
         holes++;
     *out = (bases){malloc((2 * holes + 1) * sizeof *out->at), 0};
     if (!out->at)
-        return weir_fail(WEIR_SYSTEM, "no host memory to look for a place");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory to look for a place");
     for (wi_extent *hole = space->holes.first; hole; hole = hole->list_next) {
         gap g = gap_at(hole, wish->lane);
         if (wish->apart) {
@@ -363,7 +363,7 @@ weir_status wi_growth_plan(wi_mapped *mapped, wi_space *space, const wi_wish *wi
     weir_status status = find_bases(mapped, space, wish, &all);
     earn(mapped);
     if (status == WEIR_OK && !find(mapped, &all, wish, out))
-        status = WEIR_NO_ROOM;
+        status = WEIR_ERR_NO_ROOM;
     if (status == WEIR_OK && !(wish->thrifty && out->beyond))
         pay(mapped, out);
     free(all.at);
@@ -376,14 +376,14 @@ weir_status wi_growth_behind(wi_mapped *mapped, wi_extent *used, uint64_t more, 
     wi_extent *hole = free_part ? free_part->next : used->next;
     const wi_wish wish = {.bytes = more, .alignment = WI_UNIT};
     if ((free_part && free_part->lane) || !hole || hole->kind != WI_HOLE)
-        return WEIR_NO_ROOM;
+        return WEIR_ERR_NO_ROOM;
     gap g = gap_at(hole, NULL);
     wi_growth *base = malloc(sizeof *base);
     if (!base)
-        return weir_fail(WEIR_SYSTEM, "no host memory to look for a place");
-    weir_status status = rightward(mapped, used->space, &g, &wish, base) ? WEIR_OK : WEIR_NO_ROOM;
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory to look for a place");
+    weir_status status = rightward(mapped, used->space, &g, &wish, base) ? WEIR_OK : WEIR_ERR_NO_ROOM;
     if (status == WEIR_OK && !find(mapped, &(bases){base, 1}, &wish, out))
-        status = WEIR_OUT_OF_MEMORY;
+        status = WEIR_ERR_OUT_OF_MEMORY;
     free(base);
     return status;
 }

@@ -149,7 +149,7 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
     wi_guard_news news = {.count = 0};
     wi_guarded *record = malloc(sizeof *record);
     if (!record)
-        return weir_fail(WEIR_SYSTEM, "no host memory for the record of a guarded block");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the record of a guarded block");
     weir_status status = wi_allocate(resource->inner, p, out, shortage);
     if (status != WEIR_OK) {
         free(record);
@@ -329,7 +329,7 @@ static uint64_t relieve(wi_resource *resource)
 
 static weir_status no_room(const wi_block *block, uint64_t bytes)
 {
-    return weir_fail(WEIR_NO_ROOM,
+    return weir_fail(WEIR_ERR_NO_ROOM,
                      "the block of %llu bytes at %p cannot become %llu bytes long: a red zone stands behind it; "
                      "allocate anew and copy",
                      (unsigned long long)block->bytes, block->pointer, (unsigned long long)bytes);
@@ -350,7 +350,7 @@ static weir_status order(const wi_guard *guard, const wi_block *block, void *nat
     const wi_resource *r = &guard->resource;
     weir_status status = WEIR_OK;
     wi_event event;
-    for (uint32_t i = 0; status == WEIR_OK && wi_marks_point(block->marks, WEIR_WRITE, i, &event); i++)
+    for (uint32_t i = 0; status == WEIR_OK && wi_marks_point(block->marks, WEIR_ACCESS_WRITE, i, &event); i++)
         if (!r->driver->passed(r->device, event))
             status =
                 native ? r->driver->order(r->device, native, event) : r->driver->wait(r->device, event, UINT64_MAX);
@@ -364,7 +364,8 @@ static weir_status repaint_in_order(const wi_guard *guard, const wi_guarded *rec
     wi_block *block = record->block;
     wi_event event = {0};
     bool opened;
-    weir_status status = wi_marks_open(&block->marks, WEIR_WRITE, &opened); /* nobody else has one of a taken block */
+    weir_status status =
+        wi_marks_open(&block->marks, WEIR_ACCESS_WRITE, &opened); /* nobody else has one of a taken block */
     if (status != WEIR_OK)
         return status;
     status = order(guard, block, native);
@@ -372,7 +373,7 @@ static weir_status repaint_in_order(const wi_guard *guard, const wi_guarded *rec
         status = repaint(guard, record, bytes, native);
     if (status == WEIR_OK && native && r->driver->record(r->device, native, &event) != WEIR_OK)
         status = r->driver->stream_synchronize(r->device, native); /* it is painted: what is refused changes nothing */
-    wi_marks_close(block->marks, WEIR_WRITE, status == WEIR_OK ? &event : NULL);
+    wi_marks_close(block->marks, WEIR_ACCESS_WRITE, status == WEIR_OK ? &event : NULL);
     return status;
 }
 
@@ -434,8 +435,8 @@ static void destroy(wi_resource *resource)
  * and the next owner has to wait for the free. */
 static const wi_resource_table table = {
     .name = "guard",
-    .features = WEIR_GUARDS,
-    .hides = WEIR_STREAM_ORDERED | WEIR_CAPTURABLE | WEIR_SHRINKS | WEIR_GROWS,
+    .features = WEIR_FEATURE_GUARDS,
+    .hides = WEIR_FEATURE_STREAM_ORDERED | WEIR_FEATURE_CAPTURABLE | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS,
     .measure = measure,
     .allocate = allocate,
     .discard = discard,
@@ -463,8 +464,8 @@ static weir_status read_poison(const wi_arguments *arguments, uint8_t *out)
     char *end;
     unsigned long value = text ? strtoul(text, &end, 0) : *out;
     if (text && (!*text || strchr("+- ", *text) || *end || value > UINT8_MAX))
-        return weir_fail(WEIR_INVALID, "the resource guard does not take \"%.40s\" for poison; it is a byte, like 0xA5",
-                         text);
+        return weir_fail(WEIR_ERR_INVALID,
+                         "the resource guard does not take \"%.40s\" for poison; it is a byte, like 0xA5", text);
     *out = (uint8_t)value;
     return WEIR_OK;
 }
@@ -474,14 +475,14 @@ static weir_status read_arguments(wi_guard *guard, const wi_arguments *arguments
     const char *word = wi_argument(arguments, "");
     weir_status status = wi_arguments_check(arguments, (const char *const[]){"zone", "quarantine", "poison", "", NULL});
     if (status == WEIR_OK && word && strcmp(word, "unmapped") != 0)
-        status = weir_fail(WEIR_INVALID, "the resource guard takes no argument \"%.40s\"", word);
+        status = weir_fail(WEIR_ERR_INVALID, "the resource guard takes no argument \"%.40s\"", word);
     guard->unmapped = word != NULL;
     if (status == WEIR_OK)
         status = wi_argument_size(arguments, "zone", 1, &guard->zone);
     if (status == WEIR_OK)
         status = wi_argument_size(arguments, "quarantine", 0, &guard->quarantine);
     if (status == WEIR_OK && guard->zone > WI_GIB)
-        status = weir_fail(WEIR_INVALID, "the resource guard takes zones of up to 1 GiB");
+        status = weir_fail(WEIR_ERR_INVALID, "the resource guard takes zones of up to 1 GiB");
     guard->zone = wi_round_up(guard->zone, WI_UNIT);
     return status == WEIR_OK ? read_poison(arguments, &guard->poison) : status;
 }
@@ -489,9 +490,9 @@ static weir_status read_arguments(wi_guard *guard, const wi_arguments *arguments
 static weir_status check_inner(const wi_guard *guard, wi_resource *inner)
 {
     if (wi_guard_in(inner))
-        return weir_fail(WEIR_INVALID, "a guard within a guard; one is enough");
+        return weir_fail(WEIR_ERR_INVALID, "a guard within a guard; one is enough");
     if (guard->unmapped && !inner->base->table->places_apart)
-        return weir_fail(WEIR_UNSUPPORTED,
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "the resource %s cannot leave addresses unmapped behind a block; use guard(unmapped, mapped), "
                          "or a guard without it",
                          inner->base->table->name);
@@ -502,7 +503,7 @@ weir_status wi_guard_create(wi_resource *inner, const wi_arguments *arguments, w
 {
     wi_guard *guard = calloc(1, sizeof *guard);
     if (!guard)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a guard");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a guard");
     guard->zone = WI_UNIT;
     guard->quarantine = 16 * WI_MIB;
     guard->poison = 0xA5;

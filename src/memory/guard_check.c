@@ -46,7 +46,7 @@ weir_status wi_guard_examine(wi_guard *guard, const wi_guarded *record, bool kep
                             : wi_max((uint64_t)(record->pointer - record->start), (uint64_t)(record->end - behind));
     uint8_t *buffer = malloc(wi_min(PIECE, longest + 1));
     if (!buffer)
-        return weir_fail(WEIR_SYSTEM, "no host memory to look at the block at %p", (void *)record->pointer);
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory to look at the block at %p", (void *)record->pointer);
     damages[0] = (wi_damage){.kind = WEIR_GUARD_USE_AFTER_FREE, .expected = WI_GUARD_FREED};
     damages[1] = (wi_damage){.kind = WEIR_GUARD_OVERRUN, .expected = WI_GUARD_ZONE};
     if (!kept)
@@ -61,16 +61,16 @@ weir_status wi_guard_examine(wi_guard *guard, const wi_guarded *record, bool kep
 
 /* Telling ---------------------------------------------------------------------------------------------------------- */
 
-static const char *const kind_names[WEIR_GUARD_KINDS] = {"overrun", "underrun", "use after free", "overlap"};
+static const char *const kind_names[WEIR_GUARD_COUNT] = {"overrun", "underrun", "use after free", "overlap"};
 
 const char *weir_guard_kind_name(weir_guard_kind kind)
 {
-    return (unsigned)kind < WEIR_GUARD_KINDS ? kind_names[kind] : "?";
+    return (unsigned)kind < WEIR_GUARD_COUNT ? kind_names[kind] : "?";
 }
 
 weir_guard_report wi_guard_report(const wi_guarded *record, const wi_damage *damage, const wi_guarded *other)
 {
-    weir_guard_report report = {.size = sizeof report,
+    weir_guard_report report = {.struct_size = sizeof report,
                                 .kind = damage->kind,
                                 .memory_class = record->memory_class,
                                 .block = {record->pointer, record->generation},
@@ -189,5 +189,5 @@ weir_status wi_guard_check(wi_guard *guard)
         pthread_mutex_unlock(&guard->resource.lock);
         wi_guard_tell(&news);
     }
-    return status == WEIR_OK && first[0] ? weir_fail(WEIR_CORRUPT, "%s", first) : status;
+    return status == WEIR_OK && first[0] ? weir_fail(WEIR_ERR_CORRUPT, "%s", first) : status;
 }

@@ -42,7 +42,7 @@ static weir_status gather(wi_guard *guard, const weir_client *client, weir_guard
     pthread_mutex_lock(&guard->resource.lock);
     *out = calloc(guard->count + 1, sizeof **out);
     if (!*out)
-        status = weir_fail(WEIR_SYSTEM, "no host memory for a list of %zu blocks", guard->count);
+        status = weir_fail(WEIR_ERR_SYSTEM, "no host memory for a list of %zu blocks", guard->count);
     for (size_t i = 0; i < guard->count && *out; i++) {
         const wi_guarded *record = guard->set[i];
         if (record->state != WI_GUARDED_LIVE || (client && record->client != client))
@@ -104,7 +104,7 @@ static weir_status sum_up(wi_guard *guard, const weir_client *client, weir_guard
     weir_status status = gather(guard, client, &all, &found);
     weir_guard_leak_sum *sums = status == WEIR_OK ? calloc(found + 1, sizeof *sums) : NULL, *sum = sums;
     if (status == WEIR_OK && !sums)
-        status = weir_fail(WEIR_SYSTEM, "no host memory for the sums of %zu blocks", found);
+        status = weir_fail(WEIR_ERR_SYSTEM, "no host memory for the sums of %zu blocks", found);
     if (status == WEIR_OK)
         qsort(all, found, sizeof *all, by_client_and_tag);
     for (size_t i = 0; i < found && status == WEIR_OK; i++) {

@@ -22,7 +22,7 @@ weir_status wi_guard_set_reserve(wi_guard *guard)
     size_t capacity = wi_max(64, 2 * guard->capacity);
     wi_guarded **set = realloc(guard->set, capacity * sizeof(wi_guarded *));
     if (!set)
-        return weir_fail(WEIR_SYSTEM, "no host memory for the records of a guard");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the records of a guard");
     guard->set = set;
     guard->capacity = capacity;
     return WEIR_OK;

@@ -166,7 +166,7 @@ typedef struct job {
 
 static weir_status no_memory(void)
 {
-    return weir_fail(WEIR_SYSTEM, "no host memory for the records of handles");
+    return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the records of handles");
 }
 
 /* Records for the handles to be created: as many of the usual length as fit, then one of the rest. */
@@ -206,7 +206,7 @@ static weir_status begin(job *j)
     if (status == WEIR_OK && got < fresh) {
         if (got)
             wi_ledger_release(m->resource.ledger, got);
-        status = WEIR_BUSY;
+        status = WEIR_ERR_BUSY;
     }
     if (status != WEIR_OK) {
         free_records(j->new.first);
@@ -377,12 +377,12 @@ static void settle_in(job *j, cargo *c, uint64_t *granule)
 }
 
 /* The device has less than the budget would allow: others have it. As far as it knows how much; else half of what was asked
- * for, until that can be had. WEIR_BUSY: with this known, another plan may do. */
+ * for, until that can be had. WEIR_ERR_BUSY: with this known, another plan may do. */
 static weir_status learn_limit(job *j, uint64_t available)
 {
     uint64_t missing = j->growth->fresh - j->created, there = available / j->mapped->granule;
     j->mapped->device_has = there < missing ? there : missing / 2;
-    return WEIR_BUSY;
+    return WEIR_ERR_BUSY;
 }
 
 /* Gets everything that is to be mapped into hand. */
@@ -396,9 +396,9 @@ static weir_status gather(job *j)
         status = create_all(j);
     else
         free_records(j->new.first);
-    bool lacking = status == WEIR_OUT_OF_MEMORY && r->driver->memory(r->device, &available, &total) == WEIR_OK;
+    bool lacking = status == WEIR_ERR_OUT_OF_MEMORY && r->driver->memory(r->device, &available, &total) == WEIR_OK;
     wi_handles_come_back(j->mapped);
-    j->mapped->squeezed |= status == WEIR_OUT_OF_MEMORY;
+    j->mapped->squeezed |= status == WEIR_ERR_OUT_OF_MEMORY;
     if (lacking)
         status = learn_limit(j, available);
     if (j->created == 0)

@@ -71,7 +71,7 @@ void wi_lanes_trace(const wi_lanes *lanes, const wi_extent *extent, weir_stream 
     wi_ledger *ledger = lanes->resource->ledger;
     if (wi_unlikely(wi_recording(ledger)))
         wi_record(ledger,
-                  (weir_event){.action = WEIR_REAP,
+                  (weir_event){.action = WEIR_ACTION_REAP,
                                .pointer = extent->space->base + extent->offset,
                                .bytes = extent->bytes,
                                .stream = extent->lane->stream,

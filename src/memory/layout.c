@@ -21,8 +21,10 @@ void wi_layout_segment(wi_layout *layout, const void *address, uint64_t bytes)
     weir_segment *segment =
         more(layout, (void **)&layout->segments, &layout->segment_count, &layout->segment_room, sizeof *segment);
     if (segment)
-        *segment = (weir_segment){
-            .size = sizeof *segment, .number = (uint32_t)layout->segment_count - 1, .address = address, .bytes = bytes};
+        *segment = (weir_segment){.struct_size = sizeof *segment,
+                                  .number = (uint32_t)layout->segment_count - 1,
+                                  .address = address,
+                                  .bytes = bytes};
 }
 
 static weir_span *add_span(wi_layout *layout, weir_span_state state, const void *address, uint64_t bytes)
@@ -30,8 +32,12 @@ static weir_span *add_span(wi_layout *layout, weir_span_state state, const void 
     weir_span *span = more(layout, (void **)&layout->spans, &layout->span_count, &layout->span_room, sizeof *span);
     if (span && !layout->failed) {
         layout->segments[layout->segment_count - 1].spans++;
-        *span = (weir_span){
-            .size = sizeof *span, .state = state, .address = address, .bytes = bytes, .client_name = "", .tag = ""};
+        *span = (weir_span){.struct_size = sizeof *span,
+                            .state = state,
+                            .address = address,
+                            .bytes = bytes,
+                            .client_name = "",
+                            .tag = ""};
     }
     return span;
 }

@@ -133,7 +133,7 @@ weir_status wi_ledger_open(wi_ledger *ledger, wi_account *account)
     char wanted[24], left[24];
     enter(ledger);
     if (account->guaranteed > ledger->budget - ledger->committed) {
-        status = weir_fail(WEIR_OUT_OF_MEMORY,
+        status = weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                            "%s cannot be guaranteed %s: %s of the budget are neither used nor "
                            "guaranteed to others; lower the guarantee or raise the budget",
                            account->name, weir_size_format(account->guaranteed, wanted, sizeof wanted),
@@ -162,9 +162,9 @@ weir_status wi_ledger_close(wi_ledger *ledger, wi_account *account)
         char text[24];
         weir_size_format(used(account), text, sizeof text);
         status = account->blocks > 0
-                     ? weir_fail(WEIR_BUSY, "%s has %llu blocks of %s; free them before closing it", account->name,
+                     ? weir_fail(WEIR_ERR_BUSY, "%s has %llu blocks of %s; free them before closing it", account->name,
                                  (unsigned long long)account->blocks, text)
-                     : weir_fail(WEIR_BUSY,
+                     : weir_fail(WEIR_ERR_BUSY,
                                  "%s has %s that are freed or asked for and that the device still uses; "
                                  "close it when that work is done",
                                  account->name, text);
@@ -187,11 +187,11 @@ weir_status wi_ledger_set_limits(wi_ledger *ledger, wi_account *account, uint64_
     enter(ledger);
     uint64_t others = ledger->committed - commitment(account);
     if (used(account) > maximum) {
-        status = weir_fail(WEIR_OUT_OF_MEMORY, "%s cannot have a maximum of %s: %s are live, pending or promised",
+        status = weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s cannot have a maximum of %s: %s are live, pending or promised",
                            account->name, weir_size_format(maximum, wanted, sizeof wanted),
                            weir_size_format(used(account), there, sizeof there));
     } else if (wi_max(used(account), guaranteed) > ledger->budget - others) {
-        status = weir_fail(WEIR_OUT_OF_MEMORY,
+        status = weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                            "%s cannot be guaranteed %s: the others use or are guaranteed %s of the "
                            "budget",
                            account->name, weir_size_format(guaranteed, wanted, sizeof wanted),
@@ -216,7 +216,7 @@ weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget, bool *held)
         *held = budget >= ledger->committed && budget < ledger->held;
     if (floor > budget)
         status =
-            weir_fail(WEIR_OUT_OF_MEMORY, "the budget cannot be %s: %s are %s",
+            weir_fail(WEIR_ERR_OUT_OF_MEMORY, "the budget cannot be %s: %s are %s",
                       weir_size_format(budget, wanted, sizeof wanted), weir_size_format(floor, there, sizeof there),
                       floor == ledger->committed ? "used by clients or guaranteed to them"
                                                  : "held in handles that live blocks share");
@@ -362,7 +362,7 @@ void wi_ledger_settle(wi_ledger *ledger, wi_block *block)
     ledger->lent_streams += block->lent & WI_LENT_STREAM ? block->charged : 0;
     gauge_block(ledger, block, again ? GAUGE_AGAIN : GAUGE_NEW);
     raise_peaks(ledger, account, 0, NULL);
-    trace(ledger, WEIR_ALLOCATE, block, block->stream);
+    trace(ledger, WEIR_ACTION_ALLOCATE, block, block->stream);
     wi_block_turn(block, WI_LIVE); /* within the lock: a trace that is opened finds it live, or records this */
     leave(ledger);
 }
@@ -397,11 +397,12 @@ static void retire(wi_ledger *ledger, const wi_block *block, weir_stream stream,
     if (parked && !complete)
         raise_peaks(ledger, account, 0, NULL);
     if (wi_unlikely(ledger->events))
-        wi_record_locked(
-            ledger,
-            (weir_event){
-                .action = WEIR_DEALLOCATE, .stream = stream, .other = block->stream, .object = past == WI_IN_ORDER},
-            block);
+        wi_record_locked(ledger,
+                         (weir_event){.action = WEIR_ACTION_DEALLOCATE,
+                                      .stream = stream,
+                                      .other = block->stream,
+                                      .object = past == WI_IN_ORDER},
+                         block);
 }
 
 void wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past)
@@ -425,7 +426,7 @@ void wi_ledger_reap(wi_ledger *ledger, const wi_block *block)
     shift(ledger, block->account, 0, -block->charged, 0);
     block->account->pending_class[block->memory_class] -= block->charged;
     gauge_active(ledger, block->charged, false);
-    trace(ledger, WEIR_REAP, block, block->stream);
+    trace(ledger, WEIR_ACTION_REAP, block, block->stream);
     leave(ledger);
 }
 
@@ -476,7 +477,7 @@ void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, 
     wi_block now = wi_block_copy(block);
     now.bytes = bytes;
     now.charged = charged;
-    trace(ledger, WEIR_RESIZE, &now, block->stream);
+    trace(ledger, WEIR_ACTION_RESIZE, &now, block->stream);
     leave(ledger);
 }
 
@@ -535,7 +536,7 @@ uint64_t wi_ledger_hold(wi_ledger *ledger, uint64_t bytes)
     ledger->peak_held = wi_max(ledger->peak_held, ledger->held);
     wi_gauge_up(&ledger->gauges.reserved_bytes, taken);
     if (taken)
-        trace(ledger, WEIR_HOLD, NULL, WEIR_STREAM_HOST);
+        trace(ledger, WEIR_ACTION_HOLD, NULL, WEIR_STREAM_HOST);
     leave(ledger);
     return taken;
 }
@@ -557,7 +558,7 @@ void wi_ledger_release(wi_ledger *ledger, uint64_t bytes)
     ledger->spare -= bytes;
     wi_gauge_down(&ledger->gauges.reserved_bytes, bytes);
     if (bytes)
-        trace(ledger, WEIR_HOLD, NULL, WEIR_STREAM_HOST);
+        trace(ledger, WEIR_ACTION_HOLD, NULL, WEIR_STREAM_HOST);
     leave(ledger);
 }
 

@@ -83,7 +83,7 @@ typedef struct wi_ledger {
     uint64_t allocations, frees, refusals, driver_calls, hits;
     uint64_t created, moved, batches; /* handles; and times that some were moved for one block */
     uint64_t emptied;                 /* parked bytes that were given up for a request */
-    uint64_t ladder[WEIR_RUNGS];      /* blocks by how they were come by */
+    uint64_t ladder[WEIR_RUNG_COUNT]; /* blocks by how they were come by */
     uint64_t lent_clients, lent_streams;
     weir_memory_stats gauges;                 /* current but for what threads have done without the ledger */
     uint64_t retries_before, refusals_before; /* until the last reset */
@@ -103,7 +103,8 @@ void wi_ledger_destroy(wi_ledger *ledger);
 
 /* Accounts. Each either happens as a whole or answers with numbers and changes nothing. */
 weir_status wi_ledger_open(wi_ledger *ledger, wi_account *account);
-weir_status wi_ledger_close(wi_ledger *ledger, wi_account *account); /* WEIR_BUSY while anything is live or promised */
+weir_status wi_ledger_close(wi_ledger *ledger,
+                            wi_account *account); /* WEIR_ERR_BUSY while anything is live or promised */
 weir_status wi_ledger_set_limits(wi_ledger *ledger, wi_account *account, uint64_t guaranteed, uint64_t maximum);
 /* *held, if that is not NULL: whether only what is held stands in the way, which could be trimmed. */
 weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget, bool *held);

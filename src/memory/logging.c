@@ -19,9 +19,9 @@ static void record(wi_resource *resource, weir_event event, const wi_block *bloc
 
 static void record_failure(wi_resource *resource, weir_status status, weir_action action, const wi_placement *p)
 {
-    bool refused = status == WEIR_OUT_OF_MEMORY && action == WEIR_ALLOCATE;
+    bool refused = status == WEIR_ERR_OUT_OF_MEMORY && action == WEIR_ACTION_ALLOCATE;
     record(resource,
-           (weir_event){.action = refused ? WEIR_REFUSE : WEIR_FAIL,
+           (weir_event){.action = refused ? WEIR_ACTION_REFUSE : WEIR_ACTION_FAIL,
                         .object = (uint64_t)action,
                         .bytes = p->bytes,
                         .charged = p->charged,
@@ -39,43 +39,44 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
 {
     weir_status status = wi_allocate(resource->inner, p, out, shortage);
     if (status != WEIR_OK)
-        record_failure(resource, status, WEIR_ALLOCATE, p);
+        record_failure(resource, status, WEIR_ACTION_ALLOCATE, p);
     return status;
 }
 
 /* Only work that could not be queued for a new block comes here. */
 static void discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
-    record_failure(resource, WEIR_DRIVER, WEIR_ALLOCATE, p);
+    record_failure(resource, WEIR_ERR_DRIVER, WEIR_ACTION_ALLOCATE, p);
     wi_discard(resource->inner, block, p);
 }
 
 static void publish(wi_resource *resource, wi_block *block)
 {
-    record(resource, (weir_event){.action = WEIR_ALLOCATE, .stream = block->stream, .other = block->stream}, block);
+    record(resource, (weir_event){.action = WEIR_ACTION_ALLOCATE, .stream = block->stream, .other = block->stream},
+           block);
     wi_publish(resource->inner, block);
 }
 
 static bool retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
-    record(resource, (weir_event){.action = WEIR_DEALLOCATE, .stream = stream, .other = block->stream}, block);
+    record(resource, (weir_event){.action = WEIR_ACTION_DEALLOCATE, .stream = stream, .other = block->stream}, block);
     return wi_retire(resource->inner, block, stream, native, past);
 }
 
 static weir_status release(wi_resource *resource, wi_block *block)
 {
-    record(resource, (weir_event){.action = WEIR_REAP, .stream = block->stream, .other = block->stream}, block);
+    record(resource, (weir_event){.action = WEIR_ACTION_REAP, .stream = block->stream, .other = block->stream}, block);
     weir_status status = wi_release(resource->inner, block);
     if (status != WEIR_OK)
-        record(resource, (weir_event){.action = WEIR_FAIL, .object = WEIR_REAP, .result = status}, block);
+        record(resource, (weir_event){.action = WEIR_ACTION_FAIL, .object = WEIR_ACTION_REAP, .result = status}, block);
     return status;
 }
 
 static void record_resize(wi_resource *resource, weir_status status, const wi_block *block)
 {
     record(resource,
-           (weir_event){.action = status == WEIR_OK ? WEIR_RESIZE : WEIR_FAIL,
-                        .object = status == WEIR_OK ? 0 : WEIR_RESIZE,
+           (weir_event){.action = status == WEIR_OK ? WEIR_ACTION_RESIZE : WEIR_ACTION_FAIL,
+                        .object = status == WEIR_OK ? 0 : WEIR_ACTION_RESIZE,
                         .stream = block->stream,
                         .other = block->stream,
                         .result = status},
@@ -131,10 +132,10 @@ weir_status wi_log_create(wi_resource *inner, const wi_arguments *arguments, wi_
     if (status != WEIR_OK)
         return status;
     if (wi_log_find(inner))
-        return weir_fail(WEIR_INVALID, "a stack has one log");
+        return weir_fail(WEIR_ERR_INVALID, "a stack has one log");
     logging *l = calloc(1, sizeof *l);
     if (!l)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a log");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a log");
     wi_resource_init(&l->resource, &table, inner->driver, inner->device, inner);
     snprintf(l->csv, sizeof l->csv, "%s", csv ? csv : "");
     snprintf(l->binary, sizeof l->binary, "%s", binary ? binary : "");

@@ -25,7 +25,7 @@ enum { SMALL = 16 * WI_KIB };
 
 static unsigned side_for(weir_class memory_class, uint64_t charged)
 {
-    return memory_class == WEIR_WEIGHTS ? WI_LONG_LIVED : charged <= SMALL ? WI_SMALL : WI_SHORT_LIVED;
+    return memory_class == WEIR_CLASS_WEIGHTS ? WI_LONG_LIVED : charged <= SMALL ? WI_SMALL : WI_SHORT_LIVED;
 }
 
 static unsigned side_of(const wi_placement *p)
@@ -58,27 +58,28 @@ static uint32_t handles_of(const wi_mapped *mapped, const wi_growth *growth)
     return (uint32_t)(growth->spare + growth->taken_count + (growth->fresh + usual - 1) / usual);
 }
 
-/* Puts memory where a block can stand, as *g tells then. WEIR_NO_ROOM: there is no such place, or no means. WEIR_BUSY: one
+/* Puts memory where a block can stand, as *g tells then. WEIR_ERR_NO_ROOM: there is no such place, or no means. WEIR_ERR_BUSY: one
  * more try. */
 static weir_status grow_space(wi_mapped *mapped, wi_space *space, wi_placement *p, wi_growth *g, wi_extent **busy)
 {
     const wi_wish wish = {p->charged, p->alignment, wi_ordered_lane(&mapped->resource, p), p->apart, p->thrifty};
     weir_status status = wi_growth_plan(mapped, space, &wish, g);
-    if (status == WEIR_NO_ROOM && p->thorough && !p->apart) {
+    if (status == WEIR_ERR_NO_ROOM && p->thorough && !p->apart) {
         *g = (wi_growth){.taken_count = 1}; /* or nothing, or new handles: it went through everything */
         return wi_rescue(mapped, space, &wish, &g->start, busy);
     }
     if (status == WEIR_OK && p->thrifty && g->beyond) {
         p->beyond = true;
-        return WEIR_NO_ROOM;
+        return WEIR_ERR_NO_ROOM;
     }
-    weir_status filled = status == WEIR_OK && !p->apart ? wi_rescue_fill(mapped, space, &wish, g, busy) : WEIR_NO_ROOM;
-    if (status != WEIR_OK || filled != WEIR_NO_ROOM)
+    weir_status filled =
+        status == WEIR_OK && !p->apart ? wi_rescue_fill(mapped, space, &wish, g, busy) : WEIR_ERR_NO_ROOM;
+    if (status != WEIR_OK || filled != WEIR_ERR_NO_ROOM)
         return status != WEIR_OK ? status : filled;
     if (!g->cut)
         return wi_handles_grow(mapped, g, busy);
     status = wi_handles_cut(mapped, g->cut, g->cut_at);
-    return status == WEIR_OK ? WEIR_BUSY : status;
+    return status == WEIR_OK ? WEIR_ERR_BUSY : status;
 }
 
 static weir_status grow_and_use(wi_mapped *mapped, wi_space *space, wi_placement *p, wi_block **out)
@@ -98,11 +99,11 @@ static weir_status grow_and_use(wi_mapped *mapped, wi_space *space, wi_placement
 /* What a try to get memory has come to: whether there is to be another one. */
 static bool once_more(wi_mapped *mapped, weir_status *status, unsigned *waits)
 {
-    if (*status != WEIR_BUSY && *status != WEIR_NO_ROOM)
+    if (*status != WEIR_ERR_BUSY && *status != WEIR_ERR_NO_ROOM)
         return false;
-    if (wi_handles_settle(mapped, *status == WEIR_BUSY, waits))
+    if (wi_handles_settle(mapped, *status == WEIR_ERR_BUSY, waits))
         return true;
-    *status = mapped->device_has == UINT64_MAX ? WEIR_NO_ROOM : WEIR_OUT_OF_MEMORY;
+    *status = mapped->device_has == UINT64_MAX ? WEIR_ERR_NO_ROOM : WEIR_ERR_OUT_OF_MEMORY;
     return false;
 }
 
@@ -126,7 +127,7 @@ static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p
             continue;
         }
         if (p->modest)
-            return WEIR_NO_ROOM;
+            return WEIR_ERR_NO_ROOM;
         status = grow_and_use(mapped, space, p, out);
         if (p->beyond || !once_more(mapped, &status, &waits))
             return status;
@@ -135,7 +136,7 @@ static weir_status find_room(wi_mapped *mapped, wi_space *space, wi_placement *p
 
 static bool is_shortage(weir_status status)
 {
-    return status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY;
+    return status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY;
 }
 
 /* Spaces are kept apart as long as nothing has to be refused for it; what is small may lie among the large before that. */
@@ -155,7 +156,7 @@ static weir_status find_in_spaces(wi_mapped *mapped, wi_placement *p, wi_block *
 {
     const unsigned *spaces;
     unsigned count = spaces_for(p, &spaces);
-    weir_status status = WEIR_NO_ROOM;
+    weir_status status = WEIR_ERR_NO_ROOM;
     for (unsigned i = 0; i < count && is_shortage(status) && !p->beyond; i++)
         status = find_room(mapped, &mapped->sides[spaces[i]], p, i == 0, out);
     return status;
@@ -210,10 +211,10 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
         (void)relax(mapped);
     } else if (is_shortage(status) && !p->modest) {
         shortage->cause = p->charged > space->bytes - p->alignment ? WEIR_CAUSE_ADDRESS_RANGE
-                          : status == WEIR_NO_ROOM                 ? WEIR_CAUSE_FRAGMENTATION
+                          : status == WEIR_ERR_NO_ROOM             ? WEIR_CAUSE_FRAGMENTATION
                                                                    : WEIR_CAUSE_OTHER_PROCESS;
         wi_place_look(mapped, wi_ordered_lane(resource, p), p->charged, p->alignment, shortage);
-        status = WEIR_OUT_OF_MEMORY;
+        status = WEIR_ERR_OUT_OF_MEMORY;
     }
     mapped->device_has = UINT64_MAX;
     unlock(mapped);
@@ -239,15 +240,15 @@ static weir_status grow_behind(wi_mapped *mapped, wi_extent *extent, uint64_t mo
     weir_status status = wi_growth_behind(mapped, extent, more, &growth);
     if (status == WEIR_OK && growth.cut) {
         status = wi_handles_cut(mapped, growth.cut, growth.cut_at);
-        return status == WEIR_OK ? WEIR_BUSY : status;
+        return status == WEIR_OK ? WEIR_ERR_BUSY : status;
     }
     if (status == WEIR_OK)
         return wi_handles_grow(mapped, &growth, busy);
     weir_status rescued = wi_rescue_behind(mapped, extent, more, busy);
-    return rescued == WEIR_NO_ROOM ? status : rescued;
+    return rescued == WEIR_ERR_NO_ROOM ? status : rescued;
 }
 
-/* Puts memory behind the extent and gives it `more` bytes of it. WEIR_OUT_OF_MEMORY: there are too few handles. */
+/* Puts memory behind the extent and gives it `more` bytes of it. WEIR_ERR_OUT_OF_MEMORY: there are too few handles. */
 static weir_status extend(wi_mapped *mapped, wi_extent *extent, uint64_t more)
 {
     for (unsigned waits = 0;;) {
@@ -261,9 +262,9 @@ static weir_status extend(wi_mapped *mapped, wi_extent *extent, uint64_t more)
             extent->block.previous = busy->last;
             wi_space_give(extent->space, busy, extent, more);
         }
-        bool again = status == WEIR_BUSY || status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY;
-        if (!again || !wi_handles_settle(mapped, status == WEIR_BUSY, &waits))
-            return status == WEIR_NO_ROOM || status == WEIR_BUSY ? wi_ordered_no_room(extent) : status;
+        bool again = status == WEIR_ERR_BUSY || status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY;
+        if (!again || !wi_handles_settle(mapped, status == WEIR_ERR_BUSY, &waits))
+            return status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_BUSY ? wi_ordered_no_room(extent) : status;
     }
 }
 
@@ -365,8 +366,8 @@ static void destroy(wi_resource *resource)
 static const wi_resource_table table = {
     .name = "mapped",
     .places_apart = true,
-    .features = WEIR_TRACKS_USES | WEIR_ZEROES | WEIR_SHRINKS | WEIR_GROWS | WEIR_MOVES_MEMORY | WEIR_STREAM_ORDERED |
-                WEIR_CAPTURABLE | WEIR_TRIMS,
+    .features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
+                WEIR_FEATURE_MOVES_MEMORY | WEIR_FEATURE_STREAM_ORDERED | WEIR_FEATURE_CAPTURABLE | WEIR_FEATURE_TRIMS,
     WI_ORDERED,
     .measure = measure,
     .allocate = allocate,
@@ -416,7 +417,7 @@ weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_reso
 {
     wi_mapped *mapped = calloc(1, sizeof *mapped);
     if (!mapped)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a resource");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a resource");
     wi_resource_init(&mapped->resource, &table, driver, device, NULL);
     mapped->granule = mapped->resource.granule = driver->granule(device);
     wi_lanes_init(&mapped->lanes, &mapped->resource, &mapped->shared.lanes);

@@ -78,9 +78,9 @@ static inline bool wi_vacant(const wi_extent *extent, const wi_lane *lane)
            (extent->kind == WI_FREE && (!extent->lane || extent->lane == lane || lane == WI_ANY_LANE));
 }
 
-/* Growth; growth.c. WEIR_NO_ROOM: there is no place and means for it; else *out has both. */
+/* Growth; growth.c. WEIR_ERR_NO_ROOM: there is no place and means for it; else *out has both. */
 weir_status wi_growth_plan(wi_mapped *mapped, wi_space *space, const wi_wish *wish, wi_growth *out);
-/* The same directly behind a used extent; WEIR_NO_ROOM: something stands there; WEIR_OUT_OF_MEMORY: no means. */
+/* The same directly behind a used extent; WEIR_ERR_NO_ROOM: something stands there; WEIR_ERR_OUT_OF_MEMORY: no means. */
 weir_status wi_growth_behind(wi_mapped *mapped, wi_extent *used, uint64_t more, wi_growth *out);
 void wi_growth_begin(wi_mapped *mapped);
 
@@ -99,13 +99,13 @@ uint64_t wi_growth_handle(const wi_mapped *mapped, uint64_t fresh);
 bool wi_growth_means(wi_mapped *mapped, wi_growth *growth, uint64_t freely, uint64_t most, bool may_cut);
 
 /* The last look before a refusal, whatever it costs; rescue.c. *busy is a busy extent with room for wish->bytes at *start, all
- * of it mapped. WEIR_NO_ROOM: brute force would find nothing either; WEIR_BUSY: one more try. */
+ * of it mapped. WEIR_ERR_NO_ROOM: brute force would find nothing either; WEIR_ERR_BUSY: one more try. */
 weir_status wi_rescue(wi_mapped *mapped, wi_space *space, const wi_wish *wish, uint64_t *start, wi_extent **busy);
 /* The same at a place that is given: behind a used extent. */
 weir_status wi_rescue_behind(wi_mapped *mapped, const wi_extent *used, uint64_t more, wi_extent **busy);
 
 /* Instead of a plan that moves handles, as the budget leaves none to be made: where several holes are filled and little more is
- * missing. WEIR_NO_ROOM: the plan it is; WEIR_OK: *plan tells what was done. */
+ * missing. WEIR_ERR_NO_ROOM: the plan it is; WEIR_OK: *plan tells what was done. */
 weir_status wi_rescue_fill(wi_mapped *mapped, wi_space *space, const wi_wish *wish, wi_growth *plan, wi_extent **busy);
 
 /* Looking; places.c. */
@@ -137,7 +137,7 @@ void wi_mapped_walk(wi_resource *resource, struct wi_layout *layout);
 
 /* Carries a plan out: *busy is a busy extent from growth->low on, all of it mapped, and records for one more change are
  * reserved. What is busy there already stays so. On failure it has been dissolved into what it was made of, and *busy is
- * NULL, once it was begun. WEIR_BUSY: others took the means meanwhile, or the device has fewer than was thought. */
+ * NULL, once it was begun. WEIR_ERR_BUSY: others took the means meanwhile, or the device has fewer than was thought. */
 weir_status wi_handles_grow(wi_mapped *mapped, const wi_growth *growth, wi_extent **busy);
 /* Makes [low, high) of a growth, which consists of free memory and holes and begins in `first`, one busy extent. */
 wi_extent *wi_handles_make_busy(const wi_growth *growth);

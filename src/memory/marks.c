@@ -3,7 +3,7 @@
 
 static weir_status no_memory(void)
 {
-    return weir_fail(WEIR_SYSTEM, "no host memory to remember the use of a block");
+    return weir_fail(WEIR_ERR_SYSTEM, "no host memory to remember the use of a block");
 }
 
 /* Room for one more read, so that closing a ticket cannot fail. Open readers may all come from different streams. */
@@ -26,8 +26,8 @@ weir_status wi_marks_open(wi_marks **marks, weir_access access, bool *opened)
         *marks = calloc(1, sizeof **marks);
     wi_marks *m = *marks;
     weir_status status = m ? reserve(m) : no_memory();
-    *opened = status == WEIR_OK && !m->writer && (access == WEIR_READ || m->readers == 0);
-    if (*opened && access == WEIR_READ)
+    *opened = status == WEIR_OK && !m->writer && (access == WEIR_ACCESS_READ || m->readers == 0);
+    if (*opened && access == WEIR_ACCESS_READ)
         m->readers++;
     else if (*opened)
         m->writer = true;
@@ -47,7 +47,7 @@ static void add_read(wi_marks *marks, wi_event event)
 
 void wi_marks_close(wi_marks *marks, weir_access access, const wi_event *event)
 {
-    if (access == WEIR_READ) {
+    if (access == WEIR_ACCESS_READ) {
         wi_law(marks->readers > 0 && !marks->writer);
         marks->readers--;
         if (event && event->stream)
@@ -80,7 +80,7 @@ bool wi_marks_held(const wi_marks *marks)
 
 bool wi_marks_point(const wi_marks *marks, weir_access access, uint32_t index, wi_event *out)
 {
-    if (!marks || index > (access == WEIR_READ ? 0 : marks->read_count))
+    if (!marks || index > (access == WEIR_ACCESS_READ ? 0 : marks->read_count))
         return false;
     *out = index == 0 ? marks->write : marks->reads[index - 1];
     return true;
@@ -89,7 +89,7 @@ bool wi_marks_point(const wi_marks *marks, weir_access access, uint32_t index, w
 bool wi_marks_passed(const wi_marks *marks, const wi_driver *driver, wi_device *device, wi_event *waiting)
 {
     wi_event event;
-    for (uint32_t i = 0; wi_marks_point(marks, WEIR_WRITE, i, &event); i++)
+    for (uint32_t i = 0; wi_marks_point(marks, WEIR_ACCESS_WRITE, i, &event); i++)
         if (event.stream && !driver->passed(device, event)) {
             *waiting = event;
             return false;

@@ -18,7 +18,7 @@ typedef struct wi_marks {
     bool writer;
 } wi_marks;
 
-/* Opens a ticket; false when another ticket conflicts. WEIR_SYSTEM without host memory. What the use must wait for is then
+/* Opens a ticket; false when another ticket conflicts. WEIR_ERR_SYSTEM without host memory. What the use must wait for is then
  * the first wi_marks_points of wi_marks_point. */
 weir_status wi_marks_open(wi_marks **marks, weir_access access, bool *opened);
 /* Gives a ticket back. `event`, if there is one, becomes the point of that use. */
@@ -26,7 +26,7 @@ void wi_marks_close(wi_marks *marks, weir_access access, const wi_event *event);
 bool wi_marks_held(const wi_marks *marks); /* any ticket open */
 
 /* `event` stands behind what was done to the block before any declared use: it is the last write, unless there is one,
- * which came later. WEIR_SYSTEM without host memory. */
+ * which came later. WEIR_ERR_SYSTEM without host memory. */
 weir_status wi_marks_first_write(wi_marks **marks, wi_event event);
 
 /* The points that a use of this kind waits for: number `index` of them; false past the last. */

@@ -259,11 +259,11 @@ weir_status wi_ordered_no_room(const wi_extent *extent)
 {
     const wi_extent *next = extent->next;
     if (next && next->kind == WI_USED)
-        return weir_fail(WEIR_NO_ROOM,
+        return weir_fail(WEIR_ERR_NO_ROOM,
                          "the block at %p cannot grow: a block of %s stands behind it; allocate anew and "
                          "copy",
                          extent->block.pointer, next->block.account ? next->block.account->name : "another");
-    return weir_fail(WEIR_NO_ROOM, "the block at %p cannot grow by so much where it is; allocate anew and copy",
+    return weir_fail(WEIR_ERR_NO_ROOM, "the block at %p cannot grow by so much where it is; allocate anew and copy",
                      extent->block.pointer);
 }
 

@@ -51,7 +51,7 @@ wi_block *wi_ordered_use_behind(wi_resource *resource, wi_shared *shared, unsign
                                 uint64_t slack);
 /* The free memory behind a used extent that is anyone's becomes busy; NULL where there are not `more` bytes of it. */
 wi_extent *wi_ordered_take_behind(wi_extent *extent, uint64_t more);
-/* Why nothing could be put behind it: WEIR_NO_ROOM. */
+/* Why nothing could be put behind it: WEIR_ERR_NO_ROOM. */
 weir_status wi_ordered_no_room(const wi_extent *extent);
 /* The bytes that a block gains are in the ledger's books from here on. */
 void wi_ordered_grown(wi_resource *resource, wi_block *block, uint64_t bytes, uint64_t charged);

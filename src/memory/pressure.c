@@ -43,7 +43,7 @@ weir_status wi_pressures_add(wi_pressures *pressures, int priority, weir_pressur
 {
     wi_pressure_entry *entry = calloc(1, sizeof *entry);
     if (!entry)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a pressure callback");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a pressure callback");
     pthread_mutex_lock(&pressures->lock);
     *id = ++pressures->last_id;
     *entry = (wi_pressure_entry){.priority = priority, .id = *id, .fn = fn, .user = user};
@@ -80,7 +80,7 @@ weir_status wi_pressures_remove(wi_pressures *pressures, uint64_t id, bool waits
     }
     pthread_mutex_unlock(&pressures->lock);
     return entry ? WEIR_OK
-                 : weir_fail(WEIR_NOT_FOUND,
+                 : weir_fail(WEIR_ERR_NOT_FOUND,
                              "no pressure callback has the number %llu; it was removed before, or never added",
                              (unsigned long long)id);
 }

@@ -34,7 +34,7 @@ void wi_pressures_init(wi_pressures *pressures);
 void wi_pressures_destroy(wi_pressures *pressures); /* nobody calls any */
 
 weir_status wi_pressures_add(wi_pressures *pressures, int priority, weir_pressure_fn fn, void *user, uint64_t *id);
-/* WEIR_NOT_FOUND: there is none of that id. `waits`: calls of it have ended, also when this is inside a callback of somebody
+/* WEIR_ERR_NOT_FOUND: there is none of that id. `waits`: calls of it have ended, also when this is inside a callback of somebody
  * else's, which is for those whose function waits for nobody. */
 weir_status wi_pressures_remove(wi_pressures *pressures, uint64_t id, bool waits);
 

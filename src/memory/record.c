@@ -5,7 +5,7 @@
 /* Adds what the ledger, the clock and the block know. */
 static void complete(const wi_ledger *ledger, weir_event *event, const wi_block *block)
 {
-    event->size = sizeof *event;
+    event->struct_size = sizeof *event;
     event->nanoseconds = wi_now();
     event->thread = wi_thread_number();
     event->live = ledger->live;
@@ -68,7 +68,7 @@ static void add_live(wi_block *block, void *user)
     const wi_block seen = wi_look_at(block); /* a front may be parking it */
     if (!wi_block_is_live(&seen))
         return;
-    weir_event event = {.action = WEIR_ALLOCATE, .stream = WEIR_STREAM_HOST, .other = seen.stream};
+    weir_event event = {.action = WEIR_ACTION_ALLOCATE, .stream = WEIR_STREAM_HOST, .other = seen.stream};
     complete(w->ledger, &event, &seen);
     event.live = w->live += seen.charged;
     add(w->ledger, w->ring, &event);

@@ -10,9 +10,9 @@ static _Thread_local void *last; /* a weir_refusal; NULL: none yet, or no memory
 weir_status weir_refusal_last(weir_refusal *out)
 {
     WI_ENTER();
-    const weir_refusal none = {.size = sizeof none};
-    if (!out || !wi_copy_out(out, out->size, last ? last : &none, sizeof none))
-        return weir_fail(WEIR_INVALID, "weir_refusal_last: NULL, or member size is not set");
+    const weir_refusal none = {.struct_size = sizeof none};
+    if (!out || !wi_copy_out(out, out->struct_size, last ? last : &none, sizeof none))
+        return weir_fail(WEIR_ERR_INVALID, "weir_refusal_last: NULL, or member struct_size is not set");
     return WEIR_OK;
 }
 
@@ -109,40 +109,40 @@ static weir_status explain(const weir_refusal *r)
     switch (r->cause) {
     case WEIR_CAUSE_MAXIMUM:
         return weir_fail(
-            WEIR_OUT_OF_MEMORY,
+            WEIR_ERR_OUT_OF_MEMORY,
             "%s asked for %s (%s) on %s; its maximum is %s and %s are in use, so %s are left; this request needs "
             "a maximum of at least %s",
             r->client, asked, kind, r->device, limit, mine, left, needed);
     case WEIR_CAUSE_BUDGET:
-        return weir_fail(WEIR_OUT_OF_MEMORY,
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                          "%s asked for %s (%s) on %s; of the budget of %s, %s are left to it; %s; this request needs a "
                          "budget of at least %s",
                          r->client, asked, kind, r->device, limit, left, holders, needed);
     case WEIR_CAUSE_RESERVATION:
-        return weir_fail(WEIR_OUT_OF_MEMORY,
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                          "%s asked for %s (%s) of a reservation of %s on %s; %s of it are left; reserve at least %s",
                          r->client, asked, kind, limit, r->device, left, needed);
     case WEIR_CAUSE_ADDRESS_RANGE:
-        return weir_fail(WEIR_OUT_OF_MEMORY,
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                          "%s asked for %s (%s), more than %s can address; the largest possible "
                          "request is %s",
                          r->client, asked, kind, r->device, largest);
     case WEIR_CAUSE_PENDING:
         return weir_fail(
-            WEIR_OUT_OF_MEMORY,
+            WEIR_ERR_OUT_OF_MEMORY,
             "%s asked for %s (%s) on %s; freed memory that the device still uses would do, but waiting for "
             "it was not allowed or took too long (option wait); %s are free at once; %s",
             r->client, asked, kind, r->device, largest, holders);
     case WEIR_CAUSE_DEVICE:
     case WEIR_CAUSE_OTHER_PROCESS:
         return weir_fail(
-            WEIR_OUT_OF_MEMORY,
+            WEIR_ERR_OUT_OF_MEMORY,
             "%s asked for %s (%s); %s has no more memory, though the budget of %s would allow it: another "
             "process, or what engines take outside weir, holds the rest; lower the budget or end that process",
             r->client, asked, kind, r->device, limit);
     default:
         return weir_fail(
-            WEIR_OUT_OF_MEMORY,
+            WEIR_ERR_OUT_OF_MEMORY,
             "%s asked for %s (%s) on %s; %s are left of the budget of %s, but the largest free piece is %s; "
             "%s; this request needs a budget of at least %s, or blocks freed between free ones",
             r->client, asked, kind, r->device, left, limit, largest, holders, needed);
@@ -152,7 +152,7 @@ static weir_status explain(const weir_refusal *r)
 weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_request *request,
                              const wi_shortage *shortage)
 {
-    weir_refusal refusal = {.size = sizeof refusal,
+    weir_refusal refusal = {.struct_size = sizeof refusal,
                             .cause = shortage->cause,
                             .memory_class = request->memory_class,
                             .requested = request->charged};
@@ -165,14 +165,14 @@ weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_re
     ledger->refusals++;
     if (ledger->events)
         wi_record_locked(ledger,
-                         (weir_event){.action = WEIR_REFUSE,
+                         (weir_event){.action = WEIR_ACTION_REFUSE,
                                       .memory_class = request->memory_class,
                                       .bytes = request->bytes,
                                       .charged = request->charged,
                                       .stream = request->stream,
                                       .client = account->lasting,
                                       .tag = request->tag,
-                                      .result = WEIR_OUT_OF_MEMORY},
+                                      .result = WEIR_ERR_OUT_OF_MEMORY},
                          NULL);
     pthread_mutex_unlock(&ledger->lock);
     if (wi_own(&last, sizeof refusal))

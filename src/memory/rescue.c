@@ -51,7 +51,7 @@ static weir_status fill(wi_mapped *m, wi_growth *g, wi_extent **busy)
     if (wi_growth_means(m, g, creatable, creatable, true))
         return g->cut ? wi_handles_cut(m, g->cut, g->cut_at) : wi_handles_grow(m, g, busy);
     if (!m->spare)
-        return WEIR_BUSY; /* others have it */
+        return WEIR_ERR_BUSY; /* others have it */
     wi_handles_drop_spare(m);
     return WEIR_OK;
 }
@@ -79,14 +79,14 @@ static weir_status carry_out(wi_mapped *m, wi_space *space, const wi_place *p, w
     if (!edge)
         return build(m, space, p, busy);
     weir_status status = wi_handles_cut(m, edge, at);
-    return status == WEIR_OK ? WEIR_BUSY : status;
+    return status == WEIR_OK ? WEIR_ERR_BUSY : status;
 }
 
 weir_status wi_rescue(wi_mapped *mapped, wi_space *space, const wi_wish *wish, uint64_t *start, wi_extent **busy)
 {
     wi_place place;
     if (!wi_place_find(space, wish, obtainable(mapped), &place))
-        return WEIR_NO_ROOM;
+        return WEIR_ERR_NO_ROOM;
     *start = place.start;
     return carry_out(mapped, space, &place, busy);
 }
@@ -97,11 +97,11 @@ weir_status wi_rescue_fill(wi_mapped *mapped, wi_space *space, const wi_wish *wi
     bool moves = plan->taken_count > 0 || plan->cut, short_of = wi_handles_creatable(mapped, NULL) < plan->missing;
     wi_place place;
     if (!moves || !short_of || !wi_place_fill(space, wish, most, &place) || place.cost > obtainable(mapped))
-        return WEIR_NO_ROOM;
+        return WEIR_ERR_NO_ROOM;
     weir_status status = carry_out(mapped, space, &place, busy);
     if (status == WEIR_OK)
         *plan = (wi_growth){.start = place.start, .taken_count = 1 + place.missing / wi_growth_handle(mapped, 0)};
-    return status == WEIR_NO_ROOM ? WEIR_BUSY : status;
+    return status == WEIR_ERR_NO_ROOM ? WEIR_ERR_BUSY : status;
 }
 
 weir_status wi_rescue_behind(wi_mapped *mapped, const wi_extent *used, uint64_t more, wi_extent **busy)
@@ -111,6 +111,6 @@ weir_status wi_rescue_behind(wi_mapped *mapped, const wi_extent *used, uint64_t 
     for (const wi_extent *e = used->next; e && wi_vacant(e, NULL); e = e->next)
         high = e->offset + e->bytes;
     if (high < place.end || !wi_place_reckon(used->space, NULL, obtainable(mapped), &place))
-        return WEIR_NO_ROOM;
+        return WEIR_ERR_NO_ROOM;
     return carry_out(mapped, used->space, &place, busy);
 }

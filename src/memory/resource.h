@@ -31,7 +31,7 @@ typedef struct wi_placement {
     bool may_wait;                      /* for pending frees */
     bool captured;                      /* into a graph, as was declared: nothing stands in the stream's order yet */
     bool alone;                         /* the stream is one thread's: others can record no events on it */
-    bool modest;                        /* only what is mapped will do: else WEIR_NO_ROOM */
+    bool modest;                        /* only what is mapped will do: else WEIR_ERR_NO_ROOM */
     bool apart;                         /* it ends where its memory ends, and what is behind stays unmapped */
     struct wi_reservation *reservation; /* bytes claimed before; NULL: none */
     bool thorough;                      /* whatever can be done is to be done, at any price */
@@ -61,7 +61,7 @@ typedef struct wi_resource_table {
     /* Adds margins, or as a base works out the charge. Outermost first, each is asked: an adaptor does not call the inner
      * one. */
     void (*measure)(wi_resource *resource, wi_placement *placement);
-    /* Finds a place; *out is a taken block. WEIR_OUT_OF_MEMORY: *shortage tells why not, unless the refusal is complete. */
+    /* Finds a place; *out is a taken block. WEIR_ERR_OUT_OF_MEMORY: *shortage tells why not, unless the refusal is complete. */
     weir_status (*allocate)(wi_resource *resource, wi_placement *placement, wi_block **out, wi_shortage *shortage);
     /* Gives back a block that was allocated and never became anyone's. */
     void (*discard)(wi_resource *resource, wi_block *block, const wi_placement *placement);
@@ -80,7 +80,7 @@ typedef struct wi_resource_table {
     /* Cuts the taken block to `bytes`. *tail is a pending block of its own, to be released when the device is past, or
      * NULL. */
     weir_status (*shrink)(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail);
-    /* Makes the taken block longer where it is. WEIR_NO_ROOM: something stands behind it; WEIR_OUT_OF_MEMORY: as allocate. */
+    /* Makes the taken block longer where it is. WEIR_ERR_NO_ROOM: something stands behind it; WEIR_ERR_OUT_OF_MEMORY: as allocate. */
     weir_status (*grow)(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage);
     /* Gives up blocks that an adaptor keeps back although the device is past them; answers their bytes. May block. */
     uint64_t (*relieve)(wi_resource *resource);
@@ -201,8 +201,8 @@ weir_status wi_reuse(wi_resource *base, wi_placement *placement, wi_block **out)
 
 /* Taking: who holds a taken block alone may free or resize it. taking.c, once for all bases. */
 
-/* The live block that begins at `pointer`. generation 0 fits any, account NULL anyone's. WEIR_FOREIGN, WEIR_INTERIOR,
- * WEIR_DOUBLE_FREE, WEIR_STALE, WEIR_BUSY when it is taken or a launch holds it. */
+/* The live block that begins at `pointer`. generation 0 fits any, account NULL anyone's. WEIR_ERR_FOREIGN, WEIR_ERR_INTERIOR,
+ * WEIR_ERR_DOUBLE_FREE, WEIR_ERR_STALE, WEIR_ERR_BUSY when it is taken or a launch holds it. */
 weir_status wi_take(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation, wi_block **out);
 void wi_put_back(wi_resource *base, wi_block *block);
 /* Runs `fn` on that block with the lock held, and answers what it answers. Errors as wi_take. */

@@ -54,10 +54,10 @@ static wi_extent *find_free(const wi_segments *s, const wi_placement *p, unsigne
 
 static bool is_shortage(weir_status status)
 {
-    return status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY;
+    return status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY;
 }
 
-/* There is no segment by the rules. WEIR_OUT_OF_MEMORY: the device had none, whatever the budget says. */
+/* There is no segment by the rules. WEIR_ERR_OUT_OF_MEMORY: the device had none, whatever the budget says. */
 static weir_status make_do(wi_segments *s, const wi_placement *p, unsigned kind, weir_status status, wi_extent **out)
 {
     *out = find_free(s, p, kind == WI_SMALL_BLOCKS ? WI_LARGE_BLOCKS : WI_SMALL_BLOCKS);
@@ -66,7 +66,7 @@ static weir_status make_do(wi_segments *s, const wi_placement *p, unsigned kind,
     uint64_t bytes = wi_segment_length(p->charged, p->alignment);
     for (weir_status now = status; is_shortage(now) && (bytes = wi_segment_shorter(bytes, p->charged, p->alignment));) {
         now = wi_segments_obtain(s, kind, bytes, out);
-        status = now == WEIR_NO_ROOM ? status : now;
+        status = now == WEIR_ERR_NO_ROOM ? status : now;
     }
     return status;
 }
@@ -116,9 +116,9 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
     } else if (is_shortage(status) && p->behind && (*out = find_behind(s, p))) {
         status = WEIR_OK;
     } else if (is_shortage(status)) {
-        shortage->cause = status == WEIR_NO_ROOM ? WEIR_CAUSE_FRAGMENTATION : WEIR_CAUSE_OTHER_PROCESS;
+        shortage->cause = status == WEIR_ERR_NO_ROOM ? WEIR_CAUSE_FRAGMENTATION : WEIR_CAUSE_OTHER_PROCESS;
         look_around(s, p->charged, p->alignment, shortage);
-        status = WEIR_OUT_OF_MEMORY;
+        status = WEIR_ERR_OUT_OF_MEMORY;
     }
     wi_resource_unlock(resource);
     return status;
@@ -307,8 +307,8 @@ static void destroy(wi_resource *resource)
 
 static const wi_resource_table table = {
     .name = "segments",
-    .features =
-        WEIR_TRACKS_USES | WEIR_ZEROES | WEIR_SHRINKS | WEIR_GROWS | WEIR_STREAM_ORDERED | WEIR_CAPTURABLE | WEIR_TRIMS,
+    .features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
+                WEIR_FEATURE_STREAM_ORDERED | WEIR_FEATURE_CAPTURABLE | WEIR_FEATURE_TRIMS,
     WI_ORDERED,
     .measure = measure,
     .allocate = allocate,
@@ -330,7 +330,7 @@ weir_status wi_segments_create(const wi_driver *driver, wi_device *device, wi_re
 {
     wi_segments *s = calloc(1, sizeof *s);
     if (!s)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a resource");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a resource");
     wi_resource_init(&s->resource, &table, driver, device, NULL);
     s->resource.granule = WI_SEGMENT_ROUND;
     wi_lanes_init(&s->lanes, &s->resource, &s->shared.lanes);

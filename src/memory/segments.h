@@ -69,8 +69,8 @@ uint64_t wi_segment_shorter(uint64_t bytes, uint64_t charged, uint64_t alignment
 
 /* With the lock held, which is released while the driver works. */
 
-/* A new segment of the kind, all of which is *busy; records for one change are reserved. WEIR_NO_ROOM: the budget has no place
- * for it; WEIR_OUT_OF_MEMORY: the device has not. */
+/* A new segment of the kind, all of which is *busy; records for one change are reserved. WEIR_ERR_NO_ROOM: the budget has no place
+ * for it; WEIR_ERR_OUT_OF_MEMORY: the device has not. */
 weir_status wi_segments_obtain(wi_segments *segments, unsigned kind, uint64_t bytes, wi_extent **busy);
 /* Gives wholly free segments back, the longest idle first, until they are `bytes`; answers how many they were. */
 uint64_t wi_segments_give_back(wi_segments *segments, uint64_t bytes);

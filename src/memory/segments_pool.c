@@ -131,7 +131,7 @@ static weir_status make(wi_segments *s, unsigned kind, uint64_t bytes, wi_extent
     const wi_resource *r = &s->resource;
     void *address = NULL;
     wi_segment *segment = calloc(1, sizeof *segment);
-    weir_status status = segment ? WEIR_OK : weir_fail(WEIR_SYSTEM, "no host memory for the record of a segment");
+    weir_status status = segment ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for the record of a segment");
     if (segment) {
         go_to_driver(s);
         status = r->driver->allocate(r->device, WEIR_KIND_DEVICE, bytes, &address);
@@ -165,7 +165,7 @@ static weir_status hold(wi_segments *s, uint64_t bytes)
             wi_ledger_release(ledger, got);
         uint64_t room = wi_ledger_room(ledger, &held, &allocations);
         if (room < bytes && (bytes - room > wi_segments_idle(s, false) || wi_segments_give_back(s, 1) == 0))
-            return WEIR_NO_ROOM;
+            return WEIR_ERR_NO_ROOM;
     }
 }
 
@@ -180,7 +180,7 @@ static weir_status try_once(wi_segments *s, unsigned kind, uint64_t bytes, wi_ex
 weir_status wi_segments_obtain(wi_segments *s, unsigned kind, uint64_t bytes, wi_extent **busy)
 {
     weir_status status = try_once(s, kind, bytes, busy);
-    if (status == WEIR_OUT_OF_MEMORY && wi_segments_give_back(s, bytes) > 0)
+    if (status == WEIR_ERR_OUT_OF_MEMORY && wi_segments_give_back(s, bytes) > 0)
         status = try_once(s, kind, bytes, busy);
     if (status != WEIR_OK)
         return status;

@@ -98,7 +98,7 @@ static weir_status ask_driver(wi_single *s, uint64_t bytes, void *native, void *
     if (!s->pooled)
         return r->driver->allocate(r->device, s->kind, bytes, address);
     weir_status status = r->driver->pool_allocate(r->device, bytes, native, address);
-    if (status == WEIR_OUT_OF_MEMORY && r->driver->pool_trim(r->device, 0, &ignored) == WEIR_OK)
+    if (status == WEIR_ERR_OUT_OF_MEMORY && r->driver->pool_trim(r->device, 0, &ignored) == WEIR_OK)
         status = r->driver->pool_allocate(r->device, bytes, native, address); /* what it keeps may lie too scattered */
     return status;
 }
@@ -128,7 +128,7 @@ static weir_status obtain(wi_single *s, wi_placement *p, wi_piece *new, wi_short
     wi_ledger *ledger = s->resource.ledger;
     uint64_t bytes = p->charged + p->alignment - WI_UNIT, fresh = 0;
     void *address = NULL;
-    weir_status status = WEIR_OUT_OF_MEMORY;
+    weir_status status = WEIR_ERR_OUT_OF_MEMORY;
     lock(s);
     bool held = hold(s, bytes, &fresh);
     if (held) {
@@ -171,7 +171,7 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
     wi_single *s = of(resource);
     wi_piece *new = calloc(1, sizeof *new);
     if (!new)
-        return weir_fail(WEIR_SYSTEM, "no host memory to note a block of %llu bytes", (unsigned long long)p->bytes);
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory to note a block of %llu bytes", (unsigned long long)p->bytes);
     weir_status status = obtain(s, p, new, shortage);
     if (status == WEIR_OK) {
         mark(s, new);
@@ -375,7 +375,7 @@ static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, 
     (void)shortage;
     if (charged > own)
         return weir_fail(
-            WEIR_NO_ROOM,
+            WEIR_ERR_NO_ROOM,
             "the block at %p cannot grow to %llu bytes: it has an allocation of its own, which ends after %llu; "
             "allocate anew and copy",
             block->pointer, (unsigned long long)bytes, (unsigned long long)(own - block->before - block->after));
@@ -495,13 +495,15 @@ static void destroy(wi_resource *resource)
 
 static const wi_resource_table direct = {
     .name = "direct",
-    .features = WEIR_TRACKS_USES | WEIR_ZEROES | WEIR_SHRINKS | WEIR_GROWS | WEIR_CAPTURABLE,
+    .features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
+                WEIR_FEATURE_CAPTURABLE,
     COMMON,
 };
 
 static const wi_resource_table async = {
     .name = "async",
-    .features = WEIR_TRACKS_USES | WEIR_ZEROES | WEIR_SHRINKS | WEIR_GROWS | WEIR_STREAM_ORDERED | WEIR_TRIMS,
+    .features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
+                WEIR_FEATURE_STREAM_ORDERED | WEIR_FEATURE_TRIMS,
     .hand_over = hand_over,
     COMMON,
 };
@@ -511,7 +513,7 @@ static weir_status create(const wi_resource_table *table, const wi_driver *drive
 {
     wi_single *s = calloc(1, sizeof *s);
     if (!s)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a resource");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a resource");
     wi_resource_init(&s->resource, table, driver, device, NULL);
     pthread_mutex_init(&s->addresses, NULL);
     s->kind = kind;

@@ -1,11 +1,9 @@
 #include "memory/stack.h"
 #include "base/options.h"
 #include "memory/budget.h"
-#include "memory/fixed.h"
 #include "memory/guard.h"
 #include "memory/logging.h"
 #include "memory/mapped.h"
-#include "memory/meter.h"
 #include "memory/segments.h"
 #include "memory/single.h"
 
@@ -30,7 +28,7 @@ static weir_status make_cache(const wi_driver *driver, wi_device *device, const 
                               wi_resource **out)
 {
     weir_status status = make_mapped(driver, device, arguments, out);
-    return status == WEIR_UNSUPPORTED ? wi_segments_create(driver, device, out) : status;
+    return status == WEIR_ERR_UNSUPPORTED ? wi_segments_create(driver, device, out) : status;
 }
 
 static weir_status make_budget(wi_resource *inner, const wi_arguments *arguments, wi_resource **out)
@@ -40,11 +38,10 @@ static weir_status make_budget(wi_resource *inner, const wi_arguments *arguments
 }
 
 static const part parts[] = {
-    {.name = "cache", .base = make_cache},         {.name = "mapped", .base = make_mapped},
-    {.name = "direct", .base = wi_direct_make},    {.name = "async", .base = wi_async_make},
-    {.name = "blocks", .base = wi_fixed_make},     {.name = "segments", .base = wi_segments_make},
-    {.name = "budget", .adaptor = make_budget},    {.name = "log", .adaptor = wi_log_create},
-    {.name = "guard", .adaptor = wi_guard_create}, {.name = "stats", .adaptor = wi_meter_create},
+    {.name = "cache", .base = make_cache},          {.name = "mapped", .base = make_mapped},
+    {.name = "direct", .base = wi_direct_make},     {.name = "async", .base = wi_async_make},
+    {.name = "segments", .base = wi_segments_make}, {.name = "budget", .adaptor = make_budget},
+    {.name = "log", .adaptor = wi_log_create},      {.name = "guard", .adaptor = wi_guard_create},
 };
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
@@ -61,7 +58,7 @@ static weir_status unknown(const char *name)
     char list[160] = "";
     for (size_t i = 0, n = 0; i < PARTS && n < sizeof list; i++)
         n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", parts[i].name);
-    return weir_fail(WEIR_NOT_FOUND, "there is no resource \"%.40s\"; there are %s", name, list);
+    return weir_fail(WEIR_ERR_NOT_FOUND, "there is no resource \"%.40s\"; there are %s", name, list);
 }
 
 /* Arguments -------------------------------------------------------------------------------------------------------- */
@@ -83,8 +80,8 @@ weir_status wi_argument_size(const wi_arguments *arguments, const char *name, ui
 {
     const char *value = wi_argument(arguments, name);
     if (value && (!wi_size_read(value, out) || *out < least))
-        return weir_fail(WEIR_INVALID, "the resource %s does not take \"%.40s\" for %s; it is a size", arguments->part,
-                         value, *name ? name : "its argument");
+        return weir_fail(WEIR_ERR_INVALID, "the resource %s does not take \"%.40s\" for %s; it is a size",
+                         arguments->part, value, *name ? name : "its argument");
     return WEIR_OK;
 }
 
@@ -103,11 +100,11 @@ weir_status wi_arguments_check(const wi_arguments *arguments, const char *const 
         while (known[k] && (strlen(known[k]) != length || strncmp(known[k], text, length) != 0))
             k++;
         if (!known[k])
-            return weir_fail(WEIR_INVALID, "the resource %s takes no argument \"%.40s\"", arguments->part, text);
+            return weir_fail(WEIR_ERR_INVALID, "the resource %s takes no argument \"%.40s\"", arguments->part, text);
         while (name_length(arguments->text[first]) != length || strncmp(arguments->text[first], text, length) != 0)
             first++;
         if (first < i)
-            return weir_fail(WEIR_INVALID, "the resource %s takes one of \"%.40s\" and \"%.40s\", not both",
+            return weir_fail(WEIR_ERR_INVALID, "the resource %s takes one of \"%.40s\" and \"%.40s\", not both",
                              arguments->part, arguments->text[first], text);
     }
     return WEIR_OK;
@@ -128,7 +125,7 @@ enum { MOST_PARTS = 16 };
 
 static weir_status wrong(const reading *r, const char *what)
 {
-    return weir_fail(WEIR_INVALID,
+    return weir_fail(WEIR_ERR_INVALID,
                      "\"%.80s\" is no stack of resources: %s at character %d; write it like "
                      "budget(log(async))",
                      r->text, what, (int)(r->at - r->text) + 1);

@@ -4,15 +4,15 @@
 
 const char *weir_rung_name(weir_rung rung)
 {
-    static const char *const names[WEIR_RUNGS] = {"fit",   "parked",   "completed", "spare",    "create",
-                                                  "remap", "relieved", "order",     "pressure", "wait"};
-    return (unsigned)rung < WEIR_RUNGS ? names[rung] : "?";
+    static const char *const names[WEIR_RUNG_COUNT] = {"fit",   "parked",   "completed", "spare",    "create",
+                                                       "remap", "relieved", "order",     "pressure", "wait"};
+    return (unsigned)rung < WEIR_RUNG_COUNT ? names[rung] : "?";
 }
 
 static void fill_account(const wi_ledger *ledger, const wi_account *account, weir_client_stats *out)
 {
-    size_t size = out->size;
-    *out = (weir_client_stats){.size = size,
+    size_t size = out->struct_size;
+    *out = (weir_client_stats){.struct_size = size,
                                .client = account->client,
                                .guaranteed = account->guaranteed,
                                .maximum = wi_min(account->maximum, ledger->budget),
@@ -36,7 +36,7 @@ static void fill_account(const wi_ledger *ledger, const wi_account *account, wei
 
 static void fill_device(const wi_ledger *ledger, weir_stats *out)
 {
-    *out = (weir_stats){.size = sizeof *out,
+    *out = (weir_stats){.struct_size = sizeof *out,
                         .budget = ledger->budget,
                         .live = ledger->live,
                         .pending = ledger->pending,
@@ -85,7 +85,7 @@ void wi_ledger_snapshot(wi_ledger *ledger, weir_stats *out, weir_client_stats *c
     for (const wi_account *a = ledger->first; a; a = a->next, index++) {
         if (index >= capacity)
             continue;
-        weir_client_stats stats = {.size = stride};
+        weir_client_stats stats = {.struct_size = stride};
         fill_account(ledger, a, &stats);
         char *to = (char *)clients + index * stride;
         memcpy(to, &stride, sizeof stride);
@@ -129,7 +129,7 @@ static void each_gauge(wi_ledger *ledger, void (*fn)(weir_gauge *gauge))
 static uint64_t retries(const wi_ledger *ledger)
 {
     uint64_t count = 0;
-    for (int rung = WEIR_RUNG_REMAP; rung < WEIR_RUNGS; rung++)
+    for (int rung = WEIR_RUNG_REMAP; rung < WEIR_RUNG_COUNT; rung++)
         count += ledger->ladder[rung];
     return count;
 }
@@ -139,7 +139,7 @@ void wi_ledger_gauges(wi_ledger *ledger, weir_memory_stats *out)
     pthread_mutex_lock(&ledger->lock);
     wi_ledger_fold_all(ledger);
     *out = ledger->gauges;
-    out->size = sizeof *out;
+    out->struct_size = sizeof *out;
     out->num_alloc_retries = retries(ledger) - ledger->retries_before;
     out->num_ooms = ledger->refusals - ledger->refusals_before;
     pthread_mutex_unlock(&ledger->lock);

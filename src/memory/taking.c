@@ -34,13 +34,13 @@ wi_block wi_block_make(const wi_placement *placement, void *start, uint64_t prev
 static weir_status no_block_there(const void *pointer, bool freed)
 {
     if (freed)
-        return weir_fail(WEIR_DOUBLE_FREE, "the block at %p was freed before; free a block once", pointer);
-    return weir_fail(WEIR_FOREIGN, "%p lies in weir's memory, but no block begins there", pointer);
+        return weir_fail(WEIR_ERR_DOUBLE_FREE, "the block at %p was freed before; free a block once", pointer);
+    return weir_fail(WEIR_ERR_FOREIGN, "%p lies in weir's memory, but no block begins there", pointer);
 }
 
 static weir_status taken_by_another(const void *pointer)
 {
-    return weir_fail(WEIR_BUSY, "the block at %p is being freed or resized by another thread", pointer);
+    return weir_fail(WEIR_ERR_BUSY, "the block at %p is being freed or resized by another thread", pointer);
 }
 
 static weir_status check(const wi_block *block, const wi_account *account, const void *pointer, bool freed,
@@ -49,17 +49,18 @@ static weir_status check(const wi_block *block, const wi_account *account, const
     if (!block || !wi_block_is_live(block))
         return no_block_there(pointer, freed || (block && block->pointer == pointer));
     if (block->pointer != pointer)
-        return weir_fail(WEIR_INTERIOR, "%p points %lld bytes into the block of %llu bytes at %p (%s); pass its start",
-                         pointer, (long long)((const char *)pointer - (const char *)block->pointer),
+        return weir_fail(WEIR_ERR_INTERIOR,
+                         "%p points %lld bytes into the block of %llu bytes at %p (%s); pass its start", pointer,
+                         (long long)((const char *)pointer - (const char *)block->pointer),
                          (unsigned long long)wi_load(block->bytes), block->pointer, block->account->name);
     if (generation != 0 && generation != wi_block_generation(block))
-        return weir_fail(WEIR_STALE,
+        return weir_fail(WEIR_ERR_STALE,
                          "the block at %p that generation %llu named was freed; a block of %s with generation "
                          "%llu lives there now",
                          pointer, (unsigned long long)generation, block->account->name,
                          (unsigned long long)wi_block_generation(block));
     if (account && block->account != account)
-        return weir_fail(WEIR_FOREIGN, "the block of %llu bytes at %p belongs to %s, not to %s",
+        return weir_fail(WEIR_ERR_FOREIGN, "the block of %llu bytes at %p belongs to %s, not to %s",
                          (unsigned long long)wi_load(block->bytes), pointer, block->account->name, account->name);
     if (wi_block_phase_of(block) == WI_TAKEN)
         return taken_by_another(pointer);
@@ -73,7 +74,8 @@ static weir_status find_live(wi_resource *base, const wi_account *account, void 
     if (!base->table->owns(base, pointer) && base->table->was_freed && base->table->was_freed(base, pointer))
         return no_block_there(pointer, true);
     if (!base->table->owns(base, pointer))
-        return weir_fail(WEIR_FOREIGN, "%p is no memory of this runtime's; free it where it was allocated", pointer);
+        return weir_fail(WEIR_ERR_FOREIGN, "%p is no memory of this runtime's; free it where it was allocated",
+                         pointer);
     bool freed = false;
     *out = base->table->find(base, pointer, &freed);
     *word = *out ? atomic_load_explicit(&(*out)->word, memory_order_acquire) : WI_BLANK;
@@ -102,8 +104,8 @@ weir_status wi_take(wi_resource *base, const wi_account *account, void *pointer,
     wi_resource_lock(base);
     weir_status status = find_live(base, account, pointer, generation, &block, &word);
     if (status == WEIR_OK && wi_marks_held(block->marks))
-        status = weir_fail(WEIR_BUSY, "the block at %p is used by a launch that has not ended; end or abort it first",
-                           pointer);
+        status = weir_fail(WEIR_ERR_BUSY,
+                           "the block at %p is used by a launch that has not ended; end or abort it first", pointer);
     if (status == WEIR_OK && !wi_block_claim(block, word, WI_TAKEN))
         status = taken_by_another(pointer);
     if (status == WEIR_OK)
@@ -218,7 +220,7 @@ static void add_points(const wi_resource *base, const wi_block *block, wi_points
         return;
     if (pending)
         add_point(base, block->freed, points);
-    for (uint32_t i = 0; block->marks && wi_marks_point(block->marks, WEIR_WRITE, i, &event); i++)
+    for (uint32_t i = 0; block->marks && wi_marks_point(block->marks, WEIR_ACCESS_WRITE, i, &event); i++)
         add_point(base, event, points);
 }
 

@@ -96,7 +96,7 @@ size_t wi_attempts_add(wi_opening *opening, size_t rank, const weir_attempt *att
         wi_numbered_attempt *kept = &opening->attempts[place];
         number = opening->attempts_made++;
         *kept = (wi_numbered_attempt){*attempt, number};
-        kept->attempt.size = sizeof kept->attempt;
+        kept->attempt.struct_size = sizeof kept->attempt;
         kept->attempt.engine = candidate->engine;
         kept->attempt.provider = candidate->provider;
         kept->attempt.device = candidate->device;
@@ -199,14 +199,15 @@ weir_status weir_model_record(weir_model *model, weir_record *out)
 {
     WI_ENTER();
     if (!model || !out)
-        return weir_fail(WEIR_INVALID, "weir_model_record: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_model_record: NULL");
     wi_opening *opening = model->opening;
     if (!opening)
-        return weir_fail(WEIR_UNSUPPORTED, "weir_model_record: the model is weir_model_load's, which chooses nothing");
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "weir_model_record: the model is weir_model_load's, which chooses nothing");
     weir_status status = wi_model_visit(model, "weir_model_record");
     if (status != WEIR_OK)
         return status;
-    weir_record record = {.size = sizeof record, .choice = opening->choice};
+    weir_record record = {.struct_size = sizeof record, .choice = opening->choice};
     pthread_mutex_lock(&opening->lock);
     const wi_attempt_list *list = present_list(opening);
     record.on_cpu_unasked = opening->on_cpu;
@@ -218,16 +219,16 @@ weir_status weir_model_record(weir_model *model, weir_record *out)
     }
     wi_model_visit_end(model);
     if (!list)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a model's record");
-    return wi_copy_out(out, out->size, &record, sizeof record)
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a model's record");
+    return wi_copy_out(out, out->struct_size, &record, sizeof record)
                ? WEIR_OK
-               : weir_fail(WEIR_INVALID, "weir_model_record: member size is not set");
+               : weir_fail(WEIR_ERR_INVALID, "weir_model_record: member struct_size is not set");
 }
 
 const char *weir_stage_name(weir_stage stage)
 {
-    static const char *const names[WEIR_STAGES] = {"detect", "construct", "load", "first-run", "later-run"};
-    return (unsigned)stage < WEIR_STAGES ? names[stage] : "?";
+    static const char *const names[WEIR_STAGE_COUNT] = {"detect", "construct", "load", "first-run", "later-run"};
+    return (unsigned)stage < WEIR_STAGE_COUNT ? names[stage] : "?";
 }
 
 /* Sentences, for the detail, for the record, for whoever is told as it happens ------------------------------------- */

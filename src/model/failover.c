@@ -61,14 +61,14 @@ static bool lacks(const wi_run *run, const weir_engine *engine)
 static remedy remedy_of(weir_model *model, const wi_run *run, failure *it)
 {
     switch (it->how.status) {
-    case WEIR_DEVICE_LOST:
+    case WEIR_ERR_DEVICE_LOST:
         return REPLACE;
-    case WEIR_UNSUPPORTED: /* what the engine cannot do, none of its models can */
+    case WEIR_ERR_UNSUPPORTED: /* what the engine cannot do, none of its models can */
         return lacks(run, it->from->engine) ? NONE : TRY;
-    case WEIR_OUT_OF_MEMORY:
-    case WEIR_DRIVER:
+    case WEIR_ERR_OUT_OF_MEMORY:
+    case WEIR_ERR_DRIVER:
         return TRY;
-    case WEIR_ENGINE:
+    case WEIR_ERR_ENGINE:
         if (healthy(it->from))
             return it->how.stage == WEIR_STAGE_FIRST_RUN ? TRY : NONE;
         it->reload = mark_unhealthy(model, it->from);
@@ -204,7 +204,7 @@ static weir_status bring(const weir_model *model, wi_run *run, const failure *t,
 
 static weir_status stop(void)
 {
-    return weir_fail(WEIR_CANCELLED, "stopped on request, before it was made again");
+    return weir_fail(WEIR_ERR_CANCELLED, "stopped on request, before it was made again");
 }
 
 /* On the present instance. *again: it failed there, or there is none, so that the request has not ended. */
@@ -215,7 +215,7 @@ static weir_status make_again(weir_model *model, wi_run *run, const failure *t, 
     pthread_mutex_unlock(&model->lock);
     *again = !run->instance;
     if (!run->instance)
-        return WEIR_DEVICE_LOST;
+        return WEIR_ERR_DEVICE_LOST;
     weir_status status = bring(model, run, t, weir_runtime_device(weir_client_runtime(run->instance->client)));
     *again = status == WEIR_OK;
     return status == WEIR_OK ? wi_run_make(run) : status;
@@ -288,8 +288,8 @@ static bool idle(const failover *m)
 static weir_status load_next(failover *m, size_t rank, wi_instance **out)
 {
     weir_status status = wi_attempt_load(m->opening, rank, false, out);
-    if (status != WEIR_OUT_OF_MEMORY || m->released || strcmp(device_of(m, rank), device_of(m, m->old->rank)) != 0 ||
-        !idle(m))
+    if (status != WEIR_ERR_OUT_OF_MEMORY || m->released ||
+        strcmp(device_of(m, rank), device_of(m, m->old->rank)) != 0 || !idle(m))
         return status;
     m->opening->states[m->old->rank].failed_with = WI_ALL_STATUSES;
     release(m, &m->failure->how);
@@ -321,7 +321,7 @@ static void end_attempt(failover *m, wi_instance *instance, weir_status status, 
                             .reason = reason,
                             .ms = m->run->ms,
                             .bytes = wi_instance_peak(instance)};
-    if (to_blame && status == WEIR_DEVICE_LOST)
+    if (to_blame && status == WEIR_ERR_DEVICE_LOST)
         wi_exclude(m->opening, instance->rank, status);
     if (to_blame)
         note_failed(m, instance->rank);
@@ -368,7 +368,7 @@ static outcome try_candidate(failover *m, size_t rank, weir_status *status)
         wi_opening_adopt(m->model, instance);
         return ENDED;
     }
-    bool to_blame = *status != WEIR_CANCELLED;
+    bool to_blame = *status != WEIR_ERR_CANCELLED;
     bool over = m->run->delivered || !to_blame;
     end_attempt(m, instance, *status, to_blame);
     return over ? ENDED : NONE_LEFT;

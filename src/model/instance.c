@@ -11,7 +11,7 @@ weir_status wi_instance_open(const weir_engine *engine, weir_runtime *runtime, c
 {
     wi_instance *instance = calloc(1, sizeof *instance);
     if (!instance)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a model");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a model");
     instance->engine = engine;
     weir_status status = weir_client_open(runtime, options, &instance->client);
     if (status != WEIR_OK)
@@ -43,9 +43,9 @@ weir_status wi_instance_close(wi_instance *instance)
     if (weir_client_close(instance->client) == WEIR_OK)
         return WEIR_OK;
     weir_log(WEIR_LOG_ERROR, "after %s: %s", loaded ? "unloading" : "a failed load", weir_detail());
-    /* Not WEIR_BUSY, which says that the model is still there. */
-    return weir_fail(WEIR_ENGINE, "the model is unloaded, but the engine %s kept memory: %s", instance->engine->name,
-                     weir_detail());
+    /* Not WEIR_ERR_BUSY, which says that the model is still there. */
+    return weir_fail(WEIR_ERR_ENGINE, "the model is unloaded, but the engine %s kept memory: %s",
+                     instance->engine->name, weir_detail());
 }
 
 uint64_t wi_instance_peak(const wi_instance *instance)
@@ -56,7 +56,7 @@ uint64_t wi_instance_peak(const wi_instance *instance)
 
 weir_status wi_engine_lacks(const weir_engine *engine, const char *what)
 {
-    return weir_fail(WEIR_UNSUPPORTED, "the engine %s has no %s", engine->name, what);
+    return weir_fail(WEIR_ERR_UNSUPPORTED, "the engine %s has no %s", engine->name, what);
 }
 
 /* What engines say of their models: copies, which outlive the instance that said it -------------------------------- */

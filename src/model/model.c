@@ -13,7 +13,7 @@ weir_status wi_model_make(weir_model **out)
 {
     weir_model *model = calloc(1, sizeof *model);
     if (!model)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a model");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a model");
     pthread_mutex_init(&model->lock, NULL);
     pthread_cond_init(&model->changed, NULL);
     *out = model;
@@ -172,7 +172,7 @@ static weir_status open_instance(const weir_model_options *o, const char *path, 
     weir_status status = o->engine ? weir_engine_open(o->engine, &engine) : wi_engine_for(path, &engine);
     if (status == WEIR_OK && !runtime)
         status = weir_runtime_get(o->device ? o->device : "host", &runtime);
-    weir_client_options options = {.size = sizeof options,
+    weir_client_options options = {.struct_size = sizeof options,
                                    .name = o->name ? o->name : base_name(path),
                                    .guaranteed = o->guaranteed,
                                    .maximum = o->maximum};
@@ -181,7 +181,7 @@ static weir_status open_instance(const weir_model_options *o, const char *path, 
 
 static weir_status load(const weir_model_options *o, const char *path, wi_instance **out)
 {
-    weir_engine_load request = {.size = sizeof request,
+    weir_engine_load request = {.struct_size = sizeof request,
                                 .path = path,
                                 .settings = o->settings,
                                 .setting_count = o->setting_count,
@@ -205,11 +205,11 @@ weir_status weir_model_load(const char *path, const weir_model_options *options,
 {
     WI_ENTER();
     weir_model_options o = {0};
-    if (!path || !out || (options && !wi_copy_in(&o, sizeof o, options, options->size)))
-        return weir_fail(WEIR_INVALID, "weir_model_load: NULL, or member size is not set");
+    if (!path || !out || (options && !wi_copy_in(&o, sizeof o, options, options->struct_size)))
+        return weir_fail(WEIR_ERR_INVALID, "weir_model_load: NULL, or member struct_size is not set");
     *out = NULL;
     if (access(path, R_OK) != 0)
-        return weir_fail(WEIR_NOT_FOUND, "%s is not there or cannot be read", path);
+        return weir_fail(WEIR_ERR_NOT_FOUND, "%s is not there or cannot be read", path);
     weir_model *model = NULL;
     wi_instance *instance = NULL;
     weir_status status = wi_model_make(&model);
@@ -231,7 +231,7 @@ weir_status weir_model_unload(weir_model *model)
 {
     WI_ENTER();
     if (!model)
-        return weir_fail(WEIR_INVALID, "weir_model_unload: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_model_unload: NULL");
     pthread_mutex_lock(&model->lock);
     size_t runs = model->runs, outputs = model->outputs;
     bool first = !model->unloading;
@@ -242,11 +242,11 @@ weir_status weir_model_unload(weir_model *model)
     wi_instance *instance = model->present;
     pthread_mutex_unlock(&model->lock);
     if (runs > 0 || outputs > 0 || !first)
-        return weir_fail(WEIR_BUSY, "%s has %zu runs under way and %zu results that are not released",
+        return weir_fail(WEIR_ERR_BUSY, "%s has %zu runs under way and %zu results that are not released",
                          wi_model_name(model), runs, outputs);
     weir_status status = instance->present ? wi_instance_close(instance) : WEIR_OK;
     if (status == WEIR_OK && model->kept)
-        status = weir_fail(WEIR_ENGINE, "%s", model->kept);
+        status = weir_fail(WEIR_ERR_ENGINE, "%s", model->kept);
     wi_model_free(model);
     return status;
 }
@@ -265,7 +265,7 @@ weir_status wi_model_visit(weir_model *model, const char *call)
     bool gone = model->unloading;
     model->visits += !gone;
     pthread_mutex_unlock(&model->lock);
-    return gone ? weir_fail(WEIR_INVALID, "%s: the model is being unloaded", call) : WEIR_OK;
+    return gone ? weir_fail(WEIR_ERR_INVALID, "%s: the model is being unloaded", call) : WEIR_OK;
 }
 
 void wi_model_visit_end(weir_model *model)
@@ -281,7 +281,7 @@ static weir_status ask(weir_model *model, bool arguments, const char *call, wi_i
 {
     WI_ENTER();
     if (!model || !arguments)
-        return weir_fail(WEIR_INVALID, "%s: NULL", call);
+        return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
     weir_status status = wi_model_visit(model, call);
     if (status != WEIR_OK)
         return status;
@@ -289,7 +289,7 @@ static weir_status ask(weir_model *model, bool arguments, const char *call, wi_i
     if (*out)
         return WEIR_OK;
     wi_model_visit_end(model);
-    return weir_fail(WEIR_DEVICE_LOST, "%s: the model is on no device since the last one failed", call);
+    return weir_fail(WEIR_ERR_DEVICE_LOST, "%s: the model is on no device since the last one failed", call);
 }
 
 static void asked(weir_model *model, wi_instance *at)
@@ -348,7 +348,7 @@ static weir_status sum_metrics(weir_model *model, weir_engine_metrics *all)
     weir_status status = engine->metrics ? WEIR_OK : wi_engine_lacks(engine, "metrics");
     for (wi_instance *one = join_all(model, all); one; one = leave_for_next(model, one)) {
         weir_engine_metrics its = WEIR_INIT(weir_engine_metrics);
-        weir_status asked = one->engine->metrics ? one->engine->metrics(one->loaded, &its) : WEIR_UNSUPPORTED;
+        weir_status asked = one->engine->metrics ? one->engine->metrics(one->loaded, &its) : WEIR_ERR_UNSUPPORTED;
         if (asked == WEIR_OK)
             add_metrics(all, &its);
         else if (one == present && one->engine->metrics)
@@ -363,7 +363,7 @@ weir_status weir_model_metrics(weir_model *model, weir_engine_metrics *out)
 {
     WI_ENTER();
     if (!model || !out)
-        return weir_fail(WEIR_INVALID, "weir_model_metrics: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_model_metrics: NULL");
     weir_status status = wi_model_visit(model, "weir_model_metrics");
     if (status != WEIR_OK)
         return status;
@@ -372,9 +372,9 @@ weir_status weir_model_metrics(weir_model *model, weir_engine_metrics *out)
     wi_model_visit_end(model);
     if (status != WEIR_OK)
         return status;
-    return wi_copy_out(out, out->size, &all, sizeof all)
+    return wi_copy_out(out, out->struct_size, &all, sizeof all)
                ? WEIR_OK
-               : weir_fail(WEIR_INVALID, "weir_model_metrics: member size is not set");
+               : weir_fail(WEIR_ERR_INVALID, "weir_model_metrics: member struct_size is not set");
 }
 
 static const wi_info_copy *known(weir_model *model, const wi_instance *at, bool *answered)
@@ -399,7 +399,7 @@ static weir_status learn(weir_model *model, wi_instance *at, const weir_model_in
             return status;
         wi_info_copy *mine = wi_info_copy_make(&info, at->rank, answered);
         if (!mine)
-            return weir_fail(WEIR_SYSTEM, "no host memory for what the model is");
+            return weir_fail(WEIR_ERR_SYSTEM, "no host memory for what the model is");
         pthread_mutex_lock(&model->lock);
         copy = wi_info_copy_find(model->infos, at->rank, answered);
         if (!copy)
@@ -423,8 +423,8 @@ weir_status weir_model_info_get(weir_model *model, weir_model_info *out)
         return status;
     status = learn(model, at, &info);
     asked(model, at);
-    if (status == WEIR_OK && !wi_copy_out(out, out->size, info, sizeof *info))
-        status = weir_fail(WEIR_INVALID, "weir_model_info_get: member size is not set");
+    if (status == WEIR_OK && !wi_copy_out(out, out->struct_size, info, sizeof *info))
+        status = weir_fail(WEIR_ERR_INVALID, "weir_model_info_get: member struct_size is not set");
     return status;
 }
 

@@ -46,7 +46,7 @@ typedef struct wi_run {
     bool delivered; /* a piece has been handed out */
     bool started;   /* the engine was asked, the last time it was made: it had not been cancelled before */
     double ms;      /* that the engine took last */
-    /* Set under the model's lock as long as the run is in the list of runs; it answers WEIR_CANCELLED then, wherever it is. */
+    /* Set under the model's lock as long as the run is in the list of runs; it answers WEIR_ERR_CANCELLED then, wherever it is. */
     atomic_bool cancelled;
     uint64_t cancel_marked,
         cancel_sent; /* the last cancel that called it, and the last that its engine knows of; under the lock */
@@ -94,13 +94,13 @@ weir_status wi_instance_open(const weir_engine *engine, weir_runtime *runtime, c
                              wi_instance **out);
 /* Loads it: `load` without places. On failure the instance is as before. */
 weir_status wi_instance_load(wi_instance *instance, const weir_engine_load *load);
-/* Unloads what is loaded and closes the client; the record stays. WEIR_ENGINE when the engine has kept memory, which is
+/* Unloads what is loaded and closes the client; the record stays. WEIR_ERR_ENGINE when the engine has kept memory, which is
  * logged with its bytes and left charged. */
 weir_status wi_instance_close(wi_instance *instance);
 
 /* The most that its client had; 0 if nobody can tell. */
 uint64_t wi_instance_peak(const wi_instance *instance);
-/* WEIR_UNSUPPORTED: the engine has no such function. */
+/* WEIR_ERR_UNSUPPORTED: the engine has no such function. */
 weir_status wi_engine_lacks(const weir_engine *engine, const char *what);
 
 /* ---- models; model.c ---- */
@@ -119,13 +119,13 @@ void wi_model_leave(weir_model *model, wi_instance *instance);
 /* The present instance, with one user more; NULL where that is lost. With the model's lock held. */
 wi_instance *wi_model_join_locked(weir_model *model);
 
-/* A call that is no run begins and ends, so that the model stays while it looks. WEIR_INVALID: it is being unloaded. */
+/* A call that is no run begins and ends, so that the model stays while it looks. WEIR_ERR_INVALID: it is being unloaded. */
 weir_status wi_model_visit(weir_model *model, const char *call);
 void wi_model_visit_end(weir_model *model);
 
 /* Makes the run on its instance, unless it has been cancelled. */
 weir_status wi_run_make(wi_run *run);
-/* Whether its inputs can be read by its instance, if it has one: WEIR_INVALID names one that lies on another device. */
+/* Whether its inputs can be read by its instance, if it has one: WEIR_ERR_INVALID names one that lies on another device. */
 weir_status wi_run_check_inputs(const weir_model *model, const wi_run *run);
 /* The first input that lies in the memory of a device; NULL: none. */
 const weir_tensor *wi_input_on_device(const weir_inference *inference);

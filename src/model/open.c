@@ -42,15 +42,15 @@ static weir_status find(const weir_hardware *hardware, const weir_candidate *can
             continue;
         return device->usable
                    ? WEIR_OK
-                   : weir_fail(WEIR_NOT_FOUND, "%s cannot be used any more: %s", candidate->device, device->remark);
+                   : weir_fail(WEIR_ERR_NOT_FOUND, "%s cannot be used any more: %s", candidate->device, device->remark);
     }
-    return weir_fail(WEIR_NOT_FOUND, "%s was there when it was chosen, and is not any more", candidate->device);
+    return weir_fail(WEIR_ERR_NOT_FOUND, "%s was there when it was chosen, and is not any more", candidate->device);
 }
 
 static weir_status detect(const trial *it)
 {
     if (it->opening->states[it->rank].device_lost)
-        return weir_fail(WEIR_DEVICE_LOST, "%s was lost to this process", it->candidate->device);
+        return weir_fail(WEIR_ERR_DEVICE_LOST, "%s was lost to this process", it->candidate->device);
     if (!it->opening->checks_devices || !it->candidate->device[0])
         return WEIR_OK;
     weir_hardware *hardware = NULL;
@@ -66,7 +66,7 @@ static weir_status construct(trial *it)
     const wi_opening *opening = it->opening;
     const weir_engine *engine = NULL;
     weir_runtime *runtime = NULL;
-    weir_client_options options = {.size = sizeof options,
+    weir_client_options options = {.struct_size = sizeof options,
                                    .name = opening->manifest.name,
                                    .guaranteed = opening->guaranteed,
                                    .maximum = opening->maximum};
@@ -86,7 +86,7 @@ static weir_status load(const trial *it)
         return status;
     if (opening->coverage >= 1 && strcmp(it->candidate->provider, "cpu") != 0)
         wi_settings_forbid_cpu(&settings, it->candidate->engine);
-    weir_engine_load request = {.size = sizeof request,
+    weir_engine_load request = {.struct_size = sizeof request,
                                 .path = opening->manifest.model_file,
                                 .settings = settings.all,
                                 .setting_count = settings.count,
@@ -135,20 +135,20 @@ static weir_status covers(trial *it)
     it->of = info.share_count > 0 ? info.shares[0].of : 0;
     it->on_cpu = elsewhere && cpu ? cpu->parts : 0;
     if (elsewhere && it->opening->cpu_forbidden && cpu && cpu->of > 0 && cpu->parts == cpu->of)
-        return weir_fail(WEIR_UNSUPPORTED,
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "%s runs none of the model's %llu parts and leaves all to the processor, which is forbidden",
                          provider, (unsigned long long)cpu->of);
     if (!demands)
         return WEIR_OK;
     if (info.share_count == 0)
         return weir_fail(
-            WEIR_UNSUPPORTED,
+            WEIR_ERR_UNSUPPORTED,
             "the engine cannot tell how much of the model it runs, and the manifest wants %.4g %% of it on %s",
             wanted * 100, provider);
     double part = own && own->of > 0 ? (double)own->parts / (double)own->of : 0;
     if (part >= wanted)
         return WEIR_OK;
-    return weir_fail(WEIR_UNSUPPORTED,
+    return weir_fail(WEIR_ERR_UNSUPPORTED,
                      "%s runs %.4g %% of the model (%s), and the manifest wants %.4g %%: its min_provider_coverage, or "
                      "another provider",
                      provider, part * 100, write_shares(&info, shares, sizeof shares), wanted * 100);
@@ -188,10 +188,10 @@ static void note_loss(wi_opening *opening, size_t rank)
 
 void wi_exclude(wi_opening *opening, size_t rank, weir_status status)
 {
-    if (status == WEIR_DEVICE_LOST)
+    if (status == WEIR_ERR_DEVICE_LOST)
         note_loss(opening, rank);
     /* Memory may be there another time. */
-    if (status != WEIR_OUT_OF_MEMORY)
+    if (status != WEIR_ERR_OUT_OF_MEMORY)
         opening->states[rank].excluded = true;
 }
 
@@ -325,14 +325,14 @@ typedef struct wants {
 static weir_status read_wants(const weir_manifest *manifest, const weir_opening_options *options, wants *out)
 {
     *out = (wants){0};
-    if (!manifest || !wi_copy_in(&out->manifest, sizeof out->manifest, manifest, manifest->size) ||
-        (options && !wi_copy_in(&out->options, sizeof out->options, options, options->size)))
-        return weir_fail(WEIR_INVALID, "weir_model_open: NULL, or member size is not set");
+    if (!manifest || !wi_copy_in(&out->manifest, sizeof out->manifest, manifest, manifest->struct_size) ||
+        (options && !wi_copy_in(&out->options, sizeof out->options, options, options->struct_size)))
+        return weir_fail(WEIR_ERR_INVALID, "weir_model_open: NULL, or member struct_size is not set");
     const weir_choice_options *choice = out->options.choice;
-    if (choice && !wi_copy_in(&out->choice, sizeof out->choice, choice, choice->size))
-        return weir_fail(WEIR_INVALID, "weir_model_open: member size of the choice's options is not set");
-    out->choice.size = sizeof out->choice;
-    out->manifest.size = sizeof out->manifest;
+    if (choice && !wi_copy_in(&out->choice, sizeof out->choice, choice, choice->struct_size))
+        return weir_fail(WEIR_ERR_INVALID, "weir_model_open: member struct_size of the choice's options is not set");
+    out->choice.struct_size = sizeof out->choice;
+    out->manifest.struct_size = sizeof out->manifest;
     /* The choice has to know of them, too. */
     if (out->options.guaranteed)
         out->manifest.requirements.guaranteed = out->options.guaranteed;
@@ -355,7 +355,7 @@ static weir_status make_opening(const wants *w, weir_choice *choice, wi_opening 
     wi_opening *opening = calloc(1, sizeof *opening);
     if (!opening) {
         weir_choice_release(choice);
-        return weir_fail(WEIR_SYSTEM, "no host memory for a model");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a model");
     }
     const weir_requirements *needs = &w->manifest.requirements;
     opening->choice = choice;
@@ -372,7 +372,7 @@ static weir_status make_opening(const wants *w, weir_choice *choice, wi_opening 
     opening->states = calloc(choice->accepted + 1, sizeof *opening->states);
     if (!opening->states || !copy_wants(opening, &w->manifest, &w->choice)) {
         end_opening(opening);
-        return weir_fail(WEIR_SYSTEM, "no host memory for a model");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a model");
     }
     for (size_t i = 1; w->options.no_fallback && i < choice->accepted; i++)
         opening->states[i].excluded = true;
@@ -385,7 +385,8 @@ static weir_status make_opening(const wants *w, weir_choice *choice, wi_opening 
 /* What is wrong with the request, or with the file, is so everywhere. */
 static bool moves_on(weir_status status)
 {
-    return status != WEIR_INVALID && status != WEIR_CANCELLED && status != WEIR_CORRUPT && status != WEIR_FORKED;
+    return status != WEIR_ERR_INVALID && status != WEIR_ERR_CANCELLED && status != WEIR_ERR_CORRUPT &&
+           status != WEIR_ERR_FORKED;
 }
 
 /* A forbidden processor runs nothing without a word. */
@@ -425,7 +426,7 @@ void wi_opening_adopt(weir_model *model, wi_instance *instance)
 static weir_status open_first(weir_model *model)
 {
     wi_opening *opening = model->opening;
-    weir_status status = WEIR_UNSUPPORTED;
+    weir_status status = WEIR_ERR_UNSUPPORTED;
     for (size_t rank = 0; rank < opening->choice->accepted; rank++) {
         wi_instance *instance;
         if (opening->states[rank].excluded)
@@ -476,7 +477,7 @@ weir_status weir_model_open(const weir_manifest *manifest, const weir_opening_op
     wants w;
     weir_choice *choice = NULL;
     if (!out)
-        return weir_fail(WEIR_INVALID, "weir_model_open: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_model_open: NULL");
     *out = NULL;
     weir_status status = read_wants(manifest, options, &w);
     if (status == WEIR_OK)
@@ -484,7 +485,7 @@ weir_status weir_model_open(const weir_manifest *manifest, const weir_opening_op
     if (status != WEIR_OK)
         return status;
     if (choice->accepted == 0) {
-        status = weir_fail(WEIR_UNSUPPORTED, "%.120s: %s", base_name(w.manifest.model_file), choice->rule);
+        status = weir_fail(WEIR_ERR_UNSUPPORTED, "%.120s: %s", base_name(w.manifest.model_file), choice->rule);
         weir_choice_release(choice);
         return status;
     }

@@ -12,10 +12,10 @@ static weir_status check(const weir_model *model, const wi_run *run, const char 
 {
     WI_ENTER();
     if (!model || !run->inference || !run->out)
-        return weir_fail(WEIR_INVALID, "%s: NULL", call);
+        return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
     /* Where results may come from several instances, they say from which. */
-    if (model->failover && run->out->size < offsetof(weir_outputs, instance) + sizeof run->out->instance)
-        return weir_fail(WEIR_INVALID, "%s: member size of the outputs is not set", call);
+    if (model->failover && run->out->struct_size < offsetof(weir_outputs, instance) + sizeof run->out->instance)
+        return weir_fail(WEIR_ERR_INVALID, "%s: member struct_size of the outputs is not set", call);
     return WEIR_OK;
 }
 
@@ -37,7 +37,7 @@ static weir_status begin(weir_model *model, wi_run *run, const char *call)
         run->instance = wi_model_join_locked(model);
     }
     pthread_mutex_unlock(&model->lock);
-    return gone ? weir_fail(WEIR_INVALID, "%s: the model is being unloaded", call) : WEIR_OK;
+    return gone ? weir_fail(WEIR_ERR_INVALID, "%s: the model is being unloaded", call) : WEIR_OK;
 }
 
 /* Out of the list, where a cancel finds it: from here on it is decided whether one has reached it. */
@@ -57,7 +57,7 @@ static weir_status stop(const wi_run *run, weir_status status)
 {
     if (status == WEIR_OK && !run->warms)
         run->instance->engine->release_outputs(run->instance->loaded, run->out);
-    return status == WEIR_CANCELLED ? status : weir_fail(WEIR_CANCELLED, "stopped on request");
+    return status == WEIR_ERR_CANCELLED ? status : weir_fail(WEIR_ERR_CANCELLED, "stopped on request");
 }
 
 /* Answers how many runs the instance has answered. */
@@ -128,14 +128,15 @@ weir_status wi_run_make(wi_run *run)
     double start = clock_ms();
     run->started = !atomic_load(&run->cancelled);
     weir_status status =
-        run->started ? ask_engine(run) : weir_fail(WEIR_CANCELLED, "stopped on request, before it was made");
+        run->started ? ask_engine(run) : weir_fail(WEIR_ERR_CANCELLED, "stopped on request, before it was made");
     run->ms = clock_ms() - start;
     return status;
 }
 
 const weir_tensor *wi_input_on_device(const weir_inference *inference)
 {
-    size_t count = inference->inputs ? inference->input_count : 0, stride = count > 0 ? inference->inputs->size : 0;
+    size_t count = inference->inputs ? inference->input_count : 0,
+           stride = count > 0 ? inference->inputs->struct_size : 0;
     /* A caller whose header is older has no such member. */
     for (size_t i = 0; i < count && stride > offsetof(weir_tensor, on_device); i++) {
         const void *at = (const char *)inference->inputs + i * stride;
@@ -157,7 +158,7 @@ weir_status wi_run_check_inputs(const weir_model *model, const wi_run *run)
     wi_runtimes_unlock();
     if (strcmp(there, here) == 0)
         return WEIR_OK;
-    return weir_fail(WEIR_INVALID, "%s: the input %s lies on %s, and the model is on %s",
+    return weir_fail(WEIR_ERR_INVALID, "%s: the input %s lies on %s, and the model is on %s",
                      weir_client_name(run->instance->client), input->name, there, here);
 }
 
@@ -166,7 +167,7 @@ static weir_status make(weir_model *model, wi_run *run)
     weir_status status = wi_run_check_inputs(model, run);
     if (status != WEIR_OK)
         return end(model, run, status);
-    status = run->instance ? wi_run_make(run) : WEIR_DEVICE_LOST;
+    status = run->instance ? wi_run_make(run) : WEIR_ERR_DEVICE_LOST;
     if (status != WEIR_OK && model->failover)
         status = model->failover->recover(model, run, status);
     return end(model, run, status);
@@ -187,7 +188,7 @@ weir_status weir_model_infer_stream(weir_model *model, const weir_inference *inf
     if (status != WEIR_OK)
         return status;
     if (!piece)
-        return end(model, &run, weir_fail(WEIR_INVALID, "weir_model_infer_stream: no function for the pieces"));
+        return end(model, &run, weir_fail(WEIR_ERR_INVALID, "weir_model_infer_stream: no function for the pieces"));
     return make(model, &run);
 }
 
@@ -306,7 +307,7 @@ static void tell_engines(weir_model *model, uint64_t id)
     int times = 0;
     uint64_t last;
     for (wi_instance *at; (at = join_uncancelled(model, id, &last));) {
-        bool known = !at->engine->cancel || at->engine->cancel(at->loaded, id) != WEIR_NOT_FOUND;
+        bool known = !at->engine->cancel || at->engine->cancel(at->loaded, id) != WEIR_ERR_NOT_FOUND;
         if (known || ++times == TIMES) {
             note_cancel_sent(model, id, at, last);
             times = 0;
@@ -326,7 +327,7 @@ static weir_status find_none(weir_model *model, uint64_t id)
     bool lacks = at && !at->engine->cancel;
     weir_status status =
         lacks ? wi_engine_lacks(at->engine, "way to cancel a run")
-              : weir_fail(WEIR_NOT_FOUND, "no run with the id %llu is under way", (unsigned long long)id);
+              : weir_fail(WEIR_ERR_NOT_FOUND, "no run with the id %llu is under way", (unsigned long long)id);
     if (at)
         wi_model_leave(model, at);
     return status;
@@ -336,7 +337,7 @@ weir_status weir_model_cancel(weir_model *model, uint64_t id)
 {
     WI_ENTER();
     if (!model)
-        return weir_fail(WEIR_INVALID, "weir_model_cancel: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_model_cancel: NULL");
     weir_status status = wi_model_visit(model, "weir_model_cancel");
     if (status != WEIR_OK)
         return status;
@@ -344,7 +345,7 @@ weir_status weir_model_cancel(weir_model *model, uint64_t id)
     if (f.any)
         tell_engines(model, id);
     else if (f.lacks)
-        status = weir_fail(WEIR_UNSUPPORTED, "the engine %s has no way to cancel a run", f.lacks->name);
+        status = weir_fail(WEIR_ERR_UNSUPPORTED, "the engine %s has no way to cancel a run", f.lacks->name);
     else
         status = find_none(model, id);
     wi_model_visit_end(model);

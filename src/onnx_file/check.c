@@ -26,7 +26,7 @@ static weir_status WEIR_PRINTF(3, 4) bad(const checker *c, const uint8_t *at, co
     /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it does not see va_start */
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    return weir_fail(WEIR_CORRUPT, "%s: byte %zu: %s", c->file->name, (size_t)(at - c->file->data), text);
+    return weir_fail(WEIR_ERR_CORRUPT, "%s: byte %zu: %s", c->file->name, (size_t)(at - c->file->data), text);
 }
 
 /* ---- names ------------------------------------------------------------------------------------------------------ */
@@ -118,7 +118,7 @@ static weir_status look_names(const checker *c, onnx_message kind, const uint8_t
     collect_names(kind, data, size, &n);
     weir_status status = WEIR_OK;
     if (n.failed)
-        status = weir_fail(WEIR_SYSTEM, "%s: no host memory for its names", c->file->name);
+        status = weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its names", c->file->name);
     else if (n.count)
         qsort(n.list, n.count, sizeof *n.list, by_name);
     for (size_t i = 1; status == WEIR_OK && i < n.count; i++) {
@@ -266,7 +266,7 @@ static weir_status walk(checker *c, onnx_message kind, const uint8_t *data, size
 weir_status onnx_check(onnx_file *file)
 {
     if (file->size > INT32_MAX)
-        return weir_fail(WEIR_CORRUPT,
+        return weir_fail(WEIR_ERR_CORRUPT,
                          "%s: %zu bytes, and an ONNX file ends below 2 GiB (larger weights lie in files beside it)",
                          file->name, file->size);
     checker c = {.file = file};

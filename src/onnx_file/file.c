@@ -42,7 +42,7 @@ static int map_file(const char *path, const uint8_t **data, size_t *size, onnx_s
 
 static weir_status named_failure(const char *path, int error)
 {
-    weir_status status = error == ENOENT || error == ENOTDIR ? WEIR_NOT_FOUND : WEIR_SYSTEM;
+    weir_status status = error == ENOENT || error == ENOTDIR ? WEIR_ERR_NOT_FOUND : WEIR_ERR_SYSTEM;
     return weir_fail(status, "cannot read the model %s: %s", path, strerror(error));
 }
 
@@ -64,7 +64,7 @@ weir_status onnx_file_open(const char *path, onnx_file *file)
     file->name = strrchr(file->real, '/') + 1;
     if (file->size == 0) {
         onnx_file_close(file);
-        return weir_fail(WEIR_CORRUPT, "%s: the file is empty", path);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: the file is empty", path);
     }
     return WEIR_OK;
 }
@@ -211,7 +211,7 @@ weir_status onnx_origins_check(const onnx_origins *origins)
         struct stat st;
         onnx_stamp now = stat(its->path, &st) == 0 ? stamp_of(&st) : (onnx_stamp){.size = -1};
         if (!is_same(&its->stamp, &now))
-            return weir_fail(WEIR_CONFLICT,
+            return weir_fail(WEIR_ERR_CONFLICT,
                              "%s is not the file any more that the model was loaded from; load the model anew",
                              its->path);
     }

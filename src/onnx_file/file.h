@@ -36,7 +36,7 @@ typedef struct onnx_file {
     onnx_side_file *sides;
 } onnx_file;
 
-/* Maps the file at `path`. WEIR_NOT_FOUND, WEIR_SYSTEM, or WEIR_CORRUPT for an empty one. */
+/* Maps the file at `path`. WEIR_ERR_NOT_FOUND, WEIR_ERR_SYSTEM, or WEIR_ERR_CORRUPT for an empty one. */
 weir_status onnx_file_open(const char *path, onnx_file *file);
 void onnx_file_close(onnx_file *file);
 
@@ -53,7 +53,7 @@ typedef struct onnx_origins onnx_origins;
 /* NULL: no host memory. */
 onnx_origins *onnx_origins_of(const onnx_file *file);
 void onnx_origins_free(onnx_origins *origins);
-/* WEIR_CONFLICT names the first that is not what it was. */
+/* WEIR_ERR_CONFLICT names the first that is not what it was. */
 weir_status onnx_origins_check(const onnx_origins *origins);
 
 #endif

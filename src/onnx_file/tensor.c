@@ -11,26 +11,26 @@ static const struct {
     uint8_t bits;
     weir_type weir;
 } types[ONNX_TYPE_COUNT] = {
-    [ONNX_FLOAT] = {"float", 32, WEIR_F32},
-    [ONNX_UINT8] = {"uint8", 8, WEIR_U8},
-    [ONNX_INT8] = {"int8", 8, WEIR_I8},
-    [ONNX_UINT16] = {"uint16", 16, WEIR_U16},
-    [ONNX_INT16] = {"int16", 16, WEIR_I16},
-    [ONNX_INT32] = {"int32", 32, WEIR_I32},
-    [ONNX_INT64] = {"int64", 64, WEIR_I64},
+    [ONNX_FLOAT] = {"float", 32, WEIR_TYPE_F32},
+    [ONNX_UINT8] = {"uint8", 8, WEIR_TYPE_U8},
+    [ONNX_INT8] = {"int8", 8, WEIR_TYPE_I8},
+    [ONNX_UINT16] = {"uint16", 16, WEIR_TYPE_U16},
+    [ONNX_INT16] = {"int16", 16, WEIR_TYPE_I16},
+    [ONNX_INT32] = {"int32", 32, WEIR_TYPE_I32},
+    [ONNX_INT64] = {"int64", 64, WEIR_TYPE_I64},
     [ONNX_STRING] = {"string", 0, WEIR_TYPE_NONE},
-    [ONNX_BOOL] = {"bool", 8, WEIR_BOOL},
-    [ONNX_FLOAT16] = {"float16", 16, WEIR_F16},
-    [ONNX_DOUBLE] = {"double", 64, WEIR_F64},
-    [ONNX_UINT32] = {"uint32", 32, WEIR_U32},
-    [ONNX_UINT64] = {"uint64", 64, WEIR_U64},
+    [ONNX_BOOL] = {"bool", 8, WEIR_TYPE_BOOL},
+    [ONNX_FLOAT16] = {"float16", 16, WEIR_TYPE_F16},
+    [ONNX_DOUBLE] = {"double", 64, WEIR_TYPE_F64},
+    [ONNX_UINT32] = {"uint32", 32, WEIR_TYPE_U32},
+    [ONNX_UINT64] = {"uint64", 64, WEIR_TYPE_U64},
     [ONNX_COMPLEX64] = {"complex64", 64, WEIR_TYPE_NONE},
     [ONNX_COMPLEX128] = {"complex128", 128, WEIR_TYPE_NONE},
-    [ONNX_BFLOAT16] = {"bfloat16", 16, WEIR_BF16},
-    [17] = {"float8e4m3fn", 8, WEIR_F8E4M3FN},
-    [18] = {"float8e4m3fnuz", 8, WEIR_F8E4M3FNUZ},
-    [19] = {"float8e5m2", 8, WEIR_F8E5M2},
-    [20] = {"float8e5m2fnuz", 8, WEIR_F8E5M2FNUZ},
+    [ONNX_BFLOAT16] = {"bfloat16", 16, WEIR_TYPE_BF16},
+    [17] = {"float8e4m3fn", 8, WEIR_TYPE_F8E4M3FN},
+    [18] = {"float8e4m3fnuz", 8, WEIR_TYPE_F8E4M3FNUZ},
+    [19] = {"float8e5m2", 8, WEIR_TYPE_F8E5M2},
+    [20] = {"float8e5m2fnuz", 8, WEIR_TYPE_F8E5M2FNUZ},
     [ONNX_UINT4] = {"uint4", 4, WEIR_TYPE_NONE},
     [ONNX_INT4] = {"int4", 4, WEIR_TYPE_NONE},
     [23] = {"float4e2m1", 4, WEIR_TYPE_NONE},
@@ -99,7 +99,7 @@ typedef struct found {
     uint64_t offset, length;
 } found;
 
-#define BAD(f, ...) bad(f, WEIR_CORRUPT, __VA_ARGS__)
+#define BAD(f, ...) bad(f, WEIR_ERR_CORRUPT, __VA_ARGS__)
 static weir_status WEIR_PRINTF(3, 4) bad(const found *f, weir_status status, const char *format, ...)
 {
     char text[400];
@@ -197,7 +197,7 @@ static weir_status read_field(found *f, const onnx_field *field)
         t->type = field->value < ONNX_TYPE_COUNT ? (int32_t)field->value : -1;
         break;
     case SEGMENT:
-        return bad(f, WEIR_UNSUPPORTED, "data in segments");
+        return bad(f, WEIR_ERR_UNSUPPORTED, "data in segments");
     case NAME:
         t->name = (onnx_text){(const char *)field->data, field->size};
         break;

@@ -104,7 +104,7 @@ typedef struct graph {
 } graph;
 
 /* Reads the graph of a file that onnx_check found good. The named dimensions get the sizes in `given`; one that is not
- * there stays open. WEIR_CORRUPT, WEIR_UNSUPPORTED, WEIR_SYSTEM; on failure *out is empty. */
+ * there stays open. WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED, WEIR_ERR_SYSTEM; on failure *out is empty. */
 weir_status graph_read(onnx_file *file, graph_givens *given, graph *out);
 /* Reads a body of a node, which takes its values' types and shapes from the graph around it as far as that was inferred; that
  * one outlives it. Errors as above. */
@@ -112,13 +112,13 @@ weir_status graph_read_body(graph *outer, onnx_text body, graph *out);
 void graph_clear(graph *g);
 
 /* Finds the type and shape of every value, in the order of the nodes, and the contents of those that follow from
- * dimensions. WEIR_INVALID: the first value without a shape, with what to do; WEIR_CORRUPT: an operator that cannot be. */
+ * dimensions. WEIR_ERR_INVALID: the first value without a shape, with what to do; WEIR_ERR_CORRUPT: an operator that cannot be. */
 weir_status graph_infer(graph *g);
 
 /* Value by name; GRAPH_NONE if there is none. */
 uint32_t graph_find(const graph *g, onnx_text name);
 
-/* A new value; its name, if it has one, is not there yet. WEIR_SYSTEM without host memory. */
+/* A new value; its name, if it has one, is not there yet. WEIR_ERR_SYSTEM without host memory. */
 weir_status graph_value_add(graph *g, onnx_text name, uint32_t *out);
 
 /* branches.c: the most values that the bodies of a node can take from outside; 0 also where there is none. */

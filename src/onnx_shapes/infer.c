@@ -236,7 +236,7 @@ static weir_status refuse_open(const graph *g, const graph_value *first)
     for (size_t i = 0; i < g->value_count; i++)
         if (g->values[i].input && !g->values[i].shaped)
             ask_for(&g->values[i], &dims, &shapes);
-    return weir_fail(WEIR_INVALID, "%s: input \"%.*s\" has no size of its own: give%s%s", g->file->name,
+    return weir_fail(WEIR_ERR_INVALID, "%s: input \"%.*s\" has no size of its own: give%s%s", g->file->name,
                      ONNX_SHOW(first->name), dims.text, shapes.text);
 }
 
@@ -256,11 +256,11 @@ static weir_status shape_inputs(graph *g)
         if (!value->input)
             continue;
         if (onnx_type_bits(value->type) == 0)
-            return weir_fail(WEIR_UNSUPPORTED, "%s: input \"%.*s\" is no tensor of numbers", g->file->name,
+            return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: input \"%.*s\" is no tensor of numbers", g->file->name,
                              ONNX_SHOW(value->name));
         const graph_shape *user = told(g, value), *said = user ? user : value->declared ? &value->said : NULL;
         if (said && closed(said) && !graph_addressable(said))
-            return weir_fail(WEIR_INVALID, "%s: input \"%.*s\" has dimensions beyond what can be addressed",
+            return weir_fail(WEIR_ERR_INVALID, "%s: input \"%.*s\" has dimensions beyond what can be addressed",
                              g->file->name, ONNX_SHOW(value->name));
         if (!take(g, value, said) && !open)
             open = value;
@@ -287,7 +287,7 @@ static weir_status check_inputs(const graph *g, const graph_node *node)
     for (uint32_t i = 0; i < node->input_count; i++) {
         const graph_value *value = node->inputs[i] == GRAPH_NONE ? NULL : &g->values[node->inputs[i]];
         if (value && !value->shaped)
-            return refuse(g, node, WEIR_CORRUPT, "its input \"%.*s\" is made by nothing before it",
+            return refuse(g, node, WEIR_ERR_CORRUPT, "its input \"%.*s\" is made by nothing before it",
                           ONNX_SHOW(value->name));
     }
     return WEIR_OK;
@@ -295,7 +295,7 @@ static weir_status check_inputs(const graph *g, const graph_node *node)
 
 static weir_status refuse_unknown(const graph *g, const step *s, const graph_value *value)
 {
-    return refuse(g, s->node, WEIR_INVALID,
+    return refuse(g, s->node, WEIR_ERR_INVALID,
                   "no shape for its output \"%.*s\": %s; give --shape %.*s=NxN…%s, or have the shapes written into "
                   "the file (onnx.shape_inference.infer_shapes_path, or onnxruntime.tools.symbolic_shape_infer)",
                   ONNX_SHOW(value->name), s->why, ONNX_SHOW(value->name), value->type ? "" : ":TYPE");
@@ -308,7 +308,7 @@ static weir_status check_kept(const graph *g, const step *s, const graph_value *
     const graph_value *x = step_in(s, 0);
     if (x->type == value->type && x->elements == value->elements)
         return WEIR_OK;
-    return refuse(g, s->node, WEIR_CORRUPT,
+    return refuse(g, s->node, WEIR_ERR_CORRUPT,
                   "its output \"%.*s\" is said to be %s of %s, and \"%.*s\", whose elements it has, is %s of %s",
                   ONNX_SHOW(value->name), graph_shape_text(&value->shape, to, sizeof to), onnx_type_name(value->type),
                   ONNX_SHOW(x->name), graph_shape_text(&x->shape, from, sizeof from), onnx_type_name(x->type));
@@ -389,7 +389,7 @@ static weir_status infer_node(graph *g, graph_node *node)
     node->known = rule != NULL;
     bool good = rule ? rule(&s) : no_rule(&s);
     if (!good && s.wrong)
-        return refuse(g, node, WEIR_CORRUPT, "%s", s.why);
+        return refuse(g, node, WEIR_ERR_CORRUPT, "%s", s.why);
     if (good) /* for those that the rule does not know of */
         step_say(&s, false, "an output that is not known here");
     status = take_what_is_said(g, &s);
@@ -410,7 +410,7 @@ weir_status graph_infer(graph *g)
         status = infer_node(g, &g->nodes[i]);
     for (size_t i = 0; status == WEIR_OK && i < g->output_count; i++)
         if (!g->values[g->outputs[i]].shaped)
-            status = weir_fail(WEIR_CORRUPT, "%s: its output \"%.*s\" is made by nothing", g->file->name,
+            status = weir_fail(WEIR_ERR_CORRUPT, "%s: its output \"%.*s\" is made by nothing", g->file->name,
                                ONNX_SHOW(g->values[g->outputs[i]].name));
     return status;
 }

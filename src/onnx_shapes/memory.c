@@ -278,7 +278,8 @@ static weir_status add(maker *m, uint32_t id)
     while (length > 0 && length < value->name.size && (value->name.text[length] & 0xc0) == 0x80)
         length--; /* not in the middle of a character */
     snprintf(name, sizeof name, "%.*s", (int)length, length ? value->name.text : "");
-    weir_buffer buffer = {.size = sizeof buffer, .name = name, .bytes = value->bytes, .begin = l->begin, .end = l->end};
+    weir_buffer buffer = {
+        .struct_size = sizeof buffer, .name = name, .bytes = value->bytes, .begin = l->begin, .end = l->end};
     uint32_t over = l->root == id ? written_over(m, id) : GRAPH_NONE;
     if (l->root != id) {
         buffer.sharing = WEIR_SHARING_VIEW;
@@ -342,7 +343,7 @@ weir_status graph_memory_make(const graph *g, bool in_place, graph_memory *out)
     out->values = calloc(g->value_count + 1, sizeof *out->values);
     weir_status status = m.lives && out->order && out->values
                              ? weir_buffers_create(&out->buffers)
-                             : weir_fail(WEIR_SYSTEM, "%s: no host memory for its buffers", g->file->name);
+                             : weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its buffers", g->file->name);
     if (status == WEIR_OK) {
         live(&m);
         status = add_all(&m);

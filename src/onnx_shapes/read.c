@@ -103,14 +103,14 @@ weir_status graph_value_add(graph *g, onnx_text name, uint32_t *out)
         size_t room = g->value_room ? 2 * g->value_room : 256;
         graph_value *values = room < GRAPH_NONE ? realloc(g->values, room * sizeof *values) : NULL;
         if (!values)
-            return weir_fail(WEIR_SYSTEM, "%s: no host memory for its values", g->file->name);
+            return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its values", g->file->name);
         g->values = values;
         g->value_room = room;
     }
     *out = (uint32_t)g->value_count;
     g->values[g->value_count++] = (graph_value){.name = name, .maker = GRAPH_NONE};
     if (name.size > 0 && !graph_names_put(g, *out))
-        return weir_fail(WEIR_SYSTEM, "%s: no host memory for its names", g->file->name);
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its names", g->file->name);
     return WEIR_OK;
 }
 
@@ -203,7 +203,7 @@ static weir_status read_value(graph *g, const onnx_field *info)
     onnx_wire_open(&wire, info->data, info->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
         if (field.number == VALUE_TYPE && !read_type(g, &field, value))
-            return weir_fail(WEIR_UNSUPPORTED, "%s: byte %zu: \"%.*s\" has more than %d dimensions", g->file->name,
+            return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: byte %zu: \"%.*s\" has more than %d dimensions", g->file->name,
                              graph_offset(g, info->begin), ONNX_SHOW(value->name), GRAPH_MAX_RANK);
     return WEIR_OK;
 }
@@ -218,8 +218,8 @@ static weir_status read_weight(graph *g, const onnx_field *proto)
     if (status != WEIR_OK)
         return status;
     if (tensor.rank > GRAPH_MAX_RANK)
-        return weir_fail(WEIR_UNSUPPORTED, "%s: byte %zu: tensor \"%.*s\" has more than %d dimensions", g->file->name,
-                         graph_offset(g, proto->begin), ONNX_SHOW(tensor.name), GRAPH_MAX_RANK);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: byte %zu: tensor \"%.*s\" has more than %d dimensions",
+                         g->file->name, graph_offset(g, proto->begin), ONNX_SHOW(tensor.name), GRAPH_MAX_RANK);
     graph_value *value = &g->values[id];
     value->weight = value->constant = true;
     value->input = false; /* an initializer that is an input too is its default */
@@ -232,8 +232,9 @@ static weir_status read_weight(graph *g, const onnx_field *proto)
     value->proto = proto->data;
     value->proto_size = proto->size;
     if (!graph_addressable(&value->shape))
-        return weir_fail(WEIR_UNSUPPORTED, "%s: byte %zu: tensor \"%.*s\" has dimensions beyond what can be addressed",
-                         g->file->name, graph_offset(g, proto->begin), ONNX_SHOW(tensor.name));
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "%s: byte %zu: tensor \"%.*s\" has dimensions beyond what can be addressed", g->file->name,
+                         graph_offset(g, proto->begin), ONNX_SHOW(tensor.name));
     return WEIR_OK;
 }
 
@@ -360,7 +361,7 @@ static weir_status count(graph *g, const onnx_field *proto, tally *sum)
         sum->outputs += field.number == GRAPH_OUTPUT;
         sum->nodes += field.number == GRAPH_NODE;
         if (field.number == GRAPH_SPARSE)
-            return weir_fail(WEIR_UNSUPPORTED, "%s: byte %zu: a sparse initializer", g->file->name,
+            return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: byte %zu: a sparse initializer", g->file->name,
                              graph_offset(g, field.begin));
         if (field.number == GRAPH_NODE)
             sum->ids += graph_bodies_count(text_of(&field));
@@ -378,7 +379,7 @@ static weir_status make_room(graph *g, const tally *sum)
     g->outputs = calloc(sum->outputs + 1, sizeof *g->outputs);
     return g->nodes && g->ids && g->outputs
                ? WEIR_OK
-               : weir_fail(WEIR_SYSTEM, "%s: no host memory for %zu nodes", g->file->name, sum->nodes);
+               : weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for %zu nodes", g->file->name, sum->nodes);
 }
 
 /* Values first, as nodes only name them. */
@@ -416,7 +417,7 @@ weir_status graph_read(onnx_file *file, graph_givens *given, graph *out)
         if (field.number == MODEL_GRAPH)
             proto = field;
     }
-    weir_status status = proto.data ? read_graph(out, &proto) : weir_fail(WEIR_CORRUPT, "%s: no graph", file->name);
+    weir_status status = proto.data ? read_graph(out, &proto) : weir_fail(WEIR_ERR_CORRUPT, "%s: no graph", file->name);
     if (status != WEIR_OK)
         graph_clear(out);
     return status;

@@ -82,8 +82,8 @@ static size_t padded(const wi_ort_table *table, size_t size)
 
 static weir_status ended(const weir_onnxruntime *bridge)
 {
-    return weir_fail(WEIR_INVALID, "%s: the bridge to ONNX Runtime was unregistered; release its sessions before that",
-                     bridge->name);
+    return weir_fail(WEIR_ERR_INVALID,
+                     "%s: the bridge to ONNX Runtime was unregistered; release its sessions before that", bridge->name);
 }
 
 /* Where the blocks of a table lie; NULL: nowhere yet, or in a pool that knows itself which runs were taken. */
@@ -143,17 +143,17 @@ static void *table_alloc(ort_allocator *self, size_t size)
 {
     const weir_onnxruntime *bridge = bridge_of(self);
     if (is_for_graph((const wi_ort_table *)self))
-        return take(self, size, bridge->stream, WEIR_ACTIVATIONS);
+        return take(self, size, bridge->stream, WEIR_CLASS_ACTIVATIONS);
     /* Others may run a session of the bridge while this thread makes one. */
     bool lasting =
         !bridge->on_host || (atomic_load_explicit(&bridge->loading, memory_order_relaxed) && wi_ort_is_inside(bridge));
-    return take(self, size, WEIR_STREAM_HOST, lasting ? WEIR_WEIGHTS : WEIR_ACTIVATIONS);
+    return take(self, size, WEIR_STREAM_HOST, lasting ? WEIR_CLASS_WEIGHTS : WEIR_CLASS_ACTIVATIONS);
 }
 
 /* ONNX Runtime reserves what lives as long as the session: weights. */
 static void *table_reserve(ort_allocator *self, size_t size)
 {
-    void *pointer = take(self, size, WEIR_STREAM_HOST, WEIR_WEIGHTS);
+    void *pointer = take(self, size, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
     atomic_fetch_add(&bridge_of(self)->reserved, size);
     return pointer;
 }
@@ -166,7 +166,7 @@ static void *table_alloc_on_stream(ort_allocator *self, size_t size, ort_stream 
         return table_alloc(self, size);
     bool known = native == bridge->native;
     weir_status status = atomic_load(&bridge->ended) ? ended(bridge)
-                         : known ? wi_ort_take(bridge, size, bridge->stream, WEIR_ACTIVATIONS, &pointer)
+                         : known ? wi_ort_take(bridge, size, bridge->stream, WEIR_CLASS_ACTIVATIONS, &pointer)
                                  : wi_ort_follow(bridge, native, size, &pointer);
     if (status != WEIR_OK)
         refuse(bridge, WEIR_KIND_DEVICE, size);
@@ -186,7 +186,7 @@ weir_status wi_ort_give(weir_onnxruntime *bridge, void *pointer, weir_stream str
 
 static bool is_foreign(weir_status status)
 {
-    return status == WEIR_FOREIGN || status == WEIR_INTERIOR || status == WEIR_DOUBLE_FREE;
+    return status == WEIR_ERR_FOREIGN || status == WEIR_ERR_INTERIOR || status == WEIR_ERR_DOUBLE_FREE;
 }
 
 void wi_ort_report(weir_onnxruntime *bridge, const void *pointer, weir_status status)
@@ -205,13 +205,13 @@ static weir_status check_handed_out(const wi_ort_table *table, const void *point
 {
     weir_onnxruntime *bridge = table->bridge;
     wi_resource *base = base_of(table);
-    weir_block_details d = {.size = sizeof d};
+    weir_block_details d = {.struct_size = sizeof d};
     if (table->kind == WEIR_KIND_DEVICE && bridge->runs.member)
         return WEIR_OK;
     if ((base && wi_is_marked(base, pointer, taker_of(table))) || weir_block_info(pointer, &d) != WEIR_OK ||
         d.state != WEIR_BLOCK_LIVE || d.offset != 0 || d.client != bridge->client)
         return WEIR_OK; /* what is wrong with it otherwise, the free tells */
-    return weir_fail(WEIR_FOREIGN, "the block of %zu bytes at %p is %s's, but ONNX Runtime did not get it here",
+    return weir_fail(WEIR_ERR_FOREIGN, "the block of %zu bytes at %p is %s's, but ONNX Runtime did not get it here",
                      d.bytes, pointer, weir_client_name(bridge->client));
 }
 
@@ -229,7 +229,7 @@ static void free_of(const wi_ort_table *table, void *pointer)
 {
     weir_onnxruntime *bridge = table->bridge;
     weir_status status =
-        atomic_load(&bridge->ended) ? weir_fail(WEIR_FOREIGN, "the bridge was unregistered") : give(table, pointer);
+        atomic_load(&bridge->ended) ? weir_fail(WEIR_ERR_FOREIGN, "the bridge was unregistered") : give(table, pointer);
     if (status != WEIR_OK) {
         wi_ort_report(bridge, pointer, status);
         return;
@@ -263,7 +263,7 @@ static void add_number(const ort_api *api, ort_key_values *pairs, const char *ke
 static ort_status *table_get_stats(const ort_allocator *self, ort_key_values **out)
 {
     weir_onnxruntime *bridge = bridge_of(self);
-    weir_client_stats stats = {.size = sizeof stats};
+    weir_client_stats stats = {.struct_size = sizeof stats};
     bridge->api->CreateKeyValuePairs(out);
     if (atomic_load(&bridge->ended) || weir_client_snapshot(bridge->client, &stats) != WEIR_OK)
         return NULL; /* there is nothing to tell any more */

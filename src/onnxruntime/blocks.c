@@ -10,7 +10,7 @@ weir_status wi_ort_runs_init(wi_ort_runs *runs, weir_blocks_member *member)
         return status;
     runs->at = calloc(runs->view.count, sizeof *runs->at);
     if (!runs->at)
-        return weir_fail(WEIR_SYSTEM, "no host memory for the runs of a pool of %u blocks", runs->view.count);
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the runs of a pool of %u blocks", runs->view.count);
     runs->member = member;
     return WEIR_OK;
 }
@@ -27,7 +27,7 @@ weir_status wi_ort_runs_take(wi_ort_runs *runs, size_t bytes, weir_stream stream
     uint64_t count = bytes / runs->view.bytes + (bytes % runs->view.bytes != 0);
     uint32_t first;
     if (count > runs->view.count)
-        return weir_fail(WEIR_OUT_OF_MEMORY, "%zu bytes are %llu blocks of %zu bytes; the pool has %u", bytes,
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%zu bytes are %llu blocks of %zu bytes; the pool has %u", bytes,
                          (unsigned long long)count, runs->view.bytes, runs->view.count);
     weir_status status = weir_blocks_take_run(runs->member, (uint32_t)count, stream, &first);
     if (status != WEIR_OK)
@@ -42,13 +42,13 @@ weir_status wi_ort_runs_give(wi_ort_runs *runs, void *pointer, weir_stream strea
 {
     uint32_t first = weir_blocks_index(&runs->view, pointer);
     if (first == WEIR_BLOCKS_NONE)
-        return weir_fail(WEIR_FOREIGN, "%p is no block of the pool", pointer);
+        return weir_fail(WEIR_ERR_FOREIGN, "%p is no block of the pool", pointer);
     if (weir_blocks_at(&runs->view, first) != pointer)
-        return weir_fail(WEIR_INTERIOR, "%p lies in block %u of the pool and does not begin it", pointer, first);
+        return weir_fail(WEIR_ERR_INTERIOR, "%p lies in block %u of the pool and does not begin it", pointer, first);
     uint32_t count = atomic_exchange(&runs->at[first].length, 0);
     if (count == 0)
-        return weir_fail(WEIR_DOUBLE_FREE, "no run begins at block %u of the pool: it was given back, or never taken",
-                         first);
+        return weir_fail(WEIR_ERR_DOUBLE_FREE,
+                         "no run begins at block %u of the pool: it was given back, or never taken", first);
     weir_status status = weir_blocks_give(runs->member, first, count, stream);
     if (status != WEIR_OK)
         atomic_store(&runs->at[first].length, count);

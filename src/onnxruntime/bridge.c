@@ -21,7 +21,7 @@ static weir_status check_granule(const char *call, const char *what, uint64_t gr
 {
     if (granule != 0 && granule % WI_UNIT == 0)
         return WEIR_OK;
-    return weir_fail(WEIR_INVALID,
+    return weir_fail(WEIR_ERR_INVALID,
                      "%s: %s gives out memory in pieces of %llu bytes; ONNX Runtime needs a multiple of %u", call, what,
                      (unsigned long long)granule, (unsigned)WI_UNIT);
 }
@@ -30,7 +30,7 @@ static weir_status check_blocks(const weir_onnxruntime_options *o, const char *c
 {
     weir_blocks_view view = WEIR_INIT(weir_blocks_view);
     if (o->blocks->client != o->client)
-        return weir_fail(WEIR_INVALID, "%s: the member of the pool is %s, not the client %s", call,
+        return weir_fail(WEIR_ERR_INVALID, "%s: the member of the pool is %s, not the client %s", call,
                          weir_client_name(o->blocks->client), weir_client_name(o->client));
     weir_status status = weir_blocks_look(o->blocks->pool, &view);
     return status == WEIR_OK ? check_granule(call, "the pool of blocks", view.bytes) : status;
@@ -52,7 +52,7 @@ static weir_status check_device(const weir_onnxruntime_options *o, const char *c
     weir_runtime *runtime = weir_client_runtime(o->client);
     void *native;
     if (runtime->driver != &wi_host_driver && runtime->driver != &wi_cuda_driver)
-        return weir_fail(WEIR_UNSUPPORTED, "%s: ONNX Runtime's allocators are for host and cuda, not for %s", call,
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: ONNX Runtime's allocators are for host and cuda, not for %s", call,
                          runtime->name);
     return wi_streams_resolve(&runtime->streams, o->stream, runtime->name, &native);
 }
@@ -61,9 +61,9 @@ weir_status wi_ort_check(const weir_onnxruntime_options *o, const char *call)
 {
     const char *missing = !o->api ? "api" : !o->env ? "env" : !o->client ? "client" : NULL;
     if (missing)
-        return weir_fail(WEIR_INVALID, "%s: the member %s is not set", call, missing);
+        return weir_fail(WEIR_ERR_INVALID, "%s: the member %s is not set", call, missing);
     if (o->version < WEIR_ONNXRUNTIME_OLDEST)
-        return weir_fail(WEIR_UNSUPPORTED,
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "%s: the interface is of version %u; a bridge needs %d: ask GetApi of ONNX Runtime 1.%d or "
                          "newer for that, and say so in the member version",
                          call, o->version, WEIR_ONNXRUNTIME_OLDEST, WEIR_ONNXRUNTIME_OLDEST);
@@ -88,7 +88,7 @@ static weir_status find_throw(weir_onnxruntime *bridge, const char *call)
     void *found = cxx ? dlsym(cxx, "_ZSt17__throw_bad_allocv") : NULL;
     memcpy(&bridge->throw_bad_alloc, &found, sizeof found);
     return found ? WEIR_OK
-                 : weir_fail(WEIR_UNSUPPORTED,
+                 : weir_fail(WEIR_ERR_UNSUPPORTED,
                              "%s: ONNX Runtime does not use libstdc++.so.6, so weir cannot refuse it memory safely",
                              call);
 }
@@ -100,10 +100,10 @@ static weir_status pin(weir_onnxruntime *bridge, ort_env *env, const char *call)
     ort_env *found = NULL;
     char text[512];
     if (wi_ort_failed(api, api->CreateEnv(ORT_LOG_ERROR, "weir", &found), text, sizeof text))
-        return weir_fail(WEIR_ENGINE, "%s: the environment of ONNX Runtime cannot be had: %s", call, text);
+        return weir_fail(WEIR_ERR_ENGINE, "%s: the environment of ONNX Runtime cannot be had: %s", call, text);
     if (found != env) {
         api->ReleaseEnv(found);
-        return weir_fail(WEIR_INVALID, "%s: %p is not the environment of this ONNX Runtime, which is %p", call,
+        return weir_fail(WEIR_ERR_INVALID, "%s: %p is not the environment of this ONNX Runtime, which is %p", call,
                          (void *)env, (void *)found);
     }
     bridge->env = env;
@@ -123,7 +123,7 @@ static weir_status describe(weir_onnxruntime *bridge, const char *call)
         status =
             api->CreateMemoryInfo("CudaPinned", ORT_DEVICE_ALLOCATOR, ordinal, ORT_MEMORY_PINNED, &bridge->pinned.info);
     return wi_ort_failed(api, status, text, sizeof text)
-               ? weir_fail(WEIR_ENGINE, "%s: ONNX Runtime cannot describe the memory of %s: %s", call,
+               ? weir_fail(WEIR_ERR_ENGINE, "%s: ONNX Runtime cannot describe the memory of %s: %s", call,
                            bridge->runtime->name, text)
                : WEIR_OK;
 }
@@ -185,7 +185,7 @@ weir_status wi_ort_open(const weir_onnxruntime_options *options, const char *cal
     weir_onnxruntime *bridge = calloc(1, sizeof *bridge);
     *out = NULL;
     if (!bridge)
-        return weir_fail(WEIR_SYSTEM, "%s: no host memory for a bridge", call);
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a bridge", call);
     bridge->number = atomic_fetch_add(&number, 1) + 1;
     pthread_mutex_init(&bridge->lock, NULL);
     pthread_mutex_init(&bridge->followers.lock, NULL);
@@ -204,8 +204,9 @@ weir_status weir_onnxruntime_open(const weir_onnxruntime_options *options, weir_
     static const char call[] = "weir_onnxruntime_open";
     weir_onnxruntime_options given;
     WI_ENTER();
-    if (!out || !options || !wi_copy_in(&given, sizeof given, options, options->size))
-        return weir_fail(WEIR_INVALID, "%s: no options, no place for the result, or member size is not set", call);
+    if (!out || !options || !wi_copy_in(&given, sizeof given, options, options->struct_size))
+        return weir_fail(WEIR_ERR_INVALID, "%s: no options, no place for the result, or member struct_size is not set",
+                         call);
     weir_status status = wi_ort_check(&given, call);
     return status == WEIR_OK ? wi_ort_open(&given, call, out) : status;
 }
@@ -217,7 +218,7 @@ weir_status wi_ort_check_idle(const weir_onnxruntime *bridge, const char *call)
     uint64_t live = atomic_load(&bridge->live);
     if (live == 0)
         return WEIR_OK;
-    return weir_fail(WEIR_BUSY,
+    return weir_fail(WEIR_ERR_BUSY,
                      "%s: ONNX Runtime still has %llu block%s of %s on %s: release its sessions and values first", call,
                      (unsigned long long)live, live == 1 ? "" : "s", weir_client_name(bridge->client), bridge->name);
 }
@@ -240,7 +241,7 @@ weir_status weir_onnxruntime_close(weir_onnxruntime *bridge)
     if (!bridge)
         return WEIR_OK;
     if (bridge == wi_ort_registered(bridge->env, bridge->name) || atomic_load(&bridge->loading))
-        return weir_fail(WEIR_BUSY, "%s: the bridge of %s on %s is registered or entered: end that first", call,
+        return weir_fail(WEIR_ERR_BUSY, "%s: the bridge of %s on %s is registered or entered: end that first", call,
                          weir_client_name(bridge->client), bridge->name);
     weir_status status = wi_ort_check_idle(bridge, call);
     if (status != WEIR_OK)
@@ -265,7 +266,7 @@ weir_status weir_onnxruntime_stats_get(weir_onnxruntime *bridge, weir_onnxruntim
 {
     WI_ENTER();
     if (!bridge || !out)
-        return weir_fail(WEIR_INVALID, "weir_onnxruntime_stats_get: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_onnxruntime_stats_get: NULL");
     weir_onnxruntime_stats stats = {.live = atomic_load(&bridge->live),
                                     .blocks = atomic_load(&bridge->blocks),
                                     .on_stream = atomic_load(&bridge->on_stream),
@@ -273,7 +274,7 @@ weir_status weir_onnxruntime_stats_get(weir_onnxruntime *bridge, weir_onnxruntim
                                     .reserved = atomic_load(&bridge->reserved),
                                     .foreign = atomic_load(&bridge->foreign),
                                     .refused = atomic_load(&bridge->refused)};
-    return wi_copy_out(out, out->size, &stats, sizeof stats)
+    return wi_copy_out(out, out->struct_size, &stats, sizeof stats)
                ? WEIR_OK
-               : weir_fail(WEIR_INVALID, "weir_onnxruntime_stats_get: member size is not set");
+               : weir_fail(WEIR_ERR_INVALID, "weir_onnxruntime_stats_get: member struct_size is not set");
 }

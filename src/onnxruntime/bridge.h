@@ -90,7 +90,7 @@ weir_status wi_ort_open(const weir_onnxruntime_options *options, const char *cal
 /* All that sessions which are still there do not look at. */
 void wi_ort_end(weir_onnxruntime *bridge);
 void wi_ort_free(weir_onnxruntime *bridge);
-/* WEIR_BUSY while blocks are live. */
+/* WEIR_ERR_BUSY while blocks are live. */
 weir_status wi_ort_check_idle(const weir_onnxruntime *bridge, const char *call);
 /* The options, as weir_onnxruntime_register compares them. */
 bool wi_ort_same(const weir_onnxruntime *bridge, const weir_onnxruntime_options *options);

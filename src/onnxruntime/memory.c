@@ -6,10 +6,10 @@
 
 static weir_status allocate(weir_onnxruntime *bridge, size_t bytes, void **out)
 {
-    weir_request request = {.size = sizeof request,
+    weir_request request = {.struct_size = sizeof request,
                             .bytes = bytes,
                             .stream = WEIR_STREAM_HOST,
-                            .memory_class = WEIR_SCRATCH,
+                            .memory_class = WEIR_CLASS_SCRATCH,
                             .tag = "onnxruntime",
                             .kind = WEIR_KIND_PINNED};
     weir_block block;
@@ -47,7 +47,7 @@ weir_status wi_ort_pinned_take(weir_onnxruntime *bridge, size_t bytes, void **ou
 {
     *out = take_kept(bridge, bytes);
     weir_status status = *out ? WEIR_OK : allocate(bridge, bytes, out);
-    if (status != WEIR_OUT_OF_MEMORY)
+    if (status != WEIR_ERR_OUT_OF_MEMORY)
         return status;
     wi_ort_pinned_drop(bridge);
     return allocate(bridge, bytes, out);
@@ -125,12 +125,12 @@ static weir_status point(const weir_onnxruntime *bridge, bool settled, wi_event 
 
 static weir_status freed_before(const void *pointer)
 {
-    return weir_fail(WEIR_DOUBLE_FREE, "%p was freed before", pointer);
+    return weir_fail(WEIR_ERR_DOUBLE_FREE, "%p was freed before", pointer);
 }
 
 weir_status wi_ort_pinned_give(weir_onnxruntime *bridge, void *pointer, bool settled)
 {
-    weir_block_details details = {.size = sizeof details};
+    weir_block_details details = {.struct_size = sizeof details};
     wi_ort_kept kept = {.pointer = pointer};
     if (is_kept(&bridge->kept, pointer))
         return freed_before(pointer);

@@ -41,8 +41,9 @@ void wi_ort_say(weir_log_level level, const char *format, ...)
 weir_status wi_ort_swap_begin(const char *call, const char *device)
 {
     if (held)
-        return weir_fail(WEIR_BUSY, "%s: on %s this thread is between weir_onnxruntime_enter and leave: leave first",
-                         call, device);
+        return weir_fail(WEIR_ERR_BUSY,
+                         "%s: on %s this thread is between weir_onnxruntime_enter and leave: leave first", call,
+                         device);
     pthread_mutex_lock(&swaps);
     held = true;
     return WEIR_OK;
@@ -106,7 +107,7 @@ static weir_status check_nobodys(const weir_onnxruntime *bridge, const wi_ort_ta
     if (!found || wi_ort_is_ours(found) || (bridge->on_host && is_of_the_library(bridge->api, found)))
         return WEIR_OK;
     return weir_fail(
-        WEIR_CONFLICT,
+        WEIR_ERR_CONFLICT,
         "%s: somebody else has registered an allocator (%p) for the %s memory of %s with this environment; "
         "unregister that first",
         call, (const void *)found, weir_kind_name(table->kind), bridge->runtime->name);
@@ -129,8 +130,8 @@ static weir_status put(weir_onnxruntime *bridge, wi_ort_table *table, const char
     if (status != WEIR_OK)
         return status;
     return wi_ort_failed(bridge->api, bridge->api->RegisterAllocator(bridge->env, &table->table), text, sizeof text)
-               ? weir_fail(WEIR_ENGINE, "%s: ONNX Runtime's RegisterAllocator failed for the %s memory of %s: %s", call,
-                           weir_kind_name(table->kind), bridge->runtime->name, text)
+               ? weir_fail(WEIR_ERR_ENGINE, "%s: ONNX Runtime's RegisterAllocator failed for the %s memory of %s: %s",
+                           call, weir_kind_name(table->kind), bridge->runtime->name, text)
                : WEIR_OK;
 }
 
@@ -198,7 +199,7 @@ weir_status weir_onnxruntime_enter(weir_onnxruntime *bridge)
     static const char call[] = "weir_onnxruntime_enter";
     WI_ENTER();
     if (!bridge)
-        return weir_fail(WEIR_INVALID, "%s: NULL", call);
+        return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
     weir_status status = wi_ort_swap_begin(call, bridge->runtime->name);
     if (status != WEIR_OK)
         return status;

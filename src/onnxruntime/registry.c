@@ -50,17 +50,17 @@ static weir_status again(const weir_onnxruntime *bridge, const weir_onnxruntime_
 {
     const char *device = bridge->name;
     if (!wi_ort_in_place(bridge))
-        return weir_fail(WEIR_CONFLICT,
+        return weir_fail(WEIR_ERR_CONFLICT,
                          "%s: %s is registered for %s, and somebody else has put an allocator in its place: unregister "
                          "both first",
                          registering, weir_client_name(bridge->client), device);
     if (wi_ort_same(bridge, options))
         return WEIR_OK;
     if (bridge->client == options->client)
-        return weir_fail(WEIR_CONFLICT,
+        return weir_fail(WEIR_ERR_CONFLICT,
                          "%s: %s is registered for %s with another stream or pool: unregister that first", registering,
                          weir_client_name(bridge->client), device);
-    return weir_fail(WEIR_CONFLICT,
+    return weir_fail(WEIR_ERR_CONFLICT,
                      "%s: %s is registered for %s already, and %s cannot be, too: unregister that first, or give each "
                      "session a client of its own (weir_onnxruntime_open)",
                      registering, weir_client_name(bridge->client), device, weir_client_name(options->client));
@@ -87,8 +87,8 @@ weir_status weir_onnxruntime_register(const weir_onnxruntime_options *options)
 {
     weir_onnxruntime_options given;
     WI_ENTER();
-    if (!options || !wi_copy_in(&given, sizeof given, options, options->size))
-        return weir_fail(WEIR_INVALID, "%s: no options, or member size is not set", registering);
+    if (!options || !wi_copy_in(&given, sizeof given, options, options->struct_size))
+        return weir_fail(WEIR_ERR_INVALID, "%s: no options, or member struct_size is not set", registering);
     weir_status status = wi_ort_check(&given, registering);
     if (status != WEIR_OK)
         return status;
@@ -134,13 +134,13 @@ weir_status weir_onnxruntime_unregister(const struct OrtEnv *env, const char *de
     static const char call[] = "weir_onnxruntime_unregister";
     WI_ENTER();
     if (!device)
-        return weir_fail(WEIR_INVALID, "%s: no device", call);
+        return weir_fail(WEIR_ERR_INVALID, "%s: no device", call);
     weir_status status = wi_ort_swap_begin(call, device);
     if (status != WEIR_OK)
         return status;
     weir_onnxruntime *bridge = wi_ort_registered((const ort_env *)env, device);
     status = bridge ? wi_ort_check_idle(bridge, call)
-                    : weir_fail(WEIR_NOT_FOUND, "%s: nothing is registered for %s", call, device);
+                    : weir_fail(WEIR_ERR_NOT_FOUND, "%s: nothing is registered for %s", call, device);
     if (status == WEIR_OK) {
         wi_ort_take_out(bridge, NULL, call);
         strike(bridge);

@@ -68,7 +68,7 @@ static weir_status make(weir_onnxruntime *bridge, void *native, wi_ort_follower 
     weir_runtime *runtime = bridge->runtime;
     wi_ort_follower *f = calloc(1, sizeof *f);
     if (!f)
-        return weir_fail(WEIR_SYSTEM, "%s: no host memory for a stream of ONNX Runtime's", bridge->name);
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a stream of ONNX Runtime's", bridge->name);
     f->native = native;
     f->busy = 1;
     weir_status status = runtime->driver->stream_adopt(runtime->device, native, &f->theirs, NULL);
@@ -264,7 +264,7 @@ static weir_status take(weir_onnxruntime *bridge, wi_ort_follower *f, size_t byt
 {
     weir_runtime *runtime = bridge->runtime;
     wi_event point;
-    weir_status status = wi_ort_take(bridge, bytes, f->ours, WEIR_ACTIVATIONS, out);
+    weir_status status = wi_ort_take(bridge, bytes, f->ours, WEIR_CLASS_ACTIVATIONS, out);
     if (status != WEIR_OK)
         return status;
     status = runtime->driver->record(runtime->device, f->own, &point);
@@ -274,7 +274,7 @@ static weir_status take(weir_onnxruntime *bridge, wi_ort_follower *f, size_t byt
         wi_kept_detail why;
         wi_detail_keep(&why);
         if (wi_ort_give(bridge, *out, f->ours) != WEIR_OK)
-            wi_ort_report(bridge, *out, WEIR_DRIVER);
+            wi_ort_report(bridge, *out, WEIR_ERR_DRIVER);
         wi_detail_restore(&why);
     }
     return status;
@@ -354,7 +354,7 @@ static void on_pressure(const weir_pressure *pressure, void *user)
 
 static weir_stream stream_of(const weir_onnxruntime *bridge, const void *pointer)
 {
-    weir_block_details details = {.size = sizeof details};
+    weir_block_details details = {.struct_size = sizeof details};
     if (bridge->runs.member)
         return wi_ort_runs_stream(&bridge->runs, pointer);
     return weir_block_info(pointer, &details) == WEIR_OK && details.client == bridge->client &&
@@ -371,7 +371,7 @@ static bool kept_in_hand(weir_onnxruntime *bridge, void *pointer, weir_stream st
     bool again = f && is_in_hand(f, pointer);
     bool kept = f && !again && put_in_hand(f, pointer);
     pthread_mutex_unlock(&bridge->followers.lock);
-    *status = again ? weir_fail(WEIR_DOUBLE_FREE, "%p was freed before", pointer) : WEIR_OK;
+    *status = again ? weir_fail(WEIR_ERR_DOUBLE_FREE, "%p was freed before", pointer) : WEIR_OK;
     return kept || again;
 }
 

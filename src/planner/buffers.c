@@ -24,7 +24,7 @@ bool wi_room_for(void **array, size_t each, size_t *room, size_t needed)
 
 static weir_status no_memory(void)
 {
-    return weir_fail(WEIR_SYSTEM, "a list of buffers to plan: no host memory");
+    return weir_fail(WEIR_ERR_SYSTEM, "a list of buffers to plan: no host memory");
 }
 
 const char *wi_buffer_name(const weir_buffers *buffers, uint32_t index)
@@ -35,7 +35,7 @@ const char *wi_buffer_name(const weir_buffers *buffers, uint32_t index)
 weir_status weir_buffers_create(weir_buffers **out)
 {
     if (!out)
-        return weir_fail(WEIR_INVALID, "weir_buffers_create: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_buffers_create: NULL");
     *out = calloc(1, sizeof **out);
     return *out ? WEIR_OK : no_memory();
 }
@@ -84,14 +84,14 @@ weir_buffers *wi_buffers_copy(const weir_buffers *buffers)
 
 static weir_status bad(const char *name, const char *what)
 {
-    return weir_fail(WEIR_INVALID, "buffer %.200s: %s", name, what);
+    return weir_fail(WEIR_ERR_INVALID, "buffer %.200s: %s", name, what);
 }
 
 static weir_status check_pin(const char *name, uint64_t bytes, uint64_t alignment, uint64_t offset)
 {
     uint64_t end;
     if (alignment && offset % alignment != 0)
-        return weir_fail(WEIR_INVALID, "buffer %.200s: its fixed offset %llu is no multiple of its alignment %llu",
+        return weir_fail(WEIR_ERR_INVALID, "buffer %.200s: its fixed offset %llu is no multiple of its alignment %llu",
                          name, (unsigned long long)offset, (unsigned long long)alignment);
     if (__builtin_add_overflow(offset, bytes, &end))
         return bad(name, "its fixed offset and its size add up to more than 64 bits");
@@ -119,11 +119,11 @@ static weir_status check_view(const weir_buffers *buffers, const weir_buffer *b,
     if (b->fixed)
         return bad(name, "a view lies where its buffer does and cannot be fixed itself");
     if (__builtin_add_overflow(b->view_offset, b->bytes, &end) || end > of->bytes)
-        return weir_fail(WEIR_INVALID, "buffer %.200s: bytes %llu + %llu are not all inside %.200s, which has %llu",
+        return weir_fail(WEIR_ERR_INVALID, "buffer %.200s: bytes %llu + %llu are not all inside %.200s, which has %llu",
                          name, (unsigned long long)b->view_offset, (unsigned long long)b->bytes,
                          wi_buffer_name(buffers, b->of), (unsigned long long)of->bytes);
     if (in_gap(buffers, of->root, b->persistent ? 0 : b->begin, b->persistent ? WEIR_STEPS_MAX : b->end))
-        return weir_fail(WEIR_INVALID, "buffer %.200s: it is live in a gap of %.200s, whose bytes it has", name,
+        return weir_fail(WEIR_ERR_INVALID, "buffer %.200s: it is live in a gap of %.200s, whose bytes it has", name,
                          wi_buffer_name(buffers, of->root));
     return WEIR_OK;
 }
@@ -133,12 +133,12 @@ static weir_status check_buffer(const weir_buffers *buffers, const weir_buffer *
     if (strnlen(name, NAME_MAX_BYTES + 1) > NAME_MAX_BYTES)
         return bad(name, "its name is longer than 1023 bytes");
     if (b->begin >= b->end || b->end > WEIR_STEPS_MAX)
-        return weir_fail(WEIR_INVALID,
+        return weir_fail(WEIR_ERR_INVALID,
                          "buffer %.200s: it is live from step %llu until before step %llu; the second has to be the "
                          "larger, and at most 2^62",
                          name, (unsigned long long)b->begin, (unsigned long long)b->end);
     if (b->alignment != 0 && !wi_power_of_two(b->alignment))
-        return weir_fail(WEIR_INVALID, "buffer %.200s: its alignment %llu is no power of two", name,
+        return weir_fail(WEIR_ERR_INVALID, "buffer %.200s: its alignment %llu is no power of two", name,
                          (unsigned long long)b->alignment);
     if ((unsigned)b->kind >= WEIR_KIND_COUNT || (unsigned)b->sharing > WEIR_SHARING_IN_PLACE)
         return bad(name, "its kind of memory or of sharing is none");
@@ -195,10 +195,10 @@ weir_status weir_buffers_add(weir_buffers *buffers, const weir_buffer *buffer, u
 {
     weir_buffer b;
     char number[16];
-    if (!buffers || !buffer || !wi_copy_in(&b, sizeof b, buffer, buffer->size))
-        return weir_fail(WEIR_INVALID, "weir_buffers_add: NULL, or a structure without its size");
+    if (!buffers || !buffer || !wi_copy_in(&b, sizeof b, buffer, buffer->struct_size))
+        return weir_fail(WEIR_ERR_INVALID, "weir_buffers_add: NULL, or a structure without its size");
     if (buffers->count >= WEIR_BUFFERS_MAX || buffers->names_length > UINT32_MAX - NAME_MAX_BYTES - 1)
-        return weir_fail(WEIR_INVALID, "a list of %zu buffers is full", buffers->count);
+        return weir_fail(WEIR_ERR_INVALID, "a list of %zu buffers is full", buffers->count);
     snprintf(number, sizeof number, "b%zu", buffers->count);
     const char *name = b.name ? b.name : number;
     weir_status status = check_buffer(buffers, &b, name);
@@ -218,9 +218,9 @@ weir_status weir_buffers_add(weir_buffers *buffers, const weir_buffer *buffer, u
 static weir_status check_index(const weir_buffers *buffers, uint32_t index, const char *call)
 {
     if (!buffers)
-        return weir_fail(WEIR_INVALID, "%s: NULL", call);
+        return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
     if (index >= buffers->count)
-        return weir_fail(WEIR_INVALID, "%s: there is no buffer %u; the list has %zu", call, index, buffers->count);
+        return weir_fail(WEIR_ERR_INVALID, "%s: there is no buffer %u; the list has %zu", call, index, buffers->count);
     return WEIR_OK;
 }
 
@@ -245,14 +245,14 @@ weir_status weir_buffers_gap(weir_buffers *buffers, uint32_t index, uint64_t beg
     if (item->sharing == WEIR_SHARING_VIEW || item->persistent)
         return bad(wi_buffer_name(buffers, index), "a view, and what is live in all steps, has no gaps");
     if (begin >= end || begin <= item->begin || end >= item->end)
-        return weir_fail(WEIR_INVALID,
+        return weir_fail(WEIR_ERR_INVALID,
                          "buffer %.200s: the gap from step %llu until before %llu is not inside its lifetime",
                          wi_buffer_name(buffers, index), (unsigned long long)begin, (unsigned long long)end);
     if (item->gap != WI_NO_GAP && begin <= buffers->gaps[item->gap].end)
         return bad(wi_buffer_name(buffers, index), "its gaps have to be told in their order, with steps between them");
     uint32_t view = view_in(buffers, index, begin, end);
     if (view != WEIR_NO_BUFFER)
-        return weir_fail(WEIR_INVALID, "buffer %.200s: its view %.200s is live in the gap from step %llu on",
+        return weir_fail(WEIR_ERR_INVALID, "buffer %.200s: its view %.200s is live in the gap from step %llu on",
                          wi_buffer_name(buffers, index), wi_buffer_name(buffers, view), (unsigned long long)begin);
     if (!wi_room_for((void **)&buffers->gaps, sizeof *buffers->gaps, &buffers->gaps_room, buffers->gap_count + 1))
         return no_memory();
@@ -272,7 +272,7 @@ weir_status weir_buffers_conflict(weir_buffers *buffers, uint32_t one, uint32_t 
         return status;
     wi_pair pair = {buffers->items[one].root, buffers->items[other].root};
     if (pair.one == pair.other)
-        return weir_fail(WEIR_INVALID, "weir_buffers_conflict: %.200s and %.200s are the same storage",
+        return weir_fail(WEIR_ERR_INVALID, "weir_buffers_conflict: %.200s and %.200s are the same storage",
                          wi_buffer_name(buffers, one), wi_buffer_name(buffers, other));
     if (!wi_room_for((void **)&buffers->conflicts, sizeof *buffers->conflicts, &buffers->conflicts_room,
                      buffers->conflict_count + 1))
@@ -311,7 +311,7 @@ weir_status weir_buffers_use(weir_buffers *buffers, uint32_t index, uint64_t ste
     uint64_t begin = wi_min(item->begin, step), end = wi_max(item->end, step + 1);
     bool view = item->sharing == WEIR_SHARING_VIEW;
     if (in_gap(buffers, item->root, view ? begin : step, view ? end : step + 1))
-        return weir_fail(WEIR_INVALID, "buffer %.200s: with a use in step %llu it is live in a gap of %.200s",
+        return weir_fail(WEIR_ERR_INVALID, "buffer %.200s: with a use in step %llu it is live in a gap of %.200s",
                          wi_buffer_name(buffers, index), (unsigned long long)step, wi_buffer_name(buffers, item->root));
     item->begin = begin;
     item->end = end;
@@ -322,10 +322,10 @@ weir_status weir_buffers_use(weir_buffers *buffers, uint32_t index, uint64_t ste
 weir_status weir_buffers_schedule(weir_buffers *buffers, const uint32_t *order, size_t steps)
 {
     if (!buffers || (!order && steps > 0))
-        return weir_fail(WEIR_INVALID, "weir_buffers_schedule: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_buffers_schedule: NULL");
     if (order && steps < buffers->last_end)
-        return weir_fail(WEIR_INVALID, "a schedule of %zu steps, but a buffer is live until before step %llu", steps,
-                         (unsigned long long)buffers->last_end);
+        return weir_fail(WEIR_ERR_INVALID, "a schedule of %zu steps, but a buffer is live until before step %llu",
+                         steps, (unsigned long long)buffers->last_end);
     bool good = true;
     uint32_t *copy = copy_of(order, order ? steps : 0, sizeof *order, &good);
     if (!good)
@@ -366,17 +366,17 @@ weir_status weir_buffers_get(const weir_buffers *buffers, uint32_t index, weir_b
                      .sharing = (weir_sharing)item->sharing,
                      .of = item->of,
                      .view_offset = item->view_offset};
-    if (!out || !wi_copy_out(out, out->size, &b, sizeof b))
-        return weir_fail(WEIR_INVALID, "weir_buffers_get: NULL, or a structure without its size");
+    if (!out || !wi_copy_out(out, out->struct_size, &b, sizeof b))
+        return weir_fail(WEIR_ERR_INVALID, "weir_buffers_get: NULL, or a structure without its size");
     return WEIR_OK;
 }
 
 weir_status weir_buffers_get_gap(const weir_buffers *buffers, size_t i, uint32_t *index, uint64_t *begin, uint64_t *end)
 {
     if (!buffers || !index || !begin || !end)
-        return weir_fail(WEIR_INVALID, "weir_buffers_get_gap: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_buffers_get_gap: NULL");
     if (i >= buffers->gap_count)
-        return weir_fail(WEIR_NOT_FOUND, "there is no gap %zu; the list has %zu", i, buffers->gap_count);
+        return weir_fail(WEIR_ERR_NOT_FOUND, "there is no gap %zu; the list has %zu", i, buffers->gap_count);
     *index = buffers->gaps[i].buffer;
     *begin = buffers->gaps[i].begin;
     *end = buffers->gaps[i].end;

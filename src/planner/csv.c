@@ -144,7 +144,7 @@ static weir_status read_gap(sheet *s, const char *text, size_t length, wi_gap *g
 {
     const char *dash = memchr(text, '-', length);
     if (memchr(text, '@', length))
-        return weir_fail(WEIR_UNSUPPORTED, "%s, line %llu: a gap in which part of the buffer stays (\"%.*s\")",
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s, line %llu: a gap in which part of the buffer stays (\"%.*s\")",
                          s->lines.name, (unsigned long long)s->lines.number, (int)wi_min(length, 40), text);
     if (dash && wi_lines_number(text, (size_t)(dash - text), &gap->begin) &&
         wi_lines_number(dash + 1, length - (size_t)(dash + 1 - text), &gap->end))
@@ -164,7 +164,7 @@ static weir_status read_gaps(sheet *s, const char *text, size_t length)
         while (i < length && text[i] != ' ')
             i++;
         if (i > begin && !wi_room_for((void **)&gaps, sizeof *gaps, &room, count + 1))
-            status = weir_fail(WEIR_SYSTEM, "%s: no host memory", s->lines.name);
+            status = weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", s->lines.name);
         else if (i > begin)
             status = read_gap(s, text + begin, i - begin, &gaps[count++]);
         i++;
@@ -210,7 +210,7 @@ static weir_status read_row(sheet *s)
 weir_status weir_buffers_parse_csv(const char *text, size_t bytes, const char *name, weir_buffers **out)
 {
     if ((!text && bytes > 0) || !out)
-        return weir_fail(WEIR_INVALID, "weir_buffers_parse_csv: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_buffers_parse_csv: NULL");
     sheet s = {.lines = {.name = name ? name : "a list of buffers", .next = text, .end = text ? text + bytes : NULL}};
     weir_status status = weir_buffers_create(&s.buffers);
     if (status == WEIR_OK)
@@ -230,7 +230,7 @@ weir_status weir_buffers_read_csv(const char *path, weir_buffers **out)
     char *text;
     size_t bytes;
     if (!path || !out)
-        return weir_fail(WEIR_INVALID, "weir_buffers_read_csv: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_buffers_read_csv: NULL");
     weir_status status = wi_lines_read_file(path, &text, &bytes);
     if (status != WEIR_OK)
         return status;

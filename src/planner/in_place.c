@@ -353,7 +353,7 @@ static weir_status join_shorter(joiner *j, weir_kind kind)
     }
     clear_tree(&loads);
     free(points);
-    return good ? WEIR_OK : weir_fail(WEIR_SYSTEM, "planning: no host memory");
+    return good ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "planning: no host memory");
 }
 
 /* All of it -------------------------------------------------------------------------------------------------------- */
@@ -374,7 +374,7 @@ static void resolve(joiner *j)
 weir_status wi_in_place_join(wi_stores *stores)
 {
     joiner j = {.stores = stores, .items = stores->buffers->items, .all = stores->all, .count = stores->buffers->count};
-    weir_status status = find_pins(&j) ? WEIR_OK : weir_fail(WEIR_SYSTEM, "planning: no host memory");
+    weir_status status = find_pins(&j) ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "planning: no host memory");
     if (status == WEIR_OK) {
         find_overwrites(&j);
         join_equal_and_fixed(&j);

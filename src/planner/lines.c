@@ -28,7 +28,7 @@ weir_status wi_lines_wrong(const wi_lines *lines, const char *format, ...)
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
     wi_one_line(what);
-    return weir_fail(WEIR_CORRUPT, "%s, line %llu: %s", lines->name, (unsigned long long)lines->number, what);
+    return weir_fail(WEIR_ERR_CORRUPT, "%s, line %llu: %s", lines->name, (unsigned long long)lines->number, what);
 }
 
 weir_status wi_lines_prefix(const wi_lines *lines, weir_status status)
@@ -64,10 +64,10 @@ static weir_status read_all(FILE *file, const char *path, char **text, size_t *b
         content = grown;
     }
     if (!content)
-        return weir_fail(WEIR_SYSTEM, "%s: no host memory", path);
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", path);
     if (ferror(file)) {
         free(content);
-        return weir_fail(WEIR_SYSTEM, "%s: %s", path, strerror(errno));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: %s", path, strerror(errno));
     }
     *text = content;
     *bytes = length;
@@ -78,7 +78,7 @@ weir_status wi_lines_read_file(const char *path, char **text, size_t *bytes)
 {
     FILE *file = fopen(path, "rbe");
     if (!file)
-        return weir_fail(errno == ENOENT ? WEIR_NOT_FOUND : WEIR_SYSTEM, "%s: %s", path, strerror(errno));
+        return weir_fail(errno == ENOENT ? WEIR_ERR_NOT_FOUND : WEIR_ERR_SYSTEM, "%s: %s", path, strerror(errno));
     weir_status status = read_all(file, path, text, bytes);
     fclose(file);
     return status;

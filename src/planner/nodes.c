@@ -26,12 +26,12 @@ static weir_node node_at(const builder *b, size_t i)
 
 static weir_status bad(size_t i, const weir_node *node, const char *what)
 {
-    return weir_fail(WEIR_INVALID, "node %zu (%.200s): %s", i, node->name ? node->name : "without a name", what);
+    return weir_fail(WEIR_ERR_INVALID, "node %zu (%.200s): %s", i, node->name ? node->name : "without a name", what);
 }
 
 static weir_status check_node(const builder *b, size_t i, const weir_node *node)
 {
-    if ((unsigned)node->kind >= WEIR_NODE_KINDS)
+    if ((unsigned)node->kind >= WEIR_NODE_COUNT)
         return bad(i, node, "its kind is none");
     if (node->elements < 0)
         return bad(i, node, "its shape is not known; a plan needs every size");
@@ -125,7 +125,8 @@ static weir_status add_node(builder *b, size_t i)
 {
     weir_node node = node_at(b, i);
     weir_status status = WEIR_OK;
-    weir_buffer buffer = {.size = sizeof buffer, .name = node.name, .begin = b->step_of[i], .end = b->step_of[i] + 1};
+    weir_buffer buffer = {
+        .struct_size = sizeof buffer, .name = node.name, .begin = b->step_of[i], .end = b->step_of[i] + 1};
     uint64_t each = b->rules.uniform ? 4 : weir_type_bytes(node.type);
     if (__builtin_mul_overflow((uint64_t)node.elements, each, &buffer.bytes))
         return bad(i, &node, "its bytes are beyond 64 bits");
@@ -169,10 +170,10 @@ weir_status weir_buffers_from_nodes(const weir_node *nodes, size_t count, const 
                                     weir_buffers **out)
 {
     if ((!nodes && count > 0) || !out || count > WEIR_BUFFERS_MAX)
-        return weir_fail(WEIR_INVALID, "weir_buffers_from_nodes: NULL, or too many nodes");
-    builder b = {.nodes = nodes, .count = count, .stride = count ? nodes[0].size : sizeof *nodes};
-    if (b.stride < 2 * sizeof(size_t) || (rules && !wi_copy_in(&b.rules, sizeof b.rules, rules, rules->size)))
-        return weir_fail(WEIR_INVALID, "weir_buffers_from_nodes: a structure without its size");
+        return weir_fail(WEIR_ERR_INVALID, "weir_buffers_from_nodes: NULL, or too many nodes");
+    builder b = {.nodes = nodes, .count = count, .stride = count ? nodes[0].struct_size : sizeof *nodes};
+    if (b.stride < 2 * sizeof(size_t) || (rules && !wi_copy_in(&b.rules, sizeof b.rules, rules, rules->struct_size)))
+        return weir_fail(WEIR_ERR_INVALID, "weir_buffers_from_nodes: a structure without its size");
     b.order = calloc(count + 1, sizeof *b.order);
     b.step_of = calloc(count + 1, sizeof *b.step_of);
     b.elsewhere = calloc(count + 1, sizeof *b.elsewhere);
@@ -182,7 +183,7 @@ weir_status weir_buffers_from_nodes(const weir_node *nodes, size_t count, const 
     if (status == WEIR_OK)
         status = b.order && b.step_of && b.elsewhere && b.roots && b.kept
                      ? build(&b)
-                     : weir_fail(WEIR_SYSTEM, "buffers of a graph: no host memory");
+                     : weir_fail(WEIR_ERR_SYSTEM, "buffers of a graph: no host memory");
     void *const all[] = {b.order, b.step_of, b.elsewhere, b.roots, b.kept};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]);

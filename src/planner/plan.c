@@ -88,7 +88,7 @@ static void look_at_clock(wi_work *work)
     if (!options->progress || time - work->told < tell_after)
         return;
     work->told = time;
-    weir_plan_progress progress = {.size = sizeof progress,
+    weir_plan_progress progress = {.struct_size = sizeof progress,
                                    .arena = work->arena,
                                    .lower_bound = work->bound,
                                    .seconds = seconds,
@@ -140,21 +140,21 @@ static uint32_t fixed_one_met_by(const wi_problem *problem, uint32_t later)
     return later;
 }
 
-/* WEIR_CONFLICT with two fixed items that meet; WEIR_SYSTEM without host memory. */
+/* WEIR_ERR_CONFLICT with two fixed items that meet; WEIR_ERR_SYSTEM without host memory. */
 static weir_status check_fixed_ones(const wi_problem *problem, uint32_t pair[2])
 {
     wi_placement_index *index = wi_placement_index_create(problem);
-    weir_status status = index ? WEIR_OK : WEIR_SYSTEM;
+    weir_status status = index ? WEIR_OK : WEIR_ERR_SYSTEM;
     for (uint32_t i = 0; i < problem->count && status == WEIR_OK; i++) {
         uint64_t offset = problem->items[i].offset, lowest;
         if (!problem->items[i].fixed)
             continue;
         if (!wi_placement_index_lowest(index, i, offset, &lowest) || !wi_placement_index_add(index, i)) {
-            status = WEIR_SYSTEM;
+            status = WEIR_ERR_SYSTEM;
         } else if (lowest != offset) {
             pair[0] = fixed_one_met_by(problem, i);
             pair[1] = i;
-            status = WEIR_CONFLICT;
+            status = WEIR_ERR_CONFLICT;
         }
     }
     wi_placement_index_destroy(index);
@@ -176,8 +176,8 @@ static bool solve_plain(wi_problem *problem, wi_work *work, wi_best *best)
            wi_solve_by_search(problem, work, best);
 }
 
-/* Places the items of a kind: `problem->items[…].offset` are the answer. WEIR_CONFLICT with the two fixed items that meet in
- * `pair`; WEIR_SYSTEM without host memory. */
+/* Places the items of a kind: `problem->items[…].offset` are the answer. WEIR_ERR_CONFLICT with the two fixed items that meet in
+ * `pair`; WEIR_ERR_SYSTEM without host memory. */
 static weir_status solve_problem(wi_problem *problem, wi_work *work, wi_best *best, uint32_t pair[2])
 {
     if (problem->count == 0) {
@@ -196,25 +196,25 @@ static weir_status solve_problem(wi_problem *problem, wi_work *work, wi_best *be
         good = problem->plain ? solve_plain(problem, work, best) : wi_solve_greedily(problem, work, best);
     for (uint32_t i = 0; i < problem->count && good; i++)
         problem->items[i].offset = best->offsets[i];
-    return good ? WEIR_OK : WEIR_SYSTEM;
+    return good ? WEIR_OK : WEIR_ERR_SYSTEM;
 }
 
 /* Making ----------------------------------------------------------------------------------------------------------- */
 
 static weir_status read_options(const weir_plan_options *given, weir_plan_options *out)
 {
-    *out = (weir_plan_options){.size = sizeof *out};
-    if (given && !wi_copy_in(out, sizeof *out, given, given->size))
-        return weir_fail(WEIR_INVALID, "weir_plan_make: options without their size");
+    *out = (weir_plan_options){.struct_size = sizeof *out};
+    if (given && !wi_copy_in(out, sizeof *out, given, given->struct_size))
+        return weir_fail(WEIR_ERR_INVALID, "weir_plan_make: options without their size");
     if ((unsigned)out->mode > WEIR_PLAN_BUMP)
-        return weir_fail(WEIR_INVALID, "weir_plan_make: %d is no mode", (int)out->mode);
+        return weir_fail(WEIR_ERR_INVALID, "weir_plan_make: %d is no mode", (int)out->mode);
     if (out->alignment == 0)
         out->alignment = 1;
     if (!wi_power_of_two(out->alignment))
-        return weir_fail(WEIR_INVALID, "weir_plan_make: an alignment of %llu, which is no power of two",
+        return weir_fail(WEIR_ERR_INVALID, "weir_plan_make: an alignment of %llu, which is no power of two",
                          (unsigned long long)out->alignment);
     if (!(out->seconds >= 0))
-        return weir_fail(WEIR_INVALID, "weir_plan_make: a limit of %g seconds", out->seconds);
+        return weir_fail(WEIR_ERR_INVALID, "weir_plan_make: a limit of %g seconds", out->seconds);
     return WEIR_OK;
 }
 
@@ -234,11 +234,11 @@ static weir_status solve_kind(wi_stores *stores, weir_kind kind, wi_work *work, 
     uint32_t pair[2] = {0};
     work->others -= problem->bound;
     best.offsets = calloc(problem->count ? problem->count : 1, sizeof *best.offsets);
-    weir_status status = best.offsets ? solve_problem(problem, work, &best, pair) : WEIR_SYSTEM;
-    if (status == WEIR_SYSTEM)
-        status = weir_fail(WEIR_SYSTEM, "planning %u buffers: no host memory", problem->count);
-    if (status == WEIR_CONFLICT)
-        status = weir_fail(WEIR_CONFLICT,
+    weir_status status = best.offsets ? solve_problem(problem, work, &best, pair) : WEIR_ERR_SYSTEM;
+    if (status == WEIR_ERR_SYSTEM)
+        status = weir_fail(WEIR_ERR_SYSTEM, "planning %u buffers: no host memory", problem->count);
+    if (status == WEIR_ERR_CONFLICT)
+        status = weir_fail(WEIR_ERR_CONFLICT,
                            "the fixed buffers %.200s and %.200s are live together and share bytes; move one, or let "
                            "the plan place it",
                            leader_name(stores, kind, pair[0]), leader_name(stores, kind, pair[1]));
@@ -257,7 +257,7 @@ static weir_status solve_kind(wi_stores *stores, weir_kind kind, wi_work *work, 
 static weir_status solve(wi_stores *stores, wi_work *work, weir_plan *plan)
 {
     weir_status status = WEIR_OK;
-    plan->summary = (weir_plan_summary){.size = sizeof plan->summary,
+    plan->summary = (weir_plan_summary){.struct_size = sizeof plan->summary,
                                         .alignment = work->options->alignment,
                                         .proven = true,
                                         .found_by = "nothing to place"};
@@ -285,7 +285,7 @@ static weir_status check_views(const weir_plan *plan)
         if (b->sharing != WEIR_SHARING_VIEW || b->bytes == 0 || b->alignment < 2 ||
             plan->offsets[i] % b->alignment == 0)
             continue;
-        return weir_fail(WEIR_INVALID,
+        return weir_fail(WEIR_ERR_INVALID,
                          "buffer %.200s: a view that lies %llu bytes into %.200s, and so at %llu, which is no multiple "
                          "of its alignment %llu; an alignment of the storage and the place in it decide that",
                          wi_buffer_name(plan->buffers, i), (unsigned long long)b->from,
@@ -301,7 +301,7 @@ weir_status weir_plan_make(const weir_buffers *buffers, const weir_plan_options 
     wi_stores stores;
     wi_work work;
     if (!buffers || !out)
-        return weir_fail(WEIR_INVALID, "weir_plan_make: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_plan_make: NULL");
     weir_status status = read_options(options, &all);
     wi_work_begin(&work, &all);
     if (status == WEIR_OK)
@@ -309,7 +309,7 @@ weir_status weir_plan_make(const weir_buffers *buffers, const weir_plan_options 
     if (status != WEIR_OK)
         return status;
     weir_plan *plan = wi_plan_create(buffers);
-    status = plan ? solve(&stores, &work, plan) : weir_fail(WEIR_SYSTEM, "a plan: no host memory");
+    status = plan ? solve(&stores, &work, plan) : weir_fail(WEIR_ERR_SYSTEM, "a plan: no host memory");
     wi_stores_clear(&stores);
     if (status == WEIR_OK)
         status = check_views(plan);
@@ -326,17 +326,17 @@ weir_status weir_plan_make(const weir_buffers *buffers, const weir_plan_options 
 
 weir_status weir_plan_summarize(const weir_plan *plan, weir_plan_summary *out)
 {
-    if (!plan || !out || !wi_copy_out(out, out->size, &plan->summary, sizeof plan->summary))
-        return weir_fail(WEIR_INVALID, "weir_plan_summarize: NULL, or a structure without its size");
+    if (!plan || !out || !wi_copy_out(out, out->struct_size, &plan->summary, sizeof plan->summary))
+        return weir_fail(WEIR_ERR_INVALID, "weir_plan_summarize: NULL, or a structure without its size");
     return WEIR_OK;
 }
 
 weir_status weir_plan_slot(const weir_plan *plan, uint32_t index, weir_slot *out)
 {
     if (!plan || !out)
-        return weir_fail(WEIR_INVALID, "weir_plan_slot: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_plan_slot: NULL");
     if (index >= plan->buffers->count)
-        return weir_fail(WEIR_INVALID, "weir_plan_slot: there is no buffer %u; the plan has %zu", index,
+        return weir_fail(WEIR_ERR_INVALID, "weir_plan_slot: there is no buffer %u; the plan has %zu", index,
                          plan->buffers->count);
     const wi_buffer *b = &plan->buffers->items[index];
     weir_slot slot = {.offset = plan->offsets[index],
@@ -344,8 +344,8 @@ weir_status weir_plan_slot(const weir_plan *plan, uint32_t index, weir_slot *out
                       .length = wi_plan_length(plan, index),
                       .kind = (weir_kind)b->kind,
                       .root = plan->roots[index]};
-    if (!wi_copy_out(out, out->size, &slot, sizeof slot))
-        return weir_fail(WEIR_INVALID, "weir_plan_slot: a structure without its size");
+    if (!wi_copy_out(out, out->struct_size, &slot, sizeof slot))
+        return weir_fail(WEIR_ERR_INVALID, "weir_plan_slot: a structure without its size");
     return WEIR_OK;
 }
 

@@ -21,8 +21,8 @@ typedef struct looker {
 
 static weir_status wrong(const looker *l, uint32_t buffer, const char *what)
 {
-    return weir_fail(WEIR_CORRUPT, "a plan that does not serve its buffers: %.200s %s", wi_buffer_name(l->list, buffer),
-                     what);
+    return weir_fail(WEIR_ERR_CORRUPT, "a plan that does not serve its buffers: %.200s %s",
+                     wi_buffer_name(l->list, buffer), what);
 }
 
 /* Slots one by one ------------------------------------------------------------------------------------------------- */
@@ -73,7 +73,7 @@ static weir_status check_arenas(const looker *l)
                 wi_max(highest[l->list->items[i].kind], l->plan->offsets[i] + wi_plan_length(l->plan, i));
     for (unsigned kind = 0; kind < WEIR_KIND_COUNT; kind++)
         if (l->plan->arenas[kind] != highest[kind])
-            return weir_fail(WEIR_CORRUPT, "a plan whose arena of %llu bytes is not what its slots take, %llu",
+            return weir_fail(WEIR_ERR_CORRUPT, "a plan whose arena of %llu bytes is not what its slots take, %llu",
                              (unsigned long long)l->plan->arenas[kind], (unsigned long long)highest[kind]);
     return WEIR_OK;
 }
@@ -218,13 +218,13 @@ static weir_status shared_bytes(const looker *l, size_t later)
     for (size_t i = 0; i < later; i++) {
         const stay *a = &l->stays[i];
         if (a->high > b->low && a->begin < b->end && b->begin < a->end)
-            return weir_fail(WEIR_CORRUPT,
+            return weir_fail(WEIR_ERR_CORRUPT,
                              "a plan that does not serve its buffers: %.200s and %.200s share bytes from %llu on, and "
                              "both are live in step %llu",
                              wi_buffer_name(l->list, a->buffer), wi_buffer_name(l->list, b->buffer),
                              (unsigned long long)b->low, (unsigned long long)wi_max(a->begin, b->begin));
     }
-    return weir_fail(WEIR_CORRUPT, "a plan in which %.200s shares bytes", wi_buffer_name(l->list, b->buffer));
+    return weir_fail(WEIR_ERR_CORRUPT, "a plan in which %.200s shares bytes", wi_buffer_name(l->list, b->buffer));
 }
 
 static weir_status check_stays(looker *l, skyline *s)
@@ -260,7 +260,7 @@ static weir_status check_conflicts(const looker *l)
         if (l->list->items[pair.one].kind == l->list->items[pair.other].kind && l->list->items[pair.one].bytes > 0 &&
             l->list->items[pair.other].bytes > 0 && one < other + wi_plan_length(l->plan, pair.other) &&
             other < one + wi_plan_length(l->plan, pair.one))
-            return weir_fail(WEIR_CORRUPT,
+            return weir_fail(WEIR_ERR_CORRUPT,
                              "a plan that does not serve its buffers: %.200s and %.200s are in conflict, "
                              "and share bytes",
                              wi_buffer_name(l->list, pair.one), wi_buffer_name(l->list, pair.other));
@@ -306,7 +306,7 @@ static weir_status check_everything(looker *l)
     if (s.points && s.most && s.all && gaps && l->begins && l->ends && l->written_over && l->late && l->stays)
         status = check_times(l, &s, gaps);
     else
-        status = weir_fail(WEIR_SYSTEM, "checking a plan: no host memory");
+        status = weir_fail(WEIR_ERR_SYSTEM, "checking a plan: no host memory");
     void *const all[] = {s.points, s.most, s.all, gaps, l->begins, l->ends, l->written_over, l->late, l->stays};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]);
@@ -316,12 +316,12 @@ static weir_status check_everything(looker *l)
 weir_status weir_plan_check(const weir_plan *plan, const weir_buffers *buffers)
 {
     if (!plan)
-        return weir_fail(WEIR_INVALID, "weir_plan_check: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_plan_check: NULL");
     looker l = {.plan = plan, .list = buffers ? buffers : plan->buffers};
     if (l.list->count != plan->buffers->count)
-        return weir_fail(WEIR_CORRUPT, "a plan of %zu buffers does not serve a list of %zu", plan->buffers->count,
+        return weir_fail(WEIR_ERR_CORRUPT, "a plan of %zu buffers does not serve a list of %zu", plan->buffers->count,
                          l.list->count);
     if (!same_schedule(l.list, plan->buffers))
-        return weir_fail(WEIR_CORRUPT, "a plan for another schedule than the list states");
+        return weir_fail(WEIR_ERR_CORRUPT, "a plan for another schedule than the list states");
     return check_everything(&l);
 }

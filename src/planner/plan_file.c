@@ -42,7 +42,7 @@ typedef struct reader {
 
 static weir_status no_memory(const reader *r)
 {
-    return weir_fail(WEIR_SYSTEM, "%s: no host memory", r->lines.name);
+    return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", r->lines.name);
 }
 
 /* The line's next word; false at its end. */
@@ -99,7 +99,7 @@ static weir_status read_name(reader *r, char *name)
 /* What a door refused breaks the format. */
 static weir_status through(const reader *r, weir_status status)
 {
-    return status == WEIR_OK || status == WEIR_SYSTEM ? status : wi_lines_prefix(&r->lines, WEIR_CORRUPT);
+    return status == WEIR_OK || status == WEIR_ERR_SYSTEM ? status : wi_lines_prefix(&r->lines, WEIR_ERR_CORRUPT);
 }
 
 static weir_status read_buffer(reader *r)
@@ -117,7 +117,7 @@ static weir_status read_buffer(reader *r)
     if (n[KIND] >= WEIR_KIND_COUNT || n[PERSISTENT] > 1 || n[FIXED] > 1 || n[SHARING] > WEIR_SHARING_IN_PLACE ||
         n[OF] >= WEIR_BUFFERS_MAX || n[ROOT] >= r->count)
         return wi_lines_wrong(&r->lines, "a number is larger than it can be");
-    weir_buffer b = {.size = sizeof b, .name = name, .bytes = n[BYTES], .begin = n[BEGIN], .end = n[END]};
+    weir_buffer b = {.struct_size = sizeof b, .name = name, .bytes = n[BYTES], .begin = n[BEGIN], .end = n[END]};
     b.alignment = n[ALIGNMENT];
     b.kind = (weir_kind)n[KIND];
     b.persistent = n[PERSISTENT];
@@ -256,7 +256,7 @@ static weir_status check_sum(const reader *r, const weir_plan *plan)
     uint64_t sum = 0;
     for (unsigned kind = 0; kind < WEIR_KIND_COUNT; kind++)
         if (plan->arenas[kind] > INT64_MAX - sum)
-            return weir_fail(WEIR_CORRUPT, "%s: its arenas add up to more than 63 bits", r->lines.name);
+            return weir_fail(WEIR_ERR_CORRUPT, "%s: its arenas add up to more than 63 bits", r->lines.name);
         else
             sum += plan->arenas[kind];
     return WEIR_OK;
@@ -277,7 +277,7 @@ static weir_status make_plan(const reader *r, weir_plan *plan)
         plan->roots[i] = r->slots[i].root;
     }
     plan->summary =
-        (weir_plan_summary){.size = sizeof plan->summary, .alignment = r->alignment, .found_by = "a saved plan"};
+        (weir_plan_summary){.struct_size = sizeof plan->summary, .alignment = r->alignment, .found_by = "a saved plan"};
     wi_plan_sum_up(plan);
     plan->summary.proven = plan->summary.arena == plan->summary.lower_bound;
     plan->summary.said_proven = r->proven && !plan->summary.proven;
@@ -288,7 +288,7 @@ static weir_status make_plan(const reader *r, weir_plan *plan)
 weir_status weir_plan_parse(const char *text, size_t bytes, const char *name, weir_plan **out)
 {
     if ((!text && bytes > 0) || !out)
-        return weir_fail(WEIR_INVALID, "weir_plan_parse: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_plan_parse: NULL");
     reader r = {.lines = {.name = name ? name : "a plan", .next = text, .end = text ? text + bytes : NULL}};
     weir_plan *plan = NULL;
     weir_status status = weir_buffers_create(&r.buffers);
@@ -313,7 +313,7 @@ weir_status weir_plan_load(const char *path, weir_plan **out)
     char *text;
     size_t bytes;
     if (!path || !out)
-        return weir_fail(WEIR_INVALID, "weir_plan_load: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_plan_load: NULL");
     weir_status status = wi_lines_read_file(path, &text, &bytes);
     if (status != WEIR_OK)
         return status;
@@ -417,7 +417,7 @@ static weir_status replace_file(const char *path, const text *t)
     size_t length = strlen(path) + 64;
     char *beside = malloc(length);
     if (!beside)
-        return weir_fail(WEIR_SYSTEM, "%s: no host memory", path);
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", path);
     snprintf(beside, length, "%s.%lu.%llu.new", path, (unsigned long)getpid(),
              (unsigned long long)atomic_fetch_add(&writers, 1));
     weir_status status = WEIR_OK;
@@ -425,8 +425,8 @@ static weir_status replace_file(const char *path, const text *t)
     if (error == 0 && rename(beside, path) != 0)
         error = errno;
     if (error != 0) {
-        status =
-            weir_fail(error == ENOENT ? WEIR_NOT_FOUND : WEIR_SYSTEM, "saving a plan as %s: %s", path, strerror(error));
+        status = weir_fail(error == ENOENT ? WEIR_ERR_NOT_FOUND : WEIR_ERR_SYSTEM, "saving a plan as %s: %s", path,
+                           strerror(error));
         (void)unlink(beside);
     }
     free(beside);
@@ -436,10 +436,10 @@ static weir_status replace_file(const char *path, const text *t)
 weir_status weir_plan_save(const weir_plan *plan, const char *path)
 {
     if (!plan || !path)
-        return weir_fail(WEIR_INVALID, "weir_plan_save: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_plan_save: NULL");
     text t = {0};
     add_plan(&t, plan);
-    weir_status status = t.full ? weir_fail(WEIR_SYSTEM, "saving a plan: no host memory") : replace_file(path, &t);
+    weir_status status = t.full ? weir_fail(WEIR_ERR_SYSTEM, "saving a plan: no host memory") : replace_file(path, &t);
     free(t.bytes);
     return status;
 }

@@ -12,7 +12,7 @@ static bool is_root(const weir_buffers *buffers, size_t i)
 
 static weir_status too_large(void)
 {
-    return weir_fail(WEIR_INVALID,
+    return weir_fail(WEIR_ERR_INVALID,
                      "a list of buffers to plan: their sizes, and offsets that are fixed, add up to more than 63 bits");
 }
 
@@ -31,7 +31,7 @@ static weir_status measure(wi_stores *stores)
             (b->fixed && (b->offset > INT64_MAX || b->offset + padded > INT64_MAX)))
             return too_large();
         if (b->fixed && b->offset % stores->alignment != 0)
-            return weir_fail(WEIR_INVALID,
+            return weir_fail(WEIR_ERR_INVALID,
                              "buffer %.200s: its fixed offset %llu is no multiple of the plan's alignment %llu",
                              wi_buffer_name(buffers, (uint32_t)i), (unsigned long long)b->offset,
                              (unsigned long long)stores->alignment);
@@ -182,7 +182,7 @@ static weir_status make_edges(wi_stores *stores, weir_kind kind)
         problem->plain = false;
         problem->edges = malloc(ends * sizeof *problem->edges);
         if (!problem->edges)
-            return weir_fail(WEIR_SYSTEM, "planning: no host memory");
+            return weir_fail(WEIR_ERR_SYSTEM, "planning: no host memory");
         for (uint32_t i = 0, first = 0; i < problem->count; i++) {
             problem->items[i].first_edge = first;
             first += problem->items[i].edges;
@@ -241,7 +241,7 @@ static weir_status make_sections(wi_stores *stores, weir_kind kind)
         problem->bound = wi_max(problem->bound, most_live(stores, kind, gaps, &e));
         status = make_edges(stores, kind);
     } else {
-        status = weir_fail(WEIR_SYSTEM, "planning: no host memory");
+        status = weir_fail(WEIR_ERR_SYSTEM, "planning: no host memory");
     }
     free(e.keys);
     free(e.spare);
@@ -269,7 +269,7 @@ static weir_status fill_problem(wi_stores *stores, weir_kind kind)
         return WEIR_OK;
     problem->items = calloc(problem->count, sizeof *problem->items);
     if (!problem->items)
-        return weir_fail(WEIR_SYSTEM, "planning: no host memory");
+        return weir_fail(WEIR_ERR_SYSTEM, "planning: no host memory");
     for (size_t i = 0; i < buffers->count; i++) {
         const wi_buffer *b = &buffers->items[i];
         const wi_storage *s = &stores->all[i];
@@ -289,7 +289,7 @@ weir_status wi_stores_make(const weir_buffers *buffers, uint64_t alignment, wi_s
 {
     *out = (wi_stores){.buffers = buffers, .alignment = alignment};
     out->all = calloc(buffers->count ? buffers->count : 1, sizeof *out->all);
-    weir_status status = out->all ? WEIR_OK : weir_fail(WEIR_SYSTEM, "planning: no host memory");
+    weir_status status = out->all ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "planning: no host memory");
     if (status == WEIR_OK)
         status = measure(out);
     if (status == WEIR_OK) {

@@ -67,7 +67,7 @@ typedef struct wi_stores {
     wi_problem problems[WEIR_KIND_COUNT];
 } wi_stores;
 
-/* WEIR_INVALID for sizes beyond what 63 bits can add up to; WEIR_SYSTEM without host memory. Clear in both cases too. */
+/* WEIR_ERR_INVALID for sizes beyond what 63 bits can add up to; WEIR_ERR_SYSTEM without host memory. Clear in both cases too. */
 weir_status wi_stores_make(const weir_buffers *buffers, uint64_t alignment, wi_stores *out);
 void wi_stores_clear(wi_stores *stores);
 
@@ -75,7 +75,7 @@ void wi_stores_clear(wi_stores *stores);
 uint64_t wi_stores_offset(const wi_stores *stores, uint32_t buffer, uint32_t *root);
 
 /* in_place.c: which storages lie over others, and how the solvers see that. Fills in what lies above what, leaders, shifts, roots and what
- * follows from pins. WEIR_SYSTEM without host memory. */
+ * follows from pins. WEIR_ERR_SYSTEM without host memory. */
 weir_status wi_in_place_join(wi_stores *stores);
 
 #endif

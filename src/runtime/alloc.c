@@ -9,18 +9,18 @@
 
 static weir_status check_request(const weir_request *request, uint64_t alignment)
 {
-    const uint32_t known = WEIR_ZEROED | WEIR_NO_WAIT | WEIR_STABLE;
+    const uint32_t known = WEIR_ALLOC_ZEROED | WEIR_ALLOC_NO_WAIT | WEIR_ALLOC_STABLE;
     if ((unsigned)request->memory_class >= WEIR_CLASS_COUNT)
-        return weir_fail(WEIR_INVALID, "weir_alloc: %d is no class; see weir_class", (int)request->memory_class);
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc: %d is no class; see weir_class", (int)request->memory_class);
     if ((unsigned)request->kind >= WEIR_KIND_COUNT)
-        return weir_fail(WEIR_INVALID, "weir_alloc: %d is no kind of memory; see weir_kind", (int)request->kind);
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc: %d is no kind of memory; see weir_kind", (int)request->kind);
     if (!wi_power_of_two(alignment) || alignment > 2 * WI_MIB)
-        return weir_fail(WEIR_INVALID, "weir_alloc: an alignment of %llu is no power of two up to 2 MiB",
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc: an alignment of %llu is no power of two up to 2 MiB",
                          (unsigned long long)alignment);
     if (request->flags & ~known)
-        return weir_fail(WEIR_INVALID, "weir_alloc: flags %x are not all known", request->flags);
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc: flags %x are not all known", request->flags);
     if (request->bytes > UINT64_MAX / 4)
-        return weir_fail(WEIR_INVALID, "weir_alloc: %zu bytes is no size a device could have", request->bytes);
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc: %zu bytes is no size a device could have", request->bytes);
     return WEIR_OK;
 }
 
@@ -68,7 +68,7 @@ static void note_point(weir_runtime *runtime, wi_block *block, void *native)
 static weir_status not_while_captured(const weir_runtime *runtime, const wi_block *block, weir_stream stream)
 {
     return weir_fail(
-        WEIR_STREAM_MISUSE,
+        WEIR_ERR_STREAM_MISUSE,
         "%s: what another client had there must be zeroed first, which stream %llx of %s cannot do while it "
         "is captured into a graph; allocate before the capture or on another stream",
         block->account->name, (unsigned long long)stream.id, runtime->name);
@@ -110,8 +110,8 @@ static weir_status find_large(weir_client *client, wi_resource *stack, wi_placem
         parked.here = false;
     }
     p->modest = parked.here || parked.elsewhere;
-    weir_status status = p->modest ? wi_allocate(stack, p, out, &ignored) : WEIR_NO_ROOM;
-    if (status == WEIR_NO_ROOM) {
+    weir_status status = p->modest ? wi_allocate(stack, p, out, &ignored) : WEIR_ERR_NO_ROOM;
+    if (status == WEIR_ERR_NO_ROOM) {
         if (p->modest)
             empty_parking(client, p);
         p->modest = false;
@@ -125,8 +125,8 @@ static weir_status find_large(weir_client *client, wi_resource *stack, wi_placem
 static weir_status find_place(weir_client *client, wi_resource *stack, wi_placement *p, wi_block **out)
 {
     wi_shortage ignored;
-    weir_status status = p->graph && !p->reservation ? wi_graph_allocate(p->graph, stack, p, out) : WEIR_NO_ROOM;
-    if (status != WEIR_NO_ROOM)
+    weir_status status = p->graph && !p->reservation ? wi_graph_allocate(p->graph, stack, p, out) : WEIR_ERR_NO_ROOM;
+    if (status != WEIR_ERR_NO_ROOM)
         return status;
     return p->charged > WI_FRONT_SMALL && stack == client->runtime->resource ? find_large(client, stack, p, out)
                                                                              : wi_allocate(stack, p, out, &ignored);
@@ -139,7 +139,7 @@ static weir_status place(weir_client *client, wi_resource *stack, wi_placement *
     wi_block *block;
     wi_measure(stack, placement);
     weir_status status = find_place(client, stack, placement, &block);
-    if (status == WEIR_OUT_OF_MEMORY && stack->base->table->shed)
+    if (status == WEIR_ERR_OUT_OF_MEMORY && stack->base->table->shed)
         (void)stack->base->table->shed(stack->base, true);
     if (status != WEIR_OK)
         return status;
@@ -161,10 +161,10 @@ static weir_status check_reservation(const weir_client *client, const weir_reque
 {
     const weir_reservation *r = request->reservation;
     if (r && r->client != client)
-        return weir_fail(WEIR_INVALID, "weir_alloc: a reservation of %s does not serve %s", r->client->account.name,
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc: a reservation of %s does not serve %s", r->client->account.name,
                          client->account.name);
     if (r && !wi_kind_is_own(client->runtime, request->kind))
-        return weir_fail(WEIR_INVALID, "weir_alloc: %s reserved memory of %s, not %s memory of the host",
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc: %s reserved memory of %s, not %s memory of the host",
                          client->account.name, client->runtime->name, weir_kind_name(request->kind));
     return WEIR_OK;
 }
@@ -172,8 +172,9 @@ static weir_status check_reservation(const weir_client *client, const weir_reque
 /* On a stream that is being captured, what the request would queue is refused. */
 static weir_status check_capture(weir_runtime *runtime, wi_resource *stack, const weir_request *request, void *native)
 {
-    bool queues = stack == runtime->resource && request->flags & WEIR_ZEROED;
-    if ((queues || !(wi_resource_features(stack) & WEIR_CAPTURABLE)) && captured(runtime, request->stream, native))
+    bool queues = stack == runtime->resource && request->flags & WEIR_ALLOC_ZEROED;
+    if ((queues || !(wi_resource_features(stack) & WEIR_FEATURE_CAPTURABLE)) &&
+        captured(runtime, request->stream, native))
         return wi_streams_captured(runtime, request->stream, "weir_alloc");
     return WEIR_OK;
 }
@@ -182,7 +183,7 @@ static weir_status check_capture(weir_runtime *runtime, wi_resource *stack, cons
 static weir_graph *graph_for(weir_client *client, const wi_resource *stack, const weir_request *request)
 {
     weir_runtime *runtime = client->runtime;
-    weir_graph *graph = stack == runtime->resource && !(request->flags & WEIR_ZEROED)
+    weir_graph *graph = stack == runtime->resource && !(request->flags & WEIR_ALLOC_ZEROED)
                             ? wi_streams_graph(&runtime->streams, request->stream)
                             : NULL;
     if (!graph || wi_graph_client(graph) == client)
@@ -222,9 +223,9 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
                               .captured = at.captured,
                               .alone = at.one_threads,
                               .reservation = request->reservation ? &request->reservation->claim : NULL};
-    placement.may_wait = !(request->flags & WEIR_NO_WAIT) && !placement.captured;
+    placement.may_wait = !(request->flags & WEIR_ALLOC_NO_WAIT) && !placement.captured;
     placement.graph = placement.captured ? graph_for(client, stack, request) : NULL;
-    status = place(client, stack, &placement, request->flags & WEIR_ZEROED, out);
+    status = place(client, stack, &placement, request->flags & WEIR_ALLOC_ZEROED, out);
     if (placement.graph)
         wi_graph_drop(placement.graph);
     return status;
@@ -244,15 +245,15 @@ weir_status weir_alloc_with(weir_client *client, const weir_request *request, we
     if (status != WEIR_OK)
         return status;
     weir_request copy;
-    if (!out || !request || !wi_copy_in(&copy, sizeof copy, request, request->size))
-        return weir_fail(WEIR_INVALID, "weir_alloc_with: NULL, or member size is not set");
+    if (!out || !request || !wi_copy_in(&copy, sizeof copy, request, request->struct_size))
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc_with: NULL, or member struct_size is not set");
     *out = (weir_block){NULL, 0};
     if (is_plain(&copy) &&
         ((out->pointer = wi_front_take(client, copy.bytes, copy.stream, copy.memory_class, &out->generation)) ||
          wi_front_take_slowly(client, copy.bytes, copy.stream, copy.memory_class, out)))
         return WEIR_OK;
     status = allocate(client, &copy, out);
-    return wi_recorded_failure(client->runtime, status, WEIR_ALLOCATE, NULL, copy.bytes, copy.stream);
+    return wi_recorded_failure(client->runtime, status, WEIR_ACTION_ALLOCATE, NULL, copy.bytes, copy.stream);
 }
 
 static __attribute__((noinline)) weir_status allocate_slowly(weir_client *client, size_t bytes, weir_stream stream,
@@ -263,16 +264,17 @@ static __attribute__((noinline)) weir_status allocate_slowly(weir_client *client
     if (status != WEIR_OK)
         return status;
     if (!out)
-        return weir_fail(WEIR_INVALID, "weir_alloc: no place for the result");
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc: no place for the result");
     if (wi_front_take_slowly(client, bytes, stream, memory_class, &block)) {
         *out = block.pointer;
         return WEIR_OK;
     }
-    weir_request request = {.size = sizeof request, .bytes = bytes, .stream = stream, .memory_class = memory_class};
+    weir_request request = {
+        .struct_size = sizeof request, .bytes = bytes, .stream = stream, .memory_class = memory_class};
     *out = NULL;
     status = allocate(client, &request, &block);
     *out = block.pointer;
-    return wi_recorded_failure(client->runtime, status, WEIR_ALLOCATE, NULL, bytes, stream);
+    return wi_recorded_failure(client->runtime, status, WEIR_ACTION_ALLOCATE, NULL, bytes, stream);
 }
 
 weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream, weir_class memory_class, void **out)
@@ -292,7 +294,7 @@ weir_status weir_alloc_copy(weir_client *client, const void *from, size_t bytes,
     if (out)
         *out = NULL;
     if (!from && bytes > 0)
-        return weir_fail(WEIR_INVALID, "weir_alloc_copy: nothing to copy from");
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc_copy: nothing to copy from");
     weir_status status = weir_alloc(client, bytes, stream, memory_class, out);
     if (status != WEIR_OK || bytes == 0)
         return status;
@@ -368,7 +370,7 @@ static weir_status make_fence(weir_runtime *runtime, wi_resource *stack, wi_bloc
     if (status != WEIR_OK)
         return status;
     status = wait_for_zeroing(runtime, block, stream);
-    if (status == WEIR_STREAM_MISUSE && stack->base->table->bound && wi_keeps_order(stack) &&
+    if (status == WEIR_ERR_STREAM_MISUSE && stack->base->table->bound && wi_keeps_order(stack) &&
         wi_streams_ended(&runtime->streams, block->stream)) {
         f->behind_all = true;
         f->past = WI_IN_ORDER;
@@ -452,7 +454,7 @@ weir_status weir_free(weir_client *client, void *pointer, weir_stream stream)
     if (status != WEIR_OK || !pointer)
         return status;
     status = free_named(client, pointer, 0, stream);
-    return wi_recorded_failure(client->runtime, status, WEIR_DEALLOCATE, pointer, 0, stream);
+    return wi_recorded_failure(client->runtime, status, WEIR_ACTION_DEALLOCATE, pointer, 0, stream);
 }
 
 weir_status weir_free_block(weir_client *client, weir_block block, weir_stream stream)
@@ -461,11 +463,11 @@ weir_status weir_free_block(weir_client *client, weir_block block, weir_stream s
     if (status != WEIR_OK || !block.pointer)
         return status;
     if (block.generation == 0)
-        return weir_fail(WEIR_INVALID, "weir_free_block: the block at %p has no generation", block.pointer);
+        return weir_fail(WEIR_ERR_INVALID, "weir_free_block: the block at %p has no generation", block.pointer);
     if (wi_front_give(client, block.pointer, block.generation, stream))
         return WEIR_OK;
     status = free_named(client, block.pointer, block.generation, stream);
-    return wi_recorded_failure(client->runtime, status, WEIR_DEALLOCATE, block.pointer, 0, stream);
+    return wi_recorded_failure(client->runtime, status, WEIR_ACTION_DEALLOCATE, block.pointer, 0, stream);
 }
 
 static weir_status shrink(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t bytes,
@@ -511,7 +513,7 @@ static weir_status check_slack(weir_runtime *runtime, const wi_block *block)
     if (status != WEIR_OK || runtime->driver->passed(runtime->device, event))
         return status;
     return weir_fail(
-        WEIR_NO_ROOM,
+        WEIR_ERR_NO_ROOM,
         "the block at %p cannot grow here: what lies behind it is in the order of stream %llx of %s, and would "
         "have to be zeroed first; grow it on that stream, or when it is past, or allocate anew and copy",
         block->pointer, (unsigned long long)block->stream.id, runtime->name);
@@ -540,7 +542,7 @@ static weir_status grow(weir_runtime *runtime, wi_resource *stack, wi_block *blo
         return status;
     status =
         block->shrunk
-            ? weir_fail(WEIR_NO_ROOM,
+            ? weir_fail(WEIR_ERR_NO_ROOM,
                         "the block at %p cannot grow: what it had behind it may still be in use, and would have to "
                         "be zeroed first; allocate anew and copy",
                         block->pointer)
@@ -555,7 +557,7 @@ static weir_status grow(weir_runtime *runtime, wi_resource *stack, wi_block *blo
 static weir_status resize(weir_client *client, void *pointer, size_t bytes, weir_stream stream)
 {
     if (!pointer || bytes == 0 || bytes > UINT64_MAX / 4)
-        return weir_fail(WEIR_INVALID, "weir_resize: %s",
+        return weir_fail(WEIR_ERR_INVALID, "weir_resize: %s",
                          !pointer     ? "the pointer is NULL"
                          : bytes == 0 ? "to zero bytes; free the block instead"
                                       : "no size a device could have");
@@ -581,7 +583,7 @@ weir_status weir_resize(weir_client *client, void *pointer, size_t bytes, weir_s
     if (status != WEIR_OK)
         return status;
     status = resize(client, pointer, bytes, stream);
-    return wi_recorded_failure(client->runtime, status, WEIR_RESIZE, pointer, bytes, stream);
+    return wi_recorded_failure(client->runtime, status, WEIR_ACTION_RESIZE, pointer, bytes, stream);
 }
 
 /* Looking ---------------------------------------------------------------------------------------------------------- */
@@ -601,9 +603,9 @@ static void inspect(weir_runtime *runtime, wi_resource *stack, const void *point
 weir_status weir_block_info(const void *pointer, weir_block_details *out)
 {
     WI_ENTER();
-    if (!out || out->size < 2 * sizeof(size_t))
-        return weir_fail(WEIR_INVALID, "weir_block_info: NULL, or member size is not set");
-    weir_block_details details = {.size = sizeof details};
+    if (!out || out->struct_size < 2 * sizeof(size_t))
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_info: NULL, or member struct_size is not set");
+    weir_block_details details = {.struct_size = sizeof details};
     weir_runtime *runtime = wi_runtime_of(pointer);
     if (runtime) {
         wi_resource *stack = wi_kinds_owner(runtime, pointer, &details.kind);
@@ -615,7 +617,7 @@ weir_status weir_block_info(const void *pointer, weir_block_details *out)
     }
     wi_runtimes_unlock();
     if (!runtime)
-        return weir_fail(WEIR_FOREIGN, "%p is no memory of weir's", pointer);
-    wi_copy_out(out, out->size, &details, sizeof details);
+        return weir_fail(WEIR_ERR_FOREIGN, "%p is no memory of weir's", pointer);
+    wi_copy_out(out, out->struct_size, &details, sizeof details);
     return WEIR_OK;
 }

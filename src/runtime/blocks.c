@@ -49,24 +49,24 @@ void wi_blocks_check(weir_blocks *pool)
 
 static weir_status check_options(weir_blocks_options *o, uint64_t *total)
 {
-    const uint32_t known = WEIR_NO_WAIT | WEIR_BLOCKS_CLEAR | WEIR_BLOCKS_NAMED;
+    const uint32_t known = WEIR_ALLOC_NO_WAIT | WEIR_BLOCKS_CLEAR | WEIR_BLOCKS_NAMED;
     o->alignment = o->alignment ? o->alignment : WI_UNIT;
-    o->memory_class = o->memory_class == WEIR_OTHER ? WEIR_KV : o->memory_class;
+    o->memory_class = o->memory_class == WEIR_CLASS_OTHER ? WEIR_CLASS_KV : o->memory_class;
     o->tag = o->tag && *o->tag ? o->tag : "blocks";
     if (o->count == 0 || o->count > WEIR_BLOCKS_MOST)
-        return weir_fail(WEIR_INVALID, "weir_blocks_create: a count of %u; a pool has from 1 to %u blocks", o->count,
-                         WEIR_BLOCKS_MOST);
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_create: a count of %u; a pool has from 1 to %u blocks",
+                         o->count, WEIR_BLOCKS_MOST);
     if (!wi_power_of_two(o->alignment) || o->alignment > 2 * WI_MIB)
-        return weir_fail(WEIR_INVALID, "weir_blocks_create: an alignment of %zu is no power of two up to 2 MiB",
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_create: an alignment of %zu is no power of two up to 2 MiB",
                          o->alignment);
     if (o->bytes == 0 || o->bytes % o->alignment != 0)
-        return weir_fail(WEIR_INVALID,
+        return weir_fail(WEIR_ERR_INVALID,
                          "weir_blocks_create: blocks of %zu bytes are no multiple of the alignment of %zu", o->bytes,
                          o->alignment);
     if (o->flags & ~known)
-        return weir_fail(WEIR_INVALID, "weir_blocks_create: flags %x are not all known", o->flags);
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_create: flags %x are not all known", o->flags);
     if (__builtin_mul_overflow((uint64_t)o->count, (uint64_t)o->bytes, total) || *total > UINT64_MAX / 4)
-        return weir_fail(WEIR_INVALID, "weir_blocks_create: %u blocks of %zu bytes are no size a device could have",
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_create: %u blocks of %zu bytes are no size a device could have",
                          o->count, o->bytes);
     return WEIR_OK;
 }
@@ -110,21 +110,21 @@ weir_status weir_blocks_create(weir_client *client, const weir_blocks_options *o
         return status;
     weir_blocks_options o;
     uint64_t total = 0;
-    if (!out || !options || !wi_copy_in(&o, sizeof o, options, options->size))
-        return weir_fail(WEIR_INVALID, "weir_blocks_create: NULL, or member size is not set");
+    if (!out || !options || !wi_copy_in(&o, sizeof o, options, options->struct_size))
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_create: NULL, or member struct_size is not set");
     *out = NULL;
     status = check_options(&o, &total);
     if (status != WEIR_OK)
         return status;
     weir_blocks *pool = make_pool(client, &o);
     if (!pool)
-        return weir_fail(WEIR_SYSTEM, "weir_blocks_create: no host memory for the books of %u blocks", o.count);
-    weir_request request = {.size = sizeof request,
+        return weir_fail(WEIR_ERR_SYSTEM, "weir_blocks_create: no host memory for the books of %u blocks", o.count);
+    weir_request request = {.struct_size = sizeof request,
                             .bytes = total,
                             .alignment = o.alignment,
                             .memory_class = o.memory_class,
                             .tag = o.tag,
-                            .flags = WEIR_STABLE | (o.flags & WEIR_NO_WAIT)};
+                            .flags = WEIR_ALLOC_STABLE | (o.flags & WEIR_ALLOC_NO_WAIT)};
     status = weir_alloc_with(client, &request, &pool->block);
     if (status != WEIR_OK) {
         free_pool(pool);
@@ -148,7 +148,7 @@ weir_status weir_blocks_destroy(weir_blocks *pool)
 {
     WI_ENTER();
     if (!pool)
-        return weir_fail(WEIR_INVALID, "weir_blocks_destroy: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_destroy: NULL");
     wi_blocks_settle(pool);
     wi_blocks_lock(pool);
     uint32_t pending = pool->pending, held = pool->count - pool->free.free - pending;
@@ -157,7 +157,7 @@ weir_status weir_blocks_destroy(weir_blocks *pool)
     wi_blocks_unlock(pool);
     if (held + pending > 0)
         return weir_fail(
-            WEIR_BUSY,
+            WEIR_ERR_BUSY,
             "of the %u blocks of the pool %s %u are held and %u pending, most of them %s's; give them back "
             "before destroying it",
             pool->count, pool->tag, held, pending, name);
@@ -189,17 +189,17 @@ weir_status weir_blocks_join(weir_blocks *pool, weir_client *client, uint32_t ca
     if (status != WEIR_OK)
         return status;
     if (!pool || !out)
-        return weir_fail(WEIR_INVALID, "weir_blocks_join: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_join: NULL");
     *out = NULL;
     if (client->runtime != pool->runtime)
-        return weir_fail(WEIR_INVALID, "%s is a client of another runtime than the pool %s, which is on %s",
+        return weir_fail(WEIR_ERR_INVALID, "%s is a client of another runtime than the pool %s, which is on %s",
                          client->account.name, pool->tag, pool->runtime->name);
     weir_blocks_member *member = calloc(1, sizeof *member);
     if (!member)
-        return weir_fail(WEIR_SYSTEM, "weir_blocks_join: no host memory for a member");
+        return weir_fail(WEIR_ERR_SYSTEM, "weir_blocks_join: no host memory for a member");
     if (!wi_client_hold(client)) {
         free(member);
-        return weir_fail(WEIR_INVALID, "weir_blocks_join: the client is closed");
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_join: the client is closed");
     }
     member->pool = pool;
     member->client = client;
@@ -215,7 +215,7 @@ weir_status weir_blocks_join(weir_blocks *pool, weir_client *client, uint32_t ca
     if (slot == WI_BITMAP_NONE) {
         wi_client_let_go(client);
         free(member);
-        return weir_fail(WEIR_BUSY, "the pool %s has %u members, as many as it can tell apart; let one leave first",
+        return weir_fail(WEIR_ERR_BUSY, "the pool %s has %u members, as many as it can tell apart; let one leave first",
                          pool->tag, UINT16_MAX);
     }
     *out = member;
@@ -242,7 +242,7 @@ weir_status weir_blocks_leave(weir_blocks_member *member)
 {
     WI_ENTER();
     if (!member)
-        return weir_fail(WEIR_INVALID, "weir_blocks_leave: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_leave: NULL");
     weir_blocks *pool = member->pool;
     wi_blocks_settle(pool);
     wi_blocks_lock(pool);
@@ -255,7 +255,7 @@ weir_status weir_blocks_leave(weir_blocks_member *member)
     }
     wi_blocks_unlock(pool);
     if (held + pending > 0)
-        return weir_fail(WEIR_BUSY,
+        return weir_fail(WEIR_ERR_BUSY,
                          "%s holds %u blocks of the pool %s and %u are pending; give them back before leaving",
                          member->name, held, pool->tag, pending);
     forget(pool, member->slot);
@@ -268,7 +268,7 @@ weir_status weir_blocks_set_cap(weir_blocks_member *member, uint32_t cap)
 {
     WI_ENTER();
     if (!member)
-        return weir_fail(WEIR_INVALID, "weir_blocks_set_cap: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_set_cap: NULL");
     weir_blocks *pool = member->pool;
     cap = cap == 0 ? pool->count : (uint32_t)wi_min(cap, pool->count);
     wi_blocks_settle(pool);
@@ -279,7 +279,7 @@ weir_status weir_blocks_set_cap(weir_blocks_member *member, uint32_t cap)
         member->cap = cap;
     wi_blocks_unlock(pool);
     if (!fits)
-        return weir_fail(WEIR_OUT_OF_MEMORY,
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                          "%s cannot have a cap of %u blocks of the pool %s: it holds %u, and %u are pending",
                          member->name, cap, pool->tag, held, pending);
     return WEIR_OK;

@@ -145,7 +145,7 @@ static complaint complain(const weir_blocks_member *member, uint32_t index)
     const weir_blocks *pool = member->pool;
     const weir_blocks_member *owner = wi_blocks_owner(pool, index);
     complaint c = {.index = index, .owner = owner ? owner->name : ""};
-    c.status = wi_blocks_is_held(pool, index) ? WEIR_FOREIGN : WEIR_DOUBLE_FREE;
+    c.status = wi_blocks_is_held(pool, index) ? WEIR_ERR_FOREIGN : WEIR_ERR_DOUBLE_FREE;
     c.state = wi_bitmap_is_free(&pool->free, index) ? "free" : "pending";
     c.taking = pool->takings ? pool->takings[index] : 0;
     return c;
@@ -156,11 +156,11 @@ static weir_status say(const weir_blocks_member *member, const complaint *c)
 {
     const weir_blocks *pool = member->pool;
     switch (c->status) {
-    case WEIR_FOREIGN:
+    case WEIR_ERR_FOREIGN:
         return weir_fail(c->status, "block %u (%zu bytes) of the pool %s is held by %s%s, not by %s", c->index,
                          pool->bytes, pool->tag, strcmp(c->owner, member->name) == 0 ? "another membership of " : "",
                          c->owner, member->name);
-    case WEIR_STALE:
+    case WEIR_ERR_STALE:
         return weir_fail(
             c->status,
             "block %u (%zu bytes) of the pool %s was given back; %s has taken it again since, as generation "
@@ -178,14 +178,14 @@ static weir_status say(const weir_blocks_member *member, const complaint *c)
 static weir_status check_call(const weir_blocks_member *member, const char *call)
 {
     WI_ENTER();
-    return wi_likely(member != NULL) ? WEIR_OK : weir_fail(WEIR_INVALID, "%s: the member is NULL", call);
+    return wi_likely(member != NULL) ? WEIR_OK : weir_fail(WEIR_ERR_INVALID, "%s: the member is NULL", call);
 }
 
 static weir_status out_of_range(const weir_blocks *pool, const char *call, uint64_t first, uint32_t count)
 {
     if (count == 0)
-        return weir_fail(WEIR_INVALID, "%s: no blocks of the pool %s are named", call, pool->tag);
-    return weir_fail(WEIR_INVALID, "%s: blocks %llu to %llu are not all in the pool %s, which has %u", call,
+        return weir_fail(WEIR_ERR_INVALID, "%s: no blocks of the pool %s are named", call, pool->tag);
+    return weir_fail(WEIR_ERR_INVALID, "%s: blocks %llu to %llu are not all in the pool %s, which has %u", call,
                      (unsigned long long)first, (unsigned long long)(first + count - 1), pool->tag, pool->count);
 }
 
@@ -203,7 +203,7 @@ static weir_status fence(weir_blocks_member *member, weir_stream stream, uint32_
         return status;
     *waiting = wi_waiting_make(member, runs);
     if (!*waiting)
-        return weir_fail(WEIR_SYSTEM, "no host memory to give blocks of the pool %s back", pool->tag);
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory to give blocks of the pool %s back", pool->tag);
     status = wi_waiting_fence(pool, native, *waiting, &wait);
     if (status != WEIR_OK || !wait) {
         wi_waiting_free(*waiting);
@@ -255,7 +255,7 @@ static weir_status give_run(weir_blocks_member *member, wi_block_run run, const 
     wi_blocks_lock(pool);
     if (wi_unlikely(taking && gives(member, run.first) && pool->takings[run.first] != *taking)) {
         wrong = complain(member, run.first);
-        wrong.status = WEIR_STALE;
+        wrong.status = WEIR_ERR_STALE;
     } else if (wi_likely(wi_blocks_unhold(member, run))) {
         wi_blocks_put(member, &run, 1, waiting);
         if (waiting)
@@ -311,8 +311,8 @@ weir_status weir_blocks_give_named(weir_blocks_member *member, uint32_t index, u
     if (index >= member->pool->count)
         return out_of_range(member->pool, "weir_blocks_give_named", index, 1);
     if (!member->pool->takings)
-        return weir_fail(WEIR_UNSUPPORTED, "the pool %s does not number its takings: make it with WEIR_BLOCKS_NAMED",
-                         member->pool->tag);
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "the pool %s does not number its takings: make it with WEIR_BLOCKS_NAMED", member->pool->tag);
     return give_run(member, (wi_block_run){index, 1}, &generation, stream);
 }
 
@@ -361,7 +361,7 @@ weir_status weir_blocks_give_many(weir_blocks_member *member, const uint32_t *in
     wi_waiting *waiting, *done = NULL, *room = wi_waiting_make(member, count);
     complaint wrong = {WEIR_OK, 0, 0, "", ""};
     if (!room)
-        return weir_fail(WEIR_SYSTEM, "no host memory to give blocks of the pool %s back", pool->tag);
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory to give blocks of the pool %s back", pool->tag);
     uint32_t runs = find_runs(indices, count, room->runs);
     status = fence(member, stream, 0, &waiting);
     if (status != WEIR_OK) {

@@ -16,22 +16,22 @@ static void copy_name(char *to, size_t capacity, const char *name)
 weir_status weir_blocks_look(const weir_blocks *pool, weir_blocks_view *out)
 {
     WI_ENTER();
-    if (!pool || !sized(out, out ? out->size : 0))
-        return weir_fail(WEIR_INVALID, "weir_blocks_look: NULL, or member size is not set");
+    if (!pool || !sized(out, out ? out->struct_size : 0))
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_look: NULL, or member struct_size is not set");
     weir_blocks_view view = {sizeof view, pool->block.pointer, pool->bytes, pool->count};
-    wi_copy_out(out, out->size, &view, sizeof view);
+    wi_copy_out(out, out->struct_size, &view, sizeof view);
     return WEIR_OK;
 }
 
 weir_status weir_blocks_info(weir_blocks *pool, uint32_t index, weir_blocks_details *out)
 {
     WI_ENTER();
-    if (!pool || !sized(out, out ? out->size : 0))
-        return weir_fail(WEIR_INVALID, "weir_blocks_info: NULL, or member size is not set");
+    if (!pool || !sized(out, out ? out->struct_size : 0))
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_info: NULL, or member struct_size is not set");
     if (index >= pool->count)
-        return weir_fail(WEIR_INVALID, "weir_blocks_info: there is no block %u in the pool %s of %u", index, pool->tag,
-                         pool->count);
-    weir_blocks_details details = {.size = sizeof details, .index = index, .state = WEIR_BLOCK_FREE};
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_info: there is no block %u in the pool %s of %u", index,
+                         pool->tag, pool->count);
+    weir_blocks_details details = {.struct_size = sizeof details, .index = index, .state = WEIR_BLOCK_FREE};
     details.pointer = (char *)pool->block.pointer + (size_t)index * pool->bytes;
     wi_blocks_settle(pool);
     wi_blocks_lock(pool);
@@ -43,13 +43,13 @@ weir_status weir_blocks_info(weir_blocks *pool, uint32_t index, weir_blocks_deta
         copy_name(details.name, sizeof details.name, owner ? owner->name : "");
     }
     wi_blocks_unlock(pool);
-    wi_copy_out(out, out->size, &details, sizeof details);
+    wi_copy_out(out, out->struct_size, &details, sizeof details);
     return WEIR_OK;
 }
 
 static weir_blocks_member_stats stats_of(const weir_blocks_member *m)
 {
-    weir_blocks_member_stats s = {.size = sizeof s,
+    weir_blocks_member_stats s = {.struct_size = sizeof s,
                                   .member = m,
                                   .cap = m->cap,
                                   .held = m->used - m->pending,
@@ -67,11 +67,11 @@ weir_status weir_blocks_snapshot(weir_blocks *pool, weir_blocks_stats *out, weir
 {
     WI_ENTER();
     if (!pool || !out || (!members && capacity > 0))
-        return weir_fail(WEIR_INVALID, "weir_blocks_snapshot: NULL");
-    size_t stride = capacity > 0 ? members[0].size : sizeof *members, found = 0;
-    if (!sized(out, out->size) || stride < 2 * sizeof(size_t))
-        return weir_fail(WEIR_INVALID, "weir_blocks_snapshot: member size is not set");
-    weir_blocks_stats s = {.size = sizeof s, .bytes = pool->bytes, .count = pool->count};
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_snapshot: NULL");
+    size_t stride = capacity > 0 ? members[0].struct_size : sizeof *members, found = 0;
+    if (!sized(out, out->struct_size) || stride < 2 * sizeof(size_t))
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_snapshot: member struct_size is not set");
+    weir_blocks_stats s = {.struct_size = sizeof s, .bytes = pool->bytes, .count = pool->count};
     wi_blocks_settle(pool);
     wi_blocks_lock(pool);
     s.free = pool->free.free;
@@ -93,7 +93,7 @@ weir_status weir_blocks_snapshot(weir_blocks *pool, weir_blocks_stats *out, weir
     }
     wi_blocks_unlock(pool);
     s.fragmentation = s.free ? 1.0 - (double)s.longest / (double)s.free : 0.0;
-    wi_copy_out(out, out->size, &s, sizeof s);
+    wi_copy_out(out, out->struct_size, &s, sizeof s);
     if (count)
         *count = s.members;
     return WEIR_OK;
@@ -102,12 +102,12 @@ weir_status weir_blocks_snapshot(weir_blocks *pool, weir_blocks_stats *out, weir
 weir_status weir_blocks_member_snapshot(weir_blocks_member *member, weir_blocks_member_stats *out)
 {
     WI_ENTER();
-    if (!member || !sized(out, out ? out->size : 0))
-        return weir_fail(WEIR_INVALID, "weir_blocks_member_snapshot: NULL, or member size is not set");
+    if (!member || !sized(out, out ? out->struct_size : 0))
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_member_snapshot: NULL, or member struct_size is not set");
     wi_blocks_settle(member->pool);
     wi_blocks_lock(member->pool);
     weir_blocks_member_stats line = stats_of(member);
     wi_blocks_unlock(member->pool);
-    wi_copy_out(out, out->size, &line, sizeof line);
+    wi_copy_out(out, out->struct_size, &line, sizeof line);
     return WEIR_OK;
 }

@@ -136,18 +136,18 @@ static weir_status refuse(const wish *w, const numbers *n)
     atomic_fetch_add(&w->member->refused, 1);
     atomic_fetch_add(&w->member->pool->refused, 1);
     if (w->count > n->cap - wi_min(n->cap, n->held + n->pending))
-        return weir_fail(WEIR_OUT_OF_MEMORY,
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                          "%s asked the pool %s for %u block%s of %zu bytes%s; its cap is %u, it holds %u and %u are "
                          "pending; give blocks back, or raise the cap",
                          member->name, pool->tag, w->count, plural, pool->bytes, row, n->cap, n->held, n->pending);
     if (w->count <= n->free)
         return weir_fail(
-            WEIR_OUT_OF_MEMORY,
+            WEIR_ERR_OUT_OF_MEMORY,
             "%s asked the pool %s for %u block%s of %zu bytes%s; %u of %u are free and %u pending, but the "
             "longest run is %u; take them one by one, or give back what lies between",
             member->name, pool->tag, w->count, plural, pool->bytes, row, n->free, pool->count, n->all_pending,
             n->longest);
-    return weir_fail(WEIR_OUT_OF_MEMORY,
+    return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                      "%s asked the pool %s for %u block%s of %zu bytes%s; %u of %u are free and %u pending; %s has %u",
                      member->name, pool->tag, w->count, plural, pool->bytes, row, n->free, pool->count, n->all_pending,
                      n->top_name[0] ? n->top_name : "nobody", n->top);
@@ -165,7 +165,7 @@ static weir_status take_slowly(const wish *w)
         numbers n = {0};
         wi_blocks_lock(pool);
         (void)wi_blocks_reap(pool, &done);
-        bool taken = try_once(w), wait = !taken && could(w) && !(pool->flags & WEIR_NO_WAIT);
+        bool taken = try_once(w), wait = !taken && could(w) && !(pool->flags & WEIR_ALLOC_NO_WAIT);
         if (wait)
             event = wi_blocks_oldest(pool)->event;
         if (!taken)
@@ -222,7 +222,7 @@ static weir_status take_and_clear(wish *w)
     weir_blocks *pool = w->member->pool;
     w->clearing = wi_waiting_make(w->member, w->count); /* now, when there is nothing to undo yet */
     if (!w->clearing)
-        return weir_fail(WEIR_SYSTEM, "no host memory to clear blocks of the pool %s", pool->tag);
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory to clear blocks of the pool %s", pool->tag);
     weir_status status = take_slowly(w);
     if (status == WEIR_OK && (status = fill(w)) != WEIR_OK) {
         untake(w);
@@ -242,11 +242,11 @@ static weir_status check_call(const wish *w, const char *call)
 {
     WI_ENTER();
     if (!w->member || !w->out)
-        return weir_fail(WEIR_INVALID, "%s: NULL", call);
+        return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
     if (w->kind != MANY)
         *w->out = WEIR_BLOCKS_NONE;
     if (w->count == 0)
-        return weir_fail(WEIR_INVALID, "%s: a count of 0 blocks", call);
+        return weir_fail(WEIR_ERR_INVALID, "%s: a count of 0 blocks", call);
     if (atomic_load_explicit(&w->member->client->state, memory_order_acquire) != WI_CLIENT_OPEN)
         return wi_client_check(w->member->client, call);
     return WEIR_OK;

@@ -3,7 +3,7 @@
 
 weir_status wi_streams_captured(const weir_runtime *runtime, weir_stream stream, const char *call)
 {
-    return weir_fail(WEIR_STREAM_MISUSE,
+    return weir_fail(WEIR_ERR_STREAM_MISUSE,
                      "%s: stream %llx of %s is being captured into a graph, whose work happens when it is launched; do "
                      "this before or after the capture, on another stream, or around the launch of the graph",
                      call, (unsigned long long)stream.id, runtime->name);
@@ -92,7 +92,7 @@ weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, wi_event
     if (status == WEIR_OK)
         status = runtime->driver->record(runtime->device, native, out);
     /* Another thread may have begun to capture it, or released it, meanwhile; or an event may be another stream's. */
-    if (status == WEIR_OK ? wi_streams_knows(streams, stream) : status != WEIR_STREAM_MISUSE)
+    if (status == WEIR_OK ? wi_streams_knows(streams, stream) : status != WEIR_ERR_STREAM_MISUSE)
         return status;
     return known_point(streams, stream, out, &ended) ? WEIR_OK : ended ? point_of_ended(runtime, out) : status;
 }
@@ -104,15 +104,15 @@ static weir_status named(weir_stream stream, const char *call, weir_runtime **ru
 {
     WI_ENTER();
     if (stream.id == 0)
-        return weir_fail(WEIR_INVALID, "%s: WEIR_STREAM_HOST is no stream that could be captured", call);
+        return weir_fail(WEIR_ERR_INVALID, "%s: WEIR_STREAM_HOST is no stream that could be captured", call);
     weir_status status = wi_streams_runtime(stream, runtime);
     return status == WEIR_OK ? wi_streams_resolve(&(*runtime)->streams, stream, (*runtime)->name, native) : status;
 }
 
 static weir_status captured_already(const weir_runtime *runtime, weir_stream stream, const char *call)
 {
-    return weir_fail(WEIR_BUSY, "%s: stream %llx of %s is being captured already", call, (unsigned long long)stream.id,
-                     runtime->name);
+    return weir_fail(WEIR_ERR_BUSY, "%s: stream %llx of %s is being captured already", call,
+                     (unsigned long long)stream.id, runtime->name);
 }
 
 /* With the lock held. */
@@ -120,7 +120,7 @@ static weir_status mark(weir_runtime *runtime, weir_stream stream, weir_graph *g
 {
     wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
     if (!place)
-        return weir_fail(WEIR_STREAM_MISUSE, "%s: stream %llx was released by another thread meanwhile", call,
+        return weir_fail(WEIR_ERR_STREAM_MISUSE, "%s: stream %llx was released by another thread meanwhile", call,
                          (unsigned long long)stream.id);
     if (place->captured)
         return captured_already(runtime, stream, call);
@@ -166,7 +166,7 @@ weir_status wi_capture_begin(weir_stream stream, weir_graph *graph, const char *
     if (status != WEIR_OK)
         return status;
     if (is_legacy(runtime, stream))
-        return weir_fail(WEIR_STREAM_MISUSE, "%s: the legacy stream of %s cannot be captured; capture another one",
+        return weir_fail(WEIR_ERR_STREAM_MISUSE, "%s: the legacy stream of %s cannot be captured; capture another one",
                          call, runtime->name);
     if (wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, stream))
         return captured_already(runtime, stream, call);
@@ -230,11 +230,11 @@ weir_status weir_capture_end(weir_stream stream)
         place->captured = place->bounded = false;
     pthread_mutex_unlock(&runtime->streams.lock);
     if (directed)
-        return weir_fail(WEIR_INVALID,
+        return weir_fail(WEIR_ERR_INVALID,
                          "weir_capture_end: stream %llx of %s is captured for a graph; end it with weir_graph_end",
                          (unsigned long long)stream.id, runtime->name);
     if (!captured)
-        return weir_fail(WEIR_INVALID, "weir_capture_end: no capture of stream %llx of %s was begun",
+        return weir_fail(WEIR_ERR_INVALID, "weir_capture_end: no capture of stream %llx of %s was begun",
                          (unsigned long long)stream.id, runtime->name);
     return WEIR_OK;
 }

@@ -10,11 +10,11 @@ static weir_status check(const weir_client *client, const char *call, bool gives
 {
     WI_ENTER();
     if (!client)
-        return weir_fail(WEIR_INVALID, "%s: the client is NULL", call);
+        return weir_fail(WEIR_ERR_INVALID, "%s: the client is NULL", call);
     unsigned state = atomic_load_explicit(&client->state, memory_order_acquire);
     if (state == WI_CLIENT_OPEN || (gives && state == WI_CLIENT_CLOSING))
         return WEIR_OK;
-    return weir_fail(WEIR_INVALID, "%s: the client is %s", call,
+    return weir_fail(WEIR_ERR_INVALID, "%s: the client is %s", call,
                      state == WI_CLIENT_CLOSING ? "being closed" : "closed");
 }
 
@@ -81,19 +81,20 @@ weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *o
 {
     WI_ENTER();
     weir_client_options o;
-    if (!runtime || !out || !options || !wi_copy_in(&o, sizeof o, options, options->size))
-        return weir_fail(WEIR_INVALID, "weir_client_open: NULL, or member size is not set");
+    if (!runtime || !out || !options || !wi_copy_in(&o, sizeof o, options, options->struct_size))
+        return weir_fail(WEIR_ERR_INVALID, "weir_client_open: NULL, or member struct_size is not set");
     *out = NULL;
     if (!o.name || !*o.name)
-        return weir_fail(WEIR_INVALID, "weir_client_open: a client needs a name that people can read");
+        return weir_fail(WEIR_ERR_INVALID, "weir_client_open: a client needs a name that people can read");
     if (o.maximum != 0 && o.guaranteed > o.maximum)
-        return weir_fail(WEIR_INVALID, "weir_client_open: %s is guaranteed %llu bytes, more than its maximum of %llu",
-                         o.name, (unsigned long long)o.guaranteed, (unsigned long long)o.maximum);
+        return weir_fail(WEIR_ERR_INVALID,
+                         "weir_client_open: %s is guaranteed %llu bytes, more than its maximum of %llu", o.name,
+                         (unsigned long long)o.guaranteed, (unsigned long long)o.maximum);
     if ((unsigned)o.scrub >= WEIR_SCRUB_COUNT)
-        return weir_fail(WEIR_INVALID, "weir_client_open: %d is no way to scrub; see weir_scrub", (int)o.scrub);
+        return weir_fail(WEIR_ERR_INVALID, "weir_client_open: %d is no way to scrub; see weir_scrub", (int)o.scrub);
     weir_client *client = take_record(runtime);
     if (!client)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a client");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a client");
     client->runtime = runtime;
     const char *lasting = wi_intern_as(WI_NAME, o.name, sizeof client->own_name - 1);
     if (!lasting)
@@ -106,7 +107,7 @@ weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *o
                                    .maximum = o.maximum ? o.maximum : UINT64_MAX};
     (void)wi_runtime_reap(runtime); /* what has been passed is in nobody's way */
     weir_status status = wi_ledger_open(&runtime->ledger, &client->account);
-    if (status == WEIR_OUT_OF_MEMORY && relieve(runtime) > 0)
+    if (status == WEIR_ERR_OUT_OF_MEMORY && relieve(runtime) > 0)
         status = wi_ledger_open(&runtime->ledger, &client->account);
     if (status != WEIR_OK) {
         atomic_store(&client->state, WI_CLIENT_CLOSED);
@@ -125,7 +126,7 @@ static weir_status has_blocks(weir_client *client, uint64_t blocks, uint64_t byt
     wi_block largest;
     wi_largest_block(client->runtime->resource->base, &client->account, &largest);
     wi_guard_log_leaks(client->runtime->resource, client);
-    return weir_fail(WEIR_BUSY, "%s has %llu blocks of %s, the largest tagged \"%s\"; free them before closing it",
+    return weir_fail(WEIR_ERR_BUSY, "%s has %llu blocks of %s, the largest tagged \"%s\"; free them before closing it",
                      client->account.name, (unsigned long long)blocks, weir_size_format(bytes, text, sizeof text),
                      largest.tag);
 }
@@ -134,7 +135,7 @@ static weir_status has_blocks(weir_client *client, uint64_t blocks, uint64_t byt
 static weir_status has_host_blocks(weir_client *client)
 {
     weir_runtime *runtime = client->runtime;
-    weir_client_stats stats = {.size = sizeof stats};
+    weir_client_stats stats = {.struct_size = sizeof stats};
     wi_block largest = {.tag = ""};
     char text[24];
     if (!atomic_load(&client->host_open))
@@ -150,7 +151,7 @@ static weir_status has_host_blocks(weir_client *client)
     }
     return stats.blocks == 0
                ? WEIR_OK
-               : weir_fail(WEIR_BUSY,
+               : weir_fail(WEIR_ERR_BUSY,
                            "%s has %llu blocks of %s in the memory of %s, the largest tagged \"%s\"; free "
                            "them before closing it",
                            client->account.name, (unsigned long long)stats.blocks,
@@ -161,7 +162,8 @@ static weir_status has_host_blocks(weir_client *client)
 static weir_status has_reservations(const weir_client *client, unsigned open, uint64_t bytes)
 {
     char text[24];
-    return weir_fail(WEIR_BUSY, "%s has %u open reservation%s with %s left; release what is reserved before closing it",
+    return weir_fail(WEIR_ERR_BUSY,
+                     "%s has %u open reservation%s with %s left; release what is reserved before closing it",
                      client->account.name, open, open == 1 ? "" : "s", weir_size_format(bytes, text, sizeof text));
 }
 
@@ -171,7 +173,7 @@ weir_status weir_client_close(weir_client *client)
     if (status != WEIR_OK)
         return status;
     weir_runtime *runtime = client->runtime;
-    weir_client_stats stats = {.size = sizeof stats};
+    weir_client_stats stats = {.struct_size = sizeof stats};
     wi_ledger_account_snapshot(&runtime->ledger, &client->account, &stats);
     if (stats.blocks > 0) /* not even closed for the moment: other threads may be using it */
         return has_blocks(client, stats.blocks, stats.live);
@@ -210,13 +212,13 @@ weir_status weir_client_set_limits(weir_client *client, uint64_t guaranteed, uin
     if (status != WEIR_OK)
         return status;
     if (maximum != 0 && guaranteed > maximum)
-        return weir_fail(WEIR_INVALID, "%s cannot be guaranteed %llu bytes, more than its maximum of %llu",
+        return weir_fail(WEIR_ERR_INVALID, "%s cannot be guaranteed %llu bytes, more than its maximum of %llu",
                          client->account.name, (unsigned long long)guaranteed, (unsigned long long)maximum);
     (void)wi_runtime_reap(client->runtime);
     wi_ledger *ledger = &client->runtime->ledger;
     maximum = maximum ? maximum : UINT64_MAX;
     status = wi_ledger_set_limits(ledger, &client->account, guaranteed, maximum);
-    if (status == WEIR_OUT_OF_MEMORY && relieve(client->runtime) > 0)
+    if (status == WEIR_ERR_OUT_OF_MEMORY && relieve(client->runtime) > 0)
         status = wi_ledger_set_limits(ledger, &client->account, guaranteed, maximum);
     return status;
 }
@@ -244,11 +246,11 @@ weir_status weir_client_snapshot(weir_client *client, weir_client_stats *out)
     weir_status status = wi_client_check_giving(client, "weir_client_snapshot");
     if (status != WEIR_OK)
         return status;
-    if (!out || out->size < 2 * sizeof(size_t))
-        return weir_fail(WEIR_INVALID, "weir_client_snapshot: NULL, or member size is not set");
+    if (!out || out->struct_size < 2 * sizeof(size_t))
+        return weir_fail(WEIR_ERR_INVALID, "weir_client_snapshot: NULL, or member struct_size is not set");
     (void)wi_runtime_reap(client->runtime);
-    weir_client_stats stats = {.size = sizeof stats};
+    weir_client_stats stats = {.struct_size = sizeof stats};
     wi_ledger_account_snapshot(&client->runtime->ledger, &client->account, &stats);
-    wi_copy_out(out, out->size, &stats, sizeof stats);
+    wi_copy_out(out, out->struct_size, &stats, sizeof stats);
     return WEIR_OK;
 }

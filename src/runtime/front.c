@@ -58,7 +58,7 @@ void *wi_front_take(weir_client *client, uint64_t bytes, weir_stream stream, wei
 {
     void *pointer = NULL;
     if (wi_unlikely(bytes - 1 >= UINT64_MAX / 4) || (unsigned)memory_class >= WEIR_CLASS_COUNT ||
-        memory_class == WEIR_WEIGHTS)
+        memory_class == WEIR_CLASS_WEIGHTS)
         return NULL;
     wi_front *front = enter(client, stream);
     if (!front)
@@ -83,7 +83,7 @@ static inline bool suits(const wi_front *front, const wi_block *block, uint64_t 
                          uint64_t generation)
 {
     return (word & (WI_TRACKED | 7)) == WI_LIVE && wi_load(block->pointer) == pointer &&
-           wi_load(block->account) == front->account && wi_load(block->memory_class) != WEIR_WEIGHTS &&
+           wi_load(block->account) == front->account && wi_load(block->memory_class) != WEIR_CLASS_WEIGHTS &&
            (generation == 0 || generation == word >> WI_GENERATION_SHIFT) &&
            (!wi_load(block->ordered) || wi_load(block->stream.id) == front->stream.id);
 }

@@ -282,7 +282,7 @@ static weir_status free_now(weir_runtime *runtime, wi_block *block)
     wi_kept_detail kept;
     wi_detail_keep(&kept);
     weir_status status = wi_free_taken(runtime, runtime->resource, block, block->stream);
-    if (status == WEIR_STREAM_MISUSE)
+    if (status == WEIR_ERR_STREAM_MISUSE)
         status = wi_free_behind(runtime, runtime->resource, block, block->stream);
     wi_detail_restore(&kept);
     return status;
@@ -571,7 +571,7 @@ bool wi_front_give_slowly(weir_client *client, void *pointer, uint64_t generatio
     uint64_t charged = wi_load(block->charged);
     uint64_t word = atomic_load_explicit(&block->word, memory_order_acquire);
     if (charged == 0 || charged > runtime->fronts.room || (word & (WI_TRACKED | 7)) != WI_LIVE ||
-        wi_load(block->memory_class) == WEIR_WEIGHTS)
+        wi_load(block->memory_class) == WEIR_CLASS_WEIGHTS)
         return false;
     if (is_declined(client, stream, charged))
         return false;

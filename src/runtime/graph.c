@@ -53,7 +53,7 @@ weir_status wi_graph_check_runtime(const weir_graph *graph, const weir_runtime *
 {
     if (runtime_of(graph) == runtime)
         return WEIR_OK;
-    return weir_fail(WEIR_STREAM_MISUSE, "%s: stream %llx is of %s, but graph %llu is of %s on %s", call,
+    return weir_fail(WEIR_ERR_STREAM_MISUSE, "%s: stream %llx is of %s, but graph %llu is of %s on %s", call,
                      (unsigned long long)stream.id, runtime->name, (unsigned long long)graph->number,
                      graph->client->account.name, runtime_of(graph)->name);
 }
@@ -173,7 +173,7 @@ weir_status wi_graph_allocate(weir_graph *graph, wi_resource *stack, wi_placemen
     wi_block *held = take_best(graph, stack->base, p);
     unlock(graph);
     if (!held)
-        return WEIR_NO_ROOM;
+        return WEIR_ERR_NO_ROOM;
     p->held = held;
     weir_status status = wi_allocate(stack, p, out, &ignored);
     p->held = NULL;
@@ -199,9 +199,10 @@ void wi_graph_adopt(weir_graph *graph, wi_block *block)
 weir_status wi_graph_note(wi_block *block, wi_event event)
 {
     bool opened;
-    weir_status status = wi_marks_open(&block->marks, WEIR_READ, &opened); /* of a taken block nobody has a ticket */
+    weir_status status =
+        wi_marks_open(&block->marks, WEIR_ACCESS_READ, &opened); /* of a taken block nobody has a ticket */
     if (opened)
-        wi_marks_close(block->marks, WEIR_READ, &event);
+        wi_marks_close(block->marks, WEIR_ACCESS_READ, &event);
     return status;
 }
 
@@ -299,7 +300,7 @@ bool wi_graph_keep(weir_graph *graph, wi_resource *stack, wi_block *tail)
 
 static weir_status is_null(const char *call)
 {
-    return weir_fail(WEIR_INVALID, "%s: NULL", call);
+    return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
 }
 
 static void enlist(weir_graph *graph)
@@ -330,16 +331,16 @@ weir_status weir_graph_open(weir_client *client, weir_graph **out)
     if (status != WEIR_OK)
         return status;
     if (!out)
-        return weir_fail(WEIR_INVALID, "weir_graph_open: no place for the result");
+        return weir_fail(WEIR_ERR_INVALID, "weir_graph_open: no place for the result");
     *out = NULL;
     weir_runtime *runtime = client->runtime;
-    if (!(wi_resource_features(runtime->resource) & WEIR_CAPTURABLE))
-        return weir_fail(WEIR_UNSUPPORTED,
+    if (!(wi_resource_features(runtime->resource) & WEIR_FEATURE_CAPTURABLE))
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "weir_graph_open: %s of %s allocates nothing in captures; use cache or blocks",
                          weir_runtime_resource(runtime, text, sizeof text), runtime->name);
     weir_graph *graph = calloc(1, sizeof *graph);
     if (!graph)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a graph");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a graph");
     pthread_mutex_init(&graph->lock, NULL);
     atomic_init(&graph->users, 1);
     graph->number = atomic_fetch_add(&last_number, 1) + 1;
@@ -370,14 +371,14 @@ weir_status wi_graphs_check_none(const weir_client *client)
     pthread_mutex_unlock(&runtime->clients_lock);
     if (details.number == 0)
         return WEIR_OK;
-    return weir_fail(WEIR_BUSY, "%s has graph %llu open, which holds %s; close it before closing the client",
+    return weir_fail(WEIR_ERR_BUSY, "%s has graph %llu open, which holds %s; close it before closing the client",
                      client->account.name, (unsigned long long)details.number,
                      weir_size_format(details.held, text, sizeof text));
 }
 
 static weir_status capturing(const weir_graph *graph, const char *call, weir_stream stream)
 {
-    return weir_fail(WEIR_BUSY, "%s: graph %llu of %s is capturing stream %llx; end that with weir_graph_end first",
+    return weir_fail(WEIR_ERR_BUSY, "%s: graph %llu of %s is capturing stream %llx; end that with weir_graph_end first",
                      call, (unsigned long long)graph->number, graph->client->account.name,
                      (unsigned long long)stream.id);
 }
@@ -462,23 +463,23 @@ weir_status weir_graph_end(weir_graph *graph, weir_stream stream)
     unlock(graph);
     if (mine)
         return WEIR_OK;
-    return weir_fail(WEIR_INVALID, "weir_graph_end: graph %llu of %s is not capturing stream %llx",
+    return weir_fail(WEIR_ERR_INVALID, "weir_graph_end: graph %llu of %s is not capturing stream %llx",
                      (unsigned long long)graph->number, graph->client->account.name, (unsigned long long)stream.id);
 }
 
 weir_status weir_graph_info(weir_graph *graph, weir_graph_details *out)
 {
     WI_ENTER();
-    if (!graph || !out || out->size < 2 * sizeof(size_t))
-        return weir_fail(WEIR_INVALID, "weir_graph_info: NULL, or member size is not set");
+    if (!graph || !out || out->struct_size < 2 * sizeof(size_t))
+        return weir_fail(WEIR_ERR_INVALID, "weir_graph_info: NULL, or member struct_size is not set");
     lock(graph);
-    weir_graph_details details = {.size = sizeof details,
+    weir_graph_details details = {.struct_size = sizeof details,
                                   .number = graph->number,
                                   .held = graph->held,
                                   .held_blocks = graph->held_blocks,
                                   .live_blocks = graph->live_blocks,
                                   .stream = graph->stream};
     unlock(graph);
-    wi_copy_out(out, out->size, &details, sizeof details);
+    wi_copy_out(out, out->struct_size, &details, sizeof details);
     return WEIR_OK;
 }

@@ -18,10 +18,10 @@ void wi_graph_drop(weir_graph *graph);
 const weir_client *wi_graph_client(const weir_graph *graph);
 weir_status wi_graph_check_runtime(const weir_graph *graph, const weir_runtime *runtime, weir_stream stream,
                                    const char *call);
-/* WEIR_BUSY while the client has an open one, which it names. */
+/* WEIR_ERR_BUSY while the client has an open one, which it names. */
 weir_status wi_graphs_check_none(const weir_client *client);
 
-/* From what the graph holds. WEIR_NO_ROOM: nothing of it fits. *out is as from wi_allocate. */
+/* From what the graph holds. WEIR_ERR_NO_ROOM: nothing of it fits. *out is as from wi_allocate. */
 weir_status wi_graph_allocate(weir_graph *graph, wi_resource *stack, wi_placement *placement, wi_block **out);
 /* The block in hand is of its pool from now on, unless it was closed. */
 void wi_graph_adopt(weir_graph *graph, wi_block *block);

@@ -6,12 +6,12 @@ static weir_status find_guard(weir_runtime *runtime, const char *call, wi_guard 
 {
     WI_ENTER();
     if (!runtime)
-        return weir_fail(WEIR_INVALID, "%s: NULL", call);
+        return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
     *out = wi_guard_in(runtime->resource);
     if (*out)
         return WEIR_OK;
     char stack[200];
-    return weir_fail(WEIR_UNSUPPORTED,
+    return weir_fail(WEIR_ERR_UNSUPPORTED,
                      "%s has no guard in its stack %s; WEIR_POISON=1 or WEIR_RESOURCE=guard(mapped) adds it",
                      runtime->name, weir_runtime_resource(runtime, stack, sizeof stack));
 }
@@ -21,7 +21,7 @@ static weir_status check_array(const char *call, const size_t *first, size_t cap
 {
     if (capacity == 0 || (first && *first >= 2 * sizeof(size_t)))
         return WEIR_OK;
-    return weir_fail(WEIR_INVALID, "%s: NULL, or member size is not set", call);
+    return weir_fail(WEIR_ERR_INVALID, "%s: NULL, or member struct_size is not set", call);
 }
 
 weir_status weir_guard_reports(weir_runtime *runtime, weir_guard_report *reports, size_t capacity, size_t *count)

@@ -9,7 +9,7 @@ typedef struct guest {
 
 static weir_stats look(weir_runtime *host)
 {
-    weir_stats stats = {.size = sizeof stats};
+    weir_stats stats = {.struct_size = sizeof stats};
     size_t ignored;
     wi_ledger_snapshot(&host->ledger, &stats, NULL, 0, 0, &ignored);
     return stats;
@@ -64,7 +64,7 @@ weir_status wi_guest_create(weir_runtime *host, wi_resource *inner, wi_resource 
 {
     guest *g = calloc(1, sizeof *g);
     if (!g)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a guest of %s", host->name);
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a guest of %s", host->name);
     wi_resource_init(&g->resource, &table, inner->driver, inner->device, inner);
     g->host = host;
     *out = &g->resource;

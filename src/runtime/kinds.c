@@ -19,7 +19,7 @@ bool wi_kind_is_own(const weir_runtime *runtime, weir_kind kind)
 weir_status wi_kinds_init(weir_runtime *runtime, weir_runtime *host)
 {
     if (host && (!has_kinds(runtime) || has_kinds(host)))
-        return weir_fail(WEIR_INVALID, "%s cannot be the host's runtime for %s; leave it out, or give one of host",
+        return weir_fail(WEIR_ERR_INVALID, "%s cannot be the host's runtime for %s; leave it out, or give one of host",
                          host->name, runtime->name);
     pthread_mutex_init(&runtime->kinds_lock, NULL);
     atomic_init(&runtime->host, host);

@@ -4,9 +4,9 @@
 
 const char *weir_span_state_name(weir_span_state state)
 {
-    static const char *const names[WEIR_SPAN_STATES] = {"live",    "pending", "parked", "promised", "free",
-                                                        "ordered", "kept",    "spare",  "busy"};
-    return (unsigned)state < WEIR_SPAN_STATES ? names[state] : "?";
+    static const char *const names[WEIR_SPAN_COUNT] = {"live",    "pending", "parked", "promised", "free",
+                                                       "ordered", "kept",    "spare",  "busy"};
+    return (unsigned)state < WEIR_SPAN_COUNT ? names[state] : "?";
 }
 
 /* The ledger is read within the same moment. */
@@ -22,7 +22,7 @@ static void copy_all(weir_runtime *runtime, wi_layout *layout, uint64_t *held)
 static weir_layout_totals add_up(const wi_layout *layout, uint64_t held)
 {
     weir_layout_totals t = {
-        .size = sizeof t, .held = held, .segments = layout->segment_count, .spans = layout->span_count};
+        .struct_size = sizeof t, .held = held, .segments = layout->segment_count, .spans = layout->span_count};
     uint64_t sum = 0;
     for (size_t i = 0; i < layout->span_count; i++) {
         t.bytes[layout->spans[i].state] += layout->spans[i].bytes;
@@ -44,18 +44,18 @@ static void tell(const wi_layout *layout, weir_layout_fn fn, void *user)
 weir_status weir_layout_walk(weir_runtime *runtime, weir_layout_fn fn, void *user, weir_layout_totals *out)
 {
     WI_ENTER();
-    if (!runtime || (out && out->size < 2 * sizeof(size_t)))
-        return weir_fail(WEIR_INVALID, "weir_layout_walk: NULL, or member size is not set");
+    if (!runtime || (out && out->struct_size < 2 * sizeof(size_t)))
+        return weir_fail(WEIR_ERR_INVALID, "weir_layout_walk: NULL, or member struct_size is not set");
     wi_layout layout = {0};
     uint64_t held;
     (void)wi_runtime_reap(runtime);
     copy_all(runtime, &layout, &held);
     weir_status status =
-        layout.failed ? weir_fail(WEIR_SYSTEM, "no host memory for a copy of where %s's memory lies", runtime->name)
+        layout.failed ? weir_fail(WEIR_ERR_SYSTEM, "no host memory for a copy of where %s's memory lies", runtime->name)
                       : WEIR_OK;
     if (status == WEIR_OK && out) {
         weir_layout_totals totals = add_up(&layout, held);
-        wi_copy_out(out, out->size, &totals, sizeof totals);
+        wi_copy_out(out, out->struct_size, &totals, sizeof totals);
     }
     if (status == WEIR_OK && fn)
         tell(&layout, fn, user);

@@ -18,9 +18,9 @@ static void each_split(weir_runtime *runtime, void (*fn)(weir_gauge *gauge))
 weir_status weir_memory_stats_read(weir_runtime *runtime, weir_memory_stats *out)
 {
     WI_ENTER();
-    if (!runtime || !out || out->size < 2 * sizeof(size_t))
-        return weir_fail(WEIR_INVALID, "weir_memory_stats_read: NULL, or member size is not set");
-    weir_memory_stats stats = {.size = sizeof stats};
+    if (!runtime || !out || out->struct_size < 2 * sizeof(size_t))
+        return weir_fail(WEIR_ERR_INVALID, "weir_memory_stats_read: NULL, or member struct_size is not set");
+    weir_memory_stats stats = {.struct_size = sizeof stats};
     wi_resource *base = runtime->resource->base;
     (void)wi_runtime_reap(runtime);
     wi_resource_lock(base); /* one moment for both */
@@ -30,7 +30,7 @@ weir_status weir_memory_stats_read(weir_runtime *runtime, weir_memory_stats *out
         stats.inactive_split = base->idle->split_segments;
     }
     wi_resource_unlock(base);
-    wi_copy_out(out, out->size, &stats, sizeof stats);
+    wi_copy_out(out, out->struct_size, &stats, sizeof stats);
     return WEIR_OK;
 }
 
@@ -38,7 +38,7 @@ weir_status weir_reset_peaks(weir_runtime *runtime)
 {
     WI_ENTER();
     if (!runtime)
-        return weir_fail(WEIR_INVALID, "weir_reset_peaks: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_reset_peaks: NULL");
     wi_ledger_reset_peaks(&runtime->ledger);
     each_split(runtime, wi_gauge_forget_peak);
     return WEIR_OK;
@@ -48,7 +48,7 @@ weir_status weir_reset_accumulated(weir_runtime *runtime)
 {
     WI_ENTER();
     if (!runtime)
-        return weir_fail(WEIR_INVALID, "weir_reset_accumulated: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_reset_accumulated: NULL");
     wi_ledger_reset_accumulated(&runtime->ledger);
     each_split(runtime, wi_gauge_forget_past);
     return WEIR_OK;

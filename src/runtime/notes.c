@@ -20,8 +20,8 @@ weir_status weir_note_record(weir_runtime *runtime, uint64_t event, weir_stream 
     if (idle(runtime))
         return WEIR_OK;
     if (!runtime)
-        return weir_fail(WEIR_INVALID, "weir_note_record: NULL");
-    return note(runtime, (weir_event){.action = WEIR_NOTE_RECORD, .object = event, .stream = stream});
+        return weir_fail(WEIR_ERR_INVALID, "weir_note_record: NULL");
+    return note(runtime, (weir_event){.action = WEIR_ACTION_NOTE_RECORD, .object = event, .stream = stream});
 }
 
 weir_status weir_note_wait(weir_runtime *runtime, uint64_t event, weir_stream stream)
@@ -30,8 +30,8 @@ weir_status weir_note_wait(weir_runtime *runtime, uint64_t event, weir_stream st
     if (idle(runtime))
         return WEIR_OK;
     if (!runtime)
-        return weir_fail(WEIR_INVALID, "weir_note_wait: NULL");
-    return note(runtime, (weir_event){.action = WEIR_NOTE_WAIT, .object = event, .stream = stream});
+        return weir_fail(WEIR_ERR_INVALID, "weir_note_wait: NULL");
+    return note(runtime, (weir_event){.action = WEIR_ACTION_NOTE_WAIT, .object = event, .stream = stream});
 }
 
 weir_status weir_note_use(weir_runtime *runtime, const void *pointer, size_t bytes, weir_stream stream,
@@ -41,10 +41,10 @@ weir_status weir_note_use(weir_runtime *runtime, const void *pointer, size_t byt
     if (idle(runtime))
         return WEIR_OK;
     if (!runtime || !pointer || bytes == 0)
-        return weir_fail(WEIR_INVALID, "weir_note_use: NULL, or no bytes");
-    if (access < WEIR_READ || access > WEIR_READ_WRITE)
-        return weir_fail(WEIR_INVALID, "weir_note_use: %d is no access; see weir_access", (int)access);
-    return note(runtime, (weir_event){.action = WEIR_NOTE_USE,
+        return weir_fail(WEIR_ERR_INVALID, "weir_note_use: NULL, or no bytes");
+    if (access < WEIR_ACCESS_READ || access > WEIR_ACCESS_READ_WRITE)
+        return weir_fail(WEIR_ERR_INVALID, "weir_note_use: %d is no access; see weir_access", (int)access);
+    return note(runtime, (weir_event){.action = WEIR_ACTION_NOTE_USE,
                                       .pointer = (void *)(uintptr_t)pointer,
                                       .bytes = bytes,
                                       .stream = stream,

@@ -84,7 +84,7 @@ weir_status wi_outlets_add(weir_trace *trace, const weir_sink *sink)
     wi_ledger *ledger = &trace->runtime->ledger;
     wi_outlet *o = calloc(1, sizeof *o), **end = &trace->outlets;
     if (!o)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a sink");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a sink");
     o->sink = *sink;
     while (*end)
         end = &(*end)->next;

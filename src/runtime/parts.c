@@ -48,7 +48,7 @@ static weir_status check_free(const part *p, const char *what, const weir_device
 {
     if (!p->taken)
         return WEIR_OK;
-    return weir_fail(WEIR_BUSY, "the %s of %s is part of the runtime %s; weir_runtime_destroy ends both", what,
+    return weir_fail(WEIR_ERR_BUSY, "the %s of %s is part of the runtime %s; weir_runtime_destroy ends both", what,
                      device->name, holder(p));
 }
 
@@ -59,7 +59,7 @@ weir_status wi_device_open_over(const wi_driver *driver, int ordinal, weir_devic
     wi_watch_forks();
     weir_device *device = calloc(1, sizeof *device);
     if (!device)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a device");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a device");
     device->driver = driver;
     device->ordinal = ordinal;
     wi_runtime_name(driver, ordinal, device->name);
@@ -78,7 +78,7 @@ weir_status weir_device_open(const char *name, weir_device **out)
     const wi_driver *driver;
     int ordinal;
     if (!out)
-        return weir_fail(WEIR_INVALID, "weir_device_open: no place for the result");
+        return weir_fail(WEIR_ERR_INVALID, "weir_device_open: no place for the result");
     *out = NULL;
     weir_status status = wi_driver_find(name, &driver, &ordinal);
     return status == WEIR_OK ? wi_device_open_over(driver, ordinal, out) : status;
@@ -92,7 +92,7 @@ weir_status weir_device_close(weir_device *device)
     pthread_mutex_lock(&lock);
     weir_status status = check_free(&device->part, "device", device);
     if (status == WEIR_OK && device->made > 0)
-        status = weir_fail(WEIR_BUSY, "the device %s has %u pools of streams and resources; destroy them first",
+        status = weir_fail(WEIR_ERR_BUSY, "the device %s has %u pools of streams and resources; destroy them first",
                            device->name, device->made);
     pthread_mutex_unlock(&lock);
     if (status != WEIR_OK)
@@ -108,7 +108,7 @@ static weir_status enter(weir_device *device, const char *call)
     weir_status status = WEIR_OK;
     pthread_mutex_lock(&lock);
     if (device->part.taken)
-        status = weir_fail(WEIR_CONFLICT, "%s: the device %s is part of the runtime %s, which has its own", call,
+        status = weir_fail(WEIR_ERR_CONFLICT, "%s: the device %s is part of the runtime %s, which has its own", call,
                            device->name, holder(&device->part));
     else
         device->made++;
@@ -135,7 +135,7 @@ static weir_status make_streams(weir_device *device, uint32_t capacity, weir_str
 {
     weir_stream_pool *pool = calloc(1, sizeof *pool + capacity * sizeof pool->streams[0]);
     if (!pool)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a pool of %u streams", capacity);
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a pool of %u streams", capacity);
     pool->device = device;
     pool->capacity = capacity;
     weir_status status = WEIR_OK;
@@ -157,10 +157,10 @@ weir_status weir_stream_pool_create(weir_device *device, uint32_t capacity, weir
 {
     WI_ENTER();
     if (!device || !out)
-        return weir_fail(WEIR_INVALID, "weir_stream_pool_create: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_stream_pool_create: NULL");
     *out = NULL;
     if (capacity == 0 || capacity > WI_STREAMS)
-        return weir_fail(WEIR_INVALID, "weir_stream_pool_create: %u streams; a pool has from 1 to %d", capacity,
+        return weir_fail(WEIR_ERR_INVALID, "weir_stream_pool_create: %u streams; a pool has from 1 to %d", capacity,
                          (int)WI_STREAMS);
     weir_status status = enter(device, "weir_stream_pool_create");
     if (status != WEIR_OK)
@@ -193,7 +193,7 @@ static weir_status make_resource(weir_device *device, const char *text, weir_res
 {
     weir_resource *resource = calloc(1, sizeof *resource);
     if (!resource)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a resource");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a resource");
     resource->device = device;
     snprintf(resource->text, sizeof resource->text, "%s", text);
     weir_status status = wi_runtime_make_stack(device->driver, device->device, text, &resource->top);
@@ -209,10 +209,10 @@ weir_status weir_resource_create(weir_device *device, const char *text, weir_res
 {
     WI_ENTER();
     if (!device || !text || !out)
-        return weir_fail(WEIR_INVALID, "weir_resource_create: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_resource_create: NULL");
     *out = NULL;
     if (strlen(text) >= WI_STACK_BYTES)
-        return weir_fail(WEIR_INVALID, "a stack of resources of more than %d characters", WI_STACK_BYTES - 1);
+        return weir_fail(WEIR_ERR_INVALID, "a stack of resources of more than %d characters", WI_STACK_BYTES - 1);
     weir_status status = enter(device, "weir_resource_create");
     if (status != WEIR_OK)
         return status;
@@ -244,7 +244,7 @@ static weir_status of_two_devices(const char *what, const weir_device *device, c
                                   const weir_device *other)
 {
     bool same = strcmp(device->name, other->name) == 0;
-    return weir_fail(WEIR_CONFLICT,
+    return weir_fail(WEIR_ERR_CONFLICT,
                      "weir_runtime_compose: the %s is of %s and the %s of %s%s; parts go together that are "
                      "made of one device",
                      what, device->name, other_what, other->name, same ? ", opened another time" : "");
@@ -254,7 +254,7 @@ static weir_status in_use(const part *p, const char *what, const weir_device *de
 {
     if (!p->taken)
         return WEIR_OK;
-    return weir_fail(WEIR_CONFLICT, "weir_runtime_compose: the %s of %s is part of the runtime %s already", what,
+    return weir_fail(WEIR_ERR_CONFLICT, "weir_runtime_compose: the %s of %s is part of the runtime %s already", what,
                      device->name, holder(p));
 }
 
@@ -270,16 +270,16 @@ static weir_status check_parts(weir_parts *p, const weir_runtime_options *option
         return of_two_devices("device", p->device, of_streams ? "pool of streams" : "resource", theirs);
     p->device = p->device ? p->device : theirs;
     if (!p->device)
-        return weir_fail(WEIR_INVALID, "weir_runtime_compose: no part tells which device it is to be of");
+        return weir_fail(WEIR_ERR_INVALID, "weir_runtime_compose: no part tells which device it is to be of");
     weir_status status = in_use(&p->device->part, "device", p->device);
     if (p->streams && status == WEIR_OK)
         status = in_use(&p->streams->part, "pool of streams", p->device);
     if (p->resource && status == WEIR_OK)
         status = in_use(&p->resource->part, "resource", p->device);
     if (status == WEIR_OK && p->resource && options->resource && strcmp(options->resource, p->resource->text) != 0)
-        status =
-            weir_fail(WEIR_CONFLICT, "weir_runtime_compose: the options ask for the resource %.80s, and the part is %s",
-                      options->resource, p->resource->text);
+        status = weir_fail(WEIR_ERR_CONFLICT,
+                           "weir_runtime_compose: the options ask for the resource %.80s, and the part is %s",
+                           options->resource, p->resource->text);
     return status;
 }
 
@@ -310,9 +310,9 @@ weir_status weir_runtime_compose(const weir_parts *parts, const weir_runtime_opt
     WI_ENTER();
     weir_parts p;
     weir_runtime_options given = {0};
-    if (!parts || !out || !wi_copy_in(&p, sizeof p, parts, parts->size) ||
-        (options && !wi_copy_in(&given, sizeof given, options, options->size)))
-        return weir_fail(WEIR_INVALID, "weir_runtime_compose: NULL, or member size is not set");
+    if (!parts || !out || !wi_copy_in(&p, sizeof p, parts, parts->struct_size) ||
+        (options && !wi_copy_in(&given, sizeof given, options, options->struct_size)))
+        return weir_fail(WEIR_ERR_INVALID, "weir_runtime_compose: NULL, or member struct_size is not set");
     *out = NULL;
     pthread_mutex_lock(&lock);
     weir_status status = check_parts(&p, &given);
@@ -338,7 +338,7 @@ weir_status wi_parts_check_end(const weir_runtime *runtime)
     pthread_mutex_unlock(&lock);
     if (left > 0)
         return weir_fail(
-            WEIR_BUSY,
+            WEIR_ERR_BUSY,
             "the runtime %s has a device of which %u pools of streams and resources are left over; destroy "
             "them first",
             runtime->name, left);

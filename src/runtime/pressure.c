@@ -5,7 +5,7 @@ weir_status weir_pressure_add(weir_runtime *runtime, int priority, weir_pressure
 {
     WI_ENTER();
     if (!runtime || !fn || !id)
-        return weir_fail(WEIR_INVALID, "weir_pressure_add: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_pressure_add: NULL");
     return wi_pressures_add(&runtime->ledger.pressures, priority, fn, user, id);
 }
 
@@ -13,6 +13,6 @@ weir_status weir_pressure_remove(weir_runtime *runtime, uint64_t id)
 {
     WI_ENTER();
     if (!runtime)
-        return weir_fail(WEIR_INVALID, "weir_pressure_remove: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_pressure_remove: NULL");
     return wi_pressures_remove(&runtime->ledger.pressures, id, false);
 }

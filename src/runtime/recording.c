@@ -13,12 +13,12 @@ void wi_recorder_init(weir_runtime *runtime)
 weir_status wi_recorder_check_end(const weir_runtime *runtime)
 {
     if (wi_outlets_inside())
-        return weir_fail(WEIR_BUSY, "the runtime %s cannot be destroyed inside a sink", runtime->name);
+        return weir_fail(WEIR_ERR_BUSY, "the runtime %s cannot be destroyed inside a sink", runtime->name);
     if (wi_trace_exit_closes(runtime))
-        return weir_fail(WEIR_BUSY, "the runtime %s cannot be destroyed while the exit closes its trace",
+        return weir_fail(WEIR_ERR_BUSY, "the runtime %s cannot be destroyed while the exit closes its trace",
                          runtime->name);
     if (atomic_load(&runtime->recorder.traces[WI_TRACE_OPENED]))
-        return weir_fail(WEIR_BUSY, "the runtime %s is being traced; close the trace first", runtime->name);
+        return weir_fail(WEIR_ERR_BUSY, "the runtime %s is being traced; close the trace first", runtime->name);
     return WEIR_OK;
 }
 
@@ -42,22 +42,22 @@ weir_status wi_record_copy(weir_runtime *runtime, weir_status status, void *to, 
 {
     static atomic_uint_fast64_t last;
     weir_event event = {
-        .action = WEIR_COPY, .stream = stream, .bytes = bytes, .object = atomic_fetch_add(&last, 1) + 1};
+        .action = WEIR_ACTION_COPY, .stream = stream, .bytes = bytes, .object = atomic_fetch_add(&last, 1) + 1};
     event.pointer = (void *)(uintptr_t)from;
-    event.access = WEIR_READ;
+    event.access = WEIR_ACCESS_READ;
     event.result = status;
     wi_record(&runtime->ledger, event, NULL);
     event.pointer = to;
-    event.access = WEIR_WRITE;
+    event.access = WEIR_ACCESS_WRITE;
     return wi_record_call(runtime, status, &event);
 }
 
 weir_status wi_record_failure(weir_runtime *runtime, weir_status status, weir_action action, const void *pointer,
                               uint64_t bytes, weir_stream stream)
 {
-    if (status != WEIR_OK && status != WEIR_OUT_OF_MEMORY)
+    if (status != WEIR_OK && status != WEIR_ERR_OUT_OF_MEMORY)
         return wi_record_call(runtime, status,
-                              &(weir_event){.action = WEIR_FAIL,
+                              &(weir_event){.action = WEIR_ACTION_FAIL,
                                             .object = (uint64_t)action,
                                             .pointer = (void *)(uintptr_t)pointer,
                                             .bytes = bytes,

@@ -20,7 +20,7 @@ typedef struct wi_recorder {
 void wi_recorder_init(weir_runtime *runtime);
 /* Opens the trace that the option asks for; what is wrong with that is for the log. No lock is held. */
 void wi_recorder_start(weir_runtime *runtime);
-/* WEIR_BUSY while a trace is open that the program opened, and inside what closes one. */
+/* WEIR_ERR_BUSY while a trace is open that the program opened, and inside what closes one. */
 weir_status wi_recorder_check_end(const weir_runtime *runtime);
 /* Closes the others; nothing more is recorded. */
 void wi_recorder_end(weir_runtime *runtime);

@@ -4,12 +4,13 @@
 static weir_status check(uint64_t bytes, uint32_t flags)
 {
     if (bytes == 0)
-        return weir_fail(WEIR_INVALID, "weir_reserve: no bytes; reserve the sum of what the blocks will be charged");
+        return weir_fail(WEIR_ERR_INVALID,
+                         "weir_reserve: no bytes; reserve the sum of what the blocks will be charged");
     if (bytes > UINT64_MAX / 4)
-        return weir_fail(WEIR_INVALID, "weir_reserve: %llu bytes is no size a device could have",
+        return weir_fail(WEIR_ERR_INVALID, "weir_reserve: %llu bytes is no size a device could have",
                          (unsigned long long)bytes);
-    if (flags & ~(uint32_t)WEIR_NO_WAIT)
-        return weir_fail(WEIR_INVALID, "weir_reserve: flags %x; it knows WEIR_NO_WAIT alone", flags);
+    if (flags & ~(uint32_t)WEIR_ALLOC_NO_WAIT)
+        return weir_fail(WEIR_ERR_INVALID, "weir_reserve: flags %x; it knows WEIR_ALLOC_NO_WAIT alone", flags);
     return WEIR_OK;
 }
 
@@ -21,7 +22,7 @@ static weir_status claim(weir_client *client, uint64_t total, bool may_wait, wei
         return status;
     weir_reservation *reservation = malloc(sizeof *reservation);
     if (!reservation)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a reservation");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a reservation");
     wi_request request = {.bytes = total, .charged = total, .tag = ""};
     status = wi_budget_reserve(client->runtime->resource, &client->account, &request, may_wait);
     if (status != WEIR_OK) {
@@ -39,13 +40,13 @@ weir_status weir_reserve(weir_client *client, uint64_t bytes, uint32_t flags, we
     if (status != WEIR_OK)
         return status;
     if (!out)
-        return weir_fail(WEIR_INVALID, "weir_reserve: no place for the result");
+        return weir_fail(WEIR_ERR_INVALID, "weir_reserve: no place for the result");
     *out = NULL;
     status = check(bytes, flags);
     if (status != WEIR_OK)
         return status;
     atomic_fetch_add(&client->reservations, 1);
-    status = claim(client, wi_round_up(bytes, WI_UNIT), !(flags & WEIR_NO_WAIT), out);
+    status = claim(client, wi_round_up(bytes, WI_UNIT), !(flags & WEIR_ALLOC_NO_WAIT), out);
     if (status != WEIR_OK)
         atomic_fetch_sub(&client->reservations, 1);
     return status;

@@ -50,8 +50,8 @@ static weir_status default_budget(const weir_runtime *runtime, uint64_t *budget)
         return status;
     uint64_t margin = wi_max(available / 10, 512 * WI_MIB);
     if (available <= margin)
-        return weir_fail(WEIR_DRIVER, "%s has only %llu MiB free; set a budget to use it all the same", runtime->name,
-                         (unsigned long long)(available / WI_MIB));
+        return weir_fail(WEIR_ERR_DRIVER, "%s has only %llu MiB free; set a budget to use it all the same",
+                         runtime->name, (unsigned long long)(available / WI_MIB));
     *budget = available - margin;
     return WEIR_OK;
 }
@@ -70,11 +70,11 @@ static weir_status choose_budget(const weir_runtime *runtime, const weir_runtime
 
 static weir_status choose_stack(const weir_runtime_options *options, char *text, size_t capacity)
 {
-    weir_option option = {.size = sizeof option};
+    weir_option option = {.struct_size = sizeof option};
     weir_status status = options->resource ? WEIR_OK : weir_option_get("resource", &option);
     snprintf(text, capacity, "%s", options->resource ? options->resource : option.value);
     if (options->resource && strlen(options->resource) >= capacity)
-        return weir_fail(WEIR_INVALID, "a stack of resources of more than %zu characters", capacity - 1);
+        return weir_fail(WEIR_ERR_INVALID, "a stack of resources of more than %zu characters", capacity - 1);
     return status;
 }
 
@@ -85,7 +85,7 @@ weir_status wi_runtime_make_stack(const wi_driver *driver, wi_device *device, co
         return status;
     wi_resource_destroy(*out);
     *out = NULL;
-    return weir_fail(WEIR_INVALID, "the stack %s has two budgets; one is enough", text);
+    return weir_fail(WEIR_ERR_INVALID, "the stack %s has two budgets; one is enough", text);
 }
 
 /* Opens the device and makes the resource, as far as they are not given. */
@@ -134,7 +134,7 @@ static weir_status make(const wi_driver *driver, int ordinal, const weir_runtime
 {
     weir_runtime *runtime = calloc(1, sizeof *runtime);
     if (!runtime)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a runtime");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a runtime");
     wi_runtime_name(driver, ordinal, runtime->name);
     runtime->ordinal = ordinal;
     runtime->shared = shared;
@@ -170,7 +170,7 @@ static weir_status agree(const weir_runtime *runtime, const weir_runtime_options
     if (status != WEIR_OK)
         return status;
     if (options->resource && strcmp(options->resource, runtime->stack) != 0)
-        return weir_fail(WEIR_CONFLICT,
+        return weir_fail(WEIR_ERR_CONFLICT,
                          "%s runs already with the resource %s, not %.80s; the resource of a device is chosen "
                          "when it is first used",
                          runtime->name, runtime->stack, options->resource);
@@ -178,7 +178,7 @@ static weir_status agree(const weir_runtime *runtime, const weir_runtime_options
         return WEIR_OK;
     uint64_t budget = weir_runtime_budget(runtime);
     if (options->budget != budget)
-        return weir_fail(WEIR_CONFLICT,
+        return weir_fail(WEIR_ERR_CONFLICT,
                          "%s runs already with a budget of %s (%llu bytes), not %s (%llu); one device has "
                          "one budget: change it with weir_runtime_set_budget",
                          runtime->name, weir_size_format(budget, there, sizeof there), (unsigned long long)budget,
@@ -192,11 +192,12 @@ weir_status weir_runtime_get_with(const char *device, const weir_runtime_options
     weir_runtime_options given = {0};
     const wi_driver *driver;
     int ordinal;
-    if (!out || (options && !wi_copy_in(&given, sizeof given, options, options->size)))
-        return weir_fail(WEIR_INVALID, "weir_runtime_get: no place for the result, or member size is not set");
+    if (!out || (options && !wi_copy_in(&given, sizeof given, options, options->struct_size)))
+        return weir_fail(WEIR_ERR_INVALID,
+                         "weir_runtime_get: no place for the result, or member struct_size is not set");
     *out = NULL;
     if (given.host && !given.host->shared)
-        return weir_fail(WEIR_INVALID,
+        return weir_fail(WEIR_ERR_INVALID,
                          "weir_runtime_get: the process's runtimes use the process's host, not an owned one");
     weir_status status = wi_driver_find(device, &driver, &ordinal);
     if (status != WEIR_OK)
@@ -254,8 +255,9 @@ weir_status weir_runtime_create(const char *device, const weir_runtime_options *
     weir_runtime_options given = {0};
     const wi_driver *driver;
     int ordinal;
-    if (!out || (options && !wi_copy_in(&given, sizeof given, options, options->size)))
-        return weir_fail(WEIR_INVALID, "weir_runtime_create: no place for the result, or member size is not set");
+    if (!out || (options && !wi_copy_in(&given, sizeof given, options, options->struct_size)))
+        return weir_fail(WEIR_ERR_INVALID,
+                         "weir_runtime_create: no place for the result, or member struct_size is not set");
     *out = NULL;
     weir_status status = wi_driver_find(device, &driver, &ordinal);
     return status == WEIR_OK ? wi_runtime_create_over(driver, ordinal, &given, out) : status;
@@ -275,18 +277,19 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
 {
     WI_ENTER();
     if (!runtime || runtime->shared)
-        return weir_fail(WEIR_INVALID, "weir_runtime_destroy: %s",
+        return weir_fail(WEIR_ERR_INVALID, "weir_runtime_destroy: %s",
                          runtime ? "this one is the process's own and stays" : "NULL");
     weir_status status = wi_recorder_check_end(runtime);
     if (status != WEIR_OK)
         return status;
     uint32_t clients = wi_ledger_look(&runtime->ledger).accounts;
     if (clients > 0 || wi_streams_any(&runtime->streams))
-        return weir_fail(WEIR_BUSY, "the runtime %s has %u open clients%s; close and release them first", runtime->name,
-                         clients, wi_streams_any(&runtime->streams) ? " and acquired or registered streams" : "");
+        return weir_fail(WEIR_ERR_BUSY, "the runtime %s has %u open clients%s; close and release them first",
+                         runtime->name, clients,
+                         wi_streams_any(&runtime->streams) ? " and acquired or registered streams" : "");
     unsigned guests = atomic_load(&runtime->guests);
     if (guests > 0)
-        return weir_fail(WEIR_BUSY, "the runtime %s is the host of %u others; destroy those first", runtime->name,
+        return weir_fail(WEIR_ERR_BUSY, "the runtime %s is the host of %u others; destroy those first", runtime->name,
                          guests);
     status = wi_parts_check_end(runtime);
     if (status != WEIR_OK)
@@ -383,7 +386,7 @@ weir_status weir_runtime_enter(weir_runtime *runtime)
 {
     WI_ENTER();
     if (!runtime)
-        return weir_fail(WEIR_INVALID, "weir_runtime_enter: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_runtime_enter: NULL");
     return runtime->driver->enter ? runtime->driver->enter(runtime->device) : WEIR_OK;
 }
 
@@ -413,7 +416,7 @@ static weir_status set_budget(weir_runtime *runtime, uint64_t budget)
             continue;
         if (status == WEIR_OK || !held || tries == 8)
             return status;
-        weir_stats stats = {.size = sizeof stats};
+        weir_stats stats = {.struct_size = sizeof stats};
         size_t ignored;
         wi_ledger_snapshot(&runtime->ledger, &stats, NULL, 0, 0, &ignored);
         uint64_t in_use = stats.live + stats.pending;
@@ -426,7 +429,7 @@ weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget)
 {
     WI_ENTER();
     if (!runtime || budget == 0)
-        return weir_fail(WEIR_INVALID, "weir_runtime_set_budget: %s", runtime ? "a budget of 0" : "NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_runtime_set_budget: %s", runtime ? "a budget of 0" : "NULL");
     bool lowered = budget < weir_runtime_budget(runtime);
     weir_status status = set_budget(runtime, budget);
     if (status == WEIR_OK && lowered)
@@ -457,19 +460,19 @@ weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_st
 {
     WI_ENTER();
     if (!runtime || !out || (!clients && capacity > 0))
-        return weir_fail(WEIR_INVALID, "weir_snapshot: NULL");
-    size_t stride = capacity > 0 ? clients[0].size : sizeof *clients, found = 0;
-    if (stride < 2 * sizeof(size_t) || out->size < 2 * sizeof(size_t))
-        return weir_fail(WEIR_INVALID, "weir_snapshot: member size is not set");
+        return weir_fail(WEIR_ERR_INVALID, "weir_snapshot: NULL");
+    size_t stride = capacity > 0 ? clients[0].struct_size : sizeof *clients, found = 0;
+    if (stride < 2 * sizeof(size_t) || out->struct_size < 2 * sizeof(size_t))
+        return weir_fail(WEIR_ERR_INVALID, "weir_snapshot: member struct_size is not set");
     (void)wi_runtime_reap(runtime);
-    weir_stats stats = {.size = sizeof stats};
+    weir_stats stats = {.struct_size = sizeof stats};
     uint64_t ordered; /* which the driver is asked about */
     (void)wi_holders_pass(&runtime->ledger, &ordered);
     wi_ledger_snapshot(&runtime->ledger, &stats, clients, stride, capacity, &found);
     stats.failed_frees = atomic_load(&runtime->pending.failures);
     stats.ordered = wi_min(ordered, stats.cached);
     stats.lost_tags = wi_intern_lost(WI_TAG);
-    wi_copy_out(out, out->size, &stats, sizeof stats);
+    wi_copy_out(out, out->struct_size, &stats, sizeof stats);
     if (count)
         *count = found;
     return WEIR_OK;

@@ -89,7 +89,7 @@ void wi_runtime_name(const wi_driver *driver, int ordinal, char *name);
 weir_status wi_runtime_make_stack(const wi_driver *driver, wi_device *device, const char *text, wi_resource **out);
 /* weir_device_open over a driver that need not be in the list. */
 weir_status wi_device_open_over(const wi_driver *driver, int ordinal, weir_device **out);
-/* Of a composed runtime: WEIR_BUSY while its device is needed by others; and the end of what is left of its parts. */
+/* Of a composed runtime: WEIR_ERR_BUSY while its device is needed by others; and the end of what is left of its parts. */
 weir_status wi_parts_check_end(const weir_runtime *runtime);
 void wi_parts_end(const weir_parts *parts);
 
@@ -102,7 +102,7 @@ void wi_runtimes_unlock(void);
 /* The runtime that hands out streams under this number; NULL if none. */
 weir_runtime *wi_runtime_of_pool(uint16_t pool);
 
-/* WEIR_INVALID for NULL and for a client that is closed, or being closed. */
+/* WEIR_ERR_INVALID for NULL and for a client that is closed, or being closed. */
 weir_status wi_client_check(const weir_client *client, const char *call);
 /* The same for a call that takes nothing for the client, such as a free or a look: it may be being closed. */
 weir_status wi_client_check_giving(const weir_client *client, const char *call);
@@ -111,7 +111,7 @@ weir_status wi_client_check_giving(const weir_client *client, const char *call);
 bool wi_client_hold(weir_client *client);
 void wi_client_let_go(weir_client *client);
 
-/* Kinds of memory; kinds.c. WEIR_INVALID when `host` is none. */
+/* Kinds of memory; kinds.c. WEIR_ERR_INVALID when `host` is none. */
 weir_status wi_kinds_init(weir_runtime *runtime, weir_runtime *host);
 void wi_kinds_destroy(weir_runtime *runtime);
 bool wi_kind_is_own(const weir_runtime *runtime, weir_kind kind); /* of the device's memory */

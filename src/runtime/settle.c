@@ -14,7 +14,7 @@ weir_status weir_runtime_settle(weir_runtime *runtime, uint64_t *left)
 {
     WI_ENTER();
     if (!runtime)
-        return weir_fail(WEIR_INVALID, "weir_runtime_settle: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_runtime_settle: NULL");
     wi_ledger *ledger = &runtime->ledger;
     uint64_t ordered;
     hand_in_parked(runtime);

@@ -104,40 +104,40 @@ weir_status weir_stream_register(weir_runtime *runtime, void *native, weir_strea
 {
     WI_ENTER();
     if (!runtime || !out)
-        return weir_fail(WEIR_INVALID, "weir_stream_register: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_stream_register: NULL");
     *out = WEIR_STREAM_HOST;
     if ((uintptr_t)native <= most_special)
-        return weir_fail(WEIR_INVALID,
+        return weir_fail(WEIR_ERR_INVALID,
                          "weir_stream_register: %p is one of CUDA's default streams; ask weir_stream_default for them",
                          native);
     pthread_mutex_lock(&runtime->streams.lock);
     bool own = is_own(runtime, native);
     pthread_mutex_unlock(&runtime->streams.lock);
     if (own)
-        return weir_fail(WEIR_INVALID, "weir_stream_register: %p was acquired from %s; use the id that it has", native,
-                         runtime->name);
+        return weir_fail(WEIR_ERR_INVALID, "weir_stream_register: %p was acquired from %s; use the id that it has",
+                         native, runtime->name);
     wi_stream_place content = {.origin = WI_STREAM_ADOPTED, .native = native};
     weir_status status = runtime->driver->stream_adopt(runtime->device, native, &content.stream, &content.identity);
     if (status == WEIR_OK)
         status = enter(runtime, &content, out);
-    return wi_recorded(runtime, status, .action = WEIR_STREAM_OPEN, .stream = *out);
+    return wi_recorded(runtime, status, .action = WEIR_ACTION_STREAM_OPEN, .stream = *out);
 }
 
 weir_status weir_stream_default(weir_runtime *runtime, weir_default_stream which, weir_stream *out)
 {
     WI_ENTER();
     if (!runtime || !out)
-        return weir_fail(WEIR_INVALID, "weir_stream_default: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_stream_default: NULL");
     *out = WEIR_STREAM_HOST;
-    if (which != WEIR_DEFAULT_LEGACY && which != WEIR_DEFAULT_PER_THREAD)
-        return weir_fail(WEIR_INVALID, "weir_stream_default: %d is none; see weir_default_stream", (int)which);
-    bool legacy = which == WEIR_DEFAULT_LEGACY;
+    if (which != WEIR_DEFAULT_STREAM_LEGACY && which != WEIR_DEFAULT_STREAM_PER_THREAD)
+        return weir_fail(WEIR_ERR_INVALID, "weir_stream_default: %d is none; see weir_default_stream", (int)which);
+    bool legacy = which == WEIR_DEFAULT_STREAM_LEGACY;
     wi_stream_place content = {.origin = legacy ? WI_STREAM_LEGACY : WI_STREAM_PER_THREAD,
                                .thread = legacy ? 0 : wi_thread_number()};
     weir_status status = runtime->driver->stream_default(runtime->device, which, &content.stream);
     if (status == WEIR_OK)
         status = enter(runtime, &content, out);
-    return wi_recorded(runtime, status, .action = WEIR_STREAM_OPEN, .stream = *out);
+    return wi_recorded(runtime, status, .action = WEIR_ACTION_STREAM_OPEN, .stream = *out);
 }
 
 /* With the lock held. *spare is the driver's record when it was the last user. */
@@ -146,7 +146,7 @@ static weir_status leave(weir_runtime *runtime, weir_stream stream, void **spare
     wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
     *spare = NULL;
     if (!place || place->leaving)
-        return weir_fail(WEIR_STREAM_MISUSE,
+        return weir_fail(WEIR_ERR_STREAM_MISUSE,
                          place ? "stream %llx has ended, and another one with its address is being registered"
                                : "stream %llx was unregistered by another thread meanwhile",
                          (unsigned long long)stream.id);
@@ -185,10 +185,10 @@ weir_status weir_stream_unregister(weir_stream stream)
     weir_runtime *runtime;
     void *spare;
     if (stream.id == 0)
-        return weir_fail(WEIR_INVALID, "weir_stream_unregister: WEIR_STREAM_HOST was not registered");
+        return weir_fail(WEIR_ERR_INVALID, "weir_stream_unregister: WEIR_STREAM_HOST was not registered");
     weir_status status = settle(stream, &runtime);
     if (status != WEIR_OK)
-        return wi_recorded(runtime, status, .action = WEIR_STREAM_CLOSE, .stream = stream);
+        return wi_recorded(runtime, status, .action = WEIR_ACTION_STREAM_CLOSE, .stream = stream);
     pthread_mutex_lock(&runtime->streams.lock);
     status = leave(runtime, stream, &spare);
     pthread_mutex_unlock(&runtime->streams.lock);
@@ -200,5 +200,5 @@ weir_status weir_stream_unregister(weir_stream stream)
     }
     if (status == WEIR_OK)
         (void)wi_runtime_reap(runtime);
-    return wi_recorded(runtime, status, .action = WEIR_STREAM_CLOSE, .stream = stream);
+    return wi_recorded(runtime, status, .action = WEIR_ACTION_STREAM_CLOSE, .stream = stream);
 }

@@ -38,7 +38,7 @@ weir_status wi_streams_init(wi_streams *streams, void *const *made, uint32_t cou
 {
     streams->pool = take_number();
     if (streams->pool == 0)
-        return weir_fail(WEIR_BUSY, "there are %d runtimes already; destroy some", UINT16_MAX);
+        return weir_fail(WEIR_ERR_BUSY, "there are %d runtimes already; destroy some", UINT16_MAX);
     streams->pooled = streams->idle_used = count;
     for (uint32_t i = 0; i < count; i++)
         streams->idle[i] = made[i];
@@ -123,7 +123,7 @@ weir_stream wi_streams_take(wi_streams *streams, wi_stream_place *place, wi_stre
 
 weir_status wi_streams_all_taken(const weir_runtime *runtime)
 {
-    return weir_fail(WEIR_BUSY, "all %d streams of %s are acquired or registered; release or unregister some",
+    return weir_fail(WEIR_ERR_BUSY, "all %d streams of %s are acquired or registered; release or unregister some",
                      (int)WI_STREAMS, runtime->name);
 }
 
@@ -181,14 +181,14 @@ weir_status wi_streams_look(wi_streams *streams, weir_stream stream, const char 
         *out = (wi_stream_facts){place->stream, place->captured, thread != 0};
     pthread_mutex_unlock(&streams->lock);
     if (!out->native)
-        return weir_fail(WEIR_STREAM_MISUSE, "stream %llx is %s; acquire or register one with the runtime %s",
+        return weir_fail(WEIR_ERR_STREAM_MISUSE, "stream %llx is %s; acquire or register one with the runtime %s",
                          (unsigned long long)stream.id,
                          stream.id >> 48 == streams->pool ? "released or unregistered" : "another runtime's, or none",
                          runtime);
     /* The driver takes a per-thread stream for that of whoever calls. */
     if (thread == 0 || thread == wi_thread_number())
         return WEIR_OK;
-    return weir_fail(WEIR_STREAM_MISUSE,
+    return weir_fail(WEIR_ERR_STREAM_MISUSE,
                      "stream %llx of %s is another thread's default stream; ask weir_stream_default on this one",
                      (unsigned long long)stream.id, runtime);
 }
@@ -206,7 +206,7 @@ weir_status wi_streams_runtime(weir_stream stream, weir_runtime **runtime)
     *runtime = wi_runtime_of_pool((uint16_t)(stream.id >> 48));
     if (*runtime)
         return WEIR_OK;
-    return weir_fail(WEIR_STREAM_MISUSE, "stream %llx belongs to no runtime of this process",
+    return weir_fail(WEIR_ERR_STREAM_MISUSE, "stream %llx belongs to no runtime of this process",
                      (unsigned long long)stream.id);
 }
 
@@ -238,14 +238,14 @@ static bool take_own(wi_streams *streams, void **made, weir_stream *out)
 
 static weir_status opened(weir_runtime *runtime, weir_status status, weir_stream stream)
 {
-    return wi_recorded(runtime, status, .action = WEIR_STREAM_OPEN, .stream = stream);
+    return wi_recorded(runtime, status, .action = WEIR_ACTION_STREAM_OPEN, .stream = stream);
 }
 
 static weir_status none_left(const weir_runtime *runtime)
 {
     unsigned pooled = runtime->streams.pooled;
     return pooled == 0 ? wi_streams_all_taken(runtime)
-                       : weir_fail(WEIR_BUSY, "all %u streams of the pool of %s are acquired; release some", pooled,
+                       : weir_fail(WEIR_ERR_BUSY, "all %u streams of the pool of %s are acquired; release some", pooled,
                                    runtime->name);
 }
 
@@ -253,7 +253,7 @@ weir_status weir_stream_acquire(weir_runtime *runtime, weir_stream *out)
 {
     WI_ENTER();
     if (!runtime || !out)
-        return weir_fail(WEIR_INVALID, "weir_stream_acquire: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_stream_acquire: NULL");
     wi_streams *streams = &runtime->streams;
     void *made = NULL;
     *out = WEIR_STREAM_HOST;
@@ -279,7 +279,7 @@ static weir_status give_own(weir_runtime *runtime, weir_stream stream)
     wi_streams *streams = &runtime->streams;
     wi_stream_place *place = wi_streams_place(streams, stream);
     if (!place)
-        return weir_fail(WEIR_STREAM_MISUSE, "stream %llx was released by another thread meanwhile",
+        return weir_fail(WEIR_ERR_STREAM_MISUSE, "stream %llx was released by another thread meanwhile",
                          (unsigned long long)stream.id);
     if (place->captured)
         return wi_streams_captured(runtime, stream, "weir_stream_release");
@@ -293,7 +293,7 @@ weir_status weir_stream_release(weir_stream stream)
 {
     WI_ENTER();
     if (stream.id == 0)
-        return weir_fail(WEIR_INVALID, "weir_stream_release: WEIR_STREAM_HOST is nobody's to release");
+        return weir_fail(WEIR_ERR_INVALID, "weir_stream_release: WEIR_STREAM_HOST is nobody's to release");
     weir_runtime *runtime;
     weir_status status = wi_streams_settle(stream, 1u << WI_STREAM_OWN, "weir_stream_release", &runtime);
     if (status == WEIR_OK) {
@@ -306,7 +306,7 @@ weir_status weir_stream_release(weir_stream stream)
         wi_streams_forget(runtime, stream);
         (void)wi_runtime_reap(runtime);
     }
-    return wi_recorded(runtime, status, .action = WEIR_STREAM_CLOSE, .stream = stream);
+    return wi_recorded(runtime, status, .action = WEIR_ACTION_STREAM_CLOSE, .stream = stream);
 }
 
 void wi_streams_forget(weir_runtime *runtime, weir_stream stream)
@@ -334,7 +334,7 @@ static weir_status check_origin(weir_runtime *runtime, weir_stream stream, unsig
     if (good)
         return WEIR_OK;
     bool own = origins & 1u << WI_STREAM_OWN;
-    return weir_fail(WEIR_STREAM_MISUSE, "%s: stream %llx of %s was %s; %s it", call, (unsigned long long)stream.id,
+    return weir_fail(WEIR_ERR_STREAM_MISUSE, "%s: stream %llx of %s was %s; %s it", call, (unsigned long long)stream.id,
                      runtime->name, own ? "registered" : "acquired", own ? "unregister" : "release");
 }
 
@@ -356,14 +356,14 @@ weir_status weir_stream_synchronize(weir_stream stream)
         return WEIR_OK;
     weir_runtime *runtime;
     weir_status status = wi_streams_settle(stream, ~0u, "weir_stream_synchronize", &runtime);
-    return wi_recorded(runtime, status, .action = WEIR_SYNCHRONIZE, .stream = stream);
+    return wi_recorded(runtime, status, .action = WEIR_ACTION_SYNCHRONIZE, .stream = stream);
 }
 
 static weir_status resolve(weir_runtime *runtime, weir_stream stream, bool arguments, const char *call, void **native)
 {
     *native = NULL;
     if (!runtime || !arguments)
-        return weir_fail(WEIR_INVALID, "%s: NULL", call);
+        return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
     return wi_streams_resolve(&runtime->streams, stream, runtime->name, native);
 }
 
@@ -384,8 +384,8 @@ weir_status weir_fill(weir_runtime *runtime, void *to, uint8_t value, size_t byt
     weir_status status = resolve(runtime, stream, to || bytes == 0, "weir_fill", &native);
     if (status == WEIR_OK && bytes > 0)
         status = runtime->driver->fill(runtime->device, to, value, bytes, native);
-    return wi_recorded(runtime, status, .action = WEIR_FILL, .pointer = to, .bytes = bytes, .stream = stream,
-                       .access = WEIR_WRITE);
+    return wi_recorded(runtime, status, .action = WEIR_ACTION_FILL, .pointer = to, .bytes = bytes, .stream = stream,
+                       .access = WEIR_ACCESS_WRITE);
 }
 
 weir_status weir_call(weir_runtime *runtime, void (*fn)(void *user), void *user, weir_stream stream)
@@ -395,5 +395,5 @@ weir_status weir_call(weir_runtime *runtime, void (*fn)(void *user), void *user,
     weir_status status = resolve(runtime, stream, fn != NULL, "weir_call", &native);
     if (status == WEIR_OK)
         status = runtime->driver->call(runtime->device, fn, user, native);
-    return wi_recorded(runtime, status, .action = WEIR_CALL, .stream = stream);
+    return wi_recorded(runtime, status, .action = WEIR_ACTION_CALL, .stream = stream);
 }

@@ -49,7 +49,7 @@ typedef struct wi_streams {
     wi_stream_place places[WI_STREAMS];
 } wi_streams;
 
-/* `made`: the driver's streams that acquires are limited to; count 0: there is no such limit. WEIR_BUSY when all numbers are
+/* `made`: the driver's streams that acquires are limited to; count 0: there is no such limit. WEIR_ERR_BUSY when all numbers are
  * those of runtimes. */
 weir_status wi_streams_init(wi_streams *streams, void *const *made, uint32_t count);
 /* Undoes that; the streams stay the driver's. */
@@ -64,9 +64,9 @@ typedef struct wi_stream_facts {
     bool one_threads; /* the default stream of one thread, on which others can record nothing */
 } wi_stream_facts;
 
-/* WEIR_STREAM_MISUSE for a stream that is not known here, or that is another thread's. */
+/* WEIR_ERR_STREAM_MISUSE for a stream that is not known here, or that is another thread's. */
 weir_status wi_streams_look(wi_streams *streams, weir_stream stream, const char *runtime, wi_stream_facts *out);
-/* The driver's stream behind an id; NULL for WEIR_STREAM_HOST. WEIR_STREAM_MISUSE for one that is not known here. */
+/* The driver's stream behind an id; NULL for WEIR_STREAM_HOST. WEIR_ERR_STREAM_MISUSE for one that is not known here. */
 weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const char *runtime, void **out);
 bool wi_streams_any(wi_streams *streams);
 bool wi_streams_knows(wi_streams *streams, weir_stream stream);
@@ -81,13 +81,13 @@ bool wi_streams_wants_point(wi_streams *streams, weir_stream stream);
 /* Whether the stream is being captured into a graph, as it was declared or as the driver sees it. Never blocks. */
 bool wi_streams_capturing(wi_streams *streams, const wi_driver *driver, wi_device *device, weir_stream stream);
 bool wi_streams_declared(wi_streams *streams, weir_stream stream); /* the former alone: costs no driver call */
-/* wi_streams_resolve for `call`, which needs to know when the stream's work is done: WEIR_STREAM_MISUSE besides while it
+/* wi_streams_resolve for `call`, which needs to know when the stream's work is done: WEIR_ERR_STREAM_MISUSE besides while it
  * is being captured. */
 weir_status wi_streams_resolve_now(weir_runtime *runtime, weir_stream stream, const char *call, void **out);
 /* The same for a call that goes on to record an event, which the driver refuses where it sees a capture. */
 weir_status wi_streams_resolve_recorded(weir_runtime *runtime, weir_stream stream, const char *call, void **out);
 /* The point behind what weir itself has queued on the stream so far. It is passed when the stream was released, which waited
- * for it, behind all work of the device when it ended without a word (WEIR_STREAM_MISUSE while a stream is captured), and when
+ * for it, behind all work of the device when it ended without a word (WEIR_ERR_STREAM_MISUSE while a stream is captured), and when
  * it is captured, before the capture: weir queues nothing during one. */
 weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, wi_event *out);
 
@@ -104,7 +104,7 @@ void wi_streams_clear(wi_stream_place *place); /* it has no stream any more */
 /* Fills a free place for its first user. */
 weir_stream wi_streams_take(wi_streams *streams, wi_stream_place *place, wi_stream_place content);
 
-/* The runtime that an id names; WEIR_STREAM_MISUSE when there is none. */
+/* The runtime that an id names; WEIR_ERR_STREAM_MISUSE when there is none. */
 weir_status wi_streams_runtime(weir_stream stream, weir_runtime **runtime);
 /* Waits for the stream's work on behalf of `call`, which is for streams of these origins (a bit each). */
 weir_status wi_streams_settle(weir_stream stream, unsigned origins, const char *call, weir_runtime **runtime);

@@ -25,8 +25,8 @@ static void tell(const char text[WI_UNTOLD], bool untold)
 static weir_status read_sink(const weir_sink *given, size_t stride, size_t index, weir_sink *out)
 {
     if (!given || !wi_copy_in(out, sizeof *out, (const char *)given + index * stride, stride) || !out->write)
-        return weir_fail(WEIR_INVALID, "sink %zu: NULL, no write, or member size is not set", index);
-    out->size = sizeof *out;
+        return weir_fail(WEIR_ERR_INVALID, "sink %zu: NULL, no write, or member struct_size is not set", index);
+    out->struct_size = sizeof *out;
     return WEIR_OK;
 }
 
@@ -50,14 +50,14 @@ static weir_status make(weir_runtime *runtime, wi_trace_place place, const weir_
     weir_trace *trace = calloc(1, sizeof *trace);
     *out = trace;
     if (!trace)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a trace");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a trace");
     trace->runtime = runtime;
     trace->place = place;
     trace->events = wi_events_create(options->capacity);
-    weir_status status = trace->events ? WEIR_OK : weir_fail(WEIR_SYSTEM, "no host memory for a trace");
+    weir_status status = trace->events ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for a trace");
     for (size_t i = 0; status == WEIR_OK && i < options->sink_count; i++) {
         weir_sink sink;
-        status = read_sink(options->sinks, options->sinks ? options->sinks[0].size : 0, i, &sink);
+        status = read_sink(options->sinks, options->sinks ? options->sinks[0].struct_size : 0, i, &sink);
         if (status == WEIR_OK)
             status = wi_outlets_add(trace, &sink);
     }
@@ -92,12 +92,12 @@ weir_status wi_trace_open(weir_runtime *runtime, wi_trace_place place, const wei
     wi_recorder *recorder = &runtime->recorder;
     weir_trace *trace;
     if (wi_outlets_inside())
-        return weir_fail(WEIR_BUSY, "a trace cannot be opened inside a sink");
+        return weir_fail(WEIR_ERR_BUSY, "a trace cannot be opened inside a sink");
     weir_status status = make(runtime, place, options, &trace);
     if (status == WEIR_OK) {
         pthread_mutex_lock(&recorder->drain);
         if (recorder->traces[place])
-            status = weir_fail(WEIR_BUSY, "%s is being traced already; close that trace first", runtime->name);
+            status = weir_fail(WEIR_ERR_BUSY, "%s is being traced already; close that trace first", runtime->name);
         else {
             recorder->traces[place] = trace;
             attach(trace);
@@ -115,14 +115,14 @@ weir_status weir_trace_open_with(weir_runtime *runtime, const weir_trace_options
 {
     WI_ENTER();
     weir_trace_options given = {0};
-    if (!runtime || !out || (options && !wi_copy_in(&given, sizeof given, options, options->size)))
-        return weir_fail(WEIR_INVALID, "weir_trace_open: NULL, or member size is not set");
+    if (!runtime || !out || (options && !wi_copy_in(&given, sizeof given, options, options->struct_size)))
+        return weir_fail(WEIR_ERR_INVALID, "weir_trace_open: NULL, or member struct_size is not set");
     return wi_trace_open(runtime, WI_TRACE_OPENED, &given, out);
 }
 
 weir_status weir_trace_open(weir_runtime *runtime, size_t capacity, weir_trace **out)
 {
-    weir_trace_options options = {.size = sizeof options, .capacity = capacity};
+    weir_trace_options options = {.struct_size = sizeof options, .capacity = capacity};
     return weir_trace_open_with(runtime, &options, out);
 }
 
@@ -133,10 +133,10 @@ weir_status weir_trace_add_sink(weir_trace *trace, const weir_sink *sink)
     WI_ENTER();
     weir_sink copy;
     if (!trace)
-        return weir_fail(WEIR_INVALID, "weir_trace_add_sink: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_trace_add_sink: NULL");
     if (wi_outlets_inside())
-        return weir_fail(WEIR_BUSY, "a sink cannot be added inside a sink");
-    weir_status status = read_sink(sink, sink ? sink->size : 0, 0, &copy);
+        return weir_fail(WEIR_ERR_BUSY, "a sink cannot be added inside a sink");
+    weir_status status = read_sink(sink, sink ? sink->struct_size : 0, 0, &copy);
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&trace->runtime->recorder.drain);
@@ -148,15 +148,15 @@ weir_status weir_trace_add_sink(weir_trace *trace, const weir_sink *sink)
 weir_status weir_trace_read(weir_trace *trace, weir_event *events, size_t capacity, size_t *count)
 {
     WI_ENTER();
-    if (!trace || !events || !count || capacity == 0 || events[0].size < 2 * sizeof(size_t))
-        return weir_fail(WEIR_INVALID, "weir_trace_read: NULL, no room, or member size is not set");
+    if (!trace || !events || !count || capacity == 0 || events[0].struct_size < 2 * sizeof(size_t))
+        return weir_fail(WEIR_ERR_INVALID, "weir_trace_read: NULL, no room, or member struct_size is not set");
     wi_ledger *ledger = &trace->runtime->ledger;
     pthread_mutex_lock(&ledger->lock);
     bool called = wi_events_called(trace->events);
     if (!called)
-        *count = wi_events_take(trace->events, (char *)events, events[0].size, capacity);
+        *count = wi_events_take(trace->events, (char *)events, events[0].struct_size, capacity);
     pthread_mutex_unlock(&ledger->lock);
-    return called ? weir_fail(WEIR_CONFLICT, "the events of this trace go to its sinks") : WEIR_OK;
+    return called ? weir_fail(WEIR_ERR_CONFLICT, "the events of this trace go to its sinks") : WEIR_OK;
 }
 
 void wi_trace_hand_out(weir_runtime *runtime)
@@ -188,9 +188,9 @@ weir_status weir_trace_flush(weir_trace *trace)
     WI_ENTER();
     char text[WI_UNTOLD];
     if (!trace)
-        return weir_fail(WEIR_INVALID, "weir_trace_flush: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_trace_flush: NULL");
     if (wi_outlets_inside())
-        return weir_fail(WEIR_BUSY, "a trace cannot be flushed inside a sink");
+        return weir_fail(WEIR_ERR_BUSY, "a trace cannot be flushed inside a sink");
     pthread_mutex_lock(&trace->runtime->recorder.drain);
     weir_status status = wi_outlets_flush(trace);
     bool untold = wi_outlets_untold(trace, text);
@@ -240,7 +240,7 @@ void weir_trace_close(weir_trace *trace)
 static weir_status open_log(weir_runtime *runtime, const wi_resource *log, weir_trace **out)
 {
     weir_sink sinks[2] = {WEIR_INIT(weir_sink), WEIR_INIT(weir_sink)};
-    weir_trace_options options = {.size = sizeof options, .sinks = sinks};
+    weir_trace_options options = {.struct_size = sizeof options, .sinks = sinks};
     weir_status status = WEIR_OK;
     if (*wi_log_csv(log))
         status = weir_sink_csv(wi_log_csv(log), &sinks[options.sink_count++]);

@@ -149,9 +149,9 @@ static weir_status open_sink(const char *path, weir_sink *sink)
 
 void wi_recorder_start(weir_runtime *runtime)
 {
-    weir_option option = {.size = sizeof option};
+    weir_option option = {.struct_size = sizeof option};
     char path[PATH];
-    weir_sink sink = {.size = sizeof sink};
+    weir_sink sink = {.struct_size = sizeof sink};
     weir_trace *trace;
     wi_kept_detail kept;
     wi_trace_log_start(runtime);
@@ -162,7 +162,7 @@ void wi_recorder_start(weir_runtime *runtime)
     pthread_mutex_lock(&lock);
     make_single(path);
     pthread_mutex_unlock(&lock);
-    weir_trace_options options = {.size = sizeof options, .capacity = RING, .sinks = &sink, .sink_count = 1};
+    weir_trace_options options = {.struct_size = sizeof options, .capacity = RING, .sinks = &sink, .sink_count = 1};
     weir_status status = open_sink(path, &sink);
     if (status == WEIR_OK) {
         status = wi_trace_open(runtime, WI_TRACE_OF_OPTION, &options, &trace);

@@ -53,7 +53,7 @@ static void add_segment(tally *t, const weir_span *spans, uint32_t count)
 {
     weir_trim_report *r = t->report;
     const weir_span *live = NULL;
-    uint64_t bytes[WEIR_SPAN_STATES] = {0};
+    uint64_t bytes[WEIR_SPAN_COUNT] = {0};
     for (uint32_t i = 0; i < count; i++) {
         bytes[spans[i].state] += spans[i].bytes;
         if (spans[i].state == WEIR_SPAN_LIVE && (!live || spans[i].bytes > live->bytes))
@@ -74,22 +74,22 @@ static weir_status report(weir_runtime *runtime, uint64_t released, weir_trim_re
 {
     wi_resource *base = runtime->resource->base;
     wi_layout layout = {0};
-    weir_trim_report r = {.size = sizeof r, .released = released};
+    weir_trim_report r = {.struct_size = sizeof r, .released = released};
     tally t = {.report = &r};
     wi_resource_lock(base);
     wi_layout_add(&layout, base);
     wi_resource_unlock(base);
     weir_status status =
-        layout.failed
-            ? weir_fail(WEIR_SYSTEM, "no host memory to report on what a trim of %s left; it is trimmed", runtime->name)
-            : WEIR_OK;
+        layout.failed ? weir_fail(WEIR_ERR_SYSTEM, "no host memory to report on what a trim of %s left; it is trimmed",
+                                  runtime->name)
+                      : WEIR_OK;
     const weir_span *span = layout.spans;
     for (size_t i = 0; i < layout.segment_count && status == WEIR_OK; span += layout.segments[i++].spans)
         add_segment(&t, span, layout.segments[i].spans);
     end_pin(&t);
     r.left = r.pinned + r.unpassed + r.idle + r.spare + r.busy;
     if (status == WEIR_OK)
-        wi_copy_out(out, out->size, &r, sizeof r);
+        wi_copy_out(out, out->struct_size, &r, sizeof r);
     wi_layout_clear(&layout);
     return status;
 }
@@ -121,8 +121,8 @@ uint64_t wi_runtime_shed(weir_runtime *runtime)
 
 static weir_status check(const weir_runtime *runtime, const weir_trim_report *out, const char *call)
 {
-    if (!runtime || (out && out->size < 2 * sizeof(size_t)))
-        return weir_fail(WEIR_INVALID, "%s: %s", call, runtime ? "member size is not set" : "NULL");
+    if (!runtime || (out && out->struct_size < 2 * sizeof(size_t)))
+        return weir_fail(WEIR_ERR_INVALID, "%s: %s", call, runtime ? "member struct_size is not set" : "NULL");
     return WEIR_OK;
 }
 

@@ -23,7 +23,7 @@ static weir_status add_wait(waits *w, wi_event event)
         size_t capacity = w->capacity ? 2 * w->capacity : 16;
         wi_event *events = realloc(w->events, capacity * sizeof *events);
         if (!events)
-            return weir_fail(WEIR_SYSTEM, "no host memory for the waits of a launch");
+            return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the waits of a launch");
         w->events = events;
         w->capacity = capacity;
     }
@@ -67,11 +67,11 @@ static weir_status open_ticket(wi_block *block, void *user)
     if (status != WEIR_OK)
         return status;
     if (!opened)
-        return weir_fail(WEIR_BUSY,
+        return weir_fail(WEIR_ERR_BUSY,
                          "the block of %s at %p is %s by a launch that has not ended; end it before beginning one that "
                          "%s it",
                          block->account->name, block->pointer, block->marks->writer ? "written" : "read",
-                         v->use->access == WEIR_READ ? "reads" : "writes");
+                         v->use->access == WEIR_ACCESS_READ ? "reads" : "writes");
     for (uint32_t i = 0; status == WEIR_OK && wi_marks_point(block->marks, v->use->access, i, &event); i++)
         if (event.stream)
             status = add_wait(v->waits, event);
@@ -79,7 +79,7 @@ static weir_status open_ticket(wi_block *block, void *user)
         wi_marks_close(block->marks, v->use->access, NULL);
     else if (v->launch->number)
         wi_record(&v->launch->runtime->ledger,
-                  (weir_event){.action = WEIR_USE_BEGIN,
+                  (weir_event){.action = WEIR_ACTION_USE_BEGIN,
                                .stream = v->launch->stream,
                                .other = block->stream,
                                .access = v->use->access,
@@ -91,7 +91,7 @@ static weir_status open_ticket(wi_block *block, void *user)
 static weir_status close_ticket(wi_block *block, void *user)
 {
     const visit *v = user;
-    bool lost = wi_plant == WI_PLANT_LOST_READER && v->use->access == WEIR_READ;
+    bool lost = wi_plant == WI_PLANT_LOST_READER && v->use->access == WEIR_ACCESS_READ;
     wi_marks_close(block->marks, v->use->access, lost ? NULL : v->event);
     return WEIR_OK;
 }
@@ -144,9 +144,9 @@ static weir_status mark_zeroing(wi_block *block, void *user)
 /* A resource that cannot track says so instead of pretending. */
 static weir_status check_tracking(const wi_resource *stack)
 {
-    if (wi_resource_features(stack) & WEIR_TRACKS_USES)
+    if (wi_resource_features(stack) & WEIR_FEATURE_TRACKS_USES)
         return WEIR_OK;
-    return weir_fail(WEIR_STREAM_MISUSE,
+    return weir_fail(WEIR_ERR_STREAM_MISUSE,
                      "the resource %s of %s cannot track uses: work on other streams than the block's own is not "
                      "protected; order it yourself or choose another resource",
                      stack->base->table->name, stack->ledger->device);
@@ -195,9 +195,10 @@ static weir_status check_uses(const weir_use *uses, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (!uses[i].block.pointer)
-            return weir_fail(WEIR_INVALID, "weir_launch_begin: the pointer of use %zu is NULL", i);
-        if (uses[i].access < WEIR_READ || uses[i].access > WEIR_READ_WRITE)
-            return weir_fail(WEIR_INVALID, "weir_launch_begin: %d is no access; see weir_access", (int)uses[i].access);
+            return weir_fail(WEIR_ERR_INVALID, "weir_launch_begin: the pointer of use %zu is NULL", i);
+        if (uses[i].access < WEIR_ACCESS_READ || uses[i].access > WEIR_ACCESS_READ_WRITE)
+            return weir_fail(WEIR_ERR_INVALID, "weir_launch_begin: %d is no access; see weir_access",
+                             (int)uses[i].access);
     }
     return WEIR_OK;
 }
@@ -233,16 +234,16 @@ weir_status weir_launch_begin(weir_runtime *runtime, weir_stream stream, const w
     WI_ENTER();
     void *native;
     if (!runtime || !out || (!uses && count > 0))
-        return weir_fail(WEIR_INVALID, "weir_launch_begin: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_launch_begin: NULL");
     *out = NULL;
     weir_status status = check_uses(uses, count);
     if (status == WEIR_OK)
         status = wi_streams_resolve_now(runtime, stream, "weir_launch_begin", &native);
     if (status != WEIR_OK)
-        return wi_recorded(runtime, status, .action = WEIR_USE_BEGIN, .stream = stream);
+        return wi_recorded(runtime, status, .action = WEIR_ACTION_USE_BEGIN, .stream = stream);
     weir_launch *launch = malloc(sizeof *launch + count * sizeof *uses);
     if (!launch)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a launch of %zu uses", count);
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a launch of %zu uses", count);
     *launch = (weir_launch){.runtime = runtime, .stream = stream};
     launch->number = wi_recording(&runtime->ledger) ? next_number() : 0;
     if (count > 0)
@@ -253,7 +254,7 @@ weir_status weir_launch_begin(weir_runtime *runtime, weir_stream stream, const w
         status = queue_waits(runtime, native, &w);
     free(w.events);
     if (status != WEIR_OK) {
-        trace_launch(launch, WEIR_USE_BEGIN, status);
+        trace_launch(launch, WEIR_ACTION_USE_BEGIN, status);
         close_tickets(launch, NULL);
         free(launch);
     } else {
@@ -279,11 +280,11 @@ weir_status weir_launch_end(weir_launch *launch)
 {
     WI_ENTER();
     if (!launch)
-        return weir_fail(WEIR_INVALID, "weir_launch_end: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_launch_end: NULL");
     wi_event event;
     weir_runtime *runtime = launch->runtime;
     weir_status status = record(runtime, launch->stream, "weir_launch_end", &event);
-    trace_launch(launch, WEIR_USE_END, status);
+    trace_launch(launch, WEIR_ACTION_USE_END, status);
     if (status != WEIR_OK)
         return status;
     close_tickets(launch, &event);
@@ -296,7 +297,7 @@ void weir_launch_abort(weir_launch *launch)
 {
     if (!launch || atomic_load(&wi_forked))
         return;
-    trace_launch(launch, WEIR_USE_ABORT, WEIR_OK);
+    trace_launch(launch, WEIR_ACTION_USE_ABORT, WEIR_OK);
     close_tickets(launch, NULL);
     free(launch);
 }
@@ -313,17 +314,19 @@ static weir_status mark_read(wi_block *block, void *user)
 {
     const simple_use *use = user;
     bool opened;
-    weir_status status = wi_marks_open(&block->marks, WEIR_READ, &opened);
+    weir_status status = wi_marks_open(&block->marks, WEIR_ACCESS_READ, &opened);
     if (status == WEIR_OK && !opened)
-        status = weir_fail(WEIR_BUSY, "the block of %s at %p is written by a launch that has not ended",
+        status = weir_fail(WEIR_ERR_BUSY, "the block of %s at %p is written by a launch that has not ended",
                            block->account->name, block->pointer);
     if (status == WEIR_OK)
-        wi_marks_close(block->marks, WEIR_READ, use->event);
+        wi_marks_close(block->marks, WEIR_ACCESS_READ, use->event);
     if (status == WEIR_OK && wi_recording(&use->runtime->ledger))
-        wi_record(
-            &use->runtime->ledger,
-            (weir_event){.action = WEIR_USE_RECORD, .stream = use->stream, .other = block->stream, .access = WEIR_READ},
-            block);
+        wi_record(&use->runtime->ledger,
+                  (weir_event){.action = WEIR_ACTION_USE_RECORD,
+                               .stream = use->stream,
+                               .other = block->stream,
+                               .access = WEIR_ACCESS_READ},
+                  block);
     return status;
 }
 
@@ -344,8 +347,8 @@ static weir_status use_record(weir_runtime *runtime, weir_block block, weir_stre
 {
     weir_status status = mark_block(runtime, block, stream, call);
     if (status != WEIR_OK) /* else it was recorded with the block */
-        return wi_recorded(runtime, status, .action = WEIR_USE_RECORD, .pointer = block.pointer, .stream = stream,
-                           .access = WEIR_READ);
+        return wi_recorded(runtime, status, .action = WEIR_ACTION_USE_RECORD, .pointer = block.pointer,
+                           .stream = stream, .access = WEIR_ACCESS_READ);
     wi_hand_out(runtime);
     return WEIR_OK;
 }
@@ -354,7 +357,7 @@ weir_status weir_use_record(weir_runtime *runtime, const void *pointer, weir_str
 {
     WI_ENTER();
     if (!runtime || !pointer)
-        return weir_fail(WEIR_INVALID, "weir_use_record: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_use_record: NULL");
     return use_record(runtime, (weir_block){(void *)(uintptr_t)pointer, 0}, stream, "weir_use_record");
 }
 
@@ -362,8 +365,8 @@ weir_status weir_use_record_block(weir_runtime *runtime, weir_block block, weir_
 {
     WI_ENTER();
     if (!runtime || !block.pointer)
-        return weir_fail(WEIR_INVALID, "weir_use_record_block: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_use_record_block: NULL");
     if (block.generation == 0)
-        return weir_fail(WEIR_INVALID, "weir_use_record_block: the block at %p has no generation", block.pointer);
+        return weir_fail(WEIR_ERR_INVALID, "weir_use_record_block: the block at %p has no generation", block.pointer);
     return use_record(runtime, block, stream, "weir_use_record_block");
 }

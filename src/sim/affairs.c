@@ -33,7 +33,7 @@ void run_fault(world *w, const step *s)
 {
     uint64_t kind = s->field[F_CLASS]; /* 0: any */
     wi_sim_fault fault = {kind > 0 && kind < WI_SIM_FALLIBLE ? (wi_sim_call)kind : WI_SIM_CALLS,
-                          (long)s->field[F_COUNT], false, WEIR_DRIVER};
+                          (long)s->field[F_COUNT], false, WEIR_ERR_DRIVER};
     w->fault_base = world_faults(w);
     wi_sim_arm(&fault, NULL);
 }
@@ -156,11 +156,11 @@ static bool has_blocks(const world *w, unsigned client)
 static void open_client(world *w, unsigned client, uint64_t guaranteed, uint64_t maximum, weir_scrub scrub)
 {
     weir_client_options options = {
-        .size = sizeof options, .name = "client", .guaranteed = guaranteed, .maximum = maximum, .scrub = scrub};
+        .struct_size = sizeof options, .name = "client", .guaranteed = guaranteed, .maximum = maximum, .scrub = scrub};
     if (maximum && guaranteed > maximum)
         return;
     weir_status status = weir_client_open(w->runtime, &options, &w->clients[client]);
-    if (!ANSWER(w, "weir_client_open", status, WEIR_OUT_OF_MEMORY))
+    if (!ANSWER(w, "weir_client_open", status, WEIR_ERR_OUT_OF_MEMORY))
         return;
     oracle_set_limits(w->oracle, client, guaranteed, maximum);
     w->opening[client] = ++w->openings;
@@ -172,9 +172,9 @@ static void close_client(world *w, unsigned client)
     bool busy = has_blocks(w, client);
     uint64_t nested = w->nested;
     weir_status status = weir_client_close(w->clients[client]);
-    if (busy && status != WEIR_BUSY)
+    if (busy && status != WEIR_ERR_BUSY)
         oracle_report(w->oracle, ORACLE_ANSWER, "a client with blocks is closed: %s", weir_status_name(status));
-    if (!busy && status == WEIR_BUSY && (world_faults(w) != w->fault_mark || !world_undisturbed(w, nested)))
+    if (!busy && status == WEIR_ERR_BUSY && (world_faults(w) != w->fault_mark || !world_undisturbed(w, nested)))
         return; /* what is pending could not be waited for, or others had it in hand */
     if (busy || !ANSWER(w, "weir_client_close", status, WEIR_OK))
         return;
@@ -206,7 +206,7 @@ void run_limits(world *w, const step *s)
     w->client_in_hand[client]++;
     weir_status status = weir_client_set_limits(w->clients[client], guaranteed, maximum);
     w->client_in_hand[client]--;
-    if (ANSWER(w, "weir_client_set_limits", status, WEIR_OUT_OF_MEMORY))
+    if (ANSWER(w, "weir_client_set_limits", status, WEIR_ERR_OUT_OF_MEMORY))
         oracle_set_limits(w->oracle, client, guaranteed, maximum);
 }
 
@@ -221,7 +221,7 @@ void run_budget(world *w, const step *s)
     uint64_t before = weir_runtime_budget(w->runtime);
     oracle_setting_budget(w->oracle, budget);
     weir_status status = weir_runtime_set_budget(w->runtime, budget);
-    bool set = ANSWER(w, "weir_runtime_set_budget", status, WEIR_OUT_OF_MEMORY);
+    bool set = ANSWER(w, "weir_runtime_set_budget", status, WEIR_ERR_OUT_OF_MEMORY);
     oracle_set_budget(w->oracle, set ? budget : before);
     w->budget_in_hand = false;
 }
@@ -235,9 +235,9 @@ void run_trim(world *w, const step *s)
 /* Nobody writes where he has no business here. */
 void world_hear_guard(world *w)
 {
-    weir_guard_report report = {.size = sizeof report};
+    weir_guard_report report = {.struct_size = sizeof report};
     size_t count = 0;
-    if (!(world_features(w) & WEIR_GUARDS) ||
+    if (!(world_features(w) & WEIR_FEATURE_GUARDS) ||
         !ANSWER(w, "weir_guard_reports", weir_guard_reports(w->runtime, &report, 1, &count), WEIR_OK) || count == 0)
         return;
     oracle_report(w->oracle, ORACLE_DEVICE, "the guard reports %s of a block of %zu bytes, at offset %lld",
@@ -254,8 +254,8 @@ static bool is_capturing(const world *w)
 
 void run_snapshot(world *w, const step *s)
 {
-    weir_stats stats = {.size = sizeof stats};
-    weir_client_stats lines[WORLD_CLIENTS] = {{.size = sizeof lines[0]}};
+    weir_stats stats = {.struct_size = sizeof stats};
+    weir_client_stats lines[WORLD_CLIENTS] = {{.struct_size = sizeof lines[0]}};
     unsigned numbers[WORLD_CLIENTS];
     size_t count = 0;
     (void)s;
@@ -276,7 +276,7 @@ void run_snapshot(world *w, const step *s)
         }
     }
     bool settled =
-        world_undisturbed(w, nested) && world_faults(w) == w->fault_mark && !(world_features(w) & WEIR_GUARDS);
+        world_undisturbed(w, nested) && world_faults(w) == w->fault_mark && !(world_features(w) & WEIR_FEATURE_GUARDS);
     oracle_check(w->oracle, &stats, lines, numbers, count, settled);
     if (settled)
         oracle_check_order(w->oracle, &stats, drained);
@@ -287,7 +287,7 @@ void run_snapshot(world *w, const step *s)
 void run_info(world *w, const step *s)
 {
     const slot *b = &w->slots[s->field[F_SLOT] % WORLD_SLOTS];
-    weir_block_details details = {.size = sizeof details};
+    weir_block_details details = {.struct_size = sizeof details};
     if (!b->block.pointer || b->in_hand)
         return;
     uint64_t offset = s->field[F_MORE] % b->bytes;
@@ -319,21 +319,22 @@ static void make_mistake(world *w, const step *s, const slot *b, bool held)
     case 1:
         if (b->block.pointer && w->clients[other] && other != b->client && !held)
             must_fail(w, "another client's weir_free", weir_free(w->clients[other], b->block.pointer, WEIR_STREAM_HOST),
-                      WEIR_FOREIGN);
+                      WEIR_ERR_FOREIGN);
         return;
     case 2:
         if (b->block.pointer && b->bytes > 1)
             must_fail(w, "weir_free inside a block",
-                      weir_free(w->clients[b->client], (char *)b->block.pointer + 1, WEIR_STREAM_HOST), WEIR_INTERIOR);
+                      weir_free(w->clients[b->client], (char *)b->block.pointer + 1, WEIR_STREAM_HOST),
+                      WEIR_ERR_INTERIOR);
         return;
     case 3:
         if (b->block.pointer && w->last_released.id && !held)
             must_fail(w, "weir_free on a released stream",
-                      weir_free(w->clients[b->client], b->block.pointer, w->last_released), WEIR_STREAM_MISUSE);
+                      weir_free(w->clients[b->client], b->block.pointer, w->last_released), WEIR_ERR_STREAM_MISUSE);
         return;
     default:
         if (client)
-            must_fail(w, "weir_free of foreign memory", weir_free(client, w, WEIR_STREAM_HOST), WEIR_FOREIGN);
+            must_fail(w, "weir_free of foreign memory", weir_free(client, w, WEIR_STREAM_HOST), WEIR_ERR_FOREIGN);
         return;
     }
 }

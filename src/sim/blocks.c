@@ -24,7 +24,7 @@ static uint64_t touchable(uint64_t bytes)
 /* A guard sees every byte beyond the end, and work here goes by units. */
 static uint64_t whole(const world *w, uint64_t bytes)
 {
-    return world_features(w) & WEIR_GUARDS ? touchable(bytes) : bytes;
+    return world_features(w) & WEIR_FEATURE_GUARDS ? touchable(bytes) : bytes;
 }
 
 /* Others leave the slot and the stream alone until it is let go. False: the one or the other is not there to be had. */
@@ -143,7 +143,7 @@ static unsigned rung_of(world *w, const weir_block *block, bool kept)
  * free could be kept from ending. */
 static void count_refusal(world *w, unsigned client, uint64_t charged, uint64_t nested)
 {
-    weir_refusal refusal = {.size = sizeof refusal};
+    weir_refusal refusal = {.struct_size = sizeof refusal};
     if (weir_refusal_last(&refusal) != WEIR_OK || refusal.cause == 0 || refusal.cause > WEIR_CAUSE_RESERVATION) {
         oracle_report(w->oracle, ORACLE_REFUSAL, "client %u is refused %llu bytes and no cause is named", client,
                       (unsigned long long)charged);
@@ -157,7 +157,7 @@ static void count_refusal(world *w, unsigned client, uint64_t charged, uint64_t 
 /* What the runtime says of a new block. */
 static void check_charge(world *w, const slot *b, uint64_t expected)
 {
-    weir_block_details details = {.size = sizeof details};
+    weir_block_details details = {.struct_size = sizeof details};
     if (!ANSWER(w, "weir_block_info", weir_block_info(b->block.pointer, &details), WEIR_OK))
         return;
     if (details.charged != expected || details.charged < b->bytes || details.bytes != b->bytes)
@@ -173,16 +173,16 @@ static void settle_in(world *w, slot *b, unsigned stream, bool zeroed, bool kept
         oracle_report(w->oracle, ORACLE_ANSWER, "a block at %p is not aligned to %llu", b->block.pointer,
                       (unsigned long long)alignment);
     check_charge(w, b, b->charged);
-    b->known =
-        oracle_allocated(w->oracle, &(oracle_got){.client = b->client,
-                                                  .stream = world_number(w, stream),
-                                                  .address = b->block.pointer,
-                                                  .length = world_features(w) & WEIR_GUARDS ? b->bytes : b->charged,
-                                                  .charged = b->charged,
-                                                  .memory_class = (weir_class)b->memory_class,
-                                                  .queued = true,
-                                                  .zeroed = zeroed,
-                                                  .kept = kept});
+    b->known = oracle_allocated(w->oracle,
+                                &(oracle_got){.client = b->client,
+                                              .stream = world_number(w, stream),
+                                              .address = b->block.pointer,
+                                              .length = world_features(w) & WEIR_FEATURE_GUARDS ? b->bytes : b->charged,
+                                              .charged = b->charged,
+                                              .memory_class = (weir_class)b->memory_class,
+                                              .queued = true,
+                                              .zeroed = zeroed,
+                                              .kept = kept});
 }
 
 static reserved *reserved_for(world *w, unsigned client)
@@ -205,7 +205,7 @@ static bool take_reserved(reserved *from, weir_request *request, uint64_t charge
 
 static void allocate(world *w, const step *s, slot *b, unsigned client, unsigned stream)
 {
-    weir_request request = {.size = sizeof request,
+    weir_request request = {.struct_size = sizeof request,
                             .bytes = whole(w, s->field[F_BYTES]),
                             .alignment = s->field[F_MORE],
                             .stream = w->streams[stream],
@@ -225,12 +225,12 @@ static void allocate(world *w, const step *s, slot *b, unsigned client, unsigned
         from->in_hand--;
     if (status != WEIR_OK)
         oracle_failed_there(w->oracle, world_number(w, stream));
-    if (status == WEIR_OUT_OF_MEMORY)
+    if (status == WEIR_ERR_OUT_OF_MEMORY)
         count_refusal(w, client, charged, nested);
-    if (!ANSWER(w, "weir_alloc_with", status, WEIR_OUT_OF_MEMORY) || request.bytes == 0)
+    if (!ANSWER(w, "weir_alloc_with", status, WEIR_ERR_OUT_OF_MEMORY) || request.bytes == 0)
         return;
     w->ladder[rung_of(w, &block, kept)]++;
-    bool zeroed = request.flags & WEIR_ZEROED;
+    bool zeroed = request.flags & WEIR_ALLOC_ZEROED;
     *b = (slot){.block = block,
                 .bytes = request.bytes,
                 .charged = charged,
@@ -269,8 +269,8 @@ static bool held(const slot *b)
 
 void world_expect_busy(world *w, const char *call, weir_status status)
 {
-    bool faulty = status == WEIR_DRIVER && world_faults(w) != w->fault_mark;
-    if (status != WEIR_BUSY && !faulty && !world_lacks_a_point(w, status))
+    bool faulty = status == WEIR_ERR_DRIVER && world_faults(w) != w->fault_mark;
+    if (status != WEIR_ERR_BUSY && !faulty && !world_lacks_a_point(w, status))
         oracle_report(w->oracle, ORACLE_ANSWER, "%s of what is held answers %s", call, weir_status_name(status));
 }
 
@@ -284,7 +284,7 @@ static void free_slot(world *w, const step *s, slot *b, unsigned stream)
                                                : weir_free(client, b->block.pointer, w->streams[stream]);
     if (busy)
         world_expect_busy(w, "weir_free", status);
-    bool freed = ANSWER(w, "weir_free", status, busy ? WEIR_BUSY : WEIR_OK);
+    bool freed = ANSWER(w, "weir_free", status, busy ? WEIR_ERR_BUSY : WEIR_OK);
     if (!freed) {
         if (!busy)
             oracle_kept(w->oracle, b->known);
@@ -336,7 +336,7 @@ static bool cuts(const world *w, const slot *b, uint64_t after)
 {
     wi_resource *base = w->runtime->resource->base;
     bool freed;
-    if ((world_features(w) & WEIR_GUARDS) || strcmp(base->table->name, "direct") == 0 ||
+    if ((world_features(w) & WEIR_FEATURE_GUARDS) || strcmp(base->table->name, "direct") == 0 ||
         strcmp(base->table->name, "async") == 0)
         return false;
     if (!base->lanes)
@@ -374,7 +374,7 @@ static weir_status resize(world *w, slot *b, uint64_t bytes, uint64_t after, uns
     else if (cut)
         oracle_uncut(w->oracle, b->known, tail);
     else if (status == WEIR_OK)
-        oracle_grown(w->oracle, b->known, world_features(w) & WEIR_GUARDS ? bytes : after, after, behind);
+        oracle_grown(w->oracle, b->known, world_features(w) & WEIR_FEATURE_GUARDS ? bytes : after, after, behind);
     else if (less)
         oracle_grown(w->oracle, b->known, 0, b->charged, number);
     return status;
@@ -382,12 +382,12 @@ static weir_status resize(world *w, slot *b, uint64_t bytes, uint64_t after, uns
 
 static void resize_slot(world *w, slot *b, uint64_t bytes, unsigned stream)
 {
-    bool busy = held(b), guarded = world_features(w) & WEIR_GUARDS;
+    bool busy = held(b), guarded = world_features(w) & WEIR_FEATURE_GUARDS;
     uint64_t before = b->bytes, after = guarded ? b->charged : world_charge(w, bytes, b->alignment);
     weir_status status = resize(w, b, bytes, after, stream);
     if (busy)
         world_expect_busy(w, "weir_resize", status);
-    if (!ANSWER(w, "weir_resize", status, WEIR_OUT_OF_MEMORY, WEIR_NO_ROOM, busy ? WEIR_BUSY : WEIR_OK))
+    if (!ANSWER(w, "weir_resize", status, WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_NO_ROOM, busy ? WEIR_ERR_BUSY : WEIR_OK))
         return;
     b->bytes = bytes;
     b->charged = after;
@@ -445,7 +445,7 @@ static bool gather(world *w, const step *s, launch *l, weir_use *uses)
         conflict |= b->written || (write && b->readers > 0);
         l->slots[l->count] = (uint8_t)index;
         l->write[l->count] = write;
-        uses[l->count++] = (weir_use){.block = b->block, .access = write ? WEIR_WRITE : WEIR_READ};
+        uses[l->count++] = (weir_use){.block = b->block, .access = write ? WEIR_ACCESS_WRITE : WEIR_ACCESS_READ};
     }
     return conflict;
 }

@@ -108,7 +108,7 @@ static void settle_in(world *w, const step *s, unsigned stream)
         wi_sim_capture(w->device, native, true);
     if (how & NO_EVENT && w->options.faults) {
         w->fault_base = world_faults(w);
-        wi_sim_arm(&(wi_sim_fault){WI_SIM_RECORD, 0, false, WEIR_DRIVER}, NULL);
+        wi_sim_arm(&(wi_sim_fault){WI_SIM_RECORD, 0, false, WEIR_ERR_DRIVER}, NULL);
     }
     w->registering = how & BESIDE && !(how & CAPTURED) ? stream : 0;
     w->twice = false;
@@ -189,11 +189,11 @@ static uint64_t whole_budget(const world *w)
 /* No block is live, no work is anywhere, and the device has all its memory: whatever was freed is anyone's now. */
 void world_check_rest(world *w)
 {
-    weir_trim_report report = {.size = sizeof report};
+    weir_trim_report report = {.struct_size = sizeof report};
     weir_block block = {NULL, 0};
     wi_sim_run_all(w->device);
     wi_sim_resize(w->device, w->options.device);
-    if ((world_features(w) & WEIR_GUARDS) || !lift_limits(w))
+    if ((world_features(w) & WEIR_FEATURE_GUARDS) || !lift_limits(w))
         return;
     if (!ANSWER(w, "weir_runtime_empty_cache", weir_runtime_empty_cache(w->runtime, &report), WEIR_OK))
         return;
@@ -202,7 +202,7 @@ void world_check_rest(world *w)
                       "%llu bytes have not passed, it is said, though nothing is live and no work is left",
                       (unsigned long long)report.unpassed);
     weir_client *client = any_client(w);
-    weir_request all = {.size = sizeof all, .bytes = whole_budget(w), .memory_class = WEIR_KV};
+    weir_request all = {.struct_size = sizeof all, .bytes = whole_budget(w), .memory_class = WEIR_CLASS_KV};
     if (!client)
         return;
     weir_status status = weir_alloc_with(client, &all, &block);

@@ -8,8 +8,8 @@
 bool world_knows_graphs(const world *w)
 {
     enum { STREAMS_ENOUGH = 4 };
-    return w->options.streams >= STREAMS_ENOUGH && world_features(w) & WEIR_CAPTURABLE &&
-           !(world_features(w) & WEIR_GUARDS);
+    return w->options.streams >= STREAMS_ENOUGH && world_features(w) & WEIR_FEATURE_CAPTURABLE &&
+           !(world_features(w) & WEIR_FEATURE_GUARDS);
 }
 
 static graph_block *block_at(world_graph *g, const void *pointer)
@@ -42,7 +42,7 @@ static graph_block *settle_in(world *w, world_graph *g, void *pointer)
                                                              .address = pointer,
                                                              .length = g->charged,
                                                              .charged = g->charged,
-                                                             .memory_class = WEIR_SCRATCH});
+                                                             .memory_class = WEIR_CLASS_SCRATCH});
     }
     b->pointer = pointer;
     b->live = true;
@@ -59,16 +59,18 @@ static void put_work(world *w, const world_graph *g, const graph_block *b, void 
 
 static bool allocate(world *w, world_graph *g, unsigned stream, graph_block **out)
 {
-    weir_request request = {
-        .size = sizeof request, .bytes = g->bytes, .stream = w->streams[stream], .memory_class = WEIR_SCRATCH};
+    weir_request request = {.struct_size = sizeof request,
+                            .bytes = g->bytes,
+                            .stream = w->streams[stream],
+                            .memory_class = WEIR_CLASS_SCRATCH};
     weir_block block = {NULL, 0};
     if (g->count == WORLD_GRAPH_BLOCKS)
         return false;
-    oracle_asking(w->oracle, g->client, WEIR_SCRATCH, g->charged, false);
+    oracle_asking(w->oracle, g->client, WEIR_CLASS_SCRATCH, g->charged, false);
     weir_status status = weir_alloc_with(w->clients[g->client], &request, &block);
-    oracle_answered(w->oracle, g->client, WEIR_SCRATCH, g->charged, false);
+    oracle_answered(w->oracle, g->client, WEIR_CLASS_SCRATCH, g->charged, false);
     /* What others had must be zeroed, which a capture cannot. */
-    if (!ANSWER(w, "weir_alloc_with", status, WEIR_OUT_OF_MEMORY, WEIR_STREAM_MISUSE))
+    if (!ANSWER(w, "weir_alloc_with", status, WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_STREAM_MISUSE))
         return false;
     *out = settle_in(w, g, block.pointer);
     return true;

@@ -66,8 +66,8 @@ static void choose_allocate(world *w, step *s)
     s->field[F_BYTES] = chance(w, 1) ? 0 : some_bytes(w);
     s->field[F_MORE] = chance(w, 20) ? UINT64_C(1) << world_random(w, 22) : 0;
     s->field[F_CLASS] = world_random(w, WEIR_CLASS_COUNT);
-    s->field[F_FLAGS] =
-        (chance(w, 10) ? WEIR_ZEROED : 0) | (chance(w, 40) ? WEIR_NO_WAIT : 0) | (chance(w, 5) ? WEIR_STABLE : 0);
+    s->field[F_FLAGS] = (chance(w, 10) ? WEIR_ALLOC_ZEROED : 0) | (chance(w, 40) ? WEIR_ALLOC_NO_WAIT : 0) |
+                        (chance(w, 5) ? WEIR_ALLOC_STABLE : 0);
     s->field[F_COUNT] = (uint64_t)chance(w, 40) | (uint64_t)chance(w, 30) << 1 | (uint64_t)chance(w, 30) << 2;
     if (chance(w, 30))
         choose_again(w, s);
@@ -260,7 +260,7 @@ static void choose_pool(world *w, step *s)
     s->field[F_COUNT] = world_random(w, WORLD_PIECES);
     s->field[F_CLASS] = world_random(w, WEIR_CLASS_COUNT);
     s->field[F_FLAGS] = (chance(w, 50) ? WEIR_BLOCKS_CLEAR : 0) | (chance(w, 50) ? WEIR_BLOCKS_NAMED : 0) |
-                        (chance(w, 30) ? WEIR_NO_WAIT : 0);
+                        (chance(w, 30) ? WEIR_ALLOC_NO_WAIT : 0);
 }
 
 static void choose_member(world *w, step *s)

@@ -80,7 +80,7 @@ static uint32_t longest_free(const world *w, const pool *p)
 
 static void move_in(world *w, pool *p, unsigned client, const weir_blocks_options *o, uint64_t charged)
 {
-    weir_blocks_view view = {.size = sizeof view};
+    weir_blocks_view view = {.struct_size = sizeof view};
     if (!ANSWER(w, "weir_blocks_look", weir_blocks_look(p->pool, &view), WEIR_OK))
         return;
     p->base = view.base;
@@ -88,29 +88,29 @@ static void move_in(world *w, pool *p, unsigned client, const weir_blocks_option
     p->count = o->count;
     p->bytes = o->bytes;
     p->flags = o->flags;
-    p->known = oracle_allocated(w->oracle,
-                                &(oracle_got){.client = client,
-                                              .address = view.base,
-                                              .length = world_features(w) & WEIR_GUARDS ? o->count * o->bytes : charged,
-                                              .charged = charged,
-                                              .memory_class = o->memory_class});
+    p->known = oracle_allocated(
+        w->oracle, &(oracle_got){.client = client,
+                                 .address = view.base,
+                                 .length = world_features(w) & WEIR_FEATURE_GUARDS ? o->count * o->bytes : charged,
+                                 .charged = charged,
+                                 .memory_class = o->memory_class});
     oracle_open_pool(w->oracle, p->known);
 }
 
 static void create(world *w, const step *s, pool *p, unsigned client)
 {
     weir_blocks_options o = {
-        .size = sizeof o,
+        .struct_size = sizeof o,
         .bytes = (s->field[F_BYTES] / UNIT + 1) * UNIT,
         .count = (uint32_t)(s->field[F_COUNT] % WORLD_PIECES) + 1,
-        .memory_class = s->field[F_CLASS] % WEIR_CLASS_COUNT ? s->field[F_CLASS] % WEIR_CLASS_COUNT : WEIR_KV,
-        .flags = (uint32_t)s->field[F_FLAGS] & (WEIR_NO_WAIT | WEIR_BLOCKS_CLEAR | WEIR_BLOCKS_NAMED)};
+        .memory_class = s->field[F_CLASS] % WEIR_CLASS_COUNT ? s->field[F_CLASS] % WEIR_CLASS_COUNT : WEIR_CLASS_KV,
+        .flags = (uint32_t)s->field[F_FLAGS] & (WEIR_ALLOC_NO_WAIT | WEIR_BLOCKS_CLEAR | WEIR_BLOCKS_NAMED)};
     uint64_t charged = world_charge(w, o.count * o.bytes, UNIT);
     w->client_in_hand[client]++;
     oracle_asking(w->oracle, client, o.memory_class, charged, false);
     weir_status status = weir_blocks_create(w->clients[client], &o, &p->pool);
     oracle_answered(w->oracle, client, o.memory_class, charged, false);
-    if (ANSWER(w, "weir_blocks_create", status, WEIR_OUT_OF_MEMORY))
+    if (ANSWER(w, "weir_blocks_create", status, WEIR_ERR_OUT_OF_MEMORY))
         move_in(w, p, client, &o, charged);
     w->client_in_hand[client]--;
 }
@@ -121,7 +121,7 @@ static void must_be_busy(world *w, const pool *p, const char *call, uint64_t ser
     bool held = count_held(p, serial) > 0;
     if (held)
         world_expect_busy(w, call, status);
-    else if (status == WEIR_BUSY && !is_unsure(w, p) && count_pending(w, p, serial, true) == 0)
+    else if (status == WEIR_ERR_BUSY && !is_unsure(w, p) && count_pending(w, p, serial, true) == 0)
         oracle_report(w->oracle, ORACLE_ANSWER, "%s answers BUSY, with nothing held and nothing pending", call);
 }
 
@@ -193,7 +193,7 @@ static void change_cap(world *w, const step *s, const pool *p, pool_member *m)
         oracle_report(w->oracle, ORACLE_ANSWER,
                       "weir_blocks_set_cap to %u answers %s, with %u held and up to %u pending", cap,
                       weir_status_name(status), held, most - held);
-    if (ANSWER(w, "weir_blocks_set_cap", status, WEIR_OUT_OF_MEMORY))
+    if (ANSWER(w, "weir_blocks_set_cap", status, WEIR_ERR_OUT_OF_MEMORY))
         m->cap = cap;
 }
 
@@ -201,7 +201,7 @@ static void end_membership(world *w, const pool *p, pool_member *m)
 {
     weir_status status = weir_blocks_leave(m->member);
     must_be_busy(w, p, "weir_blocks_leave", m->serial, status);
-    if (ANSWER(w, "weir_blocks_leave", status, WEIR_BUSY))
+    if (ANSWER(w, "weir_blocks_leave", status, WEIR_ERR_BUSY))
         *m = (pool_member){0};
 }
 
@@ -280,16 +280,16 @@ static void take(world *w, const step *s, pool *p, const pool_member *m, unsigne
     uint64_t nested = w->nested;
     bool open = w->clients[m->client] && w->opening[m->client] == m->opening;
     weir_status status = call_take(m, kind, count, w->streams[stream], indices);
-    if (!open && status == WEIR_INVALID)
+    if (!open && status == WEIR_ERR_INVALID)
         return;
     if (!open)
         oracle_report(w->oracle, ORACLE_ANSWER, "weir_blocks_take for a client that is closed answers %s",
                       weir_status_name(status));
-    if (status == WEIR_DRIVER)
+    if (status == WEIR_ERR_DRIVER)
         p->untaken[world_number(w, stream)] = wi_sim_queued(w->device, world_number(w, stream));
-    if (status == WEIR_OUT_OF_MEMORY && world_undisturbed(w, nested) && world_faults(w) == w->fault_mark)
+    if (status == WEIR_ERR_OUT_OF_MEMORY && world_undisturbed(w, nested) && world_faults(w) == w->fault_mark)
         check_refused(w, p, m, kind, count);
-    if (!ANSWER(w, "weir_blocks_take", status, WEIR_OUT_OF_MEMORY))
+    if (!ANSWER(w, "weir_blocks_take", status, WEIR_ERR_OUT_OF_MEMORY))
         return;
     for (uint32_t i = 0; i < count; i++)
         take_piece(w, p, m, indices[i], stream);
@@ -344,7 +344,7 @@ typedef struct giving {
 
 static weir_status call_give(world *w, const pool *p, const giving *g, weir_stream stream)
 {
-    weir_blocks_details details = {.size = sizeof details};
+    weir_blocks_details details = {.struct_size = sizeof details};
     if (g->apart)
         return weir_blocks_give_many(g->member->member, g->indices, g->count, stream);
     if (g->count > 1 || !(p->flags & WEIR_BLOCKS_NAMED))
@@ -404,7 +404,7 @@ static pool_member *member_of(pool *p, uint64_t serial)
  * would then give back what is his. */
 static void give_twice(world *w, const pool *p, pool_member *m, uint32_t index, unsigned stream)
 {
-    weir_status status = WEIR_DOUBLE_FREE;
+    weir_status status = WEIR_ERR_DOUBLE_FREE;
     if (m && !is_held(&p->pieces[index]) && world_has_stream(w, stream)) {
         m->takes_nothing = true;
         m->in_hand++;
@@ -412,8 +412,8 @@ static void give_twice(world *w, const pool *p, pool_member *m, uint32_t index, 
         m->in_hand--;
         m->takes_nothing = false;
     }
-    bool taken = status == WEIR_FOREIGN && is_held(&p->pieces[index]);
-    if (status != WEIR_DOUBLE_FREE && !taken && (status != WEIR_DRIVER || world_faults(w) == w->fault_mark))
+    bool taken = status == WEIR_ERR_FOREIGN && is_held(&p->pieces[index]);
+    if (status != WEIR_ERR_DOUBLE_FREE && !taken && (status != WEIR_ERR_DRIVER || world_faults(w) == w->fault_mark))
         oracle_report(w->oracle, ORACLE_ANSWER, "a second weir_blocks_give answers %s", weir_status_name(status));
 }
 
@@ -448,7 +448,7 @@ void run_give(world *w, const step *s)
 
 static void check_pool(world *w, const pool *p)
 {
-    weir_blocks_stats stats = {.size = sizeof stats};
+    weir_blocks_stats stats = {.struct_size = sizeof stats};
     if (!ANSWER(w, "weir_blocks_snapshot", weir_blocks_snapshot(p->pool, &stats, NULL, 0, NULL), WEIR_OK))
         return;
     uint32_t held = count_held(p, 0), least = count_pending(w, p, 0, false), most = count_pending(w, p, 0, true);

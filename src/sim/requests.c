@@ -103,7 +103,7 @@ void run_record(world *w, const step *s)
 
 static void must_be_misuse(world *w, const char *call, weir_status status)
 {
-    if (status != WEIR_STREAM_MISUSE)
+    if (status != WEIR_ERR_STREAM_MISUSE)
         oracle_report(w->oracle, ORACLE_ANSWER, "%s on a stream that is being captured answers %s", call,
                       weir_status_name(status));
 }
@@ -150,10 +150,10 @@ static void reserve(world *w, reserved *r, unsigned client, uint64_t bytes)
 {
     uint64_t charged = (bytes + UNIT - 1) / UNIT * UNIT;
     w->client_in_hand[client]++;
-    oracle_asking(w->oracle, client, WEIR_OTHER, charged, false);
-    weir_status status = weir_reserve(w->clients[client], bytes, WEIR_NO_WAIT, &r->reservation);
-    oracle_answered(w->oracle, client, WEIR_OTHER, charged, false);
-    if (ANSWER(w, "weir_reserve", status, WEIR_OUT_OF_MEMORY)) {
+    oracle_asking(w->oracle, client, WEIR_CLASS_OTHER, charged, false);
+    weir_status status = weir_reserve(w->clients[client], bytes, WEIR_ALLOC_NO_WAIT, &r->reservation);
+    oracle_answered(w->oracle, client, WEIR_CLASS_OTHER, charged, false);
+    if (ANSWER(w, "weir_reserve", status, WEIR_ERR_OUT_OF_MEMORY)) {
         oracle_reserved(w->oracle, client, charged, 0);
         r->client = client;
     }

@@ -26,14 +26,8 @@ const simulate_names simulate_words = {defect_name,    defect_called,    ladder_
 static const struct {
     const char *text;
     unsigned percent;
-} stacks[] = {{"mapped", 36},
-              {"direct", 12},
-              {"async", 12},
-              {"blocks(64KiB)", 15},
-              {"guard(mapped)", 3},
-              {"stats(guard(async))", 2},
-              {"log(blocks(4KiB))", 10},
-              {"segments", 10}};
+} stacks[] = {{"mapped", 46},           {"direct", 12},       {"async", 12},   {"guard(mapped)", 3},
+              {"log(guard(async))", 2}, {"log(segments)", 5}, {"segments", 20}};
 enum { STACKS = sizeof stacks / sizeof stacks[0] };
 _Static_assert((int)STACKS <= (int)SIMULATE_STACKS, "a result has a place for each");
 

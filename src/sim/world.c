@@ -11,7 +11,7 @@ const char *ladder_name(ladder_rung rung)
     static const char *const refusals[] = {"refused_budget",        "refused_maximum",    "refused_fragmentation",
                                            "refused_pending",       "refused_device",     "refused_other_process",
                                            "refused_address_range", "refused_reservation"};
-    if ((unsigned)rung < WEIR_RUNGS)
+    if ((unsigned)rung < WEIR_RUNG_COUNT)
         return weir_rung_name((weir_rung)rung);
     return rung < LADDER_RUNGS ? refusals[rung - LADDER_REFUSED_BUDGET] : "?";
 }
@@ -36,7 +36,7 @@ bool world_lacks_a_point(const world *w, weir_status status)
     bool captured = false;
     for (unsigned i = 1; i <= w->options.streams; i++)
         captured |= w->captured[i];
-    return captured && status == WEIR_STREAM_MISUSE;
+    return captured && status == WEIR_ERR_STREAM_MISUSE;
 }
 
 bool world_answer(world *w, const char *call, weir_status status, const weir_status *allowed, size_t count)
@@ -45,7 +45,7 @@ bool world_answer(world *w, const char *call, weir_status status, const weir_sta
         if (status == allowed[i])
             return status == WEIR_OK;
     /* A fault may come back from whatever call met it. */
-    bool faulty = status == WEIR_DRIVER && world_faults(w) != w->fault_mark;
+    bool faulty = status == WEIR_ERR_DRIVER && world_faults(w) != w->fault_mark;
     if (!faulty && !world_lacks_a_point(w, status))
         oracle_report(w->oracle, ORACLE_ANSWER, "%s answers %s: %s", call, weir_status_name(status), weir_detail());
     return false;
@@ -117,7 +117,7 @@ world *world_create(const world_options *options)
     wi_sim_configure(&(wi_sim_options){
         .bytes = options->device, .granule = options->granule, .seed = options->seed, .watcher = &watcher});
     wi_sim_arm(&options->first, &options->second);
-    weir_runtime_options o = {.size = sizeof o, .budget = options->budget, .resource = options->resource};
+    weir_runtime_options o = {.struct_size = sizeof o, .budget = options->budget, .resource = options->resource};
     /* In every second world threads keep nothing, and more of what they free goes through the runtime. */
     (void)ANSWER(w, "weir_option_set", weir_option_set("front", options->seed % 2 ? NULL : "0"), WEIR_OK);
     (void)ANSWER(w, "weir_option_set", weir_option_set("calm", options->seed % 4 == 1 ? "0" : NULL), WEIR_OK);
@@ -154,7 +154,7 @@ static void end_blocks(world *w)
     for (unsigned s = 1; s <= w->options.streams; s++)
         if (w->streams[s].id)
             run_synchronize(w, &(step){.field = {[F_STREAM] = s}});
-    if (world_features(w) & WEIR_GUARDS) /* now that no work is queued */
+    if (world_features(w) & WEIR_FEATURE_GUARDS) /* now that no work is queued */
         (void)ANSWER(w, "weir_guard_check", weir_guard_check(w->runtime), WEIR_OK);
     for (unsigned i = 0; i < WORLD_SLOTS; i++)
         if (w->slots[i].block.pointer)

@@ -67,7 +67,7 @@ typedef struct world_options {
 
 /* How requests were met (weir_rung), or why they were not. */
 typedef enum ladder_rung {
-    LADDER_REFUSED_BUDGET = WEIR_RUNGS,
+    LADDER_REFUSED_BUDGET = WEIR_RUNG_COUNT,
     LADDER_REFUSED_MAXIMUM,
     LADDER_REFUSED_FRAGMENTATION,
     LADDER_REFUSED_PENDING,

@@ -8,7 +8,8 @@
 
 static weir_status cannot(const char *path, const char *what, int problem)
 {
-    return weir_fail(WEIR_SYSTEM, "cannot write %s%s%s: %s", what, what[0] != '\0' ? " " : "", path, strerror(problem));
+    return weir_fail(WEIR_ERR_SYSTEM, "cannot write %s%s%s: %s", what, what[0] != '\0' ? " " : "", path,
+                     strerror(problem));
 }
 
 /* Why no file can be made in the folder of `path`; 0: it may be. */

@@ -6,10 +6,10 @@
 
 #include <stdio.h>
 
-/* Whether a file could be made or written over there, as far as one can tell without doing it: WEIR_SYSTEM says why not. */
+/* Whether a file could be made or written over there, as far as one can tell without doing it: WEIR_ERR_SYSTEM says why not. */
 weir_status sink_check(const char *path, const char *what);
 
-/* `what` is for the detail: "the trace", "the report"; "" for none. NULL with WEIR_SYSTEM set in the detail. */
+/* `what` is for the detail: "the trace", "the report"; "" for none. NULL with WEIR_ERR_SYSTEM set in the detail. */
 FILE *sink_open(const char *path, const char *what);
 
 /* Closes it. When anything did not arrive, or `problem` is an errno of the caller's, the half-written file is removed,

@@ -31,10 +31,10 @@ static weir_status widen(clock_purse *purse, clock_vector *c, unsigned width)
         return WEIR_OK;
     uint64_t more = (uint64_t)(width - c->width) * sizeof *c->at;
     if (more > purse->most - purse->bytes)
-        return weir_fail(WEIR_UNSUPPORTED, "the trace has more streams and events than can be followed");
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "the trace has more streams and events than can be followed");
     uint64_t *at = realloc(c->at, width * sizeof *at);
     if (!at)
-        return weir_fail(WEIR_SYSTEM, "no memory to follow the trace");
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory to follow the trace");
     memset(at + c->width, 0, (size_t)more);
     purse->bytes += more;
     c->at = at;
@@ -146,7 +146,7 @@ const char *race_kind_name(race_kind kind)
 
 static weir_status no_memory(void)
 {
-    return weir_fail(WEIR_SYSTEM, "no memory to follow the trace");
+    return weir_fail(WEIR_ERR_SYSTEM, "no memory to follow the trace");
 }
 
 /* Room for one more of `each` bytes; false without memory. */
@@ -450,7 +450,7 @@ static weir_status touch(race_check *r, const weir_event *event, unsigned slot, 
                       .order = event->order,
                       .launch = number,
                       .slot = slot,
-                      .write = event->access != WEIR_READ};
+                      .write = event->access != WEIR_ACCESS_READ};
         if (b->freed) {
             report(r, RACE_USE_AFTER_FREE, b, event, b->freed_slot, b->freed,
                    "freed by event %llu, is %s on %s by event %llu", (unsigned long long)b->freed,
@@ -486,7 +486,7 @@ static weir_status find_slot(race_check *r, uint64_t id, unsigned *slot)
     if (*slot == 0) {
         size_t room = r->stream_room;
         if (r->stream_count == SLOTS)
-            return weir_fail(WEIR_UNSUPPORTED, "the trace has more streams than can be followed");
+            return weir_fail(WEIR_ERR_UNSUPPORTED, "the trace has more streams than can be followed");
         if (!make_room((void **)&r->streams, r->stream_count, &room, sizeof *r->streams))
             return no_memory();
         r->stream_room = (unsigned)room;
@@ -553,7 +553,7 @@ static weir_status begin_use(race_check *r, const weir_event *event, unsigned sl
         b->declared[b->declared_count++] = (declared){slot, r->streams[slot].sequence + 1};
     clock_vector *clock = &r->streams[slot].clock;
     weir_status status = clock_join(&r->purse, clock, &b->writes);
-    if (status == WEIR_OK && event->access != WEIR_READ)
+    if (status == WEIR_OK && event->access != WEIR_ACCESS_READ)
         status = clock_join(&r->purse, clock, &b->reads);
     if (status == WEIR_OK)
         status = queue(r, slot);
@@ -641,33 +641,33 @@ static weir_status take(race_check *r, const weir_event *event, unsigned slot)
 {
     weir_status status;
     switch (event->action) {
-    case WEIR_ALLOCATE:
+    case WEIR_ACTION_ALLOCATE:
         status = queue(r, slot);
         return status == WEIR_OK ? allocate(r, event, slot) : status;
-    case WEIR_DEALLOCATE:
+    case WEIR_ACTION_DEALLOCATE:
         status = event->object ? queue(r, slot) : WEIR_OK; /* others can come behind it */
         return status == WEIR_OK ? release(r, event, slot) : status;
-    case WEIR_RESIZE:
+    case WEIR_ACTION_RESIZE:
         return resize(r, event, slot);
-    case WEIR_SYNCHRONIZE:
-    case WEIR_STREAM_CLOSE:
+    case WEIR_ACTION_SYNCHRONIZE:
+    case WEIR_ACTION_STREAM_CLOSE:
         return slot == HOST ? WEIR_OK : wait_for_stream(r, slot);
-    case WEIR_USE_BEGIN:
+    case WEIR_ACTION_USE_BEGIN:
         return begin_use(r, event, slot);
-    case WEIR_USE_END:
+    case WEIR_ACTION_USE_END:
         return end_launch(r, event->object, true);
-    case WEIR_USE_ABORT:
+    case WEIR_ACTION_USE_ABORT:
         return end_launch(r, event->object, false);
-    case WEIR_USE_RECORD:
+    case WEIR_ACTION_USE_RECORD:
         return record_use(r, event, slot);
-    case WEIR_COPY:
-    case WEIR_FILL:
-    case WEIR_NOTE_USE:
+    case WEIR_ACTION_COPY:
+    case WEIR_ACTION_FILL:
+    case WEIR_ACTION_NOTE_USE:
         status = queue(r, slot);
         return status == WEIR_OK ? touch(r, event, slot, 0) : status;
-    case WEIR_NOTE_RECORD:
+    case WEIR_ACTION_NOTE_RECORD:
         return note_record(r, event, slot);
-    case WEIR_NOTE_WAIT:
+    case WEIR_ACTION_NOTE_WAIT:
         return note_wait(r, event, slot);
     default: /* nothing that orders or touches */
         return WEIR_OK;
@@ -680,12 +680,12 @@ weir_status race_check_event(race_check *r, const weir_event *event)
     if (r->last_order && event->order > r->last_order + 1)
         pass_all(r);
     r->last_order = event->order;
-    if (event->result == WEIR_OK && event->action == WEIR_REAP) { /* on no stream: it may have ended long ago */
+    if (event->result == WEIR_OK && event->action == WEIR_ACTION_REAP) { /* on no stream: it may have ended long ago */
         pass(r, event);
         return WEIR_OK;
     }
     if (event->result != WEIR_OK)
-        return event->action == WEIR_USE_BEGIN ? end_launch(r, event->object, false) : WEIR_OK;
+        return event->action == WEIR_ACTION_USE_BEGIN ? end_launch(r, event->object, false) : WEIR_OK;
     weir_status status = find_slot(r, event->stream.id, &slot);
     if (status == WEIR_OK)
         status = come_to(r, slot);

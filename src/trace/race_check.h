@@ -37,7 +37,7 @@ typedef struct race_check race_check;
 enum { RACE_FINDINGS = 1000 }; /* so many are kept, and the rest counted */
 
 race_check *race_check_create(void); /* NULL: no memory */
-/* The next event, in order. WEIR_SYSTEM: no memory; WEIR_UNSUPPORTED: more streams and events than can be followed. */
+/* The next event, in order. WEIR_ERR_SYSTEM: no memory; WEIR_ERR_UNSUPPORTED: more streams and events than can be followed. */
 weir_status race_check_event(race_check *r, const weir_event *event);
 uint64_t race_check_violations(const race_check *r);
 const race_finding *race_check_found(const race_check *r, size_t *count);

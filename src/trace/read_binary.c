@@ -20,7 +20,8 @@ struct reader {
 
 static weir_status corrupt(const reader *r, const char *what)
 {
-    return weir_fail(WEIR_CORRUPT, "%s: %s, in what begins at byte %llu", r->path, what, (unsigned long long)r->offset);
+    return weir_fail(WEIR_ERR_CORRUPT, "%s: %s, in what begins at byte %llu", r->path, what,
+                     (unsigned long long)r->offset);
 }
 
 /* Pieces ----------------------------------------------------------------------------------------------------------- */
@@ -32,7 +33,7 @@ static weir_status read_part(reader *r, size_t from, size_t bytes, bool *whole)
     *whole = got == bytes;
     if (*whole || !ferror(r->file))
         return WEIR_OK;
-    return weir_fail(WEIR_SYSTEM, "%s: %s", r->path, strerror(errno));
+    return weir_fail(WEIR_ERR_SYSTEM, "%s: %s", r->path, strerror(errno));
 }
 
 static bool checks(const reader *r, size_t bytes)
@@ -48,13 +49,13 @@ static weir_status keep_text(reader *r, const unsigned char *bytes, size_t lengt
         size_t room = r->room ? 2 * r->room : 64;
         char **texts = realloc(r->texts, room * sizeof *texts);
         if (!texts)
-            return weir_fail(WEIR_SYSTEM, "no memory for the texts of %s", r->path);
+            return weir_fail(WEIR_ERR_SYSTEM, "no memory for the texts of %s", r->path);
         r->texts = texts;
         r->room = room;
     }
     char *text = malloc(length + 1);
     if (!text)
-        return weir_fail(WEIR_SYSTEM, "no memory for the texts of %s", r->path);
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for the texts of %s", r->path);
     memcpy(text, bytes, length);
     text[length] = '\0';
     r->texts[r->count++] = text;
@@ -93,7 +94,7 @@ static const char *text_of(const reader *r, size_t at)
 static weir_event decode(const reader *r)
 {
     const unsigned char *i = r->item;
-    return (weir_event){.size = sizeof(weir_event),
+    return (weir_event){.struct_size = sizeof(weir_event),
                         .action = (weir_action)wi_get32(i + WI_AT_ACTION),
                         .memory_class = (weir_class)wi_get32(i + WI_AT_CLASS),
                         .order = wi_get64(i + WI_AT_ORDER),
@@ -127,7 +128,7 @@ static weir_status read_event(reader *r, weir_event *out, bool *whole)
     if (!out->client || !out->tag || !out->device)
         return corrupt(r, "an event with a text that is not there");
     if ((unsigned)out->action >= WEIR_ACTION_COUNT || (unsigned)out->memory_class >= WEIR_CLASS_COUNT ||
-        (unsigned)out->result >= WEIR_STATUS_COUNT || (unsigned)out->access > WEIR_READ_WRITE)
+        (unsigned)out->result >= WEIR_STATUS_COUNT || (unsigned)out->access > WEIR_ACCESS_READ_WRITE)
         return corrupt(r, "an event with a number that means nothing");
     if (out->order <= r->order)
         return corrupt(r, "an event that is not later than the one before");
@@ -205,7 +206,7 @@ static weir_status read_header(reader *r)
     if (!whole || memcmp(r->item, WI_TRACE_MAGIC, 8) != 0)
         return corrupt(r, "no binary trace of weir");
     if (wi_get32(r->item + 8) != WI_TRACE_VERSION)
-        return weir_fail(WEIR_UNSUPPORTED, "%s: version %u of the format; this is for version %d", r->path,
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: version %u of the format; this is for version %d", r->path,
                          wi_get32(r->item + 8), (int)WI_TRACE_VERSION);
     r->event_bytes = wi_get32(r->item + 12);
     if (r->event_bytes < WI_TRACE_EVENT || r->event_bytes > WI_TRACE_EVENT_MOST || r->event_bytes % 8 != 0)
@@ -222,12 +223,12 @@ weir_status reader_open(const char *path, reader **out)
     if (!r || !copy) {
         free(r);
         free(copy);
-        return weir_fail(WEIR_SYSTEM, "no memory to read %s", path);
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory to read %s", path);
     }
     r->path = copy;
     r->file = fopen(path, "rbe");
     if (!r->file)
-        status = weir_fail(WEIR_SYSTEM, "%s: %s", path, strerror(errno));
+        status = weir_fail(WEIR_ERR_SYSTEM, "%s: %s", path, strerror(errno));
     if (status == WEIR_OK)
         status = read_header(r);
     if (status == WEIR_OK)

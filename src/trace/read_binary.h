@@ -1,5 +1,5 @@
 /* reader.h: reads a binary trace, as weir_sink_binary writes it, event by event. Nothing in the file is believed: what
- * breaks the format is WEIR_CORRUPT with the offset where it stands, whatever the bytes. */
+ * breaks the format is WEIR_ERR_CORRUPT with the offset where it stands, whatever the bytes. */
 #ifndef WI_TRACE_READ_BINARY_H
 #define WI_TRACE_READ_BINARY_H
 
@@ -7,7 +7,7 @@
 
 typedef struct reader reader;
 
-/* WEIR_SYSTEM: the file cannot be read; WEIR_CORRUPT: it is no trace; WEIR_UNSUPPORTED: of a later version. */
+/* WEIR_ERR_SYSTEM: the file cannot be read; WEIR_ERR_CORRUPT: it is no trace; WEIR_ERR_UNSUPPORTED: of a later version. */
 weir_status reader_open(const char *path, reader **out);
 
 /* The next event; its texts live as long as the reader. *got is false at the end. A file that stops without its end, as

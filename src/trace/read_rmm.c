@@ -28,13 +28,13 @@ weir_status lines_open(const char *path, lines **out)
     if (!l || !copy) {
         free(l);
         free(copy);
-        return weir_fail(WEIR_SYSTEM, "no memory to read %s", path);
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory to read %s", path);
     }
     l->path = copy;
     errno = 0;
     l->file = gzopen(path, "rbe");
     if (!l->file) {
-        weir_status status = weir_fail(WEIR_SYSTEM, "%s: %s", path, strerror(errno ? errno : ENOMEM));
+        weir_status status = weir_fail(WEIR_ERR_SYSTEM, "%s: %s", path, strerror(errno ? errno : ENOMEM));
         lines_close(l);
         return status;
     }
@@ -53,9 +53,9 @@ static weir_status fill(lines *l)
     int got = gzread(l->file, l->buffer + l->end, (unsigned)(BUFFER - l->end));
     const char *text = gzerror(l->file, &code);
     if (code == Z_ERRNO)
-        return weir_fail(WEIR_SYSTEM, "%s: %s", l->path, strerror(errno));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: %s", l->path, strerror(errno));
     if (got < 0 || (code != Z_OK && code != Z_BUF_ERROR && code != Z_STREAM_END))
-        return weir_fail(WEIR_CORRUPT, "%s: compressed data that is none, behind line %llu: %s", l->path,
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: compressed data that is none, behind line %llu: %s", l->path,
                          (unsigned long long)l->number, text);
     l->end += (size_t)got;
     l->ended = got == 0;
@@ -186,7 +186,7 @@ weir_status rmm_header(const char *path, char *line, rmm_columns *out)
             if (strcasecmp(fields[k], names[i]) != 0)
                 continue;
             if (out->place[i] >= 0)
-                return weir_fail(WEIR_CORRUPT, "%s: two columns are called %s", path, names[i]);
+                return weir_fail(WEIR_ERR_CORRUPT, "%s: two columns are called %s", path, names[i]);
             out->place[i] = k;
         }
         size_t used = strlen(missing);
@@ -194,7 +194,7 @@ weir_status rmm_header(const char *path, char *line, rmm_columns *out)
             snprintf(missing + used, sizeof missing - used, "%s%s", used ? ", " : "", names[i]);
     }
     if (missing[0])
-        return weir_fail(WEIR_CORRUPT,
+        return weir_fail(WEIR_ERR_CORRUPT,
                          "%s: no trace: neither weir's binary form nor a first line with RMM's columns; missing: %s",
                          path, missing);
     out->weirs = out->place[C_ORDER] >= 0;
@@ -291,7 +291,7 @@ const char *rmm_read(const rmm_columns *columns, char *line, rmm_row *out)
     char *fields[RMM_FIELDS];
     const int *place = columns->place;
     int count = split(line, fields);
-    *out = (rmm_row){.memory_class = WEIR_OTHER};
+    *out = (rmm_row){.memory_class = WEIR_CLASS_OTHER};
     if (count < 0)
         return "quotes that do not end, or far too many values";
     if (count != columns->count)

@@ -9,12 +9,12 @@ typedef struct lines lines;
 
 enum { LINES_MOST = 16384 }; /* bytes of a line */
 
-/* WEIR_SYSTEM: the file cannot be read. */
+/* WEIR_ERR_SYSTEM: the file cannot be read. */
 weir_status lines_open(const char *path, lines **out);
 
 /* The next line without its end, terminated by a zero and the caller's to change until the next call; NULL at the end.
  * *whole is false and the text empty for a line that is longer than any, that has a zero inside, or that the end of the
- * data cuts. WEIR_CORRUPT for compressed data that is none, WEIR_SYSTEM. A compressed file that stops before its end, as that of a
+ * data cuts. WEIR_ERR_CORRUPT for compressed data that is none, WEIR_ERR_SYSTEM. A compressed file that stops before its end, as that of a
  * program that was killed, ends there: lines_cut. */
 weir_status lines_next(lines *l, char **text, bool *whole);
 
@@ -32,7 +32,7 @@ typedef enum rmm_action { RMM_ALLOCATE, RMM_FREE, RMM_FAILURE } rmm_action;
 
 typedef struct rmm_row {
     rmm_action action;
-    weir_class memory_class; /* WEIR_OTHER where there is no such column */
+    weir_class memory_class; /* WEIR_CLASS_OTHER where there is no such column */
     uint64_t pointer, bytes, stream;
     uint64_t key; /* rows happened in the order of their keys: weir's order, else nanoseconds of the day, else 0 */
 } rmm_row;
@@ -46,7 +46,7 @@ typedef struct rmm_columns {
     bool timed;             /* keys are times of the day, which begin anew at midnight */
 } rmm_columns;
 
-/* Reads the first line, which it changes. WEIR_CORRUPT: it names no such columns; the detail says which are missing. */
+/* Reads the first line, which it changes. WEIR_ERR_CORRUPT: it names no such columns; the detail says which are missing. */
 weir_status rmm_header(const char *path, char *line, rmm_columns *out);
 
 /* Reads a line, which it changes. NULL, or what is wrong with it; static storage. */

@@ -103,7 +103,7 @@ weir_status series_make(timeline *line, size_t wanted, series *out)
     if (make_points(line, per_stretch == 0 ? 1 : (size_t)per_stretch, out))
         return WEIR_OK;
     series_clear(out);
-    return weir_fail(WEIR_SYSTEM, "no memory for the points of the picture");
+    return weir_fail(WEIR_ERR_SYSTEM, "no memory for the points of the picture");
 }
 
 uint64_t series_value(const series *all, size_t point, size_t client, weir_class memory_class)

@@ -49,7 +49,8 @@ bool holdings_add(holdings *state, const weir_event *event)
             return false;
         state->clients[state->count++] = (holder){.name = event->client};
     }
-    unsigned which = (unsigned)event->memory_class < WEIR_CLASS_COUNT ? (unsigned)event->memory_class : WEIR_OTHER;
+    unsigned which =
+        (unsigned)event->memory_class < WEIR_CLASS_COUNT ? (unsigned)event->memory_class : WEIR_CLASS_OTHER;
     state->clients[place].bytes[which] += change;
     state->total = total;
     return true;
@@ -114,12 +115,12 @@ static void take_batch(timeline *line, size_t count)
     for (size_t i = 0; i < count; i++) {
         if (!holdings_add(&line->now, &line->batch[i]) ||
             (line->now.total > line->peak.total && !holdings_copy(&line->peak, &line->now)))
-            trouble(line, WEIR_SYSTEM, "no memory to follow the trace");
+            trouble(line, WEIR_ERR_SYSTEM, "no memory to follow the trace");
     }
     line->events += count;
     if (line->file != NULL && line->status == WEIR_OK &&
         fwrite(line->batch, sizeof line->batch[0], count, line->file) != count)
-        trouble(line, WEIR_SYSTEM, strerror(errno));
+        trouble(line, WEIR_ERR_SYSTEM, strerror(errno));
 }
 
 /* Takes everything that is waiting; answers whether there was anything. */
@@ -128,9 +129,9 @@ static bool drain(timeline *line)
     size_t count = 0;
     bool any = false;
     do {
-        line->batch[0].size = sizeof line->batch[0];
+        line->batch[0].struct_size = sizeof line->batch[0];
         if (weir_trace_read(line->trace, line->batch, BATCH_EVENTS, &count) != WEIR_OK) {
-            trouble(line, WEIR_SYSTEM, weir_detail());
+            trouble(line, WEIR_ERR_SYSTEM, weir_detail());
             return false;
         }
         take_batch(line, count);
@@ -153,15 +154,15 @@ weir_status timeline_start(weir_runtime *runtime, bool keep, timeline **out)
 {
     timeline *line = calloc(1, sizeof *line);
     if (line == NULL)
-        return weir_fail(WEIR_SYSTEM, "no memory for the trace");
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for the trace");
     if (keep && (line->file = tmpfile()) == NULL) {
         free(line);
-        return weir_fail(WEIR_SYSTEM, "no temporary file to keep the trace in: %s", strerror(errno));
+        return weir_fail(WEIR_ERR_SYSTEM, "no temporary file to keep the trace in: %s", strerror(errno));
     }
     weir_status status = weir_trace_open(runtime, RING_EVENTS, &line->trace);
     if (status == WEIR_OK && pthread_create(&line->thread, NULL, collect, line) != 0) {
         weir_trace_close(line->trace);
-        status = weir_fail(WEIR_SYSTEM, "no thread to collect the trace");
+        status = weir_fail(WEIR_ERR_SYSTEM, "no thread to collect the trace");
     }
     if (status != WEIR_OK) {
         if (line->file != NULL)
@@ -209,7 +210,7 @@ uint64_t timeline_lost(const timeline *line)
 weir_status timeline_rewind(timeline *line)
 {
     if (line->file == NULL || fseek(line->file, 0, SEEK_SET) != 0)
-        return weir_fail(WEIR_SYSTEM, "the events of this run were not kept");
+        return weir_fail(WEIR_ERR_SYSTEM, "the events of this run were not kept");
     return WEIR_OK;
 }
 

@@ -75,7 +75,7 @@ static weir_status number_of(binary *b, const char *bytes, uint32_t *out)
     memcpy(cut, bytes, length);
     cut[length] = '\0';
     if (!make_room(b))
-        return weir_fail(WEIR_SYSTEM, "no host memory for a trace");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a trace");
     text *t = place_of(b, cut);
     if (!t->bytes) {
         weir_status status = add_text(b, cut, b->count + 1);
@@ -84,7 +84,7 @@ static weir_status number_of(binary *b, const char *bytes, uint32_t *out)
         t->number = ++b->count;
         t->bytes = strdup(cut);
         if (!t->bytes) /* the file has it, and will have it again */
-            return weir_fail(WEIR_SYSTEM, "no host memory for a trace");
+            return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a trace");
     }
     *out = t->number;
     return WEIR_OK;
@@ -139,7 +139,7 @@ static weir_status add_event(binary *b, const weir_event *e)
 
 static weir_status binary_write(void *user, const weir_event *events, size_t count)
 {
-    size_t stride = events[0].size;
+    size_t stride = events[0].struct_size;
     weir_status status = WEIR_OK;
     for (size_t i = 0; status == WEIR_OK && i < count; i++)
         status = add_event(user, (const weir_event *)(const void *)((const char *)events + i * stride));
@@ -174,11 +174,11 @@ static weir_status binary_close(void *user)
 weir_status weir_sink_binary(const char *path, weir_sink *out)
 {
     WI_ENTER();
-    if (!path || !out || out->size < 2 * sizeof(size_t))
-        return weir_fail(WEIR_INVALID, "weir_sink_binary: NULL, or member size is not set");
+    if (!path || !out || out->struct_size < 2 * sizeof(size_t))
+        return weir_fail(WEIR_ERR_INVALID, "weir_sink_binary: NULL, or member struct_size is not set");
     binary *b = calloc(1, sizeof *b);
     if (!b)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a sink");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a sink");
     weir_status status = wi_trace_file_open(path, &b->file);
     if (status != WEIR_OK) {
         free(b);
@@ -192,6 +192,6 @@ weir_status weir_sink_binary(const char *path, weir_sink *out)
     (void)wi_trace_file_add(b->file, header, sizeof header);
     weir_sink sink = {
         .user = b, .write = binary_write, .flush = binary_flush, .close = binary_close, .lost = binary_lost};
-    wi_copy_out(out, out->size, &sink, sizeof sink);
+    wi_copy_out(out, out->struct_size, &sink, sizeof sink);
     return WEIR_OK;
 }

@@ -54,7 +54,7 @@ static weir_status remember(csv *c, const weir_event *event)
 {
     return wi_pointer_map_put(&c->known, event->pointer, event->bytes)
                ? WEIR_OK
-               : weir_fail(WEIR_SYSTEM, "no host memory for a trace");
+               : weir_fail(WEIR_ERR_SYSTEM, "no host memory for a trace");
 }
 
 static weir_status add_resize(csv *c, const weir_event *event)
@@ -74,18 +74,18 @@ static weir_status add_event(csv *c, const weir_event *event)
     uint64_t old = event->bytes;
     weir_status status;
     switch (event->action) {
-    case WEIR_ALLOCATE:
+    case WEIR_ACTION_ALLOCATE:
         status = add_row(c, event, "allocate", event->bytes);
         return status == WEIR_OK ? remember(c, event) : status;
-    case WEIR_DEALLOCATE:
+    case WEIR_ACTION_DEALLOCATE:
         (void)wi_pointer_map_remove(&c->known, event->pointer, &old);
         return add_row(c, event, "free", old);
-    case WEIR_RESIZE:
+    case WEIR_ACTION_RESIZE:
         return add_resize(c, event);
-    case WEIR_REFUSE:
+    case WEIR_ACTION_REFUSE:
         return add_row(c, event, "allocate failure", event->bytes);
-    case WEIR_FAIL:
-        return event->object == WEIR_ALLOCATE ? add_row(c, event, "allocate failure", event->bytes) : WEIR_OK;
+    case WEIR_ACTION_FAIL:
+        return event->object == WEIR_ACTION_ALLOCATE ? add_row(c, event, "allocate failure", event->bytes) : WEIR_OK;
     default: /* RMM has no word for it */
         return WEIR_OK;
     }
@@ -94,7 +94,7 @@ static weir_status add_event(csv *c, const weir_event *event)
 static weir_status csv_write(void *user, const weir_event *events, size_t count)
 {
     csv *c = user;
-    size_t stride = events[0].size;
+    size_t stride = events[0].struct_size;
     for (size_t i = 0; i < count; i++) {
         const weir_event *event = (const weir_event *)(const void *)((const char *)events + i * stride);
         if (c->start == 0)
@@ -124,11 +124,11 @@ weir_status weir_sink_csv(const char *path, weir_sink *out)
 {
     static const char header[] = "Thread,Time,Action,Pointer,Size,Stream,Client,Class,Tag,Order,Nanoseconds\n";
     WI_ENTER();
-    if (!path || !out || out->size < 2 * sizeof(size_t))
-        return weir_fail(WEIR_INVALID, "weir_sink_csv: NULL, or member size is not set");
+    if (!path || !out || out->struct_size < 2 * sizeof(size_t))
+        return weir_fail(WEIR_ERR_INVALID, "weir_sink_csv: NULL, or member struct_size is not set");
     csv *c = calloc(1, sizeof *c);
     if (!c)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a sink");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a sink");
     weir_status status = wi_trace_file_open(path, &c->file);
     if (status != WEIR_OK) {
         free(c);
@@ -136,6 +136,6 @@ weir_status weir_sink_csv(const char *path, weir_sink *out)
     }
     (void)wi_trace_file_add(c->file, header, sizeof header - 1);
     weir_sink sink = {.user = c, .write = csv_write, .flush = csv_flush, .close = csv_close};
-    wi_copy_out(out, out->size, &sink, sizeof sink);
+    wi_copy_out(out, out->struct_size, &sink, sizeof sink);
     return WEIR_OK;
 }

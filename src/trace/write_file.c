@@ -23,7 +23,7 @@ static weir_status cannot(const char *path, int problem)
 {
     char text[128] = "";
     const char *words = strerror_r(problem, text, sizeof text);
-    return weir_fail(WEIR_SYSTEM, "cannot write the trace %s: %s", path, words);
+    return weir_fail(WEIR_ERR_SYSTEM, "cannot write the trace %s: %s", path, words);
 }
 
 weir_status wi_trace_file_open(const char *path, wi_trace_file **out)

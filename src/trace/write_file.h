@@ -9,7 +9,7 @@
 
 typedef struct wi_trace_file wi_trace_file;
 
-/* WEIR_SYSTEM names the file. */
+/* WEIR_ERR_SYSTEM names the file. */
 weir_status wi_trace_file_open(const char *path, wi_trace_file **out);
 /* One piece, at most WI_FILE_PIECE bytes. */
 enum { WI_FILE_PIECE = 8192 };

@@ -55,10 +55,10 @@ uint64_t weir_arena_bytes(const weir_plan *const *plans, size_t count, weir_kind
 static uint64_t alignment_of(const weir_plan *plan, weir_kind kind)
 {
     const weir_buffers *buffers = weir_plan_buffers(plan);
-    weir_plan_summary summary = {.size = sizeof summary};
+    weir_plan_summary summary = {.struct_size = sizeof summary};
     uint64_t most = weir_plan_summarize(plan, &summary) == WEIR_OK ? wi_max(summary.alignment, 1) : 1;
     for (uint32_t i = 0; i < weir_buffers_count(buffers); i++) {
-        weir_buffer buffer = {.size = sizeof buffer};
+        weir_buffer buffer = {.struct_size = sizeof buffer};
         if (weir_buffers_get(buffers, i, &buffer) == WEIR_OK && buffer.kind == kind)
             most = wi_max(most, buffer.alignment);
     }
@@ -70,16 +70,16 @@ static uint64_t alignment_of(const weir_plan *plan, weir_kind kind)
 static weir_status make_bucket(const weir_plan *plan, plan_bucket *out)
 {
     if (!plan)
-        return weir_fail(WEIR_INVALID, "an arena's plan is NULL");
+        return weir_fail(WEIR_ERR_INVALID, "an arena's plan is NULL");
     weir_status status = weir_plan_check(plan, NULL);
     if (status != WEIR_OK)
         return status;
     uint32_t count = weir_buffers_count(weir_plan_buffers(plan));
     *out = (plan_bucket){plan, malloc(count * sizeof(uint64_t) + 1), count};
     if (!out->actual)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a bucket of %u tensors", count);
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a bucket of %u tensors", count);
     for (uint32_t i = 0; i < count; i++) {
-        weir_slot slot = {.size = sizeof slot};
+        weir_slot slot = {.struct_size = sizeof slot};
         status = weir_plan_slot(plan, i, &slot);
         if (status != WEIR_OK)
             break;
@@ -94,7 +94,7 @@ static weir_status make_buckets(weir_arena *arena, const weir_plan *const *plans
 {
     arena->buckets = calloc(count + 1, sizeof *arena->buckets);
     if (!arena->buckets)
-        return weir_fail(WEIR_SYSTEM, "no host memory for an arena of %zu plans", count);
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for an arena of %zu plans", count);
     for (; arena->bucket_count < count; arena->bucket_count++) {
         weir_status status = make_bucket(plans[arena->bucket_count], &arena->buckets[arena->bucket_count]);
         if (status != WEIR_OK)
@@ -108,13 +108,13 @@ static weir_status make_buckets(weir_arena *arena, const weir_plan *const *plans
 static weir_status take_block(weir_arena *arena, weir_kind kind, const weir_arena_options *o, uint64_t alignment)
 {
     arena_block *block = &arena->blocks[kind];
-    weir_request request = {.size = sizeof request,
+    weir_request request = {.struct_size = sizeof request,
                             .bytes = block->bytes,
                             .alignment = alignment,
                             .stream = o->stream,
                             .memory_class = arena->memory_class,
                             .tag = arena->tag,
-                            .flags = o->clear ? WEIR_ZEROED : 0,
+                            .flags = o->clear ? WEIR_ALLOC_ZEROED : 0,
                             .kind = kind};
     weir_status status = WEIR_OK;
     if (arena->pool && kind == WEIR_KIND_DEVICE)
@@ -136,7 +136,7 @@ static weir_status take_blocks(weir_arena *arena, const weir_arena_options *o)
         }
         block->bytes = wi_max(block->planned, kind == WEIR_KIND_DEVICE ? o->room : 0);
         if (block->bytes > WI_LONGEST || alignment > 2 * WI_MIB)
-            return weir_fail(WEIR_INVALID,
+            return weir_fail(WEIR_ERR_INVALID,
                              "%s: %llu bytes aligned to %llu cannot be had; up to 2 MiB is what "
                              "blocks can be aligned to",
                              arena->tag, (unsigned long long)block->bytes, (unsigned long long)alignment);
@@ -147,7 +147,8 @@ static weir_status take_blocks(weir_arena *arena, const weir_arena_options *o)
             return status;
     }
     return total ? WEIR_OK
-                 : weir_fail(WEIR_INVALID, "%s: no plan that has a byte, and no room; say one of the two", arena->tag);
+                 : weir_fail(WEIR_ERR_INVALID, "%s: no plan that has a byte, and no room; say one of the two",
+                             arena->tag);
 }
 
 static weir_status give_block(weir_arena *arena, weir_kind kind, weir_stream stream)
@@ -206,11 +207,12 @@ static weir_status fill_in(weir_arena *arena, const weir_arena_options *o)
 static weir_status check(const weir_client *client, const weir_arena_options *o)
 {
     if (!o->plans && o->plan_count)
-        return weir_fail(WEIR_INVALID, "weir_arena_open: %zu plans at NULL", o->plan_count);
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_open: %zu plans at NULL", o->plan_count);
     if (o->pool && wi_arena_pool_runtime(o->pool) != weir_client_runtime(client))
-        return weir_fail(WEIR_INVALID, "weir_arena_open: the pool is not of %s's runtime", weir_client_name(client));
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_open: the pool is not of %s's runtime",
+                         weir_client_name(client));
     if (o->parameters && wi_parameters_runtime(o->parameters) != weir_client_runtime(client))
-        return weir_fail(WEIR_INVALID, "weir_arena_open: the parameters are not of %s's runtime",
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_open: the parameters are not of %s's runtime",
                          weir_client_name(client));
     return WEIR_OK;
 }
@@ -221,20 +223,20 @@ weir_status weir_arena_open(weir_client *client, const weir_arena_options *optio
     if (status != WEIR_OK)
         return status;
     weir_arena_options o;
-    if (!out || !options || !wi_copy_in(&o, sizeof o, options, options->size))
-        return weir_fail(WEIR_INVALID, "weir_arena_open: NULL, or member size is not set");
+    if (!out || !options || !wi_copy_in(&o, sizeof o, options, options->struct_size))
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_open: NULL, or member struct_size is not set");
     *out = NULL;
     status = check(client, &o);
     if (status != WEIR_OK)
         return status;
     weir_arena *arena = calloc(1, sizeof *arena);
     if (!arena)
-        return weir_fail(WEIR_SYSTEM, "no host memory for an arena");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for an arena");
     arena->client = client;
     arena->runtime = weir_client_runtime(client);
     arena->pool = o.pool;
     arena->parameters = o.parameters;
-    arena->memory_class = o.memory_class == WEIR_OTHER ? WEIR_ACTIVATIONS : o.memory_class;
+    arena->memory_class = o.memory_class == WEIR_CLASS_OTHER ? WEIR_CLASS_ACTIVATIONS : o.memory_class;
     snprintf(arena->tag, sizeof arena->tag, "%s", o.tag && *o.tag ? o.tag : "arena");
     status = fill_in(arena, &o);
     if (status == WEIR_OK && o.parameters)
@@ -255,7 +257,7 @@ weir_status weir_arena_close(weir_arena *arena, weir_stream stream)
     if (!arena)
         return WEIR_OK;
     if (atomic_load(&arena->running))
-        return weir_fail(WEIR_BUSY, "%s is in a run; end that before closing it", arena->tag);
+        return weir_fail(WEIR_ERR_BUSY, "%s is in a run; end that before closing it", arena->tag);
     weir_status status = give_blocks(arena, stream);
     if (status == WEIR_OK && arena->parameters) {
         status = weir_parameters_release(arena->parameters);
@@ -279,15 +281,16 @@ static weir_status suits(const weir_arena *arena, const weir_plan *plan)
         if (wanted == 0)
             continue;
         if (wanted > WI_LONGEST)
-            return weir_fail(WEIR_INVALID, "%s cannot serve a plan of %llu bytes, which no device has", arena->tag,
+            return weir_fail(WEIR_ERR_INVALID, "%s cannot serve a plan of %llu bytes, which no device has", arena->tag,
                              (unsigned long long)wanted);
         if (!block->block.pointer)
-            return weir_fail(WEIR_INVALID, "%s has no memory of the kind %s; open it with a plan that has", arena->tag,
-                             weir_kind_name((weir_kind)kind));
+            return weir_fail(WEIR_ERR_INVALID, "%s has no memory of the kind %s; open it with a plan that has",
+                             arena->tag, weir_kind_name((weir_kind)kind));
         uint64_t alignment = alignment_of(plan, (weir_kind)kind);
         if ((uintptr_t)block->block.pointer % alignment != 0)
-            return weir_fail(WEIR_INVALID, "%s lies at %p, and the plan wants multiples of %llu; open it with the plan",
-                             arena->tag, block->block.pointer, (unsigned long long)alignment);
+            return weir_fail(WEIR_ERR_INVALID,
+                             "%s lies at %p, and the plan wants multiples of %llu; open it with the plan", arena->tag,
+                             block->block.pointer, (unsigned long long)alignment);
     }
     return WEIR_OK;
 }
@@ -334,7 +337,7 @@ static weir_status add(weir_arena *arena, const weir_plan *plan, weir_stream str
     if (buckets)
         arena->buckets = buckets;
     else
-        status = weir_fail(WEIR_SYSTEM, "no host memory for a bucket more of %s", arena->tag);
+        status = weir_fail(WEIR_ERR_SYSTEM, "no host memory for a bucket more of %s", arena->tag);
     if (status == WEIR_OK)
         status = suits(arena, plan);
     if (status == WEIR_OK)
@@ -353,9 +356,9 @@ weir_status weir_arena_add(weir_arena *arena, const weir_plan *plan, weir_stream
 {
     WI_ENTER();
     if (!arena)
-        return weir_fail(WEIR_INVALID, "weir_arena_add: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_add: NULL");
     if (atomic_exchange(&arena->running, true))
-        return weir_fail(WEIR_BUSY, "%s is in a run; end that before adding a plan", arena->tag);
+        return weir_fail(WEIR_ERR_BUSY, "%s is in a run; end that before adding a plan", arena->tag);
     weir_status status = add(arena, plan, stream);
     atomic_store(&arena->running, false);
     if (status == WEIR_OK && bucket)
@@ -366,7 +369,7 @@ weir_status weir_arena_add(weir_arena *arena, const weir_plan *plan, weir_stream
 weir_status weir_arena_info(const weir_arena *arena, weir_arena_details *out)
 {
     if (!arena || !out)
-        return weir_fail(WEIR_INVALID, "weir_arena_info: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_info: NULL");
     weir_arena_details details = {.buckets = arena->bucket_count, .running = atomic_load(&arena->running)};
     for (unsigned kind = 0; kind < WEIR_KIND_COUNT; kind++) {
         const arena_block *block = &arena->blocks[kind];
@@ -374,23 +377,23 @@ weir_status weir_arena_info(const weir_arena *arena, weir_arena_details *out)
         details.held[kind] = block->block.pointer ? block->bytes : 0;
         details.base[kind] = block->block.pointer;
     }
-    if (!wi_copy_out(out, out->size, &details, sizeof details))
-        return weir_fail(WEIR_INVALID, "weir_arena_info: a structure without its size");
+    if (!wi_copy_out(out, out->struct_size, &details, sizeof details))
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_info: a structure without its size");
     return WEIR_OK;
 }
 
 /* Tensors ---------------------------------------------------------------------------------------------------------- */
 
-/* The tensor's slot; WEIR_INVALID, naming the call, for NULL and what is none. */
+/* The tensor's slot; WEIR_ERR_INVALID, naming the call, for NULL and what is none. */
 static weir_status find_slot(const weir_arena *arena, uint32_t bucket, uint32_t tensor, const char *call,
                              weir_slot *slot)
 {
     if (!arena)
-        return weir_fail(WEIR_INVALID, "%s: NULL", call);
+        return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
     if (bucket >= arena->bucket_count)
-        return weir_fail(WEIR_INVALID, "%s: there is no bucket %u; %s has %u", call, bucket, arena->tag,
+        return weir_fail(WEIR_ERR_INVALID, "%s: there is no bucket %u; %s has %u", call, bucket, arena->tag,
                          arena->bucket_count);
-    *slot = (weir_slot){.size = sizeof *slot};
+    *slot = (weir_slot){.struct_size = sizeof *slot};
     return weir_plan_slot(arena->buckets[bucket].plan, tensor, slot);
 }
 
@@ -405,7 +408,7 @@ static weir_status find_quietly(weir_parameters *store, const char *name, weir_p
 {
     wi_kept_detail kept;
     wi_detail_keep(&kept);
-    *out = (weir_parameter){.size = sizeof *out};
+    *out = (weir_parameter){.struct_size = sizeof *out};
     weir_status status = weir_parameters_find(store, name, out);
     wi_detail_restore(&kept);
     return status;
@@ -429,8 +432,8 @@ static void find_parameter(const weir_arena *arena, const weir_plan *plan, uint3
                            weir_parameter *out)
 {
     const weir_buffers *buffers = weir_plan_buffers(plan);
-    weir_buffer own = {.size = sizeof own}, root = {.size = sizeof root};
-    weir_slot whole = {.size = sizeof whole};
+    weir_buffer own = {.struct_size = sizeof own}, root = {.struct_size = sizeof root};
+    weir_slot whole = {.struct_size = sizeof whole};
     weir_parameter found;
     if (!arena->parameters || weir_buffers_get(buffers, tensor, &own) != WEIR_OK)
         return;
@@ -457,10 +460,10 @@ weir_status weir_arena_look(const weir_arena *arena, uint32_t bucket, uint32_t t
                                .length = slot.length,
                                .offset = slot.offset,
                                .kind = slot.kind,
-                               .parameter = {.size = sizeof found.parameter}};
+                               .parameter = {.struct_size = sizeof found.parameter}};
     find_parameter(arena, arena->buckets[bucket].plan, tensor, &slot, &found.parameter);
-    if (!out || !wi_copy_out(out, out->size, &found, sizeof found))
-        return weir_fail(WEIR_INVALID, "weir_arena_look: NULL, or a structure without its size");
+    if (!out || !wi_copy_out(out, out->struct_size, &found, sizeof found))
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_look: NULL, or a structure without its size");
     return WEIR_OK;
 }
 
@@ -468,7 +471,7 @@ weir_status weir_arena_look(const weir_arena *arena, uint32_t bucket, uint32_t t
 
 static const char *name_of(const weir_arena *arena, uint32_t bucket, uint32_t tensor)
 {
-    weir_buffer buffer = {.size = sizeof buffer};
+    weir_buffer buffer = {.struct_size = sizeof buffer};
     return weir_buffers_get(weir_plan_buffers(arena->buckets[bucket].plan), tensor, &buffer) == WEIR_OK ? buffer.name
                                                                                                         : "?";
 }
@@ -480,7 +483,7 @@ weir_status weir_arena_set_length(weir_arena *arena, uint32_t bucket, uint32_t t
     if (status != WEIR_OK)
         return status;
     if (bytes > slot.length)
-        return weir_fail(WEIR_INVALID, "\"%.200s\" cannot have %llu bytes: its slot in %s has %llu",
+        return weir_fail(WEIR_ERR_INVALID, "\"%.200s\" cannot have %llu bytes: its slot in %s has %llu",
                          name_of(arena, bucket, tensor), (unsigned long long)bytes, arena->tag,
                          (unsigned long long)slot.length);
     arena->buckets[bucket].actual[tensor] = bytes;
@@ -496,11 +499,12 @@ static weir_status open_copy(const weir_arena *arena, uint32_t bucket, uint32_t 
     if (status != WEIR_OK)
         return status;
     if (!atomic_load(&arena->running) || arena->bucket != bucket || arena->stream.id != stream.id)
-        return weir_fail(WEIR_STREAM_MISUSE, "%s: \"%.200s\" is of bucket %u of %s, which no run on this stream is of",
-                         call, name_of(arena, bucket, tensor), bucket, arena->tag);
+        return weir_fail(WEIR_ERR_STREAM_MISUSE,
+                         "%s: \"%.200s\" is of bucket %u of %s, which no run on this stream is of", call,
+                         name_of(arena, bucket, tensor), bucket, arena->tag);
     uint64_t has = arena->buckets[bucket].actual[tensor];
     if (at > has || bytes > has - at)
-        return weir_fail(WEIR_INVALID, "%s: %llu bytes from %llu on are not in \"%.200s\", which has %llu", call,
+        return weir_fail(WEIR_ERR_INVALID, "%s: %llu bytes from %llu on are not in \"%.200s\", which has %llu", call,
                          (unsigned long long)bytes, (unsigned long long)at, name_of(arena, bucket, tensor),
                          (unsigned long long)has);
     *pointer = bytes ? (char *)address(arena, &slot) + at : NULL;
@@ -537,7 +541,7 @@ static weir_status begin(weir_arena *arena, weir_stream stream)
         return status;
     for (unsigned kind = 0, i = 0; kind < WEIR_KIND_COUNT; kind++)
         if (arena->blocks[kind].block.pointer)
-            uses[i++] = (weir_use){arena->blocks[kind].block, WEIR_READ_WRITE};
+            uses[i++] = (weir_use){arena->blocks[kind].block, WEIR_ACCESS_READ_WRITE};
     status = weir_launch_begin(arena->runtime, stream, uses, count, &arena->launch);
     free(uses);
     if (status != WEIR_OK)
@@ -549,10 +553,10 @@ weir_status weir_arena_begin(weir_arena *arena, uint32_t bucket, weir_stream str
 {
     WI_ENTER();
     if (!arena || bucket >= arena->bucket_count)
-        return weir_fail(WEIR_INVALID, "weir_arena_begin: there is no bucket %u; %s has %u", bucket,
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_begin: there is no bucket %u; %s has %u", bucket,
                          arena ? arena->tag : "NULL", arena ? arena->bucket_count : 0);
     if (atomic_exchange(&arena->running, true))
-        return weir_fail(WEIR_BUSY, "%s is in a run already; it has one at a time", arena->tag);
+        return weir_fail(WEIR_ERR_BUSY, "%s is in a run already; it has one at a time", arena->tag);
     arena->bucket = bucket;
     arena->stream = stream;
     weir_status status = begin(arena, stream);
@@ -573,7 +577,7 @@ weir_status weir_arena_end(weir_arena *arena)
 {
     WI_ENTER();
     if (!arena || !atomic_load(&arena->running) || !arena->launch)
-        return weir_fail(WEIR_INVALID, "weir_arena_end: %s is in no run", arena ? arena->tag : "NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_end: %s is in no run", arena ? arena->tag : "NULL");
     weir_status status = weir_launch_end(arena->launch);
     if (status != WEIR_OK)
         return status;

@@ -199,7 +199,7 @@ weir_status wi_arena_pool_take(weir_arena_pool *pool, weir_client *client, const
     if (!best.client)
         return WEIR_OK;
     weir_status status = wi_order_write(pool->runtime, best.block, best.block.pointer, NULL,
-                                        request->flags & WEIR_ZEROED ? best.bytes : 0, request->stream);
+                                        request->flags & WEIR_ALLOC_ZEROED ? best.bytes : 0, request->stream);
     pthread_mutex_lock(&pool->lock);
     if (status == WEIR_OK) {
         pool->away--;
@@ -218,7 +218,7 @@ weir_status wi_arena_pool_take(weir_arena_pool *pool, weir_client *client, const
 /* As the ledger counts the block, which adaptors may have made longer. */
 static weir_status measure(wi_idle *idle)
 {
-    weir_block_details details = {.size = sizeof details};
+    weir_block_details details = {.struct_size = sizeof details};
     weir_status status = weir_block_info(idle->block.pointer, &details);
     idle->charged = details.charged;
     return status;
@@ -233,7 +233,7 @@ weir_status wi_arena_pool_give(weir_arena_pool *pool, const wi_idle *given, weir
     if (idle.charged > pool->cap)
         return weir_free_block(idle.client, idle.block, stream);
     status = wi_order_write(pool->runtime, idle.block, NULL, NULL, 0, stream);
-    if (status == WEIR_DEVICE_LOST) /* there is nothing that it could serve again */
+    if (status == WEIR_ERR_DEVICE_LOST) /* there is nothing that it could serve again */
         return weir_free_block(idle.client, idle.block, WEIR_STREAM_HOST);
     if (status != WEIR_OK)
         return status;
@@ -253,13 +253,13 @@ static weir_status make(weir_runtime *runtime, const weir_arena_pool_options *o,
 {
     weir_arena_pool *pool = calloc(1, sizeof *pool);
     if (!pool)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a pool of arenas");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a pool of arenas");
     pthread_mutex_init(&pool->lock, NULL);
     pool->runtime = runtime;
     pool->cap = o->cap;
     pool->waste = o->waste ? o->waste : 25;
     pool->priority = o->priority;
-    weir_stats stats = {.size = sizeof stats};
+    weir_stats stats = {.struct_size = sizeof stats};
     size_t clients;
     weir_status status = o->cap ? WEIR_OK : weir_snapshot(runtime, &stats, NULL, 0, &clients);
     if (status == WEIR_OK && !o->cap)
@@ -282,7 +282,7 @@ static weir_status compare(const weir_arena_pool *pool, const weir_arena_pool_op
     uint32_t waste = o->waste ? o->waste : 25;
     if ((o->cap == 0 || o->cap == pool->cap) && waste == pool->waste && o->priority == pool->priority)
         return WEIR_OK;
-    return weir_fail(WEIR_CONFLICT,
+    return weir_fail(WEIR_ERR_CONFLICT,
                      "the runtime's pool of arenas has a cap of %llu bytes, a waste of %u %% and priority %d; it "
                      "cannot have %llu bytes, %u %% and priority %d",
                      (unsigned long long)pool->cap, pool->waste, pool->priority, (unsigned long long)o->cap, waste,
@@ -292,12 +292,12 @@ static weir_status compare(const weir_arena_pool *pool, const weir_arena_pool_op
 weir_status weir_arena_pool_get(weir_runtime *runtime, const weir_arena_pool_options *options, weir_arena_pool **out)
 {
     WI_ENTER();
-    weir_arena_pool_options o = {.size = 0};
-    if (!runtime || !out || (options && !wi_copy_in(&o, sizeof o, options, options->size)))
-        return weir_fail(WEIR_INVALID, "weir_arena_pool_get: NULL, or member size is not set");
+    weir_arena_pool_options o = {.struct_size = 0};
+    if (!runtime || !out || (options && !wi_copy_in(&o, sizeof o, options, options->struct_size)))
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_pool_get: NULL, or member struct_size is not set");
     *out = NULL;
     if (o.waste > 1000)
-        return weir_fail(WEIR_INVALID, "weir_arena_pool_get: a waste of %u %% is more than 1000 %%", o.waste);
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_pool_get: a waste of %u %% is more than 1000 %%", o.waste);
     pthread_mutex_lock(&pools_lock);
     weir_arena_pool *pool = pools;
     while (pool && pool->runtime != runtime)
@@ -369,7 +369,7 @@ weir_status weir_arena_pool_trim(weir_arena_pool *pool, weir_client *client, uin
     WI_ENTER();
     uint64_t bytes = 0, blocks = 0;
     if (!pool)
-        return weir_fail(WEIR_INVALID, "weir_arena_pool_trim: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_pool_trim: NULL");
     weir_status status = trim(pool, client, keep, &bytes, &blocks);
     if (freed)
         *freed = bytes;
@@ -379,7 +379,7 @@ weir_status weir_arena_pool_trim(weir_arena_pool *pool, weir_client *client, uin
 weir_status weir_arena_pool_info(weir_arena_pool *pool, weir_arena_pool_details *out)
 {
     if (!pool || !out)
-        return weir_fail(WEIR_INVALID, "weir_arena_pool_info: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_pool_info: NULL");
     pthread_mutex_lock(&pool->lock);
     weir_arena_pool_details details = {.cap = pool->cap,
                                        .kept = pool->kept,
@@ -390,7 +390,7 @@ weir_status weir_arena_pool_info(weir_arena_pool *pool, weir_arena_pool_details 
                                        .blocks = pool->count,
                                        .waste = pool->waste};
     unlock(pool);
-    if (!wi_copy_out(out, out->size, &details, sizeof details))
-        return weir_fail(WEIR_INVALID, "weir_arena_pool_info: a structure without its size");
+    if (!wi_copy_out(out, out->struct_size, &details, sizeof details))
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_pool_info: a structure without its size");
     return WEIR_OK;
 }

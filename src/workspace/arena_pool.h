@@ -21,7 +21,7 @@ typedef struct wi_idle {
     weir_class memory_class; /* as which the ledger counts it */
 } wi_idle;
 
-/* The smallest block of the client's that serves the request, ordered before what comes on its stream and, with WEIR_ZEROED,
+/* The smallest block of the client's that serves the request, ordered before what comes on its stream and, with WEIR_ALLOC_ZEROED,
  * zero there. block->pointer is NULL when none does. WEIR_OK, or the errors of ordering and clearing, with which it stays
  * idle. */
 weir_status wi_arena_pool_take(weir_arena_pool *pool, weir_client *client, const weir_request *request,

@@ -12,7 +12,7 @@ static weir_status put(weir_runtime *runtime, void *to, const void *from, uint64
 weir_status wi_order_write(weir_runtime *runtime, weir_block block, void *to, const void *from, uint64_t bytes,
                            weir_stream stream)
 {
-    weir_use use = {block, WEIR_WRITE};
+    weir_use use = {block, WEIR_ACCESS_WRITE};
     weir_launch *launch;
     weir_status status = weir_launch_begin(runtime, stream, &use, 1, &launch);
     if (status != WEIR_OK)

@@ -51,11 +51,11 @@ static uint32_t *place(const weir_parameters *store, const char *name)
     return &store->names[at];
 }
 
-/* WEIR_INVALID, naming the call, for NULL and for a name that no parameter can have. */
+/* WEIR_ERR_INVALID, naming the call, for NULL and for a name that no parameter can have. */
 static weir_status check_name(const weir_parameters *store, const char *name, const char *call)
 {
     if (!store || !name || !*name || strlen(name) > 1023)
-        return weir_fail(WEIR_INVALID, "%s: NULL, or a name that is empty or longer than 1023 bytes", call);
+        return weir_fail(WEIR_ERR_INVALID, "%s: NULL, or a name that is empty or longer than 1023 bytes", call);
     return WEIR_OK;
 }
 
@@ -110,11 +110,12 @@ static void publish(weir_parameters *store, const weir_parameter *parameter)
  * adder whose own callback may wait for this one. */
 static _Thread_local bool adding;
 
-/* The turn of whoever adds: waits for the one before. WEIR_BUSY while a run reads the store, and inside another addition. */
+/* The turn of whoever adds: waits for the one before. WEIR_ERR_BUSY while a run reads the store, and inside another addition. */
 static weir_status take_turn(weir_parameters *store)
 {
     if (adding)
-        return weir_fail(WEIR_BUSY, "%s gets no parameter while this thread adds one; add it afterwards", store->tag);
+        return weir_fail(WEIR_ERR_BUSY, "%s gets no parameter while this thread adds one; add it afterwards",
+                         store->tag);
     pthread_mutex_lock(&store->lock);
     while (store->turn)
         pthread_cond_wait(&store->turn_ends, &store->lock);
@@ -123,7 +124,8 @@ static weir_status take_turn(weir_parameters *store)
     if (read)
         pthread_cond_signal(&store->turn_ends);
     pthread_mutex_unlock(&store->lock);
-    return read ? weir_fail(WEIR_BUSY, "%s is read by a run; end that before adding a parameter", store->tag) : WEIR_OK;
+    return read ? weir_fail(WEIR_ERR_BUSY, "%s is read by a run; end that before adding a parameter", store->tag)
+                : WEIR_OK;
 }
 
 static void end_turn(weir_parameters *store)
@@ -159,8 +161,8 @@ static weir_status enter_chunk(weir_parameters *store, store_chunk *longer, cons
     }
     pthread_mutex_unlock(&store->lock);
     free(read ? longer : old);
-    return read ? weir_fail(WEIR_BUSY, "a run that reads %s began while it grew; end that and add the parameter again",
-                            store->tag)
+    return read ? weir_fail(WEIR_ERR_BUSY,
+                            "a run that reads %s began while it grew; end that and add the parameter again", store->tag)
                 : WEIR_OK;
 }
 
@@ -170,12 +172,12 @@ static weir_status begin_chunk(weir_parameters *store, uint64_t bytes, weir_stre
     store_chunk chunk = {.room = wi_round_up(wi_max(bytes, least), WI_UNIT)};
     store_chunk *chunks = malloc((store->chunk_count + 1) * sizeof *chunks);
     if (!chunks)
-        return weir_fail(WEIR_SYSTEM, "no host memory for the blocks of %s", store->tag);
-    weir_request request = {.size = sizeof request,
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the blocks of %s", store->tag);
+    weir_request request = {.struct_size = sizeof request,
                             .bytes = chunk.room,
                             .alignment = store->alignment,
                             .stream = stream,
-                            .memory_class = WEIR_WEIGHTS,
+                            .memory_class = WEIR_CLASS_WEIGHTS,
                             .tag = store->tag};
     weir_status status = weir_alloc_with(store->client, &request, &chunk.block);
     if (status != WEIR_OK) {
@@ -193,7 +195,7 @@ static weir_status begin_chunk(weir_parameters *store, uint64_t bytes, weir_stre
     return status;
 }
 
-/* In the last chunk. WEIR_NO_ROOM, WEIR_UNSUPPORTED: not there. */
+/* In the last chunk. WEIR_ERR_NO_ROOM, WEIR_ERR_UNSUPPORTED: not there. */
 static weir_status grow_chunk(weir_parameters *store, uint64_t end, weir_stream stream, taking *took)
 {
     store_chunk *chunk = &store->chunks[store->chunk_count - 1];
@@ -215,13 +217,13 @@ static weir_status grow_chunk(weir_parameters *store, uint64_t end, weir_stream 
 /* Bytes of one parameter; *out is where. */
 static weir_status find_place(weir_parameters *store, uint64_t bytes, weir_stream stream, taking *took, void **out)
 {
-    weir_status status = WEIR_NO_ROOM;
+    weir_status status = WEIR_ERR_NO_ROOM;
     uint64_t at = 0;
     if (store->chunk_count > 0) {
         at = wi_round_up(store->chunks[store->chunk_count - 1].used, store->alignment);
         status = grow_chunk(store, at + bytes, stream, took);
     }
-    if (status == WEIR_NO_ROOM || status == WEIR_UNSUPPORTED) {
+    if (status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_UNSUPPORTED) {
         at = 0;
         status = begin_chunk(store, bytes, stream, took);
     }
@@ -267,12 +269,12 @@ static weir_status rewrite(weir_parameters *store, const weir_parameter *there, 
                            const void *from, weir_stream stream)
 {
     if (there->type != wanted->type || there->elements != wanted->elements)
-        return weir_fail(WEIR_CONFLICT, "%s has \"%.200s\" as %s of %llu elements; it cannot become %s of %llu",
+        return weir_fail(WEIR_ERR_CONFLICT, "%s has \"%.200s\" as %s of %llu elements; it cannot become %s of %llu",
                          store->tag, there->name, weir_type_name(there->type), (unsigned long long)there->elements,
                          weir_type_name(wanted->type), (unsigned long long)wanted->elements);
     if (there->bytes == 0 || !from)
         return WEIR_OK;
-    weir_block_details block = {.size = sizeof block};
+    weir_block_details block = {.struct_size = sizeof block};
     weir_status status = weir_block_info(there->pointer, &block);
     if (status != WEIR_OK)
         return status;
@@ -287,7 +289,8 @@ static weir_status add_new(weir_parameters *store, const weir_parameter *wanted,
     pthread_mutex_lock(&store->lock);
     bool room = name && make_room(store);
     pthread_mutex_unlock(&store->lock);
-    weir_status status = room ? WEIR_OK : weir_fail(WEIR_SYSTEM, "no host memory for a parameter of %s", store->tag);
+    weir_status status =
+        room ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for a parameter of %s", store->tag);
     if (status == WEIR_OK && parameter.bytes > 0) {
         status = find_place(store, parameter.bytes, stream, &took, &parameter.pointer);
         if (status == WEIR_OK)
@@ -316,11 +319,12 @@ static weir_status check(const weir_parameters *store, const char *name, weir_ty
     if (status != WEIR_OK)
         return status;
     size_t each = weir_type_bytes(type);
-    if (each == 0 || type == WEIR_TEXT)
-        return weir_fail(WEIR_INVALID, "weir_parameters_add: \"%.200s\" is of the type %s; parameters are of numbers",
-                         name, weir_type_name(type));
+    if (each == 0 || type == WEIR_TYPE_TEXT)
+        return weir_fail(WEIR_ERR_INVALID,
+                         "weir_parameters_add: \"%.200s\" is of the type %s; parameters are of numbers", name,
+                         weir_type_name(type));
     if (__builtin_mul_overflow(elements, (uint64_t)each, bytes) || *bytes > WI_LONGEST)
-        return weir_fail(WEIR_INVALID, "weir_parameters_add: \"%.200s\" of %llu elements is larger than any device",
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_add: \"%.200s\" of %llu elements is larger than any device",
                          name, (unsigned long long)elements);
     return WEIR_OK;
 }
@@ -336,7 +340,7 @@ weir_status weir_parameters_add(weir_parameters *store, const char *name, weir_t
     if (status != WEIR_OK)
         return status;
     uint32_t at = store->count;
-    weir_parameter there = {.size = 0};
+    weir_parameter there = {.struct_size = 0};
     pthread_mutex_lock(&store->lock);
     bool known = seek(store, name, &at);
     if (known)
@@ -357,10 +361,10 @@ static weir_status part_of(const weir_parameters *store, const char *of, uint64_
 {
     uint32_t whole;
     if (!seek(store, of, &whole))
-        return weir_fail(WEIR_NOT_FOUND, "the store %s has no parameter \"%.200s\"", store->tag, of);
+        return weir_fail(WEIR_ERR_NOT_FOUND, "the store %s has no parameter \"%.200s\"", store->tag, of);
     *out = store->list[whole];
     if (at > out->elements || elements > out->elements - at)
-        return weir_fail(WEIR_INVALID, "%s: %llu elements from %llu on are not in \"%.200s\", which has %llu",
+        return weir_fail(WEIR_ERR_INVALID, "%s: %llu elements from %llu on are not in \"%.200s\", which has %llu",
                          store->tag, (unsigned long long)elements, (unsigned long long)at, of,
                          (unsigned long long)out->elements);
     size_t each = weir_type_bytes(out->type);
@@ -377,12 +381,12 @@ static weir_status enter(weir_parameters *store, const char *name, weir_paramete
         const weir_parameter *there = &store->list[index];
         if (there->pointer == part->pointer && there->elements == part->elements && there->type == part->type)
             return WEIR_OK;
-        return weir_fail(WEIR_CONFLICT, "%s has \"%.200s\" as %s of %llu elements, which lie elsewhere", store->tag,
+        return weir_fail(WEIR_ERR_CONFLICT, "%s has \"%.200s\" as %s of %llu elements, which lie elsewhere", store->tag,
                          there->name, weir_type_name(there->type), (unsigned long long)there->elements);
     }
     part->name = make_room(store) ? strdup(name) : NULL;
     if (!part->name)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a name of %s", store->tag);
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a name of %s", store->tag);
     publish(store, part);
     return WEIR_OK;
 }
@@ -415,12 +419,12 @@ static weir_status check_options(weir_parameters_options *o)
     o->alignment = o->alignment ? o->alignment : WI_UNIT;
     o->step = o->step ? o->step : WEIR_PARAMETERS_STEP;
     if (!wi_power_of_two(o->alignment) || o->alignment > 2 * WI_MIB)
-        return weir_fail(WEIR_INVALID, "weir_parameters_open: an alignment of %zu is no power of two up to 2 MiB",
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_open: an alignment of %zu is no power of two up to 2 MiB",
                          o->alignment);
     uint64_t between = o->expected_count > 1 ? (o->expected_count - 1) * (uint64_t)(o->alignment - 1) : 0;
     o->expected = o->expected > WI_LONGEST ? o->expected : o->expected + between;
     if (o->expected > WI_LONGEST || o->step > WI_LONGEST)
-        return weir_fail(WEIR_INVALID, "weir_parameters_open: no device could have %llu bytes",
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_open: no device could have %llu bytes",
                          (unsigned long long)wi_max(o->expected, o->step));
     return WEIR_OK;
 }
@@ -430,16 +434,16 @@ weir_status weir_parameters_open(weir_client *client, const weir_parameters_opti
     weir_status status = wi_client_check(client, "weir_parameters_open");
     if (status != WEIR_OK)
         return status;
-    weir_parameters_options o = {.size = 0};
-    if (!out || (options && !wi_copy_in(&o, sizeof o, options, options->size)))
-        return weir_fail(WEIR_INVALID, "weir_parameters_open: NULL, or member size is not set");
+    weir_parameters_options o = {.struct_size = 0};
+    if (!out || (options && !wi_copy_in(&o, sizeof o, options, options->struct_size)))
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_open: NULL, or member struct_size is not set");
     *out = NULL;
     status = check_options(&o);
     if (status != WEIR_OK)
         return status;
     weir_parameters *store = calloc(1, sizeof *store);
     if (!store)
-        return weir_fail(WEIR_SYSTEM, "no host memory for a store of parameters");
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a store of parameters");
     pthread_mutex_init(&store->lock, NULL);
     pthread_cond_init(&store->turn_ends, NULL);
     store->holders = 1;
@@ -456,7 +460,7 @@ weir_status weir_parameters_share(weir_parameters *store)
 {
     WI_ENTER();
     if (!store)
-        return weir_fail(WEIR_INVALID, "weir_parameters_share: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_share: NULL");
     pthread_mutex_lock(&store->lock);
     store->holders++;
     pthread_mutex_unlock(&store->lock);
@@ -509,8 +513,8 @@ weir_status weir_parameters_release(weir_parameters *store)
 weir_status weir_parameters_info(weir_parameters *store, weir_parameters_details *out)
 {
     if (!store || !out)
-        return weir_fail(WEIR_INVALID, "weir_parameters_info: NULL");
-    weir_parameters_details details = {.size = 0};
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_info: NULL");
+    weir_parameters_details details = {.struct_size = 0};
     pthread_mutex_lock(&store->lock);
     details.count = store->count;
     details.blocks = store->chunk_count;
@@ -518,8 +522,8 @@ weir_status weir_parameters_info(weir_parameters *store, weir_parameters_details
     for (uint32_t i = 0; i < store->chunk_count; i++)
         details.charged += store->chunks[i].room;
     pthread_mutex_unlock(&store->lock);
-    if (!wi_copy_out(out, out->size, &details, sizeof details))
-        return weir_fail(WEIR_INVALID, "weir_parameters_info: a structure without its size");
+    if (!wi_copy_out(out, out->struct_size, &details, sizeof details))
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_info: a structure without its size");
     return WEIR_OK;
 }
 
@@ -538,13 +542,13 @@ weir_status wi_parameters_begin_run(weir_parameters *store, size_t before, weir_
     chunks = store ? store->chunk_count : 0;
     *uses = calloc(before + chunks + 1, sizeof **uses);
     for (size_t i = 0; *uses && i < chunks; i++)
-        (*uses)[before + i] = (weir_use){store->chunks[i].block, WEIR_READ};
+        (*uses)[before + i] = (weir_use){store->chunks[i].block, WEIR_ACCESS_READ};
     if (store) {
         store->runs += *uses != NULL;
         pthread_mutex_unlock(&store->lock);
     }
     *count = before + chunks;
-    return *uses ? WEIR_OK : weir_fail(WEIR_SYSTEM, "no host memory for the uses of %zu blocks", *count);
+    return *uses ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for the uses of %zu blocks", *count);
 }
 
 void wi_parameters_end_run(weir_parameters *store)
@@ -559,30 +563,30 @@ void wi_parameters_end_run(weir_parameters *store)
 weir_status weir_parameters_get(weir_parameters *store, uint32_t index, weir_parameter *out)
 {
     if (!store || !out)
-        return weir_fail(WEIR_INVALID, "weir_parameters_get: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_get: NULL");
     pthread_mutex_lock(&store->lock);
     uint32_t count = store->count;
-    weir_parameter found = {.size = 0};
+    weir_parameter found = {.struct_size = 0};
     if (index < count)
         found = store->list[index];
     pthread_mutex_unlock(&store->lock);
     if (index >= count)
-        return weir_fail(WEIR_INVALID, "weir_parameters_get: there is no parameter %u; the store %s has %u", index,
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_get: there is no parameter %u; the store %s has %u", index,
                          store->tag, count);
-    if (!wi_copy_out(out, out->size, &found, sizeof found))
-        return weir_fail(WEIR_INVALID, "weir_parameters_get: a structure without its size");
+    if (!wi_copy_out(out, out->struct_size, &found, sizeof found))
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_get: a structure without its size");
     return WEIR_OK;
 }
 
 weir_status weir_parameters_find(weir_parameters *store, const char *name, weir_parameter *out)
 {
     if (!store || !name || !out)
-        return weir_fail(WEIR_INVALID, "weir_parameters_find: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_find: NULL");
     uint32_t index = 0;
     pthread_mutex_lock(&store->lock);
     bool there = seek(store, name, &index);
     pthread_mutex_unlock(&store->lock);
     if (!there)
-        return weir_fail(WEIR_NOT_FOUND, "the store %s has no parameter \"%.200s\"", store->tag, name);
+        return weir_fail(WEIR_ERR_NOT_FOUND, "the store %s has no parameter \"%.200s\"", store->tag, name);
     return weir_parameters_get(store, index, out);
 }

@@ -21,16 +21,16 @@ static void another_word_is_refused_with_all_that_there_are(void **state)
     (void)state;
     wi_provider provider = WI_ROCM;
     wi_policy policy = WI_MEMORY;
-    assert_int_equal(wi_provider_read("the manifest's provider", "gpu", &provider), WEIR_INVALID);
+    assert_int_equal(wi_provider_read("the manifest's provider", "gpu", &provider), WEIR_ERR_INVALID);
     assert_non_null(strstr(weir_detail(), "the manifest's provider \"gpu\""));
     for (int i = 0; i < WI_PROVIDERS; i++)
         assert_non_null(strstr(weir_detail(), wi_provider_name((wi_provider)i)));
     assert_int_equal(provider, WI_ROCM);
-    assert_int_equal(wi_policy_read("policy", "fast", &policy), WEIR_INVALID);
+    assert_int_equal(wi_policy_read("policy", "fast", &policy), WEIR_ERR_INVALID);
     assert_int_equal(policy, WI_MEMORY);
-    assert_int_equal(wi_strategy_check("strategy", "best"), WEIR_INVALID);
+    assert_int_equal(wi_strategy_check("strategy", "best"), WEIR_ERR_INVALID);
     assert_non_null(strstr(weir_detail(), "round-robin"));
-    assert_int_equal(wi_level_check("level", "4"), WEIR_INVALID);
+    assert_int_equal(wi_level_check("level", "4"), WEIR_ERR_INVALID);
     assert_non_null(strstr(weir_detail(), "extended"));
 }
 
@@ -38,7 +38,7 @@ static void a_strategy_that_splits_a_model_is_refused_for_that(void **state)
 {
     (void)state;
     assert_int_equal(wi_strategy_check("strategy", "Pipeline"), WEIR_OK);
-    assert_int_equal(wi_strategy_check("strategy", "row-split"), WEIR_INVALID);
+    assert_int_equal(wi_strategy_check("strategy", "row-split"), WEIR_ERR_INVALID);
     assert_non_null(strstr(weir_detail(), "several devices"));
 }
 

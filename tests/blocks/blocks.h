@@ -8,7 +8,8 @@ enum { BLOCK = 256 };
 
 static inline weir_blocks *make_pool_with(weir_client *client, uint32_t count, uint32_t flags)
 {
-    weir_blocks_options options = {.size = sizeof options, .bytes = BLOCK, .count = count, .tag = "kv", .flags = flags};
+    weir_blocks_options options = {
+        .struct_size = sizeof options, .bytes = BLOCK, .count = count, .tag = "kv", .flags = flags};
     weir_blocks *pool;
     ok(weir_blocks_create(client, &options, &pool));
     return pool;
@@ -16,7 +17,7 @@ static inline weir_blocks *make_pool_with(weir_client *client, uint32_t count, u
 
 static inline weir_blocks *make_pool(weir_client *client, uint32_t count)
 {
-    return make_pool_with(client, count, WEIR_NO_WAIT);
+    return make_pool_with(client, count, WEIR_ALLOC_NO_WAIT);
 }
 
 static inline weir_blocks_member *join(weir_blocks *pool, weir_client *client, uint32_t cap)
@@ -46,7 +47,7 @@ static inline weir_blocks_stats pool_stats(weir_blocks *pool)
 {
     weir_blocks_stats s;
     memset(&s, 0, sizeof s); /* padding too, for comparing */
-    s.size = sizeof s;
+    s.struct_size = sizeof s;
     ok(weir_blocks_snapshot(pool, &s, NULL, 0, NULL));
     assert_int_equal(s.free + s.held + s.pending, s.count);
     return s;
@@ -56,7 +57,7 @@ static inline weir_blocks_member_stats member_stats(weir_blocks_member *member)
 {
     weir_blocks_member_stats s;
     memset(&s, 0, sizeof s);
-    s.size = sizeof s;
+    s.struct_size = sizeof s;
     ok(weir_blocks_member_snapshot(member, &s));
     return s;
 }

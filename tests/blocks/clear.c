@@ -19,7 +19,7 @@ static void blocks_are_zero_for_a_new_owner(void **state)
 {
     fixture *f = *state;
     /* The client's own past: bytes that the pool's allocation finds there. */
-    void *past = allocate(f->a, 64 * BLOCK, WEIR_STREAM_HOST, WEIR_KV);
+    void *past = allocate(f->a, 64 * BLOCK, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     memset(past, 9, 64 * BLOCK);
     ok(weir_free(f->a, past, WEIR_STREAM_HOST));
     weir_blocks *pool = make_pool_with(f->a, 64, WEIR_BLOCKS_CLEAR);

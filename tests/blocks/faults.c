@@ -33,7 +33,8 @@ static long driver_fails_at = -1, calls_made;
 static bool went(weir_status status)
 {
     failures += status != WEIR_OK;
-    assert_true(status == WEIR_OK || status == WEIR_DRIVER || status == WEIR_SYSTEM || status == WEIR_OUT_OF_MEMORY);
+    assert_true(status == WEIR_OK || status == WEIR_ERR_DRIVER || status == WEIR_ERR_SYSTEM ||
+                status == WEIR_ERR_OUT_OF_MEMORY);
     return status == WEIR_OK;
 }
 
@@ -75,9 +76,11 @@ static void use(weir_blocks *pool, weir_blocks_member *m, int mark, weir_stream 
 
 static void live(void)
 {
-    weir_runtime_options options = {.size = sizeof options, .budget = 4 * MIB};
-    weir_blocks_options what = {
-        .size = sizeof what, .bytes = BLOCK, .count = 8, .flags = WEIR_NO_WAIT | WEIR_BLOCKS_CLEAR | WEIR_BLOCKS_NAMED};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 4 * MIB};
+    weir_blocks_options what = {.struct_size = sizeof what,
+                                .bytes = BLOCK,
+                                .count = 8,
+                                .flags = WEIR_ALLOC_NO_WAIT | WEIR_BLOCKS_CLEAR | WEIR_BLOCKS_NAMED};
     weir_runtime *runtime;
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
     weir_client *client = open_client(runtime, "one", 0, 0);
@@ -117,14 +120,14 @@ static void what_was_queued_is_waited_for(void **state)
 {
     (void)state;
     gate g = GATE;
-    weir_runtime_options options = {.size = sizeof options, .budget = 4 * MIB};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 4 * MIB};
     weir_runtime *runtime;
     weir_stream stream;
     uint32_t list[2];
     faults_reset(-1);
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
     weir_client *client = open_client(runtime, "one", 0, 0);
-    weir_blocks *pool = make_pool_with(client, 3, WEIR_NO_WAIT | WEIR_BLOCKS_CLEAR);
+    weir_blocks *pool = make_pool_with(client, 3, WEIR_ALLOC_NO_WAIT | WEIR_BLOCKS_CLEAR);
     weir_blocks_member *a = join(pool, client, 0), *b = join(pool, client, 0);
     ok(weir_stream_acquire(runtime, &stream));
     take_run(a, 3);
@@ -133,12 +136,12 @@ static void what_was_queued_is_waited_for(void **state)
     ok(weir_call(runtime, pass_gate, &g, stream));
     fault.calls = 0;
     fault.fail_at = 1;
-    fails(WEIR_DRIVER, weir_blocks_take_many(b, 2, stream, list));
+    fails(WEIR_ERR_DRIVER, weir_blocks_take_many(b, 2, stream, list));
     assert_int_equal(list[0], WEIR_BLOCKS_NONE);
     assert_int_equal(pool_stats(pool).pending, 2);
     assert_int_equal(member_stats(b).pending, 2);
     assert_int_equal(member_stats(b).taken, 0);
-    fails(WEIR_OUT_OF_MEMORY, weir_blocks_take(a, WEIR_STREAM_HOST, list));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_blocks_take(a, WEIR_STREAM_HOST, list));
     open_gate(&g);
     ok(weir_stream_synchronize(stream));
     assert_int_equal(pool_stats(pool).free, 2);

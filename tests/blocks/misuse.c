@@ -39,16 +39,16 @@ static void bad_gives_change_nothing(void **state)
         uint32_t first, count;
         const char *names;
     } bad[] = {
-        {WEIR_FOREIGN, 100, 1, "block 100 (256 bytes) of the pool kv is held by bert, not by anna"},
-        {WEIR_FOREIGN, 95, 6, "block 100"},
-        {WEIR_DOUBLE_FREE, 72, 1, "block 72 (256 bytes) of the pool kv, which is free"},
-        {WEIR_DOUBLE_FREE, 60, 40, "block 70"},
-        {WEIR_DOUBLE_FREE, 150, 1, "block 150"},
-        {WEIR_INVALID, 200, 1, "200 to 200"},
-        {WEIR_INVALID, 199, 2, "199 to 200"},
-        {WEIR_INVALID, UINT32_MAX, 1, "200"},
-        {WEIR_INVALID, 1, UINT32_MAX, "1 to"},
-        {WEIR_INVALID, 5, 0, "no blocks"},
+        {WEIR_ERR_FOREIGN, 100, 1, "block 100 (256 bytes) of the pool kv is held by bert, not by anna"},
+        {WEIR_ERR_FOREIGN, 95, 6, "block 100"},
+        {WEIR_ERR_DOUBLE_FREE, 72, 1, "block 72 (256 bytes) of the pool kv, which is free"},
+        {WEIR_ERR_DOUBLE_FREE, 60, 40, "block 70"},
+        {WEIR_ERR_DOUBLE_FREE, 150, 1, "block 150"},
+        {WEIR_ERR_INVALID, 200, 1, "200 to 200"},
+        {WEIR_ERR_INVALID, 199, 2, "199 to 200"},
+        {WEIR_ERR_INVALID, UINT32_MAX, 1, "200"},
+        {WEIR_ERR_INVALID, 1, UINT32_MAX, "1 to"},
+        {WEIR_ERR_INVALID, 5, 0, "no blocks"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         fails(bad[i].status, weir_blocks_give(s.a, bad[i].first, bad[i].count, WEIR_STREAM_HOST));
@@ -76,9 +76,9 @@ static void bad_lists_change_nothing(void **state)
         uint32_t list[4];
         const char *names;
     } bad[] = {
-        {WEIR_FOREIGN, {1, 2, 3, 100}, "bert"},      {WEIR_DOUBLE_FREE, {7, 1, 7, 2}, "block 7"},
-        {WEIR_DOUBLE_FREE, {1, 2, 120, 3}, "120"},   {WEIR_INVALID, {1, 2, 3, 128}, "128"},
-        {WEIR_INVALID, {1, WEIR_BLOCKS_NONE}, "kv"},
+        {WEIR_ERR_FOREIGN, {1, 2, 3, 100}, "bert"},      {WEIR_ERR_DOUBLE_FREE, {7, 1, 7, 2}, "block 7"},
+        {WEIR_ERR_DOUBLE_FREE, {1, 2, 120, 3}, "120"},   {WEIR_ERR_INVALID, {1, 2, 3, 128}, "128"},
+        {WEIR_ERR_INVALID, {1, WEIR_BLOCKS_NONE}, "kv"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         fails(bad[i].status, weir_blocks_give_many(s.a, bad[i].list, 4, WEIR_STREAM_HOST));
@@ -86,11 +86,11 @@ static void bad_lists_change_nothing(void **state)
         fails(bad[i].status, weir_blocks_give_many(s.a, bad[i].list, 4, f->stream));
         check_unchanged(&s);
     }
-    fails(WEIR_INVALID, weir_blocks_give_many(s.a, bad[0].list, 0, WEIR_STREAM_HOST));
-    fails(WEIR_INVALID, weir_blocks_give_many(s.a, NULL, 3, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_blocks_give_many(s.a, bad[0].list, 0, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_blocks_give_many(s.a, NULL, 3, WEIR_STREAM_HOST));
     check_unchanged(&s);
     uint32_t twice[] = {1, 2, 1};
-    fails(WEIR_DOUBLE_FREE, weir_blocks_give_many(s.a, twice, 3, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_DOUBLE_FREE, weir_blocks_give_many(s.a, twice, 3, WEIR_STREAM_HOST));
     detail_names("named in the same call");
     give(s.a, 0, 100);
     give(s.b, 100, 2);
@@ -103,7 +103,7 @@ static void another_membership_is_another_owner(void **state)
     weir_blocks *pool = make_pool(f->a, 4);
     weir_blocks_member *one = join(pool, f->a, 0), *two = join(pool, f->a, 0);
     uint32_t index = take(one);
-    fails(WEIR_FOREIGN, weir_blocks_give(two, index, 1, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_FOREIGN, weir_blocks_give(two, index, 1, WEIR_STREAM_HOST));
     detail_names("another membership");
     give(one, index, 1);
     ok(weir_blocks_destroy(pool));
@@ -126,16 +126,16 @@ static void a_name_outlives_no_taking(void **state)
     ok(weir_blocks_info(pool, index, &d));
     assert_int_equal(d.state, WEIR_BLOCK_FREE);
     assert_null(d.member);
-    fails(WEIR_DOUBLE_FREE, weir_blocks_give_named(m, index, first, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_DOUBLE_FREE, weir_blocks_give_named(m, index, first, WEIR_STREAM_HOST));
     assert_int_equal(take(m), index);
-    fails(WEIR_STALE, weir_blocks_give_named(m, index, first, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_STALE, weir_blocks_give_named(m, index, first, WEIR_STREAM_HOST));
     detail_names("block 0");
     assert_int_equal(state_of(pool, index), WEIR_BLOCK_LIVE);
     ok(weir_blocks_info(pool, index, &d));
     assert_int_not_equal(d.generation, first);
-    fails(WEIR_INVALID, weir_blocks_give_named(m, 4, d.generation, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_blocks_give_named(m, 4, d.generation, WEIR_STREAM_HOST));
     ok(weir_blocks_give_named(m, index, d.generation, WEIR_STREAM_HOST));
-    fails(WEIR_UNSUPPORTED, weir_blocks_give_named(p, take(p), 1, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_UNSUPPORTED, weir_blocks_give_named(p, take(p), 1, WEIR_STREAM_HOST));
     give(p, 0, 1);
     ok(weir_blocks_destroy(pool));
     ok(weir_blocks_destroy(plain));
@@ -153,39 +153,39 @@ static void what_is_no_member_or_stream_is_refused(void **state)
     weir_stream stale;
     ok(weir_stream_acquire(f->runtime, &stale));
     ok(weir_stream_release(stale));
-    fails(WEIR_STREAM_MISUSE, weir_blocks_take(s.a, stale, &index));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_blocks_take(s.a, stale, &index));
     assert_int_equal(index, WEIR_BLOCKS_NONE);
-    fails(WEIR_STREAM_MISUSE, weir_blocks_take_run(s.a, 2, stale, &index));
-    fails(WEIR_STREAM_MISUSE, weir_blocks_take_many(s.a, 2, stale, list));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_blocks_take_run(s.a, 2, stale, &index));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_blocks_take_many(s.a, 2, stale, list));
     list[0] = 0;
-    fails(WEIR_STREAM_MISUSE, weir_blocks_give(s.a, 0, 1, stale));
-    fails(WEIR_STREAM_MISUSE, weir_blocks_give_many(s.a, list, 1, stale));
-    fails(WEIR_INVALID, weir_blocks_take(NULL, WEIR_STREAM_HOST, &index));
-    fails(WEIR_INVALID, weir_blocks_take(s.a, WEIR_STREAM_HOST, NULL));
-    fails(WEIR_INVALID, weir_blocks_take_run(s.a, 1, WEIR_STREAM_HOST, NULL));
-    fails(WEIR_INVALID, weir_blocks_give(NULL, 0, 1, WEIR_STREAM_HOST));
-    fails(WEIR_INVALID, weir_blocks_give_many(NULL, list, 1, WEIR_STREAM_HOST));
-    fails(WEIR_INVALID, weir_blocks_give_named(NULL, 0, 1, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_blocks_give(s.a, 0, 1, stale));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_blocks_give_many(s.a, list, 1, stale));
+    fails(WEIR_ERR_INVALID, weir_blocks_take(NULL, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_INVALID, weir_blocks_take(s.a, WEIR_STREAM_HOST, NULL));
+    fails(WEIR_ERR_INVALID, weir_blocks_take_run(s.a, 1, WEIR_STREAM_HOST, NULL));
+    fails(WEIR_ERR_INVALID, weir_blocks_give(NULL, 0, 1, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_blocks_give_many(NULL, list, 1, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_blocks_give_named(NULL, 0, 1, WEIR_STREAM_HOST));
     weir_blocks_member *m;
-    fails(WEIR_INVALID, weir_blocks_join(NULL, f->a, 0, &m));
-    fails(WEIR_INVALID, weir_blocks_join(s.pool, NULL, 0, &m));
-    fails(WEIR_INVALID, weir_blocks_join(s.pool, f->a, 0, NULL));
-    fails(WEIR_INVALID, weir_blocks_leave(NULL));
-    fails(WEIR_INVALID, weir_blocks_set_cap(NULL, 1));
-    fails(WEIR_INVALID, weir_blocks_destroy(NULL));
+    fails(WEIR_ERR_INVALID, weir_blocks_join(NULL, f->a, 0, &m));
+    fails(WEIR_ERR_INVALID, weir_blocks_join(s.pool, NULL, 0, &m));
+    fails(WEIR_ERR_INVALID, weir_blocks_join(s.pool, f->a, 0, NULL));
+    fails(WEIR_ERR_INVALID, weir_blocks_leave(NULL));
+    fails(WEIR_ERR_INVALID, weir_blocks_set_cap(NULL, 1));
+    fails(WEIR_ERR_INVALID, weir_blocks_destroy(NULL));
     weir_blocks_details d = {0};
     weir_blocks_view v = {0};
     weir_blocks_stats st = {0};
     weir_blocks_member_stats ms = {0};
-    fails(WEIR_INVALID, weir_blocks_info(s.pool, 0, &d));
-    fails(WEIR_INVALID, weir_blocks_info(s.pool, 0, NULL));
-    fails(WEIR_INVALID, weir_blocks_look(s.pool, &v));
-    fails(WEIR_INVALID, weir_blocks_look(NULL, &v));
-    fails(WEIR_INVALID, weir_blocks_snapshot(s.pool, &st, NULL, 0, NULL));
-    fails(WEIR_INVALID, weir_blocks_snapshot(s.pool, NULL, NULL, 0, NULL));
-    fails(WEIR_INVALID, weir_blocks_member_snapshot(s.a, &ms));
-    d.size = sizeof d;
-    fails(WEIR_INVALID, weir_blocks_info(s.pool, 8, &d));
+    fails(WEIR_ERR_INVALID, weir_blocks_info(s.pool, 0, &d));
+    fails(WEIR_ERR_INVALID, weir_blocks_info(s.pool, 0, NULL));
+    fails(WEIR_ERR_INVALID, weir_blocks_look(s.pool, &v));
+    fails(WEIR_ERR_INVALID, weir_blocks_look(NULL, &v));
+    fails(WEIR_ERR_INVALID, weir_blocks_snapshot(s.pool, &st, NULL, 0, NULL));
+    fails(WEIR_ERR_INVALID, weir_blocks_snapshot(s.pool, NULL, NULL, 0, NULL));
+    fails(WEIR_ERR_INVALID, weir_blocks_member_snapshot(s.a, &ms));
+    d.struct_size = sizeof d;
+    fails(WEIR_ERR_INVALID, weir_blocks_info(s.pool, 8, &d));
     check_unchanged(&s);
     give(s.a, 0, 1);
     ok(weir_blocks_destroy(s.pool));
@@ -199,15 +199,15 @@ static void clients_of_other_runtimes_and_closed_ones(void **state)
     weir_blocks *pool = make_pool(f->a, 8);
     weir_blocks_member *m;
     uint32_t index;
-    fails(WEIR_INVALID, weir_blocks_join(pool, stranger, 0, &m));
+    fails(WEIR_ERR_INVALID, weir_blocks_join(pool, stranger, 0, &m));
     assert_null(m);
     detail_names("stranger");
     m = join(pool, guest, 0);
     take(m);
     ok(weir_client_close(guest)); /* the bytes are the pool's client's */
-    fails(WEIR_INVALID, weir_blocks_take(m, WEIR_STREAM_HOST, &index));
-    fails(WEIR_INVALID, weir_blocks_take_run(m, 2, WEIR_STREAM_HOST, &index));
-    fails(WEIR_BUSY, weir_blocks_destroy(pool));
+    fails(WEIR_ERR_INVALID, weir_blocks_take(m, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_INVALID, weir_blocks_take_run(m, 2, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_BUSY, weir_blocks_destroy(pool));
     give(m, 0, 1);
     ok(weir_blocks_destroy(pool));
     ok(weir_client_close(stranger));
@@ -226,7 +226,7 @@ static void a_closed_member_acts_for_nobody_else(void **state)
     for (int i = 0; i < 200; i++) { /* the records of closed ones are used again */
         weir_client *later = open_client(f->runtime, "later", 0, 0);
         assert_ptr_not_equal(later, guest);
-        fails(WEIR_INVALID, weir_blocks_take(m, WEIR_STREAM_HOST, &index));
+        fails(WEIR_ERR_INVALID, weir_blocks_take(m, WEIR_STREAM_HOST, &index));
         ok(weir_client_close(later));
     }
     ok(weir_blocks_leave(m));

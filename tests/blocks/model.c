@@ -78,7 +78,7 @@ static void step_take(model *m)
     weir_status status = how == 0   ? weir_blocks_take(m->member[who], WEIR_STREAM_HOST, &first)
                          : how == 1 ? weir_blocks_take_run(m->member[who], n, WEIR_STREAM_HOST, &first)
                                     : weir_blocks_take_many(m->member[who], n, WEIR_STREAM_HOST, list);
-    check_status(status, fits ? WEIR_OK : WEIR_OUT_OF_MEMORY, "take", __FILE__, __LINE__);
+    check_status(status, fits ? WEIR_OK : WEIR_ERR_OUT_OF_MEMORY, "take", __FILE__, __LINE__);
     for (uint32_t i = 0; fits && i < n; i++)
         becomes_held(m, how == 2 ? list[i] : first + i, who);
 }
@@ -101,10 +101,10 @@ static void step_give(model *m)
             run++;
         n = run;
     }
-    weir_status wanted = first + n > m->count ? WEIR_INVALID : WEIR_OK;
+    weir_status wanted = first + n > m->count ? WEIR_ERR_INVALID : WEIR_OK;
     for (uint32_t i = 0; wanted == WEIR_OK && i < n; i++)
-        wanted = m->block[first + i].state != HELD   ? WEIR_DOUBLE_FREE
-                 : m->block[first + i].member != who ? WEIR_FOREIGN
+        wanted = m->block[first + i].state != HELD   ? WEIR_ERR_DOUBLE_FREE
+                 : m->block[first + i].member != who ? WEIR_ERR_FOREIGN
                                                      : WEIR_OK;
     for (uint32_t i = 0; i < n; i++)
         list[i] = first + i;
@@ -120,7 +120,7 @@ static void step_cap(model *m)
 {
     int who = (int)pick(m, MEMBERS);
     uint32_t cap = 1 + (uint32_t)pick(m, m->count), mine = count_of(m, HELD, who) + count_of(m, PENDING, who);
-    check_status(weir_blocks_set_cap(m->member[who], cap), cap < mine ? WEIR_OUT_OF_MEMORY : WEIR_OK, "set_cap",
+    check_status(weir_blocks_set_cap(m->member[who], cap), cap < mine ? WEIR_ERR_OUT_OF_MEMORY : WEIR_OK, "set_cap",
                  __FILE__, __LINE__);
     if (cap >= mine)
         m->cap[who] = cap;
@@ -157,7 +157,7 @@ static void play(fixture *f, uint32_t count, uint32_t flags, uint64_t seed, int 
     m.f = f;
     m.count = count;
     m.random = seed;
-    m.pool = make_pool_with(f->a, count, WEIR_NO_WAIT | flags);
+    m.pool = make_pool_with(f->a, count, WEIR_ALLOC_NO_WAIT | flags);
     for (int i = 0; i < MEMBERS; i++) {
         m.member[i] = join(m.pool, i % 2 ? f->a : f->b, 0);
         m.cap[i] = count;

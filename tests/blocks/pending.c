@@ -23,17 +23,17 @@ static void a_given_block_is_pending_until_the_stream_is_past_it(void **state)
     ok(weir_blocks_info(pool, 2, &d));
     assert_ptr_equal(d.member, a);
     /* Nobody gets it, the owner neither; nor is it given twice. */
-    fails(WEIR_OUT_OF_MEMORY, weir_blocks_take(b, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_blocks_take(b, WEIR_STREAM_HOST, &index));
     detail_names("3 pending");
-    fails(WEIR_OUT_OF_MEMORY, weir_blocks_take(a, WEIR_STREAM_HOST, &index));
-    fails(WEIR_OUT_OF_MEMORY, weir_blocks_take_run(b, 2, WEIR_STREAM_HOST, &index));
-    fails(WEIR_DOUBLE_FREE, weir_blocks_give(a, 1, 1, f->stream));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_blocks_take(a, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_blocks_take_run(b, 2, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_DOUBLE_FREE, weir_blocks_give(a, 1, 1, f->stream));
     detail_names("pending");
-    fails(WEIR_DOUBLE_FREE, weir_blocks_give(b, 1, 1, WEIR_STREAM_HOST));
-    fails(WEIR_BUSY, weir_blocks_leave(a));
+    fails(WEIR_ERR_DOUBLE_FREE, weir_blocks_give(b, 1, 1, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_BUSY, weir_blocks_leave(a));
     detail_names("3 are pending");
-    fails(WEIR_BUSY, weir_blocks_destroy(pool));
-    fails(WEIR_OUT_OF_MEMORY, weir_blocks_set_cap(a, 3));
+    fails(WEIR_ERR_BUSY, weir_blocks_destroy(pool));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_blocks_set_cap(a, 3));
     open_gate(&g);
     ok(weir_stream_synchronize(f->stream));
     assert_int_equal(take_run(b, 3), 1);
@@ -65,7 +65,7 @@ static void the_cap_counts_what_is_pending(void **state)
     uint32_t index, first = take_run(a, 4);
     ok(weir_call(f->runtime, pass_gate, &g, f->stream));
     ok(weir_blocks_give(a, first, 3, f->stream));
-    fails(WEIR_OUT_OF_MEMORY, weir_blocks_take(a, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_blocks_take(a, WEIR_STREAM_HOST, &index));
     detail_names("its cap is 4, it holds 1 and 3 are pending");
     open_gate(&g);
     ok(weir_stream_synchronize(f->stream));
@@ -136,15 +136,15 @@ static void waiting_ends(void **state)
     ok(weir_call(f->runtime, pass_gate, &g, f->stream));
     ok(weir_blocks_give(a, 0, 3, f->stream));
     uint64_t start = now_ns();
-    fails(WEIR_OUT_OF_MEMORY, weir_blocks_take(b, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_blocks_take(b, WEIR_STREAM_HOST, &index));
     assert_true(now_ns() - start >= 45 * 1000000u);
     /* What cannot come true is not waited for. */
     ok(weir_option_set("wait", "60s"));
-    fails(WEIR_OUT_OF_MEMORY, weir_blocks_take_run(b, 4, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_blocks_take_run(b, 4, WEIR_STREAM_HOST, &index));
     give(a, 3, 1);
-    fails(WEIR_BUSY, weir_blocks_destroy(pool));
+    fails(WEIR_ERR_BUSY, weir_blocks_destroy(pool));
     detail_names("0 are held and 3 pending");
-    fails(WEIR_BUSY, weir_blocks_leave(a));
+    fails(WEIR_ERR_BUSY, weir_blocks_leave(a));
     detail_names("3 are pending");
     open_gate(&g);
     ok(weir_stream_synchronize(f->stream));

@@ -7,45 +7,46 @@ static void a_pool_is_one_block_of_its_client(void **state)
     weir_blocks *pool = make_pool(f->a, 1000);
     snapshot s = take_snapshot(f->runtime);
     check_sums(&s);
-    assert_int_equal(s.clients[0].live_class[WEIR_KV], 1000 * BLOCK);
+    assert_int_equal(s.clients[0].live_class[WEIR_CLASS_KV], 1000 * BLOCK);
     assert_int_equal(s.clients[0].blocks, 1);
-    fails(WEIR_BUSY, weir_client_close(f->a));
+    fails(WEIR_ERR_BUSY, weir_client_close(f->a));
     weir_block_details d = WEIR_INIT(weir_block_details);
     ok(weir_block_info(view_of(pool).base, &d));
     assert_string_equal(d.tag, "kv");
     ok(weir_blocks_destroy(pool));
-    weir_blocks_options o = {.size = sizeof o, .bytes = 48, .alignment = 16, .count = 3, .memory_class = WEIR_SCRATCH};
+    weir_blocks_options o = {
+        .struct_size = sizeof o, .bytes = 48, .alignment = 16, .count = 3, .memory_class = WEIR_CLASS_SCRATCH};
     ok(weir_blocks_create(f->a, &o, &pool));
-    assert_int_equal(take_snapshot(f->runtime).clients[0].live_class[WEIR_SCRATCH], 256);
+    assert_int_equal(take_snapshot(f->runtime).clients[0].live_class[WEIR_CLASS_SCRATCH], 256);
     ok(weir_blocks_destroy(pool));
 }
 
 static void what_the_budget_forbids_is_refused(void **state)
 {
     fixture *f = *state;
-    weir_blocks_options o = {.size = sizeof o, .bytes = MIB, .count = 100};
+    weir_blocks_options o = {.struct_size = sizeof o, .bytes = MIB, .count = 100};
     weir_blocks *pool = (weir_blocks *)f;
-    fails(WEIR_OUT_OF_MEMORY, weir_blocks_create(f->a, &o, &pool));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_blocks_create(f->a, &o, &pool));
     assert_null(pool);
     assert_int_equal(last_refusal().requested, 100 * MIB);
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_BUDGET);
-    assert_int_equal(last_refusal().memory_class, WEIR_KV);
+    assert_int_equal(last_refusal().memory_class, WEIR_CLASS_KV);
 }
 
 static void bad_options_are_named(void **state)
 {
     fixture *f = *state;
-    weir_blocks_options good = {.size = sizeof good, .bytes = BLOCK, .count = 4}, o = good;
+    weir_blocks_options good = {.struct_size = sizeof good, .bytes = BLOCK, .count = 4}, o = good;
     weir_blocks *pool;
-    fails(WEIR_INVALID, weir_blocks_create(NULL, &o, &pool));
-    fails(WEIR_INVALID, weir_blocks_create(f->a, NULL, &pool));
-    fails(WEIR_INVALID, weir_blocks_create(f->a, &o, NULL));
+    fails(WEIR_ERR_INVALID, weir_blocks_create(NULL, &o, &pool));
+    fails(WEIR_ERR_INVALID, weir_blocks_create(f->a, NULL, &pool));
+    fails(WEIR_ERR_INVALID, weir_blocks_create(f->a, &o, NULL));
 #define BAD(member, value, text)                                                                                       \
     o = good;                                                                                                          \
     o.member = (value);                                                                                                \
-    fails(WEIR_INVALID, weir_blocks_create(f->a, &o, &pool));                                                          \
+    fails(WEIR_ERR_INVALID, weir_blocks_create(f->a, &o, &pool));                                                      \
     detail_names(text)
-    BAD(size, 0, "size");
+    BAD(struct_size, 0, "size");
     BAD(count, 0, "count");
     BAD(count, WEIR_BLOCKS_MOST + 1, "count");
     BAD(bytes, 0, "multiple");
@@ -67,7 +68,7 @@ static void singles_and_runs_share_one_set(void **state)
     assert_int_equal(pool_stats(pool).free, 8); /* fresh: all free */
     for (uint32_t i = 0; i < 8; i++)
         assert_int_equal(take(m), i); /* the lowest first */
-    fails(WEIR_OUT_OF_MEMORY, weir_blocks_take(m, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_blocks_take(m, WEIR_STREAM_HOST, &index));
     assert_int_equal(index, WEIR_BLOCKS_NONE);
     give(m, 5, 1);
     assert_int_equal(take(m), 5); /* freed is reusable */
@@ -84,13 +85,13 @@ static void singles_and_runs_share_one_set(void **state)
     give(m, 1, 1);
     give(m, 5, 1);
     give(m, 3, 1); /* {1, 3, 5, 6, 7} */
-    fails(WEIR_OUT_OF_MEMORY, weir_blocks_take_run(m, 4, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_blocks_take_run(m, 4, WEIR_STREAM_HOST, &index));
     assert_int_equal(index, WEIR_BLOCKS_NONE);
     detail_names("anna");
     detail_names("longest run is 3");
     assert_int_equal(pool_stats(pool).free, 5); /* count unchanged */
-    fails(WEIR_INVALID, weir_blocks_take_run(m, 0, WEIR_STREAM_HOST, &index));
-    fails(WEIR_OUT_OF_MEMORY, weir_blocks_take_run(m, 9, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_INVALID, weir_blocks_take_run(m, 0, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_blocks_take_run(m, 9, WEIR_STREAM_HOST, &index));
     give(m, 0, 1);
     give(m, 2, 1);
     give(m, 4, 1);
@@ -142,12 +143,12 @@ static void many_are_taken_all_or_none(void **state)
     }
     ok(weir_blocks_give_many(m, indices, 299, WEIR_STREAM_HOST));
     uint32_t last = indices[299];
-    fails(WEIR_OUT_OF_MEMORY, weir_blocks_take_many(m, 300, WEIR_STREAM_HOST, indices));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_blocks_take_many(m, 300, WEIR_STREAM_HOST, indices));
     for (int i = 0; i < 300; i++)
         assert_int_equal(indices[i], WEIR_BLOCKS_NONE);
     assert_int_equal(pool_stats(pool).free, 299);
-    fails(WEIR_INVALID, weir_blocks_take_many(m, 0, WEIR_STREAM_HOST, indices));
-    fails(WEIR_INVALID, weir_blocks_take_many(m, 1, WEIR_STREAM_HOST, NULL));
+    fails(WEIR_ERR_INVALID, weir_blocks_take_many(m, 0, WEIR_STREAM_HOST, indices));
+    fails(WEIR_ERR_INVALID, weir_blocks_take_many(m, 1, WEIR_STREAM_HOST, NULL));
     give(m, last, 1);
     ok(weir_blocks_destroy(pool));
 }
@@ -162,12 +163,12 @@ static void caps_bound_a_members_total(void **state)
     assert_int_equal(member_stats(b).cap, 100);
     uint32_t six = take_run(a, 6);
     uint32_t one = take(a);
-    fails(WEIR_OUT_OF_MEMORY, weir_blocks_take_run(a, 4, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_blocks_take_run(a, 4, WEIR_STREAM_HOST, &index));
     detail_names("its cap is 10, it holds 7");
-    fails(WEIR_OUT_OF_MEMORY, weir_blocks_take_many(a, 4, WEIR_STREAM_HOST, indices));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_blocks_take_many(a, 4, WEIR_STREAM_HOST, indices));
     ok(weir_blocks_take_many(a, 3, WEIR_STREAM_HOST, indices));
-    fails(WEIR_OUT_OF_MEMORY, weir_blocks_take(a, WEIR_STREAM_HOST, &index));
-    fails(WEIR_OUT_OF_MEMORY, weir_blocks_set_cap(a, 9));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_blocks_take(a, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_blocks_set_cap(a, 9));
     detail_names("holds 10");
     ok(weir_blocks_set_cap(a, 11));
     uint32_t eleventh = take(a);
@@ -188,7 +189,7 @@ static void caps_bound_a_members_total(void **state)
     ok(weir_blocks_set_cap(a, 0));
     assert_int_equal(member_stats(a).cap, 100);
     take_run(b, 100);
-    fails(WEIR_OUT_OF_MEMORY, weir_blocks_take(a, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_blocks_take(a, WEIR_STREAM_HOST, &index));
     detail_names("bert has 100");
     give(b, 0, 100);
     ok(weir_blocks_destroy(pool));
@@ -200,16 +201,16 @@ static void members_come_and_go(void **state)
     weir_blocks *pool = make_pool(f->a, 16);
     weir_blocks_member *a = join(pool, f->a, 0), *b = join(pool, f->b, 0), *c = join(pool, f->b, 0);
     take_run(b, 4);
-    fails(WEIR_BUSY, weir_blocks_leave(b));
+    fails(WEIR_ERR_BUSY, weir_blocks_leave(b));
     detail_names("bert holds 4");
-    fails(WEIR_BUSY, weir_blocks_destroy(pool));
+    fails(WEIR_ERR_BUSY, weir_blocks_destroy(pool));
     detail_names("4 are held");
     detail_names("bert");
     ok(weir_blocks_leave(a));
     give(b, 0, 4);
     ok(weir_blocks_leave(b));
-    weir_blocks_member_stats lines[4] = {{.size = sizeof lines[0]}};
-    weir_blocks_stats s = {.size = sizeof s};
+    weir_blocks_member_stats lines[4] = {{.struct_size = sizeof lines[0]}};
+    weir_blocks_stats s = {.struct_size = sizeof s};
     size_t count;
     a = join(pool, f->a, 3);
     ok(weir_blocks_snapshot(pool, &s, lines, 4, &count));
@@ -252,7 +253,7 @@ static void statistics_tell_how_broken_up_it_is(void **state)
 static void addresses_are_arithmetic(void **state)
 {
     fixture *f = *state;
-    weir_blocks_options o = {.size = sizeof o, .bytes = 4096, .alignment = 4096, .count = 100};
+    weir_blocks_options o = {.struct_size = sizeof o, .bytes = 4096, .alignment = 4096, .count = 100};
     weir_blocks *pool;
     ok(weir_blocks_create(f->a, &o, &pool));
     weir_blocks_view v = view_of(pool);
@@ -301,7 +302,7 @@ static void a_closed_member_keeps_its_own_record_alone(void **state)
     weir_blocks_member *member = join(pool, closed, 0), *none;
     (void)join(other, closed, 0);
     ok(weir_client_close(closed));
-    fails(WEIR_INVALID, weir_blocks_join(pool, closed, 0, &none));
+    fails(WEIR_ERR_INVALID, weir_blocks_join(pool, closed, 0, &none));
     assert_int_equal(records_of(f->runtime), KEPT + 1);
     ok(weir_blocks_destroy(other)); /* one membership of two ends */
     assert_int_equal(records_of(f->runtime), KEPT + 1);

@@ -36,8 +36,8 @@ static void still_own(uint32_t first, uint32_t count, uint32_t number)
 
 static void some_look(uint64_t *random)
 {
-    weir_blocks_stats s = {.size = sizeof s};
-    weir_blocks_details d = {.size = sizeof d};
+    weir_blocks_stats s = {.struct_size = sizeof s};
+    weir_blocks_details d = {.struct_size = sizeof d};
     expect(weir_blocks_snapshot(pool, &s, NULL, 0, NULL) == WEIR_OK);
     expect(s.free + s.held + s.pending == COUNT);
     expect(weir_blocks_info(pool, (uint32_t)(next_random(random) % COUNT), &d) == WEIR_OK);
@@ -56,7 +56,7 @@ static void *work(void *user)
         weir_stream on = (r >> 20) % 8 ? WEIR_STREAM_HOST : stream;
         bool run = (r >> 24) % 2;
         weir_status status = run ? weir_blocks_take_run(m, n, on, &first) : weir_blocks_take_many(m, n, on, list);
-        expect(status == WEIR_OK || status == WEIR_OUT_OF_MEMORY);
+        expect(status == WEIR_OK || status == WEIR_ERR_OUT_OF_MEMORY);
         if (status == WEIR_OK) {
             for (uint32_t k = 0; k < n; k++)
                 own(run ? first + k : list[k], 1, w->number);
@@ -98,8 +98,8 @@ static void hammer(fixture *f, uint32_t flags)
 
 static void no_block_has_two_owners(void **state)
 {
-    hammer(*state, WEIR_NO_WAIT);
-    hammer(*state, WEIR_NO_WAIT | WEIR_BLOCKS_CLEAR | WEIR_BLOCKS_NAMED);
+    hammer(*state, WEIR_ALLOC_NO_WAIT);
+    hammer(*state, WEIR_ALLOC_NO_WAIT | WEIR_BLOCKS_CLEAR | WEIR_BLOCKS_NAMED);
 }
 
 static void *come_and_go(void *user)
@@ -112,7 +112,7 @@ static void *come_and_go(void *user)
         expect(weir_blocks_take(m, WEIR_STREAM_HOST, &index) == WEIR_OK);
         own(index, 1, w->number);
         still_own(index, 1, w->number);
-        expect(weir_blocks_leave(m) == WEIR_BUSY);
+        expect(weir_blocks_leave(m) == WEIR_ERR_BUSY);
         expect(weir_blocks_give(m, index, 1, WEIR_STREAM_HOST) == WEIR_OK);
         expect(weir_blocks_leave(m) == WEIR_OK);
     }

@@ -8,46 +8,46 @@ static void what_was_not_asked_for(void **state)
     (void)state;
     with_two_cards();
     options.provider = "cuda";
-    is_refused(WEIR_NOT_ASKED, "cpu", "cpu", "the provider cuda was asked for");
+    is_refused(WEIR_VERDICT_NOT_ASKED, "cpu", "cpu", "the provider cuda was asked for");
     options.provider = NULL;
     options.device = "CUDA-1"; /* a key, in any case */
-    is_refused(WEIR_NOT_ASKED, "cuda", "cuda-0", "the device CUDA-1 was asked for");
+    is_refused(WEIR_VERDICT_NOT_ASKED, "cuda", "cuda-0", "the device CUDA-1 was asked for");
     assert_string_equal(ranking(), "cuda@cuda-1");
     options.device = "cuda:7";
-    is_refused(WEIR_NO_DEVICE, "cuda", "", "cuda:7");
+    is_refused(WEIR_VERDICT_NO_DEVICE, "cuda", "", "cuda:7");
     options.device = "GPU-gone";
-    is_refused(WEIR_NOT_ASKED, "cuda", "cuda-0", "GPU-gone");
+    is_refused(WEIR_VERDICT_NOT_ASKED, "cuda", "cuda-0", "GPU-gone");
     assert_int_equal(made->accepted, 0);
     assert_non_null(strstr(made->rule, "there is no device GPU-gone; there are cpu, cuda:0 (cuda-0), cuda:1 (cuda-1)"));
     options.device = "host";
     assert_string_equal(ranking(), "cpu@cpu");
     options.engine = "gguf";
-    is_refused(WEIR_NOT_ASKED, "cpu", "cpu", "the engine gguf was asked for");
+    is_refused(WEIR_VERDICT_NOT_ASKED, "cpu", "cpu", "the engine gguf was asked for");
 }
 
 static void what_is_not_here(void **state)
 {
     (void)state;
-    is_refused(WEIR_NO_DEVICE, "cuda", "", "cuda needs a CUDA device");
-    assert_int_equal(candidate(made, "gguf", "cpu", "cpu")->verdict, WEIR_OTHER_FORMAT);
+    is_refused(WEIR_VERDICT_NO_DEVICE, "cuda", "", "cuda needs a CUDA device");
+    assert_int_equal(candidate(made, "gguf", "cpu", "cpu")->verdict, WEIR_VERDICT_OTHER_FORMAT);
     weir_hardware_device *card = machine_add(&here, WEIR_HARDWARE_CUDA, 8 * GIB);
     static const struct {
         weir_provider_state state;
         weir_verdict verdict;
-    } cases[] = {{WEIR_PROVIDER_NOT_BUILT, WEIR_NOT_BUILT},
-                 {WEIR_PROVIDER_NOT_LOADABLE, WEIR_NOT_LOADABLE},
-                 {WEIR_PROVIDER_NO_LIBRARY, WEIR_NO_ENGINE}};
+    } cases[] = {{WEIR_PROVIDER_NOT_BUILT, WEIR_VERDICT_NOT_BUILT},
+                 {WEIR_PROVIDER_NOT_LOADABLE, WEIR_VERDICT_NOT_LOADABLE},
+                 {WEIR_PROVIDER_NO_LIBRARY, WEIR_VERDICT_NO_ENGINE}};
     for (size_t i = 0; i < 3; i++) {
         doubles[0].states[1] = cases[i].state;
         is_refused(cases[i].verdict, "cuda", "cuda-0", "libmissing.so.1 is not found");
     }
     doubles[0].has[1] = false;
-    is_refused(WEIR_NOT_BUILT, "cuda", "cuda-0", "is no provider of the engine onnx");
+    is_refused(WEIR_VERDICT_NOT_BUILT, "cuda", "cuda-0", "is no provider of the engine onnx");
     doubles[0].has[1] = true;
     doubles[0].states[1] = WEIR_PROVIDER_HERE;
     card->usable = false;
     snprintf(card->remark, sizeof card->remark, "CUDA_VISIBLE_DEVICES hides it");
-    is_refused(WEIR_DEVICE_UNUSABLE, "cuda", "cuda-0", "CUDA_VISIBLE_DEVICES hides it");
+    is_refused(WEIR_VERDICT_DEVICE_UNUSABLE, "cuda", "cuda-0", "CUDA_VISIBLE_DEVICES hides it");
 }
 
 static void an_engine_that_is_not_here(void **state)
@@ -57,7 +57,7 @@ static void an_engine_that_is_not_here(void **state)
     choose_here();
     assert_int_equal(made->accepted, 0);
     const weir_candidate *c = candidate(made, "llm", "cpu", "cpu");
-    assert_int_equal(c->verdict, WEIR_NO_ENGINE);
+    assert_int_equal(c->verdict, WEIR_VERDICT_NO_ENGINE);
     assert_non_null(strstr(c->reason, "weir-engine-llm.so"));
     assert_non_null(strstr(made->rule, "llm: the engine llm is not here")); /* no provider is to blame */
     assert_non_null(strstr(made->rule, "weir-engine-llm.so"));
@@ -70,10 +70,10 @@ static void what_is_too_old(void **state)
     card->driver = version("535.129.3");
     card->capability = version("7.5");
     needs()->min_driver_version = version("535.129.4");
-    is_refused(WEIR_OLD_DRIVER, "cuda", "cuda-0", "the driver of cuda-0 is 535.129.3");
+    is_refused(WEIR_VERDICT_OLD_DRIVER, "cuda", "cuda-0", "the driver of cuda-0 is 535.129.3");
     needs()->min_driver_version = version("535.129.3");
     needs()->min_compute_capability = version("8");
-    is_refused(WEIR_OLD_DEVICE, "cuda", "cuda-0", "is 7.5, and the manifest wants 8");
+    is_refused(WEIR_VERDICT_OLD_DEVICE, "cuda", "cuda-0", "is 7.5, and the manifest wants 8");
     needs()->min_compute_capability = version("7.5");
     assert_string_equal(ranking(), "cuda@cuda-0 cpu@cpu");
 }
@@ -82,15 +82,15 @@ static void the_processor_forbidden(void **state)
 {
     (void)state;
     needs()->cpu = WEIR_CPU_LISTED;
-    is_refused(WEIR_NO_CPU, "cpu", "cpu", "only where it is listed");
+    is_refused(WEIR_VERDICT_NO_CPU, "cpu", "cpu", "only where it is listed");
     list_providers("cpu", NULL, 0);
     assert_string_equal(ranking(), "cpu@cpu");
     options.no_cpu = true;
-    is_refused(WEIR_NO_CPU, "cpu", "cpu", "forbidden");
+    is_refused(WEIR_VERDICT_NO_CPU, "cpu", "cpu", "forbidden");
     list_providers("openvino", NULL, 0);
-    is_refused(WEIR_NO_CPU, "openvino", "cpu", "forbidden");
+    is_refused(WEIR_VERDICT_NO_CPU, "openvino", "cpu", "forbidden");
     options.provider = "cpu";
-    is_refused(WEIR_NO_CPU, "cpu", "cpu", "forbidden");
+    is_refused(WEIR_VERDICT_NO_CPU, "cpu", "cpu", "forbidden");
     assert_int_equal(made->accepted, 0);
     options.no_cpu = false;
     needs()->cpu = WEIR_CPU_LISTED;
@@ -100,10 +100,10 @@ static void the_processor_forbidden(void **state)
 static void what_the_engine_refuses(void **state)
 {
     (void)state;
-    doubles[0].plan = WEIR_INVALID;
-    is_refused(WEIR_BAD_SETTING, "cpu", "cpu", "the double was told to fail");
-    doubles[0].plan = WEIR_CORRUPT;
-    is_refused(WEIR_OTHER_FORMAT, "cpu", "cpu", "the double was told to fail");
+    doubles[0].plan = WEIR_ERR_INVALID;
+    is_refused(WEIR_VERDICT_BAD_SETTING, "cpu", "cpu", "the double was told to fail");
+    doubles[0].plan = WEIR_ERR_CORRUPT;
+    is_refused(WEIR_VERDICT_OTHER_FORMAT, "cpu", "cpu", "the double was told to fail");
     assert_false(candidate(made, "onnx", "cpu", "cpu")->predicted);
     /* It is so with every provider: that there is no GPU is not why. */
     const char *why = strstr(made->rule, "Nothing is accepted: onnx: ");
@@ -122,31 +122,31 @@ static void predicted_bytes_have_to_fit(void **state)
     assert_string_equal(ranking(), "cuda@cuda-0 cpu@cpu");
     const weir_candidate *c = candidate(made, "onnx", "cuda", "cuda-0");
     assert_true(c->predicted);
-    assert_int_equal(c->bytes[WEIR_WEIGHTS] + c->bytes[WEIR_KV], 9 * GIB);
+    assert_int_equal(c->bytes[WEIR_CLASS_WEIGHTS] + c->bytes[WEIR_CLASS_KV], 9 * GIB);
     assert_int_equal(c->obtainable, 9 * GIB);
     doubles[0].bytes[1]++;
-    is_refused(WEIR_LITTLE_VRAM, "cuda", "cuda-0", "what the engine predicts");
+    is_refused(WEIR_VERDICT_LITTLE_VRAM, "cuda", "cuda-0", "what the engine predicts");
     card->free = card->total = 4 * GIB; /* of which the margin is 512 MiB */
     doubles[0].bytes[1] = 3 * GIB + GIB / 2;
     assert_string_equal(ranking(), "cuda@cuda-0 cpu@cpu");
     doubles[0].bytes[1]++;
     assert_string_equal(ranking(), "cpu@cpu");
     doubles[0].bytes[6] = 64 * GIB;
-    is_refused(WEIR_LITTLE_MEMORY, "cpu", "cpu", "what the engine predicts");
+    is_refused(WEIR_VERDICT_LITTLE_MEMORY, "cpu", "cpu", "what the engine predicts");
 }
 
 static void without_a_prediction_the_file_counts(void **state)
 {
     (void)state;
     weir_obtainable there[] = {{"cpu", 999}, {"cuda-0", 1000}};
-    doubles[0].plan = WEIR_SYSTEM;
+    doubles[0].plan = WEIR_ERR_SYSTEM;
     machine_add(&here, WEIR_HARDWARE_CUDA, 8 * GIB);
     options.obtainable = there;
     options.obtainable_count = 2;
     manifest.model_file = model_file("thousand.onnx", 1000);
     assert_string_equal(ranking(), "cuda@cuda-0");
     assert_non_null(strstr(made->candidates[0].reason, "no prediction is made: the double was told to fail"));
-    is_refused(WEIR_LITTLE_MEMORY, "cpu", "cpu", "the size of the file");
+    is_refused(WEIR_VERDICT_LITTLE_MEMORY, "cpu", "cpu", "the size of the file");
 }
 
 static void limits_of_the_models_account(void **state)
@@ -156,18 +156,18 @@ static void limits_of_the_models_account(void **state)
     machine_add(&here, WEIR_HARDWARE_ROCM, 10 * GIB);
     list_providers("cuda", (const char *const[]){"rocm"}, 1);
     needs()->guaranteed = 20 * GIB;
-    is_refused(WEIR_LITTLE_VRAM, "cuda", "cuda-0", "what is guaranteed to the model");
+    is_refused(WEIR_VERDICT_LITTLE_VRAM, "cuda", "cuda-0", "what is guaranteed to the model");
     /* Its account is of the host, for weir has no driver for the device. */
     assert_string_equal(ranking(), "rocm@rocm-0 cpu@cpu");
     needs()->guaranteed = 60 * GIB;
-    is_refused(WEIR_LITTLE_MEMORY, "rocm", "rocm-0", "what is guaranteed to the model");
+    is_refused(WEIR_VERDICT_LITTLE_MEMORY, "rocm", "rocm-0", "what is guaranteed to the model");
     needs()->guaranteed = 0;
     needs()->maximum = GIB;
     doubles[0].bytes[1] = doubles[0].bytes[6] = GIB + 1;
-    is_refused(WEIR_LITTLE_VRAM, "cuda", "cuda-0", "raise its maximum");
-    is_refused(WEIR_LITTLE_MEMORY, "cpu", "cpu", "raise its maximum");
+    is_refused(WEIR_VERDICT_LITTLE_VRAM, "cuda", "cuda-0", "raise its maximum");
+    is_refused(WEIR_VERDICT_LITTLE_MEMORY, "cpu", "cpu", "raise its maximum");
     needs()->guaranteed = 2 * GIB;
-    cannot_choose(WEIR_INVALID, "guarantees 2 GiB, which is more than its maximum of 1 GiB");
+    cannot_choose(WEIR_ERR_INVALID, "guarantees 2 GiB, which is more than its maximum of 1 GiB");
 }
 
 static void shared_memory_counts_once(void **state)
@@ -178,14 +178,14 @@ static void shared_memory_counts_once(void **state)
     card->shares_host = true;
     needs()->min_memory = 8 * GIB;
     needs()->min_vram = 8 * GIB;
-    is_refused(WEIR_LITTLE_VRAM, "cuda", "cuda-0", "which are the same memory");
+    is_refused(WEIR_VERDICT_LITTLE_VRAM, "cuda", "cuda-0", "which are the same memory");
     card->shares_host = false;
     assert_string_equal(ranking(), "cuda@cuda-0 cpu@cpu");
     card->shares_host = true;
     needs()->min_memory = 0;
     assert_string_equal(ranking(), "cuda@cuda-0 cpu@cpu");
     here.devices[0].free = 4 * GIB; /* what the card says is free is not, if the host's is not */
-    is_refused(WEIR_LITTLE_VRAM, "cuda", "cuda-0", "3.5 GiB can be had");
+    is_refused(WEIR_VERDICT_LITTLE_VRAM, "cuda", "cuda-0", "3.5 GiB can be had");
 }
 
 static void bytes_that_nobody_knows(void **state)
@@ -194,11 +194,11 @@ static void bytes_that_nobody_knows(void **state)
     machine_add(&here, WEIR_HARDWARE_ROCM, 0)->free = WEIR_BYTES_UNKNOWN;
     assert_string_equal(ranking(), "rocm@rocm-0 cpu@cpu");
     needs()->min_vram = 1;
-    is_refused(WEIR_LITTLE_VRAM, "rocm", "rocm-0", "nobody can tell");
+    is_refused(WEIR_VERDICT_LITTLE_VRAM, "rocm", "rocm-0", "nobody can tell");
     here.devices[0].free = WEIR_BYTES_UNKNOWN;
     assert_string_equal(ranking(), "cpu@cpu");
     needs()->min_memory = 1;
-    is_refused(WEIR_LITTLE_MEMORY, "cpu", "cpu", "nobody can tell");
+    is_refused(WEIR_VERDICT_LITTLE_MEMORY, "cpu", "cpu", "nobody can tell");
 }
 
 /* Policies and orders ---------------------------------------------------------------------------------------------- */
@@ -239,16 +239,16 @@ static void options_of_the_library(void **state)
     ok(weir_option_set("providers", "directml"));
     assert_string_equal(ranking(), "directml@directml-0 cpu@cpu");
     ok(weir_option_set("providers", "directml nvidia"));
-    cannot_choose(WEIR_INVALID, "the order of providers: \"nvidia\" is no provider; there are tensorrt, cuda");
+    cannot_choose(WEIR_ERR_INVALID, "the order of providers: \"nvidia\" is no provider; there are tensorrt, cuda");
     ok(weir_option_set("providers", NULL));
     ok(weir_option_set("policy", "Manifest"));
     assert_string_equal(ranking(), "cpu@cpu");
     assert_string_equal(made->policy, "manifest");
-    fails(WEIR_INVALID, weir_option_set("policy", "best"));
+    fails(WEIR_ERR_INVALID, weir_option_set("policy", "best"));
     detail_names("fastest, manifest, memory");
     ok(weir_option_set("policy", NULL));
     setenv("WEIR_POLICY", "best", 1);
-    cannot_choose(WEIR_INVALID, "WEIR_POLICY");
+    cannot_choose(WEIR_ERR_INVALID, "WEIR_POLICY");
     unsetenv("WEIR_POLICY");
 }
 
@@ -356,31 +356,31 @@ static void words_that_are_none(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         *cases[i].word = cases[i].value;
-        cannot_choose(WEIR_INVALID, cases[i].text);
+        cannot_choose(WEIR_ERR_INVALID, cases[i].text);
         *cases[i].word = NULL;
     }
     list_providers(NULL, (const char *const[]){"cuda", "gpu"}, 2);
-    cannot_choose(WEIR_INVALID, "fallback provider \"gpu\"");
+    cannot_choose(WEIR_ERR_INVALID, "fallback provider \"gpu\"");
     list_providers(NULL, NULL, 0);
     needs()->min_coverage = 1.5;
-    cannot_choose(WEIR_INVALID, "min_coverage");
+    cannot_choose(WEIR_ERR_INVALID, "min_coverage");
     needs()->min_coverage = 0;
     manifest.model_file = "/nowhere/at.all";
-    cannot_choose(WEIR_NOT_FOUND, "/nowhere/at.all");
+    cannot_choose(WEIR_ERR_NOT_FOUND, "/nowhere/at.all");
     manifest.model_file = NULL;
-    cannot_choose(WEIR_INVALID, "no model file");
-    fails(WEIR_INVALID, weir_choice_make(&manifest, &options, NULL));
-    manifest.size = 0;
-    cannot_choose(WEIR_INVALID, "size");
+    cannot_choose(WEIR_ERR_INVALID, "no model file");
+    fails(WEIR_ERR_INVALID, weir_choice_make(&manifest, &options, NULL));
+    manifest.struct_size = 0;
+    cannot_choose(WEIR_ERR_INVALID, "size");
 }
 
 static void verdicts_have_names(void **state)
 {
     (void)state;
-    assert_string_equal(weir_verdict_name(WEIR_ACCEPTED), "ACCEPTED");
-    assert_string_equal(weir_verdict_name(WEIR_LITTLE_VRAM), "LITTLE_VRAM");
-    assert_string_equal(weir_verdict_name(WEIR_BAD_SETTING), "BAD_SETTING");
-    assert_string_equal(weir_verdict_name(WEIR_VERDICTS), "?");
+    assert_string_equal(weir_verdict_name(WEIR_VERDICT_ACCEPTED), "ACCEPTED");
+    assert_string_equal(weir_verdict_name(WEIR_VERDICT_LITTLE_VRAM), "LITTLE_VRAM");
+    assert_string_equal(weir_verdict_name(WEIR_VERDICT_BAD_SETTING), "BAD_SETTING");
+    assert_string_equal(weir_verdict_name(WEIR_VERDICT_COUNT), "?");
     weir_choice_release(NULL);
 }
 

@@ -39,7 +39,7 @@ static void check_choice(const weir_choice *choice, const char *engine)
     const weir_candidate *c = &choice->candidates[0];
     assert_string_equal(c->engine, engine);
     assert_true(c->predicted);
-    assert_true(c->bytes[WEIR_WEIGHTS] > 20 * MIB);
+    assert_true(c->bytes[WEIR_CLASS_WEIGHTS] > 20 * MIB);
     assert_true(c->library[0] != '\0' && c->version[0] != '\0');
 }
 
@@ -50,8 +50,8 @@ static void one_model(const char *name)
     char path[512];
     snprintf(path, sizeof path, "%s/models/%s", WEIR_TEST_STORE, name);
     const char *engine = strrchr(name, '.') + 1;
-    weir_manifest manifest = {.size = sizeof manifest, .path = "", .model_file = path};
-    weir_choice_options options = {.size = sizeof options, .provider = "cpu"};
+    weir_manifest manifest = {.struct_size = sizeof manifest, .path = "", .model_file = path};
+    weir_choice_options options = {.struct_size = sizeof options, .provider = "cpu"};
     uint64_t bytes[WEIR_CLASS_COUNT];
     uint64_t cold = 0, warm = UINT64_MAX;
     double first = 0, best = 1e9;

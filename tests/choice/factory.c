@@ -17,7 +17,8 @@ static void test_validate_memory_requirements_failure(void **state)
     (void)state;
     machine_begin(&here, 16 * GIB);
     needs()->min_memory = 32 * GIB;
-    is_refused(WEIR_LITTLE_MEMORY, "cpu", "cpu", "insufficient memory: 14.4 GiB can be had of the host, and 32 GiB");
+    is_refused(WEIR_VERDICT_LITTLE_MEMORY, "cpu", "cpu",
+               "insufficient memory: 14.4 GiB can be had of the host, and 32 GiB");
     assert_int_equal(made->accepted, 0);
     assert_non_null(strstr(made->rule, "32 GiB"));
 }
@@ -31,7 +32,7 @@ static void test_validate_vram_requirements_success(void **state)
     needs()->device_ids = ids;
     needs()->device_count = 1;
     assert_string_equal(ranking(), "cuda@cuda-1 cpu@cpu");
-    assert_int_equal(candidate(made, "onnx", "cuda", "cuda-0")->verdict, WEIR_NOT_ASKED);
+    assert_int_equal(candidate(made, "onnx", "cuda", "cuda-0")->verdict, WEIR_VERDICT_NOT_ASKED);
 }
 
 static void test_validate_vram_requirements_failure(void **state)
@@ -42,7 +43,7 @@ static void test_validate_vram_requirements_failure(void **state)
     needs()->min_vram = 12 * GIB;
     needs()->device_ids = ids;
     needs()->device_count = 1;
-    is_refused(WEIR_LITTLE_VRAM, "cuda", "cuda-1", "insufficient VRAM");
+    is_refused(WEIR_VERDICT_LITTLE_VRAM, "cuda", "cuda-1", "insufficient VRAM");
 }
 
 static void test_validate_cuda_version_success(void **state)
@@ -58,7 +59,7 @@ static void test_validate_cuda_version_failure(void **state)
     (void)state;
     with_two_cards();
     needs()->min_cuda_version = version("12.1");
-    is_refused(WEIR_OLD_CUDA, "cuda", "cuda-0", "is 12.0, and the manifest wants 12.1");
+    is_refused(WEIR_VERDICT_OLD_CUDA, "cuda", "cuda-0", "is 12.0, and the manifest wants 12.1");
     assert_string_equal(ranking(), "cpu@cpu");
 }
 
@@ -67,7 +68,7 @@ static void test_validate_missing_provider(void **state)
     (void)state;
     list_providers("metal", NULL, 0);
     needs()->cpu = WEIR_CPU_LISTED;
-    is_refused(WEIR_OTHER_PLATFORM, "coreml", "", "coreml needs a Metal device");
+    is_refused(WEIR_VERDICT_OTHER_PLATFORM, "coreml", "", "coreml needs a Metal device");
     assert_int_equal(made->accepted, 0);
 }
 
@@ -87,7 +88,7 @@ static void test_validate_device_id_not_found(void **state)
     with_two_cards();
     needs()->device_ids = ids;
     needs()->device_count = 1;
-    is_refused(WEIR_NO_DEVICE, "cuda", "", "99");
+    is_refused(WEIR_VERDICT_NO_DEVICE, "cuda", "", "99");
     assert_non_null(strstr(candidate(made, "onnx", "cuda", "")->reason, "there are 0, 1"));
 }
 
@@ -114,7 +115,7 @@ static void test_unsupported_framework_never_reaches_onnx(void **state)
 {
     (void)state;
     manifest.framework = "safetensors";
-    cannot_choose(WEIR_INVALID, "framework \"safetensors\" is no engine; there are gguf, llm, onnx");
+    cannot_choose(WEIR_ERR_INVALID, "framework \"safetensors\" is no engine; there are gguf, llm, onnx");
     assert_int_equal(doubles[0].plans, 0);
 }
 
@@ -141,7 +142,7 @@ static void d24_levels_reach_the_engine_or_are_refused(void **state)
     assert_string_equal(doubles[0].setting, "basic");
     manifest.framework = "gguf"; /* which has none */
     choose_here();
-    assert_int_equal(candidate(made, "gguf", "cpu", "cpu")->verdict, WEIR_BAD_SETTING);
+    assert_int_equal(candidate(made, "gguf", "cpu", "cpu")->verdict, WEIR_VERDICT_BAD_SETTING);
     needs()->graph_optimization_level = "all"; /* and so does all that it can */
     assert_string_equal(ranking(), "cpu@cpu");
 }
@@ -170,7 +171,7 @@ static void d27_versions_are_numbers(void **state)
         assert_string_equal(ranking(), cases[i].enough ? "cuda@cuda-0 cpu@cpu" : "cpu@cpu");
     }
     card->driver_runtime = (weir_version_number){.count = 0};
-    is_refused(WEIR_OLD_CUDA, "cuda", "cuda-0", "unknown");
+    is_refused(WEIR_VERDICT_OLD_CUDA, "cuda", "cuda-0", "unknown");
 }
 
 static void d28_memory_is_what_can_be_had(void **state)
@@ -179,13 +180,13 @@ static void d28_memory_is_what_can_be_had(void **state)
     weir_hardware_device *card = machine_add(&here, WEIR_HARDWARE_CUDA, 80 * GIB);
     needs()->min_vram = 40 * GIB;
     card->free = 30 * GIB; /* of 80: another program has the rest */
-    is_refused(WEIR_LITTLE_VRAM, "cuda", "cuda-0", "27 GiB can be had");
+    is_refused(WEIR_VERDICT_LITTLE_VRAM, "cuda", "cuda-0", "27 GiB can be had");
     card->free = 60 * GIB;
     assert_string_equal(ranking(), "cuda@cuda-0 cpu@cpu");
     weir_obtainable little = {"cuda-0", 40 * GIB - 1}; /* models that are loaded have it */
     options.obtainable = &little;
     options.obtainable_count = 1;
-    is_refused(WEIR_LITTLE_VRAM, "cuda", "cuda-0", "min_vram");
+    is_refused(WEIR_VERDICT_LITTLE_VRAM, "cuda", "cuda-0", "min_vram");
 }
 
 static void d30_cpu_first_does_not_hide_accelerators(void **state)
@@ -229,10 +230,10 @@ static void d30_negative_ordinals(void **state)
     static const int32_t ids[] = {0, -1};
     needs()->device_ids = ids;
     needs()->device_count = 2;
-    cannot_choose(WEIR_INVALID, "device id -1");
+    cannot_choose(WEIR_ERR_INVALID, "device id -1");
     needs()->device_count = 0;
     options.device = "-1";
-    cannot_choose(WEIR_INVALID, "device \"-1\"");
+    cannot_choose(WEIR_ERR_INVALID, "device \"-1\"");
 }
 
 static void d31_gguf_keeps_to_device_and_provider(void **state)
@@ -266,7 +267,7 @@ static void d32_tensorrt_only_where_it_is_named(void **state)
 {
     (void)state;
     machine_add(&here, WEIR_HARDWARE_CUDA, 8 * GIB);
-    is_refused(WEIR_NOT_LISTED, "tensorrt", "cuda-0", "is taken where it is named");
+    is_refused(WEIR_VERDICT_NOT_LISTED, "tensorrt", "cuda-0", "is taken where it is named");
     list_providers("TensorRT", NULL, 0);
     assert_string_equal(ranking(), "tensorrt@cuda-0 cpu@cpu");
 }

@@ -15,9 +15,9 @@ static inline int set_up(void **state)
     (void)state;
     doubles_reset();
     machine_begin(&here, 64 * GIB);
-    manifest = (weir_manifest){.size = sizeof manifest, .path = "", .model_file = model};
-    manifest.requirements.size = sizeof manifest.requirements;
-    options = (weir_choice_options){.size = sizeof options, .hardware = &here.hardware};
+    manifest = (weir_manifest){.struct_size = sizeof manifest, .path = "", .model_file = model};
+    manifest.requirements.struct_size = sizeof manifest.requirements;
+    options = (weir_choice_options){.struct_size = sizeof options, .hardware = &here.hardware};
     made = NULL;
     return 0;
 }

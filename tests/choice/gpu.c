@@ -28,7 +28,7 @@ static weir_status say_provider(size_t index, weir_engine_provider *out)
 {
     static const char *const names[] = {"cuda", "tensorrt", "cpu"};
     if (index >= sizeof names / sizeof names[0])
-        return weir_fail(WEIR_NOT_FOUND, "it has three");
+        return weir_fail(WEIR_ERR_NOT_FOUND, "it has three");
     snprintf(out->name, sizeof out->name, "%s", names[index]);
     out->state = WEIR_PROVIDER_HERE;
     return WEIR_OK;
@@ -36,7 +36,7 @@ static weir_status say_provider(size_t index, weir_engine_provider *out)
 
 static weir_status predict(const weir_engine_load *load, weir_engine_plan *out)
 {
-    out->bytes[WEIR_WEIGHTS] = strcmp(load->provider, "cpu") == 0 ? SMALL : on_device.predicted;
+    out->bytes[WEIR_CLASS_WEIGHTS] = strcmp(load->provider, "cpu") == 0 ? SMALL : on_device.predicted;
     return WEIR_OK;
 }
 
@@ -47,7 +47,7 @@ static weir_status load_model(const weir_engine_load *load, weir_engine_model **
     model->client = load->places[0].client;
     model->on_cpu = strcmp(load->provider, "cpu") == 0;
     weir_status status = weir_alloc(model->client, model->on_cpu ? SMALL : on_device.taken, WEIR_STREAM_HOST,
-                                    WEIR_WEIGHTS, &model->block);
+                                    WEIR_CLASS_WEIGHTS, &model->block);
     if (status == WEIR_OK)
         *out = model;
     else
@@ -59,8 +59,8 @@ static weir_status run_model(weir_engine_model *model, const weir_inference *inf
 {
     (void)inference;
     void *scratch;
-    weir_status status =
-        weir_alloc(model->client, model->on_cpu ? SMALL : on_device.scratch, WEIR_STREAM_HOST, WEIR_SCRATCH, &scratch);
+    weir_status status = weir_alloc(model->client, model->on_cpu ? SMALL : on_device.scratch, WEIR_STREAM_HOST,
+                                    WEIR_CLASS_SCRATCH, &scratch);
     out->count = 0;
     return status == WEIR_OK ? weir_free(model->client, scratch, WEIR_STREAM_HOST) : status;
 }
@@ -132,7 +132,7 @@ static weir_verdict verdict_of_cuda(const weir_choice *choice)
         }
     }
     fail_msg("cuda is no candidate");
-    return WEIR_VERDICTS;
+    return WEIR_VERDICT_COUNT;
 }
 
 /* cuda is refused so, and the processor is all there is. */
@@ -223,15 +223,15 @@ static void what_a_manifest_requires(void **state)
     weir_version_number newest = device_of(hardware)->driver_runtime;
     weir_hardware_release(hardware);
     r->min_vram = obtainable + (total - obtainable) / 2; /* less than it has, more than can be had */
-    only_the_processor(WEIR_LITTLE_VRAM);
+    only_the_processor(WEIR_VERDICT_LITTLE_VRAM);
     r->min_vram = 0;
     assert_true(newest.count > 0);
     r->min_cuda_version = newest;
     weir_choice *choice = choose();
-    assert_int_equal(verdict_of_cuda(choice), WEIR_ACCEPTED);
+    assert_int_equal(verdict_of_cuda(choice), WEIR_VERDICT_ACCEPTED);
     weir_choice_release(choice);
     r->min_cuda_version.part[0]++;
-    only_the_processor(WEIR_OLD_CUDA);
+    only_the_processor(WEIR_VERDICT_OLD_CUDA);
     r->min_cuda_version.count = 0;
     asked.device = "cuda:99";
     choice = choose();
@@ -259,7 +259,7 @@ static void what_is_explained_is_loaded(void **state)
     assert_string_equal(record.attempts[0].provider, choice->candidates[0].provider);
     assert_string_equal(record.attempts[0].device, choice->candidates[0].device);
     assert_string_equal(record.choice->rule, choice->rule);
-    assert_int_equal(choice->candidates[0].bytes[WEIR_WEIGHTS], on_device.taken);
+    assert_int_equal(choice->candidates[0].bytes[WEIR_CLASS_WEIGHTS], on_device.taken);
     weir_choice_release(choice);
     runtime = weir_client_runtime(weir_model_client(resident));
     assert_string_equal(weir_runtime_device(runtime), "cuda:0");
@@ -280,7 +280,7 @@ static void no_room_is_the_processor(void **state)
     weir_model *model = NULL;
     snapshot before = ledger();
     on_device.predicted = on_device.taken = obtainable;
-    only_the_processor(WEIR_LITTLE_VRAM);
+    only_the_processor(WEIR_VERDICT_LITTLE_VRAM);
     notices = 0;
     ok(weir_model_open(&manifest, &opening, &model));
     weir_record record = WEIR_INIT(weir_record);
@@ -290,7 +290,7 @@ static void no_room_is_the_processor(void **state)
     same_ledger(&before);
     ok(weir_model_unload(model));
     asked.no_cpu = true;
-    fails(WEIR_UNSUPPORTED, weir_model_open(&manifest, &opening, &model));
+    fails(WEIR_ERR_UNSUPPORTED, weir_model_open(&manifest, &opening, &model));
     asked.no_cpu = false;
     same_ledger(&before);
 }
@@ -309,13 +309,13 @@ static void a_load_that_finds_no_room(void **state)
     assert_int_equal(record.attempt_count, 2);
     assert_string_equal(record.attempts[0].provider, "cuda");
     assert_int_equal(record.attempts[0].stage, WEIR_STAGE_LOAD);
-    assert_int_equal(record.attempts[0].status, WEIR_OUT_OF_MEMORY);
+    assert_int_equal(record.attempts[0].status, WEIR_ERR_OUT_OF_MEMORY);
     assert_string_equal(record.attempts[1].provider, "cpu");
     assert_int_equal(record.attempts[1].status, WEIR_OK);
     same_ledger(&before);
     ok(weir_model_unload(model));
     opening.no_fallback = true;
-    fails(WEIR_OUT_OF_MEMORY, weir_model_open(&manifest, &opening, &model));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_model_open(&manifest, &opening, &model));
     opening.no_fallback = false;
     same_ledger(&before);
 }
@@ -336,7 +336,7 @@ static void a_run_that_finds_no_room(void **state)
     weir_record record = WEIR_INIT(weir_record);
     ok(weir_model_record(model, &record));
     assert_int_equal(record.attempts[0].stage, WEIR_STAGE_FIRST_RUN);
-    assert_int_equal(record.attempts[0].status, WEIR_OUT_OF_MEMORY);
+    assert_int_equal(record.attempts[0].status, WEIR_ERR_OUT_OF_MEMORY);
     assert_string_equal(weir_runtime_device(weir_client_runtime(weir_model_client(model))), "host");
     same_ledger(&before);
     ok(weir_model_unload(model));
@@ -376,10 +376,10 @@ int main(void)
     char path[] = "/tmp/weir-choice-XXXXXX.double";
     int file = mkstemps(path, 7);
     assert_true(file >= 0 && write(file, "x", 1) == 1 && close(file) == 0);
-    manifest = (weir_manifest){.size = sizeof manifest, .path = "", .model_file = path};
-    manifest.requirements.size = sizeof manifest.requirements;
-    asked = (weir_choice_options){.size = sizeof asked};
-    opening = (weir_opening_options){.size = sizeof opening, .choice = &asked, .notice = count_notice};
+    manifest = (weir_manifest){.struct_size = sizeof manifest, .path = "", .model_file = path};
+    manifest.requirements.struct_size = sizeof manifest.requirements;
+    asked = (weir_choice_options){.struct_size = sizeof asked};
+    opening = (weir_opening_options){.struct_size = sizeof opening, .choice = &asked, .notice = count_notice};
     on_device.predicted = on_device.taken = on_device.scratch = SMALL;
     ok(weir_option_set("engine_path", "/nowhere"));
     ok(weir_option_set("home", "/nowhere"));

@@ -41,11 +41,11 @@ static weir_status load_for_real(const double_engine *engine, const weir_engine_
     if (!takes_of_weirs(load->provider))
         bytes = 0;
     weir_status status =
-        weir_alloc(model->client, bytes - bytes / 4, WEIR_STREAM_HOST, WEIR_WEIGHTS, &model->blocks[0]);
+        weir_alloc(model->client, bytes - bytes / 4, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS, &model->blocks[0]);
     if (status == WEIR_OK)
-        status = weir_alloc(model->client, bytes / 4, WEIR_STREAM_HOST, WEIR_KV, &model->blocks[1]);
+        status = weir_alloc(model->client, bytes / 4, WEIR_STREAM_HOST, WEIR_CLASS_KV, &model->blocks[1]);
     if (status == WEIR_OK && (faults >> (loads++ % 32) & 1))
-        status = weir_fail(WEIR_ENGINE, "the double was told to fail");
+        status = weir_fail(WEIR_ERR_ENGINE, "the double was told to fail");
     if (status == WEIR_OK)
         *out = model;
     else
@@ -64,11 +64,12 @@ static resident residents[RUNTIMES][RESIDENTS];
 
 static void move_in(weir_runtime *runtime, resident *r)
 {
-    weir_client_options options = {.size = sizeof options, .name = "resident", .guaranteed = STEP * random_below(3)};
+    weir_client_options options = {
+        .struct_size = sizeof options, .name = "resident", .guaranteed = STEP * random_below(3)};
     *r = (resident){NULL, NULL};
     if (weir_client_open(runtime, &options, &r->client) != WEIR_OK)
         r->client = NULL;
-    else if (weir_alloc(r->client, STEP * random_below(4), WEIR_STREAM_HOST, WEIR_WEIGHTS, &r->block) != WEIR_OK)
+    else if (weir_alloc(r->client, STEP * random_below(4), WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS, &r->block) != WEIR_OK)
         r->block = NULL;
 }
 
@@ -125,7 +126,7 @@ static void same_candidate(const weir_attempt *attempt, const weir_candidate *c)
 /* The accepted ones are tried by rank, until one loads. */
 static void check_load(const situation *s, const weir_choice *choice)
 {
-    weir_opening_options options = {.size = sizeof options, .choice = &s->options};
+    weir_opening_options options = {.struct_size = sizeof options, .choice = &s->options};
     weir_model *model = NULL;
     size_t first = 0;
     loads = 0;
@@ -133,7 +134,7 @@ static void check_load(const situation *s, const weir_choice *choice)
         first++;
     weir_status status = weir_model_open(&s->manifest, &options, &model);
     if (first == choice->accepted) {
-        assert_int_equal(status, choice->accepted ? WEIR_ENGINE : WEIR_UNSUPPORTED);
+        assert_int_equal(status, choice->accepted ? WEIR_ERR_ENGINE : WEIR_ERR_UNSUPPORTED);
         assert_int_equal(loads, choice->accepted);
         refused_all++;
         return;
@@ -141,12 +142,12 @@ static void check_load(const situation *s, const weir_choice *choice)
     if (status != WEIR_OK)
         print_error("%s: %s\n%s\n", weir_status_name(status), weir_detail(), choice->rule);
     assert_int_equal(status, WEIR_OK);
-    weir_record record = {.size = sizeof record};
+    weir_record record = {.struct_size = sizeof record};
     ok(weir_model_record(model, &record));
     assert_int_equal(record.attempt_count, first + 1);
     for (size_t i = 0; i <= first; i++) {
         same_candidate(&record.attempts[i], &choice->candidates[i]);
-        assert_int_equal(record.attempts[i].status, i == first ? WEIR_OK : WEIR_ENGINE);
+        assert_int_equal(record.attempts[i].status, i == first ? WEIR_OK : WEIR_ERR_ENGINE);
     }
     const weir_candidate *chosen = &choice->candidates[first];
     assert_string_equal(weir_runtime_device(weir_client_runtime(weir_model_client(model))), chosen->runtime);
@@ -162,15 +163,15 @@ static void check_refusal(const situation *s, const weir_candidate *c)
     const weir_requirements *r = &s->manifest.requirements;
     weir_runtime *runtime;
     weir_engine_model *model;
-    bool memory = c->verdict == WEIR_LITTLE_MEMORY || c->verdict == WEIR_LITTLE_VRAM;
+    bool memory = c->verdict == WEIR_VERDICT_LITTLE_MEMORY || c->verdict == WEIR_VERDICT_LITTLE_VRAM;
     if (!memory || !takes_of_weirs(c->provider) || !c->predicted || r->min_memory > 0 || r->min_vram > 0)
         return;
     ok(weir_runtime_get(c->runtime, &runtime));
     weir_client_options options = {
-        .size = sizeof options, .name = "x", .guaranteed = r->guaranteed, .maximum = r->maximum};
+        .struct_size = sizeof options, .name = "x", .guaranteed = r->guaranteed, .maximum = r->maximum};
     weir_engine_place place = {runtime, NULL};
     weir_engine_load load = {
-        .size = sizeof load, .places = &place, .place_count = 1, .path = "", .provider = c->provider};
+        .struct_size = sizeof load, .places = &place, .place_count = 1, .path = "", .provider = c->provider};
     faults = 0;
     refusals_tried++;
     weir_status status = weir_client_open(runtime, &options, &place.client);
@@ -178,7 +179,7 @@ static void check_refusal(const situation *s, const weir_candidate *c)
         status = load_for_real(&doubles[strcmp(c->engine, "onnx") == 0 ? 0 : 1], &load, &model);
         ok(weir_client_close(place.client));
     }
-    assert_int_equal(status, WEIR_OUT_OF_MEMORY);
+    assert_int_equal(status, WEIR_ERR_OUT_OF_MEMORY);
 }
 
 static void what_is_explained_is_done(void **state)
@@ -218,9 +219,9 @@ static void limits_of_an_opening_are_chosen_by(void **state)
     doubles_reset();
     doubles[0].bytes[6] = 4 * MIB;
     doubles[0].bytes[1] = 8 * MIB;
-    weir_manifest manifest = {.size = sizeof manifest, .path = "", .model_file = model_file("limits.onnx", 100)};
-    weir_choice_options choice = {.size = sizeof choice, .hardware = &here.hardware};
-    weir_opening_options options = {.size = sizeof options, .choice = &choice, .maximum = 5 * MIB};
+    weir_manifest manifest = {.struct_size = sizeof manifest, .path = "", .model_file = model_file("limits.onnx", 100)};
+    weir_choice_options choice = {.struct_size = sizeof choice, .hardware = &here.hardware};
+    weir_opening_options options = {.struct_size = sizeof options, .choice = &choice, .maximum = 5 * MIB};
     faults = loads = 0;
     ok(weir_model_open(&manifest, &options, &model));
     assert_int_equal(loads, 1);
@@ -228,7 +229,7 @@ static void limits_of_an_opening_are_chosen_by(void **state)
     ok(weir_model_unload(model));
     options.maximum = 0;
     options.guaranteed = 1000 * GIB;
-    fails(WEIR_UNSUPPORTED, weir_model_open(&manifest, &options, &model));
+    fails(WEIR_ERR_UNSUPPORTED, weir_model_open(&manifest, &options, &model));
     detail_names("what is guaranteed to the model");
     assert_int_equal(loads, 1);
 }
@@ -236,7 +237,7 @@ static void limits_of_an_opening_are_chosen_by(void **state)
 static int begin(void **state)
 {
     (void)state;
-    weir_runtime_options options = {.size = sizeof options, .budget = 16 * (uint64_t)STEP};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 16 * (uint64_t)STEP};
     ok(weir_runtime_get_with("host", &options, &runtimes[0]));
     for (int i = 1; i < RUNTIMES; i++) {
         char name[16];

@@ -11,8 +11,9 @@ const char *const provider_names[KINDS_OF_PROVIDERS] = {"tensorrt", "cuda",     
 void machine_begin(machine *m, uint64_t memory)
 {
     memset(m, 0, sizeof *m);
-    m->hardware = (weir_hardware){.size = sizeof m->hardware, .devices = m->devices, .device_count = 1, .remarks = ""};
-    m->devices[0] = (weir_hardware_device){.size = sizeof m->devices[0],
+    m->hardware =
+        (weir_hardware){.struct_size = sizeof m->hardware, .devices = m->devices, .device_count = 1, .remarks = ""};
+    m->devices[0] = (weir_hardware_device){.struct_size = sizeof m->devices[0],
                                            .kind = WEIR_HARDWARE_CPU,
                                            .key = "cpu",
                                            .name = "a processor",
@@ -31,7 +32,7 @@ weir_hardware_device *machine_add(machine *m, weir_hardware_kind kind, uint64_t 
     for (size_t i = 0; i < m->hardware.device_count; i++)
         ordinal += m->devices[i].kind == kind;
     m->hardware.device_count++;
-    *d = (weir_hardware_device){.size = sizeof *d,
+    *d = (weir_hardware_device){.struct_size = sizeof *d,
                                 .kind = kind,
                                 .ordinal = ordinal,
                                 .total = bytes,
@@ -62,18 +63,19 @@ static weir_status double_probe(weir_engine_probe *out)
 
 static weir_status tell_provider(double_engine *engine, size_t index, weir_engine_provider *out)
 {
-    size_t size = out->size;
+    size_t size = out->struct_size;
     engine->asked += index == 0;
     for (size_t i = 0; i < KINDS_OF_PROVIDERS; i++) {
         if (!engine->has[i] || index-- > 0)
             continue;
-        *out = (weir_engine_provider){.size = size, .state = engine->states[i], .library = "/a/lib.so", .version = "1"};
+        *out = (weir_engine_provider){
+            .struct_size = size, .state = engine->states[i], .library = "/a/lib.so", .version = "1"};
         snprintf(out->name, sizeof out->name, "%s", provider_names[i]);
         if (out->state != WEIR_PROVIDER_HERE)
             snprintf(out->missing, sizeof out->missing, "libmissing.so.%zu is not found", i);
         return WEIR_OK;
     }
-    return weir_fail(WEIR_NOT_FOUND, "no such provider");
+    return weir_fail(WEIR_ERR_NOT_FOUND, "no such provider");
 }
 
 static weir_status plan(double_engine *engine, const weir_engine_load *load, weir_engine_plan *out)
@@ -88,22 +90,22 @@ static weir_status plan(double_engine *engine, const weir_engine_load *load, wei
         return weir_fail(engine->plan, "the double was told to fail");
     for (size_t i = 0; i < KINDS_OF_PROVIDERS; i++)
         if (strcmp(load->provider, provider_names[i]) == 0) {
-            out->bytes[WEIR_WEIGHTS] = engine->bytes[i] - engine->bytes[i] / 4;
-            out->bytes[WEIR_KV] = engine->bytes[i] / 4;
+            out->bytes[WEIR_CLASS_WEIGHTS] = engine->bytes[i] - engine->bytes[i] / 4;
+            out->bytes[WEIR_CLASS_KV] = engine->bytes[i] / 4;
             return WEIR_OK;
         }
-    return weir_fail(WEIR_INVALID, "the double was given the provider %s", load->provider);
+    return weir_fail(WEIR_ERR_INVALID, "the double was given the provider %s", load->provider);
 }
 
 static weir_status load(const double_engine *engine, const weir_engine_load *wanted, weir_engine_model **out)
 {
-    return double_loads ? double_loads(engine, wanted, out) : weir_fail(WEIR_UNSUPPORTED, "a double loads nothing");
+    return double_loads ? double_loads(engine, wanted, out) : weir_fail(WEIR_ERR_UNSUPPORTED, "a double loads nothing");
 }
 
 static weir_status no_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
 {
     (void)model, (void)inference, (void)out;
-    return WEIR_UNSUPPORTED;
+    return WEIR_ERR_UNSUPPORTED;
 }
 
 static void no_release(weir_engine_model *model, weir_outputs *outputs)
@@ -114,7 +116,7 @@ static void no_release(weir_engine_model *model, weir_outputs *outputs)
 static weir_status no_info(weir_engine_model *model, weir_model_info *out)
 {
     (void)model, (void)out;
-    return WEIR_UNSUPPORTED;
+    return WEIR_ERR_UNSUPPORTED;
 }
 
 static void unload(weir_engine_model *model)
@@ -136,7 +138,7 @@ static void unload(weir_engine_model *model)
         return load(&doubles[number], wanted, out);                                                                    \
     }                                                                                                                  \
     static const weir_engine table_##number = {.abi = WEIR_ENGINE_ABI,                                                 \
-                                               .size = sizeof(weir_engine),                                            \
+                                               .struct_size = sizeof(weir_engine),                                     \
                                                .name = called,                                                         \
                                                .summary = "a double",                                                  \
                                                .suffixes = takes,                                                      \
@@ -210,7 +212,7 @@ weir_choice *choose(const weir_manifest *manifest, const weir_choice_options *op
     for (size_t i = 0; i < choice->count; i++) {
         const weir_candidate *c = &choice->candidates[i];
         assert_int_equal(c->rank, i < choice->accepted ? (int)i : -1);
-        assert_int_equal(c->verdict == WEIR_ACCEPTED, i < choice->accepted);
+        assert_int_equal(c->verdict == WEIR_VERDICT_ACCEPTED, i < choice->accepted);
         assert_true(c->reason[0] != '\0' && strchr(c->reason, '\n') == NULL);
     }
     return choice;

@@ -21,8 +21,8 @@ static int set_up(void **state)
     (void)state;
     doubles_reset();
     machine_begin(&here, 16 * GIB);
-    manifest = (weir_manifest){.size = sizeof manifest, .path = "", .model_file = model};
-    options = (weir_choice_options){.size = sizeof options, .hardware = &here.hardware};
+    manifest = (weir_manifest){.struct_size = sizeof manifest, .path = "", .model_file = model};
+    options = (weir_choice_options){.struct_size = sizeof options, .hardware = &here.hardware};
     return 0;
 }
 
@@ -51,14 +51,15 @@ static void with_a_runtime(void **state)
 {
     (void)state;
     weir_runtime *runtime;
-    weir_runtime_options budget = {.size = sizeof budget, .budget = BUDGET};
+    weir_runtime_options budget = {.struct_size = sizeof budget, .budget = BUDGET};
     ok(weir_runtime_get_with("host", &budget, &runtime));
     assert_int_equal(of_host(), BUDGET);
     weir_client *a = open_client(runtime, "a", 16 * MIB, 0), *b = open_client(runtime, "b", 0, 0);
     assert_int_equal(of_host(), BUDGET - 16 * MIB); /* a guarantee is nobody else's */
-    void *p = allocate(a, 4 * MIB, WEIR_STREAM_HOST, WEIR_WEIGHTS);
+    void *p = allocate(a, 4 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
     assert_int_equal(of_host(), BUDGET - 16 * MIB);
-    void *q = allocate(b, 8 * MIB, WEIR_STREAM_HOST, WEIR_WEIGHTS), *r = allocate(b, 4096, WEIR_STREAM_HOST, WEIR_KV);
+    void *q = allocate(b, 8 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS),
+         *r = allocate(b, 4096, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_int_equal(of_host(), BUDGET - 24 * MIB - 4096);
     ok(weir_free(b, r, WEIR_STREAM_HOST)); /* what is parked can be had */
     assert_int_equal(of_host(), BUDGET - 24 * MIB);
@@ -80,7 +81,7 @@ static void a_verdict_of_the_budget(void **state)
     (void)state;
     doubles[0].bytes[6] = BUDGET + 1;
     weir_choice *choice = choose(&manifest, &options);
-    assert_int_equal(candidate(choice, "onnx", "cpu", "cpu")->verdict, WEIR_LITTLE_MEMORY);
+    assert_int_equal(candidate(choice, "onnx", "cpu", "cpu")->verdict, WEIR_VERDICT_LITTLE_MEMORY);
     weir_choice_release(choice);
 }
 

@@ -31,10 +31,12 @@ typedef enum wrong {
 } wrong;
 
 static const weir_verdict verdicts[WRONGS] = {
-    WEIR_NOT_ASKED,    WEIR_OTHER_FORMAT,    WEIR_NO_ENGINE,   WEIR_NOT_ASKED,     WEIR_NOT_LISTED,  WEIR_NO_CPU,
-    WEIR_NO_CPU,       WEIR_OTHER_PLATFORM,  WEIR_NO_DEVICE,   WEIR_NOT_ASKED,     WEIR_NOT_BUILT,   WEIR_NOT_LOADABLE,
-    WEIR_NO_ENGINE,    WEIR_DEVICE_UNUSABLE, WEIR_OLD_CUDA,    WEIR_OLD_DRIVER,    WEIR_OLD_DEVICE,  WEIR_BAD_SETTING,
-    WEIR_OTHER_FORMAT, WEIR_LITTLE_MEMORY,   WEIR_LITTLE_VRAM, WEIR_LITTLE_MEMORY, WEIR_LITTLE_VRAM,
+    WEIR_VERDICT_NOT_ASKED,   WEIR_VERDICT_OTHER_FORMAT,    WEIR_VERDICT_NO_ENGINE,    WEIR_VERDICT_NOT_ASKED,
+    WEIR_VERDICT_NOT_LISTED,  WEIR_VERDICT_NO_CPU,          WEIR_VERDICT_NO_CPU,       WEIR_VERDICT_OTHER_PLATFORM,
+    WEIR_VERDICT_NO_DEVICE,   WEIR_VERDICT_NOT_ASKED,       WEIR_VERDICT_NOT_BUILT,    WEIR_VERDICT_NOT_LOADABLE,
+    WEIR_VERDICT_NO_ENGINE,   WEIR_VERDICT_DEVICE_UNUSABLE, WEIR_VERDICT_OLD_CUDA,     WEIR_VERDICT_OLD_DRIVER,
+    WEIR_VERDICT_OLD_DEVICE,  WEIR_VERDICT_BAD_SETTING,     WEIR_VERDICT_OTHER_FORMAT, WEIR_VERDICT_LITTLE_MEMORY,
+    WEIR_VERDICT_LITTLE_VRAM, WEIR_VERDICT_LITTLE_MEMORY,   WEIR_VERDICT_LITTLE_VRAM,
 };
 
 typedef struct view {
@@ -190,7 +192,7 @@ static bool lacks_a_named_one(const view *v, const char *provider)
         if (sscanf(text, "%d", &ordinal) == 1)
             return !has_ordinal(v, provider, ordinal, &any) && any;
         snprintf(kind, sizeof kind, "%.*s", (int)strcspn(text, ":"), text);
-        for (int k = WEIR_HARDWARE_CUDA; k < WEIR_HARDWARE_KINDS; k++)
+        for (int k = WEIR_HARDWARE_CUDA; k < WEIR_HARDWARE_COUNT; k++)
             if (same(kind, weir_hardware_kind_name((weir_hardware_kind)k)) &&
                 runs_on(provider, (weir_hardware_kind)k)) {
                 if (strchr(text, ':'))
@@ -256,8 +258,8 @@ static void look_at_provider(const view *v, const char *engine, const char *prov
     w[LIBRARY_FAILS] = e->has[i] && e->states[i] == WEIR_PROVIDER_NOT_LOADABLE;
     w[LIBRARY_MISSING] = e->has[i] && e->states[i] == WEIR_PROVIDER_NO_LIBRARY;
     const char *level = text_or_none(v->r->graph_optimization_level);
-    w[SETTING] = (level && same(engine, "gguf") && !same(level, "all")) || e->plan == WEIR_INVALID;
-    w[UNREADABLE] = e->plan == WEIR_CORRUPT || e->plan == WEIR_UNSUPPORTED;
+    w[SETTING] = (level && same(engine, "gguf") && !same(level, "all")) || e->plan == WEIR_ERR_INVALID;
+    w[UNREADABLE] = e->plan == WEIR_ERR_CORRUPT || e->plan == WEIR_ERR_UNSUPPORTED;
 }
 
 static bool older(weir_version_number there, weir_version_number wanted)
@@ -336,7 +338,7 @@ static weir_verdict verdict_of(const view *v, const char *engine, const char *pr
     for (int i = 0; i < WRONGS; i++)
         if (w[i])
             return verdicts[i];
-    return WEIR_ACCEPTED;
+    return WEIR_VERDICT_ACCEPTED;
 }
 
 /* Ranks ------------------------------------------------------------------------------------------------------------ */
@@ -407,7 +409,7 @@ size_t oracle(const weir_manifest *manifest, const weir_choice_options *options,
         }
     for (size_t i = 0; i < count; i++)
         for (size_t j = 0; j < count; j++)
-            if (out[i].verdict == WEIR_ACCEPTED && out[j].verdict == WEIR_ACCEPTED && i != j)
+            if (out[i].verdict == WEIR_VERDICT_ACCEPTED && out[j].verdict == WEIR_VERDICT_ACCEPTED && i != j)
                 out[i].rank += comes_before(&v, &out[j], by_key(&v, out[j].device), &out[i], by_key(&v, out[i].device));
     return count;
 }

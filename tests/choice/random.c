@@ -6,7 +6,7 @@
 
 enum { CASES = UNDER_TSAN ? 1000 : 10000 };
 
-static unsigned met[WEIR_VERDICTS], several, none; /* so that rare things are known to have come */
+static unsigned met[WEIR_VERDICT_COUNT], several, none; /* so that rare things are known to have come */
 
 /* Checks ----------------------------------------------------------------------------------------------------------- */
 
@@ -28,11 +28,11 @@ static void check_against_oracle(unsigned number, const situation *s, const weir
     for (size_t i = 0; i < count; i++) {
         const expected *e = &wanted[i];
         const weir_candidate *c = candidate(choice, e->engine, e->provider, e->device);
-        bool good = c->verdict == e->verdict && (e->verdict != WEIR_ACCEPTED || (size_t)c->rank == e->rank);
+        bool good = c->verdict == e->verdict && (e->verdict != WEIR_VERDICT_ACCEPTED || (size_t)c->rank == e->rank);
         if (!good)
             complain(number, choice, e);
         assert_true(good);
-        accepted += e->verdict == WEIR_ACCEPTED;
+        accepted += e->verdict == WEIR_VERDICT_ACCEPTED;
         met[e->verdict]++;
     }
     assert_int_equal(choice->accepted, accepted);
@@ -108,7 +108,7 @@ static void random_cases(void **state)
         check_other_order_of_engines(&s, choice);
         weir_choice_release(choice);
     }
-    for (int i = 0; i < WEIR_VERDICTS; i++)
+    for (int i = 0; i < WEIR_VERDICT_COUNT; i++)
         assert_true(met[i] > CASES / 1000);
     assert_true(several > CASES / 10 && none > CASES / 10);
 }

@@ -54,7 +54,7 @@ static void random_machine(situation *s)
     size_t devices = random_below(7);
     for (size_t i = 0; i < devices; i++) {
         weir_hardware_device *d = machine_add(
-            &s->here, (weir_hardware_kind)(1 + random_below(chance(3) ? WEIR_HARDWARE_KINDS - 1 : 3)), random_bytes());
+            &s->here, (weir_hardware_kind)(1 + random_below(chance(3) ? WEIR_HARDWARE_COUNT - 1 : 3)), random_bytes());
         d->driver = random_version();
         d->driver_runtime = random_version();
         d->capability = random_version();
@@ -78,7 +78,7 @@ static void random_requirements(situation *s)
     static const char *const strategies[] = {NULL, NULL, "", "pool", "Tensor-Parallel"};
     static const char *const levels[] = {NULL, NULL, NULL, "all", "basic"};
     weir_requirements *r = &s->manifest.requirements;
-    *r = (weir_requirements){.size = sizeof *r, .fallback_providers = s->fallbacks, .device_ids = s->ids};
+    *r = (weir_requirements){.struct_size = sizeof *r, .fallback_providers = s->fallbacks, .device_ids = s->ids};
     if (chance(2)) {
         r->preferred_provider = ONE_OF(words);
         r->fallback_count = random_below(4);
@@ -108,7 +108,7 @@ static void random_options(situation *s)
     static const char *const policies[] = {NULL, "fastest", "manifest", "Memory"};
     static const char *const orders[] = {NULL, "", "rocm cpu cuda", "openvino,tensorrt", "cpu", "metal, cuda"};
     weir_choice_options *o = &s->options;
-    *o = (weir_choice_options){.size = sizeof *o, .hardware = &s->here.hardware, .obtainable = s->residents};
+    *o = (weir_choice_options){.struct_size = sizeof *o, .hardware = &s->here.hardware, .obtainable = s->residents};
     o->engine = seldom(8) ? ONE_OF(engines) : NULL;
     o->provider = seldom(8) ? ONE_OF(provider_names) : NULL;
     o->device = seldom(5) ? ONE_OF(devices) : NULL;
@@ -122,7 +122,8 @@ static void random_options(situation *s)
 
 static void random_engines(void)
 {
-    static const weir_status plans[] = {WEIR_INVALID, WEIR_CORRUPT, WEIR_UNSUPPORTED, WEIR_SYSTEM, WEIR_ENGINE};
+    static const weir_status plans[] = {WEIR_ERR_INVALID, WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED, WEIR_ERR_SYSTEM,
+                                        WEIR_ERR_ENGINE};
     doubles_reset();
     for (size_t e = 0; e < DOUBLES; e++) {
         doubles[e].plan = seldom(8) ? ONE_OF(plans) : WEIR_OK;
@@ -142,7 +143,7 @@ void situation_make(situation *s, unsigned number)
     mild = chance(3) ? 1 : 4;
     size_t format = random_below(3);
     s->format = formats[format];
-    s->manifest = (weir_manifest){.size = sizeof s->manifest, .path = "", .model_file = models[format]};
+    s->manifest = (weir_manifest){.struct_size = sizeof s->manifest, .path = "", .model_file = models[format]};
     s->manifest.framework = seldom(4) ? ONE_OF(frameworks) : NULL;
     random_machine(s);
     random_requirements(s);

@@ -24,8 +24,8 @@ static void nothing_is_there(void)
 static void no_context_is_made(void **state)
 {
     (void)state;
-    weir_manifest manifest = {.size = sizeof manifest, .path = "", .model_file = model_file("model.onnx", 100)};
-    weir_choice_options options = {.size = sizeof options};
+    weir_manifest manifest = {.struct_size = sizeof manifest, .path = "", .model_file = model_file("model.onnx", 100)};
+    weir_choice_options options = {.struct_size = sizeof options};
     weir_choice *choice = choose(&manifest, &options); /* of this machine */
     assert_true(choice->accepted > 0);
     weir_choice_release(choice);

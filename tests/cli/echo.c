@@ -59,7 +59,7 @@ static weir_status echo_read(const char *path, weir_engine_model *model)
     char line[300], key[32];
     FILE *file = fopen(path, "r");
     if (file == NULL)
-        return weir_fail(WEIR_NOT_FOUND, "cannot open %s", path);
+        return weir_fail(WEIR_ERR_NOT_FOUND, "cannot open %s", path);
     while (fgets(line, sizeof line, file) != NULL) {
         int at = 0;
         line[strcspn(line, "\n")] = '\0';
@@ -89,8 +89,8 @@ static weir_status echo_plan(const weir_engine_load *load, weir_engine_plan *out
     weir_status status = echo_read(load->path, &model);
     for (int i = 0; i < WEIR_CLASS_COUNT; i++)
         out->exact[i] = model.exact;
-    out->bytes[WEIR_WEIGHTS] = model.weight_bytes;
-    out->bytes[WEIR_SCRATCH] = model.exact ? model.scratch_bytes : 0;
+    out->bytes[WEIR_CLASS_WEIGHTS] = model.weight_bytes;
+    out->bytes[WEIR_CLASS_SCRATCH] = model.exact ? model.scratch_bytes : 0;
     return status;
 }
 
@@ -111,18 +111,19 @@ static weir_status echo_load(const weir_engine_load *load, weir_engine_model **o
 {
     weir_engine_model *model = calloc(1, sizeof *model);
     if (model == NULL)
-        return weir_fail(WEIR_SYSTEM, "no memory");
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory");
     for (size_t i = 0; i < load->setting_count; i++)
         if (strcmp(load->settings[i].key, "known") != 0) {
             free(model);
-            return weir_fail(WEIR_INVALID, "the engine echo has no setting '%s'; it has: known", load->settings[i].key);
+            return weir_fail(WEIR_ERR_INVALID, "the engine echo has no setting '%s'; it has: known",
+                             load->settings[i].key);
         }
     model->client = load->places[0].client;
     weir_status status = echo_read(load->path, model);
     if (load->progress != NULL)
         load->progress(0.5, load->progress_user);
     if (status == WEIR_OK)
-        status = weir_alloc(model->client, model->weight_bytes, WEIR_STREAM_HOST, WEIR_WEIGHTS, &model->weights);
+        status = weir_alloc(model->client, model->weight_bytes, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS, &model->weights);
     if (status == WEIR_OK && model->weight_bytes > 0)
         memset(model->weights, 1, model->weight_bytes);
     if (status == WEIR_OK)
@@ -135,13 +136,14 @@ static weir_status echo_load(const weir_engine_load *load, weir_engine_model **o
 static weir_status work(weir_engine_model *model)
 {
     void *scratch = NULL;
-    weir_status status = weir_alloc(model->client, model->scratch_bytes, WEIR_STREAM_HOST, WEIR_SCRATCH, &scratch);
+    weir_status status =
+        weir_alloc(model->client, model->scratch_bytes, WEIR_STREAM_HOST, WEIR_CLASS_SCRATCH, &scratch);
     if (status != WEIR_OK)
         return status;
     for (long left = model->slow; left > 0 && !atomic_load(&model->cancelled); left -= 5)
         nanosleep(&(struct timespec){0, 5000000}, NULL);
     give_back(model, scratch);
-    return atomic_load(&model->cancelled) ? weir_fail(WEIR_CANCELLED, "stopped on request") : WEIR_OK;
+    return atomic_load(&model->cancelled) ? weir_fail(WEIR_ERR_CANCELLED, "stopped on request") : WEIR_OK;
 }
 
 static void echo_release_outputs(weir_engine_model *model, weir_outputs *outputs)
@@ -162,7 +164,7 @@ static weir_status answer(weir_engine_model *model, const weir_inference *infere
         tensor->data = NULL;
         if (model->twice && i < 2)
             tensor->name = twice[i];
-        status = weir_alloc(model->client, tensor->bytes, WEIR_STREAM_HOST, WEIR_ACTIVATIONS, &tensor->data);
+        status = weir_alloc(model->client, tensor->bytes, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS, &tensor->data);
         if (status == WEIR_OK && tensor->bytes > 0)
             memcpy(tensor->data, inference->inputs[i].data, tensor->bytes);
         out->count += status == WEIR_OK;
@@ -175,7 +177,7 @@ static weir_status answer(weir_engine_model *model, const weir_inference *infere
 static weir_status echo_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
 {
     if (inference->input_count > model->count)
-        return weir_fail(WEIR_INVALID, "too many inputs");
+        return weir_fail(WEIR_ERR_INVALID, "too many inputs");
     atomic_fetch_add(&model->running, 1);
     weir_status status = work(model);
     atomic_fetch_sub(&model->running, 1);
@@ -197,14 +199,14 @@ static weir_status echo_cancel(weir_engine_model *model, uint64_t id)
 {
     (void)id;
     if (atomic_load(&model->running) == 0)
-        return weir_fail(WEIR_NOT_FOUND, "nothing runs");
+        return weir_fail(WEIR_ERR_NOT_FOUND, "nothing runs");
     atomic_store(&model->cancelled, true);
     return WEIR_OK;
 }
 
 static weir_status echo_info(weir_engine_model *model, weir_model_info *out)
 {
-    *out = (weir_model_info){.size = out->size,
+    *out = (weir_model_info){.struct_size = out->struct_size,
                              .engine = "echo",
                              .version = "1.0",
                              .provider = "c",
@@ -220,7 +222,7 @@ static weir_status echo_info(weir_engine_model *model, weir_model_info *out)
 
 static const weir_engine echo = {
     .abi = WEIR_ENGINE_ABI,
-    .size = sizeof(weir_engine),
+    .struct_size = sizeof(weir_engine),
     .name = "echo",
     .summary = "answers what it is asked",
     .suffixes = ".echo",

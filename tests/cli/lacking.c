@@ -21,7 +21,7 @@ static weir_status lacking_provider(size_t index, weir_engine_provider *out)
         {"openvino", "", "", "liblacking-openvino is not in the store"},
     };
     if (index >= sizeof all / sizeof all[0])
-        return weir_fail(WEIR_NOT_FOUND, "the engine lacking has no provider number %zu", index);
+        return weir_fail(WEIR_ERR_NOT_FOUND, "the engine lacking has no provider number %zu", index);
     snprintf(out->name, sizeof out->name, "%s", all[index].name);
     snprintf(out->library, sizeof out->library, "%s", all[index].library);
     snprintf(out->version, sizeof out->version, "%s", all[index].version);
@@ -33,13 +33,13 @@ static weir_status lacking_provider(size_t index, weir_engine_provider *out)
 static weir_status lacking_load(const weir_engine_load *load, weir_engine_model **out)
 {
     *out = NULL;
-    return weir_fail(WEIR_UNSUPPORTED, "the engine lacking does not load %s", load->path);
+    return weir_fail(WEIR_ERR_UNSUPPORTED, "the engine lacking does not load %s", load->path);
 }
 
 static weir_status lacking_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
 {
     (void)model, (void)inference, (void)out;
-    return weir_fail(WEIR_UNSUPPORTED, "the engine lacking does not run");
+    return weir_fail(WEIR_ERR_UNSUPPORTED, "the engine lacking does not run");
 }
 
 static void lacking_release(weir_engine_model *model, weir_outputs *outputs)
@@ -50,7 +50,7 @@ static void lacking_release(weir_engine_model *model, weir_outputs *outputs)
 static weir_status lacking_info(weir_engine_model *model, weir_model_info *out)
 {
     (void)model, (void)out;
-    return weir_fail(WEIR_UNSUPPORTED, "the engine lacking has no models");
+    return weir_fail(WEIR_ERR_UNSUPPORTED, "the engine lacking has no models");
 }
 
 static void lacking_unload(weir_engine_model *model)
@@ -62,7 +62,7 @@ WEIR_API const weir_engine *weir_engine_entry(uint32_t abi);
 const weir_engine *weir_engine_entry(uint32_t abi)
 {
     static const weir_engine table = {.abi = WEIR_ENGINE_ABI,
-                                      .size = sizeof table,
+                                      .struct_size = sizeof table,
                                       .name = "lacking",
                                       .summary = "has providers and nothing else",
                                       .suffixes = ".lacking",

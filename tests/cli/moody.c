@@ -28,7 +28,7 @@ static weir_status moody_probe(weir_engine_probe *out)
 static weir_status moody_provider(size_t index, weir_engine_provider *out)
 {
     if (index >= 2)
-        return weir_fail(WEIR_NOT_FOUND, "there are two");
+        return weir_fail(WEIR_ERR_NOT_FOUND, "there are two");
     out->state = WEIR_PROVIDER_HERE;
     snprintf(out->name, sizeof out->name, "%s", providers[index]);
     return WEIR_OK;
@@ -52,11 +52,11 @@ static weir_status moody_load(const weir_engine_load *load, weir_engine_model **
     char line[200];
     FILE *file = fopen(load->path, "r");
     if (file == NULL)
-        return weir_fail(WEIR_SYSTEM, "cannot open %s", load->path);
+        return weir_fail(WEIR_ERR_SYSTEM, "cannot open %s", load->path);
     weir_engine_model *model = calloc(1, sizeof *model);
     if (model == NULL) {
         fclose(file);
-        return weir_fail(WEIR_SYSTEM, "no memory");
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory");
     }
     model->client = load->places[0].client;
     snprintf(model->provider, sizeof model->provider, "%s", load->provider);
@@ -65,7 +65,7 @@ static weir_status moody_load(const weir_engine_load *load, weir_engine_model **
     fclose(file);
     weir_status status = model->fail_load != 0
                              ? weir_fail((weir_status)model->fail_load, "%s is in no mood to load", model->provider)
-                             : weir_alloc(model->client, 4096, WEIR_STREAM_HOST, WEIR_WEIGHTS, &model->weights);
+                             : weir_alloc(model->client, 4096, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS, &model->weights);
     if (status == WEIR_OK)
         *out = model;
     else
@@ -91,7 +91,7 @@ static void moody_release_outputs(weir_engine_model *model, weir_outputs *output
 
 static weir_status moody_info(weir_engine_model *model, weir_model_info *out)
 {
-    *out = (weir_model_info){.size = out->size,
+    *out = (weir_model_info){.struct_size = out->struct_size,
                              .engine = "moody",
                              .version = "1.0",
                              .provider = model->provider,
@@ -111,7 +111,7 @@ static void moody_unload(weir_engine_model *model)
 
 static const weir_engine moody = {
     .abi = WEIR_ENGINE_ABI,
-    .size = sizeof(weir_engine),
+    .struct_size = sizeof(weir_engine),
     .name = "moody",
     .summary = "has two ways, and fails where it is told to",
     .suffixes = ".moody",

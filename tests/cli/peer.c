@@ -122,7 +122,7 @@ bool weir_bench_peer(unsigned which, int ordinal, bench_peer *out, const char **
     (void)ordinal;
     if (which > 3)
         return false;
-    *out = (bench_peer){.size = sizeof *out,
+    *out = (bench_peer){.struct_size = sizeof *out,
                         .self = selves[which],
                         .begin = begin,
                         .end = end,

@@ -19,7 +19,7 @@ weir_status wi_replay_run(const wi_replay_plan *plan, const wi_replay_settings *
     *out = (wi_replay_result){.passes = calloc(1, sizeof *out->passes), .count = 1};
     bool good = settings->cap != unlucky && (settings->cap >= smallest || settings->cap == lucky);
     out->passes[0] = (wi_replay_pass){.nanoseconds = settings->cap, .failures = !good};
-    return broken ? weir_fail(WEIR_DRIVER, "broken") : WEIR_OK;
+    return broken ? weir_fail(WEIR_ERR_DRIVER, "broken") : WEIR_OK;
 }
 
 void wi_replay_result_clear(wi_replay_result *result)
@@ -99,7 +99,7 @@ static void test_broken(void **state)
     wi_replay_settings settings = {.device = "host", .lag = 7};
     wi_replay_cap found;
     broken = true;
-    fails(WEIR_DRIVER, wi_replay_min_cap(&plan, &settings, NULL, &found));
+    fails(WEIR_ERR_DRIVER, wi_replay_min_cap(&plan, &settings, NULL, &found));
     broken = false;
     assert_int_equal(found.bytes, 0);
 }

@@ -18,7 +18,7 @@ static weir_status take(void *user, const wi_replay_op *op, void **out)
     book *b = user;
     *out = NULL;
     if (b->live + op->bytes > b->limit)
-        return weir_fail(WEIR_OUT_OF_MEMORY, "full");
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "full");
     b->live += op->bytes;
     b->taken++;
     *out = malloc(op->bytes);
@@ -92,7 +92,7 @@ static weir_status take_broken(void *user, const wi_replay_op *op, void **out)
 {
     (void)user, (void)op;
     *out = NULL;
-    return weir_fail(WEIR_DRIVER, "the cable is out");
+    return weir_fail(WEIR_ERR_DRIVER, "the cable is out");
 }
 
 static void test_broken_allocator(void **state)
@@ -102,7 +102,7 @@ static void test_broken_allocator(void **state)
     book b = {.limit = 1000};
     wi_replay_target target = target_of(&b);
     target.take = take_broken;
-    fails(WEIR_DRIVER, wi_replay_loop(&small, &target, false, &pass));
+    fails(WEIR_ERR_DRIVER, wi_replay_loop(&small, &target, false, &pass));
     detail_names("cable");
 }
 
@@ -110,7 +110,7 @@ static void test_broken_allocator(void **state)
 static weir_status take_now(void *user, const wi_replay_op *op, void **out)
 {
     book *b = user;
-    return b->opened > b->waited ? take(user, op, out) : weir_fail(WEIR_OUT_OF_MEMORY, "not now");
+    return b->opened > b->waited ? take(user, op, out) : weir_fail(WEIR_ERR_OUT_OF_MEMORY, "not now");
 }
 
 static weir_status put_gate(void *user, uint16_t stream, uint64_t at)

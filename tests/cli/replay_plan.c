@@ -151,17 +151,17 @@ static void test_no_trace(void **state)
                                         (HEADER "1,00:00:00,free,0x100,1,0\n")};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         store(texts[i], strlen(texts[i]));
-        fails(WEIR_CORRUPT, wi_replay_load(path, &plan));
+        fails(WEIR_ERR_CORRUPT, wi_replay_load(path, &plan));
         assert_null(plan.ops);
     }
     store(texts[2], strlen(texts[2]));
-    fails(WEIR_CORRUPT, wi_replay_load(path, &plan));
+    fails(WEIR_ERR_CORRUPT, wi_replay_load(path, &plan));
     detail_names("missing: Stream");
-    fails(WEIR_SYSTEM, wi_replay_load("/nonexistent/trace", &plan));
-    fails(WEIR_SYSTEM, wi_replay_load("/", &plan));
+    fails(WEIR_ERR_SYSTEM, wi_replay_load("/nonexistent/trace", &plan));
+    fails(WEIR_ERR_SYSTEM, wi_replay_load("/", &plan));
     detail_names("/");
     store("Size,Action,Stream,Pointer,SIZE\n", 32);
-    fails(WEIR_CORRUPT, wi_replay_load(path, &plan));
+    fails(WEIR_ERR_CORRUPT, wi_replay_load(path, &plan));
     detail_names("two columns are called Size");
 }
 
@@ -213,8 +213,8 @@ static void test_weirs_order(void **state)
     check_op(&plan, 0, false, 10, 0, 0);
     check_op(&plan, 1, false, 20, 1, 1);
     check_op(&plan, 2, true, 10, 0, 1);
-    assert_int_equal(plan.ops[0].memory_class, WEIR_WEIGHTS);
-    assert_int_equal(plan.ops[1].memory_class, WEIR_KV);
+    assert_int_equal(plan.ops[0].memory_class, WEIR_CLASS_WEIGHTS);
+    assert_int_equal(plan.ops[1].memory_class, WEIR_CLASS_KV);
     assert_int_equal(plan.host_stream, 0); /* weir's stream 0 is the host; RMM's is a stream */
     wi_replay_plan_clear(&plan);
 }
@@ -228,7 +228,7 @@ static void test_too_many_streams(void **state)
         used += (size_t)sprintf(text + used, "1,00:00:00,allocate,0x%x,1,%d\n", 256 * (i + 1), i);
     store(text, used);
     wi_replay_plan plan;
-    fails(WEIR_UNSUPPORTED, wi_replay_load(path, &plan));
+    fails(WEIR_ERR_UNSUPPORTED, wi_replay_load(path, &plan));
     detail_names("more than 1000 streams");
     free(text);
 }
@@ -271,7 +271,7 @@ static void test_gzip(void **state)
     wi_replay_plan_clear(&plan);
     bytes[count / 2] ^= 0xff;
     store(bytes, count);
-    fails(WEIR_CORRUPT, wi_replay_load(path, &plan));
+    fails(WEIR_ERR_CORRUPT, wi_replay_load(path, &plan));
     detail_names("compressed data");
     free(bytes);
 }
@@ -354,15 +354,19 @@ static void test_binary(void **state)
     (void)state;
     weir_sink sink = WEIR_INIT(weir_sink);
     weir_event events[] = {
-        {.action = WEIR_ALLOCATE, .order = 1, .pointer = (void *)0x100, .bytes = 10, .memory_class = WEIR_WEIGHTS},
-        {.action = WEIR_ALLOCATE, .order = 2, .pointer = (void *)0x200, .bytes = 20, .stream = {77}},
-        {.action = WEIR_RESIZE, .order = 3, .pointer = (void *)0x200, .bytes = 5, .stream = {77}},
-        {.action = WEIR_REFUSE, .order = 4, .bytes = 99},
-        {.action = WEIR_DEALLOCATE, .order = 5, .pointer = (void *)0x300, .bytes = 5},
-        {.action = WEIR_DEALLOCATE, .order = 6, .pointer = (void *)0x200, .bytes = 5, .stream = {77}}};
+        {.action = WEIR_ACTION_ALLOCATE,
+         .order = 1,
+         .pointer = (void *)0x100,
+         .bytes = 10,
+         .memory_class = WEIR_CLASS_WEIGHTS},
+        {.action = WEIR_ACTION_ALLOCATE, .order = 2, .pointer = (void *)0x200, .bytes = 20, .stream = {77}},
+        {.action = WEIR_ACTION_RESIZE, .order = 3, .pointer = (void *)0x200, .bytes = 5, .stream = {77}},
+        {.action = WEIR_ACTION_REFUSE, .order = 4, .bytes = 99},
+        {.action = WEIR_ACTION_DEALLOCATE, .order = 5, .pointer = (void *)0x300, .bytes = 5},
+        {.action = WEIR_ACTION_DEALLOCATE, .order = 6, .pointer = (void *)0x200, .bytes = 5, .stream = {77}}};
     enum { COUNT = sizeof events / sizeof events[0] };
     for (int i = 0; i < COUNT; i++) {
-        events[i].size = sizeof events[i];
+        events[i].struct_size = sizeof events[i];
         events[i].client = events[i].tag = events[i].device = "";
     }
     ok(weir_sink_binary(path, &sink));

@@ -143,7 +143,7 @@ class Run(harness.Case):
         self.assertRegex(self.error, r"^weir: e\.echo asked for 2 MiB \(scratch\) on host; of the budget of 5 MiB, .* are left "
                                      r"to it; e\.echo holds 4 MiB.*; with --budget \d+ \(.*\) all of it fits\n$")
         error = answer["error"]
-        self.assertEqual((error["status"], error["model"]), ("WEIR_OUT_OF_MEMORY", "e.echo"))
+        self.assertEqual((error["status"], error["model"]), ("WEIR_ERR_OUT_OF_MEMORY", "e.echo"))
         self.assertEqual((error["refusal"]["cause"], error["refusal"]["requested"]), ("budget", 2 * MIB))
         self.assertEqual(error["refusal"]["holders"][0], {"client": "e.echo", "bytes": 4 * MIB})
         self.assertEqual(self.client(answer, "a.toy")["runs"], 1)

@@ -81,7 +81,7 @@ class Chosen(harness.Case):
         answer = self.weir_json("run", "m.json", "--repeat", "2")
         client = self.client(answer, "m.json")
         self.assertEqual(client["provider"], "cpu")
-        self.assertEqual(self.attempts(client), [("openvino", "load", "WEIR_ENGINE"), ("cpu", "later-run", "WEIR_OK")])
+        self.assertEqual(self.attempts(client), [("openvino", "load", "WEIR_ERR_ENGINE"), ("cpu", "later-run", "WEIR_OK")])
         self.assertEqual(client["attempts"][0]["reason"], "openvino is in no mood to load")
         self.assertTrue(client["last_resort"])
         self.assertEqual(self.error.count("\n"), 2)
@@ -100,7 +100,7 @@ class Chosen(harness.Case):
         self.manifest("m.json", "bad.moody", preferred_provider="openvino", fallback_providers=["cpu"])
         client = self.client(self.weir_json("run", "m.json"), "m.json")
         self.assertEqual(client["provider"], "cpu")
-        self.assertEqual(self.attempts(client), [("openvino", "first-run", "WEIR_UNSUPPORTED"), ("cpu", "later-run", "WEIR_OK")])
+        self.assertEqual(self.attempts(client), [("openvino", "first-run", "WEIR_ERR_UNSUPPORTED"), ("cpu", "later-run", "WEIR_OK")])
         self.assertEqual(client["attempts"][0]["bytes"], 4096)
 
     def test_nothing_is_left(self):

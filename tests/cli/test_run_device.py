@@ -11,7 +11,7 @@ from pathlib import Path
 import harness
 from harness import MIB
 
-OUT_OF_MEMORY, DEVICE = "WEIR_OUT_OF_MEMORY", "cuda:0"
+OUT_OF_MEMORY, DEVICE = "WEIR_ERR_OUT_OF_MEMORY", "cuda:0"
 ROWS, COLUMNS = 2048, 8192  # of a matrix of 64 MiB
 WEIGHTS = 4 * ROWS * COLUMNS
 

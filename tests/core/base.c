@@ -10,8 +10,9 @@ static void every_status_has_its_name(void **state)
                                         "DEVICE_LOST", "SYSTEM",        "CORRUPT",       "ENGINE",   "CANCELLED"};
     assert_int_equal(sizeof names / sizeof names[0], WEIR_STATUS_COUNT);
     for (int i = 0; i < WEIR_STATUS_COUNT; i++) {
-        assert_int_equal(strncmp(weir_status_name((weir_status)i), "WEIR_", 5), 0);
-        assert_string_equal(weir_status_name((weir_status)i) + 5, names[i]);
+        const char *prefix = i == WEIR_OK ? "WEIR_" : "WEIR_ERR_", *name = weir_status_name((weir_status)i);
+        assert_int_equal(strncmp(name, prefix, strlen(prefix)), 0);
+        assert_string_equal(name + strlen(prefix), names[i]);
     }
     assert_string_equal(weir_status_name(WEIR_STATUS_COUNT), "WEIR_?");
     assert_string_equal(weir_status_name((weir_status)-1), "WEIR_?");
@@ -41,7 +42,7 @@ static void detail_is_the_threads_own(void **state)
     (void)state;
     size_t length = 99;
     pthread_t thread;
-    assert_int_equal(weir_fail(WEIR_ENGINE, "%s: %d", "code", 7), WEIR_ENGINE);
+    assert_int_equal(weir_fail(WEIR_ERR_ENGINE, "%s: %d", "code", 7), WEIR_ERR_ENGINE);
     assert_string_equal(weir_detail(), "code: 7");
     pthread_create(&thread, NULL, fresh_thread, &length);
     pthread_join(thread, NULL);
@@ -49,9 +50,9 @@ static void detail_is_the_threads_own(void **state)
     uint64_t bytes;
     ok(weir_size_parse("1k", &bytes)); /* success leaves it */
     assert_string_equal(weir_detail(), "code: 7");
-    assert_int_equal(weir_fail(WEIR_BUSY, "outer: %s", weir_detail()), WEIR_BUSY);
+    assert_int_equal(weir_fail(WEIR_ERR_BUSY, "outer: %s", weir_detail()), WEIR_ERR_BUSY);
     assert_string_equal(weir_detail(), "outer: code: 7");
-    weir_fail(WEIR_ENGINE, "two\nlines\r\n");
+    weir_fail(WEIR_ERR_ENGINE, "two\nlines\r\n");
     assert_string_equal(weir_detail(), "two lines");
 }
 
@@ -61,7 +62,7 @@ static void check_cut(size_t filler, const char *text, size_t length)
     char whole[2048];
     memset(whole, 'x', filler);
     strcpy(whole + filler, text);
-    weir_fail(WEIR_ENGINE, "%s", whole);
+    weir_fail(WEIR_ERR_ENGINE, "%s", whole);
     assert_int_equal(strlen(weir_detail()), length);
     assert_memory_equal(weir_detail(), whole, length);
 }
@@ -142,14 +143,14 @@ static void sizes_are_read(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         uint64_t bytes = 12345;
         weir_status status = weir_size_parse(bad[i], &bytes);
-        if (status != WEIR_INVALID)
+        if (status != WEIR_ERR_INVALID)
             print_error("\"%s\" is read\n", bad[i]);
-        assert_int_equal(status, WEIR_INVALID);
+        assert_int_equal(status, WEIR_ERR_INVALID);
         assert_int_equal(bytes, 12345);
     }
     uint64_t bytes;
-    fails(WEIR_INVALID, weir_size_parse(NULL, &bytes));
-    fails(WEIR_INVALID, weir_size_parse("1", NULL));
+    fails(WEIR_ERR_INVALID, weir_size_parse(NULL, &bytes));
+    fails(WEIR_ERR_INVALID, weir_size_parse("1", NULL));
 }
 
 static void sizes_are_written(void **state)
@@ -234,8 +235,8 @@ static void log_levels(void **state)
     weir_log(WEIR_LOG_INFO, "two\nlines\n");
     assert_string_equal(heard.text, "two lines");
     assert_int_equal(heard.level, WEIR_LOG_INFO);
-    fails(WEIR_INVALID, weir_log_set(listen, &heard, (weir_log_level)5));
-    fails(WEIR_INVALID, weir_log_set(listen, &heard, (weir_log_level)-1));
+    fails(WEIR_ERR_INVALID, weir_log_set(listen, &heard, (weir_log_level)5));
+    fails(WEIR_ERR_INVALID, weir_log_set(listen, &heard, (weir_log_level)-1));
     ok(weir_log_set(NULL, NULL, WEIR_LOG_DEBUG));
     heard.calls = 0;
     weir_log(WEIR_LOG_ERROR, "nobody hears this");
@@ -280,7 +281,7 @@ static void say_two(void)
 static void listen_and_fail(weir_log_level level, const char *text, void *user)
 {
     listen(level, text, user);
-    fails(WEIR_INVALID, weir_log_set(NULL, NULL, (weir_log_level)7));
+    fails(WEIR_ERR_INVALID, weir_log_set(NULL, NULL, (weir_log_level)7));
 }
 
 /* A message may come from the middle of a call that has refused already. */
@@ -288,7 +289,7 @@ static void log_function_leaves_the_detail(void **state)
 {
     (void)state;
     ok(weir_log_set(listen_and_fail, &heard, WEIR_LOG_DEBUG));
-    fails(WEIR_BUSY, weir_fail(WEIR_BUSY, "the caller's %s", "own"));
+    fails(WEIR_ERR_BUSY, weir_fail(WEIR_ERR_BUSY, "the caller's %s", "own"));
     weir_log(WEIR_LOG_WARNING, "about: %s", weir_detail());
     assert_string_equal(heard.text, "about: the caller's own");
     assert_string_equal(weir_detail(), "the caller's own");

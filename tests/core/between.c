@@ -49,7 +49,7 @@ void __real_wi_ledger_settle(wi_ledger *ledger, const wi_block *block);
 void __wrap_wi_ledger_settle(wi_ledger *ledger, const wi_block *block);
 void __wrap_wi_ledger_settle(wi_ledger *ledger, const wi_block *block)
 {
-    change(ledger, WEIR_ALLOCATE);
+    change(ledger, WEIR_ACTION_ALLOCATE);
     __real_wi_ledger_settle(ledger, block);
 }
 
@@ -57,7 +57,7 @@ void __real_wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stre
 void __wrap_wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past);
 void __wrap_wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past)
 {
-    change(ledger, WEIR_DEALLOCATE);
+    change(ledger, WEIR_ACTION_DEALLOCATE);
     __real_wi_ledger_retire(ledger, block, stream, past);
 }
 
@@ -65,7 +65,7 @@ void __real_wi_ledger_reap(wi_ledger *ledger, const wi_block *block);
 void __wrap_wi_ledger_reap(wi_ledger *ledger, const wi_block *block);
 void __wrap_wi_ledger_reap(wi_ledger *ledger, const wi_block *block)
 {
-    change(ledger, WEIR_REAP);
+    change(ledger, WEIR_ACTION_REAP);
     __real_wi_ledger_reap(ledger, block);
 }
 
@@ -80,7 +80,7 @@ typedef struct fixture {
 
 static fixture start_over(const wi_driver *driver, const char *stack)
 {
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .resource = stack};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = stack};
     fixture f = {.gate = GATE};
     faults_reset(-1);
     ok(wi_runtime_create_over(driver, 0, &options, &f.runtime));
@@ -113,12 +113,12 @@ static void the_log_hears_of_it_before_it_happens(void **state)
     fixture f = start("log(mapped)");
     watched = f.runtime->resource->base;
     changes = unsaid = said_count = 0;
-    void *p = allocate(f.client, 1000, f.stream, WEIR_KV);
+    void *p = allocate(f.client, 1000, f.stream, WEIR_CLASS_KV);
     ok(weir_call(f.runtime, pass_gate, &f.gate, f.stream));
     free_behind(f.client, p, f.stream);
     open_gate(&f.gate);
     ok(weir_stream_synchronize(f.stream));
-    p = allocate(f.client, 1000, WEIR_STREAM_HOST, WEIR_KV); /* reaps what is past */
+    p = allocate(f.client, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV); /* reaps what is past */
     ok(weir_free(f.client, p, WEIR_STREAM_HOST));
     (void)take_snapshot(f.runtime);
     watched = NULL;
@@ -131,16 +131,16 @@ static void the_log_hears_of_a_refused_release(void **state)
 {
     (void)state;
     fixture f = start("log(direct)");
-    void *p = allocate(f.client, 1000, WEIR_STREAM_HOST, WEIR_KV);
+    void *p = allocate(f.client, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     said_count = 0;
     fault.fail_at = fault.calls;
     ok(weir_free(f.client, p, WEIR_STREAM_HOST));
     assert_int_equal(said_count, 3);
-    assert_int_equal(said[0].action, WEIR_DEALLOCATE);
-    assert_int_equal(said[1].action, WEIR_REAP);
-    assert_int_equal(said[2].action, WEIR_FAIL);
-    assert_int_equal(said[2].object, WEIR_REAP);
-    assert_int_equal(said[2].result, WEIR_DRIVER);
+    assert_int_equal(said[0].action, WEIR_ACTION_DEALLOCATE);
+    assert_int_equal(said[1].action, WEIR_ACTION_REAP);
+    assert_int_equal(said[2].action, WEIR_ACTION_FAIL);
+    assert_int_equal(said[2].object, WEIR_ACTION_REAP);
+    assert_int_equal(said[2].result, WEIR_ERR_DRIVER);
     end(&f);
 }
 
@@ -180,8 +180,8 @@ static void one_of_two_captures_begins(void **state)
     (void)state;
     fixture f = start_with_captures();
     rival = f.stream;
-    won = WEIR_BUSY;
-    fails(WEIR_BUSY, weir_capture_begin(f.stream));
+    won = WEIR_ERR_BUSY;
+    fails(WEIR_ERR_BUSY, weir_capture_begin(f.stream));
     assert_int_equal(won, WEIR_OK);
     ok(weir_capture_end(f.stream));
     end(&f);
@@ -194,16 +194,16 @@ static void no_waiting_in_a_capture(void **state)
     fixture f = start_with_captures();
     weir_stream other;
     ok(weir_stream_acquire(f.runtime, &other));
-    void *p = allocate(f.client, BUDGET, f.stream, WEIR_KV);
+    void *p = allocate(f.client, BUDGET, f.stream, WEIR_CLASS_KV);
     ok(weir_call(f.runtime, pass_gate, &f.gate, f.stream));
     free_behind(f.client, p, f.stream);
     ok(weir_option_set("wait", "100ms"));
     waits = 0;
     capturing = true;
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f.client, BUDGET, other, WEIR_KV, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f.client, BUDGET, other, WEIR_CLASS_KV, &p));
     assert_int_equal(waits, 0);
     capturing = false;
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f.client, BUDGET, other, WEIR_KV, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f.client, BUDGET, other, WEIR_CLASS_KV, &p));
     assert_true(waits > 0);
     ok(weir_option_set("wait", NULL));
     open_gate(&f.gate);
@@ -218,16 +218,16 @@ static weir_device *device;
 
 static weir_status compose(weir_runtime **out)
 {
-    weir_parts parts = {.size = sizeof parts, .device = device};
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    weir_parts parts = {.struct_size = sizeof parts, .device = device};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET};
     return weir_runtime_compose(&parts, &options, out);
 }
 
 static void take_them_too(void)
 {
     weir_runtime *none;
-    fails(WEIR_CONFLICT, compose(&none));
-    fails(WEIR_BUSY, weir_device_close(device));
+    fails(WEIR_ERR_CONFLICT, compose(&none));
+    fails(WEIR_ERR_BUSY, weir_device_close(device));
 }
 
 /* From the look at the parts on they are taken, not only when their runtime is there. */

@@ -16,7 +16,7 @@ typedef struct fixture {
 
 static void *take(fixture *f, size_t bytes)
 {
-    return allocate(f->client, bytes, f->stream, WEIR_ACTIVATIONS);
+    return allocate(f->client, bytes, f->stream, WEIR_CLASS_ACTIVATIONS);
 }
 
 static void give(fixture *f, void *p)

@@ -43,7 +43,7 @@ static inline void check_detail(const char *text, const char *file, int line)
 
 static inline weir_runtime *make_runtime_on(const char *device, uint64_t budget)
 {
-    weir_runtime_options options = {.size = sizeof options, .budget = budget};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = budget};
     weir_runtime *runtime;
     ok(weir_runtime_create(device, &options, &runtime));
     return runtime;
@@ -69,7 +69,8 @@ static inline weir_runtime *make_runtime_here(uint64_t budget)
 
 static inline weir_client *open_client(weir_runtime *runtime, const char *name, uint64_t guaranteed, uint64_t maximum)
 {
-    weir_client_options options = {.size = sizeof options, .name = name, .guaranteed = guaranteed, .maximum = maximum};
+    weir_client_options options = {
+        .struct_size = sizeof options, .name = name, .guaranteed = guaranteed, .maximum = maximum};
     weir_client *client;
     ok(weir_client_open(runtime, &options, &client));
     return client;
@@ -84,7 +85,7 @@ static inline void *allocate(weir_client *client, size_t bytes, weir_stream stre
 
 static inline weir_refusal last_refusal(void)
 {
-    weir_refusal refusal = {.size = sizeof refusal};
+    weir_refusal refusal = {.struct_size = sizeof refusal};
     ok(weir_refusal_last(&refusal));
     return refusal;
 }
@@ -102,8 +103,8 @@ static inline snapshot take_snapshot(weir_runtime *runtime)
 {
     snapshot s;
     memset(&s, 0, sizeof s);
-    s.device.size = sizeof s.device;
-    s.clients[0].size = sizeof s.clients[0];
+    s.device.struct_size = sizeof s.device;
+    s.clients[0].struct_size = sizeof s.clients[0];
     ok(weir_snapshot(runtime, &s.device, s.clients, MOST_CLIENTS, &s.count));
     return s;
 }

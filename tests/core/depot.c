@@ -70,7 +70,7 @@ static void *free_them(void *user)
 static void begin(fixture *f)
 {
     for (int i = 0; i < COUNT; i++)
-        f->blocks[i] = allocate(f->client, 1000, f->stream, i % 2 ? WEIR_KV : WEIR_SCRATCH);
+        f->blocks[i] = allocate(f->client, 1000, f->stream, i % 2 ? WEIR_CLASS_KV : WEIR_CLASS_SCRATCH);
     f->status = WEIR_OK;
     pthread_barrier_init(&f->barrier, NULL, 2);
     pthread_create(&f->thread, NULL, free_them, f);
@@ -102,20 +102,20 @@ static void what_one_thread_frees_another_gets(void **state)
     void *again[COUNT];
     uint64_t served = 0;
     begin(f);
-    void *elsewhere = allocate(f->client, 1000, f->second, WEIR_KV),
-         *others = allocate(f->other, 1000, f->stream, WEIR_KV);
+    void *elsewhere = allocate(f->client, 1000, f->second, WEIR_CLASS_KV),
+         *others = allocate(f->other, 1000, f->stream, WEIR_CLASS_KV);
     assert_false(was_freed(f, elsewhere) || was_freed(f, others));
     uint64_t frees = look(f).device.frees;
     for (int i = 0; i < COUNT; i++) {
-        again[i] = allocate(f->client, 900, f->stream, WEIR_OTHER);
+        again[i] = allocate(f->client, 900, f->stream, WEIR_CLASS_OTHER);
         served += was_freed(f, again[i]);
     }
     snapshot s = look(f);
     assert_true(served >= COUNT - 64); /* the rest are in the other thread's front */
     assert_int_equal(s.device.hits, served);
     assert_int_equal(s.device.parked, (COUNT - served) * 1024);
-    assert_int_equal(s.clients[0].live_class[WEIR_OTHER], COUNT * 1024);
-    assert_int_equal(s.clients[0].live_class[WEIR_SCRATCH], 0);
+    assert_int_equal(s.clients[0].live_class[WEIR_CLASS_OTHER], COUNT * 1024);
+    assert_int_equal(s.clients[0].live_class[WEIR_CLASS_SCRATCH], 0);
     assert_int_equal(s.clients[0].blocks, COUNT + 1);
     assert_int_equal(s.device.frees, frees);
     for (int i = 0; i < COUNT; i++)
@@ -134,20 +134,20 @@ static void it_is_bounded(void **state)
     fixture *f = *state;
     void *p[MANY];
     for (int i = 0; i < MANY; i++)
-        p[i] = allocate(f->client, 10000, f->stream, WEIR_KV);
+        p[i] = allocate(f->client, 10000, f->stream, WEIR_CLASS_KV);
     for (int i = 0; i < MANY; i++) {
         ok(weir_free(f->client, p[i], f->stream));
         assert_true(parked(f) <= 2 * ROOM); /* the front's and the depot's */
     }
     assert_true(parked(f) > ROOM);
     for (int i = 0; i < MANY; i++) /* other sizes push out what lies there */
-        p[i] = allocate(f->client, 15000, f->stream, WEIR_KV);
+        p[i] = allocate(f->client, 15000, f->stream, WEIR_CLASS_KV);
     for (int i = 0; i < MANY; i++)
         ok(weir_free(f->client, p[i], f->stream));
     assert_true(parked(f) <= 2 * ROOM);
     uint64_t hits = look(f).device.hits;
     for (int i = 0; i < 40; i++)
-        p[i] = allocate(f->client, 15000, f->stream, WEIR_KV);
+        p[i] = allocate(f->client, 15000, f->stream, WEIR_CLASS_KV);
     assert_int_equal(look(f).device.hits, hits + 40);
     for (int i = 0; i < 40; i++)
         ok(weir_free(f->client, p[i], f->stream));
@@ -188,7 +188,7 @@ static void neither_thread_drifts_away(void **state)
     for (int i = 0; i < BATCHES; i++) {
         void **batch = malloc(HANDED * sizeof *batch), **none = NULL;
         for (int k = 0; k < HANDED; k++) {
-            batch[k] = allocate(f->client, BYTES, f->stream, k % 2 ? WEIR_SCRATCH : WEIR_KV);
+            batch[k] = allocate(f->client, BYTES, f->stream, k % 2 ? WEIR_CLASS_SCRATCH : WEIR_CLASS_KV);
             if (host_writes())
                 *(int *)batch[k] = i;
         }
@@ -221,7 +221,7 @@ static void a_starved_request_gets_it(void **state)
 {
     fixture *f = *state;
     begin(f);
-    void *all = allocate(f->other, BUDGET, f->second, WEIR_KV);
+    void *all = allocate(f->other, BUDGET, f->second, WEIR_CLASS_KV);
     assert_int_equal(parked(f), 0);
     assert_true(look(f).device.emptied >= COUNT * 1024);
     ok(weir_free(f->other, all, f->second));
@@ -267,12 +267,12 @@ static void threads_end(void **state)
     end(f);
     assert_int_equal(parked(f), 0);
     begin(f);
-    void *mine = allocate(f->client, 1000, f->stream, WEIR_KV);
+    void *mine = allocate(f->client, 1000, f->stream, WEIR_CLASS_KV);
     end(f);
     uint64_t left = parked(f);
     assert_true(left >= 128 * 1024 && left < COUNT * 1024);
     for (int i = 0; i < 100; i++)
-        assert_true(was_freed(f, f->blocks[i] = allocate(f->client, 1000, f->stream, WEIR_KV)));
+        assert_true(was_freed(f, f->blocks[i] = allocate(f->client, 1000, f->stream, WEIR_CLASS_KV)));
     assert_int_equal(parked(f), left - 100 * 1024);
     for (int i = 0; i < 100; i++)
         ok(weir_free(f->client, f->blocks[i], f->stream));

@@ -59,7 +59,7 @@ static bool done(scenario *s, weir_status status)
 {
     if (status == WEIR_OK)
         return true;
-    if (status != planned && status != WEIR_OUT_OF_MEMORY && status != WEIR_NO_ROOM) {
+    if (status != planned && status != WEIR_ERR_OUT_OF_MEMORY && status != WEIR_ERR_NO_ROOM) {
         print_error("%s (%s)\n", weir_status_name(status), weir_detail());
         fail();
     }
@@ -91,7 +91,7 @@ static void check_books(scenario *s)
 
 static void take_block(scenario *s, int client, size_t bytes, int stream, weir_class memory_class, uint32_t flags)
 {
-    weir_request request = {.size = sizeof request,
+    weir_request request = {.struct_size = sizeof request,
                             .bytes = bytes,
                             .stream = stream < 0 ? WEIR_STREAM_HOST : s->streams[stream],
                             .memory_class = memory_class,
@@ -101,7 +101,7 @@ static void take_block(scenario *s, int client, size_t bytes, int stream, weir_c
     if (!s->clients[client] || (stream >= 0 && !s->streams[stream].id))
         return;
     if (done(s, weir_alloc_with(s->clients[client], &request, &made))) {
-        if (flags & WEIR_ZEROED) { /* past the fault, if there is one: what is checked here is the fill */
+        if (flags & WEIR_ALLOC_ZEROED) { /* past the fault, if there is one: what is checked here is the fill */
             ok(wi_host_driver.stream_synchronize(NULL, weir_stream_native(request.stream)));
             assert_int_equal(((unsigned char *)made.pointer)[bytes - 1], 0);
         }
@@ -165,23 +165,23 @@ static void wait_for(scenario *s, int stream)
 
 static void run_round(scenario *s)
 {
-    take_block(s, 0, 3 * GRANULE, 0, WEIR_WEIGHTS, 0);
-    take_block(s, 1, 1000, -1, WEIR_KV, 0);
-    take_block(s, 0, 5 * GRANULE + 700, 0, WEIR_KV, WEIR_ZEROED);
-    take_block(s, 1, 3000, 1, WEIR_SCRATCH, 0);
-    use_blocks(s, 3, 0, WEIR_READ);
-    use_blocks(s, 3, 1, WEIR_READ_WRITE);
-    use_blocks(s, 2, 0, WEIR_WRITE);
+    take_block(s, 0, 3 * GRANULE, 0, WEIR_CLASS_WEIGHTS, 0);
+    take_block(s, 1, 1000, -1, WEIR_CLASS_KV, 0);
+    take_block(s, 0, 5 * GRANULE + 700, 0, WEIR_CLASS_KV, WEIR_ALLOC_ZEROED);
+    take_block(s, 1, 3000, 1, WEIR_CLASS_SCRATCH, 0);
+    use_blocks(s, 3, 0, WEIR_ACCESS_READ);
+    use_blocks(s, 3, 1, WEIR_ACCESS_READ_WRITE);
+    use_blocks(s, 2, 0, WEIR_ACCESS_WRITE);
     drop_block(s, 2, 0);
-    take_block(s, 0, 8 * GRANULE, 1, WEIR_WEIGHTS, 0);
+    take_block(s, 0, 8 * GRANULE, 1, WEIR_CLASS_WEIGHTS, 0);
     resize_block(s, 0, GRANULE, 0);
-    take_block(s, 1, 9 * GRANULE, 0, WEIR_KV, 0); /* needs what lies free elsewhere */
+    take_block(s, 1, 9 * GRANULE, 0, WEIR_CLASS_KV, 0); /* needs what lies free elsewhere */
     resize_block(s, 1, 2000, 1);
     drop_block(s, 0, -1);
     drop_block(s, 0, 1);
     wait_for(s, 0);
     wait_for(s, 1);
-    take_block(s, 0, 12 * GRANULE, 0, WEIR_WEIGHTS, WEIR_ZEROED);
+    take_block(s, 0, 12 * GRANULE, 0, WEIR_CLASS_WEIGHTS, WEIR_ALLOC_ZEROED);
     resize_block(s, s->count - 1, 14 * GRANULE, 0);
     uint64_t released;
     done(s, weir_runtime_trim(s->runtime, 2 * GRANULE, &released));
@@ -194,10 +194,10 @@ static void run_round(scenario *s)
     done(s, weir_runtime_set_budget(s->runtime, BUDGET - GRANULE));
     done(s, weir_runtime_set_budget(s->runtime, BUDGET));
     for (int i = 0; i < 6; i++)
-        take_block(s, i % 2, 10000 + 30000 * (size_t)i, i % 2, i % 3 ? WEIR_KV : WEIR_WEIGHTS, 0);
+        take_block(s, i % 2, 10000 + 30000 * (size_t)i, i % 2, i % 3 ? WEIR_CLASS_KV : WEIR_CLASS_WEIGHTS, 0);
     for (size_t i = 0; i < s->count; i += 2)
         drop_block(s, i, (int)(i / 2 % 2));
-    take_block(s, 1, 6 * GRANULE, 1, WEIR_KV, WEIR_NO_WAIT);
+    take_block(s, 1, 6 * GRANULE, 1, WEIR_CLASS_KV, WEIR_ALLOC_NO_WAIT);
     while (s->count > 3) {
         size_t before = s->count;
         drop_block(s, 1, -1);
@@ -208,11 +208,11 @@ static void run_round(scenario *s)
 
 static void run_scenario(scenario *s)
 {
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET};
     if (!done(s, wi_runtime_create_over(&faulty_driver, 1, &options, &s->runtime)))
         return;
     for (int i = 0; i < 2; i++) {
-        weir_client_options o = {.size = sizeof o, .name = i ? "first" : "second", .guaranteed = 4 * GRANULE};
+        weir_client_options o = {.struct_size = sizeof o, .name = i ? "first" : "second", .guaranteed = 4 * GRANULE};
         done(s, weir_client_open(s->runtime, &o, &s->clients[i]));
         done(s, weir_stream_acquire(s->runtime, &s->streams[i]));
     }
@@ -247,10 +247,10 @@ static void end_scenario(scenario *s)
         ok(weir_stream_release(s->streams[1]));
     ok(weir_client_close(s->clients[1]));
     s->clients[1] = NULL;
-    take_block(s, 0, BUDGET, 0, WEIR_KV, 0);
+    take_block(s, 0, BUDGET, 0, WEIR_CLASS_KV, 0);
     assert_int_equal(s->count, 1);
     drop_block(s, 0, -1);
-    take_block(s, 0, BUDGET, 0, WEIR_WEIGHTS, 0);
+    take_block(s, 0, BUDGET, 0, WEIR_CLASS_WEIGHTS, 0);
     assert_int_equal(s->count, 1);
     drop_block(s, 0, -1);
     ok(weir_runtime_trim(s->runtime, 0, NULL));
@@ -275,7 +275,7 @@ static void without_a_fault(void **state)
 static void a_fault_at_every_driver_call(void **state)
 {
     (void)state;
-    static const weir_status statuses[] = {WEIR_DRIVER, WEIR_DEVICE_LOST, WEIR_OUT_OF_MEMORY};
+    static const weir_status statuses[] = {WEIR_ERR_DRIVER, WEIR_ERR_DEVICE_LOST, WEIR_ERR_OUT_OF_MEMORY};
     for (size_t k = 0; k < sizeof statuses / sizeof statuses[0]; k++) {
         long n = 0, answered = 0;
         for (;; n += UNDER_TSAN ? 11 : 1) {
@@ -304,7 +304,7 @@ static void a_driver_that_stays_broken(void **state)
         scenario s = {0};
         faults_reset(n);
         fault.stay = true;
-        planned = WEIR_DRIVER;
+        planned = WEIR_ERR_DRIVER;
         run_scenario(&s);
         assert_true(s.failed);
         end_scenario(&s);
@@ -319,7 +319,7 @@ static void malloc_fails_at_every_call(void **state)
     for (;; n += UNDER_TSAN ? 5 : 1) {
         scenario s = {0};
         faults_reset(-1);
-        planned = WEIR_SYSTEM;
+        planned = WEIR_ERR_SYSTEM;
         mallocs = 0;
         malloc_fails_at = n;
         malloc_armed = true;
@@ -339,17 +339,17 @@ static void malloc_fails_at_every_call(void **state)
 static void a_device_smaller_than_the_budget(void **state)
 {
     (void)state;
-    weir_runtime_options options = {.size = sizeof options, .budget = 64 * GRANULE};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 64 * GRANULE};
     weir_runtime *runtime;
     faults_reset(-1);
     fault.limit = 10;
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
     assert_string_equal(weir_runtime_device(runtime), "faulty:0");
     weir_client *client = open_client(runtime, "x", 0, 0);
-    void *w = allocate(client, 6 * GRANULE, WEIR_STREAM_HOST, WEIR_WEIGHTS);
-    void *k = allocate(client, 4 * GRANULE, WEIR_STREAM_HOST, WEIR_KV), *p;
+    void *w = allocate(client, 6 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
+    void *k = allocate(client, 4 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV), *p;
     snapshot before = take_snapshot(runtime);
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(client, 1, WEIR_STREAM_HOST, WEIR_KV, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(client, 1, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p));
     weir_refusal r = last_refusal();
     assert_true(r.cause == WEIR_CAUSE_OTHER_PROCESS || r.cause == WEIR_CAUSE_DEVICE);
     detail_names("x asked for");
@@ -357,7 +357,7 @@ static void a_device_smaller_than_the_budget(void **state)
     assert_int_equal(after.device.live, before.device.live);
     assert_int_equal(after.device.held, before.device.held);
     ok(weir_free(client, w, WEIR_STREAM_HOST));
-    p = allocate(client, 6 * GRANULE, WEIR_STREAM_HOST, WEIR_KV); /* from under the other side's free memory */
+    p = allocate(client, 6 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV); /* from under the other side's free memory */
     ok(weir_free(client, p, WEIR_STREAM_HOST));
     ok(weir_free(client, k, WEIR_STREAM_HOST));
     ok(weir_client_close(client));
@@ -369,20 +369,20 @@ static void a_device_smaller_than_the_budget(void **state)
 static void spare_handles(void **state)
 {
     (void)state;
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET};
     weir_runtime *runtime;
     faults_reset(-1);
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
     weir_client *client = open_client(runtime, "x", 0, 0);
     void *p;
     fault.fail_at = fault.calls + 1; /* after the create comes the map */
-    fails(WEIR_DRIVER, weir_alloc(client, 9 * GRANULE, WEIR_STREAM_HOST, WEIR_KV, &p));
+    fails(WEIR_ERR_DRIVER, weir_alloc(client, 9 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p));
     assert_int_equal(take_snapshot(runtime).device.spare, 9 * GRANULE);
     uint64_t released;
     ok(weir_runtime_trim(runtime, 5 * GRANULE + 1, &released));
     assert_int_equal(released, 4 * GRANULE);
     assert_int_equal(take_snapshot(runtime).device.spare, 5 * GRANULE);
-    p = allocate(client, 4 * GRANULE, WEIR_STREAM_HOST, WEIR_WEIGHTS);
+    p = allocate(client, 4 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
     assert_int_equal(take_snapshot(runtime).device.held, 5 * GRANULE);
     assert_int_equal(fault.handles, 5);
     ok(weir_free(client, p, WEIR_STREAM_HOST));
@@ -401,7 +401,7 @@ static void *trim_all(void *user)
 static void memory_in_the_driver_is_waited_for(void **state)
 {
     (void)state;
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET};
     weir_runtime *runtime;
     faults_reset(-1);
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
@@ -409,7 +409,7 @@ static void memory_in_the_driver_is_waited_for(void **state)
     gate g = GATE;
     pthread_t trimmer, opener;
     for (int grown = 0; grown < 2; grown++) {
-        void *p = allocate(client, BUDGET, WEIR_STREAM_HOST, WEIR_KV);
+        void *p = allocate(client, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         ok(weir_resize(client, p, GRANULE, WEIR_STREAM_HOST));
         if (!grown)
             ok(weir_free(client, p, WEIR_STREAM_HOST));
@@ -425,7 +425,7 @@ static void memory_in_the_driver_is_waited_for(void **state)
         if (grown)
             ok(weir_resize(client, p, BUDGET, WEIR_STREAM_HOST));
         else
-            p = allocate(client, BUDGET, WEIR_STREAM_HOST, WEIR_KV);
+            p = allocate(client, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         void *failed;
         pthread_join(opener, NULL);
         pthread_join(trimmer, &failed);
@@ -447,14 +447,14 @@ static void sleep_a_little(void *user)
 static void destroying_waits_for_work_on_its_memory(void **state)
 {
     (void)state;
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET};
     weir_runtime *runtime;
     weir_stream stream;
     faults_reset(-1);
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
     weir_client *client = open_client(runtime, "x", 0, 0);
     ok(weir_stream_acquire(runtime, &stream));
-    unsigned char *p = allocate(client, BUDGET, stream, WEIR_KV);
+    unsigned char *p = allocate(client, BUDGET, stream, WEIR_CLASS_KV);
     void *native = weir_stream_native(stream);
     assert_non_null(native);
     ok(weir_free(client, p, stream));
@@ -472,7 +472,7 @@ static void *use_all_of_it(void *user)
     for (int i = 0; i < 200; i++) {
         uint64_t released;
         void *p;
-        if (weir_alloc(user, 2 * GRANULE, WEIR_STREAM_HOST, WEIR_KV, &p) != WEIR_OK ||
+        if (weir_alloc(user, 2 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p) != WEIR_OK ||
             weir_free(user, p, WEIR_STREAM_HOST) != WEIR_OK ||
             weir_runtime_trim(weir_client_runtime(user), 0, &released) != WEIR_OK)
             return user;
@@ -484,7 +484,7 @@ static void *use_all_of_it(void *user)
 static void the_faulty_driver_serves_many_threads(void **state)
 {
     (void)state;
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET};
     weir_runtime *runtime;
     pthread_t threads[4];
     faults_reset(-1);

@@ -8,7 +8,7 @@ faults fault = {.fail_at = -1};
 
 void faults_reset(long fail_at)
 {
-    fault = (faults){.fail_at = fail_at, .status = WEIR_DRIVER};
+    fault = (faults){.fail_at = fail_at, .status = WEIR_ERR_DRIVER};
 }
 
 bool faults_nothing_left(void)
@@ -83,7 +83,7 @@ static weir_status f_create(wi_device *device, uint64_t bytes, size_t count, wi_
     NEXT;
     long more = granules(device, bytes, count);
     long there = atomic_fetch_add(&fault.handles, more), limit = atomic_load(&fault.limit);
-    weir_status status = limit && there + more > limit ? weir_fail(WEIR_OUT_OF_MEMORY, "faulty: the device is full")
+    weir_status status = limit && there + more > limit ? weir_fail(WEIR_ERR_OUT_OF_MEMORY, "faulty: the device is full")
                                                        : host->create(device, bytes, count, handles);
     if (status != WEIR_OK)
         atomic_fetch_sub(&fault.handles, more);
@@ -117,7 +117,7 @@ static weir_status f_release(wi_device *device, weir_kind kind, void *address, u
     if (fault.in_release)
         fault.in_release(fault.user);
     if (atomic_load(&fault.refused_releases) > 0 && atomic_fetch_sub(&fault.refused_releases, 1) > 0)
-        return weir_fail(WEIR_DRIVER, "faulty: the piece at %p is not taken back", address);
+        return weir_fail(WEIR_ERR_DRIVER, "faulty: the piece at %p is not taken back", address);
     return counted(host->release(device, kind, address, bytes), &fault.pieces, -1);
 }
 static weir_status f_pool_allocate(wi_device *device, uint64_t bytes, void *stream, void **address)

@@ -21,8 +21,8 @@ static void count_fold(void *user)
 static void *leave_a_drift(void)
 {
     for (int i = 0; i < 3; i++)
-        ok(weir_free(client, allocate(client, SMALL, stream, WEIR_KV), stream));
-    void *p = allocate(client, SMALL, stream, WEIR_KV);
+        ok(weir_free(client, allocate(client, SMALL, stream, WEIR_CLASS_KV), stream));
+    void *p = allocate(client, SMALL, stream, WEIR_CLASS_KV);
     folds = 0;
     return p;
 }
@@ -36,7 +36,7 @@ static void looks_that_need_none(void **state)
     assert_int_equal(weir_runtime_budget(runtime), BUDGET);
     ok(weir_layout_walk(runtime, NULL, NULL, &totals));
     assert_true(totals.bytes[WEIR_SPAN_LIVE] == SMALL && totals.bytes[WEIR_SPAN_PARKED] == 0);
-    fails(WEIR_BUSY, weir_runtime_destroy(runtime));
+    fails(WEIR_ERR_BUSY, weir_runtime_destroy(runtime));
     detail_names("has 1 open client");
     assert_int_equal(folds, 0);
     snapshot s = take_snapshot(runtime); /* this does */
@@ -52,10 +52,11 @@ static void a_request_that_the_device_refuses(void **state)
 {
     (void)state;
     void *p = leave_a_drift();
-    weir_request request = {.size = sizeof request, .bytes = BUDGET / 2, .stream = stream, .flags = WEIR_NO_WAIT};
+    weir_request request = {
+        .struct_size = sizeof request, .bytes = BUDGET / 2, .stream = stream, .flags = WEIR_ALLOC_NO_WAIT};
     weir_block none;
     folds = 0;
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc_with(client, &request, &none));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc_with(client, &request, &none));
     assert_int_equal(folds, 0);
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_OTHER_PROCESS); /* the limits allowed it */
     ok(weir_free(client, p, stream));
@@ -69,10 +70,10 @@ static void hits_and_misses_are_told_by_client(void **state)
     weir_client *two = open_client(runtime, "two", 0, 0);
     snapshot before = take_snapshot(runtime);
     weir_request request = {
-        .size = sizeof request, .bytes = SMALL, .stream = stream, .tag = "no thread parks it for that"};
+        .struct_size = sizeof request, .bytes = SMALL, .stream = stream, .tag = "no thread parks it for that"};
     weir_block tagged;
     for (int i = 0; i <= HITS; i++)
-        ok(weir_free(two, allocate(two, 3 * SMALL, stream, WEIR_KV), stream));
+        ok(weir_free(two, allocate(two, 3 * SMALL, stream, WEIR_CLASS_KV), stream));
     ok(weir_alloc_with(two, &request, &tagged));
     ok(weir_free_block(two, tagged, WEIR_STREAM_HOST));
     snapshot now = take_snapshot(runtime);
@@ -93,7 +94,7 @@ static void hits_and_misses_are_told_by_client(void **state)
 static int start(void **state)
 {
     (void)state;
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .resource = "mapped"};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = "mapped"};
     faults_reset(-1);
     fault.limit = 32;
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));

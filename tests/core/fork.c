@@ -1,4 +1,4 @@
-/* In a forked child every call answers WEIR_FORKED, or its neutral value, and none of them waits for a lock that a thread
+/* In a forked child every call answers WEIR_ERR_FORKED, or its neutral value, and none of them waits for a lock that a thread
  * of the parent held. */
 #include "core.h"
 
@@ -19,7 +19,7 @@ static atomic_bool stop;
             _exit(1);                                                                                                  \
         }                                                                                                              \
     } while (0)
-#define forked(call) expect((call) == WEIR_FORKED)
+#define forked(call) expect((call) == WEIR_ERR_FORKED)
 
 static void listen(weir_log_level level, const char *text, void *user)
 {
@@ -43,8 +43,8 @@ static void in_child(void)
     void *p;
     size_t count;
     weir_block b = {block, 1};
-    weir_request request = {.size = sizeof request, .bytes = 1};
-    weir_client_options co = {.size = sizeof co, .name = "x"};
+    weir_request request = {.struct_size = sizeof request, .bytes = 1};
+    weir_client_options co = {.struct_size = sizeof co, .name = "x"};
     weir_block_details details = WEIR_INIT(weir_block_details);
     weir_stats stats = WEIR_INIT(weir_stats);
     weir_client_stats cs = WEIR_INIT(weir_client_stats);
@@ -75,7 +75,7 @@ static void in_child(void)
     expect(weir_stream_native(stream) == NULL);
     forked(weir_stream_register(runtime, &s, &s));
     forked(weir_stream_unregister(stream));
-    forked(weir_stream_default(runtime, WEIR_DEFAULT_LEGACY, &s));
+    forked(weir_stream_default(runtime, WEIR_DEFAULT_STREAM_LEGACY, &s));
     forked(weir_capture_begin(stream));
     forked(weir_capture_end(stream));
     expect(weir_runtime_native(runtime) == NULL);
@@ -84,8 +84,8 @@ static void in_child(void)
     forked(weir_copy(runtime, block, block, 1, stream));
     forked(weir_fill(runtime, block, 0, 1, stream));
     forked(weir_call(runtime, nothing, NULL, WEIR_STREAM_HOST));
-    forked(weir_alloc(client, 1, stream, WEIR_KV, &p));
-    forked(weir_alloc(client, 0, stream, WEIR_KV, &p));
+    forked(weir_alloc(client, 1, stream, WEIR_CLASS_KV, &p));
+    forked(weir_alloc(client, 0, stream, WEIR_CLASS_KV, &p));
     forked(weir_alloc_with(client, &request, &b));
     forked(weir_free(client, block, stream));
     forked(weir_free(client, NULL, stream));
@@ -104,7 +104,7 @@ static void in_child(void)
     for (int i = 0; i < 2; i++) {
         forked(weir_note_record(noted[i], 1, stream));
         forked(weir_note_wait(noted[i], 1, stream));
-        forked(weir_note_use(noted[i], block, 1, stream, WEIR_READ));
+        forked(weir_note_use(noted[i], block, 1, stream, WEIR_ACCESS_READ));
     }
     forked(weir_refusal_last(&refusal));
     forked(weir_log_set(listen, NULL, WEIR_LOG_DEBUG));
@@ -132,8 +132,8 @@ static void in_child(void)
     char text[24];
     expect(weir_size_parse("1k", &bytes) == WEIR_OK && bytes == 1024);
     expect(strcmp(weir_size_format(1024, text, sizeof text), "1 KiB") == 0);
-    expect(weir_fail(WEIR_BUSY, "x") == WEIR_BUSY && strcmp(weir_detail(), "x") == 0);
-    expect(strcmp(weir_status_name(WEIR_FORKED), "WEIR_FORKED") == 0);
+    expect(weir_fail(WEIR_ERR_BUSY, "x") == WEIR_ERR_BUSY && strcmp(weir_detail(), "x") == 0);
+    expect(strcmp(weir_status_name(WEIR_ERR_FORKED), "WEIR_ERR_FORKED") == 0);
     _exit(0);
 }
 
@@ -151,7 +151,7 @@ static void *be_busy(void *user)
         weir_stream s;
         weir_option option = WEIR_INIT(weir_option);
         weir_block_details details = WEIR_INIT(weir_block_details);
-        if (weir_alloc(client, 1 + next_random(&random) % MIB, stream, WEIR_KV, &p) == WEIR_OK) {
+        if (weir_alloc(client, 1 + next_random(&random) % MIB, stream, WEIR_CLASS_KV, &p) == WEIR_OK) {
             whatever(weir_block_info(p, &details));
             whatever(weir_free(client, p, stream));
         }
@@ -176,7 +176,7 @@ static void every_call_in_a_child(void **state)
     client = open_client(runtime, "parent", 0, 0);
     ok(weir_stream_acquire(runtime, &stream));
     ok(weir_trace_open(runtime, 16, &trace));
-    block = allocate(client, 1000, stream, WEIR_KV);
+    block = allocate(client, 1000, stream, WEIR_CLASS_KV);
     weir_trace_close(trace);
     ok(weir_trace_open(runtime, 1 << 20, &trace));
     for (int i = 0; i < 3; i++)

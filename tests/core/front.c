@@ -60,28 +60,29 @@ static void a_freed_block_serves_the_same_stream_alone(void **state)
     fixture *f = *state;
     gate g = GATE;
     ok(weir_call(f->runtime, pass_gate, &g, f->stream)); /* what is freed behind it is not free for others */
-    void *p = allocate(f->client, 5000, f->stream, WEIR_KV);
+    void *p = allocate(f->client, 5000, f->stream, WEIR_CLASS_KV);
     give(f->client, p, f->stream);
     assert_int_equal(parked(f), 5120);
-    void *elsewhere = allocate(f->client, 5000, f->second, WEIR_KV),
-         *others = allocate(f->other, 5000, f->stream, WEIR_KV);
-    void *host = allocate(f->client, 5000, WEIR_STREAM_HOST, WEIR_KV);
+    void *elsewhere = allocate(f->client, 5000, f->second, WEIR_CLASS_KV),
+         *others = allocate(f->other, 5000, f->stream, WEIR_CLASS_KV);
+    void *host = allocate(f->client, 5000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_true(elsewhere != p && others != p && host != p);
     assert_int_equal(parked(f), 5120);
-    void *larger = allocate(f->client, 5121, f->stream, WEIR_KV),
-         *weights = allocate(f->client, 5000, f->stream, WEIR_WEIGHTS);
+    void *larger = allocate(f->client, 5121, f->stream, WEIR_CLASS_KV),
+         *weights = allocate(f->client, 5000, f->stream, WEIR_CLASS_WEIGHTS);
     assert_true(larger != p && weights != p);
-    assert_ptr_equal(allocate(f->client, 5120, f->stream, WEIR_SCRATCH), p); /* the same charge, of another class */
+    assert_ptr_equal(allocate(f->client, 5120, f->stream, WEIR_CLASS_SCRATCH),
+                     p); /* the same charge, of another class */
     snapshot s = take_snapshot(f->runtime);
     check_sums(&s);
     assert_int_equal(s.device.parked, 0);
     assert_int_equal(s.device.hits, 1);
-    assert_int_equal(s.clients[0].live_class[WEIR_SCRATCH], 5120);
+    assert_int_equal(s.clients[0].live_class[WEIR_CLASS_SCRATCH], 5120);
     weir_block_details d = WEIR_INIT(weir_block_details);
     ok(weir_block_info(p, &d));
     assert_int_equal(d.state, WEIR_BLOCK_LIVE);
     assert_int_equal(d.bytes, 5120);
-    assert_int_equal(d.memory_class, WEIR_SCRATCH);
+    assert_int_equal(d.memory_class, WEIR_CLASS_SCRATCH);
     assert_int_equal(d.stream.id, f->stream.id);
     open_gate(&g);
     ok(weir_stream_synchronize(f->stream));
@@ -94,13 +95,13 @@ static void a_freed_block_serves_the_same_stream_alone(void **state)
 static void what_a_request_says_besides_is_not_served(void **state)
 {
     fixture *f = *state;
-    void *p = allocate(f->client, 1000, f->stream, WEIR_KV);
+    void *p = allocate(f->client, 1000, f->stream, WEIR_CLASS_KV);
     give(f->client, p, f->stream);
     const weir_request requests[] = {
-        {.size = sizeof(weir_request), .bytes = 1000, .stream = f->stream, .tag = "tagged"},
-        {.size = sizeof(weir_request), .bytes = 1000, .stream = f->stream, .flags = WEIR_ZEROED},
-        {.size = sizeof(weir_request), .bytes = 1000, .stream = f->stream, .alignment = 4096},
-        {.size = sizeof(weir_request), .bytes = 1000, .stream = f->stream, .kind = WEIR_KIND_HOST},
+        {.struct_size = sizeof(weir_request), .bytes = 1000, .stream = f->stream, .tag = "tagged"},
+        {.struct_size = sizeof(weir_request), .bytes = 1000, .stream = f->stream, .flags = WEIR_ALLOC_ZEROED},
+        {.struct_size = sizeof(weir_request), .bytes = 1000, .stream = f->stream, .alignment = 4096},
+        {.struct_size = sizeof(weir_request), .bytes = 1000, .stream = f->stream, .kind = WEIR_KIND_HOST},
     };
     for (size_t i = 0; i < sizeof requests / sizeof requests[0]; i++) {
         weir_block block;
@@ -109,7 +110,7 @@ static void what_a_request_says_besides_is_not_served(void **state)
         ok(weir_free_block(f->client, block, WEIR_STREAM_HOST));
     }
     assert_int_equal(take_snapshot(f->runtime).device.hits, 0);
-    weir_request plain = {.size = sizeof plain, .bytes = 900, .stream = f->stream};
+    weir_request plain = {.struct_size = sizeof plain, .bytes = 900, .stream = f->stream};
     weir_block first, second;
     ok(weir_alloc_with(f->client, &plain, &first));
     assert_ptr_equal(first.pointer, p);
@@ -117,7 +118,7 @@ static void what_a_request_says_besides_is_not_served(void **state)
     ok(weir_alloc_with(f->client, &plain, &second));
     assert_ptr_equal(second.pointer, p);
     assert_true(second.generation != first.generation);
-    fails(WEIR_STALE, weir_free_block(f->client, first, f->stream));
+    fails(WEIR_ERR_STALE, weir_free_block(f->client, first, f->stream));
     ok(weir_free_block(f->client, second, f->stream));
 }
 
@@ -129,14 +130,14 @@ static void among_many_streams_each_has_its_own(void **state)
     void *p[MANY];
     for (int i = 0; i < MANY; i++) {
         ok(weir_stream_acquire(f->runtime, &streams[i]));
-        p[i] = allocate(f->client, 1000, streams[i], WEIR_KV);
+        p[i] = allocate(f->client, 1000, streams[i], WEIR_CLASS_KV);
     }
     for (int i = 0; i < MANY; i++)
         give(f->client, p[i], streams[i]);
     assert_int_equal(parked(f), MANY * 1024);
     for (int round = 0; round < 2; round++)
         for (int i = 0; i < MANY; i++) {
-            void *q = allocate(f->client, 1000, streams[i], WEIR_KV);
+            void *q = allocate(f->client, 1000, streams[i], WEIR_CLASS_KV);
             assert_ptr_equal(q, p[i]);
             give(f->client, q, streams[i]);
         }
@@ -147,7 +148,7 @@ static void among_many_streams_each_has_its_own(void **state)
 
 static uint64_t hits(const fixture *f)
 {
-    weir_stats stats = {.size = sizeof stats};
+    weir_stats stats = {.struct_size = sizeof stats};
     ok(weir_snapshot(f->runtime, &stats, NULL, 0, NULL));
     return stats.hits;
 }
@@ -165,12 +166,12 @@ static void the_oldest_front_makes_way(void **state)
     for (int k = 0; k < CLIENTS; k++) {
         clients[k] = open_client(f->runtime, "many", 0, 0);
         for (int i = 0; i < STREAMS; i++) {
-            p = allocate(clients[k], 1000, streams[i], WEIR_KV);
+            p = allocate(clients[k], 1000, streams[i], WEIR_CLASS_KV);
             give(clients[k], p, streams[i]);
         }
     }
     uint64_t before = hits(f);
-    void *q = allocate(clients[CLIENTS - 1], 1000, streams[STREAMS - 1], WEIR_KV);
+    void *q = allocate(clients[CLIENTS - 1], 1000, streams[STREAMS - 1], WEIR_CLASS_KV);
     assert_ptr_equal(q, p);
     assert_int_equal(hits(f), before + 1);
     give(clients[CLIENTS - 1], q, streams[STREAMS - 1]);
@@ -193,7 +194,7 @@ static void when_fronts_go_the_others_are_found(void **state)
     for (int k = 0; k < CLIENTS; k++) {
         clients[k] = open_client(f->runtime, "many", 0, 0);
         for (int i = 0; i < STREAMS; i++) {
-            p[k][i] = allocate(clients[k], 1000, streams[i], WEIR_KV);
+            p[k][i] = allocate(clients[k], 1000, streams[i], WEIR_CLASS_KV);
             give(clients[k], p[k][i], streams[i]);
         }
     }
@@ -202,7 +203,7 @@ static void when_fronts_go_the_others_are_found(void **state)
     uint64_t before = hits(f);
     for (int k = 0; k < CLIENTS; k++)
         for (int i = 1; i < STREAMS; i += 2)
-            assert_ptr_equal(allocate(clients[k], 1000, streams[i], WEIR_KV), p[k][i]);
+            assert_ptr_equal(allocate(clients[k], 1000, streams[i], WEIR_CLASS_KV), p[k][i]);
     assert_int_equal(hits(f), before + CLIENTS * (STREAMS / 2));
     for (int k = 0; k < CLIENTS; k++) {
         for (int i = 1; i < STREAMS; i += 2)
@@ -217,42 +218,42 @@ static void mistakes_are_answered(void **state)
 {
     fixture *f = *state;
     weir_block_details d = WEIR_INIT(weir_block_details);
-    char *p = allocate(f->client, 3000, f->stream, WEIR_KV);
+    char *p = allocate(f->client, 3000, f->stream, WEIR_CLASS_KV);
     give(f->client, p, f->stream);
     assert_true(parked(f) > 0);
     ok(weir_block_info(p, &d));
     assert_int_equal(d.state, WEIR_BLOCK_FREE);
-    fails(WEIR_DOUBLE_FREE, weir_free(f->client, p, f->stream));
-    fails(WEIR_DOUBLE_FREE, weir_free(f->client, p, f->second));
-    fails(WEIR_DOUBLE_FREE, weir_resize(f->client, p, 100, f->stream));
-    assert_ptr_equal(allocate(f->client, 3000, f->stream, WEIR_KV), p);
-    fails(WEIR_INTERIOR, weir_free(f->client, p + 256, f->stream));
-    fails(WEIR_INTERIOR, weir_free(f->client, p + 1, f->stream));
-    fails(WEIR_FOREIGN, weir_free(f->other, p, f->stream));
-    fails(WEIR_FOREIGN, weir_free(f->client, f, f->stream));
-    fails(WEIR_STALE, weir_free_block(f->client, (weir_block){p, UINT64_MAX >> 8}, f->stream));
+    fails(WEIR_ERR_DOUBLE_FREE, weir_free(f->client, p, f->stream));
+    fails(WEIR_ERR_DOUBLE_FREE, weir_free(f->client, p, f->second));
+    fails(WEIR_ERR_DOUBLE_FREE, weir_resize(f->client, p, 100, f->stream));
+    assert_ptr_equal(allocate(f->client, 3000, f->stream, WEIR_CLASS_KV), p);
+    fails(WEIR_ERR_INTERIOR, weir_free(f->client, p + 256, f->stream));
+    fails(WEIR_ERR_INTERIOR, weir_free(f->client, p + 1, f->stream));
+    fails(WEIR_ERR_FOREIGN, weir_free(f->other, p, f->stream));
+    fails(WEIR_ERR_FOREIGN, weir_free(f->client, f, f->stream));
+    fails(WEIR_ERR_STALE, weir_free_block(f->client, (weir_block){p, UINT64_MAX >> 8}, f->stream));
     give(f->client, p, f->stream);
 }
 
 static void a_block_in_use_is_not_parked(void **state)
 {
     fixture *f = *state;
-    weir_request request = {.size = sizeof request, .bytes = 3000, .stream = f->stream};
+    weir_request request = {.struct_size = sizeof request, .bytes = 3000, .stream = f->stream};
     weir_block block;
     weir_launch *launch;
     ok(weir_alloc_with(f->client, &request, &block));
     ok(weir_free_block(f->client, block, f->stream)); /* there is a front now */
     ok(weir_alloc_with(f->client, &request, &block));
-    weir_use use = {.block = block, .access = WEIR_WRITE};
+    weir_use use = {.block = block, .access = WEIR_ACCESS_WRITE};
     ok(weir_launch_begin(f->runtime, f->second, &use, 1, &launch));
-    fails(WEIR_BUSY, weir_free_block(f->client, block, f->stream));
+    fails(WEIR_ERR_BUSY, weir_free_block(f->client, block, f->stream));
     gate g = GATE;
     ok(weir_call(f->runtime, pass_gate, &g, f->second));
     ok(weir_launch_end(launch));
     ok(weir_free_block(f->client, block, f->stream));
     assert_int_equal(parked(f), 0);
     assert_int_equal(take_snapshot(f->runtime).device.pending, 3072);
-    void *q = allocate(f->client, 3000, f->stream, WEIR_KV);
+    void *q = allocate(f->client, 3000, f->stream, WEIR_CLASS_KV);
     assert_ptr_not_equal(q, block.pointer);
     open_gate(&g);
     ok(weir_stream_synchronize(f->second));
@@ -267,21 +268,22 @@ static void peaks_of_one_thread_are_exact(void **state)
     void *p[8];
     ok(weir_reset_peaks(f->runtime));
     for (int i = 0; i < 8; i++)
-        p[i] = allocate(f->client, 4096, f->stream, WEIR_KV);
+        p[i] = allocate(f->client, 4096, f->stream, WEIR_CLASS_KV);
     for (int i = 0; i < 8; i++)
         give(f->client, p[i], f->stream);
     ok(weir_reset_peaks(f->runtime));
     for (int i = 0; i < 3; i++)
-        p[i] = allocate(f->client, 4096, f->stream, i == 2 ? WEIR_KV : WEIR_SCRATCH);
+        p[i] = allocate(f->client, 4096, f->stream, i == 2 ? WEIR_CLASS_KV : WEIR_CLASS_SCRATCH);
     for (int i = 0; i < 3; i++)
         give(f->client, p[i], f->stream);
-    void *q = allocate(f->client, 4096, f->stream, WEIR_KV), *r = allocate(f->client, 1000, f->second, WEIR_KV);
+    void *q = allocate(f->client, 4096, f->stream, WEIR_CLASS_KV),
+         *r = allocate(f->client, 1000, f->second, WEIR_CLASS_KV);
     snapshot s = take_snapshot(f->runtime);
     check_sums(&s);
     assert_int_equal(s.device.peak, 3 * 4096);
     assert_int_equal(s.clients[0].peak, 3 * 4096);
-    assert_int_equal(s.clients[0].peak_class[WEIR_SCRATCH], 2 * 4096);
-    assert_int_equal(s.clients[0].peak_class[WEIR_KV], 4096);
+    assert_int_equal(s.clients[0].peak_class[WEIR_CLASS_SCRATCH], 2 * 4096);
+    assert_int_equal(s.clients[0].peak_class[WEIR_CLASS_KV], 4096);
     assert_int_equal(s.clients[0].live, 4096 + 1024);
     assert_int_equal(s.device.parked, 7 * 4096);
     give(f->client, q, f->stream);
@@ -316,7 +318,7 @@ static void *mix(void *user)
             w->held[i] = NULL;
         } else if (next_random(&w->random) % 8 == 0) { /* one for another thread to free */
             void *p = NULL;
-            w->wrong += weir_alloc(w->f->client, any_size(&w->random), w->stream, WEIR_KV, &p) != WEIR_OK;
+            w->wrong += weir_alloc(w->f->client, any_size(&w->random), w->stream, WEIR_CLASS_KV, &p) != WEIR_OK;
             p = atomic_exchange(w->shared, p);
             w->wrong += p && weir_free(w->f->client, p, w->stream) != WEIR_OK;
         } else {
@@ -377,20 +379,20 @@ static void a_starved_request_gets_what_is_parked(void **state)
     for (int round = 0; round < 2; round++) {
         weir_client *limited = open_client(f->runtime, "limited", 0, 1 * MIB);
         for (int i = 0; i < 4; i++)
-            p[i] = allocate(limited, 256 * KIB, f->stream, WEIR_KV);
+            p[i] = allocate(limited, 256 * KIB, f->stream, WEIR_CLASS_KV);
         for (int i = 0; i < 4; i++)
             give(limited, p[i], f->stream);
         assert_true(take_snapshot(f->runtime).device.parked >= 768 * KIB);
-        void *all = allocate(limited, MIB, f->second, WEIR_KV); /* its own maximum */
+        void *all = allocate(limited, MIB, f->second, WEIR_CLASS_KV); /* its own maximum */
         give(limited, all, f->second);
         ok(weir_client_close(limited));
     }
     for (int i = 0; i < 4; i++)
-        p[i] = allocate(f->client, 200 * KIB, f->stream, WEIR_KV);
+        p[i] = allocate(f->client, 200 * KIB, f->stream, WEIR_CLASS_KV);
     for (int i = 0; i < 4; i++)
         give(f->client, p[i], f->stream);
     assert_true(parked(f) > 700 * KIB);
-    void *all = allocate(f->other, BUDGET, f->stream, WEIR_KV); /* another client's */
+    void *all = allocate(f->other, BUDGET, f->stream, WEIR_CLASS_KV); /* another client's */
     assert_true(take_snapshot(f->runtime).device.emptied > 700 * KIB);
     give(f->other, all, f->stream);
 }
@@ -403,13 +405,13 @@ typedef struct turn {
 static void *park_and_wait(void *user)
 {
     turn *t = user;
-    void *p = allocate(t->f->client, 300 * KIB, t->f->stream, WEIR_KV),
-         *q = allocate(t->f->client, 1000, t->f->stream, WEIR_KV);
+    void *p = allocate(t->f->client, 300 * KIB, t->f->stream, WEIR_CLASS_KV),
+         *q = allocate(t->f->client, 1000, t->f->stream, WEIR_CLASS_KV);
     give(t->f->client, p, t->f->stream);
     give(t->f->client, q, t->f->stream);
     pthread_barrier_wait(&t->barrier);
     pthread_barrier_wait(&t->barrier);
-    if (weir_alloc(t->f->client, 300 * KIB, t->f->stream, WEIR_KV, &p) == WEIR_OK)
+    if (weir_alloc(t->f->client, 300 * KIB, t->f->stream, WEIR_CLASS_KV, &p) == WEIR_OK)
         give(t->f->client, p, t->f->stream);
     return NULL;
 }
@@ -436,7 +438,7 @@ static void another_threads_blocks_are_given_up(void **state)
     turn t;
     pthread_t thread;
     begin_turn(&t, f, &thread);
-    void *all = allocate(f->other, BUDGET, f->second, WEIR_KV);
+    void *all = allocate(f->other, BUDGET, f->second, WEIR_CLASS_KV);
     assert_int_equal(parked(f), 0);
     give(f->other, all, f->second);
     end_turn(&t, thread);
@@ -447,7 +449,7 @@ static void another_threads_blocks_are_given_up(void **state)
     assert_int_equal(take_snapshot(f->runtime).device.held, 0);
     end_turn(&t, thread);
     begin_turn(&t, f, &thread);
-    weir_client_options options = {.size = sizeof options, .name = "sure", .guaranteed = BUDGET};
+    weir_client_options options = {.struct_size = sizeof options, .name = "sure", .guaranteed = BUDGET};
     weir_client *sure;
     ok(weir_client_open(f->runtime, &options, &sure));
     ok(weir_client_close(sure));
@@ -460,14 +462,14 @@ static void a_closing_client_takes_its_blocks_along(void **state)
     turn t;
     pthread_t thread;
     begin_turn(&t, f, &thread);
-    void *p = allocate(f->client, 5000, f->second, WEIR_KV);
+    void *p = allocate(f->client, 5000, f->second, WEIR_CLASS_KV);
     give(f->client, p, f->second);
     fixture closing = *f;
     ok(weir_client_close(f->client));
     assert_int_equal(take_snapshot(f->runtime).device.parked, 0);
     void *none;
-    fails(WEIR_INVALID, weir_alloc(closing.client, 5000, closing.second, WEIR_KV, &none));
-    fails(WEIR_INVALID, weir_alloc(closing.client, 5000, closing.stream, WEIR_KV, &none));
+    fails(WEIR_ERR_INVALID, weir_alloc(closing.client, 5000, closing.second, WEIR_CLASS_KV, &none));
+    fails(WEIR_ERR_INVALID, weir_alloc(closing.client, 5000, closing.stream, WEIR_CLASS_KV, &none));
     end_turn(&t, thread); /* it finds its client closed */
     f->client = open_client(f->runtime, "one again", 0, 0);
 }
@@ -481,22 +483,23 @@ static void a_stream_takes_its_blocks_along(void **state)
     begin_turn(&t, f, &thread);
     ok(weir_stream_release(f->stream));
     assert_int_equal(parked(f), 0);
-    fails(WEIR_STREAM_MISUSE, weir_alloc(f->client, 300 * KIB, f->stream, WEIR_KV, &none));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_alloc(f->client, 300 * KIB, f->stream, WEIR_CLASS_KV, &none));
     end_turn(&t, thread);
     ok(weir_stream_acquire(f->runtime, &f->stream));
-    void *p = allocate(f->client, 300 * KIB, f->stream, WEIR_KV); /* the same driver's stream, perhaps */
+    void *p = allocate(f->client, 300 * KIB, f->stream, WEIR_CLASS_KV); /* the same driver's stream, perhaps */
     give(f->client, p, f->stream);
 }
 
 static void a_captured_stream_parks_nothing(void **state)
 {
     fixture *f = *state;
-    void *p = allocate(f->client, 1000, f->stream, WEIR_KV), *q = allocate(f->client, 1000, f->stream, WEIR_KV);
+    void *p = allocate(f->client, 1000, f->stream, WEIR_CLASS_KV),
+         *q = allocate(f->client, 1000, f->stream, WEIR_CLASS_KV);
     give(f->client, p, f->stream);
     assert_int_equal(parked(f), 1024);
     ok(weir_capture_begin(f->stream));
     assert_int_equal(parked(f), 0);
-    fails(WEIR_STREAM_MISUSE, weir_free(f->client, q, f->stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_free(f->client, q, f->stream));
     ok(weir_capture_end(f->stream));
     give(f->client, q, f->stream);
     assert_int_equal(parked(f), 1024);
@@ -508,25 +511,25 @@ static void a_trace_sees_every_call(void **state)
     weir_trace *trace;
     weir_event events[32];
     size_t count;
-    void *p = allocate(f->client, 1000, f->stream, WEIR_KV);
+    void *p = allocate(f->client, 1000, f->stream, WEIR_CLASS_KV);
     give(f->client, p, f->stream);
     assert_int_equal(parked(f), 1024);
     ok(weir_trace_open(f->runtime, 0, &trace));
     assert_int_equal(parked(f), 0);
     for (int i = 0; i < 5; i++)
-        give(f->client, allocate(f->client, 1000, f->stream, WEIR_KV), f->stream);
+        give(f->client, allocate(f->client, 1000, f->stream, WEIR_CLASS_KV), f->stream);
     assert_int_equal(parked(f), 0);
-    events[0].size = sizeof events[0];
+    events[0].struct_size = sizeof events[0];
     ok(weir_trace_read(trace, events, 32, &count));
     int allocated = 0, freed = 0;
     for (size_t i = 0; i < count; i++) {
-        allocated += events[i].action == WEIR_ALLOCATE;
-        freed += events[i].action == WEIR_DEALLOCATE;
+        allocated += events[i].action == WEIR_ACTION_ALLOCATE;
+        freed += events[i].action == WEIR_ACTION_DEALLOCATE;
     }
     assert_int_equal(allocated, 5);
     assert_int_equal(freed, 5);
     weir_trace_close(trace);
-    give(f->client, allocate(f->client, 1000, f->stream, WEIR_KV), f->stream);
+    give(f->client, allocate(f->client, 1000, f->stream, WEIR_CLASS_KV), f->stream);
     assert_int_equal(parked(f), 1024);
 }
 
@@ -538,13 +541,13 @@ static void large_blocks_are_parked_for_their_size(void **state)
     enum { LARGE = 100 * KIB };
     fixture *f = *state;
     for (int i = 0; i < 3; i++) { /* which pays */
-        void *p = allocate(f->client, LARGE, f->stream, WEIR_KV);
+        void *p = allocate(f->client, LARGE, f->stream, WEIR_CLASS_KV);
         give(f->client, p, f->stream);
     }
     assert_int_equal(parked(f), LARGE);
-    void *small = allocate(f->client, 1000, f->stream, WEIR_KV);
+    void *small = allocate(f->client, 1000, f->stream, WEIR_CLASS_KV);
     assert_int_equal(parked(f), LARGE); /* which the small ones do not stand in */
-    void *other = allocate(f->client, 2 * LARGE, f->stream, WEIR_KV);
+    void *other = allocate(f->client, 2 * LARGE, f->stream, WEIR_CLASS_KV);
     assert_int_equal(parked(f), 0);
     give(f->client, small, f->stream);
     give(f->client, other, f->stream);
@@ -557,14 +560,14 @@ static void large_blocks_are_parked_where_that_pays(void **state)
     fixture *f = *state;
     int kept = 0;
     for (int i = 0; i < FREES; i++) {
-        void *p = allocate(f->client, (size_t)LARGE + (size_t)i * 256, f->stream, WEIR_KV);
+        void *p = allocate(f->client, (size_t)LARGE + (size_t)i * 256, f->stream, WEIR_CLASS_KV);
         give(f->client, p, f->stream);
         kept += parked(f) >= LARGE;
     }
     assert_true(kept >= 3 && kept <= FEW);
     uint64_t hits = take_snapshot(f->runtime).device.hits;
     for (int i = 0; i < FREES; i++)
-        give(f->client, allocate(f->client, LARGE, f->stream, WEIR_KV), f->stream);
+        give(f->client, allocate(f->client, LARGE, f->stream, WEIR_CLASS_KV), f->stream);
     assert_true(take_snapshot(f->runtime).device.hits > hits + FREES / 2);
 }
 
@@ -578,14 +581,14 @@ static void a_front_is_bounded(void **state)
     for (uint64_t bytes = 256; bytes <= 128 * KIB; bytes *= 4) {
         uint64_t count = MANY * 256 / bytes + 20;
         for (uint64_t i = 0; i < count; i++)
-            p[i] = allocate(f->client, bytes, f->stream, WEIR_KV);
+            p[i] = allocate(f->client, bytes, f->stream, WEIR_CLASS_KV);
         for (uint64_t i = 0; i < count; i++) {
             give(f->client, p[i], f->stream);
             assert_true(i % 50 != 0 || parked(f) <= 2 * ROOM); /* the front's and the depot's */
         }
         assert_true(parked(f) >= bytes);
     }
-    void *large = allocate(f->client, ROOM + 256, f->stream, WEIR_KV);
+    void *large = allocate(f->client, ROOM + 256, f->stream, WEIR_CLASS_KV);
     uint64_t before = parked(f);
     give(f->client, large, f->stream); /* too large */
     assert_true(parked(f) <= before);
@@ -596,7 +599,7 @@ static void *be_brief(void *user)
     fixture *f = user;
     void *p = NULL;
     for (int i = 0; i < 2; i++)
-        if (weir_alloc(f->client, 20000, f->stream, WEIR_KV, &p) == WEIR_OK)
+        if (weir_alloc(f->client, 20000, f->stream, WEIR_CLASS_KV, &p) == WEIR_OK)
             give(f->client, p, f->stream);
     return NULL;
 }

@@ -55,7 +55,7 @@ static void *get_often(void *user)
 static void *make_and_destroy(void *user)
 {
     unsigned *wrong = user;
-    weir_runtime_options options = {.size = sizeof options, .budget = MIB};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = MIB};
     pthread_barrier_wait(&line);
     while (!atomic_load(&stop)) {
         weir_runtime *own;
@@ -94,15 +94,15 @@ static void a_failed_start_leaves_the_slot_empty(void **state)
 {
     (void)state;
     weir_runtime *runtime = (weir_runtime *)state;
-    const wi_sim_fault once = {.kind = WI_SIM_OPEN, .at = 0, .status = WEIR_DRIVER};
-    const wi_sim_fault always = {.kind = WI_SIM_OPEN, .at = 0, .stay = true, .status = WEIR_DRIVER};
+    const wi_sim_fault once = {.kind = WI_SIM_OPEN, .at = 0, .status = WEIR_ERR_DRIVER};
+    const wi_sim_fault always = {.kind = WI_SIM_OPEN, .at = 0, .stay = true, .status = WEIR_ERR_DRIVER};
     ok(weir_option_set("budget", "32MiB"));
     wi_sim_arm(&once, NULL);
-    fails(WEIR_DRIVER, weir_runtime_get("sim", &runtime));
+    fails(WEIR_ERR_DRIVER, weir_runtime_get("sim", &runtime));
     assert_null(runtime);
     assert_int_equal(wi_sim_faults(), 1);
     wi_sim_arm(&always, NULL);
-    all_at_once("sim", WEIR_DRIVER);
+    all_at_once("sim", WEIR_ERR_DRIVER);
     assert_int_equal(wi_sim_faults(), FIRST); /* each tried again */
     wi_sim_arm(NULL, NULL);
     all_at_once("sim", WEIR_OK);
@@ -148,11 +148,11 @@ static void one_runtime_for_all(void **state)
     ok(weir_runtime_get("sim", &sim)); /* each driver has its own */
     assert_ptr_not_equal(host, sim);
     /* Whoever names a budget asks the ledger, which has a lock. */
-    weir_runtime_options options = {.size = sizeof options, .budget = 32 * MIB};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 32 * MIB};
     ok(weir_runtime_get_with("host", &options, &sim));
     assert_ptr_equal(host, sim);
     options.budget++;
-    fails(WEIR_CONFLICT, weir_runtime_get_with("host", &options, &sim));
+    fails(WEIR_ERR_CONFLICT, weir_runtime_get_with("host", &options, &sim));
 }
 
 int main(void)

@@ -25,7 +25,7 @@ static void ranges_are_aligned_and_closed(void **state)
     for (int i = 0; i < 3; i++)
         d->unreserve(device, ranges[i], (uint64_t)(i + 1) * GRANULE);
     void *none = NULL;
-    fails(WEIR_DRIVER, d->reserve(device, (uint64_t)1 << 60, &none));
+    fails(WEIR_ERR_DRIVER, d->reserve(device, (uint64_t)1 << 60, &none));
     uint64_t available, total;
     ok(d->memory(device, &available, &total));
     assert_true(available > 0 && available <= total);
@@ -89,7 +89,7 @@ static void mapping_is_all_or_none(void **state)
     memset(base, 5, 4 * GRANULE);
     ok(d->unmap(device, base, GRANULE, 4, handles));
     wi_handle bad[4] = {handles[0], handles[1], (wi_handle)(uintptr_t)base /* no pages there */ | 1, handles[3]};
-    fails(WEIR_DRIVER, d->map(device, base + 8 * GRANULE, GRANULE, 4, bad));
+    fails(WEIR_ERR_DRIVER, d->map(device, base + 8 * GRANULE, GRANULE, 4, bad));
     handles[0] = bad[0];
     handles[1] = bad[1];
     ok(d->map(device, base + 8 * GRANULE, GRANULE, 4, handles));
@@ -238,8 +238,8 @@ static void names(void **state)
     assert_ptr_equal(driver, d);
     assert_int_equal(ordinal, 0);
     ok(wi_driver_find("host:0", &driver, &ordinal));
-    fails(WEIR_NOT_FOUND, wi_driver_find("host:3", &driver, &ordinal));
-    fails(WEIR_INVALID, wi_driver_find("tpu", &driver, &ordinal));
+    fails(WEIR_ERR_NOT_FOUND, wi_driver_find("host:3", &driver, &ordinal));
+    fails(WEIR_ERR_INVALID, wi_driver_find("tpu", &driver, &ordinal));
 }
 
 int main(void)

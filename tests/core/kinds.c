@@ -23,7 +23,7 @@ static void charged_in_the_hosts_ledger(void **state)
         assert_string_equal(s.clients[0].name, "one");
         assert_ptr_equal(s.clients[0].client, f->client);
         assert_int_equal(s.clients[0].live, 5 * KIB + 256);
-        assert_int_equal(s.clients[0].live_class[WEIR_ACTIVATIONS], 5 * KIB + 256);
+        assert_int_equal(s.clients[0].live_class[WEIR_CLASS_ACTIVATIONS], 5 * KIB + 256);
         assert_int_equal(s.device.live, 5 * KIB + 256);
         if (!on_host()) {
             assert_int_equal(s.device.held, 5 * KIB + 256);
@@ -47,7 +47,7 @@ static void the_hosts_budget(void **state)
         return;
     snapshot own = take_snapshot(f->runtime);
     ok(weir_client_set_limits(f->client, 0, 4096)); /* of device memory */
-    fails(WEIR_OUT_OF_MEMORY, take_with(f->client, WEIR_KIND_PINNED, HOST_BUDGET + 1, f->stream, 0, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, take_with(f->client, WEIR_KIND_PINNED, HOST_BUDGET + 1, f->stream, 0, &p));
     assert_null(p);
     weir_refusal refusal = last_refusal();
     assert_int_equal(refusal.cause, WEIR_CAUSE_BUDGET);
@@ -57,7 +57,7 @@ static void the_hosts_budget(void **state)
     assert_int_equal(refusal.limit, HOST_BUDGET);
     detail_names("on host");
     ok(take_with(f->client, WEIR_KIND_PINNED, HOST_BUDGET - 1024, f->stream, 0, &p));
-    fails(WEIR_OUT_OF_MEMORY, take_with(f->client, WEIR_KIND_HOST, 1025, f->stream, WEIR_NO_WAIT, &q));
+    fails(WEIR_ERR_OUT_OF_MEMORY, take_with(f->client, WEIR_KIND_HOST, 1025, f->stream, WEIR_ALLOC_NO_WAIT, &q));
     assert_int_equal(last_refusal().remaining, 1024);
     ok(take_with(f->client, WEIR_KIND_HOST, 1024, f->stream, 0, &q)); /* to the last byte */
     assert_int_equal(take_snapshot(f->host).device.live, HOST_BUDGET);
@@ -78,8 +78,8 @@ static void host_and_device_share_it(void **state)
     weir_client *neighbour = open_client(f->host, "neighbour", 0, 0);
     void *d = take(f, WEIR_KIND_DEVICE, 1000);
     for (int round = 0; round < 3; round++) {
-        void *q = allocate(neighbour, HOST_BUDGET, WEIR_STREAM_HOST, WEIR_KV);
-        fails(WEIR_OUT_OF_MEMORY, take_with(f->client, WEIR_KIND_PINNED, 1, f->stream, 0, &p));
+        void *q = allocate(neighbour, HOST_BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+        fails(WEIR_ERR_OUT_OF_MEMORY, take_with(f->client, WEIR_KIND_PINNED, 1, f->stream, 0, &p));
         detail_names("neighbour holds 1 MiB");
         ok(weir_free(neighbour, q, WEIR_STREAM_HOST));
         assert_int_equal(take_snapshot(f->host).device.held, HOST_BUDGET); /* cached */
@@ -125,7 +125,7 @@ static void a_host_of_ones_own(void **state)
         return;
     ok(weir_option_set("resource", "guard(zone=2GiB, mapped)"));
     weir_runtime *runtime;
-    fails(WEIR_INVALID, weir_runtime_create("host", NULL, &runtime));
+    fails(WEIR_ERR_INVALID, weir_runtime_create("host", NULL, &runtime));
     p = take(f, WEIR_KIND_PINNED, 1000);
     ok(weir_option_set("resource", NULL));
     ok(weir_free(f->client, p, WEIR_STREAM_HOST));
@@ -135,7 +135,7 @@ static void a_host_of_ones_own(void **state)
 static void what_the_hosts_guard_keeps_back(void **state)
 {
     (void)state;
-    weir_runtime_options options = {.size = sizeof options, .budget = HOST_BUDGET, .resource = "guard(mapped)"};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = HOST_BUDGET, .resource = "guard(mapped)"};
     weir_runtime *runtime;
     void *p;
     if (on_host())
@@ -145,7 +145,7 @@ static void what_the_hosts_guard_keeps_back(void **state)
     options.resource = NULL;
     ok(weir_runtime_create(device(), &options, &runtime));
     weir_client *neighbour = open_client(options.host, "neighbour", 0, 0), *client = open_client(runtime, "one", 0, 0);
-    ok(weir_free(neighbour, allocate(neighbour, HOST_BUDGET / 2, WEIR_STREAM_HOST, WEIR_KV), WEIR_STREAM_HOST));
+    ok(weir_free(neighbour, allocate(neighbour, HOST_BUDGET / 2, WEIR_STREAM_HOST, WEIR_CLASS_KV), WEIR_STREAM_HOST));
     assert_true(take_snapshot(options.host).device.pending >= HOST_BUDGET / 2);
     ok(take_with(client, WEIR_KIND_PINNED, HOST_BUDGET * 3 / 4, WEIR_STREAM_HOST, 0, &p));
     ok(weir_free(client, p, WEIR_STREAM_HOST));
@@ -162,7 +162,7 @@ static void what_is_past_elsewhere_is_in_nobodys_way(void **state)
     if (on_host())
         return;
     weir_client *neighbour = open_client(f->host, "neighbour", 0, 0), *second;
-    weir_client_options options = {.size = sizeof options, .name = "second", .guaranteed = HOST_BUDGET};
+    weir_client_options options = {.struct_size = sizeof options, .name = "second", .guaranteed = HOST_BUDGET};
     void *d = take(f, WEIR_KIND_DEVICE, 1000);
     for (int way = 0; way < 4; way++) {
         void *p = take(f, way % 2 ? WEIR_KIND_PINNED : WEIR_KIND_HOST, HOST_BUDGET / 2);
@@ -200,7 +200,7 @@ static party join(weir_runtime *runtime)
 {
     party p = {.runtime = runtime, .client = open_client(runtime, "party", 0, 0)};
     ok(weir_stream_acquire(runtime, &p.stream));
-    p.block = allocate(p.client, 1000, p.stream, WEIR_KV);
+    p.block = allocate(p.client, 1000, p.stream, WEIR_CLASS_KV);
     return p;
 }
 
@@ -217,7 +217,7 @@ static void what_is_pending_elsewhere_is_waited_for(void **state)
     enum { MOST = HOST_BUDGET / 2 + 256, PARTIES = 3 };
     fixture *f = *state;
     weir_runtime *third;
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .host = f->host};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .host = f->host};
     if (on_host())
         return;
     ok(weir_runtime_create(device(), &options, &third));
@@ -235,8 +235,8 @@ static void what_is_pending_elsewhere_is_waited_for(void **state)
         ok(weir_fill(has->runtime, has->block, 1, 1000, has->stream));
         ok(weir_free(has->client, p, has->stream));
         if (i > 0) { /* the host's own memory is at once its stream's again */
-            fails(WEIR_OUT_OF_MEMORY,
-                  take_with(wants->client, WEIR_KIND_PINNED, MOST, wants->stream, WEIR_NO_WAIT, &q));
+            fails(WEIR_ERR_OUT_OF_MEMORY,
+                  take_with(wants->client, WEIR_KIND_PINNED, MOST, wants->stream, WEIR_ALLOC_NO_WAIT, &q));
             assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
         }
         if (held)
@@ -259,7 +259,7 @@ static void a_trace_of_the_host(void **state)
 {
     fixture *f = *state;
     weir_client *neighbour = open_client(f->host, "neighbour", 0, 0);
-    void *blocks[] = {allocate(neighbour, 1000, WEIR_STREAM_HOST, WEIR_KV), take(f, WEIR_KIND_PINNED, 2000),
+    void *blocks[] = {allocate(neighbour, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV), take(f, WEIR_KIND_PINNED, 2000),
                       take(f, WEIR_KIND_HOST, 3000)};
     weir_trace *trace;
     weir_event events[16];
@@ -268,15 +268,15 @@ static void a_trace_of_the_host(void **state)
     ok(weir_free(neighbour, blocks[0], WEIR_STREAM_HOST));
     ok(weir_free(f->client, blocks[1], WEIR_STREAM_HOST));
     ok(weir_free(f->client, blocks[2], WEIR_STREAM_HOST));
-    events[0].size = sizeof events[0];
+    events[0].struct_size = sizeof events[0];
     ok(weir_trace_read(trace, events, 16, &count));
     for (size_t i = 0; i < count; i++) {
         const weir_event *e = &events[i];
-        assert_true(e->action != WEIR_ALLOCATE || e->pointer == blocks[0] || e->pointer == blocks[1] ||
+        assert_true(e->action != WEIR_ACTION_ALLOCATE || e->pointer == blocks[0] || e->pointer == blocks[1] ||
                     e->pointer == blocks[2]);
-        allocated += e->action == WEIR_ALLOCATE;
-        freed += e->action == WEIR_DEALLOCATE;
-        if (e->action == WEIR_ALLOCATE && allocated == 3)
+        allocated += e->action == WEIR_ACTION_ALLOCATE;
+        freed += e->action == WEIR_ACTION_DEALLOCATE;
+        if (e->action == WEIR_ACTION_ALLOCATE && allocated == 3)
             assert_int_equal(e->live, 1024 + 2048 + 3072);
     }
     assert_int_equal(allocated, 3);

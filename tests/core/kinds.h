@@ -38,7 +38,7 @@ static inline int set_up(void **state)
     f->sim = strncmp(device(), "sim", 3) == 0;
     if (f->sim)
         wi_sim_configure(&(wi_sim_options){.seed = 1});
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET};
     if (!on_host())
         options.host = f->host = make_runtime(HOST_BUDGET);
     ok(weir_runtime_create(device(), &options, &f->runtime));
@@ -68,10 +68,10 @@ static inline int tear_down(void **state)
 static inline weir_status take_with(weir_client *client, weir_kind kind, size_t bytes, weir_stream stream,
                                     uint32_t flags, void **out)
 {
-    weir_request request = {.size = sizeof request,
+    weir_request request = {.struct_size = sizeof request,
                             .bytes = bytes,
                             .stream = stream,
-                            .memory_class = WEIR_ACTIVATIONS,
+                            .memory_class = WEIR_CLASS_ACTIVATIONS,
                             .tag = "staging",
                             .flags = flags,
                             .kind = kind};
@@ -90,7 +90,7 @@ static inline void *take(fixture *f, weir_kind kind, size_t bytes)
 
 static inline weir_block_details look(const void *p)
 {
-    weir_block_details details = {.size = sizeof details};
+    weir_block_details details = {.struct_size = sizeof details};
     ok(weir_block_info(p, &details));
     return details;
 }

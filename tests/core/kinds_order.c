@@ -57,11 +57,11 @@ static void declared_uses(void **state)
     weir_stream other;
     weir_launch *launch;
     ok(weir_stream_acquire(f->runtime, &other));
-    weir_use uses[] = {{{p, 0}, WEIR_READ}, {{d, 0}, WEIR_WRITE}};
+    weir_use uses[] = {{{p, 0}, WEIR_ACCESS_READ}, {{d, 0}, WEIR_ACCESS_WRITE}};
     f->gate = (gate)GATE;
     hold_stream(f);
     ok(weir_launch_begin(f->runtime, f->stream, uses, 2, &launch));
-    fails(WEIR_BUSY, weir_free(f->client, p, other));
+    fails(WEIR_ERR_BUSY, weir_free(f->client, p, other));
     ok(weir_fill(f->runtime, d, 1, 3000, f->stream));
     ok(weir_launch_end(launch));
     ok(weir_use_record(f->runtime, p, f->stream));
@@ -79,7 +79,7 @@ static void zeros(void **state)
 {
     fixture *f = *state;
     void *p;
-    weir_client_options options = {.size = sizeof options, .name = "secret", .scrub = WEIR_SCRUB_OTHERS};
+    weir_client_options options = {.struct_size = sizeof options, .name = "secret", .scrub = WEIR_SCRUB_OTHERS};
     weir_client *secret;
     if (on_host())
         return;
@@ -91,7 +91,7 @@ static void zeros(void **state)
             ok(take_with(f->client, (weir_kind)kind, 3000, WEIR_STREAM_HOST, 0, &p));
             memset(p, 0xa5, 3000);
             ok(weir_free(f->client, p, WEIR_STREAM_HOST));
-            ok(take_with(client, (weir_kind)kind, 3000, f->stream, scrubs ? 0 : WEIR_ZEROED, &p));
+            ok(take_with(client, (weir_kind)kind, 3000, f->stream, scrubs ? 0 : WEIR_ALLOC_ZEROED, &p));
             for (int i = 0; i < 3000; i++)
                 assert_int_equal(((unsigned char *)p)[i], 0);
             ok(weir_free(client, p, WEIR_STREAM_HOST));
@@ -113,7 +113,7 @@ static void resizing(void **state)
     assert_int_equal(take_snapshot(f->host).device.live, 1024);
     assert_int_equal(look(p).bytes, 1000);
     if (!on_host())
-        fails(WEIR_NO_ROOM, weir_resize(f->client, p, 4000, f->stream));
+        fails(WEIR_ERR_NO_ROOM, weir_resize(f->client, p, 4000, f->stream));
     ok(weir_free(f->client, p, f->stream));
     ok(weir_stream_synchronize(f->stream));
 }
@@ -125,7 +125,7 @@ static void closing_a_client(void **state)
     void *p;
     size_t before = take_snapshot(f->host).count;
     ok(take_with(client, WEIR_KIND_PINNED, 3000, f->stream, 0, &p));
-    fails(WEIR_BUSY, weir_client_close(client));
+    fails(WEIR_ERR_BUSY, weir_client_close(client));
     detail_names("leaving has 1 blocks of 3 KiB");
     detail_names("staging");
     if (!on_host())
@@ -138,7 +138,7 @@ static void closing_a_client(void **state)
     ok(weir_client_close(client)); /* waits for the free */
     pthread_join(thread, NULL);
     assert_int_equal(take_snapshot(f->host).count, on_host() ? before - 1 : before);
-    fails(WEIR_INVALID, take_with(client, WEIR_KIND_PINNED, 1, f->stream, 0, &p));
+    fails(WEIR_ERR_INVALID, take_with(client, WEIR_KIND_PINNED, 1, f->stream, 0, &p));
 }
 
 static void calls_that_are_wrong(void **state)
@@ -150,17 +150,18 @@ static void calls_that_are_wrong(void **state)
     weir_reservation *reservation;
     ok(weir_reserve(f->client, 4096, 0, &reservation));
     snapshot before = take_snapshot(f->host);
-    fails(WEIR_INTERIOR, weir_free(f->client, p + 8, f->stream));
-    fails(WEIR_FOREIGN, weir_free(other, p, f->stream));
-    fails(WEIR_INVALID, take_with(f->client, WEIR_KIND_COUNT, 1, f->stream, 0, &q));
-    weir_request request = {.size = sizeof request, .bytes = 1, .reservation = reservation, .kind = WEIR_KIND_HOST};
+    fails(WEIR_ERR_INTERIOR, weir_free(f->client, p + 8, f->stream));
+    fails(WEIR_ERR_FOREIGN, weir_free(other, p, f->stream));
+    fails(WEIR_ERR_INVALID, take_with(f->client, WEIR_KIND_COUNT, 1, f->stream, 0, &q));
+    weir_request request = {
+        .struct_size = sizeof request, .bytes = 1, .reservation = reservation, .kind = WEIR_KIND_HOST};
     weir_block block;
     if (!on_host())
-        fails(WEIR_INVALID, weir_alloc_with(f->client, &request, &block));
+        fails(WEIR_ERR_INVALID, weir_alloc_with(f->client, &request, &block));
     unchanged(f->host, before);
     ok(weir_reservation_release(reservation));
     ok(weir_free(f->client, p, WEIR_STREAM_HOST));
-    fails(WEIR_DOUBLE_FREE, weir_free(f->client, p, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_DOUBLE_FREE, weir_free(f->client, p, WEIR_STREAM_HOST));
     ok(weir_client_close(other));
 }
 
@@ -168,14 +169,14 @@ static void hosts_that_are_none(void **state)
 {
     fixture *f = *state;
     weir_runtime *runtime = f->host, *host = make_runtime(HOST_BUDGET);
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .host = host};
-    fails(WEIR_INVALID, weir_runtime_create("host", &options, &runtime));
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .host = host};
+    fails(WEIR_ERR_INVALID, weir_runtime_create("host", &options, &runtime));
     assert_null(runtime);
-    fails(WEIR_INVALID, weir_runtime_get_with(device(), &options, &runtime));
+    fails(WEIR_ERR_INVALID, weir_runtime_get_with(device(), &options, &runtime));
     if (!on_host()) {
         options.host = f->runtime;
-        fails(WEIR_INVALID, weir_runtime_create(device(), &options, &runtime));
-        fails(WEIR_BUSY, weir_runtime_destroy(f->host));
+        fails(WEIR_ERR_INVALID, weir_runtime_create(device(), &options, &runtime));
+        fails(WEIR_ERR_BUSY, weir_runtime_destroy(f->host));
         detail_names("is the host of 1 others");
     }
     ok(weir_runtime_destroy(host));
@@ -187,14 +188,14 @@ static void a_driver_that_fails(void **state)
 {
     (void)state;
     weir_runtime *runtime, *host = make_runtime(HOST_BUDGET);
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .host = host};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .host = host};
     void *p;
     faults_reset(-1);
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
     weir_client *client = open_client(runtime, "one", 0, 0);
     for (int kind = WEIR_KIND_PINNED; kind <= WEIR_KIND_HOST; kind++) {
         fault.fail_at = fault.calls;
-        fails(WEIR_DRIVER, take_with(client, (weir_kind)kind, 3000, WEIR_STREAM_HOST, 0, &p));
+        fails(WEIR_ERR_DRIVER, take_with(client, (weir_kind)kind, 3000, WEIR_STREAM_HOST, 0, &p));
         fault.fail_at = -1;
         snapshot s = take_snapshot(host);
         check_sums(&s);
@@ -260,7 +261,7 @@ static void *look_at_all(void *user)
     while (!atomic_load(&c->over)) {
         void *p;
         weir_trace *trace;
-        if (weir_alloc(client, HOST_BUDGET, WEIR_STREAM_HOST, WEIR_KV, &p) == WEIR_OK)
+        if (weir_alloc(client, HOST_BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p) == WEIR_OK)
             ok(weir_free(client, p, WEIR_STREAM_HOST));
         if (weir_trace_open(c->host, 0, &trace) == WEIR_OK)
             weir_trace_close(trace);
@@ -276,7 +277,7 @@ static void runtimes_that_come_and_go(void **state)
     fixture *f = *state;
     pthread_t threads[2];
     coming_and_going c = {.host = f->host};
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .host = f->host};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .host = f->host};
     if (f->sim || on_host())
         return;
     for (int i = 0; i < 2; i++)

@@ -118,7 +118,7 @@ typedef struct fixture {
 
 static fixture start(const char *stack)
 {
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .resource = stack};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = stack};
     fixture f = {.gate = GATE};
     faults_reset(-1);
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &f.runtime));
@@ -139,7 +139,8 @@ static void end(fixture *f)
 
 static weir_status take_at_once(weir_client *client, size_t bytes, void **out)
 {
-    weir_request request = {.size = sizeof request, .bytes = bytes, .memory_class = WEIR_KV, .flags = WEIR_NO_WAIT};
+    weir_request request = {
+        .struct_size = sizeof request, .bytes = bytes, .memory_class = WEIR_CLASS_KV, .flags = WEIR_ALLOC_NO_WAIT};
     weir_block block = {NULL, 0};
     weir_status status = weir_alloc_with(client, &request, &block);
     *out = block.pointer;
@@ -163,7 +164,7 @@ static void what_another_has_reaped_is_found(void **state)
     ok(weir_option_set("wait", "20s"));
     for (unsigned look_number = 0; look_number <= LOOKS; look_number++) {
         fixture f = start("mapped");
-        void *p = allocate(f.client, BUDGET, f.stream, WEIR_KV);
+        void *p = allocate(f.client, BUDGET, f.stream, WEIR_CLASS_KV);
         ok(weir_call(f.runtime, pass_gate, &f.gate, f.stream));
         free_behind(f.client, p, f.stream);
         before_look_user = &f;
@@ -172,7 +173,7 @@ static void what_another_has_reaped_is_found(void **state)
         if (look_number == LOOKS) /* the first one again */
             ok(take_at_once(f.client, BUDGET, &p));
         else
-            p = allocate(f.client, BUDGET, WEIR_STREAM_HOST, WEIR_KV);
+            p = allocate(f.client, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         assert_null(before_look);
         ok(weir_free(f.client, p, WEIR_STREAM_HOST));
         end(&f);
@@ -222,7 +223,7 @@ static void what_another_gives_back_just_now_is_waited_for(void **state)
 {
     (void)state;
     fixture f = start("direct");
-    freeing other = {.f = &f, .pointer = allocate(f.client, BUDGET, WEIR_STREAM_HOST, WEIR_KV)};
+    freeing other = {.f = &f, .pointer = allocate(f.client, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV)};
     void *p;
     begin_freeing(&other);
     ok(take_at_once(f.client, BUDGET, &p));
@@ -235,7 +236,7 @@ static void a_close_waits_for_what_another_gives_back(void **state)
 {
     (void)state;
     fixture f = start("direct");
-    freeing other = {.f = &f, .pointer = allocate(f.client, 1000, WEIR_STREAM_HOST, WEIR_KV)};
+    freeing other = {.f = &f, .pointer = allocate(f.client, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV)};
     begin_freeing(&other);
     ok(weir_client_close(f.client));
     end_freeing(&other);
@@ -265,13 +266,13 @@ static void the_log_allocates(void **state)
     (void)state;
     fixture f = start("direct");
     listener l = {.client = f.client, .status = WEIR_OK};
-    void *p = allocate(f.client, 1000, WEIR_STREAM_HOST, WEIR_KV);
+    void *p = allocate(f.client, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_log_set(allocate_in_the_log, &l, WEIR_LOG_WARNING));
     fault.fail_at = fault.calls; /* the driver does not take it back */
     ok(weir_free(f.client, p, WEIR_STREAM_HOST));
     ok(weir_log_set(NULL, NULL, WEIR_LOG_OFF));
     assert_int_equal(l.calls, 1);
-    assert_int_equal(l.status, WEIR_OUT_OF_MEMORY);
+    assert_int_equal(l.status, WEIR_ERR_OUT_OF_MEMORY);
     end(&f);
 }
 
@@ -291,13 +292,13 @@ static void what_the_driver_refuses_is_no_reason_to_go_on(void **state)
     for (int waits = 0; waits < 2; waits++) {
         fixture f = start("direct");
         unsigned calls = 0;
-        void *p = allocate(f.client, BUDGET, WEIR_STREAM_HOST, WEIR_KV);
+        void *p = allocate(f.client, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         fault.fail_at = fault.calls;
         fault.stay = true;
         ok(weir_log_set(recover_at_last, &calls, WEIR_LOG_WARNING));
         ok(weir_free(f.client, p, WEIR_STREAM_HOST));
-        fails(WEIR_OUT_OF_MEMORY,
-              waits ? weir_alloc(f.client, BUDGET, WEIR_STREAM_HOST, WEIR_KV, &p) : take_at_once(f.client, BUDGET, &p));
+        fails(WEIR_ERR_OUT_OF_MEMORY, waits ? weir_alloc(f.client, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p)
+                                            : take_at_once(f.client, BUDGET, &p));
         ok(weir_log_set(NULL, NULL, WEIR_LOG_OFF));
         assert_true(calls >= 2 && calls < 20);
         fault.fail_at = -1;
@@ -312,10 +313,10 @@ static void a_close_waits_behind_frees_that_are_refused(void **state)
     (void)state;
     fixture f = start("direct");
     weir_client *leaving = open_client(f.runtime, "leaving", 0, 0);
-    void *p = allocate(leaving, 1000, f.stream, WEIR_KV), *refused[REFUSED];
+    void *p = allocate(leaving, 1000, f.stream, WEIR_CLASS_KV), *refused[REFUSED];
     pthread_t opener;
     for (int i = 0; i < REFUSED; i++)
-        refused[i] = allocate(f.client, 1000, WEIR_STREAM_HOST, WEIR_KV);
+        refused[i] = allocate(f.client, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_call(f.runtime, pass_gate, &f.gate, f.stream));
     ok(weir_free(leaving, p, f.stream));
     fault.refused_releases =
@@ -346,7 +347,7 @@ static void allocate_when_both_are_there(weir_log_level level, const char *text,
     if (atomic_fetch_add(&m->met, 1) >= 2)
         return;
     pthread_barrier_wait(&m->both);
-    atomic_fetch_add(&m->refused, take_at_once(m->client, BUDGET, &p) == WEIR_OUT_OF_MEMORY);
+    atomic_fetch_add(&m->refused, take_at_once(m->client, BUDGET, &p) == WEIR_ERR_OUT_OF_MEMORY);
 }
 
 static void *free_one(void *user)
@@ -366,7 +367,7 @@ static void two_logs_allocate(void **state)
     pthread_t threads[2];
     pthread_barrier_init(&m.both, NULL, 2);
     for (int i = 0; i < 2; i++)
-        m.pointers[i] = allocate(f.client, 1000, WEIR_STREAM_HOST, WEIR_KV);
+        m.pointers[i] = allocate(f.client, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_log_set(allocate_when_both_are_there, &m, WEIR_LOG_WARNING));
     fault.refused_releases = 1000;
     for (int i = 0; i < 2; i++)
@@ -391,7 +392,7 @@ typedef struct leaving {
 static void take_behind_the_look(void *user)
 {
     leaving *l = user;
-    l->block = allocate(l->client, 1000, WEIR_STREAM_HOST, WEIR_KV);
+    l->block = allocate(l->client, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
 }
 
 static void meet_a_close(void *user)
@@ -402,9 +403,9 @@ static void meet_a_close(void *user)
     void *p;
     ok(weir_client_snapshot(l->client, &stats));
     assert_int_equal(stats.blocks, 1);
-    fails(WEIR_INVALID, weir_alloc(l->client, 1, WEIR_STREAM_HOST, WEIR_KV, &p));
-    fails(WEIR_INVALID, weir_reserve(l->client, 1, 0, &reservation));
-    fails(WEIR_INVALID, weir_client_close(l->client));
+    fails(WEIR_ERR_INVALID, weir_alloc(l->client, 1, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p));
+    fails(WEIR_ERR_INVALID, weir_reserve(l->client, 1, 0, &reservation));
+    fails(WEIR_ERR_INVALID, weir_client_close(l->client));
     detail_names("being closed");
     if (l->gives_back)
         ok(weir_free(l->client, l->block, WEIR_STREAM_HOST));
@@ -422,13 +423,13 @@ static void a_close_is_no_hindrance_to_frees(void **state)
         before_look = meet_a_close;
         looks_left = 0;
         if (!gives_back) {
-            fails(WEIR_BUSY, weir_client_close(l.client));
+            fails(WEIR_ERR_BUSY, weir_client_close(l.client));
             ok(weir_free(l.client, l.block, WEIR_STREAM_HOST));
-            ok(weir_free(l.client, allocate(l.client, 1, WEIR_STREAM_HOST, WEIR_KV), WEIR_STREAM_HOST));
+            ok(weir_free(l.client, allocate(l.client, 1, WEIR_STREAM_HOST, WEIR_CLASS_KV), WEIR_STREAM_HOST));
         }
         ok(weir_client_close(l.client));
         assert_null(before_look);
-        fails(WEIR_INVALID, weir_free(l.client, l.block, WEIR_STREAM_HOST));
+        fails(WEIR_ERR_INVALID, weir_free(l.client, l.block, WEIR_STREAM_HOST));
     }
     end(&f);
 }
@@ -462,8 +463,8 @@ static void a_runtime_that_is_looked_at_stays(void **state)
 {
     (void)state;
     weir_runtime *host = make_runtime(BUDGET);
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .host = host};
-    weir_request request = {.size = sizeof request, .bytes = 1000, .kind = WEIR_KIND_PINNED};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .host = host};
+    weir_request request = {.struct_size = sizeof request, .bytes = 1000, .kind = WEIR_KIND_PINNED};
     weir_block block;
     going g = {0};
     void *failed;
@@ -488,7 +489,7 @@ static void a_runtime_that_is_looked_at_stays(void **state)
 
 static void use_blocks(fixture *f)
 {
-    void *p = allocate(f->client, 100000, f->stream, WEIR_KV), *q;
+    void *p = allocate(f->client, 100000, f->stream, WEIR_CLASS_KV), *q;
     ok(weir_call(f->runtime, pass_gate, &f->gate, f->stream));
     ok(weir_resize(f->client, p, 50000, f->stream));
     ok(weir_free(f->client, p, f->stream));
@@ -503,7 +504,7 @@ static void use_blocks(fixture *f)
 static void both_books_change_in_one_step(void **state)
 {
     (void)state;
-    static const char *const stacks[] = {"mapped", "segments", "direct", "async", "blocks(4KiB)"};
+    static const char *const stacks[] = {"mapped", "segments", "direct", "async"};
     for (size_t i = 0; i < sizeof stacks / sizeof stacks[0]; i++) {
         fixture f = start(stacks[i]);
         weir_trace *trace;

@@ -6,7 +6,7 @@
 
 enum { BUDGET = 48 << 20, SLOTS = 60, STEPS = 600, CLIENTS = 3, MOST_SEGMENTS = 4096 };
 
-static const char *const resources[] = {"mapped", "direct", "async", "blocks(64KiB)", "guard(mapped)", "segments"};
+static const char *const resources[] = {"mapped", "direct", "async", "guard(mapped)", "segments"};
 
 typedef struct slot {
     weir_block block;
@@ -41,7 +41,7 @@ static void begin(fixture *f, const char *resource)
 {
     if (on_sim())
         wi_sim_configure(&(wi_sim_options){.seed = 1});
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .resource = resource};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = resource};
     *f = (fixture){.random = 88172645463325252u};
     ok(weir_runtime_create(device(), &options, &f->runtime));
     f->clients[0] = open_client(f->runtime, "ann", 0, 0);
@@ -70,7 +70,7 @@ typedef struct look {
     fixture *f;
     weir_segment segment; /* the last one */
     uint64_t told, spans; /* of it */
-    uint64_t segments, bytes[WEIR_SPAN_STATES];
+    uint64_t segments, bytes[WEIR_SPAN_COUNT];
     bool overlapping; /* segments may: the pool has given addresses anew */
     weir_segment *all;
 } look;
@@ -111,7 +111,7 @@ static void check_span(const weir_segment *segment, const weir_span *span, void 
         assert_true(l->segments < MOST_SEGMENTS);
         l->all[l->segments++] = *segment;
     }
-    assert_true(span->bytes > 0 && (unsigned)span->state < WEIR_SPAN_STATES);
+    assert_true(span->bytes > 0 && (unsigned)span->state < WEIR_SPAN_COUNT);
     if (segment->address)
         assert_ptr_equal(span->address, (const char *)segment->address + l->told);
     else
@@ -181,7 +181,7 @@ static weir_layout_totals walk(fixture *f, bool overlapping)
 static void fill(fixture *f, slot *s)
 {
     uint64_t r = next_random(&f->random);
-    weir_request request = {.size = sizeof request,
+    weir_request request = {.struct_size = sizeof request,
                             .bytes = 1 + next_random(&f->random) % (UINT64_C(1) << (6 + r % 14)),
                             .alignment = r >> 20 & 7 ? 0 : 4096,
                             .stream = r >> 30 & 3 ? f->streams[r >> 33 & 1] : WEIR_STREAM_HOST,
@@ -233,7 +233,7 @@ static void every_byte_that_is_held_is_told_once(void **state)
         for (int i = 0; i < STEPS; i++) {
             step(&f);
             weir_layout_totals t = walk(&f, pool);
-            for (int s = 0; s < WEIR_SPAN_STATES; s++)
+            for (int s = 0; s < WEIR_SPAN_COUNT; s++)
                 states |= (uint64_t)(t.bytes[s] > 0) << s;
         }
         assert_true(states & 1u << WEIR_SPAN_LIVE);
@@ -273,8 +273,8 @@ static void what_waits_says_for_what(void **state)
     fixture f;
     gate g = GATE;
     begin(&f, "mapped");
-    void *p = allocate(f.clients[0], 3 * MIB, f.streams[0], WEIR_KV),
-         *q = allocate(f.clients[1], MIB, f.streams[1], WEIR_KV);
+    void *p = allocate(f.clients[0], 3 * MIB, f.streams[0], WEIR_CLASS_KV),
+         *q = allocate(f.clients[1], MIB, f.streams[1], WEIR_CLASS_KV);
     if (!on_sim())
         ok(weir_call(f.runtime, pass_gate, &g, f.streams[0]));
     ok(weir_free(f.clients[0], p, f.streams[0]));
@@ -304,7 +304,7 @@ static void what_a_thread_keeps_is_parked(void **state)
     (void)state;
     fixture f;
     begin(&f, "mapped");
-    void *p = allocate(f.clients[0], 5000, f.streams[0], WEIR_KV);
+    void *p = allocate(f.clients[0], 5000, f.streams[0], WEIR_CLASS_KV);
     ok(weir_free(f.clients[0], p, f.streams[0]));
     weir_layout_totals t = totals(f.runtime);
     assert_int_equal(t.bytes[WEIR_SPAN_PARKED], 5120);
@@ -331,7 +331,7 @@ static void call_weir(const weir_segment *segment, const weir_span *span, void *
     if (span->state == WEIR_SPAN_LIVE && span->block.pointer != c->mine)
         ok(weir_free_block(c->f->clients[0], span->block, WEIR_STREAM_HOST)); /* what is told is a copy */
     if (!c->mine)
-        c->mine = allocate(c->f->clients[1], 2 * MIB, WEIR_STREAM_HOST, WEIR_KV);
+        c->mine = allocate(c->f->clients[1], 2 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     (void)totals(c->f->runtime);
 }
 
@@ -342,7 +342,7 @@ static void a_walk_may_be_answered_with_calls(void **state)
     begin(&f, "mapped");
     caller c = {.f = &f};
     for (int i = 0; i < 5; i++)
-        (void)allocate(f.clients[0], 10000, WEIR_STREAM_HOST, WEIR_KV);
+        (void)allocate(f.clients[0], 10000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_layout_walk(f.runtime, call_weir, &c, NULL));
     assert_true(c.calls >= 5);
     assert_int_equal(take_snapshot(f.runtime).device.live, 2 * MIB);
@@ -382,7 +382,7 @@ static void *come_and_go(void *user)
             ok(weir_free(w->f->clients[w->number], *p, stream));
         *p = NULL;
         if (r >> 9 & 1 &&
-            weir_alloc(w->f->clients[w->number], 1 + (r >> 20 & (MIB - 1)), stream, WEIR_KV, p) != WEIR_OK)
+            weir_alloc(w->f->clients[w->number], 1 + (r >> 20 & (MIB - 1)), stream, WEIR_CLASS_KV, p) != WEIR_OK)
             *p = NULL;
         if (i % 501 == 0)
             ok(weir_runtime_trim(w->f->runtime, 0, NULL));
@@ -411,7 +411,7 @@ static void a_walk_beside_threads_adds_up(void **state)
         weir_layout_totals t = WEIR_INIT(weir_layout_totals);
         ok(weir_layout_walk(f.runtime, count_only, &l, &t));
         uint64_t sum = t.in_hand;
-        for (int s = 0; s < WEIR_SPAN_STATES; s++)
+        for (int s = 0; s < WEIR_SPAN_COUNT; s++)
             sum += t.bytes[s];
         assert_int_equal(sum, t.held);
         assert_true(t.in_hand <= BUDGET);
@@ -430,13 +430,14 @@ static void the_host_tells_what_others_have_there(void **state)
     (void)state;
     if (strcmp(device(), "host") == 0)
         skip(); /* which has one kind of memory */
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET};
     weir_runtime *host = options.host = make_runtime(MIB), *runtime;
     if (on_sim())
         wi_sim_configure(&(wi_sim_options){.seed = 1});
     ok(weir_runtime_create(device(), &options, &runtime));
     weir_client *client = open_client(runtime, "ann", 0, 0);
-    weir_request request = {.size = sizeof request, .bytes = 5000, .kind = WEIR_KIND_PINNED, .memory_class = WEIR_KV};
+    weir_request request = {
+        .struct_size = sizeof request, .bytes = 5000, .kind = WEIR_KIND_PINNED, .memory_class = WEIR_CLASS_KV};
     weir_block block;
     ok(weir_alloc_with(client, &request, &block));
     weir_layout_totals t = totals(host);
@@ -455,10 +456,10 @@ static void what_is_wrong_is_refused(void **state)
     (void)state;
     weir_runtime *runtime = make_runtime(MIB);
     weir_layout_totals t = {0};
-    fails(WEIR_INVALID, weir_layout_walk(NULL, NULL, NULL, NULL));
-    fails(WEIR_INVALID, weir_layout_walk(runtime, NULL, NULL, &t));
+    fails(WEIR_ERR_INVALID, weir_layout_walk(NULL, NULL, NULL, NULL));
+    fails(WEIR_ERR_INVALID, weir_layout_walk(runtime, NULL, NULL, &t));
     assert_string_equal(weir_span_state_name(WEIR_SPAN_ORDERED), "ordered");
-    assert_string_equal(weir_span_state_name(WEIR_SPAN_STATES), "?");
+    assert_string_equal(weir_span_state_name(WEIR_SPAN_COUNT), "?");
     ok(weir_runtime_destroy(runtime));
 }
 

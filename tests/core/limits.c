@@ -20,7 +20,7 @@ static void refused(weir_client *client, uint64_t bytes, weir_class memory_class
     void *p = &p;
     weir_runtime *runtime = weir_client_runtime(client);
     snapshot before = take_snapshot(runtime);
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(client, bytes, WEIR_STREAM_HOST, memory_class, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(client, bytes, WEIR_STREAM_HOST, memory_class, &p));
     assert_null(p);
     before.device.refusals++;
     for (size_t i = 0; i < before.count; i++)
@@ -46,29 +46,30 @@ static void a_guarantee_is_never_lent(void **state)
     weir_runtime *runtime = *state;
     weir_client *owner = open_client(runtime, "owner", 3 * MIB, 0);
     weir_client *guest = open_client(runtime, "guest", 0, 0);
-    refused(guest, BUDGET, WEIR_KV);
+    refused(guest, BUDGET, WEIR_CLASS_KV);
     weir_refusal r = last_refusal();
     assert_int_equal(r.cause, WEIR_CAUSE_BUDGET);
     assert_int_equal(r.remaining, 5 * MIB);
     assert_int_equal(r.limit, BUDGET);
     assert_int_equal(r.needed, 11 * MIB);
-    check_largest(guest, WEIR_KV);
-    void *g = allocate(guest, 5 * MIB, WEIR_STREAM_HOST, WEIR_KV);
-    refused(guest, 1, WEIR_KV);
-    void *o = allocate(owner, 3 * MIB, WEIR_STREAM_HOST, WEIR_KV); /* always there for its owner */
-    refused(owner, 1, WEIR_KV);
+    check_largest(guest, WEIR_CLASS_KV);
+    void *g = allocate(guest, 5 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    refused(guest, 1, WEIR_CLASS_KV);
+    void *o = allocate(owner, 3 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV); /* always there for its owner */
+    refused(owner, 1, WEIR_CLASS_KV);
     ok(weir_free(guest, g, WEIR_STREAM_HOST));
-    void *more = allocate(owner, 2 * MIB, WEIR_STREAM_HOST, WEIR_KV); /* beyond its guarantee, as far as there is */
-    g = allocate(guest, 3 * MIB, WEIR_STREAM_HOST, WEIR_KV);
-    refused(guest, 1, WEIR_KV);
+    void *more =
+        allocate(owner, 2 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV); /* beyond its guarantee, as far as there is */
+    g = allocate(guest, 3 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    refused(guest, 1, WEIR_CLASS_KV);
     ok(weir_free(owner, more, WEIR_STREAM_HOST));
-    void *h = allocate(guest, 2 * MIB, WEIR_STREAM_HOST, WEIR_KV);
+    void *h = allocate(guest, 2 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_free(owner, o, WEIR_STREAM_HOST)); /* its bytes may be cache, not somebody's */
-    refused(guest, 1, WEIR_KV);
+    refused(guest, 1, WEIR_CLASS_KV);
     ok(weir_free(guest, g, WEIR_STREAM_HOST));
     ok(weir_free(guest, h, WEIR_STREAM_HOST));
     ok(weir_client_close(owner));
-    g = allocate(guest, BUDGET, WEIR_STREAM_HOST, WEIR_KV); /* a guarantee ends with its client */
+    g = allocate(guest, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV); /* a guarantee ends with its client */
     ok(weir_free(guest, g, WEIR_STREAM_HOST));
     ok(weir_client_close(guest));
 }
@@ -77,12 +78,12 @@ static void opening_needs_room_for_the_guarantee(void **state)
 {
     weir_runtime *runtime = *state;
     weir_client *a = open_client(runtime, "a", 2 * MIB, 0);
-    void *p = allocate(a, 3 * MIB, WEIR_STREAM_HOST, WEIR_KV);
+    void *p = allocate(a, 3 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     weir_client *b = open_client(runtime, "b", 4 * MIB, 0);
-    weir_client_options options = {.size = sizeof options, .name = "c", .guaranteed = MIB + 1};
+    weir_client_options options = {.struct_size = sizeof options, .name = "c", .guaranteed = MIB + 1};
     weir_client *c = a;
     snapshot before = take_snapshot(runtime);
-    fails(WEIR_OUT_OF_MEMORY, weir_client_open(runtime, &options, &c));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_client_open(runtime, &options, &c));
     assert_null(c);
     detail_names("c cannot be guaranteed");
     detail_names("1 MiB");
@@ -97,7 +98,7 @@ static void opening_needs_room_for_the_guarantee(void **state)
     ok(weir_call(runtime, pass_gate, &g, stream));
     free_behind(a, p, stream);
     options.guaranteed = 2 * MIB;
-    fails(WEIR_OUT_OF_MEMORY, weir_client_open(runtime, &options, &c));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_client_open(runtime, &options, &c));
     open_gate(&g);
     ok(weir_stream_synchronize(stream));
     ok(weir_client_open(runtime, &options, &c));
@@ -112,14 +113,14 @@ static void a_maximum_is_a_maximum(void **state)
     weir_runtime *runtime = *state;
     weir_client *client = open_client(runtime, "bert", 0, 100 * 256);
     weir_client *other = open_client(runtime, "llama", 0, 0);
-    void *big = allocate(other, 4 * MIB, WEIR_STREAM_HOST, WEIR_WEIGHTS);
-    void *p = allocate(client, 60 * 256, WEIR_STREAM_HOST, WEIR_WEIGHTS);
-    refused(client, 41 * 256 - 1, WEIR_ACTIVATIONS);
+    void *big = allocate(other, 4 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
+    void *p = allocate(client, 60 * 256, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
+    refused(client, 41 * 256 - 1, WEIR_CLASS_ACTIVATIONS);
     weir_refusal r = last_refusal();
     assert_int_equal(r.cause, WEIR_CAUSE_MAXIMUM);
     assert_string_equal(r.client, "bert");
     assert_string_equal(r.device, "host");
-    assert_int_equal(r.memory_class, WEIR_ACTIVATIONS);
+    assert_int_equal(r.memory_class, WEIR_CLASS_ACTIVATIONS);
     assert_int_equal(r.requested, 41 * 256);
     assert_int_equal(r.current, 60 * 256);
     assert_int_equal(r.remaining, 40 * 256);
@@ -134,11 +135,11 @@ static void a_maximum_is_a_maximum(void **state)
                                         "25 KiB", "15 KiB",   "10 KiB",      "25.3 KiB"};
     for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
         detail_names(named[i]);
-    check_largest(client, WEIR_ACTIVATIONS);
+    check_largest(client, WEIR_CLASS_ACTIVATIONS);
     ok(weir_client_set_limits(client, 0, r.needed - 1));
-    refused(client, r.requested, WEIR_ACTIVATIONS);
+    refused(client, r.requested, WEIR_CLASS_ACTIVATIONS);
     ok(weir_client_set_limits(client, 0, r.needed));
-    ok(weir_free(client, allocate(client, r.requested, WEIR_STREAM_HOST, WEIR_ACTIVATIONS), WEIR_STREAM_HOST));
+    ok(weir_free(client, allocate(client, r.requested, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS), WEIR_STREAM_HOST));
     assert_int_equal(take_snapshot(runtime).clients[0].maximum, 101 * 256);
     /* Pending bytes count. */
     weir_stream stream;
@@ -147,10 +148,10 @@ static void a_maximum_is_a_maximum(void **state)
     ok(weir_call(runtime, pass_gate, &g, stream));
     free_behind(client, p, stream);
     ok(weir_option_set("wait", "0"));
-    refused(client, 42 * 256, WEIR_KV);
+    refused(client, 42 * 256, WEIR_CLASS_KV);
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
     ok(weir_option_set("wait", NULL));
-    fails(WEIR_OUT_OF_MEMORY, weir_client_set_limits(client, 0, 60 * 256 - 1));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_client_set_limits(client, 0, 60 * 256 - 1));
     ok(weir_client_set_limits(client, 0, 60 * 256));
     open_gate(&g);
     ok(weir_stream_release(stream));
@@ -169,18 +170,19 @@ static void a_pending_free_leaves_the_guarantees_of_others(void **state)
     weir_stream stream;
     gate g = GATE;
     ok(weir_stream_acquire(runtime, &stream));
-    void *stays = allocate(other, quarter, stream, WEIR_KV), *goes = allocate(other, quarter, stream, WEIR_KV), *p;
+    void *stays = allocate(other, quarter, stream, WEIR_CLASS_KV),
+         *goes = allocate(other, quarter, stream, WEIR_CLASS_KV), *p;
     ok(weir_call(runtime, pass_gate, &g, stream));
     free_behind(other, goes, stream);
-    weir_request request = {.size = sizeof request, .bytes = 2 * quarter, .flags = WEIR_NO_WAIT};
+    weir_request request = {.struct_size = sizeof request, .bytes = 2 * quarter, .flags = WEIR_ALLOC_NO_WAIT};
     weir_block none;
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc_with(other, &request, &none));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc_with(other, &request, &none));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_BUDGET);
     request.bytes = quarter; /* and this would be */
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc_with(other, &request, &none));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc_with(other, &request, &none));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
     open_gate(&g);
-    p = allocate(other, quarter, WEIR_STREAM_HOST, WEIR_KV);
+    p = allocate(other, quarter, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_free(other, p, WEIR_STREAM_HOST));
     ok(weir_free(other, stays, WEIR_STREAM_HOST));
     ok(weir_stream_release(stream));
@@ -193,12 +195,12 @@ static void changing_limits_while_live(void **state)
     weir_runtime *runtime = *state;
     weir_client *a = open_client(runtime, "a", MIB, 2 * MIB);
     weir_client *b = open_client(runtime, "b", 3 * MIB, 0);
-    void *p = allocate(a, 2 * MIB, WEIR_STREAM_HOST, WEIR_KV);
+    void *p = allocate(a, 2 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     snapshot before = take_snapshot(runtime);
-    fails(WEIR_OUT_OF_MEMORY, weir_client_set_limits(a, 0, 2 * MIB - 1));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_client_set_limits(a, 0, 2 * MIB - 1));
     detail_names("a cannot have a maximum");
     detail_names("2 MiB");
-    fails(WEIR_OUT_OF_MEMORY, weir_client_set_limits(a, 5 * MIB + 1, 0));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_client_set_limits(a, 5 * MIB + 1, 0));
     detail_names("3 MiB"); /* what the others use or are guaranteed */
     unchanged(runtime, before);
     ok(weir_client_set_limits(a, 5 * MIB, 0));
@@ -206,9 +208,9 @@ static void changing_limits_while_live(void **state)
     check_sums(&s);
     assert_int_equal(s.clients[0].maximum, BUDGET); /* 0: the budget */
     assert_int_equal(s.clients[0].guaranteed, 5 * MIB);
-    refused(b, 3 * MIB + 1, WEIR_KV);
+    refused(b, 3 * MIB + 1, WEIR_CLASS_KV);
     ok(weir_client_set_limits(a, 0, 2 * MIB));
-    void *q = allocate(b, 6 * MIB, WEIR_STREAM_HOST, WEIR_KV);
+    void *q = allocate(b, 6 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_free(a, p, WEIR_STREAM_HOST));
     ok(weir_free(b, q, WEIR_STREAM_HOST));
     ok(weir_client_close(a));
@@ -220,24 +222,24 @@ static void changing_the_budget_while_live(void **state)
     weir_runtime *runtime = *state;
     weir_client *a = open_client(runtime, "a", MIB, 0);
     weir_client *b = open_client(runtime, "b", 3 * MIB, 0);
-    void *p = allocate(a, 2 * MIB, WEIR_STREAM_HOST, WEIR_KV);
-    ok(weir_free(a, allocate(a, 3 * MIB, WEIR_STREAM_HOST, WEIR_WEIGHTS), WEIR_STREAM_HOST));
+    void *p = allocate(a, 2 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    ok(weir_free(a, allocate(a, 3 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS), WEIR_STREAM_HOST));
     snapshot before = take_snapshot(runtime);
     assert_int_equal(before.device.held, 5 * MIB);
-    fails(WEIR_OUT_OF_MEMORY, weir_runtime_set_budget(runtime, 5 * MIB - 1)); /* 2 live, 3 guaranteed */
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_runtime_set_budget(runtime, 5 * MIB - 1)); /* 2 live, 3 guaranteed */
     detail_names("5 MiB");
     unchanged(runtime, before); /* not even the cache is given up */
     ok(weir_runtime_set_budget(runtime, 5 * MIB));
     assert_int_equal(weir_runtime_budget(runtime), 5 * MIB);
-    refused(a, 1, WEIR_KV);
+    refused(a, 1, WEIR_CLASS_KV);
     ok(weir_client_close(b));
     ok(weir_runtime_set_budget(runtime, 2 * MIB)); /* the cache is given up */
     snapshot s = take_snapshot(runtime);
     check_sums(&s);
     assert_int_equal(s.device.held, 2 * MIB);
-    refused(a, 1, WEIR_KV);
+    refused(a, 1, WEIR_CLASS_KV);
     ok(weir_runtime_set_budget(runtime, 3 * MIB));
-    ok(weir_free(a, allocate(a, MIB, WEIR_STREAM_HOST, WEIR_WEIGHTS), WEIR_STREAM_HOST));
+    ok(weir_free(a, allocate(a, MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS), WEIR_STREAM_HOST));
     ok(weir_free(a, p, WEIR_STREAM_HOST));
     ok(weir_client_close(a));
 }
@@ -252,11 +254,11 @@ static void refusals_over_fragments(void **state)
     size_t count = 0;
     for (; count < 64 && take_snapshot(runtime).device.live < 7 * MIB; count++)
         blocks[count] = allocate(client, 1 + next_random(&seed) % (4 * GRANULE), WEIR_STREAM_HOST,
-                                 count % 3 ? WEIR_KV : WEIR_WEIGHTS);
+                                 count % 3 ? WEIR_CLASS_KV : WEIR_CLASS_WEIGHTS);
     for (size_t i = 0; i < count; i += 2)
         ok(weir_free(client, blocks[i], WEIR_STREAM_HOST));
     for (int side = 0; side < 2; side++) {
-        weir_class memory_class = side ? WEIR_WEIGHTS : WEIR_SCRATCH;
+        weir_class memory_class = side ? WEIR_CLASS_WEIGHTS : WEIR_CLASS_SCRATCH;
         weir_stats stats = WEIR_INIT(weir_stats);
         ok(weir_snapshot(runtime, &stats, NULL, 0, NULL));
         refused(client, BUDGET - stats.live, memory_class); /* the bytes are there, but not in one piece */
@@ -301,9 +303,9 @@ static void holders_most_first(void **state)
     for (int i = 0; i < 6; i++) {
         clients[i] = open_client(runtime, table[i].name, table[i].guaranteed * 256, 0);
         if (table[i].live)
-            blocks[i] = allocate(clients[i], table[i].live * 256, WEIR_STREAM_HOST, WEIR_KV);
+            blocks[i] = allocate(clients[i], table[i].live * 256, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     }
-    refused(clients[5], BUDGET, WEIR_KV);
+    refused(clients[5], BUDGET, WEIR_CLASS_KV);
     weir_refusal r = last_refusal();
     static const char *const order[] = {"b", "c", "d", "e"};
     static const uint64_t bytes[] = {40, 20, 5, 4};
@@ -329,15 +331,15 @@ static void refusals_are_the_threads_own(void **state)
 {
     weir_runtime *runtime = *state;
     weir_client *client = open_client(runtime, "x", 0, 0);
-    refused(client, 2 * BUDGET, WEIR_KV);
-    ok(weir_free(client, allocate(client, 1, WEIR_STREAM_HOST, WEIR_KV), WEIR_STREAM_HOST));
+    refused(client, 2 * BUDGET, WEIR_CLASS_KV);
+    ok(weir_free(client, allocate(client, 1, WEIR_STREAM_HOST, WEIR_CLASS_KV), WEIR_STREAM_HOST));
     assert_int_equal(last_refusal().requested, 2 * BUDGET); /* a success leaves it */
     weir_refusal other;
     pthread_t thread;
     pthread_create(&thread, NULL, look_at_refusal, &other);
     pthread_join(thread, NULL);
     assert_int_equal(other.cause, WEIR_CAUSE_NONE);
-    fails(WEIR_INVALID, weir_refusal_last(NULL));
+    fails(WEIR_ERR_INVALID, weir_refusal_last(NULL));
     ok(weir_client_close(client));
 }
 
@@ -357,7 +359,7 @@ static void outside_is_noted_and_charged_to_nothing(void **state)
     ok(weir_client_note_outside(client, 0, NULL));
     ok(weir_client_snapshot(client, &stats));
     assert_string_equal(stats.outside_method, "");
-    fails(WEIR_INVALID, weir_client_snapshot(client, NULL));
+    fails(WEIR_ERR_INVALID, weir_client_snapshot(client, NULL));
     assert_string_equal(weir_client_name(client), "x");
     assert_ptr_equal(weir_client_runtime(client), runtime);
     char long_name[100];
@@ -373,9 +375,9 @@ static void trimming(void **state)
 {
     weir_runtime *runtime = *state;
     weir_client *client = open_client(runtime, "x", 0, 0);
-    void *kept = allocate(client, 100, WEIR_STREAM_HOST, WEIR_KV);
-    ok(weir_free(client, allocate(client, 4 * MIB, WEIR_STREAM_HOST, WEIR_KV), WEIR_STREAM_HOST));
-    ok(weir_free(client, allocate(client, 2 * MIB, WEIR_STREAM_HOST, WEIR_WEIGHTS), WEIR_STREAM_HOST));
+    void *kept = allocate(client, 100, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    ok(weir_free(client, allocate(client, 4 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV), WEIR_STREAM_HOST));
+    ok(weir_free(client, allocate(client, 2 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS), WEIR_STREAM_HOST));
     snapshot before = take_snapshot(runtime);
     uint64_t released = 1;
     ok(weir_runtime_trim(runtime, BUDGET, &released));

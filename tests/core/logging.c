@@ -13,8 +13,8 @@ typedef struct log_world {
 
 static log_world make(const char *stack)
 {
-    weir_runtime_options options = {.size = sizeof options, .budget = MIB, .resource = stack};
-    log_world w = {.events = {{.size = sizeof w.events[0]}}};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = MIB, .resource = stack};
+    log_world w = {.events = {{.struct_size = sizeof w.events[0]}}};
     ok(weir_runtime_create("host", &options, &w.runtime));
     w.client = open_client(w.runtime, "logged", 0, 0);
     ok(weir_stream_acquire(w.runtime, &w.stream));
@@ -30,7 +30,7 @@ static void end(log_world *w)
 
 static void read_log(log_world *w)
 {
-    w->events[0].size = sizeof w->events[0];
+    w->events[0].struct_size = sizeof w->events[0];
     ok(weir_trace_read(weir_runtime_log(w->runtime), w->events, MOST, &w->count));
 }
 
@@ -50,8 +50,11 @@ static void each_call_is_recorded(void **state)
 {
     (void)state;
     log_world w = make("budget(log(mapped))");
-    weir_request request = {
-        .size = sizeof request, .bytes = 1000, .stream = w.stream, .memory_class = WEIR_KV, .tag = "first"};
+    weir_request request = {.struct_size = sizeof request,
+                            .bytes = 1000,
+                            .stream = w.stream,
+                            .memory_class = WEIR_CLASS_KV,
+                            .tag = "first"};
     weir_block a, b;
     ok(weir_alloc_with(w.client, &request, &a));
     request.tag = NULL;
@@ -62,14 +65,14 @@ static void each_call_is_recorded(void **state)
     ok(weir_free(w.client, b.pointer, WEIR_STREAM_HOST));
     read_log(&w);
     assert_in_range(w.count, 4, 5); /* the first free may have been complete at once */
-    check_event(&w.events[0], WEIR_ALLOCATE, WEIR_OK, a.pointer, 1000);
+    check_event(&w.events[0], WEIR_ACTION_ALLOCATE, WEIR_OK, a.pointer, 1000);
     assert_string_equal(w.events[0].tag, "first");
-    assert_int_equal(w.events[0].memory_class, WEIR_KV);
+    assert_int_equal(w.events[0].memory_class, WEIR_CLASS_KV);
     assert_int_equal(w.events[0].charged, 1024);
     assert_int_equal(w.events[0].generation, a.generation);
     assert_int_equal(w.events[0].stream.id, w.stream.id);
-    check_event(&w.events[1], WEIR_ALLOCATE, WEIR_OK, b.pointer, 300);
-    check_event(&w.events[2], WEIR_DEALLOCATE, WEIR_OK, a.pointer, 1000);
+    check_event(&w.events[1], WEIR_ACTION_ALLOCATE, WEIR_OK, b.pointer, 300);
+    check_event(&w.events[2], WEIR_ACTION_DEALLOCATE, WEIR_OK, a.pointer, 1000);
     for (size_t i = 0; i < w.count; i++) {
         assert_int_equal(w.events[i].order, i + 1);
         assert_true(i == 0 || w.events[i].nanoseconds >= w.events[i - 1].nanoseconds);
@@ -89,7 +92,7 @@ static void a_reap_is_recorded(void **state)
     (void)state;
     log_world w = make("log(mapped)");
     pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
-    void *a = allocate(w.client, 1000, w.stream, WEIR_OTHER);
+    void *a = allocate(w.client, 1000, w.stream, WEIR_CLASS_OTHER);
     pthread_mutex_lock(&held);
     ok(weir_call(w.runtime, hold, &held, w.stream));
     free_behind(w.client, a, w.stream);
@@ -101,7 +104,7 @@ static void a_reap_is_recorded(void **state)
     (void)take_snapshot(w.runtime);
     read_log(&w);
     assert_int_equal(w.count, 1);
-    check_event(&w.events[0], WEIR_REAP, WEIR_OK, a, 1000);
+    check_event(&w.events[0], WEIR_ACTION_REAP, WEIR_OK, a, 1000);
     end(&w);
 }
 
@@ -149,8 +152,8 @@ static void the_csv_has_rmms_words_and_the_binary_file_all(void **state)
     snprintf(stack, sizeof stack, "log(csv=%s, binary=%s, budget(mapped))", csv, binary);
     log_world w = make(stack);
     pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
-    void *a = allocate(w.client, 1000, w.stream, WEIR_OTHER), *none;
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(w.client, 2 * MIB, WEIR_STREAM_HOST, WEIR_OTHER, &none));
+    void *a = allocate(w.client, 1000, w.stream, WEIR_CLASS_OTHER), *none;
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(w.client, 2 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &none));
     pthread_mutex_lock(&held);
     ok(weir_call(w.runtime, hold, &held, w.stream));
     free_behind(w.client, a, w.stream);
@@ -162,9 +165,9 @@ static void the_csv_has_rmms_words_and_the_binary_file_all(void **state)
     assert_int_equal(rows_of(csv, "allocate failure"), 1);
     assert_int_equal(rows_of(csv, "free"), 1);
     assert_int_equal(rows_of(csv, NULL), 3);
-    assert_int_equal(events_of(binary, WEIR_ALLOCATE), 1);
-    assert_int_equal(events_of(binary, WEIR_DEALLOCATE), 1);
-    assert_int_equal(events_of(binary, WEIR_REAP), 1);
+    assert_int_equal(events_of(binary, WEIR_ACTION_ALLOCATE), 1);
+    assert_int_equal(events_of(binary, WEIR_ACTION_DEALLOCATE), 1);
+    assert_int_equal(events_of(binary, WEIR_ACTION_REAP), 1);
     assert_int_equal(unlink(csv) | unlink(binary) | rmdir(folder), 0);
 }
 
@@ -174,16 +177,16 @@ static void the_order_of_adaptors_counts(void **state)
     (void)state;
     void *none;
     log_world w = make("budget(log(mapped))");
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(w.client, 2 * MIB, WEIR_STREAM_HOST, WEIR_OTHER, &none));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(w.client, 2 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &none));
     read_log(&w);
     assert_int_equal(w.count, 0);
     end(&w);
     w = make("log(budget(mapped))");
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(w.client, 2 * MIB, WEIR_STREAM_HOST, WEIR_OTHER, &none));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(w.client, 2 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &none));
     assert_int_equal(last_refusal().limit, MIB);
     read_log(&w);
     assert_int_equal(w.count, 1);
-    check_event(&w.events[0], WEIR_REFUSE, WEIR_OUT_OF_MEMORY, NULL, 2 * MIB);
+    check_event(&w.events[0], WEIR_ACTION_REFUSE, WEIR_ERR_OUT_OF_MEMORY, NULL, 2 * MIB);
     end(&w);
 }
 
@@ -192,7 +195,7 @@ static weir_status fail_to_write(void *user, const weir_event *events, size_t co
     (void)events;
     (void)count;
     ++*(int *)user;
-    return weir_fail(WEIR_SYSTEM, "the disk is full");
+    return weir_fail(WEIR_ERR_SYSTEM, "the disk is full");
 }
 
 /* A sink that fails is counted, and nobody who allocates hears of it. */
@@ -201,12 +204,12 @@ static void a_failing_sink_is_counted(void **state)
     (void)state;
     log_world w = make("log(mapped)");
     int calls = 0;
-    weir_sink sink = {.size = sizeof sink, .user = &calls, .write = fail_to_write};
+    weir_sink sink = {.struct_size = sizeof sink, .user = &calls, .write = fail_to_write};
     weir_trace *log = weir_runtime_log(w.runtime);
     ok(weir_trace_add_sink(log, &sink));
-    void *a = allocate(w.client, 1000, WEIR_STREAM_HOST, WEIR_OTHER);
+    void *a = allocate(w.client, 1000, WEIR_STREAM_HOST, WEIR_CLASS_OTHER);
     ok(weir_free(w.client, a, WEIR_STREAM_HOST));
-    fails(WEIR_SYSTEM, weir_trace_flush(log));
+    fails(WEIR_ERR_SYSTEM, weir_trace_flush(log));
     assert_true(calls > 0);
     assert_int_equal(weir_trace_failed(log), calls);
     weir_trace_close(log); /* the runtime's: it stays */
@@ -223,7 +226,7 @@ static void a_file_is_written(void **state)
     log_world w = make(stack);
     snprintf(text, sizeof text, "budget(%s)", stack);
     assert_string_equal(weir_runtime_resource(w.runtime, line, sizeof line), text);
-    void *a = allocate(w.client, 1000, WEIR_STREAM_HOST, WEIR_OTHER);
+    void *a = allocate(w.client, 1000, WEIR_STREAM_HOST, WEIR_CLASS_OTHER);
     ok(weir_free(w.client, a, WEIR_STREAM_HOST));
     end(&w);
     FILE *file = fopen(path, "r");
@@ -247,21 +250,21 @@ static void what_is_no_log_is_refused(void **state)
     static const struct {
         const char *stack;
         weir_status status;
-    } wrong[] = {{"log(log(mapped))", WEIR_INVALID},
-                 {"log(cvs=x, mapped)", WEIR_INVALID},
-                 {"log(csv=a, binary=b, csv=c, mapped)", WEIR_INVALID},
-                 {"log", WEIR_INVALID},
-                 {"log()", WEIR_INVALID},
-                 {"log(csv=x)", WEIR_INVALID},
-                 {"log(nothing)", WEIR_NOT_FOUND},
-                 {"log(mapped))", WEIR_INVALID},
-                 {"log(mapped", WEIR_INVALID},
-                 {"budget(budget(mapped))", WEIR_INVALID},
-                 {"", WEIR_INVALID},
-                 {"log(mapped, mapped)", WEIR_INVALID},
-                 {"log(csv=" TEXT_OF_200 ", mapped)", WEIR_INVALID}}; /* rather than another file */
+    } wrong[] = {{"log(log(mapped))", WEIR_ERR_INVALID},
+                 {"log(cvs=x, mapped)", WEIR_ERR_INVALID},
+                 {"log(csv=a, binary=b, csv=c, mapped)", WEIR_ERR_INVALID},
+                 {"log", WEIR_ERR_INVALID},
+                 {"log()", WEIR_ERR_INVALID},
+                 {"log(csv=x)", WEIR_ERR_INVALID},
+                 {"log(nothing)", WEIR_ERR_NOT_FOUND},
+                 {"log(mapped))", WEIR_ERR_INVALID},
+                 {"log(mapped", WEIR_ERR_INVALID},
+                 {"budget(budget(mapped))", WEIR_ERR_INVALID},
+                 {"", WEIR_ERR_INVALID},
+                 {"log(mapped, mapped)", WEIR_ERR_INVALID},
+                 {"log(csv=" TEXT_OF_200 ", mapped)", WEIR_ERR_INVALID}}; /* rather than another file */
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        weir_runtime_options options = {.size = sizeof options, .budget = MIB, .resource = wrong[i].stack};
+        weir_runtime_options options = {.struct_size = sizeof options, .budget = MIB, .resource = wrong[i].stack};
         weir_runtime *runtime;
         print_message("%s\n", wrong[i].stack);
         fails(wrong[i].status, weir_runtime_create("host", &options, &runtime));

@@ -6,7 +6,7 @@
 
 enum { BUDGET = 48 << 20, SLOTS = 50, STEPS = 700 };
 
-static const char *const resources[] = {"mapped", "segments", "direct", "async", "blocks(64KiB)"};
+static const char *const resources[] = {"mapped", "segments", "direct", "async"};
 
 static const char *device(void)
 {
@@ -32,7 +32,7 @@ static void begin(fixture *f, const char *resource, const char *front)
     if (strncmp(device(), "sim", 3) == 0)
         wi_sim_configure(&(wi_sim_options){.seed = 1});
     ok(weir_option_set("front", front));
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .resource = resource};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = resource};
     *f = (fixture){.random = 88172645463325252u};
     ok(weir_runtime_create(device(), &options, &f->runtime));
     f->clients[0] = open_client(f->runtime, "ann", 0, 0);
@@ -85,7 +85,7 @@ static void fill(fixture *f, int i)
     uint64_t r = next_random(&f->random);
     size_t bytes = 1 + next_random(&f->random) % (UINT64_C(1) << (6 + r % 15));
     f->slots[i].client = (int)(r >> 20 & 1);
-    if (weir_alloc(f->clients[r >> 20 & 1], bytes, r >> 21 & 1 ? f->stream : WEIR_STREAM_HOST, WEIR_KV,
+    if (weir_alloc(f->clients[r >> 20 & 1], bytes, r >> 21 & 1 ? f->stream : WEIR_STREAM_HOST, WEIR_CLASS_KV,
                    &f->slots[i].pointer) != WEIR_OK) {
         f->slots[i].pointer = NULL;
         return;
@@ -230,7 +230,7 @@ static void check_all(const fixture *f, bool splits, bool exact)
     assert_int_equal(s.inactive_split.current, splits ? w.split_segments : 0);
     assert_int_equal(s.num_ooms, d->refusals);
     uint64_t retries = 0;
-    for (int rung = WEIR_RUNG_REMAP; rung < WEIR_RUNGS; rung++)
+    for (int rung = WEIR_RUNG_REMAP; rung < WEIR_RUNG_COUNT; rung++)
         retries += d->ladder[rung];
     assert_int_equal(s.num_alloc_retries, retries);
 }
@@ -263,9 +263,10 @@ static void peaks_and_sums_start_again(void **state)
     fixture f;
     void *none;
     begin(&f, "mapped", NULL);
-    void *p = allocate(f.clients[0], 1000, f.stream, WEIR_KV), *q = allocate(f.clients[0], 3 * MIB, f.stream, WEIR_KV);
+    void *p = allocate(f.clients[0], 1000, f.stream, WEIR_CLASS_KV),
+         *q = allocate(f.clients[0], 3 * MIB, f.stream, WEIR_CLASS_KV);
     ok(weir_free(f.clients[0], q, f.stream));
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f.clients[0], 2 * BUDGET, f.stream, WEIR_KV, &none));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f.clients[0], 2 * BUDGET, f.stream, WEIR_CLASS_KV, &none));
     weir_memory_stats before = stats_of(f.runtime);
     assert_int_equal(before.requested_bytes.peak, 3 * MIB + 1000);
     assert_int_equal(before.allocated_bytes.peak, 3 * MIB + 1024);
@@ -300,8 +301,8 @@ static void *come_and_go(void *user)
     uint64_t random = 2463534242u;
     for (int i = 0; i < (UNDER_TSAN ? 500 : 5000); i++) {
         uint64_t r = next_random(&random);
-        void *a = allocate(f->clients[0], 1 + r % 3000, f->stream, WEIR_KV);
-        void *b = allocate(f->clients[1], 1 + r % 70000, f->stream, WEIR_SCRATCH);
+        void *a = allocate(f->clients[0], 1 + r % 3000, f->stream, WEIR_CLASS_KV);
+        void *b = allocate(f->clients[1], 1 + r % 70000, f->stream, WEIR_CLASS_SCRATCH);
         ok(weir_free(f->clients[0], a, f->stream));
         ok(weir_free(f->clients[1], b, f->stream));
     }
@@ -342,10 +343,10 @@ static void what_is_wrong_is_refused(void **state)
     (void)state;
     weir_runtime *runtime = make_runtime(MIB);
     weir_memory_stats s = {0};
-    fails(WEIR_INVALID, weir_memory_stats_read(NULL, &s));
-    fails(WEIR_INVALID, weir_memory_stats_read(runtime, NULL));
-    fails(WEIR_INVALID, weir_memory_stats_read(runtime, &s));
-    fails(WEIR_INVALID, weir_reset_accumulated(NULL));
+    fails(WEIR_ERR_INVALID, weir_memory_stats_read(NULL, &s));
+    fails(WEIR_ERR_INVALID, weir_memory_stats_read(runtime, NULL));
+    fails(WEIR_ERR_INVALID, weir_memory_stats_read(runtime, &s));
+    fails(WEIR_ERR_INVALID, weir_reset_accumulated(NULL));
     ok(weir_runtime_destroy(runtime));
 }
 

@@ -29,13 +29,13 @@ static weir_status load(const weir_engine_load *request, weir_engine_model **out
     told.place = request->places[0];
     void *block = NULL;
     weir_client *client = request->places[0].client;
-    if (weir_alloc(client, 1000, WEIR_STREAM_HOST, WEIR_WEIGHTS, &block) != WEIR_OK)
-        return WEIR_OUT_OF_MEMORY;
+    if (weir_alloc(client, 1000, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS, &block) != WEIR_OK)
+        return WEIR_ERR_OUT_OF_MEMORY;
     if (request->progress)
         request->progress(1, request->progress_user);
     if (told.load != WEIR_OK) {
         if (!told.keep_block && weir_free(client, block, WEIR_STREAM_HOST) != WEIR_OK)
-            return WEIR_ENGINE;
+            return WEIR_ERR_ENGINE;
         return weir_fail(told.load, "the file is odd");
     }
     told.block = block;
@@ -56,7 +56,7 @@ static weir_status infer(weir_engine_model *model, const weir_inference *inferen
 static weir_status infer_stream(weir_engine_model *model, const weir_inference *inference, weir_piece_fn piece,
                                 void *user, weir_outputs *out)
 {
-    weir_piece p = {.size = sizeof p, .text = "x", .bytes = 1};
+    weir_piece p = {.struct_size = sizeof p, .text = "x", .bytes = 1};
     while (piece(&p, user))
         p.index++;
     return infer(model, inference, out);
@@ -73,7 +73,7 @@ static weir_status cancel(weir_engine_model *model, uint64_t id)
 {
     assert_ptr_equal(model, told.block);
     told.cancelled = id;
-    return id == 5 ? WEIR_OK : weir_fail(WEIR_NOT_FOUND, "no run %llu", (unsigned long long)id);
+    return id == 5 ? WEIR_OK : weir_fail(WEIR_ERR_NOT_FOUND, "no run %llu", (unsigned long long)id);
 }
 
 static weir_status fine(weir_engine_model *model)
@@ -102,7 +102,7 @@ static void unload(weir_engine_model *model)
 }
 
 static const weir_engine full = {.abi = WEIR_ENGINE_ABI,
-                                 .size = sizeof(weir_engine),
+                                 .struct_size = sizeof(weir_engine),
                                  .name = "full",
                                  .summary = "has everything",
                                  .suffixes = ".full .fll",
@@ -172,7 +172,7 @@ static int forget(void **state)
 
 static weir_model_options with(const char *engine)
 {
-    return (weir_model_options){.size = sizeof(weir_model_options), .engine = engine, .runtime = runtime};
+    return (weir_model_options){.struct_size = sizeof(weir_model_options), .engine = engine, .runtime = runtime};
 }
 
 static weir_model *load_model(const char *engine)
@@ -226,7 +226,7 @@ static void a_model_from_load_to_unload(void **state)
     assert_string_equal(line.name, "bert");
     assert_int_equal(line.guaranteed, MIB);
     assert_int_equal(line.maximum, 2 * MIB);
-    assert_int_equal(line.live_class[WEIR_WEIGHTS], 1024);
+    assert_int_equal(line.live_class[WEIR_CLASS_WEIGHTS], 1024);
     weir_model_info about = WEIR_INIT(weir_model_info);
     ok(weir_model_info_get(model, &about));
     assert_string_equal(about.engine, "full");
@@ -235,7 +235,7 @@ static void a_model_from_load_to_unload(void **state)
     weir_engine_metrics numbers = WEIR_INIT(weir_engine_metrics);
     ok(weir_model_metrics(model, &numbers));
     assert_int_equal(numbers.runs, 7);
-    fails(WEIR_NOT_FOUND, weir_model_cancel(model, 5)); /* nothing runs, which the engine need not be asked */
+    fails(WEIR_ERR_NOT_FOUND, weir_model_cancel(model, 5)); /* nothing runs, which the engine need not be asked */
     assert_int_equal(told.cancelled, 0);
     ok(weir_model_unload(model));
     assert_int_equal(told.unloads, 1);
@@ -249,7 +249,7 @@ static void loads_that_fail_leave_nothing(void **state)
     snapshot before = take_snapshot(runtime);
     weir_model *model = (weir_model *)state;
     weir_model_options options = with(NULL);
-    static const weir_status statuses[] = {WEIR_CORRUPT, WEIR_UNSUPPORTED, WEIR_ENGINE, WEIR_INVALID};
+    static const weir_status statuses[] = {WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED, WEIR_ERR_ENGINE, WEIR_ERR_INVALID};
     for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++) {
         told.load = statuses[i];
         fails(statuses[i], weir_model_load(path, &options, &model));
@@ -259,25 +259,25 @@ static void loads_that_fail_leave_nothing(void **state)
     }
     assert_int_equal(told.unloads, 0);
     options.maximum = 256;
-    fails(WEIR_OUT_OF_MEMORY, weir_model_load(path, &options, &model));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_model_load(path, &options, &model));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_MAXIMUM);
     assert_string_equal(last_refusal().client, "model.full"); /* called by its file */
     options.maximum = 0;
     options.guaranteed = 64 * MIB;
-    fails(WEIR_OUT_OF_MEMORY, weir_model_load(path, &options, &model));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_model_load(path, &options, &model));
     options = with("nonesuch");
-    fails(WEIR_NOT_FOUND, weir_model_load(path, &options, &model));
+    fails(WEIR_ERR_NOT_FOUND, weir_model_load(path, &options, &model));
     detail_names("nonesuch");
     options = with("Not A Name");
-    fails(WEIR_INVALID, weir_model_load(path, &options, &model));
+    fails(WEIR_ERR_INVALID, weir_model_load(path, &options, &model));
     options = with(NULL);
-    fails(WEIR_NOT_FOUND, weir_model_load("/there/is/none.full", &options, &model));
+    fails(WEIR_ERR_NOT_FOUND, weir_model_load("/there/is/none.full", &options, &model));
     detail_names("/there/is/none.full");
     options.runtime = NULL;
     options.device = "host:7";
-    fails(WEIR_NOT_FOUND, weir_model_load(path, &options, &model));
-    fails(WEIR_INVALID, weir_model_load(NULL, NULL, &model));
-    fails(WEIR_INVALID, weir_model_load(path, NULL, NULL));
+    fails(WEIR_ERR_NOT_FOUND, weir_model_load(path, &options, &model));
+    fails(WEIR_ERR_INVALID, weir_model_load(NULL, NULL, &model));
+    fails(WEIR_ERR_INVALID, weir_model_load(path, NULL, NULL));
     snapshot after = take_snapshot(runtime);
     assert_int_equal(after.count, before.count);
     assert_int_equal(after.device.guaranteed, 0);
@@ -297,17 +297,17 @@ static void engines_that_keep_memory_are_named(void **state)
     (void)state;
     ok(weir_log_set(listen, NULL, WEIR_LOG_ERROR));
     told.keep_block = true;
-    told.load = WEIR_CORRUPT;
+    told.load = WEIR_ERR_CORRUPT;
     weir_model_options options = with(NULL);
     options.name = "leaky";
     weir_model *model;
-    fails(WEIR_CORRUPT, weir_model_load(path, &options, &model)); /* its own reason comes first */
+    fails(WEIR_ERR_CORRUPT, weir_model_load(path, &options, &model)); /* its own reason comes first */
     assert_string_equal(weir_detail(), "the file is odd");
     assert_non_null(strstr(logged, "leaky has 1 blocks of 1 KiB"));
     weir_client_stats line = first_client(); /* the bytes stay charged */
     weir_client *client = (weir_client *)(uintptr_t)line.client;
     void *block;
-    ok(weir_alloc(client, 1, WEIR_STREAM_HOST, WEIR_WEIGHTS, &block));
+    ok(weir_alloc(client, 1, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS, &block));
     ok(weir_free(client, (char *)block - 1024, WEIR_STREAM_HOST));
     ok(weir_free(client, block, WEIR_STREAM_HOST));
     ok(weir_client_close(client));
@@ -315,7 +315,7 @@ static void engines_that_keep_memory_are_named(void **state)
     logged[0] = '\0';
     ok(weir_model_load(path, &options, &model));
     client = weir_model_client(model);
-    fails(WEIR_ENGINE, weir_model_unload(model)); /* gone all the same: not WEIR_BUSY */
+    fails(WEIR_ERR_ENGINE, weir_model_unload(model)); /* gone all the same: not WEIR_ERR_BUSY */
     detail_names("full");
     detail_names("leaky");
     assert_non_null(strstr(logged, "leaky"));
@@ -338,26 +338,26 @@ static void runs_and_outputs(void **state)
     weir_outputs out = WEIR_INIT(weir_outputs), more = WEIR_INIT(weir_outputs);
     uint64_t pieces = 0;
     ok(weir_model_infer(model, &inference, &out));
-    fails(WEIR_BUSY, weir_model_unload(model)); /* not released */
+    fails(WEIR_ERR_BUSY, weir_model_unload(model)); /* not released */
     detail_names("1 result");
     ok(weir_model_infer_stream(model, &inference, three_pieces, &pieces, &more));
     assert_int_equal(pieces, 3);
     weir_model_release_outputs(model, &out);
-    fails(WEIR_BUSY, weir_model_unload(model));
+    fails(WEIR_ERR_BUSY, weir_model_unload(model));
     weir_model_release_outputs(model, &more);
     assert_int_equal(told.releases, 2);
     weir_model_release_outputs(model, &more); /* once too often: not counted, not passed on */
     assert_int_equal(told.releases, 2);
     weir_model_release_outputs(model, NULL);
     weir_model_release_outputs(NULL, &more);
-    told.infer = WEIR_CANCELLED;
-    fails(WEIR_CANCELLED, weir_model_infer(model, &inference, &out)); /* has no outputs to release */
-    fails(WEIR_CANCELLED, weir_model_infer_stream(model, &inference, three_pieces, &pieces, &out));
+    told.infer = WEIR_ERR_CANCELLED;
+    fails(WEIR_ERR_CANCELLED, weir_model_infer(model, &inference, &out)); /* has no outputs to release */
+    fails(WEIR_ERR_CANCELLED, weir_model_infer_stream(model, &inference, three_pieces, &pieces, &out));
     assert_string_equal(weir_detail(), "the engine says no");
-    fails(WEIR_INVALID, weir_model_infer(model, NULL, &out));
-    fails(WEIR_INVALID, weir_model_infer(model, &inference, NULL));
-    fails(WEIR_INVALID, weir_model_infer(NULL, &inference, &out));
-    fails(WEIR_INVALID, weir_model_infer_stream(model, &inference, NULL, NULL, &out));
+    fails(WEIR_ERR_INVALID, weir_model_infer(model, NULL, &out));
+    fails(WEIR_ERR_INVALID, weir_model_infer(model, &inference, NULL));
+    fails(WEIR_ERR_INVALID, weir_model_infer(NULL, &inference, &out));
+    fails(WEIR_ERR_INVALID, weir_model_infer_stream(model, &inference, NULL, NULL, &out));
     ok(weir_model_unload(model));
     check_empty(runtime);
 }
@@ -388,13 +388,13 @@ static void no_unload_while_a_run_is_under_way(void **state)
     while (!inside.reached)
         pthread_cond_wait(&inside.changed, &inside.lock);
     pthread_mutex_unlock(&inside.lock);
-    fails(WEIR_BUSY, weir_model_unload(r.model));
+    fails(WEIR_ERR_BUSY, weir_model_unload(r.model));
     detail_names("1 run");
     assert_int_equal(told.unloads, 0);
     open_gate(&inside);
     pthread_join(thread, NULL);
     assert_int_equal(r.status, WEIR_OK);
-    fails(WEIR_BUSY, weir_model_unload(r.model));
+    fails(WEIR_ERR_BUSY, weir_model_unload(r.model));
     weir_model_release_outputs(r.model, &r.out);
     ok(weir_model_unload(r.model));
 }
@@ -408,24 +408,24 @@ static void what_an_engine_lacks(void **state)
     weir_engine_metrics numbers = WEIR_INIT(weir_engine_metrics);
     weir_model_info about = WEIR_INIT(weir_model_info);
     uint64_t pieces;
-    fails(WEIR_UNSUPPORTED, weir_model_infer_stream(model, &inference, three_pieces, &pieces, &out));
+    fails(WEIR_ERR_UNSUPPORTED, weir_model_infer_stream(model, &inference, three_pieces, &pieces, &out));
     detail_names("bare");
-    fails(WEIR_UNSUPPORTED, weir_model_cancel(model, 0));
-    fails(WEIR_UNSUPPORTED, weir_model_warm_up(model));
-    fails(WEIR_UNSUPPORTED, weir_model_health(model));
-    fails(WEIR_UNSUPPORTED, weir_model_metrics(model, &numbers));
-    fails(WEIR_INVALID, weir_model_cancel(NULL, 0));
-    fails(WEIR_INVALID, weir_model_warm_up(NULL));
-    fails(WEIR_INVALID, weir_model_health(NULL));
-    fails(WEIR_INVALID, weir_model_metrics(NULL, &numbers));
-    fails(WEIR_INVALID, weir_model_info_get(NULL, &about));
-    fails(WEIR_INVALID, weir_model_info_get(model, NULL));
-    fails(WEIR_INVALID, weir_model_unload(NULL));
+    fails(WEIR_ERR_UNSUPPORTED, weir_model_cancel(model, 0));
+    fails(WEIR_ERR_UNSUPPORTED, weir_model_warm_up(model));
+    fails(WEIR_ERR_UNSUPPORTED, weir_model_health(model));
+    fails(WEIR_ERR_UNSUPPORTED, weir_model_metrics(model, &numbers));
+    fails(WEIR_ERR_INVALID, weir_model_cancel(NULL, 0));
+    fails(WEIR_ERR_INVALID, weir_model_warm_up(NULL));
+    fails(WEIR_ERR_INVALID, weir_model_health(NULL));
+    fails(WEIR_ERR_INVALID, weir_model_metrics(NULL, &numbers));
+    fails(WEIR_ERR_INVALID, weir_model_info_get(NULL, &about));
+    fails(WEIR_ERR_INVALID, weir_model_info_get(model, NULL));
+    fails(WEIR_ERR_INVALID, weir_model_unload(NULL));
     assert_null(weir_model_client(NULL));
     assert_null(weir_model_engine(NULL));
     ok(weir_model_unload(model));
     model = load_model("full");
-    fails(WEIR_INVALID, weir_model_metrics(model, NULL));
+    fails(WEIR_ERR_INVALID, weir_model_metrics(model, NULL));
     ok(weir_model_unload(model));
 }
 
@@ -437,26 +437,26 @@ static void registering(void **state)
     const weir_engine *found;
     ok(weir_engine_open("full", &found));
     assert_ptr_equal(found, &full);
-    fails(WEIR_CONFLICT, weir_engine_register(&full));
+    fails(WEIR_ERR_CONFLICT, weir_engine_register(&full));
     weir_engine broken = full;
     broken.name = "Broken";
-    fails(WEIR_ENGINE, weir_engine_register(&broken));
+    fails(WEIR_ERR_ENGINE, weir_engine_register(&broken));
     broken.name = NULL;
-    fails(WEIR_ENGINE, weir_engine_register(&broken));
+    fails(WEIR_ERR_ENGINE, weir_engine_register(&broken));
     broken.name = "a-name-that-is-much-too-long-for-it";
-    fails(WEIR_ENGINE, weir_engine_register(&broken));
+    fails(WEIR_ERR_ENGINE, weir_engine_register(&broken));
     broken = full;
     broken.name = "broken";
     broken.infer = NULL;
-    fails(WEIR_ENGINE, weir_engine_register(&broken));
+    fails(WEIR_ERR_ENGINE, weir_engine_register(&broken));
     broken.infer = infer;
     broken.abi = 0;
-    fails(WEIR_ENGINE, weir_engine_register(&broken));
-    fails(WEIR_ENGINE, weir_engine_register(NULL));
-    fails(WEIR_INVALID, weir_engine_open("", &found));
-    fails(WEIR_INVALID, weir_engine_open(NULL, &found));
-    fails(WEIR_INVALID, weir_engine_open("../full", &found));
-    fails(WEIR_INVALID, weir_engine_open("full", NULL));
+    fails(WEIR_ERR_ENGINE, weir_engine_register(&broken));
+    fails(WEIR_ERR_ENGINE, weir_engine_register(NULL));
+    fails(WEIR_ERR_INVALID, weir_engine_open("", &found));
+    fails(WEIR_ERR_INVALID, weir_engine_open(NULL, &found));
+    fails(WEIR_ERR_INVALID, weir_engine_open("../full", &found));
+    fails(WEIR_ERR_INVALID, weir_engine_open("full", NULL));
 }
 
 static void plugins(void **state)
@@ -477,12 +477,12 @@ static void plugins(void **state)
                {"no-library", "plug-in"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         for (int twice = 0; twice < 2; twice++) {
-            fails(WEIR_ENGINE, weir_engine_open(bad[i].name, &found));
+            fails(WEIR_ERR_ENGINE, weir_engine_open(bad[i].name, &found));
             assert_null(found);
             detail_names(bad[i].name);
             detail_names(bad[i].reason);
         }
-    fails(WEIR_NOT_FOUND, weir_engine_open("absent", &found));
+    fails(WEIR_ERR_NOT_FOUND, weir_engine_open("absent", &found));
     detail_names("/nowhere");
     detail_names("weir-engine-absent.so");
     detail_names("WEIR_ENGINE_PATH");
@@ -511,7 +511,7 @@ static void plugins(void **state)
     unlink(named);
     const weir_engine *real;
     if (weir_engine_open("gguf", &real) != WEIR_OK) { /* nobody here takes .gguf */
-        fails(WEIR_NOT_FOUND, weir_model_load(odd_path, &options, &model));
+        fails(WEIR_ERR_NOT_FOUND, weir_model_load(odd_path, &options, &model));
         detail_names("model.odd");
         detail_names(".full");
     }
@@ -541,7 +541,7 @@ static void the_table_of_engines_is_finite(void **state)
         status = weir_engine_register(&many[i]);
         registered += status == WEIR_OK;
     }
-    assert_int_equal(status, WEIR_BUSY);
+    assert_int_equal(status, WEIR_ERR_BUSY);
     assert_true(registered >= 40);
 }
 

@@ -7,7 +7,7 @@ enum { NUMBERS = 65535 };
 
 static weir_runtime *make(void)
 {
-    weir_runtime_options options = {.size = sizeof options, .budget = MIB, .resource = "direct"};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = MIB, .resource = "direct"};
     weir_runtime *runtime;
     ok(wi_runtime_create_over(&toy_driver, 0, &options, &runtime));
     return runtime;
@@ -25,9 +25,9 @@ static void no_two_have_the_same(void **state)
     ok(weir_stream_acquire(now, &other));
     assert_true(stream.id != other.id);
     assert_ptr_not_equal(weir_stream_native(stream), weir_stream_native(other));
-    fails(WEIR_STREAM_MISUSE, weir_fill(now, &other, 0, 1, stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_fill(now, &other, 0, 1, stream));
     ok(weir_stream_release(other));
-    fails(WEIR_STREAM_MISUSE, weir_stream_release(other));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_release(other));
     ok(weir_stream_release(stream));
     ok(weir_runtime_destroy(old));
     ok(weir_runtime_destroy(now));
@@ -37,10 +37,10 @@ static void no_two_have_the_same(void **state)
 static void none_is_lost(void **state)
 {
     (void)state;
-    weir_runtime_options bad = {.size = sizeof bad, .budget = MIB, .resource = "nothing"};
+    weir_runtime_options bad = {.struct_size = sizeof bad, .budget = MIB, .resource = "nothing"};
     weir_runtime *failed;
     for (int i = 0; i <= NUMBERS; i++)
-        fails(WEIR_NOT_FOUND, wi_runtime_create_over(&toy_driver, 0, &bad, &failed));
+        fails(WEIR_ERR_NOT_FOUND, wi_runtime_create_over(&toy_driver, 0, &bad, &failed));
     weir_runtime *runtime = make();
     ok(weir_runtime_destroy(runtime));
 }

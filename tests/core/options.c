@@ -27,11 +27,11 @@ static void every_option_is_listed(void **state)
     }
     assert_true(budget && count >= 5);
     weir_option option = WEIR_INIT(weir_option);
-    fails(WEIR_NOT_FOUND, weir_option_at(count, &option));
-    fails(WEIR_NOT_FOUND, weir_option_at(SIZE_MAX, &option));
-    fails(WEIR_INVALID, weir_option_at(0, NULL));
-    option.size = 0;
-    fails(WEIR_INVALID, weir_option_at(0, &option));
+    fails(WEIR_ERR_NOT_FOUND, weir_option_at(count, &option));
+    fails(WEIR_ERR_NOT_FOUND, weir_option_at(SIZE_MAX, &option));
+    fails(WEIR_ERR_INVALID, weir_option_at(0, NULL));
+    option.struct_size = 0;
+    fails(WEIR_ERR_INVALID, weir_option_at(0, &option));
 }
 
 /* As files and shells leave it; where a text may be a path, it is the path's. */
@@ -70,16 +70,16 @@ static void call_wins_over_environment_over_default(void **state)
     unsetenv("WEIR_WAIT");
     weir_option option = get("wait");
     assert_string_equal(option.value, "1s");
-    assert_int_equal(option.source, WEIR_FROM_DEFAULT);
+    assert_int_equal(option.source, WEIR_OPTION_FROM_DEFAULT);
     setenv("WEIR_WAIT", "250ms", 1);
     option = get("wait");
     assert_string_equal(option.value, "250ms");
-    assert_int_equal(option.source, WEIR_FROM_ENVIRONMENT);
+    assert_int_equal(option.source, WEIR_OPTION_FROM_ENVIRONMENT);
     ok(weir_option_set("wait", "2.5s"));
     option = get("wait");
     assert_string_equal(option.value, "2.5s");
-    assert_int_equal(option.source, WEIR_FROM_CALL);
-    fails(WEIR_INVALID, weir_option_set("wait", "soon"));
+    assert_int_equal(option.source, WEIR_OPTION_FROM_CALL);
+    fails(WEIR_ERR_INVALID, weir_option_set("wait", "soon"));
     detail_names("wait");
     detail_names("250ms"); /* which values are taken */
     assert_string_equal(get("wait").value, "2.5s");
@@ -92,19 +92,19 @@ static void call_wins_over_environment_over_default(void **state)
 static void bad_values_in_the_environment_are_marked(void **state)
 {
     (void)state;
-    weir_fail(WEIR_BUSY, "as it was");
+    weir_fail(WEIR_ERR_BUSY, "as it was");
     setenv("WEIR_BUDGET", "plenty", 1);
     weir_option option = get("budget");
     assert_true(option.rejected);
     assert_string_equal(option.value, "");
-    assert_int_equal(option.source, WEIR_FROM_DEFAULT);
+    assert_int_equal(option.source, WEIR_OPTION_FROM_DEFAULT);
     setenv("WEIR_WAIT", "-1s", 1);
     option = get("wait");
     assert_true(option.rejected);
     assert_string_equal(option.value, "1s");
     assert_string_equal(weir_detail(), "as it was"); /* none of these calls failed */
     weir_runtime *runtime;
-    fails(WEIR_INVALID, weir_runtime_create("host", NULL, &runtime));
+    fails(WEIR_ERR_INVALID, weir_runtime_create("host", NULL, &runtime));
     detail_names("WEIR_BUDGET");
     char longer[400];
     memset(longer, 'x', sizeof longer - 1);
@@ -174,15 +174,15 @@ static void values_are_checked(void **state)
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         weir_status status = weir_option_set(table[i].name, table[i].value);
-        if (status != (table[i].good ? WEIR_OK : WEIR_INVALID))
+        if (status != (table[i].good ? WEIR_OK : WEIR_ERR_INVALID))
             print_error("%s=%s\n", table[i].name, table[i].value);
-        assert_int_equal(status, table[i].good ? WEIR_OK : WEIR_INVALID);
+        assert_int_equal(status, table[i].good ? WEIR_OK : WEIR_ERR_INVALID);
         ok(weir_option_set(table[i].name, NULL));
     }
     char longer[257];
     memset(longer, 'x', 256);
     longer[256] = '\0';
-    fails(WEIR_INVALID, weir_option_set("home", longer));
+    fails(WEIR_ERR_INVALID, weir_option_set("home", longer));
     longer[255] = '\0';
     ok(weir_option_set("home", longer));
     assert_string_equal(get("home").value, longer);
@@ -193,20 +193,20 @@ static void nearest_name(void **state)
 {
     (void)state;
     weir_option option = WEIR_INIT(weir_option);
-    fails(WEIR_NOT_FOUND, weir_option_get("buget", &option));
+    fails(WEIR_ERR_NOT_FOUND, weir_option_get("buget", &option));
     detail_names("\"budget\"");
-    fails(WEIR_NOT_FOUND, weir_option_get("engine-path", &option));
+    fails(WEIR_ERR_NOT_FOUND, weir_option_get("engine-path", &option));
     detail_names("\"engine_path\"");
-    fails(WEIR_NOT_FOUND, weir_option_set("Wait", "1s"));
+    fails(WEIR_ERR_NOT_FOUND, weir_option_set("Wait", "1s"));
     detail_names("\"wait\"");
     char name[300];
     memset(name, 'w', sizeof name - 1);
     name[sizeof name - 1] = '\0';
-    fails(WEIR_NOT_FOUND, weir_option_get(name, &option));
-    fails(WEIR_NOT_FOUND, weir_option_get("", &option));
-    fails(WEIR_INVALID, weir_option_get(NULL, &option));
-    fails(WEIR_INVALID, weir_option_get("wait", NULL));
-    fails(WEIR_INVALID, weir_option_set(NULL, "1s"));
+    fails(WEIR_ERR_NOT_FOUND, weir_option_get(name, &option));
+    fails(WEIR_ERR_NOT_FOUND, weir_option_get("", &option));
+    fails(WEIR_ERR_INVALID, weir_option_get(NULL, &option));
+    fails(WEIR_ERR_INVALID, weir_option_get("wait", NULL));
+    fails(WEIR_ERR_INVALID, weir_option_set(NULL, "1s"));
 }
 
 static void home_is_in_the_cache_directory(void **state)
@@ -227,7 +227,7 @@ static void home_is_in_the_cache_directory(void **state)
     }
     setenv("WEIR_HOME", "/store", 1);
     assert_string_equal(get("home").value, "/store");
-    assert_int_equal(get("home").source, WEIR_FROM_ENVIRONMENT);
+    assert_int_equal(get("home").source, WEIR_OPTION_FROM_ENVIRONMENT);
     unsetenv("WEIR_HOME");
 }
 

@@ -32,7 +32,7 @@ static void end_parts(parts p)
 static weir_status compose(parts p, weir_runtime **out)
 {
     weir_parts given = {sizeof given, p.device, p.streams, p.resource};
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET};
     *out = (weir_runtime *)out;
     weir_status status = weir_runtime_compose(&given, &options, out);
     assert_true(status == WEIR_OK || !*out);
@@ -45,7 +45,7 @@ static void use(weir_runtime *runtime)
     weir_client *client = open_client(runtime, "one", 0, 0);
     weir_stream stream;
     ok(weir_stream_acquire(runtime, &stream));
-    void *p = allocate(client, 100000, stream, WEIR_KV);
+    void *p = allocate(client, 100000, stream, WEIR_CLASS_KV);
     if (strcmp(weir_runtime_device(runtime), "host") == 0)
         memset(p, 1, 100000);
     assert_int_equal(take_snapshot(runtime).device.live, 100096);
@@ -93,7 +93,7 @@ static void of_some_parts(void **state)
         ok(compose(p, &runtime));
         use(runtime);
         if (which != 7 && which != 6) { /* what was left out is in the way of the device's end */
-            fails(WEIR_BUSY, weir_runtime_destroy(runtime));
+            fails(WEIR_ERR_BUSY, weir_runtime_destroy(runtime));
             detail_names("left over");
         }
         if (!p.streams)
@@ -103,7 +103,7 @@ static void of_some_parts(void **state)
         ok(weir_runtime_destroy(runtime));
     }
     weir_runtime *none;
-    fails(WEIR_INVALID, compose((parts){0}, &none));
+    fails(WEIR_ERR_INVALID, compose((parts){0}, &none));
 }
 
 static void the_pool_limits_what_is_acquired(void **state)
@@ -117,7 +117,7 @@ static void the_pool_limits_what_is_acquired(void **state)
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < CAPACITY; i++)
             ok(weir_stream_acquire(runtime, &streams[i]));
-        fails(WEIR_BUSY, weir_stream_acquire(runtime, &more));
+        fails(WEIR_ERR_BUSY, weir_stream_acquire(runtime, &more));
         detail_names("all 3 streams of the pool of host are acquired");
         assert_int_equal(more.id, 0);
         ok(weir_stream_release(streams[1]));
@@ -129,9 +129,9 @@ static void the_pool_limits_what_is_acquired(void **state)
     weir_device *device;
     weir_stream_pool *pool = (weir_stream_pool *)&device;
     ok(weir_device_open("host", &device));
-    fails(WEIR_INVALID, weir_stream_pool_create(device, 0, &pool));
+    fails(WEIR_ERR_INVALID, weir_stream_pool_create(device, 0, &pool));
     assert_null(pool);
-    fails(WEIR_INVALID, weir_stream_pool_create(device, 1025, &pool));
+    fails(WEIR_ERR_INVALID, weir_stream_pool_create(device, 1025, &pool));
     ok(weir_device_close(device));
 }
 
@@ -143,13 +143,13 @@ static void of_two_devices(void **state)
     parts host = make_parts("host", 2, "mapped"), sim = make_parts("sim:0", 2, "mapped"),
           again = make_parts("host", 1, "direct");
     weir_runtime *runtime;
-    fails(WEIR_CONFLICT, compose((parts){host.device, sim.streams, host.resource}, &runtime));
+    fails(WEIR_ERR_CONFLICT, compose((parts){host.device, sim.streams, host.resource}, &runtime));
     detail_names("host");
     detail_names("is of sim");
-    fails(WEIR_CONFLICT, compose((parts){host.device, host.streams, sim.resource}, &runtime));
-    fails(WEIR_CONFLICT, compose((parts){sim.device, host.streams, host.resource}, &runtime));
-    fails(WEIR_CONFLICT, compose((parts){NULL, sim.streams, host.resource}, &runtime));
-    fails(WEIR_CONFLICT, compose((parts){host.device, again.streams, NULL}, &runtime));
+    fails(WEIR_ERR_CONFLICT, compose((parts){host.device, host.streams, sim.resource}, &runtime));
+    fails(WEIR_ERR_CONFLICT, compose((parts){sim.device, host.streams, host.resource}, &runtime));
+    fails(WEIR_ERR_CONFLICT, compose((parts){NULL, sim.streams, host.resource}, &runtime));
+    fails(WEIR_ERR_CONFLICT, compose((parts){host.device, again.streams, NULL}, &runtime));
     detail_names("opened another time");
     /* They are as they were. */
     ok(compose(host, &runtime));
@@ -168,16 +168,16 @@ static void parts_that_are_in_use(void **state)
     weir_runtime *runtime, *second;
     ok(weir_stream_pool_create(p.device, 1, &spare));
     ok(compose(p, &runtime));
-    fails(WEIR_CONFLICT, compose(p, &second));
+    fails(WEIR_ERR_CONFLICT, compose(p, &second));
     detail_names("device of host is part of the runtime host");
-    fails(WEIR_CONFLICT, compose((parts){NULL, spare, NULL}, &second)); /* its device is, too */
-    fails(WEIR_CONFLICT, weir_stream_pool_create(p.device, 1, &none));
-    fails(WEIR_CONFLICT, weir_resource_create(p.device, "direct", &other));
-    fails(WEIR_BUSY, weir_device_close(p.device));
-    fails(WEIR_BUSY, weir_stream_pool_destroy(p.streams));
-    fails(WEIR_BUSY, weir_resource_destroy(p.resource));
+    fails(WEIR_ERR_CONFLICT, compose((parts){NULL, spare, NULL}, &second)); /* its device is, too */
+    fails(WEIR_ERR_CONFLICT, weir_stream_pool_create(p.device, 1, &none));
+    fails(WEIR_ERR_CONFLICT, weir_resource_create(p.device, "direct", &other));
+    fails(WEIR_ERR_BUSY, weir_device_close(p.device));
+    fails(WEIR_ERR_BUSY, weir_stream_pool_destroy(p.streams));
+    fails(WEIR_ERR_BUSY, weir_resource_destroy(p.resource));
     detail_names("the resource of host is part of the runtime host");
-    fails(WEIR_BUSY, weir_runtime_destroy(runtime)); /* a pool of its device is left over */
+    fails(WEIR_ERR_BUSY, weir_runtime_destroy(runtime)); /* a pool of its device is left over */
     ok(weir_stream_pool_destroy(spare));
     use(runtime);
     ok(weir_runtime_destroy(runtime));
@@ -187,10 +187,10 @@ static void a_device_ends_last(void **state)
 {
     (void)state;
     parts p = make_parts("host", 1, "mapped");
-    fails(WEIR_BUSY, weir_device_close(p.device));
+    fails(WEIR_ERR_BUSY, weir_device_close(p.device));
     detail_names("the device host has 2 pools");
     ok(weir_stream_pool_destroy(p.streams));
-    fails(WEIR_BUSY, weir_device_close(p.device));
+    fails(WEIR_ERR_BUSY, weir_device_close(p.device));
     ok(weir_resource_destroy(p.resource));
     ok(weir_device_close(p.device));
     ok(weir_device_close(NULL));
@@ -203,16 +203,16 @@ static void texts_that_are_none(void **state)
     (void)state;
     weir_device *device = (weir_device *)state;
     weir_resource *resource = (weir_resource *)state;
-    fails(WEIR_INVALID, weir_device_open("host:x", &device));
+    fails(WEIR_ERR_INVALID, weir_device_open("host:x", &device));
     assert_null(device);
-    fails(WEIR_NOT_FOUND, weir_device_open("sim:5", &device));
+    fails(WEIR_ERR_NOT_FOUND, weir_device_open("sim:5", &device));
     ok(weir_device_open("host", &device));
-    fails(WEIR_NOT_FOUND, weir_resource_create(device, "pooled", &resource));
+    fails(WEIR_ERR_NOT_FOUND, weir_resource_create(device, "pooled", &resource));
     assert_null(resource);
-    fails(WEIR_INVALID, weir_resource_create(device, "guard(direct", &resource));
-    fails(WEIR_INVALID, weir_resource_create(device, "budget(budget(mapped))", &resource));
+    fails(WEIR_ERR_INVALID, weir_resource_create(device, "guard(direct", &resource));
+    fails(WEIR_ERR_INVALID, weir_resource_create(device, "budget(budget(mapped))", &resource));
     detail_names("two budgets");
-    fails(WEIR_INVALID, weir_resource_create(device, NULL, &resource));
+    fails(WEIR_ERR_INVALID, weir_resource_create(device, NULL, &resource));
     ok(weir_device_close(device)); /* nothing of them is left */
 }
 
@@ -221,16 +221,16 @@ static void options_that_contradict(void **state)
     (void)state;
     parts p = make_parts("host", 1, "direct");
     weir_parts given = {sizeof given, p.device, p.streams, p.resource};
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .resource = "mapped"};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = "mapped"};
     weir_runtime *runtime;
-    fails(WEIR_CONFLICT, weir_runtime_compose(&given, &options, &runtime));
+    fails(WEIR_ERR_CONFLICT, weir_runtime_compose(&given, &options, &runtime));
     detail_names("mapped");
     detail_names("direct");
-    fails(WEIR_INVALID, weir_runtime_compose(NULL, &options, &runtime));
-    fails(WEIR_INVALID, weir_runtime_compose(&given, NULL, NULL));
-    given.size = 0;
-    fails(WEIR_INVALID, weir_runtime_compose(&given, &options, &runtime));
-    given.size = sizeof given;
+    fails(WEIR_ERR_INVALID, weir_runtime_compose(NULL, &options, &runtime));
+    fails(WEIR_ERR_INVALID, weir_runtime_compose(&given, NULL, NULL));
+    given.struct_size = 0;
+    fails(WEIR_ERR_INVALID, weir_runtime_compose(&given, &options, &runtime));
+    given.struct_size = sizeof given;
     options.resource = "direct";
     ok(weir_runtime_compose(&given, &options, &runtime));
     use(runtime);
@@ -286,7 +286,7 @@ static void a_refusal_with_all_parts(void **state)
     ok(weir_stream_pool_create(p.device, 1, &p.streams));
     ok(weir_resource_create(p.device, "mapped", &p.resource));
     weir_parts given = {sizeof given, p.device, p.streams, p.resource};
-    fails(WEIR_DRIVER, weir_runtime_compose(&given, NULL, &runtime));
+    fails(WEIR_ERR_DRIVER, weir_runtime_compose(&given, NULL, &runtime));
     assert_null(runtime);
     ok(compose(p, &runtime));
     use(runtime);
@@ -306,7 +306,7 @@ static void *compose_at_once(void *user)
 {
     contender *c = user;
     weir_parts given = {sizeof given, c->p.device, c->p.streams, c->p.resource};
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET};
     pthread_barrier_wait(c->barrier);
     if (weir_runtime_compose(&given, &options, &c->runtime) != WEIR_OK)
         c->runtime = NULL;

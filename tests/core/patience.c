@@ -12,7 +12,7 @@ enum { BYTES = 4 * MIB, ROOM = 60 * BYTES }; /* far away, so that nothing but th
 static void start_far(fixture *f, const char *patience)
 {
     *f = (fixture){.sim = strncmp(device(), "sim", 3) == 0};
-    weir_runtime_options options = {.size = sizeof options, .budget = ROOM, .resource = "mapped"};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = ROOM, .resource = "mapped"};
     ok(weir_option_set("patience", patience));
     ok(weir_option_set("front", "0")); /* what a thread parks is in use */
     if (f->sim)
@@ -21,7 +21,7 @@ static void start_far(fixture *f, const char *patience)
     ok(weir_option_set("patience", NULL));
     ok(weir_option_set("front", NULL));
     begin(f);
-    void *p = allocate(f->one, BYTES, f->a, WEIR_KV);
+    void *p = allocate(f->one, BYTES, f->a, WEIR_CLASS_KV);
     hold(f, f->a, p, 1, 64);
     ok(weir_free(f->one, p, f->a));
     assert_int_equal(take_snapshot(f->runtime).device.held, BYTES);
@@ -49,7 +49,7 @@ static void what_passes_soon_is_waited_for(void **state)
         void *q;
         if (by_another)
             assert_int_equal(pthread_create(&other, NULL, let_go_soon, &f), 0);
-        ok(weir_alloc(f.two, BYTES, f.b, WEIR_KV, &q));
+        ok(weir_alloc(f.two, BYTES, f.b, WEIR_CLASS_KV, &q));
         held = take_snapshot(f.runtime).device.held;
         if (held == BYTES)
             came_by(WEIR_RUNG_WAIT);
@@ -70,7 +70,7 @@ static void who_must_not_wait_gets_more(void **state)
         start_far(&f, patience[i]);
         weir_stats last = take_snapshot(f.runtime).device;
         void *q;
-        ok(i == 0 ? take_at_once(f.two, BYTES, f.b, &q) : weir_alloc(f.two, BYTES, f.b, WEIR_KV, &q));
+        ok(i == 0 ? take_at_once(f.two, BYTES, f.b, &q) : weir_alloc(f.two, BYTES, f.b, WEIR_CLASS_KV, &q));
         came_by(WEIR_RUNG_CREATE);
         assert_int_equal(last.held, 2 * BYTES);
         let_go(&f, f.a);
@@ -91,13 +91,13 @@ static void a_wait_that_was_not_enough(void **state)
     gate shut = GATE;
     pthread_t other;
     ok(weir_stream_acquire(f.runtime, &c));
-    void *held_up = allocate(f.one, BYTES, c, WEIR_KV), *q;
+    void *held_up = allocate(f.one, BYTES, c, WEIR_CLASS_KV), *q;
     ok(weir_call(f.runtime, pass_gate, &shut, c));
     ok(weir_free(f.one, held_up, c));
     weir_stats last = take_snapshot(f.runtime).device;
     assert_int_equal(last.held, 2 * BYTES);
     assert_int_equal(pthread_create(&other, NULL, let_go_soon, &f), 0);
-    ok(weir_alloc(f.two, 2 * BYTES, f.b, WEIR_KV, &q));
+    ok(weir_alloc(f.two, 2 * BYTES, f.b, WEIR_CLASS_KV, &q));
     weir_stats now = take_snapshot(f.runtime).device;
     assert_true(now.held > 2 * BYTES);
     assert_int_equal(now.ladder[WEIR_RUNG_WAIT], last.ladder[WEIR_RUNG_WAIT]);
@@ -135,7 +135,7 @@ static void start_counted(fixture *f)
     ok(weir_option_set("front", "0"));
     *f = start_over(&driver, ROOM);
     ok(weir_option_set("front", NULL));
-    void *p = allocate(f->one, BYTES, f->a, WEIR_KV);
+    void *p = allocate(f->one, BYTES, f->a, WEIR_CLASS_KV);
     hold(f, f->a, p, 1, 64);
     ok(weir_free(f->one, p, f->a));
 }
@@ -150,7 +150,7 @@ static unsigned waits_of_one(const char *wait, bool captured)
     ok(weir_option_set("wait", wait));
     waits = 0;
     capturing = captured;
-    ok(weir_alloc(f.two, BYTES, f.b, WEIR_KV, &q));
+    ok(weir_alloc(f.two, BYTES, f.b, WEIR_CLASS_KV, &q));
     capturing = false;
     unsigned its = waits;
     ok(weir_option_set("wait", NULL));
@@ -184,7 +184,7 @@ static void patience_ends(void **state)
         void *q;
         waits = 0;
         granted = 0;
-        ok(weir_alloc(f.two, (i + 1) * BYTES, f.b, WEIR_KV, &q));
+        ok(weir_alloc(f.two, (i + 1) * BYTES, f.b, WEIR_CLASS_KV, &q));
         assert_true(granted <= EACH);
         assert_true(i > 0 || waits > 0); /* it did wait */
         all += granted;
@@ -204,9 +204,9 @@ static void one_stream_waits_for_nothing(void **state)
     start_far(&f, NULL);
     weir_stats last = take_snapshot(f.runtime).device;
     void *q, *more;
-    ok(weir_alloc(f.two, BYTES, f.a, WEIR_KV, &q));
+    ok(weir_alloc(f.two, BYTES, f.a, WEIR_CLASS_KV, &q));
     came_by(WEIR_RUNG_FIT);
-    ok(weir_alloc(f.two, BYTES, f.a, WEIR_KV, &more));
+    ok(weir_alloc(f.two, BYTES, f.a, WEIR_CLASS_KV, &more));
     came_by(WEIR_RUNG_CREATE);
     let_go(&f, f.a);
     ok(weir_free(f.two, q, f.a));

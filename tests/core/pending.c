@@ -33,7 +33,7 @@ static int tear_down(void **state)
 
 static void *block_behind_gate(fixture *f, size_t bytes, gate *g)
 {
-    void *p = allocate(f->client, bytes, f->stream, WEIR_KV);
+    void *p = allocate(f->client, bytes, f->stream, WEIR_CLASS_KV);
     ok(weir_call(f->runtime, pass_gate, g, f->stream));
     free_behind(f->client, p, f->stream);
     return p;
@@ -59,7 +59,7 @@ static void a_free_is_pending_until_the_device_is_past_it(void **state)
     /* A trim does not touch it, a later block does not get it. */
     ok(weir_runtime_trim(f->runtime, 0, NULL));
     assert_int_equal(take_snapshot(f->runtime).device.pending, HALF);
-    char *q = allocate(f->client, HALF, WEIR_STREAM_HOST, WEIR_KV);
+    char *q = allocate(f->client, HALF, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_true(q >= (char *)p + HALF || q + HALF <= (char *)p);
     ok(weir_free(f->client, q, WEIR_STREAM_HOST));
     open_gate(&g);
@@ -72,7 +72,7 @@ static void a_free_is_pending_until_the_device_is_past_it(void **state)
 static void a_free_of_finished_work_is_free_at_once(void **state)
 {
     fixture *f = *state;
-    void *p = allocate(f->client, HALF, f->stream, WEIR_KV);
+    void *p = allocate(f->client, HALF, f->stream, WEIR_CLASS_KV);
     ok(weir_fill(f->runtime, p, 1, HALF, f->stream));
     ok(weir_stream_synchronize(f->stream));
     ok(weir_free(f->client, p, f->stream));
@@ -85,10 +85,10 @@ static void a_free_on_the_host_is_final(void **state)
     fixture *f = *state;
     gate g = GATE;
     ok(weir_call(f->runtime, pass_gate, &g, f->stream));
-    void *p = allocate(f->client, HALF, f->stream, WEIR_KV);
+    void *p = allocate(f->client, HALF, f->stream, WEIR_CLASS_KV);
     ok(weir_free(f->client, p, WEIR_STREAM_HOST)); /* the caller says that nothing uses it */
     assert_int_equal(take_snapshot(f->runtime).device.pending, 0);
-    assert_ptr_equal(allocate(f->client, HALF, WEIR_STREAM_HOST, WEIR_KV), p);
+    assert_ptr_equal(allocate(f->client, HALF, WEIR_STREAM_HOST, WEIR_CLASS_KV), p);
     ok(weir_free(f->client, p, WEIR_STREAM_HOST));
     open_gate(&g);
     ok(weir_stream_synchronize(f->stream));
@@ -101,11 +101,14 @@ static void refused_when_waiting_is_not_allowed(void **state)
     gate g = GATE;
     (void)block_behind_gate(f, 3 << 20, &g);
     snapshot before = take_snapshot(f->runtime);
-    weir_request request = {
-        .size = sizeof request, .bytes = HALF, .memory_class = WEIR_KV, .flags = WEIR_NO_WAIT, .stream = f->stream};
+    weir_request request = {.struct_size = sizeof request,
+                            .bytes = HALF,
+                            .memory_class = WEIR_CLASS_KV,
+                            .flags = WEIR_ALLOC_NO_WAIT,
+                            .stream = f->stream};
     weir_block block;
     ok(weir_option_set("wait", "3600s"));
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc_with(f->client, &request, &block));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc_with(f->client, &request, &block));
     assert_null(block.pointer);
     weir_refusal r = last_refusal();
     assert_int_equal(r.cause, WEIR_CAUSE_PENDING);
@@ -113,7 +116,7 @@ static void refused_when_waiting_is_not_allowed(void **state)
     detail_names("wait");
     ok(weir_option_set("wait", "0"));
     void *p;
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->client, HALF, f->stream, WEIR_KV, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f->client, HALF, f->stream, WEIR_CLASS_KV, &p));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
     before.device.refusals += 2;
     before.clients[0].refusals += 2;
@@ -132,7 +135,7 @@ static void waiting_ends_with_the_option(void **state)
     ok(weir_option_set("wait", "50ms"));
     void *p;
     uint64_t start = now_ns();
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->client, HALF, WEIR_STREAM_HOST, WEIR_KV, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f->client, HALF, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p));
     assert_true(now_ns() - start >= 45000000u); /* and not before */
     open_gate(&g);
     ok(weir_stream_synchronize(f->stream));
@@ -142,15 +145,15 @@ static void an_allocation_waits_for_pending_bytes(void **state)
 {
     fixture *f = *state;
     ok(weir_option_set("wait", "20s"));
-    weir_fail(WEIR_BUSY, "as it was");
+    weir_fail(WEIR_ERR_BUSY, "as it was");
     for (int by_budget = 0; by_budget < 2; by_budget++) {
         gate g = GATE;
         pthread_t opener;
         /* Bytes that the budget lacks, or that are there but in two pieces: beside the pending ones, and elsewhere. */
-        void *elsewhere = allocate(f->client, UNIT, WEIR_STREAM_HOST, WEIR_WEIGHTS);
+        void *elsewhere = allocate(f->client, UNIT, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
         (void)block_behind_gate(f, by_budget ? 3 << 20 : BUDGET - GRANULE - 4096, &g);
         pthread_create(&opener, NULL, open_gate_later, &g);
-        void *p = allocate(f->client, by_budget ? HALF : 69000, WEIR_STREAM_HOST, WEIR_WEIGHTS);
+        void *p = allocate(f->client, by_budget ? HALF : 69000, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
         pthread_join(opener, NULL);
         ok(weir_free(f->client, p, WEIR_STREAM_HOST));
         ok(weir_free(f->client, elsewhere, WEIR_STREAM_HOST));
@@ -166,7 +169,7 @@ static void no_waiting_that_could_not_help(void **state)
     (void)block_behind_gate(f, MIB, &g);
     void *p;
     ok(weir_option_set("wait", "3600s"));
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->client, BUDGET + 1, WEIR_STREAM_HOST, WEIR_KV, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f->client, BUDGET + 1, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_BUDGET);
     open_gate(&g);
     ok(weir_stream_synchronize(f->stream));
@@ -178,7 +181,7 @@ static void closing_waits_for_pending_frees(void **state)
     weir_client *other = open_client(f->runtime, "other", 0, 0);
     gate g = GATE;
     pthread_t opener;
-    void *p = allocate(other, 1000, f->stream, WEIR_KV);
+    void *p = allocate(other, 1000, f->stream, WEIR_CLASS_KV);
     ok(weir_call(f->runtime, pass_gate, &g, f->stream));
     free_behind(other, p, f->stream);
     pthread_create(&opener, NULL, open_gate_later, &g);
@@ -231,12 +234,13 @@ static void busy_close_is_answered_at_once(void **state)
     fixture *f = *state;
     gate g = GATE;
     (void)block_behind_gate(f, MIB, &g);
-    weir_request request = {.size = sizeof request, .bytes = 5000, .memory_class = WEIR_KV, .tag = "cache.7"};
+    weir_request request = {
+        .struct_size = sizeof request, .bytes = 5000, .memory_class = WEIR_CLASS_KV, .tag = "cache.7"};
     weir_block block;
-    void *small = allocate(f->client, 100, WEIR_STREAM_HOST, WEIR_KV);
+    void *small = allocate(f->client, 100, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_alloc_with(f->client, &request, &block));
     snapshot before = take_snapshot(f->runtime);
-    fails(WEIR_BUSY, weir_client_close(f->client)); /* the gate is shut: this must not wait for it */
+    fails(WEIR_ERR_BUSY, weir_client_close(f->client)); /* the gate is shut: this must not wait for it */
     detail_names("one");
     detail_names("2 blocks");
     detail_names("5.3 KiB");
@@ -253,12 +257,12 @@ static void releasing_a_stream_makes_its_frees_final(void **state)
     fixture *f = *state;
     weir_stream own;
     ok(weir_stream_acquire(f->runtime, &own));
-    void *kept = allocate(f->client, 1000, own, WEIR_KV);
+    void *kept = allocate(f->client, 1000, own, WEIR_CLASS_KV);
     gate g = GATE;
     pthread_t opener;
-    void *p = allocate(f->client, 1000, own, WEIR_KV);
+    void *p = allocate(f->client, 1000, own, WEIR_CLASS_KV);
     ok(weir_call(f->runtime, pass_gate, &g, own));
-    void *q = allocate(f->client, 1000, own, WEIR_KV);
+    void *q = allocate(f->client, 1000, own, WEIR_CLASS_KV);
     free_behind(f->client, p, own);
     ok(weir_free(f->client, q, own));
     pthread_create(&opener, NULL, open_gate_later, &g);
@@ -272,7 +276,7 @@ static void releasing_a_stream_makes_its_frees_final(void **state)
     weir_stream next;
     ok(weir_stream_acquire(f->runtime, &next));
     assert_int_not_equal(next.id, own.id); /* the pool's stream again, under another id */
-    fails(WEIR_STREAM_MISUSE, weir_stream_synchronize(own));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_synchronize(own));
     ok(weir_free(f->client, kept, next));
     ok(weir_stream_release(next));
 }
@@ -286,7 +290,7 @@ static void frees_on_several_streams(void **state)
     for (int i = 0; i < 8; i++) {
         gates[i] = (gate)GATE;
         ok(weir_stream_acquire(f->runtime, &streams[i]));
-        blocks[i] = allocate(f->client, 1000, streams[i], WEIR_KV);
+        blocks[i] = allocate(f->client, 1000, streams[i], WEIR_CLASS_KV);
         ok(weir_call(f->runtime, pass_gate, &gates[i], streams[i]));
         if (i % 2)
             free_behind(f->client, blocks[i], streams[i]);
@@ -306,8 +310,8 @@ static void frees_on_several_streams(void **state)
 static void copies_fills_and_calls_in_stream_order(void **state)
 {
     fixture *f = *state;
-    unsigned char *a = allocate(f->client, 100000, f->stream, WEIR_KV);
-    unsigned char *b = allocate(f->client, 100000, f->stream, WEIR_KV);
+    unsigned char *a = allocate(f->client, 100000, f->stream, WEIR_CLASS_KV);
+    unsigned char *b = allocate(f->client, 100000, f->stream, WEIR_CLASS_KV);
     gate g = GATE;
     memset(a, 1, 100000);
     memset(b, 2, 100000);

@@ -147,11 +147,11 @@ static void allocate_one(world *w)
         return;
     int client = (int)(next_random(&w->random) % CLIENTS);
     bool weights = next_random(&w->random) % 3 == 0;
-    weir_request request = {.size = sizeof request,
+    weir_request request = {.struct_size = sizeof request,
                             .bytes = some_size(w),
                             .alignment = next_random(&w->random) % 4 ? 0 : (size_t)1 << next_random(&w->random) % 18,
                             .stream = w->streams[next_random(&w->random) % STREAMS],
-                            .memory_class = weights ? WEIR_WEIGHTS : WEIR_KV};
+                            .memory_class = weights ? WEIR_CLASS_WEIGHTS : WEIR_CLASS_KV};
     weir_block made;
     uint64_t charged = (request.bytes + 255) & ~(uint64_t)255;
     uint64_t alignment = request.alignment < 256 ? 256 : request.alignment;
@@ -165,7 +165,7 @@ static void allocate_one(world *w)
         w->met++;
         return;
     }
-    assert_int_equal(status, WEIR_OUT_OF_MEMORY);
+    assert_int_equal(status, WEIR_ERR_OUT_OF_MEMORY);
     weir_refusal r = last_refusal();
     assert_int_equal(r.cause, bytes_there ? WEIR_CAUSE_FRAGMENTATION : WEIR_CAUSE_BUDGET);
     w->refused++;
@@ -209,10 +209,10 @@ static void resize_one(world *w)
         b->bytes = bytes;
         b->charged = charged;
         memset(b->start, b->pattern, bytes);
-    } else if (status == WEIR_NO_ROOM) {
+    } else if (status == WEIR_ERR_NO_ROOM) {
         assert_false(room);
     } else {
-        assert_int_equal(status, WEIR_OUT_OF_MEMORY);
+        assert_int_equal(status, WEIR_ERR_OUT_OF_MEMORY);
         if (room && more <= w->budget - live_bytes(w)) {
             uint64_t theirs = 0, last = UINT64_MAX, needed = 0;
             for (size_t k = 0; k < w->count; k++)
@@ -290,7 +290,7 @@ static void all_of_the_budget_can_be_had(void **state)
     weir_client *client = open_client(runtime, "x", 0, 0);
     void *blocks[128];
     for (int round = 0; round < 4; round++) {
-        weir_class memory_class = round % 2 ? WEIR_WEIGHTS : WEIR_SCRATCH;
+        weir_class memory_class = round % 2 ? WEIR_CLASS_WEIGHTS : WEIR_CLASS_SCRATCH;
         uint64_t size = 64 * KIB << round;
         size_t count = 8 * MIB / size;
         for (size_t i = 0; i < count; i++)
@@ -317,20 +317,21 @@ static void the_best_of_the_free_pieces(void **state)
         weir_client *client = open_client(runtime, "x", 0, 0);
         void *pieces[PIECES], *between[PIECES];
         for (int i = 0; i < PIECES; i++) {
-            pieces[i] = allocate(client, (units[i] + more) * scale, WEIR_STREAM_HOST, WEIR_KV);
-            between[i] = allocate(client, round == 0 ? 256 : 20 * KIB, WEIR_STREAM_HOST, WEIR_KV); /* of their side */
+            pieces[i] = allocate(client, (units[i] + more) * scale, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+            between[i] =
+                allocate(client, round == 0 ? 256 : 20 * KIB, WEIR_STREAM_HOST, WEIR_CLASS_KV); /* of their side */
         }
         for (int i = 0; i < PIECES; i++)
             ok(weir_free(client, pieces[i], WEIR_STREAM_HOST));
         uint64_t calls = take_snapshot(runtime).device.driver_calls;
         for (int i = 0; i < PIECES; i++) {
-            void *exact = allocate(client, (units[i] + more) * scale, WEIR_STREAM_HOST, WEIR_KV);
+            void *exact = allocate(client, (units[i] + more) * scale, WEIR_STREAM_HOST, WEIR_CLASS_KV);
             assert_ptr_equal(exact, pieces[i]);
             ok(weir_free(client, exact, WEIR_STREAM_HOST));
         }
-        void *best = allocate(client, (units[1] + more) * scale - scale / 2, WEIR_STREAM_HOST, WEIR_KV);
+        void *best = allocate(client, (units[1] + more) * scale - scale / 2, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         assert_ptr_equal(best, pieces[1]);
-        void *second = allocate(client, (units[1] + more) * scale - scale / 2, WEIR_STREAM_HOST, WEIR_KV);
+        void *second = allocate(client, (units[1] + more) * scale - scale / 2, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         assert_ptr_equal(second, pieces[3]);
         assert_int_equal(take_snapshot(runtime).device.driver_calls, calls);
         ok(weir_free(client, best, WEIR_STREAM_HOST));
@@ -348,13 +349,13 @@ static void the_right_end_of_a_gap(void **state)
     (void)state;
     weir_runtime *runtime = make_runtime(5 * GRANULE);
     weir_client *client = open_client(runtime, "x", 0, 0);
-    char *a = allocate(client, GRANULE, WEIR_STREAM_HOST, WEIR_KV);
-    char *gap = allocate(client, 2 * GRANULE + GRANULE / 2, WEIR_STREAM_HOST, WEIR_KV);
-    char *b = allocate(client, GRANULE / 2, WEIR_STREAM_HOST, WEIR_KV);
+    char *a = allocate(client, GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    char *gap = allocate(client, 2 * GRANULE + GRANULE / 2, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    char *b = allocate(client, GRANULE / 2, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_ptr_equal(b, gap + 2 * GRANULE + GRANULE / 2);
     ok(weir_free(client, gap, WEIR_STREAM_HOST));
-    char *w = allocate(client, 2 * GRANULE, WEIR_STREAM_HOST, WEIR_WEIGHTS); /* one handle is left */
-    char *p = allocate(client, GRANULE + GRANULE / 4, WEIR_STREAM_HOST, WEIR_KV);
+    char *w = allocate(client, 2 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS); /* one handle is left */
+    char *p = allocate(client, GRANULE + GRANULE / 4, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_true(p + GRANULE + GRANULE / 4 <= b && p > a);
     memset(p, 1, GRANULE + GRANULE / 4);
     void *all[] = {a, b, w, p};
@@ -372,13 +373,13 @@ static void every_second_of_many_makes_room_for_one(void **state)
     enum { PIECES = 64, TAKEN = 30 };
     weir_runtime *runtime = make_runtime(16 * MIB + PIECES * MIB);
     weir_client *client = open_client(runtime, "x", 0, 0);
-    void *first = allocate(client, 16 * MIB, WEIR_STREAM_HOST, WEIR_WEIGHTS), *pieces[PIECES];
-    ok(weir_free(client, allocate(client, TAKEN * MIB, WEIR_STREAM_HOST, WEIR_ACTIVATIONS), WEIR_STREAM_HOST));
+    void *first = allocate(client, 16 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS), *pieces[PIECES];
+    ok(weir_free(client, allocate(client, TAKEN * MIB, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS), WEIR_STREAM_HOST));
     for (int i = 0; i < PIECES; i++)
-        pieces[i] = allocate(client, MIB, WEIR_STREAM_HOST, WEIR_ACTIVATIONS);
+        pieces[i] = allocate(client, MIB, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS);
     for (int i = 0; i < PIECES; i += 2)
         ok(weir_free(client, pieces[i], WEIR_STREAM_HOST));
-    ok(weir_free(client, allocate(client, TAKEN * MIB, WEIR_STREAM_HOST, WEIR_ACTIVATIONS), WEIR_STREAM_HOST));
+    ok(weir_free(client, allocate(client, TAKEN * MIB, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS), WEIR_STREAM_HOST));
     for (int i = 1; i < PIECES; i += 2)
         ok(weir_free(client, pieces[i], WEIR_STREAM_HOST));
     ok(weir_free(client, first, WEIR_STREAM_HOST));
@@ -394,18 +395,18 @@ static void what_would_be_moved_forever_is_made(void **state)
     static const size_t sizes[VALUES] = {147 * KIB, 588 * KIB, 344 * KIB};
     weir_runtime *runtime = make_runtime(4096 * MIB);
     weir_client *client = open_client(runtime, "x", 0, 0);
-    void *weights = allocate(client, 32 * KIB, WEIR_STREAM_HOST, WEIR_WEIGHTS);
+    void *weights = allocate(client, 32 * KIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
     weir_stream streams[2];
     uint64_t moved = 0;
     for (int i = 0; i < 2; i++)
         ok(weir_stream_acquire(runtime, &streams[i]));
     for (int i = 0; i < TURNS; i++) {
         weir_stream stream = streams[i % 2];
-        void *input = allocate(client, sizes[0], stream, WEIR_ACTIVATIONS);
-        void *values = allocate(client, sizes[1], stream, WEIR_ACTIVATIONS);
+        void *input = allocate(client, sizes[0], stream, WEIR_CLASS_ACTIVATIONS);
+        void *values = allocate(client, sizes[1], stream, WEIR_CLASS_ACTIVATIONS);
         for (int kernel = 0; kernel < 2; kernel++)
-            ok(weir_free(client, allocate(client, sizes[2], stream, WEIR_ACTIVATIONS), stream));
-        void *answer = allocate(client, 3200, stream, WEIR_ACTIVATIONS);
+            ok(weir_free(client, allocate(client, sizes[2], stream, WEIR_CLASS_ACTIVATIONS), stream));
+        void *answer = allocate(client, 3200, stream, WEIR_CLASS_ACTIVATIONS);
         ok(weir_free(client, values, stream));
         ok(weir_free(client, input, stream));
         ok(weir_free(client, answer, stream));

@@ -46,11 +46,11 @@ static const weir_engine engine = {
     .abi = WEIR_ENGINE_ABI,
 #endif
 #ifdef SMALL_TABLE
-    .size = offsetof(weir_engine, unload),
+    .struct_size = offsetof(weir_engine, unload),
 #elif defined OLD_ABI
-    .size = offsetof(weir_engine, unload) + sizeof(void *),
+    .struct_size = offsetof(weir_engine, unload) + sizeof(void *),
 #else
-    .size = sizeof(weir_engine) + 8, /* more than this weir looks at */
+    .struct_size = sizeof(weir_engine) + 8, /* more than this weir looks at */
 #endif
     .name = PLUGIN_NAME,
     .summary = "a plug-in of the tests",

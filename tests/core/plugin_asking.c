@@ -19,7 +19,7 @@ static weir_status load(const weir_engine_load *request, weir_engine_model **out
 {
     (void)request;
     (void)out;
-    return weir_fail(WEIR_UNSUPPORTED, "it loads nothing");
+    return weir_fail(WEIR_ERR_UNSUPPORTED, "it loads nothing");
 }
 
 static weir_status infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
@@ -27,7 +27,7 @@ static weir_status infer(weir_engine_model *model, const weir_inference *inferen
     (void)model;
     (void)inference;
     (void)out;
-    return weir_fail(WEIR_UNSUPPORTED, "it has no models");
+    return weir_fail(WEIR_ERR_UNSUPPORTED, "it has no models");
 }
 
 static void release_outputs(weir_engine_model *model, weir_outputs *outputs)
@@ -40,7 +40,7 @@ static weir_status info(weir_engine_model *model, weir_model_info *out)
 {
     (void)model;
     (void)out;
-    return weir_fail(WEIR_UNSUPPORTED, "it has no models");
+    return weir_fail(WEIR_ERR_UNSUPPORTED, "it has no models");
 }
 
 static void unload(weir_engine_model *model)
@@ -50,9 +50,9 @@ static void unload(weir_engine_model *model)
 
 #define TABLE(called)                                                                                                  \
     {                                                                                                                  \
-        .abi = WEIR_ENGINE_ABI, .size = sizeof(weir_engine), .name = (called), .summary = "asks while it is opened",   \
-        .suffixes = "", .probe = probe, .load = load, .infer = infer, .release_outputs = release_outputs,              \
-        .info = info, .unload = unload                                                                                 \
+        .abi = WEIR_ENGINE_ABI, .struct_size = sizeof(weir_engine), .name = (called),                                  \
+        .summary = "asks while it is opened", .suffixes = "", .probe = probe, .load = load, .infer = infer,            \
+        .release_outputs = release_outputs, .info = info, .unload = unload                                             \
     }
 
 static const weir_engine engine = TABLE(PLUGIN_NAME);

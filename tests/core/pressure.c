@@ -15,13 +15,13 @@ static void the_lowest_priority_is_asked_first(void **state)
     (void)add(&f, -5, give, &first);
     (void)add(&f, 5, give, &third);
     keep_all(&f);
-    void *p = allocate(f.other, 1000, f.stream, WEIR_SCRATCH);
+    void *p = allocate(f.other, 1000, f.stream, WEIR_CLASS_SCRATCH);
     assert_string_equal(order, "abcd");
     assert_int_equal(last.told.bytes, 1024);
     assert_int_equal(last.told.shortfall, 1024);
     assert_ptr_equal(last.told.client, f.other);
     assert_string_equal(last.told.device, weir_runtime_device(f.runtime));
-    assert_int_equal(last.told.memory_class, WEIR_SCRATCH);
+    assert_int_equal(last.told.memory_class, WEIR_CLASS_SCRATCH);
     assert_int_equal(last.told.attempt, 1);
     assert_int_equal(served_by_pressure(&f), 1);
     assert_int_equal(count_kept(&f), PARTS - 1);
@@ -38,7 +38,7 @@ static void only_what_is_needed_is_given_up(void **state)
     (void)add(&f, 2, give, &dear);
     (void)add(&f, 1, give, &cheap);
     keep_all(&f);
-    void *p = allocate(f.other, 2 * PART, f.stream, WEIR_KV);
+    void *p = allocate(f.other, 2 * PART, f.stream, WEIR_CLASS_KV);
     assert_int_equal(cheap.calls, 2);
     assert_int_equal(cheap.told.attempt, 2);
     assert_int_equal(cheap.told.shortfall, PART);
@@ -57,11 +57,11 @@ static void what_does_not_help_is_asked_once(void **state)
     (void)add(&f, 0, give, &idle_too);
     keep_all(&f);
     void *p;
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f.other, PART, f.stream, WEIR_KV, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f.other, PART, f.stream, WEIR_CLASS_KV, &p));
     assert_int_equal(idle.calls, 1);
     assert_int_equal(idle_too.calls, 1);
     ok(weir_pressure_remove(f.runtime, first));
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f.other, PART, f.stream, WEIR_KV, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f.other, PART, f.stream, WEIR_CLASS_KV, &p));
     assert_int_equal(idle.calls, 1);
     assert_int_equal(idle_too.calls, 2);
     assert_int_equal(idle_too.told.attempt, 1); /* of this request */
@@ -77,7 +77,7 @@ static void not_where_nothing_is_short(void **state)
     (void)add(&f, 0, give, &g);
     keep_all(&f);
     assert_true(give_up_one(&f));
-    void *p = allocate(f.other, PART, f.stream, WEIR_KV);
+    void *p = allocate(f.other, PART, f.stream, WEIR_CLASS_KV);
     assert_int_equal(g.calls, 0);
     ok(weir_free(f.other, p, f.stream));
     end(&f);
@@ -92,10 +92,10 @@ static void not_for_requests_that_may_not_wait(void **state)
     keep_all(&f);
     void *p;
     weir_reservation *r;
-    fails(WEIR_OUT_OF_MEMORY, take_at_once(f.other, PART, f.stream, &p));
-    fails(WEIR_OUT_OF_MEMORY, weir_reserve(f.other, PART, WEIR_NO_WAIT, &r));
+    fails(WEIR_ERR_OUT_OF_MEMORY, take_at_once(f.other, PART, f.stream, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_reserve(f.other, PART, WEIR_ALLOC_NO_WAIT, &r));
     ok(weir_capture_begin(f.stream));
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f.other, PART, f.stream, WEIR_KV, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f.other, PART, f.stream, WEIR_CLASS_KV, &p));
     ok(weir_capture_end(f.stream));
     assert_int_not_equal(weir_resize(f.keeper, f.kept[PARTS - 1], 2 * PART, f.stream), WEIR_OK);
     assert_int_equal(g.calls, 0);
@@ -119,7 +119,7 @@ static void a_limit_that_is_raised(void **state)
     fixture f = start();
     ok(weir_client_set_limits(f.other, 0, PART));
     (void)add(&f, 0, raise_the_maximum, &f);
-    void *p = allocate(f.other, 2 * PART, f.stream, WEIR_KV);
+    void *p = allocate(f.other, 2 * PART, f.stream, WEIR_CLASS_KV);
     assert_int_equal(served_by_pressure(&f), 1);
     ok(weir_free(f.other, p, WEIR_STREAM_HOST));
     end(&f);
@@ -133,9 +133,9 @@ static void what_is_guaranteed_is_not_short(void **state)
     giver g = {.f = &f, .gives = 1};
     ok(weir_client_set_limits(f.other, PART, 0));
     for (int i = 0; i < PARTS - 1; i++)
-        f.kept[i] = allocate(f.keeper, PART, WEIR_STREAM_HOST, WEIR_KV);
+        f.kept[i] = allocate(f.keeper, PART, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     (void)add(&f, 0, give, &g);
-    void *p = allocate(f.other, 2 * PART, f.stream, WEIR_KV);
+    void *p = allocate(f.other, 2 * PART, f.stream, WEIR_CLASS_KV);
     assert_int_equal(g.calls, 1);
     assert_int_equal(g.told.shortfall, PART);
     ok(weir_free(f.other, p, WEIR_STREAM_HOST));
@@ -157,7 +157,7 @@ static void pieces_that_are_too_small(void **state)
     void *small[2 * PARTS];
     (void)add(&f, 0, give_up_the_neighbour, &f);
     for (int i = 0; i < 2 * PARTS; i++)
-        small[i] = allocate(f.other, PART / 2, WEIR_STREAM_HOST, WEIR_KV);
+        small[i] = allocate(f.other, PART / 2, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     for (int i = 0; i < 2 * PARTS; i += 2)
         ok(weir_free(f.other, small[i], WEIR_STREAM_HOST));
     for (int i = 0; i < 3; i++) { /* a bit of each handle, so that none can be moved */
@@ -166,9 +166,9 @@ static void pieces_that_are_too_small(void **state)
     }
     for (int i = 0; i < 3; i++) {
         ok(weir_free(f.other, f.kept[i], WEIR_STREAM_HOST));
-        f.kept[i] = allocate(f.keeper, PART / 2, WEIR_STREAM_HOST, WEIR_KV);
+        f.kept[i] = allocate(f.keeper, PART / 2, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     }
-    void *p = allocate(f.other, 3 * PART, f.stream, WEIR_KV);
+    void *p = allocate(f.other, 3 * PART, f.stream, WEIR_CLASS_KV);
     assert_int_equal(served_by_pressure(&f), 1);
     ok(weir_free(f.other, p, WEIR_STREAM_HOST));
     for (int i = 0; i < 2 * PARTS; i++)
@@ -198,7 +198,7 @@ static void what_is_freed_may_be_waited_for(void **state)
         ok(weir_call(f.runtime, pass_gate, &f.gate, f.stream));
     ok(weir_fill(f.runtime, f.kept[0], 1, PART, f.stream));
     pthread_create(&opener, NULL, open_gate_later, &f.gate);
-    void *p = allocate(f.other, PART, WEIR_STREAM_HOST, WEIR_KV);
+    void *p = allocate(f.other, PART, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     pthread_join(opener, NULL);
     weir_stats stats = take_snapshot(f.runtime).device;
     assert_int_equal(stats.ladder[WEIR_RUNG_WAIT], 1);
@@ -226,9 +226,9 @@ static void what_is_freed_may_be_parked(void **state)
     giver last = {.f = &f};
     (void)add(&f, 0, free_in_order, &f);
     (void)add(&f, 1, give, &last);
-    f.kept[0] = allocate(f.keeper, SMALL, f.stream, WEIR_KV);
-    void *most = allocate(f.other, BUDGET - GRANULE, f.stream, WEIR_WEIGHTS), *p;
-    p = allocate(f.other, GRANULE, f.stream, WEIR_WEIGHTS);
+    f.kept[0] = allocate(f.keeper, SMALL, f.stream, WEIR_CLASS_KV);
+    void *most = allocate(f.other, BUDGET - GRANULE, f.stream, WEIR_CLASS_WEIGHTS), *p;
+    p = allocate(f.other, GRANULE, f.stream, WEIR_CLASS_WEIGHTS);
     assert_int_equal(last.calls, 0); /* the first one has helped */
     assert_int_equal(served_by_pressure(&f), 1);
     ok(weir_free(f.other, p, WEIR_STREAM_HOST));
@@ -244,7 +244,7 @@ static void memory_of_another_kind(void **state)
         skip(); /* there is one kind */
     wi_sim_configure(&(wi_sim_options){.seed = 1, .granule = GRANULE, .bytes = 64 * MIB});
     weir_runtime *host = make_runtime(BUDGET);
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .host = host};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .host = host};
     fixture f = {.sim = true};
     ok(weir_runtime_create("sim:0", &options, &f.runtime));
     ok(weir_stream_acquire(f.runtime, &f.stream));
@@ -255,8 +255,8 @@ static void memory_of_another_kind(void **state)
     ok(weir_pressure_add(f.runtime, 0, give, &of_device, &id));
     ok(weir_pressure_add(host, 0, give, &of_host, &id));
     for (int i = 0; i < PARTS; i++)
-        f.kept[i] = allocate(f.keeper, PART, WEIR_STREAM_HOST, WEIR_KV);
-    weir_request request = {.size = sizeof request, .bytes = PART, .kind = WEIR_KIND_PINNED};
+        f.kept[i] = allocate(f.keeper, PART, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    weir_request request = {.struct_size = sizeof request, .bytes = PART, .kind = WEIR_KIND_PINNED};
     weir_block block;
     ok(weir_alloc_with(f.other, &request, &block));
     assert_int_equal(of_device.calls, 0);

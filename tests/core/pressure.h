@@ -41,7 +41,7 @@ static inline fixture start(void)
 static inline void keep_all(fixture *f)
 {
     for (int i = 0; i < PARTS; i++)
-        f->kept[i] = allocate(f->keeper, PART, f->stream, WEIR_KV);
+        f->kept[i] = allocate(f->keeper, PART, f->stream, WEIR_CLASS_KV);
 }
 
 /* True if there was one left. */
@@ -77,8 +77,11 @@ static inline void end(fixture *f)
 
 static inline weir_status take_at_once(weir_client *client, size_t bytes, weir_stream stream, void **out)
 {
-    weir_request request = {
-        .size = sizeof request, .bytes = bytes, .stream = stream, .memory_class = WEIR_KV, .flags = WEIR_NO_WAIT};
+    weir_request request = {.struct_size = sizeof request,
+                            .bytes = bytes,
+                            .stream = stream,
+                            .memory_class = WEIR_CLASS_KV,
+                            .flags = WEIR_ALLOC_NO_WAIT};
     weir_block block = {NULL, 0};
     weir_status status = weir_alloc_with(client, &request, &block);
     *out = block.pointer;

@@ -18,12 +18,12 @@ static void do_everything(const weir_pressure *pressure, void *user)
     void *p;
     h->calls++;
     assert_true(pressure->attempt == 1);
-    h->asked_too_much = weir_alloc(h->f->keeper, BUDGET, h->f->stream, WEIR_KV, &p);
+    h->asked_too_much = weir_alloc(h->f->keeper, BUDGET, h->f->stream, WEIR_CLASS_KV, &p);
     (void)take_snapshot(h->f->runtime);
     while (give_up_one(h->f))
         continue;
     ok(weir_runtime_trim(h->f->runtime, 0, NULL));
-    ok(weir_alloc(h->f->keeper, PART, h->f->stream, WEIR_KV, &h->mine));
+    ok(weir_alloc(h->f->keeper, PART, h->f->stream, WEIR_CLASS_KV, &h->mine));
     h->removed = weir_pressure_remove(h->f->runtime, h->id);
     nanosleep(&(struct timespec){.tv_nsec = 20 * 1000 * 1000}, NULL);
 }
@@ -37,13 +37,13 @@ static void a_callback_that_does_everything(void **state)
     h.id = add(&f, 0, do_everything, &h);
     keep_all(&f);
     uint64_t later = add(&f, 1, give, &other);
-    void *p = allocate(f.other, 3 * PART, f.stream, WEIR_KV), *none;
+    void *p = allocate(f.other, 3 * PART, f.stream, WEIR_CLASS_KV), *none;
     assert_int_equal(h.calls, 1);
-    assert_int_equal(h.asked_too_much, WEIR_OUT_OF_MEMORY); /* and nobody was asked for its sake */
+    assert_int_equal(h.asked_too_much, WEIR_ERR_OUT_OF_MEMORY); /* and nobody was asked for its sake */
     assert_int_equal(h.removed, WEIR_OK);
     assert_int_equal(other.calls, 0);
-    fails(WEIR_NOT_FOUND, weir_pressure_remove(f.runtime, h.id));
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f.other, PART, f.stream, WEIR_KV, &none));
+    fails(WEIR_ERR_NOT_FOUND, weir_pressure_remove(f.runtime, h.id));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f.other, PART, f.stream, WEIR_CLASS_KV, &none));
     assert_int_equal(h.calls, 1);
     assert_int_equal(other.calls, 1);
     ok(weir_pressure_remove(f.runtime, later));
@@ -59,7 +59,7 @@ static void give_and_take(const weir_pressure *pressure, void *user)
     (void)pressure;
     h->calls++;
     ok(weir_free(h->f->keeper, h->mine, WEIR_STREAM_HOST));
-    h->mine = allocate(h->f->keeper, h->calls % 2 ? PART / 2 : PART, WEIR_STREAM_HOST, WEIR_KV);
+    h->mine = allocate(h->f->keeper, h->calls % 2 ? PART / 2 : PART, WEIR_STREAM_HOST, WEIR_CLASS_KV);
 }
 
 static void a_callback_that_never_ends_giving(void **state)
@@ -68,11 +68,11 @@ static void a_callback_that_never_ends_giving(void **state)
     fixture f = start();
     hostile h = {.f = &f};
     for (int i = 0; i < PARTS - 1; i++)
-        f.kept[i] = allocate(f.keeper, PART, f.stream, WEIR_KV);
-    h.mine = allocate(f.keeper, PART, f.stream, WEIR_KV);
+        f.kept[i] = allocate(f.keeper, PART, f.stream, WEIR_CLASS_KV);
+    h.mine = allocate(f.keeper, PART, f.stream, WEIR_CLASS_KV);
     uint64_t id = add(&f, 0, give_and_take, &h);
     void *p;
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f.other, PART, f.stream, WEIR_KV, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f.other, PART, f.stream, WEIR_CLASS_KV, &p));
     assert_true(h.calls >= 2 && h.calls <= 64);
     ok(weir_pressure_remove(f.runtime, id));
     ok(weir_free(f.keeper, h.mine, WEIR_STREAM_HOST));
@@ -87,14 +87,14 @@ static void calls_that_are_wrong(void **state)
     fixture f = start();
     giver g = {.f = &f};
     uint64_t id;
-    fails(WEIR_INVALID, weir_pressure_add(NULL, 0, give, &g, &id));
-    fails(WEIR_INVALID, weir_pressure_add(f.runtime, 0, NULL, &g, &id));
-    fails(WEIR_INVALID, weir_pressure_add(f.runtime, 0, give, &g, NULL));
-    fails(WEIR_INVALID, weir_pressure_remove(NULL, 1));
-    fails(WEIR_NOT_FOUND, weir_pressure_remove(f.runtime, 1));
+    fails(WEIR_ERR_INVALID, weir_pressure_add(NULL, 0, give, &g, &id));
+    fails(WEIR_ERR_INVALID, weir_pressure_add(f.runtime, 0, NULL, &g, &id));
+    fails(WEIR_ERR_INVALID, weir_pressure_add(f.runtime, 0, give, &g, NULL));
+    fails(WEIR_ERR_INVALID, weir_pressure_remove(NULL, 1));
+    fails(WEIR_ERR_NOT_FOUND, weir_pressure_remove(f.runtime, 1));
     id = add(&f, 0, give, &g);
     ok(weir_pressure_remove(f.runtime, id));
-    fails(WEIR_NOT_FOUND, weir_pressure_remove(f.runtime, id));
+    fails(WEIR_ERR_NOT_FOUND, weir_pressure_remove(f.runtime, id));
     assert_true(add(&f, 0, give, &g) != id);
     end(&f); /* with one that is still there */
 }
@@ -122,7 +122,7 @@ static void *ask_for_more(void *user)
 {
     slow *s = user;
     void *p;
-    return weir_alloc(s->f->other, PART, WEIR_STREAM_HOST, WEIR_KV, &p) == WEIR_OUT_OF_MEMORY ? NULL : s;
+    return weir_alloc(s->f->other, PART, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p) == WEIR_ERR_OUT_OF_MEMORY ? NULL : s;
 }
 
 static void *remove_it(void *user)
@@ -190,7 +190,7 @@ static void *ask_in_a_duel(void *user)
 {
     duel *d = user;
     void *p;
-    (void)!weir_alloc(d->f->other, PART, WEIR_STREAM_HOST, WEIR_KV, &p);
+    (void)!weir_alloc(d->f->other, PART, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p);
     return NULL;
 }
 
@@ -210,8 +210,8 @@ static void removals_from_inside_do_not_wait(void **state)
         pthread_create(&threads[i], NULL, ask_in_a_duel, &d);
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
-    fails(WEIR_NOT_FOUND, weir_pressure_remove(f.runtime, d.ids[0]));
-    fails(WEIR_NOT_FOUND, weir_pressure_remove(f.runtime, d.ids[1]));
+    fails(WEIR_ERR_NOT_FOUND, weir_pressure_remove(f.runtime, d.ids[0]));
+    fails(WEIR_ERR_NOT_FOUND, weir_pressure_remove(f.runtime, d.ids[1]));
     pthread_barrier_destroy(&d.both);
     end(&f);
 }
@@ -244,10 +244,10 @@ static void *starve(void *user)
         uint64_t id;
         if (weir_pressure_add(s->f->runtime, (int)number, give_the_spare, s, &id) != WEIR_OK)
             abort();
-        weir_status status = weir_alloc(s->f->other, PART, s->f->stream, WEIR_KV, &p);
+        weir_status status = weir_alloc(s->f->other, PART, s->f->stream, WEIR_CLASS_KV, &p);
         if (status == WEIR_OK && weir_free(s->f->other, p, s->f->stream) != WEIR_OK)
             abort();
-        if (weir_alloc(s->f->keeper, PART, WEIR_STREAM_HOST, WEIR_KV, &p) == WEIR_OK)
+        if (weir_alloc(s->f->keeper, PART, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p) == WEIR_OK)
             p = atomic_exchange(&s->spare, p);
         if (p && weir_free(s->f->keeper, p, WEIR_STREAM_HOST) != WEIR_OK)
             abort();
@@ -267,7 +267,7 @@ static void callbacks_come_and_go(void **state)
     pthread_t threads[STORM_THREADS];
     ok(weir_option_set("wait", "1ms"));
     for (int i = 0; i < PARTS - 1; i++)
-        f.kept[i] = allocate(f.keeper, PART, f.stream, WEIR_KV);
+        f.kept[i] = allocate(f.keeper, PART, f.stream, WEIR_CLASS_KV);
     for (int i = 0; i < STORM_THREADS; i++)
         pthread_create(&threads[i], NULL, starve, &s);
     for (int i = 0; i < STORM_THREADS; i++)

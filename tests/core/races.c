@@ -19,7 +19,8 @@ typedef struct race {
 
 static weir_block allocate_block(weir_client *client, weir_stream stream)
 {
-    weir_request request = {.size = sizeof request, .bytes = BYTES, .stream = stream, .memory_class = WEIR_SCRATCH};
+    weir_request request = {
+        .struct_size = sizeof request, .bytes = BYTES, .stream = stream, .memory_class = WEIR_CLASS_SCRATCH};
     weir_block block;
     ok(weir_alloc_with(client, &request, &block));
     return block;
@@ -40,8 +41,8 @@ static void *free_all(void *user)
         pthread_barrier_wait(&r->begin);
         for (int i = 0; i < BLOCKS * AGAIN; i++) {
             weir_status status = weir_free_block(r->client, r->blocks[i % BLOCKS], r->stream);
-            bool told = status == WEIR_DOUBLE_FREE || status == WEIR_BUSY || status == WEIR_STALE;
-            told |= status == WEIR_FOREIGN || status == WEIR_INTERIOR; /* others lie in what was cut off one */
+            bool told = status == WEIR_ERR_DOUBLE_FREE || status == WEIR_ERR_BUSY || status == WEIR_ERR_STALE;
+            told |= status == WEIR_ERR_FOREIGN || status == WEIR_ERR_INTERIOR; /* others lie in what was cut off one */
             atomic_int *count = status == WEIR_OK ? &r->freed : told ? &r->told : &r->otherwise;
             atomic_fetch_add(count, 1);
         }
@@ -114,7 +115,7 @@ static void race_of(const char *front, weir_stream on)
         pthread_barrier_wait(&r.end);
         for (int i = 0; i < BLOCKS; i++) {
             weir_status status;
-            while ((status = weir_free_block(r.client, r.blocks[i], r.stream)) == WEIR_BUSY)
+            while ((status = weir_free_block(r.client, r.blocks[i], r.stream)) == WEIR_ERR_BUSY)
                 ; /* it was being shrunk whenever it was to be freed, and still is */
             atomic_fetch_add(status == WEIR_OK ? &r.freed : &r.told, 1);
         }

@@ -213,19 +213,19 @@ static void allocate_one(world *w)
     int s = (int)below(w, (uint64_t)w->stream_count);
     bool waits = below(w, 2);
     block b = {.client = (int)below(w, (uint64_t)w->client_count), .id = ++w->ids, .bytes = some_size(w)};
-    weir_request request = {.size = sizeof request,
+    weir_request request = {.struct_size = sizeof request,
                             .bytes = b.bytes,
                             .alignment = below(w, 4) ? 0 : (size_t)256 << below(w, 8),
                             .stream = w->streams[s],
-                            .memory_class = below(w, 4) ? WEIR_ACTIVATIONS : WEIR_WEIGHTS,
-                            .flags = waits ? 0 : WEIR_NO_WAIT};
+                            .memory_class = below(w, 4) ? WEIR_CLASS_ACTIVATIONS : WEIR_CLASS_WEIGHTS,
+                            .flags = waits ? 0 : WEIR_ALLOC_NO_WAIT};
     b.charged = (b.bytes + UNIT - 1) & ~(uint64_t)(UNIT - 1);
     weir_block made;
     sum.requests++;
     inject(w);
     weir_status status = weir_alloc_with(w->clients[b.client], &request, &made);
     if (status != WEIR_OK) {
-        assert_true(status == WEIR_OUT_OF_MEMORY || the_toy.failed);
+        assert_true(status == WEIR_ERR_OUT_OF_MEMORY || the_toy.failed);
         judge(w, &b,
               &(question){b.charged, request.alignment ? request.alignment : UNIT, request.stream, waits,
                           weir_runtime_budget(w->runtime)});
@@ -285,7 +285,7 @@ static void grow_one(world *w, block *b, int s)
         return;
     }
     sum.not_grown++;
-    assert_true(status == WEIR_OUT_OF_MEMORY || status == WEIR_NO_ROOM || the_toy.failed);
+    assert_true(status == WEIR_ERR_OUT_OF_MEMORY || status == WEIR_ERR_NO_ROOM || the_toy.failed);
     if (!the_toy.failed && may_have(w, b->client, q.bytes, false) && could_extend(w->mapped, &q, b->start + b->charged))
         refused_falsely("a growth", &q);
 }
@@ -373,7 +373,7 @@ static void begin(world *w, uint64_t seed)
     the_toy.user = w;
     handle_lengths = below(w, 4) ? 1 + below(w, 8) : 0;
     handle_random = seed + 1;
-    weir_runtime_options options = {.size = sizeof options, .budget = budget, .resource = "mapped"};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = budget, .resource = "mapped"};
     ok(wi_runtime_create_over(&toy_driver, 0, &options, &w->runtime));
     w->mapped = (wi_mapped *)w->runtime->resource->base;
     w->client_count = 1 + (int)below(w, CLIENTS);

@@ -84,7 +84,7 @@ static void one_that_asks_for_itself(void **state)
     (void)state;
     const weir_engine *engine;
     ok(weir_engine_open("selfish", &engine));
-    assert_int_equal(atomic_load(counter("selfish", "plugin_partner")), WEIR_CONFLICT);
+    assert_int_equal(atomic_load(counter("selfish", "plugin_partner")), WEIR_ERR_CONFLICT);
     assert_int_equal(atomic_load(counter("selfish", "plugin_entries")), 1);
 }
 
@@ -95,7 +95,7 @@ static void two_that_ask_for_each_other(void **state)
     const weir_engine *engine;
     ok(weir_engine_open("ping", &engine));
     assert_int_equal(atomic_load(counter("ping", "plugin_partner")), WEIR_OK);
-    assert_int_equal(atomic_load(counter("pong", "plugin_partner")), WEIR_CONFLICT);
+    assert_int_equal(atomic_load(counter("pong", "plugin_partner")), WEIR_ERR_CONFLICT);
     opener left, right;
     atomic_int *in_left = counter("left", "plugin_entries"), *in_right = counter("right", "plugin_entries");
     atomic_int *hold_left = counter("left", "plugin_held"), *hold_right = counter("right", "plugin_held");
@@ -113,7 +113,8 @@ static void two_that_ask_for_each_other(void **state)
     assert_int_equal(right.status, WEIR_OK);
     int of_left = atomic_load(counter("left", "plugin_partner")),
         of_right = atomic_load(counter("right", "plugin_partner"));
-    assert_true((of_left == WEIR_OK && of_right == WEIR_CONFLICT) || (of_left == WEIR_CONFLICT && of_right == WEIR_OK));
+    assert_true((of_left == WEIR_OK && of_right == WEIR_ERR_CONFLICT) ||
+                (of_left == WEIR_ERR_CONFLICT && of_right == WEIR_OK));
     assert_int_equal(atomic_load(in_left), 1);
     assert_int_equal(atomic_load(in_right), 1);
 }
@@ -130,7 +131,7 @@ static void many_that_ask_for_one(void **state)
         start(&all[i], "slow");
     wait_until(entries, 1);
     ok(weir_engine_open("good", &engine));
-    fails(WEIR_NOT_FOUND, weir_engine_open("absent", &engine));
+    fails(WEIR_ERR_NOT_FOUND, weir_engine_open("absent", &engine));
     assert_non_null(weir_engine_name_at(0));
     assert_int_equal(atomic_load(held), 1);
     atomic_store(held, 0);
@@ -152,7 +153,7 @@ static void one_that_was_registered_meanwhile(void **state)
     atomic_int *entries = counter("late", "plugin_entries"), *held = counter("late", "plugin_held");
     ok(weir_engine_open("good", &good));
     memcpy(&own, good, offsetof(weir_engine, unload) + sizeof own.unload);
-    own.size = offsetof(weir_engine, provider);
+    own.struct_size = offsetof(weir_engine, provider);
     own.name = "late";
     atomic_store(held, 1);
     start(&it, "late");
@@ -171,7 +172,7 @@ static void many_directories(void **state)
     const weir_engine *engine;
     char path[256] = "", *end = path;
     ok(weir_option_set("engine_path", "/1:/2:/3:/4:/5:/6:/7:/8:/9"));
-    fails(WEIR_NOT_FOUND, weir_engine_open("absent", &engine));
+    fails(WEIR_ERR_NOT_FOUND, weir_engine_open("absent", &engine));
     detail_names("/9,");
     detail_names("/nowhere/engines/plugins");
     while (end < path + sizeof path - 2)
@@ -179,7 +180,7 @@ static void many_directories(void **state)
     memcpy(end, "x", 2);
     assert_int_equal(strlen(path), sizeof path - 1);
     ok(weir_option_set("engine_path", path));
-    fails(WEIR_NOT_FOUND, weir_engine_open("absent", &engine));
+    fails(WEIR_ERR_NOT_FOUND, weir_engine_open("absent", &engine));
     detail_names("absent");
     ok(weir_option_set("engine_path", WEIR_TEST_BINARY "/tests/plugins"));
 }

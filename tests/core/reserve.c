@@ -42,7 +42,7 @@ static weir_reservation *reserve(weir_client *client, uint64_t bytes)
 static weir_status take(weir_client *client, weir_reservation *reservation, size_t bytes, void **out)
 {
     weir_request request = {
-        .size = sizeof request, .bytes = bytes, .memory_class = WEIR_KV, .reservation = reservation};
+        .struct_size = sizeof request, .bytes = bytes, .memory_class = WEIR_CLASS_KV, .reservation = reservation};
     weir_block block = {out, 1};
     weir_status status = weir_alloc_with(client, &request, &block);
     *out = block.pointer;
@@ -76,7 +76,7 @@ static void step_by_step(void **state)
     assert_int_equal(weir_reservation_left(r), 4864);
     numbers(f->runtime, 5376, 0, 4864);
     snapshot before = take_snapshot(f->runtime);
-    fails(WEIR_OUT_OF_MEMORY, take(f->client, r, 4865, &none));
+    fails(WEIR_ERR_OUT_OF_MEMORY, take(f->client, r, 4865, &none));
     assert_null(none);
     weir_refusal refusal = last_refusal();
     assert_int_equal(refusal.cause, WEIR_CAUSE_RESERVATION);
@@ -139,10 +139,10 @@ static void peaks_are_of_blocks(void **state)
 static void more_than_there_is(void **state)
 {
     fixture *f = *state;
-    void *p = allocate(f->other, 256 * KIB, WEIR_STREAM_HOST, WEIR_KV);
+    void *p = allocate(f->other, 256 * KIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     snapshot before = take_snapshot(f->runtime);
     weir_reservation *r = (weir_reservation *)f;
-    fails(WEIR_OUT_OF_MEMORY, weir_reserve(f->client, 768 * KIB + 1, 0, &r));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_reserve(f->client, 768 * KIB + 1, 0, &r));
     assert_null(r);
     weir_refusal refusal = last_refusal();
     assert_int_equal(refusal.cause, WEIR_CAUSE_BUDGET);
@@ -155,7 +155,7 @@ static void more_than_there_is(void **state)
     before.clients[0].refusals++;
     unchanged(f->runtime, before);
     ok(weir_client_set_limits(f->client, 0, 100 * KIB));
-    fails(WEIR_OUT_OF_MEMORY, weir_reserve(f->client, 100 * KIB + 1, 0, &r));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_reserve(f->client, 100 * KIB + 1, 0, &r));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_MAXIMUM);
     ok(weir_reserve(f->client, 100 * KIB, 0, &r)); /* what is refused leaves no trace */
     ok(weir_reservation_release(r));
@@ -167,10 +167,11 @@ static void reserved_bytes_are_nobody_elses(void **state)
     fixture *f = *state;
     void *p, *mine;
     weir_reservation *r = reserve(f->client, BUDGET - 1024);
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->other, 1025, WEIR_STREAM_HOST, WEIR_KV, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f->other, 1025, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_BUDGET);
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->client, 1025, WEIR_STREAM_HOST, WEIR_KV, &p)); /* its own neither */
-    p = allocate(f->other, 1024, WEIR_STREAM_HOST, WEIR_KV);
+    fails(WEIR_ERR_OUT_OF_MEMORY,
+          weir_alloc(f->client, 1025, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p)); /* its own neither */
+    p = allocate(f->other, 1024, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(take(f->client, r, BUDGET - GRANULE, &mine));
     ok(weir_free(f->other, p, WEIR_STREAM_HOST));
     ok(weir_free(f->client, mine, WEIR_STREAM_HOST));
@@ -186,11 +187,11 @@ static void waiting_for_what_is_pending(void **state)
     pthread_t thread;
     weir_reservation *r;
     ok(weir_stream_acquire(f->runtime, &stream));
-    void *p = allocate(f->client, BUDGET, stream, WEIR_KV);
+    void *p = allocate(f->client, BUDGET, stream, WEIR_CLASS_KV);
     ok(weir_call(f->runtime, pass_gate, &g, stream));
     free_behind(f->client, p, stream);
     numbers(f->runtime, 0, BUDGET, 0);
-    fails(WEIR_OUT_OF_MEMORY, weir_reserve(f->client, 512 * KIB, WEIR_NO_WAIT, &r));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_reserve(f->client, 512 * KIB, WEIR_ALLOC_NO_WAIT, &r));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
     assert_int_equal(pthread_create(&thread, NULL, open_gate_later, &g), 0);
     ok(weir_reserve(f->client, 512 * KIB, 0, &r));
@@ -205,7 +206,7 @@ static void waiting_for_what_is_pending(void **state)
 static void a_failed_block_leaves_the_claim(void **state)
 {
     (void)state;
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET};
     weir_runtime *runtime;
     faults_reset(-1);
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
@@ -219,7 +220,7 @@ static void a_failed_block_leaves_the_claim(void **state)
         fault.fail_at = -1;
         if (status == WEIR_OK)
             break;
-        check_status(status, WEIR_DRIVER, "take", __FILE__, __LINE__);
+        check_status(status, WEIR_ERR_DRIVER, "take", __FILE__, __LINE__);
         assert_int_equal(weir_reservation_left(r), 512 * KIB);
         numbers(runtime, 0, 0, 512 * KIB);
     }
@@ -227,7 +228,7 @@ static void a_failed_block_leaves_the_claim(void **state)
     numbers(runtime, 300 * KIB, 0, 212 * KIB);
     fault.limit = fault.handles; /* the device has no more, whatever is promised */
     void *q;
-    fails(WEIR_OUT_OF_MEMORY, take(client, r, 200 * KIB, &q));
+    fails(WEIR_ERR_OUT_OF_MEMORY, take(client, r, 200 * KIB, &q));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_OTHER_PROCESS);
     assert_int_equal(weir_reservation_left(r), 212 * KIB);
     numbers(runtime, 300 * KIB, 0, 212 * KIB);
@@ -246,12 +247,12 @@ static void a_client_with_a_reservation_stays_open(void **state)
     fixture *f = *state;
     void *p;
     weir_reservation *r = reserve(f->client, 3 * KIB), *second = reserve(f->client, KIB);
-    fails(WEIR_BUSY, weir_client_close(f->client));
+    fails(WEIR_ERR_BUSY, weir_client_close(f->client));
     detail_names("one has 2 open reservations with 4 KiB left");
     ok(weir_reservation_release(second));
     ok(take(f->client, r, 3 * KIB, &p));
     ok(weir_free(f->client, p, WEIR_STREAM_HOST));
-    fails(WEIR_BUSY, weir_client_close(f->client)); /* also when nothing is left of it */
+    fails(WEIR_ERR_BUSY, weir_client_close(f->client)); /* also when nothing is left of it */
     detail_names("one has 1 open reservation ");
     ok(weir_reservation_release(r));
     ok(weir_client_close(f->client));
@@ -264,22 +265,22 @@ static void calls_that_are_wrong(void **state)
     weir_reservation *r = (weir_reservation *)f;
     void *p;
     snapshot before = take_snapshot(f->runtime);
-    fails(WEIR_INVALID, weir_reserve(NULL, 1, 0, &r));
-    fails(WEIR_INVALID, weir_reserve(f->client, 1, 0, NULL));
-    fails(WEIR_INVALID, weir_reserve(f->client, 0, 0, &r));
+    fails(WEIR_ERR_INVALID, weir_reserve(NULL, 1, 0, &r));
+    fails(WEIR_ERR_INVALID, weir_reserve(f->client, 1, 0, NULL));
+    fails(WEIR_ERR_INVALID, weir_reserve(f->client, 0, 0, &r));
     assert_null(r);
-    fails(WEIR_INVALID, weir_reserve(f->client, UINT64_MAX - 100, 0, &r));
-    fails(WEIR_INVALID, weir_reserve(f->client, 1, WEIR_ZEROED, &r));
+    fails(WEIR_ERR_INVALID, weir_reserve(f->client, UINT64_MAX - 100, 0, &r));
+    fails(WEIR_ERR_INVALID, weir_reserve(f->client, 1, WEIR_ALLOC_ZEROED, &r));
     unchanged(f->runtime, before);
     assert_int_equal(weir_reservation_left(NULL), 0);
     ok(weir_reservation_release(NULL));
     r = reserve(f->client, KIB);
-    fails(WEIR_INVALID, take(f->other, r, KIB, &p));
+    fails(WEIR_ERR_INVALID, take(f->other, r, KIB, &p));
     detail_names("a reservation of one does not serve other");
     assert_int_equal(weir_reservation_left(r), KIB);
     ok(weir_reservation_release(r));
     ok(weir_client_close(f->other));
-    fails(WEIR_INVALID, weir_reserve(f->other, 1, 0, &r));
+    fails(WEIR_ERR_INVALID, weir_reserve(f->other, 1, 0, &r));
     f->other = open_client(f->runtime, "other", 0, 0);
 }
 
@@ -354,7 +355,7 @@ static void parts_by_several_threads(void **state)
         pthread_t threads[THREADS];
         contender c[THREADS];
         weir_reservation *r = reserve(f->client, TOTAL);
-        void *rest = allocate(f->other, BUDGET - 2 * GRANULE, WEIR_STREAM_HOST, WEIR_KV), *p;
+        void *rest = allocate(f->other, BUDGET - 2 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV), *p;
         pthread_barrier_init(&barrier, NULL, THREADS);
         for (unsigned i = 0; i < THREADS; i++) {
             c[i] = (contender){
@@ -366,14 +367,14 @@ static void parts_by_several_threads(void **state)
             pthread_join(threads[i], NULL);
         for (unsigned i = 0; i < THREADS; i++)
             for (size_t k = 0; k < c[i].count; k++) {
-                weir_block_details details = {.size = sizeof details};
+                weir_block_details details = {.struct_size = sizeof details};
                 ok(weir_block_info(c[i].parts[k], &details));
                 sum += details.charged;
             }
         assert_int_equal(sum, TOTAL); /* parts of 1 KiB were asked for to the end */
         assert_int_equal(weir_reservation_left(r), 0);
         numbers(f->runtime, TOTAL + BUDGET - 2 * GRANULE, 0, 0);
-        fails(WEIR_OUT_OF_MEMORY, take(f->client, r, 1, &p));
+        fails(WEIR_ERR_OUT_OF_MEMORY, take(f->client, r, 1, &p));
         for (unsigned i = 0; i < THREADS; i++)
             while (c[i].count > 0)
                 ok(weir_free(f->client, c[i].parts[--c[i].count], WEIR_STREAM_HOST));

@@ -5,15 +5,15 @@
 
 static void create_and_fit(void **state)
 {
-    static const char *const resources[] = {"mapped", "segments", "blocks(64KiB)"};
+    static const char *const resources[] = {"mapped", "segments"};
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof resources / sizeof resources[0]; i++) {
         fixture f = start(resources[i]);
         weir_stats last = take_snapshot(f.runtime).device;
-        void *p = allocate(f.one, QUARTER, f.a, WEIR_KV);
+        void *p = allocate(f.one, QUARTER, f.a, WEIR_CLASS_KV);
         came_by(WEIR_RUNG_CREATE);
         ok(weir_free(f.one, p, WEIR_STREAM_HOST));
-        p = allocate(f.one, QUARTER, f.a, WEIR_KV);
+        p = allocate(f.one, QUARTER, f.a, WEIR_CLASS_KV);
         came_by(WEIR_RUNG_FIT);
         assert_int_equal(last.lent_clients + last.lent_streams, 0);
         ok(weir_free(f.one, p, WEIR_STREAM_HOST));
@@ -27,12 +27,12 @@ static void what_threads_park(void **state)
     ok(weir_option_set("front", "1MiB"));
     fixture f = start("mapped");
     ok(weir_option_set("front", NULL));
-    ok(weir_free(f.one, allocate(f.one, BUDGET, f.a, WEIR_KV), f.a));
-    void *p = allocate(f.two, 20000, WEIR_STREAM_HOST, WEIR_KV);
+    ok(weir_free(f.one, allocate(f.one, BUDGET, f.a, WEIR_CLASS_KV), f.a));
+    void *p = allocate(f.two, 20000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     weir_stats last = take_snapshot(f.runtime).device;
     ok(weir_free(f.two, p, WEIR_STREAM_HOST));
     assert_true(take_snapshot(f.runtime).device.parked > 0);
-    p = allocate(f.one, BUDGET, f.a, WEIR_KV);
+    p = allocate(f.one, BUDGET, f.a, WEIR_CLASS_KV);
     came_by(WEIR_RUNG_PARKED);
     ok(weir_free(f.one, p, f.a));
     end(&f);
@@ -42,9 +42,9 @@ static void what_has_passed_meanwhile(void **state)
 {
     (void)state;
     fixture f = start("mapped");
-    void *p = allocate(f.one, BUDGET, f.a, WEIR_KV);
+    void *p = allocate(f.one, BUDGET, f.a, WEIR_CLASS_KV);
     ok(weir_free(f.one, p, f.a));
-    weir_stats last = {.size = sizeof last};
+    weir_stats last = {.struct_size = sizeof last};
     size_t ignored;
     wi_ledger_snapshot(&f.runtime->ledger, &last, NULL, 0, 0, &ignored); /* a look at more would find it first */
     ok(take_at_once(f.one, BUDGET, WEIR_STREAM_HOST, &p));
@@ -61,10 +61,10 @@ static void spare_handles(void **state)
     fixture f = start_over(&faulty_driver, BUDGET);
     void *p;
     fault.fail_at = fault.calls + 1; /* after the create comes the map */
-    fails(WEIR_DRIVER, weir_alloc(f.one, QUARTER, WEIR_STREAM_HOST, WEIR_KV, &p));
+    fails(WEIR_ERR_DRIVER, weir_alloc(f.one, QUARTER, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p));
     weir_stats last = take_snapshot(f.runtime).device;
     assert_int_equal(last.spare, QUARTER);
-    p = allocate(f.one, QUARTER, WEIR_STREAM_HOST, WEIR_KV);
+    p = allocate(f.one, QUARTER, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     came_by(WEIR_RUNG_SPARE);
     ok(weir_free(f.one, p, WEIR_STREAM_HOST));
     end(&f);
@@ -76,11 +76,11 @@ static void moved_handles(void **state)
     fixture f = start("mapped");
     void *blocks[GRANULES];
     for (int i = 0; i < GRANULES; i++)
-        blocks[i] = allocate(f.one, GRANULE, WEIR_STREAM_HOST, WEIR_KV);
+        blocks[i] = allocate(f.one, GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     for (int i = 0; i < GRANULES; i += 2)
         ok(weir_free(f.one, blocks[i], WEIR_STREAM_HOST));
     weir_stats last = take_snapshot(f.runtime).device;
-    void *p = allocate(f.two, 3 * GRANULE, WEIR_STREAM_HOST, WEIR_KV);
+    void *p = allocate(f.two, 3 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     came_by(WEIR_RUNG_REMAP);
     assert_int_equal(last.lent_clients, 0); /* it took the driver */
     ok(weir_free(f.two, p, WEIR_STREAM_HOST));
@@ -97,14 +97,14 @@ static void holes_are_filled_before_memory_wanders(void **state)
     void *blocks[GRANULES];
     static const int moved[] = {0, 2}, idle[] = {1, 5, 7, 9};
     for (int i = 0; i < GRANULES; i++)
-        blocks[i] = allocate(f.one, GRANULE, WEIR_STREAM_HOST, WEIR_KV);
+        blocks[i] = allocate(f.one, GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     for (size_t i = 0; i < 2; i++)
         ok(weir_free(f.one, blocks[moved[i]], WEIR_STREAM_HOST));
-    void *at_the_end = allocate(f.one, 2 * GRANULE, WEIR_STREAM_HOST, WEIR_KV);
+    void *at_the_end = allocate(f.one, 2 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     for (size_t i = 0; i < 4; i++)
         ok(weir_free(f.one, blocks[idle[i]], WEIR_STREAM_HOST));
     uint64_t before = take_snapshot(f.runtime).device.moved;
-    void *p = allocate(f.one, 3 * GRANULE, WEIR_STREAM_HOST, WEIR_KV);
+    void *p = allocate(f.one, 3 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_ptr_equal(p, blocks[0]);
     assert_int_equal(take_snapshot(f.runtime).device.moved - before, 2);
     ok(weir_free(f.one, p, WEIR_STREAM_HOST));
@@ -119,10 +119,10 @@ static void what_adaptors_keep_back(void **state)
 {
     (void)state;
     fixture f = start("guard(zone=256, quarantine=16MiB, mapped)");
-    ok(weir_free(f.one, allocate(f.one, HALF, WEIR_STREAM_HOST, WEIR_KV), WEIR_STREAM_HOST));
+    ok(weir_free(f.one, allocate(f.one, HALF, WEIR_STREAM_HOST, WEIR_CLASS_KV), WEIR_STREAM_HOST));
     weir_stats last = take_snapshot(f.runtime).device;
     assert_true(last.pending >= HALF);
-    void *p = allocate(f.one, HALF, WEIR_STREAM_HOST, WEIR_KV);
+    void *p = allocate(f.one, HALF, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     came_by(WEIR_RUNG_RELIEVED);
     ok(weir_free(f.one, p, WEIR_STREAM_HOST));
     ok(weir_runtime_trim(f.runtime, 0, NULL));
@@ -134,12 +134,12 @@ static void what_is_waited_for(void **state)
     (void)state;
     fixture f = start("mapped");
     pthread_t opener;
-    void *p = allocate(f.one, BUDGET, f.a, WEIR_KV);
+    void *p = allocate(f.one, BUDGET, f.a, WEIR_CLASS_KV);
     hold(&f, f.a, p, 1, 256);
     free_behind(f.one, p, f.a);
     weir_stats last = take_snapshot(f.runtime).device;
     pthread_create(&opener, NULL, open_gate_later, &f.gate);
-    p = allocate(f.two, BUDGET, f.b, WEIR_KV);
+    p = allocate(f.two, BUDGET, f.b, WEIR_CLASS_KV);
     came_by(WEIR_RUNG_WAIT);
     pthread_join(opener, NULL);
     assert_int_equal(last.lent_clients, BUDGET);
@@ -153,12 +153,12 @@ static void what_has_yet_to_pass_is_waited_for(void **state)
     (void)state;
     fixture f = start("mapped");
     pthread_t opener;
-    void *p = allocate(f.one, BUDGET, f.a, WEIR_KV);
+    void *p = allocate(f.one, BUDGET, f.a, WEIR_CLASS_KV);
     hold(&f, f.a, p, 1, 256);
     ok(weir_free(f.one, p, f.a));
     weir_stats last = take_snapshot(f.runtime).device;
     pthread_create(&opener, NULL, open_gate_later, &f.gate);
-    p = allocate(f.two, BUDGET, WEIR_STREAM_HOST, WEIR_KV);
+    p = allocate(f.two, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     came_by(WEIR_RUNG_WAIT);
     pthread_join(opener, NULL);
     ok(weir_free(f.two, p, WEIR_STREAM_HOST));
@@ -171,15 +171,16 @@ static void bytes_that_only_time_keeps_back(void **state)
 {
     (void)state;
     fixture f = start("mapped");
-    void *p = allocate(f.one, HALF, f.a, WEIR_KV), *rest = allocate(f.one, QUARTER, WEIR_STREAM_HOST, WEIR_KV), *q;
+    void *p = allocate(f.one, HALF, f.a, WEIR_CLASS_KV),
+         *rest = allocate(f.one, QUARTER, WEIR_STREAM_HOST, WEIR_CLASS_KV), *q;
     hold(&f, f.a, p, 1, HALF);
     ok(weir_free(f.one, p, f.a));
-    fails(WEIR_OUT_OF_MEMORY, take_at_once(f.two, HALF, WEIR_STREAM_HOST, &q));
+    fails(WEIR_ERR_OUT_OF_MEMORY, take_at_once(f.two, HALF, WEIR_STREAM_HOST, &q));
     weir_refusal r = last_refusal();
     assert_int_equal(r.cause, WEIR_CAUSE_PENDING);
     assert_int_equal(r.largest, QUARTER); /* at once */
     ok(take_at_once(f.two, QUARTER, WEIR_STREAM_HOST, &q));
-    fails(WEIR_OUT_OF_MEMORY, take_at_once(f.two, BUDGET, WEIR_STREAM_HOST, &p)); /* time would not help */
+    fails(WEIR_ERR_OUT_OF_MEMORY, take_at_once(f.two, BUDGET, WEIR_STREAM_HOST, &p)); /* time would not help */
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_BUDGET);
     ok(weir_free(f.two, q, WEIR_STREAM_HOST));
     ok(weir_free(f.one, rest, WEIR_STREAM_HOST));
@@ -193,11 +194,11 @@ static void bytes_that_another_process_has(void **state)
     (void)state;
     fixture f = start_over(&faulty_driver, 4 * BUDGET);
     fault.limit = GRANULES;
-    void *p = allocate(f.one, HALF, WEIR_STREAM_HOST, WEIR_KV),
-         *rest = allocate(f.one, HALF, WEIR_STREAM_HOST, WEIR_KV);
+    void *p = allocate(f.one, HALF, WEIR_STREAM_HOST, WEIR_CLASS_KV),
+         *rest = allocate(f.one, HALF, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     void *q;
     ok(weir_free(f.one, p, WEIR_STREAM_HOST));
-    fails(WEIR_OUT_OF_MEMORY, take_at_once(f.two, HALF + 1, WEIR_STREAM_HOST, &q));
+    fails(WEIR_ERR_OUT_OF_MEMORY, take_at_once(f.two, HALF + 1, WEIR_STREAM_HOST, &q));
     weir_refusal r = last_refusal();
     assert_int_equal(r.cause, WEIR_CAUSE_OTHER_PROCESS);
     assert_int_equal(r.largest, HALF);
@@ -210,10 +211,10 @@ static void bytes_that_another_process_has(void **state)
 static void rungs_have_names(void **state)
 {
     (void)state;
-    for (int i = 0; i < WEIR_RUNGS; i++)
+    for (int i = 0; i < WEIR_RUNG_COUNT; i++)
         assert_string_not_equal(weir_rung_name((weir_rung)i), "?");
     assert_string_equal(weir_rung_name(WEIR_RUNG_ORDER), "order");
-    assert_string_equal(weir_rung_name(WEIR_RUNGS), "?");
+    assert_string_equal(weir_rung_name(WEIR_RUNG_COUNT), "?");
 }
 
 int main(void)

@@ -36,7 +36,7 @@ static inline void begin(fixture *f)
 static inline fixture start(const char *resource)
 {
     fixture f = {.sim = strncmp(device(), "sim", 3) == 0};
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .resource = resource};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = resource};
     if (f.sim)
         wi_sim_configure(&(wi_sim_options){.seed = 1, .granule = GRANULE, .bytes = 64 * MIB});
     ok(weir_runtime_create(device(), &options, &f.runtime));
@@ -47,7 +47,7 @@ static inline fixture start(const char *resource)
 static inline fixture start_over(const wi_driver *driver, uint64_t budget)
 {
     fixture f = {0};
-    weir_runtime_options options = {.size = sizeof options, .budget = budget, .resource = "mapped"};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = budget, .resource = "mapped"};
     faults_reset(-1);
     ok(wi_runtime_create_over(driver, 0, &options, &f.runtime));
     begin(&f);
@@ -83,8 +83,11 @@ static inline void let_go(fixture *f, weir_stream stream)
 
 static inline weir_status take_at_once(weir_client *client, size_t bytes, weir_stream stream, void **out)
 {
-    weir_request request = {
-        .size = sizeof request, .bytes = bytes, .stream = stream, .memory_class = WEIR_KV, .flags = WEIR_NO_WAIT};
+    weir_request request = {.struct_size = sizeof request,
+                            .bytes = bytes,
+                            .stream = stream,
+                            .memory_class = WEIR_CLASS_KV,
+                            .flags = WEIR_ALLOC_NO_WAIT};
     weir_block block = {NULL, 0};
     weir_status status = weir_alloc_with(client, &request, &block);
     *out = block.pointer;
@@ -96,7 +99,7 @@ static inline void check_rung(fixture *f, weir_stats *last, weir_rung rung, cons
 {
     weir_stats now = take_snapshot(f->runtime).device;
     uint64_t sum = now.hits;
-    for (int i = 0; i < WEIR_RUNGS_MOST; i++) {
+    for (int i = 0; i < WEIR_RUNG_MOST; i++) {
         uint64_t more = now.ladder[i] - last->ladder[i];
         sum += now.ladder[i];
         if (more != (i == (int)rung))

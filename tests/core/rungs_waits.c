@@ -9,7 +9,7 @@ static void memory_of_another_stream(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         fixture f = start(resources[i]);
-        unsigned char *p = allocate(f.one, HALF, f.a, WEIR_KV), *rest = allocate(f.one, HALF, f.b, WEIR_KV);
+        unsigned char *p = allocate(f.one, HALF, f.a, WEIR_CLASS_KV), *rest = allocate(f.one, HALF, f.b, WEIR_CLASS_KV);
         void *q, *more;
         hold(&f, f.a, p, 1, HALF);
         ok(weir_free(f.one, p, f.a));
@@ -20,7 +20,7 @@ static void memory_of_another_stream(void **state)
         assert_ptr_equal(q, p);
         assert_int_equal(last.lent_streams, HALF);
         assert_int_equal(last.lent_clients, HALF);
-        fails(WEIR_OUT_OF_MEMORY, take_at_once(f.two, 1, f.b, &more));
+        fails(WEIR_ERR_OUT_OF_MEMORY, take_at_once(f.two, 1, f.b, &more));
         ok(weir_fill(f.runtime, q, 2, HALF, f.b));
         let_go(&f, f.a);
         ok(weir_stream_synchronize(f.b));
@@ -35,7 +35,7 @@ static void memory_of_another_stream(void **state)
 /* What could not be zeroed goes back, and still is not anyone's. */
 static weir_status refuse_fill(wi_device *on, void *to, uint8_t value, size_t bytes, void *stream)
 {
-    return value ? faulty_driver.fill(on, to, value, bytes, stream) : weir_fail(WEIR_DRIVER, "faulty: no zeros");
+    return value ? faulty_driver.fill(on, to, value, bytes, stream) : weir_fail(WEIR_ERR_DRIVER, "faulty: no zeros");
 }
 
 static void a_block_behind_a_wait_that_fails_later(void **state)
@@ -47,20 +47,20 @@ static void a_block_behind_a_wait_that_fails_later(void **state)
     fixture f = start_over(&driver, BUDGET);
     weir_stream c; /* with an order of its own: only that of a single stream comes to hold for everything */
     ok(weir_stream_acquire(f.runtime, &c));
-    void *p = allocate(f.one, BUDGET, c, WEIR_KV);
+    void *p = allocate(f.one, BUDGET, c, WEIR_CLASS_KV);
     ok(weir_free(f.one, p, c));
-    p = allocate(f.one, BUDGET, f.a, WEIR_KV);
+    p = allocate(f.one, BUDGET, f.a, WEIR_CLASS_KV);
     hold(&f, f.a, p, 1, BUDGET);
     ok(weir_free(f.one, p, f.a));
-    weir_request request = {.size = sizeof request,
+    weir_request request = {.struct_size = sizeof request,
                             .bytes = HALF,
                             .stream = f.b,
-                            .memory_class = WEIR_KV,
-                            .flags = WEIR_NO_WAIT | WEIR_ZEROED};
+                            .memory_class = WEIR_CLASS_KV,
+                            .flags = WEIR_ALLOC_NO_WAIT | WEIR_ALLOC_ZEROED};
     weir_block block;
-    fails(WEIR_DRIVER, weir_alloc_with(f.two, &request, &block));
+    fails(WEIR_ERR_DRIVER, weir_alloc_with(f.two, &request, &block));
     assert_int_equal(take_snapshot(f.runtime).device.ordered, BUDGET);
-    fails(WEIR_OUT_OF_MEMORY, take_at_once(f.two, 1, WEIR_STREAM_HOST, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, take_at_once(f.two, 1, WEIR_STREAM_HOST, &p));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
     let_go(&f, f.a);
     ok(weir_stream_synchronize(f.b));
@@ -77,7 +77,7 @@ static weir_status count_orders(wi_device *on, void *stream, wi_event event)
 {
     orders++;
     if (orders_left-- == 0)
-        return weir_fail(WEIR_DRIVER, "faulty: no more orders");
+        return weir_fail(WEIR_ERR_DRIVER, "faulty: no more orders");
     return faulty_driver.order(on, stream, event);
 }
 
@@ -89,7 +89,7 @@ static void start_in_pieces(fixture *f, unsigned char **pieces)
     driver.order = count_orders;
     *f = start_over(&driver, BUDGET);
     for (int i = 0; i < 8; i++)
-        pieces[i] = allocate(f->one, BUDGET / 8, i % 2 ? f->a : f->b, WEIR_KV);
+        pieces[i] = allocate(f->one, BUDGET / 8, i % 2 ? f->a : f->b, WEIR_CLASS_KV);
     for (int i = 1; i < 8; i++)
         assert_ptr_equal(pieces[i], pieces[i - 1] + BUDGET / 8);
     hold(f, f->a, pieces[1], 1, BUDGET / 8);
@@ -136,7 +136,7 @@ static void pieces_go_back_where_they_were(void **state)
     ok(weir_stream_acquire(f.runtime, &c));
     weir_stats last = take_snapshot(f.runtime).device;
     orders_left = 1;
-    fails(WEIR_OUT_OF_MEMORY, take_at_once(f.two, 6 * (BUDGET / 8), c, &q));
+    fails(WEIR_ERR_OUT_OF_MEMORY, take_at_once(f.two, 6 * (BUDGET / 8), c, &q));
     assert_int_equal(orders, 2);
     weir_stats now = take_snapshot(f.runtime).device;
     assert_int_equal(now.ordered, last.ordered);
@@ -154,16 +154,16 @@ static void a_trace_tells_of_it(void **state)
     (void)state;
     fixture f = start("mapped");
     weir_trace *trace;
-    weir_event events[64] = {{.size = sizeof events[0]}};
+    weir_event events[64] = {{.struct_size = sizeof events[0]}};
     size_t count, at = 0;
-    char *p = allocate(f.one, BUDGET, f.a, WEIR_KV);
+    char *p = allocate(f.one, BUDGET, f.a, WEIR_CLASS_KV);
     void *q;
     hold(&f, f.a, p, 1, BUDGET);
     ok(weir_trace_open(f.runtime, 64, &trace));
     ok(weir_free(f.one, p, f.a));
     ok(take_at_once(f.two, HALF, f.b, &q));
     ok(weir_trace_read(trace, events, 64, &count));
-    while (at < count && events[at].action != WEIR_REAP)
+    while (at < count && events[at].action != WEIR_ACTION_REAP)
         at++;
     assert_true(at + 1 < count);
     assert_int_equal(events[at].generation, 0);
@@ -171,7 +171,7 @@ static void a_trace_tells_of_it(void **state)
     assert_int_equal(events[at].bytes, HALF);
     assert_int_equal(events[at].stream.id, f.a.id);
     assert_int_equal(events[at].other.id, f.b.id);
-    assert_int_equal(events[at + 1].action, WEIR_ALLOCATE);
+    assert_int_equal(events[at + 1].action, WEIR_ACTION_ALLOCATE);
     weir_trace_close(trace);
     let_go(&f, f.a);
     ok(weir_free(f.two, q, f.b));
@@ -183,17 +183,17 @@ static void no_more_than_is_needed(void **state)
 {
     (void)state;
     fixture f = start("mapped");
-    char *p = allocate(f.one, BUDGET, f.a, WEIR_KV);
+    char *p = allocate(f.one, BUDGET, f.a, WEIR_CLASS_KV);
     void *q, *r;
     hold(&f, f.a, p, 1, BUDGET);
     ok(weir_free(f.one, p, f.a));
     weir_stats last = take_snapshot(f.runtime).device;
-    weir_request request = {.size = sizeof request,
+    weir_request request = {.struct_size = sizeof request,
                             .bytes = QUARTER - 256,
                             .alignment = 4096,
                             .stream = f.b,
-                            .memory_class = WEIR_KV,
-                            .flags = WEIR_NO_WAIT};
+                            .memory_class = WEIR_CLASS_KV,
+                            .flags = WEIR_ALLOC_NO_WAIT};
     weir_block block;
     ok(weir_alloc_with(f.two, &request, &block));
     q = block.pointer;
@@ -213,13 +213,13 @@ static void a_block_behind_a_wait_is_freed_elsewhere(void **state)
 {
     (void)state;
     fixture f = start("mapped");
-    char *p = allocate(f.one, BUDGET, f.a, WEIR_KV);
+    char *p = allocate(f.one, BUDGET, f.a, WEIR_CLASS_KV);
     void *q;
     hold(&f, f.a, p, 1, BUDGET);
     ok(weir_free(f.one, p, f.a));
     ok(take_at_once(f.two, BUDGET, f.b, &q));
     ok(weir_free(f.two, q, WEIR_STREAM_HOST));
-    fails(WEIR_OUT_OF_MEMORY, take_at_once(f.two, BUDGET, WEIR_STREAM_HOST, &q));
+    fails(WEIR_ERR_OUT_OF_MEMORY, take_at_once(f.two, BUDGET, WEIR_STREAM_HOST, &q));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
     let_go(&f, f.a);
     ok(weir_stream_synchronize(f.b));
@@ -232,12 +232,12 @@ static void not_without_a_stream_nor_in_a_capture(void **state)
 {
     (void)state;
     fixture f = start("mapped");
-    void *p = allocate(f.one, BUDGET, f.a, WEIR_KV), *q;
+    void *p = allocate(f.one, BUDGET, f.a, WEIR_CLASS_KV), *q;
     hold(&f, f.a, p, 1, BUDGET);
     ok(weir_free(f.one, p, f.a));
-    fails(WEIR_OUT_OF_MEMORY, take_at_once(f.two, HALF, WEIR_STREAM_HOST, &q));
+    fails(WEIR_ERR_OUT_OF_MEMORY, take_at_once(f.two, HALF, WEIR_STREAM_HOST, &q));
     ok(weir_capture_begin(f.b));
-    fails(WEIR_OUT_OF_MEMORY, take_at_once(f.two, HALF, f.b, &q));
+    fails(WEIR_ERR_OUT_OF_MEMORY, take_at_once(f.two, HALF, f.b, &q));
     ok(weir_capture_end(f.b));
     ok(take_at_once(f.two, HALF, f.b, &q));
     ok(weir_free(f.two, q, f.b));
@@ -261,7 +261,7 @@ static weir_status refuse_order(wi_device *on, void *stream, wi_event event)
         open_gate(opened_meanwhile);
         ok(weir_stream_release(ends_meanwhile));
     }
-    return weir_fail(WEIR_DRIVER, "faulty: no order");
+    return weir_fail(WEIR_ERR_DRIVER, "faulty: no order");
 }
 
 static fixture start_without_order(void)
@@ -278,11 +278,11 @@ static void an_order_that_fails_changes_nothing(void **state)
 {
     (void)state;
     fixture f = start_without_order();
-    void *p = allocate(f.one, BUDGET, f.a, WEIR_KV), *q;
+    void *p = allocate(f.one, BUDGET, f.a, WEIR_CLASS_KV), *q;
     hold(&f, f.a, p, 1, BUDGET);
     ok(weir_free(f.one, p, f.a));
     weir_stats last = take_snapshot(f.runtime).device;
-    fails(WEIR_OUT_OF_MEMORY, take_at_once(f.two, HALF, f.b, &q));
+    fails(WEIR_ERR_OUT_OF_MEMORY, take_at_once(f.two, HALF, f.b, &q));
     assert_int_equal(refused_orders, 1);
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
     weir_stats now = take_snapshot(f.runtime).device;
@@ -302,9 +302,9 @@ static void a_stream_that_ends_while_another_is_ordered_behind_it(void **state)
     fixture f = start_without_order();
     weir_stream c; /* with an order of its own: only that of a single stream comes to hold for everything */
     ok(weir_stream_acquire(f.runtime, &c));
-    void *p = allocate(f.one, BUDGET, c, WEIR_KV), *q;
+    void *p = allocate(f.one, BUDGET, c, WEIR_CLASS_KV), *q;
     ok(weir_free(f.one, p, c));
-    p = allocate(f.one, BUDGET, f.a, WEIR_KV);
+    p = allocate(f.one, BUDGET, f.a, WEIR_CLASS_KV);
     hold(&f, f.a, p, 1, BUDGET);
     ok(weir_free(f.one, p, f.a));
     ends_meanwhile = f.a;

@@ -11,19 +11,19 @@ static void devices_that_are_none(void **state)
                                        "host:00000", "hosts", "hos", "Host",  "host ",  "gpu:0",   "host:0:0"};
     weir_runtime *runtime = (weir_runtime *)state;
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
-        fails(WEIR_INVALID, weir_runtime_get(none[i], &runtime));
+        fails(WEIR_ERR_INVALID, weir_runtime_get(none[i], &runtime));
         detail_names("host");
         assert_null(runtime);
-        fails(WEIR_INVALID, weir_runtime_create(none[i], NULL, &runtime));
+        fails(WEIR_ERR_INVALID, weir_runtime_create(none[i], NULL, &runtime));
     }
-    fails(WEIR_NOT_FOUND, weir_runtime_get("host:1", &runtime));
-    fails(WEIR_NOT_FOUND, weir_runtime_get("host:9999", &runtime));
-    fails(WEIR_INVALID, weir_runtime_get(NULL, &runtime));
-    fails(WEIR_INVALID, weir_runtime_get("host", NULL));
-    weir_runtime_options options = {.size = 3};
-    fails(WEIR_INVALID, weir_runtime_get_with("host", &options, &runtime));
-    options = (weir_runtime_options){.size = sizeof options, .resource = "fast"};
-    fails(WEIR_NOT_FOUND, weir_runtime_create("host", &options, &runtime));
+    fails(WEIR_ERR_NOT_FOUND, weir_runtime_get("host:1", &runtime));
+    fails(WEIR_ERR_NOT_FOUND, weir_runtime_get("host:9999", &runtime));
+    fails(WEIR_ERR_INVALID, weir_runtime_get(NULL, &runtime));
+    fails(WEIR_ERR_INVALID, weir_runtime_get("host", NULL));
+    weir_runtime_options options = {.struct_size = 3};
+    fails(WEIR_ERR_INVALID, weir_runtime_get_with("host", &options, &runtime));
+    options = (weir_runtime_options){.struct_size = sizeof options, .resource = "fast"};
+    fails(WEIR_ERR_NOT_FOUND, weir_runtime_create("host", &options, &runtime));
     detail_names("fast");
     detail_names("cache");
 }
@@ -48,7 +48,7 @@ static void a_failed_start_leaves_nothing(void **state)
     assert_int_equal(setrlimit(RLIMIT_AS, &small), 0);
     for (int i = 0; i < 50; i++) {
         weir_status status = weir_runtime_get("host", &runtime);
-        assert_int_equal(status, WEIR_DRIVER);
+        assert_int_equal(status, WEIR_ERR_DRIVER);
         assert_null(runtime);
         assert_true(strlen(weir_detail()) > 0);
     }
@@ -67,21 +67,21 @@ static void one_runtime_per_device(void **state)
     assert_int_equal(weir_runtime_ordinal(first), 0);
     ok(weir_runtime_get("host:0", &again));
     assert_ptr_equal(again, first);
-    weir_runtime_options options = {.size = sizeof options};
+    weir_runtime_options options = {.struct_size = sizeof options};
     ok(weir_runtime_get_with("host", &options, &again));
     assert_ptr_equal(again, first);
     options.budget = 24 * MIB;
     options.resource = "cache";
     ok(weir_runtime_get_with("host", &options, &again));
     options.budget = 25 * MIB;
-    fails(WEIR_CONFLICT, weir_runtime_get_with("host", &options, &again));
+    fails(WEIR_ERR_CONFLICT, weir_runtime_get_with("host", &options, &again));
     assert_null(again);
     detail_names("24 MiB");
     detail_names("25 MiB");
-    options = (weir_runtime_options){.size = sizeof options, .resource = "other"};
-    fails(WEIR_NOT_FOUND, weir_runtime_get_with("host", &options, &again));
+    options = (weir_runtime_options){.struct_size = sizeof options, .resource = "other"};
+    fails(WEIR_ERR_NOT_FOUND, weir_runtime_get_with("host", &options, &again));
     ok(weir_runtime_set_budget(first, 25 * MIB));
-    fails(WEIR_INVALID, weir_runtime_destroy(first));
+    fails(WEIR_ERR_INVALID, weir_runtime_destroy(first));
     assert_string_equal(weir_runtime_device(NULL), "");
     assert_int_equal(weir_runtime_budget(NULL), 0);
     weir_runtime *own = make_runtime(MIB); /* not found by a get, nor mixed up with it */
@@ -96,17 +96,17 @@ static void destroying(void **state)
     weir_runtime *runtime = make_runtime(4 * MIB);
     weir_stream stream;
     weir_client *client = open_client(runtime, "x", 0, 0);
-    fails(WEIR_INVALID, weir_runtime_destroy(NULL));
-    fails(WEIR_BUSY, weir_runtime_destroy(runtime));
+    fails(WEIR_ERR_INVALID, weir_runtime_destroy(NULL));
+    fails(WEIR_ERR_BUSY, weir_runtime_destroy(runtime));
     detail_names("1 open client");
     ok(weir_stream_acquire(runtime, &stream));
     ok(weir_client_close(client));
-    fails(WEIR_BUSY, weir_runtime_destroy(runtime));
+    fails(WEIR_ERR_BUSY, weir_runtime_destroy(runtime));
     detail_names("stream");
     ok(weir_stream_release(stream));
     ok(weir_runtime_destroy(runtime));
-    fails(WEIR_STREAM_MISUSE, weir_stream_synchronize(stream));
-    fails(WEIR_STREAM_MISUSE, weir_stream_release(stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_synchronize(stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_release(stream));
 }
 
 /* A pool of 1024; then none, and never another one. */
@@ -122,12 +122,12 @@ static void streams_run_out(void **state)
         assert_true(streams[i].id != 0);
         assert_true(i == 0 || streams[i].id != streams[i - 1].id);
     }
-    fails(WEIR_BUSY, weir_stream_acquire(runtime, &more));
+    fails(WEIR_ERR_BUSY, weir_stream_acquire(runtime, &more));
     detail_names("1024");
     assert_int_equal(more.id, 0);
     ok(weir_stream_release(streams[500]));
     ok(weir_stream_acquire(runtime, &more));
-    fails(WEIR_STREAM_MISUSE, weir_stream_release(streams[500]));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_release(streams[500]));
     streams[500] = more;
     for (int i = 0; i < MOST; i++)
         ok(weir_stream_release(streams[i]));
@@ -139,14 +139,14 @@ static void records_of_closed_clients_serve_again(void **state)
     (void)state;
     weir_runtime *runtime = make_runtime(4 * MIB);
     weir_client *first = open_client(runtime, "first", MIB, 2 * MIB);
-    void *p = allocate(first, 1000, WEIR_STREAM_HOST, WEIR_KV);
+    void *p = allocate(first, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_free(first, p, WEIR_STREAM_HOST));
     ok(weir_client_note_outside(first, 5, "x"));
     ok(weir_client_close(first));
     for (int i = 0; i < 64; i++) {
         weir_client *c = open_client(runtime, "next", 0, 0);
         assert_ptr_not_equal(c, first); /* a late call finds a closed client, not somebody else's */
-        fails(WEIR_INVALID, weir_client_close(first));
+        fails(WEIR_ERR_INVALID, weir_client_close(first));
         ok(weir_client_close(c));
     }
     for (int i = 0; i < 200; i++) {
@@ -175,14 +175,14 @@ static void snapshots_in_the_order_of_opening(void **state)
     weir_client_stats lines[5];
     size_t count = 0;
     memset(lines, 0x77, sizeof lines);
-    lines[0].size = sizeof lines[0];
+    lines[0].struct_size = sizeof lines[0];
     ok(weir_snapshot(runtime, &stats, lines, 3, &count)); /* as many as there is room for */
     assert_int_equal(count, 5);
-    assert_int_equal(lines[3].size, 0x7777777777777777);
+    assert_int_equal(lines[3].struct_size, 0x7777777777777777);
     ok(weir_snapshot(runtime, &stats, lines, 5, NULL));
     for (int i = 0; i < 5; i++) {
         assert_string_equal(lines[i].name, order[i]);
-        assert_int_equal(lines[i].size, sizeof lines[0]);
+        assert_int_equal(lines[i].struct_size, sizeof lines[0]);
     }
     ok(weir_snapshot(runtime, &stats, NULL, 0, &count));
     assert_int_equal(count, 5);
@@ -203,7 +203,7 @@ static void leave_everything(void)
     weir_client *client = open_client(runtime, "x", 0, 0);
     ok(weir_stream_acquire(runtime, &stream));
     ok(weir_trace_open(runtime, 0, &trace));
-    void *p = allocate(client, MIB, stream, WEIR_KV), *q = allocate(client, MIB, stream, WEIR_KV);
+    void *p = allocate(client, MIB, stream, WEIR_CLASS_KV), *q = allocate(client, MIB, stream, WEIR_CLASS_KV);
     ok(weir_call(runtime, pass_gate, &g, stream));
     ok(weir_fill(runtime, p, 1, MIB, stream));
     ok(weir_free(client, q, stream));

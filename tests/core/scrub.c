@@ -34,7 +34,7 @@ static int tear_down(void **state)
 
 static weir_client *open_scrubbed(weir_runtime *runtime, const char *name, weir_scrub scrub)
 {
-    weir_client_options options = {.size = sizeof options, .name = name, .scrub = scrub};
+    weir_client_options options = {.struct_size = sizeof options, .name = name, .scrub = scrub};
     weir_client *client;
     ok(weir_client_open(runtime, &options, &client));
     return client;
@@ -59,7 +59,7 @@ static bool all_bytes(weir_runtime *runtime, const void *p, size_t bytes, unsign
 
 static void *allocate_filled(weir_client *client, size_t bytes, unsigned char value)
 {
-    void *p = allocate(client, bytes, WEIR_STREAM_HOST, WEIR_KV);
+    void *p = allocate(client, bytes, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_fill(weir_client_runtime(client), p, value, bytes, WEIR_STREAM_HOST));
     return p;
 }
@@ -81,7 +81,7 @@ static void either_of_the_two_asks_for_it(void **state)
         weir_client *first = open_scrubbed(f->runtime, "first", k & 1 ? WEIR_SCRUB_OTHERS : WEIR_SCRUB_NEVER);
         weir_client *next = open_scrubbed(f->runtime, "next", k & 2 ? WEIR_SCRUB_OTHERS : WEIR_SCRUB_NEVER);
         void *left = leave_pattern(first, 3000);
-        void *p = allocate(next, 3000, WEIR_STREAM_HOST, WEIR_KV);
+        void *p = allocate(next, 3000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         assert_ptr_equal(p, left);
         assert_true(all_bytes(f->runtime, p, 3000, k == 0 ? PATTERN : 0));
         ok(weir_free(next, p, WEIR_STREAM_HOST));
@@ -95,7 +95,7 @@ static void an_owner_keeps_its_bytes(void **state)
     fixture *f = *state;
     weir_client *client = open_scrubbed(f->runtime, "one", WEIR_SCRUB_OTHERS);
     void *left = leave_pattern(client, 3000);
-    void *p = allocate(client, 3000, f->stream, WEIR_KV);
+    void *p = allocate(client, 3000, f->stream, WEIR_CLASS_KV);
     ok(weir_stream_synchronize(f->stream));
     assert_ptr_equal(p, left);
     assert_true(all_bytes(f->runtime, p, 3000, PATTERN));
@@ -103,7 +103,7 @@ static void an_owner_keeps_its_bytes(void **state)
     ok(weir_client_close(client));
     /* Who opens an account anew is another, whatever its name. */
     client = open_scrubbed(f->runtime, "one", WEIR_SCRUB_NEVER);
-    p = allocate(client, 3000, WEIR_STREAM_HOST, WEIR_KV);
+    p = allocate(client, 3000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_ptr_equal(p, left);
     assert_true(all_bytes(f->runtime, p, 3000, 0));
     ok(weir_free(client, p, WEIR_STREAM_HOST));
@@ -117,17 +117,17 @@ static void bytes_that_nobody_asked_for(void **state)
     weir_client *secret = open_scrubbed(f->runtime, "secret", WEIR_SCRUB_OTHERS);
     weir_client *small = open_client(f->runtime, "small", 0, 0), *last = open_client(f->runtime, "last", 0, 0);
     void *left = leave_pattern(secret, 512);
-    void *p = allocate(small, 300, WEIR_STREAM_HOST, WEIR_KV);
+    void *p = allocate(small, 300, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_ptr_equal(p, left);
     ok(weir_resize(small, p, 512, WEIR_STREAM_HOST));
     assert_true(all_bytes(f->runtime, p, 512, 0));
     ok(weir_free(small, p, WEIR_STREAM_HOST));
 
     left = leave_pattern(secret, 512);
-    p = allocate(small, 300, WEIR_STREAM_HOST, WEIR_KV);
+    p = allocate(small, 300, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_ptr_equal(p, left);
     ok(weir_free(small, p, WEIR_STREAM_HOST));
-    p = allocate(last, 512, WEIR_STREAM_HOST, WEIR_KV);
+    p = allocate(last, 512, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_ptr_equal(p, left);
     assert_true(all_bytes(f->runtime, p, 512, 0));
     ok(weir_free(last, p, WEIR_STREAM_HOST));
@@ -150,7 +150,7 @@ static void several_owners(void **state)
         assert_true(p[1] == p[0] + 1024 && p[2] == p[1] + 1024);
         for (int i = 0; i < 3; i++)
             ok(weir_free(clients[i], p[i], WEIR_STREAM_HOST));
-        unsigned char *q = allocate(clients[3], 3072, WEIR_STREAM_HOST, WEIR_KV);
+        unsigned char *q = allocate(clients[3], 3072, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         assert_ptr_equal(q, p[0]);
         assert_true(all_bytes(f->runtime, q, 3072, 0));
         ok(weir_free(clients[3], q, WEIR_STREAM_HOST));
@@ -167,10 +167,10 @@ static void moved_memory(void **state)
     for (int k = 0; k < 3; k++) {
         weir_client *first = open_scrubbed(f->runtime, "first", k == 1 ? WEIR_SCRUB_OTHERS : WEIR_SCRUB_NEVER);
         weir_client *next = open_scrubbed(f->runtime, "next", k == 2 ? WEIR_SCRUB_OTHERS : WEIR_SCRUB_NEVER);
-        void *left = allocate(first, PIECE, WEIR_STREAM_HOST, WEIR_WEIGHTS);
+        void *left = allocate(first, PIECE, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
         ok(weir_fill(f->runtime, left, PATTERN, PIECE, WEIR_STREAM_HOST));
         ok(weir_free(first, left, WEIR_STREAM_HOST));
-        void *p = allocate(next, BUDGET, WEIR_STREAM_HOST, WEIR_KV);
+        void *p = allocate(next, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         assert_ptr_not_equal(p, left);
         if (k == 0)
             assert_int_equal(count_bytes(f->runtime, p, BUDGET, PATTERN), PIECE);
@@ -189,10 +189,10 @@ static void a_pool_of_blocks(void **state)
     weir_client *first = open_client(f->runtime, "first", 0, 0);
     weir_client *next = open_scrubbed(f->runtime, "next", WEIR_SCRUB_OTHERS);
     void *left = leave_pattern(first, 8 * 4096);
-    weir_blocks_options options = {.size = sizeof options, .bytes = 4096, .count = 8};
+    weir_blocks_options options = {.struct_size = sizeof options, .bytes = 4096, .count = 8};
     weir_blocks *pool;
     ok(weir_blocks_create(next, &options, &pool));
-    weir_blocks_view view = {.size = sizeof view};
+    weir_blocks_view view = {.struct_size = sizeof view};
     ok(weir_blocks_look(pool, &view));
     assert_ptr_equal(weir_blocks_at(&view, 0), left);
     assert_true(all_bytes(f->runtime, left, 8 * 4096, 0));
@@ -211,7 +211,7 @@ static void the_zeros_are_queued(void **state)
     weir_client *next = open_scrubbed(f->runtime, "next", WEIR_SCRUB_OTHERS);
     void *left = leave_pattern(first, 3000);
     ok(weir_call(f->runtime, pass_gate, &g, f->stream));
-    void *p = allocate(next, 3000, f->stream, WEIR_KV);
+    void *p = allocate(next, 3000, f->stream, WEIR_CLASS_KV);
     assert_ptr_equal(p, left);
     assert_true(all_bytes(f->runtime, p, 3000, PATTERN)); /* the stream is not there yet */
     /* Nobody else waits for it. */
@@ -220,7 +220,7 @@ static void the_zeros_are_queued(void **state)
     /* What the new owner puts there comes behind the zeros; a free elsewhere does not let the next owner before them. */
     ok(weir_fill(f->runtime, p, 7, 1000, f->stream));
     ok(weir_free(next, p, f->stream));
-    q = allocate(other, 3000, WEIR_STREAM_HOST, WEIR_KV);
+    q = allocate(other, 3000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_ptr_not_equal(q, p);
     open_gate(&g);
     ok(weir_stream_synchronize(f->stream));
@@ -240,7 +240,7 @@ static void a_free_elsewhere_waits_for_the_zeros(void **state)
     weir_client *next = open_scrubbed(f->runtime, "next", WEIR_SCRUB_OTHERS);
     void *left = leave_pattern(first, 3000);
     ok(weir_call(f->runtime, pass_gate, &g, f->stream));
-    void *p = allocate(next, 3000, f->stream, WEIR_KV);
+    void *p = allocate(next, 3000, f->stream, WEIR_CLASS_KV);
     assert_ptr_equal(p, left);
     ok(weir_free(next, p, WEIR_STREAM_HOST));
     assert_int_equal(take_snapshot(f->runtime).device.pending, 3072);
@@ -257,9 +257,9 @@ static void during_a_capture(void **state)
     fixture *f = *state;
     weir_client *first = open_client(f->runtime, "first", 0, 0);
     weir_client *next = open_scrubbed(f->runtime, "next", WEIR_SCRUB_OTHERS);
-    void *mine = leave_pattern(next, 1000), *p = f, *keep = allocate(next, 1000, WEIR_STREAM_HOST, WEIR_KV);
+    void *mine = leave_pattern(next, 1000), *p = f, *keep = allocate(next, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_ptr_equal(mine, keep);
-    void *between = allocate_filled(first, 3000, PATTERN), *grown = allocate(next, 256, f->stream, WEIR_KV);
+    void *between = allocate_filled(first, 3000, PATTERN), *grown = allocate(next, 256, f->stream, WEIR_CLASS_KV);
     void *behind = allocate_filled(first, 1024, PATTERN);
     assert_ptr_equal(behind, (char *)grown + 256);
     ok(weir_free(first, between, WEIR_STREAM_HOST));
@@ -268,13 +268,13 @@ static void during_a_capture(void **state)
     ok(weir_stream_synchronize(f->stream));
     ok(weir_capture_begin(f->stream));
     snapshot before = take_snapshot(f->runtime);
-    fails(WEIR_STREAM_MISUSE, weir_alloc(next, 3000, f->stream, WEIR_KV, &p));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_alloc(next, 3000, f->stream, WEIR_CLASS_KV, &p));
     detail_names("captured");
     assert_null(p);
     unchanged(f->runtime, before);
-    fails(WEIR_STREAM_MISUSE, weir_resize(next, grown, 1280, f->stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_resize(next, grown, 1280, f->stream));
     assert_int_equal(take_snapshot(f->runtime).device.live, before.device.live);
-    weir_block_details details = {.size = sizeof details};
+    weir_block_details details = {.struct_size = sizeof details};
     ok(weir_block_info(grown, &details));
     assert_int_equal(details.bytes, 256);
     ok(weir_capture_end(f->stream));
@@ -299,10 +299,10 @@ static neighbours make_neighbours(weir_runtime *runtime, weir_stream stream)
 {
     neighbours n = {open_client(runtime, "first", 0, 0), open_scrubbed(runtime, "next", WEIR_SCRUB_OTHERS), NULL, NULL,
                     NULL};
-    n.mine = allocate(n.next, 1000, stream, WEIR_KV);
+    n.mine = allocate(n.next, 1000, stream, WEIR_CLASS_KV);
     ok(weir_fill(runtime, n.mine, 3, 1024, stream));
     n.behind = allocate_filled(n.first, 1024, PATTERN);
-    n.wall = allocate(n.first, 1024, WEIR_STREAM_HOST, WEIR_KV);
+    n.wall = allocate(n.first, 1024, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_ptr_equal(n.wall, n.behind + 1024);
     assert_ptr_equal(n.behind, n.mine + 1024);
     ok(weir_free(n.first, n.behind, WEIR_STREAM_HOST));
@@ -345,7 +345,7 @@ static void growing_behind_a_gate(void **state)
         neighbours n = make_neighbours(f->runtime, k == OF_ANOTHER_STREAM ? WEIR_STREAM_HOST : f->stream);
         gate g = GATE;
         if (k == USED_ELSEWHERE) {
-            weir_use use = {{n.mine, 0}, WEIR_WRITE};
+            weir_use use = {{n.mine, 0}, WEIR_ACCESS_WRITE};
             weir_launch *launch;
             ok(weir_launch_begin(f->runtime, other, &use, 1, &launch));
             ok(weir_launch_end(launch));
@@ -372,7 +372,7 @@ static void growing_behind_a_gate(void **state)
 static weir_runtime *make_segments(void)
 {
     const char *device = getenv("WEIR_TEST_DEVICE");
-    weir_runtime_options options = {.size = sizeof options, .budget = 64 << 20, .resource = "segments"};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 64 << 20, .resource = "segments"};
     weir_runtime *runtime;
     ok(weir_runtime_create(device ? device : "host", &options, &runtime));
     return runtime;
@@ -390,16 +390,16 @@ static void growing_over_what_stays_behind(void **state)
     ok(weir_stream_acquire(runtime, &a));
     ok(weir_stream_acquire(runtime, &b));
     gate g = GATE;
-    void *left = allocate(first, FREED, a, WEIR_KV), *wall = allocate(first, FREED, a, WEIR_KV);
+    void *left = allocate(first, FREED, a, WEIR_CLASS_KV), *wall = allocate(first, FREED, a, WEIR_CLASS_KV);
     ok(weir_call(runtime, pass_gate, &g, a));
     ok(weir_fill(runtime, left, PATTERN, FREED, a));
     ok(weir_free(first, left, a));
-    void *p = allocate(next, ASKED, a, WEIR_KV);
+    void *p = allocate(next, ASKED, a, WEIR_CLASS_KV);
     assert_ptr_equal(p, left);
     snapshot before = take_snapshot(runtime);
-    fails(WEIR_NO_ROOM, weir_resize(next, p, FREED, b));
+    fails(WEIR_ERR_NO_ROOM, weir_resize(next, p, FREED, b));
     detail_names("in the order of stream");
-    fails(WEIR_NO_ROOM, weir_resize(next, p, FREED, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_NO_ROOM, weir_resize(next, p, FREED, WEIR_STREAM_HOST));
     assert_int_equal(take_snapshot(runtime).device.live, before.device.live);
     ok(weir_resize(next, p, FREED, a));
     open_gate(&g);
@@ -418,7 +418,7 @@ static void growing_over_what_stays_behind(void **state)
 
 static weir_runtime *make_faulty(void)
 {
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET};
     weir_runtime *runtime;
     faults_reset(-1);
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
@@ -434,11 +434,11 @@ static void an_allocation_whose_zeros_fail(void **state)
     void *left = leave_pattern(first, 3000), *p = runtime;
     snapshot before = take_snapshot(runtime);
     fault.fail_at = fault.calls;
-    fails(WEIR_DRIVER, weir_alloc(next, 3000, WEIR_STREAM_HOST, WEIR_KV, &p));
+    fails(WEIR_ERR_DRIVER, weir_alloc(next, 3000, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p));
     assert_null(p);
     unchanged(runtime, before);
     fault.fail_at = -1;
-    p = allocate(next, 3000, WEIR_STREAM_HOST, WEIR_KV);
+    p = allocate(next, 3000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_ptr_equal(p, left);
     assert_true(all_bytes(runtime, p, 3000, 0));
     ok(weir_free(next, p, WEIR_STREAM_HOST));
@@ -457,9 +457,9 @@ static void a_growth_whose_zeros_fail(void **state)
     snapshot before = take_snapshot(runtime);
     for (int tries = 0; tries < 3; tries++) {
         fault.fail_at = fault.calls;
-        fails(WEIR_DRIVER, weir_resize(n.next, n.mine, 2048, WEIR_STREAM_HOST));
+        fails(WEIR_ERR_DRIVER, weir_resize(n.next, n.mine, 2048, WEIR_STREAM_HOST));
         fault.fail_at = -1;
-        weir_block_details details = {.size = sizeof details};
+        weir_block_details details = {.struct_size = sizeof details};
         ok(weir_block_info(n.mine, &details));
         assert_int_equal(details.bytes, 1000);
         assert_int_equal(details.charged, 1024);
@@ -470,7 +470,7 @@ static void a_growth_whose_zeros_fail(void **state)
         assert_true(all_bytes(runtime, n.mine, 1024, 3) && all_bytes(runtime, n.behind, 1024, PATTERN));
     }
     /* The one that could not grow asks for the same memory in another way. */
-    void *p = allocate(n.next, 1024, WEIR_STREAM_HOST, WEIR_KV);
+    void *p = allocate(n.next, 1024, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_ptr_equal(p, n.behind);
     assert_true(all_bytes(runtime, p, 1024, 0));
     ok(weir_free(n.next, p, WEIR_STREAM_HOST));
@@ -487,7 +487,7 @@ static void memory_that_went_back_to_the_driver(void **state)
     weir_client *first = open_scrubbed(runtime, "first", WEIR_SCRUB_OTHERS), *next = open_client(runtime, "next", 0, 0);
     for (int had = 0; had < 2; had++) {
         long before = fault.calls;
-        void *p = allocate(next, PIECE, WEIR_STREAM_HOST, WEIR_KV);
+        void *p = allocate(next, PIECE, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         assert_int_equal(fault.calls - before, had ? 3 : 2); /* create and map, and fill */
         ok(weir_free(next, p, WEIR_STREAM_HOST));
         ok(weir_runtime_trim(runtime, 0, NULL));
@@ -504,11 +504,11 @@ static void memory_that_went_back_to_the_driver(void **state)
  * driver that many later fails. True if some of it became spare. */
 static bool becomes_spare(weir_runtime *runtime, weir_client *first, weir_client *next, long later)
 {
-    void *left = allocate(first, PIECE, WEIR_STREAM_HOST, WEIR_WEIGHTS), *p;
+    void *left = allocate(first, PIECE, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS), *p;
     ok(weir_fill(runtime, left, PATTERN, PIECE, WEIR_STREAM_HOST));
     ok(weir_free(first, left, WEIR_STREAM_HOST));
     fault.fail_at = fault.calls + later;
-    weir_status status = weir_alloc(next, BUDGET, WEIR_STREAM_HOST, WEIR_KV, &p);
+    weir_status status = weir_alloc(next, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p);
     fault.fail_at = -1;
     if (status == WEIR_OK)
         ok(weir_free(next, p, WEIR_STREAM_HOST));
@@ -532,7 +532,8 @@ static void spare_handles_hold_somebodys_bytes(void **state)
             weir_client *next = open_scrubbed(runtime, "next", k == NEXT ? WEIR_SCRUB_OTHERS : WEIR_SCRUB_NEVER);
             if (becomes_spare(runtime, first, next, calls[i])) {
                 weir_client *owner = k == OF_FIRST ? first : next;
-                void *p = allocate(owner, BUDGET, WEIR_STREAM_HOST, WEIR_WEIGHTS); /* not where it was to be moved */
+                void *p =
+                    allocate(owner, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS); /* not where it was to be moved */
                 size_t count = count_bytes(runtime, p, BUDGET, PATTERN);
                 assert_int_equal(count, k == FIRST || k == NEXT ? 0 : PIECE);
                 ok(weir_free(owner, p, WEIR_STREAM_HOST));
@@ -550,12 +551,12 @@ static void spare_handles_hold_somebodys_bytes(void **state)
 static void options_that_are_none(void **state)
 {
     fixture *f = *state;
-    weir_client_options options = {.size = sizeof options, .name = "x", .scrub = WEIR_SCRUB_COUNT};
+    weir_client_options options = {.struct_size = sizeof options, .name = "x", .scrub = WEIR_SCRUB_COUNT};
     weir_client *client = (weir_client *)f;
-    fails(WEIR_INVALID, weir_client_open(f->runtime, &options, &client));
+    fails(WEIR_ERR_INVALID, weir_client_open(f->runtime, &options, &client));
     assert_null(client);
     /* A program that knows nothing of it. */
-    options.size = offsetof(weir_client_options, scrub);
+    options.struct_size = offsetof(weir_client_options, scrub);
     ok(weir_client_open(f->runtime, &options, &client));
     ok(weir_client_close(client));
 }

@@ -32,7 +32,7 @@ typedef struct fixture {
 
 static void begin(fixture *f, const char *resource)
 {
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .resource = resource};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = resource};
     if (on_sim()) /* where streams do nothing before somebody waits for them */
         wi_sim_configure(&(wi_sim_options){.seed = 1});
     *f = (fixture){.held = GATE};
@@ -97,8 +97,8 @@ static uint64_t charge_of(const void *pointer)
  * not before. */
 static void frees_are_final_once_they_have_passed(void **state)
 {
-    static const char *const stacks[] = {"mapped",        "segments",    "direct",        "async",
-                                         "blocks(64KiB)", "log(mapped)", "guard(mapped)", "stats(async)"};
+    static const char *const stacks[] = {"mapped",      "segments",      "direct",    "async",
+                                         "log(mapped)", "guard(mapped)", "log(async)"};
     (void)state;
     for (size_t i = 0; i < sizeof stacks / sizeof stacks[0]; i++) {
         fixture f;
@@ -107,9 +107,10 @@ static void frees_are_final_once_they_have_passed(void **state)
         if (strncmp(device(), "cuda", 4) == 0 && strcmp(stacks[i], "direct") == 0) /* cuMemFree waits for the device */
             continue;
         begin(&f, stacks[i]);
-        void *used = allocate(f.client, BLOCK, f.second, WEIR_KV), *live = allocate(f.client, BLOCK, f.stream, WEIR_KV);
-        void *ordered = allocate(f.client, BLOCK, f.stream, WEIR_WEIGHTS); /* which no thread parks */
-        void *parked = allocate(f.client, SMALL, f.second, WEIR_KV);
+        void *used = allocate(f.client, BLOCK, f.second, WEIR_CLASS_KV),
+             *live = allocate(f.client, BLOCK, f.stream, WEIR_CLASS_KV);
+        void *ordered = allocate(f.client, BLOCK, f.stream, WEIR_CLASS_WEIGHTS); /* which no thread parks */
+        void *parked = allocate(f.client, SMALL, f.second, WEIR_CLASS_KV);
         uint64_t held_up = charge_of(used) + charge_of(ordered), kept = charge_of(live);
         hold_up(&f);
         free_behind(f.client, used, f.stream);
@@ -137,13 +138,13 @@ static void what_is_parked_stays_in_the_order_of_its_stream(void **state)
     (void)state;
     fixture f;
     begin(&f, "mapped");
-    void *p = allocate(f.client, SMALL, f.stream, WEIR_KV);
+    void *p = allocate(f.client, SMALL, f.stream, WEIR_CLASS_KV);
     hold_up(&f);
     ok(weir_free(f.client, p, f.stream));
     assert_int_equal(runtime_parked(f.runtime), SMALL);
     assert_int_equal(settled(f.runtime), SMALL);
     assert_int_equal(runtime_parked(f.runtime), 0);
-    void *q = allocate(f.client, SMALL, f.stream, WEIR_KV); /* at once, in that order */
+    void *q = allocate(f.client, SMALL, f.stream, WEIR_CLASS_KV); /* at once, in that order */
     assert_ptr_equal(p, q);
     ok(weir_free(f.client, q, f.stream));
     assert_in_range(settled(f.runtime), SMALL, 2 * SMALL);
@@ -156,7 +157,7 @@ static void what_is_parked_stays_in_the_order_of_its_stream(void **state)
 static void *park(void *user)
 {
     fixture *f = user;
-    ok(weir_free(f->client, allocate(f->client, SMALL, f->second, WEIR_KV), f->second));
+    ok(weir_free(f->client, allocate(f->client, SMALL, f->second, WEIR_CLASS_KV), f->second));
     sem_post(&parked_there);
     sem_wait(&go_on);
     return NULL;
@@ -246,12 +247,12 @@ static void those_in_hand_are_waited_for(void **state)
         skip(); /* the driver is the host's */
     faults_reset(-1);
     fault.in_release = hold_release;
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .resource = "direct"};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = "direct"};
     f = (fixture){.held = GATE};
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &f.runtime));
     f.client = open_client(f.runtime, "one", 0, 0);
     for (int i = 0; i < 2; i++)
-        workers[i] = (worker){&f, allocate(f.client, BLOCK, WEIR_STREAM_HOST, WEIR_KV), i, 0};
+        workers[i] = (worker){&f, allocate(f.client, BLOCK, WEIR_STREAM_HOST, WEIR_CLASS_KV), i, 0};
     assert_int_equal(pthread_create(&workers[0].thread, NULL, free_slowly, &workers[0]), 0);
     sem_wait(&in_driver[0]);
     assert_int_equal(pthread_create(&settler, NULL, settle_once, &f), 0);
@@ -281,10 +282,10 @@ static void what_is_refused_is_left(void **state)
         skip();
     fixture f = {.held = GATE};
     faults_reset(-1);
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .resource = "direct"};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = "direct"};
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &f.runtime));
     f.client = open_client(f.runtime, "one", 0, 0);
-    void *p = allocate(f.client, BLOCK, WEIR_STREAM_HOST, WEIR_KV);
+    void *p = allocate(f.client, BLOCK, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     fault.refused_releases = 2;
     ok(weir_free(f.client, p, WEIR_STREAM_HOST));
     assert_int_equal(settled(f.runtime), BLOCK);
@@ -299,7 +300,7 @@ static void nothing_there(void **state)
     (void)state;
     fixture f;
     uint64_t left = 1;
-    fails(WEIR_INVALID, weir_runtime_settle(NULL, &left));
+    fails(WEIR_ERR_INVALID, weir_runtime_settle(NULL, &left));
     assert_int_equal(left, 1);
     begin(&f, "mapped");
     assert_int_equal(settled(f.runtime), 0);

@@ -12,15 +12,15 @@ enum { ROOM = 4096 };
             type value;                                                                                                \
         } u;                                                                                                           \
         memset(u.raw, 0x5a, sizeof u.raw);                                                                             \
-        u.value.size = (bytes);                                                                                        \
+        u.value.struct_size = (bytes);                                                                                 \
         type *out = &u.value;                                                                                          \
         ok(call);                                                                                                      \
-        assert_int_equal(u.value.size, (bytes));                                                                       \
+        assert_int_equal(u.value.struct_size, (bytes));                                                                \
         size_t written_ = (bytes) < sizeof(type) ? (bytes) : sizeof(type);                                             \
         for (size_t i_ = written_; i_ < ROOM; i_++)                                                                    \
             assert_int_equal(u.raw[i_], 0x5a);                                                                         \
-        out->size = 0;                                                                                                 \
-        fails(WEIR_INVALID, call);                                                                                     \
+        out->struct_size = 0;                                                                                          \
+        fails(WEIR_ERR_INVALID, call);                                                                                 \
     } while (0)
 
 #define ALL_SIZES(type, call)                                                                                          \
@@ -36,8 +36,8 @@ static void structures_that_are_filled(void **state)
     (void)state;
     weir_runtime *runtime = make_runtime(4 * MIB);
     weir_client *client = open_client(runtime, "x", 0, MIB);
-    void *p = allocate(client, 100, WEIR_STREAM_HOST, WEIR_KV), *none;
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(client, 2 * MIB, WEIR_STREAM_HOST, WEIR_KV, &none));
+    void *p = allocate(client, 100, WEIR_STREAM_HOST, WEIR_CLASS_KV), *none;
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(client, 2 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV, &none));
     ALL_SIZES(weir_option, weir_option_at(0, out));
     ALL_SIZES(weir_option, weir_option_get("log", out));
     ALL_SIZES(weir_stats, weir_snapshot(runtime, out, NULL, 0, NULL));
@@ -71,7 +71,7 @@ static void arrays_that_are_filled(void **state)
         ok(weir_snapshot(runtime, &stats, (weir_client_stats *)raw, 3, &count));
         for (int i = 0; i < 3; i++) {
             const weir_client_stats *line = (const weir_client_stats *)(raw + (size_t)i * stride);
-            assert_int_equal(line->size, stride);
+            assert_int_equal(line->struct_size, stride);
             assert_string_equal(line->name, weir_client_name(clients[i]));
             if (stride > sizeof(weir_client_stats))
                 assert_int_equal(((const unsigned char *)line)[sizeof *line], 0x5a);
@@ -84,15 +84,15 @@ static void arrays_that_are_filled(void **state)
         _Alignas(16) unsigned char raw[ROOM];
         size_t stride = events[k], count;
         ok(weir_trace_open(runtime, 0, &trace));
-        void *p = allocate(clients[0], 100, WEIR_STREAM_HOST, WEIR_KV);
+        void *p = allocate(clients[0], 100, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         ok(weir_free(clients[0], p, WEIR_STREAM_HOST));
         memset(raw, 0x5a, sizeof raw);
         memcpy(raw, &stride, sizeof stride);
         ok(weir_trace_read(trace, (weir_event *)raw, 10, &count));
         assert_int_equal(count, k == 0 ? 3 : 2);
         const weir_event *last = (const weir_event *)(raw + (count - 1) * stride);
-        assert_int_equal(last->size, stride);
-        assert_int_equal(last->action, WEIR_DEALLOCATE);
+        assert_int_equal(last->struct_size, stride);
+        assert_int_equal(last->action, WEIR_ACTION_DEALLOCATE);
         assert_int_equal(last->order, count);
         assert_int_equal(raw[count * stride], 0x5a);
         weir_trace_close(trace);
@@ -117,37 +117,39 @@ static void structures_that_are_taken(void **state)
     weir_client *client;
     weir_block block;
     memset(u.raw, 0xff, sizeof u.raw);
-    u.runtime = (weir_runtime_options){.size = offsetof(weir_runtime_options, resource), .budget = 4 * MIB};
+    u.runtime = (weir_runtime_options){.struct_size = offsetof(weir_runtime_options, resource), .budget = 4 * MIB};
     u.runtime.resource = (const char *)(uintptr_t)1; /* beyond its size */
     ok(weir_runtime_create("host", &u.runtime, &runtime));
     ok(weir_runtime_destroy(runtime));
-    u.runtime = (weir_runtime_options){.size = sizeof u.runtime + 100, .budget = 4 * MIB};
+    u.runtime = (weir_runtime_options){.struct_size = sizeof u.runtime + 100, .budget = 4 * MIB};
     ok(weir_runtime_create("host", &u.runtime, &runtime));
 
-    u.client = (weir_client_options){.size = offsetof(weir_client_options, maximum), .name = "old", .maximum = 1};
+    u.client =
+        (weir_client_options){.struct_size = offsetof(weir_client_options, maximum), .name = "old", .maximum = 1};
     ok(weir_client_open(runtime, &u.client, &client));
-    ok(weir_free(client, allocate(client, MIB, WEIR_STREAM_HOST, WEIR_KV), WEIR_STREAM_HOST));
+    ok(weir_free(client, allocate(client, MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV), WEIR_STREAM_HOST));
     ok(weir_client_close(client));
-    u.client = (weir_client_options){.size = 2 * sizeof(size_t), .name = "older", .guaranteed = 64 * MIB};
+    u.client = (weir_client_options){.struct_size = 2 * sizeof(size_t), .name = "older", .guaranteed = 64 * MIB};
     ok(weir_client_open(runtime, &u.client, &client));
 
-    u.request = (weir_request){.size = offsetof(weir_request, memory_class), .bytes = 100};
+    u.request = (weir_request){.struct_size = offsetof(weir_request, memory_class), .bytes = 100};
     u.request.memory_class = (weir_class)99;
     u.request.tag = (const char *)(uintptr_t)1;
     u.request.flags = ~0u;
     ok(weir_alloc_with(client, &u.request, &block));
     ok(weir_free_block(client, block, WEIR_STREAM_HOST));
-    u.request = (weir_request){.size = sizeof u.request + 200, .bytes = 100, .memory_class = WEIR_KV};
+    u.request = (weir_request){.struct_size = sizeof u.request + 200, .bytes = 100, .memory_class = WEIR_CLASS_KV};
     ok(weir_alloc_with(client, &u.request, &block));
     ok(weir_free_block(client, block, WEIR_STREAM_HOST));
-    u.request.size = sizeof(size_t);
-    fails(WEIR_INVALID, weir_alloc_with(client, &u.request, &block));
+    u.request.struct_size = sizeof(size_t);
+    fails(WEIR_ERR_INVALID, weir_alloc_with(client, &u.request, &block));
 
     weir_model *model;
-    u.model = (weir_model_options){.size = offsetof(weir_model_options, engine), .engine = (const char *)(uintptr_t)1};
-    fails(WEIR_NOT_FOUND, weir_model_load("/there/is/no/such.model", &u.model, &model));
-    u.model.size = 0;
-    fails(WEIR_INVALID, weir_model_load("/there/is/no/such.model", &u.model, &model));
+    u.model =
+        (weir_model_options){.struct_size = offsetof(weir_model_options, engine), .engine = (const char *)(uintptr_t)1};
+    fails(WEIR_ERR_NOT_FOUND, weir_model_load("/there/is/no/such.model", &u.model, &model));
+    u.model.struct_size = 0;
+    fails(WEIR_ERR_INVALID, weir_model_load("/there/is/no/such.model", &u.model, &model));
     ok(weir_client_close(client));
     ok(weir_runtime_destroy(runtime));
 }
@@ -161,24 +163,24 @@ static void element_types(void **state)
         weir_type type;
         const char *name;
         size_t bytes;
-    } table[] = {{WEIR_F32, "f32", 4},
-                 {WEIR_F64, "f64", 8},
-                 {WEIR_F16, "f16", 2},
-                 {WEIR_BF16, "bf16", 2},
-                 {WEIR_I8, "i8", 1},
-                 {WEIR_I16, "i16", 2},
-                 {WEIR_I32, "i32", 4},
-                 {WEIR_I64, "i64", 8},
-                 {WEIR_U8, "u8", 1},
-                 {WEIR_U16, "u16", 2},
-                 {WEIR_U32, "u32", 4},
-                 {WEIR_U64, "u64", 8},
-                 {WEIR_BOOL, "bool", 1},
-                 {WEIR_F8E4M3FN, "f8e4m3fn", 1},
-                 {WEIR_F8E4M3FNUZ, "f8e4m3fnuz", 1},
-                 {WEIR_F8E5M2, "f8e5m2", 1},
-                 {WEIR_F8E5M2FNUZ, "f8e5m2fnuz", 1},
-                 {WEIR_TEXT, "text", 1}};
+    } table[] = {{WEIR_TYPE_F32, "f32", 4},
+                 {WEIR_TYPE_F64, "f64", 8},
+                 {WEIR_TYPE_F16, "f16", 2},
+                 {WEIR_TYPE_BF16, "bf16", 2},
+                 {WEIR_TYPE_I8, "i8", 1},
+                 {WEIR_TYPE_I16, "i16", 2},
+                 {WEIR_TYPE_I32, "i32", 4},
+                 {WEIR_TYPE_I64, "i64", 8},
+                 {WEIR_TYPE_U8, "u8", 1},
+                 {WEIR_TYPE_U16, "u16", 2},
+                 {WEIR_TYPE_U32, "u32", 4},
+                 {WEIR_TYPE_U64, "u64", 8},
+                 {WEIR_TYPE_BOOL, "bool", 1},
+                 {WEIR_TYPE_F8E4M3FN, "f8e4m3fn", 1},
+                 {WEIR_TYPE_F8E4M3FNUZ, "f8e4m3fnuz", 1},
+                 {WEIR_TYPE_F8E5M2, "f8e5m2", 1},
+                 {WEIR_TYPE_F8E5M2FNUZ, "f8e5m2fnuz", 1},
+                 {WEIR_TYPE_TEXT, "text", 1}};
     assert_int_equal(sizeof table / sizeof table[0], WEIR_TYPE_COUNT - 1);
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         assert_string_equal(weir_type_name(table[i].type), table[i].name);
@@ -189,7 +191,7 @@ static void element_types(void **state)
         size_t bytes = 77;
         assert_string_equal(weir_type_name((weir_type)none[i]), "?");
         assert_int_equal(weir_type_bytes((weir_type)none[i]), 0);
-        fails(WEIR_INVALID, weir_tensor_bytes((weir_type)none[i], 0, NULL, &bytes));
+        fails(WEIR_ERR_INVALID, weir_tensor_bytes((weir_type)none[i], 0, NULL, &bytes));
         assert_int_equal(bytes, 77);
     }
 }
@@ -201,28 +203,28 @@ static void tensor_sizes(void **state)
     int64_t shape[WEIR_MAX_RANK + 1];
     for (int i = 0; i <= WEIR_MAX_RANK; i++)
         shape[i] = 2;
-    ok(weir_tensor_bytes(WEIR_F32, 0, NULL, &bytes)); /* a scalar */
+    ok(weir_tensor_bytes(WEIR_TYPE_F32, 0, NULL, &bytes)); /* a scalar */
     assert_int_equal(bytes, 4);
-    ok(weir_tensor_bytes(WEIR_F16, WEIR_MAX_RANK, shape, &bytes));
+    ok(weir_tensor_bytes(WEIR_TYPE_F16, WEIR_MAX_RANK, shape, &bytes));
     assert_int_equal(bytes, 2 << WEIR_MAX_RANK);
-    fails(WEIR_INVALID, weir_tensor_bytes(WEIR_F16, WEIR_MAX_RANK + 1, shape, &bytes));
-    fails(WEIR_INVALID, weir_tensor_bytes(WEIR_F16, 1, NULL, &bytes));
-    fails(WEIR_INVALID, weir_tensor_bytes(WEIR_F16, 1, shape, NULL));
+    fails(WEIR_ERR_INVALID, weir_tensor_bytes(WEIR_TYPE_F16, WEIR_MAX_RANK + 1, shape, &bytes));
+    fails(WEIR_ERR_INVALID, weir_tensor_bytes(WEIR_TYPE_F16, 1, NULL, &bytes));
+    fails(WEIR_ERR_INVALID, weir_tensor_bytes(WEIR_TYPE_F16, 1, shape, NULL));
     shape[1] = 0;
-    ok(weir_tensor_bytes(WEIR_F32, 3, shape, &bytes)); /* empty */
+    ok(weir_tensor_bytes(WEIR_TYPE_F32, 3, shape, &bytes)); /* empty */
     assert_int_equal(bytes, 0);
     shape[1] = -1;
-    fails(WEIR_INVALID, weir_tensor_bytes(WEIR_F32, 3, shape, &bytes));
+    fails(WEIR_ERR_INVALID, weir_tensor_bytes(WEIR_TYPE_F32, 3, shape, &bytes));
     detail_names("dimension 1 is -1");
     shape[1] = INT64_MAX;
-    fails(WEIR_INVALID, weir_tensor_bytes(WEIR_F32, 2, shape, &bytes));
+    fails(WEIR_ERR_INVALID, weir_tensor_bytes(WEIR_TYPE_F32, 2, shape, &bytes));
     shape[0] = (int64_t)1 << 62;
     shape[1] = 3;
-    ok(weir_tensor_bytes(WEIR_U8, 1, shape, &bytes));
+    ok(weir_tensor_bytes(WEIR_TYPE_U8, 1, shape, &bytes));
     assert_int_equal(bytes, (size_t)1 << 62);
-    ok(weir_tensor_bytes(WEIR_U8, 2, shape, &bytes));
+    ok(weir_tensor_bytes(WEIR_TYPE_U8, 2, shape, &bytes));
     assert_int_equal(bytes, (size_t)3 << 62);
-    fails(WEIR_INVALID, weir_tensor_bytes(WEIR_U16, 2, shape, &bytes));
+    fails(WEIR_ERR_INVALID, weir_tensor_bytes(WEIR_TYPE_U16, 2, shape, &bytes));
 }
 
 int main(void)

@@ -35,7 +35,7 @@ static uint64_t lost_tags(void)
 
 static void tagged(const char *tag, const char *expected)
 {
-    weir_request request = {.size = sizeof request, .bytes = UNIT, .tag = tag};
+    weir_request request = {.struct_size = sizeof request, .bytes = UNIT, .tag = tag};
     weir_block_details details = WEIR_INIT(weir_block_details);
     weir_block block;
     ok(weir_alloc_with(client, &request, &block));
@@ -106,7 +106,7 @@ static void clients_keep_their_names(void **state)
     ok(weir_client_snapshot(named, &stats));
     assert_string_equal(stats.name, weir_client_name(named));
     void *pointer;
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(named, 2 * MIB, WEIR_STREAM_HOST, WEIR_KV, &pointer));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(named, 2 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV, &pointer));
     detail_names("nnnn");
     assert_string_equal(last_refusal().client, weir_client_name(named));
     weir_client *other = NULL;
@@ -126,17 +126,17 @@ static void traces_say_that_a_name_was_not_kept(void **state)
 {
     (void)state;
     weir_trace *trace;
-    weir_event events[8] = {{.size = sizeof events[0]}};
+    weir_event events[8] = {{.struct_size = sizeof events[0]}};
     size_t count;
     weir_client *late = open_client(runtime, "late", 0, 0);
     ok(weir_trace_open(runtime, 0, &trace));
-    ok(weir_free(late, allocate(late, UNIT, WEIR_STREAM_HOST, WEIR_KV), WEIR_STREAM_HOST));
-    ok(weir_free(client, allocate(client, UNIT, WEIR_STREAM_HOST, WEIR_KV), WEIR_STREAM_HOST));
+    ok(weir_free(late, allocate(late, UNIT, WEIR_STREAM_HOST, WEIR_CLASS_KV), WEIR_STREAM_HOST));
+    ok(weir_free(client, allocate(client, UNIT, WEIR_STREAM_HOST, WEIR_CLASS_KV), WEIR_STREAM_HOST));
     ok(weir_client_close(late));
     ok(weir_trace_read(trace, events, 8, &count));
     unsigned lost = 0, kept = 0;
     for (size_t i = 0; i < count; i++)
-        if (events[i].action == WEIR_ALLOCATE) {
+        if (events[i].action == WEIR_ACTION_ALLOCATE) {
             lost += strcmp(events[i].client, "?") == 0;
             kept += strcmp(events[i].client, "client") == 0;
         }

@@ -39,8 +39,8 @@ static void use_shelf(uint64_t *random, weir_stream stream)
         s->bytes = 1 + next_random(random) % (200 * KIB);
         s->client = common;
         weir_status status = weir_alloc(common, s->bytes, WEIR_STREAM_HOST,
-                                        next_random(random) % 2 ? WEIR_KV : WEIR_WEIGHTS, &s->pointer);
-        expect(status == WEIR_OK || status == WEIR_OUT_OF_MEMORY);
+                                        next_random(random) % 2 ? WEIR_CLASS_KV : WEIR_CLASS_WEIGHTS, &s->pointer);
+        expect(status == WEIR_OK || status == WEIR_ERR_OUT_OF_MEMORY);
         if (s->pointer)
             memset(s->pointer, (unsigned char)s->bytes, s->bytes);
     }
@@ -49,14 +49,15 @@ static void use_shelf(uint64_t *random, weir_stream stream)
 
 static void short_client(uint64_t *random, weir_stream stream)
 {
-    weir_client_options options = {.size = sizeof options, .name = "short", .guaranteed = next_random(random) % MIB};
+    weir_client_options options = {
+        .struct_size = sizeof options, .name = "short", .guaranteed = next_random(random) % MIB};
     weir_client *client;
     void *p;
     if (weir_client_open(runtime, &options, &client) != WEIR_OK)
         return;
-    if (weir_alloc(client, 1000, stream, WEIR_SCRATCH, &p) == WEIR_OK) {
+    if (weir_alloc(client, 1000, stream, WEIR_CLASS_SCRATCH, &p) == WEIR_OK) {
         expect(weir_fill(runtime, p, 1, 1000, stream) == WEIR_OK);
-        expect(weir_client_close(client) == WEIR_BUSY);
+        expect(weir_client_close(client) == WEIR_ERR_BUSY);
         expect(weir_resize(client, p, 500, stream) == WEIR_OK);
         expect(weir_free(client, p, stream) == WEIR_OK);
     }
@@ -68,7 +69,7 @@ static void look_around(uint64_t *random)
     weir_stats stats = WEIR_INIT(weir_stats);
     weir_client_stats clients[20];
     size_t count;
-    clients[0].size = sizeof clients[0];
+    clients[0].struct_size = sizeof clients[0];
     expect(weir_snapshot(runtime, &stats, clients, 20, &count) == WEIR_OK);
     uint64_t live = 0, pending = 0;
     for (size_t i = 0; i < count && i < 20; i++) {
@@ -81,9 +82,9 @@ static void look_around(uint64_t *random)
     if (next_random(random) % 4 == 0)
         expect(weir_runtime_trim(runtime, next_random(random) % (4 * MIB), &released) == WEIR_OK);
     weir_status status = weir_runtime_set_budget(runtime, (8 + next_random(random) % 8) * MIB);
-    expect(status == WEIR_OK || status == WEIR_OUT_OF_MEMORY);
+    expect(status == WEIR_OK || status == WEIR_ERR_OUT_OF_MEMORY);
     status = weir_client_set_limits(common, next_random(random) % (2 * MIB), 0);
-    expect(status == WEIR_OK || status == WEIR_OUT_OF_MEMORY);
+    expect(status == WEIR_OK || status == WEIR_ERR_OUT_OF_MEMORY);
     weir_block_details details = WEIR_INIT(weir_block_details);
     shared_block *s = &shelf[next_random(random) % SHARED];
     pthread_mutex_lock(&s->lock);
@@ -157,10 +158,10 @@ static void *winners[16];
 static void *compete(void *user)
 {
     void *p = NULL;
-    weir_class memory_class = (uintptr_t)user % 2 ? WEIR_WEIGHTS : WEIR_KV;
+    weir_class memory_class = (uintptr_t)user % 2 ? WEIR_CLASS_WEIGHTS : WEIR_CLASS_KV;
     pthread_barrier_wait(&line);
     weir_status status = weir_alloc(common, share, WEIR_STREAM_HOST, memory_class, &p);
-    expect(status == WEIR_OK || status == WEIR_OUT_OF_MEMORY);
+    expect(status == WEIR_OK || status == WEIR_ERR_OUT_OF_MEMORY);
     if (status == WEIR_OK)
         __atomic_fetch_add(&won, 1, __ATOMIC_RELAXED);
     winners[(uintptr_t)user - 1] = p;
@@ -178,7 +179,7 @@ static void the_last_bytes_go_to_as_many_as_fit(void **state)
         common = open_client(runtime, "common", 0, 0);
         share = 8 * GRANULE;
         if (round % 2) {
-            void *p = allocate(common, FIT * 8 * GRANULE, WEIR_STREAM_HOST, WEIR_WEIGHTS);
+            void *p = allocate(common, FIT * 8 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
             ok(weir_free(common, p, WEIR_STREAM_HOST));
         }
         won = 0;
@@ -196,7 +197,7 @@ static void the_last_bytes_go_to_as_many_as_fit(void **state)
 /* Each thread's own share is always there, whatever the others free and take meanwhile. */
 static void *churn(void *user)
 {
-    weir_class memory_class = (uintptr_t)user % 2 ? WEIR_WEIGHTS : WEIR_KV;
+    weir_class memory_class = (uintptr_t)user % 2 ? WEIR_CLASS_WEIGHTS : WEIR_CLASS_KV;
     for (int i = 0; i < 200; i++) {
         void *p;
         weir_status status = weir_alloc(common, share, WEIR_STREAM_HOST, memory_class, &p);
@@ -227,12 +228,13 @@ static void *pass_it_round(void *user)
     (void)user;
     for (int i = 0; i < 1500; i++) {
         void *p;
-        weir_status status = weir_alloc(common, share, WEIR_STREAM_HOST, WEIR_KV, &p);
+        weir_status status = weir_alloc(common, share, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p);
         if (status == WEIR_OK) {
             expect(weir_free(common, p, WEIR_STREAM_HOST) == WEIR_OK);
         } else {
             weir_refusal r = WEIR_INIT(weir_refusal);
-            expect(status == WEIR_OUT_OF_MEMORY && weir_refusal_last(&r) == WEIR_OK && r.cause == WEIR_CAUSE_BUDGET);
+            expect(status == WEIR_ERR_OUT_OF_MEMORY && weir_refusal_last(&r) == WEIR_OK &&
+                   r.cause == WEIR_CAUSE_BUDGET);
         }
     }
     return NULL;
@@ -256,7 +258,7 @@ static void *free_it(void *user)
     pthread_barrier_wait(&line);
     weir_status status = weir_free(common, winners[0], WEIR_STREAM_HOST);
     (void)user;
-    expect(status == WEIR_OK || status == WEIR_DOUBLE_FREE || status == WEIR_BUSY);
+    expect(status == WEIR_OK || status == WEIR_ERR_DOUBLE_FREE || status == WEIR_ERR_BUSY);
     if (status == WEIR_OK)
         __atomic_fetch_add(&won, 1, __ATOMIC_RELAXED);
     return NULL;
@@ -269,7 +271,7 @@ static void a_block_is_freed_once(void **state)
     common = open_client(runtime, "common", 0, 0);
     pthread_barrier_init(&line, NULL, 4);
     for (int round = 0; round < 100; round++) {
-        winners[0] = allocate(common, 1000, WEIR_STREAM_HOST, WEIR_KV);
+        winners[0] = allocate(common, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         won = 0;
         run_threads(4, free_it);
         assert_int_equal(won, 1);
@@ -287,13 +289,13 @@ static void *allocate_until_closed(void *user)
     pthread_barrier_wait(&line);
     for (;;) {
         void *p;
-        weir_status status = weir_alloc(common, 1000, WEIR_STREAM_HOST, WEIR_KV, &p);
+        weir_status status = weir_alloc(common, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p);
         if (status != WEIR_OK) {
-            expect(status == WEIR_INVALID);
+            expect(status == WEIR_ERR_INVALID);
             return NULL;
         }
         /* A close may just be trying; it finds this block, or an allocation that is under way, and opens again. */
-        while ((status = weir_free(common, p, WEIR_STREAM_HOST)) == WEIR_INVALID)
+        while ((status = weir_free(common, p, WEIR_STREAM_HOST)) == WEIR_ERR_INVALID)
             ;
         expect(status == WEIR_OK);
     }
@@ -311,7 +313,7 @@ static void closing_under_use(void **state)
             pthread_create(&threads[i], NULL, allocate_until_closed, NULL);
         pthread_barrier_wait(&line);
         weir_status status;
-        while ((status = weir_client_close(common)) == WEIR_BUSY)
+        while ((status = weir_client_close(common)) == WEIR_ERR_BUSY)
             ;
         assert_int_equal(status, WEIR_OK);
         for (int i = 0; i < 2; i++)
@@ -331,7 +333,7 @@ static weir_runtime *got[16];
 static void *get_first(void *user)
 {
     weir_runtime *own;
-    weir_runtime_options options = {.size = sizeof options, .budget = MIB};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = MIB};
     pthread_barrier_wait(&line);
     expect(weir_runtime_get("host", &got[(uintptr_t)user - 1]) == WEIR_OK);
     for (int i = 0; i < 3; i++) { /* others come and go in the list */

@@ -129,7 +129,7 @@ static weir_status t_stream_create(wi_device *device, void **stream)
             *stream = &streams[s];
             return WEIR_OK;
         }
-    return weir_fail(WEIR_DRIVER, "toy: no more streams");
+    return weir_fail(WEIR_ERR_DRIVER, "toy: no more streams");
 }
 
 static weir_status t_stream_synchronize(wi_device *device, void *stream)
@@ -268,7 +268,7 @@ static weir_status t_reserve(wi_device *device, uint64_t bytes, void **address)
         *address = areas[i].base;
         return WEIR_OK;
     }
-    return weir_fail(WEIR_DRIVER, "toy: no more addresses");
+    return weir_fail(WEIR_ERR_DRIVER, "toy: no more addresses");
 }
 
 static void t_unreserve(wi_device *device, void *address, uint64_t bytes)
@@ -296,9 +296,9 @@ static weir_status t_create(wi_device *device, uint64_t bytes, size_t count, wi_
     (void)device;
     uint64_t granules = bytes / the_toy.granule;
     if (fails())
-        return weir_fail(WEIR_DRIVER, "toy: a create that fails");
+        return weir_fail(WEIR_ERR_DRIVER, "toy: a create that fails");
     if (count * granules > the_toy.capacity - wi_min(the_toy.used, the_toy.capacity))
-        return weir_fail(WEIR_OUT_OF_MEMORY, "toy: the device has no more");
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "toy: the device has no more");
     for (size_t i = 0; i < count; i++) {
         toy_handle *handle = calloc(1, sizeof *handle + bytes / UNIT_BYTES * sizeof *handle->units);
         handle->granules = granules;
@@ -321,7 +321,7 @@ static weir_status t_map(wi_device *device, void *address, uint64_t bytes, size_
     (void)device;
     let_others_work();
     if (fails())
-        return weir_fail(WEIR_DRIVER, "toy: a map that fails");
+        return weir_fail(WEIR_ERR_DRIVER, "toy: a map that fails");
     for (size_t i = 0; i < count; i++) {
         toy_handle *handle = (toy_handle *)(uintptr_t)handles[i];
         char *to = (char *)address + i * bytes;
@@ -355,7 +355,7 @@ static weir_status t_unmap(wi_device *device, void *address, uint64_t bytes, siz
     (void)device;
     let_others_work();
     if (fails())
-        return weir_fail(WEIR_DRIVER, "toy: an unmap that fails");
+        return weir_fail(WEIR_ERR_DRIVER, "toy: an unmap that fails");
     for (size_t i = 0; i < count; i++) {
         toy_handle *handle = (toy_handle *)(uintptr_t)handles[i];
         const char *from = (char *)address + i * bytes;
@@ -374,7 +374,7 @@ static weir_status t_unmap(wi_device *device, void *address, uint64_t bytes, siz
 
 static weir_status unsupported(void)
 {
-    return weir_fail(WEIR_UNSUPPORTED, "toy: there is no such thing");
+    return weir_fail(WEIR_ERR_UNSUPPORTED, "toy: there is no such thing");
 }
 static weir_status t_allocate(wi_device *device, weir_kind kind, uint64_t bytes, void **address)
 {

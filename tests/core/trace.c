@@ -24,7 +24,7 @@ static int tear_down(void **state)
     fixture *f = *state;
     ok(weir_client_close(f->client));
     ok(weir_stream_release(f->stream));
-    fails(WEIR_BUSY, weir_runtime_destroy(f->runtime));
+    fails(WEIR_ERR_BUSY, weir_runtime_destroy(f->runtime));
     detail_names("trace");
     weir_trace_close(f->trace);
     ok(weir_runtime_destroy(f->runtime));
@@ -38,7 +38,7 @@ static weir_event next(weir_trace *trace)
     size_t count = 0;
     ok(weir_trace_read(trace, &event, 1, &count));
     assert_int_equal(count, 1);
-    assert_int_equal(event.size, sizeof event);
+    assert_int_equal(event.struct_size, sizeof event);
     return event;
 }
 
@@ -54,8 +54,11 @@ static void every_action_with_its_numbers(void **state)
 {
     fixture *f = *state;
     uint64_t before = now_ns();
-    weir_request request = {
-        .size = sizeof request, .bytes = 1000, .stream = f->stream, .memory_class = WEIR_KV, .tag = "cache"};
+    weir_request request = {.struct_size = sizeof request,
+                            .bytes = 1000,
+                            .stream = f->stream,
+                            .memory_class = WEIR_CLASS_KV,
+                            .tag = "cache"};
     weir_block block;
     ok(weir_alloc_with(f->client, &request, &block));
     gate g = GATE;
@@ -66,31 +69,34 @@ static void every_action_with_its_numbers(void **state)
     open_gate(&g);
     ok(weir_stream_synchronize(f->stream));
     snapshot s = take_snapshot(f->runtime);
-    weir_request large = {
-        .size = sizeof large, .bytes = 5 * MIB + 1, .stream = f->stream, .memory_class = WEIR_SCRATCH, .tag = "big"};
+    weir_request large = {.struct_size = sizeof large,
+                          .bytes = 5 * MIB + 1,
+                          .stream = f->stream,
+                          .memory_class = WEIR_CLASS_SCRATCH,
+                          .tag = "big"};
     weir_block none;
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc_with(f->client, &large, &none));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc_with(f->client, &large, &none));
     ok(weir_runtime_trim(f->runtime, 0, NULL));
 
     weir_event e = next(f->trace);
     uint64_t order = e.order;
     assert_int_equal(order, 1);
     assert_string_equal(e.device, "host");
-    assert_int_equal(e.action, WEIR_HOLD);
+    assert_int_equal(e.action, WEIR_ACTION_HOLD);
     assert_int_equal(e.held, GRANULE);
     assert_string_equal(e.client, "");
     static const struct {
         weir_action action;
         uint64_t bytes, charged, live, pending;
-    } wanted[] = {{WEIR_ALLOCATE, 1000, 1024, 1024, 0},
-                  {WEIR_CALL, 0, 0, 1024, 0},
-                  {WEIR_RESIZE, 2000, 2048, 2048, 0},
-                  {WEIR_RESIZE, 300, 512, 512, 1536},
-                  {WEIR_DEALLOCATE, 300, 512, 0, 1536},
-                  {WEIR_SYNCHRONIZE, 0, 0, 0, 1536},
-                  {WEIR_REAP, 1536, 1536, 0, 0},
-                  {WEIR_REAP, 0, 0, 0, 0}, /* what was freed in order is anyone's, and what lies beside it */
-                  {WEIR_REFUSE, 5 * MIB + 1, 5 * MIB + 256, 0, 0}};
+    } wanted[] = {{WEIR_ACTION_ALLOCATE, 1000, 1024, 1024, 0},
+                  {WEIR_ACTION_CALL, 0, 0, 1024, 0},
+                  {WEIR_ACTION_RESIZE, 2000, 2048, 2048, 0},
+                  {WEIR_ACTION_RESIZE, 300, 512, 512, 1536},
+                  {WEIR_ACTION_DEALLOCATE, 300, 512, 0, 1536},
+                  {WEIR_ACTION_SYNCHRONIZE, 0, 0, 0, 1536},
+                  {WEIR_ACTION_REAP, 1536, 1536, 0, 0},
+                  {WEIR_ACTION_REAP, 0, 0, 0, 0}, /* what was freed in order is anyone's, and what lies beside it */
+                  {WEIR_ACTION_REFUSE, 5 * MIB + 1, 5 * MIB + 256, 0, 0}};
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         e = next(f->trace);
         assert_int_equal(e.action, wanted[i].action);
@@ -98,20 +104,20 @@ static void every_action_with_its_numbers(void **state)
         assert_true(e.nanoseconds >= before && e.nanoseconds <= now_ns());
         before = e.nanoseconds;
         assert_true(e.thread > 0);
-        if (wanted[i].bytes || e.action != WEIR_REAP)
+        if (wanted[i].bytes || e.action != WEIR_ACTION_REAP)
             assert_int_equal(e.bytes, wanted[i].bytes);
         assert_int_equal(e.charged, wanted[i].charged);
         assert_int_equal(e.live, wanted[i].live);
         assert_int_equal(e.pending, wanted[i].pending);
         assert_int_equal(e.held, GRANULE);
-        assert_int_equal(e.result, e.action == WEIR_REFUSE ? WEIR_OUT_OF_MEMORY : WEIR_OK);
-        if (e.action == WEIR_CALL || e.action == WEIR_SYNCHRONIZE) {
+        assert_int_equal(e.result, e.action == WEIR_ACTION_REFUSE ? WEIR_ERR_OUT_OF_MEMORY : WEIR_OK);
+        if (e.action == WEIR_ACTION_CALL || e.action == WEIR_ACTION_SYNCHRONIZE) {
             assert_int_equal(e.stream.id, f->stream.id);
             assert_string_equal(e.client, "");
             continue;
         }
-        assert_int_equal(e.object, e.action == WEIR_DEALLOCATE);
-        if (e.action == WEIR_REAP && e.generation == 0) {
+        assert_int_equal(e.object, e.action == WEIR_ACTION_DEALLOCATE);
+        if (e.action == WEIR_ACTION_REAP && e.generation == 0) {
             assert_true((char *)e.pointer <= (char *)block.pointer);
             assert_true((char *)e.pointer + e.bytes >= (char *)block.pointer + 512);
             assert_int_equal(e.stream.id, f->stream.id);
@@ -119,23 +125,23 @@ static void every_action_with_its_numbers(void **state)
             continue;
         }
         assert_string_equal(e.client, "traced");
-        assert_int_equal(e.other.id, e.action == WEIR_REFUSE ? 0 : f->stream.id);
-        if (e.action == WEIR_REFUSE) {
+        assert_int_equal(e.other.id, e.action == WEIR_ACTION_REFUSE ? 0 : f->stream.id);
+        if (e.action == WEIR_ACTION_REFUSE) {
             assert_null(e.pointer);
             assert_string_equal(e.tag, "big");
             assert_int_equal(e.stream.id, f->stream.id);
-            assert_int_equal(e.memory_class, WEIR_SCRATCH);
+            assert_int_equal(e.memory_class, WEIR_CLASS_SCRATCH);
             continue;
         }
-        assert_int_equal(e.memory_class, WEIR_KV);
+        assert_int_equal(e.memory_class, WEIR_CLASS_KV);
         assert_int_equal(e.generation, block.generation);
         assert_string_equal(e.tag, "cache");
         assert_ptr_equal(e.pointer, (char *)block.pointer + (e.bytes == 1536 ? 512 : 0));
-        if (e.action == WEIR_DEALLOCATE)
+        if (e.action == WEIR_ACTION_DEALLOCATE)
             assert_int_equal(e.stream.id, f->stream.id);
     }
     e = next(f->trace);
-    assert_int_equal(e.action, WEIR_HOLD);
+    assert_int_equal(e.action, WEIR_ACTION_HOLD);
     assert_int_equal(e.held, 0);
     assert_true(at_end(f->trace));
     assert_int_equal(s.device.pending, 0);
@@ -145,30 +151,30 @@ static void one_trace_per_runtime(void **state)
 {
     fixture *f = *state;
     weir_trace *second = NULL;
-    fails(WEIR_BUSY, weir_trace_open(f->runtime, 0, &second));
-    fails(WEIR_INVALID, weir_trace_open(NULL, 0, &second));
-    fails(WEIR_INVALID, weir_trace_open(f->runtime, 0, NULL));
+    fails(WEIR_ERR_BUSY, weir_trace_open(f->runtime, 0, &second));
+    fails(WEIR_ERR_INVALID, weir_trace_open(NULL, 0, &second));
+    fails(WEIR_ERR_INVALID, weir_trace_open(f->runtime, 0, NULL));
     weir_runtime *other = make_runtime(MIB); /* another's is its own */
     ok(weir_trace_open(other, 0, &second));
     weir_trace_close(second);
     ok(weir_runtime_destroy(other));
     weir_trace_close(f->trace);
     weir_trace_close(NULL);
-    void *p = allocate(f->client, 10, WEIR_STREAM_HOST, WEIR_KV); /* nobody records */
+    void *p = allocate(f->client, 10, WEIR_STREAM_HOST, WEIR_CLASS_KV); /* nobody records */
     ok(weir_trace_open(f->runtime, 0, &f->trace));
     weir_event event = next(f->trace); /* from the moment it is opened, and what is live then */
-    assert_int_equal(event.action, WEIR_ALLOCATE);
+    assert_int_equal(event.action, WEIR_ACTION_ALLOCATE);
     assert_ptr_equal(event.pointer, p);
     assert_true(at_end(f->trace));
     ok(weir_free(f->client, p, WEIR_STREAM_HOST));
-    assert_int_equal(next(f->trace).action, WEIR_DEALLOCATE);
+    assert_int_equal(next(f->trace).action, WEIR_ACTION_DEALLOCATE);
     event = WEIR_INIT(weir_event);
     size_t count;
-    fails(WEIR_INVALID, weir_trace_read(NULL, &event, 1, &count));
-    fails(WEIR_INVALID, weir_trace_read(f->trace, NULL, 1, &count));
-    fails(WEIR_INVALID, weir_trace_read(f->trace, &event, 1, NULL));
-    event.size = 0;
-    fails(WEIR_INVALID, weir_trace_read(f->trace, &event, 1, &count));
+    fails(WEIR_ERR_INVALID, weir_trace_read(NULL, &event, 1, &count));
+    fails(WEIR_ERR_INVALID, weir_trace_read(f->trace, NULL, 1, &count));
+    fails(WEIR_ERR_INVALID, weir_trace_read(f->trace, &event, 1, NULL));
+    event.struct_size = 0;
+    fails(WEIR_ERR_INVALID, weir_trace_read(f->trace, &event, 1, &count));
     assert_int_equal(weir_trace_lost(NULL), 0);
 }
 
@@ -177,20 +183,20 @@ static void what_does_not_fit_is_counted(void **state)
     fixture *f = *state;
     static const size_t capacities[] = {1, 7, 1500, 3000};
     void *first = allocate(f->client, 256, WEIR_STREAM_HOST,
-                           WEIR_KV); /* so that no HOLD comes between; a trace tells of it first */
+                           WEIR_CLASS_KV); /* so that no HOLD comes between; a trace tells of it first */
     for (size_t k = 0; k < sizeof capacities / sizeof capacities[0]; k++) {
         size_t capacity = capacities[k], count;
         static weir_event events[4000];
         weir_trace_close(f->trace);
         ok(weir_trace_open(f->runtime, capacity, &f->trace));
         for (size_t i = 0; i < 2000; i++)
-            ok(weir_free(f->client, allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_KV), WEIR_STREAM_HOST));
+            ok(weir_free(f->client, allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_CLASS_KV), WEIR_STREAM_HOST));
         assert_int_equal(weir_trace_lost(f->trace), 4001 - capacity); /* with `first` */
-        events[0].size = sizeof events[0];
+        events[0].struct_size = sizeof events[0];
         ok(weir_trace_read(f->trace, events, (capacity + 1) / 2, &count));
         assert_int_equal(count, (capacity + 1) / 2);
-        ok(weir_free(f->client, allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_KV), WEIR_STREAM_HOST));
-        events[count].size = sizeof events[0];
+        ok(weir_free(f->client, allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_CLASS_KV), WEIR_STREAM_HOST));
+        events[count].struct_size = sizeof events[0];
         size_t more;
         ok(weir_trace_read(f->trace, events + count, 4000 - count, &more));
         uint64_t lost = weir_trace_lost(f->trace);
@@ -213,9 +219,9 @@ static void the_ring_grows_in_order(void **state)
     uint64_t order = 0;
     for (int part = 0; part < 2; part++) {
         for (int i = 0; i < (part ? 1500 : 450); i++)
-            ok(weir_free(f->client, allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_KV), WEIR_STREAM_HOST));
+            ok(weir_free(f->client, allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_CLASS_KV), WEIR_STREAM_HOST));
         size_t count;
-        events[0].size = sizeof events[0];
+        events[0].struct_size = sizeof events[0];
         ok(weir_trace_read(f->trace, events, part ? 4000 : 600, &count));
         assert_int_equal(count, part ? 3301 : 600);
         for (size_t i = 0; i < count; i++)
@@ -241,9 +247,9 @@ static void *work(void *user)
         if (*slot && weir_free(f->client, *slot, stream) != WEIR_OK)
             return f;
         *slot = NULL;
-        weir_status status =
-            weir_alloc(f->client, 1 + next_random(&random) % (40 * KIB), stream, i % 3 ? WEIR_KV : WEIR_WEIGHTS, slot);
-        if (status != WEIR_OK && status != WEIR_OUT_OF_MEMORY)
+        weir_status status = weir_alloc(f->client, 1 + next_random(&random) % (40 * KIB), stream,
+                                        i % 3 ? WEIR_CLASS_KV : WEIR_CLASS_WEIGHTS, slot);
+        if (status != WEIR_OK && status != WEIR_ERR_OUT_OF_MEMORY)
             return f;
         if (*slot && weir_fill(f->runtime, *slot, 1, 1, stream) != WEIR_OK)
             return f;
@@ -292,13 +298,13 @@ static void replay(const weir_event *e)
     while (i < known_count && books[i].generation != e->generation)
         i++;
     switch (e->action) {
-    case WEIR_ALLOCATE:
+    case WEIR_ACTION_ALLOCATE:
         assert_int_equal(i, known_count);
         take_from_order(start, end, e->stream.id);
         books[known_count++] = (known){start, end, e->generation, true, 0};
         live += e->charged;
         break;
-    case WEIR_DEALLOCATE:
+    case WEIR_ACTION_DEALLOCATE:
         assert_true(i < known_count && books[i].live && books[i].start == start);
         live -= e->charged;
         books[i].live = false;
@@ -312,7 +318,7 @@ static void replay(const weir_event *e)
         }
         pending = e->pending;
         break;
-    case WEIR_REAP:
+    case WEIR_ACTION_REAP:
         if (e->generation == 0) {
             assert_int_equal(e->charged, 0);
             take_from_order(start, start + e->bytes, e->stream.id);
@@ -351,18 +357,18 @@ static void replaying_gives_the_ledger(void **state)
     weir_event events[100];
     uint64_t order = 0, held = 0, allocated = 0, freed = 0, refused = 0;
     for (size_t count = 1; count > 0;) {
-        events[0].size = sizeof events[0];
+        events[0].struct_size = sizeof events[0];
         ok(weir_trace_read(f->trace, events, 100, &count));
         for (size_t i = 0; i < count; i++) {
             assert_int_equal(events[i].order, ++order);
-            if (events[i].action == WEIR_HOLD)
+            if (events[i].action == WEIR_ACTION_HOLD)
                 assert_int_not_equal(events[i].held, held);
             else
                 assert_int_equal(events[i].held, held);
             held = events[i].held;
-            allocated += events[i].action == WEIR_ALLOCATE;
-            freed += events[i].action == WEIR_DEALLOCATE;
-            refused += events[i].action == WEIR_REFUSE;
+            allocated += events[i].action == WEIR_ACTION_ALLOCATE;
+            freed += events[i].action == WEIR_ACTION_DEALLOCATE;
+            refused += events[i].action == WEIR_ACTION_REFUSE;
             replay(&events[i]);
         }
     }

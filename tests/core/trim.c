@@ -30,7 +30,7 @@ static int begin(void **state)
     f->sim = strncmp(device(), "sim", 3) == 0;
     if (f->sim)
         wi_sim_configure(&(wi_sim_options){.seed = 1, .bytes = UINT64_C(2) << 30});
-    weir_runtime_options options = {.size = sizeof options,
+    weir_runtime_options options = {.struct_size = sizeof options,
                                     .budget = strncmp(device(), "cuda", 4) ? BUDGET : BUDGET / 8};
     ok(weir_runtime_create(device(), &options, &f->runtime));
     f->client = open_client(f->runtime, "ann", 0, 0);
@@ -156,9 +156,9 @@ static void a_trim_says_what_pins_the_rest(void **state)
     weir_block blocks[BLOCKS];
     uint64_t random = 2463534242u;
     for (int i = 0; i < BLOCKS; i++) {
-        weir_request request = {.size = sizeof request,
+        weir_request request = {.struct_size = sizeof request,
                                 .bytes = 5 * KIB + next_random(&random) % (stays(i) ? 60 * KIB : MIB),
-                                .memory_class = WEIR_KV,
+                                .memory_class = WEIR_CLASS_KV,
                                 .tag = stays(i) ? "kept" : NULL};
         ok(weir_alloc_with(i % 2 ? f->client : f->other, &request, &blocks[i]));
     }
@@ -178,7 +178,7 @@ static void a_trim_says_what_pins_the_rest(void **state)
         assert_ptr_equal(d.client, r.pin[i].client);
         assert_string_equal(weir_client_name(d.client), r.pin[i].client_name);
         assert_string_equal(r.pin[i].tag, "kept");
-        assert_int_equal(r.pin[i].memory_class, WEIR_KV);
+        assert_int_equal(r.pin[i].memory_class, WEIR_CLASS_KV);
     }
     /* Whoever pins the most goes: at least that is to be had. */
     for (int i = 0; i < BLOCKS; i++)
@@ -204,8 +204,8 @@ static void what_has_not_passed_is_told_apart(void **state)
     if (f->sim || strncmp(device(), "cuda", 4) == 0)
         skip(); /* gates hold streams of the host */
     gate g = GATE;
-    void *p = allocate(f->client, 3 * MIB, f->stream, WEIR_KV),
-         *q = allocate(f->client, 2 * MIB + 512, f->stream, WEIR_KV);
+    void *p = allocate(f->client, 3 * MIB, f->stream, WEIR_CLASS_KV),
+         *q = allocate(f->client, 2 * MIB + 512, f->stream, WEIR_CLASS_KV);
     ok(weir_call(f->runtime, pass_gate, &g, f->stream));
     ok(weir_free(f->client, p, f->stream));
     free_behind(f->client, q, f->stream);
@@ -224,7 +224,7 @@ static void what_has_not_passed_is_told_apart(void **state)
 static void what_a_thread_keeps_goes_too(void **state)
 {
     fixture *f = *state;
-    ok(weir_free(f->client, allocate(f->client, 8000, f->stream, WEIR_KV), f->stream));
+    ok(weir_free(f->client, allocate(f->client, 8000, f->stream, WEIR_CLASS_KV), f->stream));
     assert_int_equal(take_snapshot(f->runtime).device.parked, 8192);
     ok(weir_stream_synchronize(f->stream));
     weir_trim_report r = trimmed(f->runtime, 0);
@@ -237,7 +237,7 @@ static void what_a_thread_keeps_goes_too(void **state)
 /* `bytes` of idle memory. */
 static void make_idle(const fixture *f, uint64_t bytes)
 {
-    ok(weir_free(f->client, allocate(f->client, bytes, WEIR_STREAM_HOST, WEIR_KV), WEIR_STREAM_HOST));
+    ok(weir_free(f->client, allocate(f->client, bytes, WEIR_STREAM_HOST, WEIR_CLASS_KV), WEIR_STREAM_HOST));
 }
 
 static uint64_t largest_handle(const fixture *f)
@@ -280,11 +280,11 @@ static void a_refusal_of_the_driver_loses_nothing(void **state)
 {
     (void)state;
     faults_reset(-1);
-    weir_runtime_options options = {.size = sizeof options, .budget = 64 * MIB};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 64 * MIB};
     weir_runtime *runtime;
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
     weir_client *client = open_client(runtime, "one", 0, 0);
-    void *p = allocate(client, 10 * MIB, WEIR_STREAM_HOST, WEIR_KV);
+    void *p = allocate(client, 10 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_free(client, p, WEIR_STREAM_HOST));
     snapshot before = take_snapshot(runtime);
     faults_reset(0); /* counts as given out stay with the runtime below, which is ended in order */
@@ -308,9 +308,9 @@ static void what_is_idle_is_shed_but_for_a_little(void **state)
     fixture *f = *state;
     if (strncmp(device(), "cuda", 4) == 0)
         skip(); /* the stub's device is small */
-    void *below = allocate(f->client, 150 * MIB, WEIR_STREAM_HOST, WEIR_KV),
-         *live = allocate(f->client, MIB, WEIR_STREAM_HOST, WEIR_KV);
-    void *above = allocate(f->client, 150 * MIB, WEIR_STREAM_HOST, WEIR_KV);
+    void *below = allocate(f->client, 150 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV),
+         *live = allocate(f->client, MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    void *above = allocate(f->client, 150 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_free(f->client, below, WEIR_STREAM_HOST));
     ok(weir_free(f->client, above, WEIR_STREAM_HOST));
     uint64_t handle = largest_handle(f), before = held(f);
@@ -349,7 +349,7 @@ static small_device make_small_device(void)
     small_device d;
     faults_reset(-1);
     fault.limit = (long)(320 * MIB / GRANULE);
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET};
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &d.runtime));
     d.client = open_client(d.runtime, "one", 0, 0);
     return d;
@@ -367,13 +367,13 @@ static void a_full_device_is_made_do_with(void **state)
 {
     (void)state;
     small_device d = make_small_device();
-    void *low = allocate(d.client, 200 * MIB, WEIR_STREAM_HOST, WEIR_KV),
-         *live = allocate(d.client, MIB, WEIR_STREAM_HOST, WEIR_KV);
-    void *high = allocate(d.client, 100 * MIB, WEIR_STREAM_HOST, WEIR_KV);
+    void *low = allocate(d.client, 200 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV),
+         *live = allocate(d.client, MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    void *high = allocate(d.client, 100 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_free(d.client, low, WEIR_STREAM_HOST));
     ok(weir_free(d.client, high, WEIR_STREAM_HOST));
     /* No run is as long, and the device has no more: what is idle moves, and what is left of it goes back. */
-    void *p = allocate(d.client, 210 * MIB, WEIR_STREAM_HOST, WEIR_KV);
+    void *p = allocate(d.client, 210 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     snapshot s = take_snapshot(d.runtime);
     assert_true(s.device.held <= 211 * MIB + WEIR_IDLE_KEPT + 4 * MIB);
     ok(weir_free(d.client, p, WEIR_STREAM_HOST));
@@ -385,13 +385,13 @@ static void a_request_that_the_device_refuses_sheds(void **state)
 {
     (void)state;
     small_device d = make_small_device();
-    void *p = allocate(d.client, 300 * MIB, WEIR_STREAM_HOST, WEIR_KV);
+    void *p = allocate(d.client, 300 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_free(d.client, p, WEIR_STREAM_HOST));
     assert_true(take_snapshot(d.runtime).device.held >= 300 * MIB);
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(d.client, 330 * MIB, WEIR_STREAM_HOST, WEIR_KV, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(d.client, 330 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_OTHER_PROCESS);
     assert_true(take_snapshot(d.runtime).device.held <= WEIR_IDLE_KEPT);
-    p = allocate(d.client, 300 * MIB, WEIR_STREAM_HOST, WEIR_KV);
+    p = allocate(d.client, 300 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_free(d.client, p, WEIR_STREAM_HOST));
     assert_true(take_snapshot(d.runtime).device.held >= 300 * MIB); /* once is enough */
     end_small_device(&d);
@@ -421,7 +421,7 @@ static void records_are_bounded_by_what_there_is(void **state)
         void **p = &held_here[r % SLOTS];
         if (*p)
             ok(weir_free(f->client, *p, WEIR_STREAM_HOST));
-        void *next = *p ? NULL : allocate(f->client, 1 + (r >> 20) % (256 * KIB), WEIR_STREAM_HOST, WEIR_KV);
+        void *next = *p ? NULL : allocate(f->client, 1 + (r >> 20) % (256 * KIB), WEIR_STREAM_HOST, WEIR_CLASS_KV);
         *p = next;
         if (i % 4096 == 0)
             most = extents_of(m) > most ? extents_of(m) : most;
@@ -442,10 +442,10 @@ static void what_is_wrong_is_refused(void **state)
 {
     fixture *f = *state;
     weir_trim_report r = {0};
-    fails(WEIR_INVALID, weir_runtime_trim_to(NULL, 0, NULL));
-    fails(WEIR_INVALID, weir_runtime_trim_to(f->runtime, 0, &r));
-    fails(WEIR_INVALID, weir_runtime_empty_cache(NULL, NULL));
-    fails(WEIR_INVALID, weir_runtime_shed(f->runtime, &r));
+    fails(WEIR_ERR_INVALID, weir_runtime_trim_to(NULL, 0, NULL));
+    fails(WEIR_ERR_INVALID, weir_runtime_trim_to(f->runtime, 0, &r));
+    fails(WEIR_ERR_INVALID, weir_runtime_empty_cache(NULL, NULL));
+    fails(WEIR_ERR_INVALID, weir_runtime_shed(f->runtime, &r));
     ok(weir_runtime_shed(f->runtime, NULL));
 }
 

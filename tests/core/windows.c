@@ -30,7 +30,7 @@ static void a_list_is_recorded_once_at_a_time(void **state)
     ok(weir_stream_acquire(f->runtime, &b));
     actor first = {.f = f, .act = act_snapshot, .at = IN_RECORD, .on = record_of_stream(f, a)};
     actor second = {.f = f, .act = act_snapshot};
-    void *p = allocate(f->client, BLOCK, a, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, a, WEIR_CLASS_KV);
     ok(weir_free(f->client, p, a));
     assert_true(begin(&first));
     begin_beside(&second);
@@ -41,7 +41,7 @@ static void a_list_is_recorded_once_at_a_time(void **state)
     ok(second.status);
     assert_int_equal(atomic_load(&windows_most_records), 1);
     ok(weir_stream_synchronize(a));
-    ok(weir_free(f->client, allocate(f->client, BUDGET, b, WEIR_KV), b));
+    ok(weir_free(f->client, allocate(f->client, BUDGET, b, WEIR_CLASS_KV), b));
     ok(weir_stream_release(a));
     ok(weir_stream_release(b));
 }
@@ -53,19 +53,20 @@ static void a_free_beside_a_record_waits_for_the_next(void **state)
     weir_stream a;
     ok(weir_stream_acquire(f->runtime, &a));
     actor first = {.f = f, .act = act_snapshot, .at = IN_RECORD, .on = record_of_stream(f, a)};
-    void *p = allocate(f->client, BLOCK, a, WEIR_KV), *q = allocate(f->client, BLOCK, a, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, a, WEIR_CLASS_KV), *q = allocate(f->client, BLOCK, a, WEIR_CLASS_KV);
     ok(weir_free(f->client, p, a));
-    ok(weir_snapshot(f->runtime, &(weir_stats){.size = sizeof(weir_stats)}, NULL, 0, NULL)); /* p is marked */
-    ok(weir_free(f->client, allocate(f->client, BLOCK, a, WEIR_KV), a));
+    ok(weir_snapshot(f->runtime, &(weir_stats){.struct_size = sizeof(weir_stats)}, NULL, 0, NULL)); /* p is marked */
+    ok(weir_free(f->client, allocate(f->client, BLOCK, a, WEIR_CLASS_KV), a));
     first.past_call = true;
     assert_true(begin(&first)); /* its mark is made, and not yet written down */
     ok(weir_call(f->runtime, pass_gate, &f->gate, a));
     ok(weir_free(f->client, q, a));
     let_go_on(&first);
     finish(&first);
-    weir_request request = {.size = sizeof request, .bytes = BUDGET, .memory_class = WEIR_KV, .flags = WEIR_NO_WAIT};
+    weir_request request = {
+        .struct_size = sizeof request, .bytes = BUDGET, .memory_class = WEIR_CLASS_KV, .flags = WEIR_ALLOC_NO_WAIT};
     weir_block block;
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc_with(f->client, &request, &block));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc_with(f->client, &request, &block));
     open_gate(&f->gate);
     ok(weir_stream_synchronize(a));
     ok(weir_alloc_with(f->client, &request, &block));
@@ -81,7 +82,7 @@ static void the_end_waits_for_a_record(void **state)
     weir_stream x, other;
     ok(weir_stream_register(f->runtime, &one, &x));
     ok(weir_stream_acquire(f->runtime, &other));
-    ok(weir_free(f->client, allocate(f->client, BLOCK, x, WEIR_KV), x));
+    ok(weir_free(f->client, allocate(f->client, BLOCK, x, WEIR_CLASS_KV), x));
     actor recorder = {.f = f, .act = act_snapshot, .at = IN_RECORD, .on = record_of_stream(f, x)};
     actor ender = {.f = f, .act = act_unregister, .stream = x};
     assert_true(begin(&recorder));
@@ -92,7 +93,7 @@ static void the_end_waits_for_a_record(void **state)
     finish(&ender);
     ok(recorder.status);
     ok(ender.status);
-    ok(weir_free(f->client, allocate(f->client, BUDGET, other, WEIR_KV), other));
+    ok(weir_free(f->client, allocate(f->client, BUDGET, other, WEIR_CLASS_KV), other));
     ok(weir_stream_release(other));
 }
 
@@ -103,15 +104,15 @@ static void memory_of_another_stream_is_taken_once(void **state)
     weir_stream a, b;
     ok(weir_stream_acquire(f->runtime, &a));
     ok(weir_stream_acquire(f->runtime, &b));
-    void *all = allocate(f->client, BUDGET, a, WEIR_KV);
+    void *all = allocate(f->client, BUDGET, a, WEIR_CLASS_KV);
     ok(weir_call(f->runtime, pass_gate, &f->gate, a));
     ok(weir_free(f->client, all, a));
     actor first = {
-        .f = f, .act = act_allocate, .at = IN_ORDER, .stream = b, .bytes = BUDGET / 2, .flags = WEIR_NO_WAIT};
+        .f = f, .act = act_allocate, .at = IN_ORDER, .stream = b, .bytes = BUDGET / 2, .flags = WEIR_ALLOC_NO_WAIT};
     assert_true(begin(&first));
     void *mine[8];
     size_t count = 0;
-    while (count < 8 && weir_alloc(f->client, BLOCK, a, WEIR_KV, &mine[count]) == WEIR_OK) /* in its own order */
+    while (count < 8 && weir_alloc(f->client, BLOCK, a, WEIR_CLASS_KV, &mine[count]) == WEIR_OK) /* in its own order */
         count++;
     let_go_on(&first);
     finish(&first);
@@ -144,7 +145,7 @@ static void the_later_of_two_frees_is_come_behind(void **state)
     ok(weir_stream_acquire(f->runtime, &b));
     ok(weir_stream_acquire(f->runtime, &c));
     for (size_t i = 0; i < BUDGET / BLOCK; i++)
-        p[i] = allocate(f->client, BLOCK, a, WEIR_KV);
+        p[i] = allocate(f->client, BLOCK, a, WEIR_CLASS_KV);
     assert_true(p[1] == p[0] + BLOCK && p[2] == p[1] + BLOCK);
     ok(weir_call(f->runtime, pass_gate, &f->gate, a));
     ok(weir_free(f->client, p[1], c));
@@ -154,8 +155,11 @@ static void the_later_of_two_frees_is_come_behind(void **state)
     ok(weir_call(f->runtime, pass_gate, &later, a));
     ok(weir_free(f->client, p[2], a));
     take_snapshot(f->runtime);
-    weir_request request = {
-        .size = sizeof request, .bytes = 3 * BLOCK, .stream = b, .memory_class = WEIR_KV, .flags = WEIR_NO_WAIT};
+    weir_request request = {.struct_size = sizeof request,
+                            .bytes = 3 * BLOCK,
+                            .stream = b,
+                            .memory_class = WEIR_CLASS_KV,
+                            .flags = WEIR_ALLOC_NO_WAIT};
     weir_block block;
     ok(weir_alloc_with(f->client, &request, &block));
     all = block.pointer;
@@ -182,20 +186,23 @@ static void memory_that_is_not_come_behind_stays(void **state)
     weir_stream a, b;
     ok(weir_stream_acquire(f->runtime, &a));
     ok(weir_stream_acquire(f->runtime, &b));
-    void *all = allocate(f->client, BUDGET, a, WEIR_KV);
+    void *all = allocate(f->client, BUDGET, a, WEIR_CLASS_KV);
     ok(weir_call(f->runtime, pass_gate, &f->gate, a));
     ok(weir_free(f->client, all, a));
-    weir_request request = {
-        .size = sizeof request, .bytes = BUDGET / 2, .stream = b, .memory_class = WEIR_KV, .flags = WEIR_NO_WAIT};
+    weir_request request = {.struct_size = sizeof request,
+                            .bytes = BUDGET / 2,
+                            .stream = b,
+                            .memory_class = WEIR_CLASS_KV,
+                            .flags = WEIR_ALLOC_NO_WAIT};
     weir_block block;
     atomic_store(&windows_fail_orders, true);
     weir_status status = weir_alloc_with(f->client, &request, &block);
     atomic_store(&windows_fail_orders, false);
     assert_int_not_equal(status, WEIR_OK);
-    ok(weir_free(f->client, allocate(f->client, BUDGET, a, WEIR_KV), a)); /* in its own order */
+    ok(weir_free(f->client, allocate(f->client, BUDGET, a, WEIR_CLASS_KV), a)); /* in its own order */
     open_gate(&f->gate);
     ok(weir_stream_synchronize(a));
-    ok(weir_free(f->client, allocate(f->client, BUDGET, b, WEIR_KV), b));
+    ok(weir_free(f->client, allocate(f->client, BUDGET, b, WEIR_CLASS_KV), b));
     ok(weir_stream_release(a));
     ok(weir_stream_release(b));
 }
@@ -207,11 +214,11 @@ static void a_capture_gets_nothing_of_its_streams_order(void **state)
     weir_stream a;
     void *p;
     ok(weir_stream_acquire(f->runtime, &a));
-    void *all = allocate(f->client, BUDGET, a, WEIR_KV);
+    void *all = allocate(f->client, BUDGET, a, WEIR_CLASS_KV);
     ok(weir_call(f->runtime, pass_gate, &f->gate, a));
     ok(weir_free(f->client, all, a));
     ok(weir_capture_begin(a));
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->client, BLOCK, a, WEIR_KV, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f->client, BLOCK, a, WEIR_CLASS_KV, &p));
     ok(weir_capture_end(a));
     open_gate(&f->gate);
     ok(weir_stream_release(a));
@@ -224,12 +231,12 @@ static void both_of_two_writes_are_waited_for(void **state)
     weir_stream a, b;
     ok(weir_stream_acquire(f->runtime, &a));
     ok(weir_stream_acquire(f->runtime, &b));
-    char *p[2] = {allocate(f->client, BLOCK, a, WEIR_KV), allocate(f->client, BLOCK, a, WEIR_KV)};
+    char *p[2] = {allocate(f->client, BLOCK, a, WEIR_CLASS_KV), allocate(f->client, BLOCK, a, WEIR_CLASS_KV)};
     for (int first = 0; first < 2; first++) {
         gate early = GATE, later = GATE;
         atomic_bool ran = false;
         weir_launch *launch;
-        weir_use writes[2] = {{{p[first], 0}, WEIR_WRITE}, {{p[1 - first], 0}, WEIR_WRITE}};
+        weir_use writes[2] = {{{p[first], 0}, WEIR_ACCESS_WRITE}, {{p[1 - first], 0}, WEIR_ACCESS_WRITE}};
         for (int i = 0; i < 2; i++) {
             ok(weir_launch_begin(f->runtime, a, &writes[i], 1, &launch));
             ok(weir_call(f->runtime, pass_gate, i == 0 ? &early : &later, a));
@@ -263,7 +270,7 @@ static void a_block_is_resized_while_it_is_freed(void **state)
     fixture *f = *state;
     for (int shorter = 0; shorter < 2; shorter++) {
         uint64_t before = 64 * KIB, after = shorter ? 16 * KIB : 96 * KIB;
-        void *p = allocate(f->client, before, WEIR_STREAM_HOST, WEIR_KV), *q;
+        void *p = allocate(f->client, before, WEIR_STREAM_HOST, WEIR_CLASS_KV), *q;
         weir_stream a;
         ok(weir_stream_acquire(f->runtime, &a));
         actor freer = {
@@ -273,13 +280,13 @@ static void a_block_is_resized_while_it_is_freed(void **state)
         let_go_on(&freer);
         finish(&freer);
         ok(freer.status);
-        assert_true(resized == WEIR_OK || resized == WEIR_NO_ROOM);
+        assert_true(resized == WEIR_OK || resized == WEIR_ERR_NO_ROOM);
         assert_true(resized == WEIR_OK || !shorter);
         snapshot s = take_snapshot(f->runtime);
         check_sums(&s);
         assert_int_equal(s.device.live, 0);
-        q = allocate(f->client, before, a, WEIR_KV);
-        void *r = allocate(f->client, before, a, WEIR_KV);
+        q = allocate(f->client, before, a, WEIR_CLASS_KV);
+        void *r = allocate(f->client, before, a, WEIR_CLASS_KV);
         assert_false(overlap(q, before, r, before));
         s = take_snapshot(f->runtime);
         assert_int_equal(s.device.live, 2 * before);
@@ -303,7 +310,7 @@ static void no_front_is_made_for_a_captured_stream(void **state)
     fixture *f = *state;
     weir_stream a;
     ok(weir_stream_acquire(f->runtime, &a));
-    void *p = allocate(f->client, PARKED, a, WEIR_KV);
+    void *p = allocate(f->client, PARKED, a, WEIR_CLASS_KV);
     actor freer = {.f = f,
                    .act = act_free,
                    .at = IN_CAPTURING,
@@ -315,7 +322,7 @@ static void no_front_is_made_for_a_captured_stream(void **state)
     ok(weir_capture_begin(a));
     let_go_on(&freer);
     finish(&freer);
-    assert_int_equal(freer.status, WEIR_STREAM_MISUSE);
+    assert_int_equal(freer.status, WEIR_ERR_STREAM_MISUSE);
     assert_false(has_front(f, a));
     assert_int_equal(take_snapshot(f->runtime).device.parked, 0);
     ok(weir_capture_end(a));
@@ -326,7 +333,7 @@ static void no_front_is_made_for_a_captured_stream(void **state)
 /* Another thread has what this one's client parked in hand, to free it. */
 static void put_in_hand(fixture *f, weir_client *client, weir_stream stream, actor *taker)
 {
-    ok(weir_free(client, allocate(client, PARKED, stream, WEIR_KV), stream));
+    ok(weir_free(client, allocate(client, PARKED, stream, WEIR_CLASS_KV), stream));
     assert_int_equal(take_snapshot(f->runtime).device.parked, PARKED);
     *taker = (actor){.f = f,
                      .act = act_allocate,
@@ -391,7 +398,7 @@ static void a_graph_is_closed_while_its_block_is_freed(void **state)
     ok(weir_stream_acquire(f->runtime, &b));
     ok(weir_graph_open(f->client, &graph));
     ok(weir_graph_begin(graph, a));
-    void *p = allocate(f->client, BLOCK, a, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, a, WEIR_CLASS_KV);
     ok(weir_graph_end(graph, a));
     actor freer = {.f = f, .act = act_free, .at = IN_RECORD, .on = record_of_stream(f, b), .pointer = p, .stream = b};
     assert_true(begin(&freer));
@@ -403,7 +410,7 @@ static void a_graph_is_closed_while_its_block_is_freed(void **state)
     snapshot s = take_snapshot(f->runtime);
     check_sums(&s);
     assert_int_equal(s.device.live + s.device.pending, 0);
-    ok(weir_free(f->client, allocate(f->client, BUDGET, a, WEIR_KV), a));
+    ok(weir_free(f->client, allocate(f->client, BUDGET, a, WEIR_CLASS_KV), a));
     ok(weir_stream_release(a));
     ok(weir_stream_release(b));
 }
@@ -414,7 +421,7 @@ static void a_capture_begins_while_a_block_is_freed(void **state)
     fixture *f = *state;
     weir_stream a;
     ok(weir_stream_acquire(f->runtime, &a));
-    void *p = allocate(f->client, BLOCK, WEIR_STREAM_HOST, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_use_record(f->runtime, p, a));
     ok(weir_call(f->runtime, pass_gate, &f->gate, a));
     ok(weir_use_record(f->runtime, p, a));
@@ -423,13 +430,13 @@ static void a_capture_begins_while_a_block_is_freed(void **state)
     ok(weir_capture_begin(a));
     let_go_on(&freer);
     finish(&freer);
-    assert_true(freer.status == WEIR_OK || freer.status == WEIR_STREAM_MISUSE);
+    assert_true(freer.status == WEIR_OK || freer.status == WEIR_ERR_STREAM_MISUSE);
     open_gate(&f->gate);
     ok(weir_capture_end(a));
     if (freer.status != WEIR_OK)
         ok(weir_free(f->client, p, a));
     ok(weir_stream_synchronize(a));
-    ok(weir_free(f->client, allocate(f->client, BUDGET, a, WEIR_KV), a));
+    ok(weir_free(f->client, allocate(f->client, BUDGET, a, WEIR_CLASS_KV), a));
     ok(weir_stream_release(a));
 }
 

@@ -13,7 +13,7 @@
 enum { BUDGET = 64 << 20, BLOCK = 8 << 20, PARKED = 100 << 10 };
 
 /* A call of the driver that a thread may stand in, or a window. */
-typedef enum place { NOWHERE, IN_RECORD, IN_CAPTURING, IN_ORDER, IN_ABANDON, AT_WINDOW } place;
+typedef enum place { NOWHERE, IN_RECORD, IN_CAPTURING, IN_ORDER, IN_ABANDON, IN_FILL, AT_WINDOW } place;
 
 /* A thread that acts, and stands once where it is told to. */
 typedef struct actor {
@@ -60,6 +60,7 @@ extern atomic_int windows_most_records;      /* events that were recorded on one
 extern atomic_int windows_destroyed_in_call; /* records that were forgotten while a call was about them */
 
 extern atomic_bool windows_fail_orders; /* the driver orders no stream behind another */
+extern atomic_bool windows_fail_fills;  /* and fills nothing */
 
 /* The driver's record of the stream. */
 void *record_of_stream(fixture *f, weir_stream stream);

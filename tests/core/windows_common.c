@@ -8,7 +8,7 @@ static struct under_way {
 } under_way[64];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 atomic_int windows_most_records, windows_destroyed_in_call;
-atomic_bool windows_fail_orders;
+atomic_bool windows_fail_orders, windows_fail_fills;
 
 /* Standing --------------------------------------------------------------------------------------------------------- */
 
@@ -113,8 +113,16 @@ static weir_status w_order(wi_device *device, void *stream, wi_event event)
 {
     stand(IN_ORDER, WI_WINDOWS, stream, false);
     if (atomic_load(&windows_fail_orders))
-        return weir_fail(WEIR_DRIVER, "windows: no stream is ordered behind another");
+        return weir_fail(WEIR_ERR_DRIVER, "windows: no stream is ordered behind another");
     return real->order(device, stream, event);
+}
+
+static weir_status w_fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream)
+{
+    stand(IN_FILL, WI_WINDOWS, stream, false);
+    if (atomic_load(&windows_fail_fills))
+        return weir_fail(WEIR_ERR_DRIVER, "windows: nothing is filled");
+    return real->fill(device, to, value, bytes, stream);
 }
 
 static void w_destroy(wi_device *device, void *stream)
@@ -136,13 +144,14 @@ static void w_abandon(wi_device *device, void *stream)
 weir_runtime *windows_runtime(const char *front)
 {
     static wi_driver driver;
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET};
     weir_runtime *runtime;
     real = lender();
     driver = *real;
     driver.record = w_record;
     driver.stream_capturing = w_capturing;
     driver.order = w_order;
+    driver.fill = w_fill;
     driver.stream_destroy = w_destroy;
     driver.stream_abandon = w_abandon;
     memset(under_way, 0, sizeof under_way);
@@ -195,8 +204,11 @@ void act_free(actor *a)
 
 void act_allocate(actor *a)
 {
-    weir_request request = {
-        .size = sizeof request, .bytes = a->bytes, .stream = a->stream, .memory_class = WEIR_KV, .flags = a->flags};
+    weir_request request = {.struct_size = sizeof request,
+                            .bytes = a->bytes,
+                            .stream = a->stream,
+                            .memory_class = WEIR_CLASS_KV,
+                            .flags = a->flags};
     weir_block block = {NULL, 0};
     a->status = weir_alloc_with(a->f->client, &request, &block);
     a->pointer = block.pointer;
@@ -219,6 +231,6 @@ void act_close(actor *a)
 
 void act_snapshot(actor *a)
 {
-    weir_stats stats = {.size = sizeof stats};
+    weir_stats stats = {.struct_size = sizeof stats};
     a->status = weir_snapshot(a->f->runtime, &stats, NULL, 0, NULL);
 }

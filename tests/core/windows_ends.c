@@ -54,7 +54,8 @@ static ends *get(void **state)
 static bool is_given_out(fixture *f, const void *block, uint64_t bytes)
 {
     enum { MOST = BUDGET / BLOCK };
-    weir_request request = {.size = sizeof request, .bytes = BLOCK, .memory_class = WEIR_KV, .flags = WEIR_NO_WAIT};
+    weir_request request = {
+        .struct_size = sizeof request, .bytes = BLOCK, .memory_class = WEIR_CLASS_KV, .flags = WEIR_ALLOC_NO_WAIT};
     weir_block got[MOST];
     size_t count = 0;
     bool found = false;
@@ -71,7 +72,7 @@ static bool is_given_out(fixture *f, const void *block, uint64_t bytes)
 /* All that was freed is anyone's some time soon, when no work is anywhere. */
 static void all_can_be_had(fixture *f)
 {
-    weir_trim_report report = {.size = sizeof report};
+    weir_trim_report report = {.struct_size = sizeof report};
     ok(weir_runtime_empty_cache(f->runtime, &report));
     for (int i = 0; i < 1000 && report.left > 0; i++) {
         nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
@@ -79,7 +80,7 @@ static void all_can_be_had(fixture *f)
     }
     assert_int_equal(report.unpassed, 0);
     assert_int_equal(report.left, 0);
-    ok(weir_free(f->client, allocate(f->client, BUDGET, WEIR_STREAM_HOST, WEIR_KV), WEIR_STREAM_HOST));
+    ok(weir_free(f->client, allocate(f->client, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV), WEIR_STREAM_HOST));
 }
 
 static void leave(weir_stream stream, int times)
@@ -92,10 +93,13 @@ static void leave(weir_stream stream, int times)
 static void has_its_order(fixture *f, weir_stream stream)
 {
     gate g = GATE;
-    weir_request request = {
-        .size = sizeof request, .bytes = BUDGET, .stream = stream, .memory_class = WEIR_KV, .flags = WEIR_NO_WAIT};
+    weir_request request = {.struct_size = sizeof request,
+                            .bytes = BUDGET,
+                            .stream = stream,
+                            .memory_class = WEIR_CLASS_KV,
+                            .flags = WEIR_ALLOC_NO_WAIT};
     weir_block block = {NULL, 0};
-    void *all = allocate(f->client, BUDGET, stream, WEIR_KV);
+    void *all = allocate(f->client, BUDGET, stream, WEIR_CLASS_KV);
     ok(weir_call(f->runtime, pass_gate, &g, stream));
     ok(weir_free(f->client, all, stream));
     weir_status status = weir_alloc_with(f->client, &request, &block);
@@ -114,7 +118,7 @@ static void two_register(ends *e, actor *first)
 {
     fixture *f = e->f;
     actor second = {.f = f, .act = act_register, .native = &e->one};
-    void *p = allocate(f->client, BLOCK, e->old, WEIR_KV), *q = NULL;
+    void *p = allocate(f->client, BLOCK, e->old, WEIR_CLASS_KV), *q = NULL;
     ok(weir_call(f->runtime, pass_gate, &f->gate, e->old)); /* the old stream's work on p, which does not end */
     ok(weir_free(f->client, p, e->old));
     e->one.identity = 3;
@@ -123,7 +127,7 @@ static void two_register(ends *e, actor *first)
     begin_beside(&second);
     bool in_its_order = false, there = atomic_load(&second.over) && second.status == WEIR_OK;
     if (there) {
-        q = allocate(f->client, 4096, second.stream, WEIR_KV);
+        q = allocate(f->client, 4096, second.stream, WEIR_CLASS_KV);
         ok(weir_free(f->client, q, second.stream));
     }
     let_go_on(first);
@@ -131,7 +135,7 @@ static void two_register(ends *e, actor *first)
         nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
     bool early = is_given_out(f, p, BLOCK);
     if (there) { /* it would have all that is free in its order */
-        void *r = allocate(f->client, BLOCK, second.stream, WEIR_KV);
+        void *r = allocate(f->client, BLOCK, second.stream, WEIR_CLASS_KV);
         in_its_order = (char *)r < (char *)p + BLOCK && (char *)p < (char *)r + BLOCK;
         ok(weir_free(f->client, r, second.stream));
     }
@@ -146,7 +150,7 @@ static void two_register(ends *e, actor *first)
     if (early)
         fail_msg("the host has what is free in the order of the stream that ended, whose work is not done");
     /* The new stream's frees are anyone's when its work is done, too, while it is registered. */
-    q = allocate(f->client, BLOCK, first->stream, WEIR_KV);
+    q = allocate(f->client, BLOCK, first->stream, WEIR_CLASS_KV);
     ok(weir_free(f->client, q, first->stream));
     ok(weir_stream_synchronize(first->stream));
     all_can_be_had(f);
@@ -213,7 +217,7 @@ static void unregistered_while_another_follows(void **state)
 {
     ends *e = get(state);
     fixture *f = e->f;
-    ok(weir_free(f->client, allocate(f->client, PARKED, e->old, WEIR_KV), e->old));
+    ok(weir_free(f->client, allocate(f->client, PARKED, e->old, WEIR_CLASS_KV), e->old));
     assert_int_equal(take_snapshot(f->runtime).device.parked, PARKED);
     actor first = {.f = f,
                    .act = act_register,
@@ -229,7 +233,7 @@ static void unregistered_while_another_follows(void **state)
     finish(&first);
     finish(&ender);
     ok(first.status);
-    assert_int_equal(ender.status, WEIR_STREAM_MISUSE);
+    assert_int_equal(ender.status, WEIR_ERR_STREAM_MISUSE);
     assert_ptr_equal(weir_stream_native(first.stream), &e->one);
     leave(first.stream, 1);
     all_can_be_had(f);
@@ -241,7 +245,7 @@ static void the_next_stream_is_captured(void **state)
     ends *e = get(state);
     fixture *f = e->f;
     weir_stream again;
-    void *p = allocate(f->client, BLOCK, e->old, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, e->old, WEIR_CLASS_KV);
     ok(weir_free(f->client, p, e->old));
     ok(weir_stream_synchronize(e->old)); /* all of the old stream's work is done */
     e->one.identity = 3;
@@ -250,7 +254,7 @@ static void the_next_stream_is_captured(void **state)
     atomic_store(&e->one.captured, false);
     ok(weir_stream_synchronize(again));
     all_can_be_had(f);
-    void *q = allocate(f->client, BLOCK, again, WEIR_KV); /* and the new one's place is its own */
+    void *q = allocate(f->client, BLOCK, again, WEIR_CLASS_KV); /* and the new one's place is its own */
     ok(weir_free(f->client, q, again));
     ok(weir_stream_synchronize(again));
     all_can_be_had(f);
@@ -262,7 +266,8 @@ static void the_next_stream_is_captured(void **state)
 static void zeros_of_one_that_ended(ends *e, bool captured)
 {
     fixture *f = e->f;
-    weir_request request = {.size = sizeof request, .bytes = BLOCK, .stream = e->old, .flags = WEIR_ZEROED};
+    weir_request request = {
+        .struct_size = sizeof request, .bytes = BLOCK, .stream = e->old, .flags = WEIR_ALLOC_ZEROED};
     weir_block p;
     weir_stream next, own;
     bool early = false;
@@ -281,7 +286,7 @@ static void zeros_of_one_that_ended(ends *e, bool captured)
         void *q[BUDGET / BLOCK];
         size_t count = 0;
         request.stream = own;
-        request.flags = WEIR_NO_WAIT;
+        request.flags = WEIR_ALLOC_NO_WAIT;
         for (weir_block got; count < BUDGET / BLOCK && weir_alloc_with(f->client, &request, &got) == WEIR_OK; count++)
             early |= (q[count] = got.pointer) == p.pointer;
         while (count > 0)
@@ -308,6 +313,33 @@ static void zeros_where_two_have_ended(void **state)
     zeros_of_one_that_ended(get(state), false);
 }
 
+/* An allocation has got what its stream has free, and its zeros are refused when the stream has ended meanwhile: what it gives
+ * back is nobody's before the work of that stream is done. */
+static void refused_when_its_stream_has_ended(void **state)
+{
+    ends *e = get(state);
+    fixture *f = e->f;
+    weir_stream next;
+    void *p = allocate(f->client, BLOCK, e->old, WEIR_CLASS_KV);
+    actor taker = {
+        .f = f, .act = act_allocate, .at = IN_FILL, .bytes = BLOCK, .flags = WEIR_ALLOC_ZEROED, .stream = e->old};
+    ok(weir_call(f->runtime, pass_gate, &f->gate, e->old));
+    ok(weir_free(f->client, p, e->old));
+    assert_true(begin(&taker));
+    e->one.identity = 3;
+    ok(weir_stream_register(f->runtime, &e->one, &next));
+    atomic_store(&windows_fail_fills, true);
+    let_go_on(&taker);
+    finish(&taker);
+    atomic_store(&windows_fail_fills, false);
+    bool early = is_given_out(f, p, BLOCK);
+    open_gate(&f->gate);
+    assert_int_equal(taker.status, WEIR_ERR_DRIVER);
+    assert_false(early);
+    all_can_be_had(f);
+    leave(next, 1);
+}
+
 /* Ends while others look ------------------------------------------------------------------------------------------- */
 
 /* A free that has looked at its stream, when another thread unregisters that: refused, or done in an order that is still there.
@@ -316,7 +348,7 @@ static void freed_while_it_is_unregistered(ends *e, wi_window_place window)
 {
     fixture *f = e->f;
     weir_stream next;
-    void *p = allocate(f->client, BLOCK, e->old, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, e->old, WEIR_CLASS_KV);
     actor freer = {.f = f, .act = act_free, .at = AT_WINDOW, .window = window, .pointer = p, .stream = e->old};
     actor ender = {.f = f, .act = act_unregister, .stream = e->old};
     assert_true(begin(&freer));
@@ -325,7 +357,7 @@ static void freed_while_it_is_unregistered(ends *e, wi_window_place window)
     finish(&freer);
     finish(&ender);
     ok(ender.status);
-    assert_true(freer.status == WEIR_OK || freer.status == WEIR_STREAM_MISUSE);
+    assert_true(freer.status == WEIR_OK || freer.status == WEIR_ERR_STREAM_MISUSE);
     if (freer.status != WEIR_OK)
         ok(weir_free(f->client, p, WEIR_STREAM_HOST));
     all_can_be_had(f);
@@ -339,7 +371,7 @@ static void freed_while_it_is_unregistered(ends *e, wi_window_place window)
 static void freed_while_another_follows(ends *e, wi_window_place window)
 {
     fixture *f = e->f;
-    void *p = allocate(f->client, BLOCK, e->old, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, e->old, WEIR_CLASS_KV);
     actor freer = {.f = f, .act = act_free, .at = AT_WINDOW, .window = window, .pointer = p, .stream = e->old};
     actor follower = {.f = f, .act = act_register, .native = &e->one};
     assert_true(begin(&freer));
@@ -349,7 +381,7 @@ static void freed_while_another_follows(ends *e, wi_window_place window)
     finish(&freer);
     finish(&follower);
     ok(follower.status);
-    assert_true(freer.status == WEIR_OK || freer.status == WEIR_STREAM_MISUSE);
+    assert_true(freer.status == WEIR_OK || freer.status == WEIR_ERR_STREAM_MISUSE);
     if (freer.status != WEIR_OK)
         ok(weir_free(f->client, p, WEIR_STREAM_HOST));
     all_can_be_had(f);
@@ -385,7 +417,7 @@ static void another_follows_when_a_free_has_its_event(void **state)
     fixture *f = e->f;
     gate used = GATE;
     weir_stream own;
-    void *p = allocate(f->client, BLOCK, e->old, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, e->old, WEIR_CLASS_KV);
     ok(weir_stream_acquire(f->runtime, &own));
     ok(weir_call(f->runtime, pass_gate, &used, own));
     ok(weir_use_record(f->runtime, p, own)); /* so that the free asks for an event */
@@ -410,7 +442,7 @@ static void another_follows_when_a_free_has_its_event(void **state)
     open_gate(&f->gate);
     assert_true(stood);
     ok(follower.status);
-    assert_true(freer.status == WEIR_OK || freer.status == WEIR_STREAM_MISUSE);
+    assert_true(freer.status == WEIR_OK || freer.status == WEIR_ERR_STREAM_MISUSE);
     assert_false(early);
     if (freer.status != WEIR_OK)
         ok(weir_free(f->client, p, WEIR_STREAM_HOST));
@@ -425,13 +457,13 @@ static void the_place_is_anothers_at_once(void **state)
     ends *e = get(state);
     fixture *f = e->f;
     weir_stream next;
-    ok(weir_free(f->client, allocate(f->client, BLOCK, e->old, WEIR_KV), e->old));
+    ok(weir_free(f->client, allocate(f->client, BLOCK, e->old, WEIR_CLASS_KV), e->old));
     actor recorder = {.f = f, .act = act_snapshot, .at = IN_RECORD, .on = record_of_stream(f, e->old)};
     actor ender = {.f = f, .act = act_unregister, .at = AT_WINDOW, .window = WI_WINDOW_STREAM_LEFT, .stream = e->old};
     assert_true(begin(&recorder));
     begin_beside(&ender);
     ok(weir_stream_register(f->runtime, &e->two, &next));
-    ok(weir_free(f->client, allocate(f->client, BLOCK, next, WEIR_KV), next));
+    ok(weir_free(f->client, allocate(f->client, BLOCK, next, WEIR_CLASS_KV), next));
     let_go_on(&ender);
     for (int i = 0; i < 100 && !atomic_load(&ender.over); i++)
         nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
@@ -463,6 +495,7 @@ int main(void)
         FRONT(unregistered_while_another_follows),
         CASE(zeros_where_no_point_can_be_had),
         CASE(zeros_where_two_have_ended),
+        CASE(refused_when_its_stream_has_ended),
         CASE(another_follows_when_a_free_has_its_event),
         CASE(another_follows_when_a_free_has_looked),
         CASE(another_follows_when_a_free_knows_what_it_waits_for),

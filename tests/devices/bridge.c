@@ -173,8 +173,8 @@ static void what_is_the_others_is_refused(void **state)
         side *s = &sides[i], *other = &sides[!i];
         weir_onnxruntime *none;
         weir_onnxruntime_options wrong = fake_options(s->client, other->known);
-        fails(WEIR_STREAM_MISUSE, weir_onnxruntime_open(&wrong, &none));
-        fails(WEIR_STREAM_MISUSE, weir_onnxruntime_register(&wrong));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_onnxruntime_open(&wrong, &none));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_onnxruntime_register(&wrong));
         void *p = s->device->Alloc(s->device, BLOCK), *host = s->pinned->Alloc(s->pinned, 4000);
         uint64_t live = take_snapshot(s->runtime).device.live;
         uint64_t foreign = stats(!i).foreign;
@@ -216,10 +216,10 @@ static void streams_of_its_own_are_followed_there(void **state)
     /* memory that is short on one brings nothing in hand of the other's back */
     uint64_t held = take_snapshot(sides[1].runtime).device.live;
     assert_int_equal(held, 2 * BLOCK);
-    void *all = allocate(sides[0].client, BUDGET, WEIR_STREAM_HOST, WEIR_OTHER);
+    void *all = allocate(sides[0].client, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_OTHER);
     assert_int_equal(take_snapshot(sides[1].runtime).device.live, held);
     ok(weir_free(sides[0].client, all, WEIR_STREAM_HOST));
-    all = allocate(sides[1].client, BUDGET, WEIR_STREAM_HOST, WEIR_OTHER);
+    all = allocate(sides[1].client, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_OTHER);
     ok(weir_free(sides[1].client, all, WEIR_STREAM_HOST));
     for (int i = 0; i < TWO; i++)
         drop_native(i, natives[i]);

@@ -17,7 +17,7 @@ static void begin_with(const char *resource)
 {
     for (int i = 0; i < TWO; i++) {
         side *s = &sides[i];
-        weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .resource = resource};
+        weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = resource};
         ok(weir_runtime_create(two_name(i), &options, &s->runtime));
         s->a = open_client(s->runtime, i ? "anna-1" : "anna-0", 0, 0);
         s->b = open_client(s->runtime, i ? "bert-1" : "bert-0", 0, 0);
@@ -80,7 +80,7 @@ static void each_has_its_device(void **state)
 static void blocks_lie_on_their_device(void **state)
 {
     (void)state;
-    static const weir_class classes[] = {WEIR_WEIGHTS, WEIR_ACTIVATIONS, WEIR_SCRATCH};
+    static const weir_class classes[] = {WEIR_CLASS_WEIGHTS, WEIR_CLASS_ACTIVATIONS, WEIR_CLASS_SCRATCH};
     static const size_t sizes[] = {100, 70000, 3 << 20};
     for (int i = 0; i < TWO; i++) {
         side *s = &sides[i], *other = &sides[!i];
@@ -99,7 +99,7 @@ static void blocks_lie_on_their_device(void **state)
             assert_int_equal(two_count("used", !i), used);
             ok(weir_fill(s->runtime, p, (uint8_t)(k + 1), sizes[k % 3], s->stream));
             ok(weir_stream_synchronize(s->stream));
-            fails(WEIR_FOREIGN, weir_free(other->a, p, WEIR_STREAM_HOST));
+            fails(WEIR_ERR_FOREIGN, weir_free(other->a, p, WEIR_STREAM_HOST));
             ok(weir_free(s->a, p, stream));
         }
     }
@@ -110,15 +110,15 @@ static void pinned_memory_is_of_the_device_that_asks(void **state)
     (void)state;
     weir_block blocks[TWO];
     for (int i = 0; i < TWO; i++) {
-        weir_request request = {.size = sizeof request,
+        weir_request request = {.struct_size = sizeof request,
                                 .bytes = 5000,
-                                .memory_class = WEIR_SCRATCH,
+                                .memory_class = WEIR_CLASS_SCRATCH,
                                 .stream = WEIR_STREAM_HOST,
                                 .kind = WEIR_KIND_PINNED};
         ok(weir_alloc_with(sides[i].a, &request, &blocks[i]));
         assert_int_equal(two_where(blocks[i].pointer), i);
         memset(blocks[i].pointer, i + 1, 5000);
-        char *there = allocate(sides[i].a, 5000, sides[i].stream, WEIR_OTHER), back[5000];
+        char *there = allocate(sides[i].a, 5000, sides[i].stream, WEIR_CLASS_OTHER), back[5000];
         ok(weir_copy(sides[i].runtime, there, blocks[i].pointer, 5000, sides[i].stream));
         ok(weir_copy(sides[i].runtime, back, there, 5000, sides[i].stream));
         ok(weir_stream_synchronize(sides[i].stream));
@@ -133,15 +133,15 @@ static void pinned_memory_is_of_the_device_that_asks(void **state)
 static void each_has_its_budget(void **state)
 {
     (void)state;
-    void *all = allocate(sides[0].a, BUDGET, sides[0].stream, WEIR_ACTIVATIONS), *too_much;
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(sides[0].b, BLOCK, sides[0].stream, WEIR_ACTIVATIONS, &too_much));
+    void *all = allocate(sides[0].a, BUDGET, sides[0].stream, WEIR_CLASS_ACTIVATIONS), *too_much;
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(sides[0].b, BLOCK, sides[0].stream, WEIR_CLASS_ACTIVATIONS, &too_much));
     detail_names("cuda:0");
-    void *there = allocate(sides[1].a, BUDGET, sides[1].stream, WEIR_ACTIVATIONS);
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(sides[1].b, BLOCK, sides[1].stream, WEIR_ACTIVATIONS, &too_much));
+    void *there = allocate(sides[1].a, BUDGET, sides[1].stream, WEIR_CLASS_ACTIVATIONS);
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(sides[1].b, BLOCK, sides[1].stream, WEIR_CLASS_ACTIVATIONS, &too_much));
     detail_names("cuda:1");
     ok(weir_free(sides[0].a, all, sides[0].stream));
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(sides[1].b, BLOCK, sides[1].stream, WEIR_ACTIVATIONS, &too_much));
-    all = allocate(sides[0].b, BLOCK, sides[0].stream, WEIR_ACTIVATIONS);
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(sides[1].b, BLOCK, sides[1].stream, WEIR_CLASS_ACTIVATIONS, &too_much));
+    all = allocate(sides[0].b, BLOCK, sides[0].stream, WEIR_CLASS_ACTIVATIONS);
     ok(weir_free(sides[0].b, all, sides[0].stream));
     ok(weir_free(sides[1].a, there, sides[1].stream));
 }
@@ -156,22 +156,22 @@ static void streams_of_the_other_are_refused(void **state)
         weir_stream wrong = other->stream, registered;
         weir_launch *launch;
         weir_graph *graph;
-        weir_request request = {.size = sizeof request, .bytes = BLOCK, .stream = wrong};
+        weir_request request = {.struct_size = sizeof request, .bytes = BLOCK, .stream = wrong};
         weir_block block;
-        void *p = allocate(s->a, BLOCK, s->stream, WEIR_ACTIVATIONS), *q;
-        weir_use use = {.block = {.pointer = p}, .access = WEIR_READ};
+        void *p = allocate(s->a, BLOCK, s->stream, WEIR_CLASS_ACTIVATIONS), *q;
+        weir_use use = {.block = {.pointer = p}, .access = WEIR_ACCESS_READ};
         snapshot before[TWO] = {take_snapshot(sides[0].runtime), take_snapshot(sides[1].runtime)};
-        fails(WEIR_STREAM_MISUSE, weir_alloc(s->a, BLOCK, wrong, WEIR_ACTIVATIONS, &q));
-        fails(WEIR_STREAM_MISUSE, weir_alloc_with(s->a, &request, &block));
-        fails(WEIR_STREAM_MISUSE, weir_free(s->a, p, wrong));
-        fails(WEIR_STREAM_MISUSE, weir_resize(s->a, p, 2 * BLOCK, wrong));
-        fails(WEIR_STREAM_MISUSE, weir_copy(s->runtime, p, &before, 16, wrong));
-        fails(WEIR_STREAM_MISUSE, weir_fill(s->runtime, p, 1, 16, wrong));
-        fails(WEIR_STREAM_MISUSE, weir_launch_begin(s->runtime, wrong, &use, 1, &launch));
-        fails(WEIR_STREAM_MISUSE, weir_use_record(s->runtime, p, wrong));
-        fails(WEIR_STREAM_MISUSE, weir_stream_register(s->runtime, weir_stream_native(wrong), &registered));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_alloc(s->a, BLOCK, wrong, WEIR_CLASS_ACTIVATIONS, &q));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_alloc_with(s->a, &request, &block));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_free(s->a, p, wrong));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_resize(s->a, p, 2 * BLOCK, wrong));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_copy(s->runtime, p, &before, 16, wrong));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_fill(s->runtime, p, 1, 16, wrong));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_launch_begin(s->runtime, wrong, &use, 1, &launch));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(s->runtime, p, wrong));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_stream_register(s->runtime, weir_stream_native(wrong), &registered));
         ok(weir_graph_open(s->a, &graph));
-        fails(WEIR_STREAM_MISUSE, weir_graph_begin(graph, wrong));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_graph_begin(graph, wrong));
         ok(weir_graph_close(graph, WEIR_STREAM_HOST));
         for (int k = 0; k < TWO; k++) {
             snapshot after = take_snapshot(sides[k].runtime);
@@ -186,13 +186,13 @@ static void streams_of_the_other_are_refused(void **state)
 static void default_streams_are_each_devices_own(void **state)
 {
     (void)state;
-    static const weir_default_stream which[] = {WEIR_DEFAULT_LEGACY, WEIR_DEFAULT_PER_THREAD};
+    static const weir_default_stream which[] = {WEIR_DEFAULT_STREAM_LEGACY, WEIR_DEFAULT_STREAM_PER_THREAD};
     for (int k = 0; k < 2; k++) {
         weir_stream streams[TWO];
         char *p[TWO], got[TWO][1000];
         for (int i = 0; i < TWO; i++) {
             ok(weir_stream_default(sides[i].runtime, which[k], &streams[i]));
-            p[i] = allocate(sides[i].a, 1000, streams[i], WEIR_OTHER);
+            p[i] = allocate(sides[i].a, 1000, streams[i], WEIR_CLASS_OTHER);
             ok(weir_fill(sides[i].runtime, p[i], (uint8_t)(10 + i), 1000, streams[i]));
         }
         assert_int_not_equal(streams[0].id, streams[1].id);
@@ -218,14 +218,14 @@ static void register_as_well_as_own_streams(void **state)
         assert_int_equal(driver.cuCtxPushCurrent(weir_runtime_native(sides[i].runtime)), CUDA_SUCCESS);
         assert_int_equal(driver.cuStreamCreate(&native, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
         assert_int_equal(driver.cuCtxPopCurrent(&popped), CUDA_SUCCESS);
-        fails(WEIR_STREAM_MISUSE, weir_stream_register(sides[!i].runtime, native, &none));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_stream_register(sides[!i].runtime, native, &none));
         detail_names(two_name(!i));
         ok(weir_stream_register(sides[i].runtime, native, &registered));
-        void *p = allocate(sides[i].a, BLOCK, registered, WEIR_OTHER);
+        void *p = allocate(sides[i].a, BLOCK, registered, WEIR_CLASS_OTHER);
         assert_int_equal(two_where(p), i);
         ok(weir_fill(sides[i].runtime, p, 3, BLOCK, registered));
         ok(weir_free(sides[i].a, p, registered));
-        p = allocate(sides[i].b, BLOCK, sides[i].stream, WEIR_OTHER);
+        p = allocate(sides[i].b, BLOCK, sides[i].stream, WEIR_CLASS_OTHER);
         ok(weir_free(sides[i].b, p, sides[i].stream));
         ok(weir_stream_synchronize(registered));
         ok(weir_stream_unregister(registered));
@@ -239,17 +239,18 @@ static void register_as_well_as_own_streams(void **state)
 static void one_does_not_wait_for_the_other(void **state)
 {
     (void)state;
+    ok(weir_option_set("wait", "20s")); /* its own fills may be slow, and in the end they have all of the budget */
     for (int held = 0; held < TWO; held++) {
         side *s = &sides[held], *other = &sides[!held];
         gate g = GATE;
-        void *p = allocate(s->a, BLOCK, s->stream, WEIR_ACTIVATIONS);
+        void *p = allocate(s->a, BLOCK, s->stream, WEIR_CLASS_ACTIVATIONS);
         ok(weir_call(s->runtime, pass_gate, &g, s->stream));
         free_behind(s->a, p, s->stream);
         for (int i = 0; i < 20; i++) {
-            void *q = allocate(other->a, BLOCK, other->stream, WEIR_ACTIVATIONS);
+            void *q = allocate(other->a, BLOCK, other->stream, WEIR_CLASS_ACTIVATIONS);
             ok(weir_fill(other->runtime, q, 1, BLOCK, other->stream));
             ok(weir_free(other->a, q, other->stream));
-            q = allocate(other->b, BLOCK, WEIR_STREAM_HOST, WEIR_ACTIVATIONS);
+            q = allocate(other->b, BLOCK, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS);
             ok(weir_free(other->b, q, WEIR_STREAM_HOST));
         }
         ok(weir_stream_synchronize(other->stream));
@@ -259,6 +260,7 @@ static void one_does_not_wait_for_the_other(void **state)
         open_gate(&g);
         ok(weir_stream_synchronize(s->stream));
     }
+    ok(weir_option_set("wait", NULL));
 }
 
 /* Lending, pressure and trims ---------------------------------------------------------------------------------------- */
@@ -272,12 +274,12 @@ static void lending_stays_on_its_device(void **state)
         void *blocks[BUDGET / BLOCK], *again;
         weir_stats elsewhere = take_snapshot(other->runtime).device;
         for (size_t k = 0; k < BUDGET / BLOCK; k++)
-            blocks[k] = allocate(s->a, BLOCK, s->stream, WEIR_ACTIVATIONS);
+            blocks[k] = allocate(s->a, BLOCK, s->stream, WEIR_CLASS_ACTIVATIONS);
         for (size_t k = 0; k < BUDGET / BLOCK; k++)
             ok(weir_free(s->a, blocks[k], s->stream));
         weir_stats before = take_snapshot(s->runtime).device;
         uint64_t made = two_stub_count ? two_stub_count("cuMemCreate") : 0;
-        again = allocate(s->b, BLOCK, s->stream, WEIR_ACTIVATIONS);
+        again = allocate(s->b, BLOCK, s->stream, WEIR_CLASS_ACTIVATIONS);
         bool same = false;
         for (size_t k = 0; k < BUDGET / BLOCK; k++)
             same |= blocks[k] == again;
@@ -317,9 +319,9 @@ static void pressure_is_the_devices_own(void **state)
     for (int i = 0; i < TWO; i++) {
         int before = both[!i].times;
         void *none;
-        fails(WEIR_OUT_OF_MEMORY, weir_alloc(sides[i].a, BUDGET + BLOCK, sides[i].stream, WEIR_OTHER, &none));
-        void *p = allocate(sides[i].a, BUDGET, sides[i].stream, WEIR_OTHER);
-        fails(WEIR_OUT_OF_MEMORY, weir_alloc(sides[i].b, BLOCK, sides[i].stream, WEIR_OTHER, &none));
+        fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(sides[i].a, BUDGET + BLOCK, sides[i].stream, WEIR_CLASS_OTHER, &none));
+        void *p = allocate(sides[i].a, BUDGET, sides[i].stream, WEIR_CLASS_OTHER);
+        fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(sides[i].b, BLOCK, sides[i].stream, WEIR_CLASS_OTHER, &none));
         ok(weir_free(sides[i].a, p, sides[i].stream));
         assert_true(both[i].times > 0);
         assert_int_equal(both[!i].times, before);
@@ -338,8 +340,8 @@ static void trims_leave_the_other_as_it_is(void **state)
         for (size_t k = 0; k < 4; k++) {
             side *s = &sides[i], *other = &sides[!i];
             for (int both = 0; both < TWO; both++) {
-                void *p = allocate(sides[both].a, BUDGET / 2, sides[both].stream, WEIR_ACTIVATIONS);
-                void *small = allocate(sides[both].a, 1000, sides[both].stream, WEIR_ACTIVATIONS);
+                void *p = allocate(sides[both].a, BUDGET / 2, sides[both].stream, WEIR_CLASS_ACTIVATIONS);
+                void *small = allocate(sides[both].a, 1000, sides[both].stream, WEIR_CLASS_ACTIVATIONS);
                 ok(weir_free(sides[both].a, p, sides[both].stream));
                 ok(weir_free(sides[both].a, small, sides[both].stream));
                 ok(weir_stream_synchronize(sides[both].stream));
@@ -393,10 +395,10 @@ static void call_everything(int i)
     weir_block block;
     weir_block_details details = WEIR_INIT(weir_block_details);
     weir_blocks *pool;
-    weir_blocks_options pooled = {.size = sizeof pooled, .bytes = 65536, .count = 16};
+    weir_blocks_options pooled = {.struct_size = sizeof pooled, .bytes = 65536, .count = 16};
     weir_blocks_member *member;
     weir_runtime *another;
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET};
     weir_reservation *reserved;
     uint32_t index;
     char bytes[100] = {1};
@@ -404,31 +406,33 @@ static void call_everything(int i)
     SAME(weir_runtime_create(two_name(i), &options, &another));
     SAME(weir_runtime_destroy(another));
     SAME(weir_stream_acquire(s->runtime, &stream));
-    SAME(weir_stream_default(s->runtime, WEIR_DEFAULT_LEGACY, &legacy));
+    SAME(weir_stream_default(s->runtime, WEIR_DEFAULT_STREAM_LEGACY, &legacy));
     SAME(weir_stream_unregister(legacy));
-    SAME(weir_alloc(s->a, BLOCK, stream, WEIR_ACTIVATIONS, &p));
-    SAME(weir_alloc_copy(s->a, bytes, sizeof bytes, stream, WEIR_WEIGHTS, &q));
-    weir_use uses[] = {{.block = {.pointer = p}, .access = WEIR_WRITE}};
+    SAME(weir_alloc(s->a, BLOCK, stream, WEIR_CLASS_ACTIVATIONS, &p));
+    SAME(weir_alloc_copy(s->a, bytes, sizeof bytes, stream, WEIR_CLASS_WEIGHTS, &q));
+    weir_use uses[] = {{.block = {.pointer = p}, .access = WEIR_ACCESS_WRITE}};
     SAME(weir_launch_begin(s->runtime, s->stream, uses, 1, &launch));
     SAME(weir_launch_end(launch));
     SAME(weir_use_record(s->runtime, q, s->stream));
     SAME(weir_block_info(p, &details));
     SAME(weir_fill(s->runtime, p, 1, BLOCK, stream));
+    SAME(weir_stream_synchronize(stream)); /* a copy without a stream is behind none, and `bytes` is still read there */
     SAME(weir_copy(s->runtime, bytes, p, sizeof bytes, WEIR_STREAM_HOST));
+    assert_int_equal(bytes[sizeof bytes - 1], 1);
     SAME(weir_call(s->runtime, nothing, NULL, stream));
     SAME(weir_free(s->a, q, stream));
     SAME(weir_free(s->a, p, stream));
     two_thread before = two_look();
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(s->a, 2 * BUDGET, stream, WEIR_OTHER, &none));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(s->a, 2 * BUDGET, stream, WEIR_CLASS_OTHER, &none));
     two_same(before, "a refusal");
-    weir_request pinned = {.size = sizeof pinned, .bytes = 4000, .kind = WEIR_KIND_PINNED};
+    weir_request pinned = {.struct_size = sizeof pinned, .bytes = 4000, .kind = WEIR_KIND_PINNED};
     SAME(weir_alloc_with(s->a, &pinned, &block));
     SAME(weir_free_block(s->a, block, stream));
     SAME(weir_reserve(s->a, BLOCK, 0, &reserved));
     SAME(weir_reservation_release(reserved));
     SAME(weir_graph_open(s->a, &graph));
     SAME(weir_graph_begin(graph, stream));
-    SAME(weir_alloc(s->a, BLOCK, stream, WEIR_ACTIVATIONS, &p));
+    SAME(weir_alloc(s->a, BLOCK, stream, WEIR_CLASS_ACTIVATIONS, &p));
     SAME(weir_free(s->a, p, stream));
     SAME(weir_graph_end(graph, stream));
     SAME(weir_graph_close(graph, stream));
@@ -491,12 +495,12 @@ static void a_device_is_entered_and_left(void **state)
     two_same(before, "weir_runtime_enter of host");
     weir_runtime_leave(host);
     ok(weir_runtime_destroy(host));
-    fails(WEIR_INVALID, weir_runtime_enter(NULL));
+    fails(WEIR_ERR_INVALID, weir_runtime_enter(NULL));
     weir_runtime_leave(NULL);
     if (!two_stub_fail)
         return;
     two_stub_fail("cuCtxPushCurrent", 1, 999);
-    fails(WEIR_DRIVER, weir_runtime_enter(sides[1].runtime));
+    fails(WEIR_ERR_DRIVER, weir_runtime_enter(sides[1].runtime));
     two_same(before, "a failed enter");
 }
 
@@ -518,12 +522,12 @@ static void the_thread_keeps_its_context_when_calls_fail(void **state)
         uint64_t handles = two_count("handles", 0), elsewhere = two_count("used", 0);
         two_stub_fail(calls[k], 1, 999);
         weir_stream stream = WEIR_STREAM_HOST;
-        weir_request pinned = {.size = sizeof pinned, .bytes = 4000, .kind = WEIR_KIND_PINNED};
+        weir_request pinned = {.struct_size = sizeof pinned, .bytes = 4000, .kind = WEIR_KIND_PINNED};
         weir_block block = {0};
         char byte = 0;
         void *p = NULL;
         bool acquired = weir_stream_acquire(runtime, &stream) == WEIR_OK;
-        bool got = weir_alloc(client, BLOCK, stream, WEIR_OTHER, &p) == WEIR_OK;
+        bool got = weir_alloc(client, BLOCK, stream, WEIR_CLASS_OTHER, &p) == WEIR_OK;
         bool got_pinned = weir_alloc_with(client, &pinned, &block) == WEIR_OK;
         if (got) {
             (void)!weir_fill(runtime, p, 1, BLOCK, stream);
@@ -579,7 +583,7 @@ static void *work(void *user)
         void *p;
         k->on = (int)(w->seed >> 9 & 1);
         size_t bytes = (size_t)256 << (w->seed >> 12 & 7);
-        bool got = weir_alloc(sides[k->on].a, bytes, sides[k->on].stream, WEIR_ACTIVATIONS, &p) == WEIR_OK;
+        bool got = weir_alloc(sides[k->on].a, bytes, sides[k->on].stream, WEIR_CLASS_ACTIVATIONS, &p) == WEIR_OK;
         w->wrong += !got;
         k->p = got ? p : NULL;
     }
@@ -610,7 +614,7 @@ static void threads_work_on_both(void **state)
 static void other_resources_have_their_device_too(void **state)
 {
     (void)state;
-    static const char *const resources[] = {"segments", "direct", "async", "blocks(64KiB)", "guard(cache)"};
+    static const char *const resources[] = {"segments", "direct", "async", "guard(cache)"};
     for (size_t k = 0; k < sizeof resources / sizeof *resources; k++) {
         begin_with(resources[k]);
         for (int i = 0; i < TWO; i++) {
@@ -618,7 +622,7 @@ static void other_resources_have_their_device_too(void **state)
             CUcontext popped;
             assert_int_equal(driver.cuCtxPushCurrent(weir_runtime_native(sides[!i].runtime)), CUDA_SUCCESS);
             two_thread before = two_look();
-            char *p = allocate(sides[i].a, bytes, sides[i].stream, WEIR_ACTIVATIONS);
+            char *p = allocate(sides[i].a, bytes, sides[i].stream, WEIR_CLASS_ACTIVATIONS);
             assert_int_equal(two_where(p), i);
             ok(weir_fill(sides[i].runtime, p, 1, bytes, sides[i].stream));
             ok(weir_free(sides[i].a, p, sides[i].stream));

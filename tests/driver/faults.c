@@ -9,16 +9,16 @@ static void test_create_is_all_or_none(void **state)
     (void)state;
     wi_handle handles[200];
     uint64_t before = control.stub_count("used");
-    fails(D(create(device, granule, 200, handles)), WEIR_OUT_OF_MEMORY); /* 256 MiB are 128 of them */
+    fails(D(create(device, granule, 200, handles)), WEIR_ERR_OUT_OF_MEMORY); /* 256 MiB are 128 of them */
     assert_non_null(strstr(weir_detail(), "cuMemCreate"));
     assert_int_equal(control.stub_count("used"), before);
     for (int nth = 1; nth <= 5; nth++) {
         control.stub_fail("cuMemCreate", nth, nth % 2 ? 2 : 999);
-        fails(D(create(device, granule, 5, handles)), nth % 2 ? WEIR_OUT_OF_MEMORY : WEIR_DRIVER);
+        fails(D(create(device, granule, 5, handles)), nth % 2 ? WEIR_ERR_OUT_OF_MEMORY : WEIR_ERR_DRIVER);
         assert_int_equal(control.stub_count("handles"), 0);
     }
     control.stub_fail("cuMemCreate", 3, 2);
-    fails(D(create(device, 8 * granule, 5, handles)), WEIR_OUT_OF_MEMORY);
+    fails(D(create(device, 8 * granule, 5, handles)), WEIR_ERR_OUT_OF_MEMORY);
     assert_int_equal(control.stub_count("used"), before);
     ok(D(create(device, granule, 128, handles)));
     V(destroy(device, granule, 128, handles));
@@ -33,11 +33,11 @@ static void test_map_is_all_or_none(void **state)
     ok(D(unmap(device, range.address, granule, 4, range.handles)));
     for (int nth = 1; nth <= 4; nth++) {
         control.stub_fail("cuMemMap", nth, 999);
-        fails(D(map(device, range.address, granule, 4, range.handles)), WEIR_DRIVER);
+        fails(D(map(device, range.address, granule, 4, range.handles)), WEIR_ERR_DRIVER);
         assert_int_equal(control.stub_count("mappings"), 0);
     }
     control.stub_fail("cuMemSetAccess", 1, 2);
-    fails(D(map(device, range.address, granule, 4, range.handles)), WEIR_OUT_OF_MEMORY);
+    fails(D(map(device, range.address, granule, 4, range.handles)), WEIR_ERR_OUT_OF_MEMORY);
     assert_int_equal(control.stub_count("mappings"), 0);
     ok(D(map(device, range.address, granule, 4, range.handles)));
     for (int i = 0; i < 4; i++)
@@ -52,7 +52,7 @@ static void test_unmap_is_all_or_none(void **state)
     make_range(&range, 8, 4);
     fill_granules(range.address, 4, 70);
     control.stub_fail("cuMemUnmap", 1, 999);
-    fails(D(unmap(device, range.address, granule, 4, range.handles)), WEIR_DRIVER);
+    fails(D(unmap(device, range.address, granule, 4, range.handles)), WEIR_ERR_DRIVER);
     assert_non_null(strstr(weir_detail(), "cuMemUnmap"));
     assert_int_equal(control.stub_count("mappings"), 4);
     for (int i = 0; i < 4; i++)
@@ -76,14 +76,14 @@ static void test_open_fails_and_then_works(void **state)
         wi_device *second = NULL;
         uint64_t contexts = control.stub_count("contexts"), streams = control.stub_count("streams");
         control.stub_fail(functions[i], 1, 999);
-        fails(D(open(0, &second)), WEIR_DRIVER);
+        fails(D(open(0, &second)), WEIR_ERR_DRIVER);
         control.stub_fail(functions[i], 0, 0);
         assert_int_equal(control.stub_count("contexts"), contexts);
         assert_int_equal(control.stub_count("streams"), streams);
         ok(D(open(0, &second)));
         V(close(second));
     }
-    fails(D(open(1, &(wi_device *){NULL})), WEIR_NOT_FOUND);
+    fails(D(open(1, &(wi_device *){NULL})), WEIR_ERR_NOT_FOUND);
 }
 
 static void test_no_device_is_not_found(void **state)
@@ -91,7 +91,7 @@ static void test_no_device_is_not_found(void **state)
     (void)state;
     wi_device *second = NULL;
     control.stub_fail("cuInit", 1, CUDA_ERROR_NO_DEVICE);
-    fails(D(open(0, &second)), WEIR_NOT_FOUND);
+    fails(D(open(0, &second)), WEIR_ERR_NOT_FOUND);
 }
 
 static void test_unknown_codes_have_words(void **state)
@@ -99,7 +99,7 @@ static void test_unknown_codes_have_words(void **state)
     (void)state;
     uint64_t available, total;
     control.stub_fail("cuMemGetInfo", 1, 12345);
-    fails(D(memory(device, &available, &total)), WEIR_DRIVER);
+    fails(D(memory(device, &available, &total)), WEIR_ERR_DRIVER);
     assert_non_null(strstr(weir_detail(), "12345"));
     assert_null(strstr(weir_detail(), "(null)"));
 }
@@ -170,7 +170,7 @@ static void test_pieces_fail_and_then_work(void **state)
         wi_device *second = NULL;
         ok(D(open(0, &second)));
         for (int code = 2; code < 1000; code += 997) {
-            weir_status expected = code == 2 ? WEIR_OUT_OF_MEMORY : WEIR_DRIVER;
+            weir_status expected = code == 2 ? WEIR_ERR_OUT_OF_MEMORY : WEIR_ERR_DRIVER;
             control.stub_fail(cases[i].function, cases[i].nth, code);
             fails(pool ? D(pool_allocate(second, 4096, NULL, &address))
                        : D(allocate(second, cases[i].kind, 4096, &address)),
@@ -199,13 +199,13 @@ static void test_releases_fail_and_then_work(void **state)
             control.stub_fail(functions[i], nth, 999);
             weir_status status = i < 2 ? D(release(device, (weir_kind)i, pieces[i], 4096))
                                        : D(pool_release(device, pieces[i], 4096, NULL));
-            fails(status, nth ? WEIR_DRIVER : WEIR_OK);
+            fails(status, nth ? WEIR_ERR_DRIVER : WEIR_OK);
             assert_int_equal(control.stub_count("allocations"), nth ? 3 : 2 - i);
         }
     control.stub_fail("cuMemPoolTrimTo", 1, 999);
-    fails(D(pool_trim(device, 0, &held)), WEIR_DRIVER);
+    fails(D(pool_trim(device, 0, &held)), WEIR_ERR_DRIVER);
     control.stub_fail("cuMemPoolGetAttribute", 1, 999);
-    fails(D(pool_held(device, &held)), WEIR_DRIVER);
+    fails(D(pool_held(device, &held)), WEIR_ERR_DRIVER);
     ok(D(pool_trim(device, 0, &held)));
     assert_int_equal(held, 0);
 }
@@ -216,7 +216,7 @@ static void test_without_pools(void **state)
     void *address = NULL;
     uint64_t held = 1;
     control.stub_pools(false);
-    fails(D(pool_allocate(device, 4096, NULL, &address)), WEIR_UNSUPPORTED);
+    fails(D(pool_allocate(device, 4096, NULL, &address)), WEIR_ERR_UNSUPPORTED);
     ok(D(pool_held(device, &held)));
     assert_int_equal(held, 0);
     control.stub_pools(true);
@@ -233,12 +233,12 @@ static void test_adopting_fails_and_then_works(void **state)
     uint64_t identity;
     for (int i = 0; i < 3; i++) {
         control.stub_fail(functions[i], 1, 999);
-        fails(D(stream_adopt(device, driver->stream_native(own), &stream, &identity)), WEIR_DRIVER);
+        fails(D(stream_adopt(device, driver->stream_native(own), &stream, &identity)), WEIR_ERR_DRIVER);
         ok(D(stream_adopt(device, driver->stream_native(own), &stream, &identity)));
         V(stream_destroy(device, stream));
     }
     control.stub_fail("cuStreamGetId", 1, 999);
-    fails(D(stream_default(device, WEIR_DEFAULT_PER_THREAD, &stream)), WEIR_DRIVER);
+    fails(D(stream_default(device, WEIR_DEFAULT_STREAM_PER_THREAD, &stream)), WEIR_ERR_DRIVER);
     V(stream_destroy(device, own));
 }
 
@@ -250,10 +250,10 @@ static void test_capture_errors_are_misuse(void **state)
     wi_event event;
     for (int code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; code <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD; code++) {
         control.stub_fail("cuEventRecord", 1, code);
-        fails(D(record(device, stream, &event)), WEIR_STREAM_MISUSE);
+        fails(D(record(device, stream, &event)), WEIR_ERR_STREAM_MISUSE);
     }
     control.stub_fail("cuEventRecord", 1, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD + 1);
-    fails(D(record(device, stream, &event)), WEIR_DRIVER);
+    fails(D(record(device, stream, &event)), WEIR_ERR_DRIVER);
     V(stream_destroy(device, stream));
 }
 
@@ -268,7 +268,7 @@ static void test_wait_ends_when_asking_fails(void **state)
     ok(D(call(device, hold, &g, stream)));
     ok(D(record(device, stream, &event)));
     control.stub_fail("cuEventQuery", 1, 999);
-    fails(D(wait(device, event, UINT64_MAX)), WEIR_DRIVER);
+    fails(D(wait(device, event, UINT64_MAX)), WEIR_ERR_DRIVER);
     atomic_store(&g.open, true);
     ok(D(wait(device, event, UINT64_MAX)));
     V(stream_destroy(device, stream));
@@ -340,21 +340,21 @@ static void test_lost_is_sticky(void **state)
     ok(D(record(device, stream, &event)));
     assert_false(driver->passed(device, event));
     control.stub_lose(true);
-    fails(D(copy(device, range.address, range.address + granule, 16, stream)), WEIR_DEVICE_LOST);
+    fails(D(copy(device, range.address, range.address + granule, 16, stream)), WEIR_ERR_DEVICE_LOST);
     control.stub_lose(false); /* the driver must not ask again: lost is lost */
     uint64_t calls = control.stub_count("cuMemCreate") + control.stub_count("cuMemRelease") +
                      control.stub_count("cuMemUnmap") + control.stub_count("cuMemGetInfo") +
                      control.stub_count("cuEventQuery");
-    fails(D(create(device, granule, 1, &handle)), WEIR_DEVICE_LOST);
-    fails(D(unmap(device, range.address, granule, 2, range.handles)), WEIR_DEVICE_LOST);
-    fails(D(memory(device, &available, &total)), WEIR_DEVICE_LOST);
-    fails(D(fill(device, range.address, 1, 1, NULL)), WEIR_DEVICE_LOST);
-    fails(D(stream_create(device, &more)), WEIR_DEVICE_LOST);
-    fails(D(stream_synchronize(device, stream)), WEIR_DEVICE_LOST);
-    fails(D(call(device, hold, &g, stream)), WEIR_DEVICE_LOST);
-    fails(D(allocate(device, WEIR_KIND_DEVICE, 256, &more)), WEIR_DEVICE_LOST);
-    fails(D(release(device, WEIR_KIND_DEVICE, range.address, 256)), WEIR_DEVICE_LOST);
-    fails(D(pool_allocate(device, 256, stream, &more)), WEIR_DEVICE_LOST);
+    fails(D(create(device, granule, 1, &handle)), WEIR_ERR_DEVICE_LOST);
+    fails(D(unmap(device, range.address, granule, 2, range.handles)), WEIR_ERR_DEVICE_LOST);
+    fails(D(memory(device, &available, &total)), WEIR_ERR_DEVICE_LOST);
+    fails(D(fill(device, range.address, 1, 1, NULL)), WEIR_ERR_DEVICE_LOST);
+    fails(D(stream_create(device, &more)), WEIR_ERR_DEVICE_LOST);
+    fails(D(stream_synchronize(device, stream)), WEIR_ERR_DEVICE_LOST);
+    fails(D(call(device, hold, &g, stream)), WEIR_ERR_DEVICE_LOST);
+    fails(D(allocate(device, WEIR_KIND_DEVICE, 256, &more)), WEIR_ERR_DEVICE_LOST);
+    fails(D(release(device, WEIR_KIND_DEVICE, range.address, 256)), WEIR_ERR_DEVICE_LOST);
+    fails(D(pool_allocate(device, 256, stream, &more)), WEIR_ERR_DEVICE_LOST);
     assert_false(driver->stream_capturing(device, stream));
     V(destroy(device, granule, 2, range.handles));
     /* Nothing runs there any more, so what was waited for is over, and a free has nothing to wait for. */

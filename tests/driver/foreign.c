@@ -106,8 +106,8 @@ static void test_host_has_no_others(void **state)
     int native;
     uint64_t identity;
     skip_unless(device_kind_now == ON_HOST);
-    fails(D(stream_adopt(device, &native, &stream, &identity)), WEIR_UNSUPPORTED);
-    fails(D(stream_default(device, WEIR_DEFAULT_LEGACY, &stream)), WEIR_UNSUPPORTED);
+    fails(D(stream_adopt(device, &native, &stream, &identity)), WEIR_ERR_UNSUPPORTED);
+    fails(D(stream_default(device, WEIR_DEFAULT_STREAM_LEGACY, &stream)), WEIR_ERR_UNSUPPORTED);
     assert_null(driver->context(device));
     stream = new_stream();
     assert_false(is_capturing(stream));
@@ -204,8 +204,8 @@ static void test_default_streams_are_not_adopted(void **state)
     void *stream = NULL;
     uint64_t identity;
     for (int i = 0; i < 3; i++)
-        fails(D(stream_adopt(device, natives[i], &stream, &identity)), WEIR_INVALID);
-    fails(D(stream_default(device, (weir_default_stream)2, &stream)), WEIR_INVALID);
+        fails(D(stream_adopt(device, natives[i], &stream, &identity)), WEIR_ERR_INVALID);
+    fails(D(stream_default(device, (weir_default_stream)2, &stream)), WEIR_ERR_INVALID);
 }
 
 static void test_other_contexts_are_refused(void **state)
@@ -218,7 +218,7 @@ static void test_other_contexts_are_refused(void **state)
     uint64_t identity;
     assert_int_equal(users.cuCtxCreate(&foreign, 0, 0), CUDA_SUCCESS); /* and makes it current */
     assert_int_equal(wi_cuda.cuStreamCreate(&native, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    fails(D(stream_adopt(device, native, &stream, &identity)), WEIR_STREAM_MISUSE);
+    fails(D(stream_adopt(device, native, &stream, &identity)), WEIR_ERR_STREAM_MISUSE);
     assert_non_null(strstr(weir_detail(), "context"));
     assert_int_equal(wi_cuda.cuStreamDestroy(native), CUDA_SUCCESS);
     assert_int_equal(users.cuCtxDestroy(foreign), CUDA_SUCCESS);
@@ -230,7 +230,7 @@ static void test_default_streams_work(void **state)
 {
     (void)state;
     skip_unless(device_kind_now != ON_HOST);
-    void *legacy = default_stream(WEIR_DEFAULT_LEGACY), *own = default_stream(WEIR_DEFAULT_PER_THREAD);
+    void *legacy = default_stream(WEIR_DEFAULT_STREAM_LEGACY), *own = default_stream(WEIR_DEFAULT_STREAM_PER_THREAD);
     assert_ptr_equal(driver->stream_native(legacy), CU_STREAM_LEGACY);
     assert_ptr_equal(driver->stream_native(own), CU_STREAM_PER_THREAD);
     use_stream(legacy);
@@ -273,7 +273,7 @@ static void test_per_thread_stream_is_its_threads(void **state)
     pthread_t thread;
     gate g = {0};
     void *busy = new_stream();
-    elsewhere e = {.stream = default_stream(WEIR_DEFAULT_PER_THREAD), .address = range.address, .passed = true};
+    elsewhere e = {.stream = default_stream(WEIR_DEFAULT_STREAM_PER_THREAD), .address = range.address, .passed = true};
     ok(D(fill(device, range.address, 5, granule, NULL)));
     ok(D(call(device, hold, &g, busy)));
     ok(D(record(device, busy, &e.other)));
@@ -283,7 +283,7 @@ static void test_per_thread_stream_is_its_threads(void **state)
     pthread_join(thread, NULL);
     const weir_status answers[] = {e.record, e.fill, e.call, e.synchronize, e.pool, e.order};
     for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++)
-        fails(answers[i], WEIR_STREAM_MISUSE);
+        fails(answers[i], WEIR_ERR_STREAM_MISUSE);
     assert_false(e.passed);
     atomic_store(&g.open, true);
     ok(D(stream_synchronize(device, e.stream)));
@@ -310,7 +310,7 @@ static void *work_and_end(void *user)
 {
     ended_thread *t = user;
     wi_event event;
-    t->status = driver->stream_default(device, WEIR_DEFAULT_PER_THREAD, &t->stream);
+    t->status = driver->stream_default(device, WEIR_DEFAULT_STREAM_PER_THREAD, &t->stream);
     if (t->status == WEIR_OK)
         t->status = driver->call(device, hold, &t->gate, t->stream);
     if (t->status == WEIR_OK)
@@ -401,12 +401,12 @@ static void test_capture_survives_refusals(void **state)
     begin_capture(native);
     assert_true(is_capturing(stream));
     assert_false(is_capturing(busy));
-    fails(D(record(device, stream, &event)), WEIR_STREAM_MISUSE);
+    fails(D(record(device, stream, &event)), WEIR_ERR_STREAM_MISUSE);
     assert_non_null(strstr(weir_detail(), "captured"));
-    fails(D(order(device, stream, late)), WEIR_STREAM_MISUSE);
-    fails(D(stream_synchronize(device, stream)), WEIR_STREAM_MISUSE);
-    fails(D(pool_allocate(device, 4096, stream, &none)), WEIR_STREAM_MISUSE);
-    fails(D(pool_release(device, piece, 4096, stream)), WEIR_STREAM_MISUSE);
+    fails(D(order(device, stream, late)), WEIR_ERR_STREAM_MISUSE);
+    fails(D(stream_synchronize(device, stream)), WEIR_ERR_STREAM_MISUSE);
+    fails(D(pool_allocate(device, 4096, stream, &none)), WEIR_ERR_STREAM_MISUSE);
+    fails(D(pool_release(device, piece, 4096, stream)), WEIR_ERR_STREAM_MISUSE);
     ok(D(wait(device, early, UINT64_MAX))); /* from before it */
     drop_graph(end_capture(native));
     assert_false(is_capturing(stream));
@@ -492,16 +492,16 @@ static void test_legacy_stream_beside_a_capture(void **state)
     mapped_range range;
     make_range(&range, 1, 1);
     CUstream blocking = NULL;
-    void *legacy = default_stream(WEIR_DEFAULT_LEGACY);
+    void *legacy = default_stream(WEIR_DEFAULT_STREAM_LEGACY);
     wi_event event;
     enter_primary();
     assert_int_equal(wi_cuda.cuStreamCreate(&blocking, 0), CUDA_SUCCESS);
     leave();
     begin_capture(blocking);
     assert_true(is_capturing(legacy));
-    fails(D(record(device, legacy, &event)), WEIR_STREAM_MISUSE);
-    fails(D(fill(device, range.address, 1, 256, legacy)), WEIR_STREAM_MISUSE);
-    fails(D(stream_synchronize(device, legacy)), WEIR_STREAM_MISUSE);
+    fails(D(record(device, legacy, &event)), WEIR_ERR_STREAM_MISUSE);
+    fails(D(fill(device, range.address, 1, 256, legacy)), WEIR_ERR_STREAM_MISUSE);
+    fails(D(stream_synchronize(device, legacy)), WEIR_ERR_STREAM_MISUSE);
     drop_graph(end_capture(blocking));
     use_stream(legacy);
     V(stream_destroy(device, legacy));

@@ -187,7 +187,7 @@ static void test_more_than_there_is_is_refused_whole(void **state)
     wi_handle handles[17];
     ok(D(memory(device, &before, &total)));
     uint64_t bytes = total / 16 & ~(granule - 1);
-    fails(D(create(device, bytes, 17, handles)), WEIR_OUT_OF_MEMORY);
+    fails(D(create(device, bytes, 17, handles)), WEIR_ERR_OUT_OF_MEMORY);
     ok(D(memory(device, &after, &total)));
     if (device_kind_now != ON_CUDA) /* which may have other users */
         assert_int_equal(after, before);
@@ -228,16 +228,16 @@ static void test_parts_are_refused(void **state)
     piece p = make_piece(range.address + 4 * granule, 4, 80);
     wi_handle more[2];
     ok(D(create(device, 4 * granule, 2, more)));
-    fails(D(map(device, range.address + 16 * granule, granule, 1, more)), WEIR_DRIVER);
-    fails(D(map(device, range.address + 16 * granule, 8 * granule, 1, more)), WEIR_DRIVER);
+    fails(D(map(device, range.address + 16 * granule, granule, 1, more)), WEIR_ERR_DRIVER);
+    fails(D(map(device, range.address + 16 * granule, 8 * granule, 1, more)), WEIR_ERR_DRIVER);
     fails(D(map(device, range.address + granule, 4 * granule, 1, more)),
-          WEIR_DRIVER); /* over the other's first granule */
-    fails(D(map(device, range.address + 7 * granule, 4 * granule, 2, more)), WEIR_DRIVER); /* over its last one */
+          WEIR_ERR_DRIVER); /* over the other's first granule */
+    fails(D(map(device, range.address + 7 * granule, 4 * granule, 2, more)), WEIR_ERR_DRIVER); /* over its last one */
     /* What a GPU's driver says to these is not known; the stub is strict. */
     if (device_kind_now == ON_STUB) {
-        fails(D(unmap(device, p.address, 2 * granule, 1, &p.handle)), WEIR_DRIVER);
-        fails(D(unmap(device, p.address + 2 * granule, 2 * granule, 1, &p.handle)), WEIR_DRIVER);
-        fails(D(unmap(device, p.address, 6 * granule, 1, &p.handle)), WEIR_DRIVER);
+        fails(D(unmap(device, p.address, 2 * granule, 1, &p.handle)), WEIR_ERR_DRIVER);
+        fails(D(unmap(device, p.address + 2 * granule, 2 * granule, 1, &p.handle)), WEIR_ERR_DRIVER);
+        fails(D(unmap(device, p.address, 6 * granule, 1, &p.handle)), WEIR_ERR_DRIVER);
     }
     expect_piece(&p);
     ok(D(map(device, range.address + 8 * granule, 4 * granule, 2, more)));

@@ -124,13 +124,13 @@ static void late_kernel(bool planted, uint32_t *kernel, size_t *other)
     void *block, *same, *wrong;
     ok(weir_stream_acquire(runtime, &late));
     ok(weir_stream_acquire(runtime, &next));
-    ok(weir_alloc(one, 256, late, WEIR_WEIGHTS, &wrong));
-    ok(weir_alloc(one, bytes, late, WEIR_ACTIVATIONS, &block));
+    ok(weir_alloc(one, 256, late, WEIR_CLASS_WEIGHTS, &wrong));
+    ok(weir_alloc(one, bytes, late, WEIR_CLASS_ACTIVATIONS, &block));
     fill_now(wrong, 0, 256);
     ok(weir_fill(runtime, block, 0x11, bytes, late));
     launch(block, bytes, 100, 0x11, 0x22, wrong, late);
     ok(weir_free(one, block, planted ? WEIR_STREAM_HOST : late));
-    ok(weir_alloc(two, bytes, next, WEIR_ACTIVATIONS, &same));
+    ok(weir_alloc(two, bytes, next, WEIR_CLASS_ACTIVATIONS, &same));
     assert_ptr_equal(same, block);
     ok(weir_fill(runtime, same, 0x33, bytes, next));
     ok(weir_stream_synchronize(next));
@@ -178,14 +178,14 @@ static void test_growth_beside_a_kernel(void **state)
     void *block, *wrong, *others[8];
     uint32_t kernel;
     ok(weir_stream_acquire(runtime, &late));
-    ok(weir_alloc(one, 256, late, WEIR_WEIGHTS, &wrong));
-    ok(weir_alloc(one, 8 * MIB, late, WEIR_ACTIVATIONS, &block));
+    ok(weir_alloc(one, 256, late, WEIR_CLASS_WEIGHTS, &wrong));
+    ok(weir_alloc(one, 8 * MIB, late, WEIR_CLASS_ACTIVATIONS, &block));
     fill_now(wrong, 0, 256);
     ok(weir_fill(runtime, block, 0x44, 8 * MIB, late));
     launch(block, 8 * MIB, 100, 0x44, 0x55, wrong, late);
     for (int round = 0; round < 5; round++) {
         for (int i = 0; i < 8; i++)
-            ok(weir_alloc(two, 3 * MIB, WEIR_STREAM_HOST, WEIR_ACTIVATIONS, &others[i]));
+            ok(weir_alloc(two, 3 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS, &others[i]));
         for (int i = 0; i < 8; i++)
             ok(weir_free(two, others[i], WEIR_STREAM_HOST));
         ok(weir_runtime_trim(runtime, 0, NULL));

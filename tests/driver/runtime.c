@@ -11,12 +11,12 @@ static void test_alloc_info_resize_free(void **state)
     weir_client *client = open_client("one");
     char *block;
     weir_block_details details = WEIR_INIT(weir_block_details);
-    ok(weir_alloc(client, 5 * MIB + 100, WEIR_STREAM_HOST, WEIR_KV, (void **)&block));
+    ok(weir_alloc(client, 5 * MIB + 100, WEIR_STREAM_HOST, WEIR_CLASS_KV, (void **)&block));
     fill_now(block, 3, 5 * MIB + 100);
     ok(weir_block_info(block + 77, &details));
     assert_int_equal(details.offset, 77);
     assert_int_equal(details.bytes, 5 * MIB + 100);
-    assert_int_equal(details.memory_class, WEIR_KV);
+    assert_int_equal(details.memory_class, WEIR_CLASS_KV);
     assert_int_equal(details.state, WEIR_BLOCK_LIVE);
     assert_ptr_equal(details.client, client);
     assert_ptr_equal(details.runtime, runtime);
@@ -26,9 +26,9 @@ static void test_alloc_info_resize_free(void **state)
     ok(weir_resize(client, block, 1000, WEIR_STREAM_HOST));
     assert_int_equal(wrong_bytes(block, 4, 1000), 0);
     assert_int_equal(snapshot().live, 1024);
-    fails(weir_free(client, block + 256, WEIR_STREAM_HOST), WEIR_INTERIOR);
+    fails(weir_free(client, block + 256, WEIR_STREAM_HOST), WEIR_ERR_INTERIOR);
     ok(weir_free(client, block, WEIR_STREAM_HOST));
-    fails(weir_free(client, block, WEIR_STREAM_HOST), WEIR_DOUBLE_FREE);
+    fails(weir_free(client, block, WEIR_STREAM_HOST), WEIR_ERR_DOUBLE_FREE);
     assert_int_equal(snapshot().live, 0);
     ok(weir_client_close(client));
     end_runtime();
@@ -46,7 +46,7 @@ static void test_zeroed(void **state)
         weir_block block;
         request.bytes = 3 * MIB;
         request.stream = stream;
-        request.flags = WEIR_ZEROED;
+        request.flags = WEIR_ALLOC_ZEROED;
         ok(weir_alloc_with(client, &request, &block));
         ok(weir_stream_synchronize(stream));
         assert_int_equal(wrong_bytes(block.pointer, 0, 3 * MIB), 0);
@@ -78,7 +78,7 @@ static void test_free_behind_long_work_is_nobody_elses(void **state)
     void *block, *other;
     weir_block_details details = WEIR_INIT(weir_block_details);
     ok(weir_stream_acquire(runtime, &stream));
-    ok(weir_alloc(one, 12 * MIB, stream, WEIR_OTHER, &block));
+    ok(weir_alloc(one, 12 * MIB, stream, WEIR_CLASS_OTHER, &block));
     ok(weir_call(runtime, hold, &g, stream));
     ok(weir_fill(runtime, block, 7, 12 * MIB, stream));
     ok(weir_free(one, block, stream));
@@ -88,13 +88,13 @@ static void test_free_behind_long_work_is_nobody_elses(void **state)
     weir_request request = WEIR_INIT(weir_request);
     weir_block refused;
     request.bytes = 8 * MIB;
-    request.flags = WEIR_NO_WAIT;
-    fails(weir_alloc_with(two, &request, &refused), WEIR_OUT_OF_MEMORY);
+    request.flags = WEIR_ALLOC_NO_WAIT;
+    fails(weir_alloc_with(two, &request, &refused), WEIR_ERR_OUT_OF_MEMORY);
     weir_refusal refusal = WEIR_INIT(weir_refusal);
     ok(weir_refusal_last(&refusal));
     assert_int_equal(refusal.cause, WEIR_CAUSE_PENDING);
     /* What is left is served meanwhile, and not out of the freed block. */
-    ok(weir_alloc(two, 4 * MIB, WEIR_STREAM_HOST, WEIR_OTHER, &other));
+    ok(weir_alloc(two, 4 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &other));
     assert_true((char *)other >= (char *)block + 12 * MIB || (char *)other + 4 * MIB <= (char *)block);
     fill_now(other, 9, 4 * MIB);
     atomic_store(&g.open, true);
@@ -126,11 +126,11 @@ static bool late_write_is_seen(bool planted)
     void *block, *other;
     ok(weir_stream_acquire(runtime, &late));
     ok(weir_stream_acquire(runtime, &next));
-    ok(weir_alloc(one, 12 * MIB, late, WEIR_OTHER, &block));
+    ok(weir_alloc(one, 12 * MIB, late, WEIR_CLASS_OTHER, &block));
     ok(weir_call(runtime, slow, &delay, late));
     ok(weir_fill(runtime, block, 0xaa, 12 * MIB, late));
     ok(weir_free(one, block, planted ? WEIR_STREAM_HOST : late));
-    ok(weir_alloc(two, 12 * MIB, next, WEIR_OTHER,
+    ok(weir_alloc(two, 12 * MIB, next, WEIR_CLASS_OTHER,
                   &other)); /* only there is room: it waits, or is given it too early */
     assert_ptr_equal(other, block);
     ok(weir_fill(runtime, other, 0x55, 12 * MIB, next));
@@ -174,7 +174,7 @@ static void test_values_survive_moves(void **state)
     make_runtime(BLOCKS * bytes);
     weir_client *client = open_client("one");
     for (int i = 0; i < BLOCKS; i++) {
-        ok(weir_alloc(client, bytes, WEIR_STREAM_HOST, WEIR_OTHER, &blocks[i]));
+        ok(weir_alloc(client, bytes, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &blocks[i]));
         fill_now(blocks[i], value[i] = (uint8_t)(i + 1), bytes);
     }
     assert_int_equal(snapshot().held, BLOCKS * bytes);
@@ -183,7 +183,7 @@ static void test_values_survive_moves(void **state)
         uint64_t calls = snapshot().driver_calls;
         for (int i = round % 2; i < BLOCKS; i += 2)
             ok(weir_free(client, blocks[i], WEIR_STREAM_HOST));
-        ok(weir_alloc(client, 4 * bytes, WEIR_STREAM_HOST, WEIR_OTHER, &large));
+        ok(weir_alloc(client, 4 * bytes, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &large));
         if (round == 0)
             assert_true(snapshot().driver_calls > calls);
         fill_now(large, 0xee, 4 * bytes);
@@ -193,7 +193,7 @@ static void test_values_survive_moves(void **state)
         assert_true(snapshot().held <= BLOCKS * bytes);
         ok(weir_free(client, large, WEIR_STREAM_HOST));
         for (int i = round % 2; i < BLOCKS; i += 2) {
-            ok(weir_alloc(client, bytes, WEIR_STREAM_HOST, WEIR_OTHER, &blocks[i]));
+            ok(weir_alloc(client, bytes, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &blocks[i]));
             fill_now(blocks[i], value[i] = (uint8_t)(value[i] + 16), bytes);
         }
     }
@@ -317,9 +317,9 @@ static void test_another_process_is_named(void **state)
     make_runtime(20480 * MIB);
     weir_client *client = open_client("one");
     void *small, *large, *rest;
-    ok(weir_alloc(client, 8 * MIB, WEIR_STREAM_HOST, WEIR_OTHER, &small));
+    ok(weir_alloc(client, 8 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &small));
     size_t wanted = 2 * take_nearly_all();
-    fails(weir_alloc(client, wanted, WEIR_STREAM_HOST, WEIR_OTHER, &large), WEIR_OUT_OF_MEMORY);
+    fails(weir_alloc(client, wanted, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &large), WEIR_ERR_OUT_OF_MEMORY);
     weir_refusal refusal = WEIR_INIT(weir_refusal);
     ok(weir_refusal_last(&refusal));
     assert_int_equal(refusal.cause, WEIR_CAUSE_OTHER_PROCESS);
@@ -330,10 +330,10 @@ static void test_another_process_is_named(void **state)
     if (device_kind_now == ON_STUB)
         assert_int_equal(stats.held, control.stub_count("used"));
     /* What the device still has is served; and all of it when the other has gone. */
-    ok(weir_alloc(client, 16 * MIB, WEIR_STREAM_HOST, WEIR_OTHER, &rest));
+    ok(weir_alloc(client, 16 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &rest));
     ok(weir_free(client, rest, WEIR_STREAM_HOST));
     give_back();
-    ok(weir_alloc(client, wanted, WEIR_STREAM_HOST, WEIR_OTHER, &large));
+    ok(weir_alloc(client, wanted, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &large));
     ok(weir_free(client, large, WEIR_STREAM_HOST));
     ok(weir_free(client, small, WEIR_STREAM_HOST));
     ok(weir_client_close(client));
@@ -347,11 +347,11 @@ static void test_trim_gives_handles_back(void **state)
     make_runtime(64 * MIB);
     weir_client *client = open_client("one");
     void *blocks[10], *kept;
-    ok(weir_alloc(client, 100, WEIR_STREAM_HOST, WEIR_OTHER, &kept));
+    ok(weir_alloc(client, 100, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &kept));
     bool known = device_bytes(&before, &total);
     uint64_t held = snapshot().held, released = 0;
     for (int i = 0; i < 10; i++)
-        ok(weir_alloc(client, 3 * MIB, WEIR_STREAM_HOST, WEIR_OTHER, &blocks[i]));
+        ok(weir_alloc(client, 3 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &blocks[i]));
     uint64_t grown = snapshot().held - held;
     (void)device_bytes(&during, &total);
     for (int i = 0; i < 10; i++)
@@ -383,12 +383,12 @@ static void test_the_ledger_agrees_after_failures(void **state)
     make_runtime(16 * MIB);
     weir_client *client = open_client("one");
     void *kept, *block;
-    ok(weir_alloc(client, MIB, WEIR_STREAM_HOST, WEIR_OTHER, &kept));
+    ok(weir_alloc(client, MIB, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &kept));
     fill_now(kept, 0x77, MIB);
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
         for (int nth = 1; nth <= 8; nth++) {
             control.stub_fail(functions[i], nth, nth % 2 ? 999 : 2);
-            weir_status status = weir_alloc(client, 14 * MIB, WEIR_STREAM_HOST, WEIR_WEIGHTS, &block);
+            weir_status status = weir_alloc(client, 14 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS, &block);
             assert_int_equal(snapshot().live, status == WEIR_OK ? 15 * MIB : MIB);
             if (status == WEIR_OK)
                 ok(weir_free(client, block, WEIR_STREAM_HOST));
@@ -419,16 +419,16 @@ static void test_a_lost_device(void **state)
     void *block, *second, *more;
     static gate g; /* the stream is never destroyed */
     ok(weir_stream_acquire(runtime, &stream));
-    ok(weir_alloc(client, 6 * MIB, stream, WEIR_OTHER, &block));
-    ok(weir_alloc(client, 1 * MIB, stream, WEIR_OTHER, &second));
+    ok(weir_alloc(client, 6 * MIB, stream, WEIR_CLASS_OTHER, &block));
+    ok(weir_alloc(client, 1 * MIB, stream, WEIR_CLASS_OTHER, &second));
     ok(weir_call(runtime, hold, &g, stream));
     ok(weir_free(client, second, stream));
     assert_int_equal(unpassed(), MIB);
     control.stub_lose(true);
-    fails(weir_fill(runtime, block, 1, 100, stream), WEIR_DEVICE_LOST);
-    fails(weir_copy(runtime, block, block, 100, WEIR_STREAM_HOST), WEIR_DEVICE_LOST);
-    fails(weir_stream_synchronize(stream), WEIR_DEVICE_LOST);
-    fails(weir_alloc(client, 8 * MIB, stream, WEIR_OTHER, &more), WEIR_DEVICE_LOST);
+    fails(weir_fill(runtime, block, 1, 100, stream), WEIR_ERR_DEVICE_LOST);
+    fails(weir_copy(runtime, block, block, 100, WEIR_STREAM_HOST), WEIR_ERR_DEVICE_LOST);
+    fails(weir_stream_synchronize(stream), WEIR_ERR_DEVICE_LOST);
+    fails(weir_alloc(client, 8 * MIB, stream, WEIR_CLASS_OTHER, &more), WEIR_ERR_DEVICE_LOST);
     assert_non_null(strstr(weir_detail(), "restart"));
     weir_stats stats = snapshot();
     assert_int_equal(stats.live, 6 * MIB);

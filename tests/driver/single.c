@@ -105,7 +105,7 @@ static void test_no_such_kind(void **state)
 {
     (void)state;
     void *address = NULL;
-    fails(D(allocate(device, (weir_kind)WEIR_KIND_COUNT, 256, &address)), WEIR_UNSUPPORTED);
+    fails(D(allocate(device, (weir_kind)WEIR_KIND_COUNT, 256, &address)), WEIR_ERR_UNSUPPORTED);
     assert_string_equal(weir_kind_name(WEIR_KIND_DEVICE), "device");
     assert_string_equal(weir_kind_name(WEIR_KIND_PINNED), "pinned");
     assert_string_equal(weir_kind_name(WEIR_KIND_HOST), "host");
@@ -119,8 +119,8 @@ static void test_too_much_is_refused(void **state)
     void *address = NULL, *stream = NULL;
     skip_unless(device_kind_now != ON_HOST);
     ok(D(stream_create(device, &stream)));
-    fails(D(allocate(device, WEIR_KIND_DEVICE, UINT64_C(1) << 46, &address)), WEIR_OUT_OF_MEMORY);
-    fails(D(pool_allocate(device, UINT64_C(1) << 46, stream, &address)), WEIR_OUT_OF_MEMORY);
+    fails(D(allocate(device, WEIR_KIND_DEVICE, UINT64_C(1) << 46, &address)), WEIR_ERR_OUT_OF_MEMORY);
+    fails(D(pool_allocate(device, UINT64_C(1) << 46, stream, &address)), WEIR_ERR_OUT_OF_MEMORY);
     ok(D(pool_allocate(device, 4096, stream, &address)));
     ok(D(pool_release(device, address, 4096, stream)));
     V(stream_destroy(device, stream));

@@ -34,12 +34,12 @@ static void case_installed_later(void)
     char link[512];
     weir_runtime *runtime;
     snprintf(link, sizeof link, "%s/libcuda.so.1", getenv("LD_LIBRARY_PATH"));
-    expect(get("cuda:0", &runtime) == WEIR_NOT_FOUND);
+    expect(get("cuda:0", &runtime) == WEIR_ERR_NOT_FOUND);
     expect(strstr(weir_detail(), "libcuda.so.1"));
     expect(strstr(weir_detail(), "install the NVIDIA driver"));
     expect(symlink(STUB_DIRECTORY "/lacking/libcuda.so.1", link) == 0);
     for (int i = 0; i < 2; i++) {
-        expect(get("cuda:0", &runtime) == WEIR_NOT_FOUND);
+        expect(get("cuda:0", &runtime) == WEIR_ERR_NOT_FOUND);
         expect(strstr(weir_detail(), "cuMemSetAccess"));
     }
     expect(unlink(link) == 0 && symlink(STUB_DIRECTORY "/cuda/libcuda.so.1", link) == 0);
@@ -52,14 +52,14 @@ static void case_installed_later(void)
 static void case_ordinals(void)
 {
     weir_runtime *runtime;
-    expect(get("cuda:2", &runtime) == WEIR_NOT_FOUND);
+    expect(get("cuda:2", &runtime) == WEIR_ERR_NOT_FOUND);
     expect(strstr(weir_detail(), "cuda:2") && strstr(weir_detail(), "2 CUDA devices"));
-    expect(get("cuda:63", &runtime) == WEIR_NOT_FOUND);
-    expect(get("cuda:64", &runtime) == WEIR_NOT_FOUND && strstr(weir_detail(), "64"));
-    expect(get("cuda:9999", &runtime) == WEIR_NOT_FOUND);
-    expect(get("cuda:12345", &runtime) == WEIR_INVALID);
+    expect(get("cuda:63", &runtime) == WEIR_ERR_NOT_FOUND);
+    expect(get("cuda:64", &runtime) == WEIR_ERR_NOT_FOUND && strstr(weir_detail(), "64"));
+    expect(get("cuda:9999", &runtime) == WEIR_ERR_NOT_FOUND);
+    expect(get("cuda:12345", &runtime) == WEIR_ERR_INVALID);
     expect(get("cuda:", &runtime) != WEIR_OK || runtime);
-    expect(get("cuda:-1", &runtime) == WEIR_INVALID);
+    expect(get("cuda:-1", &runtime) == WEIR_ERR_INVALID);
     expect(get("cuda:1", &runtime) == WEIR_OK && weir_runtime_ordinal(runtime) == 1);
     expect(strcmp(weir_runtime_device(runtime), "cuda:1") == 0);
 }
@@ -68,30 +68,30 @@ static void case_many_devices(void)
 {
     weir_runtime *runtime;
     expect(get("cuda:63", &runtime) == WEIR_OK && weir_runtime_ordinal(runtime) == 63);
-    expect(get("cuda:64", &runtime) == WEIR_NOT_FOUND);
+    expect(get("cuda:64", &runtime) == WEIR_ERR_NOT_FOUND);
 }
 
 static void case_no_device(void)
 {
     weir_runtime *runtime;
-    expect(get("cuda:0", &runtime) == WEIR_NOT_FOUND);
+    expect(get("cuda:0", &runtime) == WEIR_ERR_NOT_FOUND);
     expect(strstr(weir_detail(), "CUDA_ERROR_NO_DEVICE"));
 }
 
 static void case_unmanaged(void)
 {
-    weir_runtime_options options = {.size = sizeof options, .budget = 64u << 20, .resource = "blocks(64KiB)"};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 64u << 20, .resource = "mapped"};
     weir_runtime *runtime;
     weir_client *client;
     char text[64];
     void *p;
-    expect(weir_runtime_create("cuda:0", &options, &runtime) == WEIR_UNSUPPORTED);
+    expect(weir_runtime_create("cuda:0", &options, &runtime) == WEIR_ERR_UNSUPPORTED);
     expect(strstr(weir_detail(), "virtual-memory management"));
     expect(get("cuda:0", &runtime) == WEIR_OK);
     expect(strcmp(weir_runtime_resource(runtime, text, sizeof text), "budget(segments)") == 0);
-    expect(weir_client_open(runtime, &(weir_client_options){.size = sizeof(weir_client_options), .name = "x"},
+    expect(weir_client_open(runtime, &(weir_client_options){.struct_size = sizeof(weir_client_options), .name = "x"},
                             &client) == WEIR_OK);
-    expect(weir_alloc(client, 1000, WEIR_STREAM_HOST, WEIR_KV, &p) == WEIR_OK);
+    expect(weir_alloc(client, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p) == WEIR_OK);
     expect(weir_free(client, p, WEIR_STREAM_HOST) == WEIR_OK);
     expect(weir_client_close(client) == WEIR_OK);
 }
@@ -100,7 +100,7 @@ static void case_unmanaged(void)
 static void case_second_try(void)
 {
     weir_runtime *runtime;
-    expect(get("cuda:0", &runtime) == WEIR_DRIVER && !runtime);
+    expect(get("cuda:0", &runtime) == WEIR_ERR_DRIVER && !runtime);
     expect(strstr(weir_detail(), "cuInit"));
     expect(get("cuda:0", &runtime) == WEIR_OK);
 }
@@ -124,12 +124,12 @@ static void call_everything(void)
     control.stub_forbid();
     expect(weir_free(ending.client, ending.block, ending.stream) == WEIR_OK);
     expect(weir_free(ending.client, ending.second, WEIR_STREAM_HOST) == WEIR_OK);
-    expect(weir_alloc(ending.client, 32u << 20, ending.stream, WEIR_OTHER, &block) != WEIR_OK);
-    expect(weir_fill(ending.runtime, ending.block, 1, 1, ending.stream) == WEIR_DRIVER);
-    expect(weir_copy(ending.runtime, &byte, ending.block, 1, WEIR_STREAM_HOST) == WEIR_DRIVER);
-    expect(weir_call(ending.runtime, hold, &ending.gate, ending.stream) == WEIR_DRIVER);
-    expect(weir_stream_synchronize(ending.stream) == WEIR_DRIVER);
-    expect(weir_stream_acquire(ending.runtime, &stream) == WEIR_DRIVER);
+    expect(weir_alloc(ending.client, 32u << 20, ending.stream, WEIR_CLASS_OTHER, &block) != WEIR_OK);
+    expect(weir_fill(ending.runtime, ending.block, 1, 1, ending.stream) == WEIR_ERR_DRIVER);
+    expect(weir_copy(ending.runtime, &byte, ending.block, 1, WEIR_STREAM_HOST) == WEIR_ERR_DRIVER);
+    expect(weir_call(ending.runtime, hold, &ending.gate, ending.stream) == WEIR_ERR_DRIVER);
+    expect(weir_stream_synchronize(ending.stream) == WEIR_ERR_DRIVER);
+    expect(weir_stream_acquire(ending.runtime, &stream) == WEIR_ERR_DRIVER);
     expect(weir_snapshot(ending.runtime, &stats, NULL, 0, NULL) == WEIR_OK);
     expect(stats.live == 0 && stats.pending == 0);
     expect(weir_runtime_trim(ending.runtime, 0, NULL) == WEIR_OK);
@@ -138,7 +138,7 @@ static void call_everything(void)
     expect(weir_client_open(ending.runtime, &options, &client) == WEIR_OK);
     expect(weir_client_close(client) == WEIR_OK);
     expect(weir_client_close(ending.client) == WEIR_OK);
-    expect(get("cuda:1", &ending.other) == WEIR_DRIVER);
+    expect(get("cuda:1", &ending.other) == WEIR_ERR_DRIVER);
     expect(strstr(weir_detail(), "ending"));
 }
 
@@ -151,8 +151,8 @@ static void case_exit(void)
     options.name = "ending";
     expect(weir_client_open(ending.runtime, &options, &ending.client) == WEIR_OK);
     expect(weir_stream_acquire(ending.runtime, &ending.stream) == WEIR_OK);
-    expect(weir_alloc(ending.client, 8u << 20, ending.stream, WEIR_OTHER, &ending.block) == WEIR_OK);
-    expect(weir_alloc(ending.client, 1000, ending.stream, WEIR_WEIGHTS, &ending.second) == WEIR_OK);
+    expect(weir_alloc(ending.client, 8u << 20, ending.stream, WEIR_CLASS_OTHER, &ending.block) == WEIR_OK);
+    expect(weir_alloc(ending.client, 1000, ending.stream, WEIR_CLASS_WEIGHTS, &ending.second) == WEIR_OK);
     expect(weir_call(ending.runtime, hold, &ending.gate, ending.stream) == WEIR_OK);
 }
 

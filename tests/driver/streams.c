@@ -347,6 +347,24 @@ static void test_threads_that_never_saw_the_driver(void **state)
     }
 }
 
+/* What looks at all streams does so while another thread makes and ends some. */
+static void test_all_is_waited_for_while_streams_come_and_go(void **state)
+{
+    (void)state;
+    size_t failures = 0;
+    pthread_t thread;
+    wi_event event;
+    skip_unless(driver->settle && driver->record_all);
+    assert_int_equal(pthread_create(&thread, NULL, work_alone, &failures), 0);
+    for (int i = 0; i < 50; i++) {
+        ok(D(settle(device)));
+        ok(D(record_all(device, &event)));
+        ok(D(wait(device, event, UINT64_MAX)));
+    }
+    pthread_join(thread, NULL);
+    assert_int_equal(failures, 0);
+}
+
 typedef struct waiter {
     void *stream;
     weir_status status;
@@ -403,6 +421,7 @@ int run_stream_tests(void)
         cmocka_unit_test_setup_teardown(test_unasked_events_do_not_pile_up, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_events_outlive_their_stream, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_threads_that_never_saw_the_driver, open_device, close_device),
+        cmocka_unit_test_setup_teardown(test_all_is_waited_for_while_streams_come_and_go, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_what_is_recorded_while_another_waits, open_device, close_device),
     };
     return cmocka_run_group_tests(streams, NULL, NULL);

@@ -57,12 +57,12 @@ static void test_missing_keys(void **state)
     for (size_t i = 0; i < sizeof of_llama / sizeof *of_llama; i++) {
         shape.skip_key = of_llama[i];
         write_llama(path, &shape);
-        refused(WEIR_CORRUPT, of_llama[i]);
+        refused(WEIR_ERR_CORRUPT, of_llama[i]);
     }
     for (size_t i = 0; i < sizeof of_bert / sizeof *of_bert; i++) {
         shape.skip_key = of_bert[i];
         write_bert(path, &shape);
-        refused(WEIR_CORRUPT, of_bert[i]);
+        refused(WEIR_ERR_CORRUPT, of_bert[i]);
     }
 }
 
@@ -94,17 +94,17 @@ static void test_values(void **state)
         shape.replacement = of_llama[i].value;
         write_llama(path, &shape);
         wg_facts facts;
-        if (wg_check(path, &facts) != WEIR_CORRUPT)
+        if (wg_check(path, &facts) != WEIR_ERR_CORRUPT)
             fail_msg("%s = %u was let through", of_llama[i].key, of_llama[i].value);
     }
     shape.replace_u32 = "bert.pooling_type";
     shape.replacement = 9;
     write_bert(path, &shape);
-    refused(WEIR_CORRUPT, "bert.pooling_type");
+    refused(WEIR_ERR_CORRUPT, "bert.pooling_type");
     shape.replace_u32 = "bert.context_length";
     shape.replacement = 64;
     write_bert(path, &shape);
-    refused(WEIR_CORRUPT, "position_embd.weight");
+    refused(WEIR_ERR_CORRUPT, "position_embd.weight");
 }
 
 /* ---- files put together by hand --------------------------------------------------------------------------------- */
@@ -145,24 +145,24 @@ static void test_header(void **state)
     (void)state;
     bytes it = {0};
     write_raw("", 0);
-    refused(WEIR_CORRUPT, "ends too early");
+    refused(WEIR_ERR_CORRUPT, "ends too early");
     write_raw("GGML", 4);
-    refused(WEIR_CORRUPT, "does not begin with 'GGUF'");
+    refused(WEIR_ERR_CORRUPT, "does not begin with 'GGUF'");
     header(&it, 1, 0, 0);
     write_raw(it.data, it.count);
-    refused(WEIR_UNSUPPORTED, "version 1");
+    refused(WEIR_ERR_UNSUPPORTED, "version 1");
     header(&it, 0x03000000, 0, 0);
     write_raw(it.data, it.count);
-    refused(WEIR_UNSUPPORTED, "byte order");
+    refused(WEIR_ERR_UNSUPPORTED, "byte order");
     header(&it, 3, UINT64_MAX, 0);
     write_raw(it.data, it.count);
-    refused(WEIR_CORRUPT, "tensors");
+    refused(WEIR_ERR_CORRUPT, "tensors");
     header(&it, 3, 0, 1ull << 60);
     write_raw(it.data, it.count);
-    refused(WEIR_CORRUPT, "keys");
+    refused(WEIR_ERR_CORRUPT, "keys");
     free(it.data);
     unlink(path);
-    refused(WEIR_NOT_FOUND, "No such file");
+    refused(WEIR_ERR_NOT_FOUND, "No such file");
 }
 
 static void test_keys(void **state)
@@ -175,38 +175,38 @@ static void test_keys(void **state)
     u32_key(&it, "one", 4, 1);
     u32_key(&it, "one", 4, 2);
     write_raw(it.data, it.count);
-    refused(WEIR_CORRUPT, "'one' stands there twice");
+    refused(WEIR_ERR_CORRUPT, "'one' stands there twice");
     header(&it, 3, 0, 1);
     u32_key(&it, "odd", 77, 1);
     write_raw(it.data, it.count);
-    refused(WEIR_CORRUPT, "kind 77");
+    refused(WEIR_ERR_CORRUPT, "kind 77");
     header(&it, 3, 0, 1);
     put(&it, &huge, 8);
     put(&it, "abcdefgh", 8);
     write_raw(it.data, it.count);
-    refused(WEIR_CORRUPT, "claims");
+    refused(WEIR_ERR_CORRUPT, "claims");
     header(&it, 3, 0, 1);
     text(&it, "list");
     put(&it, &array, 4);
     put(&it, &kind, 4);
     put(&it, &huge, 8);
     write_raw(it.data, it.count);
-    refused(WEIR_CORRUPT, "'list' claims");
+    refused(WEIR_ERR_CORRUPT, "'list' claims");
     header(&it, 3, 0, 1);
     text(&it, "nest");
     put(&it, &array, 4);
     put(&it, &nested, 4);
     put(&it, &huge, 8);
     write_raw(it.data, it.count);
-    refused(WEIR_CORRUPT, "'nest' is an array of array");
+    refused(WEIR_ERR_CORRUPT, "'nest' is an array of array");
     header(&it, 3, 0, 1);
     u32_key(&it, "general.alignment", 4, 48);
     write_raw(it.data, it.count);
-    refused(WEIR_CORRUPT, "general.alignment");
+    refused(WEIR_ERR_CORRUPT, "general.alignment");
     header(&it, 3, 0, 1);
     u32_key(&it, "", 4, 48);
     write_raw(it.data, it.count);
-    refused(WEIR_CORRUPT, "0 bytes");
+    refused(WEIR_ERR_CORRUPT, "0 bytes");
     free(it.data);
 }
 
@@ -222,7 +222,7 @@ static void one_tensor(uint32_t dims, const uint64_t *ne, uint32_t type, uint64_
     for (int i = 0; i < 64; i++)
         put(&it, "\0\0\0\0", 4);
     write_raw(it.data, it.count);
-    refused(WEIR_CORRUPT, named);
+    refused(WEIR_ERR_CORRUPT, named);
     free(it.data);
 }
 
@@ -248,7 +248,7 @@ static void test_twice(void **state)
     tensor(&it, "same", 8, 0, 0);
     tensor(&it, "same", 8, 0, 0);
     write_gguf(&it, path);
-    refused(WEIR_CORRUPT, "tensor 'same' stands there twice");
+    refused(WEIR_ERR_CORRUPT, "tensor 'same' stands there twice");
     static const char *const tokens[] = {"a", "b", "a"};
     key_text(&it, "general.architecture", "llama");
     key_u32(&it, "llama.context_length", 8);
@@ -257,7 +257,7 @@ static void test_twice(void **state)
     key_text(&it, "tokenizer.ggml.model", "llama");
     key_texts(&it, "tokenizer.ggml.tokens", tokens, 3);
     write_gguf(&it, path);
-    refused(WEIR_CORRUPT, "one token twice");
+    refused(WEIR_ERR_CORRUPT, "one token twice");
 }
 
 int main(void)

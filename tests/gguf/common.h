@@ -104,9 +104,9 @@ static inline void bench_close(bench *it)
 
 static inline weir_tensor text_input(const char *text)
 {
-    return (weir_tensor){.size = sizeof(weir_tensor),
+    return (weir_tensor){.struct_size = sizeof(weir_tensor),
                          .name = "text",
-                         .type = WEIR_TEXT,
+                         .type = WEIR_TYPE_TEXT,
                          .rank = 1,
                          .shape = {(int64_t)strlen(text)},
                          .data = (void *)text,
@@ -115,7 +115,7 @@ static inline weir_tensor text_input(const char *text)
 
 static inline weir_inference inference_of(const weir_tensor *input, const weir_setting *settings, size_t count)
 {
-    return (weir_inference){.size = sizeof(weir_inference),
+    return (weir_inference){.struct_size = sizeof(weir_inference),
                             .inputs = input,
                             .input_count = 1,
                             .settings = settings,

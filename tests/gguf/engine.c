@@ -35,7 +35,7 @@ static weir_status infer(const fixture *its, const weir_tensor *input, const wei
                          weir_outputs *outputs)
 {
     weir_inference inference = inference_of(input, settings, count);
-    *outputs = (weir_outputs){.size = sizeof *outputs};
+    *outputs = (weir_outputs){.struct_size = sizeof *outputs};
     return its->it.engine->infer(its->model, &inference, outputs);
 }
 
@@ -53,7 +53,7 @@ static plain plain_of(const fixture *its)
 
 static weir_tensor token_input(const int32_t *tokens, int64_t rows, int64_t columns)
 {
-    weir_tensor it = {.size = sizeof it, .name = "tokens", .type = WEIR_I32, .data = (void *)tokens};
+    weir_tensor it = {.struct_size = sizeof it, .name = "tokens", .type = WEIR_TYPE_I32, .data = (void *)tokens};
     it.rank = rows ? 2 : 1;
     it.shape[0] = rows ? rows : columns;
     it.shape[1] = columns;
@@ -186,7 +186,7 @@ static void test_long_texts(void **state)
         text[i] = ' ';
     text[399] = 0;
     weir_tensor input = text_input(text);
-    assert_int_equal(infer(&its, &input, NULL, 0, &outputs), WEIR_INVALID);
+    assert_int_equal(infer(&its, &input, NULL, 0, &outputs), WEIR_ERR_INVALID);
     assert_non_null(strstr(weir_detail(), "truncate"));
     weir_setting cut = {"truncate", "1"};
     OK(infer(&its, &input, &cut, 1, &outputs));
@@ -252,7 +252,7 @@ static void test_room(void **state)
     weir_setting many = {"tokens", "400"}, none[] = {{"tokens", "0"}, {"logits", "1"}};
     weir_tensor input = text_input("abc");
     weir_outputs outputs;
-    assert_int_equal(infer(&its, &input, &many, 1, &outputs), WEIR_INVALID);
+    assert_int_equal(infer(&its, &input, &many, 1, &outputs), WEIR_ERR_INVALID);
     assert_non_null(strstr(weir_detail(), "context"));
     OK(infer(&its, &input, none, 2, &outputs));
     assert_int_equal(output_named(&outputs, "tokens")->shape[0], 0);
@@ -314,14 +314,14 @@ static bool stops(const fixture *its, const worker *whole)
     struct timespec moment = {0, (long)(whole->seconds * 0.1e9) % 1000000000};
     nanosleep(&moment, NULL);
     assert_int_equal(pthread_create(&second, NULL, work, &waiting), 0);
-    weir_status of_waiting = WEIR_NOT_FOUND, of_cut;
-    for (double begin = now(); of_waiting == WEIR_NOT_FOUND && now() < begin + whole->seconds;)
+    weir_status of_waiting = WEIR_ERR_NOT_FOUND, of_cut;
+    for (double begin = now(); of_waiting == WEIR_ERR_NOT_FOUND && now() < begin + whole->seconds;)
         of_waiting = engine->cancel(its->model, 6);
     of_cut = engine->cancel(its->model, 5);
     pthread_join(second, NULL);
     pthread_join(thread, NULL);
-    assert_int_equal(waiting.status, of_waiting == WEIR_OK ? WEIR_CANCELLED : WEIR_OK);
-    assert_int_equal(cut.status, of_cut == WEIR_OK ? WEIR_CANCELLED : WEIR_OK);
+    assert_int_equal(waiting.status, of_waiting == WEIR_OK ? WEIR_ERR_CANCELLED : WEIR_OK);
+    assert_int_equal(cut.status, of_cut == WEIR_OK ? WEIR_ERR_CANCELLED : WEIR_OK);
     print_message("whole %.2f s of work, cancelled after %.2f s\n", whole->work, cut.work);
     return of_waiting == WEIR_OK && of_cut == WEIR_OK && cut.work < whole->work * 0.8;
 }
@@ -334,8 +334,8 @@ static void cancel_in(const fixture *its, const weir_tensor *input, const weir_s
     for (int attempt = 0; attempt < 10 && !stopped; attempt++) {
         work(&whole);
         OK(whole.status);
-        assert_int_equal(engine->cancel(its->model, 0), WEIR_NOT_FOUND);
-        assert_int_equal(engine->cancel(its->model, 77), WEIR_NOT_FOUND);
+        assert_int_equal(engine->cancel(its->model, 0), WEIR_ERR_NOT_FOUND);
+        assert_int_equal(engine->cancel(its->model, 77), WEIR_ERR_NOT_FOUND);
         stopped = stops(its, &whole);
     }
     assert_true(stopped);
@@ -447,7 +447,7 @@ static void refused(const fixture *its, const weir_tensor *input, const weir_set
                     const char *named)
 {
     weir_outputs outputs;
-    assert_int_equal(infer(its, input, settings, count, &outputs), WEIR_INVALID);
+    assert_int_equal(infer(its, input, settings, count, &outputs), WEIR_ERR_INVALID);
     if (!strstr(weir_detail(), named))
         print_error("expected '%s' in: %s\n", named, weir_detail());
     assert_non_null(strstr(weir_detail(), named));
@@ -467,7 +467,7 @@ static void test_wrong_questions(void **state)
     refused(&its, &rows, NULL, 0, "rank 2");
     refused(&bert, &hole, NULL, 0, "-1");
     other = text;
-    other.type = WEIR_F32;
+    other.type = WEIR_TYPE_F32;
     refused(&its, &other, NULL, 0, "f32");
     other = text;
     other.bytes = 1;
@@ -475,9 +475,9 @@ static void test_wrong_questions(void **state)
     weir_inference inference = inference_of(two, NULL, 0);
     weir_outputs outputs = WEIR_INIT(weir_outputs);
     inference.input_count = 2;
-    assert_int_equal(its.it.engine->infer(its.model, &inference, &outputs), WEIR_INVALID);
+    assert_int_equal(its.it.engine->infer(its.model, &inference, &outputs), WEIR_ERR_INVALID);
     inference.input_count = 0;
-    assert_int_equal(its.it.engine->infer(its.model, &inference, &outputs), WEIR_INVALID);
+    assert_int_equal(its.it.engine->infer(its.model, &inference, &outputs), WEIR_ERR_INVALID);
     assert_non_null(strstr(weir_detail(), "missing"));
     static const weir_setting wrong[] = {{"colour", "blue"},  {"tokens", "many"}, {"tokens", "-1"}, {"top_p", "nan"},
                                          {"logits", "maybe"}, {"threads", "2"},   {"chat", "1"}};
@@ -485,7 +485,8 @@ static void test_wrong_questions(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         refused(&its, &text, &wrong[i], 1, named[i]);
     inference = inference_of(&text, NULL, 0);
-    assert_int_equal(bert.it.engine->infer_stream(bert.model, &inference, on_piece, NULL, &outputs), WEIR_UNSUPPORTED);
+    assert_int_equal(bert.it.engine->infer_stream(bert.model, &inference, on_piece, NULL, &outputs),
+                     WEIR_ERR_UNSUPPORTED);
     fixture_close(&bert);
     fixture_close(&its);
 }
@@ -497,15 +498,15 @@ static void test_wrong_loads(void **state)
     weir_engine_model *model = NULL;
     static const weir_setting wrong[] = {{"colour", "blue"}, {"pooling", "max"}, {"threads", "x"}, {"context", "-4"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_int_equal(bench_load(&it, &wrong[i], 1, &model), WEIR_INVALID);
+        assert_int_equal(bench_load(&it, &wrong[i], 1, &model), WEIR_ERR_INVALID);
     it.load.path = bert_path;
     weir_setting wide = {"context", "4096"}, unpooled = {"pooling", "none"};
-    assert_int_equal(bench_load(&it, &wide, 1, &model), WEIR_INVALID);
-    assert_int_equal(bench_load(&it, &unpooled, 1, &model), WEIR_UNSUPPORTED);
+    assert_int_equal(bench_load(&it, &wide, 1, &model), WEIR_ERR_INVALID);
+    assert_int_equal(bench_load(&it, &unpooled, 1, &model), WEIR_ERR_UNSUPPORTED);
     it.load.path = "/nonexistent.gguf";
-    assert_int_equal(bench_load(&it, NULL, 0, &model), WEIR_NOT_FOUND);
+    assert_int_equal(bench_load(&it, NULL, 0, &model), WEIR_ERR_NOT_FOUND);
     it.load.path = "/tmp";
-    assert_int_equal(bench_load(&it, NULL, 0, &model), WEIR_INVALID);
+    assert_int_equal(bench_load(&it, NULL, 0, &model), WEIR_ERR_INVALID);
     bench_close(&it);
 }
 
@@ -551,9 +552,9 @@ static void test_the_one_provider(void **state)
     assert_string_equal(found.name, "cpu");
     assert_int_equal(found.state, WEIR_PROVIDER_HERE);
     assert_non_null(strstr(found.library, "libllama"));
-    assert_int_equal(it.engine->provider(1, &found), WEIR_NOT_FOUND);
+    assert_int_equal(it.engine->provider(1, &found), WEIR_ERR_NOT_FOUND);
     it.load.provider = "cuda";
-    assert_int_equal(bench_load(&it, NULL, 0, &model), WEIR_UNSUPPORTED);
+    assert_int_equal(bench_load(&it, NULL, 0, &model), WEIR_ERR_UNSUPPORTED);
     assert_non_null(strstr(weir_detail(), "provider cpu alone, not cuda"));
     it.load.provider = "CPU";
     OK(bench_load(&it, NULL, 0, &model));

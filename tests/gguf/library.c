@@ -42,18 +42,18 @@ static void test_others_are_refused(void **state)
     it.load = WEIR_INIT(weir_engine_load);
     it.load.path = model_path;
 
-    assert_int_equal(load_with(&it, folder), WEIR_NOT_FOUND);
+    assert_int_equal(load_with(&it, folder), WEIR_ERR_NOT_FOUND);
     assert_non_null(strstr(weir_detail(), folder));
     assert_non_null(strstr(weir_detail(), "scripts/engines"));
 
     put_file("libllama.so", "");
     put_file("commit", "commit=feedfacecafe0000\n");
-    assert_int_equal(load_with(&it, folder), WEIR_UNSUPPORTED);
+    assert_int_equal(load_with(&it, folder), WEIR_ERR_UNSUPPORTED);
     assert_non_null(strstr(weir_detail(), "feedfacecafe"));
     assert_non_null(strstr(weir_detail(), "0c1e57098bba"));
 
     put_file("commit", "commit=0c1e57098bba43ac29e6e3b677cdceebdd22334f\n");
-    assert_int_equal(load_with(&it, folder), WEIR_ENGINE);
+    assert_int_equal(load_with(&it, folder), WEIR_ERR_ENGINE);
     bench_close(&it);
 }
 
@@ -65,7 +65,7 @@ static void test_the_right_one_stays(void **state)
     snprintf(store, sizeof store, "%s/engines/llama/current", WEIR_TEST_STORE);
     OK(load_with(&it, ""));
     OK(load_with(&it, store));
-    assert_int_equal(load_with(&it, folder), WEIR_CONFLICT);
+    assert_int_equal(load_with(&it, folder), WEIR_ERR_CONFLICT);
     assert_non_null(strstr(weir_detail(), folder));
     bench_close(&it);
 }

@@ -38,11 +38,11 @@ static void plan_is_charge(const char *path, const weir_setting *settings, size_
                         (unsigned long long)plan.bytes[i], (unsigned long long)stats.live_class[i]);
         assert_int_equal(stats.live_class[i], plan.bytes[i]);
     }
-    assert_true(plan.exact[WEIR_WEIGHTS] && plan.exact[WEIR_KV] && plan.exact[WEIR_SCRATCH]);
-    assert_int_equal(stats.live_class[WEIR_OTHER], 0);
+    assert_true(plan.exact[WEIR_CLASS_WEIGHTS] && plan.exact[WEIR_CLASS_KV] && plan.exact[WEIR_CLASS_SCRATCH]);
+    assert_int_equal(stats.live_class[WEIR_CLASS_OTHER], 0);
     run_once(&it, model);
-    assert_int_equal(stats_of(&it).live_class[WEIR_WEIGHTS], plan.bytes[WEIR_WEIGHTS]);
-    assert_int_equal(stats_of(&it).live_class[WEIR_KV], plan.bytes[WEIR_KV]);
+    assert_int_equal(stats_of(&it).live_class[WEIR_CLASS_WEIGHTS], plan.bytes[WEIR_CLASS_WEIGHTS]);
+    assert_int_equal(stats_of(&it).live_class[WEIR_CLASS_KV], plan.bytes[WEIR_CLASS_KV]);
     it.engine->unload(model);
     bench_close(&it);
 }
@@ -76,11 +76,11 @@ static void test_classes(void **state)
     OK(bench_load(&it, NULL, 0, &model));
     weir_client_stats stats = stats_of(&it);
     /* context 128 becomes 256 cells; f16 keys and values of 2 heads of 8 in 2 layers */
-    assert_int_equal(stats.live_class[WEIR_KV], 256 * 2 * 2 * 2 * 8 * 2);
-    assert_int_equal(stats.live_class[WEIR_ACTIVATIONS], (286 * 4 + 255) / 256 * 256);
-    assert_true(stats.live_class[WEIR_WEIGHTS] >=
+    assert_int_equal(stats.live_class[WEIR_CLASS_KV], 256 * 2 * 2 * 2 * 8 * 2);
+    assert_int_equal(stats.live_class[WEIR_CLASS_ACTIVATIONS], (286 * 4 + 255) / 256 * 256);
+    assert_true(stats.live_class[WEIR_CLASS_WEIGHTS] >=
                 (2 * 286 * 32 + 2 * (3 * 32 * 64 + 2 * 32 * 32 + 2 * 32 * 16)) * sizeof(float));
-    assert_true(stats.live_class[WEIR_SCRATCH] > 0);
+    assert_true(stats.live_class[WEIR_CLASS_SCRATCH] > 0);
     it.engine->unload(model);
     bench_close(&it);
 }
@@ -113,7 +113,7 @@ static void every_allocation_fails(const char *path)
     int refused = 0;
     for (uint64_t maximum = 256; maximum < whole; maximum += whole / 24 / 256 * 256 + 256) {
         set_maximum(&it, maximum);
-        assert_int_equal(bench_load(&it, NULL, 0, &model), WEIR_OUT_OF_MEMORY);
+        assert_int_equal(bench_load(&it, NULL, 0, &model), WEIR_ERR_OUT_OF_MEMORY);
         assert_non_null(strstr(weir_detail(), "model"));
         weir_refusal refusal = WEIR_INIT(weir_refusal);
         OK(weir_refusal_last(&refusal));
@@ -132,7 +132,7 @@ static void every_allocation_fails(const char *path)
     weir_tensor input = text_input("a cab. bed 17\nfade");
     weir_outputs outputs = WEIR_INIT(weir_outputs);
     weir_inference inference = inference_of(&input, NULL, 0);
-    assert_int_equal(it.engine->infer(model, &inference, &outputs), WEIR_OUT_OF_MEMORY);
+    assert_int_equal(it.engine->infer(model, &inference, &outputs), WEIR_ERR_OUT_OF_MEMORY);
     assert_true(stats_of(&it).live <= whole); /* an output buffer that could not grow is gone until the next run */
     set_maximum(&it, 0);
     run_once(&it, model);
@@ -164,7 +164,7 @@ static void test_growing_output_fails(void **state)
     weir_tensor input = text_input("abcdefghijklmnopqrstuvwxyz abcdefghijklmnopqrstuvwxyz");
     weir_outputs outputs = WEIR_INIT(weir_outputs);
     weir_inference inference = inference_of(&input, NULL, 0);
-    assert_int_equal(it.engine->infer(model, &inference, &outputs), WEIR_OUT_OF_MEMORY);
+    assert_int_equal(it.engine->infer(model, &inference, &outputs), WEIR_ERR_OUT_OF_MEMORY);
     assert_non_null(strstr(weir_detail(), "model"));
     OK(it.engine->health(model));
     set_maximum(&it, 0);
@@ -208,7 +208,7 @@ static uint64_t outside_of(const char *path, uint64_t *weights)
     OK(bench_load(&it, NULL, 0, &model));
     run_once(&it, model);
     uint64_t after = anonymous_outside();
-    *weights = stats_of(&it).live_class[WEIR_WEIGHTS];
+    *weights = stats_of(&it).live_class[WEIR_CLASS_WEIGHTS];
     it.engine->unload(model);
     bench_close(&it);
     return after > before ? after - before : 0;
@@ -261,7 +261,7 @@ static void test_mapped(void **state)
     weir_setting mapped = {"mmap", "1"};
     OK(bench_load(&it, &mapped, 1, &model));
     OK(it.engine->info(model, &info));
-    assert_int_equal(stats_of(&it).live_class[WEIR_WEIGHTS], 0);
+    assert_int_equal(stats_of(&it).live_class[WEIR_CLASS_WEIGHTS], 0);
     assert_non_null(strstr(info.remarks, "mapped"));
     run_once(&it, model);
     it.engine->unload(model);

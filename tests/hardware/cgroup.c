@@ -164,17 +164,17 @@ static void refusals(void **state)
     (void)state;
     weir_hardware *hardware = (weir_hardware *)8;
     weir_hardware_options o = WEIR_INIT(weir_hardware_options);
-    assert_int_equal(weir_hardware_look(NULL, NULL), WEIR_INVALID);
+    assert_int_equal(weir_hardware_look(NULL, NULL), WEIR_ERR_INVALID);
     o.sysroot = "/proc/version";
-    assert_int_equal(weir_hardware_look(&o, &hardware), WEIR_NOT_FOUND);
+    assert_int_equal(weir_hardware_look(&o, &hardware), WEIR_ERR_NOT_FOUND);
     assert_non_null(strstr(weir_detail(), "/proc/version is no directory"));
     o.sysroot = "/nowhere/at/all";
-    assert_int_equal(weir_hardware_look(&o, &hardware), WEIR_NOT_FOUND);
-    o.size = 0;
-    assert_int_equal(weir_hardware_look(&o, &hardware), WEIR_INVALID);
+    assert_int_equal(weir_hardware_look(&o, &hardware), WEIR_ERR_NOT_FOUND);
+    o.struct_size = 0;
+    assert_int_equal(weir_hardware_look(&o, &hardware), WEIR_ERR_INVALID);
     assert_ptr_equal(hardware, (weir_hardware *)8);
     assert_string_equal(weir_hardware_kind_name(WEIR_HARDWARE_DIRECTML), "directml");
-    assert_string_equal(weir_hardware_kind_name(WEIR_HARDWARE_KINDS), "?");
+    assert_string_equal(weir_hardware_kind_name(WEIR_HARDWARE_COUNT), "?");
 }
 
 int main(void)

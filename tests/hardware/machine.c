@@ -168,7 +168,7 @@ static char *print_devices(const weir_hardware *hardware)
     FILE *out = open_memstream(&text, &length);
     assert_non_null(out);
     for (size_t i = 0; i < hardware->device_count; i++) {
-        assert_int_equal(hardware->devices[i].size, sizeof(weir_hardware_device));
+        assert_int_equal(hardware->devices[i].struct_size, sizeof(weir_hardware_device));
         print_device(&hardware->devices[i], out);
     }
     fclose(out);

@@ -65,13 +65,13 @@ static void what_is_refused_changes_nothing(void **state)
                                       "vv1", "1.-2", "0x12", "12,4", "1.2.3.4.", "unknown",    "V1"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         weir_version_number v = {{7, 8, 9, 10}, 4}, before = v;
-        assert_int_equal(weir_version_read(bad[i], &v), WEIR_INVALID);
+        assert_int_equal(weir_version_read(bad[i], &v), WEIR_ERR_INVALID);
         assert_memory_equal(&v, &before, sizeof v);
         assert_non_null(strstr(weir_detail(), bad[i]));
     }
     weir_version_number v;
-    assert_int_equal(weir_version_read(NULL, &v), WEIR_INVALID);
-    assert_int_equal(weir_version_read("1", NULL), WEIR_INVALID);
+    assert_int_equal(weir_version_read(NULL, &v), WEIR_ERR_INVALID);
+    assert_int_equal(weir_version_read("1", NULL), WEIR_ERR_INVALID);
 }
 
 static void one_that_is_not_known_is_earlier_than_all(void **state)

@@ -17,7 +17,7 @@ check() {
     # The macros, used as their comments say.
     printf '%s\n' '#include <weir/weir.h>' \
         'int main(void) { weir_client_options o = WEIR_INIT(weir_client_options); o.name = "a";' \
-        'weir_stream s = WEIR_STREAM_HOST; return !(o.size == sizeof o && o.maximum == 0 && s.id == 0); }' |
+        'weir_stream s = WEIR_STREAM_HOST; return !(o.struct_size == sizeof o && o.maximum == 0 && s.id == 0); }' |
         "$compiler" $strict "$@" -I "$include" - || { echo "macros: $compiler $*"; exit 1; }
 }
 check gcc -std=c11 -x c -Wstrict-prototypes

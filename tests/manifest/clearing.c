@@ -240,13 +240,13 @@ static void what_is_refused_clears_nothing(void **state)
     weir_manifest *m = unpack("used.aimod"), *none = NULL;
     make_package("p.aimod", 2 * ONE);
     room_bytes = 50; /* what is used would have to go, too */
-    fails(WEIR_SYSTEM, read_package("p.aimod", &none));
+    fails(WEIR_ERR_SYSTEM, read_package("p.aimod", &none));
     detail_names("no room on the disk");
     assert_true(is_there(idle) && is_there(used));
     room_bytes = 0;
     assert_int_equal(system("truncate -s -9 p.aimod"), 0);
     ok(weir_option_set("unpacked", "1k"));
-    fails(WEIR_CORRUPT, read_package("p.aimod", &none));
+    fails(WEIR_ERR_CORRUPT, read_package("p.aimod", &none));
     assert_true(is_there(idle) && is_there(used));
     assert_int_equal(stored(), 2);
     make_package("p.aimod", 2 * ONE);
@@ -276,16 +276,16 @@ static void what_is_not_cleared(void **state)
         system("cd store/packages && test -d .new-atwork && test -d mine && test -f note && test -z \"$(ls known)\""),
         0);
     weir_manifest_options options = WEIR_INIT(weir_manifest_options);
-    fails(WEIR_INVALID, weir_manifest_clear(&options, 0, 0, NULL));
-    cleared.size = 0;
-    fails(WEIR_INVALID, weir_manifest_clear(&options, 0, 0, &cleared));
+    fails(WEIR_ERR_INVALID, weir_manifest_clear(&options, 0, 0, NULL));
+    cleared.struct_size = 0;
+    fails(WEIR_ERR_INVALID, weir_manifest_clear(&options, 0, 0, &cleared));
     write_text("file", "");
     options.store = "file";
     cleared = WEIR_INIT(weir_manifest_cleared);
-    fails(WEIR_SYSTEM, weir_manifest_clear(&options, 0, 0, &cleared));
-    assert_int_equal(cleared.size, sizeof cleared);
+    fails(WEIR_ERR_SYSTEM, weir_manifest_clear(&options, 0, 0, &cleared));
+    assert_int_equal(cleared.struct_size, sizeof cleared);
     options.store = "/sys/store"; /* that it is not there is not why it cannot be made */
-    fails(WEIR_SYSTEM, weir_manifest_clear(&options, 0, 0, &cleared));
+    fails(WEIR_ERR_SYSTEM, weir_manifest_clear(&options, 0, 0, &cleared));
     assert_null(strstr(weir_detail(), "No such file"));
 }
 
@@ -330,7 +330,7 @@ static int read_often(const char *path)
         struct stat found;
         char weights[500];
         weir_status status = read_package(path, &m);
-        if (status == WEIR_BUSY)
+        if (status == WEIR_ERR_BUSY)
             continue;
         if (status != WEIR_OK) {
             fprintf(stderr, "%s\n", weir_detail());

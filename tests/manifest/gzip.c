@@ -68,9 +68,9 @@ static void a_bad_member(void **state)
     made_by("head -c 600000 tar | gzip -c >first; tail -c +600001 tar | gzip -c >second;"
             "(cat first; head -c -5 second) >cut.aimod; (cat first; head -c -8 second; head -c 8 first) >sum.aimod;"
             "(cat first; head -c 1 second) >one.aimod");
-    is_refused("cut.aimod", WEIR_CORRUPT, "unexpected end of file");
-    is_refused("sum.aimod", WEIR_CORRUPT, "incorrect data check");
-    is_refused("one.aimod", WEIR_CORRUPT, "unexpected end of file");
+    is_refused("cut.aimod", WEIR_ERR_CORRUPT, "unexpected end of file");
+    is_refused("sum.aimod", WEIR_ERR_CORRUPT, "incorrect data check");
+    is_refused("one.aimod", WEIR_ERR_CORRUPT, "unexpected end of file");
 }
 
 /* Zeros are what tapes and disks fill up with; other bytes are nobody's. */
@@ -80,10 +80,10 @@ static void what_is_behind_the_end(void **state)
     made_by("gzip -c tar >good; (cat good; head -c 300000 /dev/zero) >padded.aimod; (cat good; echo more) >more.aimod;"
             "(cat good; printf '\\0\\0more') >hidden.aimod; (cat good; printf '\\0'; cat good) >apart.aimod;"
             "(cat good; printf '\\037\\213more than that') >almost.aimod");
-    is_refused("more.aimod", WEIR_CORRUPT, "bytes behind its end");
-    is_refused("hidden.aimod", WEIR_CORRUPT, "bytes behind its end");
-    is_refused("apart.aimod", WEIR_CORRUPT, "bytes behind its end");
-    is_refused("almost.aimod", WEIR_CORRUPT, "no whole gzip tar");
+    is_refused("more.aimod", WEIR_ERR_CORRUPT, "bytes behind its end");
+    is_refused("hidden.aimod", WEIR_ERR_CORRUPT, "bytes behind its end");
+    is_refused("apart.aimod", WEIR_ERR_CORRUPT, "bytes behind its end");
+    is_refused("almost.aimod", WEIR_ERR_CORRUPT, "no whole gzip tar");
     reads("padded.aimod");
 }
 

@@ -53,15 +53,15 @@ static inline weir_manifest *read_manifest(const char *path)
     weir_manifest *manifest = NULL;
     ok(weir_manifest_read(path, NULL, &manifest));
     assert_non_null(manifest);
-    assert_int_equal(manifest->size, sizeof *manifest);
-    assert_int_equal(manifest->requirements.size, sizeof manifest->requirements);
+    assert_int_equal(manifest->struct_size, sizeof *manifest);
+    assert_int_equal(manifest->requirements.struct_size, sizeof manifest->requirements);
     return manifest;
 }
 
 static inline weir_manifest_problems *check_path(const char *path)
 {
     weir_manifest_problems *list = NULL;
-    (void)weir_fail(WEIR_INVALID, "of a call before");
+    (void)weir_fail(WEIR_ERR_INVALID, "of a call before");
     ok(weir_manifest_check(path, NULL, &list));
     assert_string_equal(weir_detail(), "of a call before"); /* which a success leaves alone */
     assert_non_null(list);
@@ -90,7 +90,7 @@ static inline void has_problems(const char *text, const char *const *wanted)
     weir_manifest_problems_release(list);
     weir_manifest *manifest = NULL;
     weir_status status = weir_manifest_read("manifest.json", NULL, &manifest);
-    assert_int_equal(status, count ? WEIR_INVALID : WEIR_OK);
+    assert_int_equal(status, count ? WEIR_ERR_INVALID : WEIR_OK);
     weir_manifest_release(manifest);
 }
 

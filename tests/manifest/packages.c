@@ -217,17 +217,17 @@ static void places_are_of_the_manifest_inside(void **state)
     assert_int_equal(list->problems[1].line, 2);
     weir_manifest_problems_release(list);
     weir_manifest *m = NULL;
-    fails(WEIR_INVALID, read_package("p.aimod", &m));
+    fails(WEIR_ERR_INVALID, read_package("p.aimod", &m));
     detail_names("p.aimod/metadata.json:1:16");
     detail_names("1 more");
     assert_null(m);
     p = pack_good("absolute.aimod", "{\"model_file\": \"/etc/passwd\"}");
     pack_end(&p);
-    fails(WEIR_INVALID, read_package("absolute.aimod", &m));
+    fails(WEIR_ERR_INVALID, read_package("absolute.aimod", &m));
     detail_names("leads out of the package");
     p = pack_good("gone.aimod", "{\"model_file\": \"n.onnx\"}");
     pack_end(&p);
-    fails(WEIR_INVALID, read_package("gone.aimod", &m));
+    fails(WEIR_ERR_INVALID, read_package("gone.aimod", &m));
     detail_names("there is no \"n.onnx\" in the package");
 }
 
@@ -271,7 +271,7 @@ static void what_leads_elsewhere_is_refused(void **state)
         packing p = pack_good("bad.aimod", manifest_text);
         pack_entry(&p, bad[i].name, bad[i].type, bad[i].link, NULL, 0);
         pack_end(&p);
-        is_refused("bad.aimod", WEIR_CORRUPT, bad[i].named);
+        is_refused("bad.aimod", WEIR_ERR_CORRUPT, bad[i].named);
     }
     assert_int_equal(access("escaped", F_OK), -1);
     assert_int_equal(access("store/escaped", F_OK), -1);
@@ -302,9 +302,9 @@ static void what_is_no_package_is_refused(void **state)
     for (size_t i = 0; i < 7; i++)
         is_refused((const char *const[]){"empty.aimod", "text.aimod", "head.aimod", "nothing.aimod", "plain.aimod",
                                          "half.aimod", "twice.aimod"}[i],
-                   WEIR_CORRUPT, "no whole gzip tar");
-    is_refused("bare.aimod", WEIR_CORRUPT, "no metadata.json");
-    is_refused("folder.aimod", WEIR_CORRUPT, "no metadata.json");
+                   WEIR_ERR_CORRUPT, "no whole gzip tar");
+    is_refused("bare.aimod", WEIR_ERR_CORRUPT, "no metadata.json");
+    is_refused("folder.aimod", WEIR_ERR_CORRUPT, "no metadata.json");
 }
 
 /* Every byte of a package, changed: it is read or refused, and what is left of it is a folder or nothing. */
@@ -324,7 +324,8 @@ static void damaged_packages_do_no_harm(void **state)
         bytes[i] ^= 0x11;
         weir_manifest *m = NULL;
         weir_status status = read_package("damaged.aimod", &m);
-        assert_true(status == WEIR_OK || status == WEIR_CORRUPT || status == WEIR_INVALID || status == WEIR_SYSTEM);
+        assert_true(status == WEIR_OK || status == WEIR_ERR_CORRUPT || status == WEIR_ERR_INVALID ||
+                    status == WEIR_ERR_SYSTEM);
         good += status == WEIR_OK;
         weir_manifest_release(m);
         assert_int_equal(access("escaped", F_OK), -1);
@@ -358,8 +359,8 @@ static void a_changed_weight_is_found(void **state)
     assert_int_equal(fseek(file, 1 << 19, SEEK_SET), 0);
     assert_int_equal(fputc(byte ^ 1, file), byte ^ 1);
     fclose(file);
-    is_refused("changed.aimod", WEIR_CORRUPT, "incorrect data check");
-    is_refused("cut.aimod", WEIR_CORRUPT, "unexpected end of file");
+    is_refused("changed.aimod", WEIR_ERR_CORRUPT, "incorrect data check");
+    is_refused("cut.aimod", WEIR_ERR_CORRUPT, "unexpected end of file");
     weir_manifest *m;
     ok(read_package("p.aimod", &m));
     char *inside = folder_of(m), *read = malloc(1 << 20);
@@ -383,20 +384,20 @@ static void bombs_are_refused(void **state)
     packing p = pack_good("bomb.aimod", manifest_text);
     pack_entry(&p, "zeros", AE_IFREG, NULL, zeros, MANY);
     pack_end(&p);
-    is_refused("bomb.aimod", WEIR_CORRUPT, "unpacked_limit");
+    is_refused("bomb.aimod", WEIR_ERR_CORRUPT, "unpacked_limit");
 
     /* One that says that it is small. */
     FILE *file = fopen("bomb.aimod", "r+b");
     assert_int_equal(fseek(file, -4, SEEK_END), 0);
     assert_int_equal(fwrite("\0\0\1\0", 1, 4, file), 4);
     fclose(file);
-    is_refused("bomb.aimod", WEIR_CORRUPT, "unpacked_limit");
+    is_refused("bomb.aimod", WEIR_ERR_CORRUPT, "unpacked_limit");
 
     /* One behind the end of the tar. */
     p = pack_good("behind.aimod", manifest_text);
     pack_end(&p);
     assert_int_equal(system("head -c 83886080 /dev/zero | gzip -c >>behind.aimod"), 0);
-    is_refused("behind.aimod", WEIR_CORRUPT, "far too much behind it");
+    is_refused("behind.aimod", WEIR_ERR_CORRUPT, "far too much behind it");
 
     /* And one that may be so large. */
     p = pack_good("large.aimod", manifest_text);
@@ -435,7 +436,7 @@ static void holes_beyond_the_size_are_refused(void **state)
     pack_text(&p, "m.onnx", "\x08\x07 model");
     pack_end(&p);
     assert_int_equal(system("cat sparse tar | gzip -c >sparse.aimod"), 0);
-    is_refused("sparse.aimod", WEIR_CORRUPT, "\"w\", with more bytes than it says");
+    is_refused("sparse.aimod", WEIR_ERR_CORRUPT, "\"w\", with more bytes than it says");
 }
 
 /* Many small ones are as much as a large one. */
@@ -451,7 +452,7 @@ static void the_limit_is_of_the_whole(void **state)
     options.store = "store";
     options.unpacked_limit = 1200;
     weir_manifest *m = NULL;
-    fails(WEIR_CORRUPT, weir_manifest_read("p.aimod", &options, &m));
+    fails(WEIR_ERR_CORRUPT, weir_manifest_read("p.aimod", &options, &m));
     detail_names("1.2 KiB");
     assert_int_equal(stored(), 0);
     options.unpacked_limit = 1400;
@@ -469,7 +470,7 @@ static void endless_entries_are_refused(void **state)
         pack_text(&p, name, "");
     }
     pack_end(&p);
-    is_refused("many.aimod", WEIR_CORRUPT, "10000");
+    is_refused("many.aimod", WEIR_ERR_CORRUPT, "10000");
 }
 
 static void there_has_to_be_room(void **state)
@@ -481,7 +482,7 @@ static void there_has_to_be_room(void **state)
     pack_end(&p);
     free(bytes);
     room_bytes = 1 << 20;
-    is_refused("p.aimod", WEIR_SYSTEM, "no room on the disk");
+    is_refused("p.aimod", WEIR_ERR_SYSTEM, "no room on the disk");
     detail_names("1 MiB free");
     room_bytes = 2 << 20;
     weir_manifest *m;
@@ -507,13 +508,13 @@ static void a_write_that_fails_leaves_nothing(void **state)
     weir_status status = read_package("p.aimod", &m);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     (void)signal(SIGXFSZ, SIG_DFL);
-    assert_int_equal(status, WEIR_SYSTEM);
+    assert_int_equal(status, WEIR_ERR_SYSTEM);
     detail_names("cannot unpack \"w\"");
     assert_int_equal(stored(), 0);
     write_text("file", "");
     weir_manifest_options options = WEIR_INIT(weir_manifest_options);
     options.store = "file";
-    fails(WEIR_SYSTEM, weir_manifest_read("p.aimod", &options, &m));
+    fails(WEIR_ERR_SYSTEM, weir_manifest_read("p.aimod", &options, &m));
     detail_names("file/packages");
     assert_null(m);
 }

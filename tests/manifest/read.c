@@ -89,7 +89,7 @@ static void tuning_by_kapsls_names(void **state)
         write_text("tuned.json", text);
         weir_manifest *m = NULL;
         weir_status status = weir_manifest_read("tuned.json", NULL, &m);
-        assert_int_equal(status, cases[i].settings ? WEIR_OK : WEIR_INVALID);
+        assert_int_equal(status, cases[i].settings ? WEIR_OK : WEIR_ERR_INVALID);
         for (size_t k = 0; m && k < m->setting_count; k++)
             snprintf(found + strlen(found), sizeof found - strlen(found), "%s=%s ", m->settings[k].key,
                      m->settings[k].value);
@@ -325,23 +325,23 @@ static void what_is_no_model_is_refused_by_name(void **state)
         weir_manifest_problems *list = (weir_manifest_problems *)&folder;
         if (i < 5)
             write_text(refused[i][0], "x");
-        fails(WEIR_UNSUPPORTED, weir_manifest_read(refused[i][0], NULL, &m));
+        fails(WEIR_ERR_UNSUPPORTED, weir_manifest_read(refused[i][0], NULL, &m));
         detail_names(refused[i][0]);
         detail_names(refused[i][1]);
         assert_ptr_equal(m, &folder);
-        fails(WEIR_UNSUPPORTED, weir_manifest_check(refused[i][0], NULL, &list));
+        fails(WEIR_ERR_UNSUPPORTED, weir_manifest_check(refused[i][0], NULL, &list));
         assert_ptr_equal(list, &folder);
     }
     weir_manifest *m;
-    fails(WEIR_NOT_FOUND, weir_manifest_read("nowhere.json", NULL, &m));
+    fails(WEIR_ERR_NOT_FOUND, weir_manifest_read("nowhere.json", NULL, &m));
     detail_names("nowhere.json");
     assert_int_equal(symlink("loop.json", "loop.json"), 0);
-    fails(WEIR_SYSTEM, weir_manifest_read("loop.json", NULL, &m)); /* something is there */
+    fails(WEIR_ERR_SYSTEM, weir_manifest_read("loop.json", NULL, &m)); /* something is there */
     detail_names("loop.json: Too many levels of symbolic links");
-    fails(WEIR_INVALID, weir_manifest_read("", NULL, &m));
-    fails(WEIR_INVALID, weir_manifest_read(NULL, NULL, &m));
-    fails(WEIR_INVALID, weir_manifest_read("a.json", NULL, NULL));
-    fails(WEIR_INVALID, weir_manifest_read("a.json", &(weir_manifest_options){0}, &m));
+    fails(WEIR_ERR_INVALID, weir_manifest_read("", NULL, &m));
+    fails(WEIR_ERR_INVALID, weir_manifest_read(NULL, NULL, &m));
+    fails(WEIR_ERR_INVALID, weir_manifest_read("a.json", NULL, NULL));
+    fails(WEIR_ERR_INVALID, weir_manifest_read("a.json", &(weir_manifest_options){0}, &m));
 }
 
 int main(void)

@@ -8,11 +8,11 @@ static void a_command_without_manifests_says_so(void **state)
     (void)state;
     weir_manifest *manifest = (weir_manifest *)state;
     weir_manifest_problems *list = (weir_manifest_problems *)state;
-    fails(WEIR_UNSUPPORTED, manifest_read("m.json", &manifest));
+    fails(WEIR_ERR_UNSUPPORTED, manifest_read("m.json", &manifest));
     detail_names("m.json");
     detail_names("WEIR_MANIFEST=OFF");
     assert_null(manifest);
-    fails(WEIR_UNSUPPORTED, manifest_check("m.json", &list));
+    fails(WEIR_ERR_UNSUPPORTED, manifest_check("m.json", &list));
     detail_names("WEIR_MANIFEST=OFF");
     assert_null(list);
     manifest_problems_release(list);
@@ -30,11 +30,11 @@ static void packages_without_libarchive_name_it(void **state)
     int use = 7;
     weir_manifest_cleared cleared = WEIR_INIT(weir_manifest_cleared);
     weir_manifest_options options = WEIR_INIT(weir_manifest_options);
-    fails(WEIR_UNSUPPORTED, wi_package_open("m.aimod", &options, &folder, &use));
+    fails(WEIR_ERR_UNSUPPORTED, wi_package_open("m.aimod", &options, &folder, &use));
     detail_names("m.aimod");
     detail_names("libarchive-dev");
     assert_null(folder);
-    fails(WEIR_UNSUPPORTED, weir_manifest_clear(&options, 0, 0, &cleared));
+    fails(WEIR_ERR_UNSUPPORTED, weir_manifest_clear(&options, 0, 0, &cleared));
     detail_names("libarchive");
 }
 

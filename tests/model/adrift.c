@@ -6,11 +6,11 @@ static void lose(weir_model *model)
 {
     weir_outputs out;
     memset(b.faults, 0, sizeof b.faults);
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST, 1);
-    bed_fault("cuda", WEIR_STAGE_LATER_RUN, WEIR_DEVICE_LOST, 1);
-    bed_fault("rocm", WEIR_STAGE_LOAD, WEIR_ENGINE, -1);
-    bed_fault("cpu", WEIR_STAGE_LOAD, WEIR_OUT_OF_MEMORY, -1);
-    fails(WEIR_DEVICE_LOST, infer_once(model, &out));
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_DEVICE_LOST, 1);
+    bed_fault("cuda", WEIR_STAGE_LATER_RUN, WEIR_ERR_DEVICE_LOST, 1);
+    bed_fault("rocm", WEIR_STAGE_LOAD, WEIR_ERR_ENGINE, -1);
+    bed_fault("cpu", WEIR_STAGE_LOAD, WEIR_ERR_OUT_OF_MEMORY, -1);
+    fails(WEIR_ERR_DEVICE_LOST, infer_once(model, &out));
 }
 
 /* Its client is closed, and another model's may lie where it was; what was counted stays true. */
@@ -30,11 +30,11 @@ static void what_can_be_asked(void **state)
     assert_int_equal(metrics.runs, 1);
     assert_int_equal(metrics.sessions, 0);
     assert_int_equal(metrics.sessions_failed, SESSIONS_FAILED);
-    fails(WEIR_DEVICE_LOST, weir_model_health(model));
-    fails(WEIR_DEVICE_LOST, weir_model_info_get(model, &info));
-    fails(WEIR_INVALID, weir_model_metrics(model, NULL));
-    metrics.size = 0;
-    fails(WEIR_INVALID, weir_model_metrics(model, &metrics));
+    fails(WEIR_ERR_DEVICE_LOST, weir_model_health(model));
+    fails(WEIR_ERR_DEVICE_LOST, weir_model_info_get(model, &info));
+    fails(WEIR_ERR_INVALID, weir_model_metrics(model, NULL));
+    metrics.struct_size = 0;
+    fails(WEIR_ERR_INVALID, weir_model_metrics(model, &metrics));
     b.faults[3].times = 0;
     infer_and_release(model);
     assert_string_equal(weir_client_name(weir_model_client(model)), "bert");
@@ -57,7 +57,7 @@ static void what_is_held(void **state)
     ok(weir_model_metrics(model, &metrics));
     assert_int_equal(metrics.runs, 1);
     assert_int_equal(metrics.sessions, SESSIONS);
-    fails(WEIR_BUSY, weir_model_unload(model));
+    fails(WEIR_ERR_BUSY, weir_model_unload(model));
     detail_names("bert has 0 runs under way and 1 results");
     weir_model_release_outputs(model, &held);
     assert_int_equal(b.alive, 0);
@@ -81,7 +81,7 @@ static void each_candidate_is_told_once(void **state)
     (void)state;
     weir_model *model = opened_on("cuda rocm cpu");
     weir_outputs out;
-    static const weir_status reasons[] = {WEIR_UNSUPPORTED, WEIR_OUT_OF_MEMORY, WEIR_DRIVER};
+    static const weir_status reasons[] = {WEIR_ERR_UNSUPPORTED, WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_DRIVER};
     for (size_t i = 0; i < sizeof reasons / sizeof reasons[0]; i++) {
         memset(b.faults, 0, sizeof b.faults);
         bed_fault("", WEIR_STAGE_FIRST_RUN, reasons[i], -1);
@@ -94,7 +94,7 @@ static void each_candidate_is_told_once(void **state)
         detail_names("(load): rocm would not load it");
         assert_int_equal(times_told("onnx with cpu"), 1);
         detail_names("(load): cpu would not load it");
-        fails(WEIR_DEVICE_LOST, infer_once(model, &out));
+        fails(WEIR_ERR_DEVICE_LOST, infer_once(model, &out));
         detail_names("bert is on no device");
     }
     ok(weir_model_unload(model));
@@ -109,7 +109,7 @@ static void repetitions_are_counted(void **state)
     lose(model);
     assert_int_equal(record_of(model).left_out, 0);
     for (size_t i = 1; i <= 20; i++) {
-        fails(WEIR_DEVICE_LOST, infer_once(model, &out));
+        fails(WEIR_ERR_DEVICE_LOST, infer_once(model, &out));
         assert_int_equal(record_of(model).left_out, i); /* the cpu each time; rocm has failed for good */
         assert_int_equal(record_of(model).attempt_count, 3);
     }
@@ -125,11 +125,11 @@ static void the_last_resort_is_lost(void **state)
     weir_outputs out;
     weir_opening_options options = opening_options(NULL);
     weir_model *model = open_model(wants(&w, "cuda"), &options);
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST, 1);
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_DEVICE_LOST, 1);
     infer_and_release(model);
     assert_true(record_of(model).on_cpu_unasked);
-    bed_fault("cpu", WEIR_STAGE_LATER_RUN, WEIR_DEVICE_LOST, 1);
-    fails(WEIR_DEVICE_LOST, infer_once(model, &out));
+    bed_fault("cpu", WEIR_STAGE_LATER_RUN, WEIR_ERR_DEVICE_LOST, 1);
+    fails(WEIR_ERR_DEVICE_LOST, infer_once(model, &out));
     assert_false(record_of(model).on_cpu_unasked);
     assert_null(weir_model_client(model));
     ok(weir_model_unload(model));
@@ -144,7 +144,7 @@ static void a_first_request_that_ends_last(void **state)
     gate loading = GATE;
     pthread_t thread;
     weir_outputs others[2];
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_OUT_OF_MEMORY, 1);
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_OUT_OF_MEMORY, 1);
     b.inside_load = &loading;
     assert_int_equal(pthread_create(&thread, NULL, make_request, &it), 0);
     wait_for(&loading);
@@ -156,7 +156,7 @@ static void a_first_request_that_ends_last(void **state)
     assert_string_equal(made_on(&it.out), "rocm");
     weir_record record = record_of(it.model);
     assert_int_equal(record.attempt_count, 2);
-    check_attempt(&record, 0, "cuda", WEIR_STAGE_FIRST_RUN, WEIR_OUT_OF_MEMORY);
+    check_attempt(&record, 0, "cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_OUT_OF_MEMORY);
     check_attempt(&record, 1, "rocm", WEIR_STAGE_FIRST_RUN, WEIR_OK);
     weir_model_release_outputs(it.model, &it.out);
     weir_model_release_outputs(it.model, &others[0]);

@@ -17,7 +17,7 @@ weir_status __wrap_weir_hardware_look(const weir_hardware_options *options, weir
     (void)options;
     machine *copy = malloc(sizeof *copy);
     if (!copy)
-        return weir_fail(WEIR_SYSTEM, "the machine has no memory");
+        return weir_fail(WEIR_ERR_SYSTEM, "the machine has no memory");
     pthread_mutex_lock(&b.lock);
     *copy = b.m;
     copy->hardware.devices = copy->devices;
@@ -42,7 +42,7 @@ weir_status __wrap_weir_client_open(weir_runtime *runtime, const weir_client_opt
     pthread_mutex_lock(&b.lock);
     bool fails_now = ++b.constructs == b.fail_construct;
     pthread_mutex_unlock(&b.lock);
-    return fails_now ? weir_fail(WEIR_DRIVER, "the driver would not have a client")
+    return fails_now ? weir_fail(WEIR_ERR_DRIVER, "the driver would not have a client")
                      : __real_weir_client_open(runtime, options, out);
 }
 
@@ -90,8 +90,8 @@ static weir_status double_probe(weir_engine_probe *out)
 static weir_status double_provider(size_t index, weir_engine_provider *out)
 {
     if (index >= KINDS_OF_PROVIDERS)
-        return weir_fail(WEIR_NOT_FOUND, "no such provider");
-    *out = (weir_engine_provider){.size = out->size, .state = WEIR_PROVIDER_HERE};
+        return weir_fail(WEIR_ERR_NOT_FOUND, "no such provider");
+    *out = (weir_engine_provider){.struct_size = out->struct_size, .state = WEIR_PROVIDER_HERE};
     snprintf(out->name, sizeof out->name, "%s", provider_names[index]);
     return WEIR_OK;
 }
@@ -120,11 +120,11 @@ static weir_status double_load(const weir_engine_load *load, weir_engine_model *
     count(&b.loads, 1);
     weir_engine_model *model = calloc(1, sizeof *model);
     if (!model)
-        return weir_fail(WEIR_SYSTEM, "the double has no memory");
+        return weir_fail(WEIR_ERR_SYSTEM, "the double has no memory");
     note_settings(load);
     model->client = load->places[0].client;
     snprintf(model->provider, sizeof model->provider, "%s", load->provider);
-    weir_status status = weir_alloc(model->client, b.weights, WEIR_STREAM_HOST, WEIR_WEIGHTS, &model->weights);
+    weir_status status = weir_alloc(model->client, b.weights, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS, &model->weights);
     if (b.inside_load)
         pass_gate(b.inside_load);
     if (status == WEIR_OK && faulty(model->provider, WEIR_STAGE_LOAD, &fault)) {
@@ -156,21 +156,21 @@ static weir_status answer(weir_engine_model *model, weir_outputs *out)
     void *block;
     weir_tensor *tensor = calloc(1, sizeof *tensor);
     if (!tensor)
-        return weir_fail(WEIR_SYSTEM, "the double has no memory");
-    weir_status status = weir_alloc(model->client, OUTPUT, WEIR_STREAM_HOST, WEIR_ACTIVATIONS, &block);
+        return weir_fail(WEIR_ERR_SYSTEM, "the double has no memory");
+    weir_status status = weir_alloc(model->client, OUTPUT, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS, &block);
     if (status != WEIR_OK) {
         free(tensor);
         return status;
     }
-    *tensor = (weir_tensor){.size = sizeof *tensor,
+    *tensor = (weir_tensor){.struct_size = sizeof *tensor,
                             .name = model->provider,
-                            .type = WEIR_U8,
+                            .type = WEIR_TYPE_U8,
                             .rank = 1,
                             .shape = {OUTPUT},
                             .data = block,
                             .bytes = OUTPUT,
                             .on_device = true};
-    *out = (weir_outputs){.size = out->size, .tensors = tensor, .count = 1, .engine_data = model};
+    *out = (weir_outputs){.struct_size = out->struct_size, .tensors = tensor, .count = 1, .engine_data = model};
     atomic_fetch_add(&model->answered, 1);
     count(&b.answers, 1);
     return WEIR_OK;
@@ -181,7 +181,7 @@ static weir_status use_scratch(weir_engine_model *model)
     void *scratch = NULL;
     if (b.scratch == 0)
         return WEIR_OK;
-    weir_status status = weir_alloc(model->client, b.scratch, WEIR_STREAM_HOST, WEIR_SCRATCH, &scratch);
+    weir_status status = weir_alloc(model->client, b.scratch, WEIR_STREAM_HOST, WEIR_CLASS_SCRATCH, &scratch);
     give_back(model->client, scratch);
     return status;
 }
@@ -193,11 +193,11 @@ static weir_status run(weir_engine_model *model, weir_piece_fn piece, void *user
     weir_stage stage = atomic_load(&model->answered) > 0 ? WEIR_STAGE_LATER_RUN : WEIR_STAGE_FIRST_RUN;
     count(&b.runs, 1);
     if (atomic_load(&model->broken))
-        return weir_fail(WEIR_ENGINE, "%s is broken", model->provider);
+        return weir_fail(WEIR_ERR_ENGINE, "%s is broken", model->provider);
     bool fails_now = faulty(model->provider, stage, &fault);
     int pieces = fails_now ? fault.pieces : b.pieces_of_runs;
     for (int i = 0; piece && i < pieces; i++) {
-        weir_piece one = {.size = sizeof one, .text = model->provider, .bytes = 1, .index = (uint64_t)i};
+        weir_piece one = {.struct_size = sizeof one, .text = model->provider, .bytes = 1, .index = (uint64_t)i};
         count(&b.pieces, 1);
         if (!piece(&one, user))
             break;
@@ -205,7 +205,7 @@ static weir_status run(weir_engine_model *model, weir_piece_fn piece, void *user
     if (b.inside_run && b.runs >= b.hold_from)
         pass_gate(b.inside_run);
     if (atomic_exchange(&model->cancelled, false))
-        return weir_fail(WEIR_CANCELLED, "stopped");
+        return weir_fail(WEIR_ERR_CANCELLED, "stopped");
     if (fails_now)
         return fail_run(model, &fault);
     weir_status status = use_scratch(model);
@@ -247,7 +247,7 @@ static weir_status double_cancel(weir_engine_model *model, uint64_t id)
     if (b.inside_cancel)
         pass_gate(b.inside_cancel);
     if (b.deaf || atomic_load(&model->running) == 0)
-        return weir_fail(WEIR_NOT_FOUND, "nothing runs");
+        return weir_fail(WEIR_ERR_NOT_FOUND, "nothing runs");
     atomic_store(&model->cancelled, true);
     return WEIR_OK;
 }
@@ -264,7 +264,7 @@ static weir_status double_warm_up(weir_engine_model *model)
 
 static weir_status double_health(weir_engine_model *model)
 {
-    return b.ill && atomic_load(&model->failed) ? weir_fail(WEIR_ENGINE, "it is ill") : WEIR_OK;
+    return b.ill && atomic_load(&model->failed) ? weir_fail(WEIR_ERR_ENGINE, "it is ill") : WEIR_OK;
 }
 
 static weir_status double_metrics(weir_engine_model *model, weir_engine_metrics *out)
@@ -286,7 +286,7 @@ static weir_status double_info(weir_engine_model *model, weir_model_info *out)
     static _Thread_local weir_provider_share shares[2];
     shares[0] = (weir_provider_share){model->provider, (uint64_t)(b.share * 100), 100};
     shares[1] = (weir_provider_share){"cpu", 100 - shares[0].parts, 100};
-    *out = (weir_model_info){.size = out->size,
+    *out = (weir_model_info){.struct_size = out->struct_size,
                              .engine = "onnx",
                              .version = "1",
                              .provider = model->provider,
@@ -309,7 +309,7 @@ static void double_unload(weir_engine_model *model)
 }
 
 weir_engine double_onnx = {.abi = WEIR_ENGINE_ABI,
-                           .size = sizeof(weir_engine),
+                           .struct_size = sizeof(weir_engine),
                            .name = "onnx",
                            .summary = "fails where it is told to",
                            .suffixes = ".onnx",
@@ -388,7 +388,7 @@ const weir_manifest *wants(wanted *w, const char *providers)
     w->manifest.path = "";
     w->manifest.model_file = path;
     w->manifest.name = "bert";
-    w->manifest.requirements.size = sizeof w->manifest.requirements;
+    w->manifest.requirements.struct_size = sizeof w->manifest.requirements;
     w->manifest.requirements.preferred_provider = count_of > 0 ? w->rest[0] : NULL;
     w->manifest.requirements.fallback_providers = w->rest + 1;
     w->manifest.requirements.fallback_count = count_of > 0 ? count_of - 1 : 0;
@@ -406,7 +406,8 @@ static void note(const char *text, void *user)
 
 weir_opening_options opening_options(weir_choice_options *choice)
 {
-    return (weir_opening_options){.size = sizeof(weir_opening_options), .choice = choice, .notice = note, .user = &b};
+    return (weir_opening_options){
+        .struct_size = sizeof(weir_opening_options), .choice = choice, .notice = note, .user = &b};
 }
 
 weir_model *open_model(const weir_manifest *manifest, const weir_opening_options *options)

@@ -71,7 +71,7 @@ const weir_manifest *wants(wanted *w, const char *providers);
 weir_opening_options opening_options(weir_choice_options *choice);
 weir_model *open_model(const weir_manifest *manifest, const weir_opening_options *options);
 weir_record record_of(weir_model *model);
-/* "cuda/load/WEIR_ENGINE" of an attempt. */
+/* "cuda/load/WEIR_ERR_ENGINE" of an attempt. */
 void check_attempt(const weir_record *record, size_t place, const char *provider, weir_stage stage, weir_status status);
 
 /* On the providers between spaces alone. */

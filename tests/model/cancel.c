@@ -18,20 +18,20 @@ static void a_cancelled_request_is_not_made_again(void **state)
     request it = {.model = opened_on("cuda rocm")};
     gate loading = GATE;
     pthread_t thread;
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_OUT_OF_MEMORY, 1);
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_OUT_OF_MEMORY, 1);
     b.inside_load = &loading;
     assert_int_equal(pthread_create(&thread, NULL, make_request, &it), 0);
     wait_for(&loading);
     ok(weir_model_cancel(it.model, REQUEST));
     open_gate(&loading);
     pthread_join(thread, NULL);
-    assert_int_equal(it.status, WEIR_CANCELLED);
+    assert_int_equal(it.status, WEIR_ERR_CANCELLED);
     assert_int_equal(b.runs, 1);
     assert_int_equal(b.alive, 1);
     assert_string_equal(provider_of(it.model), "cuda");
     weir_record record = record_of(it.model); /* rocm was loaded, and never asked */
     assert_int_equal(record.attempt_count, 2);
-    check_attempt(&record, 1, "rocm", WEIR_STAGE_LOAD, WEIR_CANCELLED);
+    check_attempt(&record, 1, "rocm", WEIR_STAGE_LOAD, WEIR_ERR_CANCELLED);
     assert_true(record.attempts[1].ms > 0);
     ok(weir_model_unload(it.model));
     check_books(&before);
@@ -46,7 +46,7 @@ static void a_candidate_stays_good_when_a_request_is_cancelled(void **state)
     gate running = GATE;
     pthread_t thread;
     weir_outputs out;
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_UNSUPPORTED, -1);
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_UNSUPPORTED, -1);
     b.inside_run = &running;
     b.hold_from = 2;
     assert_int_equal(pthread_create(&thread, NULL, make_request, &it), 0);
@@ -54,7 +54,7 @@ static void a_candidate_stays_good_when_a_request_is_cancelled(void **state)
     ok(weir_model_cancel(it.model, REQUEST));
     open_gate(&running);
     pthread_join(thread, NULL);
-    assert_int_equal(it.status, WEIR_CANCELLED);
+    assert_int_equal(it.status, WEIR_ERR_CANCELLED);
     b.inside_run = NULL;
     assert_string_equal(provider_of(it.model), "cuda");
     ok(infer_once(it.model, &out));
@@ -72,7 +72,7 @@ static void a_cancel_reaches_a_request_that_moves_meanwhile(void **state)
     request it = {.model = opened_on("cuda rocm")}, stopper = {.model = it.model};
     gate running = GATE, cancelling = GATE;
     pthread_t thread, second;
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_UNSUPPORTED, -1);
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_UNSUPPORTED, -1);
     b.inside_run = &running;
     b.inside_cancel = &cancelling;
     assert_int_equal(pthread_create(&thread, NULL, make_request, &it), 0);
@@ -85,7 +85,7 @@ static void a_cancel_reaches_a_request_that_moves_meanwhile(void **state)
     open_gate(&cancelling);
     pthread_join(second, NULL);
     assert_int_equal(stopper.status, WEIR_OK);
-    assert_int_equal(it.status, WEIR_CANCELLED);
+    assert_int_equal(it.status, WEIR_ERR_CANCELLED);
     assert_int_equal(b.runs, 1);
     assert_int_equal(b.alive, 1);
     assert_string_equal(provider_of(it.model), "cuda");
@@ -105,16 +105,16 @@ static void a_cancelled_request_has_no_answer(void **state)
     b.deaf = true;
     assert_int_equal(pthread_create(&thread, NULL, make_request, &it), 0);
     wait_for(&running);
-    fails(WEIR_NOT_FOUND, weir_model_cancel(it.model, REQUEST + 1));
+    fails(WEIR_ERR_NOT_FOUND, weir_model_cancel(it.model, REQUEST + 1));
     int cancels = b.cancels;
     ok(weir_model_cancel(it.model, REQUEST));
     assert_true(b.cancels > cancels + 1); /* the engine was asked more than once */
     open_gate(&running);
     pthread_join(thread, NULL);
-    assert_int_equal(it.status, WEIR_CANCELLED);
+    assert_int_equal(it.status, WEIR_ERR_CANCELLED);
     assert_int_equal(b.answers, 1);
     assert_int_equal(b.releases, 1);
-    fails(WEIR_NOT_FOUND, weir_model_cancel(it.model, REQUEST));
+    fails(WEIR_ERR_NOT_FOUND, weir_model_cancel(it.model, REQUEST));
     b.inside_run = NULL;
     infer_and_release(it.model);
     ok(weir_model_unload(it.model));
@@ -128,8 +128,8 @@ static void a_cancel_of_nothing_leaves_the_engine_alone(void **state)
     books before = take_books();
     weir_model *model = opened_on("cuda rocm");
     int cancels = b.cancels;
-    fails(WEIR_NOT_FOUND, weir_model_cancel(model, REQUEST));
-    fails(WEIR_NOT_FOUND, weir_model_cancel(model, 0));
+    fails(WEIR_ERR_NOT_FOUND, weir_model_cancel(model, REQUEST));
+    fails(WEIR_ERR_NOT_FOUND, weir_model_cancel(model, 0));
     assert_int_equal(b.cancels, cancels);
     infer_and_release(model);
     ok(weir_model_unload(model));
@@ -156,7 +156,7 @@ static void a_cancelled_answer_has_no_further_piece(void **state)
     weir_outputs out = WEIR_INIT(weir_outputs);
     b.pieces_of_runs = 100;
     b.deaf = true;
-    fails(WEIR_CANCELLED, weir_model_infer_stream(stopper.model, &inference, stop_hearing, &stopper, &out));
+    fails(WEIR_ERR_CANCELLED, weir_model_infer_stream(stopper.model, &inference, stop_hearing, &stopper, &out));
     assert_int_equal(stopper.status, WEIR_OK);
     assert_int_equal(b.pieces, 3); /* the third was not wanted any more */
     ok(weir_model_unload(stopper.model));
@@ -172,7 +172,7 @@ static void an_engine_that_cannot_cancel(void **state)
     b.inside_run = &running;
     assert_int_equal(pthread_create(&thread, NULL, make_request, &it), 0);
     wait_for(&running);
-    fails(WEIR_UNSUPPORTED, weir_model_cancel(it.model, REQUEST));
+    fails(WEIR_ERR_UNSUPPORTED, weir_model_cancel(it.model, REQUEST));
     detail_names("onnx");
     open_gate(&running);
     pthread_join(thread, NULL);
@@ -214,7 +214,7 @@ static void unloading_waits_for_a_cancel(void **state)
     wait_for(&cancelling);
     open_gate(&running);
     pthread_join(first, NULL);
-    assert_int_equal(run.status, WEIR_CANCELLED);
+    assert_int_equal(run.status, WEIR_ERR_CANCELLED);
     assert_int_equal(pthread_create(&third, NULL, unload_it, &it), 0);
     nanosleep(&(struct timespec){.tv_nsec = 20 * 1000 * 1000}, NULL);
     assert_false(atomic_load(&it.done));
@@ -261,17 +261,17 @@ static void cancels_at_any_moment(void **state)
         shot one = {.model = opened_on("cuda rocm"), .delay_ns = (uint64_t)1000 << next_random(&seed) % 11};
         request it = {.model = one.model};
         pthread_t thread;
-        bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_UNSUPPORTED, -1);
+        bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_UNSUPPORTED, -1);
         assert_int_equal(pthread_create(&thread, NULL, cancel_later, &one), 0);
         while (!atomic_load(&one.armed))
             continue;
         make_request(&it);
         pthread_join(thread, NULL);
-        assert_true(one.status == WEIR_OK || one.status == WEIR_NOT_FOUND);
-        assert_int_equal(it.status, one.status == WEIR_OK ? WEIR_CANCELLED : WEIR_OK);
+        assert_true(one.status == WEIR_OK || one.status == WEIR_ERR_NOT_FOUND);
+        assert_int_equal(it.status, one.status == WEIR_OK ? WEIR_ERR_CANCELLED : WEIR_OK);
         if (it.status == WEIR_OK)
             weir_model_release_outputs(it.model, &it.out);
-        stopped += it.status == WEIR_CANCELLED;
+        stopped += it.status == WEIR_ERR_CANCELLED;
         assert_int_equal(b.answers, b.releases);
         assert_int_equal(b.alive, 1);
         ok(weir_model_unload(it.model));

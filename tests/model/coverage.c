@@ -15,7 +15,7 @@ static const char *why_not_on_cuda(double coverage, weir_cpu_use cpu, double sha
     weir_status status = weir_model_open(&w.manifest, &options, &model);
     reason[0] = '\0';
     if (status != WEIR_OK) {
-        assert_int_equal(status, WEIR_UNSUPPORTED);
+        assert_int_equal(status, WEIR_ERR_UNSUPPORTED);
         snprintf(reason, sizeof reason, "%s", weir_detail());
         return reason;
     }
@@ -23,7 +23,7 @@ static const char *why_not_on_cuda(double coverage, weir_cpu_use cpu, double sha
     assert_int_equal(record.attempts[0].parts, (uint64_t)(share * 100)); /* also of what was refused */
     assert_int_equal(record.attempts[0].of, share > 0 ? 100 : 0);
     if (record.attempts[0].status != WEIR_OK) {
-        check_attempt(&record, 0, "cuda", WEIR_STAGE_LOAD, WEIR_UNSUPPORTED);
+        check_attempt(&record, 0, "cuda", WEIR_STAGE_LOAD, WEIR_ERR_UNSUPPORTED);
         check_attempt(&record, 1, "cpu", WEIR_STAGE_LOAD, WEIR_OK);
         snprintf(reason, sizeof reason, "%s", record.attempts[0].reason);
     }
@@ -71,7 +71,7 @@ static void a_forbidden_processor_does_not_run_all_of_it(void **state)
     weir_choice_options choice = WEIR_INIT(weir_choice_options);
     weir_opening_options options = opening_options(&choice);
     choice.no_cpu = true;
-    fails(WEIR_UNSUPPORTED, weir_model_open(wants(&w, "cuda"), &options, &model));
+    fails(WEIR_ERR_UNSUPPORTED, weir_model_open(wants(&w, "cuda"), &options, &model));
     detail_names("which is forbidden");
     assert_null(model);
     check_books(&before);
@@ -99,7 +99,7 @@ static void a_forbidden_processor_is_never_silent(void **state)
         weir_model *model = open_model(wants(&w, "cuda rocm"), &options);
         assert_int_equal(notices_of("bert: cuda leaves 6 of 100 parts to the processor"), forbidden);
         b.share = 0.5;
-        bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_OUT_OF_MEMORY, 1);
+        bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_OUT_OF_MEMORY, 1);
         infer_and_release(model);
         assert_int_equal(notices_of("bert: rocm leaves 50 of 100 parts to the processor"), forbidden);
         assert_int_equal(b.notice_count, 1 + 2 * forbidden);
@@ -125,13 +125,13 @@ static void the_next_has_to_cover_as_much(void **state)
     b.share = 0.9;
     model = open_model(&w.manifest, &options);
     b.share = 0.4;
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_OUT_OF_MEMORY, 1);
-    fails(WEIR_OUT_OF_MEMORY, infer_once(model, &out));
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_OUT_OF_MEMORY, 1);
+    fails(WEIR_ERR_OUT_OF_MEMORY, infer_once(model, &out));
     weir_record record = record_of(model);
     assert_int_equal(record.attempt_count, 2);
     assert_int_equal(record.attempts[0].parts, 90);
     assert_int_equal(record.attempts[1].parts, 40);
-    check_attempt(&record, 1, "rocm", WEIR_STAGE_LOAD, WEIR_UNSUPPORTED);
+    check_attempt(&record, 1, "rocm", WEIR_STAGE_LOAD, WEIR_ERR_UNSUPPORTED);
     assert_non_null(strstr(record.attempts[1].reason, "rocm runs 40 % of the model"));
     ok(weir_model_unload(model));
 }

@@ -11,9 +11,9 @@ static void a_bad_request_moves_nothing(void **state)
     infer_and_release(model);
     b.ill = true;
     for (int i = 0; i < 50; i++) {
-        b.faults[0] = (fault_plan){"", WEIR_STAGE_LATER_RUN, WEIR_ENGINE, .times = -1};
-        b.faults[1] = (fault_plan){"", WEIR_STAGE_FIRST_RUN, WEIR_ENGINE, .times = -1};
-        fails(WEIR_ENGINE, infer_once(model, &out));
+        b.faults[0] = (fault_plan){"", WEIR_STAGE_LATER_RUN, WEIR_ERR_ENGINE, .times = -1};
+        b.faults[1] = (fault_plan){"", WEIR_STAGE_FIRST_RUN, WEIR_ERR_ENGINE, .times = -1};
+        fails(WEIR_ERR_ENGINE, infer_once(model, &out));
         detail_names("cuda would not run it");
         assert_int_equal(b.alive, 1);
         assert_string_equal(provider_of(model), "cuda");
@@ -38,15 +38,15 @@ static void a_broken_instance_is_loaded_anew(void **state)
     weir_outputs out;
     infer_and_release(model);
     b.ill = true;
-    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_LATER_RUN, WEIR_ENGINE, .times = 1, .breaks = true};
-    fails(WEIR_ENGINE, infer_once(model, &out));
+    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_LATER_RUN, WEIR_ERR_ENGINE, .times = 1, .breaks = true};
+    fails(WEIR_ERR_ENGINE, infer_once(model, &out));
     assert_int_equal(b.loads, 1);
     infer_and_release(model);
     assert_int_equal(b.loads, 2);
     assert_int_equal(b.alive, 1);
     weir_record record = record_of(model);
     assert_int_equal(record.attempt_count, 2);
-    check_attempt(&record, 0, "cuda", WEIR_STAGE_LATER_RUN, WEIR_ENGINE);
+    check_attempt(&record, 0, "cuda", WEIR_STAGE_LATER_RUN, WEIR_ERR_ENGINE);
     check_attempt(&record, 1, "cuda", WEIR_STAGE_FIRST_RUN, WEIR_OK);
     infer_and_release(model);
     assert_int_equal(b.loads, 2);
@@ -63,8 +63,8 @@ static void a_broken_instance_goes_for_lack_of_memory(void **state)
     weir_model *model = opened_on("cuda");
     weir_outputs out;
     b.ill = true;
-    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_ENGINE, .times = 1, .breaks = true};
-    fails(WEIR_ENGINE, infer_once(model, &out));
+    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_ENGINE, .times = 1, .breaks = true};
+    fails(WEIR_ERR_ENGINE, infer_once(model, &out));
     infer_and_release(model);
     assert_int_equal(b.alive, 1);
     ok(weir_model_unload(model));
@@ -91,8 +91,9 @@ static void one_that_breaks_in_the_middle(void **state)
         weir_outputs out = WEIR_INIT(weir_outputs);
         int pieces = 0;
         b.ill = true;
-        b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_ENGINE, .times = 1, .pieces = 3, .breaks = true};
-        fails(WEIR_ENGINE, weir_model_infer_stream(model, &inference, hear, &pieces, &out));
+        b.faults[0] =
+            (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_ENGINE, .times = 1, .pieces = 3, .breaks = true};
+        fails(WEIR_ERR_ENGINE, weir_model_infer_stream(model, &inference, hear, &pieces, &out));
         assert_int_equal(pieces, 3);
         assert_int_equal(b.loads, 1);
         ok(infer_once(model, &out));
@@ -113,18 +114,18 @@ static void each_reason_is_tried_for_itself(void **state)
     weir_model *model = opened_on("cuda rocm");
     weir_outputs out;
     infer_and_release(model);
-    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_LATER_RUN, WEIR_UNSUPPORTED, .times = 2};
-    b.faults[1] = (fault_plan){"rocm", WEIR_STAGE_FIRST_RUN, WEIR_UNSUPPORTED, .times = 1};
-    fails(WEIR_UNSUPPORTED, infer_once(model, &out));
-    fails(WEIR_UNSUPPORTED, infer_once(model, &out)); /* it is not loaded for each of them */
+    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_LATER_RUN, WEIR_ERR_UNSUPPORTED, .times = 2};
+    b.faults[1] = (fault_plan){"rocm", WEIR_STAGE_FIRST_RUN, WEIR_ERR_UNSUPPORTED, .times = 1};
+    fails(WEIR_ERR_UNSUPPORTED, infer_once(model, &out));
+    fails(WEIR_ERR_UNSUPPORTED, infer_once(model, &out)); /* it is not loaded for each of them */
     assert_int_equal(b.loads, 2);
-    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_LATER_RUN, WEIR_OUT_OF_MEMORY, .times = 1};
+    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_LATER_RUN, WEIR_ERR_OUT_OF_MEMORY, .times = 1};
     ok(infer_once(model, &out));
     assert_string_equal(made_on(&out), "rocm");
     weir_model_release_outputs(model, &out);
     /* Not back and forth: who was left once for a request is no place for one again. */
-    b.faults[0] = (fault_plan){"rocm", WEIR_STAGE_LATER_RUN, WEIR_DRIVER, .times = 1};
-    fails(WEIR_DRIVER, infer_once(model, &out));
+    b.faults[0] = (fault_plan){"rocm", WEIR_STAGE_LATER_RUN, WEIR_ERR_DRIVER, .times = 1};
+    fails(WEIR_ERR_DRIVER, infer_once(model, &out));
     assert_int_equal(b.loads, 3);
     ok(weir_model_unload(model));
     check_books(&before);

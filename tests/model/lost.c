@@ -32,8 +32,8 @@ static void a_lost_device_leaves_nothing(void **state)
     assert_string_equal(made_on(&out), "cpu");
     weir_record record = record_of(model);
     assert_int_equal(record.attempt_count, 3);
-    check_attempt(&record, 0, "tensorrt", WEIR_STAGE_LATER_RUN, WEIR_DEVICE_LOST);
-    check_attempt(&record, 1, "cuda", WEIR_STAGE_DETECT, WEIR_DEVICE_LOST);
+    check_attempt(&record, 0, "tensorrt", WEIR_STAGE_LATER_RUN, WEIR_ERR_DEVICE_LOST);
+    check_attempt(&record, 1, "cuda", WEIR_STAGE_DETECT, WEIR_ERR_DEVICE_LOST);
     check_attempt(&record, 2, "cpu", WEIR_STAGE_FIRST_RUN, WEIR_OK);
     assert_non_null(strstr(record.attempts[0].reason, "lost to this process"));
     weir_model_release_outputs(model, &held);

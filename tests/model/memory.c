@@ -88,7 +88,7 @@ static void opening_without_memory(void **state)
         if (status == WEIR_OK)
             ok(weir_model_unload(model));
         else
-            assert_int_equal(status, WEIR_SYSTEM);
+            assert_int_equal(status, WEIR_ERR_SYSTEM);
         assert_int_equal(b.alive, 0);
         check_books(&before);
         b.notice_count = 0;
@@ -107,7 +107,7 @@ static void moving_without_memory(void **state)
     for (long nth = 0; !all_met; nth++) {
         weir_outputs out;
         weir_model *model = open_model(full(&w), &options);
-        b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_UNSUPPORTED, .times = -1};
+        b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_UNSUPPORTED, .times = -1};
         left = nth;
         weir_status status = infer_once(model, &out);
         all_met = left >= 0;
@@ -130,12 +130,12 @@ static void requests_without_end(void **state)
     books before = take_books();
     weir_model *model = opened_on("cuda rocm");
     long settled = 0;
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_UNSUPPORTED, -1);
-    bed_fault("rocm", WEIR_STAGE_FIRST_RUN, WEIR_CANCELLED, -1);
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_UNSUPPORTED, -1);
+    bed_fault("rocm", WEIR_STAGE_FIRST_RUN, WEIR_ERR_CANCELLED, -1);
     for (int i = 0; i < REQUESTS; i++) {
         weir_outputs out;
         b.weights = i == 0 ? 2 * WEIGHTS : i == REQUESTS - 1 ? 3 * WEIGHTS : WEIGHTS; /* to know them by */
-        fails(WEIR_CANCELLED, infer_once(model, &out));
+        fails(WEIR_ERR_CANCELLED, infer_once(model, &out));
         if (i == SETTLED)
             settled = atomic_load(&taken);
     }
@@ -145,21 +145,21 @@ static void requests_without_end(void **state)
     weir_record record = record_of(model);
     assert_int_equal(record.attempt_count, 3); /* the one that serves; of the others the first and the newest */
     check_attempt(&record, 0, "cuda", WEIR_STAGE_LOAD, WEIR_OK);
-    check_attempt(&record, 1, "rocm", WEIR_STAGE_FIRST_RUN, WEIR_CANCELLED);
-    check_attempt(&record, 2, "rocm", WEIR_STAGE_FIRST_RUN, WEIR_CANCELLED);
+    check_attempt(&record, 1, "rocm", WEIR_STAGE_FIRST_RUN, WEIR_ERR_CANCELLED);
+    check_attempt(&record, 2, "rocm", WEIR_STAGE_FIRST_RUN, WEIR_ERR_CANCELLED);
     assert_int_equal(record.attempts[1].bytes, 2 * WEIGHTS);
     assert_int_equal(record.attempts[2].bytes, 3 * WEIGHTS);
     assert_int_equal(record.left_out, REQUESTS - 2);
     weir_record same = record_of(model);
     assert_ptr_equal(same.attempts, record.attempts);
-    b.faults[1].status = WEIR_OUT_OF_MEMORY; /* another reason is listed */
+    b.faults[1].status = WEIR_ERR_OUT_OF_MEMORY; /* another reason is listed */
     weir_outputs out;
-    fails(WEIR_UNSUPPORTED, infer_once(model, &out));
+    fails(WEIR_ERR_UNSUPPORTED, infer_once(model, &out));
     detail_names("rocm would not run it");
     weir_record now = record_of(model);
     assert_int_equal(now.attempt_count, 4);
-    check_attempt(&now, 3, "rocm", WEIR_STAGE_FIRST_RUN, WEIR_OUT_OF_MEMORY);
-    check_attempt(&record, 2, "rocm", WEIR_STAGE_FIRST_RUN, WEIR_CANCELLED); /* what was handed out stays */
+    check_attempt(&now, 3, "rocm", WEIR_STAGE_FIRST_RUN, WEIR_ERR_OUT_OF_MEMORY);
+    check_attempt(&record, 2, "rocm", WEIR_STAGE_FIRST_RUN, WEIR_ERR_CANCELLED); /* what was handed out stays */
     b.faults[0].times = 0;
     infer_and_release(model);
     check_attempt(&(weir_record){.attempts = record_of(model).attempts, .attempt_count = 4}, 0, "cuda",
@@ -182,8 +182,8 @@ static void break_and_mend(int rounds, bool tight)
     ok(weir_model_info_get(model, &first));
     for (int i = 0; i < rounds; i++) {
         weir_outputs out;
-        b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_LATER_RUN, WEIR_ENGINE, .times = 1, .breaks = true};
-        fails(WEIR_ENGINE, infer_once(model, &out));
+        b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_LATER_RUN, WEIR_ERR_ENGINE, .times = 1, .breaks = true};
+        fails(WEIR_ERR_ENGINE, infer_once(model, &out));
         infer_and_release(model);
         assert_string_equal(provider_of(model), first.provider);
         if (i == SETTLED)

@@ -3,7 +3,7 @@
 
 static weir_status open_with(const weir_manifest *manifest, const weir_choice_options *choice, weir_model **out)
 {
-    weir_choice_options asked = choice ? *choice : (weir_choice_options){.size = sizeof asked};
+    weir_choice_options asked = choice ? *choice : (weir_choice_options){.struct_size = sizeof asked};
     weir_opening_options options = opening_options(&asked);
     return weir_model_open(manifest, &options, out);
 }
@@ -21,18 +21,18 @@ static void exactly_this_or_an_error(void **state)
     assert_int_equal(record.choice->accepted, 1);
     check_attempt(&record, 0, "rocm", WEIR_STAGE_LOAD, WEIR_OK);
     ok(weir_model_unload(model));
-    bed_fault("rocm", WEIR_STAGE_LOAD, WEIR_ENGINE, 1);
-    fails(WEIR_ENGINE, open_with(wants(&w, "cuda cpu"), &choice, &model));
+    bed_fault("rocm", WEIR_STAGE_LOAD, WEIR_ERR_ENGINE, 1);
+    fails(WEIR_ERR_ENGINE, open_with(wants(&w, "cuda cpu"), &choice, &model));
     assert_null(model);
     assert_string_equal(weir_detail(), "rocm would not load it");
     choice.provider = NULL;
     choice.device = "metal:0";
-    fails(WEIR_UNSUPPORTED, open_with(wants(&w, "cuda"), &choice, &model));
+    fails(WEIR_ERR_UNSUPPORTED, open_with(wants(&w, "cuda"), &choice, &model));
     detail_names("model.onnx: policy fastest");
     detail_names("the manifest lists cuda, and not coreml");
     choice.device = NULL;
     choice.engine = "nonesuch";
-    fails(WEIR_INVALID, open_with(wants(&w, "cuda"), &choice, &model));
+    fails(WEIR_ERR_INVALID, open_with(wants(&w, "cuda"), &choice, &model));
     assert_int_equal(b.alive, 0);
     check_books(&before);
 }
@@ -46,17 +46,17 @@ static void no_fallback(void **state)
     books before = take_books();
     weir_opening_options options = opening_options(NULL);
     options.no_fallback = true;
-    bed_fault("cuda", WEIR_STAGE_LOAD, WEIR_ENGINE, 1);
-    fails(WEIR_ENGINE, weir_model_open(wants(&w, "cuda rocm cpu"), &options, &model));
+    bed_fault("cuda", WEIR_STAGE_LOAD, WEIR_ERR_ENGINE, 1);
+    fails(WEIR_ERR_ENGINE, weir_model_open(wants(&w, "cuda rocm cpu"), &options, &model));
     assert_string_equal(weir_detail(), "cuda would not load it");
     assert_int_equal(b.loads, 1);
     model = open_model(&w.manifest, &options);
-    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_OUT_OF_MEMORY, .times = 1};
-    fails(WEIR_OUT_OF_MEMORY, infer_once(model, &out));
+    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_OUT_OF_MEMORY, .times = 1};
+    fails(WEIR_ERR_OUT_OF_MEMORY, infer_once(model, &out));
     infer_and_release(model);
-    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_LATER_RUN, WEIR_DEVICE_LOST, .times = 1};
-    fails(WEIR_DEVICE_LOST, infer_once(model, &out));
-    fails(WEIR_DEVICE_LOST, infer_once(model, &out));
+    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_LATER_RUN, WEIR_ERR_DEVICE_LOST, .times = 1};
+    fails(WEIR_ERR_DEVICE_LOST, infer_once(model, &out));
+    fails(WEIR_ERR_DEVICE_LOST, infer_once(model, &out));
     assert_int_equal(b.loads, 2);
     check_books(&before); /* nothing of it is kept for nobody */
     ok(weir_model_unload(model));
@@ -70,8 +70,8 @@ static void everything_fails(void **state)
     weir_model *model;
     books before = take_books();
     weir_opening_options options = opening_options(NULL);
-    bed_fault("", WEIR_STAGE_LOAD, WEIR_ENGINE, -1);
-    fails(WEIR_ENGINE, weir_model_open(wants(&w, "cuda rocm coreml directml cpu"), &options, &model));
+    bed_fault("", WEIR_STAGE_LOAD, WEIR_ERR_ENGINE, -1);
+    fails(WEIR_ERR_ENGINE, weir_model_open(wants(&w, "cuda rocm coreml directml cpu"), &options, &model));
     assert_null(model);
     detail_names("bert could not be opened");
     for (size_t i = 0; i < 5; i++) {
@@ -94,8 +94,8 @@ static void long_reasons_hide_nobody(void **state)
     for (int i = 0; i < 8; i++)
         machine_add(&b.m, WEIR_HARDWARE_ROCM, 8 * GIB);
     w.manifest = *wants(&w, "cuda rocm cpu");
-    bed_fault("", WEIR_STAGE_LOAD, WEIR_ENGINE, -1);
-    fails(WEIR_ENGINE, weir_model_open(&w.manifest, &options, &model));
+    bed_fault("", WEIR_STAGE_LOAD, WEIR_ERR_ENGINE, -1);
+    fails(WEIR_ERR_ENGINE, weir_model_open(&w.manifest, &options, &model));
     detail_names("onnx with cuda");
     detail_names("rocm-3");
     detail_names("rocm-8");
@@ -109,9 +109,9 @@ static void what_failed_before_is_told(void **state)
     (void)state;
     wanted w;
     weir_model *model;
-    bed_fault("cuda", WEIR_STAGE_LOAD, WEIR_ENGINE, 1);
-    bed_fault("rocm", WEIR_STAGE_LOAD, WEIR_CORRUPT, 1);
-    fails(WEIR_CORRUPT, weir_model_open(wants(&w, "cuda rocm cpu"), NULL, &model));
+    bed_fault("cuda", WEIR_STAGE_LOAD, WEIR_ERR_ENGINE, 1);
+    bed_fault("rocm", WEIR_STAGE_LOAD, WEIR_ERR_CORRUPT, 1);
+    fails(WEIR_ERR_CORRUPT, weir_model_open(wants(&w, "cuda rocm cpu"), NULL, &model));
     detail_names("cuda would not load it");
     detail_names("rocm would not load it");
     assert_int_equal(b.loads, 2);
@@ -123,7 +123,7 @@ static void what_is_wrong_everywhere(void **state)
     (void)state;
     wanted w;
     weir_model *model;
-    static const weir_status statuses[] = {WEIR_INVALID, WEIR_CORRUPT, WEIR_CANCELLED};
+    static const weir_status statuses[] = {WEIR_ERR_INVALID, WEIR_ERR_CORRUPT, WEIR_ERR_CANCELLED};
     for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++) {
         b.loads = 0;
         b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_LOAD, statuses[i], .times = 1};
@@ -146,10 +146,10 @@ static void the_last_resort_is_told(void **state)
                  {"", NULL, NULL, true},
                  {"", "cpu", NULL, false},
                  {"", NULL, "cpu", false}};
-    bed_fault("cuda", WEIR_STAGE_LOAD, WEIR_ENGINE, -1);
-    bed_fault("rocm", WEIR_STAGE_LOAD, WEIR_ENGINE, -1);
-    bed_fault("coreml", WEIR_STAGE_LOAD, WEIR_ENGINE, -1);
-    bed_fault("directml", WEIR_STAGE_LOAD, WEIR_ENGINE, -1);
+    bed_fault("cuda", WEIR_STAGE_LOAD, WEIR_ERR_ENGINE, -1);
+    bed_fault("rocm", WEIR_STAGE_LOAD, WEIR_ERR_ENGINE, -1);
+    bed_fault("coreml", WEIR_STAGE_LOAD, WEIR_ERR_ENGINE, -1);
+    bed_fault("directml", WEIR_STAGE_LOAD, WEIR_ERR_ENGINE, -1);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         weir_choice_options choice = WEIR_INIT(weir_choice_options);
         choice.provider = cases[i].provider;
@@ -165,7 +165,7 @@ static void the_last_resort_is_told(void **state)
     }
     w.manifest = *wants(&w, "cuda");
     w.manifest.requirements.cpu = WEIR_CPU_FORBIDDEN;
-    fails(WEIR_ENGINE, open_with(&w.manifest, NULL, &model));
+    fails(WEIR_ERR_ENGINE, open_with(&w.manifest, NULL, &model));
 }
 
 /* A run can end up there, too. */
@@ -176,7 +176,7 @@ static void a_run_that_ends_on_the_processor_is_told(void **state)
     weir_opening_options options = opening_options(NULL);
     weir_model *model = open_model(wants(&w, "cuda"), &options);
     assert_false(record_of(model).on_cpu_unasked);
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST, 1);
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_DEVICE_LOST, 1);
     infer_and_release(model);
     assert_true(record_of(model).on_cpu_unasked);
     assert_non_null(strstr(b.notices[b.notice_count - 1], "last resort"));
@@ -208,7 +208,7 @@ static void coverage(void **state)
         b.share = little[i];
         ok(open_with(&w.manifest, NULL, &model));
         weir_record record = record_of(model);
-        check_attempt(&record, 0, "cuda", WEIR_STAGE_LOAD, WEIR_UNSUPPORTED);
+        check_attempt(&record, 0, "cuda", WEIR_STAGE_LOAD, WEIR_ERR_UNSUPPORTED);
         assert_non_null(strstr(record.attempts[0].reason, "95 %"));
         check_attempt(&record, 1, "cpu", WEIR_STAGE_LOAD, WEIR_OK);
         ok(weir_model_unload(model));
@@ -239,7 +239,7 @@ static void each_level_reaches_the_engine(void **state)
     assert_string_equal(b.settings, "optimization=layout ");
     ok(weir_model_unload(model));
     w.manifest.requirements.graph_optimization_level = "4";
-    fails(WEIR_INVALID, open_with(&w.manifest, NULL, &model));
+    fails(WEIR_ERR_INVALID, open_with(&w.manifest, NULL, &model));
     detail_names("there are disable, 0, basic, 1, extended, 2, all, 3, 99");
 }
 
@@ -265,7 +265,7 @@ static void limits_and_settings(void **state)
     memset(&w, 0, sizeof w);
     memset(&choice, 0, sizeof choice);
     b.settings[0] = '\0';
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST, 1);
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_DEVICE_LOST, 1);
     infer_and_release(model);
     assert_string_equal(b.settings, "threads=2 prepack=off optimization=basic ");
     weir_client_stats stats = WEIR_INIT(weir_client_stats);
@@ -283,7 +283,7 @@ static void bytes_that_a_failed_load_keeps_are_named(void **state)
     wanted w;
     weir_model *model;
     books before = take_books();
-    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_LOAD, WEIR_ENGINE, .times = 1, .keeps = true};
+    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_LOAD, WEIR_ERR_ENGINE, .times = 1, .keeps = true};
     ok(open_with(wants(&w, "cuda cpu"), NULL, &model));
     weir_record record = record_of(model);
     assert_non_null(strstr(record.attempts[0].reason, "cuda would not load it; "));
@@ -304,9 +304,9 @@ static void bytes_that_are_kept_after_a_move_are_named(void **state)
     books before = take_books();
     ok(open_with(wants(&w, "cuda rocm"), NULL, &model));
     b.keeper = "cuda";
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST, 1);
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_DEVICE_LOST, 1);
     infer_and_release(model);
-    fails(WEIR_ENGINE, weir_model_unload(model)); /* it is gone all the same */
+    fails(WEIR_ERR_ENGINE, weir_model_unload(model)); /* it is gone all the same */
     detail_names("kept memory");
     detail_names("256 KiB");
     assert_int_equal(b.alive, 0);
@@ -324,17 +324,17 @@ static void records_stay(void **state)
     weir_model *model = open_model(wants(&w, "cuda rocm"), &options);
     weir_record first = record_of(model), again = record_of(model);
     assert_ptr_equal(first.attempts, again.attempts);
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST, 1);
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_DEVICE_LOST, 1);
     infer_and_release(model);
     check_attempt(&first, 0, "cuda", WEIR_STAGE_LOAD, WEIR_OK);
     assert_int_equal(first.attempt_count, 1);
     weir_record now = record_of(model);
-    check_attempt(&now, 0, "cuda", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST);
+    check_attempt(&now, 0, "cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_DEVICE_LOST);
     assert_int_equal(now.attempt_count, 2);
     ok(weir_model_unload(model));
     weir_model_options plain = WEIR_INIT(weir_model_options);
     ok(weir_model_load(w.manifest.model_file, &plain, &model));
-    fails(WEIR_UNSUPPORTED, weir_model_record(model, &now));
+    fails(WEIR_ERR_UNSUPPORTED, weir_model_record(model, &now));
     ok(weir_model_unload(model));
 }
 

@@ -6,8 +6,8 @@
 static void failures_that_are_the_requests_own(void **state)
 {
     (void)state;
-    static const weir_status statuses[] = {WEIR_INVALID, WEIR_CANCELLED, WEIR_NOT_FOUND,
-                                           WEIR_CORRUPT, WEIR_SYSTEM,    WEIR_BUSY};
+    static const weir_status statuses[] = {WEIR_ERR_INVALID, WEIR_ERR_CANCELLED, WEIR_ERR_NOT_FOUND,
+                                           WEIR_ERR_CORRUPT, WEIR_ERR_SYSTEM,    WEIR_ERR_BUSY};
     books before = take_books();
     weir_model *model = opened_on("cuda rocm cpu");
     weir_outputs out;
@@ -18,8 +18,8 @@ static void failures_that_are_the_requests_own(void **state)
         infer_and_release(model);
     }
     /* The engine's own failure later on is the request's, unless the engine says that it is ill. */
-    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_LATER_RUN, WEIR_ENGINE, .times = 1};
-    fails(WEIR_ENGINE, infer_once(model, &out));
+    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_LATER_RUN, WEIR_ERR_ENGINE, .times = 1};
+    fails(WEIR_ERR_ENGINE, infer_once(model, &out));
     assert_int_equal(b.loads, 1);
     assert_int_equal(record_of(model).attempt_count, 1);
     b.ill = true;
@@ -42,7 +42,7 @@ static void outputs_stay_across_a_move(void **state)
     weir_outputs held, out;
     ok(weir_model_info_get(model, &info));
     ok(infer_once(model, &held));
-    bed_fault("cuda", WEIR_STAGE_LATER_RUN, WEIR_DEVICE_LOST, -1);
+    bed_fault("cuda", WEIR_STAGE_LATER_RUN, WEIR_ERR_DEVICE_LOST, -1);
     ok(infer_once(model, &out));
     assert_string_equal(made_on(&out), "rocm");
     assert_int_equal(b.alive, 2);
@@ -51,7 +51,7 @@ static void outputs_stay_across_a_move(void **state)
     ok(weir_model_metrics(model, &metrics));
     assert_int_equal(metrics.runs, 2); /* one on each, though the first is not unloaded yet */
     assert_int_equal(metrics.sessions, 2 * SESSIONS);
-    fails(WEIR_BUSY, weir_model_unload(model));
+    fails(WEIR_ERR_BUSY, weir_model_unload(model));
     detail_names("2 results");
     weir_model_release_outputs(model, &out);
     assert_int_equal(b.alive, 2);
@@ -86,7 +86,7 @@ static void metrics_never_go_back(void **state)
     gate going = GATE;
     pthread_t thread;
     ok(infer_once(it.model, &it.out));
-    bed_fault("cuda", WEIR_STAGE_LATER_RUN, WEIR_DEVICE_LOST, -1);
+    bed_fault("cuda", WEIR_STAGE_LATER_RUN, WEIR_ERR_DEVICE_LOST, -1);
     infer_and_release(it.model);
     b.inside_metrics = &going;
     assert_int_equal(pthread_create(&thread, NULL, release_it, &it), 0);
@@ -132,18 +132,18 @@ static void what_was_handed_out_is_not_made_again(void **state)
     heard it;
     weir_outputs out;
     b.pieces_of_runs = 5;
-    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_OUT_OF_MEMORY, .times = 1, .pieces = 2};
-    fails(WEIR_OUT_OF_MEMORY, stream_once(model, &it, &out));
+    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_OUT_OF_MEMORY, .times = 1, .pieces = 2};
+    fails(WEIR_ERR_OUT_OF_MEMORY, stream_once(model, &it, &out));
     assert_int_equal(it.pieces, 2);
     assert_int_equal(b.runs, 1);
     /* Nor where the device is lost; but the next request goes elsewhere at once. */
-    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST, .times = 1, .pieces = 3};
-    fails(WEIR_DEVICE_LOST, stream_once(model, &it, &out));
+    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_DEVICE_LOST, .times = 1, .pieces = 3};
+    fails(WEIR_ERR_DEVICE_LOST, stream_once(model, &it, &out));
     assert_int_equal(it.pieces, 3);
     assert_int_equal(b.runs, 2);
     assert_int_equal(b.loads, 1);
     /* Before the first piece it is: what is heard is the one answer. */
-    b.faults[0] = (fault_plan){"rocm", WEIR_STAGE_FIRST_RUN, WEIR_UNSUPPORTED, .times = 1};
+    b.faults[0] = (fault_plan){"rocm", WEIR_STAGE_FIRST_RUN, WEIR_ERR_UNSUPPORTED, .times = 1};
     ok(stream_once(model, &it, &out));
     assert_int_equal(it.pieces, 5);
     assert_string_equal(it.from, "cpu");
@@ -161,14 +161,14 @@ static void a_loss_is_told_as_it_was(void **state)
     weir_model *model = opened_on("cuda rocm cpu");
     heard it;
     weir_outputs out;
-    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST, .times = 1, .pieces = 2};
-    fails(WEIR_DEVICE_LOST, stream_once(model, &it, &out));
+    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_DEVICE_LOST, .times = 1, .pieces = 2};
+    fails(WEIR_ERR_DEVICE_LOST, stream_once(model, &it, &out));
     assert_int_equal(b.loads, 1);
     ok(infer_once(model, &out));
     assert_string_equal(made_on(&out), "rocm");
     weir_record record = record_of(model);
     assert_int_equal(record.attempt_count, 2);
-    check_attempt(&record, 0, "cuda", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST);
+    check_attempt(&record, 0, "cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_DEVICE_LOST);
     assert_string_equal(record.attempts[0].reason, "cuda would not run it");
     assert_int_equal(b.notice_count, 1);
     assert_non_null(strstr(b.notices[0], "(first-run): cuda would not run it"));
@@ -184,54 +184,54 @@ static void inputs_on_a_device_stay_there(void **state)
     weir_model *model = opened_on("cuda rocm cpu");
     bool apart = b.device != b.host;
     weir_client *client = open_client(b.device, "inputs", 0, 0);
-    weir_tensor input = {.size = sizeof input,
+    weir_tensor input = {.struct_size = sizeof input,
                          .name = "x",
-                         .type = WEIR_U8,
+                         .type = WEIR_TYPE_U8,
                          .rank = 1,
                          .shape = {OUTPUT},
                          .bytes = OUTPUT,
                          .on_device = true};
-    input.data = allocate(client, OUTPUT, WEIR_STREAM_HOST, WEIR_ACTIVATIONS);
+    input.data = allocate(client, OUTPUT, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS);
     weir_inference inference = WEIR_INIT(weir_inference);
     inference.inputs = &input;
     inference.input_count = 1;
     weir_outputs out = WEIR_INIT(weir_outputs);
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_UNSUPPORTED, -1);
-    bed_fault("rocm", WEIR_STAGE_LATER_RUN, WEIR_UNSUPPORTED, -1);
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_UNSUPPORTED, -1);
+    bed_fault("rocm", WEIR_STAGE_LATER_RUN, WEIR_ERR_UNSUPPORTED, -1);
     ok(weir_model_infer(model, &inference, &out)); /* rocm has the same runtime here */
     assert_string_equal(made_on(&out), "rocm");
     weir_model_release_outputs(model, &out);
     int loads = b.loads;
-    check_status(weir_model_infer(model, &inference, &out), apart ? WEIR_UNSUPPORTED : WEIR_OK, "elsewhere", __FILE__,
-                 __LINE__);
+    check_status(weir_model_infer(model, &inference, &out), apart ? WEIR_ERR_UNSUPPORTED : WEIR_OK, "elsewhere",
+                 __FILE__, __LINE__);
     assert_int_equal(b.loads, apart ? loads : loads + 1);
     if (apart) {
         infer_and_release(model); /* without them it can go */
         assert_string_equal(provider_of(model), "cpu");
         int runs = b.runs;
-        fails(WEIR_INVALID, weir_model_infer(model, &inference, &out)); /* they are still where they were */
+        fails(WEIR_ERR_INVALID, weir_model_infer(model, &inference, &out)); /* they are still where they were */
         detail_names("input x lies on");
         assert_int_equal(b.runs, runs);
     } else
         weir_model_release_outputs(model, &out);
-    input.size = offsetof(weir_tensor, on_device); /* a caller that does not know the member */
+    input.struct_size = offsetof(weir_tensor, on_device); /* a caller that does not know the member */
     ok(weir_model_infer(model, &inference, &out));
     weir_model_release_outputs(model, &out);
     inference.inputs = NULL; /* what is no input is the engine's to say */
     ok(weir_model_infer(model, &inference, &out));
     weir_model_release_outputs(model, &out);
     ok(weir_model_unload(model));
-    input.size = sizeof input;
+    input.struct_size = sizeof input;
     inference.inputs = &input;
     /* Nor does a request take them along that begins when the model has just lost its place. */
     heard it;
     model = opened_on("cuda cpu");
     b.pieces_of_runs = 1;
     memset(b.faults, 0, sizeof b.faults);
-    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST, .times = 1, .pieces = 1};
-    fails(WEIR_DEVICE_LOST, stream_once(model, &it, &out));
-    check_status(weir_model_infer(model, &inference, &out), apart ? WEIR_INVALID : WEIR_OK, "after a loss", __FILE__,
-                 __LINE__);
+    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_DEVICE_LOST, .times = 1, .pieces = 1};
+    fails(WEIR_ERR_DEVICE_LOST, stream_once(model, &it, &out));
+    check_status(weir_model_infer(model, &inference, &out), apart ? WEIR_ERR_INVALID : WEIR_OK, "after a loss",
+                 __FILE__, __LINE__);
     if (!apart)
         weir_model_release_outputs(model, &out);
     ok(weir_free(client, input.data, WEIR_STREAM_HOST));
@@ -255,7 +255,7 @@ static void inputs_ordered_on_a_stream_are_waited_for(void **state)
     weir_inference inference = WEIR_INIT(weir_inference);
     inference.stream = stream;
     weir_outputs out = WEIR_INIT(weir_outputs);
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_UNSUPPORTED, -1);
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_UNSUPPORTED, -1);
     if (apart)
         assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &held), 0);
     ok(weir_model_infer(model, &inference, &out));
@@ -281,10 +281,10 @@ static void a_stream_that_cannot_be_waited_for(void **state)
     weir_inference inference = WEIR_INIT(weir_inference);
     ok(weir_stream_acquire(b.device, &inference.stream));
     ok(weir_stream_release(inference.stream));
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_UNSUPPORTED, 1);
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_UNSUPPORTED, 1);
     weir_status status = weir_model_infer(model, &inference, &out);
     if (b.device != b.host) {
-        assert_int_equal(status, WEIR_UNSUPPORTED);
+        assert_int_equal(status, WEIR_ERR_UNSUPPORTED);
         detail_names("cuda would not run it");
         detail_names("stream is to be waited for");
         assert_int_equal(b.loads, 1); /* nothing was loaded for it in vain */
@@ -308,8 +308,8 @@ static void a_request_that_nobody_answers(void **state)
     books before = take_books();
     weir_model *model = opened_on("cuda rocm cpu");
     weir_outputs out;
-    bed_fault("", WEIR_STAGE_FIRST_RUN, WEIR_UNSUPPORTED, -1);
-    fails(WEIR_UNSUPPORTED, infer_once(model, &out));
+    bed_fault("", WEIR_STAGE_FIRST_RUN, WEIR_ERR_UNSUPPORTED, -1);
+    fails(WEIR_ERR_UNSUPPORTED, infer_once(model, &out));
     detail_names("cuda would not run it");
     detail_names("onnx with rocm");
     detail_names("rocm would not run it");
@@ -318,14 +318,14 @@ static void a_request_that_nobody_answers(void **state)
     assert_int_equal(b.loads, 3);
     assert_int_equal(b.alive, 1);
     assert_string_equal(provider_of(model), "cuda");
-    fails(WEIR_UNSUPPORTED, infer_once(model, &out));
+    fails(WEIR_ERR_UNSUPPORTED, infer_once(model, &out));
     assert_string_equal(weir_detail(), "cuda would not run it");
     assert_int_equal(b.runs, 4);
     assert_int_equal(b.loads, 3);
     b.faults[0].times = 0;
     infer_and_release(model);
     /* They are still there for a model that has no other place. */
-    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_LATER_RUN, WEIR_DEVICE_LOST, .times = 1};
+    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_LATER_RUN, WEIR_ERR_DEVICE_LOST, .times = 1};
     ok(infer_once(model, &out));
     assert_string_equal(made_on(&out), "rocm");
     weir_model_release_outputs(model, &out);
@@ -339,17 +339,17 @@ static void a_model_that_nobody_takes(void **state)
     books before = take_books();
     weir_model *model = opened_on("cuda rocm cpu");
     weir_outputs out;
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST, -1);
-    bed_fault("rocm", WEIR_STAGE_LOAD, WEIR_ENGINE, -1);
-    bed_fault("cpu", WEIR_STAGE_LOAD, WEIR_OUT_OF_MEMORY, 2);
-    fails(WEIR_DEVICE_LOST, infer_once(model, &out));
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_DEVICE_LOST, -1);
+    bed_fault("rocm", WEIR_STAGE_LOAD, WEIR_ERR_ENGINE, -1);
+    bed_fault("cpu", WEIR_STAGE_LOAD, WEIR_ERR_OUT_OF_MEMORY, 2);
+    fails(WEIR_ERR_DEVICE_LOST, infer_once(model, &out));
     detail_names("cuda would not run it");
     detail_names("rocm would not load it");
     detail_names("cpu would not load it");
     assert_int_equal(b.alive, 0);
     check_books(&before);
-    fails(WEIR_DEVICE_LOST, weir_model_health(model));
-    fails(WEIR_DEVICE_LOST, infer_once(model, &out));
+    fails(WEIR_ERR_DEVICE_LOST, weir_model_health(model));
+    fails(WEIR_ERR_DEVICE_LOST, infer_once(model, &out));
     detail_names("bert is on no device");
     assert_int_equal(b.loads, 4); /* memory might have been there again; rocm is not asked twice */
     infer_and_release(model);     /* and now it is */
@@ -364,13 +364,13 @@ static void a_model_adrift_lists_nothing_twice(void **state)
     (void)state;
     weir_model *model = opened_on("cuda rocm cpu");
     weir_outputs out;
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST, -1);
-    bed_fault("rocm", WEIR_STAGE_LOAD, WEIR_ENGINE, -1);
-    bed_fault("cpu", WEIR_STAGE_LOAD, WEIR_OUT_OF_MEMORY, 50);
-    fails(WEIR_DEVICE_LOST, infer_once(model, &out));
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_DEVICE_LOST, -1);
+    bed_fault("rocm", WEIR_STAGE_LOAD, WEIR_ERR_ENGINE, -1);
+    bed_fault("cpu", WEIR_STAGE_LOAD, WEIR_ERR_OUT_OF_MEMORY, 50);
+    fails(WEIR_ERR_DEVICE_LOST, infer_once(model, &out));
     weir_record first = record_of(model);
     for (int i = 1; i < 50; i++) {
-        fails(WEIR_DEVICE_LOST, infer_once(model, &out));
+        fails(WEIR_ERR_DEVICE_LOST, infer_once(model, &out));
         detail_names("cpu would not load it");
         detail_names("rocm would not load it");
         weir_record now = record_of(model);
@@ -392,13 +392,13 @@ static void the_one_before_goes_for_lack_of_memory(void **state)
     b.weights = 40 * MIB;
     weir_model *model = opened_on("cuda rocm");
     weir_outputs out;
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_UNSUPPORTED, 1);
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_UNSUPPORTED, 1);
     ok(infer_once(model, &out));
     assert_string_equal(made_on(&out), "rocm");
     weir_record record = record_of(model);
     assert_int_equal(record.attempt_count, 3);
-    assert_int_equal(record.attempts[1].status, WEIR_OUT_OF_MEMORY);
-    check_attempt(&record, 0, "cuda", WEIR_STAGE_FIRST_RUN, WEIR_UNSUPPORTED);
+    assert_int_equal(record.attempts[1].status, WEIR_ERR_OUT_OF_MEMORY);
+    check_attempt(&record, 0, "cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_UNSUPPORTED);
     check_attempt(&record, 2, "rocm", WEIR_STAGE_FIRST_RUN, WEIR_OK);
     weir_model_release_outputs(model, &out);
     ok(weir_model_unload(model));
@@ -406,9 +406,9 @@ static void the_one_before_goes_for_lack_of_memory(void **state)
     /* Where the other cannot be loaded at all, the model goes back. */
     b.weights = 40 * MIB;
     model = opened_on("cuda rocm");
-    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_UNSUPPORTED, .times = 1};
-    b.faults[1] = (fault_plan){"rocm", WEIR_STAGE_LOAD, WEIR_ENGINE, .times = -1};
-    fails(WEIR_UNSUPPORTED, infer_once(model, &out));
+    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_UNSUPPORTED, .times = 1};
+    b.faults[1] = (fault_plan){"rocm", WEIR_STAGE_LOAD, WEIR_ERR_ENGINE, .times = -1};
+    fails(WEIR_ERR_UNSUPPORTED, infer_once(model, &out));
     assert_string_equal(provider_of(model), "cuda");
     infer_and_release(model);
     ok(weir_model_unload(model));
@@ -423,10 +423,10 @@ static void a_place_that_comes_back(void **state)
     weir_outputs out;
     b.weights = 40 * MIB;
     weir_model *model = opened_on("cuda rocm");
-    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_UNSUPPORTED, .times = 1};
-    b.faults[1] = (fault_plan){"rocm", WEIR_STAGE_LOAD, WEIR_ENGINE, .times = -1};
-    b.faults[2] = (fault_plan){"cuda", WEIR_STAGE_LOAD, WEIR_OUT_OF_MEMORY, .times = 1};
-    fails(WEIR_UNSUPPORTED, infer_once(model, &out));
+    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_UNSUPPORTED, .times = 1};
+    b.faults[1] = (fault_plan){"rocm", WEIR_STAGE_LOAD, WEIR_ERR_ENGINE, .times = -1};
+    b.faults[2] = (fault_plan){"cuda", WEIR_STAGE_LOAD, WEIR_ERR_OUT_OF_MEMORY, .times = 1};
+    fails(WEIR_ERR_UNSUPPORTED, infer_once(model, &out));
     assert_int_equal(b.alive, 0);
     ok(infer_once(model, &out));
     assert_string_equal(made_on(&out), "cuda");
@@ -444,22 +444,22 @@ static void bad_arguments(void **state)
     weir_inference inference = WEIR_INIT(weir_inference);
     weir_outputs out = {0};
     weir_record record = WEIR_INIT(weir_record);
-    fails(WEIR_INVALID, weir_model_infer(model, &inference, &out)); /* it could not be given back */
-    fails(WEIR_INVALID, weir_model_record(model, NULL));
-    fails(WEIR_INVALID, weir_model_record(NULL, &record));
-    record.size = 0;
-    fails(WEIR_INVALID, weir_model_record(model, &record));
-    fails(WEIR_INVALID, weir_model_open(NULL, NULL, &other));
-    fails(WEIR_INVALID, weir_model_open(wants(&w, "cuda"), NULL, NULL));
-    w.manifest.size = 0;
-    fails(WEIR_INVALID, weir_model_open(&w.manifest, NULL, &other));
+    fails(WEIR_ERR_INVALID, weir_model_infer(model, &inference, &out)); /* it could not be given back */
+    fails(WEIR_ERR_INVALID, weir_model_record(model, NULL));
+    fails(WEIR_ERR_INVALID, weir_model_record(NULL, &record));
+    record.struct_size = 0;
+    fails(WEIR_ERR_INVALID, weir_model_record(model, &record));
+    fails(WEIR_ERR_INVALID, weir_model_open(NULL, NULL, &other));
+    fails(WEIR_ERR_INVALID, weir_model_open(wants(&w, "cuda"), NULL, NULL));
+    w.manifest.struct_size = 0;
+    fails(WEIR_ERR_INVALID, weir_model_open(&w.manifest, NULL, &other));
     (void)wants(&w, "cuda");
     w.manifest.model_file = "/there/is/none.onnx";
-    fails(WEIR_NOT_FOUND, weir_model_open(&w.manifest, NULL, &other));
+    fails(WEIR_ERR_NOT_FOUND, weir_model_open(&w.manifest, NULL, &other));
     assert_null(other);
     ok(weir_model_unload(model));
     assert_string_equal(weir_stage_name(WEIR_STAGE_LATER_RUN), "later-run");
-    assert_string_equal(weir_stage_name(WEIR_STAGES), "?");
+    assert_string_equal(weir_stage_name(WEIR_STAGE_COUNT), "?");
 }
 
 int main(void)

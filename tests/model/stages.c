@@ -15,13 +15,13 @@ static const char *listed(const char *first, char text[200])
 }
 
 /* The manifest's order, also of the processor. */
-static weir_choice_options in_order = {.size = sizeof(weir_choice_options), .policy = "manifest"};
+static weir_choice_options in_order = {.struct_size = sizeof(weir_choice_options), .policy = "manifest"};
 
 /* The candidate that has to come after number 0; those of a lost device are passed over. */
 static size_t successor(const weir_choice *choice, weir_status status)
 {
     size_t next = 1;
-    while (status == WEIR_DEVICE_LOST && strcmp(choice->candidates[next].device, choice->candidates[0].device) == 0)
+    while (status == WEIR_ERR_DEVICE_LOST && strcmp(choice->candidates[next].device, choice->candidates[0].device) == 0)
         next++;
     assert_true(next < choice->accepted);
     return next;
@@ -36,7 +36,7 @@ static void check_record(weir_model *model, const char *provider, weir_stage sta
     assert_int_equal(record.attempt_count, next + 1);
     check_attempt(&record, 0, provider, stage, status);
     for (size_t i = 1; i < next; i++)
-        check_attempt(&record, i, record.choice->candidates[i].provider, WEIR_STAGE_DETECT, WEIR_DEVICE_LOST);
+        check_attempt(&record, i, record.choice->candidates[i].provider, WEIR_STAGE_DETECT, WEIR_ERR_DEVICE_LOST);
     check_attempt(&record, next, record.choice->candidates[next].provider, reached, WEIR_OK);
     assert_int_equal(b.notice_count, next);
     for (size_t i = 0; i < b.notice_count; i++)
@@ -78,7 +78,7 @@ static void opening_fails(const char *provider, weir_stage stage, weir_status st
         assert_string_equal(record.attempts[i].device, record.attempts[0].device);
     check_attempt(&record, 0, provider, stage, status);
     assert_string_equal(record.attempts[served].provider, record.choice->candidates[served].provider);
-    if (stage != WEIR_STAGE_DETECT && status != WEIR_DEVICE_LOST)
+    if (stage != WEIR_STAGE_DETECT && status != WEIR_ERR_DEVICE_LOST)
         assert_int_equal(served, 1);
     assert_int_equal(b.alive, 1);
     ok(infer_once(model, &out));
@@ -123,20 +123,21 @@ static void detect(void **state)
 {
     (void)state;
     for (size_t i = 0; i < KINDS_OF_PROVIDERS; i++)
-        opening_fails(provider_names[i], WEIR_STAGE_DETECT, WEIR_NOT_FOUND);
+        opening_fails(provider_names[i], WEIR_STAGE_DETECT, WEIR_ERR_NOT_FOUND);
 }
 
 static void construct(void **state)
 {
     (void)state;
     for (size_t i = 0; i < KINDS_OF_PROVIDERS; i++)
-        opening_fails(provider_names[i], WEIR_STAGE_CONSTRUCT, WEIR_DRIVER);
+        opening_fails(provider_names[i], WEIR_STAGE_CONSTRUCT, WEIR_ERR_DRIVER);
 }
 
 static void load(void **state)
 {
     (void)state;
-    static const weir_status statuses[] = {WEIR_ENGINE, WEIR_OUT_OF_MEMORY, WEIR_UNSUPPORTED, WEIR_DEVICE_LOST};
+    static const weir_status statuses[] = {WEIR_ERR_ENGINE, WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_UNSUPPORTED,
+                                           WEIR_ERR_DEVICE_LOST};
     for (size_t i = 0; i < KINDS_OF_PROVIDERS; i++)
         for (size_t k = 0; k < sizeof statuses / sizeof statuses[0]; k++)
             opening_fails(provider_names[i], WEIR_STAGE_LOAD, statuses[k]);
@@ -145,8 +146,8 @@ static void load(void **state)
 static void first_run(void **state)
 {
     (void)state;
-    static const weir_status statuses[] = {WEIR_ENGINE, WEIR_OUT_OF_MEMORY, WEIR_UNSUPPORTED, WEIR_DEVICE_LOST,
-                                           WEIR_DRIVER};
+    static const weir_status statuses[] = {WEIR_ERR_ENGINE, WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_UNSUPPORTED,
+                                           WEIR_ERR_DEVICE_LOST, WEIR_ERR_DRIVER};
     for (size_t i = 0; i < KINDS_OF_PROVIDERS; i++)
         for (size_t k = 0; k < sizeof statuses / sizeof statuses[0]; k++)
             run_fails(provider_names[i], WEIR_STAGE_FIRST_RUN, statuses[k]);
@@ -155,7 +156,8 @@ static void first_run(void **state)
 static void later_run(void **state)
 {
     (void)state;
-    static const weir_status statuses[] = {WEIR_OUT_OF_MEMORY, WEIR_UNSUPPORTED, WEIR_DEVICE_LOST, WEIR_DRIVER};
+    static const weir_status statuses[] = {WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_UNSUPPORTED, WEIR_ERR_DEVICE_LOST,
+                                           WEIR_ERR_DRIVER};
     for (size_t i = 0; i < KINDS_OF_PROVIDERS; i++)
         for (size_t k = 0; k < sizeof statuses / sizeof statuses[0]; k++)
             run_fails(provider_names[i], WEIR_STAGE_LATER_RUN, statuses[k]);
@@ -169,11 +171,11 @@ static void first_run_while_opening(void **state)
     books before = take_books();
     weir_opening_options options = opening_options(NULL);
     options.first_run = true;
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ENGINE, 1);
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_ENGINE, 1);
     weir_model *model = open_model(wants(&w, "cuda rocm cpu"), &options);
     weir_record record = record_of(model);
     assert_int_equal(record.attempt_count, 2);
-    check_attempt(&record, 0, "cuda", WEIR_STAGE_FIRST_RUN, WEIR_ENGINE);
+    check_attempt(&record, 0, "cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_ENGINE);
     check_attempt(&record, 1, "rocm", WEIR_STAGE_FIRST_RUN, WEIR_OK);
     assert_int_equal(b.runs, 0);
     ok(weir_model_unload(model));

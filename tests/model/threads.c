@@ -23,15 +23,15 @@ static void *work(void *user)
         weir_status status = infer_once(it->model, &out);
         it->answered += status == WEIR_OK;
         it->failed += status != WEIR_OK;
-        if (held.size)
+        if (held.struct_size)
             weir_model_release_outputs(it->model, &held);
-        held.size = 0;
+        held.struct_size = 0;
         if (status == WEIR_OK && it->holds)
             held = out;
         else if (status == WEIR_OK)
             weir_model_release_outputs(it->model, &out);
     }
-    if (held.size)
+    if (held.struct_size)
         weir_model_release_outputs(it->model, &held);
     return NULL;
 }
@@ -111,20 +111,20 @@ static void all_fail_together(weir_status status)
 static void lost_together(void **state)
 {
     (void)state;
-    all_fail_together(WEIR_DEVICE_LOST);
+    all_fail_together(WEIR_ERR_DEVICE_LOST);
 }
 
 static void short_of_memory_together(void **state)
 {
     (void)state;
-    all_fail_together(WEIR_OUT_OF_MEMORY);
+    all_fail_together(WEIR_ERR_OUT_OF_MEMORY);
 }
 
 static void ill_together(void **state)
 {
     (void)state;
     sick = true;
-    all_fail_together(WEIR_ENGINE);
+    all_fail_together(WEIR_ERR_ENGINE);
     sick = false;
 }
 
@@ -135,8 +135,8 @@ static void one_after_the_other(void **state)
     books before = take_books();
     worker workers[THREADS + 1];
     weir_model *model = open_three();
-    bed_fault("cuda", WEIR_STAGE_LATER_RUN, WEIR_DEVICE_LOST, -1);
-    bed_fault("rocm", WEIR_STAGE_LATER_RUN, WEIR_UNSUPPORTED, -1);
+    bed_fault("cuda", WEIR_STAGE_LATER_RUN, WEIR_ERR_DEVICE_LOST, -1);
+    bed_fault("rocm", WEIR_STAGE_LATER_RUN, WEIR_ERR_UNSUPPORTED, -1);
     run_all(model, workers);
     check_all_answered(workers);
     assert_int_equal(b.loads, 3);
@@ -152,7 +152,7 @@ static void nothing_is_left(void **state)
     books before = take_books();
     worker workers[THREADS + 1];
     weir_model *model = open_three();
-    bed_fault("", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST, -1);
+    bed_fault("", WEIR_STAGE_FIRST_RUN, WEIR_ERR_DEVICE_LOST, -1);
     run_all(model, workers);
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(workers[i].failed, RUNS);
@@ -189,7 +189,7 @@ static void waiting_for_a_move(void **state)
     worker workers[THREADS];
     weir_model *model = open_three();
     gate loading = GATE;
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST, 1);
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_DEVICE_LOST, 1);
     b.inside_load = &loading;
     for (int i = 0; i < THREADS; i++) {
         workers[i] = (worker){.model = model};
@@ -197,7 +197,7 @@ static void waiting_for_a_move(void **state)
         while (i == 0 && !reached(&loading))
             sched_yield();
     }
-    fails(WEIR_BUSY, weir_model_unload(model));
+    fails(WEIR_ERR_BUSY, weir_model_unload(model));
     open_gate(&loading);
     for (int i = 0; i < THREADS; i++) {
         pthread_join(workers[i].thread, NULL);
@@ -230,8 +230,8 @@ static void waiting_in_vain(void **state)
     (void)wants(&w, "cuda rocm");
     w.manifest.requirements.cpu = WEIR_CPU_FORBIDDEN;
     weir_model *model = open_model(&w.manifest, &options);
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_DEVICE_LOST, -1);
-    bed_fault("rocm", WEIR_STAGE_LOAD, WEIR_ENGINE, -1);
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_DEVICE_LOST, -1);
+    bed_fault("rocm", WEIR_STAGE_LOAD, WEIR_ERR_ENGINE, -1);
     b.inside_load = &loading;
     for (int i = 0; i < 2; i++) {
         workers[i] = (worker){.model = model};
@@ -240,7 +240,7 @@ static void waiting_in_vain(void **state)
             sched_yield();
     }
     do
-        fails(WEIR_BUSY, weir_model_unload(model));
+        fails(WEIR_ERR_BUSY, weir_model_unload(model));
     while (!strstr(weir_detail(), "2 runs"));
     nanosleep(&little, NULL);
     open_gate(&loading);
@@ -296,8 +296,8 @@ static void *stream(void *user)
 
 static void make_faults(uint64_t *seed)
 {
-    static const weir_status statuses[] = {WEIR_OUT_OF_MEMORY, WEIR_UNSUPPORTED, WEIR_DEVICE_LOST,
-                                           WEIR_ENGINE,        WEIR_DRIVER,      WEIR_INVALID};
+    static const weir_status statuses[] = {WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_UNSUPPORTED, WEIR_ERR_DEVICE_LOST,
+                                           WEIR_ERR_ENGINE,        WEIR_ERR_DRIVER,      WEIR_ERR_INVALID};
     static const char *const of[] = {"cuda", "rocm", "openvino", "cpu", ""};
     pthread_mutex_lock(&b.lock);
     for (int i = 0; i < MOST_FAULTS; i++)

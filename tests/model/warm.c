@@ -4,8 +4,8 @@
 static void a_warm_up_goes_on_with_the_next(void **state)
 {
     (void)state;
-    static const weir_status statuses[] = {WEIR_UNSUPPORTED, WEIR_OUT_OF_MEMORY, WEIR_DRIVER, WEIR_ENGINE,
-                                           WEIR_DEVICE_LOST};
+    static const weir_status statuses[] = {WEIR_ERR_UNSUPPORTED, WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_DRIVER,
+                                           WEIR_ERR_ENGINE, WEIR_ERR_DEVICE_LOST};
     for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++) {
         bed_reset(NULL);
         books before = take_books();
@@ -31,16 +31,16 @@ static void a_warm_up_that_fails(void **state)
     (void)state;
     books before = take_books();
     weir_model *model = opened_on("cuda rocm");
-    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_INVALID, 1);
-    fails(WEIR_INVALID, weir_model_warm_up(model));
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_INVALID, 1);
+    fails(WEIR_ERR_INVALID, weir_model_warm_up(model));
     assert_int_equal(b.loads, 1);
-    b.faults[0] = (fault_plan){"", WEIR_STAGE_FIRST_RUN, WEIR_UNSUPPORTED, .times = -1};
-    fails(WEIR_UNSUPPORTED, weir_model_warm_up(model));
+    b.faults[0] = (fault_plan){"", WEIR_STAGE_FIRST_RUN, WEIR_ERR_UNSUPPORTED, .times = -1};
+    fails(WEIR_ERR_UNSUPPORTED, weir_model_warm_up(model));
     detail_names("rocm would not run it");
     assert_string_equal(provider_of(model), "cuda");
     assert_int_equal(b.alive, 1);
     double_onnx.warm_up = NULL;
-    fails(WEIR_UNSUPPORTED, weir_model_warm_up(model));
+    fails(WEIR_ERR_UNSUPPORTED, weir_model_warm_up(model));
     detail_names("no warm-up");
     assert_int_equal(b.loads, 2);
     ok(weir_model_unload(model));
@@ -53,10 +53,10 @@ static void a_later_warm_up(void **state)
     (void)state;
     weir_model *model = opened_on("cuda rocm");
     infer_and_release(model);
-    bed_fault("cuda", WEIR_STAGE_LATER_RUN, WEIR_ENGINE, 1);
-    fails(WEIR_ENGINE, weir_model_warm_up(model));
+    bed_fault("cuda", WEIR_STAGE_LATER_RUN, WEIR_ERR_ENGINE, 1);
+    fails(WEIR_ERR_ENGINE, weir_model_warm_up(model));
     assert_string_equal(provider_of(model), "cuda");
-    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_LATER_RUN, WEIR_DEVICE_LOST, .times = 1};
+    b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_LATER_RUN, WEIR_ERR_DEVICE_LOST, .times = 1};
     ok(weir_model_warm_up(model));
     assert_string_equal(provider_of(model), "rocm");
     ok(weir_model_unload(model));
@@ -79,11 +79,11 @@ static void a_warm_up_under_way(void **state)
     b.inside_run = &warming;
     assert_int_equal(pthread_create(&thread, NULL, warm_it, &it), 0);
     wait_for(&warming);
-    fails(WEIR_BUSY, weir_model_unload(it.model));
+    fails(WEIR_ERR_BUSY, weir_model_unload(it.model));
     ok(weir_model_cancel(it.model, 0)); /* though the engine counts it as no run */
     open_gate(&warming);
     pthread_join(thread, NULL);
-    assert_int_equal(it.status, WEIR_CANCELLED);
+    assert_int_equal(it.status, WEIR_ERR_CANCELLED);
     ok(weir_model_unload(it.model));
     check_books(&before);
 }

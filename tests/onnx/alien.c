@@ -11,8 +11,11 @@ void *Provider_GetHost(void)
 static weir_status load_by(loaded *l, const char *provider)
 {
     weir_engine_place place = {l->runtime, l->client};
-    weir_engine_load load = {
-        .size = sizeof load, .path = model_path("mlp"), .places = &place, .place_count = 1, .provider = provider};
+    weir_engine_load load = {.struct_size = sizeof load,
+                             .path = model_path("mlp"),
+                             .places = &place,
+                             .place_count = 1,
+                             .provider = provider};
     return l->engine->load(&load, &l->model);
 }
 
@@ -31,7 +34,7 @@ static void cuda_would_be_the_others(void **state)
     setenv("WEIR_TEST_DEVICE", "cuda:0", 1);
     loaded l = open_client(0);
     unsetenv("WEIR_TEST_DEVICE");
-    assert_status(load_by(&l, "cuda"), WEIR_CONFLICT);
+    assert_status(load_by(&l, "cuda"), WEIR_ERR_CONFLICT);
     assert_detail("the process has");
     assert_int_equal(live(&l), 0);
     close_client(&l);

@@ -30,7 +30,7 @@ static bool read_input(FILE *file, inputs *in)
     weir_tensor *t = &in->tensors[in->count];
     char *name = in->names[in->count];
     size_t bytes;
-    *t = (weir_tensor){.size = sizeof *t, .name = name};
+    *t = (weir_tensor){.struct_size = sizeof *t, .name = name};
     if (fscanf(file, "%127s %d %u", name, &in->types[in->count], &t->rank) != 3)
         return false;
     assert_true(t->rank <= WEIR_MAX_RANK);
@@ -140,7 +140,7 @@ static weir_tensor look(const onnx_library *library, ort_value *value)
 {
     const ort_api *api = library->api;
     char words[MOST_WORDS];
-    weir_tensor t = {.size = sizeof t};
+    weir_tensor t = {.struct_size = sizeof t};
     ort_shape_info *info;
     size_t rank;
     int type;

@@ -26,7 +26,7 @@ static void a_waiting_run_is_cancelled(void **state)
     wait_for_it();
     for (int i = 1; i < 3; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, run_numbered, &runs[i]), 0);
-    while (l.engine->cancel(l.model, 2) == WEIR_NOT_FOUND)
+    while (l.engine->cancel(l.model, 2) == WEIR_ERR_NOT_FOUND)
         usleep(1000);
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -39,7 +39,7 @@ static void a_waiting_run_is_cancelled(void **state)
     pthread_join(threads[0], NULL);
     pthread_join(threads[2], NULL);
     assert_int_equal(runs[0].status, WEIR_OK);
-    assert_int_equal(runs[1].status, WEIR_CANCELLED);
+    assert_int_equal(runs[1].status, WEIR_ERR_CANCELLED);
     assert_int_equal(runs[2].status, WEIR_OK);
     weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
     assert_ok(l.engine->metrics(l.model, &metrics));
@@ -53,7 +53,7 @@ static void a_waiting_run_is_cancelled(void **state)
 static void run_rows(const loaded *l, int64_t rows, weir_outputs *out)
 {
     static float x[256 * 16];
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(rows, 16), x);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(rows, 16), x);
     assert_ok(infer(l, &in, 1, out));
     assert_int_equal(output(out, "y")->shape[0], rows);
 }
@@ -72,8 +72,8 @@ static void keys_round_up(void **state)
     const char *names[2] = {"a", "b"};
     weir_engine_model model = {.inputs = {.list = ports, .names = names, .count = 2},
                                .settings = {.granularity = 64, .bucket_dims = 4}};
-    weir_tensor tensors[2] = {tensor("b", WEIR_I64, SHAPE(3, 64, 65, 0, 7), NULL),
-                              tensor("a", WEIR_F32, 0, NULL, NULL)};
+    weir_tensor tensors[2] = {tensor("b", WEIR_TYPE_I64, SHAPE(3, 64, 65, 0, 7), NULL),
+                              tensor("a", WEIR_TYPE_F32, 0, NULL, NULL)};
     weir_inference inference = {.inputs = tensors, .input_count = 2};
     char key[128];
     onnx_bucket_key(&model, &inference, key, sizeof key);
@@ -88,14 +88,14 @@ static void weights_are_there_once(void **state)
     (void)state;
     loaded one = load_model("mlp", (const char *const[]){"prepack=off", NULL});
     loaded many = load_model("mlp", (const char *const[]){"buckets=4", NULL});
-    uint64_t weights = live_class(&one, WEIR_WEIGHTS);
+    uint64_t weights = live_class(&one, WEIR_CLASS_WEIGHTS);
     for (int64_t rows = 1; rows <= 4; rows++)
         run_and_drop(&many, rows);
     onnx_bucket_stats stats = onnx_buckets_look(many.model);
     assert_int_equal(stats.now, 3);
-    assert_true(live_class(&many, WEIR_WEIGHTS) >= weights);
+    assert_true(live_class(&many, WEIR_CLASS_WEIGHTS) >= weights);
     /* what is below 1 KiB stays in the model, and each session's copy of it is charged */
-    assert_true(live_class(&many, WEIR_WEIGHTS) <= weights + 3 * 1024);
+    assert_true(live_class(&many, WEIR_CLASS_WEIGHTS) <= weights + 3 * 1024);
     assert_int_equal(many.model->weight_count, 1);
     assert_string_equal(many.model->weights[0].name, "w");
     assert_int_equal(many.model->weights[0].data != NULL, !on_cuda()); /* there the first session's block is all */
@@ -199,7 +199,7 @@ static void run_folded(const loaded *l, int64_t rows, float *first)
 {
     static float x[8 * 17];
     weir_outputs out;
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(rows, 17), x);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(rows, 17), x);
     assert_ok(infer(l, &in, 1, &out));
     memcpy(first, output(&out, "y")->data, 17 * sizeof *first);
     l->engine->release_outputs(l->model, &out);
@@ -282,12 +282,12 @@ static void nobody_waits_for_another_bucket(void **state)
     watched.CreateSessionFromArray = slow_session;
     assert_int_equal(pthread_create(&other, NULL, run_two_rows, &l), 0);
     wait_for_it();
-    uint64_t weights = live_class(&l, WEIR_WEIGHTS), all = live(&l);
+    uint64_t weights = live_class(&l, WEIR_CLASS_WEIGHTS), all = live(&l);
     weir_outputs out;
     run_rows(&l, 1, &out);
     if (!on_cuda()) /* whence outputs are copied to ONNX Runtime's own */
         assert_true(live(&l) > all);
-    assert_int_equal(live_class(&l, WEIR_WEIGHTS), weights); /* and are no weights, whatever is being loaded */
+    assert_int_equal(live_class(&l, WEIR_CLASS_WEIGHTS), weights); /* and are no weights, whatever is being loaded */
     l.engine->release_outputs(l.model, &out);
     run_and_drop(&l, 3);
     run_and_drop(&l, 2);
@@ -333,7 +333,7 @@ static ort_status *failing_session(const ort_env *env, const void *model, size_t
     attempts++;
     if (failing-- <= 0)
         return real->CreateSessionFromArray(env, model, size, options, out);
-    if (failing_as != WEIR_OUT_OF_MEMORY)
+    if (failing_as != WEIR_ERR_OUT_OF_MEMORY)
         return real->CreateSessionFromArray(env, "no model", 8, options, out);
     static ort_value *value; /* never made: a request that the client is refused, on this thread */
     ort_allocator *its = NULL;
@@ -370,7 +370,7 @@ static void without_a_session_the_first_serves(void **state)
     (void)state;
     loaded l = load_model("mlp", (const char *const[]){"buckets=2", NULL});
     run_and_drop(&l, 1);
-    fail_next(2, WEIR_ENGINE);
+    fail_next(2, WEIR_ERR_ENGINE);
     run_and_drop(&l, 2);
     run_and_drop(&l, 2);
     onnx_bucket_stats stats = onnx_buckets_look(l.model);
@@ -405,7 +405,7 @@ static void only_so_many_failures_are_remembered(void **state)
     enum { SHAPES = ONNX_FAILURES_KEPT + 3 };
     loaded l = load_model("mlp", (const char *const[]){"buckets=2", NULL});
     run_and_drop(&l, 1);
-    fail_next(3 * SHAPES, WEIR_ENGINE);
+    fail_next(3 * SHAPES, WEIR_ERR_ENGINE);
     for (int64_t rows = 2; rows < 2 + SHAPES; rows++)
         run_and_drop(&l, rows);
     assert_int_equal(attempts, SHAPES);
@@ -426,7 +426,7 @@ static void a_failure_costs_no_other(void **state)
     run_and_drop(&l, 1);
     run_and_drop(&l, 2);
     run_and_drop(&l, 3);
-    fail_next(1, WEIR_ENGINE);
+    fail_next(1, WEIR_ERR_ENGINE);
     run_and_drop(&l, 4);
     onnx_bucket_stats stats = onnx_buckets_look(l.model);
     assert_int_equal(attempts, 1);
@@ -447,7 +447,7 @@ static void without_memory_the_oldest_goes_first(void **state)
     run_and_drop(&l, 1);
     run_and_drop(&l, 2);
     run_and_drop(&l, 3);
-    fail_next(1, WEIR_OUT_OF_MEMORY);
+    fail_next(1, WEIR_ERR_OUT_OF_MEMORY);
     run_and_drop(&l, 4);
     onnx_bucket_stats stats = onnx_buckets_look(l.model);
     assert_int_equal(attempts, 2);
@@ -476,11 +476,11 @@ static void what_buckets_cannot_be_is_said(void **state)
     const weir_setting compiled[] = {{"buckets", "2"}, {"provider", "tensorrt"}};
     loaded l = open_client(0);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_status(load_into(&l, "mlp", wrong[i]), WEIR_INVALID);
+        assert_status(load_into(&l, "mlp", wrong[i]), WEIR_ERR_INVALID);
     assert_detail("for cpu and cuda");
-    assert_status(onnx_settings_read(captured, 2, true, NULL, &read), WEIR_INVALID);
+    assert_status(onnx_settings_read(captured, 2, true, NULL, &read), WEIR_ERR_INVALID);
     assert_detail("cuda_graph=on");
-    assert_status(onnx_settings_read(compiled, 2, true, NULL, &read), WEIR_INVALID);
+    assert_status(onnx_settings_read(compiled, 2, true, NULL, &read), WEIR_ERR_INVALID);
     assert_detail("for cpu and cuda");
     close_client(&l);
 }

@@ -52,7 +52,7 @@ int need_cuda_build(void)
     if (loads == WEIR_OK)
         unload_model(&l);
     else
-        status = loads == WEIR_UNSUPPORTED ? missing(weir_detail()) : 0;
+        status = loads == WEIR_ERR_UNSUPPORTED ? missing(weir_detail()) : 0;
     close_client(&l);
     return status;
 }
@@ -109,10 +109,10 @@ void scratch_clear(void)
 loaded open_client(uint64_t budget)
 {
     loaded l = {.engine = weir_engine_entry(WEIR_ENGINE_ABI)};
-    weir_runtime_options options = {.size = sizeof options, .budget = budget ? budget : 1ull << 30};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = budget ? budget : 1ull << 30};
     const char *device = getenv("WEIR_TEST_DEVICE");
     assert_ok(weir_runtime_create(device ? device : "host", &options, &l.runtime));
-    weir_client_options client = {.size = sizeof client, .name = "model"};
+    weir_client_options client = {.struct_size = sizeof client, .name = "model"};
     assert_ok(weir_client_open(l.runtime, &client, &l.client));
     return l;
 }
@@ -130,7 +130,7 @@ weir_status load_into(loaded *l, const char *name, const char *const *settings)
         list[count] = (weir_setting){texts[count], equals + 1};
     }
     weir_engine_place place = {l->runtime, l->client};
-    weir_engine_load load = {.size = sizeof load,
+    weir_engine_load load = {.struct_size = sizeof load,
                              .path = model_path(name),
                              .places = &place,
                              .place_count = 1,
@@ -176,7 +176,7 @@ uint64_t live_class(const loaded *l, weir_class memory_class)
 weir_status infer(const loaded *l, const weir_tensor *inputs, size_t count, weir_outputs *out)
 {
     *out = WEIR_INIT(weir_outputs);
-    weir_inference inference = {.size = sizeof inference, .id = 1, .inputs = inputs, .input_count = count};
+    weir_inference inference = {.struct_size = sizeof inference, .id = 1, .inputs = inputs, .input_count = count};
     return l->engine->infer(l->model, &inference, out);
 }
 
@@ -191,7 +191,7 @@ const weir_tensor *output(const weir_outputs *outputs, const char *name)
 
 weir_tensor tensor(const char *name, weir_type type, uint32_t rank, const int64_t *shape, void *data)
 {
-    weir_tensor t = {.size = sizeof t, .name = name, .type = type, .rank = rank, .data = data};
+    weir_tensor t = {.struct_size = sizeof t, .name = name, .type = type, .rank = rank, .data = data};
     for (uint32_t i = 0; i < rank; i++)
         t.shape[i] = shape[i];
     assert_ok(weir_tensor_bytes(type, rank, shape, &t.bytes));
@@ -204,13 +204,13 @@ static void fill(weir_tensor *t)
     size_t width = weir_type_bytes(t->type), count = t->bytes / width;
     for (size_t i = 0; i < count; i++) {
         unsigned small = (unsigned)(i * 7 % 23);
-        if (t->type == WEIR_F32)
+        if (t->type == WEIR_TYPE_F32)
             ((float *)t->data)[i] = (float)small * 0.125f - 1;
-        else if (t->type == WEIR_F64)
+        else if (t->type == WEIR_TYPE_F64)
             ((double *)t->data)[i] = (double)small * 0.125 - 1;
-        else if (t->type == WEIR_BOOL)
+        else if (t->type == WEIR_TYPE_BOOL)
             ((uint8_t *)t->data)[i] = small & 1;
-        else if (t->type == WEIR_I64)
+        else if (t->type == WEIR_TYPE_I64)
             ((int64_t *)t->data)[i] = small % 2;
         else
             ((uint8_t *)t->data)[i * width] = (uint8_t)small;

@@ -19,7 +19,7 @@ static weir_status infer_with(const loaded *l, const weir_tensor *input, const c
 {
     weir_setting setting = {"outputs", outputs};
     weir_inference inference = {
-        .size = sizeof inference, .inputs = input, .input_count = 1, .settings = &setting, .setting_count = 1};
+        .struct_size = sizeof inference, .inputs = input, .input_count = 1, .settings = &setting, .setting_count = 1};
     *out = WEIR_INIT(weir_outputs);
     return l->engine->infer(l->model, &inference, out);
 }
@@ -28,12 +28,12 @@ static void weights_and_activations_are_charged(void **state)
 {
     (void)state;
     loaded l = load_model("mlp", NULL);
-    uint64_t weights = live_class(&l, WEIR_WEIGHTS);
+    uint64_t weights = live_class(&l, WEIR_CLASS_WEIGHTS);
     assert_true(weights >= 16 * 17 * 4);
     assert_int_equal(live(&l), weights);
     assert_int_equal(l.model->weight_count, 0); /* ONNX Runtime has placed them, from the mapped file */
     float x[32] = {0};
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(2, 16), x);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(2, 16), x);
     for (int i = 0; i < 3; i++) {
         weir_outputs out;
         assert_ok(infer_with(&l, &in, "host", &out));
@@ -41,9 +41,9 @@ static void weights_and_activations_are_charged(void **state)
         assert_int_equal(out.tensors[0].bytes, 2 * 17 * 4);
         l.engine->release_outputs(l.model, &out);
     }
-    weir_client_stats stats = {.size = sizeof stats};
+    weir_client_stats stats = {.struct_size = sizeof stats};
     assert_ok(weir_client_snapshot(l.client, &stats));
-    assert_true(stats.peak_class[WEIR_ACTIVATIONS] >= 2 * 16 * 4 + 2 * 17 * 4);
+    assert_true(stats.peak_class[WEIR_CLASS_ACTIVATIONS] >= 2 * 16 * 4 + 2 * 17 * 4);
     weir_onnxruntime_stats bridge = onnx_session_stats(&l.model->lanes[0]);
     assert_true(bridge.on_stream > 0);
     assert_int_equal(bridge.unknown, 0); /* all of it on the session's own stream */
@@ -57,7 +57,7 @@ static void outputs_stay_on_the_device(void **state)
     loaded l = load_model("mlp", NULL);
     uint64_t before = live(&l);
     float x[32] = {0};
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(2, 16), x);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(2, 16), x);
     weir_outputs out;
     assert_ok(infer_with(&l, &in, "device", &out));
     assert_true(out.count > 0);
@@ -83,8 +83,8 @@ static void inputs_may_lie_on_the_device(void **state)
     loaded l = load_model("mlp", NULL);
     float x[16] = {0};
     void *there;
-    assert_ok(weir_alloc_copy(l.client, x, sizeof x, WEIR_STREAM_HOST, WEIR_OTHER, &there));
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(1, 16), there);
+    assert_ok(weir_alloc_copy(l.client, x, sizeof x, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &there));
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), there);
     in.on_device = true;
     weir_outputs out;
     assert_ok(infer_with(&l, &in, "device", &out));
@@ -99,7 +99,7 @@ static void refusals_are_clean(void **state)
     (void)state;
     loaded l = open_client(0);
     assert_ok(weir_client_set_limits(l.client, 0, 1024));
-    assert_status(load_into(&l, "mlp", NULL), WEIR_OUT_OF_MEMORY);
+    assert_status(load_into(&l, "mlp", NULL), WEIR_ERR_OUT_OF_MEMORY);
     assert_detail("the whole model takes at least");
     assert_int_equal(live(&l), 0);
     assert_ok(weir_client_set_limits(l.client, 0, 0));
@@ -108,9 +108,9 @@ static void refusals_are_clean(void **state)
     assert_ok(weir_client_set_limits(l.client, 0, loaded_bytes + 1024));
     enum { ROWS = 64 };
     static float x[ROWS * 16];
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(ROWS, 16), x);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(ROWS, 16), x);
     weir_outputs out;
-    assert_status(infer_with(&l, &in, "host", &out), WEIR_OUT_OF_MEMORY);
+    assert_status(infer_with(&l, &in, "host", &out), WEIR_ERR_OUT_OF_MEMORY);
     assert_detail("maximum");
     assert_int_equal(live(&l), loaded_bytes);
     assert_ok(weir_client_set_limits(l.client, 0, 0));
@@ -124,13 +124,13 @@ static void what_cannot_be_is_said(void **state)
 {
     (void)state;
     loaded l = open_client(0);
-    assert_status(load_into(&l, "mlp", (const char *const[]){"cuda.no_such_option=1", NULL}), WEIR_INVALID);
+    assert_status(load_into(&l, "mlp", (const char *const[]){"cuda.no_such_option=1", NULL}), WEIR_ERR_INVALID);
     assert_detail("no_such_option");
-    assert_status(load_into(&l, "mlp", (const char *const[]){"tensorrt.trt_fp16_enable=1", NULL}), WEIR_INVALID);
+    assert_status(load_into(&l, "mlp", (const char *const[]){"tensorrt.trt_fp16_enable=1", NULL}), WEIR_ERR_INVALID);
     assert_detail("provider=tensorrt");
     assert_status(load_into(&l, "mlp", (const char *const[]){"tensorrt.trt_fp16_enable=1", "provider=tensorrt", NULL}),
-                  WEIR_UNSUPPORTED);
-    assert_status(load_into(&l, "mlp", (const char *const[]){"provider=tensorrt", NULL}), WEIR_UNSUPPORTED);
+                  WEIR_ERR_UNSUPPORTED);
+    assert_status(load_into(&l, "mlp", (const char *const[]){"provider=tensorrt", NULL}), WEIR_ERR_UNSUPPORTED);
     assert_detail("TensorRT");
     assert_detail("libnvinfer.so.10");
     assert_int_equal(live(&l), 0);
@@ -152,11 +152,11 @@ static void warm_up_and_plan(void **state)
     assert_ok(l.engine->warm_up(l.model));
     assert_ok(weir_stream_synchronize(l.model->lanes[0].stream));
     weir_engine_place place = {l.runtime, l.client};
-    weir_engine_load load = {.size = sizeof load, .path = model_path("mlp"), .places = &place, .place_count = 1};
-    weir_engine_plan plan = {.size = sizeof plan};
+    weir_engine_load load = {.struct_size = sizeof load, .path = model_path("mlp"), .places = &place, .place_count = 1};
+    weir_engine_plan plan = {.struct_size = sizeof plan};
     assert_ok(l.engine->plan(&load, &plan));
-    assert_false(plan.exact[WEIR_WEIGHTS]);
-    assert_in_range(plan.bytes[WEIR_WEIGHTS], 1, before);
+    assert_false(plan.exact[WEIR_CLASS_WEIGHTS]);
+    assert_in_range(plan.bytes[WEIR_CLASS_WEIGHTS], 1, before);
     unload_model(&l);
     close_client(&l);
 }
@@ -169,11 +169,11 @@ static void runs_are_captured(void **state)
     loaded l = load_model("chain", (const char *const[]){"cuda_graph=on", NULL});
     static float x[12 * 16];
     weir_outputs out;
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(2, 16), x);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(2, 16), x);
     assert_ok(infer_with(&l, &in, "host", &out));
     assert_int_equal(out.tensors[0].bytes, 2 * 16 * 4);
     l.engine->release_outputs(l.model, &out);
-    weir_client_stats stats = {.size = sizeof stats};
+    weir_client_stats stats = {.struct_size = sizeof stats};
     assert_ok(weir_client_snapshot(l.client, &stats));
     assert_true(stats.pending >= 2 * 16 * 4); /* activations, which are freed, and which launches go on using */
     uint64_t settled = live(&l), taken = onnx_session_stats(&l.model->lanes[0]).blocks;
@@ -184,7 +184,7 @@ static void runs_are_captured(void **state)
     assert_int_equal(onnx_session_stats(&l.model->lanes[0]).blocks, taken);
     assert_int_equal(live(&l), settled);
     for (int64_t rows = 1; rows <= 12; rows++) {
-        in = tensor("x", WEIR_F32, SHAPE(rows, 16), x);
+        in = tensor("x", WEIR_TYPE_F32, SHAPE(rows, 16), x);
         assert_ok(infer_with(&l, &in, rows % 2 ? "device" : "host", &out));
         assert_int_equal(out.tensors[0].on_device, rows % 2);
         assert_int_equal(out.tensors[0].bytes, rows * 16 * 4);
@@ -212,7 +212,7 @@ static void outputs_are_released_beside_a_capture(void **state)
     held_outputs held = {.l = &l};
     weir_graph *graph;
     float x[2 * 16] = {0};
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(2, 16), x);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(2, 16), x);
     assert_ok(infer_with(&l, &in, "device", &held.outputs));
     uint64_t blocks = onnx_session_stats(&l.model->lanes[0]).live;
     assert_true(held.outputs.tensors[0].on_device);
@@ -263,8 +263,8 @@ static void outputs_are_given_up_for_a_run(void **state)
     enum { ROWS = 4096, FEWER = 100 };
     static float x[ROWS * 16];
     loaded l = load_model("chain", (const char *const[]){"cuda_graph=on", NULL});
-    cache c = {.held.l = &l, .next = tensor("x", WEIR_F32, SHAPE(FEWER, 16), x)};
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(ROWS, 16), x);
+    cache c = {.held.l = &l, .next = tensor("x", WEIR_TYPE_F32, SHAPE(FEWER, 16), x)};
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(ROWS, 16), x);
     struct timespec until;
     uint64_t id;
     assert_ok(infer_with(&l, &in, "device", &c.held.outputs));
@@ -287,7 +287,7 @@ static void captured_runs_use_pinned_memory(void **state)
     (void)state;
     loaded l = load_model("parted", (const char *const[]){"cuda_graph=on", NULL});
     static float x[2 * 80];
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(2, 80), x);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(2, 80), x);
     for (int i = 0; i < 3; i++) {
         weir_outputs out;
         assert_ok(infer_with(&l, &in, "host", &out));
@@ -305,7 +305,7 @@ static void captured_runs_take_memory_without_a_stream(void **state)
     (void)state;
     loaded l = load_model("einsum", (const char *const[]){"cuda_graph=on", NULL});
     static float x[2 * 8 * 16];
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(2, 8, 16), x);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(2, 8, 16), x);
     uint64_t blocks = onnx_session_stats(&l.model->lanes[0]).live;
     int answered = 0;
     for (int i = 0; i < 3 * ONNX_REPLAYS_MOST && answered < 3; i++) {
@@ -314,7 +314,7 @@ static void captured_runs_take_memory_without_a_stream(void **state)
         if (status == WEIR_OK)
             l.engine->release_outputs(l.model, &out);
         else
-            assert_status(status, WEIR_ENGINE);
+            assert_status(status, WEIR_ERR_ENGINE);
         answered += status == WEIR_OK;
         assert_int_equal(onnx_session_stats(&l.model->lanes[0]).live, blocks);
     }
@@ -338,7 +338,7 @@ static void what_cannot_be_captured_is_not_launched(void **state)
            l = load_model("fixed", (const char *const[]){"cuda_graph=on", NULL});
     int failed = 0;
     float x[2 * 16];
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(2, 16), x);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(2, 16), x);
     weir_outputs wanted, out;
     assert_ok(infer_with(&other, &in, "host", &wanted));
     uint64_t before = live(&l);
@@ -352,7 +352,7 @@ static void what_cannot_be_captured_is_not_launched(void **state)
             assert_true(holds(output(&out, "v"), output(&wanted, "v")->data));
             l.engine->release_outputs(l.model, &out);
         } else {
-            assert_status(status, WEIR_ENGINE);
+            assert_status(status, WEIR_ERR_ENGINE);
             assert_int_equal(live(&l), before);
         }
     }
@@ -372,7 +372,7 @@ static void a_capture_without_memory_is_refused(void **state)
     uint64_t before = live(&l);
     float *x = calloc(ROWS, 16 * sizeof *x);
     assert_non_null(x);
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(ROWS, 16), x);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(ROWS, 16), x);
     weir_outputs out;
     for (uint64_t more = 1; more < 2u << 20; more += 128u << 10) {
         assert_ok(weir_client_set_limits(l.client, 0, before + more));
@@ -380,7 +380,7 @@ static void a_capture_without_memory_is_refused(void **state)
         if (status == WEIR_OK)
             l.engine->release_outputs(l.model, &out);
         else
-            assert_status(status, WEIR_OUT_OF_MEMORY);
+            assert_status(status, WEIR_ERR_OUT_OF_MEMORY);
     }
     assert_ok(weir_client_set_limits(l.client, 0, 0));
     assert_ok(infer_with(&l, &in, "host", &out));

@@ -56,12 +56,12 @@ static void good_files_pass(void **state)
 static void missing_and_empty(void **state)
 {
     (void)state;
-    assert_status(check_file("/nowhere/model.onnx"), WEIR_NOT_FOUND);
+    assert_status(check_file("/nowhere/model.onnx"), WEIR_ERR_NOT_FOUND);
     assert_detail("/nowhere/model.onnx");
-    assert_status(check_file("/tmp"), WEIR_SYSTEM);
-    assert_status(check_bytes((const uint8_t *)"", 0), WEIR_CORRUPT);
+    assert_status(check_file("/tmp"), WEIR_ERR_SYSTEM);
+    assert_status(check_bytes((const uint8_t *)"", 0), WEIR_ERR_CORRUPT);
     assert_detail("empty");
-    assert_status(check_bytes((const uint8_t *)"GGUF\3\0\0\0", 8), WEIR_CORRUPT);
+    assert_status(check_bytes((const uint8_t *)"GGUF\3\0\0\0", 8), WEIR_ERR_CORRUPT);
 }
 
 /* Every length of every model: a truncated file is never taken for a whole one, unless the cut is between two fields of
@@ -73,7 +73,7 @@ static void truncated_files_fail(void **state)
         size_t size;
         uint8_t *data = read_model(good[i], &size);
         for (size_t n = 0; n<size; n += size> 2000 ? 7 : 1)
-            assert_status(check_bytes(data, n), WEIR_CORRUPT);
+            assert_status(check_bytes(data, n), WEIR_ERR_CORRUPT);
         free(data);
     }
 }
@@ -81,11 +81,11 @@ static void truncated_files_fail(void **state)
 static void external_data_stays_inside(void **state)
 {
     (void)state;
-    assert_status(check_file(model_path("escape")), WEIR_CORRUPT);
+    assert_status(check_file(model_path("escape")), WEIR_ERR_CORRUPT);
     assert_detail("leaves the model's folder");
     assert_detail("\"w\"");
-    assert_status(check_file(model_path("memory")), WEIR_CORRUPT);
-    assert_status(check_file(model_path("beyond")), WEIR_CORRUPT);
+    assert_status(check_file(model_path("memory")), WEIR_ERR_CORRUPT);
+    assert_status(check_file(model_path("beyond")), WEIR_ERR_CORRUPT);
     assert_detail("bytes 600 to 1688 of a file of 1168");
 }
 
@@ -130,25 +130,25 @@ static void tensors_are_as_long_as_they_say(void **state)
     made m = with_tensor((int64_t[]){2, 3}, 2, ONNX_FLOAT, 24);
     assert_ok(check_made(&m));
     m = with_tensor((int64_t[]){2, 3}, 2, ONNX_FLOAT, 20);
-    assert_status(check_made(&m), WEIR_CORRUPT);
+    assert_status(check_made(&m), WEIR_ERR_CORRUPT);
     assert_detail("20 bytes of data, its shape and type (float) need 24");
     m = with_tensor((int64_t[]){3}, 1, ONNX_INT4, 2);
     assert_ok(check_made(&m));
     m = with_tensor((int64_t[]){0, 1000000}, 2, ONNX_DOUBLE, 0);
     assert_ok(check_made(&m));
     m = with_tensor((int64_t[]){-1, 3}, 2, ONNX_FLOAT, 24);
-    assert_status(check_made(&m), WEIR_CORRUPT);
+    assert_status(check_made(&m), WEIR_ERR_CORRUPT);
     assert_detail("negative");
     m = with_tensor((int64_t[]){INT64_MAX, 2, INT64_MAX}, 3, ONNX_FLOAT, 24);
-    assert_status(check_made(&m), WEIR_CORRUPT);
+    assert_status(check_made(&m), WEIR_ERR_CORRUPT);
     assert_detail("multiply beyond");
     m = with_tensor((int64_t[]){1}, 1, 77, 4);
-    assert_status(check_made(&m), WEIR_CORRUPT);
+    assert_status(check_made(&m), WEIR_ERR_CORRUPT);
     m = with_tensor((int64_t[]){1}, 1, ONNX_STRING, 4);
-    assert_status(check_made(&m), WEIR_CORRUPT);
+    assert_status(check_made(&m), WEIR_ERR_CORRUPT);
     m = with_tensor(NULL, 0, ONNX_FLOAT, 4);
     onnx_put_data(&m.tensor, 4, "\0\0\0\0", 4);
-    assert_status(check_made(&m), WEIR_CORRUPT);
+    assert_status(check_made(&m), WEIR_ERR_CORRUPT);
     assert_detail("both raw and typed");
 }
 
@@ -157,7 +157,7 @@ static void names_are_given_once(void **state)
     (void)state;
     made m = with_tensor(NULL, 0, ONNX_FLOAT, 4);
     onnx_put_data(&m.graph, 5, m.tensor.data, m.tensor.size);
-    assert_status(check_made(&m), WEIR_CORRUPT);
+    assert_status(check_made(&m), WEIR_ERR_CORRUPT);
     assert_detail("\"t\" is defined twice");
 }
 
@@ -181,7 +181,7 @@ static void texts_are_utf8(void **state)
     assert_false(onnx_text_valid((onnx_text){"a\0b", 3}));
     made m = with_tensor(NULL, 0, ONNX_FLOAT, 4);
     onnx_put_data(&m.graph, 2, "\xff", 1);
-    assert_status(check_made(&m), WEIR_CORRUPT);
+    assert_status(check_made(&m), WEIR_ERR_CORRUPT);
     assert_detail("UTF-8");
 }
 
@@ -206,7 +206,7 @@ static void nesting_has_an_end(void **state)
     made m = with_tensor(NULL, 0, ONNX_FLOAT, 4);
     onnx_put_bytes(&m.graph, inner.data, inner.size);
     onnx_buffer_free(&inner);
-    assert_status(check_made(&m), WEIR_CORRUPT);
+    assert_status(check_made(&m), WEIR_ERR_CORRUPT);
     assert_detail("inside one another");
 }
 
@@ -215,12 +215,12 @@ static void fields_have_their_kind(void **state)
     (void)state;
     made m = with_tensor(NULL, 0, ONNX_FLOAT, 4);
     onnx_put_varint(&m.graph, 1, 5); /* a node that is a number */
-    assert_status(check_made(&m), WEIR_CORRUPT);
+    assert_status(check_made(&m), WEIR_ERR_CORRUPT);
     assert_detail("wrong wire type");
     m = with_tensor(NULL, 0, ONNX_FLOAT, 4);
     onnx_put_data(&m.graph, 2, "a", 1);
     onnx_put_data(&m.graph, 2, "b", 1);
-    assert_status(check_made(&m), WEIR_CORRUPT);
+    assert_status(check_made(&m), WEIR_ERR_CORRUPT);
     assert_detail("appears twice");
     m = with_tensor(NULL, 0, ONNX_FLOAT, 4);
     onnx_put_data(&m.graph, 4000, "later", 5); /* a field of a later version */

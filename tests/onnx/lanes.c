@@ -107,14 +107,14 @@ typedef struct asked {
 static void *ask(void *user)
 {
     asked *a = user;
-    weir_tensor in = {.size = sizeof in,
+    weir_tensor in = {.struct_size = sizeof in,
                       .name = "x",
-                      .type = WEIR_F32,
+                      .type = WEIR_TYPE_F32,
                       .rank = 2,
                       .shape = {1, 16},
                       .data = a->x,
                       .bytes = sizeof a->x};
-    weir_inference inference = {.size = sizeof inference, .id = a->id, .inputs = &in, .input_count = 1};
+    weir_inference inference = {.struct_size = sizeof inference, .id = a->id, .inputs = &in, .input_count = 1};
     weir_outputs out = WEIR_INIT(weir_outputs);
     a->status =
         a->model ? weir_model_infer(a->model, &inference, &out) : a->l->engine->infer(a->l->model, &inference, &out);
@@ -149,7 +149,7 @@ static void end(asked *a, size_t count)
 static uint64_t weights_with(const char *model, const char *setting)
 {
     loaded l = load_model(model, (const char *const[]){setting, NULL});
-    uint64_t weights = live_class(&l, WEIR_WEIGHTS);
+    uint64_t weights = live_class(&l, WEIR_CLASS_WEIGHTS);
     unload_model(&l);
     close_client(&l);
     return weights;
@@ -163,7 +163,7 @@ static void weights_are_there_once(void **state)
     assert_true(one >= 2 * 16 * 17 * 4);
     loaded l = load_model("chain", (const char *const[]){"concurrency=4", NULL});
     assert_int_equal(l.model->lane_count, LANES);
-    assert_int_equal(live_class(&l, WEIR_WEIGHTS), one);
+    assert_int_equal(live_class(&l, WEIR_CLASS_WEIGHTS), one);
     assert_int_equal(l.model->weight_count, 2);
     unload_model(&l);
     close_client(&l);
@@ -222,7 +222,7 @@ static void those_that_wait_are_served_as_they_came(void **state)
     assert_int_equal(atomic_load(&inside.begun), 2);
     assert_ok(l.engine->cancel(l.model, runs[4].id)); /* who leaves the line holds nobody up */
     pthread_join(runs[4].thread, NULL);
-    assert_int_equal(runs[4].status, WEIR_CANCELLED);
+    assert_int_equal(runs[4].status, WEIR_ERR_CANCELLED);
     until_waiting(&l, RUNS - 3);
     for (int next = 2, gone = 1; next < RUNS; next++)
         if (next != 4) {
@@ -325,10 +325,10 @@ static void each_session_has_its_stream(void **state)
     loaded l = load_model("mlp", (const char *const[]){"concurrency=4", NULL});
     if (on_stub())
         assert_int_equal(count_of("streams"), with_one + LANES - 1);
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(1, 16), x);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x);
     weir_setting setting = {"outputs", "device"};
     weir_inference inference = {
-        .size = sizeof inference, .inputs = &in, .input_count = 1, .settings = &setting, .setting_count = 1};
+        .struct_size = sizeof inference, .inputs = &in, .input_count = 1, .settings = &setting, .setting_count = 1};
     onnx_turn turns[LANES];
     onnx_run its = {.id = 1};
     for (int i = 0; i < LANES; i++) { /* whoever comes now gets the first that is free, which is the one behind */
@@ -380,7 +380,7 @@ static void one_that_fails_leaves_nothing(void **state)
         loaded l = load_model("mlp", (const char *const[]){"concurrency=4", NULL});
         assert_int_equal(sessions_made, fails);
         assert_int_equal(l.model->lane_count, fails - 1);
-        assert_int_equal(live_class(&l, WEIR_WEIGHTS), one + (uint64_t)(fails - 2) * more);
+        assert_int_equal(live_class(&l, WEIR_CLASS_WEIGHTS), one + (uint64_t)(fails - 2) * more);
         weir_stream again; /* what was released is there for the next */
         uint64_t made = count_of("streams");
         assert_ok(weir_stream_acquire(l.runtime, &again));
@@ -412,7 +412,7 @@ static void the_first_that_fails_is_no_model(void **state)
     sessions_made = 0;
     session_fails = 1;
     loaded l = open_client(0);
-    assert_status(load_into(&l, "mlp", (const char *const[]){"concurrency=4", NULL}), WEIR_CORRUPT);
+    assert_status(load_into(&l, "mlp", (const char *const[]){"concurrency=4", NULL}), WEIR_ERR_CORRUPT);
     assert_int_equal(live(&l), 0);
     assert_int_equal(sessions_made, 1);
     close_client(&l);
@@ -428,7 +428,7 @@ static void without_memory_there_are_fewer(void **state)
     assert_ok(weir_client_set_limits(l.client, 0, two));
     assert_ok(load_into(&l, "mlp", (const char *const[]){"concurrency=4", NULL}));
     assert_int_equal(l.model->lane_count, 2);
-    assert_int_equal(live_class(&l, WEIR_WEIGHTS), two);
+    assert_int_equal(live_class(&l, WEIR_CLASS_WEIGHTS), two);
     assert_true(two > one);
     unload_model(&l);
     close_client(&l);
@@ -440,9 +440,10 @@ static void a_model_that_works_is_not_unloaded(void **state)
 {
     (void)state;
     asked runs[LANES];
-    weir_runtime_options options = {.size = sizeof options, .budget = 1ull << 30};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 1ull << 30};
     weir_setting setting = {"concurrency", "4"};
-    weir_model_options wanted = {.size = sizeof wanted, .engine = "onnx", .settings = &setting, .setting_count = 1};
+    weir_model_options wanted = {
+        .struct_size = sizeof wanted, .engine = "onnx", .settings = &setting, .setting_count = 1};
     weir_model *model;
     weir_stats stats = WEIR_INIT(weir_stats);
     assert_ok(weir_engine_register(weir_engine_entry(WEIR_ENGINE_ABI)));
@@ -451,14 +452,14 @@ static void a_model_that_works_is_not_unloaded(void **state)
     for (int i = 0; i < LANES; i++)
         begin(&runs[i], NULL, model, i);
     until(&inside.now, LANES);
-    assert_status(weir_model_unload(model), WEIR_BUSY);
+    assert_status(weir_model_unload(model), WEIR_ERR_BUSY);
     assert_ok(weir_model_cancel(model, 0));
-    assert_status(weir_model_unload(model), WEIR_BUSY);
+    assert_status(weir_model_unload(model), WEIR_ERR_BUSY);
     assert_int_equal(atomic_load(&inside.ended), 0);
     atomic_store(&inside.open, true);
     end(runs, LANES);
     for (int i = 0; i < LANES; i++)
-        assert_int_equal(runs[i].status, WEIR_CANCELLED);
+        assert_int_equal(runs[i].status, WEIR_ERR_CANCELLED);
     assert_int_equal(atomic_load(&inside.now), 0);
     assert_ok(weir_model_unload(model));
     assert_ok(weir_snapshot(wanted.runtime, &stats, NULL, 0, NULL));
@@ -479,13 +480,13 @@ static void what_cannot_be_together_is_said(void **state)
                  {{"weights", "engine"}, "weights of its own"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const weir_setting both[] = {{"concurrency", "2"}, {wrong[i].with[0], wrong[i].with[1]}};
-        assert_status(onnx_settings_read(both, 2, true, NULL, &read), WEIR_INVALID);
+        assert_status(onnx_settings_read(both, 2, true, NULL, &read), WEIR_ERR_INVALID);
         assert_detail("setting concurrency");
         assert_detail(wrong[i].words);
         const weir_setting one[] = {{"concurrency", "1"}, {wrong[i].with[0], wrong[i].with[1]}};
         assert_ok(onnx_settings_read(one, 2, true, NULL, &read));
     }
-    assert_status(onnx_settings_read(&(weir_setting){"concurrency", "65"}, 1, true, NULL, &read), WEIR_INVALID);
+    assert_status(onnx_settings_read(&(weir_setting){"concurrency", "65"}, 1, true, NULL, &read), WEIR_ERR_INVALID);
     assert_detail("64 are the most");
     assert_ok(onnx_settings_read(&(weir_setting){"concurrency", "64"}, 1, true, NULL, &read));
     assert_ok(onnx_settings_read(&(weir_setting){"concurrency", "0"}, 1, true, NULL, &read));
@@ -499,12 +500,12 @@ static void lanes_have_buckets(void **state)
     enum { BOTH = 2 };
     static float x[4 * 16];
     loaded l = load_model("chain", (const char *const[]){"concurrency=2", "buckets=2", NULL});
-    uint64_t one = live_class(&l, WEIR_WEIGHTS);
-    weir_tensor rows[] = {tensor("x", WEIR_F32, SHAPE(1, 16), x), tensor("x", WEIR_F32, SHAPE(2, 16), x)};
+    uint64_t one = live_class(&l, WEIR_CLASS_WEIGHTS);
+    weir_tensor rows[] = {tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x), tensor("x", WEIR_TYPE_F32, SHAPE(2, 16), x)};
     onnx_run its = {.id = 1};
     onnx_turn turns[2 * BOTH];
     for (int shape = 0; shape < 2; shape++) {
-        weir_inference inference = {.size = sizeof inference, .inputs = &rows[shape], .input_count = 1};
+        weir_inference inference = {.struct_size = sizeof inference, .inputs = &rows[shape], .input_count = 1};
         onnx_turn *t = turns + (ptrdiff_t)shape * BOTH;
         for (int i = 0; i < BOTH; i++) {
             assert_ok(onnx_turn_take(l.model, &inference, &its, NULL, &t[i]));
@@ -520,7 +521,7 @@ static void lanes_have_buckets(void **state)
     onnx_bucket_stats stats = onnx_buckets_look(l.model);
     assert_int_equal(stats.made, BOTH);
     assert_int_equal(stats.now, BOTH);
-    assert_int_equal(live_class(&l, WEIR_WEIGHTS), one);
+    assert_int_equal(live_class(&l, WEIR_CLASS_WEIGHTS), one);
     unload_model(&l);
     close_client(&l);
 }
@@ -541,17 +542,19 @@ static void *run_mixed(void *user)
     for (int i = 0; i < 60; i++) {
         m->seed = m->seed * 1664525 + 1013904223;
         int64_t rows = 1 + (m->seed >> 24) % 5;
-        weir_tensor in = {.size = sizeof in, .name = "x", .type = WEIR_F32, .rank = 2, .shape = {rows, 16}, .data = x};
+        weir_tensor in = {
+            .struct_size = sizeof in, .name = "x", .type = WEIR_TYPE_F32, .rank = 2, .shape = {rows, 16}, .data = x};
         in.bytes = (size_t)rows * 16 * sizeof *x;
-        weir_inference inference = {.size = sizeof inference, .id = m->seed | 1, .inputs = &in, .input_count = 1};
+        weir_inference inference = {
+            .struct_size = sizeof inference, .id = m->seed | 1, .inputs = &in, .input_count = 1};
         weir_outputs out = WEIR_INIT(weir_outputs);
         weir_status status = m->l->engine->infer(m->l->model, &inference, &out);
         m->ran += status == WEIR_OK;
-        m->cancelled += status == WEIR_CANCELLED;
+        m->cancelled += status == WEIR_ERR_CANCELLED;
         if (status == WEIR_OK) {
             m->wrong += out.tensors[0].shape[0] != rows;
             m->l->engine->release_outputs(m->l->model, &out);
-        } else if (status != WEIR_CANCELLED) {
+        } else if (status != WEIR_ERR_CANCELLED) {
             snprintf(m->words, sizeof m->words, "%s", weir_detail());
             m->wrong++;
         }
@@ -566,7 +569,7 @@ static void shapes_threads_and_cancels(void **state)
     enum { THREADS = 8, AT_ONCE = 3 };
     mixed workers[THREADS];
     loaded l = load_model("chain", (const char *const[]){"concurrency=3", "buckets=3", "bucket_granularity=1", NULL});
-    uint64_t weights = live_class(&l, WEIR_WEIGHTS);
+    uint64_t weights = live_class(&l, WEIR_CLASS_WEIGHTS);
     int ran = 0, cancelled = 0;
     atomic_store(&inside.open, true);
     for (unsigned i = 0; i < THREADS; i++) {
@@ -592,12 +595,12 @@ static void shapes_threads_and_cancels(void **state)
     assert_int_equal(stats.failed, 0);
     assert_int_equal(stats.made - stats.ended, stats.now);
     assert_true(stats.now <= AT_ONCE * 2);
-    assert_int_equal(live_class(&l, WEIR_WEIGHTS), weights); /* whatever was made and ended */
+    assert_int_equal(live_class(&l, WEIR_CLASS_WEIGHTS), weights); /* whatever was made and ended */
     onnx_turn turns[AT_ONCE];
     onnx_run its = {.id = 1};
     float x[16] = {0};
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(1, 16), x);
-    weir_inference inference = {.size = sizeof inference, .inputs = &in, .input_count = 1};
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x);
+    weir_inference inference = {.struct_size = sizeof inference, .inputs = &in, .input_count = 1};
     for (int i = 0; i < AT_ONCE; i++) { /* every place is free */
         assert_ok(onnx_turn_take(l.model, &inference, &its, NULL, &turns[i]));
         assert_ptr_equal(turns[i].lane, &l.model->lanes[i]);

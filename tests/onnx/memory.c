@@ -7,21 +7,21 @@ static void weights_and_outputs_are_charged(void **state)
 {
     (void)state;
     loaded l = load_model("mlp", (const char *const[]){"prepack=off", NULL});
-    uint64_t weights = live_class(&l, WEIR_WEIGHTS);
+    uint64_t weights = live_class(&l, WEIR_CLASS_WEIGHTS);
     assert_true(weights >= 16 * 17 * 4);
     assert_int_equal(live(&l), weights);
 
     float x[32] = {0};
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(2, 16), x);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(2, 16), x);
     weir_outputs out;
     assert_ok(infer(&l, &in, 1, &out));
-    assert_int_equal(live_class(&l, WEIR_WEIGHTS), weights);
-    assert_true(live_class(&l, WEIR_ACTIVATIONS) > 0);
+    assert_int_equal(live_class(&l, WEIR_CLASS_WEIGHTS), weights);
+    assert_true(live_class(&l, WEIR_CLASS_ACTIVATIONS) > 0);
     for (size_t i = 0; i < out.count; i++) { /* in place: nothing was copied out of the client's memory */
         weir_block_details details = WEIR_INIT(weir_block_details);
         assert_ok(weir_block_info(out.tensors[i].data, &details));
         assert_ptr_equal(details.client, l.client);
-        assert_int_equal(details.memory_class, WEIR_ACTIVATIONS);
+        assert_int_equal(details.memory_class, WEIR_CLASS_ACTIVATIONS);
         assert_true(details.offset + out.tensors[i].bytes <= details.bytes);
     }
     l.engine->release_outputs(l.model, &out);
@@ -38,7 +38,7 @@ static void the_weights_are_these_bytes(void **state)
     float x[16];
     for (int i = 0; i < 16; i++)
         x[i] = 1;
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(1, 16), x);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x);
     weir_outputs before, after;
     assert_ok(infer(&l, &in, 1, &before));
     assert_int_equal(l.model->weight_count, 1);
@@ -47,7 +47,7 @@ static void the_weights_are_these_bytes(void **state)
     weir_block_details details = WEIR_INIT(weir_block_details);
     assert_ok(weir_block_info(w, &details));
     assert_string_equal(details.tag, "w");
-    assert_int_equal(details.memory_class, WEIR_WEIGHTS);
+    assert_int_equal(details.memory_class, WEIR_CLASS_WEIGHTS);
     memset(w, 0, 16 * 17 * 4);
     assert_ok(infer(&l, &in, 1, &after));
     assert_memory_not_equal(before.tensors[0].data, after.tensors[0].data, 17 * 4);
@@ -99,15 +99,15 @@ static void plan_agrees_with_load(void **state)
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         loaded l = load_model(models[i], (const char *const[]){"prepack=off", NULL});
         weir_engine_load load = {
-            .size = sizeof load, .path = model_path(models[i]), .settings = &off, .setting_count = 1};
+            .struct_size = sizeof load, .path = model_path(models[i]), .settings = &off, .setting_count = 1};
         weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
         assert_ok(l.engine->plan(&load, &plan));
-        if (plan.exact[WEIR_WEIGHTS])
-            assert_int_equal(plan.bytes[WEIR_WEIGHTS], live_class(&l, WEIR_WEIGHTS));
+        if (plan.exact[WEIR_CLASS_WEIGHTS])
+            assert_int_equal(plan.bytes[WEIR_CLASS_WEIGHTS], live_class(&l, WEIR_CLASS_WEIGHTS));
         else
-            assert_true(plan.bytes[WEIR_WEIGHTS] <= live_class(&l, WEIR_WEIGHTS));
-        assert_false(plan.exact[WEIR_ACTIVATIONS]);
-        assert_int_equal(plan.bytes[WEIR_KV], 0);
+            assert_true(plan.bytes[WEIR_CLASS_WEIGHTS] <= live_class(&l, WEIR_CLASS_WEIGHTS));
+        assert_false(plan.exact[WEIR_CLASS_ACTIVATIONS]);
+        assert_int_equal(plan.bytes[WEIR_CLASS_KV], 0);
         unload_model(&l);
         close_client(&l);
     }
@@ -129,7 +129,7 @@ static void every_allocation_can_fail(void **state)
             assert_ok(weir_client_set_limits(l.client, 0, maximum));
             weir_status status = load_into(&l, models[m / 2], settings[m % 2]);
             if (status != WEIR_OK) {
-                assert_status(status, WEIR_OUT_OF_MEMORY);
+                assert_status(status, WEIR_ERR_OUT_OF_MEMORY);
                 assert_detail("model asked for");
                 weir_refusal refusal = WEIR_INIT(weir_refusal);
                 assert_ok(weir_refusal_last(&refusal));
@@ -150,7 +150,7 @@ static void every_allocation_can_fail(void **state)
                 if (status == WEIR_OK) {
                     l.engine->release_outputs(l.model, &out);
                 } else {
-                    assert_status(status, WEIR_OUT_OF_MEMORY);
+                    assert_status(status, WEIR_ERR_OUT_OF_MEMORY);
                     assert_detail("model asked for");
                     run_refusals++;
                     done = false;
@@ -171,7 +171,7 @@ static void every_allocation_can_fail(void **state)
 
 static weir_status grow_to(const loaded *l, int64_t elements, weir_outputs *out)
 {
-    weir_tensor n = tensor("n", WEIR_I64, SHAPE(1), &elements);
+    weir_tensor n = tensor("n", WEIR_TYPE_I64, SHAPE(1), &elements);
     return infer(l, &n, 1, out);
 }
 
@@ -181,15 +181,15 @@ static void one_is_refused_the_other_answers(void **state)
     (void)state;
     loaded big = open_client(8u << 20), small = big;
     assert_ok(load_into(&big, "grow", NULL));
-    weir_client_options options = {.size = sizeof options, .name = "small"};
+    weir_client_options options = {.struct_size = sizeof options, .name = "small"};
     assert_ok(weir_client_open(small.runtime, &options, &small.client));
     assert_ok(load_into(&small, "mlp", NULL));
 
     float x[16] = {0};
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(1, 16), x);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x);
     weir_outputs out;
     for (int i = 0; i < 5; i++) {
-        assert_status(grow_to(&big, 64 << 20, &out), WEIR_OUT_OF_MEMORY);
+        assert_status(grow_to(&big, 64 << 20, &out), WEIR_ERR_OUT_OF_MEMORY);
         assert_detail("model asked for");
         assert_int_equal(live(&big), 0);
         assert_ok(infer(&small, &in, 1, &out));
@@ -198,8 +198,8 @@ static void one_is_refused_the_other_answers(void **state)
         big.engine->release_outputs(big.model, &out);
     }
     assert_status(grow_to(&big, INT64_MAX / 2, &out),
-                  WEIR_ENGINE); /* more than can be addressed: ONNX Runtime's own no */
-    assert_status(grow_to(&big, -5, &out), WEIR_ENGINE);
+                  WEIR_ERR_ENGINE); /* more than can be addressed: ONNX Runtime's own no */
+    assert_status(grow_to(&big, -5, &out), WEIR_ERR_ENGINE);
     unload_model(&small);
     assert_ok(weir_client_close(small.client));
     unload_model(&big);
@@ -234,9 +234,9 @@ static void a_small_file_takes_little(void **state)
     assert_ok(load_into(&l, "bomb", NULL));
     assert_true(anonymous() - before < 64 << 10);
     float x = 1;
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(1), &x);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1), &x);
     weir_outputs out;
-    assert_status(infer(&l, &in, 1, &out), WEIR_OUT_OF_MEMORY);
+    assert_status(infer(&l, &in, 1, &out), WEIR_ERR_OUT_OF_MEMORY);
     unload_model(&l);
     close_client(&l);
 }
@@ -275,7 +275,7 @@ static void models_do_not_mix(void **state)
     assert_int_equal(live(&b), live_b);
     float x[16] = {0};
     int64_t count = 2;
-    weir_tensor of_a[] = {tensor("count", WEIR_I64, 0, NULL, &count), tensor("x", WEIR_F32, SHAPE(1, 16), x)};
+    weir_tensor of_a[] = {tensor("count", WEIR_TYPE_I64, 0, NULL, &count), tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x)};
     weir_outputs out;
     assert_ok(infer(&a, of_a, 2, &out));
     assert_true(live(&a) > live_a);
@@ -283,7 +283,7 @@ static void models_do_not_mix(void **state)
     a.engine->release_outputs(a.model, &out);
     unload_model(&a);
     close_client(&a);
-    weir_tensor of_b = tensor("x", WEIR_F32, SHAPE(1, 16), x);
+    weir_tensor of_b = tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x);
     assert_ok(infer(&b, &of_b, 1, &out));
     b.engine->release_outputs(b.model, &out);
     plain_close(&p);

@@ -19,7 +19,7 @@ static void assert_ok(weir_status status)
 static weir_runtime *make_runtime(uint64_t budget)
 {
     weir_runtime *runtime;
-    weir_runtime_options options = {.size = sizeof options, .budget = budget};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = budget};
     assert_ok(weir_runtime_create("host", &options, &runtime));
     return runtime;
 }
@@ -28,7 +28,7 @@ static weir_status load(weir_runtime *runtime, const char *name, weir_model **ou
 {
     char path[512];
     snprintf(path, sizeof path, "%s/onnx/%s.onnx", WEIR_TEST_DATA, name);
-    weir_model_options options = {.size = sizeof options, .name = name, .runtime = runtime};
+    weir_model_options options = {.struct_size = sizeof options, .name = name, .runtime = runtime};
     return weir_model_load(path, &options, out);
 }
 
@@ -40,13 +40,14 @@ static void a_model_from_load_to_unload(void **state)
     assert_ok(load(runtime, "scalar", &model));
     assert_string_equal(weir_model_engine(model)->name, "onnx");
     float a = 1, b = 2;
-    weir_tensor inputs[] = {{.size = sizeof *inputs, .name = "a", .type = WEIR_F32, .data = &a, .bytes = 4},
-                            {.size = sizeof *inputs, .name = "b", .type = WEIR_F32, .data = &b, .bytes = 4}};
-    weir_inference inference = {.size = sizeof inference, .inputs = inputs, .input_count = 2};
+    weir_tensor inputs[] = {
+        {.struct_size = sizeof *inputs, .name = "a", .type = WEIR_TYPE_F32, .data = &a, .bytes = 4},
+        {.struct_size = sizeof *inputs, .name = "b", .type = WEIR_TYPE_F32, .data = &b, .bytes = 4}};
+    weir_inference inference = {.struct_size = sizeof inference, .inputs = inputs, .input_count = 2};
     weir_outputs out = WEIR_INIT(weir_outputs);
     assert_ok(weir_model_infer(model, &inference, &out));
     assert_true(*(float *)out.tensors[0].data == 3);
-    assert_int_equal(weir_model_unload(model), WEIR_BUSY); /* its outputs are not released */
+    assert_int_equal(weir_model_unload(model), WEIR_ERR_BUSY); /* its outputs are not released */
     weir_model_release_outputs(model, &out);
     assert_ok(weir_model_warm_up(model));
     assert_ok(weir_model_unload(model));
@@ -58,7 +59,7 @@ static void a_refusal_says_what_the_model_takes(void **state)
     (void)state;
     weir_runtime *runtime = make_runtime(1024);
     weir_model *model;
-    assert_int_equal(load(runtime, "mlp", &model), WEIR_OUT_OF_MEMORY);
+    assert_int_equal(load(runtime, "mlp", &model), WEIR_ERR_OUT_OF_MEMORY);
     assert_non_null(strstr(weir_detail(), "mlp asked for"));
     assert_non_null(strstr(weir_detail(), "the whole model takes at least 1.3 KiB"));
     weir_refusal refusal = WEIR_INIT(weir_refusal);
@@ -73,8 +74,8 @@ static void a_damaged_file_leaves_nothing(void **state)
     (void)state;
     weir_runtime *runtime = make_runtime(64u << 20);
     weir_model *model;
-    assert_int_equal(load(runtime, "beyond", &model), WEIR_CORRUPT);
-    assert_int_equal(load(runtime, "strings", &model), WEIR_UNSUPPORTED);
+    assert_int_equal(load(runtime, "beyond", &model), WEIR_ERR_CORRUPT);
+    assert_int_equal(load(runtime, "strings", &model), WEIR_ERR_UNSUPPORTED);
     assert_ok(weir_runtime_destroy(runtime)); /* BUSY if a client were left */
 }
 

@@ -42,7 +42,7 @@ static weir_status load_by(loaded *l, const char *name, const char *provider, co
                            size_t count)
 {
     weir_engine_place place = {l->runtime, l->client};
-    weir_engine_load load = {.size = sizeof load,
+    weir_engine_load load = {.struct_size = sizeof load,
                              .path = model_path(name),
                              .places = &place,
                              .place_count = 1,
@@ -73,7 +73,7 @@ static void every_provider_is_told(void **state)
         assert_true(found.version[0] != 0);
     }
     weir_engine_provider beyond = WEIR_INIT(weir_engine_provider);
-    assert_status(weir_engine_entry(WEIR_ENGINE_ABI)->provider(ONNX_PROVIDERS, &beyond), WEIR_NOT_FOUND);
+    assert_status(weir_engine_entry(WEIR_ENGINE_ABI)->provider(ONNX_PROVIDERS, &beyond), WEIR_ERR_NOT_FOUND);
     assert_int_equal(provider_named("cpu").state, WEIR_PROVIDER_HERE);
 }
 
@@ -94,11 +94,11 @@ static void what_is_not_built_is_said(void **state)
     assert_non_null(strstr(provider_named("metal").missing, "Apple"));
     assert_non_null(strstr(provider_named("directml").missing, "Windows"));
     assert_non_null(strstr(provider_named("rocm").missing, "has no MIGraphXExecutionProvider"));
-    assert_refused("coreml", WEIR_UNSUPPORTED, "has no provider coreml");
-    assert_refused("directml", WEIR_UNSUPPORTED, "has no provider directml");
-    assert_refused("rocm", WEIR_UNSUPPORTED, "WEIR_ONNXRUNTIME");
-    assert_refused("cuda", WEIR_INVALID, "the model is on host");
-    assert_refused("tpu", WEIR_INVALID, "it has tensorrt, cuda, rocm, coreml, directml, openvino and cpu");
+    assert_refused("coreml", WEIR_ERR_UNSUPPORTED, "has no provider coreml");
+    assert_refused("directml", WEIR_ERR_UNSUPPORTED, "has no provider directml");
+    assert_refused("rocm", WEIR_ERR_UNSUPPORTED, "WEIR_ONNXRUNTIME");
+    assert_refused("cuda", WEIR_ERR_INVALID, "the model is on host");
+    assert_refused("tpu", WEIR_ERR_INVALID, "it has tensorrt, cuda, rocm, coreml, directml, openvino and cpu");
 }
 
 static void what_cannot_be_loaded_is_named(void **state)
@@ -160,20 +160,20 @@ static void a_conflict_is_an_error(void **state)
     (void)state;
     loaded l = open_client(0);
     const weir_setting set = {"provider", "openvino"};
-    assert_status(load_by(&l, "mlp", "cpu", &set, 1), WEIR_INVALID);
+    assert_status(load_by(&l, "mlp", "cpu", &set, 1), WEIR_ERR_INVALID);
     assert_detail("the load asks for the provider cpu");
     const weir_setting of_openvino = {"openvino.num_streams", "1"};
-    assert_status(load_by(&l, "mlp", NULL, &of_openvino, 1), WEIR_INVALID);
+    assert_status(load_by(&l, "mlp", NULL, &of_openvino, 1), WEIR_ERR_INVALID);
     assert_detail("set provider=openvino, too");
     const weir_setting of_cpu = {"cpu.use_arena", "1"};
-    assert_status(load_by(&l, "mlp", NULL, &of_cpu, 1), WEIR_INVALID);
+    assert_status(load_by(&l, "mlp", NULL, &of_cpu, 1), WEIR_ERR_INVALID);
     assert_detail("the provider cpu has no options of its own");
     onnx_settings read;
     const weir_setting adapters[] = {
         {"directml.device_id", "1"}, {"directml.device_id", "one"}, {"directml.nothing", "1"}};
     assert_ok(onnx_settings_read(&adapters[0], 1, false, "directml", &read));
-    assert_status(onnx_settings_read(&adapters[1], 1, false, "directml", &read), WEIR_INVALID);
-    assert_status(onnx_settings_read(&adapters[2], 1, false, "directml", &read), WEIR_INVALID);
+    assert_status(onnx_settings_read(&adapters[1], 1, false, "directml", &read), WEIR_ERR_INVALID);
+    assert_status(onnx_settings_read(&adapters[2], 1, false, "directml", &read), WEIR_ERR_INVALID);
     const weir_setting same = {"provider", "cpu"};
     assert_ok(load_by(&l, "mlp", "CPU", &same, 1));
     assert_string_equal(info_of(&l).provider, "cpu");
@@ -184,7 +184,7 @@ static void a_conflict_is_an_error(void **state)
 static void assert_near(const weir_tensor *a, const weir_tensor *b)
 {
     assert_int_equal(a->bytes, b->bytes);
-    if (a->type != WEIR_F32) {
+    if (a->type != WEIR_TYPE_F32) {
         assert_memory_equal(a->data, b->data, a->bytes);
         return;
     }
@@ -267,7 +267,7 @@ static void options_reach_openvino(void **state)
     assert_string_equal(appended, "num_streams=1;device_type=CPU;num_of_threads=1;");
     unload_model(&l);
     const weir_setting unknown = {"openvino.no_such_option", "1"};
-    assert_status(load_by(&l, "mlp", "openvino", &unknown, 1), WEIR_INVALID);
+    assert_status(load_by(&l, "mlp", "openvino", &unknown, 1), WEIR_ERR_INVALID);
     assert_detail("no_such_option");
     assert_int_equal(live(&l), 0);
     ((onnx_library *)(uintptr_t)library)->api = real;
@@ -277,8 +277,8 @@ static void options_reach_openvino(void **state)
 static loaded open_on_device(void)
 {
     loaded l = {.engine = weir_engine_entry(WEIR_ENGINE_ABI)};
-    weir_runtime_options options = {.size = sizeof options, .budget = 256u << 20};
-    weir_client_options named = {.size = sizeof named, .name = "device"};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 256u << 20};
+    weir_client_options named = {.struct_size = sizeof named, .name = "device"};
     assert_ok(weir_runtime_create("cuda:0", &options, &l.runtime));
     assert_ok(weir_client_open(l.runtime, &named, &l.client));
     return l;
@@ -291,10 +291,10 @@ static void a_plan_needs_no_place(void **state)
     static const char *const names[] = {"cuda", "CUDA", "TensorRT"};
     weir_engine_plan plans[3];
     for (size_t i = 0; i < 3; i++) {
-        weir_engine_load load = {.size = sizeof load, .path = model_path("mlp"), .provider = names[i]};
+        weir_engine_load load = {.struct_size = sizeof load, .path = model_path("mlp"), .provider = names[i]};
         plans[i] = WEIR_INIT(weir_engine_plan);
         assert_ok(weir_engine_entry(WEIR_ENGINE_ABI)->plan(&load, &plans[i]));
-        assert_true(plans[i].bytes[WEIR_WEIGHTS] > 0);
+        assert_true(plans[i].bytes[WEIR_CLASS_WEIGHTS] > 0);
         assert_memory_equal(plans[i].bytes, plans[0].bytes, sizeof plans[i].bytes);
     }
 }
@@ -313,9 +313,9 @@ static void cuda_runs_its_share(void **state)
     assert_string_equal(info.shares[0].provider, "cuda");
     assert_int_equal(info.shares[0].parts, info.shares[0].of);
     unload_model(&l);
-    assert_status(load_by(&l, "mlp", "cpu", NULL, 0), WEIR_INVALID);
+    assert_status(load_by(&l, "mlp", "cpu", NULL, 0), WEIR_ERR_INVALID);
     assert_detail("the model is on cuda");
-    assert_status(load_by(&l, "mlp", "tensorrt", NULL, 0), WEIR_UNSUPPORTED);
+    assert_status(load_by(&l, "mlp", "tensorrt", NULL, 0), WEIR_ERR_UNSUPPORTED);
     assert_detail("libnvonnxparser.so.10");
     close_client(&l);
 }
@@ -365,7 +365,7 @@ static void the_cpu_behind_is_told(void **state)
     assert_int_equal(info.shares[0].parts + info.shares[1].parts, info.shares[0].of);
     assert_true(info.shares[0].parts >= info.shares[1].parts);
     unload_model(&l);
-    assert_status(load_by(&l, PARTLY, "openvino", &off, 1), WEIR_UNSUPPORTED);
+    assert_status(load_by(&l, PARTLY, "openvino", &off, 1), WEIR_ERR_UNSUPPORTED);
     assert_detail("cpu_fallback=off");
     assert_int_equal(live(&l), 0);
     assert_ok(load_by(&l, "mlp", "openvino", &off, 1));
@@ -373,7 +373,7 @@ static void the_cpu_behind_is_told(void **state)
     assert_int_equal(info.share_count, 1);
     assert_string_equal(info.shares[0].provider, "openvino");
     unload_model(&l);
-    assert_status(load_by(&l, "mlp", "cpu", &off, 1), WEIR_INVALID);
+    assert_status(load_by(&l, "mlp", "cpu", &off, 1), WEIR_ERR_INVALID);
     close_client(&l);
 }
 
@@ -398,7 +398,7 @@ static void a_named_library_serves_all(void **state)
     unload_model(&l);
     /* Another one is not taken for it. */
     assert_ok(weir_option_set("onnxruntime", stored.library));
-    assert_status(load_by(&l, "mlp", "cpu", NULL, 0), WEIR_CONFLICT);
+    assert_status(load_by(&l, "mlp", "cpu", NULL, 0), WEIR_ERR_CONFLICT);
     assert_detail(path);
     assert_int_equal(provider_named("cpu").state, WEIR_PROVIDER_NO_LIBRARY);
     close_client(&l);

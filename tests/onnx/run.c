@@ -105,13 +105,13 @@ static void scalars(void **state)
     (void)state;
     loaded l = load_model("scalar", NULL);
     float a = 2.5f, b = 1.25f;
-    weir_tensor inputs[] = {tensor("b", WEIR_F32, 0, NULL, &b), tensor("a", WEIR_F32, 0, NULL, &a)};
+    weir_tensor inputs[] = {tensor("b", WEIR_TYPE_F32, 0, NULL, &b), tensor("a", WEIR_TYPE_F32, 0, NULL, &a)};
     weir_outputs out;
     assert_ok(infer(&l, inputs, 2, &out));
     assert_int_equal(output(&out, "sum")->rank, 0);
     assert_int_equal(output(&out, "sum")->bytes, 4);
     assert_true(*(float *)output(&out, "sum")->data == 3.75f);
-    assert_int_equal(output(&out, "more")->type, WEIR_BOOL);
+    assert_int_equal(output(&out, "more")->type, WEIR_TYPE_BOOL);
     assert_int_equal(*(uint8_t *)output(&out, "more")->data, 1);
     l.engine->release_outputs(l.model, &out);
     unload_model(&l);
@@ -122,7 +122,7 @@ static void empty_tensors(void **state)
 {
     (void)state;
     loaded l = load_model("empty", NULL);
-    weir_tensor none = tensor("x", WEIR_F32, SHAPE(0, 3), NULL);
+    weir_tensor none = tensor("x", WEIR_TYPE_F32, SHAPE(0, 3), NULL);
     weir_outputs out;
     assert_ok(infer(&l, &none, 1, &out));
     assert_int_equal(output(&out, "both")->shape[0], 0);
@@ -131,7 +131,7 @@ static void empty_tensors(void **state)
     l.engine->release_outputs(l.model, &out);
 
     float zeros[6] = {0}; /* a full input, and one output that is empty all the same */
-    weir_tensor some = tensor("x", WEIR_F32, SHAPE(2, 3), zeros);
+    weir_tensor some = tensor("x", WEIR_TYPE_F32, SHAPE(2, 3), zeros);
     assert_ok(infer(&l, &some, 1, &out));
     assert_int_equal(output(&out, "both")->shape[0], 4);
     assert_int_equal(output(&out, "where")->bytes, 0);
@@ -146,7 +146,7 @@ static void defaults_and_open_ranks(void **state)
     float x[2] = {1, 2}, ten = 10;
     weir_outputs out;
     loaded l = load_model("default", NULL);
-    weir_tensor inputs[] = {tensor("x", WEIR_F32, SHAPE(2), x), tensor("scale", WEIR_F32, SHAPE(1), &ten)};
+    weir_tensor inputs[] = {tensor("x", WEIR_TYPE_F32, SHAPE(2), x), tensor("scale", WEIR_TYPE_F32, SHAPE(1), &ten)};
     assert_ok(infer(&l, inputs, 1, &out));
     assert_true(((float *)out.tensors[0].data)[1] == 6);
     l.engine->release_outputs(l.model, &out);
@@ -157,7 +157,7 @@ static void defaults_and_open_ranks(void **state)
     close_client(&l);
 
     l = load_model("rankless", NULL);
-    weir_tensor any = tensor("x", WEIR_F32, SHAPE(1, 2, 1), x);
+    weir_tensor any = tensor("x", WEIR_TYPE_F32, SHAPE(1, 2, 1), x);
     assert_ok(infer(&l, &any, 1, &out));
     assert_int_equal(out.tensors[0].rank, 3);
     assert_true(((float *)out.tensors[0].data)[1] == -2);
@@ -172,37 +172,37 @@ static void wrong_inputs_are_named(void **state)
     loaded l = load_model("mlp", NULL);
     float x[32] = {0};
     weir_outputs out;
-    weir_tensor good = tensor("x", WEIR_F32, SHAPE(2, 16), x), bad = good;
+    weir_tensor good = tensor("x", WEIR_TYPE_F32, SHAPE(2, 16), x), bad = good;
     uint64_t before = live(&l);
 
-    assert_status(infer(&l, NULL, 0, &out), WEIR_INVALID);
+    assert_status(infer(&l, NULL, 0, &out), WEIR_ERR_INVALID);
     assert_detail("input \"x\" is missing (f32 [?, 16])");
     bad.name = "y";
-    assert_status(infer(&l, &bad, 1, &out), WEIR_INVALID);
+    assert_status(infer(&l, &bad, 1, &out), WEIR_ERR_INVALID);
     assert_detail("no input \"y\"; its inputs are: x");
-    bad = good, bad.type = WEIR_I32;
-    assert_status(infer(&l, &bad, 1, &out), WEIR_INVALID);
+    bad = good, bad.type = WEIR_TYPE_I32;
+    assert_status(infer(&l, &bad, 1, &out), WEIR_ERR_INVALID);
     assert_detail("input \"x\": expected f32 [?, 16], given i32 [2, 16]");
-    bad = tensor("x", WEIR_F32, SHAPE(32), x);
-    assert_status(infer(&l, &bad, 1, &out), WEIR_INVALID);
+    bad = tensor("x", WEIR_TYPE_F32, SHAPE(32), x);
+    assert_status(infer(&l, &bad, 1, &out), WEIR_ERR_INVALID);
     assert_detail("given f32 [32]");
-    bad = tensor("x", WEIR_F32, SHAPE(4, 8), x);
-    assert_status(infer(&l, &bad, 1, &out), WEIR_INVALID);
+    bad = tensor("x", WEIR_TYPE_F32, SHAPE(4, 8), x);
+    assert_status(infer(&l, &bad, 1, &out), WEIR_ERR_INVALID);
     assert_detail("given f32 [4, 8]");
     bad = good, bad.bytes--;
-    assert_status(infer(&l, &bad, 1, &out), WEIR_INVALID);
+    assert_status(infer(&l, &bad, 1, &out), WEIR_ERR_INVALID);
     assert_detail("takes 128 bytes, given 127");
     bad = good, bad.data = NULL;
-    assert_status(infer(&l, &bad, 1, &out), WEIR_INVALID);
+    assert_status(infer(&l, &bad, 1, &out), WEIR_ERR_INVALID);
     bad = good, bad.shape[0] = -1;
-    assert_status(infer(&l, &bad, 1, &out), WEIR_INVALID);
+    assert_status(infer(&l, &bad, 1, &out), WEIR_ERR_INVALID);
     weir_tensor twice[] = {good, good};
-    assert_status(infer(&l, twice, 2, &out), WEIR_INVALID);
+    assert_status(infer(&l, twice, 2, &out), WEIR_ERR_INVALID);
     assert_detail("given twice");
     weir_setting setting = {"speed", "high"};
     weir_inference with = {
-        .size = sizeof with, .inputs = &good, .input_count = 1, .settings = &setting, .setting_count = 1};
-    assert_status(l.engine->infer(l.model, &with, &out), WEIR_INVALID);
+        .struct_size = sizeof with, .inputs = &good, .input_count = 1, .settings = &setting, .setting_count = 1};
+    assert_status(l.engine->infer(l.model, &with, &out), WEIR_ERR_INVALID);
 
     assert_int_equal(live(&l), before);
     assert_ok(infer(&l, &good, 1, &out)); /* and it still works */
@@ -217,11 +217,11 @@ static void inputs_that_a_kernel_refuses(void **state)
     (void)state;
     loaded l = load_model("looked_up", NULL);
     float x[] = {0, 1, 2, 3};
-    weir_tensor good = tensor("x", WEIR_F32, SHAPE(4), x), bad = tensor("x", WEIR_F32, SHAPE(3), x);
+    weir_tensor good = tensor("x", WEIR_TYPE_F32, SHAPE(4), x), bad = tensor("x", WEIR_TYPE_F32, SHAPE(3), x);
     weir_outputs out;
     weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
     uint64_t before = live(&l);
-    assert_status(infer(&l, &bad, 1, &out), WEIR_INVALID);
+    assert_status(infer(&l, &bad, 1, &out), WEIR_ERR_INVALID);
     assert_detail("the model does not take these inputs: ONNX Runtime ");
     assert_detail("out of data bounds, idx=3");
     assert_ok(l.engine->health(l.model));
@@ -231,7 +231,7 @@ static void inputs_that_a_kernel_refuses(void **state)
     assert_ok(infer(&l, &good, 1, &out));
     assert_true(((float *)out.tensors[0].data)[0] == 3);
     l.engine->release_outputs(l.model, &out);
-    assert_status(l.engine->warm_up(l.model), WEIR_ENGINE); /* one value is nobody's mistake there */
+    assert_status(l.engine->warm_up(l.model), WEIR_ERR_ENGINE); /* one value is nobody's mistake there */
     assert_detail("cannot be warmed up with zeros");
     assert_detail("out of data bounds");
     unload_model(&l);
@@ -244,12 +244,12 @@ static void refused_models(void **state)
     static const struct {
         const char *model, *words;
         weir_status status;
-    } list[] = {{"strings", "input \"words\" is a tensor of string", WEIR_UNSUPPORTED},
-                {"sequence", "output \"parts\" is a sequence", WEIR_UNSUPPORTED},
-                {"int4", "input \"q\" is a tensor of int4", WEIR_UNSUPPORTED},
-                {"escape", "leaves the model's folder", WEIR_CORRUPT},
-                {"memory", "_ORT_MEM_ADDR_", WEIR_CORRUPT},
-                {"/nowhere/at-all.onnx", "/nowhere/at-all.onnx", WEIR_NOT_FOUND}};
+    } list[] = {{"strings", "input \"words\" is a tensor of string", WEIR_ERR_UNSUPPORTED},
+                {"sequence", "output \"parts\" is a sequence", WEIR_ERR_UNSUPPORTED},
+                {"int4", "input \"q\" is a tensor of int4", WEIR_ERR_UNSUPPORTED},
+                {"escape", "leaves the model's folder", WEIR_ERR_CORRUPT},
+                {"memory", "_ORT_MEM_ADDR_", WEIR_ERR_CORRUPT},
+                {"/nowhere/at-all.onnx", "/nowhere/at-all.onnx", WEIR_ERR_NOT_FOUND}};
     loaded l = open_client(0);
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         assert_status(load_into(&l, list[i].model, NULL), list[i].status);
@@ -268,7 +268,7 @@ static void unknown_settings_are_listed(void **state)
                                            {"optimization=12", NULL}};
     loaded l = open_client(0);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        assert_status(load_into(&l, "mlp", wrong[i]), WEIR_INVALID);
+        assert_status(load_into(&l, "mlp", wrong[i]), WEIR_ERR_INVALID);
         assert_detail("prepack=on|off");
         assert_detail("threads=0..256");
     }
@@ -287,17 +287,18 @@ static void settings_of_cuda(void **state)
                                        "cuda.gpu_external_alloc", "tensorrt.has_user_compute_stream", "cuda.device_id"};
     loaded l = open_client(0);
     for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
-        assert_status(load_into(&l, "mlp", hosts[i]), WEIR_INVALID);
+        assert_status(load_into(&l, "mlp", hosts[i]), WEIR_ERR_INVALID);
         assert_detail("the model is on host");
     }
     close_client(&l);
     onnx_settings read;
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
-        assert_status(onnx_settings_read(&(weir_setting){kept[i], "1"}, 1, true, NULL, &read), WEIR_INVALID);
+        assert_status(onnx_settings_read(&(weir_setting){kept[i], "1"}, 1, true, NULL, &read), WEIR_ERR_INVALID);
         assert_detail(kept[i]);
         assert_detail("weir sets that option itself");
     }
-    assert_status(onnx_settings_read(&(weir_setting){"cuda.gpu_mem_limit", "1"}, 1, true, NULL, &read), WEIR_INVALID);
+    assert_status(onnx_settings_read(&(weir_setting){"cuda.gpu_mem_limit", "1"}, 1, true, NULL, &read),
+                  WEIR_ERR_INVALID);
     assert_detail("its maximum");
     const weir_setting good[] = {{"cuda.use_tf32", "0"}, {"provider", "tensorrt"}, {"cuda_graph", "on"}};
     assert_ok(onnx_settings_read(good, 3, true, NULL, &read));
@@ -328,7 +329,7 @@ static void settings_that_are_pointers(void **state)
     for (size_t i = 0; i < sizeof pointers / sizeof *pointers; i++) {
         weir_setting setting = {pointers[i].key, "4096"};
         bool cuda = strcmp(pointers[i].provider, "tensorrt") == 0;
-        assert_status(onnx_settings_read(&setting, 1, cuda, pointers[i].provider, &read), WEIR_INVALID);
+        assert_status(onnx_settings_read(&setting, 1, cuda, pointers[i].provider, &read), WEIR_ERR_INVALID);
         assert_detail(pointers[i].key);
         assert_detail("an address in this process");
     }
@@ -339,10 +340,10 @@ static void settings_that_are_pointers(void **state)
 static weir_status run_with(loaded *l, const char *key, const char *value, weir_outputs *out)
 {
     float x[16] = {0};
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(1, 16), x);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x);
     weir_setting setting = {key, value};
     weir_inference with = {
-        .size = sizeof with, .inputs = &in, .input_count = 1, .settings = &setting, .setting_count = 1};
+        .struct_size = sizeof with, .inputs = &in, .input_count = 1, .settings = &setting, .setting_count = 1};
     return l->engine->infer(l->model, &with, out);
 }
 
@@ -351,9 +352,9 @@ static void settings_of_a_run(void **state)
     (void)state;
     loaded l = load_model("mlp", NULL);
     weir_outputs out;
-    assert_status(run_with(&l, "disable_synchronize_execution_providers", "1", &out), WEIR_INVALID);
+    assert_status(run_with(&l, "disable_synchronize_execution_providers", "1", &out), WEIR_ERR_INVALID);
     assert_detail("while the device still writes them");
-    assert_status(run_with(&l, "outputs", "elsewhere", &out), WEIR_INVALID);
+    assert_status(run_with(&l, "outputs", "elsewhere", &out), WEIR_ERR_INVALID);
     assert_detail("outputs=host|device");
     /* ONNX Runtime itself fails such a run where the memory is not its own. */
     assert_ok(run_with(&l, "memory.enable_memory_arena_shrinkage", "cpu:0", &out));
@@ -363,15 +364,15 @@ static void settings_of_a_run(void **state)
     l.engine->release_outputs(l.model, &out);
 
     float x[16] = {0};
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(1, 16), x);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x);
     in.on_device = true;
-    assert_status(infer(&l, &in, 1, &out), WEIR_INVALID);
+    assert_status(infer(&l, &in, 1, &out), WEIR_ERR_INVALID);
     assert_detail("it lies on a device, and the model on host");
-    in.size = offsetof(weir_tensor, on_device); /* a caller that does not know the member */
+    in.struct_size = offsetof(weir_tensor, on_device); /* a caller that does not know the member */
     assert_ok(infer(&l, &in, 1, &out));
     l.engine->release_outputs(l.model, &out);
-    in.size = offsetof(weir_tensor, bytes); /* nobody can say how much there is */
-    assert_status(infer(&l, &in, 1, &out), WEIR_INVALID);
+    in.struct_size = offsetof(weir_tensor, bytes); /* nobody can say how much there is */
+    assert_status(infer(&l, &in, 1, &out), WEIR_ERR_INVALID);
     assert_detail("inputs without their size");
     unload_model(&l);
     close_client(&l);
@@ -392,14 +393,14 @@ static void what_a_model_says_of_itself(void **state)
     assert_int_equal(info.inputs[0].rank, 2);
     assert_int_equal(info.inputs[0].shape[0], -1);
     assert_int_equal(info.inputs[0].shape[1], 16);
-    assert_int_equal(info.outputs[2].type, WEIR_I64);
+    assert_int_equal(info.outputs[2].type, WEIR_TYPE_I64);
     assert_true(strlen(info.remarks) > 0);
     assert_ok(l.engine->warm_up(l.model));
     assert_ok(l.engine->health(l.model));
     assert_ok(l.engine->metrics(l.model, &metrics));
     assert_int_equal(metrics.runs, 1);
     assert_true(metrics.busy_seconds > 0);
-    assert_int_equal(live_class(&l, WEIR_SCRATCH), 0);
+    assert_int_equal(live_class(&l, WEIR_CLASS_SCRATCH), 0);
     unload_model(&l);
     close_client(&l);
 }

@@ -120,7 +120,7 @@ static void the_cpu_arena_is_off(void **state)
     assert_true(noted.arena_off > 0); /* of each session that was tried */
     assert_false(noted.arena_key);
     loaded l = open_client(0);
-    assert_status(load_into(&l, "folded", (const char *const[]){"cpu_arena=on", NULL}), WEIR_INVALID);
+    assert_status(load_into(&l, "folded", (const char *const[]){"cpu_arena=on", NULL}), WEIR_ERR_INVALID);
     assert_detail("the client's memory is in its place");
     close_client(&l);
 }
@@ -140,7 +140,7 @@ static void *run_some(void *user)
 {
     const loaded *l = user;
     float x[16] = {0};
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(1, 16), x);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x);
     for (int i = 0; i < 3; i++) {
         weir_outputs out;
         if (infer(l, &in, 1, &out) != WEIR_OK)

@@ -25,16 +25,16 @@ static void *run_mlp(void *user)
     for (int i = 0; i < 16; i++)
         x[i] = (float)((w->seed + (unsigned)i * 5) % 7) - 3;
     int64_t shape[] = {1, 16};
-    weir_tensor in = {.size = sizeof in,
+    weir_tensor in = {.struct_size = sizeof in,
                       .name = "x",
-                      .type = WEIR_F32,
+                      .type = WEIR_TYPE_F32,
                       .rank = 2,
                       .shape = {shape[0], shape[1]},
                       .data = x,
                       .bytes = sizeof x};
     for (int i = 0; i < RUNS; i++) {
         weir_outputs out = WEIR_INIT(weir_outputs);
-        weir_inference inference = {.size = sizeof inference, .id = w->seed, .inputs = &in, .input_count = 1};
+        weir_inference inference = {.struct_size = sizeof inference, .id = w->seed, .inputs = &in, .input_count = 1};
         if (w->l->engine->infer(w->l->model, &inference, &out) != WEIR_OK) {
             snprintf(w->words, sizeof w->words, "%s", weir_detail());
             w->wrong++;
@@ -130,13 +130,18 @@ static void *always_too_much(void *user)
 {
     worker *w = user;
     int64_t elements = 1 << 28;
-    weir_tensor n = {
-        .size = sizeof n, .name = "n", .type = WEIR_I64, .rank = 1, .shape = {1}, .data = &elements, .bytes = 8};
+    weir_tensor n = {.struct_size = sizeof n,
+                     .name = "n",
+                     .type = WEIR_TYPE_I64,
+                     .rank = 1,
+                     .shape = {1},
+                     .data = &elements,
+                     .bytes = 8};
     for (int i = 0; i < RUNS; i++) {
         weir_outputs out = WEIR_INIT(weir_outputs);
-        weir_inference inference = {.size = sizeof inference, .inputs = &n, .input_count = 1};
+        weir_inference inference = {.struct_size = sizeof inference, .inputs = &n, .input_count = 1};
         weir_status status = w->l->engine->infer(w->l->model, &inference, &out);
-        w->wrong += status != WEIR_OUT_OF_MEMORY || !strstr(weir_detail(), "greedy asked for");
+        w->wrong += status != WEIR_ERR_OUT_OF_MEMORY || !strstr(weir_detail(), "greedy asked for");
     }
     return NULL;
 }
@@ -145,7 +150,7 @@ static void a_refused_thread_beside_a_working_one(void **state)
 {
     (void)state;
     loaded calm = open_client(16u << 20), greedy = calm;
-    weir_client_options options = {.size = sizeof options, .name = "greedy"};
+    weir_client_options options = {.struct_size = sizeof options, .name = "greedy"};
     assert_ok(weir_client_open(calm.runtime, &options, &greedy.client));
     assert_ok(load_into(&calm, "mlp", NULL));
     assert_ok(load_into(&greedy, "grow", NULL));
@@ -177,15 +182,16 @@ static void *run_loop(void *user)
 {
     long_run *r = user;
     float x[16] = {1};
-    weir_tensor inputs[] = {{.size = sizeof *inputs, .name = "count", .type = WEIR_I64, .data = &r->rounds, .bytes = 8},
-                            {.size = sizeof *inputs,
-                             .name = "x",
-                             .type = WEIR_F32,
-                             .rank = 2,
-                             .shape = {1, 16},
-                             .data = x,
-                             .bytes = sizeof x}};
-    weir_inference inference = {.size = sizeof inference, .id = r->id, .inputs = inputs, .input_count = 2};
+    weir_tensor inputs[] = {
+        {.struct_size = sizeof *inputs, .name = "count", .type = WEIR_TYPE_I64, .data = &r->rounds, .bytes = 8},
+        {.struct_size = sizeof *inputs,
+         .name = "x",
+         .type = WEIR_TYPE_F32,
+         .rank = 2,
+         .shape = {1, 16},
+         .data = x,
+         .bytes = sizeof x}};
+    weir_inference inference = {.struct_size = sizeof inference, .id = r->id, .inputs = inputs, .input_count = 2};
     weir_outputs out = WEIR_INIT(weir_outputs);
     r->status = r->l->engine->infer(r->l->model, &inference, &out);
     snprintf(r->words, sizeof r->words, "%s", weir_detail());
@@ -197,7 +203,7 @@ static void *run_loop(void *user)
 static void cancel_until_found(const loaded *l, uint64_t id)
 {
     weir_status status;
-    for (int tries = 0; (status = l->engine->cancel(l->model, id)) == WEIR_NOT_FOUND && tries < 5000; tries++)
+    for (int tries = 0; (status = l->engine->cancel(l->model, id)) == WEIR_ERR_NOT_FOUND && tries < 5000; tries++)
         usleep(1000);
     assert_ok(status);
 }
@@ -207,8 +213,8 @@ static void cancel_stops_a_run(void **state)
     (void)state;
     loaded l = load_model("loop", NULL);
     uint64_t before = live(&l);
-    assert_status(l.engine->cancel(l.model, 7), WEIR_NOT_FOUND);
-    assert_status(l.engine->cancel(l.model, 0), WEIR_NOT_FOUND);
+    assert_status(l.engine->cancel(l.model, 7), WEIR_ERR_NOT_FOUND);
+    assert_status(l.engine->cancel(l.model, 0), WEIR_ERR_NOT_FOUND);
     for (int by_id = 1; by_id >= 0; by_id--) {
         long_run endless = {.l = &l, .id = 7, .rounds = INT64_MAX}, other = {.l = &l, .id = 8, .rounds = 3};
         pthread_t thread;
@@ -216,7 +222,7 @@ static void cancel_stops_a_run(void **state)
         cancel_until_found(&l, by_id ? 7 : 0);
         run_loop(&other);
         pthread_join(thread, NULL);
-        assert_int_equal(endless.status, WEIR_CANCELLED);
+        assert_int_equal(endless.status, WEIR_ERR_CANCELLED);
         assert_non_null(strstr(endless.words, "run 7 was cancelled"));
         assert_int_equal(other.status, WEIR_OK);
         assert_int_equal(live(&l), before);
@@ -236,7 +242,7 @@ static void *run_refused(void *user)
 {
     weir_status *status = user;
     int64_t elements = 64 << 20;
-    weir_tensor n = tensor("n", WEIR_I64, SHAPE(1), &elements);
+    weir_tensor n = tensor("n", WEIR_TYPE_I64, SHAPE(1), &elements);
     weir_outputs out;
     watched.Run = real->Run;
     *status = infer(refused_one, &n, 1, &out);
@@ -255,7 +261,7 @@ static ort_status *run_without_heap(ort_session *session, const ort_run_options 
     ort_status *(*make_status)(int code, const char *text);
     memcpy(&make_status, real, sizeof make_status); /* the table's first */
     if (pthread_create(&thread, NULL, run_refused, &status) != 0 || pthread_join(thread, NULL) != 0 ||
-        status != WEIR_OUT_OF_MEMORY)
+        status != WEIR_ERR_OUT_OF_MEMORY)
         return make_status(1, "the other run was not refused");
     return make_status(6, "std::bad_alloc");
 }
@@ -267,11 +273,11 @@ static void a_refusal_is_of_the_run_that_asked(void **state)
     loaded l = open_client(8u << 20);
     assert_ok(load_into(&l, "grow", NULL));
     int64_t elements = 10;
-    weir_tensor n = tensor("n", WEIR_I64, SHAPE(1), &elements);
+    weir_tensor n = tensor("n", WEIR_TYPE_I64, SHAPE(1), &elements);
     weir_outputs out;
     refused_one = &l;
     watched.Run = run_without_heap;
-    assert_status(infer(&l, &n, 1, &out), WEIR_SYSTEM);
+    assert_status(infer(&l, &n, 1, &out), WEIR_ERR_SYSTEM);
     assert_detail("no host memory: std::bad_alloc");
     unload_model(&l);
     close_client(&l);

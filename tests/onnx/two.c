@@ -29,7 +29,7 @@ static weir_status infer_as(const loaded *l, const weir_tensor *input, const cha
 {
     weir_setting setting = {"outputs", outputs};
     weir_inference inference = {
-        .size = sizeof inference, .inputs = input, .input_count = 1, .settings = &setting, .setting_count = 1};
+        .struct_size = sizeof inference, .inputs = input, .input_count = 1, .settings = &setting, .setting_count = 1};
     *out = WEIR_INIT(weir_outputs);
     return l->engine->infer(l->model, &inference, out);
 }
@@ -123,7 +123,7 @@ static void a_model_lies_on_its_device(void **state)
 {
     (void)state;
     float x[32] = {0};
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(2, 16), x);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(2, 16), x);
     for (int i = TWO; i-- > 0;) {
         untouched before = look_at(!i);
         loaded l = load_on(i, "mlp", "concurrency=2");
@@ -187,16 +187,17 @@ static void pinned_memory_is_its_devices(void **state)
 static void use_model(int ordinal, const char *setting)
 {
     float x[16] = {0};
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(1, 16), x);
-    weir_inference inference = {.size = sizeof inference, .inputs = &in, .input_count = 1};
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x);
+    weir_inference inference = {.struct_size = sizeof inference, .inputs = &in, .input_count = 1};
     weir_outputs out = WEIR_INIT(weir_outputs);
-    weir_runtime_options options = {.size = sizeof options, .budget = 1ull << 30};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 1ull << 30};
     char text[32];
     snprintf(text, sizeof text, "%s", setting);
     char *equals = strchr(text, '=');
     *equals = 0;
     weir_setting chosen = {text, equals + 1};
-    weir_model_options wanted = {.size = sizeof wanted, .engine = "onnx", .settings = &chosen, .setting_count = 1};
+    weir_model_options wanted = {
+        .struct_size = sizeof wanted, .engine = "onnx", .settings = &chosen, .setting_count = 1};
     weir_model *model = NULL;
     assert_ok(weir_runtime_create(two_name(ordinal), &options, &wanted.runtime));
     SAME(assert_ok(weir_model_load(model_path("chain"), &wanted, &model)));
@@ -206,9 +207,9 @@ static void use_model(int ordinal, const char *setting)
         SAME(weir_model_release_outputs(model, &out));
     }
     in.rank = 1;
-    SAME(assert_status(weir_model_infer(model, &inference, &out), WEIR_INVALID));
+    SAME(assert_status(weir_model_infer(model, &inference, &out), WEIR_ERR_INVALID));
     SAME(assert_ok(weir_model_unload(model)));
-    SAME(assert_status(weir_model_load(model_path("strings"), &wanted, &model), WEIR_UNSUPPORTED));
+    SAME(assert_status(weir_model_load(model_path("strings"), &wanted, &model), WEIR_ERR_UNSUPPORTED));
     assert_ok(weir_runtime_destroy(wanted.runtime));
 }
 
@@ -227,7 +228,7 @@ static void the_thread_keeps_its_device(void **state)
     (void)state;
     CUcontext popped, contexts[TWO];
     weir_status registered = weir_engine_register(weir_engine_entry(WEIR_ENGINE_ABI));
-    assert_true(registered == WEIR_OK || registered == WEIR_CONFLICT);
+    assert_true(registered == WEIR_OK || registered == WEIR_ERR_CONFLICT);
     use_both(NULL);
     for (int i = 0; i < TWO; i++) {
         assert_int_equal(driver.cuDevicePrimaryCtxRetain(&contexts[i], i), CUDA_SUCCESS);
@@ -246,16 +247,16 @@ static void a_device_that_cannot_be_had_is_told(void **state)
     if (!two_stub_fail)
         skip();
     float x[16] = {0};
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(1, 16), x);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x);
     loaded l = load_on(1, "chain", NULL);
     weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
     weir_outputs out;
     uint64_t before = live(&l);
     two_thread thread = two_look();
     two_stub_fail("cuCtxPushCurrent", 1, 999);
-    assert_status(infer(&l, &in, 1, &out), WEIR_DRIVER);
+    assert_status(infer(&l, &in, 1, &out), WEIR_ERR_DRIVER);
     assert_detail("cuda:1");
-    assert_status(l.engine->health(l.model), WEIR_DRIVER);
+    assert_status(l.engine->health(l.model), WEIR_ERR_DRIVER);
     two_same(thread, "a run without its device");
     assert_int_equal(live(&l), before);
     assert_ok(infer(&l, &in, 1, &out));
@@ -283,9 +284,14 @@ static void *run_copies(void *user)
 {
     worker *w = user;
     float x[16];
-    weir_tensor in = {
-        .size = sizeof in, .name = "x", .type = WEIR_F32, .rank = 2, .shape = {1, 16}, .data = x, .bytes = sizeof x};
-    weir_inference inference = {.size = sizeof inference, .id = w->seed, .inputs = &in, .input_count = 1};
+    weir_tensor in = {.struct_size = sizeof in,
+                      .name = "x",
+                      .type = WEIR_TYPE_F32,
+                      .rank = 2,
+                      .shape = {1, 16},
+                      .data = x,
+                      .bytes = sizeof x};
+    weir_inference inference = {.struct_size = sizeof inference, .id = w->seed, .inputs = &in, .input_count = 1};
     for (int i = 0; i < RUNS; i++) {
         weir_outputs out = WEIR_INIT(weir_outputs);
         for (int k = 0; k < 16; k++)
@@ -329,7 +335,7 @@ static void kernels_find_their_device_current(void **state)
 {
     (void)state;
     float x[16] = {0};
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(1, 16), x);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x);
     static const char *const settings[] = {"concurrency=2", "cuda_graph=on", "buckets=3"};
     for (size_t k = 0; k < sizeof settings / sizeof *settings; k++) {
         loaded models[TWO] = {load_on(0, "chain", settings[k]), load_on(1, "chain", settings[k])};
@@ -368,7 +374,7 @@ static void trims_of_one_leave_the_other_as_it_is(void **state)
 {
     (void)state;
     float x[16] = {0};
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(1, 16), x);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x);
     loaded models[TWO] = {load_on(0, "mlp", NULL), load_on(1, "mlp", NULL)};
     for (int i = 0; i < TWO; i++) {
         weir_outputs out;
@@ -378,12 +384,12 @@ static void trims_of_one_leave_the_other_as_it_is(void **state)
             assert_ok(weir_stream_synchronize(models[k].model->lanes[0].stream));
         }
         untouched before = look_at(!i), after;
-        uint64_t weights = live_class(&models[i], WEIR_WEIGHTS), others = live(&models[!i]);
+        uint64_t weights = live_class(&models[i], WEIR_CLASS_WEIGHTS), others = live(&models[!i]);
         assert_ok(weir_runtime_empty_cache(models[i].runtime, NULL));
         after = look_at(!i);
         assert_memory_equal(&before, &after, sizeof before);
         assert_int_equal(live(&models[!i]), others);
-        assert_int_equal(live_class(&models[i], WEIR_WEIGHTS), weights);
+        assert_int_equal(live_class(&models[i], WEIR_CLASS_WEIGHTS), weights);
         for (int k = 0; k < TWO; k++) { /* and both go on */
             assert_ok(infer(&models[k], &in, 1, &out));
             models[k].engine->release_outputs(models[k].model, &out);

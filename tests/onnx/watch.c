@@ -56,8 +56,8 @@ void *run_numbered(void *user)
 {
     numbered *it = user;
     float x[16] = {0};
-    weir_tensor in = tensor("x", WEIR_F32, SHAPE(1, 16), x);
-    weir_inference inference = {.size = sizeof inference, .inputs = &in, .input_count = 1, .id = it->id};
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x);
+    weir_inference inference = {.struct_size = sizeof inference, .inputs = &in, .input_count = 1, .id = it->id};
     weir_outputs out = WEIR_INIT(weir_outputs);
     it->status = it->l->engine->infer(it->l->model, &inference, &out);
     if (it->status == WEIR_OK)

@@ -28,7 +28,7 @@ static void look_at_lives(const graph *g, const graph_memory *memory)
     demand(buffers != NULL, "no memory");
     for (uint32_t i = 0; i < memory->count; i++) {
         weir_buffer *b = &buffers[memory->values[i]];
-        b->size = sizeof *b;
+        b->struct_size = sizeof *b;
         demand(weir_buffers_get(memory->buffers, i, b) == WEIR_OK, "a buffer is missing");
     }
     for (uint64_t step = 0; step < memory->steps; step++) {
@@ -46,7 +46,7 @@ static void look_at_lives(const graph *g, const graph_memory *memory)
 /* Is an output written over, itself or as a view? */
 static void look_at_outputs(const graph *g, const graph_memory *memory)
 {
-    weir_buffer b = {.size = sizeof b};
+    weir_buffer b = {.struct_size = sizeof b};
     bool *kept = calloc(memory->count + 1, sizeof *kept);
     demand(kept != NULL, "no memory");
     for (uint32_t i = 0; i < memory->count; i++)
@@ -63,7 +63,7 @@ static void plan(const graph *g)
 {
     graph_memory memory;
     weir_plan *made = NULL;
-    weir_plan_options options = {.size = sizeof options, .mode = WEIR_PLAN_QUICK, .alignment = 64};
+    weir_plan_options options = {.struct_size = sizeof options, .mode = WEIR_PLAN_QUICK, .alignment = 64};
     weir_status status = graph_memory_make(g, true, &memory);
     if (status == WEIR_OK) {
         look_at_lives(g, &memory);

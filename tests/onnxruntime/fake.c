@@ -162,7 +162,7 @@ void load_cxx(void)
 
 weir_onnxruntime_options fake_options(weir_client *client, weir_stream stream)
 {
-    return (weir_onnxruntime_options){.size = sizeof(weir_onnxruntime_options),
+    return (weir_onnxruntime_options){.struct_size = sizeof(weir_onnxruntime_options),
                                       .api = (const struct OrtApi *)&fake_api,
                                       .version = WEIR_ONNXRUNTIME_OLDEST,
                                       .env = (struct OrtEnv *)fake_env(),

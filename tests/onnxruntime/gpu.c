@@ -129,11 +129,11 @@ static int compare(side *sides, int64_t extent, int pairs)
 
 static void print_memory(const side *s)
 {
-    weir_client_stats c = {.size = sizeof c};
+    weir_client_stats c = {.struct_size = sizeof c};
     weir_onnxruntime_stats b = stats_of(s);
     ok(weir_client_snapshot(s->client, &c));
     printf("%s: peak %.1f MiB, weights %.1f MiB; %llu blocks, %llu on streams, %llu of those unknown\n", c.name,
-           (double)c.peak / 1048576, (double)c.live_class[WEIR_WEIGHTS] / 1048576, (unsigned long long)b.blocks,
+           (double)c.peak / 1048576, (double)c.live_class[WEIR_CLASS_WEIGHTS] / 1048576, (unsigned long long)b.blocks,
            (unsigned long long)b.on_stream, (unsigned long long)b.unknown);
 }
 
@@ -144,7 +144,7 @@ static void print_work(weir_runtime *runtime, int runs)
     double n = runs * 2.0;
     printf("both: a run takes %.1f allocations, %.1f of them parked, %.2f calls of the driver, %.2f moves; rungs",
            (double)s.allocations / n, (double)s.hits / n, (double)s.driver_calls / n, (double)s.moved / n);
-    for (int i = 0; i < WEIR_RUNGS; i++)
+    for (int i = 0; i < WEIR_RUNG_COUNT; i++)
         printf(" %.2f", (double)s.ladder[i] / n);
     printf("\n");
 }

@@ -280,14 +280,14 @@ int ort_fail_no_more(void)
 
 uint64_t ort_live(weir_client *client)
 {
-    weir_client_stats s = {.size = sizeof s};
+    weir_client_stats s = {.struct_size = sizeof s};
     ok(weir_client_snapshot(client, &s));
     return s.live;
 }
 
 weir_onnxruntime_options ort_bridge(weir_client *client)
 {
-    return (weir_onnxruntime_options){.size = sizeof(weir_onnxruntime_options),
+    return (weir_onnxruntime_options){.struct_size = sizeof(weir_onnxruntime_options),
                                       .api = (const struct OrtApi *)ort,
                                       .version = ORT_API_WANTED,
                                       .env = (struct OrtEnv *)ort_environment,

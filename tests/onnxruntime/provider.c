@@ -38,7 +38,7 @@ static void end(fixture *f)
 
 static weir_client_stats client_stats(const fixture *f)
 {
-    weir_client_stats s = {.size = sizeof s};
+    weir_client_stats s = {.struct_size = sizeof s};
     ok(weir_client_snapshot(f->client, &s));
     return s;
 }
@@ -91,10 +91,10 @@ static void where_its_memory_comes_from(bool known)
     fixture f = begin(known);
     ort_session *session = session_of(&f, "mlp");
     weir_client_stats loaded = client_stats(&f);
-    assert_true(loaded.live_class[WEIR_WEIGHTS] >= (16 + 1) * 17 * 4);
-    assert_int_equal(loaded.live_class[WEIR_ACTIVATIONS], 0);
+    assert_true(loaded.live_class[WEIR_CLASS_WEIGHTS] >= (16 + 1) * 17 * 4);
+    assert_int_equal(loaded.live_class[WEIR_CLASS_ACTIVATIONS], 0);
     assert_int_equal(stats(&f).on_stream, 0);
-    fails(WEIR_BUSY, weir_onnxruntime_unregister(NULL, "cuda:0"));
+    fails(WEIR_ERR_BUSY, weir_onnxruntime_unregister(NULL, "cuda:0"));
     detail_names("cuda:0");
     ort_ports inputs, outputs;
     ort_inputs(session, 1, 2, &inputs);
@@ -102,7 +102,7 @@ static void where_its_memory_comes_from(bool known)
     for (int i = 0; i < 5; i++) {
         ort_ok(ort_run(session, &inputs, &outputs));
         ort_release_values(&outputs);
-        assert_int_equal(client_stats(&f).live_class[WEIR_WEIGHTS], loaded.live);
+        assert_int_equal(client_stats(&f).live_class[WEIR_CLASS_WEIGHTS], loaded.live);
     }
     ort_release(&outputs);
     ort_release(&inputs);
@@ -110,7 +110,7 @@ static void where_its_memory_comes_from(bool known)
     assert_true(s.on_stream >= 10);
     assert_int_equal(s.unknown, known ? 0 : s.on_stream);
     assert_int_equal(s.foreign + s.refused, 0);
-    assert_true(client_stats(&f).peak_class[WEIR_ACTIVATIONS] > 0);
+    assert_true(client_stats(&f).peak_class[WEIR_CLASS_ACTIVATIONS] > 0);
     ort->ReleaseSession(session);
     assert_int_equal(stats(&f).live, 0);
     assert_int_equal(client_stats(&f).live, 0);

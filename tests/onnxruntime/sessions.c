@@ -12,7 +12,7 @@ typedef struct fixture {
 static fixture begin_with(const char *resource)
 {
     fixture f;
-    weir_runtime_options options = {.size = sizeof options, .budget = 256 * MIB, .resource = resource};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 256 * MIB, .resource = resource};
     ok(weir_runtime_create("host", &options, &f.runtime));
     f.a = open_client(f.runtime, "anna", 0, 0);
     f.b = open_client(f.runtime, "bert", 0, 0);
@@ -58,7 +58,7 @@ static void compare(const char *model, weir_client *client)
 static void answers_are_equal(void **state)
 {
     (void)state;
-    static const char *const resources[] = {NULL, "blocks(64KiB)", "direct", "segments"};
+    static const char *const resources[] = {NULL, "direct", "segments"};
     for (size_t r = 0; r < sizeof resources / sizeof *resources; r++) {
         fixture f = begin_with(resources[r]);
         weir_onnxruntime_options o = ort_bridge(f.a);
@@ -76,7 +76,7 @@ static void out_of_a_pool_of_blocks(void **state)
 {
     (void)state;
     fixture f = begin();
-    weir_blocks_options options = {.size = sizeof options, .bytes = 16 * KIB, .count = 512};
+    weir_blocks_options options = {.struct_size = sizeof options, .bytes = 16 * KIB, .count = 512};
     weir_blocks *pool;
     weir_blocks_member *member;
     ok(weir_blocks_create(f.b, &options, &pool));
@@ -94,8 +94,8 @@ static void out_of_a_pool_of_blocks(void **state)
     ok(weir_blocks_member_snapshot(member, &s));
     assert_true(s.held >= outputs.count);
     assert_true(ort_equal(&plain, &outputs));
-    fails(WEIR_BUSY, weir_blocks_leave(member));
-    fails(WEIR_BUSY, weir_onnxruntime_unregister(NULL, "host"));
+    fails(WEIR_ERR_BUSY, weir_blocks_leave(member));
+    fails(WEIR_ERR_BUSY, weir_onnxruntime_unregister(NULL, "host"));
     ort_release(&outputs);
     ort_release(&inputs);
     ort_release(&plain);
@@ -220,10 +220,10 @@ static void somebody_elses_allocator_stays(void **state)
     ort_allocator theirs = {.version = 23, .Alloc = their_alloc, .Free = their_free, .Info = info_of}, *found;
     ort_ok(ort->CreateCpuMemoryInfo(ORT_DEVICE_ALLOCATOR, ORT_MEMORY_DEFAULT, &their_info));
     ort_ok(ort->RegisterAllocator(ort_environment, &theirs));
-    fails(WEIR_CONFLICT, weir_onnxruntime_register(&o));
+    fails(WEIR_ERR_CONFLICT, weir_onnxruntime_register(&o));
     detail_names("host");
     ok(weir_onnxruntime_open(&o, &bridge));
-    fails(WEIR_CONFLICT, weir_onnxruntime_enter(bridge));
+    fails(WEIR_ERR_CONFLICT, weir_onnxruntime_enter(bridge));
     detail_names("host");
     ort_ok(ort->GetSharedAllocator(ort_environment, their_info, &found));
     assert_ptr_equal(found, &theirs);
@@ -296,7 +296,7 @@ static void statistics_for_onnxruntime(void **state)
         assert_string_equal(found, wanted[i].value);
     }
     ort->ReleaseKeyValuePairs(pairs);
-    fails(WEIR_BUSY, weir_onnxruntime_close(bridge));
+    fails(WEIR_ERR_BUSY, weir_onnxruntime_close(bridge));
     table->Free(table, p);
     ok(weir_onnxruntime_close(bridge));
     end(&f);

@@ -88,7 +88,7 @@ static void without_a_cxx_library(void **state)
         skip();
     fixture f = begin();
     weir_onnxruntime_options o = fake_options(f.a, WEIR_STREAM_HOST);
-    fails(WEIR_UNSUPPORTED, weir_onnxruntime_register(&o));
+    fails(WEIR_ERR_UNSUPPORTED, weir_onnxruntime_register(&o));
     detail_names("libstdc++.so.6");
     nothing_changed();
     end(&f);
@@ -101,35 +101,35 @@ static void members_are_checked(void **state)
     fixture f = begin();
     weir_onnxruntime *bridge;
     weir_onnxruntime_options good = fake_options(f.a, WEIR_STREAM_HOST), o = good;
-    fails(WEIR_INVALID, weir_onnxruntime_register(NULL));
-    o.size = 0;
-    fails(WEIR_INVALID, weir_onnxruntime_register(&o));
-    fails(WEIR_INVALID, weir_onnxruntime_open(&o, &bridge));
-    fails(WEIR_INVALID, weir_onnxruntime_open(&good, NULL));
+    fails(WEIR_ERR_INVALID, weir_onnxruntime_register(NULL));
+    o.struct_size = 0;
+    fails(WEIR_ERR_INVALID, weir_onnxruntime_register(&o));
+    fails(WEIR_ERR_INVALID, weir_onnxruntime_open(&o, &bridge));
+    fails(WEIR_ERR_INVALID, weir_onnxruntime_open(&good, NULL));
     o = good;
     o.api = NULL;
-    fails(WEIR_INVALID, weir_onnxruntime_register(&o));
+    fails(WEIR_ERR_INVALID, weir_onnxruntime_register(&o));
     detail_names("api");
     o = good;
     o.env = NULL;
-    fails(WEIR_INVALID, weir_onnxruntime_register(&o));
+    fails(WEIR_ERR_INVALID, weir_onnxruntime_register(&o));
     detail_names("env");
     o = good;
     o.client = NULL;
-    fails(WEIR_INVALID, weir_onnxruntime_register(&o));
+    fails(WEIR_ERR_INVALID, weir_onnxruntime_register(&o));
     detail_names("client");
     o = good;
     o.version = 22;
-    fails(WEIR_UNSUPPORTED, weir_onnxruntime_register(&o));
+    fails(WEIR_ERR_UNSUPPORTED, weir_onnxruntime_register(&o));
     detail_names("22");
     o = good;
     o.stream.id = 12345;
-    fails(WEIR_STREAM_MISUSE, weir_onnxruntime_register(&o));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_onnxruntime_register(&o));
     nothing_changed();
     weir_client *gone = open_client(f.runtime, "gone", 0, 0);
     ok(weir_client_close(gone));
     o = fake_options(gone, WEIR_STREAM_HOST);
-    fails(WEIR_INVALID, weir_onnxruntime_register(&o));
+    fails(WEIR_ERR_INVALID, weir_onnxruntime_register(&o));
     nothing_changed();
     end(&f);
 }
@@ -140,7 +140,7 @@ static void no_other_device(void **state)
     weir_runtime *runtime = make_runtime_on("sim", 64 * MIB);
     weir_client *client = open_client(runtime, "anna", 0, 0);
     weir_onnxruntime_options o = fake_options(client, WEIR_STREAM_HOST);
-    fails(WEIR_UNSUPPORTED, weir_onnxruntime_register(&o));
+    fails(WEIR_ERR_UNSUPPORTED, weir_onnxruntime_register(&o));
     detail_names("sim");
     ok(weir_client_close(client));
     ok(weir_runtime_destroy(runtime));
@@ -167,7 +167,7 @@ static void each_step_fails(void **state)
         if (!(on_cuda() ? steps[i].cuda : steps[i].host))
             continue;
         fake_ort.fail = steps[i].fail;
-        fails(WEIR_ENGINE, weir_onnxruntime_register(&o));
+        fails(WEIR_ERR_ENGINE, weir_onnxruntime_register(&o));
         detail_names("words of ONNX Runtime");
         detail_names(steps[i].names);
         nothing_changed();
@@ -175,7 +175,7 @@ static void each_step_fails(void **state)
     }
     fake_ort.fail = (fake_failures){0};
     fake_ort.another_env = true;
-    fails(WEIR_INVALID, weir_onnxruntime_register(&o));
+    fails(WEIR_ERR_INVALID, weir_onnxruntime_register(&o));
     detail_names("environment");
     nothing_changed();
     end(&f);
@@ -201,12 +201,12 @@ static void registered_and_looked_up(void **state)
     assert_ptr_equal(weir_onnxruntime_allocator(bridge, WEIR_KIND_DEVICE), fake_ort.device);
     assert_ptr_equal(weir_onnxruntime_allocator(bridge, WEIR_KIND_PINNED), fake_ort.pinned);
     assert_null(weir_onnxruntime_allocator(bridge, WEIR_KIND_HOST));
-    fails(WEIR_BUSY, weir_onnxruntime_close(bridge));
+    fails(WEIR_ERR_BUSY, weir_onnxruntime_close(bridge));
     ok(weir_onnxruntime_unregister(env(), device));
     assert_false(weir_onnxruntime_is_registered(NULL, device));
-    fails(WEIR_NOT_FOUND, weir_onnxruntime_unregister(env(), device));
+    fails(WEIR_ERR_NOT_FOUND, weir_onnxruntime_unregister(env(), device));
     detail_names(device);
-    fails(WEIR_INVALID, weir_onnxruntime_unregister(env(), NULL));
+    fails(WEIR_ERR_INVALID, weir_onnxruntime_unregister(env(), NULL));
     end(&f);
 }
 
@@ -216,13 +216,13 @@ static void one_client_for_a_device(void **state)
     fixture f = begin();
     weir_onnxruntime_options a = fake_options(f.a, WEIR_STREAM_HOST), b = fake_options(f.b, WEIR_STREAM_HOST);
     ok(weir_onnxruntime_register(&a));
-    fails(WEIR_CONFLICT, weir_onnxruntime_register(&b));
+    fails(WEIR_ERR_CONFLICT, weir_onnxruntime_register(&b));
     detail_names(device);
     detail_names("anna");
     detail_names("bert");
     if (on_cuda()) {
         ok(weir_stream_acquire(f.runtime, &a.stream));
-        fails(WEIR_CONFLICT, weir_onnxruntime_register(&a));
+        fails(WEIR_ERR_CONFLICT, weir_onnxruntime_register(&a));
         detail_names("another stream");
         ok(weir_stream_release(a.stream));
     }
@@ -250,13 +250,13 @@ static void somebody_elses_allocator(void **state)
     /* The fake one is in this program as their allocator is, so that on host it counts as ONNX Runtime's own. */
     if (on_cuda()) {
         fake_ort.device = &theirs;
-        fails(WEIR_CONFLICT, weir_onnxruntime_register(&o));
+        fails(WEIR_ERR_CONFLICT, weir_onnxruntime_register(&o));
         detail_names(device);
         detail_names("somebody else");
         assert_ptr_equal(fake_ort.device, &theirs);
         fake_ort.device = NULL;
         fake_ort.pinned = &theirs;
-        fails(WEIR_CONFLICT, weir_onnxruntime_register(&o));
+        fails(WEIR_ERR_CONFLICT, weir_onnxruntime_register(&o));
         detail_names("pinned");
         assert_null(fake_ort.device);
         fake_ort.pinned = NULL;
@@ -266,7 +266,7 @@ static void somebody_elses_allocator(void **state)
     ort_allocator *ours = fake_ort.device;
     fake_ort.device = &theirs;
     assert_false(weir_onnxruntime_is_registered(NULL, device));
-    fails(WEIR_CONFLICT, weir_onnxruntime_register(&o));
+    fails(WEIR_ERR_CONFLICT, weir_onnxruntime_register(&o));
     detail_names(device);
     no_words = 0;
     assert_int_equal(weir_log_set(listen, NULL, WEIR_LOG_WARNING), WEIR_OK);
@@ -346,14 +346,14 @@ static void busy_while_blocks_are_live(void **state)
     ort_allocator *allocator = fake_ort.device;
     void *first = allocator->Alloc(allocator, 1000), *second = allocator->Reserve(allocator, 2000);
     snapshot before = take_snapshot(f.runtime);
-    fails(WEIR_BUSY, weir_onnxruntime_unregister(NULL, device));
+    fails(WEIR_ERR_BUSY, weir_onnxruntime_unregister(NULL, device));
     detail_names("2 blocks of anna");
     detail_names(device);
     unchanged(f.runtime, before);
     assert_true(weir_onnxruntime_is_registered(NULL, device));
-    fails(WEIR_BUSY, weir_client_close(f.a));
+    fails(WEIR_ERR_BUSY, weir_client_close(f.a));
     allocator->Free(allocator, first);
-    fails(WEIR_BUSY, weir_onnxruntime_unregister(NULL, device));
+    fails(WEIR_ERR_BUSY, weir_onnxruntime_unregister(NULL, device));
     detail_names("1 block of");
     allocator->Free(allocator, second);
     ok(weir_onnxruntime_unregister(NULL, device));
@@ -372,10 +372,10 @@ static void entered_and_left(void **state)
     ok(weir_onnxruntime_enter(bridge));
     assert_ptr_equal(fake_ort.device, of_b);
     assert_false(weir_onnxruntime_is_registered(NULL, device));
-    fails(WEIR_BUSY, weir_onnxruntime_enter(bridge));
-    fails(WEIR_BUSY, weir_onnxruntime_register(&a));
-    fails(WEIR_BUSY, weir_onnxruntime_unregister(NULL, device));
-    fails(WEIR_BUSY, weir_onnxruntime_close(bridge));
+    fails(WEIR_ERR_BUSY, weir_onnxruntime_enter(bridge));
+    fails(WEIR_ERR_BUSY, weir_onnxruntime_register(&a));
+    fails(WEIR_ERR_BUSY, weir_onnxruntime_unregister(NULL, device));
+    fails(WEIR_ERR_BUSY, weir_onnxruntime_close(bridge));
     weir_onnxruntime_leave(bridge);
     assert_null(fake_ort.device);
     assert_null(fake_ort.pinned);
@@ -392,11 +392,11 @@ static void entered_and_left(void **state)
     weir_onnxruntime_leave(registered);
     assert_ptr_equal(fake_ort.device, of_a);
     fake_ort.fail.RegisterAllocator = true;
-    fails(WEIR_ENGINE, weir_onnxruntime_enter(bridge));
+    fails(WEIR_ERR_ENGINE, weir_onnxruntime_enter(bridge));
     assert_ptr_equal(fake_ort.device, of_a);
     fake_ort.fail.RegisterAllocator = false;
     ok(weir_onnxruntime_unregister(NULL, device));
-    fails(WEIR_INVALID, weir_onnxruntime_enter(NULL));
+    fails(WEIR_ERR_INVALID, weir_onnxruntime_enter(NULL));
     ok(weir_onnxruntime_close(bridge));
     ok(weir_onnxruntime_close(NULL));
     end(&f);
@@ -415,7 +415,7 @@ static void entering_and_leaving_fail(void **state)
     ort_allocator *of_a = fake_ort.device, *pinned_of_a = fake_ort.pinned;
     if (on_cuda()) {
         fake_ort.fail = (fake_failures){.RegisterAllocator = true, .pinned_only = true};
-        fails(WEIR_ENGINE, weir_onnxruntime_enter(bridge));
+        fails(WEIR_ERR_ENGINE, weir_onnxruntime_enter(bridge));
         detail_names("pinned");
         assert_ptr_equal(fake_ort.device, of_a);
         assert_ptr_equal(fake_ort.pinned, pinned_of_a);
@@ -517,7 +517,7 @@ static void granules(void **state)
     const size_t bytes[] = {64, 320, 256};
     for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
         weir_blocks_options pool_options = {
-            .size = sizeof pool_options, .bytes = bytes[i], .count = 64, .alignment = 64};
+            .struct_size = sizeof pool_options, .bytes = bytes[i], .count = 64, .alignment = 64};
         weir_blocks *pool;
         weir_blocks_member *member;
         ok(weir_blocks_create(f.a, &pool_options, &pool));
@@ -530,13 +530,13 @@ static void granules(void **state)
         } else {
             char size[24];
             snprintf(size, sizeof size, "%zu bytes", bytes[i]);
-            fails(WEIR_INVALID, weir_onnxruntime_register(&o));
+            fails(WEIR_ERR_INVALID, weir_onnxruntime_register(&o));
             detail_names(size);
             detail_names("256");
             nothing_changed();
         }
         o.client = f.a;
-        fails(WEIR_INVALID, weir_onnxruntime_register(&o));
+        fails(WEIR_ERR_INVALID, weir_onnxruntime_register(&o));
         detail_names("member");
         ok(weir_blocks_leave(member));
         ok(weir_blocks_destroy(pool));

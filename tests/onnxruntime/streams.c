@@ -21,7 +21,7 @@ static void not_too_early(bool known)
     fill(&f, native, p, 0x11, BYTES);
     f.table->Free(f.table, p);
     pthread_create(&opener, NULL, open_gate_later, &g);
-    void *q = allocate(f.b, BYTES, other, WEIR_ACTIVATIONS); /* there is room for one of them alone */
+    void *q = allocate(f.b, BYTES, other, WEIR_CLASS_ACTIVATIONS); /* there is room for one of them alone */
     ok(weir_fill(f.runtime, q, 0x22, BYTES, other));
     pthread_join(opener, NULL);
     synchronize(&f, native);
@@ -131,7 +131,7 @@ static void freed_after_the_stream(void **state)
     /* A weight that is freed, as when a session ends, takes along all that waits. */
     void *weight = f.table->Reserve(f.table, 1000);
     f.table->Free(f.table, weight);
-    weir_client_stats s = {.size = sizeof s};
+    weir_client_stats s = {.struct_size = sizeof s};
     ok(weir_client_snapshot(f.a, &s));
     assert_int_equal(s.live + s.pending, 0);
     end(&f);
@@ -185,7 +185,7 @@ static void freed_without_a_stream(void **state)
     fill(&f, native, p, 0x11, BYTES);
     pthread_create(&opener, NULL, open_gate_later, &g);
     f.table->Free(f.table, p);
-    void *q = allocate(f.b, BYTES, WEIR_STREAM_HOST, WEIR_ACTIVATIONS);
+    void *q = allocate(f.b, BYTES, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS);
     memset(q, 0x22, BYTES);
     pthread_join(opener, NULL);
     synchronize(&f, native);
@@ -210,7 +210,7 @@ static void freed_behind_the_known_stream(void **state)
     f.table->Free(f.table, p);
     assert_int_equal(stats(&f).live, 0);
     pthread_create(&opener, NULL, open_gate_later, &g);
-    void *q = allocate(f.b, BYTES, WEIR_STREAM_HOST, WEIR_ACTIVATIONS);
+    void *q = allocate(f.b, BYTES, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS);
     memset(q, 0x22, BYTES);
     pthread_join(opener, NULL);
     synchronize(&f, native);
@@ -380,7 +380,7 @@ static void *ask_for_too_much(void *argument)
 {
     closer *c = argument;
     void *p;
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(c->client, 8 * MIB, WEIR_STREAM_HOST, WEIR_OTHER, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(c->client, 8 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &p));
     return NULL;
 }
 
@@ -393,7 +393,7 @@ typedef struct taker {
 static void *take_what_waits(void *argument)
 {
     taker *t = argument;
-    t->block = allocate(t->f->b, BYTES, WEIR_STREAM_HOST, WEIR_ACTIVATIONS);
+    t->block = allocate(t->f->b, BYTES, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS);
     return NULL;
 }
 

@@ -6,7 +6,7 @@ static void foreign_pointers(bool known)
 {
     fixture f = begin(64 * MIB, known);
     void *native = known ? weir_stream_native(f.known) : make_native(&f), *p = alloc_on(&f, native, 1000);
-    void *others = allocate(f.b, 500, WEIR_STREAM_HOST, WEIR_OTHER);
+    void *others = allocate(f.b, 500, WEIR_STREAM_HOST, WEIR_CLASS_OTHER);
     int here;
     f.table->Free(f.table, NULL);
     f.table->Free(f.table, &here);
@@ -37,7 +37,7 @@ static void foreign_pointers_are_ignored(void **state)
 
 static bool is_live(const void *pointer)
 {
-    weir_block_details d = {.size = sizeof d};
+    weir_block_details d = {.struct_size = sizeof d};
     ok(weir_block_info(pointer, &d));
     return d.state == WEIR_BLOCK_LIVE;
 }
@@ -57,7 +57,7 @@ static void ignored(const fixture *f, ort_allocator *table, void *pointer)
 static void blocks_of_the_same_client(const char *resource, bool known)
 {
     weir_runtime *runtime;
-    weir_runtime_options options = {.size = sizeof options, .budget = 64 * MIB, .resource = resource};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 64 * MIB, .resource = resource};
     ok(weir_runtime_create("cuda:0", &options, &runtime));
     fixture f = begin_on(runtime, known);
     void *native = known ? weir_stream_native(f.known) : make_native(&f);
@@ -67,7 +67,8 @@ static void blocks_of_the_same_client(const char *resource, bool known)
         f.table->Free(f.table, theirs);
         f.table->Free(f.table, weight);
         synchronize(&f, native);
-        void *own = allocate(f.a, 3000, streams[i], WEIR_ACTIVATIONS), *more = allocate(f.a, 3000, streams[i], WEIR_KV);
+        void *own = allocate(f.a, 3000, streams[i], WEIR_CLASS_ACTIVATIONS),
+             *more = allocate(f.a, 3000, streams[i], WEIR_CLASS_KV);
         ignored(&f, f.table, own);
         assert_non_null(strstr(said, "anna's"));
         ignored(&f, f.table, more);
@@ -99,7 +100,7 @@ static void each_allocator_has_its_own(void **state)
     ort_allocator *pinned = (ort_allocator *)weir_onnxruntime_allocator(f.bridge, WEIR_KIND_PINNED);
     void *weight = f.table->Alloc(f.table, 1000), *p = pinned->Alloc(pinned, 5000);
     weir_block own;
-    weir_request request = {.size = sizeof request, .bytes = 5000, .kind = WEIR_KIND_PINNED};
+    weir_request request = {.struct_size = sizeof request, .bytes = 5000, .kind = WEIR_KIND_PINNED};
     ok(weir_alloc_with(f.a, &request, &own));
     ignored(&f, f.table, p);
     ignored(&f, pinned, weight);
@@ -130,9 +131,10 @@ static void sizes_classes_and_kinds(void **state)
     assert_true(f.table->version >= 23 && pinned->version >= 23);
     void *blocks[] = {f.table->Alloc(f.table, 300), f.table->Reserve(f.table, 700), alloc_on(&f, native, 1),
                       f.table->AllocOnStream(f.table, 10, NULL), pinned->Alloc(pinned, 5000)};
-    const weir_class classes[] = {WEIR_WEIGHTS, WEIR_WEIGHTS, WEIR_ACTIVATIONS, WEIR_WEIGHTS, WEIR_SCRATCH};
+    const weir_class classes[] = {WEIR_CLASS_WEIGHTS, WEIR_CLASS_WEIGHTS, WEIR_CLASS_ACTIVATIONS, WEIR_CLASS_WEIGHTS,
+                                  WEIR_CLASS_SCRATCH};
     for (size_t i = 0; i < 5; i++) {
-        weir_block_details d = {.size = sizeof d};
+        weir_block_details d = {.struct_size = sizeof d};
         ok(weir_block_info(blocks[i], &d));
         assert_int_equal(d.memory_class, classes[i]);
         assert_int_equal(d.stream.id, i == 2 ? f.known.id : 0);
@@ -185,7 +187,7 @@ static void pinned_memory_serves_again(void **state)
     assert_int_equal(stats(&f).live, 1);
     f.table->Free(f.table, weight);
     synchronize(&f, native);
-    weir_client_stats s = {.size = sizeof s};
+    weir_client_stats s = {.struct_size = sizeof s};
     ok(weir_client_snapshot(f.a, &s));
     assert_int_equal(s.live, 0);
     assert_int_equal(errors, 0);
@@ -198,7 +200,7 @@ static fixture begin_over(weir_runtime **host)
 {
     weir_runtime *runtime;
     *host = make_runtime(4 * MIB);
-    weir_runtime_options options = {.size = sizeof options, .budget = 64 * MIB, .host = *host};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 64 * MIB, .host = *host};
     ok(weir_runtime_create("cuda:0", &options, &runtime));
     return begin_on(runtime, true);
 }
@@ -214,7 +216,7 @@ static void pinned_memory_is_given_up(void **state)
     void *weight = f.table->Alloc(f.table, 1000), *p = pinned->Alloc(pinned, 3 * MIB);
     pinned->Free(pinned, p);
     ok(weir_stream_synchronize(f.known));
-    void *q = allocate(other, 3 * MIB, WEIR_STREAM_HOST, WEIR_OTHER);
+    void *q = allocate(other, 3 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_OTHER);
     ok(weir_free(other, q, WEIR_STREAM_HOST));
     p = pinned->Alloc(pinned, 2 * MIB);
     pinned->Free(pinned, p);
@@ -232,7 +234,7 @@ static void pinned_memory_is_given_up(void **state)
 static void *allocate_or_null(weir_client *client, size_t bytes)
 {
     void *p = NULL;
-    return weir_alloc(client, bytes, WEIR_STREAM_HOST, WEIR_OTHER, &p) == WEIR_OK ? p : NULL;
+    return weir_alloc(client, bytes, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &p) == WEIR_OK ? p : NULL;
 }
 
 /* While the stream is captured that a free is behind, nothing can be ordered there: what the device is past goes all the same,
@@ -259,7 +261,7 @@ static void pinned_memory_is_given_up_while_captured(void **state)
         ok(weir_capture_end(f.known));
         open_gate(&g);
         ok(weir_stream_synchronize(f.known));
-        q = q ? q : allocate(other, 3 * MIB, WEIR_STREAM_HOST, WEIR_OTHER);
+        q = q ? q : allocate(other, 3 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_OTHER);
         ok(weir_free(other, q, WEIR_STREAM_HOST));
     }
     assert_int_equal(errors + warnings, 0);
@@ -284,7 +286,7 @@ static void *take_beside(void *argument)
 
 static weir_block_details details_of(const void *pointer)
 {
-    weir_block_details d = {.size = sizeof d};
+    weir_block_details d = {.struct_size = sizeof d};
     ok(weir_block_info(pointer, &d));
     return d;
 }
@@ -304,11 +306,11 @@ static void taken_without_a_stream_for_a_graph(void **state)
     pthread_create(&thread, NULL, take_beside, &b);
     pthread_join(thread, NULL);
     assert_int_equal(details_of(p).stream.id, f.known.id);
-    assert_int_equal(details_of(p).memory_class, WEIR_ACTIVATIONS);
+    assert_int_equal(details_of(p).memory_class, WEIR_CLASS_ACTIVATIONS);
     assert_int_equal(details_of(weight).stream.id, 0);
     assert_int_equal(details_of(b.block).stream.id, 0);
     f.table->Free(f.table, p);
-    weir_graph_details g = {.size = sizeof g};
+    weir_graph_details g = {.struct_size = sizeof g};
     ok(weir_graph_info(graph, &g));
     assert_int_equal(g.held_blocks, 1);
     ok(weir_graph_end(graph, f.known));
@@ -343,7 +345,7 @@ static void idle_when_the_last_free_is_done(void **state)
     assert_int_equal(weir_log_set(close_meanwhile, &f, WEIR_LOG_WARNING), WEIR_OK);
     control.stub_fail("cuMemFreeHost", 1, 999);
     f.table->Free(f.table, weight);
-    assert_int_equal(close_answered, WEIR_BUSY);
+    assert_int_equal(close_answered, WEIR_ERR_BUSY);
     assert_int_equal(weir_log_set(NULL, NULL, WEIR_LOG_OFF), WEIR_OK);
     end(&f);
 }
@@ -479,7 +481,7 @@ typedef struct pooled {
 static pooled open_pool(const fixture *f)
 {
     pooled p;
-    weir_blocks_options options = {.size = sizeof options, .bytes = 4096, .count = 256};
+    weir_blocks_options options = {.struct_size = sizeof options, .bytes = 4096, .count = 256};
     ok(weir_blocks_create(f->b, &options, &p.pool));
     ok(weir_blocks_join(p.pool, f->a, 200, &p.member));
     weir_onnxruntime_options o = fake_options(f->a, f->known);
@@ -558,7 +560,7 @@ static void inside_a_run_of_blocks(void **state)
     assert_int_equal(warnings, 2);
     assert_int_equal(pool_stats(&pool).foreign, 2);
     assert_int_equal(pool_stats(&pool).live, 1);
-    fails(WEIR_BUSY, weir_onnxruntime_close(pool.bridge));
+    fails(WEIR_ERR_BUSY, weir_onnxruntime_close(pool.bridge));
     table->Free(table, p);
     assert_int_equal(pool_stats(&pool).live, 0);
     assert_int_equal(errors, 0);

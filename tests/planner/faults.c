@@ -76,7 +76,7 @@ static void a_disk_that_is_full(void **state)
     weir_status status = weir_plan_save(plan, path);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     signal(SIGXFSZ, handler);
-    check_status(status, WEIR_SYSTEM, "weir_plan_save", __FILE__, __LINE__);
+    check_status(status, WEIR_ERR_SYSTEM, "weir_plan_save", __FILE__, __LINE__);
     assert_non_null(strstr(weir_detail(), strerror(EFBIG)));
     ok(weir_plan_save(plan, path));
     weir_plan_destroy(plan);

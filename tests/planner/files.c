@@ -57,7 +57,7 @@ static void names_of_rows_are_whole(void **state)
     assert_int_equal(strlen(b.name), 1023);
     assert_memory_equal(b.name, strchr(text, '\n') + 1, 1023);
     weir_buffers_destroy(list);
-    fails(WEIR_CORRUPT, weir_buffers_parse_csv(part, sizeof part - 1, "the sheet", &list));
+    fails(WEIR_ERR_CORRUPT, weir_buffers_parse_csv(part, sizeof part - 1, "the sheet", &list));
     detail_names("line 2");
 }
 
@@ -70,22 +70,22 @@ static void what_is_no_csv_is_refused_with_its_line(void **state)
         const char *text, *names;
         weir_status status;
     } bad[] = {
-        {"", "header", WEIR_CORRUPT},
-        {"id,lower,upper", "size", WEIR_CORRUPT},
-        {"lower,size", "upper and end", WEIR_CORRUPT},
-        {"lower,upper,end,size", "upper and end", WEIR_CORRUPT},
-        {"lower,upper,size,colour", "colour", WEIR_CORRUPT},
-        {"lower,upper,size,size", "twice", WEIR_CORRUPT},
-        {"lower,upper,size\n0,1,1\n0,1", "line 3", WEIR_CORRUPT},
-        {"lower,upper,size\n0,1,1,1", "more fields", WEIR_CORRUPT},
-        {"lower,upper,size\n0,1,-1", "\"-1\"", WEIR_CORRUPT},
-        {"lower,upper,size\n0,1,18446744073709551616", "64 bits", WEIR_CORRUPT},
-        {"lower,end,size\n0,18446744073709551615,1", "largest", WEIR_CORRUPT},
-        {"lower,upper,size\n\n1,1,1", "line 3", WEIR_INVALID},
-        {"lower,upper,size,gaps\n0,9,1,3", "no gap", WEIR_CORRUPT},
-        {"lower,upper,size,gaps\n0,9,1,3-5 5-6", "steps between", WEIR_INVALID},
-        {"lower,upper,size,gaps\n0,9,1,3-5@0:1", "stays", WEIR_UNSUPPORTED},
-        {long_row, "line 2: the id \"namename", WEIR_CORRUPT},
+        {"", "header", WEIR_ERR_CORRUPT},
+        {"id,lower,upper", "size", WEIR_ERR_CORRUPT},
+        {"lower,size", "upper and end", WEIR_ERR_CORRUPT},
+        {"lower,upper,end,size", "upper and end", WEIR_ERR_CORRUPT},
+        {"lower,upper,size,colour", "colour", WEIR_ERR_CORRUPT},
+        {"lower,upper,size,size", "twice", WEIR_ERR_CORRUPT},
+        {"lower,upper,size\n0,1,1\n0,1", "line 3", WEIR_ERR_CORRUPT},
+        {"lower,upper,size\n0,1,1,1", "more fields", WEIR_ERR_CORRUPT},
+        {"lower,upper,size\n0,1,-1", "\"-1\"", WEIR_ERR_CORRUPT},
+        {"lower,upper,size\n0,1,18446744073709551616", "64 bits", WEIR_ERR_CORRUPT},
+        {"lower,end,size\n0,18446744073709551615,1", "largest", WEIR_ERR_CORRUPT},
+        {"lower,upper,size\n\n1,1,1", "line 3", WEIR_ERR_INVALID},
+        {"lower,upper,size,gaps\n0,9,1,3", "no gap", WEIR_ERR_CORRUPT},
+        {"lower,upper,size,gaps\n0,9,1,3-5 5-6", "steps between", WEIR_ERR_INVALID},
+        {"lower,upper,size,gaps\n0,9,1,3-5@0:1", "stays", WEIR_ERR_UNSUPPORTED},
+        {long_row, "line 2: the id \"namename", WEIR_ERR_CORRUPT},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         weir_buffers *list = NULL;
@@ -95,7 +95,7 @@ static void what_is_no_csv_is_refused_with_its_line(void **state)
         assert_null(list);
     }
     weir_buffers *list;
-    fails(WEIR_NOT_FOUND, weir_buffers_read_csv("/no/such/file.csv", &list));
+    fails(WEIR_ERR_NOT_FOUND, weir_buffers_read_csv("/no/such/file.csv", &list));
 }
 
 /* Everything that a list can have. */
@@ -160,7 +160,7 @@ static void plans_come_back_from_files(void **state)
     weir_plan_destroy(plan);
     weir_buffers_destroy(list);
     unlink(path);
-    fails(WEIR_NOT_FOUND, weir_plan_load(path, &back));
+    fails(WEIR_ERR_NOT_FOUND, weir_plan_load(path, &back));
 }
 
 typedef struct writer {
@@ -220,9 +220,9 @@ static void changed_plans_are_corrupt(void **state)
     char *text = content(path, &length);
     for (size_t i = 0; i < length; i++) {
         text[i] ^= 1;
-        fails(WEIR_CORRUPT, weir_plan_parse(text, length, "a plan", &back));
+        fails(WEIR_ERR_CORRUPT, weir_plan_parse(text, length, "a plan", &back));
         text[i] ^= 1;
-        fails(WEIR_CORRUPT, weir_plan_parse(text, i, "a plan", &back));
+        fails(WEIR_ERR_CORRUPT, weir_plan_parse(text, i, "a plan", &back));
     }
     assert_null(back);
     ok(weir_plan_parse(text, length, "a plan", &back));
@@ -259,7 +259,7 @@ static void plans_beyond_63_bits_are_corrupt(void **state)
     };
     weir_plan *plan = NULL;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        fails(WEIR_CORRUPT, parse_plan(bad[i], &plan));
+        fails(WEIR_ERR_CORRUPT, parse_plan(bad[i], &plan));
         assert_null(plan);
     }
     ok(parse_plan("plan 1 1 1\nbuffer 8 0 1 0 0 0 0 0 0 0 0 9223372036854775799 0 =a\n", &plan));
@@ -282,15 +282,15 @@ static void plans_do_not_serve_other_lists(void **state)
     (void)add(other, 0, 3, 10);
     (void)add(other, 2, 4, 10);
     weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
-    fails(WEIR_CORRUPT, weir_plan_check(plan, other));
+    fails(WEIR_ERR_CORRUPT, weir_plan_check(plan, other));
     detail_names("b0 and b1 share bytes");
     detail_names("step 2");
     ok(weir_buffers_conflict(list, 0, 1));
-    fails(WEIR_CORRUPT, weir_plan_check(plan, list));
+    fails(WEIR_ERR_CORRUPT, weir_plan_check(plan, list));
     detail_names("conflict");
     static const uint32_t order[] = {0, 1, 2, 3};
     ok(weir_buffers_schedule(list, order, 4));
-    fails(WEIR_CORRUPT, weir_plan_check(plan, list));
+    fails(WEIR_ERR_CORRUPT, weir_plan_check(plan, list));
     detail_names("schedule");
     weir_plan_destroy(plan);
     weir_buffers_destroy(list);

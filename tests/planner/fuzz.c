@@ -27,7 +27,7 @@ static void plan_it(const weir_buffers *list, unsigned how)
     options.alignment = (uint64_t)1 << (how / 3 % 12);
     weir_plan *plan;
     weir_status status = weir_plan_make(list, &options, &plan);
-    require(status == WEIR_OK || status == WEIR_INVALID || status == WEIR_CONFLICT, "planned");
+    require(status == WEIR_OK || status == WEIR_ERR_INVALID || status == WEIR_ERR_CONFLICT, "planned");
     if (status != WEIR_OK)
         return;
     require(weir_plan_check(plan, list) == WEIR_OK, "checked");

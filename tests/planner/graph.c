@@ -8,7 +8,7 @@ enum { NODES = 64, WORDS = 24 };
 
 static weir_node node(weir_node_kind kind, weir_type type, int64_t elements, const uint32_t *inputs, size_t count)
 {
-    return (weir_node){.size = sizeof(weir_node),
+    return (weir_node){.struct_size = sizeof(weir_node),
                        .kind = kind,
                        .type = type,
                        .elements = elements,
@@ -31,15 +31,15 @@ static const uint32_t of0[] = {0}, of1[] = {1}, of2[] = {2}, of4[] = {4};
 /* An input, a computation, views of it, a cast to another type, a further result. */
 static void make_example(weir_node nodes[8])
 {
-    nodes[0] = node(WEIR_NODE_INPUT, WEIR_F32, 10, NULL, 0);
-    nodes[1] = node(WEIR_NODE_COMPUTE, WEIR_F32, 12, of0, 1);
-    nodes[2] = node(WEIR_NODE_RESHAPE, WEIR_F32, 12, of1, 1);
-    nodes[3] = node(WEIR_NODE_NARROW, WEIR_F32, 4, of2, 1);
+    nodes[0] = node(WEIR_NODE_INPUT, WEIR_TYPE_F32, 10, NULL, 0);
+    nodes[1] = node(WEIR_NODE_COMPUTE, WEIR_TYPE_F32, 12, of0, 1);
+    nodes[2] = node(WEIR_NODE_RESHAPE, WEIR_TYPE_F32, 12, of1, 1);
+    nodes[3] = node(WEIR_NODE_NARROW, WEIR_TYPE_F32, 4, of2, 1);
     nodes[3].start = 8;
-    nodes[4] = node(WEIR_NODE_CAST, WEIR_F16, 12, of2, 1);
-    nodes[5] = node(WEIR_NODE_CAST, WEIR_BF16, 12, of4, 1);
-    nodes[6] = node(WEIR_NODE_COMPUTE, WEIR_F32, 0, of2, 1);
-    nodes[7] = node(WEIR_NODE_FURTHER, WEIR_I64, 3, NULL, 0);
+    nodes[4] = node(WEIR_NODE_CAST, WEIR_TYPE_F16, 12, of2, 1);
+    nodes[5] = node(WEIR_NODE_CAST, WEIR_TYPE_BF16, 12, of4, 1);
+    nodes[6] = node(WEIR_NODE_COMPUTE, WEIR_TYPE_F32, 0, of2, 1);
+    nodes[7] = node(WEIR_NODE_FURTHER, WEIR_TYPE_I64, 3, NULL, 0);
     nodes[7].output = true;
 }
 
@@ -102,8 +102,8 @@ static void bad_nodes_are_refused_by_name(void **state)
     weir_buffers *list;
 #define REFUSED(index, change, text)                                                                                   \
     make_example(nodes), nodes[index].name = "norm1", nodes[index].change,                                             \
-                         fails(WEIR_INVALID, weir_buffers_from_nodes(nodes, 8, NULL, &list)), detail_names("norm1"),   \
-                         detail_names(text)
+                         fails(WEIR_ERR_INVALID, weir_buffers_from_nodes(nodes, 8, NULL, &list)),                      \
+                         detail_names("norm1"), detail_names(text)
     REFUSED(1, elements = -1, "not known");
     REFUSED(1, inputs = of2, "later");
     REFUSED(2, elements = 11, "elements");
@@ -133,14 +133,14 @@ static void make_graph(graph *g, uint64_t *seed)
         for (int k = 0; k < 3; k++)
             g->inputs[i][k] = i > 0 ? (uint32_t)(i - 1 - roll(seed, i < 8 ? i : 8)) : 0;
         weir_node *n = &g->nodes[i];
-        *n = node(WEIR_NODE_COMPUTE, WEIR_F32, 1 + (int64_t)roll(seed, WORDS), g->inputs[i], 1 + roll(seed, 3));
+        *n = node(WEIR_NODE_COMPUTE, WEIR_TYPE_F32, 1 + (int64_t)roll(seed, WORDS), g->inputs[i], 1 + roll(seed, 3));
         int64_t under = i > 0 ? g->nodes[g->inputs[i][0]].elements : 0;
         if (i == 0 || roll(seed, 10) == 0) {
-            *n = node(WEIR_NODE_INPUT, WEIR_F32, n->elements, NULL, 0);
+            *n = node(WEIR_NODE_INPUT, WEIR_TYPE_F32, n->elements, NULL, 0);
         } else if (roll(seed, 6) == 0) {
-            *n = node(WEIR_NODE_RESHAPE, WEIR_F32, under, g->inputs[i], 1);
+            *n = node(WEIR_NODE_RESHAPE, WEIR_TYPE_F32, under, g->inputs[i], 1);
         } else if (roll(seed, 6) == 0) {
-            *n = node(WEIR_NODE_NARROW, WEIR_F32, 1 + (int64_t)roll(seed, (uint64_t)under), g->inputs[i], 1);
+            *n = node(WEIR_NODE_NARROW, WEIR_TYPE_F32, 1 + (int64_t)roll(seed, (uint64_t)under), g->inputs[i], 1);
             n->start = roll(seed, (uint64_t)(under - n->elements) + 1);
         } else if (roll(seed, 2)) {
             n->elements = roll(seed, 2) ? under : 1 + (int64_t)roll(seed, (uint64_t)under);

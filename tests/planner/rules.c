@@ -124,7 +124,7 @@ static void fixed_buffers_stay(void **state)
     weir_plan_destroy(plan);
     ok(weir_buffers_pin(list, c, 160 + 32));
     ok(weir_buffers_pin(list, a, 128 + 64));
-    fails(WEIR_CONFLICT, weir_plan_make(list, NULL, &plan));
+    fails(WEIR_ERR_CONFLICT, weir_plan_make(list, NULL, &plan));
     detail_names("b0");
     detail_names("b2");
     ok(weir_buffers_pin(list, c, UINT64_MAX));
@@ -301,7 +301,7 @@ static void nothing_is_live_in_a_gap(void **state)
     weir_buffers *list = empty_list();
     weir_buffer b = WEIR_INIT(weir_buffer);
     uint32_t a = add(list, 0, 10, 100), early = add_sharing(list, 1, 3, 50, WEIR_SHARING_VIEW, a, 0);
-    fails(WEIR_INVALID, weir_buffers_gap(list, a, 2, 7));
+    fails(WEIR_ERR_INVALID, weir_buffers_gap(list, a, 2, 7));
     detail_names("b1");
     ok(weir_buffers_gap(list, a, 3, 7));
     b.bytes = 20;
@@ -309,17 +309,17 @@ static void nothing_is_live_in_a_gap(void **state)
     b.end = 8;
     b.sharing = WEIR_SHARING_VIEW;
     b.of = early;
-    fails(WEIR_INVALID, weir_buffers_add(list, &b, NULL));
+    fails(WEIR_ERR_INVALID, weir_buffers_add(list, &b, NULL));
     detail_names("gap of b0");
     b.begin = 7;
     ok(weir_buffers_add(list, &b, NULL));
-    fails(WEIR_INVALID, weir_buffers_use(list, a, 3));
-    fails(WEIR_INVALID, weir_buffers_use(list, a, 6));
-    fails(WEIR_INVALID, weir_buffers_use(list, early, 9));
+    fails(WEIR_ERR_INVALID, weir_buffers_use(list, a, 3));
+    fails(WEIR_ERR_INVALID, weir_buffers_use(list, a, 6));
+    fails(WEIR_ERR_INVALID, weir_buffers_use(list, early, 9));
     ok(weir_buffers_use(list, a, 7));
     ok(weir_buffers_use(list, early, 0));
     b.persistent = true;
-    fails(WEIR_INVALID, weir_buffers_add(list, &b, NULL));
+    fails(WEIR_ERR_INVALID, weir_buffers_add(list, &b, NULL));
     assert_int_equal(weir_buffers_count(list), 3);
     weir_buffers_destroy(list);
 }
@@ -357,7 +357,7 @@ static void offsets_have_64_bits(void **state)
     list = empty_list();
     (void)add(list, 0, 1, (uint64_t)1 << 62);
     (void)add(list, 2, 3, (uint64_t)1 << 62);
-    fails(WEIR_INVALID, weir_plan_make(list, NULL, &plan));
+    fails(WEIR_ERR_INVALID, weir_plan_make(list, NULL, &plan));
     detail_names("63 bits");
     weir_buffers_destroy(list);
     list = empty_list();
@@ -369,7 +369,7 @@ static void offsets_have_64_bits(void **state)
         b.kind = (weir_kind)kind;
         ok(weir_buffers_add(list, &b, NULL));
     }
-    fails(WEIR_INVALID, weir_plan_make(list, NULL, &plan));
+    fails(WEIR_ERR_INVALID, weir_plan_make(list, NULL, &plan));
     detail_names("63 bits");
     weir_buffers_destroy(list);
 }
@@ -385,7 +385,7 @@ static void bad_buffers_are_refused_by_name(void **state)
     good.end = 3;
     good.of = root;
 #define REFUSED(member, value, text)                                                                                   \
-    b = good, b.member = (value), fails(WEIR_INVALID, weir_buffers_add(list, &b, NULL)),                               \
+    b = good, b.member = (value), fails(WEIR_ERR_INVALID, weir_buffers_add(list, &b, NULL)),                           \
     detail_names("attention.scores"), detail_names(text)
     REFUSED(begin, 3, "live from step 3");
     REFUSED(end, WEIR_STEPS_MAX + 1, "2^62");
@@ -405,9 +405,9 @@ static void bad_buffers_are_refused_by_name(void **state)
     REFUSED(offset, UINT64_MAX - 3, "64 bits");
 #undef REFUSED
     assert_int_equal(weir_buffers_count(list), 1);
-    fails(WEIR_INVALID, weir_buffers_gap(list, 0, 0, 1));
-    fails(WEIR_INVALID, weir_buffers_gap(list, 1, 0, 1));
-    fails(WEIR_INVALID, weir_buffers_conflict(list, 0, 0));
+    fails(WEIR_ERR_INVALID, weir_buffers_gap(list, 0, 0, 1));
+    fails(WEIR_ERR_INVALID, weir_buffers_gap(list, 1, 0, 1));
+    fails(WEIR_ERR_INVALID, weir_buffers_conflict(list, 0, 0));
     weir_buffers_destroy(list);
 }
 

@@ -1,4 +1,4 @@
-# The adaptors guard and stats, on the host and on cuda over the stub.
+# The adaptor guard, on the host and on cuda over the stub.
 function(weir_adaptor_test name)
   weir_test(${name} ${ARGN} LIBS ${CMAKE_DL_LIBS} TIMEOUT 120)
   target_include_directories(test-${name} PRIVATE core)
@@ -11,7 +11,6 @@ function(weir_adaptor_test name)
 endfunction()
 weir_adaptor_test(guard resources/guard.c resources/guard_pages.c)
 weir_adaptor_test(guard-order resources/guard_order.c)
-weir_adaptor_test(meter resources/meter.c INTERNAL)
 weir_test(guard-inside resources/guard_inside.c INTERNAL)
 target_include_directories(test-guard-inside PRIVATE core)
 

@@ -8,7 +8,7 @@
 
 static inline weir_runtime *make_over(const wi_driver *driver, const char *resource, uint64_t budget)
 {
-    weir_runtime_options options = {.size = sizeof options, .budget = budget, .resource = resource};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = budget, .resource = resource};
     weir_runtime *runtime;
     ok(wi_runtime_create_over(driver, 0, &options, &runtime));
     return runtime;
@@ -40,9 +40,10 @@ static inline void end_over(weir_runtime *runtime)
  * fails. */
 static inline bool passes(weir_status status, weir_status planned)
 {
-    if (status != WEIR_OK && status != planned && status != WEIR_OUT_OF_MEMORY && status != WEIR_NO_ROOM)
+    if (status != WEIR_OK && status != planned && status != WEIR_ERR_OUT_OF_MEMORY && status != WEIR_ERR_NO_ROOM)
         print_error("%s (%s)\n", weir_status_name(status), weir_detail());
-    assert_true(status == WEIR_OK || status == planned || status == WEIR_OUT_OF_MEMORY || status == WEIR_NO_ROOM);
+    assert_true(status == WEIR_OK || status == planned || status == WEIR_ERR_OUT_OF_MEMORY ||
+                status == WEIR_ERR_NO_ROOM);
     return status == WEIR_OK;
 }
 
@@ -57,10 +58,10 @@ static inline void run_with_faults(weir_runtime *runtime, weir_client *client, c
         weir_stream stream = round % 3 == 2 ? WEIR_STREAM_HOST : streams[round % 2];
         if (*at && passes(weir_free(client, *at, stream), planned))
             *at = NULL;
-        weir_request request = {.size = sizeof request,
+        weir_request request = {.struct_size = sizeof request,
                                 .bytes = 1000 + 7000 * (size_t)(round % 4),
                                 .stream = stream,
-                                .flags = round % 4 == 1 ? WEIR_ZEROED : 0};
+                                .flags = round % 4 == 1 ? WEIR_ALLOC_ZEROED : 0};
         weir_block block;
         if (!*at && passes(weir_alloc_with(client, &request, &block), planned))
             *at = block.pointer;
@@ -99,7 +100,7 @@ static inline void a_fault_at_every_call(const char *resource, weir_status statu
         ok(weir_stream_synchronize(streams[0]));
         ok(weir_stream_synchronize(streams[1]));
         (void)take_snapshot(runtime); /* what failed is tried again */
-        void *all = allocate(client, 16 * GRANULE, WEIR_STREAM_HOST, WEIR_KV);
+        void *all = allocate(client, 16 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         ok(weir_free(client, all, WEIR_STREAM_HOST));
         ok(weir_runtime_trim(runtime, 0, NULL));
         assert_int_equal(stats_of(runtime).held, 0);

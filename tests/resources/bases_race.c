@@ -59,7 +59,7 @@ static void *race(void *user)
         weir_stream stream = next_random(&random) % 3 ? f->a : f->b;
         size_t bytes = 1024u << next_random(&random) % 2;
         void *p;
-        if (weir_alloc(f->one, bytes, stream, WEIR_KV, &p) != WEIR_OK)
+        if (weir_alloc(f->one, bytes, stream, WEIR_CLASS_KV, &p) != WEIR_OK)
             return user;
         note(r->number, p, bytes);
         *s = (stamp){p, (uint64_t)r->number << 32 | (unsigned)turn, bytes / sizeof *s->at};

@@ -69,8 +69,8 @@ static void lengths_that_no_number_can_tell(void **state)
     fixture f = start(128 * MIB);
     static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 511, SIZE_MAX / 2, SIZE_MAX / 4 + 1, SIZE_MAX / 4};
     for (size_t i = 0; i < 5; i++) {
-        weir_status status = weir_alloc(f.one, sizes[i], WEIR_STREAM_HOST, WEIR_KV, &p);
-        assert_int_equal(status, sizes[i] > SIZE_MAX / 4 ? WEIR_INVALID : WEIR_OUT_OF_MEMORY);
+        weir_status status = weir_alloc(f.one, sizes[i], WEIR_STREAM_HOST, WEIR_CLASS_KV, &p);
+        assert_int_equal(status, sizes[i] > SIZE_MAX / 4 ? WEIR_ERR_INVALID : WEIR_ERR_OUT_OF_MEMORY);
         assert_null(p);
     }
     assert_int_equal(script.pieces, 0);
@@ -182,20 +182,20 @@ static void streams(void **state)
     (void)state;
     fixture f = start(128 * MIB);
     gate g = GATE;
-    char *p = allocate(f.one, 4096, f.a, WEIR_KV), *q = allocate(f.one, 4096, f.b, WEIR_KV);
+    char *p = allocate(f.one, 4096, f.a, WEIR_CLASS_KV), *q = allocate(f.one, 4096, f.b, WEIR_CLASS_KV);
     ok(weir_call(f.runtime, pass_gate, &g, f.a));
     ok(weir_free(f.one, p, f.a));
     ok(weir_free(f.one, q, f.b));
-    char *others = allocate(f.two, 4096, f.b, WEIR_KV), *long_one = allocate(f.two, 8192, f.b, WEIR_KV);
+    char *others = allocate(f.two, 4096, f.b, WEIR_CLASS_KV), *long_one = allocate(f.two, 8192, f.b, WEIR_CLASS_KV);
     assert_ptr_equal(others, q);
     assert_true(long_one > q);
-    char *own = allocate(f.one, 4096, f.a, WEIR_KV);
+    char *own = allocate(f.one, 4096, f.a, WEIR_CLASS_KV);
     assert_ptr_equal(own, p);
     ok(weir_free(f.one, own, f.a));
     open_gate(&g);
     ok(weir_stream_synchronize(f.a));
     ok(weir_runtime_trim(f.runtime, UINT64_MAX, NULL));
-    assert_ptr_equal(allocate(f.two, 4096, f.b, WEIR_KV), p);
+    assert_ptr_equal(allocate(f.two, 4096, f.b, WEIR_CLASS_KV), p);
     ok(weir_free(f.two, p, f.b));
     ok(weir_free(f.two, others, f.b));
     ok(weir_free(f.two, long_one, f.b));
@@ -208,13 +208,13 @@ static void a_recorded_use_delays_reuse(void **state)
     (void)state;
     fixture f = start(128 * MIB);
     gate g = GATE;
-    char *before = allocate(f.one, 4096, f.a, WEIR_KV), *p = allocate(f.one, 4096, f.a, WEIR_KV);
+    char *before = allocate(f.one, 4096, f.a, WEIR_CLASS_KV), *p = allocate(f.one, 4096, f.a, WEIR_CLASS_KV);
     ok(weir_call(f.runtime, pass_gate, &g, f.b));
     ok(weir_use_record(f.runtime, p, f.b));
     ok(weir_free(f.one, before, f.a));
     ok(weir_free(f.one, p, f.a));
     assert_int_equal(details_of(p).state, WEIR_BLOCK_PENDING);
-    char *next = allocate(f.one, 4096, f.a, WEIR_KV), *longer = allocate(f.one, 8192, f.a, WEIR_KV);
+    char *next = allocate(f.one, 4096, f.a, WEIR_CLASS_KV), *longer = allocate(f.one, 8192, f.a, WEIR_CLASS_KV);
     assert_ptr_equal(next, before);
     assert_true(longer > p);
     ok(weir_free(f.one, next, f.a));
@@ -222,7 +222,7 @@ static void a_recorded_use_delays_reuse(void **state)
     ok(weir_stream_synchronize(f.b));
     ok(weir_stream_synchronize(f.a));
     ok(weir_runtime_trim(f.runtime, UINT64_MAX, NULL));
-    assert_ptr_equal(allocate(f.one, 8192, f.a, WEIR_KV), before);
+    assert_ptr_equal(allocate(f.one, 8192, f.a, WEIR_CLASS_KV), before);
     ok(weir_free(f.one, before, f.a));
     ok(weir_free(f.one, longer, f.a));
     end(&f);
@@ -252,8 +252,8 @@ static void the_cache_is_emptied_after_partial_use(void **state)
     ok(weir_runtime_trim(f.runtime, 2 * MIB - 1, &released));
     assert_int_equal(released, 2 * MIB);
     assert_int_equal(stats_of(f.runtime).held, 0);
-    fails(WEIR_DOUBLE_FREE, weir_free(f.one, q, WEIR_STREAM_HOST));
-    fails(WEIR_FOREIGN, weir_free(f.one, q + 256, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_DOUBLE_FREE, weir_free(f.one, q, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_FOREIGN, weir_free(f.one, q + 256, WEIR_STREAM_HOST));
     end(&f);
 }
 
@@ -262,7 +262,7 @@ static void what_the_device_is_not_past_stays(void **state)
     (void)state;
     fixture f = start(128 * MIB);
     gate g = GATE;
-    char *p = allocate(f.one, 4096, f.a, WEIR_KV);
+    char *p = allocate(f.one, 4096, f.a, WEIR_CLASS_KV);
     ok(weir_call(f.runtime, pass_gate, &g, f.a));
     ok(weir_free(f.one, p, f.a));
     ok(weir_runtime_trim(f.runtime, 0, NULL));
@@ -316,16 +316,16 @@ static void stale_frees(void **state)
 {
     (void)state;
     fixture f = start(128 * MIB);
-    weir_request request = {.size = sizeof request, .bytes = 4096};
+    weir_request request = {.struct_size = sizeof request, .bytes = 4096};
     weir_block first, second;
     ok(weir_alloc_with(f.one, &request, &first));
     ok(weir_free_block(f.one, first, WEIR_STREAM_HOST));
-    fails(WEIR_DOUBLE_FREE, weir_free_block(f.one, first, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_DOUBLE_FREE, weir_free_block(f.one, first, WEIR_STREAM_HOST));
     ok(weir_alloc_with(f.one, &request, &second));
     assert_ptr_equal(second.pointer, first.pointer);
-    fails(WEIR_STALE, weir_free_block(f.one, first, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_STALE, weir_free_block(f.one, first, WEIR_STREAM_HOST));
     weir_launch *launch;
-    fails(WEIR_STALE, weir_launch_begin(f.runtime, f.b, &(weir_use){first, WEIR_READ}, 1, &launch));
+    fails(WEIR_ERR_STALE, weir_launch_begin(f.runtime, f.b, &(weir_use){first, WEIR_ACCESS_READ}, 1, &launch));
     assert_int_equal(details_of(second.pointer).state, WEIR_BLOCK_LIVE);
     ok(weir_free_block(f.one, second, WEIR_STREAM_HOST));
     end(&f);

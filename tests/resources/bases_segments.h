@@ -20,14 +20,14 @@ static struct {
 static inline weir_status my_reserve(wi_device *device, uint64_t bytes, void **address)
 {
     (void)device, (void)bytes, (void)address;
-    return weir_fail(WEIR_UNSUPPORTED, "the script cannot map memory");
+    return weir_fail(WEIR_ERR_UNSUPPORTED, "the script cannot map memory");
 }
 
 static inline weir_status my_allocate(wi_device *device, weir_kind kind, uint64_t bytes, void **address)
 {
     script.pieces++;
     if (script.longest && bytes > script.longest)
-        return weir_fail(WEIR_OUT_OF_MEMORY, "the script has no such piece");
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "the script has no such piece");
     script.asked = bytes;
     return faulty_driver.allocate(device, kind, bytes, address);
 }
@@ -35,7 +35,7 @@ static inline weir_status my_allocate(wi_device *device, weir_kind kind, uint64_
 static inline weir_status my_release(wi_device *device, weir_kind kind, void *address, uint64_t bytes)
 {
     if (script.keeps)
-        return weir_fail(WEIR_DRIVER, "the script keeps it");
+        return weir_fail(WEIR_ERR_DRIVER, "the script keeps it");
     script.released += bytes;
     return faulty_driver.release(device, kind, address, bytes);
 }
@@ -76,7 +76,7 @@ static inline void end(fixture *f)
 
 static inline char *take(const fixture *f, uint64_t bytes)
 {
-    return allocate(f->one, bytes, WEIR_STREAM_HOST, WEIR_ACTIVATIONS);
+    return allocate(f->one, bytes, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS);
 }
 
 static inline void give(const fixture *f, void *pointer)

@@ -83,7 +83,7 @@ static void a_device_that_is_full(void **state)
     ok(weir_runtime_trim(f.runtime, 0, NULL));
     p = take(&f, 5 * MIB);
     assert_int_equal(script.asked, 5 * MIB);
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f.two, 7 * MIB, WEIR_STREAM_HOST, WEIR_KV, &none));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f.two, 7 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV, &none));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_OTHER_PROCESS);
     assert_int_equal(stats_of(f.runtime).held, 5 * MIB);
     assert_int_equal(stats_of(f.runtime).promised, 0);
@@ -99,7 +99,7 @@ static void a_refusal_tells_what_there_is(void **state)
     fixture f = start(24 * MIB);
     char *p = take(&f, 5 * MIB), *q = take(&f, 5 * MIB);
     give(&f, p); /* 5 free, 5 live, 10 free in one segment, and 4 that the budget leaves */
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f.one, 11 * MIB, WEIR_STREAM_HOST, WEIR_KV, &none));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f.one, 11 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV, &none));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_FRAGMENTATION);
     assert_int_equal(last_refusal().largest, 10 * MIB);
     assert_int_equal(last_refusal().needed, 31 * MIB);
@@ -120,7 +120,7 @@ static void resizing(void **state)
     ok(weir_resize(f.one, p, 5 * MIB, WEIR_STREAM_HOST)); /* exactly 1 MiB stays behind it */
     assert_int_equal(stats_of(f.runtime).live, 7 * MIB);
     assert_int_equal(bytes_behind(&f, p), MIB);
-    fails(WEIR_NO_ROOM, weir_resize(f.one, p, 6 * MIB + 1, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_NO_ROOM, weir_resize(f.one, p, 6 * MIB + 1, WEIR_STREAM_HOST));
     ok(weir_resize(f.one, p, 6 * MIB, WEIR_STREAM_HOST));
     assert_int_equal(stats_of(f.runtime).live, 8 * MIB);
     ok(weir_resize(f.one, p, 5 * MIB - 512, WEIR_STREAM_HOST)); /* a tail of more */
@@ -145,11 +145,11 @@ static void secrets_behind_a_block(void **state)
     (void)state;
     fixture f = start(128 * MIB);
     weir_client *secret;
-    ok(weir_client_open(
-        f.runtime,
-        &(weir_client_options){.size = sizeof(weir_client_options), .name = "secret", .scrub = WEIR_SCRUB_OTHERS},
-        &secret));
-    char *p = allocate(secret, 3 * MIB, WEIR_STREAM_HOST, WEIR_KV), *rest = take(&f, 17 * MIB);
+    ok(weir_client_open(f.runtime,
+                        &(weir_client_options){
+                            .struct_size = sizeof(weir_client_options), .name = "secret", .scrub = WEIR_SCRUB_OTHERS},
+                        &secret));
+    char *p = allocate(secret, 3 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV), *rest = take(&f, 17 * MIB);
     memset(p, 0x5e, 3 * MIB);
     ok(weir_free(secret, p, WEIR_STREAM_HOST));
     assert_ptr_equal(take(&f, 2 * MIB), p); /* scrubbed, and 1 MiB behind it is not */
@@ -200,7 +200,7 @@ static void random_blocks(void **state)
         void *p;
         blocks[k].bytes = random_size(&seed);
         blocks[k].stream = next_random(&seed) % 2 ? f.a : f.b;
-        if (weir_alloc(f.one, blocks[k].bytes, blocks[k].stream, WEIR_KV, &p) == WEIR_OK) {
+        if (weir_alloc(f.one, blocks[k].bytes, blocks[k].stream, WEIR_CLASS_KV, &p) == WEIR_OK) {
             blocks[k].start = p;
             memset(p, mark, 1);
             memset(blocks[k].start + blocks[k].bytes - 1, mark, 1);
@@ -246,7 +246,7 @@ static void *work(void *user)
         }
         void *p;
         bytes[k] = random_size(&w->seed);
-        if (i < ROUNDS && weir_alloc(w->f->one, bytes[k], stream, WEIR_KV, &p) == WEIR_OK) {
+        if (i < ROUNDS && weir_alloc(w->f->one, bytes[k], stream, WEIR_CLASS_KV, &p) == WEIR_OK) {
             w->served++;
             blocks[k] = p;
             blocks[k][0] = blocks[k][bytes[k] - 1] = mark;
@@ -284,7 +284,7 @@ static void threads(void **state)
 static void faults_lose_nothing(void **state)
 {
     (void)state;
-    static const weir_status statuses[] = {WEIR_DRIVER, WEIR_OUT_OF_MEMORY, WEIR_DEVICE_LOST};
+    static const weir_status statuses[] = {WEIR_ERR_DRIVER, WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_DEVICE_LOST};
     for (int i = 0; i < 3; i++)
         a_fault_at_every_call("segments", statuses[i]);
 }

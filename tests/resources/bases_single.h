@@ -26,7 +26,7 @@ static inline weir_status my_open(int ordinal, wi_device **out)
 
 static inline weir_status refusal(void)
 {
-    return weir_fail(WEIR_DRIVER, "the script refuses");
+    return weir_fail(WEIR_ERR_DRIVER, "the script refuses");
 }
 
 static _Alignas(4096) char shelf[65536];
@@ -34,7 +34,7 @@ static _Alignas(4096) char shelf[65536];
 static inline weir_status my_allocate(wi_device *d, weir_kind kind, uint64_t bytes, void **address)
 {
     if (script.full)
-        return weir_fail(WEIR_OUT_OF_MEMORY, "the script is full");
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "the script is full");
     if (!script.address)
         return faulty_driver.allocate(d, kind, bytes, address);
     *address = script.address;
@@ -61,7 +61,7 @@ static inline void run_once(void (**hook)(void))
 static inline weir_status my_pool_allocate(wi_device *d, uint64_t bytes, void *stream, void **address)
 {
     if (script.full || script.full_until_trim)
-        return weir_fail(WEIR_OUT_OF_MEMORY, "the script is full");
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "the script is full");
     return faulty_driver.pool_allocate(d, bytes, stream, address);
 }
 

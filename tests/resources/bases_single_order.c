@@ -9,25 +9,25 @@ static void an_address_serves_again_in_stream_order(void **state)
     (void)state;
     fixture *f = make("async", MIB);
     gate g = GATE;
-    unsigned char *p = allocate(f->one, 1000, f->a, WEIR_KV);
+    unsigned char *p = allocate(f->one, 1000, f->a, WEIR_CLASS_KV);
     weir_block old = details_of(p).block;
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
     ok(weir_fill(f->runtime, p, 1, 1000, f->a));
     ok(weir_free(f->one, p, f->a));
     assert_int_equal(details_of(p).state, WEIR_BLOCK_PENDING);
-    fails(WEIR_DOUBLE_FREE, weir_free(f->one, p, f->a));
-    void *elsewhere = allocate(f->two, 1000, f->b, WEIR_OTHER);
+    fails(WEIR_ERR_DOUBLE_FREE, weir_free(f->one, p, f->a));
+    void *elsewhere = allocate(f->two, 1000, f->b, WEIR_CLASS_OTHER);
     assert_ptr_not_equal(elsewhere, p);
-    assert_ptr_equal(allocate(f->two, 1000, f->a, WEIR_WEIGHTS), p);
+    assert_ptr_equal(allocate(f->two, 1000, f->a, WEIR_CLASS_WEIGHTS), p);
     weir_stats s = stats_of(f->runtime);
     assert_int_equal(s.pending, 1024);
     assert_int_equal(s.live, 2048);
     assert_int_equal(details_of(p).state, WEIR_BLOCK_LIVE);
     assert_ptr_equal(details_of(p).client, f->two);
-    fails(WEIR_FOREIGN, weir_free(f->one, p, f->a));
-    fails(WEIR_STALE, weir_free_block(f->one, old, f->a));
+    fails(WEIR_ERR_FOREIGN, weir_free(f->one, p, f->a));
+    fails(WEIR_ERR_STALE, weir_free_block(f->one, old, f->a));
     /* On another stream it is used behind what the one before it queued. */
-    weir_use use = {.block = details_of(p).block, .access = WEIR_WRITE};
+    weir_use use = {.block = details_of(p).block, .access = WEIR_ACCESS_WRITE};
     weir_launch *launch;
     ok(weir_launch_begin(f->runtime, f->b, &use, 1, &launch));
     ok(weir_fill(f->runtime, p, 2, 1000, f->b));
@@ -50,7 +50,7 @@ static void *hook_got;
 
 static void allocate_meanwhile(void)
 {
-    hook_got = allocate(in_hook->two, 1000, in_hook->a, WEIR_KV);
+    hook_got = allocate(in_hook->two, 1000, in_hook->a, WEIR_CLASS_KV);
 }
 
 /* The driver gives the address out again before it has answered the one who gave it back. */
@@ -59,7 +59,7 @@ static void an_address_serves_again_before_the_answer(void **state)
     (void)state;
     for (int on_stream = 0; on_stream < 2; on_stream++) {
         fixture *f = in_hook = make("async", MIB);
-        void *p = allocate(f->one, 1000, f->a, WEIR_KV);
+        void *p = allocate(f->one, 1000, f->a, WEIR_CLASS_KV);
         gate g = GATE;
         if (on_stream)
             ok(weir_call(f->runtime, pass_gate, &g, f->a));
@@ -86,22 +86,22 @@ static void several_wait_at_one_address(void **state)
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
     void *p = NULL, *q;
     for (int i = 0; i < 16; i++) {
-        q = allocate(f->one, 4 * KIB, f->a, WEIR_KV);
+        q = allocate(f->one, 4 * KIB, f->a, WEIR_CLASS_KV);
         assert_true(!p || p == q);
         p = q;
         ok(weir_free(f->one, p, f->a));
         weir_stats s = stats_of(f->runtime);
         assert_int_equal(s.pending, (uint64_t)(i + 1) * 4 * KIB);
     }
-    weir_request request = {.size = sizeof request, .bytes = 1, .stream = f->a, .flags = WEIR_NO_WAIT};
+    weir_request request = {.struct_size = sizeof request, .bytes = 1, .stream = f->a, .flags = WEIR_ALLOC_NO_WAIT};
     weir_block none;
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc_with(f->one, &request, &none)); /* each counts until its event is passed */
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc_with(f->one, &request, &none)); /* each counts until its event is passed */
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
     open_gate(&g);
     ok(weir_stream_synchronize(f->a));
     assert_int_equal(stats_of(f->runtime).pending, 0);
     assert_int_equal(stats_of(f->runtime).held, pool_held());
-    fails(WEIR_DOUBLE_FREE, weir_free(f->one, p, f->a));
+    fails(WEIR_ERR_DOUBLE_FREE, weir_free(f->one, p, f->a));
     end(f);
 }
 
@@ -111,7 +111,7 @@ static void a_refused_hand_over_loses_nothing(void **state)
     (void)state;
     fixture *f = make("async", MIB);
     gate g = GATE;
-    unsigned char *p = allocate(f->one, 1000, f->a, WEIR_KV);
+    unsigned char *p = allocate(f->one, 1000, f->a, WEIR_CLASS_KV);
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
     snapshot before = take_snapshot(f->runtime);
     script.refused_releases = 1;
@@ -121,9 +121,9 @@ static void a_refused_hand_over_loses_nothing(void **state)
     assert_int_equal(after.device.live, 0);
     assert_int_equal(after.device.pending, before.device.live);
     assert_int_equal(details_of(p + 10).state, WEIR_BLOCK_PENDING);
-    void *other = allocate(f->two, 1000, f->a, WEIR_KV);
+    void *other = allocate(f->two, 1000, f->a, WEIR_CLASS_KV);
     assert_ptr_not_equal(other, p); /* the driver has not got it yet */
-    fails(WEIR_DOUBLE_FREE, weir_free(f->one, p, f->a));
+    fails(WEIR_ERR_DOUBLE_FREE, weir_free(f->one, p, f->a));
     ok(weir_free(f->two, other, f->a));
     open_gate(&g);
     ok(weir_stream_synchronize(f->a));
@@ -135,7 +135,7 @@ static void faults_lose_nothing(void **state)
 {
     (void)state;
     static const char *const both[] = {"direct", "async"};
-    static const weir_status statuses[] = {WEIR_DRIVER, WEIR_OUT_OF_MEMORY, WEIR_DEVICE_LOST};
+    static const weir_status statuses[] = {WEIR_ERR_DRIVER, WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_DEVICE_LOST};
     for (int i = 0; i < 6; i++)
         a_fault_at_every_call(both[i % 2], statuses[i / 2]);
 }

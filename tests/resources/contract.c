@@ -7,19 +7,19 @@ elsewhere other;
 /* A stack that is not there fails the suite once, and not every test of it. */
 static bool stack_is_there(void)
 {
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .resource = place.stack};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = place.stack};
     weir_runtime *runtime;
     return weir_runtime_create(place.device, &options, &runtime) == WEIR_OK && weir_runtime_destroy(runtime) == WEIR_OK;
 }
 
 static bool open_elsewhere(void)
 {
-    weir_runtime_options options = {.size = sizeof options, .budget = 16 * MIB, .resource = "mapped"};
-    weir_client_options client = {.size = sizeof client, .name = "elsewhere"};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 16 * MIB, .resource = "mapped"};
+    weir_client_options client = {.struct_size = sizeof client, .name = "elsewhere"};
     return weir_runtime_create(place.device, &options, &other.runtime) == WEIR_OK &&
            weir_client_open(other.runtime, &client, &other.client) == WEIR_OK &&
            weir_stream_acquire(other.runtime, &other.stream) == WEIR_OK &&
-           weir_alloc(other.client, 1000, WEIR_STREAM_HOST, WEIR_OTHER, &other.block) == WEIR_OK;
+           weir_alloc(other.client, 1000, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &other.block) == WEIR_OK;
 }
 
 static bool close_elsewhere(void)

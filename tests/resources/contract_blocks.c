@@ -52,15 +52,15 @@ static void the_books_follow_a_block(void **state)
 {
     fixture *f = *state;
     const size_t bytes = 300000;
-    void *p = take(f->one, bytes, f->a), *q = allocate(f->two, 5000, WEIR_STREAM_HOST, WEIR_KV);
+    void *p = take(f->one, bytes, f->a), *q = allocate(f->two, 5000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     weir_block_details d = details_of(p), e = details_of(q);
     assert_true(d.client == f->one && d.runtime == f->runtime && d.stream.id == f->a.id);
     assert_true(d.bytes == bytes && d.charged >= bytes && d.state == WEIR_BLOCK_LIVE && d.offset == 0);
-    assert_true(e.client == f->two && e.memory_class == WEIR_KV && e.block.generation != d.block.generation);
+    assert_true(e.client == f->two && e.memory_class == WEIR_CLASS_KV && e.block.generation != d.block.generation);
     check_books(f, d.charged + e.charged, 2, 0);
     weir_client_stats c = WEIR_INIT(weir_client_stats);
     ok(weir_client_snapshot(f->two, &c));
-    assert_true(c.live == e.charged && c.live_class[WEIR_KV] == e.charged && c.blocks == 1);
+    assert_true(c.live == e.charged && c.live_class[WEIR_CLASS_KV] == e.charged && c.blocks == 1);
     gate *g = hold_up(f, f->a);
     ok(weir_free(f->one, p, f->a));
     snapshot s = take_snapshot(f->runtime);
@@ -70,11 +70,11 @@ static void the_books_follow_a_block(void **state)
     check_books(f, e.charged, 2, 1);
     let_go(g);
     ok(weir_stream_synchronize(f->a));
-    if (!can(f, WEIR_GUARDS)) /* which keep freed blocks back for a while */
+    if (!can(f, WEIR_FEATURE_GUARDS)) /* which keep freed blocks back for a while */
         assert_int_equal(take_snapshot(f->runtime).device.pending, 0);
     assert_int_equal(settled(f).device.pending, 0);
     ok(weir_free(f->two, q, WEIR_STREAM_HOST));
-    if (!can(f, WEIR_GUARDS))
+    if (!can(f, WEIR_FEATURE_GUARDS))
         assert_int_equal(take_snapshot(f->runtime).device.pending, 0);
     assert_int_equal(settled(f).device.pending, 0);
     check_books(f, 0, 2, 2);
@@ -132,7 +132,7 @@ static void alignments(void **state)
 {
     fixture *f = *state;
     weir_block blocks[22][2];
-    weir_request request = {.size = sizeof request, .bytes = 777, .stream = f->a};
+    weir_request request = {.struct_size = sizeof request, .bytes = 777, .stream = f->a};
     for (int i = 0; i < 22; i++)
         for (int k = 0; k < 2; k++) {
             request.alignment = (size_t)1 << (k ? 21 - i : i);
@@ -154,10 +154,10 @@ static void nothing_is_no_block(void **state)
     fixture *f = *state;
     snapshot before = take_snapshot(f->runtime);
     void *p = f;
-    ok(weir_alloc(f->one, 0, f->a, WEIR_KV, &p));
+    ok(weir_alloc(f->one, 0, f->a, WEIR_CLASS_KV, &p));
     assert_null(p);
     weir_block block = {f, 1};
-    ok(try_take(f->one, 0, WEIR_STREAM_HOST, WEIR_ZEROED, &block));
+    ok(try_take(f->one, 0, WEIR_STREAM_HOST, WEIR_ALLOC_ZEROED, &block));
     assert_true(!block.pointer && block.generation == 0);
     ok(weir_free(f->one, NULL, f->a));
     ok(weir_free_block(f->one, (weir_block){NULL, 0}, WEIR_STREAM_HOST));
@@ -172,18 +172,18 @@ static void copies_are_in_order(void **state)
     fixture *f = *state;
     void *copy = f, *from = take(f->one, BYTES, f->a);
     snapshot before = take_snapshot(f->runtime);
-    fails(WEIR_INVALID, weir_alloc_copy(f->one, NULL, BYTES, f->a, WEIR_KV, &copy));
+    fails(WEIR_ERR_INVALID, weir_alloc_copy(f->one, NULL, BYTES, f->a, WEIR_CLASS_KV, &copy));
     assert_null(copy);
     unchanged(f->runtime, before);
     hold_up_for(f, f->a, 1000);
     ok(weir_fill(f->runtime, from, 0x5c, BYTES, f->a));
-    ok(weir_alloc_copy(f->one, from, BYTES, f->a, WEIR_KV, &copy));
+    ok(weir_alloc_copy(f->one, from, BYTES, f->a, WEIR_CLASS_KV, &copy));
     ok(weir_fill(f->runtime, from, 0xee, BYTES, f->a));
     ok(weir_free(f->one, from, f->a));
     ok(weir_stream_synchronize(f->a));
     check_filled(f, copy, 0x5c, BYTES);
     ok(weir_free(f->one, copy, f->a));
-    ok(weir_alloc_copy(f->one, NULL, 0, f->a, WEIR_KV, &copy));
+    ok(weir_alloc_copy(f->one, NULL, 0, f->a, WEIR_CLASS_KV, &copy));
     assert_null(copy);
 }
 
@@ -193,9 +193,9 @@ static void zeroed_blocks_are_zero(void **state)
     fixture *f = *state;
     weir_block block;
     void *rest[BUDGET / PIECE];
-    if (!can(f, WEIR_ZEROES)) {
+    if (!can(f, WEIR_FEATURE_ZEROES)) {
         snapshot before = take_snapshot(f->runtime);
-        fails(WEIR_UNSUPPORTED, try_take(f->one, 1000, f->a, WEIR_ZEROED, &block));
+        fails(WEIR_ERR_UNSUPPORTED, try_take(f->one, 1000, f->a, WEIR_ALLOC_ZEROED, &block));
         unchanged(f->runtime, before);
         return;
     }
@@ -205,7 +205,7 @@ static void zeroed_blocks_are_zero(void **state)
             void *dirty = take(f->one, 2 * PIECE - 1, f->a);
             ok(weir_fill(f->runtime, dirty, 0xd1, 2 * PIECE - 1, f->a));
             ok(weir_free(f->one, dirty, f->a));
-            ok(try_take(f->one, sizes[i], round == 1 ? f->b : f->a, WEIR_ZEROED, &block));
+            ok(try_take(f->one, sizes[i], round == 1 ? f->b : f->a, WEIR_ALLOC_ZEROED, &block));
             ok(weir_stream_synchronize(f->b));
             ok(weir_stream_synchronize(f->a));
             check_filled(f, block.pointer, 0, sizes[i]);

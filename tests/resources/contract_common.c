@@ -5,7 +5,7 @@
 int set_up(void **state)
 {
     fixture *f = calloc(1, sizeof *f);
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .resource = place.stack};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = place.stack};
     assert_non_null(f);
     ok(weir_runtime_create(place.device, &options, &f->runtime));
     f->features = weir_runtime_features(f->runtime);
@@ -40,7 +40,7 @@ int tear_down(void **state)
 
 bool chooses_addresses(void)
 {
-    return strstr(place.stack, "mapped") || strstr(place.stack, "segments") || strstr(place.stack, "blocks");
+    return strstr(place.stack, "mapped") || strstr(place.stack, "segments");
 }
 
 bool hands_on(void)
@@ -144,19 +144,22 @@ weir_block_details details_of(const void *pointer)
 
 void *take(weir_client *client, size_t bytes, weir_stream stream)
 {
-    return allocate(client, bytes, stream, WEIR_ACTIVATIONS);
+    return allocate(client, bytes, stream, WEIR_CLASS_ACTIVATIONS);
 }
 
 weir_status try_take(weir_client *client, size_t bytes, weir_stream stream, uint32_t flags, weir_block *out)
 {
-    weir_request request = {
-        .size = sizeof request, .bytes = bytes, .stream = stream, .memory_class = WEIR_ACTIVATIONS, .flags = flags};
+    weir_request request = {.struct_size = sizeof request,
+                            .bytes = bytes,
+                            .stream = stream,
+                            .memory_class = WEIR_CLASS_ACTIVATIONS,
+                            .flags = flags};
     return weir_alloc_with(client, &request, out);
 }
 
 uint64_t charge_of(const fixture *f, size_t bytes)
 {
-    void *p = allocate(f->one, bytes, WEIR_STREAM_HOST, WEIR_ACTIVATIONS);
+    void *p = allocate(f->one, bytes, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS);
     uint64_t charged = details_of(p).charged;
     ok(weir_free(f->one, p, WEIR_STREAM_HOST));
     settle(f);

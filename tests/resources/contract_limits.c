@@ -40,7 +40,7 @@ static void the_budget_is_met_exactly(void **state)
     size_t bytes = bytes_for(f, PIECE);
     take_pieces(f, f->one, BUDGET - PIECE, pieces);
     snapshot before = settled(f);
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->one, PIECE + 1, f->a, WEIR_KV, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f->one, PIECE + 1, f->a, WEIR_CLASS_KV, &p));
     assert_null(p);
     assert_true(last_refusal().requested >= more);
     check_refusal(WEIR_CAUSE_BUDGET, last_refusal().requested, BUDGET - PIECE, PIECE, BUDGET);
@@ -49,7 +49,7 @@ static void the_budget_is_met_exactly(void **state)
     pieces[BUDGET / PIECE - 1] = take(f->one, bytes, f->a);
     before = settled(f);
     assert_int_equal(before.device.live, BUDGET);
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->two, 1, f->a, WEIR_KV, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f->two, 1, f->a, WEIR_CLASS_KV, &p));
     check_refusal(WEIR_CAUSE_BUDGET, one_byte, 0, 0, BUDGET);
     assert_string_equal(last_refusal().client, "two");
     assert_string_equal(last_refusal().holders[0].client, "one");
@@ -67,12 +67,12 @@ static void a_maximum_is_met_exactly(void **state)
     for (int i = 0; i < 5; i++)
         blocks[i] = take(small, 12345, i % 2 ? f->a : f->b);
     snapshot before = settled(f);
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(small, 1, f->a, WEIR_KV, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(small, 1, f->a, WEIR_CLASS_KV, &p));
     check_refusal(WEIR_CAUSE_MAXIMUM, more, 5 * charge, 0, 5 * charge);
     check_only_refused(f, &before, 2);
-    fails(WEIR_OUT_OF_MEMORY, weir_client_set_limits(small, 0, 5 * charge - 1));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_client_set_limits(small, 0, 5 * charge - 1));
     ok(weir_client_set_limits(small, 0, 5 * charge + more - 1));
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(small, 1, f->a, WEIR_KV, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(small, 1, f->a, WEIR_CLASS_KV, &p));
     check_refusal(WEIR_CAUSE_MAXIMUM, more, 5 * charge, more - 1, 5 * charge + more - 1);
     ok(weir_client_set_limits(small, 0, 5 * charge + more));
     p = take(small, 1, f->a);
@@ -91,15 +91,15 @@ static void a_guarantee_is_never_lent(void **state)
     weir_client *sure = open_client(f->runtime, "sure", SURE, 0), *late;
     take_pieces(f, f->one, BUDGET - SURE, pieces);
     snapshot before = settled(f);
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->two, 1, f->a, WEIR_KV, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f->two, 1, f->a, WEIR_CLASS_KV, &p));
     check_refusal(WEIR_CAUSE_BUDGET, one_byte, 0, 0, BUDGET);
     check_only_refused(f, &before, 1);
-    weir_client_options options = {.size = sizeof options, .name = "late", .guaranteed = 1};
-    fails(WEIR_OUT_OF_MEMORY, weir_client_open(f->runtime, &options, &late));
+    weir_client_options options = {.struct_size = sizeof options, .name = "late", .guaranteed = 1};
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_client_open(f->runtime, &options, &late));
     size_t bytes = PIECE - (details_of(pieces[0]).charged - details_of(pieces[0]).bytes);
     for (int i = 0; i < SURE / PIECE; i++)
         own[i] = take(sure, bytes, f->a);
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(sure, 1, f->a, WEIR_KV, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(sure, 1, f->a, WEIR_CLASS_KV, &p));
     check_refusal(WEIR_CAUSE_BUDGET, one_byte, SURE, 0, BUDGET);
     for (int i = 0; i < SURE / PIECE; i++)
         ok(weir_free(sure, own[i], f->a));
@@ -109,7 +109,7 @@ static void a_guarantee_is_never_lent(void **state)
     options.guaranteed = SURE;
     ok(weir_client_open(f->runtime, &options, &late));
     take_pieces(f, sure, BUDGET - SURE, pieces);
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(sure, 1, f->a, WEIR_KV, &p));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(sure, 1, f->a, WEIR_CLASS_KV, &p));
     check_refusal(WEIR_CAUSE_BUDGET, one_byte, BUDGET - SURE, 0, BUDGET);
     give_pieces(f, sure, BUDGET - SURE, pieces);
     ok(weir_client_close(late));
@@ -131,7 +131,7 @@ static void pending_bytes_are_waited_for(void **state)
     ok(weir_free(f->one, p, f->a));
     snapshot before = take_snapshot(f->runtime);
     ok(weir_option_set("wait", "3600s"));
-    fails(WEIR_OUT_OF_MEMORY, try_take(f->two, bytes, WEIR_STREAM_HOST, WEIR_NO_WAIT, &block));
+    fails(WEIR_ERR_OUT_OF_MEMORY, try_take(f->two, bytes, WEIR_STREAM_HOST, WEIR_ALLOC_NO_WAIT, &block));
     ok(weir_option_set("wait", NULL));
     /* What is for the stream alone counts for nobody. */
     check_refusal(WEIR_CAUSE_PENDING, 2 * PIECE, BUDGET - 2 * PIECE, hands_on() ? 2 * PIECE : 0, BUDGET);
@@ -139,7 +139,7 @@ static void pending_bytes_are_waited_for(void **state)
     if (!place.simulated) { /* where time passes when somebody waits */
         ok(weir_option_set("wait", "20ms"));
         uint64_t start = now_ns();
-        fails(WEIR_OUT_OF_MEMORY, try_take(f->two, bytes, WEIR_STREAM_HOST, 0, &block));
+        fails(WEIR_ERR_OUT_OF_MEMORY, try_take(f->two, bytes, WEIR_STREAM_HOST, 0, &block));
         assert_true(now_ns() - start >= 20 * MILLISECOND);
         assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
         ok(weir_option_set("wait", NULL));

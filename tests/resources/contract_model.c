@@ -52,7 +52,7 @@ static void check_apart(const model *m, const owned *o)
 /* A request that the budget has room for is refused only because its room is in pieces. */
 static void check_refused(model *m, weir_status status)
 {
-    assert_int_equal(status, WEIR_OUT_OF_MEMORY);
+    assert_int_equal(status, WEIR_ERR_OUT_OF_MEMORY);
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_FRAGMENTATION);
     m->refused++;
 }
@@ -60,7 +60,7 @@ static void check_refused(model *m, weir_status status)
 static void allocate_one(model *m)
 {
     owned o = {.bytes = draw_bytes(m), .client = (int)draw(m, 2), .stream = (int)draw(m, 3)};
-    weir_request request = {.size = sizeof request,
+    weir_request request = {.struct_size = sizeof request,
                             .bytes = o.bytes,
                             .alignment = draw(m, 8) ? 0 : (size_t)1 << draw(m, 17),
                             .stream = m->streams[o.stream],
@@ -106,7 +106,8 @@ static void resize_one(model *m, size_t index)
     size_t bytes = draw(m, 2) ? draw(m, o->bytes) + 1 : o->bytes + draw_bytes(m) % 50000;
     check_stamp(m, o);
     weir_status status = weir_resize(m->clients[o->client], o->block.pointer, bytes, m->streams[o->stream]);
-    assert_true(status == WEIR_OK || (bytes > o->bytes && (status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY)));
+    assert_true(status == WEIR_OK ||
+                (bytes > o->bytes && (status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY)));
     if (status != WEIR_OK) {
         check_stamp(m, o);
         return;

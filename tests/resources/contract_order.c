@@ -24,7 +24,7 @@ static void one_stream_needs_no_waiting(void **state)
     ok(weir_free(f->two, seen, f->a));
 }
 
-/* WEIR_STREAM_ORDERED is what happens: while the device is not past a free, its bytes are the next block's on that stream, or
+/* WEIR_FEATURE_STREAM_ORDERED is what happens: while the device is not past a free, its bytes are the next block's on that stream, or
  * they are not. There is room for others, and a base that hands on takes what lies there before it asks for more. */
 static void a_free_serves_its_stream_at_once_where_it_is_said(void **state)
 {
@@ -32,7 +32,7 @@ static void a_free_serves_its_stream_at_once_where_it_is_said(void **state)
     fixture *f = *state;
     void *rest[BUDGET / PIECE];
     int reused = 0;
-    bool said = can(f, WEIR_STREAM_ORDERED);
+    bool said = can(f, WEIR_FEATURE_STREAM_ORDERED);
     size_t bytes = bytes_for(f, PIECE);
     take_pieces(f, f->two, BUDGET - (CYCLES + 1) * PIECE, rest);
     void *p = take(f->one, bytes, f->a);
@@ -40,13 +40,13 @@ static void a_free_serves_its_stream_at_once_where_it_is_said(void **state)
     for (int i = 0; i < CYCLES; i++) {
         weir_block next;
         ok(weir_free(f->one, p, f->a));
-        ok(try_take(f->one, bytes, f->a, WEIR_NO_WAIT, &next));
+        ok(try_take(f->one, bytes, f->a, WEIR_ALLOC_NO_WAIT, &next));
         reused += next.pointer == p;
         p = next.pointer;
     }
     weir_block beside = {NULL, 0};
     ok(weir_free(f->one, p, f->a));
-    weir_status status = try_take(f->one, bytes, f->b, WEIR_NO_WAIT, &beside); /* not for free anywhere else */
+    weir_status status = try_take(f->one, bytes, f->b, WEIR_ALLOC_NO_WAIT, &beside); /* not for free anywhere else */
     assert_true(!beside.pointer || beside.pointer != p);
     let_go(g);
     if (status == WEIR_OK)
@@ -66,7 +66,7 @@ static bool next_owner(fixture *f, size_t bytes, bool declared)
     weir_launch *launch;
     void *p = take(f->one, bytes, f->a);
     weir_stream writer = declared ? f->b : f->a;
-    use = (weir_use){{p, 0}, WEIR_WRITE};
+    use = (weir_use){{p, 0}, WEIR_ACCESS_WRITE};
     if (declared)
         ok(weir_launch_begin(f->runtime, writer, &use, 1, &launch));
     hold_up_for(f, writer, 600);
@@ -87,7 +87,7 @@ static void late_writes_hurt_nobody(void **state)
     const int cycles = getenv("WEIR_SANITIZED") ? 16 : 64;
     fixture *f = *state;
     void *rest[BUDGET / PIECE];
-    int reused = 0, tracks = can(f, WEIR_TRACKS_USES);
+    int reused = 0, tracks = can(f, WEIR_FEATURE_TRACKS_USES);
     size_t bytes = bytes_for(f, PIECE);
     take_pieces(f, f->two, BUDGET - PIECE, rest);
     for (int i = 0; i < cycles; i++)
@@ -104,7 +104,8 @@ static void a_first_use_elsewhere_comes_after_the_allocation(void **state)
     fixture *f = *state;
     weir_block block;
     weir_launch *launch;
-    if (!can(f, WEIR_ZEROES | WEIR_TRACKS_USES)) /* refused, as contract_blocks.c and contract_uses.c see */
+    if (!can(f, WEIR_FEATURE_ZEROES |
+                    WEIR_FEATURE_TRACKS_USES)) /* refused, as contract_blocks.c and contract_uses.c see */
         return;
     void *seen = take(f->two, BYTES, f->b), *dirty = take(f->one, BYTES, f->a);
     ok(weir_fill(f->runtime, dirty, 0xee, BYTES, f->a));
@@ -112,8 +113,8 @@ static void a_first_use_elsewhere_comes_after_the_allocation(void **state)
     ok(weir_stream_synchronize(f->a));
     settle(f);
     gate *g = hold_up(f, f->a);
-    ok(try_take(f->one, BYTES, f->a, WEIR_ZEROED, &block));
-    weir_use use = {block, WEIR_READ};
+    ok(try_take(f->one, BYTES, f->a, WEIR_ALLOC_ZEROED, &block));
+    weir_use use = {block, WEIR_ACCESS_READ};
     ok(weir_launch_begin(f->runtime, f->b, &use, 1, &launch));
     ok(weir_copy(f->runtime, seen, block.pointer, BYTES, f->b));
     ok(weir_launch_end(launch));
@@ -131,10 +132,10 @@ static void a_free_elsewhere_waits_for_the_zeros(void **state)
 {
     fixture *f = *state;
     weir_block block;
-    if (!can(f, WEIR_ZEROES)) /* refused, as contract_blocks.c sees */
+    if (!can(f, WEIR_FEATURE_ZEROES)) /* refused, as contract_blocks.c sees */
         return;
     gate *g = hold_up(f, f->a);
-    ok(try_take(f->one, 5000, f->a, WEIR_ZEROED, &block));
+    ok(try_take(f->one, 5000, f->a, WEIR_ALLOC_ZEROED, &block));
     uint64_t charged = details_of(block.pointer).charged;
     ok(weir_free_block(f->one, block, WEIR_STREAM_HOST));
     assert_int_equal(settled(f).device.pending, charged);
@@ -184,9 +185,9 @@ static void a_released_stream_leaves_nothing_pending(void **state)
     snapshot s = settled(f);
     assert_int_equal(unpassed(&s), 0);
     check_filled(f, q, 7, 100000);
-    fails(WEIR_STREAM_MISUSE, weir_free(f->one, q, own));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_free(f->one, q, own));
     ok(weir_free(f->one, q, WEIR_STREAM_HOST));
-    fails(WEIR_STREAM_MISUSE, weir_stream_release(own));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_release(own));
 }
 
 /* A stream of another runtime's on the same device is one that somebody else made. */
@@ -197,7 +198,7 @@ static void a_registered_stream_orders_as_well(void **state)
     weir_stream lent;
     void *native = weir_stream_native(other.stream);
     if (strcmp(place.device, "cuda:0") != 0) { /* elsewhere streams are weir's own, and a device's own */
-        fails(native ? WEIR_STREAM_MISUSE : WEIR_UNSUPPORTED,
+        fails(native ? WEIR_ERR_STREAM_MISUSE : WEIR_ERR_UNSUPPORTED,
               weir_stream_register(f->runtime, native ? native : &none, &lent));
         return;
     }
@@ -213,7 +214,7 @@ static void a_registered_stream_orders_as_well(void **state)
     s = settled(f);
     assert_int_equal(unpassed(&s), 0);
     check_filled(f, q, 7, 100000);
-    fails(WEIR_STREAM_MISUSE, weir_free(f->one, q, lent));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_free(f->one, q, lent));
     ok(weir_free(f->one, q, WEIR_STREAM_HOST));
 }
 
@@ -228,7 +229,7 @@ static void a_small_free_does_not_hold_much(void **state)
     void *small = take(f->one, 100000, f->a);
     gate *g = hold_up(f, f->a);
     ok(weir_free(f->one, small, f->a));
-    ok(try_take(f->two, bytes_for(f, BUDGET - 4 * PIECE), WEIR_STREAM_HOST, WEIR_NO_WAIT, &block));
+    ok(try_take(f->two, bytes_for(f, BUDGET - 4 * PIECE), WEIR_STREAM_HOST, WEIR_ALLOC_NO_WAIT, &block));
     ok(weir_free_block(f->two, block, WEIR_STREAM_HOST));
     let_go(g);
 }
@@ -240,13 +241,13 @@ static void allocations_on_a_captured_stream(void **state)
     weir_block block;
     ok(weir_capture_begin(f->a));
     snapshot before = take_snapshot(f->runtime);
-    fails(WEIR_STREAM_MISUSE, try_take(f->one, 1000, f->a, WEIR_ZEROED, &block));
-    if (!can(f, WEIR_CAPTURABLE))
-        fails(WEIR_STREAM_MISUSE, try_take(f->one, 1000, f->a, 0, &block));
+    fails(WEIR_ERR_STREAM_MISUSE, try_take(f->one, 1000, f->a, WEIR_ALLOC_ZEROED, &block));
+    if (!can(f, WEIR_FEATURE_CAPTURABLE))
+        fails(WEIR_ERR_STREAM_MISUSE, try_take(f->one, 1000, f->a, 0, &block));
     unchanged(f->runtime, before);
-    if (can(f, WEIR_CAPTURABLE)) {
+    if (can(f, WEIR_FEATURE_CAPTURABLE)) {
         ok(try_take(f->one, 1000, f->a, 0, &block));
-        fails(WEIR_STREAM_MISUSE, weir_free_block(f->one, block, f->a));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_free_block(f->one, block, f->a));
         ok(weir_free_block(f->one, block, WEIR_STREAM_HOST));
     }
     ok(weir_capture_end(f->a));

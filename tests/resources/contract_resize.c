@@ -13,7 +13,7 @@ static void a_block_shrinks(void **state)
     weir_block_details d = details_of(p);
     snapshot s = take_snapshot(f->runtime);
     assert_int_equal(d.bytes, less);
-    assert_int_equal(d.charged, can(f, WEIR_SHRINKS) ? fewer : charged);
+    assert_int_equal(d.charged, can(f, WEIR_FEATURE_SHRINKS) ? fewer : charged);
     assert_int_equal(s.device.live, d.charged);
     if (chooses_addresses() || s.device.pending > 0) /* the tail is ordered as a free is */
         assert_int_equal(s.device.pending, charged - d.charged);
@@ -21,7 +21,7 @@ static void a_block_shrinks(void **state)
     ok(weir_stream_synchronize(f->a));
     assert_int_equal(settled(f).device.pending, 0);
     check_filled(f, p, 0x61, less);
-    fails(WEIR_INTERIOR, weir_free(f->one, p + less - 1, f->a));
+    fails(WEIR_ERR_INTERIOR, weir_free(f->one, p + less - 1, f->a));
     ok(weir_free(f->one, p, f->a));
 }
 
@@ -31,7 +31,7 @@ static void check_growth(fixture *f, char *p, size_t bytes, size_t more)
     snapshot before = settled(f);
     weir_status status = weir_resize(f->one, p, more, f->a);
     if (status == WEIR_OK) {
-        assert_true(can(f, WEIR_GROWS));
+        assert_true(can(f, WEIR_FEATURE_GROWS));
         assert_int_equal(details_of(p).bytes, more);
         assert_true(details_of(p).charged >= more);
         assert_int_equal(settled(f).device.live, details_of(p).charged);
@@ -39,8 +39,8 @@ static void check_growth(fixture *f, char *p, size_t bytes, size_t more)
         ok(weir_stream_synchronize(f->a));
         check_filled(f, p + bytes, 0x63, more - bytes);
     } else {
-        assert_true(!can(f, WEIR_GROWS) || !chooses_addresses());
-        assert_int_equal(status, WEIR_NO_ROOM);
+        assert_true(!can(f, WEIR_FEATURE_GROWS) || !chooses_addresses());
+        assert_int_equal(status, WEIR_ERR_NO_ROOM);
         unchanged(f->runtime, before);
     }
     check_filled(f, p, 0x62, bytes);
@@ -57,7 +57,8 @@ static void a_block_grows_or_is_as_before(void **state)
     ok(weir_resize(f->one, p, bytes + 1, f->a)); /* what it is charged for it has */
     assert_true(details_of(p).bytes == bytes + 1 && details_of(p).charged == charged);
     check_growth(f, p, bytes, 3 * bytes);
-    if (can(f, WEIR_SHRINKS | WEIR_GROWS)) { /* what it gave up it may have again, with nobody else there */
+    if (can(f, WEIR_FEATURE_SHRINKS |
+                   WEIR_FEATURE_GROWS)) { /* what it gave up it may have again, with nobody else there */
         size_t now = details_of(p).bytes;
         ok(weir_resize(f->one, p, bytes / 2, f->a));
         ok(weir_stream_synchronize(f->a));
@@ -77,7 +78,7 @@ static void what_cannot_be_had_leaves_the_block(void **state)
     ok(weir_stream_synchronize(f->a));
     snapshot before = settled(f);
     weir_status status = weir_resize(f->one, p, 2 * (size_t)BUDGET, f->a);
-    assert_true(status == WEIR_OUT_OF_MEMORY || status == WEIR_NO_ROOM);
+    assert_true(status == WEIR_ERR_OUT_OF_MEMORY || status == WEIR_ERR_NO_ROOM);
     snapshot after = settled(f);
     assert_int_equal(after.device.live, before.device.live);
     assert_int_equal(after.device.promised, 0);
@@ -104,7 +105,7 @@ static void what_is_cached_can_be_trimmed(void **state)
     ok(weir_runtime_trim(f->runtime, 0, &released));
     s = settled(f);
     assert_int_equal(held - released, s.device.held);
-    if (can(f, WEIR_TRIMS))
+    if (can(f, WEIR_FEATURE_TRIMS))
         assert_int_equal(s.device.held, 0);
     else
         assert_int_equal(released, 0);
@@ -116,16 +117,16 @@ static void the_budget_can_be_lowered(void **state)
     fixture *f = *state;
     void *p = take(f->one, 8 * MIB, f->a), *q;
     uint64_t live = details_of(p).charged;
-    fails(WEIR_OUT_OF_MEMORY, weir_runtime_set_budget(f->runtime, live - 256));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_runtime_set_budget(f->runtime, live - 256));
     assert_int_equal(weir_runtime_budget(f->runtime), BUDGET);
     weir_status status = weir_runtime_set_budget(f->runtime, 16 * MIB);
     ok(weir_runtime_trim(f->runtime, 0, NULL));
     if (settled(f).device.held > 16 * MIB) { /* what is taken whole is not given back in part */
-        assert_int_equal(status, WEIR_OUT_OF_MEMORY);
+        assert_int_equal(status, WEIR_ERR_OUT_OF_MEMORY);
         assert_int_equal(weir_runtime_budget(f->runtime), BUDGET);
     } else {
         assert_int_equal(status, WEIR_OK);
-        fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->two, 12 * MIB, f->a, WEIR_KV, &q));
+        fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f->two, 12 * MIB, f->a, WEIR_CLASS_KV, &q));
         assert_int_equal(last_refusal().limit, 16 * MIB);
         ok(weir_runtime_set_budget(f->runtime, BUDGET));
         q = take(f->two, 12 * MIB, f->a);

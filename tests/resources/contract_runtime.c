@@ -20,7 +20,7 @@ static void the_text_names_its_parts(void **state)
     text[sizeof cut - 1] = '\0';
     assert_string_equal(weir_runtime_resource(f->runtime, cut, sizeof cut), text);
     (void)weir_runtime_resource(f->runtime, text, sizeof text);
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .resource = text};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = text};
     weir_runtime *twin;
     ok(weir_runtime_create(place.device, &options, &twin));
     assert_string_equal(weir_runtime_resource(twin, again, sizeof again), text);
@@ -33,19 +33,19 @@ static void a_runtime_ends_when_nobody_needs_it(void **state)
     fixture *f = *state;
     weir_runtime *brief;
     weir_stream stream;
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET / 2, .resource = place.stack};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET / 2, .resource = place.stack};
     for (int round = 0; round < 3; round++) {
         ok(weir_runtime_create(place.device, &options, &brief));
         weir_client *client = open_client(brief, "brief", 0, 0);
         ok(weir_stream_acquire(brief, &stream));
         void *p = take(client, 1000000, stream), *q = take(client, 70000, WEIR_STREAM_HOST);
-        fails(WEIR_FOREIGN, weir_free(f->one, p, WEIR_STREAM_HOST));
-        fails(WEIR_BUSY, weir_runtime_destroy(brief));
+        fails(WEIR_ERR_FOREIGN, weir_free(f->one, p, WEIR_STREAM_HOST));
+        fails(WEIR_ERR_BUSY, weir_runtime_destroy(brief));
         ok(weir_fill(brief, p, 1, 1000000, stream));
         ok(weir_free(client, p, stream));
         ok(weir_free(client, q, stream));
         ok(weir_client_close(client));
-        fails(WEIR_BUSY, weir_runtime_destroy(brief)); /* the stream */
+        fails(WEIR_ERR_BUSY, weir_runtime_destroy(brief)); /* the stream */
         ok(weir_stream_release(stream));
         ok(weir_runtime_destroy(brief));
     }

@@ -44,7 +44,8 @@ static void get(worker *w, owned *o)
     weir_block block;
     o->bytes = next_random(&w->random) % most[next_random(&w->random) % 4] + 1;
     weir_status status = try_take(w->client, o->bytes, w->stream, 0, &block);
-    if (status == WEIR_OUT_OF_MEMORY) { /* pieces of others in between: only a stack that moves nothing may say so */
+    if (status ==
+        WEIR_ERR_OUT_OF_MEMORY) { /* pieces of others in between: only a stack that moves nothing may say so */
         w->refused++;
         return;
     }
@@ -110,7 +111,7 @@ static void *free_many(void *user)
     freer *r = user;
     for (int i = 0; i < 200; i++) {
         void *p;
-        weir_status status = weir_alloc(r->f->one, 5000, r->stream, WEIR_SCRATCH, &p);
+        weir_status status = weir_alloc(r->f->one, 5000, r->stream, WEIR_CLASS_SCRATCH, &p);
         if (status == WEIR_OK)
             status = weir_fill(r->f->runtime, p, 1, 5000, r->stream);
         if (status == WEIR_OK)
@@ -178,7 +179,7 @@ static void *free_each(void *user)
             sched_yield();
         weir_status status = weir_free(r->f->one, r->blocks[i], r->f->a);
         atomic_fetch_add(&r->freed, status == WEIR_OK);
-        atomic_fetch_add(&r->told, status == WEIR_DOUBLE_FREE || status == WEIR_BUSY);
+        atomic_fetch_add(&r->told, status == WEIR_ERR_DOUBLE_FREE || status == WEIR_ERR_BUSY);
     }
     return NULL;
 }

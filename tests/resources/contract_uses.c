@@ -24,13 +24,13 @@ static weir_status try_begin(fixture *f, weir_stream stream, void *p, weir_acces
 /* False, with the contracted refusal checked, on a stack that tracks no uses. */
 static bool tracks(fixture *f)
 {
-    if (can(f, WEIR_TRACKS_USES))
+    if (can(f, WEIR_FEATURE_TRACKS_USES))
         return true;
     void *p = take(f->one, BYTES, f->a);
     snapshot before = settled(f);
-    fails(WEIR_STREAM_MISUSE, try_begin(f, f->b, p, WEIR_READ));
-    fails(WEIR_STREAM_MISUSE, weir_use_record(f->runtime, p, f->b));
-    fails(WEIR_STREAM_MISUSE, weir_use_record_block(f->runtime, details_of(p).block, f->b));
+    fails(WEIR_ERR_STREAM_MISUSE, try_begin(f, f->b, p, WEIR_ACCESS_READ));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, p, f->b));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record_block(f->runtime, details_of(p).block, f->b));
     unchanged(f->runtime, before);
     ok(weir_free(f->one, p, f->a));
     return false;
@@ -48,11 +48,11 @@ static void reads_and_writes_are_ordered(void **state)
     char *p = take(f->one, BYTES, f->a), *seen = take(f->two, ROUNDS * SAMPLE, f->b);
     for (int i = 0; i < ROUNDS; i++) {
         weir_stream writer = i % 2 ? f->a : c;
-        weir_launch *launch = begin(f, writer, p, i % 3 ? WEIR_WRITE : WEIR_READ_WRITE);
+        weir_launch *launch = begin(f, writer, p, i % 3 ? WEIR_ACCESS_WRITE : WEIR_ACCESS_READ_WRITE);
         hold_up_for(f, writer, 300);
         ok(weir_fill(f->runtime, p, (uint8_t)(i + 1), BYTES, writer));
         ok(weir_launch_end(launch));
-        launch = begin(f, f->b, p, WEIR_READ);
+        launch = begin(f, f->b, p, WEIR_ACCESS_READ);
         hold_up_for(f, f->b, 300);
         ok(weir_copy(f->runtime, seen + (size_t)i * SAMPLE, p + BYTES - SAMPLE, SAMPLE, f->b));
         ok(weir_launch_end(launch));
@@ -71,22 +71,22 @@ static void tickets_exclude_what_conflicts(void **state)
     if (!tracks(f))
         return;
     void *p = take(f->one, BYTES, f->a);
-    weir_launch *reading = begin(f, f->a, p, WEIR_READ), *too = begin(f, f->b, p, WEIR_READ);
+    weir_launch *reading = begin(f, f->a, p, WEIR_ACCESS_READ), *too = begin(f, f->b, p, WEIR_ACCESS_READ);
     snapshot before = settled(f);
-    fails(WEIR_BUSY, try_begin(f, f->b, p, WEIR_WRITE));
-    fails(WEIR_BUSY, weir_free(f->one, p, f->a));
-    fails(WEIR_BUSY, weir_resize(f->one, p, BYTES / 2, f->a));
+    fails(WEIR_ERR_BUSY, try_begin(f, f->b, p, WEIR_ACCESS_WRITE));
+    fails(WEIR_ERR_BUSY, weir_free(f->one, p, f->a));
+    fails(WEIR_ERR_BUSY, weir_resize(f->one, p, BYTES / 2, f->a));
     unchanged(f->runtime, before);
     weir_launch_abort(reading);
-    fails(WEIR_BUSY, weir_free(f->one, p, f->a));
+    fails(WEIR_ERR_BUSY, weir_free(f->one, p, f->a));
     ok(weir_launch_end(too));
-    weir_launch *writing = begin(f, f->b, p, WEIR_WRITE);
-    fails(WEIR_BUSY, try_begin(f, f->a, p, WEIR_READ));
-    fails(WEIR_BUSY, weir_use_record(f->runtime, p, f->a));
-    fails(WEIR_BUSY, weir_free(f->one, p, f->a));
+    weir_launch *writing = begin(f, f->b, p, WEIR_ACCESS_WRITE);
+    fails(WEIR_ERR_BUSY, try_begin(f, f->a, p, WEIR_ACCESS_READ));
+    fails(WEIR_ERR_BUSY, weir_use_record(f->runtime, p, f->a));
+    fails(WEIR_ERR_BUSY, weir_free(f->one, p, f->a));
     ok(weir_launch_end(writing));
     ok(weir_free(f->one, p, f->a));
-    fails(WEIR_DOUBLE_FREE, try_begin(f, f->a, p, WEIR_READ));
+    fails(WEIR_ERR_DOUBLE_FREE, try_begin(f, f->a, p, WEIR_ACCESS_READ));
 }
 
 static void what_is_no_block_is_not_used(void **state)
@@ -97,17 +97,17 @@ static void what_is_no_block_is_not_used(void **state)
     int foreign = 0;
     char *p = take(f->one, BYTES, f->a);
     weir_launch *launch;
-    weir_use stale = {{p, details_of(p).block.generation + 1}, WEIR_READ};
-    weir_use pair[] = {{{p, 0}, WEIR_WRITE}, {{&foreign, 0}, WEIR_READ}};
+    weir_use stale = {{p, details_of(p).block.generation + 1}, WEIR_ACCESS_READ};
+    weir_use pair[] = {{{p, 0}, WEIR_ACCESS_WRITE}, {{&foreign, 0}, WEIR_ACCESS_READ}};
     snapshot before = settled(f);
-    fails(WEIR_FOREIGN, try_begin(f, f->a, &foreign, WEIR_READ));
-    fails(WEIR_FOREIGN, try_begin(f, f->a, other.block, WEIR_READ));
-    fails(WEIR_FOREIGN, weir_launch_begin(f->runtime, f->a, pair, 2, &launch));
-    fails(WEIR_INTERIOR, try_begin(f, f->a, p + 256, WEIR_READ));
-    fails(WEIR_STALE, weir_launch_begin(f->runtime, f->a, &stale, 1, &launch));
-    fails(WEIR_STALE, weir_use_record_block(f->runtime, stale.block, f->a));
-    fails(WEIR_FOREIGN, weir_use_record_block(f->runtime, (weir_block){&foreign, 1}, f->a));
-    fails(WEIR_STREAM_MISUSE, try_begin(f, other.stream, p, WEIR_READ));
+    fails(WEIR_ERR_FOREIGN, try_begin(f, f->a, &foreign, WEIR_ACCESS_READ));
+    fails(WEIR_ERR_FOREIGN, try_begin(f, f->a, other.block, WEIR_ACCESS_READ));
+    fails(WEIR_ERR_FOREIGN, weir_launch_begin(f->runtime, f->a, pair, 2, &launch));
+    fails(WEIR_ERR_INTERIOR, try_begin(f, f->a, p + 256, WEIR_ACCESS_READ));
+    fails(WEIR_ERR_STALE, weir_launch_begin(f->runtime, f->a, &stale, 1, &launch));
+    fails(WEIR_ERR_STALE, weir_use_record_block(f->runtime, stale.block, f->a));
+    fails(WEIR_ERR_FOREIGN, weir_use_record_block(f->runtime, (weir_block){&foreign, 1}, f->a));
+    fails(WEIR_ERR_STREAM_MISUSE, try_begin(f, other.stream, p, WEIR_ACCESS_READ));
     unchanged(f->runtime, before);
     ok(weir_free(f->one, p, f->a)); /* it holds no ticket */
 }
@@ -116,7 +116,7 @@ static void wait_for_use(fixture *f, bool simple)
 {
     char *p = take(f->one, BYTES, f->a), *q;
     uint64_t charged = details_of(p).charged;
-    weir_launch *launch = simple ? NULL : begin(f, f->b, p, WEIR_WRITE);
+    weir_launch *launch = simple ? NULL : begin(f, f->b, p, WEIR_ACCESS_WRITE);
     gate *g = hold_up(f, f->b);
     ok(simple ? weir_use_record(f->runtime, p, f->b) : weir_launch_end(launch));
     ok(weir_free(f->one, p, f->a)); /* where nothing holds it up */
@@ -150,11 +150,11 @@ static void the_host_sees_what_was_declared(void **state)
     if (!tracks(f))
         return;
     void *p = take(f->one, BYTES, f->a);
-    weir_launch *launch = begin(f, f->a, p, WEIR_WRITE);
+    weir_launch *launch = begin(f, f->a, p, WEIR_ACCESS_WRITE);
     hold_up_for(f, f->a, 3000);
     ok(weir_fill(f->runtime, p, 0x5a, BYTES, f->a));
     ok(weir_launch_end(launch));
-    launch = begin(f, WEIR_STREAM_HOST, p, WEIR_READ);
+    launch = begin(f, WEIR_STREAM_HOST, p, WEIR_ACCESS_READ);
     check_filled(f, p, 0x5a, BYTES);
     ok(weir_launch_end(launch));
     ok(weir_free(f->one, p, WEIR_STREAM_HOST));

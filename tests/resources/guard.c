@@ -104,7 +104,7 @@ static void poison_shows_what_was_never_written(void **state)
     check_bytes(f, block.pointer, 0xA5, 1000);
     ok(weir_free(f->client, block.pointer, WEIR_STREAM_HOST));
     check_bytes(f, block.pointer, 0xDD, 1000);
-    weir_request zeroed = {.size = sizeof zeroed, .bytes = 1000, .stream = f->a, .flags = WEIR_ZEROED};
+    weir_request zeroed = {.struct_size = sizeof zeroed, .bytes = 1000, .stream = f->a, .flags = WEIR_ALLOC_ZEROED};
     ok(weir_alloc_with(f->client, &zeroed, &block));
     ok(weir_stream_synchronize(f->a));
     check_bytes(f, block.pointer, 0, 1000);
@@ -119,7 +119,7 @@ static void alignment_is_kept(void **state)
     fixture *f = *state;
     static const size_t alignments[] = {1, 256, 512, 4096, MIB};
     for (int i = 0; i < 5; i++) {
-        weir_request request = {.size = sizeof request, .bytes = 100, .alignment = alignments[i]};
+        weir_request request = {.struct_size = sizeof request, .bytes = 100, .alignment = alignments[i]};
         weir_block block;
         ok(weir_alloc_with(f->client, &request, &block));
         assert_int_equal((uintptr_t)block.pointer % alignments[i], 0);
@@ -141,7 +141,7 @@ static void more_reports_than_are_kept(void **state)
         ok(weir_free(f->client, block.pointer, WEIR_STREAM_HOST));
     }
     memset(reports, 0, sizeof reports);
-    reports[0].size = sizeof reports[0];
+    reports[0].struct_size = sizeof reports[0];
     ok(weir_guard_reports(f->runtime, reports, MOST, &count));
     assert_int_equal(count, MOST);
     for (size_t i = 0; i < 256; i++)
@@ -159,7 +159,7 @@ static void a_check_looks_at_what_is_live(void **state)
     ok(weir_guard_check(f->runtime));
     write_at(f, bad, 701, 0, 2);
     for (int i = 0; i < 2; i++) {
-        fails(WEIR_CORRUPT, weir_guard_check(f->runtime));
+        fails(WEIR_ERR_CORRUPT, weir_guard_check(f->runtime));
         detail_names("tag \"bad\"");
         detail_names("offset 701");
         weir_guard_report r = last_report(f, 1);
@@ -171,7 +171,7 @@ static void a_check_looks_at_what_is_live(void **state)
     assert_int_equal(count_reports(f), 1); /* told once */
     ok(weir_free(f->client, good.pointer, WEIR_STREAM_HOST));
     write_at(f, good, 0, 0, 1);
-    fails(WEIR_CORRUPT, weir_guard_check(f->runtime)); /* what is kept back, too */
+    fails(WEIR_ERR_CORRUPT, weir_guard_check(f->runtime)); /* what is kept back, too */
     detail_names("use after free");
     trim(f);
     weir_guard_report r = last_report(f, 2);
@@ -185,9 +185,9 @@ static void what_was_forgotten_is_listed(void **state)
     weir_block blocks[4];
     for (int i = 0; i < 4; i++)
         blocks[i] = make(f, 1000 * (size_t)(i + 1), f->a, i % 2 ? "odd" : "even");
-    void *p = allocate(other, 50, WEIR_STREAM_HOST, WEIR_WEIGHTS);
-    weir_guard_leak leaks[8] = {{.size = sizeof leaks[0]}};
-    weir_guard_leak_sum sums[8] = {{.size = sizeof sums[0]}};
+    void *p = allocate(other, 50, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
+    weir_guard_leak leaks[8] = {{.struct_size = sizeof leaks[0]}};
+    weir_guard_leak_sum sums[8] = {{.struct_size = sizeof sums[0]}};
     size_t count;
     ok(weir_guard_leaks(f->runtime, leaks, 8, &count));
     assert_int_equal(count, 5);
@@ -199,7 +199,7 @@ static void what_was_forgotten_is_listed(void **state)
         assert_int_equal(leaks[i].stream.id, f->a.id);
     }
     assert_string_equal(leaks[4].name, "llama");
-    assert_int_equal(leaks[4].memory_class, WEIR_WEIGHTS);
+    assert_int_equal(leaks[4].memory_class, WEIR_CLASS_WEIGHTS);
     ok(weir_guard_leak_sums(f->runtime, sums, 8, &count));
     assert_int_equal(count, 3);
     assert_string_equal(sums[0].tag, "odd");
@@ -208,7 +208,7 @@ static void what_was_forgotten_is_listed(void **state)
     assert_int_equal(sums[0].oldest.generation, blocks[1].generation);
     assert_int_equal(sums[1].bytes, 4000);
     assert_int_equal(sums[2].bytes, 50);
-    fails(WEIR_BUSY, weir_client_close(f->client));
+    fails(WEIR_ERR_BUSY, weir_client_close(f->client));
     assert_int_equal(atomic_load(&logged_count), 2); /* one line a tag, the client's alone */
     assert_non_null(strstr(logged[0], "bert has 2 live blocks of 5.9 KiB tagged \"odd\""));
     for (int i = 0; i < 4; i++)
@@ -234,12 +234,12 @@ static void old_and_new_structures(void **state)
         assert_ptr_equal(((weir_guard_report *)raw)->block.pointer, block.pointer);
         assert_int_equal(raw[sizes[i]], 0x5a);
     }
-    weir_guard_report none = {.size = 0};
-    fails(WEIR_INVALID, weir_guard_reports(f->runtime, &none, 1, NULL));
-    fails(WEIR_INVALID, weir_guard_reports(f->runtime, NULL, 1, NULL));
-    fails(WEIR_INVALID, weir_guard_reports(NULL, NULL, 0, NULL));
-    fails(WEIR_INVALID, weir_guard_leaks(f->runtime, NULL, 1, NULL));
-    fails(WEIR_INVALID, weir_guard_leak_sums(f->runtime, NULL, 1, NULL));
+    weir_guard_report none = {.struct_size = 0};
+    fails(WEIR_ERR_INVALID, weir_guard_reports(f->runtime, &none, 1, NULL));
+    fails(WEIR_ERR_INVALID, weir_guard_reports(f->runtime, NULL, 1, NULL));
+    fails(WEIR_ERR_INVALID, weir_guard_reports(NULL, NULL, 0, NULL));
+    fails(WEIR_ERR_INVALID, weir_guard_leaks(f->runtime, NULL, 1, NULL));
+    fails(WEIR_ERR_INVALID, weir_guard_leak_sums(f->runtime, NULL, 1, NULL));
 }
 
 /* The quarantine --------------------------------------------------------------------------------------------------- */
@@ -252,7 +252,7 @@ static void what_is_freed_is_kept_back(void **state)
     assert_int_equal(charged, 100 * KIB + 512);
     ok(weir_free(f->client, first.pointer, WEIR_STREAM_HOST));
     assert_int_equal(pending(f), charged);
-    fails(WEIR_DOUBLE_FREE, weir_free(f->client, first.pointer, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_DOUBLE_FREE, weir_free(f->client, first.pointer, WEIR_STREAM_HOST));
     for (int i = 0; i < 20; i++) {
         weir_block next = make(f, 100 * KIB, WEIR_STREAM_HOST, NULL);
         assert_ptr_not_equal(next.pointer, first.pointer);
@@ -295,7 +295,7 @@ static void a_quarantine_of_nothing_keeps_nothing(void **state)
 static void a_request_that_fits_only_then_succeeds(void **state)
 {
     fixture *f = *state;
-    weir_request request = {.size = sizeof request, .bytes = 5 * MIB, .flags = WEIR_NO_WAIT};
+    weir_request request = {.struct_size = sizeof request, .bytes = 5 * MIB, .flags = WEIR_ALLOC_NO_WAIT};
     weir_block block;
     for (int i = 0; i < 10; i++) {
         ok(weir_alloc_with(f->client, &request, &block));
@@ -303,7 +303,7 @@ static void a_request_that_fits_only_then_succeeds(void **state)
         assert_int_equal(pending(f), 5 * MIB + 512);
     }
     request.bytes = BUDGET;
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc_with(f->client, &request, &block)); /* no room for its zones */
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc_with(f->client, &request, &block)); /* no room for its zones */
     request.bytes = BUDGET - 512;
     ok(weir_alloc_with(f->client, &request, &block));
     ok(weir_free(f->client, block.pointer, WEIR_STREAM_HOST));
@@ -321,7 +321,7 @@ static void a_request_that_fits_only_then_succeeds(void **state)
 
 static void refuses(weir_status status, const char *resource, const char *word)
 {
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .resource = resource};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = resource};
     weir_runtime *runtime;
     fails(status, weir_runtime_create(test_device(), &options, &runtime));
     detail_names(word);
@@ -343,30 +343,30 @@ static void arguments_are_read(void **state)
               "budget(guard(zone=512, quarantine=5000, poison=0x07, unmapped, mapped))");
     describes("guard(quarantine=0, mapped)", "budget(guard(zone=256, quarantine=0, poison=0xA5, mapped))");
     describes("guard(budget(mapped))", "guard(zone=256, quarantine=16MiB, poison=0xA5, budget(mapped))");
-    refuses(WEIR_INVALID, "guard(poison=256, mapped)", "256");
-    refuses(WEIR_INVALID, "guard(poison=-1, mapped)", "poison");
-    refuses(WEIR_INVALID, "guard(poison=, mapped)", "poison");
-    refuses(WEIR_INVALID, "guard(zone=x, mapped)", "zone");
-    refuses(WEIR_INVALID, "guard(zone=2GiB, mapped)", "1 GiB");
-    refuses(WEIR_INVALID, "guard(zones=1KiB, mapped)", "zones=1KiB");
-    refuses(WEIR_INVALID, "guard(zone=0, mapped)", "zone");
-    refuses(WEIR_INVALID, "guard(zone=1KiB, zone=1KiB, mapped)", "zone=1KiB");
-    refuses(WEIR_INVALID, "guard(unmapped, unmapped, mapped)", "unmapped");
-    refuses(WEIR_INVALID, "guard(wrapped, mapped)", "wrapped");
-    refuses(WEIR_INVALID, "guard(guard(mapped))", "one is enough");
+    refuses(WEIR_ERR_INVALID, "guard(poison=256, mapped)", "256");
+    refuses(WEIR_ERR_INVALID, "guard(poison=-1, mapped)", "poison");
+    refuses(WEIR_ERR_INVALID, "guard(poison=, mapped)", "poison");
+    refuses(WEIR_ERR_INVALID, "guard(zone=x, mapped)", "zone");
+    refuses(WEIR_ERR_INVALID, "guard(zone=2GiB, mapped)", "1 GiB");
+    refuses(WEIR_ERR_INVALID, "guard(zones=1KiB, mapped)", "zones=1KiB");
+    refuses(WEIR_ERR_INVALID, "guard(zone=0, mapped)", "zone");
+    refuses(WEIR_ERR_INVALID, "guard(zone=1KiB, zone=1KiB, mapped)", "zone=1KiB");
+    refuses(WEIR_ERR_INVALID, "guard(unmapped, unmapped, mapped)", "unmapped");
+    refuses(WEIR_ERR_INVALID, "guard(wrapped, mapped)", "wrapped");
+    refuses(WEIR_ERR_INVALID, "guard(guard(mapped))", "one is enough");
 }
 
 static void features_tell_what_a_guard_changes(void **state)
 {
     (void)state;
     weir_runtime *plain = make_with("mapped", BUDGET), *guarded = make_with("guard(mapped)", BUDGET);
-    uint32_t hidden = WEIR_CAPTURABLE | WEIR_STREAM_ORDERED | WEIR_SHRINKS | WEIR_GROWS;
-    assert_int_equal(weir_runtime_features(guarded), (weir_runtime_features(plain) & ~hidden) | WEIR_GUARDS);
-    fails(WEIR_UNSUPPORTED, weir_guard_check(plain));
+    uint32_t hidden = WEIR_FEATURE_CAPTURABLE | WEIR_FEATURE_STREAM_ORDERED | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS;
+    assert_int_equal(weir_runtime_features(guarded), (weir_runtime_features(plain) & ~hidden) | WEIR_FEATURE_GUARDS);
+    fails(WEIR_ERR_UNSUPPORTED, weir_guard_check(plain));
     detail_names("WEIR_POISON=1");
-    fails(WEIR_UNSUPPORTED, weir_guard_reports(plain, NULL, 0, NULL));
-    fails(WEIR_UNSUPPORTED, weir_guard_leaks(plain, NULL, 0, NULL));
-    fails(WEIR_UNSUPPORTED, weir_guard_leak_sums(plain, NULL, 0, NULL));
+    fails(WEIR_ERR_UNSUPPORTED, weir_guard_reports(plain, NULL, 0, NULL));
+    fails(WEIR_ERR_UNSUPPORTED, weir_guard_leaks(plain, NULL, 0, NULL));
+    fails(WEIR_ERR_UNSUPPORTED, weir_guard_leak_sums(plain, NULL, 0, NULL));
     ok(weir_runtime_destroy(plain));
     ok(weir_runtime_destroy(guarded));
 }
@@ -374,7 +374,7 @@ static void features_tell_what_a_guard_changes(void **state)
 static void the_option_guards_every_stack(void **state)
 {
     (void)state;
-    fails(WEIR_INVALID, weir_option_set("poison", "yes"));
+    fails(WEIR_ERR_INVALID, weir_option_set("poison", "yes"));
     ok(weir_option_set("poison", "1"));
     describes("mapped", "budget(guard(zone=256, quarantine=16MiB, poison=0xA5, mapped))");
     describes("budget(mapped)", "budget(guard(zone=256, quarantine=16MiB, poison=0xA5, mapped))");

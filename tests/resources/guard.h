@@ -12,7 +12,7 @@ static inline const char *test_device(void)
 
 static inline weir_runtime *make_with(const char *resource, uint64_t budget)
 {
-    weir_runtime_options options = {.size = sizeof options, .budget = budget, .resource = resource};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = budget, .resource = resource};
     weir_runtime *runtime;
     ok(weir_runtime_create(test_device(), &options, &runtime));
     return runtime;

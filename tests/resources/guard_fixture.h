@@ -59,7 +59,7 @@ static inline int tear_down(void **state)
 static inline weir_block make(fixture *f, size_t bytes, weir_stream stream, const char *tag)
 {
     weir_request request = {
-        .size = sizeof request, .bytes = bytes, .stream = stream, .memory_class = WEIR_KV, .tag = tag};
+        .struct_size = sizeof request, .bytes = bytes, .stream = stream, .memory_class = WEIR_CLASS_KV, .tag = tag};
     weir_block block;
     ok(weir_alloc_with(f->client, &request, &block));
     return block;
@@ -92,7 +92,7 @@ static inline weir_guard_report last_report(fixture *f, size_t wanted)
 {
     static weir_guard_report reports[MOST];
     size_t count;
-    reports[0].size = sizeof reports[0];
+    reports[0].struct_size = sizeof reports[0];
     ok(weir_guard_reports(f->runtime, reports, MOST, &count));
     assert_int_equal(count, wanted);
     return reports[wanted - 1];
@@ -107,7 +107,7 @@ static inline void check_report(const weir_guard_report *r, weir_guard_kind kind
     assert_int_equal(r->bytes, bytes);
     assert_int_equal(r->offset, offset);
     assert_int_equal(r->damaged, damaged);
-    assert_int_equal(r->memory_class, WEIR_KV);
+    assert_int_equal(r->memory_class, WEIR_CLASS_KV);
     assert_string_equal(r->client, "bert");
 }
 

@@ -82,12 +82,12 @@ static bool broken;
 
 static weir_status copy(wi_device *device, void *to, const void *from, size_t bytes, void *stream)
 {
-    return broken ? weir_fail(WEIR_DEVICE_LOST, "gone") : wi_host_driver.copy(device, to, from, bytes, stream);
+    return broken ? weir_fail(WEIR_ERR_DEVICE_LOST, "gone") : wi_host_driver.copy(device, to, from, bytes, stream);
 }
 
 static weir_status fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream)
 {
-    return broken ? weir_fail(WEIR_DEVICE_LOST, "gone") : wi_host_driver.fill(device, to, value, bytes, stream);
+    return broken ? weir_fail(WEIR_ERR_DEVICE_LOST, "gone") : wi_host_driver.fill(device, to, value, bytes, stream);
 }
 
 static wi_driver driver;
@@ -112,7 +112,8 @@ static wi_resource *make(shelf **out)
 
 static weir_status place(wi_resource *guard, shelf *s, uint64_t at, uint64_t bytes, wi_block **out)
 {
-    wi_placement p = {.bytes = bytes, .alignment = WI_UNIT, .account = &account, .tag = "x", .memory_class = WEIR_KV};
+    wi_placement p = {
+        .bytes = bytes, .alignment = WI_UNIT, .account = &account, .tag = "x", .memory_class = WEIR_CLASS_KV};
     wi_shortage ignored;
     s->next = at;
     wi_measure(guard, &p);
@@ -128,7 +129,7 @@ static void a_block_over_another_is_found(void **state)
     shelf *s;
     wi_resource *guard = make(&s);
     wi_block *one, *two, *three, *four;
-    weir_guard_report reports[8] = {{.size = sizeof reports[0]}};
+    weir_guard_report reports[8] = {{.struct_size = sizeof reports[0]}};
     size_t count;
     ok(place(guard, s, 1024, 300, &one));   /* [1024, 2048) */
     ok(place(guard, s, 2048, 300, &two));   /* side by side is no overlap */
@@ -196,7 +197,7 @@ static void a_resource_that_refuses_is_asked_again(void **state)
     (void)wi_retire(guard, two, WEIR_STREAM_HOST, NULL, WI_PASSED);
     ok(wi_release(guard, one));
     ok(wi_release(guard, two));
-    s->answer = WEIR_DRIVER;
+    s->answer = WEIR_ERR_DRIVER;
     assert_int_equal(wi_relieve(guard), 0);
     assert_int_equal(atomic_load(&released), 0);
     s->answer = WEIR_OK;
@@ -262,9 +263,9 @@ static void a_device_that_is_gone_keeps_nothing_back(void **state)
     (void)wi_retire(guard, one, WEIR_STREAM_HOST, NULL, WI_PASSED);
     ok(wi_release(guard, one));
     broken = true;
-    fails(WEIR_DEVICE_LOST, place(guard, s, 4096, 300, &three));
+    fails(WEIR_ERR_DEVICE_LOST, place(guard, s, 4096, 300, &three));
     assert_int_equal(atomic_load(&discarded), 1);
-    fails(WEIR_DEVICE_LOST, wi_guard_check(wi_guard_in(guard)));
+    fails(WEIR_ERR_DEVICE_LOST, wi_guard_check(wi_guard_in(guard)));
     (void)wi_retire(guard, two, WEIR_STREAM_HOST, NULL, WI_PASSED);
     ok(wi_release(guard, two));
     assert_int_equal(atomic_load(&released), 1);

@@ -38,9 +38,9 @@ static void a_cut_block_has_a_longer_zone(void **state)
     ok(weir_resize(f->client, block.pointer, 610, f->b));
     ok(weir_stream_synchronize(f->b));
     snapshot before = take_snapshot(f->runtime);
-    fails(WEIR_NO_ROOM, weir_resize(f->client, block.pointer, 1025, f->b));
+    fails(WEIR_ERR_NO_ROOM, weir_resize(f->client, block.pointer, 1025, f->b));
     detail_names("red zone");
-    fails(WEIR_NO_ROOM, weir_resize(f->client, block.pointer, MIB, f->b));
+    fails(WEIR_ERR_NO_ROOM, weir_resize(f->client, block.pointer, MIB, f->b));
     unchanged(f->runtime, before);
     write_at(f, block, 610, 3, 1);
     ok(weir_free(f->client, block.pointer, WEIR_STREAM_HOST));
@@ -107,7 +107,7 @@ static void *run(void *user)
         weir_stream stream = x & 64 ? w->stream : WEIR_STREAM_HOST;
         if (!slots[at].pointer && i < STEPS) {
             sizes[at] = 1 + (x >> 8) % 20000;
-            weir_request request = {.size = sizeof request, .bytes = sizes[at], .stream = stream};
+            weir_request request = {.struct_size = sizeof request, .bytes = sizes[at], .stream = stream};
             if (weir_alloc_with(w->client, &request, &slots[at]) == WEIR_OK)
                 ok(weir_fill(w->f->runtime, slots[at].pointer, (uint8_t)x, sizes[at], stream));
         } else if (slots[at].pointer && i < STEPS && x % 7 == 0) {
@@ -184,7 +184,7 @@ static void allocate_when_told(weir_log_level level, const char *text, void *use
     (void)level, (void)text;
     void *pointer;
     atomic_int *served = user;
-    if (weir_alloc(hungry, BUDGET - 512, WEIR_STREAM_HOST, WEIR_OTHER, &pointer) == WEIR_OK) {
+    if (weir_alloc(hungry, BUDGET - 512, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &pointer) == WEIR_OK) {
         atomic_fetch_add(served, 1);
         ok(weir_free(hungry, pointer, WEIR_STREAM_HOST));
     }

@@ -21,9 +21,9 @@ int touch_and_fault(const char *bytes, const char *offset)
     sigaction(SIGSEGV, &action, NULL);
     weir_runtime *runtime = make_with("guard(unmapped, mapped)", 8 * MIB);
     weir_client *client = open_client(runtime, "x", 0, 0);
-    char *before = allocate(client, 700, WEIR_STREAM_HOST, WEIR_KV);
-    char *pointer = allocate(client, strtoull(bytes, NULL, 10), WEIR_STREAM_HOST, WEIR_KV);
-    char *behind = allocate(client, 700, WEIR_STREAM_HOST, WEIR_KV);
+    char *before = allocate(client, 700, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    char *pointer = allocate(client, strtoull(bytes, NULL, 10), WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    char *behind = allocate(client, 700, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     before[0] = behind[0] = 1;
     expected = pointer + strtoll(offset, NULL, 10);
     *(volatile char *)expected = 1;
@@ -67,16 +67,16 @@ void a_block_apart_keeps_its_distance_from_the_next(void **state)
     weir_client *client = open_client(runtime, "x", 0, 0);
     char *blocks[6];
     for (int i = 0; i < 3; i++)
-        blocks[i] = allocate(client, 1000, WEIR_STREAM_HOST, WEIR_KV);
+        blocks[i] = allocate(client, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_int_equal(blocks[1] - blocks[0], 2 * GRANULE);
     assert_int_equal(blocks[2] - blocks[1], 2 * GRANULE);
     ok(weir_free(client, blocks[1], WEIR_STREAM_HOST));
     ok(weir_runtime_trim(runtime, 0, NULL));
     for (int i = 3; i < 5; i++) { /* two granules with the zone, where one was; whichever gap is looked at first */
-        blocks[i] = allocate(client, GRANULE, WEIR_STREAM_HOST, WEIR_KV);
+        blocks[i] = allocate(client, GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         assert_true(blocks[i] > blocks[2]);
     }
-    blocks[5] = allocate(client, 1000, WEIR_STREAM_HOST, WEIR_KV);
+    blocks[5] = allocate(client, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_ptr_equal(blocks[5], blocks[1]);
     for (int i = 0; i < 6; i++)
         if (i != 1)
@@ -96,14 +96,14 @@ void blocks_apart_leave_holes_and_serve_again(void **state)
     void *blocks[BLOCKS];
     for (int round = 0; round < 20; round++) {
         for (int i = 0; i < BLOCKS; i++)
-            blocks[i] = allocate(client, 1000 + (size_t)(i * 977 * round), WEIR_STREAM_HOST, WEIR_KV);
+            blocks[i] = allocate(client, 1000 + (size_t)(i * 977 * round), WEIR_STREAM_HOST, WEIR_CLASS_KV);
         ok(weir_guard_check(runtime));
         snapshot s = take_snapshot(runtime);
         check_sums(&s);
         for (int i = 0; i < BLOCKS; i++)
             ok(weir_free(client, blocks[(i * 7) % BLOCKS], WEIR_STREAM_HOST));
     }
-    char *p = allocate(client, 700, WEIR_STREAM_HOST, WEIR_KV);
+    char *p = allocate(client, 700, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     size_t count;
     ok(weir_fill(runtime, p + 767, 1, 1, WEIR_STREAM_HOST));
     ok(weir_free(client, p, WEIR_STREAM_HOST));

@@ -97,11 +97,11 @@ int main(int argc, char **argv)
     weir_runtime *runtime;
     weir_client *client;
     void *block;
-    weir_runtime_options options = {.size = sizeof options, .budget = 64 << 20, .resource = stack};
-    weir_client_options of_client = {.size = sizeof of_client, .name = "poke"};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 64 << 20, .resource = stack};
+    weir_client_options of_client = {.struct_size = sizeof of_client, .name = "poke"};
     ok(weir_runtime_create("cuda:0", &options, &runtime));
     ok(weir_client_open(runtime, &of_client, &client));
-    ok(weir_alloc(client, bytes, WEIR_STREAM_HOST, WEIR_ACTIVATIONS, &block));
+    ok(weir_alloc(client, bytes, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS, &block));
     if (freed)
         ok(weir_free(client, block, WEIR_STREAM_HOST));
     poke((char *)block + offset);

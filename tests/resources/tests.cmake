@@ -8,15 +8,13 @@ set(WEIR_CONTRACT_STACKS
   "segments"
   "direct"
   "async"
-  "blocks(64KiB)"
   "budget(log(async))"
   "log(budget(async))"
   "guard(mapped)"
   "guard(direct)"
-  "stats(mapped)"
-  "stats(segments)"
-  "guard(stats(log(async)))"
-  "stats(guard(blocks(64KiB)))"
+  "log(mapped)"
+  "log(guard(direct))"
+  "guard(log(async))"
 )
 
 # weir_contract_test(SUITE DEVICE STACK PROGRAM ARGUMENTS…)

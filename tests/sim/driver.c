@@ -102,13 +102,13 @@ static void handles_have_a_length(void **state)
     char *base = range;
     assert_int_equal(sim->create(device, G, 3, small), WEIR_OK);
     sim->destroy(device, G, 1, &small[1]);
-    assert_int_equal(sim->create(device, 7 * G, 1, &large), WEIR_OUT_OF_MEMORY);
+    assert_int_equal(sim->create(device, 7 * G, 1, &large), WEIR_ERR_OUT_OF_MEMORY);
     assert_int_equal(sim->create(device, 6 * G, 1, &large), WEIR_OK); /* its memory need not lie in one piece */
     assert_int_equal(told_held, 8 * G);
-    assert_int_equal(sim->create(device, G, 1, &more), WEIR_OUT_OF_MEMORY);
-    assert_int_equal(sim->create(device, UINT64_MAX / G * G, 2, &more), WEIR_OUT_OF_MEMORY);
+    assert_int_equal(sim->create(device, G, 1, &more), WEIR_ERR_OUT_OF_MEMORY);
+    assert_int_equal(sim->create(device, UINT64_MAX / G * G, 2, &more), WEIR_ERR_OUT_OF_MEMORY);
     assert_string_equal(wrong, "");
-    assert_int_equal(sim->create(device, G / 2, 1, &more), WEIR_DRIVER);
+    assert_int_equal(sim->create(device, G / 2, 1, &more), WEIR_ERR_DRIVER);
     expect_wrong("no whole granules");
     assert_int_equal(sim->map(device, base, 5 * G, 1, &large), WEIR_OK);
     expect_wrong("6 granules long");
@@ -143,11 +143,11 @@ static void what_is_left_is_told(void **state)
     (void)state;
     wi_device *device = open_device();
     wi_handle handles[9];
-    assert_int_equal(sim->create(device, 2 * WI_MIB, 9, handles), WEIR_OUT_OF_MEMORY);
+    assert_int_equal(sim->create(device, 2 * WI_MIB, 9, handles), WEIR_ERR_OUT_OF_MEMORY);
     assert_int_equal(sim->create(device, 2 * WI_MIB, 8, handles), WEIR_OK);
     wi_sim_resize(device, WI_MIB);
     sim->destroy(device, 2 * WI_MIB, 7, handles);
-    assert_int_equal(sim->create(device, 2 * WI_MIB, 1, handles), WEIR_OUT_OF_MEMORY);
+    assert_int_equal(sim->create(device, 2 * WI_MIB, 1, handles), WEIR_ERR_OUT_OF_MEMORY);
     sim->close(device);
     assert_non_null(strstr(wrong, "handles of 1 granules"));
 }
@@ -157,13 +157,14 @@ static void any_call_can_fail(void **state)
     (void)state;
     wi_device *device = open_device();
     void *range, *stream;
-    wi_sim_fault second = {WI_SIM_CALLS, 1, false, WEIR_DRIVER}, streams = {WI_SIM_STREAM_CREATE, 0, true, WEIR_SYSTEM};
+    wi_sim_fault second = {WI_SIM_CALLS, 1, false, WEIR_ERR_DRIVER},
+                 streams = {WI_SIM_STREAM_CREATE, 0, true, WEIR_ERR_SYSTEM};
     wi_sim_arm(&second, &streams);
     assert_int_equal(sim->reserve(device, 2 * WI_MIB, &range), WEIR_OK);
     void *none;
-    assert_int_equal(sim->reserve(device, 2 * WI_MIB, &none), WEIR_DRIVER);
-    assert_int_equal(sim->stream_create(device, &stream), WEIR_SYSTEM);
-    assert_int_equal(sim->stream_create(device, &stream), WEIR_SYSTEM);
+    assert_int_equal(sim->reserve(device, 2 * WI_MIB, &none), WEIR_ERR_DRIVER);
+    assert_int_equal(sim->stream_create(device, &stream), WEIR_ERR_SYSTEM);
+    assert_int_equal(sim->stream_create(device, &stream), WEIR_ERR_SYSTEM);
     assert_int_equal(wi_sim_faults(), 3);
     wi_sim_arm(NULL, NULL);
     sim->unreserve(device, range, 2 * WI_MIB);
@@ -178,13 +179,13 @@ static void by_its_name(void **state)
     weir_client *client;
     weir_stream stream;
     void *block;
-    weir_runtime_options o = {.size = sizeof o, .budget = 32 * WI_MIB};
+    weir_runtime_options o = {.struct_size = sizeof o, .budget = 32 * WI_MIB};
     assert_int_equal(weir_runtime_create("sim", &o, &runtime), WEIR_OK);
-    weir_client_options c = {.size = sizeof c, .name = "client"};
+    weir_client_options c = {.struct_size = sizeof c, .name = "client"};
     assert_int_equal(weir_client_open(runtime, &c, &client), WEIR_OK);
     assert_int_equal(weir_stream_acquire(runtime, &stream), WEIR_OK);
     for (int i = 0; i < 100; i++) {
-        assert_int_equal(weir_alloc(client, 5 * WI_MIB, stream, WEIR_SCRATCH, &block), WEIR_OK);
+        assert_int_equal(weir_alloc(client, 5 * WI_MIB, stream, WEIR_CLASS_SCRATCH, &block), WEIR_OK);
         assert_int_equal(weir_fill(runtime, block, 1, 5 * WI_MIB, stream), WEIR_OK);
         assert_int_equal(weir_free(client, block, stream), WEIR_OK);
     }

@@ -11,7 +11,7 @@
 
 static void finds_nothing(const char *steps)
 {
-    static const char *const resources[] = {"mapped", "direct", "segments", "blocks(64KiB)", "async"};
+    static const char *const resources[] = {"mapped", "direct", "segments", "async"};
     for (size_t i = 0; i < sizeof resources / sizeof resources[0]; i++) {
         char text[2048];
         simulate_options o;

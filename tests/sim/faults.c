@@ -19,7 +19,7 @@ static void every_call_fails_once(void **state)
 static void break_from_some(const scenario *s)
 {
     for (uint64_t at = 0; at < s->calls; at += 11)
-        run_with_faults(s, (wi_sim_fault){WI_SIM_CALLS, (long)at, true, WEIR_DRIVER}, none);
+        run_with_faults(s, (wi_sim_fault){WI_SIM_CALLS, (long)at, true, WEIR_ERR_DRIVER}, none);
 }
 
 static void the_driver_stays_broken(void **state)
@@ -33,7 +33,7 @@ static void fill_up(const scenario *s)
     static const wi_sim_call kinds[] = {WI_SIM_CREATE, WI_SIM_ALLOCATE, WI_SIM_POOL_ALLOCATE};
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
         for (long at = 0; at < 30; at += 5)
-            run_with_faults(s, (wi_sim_fault){kinds[k], at, true, WEIR_OUT_OF_MEMORY}, none);
+            run_with_faults(s, (wi_sim_fault){kinds[k], at, true, WEIR_ERR_OUT_OF_MEMORY}, none);
 }
 
 static void the_device_is_full(void **state)

@@ -34,7 +34,7 @@ static void check_ok(weir_status status, const char *call, int line)
 
 static weir_client *open_client(weir_runtime *runtime, const char *name)
 {
-    weir_client_options options = {.size = sizeof options, .name = name};
+    weir_client_options options = {.struct_size = sizeof options, .name = name};
     weir_client *client;
     ok(weir_client_open(runtime, &options, &client));
     return client;
@@ -43,7 +43,7 @@ static weir_client *open_client(weir_runtime *runtime, const char *name)
 static int set_up(void **state)
 {
     static const wi_sim_watcher watcher = {.wrong = note_wrong};
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .resource = *state};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = *state};
     fixture *f = calloc(1, sizeof *f);
     wrong[0] = '\0';
     wi_clock = wi_sim_now;
@@ -61,7 +61,7 @@ static int set_up(void **state)
 
 static weir_stats stats_of(fixture *f)
 {
-    weir_stats stats = {.size = sizeof stats};
+    weir_stats stats = {.struct_size = sizeof stats};
     ok(weir_snapshot(f->runtime, &stats, NULL, 0, NULL));
     return stats;
 }
@@ -84,7 +84,7 @@ static int tear_down(void **state)
 static void *allocate(weir_client *client, uint64_t bytes, weir_stream stream)
 {
     void *pointer;
-    ok(weir_alloc(client, bytes, stream, WEIR_KV, &pointer));
+    ok(weir_alloc(client, bytes, stream, WEIR_CLASS_KV, &pointer));
     return pointer;
 }
 
@@ -105,7 +105,7 @@ static void no_call_breaks_a_capture(void **state)
         assert_ptr_equal(small, large);
         assert_ptr_equal(left, (char *)large + BLOCK);
         void *none;
-        fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->client, BUDGET, f->a, WEIR_KV, &none));
+        fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f->client, BUDGET, f->a, WEIR_CLASS_KV, &none));
         ok(weir_free(f->client, left, f->a));
         ok(weir_free(f->client, small, f->a));
         uint64_t after = wi_sim_calls(WI_SIM_RECORD) + wi_sim_calls(WI_SIM_WAIT) + wi_sim_calls(WI_SIM_SYNCHRONIZE) +
@@ -135,9 +135,9 @@ static void a_launch_in_flight(void **state)
     wi_sim_touch(device, weir_stream_native(f->b), others, BUDGET - BLOCK, true, theirs);
     wi_sim_touch(device, f->native, temporary, BLOCK, false, mine);
     ok(weir_graph_close(f->graph, f->a));
-    weir_request request = {.size = sizeof request, .bytes = BLOCK, .stream = f->b, .flags = WEIR_NO_WAIT};
+    weir_request request = {.struct_size = sizeof request, .bytes = BLOCK, .stream = f->b, .flags = WEIR_ALLOC_NO_WAIT};
     weir_block block;
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc_with(f->other, &request, &block));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc_with(f->other, &request, &block));
     assert_int_equal(stats_of(f).pending, BLOCK);
     while (wi_sim_run(device, 0, 100))
         ;
@@ -157,7 +157,7 @@ static void use_graphs(fixture *f)
         return;
     if (weir_graph_begin(f->graph, f->a) == WEIR_OK) {
         for (int i = 0; i < 3; i++)
-            (void)!weir_alloc(f->client, BLOCK << i, f->a, WEIR_KV, &blocks[i]);
+            (void)!weir_alloc(f->client, BLOCK << i, f->a, WEIR_CLASS_KV, &blocks[i]);
         if (weir_free(f->client, blocks[0], f->a) == WEIR_OK)
             blocks[0] = NULL;
         ok(weir_graph_end(f->graph, f->a));
@@ -167,7 +167,7 @@ static void use_graphs(fixture *f)
     if (blocks[2])
         (void)!weir_resize(f->client, blocks[2], BLOCK, f->b);
     if (weir_graph_begin(f->graph, f->b) == WEIR_OK) {
-        (void)!weir_alloc(f->client, BLOCK / 2, f->b, WEIR_KV, &again);
+        (void)!weir_alloc(f->client, BLOCK / 2, f->b, WEIR_CLASS_KV, &again);
         ok(weir_graph_end(f->graph, f->b));
     }
     if (weir_graph_close(f->graph, f->a) != WEIR_OK)
@@ -185,7 +185,7 @@ static void failures_of_the_driver(void **state)
     unsigned happened = 1;
     long at = 0;
     for (; happened > 0 && at < 200; at++) {
-        wi_sim_arm(&(wi_sim_fault){WI_SIM_CALLS, at, false, WEIR_DRIVER}, NULL);
+        wi_sim_arm(&(wi_sim_fault){WI_SIM_CALLS, at, false, WEIR_ERR_DRIVER}, NULL);
         use_graphs(f);
         happened = wi_sim_faults();
         wi_sim_arm(NULL, NULL);
@@ -202,10 +202,9 @@ static void failures_of_the_driver(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(no_call_breaks_a_capture, "mapped"),       CASE(no_call_breaks_a_capture, "blocks(1MiB)"),
-        CASE(no_call_breaks_a_capture, "segments"),     CASE(a_launch_in_flight, "mapped"),
-        CASE(a_launch_in_flight, "stats(log(mapped))"), CASE(failures_of_the_driver, "mapped"),
-        CASE(failures_of_the_driver, "blocks(1MiB)"),   CASE(failures_of_the_driver, "segments"),
+        CASE(no_call_breaks_a_capture, "mapped"), CASE(no_call_breaks_a_capture, "segments"),
+        CASE(a_launch_in_flight, "mapped"),       CASE(a_launch_in_flight, "log(mapped)"),
+        CASE(failures_of_the_driver, "mapped"),   CASE(failures_of_the_driver, "segments"),
         CASE(failures_of_the_driver, "direct"),
     };
     return cmocka_run_group_tests_name("graphs", tests, NULL, NULL);

@@ -370,14 +370,14 @@ static void use_after_free_is_the_users(void **state)
 
 static void look(bench *b, uint64_t live, uint64_t pending)
 {
-    weir_stats stats = {.size = sizeof stats,
+    weir_stats stats = {.struct_size = sizeof stats,
                         .budget = 8 * WI_MIB,
                         .held = 8 * WI_MIB,
                         .live = live,
                         .pending = pending,
                         .cached = 8 * WI_MIB - live - pending};
     weir_client_stats line = {
-        .size = sizeof line, .maximum = UINT64_MAX, .live = live, .live_class = {live}, .pending = pending};
+        .struct_size = sizeof line, .maximum = UINT64_MAX, .live = live, .live_class = {live}, .pending = pending};
     oracle_check(b->o, &stats, &line, &(unsigned){0}, 1, true);
 }
 

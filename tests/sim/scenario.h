@@ -65,7 +65,7 @@ static inline void run_with_faults(const scenario *s, wi_sim_fault first, wi_sim
 
 static inline wi_sim_fault fault_at(uint64_t at)
 {
-    return (wi_sim_fault){WI_SIM_CALLS, (long)at, false, WEIR_DRIVER};
+    return (wi_sim_fault){WI_SIM_CALLS, (long)at, false, WEIR_ERR_DRIVER};
 }
 
 static inline void for_all_stacks(void (*fn)(const scenario *s))

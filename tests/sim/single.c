@@ -100,10 +100,10 @@ static void never_more_than_there_is(void **state)
     wi_handle handles[5];
     void *none = NULL;
     char *first = piece_of(device, 8 * WI_MIB);
-    fails(sim->create(device, 2 * WI_MIB, 5, handles), WEIR_OUT_OF_MEMORY);
+    fails(sim->create(device, 2 * WI_MIB, 5, handles), WEIR_ERR_OUT_OF_MEMORY);
     ok(sim->create(device, 2 * WI_MIB, 4, handles));
-    fails(sim->allocate(device, WEIR_KIND_DEVICE, 256, &none), WEIR_OUT_OF_MEMORY);
-    fails(sim->pool_allocate(device, 256, NULL, &none), WEIR_OUT_OF_MEMORY);
+    fails(sim->allocate(device, WEIR_KIND_DEVICE, 256, &none), WEIR_ERR_OUT_OF_MEMORY);
+    fails(sim->pool_allocate(device, 256, NULL, &none), WEIR_ERR_OUT_OF_MEMORY);
     assert_int_equal(told_held, 16 * WI_MIB);
     sim->destroy(device, 2 * WI_MIB, 1, handles);
     char *second = piece_of(device, WI_MIB); /* behind the first one, in a granule of its own */
@@ -113,7 +113,7 @@ static void never_more_than_there_is(void **state)
     wi_sim_resize(device, 8 * WI_MIB); /* three handles and a granule: nothing new may be given out */
     char *third = piece_of(device, WI_MIB);
     assert_ptr_equal(third, second + WI_MIB);
-    fails(sim->allocate(device, WEIR_KIND_DEVICE, 256, &none), WEIR_OUT_OF_MEMORY);
+    fails(sim->allocate(device, WEIR_KIND_DEVICE, 256, &none), WEIR_ERR_OUT_OF_MEMORY);
     ok(sim->release(device, WEIR_KIND_DEVICE, second, WI_MIB));
     ok(sim->release(device, WEIR_KIND_DEVICE, third, WI_MIB));
     sim->destroy(device, 2 * WI_MIB, 3, handles + 1);
@@ -126,16 +126,16 @@ static void wrong_releases_are_told(void **state)
     (void)state;
     wi_device *device = open_device();
     char *piece = piece_of(device, 4096), *pooled = take(device, 4096, NULL);
-    fails(sim->release(device, WEIR_KIND_DEVICE, piece + 256, 256), WEIR_DRIVER);
+    fails(sim->release(device, WEIR_KIND_DEVICE, piece + 256, 256), WEIR_ERR_DRIVER);
     expect_wrong("no piece");
-    fails(sim->release(device, WEIR_KIND_DEVICE, piece, 256), WEIR_DRIVER);
+    fails(sim->release(device, WEIR_KIND_DEVICE, piece, 256), WEIR_ERR_DRIVER);
     expect_wrong("no piece");
-    fails(sim->release(device, WEIR_KIND_PINNED, piece, 4096), WEIR_DRIVER);
+    fails(sim->release(device, WEIR_KIND_PINNED, piece, 4096), WEIR_ERR_DRIVER);
     expect_wrong("no piece");
-    fails(sim->pool_release(device, piece, 4096, NULL), WEIR_DRIVER);
+    fails(sim->pool_release(device, piece, 4096, NULL), WEIR_ERR_DRIVER);
     expect_wrong("no piece");
     ok(sim->pool_release(device, pooled, 4096, NULL));
-    fails(sim->pool_release(device, pooled, 4096, NULL), WEIR_DRIVER);
+    fails(sim->pool_release(device, pooled, 4096, NULL), WEIR_ERR_DRIVER);
     expect_wrong("no piece");
     sim->close(device);
     expect_wrong("a piece of 4096 bytes");
@@ -165,7 +165,7 @@ static void host_memory_is_real(void **state)
         ok(sim->release(device, (weir_kind)kind, address, 4096));
         ok(sim->release(device, (weir_kind)kind, other, 4096));
     }
-    fails(sim->allocate(device, WEIR_KIND_COUNT, 4096, &none), WEIR_UNSUPPORTED);
+    fails(sim->allocate(device, WEIR_KIND_COUNT, 4096, &none), WEIR_ERR_UNSUPPORTED);
     sim->close(device);
     assert_string_equal(wrong, "");
 }
@@ -243,7 +243,7 @@ static void pool_gives_up_what_it_keeps(void **state)
     char *piece = take(device, 10 * WI_MIB, a);
     wi_sim_touch(device, a, piece, 256, true, 1000);
     ok(sim->pool_release(device, piece, 10 * WI_MIB, a));
-    fails(sim->pool_allocate(device, 12 * WI_MIB, a, &none), WEIR_OUT_OF_MEMORY);
+    fails(sim->pool_allocate(device, 12 * WI_MIB, a, &none), WEIR_ERR_OUT_OF_MEMORY);
     run_all(device);
     char *larger = take(device, 12 * WI_MIB, a);
     ok(sim->pool_release(device, larger, 12 * WI_MIB, a));
@@ -319,17 +319,17 @@ static void streams_are_adopted(void **state)
     assert_false(sim->passed(device, event)); /* it is only forgotten */
     sim->stream_destroy(device, again);
     assert_int_equal(wi_sim_done(device, wi_sim_number(made)), 0);
-    fails(sim->stream_adopt(device, NULL, &stream, &third), WEIR_INVALID);
-    fails(sim->stream_adopt(device, foreign, &stream, &third), WEIR_STREAM_MISUSE);
+    fails(sim->stream_adopt(device, NULL, &stream, &third), WEIR_ERR_INVALID);
+    fails(sim->stream_adopt(device, foreign, &stream, &third), WEIR_ERR_STREAM_MISUSE);
     sim->stream_destroy(device, made);
-    fails(sim->stream_adopt(device, made, &stream, &third), WEIR_STREAM_MISUSE);
+    fails(sim->stream_adopt(device, made, &stream, &third), WEIR_ERR_STREAM_MISUSE);
     made = new_stream(device);
     ok(sim->stream_adopt(device, made, &stream, &third));
     assert_int_not_equal(first, third);
     sim->stream_destroy(device, stream);
     sim->stream_destroy(device, made);
     sim->stream_destroy(other, foreign);
-    fails(sim->stream_default(device, WEIR_DEFAULT_LEGACY, &stream), WEIR_UNSUPPORTED);
+    fails(sim->stream_default(device, WEIR_DEFAULT_STREAM_LEGACY, &stream), WEIR_ERR_UNSUPPORTED);
     assert_null(sim->context(device));
     sim->close(other);
     sim->close(device);
@@ -350,11 +350,11 @@ static void captured_streams_take_nothing(void **state)
     wi_sim_capture(device, a, true);
     assert_true(sim->stream_capturing(device, a));
     assert_false(sim->stream_capturing(device, b));
-    fails(sim->record(device, a, &event), WEIR_STREAM_MISUSE);
-    fails(sim->order(device, a, late), WEIR_STREAM_MISUSE);
-    fails(sim->stream_synchronize(device, a), WEIR_STREAM_MISUSE);
-    fails(sim->pool_allocate(device, 4096, a, &none), WEIR_STREAM_MISUSE);
-    fails(sim->pool_release(device, piece, 4096, a), WEIR_STREAM_MISUSE);
+    fails(sim->record(device, a, &event), WEIR_ERR_STREAM_MISUSE);
+    fails(sim->order(device, a, late), WEIR_ERR_STREAM_MISUSE);
+    fails(sim->stream_synchronize(device, a), WEIR_ERR_STREAM_MISUSE);
+    fails(sim->pool_allocate(device, 4096, a, &none), WEIR_ERR_STREAM_MISUSE);
+    fails(sim->pool_release(device, piece, 4096, a), WEIR_ERR_STREAM_MISUSE);
     ok(sim->fill(device, piece, 7, 256, a));
     ok(sim->copy(device, piece, piece + 256, 256, a));
     assert_int_equal(wi_sim_queued(device, wi_sim_number(a)), 1);
@@ -397,8 +397,8 @@ static void each_call_can_fail(void **state)
     static const uint64_t held_after[] = {256, 0, 2 * WI_MIB, 2 * WI_MIB, 0};
     uint64_t before = 0;
     for (int i = 0; i < 5; i++) {
-        wi_sim_arm(&(wi_sim_fault){calls[i], 0, false, WEIR_DRIVER}, NULL);
-        fails(make_call(device, calls[i], &piece), WEIR_DRIVER);
+        wi_sim_arm(&(wi_sim_fault){calls[i], 0, false, WEIR_ERR_DRIVER}, NULL);
+        fails(make_call(device, calls[i], &piece), WEIR_ERR_DRIVER);
         assert_int_equal(told_held, before);
         ok(make_call(device, calls[i], &piece));
         assert_int_equal(told_held, held_after[i]);

@@ -41,7 +41,7 @@ static void nothing_more(fixture *f)
 static void *tagged(fixture *f, size_t bytes, const char *tag)
 {
     weir_request request = {
-        .size = sizeof request, .bytes = bytes, .stream = f->a, .memory_class = WEIR_KV, .tag = tag};
+        .struct_size = sizeof request, .bytes = bytes, .stream = f->a, .memory_class = WEIR_CLASS_KV, .tag = tag};
     weir_block block;
     ok(weir_alloc_with(f->client, &request, &block));
     return block.pointer;
@@ -58,27 +58,27 @@ static void allocations_frees_and_the_reap(void **state)
     open_gate(&g);
     ok(weir_stream_synchronize(f->a));
     (void)take_snapshot(f->runtime);
-    next(f, WEIR_HOLD);
-    weir_event one = good(f, WEIR_ALLOCATE, f->a), two = good(f, WEIR_ALLOCATE, f->a);
+    next(f, WEIR_ACTION_HOLD);
+    weir_event one = good(f, WEIR_ACTION_ALLOCATE, f->a), two = good(f, WEIR_ACTION_ALLOCATE, f->a);
     assert_ptr_equal(one.pointer, p);
     assert_int_equal(one.bytes, 1000);
     assert_int_equal(one.charged, 1024);
     assert_string_equal(one.tag, "p");
     assert_string_equal(one.client, "traced");
-    assert_int_equal(one.memory_class, WEIR_KV);
+    assert_int_equal(one.memory_class, WEIR_CLASS_KV);
     assert_int_equal(two.live, 1024 + 512);
-    good(f, WEIR_CALL, f->a);
-    good(f, WEIR_USE_RECORD, f->a);
-    weir_event freed = good(f, WEIR_DEALLOCATE, WEIR_STREAM_HOST);
+    good(f, WEIR_ACTION_CALL, f->a);
+    good(f, WEIR_ACTION_USE_RECORD, f->a);
+    weir_event freed = good(f, WEIR_ACTION_DEALLOCATE, WEIR_STREAM_HOST);
     assert_ptr_equal(freed.pointer, p);
     assert_int_equal(freed.generation, one.generation);
     assert_int_equal(freed.pending, 1024);
     assert_int_equal(freed.object, 0);
-    good(f, WEIR_USE_RECORD, f->a);
-    assert_int_equal(good(f, WEIR_DEALLOCATE, WEIR_STREAM_HOST).pending, 1024 + 512);
-    good(f, WEIR_SYNCHRONIZE, f->a);
-    assert_ptr_equal(next(f, WEIR_REAP).pointer, p);
-    assert_ptr_equal(next(f, WEIR_REAP).pointer, q);
+    good(f, WEIR_ACTION_USE_RECORD, f->a);
+    assert_int_equal(good(f, WEIR_ACTION_DEALLOCATE, WEIR_STREAM_HOST).pending, 1024 + 512);
+    good(f, WEIR_ACTION_SYNCHRONIZE, f->a);
+    assert_ptr_equal(next(f, WEIR_ACTION_REAP).pointer, p);
+    assert_ptr_equal(next(f, WEIR_ACTION_REAP).pointer, q);
     nothing_more(f);
 }
 
@@ -95,19 +95,19 @@ static void frees_in_order(void **state)
     open_gate(&g);
     ok(weir_stream_synchronize(f->a));
     (void)take_snapshot(f->runtime);
-    next(f, WEIR_HOLD);
-    good(f, WEIR_ALLOCATE, f->a);
-    good(f, WEIR_ALLOCATE, f->a);
-    good(f, WEIR_CALL, f->a);
+    next(f, WEIR_ACTION_HOLD);
+    good(f, WEIR_ACTION_ALLOCATE, f->a);
+    good(f, WEIR_ACTION_ALLOCATE, f->a);
+    good(f, WEIR_ACTION_CALL, f->a);
     for (int i = 0; i < 2; i++) {
-        weir_event freed = good(f, WEIR_DEALLOCATE, f->a);
+        weir_event freed = good(f, WEIR_ACTION_DEALLOCATE, f->a);
         assert_ptr_equal(freed.pointer, i ? q : p);
         assert_int_equal(freed.object, 1);
         assert_int_equal(freed.pending, 0);
         assert_int_equal(freed.live, i ? 0 : 512);
     }
-    good(f, WEIR_SYNCHRONIZE, f->a);
-    weir_event passed = good(f, WEIR_REAP, f->a);
+    good(f, WEIR_ACTION_SYNCHRONIZE, f->a);
+    weir_event passed = good(f, WEIR_ACTION_REAP, f->a);
     char *first = p < q ? p : q, *end_of = p < q ? q + 512 : p + 1024, *start_of = passed.pointer;
     assert_int_equal(end_of - first, 1024 + 512); /* neighbours */
     assert_true(start_of <= first && start_of + passed.bytes >= end_of);
@@ -121,46 +121,46 @@ static void launches(void **state)
 {
     fixture *f = *state;
     void *p = tagged(f, 1000, "p"), *q = tagged(f, 300, "q");
-    weir_use uses[] = {{{q, 0}, WEIR_READ}, {{p, 0}, WEIR_WRITE}, {{q, 0}, WEIR_WRITE}};
+    weir_use uses[] = {{{q, 0}, WEIR_ACCESS_READ}, {{p, 0}, WEIR_ACCESS_WRITE}, {{q, 0}, WEIR_ACCESS_WRITE}};
     weir_launch *launch, *other;
     ok(weir_launch_begin(f->runtime, f->b, uses, 3, &launch));
-    fails(WEIR_BUSY, weir_launch_begin(f->runtime, f->a, uses, 1, &other));
-    fails(WEIR_BUSY, weir_free(f->client, p, f->b));
+    fails(WEIR_ERR_BUSY, weir_launch_begin(f->runtime, f->a, uses, 1, &other));
+    fails(WEIR_ERR_BUSY, weir_free(f->client, p, f->b));
     ok(weir_launch_end(launch));
-    weir_launch_abort(begin(f, f->b, p, WEIR_READ));
+    weir_launch_abort(begin(f, f->b, p, WEIR_ACCESS_READ));
     ok(weir_use_record(f->runtime, q, f->b));
-    fails(WEIR_FOREIGN, weir_use_record(f->runtime, f, f->b));
-    next(f, WEIR_HOLD);
-    weir_event made[] = {next(f, WEIR_ALLOCATE), next(f, WEIR_ALLOCATE)};
+    fails(WEIR_ERR_FOREIGN, weir_use_record(f->runtime, f, f->b));
+    next(f, WEIR_ACTION_HOLD);
+    weir_event made[] = {next(f, WEIR_ACTION_ALLOCATE), next(f, WEIR_ACTION_ALLOCATE)};
     bool p_first = p < q;
     uint64_t number = 0;
     for (int i = 0; i < 2; i++) {
-        weir_event e = good(f, WEIR_USE_BEGIN, f->b);
+        weir_event e = good(f, WEIR_ACTION_USE_BEGIN, f->b);
         bool is_p = (i == 0) == p_first;
         assert_ptr_equal(e.pointer, is_p ? p : q);
         assert_int_equal(e.bytes, is_p ? 1000 : 300);
         assert_int_equal(e.generation, made[is_p ? 0 : 1].generation);
         assert_string_equal(e.tag, is_p ? "p" : "q");
-        assert_int_equal(e.access, is_p ? WEIR_WRITE : WEIR_READ_WRITE);
+        assert_int_equal(e.access, is_p ? WEIR_ACCESS_WRITE : WEIR_ACCESS_READ_WRITE);
         assert_int_equal(e.other.id, f->a.id);
         assert_true(i == 0 ? e.object > 0 : e.object == number);
         number = e.object;
     }
-    weir_event refused = next(f, WEIR_USE_BEGIN);
-    assert_int_equal(refused.result, WEIR_BUSY);
+    weir_event refused = next(f, WEIR_ACTION_USE_BEGIN);
+    assert_int_equal(refused.result, WEIR_ERR_BUSY);
     assert_int_equal(refused.stream.id, f->a.id);
     assert_int_not_equal(refused.object, number);
-    weir_event failed = next(f, WEIR_FAIL);
-    assert_int_equal(failed.result, WEIR_BUSY);
-    assert_int_equal(failed.object, WEIR_DEALLOCATE);
+    weir_event failed = next(f, WEIR_ACTION_FAIL);
+    assert_int_equal(failed.result, WEIR_ERR_BUSY);
+    assert_int_equal(failed.object, WEIR_ACTION_DEALLOCATE);
     assert_ptr_equal(failed.pointer, p);
-    assert_int_equal(good(f, WEIR_USE_END, f->b).object, number);
-    number = good(f, WEIR_USE_BEGIN, f->b).object;
-    assert_int_equal(good(f, WEIR_USE_ABORT, f->b).object, number);
-    weir_event use = good(f, WEIR_USE_RECORD, f->b);
+    assert_int_equal(good(f, WEIR_ACTION_USE_END, f->b).object, number);
+    number = good(f, WEIR_ACTION_USE_BEGIN, f->b).object;
+    assert_int_equal(good(f, WEIR_ACTION_USE_ABORT, f->b).object, number);
+    weir_event use = good(f, WEIR_ACTION_USE_RECORD, f->b);
     assert_ptr_equal(use.pointer, q);
-    assert_int_equal(use.access, WEIR_READ);
-    assert_int_equal(next(f, WEIR_USE_RECORD).result, WEIR_FOREIGN);
+    assert_int_equal(use.access, WEIR_ACCESS_READ);
+    assert_int_equal(next(f, WEIR_ACTION_USE_RECORD).result, WEIR_ERR_FOREIGN);
     nothing_more(f);
     ok(weir_free(f->client, p, f->a));
     ok(weir_free(f->client, q, f->a));
@@ -175,30 +175,30 @@ static void streams_and_work(void **state)
     ok(weir_fill(f->runtime, p, 1, 256, c));
     ok(weir_copy(f->runtime, p, bytes, 16, c));
     ok(weir_stream_release(c));
-    fails(WEIR_STREAM_MISUSE, weir_stream_release(c));
-    fails(WEIR_STREAM_MISUSE, weir_fill(f->runtime, p, 1, 1, c));
-    fails(WEIR_STREAM_MISUSE, weir_copy(f->runtime, p, bytes, 1, c));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_release(c));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_fill(f->runtime, p, 1, 1, c));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_copy(f->runtime, p, bytes, 1, c));
     ok(weir_free(f->client, p, f->a));
-    next(f, WEIR_HOLD);
-    next(f, WEIR_ALLOCATE);
-    good(f, WEIR_STREAM_OPEN, c);
-    weir_event fill = good(f, WEIR_FILL, c);
+    next(f, WEIR_ACTION_HOLD);
+    next(f, WEIR_ACTION_ALLOCATE);
+    good(f, WEIR_ACTION_STREAM_OPEN, c);
+    weir_event fill = good(f, WEIR_ACTION_FILL, c);
     assert_ptr_equal(fill.pointer, p);
     assert_int_equal(fill.bytes, 256);
-    assert_int_equal(fill.access, WEIR_WRITE);
-    weir_event from = good(f, WEIR_COPY, c), to = good(f, WEIR_COPY, c);
+    assert_int_equal(fill.access, WEIR_ACCESS_WRITE);
+    weir_event from = good(f, WEIR_ACTION_COPY, c), to = good(f, WEIR_ACTION_COPY, c);
     assert_ptr_equal(from.pointer, bytes);
-    assert_int_equal(from.access, WEIR_READ);
+    assert_int_equal(from.access, WEIR_ACCESS_READ);
     assert_ptr_equal(to.pointer, p);
-    assert_int_equal(to.access, WEIR_WRITE);
+    assert_int_equal(to.access, WEIR_ACCESS_WRITE);
     assert_int_equal(from.object, to.object);
     assert_int_equal(from.bytes, 16);
-    good(f, WEIR_STREAM_CLOSE, c);
-    assert_int_equal(next(f, WEIR_STREAM_CLOSE).result, WEIR_STREAM_MISUSE);
-    assert_int_equal(next(f, WEIR_FILL).result, WEIR_STREAM_MISUSE);
-    assert_int_equal(next(f, WEIR_COPY).result, WEIR_STREAM_MISUSE);
-    assert_int_equal(next(f, WEIR_COPY).result, WEIR_STREAM_MISUSE);
-    next(f, WEIR_DEALLOCATE);
+    good(f, WEIR_ACTION_STREAM_CLOSE, c);
+    assert_int_equal(next(f, WEIR_ACTION_STREAM_CLOSE).result, WEIR_ERR_STREAM_MISUSE);
+    assert_int_equal(next(f, WEIR_ACTION_FILL).result, WEIR_ERR_STREAM_MISUSE);
+    assert_int_equal(next(f, WEIR_ACTION_COPY).result, WEIR_ERR_STREAM_MISUSE);
+    assert_int_equal(next(f, WEIR_ACTION_COPY).result, WEIR_ERR_STREAM_MISUSE);
+    next(f, WEIR_ACTION_DEALLOCATE);
 }
 
 static void notes(void **state)
@@ -208,23 +208,23 @@ static void notes(void **state)
     char byte;
     ok(weir_note_record(f->runtime, 77, f->a));
     ok(weir_note_wait(f->runtime, 77, f->b));
-    ok(weir_note_use(f->runtime, &byte, 1, f->b, WEIR_READ_WRITE));
+    ok(weir_note_use(f->runtime, &byte, 1, f->b, WEIR_ACCESS_READ_WRITE));
     ok(weir_note_wait(f->runtime, 78, WEIR_STREAM_HOST));
     ok(weir_note_record(other, 1, f->a)); /* not traced: nobody looks */
-    fails(WEIR_STREAM_MISUSE, weir_note_record(f->runtime, 1, (weir_stream){1}));
-    fails(WEIR_INVALID, weir_note_use(f->runtime, NULL, 1, f->a, WEIR_READ));
-    fails(WEIR_INVALID, weir_note_use(f->runtime, &byte, 0, f->a, WEIR_READ));
-    fails(WEIR_INVALID, weir_note_use(f->runtime, &byte, 1, f->a, (weir_access)4));
-    fails(WEIR_INVALID, weir_note_record(NULL, 1, f->a));
-    fails(WEIR_INVALID, weir_note_wait(NULL, 1, f->a));
-    assert_int_equal(good(f, WEIR_NOTE_RECORD, f->a).object, 77);
-    assert_int_equal(good(f, WEIR_NOTE_WAIT, f->b).object, 77);
-    weir_event use = good(f, WEIR_NOTE_USE, f->b);
+    fails(WEIR_ERR_STREAM_MISUSE, weir_note_record(f->runtime, 1, (weir_stream){1}));
+    fails(WEIR_ERR_INVALID, weir_note_use(f->runtime, NULL, 1, f->a, WEIR_ACCESS_READ));
+    fails(WEIR_ERR_INVALID, weir_note_use(f->runtime, &byte, 0, f->a, WEIR_ACCESS_READ));
+    fails(WEIR_ERR_INVALID, weir_note_use(f->runtime, &byte, 1, f->a, (weir_access)4));
+    fails(WEIR_ERR_INVALID, weir_note_record(NULL, 1, f->a));
+    fails(WEIR_ERR_INVALID, weir_note_wait(NULL, 1, f->a));
+    assert_int_equal(good(f, WEIR_ACTION_NOTE_RECORD, f->a).object, 77);
+    assert_int_equal(good(f, WEIR_ACTION_NOTE_WAIT, f->b).object, 77);
+    weir_event use = good(f, WEIR_ACTION_NOTE_USE, f->b);
     assert_ptr_equal(use.pointer, &byte);
     assert_int_equal(use.bytes, 1);
-    assert_int_equal(use.access, WEIR_READ_WRITE);
-    assert_int_equal(good(f, WEIR_NOTE_WAIT, WEIR_STREAM_HOST).object, 78);
-    assert_int_equal(next(f, WEIR_NOTE_RECORD).result, WEIR_STREAM_MISUSE);
+    assert_int_equal(use.access, WEIR_ACCESS_READ_WRITE);
+    assert_int_equal(good(f, WEIR_ACTION_NOTE_WAIT, WEIR_STREAM_HOST).object, 78);
+    assert_int_equal(next(f, WEIR_ACTION_NOTE_RECORD).result, WEIR_ERR_STREAM_MISUSE);
     nothing_more(f);
     ok(weir_runtime_destroy(other));
 }
@@ -237,24 +237,27 @@ static void failures_with_their_kind(void **state)
     weir_client *stranger = open_client(other, "stranger", 0, 0);
     weir_stream foreign;
     ok(weir_stream_acquire(other, &foreign));
-    fails(WEIR_STREAM_MISUSE, weir_alloc(f->client, 77, foreign, WEIR_KV, &ignored));
-    fails(WEIR_INVALID, weir_alloc(f->client, 78, f->a, (weir_class)9, &ignored));
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->client, 5 * MIB, f->a, WEIR_KV, &ignored));
-    fails(WEIR_INTERIOR, weir_free(f->client, (char *)p + 1, f->a));
-    fails(WEIR_STREAM_MISUSE, weir_resize(f->client, p, 10, foreign));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_alloc(f->client, 77, foreign, WEIR_CLASS_KV, &ignored));
+    fails(WEIR_ERR_INVALID, weir_alloc(f->client, 78, f->a, (weir_class)9, &ignored));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f->client, 5 * MIB, f->a, WEIR_CLASS_KV, &ignored));
+    fails(WEIR_ERR_INTERIOR, weir_free(f->client, (char *)p + 1, f->a));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_resize(f->client, p, 10, foreign));
     ok(weir_free(f->client, p, f->a));
-    fails(WEIR_DOUBLE_FREE, weir_free(f->client, p, f->a));
-    fails(WEIR_FOREIGN, weir_free(stranger, p, WEIR_STREAM_HOST)); /* the other runtime's affair */
-    next(f, WEIR_HOLD);
-    next(f, WEIR_ALLOCATE);
+    fails(WEIR_ERR_DOUBLE_FREE, weir_free(f->client, p, f->a));
+    fails(WEIR_ERR_FOREIGN, weir_free(stranger, p, WEIR_STREAM_HOST)); /* the other runtime's affair */
+    next(f, WEIR_ACTION_HOLD);
+    next(f, WEIR_ACTION_ALLOCATE);
     static const struct {
         weir_action action, object;
         weir_status result;
         uint64_t bytes;
-    } wanted[] = {{WEIR_FAIL, WEIR_ALLOCATE, WEIR_STREAM_MISUSE, 77}, {WEIR_FAIL, WEIR_ALLOCATE, WEIR_INVALID, 78},
-                  {WEIR_REFUSE, 0, WEIR_OUT_OF_MEMORY, 5 * MIB},      {WEIR_FAIL, WEIR_DEALLOCATE, WEIR_INTERIOR, 0},
-                  {WEIR_FAIL, WEIR_RESIZE, WEIR_STREAM_MISUSE, 10},   {WEIR_DEALLOCATE, 1, WEIR_OK, 1000},
-                  {WEIR_FAIL, WEIR_DEALLOCATE, WEIR_DOUBLE_FREE, 0}};
+    } wanted[] = {{WEIR_ACTION_FAIL, WEIR_ACTION_ALLOCATE, WEIR_ERR_STREAM_MISUSE, 77},
+                  {WEIR_ACTION_FAIL, WEIR_ACTION_ALLOCATE, WEIR_ERR_INVALID, 78},
+                  {WEIR_ACTION_REFUSE, 0, WEIR_ERR_OUT_OF_MEMORY, 5 * MIB},
+                  {WEIR_ACTION_FAIL, WEIR_ACTION_DEALLOCATE, WEIR_ERR_INTERIOR, 0},
+                  {WEIR_ACTION_FAIL, WEIR_ACTION_RESIZE, WEIR_ERR_STREAM_MISUSE, 10},
+                  {WEIR_ACTION_DEALLOCATE, 1, WEIR_OK, 1000},
+                  {WEIR_ACTION_FAIL, WEIR_ACTION_DEALLOCATE, WEIR_ERR_DOUBLE_FREE, 0}};
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         weir_event e = next(f, wanted[i].action);
         assert_int_equal(e.object, wanted[i].object);
@@ -276,7 +279,7 @@ static void what_is_live_comes_first(void **state)
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
     free_behind(f->client, gone, f->a); /* pending, and no longer live */
     ok(weir_trace_open(f->runtime, 0, &f->trace));
-    weir_event one = next(f, WEIR_ALLOCATE), two = next(f, WEIR_ALLOCATE);
+    weir_event one = next(f, WEIR_ACTION_ALLOCATE), two = next(f, WEIR_ACTION_ALLOCATE);
     assert_true((one.pointer == p && two.pointer == q) || (one.pointer == q && two.pointer == p));
     assert_int_equal(one.stream.id, 0);
     assert_int_equal(one.other.id, f->a.id);
@@ -299,7 +302,7 @@ static void names(void **state)
             assert_string_not_equal(weir_action_name((weir_action)i), weir_action_name((weir_action)k));
     }
     assert_string_equal(weir_action_name(WEIR_ACTION_COUNT), "?");
-    assert_string_equal(weir_action_name(WEIR_NOTE_USE), "note-use");
+    assert_string_equal(weir_action_name(WEIR_ACTION_NOTE_USE), "note-use");
 }
 
 int main(void)

@@ -36,7 +36,7 @@ static void store(const char *path, const void *at, size_t count)
 static weir_event sample(uint64_t order)
 {
     static const char *const clients[] = {"", "bert", "llama, \"the\" large"}, *const tags[] = {"", "kv\ncache", "ü"};
-    return (weir_event){.size = sizeof(weir_event),
+    return (weir_event){.struct_size = sizeof(weir_event),
                         .action = (weir_action)(order % WEIR_ACTION_COUNT),
                         .memory_class = (weir_class)(order % WEIR_CLASS_COUNT),
                         .order = 3 * order,
@@ -157,17 +157,18 @@ static void a_trace_and_its_file_say_the_same(void **state)
     const char *path = scratch("runtime");
     weir_sink sink = WEIR_INIT(weir_sink);
     ok(weir_sink_binary(path, &sink));
-    weir_trace_options options = {.size = sizeof options, .sinks = &sink, .sink_count = 1};
+    weir_trace_options options = {.struct_size = sizeof options, .sinks = &sink, .sink_count = 1};
     ok(weir_trace_open_with(f->runtime, &options, &f->trace));
-    void *p = allocate(f->client, 1000, f->a, WEIR_KV);
-    ok(weir_launch_end(begin(f, f->b, p, WEIR_READ)));
+    void *p = allocate(f->client, 1000, f->a, WEIR_CLASS_KV);
+    ok(weir_launch_end(begin(f, f->b, p, WEIR_ACCESS_READ)));
     ok(weir_free(f->client, p, f->a));
     weir_trace_close(f->trace);
     f->trace = NULL;
     reader *r;
     weir_event e;
     bool got;
-    static const weir_action wanted[] = {WEIR_HOLD, WEIR_ALLOCATE, WEIR_USE_BEGIN, WEIR_USE_END, WEIR_DEALLOCATE};
+    static const weir_action wanted[] = {WEIR_ACTION_HOLD, WEIR_ACTION_ALLOCATE, WEIR_ACTION_USE_BEGIN,
+                                         WEIR_ACTION_USE_END, WEIR_ACTION_DEALLOCATE};
     ok(reader_open(path, &r));
     for (size_t i = 0; i < 5; i++) {
         ok(reader_next(r, &e, &got));
@@ -199,7 +200,7 @@ static void cut_off_anywhere(void **state)
         store(part, b.at, length);
         weir_status status = read_all(part, &count, &cut, &offset, &lost);
         if (length < WI_TRACE_HEADER) {
-            assert_int_equal(status, WEIR_CORRUPT);
+            assert_int_equal(status, WEIR_ERR_CORRUPT);
             detail_names("byte 0");
             continue;
         }
@@ -232,11 +233,11 @@ static void any_bit_flipped(void **state)
         store(bad, b.at, b.count);
         weir_status status = read_all(bad, &count, &cut, &offset, &lost);
         /* A length that grew ends behind the file. */
-        bool noticed = status == WEIR_CORRUPT || status == WEIR_UNSUPPORTED || (status == WEIR_OK && cut);
+        bool noticed = status == WEIR_ERR_CORRUPT || status == WEIR_ERR_UNSUPPORTED || (status == WEIR_OK && cut);
         if (!noticed)
             print_error("bit %zu of byte %zu\n", bit % 8, bit / 8);
         assert_true(noticed);
-        if (status == WEIR_CORRUPT)
+        if (status == WEIR_ERR_CORRUPT)
             detail_names("byte ");
         b.at[bit / 8] ^= (unsigned char)(1u << bit % 8);
     }
@@ -282,7 +283,7 @@ static void hostile_files(void **state)
         wi_put32(copy.at + forged[i].item + forged[i].at, forged[i].value);
         forge(copy.at + forged[i].item, forged[i].bytes);
         store(bad, copy.at, copy.count);
-        fails(WEIR_CORRUPT, read_all(bad, &count, &cut, &offset, &lost));
+        fails(WEIR_ERR_CORRUPT, read_all(bad, &count, &cut, &offset, &lost));
         char where[32];
         snprintf(where, sizeof where, "at byte %zu", forged[i].item);
         detail_names(where);
@@ -291,20 +292,20 @@ static void hostile_files(void **state)
     /* Sizes that would have much read, or something behind the end. */
     wi_put32(b.at + text + 12, UINT32_MAX);
     store(bad, b.at, b.count);
-    fails(WEIR_CORRUPT, read_all(bad, &count, &cut, &offset, &lost));
+    fails(WEIR_ERR_CORRUPT, read_all(bad, &count, &cut, &offset, &lost));
     wi_put32(b.at + 12, 1u << 30);
     store(bad, b.at, b.count);
-    fails(WEIR_CORRUPT, read_all(bad, &count, &cut, &offset, &lost));
+    fails(WEIR_ERR_CORRUPT, read_all(bad, &count, &cut, &offset, &lost));
     wi_put32(b.at + 8, 2);
     store(bad, b.at, b.count);
-    fails(WEIR_UNSUPPORTED, read_all(bad, &count, &cut, &offset, &lost));
+    fails(WEIR_ERR_UNSUPPORTED, read_all(bad, &count, &cut, &offset, &lost));
     free(b.at);
     b = load(whole);
     b.at[b.count] = 0;
     store(bad, b.at, b.count + 1);
-    fails(WEIR_CORRUPT, read_all(bad, &count, &cut, &offset, &lost));
-    fails(WEIR_SYSTEM, read_all("/nonexistent", &count, &cut, &offset, &lost));
-    fails(WEIR_SYSTEM, read_all("/", &count, &cut, &offset, &lost));
+    fails(WEIR_ERR_CORRUPT, read_all(bad, &count, &cut, &offset, &lost));
+    fails(WEIR_ERR_SYSTEM, read_all("/nonexistent", &count, &cut, &offset, &lost));
+    fails(WEIR_ERR_SYSTEM, read_all("/", &count, &cut, &offset, &lost));
     free(b.at);
     remove(whole);
     remove(bad);

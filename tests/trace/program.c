@@ -19,11 +19,11 @@ static void must(weir_status status)
 static void round_trip(weir_runtime *rt, weir_client *client, weir_stream a, weir_stream b, bool ordered)
 {
     void *p;
-    must(weir_alloc(client, 4096, a, WEIR_ACTIVATIONS, &p));
+    must(weir_alloc(client, 4096, a, WEIR_CLASS_ACTIVATIONS, &p));
     must(weir_fill(rt, p, 1, 4096, a));
     must(weir_note_record(rt, 1, a));
     must(weir_note_wait(rt, 1, b));
-    must(weir_note_use(rt, p, 4096, b, WEIR_READ));
+    must(weir_note_use(rt, p, 4096, b, WEIR_ACCESS_READ));
     if (ordered) {
         must(weir_note_record(rt, 2, b));
         must(weir_note_wait(rt, 2, a));
@@ -50,7 +50,7 @@ static void make_one_more(weir_log_level level, const char *text, void *user)
     if (calls == 1) {
         must(weir_runtime_create("host", &options, &late));
         must(weir_client_open(late, &late_user, &client));
-        must(weir_alloc(client, 4096, WEIR_STREAM_HOST, WEIR_KV, &p));
+        must(weir_alloc(client, 4096, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p));
         must(weir_free(client, p, WEIR_STREAM_HOST));
         must(weir_client_close(client));
     } else {

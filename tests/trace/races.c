@@ -35,7 +35,7 @@ static void finds(recorded *r, int kind, uint64_t count)
 {
     static weir_event events[1000];
     size_t read, found;
-    events[0].size = sizeof events[0];
+    events[0].struct_size = sizeof events[0];
     ok(weir_trace_read(r->f->trace, events, 1000, &read));
     assert_true(read < 1000);
     if (!r->check)
@@ -57,7 +57,7 @@ static void finds(recorded *r, int kind, uint64_t count)
 static void *make(recorded *r, weir_stream stream)
 {
     weir_request request = {
-        .size = sizeof request, .bytes = 1000, .stream = stream, .memory_class = WEIR_KV, .tag = "cache"};
+        .struct_size = sizeof request, .bytes = 1000, .stream = stream, .memory_class = WEIR_CLASS_KV, .tag = "cache"};
     weir_block block;
     ok(weir_alloc_with(r->f->client, &request, &block));
     return block.pointer;
@@ -96,8 +96,8 @@ static void one_stream_orders_itself(void **state)
 {
     recorded *r = *state;
     void *p = make(r, r->f->a);
-    use(r, p, r->f->a, WEIR_WRITE);
-    use(r, p, r->f->a, WEIR_READ);
+    use(r, p, r->f->a, WEIR_ACCESS_WRITE);
+    use(r, p, r->f->a, WEIR_ACCESS_READ);
     give(r, p, r->f->a);
     finds(r, -1, 0);
 }
@@ -107,11 +107,11 @@ static void events_order(void **state)
     recorded *r = *state;
     weir_stream a = r->f->a, b = r->f->b;
     void *p = make(r, a);
-    use(r, p, a, WEIR_WRITE);
+    use(r, p, a, WEIR_ACCESS_WRITE);
     order(r, a, b, 1);
-    use(r, p, b, WEIR_READ_WRITE);
+    use(r, p, b, WEIR_ACCESS_READ_WRITE);
     order(r, b, a, 1); /* a number serves again */
-    use(r, p, a, WEIR_READ);
+    use(r, p, a, WEIR_ACCESS_READ);
     give(r, p, a);
     finds(r, -1, 0);
 }
@@ -121,11 +121,11 @@ static void the_host_orders(void **state)
     recorded *r = *state;
     weir_stream a = r->f->a, b = r->f->b;
     void *p = make(r, a);
-    use(r, p, a, WEIR_WRITE);
+    use(r, p, a, WEIR_ACCESS_WRITE);
     ok(weir_stream_synchronize(a));
-    use(r, p, b, WEIR_READ);
+    use(r, p, b, WEIR_ACCESS_READ);
     order(r, b, WEIR_STREAM_HOST, 5);
-    use(r, p, WEIR_STREAM_HOST, WEIR_WRITE);
+    use(r, p, WEIR_STREAM_HOST, WEIR_ACCESS_WRITE);
     give(r, p, WEIR_STREAM_HOST);
     finds(r, -1, 0);
 }
@@ -136,9 +136,9 @@ static void an_event_recorded_too_early_orders_nothing(void **state)
     weir_stream a = r->f->a, b = r->f->b;
     void *p = make(r, a);
     ok(weir_note_record(r->f->runtime, 1, a));
-    use(r, p, a, WEIR_WRITE);
+    use(r, p, a, WEIR_ACCESS_WRITE);
     ok(weir_note_wait(r->f->runtime, 1, b));
-    use(r, p, b, WEIR_READ);
+    use(r, p, b, WEIR_ACCESS_READ);
     finds(r, RACE_UNORDERED_USE, 1);
     names_everything(r, p, b, a);
     ok(weir_stream_synchronize(b));
@@ -151,8 +151,8 @@ static void two_reads_need_no_order(void **state)
     weir_stream a = r->f->a, b = r->f->b;
     void *p = make(r, a);
     order(r, a, b, 1);
-    use(r, p, a, WEIR_READ);
-    use(r, p, b, WEIR_READ);
+    use(r, p, a, WEIR_ACCESS_READ);
+    use(r, p, b, WEIR_ACCESS_READ);
     order(r, b, a, 1);
     give(r, p, a);
     finds(r, -1, 0);
@@ -164,10 +164,10 @@ static void other_bytes_need_no_order(void **state)
     weir_stream a = r->f->a, b = r->f->b;
     char *p = make(r, a);
     order(r, a, b, 1);
-    ok(weir_note_use(r->f->runtime, p, 500, a, WEIR_WRITE));
-    ok(weir_note_use(r->f->runtime, p + 500, 500, b, WEIR_WRITE));
+    ok(weir_note_use(r->f->runtime, p, 500, a, WEIR_ACCESS_WRITE));
+    ok(weir_note_use(r->f->runtime, p + 500, 500, b, WEIR_ACCESS_WRITE));
     finds(r, -1, 0);
-    ok(weir_note_use(r->f->runtime, p + 499, 1, b, WEIR_READ));
+    ok(weir_note_use(r->f->runtime, p + 499, 1, b, WEIR_ACCESS_READ));
     finds(r, RACE_UNORDERED_USE, 1);
     ok(weir_stream_synchronize(b));
     give(r, p, a);
@@ -179,7 +179,7 @@ static void freed_while_another_stream_uses_it(void **state)
     weir_stream a = r->f->a, b = r->f->b;
     void *p = make(r, a);
     order(r, a, b, 1);
-    use(r, p, b, WEIR_READ);
+    use(r, p, b, WEIR_ACCESS_READ);
     give(r, p, a);
     finds(r, RACE_FREE_IN_USE, 1);
     names_everything(r, p, a, b);
@@ -189,7 +189,7 @@ static void freed_on_the_host_while_a_stream_uses_it(void **state)
 {
     recorded *r = *state;
     void *p = make(r, r->f->a);
-    use(r, p, r->f->a, WEIR_WRITE);
+    use(r, p, r->f->a, WEIR_ACCESS_WRITE);
     give(r, p, WEIR_STREAM_HOST);
     finds(r, RACE_FREE_IN_USE, 1);
     names_everything(r, p, WEIR_STREAM_HOST, r->f->a);
@@ -201,7 +201,7 @@ static void the_next_owner_is_named(void **state)
     weir_stream a = r->f->a, b = r->f->b;
     void *p = make(r, a);
     order(r, a, b, 1);
-    use(r, p, b, WEIR_WRITE);
+    use(r, p, b, WEIR_ACCESS_WRITE);
     give(r, p, a);
     ok(weir_stream_synchronize(a));
     finds(r, RACE_FREE_IN_USE, 1);
@@ -209,7 +209,7 @@ static void the_next_owner_is_named(void **state)
     assert_ptr_equal(p, q); /* best fit */
     static weir_event events[100];
     size_t count, found;
-    events[0].size = sizeof events[0];
+    events[0].struct_size = sizeof events[0];
     ok(weir_trace_read(r->f->trace, events, 100, &count));
     for (size_t i = 0; i < count; i++)
         ok(race_check_event(r->check, &events[i]));
@@ -226,8 +226,8 @@ static void reuse_behind_everything_is_right(void **state)
     weir_stream a = r->f->a, b = r->f->b;
     for (int i = 0; i < 5; i++) {
         void *p = make(r, i % 2 ? a : b);
-        ok(weir_launch_end(begin(r->f, a, p, WEIR_WRITE)));
-        ok(weir_launch_end(begin(r->f, b, p, WEIR_READ)));
+        ok(weir_launch_end(begin(r->f, a, p, WEIR_ACCESS_WRITE)));
+        ok(weir_launch_end(begin(r->f, b, p, WEIR_ACCESS_READ)));
         give(r, p, a);
         ok(weir_stream_synchronize(a));
         ok(weir_stream_synchronize(b));
@@ -242,20 +242,20 @@ static void bytes_in_the_order_of_another_stream(void **state)
     recorded *r = *state;
     for (int passed = 0; passed < 3; passed++) {
         weir_event e[] = {
-            {.action = WEIR_ALLOCATE,
+            {.action = WEIR_ACTION_ALLOCATE,
              .pointer = (void *)0x1000,
              .bytes = 512,
              .charged = 512,
              .generation = 1,
              .stream = {5}},
-            {.action = WEIR_DEALLOCATE,
+            {.action = WEIR_ACTION_DEALLOCATE,
              .pointer = (void *)0x1000,
              .bytes = 512,
              .generation = 1,
              .stream = {5},
              .object = 1},
-            {.action = WEIR_REAP, .pointer = (void *)0x800, .bytes = 8192, .stream = {passed == 1 ? 5 : 6}},
-            {.action = WEIR_ALLOCATE,
+            {.action = WEIR_ACTION_REAP, .pointer = (void *)0x800, .bytes = 8192, .stream = {passed == 1 ? 5 : 6}},
+            {.action = WEIR_ACTION_ALLOCATE,
              .pointer = (void *)0x1100,
              .bytes = 256,
              .charged = 256,
@@ -278,7 +278,7 @@ static void used_after_the_free(void **state)
     recorded *r = *state;
     void *p = make(r, r->f->a);
     give(r, p, r->f->a);
-    use(r, p, r->f->a, WEIR_READ);
+    use(r, p, r->f->a, WEIR_ACCESS_READ);
     finds(r, RACE_USE_AFTER_FREE, 1);
     names_everything(r, p, r->f->a, r->f->a);
 }
@@ -288,7 +288,7 @@ static void used_before_its_allocation_is_reached(void **state)
     recorded *r = *state;
     weir_stream a = r->f->a, b = r->f->b;
     void *p = make(r, a);
-    use(r, p, b, WEIR_READ);
+    use(r, p, b, WEIR_ACCESS_READ);
     finds(r, RACE_UNORDERED_ALLOCATION, 1);
     names_everything(r, p, b, a);
     ok(weir_stream_synchronize(b));
@@ -301,15 +301,15 @@ static void declared_uses_are_weirs_affair(void **state)
     recorded *r = *state;
     weir_stream a = r->f->a, b = r->f->b;
     void *p = make(r, a);
-    weir_launch *writes = begin(r->f, b, p, WEIR_WRITE);
+    weir_launch *writes = begin(r->f, b, p, WEIR_ACCESS_WRITE);
     ok(weir_fill(r->f->runtime, p, 1, 1000, b));
-    use(r, p, b, WEIR_WRITE);
+    use(r, p, b, WEIR_ACCESS_WRITE);
     ok(weir_launch_end(writes));
-    weir_launch *reads = begin(r->f, a, p, WEIR_READ);
-    use(r, p, a, WEIR_READ);
+    weir_launch *reads = begin(r->f, a, p, WEIR_ACCESS_READ);
+    use(r, p, a, WEIR_ACCESS_READ);
     ok(weir_launch_end(reads));
-    weir_launch_abort(begin(r->f, b, p, WEIR_READ));
-    ok(weir_launch_end(begin(r->f, WEIR_STREAM_HOST, p, WEIR_READ)));
+    weir_launch_abort(begin(r->f, b, p, WEIR_ACCESS_READ));
+    ok(weir_launch_end(begin(r->f, WEIR_STREAM_HOST, p, WEIR_ACCESS_READ)));
     give(r, p, WEIR_STREAM_HOST);
     finds(r, -1, 0);
 }
@@ -319,11 +319,11 @@ static void a_declared_write_is_behind_the_reads(void **state)
     recorded *r = *state;
     weir_stream a = r->f->a, b = r->f->b;
     void *p = make(r, a);
-    ok(weir_launch_end(begin(r->f, b, p, WEIR_WRITE)));
-    ok(weir_launch_end(begin(r->f, b, p, WEIR_READ)));
-    ok(weir_launch_end(begin(r->f, a, p, WEIR_READ)));
-    ok(weir_launch_end(begin(r->f, a, p, WEIR_WRITE)));
-    use(r, p, a, WEIR_WRITE); /* which is behind what the launch was behind */
+    ok(weir_launch_end(begin(r->f, b, p, WEIR_ACCESS_WRITE)));
+    ok(weir_launch_end(begin(r->f, b, p, WEIR_ACCESS_READ)));
+    ok(weir_launch_end(begin(r->f, a, p, WEIR_ACCESS_READ)));
+    ok(weir_launch_end(begin(r->f, a, p, WEIR_ACCESS_WRITE)));
+    use(r, p, a, WEIR_ACCESS_WRITE); /* which is behind what the launch was behind */
     finds(r, -1, 0);
     give(r, p, a);
 }
@@ -334,9 +334,9 @@ static void a_read_does_not_hide_the_write_before_it(void **state)
     weir_stream a = r->f->a, b = r->f->b;
     void *p = make(r, a);
     order(r, a, b, 1);
-    use(r, p, a, WEIR_WRITE);
-    use(r, p, a, WEIR_READ);
-    use(r, p, b, WEIR_READ);
+    use(r, p, a, WEIR_ACCESS_WRITE);
+    use(r, p, a, WEIR_ACCESS_READ);
+    use(r, p, b, WEIR_ACCESS_READ);
     finds(r, RACE_UNORDERED_USE, 1);
     ok(weir_stream_synchronize(b));
     give(r, p, a);
@@ -348,10 +348,10 @@ static void a_stream_at_the_place_of_another(void **state)
     recorded *r = *state;
     const weir_stream first = {0x1000000010005}, second = {0x1000000020005};
     const weir_event events[] = {
-        {.action = WEIR_ALLOCATE, .order = 1, .stream = first, .pointer = r, .bytes = 256, .client = "c", .tag = ""},
-        {.action = WEIR_NOTE_USE, .order = 2, .stream = first, .pointer = r, .bytes = 256, .access = WEIR_WRITE},
-        {.action = WEIR_STREAM_OPEN, .order = 5, .stream = second},
-        {.action = WEIR_DEALLOCATE, .order = 6, .pointer = r}};
+        {.action = WEIR_ACTION_ALLOCATE, .order = 1, .stream = first, .pointer = r, .bytes = 256, .client = "c", .tag = ""},
+        {.action = WEIR_ACTION_NOTE_USE, .order = 2, .stream = first, .pointer = r, .bytes = 256, .access = WEIR_ACCESS_WRITE},
+        {.action = WEIR_ACTION_STREAM_OPEN, .order = 5, .stream = second},
+        {.action = WEIR_ACTION_DEALLOCATE, .order = 6, .pointer = r}};
     r->check = race_check_create();
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
         ok(race_check_event(r->check, &events[i]));
@@ -364,7 +364,7 @@ static void a_launch_does_not_wait_for_what_was_not_declared(void **state)
     weir_stream a = r->f->a, b = r->f->b;
     void *p = make(r, a);
     ok(weir_fill(r->f->runtime, p, 1, 1000, a));
-    ok(weir_launch_end(begin(r->f, b, p, WEIR_READ)));
+    ok(weir_launch_end(begin(r->f, b, p, WEIR_ACCESS_READ)));
     finds(r, RACE_UNORDERED_USE, 1);
     names_everything(r, p, b, a);
     give(r, p, a);
@@ -376,9 +376,9 @@ static void a_use_in_the_middle_of_a_launch(void **state)
     weir_stream a = r->f->a, b = r->f->b;
     void *p = make(r, a);
     order(r, a, b, 1);
-    weir_launch *writes = begin(r->f, a, p, WEIR_WRITE);
+    weir_launch *writes = begin(r->f, a, p, WEIR_ACCESS_WRITE);
     ok(weir_stream_synchronize(a)); /* too early to tell anything of the launch */
-    use(r, p, b, WEIR_READ);
+    use(r, p, b, WEIR_ACCESS_READ);
     ok(weir_launch_end(writes));
     finds(r, RACE_UNORDERED_USE, 1);
     ok(weir_stream_synchronize(b));
@@ -391,7 +391,7 @@ static void a_recorded_use_is_waited_for(void **state)
     weir_stream a = r->f->a, b = r->f->b;
     void *p = make(r, a);
     order(r, a, b, 1);
-    use(r, p, b, WEIR_READ);
+    use(r, p, b, WEIR_ACCESS_READ);
     ok(weir_use_record(r->f->runtime, p, b));
     give(r, p, a);
     finds(r, -1, 0);
@@ -405,9 +405,9 @@ static void a_copy_reads_and_writes(void **state)
     ok(weir_copy(r->f->runtime, p, q, 1000, a));
     order(r, a, WEIR_STREAM_HOST, 1);
     ok(weir_copy(r->f->runtime, p, q, 1000, a));
-    use(r, q, b, WEIR_READ);
+    use(r, q, b, WEIR_ACCESS_READ);
     finds(r, -1, 0);
-    use(r, p, b, WEIR_READ);
+    use(r, p, b, WEIR_ACCESS_READ);
     finds(r, RACE_UNORDERED_USE, 1);
     ok(weir_stream_synchronize(b));
     give(r, p, a);
@@ -421,7 +421,7 @@ static void what_was_there_before(void **state)
     weir_trace_close(r->f->trace);
     void *p = make(r, r->f->a);
     ok(weir_trace_open(r->f->runtime, 0, &r->f->trace));
-    use(r, p, r->f->b, WEIR_READ);
+    use(r, p, r->f->b, WEIR_ACCESS_READ);
     finds(r, -1, 0);
     give(r, p, r->f->a);
     finds(r, RACE_FREE_IN_USE, 1);
@@ -448,7 +448,7 @@ static void any_events_at_all(void **state)
                             .client = "c",
                             .tag = "",
                             .access = (weir_access)(n >> 8 & 3),
-                            .result = n >> 10 & 7 ? WEIR_OK : WEIR_BUSY,
+                            .result = n >> 10 & 7 ? WEIR_OK : WEIR_ERR_BUSY,
                             .object = n >> 13 & 3};
             ok(race_check_event(check, &e));
         }

@@ -26,21 +26,21 @@ static weir_status hear(void *user, const weir_event *events, size_t count)
     if (l->answer != WEIR_OK)
         return weir_fail(l->answer, "the listener is deaf");
     for (size_t i = 0; i < count; i++) {
-        l->wrong |= events[i].size != sizeof(weir_event) || events[i].order <= l->last;
+        l->wrong |= events[i].struct_size != sizeof(weir_event) || events[i].order <= l->last;
         l->last = events[i].order;
         l->seen[events[i].action]++;
     }
     l->events += count;
     if (l->trace) {
-        weir_sink more = {.size = sizeof more, .write = hear};
-        fails(WEIR_BUSY, weir_trace_flush(l->trace));
-        fails(WEIR_BUSY, weir_trace_add_sink(l->trace, &more));
+        weir_sink more = {.struct_size = sizeof more, .write = hear};
+        fails(WEIR_ERR_BUSY, weir_trace_flush(l->trace));
+        fails(WEIR_ERR_BUSY, weir_trace_add_sink(l->trace, &more));
         weir_trace_close(l->trace);
     }
     if (l->runtime) {
         ok(weir_runtime_trim(l->runtime, 0, NULL));
         assert_null(weir_runtime_log(l->runtime));
-        fails(WEIR_BUSY, weir_runtime_destroy(l->runtime));
+        fails(WEIR_ERR_BUSY, weir_runtime_destroy(l->runtime));
         detail_names("inside a sink");
     }
     return WEIR_OK;
@@ -65,7 +65,7 @@ static void hear_lost(void *user, uint64_t count)
 
 static weir_sink sink_of(listener *l)
 {
-    return (weir_sink){.size = sizeof(weir_sink),
+    return (weir_sink){.struct_size = sizeof(weir_sink),
                        .user = l,
                        .write = hear,
                        .flush = hear_flush,
@@ -78,14 +78,15 @@ static void open_with(fixture *f, listener *l, size_t count, size_t capacity)
     weir_sink sinks[4];
     for (size_t i = 0; i < count; i++)
         sinks[i] = sink_of(&l[i]);
-    weir_trace_options options = {.size = sizeof options, .capacity = capacity, .sinks = sinks, .sink_count = count};
+    weir_trace_options options = {
+        .struct_size = sizeof options, .capacity = capacity, .sinks = sinks, .sink_count = count};
     ok(weir_trace_open_with(f->runtime, &options, &f->trace));
 }
 
 static void churn(fixture *f, int times)
 {
     for (int i = 0; i < times; i++)
-        ok(weir_free(f->client, allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_KV), WEIR_STREAM_HOST));
+        ok(weir_free(f->client, allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_CLASS_KV), WEIR_STREAM_HOST));
 }
 
 static void handed_out_by_calls_by_flushes_and_at_the_end(void **state)
@@ -102,7 +103,7 @@ static void handed_out_by_calls_by_flushes_and_at_the_end(void **state)
     assert_true(l[0].events > 1000 && l[0].calls > 2);
     weir_event event = WEIR_INIT(weir_event);
     size_t count;
-    fails(WEIR_CONFLICT, weir_trace_read(f->trace, &event, 1, &count));
+    fails(WEIR_ERR_CONFLICT, weir_trace_read(f->trace, &event, 1, &count));
     listener late = {0};
     weir_sink third = sink_of(&late);
     ok(weir_trace_flush(f->trace));
@@ -113,7 +114,7 @@ static void handed_out_by_calls_by_flushes_and_at_the_end(void **state)
     for (int i = 0; i < 2; i++) {
         assert_int_equal(l[i].events, 2031);
         assert_int_equal(l[i].last, 2031);
-        assert_int_equal(l[i].seen[WEIR_ALLOCATE], 1015);
+        assert_int_equal(l[i].seen[WEIR_ACTION_ALLOCATE], 1015);
         assert_false(l[i].wrong);
         assert_int_equal(l[i].closes, 1);
         assert_int_equal(l[i].lost, 0);
@@ -140,16 +141,16 @@ static void a_refusing_sink_is_counted_and_nothing_else(void **state)
 {
     fixture *f = *state;
     static listener l[3]; /* the trace is closed after the test */
-    l[0] = (listener){.answer = WEIR_SYSTEM};
+    l[0] = (listener){.answer = WEIR_ERR_SYSTEM};
     l[1] = (listener){0};
-    l[2] = (listener){.answer = WEIR_CANCELLED};
+    l[2] = (listener){.answer = WEIR_ERR_CANCELLED};
     open_with(f, l, 3, 0);
     heard_count = 0;
     ok(weir_log_set(hear_log, f->runtime, WEIR_LOG_WARNING));
     void *none;
-    fails(WEIR_INVALID, weir_alloc(f->client, 1, f->a, (weir_class)7, &none));
+    fails(WEIR_ERR_INVALID, weir_alloc(f->client, 1, f->a, (weir_class)7, &none));
     for (int i = 0; i < 3000; i++) {
-        fails(WEIR_INVALID, weir_alloc(f->client, 1, f->a, (weir_class)7, &none));
+        fails(WEIR_ERR_INVALID, weir_alloc(f->client, 1, f->a, (weir_class)7, &none));
         detail_names("7 is no class"); /* and not what the sink said */
     }
     uint64_t calls = l[0].calls;
@@ -158,9 +159,9 @@ static void a_refusing_sink_is_counted_and_nothing_else(void **state)
     assert_int_equal(heard_count, 2);
     assert_non_null(strstr(heard[0], "the listener is deaf"));
     assert_non_null(strstr(heard[0], "host"));
-    assert_non_null(strstr(heard[0], "WEIR_SYSTEM"));
-    assert_non_null(strstr(heard[1], "WEIR_CANCELLED"));
-    fails(WEIR_SYSTEM, weir_trace_flush(f->trace));
+    assert_non_null(strstr(heard[0], "WEIR_ERR_SYSTEM"));
+    assert_non_null(strstr(heard[1], "WEIR_ERR_CANCELLED"));
+    fails(WEIR_ERR_SYSTEM, weir_trace_flush(f->trace));
     assert_int_equal(l[1].events, 3001);
     assert_false(l[1].wrong);
     ok(weir_log_set(NULL, NULL, WEIR_LOG_OFF));
@@ -181,7 +182,7 @@ static void a_sink_may_call_weir_but_not_its_trace(void **state)
     churn(f, 1);
     weir_trace_close(f->trace);
     f->trace = NULL;
-    assert_true(l.seen[WEIR_ALLOCATE] == 601 && !l.wrong);
+    assert_true(l.seen[WEIR_ACTION_ALLOCATE] == 601 && !l.wrong);
     assert_int_equal(l.closes, 1);
 }
 
@@ -191,30 +192,30 @@ static void bad_options(void **state)
     static listener l; /* the trace is closed after the test */
     l = (listener){0};
     weir_sink sink = sink_of(&l);
-    weir_trace_options options = {.size = sizeof options, .sinks = &sink, .sink_count = 1};
-    fails(WEIR_INVALID, weir_trace_open_with(NULL, &options, &f->trace));
-    options.size = 3;
-    fails(WEIR_INVALID, weir_trace_open_with(f->runtime, &options, &f->trace));
-    options.size = sizeof options;
+    weir_trace_options options = {.struct_size = sizeof options, .sinks = &sink, .sink_count = 1};
+    fails(WEIR_ERR_INVALID, weir_trace_open_with(NULL, &options, &f->trace));
+    options.struct_size = 3;
+    fails(WEIR_ERR_INVALID, weir_trace_open_with(f->runtime, &options, &f->trace));
+    options.struct_size = sizeof options;
     sink.write = NULL;
-    fails(WEIR_INVALID, weir_trace_open_with(f->runtime, &options, &f->trace));
+    fails(WEIR_ERR_INVALID, weir_trace_open_with(f->runtime, &options, &f->trace));
     options.sinks = NULL;
-    fails(WEIR_INVALID, weir_trace_open_with(f->runtime, &options, &f->trace));
+    fails(WEIR_ERR_INVALID, weir_trace_open_with(f->runtime, &options, &f->trace));
     sink = sink_of(&l);
     options.sinks = &sink;
     ok(weir_trace_open_with(f->runtime, &options, &f->trace));
     weir_trace *second;
-    fails(WEIR_BUSY, weir_trace_open_with(f->runtime, &options, &second));
+    fails(WEIR_ERR_BUSY, weir_trace_open_with(f->runtime, &options, &second));
     assert_int_equal(l.closes, 0); /* still the caller's */
-    fails(WEIR_INVALID, weir_trace_add_sink(f->trace, NULL));
-    fails(WEIR_INVALID, weir_trace_add_sink(NULL, &sink));
-    fails(WEIR_INVALID, weir_trace_flush(NULL));
-    fails(WEIR_SYSTEM, weir_sink_binary("/nonexistent/trace", &sink));
+    fails(WEIR_ERR_INVALID, weir_trace_add_sink(f->trace, NULL));
+    fails(WEIR_ERR_INVALID, weir_trace_add_sink(NULL, &sink));
+    fails(WEIR_ERR_INVALID, weir_trace_flush(NULL));
+    fails(WEIR_ERR_SYSTEM, weir_sink_binary("/nonexistent/trace", &sink));
     detail_names("/nonexistent/trace");
-    fails(WEIR_SYSTEM, weir_sink_csv("/nonexistent/trace", &sink));
-    fails(WEIR_INVALID, weir_sink_csv(NULL, &sink));
-    sink.size = 0;
-    fails(WEIR_INVALID, weir_sink_binary(scratch("never"), &sink));
+    fails(WEIR_ERR_SYSTEM, weir_sink_csv("/nonexistent/trace", &sink));
+    fails(WEIR_ERR_INVALID, weir_sink_csv(NULL, &sink));
+    sink.struct_size = 0;
+    fails(WEIR_ERR_INVALID, weir_sink_binary(scratch("never"), &sink));
 }
 
 static void a_full_disk_costs_events_and_nothing_else(void **state)
@@ -222,14 +223,14 @@ static void a_full_disk_costs_events_and_nothing_else(void **state)
     fixture *f = *state;
     static listener l; /* the trace is closed after the test */
     l = (listener){0};
-    weir_sink sinks[3] = {{.size = sizeof(weir_sink)}, {.size = sizeof(weir_sink)}, sink_of(&l)};
+    weir_sink sinks[3] = {{.struct_size = sizeof(weir_sink)}, {.struct_size = sizeof(weir_sink)}, sink_of(&l)};
     ok(weir_sink_binary("/dev/full", &sinks[0]));
     ok(weir_sink_csv("/dev/full", &sinks[1]));
-    weir_trace_options options = {.size = sizeof options, .sinks = sinks, .sink_count = 3};
+    weir_trace_options options = {.struct_size = sizeof options, .sinks = sinks, .sink_count = 3};
     ok(weir_trace_open_with(f->runtime, &options, &f->trace));
     churn(f, 3000);
     assert_true(weir_trace_failed(f->trace) > 2);
-    fails(WEIR_SYSTEM, weir_trace_flush(f->trace));
+    fails(WEIR_ERR_SYSTEM, weir_trace_flush(f->trace));
     detail_names("/dev/full");
     assert_int_equal(l.events, 6001);
 }
@@ -264,7 +265,7 @@ static void follow(book *b, const weir_event *e)
     uintptr_t start = (uintptr_t)e->pointer, end_of = start + e->charged;
     size_t i = find_block(b, e->generation);
     switch (e->action) {
-    case WEIR_ALLOCATE:
+    case WEIR_ACTION_ALLOCATE:
         b->broken |= i < b->count || b->count == sizeof b->blocks / sizeof b->blocks[0];
         for (size_t k = 0; k < b->count; k++)
             b->broken |= start < b->blocks[k].end && end_of > b->blocks[k].start;
@@ -276,16 +277,16 @@ static void follow(book *b, const weir_event *e)
             b->blocks[b->count++].generation = e->generation;
         }
         break;
-    case WEIR_USE_BEGIN:
+    case WEIR_ACTION_USE_BEGIN:
         b->broken |= i == b->count || b->blocks[i].pending;
         if (i < b->count)
             b->blocks[i].tickets = e->object;
         break;
-    case WEIR_USE_END:
+    case WEIR_ACTION_USE_END:
         for (size_t k = 0; k < b->count; k++)
             b->blocks[k].tickets = b->blocks[k].tickets == e->object ? 0 : b->blocks[k].tickets;
         break;
-    case WEIR_DEALLOCATE:
+    case WEIR_ACTION_DEALLOCATE:
         b->broken |= i == b->count || b->blocks[i].pending || b->blocks[i].tickets != 0;
         if (i < b->count)
             b->blocks[i].pending = true;
@@ -293,7 +294,7 @@ static void follow(book *b, const weir_event *e)
             b->blocks[i] = b->blocks[--b->count];
         b->pending = e->pending;
         break;
-    case WEIR_REAP:
+    case WEIR_ACTION_REAP:
         if (e->generation == 0) /* of no block: bytes of a stream's are everybody's */
             break;
         b->broken |= i == b->count || !b->blocks[i].pending;
@@ -325,14 +326,14 @@ static void *work(void *user)
     for (int i = 0; i < STEPS; i++) {
         void **slot = &held[next_random(&random) % 4];
         weir_launch *launch;
-        weir_use use = {{*slot, 0}, WEIR_WRITE};
+        weir_use use = {{*slot, 0}, WEIR_ACCESS_WRITE};
         if (*slot && (weir_launch_begin(f->runtime, stream, &use, 1, &launch) != WEIR_OK ||
                       weir_fill(f->runtime, *slot, 1, 1, stream) != WEIR_OK || weir_launch_end(launch) != WEIR_OK ||
-                      weir_note_use(f->runtime, *slot, 1, stream, WEIR_READ) != WEIR_OK ||
+                      weir_note_use(f->runtime, *slot, 1, stream, WEIR_ACCESS_READ) != WEIR_OK ||
                       weir_free(f->client, *slot, stream) != WEIR_OK))
             return f;
         *slot = NULL;
-        if (weir_alloc(f->client, 1 + next_random(&random) % (20 * KIB), stream, WEIR_KV, slot) != WEIR_OK)
+        if (weir_alloc(f->client, 1 + next_random(&random) % (20 * KIB), stream, WEIR_CLASS_KV, slot) != WEIR_OK)
             return f;
     }
     for (int i = 0; i < 4; i++)
@@ -360,7 +361,7 @@ static void the_order_holds_under_threads(void **state)
     sink.flush = NULL;
     sink.close = NULL;
     sink.lost = NULL;
-    weir_trace_options options = {.size = sizeof options, .sinks = &sink, .sink_count = 1};
+    weir_trace_options options = {.struct_size = sizeof options, .sinks = &sink, .sink_count = 1};
     ok(weir_trace_open_with(f->runtime, &options, &f->trace));
     pthread_t threads[THREADS + 1];
     void *failed = NULL;
@@ -377,9 +378,9 @@ static void the_order_holds_under_threads(void **state)
     assert_int_equal(weir_trace_lost(f->trace), 0);
     assert_false(b->all.wrong);
     assert_int_equal(b->all.events, b->all.last);
-    assert_int_equal(b->all.seen[WEIR_ALLOCATE], THREADS * STEPS);
-    assert_int_equal(b->all.seen[WEIR_NOTE_USE], b->all.seen[WEIR_USE_END]);
-    assert_int_equal(b->all.seen[WEIR_USE_BEGIN], b->all.seen[WEIR_USE_END]);
+    assert_int_equal(b->all.seen[WEIR_ACTION_ALLOCATE], THREADS * STEPS);
+    assert_int_equal(b->all.seen[WEIR_ACTION_NOTE_USE], b->all.seen[WEIR_ACTION_USE_END]);
+    assert_int_equal(b->all.seen[WEIR_ACTION_USE_BEGIN], b->all.seen[WEIR_ACTION_USE_END]);
     for (size_t i = 0; i < b->count; i++)
         assert_true(b->blocks[i].pending);
     assert_false(b->broken);
@@ -406,7 +407,7 @@ static void *free_eagerly(void *user)
             continue;
         }
         weir_status status;
-        while ((status = weir_free(e->f->client, block, e->f->b)) == WEIR_BUSY)
+        while ((status = weir_free(e->f->client, block, e->f->b)) == WEIR_ERR_BUSY)
             ;
         e->failed |= status != WEIR_OK;
         atomic_store(&e->freed, true);
@@ -420,21 +421,21 @@ static void an_end_comes_before_the_free(void **state)
     book *b = calloc(1, sizeof *b);
     eager e = {.f = f};
     pthread_t thread;
-    weir_sink sink = {.size = sizeof sink, .user = b, .write = keep_book};
-    weir_trace_options options = {.size = sizeof options, .sinks = &sink, .sink_count = 1};
+    weir_sink sink = {.struct_size = sizeof sink, .user = b, .write = keep_book};
+    weir_trace_options options = {.struct_size = sizeof options, .sinks = &sink, .sink_count = 1};
     ok(weir_trace_open_with(f->runtime, &options, &f->trace));
     /* Tickets are given back one after the other: the first block's long before the last one's. */
     enum { OTHERS = 50, ROUNDS = STEPS };
     weir_use uses[OTHERS + 1];
-    void *hole = allocate(f->client, 256, f->a, WEIR_KV);
+    void *hole = allocate(f->client, 256, f->a, WEIR_CLASS_KV);
     for (int i = 0; i < OTHERS; i++)
-        uses[i] = (weir_use){{allocate(f->client, 256, f->a, WEIR_KV), 0}, WEIR_WRITE};
+        uses[i] = (weir_use){{allocate(f->client, 256, f->a, WEIR_CLASS_KV), 0}, WEIR_ACCESS_WRITE};
     ok(weir_free(f->client, hole, WEIR_STREAM_HOST));
     pthread_create(&thread, NULL, free_eagerly, &e);
     for (int i = 0; i < ROUNDS; i++) {
-        void *p = allocate(f->client, 256, f->a, WEIR_KV);
+        void *p = allocate(f->client, 256, f->a, WEIR_CLASS_KV);
         assert_ptr_equal(p, hole);
-        uses[OTHERS] = (weir_use){{p, 0}, WEIR_WRITE};
+        uses[OTHERS] = (weir_use){{p, 0}, WEIR_ACCESS_WRITE};
         weir_launch *launch;
         ok(weir_launch_begin(f->runtime, f->a, uses, OTHERS + 1, &launch));
         atomic_store(&e.block, p);
@@ -450,8 +451,8 @@ static void an_end_comes_before_the_free(void **state)
     pthread_join(thread, NULL);
     assert_false(e.failed);
     ok(weir_trace_flush(f->trace));
-    assert_int_equal(b->all.seen[WEIR_USE_END], ROUNDS);
-    assert_int_equal(b->all.seen[WEIR_DEALLOCATE], ROUNDS + 1);
+    assert_int_equal(b->all.seen[WEIR_ACTION_USE_END], ROUNDS);
+    assert_int_equal(b->all.seen[WEIR_ACTION_DEALLOCATE], ROUNDS + 1);
     assert_false(b->broken);
     for (int i = 0; i < OTHERS; i++)
         ok(weir_free(f->client, uses[i].block.pointer, f->a));
@@ -467,7 +468,7 @@ static void *open_and_close(void *user)
     for (int i = 0; i < 100; i++) {
         listener l = {0};
         weir_sink sink = sink_of(&l);
-        weir_trace_options options = {.size = sizeof options, .capacity = 64, .sinks = &sink, .sink_count = 1};
+        weir_trace_options options = {.struct_size = sizeof options, .capacity = 64, .sinks = &sink, .sink_count = 1};
         weir_trace *trace;
         if (weir_trace_open_with(f->runtime, &options, &trace) != WEIR_OK)
             return f;

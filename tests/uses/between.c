@@ -18,7 +18,7 @@ static weir_status record(wi_device *device, void *stream, wi_event *out)
 {
     if (refuse_record) {
         refuse_record = false;
-        return weir_fail(WEIR_DRIVER, "between: no event");
+        return weir_fail(WEIR_ERR_DRIVER, "between: no event");
     }
     once(&at_record);
     weir_status status = wi_host_driver.record(device, stream, out);
@@ -40,7 +40,7 @@ static gate held; /* by a stream, until the test is over */
 
 static void *take_zeroed(weir_stream stream)
 {
-    weir_request request = {.size = sizeof request, .bytes = MIB, .stream = stream, .flags = WEIR_ZEROED};
+    weir_request request = {.struct_size = sizeof request, .bytes = MIB, .stream = stream, .flags = WEIR_ALLOC_ZEROED};
     weir_block block;
     ok(weir_alloc_with(client, &request, &block));
     return block.pointer;
@@ -53,7 +53,7 @@ static int set_up(void **state)
     driver = wi_host_driver;
     driver.record = record;
     driver.fill = fill;
-    weir_runtime_options options = {.size = sizeof options, .budget = MIB};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = MIB};
     ok(wi_runtime_create_over(&driver, 0, &options, &runtime));
     client = open_client(runtime, "one", 0, 0);
     ok(weir_stream_acquire(runtime, &first));
@@ -88,10 +88,10 @@ static void the_next_block_keeps_its_zeros(void **state)
     ok(weir_stream_synchronize(first));
     held = (gate)GATE;
     ok(weir_call(runtime, pass_gate, &held, second));
-    weir_use use = {{pointer, 0}, WEIR_READ};
+    weir_use use = {{pointer, 0}, WEIR_ACCESS_READ};
     weir_launch *launch;
     at_record = another_takes_its_place;
-    fails(WEIR_STALE, weir_launch_begin(runtime, third, &use, 1, &launch));
+    fails(WEIR_ERR_STALE, weir_launch_begin(runtime, third, &use, 1, &launch));
     assert_null(at_record);
     assert_null(launch);
     ok(weir_free(client, pointer, WEIR_STREAM_HOST));
@@ -105,9 +105,9 @@ static void the_next_block_keeps_its_zeros(void **state)
 
 static void take_nothing(void)
 {
-    weir_request request = {.size = sizeof request, .bytes = MIB, .stream = first, .flags = WEIR_ZEROED};
+    weir_request request = {.struct_size = sizeof request, .bytes = MIB, .stream = first, .flags = WEIR_ALLOC_ZEROED};
     weir_block block;
-    fails(WEIR_STREAM_MISUSE, weir_alloc_with(client, &request, &block));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_alloc_with(client, &request, &block));
 }
 
 static void begin_before_the_gate(void)
@@ -162,10 +162,10 @@ static void a_capture_that_does_not_begin(void **state)
 {
     (void)state;
     refuse_record = true;
-    fails(WEIR_DRIVER, weir_capture_begin(first));
+    fails(WEIR_ERR_DRIVER, weir_capture_begin(first));
     assert_false(refuse_record);
     ok(weir_stream_synchronize(first)); /* it is not captured */
-    fails(WEIR_INVALID, weir_capture_end(first));
+    fails(WEIR_ERR_INVALID, weir_capture_end(first));
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

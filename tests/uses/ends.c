@@ -108,7 +108,7 @@ static void *register_next(void *user)
 {
     fixture *f = user;
     f->registered = weir_stream_register(f->runtime, f->native, &f->next);
-    if (f->registered == WEIR_DRIVER)
+    if (f->registered == WEIR_ERR_DRIVER)
         f->registered = weir_stream_register(f->runtime, f->native, &f->next);
     atomic_store(&f->over, true);
     return NULL;
@@ -140,7 +140,7 @@ static void end_trouble(fixture *f, trouble t)
 /* A captured stream cannot be told from the one before, and is refused until the capture has ended, which goes on. */
 static void register_now(fixture *f, trouble t)
 {
-    assert_int_equal(f->registered, t == CAPTURED ? WEIR_STREAM_MISUSE : WEIR_OK);
+    assert_int_equal(f->registered, t == CAPTURED ? WEIR_ERR_STREAM_MISUSE : WEIR_OK);
     if (t == CAPTURED)
         ok(weir_stream_register(f->runtime, f->native, &f->next));
 }
@@ -150,7 +150,8 @@ static bool anything_given_out(fixture *f, void *const *blocks, size_t count, ui
 {
     enum { MOST = BUDGET / PARKED };
     static weir_block got[MOST];
-    weir_request request = {.size = sizeof request, .bytes = bytes, .memory_class = WEIR_KV, .flags = WEIR_NO_WAIT};
+    weir_request request = {
+        .struct_size = sizeof request, .bytes = bytes, .memory_class = WEIR_CLASS_KV, .flags = WEIR_ALLOC_NO_WAIT};
     bool found = false;
     size_t n = 0;
     while (n < MOST && weir_alloc_with(f->client, &request, &got[n]) == WEIR_OK)
@@ -167,7 +168,7 @@ static bool anything_given_out(fixture *f, void *const *blocks, size_t count, ui
 static void declare(fixture *f, void *pointer, weir_stream stream)
 {
     weir_launch *launch;
-    weir_use use = {{pointer, 0}, WEIR_WRITE};
+    weir_use use = {{pointer, 0}, WEIR_ACCESS_WRITE};
     ok(weir_launch_begin(f->runtime, stream, &use, 1, &launch));
     ok(weir_launch_end(launch));
 }
@@ -175,7 +176,7 @@ static void declare(fixture *f, void *pointer, weir_stream stream)
 /* Nothing is live and no work is anywhere: all of the budget is anyone's, and goes back when it is asked for. */
 static void all_can_be_had(fixture *f)
 {
-    weir_trim_report report = {.size = sizeof report};
+    weir_trim_report report = {.struct_size = sizeof report};
     ok(weir_stream_synchronize(f->own));
     ok(weir_runtime_empty_cache(f->runtime, &report));
     for (int i = 0; i < 1000 && report.left > 0; i++) { /* the work of a stream that is gone comes to its end unseen */
@@ -184,7 +185,7 @@ static void all_can_be_had(fixture *f)
     }
     assert_int_equal(report.unpassed, 0);
     assert_int_equal(report.left, 0);
-    ok(weir_free(f->client, allocate(f->client, BUDGET, f->own, WEIR_KV), f->own));
+    ok(weir_free(f->client, allocate(f->client, BUDGET, f->own, WEIR_CLASS_KV), f->own));
     ok(weir_stream_synchronize(f->own));
 }
 
@@ -213,7 +214,7 @@ static void in_order(void **state, trouble t)
     fixture *f = *state;
     if (!on_cuda())
         skip();
-    void *p[] = {allocate(f->client, BLOCK, f->old, WEIR_KV)};
+    void *p[] = {allocate(f->client, BLOCK, f->old, WEIR_CLASS_KV)};
     ok(weir_call(f->runtime, pass_gate, &f->gate, f->old));
     ok(weir_free(f->client, p[0], f->old));
     check_order(f, p, 1, BLOCK, t);
@@ -224,7 +225,7 @@ static void behind_uses(void **state, trouble t)
     fixture *f = *state;
     if (!on_cuda())
         skip();
-    void *p[] = {allocate(f->client, BLOCK, f->old, WEIR_KV), allocate(f->client, BLOCK, f->own, WEIR_KV)};
+    void *p[] = {allocate(f->client, BLOCK, f->old, WEIR_CLASS_KV), allocate(f->client, BLOCK, f->own, WEIR_CLASS_KV)};
     ok(weir_call(f->runtime, pass_gate, &f->gate, f->old));
     declare(f, p[0], f->old);
     declare(f, p[1], f->old);
@@ -238,7 +239,7 @@ static void parked(void **state, trouble t)
     fixture *f = *state;
     if (!on_cuda())
         skip();
-    void *p[] = {allocate(f->client, PARKED, f->old, WEIR_KV)};
+    void *p[] = {allocate(f->client, PARKED, f->old, WEIR_CLASS_KV)};
     ok(weir_call(f->runtime, pass_gate, &f->gate, f->old));
     ok(weir_free(f->client, p[0], f->old));
     check_order(f, p, 1, PARKED, t);
@@ -250,7 +251,7 @@ static void freed_later(void **state, trouble t)
     fixture *f = *state;
     if (!on_cuda())
         skip();
-    void *p[] = {allocate(f->client, BLOCK, f->own, WEIR_KV)};
+    void *p[] = {allocate(f->client, BLOCK, f->own, WEIR_CLASS_KV)};
     pthread_t thread;
     ok(weir_call(f->runtime, pass_gate, &f->gate, f->old));
     declare(f, p[0], f->old);

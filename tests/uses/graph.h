@@ -43,7 +43,7 @@ static inline bool on_cuda(void)
 
 static inline weir_runtime *make_runtime_of(const char *resource)
 {
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET, .resource = resource};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = resource};
     weir_runtime *runtime;
     ok(weir_runtime_create(device_name(), &options, &runtime));
     return runtime;
@@ -173,7 +173,7 @@ static inline void holds(fixture *f, const void *block, uint8_t value)
 
 static inline weir_graph_details info(weir_graph *graph)
 {
-    weir_graph_details details = {.size = sizeof details};
+    weir_graph_details details = {.struct_size = sizeof details};
     ok(weir_graph_info(graph, &details));
     return details;
 }
@@ -196,7 +196,7 @@ static inline uint64_t pending(fixture *f)
 static inline weir_block allocate_named(weir_client *client, size_t bytes, weir_stream stream, weir_class memory_class)
 {
     weir_request request = {
-        .size = sizeof request, .bytes = bytes, .stream = stream, .memory_class = memory_class, .tag = "named"};
+        .struct_size = sizeof request, .bytes = bytes, .stream = stream, .memory_class = memory_class, .tag = "named"};
     weir_block block;
     ok(weir_alloc_with(client, &request, &block));
     return block;

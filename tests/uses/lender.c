@@ -98,7 +98,7 @@ static weir_status note(wi_device *device, const void *native, void *own, void *
         *r = (record){device, native, own};
     pthread_mutex_unlock(&lock);
     if (!r)
-        return weir_fail(WEIR_SYSTEM, "lender: too many records");
+        return weir_fail(WEIR_ERR_SYSTEM, "lender: too many records");
     atomic_fetch_add(&lender_records, 1);
     *stream = r;
     return WEIR_OK;
@@ -109,17 +109,17 @@ static weir_status l_adopt(wi_device *device, void *native, void **stream, uint6
     const lent *l = native;
     if (identity)
         *identity = l->identity;
-    return l->elsewhere ? weir_fail(WEIR_STREAM_MISUSE, "lender: of another context")
+    return l->elsewhere ? weir_fail(WEIR_ERR_STREAM_MISUSE, "lender: of another context")
                         : note(device, native, NULL, stream);
 }
 
 static weir_status l_default(wi_device *device, weir_default_stream which, void **stream)
 {
-    const void *native = which == WEIR_DEFAULT_LEGACY ? &legacy : &per_thread;
+    const void *native = which == WEIR_DEFAULT_STREAM_LEGACY ? &legacy : &per_thread;
     pthread_mutex_lock(&lock);
     void *own = take_line(device, native, 0);
     pthread_mutex_unlock(&lock);
-    return own ? note(device, native, own, stream) : weir_fail(WEIR_SYSTEM, "lender: too many streams");
+    return own ? note(device, native, own, stream) : weir_fail(WEIR_ERR_SYSTEM, "lender: too many streams");
 }
 
 static void l_stream_destroy(wi_device *device, void *stream)
@@ -188,7 +188,7 @@ static bool l_capturing(wi_device *device, void *stream)
 static weir_status refused(wi_device *device, void *stream, const char *what)
 {
     return stream && l_capturing(device, stream)
-               ? weir_fail(WEIR_STREAM_MISUSE, "lender: %s on a stream that is being captured into a graph", what)
+               ? weir_fail(WEIR_ERR_STREAM_MISUSE, "lender: %s on a stream that is being captured into a graph", what)
                : WEIR_OK;
 }
 
@@ -196,7 +196,7 @@ static weir_status refused(wi_device *device, void *stream, const char *what)
 static weir_status l_record(wi_device *device, void *stream, wi_event *out)
 {
     if (has_ended(stream))
-        return weir_fail(WEIR_STREAM_MISUSE, "lender: an event on a stream that has ended");
+        return weir_fail(WEIR_ERR_STREAM_MISUSE, "lender: an event on a stream that has ended");
     weir_status status = refused(device, stream, "an event");
     return status == WEIR_OK ? host->record(device, behind(device, stream), out) : status;
 }
@@ -212,7 +212,7 @@ static weir_status l_record_all(wi_device *device, wi_event *out)
     for (size_t i = 0; i < records_used && status == WEIR_OK; i++) {
         const void *native = records[i].device == device ? records[i].native : NULL;
         if (native && native != &legacy && native != &per_thread && atomic_load(&((const lent *)native)->captured))
-            status = weir_fail(WEIR_STREAM_MISUSE, "lender: a point behind all while a stream is being captured");
+            status = weir_fail(WEIR_ERR_STREAM_MISUSE, "lender: a point behind all while a stream is being captured");
     }
     if (status == WEIR_OK && !of) {
         status = host->stream_create(device, &behind_all);

@@ -15,7 +15,7 @@ typedef struct fixture {
 static weir_runtime *make_lender_runtime(void)
 {
     weir_runtime *runtime;
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET};
     ok(wi_runtime_create_over(lender(), 0, &options, &runtime));
     return runtime;
 }
@@ -61,7 +61,7 @@ static uint64_t pending(fixture *f)
 static weir_status launch(fixture *f, weir_stream stream, void *pointer)
 {
     weir_launch *launch;
-    weir_use use = {{pointer, 0}, WEIR_READ};
+    weir_use use = {{pointer, 0}, WEIR_ACCESS_READ};
     weir_status status = weir_launch_begin(f->runtime, stream, &use, 1, &launch);
     return status == WEIR_OK ? weir_launch_end(launch) : status;
 }
@@ -70,19 +70,19 @@ static weir_status launch(fixture *f, weir_stream stream, void *pointer)
 static void is_no_stream(fixture *f, weir_stream stream)
 {
     char byte;
-    void *p = allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_KV), *q = (void *)f;
+    void *p = allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_CLASS_KV), *q = (void *)f;
     snapshot before = take_snapshot(f->runtime);
-    fails(WEIR_STREAM_MISUSE, weir_stream_unregister(stream));
-    fails(WEIR_STREAM_MISUSE, weir_stream_release(stream));
-    fails(WEIR_STREAM_MISUSE, weir_stream_synchronize(stream));
-    fails(WEIR_STREAM_MISUSE, weir_capture_begin(stream));
-    fails(WEIR_STREAM_MISUSE, weir_capture_end(stream));
-    fails(WEIR_STREAM_MISUSE, weir_fill(f->runtime, &byte, 0, 1, stream));
-    fails(WEIR_STREAM_MISUSE, launch(f, stream, p));
-    fails(WEIR_STREAM_MISUSE, weir_use_record(f->runtime, p, stream));
-    fails(WEIR_STREAM_MISUSE, weir_alloc(f->client, 256, stream, WEIR_KV, &q));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_unregister(stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_release(stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_synchronize(stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin(stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_end(stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_fill(f->runtime, &byte, 0, 1, stream));
+    fails(WEIR_ERR_STREAM_MISUSE, launch(f, stream, p));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, p, stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_alloc(f->client, 256, stream, WEIR_CLASS_KV, &q));
     assert_null(q);
-    fails(WEIR_STREAM_MISUSE, weir_free(f->client, p, stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_free(f->client, p, stream));
     assert_null(weir_stream_native(stream));
     unchanged(f->runtime, before);
     ok(weir_free(f->client, p, WEIR_STREAM_HOST));
@@ -97,7 +97,7 @@ static void frees_wait_for_its_work(void **state)
     gate ga = GATE, gb = GATE;
     assert_ptr_equal(weir_stream_native(a), &one);
     assert_ptr_equal(weir_stream_native(b), &two);
-    void *p = allocate(f->client, BLOCK, a, WEIR_KV), *q = allocate(f->client, BLOCK, a, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, a, WEIR_CLASS_KV), *q = allocate(f->client, BLOCK, a, WEIR_CLASS_KV);
     ok(weir_call(f->runtime, pass_gate, &ga, a));
     ok(weir_call(f->runtime, pass_gate, &gb, b));
     ok(launch(f, b, q));
@@ -149,11 +149,11 @@ static void the_end_waits_for_the_work(void **state)
     ok(weir_call(f->runtime, note, &done, a));
     ok(weir_stream_unregister(a));
     assert_true(atomic_load(&done)); /* each of them */
-    void *p = allocate(f->client, BLOCK, b, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, b, WEIR_CLASS_KV);
     ok(weir_call(f->runtime, note, &done, b));
     ok(weir_free(f->client, p, b));
     ok(weir_stream_unregister(b));
-    weir_stats stats = {.size = sizeof stats}; /* a snapshot would reap */
+    weir_stats stats = {.struct_size = sizeof stats}; /* a snapshot would reap */
     size_t count;
     wi_ledger_snapshot(&f->runtime->ledger, &stats, NULL, 0, 0, &count);
     assert_int_equal(stats.pending, 0);
@@ -166,7 +166,7 @@ static void an_address_that_was_another_stream(void **state)
     lent one = {.identity = 1};
     gate g = GATE;
     weir_stream old = enter(f, &one), again;
-    void *p = allocate(f->client, BLOCK, old, WEIR_KV), *q = allocate(f->client, BLOCK, old, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, old, WEIR_CLASS_KV), *q = allocate(f->client, BLOCK, old, WEIR_CLASS_KV);
     ok(weir_call(f->runtime, pass_gate, &g, old));
     ok(weir_free(f->client, p, old));
     ok(launch(f, old, q)); /* pending, while what was freed before is in the stream's order */
@@ -176,8 +176,9 @@ static void an_address_that_was_another_stream(void **state)
     is_no_stream(f, old);
     ok(weir_stream_synchronize(again)); /* the old one is held up */
     ok(weir_free(f->client, q, again));
-    assert_int_equal(pending(f), 2 * BLOCK);              /* what was put on the old one still counts */
-    void *r = allocate(f->client, BLOCK, again, WEIR_KV); /* it has the place, and not what is in the other's order */
+    assert_int_equal(pending(f), 2 * BLOCK); /* what was put on the old one still counts */
+    void *r =
+        allocate(f->client, BLOCK, again, WEIR_CLASS_KV); /* it has the place, and not what is in the other's order */
     assert_true(r != p && r != q);
     ok(weir_free(f->client, r, again));
     ok(weir_runtime_empty_cache(f->runtime, NULL)); /* asks for a point behind all work */
@@ -197,18 +198,21 @@ static void parked_where_the_stream_ended(void **state)
     lent one = {.identity = 1};
     gate g = GATE;
     weir_stream old = enter(f, &one), again;
-    void *p = allocate(f->client, PARKED, old, WEIR_KV);
+    void *p = allocate(f->client, PARKED, old, WEIR_CLASS_KV);
     ok(weir_call(f->runtime, pass_gate, &g, old));
     ok(weir_free(f->client, p, old));
     assert_int_equal(take_snapshot(f->runtime).device.parked, PARKED);
     one.identity = 2;
     ok(weir_stream_register(f->runtime, &one, &again));
-    weir_request all = {
-        .size = sizeof all, .bytes = BUDGET, .flags = WEIR_NO_WAIT, .stream = again, .memory_class = WEIR_KV};
+    weir_request all = {.struct_size = sizeof all,
+                        .bytes = BUDGET,
+                        .flags = WEIR_ALLOC_NO_WAIT,
+                        .stream = again,
+                        .memory_class = WEIR_CLASS_KV};
     weir_block block;
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc_with(f->client, &all, &block));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc_with(f->client, &all, &block));
     open_gate(&g);
-    void *q = allocate(f->client, BUDGET, again, WEIR_KV);
+    void *q = allocate(f->client, BUDGET, again, WEIR_CLASS_KV);
     ok(weir_free(f->client, q, again));
     ok(weir_stream_unregister(again));
 }
@@ -250,15 +254,15 @@ static void the_end_waits_for_threads_in_between(void **state)
     driver = *lender();
     ending.is_captured = driver.stream_capturing;
     driver.stream_capturing = end_while_asked;
-    weir_runtime_options options = {.size = sizeof options, .budget = BUDGET};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET};
     fixture f;
     lent one = {.identity = 1};
     ok(wi_runtime_create_over(&driver, 0, &options, &f.runtime));
     f.client = open_client(f.runtime, "one", 0, 0);
     ending.stream = enter(&f, &one);
-    ok(weir_free(f.client, allocate(f.client, PARKED, ending.stream, WEIR_KV), ending.stream));
+    ok(weir_free(f.client, allocate(f.client, PARKED, ending.stream, WEIR_CLASS_KV), ending.stream));
     ending.native = wi_streams_place(&f.runtime->streams, ending.stream)->stream;
-    void *all = allocate(f.client, BUDGET, WEIR_STREAM_HOST, WEIR_KV);
+    void *all = allocate(f.client, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_null(ending.native); /* it was asked about */
     pthread_join(ending.thread, NULL);
     assert_false(ending.too_early);
@@ -274,25 +278,26 @@ static void bad_calls(void **state)
     weir_stream own, registered = enter(f, &near), out = {7};
     ok(weir_stream_acquire(f->runtime, &own));
     for (uintptr_t special = 0; special <= 2; special++) {
-        fails(WEIR_INVALID, weir_stream_register(f->runtime, (void *)special, &out));
+        fails(WEIR_ERR_INVALID, weir_stream_register(f->runtime, (void *)special, &out));
         assert_int_equal(out.id, 0);
         detail_names("weir_stream_default");
     }
-    fails(WEIR_STREAM_MISUSE, weir_stream_register(f->runtime, &far, &out));
-    fails(WEIR_INVALID, weir_stream_register(f->runtime, weir_stream_native(own), &out));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_register(f->runtime, &far, &out));
+    fails(WEIR_ERR_INVALID, weir_stream_register(f->runtime, weir_stream_native(own), &out));
     assert_int_equal(out.id, 0);
-    fails(WEIR_INVALID, weir_stream_register(NULL, &near, &out));
-    fails(WEIR_INVALID, weir_stream_register(f->runtime, &near, NULL));
-    fails(WEIR_INVALID, weir_stream_unregister(WEIR_STREAM_HOST));
-    fails(WEIR_STREAM_MISUSE, weir_stream_unregister(own));
+    fails(WEIR_ERR_INVALID, weir_stream_register(NULL, &near, &out));
+    fails(WEIR_ERR_INVALID, weir_stream_register(f->runtime, &near, NULL));
+    fails(WEIR_ERR_INVALID, weir_stream_unregister(WEIR_STREAM_HOST));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_unregister(own));
     detail_names("release");
-    fails(WEIR_STREAM_MISUSE, weir_stream_release(registered));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_release(registered));
     detail_names("unregister");
     ok(weir_stream_release(own));
-    fails(WEIR_INVALID, weir_stream_register(f->runtime, lender()->stream_native(f->runtime->streams.idle[0]), &out));
+    fails(WEIR_ERR_INVALID,
+          weir_stream_register(f->runtime, lender()->stream_native(f->runtime->streams.idle[0]), &out));
     ok(weir_stream_unregister(registered));
     ok(weir_stream_acquire(f->runtime, &own)); /* at the place of the registered one or not: neither is the other */
-    fails(WEIR_STREAM_MISUSE, weir_stream_unregister(registered));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_unregister(registered));
     ok(weir_stream_release(own));
 }
 
@@ -303,16 +308,16 @@ static void streams_of_another_runtime(void **state)
     weir_runtime *other = make_runtime(BUDGET);
     weir_stream theirs, out;
     ok(weir_stream_acquire(other, &theirs));
-    void *p = allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_KV);
-    fails(WEIR_STREAM_MISUSE, weir_free(f->client, p, theirs));
-    fails(WEIR_STREAM_MISUSE, launch(f, theirs, p));
+    void *p = allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    fails(WEIR_ERR_STREAM_MISUSE, weir_free(f->client, p, theirs));
+    fails(WEIR_ERR_STREAM_MISUSE, launch(f, theirs, p));
     detail_names("another runtime's");
-    fails(WEIR_UNSUPPORTED, weir_stream_register(other, &one, &out)); /* the host's streams are weir's own */
+    fails(WEIR_ERR_UNSUPPORTED, weir_stream_register(other, &one, &out)); /* the host's streams are weir's own */
     assert_int_equal(out.id, 0);
-    fails(WEIR_UNSUPPORTED, weir_stream_default(other, WEIR_DEFAULT_LEGACY, &out));
+    fails(WEIR_ERR_UNSUPPORTED, weir_stream_default(other, WEIR_DEFAULT_STREAM_LEGACY, &out));
     weir_stream ours = enter(f, &one);
     char byte;
-    fails(WEIR_STREAM_MISUSE, weir_fill(other, &byte, 0, 1, ours));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_fill(other, &byte, 0, 1, ours));
     ok(weir_stream_unregister(ours));
     ok(weir_free(f->client, p, WEIR_STREAM_HOST));
     ok(weir_stream_release(theirs));
@@ -327,12 +332,12 @@ static void destroying(void **state)
     weir_stream a;
     weir_runtime *runtime = make_lender_runtime();
     ok(weir_stream_register(runtime, &one, &a));
-    fails(WEIR_BUSY, weir_runtime_destroy(runtime));
+    fails(WEIR_ERR_BUSY, weir_runtime_destroy(runtime));
     detail_names("registered");
     ok(weir_stream_unregister(a));
     ok(weir_runtime_destroy(runtime));
-    fails(WEIR_STREAM_MISUSE, weir_stream_unregister(a));
-    fails(WEIR_STREAM_MISUSE, weir_capture_begin(a));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_unregister(a));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin(a));
 }
 
 /* Own and registered ones share the places: as many as there are, and each again when it is free. */
@@ -351,18 +356,18 @@ static void places_serve_again(void **state)
                 ids[i] = enter(f, &many[i]);
         }
         static lent last = {.identity = STREAMS + 1};
-        fails(WEIR_BUSY, weir_stream_register(f->runtime, &last, &more));
+        fails(WEIR_ERR_BUSY, weir_stream_register(f->runtime, &last, &more));
         assert_int_equal(more.id, 0);
         detail_names("1024");
-        fails(WEIR_BUSY, weir_stream_acquire(f->runtime, &more));
-        fails(WEIR_BUSY, weir_stream_default(f->runtime, WEIR_DEFAULT_LEGACY, &more));
+        fails(WEIR_ERR_BUSY, weir_stream_acquire(f->runtime, &more));
+        fails(WEIR_ERR_BUSY, weir_stream_default(f->runtime, WEIR_DEFAULT_STREAM_LEGACY, &more));
         ok(weir_stream_register(f->runtime, &many[1], &more)); /* it has a place */
         assert_int_equal(more.id, ids[1].id);
         ok(weir_stream_unregister(more));
         for (int i = 0; i < STREAMS; i++)
             ok((i + round) % 8 == 0 ? weir_stream_release(ids[i]) : weir_stream_unregister(ids[i]));
         for (int i = 0; i < STREAMS; i += 100)
-            fails(WEIR_STREAM_MISUSE, weir_stream_synchronize(ids[i]));
+            fails(WEIR_ERR_STREAM_MISUSE, weir_stream_synchronize(ids[i]));
     }
     assert_int_equal(f->runtime->streams.idle_used, STREAMS / 8); /* none was made that was there */
 }
@@ -379,7 +384,7 @@ static void *on_another_thread(void *user)
 {
     elsewhere *e = user;
     e->used = weir_stream_synchronize(e->first);
-    e->asked = weir_stream_default(e->f->runtime, WEIR_DEFAULT_PER_THREAD, &e->own);
+    e->asked = weir_stream_default(e->f->runtime, WEIR_DEFAULT_STREAM_PER_THREAD, &e->own);
     e->left = e->asked == WEIR_OK ? weir_stream_unregister(e->own) : e->asked;
     return NULL;
 }
@@ -388,29 +393,29 @@ static void default_streams(void **state)
 {
     fixture *f = *state;
     weir_stream legacy, again, mine, out = {7};
-    fails(WEIR_INVALID, weir_stream_default(f->runtime, (weir_default_stream)2, &out));
+    fails(WEIR_ERR_INVALID, weir_stream_default(f->runtime, (weir_default_stream)2, &out));
     assert_int_equal(out.id, 0);
-    fails(WEIR_INVALID, weir_stream_default(NULL, WEIR_DEFAULT_LEGACY, &out));
-    fails(WEIR_INVALID, weir_stream_default(f->runtime, WEIR_DEFAULT_LEGACY, NULL));
-    ok(weir_stream_default(f->runtime, WEIR_DEFAULT_LEGACY, &legacy));
-    ok(weir_stream_default(f->runtime, WEIR_DEFAULT_LEGACY, &again));
-    ok(weir_stream_default(f->runtime, WEIR_DEFAULT_PER_THREAD, &mine));
+    fails(WEIR_ERR_INVALID, weir_stream_default(NULL, WEIR_DEFAULT_STREAM_LEGACY, &out));
+    fails(WEIR_ERR_INVALID, weir_stream_default(f->runtime, WEIR_DEFAULT_STREAM_LEGACY, NULL));
+    ok(weir_stream_default(f->runtime, WEIR_DEFAULT_STREAM_LEGACY, &legacy));
+    ok(weir_stream_default(f->runtime, WEIR_DEFAULT_STREAM_LEGACY, &again));
+    ok(weir_stream_default(f->runtime, WEIR_DEFAULT_STREAM_PER_THREAD, &mine));
     assert_int_equal(legacy.id, again.id);
     assert_int_not_equal(legacy.id, mine.id);
     assert_int_equal(atomic_load(&lender_records), 2);
-    void *p = allocate(f->client, BLOCK, legacy, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, legacy, WEIR_CLASS_KV);
     ok(launch(f, mine, p));
     ok(weir_free(f->client, p, legacy));
-    fails(WEIR_STREAM_MISUSE, weir_capture_begin(legacy));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin(legacy));
     detail_names("legacy");
-    fails(WEIR_INVALID, weir_capture_end(legacy));
-    fails(WEIR_STREAM_MISUSE, weir_stream_release(legacy));
+    fails(WEIR_ERR_INVALID, weir_capture_end(legacy));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_release(legacy));
     /* The per-thread one is this thread's alone. */
     elsewhere e = {.f = f, .first = mine};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, on_another_thread, &e), 0);
     pthread_join(thread, NULL);
-    assert_int_equal(e.used, WEIR_STREAM_MISUSE);
+    assert_int_equal(e.used, WEIR_ERR_STREAM_MISUSE);
     assert_int_equal(e.asked, WEIR_OK);
     assert_int_equal(e.left, WEIR_OK);
     assert_int_not_equal(e.own.id, mine.id);
@@ -424,9 +429,9 @@ static void default_streams(void **state)
 static void *zeroed_on_the_threads_own(void *user)
 {
     fixture *f = user;
-    weir_request request = {.size = sizeof request, .bytes = BLOCK, .flags = WEIR_ZEROED};
+    weir_request request = {.struct_size = sizeof request, .bytes = BLOCK, .flags = WEIR_ALLOC_ZEROED};
     weir_block block = {NULL, 0};
-    if (weir_stream_default(f->runtime, WEIR_DEFAULT_PER_THREAD, &request.stream) != WEIR_OK ||
+    if (weir_stream_default(f->runtime, WEIR_DEFAULT_STREAM_PER_THREAD, &request.stream) != WEIR_OK ||
         weir_call(f->runtime, pass_gate, &f->gate, request.stream) != WEIR_OK ||
         weir_alloc_with(f->client, &request, &block) != WEIR_OK)
         return NULL;
@@ -464,9 +469,9 @@ static void *frees_on_the_threads_own(void *user)
     fixture *f = user;
     weir_stream again;
     void *p;
-    bool good = weir_stream_default(f->runtime, WEIR_DEFAULT_PER_THREAD, &f->theirs) == WEIR_OK &&
-                weir_stream_default(f->runtime, WEIR_DEFAULT_PER_THREAD, &again) == WEIR_OK &&
-                weir_alloc(f->client, BLOCK, f->theirs, WEIR_KV, &p) == WEIR_OK &&
+    bool good = weir_stream_default(f->runtime, WEIR_DEFAULT_STREAM_PER_THREAD, &f->theirs) == WEIR_OK &&
+                weir_stream_default(f->runtime, WEIR_DEFAULT_STREAM_PER_THREAD, &again) == WEIR_OK &&
+                weir_alloc(f->client, BLOCK, f->theirs, WEIR_CLASS_KV, &p) == WEIR_OK &&
                 weir_call(f->runtime, pass_gate, &f->gate, f->theirs) == WEIR_OK &&
                 weir_free(f->client, p, f->theirs) == WEIR_OK;
     return good ? NULL : user;
@@ -482,13 +487,13 @@ static void a_thread_that_has_ended(void **state)
     assert_int_equal(pthread_create(&thread, NULL, frees_on_the_threads_own, f), 0);
     pthread_join(thread, &wrong);
     assert_null(wrong);
-    fails(WEIR_STREAM_MISUSE, weir_stream_synchronize(f->theirs));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_synchronize(f->theirs));
     ok(weir_stream_unregister(f->theirs)); /* it was registered twice */
     assert_int_equal(pending(f), BLOCK);
     assert_int_equal(atomic_load(&lender_records), 1);
     assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &f->gate), 0);
     ok(weir_stream_unregister(f->theirs));
-    weir_stats stats = {.size = sizeof stats}; /* a snapshot would reap */
+    weir_stats stats = {.struct_size = sizeof stats}; /* a snapshot would reap */
     size_t count;
     wi_ledger_snapshot(&f->runtime->ledger, &stats, NULL, 0, 0, &count);
     assert_int_equal(stats.pending, 0);
@@ -504,25 +509,25 @@ static void the_driver_tells_of_a_capture(void **state)
     lent one = {.identity = 1};
     weir_stream a = enter(f, &one);
     weir_launch *open;
-    void *p = allocate(f->client, BLOCK, WEIR_STREAM_HOST, WEIR_KV);
-    weir_use use = {{p, 0}, WEIR_READ};
+    void *p = allocate(f->client, BLOCK, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    weir_use use = {{p, 0}, WEIR_ACCESS_READ};
     ok(weir_launch_begin(f->runtime, a, &use, 1, &open));
     atomic_store(&one.captured, true);
-    fails(WEIR_BUSY, weir_capture_begin(a));
-    fails(WEIR_STREAM_MISUSE, weir_launch_end(open));
-    fails(WEIR_STREAM_MISUSE, launch(f, a, p));
+    fails(WEIR_ERR_BUSY, weir_capture_begin(a));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_launch_end(open));
+    fails(WEIR_ERR_STREAM_MISUSE, launch(f, a, p));
     detail_names("weir_launch_begin");
-    fails(WEIR_STREAM_MISUSE, weir_use_record(f->runtime, p, a));
-    fails(WEIR_STREAM_MISUSE, weir_stream_synchronize(a));
-    fails(WEIR_STREAM_MISUSE, weir_stream_unregister(a));
-    fails(WEIR_INVALID, weir_capture_end(a)); /* nobody began it with weir */
+    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, p, a));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_synchronize(a));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_unregister(a));
+    fails(WEIR_ERR_INVALID, weir_capture_end(a)); /* nobody began it with weir */
     atomic_store(&one.captured, false);
     ok(weir_launch_end(open));
     ok(weir_capture_begin(a));
     atomic_store(&one.captured, true); /* the usual order: weir's around the driver's */
-    fails(WEIR_BUSY, weir_capture_begin(a));
+    fails(WEIR_ERR_BUSY, weir_capture_begin(a));
     ok(weir_capture_end(a));
-    fails(WEIR_STREAM_MISUSE, launch(f, a, p));
+    fails(WEIR_ERR_STREAM_MISUSE, launch(f, a, p));
     atomic_store(&one.captured, false);
     ok(launch(f, a, p));
     ok(weir_free(f->client, p, a));
@@ -539,7 +544,7 @@ static void a_capture_is_of_one_stream(void **state)
     one.identity = 2;
     weir_stream again = enter(f, &one);
     ok(weir_stream_synchronize(again));
-    fails(WEIR_STREAM_MISUSE, weir_capture_end(old));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_end(old));
     ok(weir_stream_unregister(again));
 }
 
@@ -564,7 +569,7 @@ static void *come_and_go(void *user)
             continue;
         }
         w->wrong += weir_stream_native(stream) != l;
-        if (weir_alloc(w->f->client, 4096, stream, WEIR_KV, &p) == WEIR_OK)
+        if (weir_alloc(w->f->client, 4096, stream, WEIR_CLASS_KV, &p) == WEIR_OK)
             w->wrong += weir_free(w->f->client, p, stream) != WEIR_OK;
         if (i % 8 == 0)
             w->wrong += weir_stream_acquire(w->f->runtime, &own) != WEIR_OK || weir_stream_release(own) != WEIR_OK;

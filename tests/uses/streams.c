@@ -48,7 +48,7 @@ static int tear_down(void **state)
 
 static weir_status begin(fixture *f, weir_stream stream, void *pointer, weir_launch **launch)
 {
-    weir_use use = {{pointer, 0}, WEIR_READ};
+    weir_use use = {{pointer, 0}, WEIR_ACCESS_READ};
     return weir_launch_begin(f->runtime, stream, &use, 1, launch);
 }
 
@@ -80,37 +80,38 @@ static void refuses_what_needs_an_event(fixture *f, weir_stream stream, void *p)
 {
     snapshot before = take_snapshot(f->runtime);
     weir_launch *none = (weir_launch *)f;
-    fails(WEIR_STREAM_MISUSE, begin(f, stream, p, &none));
+    fails(WEIR_ERR_STREAM_MISUSE, begin(f, stream, p, &none));
     detail_names("weir_launch_begin");
     detail_names("captured into a graph");
     assert_null(none);
-    fails(WEIR_STREAM_MISUSE, weir_use_record(f->runtime, p, stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, p, stream));
     detail_names("weir_use_record");
-    fails(WEIR_STREAM_MISUSE, weir_free(f->client, p, stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_free(f->client, p, stream));
     detail_names("weir_free");
-    fails(WEIR_STREAM_MISUSE, weir_resize(f->client, p, BLOCK / 2, stream));
-    weir_request request = {.size = sizeof request, .bytes = BLOCK, .stream = stream, .flags = WEIR_ZEROED};
+    fails(WEIR_ERR_STREAM_MISUSE, weir_resize(f->client, p, BLOCK / 2, stream));
+    weir_request request = {
+        .struct_size = sizeof request, .bytes = BLOCK, .stream = stream, .flags = WEIR_ALLOC_ZEROED};
     weir_block block = {p, 1};
-    fails(WEIR_STREAM_MISUSE, weir_alloc_with(f->client, &request, &block));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_alloc_with(f->client, &request, &block));
     assert_null(block.pointer);
-    fails(WEIR_STREAM_MISUSE, weir_stream_synchronize(stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_synchronize(stream));
     detail_names("weir_stream_synchronize");
-    fails(WEIR_STREAM_MISUSE, weir_stream_release(stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_release(stream));
     detail_names("weir_stream_release");
-    fails(WEIR_BUSY, weir_capture_begin(stream));
+    fails(WEIR_ERR_BUSY, weir_capture_begin(stream));
     unchanged(f->runtime, before);
 }
 
 static void a_captured_stream_refuses(void **state)
 {
     fixture *f = *state;
-    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
-    fails(WEIR_INVALID, weir_capture_end(f->a));
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV);
+    fails(WEIR_ERR_INVALID, weir_capture_end(f->a));
     ok(weir_capture_begin(f->a));
     refuses_what_needs_an_event(f, f->a, p);
     ok(launch(f, f->b, p)); /* the others go on */
     ok(weir_stream_synchronize(f->b));
-    fails(WEIR_INVALID, weir_capture_end(f->b));
+    fails(WEIR_ERR_INVALID, weir_capture_end(f->b));
     ok(weir_capture_begin(f->b)); /* two at once */
     refuses_what_needs_an_event(f, f->a, p);
     refuses_what_needs_an_event(f, f->b, p);
@@ -118,7 +119,7 @@ static void a_captured_stream_refuses(void **state)
     ok(launch(f, f->a, p));
     refuses_what_needs_an_event(f, f->b, p);
     ok(weir_capture_end(f->b));
-    fails(WEIR_INVALID, weir_capture_end(f->b));
+    fails(WEIR_ERR_INVALID, weir_capture_end(f->b));
     ok(launch(f, f->b, p));
     ok(weir_free(f->client, p, f->a));
 }
@@ -129,15 +130,15 @@ static void captures_of_no_stream(void **state)
     weir_stream gone;
     ok(weir_stream_acquire(f->runtime, &gone));
     ok(weir_stream_release(gone));
-    fails(WEIR_INVALID, weir_capture_begin(WEIR_STREAM_HOST));
-    fails(WEIR_INVALID, weir_capture_end(WEIR_STREAM_HOST));
-    fails(WEIR_STREAM_MISUSE, weir_capture_begin(gone));
-    fails(WEIR_STREAM_MISUSE, weir_capture_end(gone));
-    fails(WEIR_STREAM_MISUSE, weir_capture_begin((weir_stream){UINT64_MAX}));
+    fails(WEIR_ERR_INVALID, weir_capture_begin(WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_capture_end(WEIR_STREAM_HOST));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin(gone));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_end(gone));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin((weir_stream){UINT64_MAX}));
     /* The next one to have the stream finds it as it was. */
     weir_stream next;
     ok(weir_stream_acquire(f->runtime, &next));
-    fails(WEIR_INVALID, weir_capture_end(next));
+    fails(WEIR_ERR_INVALID, weir_capture_end(next));
     ok(weir_stream_release(next));
 }
 
@@ -145,12 +146,12 @@ static void a_launch_does_not_end_in_a_capture(void **state)
 {
     fixture *f = *state;
     weir_launch *open;
-    void *p = allocate(f->client, BLOCK, f->b, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, f->b, WEIR_CLASS_KV);
     ok(begin(f, f->a, p, &open));
     ok(weir_capture_begin(f->a));
-    fails(WEIR_STREAM_MISUSE, weir_launch_end(open));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_launch_end(open));
     detail_names("weir_launch_end");
-    fails(WEIR_BUSY, weir_free(f->client, p, f->b)); /* it goes on holding its blocks */
+    fails(WEIR_ERR_BUSY, weir_free(f->client, p, f->b)); /* it goes on holding its blocks */
     ok(weir_capture_end(f->a));
     ok(weir_launch_end(open));
     ok(weir_free(f->client, p, f->b));
@@ -161,14 +162,15 @@ static void zeros_before_a_capture(void **state)
 {
     fixture *f = *state;
     gate g = GATE;
-    void *used = allocate(f->client, BLOCK, f->a, WEIR_KV), *copy = allocate(f->client, BLOCK, f->b, WEIR_KV);
+    void *used = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV),
+         *copy = allocate(f->client, BLOCK, f->b, WEIR_CLASS_KV);
     ok(weir_fill(f->runtime, used, 7, BLOCK, f->a));
     ok(weir_fill(f->runtime, copy, 7, BLOCK, f->b));
     ok(weir_stream_synchronize(f->a));
     ok(weir_free(f->client, used, f->a));
     ok(weir_stream_synchronize(f->b));
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
-    weir_request request = {.size = sizeof request, .bytes = BLOCK, .stream = f->a, .flags = WEIR_ZEROED};
+    weir_request request = {.struct_size = sizeof request, .bytes = BLOCK, .stream = f->a, .flags = WEIR_ALLOC_ZEROED};
     weir_block block;
     ok(weir_alloc_with(f->client, &request, &block));
     assert_ptr_equal(block.pointer, used);
@@ -192,18 +194,18 @@ static void order_afterwards(void **state)
     fixture *f = *state;
     gate g = GATE;
     ok(weir_capture_begin(f->a));
-    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV);
     ok(weir_capture_end(f->a));
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
     ok(weir_fill(f->runtime, p, 3, BLOCK, f->a));
     ok(weir_capture_begin(f->a));
     ok(weir_capture_end(f->a));
     weir_launch *writing;
-    weir_use use = {{p, 0}, WEIR_WRITE};
+    weir_use use = {{p, 0}, WEIR_ACCESS_WRITE};
     ok(weir_launch_begin(f->runtime, f->a, &use, 1, &writing));
     ok(weir_fill(f->runtime, p, 4, BLOCK, f->a));
     ok(weir_launch_end(writing));
-    void *q = allocate(f->client, BLOCK, f->b, WEIR_KV);
+    void *q = allocate(f->client, BLOCK, f->b, WEIR_CLASS_KV);
     ok(begin(f, f->b, p, &writing));
     ok(weir_copy(f->runtime, q, p, BLOCK, f->b));
     ok(weir_launch_end(writing));
@@ -221,16 +223,16 @@ static void allocations_in_a_capture_do_not_wait(void **state)
 {
     fixture *f = *state;
     gate g = GATE;
-    void *p = allocate(f->client, BUDGET, f->a, WEIR_KV), *q;
+    void *p = allocate(f->client, BUDGET, f->a, WEIR_CLASS_KV), *q;
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
     ok(weir_free(f->client, p, f->a));
     ok(weir_capture_begin(f->b));
     ok(weir_option_set("wait", "3600s"));
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc(f->client, BUDGET, f->b, WEIR_KV, &q));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f->client, BUDGET, f->b, WEIR_CLASS_KV, &q));
     ok(weir_option_set("wait", NULL));
     open_gate(&g);
     ok(weir_stream_synchronize(f->a));
-    q = allocate(f->client, BUDGET, f->b, WEIR_KV);
+    q = allocate(f->client, BUDGET, f->b, WEIR_CLASS_KV);
     ok(weir_capture_end(f->b));
     ok(weir_free(f->client, q, f->b));
 }
@@ -239,7 +241,7 @@ static void pools_in_a_capture(void **state)
 {
     fixture *f = *state;
     for (int clears = 0; clears < 2; clears++) {
-        weir_blocks_options options = {.size = sizeof options, .bytes = 256, .count = 8, .tag = "kv"};
+        weir_blocks_options options = {.struct_size = sizeof options, .bytes = 256, .count = 8, .tag = "kv"};
         options.flags = clears ? WEIR_BLOCKS_CLEAR : 0;
         weir_blocks *pool;
         weir_blocks_member *member;
@@ -248,10 +250,10 @@ static void pools_in_a_capture(void **state)
         ok(weir_blocks_join(pool, f->client, 0, &member));
         ok(weir_blocks_take(member, f->a, &taken));
         ok(weir_capture_begin(f->a));
-        fails(WEIR_STREAM_MISUSE, weir_blocks_give(member, taken, 1, f->a));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_blocks_give(member, taken, 1, f->a));
         detail_names("weir_blocks_give");
         if (clears)
-            fails(WEIR_STREAM_MISUSE, weir_blocks_take(member, f->a, &more));
+            fails(WEIR_ERR_STREAM_MISUSE, weir_blocks_take(member, f->a, &more));
         else
             ok(weir_blocks_take(member, f->a, &more));
         ok(weir_capture_end(f->a));
@@ -279,7 +281,7 @@ static void *capture_often(void *user)
             r->got++;
             r->wrong += weir_capture_end(r->stream) != WEIR_OK; /* nobody else ends it */
         } else {
-            r->wrong += status != WEIR_BUSY;
+            r->wrong += status != WEIR_ERR_BUSY;
         }
     }
     return NULL;
@@ -364,13 +366,13 @@ static void devices_that_are_not_there(void **state)
     weir_runtime *runtime = (weir_runtime *)state;
     static const char *const far[] = {"cuda:64", "cuda:99"};
     for (size_t i = 0; i < 2; i++) {
-        fails(WEIR_NOT_FOUND, weir_runtime_get(far[i], &runtime));
+        fails(WEIR_ERR_NOT_FOUND, weir_runtime_get(far[i], &runtime));
         assert_null(runtime);
         detail_names(far[i]);
         detail_names("from 0 to 63");
     }
     if (on_cuda()) {
-        fails(WEIR_NOT_FOUND, weir_runtime_get("cuda:63", &runtime));
+        fails(WEIR_ERR_NOT_FOUND, weir_runtime_get("cuda:63", &runtime));
         detail_names("cuda:63");
     }
 }
@@ -386,10 +388,10 @@ static void a_stream_of_the_user(void **state)
     ok(weir_stream_register(f->runtime, native, &again));
     assert_int_equal(stream.id, again.id);
     assert_ptr_equal(weir_stream_native(stream), native);
-    void *p = allocate(f->client, BLOCK, stream, WEIR_KV), *q = allocate(f->client, BLOCK, f->b, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, stream, WEIR_CLASS_KV), *q = allocate(f->client, BLOCK, f->b, WEIR_CLASS_KV);
     ok(weir_call(f->runtime, pass_gate, &g, stream));
     weir_launch *use;
-    weir_use write = {{p, 0}, WEIR_WRITE};
+    weir_use write = {{p, 0}, WEIR_ACCESS_WRITE};
     ok(weir_launch_begin(f->runtime, stream, &write, 1, &use));
     ok(weir_fill(f->runtime, p, 5, BLOCK, stream));
     ok(weir_launch_end(use));
@@ -401,7 +403,7 @@ static void a_stream_of_the_user(void **state)
     open_gate(&g);
     ok(weir_stream_unregister(stream));
     ok(weir_stream_unregister(stream));
-    fails(WEIR_STREAM_MISUSE, weir_stream_unregister(stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_unregister(stream));
     destroy_stream(f, native);
     ok(weir_stream_synchronize(f->b));
     assert_int_equal(pending(f), 0);
@@ -414,17 +416,17 @@ static void streams_that_cannot_be_registered(void **state)
     fixture *f = *state;
     weir_stream stream = {7};
     for (uintptr_t special = 0; special <= 2; special++) {
-        fails(WEIR_INVALID, weir_stream_register(f->runtime, (void *)special, &stream));
+        fails(WEIR_ERR_INVALID, weir_stream_register(f->runtime, (void *)special, &stream));
         assert_int_equal(stream.id, 0);
     }
     if (!on_cuda()) {
-        fails(WEIR_UNSUPPORTED, weir_stream_register(f->runtime, f, &stream));
-        fails(WEIR_UNSUPPORTED, weir_stream_default(f->runtime, WEIR_DEFAULT_PER_THREAD, &stream));
+        fails(WEIR_ERR_UNSUPPORTED, weir_stream_register(f->runtime, f, &stream));
+        fails(WEIR_ERR_UNSUPPORTED, weir_stream_default(f->runtime, WEIR_DEFAULT_STREAM_PER_THREAD, &stream));
     } else {
-        fails(WEIR_INVALID, weir_stream_register(f->runtime, weir_stream_native(f->a), &stream));
+        fails(WEIR_ERR_INVALID, weir_stream_register(f->runtime, weir_stream_native(f->a), &stream));
     }
     assert_int_equal(stream.id, 0);
-    fails(WEIR_STREAM_MISUSE, weir_stream_unregister(f->a));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_unregister(f->a));
     ok(weir_stream_synchronize(f->a));
 }
 
@@ -433,9 +435,9 @@ static void *frees_on_its_own(void *user)
     fixture *f = user;
     weir_stream own;
     void *p;
-    bool good = weir_stream_default(f->runtime, WEIR_DEFAULT_PER_THREAD, &own) == WEIR_OK &&
-                weir_alloc(f->client, BLOCK, own, WEIR_KV, &p) == WEIR_OK && weir_free(f->client, p, own) == WEIR_OK &&
-                weir_stream_synchronize(own) == WEIR_OK;
+    bool good = weir_stream_default(f->runtime, WEIR_DEFAULT_STREAM_PER_THREAD, &own) == WEIR_OK &&
+                weir_alloc(f->client, BLOCK, own, WEIR_CLASS_KV, &p) == WEIR_OK &&
+                weir_free(f->client, p, own) == WEIR_OK && weir_stream_synchronize(own) == WEIR_OK;
     f->theirs = own;
     return good ? NULL : user;
 }
@@ -450,7 +452,7 @@ static void what_is_freed_on_a_threads_own_stream(void **state)
     assert_int_equal(pthread_create(&thread, NULL, frees_on_its_own, f), 0);
     pthread_join(thread, &wrong);
     assert_null(wrong);
-    ok(weir_free(f->client, allocate(f->client, BUDGET, f->a, WEIR_KV), f->a));
+    ok(weir_free(f->client, allocate(f->client, BUDGET, f->a, WEIR_CLASS_KV), f->a));
     ok(weir_stream_unregister(f->theirs));
 }
 
@@ -471,7 +473,7 @@ static void an_address_that_is_used_again(void **state)
     ok(weir_stream_synchronize(stream));
     assert_ptr_equal(weir_stream_native(stream), next);
     if (next == native) {
-        fails(WEIR_STREAM_MISUSE, weir_stream_synchronize(old));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_stream_synchronize(old));
         assert_null(weir_stream_native(old));
     }
     ok(weir_stream_unregister(stream));
@@ -479,27 +481,27 @@ static void an_address_that_is_used_again(void **state)
     if (next == native)
         ok(weir_runtime_destroy(f.runtime));
     else
-        fails(WEIR_BUSY, weir_runtime_destroy(f.runtime));
+        fails(WEIR_ERR_BUSY, weir_runtime_destroy(f.runtime));
 }
 
 static void default_streams(void **state)
 {
     fixture *f = *state;
     skip_unless_cuda();
-    static const weir_default_stream both[] = {WEIR_DEFAULT_LEGACY, WEIR_DEFAULT_PER_THREAD};
+    static const weir_default_stream both[] = {WEIR_DEFAULT_STREAM_LEGACY, WEIR_DEFAULT_STREAM_PER_THREAD};
     for (int i = 0; i < 2; i++) {
         weir_stream stream;
         ok(weir_stream_default(f->runtime, both[i], &stream));
-        void *p = allocate(f->client, BLOCK, stream, WEIR_KV);
+        void *p = allocate(f->client, BLOCK, stream, WEIR_CLASS_KV);
         ok(weir_fill(f->runtime, p, (uint8_t)(i + 1), BLOCK, stream));
         ok(weir_stream_synchronize(stream));
         holds(f, p, (uint8_t)(i + 1));
         ok(launch(f, stream, p));
         ok(weir_free(f->client, p, stream));
-        if (both[i] == WEIR_DEFAULT_LEGACY)
-            fails(WEIR_STREAM_MISUSE, weir_capture_begin(stream));
+        if (both[i] == WEIR_DEFAULT_STREAM_LEGACY)
+            fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin(stream));
         ok(weir_stream_unregister(stream));
-        fails(WEIR_STREAM_MISUSE, weir_stream_synchronize(stream));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_stream_synchronize(stream));
     }
 }
 
@@ -510,17 +512,17 @@ static void a_graph(void **state)
     if (!on_cuda() || !cuda("cuGraphInstantiateWithFlags"))
         skip();
     void *native = weir_stream_native(f->a), *graph, *runnable;
-    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV);
     ok(weir_fill(f->runtime, p, 1, BLOCK, f->a));
     ok(weir_stream_synchronize(f->a));
     ok(weir_use_record(f->runtime, p, f->b)); /* so that its free is no matter of this thread's alone */
     CUDA(f, "cuStreamBeginCapture", (void *, int), native, 0 /* global */);
-    fails(WEIR_STREAM_MISUSE, launch(f, f->a, p));
-    fails(WEIR_STREAM_MISUSE, weir_stream_synchronize(f->a));
-    fails(WEIR_STREAM_MISUSE, weir_use_record(f->runtime, p, f->a));
-    fails(WEIR_STREAM_MISUSE, weir_free(f->client, p, f->a));
-    fails(WEIR_BUSY, weir_capture_begin(f->a));
-    void *q = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    fails(WEIR_ERR_STREAM_MISUSE, launch(f, f->a, p));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_stream_synchronize(f->a));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, p, f->a));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_free(f->client, p, f->a));
+    fails(WEIR_ERR_BUSY, weir_capture_begin(f->a));
+    void *q = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV);
     ok(weir_fill(f->runtime, p, 6, BLOCK, f->a));
     ok(launch(f, f->b, p));
     CUDA(f, "cuStreamEndCapture", (void *, void **), native, &graph);
@@ -529,7 +531,7 @@ static void a_graph(void **state)
     holds(f, p, 1); /* nothing has happened yet */
     CUDA(f, "cuGraphInstantiateWithFlags", (void **, void *, unsigned long long), &runnable, graph, 0);
     weir_launch *writing;
-    weir_use write = {{p, 0}, WEIR_WRITE};
+    weir_use write = {{p, 0}, WEIR_ACCESS_WRITE};
     ok(weir_launch_begin(f->runtime, f->a, &write, 1, &writing));
     CUDA(f, "cuGraphLaunch", (void *, void *), runnable, native);
     ok(weir_launch_end(writing));

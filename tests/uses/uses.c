@@ -105,15 +105,15 @@ static void a_free_waits_for_every_declared_use(void **state)
     fixture *f = *state;
     skip_where_gates_block_one_another();
     gate reads = GATE, writes = GATE;
-    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV), *q = allocate(f->client, BLOCK, f->a, WEIR_KV);
-    gated_use(f, f->b, p, WEIR_READ, &reads);
-    gated_use(f, f->c, q, WEIR_WRITE, &writes);
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV), *q = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV);
+    gated_use(f, f->b, p, WEIR_ACCESS_READ, &reads);
+    gated_use(f, f->c, q, WEIR_ACCESS_WRITE, &writes);
     ok(weir_free(f->client, p, f->a)); /* nothing is queued on a */
     ok(weir_free(f->client, q, WEIR_STREAM_HOST));
     assert_int_equal(pending(f), 2 * BLOCK);
-    weir_request request = {.size = sizeof request, .bytes = BUDGET - BLOCK, .flags = WEIR_NO_WAIT};
+    weir_request request = {.struct_size = sizeof request, .bytes = BUDGET - BLOCK, .flags = WEIR_ALLOC_NO_WAIT};
     weir_block block;
-    fails(WEIR_OUT_OF_MEMORY, weir_alloc_with(f->client, &request, &block));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc_with(f->client, &request, &block));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
     open_gate(&reads);
     ok(weir_stream_synchronize(f->b));
@@ -129,12 +129,12 @@ static void an_allocation_waits_for_the_uses_of_a_freed_block(void **state)
 {
     fixture *f = *state;
     gate g = GATE;
-    void *p = allocate(f->client, BUDGET, f->a, WEIR_KV);
-    gated_use(f, f->b, p, WEIR_READ, &g);
+    void *p = allocate(f->client, BUDGET, f->a, WEIR_CLASS_KV);
+    gated_use(f, f->b, p, WEIR_ACCESS_READ, &g);
     ok(weir_free(f->client, p, f->a));
     pthread_t opener;
     assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &g), 0);
-    void *q = allocate(f->client, BUDGET, f->a, WEIR_KV); /* option wait: one second */
+    void *q = allocate(f->client, BUDGET, f->a, WEIR_CLASS_KV); /* option wait: one second */
     pthread_join(opener, NULL);
     ok(weir_free(f->client, q, WEIR_STREAM_HOST));
 }
@@ -167,19 +167,19 @@ static void uses_are_ordered_by_what_they_do(void **state)
     letters list = {.lock = PTHREAD_MUTEX_INITIALIZER};
     letter w = {&list, 'W'}, r1 = {&list, 'R'}, r2 = {&list, 'r'}, x = {&list, 'X'};
     gate first = GATE, between = GATE;
-    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
-    weir_launch *launch = begin(f, f->a, p, WEIR_WRITE);
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV);
+    weir_launch *launch = begin(f, f->a, p, WEIR_ACCESS_WRITE);
     ok(weir_call(f->runtime, pass_gate, &first, f->a));
     ok(weir_call(f->runtime, write_letter, &w, f->a));
     ok(weir_launch_end(launch));
-    launch = begin(f, f->b, p, WEIR_READ);
+    launch = begin(f, f->b, p, WEIR_ACCESS_READ);
     ok(weir_call(f->runtime, pass_gate, &between, f->b));
     ok(weir_call(f->runtime, write_letter, &r1, f->b));
     ok(weir_launch_end(launch));
-    launch = begin(f, f->c, p, WEIR_READ);
+    launch = begin(f, f->c, p, WEIR_ACCESS_READ);
     ok(weir_call(f->runtime, write_letter, &r2, f->c));
     ok(weir_launch_end(launch));
-    launch = begin(f, f->a, p, WEIR_READ_WRITE);
+    launch = begin(f, f->a, p, WEIR_ACCESS_READ_WRITE);
     ok(weir_call(f->runtime, write_letter, &x, f->a));
     ok(weir_launch_end(launch));
     short_nap();
@@ -204,14 +204,15 @@ static void values_show_the_order(void **state)
     fixture *f = *state;
     enum { ROUNDS = 20 };
     unsigned char *seen = malloc(BLOCK);
-    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV), *q = allocate(f->client, ROUNDS * 4096, f->b, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV),
+         *q = allocate(f->client, ROUNDS * 4096, f->b, WEIR_CLASS_KV);
     gate g = GATE;
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
     for (int i = 0; i < ROUNDS; i++) {
-        weir_launch *launch = begin(f, i % 2 ? f->a : f->c, p, WEIR_WRITE);
+        weir_launch *launch = begin(f, i % 2 ? f->a : f->c, p, WEIR_ACCESS_WRITE);
         ok(weir_fill(f->runtime, p, (uint8_t)(i + 1), BLOCK, i % 2 ? f->a : f->c));
         ok(weir_launch_end(launch));
-        launch = begin(f, f->b, p, WEIR_READ);
+        launch = begin(f, f->b, p, WEIR_ACCESS_READ);
         ok(weir_copy(f->runtime, (char *)q + i * 4096, (char *)p + BLOCK - 4096, 4096, f->b));
         ok(weir_launch_end(launch));
         if (i == 1) { /* both streams are behind the gate by now */
@@ -235,16 +236,16 @@ static void zeroing_is_the_first_write(void **state)
     gate g = GATE;
     unsigned char *copy = malloc(BLOCK);
     memset(copy, 1, BLOCK);
-    void *before = allocate(f->client, BLOCK, f->a, WEIR_KV); /* what lies there is not zero already */
+    void *before = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV); /* what lies there is not zero already */
     ok(weir_fill(f->runtime, before, 7, BLOCK, f->a));
     ok(weir_stream_synchronize(f->a));
     ok(weir_free(f->client, before, f->a));
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
-    weir_request request = {.size = sizeof request, .bytes = BLOCK, .stream = f->a, .flags = WEIR_ZEROED};
+    weir_request request = {.struct_size = sizeof request, .bytes = BLOCK, .stream = f->a, .flags = WEIR_ALLOC_ZEROED};
     weir_block block;
     ok(weir_alloc_with(f->client, &request, &block));
     assert_ptr_equal(block.pointer, before);
-    weir_launch *launch = begin(f, f->b, block.pointer, WEIR_READ);
+    weir_launch *launch = begin(f, f->b, block.pointer, WEIR_ACCESS_READ);
     pthread_t opener; /* a copy to ordinary memory may wait for what is before it */
     assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &g), 0);
     ok(weir_copy(f->runtime, copy, block.pointer, BLOCK, f->b));
@@ -263,7 +264,7 @@ static void a_free_elsewhere_waits_for_the_zeros(void **state)
     fixture *f = *state;
     gate g = GATE;
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
-    weir_request request = {.size = sizeof request, .bytes = BLOCK, .stream = f->a, .flags = WEIR_ZEROED};
+    weir_request request = {.struct_size = sizeof request, .bytes = BLOCK, .stream = f->a, .flags = WEIR_ALLOC_ZEROED};
     weir_block block;
     ok(weir_alloc_with(f->client, &request, &block));
     ok(weir_free_block(f->client, block, WEIR_STREAM_HOST));
@@ -277,29 +278,29 @@ static void a_free_elsewhere_waits_for_the_zeros(void **state)
     request.stream = gone;
     ok(weir_alloc_with(f->client, &request, &block));
     ok(weir_stream_release(gone));
-    ok(try_begin(f, f->b, block.pointer, WEIR_READ));
+    ok(try_begin(f, f->b, block.pointer, WEIR_ACCESS_READ));
     ok(weir_free_block(f->client, block, f->b));
 }
 
 static void tickets_exclude_what_conflicts(void **state)
 {
     fixture *f = *state;
-    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
-    weir_launch *one = begin(f, f->a, p, WEIR_READ), *two = begin(f, f->b, p, WEIR_READ);
-    fails(WEIR_BUSY, try_begin(f, f->c, p, WEIR_WRITE));
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV);
+    weir_launch *one = begin(f, f->a, p, WEIR_ACCESS_READ), *two = begin(f, f->b, p, WEIR_ACCESS_READ);
+    fails(WEIR_ERR_BUSY, try_begin(f, f->c, p, WEIR_ACCESS_WRITE));
     detail_names("read");
-    fails(WEIR_BUSY, weir_free(f->client, p, f->a));
-    fails(WEIR_BUSY, weir_resize(f->client, p, BLOCK / 2, f->a));
+    fails(WEIR_ERR_BUSY, weir_free(f->client, p, f->a));
+    fails(WEIR_ERR_BUSY, weir_resize(f->client, p, BLOCK / 2, f->a));
     weir_launch_abort(one);
-    fails(WEIR_BUSY, weir_free(f->client, p, f->a));
+    fails(WEIR_ERR_BUSY, weir_free(f->client, p, f->a));
     ok(weir_launch_end(two));
-    one = begin(f, f->c, p, WEIR_WRITE);
-    fails(WEIR_BUSY, try_begin(f, f->a, p, WEIR_READ));
+    one = begin(f, f->c, p, WEIR_ACCESS_WRITE);
+    fails(WEIR_ERR_BUSY, try_begin(f, f->a, p, WEIR_ACCESS_READ));
     detail_names("written");
-    fails(WEIR_BUSY, weir_use_record(f->runtime, p, f->a));
-    fails(WEIR_BUSY, weir_free(f->client, p, f->a));
+    fails(WEIR_ERR_BUSY, weir_use_record(f->runtime, p, f->a));
+    fails(WEIR_ERR_BUSY, weir_free(f->client, p, f->a));
     ok(weir_launch_end(one));
-    ok(try_begin(f, f->a, p, WEIR_READ_WRITE));
+    ok(try_begin(f, f->a, p, WEIR_ACCESS_READ_WRITE));
     ok(weir_free(f->client, p, f->a));
 }
 
@@ -310,9 +311,9 @@ static void open_reads_of_several_streams(void **state)
     const weir_stream streams[] = {f->a, f->b, f->c};
     weir_launch *launches[3];
     gate g = GATE;
-    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV);
     for (int i = 0; i < 3; i++)
-        launches[i] = begin(f, streams[i], p, WEIR_READ);
+        launches[i] = begin(f, streams[i], p, WEIR_ACCESS_READ);
     ok(weir_call(f->runtime, pass_gate, &g, f->c));
     for (int i = 0; i < 3; i++)
         ok(weir_launch_end(launches[i]));
@@ -327,9 +328,9 @@ static void the_last_of_several_uses_counts(void **state)
 {
     fixture *f = *state;
     gate first = GATE, second = GATE;
-    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
-    gated_use(f, f->b, p, WEIR_READ, &first);
-    gated_use(f, f->b, p, WEIR_READ, &second);
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV);
+    gated_use(f, f->b, p, WEIR_ACCESS_READ, &first);
+    gated_use(f, f->b, p, WEIR_ACCESS_READ, &second);
     ok(weir_free(f->client, p, f->a));
     open_gate(&first);
     wait_until_reached(&second);
@@ -343,12 +344,12 @@ static void a_launch_that_cannot_end_holds_its_blocks(void **state)
 {
     fixture *f = *state;
     weir_stream gone;
-    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV);
     ok(weir_stream_acquire(f->runtime, &gone));
-    weir_launch *launch = begin(f, gone, p, WEIR_WRITE);
+    weir_launch *launch = begin(f, gone, p, WEIR_ACCESS_WRITE);
     ok(weir_stream_release(gone));
-    fails(WEIR_STREAM_MISUSE, weir_launch_end(launch));
-    fails(WEIR_BUSY, weir_free(f->client, p, f->a));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_launch_end(launch));
+    fails(WEIR_ERR_BUSY, weir_free(f->client, p, f->a));
     weir_launch_abort(launch);
     ok(weir_free(f->client, p, f->a));
 }
@@ -356,18 +357,18 @@ static void a_launch_that_cannot_end_holds_its_blocks(void **state)
 static void all_blocks_or_none(void **state)
 {
     fixture *f = *state;
-    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV), *q = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV), *q = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV);
     weir_launch *launch = NULL;
-    weir_use uses[] = {{{p, 0}, WEIR_WRITE}, {{(char *)q + 512, 0}, WEIR_READ}};
-    fails(WEIR_INTERIOR, weir_launch_begin(f->runtime, f->b, uses, 2, &launch));
+    weir_use uses[] = {{{p, 0}, WEIR_ACCESS_WRITE}, {{(char *)q + 512, 0}, WEIR_ACCESS_READ}};
+    fails(WEIR_ERR_INTERIOR, weir_launch_begin(f->runtime, f->b, uses, 2, &launch));
     assert_null(launch);
     ok(weir_free(f->client, p, f->a)); /* it holds no ticket */
-    p = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    p = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV);
     /* A block named twice is used in both ways, and once. */
-    weir_use twice[] = {{{p, 0}, WEIR_READ}, {{q, 0}, WEIR_READ}, {{p, 0}, WEIR_WRITE}};
+    weir_use twice[] = {{{p, 0}, WEIR_ACCESS_READ}, {{q, 0}, WEIR_ACCESS_READ}, {{p, 0}, WEIR_ACCESS_WRITE}};
     ok(weir_launch_begin(f->runtime, f->b, twice, 3, &launch));
-    fails(WEIR_BUSY, try_begin(f, f->c, p, WEIR_READ));
-    ok(try_begin(f, f->c, q, WEIR_READ));
+    fails(WEIR_ERR_BUSY, try_begin(f, f->c, p, WEIR_ACCESS_READ));
+    ok(try_begin(f, f->c, q, WEIR_ACCESS_READ));
     ok(weir_launch_end(launch));
     ok(weir_launch_begin(f->runtime, f->b, NULL, 0, &launch));
     ok(weir_launch_end(launch));
@@ -380,42 +381,42 @@ static void bad_calls_change_nothing(void **state)
     fixture *f = *state;
     weir_launch *launch;
     int foreign = 0;
-    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV);
     weir_block_details d = WEIR_INIT(weir_block_details);
     ok(weir_block_info(p, &d));
     snapshot before = take_snapshot(f->runtime);
-    weir_use stale = {{p, d.block.generation + 1}, WEIR_READ}, no_access = {{p, 0}, (weir_access)0};
-    weir_use null = {{NULL, 0}, WEIR_READ}, good = {{p, 0}, WEIR_READ};
+    weir_use stale = {{p, d.block.generation + 1}, WEIR_ACCESS_READ}, no_access = {{p, 0}, (weir_access)0};
+    weir_use null = {{NULL, 0}, WEIR_ACCESS_READ}, good = {{p, 0}, WEIR_ACCESS_READ};
     weir_stream gone;
     ok(weir_stream_acquire(f->runtime, &gone));
     ok(weir_stream_release(gone));
-    fails(WEIR_FOREIGN, try_begin(f, f->a, &foreign, WEIR_READ));
-    fails(WEIR_STALE, weir_launch_begin(f->runtime, f->a, &stale, 1, &launch));
-    fails(WEIR_STALE, weir_launch_begin(f->runtime, f->a, (weir_use[]){good, stale}, 2, &launch));
-    weir_use named = {d.block, WEIR_READ}, older = {{p, d.block.generation - 1}, WEIR_READ};
+    fails(WEIR_ERR_FOREIGN, try_begin(f, f->a, &foreign, WEIR_ACCESS_READ));
+    fails(WEIR_ERR_STALE, weir_launch_begin(f->runtime, f->a, &stale, 1, &launch));
+    fails(WEIR_ERR_STALE, weir_launch_begin(f->runtime, f->a, (weir_use[]){good, stale}, 2, &launch));
+    weir_use named = {d.block, WEIR_ACCESS_READ}, older = {{p, d.block.generation - 1}, WEIR_ACCESS_READ};
     assert_true(older.block.generation > 0);
-    fails(WEIR_STALE, weir_launch_begin(f->runtime, f->a, (weir_use[]){older, good, named}, 3, &launch));
-    fails(WEIR_INVALID, weir_launch_begin(f->runtime, f->a, &no_access, 1, &launch));
-    fails(WEIR_INVALID, weir_launch_begin(f->runtime, f->a, &null, 1, &launch));
-    fails(WEIR_STREAM_MISUSE, weir_launch_begin(f->runtime, gone, &good, 1, &launch));
-    fails(WEIR_INVALID, weir_launch_begin(NULL, f->a, &good, 1, &launch));
-    fails(WEIR_INVALID, weir_launch_begin(f->runtime, f->a, &good, 1, NULL));
-    fails(WEIR_INVALID, weir_launch_begin(f->runtime, f->a, NULL, 1, &launch));
-    fails(WEIR_INVALID, weir_launch_end(NULL));
-    fails(WEIR_FOREIGN, weir_use_record(f->runtime, &foreign, f->a));
-    fails(WEIR_INVALID, weir_use_record(f->runtime, NULL, f->a));
+    fails(WEIR_ERR_STALE, weir_launch_begin(f->runtime, f->a, (weir_use[]){older, good, named}, 3, &launch));
+    fails(WEIR_ERR_INVALID, weir_launch_begin(f->runtime, f->a, &no_access, 1, &launch));
+    fails(WEIR_ERR_INVALID, weir_launch_begin(f->runtime, f->a, &null, 1, &launch));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_launch_begin(f->runtime, gone, &good, 1, &launch));
+    fails(WEIR_ERR_INVALID, weir_launch_begin(NULL, f->a, &good, 1, &launch));
+    fails(WEIR_ERR_INVALID, weir_launch_begin(f->runtime, f->a, &good, 1, NULL));
+    fails(WEIR_ERR_INVALID, weir_launch_begin(f->runtime, f->a, NULL, 1, &launch));
+    fails(WEIR_ERR_INVALID, weir_launch_end(NULL));
+    fails(WEIR_ERR_FOREIGN, weir_use_record(f->runtime, &foreign, f->a));
+    fails(WEIR_ERR_INVALID, weir_use_record(f->runtime, NULL, f->a));
     weir_launch_abort(NULL);
     unchanged(f->runtime, before);
     ok(weir_free(f->client, p, f->a));
-    fails(WEIR_DOUBLE_FREE, try_begin(f, f->a, p, WEIR_READ));
-    fails(WEIR_DOUBLE_FREE, weir_use_record(f->runtime, p, f->a));
+    fails(WEIR_ERR_DOUBLE_FREE, try_begin(f, f->a, p, WEIR_ACCESS_READ));
+    fails(WEIR_ERR_DOUBLE_FREE, weir_use_record(f->runtime, p, f->a));
 }
 
 static void the_simple_form_delays_the_free(void **state)
 {
     fixture *f = *state;
     gate g = GATE;
-    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV);
     ok(weir_call(f->runtime, pass_gate, &g, f->b));
     ok(weir_use_record(f->runtime, p, f->b));
     ok(weir_free(f->client, p, f->a));
@@ -451,12 +452,12 @@ static void what_a_block_waits_for_is_told(void **state)
 {
     fixture *f = *state;
     gate g = GATE, h = GATE;
-    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV);
     assert_int_equal(looked_at(p).waits, 0);
-    ok(weir_launch_end(begin(f, f->c, p, WEIR_READ)));
+    ok(weir_launch_end(begin(f, f->c, p, WEIR_ACCESS_READ)));
     ok(weir_stream_synchronize(f->c));
     assert_int_equal(looked_at(p).waits, 0);
-    gated_use(f, f->b, p, WEIR_WRITE, &g);
+    gated_use(f, f->b, p, WEIR_ACCESS_WRITE, &g);
     weir_block_details d = looked_at(p);
     assert_int_equal(d.state, WEIR_BLOCK_LIVE);
     assert_int_equal(d.waits, 1);
@@ -493,25 +494,25 @@ static void a_use_by_name_is_no_later_blocks(void **state)
     fixture *f = *state;
     gate g = GATE;
     weir_block_details d = WEIR_INIT(weir_block_details);
-    void *p = allocate(f->client, BLOCK, f->a, WEIR_KV);
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV);
     ok(weir_block_info(p, &d));
     weir_block old = d.block;
     ok(weir_free(f->client, p, f->a));
-    assert_ptr_equal(allocate(f->client, BLOCK, f->a, WEIR_KV), p);
+    assert_ptr_equal(allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV), p);
     ok(weir_block_info(p, &d));
     snapshot before = take_snapshot(f->runtime);
-    fails(WEIR_STALE, weir_use_record_block(f->runtime, old, f->b));
-    fails(WEIR_STALE, weir_use_record_block(f->runtime, (weir_block){p, d.block.generation + 1}, f->b));
-    fails(WEIR_INVALID, weir_use_record_block(f->runtime, (weir_block){p, 0}, f->b));
+    fails(WEIR_ERR_STALE, weir_use_record_block(f->runtime, old, f->b));
+    fails(WEIR_ERR_STALE, weir_use_record_block(f->runtime, (weir_block){p, d.block.generation + 1}, f->b));
+    fails(WEIR_ERR_INVALID, weir_use_record_block(f->runtime, (weir_block){p, 0}, f->b));
     detail_names("weir_use_record_block");
-    fails(WEIR_INVALID, weir_use_record_block(f->runtime, (weir_block){NULL, 0}, f->b));
-    fails(WEIR_INVALID, weir_use_record_block(NULL, d.block, f->b));
+    fails(WEIR_ERR_INVALID, weir_use_record_block(f->runtime, (weir_block){NULL, 0}, f->b));
+    fails(WEIR_ERR_INVALID, weir_use_record_block(NULL, d.block, f->b));
     unchanged(f->runtime, before);
     ok(weir_call(f->runtime, pass_gate, &g, f->b));
     ok(weir_use_record_block(f->runtime, d.block, f->b));
     ok(weir_free(f->client, p, f->a));
     assert_int_equal(pending(f), BLOCK);
-    fails(WEIR_DOUBLE_FREE, weir_use_record_block(f->runtime, d.block, f->b));
+    fails(WEIR_ERR_DOUBLE_FREE, weir_use_record_block(f->runtime, d.block, f->b));
     open_gate(&g);
     ok(weir_stream_synchronize(f->b));
     assert_int_equal(pending(f), 0);
@@ -522,8 +523,8 @@ static void a_tail_waits_for_the_uses(void **state)
 {
     fixture *f = *state;
     gate g = GATE;
-    void *p = allocate(f->client, 2 * BLOCK, f->a, WEIR_KV);
-    gated_use(f, f->b, p, WEIR_READ, &g);
+    void *p = allocate(f->client, 2 * BLOCK, f->a, WEIR_CLASS_KV);
+    gated_use(f, f->b, p, WEIR_ACCESS_READ, &g);
     ok(weir_resize(f->client, p, BLOCK, f->a));
     assert_int_equal(pending(f), BLOCK);
     ok(weir_free(f->client, p, f->a));
@@ -537,10 +538,10 @@ static void a_million_reads_cost_no_memory(void **state)
 {
     fixture *f = *state;
     const int rounds = getenv("WEIR_SANITIZED") ? 20000 : 1000000;
-    void *p = allocate(f->client, BLOCK, f->a, WEIR_WEIGHTS);
+    void *p = allocate(f->client, BLOCK, f->a, WEIR_CLASS_WEIGHTS);
     long before = resident_kib();
     for (int i = 0; i < rounds; i++)
-        ok(weir_launch_end(begin(f, i % 2 ? f->b : f->c, p, WEIR_READ)));
+        ok(weir_launch_end(begin(f, i % 2 ? f->b : f->c, p, WEIR_ACCESS_READ)));
     assert_true(getenv("WEIR_SANITIZED") || resident_kib() - before < 1024);
     ok(weir_free(f->client, p, f->a));
 }
@@ -559,8 +560,8 @@ static void *work(void *user)
     worker *w = user;
     for (int i = 0; i < 3000; i++) {
         unsigned x = (unsigned)rand_r(&w->seed);
-        weir_use uses[] = {{{w->blocks[x % 4], 0}, x & 16 ? WEIR_READ : WEIR_WRITE},
-                           {{w->blocks[(x >> 8) % 4], 0}, WEIR_READ}};
+        weir_use uses[] = {{{w->blocks[x % 4], 0}, x & 16 ? WEIR_ACCESS_READ : WEIR_ACCESS_WRITE},
+                           {{w->blocks[(x >> 8) % 4], 0}, WEIR_ACCESS_READ}};
         weir_launch *launch;
         weir_status status = weir_launch_begin(w->f->runtime, w->stream, uses, 2, &launch);
         if (status == WEIR_OK && x & 32)
@@ -569,7 +570,7 @@ static void *work(void *user)
             weir_launch_abort(launch);
         if (status == WEIR_OK)
             w->done++;
-        else if (status == WEIR_BUSY)
+        else if (status == WEIR_ERR_BUSY)
             w->busy++;
     }
     return NULL;
@@ -580,7 +581,7 @@ static void launches_of_several_threads(void **state)
     fixture *f = *state;
     void *blocks[4];
     for (int i = 0; i < 4; i++)
-        blocks[i] = allocate(f->client, BLOCK, f->a, WEIR_KV);
+        blocks[i] = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV);
     worker workers[3] = {{f, f->a, blocks, 1, 0, 0}, {f, f->b, blocks, 2, 0, 0}, {f, f->c, blocks, 3, 0, 0}};
     pthread_t threads[3];
     for (int i = 0; i < 3; i++)

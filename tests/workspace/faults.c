@@ -45,7 +45,8 @@ static unsigned failures;
 static bool went(weir_status status)
 {
     failures += status != WEIR_OK;
-    assert_true(status == WEIR_OK || status == WEIR_DRIVER || status == WEIR_SYSTEM || status == WEIR_OUT_OF_MEMORY);
+    assert_true(status == WEIR_OK || status == WEIR_ERR_DRIVER || status == WEIR_ERR_SYSTEM ||
+                status == WEIR_ERR_OUT_OF_MEMORY);
     return status == WEIR_OK;
 }
 
@@ -72,14 +73,14 @@ static void add_parameters(life *l)
     for (unsigned i = 0; i < 8; i++) {
         (void)snprintf(name, sizeof name, "w%u", i);
         sooner_or_later(
-            weir_parameters_add(l->store, name, WEIR_U8, sizeof contents[i], contents[i], WEIR_STREAM_HOST, NULL));
+            weir_parameters_add(l->store, name, WEIR_TYPE_U8, sizeof contents[i], contents[i], WEIR_STREAM_HOST, NULL));
     }
     sooner_or_later(weir_parameters_alias(l->store, "tied", "w0", 0, sizeof contents[0]));
 }
 
 static void use_arena(life *l, const weir_plan *small, const weir_plan *large)
 {
-    weir_arena_options o = {.size = sizeof o,
+    weir_arena_options o = {.struct_size = sizeof o,
                             .plans = (const weir_plan *[]){small},
                             .plan_count = 1,
                             .parameters = l->store,
@@ -101,7 +102,7 @@ static void check_parameters(life *l)
     weir_parameters_details d = store_details(l->store);
     assert_int_equal(d.count, 9);
     for (unsigned i = 0; i < 9; i++) {
-        weir_parameter p = {.size = sizeof p};
+        weir_parameter p = {.struct_size = sizeof p};
         ok(weir_parameters_get(l->store, i, &p));
         assert_memory_equal(p.pointer, contents[i % 8], sizeof contents[i % 8]);
     }
@@ -110,8 +111,8 @@ static void check_parameters(life *l)
 /* Answers how many calls of the driver it made. */
 static long live(long driver_fails_at, long host_fails_at, const weir_plan *small, const weir_plan *large)
 {
-    weir_runtime_options options = {.size = sizeof options, .budget = 8 * MIB};
-    weir_parameters_options growing = {.size = sizeof growing, .step = 4 * KIB};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 8 * MIB};
+    weir_parameters_options growing = {.struct_size = sizeof growing, .step = 4 * KIB};
     life l;
     faults_reset(-1);
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &l.runtime));
@@ -176,12 +177,12 @@ static void what_cannot_leave_the_pool_comes_back(void **state)
 {
     (void)state;
     enum { FULL = 16 }; /* as many as the list has room for at first */
-    weir_runtime_options options = {.size = sizeof options, .budget = 8 * MIB};
-    weir_arena_pool_options most = {.size = sizeof most, .cap = 8 * MIB};
-    weir_arena_options o = {.size = sizeof o, .room = 64 * KIB};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 8 * MIB};
+    weir_arena_pool_options most = {.struct_size = sizeof most, .cap = 8 * MIB};
+    weir_arena_options o = {.struct_size = sizeof o, .room = 64 * KIB};
     weir_arena *arenas[FULL], *none;
     weir_runtime *runtime;
-    weir_arena_pool_details d = {.size = sizeof d};
+    weir_arena_pool_details d = {.struct_size = sizeof d};
     faults_reset(-1);
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
     weir_client *client = open_client(runtime, "one", 0, 0);
@@ -194,7 +195,7 @@ static void what_cannot_leave_the_pool_comes_back(void **state)
     meanwhile = one_more_becomes_idle;
     weir_status status = weir_arena_open(client, &o, &none);
     exhausted = false;
-    assert_int_equal(status, WEIR_SYSTEM);
+    assert_int_equal(status, WEIR_ERR_SYSTEM);
     ok(weir_arena_pool_info(o.pool, &d));
     assert_int_equal(d.blocks, FULL + 1);
     assert_int_equal(d.kept, take_snapshot(runtime).device.live);

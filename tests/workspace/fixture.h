@@ -29,7 +29,8 @@ static inline int open_fixture(void **state, uint64_t budget, const char *resour
     if (on_sim())
         wi_sim_configure(&(wi_sim_options){.seed = 1});
     f->host = own ? NULL : make_runtime(budget);
-    weir_runtime_options options = {.size = sizeof options, .budget = budget, .resource = resource, .host = f->host};
+    weir_runtime_options options = {
+        .struct_size = sizeof options, .budget = budget, .resource = resource, .host = f->host};
     ok(weir_runtime_create(device(), &options, &f->runtime));
     f->client = open_client(f->runtime, "one", 0, 0);
     ok(weir_stream_acquire(f->runtime, &f->a));
@@ -56,7 +57,7 @@ static inline int tear_down(void **state)
  * keeps the thread until then. */
 static inline unsigned char *pinned(fixture *f, size_t bytes, int value)
 {
-    weir_request request = {.size = sizeof request, .bytes = bytes, .kind = WEIR_KIND_PINNED};
+    weir_request request = {.struct_size = sizeof request, .bytes = bytes, .kind = WEIR_KIND_PINNED};
     weir_block block;
     ok(weir_alloc_with(f->client, &request, &block));
     return memset(block.pointer, value, bytes);
@@ -105,7 +106,7 @@ static inline bool holds_pattern(fixture *f, const void *pointer, uint64_t bytes
 static inline uint32_t add_named(weir_buffers *list, const char *name, uint64_t begin, uint64_t end, uint64_t bytes,
                                  bool persistent)
 {
-    weir_buffer b = {.size = sizeof b, .name = name, .begin = begin, .end = end, .bytes = bytes};
+    weir_buffer b = {.struct_size = sizeof b, .name = name, .begin = begin, .end = end, .bytes = bytes};
     uint32_t index;
     b.persistent = persistent;
     ok(weir_buffers_add(list, &b, &index));
@@ -128,28 +129,28 @@ static inline weir_plan *plan_of_one(uint64_t bytes)
 
 static inline weir_arena_tensor look(const weir_arena *arena, uint32_t bucket, uint32_t tensor)
 {
-    weir_arena_tensor t = {.size = sizeof t};
+    weir_arena_tensor t = {.struct_size = sizeof t};
     ok(weir_arena_look(arena, bucket, tensor, &t));
     return t;
 }
 
 static inline weir_arena_details arena_details(const weir_arena *arena)
 {
-    weir_arena_details d = {.size = sizeof d};
+    weir_arena_details d = {.struct_size = sizeof d};
     ok(weir_arena_info(arena, &d));
     return d;
 }
 
 static inline weir_parameters_details store_details(weir_parameters *store)
 {
-    weir_parameters_details d = {.size = sizeof d};
+    weir_parameters_details d = {.struct_size = sizeof d};
     ok(weir_parameters_info(store, &d));
     return d;
 }
 
 static inline weir_parameter parameter(weir_parameters *store, const char *name)
 {
-    weir_parameter p = {.size = sizeof p};
+    weir_parameter p = {.struct_size = sizeof p};
     ok(weir_parameters_find(store, name, &p));
     return p;
 }
@@ -157,7 +158,7 @@ static inline weir_parameter parameter(weir_parameters *store, const char *name)
 static inline weir_arena *open_arena(fixture *f, weir_arena_options o)
 {
     weir_arena *arena;
-    o.size = sizeof o;
+    o.struct_size = sizeof o;
     ok(weir_arena_open(f->client, &o, &arena));
     return arena;
 }

@@ -26,12 +26,13 @@ static size_t make_chain(weir_node *nodes, uint32_t *inputs)
     static const struct given {
         weir_node_kind kind;
         weir_type type;
-    } given[] = {{WEIR_NODE_INPUT, WEIR_I64}, {WEIR_NODE_PARAMETER, WEIR_U8}, {WEIR_NODE_CONSTANT, WEIR_F16}};
+    } given[] = {
+        {WEIR_NODE_INPUT, WEIR_TYPE_I64}, {WEIR_NODE_PARAMETER, WEIR_TYPE_U8}, {WEIR_NODE_CONSTANT, WEIR_TYPE_F16}};
     for (uint32_t i = 0; i < 3 + CHAIN; i++) {
         inputs[i] = i > 0 ? i - 1 : 0;
-        nodes[i] = (weir_node){.size = sizeof(weir_node), .elements = ELEMENTS};
+        nodes[i] = (weir_node){.struct_size = sizeof(weir_node), .elements = ELEMENTS};
         nodes[i].kind = i < 3 ? given[i].kind : WEIR_NODE_COMPUTE;
-        nodes[i].type = i < 3 ? given[i].type : WEIR_F32;
+        nodes[i].type = i < 3 ? given[i].type : WEIR_TYPE_F32;
         nodes[i].inputs = &inputs[i];
         nodes[i].input_count = i >= 3;
         nodes[i].output = i == 5 || i == 2 + CHAIN;
@@ -79,7 +80,7 @@ static void views_of_half_types_are_exact(void **state)
     static const uint32_t of[] = {0, 1, 2, 3};
     weir_node nodes[5];
     for (uint32_t i = 0; i < 5; i++)
-        nodes[i] = (weir_node){.size = sizeof(weir_node), .type = WEIR_F16, .elements = 12};
+        nodes[i] = (weir_node){.struct_size = sizeof(weir_node), .type = WEIR_TYPE_F16, .elements = 12};
     nodes[0].kind = WEIR_NODE_INPUT;
     for (uint32_t i = 1; i < 5; i++) {
         nodes[i].inputs = &of[i - 1];
@@ -100,7 +101,7 @@ static void views_of_half_types_are_exact(void **state)
     assert_ptr_equal(inner.pointer, (char *)root.pointer + 12);
     assert_int_equal(inner.bytes, 6);
     assert_int_equal(inner.length, 6);
-    fails(WEIR_INVALID, weir_arena_set_length(arena, 0, 4, 7)); /* the rest of the root is not its */
+    fails(WEIR_ERR_INVALID, weir_arena_set_length(arena, 0, 4, 7)); /* the rest of the root is not its */
     ok(weir_arena_close(arena, WEIR_STREAM_HOST));
     weir_plan_destroy(plan);
 }
@@ -120,8 +121,8 @@ static void a_view_beside_its_alignment_is_refused(void **state)
     view.sharing = WEIR_SHARING_VIEW, view.of = 1, view.view_offset = 64;
     ok(weir_buffers_add(list, &view, NULL));
     weir_plan *plan;
-    weir_plan_options options = {.size = sizeof options, .mode = WEIR_PLAN_BUMP};
-    fails(WEIR_INVALID, weir_plan_make(list, &options, &plan));
+    weir_plan_options options = {.struct_size = sizeof options, .mode = WEIR_PLAN_BUMP};
+    fails(WEIR_ERR_INVALID, weir_plan_make(list, &options, &plan));
     detail_names("vector: a view that lies 64 bytes into b1, and so at 80");
     weir_buffers_destroy(list);
     list = empty_list();

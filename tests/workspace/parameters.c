@@ -11,7 +11,7 @@ static int set_up(void **state)
 static weir_parameters *open_store(fixture *f, weir_parameters_options o)
 {
     weir_parameters *store;
-    o.size = sizeof o;
+    o.struct_size = sizeof o;
     ok(weir_parameters_open(f->client, &o, &store));
     return store;
 }
@@ -34,19 +34,19 @@ static void grow_and_read_back(fixture *f, weir_parameters *store, bool obstacle
     for (uint32_t i = 0; i < MOST; i++) {
         sizes[i] = 1 + next_random(&r) % (24 * KIB);
         (void)snprintf(name, sizeof name, "w%u", i);
-        add_pattern(store, name, i % 2 ? WEIR_F16 : WEIR_BF16, sizes[i], i);
+        add_pattern(store, name, i % 2 ? WEIR_TYPE_F16 : WEIR_TYPE_BF16, sizes[i], i);
         weir_parameter p = parameter(store, name);
         assert_int_equal(p.bytes, 2 * sizes[i]);
         assert_int_equal((uintptr_t)p.pointer % 256, 0);
         pointers[i] = p.pointer;
         for (uint32_t k = 0; k <= i; k++) {
-            weir_parameter q = {.size = sizeof q};
+            weir_parameter q = {.struct_size = sizeof q};
             ok(weir_parameters_get(store, k, &q));
             assert_ptr_equal(q.pointer, pointers[k]);
             assert_true(holds_pattern(f, pointers[k], 2 * sizes[k], k));
         }
         if (obstacles && i % 8 == 0)
-            between[i] = allocate(f->client, 64 * KIB, WEIR_STREAM_HOST, WEIR_WEIGHTS);
+            between[i] = allocate(f->client, 64 * KIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
     }
     for (uint32_t i = 0; i < MOST; i++)
         ok(weir_free(f->client, between[i], WEIR_STREAM_HOST));
@@ -98,8 +98,8 @@ static void what_is_expected_has_room_for_padding(void **state)
         void *behind = NULL;
         for (unsigned i = 0; i < 1000; i++) {
             (void)snprintf(name, sizeof name, "w%u", i);
-            ok(weir_parameters_add(store, name, WEIR_U8, 300, NULL, WEIR_STREAM_HOST, NULL));
-            behind = behind ? behind : allocate(f->client, 64 * KIB, WEIR_STREAM_HOST, WEIR_WEIGHTS);
+            ok(weir_parameters_add(store, name, WEIR_TYPE_U8, 300, NULL, WEIR_STREAM_HOST, NULL));
+            behind = behind ? behind : allocate(f->client, 64 * KIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
         }
         weir_parameters_details d = store_details(store);
         assert_int_equal(d.bytes, 1000 * 300);
@@ -108,31 +108,31 @@ static void what_is_expected_has_room_for_padding(void **state)
         ok(weir_free(f->client, behind, WEIR_STREAM_HOST));
         ok(weir_parameters_release(store));
     }
-    weir_parameters_options most = {.size = sizeof most, .expected = UINT64_MAX / 4, .alignment = 2 * MIB};
+    weir_parameters_options most = {.struct_size = sizeof most, .expected = UINT64_MAX / 4, .alignment = 2 * MIB};
     weir_parameters *store;
     most.expected_count = UINT32_MAX; /* whose sum is too much for a device, and not for a number */
-    fails(WEIR_INVALID, weir_parameters_open(f->client, &most, &store));
+    fails(WEIR_ERR_INVALID, weir_parameters_open(f->client, &most, &store));
 }
 
 static void a_name_that_is_there_keeps_its_place(void **state)
 {
     fixture *f = *state;
     weir_parameters *store = open_store(f, (weir_parameters_options){.step = 64 * KIB});
-    add_pattern(store, "w", WEIR_F16, 1000, 1);
-    add_pattern(store, "v", WEIR_F16, 1000, 2);
+    add_pattern(store, "w", WEIR_TYPE_F16, 1000, 1);
+    add_pattern(store, "v", WEIR_TYPE_F16, 1000, 2);
     weir_parameter before = parameter(store, "w");
     uint64_t live = live_of(f);
     for (int i = 0; i < 100; i++)
-        add_pattern(store, "w", WEIR_F16, 1000, 3);
+        add_pattern(store, "w", WEIR_TYPE_F16, 1000, 3);
     assert_ptr_equal(parameter(store, "w").pointer, before.pointer);
     assert_true(holds_pattern(f, before.pointer, 2000, 3));
     assert_true(holds_pattern(f, parameter(store, "v").pointer, 2000, 2));
     assert_int_equal(live_of(f), live);
     assert_int_equal(store_details(store).count, 2);
-    fails(WEIR_CONFLICT, weir_parameters_add(store, "w", WEIR_BF16, 1000, NULL, f->a, NULL));
+    fails(WEIR_ERR_CONFLICT, weir_parameters_add(store, "w", WEIR_TYPE_BF16, 1000, NULL, f->a, NULL));
     detail_names("\"w\" as f16 of 1000");
     detail_names("bf16 of 1000");
-    fails(WEIR_CONFLICT, weir_parameters_add(store, "w", WEIR_F16, 1001, NULL, f->a, NULL));
+    fails(WEIR_ERR_CONFLICT, weir_parameters_add(store, "w", WEIR_TYPE_F16, 1001, NULL, f->a, NULL));
     ok(weir_parameters_release(store));
 }
 
@@ -140,26 +140,26 @@ static void refusals_change_nothing(void **state)
 {
     fixture *f = *state;
     weir_parameters *store = open_store(f, (weir_parameters_options){.step = 64 * KIB});
-    weir_parameter p = {.size = sizeof p};
-    add_pattern(store, "w", WEIR_F16, 1000, 1);
+    weir_parameter p = {.struct_size = sizeof p};
+    add_pattern(store, "w", WEIR_TYPE_F16, 1000, 1);
     snapshot before = take_snapshot(f->runtime);
-    fails(WEIR_INVALID, weir_parameters_add(store, "", WEIR_F16, 1, NULL, f->a, NULL));
-    fails(WEIR_INVALID, weir_parameters_add(store, "x", WEIR_TEXT, 1, NULL, f->a, NULL));
-    fails(WEIR_INVALID, weir_parameters_add(store, "x", WEIR_TYPE_NONE, 1, NULL, f->a, NULL));
-    fails(WEIR_INVALID, weir_parameters_add(store, "x", WEIR_F64, UINT64_MAX / 4, NULL, f->a, NULL));
-    fails(WEIR_NOT_FOUND, weir_parameters_find(store, "x", &p));
+    fails(WEIR_ERR_INVALID, weir_parameters_add(store, "", WEIR_TYPE_F16, 1, NULL, f->a, NULL));
+    fails(WEIR_ERR_INVALID, weir_parameters_add(store, "x", WEIR_TYPE_TEXT, 1, NULL, f->a, NULL));
+    fails(WEIR_ERR_INVALID, weir_parameters_add(store, "x", WEIR_TYPE_NONE, 1, NULL, f->a, NULL));
+    fails(WEIR_ERR_INVALID, weir_parameters_add(store, "x", WEIR_TYPE_F64, UINT64_MAX / 4, NULL, f->a, NULL));
+    fails(WEIR_ERR_NOT_FOUND, weir_parameters_find(store, "x", &p));
     detail_names("\"x\"");
-    fails(WEIR_INVALID, weir_parameters_get(store, 1, &p));
+    fails(WEIR_ERR_INVALID, weir_parameters_get(store, 1, &p));
     unchanged(f->runtime, before);
     /* Too large for the budget: in place, and as a block of its own. */
     weir_parameters_details was = store_details(store);
-    fails(WEIR_OUT_OF_MEMORY, weir_parameters_add(store, "x", WEIR_F32, 32 * MIB, NULL, f->a, NULL));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_parameters_add(store, "x", WEIR_TYPE_F32, 32 * MIB, NULL, f->a, NULL));
     weir_parameters_details is = store_details(store);
     assert_int_equal(is.count, was.count);
     assert_int_equal(is.charged, was.charged);
     assert_int_equal(live_of(f), was.charged);
     assert_true(holds_pattern(f, parameter(store, "w").pointer, 2000, 1));
-    add_pattern(store, "x", WEIR_F16, 100000, 4); /* and it goes on */
+    add_pattern(store, "x", WEIR_TYPE_F16, 100000, 4); /* and it goes on */
     assert_true(holds_pattern(f, parameter(store, "x").pointer, 200000, 4));
     ok(weir_parameters_release(store));
 }
@@ -173,17 +173,17 @@ static void a_failed_copy_gives_the_place_back(void **state)
     unsigned char bytes[16] = {1};
     ok(weir_stream_acquire(f->runtime, &gone));
     ok(weir_stream_release(gone));
-    fails(WEIR_STREAM_MISUSE, weir_parameters_add(store, "w", WEIR_U8, sizeof bytes, bytes, gone, NULL));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_parameters_add(store, "w", WEIR_TYPE_U8, sizeof bytes, bytes, gone, NULL));
     assert_int_equal(live_of(f), 0);
-    add_pattern(store, "w", WEIR_U8, 100, 1);
+    add_pattern(store, "w", WEIR_TYPE_U8, 100, 1);
     weir_parameters_details was = store_details(store);
     void *first = parameter(store, "w").pointer;
     ok(weir_capture_begin(f->a)); /* no launch can be declared there */
-    fails(WEIR_STREAM_MISUSE, weir_parameters_add(store, "v", WEIR_U8, 200 * KIB, first, f->a, NULL));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_parameters_add(store, "v", WEIR_TYPE_U8, 200 * KIB, first, f->a, NULL));
     ok(weir_capture_end(f->a));
     assert_int_equal(store_details(store).charged, was.charged);
     assert_int_equal(store_details(store).count, 1);
-    add_pattern(store, "v", WEIR_U8, 100, 2);
+    add_pattern(store, "v", WEIR_TYPE_U8, 100, 2);
     assert_ptr_equal(parameter(store, "v").pointer, (char *)first + 256);
     ok(weir_parameters_release(store));
 }
@@ -192,9 +192,9 @@ static void empty_ones_have_no_address_and_hide_nobody(void **state)
 {
     fixture *f = *state;
     weir_parameters *store = open_store(f, (weir_parameters_options){.step = 64 * KIB});
-    add_pattern(store, "none", WEIR_F16, 0, 0);
-    add_pattern(store, "w", WEIR_F16, 10, 1);
-    add_pattern(store, "also none", WEIR_F32, 0, 0);
+    add_pattern(store, "none", WEIR_TYPE_F16, 0, 0);
+    add_pattern(store, "w", WEIR_TYPE_F16, 10, 1);
+    add_pattern(store, "also none", WEIR_TYPE_F32, 0, 0);
     assert_null(parameter(store, "none").pointer);
     assert_null(parameter(store, "also none").pointer);
     assert_true(holds_pattern(f, parameter(store, "w").pointer, 20, 1));
@@ -207,7 +207,7 @@ static void further_names_cost_nothing(void **state)
 {
     fixture *f = *state;
     weir_parameters *store = open_store(f, (weir_parameters_options){.step = 4 * KIB});
-    add_pattern(store, "wte", WEIR_F16, 1000, 1);
+    add_pattern(store, "wte", WEIR_TYPE_F16, 1000, 1);
     weir_parameters_details before = store_details(store);
     uint64_t live = live_of(f);
     ok(weir_parameters_alias(store, "lm_head", "wte", 0, 1000));
@@ -217,7 +217,7 @@ static void further_names_cost_nothing(void **state)
     weir_parameter whole = parameter(store, "wte"), tied = parameter(store, "lm_head"), row = parameter(store, "row");
     assert_ptr_equal(tied.pointer, whole.pointer);
     assert_string_equal(tied.name, "lm_head");
-    assert_int_equal(tied.type, WEIR_F16);
+    assert_int_equal(tied.type, WEIR_TYPE_F16);
     assert_int_equal(tied.bytes, 2000);
     assert_ptr_equal(row.pointer, (char *)whole.pointer + 200);
     assert_int_equal(row.elements, 50);
@@ -228,16 +228,16 @@ static void further_names_cost_nothing(void **state)
     assert_int_equal(after.charged, before.charged);
     assert_int_equal(after.count, 4);
     assert_int_equal(live_of(f), live);
-    fails(WEIR_INVALID, weir_parameters_alias(store, "x", "wte", 951, 50));
+    fails(WEIR_ERR_INVALID, weir_parameters_alias(store, "x", "wte", 951, 50));
     detail_names("50 elements from 951 on are not in \"wte\", which has 1000");
-    fails(WEIR_INVALID, weir_parameters_alias(store, "x", "wte", 8, UINT64_MAX - 4));
-    fails(WEIR_INVALID, weir_parameters_alias(store, "x", NULL, 0, 1));
-    fails(WEIR_INVALID, weir_parameters_alias(store, "", "wte", 0, 1));
-    fails(WEIR_NOT_FOUND, weir_parameters_alias(store, "x", "wpe", 0, 1));
-    fails(WEIR_CONFLICT, weir_parameters_alias(store, "row", "wte", 101, 50));
-    fails(WEIR_CONFLICT, weir_parameters_alias(store, "wte", "row", 0, 50));
+    fails(WEIR_ERR_INVALID, weir_parameters_alias(store, "x", "wte", 8, UINT64_MAX - 4));
+    fails(WEIR_ERR_INVALID, weir_parameters_alias(store, "x", NULL, 0, 1));
+    fails(WEIR_ERR_INVALID, weir_parameters_alias(store, "", "wte", 0, 1));
+    fails(WEIR_ERR_NOT_FOUND, weir_parameters_alias(store, "x", "wpe", 0, 1));
+    fails(WEIR_ERR_CONFLICT, weir_parameters_alias(store, "row", "wte", 101, 50));
+    fails(WEIR_ERR_CONFLICT, weir_parameters_alias(store, "wte", "row", 0, 50));
     assert_int_equal(store_details(store).count, 4);
-    add_pattern(store, "row", WEIR_F16, 50, 9); /* written by one name, read by the other */
+    add_pattern(store, "row", WEIR_TYPE_F16, 50, 9); /* written by one name, read by the other */
     assert_true(holds_pattern(f, (char *)parameter(store, "lm_head").pointer + 200, 100, 9));
     ok(weir_parameters_release(store));
 }
@@ -250,7 +250,7 @@ static void many_names_are_told_apart(void **state)
     uint32_t index;
     for (uint32_t i = 0; i < 3000; i++) {
         (void)snprintf(name, sizeof name, "layer.%u.weight", i);
-        ok(weir_parameters_add(store, name, WEIR_U8, 1 + i % 300, NULL, WEIR_STREAM_HOST, &index));
+        ok(weir_parameters_add(store, name, WEIR_TYPE_U8, 1 + i % 300, NULL, WEIR_STREAM_HOST, &index));
         assert_int_equal(index, i);
     }
     for (uint32_t i = 0; i < 3000; i++) {
@@ -266,11 +266,11 @@ static void the_last_holder_frees(void **state)
 {
     fixture *f = *state;
     weir_parameters *store = open_store(f, (weir_parameters_options){.step = 64 * KIB});
-    add_pattern(store, "w", WEIR_F16, 10, 1);
+    add_pattern(store, "w", WEIR_TYPE_F16, 10, 1);
     ok(weir_parameters_share(store));
     ok(weir_parameters_release(store));
     assert_true(holds_pattern(f, parameter(store, "w").pointer, 20, 1));
-    fails(WEIR_BUSY, weir_client_close(f->client));
+    fails(WEIR_ERR_BUSY, weir_client_close(f->client));
     ok(weir_parameters_release(store));
     assert_int_equal(live_of(f), 0);
     ok(weir_parameters_release(NULL));
@@ -290,7 +290,7 @@ static void *add_many(void *user)
     for (unsigned i = 0; i < 200; i++) {
         (void)snprintf(name, sizeof name, "%s%u", i % 4 ? "common" : a->which ? "one" : "two", i);
         memset(a->contents[i], (int)i, sizeof a->contents[i]);
-        ok(weir_parameters_add(a->store, name, WEIR_U8, sizeof a->contents[i], a->contents[i],
+        ok(weir_parameters_add(a->store, name, WEIR_TYPE_U8, sizeof a->contents[i], a->contents[i],
                                a->which ? a->f->a : a->f->b, NULL));
     }
     return NULL;
@@ -315,7 +315,7 @@ static void two_threads_add_one_after_the_other(void **state)
     free(adders);
     assert_int_equal(store_details(store).count, 150 + 2 * 50);
     for (uint32_t i = 0; i < 250; i++) {
-        weir_parameter p = {.size = sizeof p};
+        weir_parameter p = {.struct_size = sizeof p};
         unsigned char wanted[600];
         ok(weir_parameters_get(store, i, &p));
         memset(wanted, atoi(p.name + strcspn(p.name, "0123456789")), sizeof wanted);
@@ -329,7 +329,7 @@ static weir_status inner;
 static void add_in_callback(const weir_pressure *pressure, void *user)
 {
     (void)pressure;
-    inner = weir_parameters_add(user, "inner", WEIR_U8, 1, NULL, WEIR_STREAM_HOST, NULL);
+    inner = weir_parameters_add(user, "inner", WEIR_TYPE_U8, 1, NULL, WEIR_STREAM_HOST, NULL);
 }
 
 static void a_callback_cannot_wait_for_itself(void **state)
@@ -339,8 +339,9 @@ static void a_callback_cannot_wait_for_itself(void **state)
     uint64_t id;
     inner = WEIR_OK;
     ok(weir_pressure_add(f->runtime, 0, add_in_callback, store, &id));
-    fails(WEIR_OUT_OF_MEMORY, weir_parameters_add(store, "w", WEIR_U8, 65 * MIB, NULL, WEIR_STREAM_HOST, NULL));
-    assert_int_equal(inner, WEIR_BUSY);
+    fails(WEIR_ERR_OUT_OF_MEMORY,
+          weir_parameters_add(store, "w", WEIR_TYPE_U8, 65 * MIB, NULL, WEIR_STREAM_HOST, NULL));
+    assert_int_equal(inner, WEIR_ERR_BUSY);
     ok(weir_pressure_remove(f->runtime, id));
     ok(weir_parameters_release(store));
 }
@@ -354,11 +355,12 @@ static void a_callback_cannot_wait_for_another_store(void **state)
     uint64_t id;
     inner = WEIR_OK;
     ok(weir_pressure_add(f->runtime, 0, add_in_callback, other, &id));
-    fails(WEIR_OUT_OF_MEMORY, weir_parameters_add(store, "w", WEIR_U8, 65 * MIB, NULL, WEIR_STREAM_HOST, NULL));
-    assert_int_equal(inner, WEIR_BUSY);
+    fails(WEIR_ERR_OUT_OF_MEMORY,
+          weir_parameters_add(store, "w", WEIR_TYPE_U8, 65 * MIB, NULL, WEIR_STREAM_HOST, NULL));
+    assert_int_equal(inner, WEIR_ERR_BUSY);
     assert_int_equal(store_details(other).count, 0);
     ok(weir_pressure_remove(f->runtime, id));
-    add_pattern(other, "inner", WEIR_U8, 1, 1); /* and it may go on */
+    add_pattern(other, "inner", WEIR_TYPE_U8, 1, 1); /* and it may go on */
     ok(weir_parameters_release(other));
     ok(weir_parameters_release(store));
 }

@@ -8,7 +8,7 @@ static int set_up(void **state)
 
 static weir_arena_pool *get_pool(fixture *f, uint64_t cap, uint32_t waste)
 {
-    weir_arena_pool_options o = {.size = sizeof o, .cap = cap, .waste = waste};
+    weir_arena_pool_options o = {.struct_size = sizeof o, .cap = cap, .waste = waste};
     weir_arena_pool *pool;
     ok(weir_arena_pool_get(f->runtime, &o, &pool));
     return pool;
@@ -16,7 +16,7 @@ static weir_arena_pool *get_pool(fixture *f, uint64_t cap, uint32_t waste)
 
 static weir_arena_pool_details pool_details(weir_arena_pool *pool)
 {
-    weir_arena_pool_details d = {.size = sizeof d};
+    weir_arena_pool_details d = {.struct_size = sizeof d};
     ok(weir_arena_pool_info(pool, &d));
     return d;
 }
@@ -24,7 +24,7 @@ static weir_arena_pool_details pool_details(weir_arena_pool *pool)
 static weir_arena *open_room(fixture *f, weir_arena_pool *pool, weir_client *client, uint64_t bytes, weir_stream stream,
                              bool clear)
 {
-    weir_arena_options o = {.size = sizeof o, .room = bytes, .pool = pool, .stream = stream, .clear = clear};
+    weir_arena_options o = {.struct_size = sizeof o, .room = bytes, .pool = pool, .stream = stream, .clear = clear};
     weir_arena *arena;
     ok(weir_arena_open(client ? client : f->client, &o, &arena));
     return arena;
@@ -116,7 +116,7 @@ static void bounds_are_the_plans(void **state)
     assert_int_equal(held_by(arena), MIB);
     assert_int_equal(look(arena, 0, 0).length, 600 * KIB);
     ok(weir_arena_begin(arena, 0, WEIR_STREAM_HOST));
-    fails(WEIR_INVALID, weir_arena_write(arena, 0, 0, 600 * KIB, &byte, 1, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_arena_write(arena, 0, 0, 600 * KIB, &byte, 1, WEIR_STREAM_HOST));
     ok(weir_arena_end(arena));
     uint64_t live = live_of(f);
     ok(weir_arena_add(arena, more, WEIR_STREAM_HOST, NULL)); /* into what it has */
@@ -164,12 +164,12 @@ static void what_cannot_be_dropped_is_not_counted(void **state)
     fixture *f = *state;
     weir_arena_pool *pool = get_pool(f, 2 * MIB, 25);
     weir_arena *first = open_for(f, pool, 2 * MIB), *second = open_for(f, pool, MIB);
-    weir_block_details block = {.size = sizeof block};
+    weir_block_details block = {.struct_size = sizeof block};
     weir_launch *launch;
     ok(weir_block_info(base_of(first), &block));
     ok(weir_arena_close(first, WEIR_STREAM_HOST));
-    ok(weir_launch_begin(f->runtime, f->a, &(weir_use){block.block, WEIR_READ}, 1, &launch));
-    fails(WEIR_BUSY, weir_arena_close(second, WEIR_STREAM_HOST));
+    ok(weir_launch_begin(f->runtime, f->a, &(weir_use){block.block, WEIR_ACCESS_READ}, 1, &launch));
+    fails(WEIR_ERR_BUSY, weir_arena_close(second, WEIR_STREAM_HOST));
     assert_int_equal(pool_details(pool).dropped, 0);
     assert_int_equal(pool_details(pool).kept, 2 * MIB);
     assert_int_equal(held_by(second), MIB);
@@ -189,16 +189,17 @@ static void pressure_takes_what_it_needs(void **state)
                              open_room(f, pool, other, 20 * MIB, WEIR_STREAM_HOST, false)};
     close_all(arenas, 4);
     assert_int_equal(live_of(f), 48 * MIB);
-    void *p = allocate(f->client, 22 * MIB, WEIR_STREAM_HOST, WEIR_WEIGHTS); /* 6 are missing: the one of 8 goes */
+    void *p =
+        allocate(f->client, 22 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS); /* 6 are missing: the one of 8 goes */
     assert_int_equal(pool_details(pool).kept, 40 * MIB);
     assert_int_equal(pool_details(pool).given_up, 1);
-    void *q = allocate(f->client, 22 * MIB, WEIR_STREAM_HOST, WEIR_WEIGHTS); /* 20 more: both of its own */
+    void *q = allocate(f->client, 22 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS); /* 20 more: both of its own */
     assert_int_equal(pool_details(pool).kept, 20 * MIB);
-    void *r = allocate(f->client, 2 * MIB, WEIR_STREAM_HOST, WEIR_WEIGHTS); /* the other's, at last */
+    void *r = allocate(f->client, 2 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS); /* the other's, at last */
     assert_int_equal(pool_details(pool).kept, 0);
-    weir_arena_options o = {.size = sizeof o, .room = 60 * MIB, .pool = pool};
+    weir_arena_options o = {.struct_size = sizeof o, .room = 60 * MIB, .pool = pool};
     weir_arena *none;
-    fails(WEIR_OUT_OF_MEMORY, weir_arena_open(f->client, &o, &none));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_arena_open(f->client, &o, &none));
     assert_null(none);
     ok(weir_free(f->client, p, WEIR_STREAM_HOST));
     ok(weir_free(f->client, q, WEIR_STREAM_HOST));
@@ -224,7 +225,8 @@ static void bytes_are_as_the_ledger_counts_them(void **state)
     uint64_t each = pool_details(pool).kept / 2, zones = each - 8 * MIB;
     assert_true(zones > 0);
     assert_int_equal(live_of(f), 2 * each);
-    void *p = allocate(small, 20 * MIB - each - zones, WEIR_STREAM_HOST, WEIR_WEIGHTS); /* one of them is missing */
+    void *p =
+        allocate(small, 20 * MIB - each - zones, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS); /* one of them is missing */
     assert_int_equal(pool_details(pool).kept, each);
     assert_int_equal(live_of(f), 20 * MIB);
     ok(weir_arena_pool_trim(pool, small, 0, &freed));
@@ -243,7 +245,7 @@ static void a_maximum_is_met_from_the_pool(void **state)
     weir_arena_pool *pool = get_pool(f, 64 * MIB, 25);
     weir_client *small = open_client(f->runtime, "small", 0, 8 * MIB);
     ok(weir_arena_close(open_room(f, pool, small, 6 * MIB, WEIR_STREAM_HOST, false), WEIR_STREAM_HOST));
-    void *p = allocate(small, 4 * MIB, WEIR_STREAM_HOST, WEIR_WEIGHTS);
+    void *p = allocate(small, 4 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
     assert_int_equal(pool_details(pool).kept, 0);
     ok(weir_free(small, p, WEIR_STREAM_HOST));
     ok(weir_client_close(small));
@@ -256,17 +258,17 @@ static void another_class_is_never_taken(void **state)
     fixture *f = *state;
     weir_arena_pool *pool = get_pool(f, 64 * MIB, 25);
     ok(weir_arena_close(open_for(f, pool, MIB), WEIR_STREAM_HOST));
-    weir_arena *kv = open_arena(f, (weir_arena_options){.room = MIB, .pool = pool, .memory_class = WEIR_KV});
+    weir_arena *kv = open_arena(f, (weir_arena_options){.room = MIB, .pool = pool, .memory_class = WEIR_CLASS_KV});
     snapshot s = take_snapshot(f->runtime);
-    assert_int_equal(s.clients[0].live_class[WEIR_KV], MIB);
-    assert_int_equal(s.clients[0].live_class[WEIR_ACTIVATIONS], MIB); /* idle */
+    assert_int_equal(s.clients[0].live_class[WEIR_CLASS_KV], MIB);
+    assert_int_equal(s.clients[0].live_class[WEIR_CLASS_ACTIVATIONS], MIB); /* idle */
     void *base = base_of(kv);
     ok(weir_arena_close(kv, WEIR_STREAM_HOST));
-    kv = open_arena(f, (weir_arena_options){.room = MIB, .pool = pool, .memory_class = WEIR_KV});
+    kv = open_arena(f, (weir_arena_options){.room = MIB, .pool = pool, .memory_class = WEIR_CLASS_KV});
     assert_ptr_equal(base_of(kv), base);
-    weir_arena_options none = {.size = sizeof none, .room = MIB, .pool = pool, .memory_class = WEIR_CLASS_COUNT};
+    weir_arena_options none = {.struct_size = sizeof none, .room = MIB, .pool = pool, .memory_class = WEIR_CLASS_COUNT};
     weir_arena *arena;
-    fails(WEIR_INVALID, weir_arena_open(f->client, &none, &arena));
+    fails(WEIR_ERR_INVALID, weir_arena_open(f->client, &none, &arena));
     ok(weir_arena_close(kv, WEIR_STREAM_HOST));
     ok(weir_arena_pool_put(pool));
 }
@@ -282,7 +284,7 @@ static void another_clients_block_is_never_taken(void **state)
     weir_arena *second = open_room(f, pool, other, MIB, WEIR_STREAM_HOST, false);
     assert_ptr_not_equal(base_of(second), base);
     ok(weir_arena_close(second, WEIR_STREAM_HOST));
-    fails(WEIR_BUSY, weir_client_close(other)); /* it is live, and said to be */
+    fails(WEIR_ERR_BUSY, weir_client_close(other)); /* it is live, and said to be */
     uint64_t freed;
     ok(weir_arena_pool_trim(pool, other, 0, &freed));
     assert_int_equal(freed, MIB);
@@ -356,12 +358,12 @@ static void one_pool_a_runtime(void **state)
     weir_runtime *runtime = make_runtime(80 * MIB);
     ok(weir_arena_pool_get(f->runtime, NULL, &same));
     assert_ptr_equal(same, pool);
-    weir_arena_pool_options o = {.size = sizeof o, .cap = 6 * MIB};
-    fails(WEIR_CONFLICT, weir_arena_pool_get(f->runtime, &o, &same));
+    weir_arena_pool_options o = {.struct_size = sizeof o, .cap = 6 * MIB};
+    fails(WEIR_ERR_CONFLICT, weir_arena_pool_get(f->runtime, &o, &same));
     detail_names("5242880");
     detail_names("6291456");
     o.waste = 1001;
-    fails(WEIR_INVALID, weir_arena_pool_get(f->runtime, &o, &same));
+    fails(WEIR_ERR_INVALID, weir_arena_pool_get(f->runtime, &o, &same));
     ok(weir_arena_pool_get(runtime, NULL, &other));
     assert_ptr_not_equal(other, pool);
     assert_int_equal(pool_details(other).cap, 10 * MIB); /* an eighth */
@@ -381,16 +383,16 @@ static void a_refused_order_leaves_the_block_idle(void **state)
     weir_arena_pool *pool = get_pool(f, 32 * MIB, 25);
     ok(weir_arena_close(open_for(f, pool, MIB), WEIR_STREAM_HOST));
     weir_arena_pool_details before = pool_details(pool);
-    weir_arena_options o = {.size = sizeof o, .room = MIB, .pool = pool, .stream = f->a};
+    weir_arena_options o = {.struct_size = sizeof o, .room = MIB, .pool = pool, .stream = f->a};
     weir_arena *arena;
     ok(weir_capture_begin(f->a));
-    fails(WEIR_STREAM_MISUSE, weir_arena_open(f->client, &o, &arena));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_arena_open(f->client, &o, &arena));
     ok(weir_capture_end(f->a));
     weir_arena_pool_details after = pool_details(pool);
     assert_memory_equal(&after.cap, &before.cap, offsetof(weir_arena_pool_details, waste) - sizeof(size_t));
     weir_arena *held = open_for(f, pool, MIB);
     ok(weir_capture_begin(f->a));
-    fails(WEIR_STREAM_MISUSE, weir_arena_close(held, f->a)); /* and so it stays */
+    fails(WEIR_ERR_STREAM_MISUSE, weir_arena_close(held, f->a)); /* and so it stays */
     ok(weir_capture_end(f->a));
     assert_int_equal(held_by(held), MIB);
     ok(weir_arena_close(held, f->a));

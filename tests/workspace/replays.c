@@ -5,7 +5,7 @@
 
 static weir_plan *plan_of_one(uint64_t bytes)
 {
-    weir_buffer b = {.size = sizeof b, .end = 1, .bytes = bytes};
+    weir_buffer b = {.struct_size = sizeof b, .end = 1, .bytes = bytes};
     weir_buffers *list;
     weir_plan *plan;
     ok(weir_buffers_create(&list));
@@ -19,7 +19,7 @@ static void add_filled(fixture *f, weir_parameters *store, const char *name, uin
 {
     unsigned char *contents = malloc(bytes);
     memset(contents, value, bytes);
-    ok(weir_parameters_add(store, name, WEIR_U8, bytes, contents, f->b, NULL));
+    ok(weir_parameters_add(store, name, WEIR_TYPE_U8, bytes, contents, f->b, NULL));
     ok(weir_stream_synchronize(f->b));
     free(contents);
 }
@@ -36,17 +36,17 @@ static void run(fixture *f, weir_arena *arena, program *p, uint8_t wanted)
 static void growth_leaves_captured_addresses_good(void **state)
 {
     fixture *f = *state;
-    weir_parameters_options small_steps = {.size = sizeof small_steps, .step = 4096};
+    weir_parameters_options small_steps = {.struct_size = sizeof small_steps, .step = 4096};
     weir_plan *small = plan_of_one(BLOCK), *large = plan_of_one(3 * BLOCK);
     weir_parameters *store;
     weir_arena *arena;
     ok(weir_parameters_open(f->client, &small_steps, &store));
     add_filled(f, store, "w", 3, BLOCK);
-    weir_arena_options o = {.size = sizeof o, .plans = (const weir_plan *[]){small}, .plan_count = 1};
+    weir_arena_options o = {.struct_size = sizeof o, .plans = (const weir_plan *[]){small}, .plan_count = 1};
     o.parameters = store, o.room = 4 * BLOCK;
     ok(weir_arena_open(f->other, &o, &arena));
-    weir_parameter w = {.size = sizeof w};
-    weir_arena_tensor out = {.size = sizeof out};
+    weir_parameter w = {.struct_size = sizeof w};
+    weir_arena_tensor out = {.struct_size = sizeof out};
     ok(weir_parameters_find(store, "w", &w));
     ok(weir_arena_look(arena, 0, 0, &out));
     program p;
@@ -59,11 +59,11 @@ static void growth_leaves_captured_addresses_good(void **state)
         add_filled(f, store, i ? "large" : "more", 9, 5 * BLOCK + 1);
         add_filled(f, store, "w", (uint8_t)(20 + i), BLOCK); /* the same name, with new contents */
         run(f, arena, &p, (uint8_t)(20 + i));
-        behind[i] = allocate(f->client, BLOCK, f->b, WEIR_WEIGHTS);
+        behind[i] = allocate(f->client, BLOCK, f->b, WEIR_CLASS_WEIGHTS);
     }
     ok(weir_arena_add(arena, large, f->b, NULL));
     run(f, arena, &p, 21);
-    weir_parameters_details d = {.size = sizeof d};
+    weir_parameters_details d = {.struct_size = sizeof d};
     ok(weir_parameters_info(store, &d));
     assert_true(d.blocks > 1);
     destroy(f, &p);

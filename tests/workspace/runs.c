@@ -12,7 +12,7 @@ static int set_up(void **state)
 
 static weir_parameters *open_store(fixture *f, uint64_t step)
 {
-    weir_parameters_options o = {.size = sizeof o, .step = step};
+    weir_parameters_options o = {.struct_size = sizeof o, .step = step};
     weir_parameters *store;
     ok(weir_parameters_open(f->client, &o, &store));
     return store;
@@ -24,17 +24,17 @@ static void an_aborted_run_is_over_and_remembers_nothing(void **state)
     weir_plan *plan = plan_of_one(4096);
     const weir_plan *plans[] = {plan};
     weir_parameters *store = open_store(f, 4 * KIB);
-    ok(weir_parameters_add(store, "w", WEIR_U8, 100, NULL, f->b, NULL));
+    ok(weir_parameters_add(store, "w", WEIR_TYPE_U8, 100, NULL, f->b, NULL));
     weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1, .parameters = store});
     weir_arena_abort(NULL);
     weir_arena_abort(arena); /* of no run: nothing */
     ok(weir_arena_begin(arena, 0, f->a));
-    fails(WEIR_BUSY, weir_arena_close(arena, f->a));
-    fails(WEIR_BUSY, weir_parameters_add(store, "v", WEIR_U8, 100, NULL, f->b, NULL));
+    fails(WEIR_ERR_BUSY, weir_arena_close(arena, f->a));
+    fails(WEIR_ERR_BUSY, weir_parameters_add(store, "v", WEIR_TYPE_U8, 100, NULL, f->b, NULL));
     weir_arena_abort(arena);
     assert_false(arena_details(arena).running);
-    fails(WEIR_INVALID, weir_arena_end(arena));
-    ok(weir_parameters_add(store, "v", WEIR_U8, 100, NULL, f->b, NULL));
+    fails(WEIR_ERR_INVALID, weir_arena_end(arena));
+    ok(weir_parameters_add(store, "v", WEIR_TYPE_U8, 100, NULL, f->b, NULL));
     ok(weir_arena_begin(arena, 0, f->b));
     ok(weir_arena_end(arena));
     ok(weir_arena_close(arena, f->b));
@@ -75,8 +75,8 @@ static void a_run_whose_stream_is_gone_can_be_taken_back(void **state)
     ok(weir_stream_acquire(f->runtime, &gone));
     ok(weir_arena_begin(arena, 0, gone));
     ok(weir_stream_release(gone)); /* which waits for its work */
-    fails(WEIR_STREAM_MISUSE, weir_arena_end(arena));
-    fails(WEIR_BUSY, weir_arena_close(arena, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_arena_end(arena));
+    fails(WEIR_ERR_BUSY, weir_arena_close(arena, WEIR_STREAM_HOST));
     weir_arena_abort(arena);
     ok(weir_arena_begin(arena, 0, f->a));
     ok(weir_arena_end(arena));
@@ -114,20 +114,20 @@ static void a_run_that_begins_meanwhile_refuses_the_new_block(void **state)
         uint64_t id;
         meanwhile m = {.f = f, .end = end};
         m.arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1, .parameters = store});
-        m.hog = allocate(f->client, 60 * MIB, WEIR_STREAM_HOST, WEIR_OTHER);
+        m.hog = allocate(f->client, 60 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_OTHER);
         ok(weir_pressure_add(f->runtime, 0, run_in_callback, &m, &id));
-        weir_status status = weir_parameters_add(store, "w", WEIR_U8, 20 * MIB, NULL, WEIR_STREAM_HOST, NULL);
-        assert_int_equal(status, end ? WEIR_OK : WEIR_BUSY); /* a run that is over does no harm */
+        weir_status status = weir_parameters_add(store, "w", WEIR_TYPE_U8, 20 * MIB, NULL, WEIR_STREAM_HOST, NULL);
+        assert_int_equal(status, end ? WEIR_OK : WEIR_ERR_BUSY); /* a run that is over does no harm */
         assert_int_equal(store_details(store).blocks, end);
         assert_int_equal(store_details(store).count, end);
         assert_int_equal(live_of(f), 4096 + (end ? 20 * MIB : 0));
         if (!end) {
             detail_names("began while it grew");
             ok(weir_arena_end(m.arena));
-            ok(weir_parameters_add(store, "w", WEIR_U8, 20 * MIB, NULL, WEIR_STREAM_HOST, NULL));
+            ok(weir_parameters_add(store, "w", WEIR_TYPE_U8, 20 * MIB, NULL, WEIR_STREAM_HOST, NULL));
         }
         ok(weir_arena_begin(m.arena, 0, f->a)); /* this one has declared it */
-        fails(WEIR_BUSY, weir_free(f->client, parameter(store, "w").pointer, f->a));
+        fails(WEIR_ERR_BUSY, weir_free(f->client, parameter(store, "w").pointer, f->a));
         ok(weir_arena_end(m.arena));
         ok(weir_pressure_remove(f->runtime, id));
         ok(weir_arena_close(m.arena, f->a));
@@ -155,8 +155,8 @@ static void *add_all(void *user)
         (void)snprintf(name, sizeof name, "w%u", i);
         memset(a->contents[i], (int)i + 1, LENGTH);
         do
-            status = weir_parameters_add(a->store, name, WEIR_U8, LENGTH, a->contents[i], a->f->a, NULL);
-        while (status == WEIR_BUSY);
+            status = weir_parameters_add(a->store, name, WEIR_TYPE_U8, LENGTH, a->contents[i], a->f->a, NULL);
+        while (status == WEIR_ERR_BUSY);
         ok(status);
     }
     atomic_store(&a->done, true);
@@ -167,11 +167,11 @@ static void *add_all(void *user)
 static bool run_once(adder *a, weir_arena *arena)
 {
     weir_status status = weir_arena_begin(arena, 0, a->f->b);
-    if (status == WEIR_BUSY)
+    if (status == WEIR_ERR_BUSY)
         return false;
     ok(status);
     uint32_t count = store_details(a->store).count;
-    weir_parameter p = {.size = sizeof p};
+    weir_parameter p = {.struct_size = sizeof p};
     static unsigned char back[LENGTH];
     if (count > 0) {
         ok(weir_parameters_get(a->store, count - 1, &p));
@@ -196,7 +196,7 @@ static void runs_and_additions_refuse_or_see_each_other(void **state)
     weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1, .parameters = a->store});
     pthread_t thread;
     int read = 0;
-    void *obstacle = allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_OTHER);
+    void *obstacle = allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_CLASS_OTHER);
     assert_int_equal(pthread_create(&thread, NULL, add_all, a), 0);
     while (!atomic_load(&a->done) || read == 0)
         read += run_once(a, arena);
@@ -219,7 +219,7 @@ typedef enum moment { SEEN_BY_THE_END, SEEN_IN_THE_RUN, AFTER_THE_RUN } moment;
 /* Streams and runtimes of a lost device are not for giving back: they stay, for the process to end with. */
 static void lose_at(moment when, bool pooled)
 {
-    weir_runtime_options options = {.size = sizeof options, .budget = 64 * MIB};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 64 * MIB};
     weir_plan *plan = plan_of_one(MIB);
     weir_parameters *store;
     weir_arena_pool *pool = NULL;
@@ -230,7 +230,7 @@ static void lose_at(moment when, bool pooled)
     if (pooled)
         ok(weir_arena_pool_get(f.runtime, NULL, &pool));
     ok(weir_parameters_open(f.client, NULL, &store));
-    ok(weir_parameters_add(store, "w", WEIR_U8, 100, NULL, f.a, NULL));
+    ok(weir_parameters_add(store, "w", WEIR_TYPE_U8, 100, NULL, f.a, NULL));
     weir_arena *arena = open_arena(
         &f,
         (weir_arena_options){
@@ -241,12 +241,12 @@ static void lose_at(moment when, bool pooled)
         ok(weir_arena_end(arena));
     lose(true);
     if (when == SEEN_BY_THE_END) {
-        fails(WEIR_DEVICE_LOST, weir_arena_end(arena));
+        fails(WEIR_ERR_DEVICE_LOST, weir_arena_end(arena));
         assert_true(arena_details(arena).running);
-        fails(WEIR_BUSY, weir_arena_close(arena, f.a));
+        fails(WEIR_ERR_BUSY, weir_arena_close(arena, f.a));
         weir_arena_abort(arena);
     } else if (when == SEEN_IN_THE_RUN) {
-        fails(WEIR_DEVICE_LOST, weir_arena_write(arena, 0, 0, 0, bytes, sizeof bytes, f.a));
+        fails(WEIR_ERR_DEVICE_LOST, weir_arena_write(arena, 0, 0, 0, bytes, sizeof bytes, f.a));
         ok(weir_arena_end(arena)); /* nothing is left that anybody would have to wait for */
     }
     assert_true(live_of(&f) > MIB);
@@ -254,7 +254,7 @@ static void lose_at(moment when, bool pooled)
     ok(weir_arena_pool_put(pool));
     weir_parameters_details held = store_details(store);
     assert_int_equal(live_of(&f), held.charged);
-    fails(WEIR_DEVICE_LOST, weir_parameters_add(store, "late", WEIR_U8, sizeof bytes, bytes, f.a, NULL));
+    fails(WEIR_ERR_DEVICE_LOST, weir_parameters_add(store, "late", WEIR_TYPE_U8, sizeof bytes, bytes, f.a, NULL));
     assert_int_equal(store_details(store).count, held.count);
     assert_int_equal(live_of(&f), held.charged);
     ok(weir_parameters_release(store));

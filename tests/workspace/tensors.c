@@ -46,9 +46,9 @@ static void a_tensor_lies_where_the_plan_says(void **state)
     }
     assert_int_equal(look(arena, 0, 3).length, 2048); /* 2044 bytes in it */
     assert_int_equal((uintptr_t)d.base[WEIR_KIND_DEVICE] % 256, 0);
-    weir_arena_tensor t = {.size = sizeof t};
-    fails(WEIR_INVALID, weir_arena_look(arena, 1, 0, &t));
-    fails(WEIR_INVALID, weir_arena_look(arena, 0, 8, &t));
+    weir_arena_tensor t = {.struct_size = sizeof t};
+    fails(WEIR_ERR_INVALID, weir_arena_look(arena, 1, 0, &t));
+    fails(WEIR_ERR_INVALID, weir_arena_look(arena, 0, 8, &t));
     ok(weir_arena_close(arena, f->a));
     weir_plan_destroy(plan);
 }
@@ -60,21 +60,21 @@ static void copies_keep_to_the_tensor(void **state)
     const weir_plan *plans[] = {plan};
     unsigned char bytes[4096] = {0};
     weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1});
-    fails(WEIR_STREAM_MISUSE, weir_arena_write(arena, 0, 0, 0, bytes, 8, WEIR_STREAM_HOST)); /* outside a run */
+    fails(WEIR_ERR_STREAM_MISUSE, weir_arena_write(arena, 0, 0, 0, bytes, 8, WEIR_STREAM_HOST)); /* outside a run */
     ok(weir_arena_begin(arena, 0, WEIR_STREAM_HOST));
     pattern(bytes, 1024, 5);
     ok(weir_arena_write(arena, 0, 0, 0, bytes, 1024, WEIR_STREAM_HOST));
     pattern(bytes, 2048, 6);
     ok(weir_arena_write(arena, 0, 1, 0, bytes, 2048, WEIR_STREAM_HOST));
     memset(bytes, 0xee, sizeof bytes);
-    fails(WEIR_INVALID, weir_arena_write(arena, 0, 0, 0, bytes, 1025, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_arena_write(arena, 0, 0, 0, bytes, 1025, WEIR_STREAM_HOST));
     detail_names("1025 bytes from 0 on are not in \"in\", which has 1024");
-    fails(WEIR_INVALID, weir_arena_write(arena, 0, 0, 1000, bytes, 25, WEIR_STREAM_HOST));
-    fails(WEIR_INVALID, weir_arena_write(arena, 0, 0, 8, bytes, UINT64_MAX - 4, WEIR_STREAM_HOST));
-    fails(WEIR_INVALID, weir_arena_write(arena, 0, 5, 0, bytes, 1, WEIR_STREAM_HOST)); /* the empty one */
+    fails(WEIR_ERR_INVALID, weir_arena_write(arena, 0, 0, 1000, bytes, 25, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_arena_write(arena, 0, 0, 8, bytes, UINT64_MAX - 4, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_arena_write(arena, 0, 5, 0, bytes, 1, WEIR_STREAM_HOST)); /* the empty one */
     ok(weir_arena_write(arena, 0, 5, 0, bytes, 0, WEIR_STREAM_HOST));
-    fails(WEIR_STREAM_MISUSE, weir_arena_write(arena, 0, 0, 0, bytes, 8, f->a));
-    fails(WEIR_INVALID, weir_arena_write(arena, 0, 99, 0, bytes, 1, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_arena_write(arena, 0, 0, 0, bytes, 8, f->a));
+    fails(WEIR_ERR_INVALID, weir_arena_write(arena, 0, 99, 0, bytes, 1, WEIR_STREAM_HOST));
     assert_true(holds_pattern(f, look(arena, 0, 0).pointer, 1024, 5));
     assert_true(holds_pattern(f, look(arena, 0, 1).pointer, 2048, 6));
     ok(weir_arena_end(arena));
@@ -95,15 +95,15 @@ static void a_length_apart_from_the_slots(void **state)
     ok(weir_arena_begin(arena, 0, WEIR_STREAM_HOST));
     pattern(bytes, 300, 9);
     ok(weir_arena_write(arena, 0, 0, 0, bytes, 300, WEIR_STREAM_HOST));
-    fails(WEIR_INVALID, weir_arena_write(arena, 0, 0, 0, bytes, 301, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_arena_write(arena, 0, 0, 0, bytes, 301, WEIR_STREAM_HOST));
     memset(back, 0xcc, sizeof back);
     ok(weir_arena_read(arena, 0, 0, 100, back, 200, WEIR_STREAM_HOST));
     assert_true(on_sim() || memcmp(back, bytes + 100, 200) == 0);
     assert_int_equal(back[200], 0xcc); /* not a byte more */
-    fails(WEIR_INVALID, weir_arena_read(arena, 0, 0, 100, back, 201, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_arena_read(arena, 0, 0, 100, back, 201, WEIR_STREAM_HOST));
     ok(weir_arena_end(arena));
     ok(weir_arena_set_length(arena, 0, 3, 2048)); /* all of the slot, beyond the plan's 2044 */
-    fails(WEIR_INVALID, weir_arena_set_length(arena, 0, 3, 2049));
+    fails(WEIR_ERR_INVALID, weir_arena_set_length(arena, 0, 3, 2049));
     detail_names("\"out\" cannot have 2049 bytes: its slot in arena has 2048");
     ok(weir_arena_close(arena, WEIR_STREAM_HOST));
     weir_plan_destroy(plan);
@@ -123,8 +123,8 @@ static void buckets_share_one_block(void **state)
     assert_int_equal(look(arena, 1, 0).bytes, 8192); /* the buckets' lengths are their own */
     void *before = look(arena, 0, 3).pointer;
     ok(weir_arena_begin(arena, 1, WEIR_STREAM_HOST));
-    fails(WEIR_BUSY, weir_arena_add(arena, larger, WEIR_STREAM_HOST, &bucket));
-    fails(WEIR_STREAM_MISUSE, weir_arena_write(arena, 0, 0, 0, "x", 1, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_BUSY, weir_arena_add(arena, larger, WEIR_STREAM_HOST, &bucket));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_arena_write(arena, 0, 0, 0, "x", 1, WEIR_STREAM_HOST));
     ok(weir_arena_end(arena));
     ok(weir_arena_add(arena, larger, WEIR_STREAM_HOST, &bucket)); /* grows in place */
     assert_int_equal(bucket, 2);
@@ -146,15 +146,15 @@ static void what_cannot_grow_in_place_is_told(void **state)
     weir_arena *roomy = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1, .room = MIB});
     void *behind[4];
     for (int i = 0; i < 4; i++)
-        behind[i] = allocate(f->client, 64 * KIB, WEIR_STREAM_HOST, WEIR_ACTIVATIONS);
+        behind[i] = allocate(f->client, 64 * KIB, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS);
     snapshot before = take_snapshot(f->runtime);
-    fails(WEIR_NO_ROOM, weir_arena_add(arena, large, WEIR_STREAM_HOST, NULL));
+    fails(WEIR_ERR_NO_ROOM, weir_arena_add(arena, large, WEIR_STREAM_HOST, NULL));
     assert_int_equal(arena_details(arena).buckets, 1);
     unchanged(f->runtime, before);
     ok(weir_arena_add(roomy, large, WEIR_STREAM_HOST, NULL)); /* there is room */
     unchanged(f->runtime, before);
     weir_status status = weir_arena_add(roomy, too_large, WEIR_STREAM_HOST, NULL);
-    assert_true(status == WEIR_NO_ROOM || status == WEIR_OUT_OF_MEMORY);
+    assert_true(status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY);
     assert_int_equal(arena_details(roomy).buckets, 2);
     for (int i = 0; i < 4; i++)
         ok(weir_free(f->client, behind[i], WEIR_STREAM_HOST));
@@ -173,40 +173,47 @@ static void a_half_parameter_of_a_plan_has_no_slot(void **state)
     fixture *f = *state;
     enum { COUNT = 100000 };
     const uint32_t inputs[] = {0, 1};
-    weir_node nodes[4] = {
-        {.size = sizeof(weir_node), .name = "w", .kind = WEIR_NODE_PARAMETER, .type = WEIR_F16, .elements = COUNT},
-        {.size = sizeof(weir_node), .name = "in", .kind = WEIR_NODE_INPUT, .type = WEIR_F32, .elements = 100},
-        {.size = sizeof(weir_node),
-         .name = "out",
-         .type = WEIR_F32,
-         .elements = 1000,
-         .inputs = inputs,
-         .input_count = 2},
-        {.size = sizeof(weir_node),
-         .name = "rows",
-         .kind = WEIR_NODE_NARROW,
-         .type = WEIR_F16,
-         .elements = 10,
-         .start = 500,
-         .inputs = inputs,
-         .input_count = 1}};
+    weir_node nodes[4] = {{.struct_size = sizeof(weir_node),
+                           .name = "w",
+                           .kind = WEIR_NODE_PARAMETER,
+                           .type = WEIR_TYPE_F16,
+                           .elements = COUNT},
+                          {.struct_size = sizeof(weir_node),
+                           .name = "in",
+                           .kind = WEIR_NODE_INPUT,
+                           .type = WEIR_TYPE_F32,
+                           .elements = 100},
+                          {.struct_size = sizeof(weir_node),
+                           .name = "out",
+                           .type = WEIR_TYPE_F32,
+                           .elements = 1000,
+                           .inputs = inputs,
+                           .input_count = 2},
+                          {.struct_size = sizeof(weir_node),
+                           .name = "rows",
+                           .kind = WEIR_NODE_NARROW,
+                           .type = WEIR_TYPE_F16,
+                           .elements = 10,
+                           .start = 500,
+                           .inputs = inputs,
+                           .input_count = 1}};
     weir_buffers *list;
     weir_parameters *store;
     nodes[0].elsewhere = true;
     ok(weir_buffers_from_nodes(nodes, 4, NULL, &list));
     weir_plan *plan = planned(list, 256);
     const weir_plan *plans[] = {plan};
-    ok(weir_parameters_open(f->client, &(weir_parameters_options){.size = sizeof(weir_parameters_options), .step = 256},
-                            &store));
+    ok(weir_parameters_open(
+        f->client, &(weir_parameters_options){.struct_size = sizeof(weir_parameters_options), .step = 256}, &store));
     weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1, .parameters = store});
     assert_int_equal(look(arena, 0, 0).parameter.type, WEIR_TYPE_NONE);
     assert_null(look(arena, 0, 0).pointer);
     unsigned char *half = malloc(2 * COUNT);
     pattern(half, 2 * COUNT, 8);
-    ok(weir_parameters_add(store, "w", WEIR_F16, COUNT, half, WEIR_STREAM_HOST, NULL));
+    ok(weir_parameters_add(store, "w", WEIR_TYPE_F16, COUNT, half, WEIR_STREAM_HOST, NULL));
     weir_arena_tensor t = look(arena, 0, 0);
     assert_null(t.pointer);
-    assert_int_equal(t.parameter.type, WEIR_F16);
+    assert_int_equal(t.parameter.type, WEIR_TYPE_F16);
     assert_int_equal(t.parameter.elements, COUNT);
     assert_true(holds(f, t.parameter.pointer, half, 2 * COUNT));
     assert_int_equal(look(arena, 0, 3).parameter.type, WEIR_TYPE_NONE); /* of what looks at it the plan has no bytes */
@@ -231,21 +238,21 @@ static void a_parameter_registered_later_is_found_by_its_slot(void **state)
     ok(weir_parameters_open(f->client, NULL, &store));
     weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1, .parameters = store});
     void *slot = look(arena, 0, 4).pointer;
-    ok(weir_parameters_add(store, "weight", WEIR_BF16, 768, NULL, WEIR_STREAM_HOST, NULL));
-    ok(weir_parameters_add(store, "x", WEIR_F16, 512, NULL, WEIR_STREAM_HOST, NULL));
+    ok(weir_parameters_add(store, "weight", WEIR_TYPE_BF16, 768, NULL, WEIR_STREAM_HOST, NULL));
+    ok(weir_parameters_add(store, "x", WEIR_TYPE_F16, 512, NULL, WEIR_STREAM_HOST, NULL));
     char *half = parameter(store, "weight").pointer;
     weir_arena_tensor t = look(arena, 0, 4), view = look(arena, 0, 6), part = look(arena, 0, 7);
     assert_ptr_equal(t.pointer, slot); /* its slot is as before */
     assert_ptr_equal(t.parameter.pointer, half);
-    assert_int_equal(t.parameter.type, WEIR_BF16);
-    assert_int_equal(view.parameter.type, WEIR_BF16);
+    assert_int_equal(t.parameter.type, WEIR_TYPE_BF16);
+    assert_int_equal(view.parameter.type, WEIR_TYPE_BF16);
     assert_ptr_equal(view.parameter.pointer, half + 512); /* from element 256 on */
     assert_int_equal(view.parameter.elements, 256);
     assert_int_equal(view.parameter.bytes, 512);
     assert_ptr_equal(part.parameter.pointer, half + 768);
     assert_int_equal(part.parameter.elements, 128);
     assert_int_equal(look(arena, 0, 5).parameter.type, WEIR_TYPE_NONE); /* the empty one at its side */
-    assert_int_equal(look(arena, 0, 1).parameter.type, WEIR_F16);
+    assert_int_equal(look(arena, 0, 1).parameter.type, WEIR_TYPE_F16);
     assert_int_equal(look(arena, 0, 3).parameter.type, WEIR_TYPE_NONE); /* whatever slot it shares with x */
     ok(weir_arena_close(arena, WEIR_STREAM_HOST));
     ok(weir_parameters_release(store));
@@ -259,12 +266,12 @@ static void arenas_and_buckets_share_parameters(void **state)
     const weir_plan *plans[] = {small, large};
     weir_parameters *store;
     ok(weir_parameters_open(f->client, NULL, &store));
-    ok(weir_parameters_add(store, "weight", WEIR_F16, 768, NULL, WEIR_STREAM_HOST, NULL));
+    ok(weir_parameters_add(store, "weight", WEIR_TYPE_F16, 768, NULL, WEIR_STREAM_HOST, NULL));
     uint64_t weights = live_of(f);
     weir_client *other = open_client(f->runtime, "two", 0, 0);
     weir_arena *one = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 2, .parameters = store});
     weir_arena *two;
-    weir_arena_options o = {.size = sizeof o, .plans = plans, .plan_count = 1, .parameters = store};
+    weir_arena_options o = {.struct_size = sizeof o, .plans = plans, .plan_count = 1, .parameters = store};
     ok(weir_arena_open(other, &o, &two));
     void *there = parameter(store, "weight").pointer;
     assert_ptr_equal(look(one, 0, 4).parameter.pointer, there);
@@ -296,8 +303,8 @@ static void runs_on_two_streams_come_one_after_the_other(void **state)
     unsigned char *one = pinned(f, BYTES, 1), *two = pinned(f, BYTES, 2), *back = pinned(f, BYTES, 0);
     weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1, .stream = f->a});
     ok(weir_arena_begin(arena, 0, f->a));
-    fails(WEIR_BUSY, weir_arena_begin(arena, 0, f->b));
-    fails(WEIR_BUSY, weir_arena_close(arena, f->a));
+    fails(WEIR_ERR_BUSY, weir_arena_begin(arena, 0, f->b));
+    fails(WEIR_ERR_BUSY, weir_arena_close(arena, f->a));
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
     ok(weir_arena_write(arena, 0, 0, 0, one, BYTES, f->a));
     ok(weir_arena_read(arena, 0, 0, 0, back, BYTES, f->a));
@@ -305,7 +312,7 @@ static void runs_on_two_streams_come_one_after_the_other(void **state)
     ok(weir_arena_begin(arena, 0, f->b)); /* behind it */
     ok(weir_arena_write(arena, 0, 0, 0, two, BYTES, f->b));
     ok(weir_arena_end(arena));
-    fails(WEIR_INVALID, weir_arena_end(arena));
+    fails(WEIR_ERR_INVALID, weir_arena_end(arena));
     pthread_t opener;
     assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &g), 0);
     ok(weir_stream_synchronize(f->b));
@@ -335,10 +342,10 @@ static void runs_come_behind_the_parameters(void **state)
     weir_parameters *store;
     ok(weir_parameters_open(f->client, NULL, &store));
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
-    ok(weir_parameters_add(store, "w", WEIR_U8, BYTES, weight, f->a, NULL));
+    ok(weir_parameters_add(store, "w", WEIR_TYPE_U8, BYTES, weight, f->a, NULL));
     weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1, .parameters = store});
     ok(weir_arena_begin(arena, 0, f->b));
-    fails(WEIR_BUSY, weir_parameters_add(store, "v", WEIR_U8, 10, weight, f->b, NULL));
+    fails(WEIR_ERR_BUSY, weir_parameters_add(store, "v", WEIR_TYPE_U8, 10, weight, f->b, NULL));
     ok(weir_copy(f->runtime, back, parameter(store, "w").pointer, BYTES, f->b));
     ok(weir_arena_end(arena));
     pthread_t opener;
@@ -346,7 +353,7 @@ static void runs_come_behind_the_parameters(void **state)
     ok(weir_stream_synchronize(f->b));
     assert_memory_equal(back, weight, BYTES);
     pthread_join(opener, NULL);
-    ok(weir_parameters_add(store, "v", WEIR_U8, 10, weight, f->b, NULL));
+    ok(weir_parameters_add(store, "v", WEIR_TYPE_U8, 10, weight, f->b, NULL));
     ok(weir_arena_close(arena, f->b));
     ok(weir_parameters_release(store));
     free_pinned(f, weight);
@@ -364,19 +371,19 @@ static void a_store_takes_nothing_during_a_run(void **state)
     ok(weir_parameters_open(f->client, NULL, &store));
     weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1, .parameters = store});
     ok(weir_arena_begin(arena, 0, f->a));
-    fails(WEIR_BUSY, weir_parameters_add(store, "weight", WEIR_F16, 768, NULL, f->b, NULL));
+    fails(WEIR_ERR_BUSY, weir_parameters_add(store, "weight", WEIR_TYPE_F16, 768, NULL, f->b, NULL));
     assert_int_equal(store_details(store).count, 0);
     ok(weir_arena_end(arena));
     ok(weir_capture_begin(f->a));
-    fails(WEIR_STREAM_MISUSE, weir_arena_begin(arena, 0, f->a)); /* which is no run */
+    fails(WEIR_ERR_STREAM_MISUSE, weir_arena_begin(arena, 0, f->a)); /* which is no run */
     ok(weir_capture_end(f->a));
-    ok(weir_parameters_add(store, "weight", WEIR_F16, 768, NULL, f->b, NULL));
-    void *behind = allocate(f->client, 64 * KIB, WEIR_STREAM_HOST, WEIR_WEIGHTS);
+    ok(weir_parameters_add(store, "weight", WEIR_TYPE_F16, 768, NULL, f->b, NULL));
+    void *behind = allocate(f->client, 64 * KIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
     ok(weir_arena_begin(arena, 0, f->a));
-    fails(WEIR_BUSY, weir_parameters_add(store, "large", WEIR_U8, MIB, NULL, f->b, NULL));
+    fails(WEIR_ERR_BUSY, weir_parameters_add(store, "large", WEIR_TYPE_U8, MIB, NULL, f->b, NULL));
     assert_int_equal(store_details(store).blocks, 1);
     ok(weir_arena_end(arena));
-    ok(weir_parameters_add(store, "large", WEIR_U8, MIB, NULL, f->b, NULL));
+    ok(weir_parameters_add(store, "large", WEIR_TYPE_U8, MIB, NULL, f->b, NULL));
     ok(weir_free(f->client, behind, WEIR_STREAM_HOST));
     ok(weir_arena_close(arena, WEIR_STREAM_HOST));
     ok(weir_parameters_release(store));
@@ -390,7 +397,7 @@ static void each_kind_has_its_block(void **state)
     fixture *f = *state;
     weir_buffers *list = empty_list();
     for (unsigned i = 0; i < 6; i++) {
-        weir_buffer b = {.size = sizeof b, .begin = 0, .end = 1, .bytes = 1000 * (i + 1)};
+        weir_buffer b = {.struct_size = sizeof b, .begin = 0, .end = 1, .bytes = 1000 * (i + 1)};
         b.kind = (weir_kind)(i % WEIR_KIND_COUNT);
         ok(weir_buffers_add(list, &b, NULL));
     }
@@ -410,7 +417,7 @@ static void each_kind_has_its_block(void **state)
     weir_plan *device_only = plan_of_one(100);
     weir_arena *other =
         open_arena(f, (weir_arena_options){.plans = (const weir_plan *[]){device_only}, .plan_count = 1});
-    fails(WEIR_INVALID, weir_arena_add(other, plan, WEIR_STREAM_HOST, NULL));
+    fails(WEIR_ERR_INVALID, weir_arena_add(other, plan, WEIR_STREAM_HOST, NULL));
     detail_names("no memory of the kind pinned");
     ok(weir_arena_close(other, WEIR_STREAM_HOST));
     ok(weir_arena_close(arena, WEIR_STREAM_HOST));
@@ -422,11 +429,11 @@ static void the_block_is_as_aligned_as_its_tensors(void **state)
 {
     fixture *f = *state;
     weir_buffers *list = empty_list();
-    weir_buffer b = {.size = sizeof b, .begin = 0, .end = 1, .bytes = 100, .alignment = 64 * KIB};
+    weir_buffer b = {.struct_size = sizeof b, .begin = 0, .end = 1, .bytes = 100, .alignment = 64 * KIB};
     ok(weir_buffers_add(list, &b, NULL));
     weir_plan *plan = planned(list, 16), *plain = plan_of_one(300);
     const weir_plan *plans[] = {plan};
-    void *odd = allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_ACTIVATIONS);
+    void *odd = allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS);
     weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1});
     assert_int_equal((uintptr_t)look(arena, 0, 0).pointer % (64 * KIB), 0);
     ok(weir_arena_close(arena, WEIR_STREAM_HOST));
@@ -436,7 +443,7 @@ static void the_block_is_as_aligned_as_its_tensors(void **state)
     for (int i = 0; i < 2; i++) { /* two, so that one of them lies beside the alignment */
         other[i] = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1});
         if ((uintptr_t)look(other[i], 0, 0).pointer % (64 * KIB) != 0) {
-            fails(WEIR_INVALID, weir_arena_add(other[i], plan, WEIR_STREAM_HOST, NULL));
+            fails(WEIR_ERR_INVALID, weir_arena_add(other[i], plan, WEIR_STREAM_HOST, NULL));
             detail_names("the plan wants multiples of 65536");
             refused = true;
         }
@@ -462,15 +469,15 @@ static void offsets_have_64_bits(void **state)
     const weir_plan *plans[] = {plan};
     assert_int_equal(weir_arena_bytes(plans, 1, WEIR_KIND_DEVICE), 18 * gib + 4096);
     weir_arena *arena = (weir_arena *)plan;
-    weir_arena_options o = {.size = sizeof o, .plans = plans, .plan_count = 1};
+    weir_arena_options o = {.struct_size = sizeof o, .plans = plans, .plan_count = 1};
     snapshot before = take_snapshot(f->runtime);
-    fails(WEIR_OUT_OF_MEMORY, weir_arena_open(f->client, &o, &arena)); /* 64 MiB is the budget */
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_arena_open(f->client, &o, &arena)); /* 64 MiB is the budget */
     assert_null(arena);
     assert_int_equal(last_refusal().requested, 18 * gib + 4096); /* the deficit is of the plan's numbers */
     assert_int_equal(live_of(f), before.device.live);
     weir_buffers *small = empty_list(); /* an offset beyond 32 bits, in the middle of what is there */
     add(small, 0, 1, 1);
-    weir_buffer far = {.size = sizeof far, .begin = 0, .end = 1, .bytes = 64, .fixed = true, .offset = 5 * gib};
+    weir_buffer far = {.struct_size = sizeof far, .begin = 0, .end = 1, .bytes = 64, .fixed = true, .offset = 5 * gib};
     ok(weir_buffers_add(small, &far, NULL));
     weir_plan *high = planned(small, 64);
     if (strcmp(device(), "host") == 0) {      /* whose pages come when they are touched */
@@ -496,18 +503,18 @@ static void a_plan_longer_than_any_device_is_refused(void **state)
 {
     fixture *f = *state;
     weir_buffers *list = empty_list();
-    weir_buffer far = {.size = sizeof far, .end = 1, .bytes = 64, .fixed = true, .offset = (uint64_t)1 << 62};
+    weir_buffer far = {.struct_size = sizeof far, .end = 1, .bytes = 64, .fixed = true, .offset = (uint64_t)1 << 62};
     ok(weir_buffers_add(list, &far, NULL));
     weir_plan *plan = plan_of_one(64), *endless = planned(list, 64);
     const weir_plan *plans[] = {plan};
     assert_int_equal(weir_arena_bytes((const weir_plan *[]){endless}, 1, WEIR_KIND_DEVICE), UINT64_MAX);
     weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1});
-    fails(WEIR_INVALID, weir_arena_add(arena, endless, WEIR_STREAM_HOST, NULL));
+    fails(WEIR_ERR_INVALID, weir_arena_add(arena, endless, WEIR_STREAM_HOST, NULL));
     assert_int_equal(arena_details(arena).buckets, 1);
     ok(weir_arena_close(arena, WEIR_STREAM_HOST));
     plans[0] = endless;
-    weir_arena_options o = {.size = sizeof o, .plans = plans, .plan_count = 1};
-    fails(WEIR_INVALID, weir_arena_open(f->client, &o, &arena));
+    weir_arena_options o = {.struct_size = sizeof o, .plans = plans, .plan_count = 1};
+    fails(WEIR_ERR_INVALID, weir_arena_open(f->client, &o, &arena));
     weir_plan_destroy(plan);
     weir_plan_destroy(endless);
 }
@@ -518,29 +525,29 @@ static void what_makes_no_arena_is_refused(void **state)
     weir_plan *plan = plan_of_one(1000);
     const weir_plan *plans[] = {plan}, *none[] = {NULL};
     weir_arena *arena;
-    weir_arena_options o = {.size = sizeof o};
+    weir_arena_options o = {.struct_size = sizeof o};
     snapshot before = take_snapshot(f->runtime);
-    fails(WEIR_INVALID, weir_arena_open(f->client, NULL, &arena));
-    fails(WEIR_INVALID, weir_arena_open(f->client, &o, NULL));
-    fails(WEIR_INVALID, weir_arena_open(NULL, &o, &arena));
-    fails(WEIR_INVALID, weir_arena_open(f->client, &o, &arena)); /* neither plan nor room */
+    fails(WEIR_ERR_INVALID, weir_arena_open(f->client, NULL, &arena));
+    fails(WEIR_ERR_INVALID, weir_arena_open(f->client, &o, NULL));
+    fails(WEIR_ERR_INVALID, weir_arena_open(NULL, &o, &arena));
+    fails(WEIR_ERR_INVALID, weir_arena_open(f->client, &o, &arena)); /* neither plan nor room */
     o.plan_count = 1;
-    fails(WEIR_INVALID, weir_arena_open(f->client, &o, &arena));
+    fails(WEIR_ERR_INVALID, weir_arena_open(f->client, &o, &arena));
     o.plans = none;
-    fails(WEIR_INVALID, weir_arena_open(f->client, &o, &arena));
+    fails(WEIR_ERR_INVALID, weir_arena_open(f->client, &o, &arena));
     o.plans = plans;
     weir_runtime *runtime = make_runtime(MIB);
     weir_client *client = open_client(runtime, "elsewhere", 0, 0);
     ok(weir_parameters_open(client, NULL, &o.parameters));
-    fails(WEIR_INVALID, weir_arena_open(f->client, &o, &arena));
+    fails(WEIR_ERR_INVALID, weir_arena_open(f->client, &o, &arena));
     ok(weir_parameters_release(o.parameters));
     o.parameters = NULL;
     ok(weir_arena_pool_get(runtime, NULL, &o.pool));
-    fails(WEIR_INVALID, weir_arena_open(f->client, &o, &arena));
+    fails(WEIR_ERR_INVALID, weir_arena_open(f->client, &o, &arena));
     ok(weir_arena_pool_put(o.pool));
     unchanged(f->runtime, before);
-    fails(WEIR_INVALID, weir_arena_begin(NULL, 0, f->a));
-    fails(WEIR_INVALID, weir_arena_end(NULL));
+    fails(WEIR_ERR_INVALID, weir_arena_begin(NULL, 0, f->a));
+    fails(WEIR_ERR_INVALID, weir_arena_end(NULL));
     ok(weir_arena_close(NULL, f->a));
     ok(weir_client_close(client));
     ok(weir_runtime_destroy(runtime));

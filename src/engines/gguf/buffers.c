@@ -58,20 +58,20 @@ static void free_buffer(ggml_backend_buffer_t buffer)
 static weir_class class_of(const wg_phase *phase)
 {
     if (phase->stage == WG_LOADING)
-        return WEIR_WEIGHTS;
+        return WEIR_CLASS_WEIGHTS;
     if (phase->saw_cache)
-        return WEIR_KV;
-    return phase->saw_tensor ? WEIR_SCRATCH : WEIR_ACTIVATIONS;
+        return WEIR_CLASS_KV;
+    return phase->saw_tensor ? WEIR_CLASS_SCRATCH : WEIR_CLASS_ACTIVATIONS;
 }
 
 static const char *tag_of(weir_class memory_class)
 {
     switch (memory_class) {
-    case WEIR_WEIGHTS:
+    case WEIR_CLASS_WEIGHTS:
         return "weights";
-    case WEIR_KV:
+    case WEIR_CLASS_KV:
         return "KV cache";
-    case WEIR_SCRATCH:
+    case WEIR_CLASS_SCRATCH:
         return "compute buffer";
     default:
         return "output buffer";

@@ -12,19 +12,19 @@ enum { MOST_LAYERS = 512, MOST_EXPERTS = 1024, MOST_HEADS = 65536, MOST_WIDTH = 
 weir_status wg_bad_key(const wg_file *file, const wg_key *key, const char *what)
 {
     if (key->kind == WG_TEXT)
-        return weir_fail(WEIR_CORRUPT, "%s: key '%s' is '%.60s'%s: %s, at byte %llu", file->path, key->name, key->text,
-                         key->text_bytes > 60 ? "…" : "", what, (unsigned long long)key->value_at);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s' is '%.60s'%s: %s, at byte %llu", file->path, key->name,
+                         key->text, key->text_bytes > 60 ? "…" : "", what, (unsigned long long)key->value_at);
     if (key->kind == WG_ARRAY)
-        return weir_fail(WEIR_CORRUPT, "%s: key '%s', %llu elements of %s: %s, at byte %llu", file->path, key->name,
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s', %llu elements of %s: %s, at byte %llu", file->path, key->name,
                          (unsigned long long)key->count, wg_kind_name(key->element), what,
                          (unsigned long long)key->value_at);
-    return weir_fail(WEIR_CORRUPT, "%s: key '%s' is %s %g: %s, at byte %llu", file->path, key->name,
+    return weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s' is %s %g: %s, at byte %llu", file->path, key->name,
                      wg_kind_name(key->kind), key->number, what, (unsigned long long)key->value_at);
 }
 
 weir_status wg_bad_tensor(const wg_file *file, const wg_tensor *tensor, const char *what)
 {
-    return weir_fail(WEIR_CORRUPT,
+    return weir_fail(WEIR_ERR_CORRUPT,
                      "%s: tensor '%s' (%llu × %llu × %llu × %llu of type %u) %s, in its entry at byte %llu", file->path,
                      tensor->name, (unsigned long long)tensor->ne[0], (unsigned long long)tensor->ne[1],
                      (unsigned long long)tensor->ne[2], (unsigned long long)tensor->ne[3], tensor->type, what,
@@ -33,7 +33,7 @@ weir_status wg_bad_tensor(const wg_file *file, const wg_tensor *tensor, const ch
 
 weir_status wg_no_key(const wg_file *file, const char *name)
 {
-    return weir_fail(WEIR_CORRUPT, "%s: key '%s' is missing", file->path, name);
+    return weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s' is missing", file->path, name);
 }
 
 static const wg_key *own_key(const wg_file *file, const wg_facts *facts, const char *suffix)
@@ -45,13 +45,13 @@ static const wg_key *own_key(const wg_file *file, const wg_facts *facts, const c
 
 /* ---- single values ---------------------------------------------------------------------------------------------- */
 
-/* An integer of the architecture's own. Absent: WEIR_CORRUPT when `needed`, else *value stays as it is. */
+/* An integer of the architecture's own. Absent: WEIR_ERR_CORRUPT when `needed`, else *value stays as it is. */
 static weir_status number(const wg_file *file, const wg_facts *facts, const char *suffix, bool needed, uint32_t least,
                           uint32_t most, uint32_t *value)
 {
     const wg_key *key = own_key(file, facts, suffix);
     if (!key && needed)
-        return weir_fail(WEIR_CORRUPT, "%s: key '%s.%s' is missing", file->path, facts->architecture, suffix);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s.%s' is missing", file->path, facts->architecture, suffix);
     if (!key)
         return WEIR_OK;
     if (key->kind != WG_U32)
@@ -70,7 +70,7 @@ static weir_status real(const wg_file *file, const wg_facts *facts, const char *
 {
     const wg_key *key = own_key(file, facts, suffix);
     if (!key && needed)
-        return weir_fail(WEIR_CORRUPT, "%s: key '%s.%s' is missing", file->path, facts->architecture, suffix);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s.%s' is missing", file->path, facts->architecture, suffix);
     if (!key)
         return WEIR_OK;
     if (key->kind != WG_F32)
@@ -128,11 +128,11 @@ static weir_status architecture(const wg_file *file, wg_facts *facts)
     facts->known = strcmp(facts->architecture, "llama") == 0 || strcmp(facts->architecture, "bert") == 0;
     const wg_key *parts = wg_file_key(file, "split.count");
     if (parts && parts->number != 0 && parts->number != 1)
-        return weir_fail(WEIR_UNSUPPORTED, "%s: is one of %.0f parts; join them with llama-gguf-split --merge",
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: is one of %.0f parts; join them with llama-gguf-split --merge",
                          file->path, parts->number);
     const wg_key *kind = wg_file_key(file, "general.type");
     if (kind && kind->kind == WG_TEXT && strcmp(kind->text, "model") != 0)
-        return weir_fail(WEIR_UNSUPPORTED, "%s: is no model but '%.60s'", file->path, kind->text);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: is no model but '%.60s'", file->path, kind->text);
     return WEIR_OK;
 }
 
@@ -155,7 +155,7 @@ static weir_status experts(const wg_file *file, const wg_facts *facts)
     if (groups > 1)
         sane = sane && count % groups == 0 && groups_used > 0 && groups_used < groups;
     if (!sane)
-        return weir_fail(WEIR_CORRUPT,
+        return weir_fail(WEIR_ERR_CORRUPT,
                          "%s: keys '%s.expert_*' contradict one another: %u experts in %u groups, %u and "
                          "%u groups used",
                          file->path, facts->architecture, count, groups, most, groups_used);
@@ -191,7 +191,7 @@ static weir_status heads(const wg_file *file, const wg_facts *facts, bool rotate
         status = per_layer(file, facts, "attention.head_count_kv", MOST_HEADS, kv);
     for (uint32_t i = 0; status == WEIR_OK && i < facts->layers; i++)
         if (count[i] == 0 || kv[i] == 0 || kv[i] > count[i] || count[i] % kv[i] != 0)
-            status = weir_fail(WEIR_CORRUPT,
+            status = weir_fail(WEIR_ERR_CORRUPT,
                                "%s: keys '%s.attention.head_count' and 'head_count_kv' say %u and %u for "
                                "layer %u; both must be there, and the second divide the first",
                                file->path, facts->architecture, count[i], kv[i], i);
@@ -199,7 +199,7 @@ static weir_status heads(const wg_file *file, const wg_facts *facts, bool rotate
     if (status == WEIR_OK && count[0] != 0) {
         key_length = value_length = facts->width / count[0];
         if (!own_key(file, facts, "attention.key_length") && facts->width % count[0] != 0)
-            status = weir_fail(WEIR_CORRUPT, "%s: key '%s.embedding_length' is %u, which %u heads do not divide",
+            status = weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s.embedding_length' is %u, which %u heads do not divide",
                                file->path, facts->architecture, facts->width, count[0]);
     }
     if (status == WEIR_OK)
@@ -212,7 +212,7 @@ static weir_status heads(const wg_file *file, const wg_facts *facts, bool rotate
     if (status != WEIR_OK)
         return status;
     if (key_length != value_length || (rotates && (rotated != key_length || rotated % 2 != 0)))
-        return weir_fail(WEIR_CORRUPT,
+        return weir_fail(WEIR_ERR_CORRUPT,
                          "%s: '%s' with heads of %u (keys) and %u (values) of which %u are rotated cannot "
                          "be computed: all three must be the same even number",
                          file->path, facts->architecture, key_length, value_length, rotated);
@@ -265,7 +265,7 @@ static weir_status own_rules(const wg_file *file, const wg_facts *facts)
     if (status == WEIR_OK && causal && (causal->integer != 0) == bert)
         status = wg_bad_key(file, causal, bert ? "a bert sees its whole text" : "a llama sees only what came before");
     if (status == WEIR_OK && bert && !causal)
-        status = weir_fail(WEIR_CORRUPT, "%s: key 'bert.attention.causal' is missing", file->path);
+        status = weir_fail(WEIR_ERR_CORRUPT, "%s: key 'bert.attention.causal' is missing", file->path);
     return status == WEIR_OK ? wg_check_tensors(file, facts) : status;
 }
 
@@ -282,7 +282,7 @@ weir_status wg_check(const char *path, wg_facts *out)
     if (status == WEIR_OK)
         status = wg_check_vocabulary(&file, out);
     if (status == WEIR_OK && file.tensor_count == 0)
-        status = weir_fail(WEIR_CORRUPT, "%s: holds no tensors: a vocabulary only", path);
+        status = weir_fail(WEIR_ERR_CORRUPT, "%s: holds no tensors: a vocabulary only", path);
     if (status == WEIR_OK && out->known)
         status = own_rules(&file, out);
     wg_file_close(&file);

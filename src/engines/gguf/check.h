@@ -13,8 +13,8 @@ typedef struct wg_facts {
     bool known;                      /* an architecture whose every rule is written down here */
 } wg_facts;
 
-/* Opens the file, checks structure and meaning, closes it. WEIR_CORRUPT names key or tensor and the byte;
- * WEIR_UNSUPPORTED what this engine does not run. */
+/* Opens the file, checks structure and meaning, closes it. WEIR_ERR_CORRUPT names key or tensor and the byte;
+ * WEIR_ERR_UNSUPPORTED what this engine does not run. */
 weir_status wg_check(const char *path, wg_facts *out);
 
 /* check_tensors.c: shapes and types of what the architectures `llama` and `bert` compute with. */
@@ -22,7 +22,7 @@ weir_status wg_check_tensors(const wg_file *file, const wg_facts *facts);
 /* check_vocabulary.c: the tokenizer's arrays agree with one another and with the embedding table. */
 weir_status wg_check_vocabulary(const wg_file *file, wg_facts *facts);
 
-/* For the three of them: WEIR_CORRUPT about a key, and one about a tensor. */
+/* For the three of them: WEIR_ERR_CORRUPT about a key, and one about a tensor. */
 weir_status wg_bad_key(const wg_file *file, const wg_key *key, const char *what);
 weir_status wg_bad_tensor(const wg_file *file, const wg_tensor *tensor, const char *what);
 weir_status wg_no_key(const wg_file *file, const char *name);

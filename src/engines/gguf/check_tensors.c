@@ -38,7 +38,7 @@ static weir_status shape(const wg_file *file, const char *name, uint64_t first, 
     const wg_tensor *tensor = wg_file_tensor(file, name);
     char what[96];
     if (!tensor)
-        return weir_fail(WEIR_CORRUPT, "%s: tensor '%s' is missing", file->path, name);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: tensor '%s' is missing", file->path, name);
     if (tensor->ne[0] == first && tensor->ne[1] == second && tensor->ne[2] == 1 && tensor->ne[3] == 1)
         return WEIR_OK;
     snprintf(what, sizeof what, "should be %llu × %llu", (unsigned long long)first, (unsigned long long)second);

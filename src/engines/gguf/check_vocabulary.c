@@ -71,14 +71,14 @@ static weir_status unique(const wg_file *file, const wg_key *key)
 {
     entry *entries = calloc((size_t)key->count, sizeof *entries);
     if (!entries)
-        return weir_fail(WEIR_SYSTEM, "%s: no memory for a list of its tokens", file->path);
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory for a list of its tokens", file->path);
     weir_status status = list_texts(file, key, entries);
     if (status == WEIR_OK)
         qsort(entries, (size_t)key->count, sizeof *entries, by_hash);
     for (uint64_t i = 1; status == WEIR_OK && i < key->count; i++)
         if (entries[i].bytes > 0 && entries[i].hash == entries[i - 1].hash &&
             same_text(file, &entries[i - 1], &entries[i]))
-            status = weir_fail(WEIR_CORRUPT, "%s: key '" TOKENS "' holds one token twice, at bytes %llu and %llu",
+            status = weir_fail(WEIR_ERR_CORRUPT, "%s: key '" TOKENS "' holds one token twice, at bytes %llu and %llu",
                                file->path, (unsigned long long)entries[i - 1].at, (unsigned long long)entries[i].at);
     free(entries);
     return status;
@@ -101,8 +101,8 @@ static weir_status beside(const wg_file *file, const char *name, uint32_t elemen
         float score = 0;
         status = wg_cursor_read(&cursor, &score, sizeof score);
         if (status == WEIR_OK && isnan(score))
-            status = weir_fail(WEIR_CORRUPT, "%s: key '%s' has no number at element %llu, byte %llu", file->path, name,
-                               (unsigned long long)i, (unsigned long long)(cursor.at - sizeof score));
+            status = weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s' has no number at element %llu, byte %llu", file->path,
+                               name, (unsigned long long)i, (unsigned long long)(cursor.at - sizeof score));
     }
     wg_cursor_close(&cursor);
     return status;
@@ -117,8 +117,8 @@ static weir_status special(const wg_file *file, const char *name, uint32_t other
     if (key && key->integer >= count && (needed || key->integer != UINT32_MAX))
         return wg_bad_key(file, key, "there is no token of that number");
     if (!key && needed && otherwise >= count)
-        return weir_fail(WEIR_CORRUPT, "%s: key '%s' is missing, and there is no token %u to take instead", file->path,
-                         name, otherwise);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s' is missing, and there is no token %u to take instead",
+                         file->path, name, otherwise);
     return WEIR_OK;
 }
 
@@ -137,7 +137,7 @@ static weir_status specials(const wg_file *file, const char *model, uint64_t cou
         return status;
     bool usual = !wg_file_key(file, "tokenizer.ggml.seperator_token_id");
     if (usual && count <= 102)
-        return weir_fail(WEIR_CORRUPT,
+        return weir_fail(WEIR_ERR_CORRUPT,
                          "%s: key 'tokenizer.ggml.seperator_token_id' is missing, and there is no token "
                          "102 to take instead",
                          file->path);
@@ -152,7 +152,7 @@ weir_status wg_check_vocabulary(const wg_file *file, wg_facts *facts)
     if (model->kind != WG_TEXT)
         return wg_bad_key(file, model, "it must be a text");
     if (strcmp(model->text, "none") == 0 || strcmp(model->text, "no_vocab") == 0)
-        return weir_fail(WEIR_UNSUPPORTED, "%s: has no vocabulary", file->path);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: has no vocabulary", file->path);
     const wg_key *tokens = wg_file_key(file, TOKENS);
     if (!tokens)
         return wg_no_key(file, TOKENS);

@@ -13,7 +13,7 @@ weir_status wg_cursor_open(const wg_file *file, uint64_t at, wg_cursor *out)
     *out = (wg_cursor){.file = file, .at = at, .window_at = at};
     out->window = malloc(WINDOW);
     if (!out->window)
-        return weir_fail(WEIR_SYSTEM, "%s: no memory for a window of %d bytes to read it", file->path, WINDOW);
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory for a window of %d bytes to read it", file->path, WINDOW);
     return WEIR_OK;
 }
 
@@ -30,10 +30,10 @@ static weir_status fill(wg_cursor *cursor)
         got = pread(cursor->file->descriptor, cursor->window, WINDOW, (off_t)cursor->at);
     while (got < 0 && errno == EINTR);
     if (got < 0)
-        return weir_fail(WEIR_SYSTEM, "%s: cannot be read at byte %llu: %s", cursor->file->path,
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: cannot be read at byte %llu: %s", cursor->file->path,
                          (unsigned long long)cursor->at, strerror(errno));
     if (got == 0)
-        return weir_fail(WEIR_CORRUPT, "%s: became shorter while it was read, at byte %llu", cursor->file->path,
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: became shorter while it was read, at byte %llu", cursor->file->path,
                          (unsigned long long)cursor->at);
     cursor->window_at = cursor->at;
     cursor->window_bytes = (size_t)got;
@@ -44,9 +44,9 @@ weir_status wg_cursor_read(wg_cursor *cursor, void *out, uint64_t bytes)
 {
     uint64_t left = cursor->file->size - cursor->at;
     if (bytes > left)
-        return weir_fail(WEIR_CORRUPT, "%s: ends too early: %llu bytes are expected at byte %llu, and %llu are left",
-                         cursor->file->path, (unsigned long long)bytes, (unsigned long long)cursor->at,
-                         (unsigned long long)left);
+        return weir_fail(
+            WEIR_ERR_CORRUPT, "%s: ends too early: %llu bytes are expected at byte %llu, and %llu are left",
+            cursor->file->path, (unsigned long long)bytes, (unsigned long long)cursor->at, (unsigned long long)left);
     if (!out) {
         cursor->at += bytes;
         return WEIR_OK;
@@ -78,7 +78,7 @@ weir_status wg_cursor_text_bytes(wg_cursor *cursor, uint64_t *bytes)
         return status;
     uint64_t left = cursor->file->size - cursor->at;
     if (*bytes > left)
-        return weir_fail(WEIR_CORRUPT, "%s: a text at byte %llu claims %llu bytes, and %llu are left",
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: a text at byte %llu claims %llu bytes, and %llu are left",
                          cursor->file->path, (unsigned long long)at, (unsigned long long)*bytes,
                          (unsigned long long)left);
     return WEIR_OK;

@@ -24,9 +24,10 @@ static weir_status add_text(const weir_engine_model *model, const wg_run_setting
                             size_t count, texts *to)
 {
     if (count == 0)
-        return weir_fail(WEIR_INVALID, "text %zu has no tokens", to->count + 1);
+        return weir_fail(WEIR_ERR_INVALID, "text %zu has no tokens", to->count + 1);
     if (count > model->longest && !settings->truncate)
-        return weir_fail(WEIR_INVALID, "text %zu has %zu tokens, and the context holds %u; cut it, or set 'truncate'%s",
+        return weir_fail(WEIR_ERR_INVALID,
+                         "text %zu has %zu tokens, and the context holds %u; cut it, or set 'truncate'%s",
                          to->count + 1, count, model->longest,
                          model->longest < model->facts.context ? ", or load with a larger 'context'" : "");
     bool cut = count > model->longest;
@@ -35,7 +36,7 @@ static weir_status add_text(const weir_engine_model *model, const wg_run_setting
         size_t room = (to->token_count + kept) * 2 + 64;
         int32_t *grown = realloc(to->tokens, room * sizeof *grown);
         if (!grown)
-            return weir_fail(WEIR_SYSTEM, "no memory for %zu tokens", room);
+            return weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu tokens", room);
         to->tokens = grown;
         to->token_room = room;
     }
@@ -43,7 +44,7 @@ static weir_status add_text(const weir_engine_model *model, const wg_run_setting
         size_t room = to->room ? to->room * 2 : 16;
         size_t *grown = realloc(to->ends, room * sizeof *grown);
         if (!grown)
-            return weir_fail(WEIR_SYSTEM, "no memory for %zu texts", room);
+            return weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu texts", room);
         to->ends = grown;
         to->room = room;
     }
@@ -90,7 +91,7 @@ static weir_status read_rows(const weir_engine_model *model, const wg_run_settin
             count--;
         for (size_t i = 0; i < count && status == WEIR_OK; i++)
             if (tokens[i] == -1)
-                status = weir_fail(WEIR_INVALID, "the input 'tokens' has a -1 before the end of row %zu", row);
+                status = weir_fail(WEIR_ERR_INVALID, "the input 'tokens' has a -1 before the end of row %zu", row);
         if (status == WEIR_OK)
             status = add_text(model, settings, tokens, count, to);
     }
@@ -155,7 +156,7 @@ static weir_status make_call(call *it)
     wg_phase_end(&phase);
     if (!whole) {
         atomic_store(&it->model->broken, true);
-        return weir_fail(WEIR_ENGINE, "llama.cpp failed in the middle of a run: %s", thrown);
+        return weir_fail(WEIR_ERR_ENGINE, "llama.cpp failed in the middle of a run: %s", thrown);
     }
     return it->code == 0 ? WEIR_OK : wg_run_failed(it->model, &phase, it->code);
 }
@@ -171,7 +172,7 @@ static weir_status call_all(weir_engine_model *model, const texts *all, float *v
             if (it.past - it.first == WG_EMBED_SEQUENCES || all->ends[it.past] - begin > model->pack)
                 break;
         it.out = vectors + it.first * model->width;
-        status = atomic_load(&run->stop) ? weir_fail(WEIR_CANCELLED, "the run was cancelled") : make_call(&it);
+        status = atomic_load(&run->stop) ? weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled") : make_call(&it);
         it.first = it.past;
     }
     model->library->llama_batch_free(it.batch);
@@ -194,11 +195,11 @@ static weir_status embed_all(weir_engine_model *model, const wg_run_settings *se
     size_t bytes = all->count * model->width * sizeof(float);
     float *vectors = malloc(bytes);
     if (!vectors)
-        return weir_fail(WEIR_SYSTEM, "no memory for %zu embeddings", all->count);
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu embeddings", all->count);
     weir_status status = call_all(model, all, vectors, run);
     for (size_t i = 0; status == WEIR_OK && settings->normalize && i < all->count; i++)
         normalize(vectors + i * model->width, model->width);
-    wg_part part = {"embeddings", WEIR_F32, 2, {(int64_t)all->count, model->width}, vectors, bytes};
+    wg_part part = {"embeddings", WEIR_TYPE_F32, 2, {(int64_t)all->count, model->width}, vectors, bytes};
     if (status == WEIR_OK)
         status = wg_hand_out(model, &part, 1, out);
     free(vectors);
@@ -212,8 +213,8 @@ weir_status wg_embed(weir_engine_model *model, const weir_inference *inference, 
     texts all = {0};
     weir_status status = wg_the_input(model, inference, &input);
     if (status == WEIR_OK)
-        status = input->type == WEIR_TEXT ? read_lines(model, settings, input, &all)
-                                          : read_rows(model, settings, input, &all);
+        status = input->type == WEIR_TYPE_TEXT ? read_lines(model, settings, input, &all)
+                                               : read_rows(model, settings, input, &all);
     if (status == WEIR_OK)
         status = embed_all(model, settings, &all, run, out);
     if (status == WEIR_OK)

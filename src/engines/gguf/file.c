@@ -16,7 +16,7 @@ enum { LEAST_KEY = 8 + 1 + 4 + 1, LEAST_TENSOR = 8 + 1 + 4 + 8 + 4 + 8, LONGEST_
 
 static weir_status corrupt(const wg_file *file, uint64_t at, const char *what)
 {
-    return weir_fail(WEIR_CORRUPT, "%s: %s, at byte %llu", file->path, what, (unsigned long long)at);
+    return weir_fail(WEIR_ERR_CORRUPT, "%s: %s, at byte %llu", file->path, what, (unsigned long long)at);
 }
 
 /* ---- keys ------------------------------------------------------------------------------------------------------- */
@@ -75,12 +75,13 @@ static weir_status skip_array(wg_cursor *cursor, wg_key *key)
         return status;
     size_t each = key->element == WG_TEXT ? 8 : wg_kind_bytes(key->element);
     if (each == 0)
-        return weir_fail(WEIR_CORRUPT, "%s: key '%s' is an array of %s (kind %u), at byte %llu", file->path, key->name,
-                         wg_kind_name(key->element), key->element, (unsigned long long)at);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s' is an array of %s (kind %u), at byte %llu", file->path,
+                         key->name, wg_kind_name(key->element), key->element, (unsigned long long)at);
     if (key->count > (file->size - cursor->at) / each)
-        return weir_fail(WEIR_CORRUPT, "%s: key '%s' claims %llu elements of %s at byte %llu, and %llu bytes are left",
-                         file->path, key->name, (unsigned long long)key->count, wg_kind_name(key->element),
-                         (unsigned long long)at, (unsigned long long)(file->size - cursor->at));
+        return weir_fail(WEIR_ERR_CORRUPT,
+                         "%s: key '%s' claims %llu elements of %s at byte %llu, and %llu bytes are left", file->path,
+                         key->name, (unsigned long long)key->count, wg_kind_name(key->element), (unsigned long long)at,
+                         (unsigned long long)(file->size - cursor->at));
     key->value_at = cursor->at;
     if (key->element != WG_TEXT)
         return wg_cursor_read(cursor, NULL, key->count * each);
@@ -111,11 +112,11 @@ static weir_status read_key(wg_cursor *cursor, wg_key *key)
     if (status != WEIR_OK)
         return status;
     if (bytes == 0 || bytes > LONGEST_KEY)
-        return weir_fail(WEIR_CORRUPT, "%s: a key has a name of %llu bytes (1 to %d are allowed), at byte %llu",
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: a key has a name of %llu bytes (1 to %d are allowed), at byte %llu",
                          file->path, (unsigned long long)bytes, LONGEST_KEY, (unsigned long long)key->at);
     key->name = calloc(1, (size_t)bytes + 1);
     if (!key->name)
-        return weir_fail(WEIR_SYSTEM, "%s: no memory to read its keys", file->path);
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory to read its keys", file->path);
     status = wg_cursor_read(cursor, key->name, bytes);
     if (status == WEIR_OK && !is_plain(key->name, bytes))
         return corrupt(file, key->at, "a key's name holds control characters");
@@ -130,11 +131,11 @@ static weir_status read_key(wg_cursor *cursor, wg_key *key)
     if (key->kind == WG_TEXT)
         return read_text(cursor, key);
     if (wg_kind_bytes(key->kind) == 0)
-        return weir_fail(WEIR_CORRUPT, "%s: key '%s' is of kind %u, which is none, at byte %llu", file->path, key->name,
-                         key->kind, (unsigned long long)kind_at);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s' is of kind %u, which is none, at byte %llu", file->path,
+                         key->name, key->kind, (unsigned long long)kind_at);
     status = read_scalar(cursor, key);
     if (status == WEIR_OK && key->kind == WG_BOOL && key->integer > 1)
-        return weir_fail(WEIR_CORRUPT, "%s: key '%s' is a bool of value %llu, at byte %llu", file->path, key->name,
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s' is a bool of value %llu, at byte %llu", file->path, key->name,
                          (unsigned long long)key->integer, (unsigned long long)key->value_at);
     return status;
 }
@@ -158,7 +159,7 @@ static weir_status read_keys(wg_cursor *cursor, wg_file *file, uint64_t count)
     for (uint64_t i = 0; i < count; i++) {
         wg_key *keys = grown(file->keys, file->key_count, sizeof *keys);
         if (!keys)
-            return weir_fail(WEIR_SYSTEM, "%s: no memory to read its keys", file->path);
+            return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory to read its keys", file->path);
         file->keys = keys;
         memset(&keys[file->key_count], 0, sizeof *keys);
         weir_status status = read_key(cursor, &keys[file->key_count++]);
@@ -169,7 +170,7 @@ static weir_status read_keys(wg_cursor *cursor, wg_file *file, uint64_t count)
         qsort(file->keys, file->key_count, sizeof *file->keys, by_key_name);
     for (size_t i = 1; i < file->key_count; i++)
         if (strcmp(file->keys[i - 1].name, file->keys[i].name) == 0)
-            return weir_fail(WEIR_CORRUPT, "%s: key '%s' stands there twice, at bytes %llu and %llu", file->path,
+            return weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s' stands there twice, at bytes %llu and %llu", file->path,
                              file->keys[i].name, (unsigned long long)file->keys[i - 1].at,
                              (unsigned long long)file->keys[i].at);
     return WEIR_OK;
@@ -182,7 +183,7 @@ static weir_status read_alignment(wg_file *file)
     if (!key)
         return WEIR_OK;
     if (key->kind != WG_U32 || key->integer == 0 || (key->integer & (key->integer - 1)) != 0)
-        return weir_fail(WEIR_CORRUPT,
+        return weir_fail(WEIR_ERR_CORRUPT,
                          "%s: key 'general.alignment' is %s %.0f and must be a u32 power of two, at byte "
                          "%llu",
                          file->path, wg_kind_name(key->kind), key->number, (unsigned long long)key->value_at);
@@ -194,7 +195,7 @@ static weir_status read_alignment(wg_file *file)
 
 static weir_status bad_tensor(const wg_file *file, const wg_tensor *tensor, const char *what)
 {
-    return weir_fail(WEIR_CORRUPT, "%s: tensor '%s' %s, in its entry at byte %llu", file->path, tensor->name, what,
+    return weir_fail(WEIR_ERR_CORRUPT, "%s: tensor '%s' %s, in its entry at byte %llu", file->path, tensor->name, what,
                      (unsigned long long)tensor->at);
 }
 
@@ -206,7 +207,7 @@ static weir_status read_tensor_name(wg_cursor *cursor, wg_tensor *tensor)
     if (status != WEIR_OK)
         return status;
     if (bytes == 0 || bytes >= WG_NAME_BYTES)
-        return weir_fail(WEIR_CORRUPT, "%s: a tensor has a name of %llu bytes (1 to %d are allowed), at byte %llu",
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: a tensor has a name of %llu bytes (1 to %d are allowed), at byte %llu",
                          file->path, (unsigned long long)bytes, WG_NAME_BYTES - 1, (unsigned long long)tensor->at);
     status = wg_cursor_read(cursor, tensor->name, bytes);
     if (status == WEIR_OK && !is_plain(tensor->name, bytes))
@@ -266,7 +267,7 @@ static weir_status index_tensors(wg_file *file)
         return WEIR_OK;
     file->by_name = malloc(file->tensor_count * sizeof *file->by_name);
     if (!file->by_name)
-        return weir_fail(WEIR_SYSTEM, "%s: no memory for an index of its tensors", file->path);
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory for an index of its tensors", file->path);
     for (size_t i = 0; i < file->tensor_count; i++)
         file->by_name[i] = &file->tensors[i];
     qsort(file->by_name, file->tensor_count, sizeof *file->by_name, by_tensor_name);
@@ -281,7 +282,7 @@ static weir_status read_tensors(wg_cursor *cursor, wg_file *file, uint64_t count
     for (uint64_t i = 0; i < count; i++) {
         wg_tensor *tensors = grown(file->tensors, file->tensor_count, sizeof *tensors);
         if (!tensors)
-            return weir_fail(WEIR_SYSTEM, "%s: no memory to read its tensors", file->path);
+            return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory to read its tensors", file->path);
         file->tensors = tensors;
         memset(&tensors[file->tensor_count], 0, sizeof *tensors);
         weir_status status = read_tensor(cursor, &tensors[file->tensor_count++]);
@@ -302,13 +303,13 @@ static weir_status place_tensors(wg_file *file, uint64_t directory_end)
         const wg_tensor *tensor = &file->tensors[i];
         uint64_t room = file->size - file->data_at;
         if (tensor->offset != expected)
-            return weir_fail(WEIR_CORRUPT,
+            return weir_fail(WEIR_ERR_CORRUPT,
                              "%s: tensor '%s' has offset %llu where %llu is next, in its entry at byte "
                              "%llu",
                              file->path, tensor->name, (unsigned long long)tensor->offset, (unsigned long long)expected,
                              (unsigned long long)tensor->at);
         if (tensor->offset > room || tensor->bytes > room - tensor->offset)
-            return weir_fail(WEIR_CORRUPT,
+            return weir_fail(WEIR_ERR_CORRUPT,
                              "%s: tensor '%s' takes %llu bytes from byte %llu on, and the file ends at "
                              "%llu",
                              file->path, tensor->name, (unsigned long long)tensor->bytes,
@@ -332,9 +333,9 @@ static weir_status read_header(wg_cursor *cursor, wg_file *file, uint64_t *tenso
     if (status != WEIR_OK)
         return status;
     if ((file->version & 0xffff) == 0)
-        return weir_fail(WEIR_UNSUPPORTED, "%s: is a GGUF file of the other byte order", file->path);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: is a GGUF file of the other byte order", file->path);
     if (file->version != 2 && file->version != 3)
-        return weir_fail(WEIR_UNSUPPORTED, "%s: is a GGUF file of version %u; 2 and 3 can be read", file->path,
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: is a GGUF file of version %u; 2 and 3 can be read", file->path,
                          file->version);
     status = wg_cursor_read(cursor, tensors, 8);
     if (status == WEIR_OK)
@@ -342,10 +343,10 @@ static weir_status read_header(wg_cursor *cursor, wg_file *file, uint64_t *tenso
     if (status != WEIR_OK)
         return status;
     if (*tensors > file->size / LEAST_TENSOR)
-        return weir_fail(WEIR_CORRUPT, "%s: claims %llu tensors, more than its %llu bytes can hold, at byte 8",
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: claims %llu tensors, more than its %llu bytes can hold, at byte 8",
                          file->path, (unsigned long long)*tensors, (unsigned long long)file->size);
     if (*keys > file->size / LEAST_KEY)
-        return weir_fail(WEIR_CORRUPT, "%s: claims %llu keys, more than its %llu bytes can hold, at byte 16",
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: claims %llu keys, more than its %llu bytes can hold, at byte 16",
                          file->path, (unsigned long long)*keys, (unsigned long long)file->size);
     return WEIR_OK;
 }
@@ -376,12 +377,12 @@ weir_status wg_file_open(const char *path, wg_file *out)
     *out = (wg_file){.descriptor = -1, .path = path};
     out->descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (out->descriptor < 0)
-        return weir_fail(errno == ENOENT ? WEIR_NOT_FOUND : WEIR_SYSTEM, "%s: %s", path, strerror(errno));
+        return weir_fail(errno == ENOENT ? WEIR_ERR_NOT_FOUND : WEIR_ERR_SYSTEM, "%s: %s", path, strerror(errno));
     weir_status status = WEIR_OK;
     if (fstat(out->descriptor, &about) != 0)
-        status = weir_fail(WEIR_SYSTEM, "%s: %s", path, strerror(errno));
+        status = weir_fail(WEIR_ERR_SYSTEM, "%s: %s", path, strerror(errno));
     else if (!S_ISREG(about.st_mode))
-        status = weir_fail(WEIR_INVALID, "%s: is no regular file", path);
+        status = weir_fail(WEIR_ERR_INVALID, "%s: is no regular file", path);
     if (status == WEIR_OK) {
         out->size = (uint64_t)about.st_size;
         status = read_all(out);

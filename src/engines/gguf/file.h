@@ -63,8 +63,8 @@ typedef struct wg_file {
     const wg_tensor **by_name;
 } wg_file;
 
-/* WEIR_NOT_FOUND or WEIR_SYSTEM when the file cannot be read, WEIR_CORRUPT naming key or tensor and the byte, and
- * WEIR_UNSUPPORTED for another version or byte order. On success wg_file_close gives everything back. */
+/* WEIR_ERR_NOT_FOUND or WEIR_ERR_SYSTEM when the file cannot be read, WEIR_ERR_CORRUPT naming key or tensor and the byte, and
+ * WEIR_ERR_UNSUPPORTED for another version or byte order. On success wg_file_close gives everything back. */
 weir_status wg_file_open(const char *path, wg_file *out);
 void wg_file_close(wg_file *file);
 
@@ -91,7 +91,7 @@ typedef struct wg_cursor {
 
 weir_status wg_cursor_open(const wg_file *file, uint64_t at, wg_cursor *out);
 void wg_cursor_close(wg_cursor *cursor);
-/* WEIR_CORRUPT when the file ends before `bytes` more; `out` NULL skips them. */
+/* WEIR_ERR_CORRUPT when the file ends before `bytes` more; `out` NULL skips them. */
 weir_status wg_cursor_read(wg_cursor *cursor, void *out, uint64_t bytes);
 /* The length in front of a text, held against what is left of the file. */
 weir_status wg_cursor_text_bytes(wg_cursor *cursor, uint64_t *bytes);

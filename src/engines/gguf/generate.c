@@ -52,15 +52,15 @@ static weir_status in_chat(const weir_engine_model *model, const char *text, siz
     it.wanted = model->library->llama_model_chat_template(model->model, NULL);
     weir_status status = WEIR_OK;
     if (!it.wanted)
-        status = weir_fail(WEIR_INVALID, "the setting 'chat' asks for the model's chat template, and it has none");
+        status = weir_fail(WEIR_ERR_INVALID, "the setting 'chat' asks for the model's chat template, and it has none");
     for (int attempt = 0; attempt < 2 && status == WEIR_OK; attempt++) {
         free(it.out);
         it.room = attempt ? it.got + 1 : (int32_t)(bytes < INT32_MAX / 4 ? bytes * 2 + 1024 : bytes);
         it.out = malloc((size_t)it.room);
         if (!content || !it.out)
-            status = weir_fail(WEIR_SYSTEM, "no memory for a chat template");
+            status = weir_fail(WEIR_ERR_SYSTEM, "no memory for a chat template");
         else if (!wg_guarded(apply_template, &it, thrown, sizeof thrown) || it.got < 0)
-            status = weir_fail(WEIR_UNSUPPORTED, "llama.cpp does not know the model's chat template%s%s",
+            status = weir_fail(WEIR_ERR_UNSUPPORTED, "llama.cpp does not know the model's chat template%s%s",
                                thrown[0] ? ": " : "", thrown);
         else if (it.got <= it.room)
             break;
@@ -81,11 +81,11 @@ static weir_status read_prompt(generation *it, const weir_inference *inference)
     weir_status status = wg_the_input(it->model, inference, &input);
     if (status != WEIR_OK)
         return status;
-    if (input->type == WEIR_I32) {
+    if (input->type == WEIR_TYPE_I32) {
         it->prompt_count = input->bytes / sizeof *it->prompt;
         it->prompt = malloc(input->bytes);
         if (!it->prompt)
-            return weir_fail(WEIR_SYSTEM, "no memory for a prompt of %zu tokens", it->prompt_count);
+            return weir_fail(WEIR_ERR_SYSTEM, "no memory for a prompt of %zu tokens", it->prompt_count);
         memcpy(it->prompt, input->data, input->bytes);
         return WEIR_OK;
     }
@@ -100,7 +100,7 @@ static weir_status read_prompt(generation *it, const weir_inference *inference)
         status = wg_tokenize(it->model, text, bytes, it->settings->chat, &it->prompt, &it->prompt_count);
     free(chat);
     if (status == WEIR_OK && it->prompt_count == 0)
-        status = weir_fail(WEIR_INVALID, "the input 'text' has no tokens");
+        status = weir_fail(WEIR_ERR_INVALID, "the input 'text' has no tokens");
     return status;
 }
 
@@ -111,7 +111,7 @@ static weir_status check_room(const generation *it)
     uint64_t needed = it->prompt_count + (wanted > 0 ? wanted - 1 : 0);
     if (needed <= room)
         return WEIR_OK;
-    return weir_fail(WEIR_INVALID,
+    return weir_fail(WEIR_ERR_INVALID,
                      "a prompt of %zu tokens and %llu new ones do not fit into the context of %llu; ask for "
                      "fewer ('tokens') or load with a larger 'context'",
                      it->prompt_count, (unsigned long long)wanted, (unsigned long long)room);
@@ -247,17 +247,17 @@ static weir_status run_it(generation *it)
     wg_phase phase;
     it->tokens = malloc(((size_t)it->settings->tokens + 1) * sizeof *it->tokens);
     if (!it->tokens)
-        return weir_fail(WEIR_SYSTEM, "no memory for %lld tokens", (long long)it->settings->tokens);
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for %lld tokens", (long long)it->settings->tokens);
     wg_log_forget();
     wg_phase_begin(&phase, WG_RUNNING, it->model->client);
     bool whole = wg_guarded(generate, it, thrown, sizeof thrown);
     wg_phase_end(&phase);
     if (!whole) {
         atomic_store(&it->model->broken, true);
-        return weir_fail(WEIR_ENGINE, "llama.cpp failed in the middle of a run: %s", thrown);
+        return weir_fail(WEIR_ERR_ENGINE, "llama.cpp failed in the middle of a run: %s", thrown);
     }
     if (it->no_memory)
-        return weir_fail(WEIR_SYSTEM, "no memory for the text made so far");
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for the text made so far");
     if (it->code != 0 || atomic_load(&it->run->stop))
         return wg_run_failed(it->model, &phase, it->code);
     return WEIR_OK;
@@ -267,16 +267,16 @@ static weir_status hand_out(generation *it, weir_outputs *out)
 {
     const wg_library *lib = it->model->library;
     wg_part parts[3] = {
-        {"tokens", WEIR_I32, 1, {(int64_t)it->count}, it->tokens, it->count * sizeof *it->tokens},
-        {"text", WEIR_TEXT, 1, {(int64_t)it->text_bytes}, it->text, it->text_bytes},
+        {"tokens", WEIR_TYPE_I32, 1, {(int64_t)it->count}, it->tokens, it->count * sizeof *it->tokens},
+        {"text", WEIR_TYPE_TEXT, 1, {(int64_t)it->text_bytes}, it->text, it->text_bytes},
     };
     if (!it->settings->logits)
         return wg_hand_out(it->model, parts, 2, out);
     int32_t width = lib->llama_vocab_n_tokens(it->model->vocab);
     const float *logits = lib->llama_get_logits_ith(it->model->context, -1);
     if (!logits)
-        return weir_fail(WEIR_ENGINE, "llama.cpp has no logits after the run");
-    parts[2] = (wg_part){"logits", WEIR_F32, 1, {width}, logits, (size_t)width * sizeof *logits};
+        return weir_fail(WEIR_ERR_ENGINE, "llama.cpp has no logits after the run");
+    parts[2] = (wg_part){"logits", WEIR_TYPE_F32, 1, {width}, logits, (size_t)width * sizeof *logits};
     return wg_hand_out(it->model, parts, 3, out);
 }
 

@@ -53,7 +53,7 @@ static weir_status check_mark(const char *directory)
             break;
     fclose(mark);
     if (strncmp(commit, WG_LLAMA_COMMIT, strlen(WG_LLAMA_COMMIT)) != 0)
-        return weir_fail(WEIR_UNSUPPORTED,
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "%s holds llama.cpp of commit %.12s; this plug-in was compiled for %s and takes "
                          "no other: run scripts/engines, which builds both alike",
                          directory, commit[0] ? commit : "unknown", WG_LLAMA_COMMIT);
@@ -84,7 +84,7 @@ static weir_status take_functions(wg_library *it)
     if (!missing && !it->breakdown)
         missing = "llama_get_memory_breakdown";
     if (missing)
-        return weir_fail(WEIR_UNSUPPORTED,
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "%s lacks the function %s; this plug-in was compiled for llama.cpp of commit %s", it->file,
                          missing, WG_LLAMA_COMMIT);
     return WEIR_OK;
@@ -106,7 +106,7 @@ static weir_status same_family(const wg_library *it)
 {
     Dl_info of_ggml, of_llama;
     if (!dladdr(*(void *const *)&it->ggml_commit, &of_ggml) || !dladdr(*(void *const *)&it->llama_version, &of_llama))
-        return weir_fail(WEIR_SYSTEM, "%s: its addresses cannot be told", it->file);
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: its addresses cannot be told", it->file);
     char one[600], other[600];
     snprintf(one, sizeof one, "%s", of_ggml.dli_fname);
     snprintf(other, sizeof other, "%s", of_llama.dli_fname);
@@ -116,7 +116,7 @@ static weir_status same_family(const wg_library *it)
         if (strcmp(one, other) == 0)
             return WEIR_OK;
     }
-    return weir_fail(WEIR_CONFLICT,
+    return weir_fail(WEIR_ERR_CONFLICT,
                      "llama.cpp in %s was given the ggml of %s, which something else in this process had "
                      "loaded before; load weir's engine first",
                      of_llama.dli_fname, of_ggml.dli_fname);
@@ -133,13 +133,13 @@ static weir_status recognise(wg_library *it)
     size_t length = strlen(commit) < strlen(WG_LLAMA_COMMIT) ? strlen(commit) : strlen(WG_LLAMA_COMMIT);
     if (length < 7 || strncmp(commit, WG_LLAMA_COMMIT, length) != 0 || strcmp(ggml, WG_GGML_VERSION) != 0 ||
         strcmp(llama, WG_LLAMA_VERSION) != 0)
-        return weir_fail(WEIR_UNSUPPORTED,
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "%s is llama.cpp %s with ggml %s of commit %s; this plug-in was compiled for "
                          "llama.cpp " WG_LLAMA_VERSION " with ggml " WG_GGML_VERSION " of commit " WG_LLAMA_COMMIT
                          " and takes no other: run scripts/engines",
                          it->file, llama, ggml, commit);
     if (!same_layout(it))
-        return weir_fail(WEIR_UNSUPPORTED,
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "%s calls itself commit %s, but its parameters are laid out otherwise than in "
                          "the headers this plug-in was compiled against; run scripts/engines",
                          it->file, commit);
@@ -156,7 +156,7 @@ static weir_status open_library(const char *directory, wg_library *it)
     }
     if (!find_library(directory, it->file, sizeof it->file))
         return weir_fail(
-            WEIR_NOT_FOUND,
+            WEIR_ERR_NOT_FOUND,
             "no libllama.so in %s or in its lib/; scripts/engines puts llama.cpp of commit " WG_LLAMA_COMMIT
             " into the store (the setting 'llama' names another directory)",
             directory);
@@ -165,7 +165,7 @@ static weir_status open_library(const char *directory, wg_library *it)
         return status;
     it->handle = dlopen(it->file, RTLD_NOW | RTLD_LOCAL);
     if (!it->handle)
-        return weir_fail(WEIR_ENGINE, "llama.cpp cannot be opened: %s", dlerror());
+        return weir_fail(WEIR_ERR_ENGINE, "llama.cpp cannot be opened: %s", dlerror());
     status = recognise(it);
     if (status != WEIR_OK) {
         dlclose(it->handle);
@@ -183,7 +183,7 @@ static weir_status same_place(const char *directory)
     if (find_library(directory, path, sizeof path) && realpath(path, wanted) && realpath(library.file, have) &&
         strcmp(wanted, have) == 0)
         return WEIR_OK;
-    return weir_fail(WEIR_CONFLICT,
+    return weir_fail(WEIR_ERR_CONFLICT,
                      "the setting 'llama' names %s, and this process already runs the llama.cpp of %s; "
                      "there can be one",
                      directory, library.file);

@@ -17,11 +17,11 @@ static weir_status check_places(const weir_engine_load *load, bool planning)
     if (planning && load->path && load->place_count == 0)
         return WEIR_OK;
     if (!load->path || !load->places || load->place_count == 0 || !load->places[0].client)
-        return weir_fail(WEIR_INVALID, "the engine gguf needs a path and a place with a client");
+        return weir_fail(WEIR_ERR_INVALID, "the engine gguf needs a path and a place with a client");
     for (size_t i = 0; i < load->place_count; i++) {
         const char *device = weir_runtime_device(weir_client_runtime(load->places[i].client));
         if (strcmp(device, "host") != 0)
-            return weir_fail(WEIR_UNSUPPORTED,
+            return weir_fail(WEIR_ERR_UNSUPPORTED,
                              "%s: the engine gguf computes on the host; the place '%s' is none for it", load->path,
                              device);
     }
@@ -31,10 +31,10 @@ static weir_status check_places(const weir_engine_load *load, bool planning)
 /* llama.cpp is built without devices here. An older caller's structure ends before the provider. */
 static weir_status check_provider(const weir_engine_load *load)
 {
-    const char *asked = load->size > offsetof(weir_engine_load, provider) ? load->provider : NULL;
+    const char *asked = load->struct_size > offsetof(weir_engine_load, provider) ? load->provider : NULL;
     if (!asked || strcasecmp(asked, "cpu") == 0)
         return WEIR_OK;
-    return weir_fail(WEIR_UNSUPPORTED, "%s: the engine gguf has the provider cpu alone, not %s", load->path, asked);
+    return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: the engine gguf has the provider cpu alone, not %s", load->path, asked);
 }
 
 /* Pooling decides what the model is here: one that embeds texts, or one that goes on with them. */
@@ -46,10 +46,10 @@ static weir_status choose_use(weir_engine_model *model, const char *path)
         if (strcmp(model->load.pooling, ways[i]) == 0)
             facts->pooling = i;
     if (facts->pooling == LLAMA_POOLING_TYPE_RANK)
-        return weir_fail(WEIR_UNSUPPORTED, "%s: ranks pairs of texts, which this engine does not offer", path);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: ranks pairs of texts, which this engine does not offer", path);
     model->embeds = facts->pooling > LLAMA_POOLING_TYPE_NONE;
     if (!model->embeds && strcmp(facts->architecture, "bert") == 0)
-        return weir_fail(WEIR_UNSUPPORTED,
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "%s: a bert without pooling gives one vector for each token; the setting "
                          "'pooling' (mean, cls, last) makes it one for each text",
                          path);
@@ -61,7 +61,7 @@ static weir_status choose_sizes(weir_engine_model *model, const char *path)
     uint32_t trained = model->facts.context, usual = model->embeds ? 512 : 4096;
     uint32_t wanted = model->load.context ? (uint32_t)model->load.context : trained < usual ? trained : usual;
     if (model->embeds && wanted > trained)
-        return weir_fail(WEIR_INVALID, "%s: the setting 'context' is %u, and the model has positions for %u", path,
+        return weir_fail(WEIR_ERR_INVALID, "%s: the setting 'context' is %u, and the model has positions for %u", path,
                          wanted, trained);
     uint32_t batch = model->load.batch ? (uint32_t)model->load.batch : model->embeds ? WG_EMBED_PACK : WG_BATCH;
     model->longest = wanted;
@@ -159,7 +159,7 @@ static weir_status explain(const wg_phase *phase, const char *path, const char *
     if (phase->refusal != WEIR_OK)
         return weir_fail(phase->refusal, "%s", phase->detail);
     const char *words = thrown[0] ? thrown : wg_log_last_error();
-    return weir_fail(WEIR_ENGINE, "%s: llama.cpp %s: %s", path, doing, words[0] ? words : "no reason given");
+    return weir_fail(WEIR_ERR_ENGINE, "%s: llama.cpp %s: %s", path, doing, words[0] ? words : "no reason given");
 }
 
 weir_status wg_make_model(weir_engine_model *model, const weir_engine_load *load, wg_phase *phase, bool no_alloc)
@@ -175,8 +175,9 @@ weir_status wg_make_model(weir_engine_model *model, const weir_engine_load *load
     const wg_library *lib = model->library;
     model->vocab = lib->llama_model_get_vocab(model->model);
     if (lib->llama_model_has_encoder(model->model) && lib->llama_model_has_decoder(model->model))
-        return weir_fail(WEIR_UNSUPPORTED, "%s: a '%s' has an encoder and a decoder, which this engine does not run",
-                         load->path, model->facts.architecture);
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "%s: a '%s' has an encoder and a decoder, which this engine does not run", load->path,
+                         model->facts.architecture);
     return WEIR_OK;
 }
 
@@ -275,15 +276,15 @@ static void describe(weir_engine_model *model)
              model->load.mmap ? "the weights, mapped from the file, and " : "");
     model->share = (weir_provider_share){"cpu", model->facts.layers, model->facts.layers};
     model->width = (uint32_t)lib->llama_model_n_embd_out(model->model);
-    model->inputs[0] = port("text", WEIR_TEXT, 1, -1, 0, true);
-    model->inputs[1] = port("tokens", WEIR_I32, model->embeds ? 2 : 1, -1, -1, true);
+    model->inputs[0] = port("text", WEIR_TYPE_TEXT, 1, -1, 0, true);
+    model->inputs[1] = port("tokens", WEIR_TYPE_I32, model->embeds ? 2 : 1, -1, -1, true);
     if (model->embeds) {
-        model->outputs[0] = port("embeddings", WEIR_F32, 2, -1, model->width, false);
+        model->outputs[0] = port("embeddings", WEIR_TYPE_F32, 2, -1, model->width, false);
         return;
     }
-    model->outputs[0] = port("tokens", WEIR_I32, 1, -1, 0, false);
-    model->outputs[1] = port("text", WEIR_TEXT, 1, -1, 0, false);
-    model->outputs[2] = port("logits", WEIR_F32, 1, lib->llama_vocab_n_tokens(model->vocab), 0, true);
+    model->outputs[0] = port("tokens", WEIR_TYPE_I32, 1, -1, 0, false);
+    model->outputs[1] = port("text", WEIR_TYPE_TEXT, 1, -1, 0, false);
+    model->outputs[2] = port("logits", WEIR_TYPE_F32, 1, lib->llama_vocab_n_tokens(model->vocab), 0, true);
 }
 
 weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
@@ -292,7 +293,7 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
     *out = NULL;
     weir_engine_model *model = calloc(1, sizeof *model);
     if (!model)
-        return weir_fail(WEIR_SYSTEM, "%s: no memory to begin with it", load->path ? load->path : "?");
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory to begin with it", load->path ? load->path : "?");
     pthread_mutex_init(&model->lock, NULL);
     pthread_cond_init(&model->turn, NULL);
     weir_status status = wg_read_request(load, false, model);

@@ -13,17 +13,17 @@ static weir_status measure(weir_engine_model *model, const wg_phase *phase, weir
 {
     uint64_t bytes[WEIR_CLASS_COUNT] = {0};
     bool exact[WEIR_CLASS_COUNT] = {0};
-    if (!wg_breakdown(model->library->breakdown, model->context, &bytes[WEIR_WEIGHTS], &bytes[WEIR_KV],
-                      &bytes[WEIR_SCRATCH]))
-        return weir_fail(WEIR_ENGINE, "llama.cpp does not tell what a '%s' takes", model->facts.architecture);
-    bytes[WEIR_ACTIVATIONS] = phase->planned_output;
+    if (!wg_breakdown(model->library->breakdown, model->context, &bytes[WEIR_CLASS_WEIGHTS], &bytes[WEIR_CLASS_KV],
+                      &bytes[WEIR_CLASS_SCRATCH]))
+        return weir_fail(WEIR_ERR_ENGINE, "llama.cpp does not tell what a '%s' takes", model->facts.architecture);
+    bytes[WEIR_CLASS_ACTIVATIONS] = phase->planned_output;
     for (int i = 0; i < WEIR_CLASS_COUNT; i++)
         exact[i] = true;
     /* With more tokens at once than at load, the buffer of the outputs grows. */
-    exact[WEIR_ACTIVATIONS] = !model->embeds;
+    exact[WEIR_CLASS_ACTIVATIONS] = !model->embeds;
     if (model->load.mmap) {
-        bytes[WEIR_WEIGHTS] = 0;
-        exact[WEIR_WEIGHTS] = false;
+        bytes[WEIR_CLASS_WEIGHTS] = 0;
+        exact[WEIR_CLASS_WEIGHTS] = false;
     }
     memcpy(out->bytes, bytes, sizeof out->bytes);
     memcpy(out->exact, exact, sizeof out->exact);

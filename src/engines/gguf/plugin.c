@@ -8,7 +8,7 @@
 static weir_status probe(weir_engine_probe *out)
 {
     const wg_library *library = NULL;
-    weir_engine_probe found = {.size = out->size};
+    weir_engine_probe found = {.struct_size = out->struct_size};
     if (wg_library_get("", &library) == WEIR_OK) {
         found.available = true;
         snprintf(found.library, sizeof found.library, "%s", library->file);
@@ -16,22 +16,22 @@ static weir_status probe(weir_engine_probe *out)
     } else {
         snprintf(found.missing, sizeof found.missing, "%s", weir_detail());
     }
-    memcpy(out, &found, out->size < sizeof found ? out->size : sizeof found);
+    memcpy(out, &found, out->struct_size < sizeof found ? out->struct_size : sizeof found);
     return WEIR_OK;
 }
 
 static weir_status provider(size_t index, weir_engine_provider *out)
 {
-    weir_engine_probe here = {.size = sizeof here};
-    weir_engine_provider found = {.size = out->size, .name = "cpu"};
+    weir_engine_probe here = {.struct_size = sizeof here};
+    weir_engine_provider found = {.struct_size = out->struct_size, .name = "cpu"};
     if (index > 0)
-        return weir_fail(WEIR_NOT_FOUND, "the engine gguf has one provider");
+        return weir_fail(WEIR_ERR_NOT_FOUND, "the engine gguf has one provider");
     weir_status status = probe(&here);
     found.state = here.available ? WEIR_PROVIDER_HERE : WEIR_PROVIDER_NO_LIBRARY;
     snprintf(found.library, sizeof found.library, "%s", here.library);
     snprintf(found.version, sizeof found.version, "%s", here.version);
     snprintf(found.missing, sizeof found.missing, "%s", here.missing);
-    memcpy(out, &found, out->size < sizeof found ? out->size : sizeof found);
+    memcpy(out, &found, out->struct_size < sizeof found ? out->struct_size : sizeof found);
     return status;
 }
 
@@ -74,7 +74,7 @@ static weir_status infer_stream(weir_engine_model *model, const weir_inference *
                                 void *user, weir_outputs *out)
 {
     if (model->embeds)
-        return weir_fail(WEIR_UNSUPPORTED, "this model gives embeddings, which come whole");
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "this model gives embeddings, which come whole");
     return run(model, inference, piece, user, out);
 }
 
@@ -83,11 +83,15 @@ static weir_status warm_up(weir_engine_model *model)
 {
     static const weir_setting one[] = {{"tokens", "1"}};
     int32_t token = model->library->llama_vocab_bos(model->vocab);
-    weir_tensor input = {
-        .size = sizeof input, .name = "tokens", .type = WEIR_I32, .rank = 1, .shape = {1}, .bytes = sizeof token};
+    weir_tensor input = {.struct_size = sizeof input,
+                         .name = "tokens",
+                         .type = WEIR_TYPE_I32,
+                         .rank = 1,
+                         .shape = {1},
+                         .bytes = sizeof token};
     weir_inference inference = {
-        .size = sizeof inference, .inputs = &input, .input_count = 1, .settings = one, .setting_count = 1};
-    weir_outputs outputs = {.size = sizeof outputs};
+        .struct_size = sizeof inference, .inputs = &input, .input_count = 1, .settings = one, .setting_count = 1};
+    weir_outputs outputs = {.struct_size = sizeof outputs};
     token = token < 0 ? 0 : token;
     input.data = &token;
     weir_status status = run(model, &inference, NULL, NULL, &outputs);
@@ -99,17 +103,17 @@ static weir_status warm_up(weir_engine_model *model)
 static weir_status health(weir_engine_model *model)
 {
     if (atomic_load(&model->broken))
-        return weir_fail(WEIR_ENGINE, "this model failed in the middle of a run and cannot go on; load it again");
+        return weir_fail(WEIR_ERR_ENGINE, "this model failed in the middle of a run and cannot go on; load it again");
     return WEIR_OK;
 }
 
 static weir_status metrics(weir_engine_model *model, weir_engine_metrics *out)
 {
-    size_t size = out->size < sizeof *out ? out->size : sizeof *out;
+    size_t size = out->struct_size < sizeof *out ? out->struct_size : sizeof *out;
     pthread_mutex_lock(&model->lock);
     weir_engine_metrics now = model->metrics;
     pthread_mutex_unlock(&model->lock);
-    now.size = out->size;
+    now.struct_size = out->struct_size;
     memcpy(out, &now, size);
     return WEIR_OK;
 }
@@ -117,7 +121,7 @@ static weir_status metrics(weir_engine_model *model, weir_engine_metrics *out)
 static weir_status info(weir_engine_model *model, weir_model_info *out)
 {
     weir_model_info about = {
-        .size = out->size,
+        .struct_size = out->struct_size,
         .engine = "gguf",
         .version = model->version,
         .provider = "cpu",
@@ -131,13 +135,13 @@ static weir_status info(weir_engine_model *model, weir_model_info *out)
         .shares = &model->share,
         .share_count = model->facts.layers > 0,
     };
-    memcpy(out, &about, out->size < sizeof about ? out->size : sizeof about);
+    memcpy(out, &about, out->struct_size < sizeof about ? out->struct_size : sizeof about);
     return WEIR_OK;
 }
 
 static const weir_engine table = {
     .abi = WEIR_ENGINE_ABI,
-    .size = sizeof(weir_engine),
+    .struct_size = sizeof(weir_engine),
     .name = "gguf",
     .summary = "GGUF models through llama.cpp, on the host",
     .suffixes = ".gguf",

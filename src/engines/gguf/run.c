@@ -29,16 +29,16 @@ weir_status wg_turn_begin(weir_engine_model *model, wg_run *run, uint64_t id)
         pthread_cond_wait(&model->turn, &model->lock);
     weir_status status = WEIR_OK;
     if (atomic_load(&run->stop))
-        status = weir_fail(WEIR_CANCELLED, "the run was cancelled before it began");
+        status = weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled before it began");
     else if (atomic_load(&model->broken))
-        status = weir_fail(WEIR_ENGINE, "this model failed in the middle of a run and cannot go on; load it again");
+        status = weir_fail(WEIR_ERR_ENGINE, "this model failed in the middle of a run and cannot go on; load it again");
     if (status == WEIR_OK) {
         model->active = run;
         atomic_store(&model->watched, run);
     } else {
         leave(model, run);
-        model->metrics.cancelled += status == WEIR_CANCELLED;
-        model->metrics.failures += status != WEIR_CANCELLED;
+        model->metrics.cancelled += status == WEIR_ERR_CANCELLED;
+        model->metrics.failures += status != WEIR_ERR_CANCELLED;
     }
     pthread_mutex_unlock(&model->lock);
     return status;
@@ -51,8 +51,8 @@ void wg_turn_end(weir_engine_model *model, wg_run *run, weir_status status, doub
     model->active = NULL;
     leave(model, run);
     model->metrics.runs += status == WEIR_OK;
-    model->metrics.cancelled += status == WEIR_CANCELLED;
-    model->metrics.failures += status != WEIR_OK && status != WEIR_CANCELLED;
+    model->metrics.cancelled += status == WEIR_ERR_CANCELLED;
+    model->metrics.failures += status != WEIR_OK && status != WEIR_ERR_CANCELLED;
     model->metrics.tokens_in += in;
     model->metrics.tokens_out += out;
     model->metrics.busy_seconds += seconds;
@@ -74,8 +74,8 @@ weir_status wg_cancel(weir_engine_model *model, uint64_t id)
     if (found)
         return WEIR_OK;
     if (id == 0)
-        return weir_fail(WEIR_NOT_FOUND, "no run is under way on this model");
-    return weir_fail(WEIR_NOT_FOUND, "no run %llu is under way on this model", (unsigned long long)id);
+        return weir_fail(WEIR_ERR_NOT_FOUND, "no run is under way on this model");
+    return weir_fail(WEIR_ERR_NOT_FOUND, "no run %llu is under way on this model", (unsigned long long)id);
 }
 
 /* ggml asks after every node of a graph, on the thread that called llama.cpp. */
@@ -89,15 +89,15 @@ bool wg_stopped(void *user)
 weir_status wg_run_failed(weir_engine_model *model, const wg_phase *phase, int code)
 {
     if (wg_stopped(model))
-        return weir_fail(WEIR_CANCELLED, "the run was cancelled");
+        return weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled");
     if (phase->refusal != WEIR_OK)
         return weir_fail(phase->refusal, "%s", phase->detail);
     if (code == 1)
-        return weir_fail(WEIR_INVALID,
+        return weir_fail(WEIR_ERR_INVALID,
                          "there is no room left in the context of %u tokens; the setting 'context' makes it "
                          "larger",
                          model->longest);
-    return weir_fail(WEIR_ENGINE, "llama.cpp failed with code %d: %s", code,
+    return weir_fail(WEIR_ERR_ENGINE, "llama.cpp failed with code %d: %s", code,
                      wg_log_last_error()[0] ? wg_log_last_error() : "no reason given");
 }
 
@@ -106,20 +106,21 @@ weir_status wg_run_failed(weir_engine_model *model, const wg_phase *phase, int c
 static weir_status check_text(const weir_tensor *input)
 {
     size_t bytes = 0;
-    if (input->type != WEIR_TEXT)
-        return weir_fail(WEIR_INVALID, "the input 'text' is of type %s and must be text", weir_type_name(input->type));
+    if (input->type != WEIR_TYPE_TEXT)
+        return weir_fail(WEIR_ERR_INVALID, "the input 'text' is of type %s and must be text",
+                         weir_type_name(input->type));
     if (input->rank != 1)
-        return weir_fail(WEIR_INVALID, "the input 'text' has rank %u and must have 1, its bytes", input->rank);
+        return weir_fail(WEIR_ERR_INVALID, "the input 'text' has rank %u and must have 1, its bytes", input->rank);
     weir_status status = weir_tensor_bytes(input->type, input->rank, input->shape, &bytes);
     if (status != WEIR_OK)
         return status;
     if (bytes != input->bytes || bytes > INT32_MAX || (bytes > 0 && !input->data))
-        return weir_fail(WEIR_INVALID,
+        return weir_fail(WEIR_ERR_INVALID,
                          "the input 'text' says %zu bytes by its shape and %zu by itself, at most %d are "
                          "taken",
                          bytes, input->bytes, INT32_MAX);
     if (bytes == 0)
-        return weir_fail(WEIR_INVALID, "the input 'text' is empty");
+        return weir_fail(WEIR_ERR_INVALID, "the input 'text' is empty");
     return WEIR_OK;
 }
 
@@ -127,25 +128,26 @@ static weir_status check_tokens(const weir_engine_model *model, const weir_tenso
 {
     size_t bytes = 0;
     const weir_port *port = &model->inputs[1];
-    if (input->type != WEIR_I32)
-        return weir_fail(WEIR_INVALID, "the input 'tokens' is of type %s and must be i32", weir_type_name(input->type));
+    if (input->type != WEIR_TYPE_I32)
+        return weir_fail(WEIR_ERR_INVALID, "the input 'tokens' is of type %s and must be i32",
+                         weir_type_name(input->type));
     if (input->rank == 0 || input->rank > port->rank)
-        return weir_fail(WEIR_INVALID, "the input 'tokens' has rank %u and must have %s", input->rank,
+        return weir_fail(WEIR_ERR_INVALID, "the input 'tokens' has rank %u and must have %s", input->rank,
                          port->rank == 2 ? "1 or 2" : "1");
     weir_status status = weir_tensor_bytes(input->type, input->rank, input->shape, &bytes);
     if (status != WEIR_OK)
         return status;
     if (bytes != input->bytes || (bytes > 0 && !input->data))
-        return weir_fail(WEIR_INVALID, "the input 'tokens' says %zu bytes by its shape and %zu by itself", bytes,
+        return weir_fail(WEIR_ERR_INVALID, "the input 'tokens' says %zu bytes by its shape and %zu by itself", bytes,
                          input->bytes);
     if (bytes == 0)
-        return weir_fail(WEIR_INVALID, "the input 'tokens' is empty");
+        return weir_fail(WEIR_ERR_INVALID, "the input 'tokens' is empty");
     int32_t most = model->library->llama_vocab_n_tokens(model->vocab);
     const int32_t *tokens = input->data;
     bool padded = model->embeds && input->rank == 2;
     for (size_t i = 0; i < bytes / sizeof *tokens; i++)
         if (tokens[i] >= most || (tokens[i] < 0 && !(padded && tokens[i] == -1)))
-            return weir_fail(WEIR_INVALID, "the input 'tokens' holds %d at place %zu; the vocabulary has 0 to %d%s",
+            return weir_fail(WEIR_ERR_INVALID, "the input 'tokens' holds %d at place %zu; the vocabulary has 0 to %d%s",
                              tokens[i], i, most - 1, padded ? ", and -1 fills a row up" : "");
     return WEIR_OK;
 }
@@ -154,19 +156,20 @@ weir_status wg_the_input(const weir_engine_model *model, const weir_inference *i
 {
     const weir_tensor *found = NULL;
     if (inference->input_count > 0 && !inference->inputs)
-        return weir_fail(WEIR_INVALID, "%zu inputs are announced, and there are none", inference->input_count);
+        return weir_fail(WEIR_ERR_INVALID, "%zu inputs are announced, and there are none", inference->input_count);
     const char *at = (const char *)inference->inputs;
-    for (size_t i = 0; i < inference->input_count; i++, at += inference->inputs[0].size) {
+    for (size_t i = 0; i < inference->input_count; i++, at += inference->inputs[0].struct_size) {
         const weir_tensor *input = (const weir_tensor *)(const void *)at;
         const char *name = input->name ? input->name : "";
         if (strcmp(name, "text") != 0 && strcmp(name, "tokens") != 0)
-            return weir_fail(WEIR_INVALID, "this model has no input '%.60s'; it takes 'text' or 'tokens'", name);
+            return weir_fail(WEIR_ERR_INVALID, "this model has no input '%.60s'; it takes 'text' or 'tokens'", name);
         if (found)
-            return weir_fail(WEIR_INVALID, "one input is taken, 'text' or 'tokens', and '%s' is a second one", name);
+            return weir_fail(WEIR_ERR_INVALID, "one input is taken, 'text' or 'tokens', and '%s' is a second one",
+                             name);
         found = input;
     }
     if (!found)
-        return weir_fail(WEIR_INVALID, "an input is missing: 'text' or 'tokens'");
+        return weir_fail(WEIR_ERR_INVALID, "an input is missing: 'text' or 'tokens'");
     *out = found;
     return strcmp(found->name, "text") == 0 ? check_text(found) : check_tokens(model, found);
 }
@@ -197,10 +200,10 @@ weir_status wg_tokenize(const weir_engine_model *model, const char *text, size_t
         free(it.tokens);
         it.tokens = malloc((size_t)it.room * sizeof *it.tokens);
         if (!it.tokens)
-            return weir_fail(WEIR_SYSTEM, "no memory for the tokens of %zu bytes of text", bytes);
+            return weir_fail(WEIR_ERR_SYSTEM, "no memory for the tokens of %zu bytes of text", bytes);
         if (!wg_guarded(tokenize, &it, thrown, sizeof thrown)) {
             free(it.tokens);
-            return weir_fail(WEIR_ENGINE, "llama.cpp cannot make tokens of the text: %s", thrown);
+            return weir_fail(WEIR_ERR_ENGINE, "llama.cpp cannot make tokens of the text: %s", thrown);
         }
         if (it.got >= 0 || it.got == INT32_MIN)
             break;
@@ -208,7 +211,7 @@ weir_status wg_tokenize(const weir_engine_model *model, const char *text, size_t
     }
     if (it.got < 0) {
         free(it.tokens);
-        return weir_fail(WEIR_INVALID, "the text of %zu bytes has too many tokens", bytes);
+        return weir_fail(WEIR_ERR_INVALID, "the text of %zu bytes has too many tokens", bytes);
     }
     *tokens = it.tokens;
     *count = (size_t)it.got;
@@ -233,12 +236,12 @@ weir_status wg_hand_out(weir_engine_model *model, const wg_part *parts, size_t c
     size_t total = 0;
     handed *it = calloc(1, sizeof *it);
     if (!it)
-        return weir_fail(WEIR_SYSTEM, "no memory for the list of results");
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for the list of results");
     for (size_t i = 0; i < count; i++)
         total += padded(parts[i].bytes);
     weir_request request = WEIR_INIT(weir_request);
     request.bytes = total;
-    request.memory_class = WEIR_ACTIVATIONS;
+    request.memory_class = WEIR_CLASS_ACTIVATIONS;
     request.tag = "results";
     weir_status status = weir_alloc_with(model->client, &request, &it->block);
     if (status != WEIR_OK) {
@@ -248,7 +251,7 @@ weir_status wg_hand_out(weir_engine_model *model, const wg_part *parts, size_t c
     char *data = it->block.pointer;
     for (size_t i = 0; i < count; i++) {
         const wg_part *part = &parts[i];
-        weir_tensor tensor = {.size = sizeof tensor,
+        weir_tensor tensor = {.struct_size = sizeof tensor,
                               .name = part->name,
                               .type = part->type,
                               .rank = part->rank,

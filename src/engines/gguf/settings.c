@@ -53,7 +53,7 @@ static weir_status unknown(const char *key, bool loading)
     for (size_t i = 0; i < CHOICES; i++)
         if (loading || !choices[i].of_load)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", choices[i].key);
-    return weir_fail(WEIR_INVALID, "the engine gguf knows no setting '%.60s' %s; it knows %s", key,
+    return weir_fail(WEIR_ERR_INVALID, "the engine gguf knows no setting '%.60s' %s; it knows %s", key,
                      loading ? "at load" : "for a run", list);
 }
 
@@ -105,20 +105,20 @@ static bool store(const choice *it, const char *value, void *base)
 static weir_status take(const weir_setting *setting, wg_load_settings *load, wg_run_settings *run)
 {
     if (!setting->key || !setting->value)
-        return weir_fail(WEIR_INVALID, "a setting without key or value was given to the engine gguf");
+        return weir_fail(WEIR_ERR_INVALID, "a setting without key or value was given to the engine gguf");
     for (size_t i = 0; i < CHOICES; i++) {
         const choice *it = &choices[i];
         if (strcmp(setting->key, it->key) != 0)
             continue;
         if (it->of_load && !load)
-            return weir_fail(WEIR_INVALID, "the setting '%s' is one of loading, not of a run", it->key);
+            return weir_fail(WEIR_ERR_INVALID, "the setting '%s' is one of loading, not of a run", it->key);
         if (store(it, setting->value, it->of_load ? (void *)load : (void *)run))
             return WEIR_OK;
         if (it->kind == 'b')
-            return weir_fail(WEIR_INVALID, "the setting '%s' is 0 or 1, not '%.60s'", it->key, setting->value);
+            return weir_fail(WEIR_ERR_INVALID, "the setting '%s' is 0 or 1, not '%.60s'", it->key, setting->value);
         if (it->kind == 't')
-            return weir_fail(WEIR_INVALID, "the setting '%s' is too long: '%.60s…'", it->key, setting->value);
-        return weir_fail(WEIR_INVALID, "the setting '%s' is a%s number from %g to %g, not '%.60s'", it->key,
+            return weir_fail(WEIR_ERR_INVALID, "the setting '%s' is too long: '%.60s…'", it->key, setting->value);
+        return weir_fail(WEIR_ERR_INVALID, "the setting '%s' is a%s number from %g to %g, not '%.60s'", it->key,
                          it->kind == 'i' ? " whole" : "", it->least, it->most, setting->value);
     }
     return unknown(setting->key, load != NULL);
@@ -128,7 +128,7 @@ static weir_status take_all(const weir_setting *settings, size_t count, wg_load_
 {
     weir_status status = WEIR_OK;
     if (count > 0 && !settings)
-        return weir_fail(WEIR_INVALID, "%zu settings are announced, and there are none", count);
+        return weir_fail(WEIR_ERR_INVALID, "%zu settings are announced, and there are none", count);
     for (size_t i = 0; i < count && status == WEIR_OK; i++)
         status = take(&settings[i], load, run);
     return status;
@@ -148,7 +148,7 @@ weir_status wg_settings_of_load(const weir_setting *settings, size_t count, wg_l
             memcpy(load->pooling, ways[i], strlen(ways[i]) + 1);
             return WEIR_OK;
         }
-    return weir_fail(WEIR_INVALID, "the setting 'pooling' is none, mean, cls or last, not '%s'", load->pooling);
+    return weir_fail(WEIR_ERR_INVALID, "the setting 'pooling' is none, mean, cls or last, not '%s'", load->pooling);
 }
 
 weir_status wg_settings_of_run(const weir_setting *settings, size_t count, wg_run_settings *run)

@@ -125,13 +125,13 @@ void wg_drop(weir_engine_model *model);
 
 /* ---- run.c: turns, inputs, outputs --------------------------------------------------------------------------------- */
 
-/* Takes this model's turn: WEIR_CANCELLED if the run was cancelled while it waited. wg_turn_end counts it by `status`. */
+/* Takes this model's turn: WEIR_ERR_CANCELLED if the run was cancelled while it waited. wg_turn_end counts it by `status`. */
 weir_status wg_turn_begin(weir_engine_model *model, wg_run *run, uint64_t id);
 void wg_turn_end(weir_engine_model *model, wg_run *run, weir_status status, double seconds, uint64_t in, uint64_t out);
 weir_status wg_cancel(weir_engine_model *model, uint64_t id);
 bool wg_stopped(void *model);
 
-/* One of `text` or `tokens`; anything else among the inputs is WEIR_INVALID. */
+/* One of `text` or `tokens`; anything else among the inputs is WEIR_ERR_INVALID. */
 weir_status wg_the_input(const weir_engine_model *model, const weir_inference *inference, const weir_tensor **out);
 /* Tokens of a text, in malloc memory. */
 weir_status wg_tokenize(const weir_engine_model *model, const char *text, size_t bytes, bool special, int32_t **tokens,

@@ -62,7 +62,7 @@ weir_status onnx_buckets_begin(weir_engine_model *model)
     if (!b || !places) {
         free(b);
         free(places);
-        return weir_fail(WEIR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
     }
     pthread_mutex_init(&b->lock, NULL);
     b->places = places;
@@ -120,7 +120,7 @@ void onnx_bucket_key(const weir_engine_model *model, const weir_inference *infer
     text[0] = 0;
     for (size_t p = 0; p < model->inputs.count; p++) {
         const char *tensor = (const char *)inference->inputs;
-        for (size_t i = 0; i < inference->input_count && at < capacity; i++, tensor += inference->inputs[0].size)
+        for (size_t i = 0; i < inference->input_count && at < capacity; i++, tensor += inference->inputs[0].struct_size)
             if (strcmp(((const weir_tensor *)(const void *)tensor)->name, model->inputs.names[p]) == 0)
                 at += put_tensor(&model->settings, (const void *)tensor, text + at, capacity - at);
     }
@@ -246,7 +246,7 @@ static weir_status make_session(weir_engine_model *model, onnx_lane *lane, const
 {
     onnx_buckets *b = model->buckets;
     weir_status status = onnx_session_another(model, lane, out);
-    if (status == WEIR_OUT_OF_MEMORY) {
+    if (status == WEIR_ERR_OUT_OF_MEMORY) {
         pthread_mutex_lock(&b->lock);
         bool ended = end_oldest(model, NULL);
         pthread_mutex_unlock(&b->lock);

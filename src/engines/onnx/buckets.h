@@ -33,11 +33,11 @@ typedef struct onnx_bucket_stats {
 /* So many shapes that failed are remembered; for how many seconds the first time, and at the most. */
 enum { ONNX_FAILURES_KEPT = 16, ONNX_FAILURE_FIRST = 1, ONNX_FAILURE_MOST = 256 };
 
-/* Makes model->buckets; WEIR_SYSTEM without host memory. */
+/* Makes model->buckets; WEIR_ERR_SYSTEM without host memory. */
 weir_status onnx_buckets_begin(weir_engine_model *model);
 void onnx_buckets_end(weir_engine_model *model);
 
-/* Waits while no lane is free, or the one that is wanted (NULL: any). WEIR_CANCELLED when somebody has: then there is no turn to
+/* Waits while no lane is free, or the one that is wanted (NULL: any). WEIR_ERR_CANCELLED when somebody has: then there is no turn to
  * give back. */
 weir_status onnx_turn_take(weir_engine_model *model, const weir_inference *inference, const onnx_run *its,
                            onnx_lane *wanted, onnx_turn *out);

@@ -27,7 +27,7 @@ static weir_status put_settings(pairs *to, const char *provider, const weir_engi
     for (size_t i = 0; i < load->setting_count; i++) {
         const char *key = onnx_setting_option(&load->settings[i], provider);
         if (key && to->count == OPTIONS_MOST)
-            return weir_fail(WEIR_INVALID, "more than %d settings of %s", OPTIONS_MOST, provider);
+            return weir_fail(WEIR_ERR_INVALID, "more than %d settings of %s", OPTIONS_MOST, provider);
         if (key)
             put(to, key, load->settings[i].value);
     }
@@ -45,14 +45,14 @@ typedef struct attempt {
 static weir_status refused(const onnx_library *library, onnx_provider provider, const attempt *a)
 {
     char missing[512];
-    return weir_fail(WEIR_UNSUPPORTED, "%s (ONNX Runtime %s) cannot run models by %s: %s; %s", library->path,
+    return weir_fail(WEIR_ERR_UNSUPPORTED, "%s (ONNX Runtime %s) cannot run models by %s: %s; %s", library->path,
                      library->version, onnx_provider_name(provider), a->text,
                      onnx_provider_missing(library, provider, missing, sizeof missing));
 }
 
 static weir_status bad_option(const onnx_library *library, onnx_provider provider, const attempt *a)
 {
-    return weir_fail(WEIR_INVALID, "an option of %s: ONNX Runtime %s: %s", onnx_provider_name(provider),
+    return weir_fail(WEIR_ERR_INVALID, "an option of %s: ONNX Runtime %s: %s", onnx_provider_name(provider),
                      library->version, a->text);
 }
 
@@ -219,7 +219,7 @@ static weir_status not_taken(const onnx_library *library, onnx_provider provider
     char given[400] = "";
     for (size_t i = 0, at = 0; i < list->count && at < sizeof given; i++)
         at += (size_t)snprintf(given + at, sizeof given - at, "%s%s=%s", i ? ", " : "", list->keys[i], list->values[i]);
-    return weir_fail(WEIR_INVALID, "an option of %s (%s): ONNX Runtime %s: %s", onnx_provider_name(provider), given,
+    return weir_fail(WEIR_ERR_INVALID, "an option of %s (%s): ONNX Runtime %s: %s", onnx_provider_name(provider), given,
                      library->version, a->text);
 }
 
@@ -263,13 +263,13 @@ weir_status onnx_device_begin(const onnx_library *library, weir_runtime *runtime
     if (strcmp(name, "host") == 0)
         return WEIR_OK;
     if (strncmp(name, "cuda:", 5) != 0)
-        return weir_fail(WEIR_UNSUPPORTED, "the engine onnx runs on host and on cuda, not on %s", name);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "the engine onnx runs on host and on cuda, not on %s", name);
     attempt a;
     device->ordinal = weir_runtime_ordinal(runtime);
     if (FAILED(library, &a,
                library->api->CreateMemoryInfo("Cuda", ORT_DEVICE_ALLOCATOR, device->ordinal, ORT_MEMORY_DEFAULT,
                                               &device->memory)))
-        return weir_fail(WEIR_ENGINE, "memory of %s: ONNX Runtime %s: %s", name, library->version, a.text);
+        return weir_fail(WEIR_ERR_ENGINE, "memory of %s: ONNX Runtime %s: %s", name, library->version, a.text);
     device->cuda = true;
     return WEIR_OK;
 }

@@ -15,7 +15,7 @@
 /* An older caller's structure ends before it. */
 static const char *asked_provider(const weir_engine_load *load)
 {
-    return load->size > offsetof(weir_engine_load, provider) ? load->provider : NULL;
+    return load->struct_size > offsetof(weir_engine_load, provider) ? load->provider : NULL;
 }
 
 /* A plan may be asked for before there is a place: then the provider says where it would be. */
@@ -60,7 +60,7 @@ static weir_status onnx_source_open(const char *path, const onnx_settings *setti
 {
     memset(source, 0, sizeof *source);
     if (!path || !*path)
-        return weir_fail(WEIR_INVALID, "the engine onnx was given no file");
+        return weir_fail(WEIR_ERR_INVALID, "the engine onnx was given no file");
     weir_status status = onnx_file_open(path, &source->file);
     if (status == WEIR_OK)
         status = onnx_check(&source->file);
@@ -134,10 +134,10 @@ static weir_status onnx_plan(const weir_engine_load *load, weir_engine_plan *out
         memset(out->bytes, 0, sizeof out->bytes);
         for (int i = 0; i < WEIR_CLASS_COUNT; i++)
             out->exact[i] = true;
-        out->bytes[WEIR_WEIGHTS] = settings.ours || cuda ? weights_charge(&source.graph, cuda) : 0;
-        out->exact[WEIR_WEIGHTS] = settings.ours && !cuda && !settings.prepack && all_moved(&source.graph);
-        out->bytes[WEIR_ACTIVATIONS] = least_activations(&source.graph, cuda);
-        out->exact[WEIR_ACTIVATIONS] = false;
+        out->bytes[WEIR_CLASS_WEIGHTS] = settings.ours || cuda ? weights_charge(&source.graph, cuda) : 0;
+        out->exact[WEIR_CLASS_WEIGHTS] = settings.ours && !cuda && !settings.prepack && all_moved(&source.graph);
+        out->bytes[WEIR_CLASS_ACTIVATIONS] = least_activations(&source.graph, cuda);
+        out->exact[WEIR_CLASS_ACTIVATIONS] = false;
     }
     onnx_source_close(&source);
     return status;
@@ -194,7 +194,7 @@ static void describe(weir_engine_model *model, const onnx_graph *graph)
 static weir_status check_place(const weir_engine_load *load)
 {
     if (load->place_count == 0 || !load->places[0].client || !load->places[0].runtime)
-        return weir_fail(WEIR_INVALID, "the engine onnx was given no client to charge");
+        return weir_fail(WEIR_ERR_INVALID, "the engine onnx was given no client to charge");
     return WEIR_OK;
 }
 
@@ -209,7 +209,7 @@ static weir_status refused(const onnx_graph *graph, bool cuda)
 {
     char words[900], size[24];
     snprintf(words, sizeof words, "%s", weir_detail());
-    return weir_fail(WEIR_OUT_OF_MEMORY, "%s; the whole model takes at least %s, and more while it runs", words,
+    return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s; the whole model takes at least %s, and more while it runs", words,
                      weir_size_format(weights_charge(graph, cuda), size, sizeof size));
 }
 
@@ -236,12 +236,12 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
 {
     weir_engine_model *model = calloc(1, sizeof *model);
     if (!model)
-        return weir_fail(WEIR_SYSTEM, "%s: no host memory", load->path);
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", load->path);
     model->library = library;
     model->settings = *settings;
     model->client = load->places[0].client;
     model->runtime = load->places[0].runtime;
-    model->metrics.size = sizeof model->metrics;
+    model->metrics.struct_size = sizeof model->metrics;
     pthread_mutex_init(&model->lock, NULL);
     report(load, 0.1);
     weir_status status =
@@ -264,7 +264,7 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
     if (status != WEIR_OK) {
         bool cuda = model->device.cuda;
         onnx_unload(model);
-        return status == WEIR_OUT_OF_MEMORY ? refused(&source->graph, cuda) : status;
+        return status == WEIR_ERR_OUT_OF_MEMORY ? refused(&source->graph, cuda) : status;
     }
     onnx_shares_read(model);
     describe(model, &source->graph);
@@ -301,12 +301,12 @@ static weir_status onnx_health(weir_engine_model *model)
     pthread_mutex_lock(&model->lock);
     weir_status last = model->last;
     pthread_mutex_unlock(&model->lock);
-    if (last == WEIR_DRIVER || last == WEIR_DEVICE_LOST)
+    if (last == WEIR_ERR_DRIVER || last == WEIR_ERR_DEVICE_LOST)
         return weir_fail(last, "%s: its last run could not work on %s", weir_client_name(model->client),
                          weir_runtime_device(model->runtime));
-    return last == WEIR_ENGINE
-               ? weir_fail(WEIR_ENGINE, "%s: its last run failed inside ONNX Runtime", weir_client_name(model->client))
-               : WEIR_OK;
+    return last == WEIR_ERR_ENGINE ? weir_fail(WEIR_ERR_ENGINE, "%s: its last run failed inside ONNX Runtime",
+                                               weir_client_name(model->client))
+                                   : WEIR_OK;
 }
 
 /* Fills as much of the caller's structure as it has. */
@@ -325,7 +325,7 @@ static weir_status onnx_metrics(weir_engine_model *model, weir_engine_metrics *o
     onnx_bucket_stats sessions = onnx_buckets_look(model);
     metrics.sessions = sessions.now + model->lane_count - 1;
     metrics.sessions_failed = sessions.failed + model->lanes_failed;
-    copy_out(out, out->size, &metrics, sizeof metrics);
+    copy_out(out, out->struct_size, &metrics, sizeof metrics);
     return WEIR_OK;
 }
 
@@ -344,13 +344,13 @@ static weir_status onnx_info(weir_engine_model *model, weir_model_info *out)
         .shares = model->shares,
         .share_count = model->share_count,
     };
-    copy_out(out, out->size, &info, sizeof info);
+    copy_out(out, out->struct_size, &info, sizeof info);
     return WEIR_OK;
 }
 
 static const weir_engine table = {
     .abi = WEIR_ENGINE_ABI,
-    .size = sizeof table,
+    .struct_size = sizeof table,
     .name = "onnx",
     .summary = "ONNX models on the CPU, CUDA and OpenVINO, by ONNX Runtime",
     .suffixes = ".onnx",

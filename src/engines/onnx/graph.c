@@ -143,14 +143,14 @@ weir_status onnx_graph_read(onnx_file *file, onnx_graph *out)
 {
     memset(out, 0, sizeof *out);
     if (!find_graph(file, out))
-        return weir_fail(WEIR_CORRUPT, "%s: no graph", file->name);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: no graph", file->name);
     count_fields(out);
     out->inputs = calloc(out->input_count + 1, sizeof *out->inputs);
     out->outputs = calloc(out->output_count + 1, sizeof *out->outputs);
     out->weights = calloc(out->weight_count + 1, sizeof *out->weights);
     weir_status status = out->inputs && out->outputs && out->weights
                              ? read_fields(file, out)
-                             : weir_fail(WEIR_SYSTEM, "%s: no host memory for its graph", file->name);
+                             : weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its graph", file->name);
     if (status != WEIR_OK)
         onnx_graph_free(out);
     return status;
@@ -168,15 +168,15 @@ static weir_status value_supported(const onnx_file *file, const onnx_value *valu
 {
     size_t at = (size_t)(value->at - file->data);
     if (value->kind == ONNX_VALUE_NOT_TENSOR)
-        return weir_fail(WEIR_UNSUPPORTED,
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "%s: byte %zu: %s \"%.*s\" is %s; only tensors of numbers or bool go in and out", file->name,
                          at, role, ONNX_SHOW(value->name), value->what);
     if (value->rank > WEIR_MAX_RANK)
-        return weir_fail(WEIR_UNSUPPORTED, "%s: byte %zu: %s \"%.*s\" has %u dimensions, more than %d", file->name, at,
-                         role, ONNX_SHOW(value->name), value->rank, WEIR_MAX_RANK);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: byte %zu: %s \"%.*s\" has %u dimensions, more than %d", file->name,
+                         at, role, ONNX_SHOW(value->name), value->rank, WEIR_MAX_RANK);
     if (value->kind == ONNX_VALUE_TENSOR && value->type && onnx_type_to_weir(value->type) == WEIR_TYPE_NONE)
         return weir_fail(
-            WEIR_UNSUPPORTED,
+            WEIR_ERR_UNSUPPORTED,
             "%s: byte %zu: %s \"%.*s\" is a tensor of %s; only numbers of 8 to 64 bits and bool go in and out",
             file->name, at, role, ONNX_SHOW(value->name), onnx_type_name(value->type));
     return WEIR_OK;

@@ -27,14 +27,14 @@ typedef struct bound {
 
 static const weir_tensor *input_at(const weir_inference *inference, size_t index)
 {
-    size_t stride = inference->inputs[0].size; /* as the caller's header had it */
+    size_t stride = inference->inputs[0].struct_size; /* as the caller's header had it */
     return (const weir_tensor *)(const void *)((const char *)inference->inputs + index * stride);
 }
 
 /* A caller whose header is older has no such member. */
 static bool is_on_device(const weir_tensor *tensor)
 {
-    return tensor->size > offsetof(weir_tensor, on_device) && tensor->on_device;
+    return tensor->struct_size > offsetof(weir_tensor, on_device) && tensor->on_device;
 }
 
 static weir_status known_names(const weir_engine_model *model, const char *name)
@@ -45,8 +45,8 @@ static weir_status known_names(const weir_engine_model *model, const char *name)
         int n = snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", model->inputs.names[i]);
         at += n > 0 ? (size_t)n : 0;
     }
-    return weir_fail(WEIR_INVALID, "%s has no input \"%s\"; its inputs are: %s", weir_client_name(model->client), name,
-                     list);
+    return weir_fail(WEIR_ERR_INVALID, "%s has no input \"%s\"; its inputs are: %s", weir_client_name(model->client),
+                     name, list);
 }
 
 static bool extents_fit(const weir_port *port, const weir_tensor *tensor)
@@ -64,25 +64,25 @@ static weir_status check_input(const weir_engine_model *model, size_t index, con
     char expected[256], given[256];
     bool any = model->inputs.any_rank[index];
     if (is_on_device(tensor) && !model->device.cuda)
-        return weir_fail(WEIR_INVALID, "%s: input \"%s\": it lies on a device, and the model on %s", name, port->name,
-                         weir_runtime_device(model->runtime));
+        return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": it lies on a device, and the model on %s", name,
+                         port->name, weir_runtime_device(model->runtime));
     if (any)
         snprintf(expected, sizeof expected, "[...]");
     else
         onnx_shape_text(port->rank, port->shape, expected, sizeof expected);
     if (tensor->rank > WEIR_MAX_RANK)
-        return weir_fail(WEIR_INVALID, "%s: input \"%s\": rank %u is more than %d", name, port->name, tensor->rank,
+        return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": rank %u is more than %d", name, port->name, tensor->rank,
                          WEIR_MAX_RANK);
     onnx_shape_text(tensor->rank, tensor->shape, given, sizeof given);
     if (tensor->type != port->type || (!any && (tensor->rank != port->rank || !extents_fit(port, tensor))))
-        return weir_fail(WEIR_INVALID, "%s: input \"%s\": expected %s %s, given %s %s", name, port->name,
+        return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": expected %s %s, given %s %s", name, port->name,
                          weir_type_name(port->type), expected, weir_type_name(tensor->type), given);
     size_t bytes;
     weir_status status = weir_tensor_bytes(tensor->type, tensor->rank, tensor->shape, &bytes);
     if (status != WEIR_OK)
-        return weir_fail(WEIR_INVALID, "%s: input \"%s\": the shape %s is none", name, port->name, given);
+        return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": the shape %s is none", name, port->name, given);
     if (bytes != tensor->bytes || (bytes && !tensor->data))
-        return weir_fail(WEIR_INVALID, "%s: input \"%s\": %s %s takes %zu bytes, given %zu%s", name, port->name,
+        return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": %s %s takes %zu bytes, given %zu%s", name, port->name,
                          weir_type_name(tensor->type), given, bytes, tensor->bytes,
                          tensor->data ? "" : " at a NULL pointer");
     return WEIR_OK;
@@ -92,7 +92,7 @@ static weir_status bind_input(weir_engine_model *model, const weir_tensor *tenso
 {
     static uint64_t nothing; /* what an empty tensor points to: ONNX Runtime wants an address */
     if (!tensor->name)
-        return weir_fail(WEIR_INVALID, "%s: an input without a name", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_INVALID, "%s: an input without a name", weir_client_name(model->client));
     size_t index = 0;
     while (index < model->inputs.count && strcmp(model->inputs.names[index], tensor->name) != 0)
         index++;
@@ -100,7 +100,7 @@ static weir_status bind_input(weir_engine_model *model, const weir_tensor *tenso
         return known_names(model, tensor->name);
     for (size_t i = 0; i < inputs->count; i++)
         if (inputs->names[i] == model->inputs.names[index])
-            return weir_fail(WEIR_INVALID, "%s: input \"%s\" is given twice", weir_client_name(model->client),
+            return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\" is given twice", weir_client_name(model->client),
                              tensor->name);
     weir_status status = check_input(model, index, tensor);
     if (status != WEIR_OK)
@@ -111,7 +111,7 @@ static weir_status bind_input(weir_engine_model *model, const weir_tensor *tenso
                model->library->api->CreateTensorWithDataAsOrtValue(
                    where, tensor->bytes ? tensor->data : &nothing, tensor->bytes, tensor->shape, tensor->rank,
                    onnx_type_from_weir(tensor->type), &inputs->values[inputs->count])))
-        return weir_fail(WEIR_ENGINE, "%s: input \"%s\": ONNX Runtime %s: %s", weir_client_name(model->client),
+        return weir_fail(WEIR_ERR_ENGINE, "%s: input \"%s\": ONNX Runtime %s: %s", weir_client_name(model->client),
                          tensor->name, model->library->version, a.text);
     inputs->names[inputs->count++] = model->inputs.names[index];
     return WEIR_OK;
@@ -126,7 +126,7 @@ static weir_status none_missing(const weir_engine_model *model, const bound *inp
             given = inputs->names[k] == model->inputs.names[i];
         if (!given) {
             char shape[256];
-            return weir_fail(WEIR_INVALID, "%s: input \"%s\" is missing (%s %s)", weir_client_name(model->client),
+            return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\" is missing (%s %s)", weir_client_name(model->client),
                              port->name, weir_type_name(port->type),
                              onnx_shape_text(port->rank, port->shape, shape, sizeof shape));
         }
@@ -139,7 +139,7 @@ static weir_status bind_inputs(weir_engine_model *model, const weir_inference *i
     inputs->names = calloc(inference->input_count + 1, sizeof *inputs->names);
     inputs->values = calloc(inference->input_count + 1, sizeof *inputs->values);
     if (!inputs->names || !inputs->values)
-        return weir_fail(WEIR_SYSTEM, "%s: no host memory for a run", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a run", weir_client_name(model->client));
     weir_status status = WEIR_OK;
     for (size_t i = 0; status == WEIR_OK && i < inference->input_count; i++)
         status = bind_input(model, input_at(inference, i), inputs);
@@ -175,11 +175,12 @@ weir_status onnx_describe_output(weir_engine_model *model, size_t index, ort_val
     tensor->type = onnx_type_to_weir(type);
     tensor->rank = (uint32_t)rank;
     if (!good || tensor->type == WEIR_TYPE_NONE)
-        return weir_fail(WEIR_ENGINE, "%s: output \"%s\" is no tensor that can be handed out (%s, rank %zu) %s",
+        return weir_fail(WEIR_ERR_ENGINE, "%s: output \"%s\" is no tensor that can be handed out (%s, rank %zu) %s",
                          weir_client_name(model->client), tensor->name, onnx_type_name(type), rank, a.text);
     weir_status status = weir_tensor_bytes(tensor->type, tensor->rank, tensor->shape, &tensor->bytes);
     if (status == WEIR_OK && tensor->bytes && FAILED(model, &a, api->GetTensorMutableData(value, &tensor->data)))
-        status = weir_fail(WEIR_ENGINE, "%s: output \"%s\": %s", weir_client_name(model->client), tensor->name, a.text);
+        status =
+            weir_fail(WEIR_ERR_ENGINE, "%s: output \"%s\": %s", weir_client_name(model->client), tensor->name, a.text);
     return status;
 }
 
@@ -187,7 +188,7 @@ static weir_status describe_outputs(weir_engine_model *model, onnx_results *r, w
 {
     weir_tensor *tensors = calloc(r->count + 1, sizeof *tensors);
     if (!tensors)
-        return weir_fail(WEIR_SYSTEM, "%s: no host memory for its outputs", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its outputs", weir_client_name(model->client));
     weir_status status = WEIR_OK;
     for (size_t i = 0; status == WEIR_OK && i < r->count; i++)
         status = onnx_describe_output(model, i, r->values[i], &tensors[i]);
@@ -247,7 +248,8 @@ weir_status onnx_cancel(weir_engine_model *model, uint64_t id)
     if (any)
         onnx_turns_wake(model);
     return any ? WEIR_OK
-               : weir_fail(WEIR_NOT_FOUND, "%s: no run %" PRIu64 " is under way", weir_client_name(model->client), id);
+               : weir_fail(WEIR_ERR_NOT_FOUND, "%s: no run %" PRIu64 " is under way", weir_client_name(model->client),
+                           id);
 }
 
 weir_status onnx_check_cancelled(weir_engine_model *model, const onnx_run *its)
@@ -255,8 +257,8 @@ weir_status onnx_check_cancelled(weir_engine_model *model, const onnx_run *its)
     pthread_mutex_lock(&model->lock);
     bool cancelled = its->cancelled;
     pthread_mutex_unlock(&model->lock);
-    return cancelled ? weir_fail(WEIR_CANCELLED, "%s: run %" PRIu64 " was cancelled", weir_client_name(model->client),
-                                 its->id)
+    return cancelled ? weir_fail(WEIR_ERR_CANCELLED, "%s: run %" PRIu64 " was cancelled",
+                                 weir_client_name(model->client), its->id)
                      : WEIR_OK;
 }
 
@@ -308,7 +310,7 @@ static weir_status run_bound(weir_engine_model *model, const onnx_turn *turn, on
     attempt a = {0};
     ort_run_options *options = NULL;
     if (FAILED(model, &a, api->CreateRunOptions(&options)))
-        return weir_fail(WEIR_ENGINE, "%s: %s", weir_client_name(model->client), a.text);
+        return weir_fail(WEIR_ERR_ENGINE, "%s: %s", weir_client_name(model->client), a.text);
     uint64_t before = onnx_session_stats(turn->lane).refused;
     hand_over(model, its, options);
     weir_status status = onnx_check_cancelled(model, its);
@@ -345,10 +347,10 @@ static void count_run(weir_engine_model *model, weir_status status, double took)
 {
     pthread_mutex_lock(&model->lock);
     model->metrics.runs++;
-    model->metrics.failures += status != WEIR_OK && status != WEIR_CANCELLED;
-    model->metrics.cancelled += status == WEIR_CANCELLED;
+    model->metrics.failures += status != WEIR_OK && status != WEIR_ERR_CANCELLED;
+    model->metrics.cancelled += status == WEIR_ERR_CANCELLED;
     model->metrics.busy_seconds += took;
-    if (status != WEIR_CANCELLED && status != WEIR_INVALID) /* those are the caller's doing */
+    if (status != WEIR_ERR_CANCELLED && status != WEIR_ERR_INVALID) /* those are the caller's doing */
         model->last = status;
     pthread_mutex_unlock(&model->lock);
 }
@@ -358,7 +360,7 @@ static weir_status run(weir_engine_model *model, const weir_inference *inference
 {
     onnx_results *r = calloc(1, sizeof *r + model->outputs.count * sizeof *r->values);
     if (!r)
-        return weir_fail(WEIR_SYSTEM, "%s: no host memory for a run", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a run", weir_client_name(model->client));
     r->count = model->outputs.count;
     r->on_device = settings->device_outputs && model->device.cuda;
     onnx_run its = {.id = inference->id};
@@ -408,8 +410,9 @@ static weir_status infer_in(weir_engine_model *model, const weir_inference *infe
     weir_status status = onnx_run_settings_read(inference->settings, inference->setting_count, &settings);
     if (status != WEIR_OK)
         return status;
-    if (inference->input_count && (!inference->inputs || inference->inputs[0].size < offsetof(weir_tensor, on_device)))
-        return weir_fail(WEIR_INVALID, "%s: inputs without their size", weir_client_name(model->client));
+    if (inference->input_count &&
+        (!inference->inputs || inference->inputs[0].struct_size < offsetof(weir_tensor, on_device)))
+        return weir_fail(WEIR_ERR_INVALID, "%s: inputs without their size", weir_client_name(model->client));
     status = weir_stream_synchronize(inference->stream);
     if (status == WEIR_OK)
         status = bind_inputs(model, inference, &inputs);
@@ -436,12 +439,12 @@ static weir_status warm_input(weir_engine_model *model, const weir_port *port, w
         tensor->shape[i] = port->shape[i] < 0 ? 1 : port->shape[i];
     weir_status status = weir_tensor_bytes(tensor->type, tensor->rank, tensor->shape, &tensor->bytes);
     weir_block block = {0};
-    weir_request request = {.size = sizeof request,
+    weir_request request = {.struct_size = sizeof request,
                             .bytes = tensor->bytes,
-                            .memory_class = WEIR_SCRATCH,
+                            .memory_class = WEIR_CLASS_SCRATCH,
                             .stream = WEIR_STREAM_HOST,
                             .tag = "warm-up",
-                            .flags = WEIR_ZEROED,
+                            .flags = WEIR_ALLOC_ZEROED,
                             .kind = WEIR_KIND_HOST};
     if (status == WEIR_OK)
         status = weir_alloc_with(model->client, &request, &block);
@@ -455,22 +458,22 @@ weir_status onnx_warm_up(weir_engine_model *model)
 {
     weir_tensor *inputs = calloc(model->inputs.count + 1, sizeof *inputs);
     if (!inputs)
-        return weir_fail(WEIR_SYSTEM, "%s: no host memory for a run", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a run", weir_client_name(model->client));
     size_t count = 0;
     weir_status status = WEIR_OK;
     for (size_t i = 0; status == WEIR_OK && i < model->inputs.count; i++)
         if (!model->inputs.list[i].optional)
             status = warm_input(model, &model->inputs.list[i], &inputs[count++]);
-    weir_inference inference = {.size = sizeof inference, .inputs = inputs, .input_count = count};
+    weir_inference inference = {.struct_size = sizeof inference, .inputs = inputs, .input_count = count};
     weir_outputs outputs = WEIR_INIT(weir_outputs);
     for (size_t i = 0; status == WEIR_OK && i < model->lane_count; i++) {
         status = infer_in(model, &inference, &model->lanes[i], &outputs);
         if (status == WEIR_OK)
             onnx_release_outputs(model, &outputs);
     }
-    if (status == WEIR_INVALID)
-        status = weir_fail(WEIR_ENGINE, "%s: it cannot be warmed up with zeros: %s", weir_client_name(model->client),
-                           weir_detail());
+    if (status == WEIR_ERR_INVALID)
+        status = weir_fail(WEIR_ERR_ENGINE, "%s: it cannot be warmed up with zeros: %s",
+                           weir_client_name(model->client), weir_detail());
     for (size_t i = 0; i < count; i++)
         if (weir_free(model->client, inputs[i].data, WEIR_STREAM_HOST) != WEIR_OK)
             weir_log(WEIR_LOG_WARNING, "onnx: a warm-up input could not be freed: %s", weir_detail());

@@ -59,7 +59,7 @@ static weir_status check_version(const ort_base *base, onnx_library *into)
     unsigned major = 0;
     snprintf(into->version, sizeof into->version, "%s", base->GetVersionString());
     if (sscanf(into->version, "%u.%u", &major, &into->minor) != 2 || major != 1 || into->minor < OLDEST_MINOR)
-        return weir_fail(WEIR_UNSUPPORTED,
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "%s is ONNX Runtime %s; weir needs 1.%d or a later 1.x: run scripts/engines, or set "
                          "WEIR_ONNXRUNTIME to a newer libonnxruntime.so",
                          into->path, into->version, OLDEST_MINOR);
@@ -68,7 +68,7 @@ static weir_status check_version(const ort_base *base, onnx_library *into)
 
 static weir_status broken(const onnx_library *it, const char *text)
 {
-    return weir_fail(WEIR_ENGINE, "ONNX Runtime %s (%s) could not be started: %s", it->version, it->path, text);
+    return weir_fail(WEIR_ERR_ENGINE, "ONNX Runtime %s (%s) could not be started: %s", it->version, it->path, text);
 }
 
 static weir_status note_providers(const ort_api *api, onnx_library *into)
@@ -118,7 +118,7 @@ static weir_status ask(void *handle, onnx_library *into)
     const ort_base *(*get_base)(void) = NULL;
     *(void **)&get_base = dlsym(handle, "OrtGetApiBase");
     if (!get_base)
-        return weir_fail(WEIR_ENGINE, "%s is no ONNX Runtime: it has no OrtGetApiBase", into->path);
+        return weir_fail(WEIR_ERR_ENGINE, "%s is no ONNX Runtime: it has no OrtGetApiBase", into->path);
     const ort_base *base = get_base();
     weir_status status = check_version(base, into);
     if (status != WEIR_OK)
@@ -126,7 +126,7 @@ static weir_status ask(void *handle, onnx_library *into)
     uint32_t version = into->minor < ORT_API_ASSIGNMENTS ? ORT_API_WANTED : ORT_API_ASSIGNMENTS;
     const ort_api *api = base->GetApi(version);
     if (!api)
-        return weir_fail(WEIR_UNSUPPORTED, "%s (ONNX Runtime %s) does not offer version %u of its interface",
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s (ONNX Runtime %s) does not offer version %u of its interface",
                          into->path, into->version, version);
     status = note_providers(api, into);
     into->api = status == WEIR_OK ? api : NULL;
@@ -153,7 +153,7 @@ static weir_status open_at(const char *path, onnx_library *into)
 {
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!handle)
-        return weir_fail(WEIR_NOT_FOUND, "%s", dlerror());
+        return weir_fail(WEIR_ERR_NOT_FOUND, "%s", dlerror());
     note_path(handle, path, into);
     return ask(handle, into);
 }
@@ -161,9 +161,9 @@ static weir_status open_at(const char *path, onnx_library *into)
 static weir_status open_named(onnx_library *into)
 {
     weir_status status = open_at(option("onnxruntime", &named_as), into);
-    return status != WEIR_NOT_FOUND
+    return status != WEIR_ERR_NOT_FOUND
                ? status
-               : weir_fail(WEIR_NOT_FOUND,
+               : weir_fail(WEIR_ERR_NOT_FOUND,
                            "ONNX Runtime, as the option onnxruntime (%s) names it, cannot be opened: %s",
                            named_as.environment, weir_detail());
 }
@@ -175,7 +175,7 @@ static weir_status is_still_named(void)
     const char *asked = option("onnxruntime", &named);
     return strcmp(asked, named_as.value) == 0
                ? WEIR_OK
-               : weir_fail(WEIR_CONFLICT,
+               : weir_fail(WEIR_ERR_CONFLICT,
                            "the option onnxruntime (%s) names %s, and this process has opened %s by it: one stays "
                            "until the process ends",
                            named.environment, asked, named_as.value);
@@ -186,11 +186,11 @@ static weir_status open_system(onnx_library *into)
 {
     static const char *const names[] = {"libonnxruntime.so.1", "libonnxruntime.so"};
     char path[512];
-    weir_status status = WEIR_NOT_FOUND;
-    for (size_t i = 0; status == WEIR_NOT_FOUND && i < sizeof names / sizeof *names; i++)
+    weir_status status = WEIR_ERR_NOT_FOUND;
+    for (size_t i = 0; status == WEIR_ERR_NOT_FOUND && i < sizeof names / sizeof *names; i++)
         status = open_at(onnx_needs_find(names[i], path, sizeof path) ? path : names[i], into);
     return status == WEIR_OK && is_open(into->api)
-               ? weir_fail(WEIR_NOT_FOUND, "the system has no other ONNX Runtime than %s, which is open already",
+               ? weir_fail(WEIR_ERR_NOT_FOUND, "the system has no other ONNX Runtime than %s, which is open already",
                            into->path)
                : status;
 }
@@ -211,7 +211,7 @@ static weir_status open_build(build which)
         status = open_system(&found);
     } else {
         snprintf(path, sizeof path, "%s/engines/%s/current/libonnxruntime.so", option("home", &home), names[which]);
-        status = access(path, R_OK) == 0 ? open_at(path, &found) : weir_fail(WEIR_NOT_FOUND, "no %s", path);
+        status = access(path, R_OK) == 0 ? open_at(path, &found) : weir_fail(WEIR_ERR_NOT_FOUND, "no %s", path);
     }
     if (status == WEIR_OK)
         libraries[which] = found;
@@ -256,9 +256,10 @@ static weir_status not_here(onnx_provider provider)
     weir_option home;
     option("home", &home);
     if (provider != ONNX_CPU) /* the build for the processor would not have it */
-        return weir_fail(WEIR_NOT_FOUND, "ONNX Runtime is not here: nothing in %s/engines and no system library; %s",
-                         home.value, onnx_provider_advice(provider));
-    return weir_fail(WEIR_NOT_FOUND,
+        return weir_fail(WEIR_ERR_NOT_FOUND,
+                         "ONNX Runtime is not here: nothing in %s/engines and no system library; %s", home.value,
+                         onnx_provider_advice(provider));
+    return weir_fail(WEIR_ERR_NOT_FOUND,
                      "ONNX Runtime is not here: nothing in %s/engines and no system library; run scripts/engines "
                      "onnxruntime, or set WEIR_ONNXRUNTIME to a libonnxruntime.so of version 1.%d or newer",
                      home.value, OLDEST_MINOR);
@@ -267,7 +268,7 @@ static weir_status not_here(onnx_provider provider)
 /* Under the lock. */
 static weir_status look(onnx_provider provider, onnx_library **out)
 {
-    weir_status why = WEIR_NOT_FOUND;
+    weir_status why = WEIR_ERR_NOT_FOUND;
     char words[1024] = "";
     *out = NULL;
     for (const build *at = candidates(provider); *at != BUILDS; at++) {
@@ -276,7 +277,7 @@ static weir_status look(onnx_provider provider, onnx_library **out)
             *out = &libraries[*at];
             if ((*out)->has[provider])
                 return WEIR_OK;
-        } else if (status != WEIR_NOT_FOUND || *at == BUILD_NAMED) {
+        } else if (status != WEIR_ERR_NOT_FOUND || *at == BUILD_NAMED) {
             why = status;
             snprintf(words, sizeof words, "%s", weir_detail());
         }
@@ -305,8 +306,8 @@ weir_status onnx_library_get(onnx_provider provider, const onnx_library **out)
     pthread_mutex_lock(&lock);
     weir_status status = look(provider, &found);
     if (status == WEIR_OK && !found->has[provider])
-        status = weir_fail(WEIR_UNSUPPORTED, "%s (ONNX Runtime %s) has no provider %s: %s", found->path, found->version,
-                           onnx_provider_name(provider), onnx_provider_advice(provider));
+        status = weir_fail(WEIR_ERR_UNSUPPORTED, "%s (ONNX Runtime %s) has no provider %s: %s", found->path,
+                           found->version, onnx_provider_name(provider), onnx_provider_advice(provider));
     if (status == WEIR_OK)
         status = start(found);
     pthread_mutex_unlock(&lock);

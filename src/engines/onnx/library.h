@@ -19,8 +19,8 @@ typedef struct onnx_library {
     char version[64];
 } onnx_library;
 
-/* The library that runs models by the provider. WEIR_NOT_FOUND says where one was looked for and how to get it,
- * WEIR_UNSUPPORTED that those which are here are too old or lack the provider. Any thread. */
+/* The library that runs models by the provider. WEIR_ERR_NOT_FOUND says where one was looked for and how to get it,
+ * WEIR_ERR_UNSUPPORTED that those which are here are too old or lack the provider. Any thread. */
 weir_status onnx_library_get(onnx_provider provider, const onnx_library **out);
 
 /* The same without starting it: `env` and what follows from it may be unset. WEIR_OK with a library that lacks the provider

@@ -85,7 +85,7 @@ void onnx_session_end(weir_engine_model *model);
 weir_status onnx_session_another(weir_engine_model *model, onnx_lane *lane, ort_session **out);
 /* What the lane's bridge counted so far. */
 weir_onnxruntime_stats onnx_session_stats(const onnx_lane *lane);
-/* The words and code of a failed call as weir's status: WEIR_OUT_OF_MEMORY if a request of this thread was refused since. A
+/* The words and code of a failed call as weir's status: WEIR_ERR_OUT_OF_MEMORY if a request of this thread was refused since. A
  * session works on the thread that calls it, so that refusals of other threads are those of other calls. */
 weir_status onnx_session_failed(weir_engine_model *model, const onnx_lane *lane, uint64_t refusals_before, int code,
                                 const char *text, const char *doing);
@@ -112,7 +112,7 @@ weir_status onnx_describe_output(weir_engine_model *model, size_t index, ort_val
 weir_status onnx_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out);
 void onnx_release_outputs(weir_engine_model *model, weir_outputs *outputs);
 weir_status onnx_cancel(weir_engine_model *model, uint64_t id);
-/* WEIR_CANCELLED when somebody has. */
+/* WEIR_ERR_CANCELLED when somebody has. */
 weir_status onnx_check_cancelled(weir_engine_model *model, const onnx_run *its);
 weir_status onnx_warm_up(weir_engine_model *model);
 

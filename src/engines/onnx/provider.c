@@ -155,7 +155,7 @@ static weir_status check_apart(const onnx_library *library)
     if (own)
         dlclose(own);
     return apart ? WEIR_OK
-                 : weir_fail(WEIR_CONFLICT,
+                 : weir_fail(WEIR_ERR_CONFLICT,
                              "the process has %s already, so that providers of %s would call into that other ONNX "
                              "Runtime: use the other by WEIR_ONNXRUNTIME, or a build that scripts/engines put into the "
                              "store",
@@ -169,7 +169,7 @@ weir_status onnx_provider_check(const onnx_library *library, onnx_provider provi
     weir_status status = kind->file ? check_apart(library) : WEIR_OK;
     if (status != WEIR_OK || !kind->also || is_whole(library, provider, why, sizeof why) || !strstr(why, kind->also))
         return status;
-    return weir_fail(WEIR_UNSUPPORTED, "%s (ONNX Runtime %s) cannot run models by %s: %s", library->path,
+    return weir_fail(WEIR_ERR_UNSUPPORTED, "%s (ONNX Runtime %s) cannot run models by %s: %s", library->path,
                      library->version, all[provider].name, why);
 }
 
@@ -199,10 +199,10 @@ static void describe(onnx_provider provider, weir_engine_provider *out)
 weir_status onnx_provider_at(size_t index, weir_engine_provider *out)
 {
     if (index >= ONNX_PROVIDERS)
-        return weir_fail(WEIR_NOT_FOUND, "the engine onnx has %d providers", ONNX_PROVIDERS);
-    weir_engine_provider found = {.size = out->size};
+        return weir_fail(WEIR_ERR_NOT_FOUND, "the engine onnx has %d providers", ONNX_PROVIDERS);
+    weir_engine_provider found = {.struct_size = out->struct_size};
     snprintf(found.name, sizeof found.name, "%s", all[index].name);
     describe((onnx_provider)index, &found);
-    memcpy(out, &found, out->size < sizeof found ? out->size : sizeof found);
+    memcpy(out, &found, out->struct_size < sizeof found ? out->struct_size : sizeof found);
     return WEIR_OK;
 }

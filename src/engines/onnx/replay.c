@@ -63,12 +63,12 @@ typedef struct attempt {
 static weir_status make_part(weir_engine_model *model, part *p)
 {
     weir_block block;
-    weir_request request = {.size = sizeof request,
+    weir_request request = {.struct_size = sizeof request,
                             .bytes = p->tensor.bytes ? p->tensor.bytes : 1,
                             .stream = model->lanes[0].stream,
-                            .memory_class = WEIR_ACTIVATIONS,
+                            .memory_class = WEIR_CLASS_ACTIVATIONS,
                             .tag = p->tensor.name,
-                            .flags = WEIR_STABLE};
+                            .flags = WEIR_ALLOC_STABLE};
     weir_status status = weir_alloc_with(model->client, &request, &block);
     attempt a;
     if (status != WEIR_OK)
@@ -79,7 +79,7 @@ static weir_status make_part(weir_engine_model *model, part *p)
                model->library->api->CreateTensorWithDataAsOrtValue(model->device.memory, p->tensor.data,
                                                                    p->tensor.bytes, p->tensor.shape, p->tensor.rank,
                                                                    onnx_type_from_weir(p->tensor.type), &p->value)))
-        return weir_fail(WEIR_ENGINE, "%s: \"%s\": %s", weir_client_name(model->client), p->tensor.name, a.text);
+        return weir_fail(WEIR_ERR_ENGINE, "%s: \"%s\": %s", weir_client_name(model->client), p->tensor.name, a.text);
     return WEIR_OK;
 }
 
@@ -116,7 +116,7 @@ static void free_replay(weir_engine_model *model, replay *r)
 static const weir_tensor *given(const weir_engine_model *model, const weir_inference *inference, size_t port)
 {
     for (size_t i = 0; i < inference->input_count; i++) {
-        const char *at = (const char *)inference->inputs + i * inference->inputs[0].size;
+        const char *at = (const char *)inference->inputs + i * inference->inputs[0].struct_size;
         const weir_tensor *tensor = (const weir_tensor *)(const void *)at;
         if (strcmp(tensor->name, model->inputs.names[port]) == 0)
             return tensor;
@@ -144,7 +144,7 @@ static weir_status make_inputs(weir_engine_model *model, replay *r, const weir_i
         if (!tensor)
             continue;
         part *p = &r->inputs[i];
-        p->tensor = (weir_tensor){.size = sizeof p->tensor,
+        p->tensor = (weir_tensor){.struct_size = sizeof p->tensor,
                                   .name = model->inputs.names[i],
                                   .type = tensor->type,
                                   .rank = tensor->rank,
@@ -278,7 +278,7 @@ static weir_status learn_outputs(weir_engine_model *model, replay *r)
     weir_status status = run_graph(model, r, -1);
     if (status == WEIR_OK &&
         FAILED(model, &a, api->GetBoundOutputValues(r->binding, model->library->plain, &values, &count)))
-        status = weir_fail(WEIR_ENGINE, "%s: %s", weir_client_name(model->client), a.text);
+        status = weir_fail(WEIR_ERR_ENGINE, "%s: %s", weir_client_name(model->client), a.text);
     for (size_t i = 0; i < count; i++) {
         if (status == WEIR_OK)
             status = onnx_describe_output(model, i, values[i], &r->outputs[i].tensor);
@@ -341,7 +341,7 @@ static weir_status make_replay(weir_engine_model *model, const weir_inference *i
         free(r);
         free(inputs);
         free(outputs);
-        return weir_fail(WEIR_SYSTEM, "%s: no host memory for a graph", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a graph", weir_client_name(model->client));
     }
     *r = (replay){.number = ++all->last, .inputs = inputs, .outputs = outputs, .next = all->list};
     weir_status status = prepare(model, r, inference);
@@ -389,7 +389,7 @@ static weir_status give_up(weir_engine_model *model, replay *r, weir_status why)
     while (*at != r)
         at = &(*at)->next;
     *at = r->next;
-    all->count -= why == WEIR_OUT_OF_MEMORY;
+    all->count -= why == WEIR_ERR_OUT_OF_MEMORY;
     free_replay(model, r);
     return weir_fail(why, "%s", words);
 }
@@ -472,14 +472,14 @@ weir_status onnx_replays_begin(weir_engine_model *model)
 {
     onnx_replays *all = calloc(1, sizeof *all);
     if (!all)
-        return weir_fail(WEIR_SYSTEM, "%s: no host memory for graphs", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for graphs", weir_client_name(model->client));
     pthread_mutex_init(&all->lock, NULL);
     pthread_cond_init(&all->changed, NULL);
     model->replays = all;
     if (pthread_create(&all->thread, NULL, work, model) == 0)
         return WEIR_OK;
     onnx_replays_end(model);
-    return weir_fail(WEIR_SYSTEM, "%s: no thread for graphs", weir_client_name(model->client));
+    return weir_fail(WEIR_ERR_SYSTEM, "%s: no thread for graphs", weir_client_name(model->client));
 }
 
 void onnx_replays_stop(weir_engine_model *model)

@@ -8,7 +8,7 @@
  * runs without. */
 enum { ONNX_REPLAYS_MOST = 8 };
 
-/* Makes model->replays; nothing is captured yet. WEIR_SYSTEM without host memory or a thread. */
+/* Makes model->replays; nothing is captured yet. WEIR_ERR_SYSTEM without host memory or a thread. */
 weir_status onnx_replays_begin(weir_engine_model *model);
 /* Before the session is released: no graph is launched any more. */
 void onnx_replays_stop(weir_engine_model *model);

@@ -26,23 +26,24 @@ weir_status onnx_session_failed(weir_engine_model *model, const onnx_lane *lane,
     const char *name = weir_client_name(model->client);
     char refusal[1024] = ""; /* no words of a failure, which another thread's refusal could be taken for the cause of */
     if (weir_onnxruntime_explain(lane->bridge, refusals_before, refusal, sizeof refusal))
-        return weir_fail(WEIR_OUT_OF_MEMORY, "%s", refusal);
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s", refusal);
     if (strstr(text, "bad_alloc"))
-        return weir_fail(WEIR_SYSTEM, "%s: %s: ONNX Runtime %s has no host memory: %s", name, doing,
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: %s: ONNX Runtime %s has no host memory: %s", name, doing,
                          model->library->version, text);
     if (code == ORT_INVALID_ARGUMENT_CODE && strcmp(doing, "running") == 0)
-        return weir_fail(WEIR_INVALID, "%s: the model does not take these inputs: ONNX Runtime %s: %s", name,
+        return weir_fail(WEIR_ERR_INVALID, "%s: the model does not take these inputs: ONNX Runtime %s: %s", name,
                          model->library->version, text);
     if (code == ORT_NOT_IMPLEMENTED_CODE)
-        return weir_fail(WEIR_UNSUPPORTED, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version, text);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version,
+                         text);
     if (!model->settings.cpu_fallback && strstr(text, "fallback to CPU EP has been explicitly disabled"))
-        return weir_fail(WEIR_UNSUPPORTED,
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "%s: %s: with cpu_fallback=off the provider %s would have to run every node, and it does "
                          "not take them all",
                          name, doing, onnx_provider_name(model->settings.provider));
     if (code == ORT_INVALID_PROTOBUF_CODE || code == ORT_INVALID_GRAPH_CODE)
-        return weir_fail(WEIR_CORRUPT, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version, text);
-    return weir_fail(WEIR_ENGINE, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version, text);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version, text);
+    return weir_fail(WEIR_ERR_ENGINE, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version, text);
 }
 
 /* ---- weights ------------------------------------------------------------------------------------------------------ */
@@ -52,12 +53,12 @@ static weir_status place_weight(weir_engine_model *model, const onnx_tensor *ten
     const onnx_library *library = model->library;
     weight->name = onnx_text_copy(tensor->name);
     if (!weight->name)
-        return weir_fail(WEIR_SYSTEM, "%s: no host memory for its names", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its names", weir_client_name(model->client));
     weir_block block;
-    weir_request request = {.size = sizeof request,
+    weir_request request = {.struct_size = sizeof request,
                             .bytes = tensor->bytes + ORT_SLACK,
                             .stream = WEIR_STREAM_HOST,
-                            .memory_class = WEIR_WEIGHTS,
+                            .memory_class = WEIR_CLASS_WEIGHTS,
                             .tag = weight->name};
     weir_status status = weir_alloc_with(model->client, &request, &block);
     if (status != WEIR_OK)
@@ -72,7 +73,7 @@ static weir_status place_weight(weir_engine_model *model, const onnx_tensor *ten
                                                                  tensor->shape, tensor->rank, tensor->type,
                                                                  &weight->value),
                     &code, text, sizeof text))
-        return weir_fail(WEIR_ENGINE, "%s: tensor \"%s\": ONNX Runtime %s: %s", weir_client_name(model->client),
+        return weir_fail(WEIR_ERR_ENGINE, "%s: tensor \"%s\": ONNX Runtime %s: %s", weir_client_name(model->client),
                          weight->name, library->version, text);
     return WEIR_OK;
 }
@@ -94,7 +95,7 @@ static weir_status place_weights(weir_engine_model *model, const onnx_graph *gra
         }
     model->weights = calloc(model->weight_count + 1, sizeof *model->weights);
     if (!model->weights)
-        return weir_fail(WEIR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
     size_t next = 0;
     for (size_t i = 0; i < graph->weight_count; i++) {
         const onnx_tensor *tensor = &graph->weights[i];
@@ -267,7 +268,7 @@ static weir_status begin_further(weir_engine_model *model, const onnx_file *file
     weir_status status = WEIR_OK;
     model->origins = onnx_origins_of(file);
     if (!model->origins)
-        return weir_fail(WEIR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
     if (model->device.cuda)
         status = onnx_shared_begin(model, graph);
     if (status == WEIR_OK)
@@ -322,7 +323,7 @@ weir_status onnx_session_begin(weir_engine_model *model, const onnx_file *file, 
         return try_session(model, file, graph, NULL, &whole, load);
     bool *packed = calloc(graph->weight_count + 1, sizeof *packed);
     if (!packed)
-        return weir_fail(WEIR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
     weir_status status = begin_ours(model, file, graph, packed, load);
     free(packed);
     return status;

@@ -98,10 +98,10 @@ static weir_status check_cuda_option(const weir_setting *setting, const char *op
     static const char *const arenas[] = {"gpu_mem_limit", "arena_extend_strategy", "default_memory_arena_cfg"};
     for (size_t i = 0; i < sizeof weirs / sizeof *weirs; i++)
         if (strcmp(weirs[i], option) == 0)
-            return weir_fail(WEIR_INVALID, "setting %s: weir sets that option itself; known: " KNOWN, setting->key);
+            return weir_fail(WEIR_ERR_INVALID, "setting %s: weir sets that option itself; known: " KNOWN, setting->key);
     for (size_t i = 0; i < sizeof arenas / sizeof *arenas; i++)
         if (strcmp(arenas[i], option) == 0)
-            return weir_fail(WEIR_INVALID,
+            return weir_fail(WEIR_ERR_INVALID,
                              "setting %s: it is for ONNX Runtime's own arena, which weir's memory replaces; limit the "
                              "client instead (its maximum)",
                              setting->key);
@@ -114,17 +114,17 @@ static weir_status check_option(const weir_setting *setting, onnx_provider owner
     int ordinal;
     weir_status status = owner == ONNX_CUDA || owner == ONNX_TENSORRT ? check_cuda_option(setting, option) : WEIR_OK;
     if (status == WEIR_OK && is_pointer(option))
-        return weir_fail(WEIR_INVALID,
+        return weir_fail(WEIR_ERR_INVALID,
                          "setting %s: its value is an address in this process, which a text cannot name; leave it out",
                          setting->key);
     if (status != WEIR_OK || owner == ONNX_CUDA || owner == ONNX_TENSORRT)
         return status;
     if (owner == ONNX_CPU)
-        return weir_fail(WEIR_INVALID, "setting %s: the provider cpu has no options of its own; known: " KNOWN,
+        return weir_fail(WEIR_ERR_INVALID, "setting %s: the provider cpu has no options of its own; known: " KNOWN,
                          setting->key);
     if (owner == ONNX_DIRECTML &&
         (strcmp(option, "device_id") != 0 || !read_number(setting->value, 0, INT_MAX, &ordinal)))
-        return weir_fail(WEIR_INVALID, "setting %s: directml has the option device_id alone, a number from 0",
+        return weir_fail(WEIR_ERR_INVALID, "setting %s: directml has the option device_id alone, a number from 0",
                          setting->key);
     return WEIR_OK;
 }
@@ -141,11 +141,11 @@ static weir_status check_owner(const weir_setting *setting, bool cuda, onnx_prov
             continue;
         *taken = true;
         if (of_cuda && !cuda)
-            return weir_fail(WEIR_INVALID, "setting %s: the model is on host; known: " KNOWN, setting->key);
+            return weir_fail(WEIR_ERR_INVALID, "setting %s: the model is on host; known: " KNOWN, setting->key);
         weir_status status = check_option(setting, owner, option);
         if (status != WEIR_OK || owner == runs || (owner == ONNX_CUDA && runs == ONNX_TENSORRT))
             return status;
-        return weir_fail(WEIR_INVALID, "setting %s: %s does not run the model; set provider=%s, too", setting->key,
+        return weir_fail(WEIR_ERR_INVALID, "setting %s: %s does not run the model; set provider=%s, too", setting->key,
                          onnx_provider_name(owner), onnx_provider_name(owner));
     }
     return WEIR_OK;
@@ -157,7 +157,7 @@ static weir_status find_provider(const char *name, onnx_provider *out)
 {
     return onnx_provider_find(name, out)
                ? WEIR_OK
-               : weir_fail(WEIR_INVALID,
+               : weir_fail(WEIR_ERR_INVALID,
                            "the engine onnx has no provider \"%s\"; it has tensorrt, cuda, rocm, coreml, "
                            "directml, openvino and cpu",
                            name);
@@ -180,15 +180,16 @@ static weir_status choose_provider(const weir_setting *settings, size_t count, b
     if (status != WEIR_OK)
         return status;
     if (set && asked && other != *out)
-        return weir_fail(WEIR_INVALID, "setting provider=%s: the load asks for the provider %s; leave one of them out",
-                         set, asked);
+        return weir_fail(WEIR_ERR_INVALID,
+                         "setting provider=%s: the load asks for the provider %s; leave one of them out", set, asked);
     bool of_cuda = *out == ONNX_CUDA || *out == ONNX_TENSORRT;
     if (of_cuda && !cuda)
-        return weir_fail(WEIR_INVALID, "provider %s: the model is on host, and it runs models on cuda",
+        return weir_fail(WEIR_ERR_INVALID, "provider %s: the model is on host, and it runs models on cuda",
                          onnx_provider_name(*out));
-    return of_cuda == cuda ? WEIR_OK
-                           : weir_fail(WEIR_INVALID, "provider %s: the model is on cuda, and it runs models on host",
-                                       onnx_provider_name(*out));
+    return of_cuda == cuda
+               ? WEIR_OK
+               : weir_fail(WEIR_ERR_INVALID, "provider %s: the model is on cuda, and it runs models on host",
+                           onnx_provider_name(*out));
 }
 
 /* ---- a model's ------------------------------------------------------------------------------------------------------ */
@@ -233,7 +234,7 @@ static const struct key {
 static weir_status read_one(const weir_setting *setting, bool cuda, onnx_provider runs, int *values)
 {
     if (!setting->key || !setting->value)
-        return weir_fail(WEIR_INVALID, "a setting without key or value; known: " KNOWN);
+        return weir_fail(WEIR_ERR_INVALID, "a setting without key or value; known: " KNOWN);
     bool taken;
     weir_status status = check_owner(setting, cuda, runs, &taken);
     if (taken || strcmp(setting->key, "provider") == 0)
@@ -245,22 +246,22 @@ static weir_status read_one(const weir_setting *setting, bool cuda, onnx_provide
         bool good = key->choices ? choose(key->choices, setting->value, &values[i])
                                  : read_number(setting->value, key->least, key->most, &values[i]);
         return good ? WEIR_OK
-                    : weir_fail(WEIR_INVALID, "setting %s: \"%s\" is no value of it; known: " KNOWN, setting->key,
+                    : weir_fail(WEIR_ERR_INVALID, "setting %s: \"%s\" is no value of it; known: " KNOWN, setting->key,
                                 setting->value);
     }
-    return weir_fail(WEIR_INVALID, "the engine onnx has no setting \"%s\"; known: " KNOWN, setting->key);
+    return weir_fail(WEIR_ERR_INVALID, "the engine onnx has no setting \"%s\"; known: " KNOWN, setting->key);
 }
 
 static weir_status nothing(int key, const char *why)
 {
-    return weir_fail(WEIR_INVALID, "setting %s: %s", keys[key].name, why);
+    return weir_fail(WEIR_ERR_INVALID, "setting %s: %s", keys[key].name, why);
 }
 
 /* On cuda each run at a time takes a session of its own. */
 static weir_status check_lanes(const int *values, onnx_provider runs)
 {
     if (values[CONCURRENCY] > ONNX_LANES_MOST)
-        return weir_fail(WEIR_INVALID,
+        return weir_fail(WEIR_ERR_INVALID,
                          "setting %s: on cuda each run at a time has a session of its own, and %d are the most",
                          keys[CONCURRENCY].name, ONNX_LANES_MOST);
     if (runs != ONNX_CUDA)
@@ -369,17 +370,17 @@ static weir_status read_run_setting(const weir_setting *setting, int *outputs)
     if (strcmp(key, "outputs") == 0)
         return choose(places, value, outputs)
                    ? WEIR_OK
-                   : weir_fail(WEIR_INVALID, "setting outputs: \"%s\" is no value of it; " KNOWN_OF_RUNS, value);
+                   : weir_fail(WEIR_ERR_INVALID, "setting outputs: \"%s\" is no value of it; " KNOWN_OF_RUNS, value);
     /* It would fail every run: ONNX Runtime looks for an arena of its own. There is nothing to shrink, weir keeps no arena
      * for a session. */
     if (strcmp(key, "memory.enable_memory_arena_shrinkage") == 0)
         return WEIR_OK;
     if (strcmp(key, "disable_synchronize_execution_providers") == 0)
-        return weir_fail(WEIR_INVALID,
+        return weir_fail(WEIR_ERR_INVALID,
                          "setting %s: outputs would be handed out while the device still writes them; "
                          "known: " KNOWN_OF_RUNS,
                          key);
-    return weir_fail(WEIR_INVALID, "a run of the engine onnx has no setting \"%s\"; known: " KNOWN_OF_RUNS, key);
+    return weir_fail(WEIR_ERR_INVALID, "a run of the engine onnx has no setting \"%s\"; known: " KNOWN_OF_RUNS, key);
 }
 
 weir_status onnx_run_settings_read(const weir_setting *settings, size_t count, onnx_run_settings *out)

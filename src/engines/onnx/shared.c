@@ -160,7 +160,7 @@ static void note_place(const weir_segment *segment, const weir_span *span, void 
 {
     places *p = user;
     (void)segment;
-    if (span->client != p->client || span->state != WEIR_SPAN_LIVE || span->memory_class != WEIR_WEIGHTS ||
+    if (span->client != p->client || span->state != WEIR_SPAN_LIVE || span->memory_class != WEIR_CLASS_WEIGHTS ||
         (p->count && p->list[p->count - 1].data == span->block.pointer)) /* it goes on in the next segment */
         return;
     if (p->count == p->capacity) {
@@ -241,13 +241,13 @@ static weir_status hand_on(weir_engine_model *model, const onnx_tensor *tensor, 
     attempt a;
     weight->name = onnx_text_copy(tensor->name);
     if (!weight->name)
-        return weir_fail(WEIR_SYSTEM, "%s: no host memory for its names", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its names", weir_client_name(model->client));
     model->weight_count++;
     if (FAILED(model, &a,
                api->CreateTensorWithDataAsOrtValue(model->device.memory, data, tensor->bytes, tensor->shape,
                                                    tensor->rank, tensor->type, &weight->value)) ||
         (first && FAILED(model, &a, api->AddInitializer(first, weight->name, weight->value))))
-        return weir_fail(WEIR_ENGINE, "%s: tensor \"%s\": ONNX Runtime %s: %s", weir_client_name(model->client),
+        return weir_fail(WEIR_ERR_ENGINE, "%s: tensor \"%s\": ONNX Runtime %s: %s", weir_client_name(model->client),
                          weight->name, model->library->version, a.text);
     return WEIR_OK;
 }
@@ -260,7 +260,7 @@ static weir_status share(weir_engine_model *model, const onnx_graph *graph, cons
     model->weights = calloc(graph->weight_count + 1, sizeof *model->weights);
     weir_status status = chunk && model->weights && !all->failed
                              ? WEIR_OK
-                             : weir_fail(WEIR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
+                             : weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
     for (size_t i = 0; status == WEIR_OK && i < graph->weight_count; i++) {
         const onnx_tensor *tensor = &graph->weights[i];
         void *data = NULL;
@@ -286,12 +286,12 @@ weir_status onnx_shared_begin(weir_engine_model *model, const onnx_graph *graph)
     places all = {.client = model->client};
     onnx_uses uses = {.of = NULL};
     if (model->library->minor < ORT_API_ASSIGNMENTS)
-        return weir_fail(WEIR_UNSUPPORTED,
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "setting %s: on cuda it takes ONNX Runtime 1.%d, which tells who runs a node, and %s is "
                          "%s; without that the weights cannot be shared",
                          wanted_by(model), ORT_API_ASSIGNMENTS, model->library->path, model->library->version);
     if (!read_elsewhere(model, &others))
-        return weir_fail(WEIR_UNSUPPORTED, "setting %s: ONNX Runtime %s does not tell which nodes of %s cuda runs",
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "setting %s: ONNX Runtime %s does not tell which nodes of %s cuda runs",
                          wanted_by(model), model->library->version, weir_client_name(model->client));
     weir_status status = onnx_uses_read(graph, &uses);
     if (status == WEIR_OK)

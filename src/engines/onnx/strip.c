@@ -83,7 +83,7 @@ weir_status onnx_strip(const onnx_file *file, const onnx_graph *graph, onnx_buff
     onnx_buffer_free(&body);
     if (failed) {
         onnx_buffer_free(out);
-        return weir_fail(WEIR_SYSTEM, "%s: no host memory for the model without its weights", file->name);
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for the model without its weights", file->name);
     }
     return WEIR_OK;
 }

@@ -162,7 +162,7 @@ weir_status onnx_uses_read(const onnx_graph *graph, onnx_uses *out)
                  .constants = graph->functions};
     *out = (onnx_uses){.of = calloc(graph->weight_count + 1, sizeof *out->of)};
     weir_status status =
-        r.list && out->of ? WEIR_OK : weir_fail(WEIR_SYSTEM, "no host memory for the names of weights");
+        r.list && out->of ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for the names of weights");
     for (size_t i = 0; status == WEIR_OK && i < r.count; i++)
         r.list[i] = (named){graph->weights[i].name, &out->of[i]};
     if (status == WEIR_OK) {

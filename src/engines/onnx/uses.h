@@ -23,7 +23,7 @@ typedef struct onnx_uses {
     bool constants;  /* of 1 KiB and more beside the weights: there are, or may be, in nodes, subgraphs or functions */
 } onnx_uses;
 
-/* Reads them; free(out->of) in any case. WEIR_SYSTEM without host memory. */
+/* Reads them; free(out->of) in any case. WEIR_ERR_SYSTEM without host memory. */
 weir_status onnx_uses_read(const onnx_graph *graph, onnx_uses *out);
 
 /* Marks the weights that are left to ONNX Runtime, as its optimizer may write them anew under their own names: it moves

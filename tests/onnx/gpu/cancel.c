@@ -20,7 +20,7 @@ static void *run_named(void *user)
 {
     cancelled *c = user;
     weir_inference inference = {
-        .size = sizeof inference, .id = c->id, .inputs = c->q->inputs, .input_count = c->q->count};
+        .struct_size = sizeof inference, .id = c->id, .inputs = c->q->inputs, .input_count = c->q->count};
     weir_outputs outputs = WEIR_INIT(weir_outputs);
     c->status = c->model->bed->engine->infer(c->model->model, &inference, &outputs);
     if (c->status != WEIR_OK)
@@ -40,8 +40,8 @@ static void begin(cancelled *c)
 /* It is known from when it begins to wait. */
 static void cancel(const cancelled *c)
 {
-    weir_status status = WEIR_NOT_FOUND;
-    for (int tries = 0; status == WEIR_NOT_FOUND && tries < 5000; tries++) {
+    weir_status status = WEIR_ERR_NOT_FOUND;
+    for (int tries = 0; status == WEIR_ERR_NOT_FOUND && tries < 5000; tries++) {
         usleep(1000);
         status = c->model->bed->engine->cancel(c->model->model, c->id);
     }
@@ -76,10 +76,10 @@ int part_cancel(const bed *b, int argc, char **argv)
         gate_open(&g);
         for (int i = 0; i < 3; i++)
             pthread_join(c[i].thread, NULL);
-        check(c[0].status == WEIR_CANCELLED, "a run under way was not cancelled");
-        check(c[1].status == WEIR_CANCELLED, "a run that waits was not cancelled");
+        check(c[0].status == WEIR_ERR_CANCELLED, "a run under way was not cancelled");
+        check(c[1].status == WEIR_ERR_CANCELLED, "a run that waits was not cancelled");
         check(c[2].status == WEIR_OK && c[2].equal, "a run beside them is not as it should be");
-        check(b->engine->cancel(model.model, 0) == WEIR_NOT_FOUND, "a run that is over was found");
+        check(b->engine->cancel(model.model, 0) == WEIR_ERR_NOT_FOUND, "a run that is over was found");
         gate_end(&g, model.client, model.model->lanes[0].stream);
         check(live(b) == before, "a run that waits was begun although it was cancelled");
     }

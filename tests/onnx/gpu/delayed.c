@@ -13,7 +13,7 @@ void gate_close(gate *g, const bed *b, weir_client *client, weir_stream stream)
 {
     enum { WAIT_VALUE_GEQ = 0 };
     void *ignored;
-    weir_request request = {.size = sizeof request, .bytes = 4, .kind = WEIR_KIND_PINNED};
+    weir_request request = {.struct_size = sizeof request, .bytes = 4, .kind = WEIR_KIND_PINNED};
     const cuda_wanted wanted[] = {
         {"cuCtxPushCurrent", &g->push}, {"cuCtxPopCurrent", &g->pop}, {"cuStreamWaitValue32", &g->wait}};
     check(cuda_find(wanted, sizeof wanted / sizeof wanted[0]), "no CUDA");
@@ -41,7 +41,7 @@ static void to_device(const bed *b, weir_client *client, question *q)
 {
     for (size_t i = 0; i < q->count; i++) {
         void *there;
-        must(weir_alloc_copy(client, q->inputs[i].data, q->inputs[i].bytes, WEIR_STREAM_HOST, WEIR_OTHER, &there),
+        must(weir_alloc_copy(client, q->inputs[i].data, q->inputs[i].bytes, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &there),
              b->device);
         free(q->inputs[i].data);
         q->inputs[i].data = there;
@@ -67,7 +67,7 @@ static void *run_held_up(void *user)
 static void infer_on_device(const served *s, const question *q, weir_outputs *out)
 {
     weir_setting setting = {"outputs", "device"};
-    weir_inference inference = {.size = sizeof inference,
+    weir_inference inference = {.struct_size = sizeof inference,
                                 .inputs = q->inputs,
                                 .input_count = q->count,
                                 .settings = &setting,

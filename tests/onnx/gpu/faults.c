@@ -89,7 +89,7 @@ int part_refusals(const bed *b, int argc, char **argv)
     ask(&s, form, &q);
     run(&s, &q, NULL);
     run(&s, &q, &wanted);
-    weir_client_stats stats = {.size = sizeof stats};
+    weir_client_stats stats = {.struct_size = sizeof stats};
     must(weir_client_snapshot(s.client, &stats), "statistics");
     serve_end(&s);
     for (unsigned long i = 1; i <= count; i++) {
@@ -98,7 +98,7 @@ int part_refusals(const bed *b, int argc, char **argv)
             ask_end(&q); /* the names in it are of the model before */
             ask(&s, form, &q);
             status = run_try(&s, &q, &got);
-            runs += status == WEIR_OUT_OF_MEMORY;
+            runs += status == WEIR_ERR_OUT_OF_MEMORY;
             fine += status == WEIR_OK;
             if (status == WEIR_OK) {
                 double most = 0;
@@ -107,9 +107,9 @@ int part_refusals(const bed *b, int argc, char **argv)
             }
             serve_end(&s);
         } else {
-            loads += status == WEIR_OUT_OF_MEMORY;
+            loads += status == WEIR_ERR_OUT_OF_MEMORY;
         }
-        check(status == WEIR_OK || status == WEIR_OUT_OF_MEMORY, weir_detail());
+        check(status == WEIR_OK || status == WEIR_ERR_OUT_OF_MEMORY, weir_detail());
         check(live(b) == 0, "the ledger is not back at zero");
     }
     printf("{\"part\": \"refusals\", \"model\": \"%s\", \"tried\": %lu, \"loads_refused\": %lu, \"runs_refused\": %lu, "

@@ -34,7 +34,7 @@ void check(bool good, const char *what)
 void must(weir_status status, const char *what)
 {
     const char *require = getenv("WEIR_REQUIRE_ENGINES");
-    bool missing = status == WEIR_NOT_FOUND || status == WEIR_UNSUPPORTED;
+    bool missing = status == WEIR_ERR_NOT_FOUND || status == WEIR_ERR_UNSUPPORTED;
     if (status == WEIR_OK)
         return;
     fprintf(stderr, "test-onnx-gpu: %s: %s\n", what, weir_detail());
@@ -88,14 +88,15 @@ weir_status serve_try(const bed *b, const char *path, uint64_t maximum, const ch
     char texts[8][64];
     weir_setting list[8];
     *out = (served){.bed = b, .path = path, .name = file_name(path)};
-    weir_client_options options = {.size = sizeof options, .name = out->name, .maximum = maximum};
+    weir_client_options options = {.struct_size = sizeof options, .name = out->name, .maximum = maximum};
     must(weir_client_open(b->runtime, &options, &out->client), path);
     if (b->alone) {
         open_plain(out);
         return WEIR_OK;
     }
     weir_engine_place place = {b->runtime, out->client};
-    weir_engine_load load = {.size = sizeof load, .path = path, .places = &place, .place_count = 1, .settings = list};
+    weir_engine_load load = {
+        .struct_size = sizeof load, .path = path, .places = &place, .place_count = 1, .settings = list};
     load.setting_count = read_settings(settings, texts, list);
     weir_status status = b->engine->load(&load, &out->model);
     if (status != WEIR_OK)
@@ -130,9 +131,9 @@ static void fill(weir_tensor *t)
     size_t count = t->bytes / weir_type_bytes(t->type);
     for (size_t i = 0; i < count; i++) {
         uint64_t noise = (i + 1) * UINT64_C(0x9e3779b97f4a7c15) >> 40;
-        if (t->type == WEIR_F32)
+        if (t->type == WEIR_TYPE_F32)
             ((float *)t->data)[i] = (float)(noise & 0xffff) / 65536.0f - 0.5f;
-        else if (t->type == WEIR_I64)
+        else if (t->type == WEIR_TYPE_I64)
             ((int64_t *)t->data)[i] = strstr(t->name, "mask")   ? 1
                                       : strstr(t->name, "type") ? 0
                                                                 : (int64_t)(noise % 1000);
@@ -150,7 +151,7 @@ void ask(const served *s, shape form, question *out)
         check(out->count < INPUTS_MOST, "too many inputs");
         weir_tensor *t = &out->inputs[out->count++];
         int64_t next = form.first;
-        *t = (weir_tensor){.size = sizeof *t, .name = port->name, .type = port->type, .rank = port->rank};
+        *t = (weir_tensor){.struct_size = sizeof *t, .name = port->name, .type = port->type, .rank = port->rank};
         for (uint32_t d = 0; d < port->rank; d++) {
             t->shape[d] = port->shape[d] < 0 ? next : port->shape[d];
             next = port->shape[d] < 0 ? form.rest : next;
@@ -195,7 +196,7 @@ weir_status run_try(const served *s, const question *q, answer *out)
         run_plain(s, q, out);
         return WEIR_OK;
     }
-    weir_inference inference = {.size = sizeof inference, .inputs = q->inputs, .input_count = q->count};
+    weir_inference inference = {.struct_size = sizeof inference, .inputs = q->inputs, .input_count = q->count};
     weir_outputs outputs = WEIR_INIT(weir_outputs);
     weir_status status = s->bed->engine->infer(s->model, &inference, &outputs);
     if (status != WEIR_OK)

@@ -49,9 +49,9 @@ static void ask_for(asker *askers, const served *s, const question *q, const ans
 
 static uint64_t weights(const served *s)
 {
-    weir_client_stats stats = {.size = sizeof stats};
+    weir_client_stats stats = {.struct_size = sizeof stats};
     must(weir_client_snapshot(s->client, &stats), "statistics");
-    return stats.live_class[WEIR_WEIGHTS];
+    return stats.live_class[WEIR_CLASS_WEIGHTS];
 }
 
 /* Prints one; the first one's answer is what the others are compared with. */

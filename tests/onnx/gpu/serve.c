@@ -60,7 +60,7 @@ static void *serve_on(void *user)
         note(s, at, &got);
         if (s->too_much) {
             weir_status status = run_try(&s->model, s->too_much, NULL);
-            check(status == WEIR_OUT_OF_MEMORY, "what is too much was not refused");
+            check(status == WEIR_ERR_OUT_OF_MEMORY, "what is too much was not refused");
             s->refused++;
         }
     }
@@ -173,7 +173,7 @@ static uint64_t least_maximum(const bed *b, const char *path, shape form)
 {
     served s = serve(b, path);
     question q;
-    weir_client_stats stats = {.size = sizeof stats};
+    weir_client_stats stats = {.struct_size = sizeof stats};
     ask(&s, form, &q);
     for (int i = 0; i < 3; i++)
         run(&s, &q, NULL);

@@ -7,9 +7,9 @@
 
 static uint64_t weights(const served *s)
 {
-    weir_client_stats stats = {.size = sizeof stats};
+    weir_client_stats stats = {.struct_size = sizeof stats};
     must(weir_client_snapshot(s->client, &stats), "statistics");
-    return stats.live_class[WEIR_WEIGHTS];
+    return stats.live_class[WEIR_CLASS_WEIGHTS];
 }
 
 /* buckets MODEL REST COUNT ROUNDS: batches of 1 to COUNT by turns, each by a session of its own, and by one session. */

@@ -36,7 +36,7 @@ static void print_work(const weir_stats *before, const weir_stats *after, size_t
     printf("\"allocations\": %.1f, \"hits\": %.1f, \"driver_calls\": %.2f, \"moved\": %.2f, \"ladder\": [",
            (double)(after->allocations - before->allocations) / n, (double)(after->hits - before->hits) / n,
            (double)(after->driver_calls - before->driver_calls) / n, (double)(after->moved - before->moved) / n);
-    for (int i = 0; i < WEIR_RUNGS; i++)
+    for (int i = 0; i < WEIR_RUNG_COUNT; i++)
         printf("%s%.2f", i ? ", " : "", (double)(after->ladder[i] - before->ladder[i]) / n);
     printf("], ");
 }

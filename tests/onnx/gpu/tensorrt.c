@@ -7,7 +7,7 @@ static void fails_by(const char *option)
     loaded l = open_client(0);
     const char *const settings[] = {"provider=tensorrt", "tensorrt.trt_fp16_enable=1",
                                     "tensorrt.trt_max_workspace_size=1048576", option, NULL};
-    assert_status(load_into(&l, "mlp", settings), WEIR_INVALID);
+    assert_status(load_into(&l, "mlp", settings), WEIR_ERR_INVALID);
     assert_detail("an option of tensorrt");
     assert_int_equal(live(&l), 0);
     close_client(&l);

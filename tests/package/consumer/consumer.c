@@ -25,7 +25,7 @@ int main(void)
         return failed("client");
 
     void *bytes;
-    if (weir_alloc(client, 1u << 20, WEIR_STREAM_HOST, WEIR_SCRATCH, &bytes) != WEIR_OK)
+    if (weir_alloc(client, 1u << 20, WEIR_STREAM_HOST, WEIR_CLASS_SCRATCH, &bytes) != WEIR_OK)
         return failed("alloc");
     memset(bytes, 1, 1u << 20);
     weir_client_stats stats = WEIR_INIT(weir_client_stats);

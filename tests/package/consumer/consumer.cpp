@@ -24,7 +24,7 @@ int main()
     {
         auto give_back = [&](void *p) { freed = weir_free(client, p, WEIR_STREAM_HOST); };
         void *p = nullptr;
-        if (weir_alloc(client, 4096, WEIR_STREAM_HOST, WEIR_KV, &p) != WEIR_OK) {
+        if (weir_alloc(client, 4096, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p) != WEIR_OK) {
             std::fprintf(stderr, "%s\n", weir_detail());
             return 1;
         }

@@ -38,12 +38,13 @@ static void *run_line(void *argument)
     return NULL;
 }
 
-/* With the stub's lock: an idle one, or a new one. */
-static stub_line *take_line(void)
+/* With the stub's lock: an idle one, or a new one, which is the device's from now on. */
+static stub_line *take_line(int device)
 {
     stub_line *line = idle_lines;
     if (line) {
         idle_lines = line->next_idle;
+        line->device = device;
         return line;
     }
     line = calloc(1, sizeof *line);
@@ -52,6 +53,7 @@ static stub_line *take_line(void)
     pthread_mutex_init(&line->lock, NULL);
     pthread_cond_init(&line->queued_some, NULL);
     pthread_cond_init(&line->done_some, NULL);
+    line->device = device;
     line->next = lines;
     return lines = line;
 }
@@ -61,12 +63,11 @@ static stub_line *new_line(int device)
 {
     pthread_t thread;
     pthread_mutex_lock(&stub.lock);
-    stub_line *line = take_line();
+    stub_line *line = take_line(device);
     pthread_mutex_unlock(&stub.lock);
     if (!line)
         return NULL;
     line->closing = false;
-    line->device = device;
     if (pthread_create(&thread, NULL, run_line, line) != 0) {
         become_idle(line);
         return NULL;
@@ -176,14 +177,22 @@ CUresult stub_find_stream(CUstream *stream)
     return find_stream(stream, false);
 }
 
+/* The next one that is alive and the device's, in the list of all; NULL: the first one. */
+static struct CUstream_st *next_alive(const struct CUstream_st *after, int device)
+{
+    pthread_mutex_lock(&stub.lock);
+    struct CUstream_st *stream = after ? after->next : streams;
+    while (stream && !(stream->alive && stream->context->device == device))
+        stream = stream->next;
+    pthread_mutex_unlock(&stub.lock);
+    return stream;
+}
+
 CUresult stub_break_captures(int device, CUresult result)
 {
     CUresult broken = CUDA_SUCCESS;
-    pthread_mutex_lock(&stub.lock);
-    struct CUstream_st *stream = streams;
-    pthread_mutex_unlock(&stub.lock);
-    for (; stream; stream = stream->next) /* which never changes */
-        if (stream->alive && stream->context->device == device && stub_break_capture(stream, result) != CUDA_SUCCESS)
+    for (struct CUstream_st *stream = NULL; (stream = next_alive(stream, device));)
+        if (stub_break_capture(stream, result) != CUDA_SUCCESS)
             broken = result;
     return broken;
 }

@@ -27,7 +27,7 @@ typedef struct stub_line {
     stub_work *first, *last;
     uint64_t queued, done;
     bool closing;
-    int device; /* of its stream, or its last one */
+    _Atomic int device; /* of its stream, or its last one; looked at with no lock */
     struct stub_line *next, *next_idle;
 } stub_line;
 
