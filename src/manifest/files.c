@@ -11,7 +11,7 @@
 
 static const char genai_config[] = "genai_config.json";
 
-/* ---- paths ----------------------------------------------------------------------------------------------------------- */
+/* ---- paths ------------------------------------------------------------------------------------------------------- */
 
 char *wi_path_folder(const char *path)
 {
@@ -52,7 +52,7 @@ bool wi_folder_has(const char *folder, const char *name)
     return has;
 }
 
-/* ---- what a file is -------------------------------------------------------------------------------------------------- */
+/* ---- what a file is ---------------------------------------------------------------------------------------------- */
 
 typedef struct suffix {
     const char *text;
@@ -168,7 +168,7 @@ const char *wi_file_format(wi_file_kind kind)
     return kind == WI_FILE_GENAI ? "genai" : wi_file_framework(kind);
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static weir_status read_whole(int file, const char *path, size_t most, char **out, size_t *length)
 {

@@ -3,7 +3,7 @@
 #ifndef WI_MANIFEST_PACKAGE_STORE_H
 #define WI_MANIFEST_PACKAGE_STORE_H
 
-#include <weir/status.h>
+#include <weir/manifest_read.h>
 
 #include <sys/stat.h>
 
@@ -46,5 +46,28 @@ weir_status wi_store_finish(int packages, wi_fresh *fresh, const char *content);
 
 /* Takes it away again. */
 void wi_store_drop(int packages, wi_fresh *fresh);
+
+/* Clearing the store: by age, and by bytes the package that was used longest ago first. */
+
+typedef struct wi_bounds {
+    uint64_t bytes;   /* that may stay */
+    uint64_t seconds; /* since its last use, after which a package goes */
+} wi_bounds;
+
+/* What the options `unpacked` and `unpacked_age` say. */
+wi_bounds wi_bounds_of_options(void);
+
+/* The bytes of a folder's files. */
+uint64_t wi_packages_bytes_below(int parent, const char *name);
+
+/* The bytes of all packages, and of those that nobody uses. */
+typedef struct wi_packages_there {
+    uint64_t bytes, idle;
+} wi_packages_there;
+weir_status wi_packages_count(int packages, const char *path, wi_packages_there *out);
+
+/* Removes packages until what is there keeps the bounds, or is in use; open as `packages`, whose path is `path`. WEIR_ERR_SYSTEM where
+ * the folder cannot be read. What cannot be removed stays, and counts. */
+weir_status wi_packages_clear(int packages, const char *path, wi_bounds bounds, weir_manifest_cleared *out);
 
 #endif
