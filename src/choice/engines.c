@@ -21,9 +21,17 @@ static const char *suffixes_of(const wi_engine_info *engine)
     return "";
 }
 
+static const wi_engine_info *find_named(const wi_engines *engines, const char *name)
+{
+    for (size_t i = 0; i < engines->count; i++)
+        if (strcasecmp(engines->all[i].name, name) == 0)
+            return &engines->all[i];
+    return NULL;
+}
+
 static weir_status add(wi_engines *engines, const char *name)
 {
-    if (wi_engines_named(engines, name))
+    if (find_named(engines, name))
         return WEIR_OK;
     wi_engine_info *more = realloc(engines->all, (engines->count + 1) * sizeof *more);
     if (!more)
@@ -92,14 +100,6 @@ void wi_engines_free(wi_engines *engines)
     *engines = (wi_engines){.count = 0};
 }
 
-const wi_engine_info *wi_engines_named(const wi_engines *engines, const char *name)
-{
-    for (size_t i = 0; i < engines->count; i++)
-        if (strcasecmp(engines->all[i].name, name) == 0)
-            return &engines->all[i];
-    return NULL;
-}
-
 /* The first name behind `last`; NULL past the last one. */
 static const char *next_name(const wi_engines *engines, const char *last)
 {
@@ -115,7 +115,7 @@ static const char *next_name(const wi_engines *engines, const char *last)
 weir_status wi_engines_check(const wi_engines *engines, const char *what, const char *name)
 {
     char list[512] = "";
-    if (wi_engines_named(engines, name))
+    if (find_named(engines, name))
         return WEIR_OK;
     for (const char *one = ""; (one = next_name(engines, one));) {
         size_t length = strlen(list);

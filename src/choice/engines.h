@@ -27,7 +27,6 @@ weir_status wi_engines_find(const char *path, wi_engines *out);
 void wi_engine_ask(wi_engine_info *engine);
 void wi_engines_free(wi_engines *engines);
 
-const wi_engine_info *wi_engines_named(const wi_engines *engines, const char *name);
 /* WEIR_ERR_INVALID with the names that there are. */
 weir_status wi_engines_check(const wi_engines *engines, const char *what, const char *name);
 

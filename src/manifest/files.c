@@ -43,7 +43,8 @@ bool wi_path_stays(const char *name)
     return true;
 }
 
-bool wi_folder_has(const char *folder, const char *name)
+/* Whether that folder has a file of this name. */
+static bool folder_has(const char *folder, const char *name)
 {
     struct stat found;
     char *path = wi_path_in(folder, name);
@@ -128,7 +129,7 @@ wi_file_kind wi_file_look(const char *path, const char **why)
         return WI_FILE_MISSING;
     if (S_ISDIR(found.st_mode)) {
         *why = "it is a folder without genai_config.json, which one of ONNX Runtime GenAI's has";
-        return wi_folder_has(path, genai_config) ? WI_FILE_GENAI : WI_FILE_REFUSED;
+        return folder_has(path, genai_config) ? WI_FILE_GENAI : WI_FILE_REFUSED;
     }
     *why = "it is neither a file nor a folder";
     if (!S_ISREG(found.st_mode))
@@ -150,7 +151,7 @@ char *wi_file_model(const char *path, bool llm, wi_file_kind *kind)
     if (folder || (*kind != WI_FILE_GENAI && !(llm && *kind == WI_FILE_ONNX)))
         return strdup(path);
     char *around = wi_path_folder(path);
-    bool genai = around && wi_folder_has(around, genai_config);
+    bool genai = around && folder_has(around, genai_config);
     if (genai)
         *kind = WI_FILE_GENAI;
     char *model = strdup(!genai ? path : *around ? around : ".");

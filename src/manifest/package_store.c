@@ -57,7 +57,7 @@ bool wi_store_has(int packages, const char *content)
     return fstatat(packages, content, &found, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(found.st_mode);
 }
 
-bool wi_store_is_content(const char *name)
+static bool is_content(const char *name)
 {
     return strlen(name) == WI_CONTENT_BYTES - 1 && strspn(name, "0123456789abcdef") == WI_CONTENT_BYTES - 1;
 }
@@ -111,7 +111,7 @@ bool wi_store_known(int packages, const struct stat *file, char content[WI_CONTE
     if (readlinkat(packages, name, content, WI_CONTENT_BYTES) != WI_CONTENT_BYTES - 1)
         return false;
     content[WI_CONTENT_BYTES - 1] = '\0';
-    return wi_store_is_content(content) && wi_store_has(packages, content);
+    return is_content(content) && wi_store_has(packages, content);
 }
 
 void wi_store_note(int packages, const struct stat *file, const char *content)
@@ -125,7 +125,8 @@ void wi_store_note(int packages, const struct stat *file, const char *content)
         (void)!symlinkat(content, packages, name); /* without it the file is read once more, and no harm done */
 }
 
-void wi_store_forget(int packages)
+/* all whose content is not there any more */
+static void forget_unknown(int packages)
 {
     int folder = openat(packages, known, FOLDER | O_NOFOLLOW);
     DIR *list = folder >= 0 ? fdopendir(folder) : NULL;
@@ -194,7 +195,8 @@ static bool fresh_name(const char *path, char name[WI_FRESH_NAME])
     return made;
 }
 
-bool wi_store_is_idle(int packages, const char *content)
+/* Whether nobody uses the folder of a content just now. */
+static bool is_idle(int packages, const char *content)
 {
     int folder = openat(packages, content, FOLDER | O_NOFOLLOW);
     bool idle = folder >= 0 && flock(folder, LOCK_EX | LOCK_NB) == 0;
@@ -204,7 +206,7 @@ bool wi_store_is_idle(int packages, const char *content)
 }
 
 /* It loses its name first, so that it is whole or not there, and gets one that others sweep if this process ends meanwhile. */
-bool wi_store_remove(int packages, const char *path, const char *content)
+static bool remove_package(int packages, const char *path, const char *content)
 {
     char name[WI_FRESH_NAME];
     int folder = openat(packages, content, FOLDER | O_NOFOLLOW);
@@ -337,7 +339,7 @@ static weir_status list_all(int packages, const char *path, unpacked_list *out)
         return weir_fail(WEIR_ERR_SYSTEM, "cannot read %s: %s", path, strerror(errno));
     for (struct dirent *entry; good && (entry = readdir(list));) {
         struct stat about;
-        if (wi_store_is_content(entry->d_name) && fstatat(packages, entry->d_name, &about, AT_SYMLINK_NOFOLLOW) == 0 &&
+        if (is_content(entry->d_name) && fstatat(packages, entry->d_name, &about, AT_SYMLINK_NOFOLLOW) == 0 &&
             S_ISDIR(about.st_mode))
             good = add(out, packages, entry->d_name, &about);
     }
@@ -354,7 +356,7 @@ weir_status wi_packages_count(int packages, const char *path, wi_packages_there 
     *out = (wi_packages_there){0};
     for (size_t i = 0; i < list.count; i++) {
         out->bytes += list.all[i].bytes;
-        out->idle += wi_store_is_idle(packages, list.all[i].content) ? list.all[i].bytes : 0;
+        out->idle += is_idle(packages, list.all[i].content) ? list.all[i].bytes : 0;
     }
     free(list.all);
     return status;
@@ -373,7 +375,7 @@ weir_status wi_packages_clear(int packages, const char *path, wi_bounds bounds, 
         const unpacked *one = &list.all[i];
         uint64_t used = one->used > 0 ? (uint64_t)one->used : 0, age = now > used ? now - used : 0;
         bool goes = left > bounds.bytes || age > bounds.seconds;
-        bool gone = goes && wi_store_remove(packages, path, one->content);
+        bool gone = goes && remove_package(packages, path, one->content);
         left -= gone ? one->bytes : 0;
         out->cleared += gone;
         out->cleared_bytes += gone ? one->bytes : 0;
@@ -382,6 +384,6 @@ weir_status wi_packages_clear(int packages, const char *path, wi_bounds bounds, 
         out->kept_bytes += gone ? 0 : one->bytes;
     }
     free(list.all);
-    wi_store_forget(packages);
+    forget_unknown(packages);
     return status;
 }

@@ -129,7 +129,6 @@ wi_parse_value wi_parse_device, wi_parse_devices, wi_parse_share, wi_parse_isola
 
 /* "a text", "the number 3", … of a value that is not what it should be. */
 const char *wi_kind_name(const json_t *json);
-void wi_wrong_type(wi_parse_context *r, const wi_value *v, const char *wanted);
 
 /* Keywords of values. Those of providers, strategies and levels are in base/keywords.h. */
 extern const char *const wi_frameworks[], *const wi_formats[];
@@ -137,9 +136,6 @@ extern const char *const wi_precisions[], *const wi_isolation_modes[];
 
 /* The word of the list, which ends with NULL, that is `text` in any case; NULL if none is. */
 const char *wi_keyword(const char *const *words, const char *text);
-
-/* The same; if none is, it is a problem that lists the words and names the nearest. */
-const char *wi_keyword_of(wi_parse_context *r, const wi_value *v, const char *const *words, const char *what);
 
 /* The nearest of the words, NULL if none is near. */
 const char *wi_keyword_near(const char *const *words, const char *text);

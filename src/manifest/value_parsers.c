@@ -41,25 +41,6 @@ const char *wi_keyword_near(const char *const *words, const char *text)
     return best;
 }
 
-const char *wi_keyword_of(wi_parse_context *r, const wi_value *v, const char *const *words, const char *what)
-{
-    if (!json_is_string(v->json)) {
-        wi_wrong_type(r, v, "a text");
-        return NULL;
-    }
-    const char *text = json_string_value(v->json), *word = wi_keyword(words, text);
-    if (word)
-        return word;
-    char list[256] = "";
-    for (size_t i = 0, used = 0; words[i] && used < sizeof list; i++)
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", words[i]);
-    const char *near = wi_keyword_near(words, text);
-    wi_shown shown;
-    wi_problem_add(&r->problems, v->at, "%s: there is no %s \"%s\"; there are %s%s%s", wi_field_name(v->field), what,
-                   wi_show(&shown, text), list, near ? ", the nearest is " : "", near ? near : "");
-    return NULL;
-}
-
 /* ---- wrong types ------------------------------------------------------------------------------------------------- */
 
 const char *wi_kind_name(const json_t *json)
@@ -75,10 +56,30 @@ const char *wi_kind_name(const json_t *json)
     return names[json_typeof(json)];
 }
 
-void wi_wrong_type(wi_parse_context *r, const wi_value *v, const char *wanted)
+static void wrong_type(wi_parse_context *r, const wi_value *v, const char *wanted)
 {
     wi_problem_add(&r->problems, v->at, "%s: this is %s; it has to be %s", wi_field_name(v->field),
                    wi_kind_name(v->json), wanted);
+}
+
+/* The keyword of the list that the value is; if it is none, that is a problem which lists them and names the nearest. */
+static const char *keyword_of(wi_parse_context *r, const wi_value *v, const char *const *words, const char *what)
+{
+    if (!json_is_string(v->json)) {
+        wrong_type(r, v, "a text");
+        return NULL;
+    }
+    const char *text = json_string_value(v->json), *word = wi_keyword(words, text);
+    if (word)
+        return word;
+    char list[256] = "";
+    for (size_t i = 0, used = 0; words[i] && used < sizeof list; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", words[i]);
+    const char *near = wi_keyword_near(words, text);
+    wi_shown shown;
+    wi_problem_add(&r->problems, v->at, "%s: there is no %s \"%s\"; there are %s%s%s", wi_field_name(v->field), what,
+                   wi_show(&shown, text), list, near ? ", the nearest is " : "", near ? near : "");
+    return NULL;
 }
 
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
@@ -86,7 +87,7 @@ void wi_wrong_type(wi_parse_context *r, const wi_value *v, const char *wanted)
 void wi_parse_text(wi_parse_context *r, const wi_value *v, void *to)
 {
     if (!json_is_string(v->json))
-        wi_wrong_type(r, v, "a text");
+        wrong_type(r, v, "a text");
     else if (json_string_length(v->json) == 0)
         wi_problem_add(&r->problems, v->at, "%s is empty; leave it out where there is nothing to say",
                        wi_field_name(v->field));
@@ -99,14 +100,14 @@ void wi_parse_described(wi_parse_context *r, const wi_value *v, void *to)
 {
     (void)to;
     if (!json_is_string(v->json))
-        wi_wrong_type(r, v, "a text");
+        wrong_type(r, v, "a text");
 }
 
 void wi_parse_texts(wi_parse_context *r, const wi_value *v, void *to)
 {
     (void)to;
     if (!json_is_array(v->json)) {
-        wi_wrong_type(r, v, "a list of texts");
+        wrong_type(r, v, "a list of texts");
         return;
     }
     wi_walk walk = wi_walk_into(r->text, v->at);
@@ -114,7 +115,7 @@ void wi_parse_texts(wi_parse_context *r, const wi_value *v, void *to)
     for (size_t i = 0; wi_walk_next(&walk, &place); i++) {
         wi_value one = {v->field, json_array_get(v->json, i), place.value, place.value_end};
         if (!json_is_string(one.json))
-            wi_wrong_type(r, &one, "a text");
+            wrong_type(r, &one, "a text");
     }
 }
 
@@ -127,13 +128,13 @@ void wi_parse_framework(wi_parse_context *r, const wi_value *v, void *to)
             *(const char **)to = json_string_value(v->json);
             return;
         }
-    *(const char **)to = wi_keyword_of(r, v, wi_frameworks, "framework");
+    *(const char **)to = keyword_of(r, v, wi_frameworks, "framework");
 }
 
 void wi_parse_format(wi_parse_context *r, const wi_value *v, void *to)
 {
     (void)to;
-    r->format = wi_keyword_of(r, v, wi_formats, "format");
+    r->format = keyword_of(r, v, wi_formats, "format");
 }
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
@@ -157,7 +158,7 @@ void wi_parse_mib(wi_parse_context *r, const wi_value *v, void *to)
 {
     const json_int_t most = (json_int_t)(UINT64_MAX >> 20);
     if (!json_is_integer(v->json)) {
-        wi_wrong_type(r, v, "a whole number of MiB");
+        wrong_type(r, v, "a whole number of MiB");
         return;
     }
     json_int_t number = json_integer_value(v->json);
@@ -179,7 +180,7 @@ void wi_parse_version(wi_parse_context *r, const wi_value *v, void *to)
         wi_problem_add(&r->problems, v->at, "%s: a version is a text, \"%.*s\": as a number, 12.10 would be 12.1", name,
                        (int)(v->end - v->at < 40 ? v->end - v->at : 40), r->text + v->at);
     else if (!json_is_string(v->json))
-        wi_wrong_type(r, v, "a text with a version, like \"12.4\"");
+        wrong_type(r, v, "a text with a version, like \"12.4\"");
     else if (weir_version_read(json_string_value(v->json), to) != WEIR_OK)
         wi_problem_add(&r->problems, v->at, "%s: \"%s\" is no version; versions are like \"12.4\" or \"535.129.03\"",
                        name, wi_show(&shown, json_string_value(v->json)));
@@ -222,7 +223,7 @@ void wi_parse_tuning(wi_parse_context *r, const wi_value *v, void *to)
 {
     (void)to;
     if (!json_is_object(v->json)) {
-        wi_wrong_type(r, v, "an object with the engine's settings");
+        wrong_type(r, v, "an object with the engine's settings");
         return;
     }
     weir_manifest *m = &r->held->manifest;
@@ -245,7 +246,7 @@ void wi_parse_requirements(wi_parse_context *r, const wi_value *v, void *to)
     if (json_is_object(v->json))
         wi_fields_read(r, v->at, v->json, true);
     else
-        wi_wrong_type(r, v, "an object");
+        wrong_type(r, v, "an object");
 }
 
 void wi_parse_jobs(wi_parse_context *r, const wi_value *v, void *to)
@@ -274,7 +275,7 @@ static weir_requirements *wanted(wi_parse_context *r)
 static const char *word_of(wi_parse_context *r, const wi_value *v)
 {
     if (!json_is_string(v->json))
-        wi_wrong_type(r, v, "a text");
+        wrong_type(r, v, "a text");
     return json_string_value(v->json);
 }
 
@@ -297,7 +298,7 @@ void wi_parse_providers(wi_parse_context *r, const wi_value *v, void *to)
 {
     (void)to;
     if (!json_is_array(v->json)) {
-        wi_wrong_type(r, v, "a list of providers");
+        wrong_type(r, v, "a list of providers");
         return;
     }
     const char **list = wi_keep(r, json_array_size(v->json) * sizeof *list);
@@ -319,14 +320,14 @@ void wi_parse_cpu(wi_parse_context *r, const wi_value *v, void *to)
     else if (json_is_string(v->json) && strcasecmp(json_string_value(v->json), "listed") == 0)
         *cpu = WEIR_CPU_LISTED;
     else
-        wi_wrong_type(r, v, "true (the last resort), false (never) or \"listed\" (where a provider says cpu)");
+        wrong_type(r, v, "true (the last resort), false (never) or \"listed\" (where a provider says cpu)");
 }
 
 void wi_parse_coverage(wi_parse_context *r, const wi_value *v, void *to)
 {
     double share = json_number_value(v->json);
     if (!json_is_number(v->json) || !(share >= 0 && share <= 1))
-        wi_wrong_type(r, v, "a number from 0 to 1: the share of nodes or layers");
+        wrong_type(r, v, "a number from 0 to 1: the share of nodes or layers");
     else
         *(double *)to = share;
 }
@@ -336,7 +337,7 @@ void wi_parse_coverage(wi_parse_context *r, const wi_value *v, void *to)
 static bool read_device(wi_parse_context *r, const wi_value *v, int32_t *out)
 {
     if (!json_is_integer(v->json)) {
-        wi_wrong_type(r, v, "a whole number");
+        wrong_type(r, v, "a whole number");
         return false;
     }
     json_int_t number = json_integer_value(v->json);
@@ -362,7 +363,7 @@ void wi_parse_devices(wi_parse_context *r, const wi_value *v, void *to)
 {
     (void)to;
     if (!json_is_array(v->json) || json_array_size(v->json) > MOST_DEVICES) {
-        wi_wrong_type(r, v, "a list of up to 64 devices");
+        wrong_type(r, v, "a list of up to 64 devices");
         return;
     }
     r->given[v->field] = json_array_size(v->json) > 0; /* of none: as if it were left out */
@@ -414,7 +415,7 @@ void wi_parse_precision(wi_parse_context *r, const wi_value *v, void *to)
                       {{"bf16", "bfloat16"}, {{8, 0}, 2}},
                       {{"int8", "uint8"}, {{6, 1}, 2}},
                       {{"fp8", "fp8"}, {{8, 9}, 2}}};
-    const char *word = wi_keyword_of(r, v, wi_precisions, "precision");
+    const char *word = keyword_of(r, v, wi_precisions, "precision");
     for (size_t i = 0; word && i < sizeof precisions / sizeof *precisions; i++)
         if (wi_keyword((const char *const[]){precisions[i].names[0], precisions[i].names[1], NULL}, word))
             r->precision = precisions[i].least;
@@ -426,7 +427,7 @@ void wi_parse_share(wi_parse_context *r, const wi_value *v, void *to)
 {
     (void)to;
     if (!json_is_integer(v->json))
-        wi_wrong_type(r, v, "a whole number");
+        wrong_type(r, v, "a whole number");
     else if (json_integer_value(v->json) != 1000)
         wi_problem_add(&r->problems, v->at,
                        "gpu_compute_share_milli is %" JSON_INTEGER_FORMAT
@@ -438,7 +439,7 @@ void wi_parse_share(wi_parse_context *r, const wi_value *v, void *to)
 void wi_parse_isolation(wi_parse_context *r, const wi_value *v, void *to)
 {
     (void)to;
-    r->isolation = wi_keyword_of(r, v, wi_isolation_modes, "isolation mode");
+    r->isolation = keyword_of(r, v, wi_isolation_modes, "isolation mode");
     if (r->isolation && strcmp(r->isolation, "hard") == 0)
         wi_problem_add(&r->problems, v->at,
                        "isolation_mode: the models of a process share its context, so that \"hard\" cannot be had; "

@@ -56,14 +56,6 @@ bool holdings_add(holdings *state, const weir_event *event)
     return true;
 }
 
-int64_t holder_total(const holder *client)
-{
-    int64_t sum = 0;
-    for (int i = 0; i < WEIR_CLASS_COUNT; i++)
-        sum += client->bytes[i];
-    return sum;
-}
-
 bool holdings_copy(holdings *to, const holdings *from)
 {
     if (!make_room(to, from->count))

@@ -28,9 +28,6 @@ bool holdings_add(holdings *state, const weir_event *event);
 /* The place of a client of that name; `count` if it was not seen. */
 size_t holdings_find(const holdings *state, const char *name);
 
-/* live + pending of one client. */
-int64_t holder_total(const holder *client);
-
 /* Makes `to` as `from` is; false when there is no memory. */
 bool holdings_copy(holdings *to, const holdings *from);
 
